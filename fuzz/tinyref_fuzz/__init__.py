@@ -1,0 +1,1 @@
+"""The fuzzer's room: empty until its issue is built."""

@@ -1,0 +1,1 @@
+"""The specification as tables: clauses, rows, cases, references and error rules."""

@@ -1,0 +1,1 @@
+"""tinyref: a small lazy tensor compiler that other compilers and devices are judged by."""

@@ -1,0 +1,1 @@
+"""The command line: imports everything lazily; nothing imports it."""

@@ -1,0 +1,127 @@
+"""Flags: declared once here, set by `TINYREF_<NAME>` in the environment or by `Context`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+from tinyref.errors import UserError
+
+FlagValue = int | str
+
+
+@dataclass(frozen=True)
+class Flag:
+    """One flag: its type is the type of its default; `accepted` says so in an error."""
+
+    name: str
+    default: FlagValue
+    help: str
+    minimum: int | None = None
+    maximum: int | None = None
+
+    @property
+    def accepted(self) -> str:
+        if isinstance(self.default, str):
+            return "a text"
+        if self.minimum is None or self.maximum is None:
+            return "an integer"
+        return f"an integer from {self.minimum} to {self.maximum}"
+
+    def parse(self, value: object) -> FlagValue:
+        """`value` as this flag's type. Raises `UserError` naming the flag and what it accepts."""
+        if isinstance(self.default, str):
+            if isinstance(value, str):
+                return value
+            raise UserError(f"flag {self.name}: got {value!r}, accepted is {self.accepted}")
+        try:
+            number = int(value) if isinstance(value, int | str) else None
+        except ValueError:
+            number = None
+        low = number if self.minimum is None else self.minimum
+        high = number if self.maximum is None else self.maximum
+        if number is None or low is None or high is None or not low <= number <= high:
+            raise UserError(f"flag {self.name}: got {value!r}, accepted is {self.accepted}")
+        return number
+
+
+FLAGS: dict[str, Flag] = {
+    flag.name: flag
+    for flag in (
+        Flag("DEVICE", "CPU", "the default device, by the name that `tinyref devices` shows"),
+        Flag("DEBUG", 0, "1 kernels, 2 timings, 3 ASTs, 4 source, 5 programs, 6 rewrites", 0, 6),
+        Flag("DUMP", "", "print IR that parses back: after:STAGE, or after:* for every stage"),
+        Flag("VERIFY", 1, "verify graphs at every border between dialects", 0, 1),
+        Flag("STRICT_FLOAT", 1, "every float op rounds to its dtype, nothing is contracted", 0, 1),
+        Flag("NOOPT", 0, "do not optimise kernels", 0, 1),
+        Flag("CACHE", 1, "keep compiled programs on disk", 0, 1),
+        Flag("CACHE_DIR", "", "where compiled programs are kept; empty is the user's cache folder"),
+        Flag("CC", "", "the C compiler of the CLANG device; empty takes CC, gcc, clang or tcc"),
+        Flag("SANITIZE", 1, "the PYTHON device checks bounds, races, uninitialised reads", 0, 1),
+        Flag("TRACEBACK", 0, "show Python tracebacks of errors in the command line", 0, 1),
+    )
+}
+
+_overrides: ContextVar[dict[str, FlagValue] | None] = ContextVar("tinyref_flags", default=None)
+
+
+def _flag(name: str) -> Flag:
+    found = FLAGS.get(name)
+    if found is None:
+        raise UserError(f"flag: unknown flag {name!r}: accepted are {', '.join(FLAGS)}")
+    return found
+
+
+def get(name: str) -> FlagValue:
+    """The value of flag `name` now: of the innermost `Context`, else environment, else default."""
+    flag = _flag(name)
+    overrides = _overrides.get()
+    if overrides is not None and name in overrides:
+        return overrides[name]
+    text = os.environ.get(f"TINYREF_{name}")
+    return flag.default if text is None else flag.parse(text)
+
+
+def integer(name: str) -> int:
+    """The value of an integer flag."""
+    value = get(name)
+    if not isinstance(value, int):
+        raise UserError(f"flag {name}: is {_flag(name).accepted}, not an integer")
+    return value
+
+
+def text(name: str) -> str:
+    """The value of a text flag."""
+    return str(get(name))
+
+
+class Context(contextlib.ContextDecorator):
+    """Sets flags within a `with` block or a decorated function: `with Context(DEBUG=2): ...`.
+
+    Raises `UserError` for an unknown flag or a value it does not accept.
+    """
+
+    def __init__(self, **flags: FlagValue) -> None:
+        self.flags = {name: _flag(name).parse(value) for name, value in flags.items()}
+        self._saved: list[dict[str, FlagValue] | None] = []
+
+    def __enter__(self) -> Context:
+        saved = _overrides.get()
+        self._saved.append(saved)
+        _overrides.set({**(saved or {}), **self.flags})
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        _overrides.set(self._saved.pop())
+
+
+def describe() -> Iterator[tuple[Flag, FlagValue, str]]:
+    """Every flag with its value now and where that comes from: default, environment, context."""
+    overrides = _overrides.get() or {}
+    for name, flag in FLAGS.items():
+        in_environment = f"TINYREF_{name}" in os.environ
+        origin = "context" if name in overrides else "environment" if in_environment else "default"
+        yield flag, get(name), origin

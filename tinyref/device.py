@@ -1,0 +1,367 @@
+"""Devices: what a backend must provide, the registry that finds it, and buffers of its memory.
+
+A vendor's package declares one `Backend` class under the entry-point group `tinyref.backends`; the
+in-tree backends use the same door. `Device["NAME"]`, `Device["NAME:1"]` and, before a package is
+installed, `Device["module.path:ClassName"]` open a backend lazily.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.metadata
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tinyref import config
+from tinyref.dtype import DType, dtypes
+from tinyref.errors import DeviceError, TinyrefError, UserError
+
+if TYPE_CHECKING:
+    # Types only: at run time this file knows nothing of the floors above it.
+    from tinyref.uops.program import Program
+
+ENTRY_POINT_GROUP = "tinyref.backends"
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What a device declares; the conformance suite probes each entry both ways.
+
+    dtypes: the renderer prints them and the device computes in them.
+    emulated: accepted too, because lowering rewrites them in terms of `dtypes`.
+    ops: names of the ops that the renderer prints; the others are decomposed or refused.
+    vector_lanes: widths of vector values, loads and stores; (1,) means scalars only.
+    has_grid, has_groups: launch indices; work-items of a group that share memory and barriers.
+    shared_bytes: shared memory of one group, in bytes.
+    grid_limit, group_limit: per dimension; group_size_limit: work-items of a group in all.
+    buffer_limit: most buffers that one kernel may take.
+    images: image types may be loaded and stored.
+    matrix_tiles: the declared WMMA tiles.
+    keeps_subnormals: False where the device flushes them to zero.
+    division_traps: integer division by zero or MIN/-1 must be guarded.
+    """
+
+    dtypes: frozenset[DType]
+    ops: frozenset[str]
+    emulated: frozenset[DType] = frozenset()
+    vector_lanes: tuple[int, ...] = (1,)
+    has_grid: bool = False
+    has_groups: bool = False
+    shared_bytes: int = 0
+    grid_limit: tuple[int, int, int] = (2**31 - 1, 65535, 65535)
+    group_limit: tuple[int, int, int] = (1024, 1024, 64)
+    group_size_limit: int = 1024
+    buffer_limit: int = 64
+    images: bool = False
+    matrix_tiles: tuple[Any, ...] = ()
+    keeps_subnormals: bool = True
+    division_traps: bool = False
+
+    def supports(self, dtype: DType) -> bool:
+        """True where kernels of this scalar type run, natively or emulated."""
+        return dtype.scalar in self.dtypes or dtype.scalar in self.emulated
+
+
+@dataclass(frozen=True)
+class Availability:
+    """Whether a backend works on this machine; `reason` says what is missing, or what was found."""
+
+    works: bool
+    reason: str = ""
+
+
+Handle = Any  # A backend's own name for a piece of its memory.
+
+
+class Renderer(Protocol):
+    """Prints a program as the source text of one target language."""
+
+    def render(self, program: Program) -> str:
+        """The source of one kernel whose entry point is `program.name`."""
+        ...
+
+
+class Compiler(Protocol):
+    """Turns source text into what the runtime loads."""
+
+    @property
+    def key(self) -> str:
+        """Target, flags and versions: all that decides the output besides the source."""
+        ...
+
+    def compile(self, source: str) -> bytes:
+        """Raises `DeviceError` with the compiler's own words and the source."""
+        ...
+
+
+class Allocator(Protocol):
+    """Memory of one device. Sizes and offsets are in bytes."""
+
+    def allocate(self, nbytes: int) -> Handle: ...
+
+    def free(self, handle: Handle) -> None: ...
+
+    def view(self, handle: Handle, offset: int, nbytes: int) -> Handle:
+        """A handle to a part of `handle`; freeing it is not needed."""
+        ...
+
+    def copy_in(self, handle: Handle, source: memoryview) -> None:
+        """Host to device; `source` is a contiguous byte view no larger than the piece."""
+        ...
+
+    def copy_out(self, destination: memoryview, handle: Handle) -> None:
+        """Device to host; returns once the bytes are there."""
+        ...
+
+
+class Launchable(Protocol):
+    """A loaded kernel."""
+
+    def __call__(
+        self,
+        buffers: Sequence[Handle],
+        grid: tuple[int, int, int] = (1, 1, 1),
+        group: tuple[int, int, int] = (1, 1, 1),
+        variables: Sequence[int] = (),
+        wait: bool = False,
+    ) -> float | None:
+        """Launches `grid` groups of `group` work-items; with `wait`, returns seconds taken."""
+        ...
+
+
+class Backend(ABC):
+    """One device: subclass it, set the members, and declare it under `tinyref.backends`.
+
+    `index` is the number after the colon in "CUDA:1".
+    """
+
+    title: str = ""
+
+    def __init__(self, index: int = 0) -> None:
+        self.index = index
+
+    @classmethod
+    @abstractmethod
+    def availability(cls) -> Availability:
+        """Whether the device works here; must not raise and must be quick."""
+
+    @property
+    @abstractmethod
+    def capabilities(self) -> Capabilities: ...
+
+    @property
+    @abstractmethod
+    def renderer(self) -> Renderer: ...
+
+    @property
+    @abstractmethod
+    def compiler(self) -> Compiler: ...
+
+    @property
+    @abstractmethod
+    def allocator(self) -> Allocator: ...
+
+    @abstractmethod
+    def load(self, entry: str, binary: bytes) -> Launchable:
+        """Loads a compiled program. Raises `DeviceError`."""
+
+    def synchronize(self) -> None:
+        """Returns when all work given to the device so far is done."""
+        return
+
+    def versions(self) -> dict[str, str]:
+        """Names and versions of device, driver and libraries, for reports and cache keys."""
+        return {}
+
+
+class DeviceRegistry:
+    """Finds backends by name and keeps one open instance per canonical name."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, Backend] = {}
+
+    @functools.cached_property
+    def _entry_points(self) -> dict[str, importlib.metadata.EntryPoint]:
+        found = importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)
+        return {entry.name.upper(): entry for entry in found}
+
+    def names(self) -> list[str]:
+        """Every declared backend, whether or not it works here."""
+        return sorted(self._entry_points)
+
+    @property
+    def default(self) -> str:
+        """The canonical name of the default device (the DEVICE flag)."""
+        return self.canonical(config.text("DEVICE"))
+
+    def canonical(self, name: str | None) -> str:
+        """`name` in its one spelling: upper case, without ":0"; None is the default device.
+
+        Raises `UserError` for a name that no backend declares.
+        """
+        return self._canonical(config.text("DEVICE") if name is None else name)
+
+    @functools.cache  # noqa: B019 - the registry is one object that lives as long as the process
+    def _canonical(self, name: str) -> str:
+        base, index = _split(name)
+        if ":" not in base and base not in self._entry_points:
+            accepted = ", ".join(self.names())
+            raise UserError(f"device: unknown device {name!r}: accepted are {accepted}")
+        return f"{base}:{index}" if index else base
+
+    def backend_class(self, name: str) -> type[Backend]:
+        """The class that declares `name`, without opening it.
+
+        Raises `UserError` for an unknown name, `DeviceError` if its package does not import.
+        """
+        base, _ = _split(self.canonical(name))
+        try:
+            found = _import_class(base) if ":" in base else self._entry_points[base].load()
+        except (ImportError, AttributeError) as error:
+            raise DeviceError(base, f"its package does not import: {error}") from error
+        if not (isinstance(found, type) and issubclass(found, Backend)):
+            raise UserError(f"device: {base} names {found!r}, accepted is a subclass of Backend")
+        return found
+
+    def availability(self, name: str) -> Availability:
+        """Whether `name` works here; an error on the way is the reason why not."""
+        try:
+            return self.backend_class(name).availability()
+        except TinyrefError as error:
+            return Availability(False, str(error))
+
+    def __getitem__(self, name: str | None) -> Backend:
+        canonical = self.canonical(name)
+        found = self._open.get(canonical)
+        if found is None:
+            available = self.availability(canonical)
+            if not available.works:
+                raise DeviceError(canonical, f"is not available here: {available.reason}")
+            found = self.backend_class(canonical)(_split(canonical)[1])
+            self._open[canonical] = found
+        return found
+
+    def opened(self) -> Iterator[tuple[str, Backend]]:
+        """The devices that are open now."""
+        yield from self._open.items()
+
+
+def _split(name: str) -> tuple[str, int]:
+    """("CUDA", 1) for "cuda:1"; ("module:Class", 0) for a class named by its path."""
+    head, colon, tail = name.rpartition(":")
+    if not colon:
+        return name.upper(), 0
+    if tail.isdigit():
+        return (head if ":" in head else head.upper()), int(tail)
+    return name, 0
+
+
+def _import_class(path: str) -> object:
+    module, _, attribute = path.partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+Device = DeviceRegistry()
+
+
+@dataclass(eq=False)
+class Buffer:
+    """`size` elements of `dtype` on `device`; allocated on first use, freed when unreachable.
+
+    A buffer with a `base` is a part of it that starts `offset` bytes in.
+    """
+
+    device: str
+    size: int
+    dtype: DType
+    base: Buffer | None = None
+    offset: int = 0
+    _handle: Handle = field(default=None, repr=False)
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+    @property
+    def is_allocated(self) -> bool:
+        return self._handle is not None
+
+    @property
+    def handle(self) -> Handle:
+        """The backend's handle; allocates on first use."""
+        return self.allocate()._handle
+
+    def allocate(self) -> Buffer:
+        """Makes sure that there is memory behind this buffer, and returns the buffer."""
+        if self._handle is not None:
+            return self
+        allocator = Device[self.device].allocator
+        if self.base is not None:
+            self._handle = allocator.view(self.base.handle, self.offset, self.nbytes)
+            return self
+        self._handle = allocator.allocate(self.nbytes)
+        memory.add(self.device, self.nbytes)
+        weakref.finalize(self, _release, allocator, self._handle, self.device, self.nbytes)
+        return self
+
+    def view(self, offset: int, size: int, dtype: DType) -> Buffer:
+        """A buffer over `size` elements of `dtype` that start `offset` bytes in.
+
+        Raises `UserError` when they reach past the end.
+        """
+        if offset < 0 or offset + size * dtype.itemsize > self.nbytes:
+            raise UserError(
+                f"view: bytes {offset} to {offset + size * dtype.itemsize} "
+                f"are outside the buffer's {self.nbytes}"
+            )
+        base = self if self.base is None else self.base
+        return Buffer(self.device, size, dtype, base, self.offset + offset)
+
+    def copy_in(self, source: memoryview) -> Buffer:
+        """Fills the buffer from host bytes of exactly its size, and returns the buffer."""
+        data = source.cast("B") if source.nbytes else source
+        if data.nbytes != self.nbytes:
+            raise UserError(f"copy_in: got {data.nbytes} bytes, the buffer has {self.nbytes}")
+        if self.nbytes:
+            Device[self.device].allocator.copy_in(self.handle, data)
+        return self
+
+    def copy_out(self) -> bytearray:
+        """The buffer's bytes on the host, once all earlier work on it is done."""
+        data = bytearray(self.nbytes)
+        if self.nbytes:
+            Device[self.device].allocator.copy_out(memoryview(data), self.handle)
+        return data
+
+
+class _MemoryInUse:
+    """Bytes allocated now on each device, and the most there ever were."""
+
+    def __init__(self) -> None:
+        self.now: dict[str, int] = {}
+        self.peak: dict[str, int] = {}
+
+    def add(self, device: str, nbytes: int) -> None:
+        self.now[device] = self.now.get(device, 0) + nbytes
+        self.peak[device] = max(self.peak.get(device, 0), self.now[device])
+
+
+memory = _MemoryInUse()
+
+
+def _release(allocator: Allocator, handle: Handle, device: str, nbytes: int) -> None:
+    allocator.free(handle)
+    memory.add(device, -nbytes)
+
+
+CORE_DTYPES = frozenset({dtypes.bool, dtypes.int32, dtypes.uint32, dtypes.float32})
+CORE_OPS = frozenset(
+    (
+        *("ADD", "MUL", "IDIV", "MOD", "MAX", "CMPLT", "CMPNE", "AND", "OR", "XOR", "SHL", "SHR"),
+        *("WHERE", "CAST", "BITCAST", "LOAD", "STORE"),
+    )
+)

@@ -1,0 +1,417 @@
+"""Element types: scalars, vectors, pointers and images, and the promotion lattice between them.
+
+Every type is interned: two equal types are the same object, so types compare and hash by identity.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterator
+from enum import Enum
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+from tinyref.errors import UserError
+
+ConstType = bool | int | float
+
+
+class Kind(Enum):
+    """The family of a scalar type: decides which meanings and rules apply to it."""
+
+    VOID = "void"
+    BOOL = "bool"
+    SIGNED = "signed"
+    UNSIGNED = "unsigned"
+    FLOAT = "float"
+
+
+class AddressSpace(Enum):
+    """Where a pointer points: device memory, memory shared by a group, or one work-item's own."""
+
+    GLOBAL = "global"
+    LOCAL = "local"
+    REGISTER = "register"
+
+
+class DType:
+    """A scalar type, or a vector of `lanes` scalars.
+
+    `itemsize` is in bytes and counts all lanes; `priority` orders the promotion lattice;
+    `exponent_bits` and `mantissa_bits` (stored bits, without the implicit one) are 0 for integers.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "exponent_bits",
+        "itemsize",
+        "kind",
+        "lanes",
+        "mantissa_bits",
+        "name",
+        "priority",
+        "scalar",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        kind: Kind,
+        itemsize: int,
+        priority: int,
+        exponent_bits: int = 0,
+        mantissa_bits: int = 0,
+        lanes: int = 1,
+        scalar: DType | None = None,
+    ) -> None:
+        self.name = name
+        self.kind = kind
+        self.itemsize = itemsize
+        self.priority = priority
+        self.exponent_bits = exponent_bits
+        self.mantissa_bits = mantissa_bits
+        self.lanes = lanes
+        self.scalar: DType = self if scalar is None else scalar
+
+    def __repr__(self) -> str:
+        return f"dtypes.{self.name}"
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return dtype_from_name, (self.name,)
+
+    @property
+    def bits(self) -> int:
+        """Width of one scalar in bits; 1 for bool."""
+        return 1 if self.kind is Kind.BOOL else self.scalar.itemsize * 8
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind is Kind.FLOAT
+
+    @property
+    def is_int(self) -> bool:
+        """True for signed and unsigned integers, `index` included; false for bool."""
+        return self.kind in (Kind.SIGNED, Kind.UNSIGNED)
+
+    @property
+    def is_unsigned(self) -> bool:
+        return self.kind is Kind.UNSIGNED
+
+    @property
+    def is_bool(self) -> bool:
+        return self.kind is Kind.BOOL
+
+    def vec(self, lanes: int) -> DType:
+        """The vector of `lanes` (1, 2, 4, 8, 16) of this scalar type."""
+        return _vector(self, lanes)
+
+    @property
+    def minimum(self) -> ConstType:
+        """Smallest value: MIN for integers, False for bool, -inf for floats."""
+        if self.is_float:
+            return -math.inf
+        if self.is_bool:
+            return False
+        return -(1 << (self.bits - 1)) if self.kind is Kind.SIGNED else 0
+
+    @property
+    def maximum(self) -> ConstType:
+        """Largest value: MAX for integers, True for bool, +inf for floats."""
+        if self.is_float:
+            return math.inf
+        if self.is_bool:
+            return True
+        return (1 << (self.bits - (self.kind is Kind.SIGNED))) - 1
+
+
+class PtrDType(DType):
+    """A pointer to `size` elements of `base` in one address space; prints as `float32*8@global`."""
+
+    __slots__ = ("base", "size", "space")
+
+    def __init__(self, base: DType, size: int, space: AddressSpace) -> None:
+        super().__init__(
+            f"{base.name}*{size}@{space.value}", Kind.VOID, 8, -1, lanes=1, scalar=None
+        )
+        self.base = base
+        self.size = size
+        self.space = space
+
+
+class ImageDType(PtrDType):
+    """A 2-D image of `shape` (height, width) texels of four `base` lanes each, in device memory."""
+
+    __slots__ = ("shape",)
+
+    def __init__(self, base: DType, shape: tuple[int, int]) -> None:
+        height, width = shape
+        super().__init__(base, height * width * 4, AddressSpace.GLOBAL)
+        self.name = f"image.{base.name}[{height},{width}]"
+        self.shape = shape
+
+
+VECTOR_LANES = (2, 4, 8, 16)
+
+
+@functools.cache
+def _vector(scalar: DType, lanes: int) -> DType:
+    if lanes == 1:
+        return scalar
+    if scalar.lanes != 1 or isinstance(scalar, PtrDType) or scalar.kind is Kind.VOID:
+        raise UserError(f"vec: only scalar types have vectors, got {scalar.name}")
+    if lanes not in VECTOR_LANES:
+        raise UserError(f"vec: lanes must be one of {VECTOR_LANES}, got {lanes}")
+    return DType(
+        f"{scalar.name}x{lanes}",
+        scalar.kind,
+        scalar.itemsize * lanes,
+        scalar.priority,
+        scalar.exponent_bits,
+        scalar.mantissa_bits,
+        lanes,
+        scalar,
+    )
+
+
+@functools.cache
+def pointer(base: DType, size: int, space: AddressSpace = AddressSpace.GLOBAL) -> PtrDType:
+    """The interned pointer type to `size` elements of `base` in `space`."""
+    return PtrDType(base, size, space)
+
+
+@functools.cache
+def image(base: DType, height: int, width: int) -> ImageDType:
+    """The interned image type of `height` x `width` texels; `base` is float16 or float32."""
+    if base not in (dtypes.float16, dtypes.float32):
+        raise UserError(f"image: texels are float16 or float32, got {base.name}")
+    return ImageDType(base, (height, width))
+
+
+class dtypes:
+    """The named types; `dtypes.int`, `dtypes.half` and the like are aliases of the sized names."""
+
+    void = DType("void", Kind.VOID, 0, -1)
+    # The type of index arithmetic before lowering chooses int32 or int64: it never overflows.
+    index = DType("index", Kind.SIGNED, 8, -1)
+    bool = DType("bool", Kind.BOOL, 1, 0)
+    int8 = DType("int8", Kind.SIGNED, 1, 1)
+    uint8 = DType("uint8", Kind.UNSIGNED, 1, 2)
+    int16 = DType("int16", Kind.SIGNED, 2, 3)
+    uint16 = DType("uint16", Kind.UNSIGNED, 2, 4)
+    int32 = DType("int32", Kind.SIGNED, 4, 5)
+    uint32 = DType("uint32", Kind.UNSIGNED, 4, 6)
+    int64 = DType("int64", Kind.SIGNED, 8, 7)
+    uint64 = DType("uint64", Kind.UNSIGNED, 8, 8)
+    fp8e4m3 = DType("fp8e4m3", Kind.FLOAT, 1, 9, 4, 3)
+    fp8e5m2 = DType("fp8e5m2", Kind.FLOAT, 1, 10, 5, 2)
+    float16 = DType("float16", Kind.FLOAT, 2, 11, 5, 10)
+    bfloat16 = DType("bfloat16", Kind.FLOAT, 2, 12, 8, 7)
+    float32 = DType("float32", Kind.FLOAT, 4, 13, 8, 23)
+    float64 = DType("float64", Kind.FLOAT, 8, 14, 11, 52)
+
+    char, uchar = int8, uint8
+    short, ushort = int16, uint16
+    int, uint = int32, uint32
+    long, ulong = int64, uint64
+    half, float, double = float16, float32, float64
+
+    default_float: DType = float32
+    default_int: DType = int32
+
+    signed_ints = (int8, int16, int32, int64)
+    unsigned_ints = (uint8, uint16, uint32, uint64)
+    ints = (int8, uint8, int16, uint16, int32, uint32, int64, uint64)
+    fp8s = (fp8e4m3, fp8e5m2)
+    floats = (float16, bfloat16, float32, float64)
+    storage_only = fp8s
+    all = (bool, *ints, *fp8s, *floats)
+
+
+ALIASES = {
+    "char": dtypes.int8,
+    "uchar": dtypes.uint8,
+    "short": dtypes.int16,
+    "ushort": dtypes.uint16,
+    "int": dtypes.int32,
+    "uint": dtypes.uint32,
+    "long": dtypes.int64,
+    "ulong": dtypes.uint64,
+    "half": dtypes.float16,
+    "float": dtypes.float32,
+    "double": dtypes.float64,
+}
+SCALARS: dict[str, DType] = {
+    dtype.name: dtype for dtype in (dtypes.void, dtypes.index, *dtypes.all)
+}
+DTypeLike = DType | str
+
+
+def to_dtype(value: object, argument: str = "dtype") -> DType:
+    """The scalar type for a `DType` or a name such as "float32" or "half".
+
+    Raises `UserError` naming `argument` when it is neither.
+    """
+    if isinstance(value, DType):
+        return value
+    if isinstance(value, str):
+        name = value.lower().removeprefix("dtypes.")
+        found = SCALARS.get(name) or ALIASES.get(name)
+        if found is not None:
+            return found
+    accepted = ", ".join(dtype.name for dtype in dtypes.all)
+    raise UserError(f"{argument}: unknown dtype {value!r}: accepted are {accepted}")
+
+
+@functools.cache
+def dtype_from_name(name: str) -> DType:
+    """The type whose `name` this is: scalars, vectors, pointers, images. Raises `UserError`."""
+    if name in SCALARS:
+        return SCALARS[name]
+    try:
+        if name.startswith("image."):
+            base, _, extent = name.removeprefix("image.").partition("[")
+            height, width = (int(part) for part in extent.removesuffix("]").split(","))
+            return image(SCALARS[base], height, width)
+        if "*" in name:
+            base, _, rest = name.rpartition("*")
+            size, _, space = rest.partition("@")
+            return pointer(dtype_from_name(base), int(size), AddressSpace(space))
+        scalar, _, lanes = name.rpartition("x")
+        return SCALARS[scalar].vec(int(lanes))
+    except (KeyError, ValueError) as error:
+        raise UserError(f"dtype: cannot read the type name {name!r}") from error
+
+
+_NUMPY: dict[DType, np.dtype[np.generic]] = {
+    dtypes.fp8e4m3: np.dtype(ml_dtypes.float8_e4m3fn),
+    dtypes.fp8e5m2: np.dtype(ml_dtypes.float8_e5m2),
+    dtypes.bfloat16: np.dtype(ml_dtypes.bfloat16),
+    dtypes.index: np.dtype(np.int64),
+    **{
+        dtype: np.dtype(dtype.name)
+        for dtype in (dtypes.bool, *dtypes.ints, dtypes.float16, dtypes.float32, dtypes.float64)
+    },
+}
+_FROM_NUMPY = {numpy: dtype for dtype, numpy in _NUMPY.items() if dtype is not dtypes.index}
+
+
+def numpy_dtype(dtype: DType) -> np.dtype[np.generic]:
+    """The numpy type of one scalar of `dtype`; `index` is int64, ml_dtypes has bfloat16 and fp8."""
+    return _NUMPY[dtype.scalar]
+
+
+def from_numpy_dtype(dtype: npt.DTypeLike) -> DType:
+    """The tinyref type of a numpy type in native byte order. Raises `UserError` for any other."""
+    found = _FROM_NUMPY.get(np.dtype(dtype))
+    if found is None:
+        accepted = ", ".join(str(numpy) for numpy in _FROM_NUMPY)
+        raise UserError(f"dtype: numpy type {np.dtype(dtype)} is not supported: use {accepted}")
+    return found
+
+
+# The direct parents of each type in the promotion lattice; semantics.md draws the same picture.
+PROMOTION: dict[DType, tuple[DType, ...]] = {
+    dtypes.bool: (dtypes.int8, dtypes.uint8),
+    dtypes.int8: (dtypes.int16,),
+    dtypes.uint8: (dtypes.int16, dtypes.uint16),
+    dtypes.int16: (dtypes.int32,),
+    dtypes.uint16: (dtypes.int32, dtypes.uint32),
+    dtypes.int32: (dtypes.int64,),
+    dtypes.uint32: (dtypes.int64, dtypes.uint64),
+    dtypes.int64: (dtypes.float16, dtypes.bfloat16),
+    dtypes.uint64: (dtypes.float16, dtypes.bfloat16),
+    dtypes.fp8e4m3: (dtypes.float16, dtypes.bfloat16),
+    dtypes.fp8e5m2: (dtypes.float16, dtypes.bfloat16),
+    dtypes.float16: (dtypes.float32,),
+    dtypes.bfloat16: (dtypes.float32,),
+    dtypes.float32: (dtypes.float64,),
+    dtypes.float64: (),
+}
+
+
+def _ancestors(dtype: DType) -> Iterator[DType]:
+    yield dtype
+    for parent in PROMOTION[dtype]:
+        yield from _ancestors(parent)
+
+
+@functools.cache
+def promote(*operands: DType) -> DType:
+    """The least type above all `operands` in the promotion lattice."""
+    common = set(_ancestors(operands[0]))
+    for operand in operands[1:]:
+        common &= set(_ancestors(operand))
+    return min(common, key=lambda dtype: dtype.priority)
+
+
+def sum_dtype(dtype: DType) -> DType:
+    """The type in which a sum accumulates: at least int32, uint32 or float32 by kind."""
+    if dtype.is_unsigned:
+        return promote(dtype, dtypes.uint32)
+    if dtype.is_int or dtype.is_bool:
+        return promote(dtype, dtypes.int32)
+    return promote(dtype, dtypes.float32)
+
+
+def as_const(value: ConstType, dtype: DType) -> ConstType:
+    """`value` as a constant of `dtype`: integers wrap, floats round, bool is `value != 0`.
+
+    A NaN or an infinity has no integer value: raises `UserError`.
+    """
+    if dtype.is_bool:
+        return bool(value)
+    if dtype.is_int:
+        if isinstance(value, float) and not math.isfinite(value):
+            raise UserError(f"value: {value} has no value in {dtype.name}")
+        wrapped = int(value) & ((1 << dtype.bits) - 1)
+        negative = dtype.kind is Kind.SIGNED and wrapped >> (dtype.bits - 1)
+        return wrapped - (1 << dtype.bits) if negative else wrapped
+    return round_float(value, dtype)
+
+
+def round_float(value: ConstType, dtype: DType) -> float:
+    """`value` rounded once, to nearest even, into the float type `dtype`; overflow gives inf."""
+    if isinstance(value, int) and dtype is not dtypes.float64:
+        value = _round_to_odd(value)
+    try:
+        wide = float(value)
+    except OverflowError:
+        wide = math.inf if value > 0 else -math.inf
+    return float(narrow_float64(np.array(wide), dtype).astype(np.float64))
+
+
+def _round_to_odd(value: int) -> int:
+    """`value` cut to 53 bits with every lost bit folded into the last one.
+
+    A later rounding to a narrower type then sees that the value was not a tie (Boldo and
+    Melquiond, "Emulation of FMA and correctly rounded sums", 2008).
+    """
+    lost = abs(value).bit_length() - 53
+    if lost <= 0:
+        return value
+    kept = abs(value) >> lost
+    sticky = (kept << lost) != abs(value)
+    rounded = (kept | sticky) << lost
+    return rounded if value > 0 else -rounded
+
+
+def narrow_float64(values: npt.NDArray[np.float64], dtype: DType) -> npt.NDArray[np.generic]:
+    """float64 `values` rounded once, to nearest even, into the float type `dtype`, any shape.
+
+    Overflow gives infinity; fp8e4m3 has none and gives NaN. ml_dtypes narrows through float32,
+    which rounds twice, so the types below float32 go through a float32 that is rounded to odd.
+    """
+    with np.errstate(all="ignore"):
+        if dtype.scalar in (dtypes.float64, dtypes.float32, dtypes.float16):
+            return values.astype(numpy_dtype(dtype))
+        nearest = values.astype(np.float32)
+        wide = nearest.astype(np.float64)
+        inexact = np.isfinite(values) & (wide != values)
+        too_far = inexact & (np.abs(wide) > np.abs(values))
+        toward_zero = np.where(too_far, np.nextafter(nearest, np.float32(0)), nearest)
+        odd = toward_zero.view(np.uint32) | inexact.astype(np.uint32)
+        narrow: npt.NDArray[np.generic] = odd.view(np.float32).astype(numpy_dtype(dtype))
+        return narrow

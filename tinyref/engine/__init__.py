@@ -1,0 +1,1 @@
+"""Runs schedules: kernels, copies, counters."""

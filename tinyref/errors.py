@@ -1,0 +1,41 @@
+"""The three kinds of error that tinyref raises on purpose; anything else is an internal bug."""
+
+from __future__ import annotations
+
+
+class TinyrefError(Exception):
+    """Base of every deliberate error, so that the command line can print it on one line."""
+
+
+class UserError(TinyrefError):
+    """The caller asked for the impossible: names the argument, the value and what is accepted."""
+
+
+class VerifyError(TinyrefError):
+    """A graph breaks a labelled rule of its dialect.
+
+    `rule` is the label (`ast.store.2`), `where` the node as text, `expected` and `got` the facts.
+    """
+
+    def __init__(self, rule: str, where: str, expected: str, got: str) -> None:
+        self.rule = rule
+        self.where = where
+        self.expected = expected
+        self.got = got
+        super().__init__(f"{rule}: expected {expected}, got {got}, at {where}")
+
+    def __reduce__(self) -> tuple[type[VerifyError], tuple[str, str, str, str]]:
+        return VerifyError, (self.rule, self.where, self.expected, self.got)
+
+
+class DeviceError(TinyrefError):
+    """A compiler, driver or device failed: carries the device's own words and the source text."""
+
+    def __init__(self, device: str, message: str, source: str = "") -> None:
+        self.device = device
+        self.message = message
+        self.source = source
+        super().__init__(f"{device}: {message}")
+
+    def __reduce__(self) -> tuple[type[DeviceError], tuple[str, str, str]]:
+        return DeviceError, (self.device, self.message, self.source)

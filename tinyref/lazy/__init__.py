@@ -1,0 +1,1 @@
+"""The tensor graph: builders, shapes, movement, constant folding, copies."""

@@ -1,0 +1,1 @@
+"""Layers, optimisers and state: empty until their issue is built."""

@@ -1,0 +1,1 @@
+"""From a linear program to the source text of one target language."""

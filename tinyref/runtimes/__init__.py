@@ -1,0 +1,1 @@
+"""Devices: open, allocate, copy, load a program, launch."""

@@ -1,0 +1,1 @@
+"""Tensor: what users write; autograd, indexing and the functions of neural networks."""

@@ -1,0 +1,1 @@
+"""The IR: nodes, op table, rules, rewriting, lowering, linearising, the interpreter."""

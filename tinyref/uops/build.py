@@ -1,0 +1,216 @@
+"""Builders: free functions that make well-typed nodes of the kernel dialects."""
+
+from __future__ import annotations
+
+from tinyref.dtype import AddressSpace, ConstType, DType, PtrDType, as_const, dtypes, pointer
+from tinyref.errors import UserError
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import COMMUTATIVE, Ops
+from tinyref.uops.payload import (
+    AxisKind,
+    ConstArg,
+    GepArg,
+    LocalArg,
+    RangeArg,
+    ReduceArg,
+    SlotArg,
+    SpecialArg,
+    VarArg,
+)
+
+Operand = UOp | int | float | bool
+
+
+def const(dtype: DType, value: ConstType) -> UOp:
+    """The constant `value` in `dtype`: wrapped or rounded to it; a vector repeats it."""
+    return UOp(Ops.CONST, dtype, (), ConstArg(as_const(value, dtype)))
+
+
+def operand(value: Operand, dtype: DType) -> UOp:
+    """A node as it is, a Python number as a constant of `dtype`."""
+    return value if isinstance(value, UOp) else const(dtype, value)
+
+
+def variable(name: str, minimum: int, maximum: int, dtype: DType = dtypes.index) -> UOp:
+    """A symbolic variable with inclusive bounds. Raises `UserError` for an empty range."""
+    if minimum > maximum:
+        raise UserError(f"variable {name}: minimum {minimum} is above maximum {maximum}")
+    return UOp(Ops.DEFINE_VAR, dtype, (), VarArg(name, minimum, maximum))
+
+
+def unary(op: Ops, x: UOp) -> UOp:
+    """One of `ops.UNARY`; the result has the type of `x`."""
+    return UOp(op, x.dtype, (x,))
+
+
+def binary(op: Ops, x: Operand, y: Operand) -> UOp:
+    """One of `ops.BINARY`: a Python number takes the other side's type; compares give bool.
+
+    Both sides must have one type, but for SHL and SHR, whose count may have its own.
+    """
+    dtype = x.dtype if isinstance(x, UOp) else y.dtype if isinstance(y, UOp) else dtypes.index
+    left = operand(x, dtype)
+    right = operand(y, dtype)
+    if left.dtype is not right.dtype and op not in (Ops.SHL, Ops.SHR):
+        raise UserError(f"{op.name}: {left.dtype.name} meets {right.dtype.name}: cast one first")
+    is_comparison = op in (Ops.CMPLT, Ops.CMPNE)
+    dtype = dtypes.bool.vec(left.dtype.lanes) if is_comparison else left.dtype
+    if op in COMMUTATIVE and left.op is Ops.CONST and right.op is not Ops.CONST:
+        left, right = right, left
+    return UOp(op, dtype, (left, right))
+
+
+def add(x: Operand, y: Operand) -> UOp:
+    """x + y: integers wrap, floats round."""
+    return binary(Ops.ADD, x, y)
+
+
+def sub(x: Operand, y: Operand) -> UOp:
+    """x - y: integers wrap, floats round."""
+    return binary(Ops.SUB, x, y)
+
+
+def mul(x: Operand, y: Operand) -> UOp:
+    """x * y: integers wrap, floats round."""
+    return binary(Ops.MUL, x, y)
+
+
+def idiv(x: Operand, y: Operand) -> UOp:
+    """Division that truncates toward zero."""
+    return binary(Ops.IDIV, x, y)
+
+
+def mod(x: Operand, y: Operand) -> UOp:
+    """Remainder with the sign of the dividend."""
+    return binary(Ops.MOD, x, y)
+
+
+def maximum(x: Operand, y: Operand) -> UOp:
+    """The larger of x and y."""
+    return binary(Ops.MAX, x, y)
+
+
+def less(x: Operand, y: Operand) -> UOp:
+    """x < y as a bool; false with a NaN."""
+    return binary(Ops.CMPLT, x, y)
+
+
+def not_equal(x: Operand, y: Operand) -> UOp:
+    """x != y as a bool; true with a NaN."""
+    return binary(Ops.CMPNE, x, y)
+
+
+def logical_not(x: UOp) -> UOp:
+    """The negation of a bool."""
+    return binary(Ops.CMPNE, x, True)
+
+
+def equal(x: Operand, y: Operand) -> UOp:
+    """x == y as a bool; false with a NaN."""
+    return logical_not(not_equal(x, y))
+
+
+def at_least(x: Operand, y: Operand) -> UOp:
+    """x >= y for integers: there is no NaN to tell it from not (x < y)."""
+    return logical_not(less(x, y))
+
+
+def both(x: UOp, y: UOp) -> UOp:
+    """AND: bitwise, or logical on bools."""
+    return binary(Ops.AND, x, y)
+
+
+def either(x: UOp, y: UOp) -> UOp:
+    """OR: bitwise, or logical on bools."""
+    return binary(Ops.OR, x, y)
+
+
+def where(condition: UOp, x: Operand, y: Operand) -> UOp:
+    """`x` where the bool `condition` holds, else `y`; a number takes the other side's type."""
+    dtype = x.dtype if isinstance(x, UOp) else y.dtype if isinstance(y, UOp) else None
+    if dtype is None:
+        raise UserError("WHERE: at least one of the two values must be a node")
+    return UOp(Ops.WHERE, dtype, (condition, operand(x, dtype), operand(y, dtype)))
+
+
+def cast(x: UOp, dtype: DType) -> UOp:
+    """`x` converted to the scalar type `dtype`, keeping its lanes; no node when it has it."""
+    target = dtype.vec(x.dtype.lanes)
+    return x if x.dtype is target else UOp(Ops.CAST, target, (x,))
+
+
+def bitcast(x: UOp, dtype: DType) -> UOp:
+    """The bits of `x` read as `dtype`. Raises `UserError` unless the sizes are equal."""
+    target = dtype.vec(x.dtype.lanes)
+    if target.itemsize != x.dtype.itemsize:
+        raise UserError(f"BITCAST: {x.dtype.name} and {target.name} differ in size")
+    return x if x.dtype is target else UOp(Ops.BITCAST, target, (x,))
+
+
+def reduce(op: Ops, x: UOp, axes: tuple[int, ...]) -> UOp:
+    """A reduction of the kernel AST over `axes`, which stay as size 1."""
+    return UOp(Ops.REDUCE, x.dtype, (x,), ReduceArg(op, tuple(sorted(axes))))
+
+
+def define_global(slot: int, dtype: DType, size: int) -> UOp:
+    """The buffer at position `slot` of the kernel's arguments: `size` elements of `dtype`."""
+    return UOp(Ops.DEFINE_GLOBAL, pointer(dtype, size), (), SlotArg(slot))
+
+
+def define_local(name: str, dtype: DType, size: int) -> UOp:
+    """An array of `size` elements that the work-items of a group share."""
+    return UOp(Ops.DEFINE_LOCAL, pointer(dtype, size, AddressSpace.LOCAL), (), LocalArg(name))
+
+
+def counter(bound: Operand, number: int, kind: AxisKind, dtype: DType = dtypes.index) -> UOp:
+    """A RANGE that counts from 0 to `bound` - 1."""
+    return UOp(Ops.RANGE, dtype, (operand(bound, dtype),), RangeArg(number, kind))
+
+
+def special(scope: str, dim: int, extent: Operand, dtype: DType = dtypes.index) -> UOp:
+    """A launch index: `scope` "group" or "item", `dim` 0 to 2, from 0 to `extent` - 1."""
+    return UOp(Ops.SPECIAL, dtype, (operand(extent, dtype),), SpecialArg(scope, dim))
+
+
+def index(buffer: UOp, position: UOp) -> UOp:
+    """The address of the element at `position` of `buffer`."""
+    return UOp(Ops.INDEX, buffer.dtype, (buffer, position))
+
+
+def element_type(address: UOp) -> DType:
+    """The element type behind an address or a buffer."""
+    if not isinstance(address.dtype, PtrDType):
+        raise UserError(f"{address.op.name}: {address.dtype.name} is not a pointer")
+    return address.dtype.base
+
+
+def load(address: UOp, gate: UOp | None = None, alternative: Operand = 0, lanes: int = 1) -> UOp:
+    """What `address` holds, or `alternative` where `gate` is false (nothing is touched then).
+
+    With `lanes`, that many neighbours as one vector; the address must be a multiple of `lanes`.
+    """
+    dtype = element_type(address).vec(lanes)
+    if gate is None:
+        return UOp(Ops.LOAD, dtype, (address,))
+    return UOp(Ops.LOAD, dtype, (address, operand(alternative, dtype), gate))
+
+
+def store(address: UOp, value: UOp, gate: UOp | None = None) -> UOp:
+    """Writes `value` (a vector writes neighbours), or nothing where `gate` is false."""
+    src = (address, value) if gate is None else (address, value, gate)
+    return UOp(Ops.STORE, dtypes.void, src)
+
+
+def vectorize(*lanes: UOp) -> UOp:
+    """A vector of the given scalars."""
+    return UOp(Ops.VECTORIZE, lanes[0].dtype.vec(len(lanes)), lanes)
+
+
+def gep(x: UOp, *lanes: int) -> UOp:
+    """The given lanes of the vector `x`: one is a scalar, several a vector."""
+    return UOp(Ops.GEP, x.dtype.scalar.vec(len(lanes)), (x,), GepArg(lanes))
+
+
+def sink(*stores: UOp) -> UOp:
+    """The root of a kernel."""
+    return UOp(Ops.SINK, dtypes.void, stores)

@@ -1,0 +1,159 @@
+"""The one node of every dialect: frozen, hash-consed, so equal nodes are the same object."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Generic, TypeVar
+from weakref import WeakValueDictionary
+
+from tinyref.dtype import DType, dtypes
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import Payload
+
+T = TypeVar("T")
+
+_interned: WeakValueDictionary[tuple[Any, ...], UOp] = WeakValueDictionary()
+
+
+class UOp:
+    """`(op, dtype, src, arg)`: an operation, its result type, its sources and its typed payload.
+
+    Nodes are immutable and interned: building an equal node returns the existing one, so `is` and
+    the identity hash are structural equality. Facts derived from a node are kept in `facts` by the
+    layer that knows them (see `node_fact`).
+    """
+
+    __slots__ = ("__weakref__", "arg", "dtype", "facts", "op", "src")
+
+    op: Ops
+    dtype: DType
+    src: tuple[UOp, ...]
+    arg: Payload
+    facts: dict[object, Any]
+
+    def __new__(
+        cls,
+        op: Ops,
+        dtype: DType = dtypes.void,
+        src: tuple[UOp, ...] = (),
+        arg: Payload = None,
+    ) -> UOp:
+        key = (op, dtype, src, arg)
+        found = _interned.get(key)
+        if found is not None:
+            return found
+        node = object.__new__(cls)
+        node.op = op
+        node.dtype = dtype
+        node.src = src
+        node.arg = arg
+        node.facts = {}
+        # Another thread may have built the same node meanwhile: the first one stays.
+        return _interned.setdefault(key, node)
+
+    def __repr__(self) -> str:
+        arg = "" if self.arg is None else f", {self.arg}"
+        return f"UOp({self.op.name}, {self.dtype.name}, {len(self.src)} sources{arg})"
+
+    def __reduce__(self) -> str:
+        # A deep graph overflows pickle's stack, and pickles from outside are not to be trusted.
+        raise TypeError("UOp: nodes do not pickle; save them with tinyref.uops.serialize")
+
+    def replace(
+        self,
+        *,
+        dtype: DType | None = None,
+        src: tuple[UOp, ...] | None = None,
+        arg: Payload = None,
+    ) -> UOp:
+        """The same node with some members changed; an `arg` of None keeps the payload."""
+        return UOp(
+            self.op,
+            self.dtype if dtype is None else dtype,
+            self.src if src is None else src,
+            self.arg if arg is None else arg,
+        )
+
+    def toposort(self) -> list[UOp]:
+        """Every node reachable from this one, sources before users, each once."""
+        return toposort((self,))
+
+    def __bool__(self) -> bool:
+        raise TypeError("UOp: a node has no truth value; compare with `is` or read its range")
+
+
+# A size or position that is known now, or an `index` expression over symbolic variables.
+sint = int | UOp
+
+
+def toposort(roots: Iterable[UOp]) -> list[UOp]:
+    """Every node reachable from `roots`, sources before users, each once; needs no recursion."""
+    order: list[UOp] = []
+    seen: set[UOp] = set()
+    stack: list[tuple[UOp, Iterator[UOp]]] = []
+    for root in roots:
+        if root in seen:
+            continue
+        seen.add(root)
+        stack.append((root, iter(root.src)))
+        while stack:
+            node, sources = stack[-1]
+            for source in sources:
+                if source not in seen:
+                    seen.add(source)
+                    stack.append((source, iter(source.src)))
+                    break
+            else:
+                order.append(node)
+                stack.pop()
+    return order
+
+
+def substitute(root: UOp, mapping: Mapping[UOp, UOp]) -> UOp:
+    """`root` with every node that is a key of `mapping` replaced; values are not looked into."""
+    done: dict[UOp, UOp] = dict(mapping)
+    for node in root.toposort():
+        if node in done:
+            continue
+        src = tuple(done[source] for source in node.src)
+        done[node] = node if src == node.src else node.replace(src=src)
+    return done[root]
+
+
+class node_fact(Generic[T]):
+    """Decorates a function of one node: computed once, kept with the node, sources first.
+
+    The function may call itself on the node's sources: they are computed before, without deep
+    recursion, so graphs of any depth are fine.
+    """
+
+    def __init__(self, function: Callable[[UOp], T]) -> None:
+        functools.update_wrapper(self, function)
+        self.function = function
+
+    def __call__(self, node: UOp) -> T:
+        facts = node.facts
+        if self in facts:
+            found: T = facts[self]
+            return found
+        if all(self in source.facts for source in node.src):
+            facts[self] = self.function(node)
+        else:
+            self._fill(node)
+        result: T = facts[self]
+        return result
+
+    def _fill(self, root: UOp) -> None:
+        stack = [root]
+        while stack:
+            node = stack[-1]
+            if self in node.facts:
+                stack.pop()
+                continue
+            missing = [source for source in node.src if self not in source.facts]
+            if missing:
+                stack.extend(missing)
+                continue
+            node.facts[self] = self.function(node)
+            stack.pop()

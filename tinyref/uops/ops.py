@@ -1,0 +1,126 @@
+"""The names of the operations, and the groups in which rules and renderers speak of them."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class Ops(Enum):
+    """Every operation of the four dialects; `op_table.OP_TABLE` says what each one means."""
+
+    # Members are compared by identity, so the identity hash is right, and it is fast.
+    __hash__ = object.__hash__
+
+    # Structure
+    SINK = "SINK"
+    CONST = "CONST"
+    DEFINE_VAR = "DEFINE_VAR"
+    BIND = "BIND"
+
+    # Tensor graph: memory, movement, placement
+    BUFFER = "BUFFER"
+    COPY = "COPY"
+    CONTIGUOUS = "CONTIGUOUS"
+    DETACH = "DETACH"
+    ASSIGN = "ASSIGN"
+    RESHAPE = "RESHAPE"
+    PERMUTE = "PERMUTE"
+    EXPAND = "EXPAND"
+    PAD = "PAD"
+    SHRINK = "SHRINK"
+    FLIP = "FLIP"
+
+    # Arithmetic: one element of each source gives one element
+    NEG = "NEG"
+    RECIP = "RECIP"
+    SQRT = "SQRT"
+    EXP2 = "EXP2"
+    LOG2 = "LOG2"
+    SIN = "SIN"
+    TRUNC = "TRUNC"
+    ADD = "ADD"
+    SUB = "SUB"
+    MUL = "MUL"
+    FDIV = "FDIV"
+    IDIV = "IDIV"
+    MOD = "MOD"
+    POW = "POW"
+    MAX = "MAX"
+    CMPLT = "CMPLT"
+    CMPNE = "CMPNE"
+    AND = "AND"
+    OR = "OR"
+    XOR = "XOR"
+    SHL = "SHL"
+    SHR = "SHR"
+    THREEFRY = "THREEFRY"
+    WHERE = "WHERE"
+    MULACC = "MULACC"
+    CAST = "CAST"
+    BITCAST = "BITCAST"
+
+    # Reduction, in every dialect but the program
+    REDUCE = "REDUCE"
+
+    # Kernel AST: views of numbered buffers
+    DEFINE_GLOBAL = "DEFINE_GLOBAL"
+    VIEW = "VIEW"
+    VALID = "VALID"
+    LOAD = "LOAD"
+    STORE = "STORE"
+
+    # Indexed kernel and program
+    DEFINE_LOCAL = "DEFINE_LOCAL"
+    DEFINE_ACC = "DEFINE_ACC"
+    UPDATE_ACC = "UPDATE_ACC"
+    RANGE = "RANGE"
+    SPECIAL = "SPECIAL"
+    INDEX = "INDEX"
+    VECTORIZE = "VECTORIZE"
+    GEP = "GEP"
+    WMMA = "WMMA"
+    AFTER = "AFTER"
+    BARRIER = "BARRIER"
+    IF = "IF"
+    ENDIF = "ENDIF"
+    END = "END"
+
+
+class Dialect(Enum):
+    """The four languages that share the node, in the order of the pipeline."""
+
+    __hash__ = object.__hash__
+
+    TENSOR = "tensor"
+    AST = "ast"
+    INDEXED = "indexed"
+    PROGRAM = "program"
+
+
+UNARY = frozenset({Ops.NEG, Ops.RECIP, Ops.SQRT, Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.TRUNC})
+BINARY = frozenset(
+    {
+        Ops.ADD,
+        Ops.SUB,
+        Ops.MUL,
+        Ops.FDIV,
+        Ops.IDIV,
+        Ops.MOD,
+        Ops.POW,
+        Ops.MAX,
+        Ops.CMPLT,
+        Ops.CMPNE,
+        Ops.AND,
+        Ops.OR,
+        Ops.XOR,
+        Ops.SHL,
+        Ops.SHR,
+        Ops.THREEFRY,
+    }
+)
+TERNARY = frozenset({Ops.WHERE, Ops.MULACC})
+CASTS = frozenset({Ops.CAST, Ops.BITCAST})
+ALU = UNARY | BINARY | TERNARY | CASTS
+COMMUTATIVE = frozenset({Ops.ADD, Ops.MUL, Ops.MAX, Ops.CMPNE, Ops.AND, Ops.OR, Ops.XOR})
+MOVEMENT = frozenset({Ops.RESHAPE, Ops.PERMUTE, Ops.EXPAND, Ops.PAD, Ops.SHRINK, Ops.FLIP})
+REDUCING = frozenset({Ops.ADD, Ops.MUL, Ops.MAX})

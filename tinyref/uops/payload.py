@@ -1,0 +1,195 @@
+"""Typed payloads: what a node carries besides its op, dtype and sources."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from tinyref.dtype import ConstType, DType
+from tinyref.uops.ops import Ops
+
+if TYPE_CHECKING:
+    from tinyref.uops.node import UOp
+    from tinyref.uops.shape_tracker import ShapeTracker
+
+
+class ConstArg:
+    """A constant: equal only to a constant of the same Python type and the same bits.
+
+    So -0.0 differs from 0.0, True from 1, and a NaN equals itself.
+    """
+
+    __slots__ = ("_key", "value")
+
+    def __init__(self, value: ConstType) -> None:
+        self.value = value
+        bits = struct.pack("<d", value) if isinstance(value, float) else value
+        self._key = (type(value), bits)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ConstArg) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __repr__(self) -> str:
+        return f"ConstArg({self.value!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class VarArg:
+    """A symbolic variable and its inclusive bounds."""
+
+    name: str
+    minimum: int
+    maximum: int
+
+
+@dataclass(frozen=True, slots=True)
+class BufferArg:
+    """A buffer of the tensor graph: `size` elements on `device`; `number` tells buffers apart."""
+
+    device: str
+    size: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class CopyArg:
+    """The device that a copy goes to."""
+
+    device: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShapeArg:
+    """The target shape of RESHAPE and EXPAND; a dimension is an int or a symbolic expression."""
+
+    shape: tuple[int | UOp, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PermuteArg:
+    """PERMUTE: output axis i is input axis order[i]."""
+
+    order: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BoundsArg:
+    """PAD: (before, after) elements added per axis. SHRINK: (begin, end) kept per axis."""
+
+    bounds: tuple[tuple[int | UOp, int | UOp], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FlipArg:
+    """FLIP: the axes that are reversed, in rising order."""
+
+    axes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReduceArg:
+    """REDUCE by ADD, MUL or MAX over `axes`, which stay as size 1.
+
+    In the indexed dialect `axes` is empty: the ranges that are reduced follow the value as sources.
+    """
+
+    op: Ops
+    axes: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SlotArg:
+    """DEFINE_GLOBAL: the position of the buffer among the kernel's arguments, outputs first."""
+
+    slot: int
+
+
+@dataclass(frozen=True, slots=True)
+class LocalArg:
+    """DEFINE_LOCAL and DEFINE_ACC: a name that is unique in the kernel."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ViewArg:
+    """VIEW and VALID: how the kernel's axes map to elements of the buffer."""
+
+    tracker: ShapeTracker
+
+
+class AxisKind(Enum):
+    """What becomes of a kernel axis; kernel-opts.md has the table."""
+
+    __hash__ = object.__hash__
+
+    GLOBAL = "global"
+    LOCAL = "local"
+    GROUP_REDUCE = "group_reduce"
+    REDUCE = "reduce"
+    UNROLL = "unroll"
+    UPCAST = "upcast"
+    LOOP = "loop"
+
+
+@dataclass(frozen=True, slots=True)
+class RangeArg:
+    """RANGE: counts from 0 to its source minus 1; `number` is unique in the kernel."""
+
+    number: int
+    kind: AxisKind
+
+
+@dataclass(frozen=True, slots=True)
+class SpecialArg:
+    """SPECIAL: a launch index, of the group in the grid or of the work-item in its group.
+
+    `scope` is "group" or "item", `dim` 0 to 2; the source of the node is the extent.
+    """
+
+    scope: str
+    dim: int
+
+
+@dataclass(frozen=True, slots=True)
+class GepArg:
+    """GEP: the lanes taken from the source vector, in this order."""
+
+    lanes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TileArg:
+    """WMMA: D[m,n] = A[m,k] * B[k,n] + C[m,n]; layouts are rows of the device's tile table."""
+
+    name: str
+    dims: tuple[int, int, int]
+    dtype_in: DType
+    dtype_out: DType
+    threads: int
+
+
+Payload = (
+    ConstArg
+    | VarArg
+    | BufferArg
+    | CopyArg
+    | ShapeArg
+    | PermuteArg
+    | BoundsArg
+    | FlipArg
+    | ReduceArg
+    | SlotArg
+    | LocalArg
+    | ViewArg
+    | RangeArg
+    | SpecialArg
+    | GepArg
+    | TileArg
+    | None
+)
