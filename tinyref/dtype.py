@@ -176,9 +176,14 @@ def _vector(scalar: DType, lanes: int) -> DType:
     )
 
 
-@functools.cache
 def pointer(base: DType, size: int, space: AddressSpace = AddressSpace.GLOBAL) -> PtrDType:
     """The interned pointer type to `size` elements of `base` in `space`."""
+    # The cache tells a default from a given argument, so it sits below the default.
+    return _pointer(base, size, space)
+
+
+@functools.cache
+def _pointer(base: DType, size: int, space: AddressSpace) -> PtrDType:
     return PtrDType(base, size, space)
 
 

@@ -1,0 +1,92 @@
+"""All checks of the project: `nox` runs every default session, `nox -l` lists them."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from pathlib import Path
+
+import nox
+
+ROOT = Path(__file__).parent
+DEVICES = tomllib.loads((ROOT / "ci" / "devices.toml").read_text())["device"]
+
+nox.needs_version = ">=2024.10.9"
+nox.options.sessions = ["lint", "types", "tests", "conform", "fuzz"]
+nox.options.reuse_existing_virtualenvs = True
+nox.options.error_on_missing_interpreters = True
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Format, lint and the import floors of the architecture."""
+    session.install(".[lint]")
+    session.run("ruff", "format", "--check", ".")
+    session.run("ruff", "check", ".")
+    session.run("lint-imports")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """mypy --strict on the four packages."""
+    session.install(".[types]", "nox", "pytest", "hypothesis")
+    session.run("mypy")
+
+
+def run_tests(session: nox.Session) -> None:
+    """The whole suite on all cores, with the coverage floor on tinyref/."""
+    # Editable, so that coverage and the page tests see the files of this checkout.
+    session.install("-e", ".[test]")
+    arguments = session.posargs or ["-n", "auto", "--cov", "--cov-report=term:skip-covered"]
+    session.run("pytest", *arguments)
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """The whole suite on the Python that runs nox."""
+    run_tests(session)
+
+
+@nox.session
+def quick(session: nox.Session) -> None:
+    """The inner loop: the tests that are not marked slow, on two cores."""
+    session.install("-e", ".[test]")
+    session.run("pytest", "-n", "2", "-m", "not slow", *session.posargs)
+
+
+@nox.session(python=["3.11", "3.12", "3.13"])
+def tests_each_python(session: nox.Session) -> None:
+    """The whole suite on every supported Python that is installed here."""
+    run_tests(session)
+
+
+@nox.session
+@nox.parametrize("device", [row["id"] for row in DEVICES], ids=[row["id"] for row in DEVICES])
+def conform(session: nox.Session, device: str) -> None:
+    """The conformance suite on one device of ci/devices.toml."""
+    session.install(".")
+    row = next(row for row in DEVICES if row["id"] == device)
+    environment = {**os.environ, **row.get("environment", {})}
+    available = session.run(
+        *("tinyref", "devices", "--check", row["device"]),
+        env=environment,
+        success_codes=[0, 1],
+        silent=True,
+    )
+    if "unavailable" in str(available):
+        session.skip(f"{device} is unavailable here: {str(available).strip()}")
+    report = ROOT / "report" / device
+    profile = session.posargs or ["--profile", row["profile"]]
+    session.run(
+        *("tinyref", "conform", "--device", row["device"], "--report", str(report), *profile),
+        env=environment,
+    )
+
+
+@nox.session
+def fuzz(session: nox.Session) -> None:
+    """A short differential fuzz with fixed seeds; never flaky, at most 120 s on two cores."""
+    session.install(".")
+    arguments = session.posargs or ["--kernels", "400", "--seed", "1"]
+    for device in ("PYTHON", "CPU"):
+        session.run("python", "-m", "tinyref_fuzz", "--device", device, *arguments)

@@ -1,0 +1,78 @@
+"""Flags: defaults, environment, contexts, refusals."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from tinyref import config
+from tinyref.config import Context
+from tinyref.errors import UserError
+
+
+def test_default_environment_context_in_this_order(monkeypatch):
+    monkeypatch.delenv("TINYREF_DEBUG", raising=False)
+    assert config.integer("DEBUG") == 0
+    monkeypatch.setenv("TINYREF_DEBUG", "3")
+    assert config.integer("DEBUG") == 3
+    with Context(DEBUG=1):
+        assert config.integer("DEBUG") == 1
+        with Context(NOOPT=1):
+            assert config.integer("DEBUG") == 1
+    assert config.integer("DEBUG") == 3
+
+
+def test_a_context_ends_with_an_error_and_decorates():
+    @Context(DEBUG=2)
+    def level() -> int:
+        return config.integer("DEBUG")
+
+    with pytest.raises(ZeroDivisionError), Context(DEBUG=4):
+        raise ZeroDivisionError
+    assert config.integer("DEBUG") == 0
+    assert level() == 2
+
+
+def test_threads_do_not_see_each_others_contexts():
+    seen: list[int] = []
+    with Context(DEBUG=5):
+        thread = threading.Thread(target=lambda: seen.append(config.integer("DEBUG")))
+        thread.start()
+        thread.join()
+    assert seen == [0]
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"DEBGU": 1}, "unknown flag 'DEBGU': accepted are DEVICE, DEBUG"),
+        ({"DEBUG": 7}, "flag DEBUG: got 7, accepted is an integer from 0 to 6"),
+        ({"DEBUG": "high"}, "flag DEBUG: got 'high', accepted is an integer from 0 to 6"),
+        ({"CC": 3}, "flag CC: got 3, accepted is a text"),
+    ],
+)
+def test_bad_flags_are_refused(flags, message):
+    with pytest.raises(UserError, match=message):
+        Context(**flags)
+
+
+def test_a_bad_environment_is_refused_when_read(monkeypatch):
+    monkeypatch.setenv("TINYREF_DEBUG", "x")
+    with pytest.raises(UserError, match="flag DEBUG: got 'x'"):
+        config.integer("DEBUG")
+
+
+def test_a_text_flag_is_not_an_integer():
+    with pytest.raises(UserError, match="flag CC: is a text, not an integer"):
+        config.integer("CC")
+
+
+def test_describe_names_each_flag_and_its_origin(monkeypatch):
+    monkeypatch.setenv("TINYREF_NOOPT", "1")
+    with Context(DEBUG=2):
+        rows = {flag.name: (value, origin) for flag, value, origin in config.describe()}
+    assert set(rows) == set(config.FLAGS)
+    assert rows["DEBUG"] == (2, "context")
+    assert rows["NOOPT"] == (1, "environment")
+    assert rows["VERIFY"] == (1, "default")

@@ -1,0 +1,128 @@
+"""The node: interning, order, substitution, facts."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import pickle
+import threading
+import weakref
+
+import pytest
+
+from tinyref.dtype import dtypes
+from tinyref.errors import UserError
+from tinyref.uops import build
+from tinyref.uops.node import UOp, node_fact, substitute, toposort
+from tinyref.uops.ops import Ops
+
+
+def chain(length: int) -> UOp:
+    node = build.variable("n", 0, 9)
+    for number in range(length):
+        node = build.add(node, number)
+    return node
+
+
+def test_equal_nodes_are_the_same_object():
+    assert chain(50) is chain(50)
+    assert build.const(dtypes.int32, 1) is not build.const(dtypes.int64, 1)
+
+
+@pytest.mark.parametrize(("left", "right"), [(0.0, -0.0), (1.0, float("nan"))])
+def test_constants_differ_by_their_bits(left, right):
+    assert build.const(dtypes.float32, left) is not build.const(dtypes.float32, right)
+
+
+def test_a_nan_constant_equals_itself_and_bool_is_not_one():
+    nan = float("nan")
+    assert build.const(dtypes.float32, nan) is build.const(dtypes.float32, nan)
+    assert build.const(dtypes.bool, 1).arg != build.const(dtypes.int32, 1).arg
+
+
+def test_unused_nodes_are_freed():
+    node = build.variable("only_here", 0, 12345)
+    key = id(node)
+    assert build.variable("only_here", 0, 12345) is node
+    del node
+    gc.collect()
+    assert key is not None
+    from tinyref.uops.node import _interned
+
+    assert not [
+        entry for entry in _interned.values() if getattr(entry.arg, "name", "") == "only_here"
+    ]
+
+
+def test_toposort_puts_sources_first_without_recursion():
+    order = toposort([chain(20_000)])
+    position = {node: number for number, node in enumerate(order)}
+    assert len(order) == len(position)
+    assert all(position[source] < position[node] for node in order for source in node.src)
+
+
+def test_substitute_replaces_everywhere_and_shares_the_rest():
+    x, y = build.variable("x", 0, 3), build.variable("y", 0, 3)
+    kept = build.mul(y, 5)
+    result = substitute(build.add(build.mul(x, 2), kept), {x: y})
+    assert result is build.add(build.mul(y, 2), kept)
+
+
+def test_node_fact_reaches_the_bottom_of_deep_graphs_once():
+    calls = []
+
+    @node_fact
+    def depth(node: UOp) -> int:
+        calls.append(node)
+        return 1 + max((depth(source) for source in node.src), default=0)
+
+    root = chain(20_000)
+    assert depth(root) == 20_001
+    assert depth(root) == 20_001
+    assert len(calls) == len(set(calls))
+
+
+def test_threads_agree_on_one_object():
+    results: list[UOp] = []
+
+    def build_all() -> None:
+        results.append(chain(2_000))
+
+    threads = [threading.Thread(target=build_all) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({id(node) for node in results}) == 1
+
+
+def test_nodes_have_no_truth_value_and_do_not_pickle():
+    node = build.variable("x", 0, 3)
+    with pytest.raises(TypeError, match="no truth value"):
+        bool(node)
+    with pytest.raises(TypeError, match="do not pickle"):
+        pickle.dumps(node)
+    with pytest.raises(TypeError, match="do not pickle"):
+        copy.deepcopy(node)
+
+
+def test_builders_check_types():
+    x = build.variable("x", 0, 3)
+    with pytest.raises(UserError, match="ADD: index meets int32: cast one first"):
+        build.add(x, build.const(dtypes.int32, 1))
+    with pytest.raises(UserError, match="BITCAST: index and int32 differ in size"):
+        build.bitcast(x, dtypes.int32)
+    with pytest.raises(UserError, match="variable x: minimum 4 is above maximum 3"):
+        build.variable("x", 4, 3)
+    with pytest.raises(UserError, match="is not a pointer"):
+        build.load(x)
+    with pytest.raises(UserError, match="at least one"):
+        build.where(build.less(x, 1), 1, 2)
+
+
+def test_builders_put_constants_second():
+    x = build.variable("x", 0, 3)
+    assert build.add(1, x) is build.add(x, 1)
+    assert build.sub(1, x).src[0].op is Ops.CONST
+    assert build.less(x, 1).dtype is dtypes.bool
+    assert build.cast(x, dtypes.index) is x
