@@ -1,0 +1,208 @@
+"""What a row and a case of the specification are: the contract between the tables and the runner."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum
+from typing import TYPE_CHECKING
+
+from tinyref.device import Capabilities
+from tinyref.dtype import DType
+
+if TYPE_CHECKING:
+    from tinyref_spec.device_under_test import DeviceUnderTest
+
+
+class Rung(IntEnum):
+    """One step of the ladder that a new device climbs; a broken one suppresses what is above."""
+
+    OPEN = 0
+    MEMORY = 1
+    STORE = 2
+    ONE_ALU = 3
+    INDEX = 4
+    ALU = 5
+    CAST = 6
+    GATE = 7
+    VECTOR = 8
+    LOOP = 9
+    GROUP = 10
+    MATMUL = 11
+    TENSOR = 12
+    AUTOGRAD = 13
+    JIT = 14
+    MODEL = 15
+
+    @property
+    def title(self) -> str:
+        """The short name that reports show."""
+        return _RUNGS[self][0]
+
+    @property
+    def sentence(self) -> str:
+        """What a device has shown when this rung holds."""
+        return _RUNGS[self][1]
+
+
+_RUNGS: dict[Rung, tuple[str, str]] = {
+    Rung.OPEN: ("open", "The device opens and says what it can do."),
+    Rung.MEMORY: ("allocate and copy", "Bytes copied to the device come back unchanged."),
+    Rung.STORE: ("store a constant", "A kernel writes a constant to all of its output."),
+    Rung.ONE_ALU: ("one operation", "A kernel loads, adds and stores plain values."),
+    Rung.INDEX: ("index", "Loads and stores through strided, flipped and permuted views."),
+    Rung.ALU: ("every operation", "Every primitive operation, on every dtype and special value."),
+    Rung.CAST: ("casts", "Every pair of dtypes converts and reinterprets as specified."),
+    Rung.GATE: ("gates", "Masked loads touch nothing and masked stores write nothing."),
+    Rung.VECTOR: ("vectors", "Vector loads, stores and arithmetic of the declared widths."),
+    Rung.LOOP: ("loops and reduces", "Loops, accumulators and reductions."),
+    Rung.GROUP: ("groups and barriers", "Work-items share memory and meet at barriers."),
+    Rung.MATMUL: ("matrix products", "Matrix products within bound, bias and variance."),
+    Rung.TENSOR: ("tensor functions", "Every Tensor function, forward."),
+    Rung.AUTOGRAD: ("gradients", "Every Tensor function, backward."),
+    Rung.JIT: ("many kernels", "Long schedules, large buffers, replay."),
+    Rung.MODEL: ("models", "Small networks train."),
+}
+
+
+class Profile(Enum):
+    """How much of the tables a run covers."""
+
+    QUICK = "quick"
+    FULL = "full"
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a device must declare before it owes a case.
+
+    features: "kernels" (it runs any), "grid", "groups", "vectors:N".
+    """
+
+    dtypes: frozenset[DType] = frozenset()
+    ops: frozenset[str] = frozenset()
+    features: frozenset[str] = frozenset()
+
+    def unmet(self, capabilities: Capabilities) -> str | None:
+        """The sentence that says why the device does not owe the case; None where it does."""
+        if self.features and not capabilities.ops:
+            return "the device runs no kernels"
+        missing = sorted(dtype.name for dtype in self.dtypes if not capabilities.supports(dtype))
+        if missing:
+            return f"the device does not declare the dtype {', '.join(missing)}"
+        absent = sorted(self.ops - capabilities.ops)
+        if absent:
+            return f"the device does not declare the op {', '.join(absent)}"
+        for feature in sorted(self.features):
+            if not _has_feature(feature, capabilities):
+                return f"the device does not declare {feature}"
+        return None
+
+
+def _has_feature(feature: str, capabilities: Capabilities) -> bool:
+    name, _, number = feature.partition(":")
+    if name == "vectors":
+        return int(number) in capabilities.vector_lanes
+    declared = {
+        "kernels": bool(capabilities.ops),
+        "grid": capabilities.has_grid,
+        "groups": capabilities.has_groups,
+    }
+    return declared[name]
+
+
+@dataclass
+class Values:
+    """A buffer as a report shows it: the first values and their bits, as text."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    values: list[str]
+    bits: list[str]
+
+
+@dataclass
+class Failure:
+    """All that a person needs to look into a failed case.
+
+    index: position of the first mismatch in the flattened output, -1 when there is none.
+    script: a self-contained reproducer of under 40 lines.
+    """
+
+    inputs: list[Values] = field(default_factory=list)
+    expected: list[str] = field(default_factory=list)
+    expected_bits: list[str] = field(default_factory=list)
+    actual: list[str] = field(default_factory=list)
+    actual_bits: list[str] = field(default_factory=list)
+    index: int = -1
+    source: str = ""
+    ir: str = ""
+    script: str = ""
+
+
+@dataclass
+class Measurement:
+    """What one case showed.
+
+    compared: values that were compared; a passed case with 0 is a failure of the suite.
+    max_ulp, p99_ulp: distance from the correctly rounded result, where that is measured.
+    observed: which of the allowed behaviours the device shows, where the rule leaves a choice.
+    """
+
+    passed: bool
+    message: str = ""
+    compared: int = 0
+    max_ulp: float | None = None
+    p99_ulp: float | None = None
+    worst_input: str = ""
+    details: Failure | None = None
+    observed: str = ""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One check, named by its id; `run` judges it and returns what it measured.
+
+    depends_on: ids of rows without which the case says nothing.
+    expects_refusal: the case passes when the device or the library refuses with a clear error;
+    `run` itself catches that error and judges it.
+    Errors that `run` lets out (DeviceError, internal bugs) count as failures.
+    """
+
+    id: str
+    row: str
+    level: str
+    rung: Rung
+    op: str
+    dtype: str
+    clauses: tuple[str, ...]
+    needs: Needs
+    depends_on: tuple[str, ...]
+    run: Callable[[DeviceUnderTest], Measurement] = field(compare=False)
+    expects_refusal: bool = False
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the tables: an operation or form in one dtype, and the cases that check it.
+
+    make_cases: builds the cases of a profile; data is made only when a case runs.
+    specials: the literal special cases as (inputs, result) text, for the pages.
+    """
+
+    id: str
+    sentence: str
+    clauses: tuple[str, ...]
+    rung: Rung
+    level: str
+    op: str
+    dtype: str
+    error_rule: str
+    needs: Needs
+    make_cases: Callable[[Profile], Sequence[Case]] = field(compare=False, repr=False)
+    specials: tuple[tuple[str, str], ...] = ()
+
+    def cases(self, profile: Profile) -> Sequence[Case]:
+        """The cases of this row in `profile`, quick to build."""
+        return self.make_cases(profile)
