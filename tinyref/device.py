@@ -208,9 +208,14 @@ class DeviceRegistry:
     @functools.cache  # noqa: B019 - the registry is one object that lives as long as the process
     def _canonical(self, name: str) -> str:
         base, index = _split(name)
-        if ":" not in base and base not in self._entry_points:
+        head, colon, tail = base.partition(":")
+        if colon and head.upper() in self._entry_points:
+            raise UserError(f"device: {name!r}: {tail!r} is not the number of a device")
+        if not colon and base not in self._entry_points:
             accepted = ", ".join(self.names())
-            raise UserError(f"device: unknown device {name!r}: accepted are {accepted}")
+            raise UserError(
+                f"device: unknown device {name!r}: accepted are {accepted}, or module.path:Class"
+            )
         return f"{base}:{index}" if index else base
 
     def backend_class(self, name: str) -> type[Backend]:

@@ -1,1 +1,1 @@
-"""The fuzzer's room: empty until its issue is built."""
+"""Differential fuzzing of kernels: generators, oracles, and a fixed-seed lane for CI."""

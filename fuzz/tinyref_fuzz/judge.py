@@ -1,0 +1,86 @@
+"""Judges one case: the AST evaluator, the program on the interpreter, and the device must agree.
+
+The first pair that differs names the stage: the evaluator against the interpreter blames lowering,
+the interpreter against the device blames the renderer, the compiler or the device.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tinyref.device import Buffer, Device
+from tinyref.dtype import from_numpy_dtype
+from tinyref.errors import TinyrefError
+from tinyref.runtimes.kernel import Kernel, compile_program
+from tinyref.uops.compile import compile_kernel
+from tinyref.uops.evaluate import evaluate
+from tinyref.uops.interpreter import run_program
+from tinyref_fuzz.generate import Case
+
+Array = npt.NDArray[np.generic]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a case: `stage` is empty when all agree, else the first stage that is wrong.
+
+    `detail` says what differs, or carries the error's own words.
+    """
+
+    stage: str = ""
+    detail: str = ""
+
+    @property
+    def agrees(self) -> bool:
+        return not self.stage
+
+
+def judge(case: Case, device: str) -> Verdict:
+    """Runs `case` in every way that `device` allows and compares bit for bit."""
+    expected = evaluate(case.ast, dict(enumerate(case.buffers)))[0]
+    backend = Device[device]
+    try:
+        program = compile_kernel(case.ast, backend.capabilities)
+        reference = compile_kernel(case.ast, Device["PYTHON"].capabilities)
+    except TinyrefError as error:
+        return Verdict("compile", str(error))
+    try:
+        interpreted = [buffer.copy() for buffer in case.buffers]
+        run_program(reference, interpreted)
+    except TinyrefError as error:
+        return Verdict("lower", str(error))
+    difference = first_difference(expected, interpreted[0])
+    if difference:
+        return Verdict("lower", f"evaluator against interpreter: {difference}")
+    try:
+        measured = run_on_device(device, compile_program(device, program), case.buffers)
+    except TinyrefError as error:
+        return Verdict("device", str(error))
+    difference = first_difference(interpreted[0], measured)
+    return (
+        Verdict("device", f"interpreter against {device}: {difference}")
+        if difference
+        else Verdict()
+    )
+
+
+def run_on_device(device: str, kernel: Kernel, contents: tuple[Array, ...]) -> Array:
+    """Copies `contents` to `device`, launches `kernel`, and returns what slot 0 holds then."""
+    buffers = []
+    for content in contents:
+        buffer = Buffer(device, content.size, from_numpy_dtype(content.dtype)).allocate()
+        buffers.append(buffer.copy_in(memoryview(content.view(np.uint8)).cast("B")))
+    kernel(buffers, wait=True)
+    return np.frombuffer(buffers[0].copy_out(), contents[0].dtype)
+
+
+def first_difference(expected: Array, actual: Array) -> str:
+    """Where two arrays differ first, or nothing; zeros of either sign are equal."""
+    unequal = np.flatnonzero(expected != actual)
+    if not unequal.size:
+        return ""
+    at = int(unequal[0])
+    return f"element {at} of {expected.size} is {actual[at]!s} instead of {expected[at]!s}"

@@ -1,0 +1,54 @@
+"""The choice tape: every decision of a generator, drawn from a seed or replayed from a list.
+
+A case is its tape: the same choices build the same kernel and the same data on any machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import TypeVar
+
+from tinyref.errors import UserError
+
+T = TypeVar("T")
+
+
+class Tape:
+    """Draws choices from `seed`, or replays `choices`; both record what was chosen.
+
+    A replayed tape that is too short goes on with zeros, and a choice that is out of range is
+    brought into it, so that a tape cut or edited by a reducer still builds a case.
+    """
+
+    def __init__(self, seed: int | None = None, choices: Sequence[int] | None = None) -> None:
+        if (seed is None) == (choices is None):
+            raise UserError("tape: give a seed or a list of choices, and not both")
+        self._random = Random(seed) if seed is not None else None
+        self._given = list(choices or ())
+        self.choices: list[int] = []
+
+    def below(self, bound: int) -> int:
+        """A number from 0 to `bound` - 1. Raises `UserError` when there is none."""
+        if bound < 1:
+            raise UserError(f"tape: nothing to choose from below {bound}")
+        if self._random is not None:
+            chosen = self._random.randrange(bound)
+        elif len(self.choices) < len(self._given):
+            chosen = self._given[len(self.choices)] % bound
+        else:
+            chosen = 0
+        self.choices.append(chosen)
+        return chosen
+
+    def between(self, low: int, high: int) -> int:
+        """A number from `low` to `high`, both included."""
+        return low + self.below(high - low + 1)
+
+    def pick(self, items: Sequence[T]) -> T:
+        """One of `items`; the first is the simplest, which reducers move toward."""
+        return items[self.below(len(items))]
+
+    def chance(self, percent: int) -> bool:
+        """True in `percent` of 100 draws; the choice 0 means False."""
+        return self.below(100) >= 100 - percent

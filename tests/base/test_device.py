@@ -1,0 +1,195 @@
+"""The registry, availability and buffers, on a device that lives in this file."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tinyref import device
+from tinyref.device import (
+    CORE_DTYPES,
+    CORE_OPS,
+    Availability,
+    Backend,
+    Buffer,
+    Capabilities,
+    Device,
+    memory,
+)
+from tinyref.dtype import dtypes
+from tinyref.errors import DeviceError, UserError
+
+
+class Bytes:
+    """An allocator over bytearrays that counts what is not yet freed."""
+
+    def __init__(self) -> None:
+        self.live = 0
+
+    def allocate(self, nbytes: int) -> memoryview:
+        self.live += 1
+        return memoryview(bytearray(nbytes))
+
+    def free(self, handle: memoryview) -> None:
+        self.live -= 1
+
+    def view(self, handle: memoryview, offset: int, nbytes: int) -> memoryview:
+        return handle[offset : offset + nbytes]
+
+    def copy_in(self, handle: memoryview, source: memoryview) -> None:
+        handle[: source.nbytes] = source
+
+    def copy_out(self, destination: memoryview, handle: memoryview) -> None:
+        destination[:] = handle[: destination.nbytes]
+
+
+class Toy(Backend):
+    """Memory without kernels."""
+
+    def __init__(self, index: int = 0) -> None:
+        super().__init__(index)
+        self._allocator = Bytes()
+
+    @classmethod
+    def availability(cls) -> Availability:
+        return Availability(True)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(CORE_DTYPES, CORE_OPS)
+
+    @property
+    def allocator(self) -> Bytes:
+        return self._allocator
+
+    renderer = compiler = property(lambda self: None)
+
+    def load(self, entry, binary):
+        raise DeviceError("TOY", "runs no kernels")
+
+
+class Broken(Toy):
+    @classmethod
+    def availability(cls) -> Availability:
+        return Availability(False, "the driver libtoy.so is missing")
+
+
+not_a_backend = 3
+
+
+@pytest.fixture
+def toy(monkeypatch):
+    monkeypatch.setitem(sys.modules, "toy_package", sys.modules[__name__])
+    yield "toy_package:Toy"
+    for name in [name for name in Device._open if name.startswith("toy_package")]:
+        del Device._open[name]
+
+
+def test_in_tree_backends_come_through_the_entry_points():
+    assert {"CPU", "CLANG", "PYTHON", "NPY"} <= set(Device.names())
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("cpu", "CPU"),
+        ("CPU:0", "CPU"),
+        ("cpu:1", "CPU:1"),
+        ("toy_package:Toy", "toy_package:Toy"),
+        ("toy_package:Toy:2", "toy_package:Toy:2"),
+    ],
+)
+def test_names_have_one_spelling(name, expected):
+    assert Device.canonical(name) == expected
+
+
+@pytest.mark.parametrize("name", ["", "GPU9", ":1", "GPU9:1"])
+def test_unknown_names_list_what_is_accepted(name):
+    with pytest.raises((UserError, DeviceError), match=r"CLANG, CPU|does not import") as caught:
+        Device.backend_class(name)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["CPU:", "CPU:x", "cpu:-1"])
+def test_an_index_is_a_number(name):
+    with pytest.raises(UserError, match="is not the number of a device"):
+        Device.canonical(name)
+
+
+def test_the_default_device_is_a_flag(monkeypatch):
+    assert Device.default == "CPU"
+    monkeypatch.setenv("TINYREF_DEVICE", "python")
+    assert Device.canonical(None) == "PYTHON"
+
+
+def test_a_class_is_opened_by_its_path_once_for_each_index(toy):
+    assert Device[toy] is Device[toy + ":0"]
+    assert Device[toy + ":1"] is not Device[toy]
+    assert Device[toy + ":1"].index == 1
+
+
+def test_what_is_missing_is_said(toy):
+    with pytest.raises(DeviceError, match=r"is not available here: the driver libtoy\.so"):
+        Device["toy_package:Broken"]
+    with pytest.raises(UserError, match="accepted is a subclass of Backend"):
+        Device.backend_class("toy_package:not_a_backend")
+    assert "does not import" in Device.availability("toy_package:Missing").reason
+    assert "does not import" in Device.availability("no_such_package:Thing").reason
+
+
+def test_buffers_hold_bytes_and_free_them(toy):
+    before = memory.now.get(toy, 0)
+    buffer = Buffer(toy, 6, dtypes.int16)
+    assert not buffer.is_allocated
+    data = np.arange(6, dtype=np.int16)
+    buffer.copy_in(memoryview(data))
+    assert bytes(buffer.copy_out()) == data.tobytes()
+    assert memory.now[toy] == before + 12
+    part = buffer.view(4, 2, dtypes.int16).view(2, 1, dtypes.int16)
+    assert bytes(part.copy_out()) == b"\x03\x00"
+    del buffer
+    gc.collect()
+    assert Device[toy].allocator.live == 1, "a part keeps the whole alive"
+    del part
+    gc.collect()
+    assert Device[toy].allocator.live == 0
+    assert memory.now[toy] == before
+
+
+def test_empty_buffers_never_reach_the_allocator(toy):
+    buffer = Buffer(toy, 0, dtypes.float32)
+    assert buffer.copy_in(memoryview(b"")).copy_out() == b""
+    assert not buffer.is_allocated
+
+
+def test_buffers_refuse_what_does_not_fit(toy):
+    buffer = Buffer(toy, 4, dtypes.float32)
+    with pytest.raises(UserError, match="copy_in: got 12 bytes, the buffer has 16"):
+        buffer.copy_in(memoryview(bytes(12)))
+    with pytest.raises(UserError, match="bytes 12 to 20 are outside the buffer's 16"):
+        buffer.view(12, 2, dtypes.float32)
+    with pytest.raises(UserError, match="bytes -4 to 0"):
+        buffer.view(-4, 1, dtypes.float32)
+
+
+def test_capabilities_know_native_and_emulated_types():
+    declared = Capabilities(CORE_DTYPES, CORE_OPS, emulated=frozenset({dtypes.bfloat16}))
+    assert declared.supports(dtypes.bfloat16)
+    assert declared.supports(dtypes.float32.vec(4))
+    assert not replace(declared, emulated=frozenset()).supports(dtypes.bfloat16)
+
+
+def test_errors_survive_a_pickle():
+    import pickle
+
+    from tinyref.errors import VerifyError
+
+    error = pickle.loads(pickle.dumps(DeviceError("TOY", "no", "source")))
+    assert (error.device, error.message, error.source) == ("TOY", "no", "source")
+    broken = pickle.loads(pickle.dumps(VerifyError("ast.store.2", "%3", "float32", "int8")))
+    assert str(broken) == "ast.store.2: expected float32, got int8, at %3"
+    assert device.Device is Device
