@@ -1,0 +1,314 @@
+"""Value ranges: the least and the largest value that an integer, bool or index node can take.
+
+A range is a pair of inclusive bounds. It always contains every value that the meaning of the op
+can give, also for the values that the semantics leave unspecified; it may be too wide. Vectors
+have the range of all their lanes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tinyref.dtype import ConstType, DType, dtypes
+from tinyref.errors import UserError
+from tinyref.uops.node import UOp, node_fact
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import ConstArg, VarArg
+
+Range = tuple[int, int]
+# The node and the ranges of its sources (None for a float or a pointer) give the node's range.
+RangeRule = Callable[[UOp, Sequence[Range | None]], Range | None]
+# The same for ops whose sources all have ranges.
+IntervalRule = Callable[..., Range]
+
+BOOL_RANGE: Range = (0, 1)
+
+
+def dtype_range(dtype: DType) -> Range:
+    """Every value of an integer or bool type; `index` is taken as int64."""
+    return int(dtype.minimum), int(dtype.maximum)
+
+
+def wrap_range(dtype: DType, low: int, high: int) -> Range:
+    """The range of integers `low` to `high` after they wrap into `dtype`; `index` never wraps."""
+    if dtype.scalar is dtypes.index:
+        return low, high
+    minimum, maximum = dtype_range(dtype)
+    if minimum <= low and high <= maximum:
+        return low, high
+    turns = (low - minimum) >> dtype.bits
+    if turns != (high - minimum) >> dtype.bits:
+        return minimum, maximum
+    offset = turns << dtype.bits
+    return low - offset, high - offset
+
+
+def truncating_division(x: int, y: int) -> int:
+    """Python integers divided toward zero; by zero it is 0."""
+    if y == 0:
+        return 0
+    quotient = abs(x) // abs(y)
+    return quotient if (x < 0) == (y < 0) else -quotient
+
+
+def _full(node: UOp, sources: Sequence[Range | None]) -> Range | None:
+    dtype = node.dtype
+    return dtype_range(dtype) if dtype.is_int or dtype.is_bool else None
+
+
+def _const(node: UOp, sources: Sequence[Range | None]) -> Range | None:
+    if not isinstance(node.arg, ConstArg) or node.dtype.is_float:
+        return None
+    value: ConstType = node.arg.value
+    return int(value), int(value)
+
+
+def _variable(node: UOp, sources: Sequence[Range | None]) -> Range | None:
+    return (node.arg.minimum, node.arg.maximum) if isinstance(node.arg, VarArg) else None
+
+
+def _counter(node: UOp, sources: Sequence[Range | None]) -> Range | None:
+    extent = sources[0]
+    return _full(node, sources) if extent is None else (0, max(extent[1] - 1, 0))
+
+
+def _first(node: UOp, sources: Sequence[Range | None]) -> Range | None:
+    return sources[0]
+
+
+def _union(node: UOp, sources: Sequence[Range | None]) -> Range | None:
+    known = [source for source in sources if source is not None]
+    if len(known) != len(sources):
+        return _full(node, sources)
+    return min(low for low, _ in known), max(high for _, high in known)
+
+
+def _padded(node: UOp, sources: Sequence[Range | None]) -> Range | None:
+    source = sources[0]
+    return None if source is None else (min(source[0], 0), max(source[1], 0))
+
+
+def _interval(rule: IntervalRule) -> RangeRule:
+    """A rule over source ranges, whose result wraps into the type of the node."""
+
+    def range_rule(node: UOp, sources: Sequence[Range | None]) -> Range | None:
+        if None in sources or not (node.dtype.is_int or node.dtype.is_bool):
+            return _full(node, sources)
+        low, high = rule(*sources)
+        return wrap_range(node.dtype, low, high)
+
+    return range_rule
+
+
+def _negate(x: Range) -> Range:
+    return -x[1], -x[0]
+
+
+def _add(x: Range, y: Range) -> Range:
+    return x[0] + y[0], x[1] + y[1]
+
+
+def _subtract(x: Range, y: Range) -> Range:
+    return x[0] - y[1], x[1] - y[0]
+
+
+def _multiply(x: Range, y: Range) -> Range:
+    products = (x[0] * y[0], x[0] * y[1], x[1] * y[0], x[1] * y[1])
+    return min(products), max(products)
+
+
+def _divide(x: Range, y: Range) -> Range:
+    # The quotient is largest in size at the divisors nearest to zero, smallest at the farthest.
+    divisors = {y[0], y[1], *(near for near in (-1, 0, 1) if y[0] <= near <= y[1])}
+    quotients = [truncating_division(value, divisor) for value in x for divisor in divisors]
+    return min(quotients), max(quotients)
+
+
+def _remainder(x: Range, y: Range) -> Range:
+    if y[0] == y[1] and y[0] != 0:
+        quotient = truncating_division(x[0], y[0])
+        if quotient == truncating_division(x[1], y[0]):
+            return x[0] - quotient * y[0], x[1] - quotient * y[0]
+    largest = max(abs(y[0]), abs(y[1]), 1) - 1
+    low = 0 if x[0] >= 0 else max(x[0], -largest)
+    high = 0 if x[1] <= 0 else min(x[1], largest)
+    return low, high
+
+
+def _maximum(x: Range, y: Range) -> Range:
+    return max(x[0], y[0]), max(x[1], y[1])
+
+
+def _ones(*values: int) -> int:
+    """The least 2**k - 1 whose k bits hold each value (for a negative one: its complement)."""
+    return (1 << max((value if value >= 0 else ~value).bit_length() for value in values)) - 1
+
+
+def _and(x: Range, y: Range) -> Range:
+    if x[0] >= 0 and y[0] >= 0:
+        return 0, min(x[1], y[1])
+    if x[0] >= 0:
+        return 0, x[1]
+    if y[0] >= 0:
+        return 0, y[1]
+    both_negative = x[1] < 0 and y[1] < 0
+    return ~_ones(x[0], y[0]), min(x[1], y[1]) if both_negative else max(x[1], y[1])
+
+
+def _or(x: Range, y: Range) -> Range:
+    if x[1] < 0 and y[1] < 0:
+        return max(x[0], y[0]), -1
+    if x[0] >= 0 and y[0] >= 0:
+        return max(x[0], y[0]), _ones(x[1], y[1])
+    if x[1] < 0 or y[1] < 0:
+        return x[0] if x[1] < 0 else y[0], -1
+    return min(x[0], y[0]), _ones(x[1], y[1])
+
+
+def _exclusive_or(x: Range, y: Range) -> Range:
+    ones = _ones(*x, *y)
+    return (0 if x[0] >= 0 and y[0] >= 0 else ~ones), ones
+
+
+def _bitwise(rule: IntervalRule, exact: Callable[[int, int], int]) -> RangeRule:
+    """A rule for a bitwise op, exact where both sides are constants."""
+
+    def interval(x: Range, y: Range) -> Range:
+        if x[0] == x[1] and y[0] == y[1]:
+            value = exact(x[0], y[0])
+            return value, value
+        return rule(x, y)
+
+    return _interval(interval)
+
+
+def _shift_left(node: UOp, sources: Sequence[Range | None]) -> Range | None:
+    value, count = sources
+    if value is None or count is None or count[0] < 0 or count[1] >= node.dtype.bits:
+        return _full(node, sources)
+    return wrap_range(node.dtype, *_multiply(value, (1 << count[0], 1 << count[1])))
+
+
+def _shift_right(node: UOp, sources: Sequence[Range | None]) -> Range | None:
+    value, count = sources
+    if value is None or count is None:
+        return _full(node, sources)
+    if count[0] < 0 or count[1] >= node.dtype.bits:
+        return min(value[0], 0), max(value[1], 0)
+    shifted = [end >> by for end in value for by in count]
+    return min(shifted), max(shifted)
+
+
+def _less(node: UOp, sources: Sequence[Range | None]) -> Range | None:
+    x, y = sources
+    if x is None or y is None:
+        return BOOL_RANGE
+    if x[1] < y[0]:
+        return 1, 1
+    return (0, 0) if x[0] >= y[1] else BOOL_RANGE
+
+
+def _not_equal(node: UOp, sources: Sequence[Range | None]) -> Range | None:
+    x, y = sources
+    if x is None or y is None:
+        return BOOL_RANGE
+    if x[1] < y[0] or y[1] < x[0]:
+        return 1, 1
+    return (0, 0) if x[0] == x[1] == y[0] == y[1] else BOOL_RANGE
+
+
+def _where(node: UOp, sources: Sequence[Range | None]) -> Range | None:
+    condition, chosen, other = sources
+    if condition == (1, 1):
+        return chosen
+    if condition == (0, 0):
+        return other
+    if chosen is None or other is None:
+        return None
+    return min(chosen[0], other[0]), max(chosen[1], other[1])
+
+
+def _multiply_accumulate(node: UOp, sources: Sequence[Range | None]) -> Range | None:
+    x, y, z = sources
+    if x is None or y is None or z is None:
+        return None
+    product = wrap_range(node.dtype, *_multiply(x, y))
+    return wrap_range(node.dtype, *_add(product, z))
+
+
+def _cast(node: UOp, sources: Sequence[Range | None]) -> Range | None:
+    source = sources[0]
+    if source is None or node.dtype.is_float:
+        return _full(node, sources)
+    if not node.dtype.is_bool:
+        return wrap_range(node.dtype, *source)
+    holds_zero = source[0] <= 0 <= source[1]
+    return (0 if holds_zero else 1), (0 if source == (0, 0) else 1)
+
+
+RANGE_RULES: dict[Ops, RangeRule] = {
+    Ops.CONST: _const,
+    Ops.DEFINE_VAR: _variable,
+    Ops.BIND: _first,
+    Ops.RANGE: _counter,
+    Ops.SPECIAL: _counter,
+    Ops.NEG: _interval(_negate),
+    Ops.ADD: _interval(_add),
+    Ops.SUB: _interval(_subtract),
+    Ops.MUL: _interval(_multiply),
+    Ops.IDIV: _interval(_divide),
+    Ops.MOD: _interval(_remainder),
+    Ops.MAX: _interval(_maximum),
+    Ops.AND: _bitwise(_and, int.__and__),
+    Ops.OR: _bitwise(_or, int.__or__),
+    Ops.XOR: _bitwise(_exclusive_or, int.__xor__),
+    Ops.SHL: _shift_left,
+    Ops.SHR: _shift_right,
+    Ops.CMPLT: _less,
+    Ops.CMPNE: _not_equal,
+    Ops.WHERE: _where,
+    Ops.MULACC: _multiply_accumulate,
+    Ops.CAST: _cast,
+    Ops.BITCAST: _cast,
+    Ops.VECTORIZE: _union,
+    Ops.GEP: _first,
+    Ops.AFTER: _first,
+    Ops.CONTIGUOUS: _first,
+    Ops.DETACH: _first,
+    Ops.COPY: _first,
+    Ops.RESHAPE: _first,
+    Ops.PERMUTE: _first,
+    Ops.EXPAND: _first,
+    Ops.SHRINK: _first,
+    Ops.FLIP: _first,
+    Ops.PAD: _padded,
+}
+
+
+def range_rule(op: Ops) -> RangeRule:
+    """The value-range rule of `op`; an op without one of its own gives every value of the type."""
+    return RANGE_RULES.get(op, _full)
+
+
+@node_fact
+def value_range(node: UOp) -> Range | None:
+    """The inclusive range of an integer, bool or index node; None for any other node."""
+    return range_rule(node.op)(node, [value_range(source) for source in node.src])
+
+
+def bounds(node: UOp) -> Range:
+    """The least and the largest value of an integer, bool or index node, as Python integers.
+
+    Exact for CONST, DEFINE_VAR, RANGE and SPECIAL with a constant extent. Raises `UserError` for
+    a node of any other type.
+    """
+    found = value_range(node)
+    if found is None:
+        raise UserError(f"bounds: {node.op.name} of {node.dtype.name} has no integer range")
+    return found
+
+
+def is_constant(node: UOp) -> bool:
+    """True for an integer or bool node that can take one value only."""
+    found = value_range(node)
+    return found is not None and found[0] == found[1]

@@ -1,0 +1,337 @@
+"""The scalar meaning of every arithmetic op, vectorised over numpy arrays.
+
+Constant folding, the interpreter and the references of the conformance suite all call these. Each
+op rounds once into its own dtype; integers wrap. Where the semantics leave a value unspecified
+(division by zero, a shift by the width or more, a float out of an integer's range) the value here
+is defined, the same on every machine, and raises no warning.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tinyref.dtype import (
+    ConstType,
+    DType,
+    as_const,
+    dtypes,
+    from_numpy_dtype,
+    narrow_float64,
+    numpy_dtype,
+)
+from tinyref.errors import UserError
+from tinyref.uops.ops import Ops
+
+Array = npt.NDArray[Any]
+# Arrays of the source types in, an array of the result type out, shapes broadcast.
+Kernel = Callable[..., Array]
+# Chooses the kernel of an op for a scalar result type and scalar source types.
+Meaning = Callable[[DType, Sequence[DType]], Kernel]
+
+SMALL_FLOATS = frozenset({*dtypes.fp8s, dtypes.float16, dtypes.bfloat16})
+
+
+def _truncating_division(x: Array, y: Array) -> Array:
+    """Quotient toward zero; by zero it is 0, and MIN / -1 is MIN."""
+    floor = np.floor_divide(x, y)
+    remainder = x - floor * y
+    # A floored quotient is one too low where it is negative and inexact.
+    quotient: Array = floor + ((floor < 0) & (remainder != 0))
+    return quotient
+
+
+def _truncating_remainder(x: Array, y: Array) -> Array:
+    """Remainder with the sign of `x`; by zero it is 0."""
+    if np.ndim(y) != 0 or y <= 0:
+        return np.fmod(x, y)
+    # numpy divides by one positive number ten times faster than by an array of them.
+    floored = x - np.floor_divide(x, y) * y
+    remainder: Array = floored - ((x < 0) & (floored != 0)) * y
+    return remainder
+
+
+def _unsigned_remainder(x: Array, y: Array) -> Array:
+    if np.ndim(y) != 0 or y == 0:
+        return np.fmod(x, y)
+    remainder: Array = x - np.floor_divide(x, y) * y
+    return remainder
+
+
+def _multiply_accumulate(x: Array, y: Array, z: Array) -> Array:
+    """x * y + z, rounded after each of the two operations."""
+    return np.add(np.multiply(x, y), z)
+
+
+THREEFRY_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+THREEFRY_PARITY = 0x1BD11BDA
+
+
+def threefry(counter: Array, key: Array) -> Array:
+    """Threefry-2x32 with 20 rounds on uint64 arrays; the low 32 bits are the first word.
+
+    Source: Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", 2011.
+    """
+    word = np.uint32
+    half = np.uint64(32)
+    key_words = [key.astype(word), (key >> half).astype(word)]
+    key_words.append(key_words[0] ^ key_words[1] ^ word(THREEFRY_PARITY))
+    first = counter.astype(word) + key_words[0]
+    second = (counter >> half).astype(word) + key_words[1]
+    for block in range(5):
+        for rotation in THREEFRY_ROTATIONS[block % 2]:
+            first = first + second
+            second = (second << word(rotation)) | (second >> word(32 - rotation))
+            second = second ^ first
+        first = first + key_words[(block + 1) % 3]
+        second = second + key_words[(block + 2) % 3] + word(block + 1)
+    return (second.astype(np.uint64) << half) | first.astype(np.uint64)
+
+
+def _same(kernel: Kernel) -> Meaning:
+    """The meaning that is one numpy function for every dtype."""
+    return lambda dtype, sources: kernel
+
+
+def _signed_or_unsigned(signed: Kernel, unsigned: Kernel) -> Meaning:
+    return lambda dtype, sources: unsigned if dtype.is_unsigned else signed
+
+
+def _reciprocal(dtype: DType, sources: Sequence[DType]) -> Kernel:
+    one = np.ones((), numpy_dtype(dtype))
+    return lambda x: np.divide(one, x)
+
+
+def narrow(dtype: DType) -> Callable[[Array], Array]:
+    """The function that rounds float64 arrays once into the float type `dtype`."""
+    target = numpy_dtype(dtype)
+    if dtype is dtypes.float64:
+        return lambda values: values
+    if dtype in (dtypes.float32, dtypes.float16):
+        return lambda values: values.astype(target)
+    return lambda values: narrow_float64(np.asarray(values), dtype)
+
+
+def _through_float64(function: Kernel) -> Meaning:
+    """Functions that IEEE does not round for us: computed in float64, rounded once."""
+
+    def meaning(dtype: DType, sources: Sequence[DType]) -> Kernel:
+        if dtype is dtypes.float64:
+            return function
+        to_dtype = narrow(dtype)
+        if len(sources) == 1:
+            return lambda x: to_dtype(function(x.astype(np.float64)))
+        return lambda x, y: to_dtype(function(x.astype(np.float64), y.astype(np.float64)))
+
+    return meaning
+
+
+def _shift(function: Kernel) -> Meaning:
+    """numpy gives 0 (or -1 for a negative value shifted right) for a count outside the width."""
+
+    def meaning(dtype: DType, sources: Sequence[DType]) -> Kernel:
+        target = numpy_dtype(dtype)
+        if len(sources) < 2 or numpy_dtype(sources[1]) == target:
+            return function
+        return lambda x, count: function(x, count.astype(target))
+
+    return meaning
+
+
+def _round_to_odd_float64(values: Array) -> npt.NDArray[np.float64]:
+    """64-bit integers as float64, with what the 53 bits lose folded into the last bit.
+
+    A rounding of the result to a narrower float is then the rounding of the integer itself.
+    """
+    negative = values < 0
+    magnitude = np.where(
+        negative, np.uint64(0) - values.astype(np.uint64), values.astype(np.uint64)
+    )
+    # Clearing the low 11 bits always leaves at most 53, and only matters above 2**53.
+    lost = np.uint64((1 << 11) - 1)
+    sticky = ((magnitude & lost) != 0).astype(np.uint64) << np.uint64(11)
+    odd = np.where(magnitude >> np.uint64(53) != 0, (magnitude & ~lost) | sticky, magnitude)
+    wide = odd.astype(np.float64)
+    return np.where(negative, -wide, wide)
+
+
+def _int_to_float(source: DType, dtype: DType) -> Kernel:
+    target = numpy_dtype(dtype)
+    if dtype in (dtypes.float32, dtypes.float64):
+        return lambda x: x.astype(target)
+    to_dtype = narrow(dtype)
+    if source.bits == 64:
+        return lambda x: to_dtype(_round_to_odd_float64(x))
+    return lambda x: to_dtype(x.astype(np.float64))
+
+
+def _float_to_int(source: DType, dtype: DType) -> Kernel:
+    """Truncates; a NaN gives 0 and what is out of range gives the nearest integer."""
+    target = numpy_dtype(dtype)
+    low = int(dtype.minimum)
+    high = int(dtype.maximum)
+    if dtype.bits < 64:
+        lowest = np.float64(low)
+        highest = np.float64(high)
+
+        def saturate(x: Array) -> Array:
+            wide = x.astype(np.float64)
+            inside = np.minimum(np.maximum(wide, lowest), highest)
+            return np.where(wide != wide, np.float64(0), inside).astype(target)
+
+        return saturate
+    # The largest 64-bit integer is no float64: 2.0**63 or 2.0**64 is the first one out of range.
+    beyond = np.float64(high + 1)
+
+    def saturate_wide(x: Array) -> Array:
+        wide = np.trunc(x.astype(np.float64))
+        inside = (wide > low) & (wide < beyond)
+        result = np.where(inside, wide, np.float64(0)).astype(target)
+        result = np.where(wide >= beyond, target.type(high), result)
+        return np.where(wide <= low, target.type(low), result)
+
+    return saturate_wide
+
+
+def _float_to_float(source: DType, dtype: DType) -> Kernel:
+    target = numpy_dtype(dtype)
+    if dtype in (dtypes.float32, dtypes.float64):
+        return lambda x: x.astype(target)
+    if source is dtypes.float64:
+        return narrow(dtype)
+    # Every other source is exact in float32, and float32 narrows in one rounding.
+    return lambda x: x.astype(np.float32).astype(target)
+
+
+def _cast(dtype: DType, sources: Sequence[DType]) -> Kernel:
+    source = sources[0]
+    target = numpy_dtype(dtype)
+    if source is dtype:
+        return lambda x: x
+    if dtype.is_bool:
+        zero = np.zeros((), numpy_dtype(source))
+        return lambda x: np.not_equal(x, zero)
+    if source.is_bool or (source.is_int and dtype.is_int):
+        return lambda x: x.astype(target)
+    if source.is_int:
+        return _int_to_float(source, dtype)
+    if dtype.is_int:
+        return _float_to_int(source, dtype)
+    return _float_to_float(source, dtype)
+
+
+def _bitcast(dtype: DType, sources: Sequence[DType]) -> Kernel:
+    target = numpy_dtype(dtype)
+    return lambda x: x.view(target)
+
+
+MEANINGS: dict[Ops, Meaning] = {
+    Ops.NEG: _same(np.negative),
+    Ops.RECIP: _reciprocal,
+    Ops.SQRT: _same(np.sqrt),
+    Ops.EXP2: _through_float64(np.exp2),
+    Ops.LOG2: _through_float64(np.log2),
+    Ops.SIN: _through_float64(np.sin),
+    Ops.TRUNC: _same(np.trunc),
+    Ops.ADD: _same(np.add),
+    Ops.SUB: _same(np.subtract),
+    Ops.MUL: _same(np.multiply),
+    Ops.FDIV: _same(np.divide),
+    Ops.IDIV: _signed_or_unsigned(_truncating_division, np.floor_divide),
+    Ops.MOD: _signed_or_unsigned(_truncating_remainder, _unsigned_remainder),
+    Ops.POW: _through_float64(np.power),
+    Ops.MAX: _same(np.maximum),
+    Ops.CMPLT: _same(np.less),
+    Ops.CMPNE: _same(np.not_equal),
+    Ops.AND: _same(np.bitwise_and),
+    Ops.OR: _same(np.bitwise_or),
+    Ops.XOR: _same(np.bitwise_xor),
+    Ops.SHL: _shift(np.left_shift),
+    Ops.SHR: _shift(np.right_shift),
+    Ops.THREEFRY: _same(threefry),
+    Ops.WHERE: _same(np.where),
+    Ops.MULACC: _same(_multiply_accumulate),
+    Ops.CAST: _cast,
+    Ops.BITCAST: _bitcast,
+}
+
+_SOURCE_COUNT = {Ops.POW: 2, Ops.SHL: 2, Ops.SHR: 2}
+
+
+@functools.cache
+def _kernel(op: Ops, dtype: DType, sources: tuple[DType, ...]) -> Kernel:
+    meaning = MEANINGS.get(op)
+    if meaning is None:
+        raise UserError(f"{op.name}: has no scalar meaning; it is not an arithmetic op")
+    return meaning(dtype, sources)
+
+
+def kernel_for(op: Ops, dtype: DType, source_dtypes: Sequence[DType] | None = None) -> Kernel:
+    """The numpy function of `op`, resolved once: operand arrays in, result array out.
+
+    `dtype` is the result type and `source_dtypes` those of the operands; without them the operands
+    are taken to be of `dtype`, which is wrong for CAST, BITCAST and shifts by another type.
+    Operands are arrays of `numpy_dtype(source)` of broadcastable shapes. The function does not
+    silence numpy's floating-point warnings: call it under `np.errstate(all="ignore")`.
+    Raises `UserError` for an op without a scalar meaning.
+    """
+    if source_dtypes is None:
+        sources: tuple[DType, ...] = (dtype.scalar,) * _SOURCE_COUNT.get(op, 1)
+    else:
+        sources = tuple(source.scalar for source in source_dtypes)
+    return _kernel(op, dtype.scalar, sources)
+
+
+def apply(
+    op: Ops,
+    dtype: DType,
+    operands: Sequence[Array],
+    source_dtypes: Sequence[DType] | None = None,
+) -> Array:
+    """The value of `op` on numpy `operands`: an array of `dtype`, of their broadcast shape.
+
+    Never warns. Source types are read off the operands when they are not given.
+    Raises `UserError` for an op without a scalar meaning.
+    """
+    if source_dtypes is None:
+        source_dtypes = [from_numpy_dtype(operand.dtype) for operand in operands]
+    with np.errstate(all="ignore"):
+        return np.asarray(kernel_for(op, dtype, source_dtypes)(*operands))
+
+
+def fold(
+    op: Ops,
+    dtype: DType,
+    values: Sequence[ConstType],
+    source_dtypes: Sequence[DType] | None = None,
+) -> ConstType:
+    """The value of `op` on Python constants, as a constant of `dtype`.
+
+    `source_dtypes` may be left out where all sources have the type of the result.
+    """
+    sources = [dtype] * len(values) if source_dtypes is None else source_dtypes
+    operands = [
+        np.array(value, numpy_dtype(source)) for value, source in zip(values, sources, strict=True)
+    ]
+    value = apply(op, dtype, operands, sources)
+    if dtype.is_float:
+        return float(value.astype(np.float64))
+    return bool(value) if dtype.is_bool else int(value)
+
+
+def reduce_identity(op: Ops, dtype: DType) -> ConstType:
+    """The value of an empty reduction: 0 for ADD, 1 for MUL, the smallest value for MAX.
+
+    Raises `UserError` for an op that does not reduce.
+    """
+    if op is Ops.ADD:
+        return as_const(0, dtype)
+    if op is Ops.MUL:
+        return as_const(1, dtype)
+    if op is Ops.MAX:
+        return as_const(dtype.minimum, dtype)
+    raise UserError(f"REDUCE: {op.name} does not reduce: accepted are ADD, MUL and MAX")
