@@ -1,0 +1,63 @@
+"""Which memory stands behind a BUFFER node: freed when the node dies."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from weakref import WeakKeyDictionary
+
+from tinyref.device import Buffer, Device
+from tinyref.dtype import DType
+from tinyref.errors import UserError
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import BufferArg
+
+_memory: WeakKeyDictionary[UOp, Buffer] = WeakKeyDictionary()
+_numbers = itertools.count()
+
+
+def new_buffer_node(device: str, size: int, dtype: DType) -> UOp:
+    """A fresh BUFFER of `size` elements on `device`; nothing is allocated yet.
+
+    Raises `UserError` for a negative size or an unknown device.
+    """
+    if size < 0:
+        raise UserError(f"buffer: size {size} is negative: accepted are 0 and more elements")
+    argument = BufferArg(Device.canonical(device), size, next(_numbers))
+    return UOp(Ops.BUFFER, dtype, (), argument)
+
+
+def buffer_of(node: UOp) -> Buffer:
+    """The memory of a BUFFER node: always the same object while the node lives.
+
+    It is allocated when its handle is first asked for. Raises `UserError` for any other node.
+    """
+    if node.op is not Ops.BUFFER or not isinstance(node.arg, BufferArg):
+        raise UserError(f"buffer_of: got {node.op.name}, accepted is a BUFFER: realise it first")
+    found = _memory.get(node)
+    if found is None:
+        found = Buffer(node.arg.device, node.arg.size, node.dtype)
+        _memory[node] = found
+    return found
+
+
+def set_buffer(node: UOp, memory: Buffer) -> None:
+    """Puts existing memory behind a BUFFER node. Raises `UserError` where the two do not match."""
+    argument = node.arg
+    if node.op is not Ops.BUFFER or not isinstance(argument, BufferArg):
+        raise UserError(f"set_buffer: got {node.op.name}, accepted is a BUFFER")
+    have = (memory.device, memory.size, memory.dtype.name)
+    want = (argument.device, argument.size, node.dtype.name)
+    if have != want:
+        raise UserError(f"set_buffer: memory is {have}, the node is {want}: they must be equal")
+    _memory[node] = memory
+
+
+def live_buffers() -> Sequence[UOp]:
+    """The BUFFER nodes that have memory now, oldest first."""
+    return sorted(_memory, key=_number)
+
+
+def _number(node: UOp) -> int:
+    return node.arg.number if isinstance(node.arg, BufferArg) else -1

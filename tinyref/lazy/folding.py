@@ -1,0 +1,135 @@
+"""Constants of the tensor graph: which nodes hold one value, and what ops make of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+from tinyref.dtype import ConstType, DType, as_const
+from tinyref.uops import build, meanings
+from tinyref.uops.node import UOp, node_fact, sint
+from tinyref.uops.ops import MOVEMENT, Ops
+from tinyref.uops.payload import ConstArg, ShapeArg
+
+
+def full(shape: Sequence[sint], value: ConstType, dtype: DType) -> UOp:
+    """A constant of `shape`: CONST, reshaped to ones and expanded; () is the CONST alone."""
+    node = build.const(dtype, value)
+    if not shape:
+        return node
+    ones = (1,) * len(shape)
+    node = UOp(Ops.RESHAPE, dtype, (node,), ShapeArg(ones))
+    if tuple(shape) == ones:
+        return node
+    return UOp(Ops.EXPAND, dtype, (node,), ShapeArg(tuple(shape)))
+
+
+@node_fact
+def _uniform(node: UOp) -> ConstArg | None:
+    if node.op is Ops.CONST and isinstance(node.arg, ConstArg):
+        return node.arg
+    # Padding adds zeros; the builders make a constant of a padded zero themselves.
+    if node.op in MOVEMENT and node.op is not Ops.PAD:
+        return _uniform(node.src[0])
+    return None
+
+
+def uniform_value(node: UOp) -> ConstType | None:
+    """The value that every element of `node` has, where the graph says it; else None."""
+    found = _uniform(node)
+    return None if found is None else found.value
+
+
+def fold_alu(op: Ops, dtype: DType, sources: Sequence[UOp]) -> ConstType | None:
+    """The one value of `op` over constant sources, by the meaning in the op table; else None."""
+    values = [uniform_value(source) for source in sources]
+    known = [value for value in values if value is not None]
+    if len(known) < len(values):
+        return None
+    return meanings.fold(op, dtype, known, [source.dtype for source in sources])
+
+
+def is_value(node: UOp, value: ConstType) -> bool:
+    """True where every element of `node` is `value`, the sign of a zero included."""
+    found = _uniform(node)
+    return found is not None and found == ConstArg(as_const(value, node.dtype))
+
+
+def same_as_operand(op: Ops, src: tuple[UOp, ...]) -> UOp | None:
+    """The operand that `op` gives back unchanged (x * 1, x + 0, ...), or None.
+
+    Each case is exact for NaN, infinities and signed zeros: adding +0.0 to a float is not among
+    them, because -0.0 + 0.0 is 0.0.
+    """
+    if op is Ops.WHERE:
+        return _same_as_branch(src)
+    if len(src) != 2:
+        return None
+    x, y = src
+    if _is_right_neutral(op, y):
+        return x
+    if op in (Ops.ADD, Ops.MUL, Ops.AND, Ops.OR, Ops.XOR) and _is_right_neutral(op, x):
+        return y
+    if op in (Ops.AND, Ops.OR) and x is y:
+        return x
+    return None
+
+
+def _same_as_branch(src: tuple[UOp, ...]) -> UOp | None:
+    condition, if_true, if_false = src
+    if if_true is if_false:
+        return if_true
+    chosen = uniform_value(condition)
+    if chosen is None:
+        return None
+    return if_true if chosen else if_false
+
+
+def _is_right_neutral(op: Ops, y: UOp) -> bool:
+    if op is Ops.ADD:
+        return is_value(y, -0.0) if y.dtype.is_float else is_value(y, 0)
+    if op in (Ops.SUB, Ops.OR, Ops.XOR, Ops.SHL, Ops.SHR):
+        return is_value(y, 0)
+    if op in (Ops.MUL, Ops.FDIV, Ops.IDIV, Ops.POW):
+        return is_value(y, 1)
+    if op is Ops.AND:
+        return is_value(y, True if y.dtype.is_bool else -1)
+    return False
+
+
+def fold_reduce(op: Ops, value: ConstType, count: int, dtype: DType) -> ConstType | None:
+    """The reduction of `count` equal values, or None where rounding would show.
+
+    Integers wrap, so theirs is always exact. A float sum is exact while `count` times the value
+    fits the mantissa, because then every partial sum does; a product only for powers of 0 and 1.
+    """
+    if count == 0:
+        return meanings.reduce_identity(op, dtype)
+    if count == 1 or op is Ops.MAX:
+        return value
+    if dtype.is_bool:
+        return value
+    if not isinstance(value, float):
+        if op is Ops.ADD:
+            return as_const(value * count, dtype)
+        return as_const(pow(int(value), count, 1 << dtype.bits), dtype)
+    if op is Ops.ADD:
+        return _float_sum(value, count, dtype)
+    return value if value in (0.0, 1.0) and math.copysign(1.0, value) > 0 else None
+
+
+def _float_sum(value: float, count: int, dtype: DType) -> float | None:
+    if not math.isfinite(value):
+        return value
+    total = Fraction(value) * count
+    significant = Fraction(value).numerator
+    significant = abs(significant) >> _trailing_zeros(significant)
+    if significant * count > 1 << (dtype.mantissa_bits + 1):
+        return None
+    result = as_const(float(total), dtype)
+    return float(result) if math.isfinite(result) and Fraction(result) == total else None
+
+
+def _trailing_zeros(value: int) -> int:
+    return (value & -value).bit_length() - 1 if value else 0

@@ -1,0 +1,450 @@
+"""Builders of the tensor graph: each checks its arguments, folds constants and drops no-ops.
+
+The nodes they return are immutable and shared; nothing is computed before `engine.realize`. Movement
+of a constant stays a constant, so a constant of any shape is a CONST, a RESHAPE of it to ones, and
+an EXPAND of that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tinyref.device import Device
+from tinyref.dtype import ConstType, DType, as_const, dtypes
+from tinyref.errors import UserError
+from tinyref.lazy.buffers import new_buffer_node
+from tinyref.lazy.folding import (
+    fold_alu,
+    fold_reduce,
+    full,
+    same_as_operand,
+    uniform_value,
+)
+from tinyref.lazy.shape import (
+    as_shape,
+    check_axis,
+    check_one_device,
+    describe,
+    describe_shape,
+    device_of,
+    is_empty,
+    largest_size,
+    product,
+    shape_of,
+)
+from tinyref.uops import build
+from tinyref.uops.node import UOp, sint
+from tinyref.uops.op_table import OP_TABLE
+from tinyref.uops.ops import ALU, MOVEMENT, REDUCING, Ops
+from tinyref.uops.payload import (
+    BoundsArg,
+    CopyArg,
+    FlipArg,
+    PermuteArg,
+    ReduceArg,
+    ShapeArg,
+    VarArg,
+)
+from tinyref.uops.symbolic import as_size, is_known, lift, lower
+
+Bounds = Sequence[tuple[sint, sint]]
+
+
+def constant(value: ConstType, dtype: DType) -> UOp:
+    """`value` in `dtype`, of shape (): integers wrap, floats round. Raises `UserError`."""
+    if dtype not in dtypes.all and dtype is not dtypes.index:
+        raise UserError(f"constant: {dtype.name} has no constants: use a scalar type")
+    return build.const(dtype, value)
+
+
+def full_like(x: UOp, value: ConstType) -> UOp:
+    """A constant of the shape and dtype of `x`."""
+    return full(shape_of(x), value, x.dtype)
+
+
+def bind(variable: UOp, value: int) -> UOp:
+    """A symbolic variable with its value for this run: usable as a size and as a scalar.
+
+    Raises `UserError` for a value outside the variable's bounds.
+    """
+    argument = variable.arg
+    if variable.op is not Ops.DEFINE_VAR or not isinstance(argument, VarArg):
+        raise UserError(f"bind: got {variable.op.name}, accepted is a variable")
+    if type(value) is not int or not argument.minimum <= value <= argument.maximum:
+        bounds = f"{argument.minimum} to {argument.maximum}"
+        raise UserError(f"bind: {value!r} for variable {argument.name}: accepted are {bounds}")
+    return UOp(Ops.BIND, variable.dtype, (variable, build.const(variable.dtype, value)))
+
+
+def new_buffer(device: str, shape: Sequence[sint], dtype: DType) -> UOp:
+    """A fresh, unwritten buffer of `shape`: BUFFER under a RESHAPE, memory not yet allocated.
+
+    A symbolic shape gets memory for its largest size, and uses the first part of it.
+    """
+    sizes = as_shape(shape, "shape")
+    capacity = largest_size(sizes)
+    node = new_buffer_node(device, capacity, dtype)
+    used = product(sizes)
+    if used != capacity:
+        node = UOp(Ops.SHRINK, dtype, (node,), BoundsArg(((0, used),)))
+    return reshape(node, sizes)
+
+
+# --- arithmetic ---------------------------------------------------------------------------------
+
+
+def alu(op: Ops, *sources: UOp) -> UOp:
+    """An operation on each element of sources of one shape; a source of shape () is expanded.
+
+    Raises `UserError` for shapes, dtypes or devices that do not fit. CAST and BITCAST, which need a
+    target, have builders of their own.
+    """
+    if op not in ALU or op in (Ops.CAST, Ops.BITCAST):
+        raise UserError(f"alu: {op.name} is not an operation on elements")
+    shape = _common_shape(op, sources)
+    src = tuple(
+        source if shape_of(source) == shape else spread(source, shape) for source in sources
+    )
+    check_one_device(op.name, src)
+    node = UOp(op, _result_dtype(op, src), src)
+    _check_types(node)
+    if is_empty(shape):
+        return full(shape, 0, node.dtype)
+    value = fold_alu(op, node.dtype, src)
+    if value is not None:
+        return full(shape, value, node.dtype)
+    unchanged = same_as_operand(op, src)
+    return node if unchanged is None else unchanged
+
+
+def where(condition: UOp, if_true: UOp, if_false: UOp) -> UOp:
+    """`if_true` where `condition` holds, else `if_false`; all of one shape."""
+    return alu(Ops.WHERE, condition, if_true, if_false)
+
+
+def spread(x: UOp, shape: Sequence[sint]) -> UOp:
+    """A node of shape () in every place of `shape`."""
+    return expand(reshape(x, (1,) * len(shape)), shape)
+
+
+def _common_shape(op: Ops, sources: tuple[UOp, ...]) -> tuple[sint, ...]:
+    if not sources:
+        raise UserError(f"{op.name}: got no operands")
+    shapes = [shape_of(source) for source in sources]
+    shape = next((found for found in shapes if found != ()), ())
+    for found in shapes:
+        if found not in (shape, ()):
+            raise UserError(
+                f"{op.name}: shapes {describe_shape(shape)} and {describe_shape(found)} differ: "
+                "expand one of them first"
+            )
+    return shape
+
+
+def _result_dtype(op: Ops, src: tuple[UOp, ...]) -> DType:
+    if op in (Ops.CMPLT, Ops.CMPNE):
+        return dtypes.bool
+    return src[1].dtype if op is Ops.WHERE and len(src) > 1 else src[0].dtype
+
+
+def _check_types(node: UOp) -> None:
+    """Raises `UserError` with the op table's own sentence."""
+    problem = OP_TABLE[node.op].check(node)
+    if problem is not None:
+        raise UserError(problem)
+
+
+def cast(x: UOp, dtype: DType) -> UOp:
+    """The values of `x` in `dtype`."""
+    if x.dtype is dtype:
+        return x
+    return _cast(Ops.CAST, x, dtype)
+
+
+def bitcast(x: UOp, dtype: DType) -> UOp:
+    """The bits of `x` read as `dtype`. Raises `UserError` unless the sizes are equal."""
+    if x.dtype is dtype:
+        return x
+    if x.dtype.itemsize != dtype.itemsize:
+        raise UserError(
+            f"bitcast: {x.dtype.name} has {x.dtype.itemsize} bytes and {dtype.name} "
+            f"has {dtype.itemsize}: accepted are dtypes of equal size"
+        )
+    return _cast(Ops.BITCAST, x, dtype)
+
+
+def _cast(op: Ops, x: UOp, dtype: DType) -> UOp:
+    node = UOp(op, dtype, (x,))
+    _check_types(node)
+    shape = shape_of(x)
+    if is_empty(shape):
+        return full(shape, 0, dtype)
+    value = fold_alu(op, dtype, (x,))
+    return node if value is None else full(shape, value, dtype)
+
+
+# --- movement -----------------------------------------------------------------------------------
+
+
+def reshape(x: UOp, shape: Sequence[sint]) -> UOp:
+    """The elements of `x`, in order, in another shape. Raises `UserError` if sizes differ."""
+    sizes = as_shape(shape, "reshape")
+    have = shape_of(x)
+    if sizes == have:
+        return x
+    if product(sizes) != product(have):
+        raise UserError(
+            f"reshape: {describe_shape(have)} has {describe(product(have))} elements, "
+            f"{describe_shape(sizes)} has {describe(product(sizes))}: they must be equal"
+        )
+    value = uniform_value(x)
+    if value is not None:
+        return full(sizes, value, x.dtype)
+    if x.op is Ops.RESHAPE:
+        return reshape(x.src[0], sizes)
+    return UOp(Ops.RESHAPE, x.dtype, (x,), ShapeArg(sizes))
+
+
+def permute(x: UOp, order: Sequence[int]) -> UOp:
+    """Axis i of the result is axis `order[i]` of `x`."""
+    shape = shape_of(x)
+    axes = tuple(check_axis(axis, len(shape), "permute") for axis in order)
+    if sorted(axes) != list(range(len(shape))):
+        raise UserError(
+            f"permute: order {axes} does not name each of the {len(shape)} axes exactly once"
+        )
+    if axes == tuple(range(len(shape))):
+        return x
+    value = uniform_value(x)
+    if value is not None:
+        return full([shape[axis] for axis in axes], value, x.dtype)
+    if x.op is Ops.PERMUTE and isinstance(x.arg, PermuteArg):
+        inner = x.arg.order
+        return permute(x.src[0], [inner[axis] for axis in axes])
+    return UOp(Ops.PERMUTE, x.dtype, (x,), PermuteArg(axes))
+
+
+def expand(x: UOp, shape: Sequence[sint]) -> UOp:
+    """`x` with axes of size 1 repeated. Raises `UserError` for any other change of size."""
+    sizes = as_shape(shape, "expand")
+    have = shape_of(x)
+    if len(sizes) != len(have):
+        raise UserError(
+            f"expand: {describe_shape(have)} has {len(have)} axes and {describe_shape(sizes)} "
+            f"has {len(sizes)}: reshape first"
+        )
+    for axis, (old, new) in enumerate(zip(have, sizes, strict=True)):
+        if old not in (new, 1):
+            raise UserError(
+                f"expand: cannot grow axis {axis} from {describe(old)} to {describe(new)}: "
+                "only axes of size 1 expand"
+            )
+    if sizes == have:
+        return x
+    value = uniform_value(x)
+    if value is not None or is_empty(sizes):
+        return full(sizes, 0 if value is None else value, x.dtype)
+    if x.op is Ops.EXPAND:
+        x = x.src[0]
+    return UOp(Ops.EXPAND, x.dtype, (x,), ShapeArg(sizes))
+
+
+def pad(x: UOp, bounds: Bounds) -> UOp:
+    """`x` with (before, after) zeros added per axis."""
+    pairs = _pairs("pad", x, bounds)
+    shape = shape_of(x)
+    for axis, (before, after) in enumerate(pairs):
+        if is_known(0, lift(before)) is not True or is_known(0, lift(after)) is not True:
+            raise UserError(
+                f"pad: axis {axis} gets ({describe(before)}, {describe(after)}): "
+                "accepted are counts of 0 and more; shrink takes elements away"
+            )
+    if all(pair == (0, 0) for pair in pairs):
+        return x
+    sizes = [
+        lower(lift(size) + lift(before) + lift(after))
+        for size, (before, after) in zip(shape, pairs, strict=True)
+    ]
+    zero = as_const(0, x.dtype)
+    if is_empty(shape) or is_empty(sizes) or _is_zero(x):
+        return full(sizes, zero, x.dtype)
+    if x.op is Ops.PAD and isinstance(x.arg, BoundsArg):
+        pairs = tuple(
+            (lower(lift(before) + lift(a)), lower(lift(after) + lift(b)))
+            for (before, after), (a, b) in zip(x.arg.bounds, pairs, strict=True)
+        )
+        x = x.src[0]
+    return UOp(Ops.PAD, x.dtype, (x,), BoundsArg(pairs))
+
+
+def shrink(x: UOp, bounds: Bounds) -> UOp:
+    """The elements from `begin` to before `end` of each axis, as (begin, end) per axis."""
+    pairs = _pairs("shrink", x, bounds)
+    shape = shape_of(x)
+    for axis, (size, (begin, end)) in enumerate(zip(shape, pairs, strict=True)):
+        known = (
+            is_known(0, lift(begin)),
+            is_known(lift(begin), lift(end)),
+            is_known(lift(end), lift(size)),
+        )
+        if known != (True, True, True):
+            raise UserError(
+                f"shrink: axis {axis} of size {describe(size)} cannot keep {describe(begin)} to "
+                f"{describe(end)}: accepted is 0 <= begin <= end <= {describe(size)}"
+            )
+    if all(pair == (0, size) for size, pair in zip(shape, pairs, strict=True)):
+        return x
+    sizes = [lower(lift(end) - lift(begin)) for begin, end in pairs]
+    value = uniform_value(x)
+    if value is not None or is_empty(sizes):
+        return full(sizes, 0 if value is None else value, x.dtype)
+    if x.op is Ops.SHRINK and isinstance(x.arg, BoundsArg):
+        pairs = tuple(
+            (lower(lift(first) + lift(begin)), lower(lift(first) + lift(end)))
+            for (first, _), (begin, end) in zip(x.arg.bounds, pairs, strict=True)
+        )
+        x = x.src[0]
+    return UOp(Ops.SHRINK, x.dtype, (x,), BoundsArg(pairs))
+
+
+def flip(x: UOp, axes: Sequence[int]) -> UOp:
+    """`x` with the given axes reversed."""
+    shape = shape_of(x)
+    wanted = {check_axis(axis, len(shape), "flip") for axis in axes}
+    if len(wanted) != len(axes):
+        raise UserError(f"flip: axes {tuple(axes)} name one twice")
+    reversed_axes = tuple(sorted(axis for axis in wanted if shape[axis] != 1))
+    if not reversed_axes or uniform_value(x) is not None:
+        return x
+    if x.op is Ops.FLIP and isinstance(x.arg, FlipArg):
+        return flip(x.src[0], sorted(set(x.arg.axes) ^ set(reversed_axes)))
+    return UOp(Ops.FLIP, x.dtype, (x,), FlipArg(reversed_axes))
+
+
+def _is_zero(x: UOp) -> bool:
+    value = uniform_value(x)
+    return value is not None and str(value) in ("0", "0.0", "False")
+
+
+def _pairs(name: str, x: UOp, bounds: Bounds) -> tuple[tuple[sint, sint], ...]:
+    rank = len(shape_of(x))
+    if len(bounds) != rank:
+        raise UserError(f"{name}: got {len(bounds)} pairs for {rank} axes: give one pair per axis")
+    try:
+        pairs = [(first, second) for first, second in bounds]
+    except (TypeError, ValueError):
+        raise UserError(f"{name}: {bounds!r} is not a sequence of pairs") from None
+    return tuple((as_size(first, name), as_size(second, name)) for first, second in pairs)
+
+
+# --- reduction ----------------------------------------------------------------------------------
+
+
+def reduce(op: Ops, x: UOp, axes: Sequence[int]) -> UOp:
+    """`x` summed (ADD), multiplied (MUL) or maximised (MAX) over `axes`, which stay as size 1.
+
+    The result keeps the dtype of `x`; nothing to reduce gives the identity of `op`.
+    """
+    if op not in REDUCING:
+        accepted = ", ".join(sorted(known.name for known in REDUCING))
+        raise UserError(f"reduce: {op.name} does not reduce: accepted are {accepted}")
+    shape = shape_of(x)
+    wanted = sorted({check_axis(axis, len(shape), "reduce") for axis in axes})
+    if len(wanted) != len(axes):
+        raise UserError(f"reduce: axes {tuple(axes)} name one twice")
+    kept = tuple(1 if axis in wanted else size for axis, size in enumerate(shape))
+    node = UOp(Ops.REDUCE, x.dtype, (x,), ReduceArg(op, tuple(wanted)))
+    _check_types(node)
+    folded = _fold_reduce(op, x, wanted, kept)
+    if folded is not None:
+        return folded
+    remaining = tuple(axis for axis in wanted if shape[axis] != 1)
+    if not remaining:
+        return x
+    if x.op is Ops.REDUCE and isinstance(x.arg, ReduceArg) and x.arg.op is op:
+        remaining = tuple(sorted({*x.arg.axes, *remaining}))
+        x = x.src[0]
+    return UOp(Ops.REDUCE, x.dtype, (x,), ReduceArg(op, remaining))
+
+
+def _fold_reduce(op: Ops, x: UOp, axes: list[int], kept: tuple[sint, ...]) -> UOp | None:
+    if is_empty(kept):
+        return full(kept, 0, x.dtype)
+    shape = shape_of(x)
+    count = product(shape[axis] for axis in axes)
+    value = uniform_value(x)
+    if value is None:
+        value = 0 if count == 0 else None
+    if value is None or not isinstance(count, int):
+        return None
+    result = fold_reduce(op, as_const(value, x.dtype), count, x.dtype)
+    return None if result is None else full(kept, result, x.dtype)
+
+
+# --- placement ----------------------------------------------------------------------------------
+
+
+def copy(x: UOp, device: str) -> UOp:
+    """`x` on another device; constants live on every device, and views are made after the copy."""
+    target = Device.canonical(device)
+    source = device_of(x)
+    if source is None or source == target:
+        return x
+    if is_empty(shape_of(x)):
+        return full(shape_of(x), 0, x.dtype)
+    # These keep or repeat elements, so the copy below them is no larger.
+    if x.op in (Ops.RESHAPE, Ops.PERMUTE, Ops.EXPAND, Ops.FLIP):
+        return x.replace(src=(copy(x.src[0], target),))
+    return UOp(Ops.COPY, x.dtype, (x,), CopyArg(target))
+
+
+def contiguous(x: UOp) -> UOp:
+    """`x` with memory of its own, in order; a buffer already has that."""
+    if is_contiguous(x):
+        return x
+    return UOp(Ops.CONTIGUOUS, x.dtype, (x,))
+
+
+def is_contiguous(x: UOp) -> bool:
+    """True where `x` is, up to its shape, a node that has memory of its own once realised."""
+    while x.op is Ops.RESHAPE:
+        x = x.src[0]
+    return x.op in (Ops.BUFFER, Ops.COPY, Ops.CONTIGUOUS)
+
+
+def detach(x: UOp) -> UOp:
+    """`x`, through which no gradient flows."""
+    return x if x.op is Ops.DETACH else UOp(Ops.DETACH, x.dtype, (x,))
+
+
+def assign(target: UOp, value: UOp) -> UOp:
+    """`target`, a view of a buffer, after `value` was written to it.
+
+    Shapes and dtypes must be equal. Raises `UserError` where the target is no buffer, or a view
+    that repeats or pads one.
+    """
+    base = target
+    while base.op in MOVEMENT or base.op is Ops.ASSIGN:
+        if base.op in (Ops.EXPAND, Ops.PAD):
+            raise UserError(
+                f"assign: the target goes through {base.op.name}: assign to a buffer itself"
+            )
+        base = base.src[0]
+    if base.op is not Ops.BUFFER:
+        raise UserError(f"assign: the target is a {base.op.name}, accepted is a buffer: realise it")
+    shape = shape_of(target)
+    if shape_of(value) == () and shape != ():
+        value = spread(value, shape)
+    if shape_of(value) != shape:
+        raise UserError(
+            f"assign: shape {describe_shape(shape_of(value))} does not fit the target's "
+            f"{describe_shape(shape)}: they must be equal"
+        )
+    if value.dtype is not target.dtype:
+        raise UserError(
+            f"assign: {value.dtype.name} does not fit the target's {target.dtype.name}: cast it first"
+        )
+    check_one_device("assign", (target, value))
+    if is_empty(shape):
+        return target
+    return UOp(Ops.ASSIGN, target.dtype, (target, value))

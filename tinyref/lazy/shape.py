@@ -1,0 +1,85 @@
+"""Shape and device of a tensor-graph node, and the checks that the builders share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tinyref.errors import UserError
+from tinyref.uops.node import UOp, node_fact, sint
+from tinyref.uops.payload import BufferArg, CopyArg
+from tinyref.uops.shape import shape_of
+from tinyref.uops.symbolic import as_size, describe, describe_shape, highest, lift, lowest, product
+
+__all__ = [
+    "as_shape",
+    "check_axis",
+    "describe",
+    "describe_shape",
+    "device_of",
+    "is_empty",
+    "largest_size",
+    "product",
+    "shape_of",
+]
+
+
+@node_fact
+def _device(node: UOp) -> str | None:
+    if isinstance(node.arg, BufferArg | CopyArg):
+        return node.arg.device
+    for source in node.src:
+        found = _device(source)
+        if found is not None:
+            return found
+    return None
+
+
+def device_of(node: UOp) -> str | None:
+    """The canonical name of the device that `node` lives on; None for constants alone."""
+    return _device(node)
+
+
+def check_one_device(name: str, sources: Iterable[UOp]) -> None:
+    """Raises `UserError` where two sources of one operation live on different devices."""
+    first: str | None = None
+    for source in sources:
+        device = _device(source)
+        if first is not None and device is not None and device != first:
+            raise UserError(
+                f"{name}: operands live on {first} and {device}: copy one of them first"
+            )
+        first = first or device
+
+
+def as_shape(shape: Sequence[object], argument: str) -> tuple[sint, ...]:
+    """`shape` as sizes in normal form. Raises `UserError` for what is no size, or a negative one."""
+    sizes = tuple(as_size(size, argument) for size in shape)
+    for size in sizes:
+        if highest(lift(size)) < 0:
+            raise UserError(
+                f"{argument}: {describe_shape(sizes)} has the negative size {describe(size)}"
+            )
+    return sizes
+
+
+def check_axis(axis: object, rank: int, name: str) -> int:
+    """`axis` as an int from 0 to `rank` - 1. Raises `UserError` naming the accepted ones."""
+    if type(axis) is not int or not 0 <= axis < rank:
+        accepted = f"0 to {rank - 1}" if rank else "none: the tensor has no axes"
+        raise UserError(f"{name}: axis {axis!r} does not exist: accepted are {accepted}")
+    return axis
+
+
+def is_empty(shape: Iterable[sint]) -> bool:
+    """True where a size is certainly zero."""
+    return any(size == 0 for size in shape if isinstance(size, int))
+
+
+def largest_size(shape: Iterable[sint]) -> int:
+    """The most elements that a shape can have, for any values of its variables."""
+    return highest(lift(product(shape)))
+
+
+def smallest_size(size: sint) -> int:
+    """The least value of one size."""
+    return lowest(lift(size))
