@@ -1,0 +1,478 @@
+"""Programs as LLVM IR text for a host: `void @name(ptr buffers, ptr variables)`.
+
+Strict by construction: no fast-math flag is ever printed, so LLVM may neither contract nor
+re-associate; every operation rounds in its own type. Nothing that LLVM calls undefined or poison
+can be reached: shift counts are masked, conversions out of range saturate, a gated-off access is
+branched around. Division by zero and MIN/-1 trap on some hosts: the backends declare
+`division_traps`, and decomposition guards them.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+
+from tinyref.dtype import ConstType, DType, Kind, PtrDType, dtypes
+from tinyref.errors import UserError
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import ALU, Ops
+from tinyref.uops.payload import ConstArg, GepArg, SlotArg, VarArg
+from tinyref.uops.program import Program
+
+_SCALARS: dict[DType, str] = {
+    dtypes.bool: "i1",
+    **{dtype: f"i{dtype.bits}" for dtype in dtypes.ints},
+    dtypes.float32: "float",
+    dtypes.float64: "double",
+}
+LLVM_DTYPES = frozenset(_SCALARS)
+
+# The instruction of an op for bool, signed, unsigned and float; "" where the op has none.
+_INSTRUCTIONS: dict[Ops, tuple[str, str, str, str]] = {
+    Ops.ADD: ("or", "add", "add", "fadd"),
+    Ops.SUB: ("", "sub", "sub", "fsub"),
+    Ops.MUL: ("and", "mul", "mul", "fmul"),
+    Ops.FDIV: ("", "", "", "fdiv"),
+    Ops.IDIV: ("", "sdiv", "udiv", ""),
+    Ops.MOD: ("", "srem", "urem", ""),
+    Ops.AND: ("and", "and", "and", ""),
+    Ops.OR: ("or", "or", "or", ""),
+    Ops.XOR: ("xor", "xor", "xor", ""),
+    Ops.SHL: ("", "shl", "shl", ""),
+    Ops.SHR: ("", "ashr", "lshr", ""),
+    Ops.CMPLT: ("icmp ult", "icmp slt", "icmp ult", "fcmp olt"),
+    Ops.CMPNE: ("icmp ne", "icmp ne", "icmp ne", "fcmp une"),
+}
+_KINDS = (Kind.BOOL, Kind.SIGNED, Kind.UNSIGNED, Kind.FLOAT)
+
+# Functions of the C library; the name for float32 ends in "f".
+LIBRARY = {Ops.EXP2: "exp2", Ops.LOG2: "log2", Ops.SIN: "sin", Ops.POW: "pow"}
+_INTRINSICS = {Ops.SQRT: "sqrt", Ops.TRUNC: "trunc"}
+
+LLVM_OPS = frozenset(op.name for op in ALU - {Ops.THREEFRY, Ops.MULACC}) | {"LOAD", "STORE"}
+
+
+class LlvmRenderer:
+    """Prints programs as LLVM IR; raises `UserError` for a node that it cannot print."""
+
+    def render(self, program: Program) -> str:
+        return _Function(program).text()
+
+
+def value_type(dtype: DType) -> str:
+    """The LLVM type of a value in a register. Raises `UserError` for a type without one."""
+    scalar = _SCALARS.get(dtype.scalar)
+    if scalar is None:
+        accepted = ", ".join(sorted(known.name for known in _SCALARS))
+        raise UserError(f"dtype: {dtype.name} has no LLVM type here: accepted are {accepted}")
+    return scalar if dtype.lanes == 1 else f"<{dtype.lanes} x {scalar}>"
+
+
+def memory_type(dtype: DType) -> str:
+    """The LLVM type of a value in memory: a bool takes a byte there."""
+    return value_type(dtypes.uint8.vec(dtype.lanes) if dtype.is_bool else dtype)
+
+
+def literal(value: ConstType, dtype: DType) -> str:
+    """A constant as LLVM reads it: floats by their bits, so that NaN and -0.0 arrive whole."""
+    if dtype.is_bool:
+        scalar = "true" if value else "false"
+    elif dtype.is_float:
+        scalar = f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
+    else:
+        scalar = str(int(value))
+    if dtype.lanes == 1:
+        return scalar
+    lane = f"{value_type(dtype.scalar)} {scalar}"
+    return "<" + ", ".join([lane] * dtype.lanes) + ">"
+
+
+def _suffix(dtype: DType) -> str:
+    """How an intrinsic's name spells a type: f32, v4f64, i8."""
+    letter = "f" if dtype.is_float else "i"
+    scalar = f"{letter}{dtype.bits}"
+    return scalar if dtype.lanes == 1 else f"v{dtype.lanes}{scalar}"
+
+
+class _Function:
+    """The text of one function while its nodes are printed in order."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.entry: list[str] = []
+        self.lines: list[str] = []
+        self.declarations: set[str] = set()
+        self.names: dict[UOp, str] = {}
+        self.block = "start"
+        self.counter = 0
+
+    def text(self) -> str:
+        for node in self.program.uops:
+            self.print_node(node)
+        body = [f'define void @"{self.program.name}"(ptr %buffers, ptr %variables) nounwind {{']
+        body += ["entry:", *self.entry, "  br label %start", "start:", *self.lines]
+        body += ["  ret void", "}"]
+        return "\n".join([*body, *sorted(self.declarations), ""])
+
+    # Small pieces
+
+    def fresh(self, prefix: str = "v") -> str:
+        self.counter += 1
+        return f"%{prefix}{self.counter}"
+
+    def emit(self, text: str, prefix: str = "v") -> str:
+        """Adds `%name = text` and returns %name."""
+        name = self.fresh(prefix)
+        self.lines.append(f"  {name} = {text}")
+        return name
+
+    def start_block(self, label: str) -> None:
+        self.lines.append(f"{label}:")
+        self.block = label
+
+    def value(self, node: UOp) -> str:
+        """The operand for `node`; an accumulator is read where it is used."""
+        if node.op is Ops.CONST:
+            assert isinstance(node.arg, ConstArg)
+            return literal(node.arg.value, node.dtype)
+        if node.op in (Ops.DEFINE_ACC, Ops.UPDATE_ACC):
+            return self.emit(f"load {value_type(node.dtype)}, ptr {self.names[node]}")
+        return self.names[node]
+
+    def typed(self, node: UOp) -> str:
+        return f"{value_type(node.dtype)} {self.value(node)}"
+
+    def declare(self, result: str, name: str, arguments: list[str]) -> None:
+        self.declarations.add(f"declare {result} @{name}({', '.join(arguments)}) nounwind")
+
+    # Nodes
+
+    def print_node(self, node: UOp) -> None:
+        printer = _PRINTERS.get(node.op)
+        if printer is None:
+            raise UserError(f"{node.op.name}: LLVM devices print no such node")
+        name = printer(self, node)
+        if name is not None:
+            self.names[node] = name
+
+    def define_global(self, node: UOp) -> str:
+        assert isinstance(node.arg, SlotArg)
+        position = [parameter.slot for parameter in self.program.parameters].index(node.arg.slot)
+        name = f"%data{node.arg.slot}"
+        self.entry += [
+            f"  {name}.at = getelementptr ptr, ptr %buffers, i64 {position}",
+            f"  {name} = load ptr, ptr {name}.at",
+        ]
+        return name
+
+    def define_var(self, node: UOp) -> str:
+        assert isinstance(node.arg, VarArg)
+        name = self.fresh("var")
+        position = self.program.variables.index(node)
+        self.entry += [
+            f"  {name}.at = getelementptr i32, ptr %variables, i64 {position}",
+            f"  {name}.i32 = load i32, ptr {name}.at",
+        ]
+        cast = "sext i32" if node.dtype.bits > 32 else "bitcast i32"
+        self.entry.append(f"  {name} = {cast} {name}.i32 to {value_type(node.dtype)}")
+        return name
+
+    def define_acc(self, node: UOp) -> str:
+        name = self.fresh("acc")
+        self.entry.append(f"  {name} = alloca {value_type(node.dtype)}")
+        self.lines.append(f"  store {self.typed(node.src[0])}, ptr {name}")
+        return name
+
+    def update_acc(self, node: UOp) -> str:
+        name = self.names[node.src[0]]
+        self.lines.append(f"  store {self.typed(node.src[1])}, ptr {name}")
+        return name
+
+    def open_range(self, node: UOp) -> str:
+        name = self.fresh("i")
+        kind = value_type(node.dtype)
+        bound = self.value(node.src[0])
+        label = name[1:]
+        before = self.block
+        self.lines.append(f"  br label %{label}.head")
+        self.start_block(f"{label}.head")
+        self.lines += [
+            f"  {name} = phi {kind} [ 0, %{before} ], [ {name}.next, %{label}.latch ]",
+            f"  {name}.more = icmp slt {kind} {name}, {bound}",
+            f"  br i1 {name}.more, label %{label}.body, label %{label}.exit",
+        ]
+        self.start_block(f"{label}.body")
+        return name
+
+    def close_range(self, node: UOp) -> None:
+        opened = node.src[0]
+        name = self.names[opened]
+        label = name[1:]
+        self.lines.append(f"  br label %{label}.latch")
+        self.start_block(f"{label}.latch")
+        self.lines += [
+            f"  {name}.next = add {value_type(opened.dtype)} {name}, 1",
+            f"  br label %{label}.head",
+        ]
+        self.start_block(f"{label}.exit")
+
+    def open_if(self, node: UOp) -> str:
+        label = self.fresh("if")[1:]
+        condition = self.value(node.src[0])
+        self.lines.append(f"  br i1 {condition}, label %{label}.then, label %{label}.end")
+        self.start_block(f"{label}.then")
+        return label
+
+    def close_if(self, node: UOp) -> None:
+        label = self.names[node.src[0]]
+        self.lines.append(f"  br label %{label}.end")
+        self.start_block(f"{label}.end")
+
+    def index(self, node: UOp) -> str:
+        buffer, position = node.src
+        element = memory_type(_element(node))
+        return self.emit(
+            f"getelementptr {element}, ptr {self.value(buffer)}, {self.typed(position)}", "at"
+        )
+
+    def load(self, node: UOp) -> str:
+        if len(node.src) == 1:
+            return self.read(node)
+        alternative, gate = self.value(node.src[1]), self.value(node.src[2])
+        label = self.fresh("load")[1:]
+        before = self.block
+        self.lines.append(f"  br i1 {gate}, label %{label}.do, label %{label}.end")
+        self.start_block(f"{label}.do")
+        value = self.read(node)
+        self.lines.append(f"  br label %{label}.end")
+        self.start_block(f"{label}.end")
+        kind = value_type(node.dtype)
+        return self.emit(f"phi {kind} [ {value}, %{label}.do ], [ {alternative}, %{before} ]")
+
+    def read(self, node: UOp) -> str:
+        kind = memory_type(node.dtype)
+        # Buffers may start anywhere in another: only the alignment of an element is certain.
+        align = node.dtype.scalar.itemsize
+        value = self.emit(f"load {kind}, ptr {self.value(node.src[0])}, align {align}")
+        return self.to_bool(kind, value) if node.dtype.is_bool else value
+
+    def store(self, node: UOp) -> None:
+        if len(node.src) == 2:
+            self.write(node)
+            return
+        label = self.fresh("store")[1:]
+        gate = self.value(node.src[2])
+        self.lines.append(f"  br i1 {gate}, label %{label}.do, label %{label}.end")
+        self.start_block(f"{label}.do")
+        self.write(node)
+        self.lines.append(f"  br label %{label}.end")
+        self.start_block(f"{label}.end")
+
+    def write(self, node: UOp) -> None:
+        address, value = node.src[0], node.src[1]
+        dtype = value.dtype
+        kind = memory_type(dtype)
+        text = self.value(value)
+        if dtype.is_bool:
+            text = self.emit(f"zext {value_type(dtype)} {text} to {kind}")
+        align = dtype.scalar.itemsize
+        self.lines.append(f"  store {kind} {text}, ptr {self.value(address)}, align {align}")
+
+    def to_bool(self, kind: str, value: str) -> str:
+        return self.emit(f"icmp ne {kind} {value}, zeroinitializer")
+
+    def vectorize(self, node: UOp) -> str:
+        kind = value_type(node.dtype)
+        result = "poison"
+        for lane, source in enumerate(node.src):
+            result = self.emit(f"insertelement {kind} {result}, {self.typed(source)}, i32 {lane}")
+        return result
+
+    def gep(self, node: UOp) -> str:
+        assert isinstance(node.arg, GepArg)
+        source = node.src[0]
+        lanes = node.arg.lanes
+        if source.dtype.lanes == 1:
+            return self.value(source)
+        if len(lanes) == 1:
+            return self.emit(f"extractelement {self.typed(source)}, i32 {lanes[0]}")
+        kind = value_type(source.dtype)
+        mask = ", ".join(f"i32 {lane}" for lane in lanes)
+        return self.emit(
+            f"shufflevector {self.typed(source)}, {kind} poison, <{len(lanes)} x i32> <{mask}>"
+        )
+
+    # Arithmetic
+
+    def instruction(self, node: UOp) -> str:
+        """One instruction, chosen by op and kind of the operands."""
+        left, right = node.src
+        opcode = _INSTRUCTIONS[node.op][_KINDS.index(left.dtype.kind)]
+        if not opcode:
+            raise UserError(f"{node.op.name}: has no meaning for {left.dtype.name}")
+        return self.emit(f"{opcode} {self.typed(left)}, {self.value(right)}")
+
+    def shift(self, node: UOp) -> str:
+        left, count = node.src
+        kind = value_type(left.dtype)
+        # LLVM calls a count of the width or more poison: any value will do, but not that.
+        mask = literal(left.dtype.bits - 1, count.dtype)
+        masked = self.emit(f"and {self.typed(count)}, {mask}")
+        masked = self.resize(masked, count.dtype, left.dtype)
+        opcode = _INSTRUCTIONS[node.op][_KINDS.index(left.dtype.kind)]
+        return self.emit(f"{opcode} {kind} {self.value(left)}, {masked}")
+
+    def resize(self, value: str, source: DType, target: DType) -> str:
+        """An integer of another width; a signed source keeps its sign."""
+        if source.bits == target.bits:
+            return value
+        widen = "sext" if source.kind is Kind.SIGNED else "zext"
+        opcode = "trunc" if source.bits > target.bits else widen
+        return self.emit(f"{opcode} {value_type(source)} {value} to {value_type(target)}")
+
+    def maximum(self, node: UOp) -> str:
+        left, right = node.src
+        if left.dtype.is_bool:
+            return self.emit(f"or {self.typed(left)}, {self.value(right)}")
+        compare = _INSTRUCTIONS[Ops.CMPLT][_KINDS.index(left.dtype.kind)]
+        first, second = self.value(left), self.value(right)
+        kind = value_type(left.dtype)
+        condition = self.emit(f"{compare} {kind} {first}, {second}")
+        flags = value_type(dtypes.bool.vec(left.dtype.lanes))
+        return self.emit(f"select {flags} {condition}, {kind} {second}, {kind} {first}")
+
+    def negate(self, node: UOp) -> str:
+        source = node.src[0]
+        if source.dtype.is_float:
+            return self.emit(f"fneg {self.typed(source)}")
+        zero = literal(0, source.dtype)
+        return self.emit(f"sub {value_type(source.dtype)} {zero}, {self.value(source)}")
+
+    def reciprocal(self, node: UOp) -> str:
+        one = literal(1.0, node.dtype)
+        return self.emit(f"fdiv {value_type(node.dtype)} {one}, {self.value(node.src[0])}")
+
+    def multiply_accumulate(self, node: UOp) -> str:
+        """Rounded as two operations."""
+        kind = value_type(node.dtype)
+        multiply = _INSTRUCTIONS[Ops.MUL][_KINDS.index(node.dtype.kind)]
+        add = _INSTRUCTIONS[Ops.ADD][_KINDS.index(node.dtype.kind)]
+        a, b, c = (self.value(source) for source in node.src)
+        product = self.emit(f"{multiply} {kind} {a}, {b}")
+        return self.emit(f"{add} {kind} {product}, {c}")
+
+    def intrinsic(self, node: UOp) -> str:
+        source = node.src[0]
+        name = f"llvm.{_INTRINSICS[node.op]}.{_suffix(node.dtype)}"
+        kind = value_type(node.dtype)
+        self.declare(kind, name, [kind])
+        return self.emit(f"call {kind} @{name}({self.typed(source)})")
+
+    def library(self, node: UOp) -> str:
+        """A call of the C library for every lane."""
+        scalar = node.dtype.scalar
+        kind = value_type(scalar)
+        name = LIBRARY[node.op] + ("f" if scalar is dtypes.float32 else "")
+        self.declare(kind, name, [kind] * len(node.src))
+        sources = [self.value(source) for source in node.src]
+        if node.dtype.lanes == 1:
+            return self.call_library(name, kind, sources)
+        vector = value_type(node.dtype)
+        result = "poison"
+        for lane in range(node.dtype.lanes):
+            lanes = [self.emit(f"extractelement {vector} {text}, i32 {lane}") for text in sources]
+            value = self.call_library(name, kind, lanes)
+            result = self.emit(f"insertelement {vector} {result}, {kind} {value}, i32 {lane}")
+        return result
+
+    def call_library(self, name: str, kind: str, arguments: list[str]) -> str:
+        joined = ", ".join(f"{kind} {argument}" for argument in arguments)
+        # nobuiltin: LLVM must not fold or replace the call by one that rounds otherwise.
+        return self.emit(f"call {kind} @{name}({joined}) nobuiltin")
+
+    def where(self, node: UOp) -> str:
+        condition, chosen, other = node.src
+        return self.emit(
+            f"select {self.typed(condition)}, {self.typed(chosen)}, {self.typed(other)}"
+        )
+
+    def cast(self, node: UOp) -> str:
+        source = node.src[0]
+        have, want = source.dtype, node.dtype
+        if have.scalar is want.scalar:
+            return self.value(source)
+        if want.is_bool:
+            compare = "fcmp une" if have.is_float else "icmp ne"
+            return self.emit(f"{compare} {self.typed(source)}, zeroinitializer")
+        if have.is_float and not want.is_float:
+            return self.saturate(source, want)
+        if not have.is_float and not want.is_float:
+            return self.resize(self.value(source), have, want)
+        if have.is_float:
+            opcode = "fpext" if want.bits > have.bits else "fptrunc"
+        else:
+            opcode = "sitofp" if have.kind is Kind.SIGNED else "uitofp"
+        return self.emit(f"{opcode} {self.typed(source)} to {value_type(want)}")
+
+    def saturate(self, source: UOp, want: DType) -> str:
+        """Float to integer: the plain instruction would be poison out of range."""
+        letter = "s" if want.kind is Kind.SIGNED else "u"
+        name = f"llvm.fpto{letter}i.sat.{_suffix(want)}.{_suffix(source.dtype)}"
+        kind = value_type(want)
+        self.declare(kind, name, [value_type(source.dtype)])
+        return self.emit(f"call {kind} @{name}({self.typed(source)})")
+
+    def bitcast(self, node: UOp) -> str:
+        source = node.src[0]
+        have, want = source.dtype, node.dtype
+        if memory_type(have) == memory_type(want) and have.is_bool == want.is_bool:
+            return self.value(source)
+        text = self.typed(source)
+        if have.is_bool:
+            byte = memory_type(have)
+            text = f"{byte} {self.emit(f'zext {text} to {byte}')}"
+        if want.is_bool:
+            return self.to_bool(memory_type(want), text.split(" ", 1)[1])
+        if memory_type(have) == memory_type(want):
+            return text.rsplit(" ", 1)[1]
+        return self.emit(f"bitcast {text} to {value_type(want)}")
+
+
+def _element(address: UOp) -> DType:
+    if not isinstance(address.dtype, PtrDType):
+        raise UserError(f"INDEX: {address.dtype.name} is not a pointer")
+    return address.dtype.base
+
+
+_PRINTERS: dict[Ops, Callable[[_Function, UOp], str | None]] = {
+    Ops.CONST: lambda function, node: None,
+    Ops.DEFINE_GLOBAL: _Function.define_global,
+    Ops.DEFINE_VAR: _Function.define_var,
+    Ops.DEFINE_ACC: _Function.define_acc,
+    Ops.UPDATE_ACC: _Function.update_acc,
+    Ops.RANGE: _Function.open_range,
+    Ops.END: _Function.close_range,
+    Ops.IF: _Function.open_if,
+    Ops.ENDIF: _Function.close_if,
+    Ops.INDEX: _Function.index,
+    Ops.LOAD: _Function.load,
+    Ops.STORE: _Function.store,
+    Ops.VECTORIZE: _Function.vectorize,
+    Ops.GEP: _Function.gep,
+    **{op: _Function.instruction for op in _INSTRUCTIONS if op not in (Ops.SHL, Ops.SHR)},
+    Ops.SHL: _Function.shift,
+    Ops.SHR: _Function.shift,
+    Ops.MAX: _Function.maximum,
+    Ops.NEG: _Function.negate,
+    Ops.RECIP: _Function.reciprocal,
+    Ops.MULACC: _Function.multiply_accumulate,
+    Ops.SQRT: _Function.intrinsic,
+    Ops.TRUNC: _Function.intrinsic,
+    Ops.EXP2: _Function.library,
+    Ops.LOG2: _Function.library,
+    Ops.SIN: _Function.library,
+    Ops.POW: _Function.library,
+    Ops.WHERE: _Function.where,
+    Ops.CAST: _Function.cast,
+    Ops.BITCAST: _Function.bitcast,
+}

@@ -1,0 +1,214 @@
+"""Compiled programs on disk: a SQLite file that many processes share and that may go at any time.
+
+A cache is a convenience. Nothing that is wrong with it (a torn file, a full disk, a folder that
+cannot be written, another process that holds the lock) ever reaches the caller: a torn cache is
+rebuilt, an unusable one is bypassed, with one warning.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import sqlite3
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import platformdirs
+
+from tinyref import config
+from tinyref.device import Compiler
+
+# Part of the file's name and of every key: a new layout starts a new cache.
+SCHEMA = 1
+
+SIZE_LIMIT = 256 * 2**20
+# A put that passes the limit evicts down to this part of it, so that not every put evicts.
+KEPT_AFTER_EVICTION = 0.75
+LOCK_SECONDS = 2.0
+# A hit notes its time only this often: reading should not write.
+TOUCH_SECONDS = 3600.0
+
+T = TypeVar("T")
+
+_TABLE = """
+CREATE TABLE IF NOT EXISTS programs (
+    key TEXT PRIMARY KEY,
+    binary BLOB NOT NULL,
+    digest TEXT NOT NULL,
+    used REAL NOT NULL
+) WITHOUT ROWID
+"""
+_SIZE = "SELECT coalesce(sum(length(binary)), 0) FROM programs"
+
+
+class CompileCache:
+    """Binaries by key, in one SQLite file in `folder`, of at most `size_limit` bytes in all."""
+
+    def __init__(self, folder: Path, size_limit: int = SIZE_LIMIT) -> None:
+        self.path = folder / f"programs-{SCHEMA}.sqlite"
+        self.size_limit = size_limit
+        self._lock = threading.Lock()
+        self._connection: sqlite3.Connection | None = None
+        self._process = 0
+        self._bypassed = False
+
+    def get(self, key: str) -> bytes | None:
+        """The binary of `key`, or None when the cache has none (or has it torn)."""
+        return self._guarded(lambda connection: _fetch(connection, key))
+
+    def put(self, key: str, binary: bytes) -> None:
+        """Keeps `binary` under `key`; the longest unused entries go when there is too much."""
+        self._guarded(lambda connection: _insert(connection, key, binary, self.size_limit))
+
+    def close(self) -> None:
+        """Closes the file; the next use opens it again."""
+        with self._lock:
+            self._disconnect()
+
+    def _guarded(self, action: Callable[[sqlite3.Connection], T]) -> T | None:
+        """Runs `action`; a torn file is rebuilt once, anything else bypasses the cache."""
+        with self._lock:
+            if self._bypassed:
+                return None
+            for attempt in (1, 2):
+                try:
+                    return action(self._connect())
+                except sqlite3.OperationalError as error:
+                    if "locked" in str(error) or "busy" in str(error):
+                        return None
+                    self._bypass(error)
+                    return None
+                except sqlite3.DatabaseError as error:
+                    self._disconnect()
+                    if attempt == 2 or not self._remove(error):
+                        self._bypass(error)
+                except OSError as error:
+                    self._bypass(error)
+                    return None
+        return None
+
+    def _connect(self) -> sqlite3.Connection:
+        # A connection must not be used by a forked child: the child opens its own.
+        if self._connection is not None and self._process == os.getpid():
+            return self._connection
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        connection = sqlite3.connect(
+            self.path, timeout=LOCK_SECONDS, isolation_level=None, check_same_thread=False
+        )
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = NORMAL")
+            connection.execute(_TABLE)
+        except sqlite3.Error:
+            connection.close()
+            raise
+        self._connection = connection
+        self._process = os.getpid()
+        return connection
+
+    def _disconnect(self) -> None:
+        if self._connection is not None and self._process == os.getpid():
+            with contextlib.suppress(sqlite3.Error):
+                self._connection.close()
+        self._connection = None
+
+    def _remove(self, error: Exception) -> bool:
+        """Takes a torn file out of the way; False when even that fails."""
+        warnings.warn(f"the compile cache {self.path} is rebuilt: {error}", stacklevel=6)
+        try:
+            for suffix in ("", "-wal", "-shm"):
+                Path(f"{self.path}{suffix}").unlink(missing_ok=True)
+        except OSError:
+            return False
+        return True
+
+    def _bypass(self, error: Exception) -> None:
+        self._disconnect()
+        self._bypassed = True
+        warnings.warn(f"the compile cache {self.path} is not used: {error}", stacklevel=6)
+
+
+def _fetch(connection: sqlite3.Connection, key: str) -> bytes | None:
+    row = connection.execute(
+        "SELECT binary, digest, used FROM programs WHERE key = ?", (key,)
+    ).fetchone()
+    if row is None:
+        return None
+    binary, digest, used = row
+    if not isinstance(binary, bytes) or hashlib.sha256(binary).hexdigest() != digest:
+        # Loading a torn object file could crash the process; compiling again cannot.
+        connection.execute("DELETE FROM programs WHERE key = ?", (key,))
+        return None
+    if time.time() - used > TOUCH_SECONDS:
+        connection.execute("UPDATE programs SET used = ? WHERE key = ?", (time.time(), key))
+    return binary
+
+
+def _insert(connection: sqlite3.Connection, key: str, binary: bytes, size_limit: int) -> None:
+    digest = hashlib.sha256(binary).hexdigest()
+    connection.execute(
+        "INSERT OR REPLACE INTO programs VALUES (?, ?, ?, ?)", (key, binary, digest, time.time())
+    )
+    size = connection.execute(_SIZE).fetchone()[0]
+    if size > size_limit:
+        _evict(connection, size, int(size_limit * KEPT_AFTER_EVICTION))
+
+
+def _evict(connection: sqlite3.Connection, size: int, wanted: int) -> None:
+    """Deletes the longest unused entries until at most `wanted` bytes stay."""
+    oldest = connection.execute("SELECT key, length(binary) FROM programs ORDER BY used").fetchall()
+    gone = []
+    for key, length in oldest:
+        if size <= wanted:
+            break
+        gone.append((key,))
+        size -= length
+    with connection:
+        connection.executemany("DELETE FROM programs WHERE key = ?", gone)
+
+
+_open: dict[Path, CompileCache] = {}
+
+
+def cache_folder() -> Path:
+    """Where compiled programs are kept: the CACHE_DIR flag, else the user's cache folder."""
+    chosen = config.text("CACHE_DIR")
+    return Path(chosen) if chosen else Path(platformdirs.user_cache_dir("tinyref"))
+
+
+def default_cache() -> CompileCache:
+    """The cache of the folder that the flags name now."""
+    folder = cache_folder()
+    found = _open.get(folder)
+    if found is None:
+        found = _open[folder] = CompileCache(folder)
+    return found
+
+
+def cache_key(compiler: Compiler, source: str) -> str:
+    """The name of a binary: a hash of all that decides it."""
+    parts = json.dumps([SCHEMA, compiler.key, source])
+    return hashlib.sha256(parts.encode()).hexdigest()
+
+
+def compile_cached(compiler: Compiler, source: str) -> bytes:
+    """What `compiler` makes of `source`, from disk when it is there (unless the CACHE flag is 0).
+
+    Raises `DeviceError` as the compiler does; never because of the cache.
+    """
+    if not config.integer("CACHE"):
+        return compiler.compile(source)
+    cache = default_cache()
+    key = cache_key(compiler, source)
+    found = cache.get(key)
+    if found is not None:
+        return found
+    binary = compiler.compile(source)
+    cache.put(key, binary)
+    return binary

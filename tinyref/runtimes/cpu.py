@@ -1,0 +1,185 @@
+"""The CPU device: LLVM from the llvmlite wheel, so that a fresh machine needs no compiler."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import itertools
+import sys
+from typing import Any
+
+import llvmlite
+import llvmlite.binding as llvm
+
+from tinyref import config
+from tinyref.device import Availability, Backend, Capabilities
+from tinyref.dtype import dtypes
+from tinyref.errors import DeviceError
+from tinyref.renderers.llvm import LLVM_DTYPES, LLVM_OPS, LlvmRenderer
+from tinyref.runtimes.host_function import HostFunction
+from tinyref.runtimes.host_memory import HostAllocator
+
+_library_numbers = itertools.count()
+
+# Names that compiled code may call: of the op table, and what LLVM itself makes of loops.
+_SYMBOLS = (
+    *("exp2", "exp2f", "log2", "log2f", "sin", "sinf", "pow", "powf"),
+    *("trunc", "truncf", "memcpy", "memmove", "memset"),
+)
+_MATH_LIBRARIES = {
+    "linux": ("libm.so.6", "libm.so"),
+    "darwin": ("libSystem.B.dylib",),
+    "win32": ("ucrtbase.dll", "msvcrt.dll"),
+}
+
+
+class LlvmCompiler:
+    """LLVM IR text to an object file of this host, at the level of the CPU_LEVEL flag."""
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+
+    @property
+    def key(self) -> str:
+        return f"{_host_key()} level {config.integer('CPU_LEVEL')}"
+
+    def compile(self, source: str) -> bytes:
+        level = config.integer("CPU_LEVEL")
+        try:
+            module = llvm.parse_assembly(source)
+            module.verify()
+            machine = _target_machine(level)
+            module.triple = machine.triple
+            module.data_layout = str(machine.target_data)
+            _optimise(module, machine, level)
+            binary: bytes = machine.emit_object(module)
+        except RuntimeError as error:
+            raise DeviceError(self.device, f"LLVM refused the source: {error}", source) from error
+        return binary
+
+
+class CpuBackend(Backend):
+    """Kernels as functions of this process, compiled by LLVM for the host's own processor."""
+
+    title = "host processor, LLVM through llvmlite"
+
+    def __init__(self, index: int = 0) -> None:
+        super().__init__(index)
+        self.name = f"CPU:{index}" if index else "CPU"
+        self._allocator = HostAllocator(self.name)
+        self._compiler = LlvmCompiler(self.name)
+
+    @classmethod
+    def availability(cls) -> Availability:
+        try:
+            _initialise()
+            found = f"LLVM {_llvm_version()} for {llvm.get_host_cpu_name()}"
+        except (RuntimeError, OSError) as error:
+            return Availability(False, f"llvmlite does not start: {error}")
+        return Availability(True, found)
+
+    @functools.cached_property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
+            dtypes=LLVM_DTYPES,
+            ops=LLVM_OPS,
+            # LLVM would call helpers that not every C library has: decomposition is exact anywhere.
+            emulated=frozenset({*dtypes.fp8s, dtypes.float16, dtypes.bfloat16}),
+            vector_lanes=(1, 2, 4, 8, 16),
+            division_traps=True,
+        )
+
+    @functools.cached_property
+    def renderer(self) -> LlvmRenderer:
+        return LlvmRenderer()
+
+    @property
+    def compiler(self) -> LlvmCompiler:
+        return self._compiler
+
+    @property
+    def allocator(self) -> HostAllocator:
+        return self._allocator
+
+    def load(self, entry: str, binary: bytes) -> HostFunction:
+        name = f"kernel{next(_library_numbers)}"
+        builder = llvm.JITLibraryBuilder().add_object_img(binary).export_symbol(entry)
+        for symbol, address in _symbols().items():
+            builder.import_symbol(symbol, address)
+        try:
+            tracker = builder.link(_jit(), name)
+        except RuntimeError as error:
+            raise DeviceError(self.name, f"cannot link {entry}: {error}") from error
+        return HostFunction(self.name, tracker[entry], tracker)
+
+    def versions(self) -> dict[str, str]:
+        return {
+            "llvm": _llvm_version(),
+            "llvmlite": llvmlite.__version__,
+            "processor": llvm.get_host_cpu_name(),
+            "target": llvm.get_process_triple(),
+        }
+
+
+def _llvm_version() -> str:
+    return ".".join(str(part) for part in llvm.llvm_version_info)
+
+
+@functools.cache
+def _initialise() -> None:
+    # Newer wheels initialise LLVM by themselves and raise if asked to.
+    with contextlib.suppress(RuntimeError):
+        llvm.initialize()
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+
+
+@functools.cache
+def _host_key() -> str:
+    features = llvm.get_host_cpu_features().flatten()
+    parts = (_llvm_version(), llvm.get_process_triple(), llvm.get_host_cpu_name(), features)
+    return " ".join(parts)
+
+
+@functools.cache
+def _target_machine(level: int) -> Any:
+    _initialise()
+    target = llvm.Target.from_triple(llvm.get_process_triple())
+    return target.create_target_machine(
+        cpu=llvm.get_host_cpu_name(),
+        features=llvm.get_host_cpu_features().flatten(),
+        opt=level,
+        jit=True,
+    )
+
+
+@functools.cache
+def _jit() -> Any:
+    return llvm.create_lljit_compiler(_target_machine(0), suppress_errors=True)
+
+
+def _optimise(module: Any, machine: Any, level: int) -> None:
+    if level == 0:
+        return
+    tuning = llvm.create_pipeline_tuning_options(speed_level=level)
+    builder = llvm.create_pass_builder(machine, tuning)
+    builder.getModulePassManager().run(module, builder)
+
+
+@functools.cache
+def _symbols() -> dict[str, int]:
+    """Addresses of the C library's functions, those that are found."""
+    libraries = []
+    platform = "linux" if sys.platform.startswith("linux") else sys.platform
+    for name in (*_MATH_LIBRARIES.get(platform, ()), None):
+        with contextlib.suppress(OSError, TypeError):
+            libraries.append(ctypes.CDLL(name))
+    found: dict[str, int] = {}
+    for symbol in _SYMBOLS:
+        for library in libraries:
+            function = getattr(library, symbol, None)
+            if function is not None:
+                found[symbol] = ctypes.cast(function, ctypes.c_void_p).value or 0
+                break
+    return found

@@ -1,0 +1,50 @@
+"""Kernels that run as functions of this process: one calling convention for CPU and CLANG."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Sequence
+
+from tinyref.errors import UserError
+from tinyref.runtimes.host_memory import HostHandle, address_of
+
+# void name(void **buffers, const int *variables)
+_PROTOTYPE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
+
+
+class HostFunction:
+    """A kernel in this process, called as `void name(void **buffers, const int *variables)`.
+
+    `address` is its entry; `owner` is kept alive as long as the kernel may be called. The call
+    releases Python's interpreter lock. These devices have no launch indices, so a launch is one
+    group of one work-item.
+    """
+
+    def __init__(self, device: str, address: int, owner: object) -> None:
+        self.device = device
+        self.owner = owner
+        self._function = _PROTOTYPE(address)
+
+    def __call__(
+        self,
+        buffers: Sequence[HostHandle],
+        grid: tuple[int, int, int] = (1, 1, 1),
+        group: tuple[int, int, int] = (1, 1, 1),
+        variables: Sequence[int] = (),
+        wait: bool = False,
+    ) -> float | None:
+        """Runs the kernel to its end; with `wait`, returns the seconds that it took."""
+        if grid != (1, 1, 1) or group != (1, 1, 1):
+            raise UserError(
+                f"{self.device}: has no launch indices: "
+                f"accepted are grid (1, 1, 1) and group (1, 1, 1), got {grid} and {group}"
+            )
+        addresses = (ctypes.c_void_p * len(buffers))(*[address_of(buffer) for buffer in buffers])
+        values = (ctypes.c_int32 * len(variables))(*variables)
+        if not wait:
+            self._function(addresses, values)
+            return None
+        start = time.perf_counter()
+        self._function(addresses, values)
+        return time.perf_counter() - start

@@ -1,0 +1,77 @@
+"""Memory of devices that compute on the host: aligned byte arrays of numpy."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from tinyref.errors import DeviceError, UserError
+
+# A cache line, and the widest vector register of today's hosts.
+ALIGNMENT = 64
+
+HostHandle = npt.NDArray[np.uint8]
+
+
+class HostAllocator:
+    """Hands out one-dimensional uint8 arrays whose first byte is 64-byte aligned.
+
+    `device` is the name that errors carry. Sizes and offsets are in bytes; size 0 is fine.
+    """
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+
+    def allocate(self, nbytes: int) -> HostHandle:
+        """`nbytes` of memory with no defined content.
+
+        Raises `UserError` for a negative size, `DeviceError` when the host has not so much.
+        """
+        if nbytes < 0:
+            raise UserError(f"allocate: nbytes is {nbytes}, accepted is 0 and above")
+        try:
+            memory = np.empty(nbytes + ALIGNMENT, dtype=np.uint8)
+        except (MemoryError, ValueError, OverflowError) as error:
+            raise DeviceError(self.device, f"cannot allocate {nbytes} bytes: {error}") from error
+        start = -address_of(memory) % ALIGNMENT
+        return memory[start : start + nbytes]
+
+    def free(self, handle: HostHandle) -> None:
+        """Nothing to do: the memory goes with the last reference to the array."""
+
+    def view(self, handle: HostHandle, offset: int, nbytes: int) -> HostHandle:
+        """The `nbytes` of `handle` from `offset` on, without a copy.
+
+        Raises `UserError` when they are not all inside.
+        """
+        if offset < 0 or nbytes < 0 or offset + nbytes > handle.size:
+            raise UserError(
+                f"view: bytes {offset} to {offset + nbytes} are outside the memory's {handle.size}"
+            )
+        return handle[offset : offset + nbytes]
+
+    def copy_in(self, handle: HostHandle, source: memoryview) -> None:
+        """Copies the bytes of `source` to the start of `handle`.
+
+        Raises `UserError` when there are more than fit.
+        """
+        if source.nbytes > handle.size:
+            raise UserError(f"copy_in: {source.nbytes} bytes do not fit into {handle.size}")
+        if source.nbytes:
+            handle[: source.nbytes] = np.frombuffer(source, dtype=np.uint8)
+
+    def copy_out(self, destination: memoryview, handle: HostHandle) -> None:
+        """Fills `destination` from the start of `handle`.
+
+        Raises `UserError` when it wants more bytes than there are.
+        """
+        if destination.nbytes > handle.size:
+            raise UserError(f"copy_out: asked for {destination.nbytes} bytes of {handle.size}")
+        if destination.nbytes:
+            np.frombuffer(destination, dtype=np.uint8)[:] = handle[: destination.nbytes]
+
+
+def address_of(handle: HostHandle) -> int:
+    """The address of the first byte of `handle`."""
+    address: int = handle.__array_interface__["data"][0]
+    return address

@@ -1,0 +1,181 @@
+"""From a program to a kernel that can be called: render, compile or fetch from the cache, load."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Generic, TypeVar
+
+from tinyref import config
+from tinyref.device import Buffer, Device, Launchable
+from tinyref.dtype import DType
+from tinyref.errors import UserError
+from tinyref.runtimes.cache import compile_cached
+from tinyref.uops.decompose import storage_dtype
+from tinyref.uops.node import UOp
+from tinyref.uops.payload import VarArg
+from tinyref.uops.program import Parameter, Program
+
+# Loaded kernels are kept for the process; the oldest go when there are more than this.
+KEPT_KERNELS = 4096
+
+# Flags that change what is compiled; the compiler's own are part of its key.
+COMPILE_FLAGS = ("STRICT_FLOAT", "NOOPT")
+
+T = TypeVar("T")
+
+
+class Kernel:
+    """A loaded program of one device.
+
+    `program` and `source` are what was compiled, for reports; `name` is the entry point.
+    """
+
+    def __init__(self, device: str, program: Program, source: str, launch: Launchable) -> None:
+        self.device = device
+        self.program = program
+        self.source = source
+        self._launch = launch
+        self._variables = [node.arg for node in program.variables if isinstance(node.arg, VarArg)]
+
+    @property
+    def name(self) -> str:
+        """The entry point of the program."""
+        return self.program.name
+
+    def __repr__(self) -> str:
+        return f"Kernel({self.name!r} on {self.device})"
+
+    def __call__(
+        self,
+        buffers: Sequence[Buffer],
+        bindings: Mapping[str, int] | None = None,
+        wait: bool = False,
+    ) -> float | None:
+        """Launches the kernel on `buffers`, one per parameter in the order of the slots.
+
+        `bindings` gives each variable its value. With `wait`, returns the seconds taken. Raises
+        `UserError` when a buffer does not fit its parameter, or a value its variable.
+        """
+        values = bindings or {}
+        self._check_buffers(buffers)
+        variables = self._values(values)
+        grid = self.program.launch_grid(values) if self._has_grid else (1, 1, 1)
+        if 0 in grid:
+            return 0.0 if wait else None
+        handles = [buffer.handle for buffer in buffers]
+        return self._launch(handles, grid, self.program.group, variables, wait)
+
+    @property
+    def _has_grid(self) -> bool:
+        return self.program.grid != (1, 1, 1)
+
+    def _check_buffers(self, buffers: Sequence[Buffer]) -> None:
+        parameters = self.program.parameters
+        if len(buffers) != len(parameters):
+            raise UserError(
+                f"{self.name}: got {len(buffers)} buffers, the kernel takes {len(parameters)}"
+            )
+        for parameter, buffer in zip(parameters, buffers, strict=True):
+            problem = _misfit(parameter, buffer, self.device)
+            if problem:
+                raise UserError(f"{self.name}: buffer {parameter.slot}: {problem}")
+
+    def _values(self, bindings: Mapping[str, int]) -> list[int]:
+        values = []
+        for variable in self._variables:
+            value = bindings.get(variable.name)
+            if value is None:
+                raise UserError(f"{self.name}: variable {variable.name} has no value")
+            if not variable.minimum <= value <= variable.maximum:
+                raise UserError(
+                    f"{self.name}: variable {variable.name} is {value}, "
+                    f"accepted is {variable.minimum} to {variable.maximum}"
+                )
+            values.append(value)
+        return values
+
+
+def _misfit(parameter: Parameter, buffer: Buffer, device: str) -> str | None:
+    """Why `buffer` cannot be given for `parameter`, or None when it can."""
+    want: DType = parameter.dtype
+    if Device.canonical(buffer.device) != device:
+        return f"is on {buffer.device}, the kernel runs on {device}"
+    if buffer.dtype is not want and storage_dtype(buffer.dtype) is not want:
+        return f"holds {buffer.dtype.name}, accepted is {want.name}"
+    if buffer.size < parameter.size:
+        return f"has {buffer.size} elements, the kernel reaches {parameter.size}"
+    if buffer.offset % want.itemsize:
+        return f"starts {buffer.offset} bytes in, accepted are multiples of {want.itemsize}"
+    return None
+
+
+class _Recent(Generic[T]):
+    """A dictionary that forgets what was not used for the longest time."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._entries: OrderedDict[Hashable, T] = OrderedDict()
+
+    def get(self, key: Hashable) -> T | None:
+        found = self._entries.get(key)
+        if found is not None:
+            self._entries.move_to_end(key)
+        return found
+
+    def put(self, key: Hashable, value: T) -> T:
+        self._entries[key] = value
+        while len(self._entries) > self.limit:
+            self._entries.popitem(last=False)
+        return value
+
+    def clear(self) -> None:
+        self._entries.clear()
+
+
+_by_program: _Recent[Kernel] = _Recent(KEPT_KERNELS)
+_by_ast: _Recent[Kernel] = _Recent(KEPT_KERNELS)
+
+
+def forget_kernels() -> None:
+    """Drops every loaded kernel of this process, so that the next call compiles again."""
+    _by_program.clear()
+    _by_ast.clear()
+
+
+def compile_program(device: str, program: Program) -> Kernel:
+    """The kernel of `program` on `device`: rendered, compiled (or fetched) and loaded.
+
+    Raises `UserError` for a program that the device cannot express, `DeviceError` when its
+    compiler or driver fails.
+    """
+    canonical = Device.canonical(device)
+    backend = Device[canonical]
+    key = (canonical, backend.compiler.key, program)
+    found = _by_program.get(key)
+    if found is not None:
+        return found
+    limit = backend.capabilities.buffer_limit
+    if len(program.parameters) > limit:
+        raise UserError(
+            f"{program.name}: takes {len(program.parameters)} buffers, {canonical} accepts {limit}"
+        )
+    source = backend.renderer.render(program)
+    binary = compile_cached(backend.compiler, source)
+    launch = backend.load(program.name, binary)
+    return _by_program.put(key, Kernel(canonical, program, source, launch))
+
+
+def compile_ast(device: str, ast: UOp) -> Kernel:
+    """The kernel of a kernel AST on `device`; errors as of `compile_program`."""
+    from tinyref.uops.compile import compile_kernel
+
+    canonical = Device.canonical(device)
+    backend = Device[canonical]
+    flags = tuple(config.get(name) for name in COMPILE_FLAGS)
+    key = (canonical, backend.compiler.key, flags, ast)
+    found = _by_ast.get(key)
+    if found is not None:
+        return found
+    program = compile_kernel(ast, backend.capabilities)
+    return _by_ast.put(key, compile_program(canonical, program))
