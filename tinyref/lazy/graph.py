@@ -1,12 +1,13 @@
 """Builders of the tensor graph: each checks its arguments, folds constants and drops no-ops.
 
-The nodes they return are immutable and shared; nothing is computed before `engine.realize`. Movement
-of a constant stays a constant, so a constant of any shape is a CONST, a RESHAPE of it to ones, and
-an EXPAND of that.
+The nodes they return are immutable and shared; nothing is computed before `engine.realize`.
+Movement of a constant stays a constant, so a constant of any shape is a CONST, a RESHAPE of it to
+ones, and an EXPAND of that.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 from tinyref.device import Device
@@ -45,7 +46,35 @@ from tinyref.uops.payload import (
     ShapeArg,
     VarArg,
 )
-from tinyref.uops.symbolic import as_size, is_known, lift, lower
+from tinyref.uops.symbolic import as_size, at_most, lift, lower
+
+__all__ = [
+    "alu",
+    "assign",
+    "bind",
+    "bitcast",
+    "cast",
+    "constant",
+    "contiguous",
+    "copy",
+    "detach",
+    "device_of",
+    "expand",
+    "flip",
+    "full",
+    "full_like",
+    "is_contiguous",
+    "new_buffer",
+    "pad",
+    "permute",
+    "reduce",
+    "reshape",
+    "shape_of",
+    "shrink",
+    "spread",
+    "uniform_value",
+    "where",
+]
 
 Bounds = Sequence[tuple[sint, sint]]
 
@@ -254,7 +283,7 @@ def pad(x: UOp, bounds: Bounds) -> UOp:
     pairs = _pairs("pad", x, bounds)
     shape = shape_of(x)
     for axis, (before, after) in enumerate(pairs):
-        if is_known(0, lift(before)) is not True or is_known(0, lift(after)) is not True:
+        if not (at_most(0, lift(before)) and at_most(0, lift(after))):
             raise UserError(
                 f"pad: axis {axis} gets ({describe(before)}, {describe(after)}): "
                 "accepted are counts of 0 and more; shrink takes elements away"
@@ -282,12 +311,8 @@ def shrink(x: UOp, bounds: Bounds) -> UOp:
     pairs = _pairs("shrink", x, bounds)
     shape = shape_of(x)
     for axis, (size, (begin, end)) in enumerate(zip(shape, pairs, strict=True)):
-        known = (
-            is_known(0, lift(begin)),
-            is_known(lift(begin), lift(end)),
-            is_known(lift(end), lift(size)),
-        )
-        if known != (True, True, True):
+        steps = [0, lift(begin), lift(end), lift(size)]
+        if not all(at_most(low, high) for low, high in itertools.pairwise(steps)):
             raise UserError(
                 f"shrink: axis {axis} of size {describe(size)} cannot keep {describe(begin)} to "
                 f"{describe(end)}: accepted is 0 <= begin <= end <= {describe(size)}"
@@ -442,7 +467,7 @@ def assign(target: UOp, value: UOp) -> UOp:
         )
     if value.dtype is not target.dtype:
         raise UserError(
-            f"assign: {value.dtype.name} does not fit the target's {target.dtype.name}: cast it first"
+            f"assign: {value.dtype.name} does not fit the target's {target.dtype.name}: cast it"
         )
     check_one_device("assign", (target, value))
     if is_empty(shape):

@@ -52,12 +52,13 @@ def check_one_device(name: str, sources: Iterable[UOp]) -> None:
 
 
 def as_shape(shape: Sequence[object], argument: str) -> tuple[sint, ...]:
-    """`shape` as sizes in normal form. Raises `UserError` for what is no size, or a negative one."""
+    """`shape` as sizes in normal form. Raises `UserError` for what is no size, or negative."""
     sizes = tuple(as_size(size, argument) for size in shape)
     for size in sizes:
-        if highest(lift(size)) < 0:
+        if lowest(lift(size)) < 0:
             raise UserError(
-                f"{argument}: {describe_shape(sizes)} has the negative size {describe(size)}"
+                f"{argument}: {describe_shape(sizes)} has the negative size {describe(size)}: "
+                "accepted are sizes of 0 and more"
             )
     return sizes
 
@@ -78,8 +79,3 @@ def is_empty(shape: Iterable[sint]) -> bool:
 def largest_size(shape: Iterable[sint]) -> int:
     """The most elements that a shape can have, for any values of its variables."""
     return highest(lift(product(shape)))
-
-
-def smallest_size(size: sint) -> int:
-    """The least value of one size."""
-    return lowest(lift(size))
