@@ -1,4 +1,4 @@
-"""What a row and a case of the specification are: the contract between the tables and the runner."""
+"""Rows and cases of the specification: the contract between the tables and the runner."""
 
 from __future__ import annotations
 

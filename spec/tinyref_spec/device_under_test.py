@@ -1,0 +1,225 @@
+"""The device that is being checked: kernels run between red zones, on poisoned outputs."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tinyref.device import Backend, Buffer, Capabilities, Device
+from tinyref.dtype import DType, PtrDType, dtypes, numpy_dtype
+from tinyref.errors import TinyrefError, UserError
+from tinyref.runtimes.kernel import Kernel, compile_ast, compile_program
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import SlotArg
+from tinyref.uops.program import Program
+from tinyref_spec.bits import Array
+
+# Bytes before and after each buffer that no kernel may touch; a multiple of any alignment.
+GUARD = 256
+# What outputs hold before a launch. A result that equals one is computed again over the other.
+POISONS = (0xA5, 0x5A)
+_GUARD_BYTE = 0xC3
+_KEPT_KERNELS = 32
+
+Runnable = UOp | Program
+Inputs = Sequence[Array | None]
+
+
+class MemoryDamageError(TinyrefError):
+    """A kernel wrote where it must not: a red zone, or a buffer that it only reads."""
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A buffer argument of a kernel."""
+
+    number: int
+    dtype: DType
+    size: int
+    is_written: bool
+
+
+def slots_of(kernel: Runnable) -> list[Slot]:
+    """The buffer arguments of an AST or a program, by number."""
+    nodes = kernel.uops if isinstance(kernel, Program) else tuple(kernel.toposort())
+    written: set[UOp] = set()
+    for node in nodes:
+        if node.op is Ops.STORE:
+            written.add(_buffer_of(node.src[0]))
+    found = {}
+    for node in nodes:
+        if node.op is Ops.DEFINE_GLOBAL and isinstance(node.arg, SlotArg):
+            assert isinstance(node.dtype, PtrDType)
+            found[node.arg.slot] = Slot(
+                node.arg.slot, node.dtype.base, node.dtype.size, node in written
+            )
+    return [found[number] for number in sorted(found)]
+
+
+def _buffer_of(address: UOp) -> UOp:
+    while address.op is not Ops.DEFINE_GLOBAL and address.src:
+        address = address.src[0]
+    return address
+
+
+class GuardedBuffer:
+    """`size` elements of device memory between two red zones."""
+
+    def __init__(self, device: str, dtype: DType, size: int) -> None:
+        self.dtype = dtype
+        self.size = size
+        self.nbytes = size * dtype.itemsize
+        whole = GUARD + self.nbytes + GUARD
+        self.base = Buffer(device, whole + -whole % 16, dtypes.uint8)
+        self.view = self.base.view(GUARD, size, dtype)
+        self._written = np.full(self.base.nbytes, _GUARD_BYTE, dtype=np.uint8)
+
+    def fill(self, data: Array | int) -> None:
+        """Writes data bytes (or one byte repeated) and fresh red zones to the device."""
+        middle = self._written[GUARD : GUARD + self.nbytes]
+        middle[:] = data if isinstance(data, int) else data.reshape(-1).view(np.uint8)
+        self.base.copy_in(memoryview(self._written))
+
+    def read(self) -> Array:
+        """The elements now. Raises `MemoryDamageError` when a red zone has changed."""
+        found = np.frombuffer(self.base.copy_out(), dtype=np.uint8)
+        self._check(found, slice(0, GUARD), "before")
+        self._check(found, slice(GUARD + self.nbytes, None), "after")
+        middle = found[GUARD : GUARD + self.nbytes]
+        return middle.view(numpy_dtype(self.dtype))
+
+    def check_unchanged(self) -> None:
+        """Raises `MemoryDamageError` when the data or a red zone is not what was written."""
+        found = np.frombuffer(self.base.copy_out(), dtype=np.uint8)
+        self._check(found, slice(0, GUARD), "before")
+        self._check(found, slice(GUARD + self.nbytes, None), "after")
+        self._check(found, slice(GUARD, GUARD + self.nbytes), "in")
+
+    def _check(self, found: Array, part: slice, where: str) -> None:
+        if np.array_equal(found[part], self._written[part]):
+            return
+        first = int(np.flatnonzero(found[part] != self._written[part])[0])
+        what = "an input was overwritten" if where == "in" else "a red zone was written"
+        raise MemoryDamageError(
+            f"{what}: byte {first} {where} the buffer of {self.size} {self.dtype.name}"
+        )
+
+
+class _Loaded:
+    """A kernel with its guarded buffers, ready to launch again and again."""
+
+    def __init__(self, device: str, source: Runnable, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.slots = slots_of(source)
+        self.buffers = {
+            slot.number: GuardedBuffer(device, slot.dtype, slot.size) for slot in self.slots
+        }
+
+    def launch(self, inputs: Inputs, bindings: Mapping[str, int], poison: int) -> list[Array]:
+        for slot in self.slots:
+            data = inputs[slot.number]
+            self.buffers[slot.number].fill(poison if data is None else _checked(data, slot))
+        taken = [self.buffers[item.slot].view for item in self.kernel.program.parameters]
+        self.kernel(taken, bindings)
+        results = []
+        for slot in self.slots:
+            if slot.is_written:
+                results.append(self.buffers[slot.number].read())
+            else:
+                self.buffers[slot.number].check_unchanged()
+        return results
+
+
+def _checked(data: Array, slot: Slot) -> Array:
+    flat = np.ascontiguousarray(data).reshape(-1)
+    if flat.dtype != numpy_dtype(slot.dtype) or flat.size != slot.size:
+        raise UserError(
+            f"slot {slot.number}: takes {slot.size} {slot.dtype.name}, "
+            f"got {flat.size} {flat.dtype.name}"
+        )
+    return flat
+
+
+class DeviceUnderTest:
+    """One device by name; keeps the kernels of the rows that ran last."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._loaded: OrderedDict[Runnable, _Loaded] = OrderedDict()
+
+    @property
+    def backend(self) -> Backend:
+        """The open backend. Raises `UserError` or `DeviceError` when it does not open."""
+        return Device[self.name]
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the device declares."""
+        return self.backend.capabilities
+
+    def run_ast(
+        self,
+        ast: UOp,
+        inputs: Inputs,
+        bindings: Mapping[str, int] | None = None,
+        poison: int = POISONS[0],
+    ) -> list[Array]:
+        """Runs a kernel AST; gives the contents of the written slots, flat, in their order.
+
+        inputs: one array per slot (flat size and dtype of the slot), None for a poisoned output.
+        Raises `MemoryDamageError` for a write outside the outputs, else as the device raises.
+        """
+        return self._load(ast).launch(inputs, bindings or {}, poison)
+
+    def run_program(
+        self,
+        program: Program,
+        inputs: Inputs,
+        bindings: Mapping[str, int] | None = None,
+        poison: int = POISONS[0],
+    ) -> list[Array]:
+        """Runs a hand-written program; as `run_ast`."""
+        return self._load(program).launch(inputs, bindings or {}, poison)
+
+    def run(
+        self,
+        kernel: Runnable,
+        inputs: Inputs,
+        bindings: Mapping[str, int] | None = None,
+        poison: int = POISONS[0],
+    ) -> list[Array]:
+        """Runs an AST or a program; as `run_ast`."""
+        if isinstance(kernel, Program):
+            return self.run_program(kernel, inputs, bindings, poison)
+        return self.run_ast(kernel, inputs, bindings, poison)
+
+    def source(self, kernel: Runnable) -> str:
+        """The source text that the device compiled; empty when it did not come that far."""
+        try:
+            return self._load(kernel).kernel.source
+        except TinyrefError as error:
+            return getattr(error, "source", "")
+
+    def guarded(self, dtype: DType, size: int) -> GuardedBuffer:
+        """Device memory between red zones."""
+        return GuardedBuffer(self.name, dtype, size)
+
+    def _load(self, kernel: Runnable) -> _Loaded:
+        found = self._loaded.get(kernel)
+        if found is not None:
+            self._loaded.move_to_end(kernel)
+            return found
+        compiled = (
+            compile_program(self.name, kernel)
+            if isinstance(kernel, Program)
+            else compile_ast(self.name, kernel)
+        )
+        loaded = _Loaded(self.name, kernel, compiled)
+        self._loaded[kernel] = loaded
+        while len(self._loaded) > _KEPT_KERNELS:
+            self._loaded.popitem(last=False)
+        return loaded

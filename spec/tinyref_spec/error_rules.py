@@ -1,0 +1,255 @@
+"""Error rules: how far a result may be from the correct one, never a global tolerance.
+
+Three kinds. `Ulp` counts representable values between the result and the correctly rounded one.
+`Bounded` holds each result to a bound that was derived with the reference itself (see
+`bounded.py`: every composite function's bound is the sum of what its parts may err). `Products`
+adds to that bound a check of bias and variance over at least 1,000 sums of products, which sees
+errors that a bound for the worst case must let pass.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tinyref.dtype import DType, dtypes, from_numpy_dtype
+from tinyref_spec.bits import Array, BoolArray, to_bits
+from tinyref_spec.oracles import Expected
+from tinyref_spec.samples import inf_bits
+
+# ULP limits of the result's dtype: op -> (float16 and bfloat16, float32, float64).
+LIMITS: dict[str, tuple[float, float, float]] = {
+    "FDIV": (1, 2.5, 0),
+    "RECIP": (1, 2.5, 0),
+    "SQRT": (1, 3, 0),
+    "EXP2": (2, 3, 3),
+    "LOG2": (2, 3, 3),
+    "SIN": (2, 4, 4),
+    "POW": (4, 16, 16),
+}
+# What strict float mode asks for instead.
+STRICT_LIMITS: dict[str, tuple[float, float, float]] = {
+    "FDIV": (1, 0, 0),
+    "RECIP": (1, 0, 0),
+    "SQRT": (0, 0, 0),
+}
+
+
+def ulp_limit(op: str, dtype: DType, strict: bool = True) -> float:
+    """Most ULP that `op` may be off in `dtype`; 0 for every op that is not in the table."""
+    limits = STRICT_LIMITS.get(op, LIMITS.get(op)) if strict else LIMITS.get(op)
+    if limits is None or not dtype.is_float:
+        return 0
+    column = {dtypes.float32: 1, dtypes.float64: 2}.get(dtype, 0)
+    return limits[column]
+
+
+def unit_roundoff(dtype: DType) -> float:
+    """u: the largest relative error of one rounding to nearest; 0 for integers."""
+    return float(2.0 ** -(dtype.mantissa_bits + 1)) if dtype.is_float else 0.0
+
+
+def smallest_subnormal(dtype: DType) -> float:
+    """The distance between the values next to zero."""
+    return float(2.0 ** (2 - (1 << (dtype.exponent_bits - 1)) - dtype.mantissa_bits))
+
+
+def is_nan_bits(bits: Array, dtype: DType) -> BoolArray:
+    """Where these bits of a float type are a NaN, without asking numpy."""
+    magnitude = bits & np.array((1 << (dtype.bits - 1)) - 1, dtype=bits.dtype)
+    if dtype is dtypes.fp8e4m3:
+        return np.asarray(magnitude == 0x7F)
+    return np.asarray(magnitude > inf_bits(dtype))
+
+
+def ulp_distance(actual: Array, expected: Array) -> Array:
+    """Representable values from one to the other, as float64, element by element.
+
+    NaN is 0 from NaN and infinitely far from all else; +0 and -0 are the same place. Float bits
+    map to a line by their magnitude with the sign's side.
+    """
+    dtype = from_numpy_dtype(expected.dtype)
+    first, second = to_bits(actual), to_bits(expected)
+    sign = np.array(1 << (dtype.bits - 1), dtype=first.dtype)
+    place, other = (first & ~sign).astype(np.uint64), (second & ~sign).astype(np.uint64)
+    same_side = (first & sign) == (second & sign)
+    apart = np.maximum(place, other) - np.minimum(place, other)
+    distance = np.where(same_side, apart, place + other).astype(np.float64)
+    nan, other_nan = is_nan_bits(first, dtype), is_nan_bits(second, dtype)
+    distance = np.where(nan & other_nan, 0.0, distance)
+    return np.where(nan != other_nan, np.inf, distance)
+
+
+def identical(actual: Array, expected: Array) -> BoolArray:
+    """Where the values are the same: equal bits, or both NaN. Signed zeros differ."""
+    first, second = to_bits(actual), to_bits(expected)
+    same = first == second
+    dtype = from_numpy_dtype(expected.dtype)
+    if dtype.is_float:
+        same = same | (is_nan_bits(first, dtype) & is_nan_bits(second, dtype))
+    return np.asarray(same)
+
+
+@dataclass
+class Verdict:
+    """Where the result is allowed, and how far off it is in ULP (None where that says nothing)."""
+
+    good: BoolArray
+    ulp: Array | None = None
+
+
+@dataclass(frozen=True)
+class Ulp:
+    """At most `limit` ULP from the correctly rounded value; at 0, its very bits.
+
+    `signed_zero`: a zero result must have the right sign; else +0 and -0 are equal.
+    """
+
+    limit: float = 0
+    signed_zero: bool = True
+
+    @property
+    def sentence(self) -> str:
+        if self.limit == 0:
+            return "Exact: the bits of the correctly rounded result; any NaN for a NaN."
+        return f"Within {self.limit:g} ULP of the correctly rounded result; special cases exact."
+
+    def judge(self, actual: Array, expected: Expected) -> Verdict:
+        """Special results (NaN, infinities, zeros of exact cases) are held to by the literals."""
+        allowed = (expected.values, *expected.alternatives)
+        verdicts = [self._against(actual, values) for values in allowed]
+        good = np.logical_or.reduce([verdict.good for verdict in verdicts])
+        distances = [verdict.ulp for verdict in verdicts if verdict.ulp is not None]
+        ulp = np.minimum.reduce(distances) if distances else None
+        return Verdict(good, ulp)
+
+    def _against(self, actual: Array, values: Array) -> Verdict:
+        if not from_numpy_dtype(values.dtype).is_float:
+            return Verdict(identical(actual, values))
+        distance = ulp_distance(actual, values)
+        good = distance <= self.limit
+        if self.signed_zero:
+            both_zero = (actual.astype(np.float64) == 0) & (values.astype(np.float64) == 0)
+            good &= ~both_zero | identical(actual, values)
+        return Verdict(good, distance)
+
+
+@dataclass(frozen=True)
+class Bounded:
+    """Within the bound that the reference derived for each element.
+
+    NaN, infinities and results beyond the largest value must match the rounded reference.
+    """
+
+    sentence: str = "Within the bound derived from the parts of the function."
+
+    def judge(self, actual: Array, expected: Expected) -> Verdict:
+        """Needs `expected.wide` and `expected.tolerance`; integers must be equal."""
+        dtype = from_numpy_dtype(expected.values.dtype)
+        if expected.tolerance is None or expected.wide is None or not dtype.is_float:
+            return Ulp(signed_zero=False).judge(actual, expected)
+        with np.errstate(all="ignore"):
+            wide = actual.astype(np.float64)
+            error = np.abs(wide - expected.wide)
+            regular = np.isfinite(expected.wide) & np.isfinite(wide)
+        distance = ulp_distance(actual, expected.values)
+        close = np.where(regular, error <= expected.tolerance, distance == 0)
+        return Verdict(np.asarray(close), distance)
+
+
+def accumulation_bound(magnitudes: Array, length: int, accumulator: DType, output: DType) -> Array:
+    """n*u*sum|a_i*b_i| in the accumulator's u; `magnitudes` is that sum, per result.
+
+    One rounding to the output dtype is added by `with_rounding`.
+    """
+    return length * unit_roundoff(accumulator) * np.asarray(magnitudes, dtype=np.float64)
+
+
+def with_rounding(wide: Array, bound: Array, output: DType) -> Array:
+    """`bound` plus one rounding of a result near `wide` to the output dtype."""
+    magnitude = np.abs(wide) + bound
+    return bound + np.maximum(unit_roundoff(output) * magnitude, smallest_subnormal(output) / 2)
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Mean and spread of normalised errors, and what they may be.
+
+    The error of each result is divided by u * |a*b|_2, the size of one rounding error of each
+    product added at random. A healthy sum, in any order, has a mean near 0 and a spread of at most
+    sqrt(n/6) plus a little for the products: each partial sum rounds once.
+    """
+
+    mean: float
+    spread: float
+    mean_limit: float
+    spread_limit: float
+
+    @property
+    def problem(self) -> str:
+        """What is wrong, as a sentence; empty when nothing is."""
+        if abs(self.mean) > self.mean_limit:
+            return f"biased: mean error {self.mean:.3g} units, at most {self.mean_limit:.3g}"
+        if self.spread > self.spread_limit:
+            return f"too noisy: spread {self.spread:.3g} units, at most {self.spread_limit:.3g}"
+        return ""
+
+
+LEAST_PRODUCTS = 1000
+
+
+def statistics(
+    error: Array, norm: Array, wide: Array, length: int, accumulator: DType, output: DType
+) -> Statistics:
+    """Bias and variance of `error` over at least 1,000 sums of `length` products.
+
+    norm: sqrt(sum (a_i*b_i)^2) per result; wide: the exact results, for the final rounding.
+    Raises ValueError for fewer results, so that no check is quietly empty.
+    """
+    count = error.size
+    if count < LEAST_PRODUCTS:
+        raise ValueError(f"statistics: {count} products, at least {LEAST_PRODUCTS} are needed")
+    unit = unit_roundoff(accumulator) * np.maximum(norm, np.finfo(np.float64).tiny)
+    final = 0.0
+    if output is not accumulator:
+        # The final rounding is uniform within +-u of the result.
+        final = float(np.sqrt(np.mean((unit_roundoff(output) * wide / unit) ** 2) / 3))
+    scaled = error / unit
+    # The mean product may be far from zero: partial sums then grow like n, not like sqrt(n).
+    growth = float(np.sqrt(np.mean((wide / np.maximum(norm, 1e-300)) ** 2)))
+    spread_limit = 1.5 * np.sqrt(1 + length / 6 + length * growth**2 / 9 + final**2)
+    spread = float(np.std(scaled))
+    mean_limit = 6 * float(spread_limit) / np.sqrt(count)
+    return Statistics(float(np.mean(scaled)), spread, mean_limit, float(spread_limit))
+
+
+@dataclass(frozen=True)
+class Products:
+    """The bound of `Bounded` for every result, and no bias and no excess noise over all of them."""
+
+    length: int
+    accumulator: DType
+    output: DType
+
+    @property
+    def sentence(self) -> str:
+        return (
+            f"|error| <= n*u*sum|a*b| with n = {self.length} and u of {self.accumulator.name}, plus "
+            f"one rounding to {self.output.name}; bias and variance over all products."
+        )
+
+    def judge(self, actual: Array, expected: Expected) -> Verdict:
+        """Bias and variance are judged by `problem`."""
+        return Bounded().judge(actual, expected)
+
+    def problem(self, actual: Array, expected: Expected, norm: Array) -> str:
+        """What bias and variance say against the results; empty when nothing."""
+        if expected.wide is None:
+            return ""
+        error = actual.astype(np.float64) - expected.wide
+        found = statistics(error, norm, expected.wide, self.length, self.accumulator, self.output)
+        return found.problem
+
+
+Rule = Ulp | Bounded | Products

@@ -1,0 +1,342 @@
+"""References: what every primitive operation must give, computed without tinyref's own meanings.
+
+Integers are Python's, wrapped. Floats up to 32 bits are computed in float64, which carries 29 extra
+bits: enough that a second rounding of + - * / and sqrt changes nothing (Figueroa, "When is double
+rounding innocuous?", 1995, asks for 2p+2 = 50 bits). Float64 functions are computed by mpmath.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import mpmath
+import numpy as np
+
+from tinyref.dtype import DType, Kind, dtypes, numpy_dtype
+from tinyref_spec.bits import Array, BoolArray, from_bits, to_bits
+from tinyref_spec.samples import largest_bits, quiet_nan_bits
+
+
+@dataclass
+class Expected:
+    """What a device may give.
+
+    values: the correctly rounded results. specified: where a result is owed at all (None is
+    everywhere). alternatives: other results that are allowed element by element, with the names
+    of the behaviours. tolerance: a bound on |actual - wide| where the rule is one; wide: the
+    results in float64 before the last rounding.
+    """
+
+    values: Array
+    specified: BoolArray | None = None
+    alternatives: tuple[Array, ...] = ()
+    tolerance: Array | None = None
+    wide: Array | None = None
+    choices: tuple[str, ...] = field(default=())
+
+
+def wrap(value: int, dtype: DType) -> int:
+    """`value` modulo 2^bits, in the range of the integer type."""
+    low = value & ((1 << dtype.bits) - 1)
+    if dtype.kind is Kind.SIGNED and low >> (dtype.bits - 1):
+        return low - (1 << dtype.bits)
+    return low
+
+
+def round_to(wide: Array, dtype: DType) -> Array:
+    """float64 values rounded once to nearest even into a float type; overflow to inf (or NaN).
+
+    Works by scaling to integers, so that every step but `rint` is exact.
+    """
+    values = np.asarray(wide, dtype=np.float64)
+    if dtype is dtypes.float64:
+        return values
+    with np.errstate(all="ignore"):
+        smallest = 2 - (1 << (dtype.exponent_bits - 1))
+        _, exponent = np.frexp(values)
+        quantum = np.maximum(exponent - 1, smallest) - dtype.mantissa_bits
+        rounded = np.ldexp(np.rint(np.ldexp(values, -quantum)), quantum)
+        largest = from_bits([largest_bits(dtype)], dtype).astype(np.float64)[0]
+        beyond = math.nan if dtype is dtypes.fp8e4m3 else math.inf
+        rounded = np.where(np.abs(rounded) > largest, np.copysign(beyond, values), rounded)
+        rounded = np.where(np.isfinite(values), rounded, values)
+        return _exact_narrow(rounded, dtype)
+
+
+def _exact_narrow(values: Array, dtype: DType) -> Array:
+    result = values.astype(np.float32).astype(numpy_dtype(dtype))
+    sign = np.array(1 << (dtype.bits - 1), to_bits(result).dtype)
+    nan = np.array(quiet_nan_bits(dtype), sign.dtype)
+    return from_bits(
+        np.where(np.isnan(values), (to_bits(result) & sign) | nan, to_bits(result)), dtype
+    )
+
+
+def round_integer(value: int, dtype: DType) -> float:
+    """A Python integer rounded once, to nearest even, into a float type."""
+    precision = dtype.mantissa_bits + 1
+    excess = abs(value).bit_length() - precision
+    if excess <= 0:
+        return float(value)
+    kept, lost = divmod(abs(value), 1 << excess)
+    half = 1 << (excess - 1)
+    if lost > half or (lost == half and kept & 1):
+        kept += 1
+    return math.copysign(math.ldexp(kept, excess), value)
+
+
+def _wide(values: Array) -> Array:
+    return values.astype(np.float64)
+
+
+def _integers(values: Array) -> list[int]:
+    return [int(value) for value in values.tolist()]
+
+
+IntegerMeaning = Callable[..., int | None]
+
+
+def _truncated_quotient(x: int, y: int) -> int | None:
+    if y == 0:
+        return None
+    quotient = abs(x) // abs(y)
+    return quotient if (x < 0) == (y < 0) else -quotient
+
+
+def _idiv(dtype: DType, x: int, y: int) -> int | None:
+    quotient = _truncated_quotient(x, y)
+    # MIN / -1 does not fit: unspecified.
+    return None if quotient is None or quotient > int(dtype.maximum) else quotient
+
+
+def _mod(dtype: DType, x: int, y: int) -> int | None:
+    quotient = _idiv(dtype, x, y)
+    return None if quotient is None else x - quotient * y
+
+
+def _shift_left(dtype: DType, x: int, y: int) -> int | None:
+    return x << y if 0 <= y < dtype.bits else None
+
+
+def _shift_right(dtype: DType, x: int, y: int) -> int | None:
+    return x >> y if 0 <= y < dtype.bits else None
+
+
+# Python's own integers; None is "unspecified".
+INTEGER: dict[str, IntegerMeaning] = {
+    "NEG": lambda dtype, x: -x,
+    "ADD": lambda dtype, x, y: x + y,
+    "SUB": lambda dtype, x, y: x - y,
+    "MUL": lambda dtype, x, y: x * y,
+    "IDIV": _idiv,
+    "MOD": _mod,
+    "MAX": lambda dtype, x, y: max(x, y),
+    "AND": lambda dtype, x, y: x & y,
+    "OR": lambda dtype, x, y: x | y,
+    "XOR": lambda dtype, x, y: x ^ y,
+    "SHL": _shift_left,
+    "SHR": _shift_right,
+    "MULACC": lambda dtype, x, y, z: x * y + z,
+    "THREEFRY": lambda dtype, x, y: threefry(x, y),
+}
+
+
+def threefry(counter: int, key: int) -> int:
+    """Threefry-2x32 with 20 rounds (Salmon et al., SC 2011); words are packed low word first."""
+    mask = 0xFFFFFFFF
+    first, second = key & mask, key >> 32
+    keys = (first, second, first ^ second ^ 0x1BD11BDA)
+    x, y = ((counter & mask) + keys[0]) & mask, ((counter >> 32) + keys[1]) & mask
+    rotations = (13, 15, 26, 6, 17, 29, 16, 24)
+    for number in range(20):
+        turn = rotations[number % 8]
+        x = (x + y) & mask
+        y = ((y << turn) | (y >> (32 - turn))) & mask
+        y ^= x
+        if number % 4 == 3:
+            step = number // 4 + 1
+            x = (x + keys[step % 3]) & mask
+            y = (y + keys[(step + 1) % 3] + step) & mask
+    return x | (y << 32)
+
+
+def _integer_result(op: str, dtype: DType, operands: Sequence[Array]) -> Expected:
+    meaning = INTEGER[op]
+    columns = [_integers(operand) for operand in operands]
+    results = [meaning(dtype, *values) for values in zip(*columns, strict=True)]
+    values = [0 if result is None else wrap(result, dtype) for result in results]
+    specified = np.array([result is not None for result in results], dtype=np.bool_)
+    return Expected(
+        np.array(values, dtype=numpy_dtype(dtype)), None if specified.all() else specified
+    )
+
+
+FLOAT: dict[str, Callable[..., Array]] = {
+    "NEG": np.negative,
+    "RECIP": np.reciprocal,
+    "SQRT": np.sqrt,
+    "EXP2": np.exp2,
+    "LOG2": np.log2,
+    "SIN": np.sin,
+    "TRUNC": np.trunc,
+    "ADD": np.add,
+    "SUB": np.subtract,
+    "MUL": np.multiply,
+    "FDIV": np.divide,
+    "POW": np.power,
+}
+# Functions whose float64 reference needs more than float64.
+BEYOND_FLOAT64 = frozenset({"EXP2", "LOG2", "SIN", "POW"})
+
+
+def _float_result(op: str, dtype: DType, operands: Sequence[Array]) -> Expected:
+    wide = [_wide(operand) for operand in operands]
+    with np.errstate(all="ignore"):
+        if op == "MAX":
+            return _maximum(dtype, operands, wide)
+        if op == "MULACC":
+            product = round_to(wide[0] * wide[1], dtype)
+            return Expected(round_to(_wide(product) + wide[2], dtype))
+        if op == "NEG":
+            sign = np.array(1 << (dtype.bits - 1), to_bits(operands[0]).dtype)
+            return Expected(from_bits(to_bits(operands[0]) ^ sign, dtype))
+        result = FLOAT[op](*wide)
+        if dtype is dtypes.float64 and op in BEYOND_FLOAT64:
+            result = _beyond(op, wide, result)
+        return Expected(round_to(result, dtype), wide=result)
+
+
+def _maximum(dtype: DType, operands: Sequence[Array], wide: Sequence[Array]) -> Expected:
+    """With a NaN, or zeros of both signs, either operand will do: the device says which."""
+    first, second = operands
+    either = np.isnan(wide[0]) | np.isnan(wide[1]) | (wide[0] == wide[1])
+    larger = np.where(wide[0] > wide[1], first, second)
+    return Expected(
+        np.where(either, first, larger),
+        alternatives=(np.where(either, second, larger),),
+        choices=("the first operand", "the second operand"),
+    )
+
+
+def _beyond(op: str, operands: Sequence[Array], special: Array) -> Array:
+    """float64 functions by mpmath at 120 bits where the value is finite and not special."""
+    columns = [tuple(operand.tolist()) for operand in operands]
+    results = [
+        _precise(op, values) if _is_regular(op, values) else float(fallback)
+        for fallback, *values in zip(special.tolist(), *columns, strict=True)
+    ]
+    return np.array(results, dtype=np.float64)
+
+
+def _is_regular(op: str, values: Sequence[float]) -> bool:
+    """True where the IEEE special cases, which numpy's own functions honour, do not apply."""
+    if not all(math.isfinite(value) for value in values):
+        return False
+    x = values[0]
+    if op == "LOG2":
+        return x > 0
+    if op == "SIN":
+        return x != 0
+    if op == "POW":
+        return x > 0 and abs(values[1] * math.log2(x)) < 1100 and values[1] != 0
+    return abs(x) < 1100
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _precise_cached(op: str, values: tuple[float, ...]) -> float:
+    # sin of a large argument cancels up to 1024 bits of it; mpmath itself adds those.
+    with mpmath.workprec(120):
+        arguments = [mpmath.mpf(value) for value in values]
+        if op == "EXP2":
+            result = mpmath.power(2, arguments[0])
+        elif op == "LOG2":
+            result = mpmath.log(arguments[0]) / mpmath.log(2)
+        elif op == "SIN":
+            result = mpmath.sin(arguments[0])
+        else:
+            result = mpmath.power(*arguments)
+        return float(result)
+
+
+def _precise(op: str, values: Sequence[float]) -> float:
+    return _precise_cached(op, tuple(values))
+
+
+def compare(op: str, operands: Sequence[Array]) -> Expected:
+    """CMPLT and CMPNE: with a NaN, false and true."""
+    first, second = (
+        _wide(operand) if operand.dtype.kind not in "iub" else operand for operand in operands
+    )
+    return Expected(first < second if op == "CMPLT" else first != second)
+
+
+def select(operands: Sequence[Array]) -> Expected:
+    """WHERE: the bits of the chosen side."""
+    condition, first, second = operands
+    return Expected(np.where(condition, first, second))
+
+
+def logical(op: str, operands: Sequence[Array]) -> Expected:
+    """AND, OR, XOR and MAX of bools."""
+    functions: dict[str, Callable[[bool, bool], bool]] = {
+        "AND": lambda x, y: x and y,
+        "OR": lambda x, y: x or y,
+        "XOR": lambda x, y: x is not y,
+        "MAX": lambda x, y: x or y,
+    }
+    rows = zip(operands[0].tolist(), operands[1].tolist(), strict=True)
+    return Expected(np.array([functions[op](x, y) for x, y in rows], dtype=np.bool_))
+
+
+def evaluate(op: str, dtype: DType, operands: Sequence[Array]) -> Expected:
+    """What `op` owes for equally long one-dimensional operands; `dtype` is their type.
+
+    For WHERE `dtype` is that of the chosen values. Raises KeyError for an op without oracle.
+    """
+    if op in ("CMPLT", "CMPNE"):
+        return compare(op, operands)
+    if op == "WHERE":
+        return select(operands)
+    if dtype.is_bool:
+        return logical(op, operands)
+    if dtype.is_float:
+        return _float_result(op, dtype, operands)
+    return _integer_result(op, dtype, operands)
+
+
+def cast(values: Array, source: DType, target: DType) -> Expected:
+    """CAST: wraps, truncates or rounds to nearest even; NaN and out of range are unspecified."""
+    if target.is_bool:
+        return Expected(_wide(values) != 0 if source.is_float else values != 0)
+    if source.is_float and target.is_float:
+        return Expected(round_to(_wide(values), target))
+    if source.is_float:
+        return _truncated(_wide(values), target)
+    integers = _integers(values)
+    if target.is_float:
+        rounded = np.array([round_integer(value, target) for value in integers], dtype=np.float64)
+        # The value has few enough bits already: this only brings overflow to infinity.
+        return Expected(round_to(rounded, target))
+    wrapped = [wrap(value, target) for value in integers]
+    return Expected(np.array(wrapped, dtype=numpy_dtype(target)))
+
+
+def _truncated(values: Array, target: DType) -> Expected:
+    with np.errstate(all="ignore"):
+        whole = np.trunc(values)
+    low, high = int(target.minimum), int(target.maximum)
+    specified = np.array(
+        [math.isfinite(value) and low <= int(value) <= high for value in whole.tolist()], np.bool_
+    )
+    integers = [int(value) if good else 0 for value, good in zip(whole, specified, strict=True)]
+    return Expected(
+        np.array(integers, dtype=numpy_dtype(target)), None if specified.all() else specified
+    )
+
+
+def bitcast(values: Array, target: DType) -> Expected:
+    """BITCAST: the same bits."""
+    return Expected(from_bits(to_bits(values), target))

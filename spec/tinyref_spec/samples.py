@@ -1,0 +1,140 @@
+"""Inputs: edge grids, samples spaced evenly over the bit patterns, random bits, whole tables."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+import numpy as np
+
+from tinyref.dtype import DType, Kind, dtypes, numpy_dtype
+from tinyref_spec.bits import Array, bits_dtype, from_bits
+
+
+def inf_bits(dtype: DType) -> int:
+    """The bits of +infinity; of +NaN for fp8e4m3, which has no infinity."""
+    if dtype is dtypes.fp8e4m3:
+        return 0x7F
+    return ((1 << dtype.exponent_bits) - 1) << dtype.mantissa_bits
+
+
+def quiet_nan_bits(dtype: DType) -> int:
+    """The bits of the positive quiet NaN."""
+    if dtype is dtypes.fp8e4m3:
+        return 0x7F
+    return inf_bits(dtype) | (1 << (dtype.mantissa_bits - 1))
+
+
+def bias(dtype: DType) -> int:
+    """The exponent bias."""
+    return (1 << (dtype.exponent_bits - 1)) - 1
+
+
+def largest_bits(dtype: DType) -> int:
+    """The bits of the largest finite value."""
+    return inf_bits(dtype) - 1
+
+
+def _float_edge_bits(dtype: DType) -> list[int]:
+    """Positive edges: zero, subnormal and normal limits, ones, powers of two, ties, inf, NaN."""
+    mantissa = dtype.mantissa_bits
+    one = bias(dtype) << mantissa
+    smallest_normal = 1 << mantissa
+    half_ulp_tie = one | (1 << (mantissa - 1))
+    found = [0, 1, 2, 3, smallest_normal - 1, smallest_normal, smallest_normal + 1]
+    found += [one - 1, one, one + 1, half_ulp_tie, one + smallest_normal, one - smallest_normal]
+    found += [largest_bits(dtype) - 1, largest_bits(dtype), inf_bits(dtype), quiet_nan_bits(dtype)]
+    for exponent in (-8, -3, 2, 3, 7):
+        shifted = one + (exponent << mantissa)
+        if 0 < shifted < inf_bits(dtype):
+            found += [shifted, shifted + 1]
+    return sorted({bits for bits in found if bits <= quiet_nan_bits(dtype)})
+
+
+@functools.cache
+def edges(dtype: DType) -> Array:
+    """The edge grid of `dtype`: about 20 integers or 50 floats, each once; NaNs are quiet."""
+    if dtype.is_bool:
+        return np.array([False, True])
+    if dtype.is_float:
+        sign = 1 << (dtype.bits - 1)
+        positive = _float_edge_bits(dtype)
+        return from_bits(positive + [bits | sign for bits in positive], dtype)
+    low, high = int(dtype.minimum), int(dtype.maximum)
+    found = {low, low + 1, low + 2, high, high - 1, high - 2, high // 2, high // 2 + 1}
+    found |= {0, 1, 2, 3, 5, 7, 10, 100, -1, -2, -3, -5, -7, -10, -100}
+    kept = sorted(value for value in found if low <= value <= high)
+    return np.array(kept, dtype=numpy_dtype(dtype))
+
+
+def pairs(left: Array, right: Array) -> tuple[Array, Array]:
+    """Every element of `left` with every element of `right`, as two equally long arrays."""
+    return np.repeat(left, len(right)), np.tile(right, len(left))
+
+
+def random_bits(dtype: DType, count: int, seed: int) -> Array:
+    """`count` values with independent uniform bits; NaNs are made quiet and bools are 0 or 1."""
+    generator = np.random.default_rng([seed, dtype.bits, dtype.priority])
+    if dtype.is_bool:
+        return generator.integers(0, 2, count).astype(np.bool_)
+    raw = generator.integers(0, 256, count * dtype.itemsize, dtype=np.uint8)
+    return quiet(raw.view(bits_dtype(dtype)), dtype)
+
+
+def quiet(bits: Array, dtype: DType) -> Array:
+    """The values with these bits, signalling NaNs made quiet: hardware may change those."""
+    if not dtype.is_float or dtype is dtypes.fp8e4m3:
+        return from_bits(bits, dtype)
+    magnitude = bits & np.array((1 << (dtype.bits - 1)) - 1, dtype=bits.dtype)
+    quiet_bit = np.array(1 << (dtype.mantissa_bits - 1), dtype=bits.dtype)
+    return from_bits(np.where(magnitude > inf_bits(dtype), bits | quiet_bit, bits), dtype)
+
+
+def moderate(dtype: DType, count: int, seed: int) -> Array:
+    """`count` values of moderate size: floats around 1, integers small enough to multiply."""
+    generator = np.random.default_rng([seed, dtype.bits, dtype.priority, 1])
+    if dtype.is_bool:
+        return generator.integers(0, 2, count).astype(np.bool_)
+    if dtype.is_float:
+        values = generator.standard_normal(count) * np.exp2(generator.integers(-2, 3, count))
+        return values.astype(numpy_dtype(dtype))
+    low = -100 if dtype.kind is Kind.SIGNED else 0
+    return generator.integers(low, 101, count).astype(numpy_dtype(dtype))
+
+
+def spaced(dtype: DType, count: int, offset: int = 0) -> Array:
+    """`count` values at even distance over all bit patterns, shifted by `offset` patterns."""
+    step = max(1, (1 << dtype.bits) // count)
+    mask = (1 << dtype.bits) - 1
+    bits = np.array([(index * step + offset) & mask for index in range(count)], bits_dtype(dtype))
+    return quiet(bits, dtype)
+
+
+def small_integers(dtype: DType, count: int, seed: int, limit: int = 4) -> Array:
+    """`count` integers within +-limit in any dtype: their sums and products are exact."""
+    generator = np.random.default_rng([seed, dtype.bits, dtype.priority, 2])
+    if dtype.is_bool:
+        return generator.integers(0, 2, count).astype(np.bool_)
+    low = 0 if dtype.is_unsigned else -limit
+    return generator.integers(low, limit + 1, count).astype(numpy_dtype(dtype))
+
+
+def table(dtype: DType, first: int, count: int) -> Array:
+    """Bit patterns `first` to `first + count - 1` of a type of up to 16 bits."""
+    return from_bits(np.arange(first, first + count) & ((1 << dtype.bits) - 1), dtype)
+
+
+def pair_table(left: DType, right: DType, first: int, count: int) -> tuple[Array, Array]:
+    """Pairs `first` to `first + count - 1` of the 65,536 pairs of two 8-bit types."""
+    numbers = np.arange(first, first + count)
+    return from_bits(numbers >> 8, left), from_bits(numbers & 0xFF, right)
+
+
+def fitted(columns: Sequence[Array], count: int) -> tuple[Array, ...]:
+    """The columns repeated from their beginning to exactly `count` elements."""
+    return tuple(np.resize(column, count) for column in columns)
+
+
+def linspace_values(dtype: DType, low: float, high: float, count: int) -> Array:
+    """`count` values of a float `dtype` evenly spaced from `low` to `high`, rounded to it."""
+    return np.linspace(low, high, count).astype(numpy_dtype(dtype))
