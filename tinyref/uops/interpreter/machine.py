@@ -1,0 +1,375 @@
+"""The state of a run: lanes, masks, barriers, and the memories with their checks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tinyref.uops.interpreter.errors import Fault, SanitizerError
+from tinyref.uops.interpreter.shadow import Shadow
+from tinyref.uops.node import UOp
+
+Array = npt.NDArray[Any]
+Extents = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Access:
+    """One LOAD or STORE of all lanes, as hooks see it.
+
+    `memory` is "slot 0" or a local array's name; `index` the elements (for a vector, of its first
+    lane), `gate` the lanes that take part (None is all of them), `value` what was loaded or is to
+    be stored. Arrays broadcast against each other; vectors have their lanes as the last axis.
+    """
+
+    node: UOp
+    memory: str
+    size: int
+    index: Array
+    gate: Array | None
+    value: Array
+
+
+@dataclass(frozen=True)
+class Hooks:
+    """Ways to break the interpreter on purpose, for simulated devices.
+
+    load: sees what was loaded and returns what the program gets. store: returns the access that
+    is carried out, or None to write nothing; it may drop the gate. loop: the number of turns that
+    a RANGE of the given extent takes. grid: the groups launched for the given grid. Elements
+    outside a memory are dropped when the sanitizer is off.
+    """
+
+    load: Callable[[Access], Array] | None = None
+    store: Callable[[Access], Access | None] | None = None
+    loop: Callable[[int], int] | None = None
+    grid: Callable[[Extents], Extents] | None = None
+
+
+class Machine:
+    """The lanes that run now: a box of groups, each with all its work-items.
+
+    Lanes are the axes of arrays, one axis per launch index with more than one value: a scalar
+    value has the shape () where all lanes agree, else one that broadcasts to `lanes`.
+    `items` numbers the work-items from 1 over the whole launch, group by group.
+    """
+
+    def __init__(self, grid: Extents, group: Extents, sanitize: bool, hooks: Hooks) -> None:
+        self.grid = grid
+        self.group = group
+        self.group_size = group[0] * group[1] * group[2]
+        self.is_alone = grid == (1, 1, 1) and self.group_size == 1
+        self.sanitize = sanitize
+        self.hooks = hooks
+        self.mask: Array | None = None
+        self.epoch: Array | int = 0
+        self.lanes: tuple[int, ...] = ()
+        self.items: Array = np.ones((), np.int64)
+        self.local_group: Array = np.zeros((), np.int64)
+        self.specials: dict[tuple[str, int], Array] = {}
+        self.memories: list[Memory] = []
+
+    def enter(self, start: Extents, extent: Extents) -> None:
+        """Makes the groups from `start` on, `extent` of them per dimension, the lanes."""
+        self.mask = None
+        self.epoch = 0
+        # The x index runs fastest, in memory as on devices, so it is the last axis.
+        axes = [("group", dim, start[dim], extent[dim]) for dim in (2, 1, 0)]
+        axes += [("item", dim, 0, self.group[dim]) for dim in (2, 1, 0)]
+        kept = [axis for axis in axes if axis[3] > 1]
+        self.lanes = tuple(count for _, _, _, count in kept)
+        self.specials = {}
+        for scope, dim, first, count in axes:
+            place = next((i for i, axis in enumerate(kept) if axis[:2] == (scope, dim)), None)
+            shape = [1] * len(kept) if place is not None else []
+            if place is not None:
+                shape[place] = count
+            self.specials[scope, dim] = np.arange(first, first + count, dtype=np.int64).reshape(
+                shape
+            )
+        groups = [self.specials["group", dim] for dim in range(3)]
+        inside = [self.specials["item", dim] for dim in range(3)]
+        group = (groups[2] * self.grid[1] + groups[1]) * self.grid[0] + groups[0]
+        item = (inside[2] * self.group[1] + inside[1]) * self.group[0] + inside[0]
+        items = np.asarray(group * self.group_size + item + 1)
+        self.items = np.broadcast_to(items, self.lanes)
+        corner = [groups[dim] - start[dim] for dim in range(3)]
+        self.local_group = np.asarray((corner[2] * extent[1] + corner[1]) * extent[0] + corner[0])
+
+    @property
+    def local_groups(self) -> int:
+        """How many groups run now."""
+        return int(self.local_group.max(initial=0)) + 1
+
+    def active(self, gate: Array | None) -> Array | None:
+        """The lanes that take part in an access with `gate`; None is all, False is none."""
+        if self.mask is not None:
+            gate = self.mask if gate is None else np.logical_and(gate, self.mask)
+        if gate is None or np.logical_and.reduce(gate, axis=None):
+            return None
+        return gate
+
+    def barrier(self, node: UOp) -> None:
+        """Starts a new epoch for the groups that arrive. Raises if only part of one does."""
+        if self.mask is None:
+            self.epoch = self.epoch + 1
+            return
+        mask = np.broadcast_to(self.mask, self.lanes)
+        per_group = mask.reshape(-1, self.group_size)
+        arrives = per_group.any(axis=1)
+        diverges = arrives & ~per_group.all(axis=1)
+        if self.sanitize and diverges.any():
+            first = np.flatnonzero((diverges[:, None] & ~per_group).reshape(-1))[0]
+            who = self.name_item(int(self.items.reshape(-1)[first]))
+            message = "not every work-item of the group arrives; one is missing"
+            raise SanitizerError(Fault.DIVERGENCE, describe(node), message, work_item=who)
+        self.epoch = self.epoch + mask.astype(np.int64)
+
+    def epoch_of(self, chosen: Array | None, shape: tuple[int, ...]) -> Array | int:
+        """The epoch of each lane of `shape`, flat; only of the `chosen` ones when given."""
+        if isinstance(self.epoch, int):
+            return self.epoch
+        epoch = np.broadcast_to(self.epoch, shape)
+        return epoch.reshape(-1) if chosen is None else epoch[chosen]
+
+    def name_item(self, item: int) -> str:
+        """The launch indices of a work-item by its number."""
+        group, inside = divmod(item - 1, self.group_size)
+        return f"group {_unravel(group, self.grid)} item {_unravel(inside, self.group)}"
+
+
+def _unravel(number: int, extents: Extents) -> Extents:
+    rest, x = divmod(number, extents[0])
+    z, y = divmod(rest, extents[1])
+    return x, y, z
+
+
+def describe(node: UOp) -> str:
+    """One node and its sources' names, short enough for an error."""
+    sources = ", ".join(source.op.name for source in node.src)
+    return f"{node.op.name}({sources}) {node.dtype.name}"
+
+
+class Memory:
+    """A buffer, or an array that each group has for itself, with the checks on its accesses.
+
+    `array` is flat; a local array holds one stretch of `size` elements per running group.
+    """
+
+    def __init__(self, name: str, array: Array, size: int, is_local: bool) -> None:
+        self.name = name
+        self.array = array
+        self.size = size
+        self.is_local = is_local
+        self.shadow: Shadow | None = None
+        self.is_set: npt.NDArray[np.bool_] | None = None
+
+    def load(
+        self,
+        machine: Machine,
+        node: UOp,
+        index: Array,
+        gate: Array | None,
+        alternative: Array,
+        width: int,
+    ) -> Array:
+        """The elements at `index`, or `alternative` in lanes that the gate or the mask holds off.
+
+        A `width` above 1 gives vectors of that many neighbours, as a new last axis.
+        """
+        active = machine.active(gate)
+        if active is not None:
+            if not active.any():
+                return alternative
+            index = np.where(active, index, 0)
+        flat = self._place(machine, node, index, active, width)
+        value: Array = self.array[flat]
+        if active is not None:
+            value = np.where(active if width == 1 else active[..., None], value, alternative)
+        if machine.hooks.load is not None:
+            access = Access(node, self.name, self.size, index, active, value)
+            value = machine.hooks.load(access)
+        return value
+
+    def _place(
+        self, machine: Machine, node: UOp, index: Array, active: Array | None, width: int
+    ) -> Array:
+        """Where a load takes its elements in `array`, after all checks."""
+        if not machine.sanitize:
+            index = np.clip(index, 0, max(self.size - width, 0))
+        elif not self._is_inside(index, width):
+            self._report_outside(machine, node, index, active, width)
+        if self.is_local:
+            index = index + machine.local_group * self.size
+        if width > 1:
+            index = index[..., None] + np.arange(width)
+        if machine.sanitize and (self.shadow is not None or self.is_set is not None):
+            self._note_read(machine, node, index, active, width)
+        return index
+
+    def _is_inside(self, index: Array, width: int) -> bool:
+        # As unsigned numbers the negative ones are the largest: one comparison finds both ends.
+        unsigned = index.view(f"u{index.dtype.itemsize}")
+        if unsigned.ndim == 0:
+            highest = int(unsigned)
+        elif unsigned.size == 0:
+            return True
+        else:
+            highest = int(np.maximum.reduce(unsigned, axis=None))
+        if highest > self.size - width:
+            return False
+        return width == 1 or not (index % width).any()
+
+    def _report_outside(
+        self, machine: Machine, node: UOp, index: Array, active: Array | None, width: int
+    ) -> None:
+        outside = (index < 0) | (index > self.size - width)
+        kind = Fault.BOUNDS
+        if not outside.any():
+            outside = index % width != 0
+            kind = Fault.ALIGNMENT
+        if active is not None:
+            outside = outside & active
+            if not outside.any():
+                # Lanes that are held off point at element 0, which need not exist.
+                return
+        shape = np.broadcast_shapes(machine.lanes, outside.shape)
+        first = int(np.flatnonzero(np.broadcast_to(outside, shape))[0])
+        position = int(np.broadcast_to(index, shape).reshape(-1)[first])
+        item = int(np.broadcast_to(machine.items, shape).reshape(-1)[first])
+        reach = (
+            f"element {position}"
+            if width == 1
+            else f"elements {position} to {position + width - 1}"
+        )
+        message = f"{node.op.name} of {reach} of {self.name}, which has {self.size} elements"
+        who = machine.name_item(item)
+        raise SanitizerError(kind, describe(node), message, self.name, position, who)
+
+    def _note_read(
+        self, machine: Machine, node: UOp, flat: Array, active: Array | None, width: int
+    ) -> None:
+        """Checks a read of the elements `flat` (with a last axis for vectors) of `array`."""
+        items, epoch, elements = self._lanes_of(machine, flat, active, width)
+        if self.is_set is not None:
+            unset = ~self.is_set[elements]
+            if unset.any():
+                first = int(np.flatnonzero(unset)[0])
+                position = int(elements[first]) % max(self.size, 1)
+                message = f"element {position} of {self.name} was never written"
+                who = machine.name_item(int(items[first]))
+                raise SanitizerError(
+                    Fault.UNINITIALISED, describe(node), message, self.name, position, who
+                )
+        if self.shadow is not None:
+            report = self._race_report(machine, node, elements, items)
+            self.shadow.read(elements, items, epoch, report)
+
+    def _lanes_of(
+        self, machine: Machine, flat: Array, active: Array | None, width: int
+    ) -> tuple[Array, Array | int, Array]:
+        """Work-item, epoch and element of every single access, as flat arrays."""
+        lanes = flat.shape if width == 1 else flat.shape[:-1]
+        shape = np.broadcast_shapes(machine.lanes, lanes)
+        items = np.broadcast_to(machine.items, shape)
+        chosen = None if active is None else np.broadcast_to(active, shape)
+        epoch = machine.epoch_of(chosen, shape)
+        if width == 1:
+            elements = np.broadcast_to(flat, shape)
+        else:
+            elements = np.broadcast_to(flat, (*shape, width))
+        if chosen is None:
+            items = items.reshape(-1)
+            elements = elements.reshape(-1)
+        else:
+            items = items[chosen]
+            elements = elements[chosen].reshape(-1)
+        if width > 1:
+            items = np.repeat(items, width)
+            epoch = epoch if isinstance(epoch, int) else np.repeat(epoch, width)
+        return items, epoch, elements
+
+    def _race_report(
+        self, machine: Machine, node: UOp, elements: Array, items: Array
+    ) -> Callable[[npt.NDArray[np.bool_], npt.NDArray[np.int64]], None]:
+        def report(conflict: npt.NDArray[np.bool_], others: npt.NDArray[np.int64]) -> None:
+            first = int(np.flatnonzero(conflict)[0])
+            position = int(elements[first]) % max(self.size, 1)
+            other = int(others[first])
+            met = machine.name_item(other) if other > 0 else "several work-items"
+            verb = "reads" if node.op.name == "LOAD" else "writes"
+            message = f"{verb} element {position} of {self.name}, which {met} touches unordered,"
+            who = machine.name_item(int(items[first]))
+            raise SanitizerError(Fault.RACE, describe(node), message, self.name, position, who)
+
+        return report
+
+    def store(
+        self,
+        machine: Machine,
+        node: UOp,
+        index: Array,
+        value: Array,
+        gate: Array | None,
+        width: int,
+    ) -> None:
+        """Writes `value` at `index` in the lanes that neither the gate nor the mask holds off."""
+        if machine.hooks.store is not None:
+            access = Access(node, self.name, self.size, index, gate, value)
+            changed = machine.hooks.store(access)
+            if changed is None:
+                return
+            index, value, gate = changed.index, changed.value, changed.gate
+        active = machine.active(gate)
+        if active is not None:
+            if not active.any():
+                return
+            index = np.where(active, index, 0)
+        if not machine.sanitize:
+            inside = (index >= 0) & (index <= self.size - width)
+            if not inside.all():
+                active = inside if active is None else active & inside
+                index = np.where(active, index, 0)
+        elif not self._is_inside(index, width):
+            self._report_outside(machine, node, index, active, width)
+        if self.is_local:
+            index = index + machine.local_group * self.size
+        if width > 1:
+            index = index[..., None] + np.arange(width)
+        self._write(machine, node, index, value, active, width)
+
+    def _write(
+        self,
+        machine: Machine,
+        node: UOp,
+        flat: Array,
+        value: Array,
+        active: Array | None,
+        width: int,
+    ) -> None:
+        if machine.sanitize and self.shadow is not None:
+            items, epoch, elements = self._lanes_of(machine, flat, active, width)
+            self.shadow.write(
+                elements, items, epoch, self._race_report(machine, node, elements, items)
+            )
+        shape = np.broadcast_shapes(flat.shape, np.shape(value))
+        if active is not None:
+            chosen = active if width == 1 else active[..., None]
+            shape = np.broadcast_shapes(shape, chosen.shape)
+            chosen = np.broadcast_to(chosen, shape)
+            flat = np.broadcast_to(flat, shape)[chosen]
+            value = np.broadcast_to(value, shape)[chosen]
+        elif flat.shape != shape:
+            flat = np.broadcast_to(flat, shape)
+        self.array[flat] = value
+        if self.is_set is not None:
+            self.is_set[flat] = True
+
+
+def replace_access(access: Access, **changes: Any) -> Access:
+    """`access` with some members changed, for store hooks."""
+    return replace(access, **changes)

@@ -1,0 +1,163 @@
+"""Launching a program: memories, variables, and the grid in chunks that fit in memory."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import numpy.typing as npt
+
+from tinyref.dtype import numpy_dtype
+from tinyref.errors import UserError
+from tinyref.uops.interpreter.machine import Extents, Hooks, Machine, Memory
+from tinyref.uops.interpreter.shadow import Shadow
+from tinyref.uops.interpreter.translate import MACHINE, Meaning, Translation, check_binding
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import SpecialArg
+from tinyref.uops.program import Program
+
+# Work-items that run at a time: enough to hide Python's overhead, few enough for the cache.
+CHUNK = 1 << 16
+
+_translations: WeakKeyDictionary[Program, Translation] = WeakKeyDictionary()
+
+
+class Interpreter:
+    """A program that was translated once and can run often.
+
+    meanings: per op, a function of the result type, the operands and their types that replaces
+    the op table's meaning. hooks: see `Hooks`. Both simulate broken devices.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        meanings: Mapping[Ops, Meaning] | None = None,
+        hooks: Hooks | None = None,
+    ) -> None:
+        self.program = program
+        self.hooks = hooks or Hooks()
+        self.translation = _translate(program, meanings)
+
+    def run(
+        self,
+        buffers: Sequence[npt.NDArray[Any]],
+        bindings: Mapping[str, int] | None = None,
+        grid: Extents | None = None,
+        group: Extents | None = None,
+        sanitize: bool = True,
+    ) -> None:
+        """Runs the program on `buffers`: flat arrays by slot, changed in place.
+
+        grid and group default to the program's own. Raises `SanitizerError` for what no device
+        may be trusted with, `UserError` for wrong buffers or bindings.
+        """
+        bindings = bindings or {}
+        grid = self.program.launch_grid(bindings) if grid is None else grid
+        group = self.program.group if group is None else group
+        if self.hooks.grid is not None:
+            grid = self.hooks.grid(grid)
+        if 0 in grid or 0 in group:
+            return
+        machine = Machine(grid, group, sanitize, self.hooks)
+        globals_ = self._globals(machine, buffers)
+        values = list(self.translation.initial)
+        values[MACHINE] = machine
+        for place, node in self.translation.variables:
+            values[place] = np.full((), check_binding(node, bindings), numpy_dtype(node.dtype))
+        with np.errstate(all="ignore"):
+            for start, extent in _chunks(grid, group):
+                machine.enter(start, extent)
+                self._run_chunk(machine, list(values), globals_)
+
+    def _run_chunk(
+        self, machine: Machine, values: list[Any], globals_: Mapping[int, Memory]
+    ) -> None:
+        translation = self.translation
+        machine.memories = [
+            globals_[number] if number in globals_ else self._local(machine, number)
+            for number in range(len(translation.memories))
+        ]
+        for place, node in translation.specials:
+            if not isinstance(node.arg, SpecialArg):
+                raise UserError("interpreter: a SPECIAL without scope and dimension")
+            launch_index = machine.specials[node.arg.scope, node.arg.dim]
+            values[place] = launch_index.astype(numpy_dtype(node.dtype))
+        for step in translation.steps:
+            step(values)
+
+    def _globals(self, machine: Machine, buffers: Sequence[npt.NDArray[Any]]) -> dict[int, Memory]:
+        found = {}
+        for number, plan in enumerate(self.translation.memories):
+            if plan.is_local:
+                continue
+            if plan.slot >= len(buffers):
+                raise UserError(f"buffers: slot {plan.slot} is missing, got {len(buffers)} buffers")
+            array = buffers[plan.slot]
+            expected = numpy_dtype(plan.dtype)
+            if array.ndim != 1 or array.dtype != expected or array.size < plan.size:
+                raise UserError(
+                    f"buffers: slot {plan.slot} is {array.dtype}{list(array.shape)}, "
+                    f"accepted is one axis of at least {plan.size} {expected}"
+                )
+            memory = Memory(plan.name, array, plan.size, is_local=False)
+            if machine.sanitize and plan.is_written and not machine.is_alone:
+                memory.shadow = self._shadow(machine, plan.size)
+            found[number] = memory
+        return found
+
+    def _local(self, machine: Machine, number: int) -> Memory:
+        plan = self.translation.memories[number]
+        size = plan.size * machine.local_groups
+        # Without the sanitizer a device gives whatever was there; a fixed value repeats.
+        memory = Memory(plan.name, np.zeros(size, numpy_dtype(plan.dtype)), plan.size, True)
+        if machine.sanitize:
+            memory.is_set = np.zeros(size, np.bool_)
+            if machine.group_size > 1:
+                memory.shadow = self._shadow(machine, size)
+        return memory
+
+    def _shadow(self, machine: Machine, size: int) -> Shadow:
+        return Shadow(size, machine.group_size, self.translation.has_barriers)
+
+
+def _translate(program: Program, meanings: Mapping[Ops, Meaning] | None) -> Translation:
+    if meanings:
+        return Translation(program.uops, meanings)
+    found = _translations.get(program)
+    if found is None:
+        found = Translation(program.uops)
+        _translations[program] = found
+    return found
+
+
+def _chunks(grid: Extents, group: Extents) -> Iterator[tuple[Extents, Extents]]:
+    """Boxes of groups, first group and extents, of about `CHUNK` work-items each."""
+    room = max(1, CHUNK // (group[0] * group[1] * group[2]))
+    step = []
+    for extent in grid:
+        step.append(min(extent, room))
+        room = max(1, room // step[-1])
+    starts = [range(0, extent, size) for extent, size in zip(grid, step, strict=True)]
+    for z, y, x in itertools.product(starts[2], starts[1], starts[0]):
+        yield (
+            (x, y, z),
+            (min(step[0], grid[0] - x), min(step[1], grid[1] - y), min(step[2], grid[2] - z)),
+        )
+
+
+def run_program(
+    program: Program,
+    buffers: Sequence[npt.NDArray[Any]],
+    bindings: Mapping[str, int] | None = None,
+    grid: Extents | None = None,
+    group: Extents | None = None,
+    sanitize: bool = True,
+    meanings: Mapping[Ops, Meaning] | None = None,
+    hooks: Hooks | None = None,
+) -> None:
+    """Runs `program` on `buffers`, flat arrays by slot, changed in place; see `Interpreter`."""
+    Interpreter(program, meanings, hooks).run(buffers, bindings, grid, group, sanitize)

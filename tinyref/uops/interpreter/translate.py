@@ -1,0 +1,404 @@
+"""A program as a tree of steps: done once, run for every chunk of every launch.
+
+Each node has a place in a list of values; a step reads the places of its sources and writes its
+own. Place 0 holds the machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tinyref.dtype import AddressSpace, DType, PtrDType, numpy_dtype
+from tinyref.errors import UserError
+from tinyref.uops.interpreter.errors import Fault, SanitizerError
+from tinyref.uops.interpreter.machine import Machine, describe
+from tinyref.uops.meanings import Kernel, kernel_for
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import ALU, Ops
+from tinyref.uops.payload import (
+    ConstArg,
+    GepArg,
+    LocalArg,
+    SlotArg,
+    SpecialArg,
+    TileArg,
+    VarArg,
+)
+
+Array = npt.NDArray[Any]
+Step = Callable[[list[Any]], None]
+# Replaces the meaning of one op: result type, operands, their types.
+Meaning = Callable[[DType, Sequence[Array], Sequence[DType]], Array]
+
+MACHINE = 0
+
+
+class MemoryPlan:
+    """A memory that the program names: where it comes from and whether it is written."""
+
+    def __init__(self, node: UOp, is_written: bool) -> None:
+        if not isinstance(node.dtype, PtrDType):
+            raise UserError(f"interpreter: {describe(node)} does not point to memory")
+        self.is_local = node.dtype.space is not AddressSpace.GLOBAL
+        self.dtype = node.dtype.base
+        self.size = node.dtype.size
+        self.is_written = is_written
+        self.slot = node.arg.slot if isinstance(node.arg, SlotArg) else -1
+        self.name = node.arg.name if isinstance(node.arg, LocalArg) else f"slot {self.slot}"
+
+
+class Translation:
+    """The steps of a program, with what a run must provide.
+
+    `initial` is the list of values at the start: constants are in it already. `variables` and
+    `specials` give the places of launch-time values.
+    """
+
+    def __init__(self, uops: Sequence[UOp], meanings: Mapping[Ops, Meaning] | None = None) -> None:
+        self.meanings = meanings or {}
+        self.initial: list[Any] = [None]
+        self.places: dict[UOp, int] = {}
+        self.variables: list[tuple[int, UOp]] = []
+        self.specials: list[tuple[int, UOp]] = []
+        self.memories: list[MemoryPlan] = []
+        self.memory_of: dict[UOp, int] = {}
+        self.has_barriers = any(node.op is Ops.BARRIER for node in uops)
+        self._written = {_buffer_of(node.src[0]) for node in uops if node.op is Ops.STORE}
+        self._blocks: list[tuple[UOp | None, list[Step]]] = [(None, [])]
+        for node in uops:
+            self._translate(node)
+        if len(self._blocks) > 1:
+            opener = self._blocks[-1][0]
+            raise UserError(f"interpreter: {opener} is never closed")
+        self.steps = self._blocks[0][1]
+
+    def _translate(self, node: UOp) -> None:
+        if node.op in ALU:
+            self._emit(self._alu(node))
+            return
+        arm = _ARMS.get(node.op)
+        if arm is None:
+            raise UserError(f"interpreter: {node.op.name} does not belong in a program")
+        arm(self, node)
+
+    def _emit(self, step: Step) -> None:
+        self._blocks[-1][1].append(step)
+
+    def _new(self, node: UOp, initial: Any = None) -> int:
+        place = len(self.initial)
+        self.initial.append(initial)
+        self.places[node] = place
+        return place
+
+    def _place(self, node: UOp) -> int:
+        found = self.places.get(node)
+        if found is None:
+            raise UserError(f"interpreter: {describe(node)} is used before it is computed")
+        return found
+
+    # Constants, launch values, memories
+
+    def _const(self, node: UOp) -> None:
+        if not isinstance(node.arg, ConstArg):
+            raise UserError("interpreter: a CONST without a value")
+        shape = () if node.dtype.lanes == 1 else (node.dtype.lanes,)
+        self._new(node, _constant(node.arg.value, node.dtype, shape))
+
+    def _variable(self, node: UOp) -> None:
+        self.variables.append((self._new(node), node))
+
+    def _special(self, node: UOp) -> None:
+        self.specials.append((self._new(node), node))
+
+    def _memory(self, node: UOp) -> None:
+        self.memory_of[node] = len(self.memories)
+        self.memories.append(MemoryPlan(node, node in self._written))
+
+    def _index(self, node: UOp) -> None:
+        # An address is a memory, which is known now, and a position, which is the value.
+        self.places[node] = self._place(node.src[1])
+
+    # Arithmetic
+
+    def _kernel(self, node: UOp) -> Kernel:
+        sources = tuple(source.dtype.scalar for source in node.src)
+        override = self.meanings.get(node.op)
+        if override is None:
+            return kernel_for(node.op, node.dtype.scalar, sources)
+        dtype = node.dtype.scalar
+        return lambda *operands: override(dtype, [np.asarray(x) for x in operands], sources)
+
+    def _alu(self, node: UOp) -> Step:
+        kernel = self._kernel(node)
+        places = [self._place(source) for source in node.src]
+        out = self._new(node)
+        if any(source.dtype.lanes != node.dtype.lanes for source in node.src):
+            kernel = _with_lanes(
+                kernel, [source.dtype.lanes < node.dtype.lanes for source in node.src]
+            )
+        if len(places) == 1:
+            return _unary(kernel, out, places[0])
+        if len(places) == 2:
+            return _binary(kernel, out, places[0], places[1])
+        return _ternary(kernel, out, *places)
+
+    def _vectorize(self, node: UOp) -> None:
+        places = [self._place(source) for source in node.src]
+        out = self._new(node)
+
+        def step(values: list[Any]) -> None:
+            lanes = np.broadcast_arrays(*[values[place] for place in places])
+            values[out] = np.stack(lanes, axis=-1)
+
+        self._emit(step)
+
+    def _gep(self, node: UOp) -> None:
+        if not isinstance(node.arg, GepArg):
+            raise UserError("interpreter: a GEP without lanes")
+        source = self._place(node.src[0])
+        out = self._new(node)
+        lanes = list(node.arg.lanes)
+        chosen: Any = lanes[0] if len(lanes) == 1 else lanes
+
+        def step(values: list[Any]) -> None:
+            values[out] = values[source][..., chosen]
+
+        self._emit(step)
+
+    def _wmma(self, node: UOp) -> None:
+        tile = node.arg
+        if not isinstance(tile, TileArg) or tile.threads != 1:
+            raise UserError(
+                f"interpreter: WMMA of {tile}: accepted are tiles that one work-item holds "
+                "whole, A, B and C row by row"
+            )
+        rows, columns, depth = tile.dims
+        left, right, start = (self._place(source) for source in node.src)
+        out = self._new(node)
+        wide = numpy_dtype(tile.dtype_out)
+
+        def step(values: list[Any]) -> None:
+            a = np.asarray(values[left]).astype(wide)
+            b = np.asarray(values[right]).astype(wide)
+            a = a.reshape(*a.shape[:-1], rows, depth)
+            b = b.reshape(*b.shape[:-1], depth, columns)
+            result = np.asarray(values[start])
+            result = result.reshape(*result.shape[:-1], rows, columns)
+            for k in range(depth):
+                result = result + a[..., :, k, None] * b[..., None, k, :]
+            values[out] = result.reshape(*result.shape[:-2], rows * columns)
+
+        self._emit(step)
+
+    # Memory
+
+    def _load(self, node: UOp) -> None:
+        memory_id = self.memory_of[_buffer_of(node.src[0])]
+        width = node.dtype.lanes
+        position = self._place(node.src[0])
+        shape = () if width == 1 else (width,)
+        zero = _constant(0, node.dtype, shape)
+        alternative = gate = None
+        if len(node.src) == 3:
+            alternative = self._place(node.src[1])
+            gate = self._place(node.src[2])
+        out = self._new(node)
+        widens = alternative is not None and node.src[1].dtype.lanes < width
+
+        def step(values: list[Any]) -> None:
+            machine = values[MACHINE]
+            other = zero if alternative is None else values[alternative]
+            if widens:
+                other = np.asarray(other)[..., None]
+            held = None if gate is None else values[gate]
+            values[out] = machine.memories[memory_id].load(
+                machine, node, values[position], held, other, width
+            )
+
+        self._emit(step)
+
+    def _store(self, node: UOp) -> None:
+        memory_id = self.memory_of[_buffer_of(node.src[0])]
+        width = node.src[1].dtype.lanes
+        position = self._place(node.src[0])
+        value = self._place(node.src[1])
+        gate = self._place(node.src[2]) if len(node.src) == 3 else None
+
+        def step(values: list[Any]) -> None:
+            machine = values[MACHINE]
+            held = None if gate is None else values[gate]
+            machine.memories[memory_id].store(
+                machine, node, values[position], values[value], held, width
+            )
+
+        self._emit(step)
+
+    def _define_acc(self, node: UOp) -> None:
+        start = self._place(node.src[0])
+        out = self._new(node)
+
+        def step(values: list[Any]) -> None:
+            values[out] = values[start]
+
+        self._emit(step)
+
+    def _update_acc(self, node: UOp) -> None:
+        accumulator = self._place(node.src[0])
+        value = self._place(node.src[1])
+        self.places[node] = accumulator
+        is_vector = node.dtype.lanes > 1
+
+        def step(values: list[Any]) -> None:
+            new = values[value]
+            old = values[accumulator]
+            if old is None:
+                raise SanitizerError(
+                    Fault.UNINITIALISED, describe(node), "the accumulator has no start value"
+                )
+            mask = values[MACHINE].mask
+            if mask is not None:
+                new = np.where(mask[..., None] if is_vector else mask, new, old)
+            values[accumulator] = new
+
+        self._emit(step)
+
+    # Blocks
+
+    def _open(self, node: UOp) -> None:
+        self._place(node.src[0])
+        if node.op is Ops.RANGE:
+            self._new(node)
+        self._blocks.append((node, []))
+
+    def _close(self, node: UOp) -> None:
+        opener, body = self._blocks.pop()
+        if opener is None or opener is not node.src[0]:
+            raise UserError(f"interpreter: {node.op.name} closes {node.src[0]}, not {opener}")
+        bound = self._place(opener.src[0])
+        if opener.op is Ops.IF:
+            self._emit(_branch(bound, body))
+        else:
+            self._emit(_loop(self._place(opener), bound, numpy_dtype(opener.dtype), body))
+
+    def _barrier(self, node: UOp) -> None:
+        self._emit(lambda values: values[MACHINE].barrier(node))
+
+
+def _constant(value: Any, dtype: DType, shape: tuple[int, ...]) -> Array:
+    return np.full(shape, value, numpy_dtype(dtype))
+
+
+def _buffer_of(address: UOp) -> UOp:
+    while address.op is Ops.INDEX:
+        address = address.src[0]
+    return address
+
+
+def _with_lanes(kernel: Kernel, is_scalar: Sequence[bool]) -> Kernel:
+    """`kernel` where some sources are scalars that every lane of the vectors takes."""
+
+    def widened(*operands: Array) -> Array:
+        wide = [
+            np.asarray(x)[..., None] if scalar else x
+            for x, scalar in zip(operands, is_scalar, strict=True)
+        ]
+        return kernel(*wide)
+
+    return widened
+
+
+def _unary(kernel: Kernel, out: int, x: int) -> Step:
+    def step(values: list[Any]) -> None:
+        values[out] = kernel(values[x])
+
+    return step
+
+
+def _binary(kernel: Kernel, out: int, x: int, y: int) -> Step:
+    def step(values: list[Any]) -> None:
+        values[out] = kernel(values[x], values[y])
+
+    return step
+
+
+def _ternary(kernel: Kernel, out: int, x: int, y: int, z: int) -> Step:
+    def step(values: list[Any]) -> None:
+        values[out] = kernel(values[x], values[y], values[z])
+
+    return step
+
+
+def _loop(counter: int, bound: int, dtype: np.dtype[Any], body: Sequence[Step]) -> Step:
+    def step(values: list[Any]) -> None:
+        machine: Machine = values[MACHINE]
+        limit = values[bound]
+        varies = np.size(limit) > 1
+        turns = int(np.max(limit)) if varies else int(limit)
+        if machine.hooks.loop is not None:
+            turns = machine.hooks.loop(turns)
+        outer = machine.mask
+        for turn in np.arange(max(turns, 0), dtype=dtype):
+            values[counter] = turn
+            if varies:
+                inside = turn < limit
+                machine.mask = inside if outer is None else outer & inside
+            for inner in body:
+                inner(values)
+        machine.mask = outer
+
+    return step
+
+
+def _branch(condition: int, body: Sequence[Step]) -> Step:
+    def step(values: list[Any]) -> None:
+        machine: Machine = values[MACHINE]
+        outer = machine.mask
+        taken = np.asarray(values[condition])
+        mask = taken if outer is None else taken & outer
+        if not mask.any():
+            return
+        machine.mask = None if mask.all() else mask
+        for inner in body:
+            inner(values)
+        machine.mask = outer
+
+    return step
+
+
+_ARMS: dict[Ops, Callable[[Translation, UOp], None]] = {
+    Ops.CONST: Translation._const,
+    Ops.DEFINE_VAR: Translation._variable,
+    Ops.SPECIAL: Translation._special,
+    Ops.DEFINE_GLOBAL: Translation._memory,
+    Ops.DEFINE_LOCAL: Translation._memory,
+    Ops.INDEX: Translation._index,
+    Ops.LOAD: Translation._load,
+    Ops.STORE: Translation._store,
+    Ops.DEFINE_ACC: Translation._define_acc,
+    Ops.UPDATE_ACC: Translation._update_acc,
+    Ops.VECTORIZE: Translation._vectorize,
+    Ops.GEP: Translation._gep,
+    Ops.WMMA: Translation._wmma,
+    Ops.RANGE: Translation._open,
+    Ops.IF: Translation._open,
+    Ops.END: Translation._close,
+    Ops.ENDIF: Translation._close,
+    Ops.BARRIER: Translation._barrier,
+}
+
+
+def check_binding(node: UOp, bindings: Mapping[str, int]) -> int:
+    """The value given for the DEFINE_VAR `node`. Raises `UserError` if missing or out of range."""
+    if not isinstance(node.arg, VarArg):
+        raise UserError("interpreter: a DEFINE_VAR without a name")
+    name, low, high = node.arg.name, node.arg.minimum, node.arg.maximum
+    if name not in bindings:
+        raise UserError(f"bindings: variable {name} has no value: give one from {low} to {high}")
+    value = bindings[name]
+    if not low <= value <= high:
+        raise UserError(f"bindings: {name} = {value}: accepted is {low} to {high}")
+    return value
