@@ -1,0 +1,22 @@
+"""Rewriting: patterns, named rules, and the engine that applies them to a fixed point."""
+
+from tinyref.uops.rewrite.engine import RuleSet, firings, rewrite
+from tinyref.uops.rewrite.pattern import Pattern, any_node, commute, constant, is_const, match
+from tinyref.uops.rewrite.rule import Domain, Keeps, Rule, rule, rules_of
+
+__all__ = [
+    "Domain",
+    "Keeps",
+    "Pattern",
+    "Rule",
+    "RuleSet",
+    "any_node",
+    "commute",
+    "constant",
+    "firings",
+    "is_const",
+    "match",
+    "rewrite",
+    "rule",
+    "rules_of",
+]

@@ -1,0 +1,194 @@
+"""Patterns of nodes, and their compilation to matching functions.
+
+A pattern is a small tree: `match(Ops.SUB, any_node("x"), any_node("x"))` is x - x. A name that
+occurs twice must match the same node twice. `compile_pattern` turns a pattern into straight
+Python code, because every node of every kernel is held against dozens of patterns.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tinyref.dtype import ConstType, DType
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+
+DTypePredicate = Callable[[DType], bool]
+# The node, the context of the rewrite: the replacement, or None where the rule does not apply.
+Matcher = Callable[[UOp, Any], UOp | None]
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """What a node must look like.
+
+    ops: the ops it may have, None for any. sources: one pattern per source, None for any sources.
+    any_order: the two sources may be swapped. name: the capture. value: what a CONST must hold;
+    a Python int matches integer and bool constants, a float matches float constants by sign too.
+    when: what the type of the node must fulfil.
+    """
+
+    ops: frozenset[Ops] | None = None
+    sources: tuple[Pattern, ...] | None = None
+    any_order: bool = False
+    name: str | None = None
+    value: ConstType | None = None
+    when: DTypePredicate | None = None
+
+    def named(self, name: str) -> Pattern:
+        """The same pattern, capturing the node as `name`."""
+        return Pattern(self.ops, self.sources, self.any_order, name, self.value, self.when)
+
+    def __str__(self) -> str:
+        if self.value is not None:
+            return str(self.value)
+        if self.ops is None:
+            return self.name or "_"
+        ops = "|".join(sorted(op.name for op in self.ops))
+        if self.sources is None:
+            return f"{self.name}:{ops}" if self.name else ops
+        inner = ", ".join(str(source) for source in self.sources)
+        return f"{ops}({inner})"
+
+
+def _ops(op: Ops | Iterable[Ops]) -> frozenset[Ops]:
+    return frozenset({op}) if isinstance(op, Ops) else frozenset(op)
+
+
+def any_node(name: str, when: DTypePredicate | None = None) -> Pattern:
+    """Any node, captured as `name`."""
+    return Pattern(name=name, when=when)
+
+
+def is_const(name: str) -> Pattern:
+    """Any CONST, captured as `name`."""
+    return Pattern(ops=frozenset({Ops.CONST}), name=name)
+
+
+def constant(value: ConstType) -> Pattern:
+    """The CONST of that value: an int for integers and bools, a float, by sign, for floats."""
+    return Pattern(ops=frozenset({Ops.CONST}), value=value)
+
+
+def match(
+    op: Ops | Iterable[Ops], *sources: Pattern, when: DTypePredicate | None = None
+) -> Pattern:
+    """A node of `op` (or one of several) whose sources match in order; no patterns: any sources."""
+    return Pattern(_ops(op), sources or None, when=when)
+
+
+def commute(op: Ops | Iterable[Ops], left: Pattern, right: Pattern) -> Pattern:
+    """A node of two sources that match in either order."""
+    return Pattern(_ops(op), (left, right), any_order=True)
+
+
+class _Writer:
+    """Writes the nested conditions of one matcher and collects the values that they mention."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.values: dict[str, object] = {"copysign": math.copysign}
+        self.captures: dict[str, str] = {}
+        self.depth = 1
+        self._count = 0
+
+    def fresh(self) -> str:
+        self._count += 1
+        return f"n{self._count}"
+
+    def mention(self, value: object) -> str:
+        name = f"v{len(self.values)}"
+        self.values[name] = value
+        return name
+
+    def write(self, line: str) -> None:
+        self.lines.append("    " * self.depth + line)
+
+    def nest(self, line: str) -> None:
+        self.write(line)
+        self.depth += 1
+
+    def check_op(self, pattern: Pattern, variable: str) -> None:
+        if pattern.ops is None:
+            return
+        if len(pattern.ops) == 1:
+            (op,) = pattern.ops
+            self.nest(f"if {variable}.op is {self.mention(op)}:")
+        else:
+            self.nest(f"if {variable}.op in {self.mention(pattern.ops)}:")
+
+    def check_value(self, pattern: Pattern, variable: str) -> None:
+        value = pattern.value
+        if value is None:
+            return
+        found = self.fresh()
+        self.write(f"{found} = {variable}.arg.value")
+        kind = "is" if isinstance(value, float) else "is not"
+        condition = f"type({found}) {kind} float and {found} == {value!r}"
+        if isinstance(value, float) and value == 0:
+            condition += f" and copysign(1.0, {found}) == {math.copysign(1.0, value)!r}"
+        self.nest(f"if {condition}:")
+
+    def capture(self, pattern: Pattern, variable: str) -> None:
+        if pattern.name is None:
+            return
+        before = self.captures.get(pattern.name)
+        if before is None:
+            self.captures[pattern.name] = variable
+        else:
+            self.nest(f"if {variable} is {before}:")
+
+    def patterns(self, work: Sequence[tuple[Pattern, str]], is_root: bool = False) -> None:
+        """Conditions for each pattern on its variable, the ones that reject most first."""
+        waiting = list(work)
+        while waiting:
+            waiting.sort(key=lambda item: item[0].ops is None)
+            pattern, variable = waiting.pop(0)
+            if not is_root:
+                self.check_op(pattern, variable)
+            is_root = False
+            if pattern.when is not None:
+                self.nest(f"if {self.mention(pattern.when)}({variable}.dtype):")
+            self.check_value(pattern, variable)
+            self.capture(pattern, variable)
+            if pattern.sources is not None:
+                waiting += self.sources(pattern, pattern.sources, variable)
+
+    def sources(
+        self, pattern: Pattern, wanted: tuple[Pattern, ...], variable: str
+    ) -> list[tuple[Pattern, str]]:
+        found = self.fresh()
+        names = [self.fresh() for _ in wanted]
+        self.write(f"{found} = {variable}.src")
+        self.nest(f"if len({found}) == {len(wanted)}:")
+        if pattern.any_order:
+            self.nest(f"for {names[0]}, {names[1]} in ({found}, {found}[::-1]):")
+        else:
+            self.write(f"{', '.join(names)}, = {found}")
+        return list(zip(wanted, names, strict=True))
+
+
+def compile_pattern(
+    pattern: Pattern, function: Callable[..., UOp | None], parameters: Sequence[str]
+) -> Matcher:
+    """The matcher of `pattern` whose captures are given to `function` by name.
+
+    `parameters` are the captures that the function takes; `node` is the whole match and `context`
+    the context of the rewrite. The caller has checked the op of the root. Where a pattern matches
+    in several ways, the first that the function accepts counts.
+    """
+    writer = _Writer()
+    writer.patterns([(pattern, "node")], is_root=True)
+    known = {"node": "node", "context": "context", **writer.captures}
+    arguments = ", ".join(f"{name}={known[name]}" for name in parameters)
+    writer.write(f"result = {writer.mention(function)}({arguments})")
+    writer.nest("if result is not None and result is not node:")
+    writer.write("return result")
+    source = "\n".join(["def matcher(node, context):", *writer.lines, "    return None"])
+    namespace = dict(writer.values)
+    exec(compile(source, f"<pattern {pattern}>", "exec"), namespace)
+    matcher: Matcher = namespace["matcher"]  # type: ignore[assignment]
+    return matcher
