@@ -390,7 +390,8 @@ def _invert_view(start: ShapeTracker, view: View, shape: Shape) -> ShapeTracker 
     kept = [axis for axis in range(rank) if start.shape[axis] != 1]
     if any(steps[axis] == 0 for axis in kept):
         return None
-    order = sorted(kept, key=functools.cmp_to_key(lambda x, y: _by_step(steps, x, y)))
+    by_step = functools.cmp_to_key(functools.partial(_by_step, steps))
+    order = sorted(kept, key=by_step)
     moved = start.flip(backwards).permute((*order, *(a for a in range(rank) if a not in kept)))
     flat = _spread(moved, [steps[axis] for axis in order])
     return None if flat is None else _placed(flat, low, shape)
