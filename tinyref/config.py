@@ -59,7 +59,7 @@ FLAGS: dict[str, Flag] = {
         Flag("NOOPT", 0, "do not optimise kernels", 0, 1),
         Flag("CACHE", 1, "keep compiled programs on disk", 0, 1),
         Flag("CACHE_DIR", "", "where compiled programs are kept; empty is the user's cache folder"),
-        Flag("CPU_LEVEL", 2, "how hard LLVM optimises kernels of the CPU device", 0, 3),
+        Flag("CPU_LEVEL", 1, "how hard LLVM optimises for the CPU device: 1 is quick", 0, 3),
         Flag("CC", "", "the C compiler of the CLANG device; empty takes CC, gcc, clang or tcc"),
         Flag("SANITIZE", 1, "the PYTHON device checks bounds, races, uninitialised reads", 0, 1),
         Flag("TRACEBACK", 0, "show Python tracebacks of errors in the command line", 0, 1),

@@ -29,9 +29,9 @@ LLVM_DTYPES = frozenset(_SCALARS)
 
 # The instruction of an op for bool, signed, unsigned and float; "" where the op has none.
 _INSTRUCTIONS: dict[Ops, tuple[str, str, str, str]] = {
-    Ops.ADD: ("or", "add", "add", "fadd"),
+    Ops.ADD: ("", "add", "add", "fadd"),
     Ops.SUB: ("", "sub", "sub", "fsub"),
-    Ops.MUL: ("and", "mul", "mul", "fmul"),
+    Ops.MUL: ("", "mul", "mul", "fmul"),
     Ops.FDIV: ("", "", "", "fdiv"),
     Ops.IDIV: ("", "sdiv", "udiv", ""),
     Ops.MOD: ("", "srem", "urem", ""),

@@ -115,12 +115,12 @@ def at_least(x: Operand, y: Operand) -> UOp:
     return logical_not(less(x, y))
 
 
-def both(x: UOp, y: UOp) -> UOp:
+def both(x: Operand, y: Operand) -> UOp:
     """AND: bitwise, or logical on bools."""
     return binary(Ops.AND, x, y)
 
 
-def either(x: UOp, y: UOp) -> UOp:
+def either(x: Operand, y: Operand) -> UOp:
     """OR: bitwise, or logical on bools."""
     return binary(Ops.OR, x, y)
 

@@ -1,0 +1,69 @@
+"""Refusals: what a kernel asks for that the device does not declare."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tinyref.device import Capabilities
+from tinyref.dtype import DType, ImageDType, Kind, PtrDType, dtypes
+from tinyref.errors import UserError
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import ALU, Ops
+from tinyref.uops.payload import SpecialArg, TileArg
+
+
+def check_dtypes(root: UOp, capabilities: Capabilities) -> None:
+    """Raises `UserError` for a type or a vector width that the device has in no way."""
+    accepted = capabilities.dtypes | capabilities.emulated
+    for node in root.toposort():
+        dtype = node.dtype.base if isinstance(node.dtype, PtrDType) else node.dtype
+        if isinstance(node.dtype, ImageDType) and not capabilities.images:
+            raise UserError(f"{node.op.name}: the device has no images, got {node.dtype.name}")
+        if dtype.kind is Kind.VOID or dtype.scalar is dtypes.index:
+            continue
+        if dtype.scalar not in accepted:
+            raise UserError(
+                f"{node.op.name} of {dtype.name}: the device has no {dtype.scalar.name}: "
+                f"accepted are {_names(accepted)}"
+            )
+        if dtype.lanes not in capabilities.vector_lanes:
+            widths = ", ".join(str(lanes) for lanes in capabilities.vector_lanes)
+            raise UserError(
+                f"{node.op.name} of {dtype.name}: the device has no vectors of {dtype.lanes} "
+                f"lanes: accepted are {widths}"
+            )
+
+
+def check_ops(root: UOp, capabilities: Capabilities) -> None:
+    """Raises `UserError` for an op that neither the device nor a decomposition provides."""
+    for node in root.toposort():
+        if node.op in ALU and node.op.name not in capabilities.ops:
+            accepted = ", ".join(sorted(capabilities.ops))
+            raise UserError(
+                f"{node.op.name} of {node.dtype.name}: the device has no such op, and none is "
+                f"made of others: accepted are {accepted}"
+            )
+        problem = _structure_problem(node, capabilities)
+        if problem:
+            raise UserError(f"{node.op.name}: {problem}")
+
+
+def _structure_problem(node: UOp, capabilities: Capabilities) -> str | None:
+    if node.op is Ops.SPECIAL and isinstance(node.arg, SpecialArg):
+        if node.arg.scope == "group" and not capabilities.has_grid:
+            return "the device has no launch indices"
+        if node.arg.scope == "item" and not capabilities.has_groups:
+            return "the device has no groups of work-items"
+    if node.op in (Ops.DEFINE_LOCAL, Ops.BARRIER) and not capabilities.has_groups:
+        return "the device has no groups, so no shared memory and no barriers"
+    if node.op is Ops.WMMA and isinstance(node.arg, TileArg):
+        names = [getattr(tile, "name", str(tile)) for tile in capabilities.matrix_tiles]
+        if node.arg.name not in names:
+            accepted = ", ".join(names) or "none"
+            return f"the device has no matrix tile {node.arg.name}: accepted are {accepted}"
+    return None
+
+
+def _names(types: Iterable[DType]) -> str:
+    ordered = sorted(types, key=lambda dtype: dtype.priority)
+    return ", ".join(dtype.name for dtype in ordered)

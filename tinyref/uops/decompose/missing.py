@@ -1,0 +1,144 @@
+"""Ops that a device lacks, made of core ops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tinyref import config
+from tinyref.device import Capabilities
+from tinyref.dtype import DType, dtypes
+from tinyref.uops.build import add, binary, bitcast, both, cast, const, either, less, mul, where
+from tinyref.uops.decompose.rebuild import rebuild
+from tinyref.uops.meanings import THREEFRY_PARITY, THREEFRY_ROTATIONS
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+
+# The new sources of the node and what the device has; None where there is no way.
+Decomposition = Callable[[tuple[UOp, ...], Capabilities], UOp | None]
+
+
+def replace_missing_ops(root: UOp, capabilities: Capabilities) -> UOp:
+    """`root` with the ops that the device lacks made of core ops, where a way is known.
+
+    Every decomposition gives the same bits as the op (a NaN may change its sign and payload).
+    """
+
+    def transform(node: UOp, src: tuple[UOp, ...]) -> UOp | None:
+        if node.op.name in capabilities.ops:
+            return None
+        decomposition = DECOMPOSITIONS.get(node.op)
+        return None if decomposition is None else decomposition(src, capabilities)
+
+    return rebuild(root, transform)
+
+
+def _negate(src: tuple[UOp, ...], capabilities: Capabilities) -> UOp:
+    """-x == x * -1, also for the zeros, the infinities and MIN."""
+    return mul(src[0], -1)
+
+
+def _subtract(src: tuple[UOp, ...], capabilities: Capabilities) -> UOp:
+    """x - y == x + y * -1: the product is exact, so there is one rounding."""
+    return add(src[0], mul(src[1], -1))
+
+
+def _multiply_accumulate(src: tuple[UOp, ...], capabilities: Capabilities) -> UOp:
+    """x * y + z, rounded as two operations."""
+    return add(mul(src[0], src[1]), src[2])
+
+
+def _maximum(src: tuple[UOp, ...], capabilities: Capabilities) -> UOp:
+    """y where x < y, else x; with a NaN that is x."""
+    left, right = src
+    return where(less(left, right), right, left)
+
+
+def _reciprocal(src: tuple[UOp, ...], capabilities: Capabilities) -> UOp | None:
+    """1 / x."""
+    if "FDIV" not in capabilities.ops:
+        return None
+    return binary(Ops.FDIV, 1.0, src[0])
+
+
+def _divide(src: tuple[UOp, ...], capabilities: Capabilities) -> UOp | None:
+    """x * (1 / y) rounds twice: only where strict floats are not asked for."""
+    if "RECIP" not in capabilities.ops or config.integer("STRICT_FLOAT"):
+        return None
+    return mul(src[0], UOp(Ops.RECIP, src[1].dtype, (src[1],)))
+
+
+def _truncate(src: tuple[UOp, ...], capabilities: Capabilities) -> UOp | None:
+    """By way of an integer, where there may be a fraction; the sign bit is put back for -0.0."""
+    x = src[0]
+    scalar = x.dtype.scalar
+    if scalar in (dtypes.float16, dtypes.bfloat16):
+        if dtypes.float32 not in capabilities.dtypes or scalar not in capabilities.dtypes:
+            return None
+        wide = _truncate((cast(x, dtypes.float32),), capabilities)
+        return None if wide is None else cast(wide, scalar)
+    integer = dtypes.int32 if scalar is dtypes.float32 else dtypes.int64
+    word = dtypes.uint32 if scalar is dtypes.float32 else dtypes.uint64
+    if not {integer, word} <= capabilities.dtypes:
+        return None
+    bits = bitcast(x, word)
+    sign = both(bits, const(bits.dtype, 1 << (word.bits - 1)))
+    magnitude = bitcast(both(bits, const(bits.dtype, (1 << (word.bits - 1)) - 1)), scalar)
+    # From here on every float is an integer; a NaN or an infinity compares false as well.
+    has_fraction = less(magnitude, 2.0**scalar.mantissa_bits)
+    inside = where(has_fraction, magnitude, 0.0)
+    whole = bitcast(cast(cast(inside, integer), scalar), word)
+    return where(has_fraction, bitcast(either(whole, sign), scalar), x)
+
+
+def _threefry(src: tuple[UOp, ...], capabilities: Capabilities) -> UOp:
+    """Threefry-2x32 with 20 rounds, on 32-bit words.
+
+    Source: Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", 2011.
+    """
+    counter, key = src
+    keys = [_low_word(key), _high_word(key)]
+    keys.append(_xor(_xor(keys[0], keys[1]), const(keys[0].dtype, THREEFRY_PARITY)))
+    first = add(_low_word(counter), keys[0])
+    second = add(_high_word(counter), keys[1])
+    for block in range(5):
+        for rotation in THREEFRY_ROTATIONS[block % 2]:
+            first = add(first, second)
+            second = _xor(_rotate(second, rotation), first)
+        first = add(first, keys[(block + 1) % 3])
+        second = add(add(second, keys[(block + 2) % 3]), block + 1)
+    high = binary(Ops.SHL, cast(second, dtypes.uint64), _word(counter.dtype, 32))
+    return either(high, cast(first, dtypes.uint64))
+
+
+def _word(dtype: DType, value: int) -> UOp:
+    return const(dtype, value)
+
+
+def _low_word(x: UOp) -> UOp:
+    return cast(x, dtypes.uint32)
+
+
+def _high_word(x: UOp) -> UOp:
+    return cast(binary(Ops.SHR, x, _word(x.dtype, 32)), dtypes.uint32)
+
+
+def _xor(x: UOp, y: UOp) -> UOp:
+    return binary(Ops.XOR, x, y)
+
+
+def _rotate(x: UOp, count: int) -> UOp:
+    left = binary(Ops.SHL, x, _word(x.dtype, count))
+    right = binary(Ops.SHR, x, _word(x.dtype, 32 - count))
+    return either(left, right)
+
+
+DECOMPOSITIONS: dict[Ops, Decomposition] = {
+    Ops.NEG: _negate,
+    Ops.SUB: _subtract,
+    Ops.MULACC: _multiply_accumulate,
+    Ops.MAX: _maximum,
+    Ops.RECIP: _reciprocal,
+    Ops.FDIV: _divide,
+    Ops.TRUNC: _truncate,
+    Ops.THREEFRY: _threefry,
+}
