@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tinyref_conformance.conform import Finished, Request, conform
+from tinyref_conformance.report import CaseResult
+from tinyref_conformance.runner import Settings
+
+HERE = Path(__file__).parent
+
+
+class Fake:
+    """Runs the fake catalogue in `tmp_path`."""
+
+    def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder = tmp_path / "report"
+        self.log = tmp_path / "log"
+        self.monkeypatch = monkeypatch
+        path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
+        monkeypatch.setenv("PYTHONPATH", path)
+        monkeypatch.syspath_prepend(str(HERE))
+        monkeypatch.setenv("FAKE_LOG", str(self.log))
+
+    def scenario(self, *names: str) -> Fake:
+        self.monkeypatch.setenv("FAKE_SCENARIO", ",".join(names))
+        return self
+
+    def request(self, **members: Any) -> Request:
+        names = Settings.__dataclass_fields__
+        settings = {key: members.pop(key) for key in list(members) if key in names}
+        settings = {"jobs": 1, "timeout": 20.0, **settings}
+        return Request(
+            Settings("FAKE", self.folder, catalogue="fake_catalogue", **settings), **members
+        )
+
+    def run(self, **members: Any) -> Finished:
+        return conform(self.request(**members))
+
+    def ran(self) -> list[str]:
+        return self.log.read_text().splitlines() if self.log.exists() else []
+
+
+def case(finished: Finished, case_id: str) -> CaseResult:
+    return next(found for found in finished.report.cases if found.id == case_id)
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
+    return Fake(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def case_of() -> Callable[[Finished, str], CaseResult]:
+    return case

@@ -1,0 +1,205 @@
+"""From the outcome of a run to its report: expectations applied, nothing planned left out."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tinyref_conformance.certificate import surroundings
+from tinyref_conformance.expectations import Expectations, Observed, Phase
+from tinyref_conformance.plan import Plan
+from tinyref_conformance.records import Record
+from tinyref_conformance.report import (
+    OPEN_CASE,
+    CaseResult,
+    Report,
+    RowResult,
+    repro_command,
+    repro_script,
+)
+from tinyref_conformance.runner import Outcome
+from tinyref_conformance.statuses import Status
+from tinyref_conformance.suite import Suite
+from tinyref_spec.case import Case, Row, Rung
+
+_SHOWN_AS_FAILURE = frozenset(
+    {Status.FAIL, Status.CRASH, Status.TIMEOUT, Status.FLAKE, Status.EXPECTED_FAIL}
+)
+
+
+class Assembler:
+    """Makes the report of one run."""
+
+    def __init__(
+        self, plan: Plan, suite: Suite, device: str, outcome: Outcome, expectations: Expectations
+    ) -> None:
+        self.plan = plan
+        self.suite = suite
+        self.device = device
+        self.outcome = outcome
+        self.expectations = expectations
+        self.today = datetime.datetime.now(datetime.UTC).date()
+
+    def report(self, started: str) -> Report:
+        """The report: every planned case is in it with exactly one status."""
+        rows, cases = [_open_row()], [self._open_case()]
+        rows[0].add(cases[0])
+        for planned in self.plan.rows:
+            row = _row_result(planned.row, self._sentences(planned.row))
+            for case in planned.cases:
+                result = self._case(case)
+                row.add(result)
+                cases.append(result)
+            rows.append(row)
+        return Report(self._certificate(started), rows, cases, self._problems(cases))
+
+    def observed(self) -> list[Observed]:
+        """The cases as an update of the expectations needs them."""
+        found = []
+        for planned in self.plan.rows:
+            for case in planned.cases:
+                record = _decisive(self.outcome.records.get(case.id, ()))
+                if record is not None:
+                    found.append(Observed(case.id, case.row, record.status, record.phase))
+                else:
+                    status = self.outcome.derived.get(case.id, (Status.SUPPRESSED, ""))[0]
+                    phase = Phase.RUN.value if status is Status.FAIL else ""
+                    found.append(Observed(case.id, case.row, status, phase))
+        return found
+
+    def is_expected(self, record: Record) -> bool:
+        """Whether an expectation covers this failure."""
+        final, _ = self.expectations.final(record.case, record.status, record.phase, self.today)
+        return final is Status.EXPECTED_FAIL
+
+    def _case(self, case: Case) -> CaseResult:
+        attempts = self.outcome.records.get(case.id, [])
+        record = _decisive(attempts)
+        if record is None:
+            result = CaseResult(case.id, case.row, *self._unmeasured(case))
+            if result.status.is_broken:
+                self._explain(result, None)
+            return result
+        status, why = self.expectations.final(case.id, record.status, record.phase, self.today)
+        if len({attempt.status for attempt in attempts}) > 1 and attempts[-1].status in (
+            Status.PASS,
+            Status.UNSUPPORTED,
+        ):
+            status, why = Status.FLAKE, f"passed in attempt {attempts[-1].attempt}"
+        result = CaseResult(
+            case.id,
+            case.row,
+            status,
+            message="; ".join(text for text in (record.message, why) if text),
+            phase=record.phase,
+            seconds=round(record.seconds, 6),
+            compared=record.compared,
+            max_ulp=record.max_ulp,
+            p99_ulp=record.p99_ulp,
+            worst_input=record.worst_input,
+            observed=record.observed,
+            attempts=len(attempts),
+        )
+        if status in _SHOWN_AS_FAILURE:
+            self._explain(result, record)
+        return result
+
+    def _explain(self, result: CaseResult, record: Record | None) -> None:
+        profile = self.plan.profile.value
+        details: dict[str, Any] = dict((record and record.details) or {})
+        if not details.get("script"):
+            details["script"] = repro_script(self.device, profile, result.id)
+        result.details = details
+        result.repro = repro_command(self.device, profile, result.id)
+
+    def _unmeasured(self, case: Case) -> tuple[Status, str]:
+        if case.id in self.outcome.derived:
+            return self.outcome.derived[case.id]
+        if self.outcome.open_failure:
+            return Status.SUPPRESSED, "the device does not open"
+        return Status.MISSING, "planned, but the run ended before it"
+
+    def _open_case(self) -> CaseResult:
+        failure = self.outcome.open_failure
+        if not failure:
+            return CaseResult(OPEN_CASE, OPEN_CASE, Status.PASS, compared=1)
+        profile = self.plan.profile.value
+        return CaseResult(
+            OPEN_CASE,
+            OPEN_CASE,
+            Status.FAIL,
+            message=failure,
+            phase=Phase.RUN.value,
+            repro=repro_command(self.device, profile, self.plan.rows[0].cases[0].id),
+            details={"script": _open_script(self.device)},
+        )
+
+    def _sentences(self, row: Row) -> tuple[str, ...]:
+        finder = getattr(self.suite.module, "clause_sentence", None)
+        return tuple(str(finder(label)) if finder else "" for label in row.clauses)
+
+    def _problems(self, cases: Sequence[CaseResult]) -> list[str]:
+        problems = list(self.outcome.problems)
+        ids = [case.id for case in cases]
+        if not self.plan.reductions:
+            problems += [
+                f"the expectation for {entry.query!r} names no case of this run: remove it"
+                for entry in self.expectations.unused(ids)
+            ]
+        if not self.plan.rows:
+            problems.append("the run covers no case")
+        return problems
+
+    def _certificate(self, started: str) -> dict[str, Any]:
+        opened: Mapping[str, Any] = self.outcome.opened or {}
+        return {
+            "device": self.device,
+            "profile": self.plan.profile.value,
+            "suite": self.suite.name,
+            "suite_hash": self.suite.hash(),
+            "seed": self.suite.seed(),
+            "cases_planned": self.plan.count,
+            "cases_in_profile": self.plan.total,
+            "reductions": self.plan.reductions,
+            "expected_failures": len(self.expectations.entries),
+            "device_versions": dict(opened.get("versions", {})),
+            "capabilities": opened.get("capabilities"),
+            "started": started,
+            "seconds": round(self.outcome.seconds, 3),
+            "resumed_cases": self.outcome.resumed,
+            **surroundings(),
+        }
+
+
+def _decisive(attempts: Sequence[Record]) -> Record | None:
+    """The attempt that a report shows: the first, which failed if there was a second."""
+    return min(attempts, key=lambda record: record.attempt, default=None)
+
+
+def _row_result(row: Row, sentences: tuple[str, ...]) -> RowResult:
+    return RowResult(
+        id=row.id,
+        sentence=row.sentence,
+        clauses=tuple(row.clauses),
+        clause_sentences=sentences,
+        rung=row.rung,
+        level=row.level,
+        op=row.op,
+        dtype=row.dtype,
+        error_rule=str(row.error_rule),
+    )
+
+
+def _open_row() -> RowResult:
+    sentence = Rung.OPEN.sentence
+    return RowResult(OPEN_CASE, sentence, (), (), Rung.OPEN, "device", "open", "", "")
+
+
+def _open_script(device: str) -> str:
+    return f'''"""Opens the device in this process, where a debugger can see it."""
+from tinyref.device import Device
+
+backend = Device[{device!r}]
+print(backend.capabilities)
+'''

@@ -1,0 +1,150 @@
+"""A whole run from settings to written reports: what the command line calls."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tinyref.errors import UserError
+from tinyref_conformance import expectations as known
+from tinyref_conformance import journal as journals
+from tinyref_conformance import queries, reports
+from tinyref_conformance import report as report_files
+from tinyref_conformance.assemble import Assembler
+from tinyref_conformance.plan import Plan, Shard, make_plan
+from tinyref_conformance.progress import Quiet, Reporter
+from tinyref_conformance.report import Report
+from tinyref_conformance.runner import Outcome, Runner, Settings, prepare_folder
+from tinyref_conformance.suite import Suite
+from tinyref_spec.case import Profile
+
+
+@dataclass(frozen=True)
+class Request:
+    """All that a caller may ask of a run.
+
+    timings: an earlier JSON report, whose seconds weigh the shards. update: new failures go to the
+    expectations file with `reason` and `link`.
+    """
+
+    settings: Settings
+    profile: Profile = Profile.QUICK
+    query: str = queries.EVERYTHING
+    shard: Shard | None = None
+    timings: Path | None = None
+    expectations: Path | None = None
+    update: bool = False
+    reason: str = ""
+    link: str = ""
+    extra_binding: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A run that ended, its report, and where its files are."""
+
+    report: Report
+    files: list[Path]
+
+
+def conform(request: Request, reporter: Reporter | None = None) -> Finished:
+    """Runs the suite and writes the reports.
+
+    Raises `UserError` for anything that is wrong with the request, before a case runs, and lets
+    `KeyboardInterrupt` out with everything measured on disk.
+    """
+    settings = request.settings
+    suite = Suite(settings.catalogue)
+    expectations = _expectations(request)
+    timings = _timings(request.timings)
+    plan = make_plan(suite, request.profile, request.query, request.shard, timings)
+    prepare_folder(settings.folder)
+    journal = journals.start(
+        settings.folder / journals.NAME, _binding(request, suite, plan), settings.resume
+    )
+    started = report_files.now()
+    reporter = reporter or Quiet()
+    try:
+        assembler = Assembler(plan, suite, settings.device, Outcome(), expectations)
+        runner = Runner(plan, settings, journal, assembler.is_expected, reporter.advance)
+        with reporter.showing(plan.count):
+            assembler.outcome = runner.run()
+    finally:
+        journal.close()
+    if request.update:
+        assembler.expectations = _update(request, assembler)
+    report = assembler.report(started)
+    return Finished(report, reports.write_all(report, settings.folder))
+
+
+def _binding(request: Request, suite: Suite, plan: Plan) -> dict[str, Any]:
+    return {
+        "device": request.settings.device,
+        "suite": suite.name,
+        "suite hash": suite.hash(),
+        "profile": request.profile.value,
+        "query": request.query,
+        "shard": None if request.shard is None else str(request.shard),
+        "number of cases": plan.count,
+        **request.extra_binding,
+    }
+
+
+def _expectations(request: Request) -> known.Expectations:
+    device, path = request.settings.device, request.expectations
+    if request.update:
+        if path is None:
+            raise UserError("--update-expectations: say which file with --expectations FILE")
+        if not request.reason.strip() or not request.link.strip():
+            raise UserError(
+                "--update-expectations: new entries need --reason TEXT and --link ADDRESS"
+            )
+        known.check_link(request.link, "--link")
+        if not path.exists():
+            return known.Expectations(device)
+    return known.Expectations(device) if path is None else known.load(path, device)
+
+
+def _update(request: Request, assembler: Assembler) -> known.Expectations:
+    if assembler.outcome.open_failure:
+        raise UserError("--update-expectations: the device does not open, so nothing was measured")
+    found = known.updated(
+        assembler.expectations, assembler.observed(), request.reason, request.link
+    )
+    if request.expectations is not None:
+        known.write(found, request.expectations)
+    return found
+
+
+def _timings(path: Path | None) -> dict[str, float]:
+    if path is None:
+        return {}
+    return {case.id: case.seconds for case in report_files.load(path).cases}
+
+
+def resume_command(request: Request) -> str:
+    """The command that goes on with an interrupted run."""
+    settings = request.settings
+    parts = ["tinyref", "conform", "--device", settings.device]
+    parts += ["--profile", request.profile.value]
+    if request.query != queries.EVERYTHING:
+        parts += ["--query", request.query]
+    if request.shard is not None:
+        parts += ["--shard", str(request.shard)]
+    if request.timings is not None:
+        parts += ["--timings", str(request.timings)]
+    if request.expectations is not None:
+        parts += ["--expectations", str(request.expectations)]
+    return shlex.join([*parts, "--report", str(settings.folder), "--resume"])
+
+
+def parse_memory(text: str) -> int:
+    """Bytes for "512", "512M" or "4G" (plain numbers are MiB). Raises `UserError`."""
+    units = {"M": 1 << 20, "G": 1 << 30}
+    number, unit = (text[:-1], text[-1:].upper()) if text[-1:].isalpha() else (text, "M")
+    if number.isdecimal() and int(number) > 0 and unit in units:
+        return int(number) * units[unit]
+    raise UserError(f"memory limit: got {text!r}, accepted are MiB or 512M, 4G")

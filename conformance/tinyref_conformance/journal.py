@@ -1,0 +1,189 @@
+"""The journal: every result on disk before anything else knows it, so that kill -9 loses nothing.
+
+One file of JSON lines in the report folder. Workers append their results to it themselves, one
+`write` a line, and the main process reads them back from there: what it has shown is on disk. The
+first line binds the journal to device, suite, profile, query and shard.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tinyref.errors import UserError
+from tinyref_conformance.records import Record
+
+NAME = "journal.jsonl"
+WORKERS_LOCK = "journal.workers"
+SCHEMA = 1
+FSYNC_SECONDS = 1.0
+LAST_BREATH_SECONDS = 10.0
+
+
+class Appender:
+    """Appends lines to a journal; each process has its own."""
+
+    def __init__(self, path: Path) -> None:
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+
+    def write(self, data: Mapping[str, Any]) -> None:
+        """One line in one call, so that lines of several writers never mix.
+
+        The leading newline ends a line that a killed writer left torn.
+        """
+        line = f"\n{json.dumps(data, ensure_ascii=False, allow_nan=False)}\n".encode()
+        written = os.write(self._descriptor, line)
+        if written != len(line):
+            raise OSError(f"the disk took {written} of {len(line)} bytes")
+
+    def sync(self) -> None:
+        """Returns when the lines so far would survive a power loss."""
+        os.fsync(self._descriptor)
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+class Journal:
+    """The main process's side: binds, locks, reads what workers append, and appends its own."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._offset = 0
+        self._tail = b""
+        self._appender = Appender(path)
+        self._synced = time.monotonic()
+        self._lock = os.open(path, os.O_RDONLY)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self.close()
+            raise UserError(f"report: another run is writing to {path.parent}") from error
+
+    def close(self) -> None:
+        """Lets go of the lock; what was written stays."""
+        with contextlib.suppress(OSError):
+            self._appender.sync()
+        self._appender.close()
+        os.close(self._lock)
+
+    def bind(self, binding: Mapping[str, Any]) -> None:
+        """The first line of a new journal."""
+        self._appender.write({"journal": SCHEMA, "binding": dict(binding)})
+        self._appender.sync()
+
+    def append(self, record: Record) -> None:
+        """A result that the main process knows and no worker could write: a crash, a timeout."""
+        self._appender.write({"result": record.to_json()})
+
+    def sync(self) -> None:
+        """Flushes to the disk, at most once a second."""
+        if time.monotonic() - self._synced >= FSYNC_SECONDS:
+            self._appender.sync()
+            self._synced = time.monotonic()
+
+    def read_new(self) -> list[Record]:
+        """The results that were appended since the last call; a torn line is left out."""
+        records = []
+        for data in self._new_lines():
+            with contextlib.suppress(KeyError, TypeError, ValueError):
+                records.append(Record.from_json(data["result"]))
+        return records
+
+    def read_binding(self) -> dict[str, Any] | None:
+        """The binding, where the journal has one."""
+        for data in self._new_lines(first=True):
+            binding = data.get("binding") if data.get("journal") == SCHEMA else None
+            return binding if isinstance(binding, dict) else None
+        return None
+
+    def _new_lines(self, first: bool = False) -> list[dict[str, Any]]:
+        with self.path.open("rb") as file:
+            file.seek(self._offset)
+            data = self._tail + (file.readline() + file.readline() if first else file.read())
+            self._offset = file.tell()
+        lines = data.split(b"\n")
+        self._tail = lines.pop()
+        found = []
+        for line in lines:
+            with contextlib.suppress(ValueError):
+                parsed = json.loads(line) if line else None
+                if isinstance(parsed, dict):
+                    found.append(parsed)
+        return found
+
+
+def hold_as_worker(path: Path) -> int:
+    """Says, for as long as this process lives, that a worker may still append to the journal."""
+    descriptor = os.open(path.with_name(WORKERS_LOCK), os.O_RDWR | os.O_CREAT, 0o644)
+    fcntl.flock(descriptor, fcntl.LOCK_SH)
+    return descriptor
+
+
+def wait_for_workers(path: Path) -> None:
+    """Returns when no worker of an earlier, killed run can append any more.
+
+    Raises `UserError` when one is still alive after a few seconds.
+    """
+    descriptor = os.open(path.with_name(WORKERS_LOCK), os.O_RDWR | os.O_CREAT, 0o644)
+    give_up = time.monotonic() + LAST_BREATH_SECONDS
+    try:
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                if time.monotonic() > give_up:
+                    raise UserError(
+                        f"report: a worker of an earlier run still writes to {path.parent}"
+                    ) from error
+                time.sleep(0.05)
+            else:
+                return
+    finally:
+        os.close(descriptor)
+
+
+def start(path: Path, binding: Mapping[str, Any], resume: bool) -> Journal:
+    """A journal ready for this run: a new one, or with `resume` the one that is there.
+
+    A journal that is there and not resumed is kept beside the new one. Raises `UserError` when the
+    journal to resume is missing, is not a journal, or belongs to another run.
+    """
+    wait_for_workers(path)
+    if not resume:
+        return _fresh(path, binding)
+    if not path.exists():
+        raise UserError(f"resume: there is no interrupted run in {path.parent}")
+    journal = Journal(path)
+    found = journal.read_binding()
+    problem = _difference(found, binding)
+    if problem is not None:
+        journal.close()
+        raise UserError(f"resume: the run in {path.parent} {problem}")
+    return journal
+
+
+def _fresh(path: Path, binding: Mapping[str, Any]) -> Journal:
+    journal = Journal(path)
+    if path.stat().st_size:
+        # The lock stays with the renamed file, so the check above is for a run that is alive.
+        path.replace(path.with_suffix(".previous.jsonl"))
+        journal.close()
+        journal = Journal(path)
+    journal.bind(binding)
+    return journal
+
+
+def _difference(found: Mapping[str, Any] | None, wanted: Mapping[str, Any]) -> str | None:
+    if found is None:
+        return "has no readable journal: start anew without --resume"
+    for key, value in wanted.items():
+        if found.get(key) != value:
+            return f"was of {key} {found.get(key)!r}, not {value!r}: start anew without --resume"
+    return None

@@ -1,0 +1,142 @@
+"""What a run is going to do: the rows with their cases, filtered, sharded and in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tinyref.errors import UserError
+from tinyref_conformance import queries
+from tinyref_conformance.suite import Suite
+from tinyref_spec.case import Case, Profile, Row, Rung
+
+# A case that was never timed counts as this many seconds when shards are weighed.
+UNTIMED_SECONDS = 0.01
+
+
+@dataclass(frozen=True)
+class Shard:
+    """The part `number` of `count` (from 1) of a run that is spread over machines."""
+
+    number: int
+    count: int
+
+    @staticmethod
+    def parse(text: str) -> Shard:
+        """Reads "2/4". Raises `UserError` saying what is accepted."""
+        number, slash, count = text.partition("/")
+        if slash and number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count):
+            return Shard(int(number), int(count))
+        raise UserError(f"shard: got {text!r}, accepted is i/n with 1 <= i <= n, such as 2/4")
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.count}"
+
+
+@dataclass(frozen=True)
+class PlannedRow:
+    """A row with those of its cases that the run covers."""
+
+    row: Row
+    cases: tuple[Case, ...]
+
+    @property
+    def id(self) -> str:
+        return self.row.id
+
+    @property
+    def rung(self) -> Rung:
+        return self.row.rung
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that a run covers, lowest rung first.
+
+    total: cases of the profile without query and shard.
+    """
+
+    profile: Profile
+    query: str
+    shard: Shard | None
+    rows: tuple[PlannedRow, ...]
+    total: int
+
+    @property
+    def count(self) -> int:
+        return sum(len(row.cases) for row in self.rows)
+
+    @property
+    def reductions(self) -> list[str]:
+        """Why this is not the whole suite of its profile; empty when it is."""
+        found = []
+        if self.query != queries.EVERYTHING:
+            found.append(f"only the cases of --query {self.query}")
+        if self.shard is not None:
+            found.append(f"only shard {self.shard}")
+        return found
+
+
+def make_plan(
+    suite: Suite,
+    profile: Profile,
+    query: str = queries.EVERYTHING,
+    shard: Shard | None = None,
+    timings: Mapping[str, float] | None = None,
+) -> Plan:
+    """The plan of a run; `timings` are seconds by case id, of an earlier run.
+
+    Raises `UserError` for a query that names no case, and for tables that break the contract.
+    """
+    total = 0
+    rows: list[PlannedRow] = []
+    seen: set[str] = set()
+    for row in suite.rows(profile):
+        cases = row.cases(profile)
+        total += len(cases)
+        _check_row(row, cases, seen)
+        chosen = tuple(case for case in cases if queries.matches(query, case.id))
+        if chosen:
+            rows.append(PlannedRow(row, chosen))
+    if not rows:
+        raise UserError(
+            f"query: no case of profile {profile.value} matches {query!r}: "
+            "accepted are an id, a prefix of ids or a glob; tinyref spec list shows them"
+        )
+    rows.sort(key=lambda planned: planned.rung)
+    if shard is not None:
+        rows = shard_of(rows, shard, timings or {})
+    return Plan(profile, query, shard, tuple(rows), total)
+
+
+def _check_row(row: Row, cases: Sequence[Case], seen: set[str]) -> None:
+    for case in cases:
+        if case.id in seen:
+            raise UserError(f"suite: case id {case.id!r} is there twice")
+        if case.row != row.id:
+            raise UserError(f"suite: case {case.id!r} says row {case.row!r}, not {row.id!r}")
+        if any(name == row.id for name in case.depends_on):
+            raise UserError(f"suite: row {row.id!r} depends on itself")
+        seen.add(case.id)
+
+
+def shard_of(
+    rows: Iterable[PlannedRow], shard: Shard, timings: Mapping[str, float]
+) -> list[PlannedRow]:
+    """The rows of one shard: the heaviest rows go first to the lightest shard.
+
+    The same rows and timings give the same shards everywhere; every row is in exactly one.
+    """
+    rows = list(rows)
+    weights = {
+        planned.id: sum(timings.get(case.id, UNTIMED_SECONDS) for case in planned.cases)
+        for planned in rows
+    }
+    loads = [0.0] * shard.count
+    mine: set[str] = set()
+    for planned in sorted(rows, key=lambda planned: (-weights[planned.id], planned.id)):
+        lightest = loads.index(min(loads))
+        loads[lightest] += weights[planned.id]
+        if lightest == shard.number - 1:
+            mine.add(planned.id)
+    return [planned for planned in rows if planned.id in mine]

@@ -1,0 +1,113 @@
+"""One measured case as a line of JSON: what workers write and everything else reads."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tinyref_conformance.expectations import Phase
+from tinyref_conformance.statuses import Status
+from tinyref_spec.case import Case, Measurement
+
+# Long programs and sources would swell the journal; what is cut is said in the text.
+MAX_TEXT = 40_000
+
+
+@dataclass(frozen=True)
+class Record:
+    """The outcome of one attempt at one case, before expectations are applied.
+
+    phase: where it went wrong (see `expectations.Phase`); empty when it did not.
+    details: the fields of `tinyref_spec.case.Failure`, for failures that have them.
+    """
+
+    case: str
+    status: Status
+    attempt: int = 1
+    phase: str = ""
+    message: str = ""
+    seconds: float = 0.0
+    compared: int = 0
+    max_ulp: float | None = None
+    p99_ulp: float | None = None
+    worst_input: str = ""
+    observed: str = ""
+    details: Mapping[str, Any] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Members that say nothing are left out; numbers that JSON lacks become text."""
+        found: dict[str, Any] = {"case": self.case, "status": self.status.value}
+        for field in dataclasses.fields(self)[2:]:
+            value = getattr(self, field.name)
+            if value != field.default:
+                found[field.name] = number_to_json(value)
+        return found
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Record:
+        """Raises `KeyError`, `TypeError` or `ValueError` for data that no worker wrote."""
+        known = {field.name for field in dataclasses.fields(Record)}
+        members = {key: value for key, value in data.items() if key in known}
+        members["status"] = Status(members["status"])
+        for key in ("max_ulp", "p99_ulp"):
+            members[key] = number_from_json(members.get(key))
+        return Record(**members)
+
+
+def number_to_json(value: Any) -> Any:
+    """Infinities and NaN as text: strict JSON readers refuse the bare words."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value
+
+
+def number_from_json(value: Any) -> float | None:
+    """The other way round."""
+    return None if value is None else float(value)
+
+
+def of_measurement(case: Case, measurement: Measurement, seconds: float, attempt: int) -> Record:
+    """The record of a case that ran to its end, whatever it found.
+
+    A pass that compared nothing is a failure: a check that checks nothing must not look green.
+    """
+    status, message = Status.PASS, measurement.message
+    if not measurement.passed:
+        status = Status.FAIL
+    elif measurement.compared <= 0:
+        status, message = Status.FAIL, "the case compared nothing, so its pass means nothing"
+    elif case.expects_refusal:
+        status = Status.UNSUPPORTED
+    details = None
+    if status is Status.FAIL and measurement.details is not None:
+        details = _cut(dataclasses.asdict(measurement.details))
+    return Record(
+        case=case.id,
+        status=status,
+        attempt=attempt,
+        phase=Phase.ACCURACY.value if status is Status.FAIL else "",
+        message=message,
+        seconds=seconds,
+        compared=measurement.compared,
+        max_ulp=_plain(measurement.max_ulp),
+        p99_ulp=_plain(measurement.p99_ulp),
+        worst_input=measurement.worst_input,
+        observed=measurement.observed,
+        details=details,
+    )
+
+
+def _plain(value: float | None) -> float | None:
+    # Measurements come from numpy: its scalars are not JSON.
+    return None if value is None else float(value)
+
+
+def _cut(details: dict[str, Any]) -> dict[str, Any]:
+    for key in ("source", "ir", "script"):
+        text = details[key]
+        if len(text) > MAX_TEXT:
+            details[key] = f"{text[:MAX_TEXT]}\n... {len(text) - MAX_TEXT} more characters"
+    return details

@@ -1,0 +1,274 @@
+"""The report of a run as data: what the JSON file holds and every other form is made of."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import hashlib
+import json
+import shlex
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tinyref.errors import UserError
+from tinyref_conformance import ladder
+from tinyref_conformance.records import number_from_json, number_to_json
+from tinyref_conformance.statuses import EXIT_AS_EXPECTED, Status, exit_code
+from tinyref_spec.case import Rung
+
+SCHEMA = "tinyref.conformance.report"
+VERSION = 1
+NOT_A_RUN = "not a conformance run"
+# The case that every run has: the device opens. No table can hold it.
+OPEN_CASE = "device.open"
+
+
+@dataclass
+class CaseResult:
+    """One case as it came out, expectations applied."""
+
+    id: str
+    row: str
+    status: Status
+    message: str = ""
+    phase: str = ""
+    seconds: float = 0.0
+    compared: int = 0
+    max_ulp: float | None = None
+    p99_ulp: float | None = None
+    worst_input: str = ""
+    observed: str = ""
+    attempts: int = 1
+    repro: str = ""
+    details: Mapping[str, Any] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Members that say nothing are left out."""
+        found: dict[str, Any] = {"id": self.id, "row": self.row, "status": self.status.value}
+        for member in dataclasses.fields(self)[3:]:
+            value = getattr(self, member.name)
+            if value != member.default:
+                found[member.name] = number_to_json(value)
+        return found
+
+
+@dataclass
+class RowResult:
+    """One row of the tables with what its cases came to.
+
+    specials of clauses: `clauses` are labels, `clause_sentences` their texts.
+    """
+
+    id: str
+    sentence: str
+    clauses: tuple[str, ...]
+    clause_sentences: tuple[str, ...]
+    rung: Rung
+    level: str
+    op: str
+    dtype: str
+    error_rule: str
+    counts: Counter[Status] = field(default_factory=Counter)
+    compared: int = 0
+    seconds: float = 0.0
+    max_ulp: float | None = None
+    p99_ulp: float | None = None
+    worst_input: str = ""
+    observed: str = ""
+
+    def add(self, case: CaseResult) -> None:
+        """Counts a case and keeps the worst that was seen."""
+        self.counts[case.status] += 1
+        self.compared += case.compared
+        self.seconds += case.seconds
+        if case.max_ulp is not None and (self.max_ulp is None or case.max_ulp > self.max_ulp):
+            self.max_ulp, self.worst_input = case.max_ulp, case.worst_input
+        if case.p99_ulp is not None:
+            self.p99_ulp = max(case.p99_ulp, self.p99_ulp or 0.0)
+        self.observed = self.observed or case.observed
+
+    def to_json(self) -> dict[str, Any]:
+        found = {
+            name: number_to_json(getattr(self, name))
+            for name in (
+                *("id", "sentence", "level", "op", "dtype", "error_rule", "compared", "seconds"),
+                *("max_ulp", "p99_ulp", "worst_input", "observed"),
+            )
+        }
+        found["clauses"] = list(self.clauses)
+        found["clause_sentences"] = list(self.clause_sentences)
+        found["rung"] = self.rung.name
+        found["counts"] = _counts_to_json(self.counts)
+        return found
+
+
+@dataclass
+class Report:
+    """A whole run.
+
+    problems: what is wrong with the run itself, beyond single cases.
+    """
+
+    certificate: dict[str, Any]
+    rows: list[RowResult]
+    cases: list[CaseResult]
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def counts(self) -> Counter[Status]:
+        return Counter(case.status for case in self.cases)
+
+    @property
+    def exit_code(self) -> int:
+        # The opening of the device is no answer of a table: it alone does not make a run green.
+        asked = [case.status for case in self.cases if case.id != OPEN_CASE]
+        opened = [case.status for case in self.cases if case.id == OPEN_CASE]
+        return max(exit_code(asked, self.problems), exit_code([*asked, *opened], self.problems))
+
+    @property
+    def rungs(self) -> list[ladder.RungReport]:
+        rung_of = {row.id: row.rung for row in self.rows}
+        return ladder.climb((rung_of[case.row], case.status) for case in self.cases)
+
+    @property
+    def first_broken(self) -> Rung | None:
+        return ladder.first_broken(self.rungs)
+
+    @property
+    def reductions(self) -> list[str]:
+        return list(self.certificate["reductions"])
+
+    @property
+    def is_conformance_run(self) -> bool:
+        return not self.reductions
+
+    @property
+    def verdict(self) -> str:
+        """One line: what the run shows about the device."""
+        device, profile = self.certificate["device"], self.certificate["profile"]
+        if self.exit_code == EXIT_AS_EXPECTED:
+            known = self.counts[Status.EXPECTED_FAIL]
+            but = f" with {known} expected failures" if known else ""
+            words = f"{device} conforms to the {profile} profile{but}"
+            if not self.is_conformance_run:
+                words = f"{device}: all that was run is as expected{but}"
+        elif self.first_broken is not None:
+            words = f"{device} does not conform: first broken rung is '{self.first_broken.title}'"
+        else:
+            words = f"{device}: the run does not show that it conforms"
+        return words if self.is_conformance_run else f"{words} ({NOT_A_RUN})"
+
+    def to_json(self) -> dict[str, Any]:
+        """The file's contents, versioned."""
+        cases = [case.to_json() for case in self.cases]
+        broken = self.first_broken
+        return {
+            "schema": SCHEMA,
+            "version": VERSION,
+            "verdict": self.verdict,
+            "conformance_run": self.is_conformance_run,
+            "exit_code": self.exit_code,
+            "first_broken_rung": None if broken is None else broken.name,
+            "certificate": {**self.certificate, "results_hash": _digest(cases)},
+            "problems": self.problems,
+            "counts": _counts_to_json(self.counts),
+            "ladder": [
+                {
+                    "rung": report.rung.name,
+                    "title": report.rung.title,
+                    "sentence": report.rung.sentence,
+                    "state": report.state.value,
+                    "counts": _counts_to_json(report.counts),
+                }
+                for report in self.rungs
+            ],
+            "rows": [row.to_json() for row in self.rows],
+            "cases": cases,
+        }
+
+
+def _counts_to_json(counts: Counter[Status]) -> dict[str, int]:
+    return {status.value: counts[status] for status in Status if counts[status]}
+
+
+def _digest(cases: Sequence[Mapping[str, Any]]) -> str:
+    """Of what was answered, not of how long it took."""
+    timeless = [{key: case[key] for key in sorted(case) if key != "seconds"} for case in cases]
+    return hashlib.sha256(json.dumps(timeless).encode()).hexdigest()
+
+
+def from_json(data: Any, where: str) -> Report:
+    """A report again. Raises `UserError` naming `where` it came from when it is not one."""
+    if not isinstance(data, dict) or data.get("schema") != SCHEMA:
+        raise UserError(f"report: {where} is not a report of tinyref conform")
+    if data.get("version") != VERSION:
+        raise UserError(f"report: {where} has version {data.get('version')!r}, not {VERSION}")
+    try:
+        return Report(
+            certificate=dict(data["certificate"]),
+            rows=[_row_from_json(row) for row in data["rows"]],
+            cases=[_case_from_json(case) for case in data["cases"]],
+            problems=list(data["problems"]),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UserError(f"report: {where} is damaged: {error!r}") from error
+
+
+def _row_from_json(data: Mapping[str, Any]) -> RowResult:
+    members = dict(data)
+    counts = {Status(name): int(count) for name, count in members.pop("counts").items()}
+    members["rung"] = Rung[members["rung"]]
+    members["clauses"] = tuple(members["clauses"])
+    members["clause_sentences"] = tuple(members["clause_sentences"])
+    for key in ("max_ulp", "p99_ulp"):
+        members[key] = number_from_json(members[key])
+    return RowResult(**members, counts=Counter(counts))
+
+
+def _case_from_json(data: Mapping[str, Any]) -> CaseResult:
+    members = dict(data)
+    members["status"] = Status(members["status"])
+    for key in ("max_ulp", "p99_ulp"):
+        members[key] = number_from_json(members.get(key))
+    return CaseResult(**members)
+
+
+def load(path: Path) -> Report:
+    """Reads a JSON report. Raises `UserError` naming the file and what is wrong with it."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"report: cannot read {path}: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"report: {path} is not JSON: {error}") from error
+    return from_json(data, str(path))
+
+
+def repro_command(device: str, profile: str, case_id: str) -> str:
+    """One command that runs this case alone."""
+    arguments = ["tinyref", "conform", "--device", device, "--profile", profile]
+    return shlex.join([*arguments, "--query", case_id])
+
+
+def repro_script(device: str, profile: str, case_id: str) -> str:
+    """A script for a case that gave none of its own: it died or raised before it could."""
+    return f'''"""Runs one conformance case in this process, where a debugger can see it."""
+from tinyref_spec import catalogue
+from tinyref_spec.case import Profile
+from tinyref_spec.device_under_test import DeviceUnderTest
+
+CASE = {case_id!r}
+cases = (case for row in catalogue.rows(Profile({profile!r}))
+         for case in row.cases(Profile({profile!r})))
+case = next(case for case in cases if case.id == CASE)
+measurement = case.run(DeviceUnderTest({device!r}))
+print("pass" if measurement.passed else "FAIL", measurement.message)
+'''
+
+
+def now() -> str:
+    """This moment in UTC, to the second."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")

@@ -1,0 +1,93 @@
+"""A Markdown summary, for a pull request or a job page."""
+
+from __future__ import annotations
+
+from tinyref_conformance.ladder import RungState
+from tinyref_conformance.report import CaseResult, Report
+from tinyref_conformance.statuses import BROKEN, Status
+
+MAX_FAILURES = 25
+_MARKS = {
+    RungState.HOLDS: "✓",
+    RungState.BROKEN: "✗",
+    RungState.SUPPRESSED: "↑",
+    RungState.SKIPPED: "-",
+    RungState.INCOMPLETE: "?",
+    RungState.EMPTY: "·",
+}
+
+
+def markdown(report: Report) -> str:
+    """Verdict, ladder, first failures and certificate."""
+    parts = [f"# {cell(report.verdict)}", "", _counts_line(report), ""]
+    for reason in report.reductions:
+        parts += [f"**Not a conformance run**: {cell(reason)}.", ""]
+    for problem in report.problems:
+        parts += [f"**Problem**: {cell(problem)}", ""]
+    parts += _ladder(report) + _failures(report) + _certificate(report)
+    return "\n".join(parts) + "\n"
+
+
+def _counts_line(report: Report) -> str:
+    counts = report.counts
+    return ", ".join(
+        f"{counts[status]:,} {status.symbol} {status.value}" for status in Status if counts[status]
+    )
+
+
+def _ladder(report: Report) -> list[str]:
+    lines = ["| | rung | state | cases |", "|---|---|---|---|"]
+    for rung in report.rungs:
+        shown = ", ".join(
+            f"{rung.counts[status]:,} {status.value}" for status in Status if rung.counts[status]
+        )
+        lines.append(f"| {_MARKS[rung.state]} | {rung.rung.title} | {rung.state.value} | {shown} |")
+    return [*lines, ""]
+
+
+def _failures(report: Report) -> list[str]:
+    failing = [case for case in report.cases if case.status.is_failure]
+    # The lowest rung explains the ones above, and an answer says more than a case not run.
+    failing.sort(key=lambda case: case.status not in BROKEN)
+    if not failing:
+        return []
+    lines = ["## Failures", ""]
+    for case in failing[:MAX_FAILURES]:
+        lines += _failure(case)
+    if len(failing) > MAX_FAILURES:
+        lines += [f"... and {len(failing) - MAX_FAILURES:,} more in report.html", ""]
+    return lines
+
+
+def _failure(case: CaseResult) -> list[str]:
+    lines = [f"* `{case.id}` **{case.status.value}**: {cell(case.message.partition(chr(10))[0])}"]
+    if case.repro:
+        lines.append(f"  `{case.repro}`")
+    return lines
+
+
+def _certificate(report: Report) -> list[str]:
+    found = report.certificate
+    git = found.get("git")
+    commit = "not a checkout"
+    if git:
+        commit = git["commit"] + (" with changes" if git["dirty"] else "")
+    facts = {
+        "device": found["device"],
+        "profile": found["profile"],
+        "suite": f"{found['suite_hash']}, seed {found['seed']}",
+        "versions": ", ".join(f"{k} {v}" for k, v in found["device_versions"].items()) or "-",
+        "tinyref": f"{found['tinyref']}, {commit}",
+        "python": f"{found['python']} on {found['platform']}",
+        "run": f"{found['started']}, {found['seconds']:.1f} s",
+    }
+    lines = ["## Certificate", "", "| | |", "|---|---|"]
+    return lines + [f"| {name} | {cell(str(value))} |" for name, value in facts.items()]
+
+
+def cell(text: str) -> str:
+    """`text` on one line, with nothing that Markdown or HTML would take as markup."""
+    flat = " ".join(text.split())
+    for letter in "\\`*_[]|":
+        flat = flat.replace(letter, f"\\{letter}")
+    return flat.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -1,0 +1,49 @@
+"""The suite that is run: a catalogue module, `tinyref_spec.catalogue` unless a test names another.
+
+A catalogue has `rows(profile)`, `cases(profile)` and `suite_hash()`, and may have
+`open_device(name)` for devices that are no tinyref backend.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from tinyref_spec.case import Profile, Row
+
+DEFAULT_CATALOGUE = "tinyref_spec.catalogue"
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A catalogue by the name of its module, so that workers can import the same one."""
+
+    name: str = DEFAULT_CATALOGUE
+
+    @property
+    def module(self) -> ModuleType:
+        return importlib.import_module(self.name)
+
+    def rows(self, profile: Profile) -> Iterator[Row]:
+        """Every row of the profile, in the order of the tables."""
+        yield from self.module.rows(profile)
+
+    def hash(self) -> str:
+        """A digest of the tables: two runs with the same one asked the same questions."""
+        return str(self.module.suite_hash())
+
+    def seed(self) -> int:
+        """The seed of all generated data."""
+        return int(getattr(self.module, "SEED", 0))
+
+    def open_device(self, name: str) -> Any:
+        """The device under test; lets out the error of a device that does not open."""
+        opener = getattr(self.module, "open_device", None)
+        if opener is not None:
+            return opener(name)
+        from tinyref_spec.device_under_test import DeviceUnderTest
+
+        return DeviceUnderTest(name)

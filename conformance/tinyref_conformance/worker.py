@@ -1,0 +1,167 @@
+"""A worker: opens the device and runs cases, one JSON line in, one JSON line out.
+
+    python -m tinyref_conformance.worker
+
+It says which case it begins before it begins it, so a death is pinned to one case, and it appends
+each result to the journal before it says that the case ended. When the main process is gone the
+closed pipe tells, and the worker leaves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import dataclasses
+import faulthandler
+import json
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tinyref.errors import DeviceError, TinyrefError, UserError, VerifyError
+from tinyref_conformance import journal, records
+from tinyref_conformance.expectations import Phase
+from tinyref_conformance.records import Record
+from tinyref_conformance.statuses import Status
+from tinyref_conformance.suite import Suite
+from tinyref_spec.case import Case, Profile, Row
+
+EXIT_ORPHANED = 3
+EXIT_JOURNAL = 4
+_PR_SET_PDEATHSIG = 1
+
+
+def main() -> None:
+    """Runs until the main process closes the pipe or says to stop."""
+    faulthandler.enable()
+    _die_with_parent()
+    # What device code prints must not look like messages: standard output becomes the log.
+    channel = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
+    os.dup2(2, 1)
+    messages: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(messages,), daemon=True).start()
+    worker = Worker(messages.get(), channel)
+    worker.open()
+    while True:
+        message = messages.get()
+        if message.get("stop"):
+            return
+        worker.run_row(message)
+
+
+def _die_with_parent() -> None:
+    # A device call that never lets other threads run would hide the closed pipe from us.
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _listen(messages: queue.SimpleQueue[dict[str, Any]]) -> None:
+    for line in sys.stdin:
+        messages.put(json.loads(line))
+    os._exit(EXIT_ORPHANED)
+
+
+class Worker:
+    """The state of one worker process."""
+
+    def __init__(self, config: Mapping[str, Any], channel: Any) -> None:
+        self.channel = channel
+        self.suite = Suite(config["catalogue"])
+        self.profile = Profile(config["profile"])
+        self.device_name = str(config["device"])
+        path = Path(config["journal"])
+        self._holds = journal.hold_as_worker(path)
+        self.journal = journal.Appender(path)
+        self._rows: dict[str, Row] | None = None
+        self._device: Any = None
+
+    def say(self, message: Mapping[str, Any]) -> None:
+        self.channel.write(json.dumps(message) + "\n")
+        self.channel.flush()
+
+    def open(self) -> None:
+        """Opens the device and reports what it declares, or why it does not open."""
+        try:
+            self._device = self.suite.open_device(self.device_name)
+            self.say({"opened": describe_device(self.device_name, self._device)})
+        except Exception as error:  # anything at all: the report is to say what it was
+            self.say({"refused": _explain(error)})
+
+    def run_row(self, message: Mapping[str, Any]) -> None:
+        """Runs the named cases of one row, in order."""
+        wanted = set(message["cases"])
+        attempt = int(message["attempt"])
+        for case in self._row(message["row"]).cases(self.profile):
+            if case.id not in wanted:
+                continue
+            self.say({"begin": case.id})
+            record = self._run(case, attempt)
+            try:
+                self.journal.write({"result": record.to_json()})
+            except OSError as error:
+                self.say({"fatal": f"cannot write the journal: {error}"})
+                os._exit(EXIT_JOURNAL)
+            self.say({"end": case.id})
+        self.say({"row_done": message["row"]})
+
+    def _row(self, row_id: str) -> Row:
+        if self._rows is None:
+            self._rows = {row.id: row for row in self.suite.rows(self.profile)}
+        return self._rows[row_id]
+
+    def _run(self, case: Case, attempt: int) -> Record:
+        started = time.perf_counter()
+        try:
+            measurement = case.run(self._device)
+        except MemoryError:
+            return self._stopped(case, attempt, started, Status.CRASH, "out of memory", Phase.RUN)
+        except Exception as error:  # a case must not take the run down with it
+            found = self._stopped(
+                case, attempt, started, Status.FAIL, _explain(error), _phase(error)
+            )
+            source = getattr(error, "source", "")
+            return dataclasses.replace(found, details={"source": source}) if source else found
+        return records.of_measurement(case, measurement, time.perf_counter() - started, attempt)
+
+    def _stopped(
+        self, case: Case, attempt: int, started: float, status: Status, message: str, phase: Phase
+    ) -> Record:
+        seconds = time.perf_counter() - started
+        return Record(case.id, status, attempt, phase.value, message, seconds)
+
+
+def _explain(error: BaseException) -> str:
+    """The error in words; an error that nobody raised on purpose comes with its last frames."""
+    if isinstance(error, TinyrefError):
+        return str(error)
+    frames = "".join(traceback.format_tb(error.__traceback__)[-3:])
+    return f"{type(error).__name__}: {error}\n{frames}".rstrip()
+
+
+def _phase(error: BaseException) -> Phase:
+    """Compile for what a compiler or a verifier refused, run for the rest."""
+    if isinstance(error, DeviceError):
+        return Phase.COMPILE if error.source else Phase.RUN
+    return Phase.COMPILE if isinstance(error, UserError | VerifyError) else Phase.RUN
+
+
+def describe_device(name: str, device: Any) -> dict[str, Any]:
+    """Capabilities as JSON and as the runner needs them, and the versions behind the device."""
+    from tinyref_conformance.certificate import capabilities_to_json, device_versions
+
+    return {
+        "capabilities": capabilities_to_json(device.capabilities),
+        "versions": device_versions(name, device),
+    }
+
+
+if __name__ == "__main__":
+    main()
