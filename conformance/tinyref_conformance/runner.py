@@ -100,7 +100,7 @@ def prepare_folder(folder: Path) -> None:
     probe = folder / ".probe"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        probe.write_bytes(bytes(1 << 16))
+        probe.write_bytes(bytes(4096))
         probe.unlink()
         free = shutil.disk_usage(folder).free
     except OSError as error:

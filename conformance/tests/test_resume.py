@@ -1,0 +1,225 @@
+"""kill -9 of the main process and of workers: nothing measured is lost or run twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tinyref.errors import UserError
+from tinyref_conformance import journal as journals
+from tinyref_conformance.records import Record
+from tinyref_conformance.statuses import Status
+
+SCRIPT = """
+import sys
+from pathlib import Path
+from tinyref_conformance.conform import Request, conform
+from tinyref_conformance.runner import Settings
+settings = Settings(
+    "FAKE", Path(sys.argv[1]), jobs=2, catalogue="fake_catalogue", resume="resume" in sys.argv
+)
+conform(Request(settings))
+"""
+
+
+def start(fake: Any) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", SCRIPT, str(fake.folder)])
+
+
+def wait_for(fake: Any, count: int) -> None:
+    deadline = time.monotonic() + 20
+    while len(fake.ran()) < count:
+        assert time.monotonic() < deadline, "the run does not get going"
+        time.sleep(0.01)
+
+
+def workers_of(pid: int) -> list[int]:
+    listed = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [int(child) for child in listed]
+
+
+def journalled(fake: Any) -> list[str]:
+    lines = (fake.folder / journals.NAME).read_text().splitlines()
+    found = [json.loads(line) for line in lines if line]
+    return [line["result"]["case"] for line in found if "result" in line]
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def test_kill_of_the_main_process_loses_nothing_and_leaves_no_orphan(fake: Any) -> None:
+    fake.scenario("long")
+    process = start(fake)
+    wait_for(fake, 25)
+    workers = workers_of(process.pid)
+    assert len(workers) == 2
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    deadline = time.monotonic() + 5
+    while any(is_alive(worker) for worker in workers):
+        assert time.monotonic() < deadline, "a worker outlives the main process"
+        time.sleep(0.01)
+    measured = journalled(fake)
+    assert 20 < len(measured) < 120
+    assert len(set(measured)) == len(measured)
+
+    report = fake.run(resume=True, jobs=2).report
+    assert report.exit_code == 0
+    assert report.counts[Status.PASS] == 121
+    assert report.certificate["resumed_cases"] == len(measured)
+    runs = Counter(fake.ran())
+    assert all(runs[name] == 1 for name in measured)
+    # Only the cases in which the kill fell were begun twice, one a worker at most.
+    assert sum(count > 1 for count in runs.values()) <= 2
+    assert max(runs.values()) <= 2
+
+
+def test_kill_of_workers_loses_nothing(fake: Any) -> None:
+    fake.scenario("long")
+    process = start(fake)
+    for count in (10, 30, 60):
+        wait_for(fake, count)
+        for worker in workers_of(process.pid)[:1]:
+            os.kill(worker, signal.SIGKILL)
+    assert process.wait(30) == 0
+    names = journalled(fake)
+    assert len(names) == len(set(names)) == 120
+    report = json.loads((fake.folder / "report.json").read_text())
+    assert report["exit_code"] == 0
+    runs = Counter(fake.ran())
+    assert sum(count > 1 for count in runs.values()) <= 3
+
+
+def test_interrupt_keeps_what_was_measured(fake: Any) -> None:
+    fake.scenario("long")
+    process = start(fake)
+    wait_for(fake, 15)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(10) != 0
+    measured = journalled(fake)
+    assert len(measured) >= 13
+    assert fake.run(resume=True, jobs=2).report.exit_code == 0
+    runs = Counter(fake.ran())
+    assert all(runs[name] == 1 for name in measured)
+
+
+def test_a_resume_of_a_whole_run_runs_nothing(fake: Any) -> None:
+    first = fake.scenario("fails", "above").run()
+    ran = fake.ran()
+    again = fake.run(resume=True)
+    assert fake.ran() == ran
+    assert again.report.counts == first.report.counts
+
+
+@pytest.mark.parametrize(
+    ("members", "says"),
+    [
+        ({"query": "isa.add"}, "was of query '\\*', not 'isa.add'"),
+        ({"device": "OTHER"}, "was of device 'FAKE', not 'OTHER'"),
+    ],
+)
+def test_a_resume_of_another_run_is_refused(fake: Any, members: Any, says: str) -> None:
+    fake.scenario("good").run()
+    import dataclasses
+
+    from tinyref_conformance.conform import conform
+
+    request = fake.request(resume=True)
+    if "device" in members:
+        settings = dataclasses.replace(request.settings, **members)
+        request = dataclasses.replace(request, settings=settings)
+    else:
+        request = dataclasses.replace(request, **members)
+    with pytest.raises(UserError, match=says):
+        conform(request)
+
+
+def test_a_resume_after_the_tables_changed_is_refused(fake: Any) -> None:
+    fake.scenario("good").run()
+    with pytest.raises(UserError, match="was of suite hash"):
+        fake.scenario("good", "fails").run(resume=True)
+
+
+def test_a_resume_of_nothing_is_refused(fake: Any) -> None:
+    with pytest.raises(UserError, match="there is no interrupted run"):
+        fake.scenario("good").run(resume=True)
+    fake.folder.mkdir(exist_ok=True)
+    (fake.folder / journals.NAME).write_text("this is no journal\n")
+    with pytest.raises(UserError, match="no readable journal"):
+        fake.run(resume=True)
+
+
+def test_a_new_run_keeps_the_old_journal(fake: Any) -> None:
+    fake.scenario("good").run()
+    fake.run()
+    assert (fake.folder / "journal.previous.jsonl").exists()
+    assert len(fake.ran()) == 14
+
+
+def test_two_runs_do_not_share_a_folder(fake: Any) -> None:
+    fake.folder.mkdir()
+    path = fake.folder / journals.NAME
+    first = journals.start(path, {"device": "FAKE"}, resume=False)
+    with pytest.raises(UserError, match="another run is writing"):
+        journals.start(path, {"device": "FAKE"}, resume=True)
+    first.close()
+    journals.start(path, {"device": "FAKE"}, resume=True).close()
+
+
+def test_a_torn_line_is_left_out_and_hides_nothing(tmp_path: Path) -> None:
+    path = tmp_path / journals.NAME
+    journal = journals.start(path, {"device": "FAKE"}, resume=False)
+    journal.append(Record("a", Status.PASS))
+    with path.open("ab") as file:
+        file.write(b'\n{"result": {"case": "torn", "sta')
+    journal.append(Record("b", Status.FAIL, message="\u2713 \u2028", max_ulp=float("inf")))
+    journal.close()
+    journal = journals.start(path, {"device": "FAKE"}, resume=True)
+    found = journal.read_new()
+    assert [record.case for record in found] == ["a", "b"]
+    assert found[1].max_ulp == float("inf")
+    assert journal.read_new() == []
+    journal.close()
+
+
+def test_a_full_disk_in_mid_run_is_named_and_keeps_what_was_measured(fake: Any) -> None:
+    fake.scenario("long")
+    limited = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (6000, 6000))\n"
+    done = subprocess.run(
+        [sys.executable, "-c", limited + SCRIPT, str(fake.folder)],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert done.returncode != 0
+    assert "cannot write the journal" in done.stderr
+    measured = set(journalled_lines_that_parse(fake))
+    assert measured
+    assert fake.run(resume=True, jobs=2).report.exit_code == 0
+    runs = Counter(fake.ran())
+    assert all(runs[name] == 1 for name in measured)
+
+
+def journalled_lines_that_parse(fake: Any) -> list[str]:
+    names = []
+    for line in (fake.folder / journals.NAME).read_text().splitlines():
+        try:
+            names.append(json.loads(line)["result"]["case"])
+        except (ValueError, KeyError):
+            continue
+    return names

@@ -1,0 +1,249 @@
+"""The runner on cases that pass, fail, crash, hang, eat memory and raise, in real processes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tinyref.errors import UserError
+from tinyref_conformance.conform import Finished
+from tinyref_conformance.ladder import RungState
+from tinyref_conformance.report import CaseResult
+from tinyref_conformance.runner import prepare_folder
+from tinyref_conformance.statuses import Status
+from tinyref_spec.case import Rung
+
+CaseOf = Callable[[Finished, str], CaseResult]
+
+
+def test_a_good_device_conforms(fake: Any) -> None:
+    done = fake.scenario("good").run(jobs=2)
+    assert done.report.exit_code == 0
+    assert done.report.verdict == "FAKE conforms to the quick profile"
+    assert done.report.counts == {Status.PASS: 8}
+    assert sorted(path.name for path in done.files) == [
+        *("badge.svg", "junit.xml", "report.html", "report.json", "summary.md"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "phase", "says"),
+    [
+        ("fails", Status.FAIL, "accuracy", "expected 1.0, got 2.0"),
+        ("empty", Status.FAIL, "accuracy", "compared nothing"),
+        ("raises", Status.FAIL, "run", "ValueError: a bug in the case"),
+        ("no_memory", Status.CRASH, "run", "out of memory"),
+        ("compile_error", Status.FAIL, "compile", "syntax error near 'flaot'"),
+        ("launch_error", Status.FAIL, "run", "launch failed"),
+        ("refused", Status.FAIL, "compile", "does not take int4"),
+        ("aborts", Status.CRASH, "run", "killed by SIGABRT"),
+        ("segfaults", Status.CRASH, "run", "killed by SIGSEGV"),
+        ("killed", Status.CRASH, "run", "killed by SIGKILL"),
+        ("leaves", Status.CRASH, "run", "exit code 9"),
+    ],
+)
+def test_a_bad_case_is_pinned_and_the_rest_goes_on(
+    fake: Any, case_of: CaseOf, name: str, status: Status, phase: str, says: str
+) -> None:
+    done = fake.scenario(name).run()
+    bad = case_of(done, f"isa.{name}.int32.special:1")
+    assert (bad.status, bad.phase) == (status, phase)
+    assert says in bad.message
+    assert bad.repro == f"tinyref conform --device FAKE --profile quick --query {bad.id}"
+    assert bad.details is not None
+    assert 0 < len(bad.details["script"].splitlines()) < 40
+    assert case_of(done, f"isa.{name}.int32.special:0").status is Status.PASS
+    assert case_of(done, f"isa.{name}.int32.special:2").status is Status.PASS
+    assert done.report.exit_code == 1
+
+
+def test_a_hang_ends_at_its_time(fake: Any, case_of: CaseOf) -> None:
+    done = fake.scenario("hangs").run(timeout=1.0)
+    bad = case_of(done, "isa.hangs.int32.special:1")
+    assert (bad.status, bad.message) == (Status.TIMEOUT, "no end within 1 s")
+    assert done.report.counts[Status.PASS] == 3
+
+
+def test_a_case_that_eats_memory_is_ended(fake: Any, case_of: CaseOf) -> None:
+    done = fake.scenario("eats_memory").run(memory_limit=250 << 20)
+    bad = case_of(done, "isa.eats_memory.int32.special:1")
+    assert bad.status is Status.CRASH
+    assert bad.message == "out of memory: the worker held over 250 MiB"
+    assert done.report.counts[Status.PASS] == 3
+
+
+def test_the_log_of_a_dead_worker_is_kept(fake: Any, case_of: CaseOf) -> None:
+    bad = case_of(fake.scenario("aborts").run(), "isa.aborts.int32.special:1")
+    assert bad.details is not None
+    assert "Fatal Python error: Aborted" in bad.details["log"]
+
+
+def test_a_kill_from_outside_is_excused_once(fake: Any, case_of: CaseOf) -> None:
+    done = fake.scenario("killed_once").run()
+    assert case_of(done, "isa.killed_once.int32.special:1").status is Status.PASS
+
+
+def test_rows_above_a_broken_row_are_suppressed(fake: Any, case_of: CaseOf) -> None:
+    done = fake.scenario("fails", "above").run()
+    above = case_of(done, "tensor.sum.float32.special:0")
+    assert above.status is Status.SUPPRESSED
+    assert above.message == "it depends on isa.fails.int32, which is broken"
+    assert case_of(done, "isa.alone.int32.special:0").status is Status.PASS
+    assert "tensor.sum.float32.special:0" not in fake.ran()
+
+
+def test_a_broken_foundation_suppresses_everything_above(fake: Any) -> None:
+    report = fake.scenario("good", "low").run(jobs=2).report
+    assert report.first_broken is Rung.STORE
+    assert report.rungs[Rung.MEMORY].state is RungState.HOLDS
+    assert report.rungs[Rung.STORE].counts == {Status.FAIL: 1, Status.PASS: 1}
+    assert report.rungs[Rung.ALU].counts == {Status.SUPPRESSED: 5}
+    assert "first broken rung is 'store a constant'" in report.verdict
+
+
+@pytest.mark.parametrize(
+    ("how", "says"),
+    [("refuse", "no such card in this machine"), ("abort", "killed by SIGABRT")],
+)
+def test_a_device_that_does_not_open_gives_a_report(
+    fake: Any, case_of: CaseOf, how: str, says: str
+) -> None:
+    fake.monkeypatch.setenv("FAKE_OPEN", how)
+    done = fake.scenario("good").run()
+    assert done.report.exit_code == 1
+    assert done.report.first_broken is Rung.OPEN
+    assert says in case_of(done, "device.open").message
+    assert done.report.counts == {Status.FAIL: 1, Status.SUPPRESSED: 7}
+    assert (fake.folder / "report.html").exists()
+
+
+def test_a_skip_carries_its_reason_and_alone_does_not_make_a_run(fake: Any) -> None:
+    report = fake.scenario("skipped").run().report
+    assert report.cases[1].status is Status.SKIP
+    assert report.cases[1].message == "the device does not declare the dtype float16"
+    assert report.exit_code == 1
+    assert fake.scenario("skipped", "good").run().report.exit_code == 0
+
+
+def test_an_unexplained_skip_fails(fake: Any, case_of: CaseOf) -> None:
+    done = fake.scenario("unexplained", "good").run()
+    bad = case_of(done, "isa.odd.int8.special:0")
+    assert done.report.exit_code == 1
+    assert bad.status is Status.FAIL
+    assert "skipped without a reason" in bad.message
+
+
+def test_a_proven_refusal_is_unsupported(fake: Any) -> None:
+    report = fake.scenario("refusal").run().report
+    assert report.cases[1].status is Status.UNSUPPORTED
+    assert report.exit_code == 0
+
+
+def test_a_failure_that_passes_again_is_a_flake(fake: Any, case_of: CaseOf) -> None:
+    done = fake.scenario("flaky", "fails").run(rerun_failures=True)
+    flake = case_of(done, "isa.flaky.int32.special:1")
+    assert (flake.status, flake.attempts) == (Status.FLAKE, 2)
+    assert case_of(done, "isa.fails.int32.special:1").status is Status.FAIL
+    assert fake.ran().count("isa.flaky.int32.special:0") == 1
+    assert done.report.exit_code == 1
+
+
+def test_fail_fast_stops_and_says_what_is_missing(fake: Any) -> None:
+    report = fake.scenario("fails", "long").run(fail_fast=True).report
+    assert report.counts[Status.MISSING] > 100
+    assert report.problems[0].startswith("stopped at the first failure")
+    assert report.exit_code == 1
+
+
+def test_what_a_device_prints_is_no_message(fake: Any) -> None:
+    assert fake.scenario("good").run(query="isa.mul").report.counts[Status.PASS] == 3
+
+
+def test_a_query_names_a_set_and_reduces_the_run(fake: Any) -> None:
+    done = fake.scenario("good").run(query="isa.add.*")
+    assert done.report.counts == {Status.PASS: 4}
+    assert "not a conformance run" in done.report.verdict
+    for path in done.files:
+        text = path.read_text().lower()
+        assert "not a conformance run" in text or '"conformance_run": false' in text
+    assert fake.ran() == [f"isa.add.float32.special:{i}" for i in range(3)]
+
+
+def test_a_query_that_names_nothing_is_bad_input(fake: Any) -> None:
+    with pytest.raises(UserError, match=r"no case of profile quick matches 'isa\.nothing'"):
+        fake.scenario("good").run(query="isa.nothing")
+
+
+def test_rows_that_depend_on_each_other_are_refused(fake: Any) -> None:
+    with pytest.raises(UserError, match="depend on each other in a circle"):
+        fake.scenario("circle").run()
+
+
+def test_the_certificate(fake: Any) -> None:
+    certificate = fake.scenario("good").run().report.certificate
+    assert certificate["seed"] == 7
+    assert certificate["device_versions"] == {"fake": "1.0"}
+    assert certificate["capabilities"]["dtypes"] == ["bool", "float32", "int32", "uint32"]
+    assert certificate["reductions"] == []
+    assert {"suite_hash", "git", "python", "platform", "tinyref", "libraries"} <= set(certificate)
+
+
+def test_the_json_is_strict(fake: Any) -> None:
+    fake.scenario("fails").run()
+
+    def refuse(word: str) -> None:
+        raise AssertionError(word)
+
+    data = json.loads((fake.folder / "report.json").read_text(), parse_constant=refuse)
+    assert (data["schema"], data["version"]) == ("tinyref.conformance.report", 1)
+    assert data["first_broken_rung"] == "ALU"
+
+
+def test_a_folder_that_cannot_be_written_is_named_before_the_run(fake: Any, tmp_path: Path) -> None:
+    occupied = tmp_path / "file"
+    occupied.write_text("")
+    with pytest.raises(UserError, match=r"report: cannot write to .*file"):
+        prepare_folder(occupied / "report")
+    fake.folder = occupied
+    with pytest.raises(UserError, match="report: cannot write to"):
+        fake.scenario("good").run()
+    assert fake.ran() == []
+
+
+def test_expectations_make_a_known_failure_expected(fake: Any, tmp_path: Path) -> None:
+    path = tmp_path / "fake.toml"
+    update = {"update": True, "reason": "known", "link": "https://example.org/1"}
+    fake.scenario("fails", "above").run(expectations=path, **update)
+    report = fake.run(expectations=path).report
+    assert report.exit_code == 0
+    assert report.counts[Status.EXPECTED_FAIL] == 1
+    # A known failure suppresses nothing.
+    assert report.counts[Status.SUPPRESSED] == 0
+    assert report.verdict == "FAKE conforms to the quick profile with 1 expected failures"
+
+
+def test_an_expectation_of_what_passes_fails_the_run(fake: Any, tmp_path: Path) -> None:
+    path = tmp_path / "fake.toml"
+    path.write_text(
+        'schema = 1\ndevice = "FAKE"\n'
+        '[[expected]]\nquery = "isa.add"\nphase = "run"\nreason = "r"\nlink = "https://x/"\n'
+        '[[expected]]\nquery = "isa.gone"\nphase = "run"\nreason = "r"\nlink = "https://x/"\n'
+    )
+    report = fake.scenario("good").run(expectations=path).report
+    assert report.counts[Status.UNEXPECTED_PASS] == 3
+    assert report.problems == [
+        "the expectation for 'isa.gone' names no case of this run: remove it"
+    ]
+    assert report.exit_code == 1
+
+
+def test_an_update_needs_a_reason_and_a_link(fake: Any, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="--reason"):
+        fake.scenario("fails").run(expectations=tmp_path / "x.toml", update=True)
+    with pytest.raises(UserError, match="--expectations FILE"):
+        fake.run(update=True)
+    assert fake.ran() == []
