@@ -12,6 +12,7 @@ import numpy.typing as npt
 from tinyref.uops.interpreter.errors import Fault, SanitizerError
 from tinyref.uops.interpreter.shadow import Shadow
 from tinyref.uops.node import UOp
+from tinyref.uops.text import node_text
 
 Array = npt.NDArray[Any]
 Extents = tuple[int, int, int]
@@ -126,7 +127,7 @@ class Machine:
             first = np.flatnonzero((diverges[:, None] & ~per_group).reshape(-1))[0]
             who = self.name_item(int(self.items.reshape(-1)[first]))
             message = "not every work-item of the group arrives; one is missing"
-            raise SanitizerError(Fault.DIVERGENCE, describe(node), message, work_item=who)
+            raise SanitizerError(Fault.DIVERGENCE, node_text(node), message, work_item=who)
         self.epoch = self.epoch + mask.astype(np.int64)
 
     def epoch_of(self, chosen: Array | None, shape: tuple[int, ...]) -> Array | int:
@@ -146,12 +147,6 @@ def _unravel(number: int, extents: Extents) -> Extents:
     rest, x = divmod(number, extents[0])
     z, y = divmod(rest, extents[1])
     return x, y, z
-
-
-def describe(node: UOp) -> str:
-    """One node and its sources' names, short enough for an error."""
-    sources = ", ".join(source.op.name for source in node.src)
-    return f"{node.op.name}({sources}) {node.dtype.name}"
 
 
 class Memory:
@@ -248,7 +243,7 @@ class Memory:
         )
         message = f"{node.op.name} of {reach} of {self.name}, which has {self.size} elements"
         who = machine.name_item(item)
-        raise SanitizerError(kind, describe(node), message, self.name, position, who)
+        raise SanitizerError(kind, node_text(node), message, self.name, position, who)
 
     def _note_read(
         self, machine: Machine, node: UOp, flat: Array, active: Array | None, width: int
@@ -263,7 +258,7 @@ class Memory:
                 message = f"element {position} of {self.name} was never written"
                 who = machine.name_item(int(items[first]))
                 raise SanitizerError(
-                    Fault.UNINITIALISED, describe(node), message, self.name, position, who
+                    Fault.UNINITIALISED, node_text(node), message, self.name, position, who
                 )
         if self.shadow is not None:
             report = self._race_report(machine, node, elements, items)
@@ -304,7 +299,7 @@ class Memory:
             verb = "reads" if node.op.name == "LOAD" else "writes"
             message = f"{verb} element {position} of {self.name}, which {met} touches unordered,"
             who = machine.name_item(int(items[first]))
-            raise SanitizerError(Fault.RACE, describe(node), message, self.name, position, who)
+            raise SanitizerError(Fault.RACE, node_text(node), message, self.name, position, who)
 
         return report
 

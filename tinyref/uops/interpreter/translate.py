@@ -15,7 +15,7 @@ import numpy.typing as npt
 from tinyref.dtype import AddressSpace, DType, PtrDType, numpy_dtype
 from tinyref.errors import UserError
 from tinyref.uops.interpreter.errors import Fault, SanitizerError
-from tinyref.uops.interpreter.machine import Machine, describe
+from tinyref.uops.interpreter.machine import Machine
 from tinyref.uops.meanings import Kernel, kernel_for
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
@@ -24,10 +24,10 @@ from tinyref.uops.payload import (
     GepArg,
     LocalArg,
     SlotArg,
-    SpecialArg,
     TileArg,
     VarArg,
 )
+from tinyref.uops.text import node_text
 
 Array = npt.NDArray[Any]
 Step = Callable[[list[Any]], None]
@@ -42,7 +42,7 @@ class MemoryPlan:
 
     def __init__(self, node: UOp, is_written: bool) -> None:
         if not isinstance(node.dtype, PtrDType):
-            raise UserError(f"interpreter: {describe(node)} does not point to memory")
+            raise UserError(f"interpreter: {node_text(node)} does not point to memory")
         self.is_local = node.dtype.space is not AddressSpace.GLOBAL
         self.dtype = node.dtype.base
         self.size = node.dtype.size
@@ -97,7 +97,7 @@ class Translation:
     def _place(self, node: UOp) -> int:
         found = self.places.get(node)
         if found is None:
-            raise UserError(f"interpreter: {describe(node)} is used before it is computed")
+            raise UserError(f"interpreter: {node_text(node)} is used before it is computed")
         return found
 
     # Constants, launch values, memories
@@ -257,7 +257,7 @@ class Translation:
             old = values[accumulator]
             if old is None:
                 raise SanitizerError(
-                    Fault.UNINITIALISED, describe(node), "the accumulator has no start value"
+                    Fault.UNINITIALISED, node_text(node), "the accumulator has no start value"
                 )
             mask = values[MACHINE].mask
             if mask is not None:
