@@ -76,7 +76,7 @@ class Profile(Enum):
 class Needs:
     """What a device must declare before it owes a case.
 
-    features: "kernels" (it runs any), "grid", "groups", "vectors:N".
+    features: "kernels" (it runs any), "grid", "groups", "vectors:N", "subnormals" (it keeps them).
     """
 
     dtypes: frozenset[DType] = frozenset()
@@ -107,6 +107,7 @@ def _has_feature(feature: str, capabilities: Capabilities) -> bool:
         "kernels": bool(capabilities.ops),
         "grid": capabilities.has_grid,
         "groups": capabilities.has_groups,
+        "subnormals": capabilities.keeps_subnormals,
     }
     return declared[name]
 

@@ -81,6 +81,12 @@ def ulp_distance(actual: Array, expected: Array) -> Array:
     return np.where(nan != other_nan, np.inf, distance)
 
 
+def _is_zero(values: Array) -> BoolArray:
+    bits = to_bits(values)
+    # The sign bit falls off.
+    return np.asarray(bits + bits == 0)
+
+
 def identical(actual: Array, expected: Array) -> BoolArray:
     """Where the values are the same: equal bits, or both NaN. Signed zeros differ."""
     first, second = to_bits(actual), to_bits(expected)
@@ -130,8 +136,7 @@ class Ulp:
         distance = ulp_distance(actual, values)
         good = distance <= self.limit
         if self.signed_zero:
-            both_zero = (actual.astype(np.float64) == 0) & (values.astype(np.float64) == 0)
-            good &= ~both_zero | identical(actual, values)
+            good &= ~(_is_zero(actual) & _is_zero(values)) | identical(actual, values)
         return Verdict(good, distance)
 
 
@@ -235,8 +240,8 @@ class Products:
     @property
     def sentence(self) -> str:
         return (
-            f"|error| <= n*u*sum|a*b| with n = {self.length} and u of {self.accumulator.name}, plus "
-            f"one rounding to {self.output.name}; bias and variance over all products."
+            f"|error| <= n*u*sum|a*b| with n = {self.length} and u of {self.accumulator.name}, "
+            f"plus one rounding to {self.output.name}; bias and variance over all products."
         )
 
     def judge(self, actual: Array, expected: Expected) -> Verdict:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import mpmath
 import numpy as np
@@ -25,9 +25,9 @@ class Expected:
     """What a device may give.
 
     values: the correctly rounded results. specified: where a result is owed at all (None is
-    everywhere). alternatives: other results that are allowed element by element, with the names
-    of the behaviours. tolerance: a bound on |actual - wide| where the rule is one; wide: the
-    results in float64 before the last rounding.
+    everywhere). alternatives: other results that are allowed element by element. observe: names
+    the behaviour that a device shows where it has the choice. tolerance: a bound on
+    |actual - wide| where the rule is one; wide: the results in float64 before the last rounding.
     """
 
     values: Array
@@ -35,7 +35,7 @@ class Expected:
     alternatives: tuple[Array, ...] = ()
     tolerance: Array | None = None
     wide: Array | None = None
-    choices: tuple[str, ...] = field(default=())
+    observe: Callable[[Array], str] | None = None
 
 
 def wrap(value: int, dtype: DType) -> int:
@@ -217,8 +217,24 @@ def _maximum(dtype: DType, operands: Sequence[Array], wide: Sequence[Array]) -> 
     return Expected(
         np.where(either, first, larger),
         alternatives=(np.where(either, second, larger),),
-        choices=("the first operand", "the second operand"),
+        observe=functools.partial(_observed_nan, np.isnan(wide[0]), np.isnan(wide[1])),
     )
+
+
+def _observed_nan(first: BoolArray, second: BoolArray, actual: Array) -> str:
+    """What a device does with one NaN among two operands of MAX."""
+    one = first != second
+    if not one.any():
+        return ""
+    is_nan = np.isnan(actual.astype(np.float64))
+    behaviours = {
+        "MAX gives the NaN": is_nan[one],
+        "MAX gives the number": ~is_nan[one],
+        "MAX gives its first operand": is_nan[one] == first[one],
+        "MAX gives its second operand": is_nan[one] == second[one],
+    }
+    shown = (name for name, holds in behaviours.items() if bool(holds.all()))
+    return next(shown, "MAX gives now the NaN, now the number")
 
 
 def _beyond(op: str, operands: Sequence[Array], special: Array) -> Array:

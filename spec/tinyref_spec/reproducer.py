@@ -12,7 +12,6 @@ import numpy as np
 from tinyref.dtype import from_numpy_dtype
 from tinyref.uops.node import UOp
 from tinyref.uops.program import Program
-from tinyref.uops.serialize import to_json
 from tinyref.uops.text import to_text
 from tinyref_spec.bits import Array, to_bits
 
@@ -40,6 +39,8 @@ def _kernel_lines(kernel: Runnable) -> list[str]:
         text = to_text(kernel)
         if len(text.splitlines()) <= _LONGEST_TEXT and '"""' not in text:
             return ["from tinyref.uops.text import from_text", f'kernel = from_text("""{text}""")']
+    from tinyref.uops.serialize import to_json
+
     saved = json.dumps(to_json(kernel), separators=(",", ":"))
     return [
         "from tinyref.uops.serialize import from_json",

@@ -1,0 +1,1 @@
+"""Primitive operations: special cases as literals, sample batches, exhaustive small types."""

@@ -1,0 +1,316 @@
+"""Rows of elementwise operations: one kernel of 1,024 lanes, and the batches it runs."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tinyref.dtype import DType
+from tinyref.uops.node import UOp
+from tinyref_spec import samples
+from tinyref_spec.asts import LANES, elementwise
+from tinyref_spec.bits import Array
+from tinyref_spec.case import Case, Measurement, Needs, Profile, Row, Rung
+from tinyref_spec.device_under_test import DeviceUnderTest
+from tinyref_spec.error_rules import Rule, Ulp
+from tinyref_spec.isa.specials import Special
+from tinyref_spec.ladder import foundations
+from tinyref_spec.literals import SUBNORMAL_NAMES, NotRepresentableError, is_subnormal, literal
+from tinyref_spec.measure import Experiment, measure
+from tinyref_spec.oracles import Expected
+
+Reference = Callable[[Sequence[Array]], Expected]
+
+
+@dataclass(frozen=True, eq=False)
+class Operation:
+    """An elementwise operation on given dtypes: how it is built, and what it owes.
+
+    literals: the special cases whose values the dtypes have. The id is unique in the suite.
+    """
+
+    id: str
+    op: str
+    dtype: str
+    sentence: str
+    clauses: tuple[str, ...]
+    rung: Rung
+    sources: tuple[DType, ...]
+    result: DType
+    build: Callable[..., UOp]
+    reference: Reference
+    rule: Rule
+    specials: tuple[Special, ...]
+
+    @property
+    def kernel(self) -> UOp:
+        """The AST, built anew on each call and interned."""
+        return elementwise(self.build, self.sources)
+
+    @functools.cached_property
+    def needs(self) -> Needs:
+        dtypes = frozenset({*self.sources, self.result})
+        return Needs(dtypes, frozenset(), frozenset({"kernels"}))
+
+    @functools.cached_property
+    def applicable(self) -> tuple[Special, ...]:
+        """The literal cases whose values the operation's dtypes have."""
+        return tuple(special for special in self.specials if _fits(self, special))
+
+    @property
+    def literals(self) -> tuple[Special, ...]:
+        """The applicable cases with a specified result."""
+        return tuple(special for special in self.applicable if special.result != "?")
+
+    @property
+    def unspecified(self) -> tuple[Special, ...]:
+        """The applicable cases that only must not trap or hang."""
+        return tuple(special for special in self.applicable if special.result == "?")
+
+
+def row_of(operation: Operation) -> Row:
+    """The row of the tables for one operation."""
+    return Row(
+        operation.id,
+        operation.sentence,
+        operation.clauses,
+        operation.rung,
+        "isa",
+        operation.op,
+        operation.dtype,
+        operation.rule.sentence,
+        operation.needs,
+        functools.partial(_cases, operation),
+        tuple(special.text for special in operation.applicable),
+    )
+
+
+def _fits(operation: Operation, special: Special) -> bool:
+    try:
+        operand_values(operation, special)
+        result_value(operation, special)
+    except NotRepresentableError:
+        return False
+    return True
+
+
+def operand_values(operation: Operation, special: Special) -> tuple[Array, ...]:
+    """The operands of a literal case, one element each."""
+    pairs = zip(special.operands, operation.sources, strict=True)
+    return tuple(literal(text, dtype) for text, dtype in pairs)
+
+
+def result_value(operation: Operation, special: Special) -> Array | None:
+    """The result of a literal case, one element; None where it is unspecified."""
+    return None if special.result == "?" else literal(special.result, operation.result)
+
+
+Run = Callable[[DeviceUnderTest], Measurement]
+
+
+def _cases(operation: Operation, profile: Profile) -> list[Case]:
+    found = [
+        _case(operation, f"special:{number}", functools.partial(_run_special, special), special)
+        for number, special in enumerate(operation.literals)
+    ]
+    found += [
+        _case(operation, f"liveness:{number}", functools.partial(_run_liveness, special))
+        for number, special in enumerate(operation.unspecified)
+    ]
+    for kind, count in batches(operation, profile).items():
+        found += [
+            _case(operation, f"{kind}:{number}", functools.partial(_run_batch, kind, number))
+            for number in range(count)
+        ]
+    return found
+
+
+def _case(
+    operation: Operation,
+    name: str,
+    run: Callable[..., Measurement],
+    special: Special | None = None,
+) -> Case:
+    case_id = f"{operation.id}.{name}"
+    needs = operation.needs
+    if special is not None and special.names & SUBNORMAL_NAMES:
+        needs = Needs(needs.dtypes, needs.ops, needs.features | {"subnormals"})
+    return Case(
+        case_id,
+        operation.id,
+        "isa",
+        operation.rung,
+        operation.op,
+        operation.dtype,
+        operation.clauses,
+        needs,
+        foundations(operation.rung),
+        functools.partial(run, operation, case_id),
+    )
+
+
+def batches(operation: Operation, profile: Profile) -> dict[str, int]:
+    """How many batches of 1,024 of each kind `profile` runs."""
+    full = profile is Profile.FULL
+    sources = operation.sources
+    total = sum(dtype.bits for dtype in sources)
+    if total <= 10:
+        return {"exhaustive": 1}
+    found = {"edge": -(-_edge_count(operation) // LANES), "random": 24 if full else 2}
+    if operation.op in ("CAST", "BITCAST"):
+        found["random"] = 16 if full else 1
+    if total == 16 and (full or _is_quick_table(operation)):
+        found["exhaustive"] = (1 << 16) // LANES
+        found.pop("random")
+        return found
+    found["moderate"] = 8 if full else 1
+    if len(sources) == 1:
+        found["spaced"] = 16 if full else 1
+    return found
+
+
+def _is_quick_table(operation: Operation) -> bool:
+    """Unary operations on 16 bits run whole even in the quick profile; casts and pairs do not."""
+    return len(operation.sources) == 1 and operation.op not in ("CAST", "BITCAST")
+
+
+def _edge_count(operation: Operation) -> int:
+    count = 1
+    for dtype in operation.sources:
+        count *= len(samples.edges(dtype))
+    return min(count, 4 * LANES) if len(operation.sources) > 2 else count
+
+
+def columns(operation: Operation, kind: str, number: int) -> tuple[Array, ...]:
+    """The operands of one batch: 1,024 elements each."""
+    sources = operation.sources
+    if kind == "exhaustive":
+        return _table(sources, number)
+    if kind == "edge":
+        return _edge_batch(sources, number)
+    if operation.op in ("SHL", "SHR"):
+        return _shift_batch(sources[0], number, kind)
+    maker = {"random": samples.random_bits, "moderate": samples.moderate}.get(kind)
+    if maker is None:
+        return (samples.spaced(sources[0], LANES, offset=number * 7919 + number),)
+    return tuple(
+        maker(dtype, LANES, 1000 * number + position) for position, dtype in enumerate(sources)
+    )
+
+
+def _shift_batch(dtype: DType, number: int, kind: str) -> tuple[Array, ...]:
+    """Any value, and a count within the width."""
+    maker = samples.random_bits if kind == "random" else samples.moderate
+    counts = np.random.default_rng([number, dtype.bits]).integers(0, dtype.bits, LANES)
+    return maker(dtype, LANES, 1000 * number), counts.astype(samples.edges(dtype).dtype)
+
+
+def _table(sources: tuple[DType, ...], number: int) -> tuple[Array, ...]:
+    first = number * LANES
+    if len(sources) == 1:
+        return (samples.quiet(np.resize(_patterns(sources[0], first), LANES), sources[0]),)
+    if sum(dtype.bits for dtype in sources) <= 10:
+        grids = [samples.edges(dtype) if dtype.is_bool else _all(dtype) for dtype in sources]
+        mesh = np.meshgrid(*[np.arange(len(grid)) for grid in grids], indexing="ij")
+        picked = [grid[place.ravel()] for grid, place in zip(grids, mesh, strict=True)]
+        return samples.fitted(picked, LANES)
+    return samples.pair_table(sources[0], sources[1], first, LANES)
+
+
+def _patterns(dtype: DType, first: int) -> Array:
+    if dtype.is_bool:
+        return np.array([0, 1], dtype=np.uint8)
+    count = min(LANES, 1 << dtype.bits)
+    return (np.arange(first, first + count)).astype(samples.bits_dtype(dtype))
+
+
+def _all(dtype: DType) -> Array:
+    return samples.table(dtype, 0, 1 << dtype.bits)
+
+
+def _edge_batch(sources: tuple[DType, ...], number: int) -> tuple[Array, ...]:
+    """The edge grid crossed with itself; of three operands a seeded part of the cube."""
+    grids = [samples.edges(dtype) for dtype in sources]
+    total = 1
+    for grid in grids:
+        total *= len(grid)
+    places = np.arange(number * LANES, (number + 1) * LANES) % total
+    if len(sources) > 2:
+        places = np.random.default_rng([number, total]).integers(0, total, LANES)
+    found: list[Array] = []
+    for grid in reversed(grids):
+        found.append(grid[places % len(grid)])
+        places = places // len(grid)
+    return tuple(reversed(found))
+
+
+def _run_special(
+    special: Special, operation: Operation, case_id: str, device: DeviceUnderTest
+) -> Measurement:
+    """Every lane gets the same literals and owes the same literal."""
+    operands = operand_values(operation, special)
+    result = result_value(operation, special)
+    assert result is not None
+    expected = Expected(np.resize(result, LANES))
+    inputs = [np.resize(operand, LANES) for operand in operands]
+    return _run(operation, case_id, inputs, expected, _special_rule(operation, result), device)
+
+
+def _special_rule(operation: Operation, result: Array) -> Rule:
+    """Zeros, infinities and NaN are exact in every rule; other values keep the row's limit."""
+    if not operation.result.is_float:
+        return operation.rule
+    wide = float(result.astype(np.float64)[0])
+    return operation.rule if np.isfinite(wide) and wide != 0 else Ulp(0)
+
+
+def _run_liveness(
+    special: Special, operation: Operation, case_id: str, device: DeviceUnderTest
+) -> Measurement:
+    """Half of the lanes get an unspecified case: the others must still be right, and it ends."""
+    good = operation.literals[0]
+    normal = operand_values(operation, good)
+    strange = operand_values(operation, special)
+    result = result_value(operation, good)
+    assert result is not None
+    odd = np.arange(LANES) % 2 == 1
+    inputs = [np.where(odd, second, first) for first, second in zip(normal, strange, strict=True)]
+    expected = Expected(np.resize(result, LANES), specified=~odd)
+    return _run(operation, case_id, inputs, expected, operation.rule, device)
+
+
+def _run_batch(
+    kind: str, number: int, operation: Operation, case_id: str, device: DeviceUnderTest
+) -> Measurement:
+    inputs = columns(operation, kind, number)
+    expected = operation.reference(inputs)
+    if not device.capabilities.keeps_subnormals:
+        expected = without_subnormals(operation, inputs, expected)
+    return _run(operation, case_id, inputs, expected, operation.rule, device)
+
+
+def without_subnormals(
+    operation: Operation, inputs: Sequence[Array], expected: Expected
+) -> Expected:
+    """Nothing is owed where a device that flushes subnormals meets or gives one."""
+    kept = ~is_subnormal(expected.values, operation.result)
+    for values, dtype in zip(inputs, operation.sources, strict=True):
+        kept &= ~is_subnormal(values, dtype)
+    specified = kept if expected.specified is None else expected.specified & kept
+    return Expected(expected.values, specified, expected.alternatives, observe=expected.observe)
+
+
+def _run(
+    operation: Operation,
+    case_id: str,
+    inputs: Sequence[Array],
+    expected: Expected,
+    rule: Rule,
+    device: DeviceUnderTest,
+) -> Measurement:
+    return measure(
+        device, Experiment(case_id, operation.kernel, [None, *inputs], [expected], [rule])
+    )

@@ -1,0 +1,291 @@
+"""Every primitive operation on every dtype that it takes."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from tinyref import config
+from tinyref.dtype import DType, dtypes
+from tinyref.uops import build
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref_spec import oracles
+from tinyref_spec.bits import Array
+from tinyref_spec.case import Row, Rung
+from tinyref_spec.error_rules import Rule, Ulp, ulp_limit
+from tinyref_spec.isa.casts import BITCAST, bitcast_specials, cast_specials
+from tinyref_spec.isa.elementwise import Operation, row_of
+from tinyref_spec.isa.specials import Special, specials
+from tinyref_spec.oracles import Expected
+
+NUMBERS = (*dtypes.ints, *dtypes.floats)
+FLOATS = dtypes.floats
+INTEGERS = dtypes.ints
+BITS = (dtypes.bool, *dtypes.ints)
+ORDERED = (dtypes.bool, *dtypes.ints, *dtypes.floats)
+VALUES = dtypes.all
+
+UNARY: dict[str, tuple[DType, ...]] = {
+    "NEG": NUMBERS,
+    "RECIP": FLOATS,
+    "SQRT": FLOATS,
+    "EXP2": FLOATS,
+    "LOG2": FLOATS,
+    "SIN": FLOATS,
+    "TRUNC": FLOATS,
+}
+BINARY: dict[str, tuple[DType, ...]] = {
+    "ADD": NUMBERS,
+    "SUB": NUMBERS,
+    "MUL": NUMBERS,
+    "FDIV": FLOATS,
+    "IDIV": INTEGERS,
+    "MOD": INTEGERS,
+    "POW": FLOATS,
+    "MAX": ORDERED,
+    "CMPLT": ORDERED,
+    "CMPNE": ORDERED,
+    "AND": BITS,
+    "OR": BITS,
+    "XOR": BITS,
+    "SHL": INTEGERS,
+    "SHR": INTEGERS,
+    "THREEFRY": (dtypes.uint64,),
+}
+TERNARY: dict[str, tuple[DType, ...]] = {"WHERE": VALUES, "MULACC": NUMBERS}
+
+# Clauses that a row shows besides that of its operation.
+ALSO: dict[str, tuple[str, ...]] = {
+    "ADD": ("float.round", "int.wrap"),
+    "MUL": ("float.round", "int.wrap", "float.subnormal"),
+    "SUB": ("float.round", "int.wrap"),
+    "NEG": ("float.signed_zero", "int.wrap"),
+    "MULACC": ("float.strict",),
+    "IDIV": ("int.no_trap",),
+    "MOD": ("int.no_trap",),
+    "SHL": ("int.no_trap",),
+    "SHR": ("int.no_trap",),
+    "MAX": ("float.nan",),
+    "CMPLT": ("float.nan",),
+    "EXP2": ("float.limits",),
+    "LOG2": ("float.limits",),
+    "SIN": ("float.limits",),
+    "POW": ("float.limits",),
+    "SQRT": ("float.limits", "float.strict"),
+    "RECIP": ("float.limits", "float.strict"),
+    "FDIV": ("float.limits", "float.strict"),
+}
+SENTENCES: dict[str, str] = {
+    "NEG": "-x",
+    "RECIP": "1 / x",
+    "SQRT": "the square root of x",
+    "EXP2": "2 to the power x",
+    "LOG2": "the logarithm of x to base 2",
+    "SIN": "the sine of x radians",
+    "TRUNC": "x rounded toward zero",
+    "ADD": "x + y",
+    "SUB": "x - y",
+    "MUL": "x * y",
+    "FDIV": "x / y",
+    "IDIV": "the quotient truncated toward zero",
+    "MOD": "the remainder with the sign of the dividend",
+    "POW": "x to the power y",
+    "MAX": "the larger of x and y",
+    "CMPLT": "x < y",
+    "CMPNE": "x != y",
+    "AND": "x and y, bitwise",
+    "OR": "x or y, bitwise",
+    "XOR": "x exclusive-or y, bitwise",
+    "SHL": "x shifted left by y",
+    "SHR": "x shifted right by y, keeping its sign",
+    "THREEFRY": "Threefry-2x32 of a counter and a key",
+    "WHERE": "y where x holds, else z",
+    "MULACC": "x * y + z",
+}
+
+
+def is_strict() -> bool:
+    """Whether strict float mode is on: every float op rounds to its dtype."""
+    return bool(config.integer("STRICT_FLOAT"))
+
+
+def _apply_binary(op: Ops, x: UOp, y: UOp) -> UOp:
+    # Straight into the node: the builder would swap commutative operands.
+    dtype = dtypes.bool if op in (Ops.CMPLT, Ops.CMPNE) else x.dtype
+    return UOp(op, dtype, (x, y))
+
+
+def _apply_ternary(op: Ops, x: UOp, y: UOp, z: UOp) -> UOp:
+    return UOp(op, y.dtype, (x, y, z))
+
+
+def _reference(op: str, dtype: DType, operands: Sequence[Array]) -> Expected:
+    return oracles.evaluate(op, dtype, operands)
+
+
+def _operation(
+    family: str,
+    op: str,
+    dtype: DType,
+    sources: tuple[DType, ...],
+    build_node: Callable[..., UOp],
+    literals: tuple[Special, ...],
+) -> Operation:
+    is_compare = op in ("CMPLT", "CMPNE")
+    result = dtypes.bool if is_compare else dtype
+    return Operation(
+        f"isa.{family}.{op.lower()}.{dtype.name}",
+        op,
+        dtype.name,
+        f"{op} on {dtype.name}: {SENTENCES[op]}.",
+        (f"isa.{op.lower()}", *ALSO.get(op, ())),
+        Rung.ALU,
+        sources,
+        result,
+        build_node,
+        functools.partial(_reference, op, dtype),
+        _rule(op, dtype),
+        literals,
+    )
+
+
+def _rule(op: str, dtype: DType) -> Rule:
+    # MAX may give either zero and either NaN operand: the alternatives of its oracle say so.
+    return Ulp(ulp_limit(op, dtype, is_strict()))
+
+
+def alu_operations() -> Iterator[Operation]:
+    """Unary, binary and ternary operations, dtype by dtype."""
+    for op, accepted in UNARY.items():
+        for dtype in accepted:
+            make = functools.partial(_apply_unary, Ops[op])
+            yield _operation("unary", op, dtype, (dtype,), make, specials(op, dtype))
+    for op, accepted in BINARY.items():
+        for dtype in accepted:
+            make = functools.partial(_apply_binary, Ops[op])
+            yield _operation("binary", op, dtype, (dtype, dtype), make, specials(op, dtype))
+    for op, accepted in TERNARY.items():
+        for dtype in accepted:
+            first = dtypes.bool if op == "WHERE" else dtype
+            make = functools.partial(_apply_ternary, Ops[op])
+            yield _operation("ternary", op, dtype, (first, dtype, dtype), make, specials(op, dtype))
+
+
+def _apply_unary(op: Ops, x: UOp) -> UOp:
+    return UOp(op, x.dtype, (x,))
+
+
+def cast_operations() -> Iterator[Operation]:
+    """CAST of every dtype to every other."""
+    for source in VALUES:
+        for target in VALUES:
+            if source is not target:
+                yield _cast_operation(source, target)
+
+
+def _cast_operation(source: DType, target: DType) -> Operation:
+    return Operation(
+        f"isa.cast.{source.name}.to_{target.name}",
+        "CAST",
+        source.name,
+        f"CAST of {source.name} to {target.name}.",
+        ("isa.cast", _cast_clause(source, target)),
+        Rung.CAST,
+        (source,),
+        target,
+        functools.partial(_cast_node, target),
+        functools.partial(_cast_reference, source, target),
+        Ulp(0),
+        cast_specials(source, target),
+    )
+
+
+def _cast_clause(source: DType, target: DType) -> str:
+    if target.is_bool:
+        return "cast.bool"
+    if target.is_float:
+        return "cast.float"
+    return "cast.truncate" if source.is_float else "cast.wrap"
+
+
+def _cast_node(target: DType, x: UOp) -> UOp:
+    return build.cast(x, target)
+
+
+def _cast_reference(source: DType, target: DType, operands: Sequence[Array]) -> Expected:
+    return oracles.cast(operands[0], source, target)
+
+
+def bitcast_operations() -> Iterator[Operation]:
+    """BITCAST between dtypes of one size."""
+    for source in VALUES:
+        for target in VALUES:
+            if (source.name, target.name) in BITCAST:
+                yield Operation(
+                    f"isa.bitcast.{source.name}.to_{target.name}",
+                    "BITCAST",
+                    source.name,
+                    f"BITCAST of {source.name} to {target.name}.",
+                    ("isa.bitcast",),
+                    Rung.CAST,
+                    (source,),
+                    target,
+                    functools.partial(_bitcast_node, target),
+                    functools.partial(_bitcast_reference, target),
+                    Ulp(0),
+                    bitcast_specials(source, target),
+                )
+
+
+def _bitcast_node(target: DType, x: UOp) -> UOp:
+    return build.bitcast(x, target)
+
+
+def _bitcast_reference(target: DType, operands: Sequence[Array]) -> Expected:
+    return oracles.bitcast(operands[0], target)
+
+
+def guarded_division(dtype: DType) -> Operation:
+    """WHERE(y != 0, x / y, x): the division that is not chosen has no effect, not even a trap."""
+    literals = (Special(("7", "2"), "3"), Special(("7", "0"), "7"), Special(("0", "0"), "0"))
+    return Operation(
+        f"isa.ternary.where.{dtype.name}_guards_division",
+        "WHERE",
+        dtype.name,
+        f"WHERE guards a {dtype.name} division: the side not chosen has no effect.",
+        ("isa.where", "isa.where.no_effect"),
+        Rung.ALU,
+        (dtype, dtype),
+        dtype,
+        _guarded_node,
+        functools.partial(_guarded_reference, dtype),
+        Ulp(0),
+        literals,
+    )
+
+
+def _guarded_node(x: UOp, y: UOp) -> UOp:
+    return build.where(build.not_equal(y, 0), build.idiv(x, y), x)
+
+
+def _guarded_reference(dtype: DType, operands: Sequence[Array]) -> Expected:
+    x, y = operands
+    divided = oracles.evaluate("IDIV", dtype, [x, np.where(y == 0, 1, y).astype(y.dtype)])
+    return Expected(np.where(y == 0, x, divided.values), divided.specified)
+
+
+def operations() -> Iterator[Operation]:
+    """All elementwise operations of the tables."""
+    yield from alu_operations()
+    yield from map(guarded_division, (dtypes.int32, dtypes.int64, dtypes.uint32))
+    yield from cast_operations()
+    yield from bitcast_operations()
+
+
+def rows() -> Iterator[Row]:
+    """All rows of the level `isa`."""
+    for operation in operations():
+        yield row_of(operation)

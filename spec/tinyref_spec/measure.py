@@ -1,0 +1,241 @@
+"""Runs one experiment on a device and judges it: the code under every comparing case."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tinyref.dtype import from_numpy_dtype
+from tinyref.errors import TinyrefError
+from tinyref.uops.program import Program
+from tinyref_spec import reproducer
+from tinyref_spec.bits import Array, BoolArray, hexadecimal, shown, to_bits
+from tinyref_spec.case import Failure, Measurement, Values
+from tinyref_spec.device_under_test import (
+    POISONS,
+    DeviceUnderTest,
+    Inputs,
+    MemoryDamageError,
+    Runnable,
+)
+from tinyref_spec.error_rules import Products, Rule, Verdict
+from tinyref_spec.oracles import Expected
+
+# Values of each buffer that a failure shows.
+SHOWN_VALUES = 16
+
+
+@dataclass
+class Experiment:
+    """One launch and what it must give.
+
+    inputs: per slot, None for an output. expected, rules: per written slot in order.
+    norms: for `Products` rules, sqrt(sum (a*b)^2) per result.
+    """
+
+    case_id: str
+    kernel: Runnable
+    inputs: Inputs
+    expected: Sequence[Expected]
+    rules: Sequence[Rule]
+    bindings: Mapping[str, int] = field(default_factory=dict)
+    norms: Sequence[Array | None] = ()
+
+
+@dataclass
+class Judgement:
+    """One output against its rule: `bad` marks the elements that are wrong."""
+
+    actual: Array
+    expected: Expected
+    verdict: Verdict
+    bad: BoolArray
+    problem: str = ""
+
+    @property
+    def compared(self) -> int:
+        specified = self.expected.specified
+        return int(self.bad.size if specified is None else np.count_nonzero(specified))
+
+    @property
+    def fails(self) -> bool:
+        return bool(self.problem) or bool(self.bad.any())
+
+    @property
+    def first(self) -> int:
+        """Position of the first wrong element, -1 when only the whole is wrong."""
+        places = np.flatnonzero(self.bad)
+        return int(places[0]) if places.size else -1
+
+
+def judge(actual: Array, expected: Expected, rule: Rule, norm: Array | None = None) -> Judgement:
+    """Compares one flat output with what it must be."""
+    verdict = rule.judge(actual, expected)
+    bad = ~verdict.good
+    if expected.specified is not None:
+        bad &= expected.specified
+    problem = ""
+    if isinstance(rule, Products) and norm is not None:
+        problem = rule.problem(actual, expected, norm)
+    return Judgement(actual, expected, verdict, bad, problem)
+
+
+def measure(device: DeviceUnderTest, experiment: Experiment) -> Measurement:
+    """Runs the experiment; a result that looks like the poison is run again over another."""
+    try:
+        found = _run(device, experiment, POISONS[0])
+        if not any(item.fails for item in found) and any(map(_looks_untouched, found)):
+            found = _run(device, experiment, POISONS[1])
+    except MemoryDamageError as error:
+        return Measurement(
+            False, str(error), details=_failure(device, experiment, None), compared=0
+        )
+    return _measurement(device, experiment, found)
+
+
+def _run(device: DeviceUnderTest, experiment: Experiment, poison: int) -> list[Judgement]:
+    outputs = device.run(experiment.kernel, experiment.inputs, experiment.bindings, poison)
+    norms = experiment.norms or [None] * len(outputs)
+    rows = zip(outputs, experiment.expected, experiment.rules, norms, strict=True)
+    return [judge(actual, expected, rule, norm) for actual, expected, rule, norm in rows]
+
+
+def _looks_untouched(found: Judgement) -> bool:
+    """Whether some result has the bits of the poison: it may be right, or never written."""
+    bits = to_bits(found.actual)
+    pattern = int.from_bytes(bytes([POISONS[0]] * bits.dtype.itemsize), "little")
+    return bool((bits == np.array(pattern, dtype=bits.dtype)).any())
+
+
+def _measurement(
+    device: DeviceUnderTest, experiment: Experiment, found: Sequence[Judgement]
+) -> Measurement:
+    failing = next((item for item in found if item.fails), None)
+    result = Measurement(
+        failing is None,
+        compared=sum(item.compared for item in found),
+        observed=", ".join(filter(None, map(_observed, found))),
+    )
+    _measure_ulp(result, experiment, found)
+    if failing is not None:
+        result.message = _message(experiment, failing)
+        result.details = _failure(device, experiment, failing)
+    elif result.compared == 0:
+        result.passed = False
+        result.message = "nothing was compared"
+    return result
+
+
+def _measure_ulp(result: Measurement, experiment: Experiment, found: Sequence[Judgement]) -> None:
+    for item in found:
+        distance = item.verdict.ulp
+        if distance is None or not distance.size:
+            continue
+        if item.expected.specified is not None:
+            distance = np.where(item.expected.specified, distance, 0)
+        worst = int(np.argmax(distance))
+        largest = float(distance[worst])
+        if result.max_ulp is None or largest > result.max_ulp:
+            result.max_ulp = largest
+            # Most results are exact: their percentile needs no sorting.
+            result.p99_ulp = _percentile(distance) if largest else 0.0
+            result.worst_input = _inputs_at(experiment, worst, distance.size) if largest else ""
+
+
+def _percentile(distance: Array) -> float:
+    rank = max(0, int(np.ceil(0.99 * distance.size)) - 1)
+    return float(np.partition(distance, rank)[rank])
+
+
+def _inputs_at(experiment: Experiment, index: int, size: int) -> str:
+    """The inputs of one element, where the kernel has as many inputs as outputs."""
+    columns = [data for data in experiment.inputs if data is not None]
+    if not columns or any(data.size != size for data in columns):
+        return f"element {index}"
+    picked = [data.reshape(-1)[index : index + 1] for data in columns]
+    return ", ".join(f"{shown(value)[0]} ({hexadecimal(value)[0]})" for value in picked)
+
+
+def _observed(found: Judgement) -> str:
+    """Which allowed behaviour the device shows, where the rule leaves a choice."""
+    observe = found.expected.observe
+    return "" if observe is None else observe(found.actual)
+
+
+def _message(experiment: Experiment, item: Judgement) -> str:
+    index = item.first
+    if index < 0:
+        return item.problem
+    wanted = item.expected.values.reshape(-1)[index : index + 1]
+    given = item.actual.reshape(-1)[index : index + 1]
+    wrong = int(np.count_nonzero(item.bad))
+    return (
+        f"element {index}: expected {shown(wanted)[0]} ({hexadecimal(wanted)[0]}), "
+        f"got {shown(given)[0]} ({hexadecimal(given)[0]}), "
+        f"for {_inputs_at(experiment, index, item.bad.size)}; "
+        f"{wrong} of {item.compared} wrong"
+    )
+
+
+def values_of(name: str, data: Array, around: int = 0) -> Values:
+    """A buffer as a failure shows it: some values from the first mismatch on."""
+    flat = np.ascontiguousarray(data).reshape(-1)
+    start = min(max(around, 0), max(flat.size - 1, 0))
+    part = flat[start : start + SHOWN_VALUES]
+    dtype = from_numpy_dtype(data.dtype).name
+    return Values(name, dtype, tuple(data.shape), shown(part), hexadecimal(part))
+
+
+def _failure(device: DeviceUnderTest, experiment: Experiment, item: Judgement | None) -> Failure:
+    index = -1 if item is None else item.first
+    inputs = [
+        values_of(f"slot {slot}", data, index if _is_parallel(item, data) else 0)
+        for slot, data in enumerate(experiment.inputs)
+        if data is not None
+    ]
+    failure = Failure(inputs=inputs, index=index)
+    if item is not None:
+        wanted = values_of("expected", item.expected.values, index)
+        given = values_of("actual", item.actual, index)
+        failure.expected, failure.expected_bits = wanted.values, wanted.bits
+        failure.actual, failure.actual_bits = given.values, given.bits
+    failure.source = device.source(experiment.kernel)
+    failure.ir = _ir(experiment.kernel)
+    expected = experiment.expected[0].values if item is None else item.expected.values
+    failure.script = reproducer.kernel_script(
+        experiment.case_id,
+        device.name,
+        experiment.kernel,
+        experiment.inputs,
+        experiment.bindings,
+        expected,
+        max(index, 0),
+    )
+    return failure
+
+
+def _is_parallel(item: Judgement | None, data: Array) -> bool:
+    return item is not None and item.actual.size == data.size
+
+
+def _ir(kernel: Runnable) -> str:
+    from tinyref.uops.serialize import program_to_text
+    from tinyref.uops.text import to_text
+
+    return program_to_text(kernel) if isinstance(kernel, Program) else to_text(kernel)
+
+
+def refusal(attempt: object, error: TinyrefError | None, wanted: tuple[type, ...]) -> Measurement:
+    """The measurement of a case that must be refused: passes with one of the `wanted` errors."""
+    if error is None:
+        return Measurement(False, f"was accepted, and gave {attempt!r}", compared=1)
+    if not isinstance(error, wanted):
+        names = " or ".join(kind.__name__ for kind in wanted)
+        return Measurement(
+            False, f"refused with {type(error).__name__}, not {names}: {error}", compared=1
+        )
+    if "\n" in str(error).strip() or len(str(error)) < 8:
+        return Measurement(False, f"the error is not one clear line: {error}", compared=1)
+    return Measurement(True, compared=1, observed=str(error))
