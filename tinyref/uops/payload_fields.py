@@ -88,17 +88,19 @@ def _read_axis_kind(value: object, where: str) -> AxisKind:
 
 def read_dtype(value: object, where: str) -> DType:
     """The dtype with the name `value`. Raises `UserError` beginning with `where`."""
-    if isinstance(value, str) and len(value) <= LONGEST_NAME:
+    # A pointer to a pointer could be read, but there is no such type.
+    if isinstance(value, str) and len(value) <= LONGEST_NAME and value.count("*") <= 1:
         try:
             dtype = dtype_from_name(value)
-        except (UserError, RecursionError):
+        except UserError:
             dtype = None
         if dtype is not None and dtype.name == value:
             return dtype
     raise refuse(where, "the name of a dtype", value)
 
 
-def _tuple_of(kind: Kind, count: int | None = None) -> Kind:
+def tuple_of(kind: Kind, count: int | None = None) -> Kind:
+    """A tuple of members, of `count` of them if that is given."""
     accepted = f"a list of {kind.accepted}" if count is None else f"{count} times {kind.accepted}"
 
     def read(value: object, where: str) -> tuple[Any, ...]:
@@ -124,9 +126,9 @@ SIZE = Kind("a size", lambda value: value, _read_size)
 OP = Kind("an op", lambda value: Word(value.name), _read_op)
 AXIS_KIND = Kind("a kind of axis", lambda value: Word(value.value), _read_axis_kind)
 DTYPE = Kind("a dtype", lambda value: Word(value.name), read_dtype)
-INTEGERS = _tuple_of(INTEGER)
-SIZES = _tuple_of(SIZE)
-BOUNDS = _tuple_of(_tuple_of(SIZE, 2))
+INTEGERS = tuple_of(INTEGER)
+SIZES = tuple_of(SIZE)
+BOUNDS = tuple_of(tuple_of(SIZE, 2))
 
 # The tag of a payload is the name of its class without "Arg".
 FIELDS: dict[type, tuple[tuple[str, Kind], ...]] = {
@@ -146,7 +148,7 @@ FIELDS: dict[type, tuple[tuple[str, Kind], ...]] = {
     payloads.GepArg: (("lanes", INTEGERS),),
     payloads.TileArg: (
         ("name", NAME),
-        ("dims", _tuple_of(INTEGER, 3)),
+        ("dims", tuple_of(INTEGER, 3)),
         ("dtype_in", DTYPE),
         ("dtype_out", DTYPE),
         ("threads", INTEGER),

@@ -8,6 +8,7 @@ the result. What is no sum or product (IDIV, MOD, MAX, a variable, ...) is an at
 from __future__ import annotations
 
 import functools
+import hashlib
 import itertools
 import math
 import operator
@@ -21,6 +22,9 @@ from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ConstArg, VarArg
 
 Monomial = tuple[UOp, ...]
+_MOST_TERMS = 1000
+_MOST_FACTORS = 16
+_LARGEST = 1 << 63
 
 
 class Undecided(Exception):  # noqa: N818  it is an answer, not a failure
@@ -52,6 +56,8 @@ class Polynomial:
         return _polynomial(total)
 
     def __mul__(self, other: Extent) -> Extent:
+        if isinstance(other, Polynomial) and len(self.terms) * len(other.terms) > _MOST_TERMS:
+            raise UserError(f"size: a product has more than {_MOST_TERMS} terms")
         total: dict[Monomial, int] = {}
         for left, first in self.terms.items():
             for right, second in _terms(other).items():
@@ -98,17 +104,28 @@ def _key(node: UOp) -> str:
         text = f"{payload.name}:{payload.minimum}:{payload.maximum}"
     else:
         text = "" if payload is None else repr(payload)
-    return f"{node.op.name}[{text}]({','.join(_key(source) for source in node.src)})"
+    key = f"{node.op.name}[{text}]({','.join(_key(source) for source in node.src)})"
+    # The text of a shared node can double at every level.
+    return key if len(key) < 100 else hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
 
 
 def _product(left: Monomial, right: Monomial) -> Monomial:
     if not left or not right:
         return left or right
+    if len(left) + len(right) > _MOST_FACTORS:
+        raise UserError(f"size: a product has more than {_MOST_FACTORS} factors")
     return tuple(sorted(left + right, key=_key))
 
 
 @node_fact
 def _lift(node: UOp) -> Extent:
+    value = _lift_unchecked(node)
+    if any(abs(coefficient) > _LARGEST for coefficient in _terms(value).values()):
+        raise UserError("size: a size is beyond 2**63")
+    return value
+
+
+def _lift_unchecked(node: UOp) -> Extent:
     if isinstance(node.arg, ConstArg):
         return int(node.arg.value)
     if node.op is Ops.ADD:
@@ -147,6 +164,8 @@ def lower(value: Extent) -> sint:
         return value
     total: UOp | None = None
     for monomial, coefficient in sorted(value.terms.items(), key=_monomial_order):
+        if abs(coefficient) >= _LARGEST:
+            raise UserError(f"size: {coefficient} is beyond 2**63")
         factors: list[UOp] = list(monomial)
         if coefficient != 1 or not factors:
             factors.append(const(dtypes.index, coefficient))
@@ -382,26 +401,32 @@ def variables_of(values: Iterable[sint]) -> Iterator[UOp]:
 
 
 _INFIX = {Ops.ADD: "+", Ops.SUB: "-", Ops.MUL: "*", Ops.IDIV: "//", Ops.MOD: "%"}
+_COMPOUND = (Ops.ADD, Ops.SUB, Ops.IDIV, Ops.MOD)
+_LONGEST_TEXT = 200
 
 
 def describe(value: sint) -> str:
     """A size as a reader of an error message wants it: `4`, `n`, `n*4+1`, `max(n, 3)`."""
-    if isinstance(value, int):
-        return str(value)
-    if isinstance(value.arg, ConstArg):
-        return str(value.arg.value)
-    if isinstance(value.arg, VarArg):
-        return value.arg.name
-    if value.op is Ops.BIND:
-        return f"{describe(value.src[0])}={describe(value.src[1])}"
-    parts = [describe(source) for source in value.src]
-    if value.op in _INFIX:
-        if value.op is not Ops.ADD:
-            compound = (Ops.ADD, Ops.SUB, Ops.IDIV, Ops.MOD)
-            pairs = zip(value.src, parts, strict=True)
-            parts = [f"({part})" if source.op in compound else part for source, part in pairs]
-        return _INFIX[value.op].join(parts)
-    return f"{value.op.name.lower()}({', '.join(parts)})"
+    return str(value) if isinstance(value, int) else _describe(value)
+
+
+@node_fact
+def _describe(node: UOp) -> str:
+    if isinstance(node.arg, ConstArg):
+        return str(node.arg.value)
+    if isinstance(node.arg, VarArg):
+        return node.arg.name
+    parts = [_describe(source) for source in node.src]
+    if node.op is Ops.BIND:
+        text = "=".join(parts)
+    elif node.op in _INFIX:
+        if node.op is not Ops.ADD:
+            pairs = zip(node.src, parts, strict=True)
+            parts = [f"({part})" if source.op in _COMPOUND else part for source, part in pairs]
+        text = _INFIX[node.op].join(parts)
+    else:
+        text = f"{node.op.name.lower()}({', '.join(parts)})"
+    return text if len(text) < _LONGEST_TEXT else "..."
 
 
 def describe_shape(shape: Iterable[sint]) -> str:

@@ -110,6 +110,11 @@ class View:
 
         For symbolic sizes these are bounds over all values of the variables.
         """
+        ends = self.ends()
+        return None if ends is None else (lowest(ends[0]), highest(ends[1]))
+
+    def ends(self) -> tuple[Extent, Extent] | None:
+        """The lowest and highest element as expressions; None if no position is valid."""
         if self.touches_nothing:
             return None
         low = high = lift(self.offset)
@@ -123,7 +128,7 @@ class View:
             else:
                 steepest = max(abs(lowest(step)), abs(highest(step))) * highest(lift(size))
                 low, high = low - steepest, high + steepest
-        return lowest(low), highest(high)
+        return low, high
 
     def _axes(self) -> list[tuple[sint, sint, tuple[sint, sint]]]:
         mask = full_mask(self.shape) if self.mask is None else self.mask
