@@ -40,6 +40,8 @@ def compile_kernel(
     equal programs. `on_stage` is told the result of each of `STAGES`. Raises `VerifyError` where a
     graph breaks a rule of its dialect (unless VERIFY is 0), `UserError` for what the device lacks.
     """
+    if not capabilities.ops:
+        raise UserError("kernel: the device declares no ops: it holds data but runs no kernels")
     if name is None:
         name = kernel_name(ast)
     pipeline = _Pipeline(name, on_stage)
