@@ -1,0 +1,205 @@
+"""Reading of arguments: shapes, axes, paddings, and the shape that operands broadcast to."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from tinyref.errors import UserError
+from tinyref.uops import symbolic
+from tinyref.uops.node import UOp, sint
+from tinyref.uops.symbolic import describe, describe_shape
+
+Shape = tuple[sint, ...]
+Bounds = tuple[tuple[sint, sint], ...]
+
+
+def flat(first: object, rest: Sequence[object]) -> tuple[Any, ...]:
+    """The items of a variadic argument: `f(2, 3)` and `f((2, 3))` mean the same."""
+    if isinstance(first, list | tuple):
+        return (*first, *rest)
+    return (first, *rest)
+
+
+def integer(value: object, argument: str) -> int:
+    """`value` as an int; numpy integers and other objects with `__index__` pass, bools do not."""
+    if isinstance(value, bool):
+        raise UserError(f"{argument}: got {value!r}, accepted is an integer")
+    try:
+        return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise UserError(f"{argument}: got {value!r}, accepted is an integer") from None
+
+
+def dimension(value: object, argument: str, minimum: int = 0) -> sint:
+    """A size: an integer that is at least `minimum`, or a symbolic expression."""
+    if isinstance(value, UOp):
+        return value
+    size = integer(value, argument)
+    if size < minimum:
+        raise UserError(f"{argument}: size {size} is negative, accepted is at least {minimum}")
+    return size
+
+
+def shape_argument(first: object, rest: Sequence[object], argument: str) -> Shape:
+    """A shape given as one sequence or as several sizes. Raises `UserError` for a bad size."""
+    return tuple(dimension(size, argument) for size in flat(first, rest))
+
+
+def product(sizes: Iterable[sint]) -> int:
+    """The number of elements of a shape without symbolic sizes."""
+    total = symbolic.product(sizes)
+    if isinstance(total, UOp):
+        raise UserError(f"shape: the symbolic {describe(total)} has no number of elements yet")
+    return total
+
+
+def fixed(shape: Shape, argument: str) -> tuple[int, ...]:
+    """`shape` as integers. Raises `UserError` where a size is symbolic."""
+    for size in shape:
+        if isinstance(size, UOp):
+            raise UserError(f"{argument}: needs known sizes, got the symbolic {describe(size)}")
+    return tuple(size for size in shape if isinstance(size, int))
+
+
+def axis_of(axis: object, ndim: int, argument: str) -> int:
+    """`axis` counted from the front. A tensor without axes accepts 0 and -1, as if it had one."""
+    number = integer(axis, argument)
+    limit = max(ndim, 1)
+    if not -limit <= number < limit:
+        raise UserError(f"{argument}: axis {number} is outside {-limit} to {limit - 1}")
+    return number % limit
+
+
+def axes_of(axes: object, ndim: int, argument: str) -> tuple[int, ...]:
+    """The axes of a reduction in rising order; None is all of them.
+
+    Raises `UserError` for an axis that is out of range or that is named twice.
+    """
+    if axes is None:
+        return tuple(range(ndim))
+    listed = axes if isinstance(axes, list | tuple) else (axes,)
+    found = [axis_of(axis, ndim, argument) for axis in listed]
+    if len(set(found)) != len(found):
+        raise UserError(f"{argument}: axes {tuple(listed)} name an axis twice")
+    return tuple(sorted(found)) if ndim else ()
+
+
+def resolve_reshape(old: Shape, new: Sequence[object], argument: str) -> Shape:
+    """`new` with a single -1 filled in and None meaning the old size at that place."""
+    sizes: list[sint] = []
+    hole = None
+    for place, size in enumerate(new):
+        if size is None and place < len(old):
+            sizes.append(old[place])
+        elif not isinstance(size, UOp) and integer(size, argument) == -1:
+            if hole is not None:
+                raise UserError(f"{argument}: shape {tuple(new)} has more than one -1")
+            hole = place
+            sizes.append(1)
+        else:
+            sizes.append(dimension(size, argument))
+    if hole is not None:
+        total = product(old)
+        known = product(sizes)
+        if known == 0 or total % known:
+            raise UserError(f"{argument}: shape {tuple(new)} does not divide {total} elements")
+        sizes[hole] = total // known
+    symbolic = any(isinstance(size, UOp) for size in (*old, *sizes))
+    if not symbolic and product(sizes) != product(old):
+        raise UserError(
+            f"{argument}: cannot turn {describe_shape(old)} into {describe_shape(tuple(sizes))}: "
+            f"{product(old)} elements are not {product(sizes)}"
+        )
+    return tuple(sizes)
+
+
+def broadcast(shapes: Sequence[Shape], argument: str) -> Shape:
+    """The shape that all `shapes` expand to: right-aligned, sizes equal or 1."""
+    ndim = max(len(shape) for shape in shapes)
+    aligned = [(1,) * (ndim - len(shape)) + shape for shape in shapes]
+    result: list[sint] = []
+    for sizes in zip(*aligned, strict=True):
+        wanted = [size for size in sizes if not (isinstance(size, int) and size == 1)]
+        if any(size is not wanted[0] and size != wanted[0] for size in wanted[1:]):
+            listed = " and ".join(describe_shape(shape) for shape in shapes)
+            raise UserError(
+                f"{argument}: shapes {listed} do not broadcast: "
+                f"aligned from the right, sizes must be equal or 1"
+            )
+        result.append(wanted[0] if wanted else 1)
+    return tuple(result)
+
+
+def permutation(order: Sequence[object], ndim: int) -> tuple[int, ...]:
+    """An order of all axes. Raises `UserError` unless each occurs once."""
+    found = tuple(axis_of(axis, ndim, "permute") for axis in order)
+    if sorted(found) != list(range(ndim)):
+        raise UserError(
+            f"permute: order {tuple(order)} must name each of the {ndim} axes exactly once"
+        )
+    return found
+
+
+def padding_bounds(padding: object, ndim: int) -> Bounds:
+    """(before, after) per axis, from either form of padding.
+
+    Flat numbers go from the last axis backwards, two for each: `(left, right, top, bottom)`.
+    Pairs go from the first axis on, one for each, None for no padding. One number pads the last
+    axes as `(n, n)` is not guessed: it is refused.
+    """
+    if not isinstance(padding, list | tuple):
+        raise UserError(f"pad: padding {padding!r}: accepted are a tuple of sizes or of pairs")
+    if all(item is None or isinstance(item, list | tuple) for item in padding) and padding:
+        if len(padding) != ndim:
+            raise UserError(f"pad: {len(padding)} pairs for {ndim} axes: accepted is one per axis")
+        return tuple(_pair(item) for item in padding)
+    if len(padding) % 2 or len(padding) > 2 * ndim:
+        raise UserError(
+            f"pad: {len(padding)} numbers for {ndim} axes: "
+            f"accepted are two for each of the last axes"
+        )
+    numbers = [_amount(item) for item in padding]
+    pairs = [(numbers[i], numbers[i + 1]) for i in range(0, len(numbers), 2)][::-1]
+    return ((0, 0),) * (ndim - len(pairs)) + tuple(pairs)
+
+
+def _pair(item: Sequence[object] | None) -> tuple[sint, sint]:
+    if item is None:
+        return (0, 0)
+    if len(item) != 2:
+        raise UserError(f"pad: {item!r} is not a pair (before, after)")
+    return (_amount(item[0]), _amount(item[1]))
+
+
+def _amount(item: object) -> sint:
+    return item if isinstance(item, UOp) else integer(item, "pad")
+
+
+def per_axis(value: object, count: int, argument: str, minimum: int) -> tuple[int, ...]:
+    """One integer for each of `count` spatial axes, from one integer or a sequence of them."""
+    listed = value if isinstance(value, list | tuple) else (value,) * count
+    if len(listed) != count:
+        raise UserError(f"{argument}: got {tuple(listed)}, accepted is one or {count} integers")
+    numbers = tuple(integer(item, argument) for item in listed)
+    if any(number < minimum for number in numbers):
+        raise UserError(f"{argument}: got {numbers}, accepted is at least {minimum}")
+    return numbers
+
+
+def spatial_padding(value: object, count: int, argument: str) -> tuple[tuple[int, int], ...]:
+    """(before, after) for each spatial axis, first axis first.
+
+    Accepted: one integer; one for each axis; or two for each axis, from the last axis backwards.
+    """
+    if isinstance(value, list | tuple) and len(value) == 2 * count and count > 0:
+        numbers = per_axis(value, 2 * count, argument, 0)
+        return tuple((numbers[2 * i], numbers[2 * i + 1]) for i in range(count))[::-1]
+    return tuple((number, number) for number in per_axis(value, count, argument, 0))
+
+
+def slice_length(start: int, stop: int, step: int) -> int:
+    """How many elements `range(start, stop, step)` has."""
+    return max(0, math.ceil((stop - start) / step))

@@ -1,0 +1,241 @@
+"""The core of Tensor: a node of the tensor graph, its device, and the record that gradients read.
+
+The class Tensor is a chain of floors, each in one module, each using only those before it:
+core, elementwise, movement, reduction, functions, contraction, indexing, creation, data, autograd.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Self
+from weakref import WeakValueDictionary
+
+from tinyref.dtype import DType
+from tinyref.errors import UserError
+from tinyref.lazy import graph
+from tinyref.tensor.arguments import Bounds, Shape, product
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import ALU, CASTS, Ops
+from tinyref.uops.payload import (
+    BoundsArg,
+    CopyArg,
+    FlipArg,
+    Payload,
+    PermuteArg,
+    ReduceArg,
+    ShapeArg,
+)
+
+# Every tensor there is: realising one gives the others that share its graph the result as well.
+live: WeakValueDictionary[int, TensorCore] = WeakValueDictionary()
+
+_recording: ContextVar[bool] = ContextVar("tinyref_recording", default=True)
+
+
+class GradientSwitch:
+    """Nothing that is computed within the block has a gradient: `with Tensor.no_grad(): ...`.
+
+    True in a condition where the switch is on.
+    """
+
+    def __init__(self) -> None:
+        self._saved: list[bool] = []
+
+    def __call__(self) -> GradientSwitch:
+        """A switch of its own: `with no_grad():` nests and works in several threads."""
+        return GradientSwitch()
+
+    def __bool__(self) -> bool:
+        return not _recording.get()
+
+    def __enter__(self) -> Self:
+        self._saved.append(_recording.get())
+        _recording.set(False)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        _recording.set(self._saved.pop())
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """How a tensor was made: by one op of the tensor graph from `parents`, as they then were."""
+
+    op: Ops
+    arg: Payload
+    parents: tuple[TensorCore, ...]
+    versions: tuple[int, ...]
+
+
+def build(op: Ops, arg: Payload, dtype: DType | None, sources: Sequence[UOp]) -> UOp:
+    """The node of the tensor graph for `op`; `dtype` is the target of a cast."""
+    if op in CASTS and dtype is not None:
+        make = graph.cast if op is Ops.CAST else graph.bitcast
+        return make(sources[0], dtype)
+    if op in ALU:
+        return graph.alu(op, *sources)
+    match arg:
+        case ShapeArg(shape):
+            reshaping = graph.reshape if op is Ops.RESHAPE else graph.expand
+            return reshaping(sources[0], shape)
+        case PermuteArg(order):
+            return graph.permute(sources[0], order)
+        case BoundsArg(bounds):
+            resizing = graph.pad if op is Ops.PAD else graph.shrink
+            return resizing(sources[0], bounds)
+        case FlipArg(axes):
+            return graph.flip(sources[0], axes)
+        case ReduceArg(reducing, axes):
+            return graph.reduce(reducing, sources[0], axes)
+        case CopyArg(device):
+            return graph.copy(sources[0], device)
+    if op is Ops.DETACH:
+        return graph.detach(sources[0])
+    return graph.contiguous(sources[0])
+
+
+class TensorCore:
+    """What every tensor has; the floors above add what one can do with it."""
+
+    __slots__ = (
+        "__weakref__",
+        "_device",
+        "_grad",
+        "_node",
+        "_record",
+        "_requires_grad",
+        "_version",
+    )
+
+    _node: UOp
+    _device: str
+    _record: Record | None
+    _grad: Self | None
+    _requires_grad: bool
+    _version: int
+
+    # numpy leaves operators between an array and a tensor to the tensor.
+    __array_ufunc__ = None
+
+    no_grad = GradientSwitch()
+
+    @classmethod
+    def _from_node(cls, node: UOp, device: str) -> Self:
+        tensor = object.__new__(cls)
+        tensor._set(node, device)
+        return tensor
+
+    def _set(self, node: UOp, device: str) -> None:
+        self._node = node
+        self._device = device
+        self._record = None
+        self._grad = None
+        self._requires_grad = False
+        self._version = 0
+        live[id(self)] = self
+
+    def _apply(
+        self,
+        op: Ops,
+        *others: Self,
+        arg: Payload = None,
+        dtype: DType | None = None,
+    ) -> Self:
+        """The tensor that `op` makes of this one and `others`, recorded for gradients."""
+        sources = (self, *others)
+        node = build(op, arg, dtype, [source._node for source in sources])
+        device = arg.device if isinstance(arg, CopyArg) else self._common_device(op, sources)
+        result = self._from_node(node, device)
+        if _recording.get() and node.dtype.is_float and op is not Ops.DETACH:
+            versions = tuple(source._version for source in sources)
+            result._record = Record(op, arg, sources, versions)
+            result._requires_grad = any(source._requires_grad for source in sources)
+        return result
+
+    @staticmethod
+    def _common_device(op: Ops, sources: Sequence[TensorCore]) -> str:
+        """The one device of all sources; a constant has no memory and joins any device."""
+        device = sources[0]._device
+        if all(source._device == device for source in sources):
+            return device
+        placed = {source._device for source in sources if graph.device_of(source._node)}
+        if len(placed) > 1:
+            raise UserError(
+                f"{op.name.lower()}: tensors are on {' and '.join(sorted(placed))}: "
+                f"bring them to one device with .to(device)"
+            )
+        return placed.pop() if placed else device
+
+    @property
+    def node(self) -> UOp:
+        """The node of the tensor graph that this tensor stands for."""
+        return self._node
+
+    @property
+    def shape(self) -> Shape:
+        """The size of each axis; a symbolic size is an expression."""
+        return graph.shape_of(self._node)
+
+    @property
+    def dtype(self) -> DType:
+        """The type of the elements."""
+        return self._node.dtype
+
+    @property
+    def device(self) -> str:
+        """The canonical name of the device that holds, or will compute, the elements."""
+        return self._device
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    def numel(self) -> int:
+        """The number of elements."""
+        return product(self.shape)
+
+    def element_size(self) -> int:
+        """Bytes of one element."""
+        return self.dtype.itemsize
+
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self.numel() * self.dtype.itemsize
+
+    def is_floating_point(self) -> bool:
+        """True for the float types, the 8-bit ones included."""
+        return self.dtype.is_float
+
+    # One method for each op of the tensor graph that is no arithmetic; no argument is checked.
+
+    def _reshape(self, shape: Shape) -> Self:
+        return self if shape == self.shape else self._apply(Ops.RESHAPE, arg=ShapeArg(shape))
+
+    def _expand(self, shape: Shape) -> Self:
+        return self if shape == self.shape else self._apply(Ops.EXPAND, arg=ShapeArg(shape))
+
+    def _permute(self, order: tuple[int, ...]) -> Self:
+        return self._apply(Ops.PERMUTE, arg=PermuteArg(order))
+
+    def _pad(self, bounds: Bounds) -> Self:
+        return self._apply(Ops.PAD, arg=BoundsArg(bounds))
+
+    def _shrink(self, bounds: Bounds) -> Self:
+        return self._apply(Ops.SHRINK, arg=BoundsArg(bounds))
+
+    def _flip(self, axes: tuple[int, ...]) -> Self:
+        return self._apply(Ops.FLIP, arg=FlipArg(axes))
+
+    def _reduce(self, op: Ops, axes: tuple[int, ...]) -> Self:
+        """Reduces over `axes`, which stay as size 1."""
+        return self._apply(Ops.REDUCE, arg=ReduceArg(op, axes)) if axes else self
+
+    def _cast(self, dtype: DType) -> Self:
+        return self if dtype is self.dtype else self._apply(Ops.CAST, dtype=dtype)
+
+    def _broadcast_to(self, shape: Shape) -> Self:
+        """Expands to `shape`, which the caller found by `arguments.broadcast`."""
+        return self._reshape((1,) * (len(shape) - self.ndim) + self.shape)._expand(shape)

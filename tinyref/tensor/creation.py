@@ -1,0 +1,194 @@
+"""Making tensors: from Python numbers, lists, bytes, numpy arrays, and from nothing."""
+
+from __future__ import annotations
+
+from typing import Any, Self, cast
+
+import numpy as np
+
+from tinyref.device import Device
+from tinyref.dtype import ConstType, DType, DTypeLike, dtypes, to_dtype
+from tinyref.errors import UserError
+from tinyref.lazy import graph
+from tinyref.lazy.buffers import buffer_of
+from tinyref.tensor import literals
+from tinyref.tensor.arguments import Shape, fixed, shape_argument
+from tinyref.tensor.operators import Operators
+from tinyref.uops.node import UOp
+
+
+def base_of(node: UOp) -> UOp:
+    """The node below all reshapes."""
+    while node.src and node.op.name == "RESHAPE":
+        node = node.src[0]
+    return node
+
+
+def element_dtype(dtype: DTypeLike | None) -> DType | None:
+    """The named type, which must be one that tensors hold. Raises `UserError`."""
+    if dtype is None:
+        return None
+    target = to_dtype(dtype)
+    if target not in dtypes.all:
+        raise UserError(f"dtype: {target.name} is not an element type of tensors")
+    return target
+
+
+def from_host(array: literals.HostArray, dtype: DType, device: str) -> UOp:
+    """The node of a fresh buffer on `device` with the elements of `array`."""
+    if not array.size:
+        return graph.expand(graph.reshape(graph.constant(0, dtype), (1,) * array.ndim), array.shape)
+    node = graph.new_buffer(device, array.shape, dtype)
+    flat = np.ascontiguousarray(array).reshape(-1)
+    buffer_of(base_of(node)).copy_in(flat.view(np.uint8).data)
+    return node
+
+
+class Creation(Operators):
+    """`Tensor(data)` and the constructors with a shape.
+
+    data: a number, nested lists or tuples of numbers, bytes, a numpy array, or a Tensor.
+    device: a name such as "CPU"; None is the default device.
+    dtype: a type or its name. Without one a numpy array keeps its type, bytes are uint8, and
+    Python numbers give bool, int32 or float32 by the highest kind among them.
+    requires_grad: whether `backward` fills `grad`; only float tensors can have one.
+    Raises `UserError` for ragged lists, unknown types and devices, and numbers that do not fit.
+    """
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        data: object,
+        device: str | None = None,
+        dtype: DTypeLike | None = None,
+        requires_grad: bool | None = None,
+    ) -> None:
+        named = element_dtype(dtype)
+        if isinstance(data, Creation):
+            moved = data.to(data.device if device is None else device)
+            converted = moved if named is None else moved._cast(named)
+            self._set(converted._node, converted._device)
+        else:
+            target = Device.canonical(device)
+            self._set(_node_of(data, target, named), target)
+        self._request_gradient(bool(requires_grad))
+
+    def _request_gradient(self, requires_grad: bool) -> None:
+        if requires_grad and not self.dtype.is_float:
+            raise UserError(
+                f"requires_grad: a {self.dtype.name} tensor has no gradient: accepted are floats"
+            )
+        self._requires_grad = requires_grad
+
+    @classmethod
+    def _made(cls, node: UOp, device: str, requires_grad: bool | None) -> Self:
+        tensor = cls._from_node(node, device)
+        tensor._request_gradient(bool(requires_grad))
+        return tensor
+
+    @classmethod
+    def full(
+        cls,
+        shape: int | Shape,
+        fill_value: ConstType,
+        *,
+        device: str | None = None,
+        dtype: DTypeLike | None = None,
+        requires_grad: bool | None = None,
+    ) -> Self:
+        """Every element is `fill_value`; without `dtype` its kind decides: bool, int32, float32."""
+        sizes = shape_argument(shape, (), "full: shape")
+        if isinstance(fill_value, np.generic):
+            fill_value = fill_value.item()
+        if not literals.is_scalar(fill_value):
+            raise UserError(
+                f"full: fill_value is a {type(fill_value).__name__}, accepted is a number"
+            )
+        target = element_dtype(dtype) or literals.scalar_dtype(fill_value)
+        literals.check_fits(fill_value, target)
+        value = graph.constant(fill_value, target)
+        node = graph.expand(graph.reshape(value, (1,) * len(sizes)), sizes)
+        return cls._made(node, Device.canonical(device), requires_grad)
+
+    @classmethod
+    def zeros(cls, *shape: Any, **kwargs: Any) -> Self:
+        """Zeros of the default float, or of `dtype`; the other keywords are those of `full`."""
+        return cls.full(_shape_of_zeros(shape), **{"fill_value": 0.0, **kwargs})
+
+    @classmethod
+    def ones(cls, *shape: Any, **kwargs: Any) -> Self:
+        """Ones of the default float, or of `dtype`; the other keywords are those of `full`."""
+        return cls.full(_shape_of_zeros(shape), **{"fill_value": 1.0, **kwargs})
+
+    @classmethod
+    def empty(
+        cls,
+        *shape: Any,
+        device: str | None = None,
+        dtype: DTypeLike | None = None,
+        requires_grad: bool | None = None,
+    ) -> Self:
+        """Memory that is not written yet: whatever it holds are the elements."""
+        sizes = _shape_of_zeros(shape)
+        target = element_dtype(dtype) or dtypes.default_float
+        place = Device.canonical(device)
+        if 0 in sizes:
+            return cls.zeros(sizes, device=place, dtype=target, requires_grad=requires_grad)
+        return cls._made(graph.new_buffer(place, sizes, target), place, requires_grad)
+
+    @classmethod
+    def eye(cls, n: int, m: int | None = None, **kwargs: Any) -> Self:
+        """Ones on the diagonal of an `n` by `m` matrix (`m` is `n` by default), else zeros."""
+        rows, columns = fixed(shape_argument(n, (n if m is None else m,), "eye"), "eye")
+        wanted = kwargs.pop("requires_grad", None)
+        # Rows of one element more than columns, laid end to end, move the one a place per row.
+        ones = cls.ones(rows, 1, **kwargs)._pad(((0, 0), (0, columns)))
+        laid = ones._reshape((rows * (columns + 1),))._part(0, 0, rows * columns)
+        matrix = laid._reshape((rows, columns))
+        matrix._record = None
+        matrix._request_gradient(bool(wanted))
+        return matrix
+
+    def full_like(self, fill_value: ConstType, **kwargs: Any) -> Self:
+        """Every element is `fill_value`; shape, type and device are this tensor's unless named."""
+        settings = {"device": self.device, "dtype": self.dtype, **kwargs}
+        return self.full(self.shape, fill_value, **settings)
+
+    def zeros_like(self, **kwargs: Any) -> Self:
+        """Zeros in this tensor's shape, type and device."""
+        return self.full_like(0, **kwargs)
+
+    def ones_like(self, **kwargs: Any) -> Self:
+        """Ones in this tensor's shape, type and device."""
+        return self.full_like(1, **kwargs)
+
+
+def _shape_of_zeros(shape: tuple[Any, ...]) -> Shape:
+    if not shape:
+        return ()
+    return shape_argument(shape[0], shape[1:], "shape")
+
+
+def _node_of(data: object, device: str, dtype: DType | None) -> UOp:
+    if isinstance(data, np.ndarray):
+        array, found = literals.from_numpy(data, dtype)
+        return from_host(array, found, device)
+    if isinstance(data, np.generic):
+        array, found = literals.from_numpy(np.asarray(data), dtype)
+        return from_host(array, found, device)
+    if literals.is_scalar(data):
+        value = cast(ConstType, data)
+        target = dtype or literals.scalar_dtype(value)
+        literals.check_fits(value, target)
+        return graph.constant(value, target)
+    if isinstance(data, bytes | bytearray | memoryview):
+        raw = dtype or dtypes.uint8
+        return from_host(literals.from_bytes(data, raw), raw, device)
+    if isinstance(data, list | tuple):
+        array, found = literals.from_list(data, dtype)
+        return from_host(array, found, device)
+    raise UserError(
+        f"data: got a {type(data).__name__}: accepted are a number, nested lists of numbers, "
+        f"bytes, a numpy array and a Tensor"
+    )

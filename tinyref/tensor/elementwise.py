@@ -1,0 +1,456 @@
+"""Arithmetic, bits, comparisons, selection and casts, one element at a time."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, Self, cast
+
+import numpy as np
+
+from tinyref.dtype import ConstType, DType, DTypeLike, as_const, dtypes, promote, to_dtype
+from tinyref.errors import UserError
+from tinyref.lazy import graph
+from tinyref.tensor.arguments import broadcast, integer
+from tinyref.tensor.core import TensorCore
+from tinyref.tensor.literals import is_scalar, scalar_dtype, weak_dtype
+from tinyref.uops.ops import Ops
+
+RoundingMode = Literal["trunc", "floor"] | None
+
+
+def compute_dtype(name: str, dtype: DType) -> DType:
+    """`dtype`, refused where it is for storage only."""
+    if dtype in dtypes.storage_only:
+        raise UserError(f"{name}: {dtype.name} is for storage: cast to float16 or float32 first")
+    return dtype
+
+
+def require_integer(name: str, dtype: DType, accept_bool: bool = True) -> None:
+    """Raises `UserError` where bits make no sense."""
+    if not (dtype.is_int or (dtype.is_bool and accept_bool)):
+        accepted = "integers and bool" if accept_bool else "integers"
+        raise UserError(f"{name}: got {dtype.name}, accepted are {accepted}")
+
+
+class Elementwise(TensorCore):
+    """Functions of one, two or three tensors that broadcast against each other.
+
+    Types: two tensors meet in their least common type of the promotion lattice; a Python number
+    takes the tensor's type unless it is of a higher kind (bool < int < float), and wraps or
+    rounds to it. Shapes: aligned from the right, sizes equal or 1; anything else is a `UserError`.
+    """
+
+    __slots__ = ()
+
+    # Operands
+
+    def _constant(self, value: ConstType, dtype: DType) -> Self:
+        return self._from_node(graph.constant(as_const(value, dtype), dtype), self._device)
+
+    def _operand(self, value: object, name: str) -> Self | ConstType:
+        if isinstance(value, type(self)):
+            return value
+        if isinstance(value, np.generic):
+            value = value.item()
+        if is_scalar(value):
+            return cast(ConstType, value)
+        raise UserError(f"{name}: got a {type(value).__name__}: accepted are a Tensor and a number")
+
+    def _pair(self, other: object, name: str, reverse: bool = False) -> tuple[Self, Self]:
+        """Both operands in their common type and shape, in the order of the operation."""
+        found = self._operand(other, name)
+        if isinstance(found, TensorCore):
+            dtype = compute_dtype(name, promote(self.dtype, found.dtype))
+            left, right = self._cast(dtype), found._cast(dtype)
+        else:
+            dtype = compute_dtype(name, weak_dtype(found, self.dtype))
+            left, right = self._cast(dtype), self._constant(found, dtype)
+        left, right = left._spread(name, right)
+        return (right, left) if reverse else (left, right)
+
+    def _spread(self, name: str, *others: Self) -> tuple[Self, ...]:
+        """This tensor and `others` in their common shape."""
+        operands = (self, *others)
+        shape = broadcast([operand.shape for operand in operands], name)
+        return tuple(operand._broadcast_to(shape) for operand in operands)
+
+    def _as_float(self, name: str) -> Self:
+        """Integers and bools as the default float; floats as they are."""
+        if self.dtype.is_float:
+            compute_dtype(name, self.dtype)
+            return self
+        return self._cast(dtypes.default_float)
+
+    # Arithmetic of two
+
+    def add(self, x: Self | ConstType, reverse: bool = False) -> Self:
+        """self + x; integers wrap, bool is OR."""
+        left, right = self._pair(x, "add", reverse)
+        return left._apply(Ops.OR if left.dtype.is_bool else Ops.ADD, right)
+
+    def sub(self, x: Self | ConstType, reverse: bool = False) -> Self:
+        """self - x; integers wrap, bool is refused."""
+        left, right = self._pair(x, "sub", reverse)
+        if left.dtype.is_bool:
+            raise UserError("sub: bool has no difference: use ^ or logical_not, or cast to int")
+        return left._apply(Ops.SUB, right)
+
+    def mul(self, x: Self | ConstType, reverse: bool = False) -> Self:
+        """self * x; integers wrap, bool is AND."""
+        left, right = self._pair(x, "mul", reverse)
+        return left._apply(Ops.AND if left.dtype.is_bool else Ops.MUL, right)
+
+    def div(
+        self,
+        x: Self | ConstType,
+        reverse: bool = False,
+        rounding_mode: RoundingMode = None,
+    ) -> Self:
+        """self / x; integers give the default float.
+
+        With `rounding_mode` "trunc" or "floor" the quotient is rounded, and integers stay integers.
+        """
+        if rounding_mode not in (None, "trunc", "floor"):
+            raise UserError(
+                f"div: rounding_mode {rounding_mode!r}: accepted are None, 'trunc' and 'floor'"
+            )
+        left, right = self._pair(x, "div", reverse)
+        if rounding_mode is not None and not left.dtype.is_float:
+            return left.idiv(right) if rounding_mode == "trunc" else left._floor_divide(right)
+        quotient = left._as_float("div")._apply(Ops.FDIV, right._as_float("div"))
+        if rounding_mode is None:
+            return quotient
+        return quotient.trunc() if rounding_mode == "trunc" else quotient.floor()
+
+    def idiv(self, x: Self | ConstType, reverse: bool = False) -> Self:
+        """The quotient of integers, rounded toward zero (`//` rounds down); floats are refused."""
+        left, right = self._pair(x, "idiv", reverse)
+        require_integer("idiv", left.dtype, accept_bool=False)
+        return left._apply(Ops.IDIV, right)
+
+    def _floor_divide(self, x: Self | ConstType, reverse: bool = False) -> Self:
+        left, right = self._pair(x, "floor_divide", reverse)
+        if left.dtype.is_float:
+            return left._apply(Ops.FDIV, right).floor()
+        quotient = left.idiv(right)
+        if left.dtype.is_unsigned:
+            return quotient
+        return quotient.sub(left._remainder_is_opposite(right)._cast(left.dtype))
+
+    def _remainder_is_opposite(self, divisor: Self) -> Self:
+        """Where truncation and rounding down differ: the remainder is neither 0 nor of the
+        divisor's sign.
+        """
+        remainder = self._apply(Ops.MOD, divisor)
+        return remainder.lt(0).ne(divisor.lt(0)).mul(remainder.ne(0))
+
+    def mod(self, x: Self | ConstType, reverse: bool = False) -> Self:
+        """The remainder with the sign of the divisor, as `%` of Python and torch.
+
+        Floats compute x - floor(x / y) * y, each step rounded.
+        """
+        left, right = self._pair(x, "mod", reverse)
+        if left.dtype.is_float:
+            return left.sub(left._apply(Ops.FDIV, right).floor().mul(right))
+        require_integer("mod", left.dtype, accept_bool=False)
+        remainder = left._apply(Ops.MOD, right)
+        if left.dtype.is_unsigned:
+            return remainder
+        return left._remainder_is_opposite(right).where(remainder.add(right), remainder)
+
+    def pow(self, x: Self | ConstType, reverse: bool = False) -> Self:
+        """self ** x with the special cases of IEEE 754.
+
+        Integers accept a non-negative integer number as exponent, exact modulo 2^n; every other
+        combination of integers is refused, because its result is no integer.
+        """
+        if not reverse and is_scalar(x) and not isinstance(x, bool):
+            number = cast(ConstType, x)
+            if float(number).is_integer() and abs(number) <= 4 and self.dtype.is_float:
+                compute_dtype("pow", self.dtype)
+                return self._power(abs(int(number)), number < 0)
+            if isinstance(number, int) and not self.dtype.is_float:
+                return self._cast(weak_dtype(number, self.dtype))._integer_power(number)
+        left, right = self._pair(x, "pow", reverse)
+        if not left.dtype.is_float:
+            raise UserError(
+                f"pow: {left.dtype.name} accepts a non-negative integer number as exponent: "
+                f"cast to a float type first"
+            )
+        return left._apply(Ops.POW, right)
+
+    def _integer_power(self, exponent: int) -> Self:
+        if exponent < 0:
+            raise UserError(
+                f"pow: {self.dtype.name} ** {exponent} is no integer: cast to a float type first"
+            )
+        return self._power(exponent, False)
+
+    def _power(self, exponent: int, inverted: bool) -> Self:
+        """By repeated squaring; exponent 0 gives ones."""
+        if exponent == 0:
+            return self._constant(1, self.dtype)._broadcast_to(self.shape)
+        result: Self | None = None
+        square = self
+        while True:
+            if exponent & 1:
+                result = square if result is None else result._apply(Ops.MUL, square)
+            exponent >>= 1
+            if not exponent:
+                break
+            square = square._apply(Ops.MUL, square)
+        assert result is not None, "an exponent above zero has a lowest set bit"
+        return result.reciprocal() if inverted else result
+
+    def maximum(self, x: Self | ConstType) -> Self:
+        """The larger element. Where one is NaN the device decides which; so does +0 against -0."""
+        left, right = self._pair(x, "maximum")
+        return left._apply(Ops.OR if left.dtype.is_bool else Ops.MAX, right)
+
+    def minimum(self, x: Self | ConstType) -> Self:
+        """The smaller element. Where one is NaN the device decides which; so does +0 against -0."""
+        left, right = self._pair(x, "minimum")
+        if left.dtype.is_bool:
+            return left._apply(Ops.AND, right)
+        return left._reversed()._apply(Ops.MAX, right._reversed())._reversed()
+
+    def _reversed(self) -> Self:
+        """An exact map that turns the order around, and undoes itself: -x, or ~x for integers."""
+        return self.neg() if self.dtype.is_float else self.bitwise_not()
+
+    # Bits
+
+    def _bits(self, op: Ops, x: Self | ConstType, name: str, reverse: bool) -> Self:
+        left, right = self._pair(x, name, reverse)
+        require_integer(name, left.dtype)
+        return left._apply(op, right)
+
+    def bitwise_and(self, x: Self | ConstType, reverse: bool = False) -> Self:
+        """self & x on integers and bools."""
+        return self._bits(Ops.AND, x, "bitwise_and", reverse)
+
+    def bitwise_or(self, x: Self | ConstType, reverse: bool = False) -> Self:
+        """self | x on integers and bools."""
+        return self._bits(Ops.OR, x, "bitwise_or", reverse)
+
+    def bitwise_xor(self, x: Self | ConstType, reverse: bool = False) -> Self:
+        """self ^ x on integers and bools."""
+        return self._bits(Ops.XOR, x, "bitwise_xor", reverse)
+
+    def bitwise_not(self) -> Self:
+        """~self: every bit turned; on bools the logical negation."""
+        require_integer("bitwise_not", self.dtype)
+        if self.dtype.is_bool:
+            return self.logical_not()
+        return self._bits(Ops.XOR, self.dtype.maximum if self.dtype.is_unsigned else -1, "", False)
+
+    def lshift(self, x: int) -> Self:
+        """self << x for a number of bits from 0 to the width minus 1."""
+        return self._shift(Ops.SHL, x, "lshift")
+
+    def rshift(self, x: int) -> Self:
+        """self >> x for a number of bits from 0 to the width minus 1; the sign is kept."""
+        return self._shift(Ops.SHR, x, "rshift")
+
+    def _shift(self, op: Ops, x: object, name: str) -> Self:
+        require_integer(name, self.dtype, accept_bool=False)
+        count = integer(x, name)
+        if not 0 <= count < self.dtype.bits:
+            raise UserError(f"{name}: count {count}, accepted is 0 to {self.dtype.bits - 1}")
+        return self._apply(op, self._constant(count, self.dtype)._broadcast_to(self.shape))
+
+    # Comparisons
+
+    def _compared(self, other: object, name: str) -> tuple[Self, Self]:
+        """Both sides; an integer that the tensor's type cannot hold widens the tensor."""
+        number = self._operand(other, name)
+        if isinstance(number, int) and self.dtype.is_int:
+            if self.dtype.minimum <= number <= self.dtype.maximum:
+                return self._pair(number, name)
+            for wider in (dtypes.int64, dtypes.uint64):
+                if self.dtype is not dtypes.uint64 and wider.minimum <= number <= wider.maximum:
+                    return self._cast(wider)._pair(number, name)
+            raise UserError(f"{name}: {number} does not fit the 64-bit integers")
+        return self._pair(number, name)
+
+    def ne(self, x: Self | ConstType) -> Self:
+        """self != x as bool; true where either side is NaN."""
+        left, right = self._compared(x, "ne")
+        return left._apply(Ops.CMPNE, right)
+
+    def eq(self, x: Self | ConstType) -> Self:
+        """self == x as bool; false where either side is NaN."""
+        return self.ne(x).logical_not()
+
+    def lt(self, x: Self | ConstType) -> Self:
+        """self < x as bool; false where either side is NaN."""
+        left, right = self._compared(x, "lt")
+        return left._less(right)
+
+    def gt(self, x: Self | ConstType) -> Self:
+        """self > x as bool; false where either side is NaN."""
+        left, right = self._compared(x, "gt")
+        return right._less(left)
+
+    def le(self, x: Self | ConstType) -> Self:
+        """self <= x as bool; false where either side is NaN."""
+        left, right = self._compared(x, "le")
+        return left._at_most(right)
+
+    def ge(self, x: Self | ConstType) -> Self:
+        """self >= x as bool; false where either side is NaN."""
+        left, right = self._compared(x, "ge")
+        return right._at_most(left)
+
+    def _less(self, other: Self) -> Self:
+        return self._apply(Ops.CMPLT, other)
+
+    def _at_most(self, other: Self) -> Self:
+        """x <= y. Only floats need two comparisons: with a NaN, not (y < x) would be true."""
+        if not self.dtype.is_float:
+            return other._less(self).logical_not()
+        return self._less(other)._apply(Ops.OR, self.eq(other))
+
+    def isnan(self) -> Self:
+        """True where an element is NaN."""
+        return self._apply(Ops.CMPNE, self)
+
+    def isinf(self, detect_positive: bool = True, detect_negative: bool = True) -> Self:
+        """True where an element is an infinity of a sign that is asked for."""
+        if not self.dtype.is_float or not (detect_positive or detect_negative):
+            return self._constant(False, dtypes.bool)._broadcast_to(self.shape)
+        if detect_positive and detect_negative:
+            return self.abs().eq(math.inf)
+        return self.eq(math.inf if detect_positive else -math.inf)
+
+    def isfinite(self) -> Self:
+        """True where an element is neither NaN nor an infinity."""
+        return self.isnan().bitwise_or(self.isinf()).logical_not()
+
+    # Functions of one
+
+    def neg(self) -> Self:
+        """-self; integers wrap, bool is refused."""
+        if self.dtype.is_bool:
+            raise UserError("neg: bool has no negative: use logical_not, or cast to int")
+        compute_dtype("neg", self.dtype)
+        return self._apply(Ops.NEG)
+
+    def logical_not(self) -> Self:
+        """True where an element is zero."""
+        truth = self._cast(dtypes.bool)
+        return truth._apply(Ops.CMPNE, self._constant(True, dtypes.bool)._broadcast_to(self.shape))
+
+    def reciprocal(self) -> Self:
+        """1 / self; integers give the default float."""
+        return self._as_float("reciprocal")._apply(Ops.RECIP)
+
+    def sqrt(self) -> Self:
+        """The square root; NaN below zero, -0 for -0."""
+        return self._as_float("sqrt")._apply(Ops.SQRT)
+
+    def rsqrt(self) -> Self:
+        """1 / sqrt(self)."""
+        return self.sqrt().reciprocal()
+
+    def exp2(self) -> Self:
+        """2 ** self."""
+        return self._as_float("exp2")._apply(Ops.EXP2)
+
+    def log2(self) -> Self:
+        """The logarithm to base 2; -inf for 0, NaN below."""
+        return self._as_float("log2")._apply(Ops.LOG2)
+
+    def sin(self) -> Self:
+        """The sine of radians; NaN for an infinity."""
+        return self._as_float("sin")._apply(Ops.SIN)
+
+    def trunc(self) -> Self:
+        """Rounded toward zero; integers as they are."""
+        return self._apply(Ops.TRUNC) if self.dtype.is_float else self
+
+    def floor(self) -> Self:
+        """Rounded down; integers as they are, -0 and infinities kept."""
+        if not self.dtype.is_float:
+            return self
+        whole = self.trunc()
+        return self.lt(whole).where(whole.sub(1), whole)
+
+    def ceil(self) -> Self:
+        """Rounded up; integers as they are, -0 and infinities kept."""
+        if not self.dtype.is_float:
+            return self
+        whole = self.trunc()
+        return whole.lt(self).where(whole.add(1), whole)
+
+    def square(self) -> Self:
+        """self * self."""
+        return self.mul(self)
+
+    def sign(self) -> Self:
+        """-1, 0 or 1 in the tensor's type; NaN for NaN, and a zero keeps its sign."""
+        if self.dtype.is_bool:
+            return self
+        fixed = self.detach()
+        positive = fixed.gt(0).where(1, fixed)
+        return positive if self.dtype.is_unsigned else fixed.lt(0).where(-1, positive)
+
+    def abs(self) -> Self:
+        """The magnitude; the smallest signed integer wraps to itself. The slope at 0 is 0."""
+        if self.dtype.is_unsigned or self.dtype.is_bool:
+            return self
+        if self.dtype.is_float:
+            compute_dtype("abs", self.dtype)
+            # The product with the sign clears the sign of -0 too; sign itself has no slope.
+            return self.mul(self.sign())
+        return self.lt(0).where(self.neg(), self)
+
+    def relu(self) -> Self:
+        """The element where it is above 0, else 0; NaN stays NaN. The slope at 0 is 0."""
+        passes = self.gt(0)
+        if self.dtype.is_float:
+            passes = passes.bitwise_or(self.isnan())
+        return passes.where(self, 0)
+
+    def detach(self) -> Self:
+        """The same elements, through which no gradient flows."""
+        return self._apply(Ops.DETACH)
+
+    # Selection and types
+
+    def where(self, x: Self | ConstType, y: Self | ConstType) -> Self:
+        """`x` where this bool tensor is true, else `y`; a number takes the other side's type.
+
+        Raises `UserError` when this tensor is not bool.
+        """
+        if not self.dtype.is_bool:
+            raise UserError(f"where: the condition is {self.dtype.name}, accepted is bool")
+        left, right = self._operand(x, "where"), self._operand(y, "where")
+        dtype = _common_dtype(left, right)
+        chosen, other = (
+            value._cast(dtype) if isinstance(value, TensorCore) else self._constant(value, dtype)
+            for value in (left, right)
+        )
+        condition, chosen, other = self._spread("where", chosen, other)
+        return condition._apply(Ops.WHERE, chosen, other)
+
+    def cast(self, dtype: DTypeLike) -> Self:
+        """The elements converted to `dtype`: integers wrap, floats round to nearest even.
+
+        A float out of an integer type's range has no specified value; bool is `x != 0`.
+        """
+        target = to_dtype(dtype, "cast")
+        if target not in dtypes.all:
+            raise UserError(f"cast: {target.name} is not an element type of tensors")
+        return self._cast(target)
+
+
+def _common_dtype(left: TensorCore | ConstType, right: TensorCore | ConstType) -> DType:
+    """The type in which two choices of a WHERE meet."""
+    if isinstance(left, TensorCore):
+        if isinstance(right, TensorCore):
+            return promote(left.dtype, right.dtype)
+        return weak_dtype(right, left.dtype)
+    if isinstance(right, TensorCore):
+        return weak_dtype(left, right.dtype)
+    return weak_dtype(right, scalar_dtype(left))

@@ -1,0 +1,392 @@
+"""Reverse-mode gradients: one rule for each op of the tensor graph, and the walk that uses them.
+
+A rule gives, for the gradient of an op's output, the gradient of each of its sources, again as
+tensors; so gradients have gradients.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tinyref.errors import UserError
+from tinyref.tensor.arguments import fixed
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import BoundsArg, FlipArg, Payload, PermuteArg, ReduceArg
+
+if TYPE_CHECKING:
+    from tinyref.tensor.tensor import Tensor
+
+Contribution = Callable[[], "Tensor"] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One op on the way: the gradient of its output, the output, its sources and payload."""
+
+    gradient: Tensor
+    output: Tensor
+    sources: tuple[Tensor, ...]
+    arg: Payload
+
+
+@dataclass(frozen=True, slots=True)
+class GradientRule:
+    """`contributions` gives for each source a function that makes its gradient, or None.
+
+    `reads_sources` says that elements of the sources are read, not only their shapes.
+    """
+
+    op: Ops
+    contributions: Callable[[Step], tuple[Contribution, ...]]
+    reads_sources: bool
+
+
+RULES: dict[Ops, GradientRule] = {}
+
+
+def gradient_rule(
+    op: Ops, *, reads_sources: bool = False
+) -> Callable[
+    [Callable[[Step], tuple[Contribution, ...]]], Callable[[Step], tuple[Contribution, ...]]
+]:
+    """Enters the decorated function into the table as the rule of `op`."""
+
+    def enter(
+        function: Callable[[Step], tuple[Contribution, ...]],
+    ) -> Callable[[Step], tuple[Contribution, ...]]:
+        RULES[op] = GradientRule(op, function, reads_sources)
+        return function
+
+    return enter
+
+
+# Placement
+
+
+@gradient_rule(Ops.COPY)
+def copy(step: Step) -> tuple[Contribution, ...]:
+    """The gradient goes back to the device that the source is on."""
+    return (lambda: step.gradient.to(step.sources[0].device),)
+
+
+@gradient_rule(Ops.CONTIGUOUS)
+def contiguous(step: Step) -> tuple[Contribution, ...]:
+    """Unchanged."""
+    return (lambda: step.gradient,)
+
+
+@gradient_rule(Ops.DETACH)
+def detach(step: Step) -> tuple[Contribution, ...]:
+    """None flows."""
+    return (None,)
+
+
+# Movement
+
+
+@gradient_rule(Ops.RESHAPE)
+def reshape(step: Step) -> tuple[Contribution, ...]:
+    """Reshaped back."""
+    return (lambda: step.gradient._reshape(step.sources[0].shape),)
+
+
+@gradient_rule(Ops.PERMUTE)
+def permute(step: Step) -> tuple[Contribution, ...]:
+    """By the inverse order."""
+    assert isinstance(step.arg, PermuteArg), "PERMUTE carries its order"
+    order = step.arg.order
+    inverse = tuple(sorted(range(len(order)), key=order.__getitem__))
+    return (lambda: step.gradient._permute(inverse),)
+
+
+@gradient_rule(Ops.EXPAND)
+def expand(step: Step) -> tuple[Contribution, ...]:
+    """Summed over what was repeated."""
+    have, want = step.sources[0].shape, step.output.shape
+    axes = tuple(axis for axis in range(len(have)) if have[axis] != want[axis])
+    return (lambda: step.gradient.sum(axes, keepdim=True),)
+
+
+@gradient_rule(Ops.PAD)
+def pad(step: Step) -> tuple[Contribution, ...]:
+    """Without the padding."""
+    assert isinstance(step.arg, BoundsArg), "PAD carries its amounts"
+    amounts = step.arg.bounds
+    kept = tuple(
+        (before, size - after)  # type: ignore[operator]  # symbolic sizes are expressions
+        for (before, after), size in zip(amounts, step.output.shape, strict=True)
+    )
+    return (lambda: step.gradient._shrink(kept),)
+
+
+@gradient_rule(Ops.SHRINK)
+def shrink(step: Step) -> tuple[Contribution, ...]:
+    """Zeros where elements were cut away."""
+    assert isinstance(step.arg, BoundsArg), "SHRINK carries its bounds"
+    kept = step.arg.bounds
+    cut = tuple(
+        (begin, size - end)  # type: ignore[operator]  # symbolic sizes are expressions
+        for (begin, end), size in zip(kept, step.sources[0].shape, strict=True)
+    )
+    return (lambda: step.gradient._pad(cut),)
+
+
+@gradient_rule(Ops.FLIP)
+def flip(step: Step) -> tuple[Contribution, ...]:
+    """Flipped back."""
+    assert isinstance(step.arg, FlipArg), "FLIP carries its axes"
+    axes = step.arg.axes
+    return (lambda: step.gradient._flip(axes),)
+
+
+# Arithmetic
+
+
+@gradient_rule(Ops.NEG)
+def neg(step: Step) -> tuple[Contribution, ...]:
+    """d(-x) = -dx."""
+    return (lambda: -step.gradient,)
+
+
+@gradient_rule(Ops.RECIP)
+def recip(step: Step) -> tuple[Contribution, ...]:
+    """d(1/x) = -dx / x^2."""
+    return (lambda: -step.gradient * step.output * step.output,)
+
+
+@gradient_rule(Ops.SQRT)
+def sqrt(step: Step) -> tuple[Contribution, ...]:
+    """d(sqrt x) = dx / (2 sqrt x)."""
+    return (lambda: step.gradient / (step.output * 2),)
+
+
+@gradient_rule(Ops.EXP2)
+def exp2(step: Step) -> tuple[Contribution, ...]:
+    """d(2^x) = 2^x ln 2 dx."""
+    return (lambda: step.gradient * step.output * math.log(2),)
+
+
+@gradient_rule(Ops.LOG2, reads_sources=True)
+def log2(step: Step) -> tuple[Contribution, ...]:
+    """d(log2 x) = dx / (x ln 2)."""
+    return (lambda: step.gradient / (step.sources[0] * math.log(2)),)
+
+
+@gradient_rule(Ops.SIN, reads_sources=True)
+def sin(step: Step) -> tuple[Contribution, ...]:
+    """d(sin x) = cos x dx, with cos x = sin(pi/2 - x)."""
+    return (lambda: step.gradient * (math.pi / 2 - step.sources[0]).sin(),)
+
+
+@gradient_rule(Ops.TRUNC)
+def trunc(step: Step) -> tuple[Contribution, ...]:
+    """Constant between the steps."""
+    return (None,)
+
+
+@gradient_rule(Ops.ADD)
+def add(step: Step) -> tuple[Contribution, ...]:
+    """d(x + y) = dx + dy."""
+    return (lambda: step.gradient, lambda: step.gradient)
+
+
+@gradient_rule(Ops.SUB)
+def sub(step: Step) -> tuple[Contribution, ...]:
+    """d(x - y) = dx - dy."""
+    return (lambda: step.gradient, lambda: -step.gradient)
+
+
+@gradient_rule(Ops.MUL, reads_sources=True)
+def mul(step: Step) -> tuple[Contribution, ...]:
+    """d(x y) = y dx + x dy."""
+    x, y = step.sources
+    return (lambda: step.gradient * y, lambda: step.gradient * x)
+
+
+@gradient_rule(Ops.FDIV, reads_sources=True)
+def fdiv(step: Step) -> tuple[Contribution, ...]:
+    """d(x / y) = dx / y - (x / y) dy / y."""
+    y = step.sources[1]
+    return (lambda: step.gradient / y, lambda: -step.gradient * step.output / y)
+
+
+@gradient_rule(Ops.POW, reads_sources=True)
+def pow(step: Step) -> tuple[Contribution, ...]:
+    """d(x^y) = y x^(y-1) dx + x^y ln x dy.
+
+    x^0 is 1 for every x, so its slope in x is 0; 0^y is 0 for every y > 0, so its slope in y is 0.
+    """
+    x, y = step.sources
+
+    def for_base() -> Tensor:
+        slope = y * x.pow(y - 1)
+        return step.gradient * (y == 0).where(0, slope)
+
+    def for_exponent() -> Tensor:
+        is_flat = (x == 0) & (y >= 0)
+        logarithm = is_flat.where(1, x).log()
+        return step.gradient * is_flat.where(0, step.output * logarithm)
+
+    return (for_base, for_exponent)
+
+
+@gradient_rule(Ops.MAX, reads_sources=True)
+def maximum(step: Step) -> tuple[Contribution, ...]:
+    """The larger one gets all; equal ones share evenly."""
+    x, y = step.sources
+
+    def share(mine: Tensor, other: Tensor) -> Tensor:
+        tied = (mine == other).where(step.gradient * 0.5, 0)
+        return (mine > other).where(step.gradient, tied)
+
+    return (lambda: share(x, y), lambda: share(y, x))
+
+
+@gradient_rule(Ops.WHERE, reads_sources=True)
+def where(step: Step) -> tuple[Contribution, ...]:
+    """To the side that was chosen."""
+    condition = step.sources[0]
+    return (
+        None,
+        lambda: condition.where(step.gradient, 0),
+        lambda: condition.where(0, step.gradient),
+    )
+
+
+@gradient_rule(Ops.MULACC, reads_sources=True)
+def mulacc(step: Step) -> tuple[Contribution, ...]:
+    """d(x y + z) = y dx + x dy + dz."""
+    x, y, _ = step.sources
+    return (lambda: step.gradient * y, lambda: step.gradient * x, lambda: step.gradient)
+
+
+@gradient_rule(Ops.CAST)
+def cast(step: Step) -> tuple[Contribution, ...]:
+    """Cast back; integers and bools have no gradient."""
+    source = step.sources[0].dtype
+    return ((lambda: step.gradient.cast(source)) if source.is_float else None,)
+
+
+@gradient_rule(Ops.BITCAST)
+def bitcast(step: Step) -> tuple[Contribution, ...]:
+    """Bits have no slope."""
+    return (None,)
+
+
+# Reduction
+
+
+@gradient_rule(Ops.REDUCE, reads_sources=True)
+def reduce(step: Step) -> tuple[Contribution, ...]:
+    """By the reducing op: see the three functions below."""
+    assert isinstance(step.arg, ReduceArg), "REDUCE carries its op and axes"
+    axes = step.arg.axes
+    rules = {Ops.ADD: _of_sum, Ops.MUL: _of_product, Ops.MAX: _of_maximum}
+    make = rules[step.arg.op]
+    return (lambda: make(step, axes),)
+
+
+def _of_sum(step: Step, axes: tuple[int, ...]) -> Tensor:
+    """The same to every summand."""
+    return step.gradient._expand(step.sources[0].shape)
+
+
+def _of_product(step: Step, axes: tuple[int, ...]) -> Tensor:
+    """To each factor the product of the others, which a factor of zero does not make NaN.
+
+    With zeros among the factors, second derivatives across them come out as 0.
+    """
+    x = step.sources[0]
+    is_zero = x == 0
+    zeros = is_zero.cast(x.dtype)._reduce(Ops.ADD, axes)
+    others = is_zero.where(1, x)
+    product = others._reduce(Ops.MUL, axes)
+    without_zeros = (zeros == 0).where(product, 0) / others
+    slope = is_zero.where((zeros == 1).where(product, 0), without_zeros)
+    return step.gradient * slope
+
+
+def _of_maximum(step: Step, axes: tuple[int, ...]) -> Tensor:
+    """To the largest elements; equal ones share evenly."""
+    is_largest = (step.sources[0] == step.output).cast(step.gradient.dtype)
+    return step.gradient * is_largest / is_largest.sum(axes, keepdim=True)
+
+
+# The walk
+
+
+def history(root: Tensor) -> list[Tensor]:
+    """Every tensor that `root` was computed from, and `root`; sources first, each once."""
+    order: list[Tensor] = []
+    seen = {id(root)}
+    stack: list[tuple[Tensor, Iterator[Tensor]]] = [(root, iter(parents(root)))]
+    while stack:
+        tensor, sources = stack[-1]
+        for source in sources:
+            if id(source) not in seen:
+                seen.add(id(source))
+                stack.append((source, iter(parents(source))))
+                break
+        else:
+            order.append(tensor)
+            stack.pop()
+    return order
+
+
+def parents(tensor: Tensor) -> tuple[Tensor, ...]:
+    """The tensors that one op made `tensor` of; none where that is not recorded."""
+    record = tensor._record
+    return () if record is None else record.parents  # type: ignore[return-value]  # all are Tensor
+
+
+def gradients(
+    root: Tensor, seed: Tensor, targets: Sequence[Tensor], order: Sequence[Tensor]
+) -> list[Tensor | None]:
+    """d(root)/d(target) weighted by `seed`, for each target; None where root does not depend on it.
+
+    `order` is the history of `root`.
+    """
+    wanted = {id(target) for target in targets}
+    for tensor in order:
+        if any(id(source) in wanted for source in parents(tensor)):
+            wanted.add(id(tensor))
+    found = {id(root): seed}
+    for tensor in reversed(order):
+        gradient = found.get(id(tensor))
+        if gradient is not None and id(tensor) in wanted:
+            _propagate(tensor, gradient, wanted, found)
+    return [found.get(id(target)) for target in targets]
+
+
+def _propagate(
+    tensor: Tensor, gradient: Tensor, wanted: set[int], found: dict[int, Tensor]
+) -> None:
+    """Adds what `tensor` passes on to the gradients of its sources."""
+    record = tensor._record
+    if record is None:
+        return
+    rule = RULES[record.op]
+    sources = parents(tensor)
+    step = Step(gradient, tensor, sources, record.arg)
+    for place, contribution in enumerate(rule.contributions(step)):
+        source = sources[place]
+        if contribution is None or id(source) not in wanted:
+            continue
+        _check_versions(record.op, sources, record.versions, rule.reads_sources)
+        part = contribution()
+        before = found.get(id(source))
+        found[id(source)] = part if before is None else before + part
+
+
+def _check_versions(
+    op: Ops, sources: tuple[Tensor, ...], versions: tuple[int, ...], reads_sources: bool
+) -> None:
+    for source, version in zip(sources, versions, strict=True):
+        if source._version != version and (reads_sources or source._record is not None):
+            raise UserError(
+                f"backward: a tensor of shape {fixed(source.shape, 'backward')} that "
+                f"{op.name} read was assigned to since: compute the result again"
+            )

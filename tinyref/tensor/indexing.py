@@ -1,0 +1,171 @@
+"""Indexing by integers, slices, None and Ellipsis: reading it, and where it writes."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Self
+
+from tinyref.dtype import dtypes
+from tinyref.errors import UserError
+from tinyref.tensor.arguments import Bounds, Shape, broadcast, fixed
+from tinyref.tensor.contraction import Contraction
+from tinyref.uops.symbolic import describe_shape
+
+
+@dataclass(frozen=True, slots=True)
+class AxisIndex:
+    """What an index takes of one axis: from `begin` to before `end`, turned around where
+    `is_flipped`, then every `step`-th; an integer takes one element and drops the axis.
+    """
+
+    begin: int
+    end: int
+    step: int = 1
+    is_flipped: bool = False
+    is_dropped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """A whole index: one entry for each axis of the tensor, and the shape of the result."""
+
+    axes: tuple[AxisIndex, ...]
+    shape: Shape
+
+    @property
+    def bounds(self) -> Bounds:
+        return tuple((axis.begin, axis.end) for axis in self.axes)
+
+    @property
+    def flipped(self) -> tuple[int, ...]:
+        return tuple(number for number, axis in enumerate(self.axes) if axis.is_flipped)
+
+
+def parse_index(shape: Shape, key: object) -> Index:
+    """`key` of an indexing expression, against a tensor of `shape`.
+
+    Raises `UserError` for more indices than axes, integers out of range, a step of 0, two
+    Ellipses, and indices of other types.
+    """
+    items = list(key) if isinstance(key, tuple) else [key]
+    items = list(_without_ellipsis(items, len(shape)))
+    axes: list[AxisIndex] = []
+    result: list[int] = []
+    for item in items:
+        if item is None:
+            result.append(1)
+            continue
+        number = len(axes)
+        size = fixed(shape[number : number + 1], "index")[0]
+        if isinstance(item, slice):
+            axes.append(_slice_index(item, size))
+            span = axes[-1].end - axes[-1].begin
+            result.append(-(-span // axes[-1].step))
+        else:
+            axes.append(_integer_index(item, size, number))
+    return Index(tuple(axes), tuple(result))
+
+
+def _without_ellipsis(items: list[object], ndim: int) -> Iterator[object]:
+    """The items with the Ellipsis, or the missing end, spelled out as whole slices."""
+    used = sum(1 for item in items if item is not None and item is not Ellipsis)
+    ellipses = sum(1 for item in items if item is Ellipsis)
+    if ellipses > 1:
+        raise UserError("index: more than one Ellipsis")
+    if used > ndim:
+        raise UserError(f"index: {used} indices for {ndim} axes")
+    rest = [slice(None)] * (ndim - used)
+    for item in items:
+        if item is Ellipsis:
+            yield from rest
+        else:
+            yield item
+    if not ellipses:
+        yield from rest
+
+
+def _slice_index(item: slice, size: int) -> AxisIndex:
+    for part in (item.start, item.stop, item.step):
+        if part is not None and not hasattr(part, "__index__"):
+            raise UserError(f"index: slice with {part!r}: accepted are integers")
+    if item.step is not None and operator.index(item.step) == 0:
+        raise UserError("index: a slice with step 0: accepted is any other integer")
+    places = range(*item.indices(size))
+    if not len(places):
+        return AxisIndex(0, 0)
+    if places.step > 0:
+        return AxisIndex(places[0], places[-1] + 1, places.step)
+    return AxisIndex(places[-1], places[0] + 1, -places.step, is_flipped=True)
+
+
+def _integer_index(item: object, size: int, axis: int) -> AxisIndex:
+    if isinstance(item, bool | Contraction) or not hasattr(item, "__index__"):
+        raise UserError(
+            f"index: got a {type(item).__name__}: accepted are integers, slices, None and Ellipsis"
+        )
+    place = operator.index(item)
+    if not -size <= place < size:
+        limits = f"{-size} to {size - 1}" if size else "none: the axis is empty"
+        raise UserError(f"index: {place} is outside axis {axis}: accepted are {limits}")
+    place %= size
+    return AxisIndex(place, place + 1, is_dropped=True)
+
+
+class Indexing(Contraction):
+    """`tensor[...]` is a tensor of its own; `tensor[...] = value` gives this one new elements."""
+
+    __slots__ = ()
+
+    def __getitem__(self, key: object) -> Self:
+        index = parse_index(self.shape, key)
+        result = self._shrink(index.bounds)
+        if index.flipped:
+            result = result._flip(index.flipped)
+        for number, axis in enumerate(index.axes):
+            result = result._strided(number, axis.step)
+        return result._reshape(index.shape)
+
+    def __iter__(self) -> Iterator[Self]:
+        if not self.ndim:
+            raise UserError("iteration: a tensor without axes has no elements to go through")
+        return (self[place] for place in range(fixed(self.shape[:1], "iteration")[0]))
+
+    def _written(self, key: object, value: Self) -> Self:
+        """This tensor with the elements at `key` replaced by `value`, which broadcasts to them."""
+        index = parse_index(self.shape, key)
+        if broadcast([value.shape, index.shape], "assignment by index") != index.shape:
+            raise UserError(
+                f"assignment by index: shape {describe_shape(value.shape)} "
+                f"does not fit {describe_shape(index.shape)}"
+            )
+        spread = value._cast(self.dtype)._broadcast_to(index.shape)
+        chosen = self._constant(True, dtypes.bool)._broadcast_to(index.shape)
+        places = chosen._scattered(index, self.shape)
+        return places.where(spread._scattered(index, self.shape), self)
+
+    def _scattered(self, index: Index, shape: Shape) -> Self:
+        """The elements back at the places of `shape` that `index` takes, zeros elsewhere."""
+        sizes = fixed(shape, "assignment by index")
+        counts = tuple(-(-(axis.end - axis.begin) // axis.step) for axis in index.axes)
+        result = self._reshape(counts)
+        for number, axis in enumerate(index.axes):
+            result = result._spaced(number, axis.step, axis.end - axis.begin)
+        if index.flipped:
+            result = result._flip(index.flipped)
+        margins = tuple(
+            (axis.begin, size - axis.end) for axis, size in zip(index.axes, sizes, strict=True)
+        )
+        return result._pad(margins)
+
+    def _spaced(self, axis: int, step: int, length: int) -> Self:
+        """The inverse of `_strided`: `step - 1` zeros after each element, cut to `length`."""
+        if step == 1:
+            return self
+        before, (count, *after) = self.shape[:axis], self.shape[axis:]
+        bounds = [(0, 0)] * (self.ndim + 1)
+        bounds[axis + 1] = (0, step - 1)
+        rows = self._reshape((*before, count, 1, *after))._pad(tuple(bounds))
+        total = fixed((count,), "assignment by index")[0] * step
+        return rows._reshape((*before, total, *after))._part(axis, 0, length)

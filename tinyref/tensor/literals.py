@@ -1,0 +1,176 @@
+"""Python and numpy data as host arrays: nested lists, scalars, bytes, arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tinyref.dtype import (
+    ConstType,
+    DType,
+    dtypes,
+    from_numpy_dtype,
+    narrow_float64,
+    numpy_dtype,
+    round_float,
+)
+from tinyref.errors import UserError
+
+HostArray = npt.NDArray[Any]
+
+
+def is_scalar(data: object) -> bool:
+    """True for what counts as one weak number: bool, int, float, and none of numpy's."""
+    return isinstance(data, bool | int | float) and not isinstance(data, np.generic)
+
+
+def scalar_dtype(value: ConstType) -> DType:
+    """The default type of a Python number, by its kind."""
+    if isinstance(value, bool):
+        return dtypes.bool
+    return dtypes.default_int if isinstance(value, int) else dtypes.default_float
+
+
+def weak_dtype(value: ConstType, other: DType) -> DType:
+    """The type that the Python number `value` takes next to a tensor of type `other`.
+
+    The tensor's own type, unless the number is of a higher kind (bool, then int, then float):
+    then the default type of that kind.
+    """
+    rank_of_other = 2 if other.is_float else 1 if other.is_int else 0
+    rank = 0 if isinstance(value, bool) else 1 if isinstance(value, int) else 2
+    return other if rank <= rank_of_other else scalar_dtype(value)
+
+
+def from_list(data: object, dtype: DType | None) -> tuple[HostArray, DType]:
+    """A nested list or tuple of numbers as an array.
+
+    Without `dtype`, the highest kind among the numbers decides: bool, int32 or float32.
+    Raises `UserError` for ragged nesting (with the place), for anything that is no number, and
+    for an integer that the integer type cannot hold.
+    """
+    shape = _shape(data)
+    values = list(_walk(data, shape, 0, ()))
+    target = dtype or _kind_of(values)
+    return _array(values, target).reshape(shape), target
+
+
+def _shape(data: object) -> tuple[int, ...]:
+    shape = []
+    while isinstance(data, list | tuple):
+        shape.append(len(data))
+        if not data:
+            break
+        data = data[0]
+    return tuple(shape)
+
+
+def _walk(
+    data: object, shape: tuple[int, ...], depth: int, place: tuple[int, ...]
+) -> Iterator[ConstType]:
+    where = "data" + "".join(f"[{index}]" for index in place)
+    if isinstance(data, list | tuple):
+        if depth >= len(shape):
+            raise UserError(f"data: ragged list: {where} is a list where a number is expected")
+        if len(data) != shape[depth]:
+            raise UserError(
+                f"data: ragged list: {where} has {len(data)} items, "
+                f"its neighbours have {shape[depth]}"
+            )
+        for index, item in enumerate(data):
+            yield from _walk(item, shape, depth + 1, (*place, index))
+        return
+    if depth < len(shape):
+        raise UserError(f"data: ragged list: {where} is {data!r} where a list is expected")
+    if isinstance(data, np.generic) and data.ndim == 0:
+        data = data.item()
+    if not isinstance(data, bool | int | float):
+        raise UserError(
+            f"data: {where} is a {type(data).__name__}: accepted are numbers and lists of them"
+        )
+    yield data
+
+
+def _kind_of(values: list[ConstType]) -> DType:
+    if all(isinstance(value, bool) for value in values) and values:
+        return dtypes.bool
+    if any(isinstance(value, float) for value in values) or not values:
+        return dtypes.default_float
+    return dtypes.default_int
+
+
+def check_fits(value: ConstType, dtype: DType) -> None:
+    """Raises `UserError` where `value` has no place in an integer `dtype`."""
+    if not dtype.is_int:
+        return
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        raise UserError(f"data: {value} has no value in {dtype.name}: use a float dtype")
+    if not dtype.minimum <= int(value) <= dtype.maximum:
+        raise UserError(
+            f"data: {value} does not fit {dtype.name} ({dtype.minimum} to {dtype.maximum}): "
+            f"name a wider dtype"
+        )
+
+
+def _array(values: list[ConstType], dtype: DType) -> HostArray:
+    if dtype.is_bool:
+        return np.array([bool(value) for value in values], dtype=np.bool_)
+    if dtype.is_int:
+        for value in values:
+            check_fits(value, dtype)
+        return np.array([int(value) for value in values], dtype=numpy_dtype(dtype))
+    if any(isinstance(value, int) and abs(value) >= 1 << 53 for value in values):
+        wide = np.array([round_float(value, dtype) for value in values], dtype=np.float64)
+    else:
+        wide = np.array(values, dtype=np.float64)
+    return narrow_float64(wide, dtype)
+
+
+def from_numpy(data: HostArray, dtype: DType | None) -> tuple[HostArray, DType]:
+    """A numpy array in C order, converted to `dtype` where one is named.
+
+    Raises `UserError` for foreign byte order and for types that tinyref does not have.
+    """
+    if not data.dtype.isnative:
+        raise UserError(
+            f"data: numpy type {data.dtype.str} has foreign byte order: "
+            f"convert with array.astype(array.dtype.newbyteorder('='))"
+        )
+    if data.dtype.hasobject or data.dtype.fields is not None:
+        raise UserError(f"data: numpy type {data.dtype} is not a number type")
+    found = from_numpy_dtype(data.dtype)
+    contiguous = np.ascontiguousarray(data).reshape(data.shape)
+    if dtype is None or dtype is found:
+        return contiguous, found
+    return convert(contiguous, found, dtype), dtype
+
+
+def convert(data: HostArray, have: DType, want: DType) -> HostArray:
+    """`data` of type `have` as `want`: the values of CAST, computed on the host."""
+    with np.errstate(all="ignore"):
+        if want.is_bool:
+            return np.not_equal(data, 0)
+        if not want.is_float:
+            source = data.astype(np.float64) if have.is_float else data
+            return np.asarray(source.astype(numpy_dtype(want)))
+        if have.bits == 64 and not have.is_float:
+            # 64-bit integers do not fit float64: round each once, as the narrow type needs it.
+            rounded = [round_float(int(value), want) for value in data.ravel()]
+            return narrow_float64(np.array(rounded, np.float64).reshape(data.shape), want)
+        return narrow_float64(data.astype(np.float64), want)
+
+
+def from_bytes(data: bytes | bytearray | memoryview, dtype: DType) -> HostArray:
+    """Raw bytes as a flat array of `dtype`. Raises `UserError` unless they divide into elements."""
+    raw = bytes(data)
+    if len(raw) % dtype.itemsize:
+        raise UserError(
+            f"data: {len(raw)} bytes are not a multiple of the {dtype.itemsize} bytes "
+            f"of {dtype.name}"
+        )
+    if dtype.is_bool:
+        return np.frombuffer(raw, dtype=np.uint8) != 0
+    return np.frombuffer(raw, dtype=numpy_dtype(dtype))

@@ -1,0 +1,125 @@
+"""Sums, products, extremes and what is made of them, over some axes or all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Self
+
+from tinyref.dtype import DType, DTypeLike, dtypes, sum_dtype, to_dtype
+from tinyref.errors import UserError
+from tinyref.tensor.arguments import axes_of, product
+from tinyref.tensor.elementwise import compute_dtype
+from tinyref.tensor.movement import Movement
+from tinyref.uops.ops import Ops
+
+Axes = int | Sequence[int] | None
+
+
+class Reduction(Movement):
+    """`axis` is one axis, several, or None for all; `()` reduces nothing.
+
+    The reduced axes go, or stay as size 1 with `keepdim`. A reduction of nothing gives the
+    identity: 0, 1, and for max and min the far end of the type.
+    """
+
+    __slots__ = ()
+
+    def _reduced(self, op: Ops, axes: tuple[int, ...], keepdim: bool) -> Self:
+        return self._reduce(op, axes)._without(() if keepdim else axes)
+
+    def _without(self, axes: tuple[int, ...]) -> Self:
+        """Without the given axes, whose size is 1."""
+        left = tuple(size for axis, size in enumerate(self.shape) if axis not in axes)
+        return self._reshape(left)
+
+    def _accumulated(
+        self, op: Ops, axis: Axes, keepdim: bool, dtype: DTypeLike | None, name: str
+    ) -> Self:
+        """A sum or product in the accumulator's type; the half floats round once, at the end."""
+        axes = axes_of(axis, self.ndim, name)
+        compute_dtype(name, self.dtype)
+        if dtype is not None:
+            named = compute_dtype(name, to_dtype(dtype, name))
+            return self._cast(named)._reduced(op, axes, keepdim)
+        wide = self._cast(sum_dtype(self.dtype))._reduced(op, axes, keepdim)
+        return wide._cast(self.dtype) if self.dtype.is_float else wide
+
+    def sum(self, axis: Axes = None, keepdim: bool = False, dtype: DTypeLike | None = None) -> Self:
+        """The sum. Narrow integers and bool add up in int32 or uint32, and stay so; float16 and
+        bfloat16 add up in float32 and are rounded back. `dtype` names another accumulator.
+        """
+        return self._accumulated(Ops.ADD, axis, keepdim, dtype, "sum")
+
+    def prod(
+        self, axis: Axes = None, keepdim: bool = False, dtype: DTypeLike | None = None
+    ) -> Self:
+        """The product, in the types of `sum`."""
+        return self._accumulated(Ops.MUL, axis, keepdim, dtype, "prod")
+
+    def max(self, axis: Axes = None, keepdim: bool = False) -> Self:
+        """The largest element; where there is a NaN the device decides whether it shows.
+
+        Ties share the gradient evenly.
+        """
+        axes = axes_of(axis, self.ndim, "max")
+        compute_dtype("max", self.dtype)
+        return self._reduced(Ops.MAX, axes, keepdim)
+
+    def min(self, axis: Axes = None, keepdim: bool = False) -> Self:
+        """The smallest element; where there is a NaN the device decides whether it shows."""
+        axes = axes_of(axis, self.ndim, "min")
+        compute_dtype("min", self.dtype)
+        return self._reversed()._reduced(Ops.MAX, axes, keepdim)._reversed()
+
+    def any(self, axis: Axes = None, keepdim: bool = False) -> Self:
+        """True where some element is not zero."""
+        return self._cast(dtypes.bool).max(axis, keepdim)
+
+    def all(self, axis: Axes = None, keepdim: bool = False) -> Self:
+        """True where no element is zero."""
+        return self.logical_not().any(axis, keepdim).logical_not()
+
+    def _count(self, axes: tuple[int, ...]) -> int:
+        return product(self.shape[axis] for axis in axes)
+
+    def mean(self, axis: Axes = None, keepdim: bool = False) -> Self:
+        """The mean; integers and bool give the default float, an empty mean is NaN."""
+        axes = axes_of(axis, self.ndim, "mean")
+        compute_dtype("mean", self.dtype)
+        result = self.dtype if self.dtype.is_float else dtypes.default_float
+        accumulator = sum_dtype(result)
+        total = self._cast(accumulator)._reduced(Ops.ADD, axes, keepdim)
+        return total.div(self._count(axes))._cast(result)
+
+    def var(self, axis: Axes = None, keepdim: bool = False, correction: int = 1) -> Self:
+        """The variance: squared distances from the mean over the count less `correction`.
+
+        NaN where that is zero or below, as there is no such estimate.
+        """
+        axes = axes_of(axis, self.ndim, "var")
+        compute_dtype("var", self.dtype)
+        result = self.dtype if self.dtype.is_float else dtypes.default_float
+        wide = self._cast(sum_dtype(result))
+        distance = wide.sub(wide.mean(axes, keepdim=True))
+        squares = distance.square()._reduced(Ops.ADD, axes, keepdim)
+        return squares.div(max(0, self._count(axes) - correction))._cast(result)
+
+    def std(self, axis: Axes = None, keepdim: bool = False, correction: int = 1) -> Self:
+        """The square root of the variance."""
+        return self.var(axis, keepdim, correction).sqrt()
+
+
+def accumulator_dtype(operands: DType, dtype: DTypeLike | None, name: str) -> tuple[DType, DType]:
+    """(accumulator, result) of a sum of products of elements of type `operands`.
+
+    A type that the caller names is both. Otherwise sums widen as `Tensor.sum` does, and floats are
+    rounded back to their own type.
+    """
+    compute_dtype(name, operands)
+    if dtype is not None:
+        named = compute_dtype(name, to_dtype(dtype, name))
+        if named.is_bool:
+            raise UserError(f"{name}: dtype bool has no sums: accepted are numbers")
+        return named, named
+    wide = sum_dtype(operands)
+    return wide, operands if operands.is_float else wide

@@ -1,0 +1,116 @@
+"""The class Tensor: all floors together, with gradients on top."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from tinyref.dtype import dtypes
+from tinyref.errors import UserError
+from tinyref.tensor import gradient as reverse
+from tinyref.tensor.core import GradientSwitch
+from tinyref.tensor.data import Data
+from tinyref.uops.symbolic import describe_shape
+
+
+class Tensor(Data):
+    """An array of elements of one type on one device, computed when its elements are asked for.
+
+    Operations build a graph at once and check their arguments at once; `realize`, `numpy`,
+    `tolist`, `item` and `data` compute it. A tensor is a value: no operation on one tensor
+    changes another.
+    """
+
+    __slots__ = ()
+
+    @property
+    def grad(self) -> Self | None:
+        """The gradient that `backward` added up here, or None."""
+        return self._grad
+
+    @grad.setter
+    def grad(self, gradient: Self | None) -> None:
+        if gradient is not None and gradient.shape != self.shape:
+            raise UserError(
+                f"grad: shape {describe_shape(gradient.shape)} for a tensor of "
+                f"{describe_shape(self.shape)}"
+            )
+        self._grad = gradient
+
+    def _seed(self, gradient: Self | None, name: str) -> Self:
+        if not self.dtype.is_float:
+            raise UserError(f"{name}: a {self.dtype.name} tensor has no gradient")
+        if gradient is None:
+            if self.shape != ():
+                raise UserError(
+                    f"{name}: shape {describe_shape(self.shape)} needs gradient=, a tensor of that "
+                    f"shape; only a tensor without axes does not"
+                )
+            return self.ones_like()
+        if not isinstance(gradient, Tensor) or gradient.shape != self.shape:
+            shape = describe_shape(getattr(gradient, "shape", ()))
+            raise UserError(
+                f"{name}: gradient of shape {shape}, accepted is a Tensor of "
+                f"{describe_shape(self.shape)}"
+            )
+        return gradient._cast(self.dtype)
+
+    def backward(self, gradient: Self | None = None) -> Self:
+        """Adds d(self)/d(leaf) to the `grad` of every leaf that requires grad; returns self.
+
+        Leaves are tensors that were not computed from others. `gradient` weighs the elements of
+        this tensor; it may be left out only where there are no axes. The gradients themselves
+        have no gradient: see `gradient` for that.
+        """
+        seed = self._seed(gradient, "backward")
+        if not self._requires_grad:
+            raise UserError("backward: nothing that this tensor was computed from requires grad")
+        order = reverse.history(self)
+        leaves = [tensor for tensor in order if tensor._requires_grad and tensor._record is None]
+        with GradientSwitch():
+            found = reverse.gradients(self, seed.detach(), leaves, order)
+            for leaf, part in zip(leaves, found, strict=True):
+                if part is not None:
+                    leaf._grad = part if leaf._grad is None else leaf._grad.add(part)
+        return self
+
+    def gradient(
+        self,
+        *targets: Self,
+        gradient: Self | None = None,
+        materialize_grads: bool = False,
+    ) -> list[Self]:
+        """d(self)/d(target) for each target, as tensors that have gradients themselves.
+
+        Targets need not require grad. Raises `UserError` for a target that this tensor does not
+        depend on, unless `materialize_grads` asks for zeros there.
+        """
+        seed = self._seed(gradient, "gradient")
+        found = reverse.gradients(self, seed, targets, reverse.history(self))
+        for place, part in enumerate(found):
+            if part is None and not materialize_grads:
+                raise UserError(
+                    f"gradient: target {place}, {targets[place]!r}, is not part of the "
+                    f"computation: materialize_grads=True gives zeros there"
+                )
+        return [
+            target.zeros_like() if part is None else part
+            for target, part in zip(targets, found, strict=True)
+        ]
+
+    # These names are those of Python's types: nothing may follow them that is annotated with one.
+
+    def half(self) -> Self:
+        """Cast to float16."""
+        return self._cast(dtypes.float16)
+
+    def float(self) -> Self:
+        """Cast to float32."""
+        return self._cast(dtypes.float32)
+
+    def int(self) -> Self:
+        """Cast to int32."""
+        return self._cast(dtypes.int32)
+
+    def bool(self) -> Self:
+        """Cast to bool: true where an element is not zero."""
+        return self._cast(dtypes.bool)
