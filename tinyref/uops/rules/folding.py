@@ -1,0 +1,36 @@
+"""Constants: what can be computed now, by the meanings of the op table."""
+
+from __future__ import annotations
+
+from tinyref.uops import build, meanings
+from tinyref.uops.bounds import bounds
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import ALU, BINARY, TERNARY, UNARY, Ops
+from tinyref.uops.payload import ConstArg
+from tinyref.uops.rewrite import match, rule
+from tinyref.uops.rewrite.rule import integer_or_bool
+
+
+@rule("fold-constants", match(ALU))
+def fold_constants(node: UOp) -> UOp | None:
+    """op(c1, c2, ...) == the constant that the meaning of op gives, rounded and wrapped by it."""
+    values = []
+    for source in node.src:
+        if source.op is not Ops.CONST or not isinstance(source.arg, ConstArg):
+            return None
+        values.append(source.arg.value)
+    sources = [source.dtype.scalar for source in node.src]
+    value = meanings.fold(node.op, node.dtype.scalar, values, sources)
+    return build.const(node.dtype, value)
+
+
+@rule(
+    "fold-range",
+    match(UNARY | BINARY | TERNARY | {Ops.CAST}),
+    when=integer_or_bool,
+    needs_bounds=True,
+)
+def fold_range(node: UOp) -> UOp | None:
+    """x == c where the value range of x is c alone."""
+    low, high = bounds(node)
+    return build.const(node.dtype, low) if low == high else None
