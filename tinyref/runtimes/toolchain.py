@@ -1,0 +1,227 @@
+"""The C compiler of this machine: which one, which types it has, and how to call it safely."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tinyref import config
+from tinyref.dtype import DType, dtypes
+from tinyref.errors import DeviceError
+from tinyref.renderers.c import C_DTYPES
+
+# A compiler that takes longer than this hangs.
+COMPILE_SECONDS = 120.0
+
+COMPILERS = ("gcc", "clang", "tcc")
+
+# Strict floats: no contraction, no excess precision. A compiler may know some of these.
+_STRICT = ("-O2", "-fPIC", "-fwrapv", "-fno-strict-aliasing", "-fno-math-errno")
+_FLAG_SETS: tuple[tuple[str, ...], ...] = (
+    (*_STRICT, "-ffp-contract=off", "-fexcess-precision=16"),
+    (*_STRICT, "-ffp-contract=off", "-Xclang", "-ffloat16-excess-precision=none"),
+    (*_STRICT, "-ffp-contract=off"),
+    (),
+)
+_PROBE = "int probe(void) { return 42; }\n"
+# 1 + 2^-11 is a tie that rounds to 1 in float16, twice: 1 + 2^-10 shows excess precision.
+_PROBE_HALF = """
+static _Float16 sum(_Float16 a, _Float16 b) { return a + b + b; }
+_Float16 narrow(double from) { return (_Float16)from; }
+int probe(void) {
+  volatile float one = 1.0f, tie = 0x1p-11f;
+  volatile double wide = 1.0009765625000001;
+  return sum((_Float16)one, (_Float16)tie) == (_Float16)1.0f && narrow(wide) > 1.0f ? 42 : 0;
+}
+"""
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """A compiler that works: its command line without files, its version, the types it has."""
+
+    command: tuple[str, ...]
+    version: str
+    accepted: frozenset[DType]
+
+    @property
+    def name(self) -> str:
+        """The program's name, without its folder."""
+        return Path(self.command[0]).name
+
+
+def chosen_compiler() -> tuple[str, ...]:
+    """The command of the C compiler: the CC flag, else the variable CC, else the first found.
+
+    Raises `DeviceError` when there is none, naming what to install.
+    """
+    for origin, text in (("flag CC", config.text("CC")), ("CC", os.environ.get("CC", ""))):
+        if not text:
+            continue
+        command = tuple(shlex.split(text))
+        if not command or shutil.which(command[0]) is None:
+            raise DeviceError("CLANG", f"{origin} names the compiler {text!r}, which is not found")
+        return command
+    for name in COMPILERS:
+        if shutil.which(name):
+            return (name,)
+    raise DeviceError(
+        "CLANG", f"no C compiler found: install one of {', '.join(COMPILERS)} or name one by CC"
+    )
+
+
+def toolchain() -> Toolchain:
+    """The chosen compiler, probed once. Raises `DeviceError` when there is none that works."""
+    command = chosen_compiler()
+    return _probe((shutil.which(command[0]) or command[0], *command[1:]))
+
+
+@functools.cache
+def _probe(command: tuple[str, ...]) -> Toolchain:
+    plain = C_DTYPES - {dtypes.float16}
+    failure: DeviceError | None = None
+    for flags in _FLAG_SETS:
+        strict = (*command, *flags)
+        try:
+            if not _answers(strict, _PROBE):
+                continue
+        except DeviceError as error:
+            failure = error
+            continue
+        has_half = False
+        with contextlib.suppress(DeviceError):
+            has_half = _answers(strict, _PROBE_HALF)
+        accepted = C_DTYPES if has_half else plain
+        # Without half there may be a later set that has it, but for the last two.
+        if has_half or flags in _FLAG_SETS[2:]:
+            return Toolchain(strict, _version(command), accepted)
+    reason = failure.message if failure else "it makes wrong code"
+    raise DeviceError("CLANG", f"the compiler {command[0]} does not work: {reason}")
+
+
+def _answers(command: Sequence[str], source: str) -> bool:
+    """Whether `source`, compiled and loaded, does what it should."""
+    binary = compile_shared(command, source)
+    with load_shared("CLANG", binary) as library:
+        return library.function("probe")() == 42
+
+
+def _version(command: tuple[str, ...]) -> str:
+    """What the compiler says of itself: the first line."""
+    output = _run([*command, "--version"], Path(tempfile.gettempdir()))
+    return output.strip().splitlines()[0] if output.strip() else "unknown"
+
+
+def compile_shared(command: Sequence[str], source: str) -> bytes:
+    """`source` as a shared object.
+
+    Raises `DeviceError` with the compiler's words and the source; leaves no file behind.
+    """
+    try:
+        with tempfile.TemporaryDirectory(prefix="tinyref-") as folder:
+            path = Path(folder)
+            (path / "kernel.c").write_text(source)
+            _run([*command, "-shared", "-o", "kernel.so", "kernel.c", "-lm"], path, source)
+            return (path / "kernel.so").read_bytes()
+    except OSError as error:
+        raise DeviceError("CLANG", f"cannot compile: {error}", source) from error
+
+
+def _run(command: Sequence[str], folder: Path, source: str = "") -> str:
+    """The output of `command`; with its own process group, so that a hung one goes as a whole."""
+    try:
+        process = subprocess.Popen(
+            command,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "LC_ALL": "C"},
+            start_new_session=True,
+            text=True,
+            errors="replace",
+        )
+    except OSError as error:
+        raise DeviceError("CLANG", f"cannot start {command[0]}: {error}", source) from error
+    try:
+        output, _ = process.communicate(timeout=COMPILE_SECONDS)
+    except BaseException as error:
+        _kill_group(process)
+        if isinstance(error, subprocess.TimeoutExpired):
+            message = f"{command[0]} did not end within {COMPILE_SECONDS:g} seconds"
+            raise DeviceError("CLANG", message, source) from error
+        raise
+    if process.returncode:
+        message = f"{command[0]} failed with code {process.returncode}: {output.strip()}"
+        raise DeviceError("CLANG", message, source)
+    return output
+
+
+def _kill_group(process: subprocess.Popen[str]) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+class SharedObject(contextlib.AbstractContextManager["SharedObject"]):
+    """A loaded shared object, unloaded when it is closed or no longer referenced."""
+
+    def __init__(self, path: Path) -> None:
+        self.handle: ctypes.CDLL | None = ctypes.CDLL(str(path))
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def function(self, name: str) -> Callable[[], int]:
+        """The function `name`. Raises `DeviceError` when there is none."""
+        found = getattr(self.handle, name, None)
+        if found is None:
+            raise DeviceError("CLANG", f"the compiled source has no function {name}")
+        result: Callable[[], int] = found
+        return result
+
+    def address(self, name: str) -> int:
+        """Where the function `name` starts."""
+        return ctypes.cast(self.function(name), ctypes.c_void_p).value or 0
+
+    def close(self) -> None:
+        """Unloads the object; none of its functions may be called after this."""
+        if self.handle is not None:
+            _unload(self.handle)
+            self.handle = None
+
+    def __del__(self) -> None:
+        # `handle` is missing when loading failed.
+        if getattr(self, "handle", None) is not None:
+            self.close()
+
+
+def _unload(handle: ctypes.CDLL) -> None:
+    # ctypes has no public way; a process may map only so many objects (65,530 areas on Linux).
+    import _ctypes
+
+    _ctypes.dlclose(handle._handle)
+
+
+def load_shared(device: str, binary: bytes) -> SharedObject:
+    """Loads a shared object from its bytes; its file is gone again at once.
+
+    Raises `DeviceError` with the loader's words.
+    """
+    try:
+        with tempfile.TemporaryDirectory(prefix="tinyref-") as folder:
+            path = Path(folder) / "kernel.so"
+            path.write_bytes(binary)
+            return SharedObject(path)
+    except OSError as error:
+        raise DeviceError(device, f"cannot load a compiled kernel: {error}") from error
