@@ -51,6 +51,7 @@ from tinyref.uops.symbolic import as_size, at_most, lift, lower
 __all__ = [
     "alu",
     "assign",
+    "backing",
     "bind",
     "bitcast",
     "cast",
@@ -74,6 +75,7 @@ __all__ = [
     "spread",
     "uniform_value",
     "where",
+    "window",
 ]
 
 Bounds = Sequence[tuple[sint, sint]]
@@ -111,12 +113,7 @@ def new_buffer(device: str, shape: Sequence[sint], dtype: DType) -> UOp:
     A symbolic shape gets memory for its largest size, and uses the first part of it.
     """
     sizes = as_shape(shape, "shape")
-    capacity = largest_size(sizes)
-    node = new_buffer_node(device, capacity, dtype)
-    used = product(sizes)
-    if used != capacity:
-        node = UOp(Ops.SHRINK, dtype, (node,), BoundsArg(((0, used),)))
-    return reshape(node, sizes)
+    return window(new_buffer_node(device, largest_size(sizes), dtype), sizes)
 
 
 # --- arithmetic ---------------------------------------------------------------------------------
@@ -432,9 +429,33 @@ def contiguous(x: UOp) -> UOp:
 
 def is_contiguous(x: UOp) -> bool:
     """True where `x` is, up to its shape, a node that has memory of its own once realised."""
+    if backing(x) is not None:
+        return True
     while x.op is Ops.RESHAPE:
         x = x.src[0]
-    return x.op in (Ops.BUFFER, Ops.COPY, Ops.CONTIGUOUS)
+    return x.op in (Ops.COPY, Ops.CONTIGUOUS)
+
+
+def backing(x: UOp) -> UOp | None:
+    """The BUFFER whose first elements, in order, are those of `x`; None if `x` is no such view.
+
+    This is the form of every realised node: a BUFFER, reshaped, and before that cut down to the
+    part in use where the shape is symbolic.
+    """
+    while x.op is Ops.RESHAPE:
+        x = x.src[0]
+    if x.op is Ops.SHRINK and x.src[0].op is Ops.BUFFER and isinstance(x.arg, BoundsArg):
+        begin, end = x.arg.bounds[0]
+        return x.src[0] if begin == 0 and isinstance(end, UOp) else None
+    return x if x.op is Ops.BUFFER else None
+
+
+def window(buffer: UOp, shape: Sequence[sint]) -> UOp:
+    """The first elements of a BUFFER seen as `shape`: what `backing` takes apart."""
+    used = product(shape)
+    if used != shape_of(buffer)[0]:
+        buffer = UOp(Ops.SHRINK, buffer.dtype, (buffer,), BoundsArg(((0, used),)))
+    return reshape(buffer, shape)
 
 
 def detach(x: UOp) -> UOp:

@@ -1,0 +1,53 @@
+"""How much work a kernel is, read off its AST."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tinyref.lazy.shape import shape_of
+from tinyref.uops.evaluate import evaluate_index
+from tinyref.uops.node import UOp, node_fact, sint
+from tinyref.uops.ops import ALU, Ops
+from tinyref.uops.payload import ReduceArg, ViewArg
+from tinyref.uops.symbolic import lift, lower, product
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """`operations`: one for each ALU op on each element, and one for each element of a reduce.
+
+    `nbytes`: the elements that each view can reach, once, for loads and for stores.
+    """
+
+    operations: sint
+    nbytes: sint
+
+
+@node_fact
+def estimate(ast: UOp) -> Estimate:
+    """The work of a kernel AST; symbolic where its sizes are."""
+    operations = lift(0)
+    nbytes = lift(0)
+    for node in ast.toposort():
+        if node.op in ALU and node.op not in (Ops.CAST, Ops.BITCAST):
+            operations = operations + lift(product(shape_of(node)))
+        elif isinstance(node.arg, ReduceArg):
+            operations = operations + lift(product(shape_of(node.src[0])))
+        elif node.op in (Ops.LOAD, Ops.STORE):
+            nbytes = nbytes + _touched(node)
+    return Estimate(lower(operations), lower(nbytes))
+
+
+def _touched(node: UOp) -> int:
+    view = node.src[0]
+    if not isinstance(view.arg, ViewArg):
+        return 0
+    itemsize = node.dtype.itemsize if node.op is Ops.LOAD else node.src[1].dtype.itemsize
+    reach = view.arg.tracker.reach()
+    return 0 if reach is None else (reach[1] - reach[0] + 1) * itemsize
+
+
+def value_of(amount: sint, bindings: Mapping[str, int]) -> int:
+    """An estimate for the given values of the variables."""
+    return evaluate_index(amount, bindings)

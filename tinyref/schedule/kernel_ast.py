@@ -1,0 +1,311 @@
+"""The AST of one kernel: views pushed down to the loads, one slot for each buffer.
+
+A kernel has axes T + R: T is the shape of what it stores, R what its reduces loop over. Outside a
+reduce every value has shape T + (1, ...), inside it T + R. A node is computed at a tracker that
+says which of its elements each position of the kernel wants; movement changes the tracker, a reduce
+appends R to it, and at a load the tracker becomes the view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tinyref.dtype import ConstType, as_const, dtypes
+from tinyref.errors import TinyrefError
+from tinyref.lazy.shape import shape_of
+from tinyref.schedule.fusion import content, reduce_axes
+from tinyref.uops import build, meanings
+from tinyref.uops.node import UOp, sint
+from tinyref.uops.ops import ALU, MOVEMENT, Ops
+from tinyref.uops.payload import BufferArg, ConstArg, ReduceArg, ViewArg
+from tinyref.uops.shape_tracker import ShapeTracker, apply_movement
+from tinyref.uops.symbolic import lift, lower, product
+from tinyref.uops.view import View, contiguous_strides
+
+Shape = tuple[sint, ...]
+Key = tuple[UOp, ShapeTracker]
+
+# A kernel with more distinct values than this is not fused further.
+MOST_VALUES = 3000
+
+
+@dataclass(frozen=True)
+class Location:
+    """Where a stored node lies: elements of a BUFFER through `tracker`.
+
+    `version` is the ASSIGN that wrote them, None for what the buffer held before the schedule.
+    """
+
+    buffer: UOp
+    tracker: ShapeTracker
+    version: UOp | None = None
+
+
+@dataclass(frozen=True)
+class Read:
+    """A load of a kernel, in the kernel's own axes."""
+
+    location: Location
+    tracker: ShapeTracker
+
+
+class TooLarge(Exception):  # noqa: N818  caught by the scheduler, which stores more and tries again
+    """A kernel has more values than it may; `node` is computed in the most ways."""
+
+    def __init__(self, node: UOp) -> None:
+        self.node = node
+        super().__init__(node.op.name)
+
+
+class InternalError(TinyrefError):
+    """The scheduler met a graph that it should have cut up before: a bug of tinyref."""
+
+
+Locate = Callable[[UOp], Location | None]
+
+
+class KernelBuilder:
+    """Builds the AST of the kernel that stores `root` at `target`.
+
+    `locate` gives the location of a stored node, None for one that is computed in place. After
+    `build`, `buffers` are the BUFFER nodes by slot and `reads` the loads.
+    """
+
+    def __init__(self, root: UOp, target: Location, locate: Locate) -> None:
+        self.root = root
+        self.target = target
+        self.locate = locate
+        self.value = content(root)
+        self.buffers: list[UOp] = [target.buffer]
+        self.reads: list[Read] = []
+        self.outer: Shape = tuple(size for size in shape_of(root) if size != 1)
+        self.inner: Shape = self._reduced_axes()
+        self._done: dict[Key, UOp] = {}
+        self._needs: dict[Key, list[Key]] = {}
+        self._zero: dict[UOp, ConstArg | None] = {}
+
+    def build(self) -> UOp:
+        """The SINK of the kernel. Raises `TooLarge` where too much would be computed twice."""
+        shape = (*self.outer, *(1,) * len(self.inner))
+        start = ShapeTracker.from_shape(shape_of(self.root)).reshape(shape)
+        value = self._compute((self.value, start))
+        self.store_view = self.target.tracker.reshape(shape)
+        view = self._view(self.target.buffer, self.store_view)
+        return build.sink(UOp(Ops.STORE, dtypes.void, (view, value)))
+
+    # --- which nodes the kernel computes --------------------------------------------------------
+
+    def _is_leaf(self, node: UOp) -> bool:
+        return node.op is Ops.BUFFER or (node is not self.root and self.locate(node) is not None)
+
+    def members(self) -> list[UOp]:
+        """The nodes that this kernel computes itself, users before sources."""
+        found: list[UOp] = []
+        seen: set[UOp] = set()
+        stack = [self.value]
+        while stack:
+            node = stack.pop()
+            if node in seen or self._is_leaf(node):
+                continue
+            seen.add(node)
+            found.append(node)
+            stack.extend(reversed(node.src))
+        return found
+
+    def _reduced_axes(self) -> Shape:
+        found: Shape | None = None
+        for node in self.members():
+            if node.op is not Ops.REDUCE:
+                continue
+            axes = reduce_axes(node)
+            if found not in (None, axes):
+                raise InternalError(f"kernel: reduces over {found} and {axes} share one kernel")
+            found = axes
+        return found or ()
+
+    # --- values ---------------------------------------------------------------------------------
+
+    def _compute(self, start: Key) -> UOp:
+        stack = [start]
+        while stack:
+            key = stack[-1]
+            if key in self._done:
+                stack.pop()
+                continue
+            if key not in self._needs:
+                self._needs[key] = self._sources(key)
+                if len(self._needs) > MOST_VALUES:
+                    raise TooLarge(self._most_repeated())
+            needs = self._needs[key]
+            missing = [need for need in needs if need not in self._done]
+            if missing:
+                stack.extend(reversed(missing))
+                continue
+            self._done[key] = self._combine(key, [self._done[need] for need in needs])
+            stack.pop()
+        return self._done[start]
+
+    def _most_repeated(self) -> UOp:
+        counts: dict[UOp, int] = {}
+        for node, _ in self._needs:
+            if node.op in ALU and node is not self.value:
+                counts[node] = counts.get(node, 0) + 1
+        most = max(counts.values())
+        repeated = [node for node, count in counts.items() if 2 * count >= most]
+        return repeated[len(repeated) // 2]
+
+    def _sources(self, key: Key) -> list[Key]:
+        node, tracker = key
+        if self._is_leaf(node) or not node.src or node.op is Ops.BIND:
+            return []
+        if node.op in MOVEMENT:
+            return [(node.src[0], movement_tracker(node).followed_by(tracker))]
+        if node.op is Ops.REDUCE:
+            return [(node.src[0], reduced_tracker(node, tracker, self.inner))]
+        return [(source, tracker) for source in node.src]
+
+    def _combine(self, key: Key, values: Sequence[UOp]) -> UOp:
+        node, tracker = key
+        if self._is_leaf(node):
+            return self._load(node, tracker)
+        if node.op is Ops.PAD:
+            return self._padded(node, tracker, values[0])
+        if node.op in MOVEMENT:
+            return values[0]
+        if node.op is Ops.REDUCE:
+            return self._reduce(node, tracker, values[0])
+        if node.op in ALU:
+            return UOp(node.op, node.dtype, tuple(values))
+        if node.op in (Ops.CONST, Ops.DEFINE_VAR):
+            return node
+        raise InternalError(f"kernel: {node.op.name} cannot be computed inside a kernel")
+
+    def _load(self, node: UOp, tracker: ShapeTracker) -> UOp:
+        location = self.locate(node)
+        if location is None:
+            raise InternalError(f"kernel: {node.op.name} has no memory")
+        view = location.tracker.followed_by(tracker)
+        self.reads.append(Read(location, view))
+        return build.load(self._view(location.buffer, view))
+
+    def _view(self, buffer: UOp, tracker: ShapeTracker) -> UOp:
+        if buffer not in self.buffers:
+            self.buffers.append(buffer)
+        size = buffer.arg.size if isinstance(buffer.arg, BufferArg) else 0
+        memory = build.define_global(self.buffers.index(buffer), buffer.dtype, size)
+        return UOp(Ops.VIEW, memory.dtype, (memory,), ViewArg(tracker))
+
+    def _reduce(self, node: UOp, tracker: ShapeTracker, value: UOp) -> UOp:
+        argument = node.arg
+        if not isinstance(argument, ReduceArg):
+            raise InternalError("kernel: REDUCE without its payload")
+        inside = reduced_tracker(node, tracker, self.inner)
+        if shape_of(value) == ():
+            # A value without loads has no shape of its own, and a reduce needs one.
+            valid = UOp(Ops.VALID, dtypes.bool, (), ViewArg(ShapeTracker.from_shape(inside.shape)))
+            value = UOp(Ops.WHERE, value.dtype, (valid, value, build.const(value.dtype, 0)))
+        first = len(self.outer)
+        axes = tuple(range(first, first + len(self.inner)))
+        return UOp(Ops.REDUCE, node.dtype, (value,), ReduceArg(argument.op, axes))
+
+    # --- padding --------------------------------------------------------------------------------
+
+    def _padded(self, node: UOp, tracker: ShapeTracker, value: UOp) -> UOp:
+        """`value` with zeros outside, which loads give by themselves if the value keeps zero."""
+        source = node.src[0]
+        zero = ConstArg(as_const(0, node.dtype))
+        if self._value_at_zero(source) == zero:
+            return value
+        inside = movement_tracker(node).followed_by(tracker)
+        if not inside.is_masked:
+            return value
+        valid = UOp(Ops.VALID, dtypes.bool, (), ViewArg(inside))
+        return UOp(Ops.WHERE, node.dtype, (valid, value, build.const(node.dtype, 0)))
+
+    def _value_at_zero(self, root: UOp) -> ConstArg | None:
+        """What `root` is where all its loads give 0; None where that is not known."""
+        stack = [root]
+        while stack:
+            node = stack[-1]
+            if node in self._zero:
+                stack.pop()
+                continue
+            known = self._is_leaf(node) or node.op in (Ops.PAD, Ops.CONST)
+            missing = [] if known else [x for x in node.src if x not in self._zero]
+            if missing:
+                stack.extend(missing)
+                continue
+            self._zero[node] = self._at_zero(node)
+            stack.pop()
+        return self._zero[root]
+
+    def _at_zero(self, node: UOp) -> ConstArg | None:
+        zero = ConstArg(as_const(0, node.dtype))
+        if isinstance(node.arg, ConstArg):
+            return node.arg
+        if self._is_leaf(node) or node.op is Ops.PAD:
+            return zero
+        sources = [self._zero[source] for source in node.src]
+        if node.op in MOVEMENT:
+            return sources[0]
+        if isinstance(node.arg, ReduceArg):
+            keeps = sources[0] is not None and (node.arg.op is Ops.MAX or sources[0] == zero)
+            return sources[0] if keeps else None
+        values = [source.value for source in sources if source is not None]
+        if node.op not in ALU or len(values) < len(node.src) or not _is_specified(node, values):
+            return None
+        types = [source.dtype for source in node.src]
+        return ConstArg(meanings.fold(node.op, node.dtype, values, types))
+
+
+def _is_specified(node: UOp, values: Sequence[ConstType]) -> bool:
+    """Whether every device gives the value of the op table."""
+    if node.op in (Ops.IDIV, Ops.MOD):
+        return values[1] not in (0, -1)
+    if node.op is Ops.CAST and not node.dtype.is_float:
+        return 0 <= values[0] < 128
+    return True
+
+
+def movement_tracker(node: UOp) -> ShapeTracker:
+    """How the elements of a movement node lie in its source, row-major."""
+    return apply_movement(ShapeTracker.from_shape(shape_of(node.src[0])), node.op, node.arg)
+
+
+def reduced_tracker(node: UOp, tracker: ShapeTracker, inner: Shape) -> ShapeTracker:
+    """What a REDUCE at `tracker`, of shape T + (1, ...), reads of its source, of shape T + R.
+
+    The axes that are reduced go last; then every step of `tracker` moves by whole blocks of R.
+    """
+    source = shape_of(node.src[0])
+    axes = node.arg.axes if isinstance(node.arg, ReduceArg) else ()
+    order = [axis for axis in range(len(source)) if axis not in axes] + list(axes)
+    kept = tuple(source[axis] for axis in order[: len(source) - len(axes)])
+    base = ShapeTracker.from_shape(source).permute(order).reshape((*kept, *inner))
+    last = len(tracker.views) - 1
+    views = [
+        _in_blocks(view, inner, len(inner) if number == last else 0)
+        for number, view in enumerate(tracker.views)
+    ]
+    return ShapeTracker((*base.views, *views)).simplify()
+
+
+def _in_blocks(view: View, inner: Shape, dropped: int) -> View:
+    """`view` over blocks of shape `inner` in place of elements; `dropped` last axes make room."""
+    rank = len(view.shape) - dropped
+    block = lift(product(inner))
+    mask = None
+    if view.mask is not None:
+        nowhere = any(begin == end for begin, end in view.mask)
+        ends = tuple((0, 0 if nowhere else size) for size in inner)
+        mask = (*view.mask[:rank], *ends)
+    return View(
+        (*view.shape[:rank], *inner),
+        (
+            *(lower(lift(stride) * block) for stride in view.strides[:rank]),
+            *contiguous_strides(inner),
+        ),
+        lower(lift(view.offset) * block),
+        mask,
+    )

@@ -1,0 +1,230 @@
+"""The first pass: a tensor graph rewritten into the form that the rest of scheduling reads.
+
+DETACH disappears, bound variables lose their values (which are collected), a reduce over repeated
+elements becomes arithmetic, a long reduce becomes two, and what a COPY copies gets memory.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from tinyref.dtype import as_const
+from tinyref.errors import UserError
+from tinyref.lazy import graph
+from tinyref.lazy.folding import full, uniform_value
+from tinyref.lazy.shape import device_of, shape_of
+from tinyref.uops.node import UOp, sint, substitute, toposort
+from tinyref.uops.ops import ALU, Ops
+from tinyref.uops.payload import (
+    BoundsArg,
+    ConstArg,
+    CopyArg,
+    FlipArg,
+    Payload,
+    PermuteArg,
+    ReduceArg,
+    ShapeArg,
+    VarArg,
+)
+from tinyref.uops.symbolic import normalise, product
+
+# A reduce of so many elements into at most so many results is split in two.
+LONG_REDUCE = 32768
+FEW_RESULTS = 256
+MOST_PARTS = 256
+
+
+class Prepared:
+    """The rewritten graph: `new` maps each node of the original to its successor.
+
+    `bindings` has the value of each variable that the graph binds.
+    """
+
+    def __init__(self) -> None:
+        self.new: dict[UOp, UOp] = {}
+        self.bindings: dict[str, int] = {}
+
+    def add(self, roots: Sequence[UOp]) -> None:
+        """Rewrites everything that `roots` need. Raises `UserError` for clashing values."""
+        for node in toposort(roots):
+            if node not in self.new:
+                self.new[node] = self._rewrite(node)
+
+    def _rewrite(self, node: UOp) -> UOp:
+        if node.op is Ops.BIND:
+            return self._unbind(node)
+        src = tuple(self.new[source] for source in node.src)
+        if node.op is Ops.DETACH:
+            return src[0]
+        if node.op is Ops.COPY:
+            return _copy(node, src[0])
+        argument = self._unbound_payload(node.arg)
+        if src != node.src or argument != node.arg:
+            node = _rebuild(node, src, argument)
+        if node.op is Ops.REDUCE and isinstance(node.arg, ReduceArg):
+            return _reduce(node, node.arg)
+        return node
+
+    def _unbind(self, node: UOp) -> UOp:
+        variable, value = node.src
+        if isinstance(variable.arg, VarArg) and isinstance(value.arg, ConstArg):
+            name = variable.arg.name
+            number = int(value.arg.value)
+            if self.bindings.setdefault(name, number) != number:
+                raise UserError(
+                    f"variable {name}: bound to {self.bindings[name]} and to {number} in one "
+                    "graph: accepted is one value"
+                )
+        return variable
+
+    def unbound(self, size: sint) -> sint:
+        """`size` with each bound variable in it replaced by the variable."""
+        if isinstance(size, int):
+            return size
+        bound = [part for part in size.toposort() if part.op is Ops.BIND]
+        if not bound:
+            return size
+        return normalise(substitute(size, {part: self._unbind(part) for part in bound}))
+
+    def _unbound_payload(self, argument: Payload) -> Payload:
+        if isinstance(argument, ShapeArg):
+            return ShapeArg(tuple(self.unbound(size) for size in argument.shape))
+        if isinstance(argument, BoundsArg):
+            pairs = argument.bounds
+            return BoundsArg(tuple((self.unbound(a), self.unbound(b)) for a, b in pairs))
+        return argument
+
+
+def _copy(node: UOp, source: UOp) -> UOp:
+    """COPY moves whole buffers, so a computed source or a part of a buffer is stored first."""
+    if device_of(source) is None or not isinstance(node.arg, CopyArg):
+        return source
+    base = peel(source)
+    if base.op not in (Ops.BUFFER, Ops.COPY, Ops.CONTIGUOUS):
+        base = UOp(Ops.CONTIGUOUS, base.dtype, (base,))
+    moved = UOp(Ops.COPY, base.dtype, (base,), node.arg)
+    return graph.reshape(moved, shape_of(source))
+
+
+def peel(node: UOp) -> UOp:
+    """The node under reshapes: its elements are the same, in the same order."""
+    while node.op is Ops.RESHAPE:
+        node = node.src[0]
+    return node
+
+
+_BUILDERS: dict[Ops, Callable[..., UOp]] = {
+    Ops.CAST: graph.cast,
+    Ops.BITCAST: graph.bitcast,
+    Ops.CONTIGUOUS: graph.contiguous,
+    Ops.ASSIGN: graph.assign,
+}
+
+
+def _rebuild(node: UOp, src: tuple[UOp, ...], argument: Payload) -> UOp:
+    """`node` with other sources, through its builder, so that what became a no-op goes."""
+    if isinstance(argument, ShapeArg):
+        build = graph.reshape if node.op is Ops.RESHAPE else graph.expand
+        return build(src[0], argument.shape)
+    if isinstance(argument, PermuteArg):
+        return graph.permute(src[0], argument.order)
+    if isinstance(argument, BoundsArg):
+        build_bounds = graph.pad if node.op is Ops.PAD else graph.shrink
+        return build_bounds(src[0], argument.bounds)
+    if isinstance(argument, FlipArg):
+        return graph.flip(src[0], argument.axes)
+    if isinstance(argument, ReduceArg):
+        return graph.reduce(argument.op, src[0], argument.axes)
+    if isinstance(argument, CopyArg):
+        return graph.copy(src[0], argument.device)
+    if node.op in (Ops.CAST, Ops.BITCAST):
+        return _BUILDERS[node.op](src[0], node.dtype)
+    if node.op in _BUILDERS:
+        return _BUILDERS[node.op](*src)
+    if node.op in ALU:
+        return graph.alu(node.op, *src)
+    return node.replace(src=src, arg=argument)
+
+
+# --- reduces ------------------------------------------------------------------------------------
+
+
+def _reduce(node: UOp, argument: ReduceArg) -> UOp:
+    source = node.src[0]
+    value = uniform_value(source)
+    count = product(shape_of(source)[axis] for axis in argument.axes)
+    if value is not None and isinstance(count, int):
+        return _reduce_constant(node, argument.op, value, count)
+    repeated = _reduce_repeated(node, argument)
+    if repeated is not None:
+        return repeated
+    return split_long_reduce(node)
+
+
+def _reduce_constant(node: UOp, op: Ops, value: bool | int | float, count: int) -> UOp:
+    """The reduce of a constant that the builder left because rounding shows: rounded once here."""
+    if op is Ops.ADD:
+        return full(shape_of(node), as_const(value * count, node.dtype), node.dtype)
+    try:
+        power = math.pow(value, count)
+    except OverflowError:
+        power = -math.inf if value < 0 and count % 2 else math.inf
+    return full(shape_of(node), as_const(power, node.dtype), node.dtype)
+
+
+def _reduce_repeated(node: UOp, argument: ReduceArg) -> UOp | None:
+    """A reduce over axes along which an EXPAND repeats elements: x + x + x is 3 * x."""
+    source = node.src[0]
+    if source.op is not Ops.EXPAND or argument.op is Ops.MUL or node.dtype.is_bool:
+        return None
+    below = source.src[0]
+    before, after = shape_of(below), shape_of(source)
+    axes = [axis for axis in argument.axes if before[axis] == 1 and after[axis] != 1]
+    count = product(after[axis] for axis in axes)
+    if not axes or not isinstance(count, int):
+        return None
+    if node.dtype.is_float and count > 1 << (node.dtype.mantissa_bits + 1):
+        return None
+    kept = tuple(1 if axis in axes else size for axis, size in enumerate(after))
+    once = graph.expand(below, kept)
+    if argument.op is Ops.ADD:
+        once = graph.alu(Ops.MUL, once, graph.constant(as_const(count, node.dtype), node.dtype))
+    rest = [axis for axis in argument.axes if axis not in axes]
+    return graph.reduce(argument.op, once, rest)
+
+
+def split_long_reduce(node: UOp) -> UOp:
+    """A REDUCE of at least `LONG_REDUCE` elements into few results, as two reduces.
+
+    The first gives up to `MOST_PARTS` partial results, the second reduces those; any other node
+    is returned as it is. Sums keep their dtype, so only the order of additions changes.
+    """
+    argument = node.arg
+    if node.op is not Ops.REDUCE or not isinstance(argument, ReduceArg):
+        return node
+    shape = shape_of(node.src[0])
+    results = product(shape_of(node))
+    length = product(shape[axis] for axis in argument.axes)
+    if not isinstance(results, int) or not isinstance(length, int):
+        return node
+    if length < LONG_REDUCE or results > FEW_RESULTS:
+        return node
+    best = max((_parts(shape[axis]), -axis) for axis in argument.axes)
+    parts, axis = best[0], -best[1]
+    size = shape[axis]
+    if parts == 1 or not isinstance(size, int):
+        return node
+    apart = graph.reshape(node.src[0], (*shape[:axis], parts, size // parts, *shape[axis + 1 :]))
+    inner_axes = tuple(other + (other >= axis) for other in argument.axes)
+    inner = UOp(Ops.REDUCE, node.dtype, (apart,), ReduceArg(argument.op, inner_axes))
+    stored = UOp(Ops.CONTIGUOUS, node.dtype, (inner,))
+    outer = UOp(Ops.REDUCE, node.dtype, (stored,), ReduceArg(argument.op, (axis,)))
+    return graph.reshape(outer, shape_of(node))
+
+
+def _parts(size: sint) -> int:
+    """The most equal parts, up to the limit, that an axis divides into."""
+    if not isinstance(size, int):
+        return 1
+    return max(count for count in range(1, MOST_PARTS + 1) if size % count == 0)

@@ -1,0 +1,372 @@
+"""From requested outputs to an ordered schedule: prepare, fuse, build kernels, order them."""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from tinyref.device import Device
+from tinyref.errors import UserError
+from tinyref.lazy import graph
+from tinyref.lazy.buffers import new_buffer_node
+from tinyref.lazy.shape import describe_shape, device_of, is_empty, largest_size, shape_of
+from tinyref.schedule.fusion import ALWAYS_STORED, Fusion
+from tinyref.schedule.hazards import assigned_buffer, needing_old_contents
+from tinyref.schedule.items import CopyItem, Item, KernelItem, Schedule
+from tinyref.schedule.kernel_ast import (
+    KernelBuilder,
+    Location,
+    Read,
+    TooLarge,
+    movement_tracker,
+)
+from tinyref.schedule.merge_axes import merge_axes
+from tinyref.schedule.prepare import Prepared, peel
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import ALU, MOVEMENT, Ops
+from tinyref.uops.payload import BufferArg, CopyArg
+from tinyref.uops.shape_tracker import ShapeTracker
+
+Outputs = Sequence[tuple[UOp, str]]
+
+
+def schedule(outputs: Outputs, live: Iterable[tuple[UOp, str]] = ()) -> Schedule:
+    """The kernels and copies that compute `outputs`, each a node and the device it goes to.
+
+    `live` are graphs that may be computed later: those that read contents which an ASSIGN in the
+    outputs overwrites become outputs too. In `results`, every output and every stored node (ASSIGN,
+    CONTIGUOUS, COPY) maps to a view of a BUFFER. Raises `UserError` for a graph that reads and
+    assigns one buffer in ways that no order of kernels satisfies.
+    """
+    return _Scheduler(outputs, live).run()
+
+
+@dataclass
+class _Task:
+    """An item before it has its place: `reads` and `after` say what it waits for."""
+
+    item: Item
+    reads: list[Location]
+    after: list[UOp] = field(default_factory=list)
+    assign: UOp | None = None
+
+
+class _Scheduler:
+    def __init__(self, outputs: Outputs, live: Iterable[tuple[UOp, str]]) -> None:
+        self.prepared = Prepared()
+        self.devices: dict[UOp, str] = {}
+        requested = self._on_devices(outputs)
+        waiting = self._on_devices(live)
+        roots = list(requested.values())
+        added, self.versions = needing_old_contents(roots, waiting)
+        requested.update((owner, waiting[owner]) for owner in added)
+        self.requested = {owner: self._kept(node) for owner, node in requested.items()}
+        computed = [node for node in self.requested.values() if not is_empty(shape_of(node))]
+        self.fusion = Fusion(computed)
+        self.places = self._place(computed)
+        self.locations: dict[UOp, Location] = {}
+        self.tasks: dict[UOp, _Task] = {}
+        self._transfers: dict[tuple[UOp, str], UOp] = {}
+
+    def _on_devices(self, outputs: Iterable[tuple[UOp, str]]) -> dict[UOp, UOp]:
+        """Each output, prepared, on the device that it was requested on."""
+        found: dict[UOp, UOp] = {}
+        for node, name in outputs:
+            device = Device.canonical(name)
+            moved = graph.copy(node, device)
+            self.prepared.add([moved])
+            found[node] = self.prepared.new[moved]
+            self.devices.setdefault(peel(found[node]), device)
+        return found
+
+    def _kept(self, node: UOp) -> UOp:
+        """An output that is a view of memory which will be overwritten gets memory of its own."""
+        if not self.versions.outlives(node):
+            return node
+        kept = UOp(Ops.CONTIGUOUS, node.dtype, (node,))
+        self.devices[kept] = device_of(node) or ""
+        return kept
+
+    def _place(self, outputs: Sequence[UOp]) -> dict[UOp, str]:
+        """The device of every node; what is made of constants alone goes where it is used."""
+        places: dict[UOp, str] = {}
+        for output in outputs:
+            base = peel(output)
+            places[base] = device_of(base) or self.devices[base]
+        for node in reversed(self.fusion.order):
+            device = device_of(node) or places.get(node) or Device.default
+            places[node] = device
+            for source in node.src:
+                places.setdefault(source, device_of(source) or device)
+        return places
+
+    # --- memory ---------------------------------------------------------------------------------
+
+    def locate(self, node: UOp) -> Location | None:
+        """Where `node` is stored; None where it is computed in place."""
+        if node.op is Ops.BUFFER:
+            return Location(node, ShapeTracker.from_shape(shape_of(node)))
+        if node not in self.fusion.stored:
+            return None
+        if node not in self.locations:
+            self.locations[node] = self._new_location(node)
+        return self.locations[node]
+
+    def _new_location(self, node: UOp) -> Location:
+        if node.op is Ops.ASSIGN:
+            tracker = ShapeTracker.from_shape(shape_of(assigned_buffer(node)))
+            for step in reversed(_target_chain(node)):
+                tracker = tracker.followed_by(movement_tracker(step))
+            return Location(assigned_buffer(node), tracker, node)
+        same = self._stored_already(node)
+        if same is not None:
+            return Location(same.buffer, same.tracker.reshape(shape_of(node)), same.version)
+        tracker = ShapeTracker.from_shape(shape_of(node))
+        if node.op is Ops.COPY:
+            source = self.locate(node.src[0])
+            size = (
+                source.buffer.arg.size if source and isinstance(source.buffer.arg, BufferArg) else 0
+            )
+        else:
+            size = largest_size(shape_of(node))
+        return Location(new_buffer_node(self.places[node], size, node.dtype), tracker)
+
+    def _stored_already(self, node: UOp) -> Location | None:
+        """The memory of what a CONTIGUOUS would copy, if that has fresh memory in order."""
+        if node.op is not Ops.CONTIGUOUS:
+            return None
+        base = peel(node.src[0])
+        if base.op in (Ops.ASSIGN, Ops.BUFFER) or base not in self.fusion.stored:
+            return None
+        return self.locate(base)
+
+    # --- kernels --------------------------------------------------------------------------------
+
+    def run(self) -> Schedule:
+        waiting = deque(node for node in self.fusion.order if node in self.fusion.stored)
+        while waiting:
+            node = waiting.popleft()
+            if node in self.tasks or self._stored_already(node) is not None:
+                continue
+            cut = self._add_task(node)
+            if cut is not None:
+                self.fusion.stored.add(cut)
+                waiting.extendleft((node, cut))
+        return Schedule(self._ordered(), self._results(), self.prepared.bindings)
+
+    def _add_task(self, node: UOp) -> UOp | None:
+        """Makes the item that stores `node`, or names a node to be stored first."""
+        target = self.locate(node)
+        if target is None:
+            return None
+        if isinstance(node.arg, CopyArg):
+            source = self.locate(node.src[0])
+            if source is not None:
+                self.tasks[node] = _Task(CopyItem(target.buffer, source.buffer), [source])
+            return None
+        builder = KernelBuilder(node, target, self.locate)
+        try:
+            ast = builder.build()
+        except TooLarge as error:
+            return error.node
+        limit = Device[self.places[node]].capabilities.buffer_limit
+        if len(builder.buffers) > limit:
+            return self._cut(builder, limit)
+        if node.op is Ops.ASSIGN:
+            _check_in_place(node, builder)
+        buffers = tuple(self._on_device(buffer, self.places[node]) for buffer in builder.buffers)
+        item = KernelItem(merge_axes(ast), buffers, self.places[node])
+        task = _Task(item, [read.location for read in builder.reads])
+        if node.op is Ops.ASSIGN:
+            task.assign = node
+            task.after = [step for step in _targets(node) if step.op is Ops.ASSIGN]
+        self.tasks[node] = task
+        return None
+
+    def _cut(self, builder: KernelBuilder, limit: int) -> UOp:
+        """The node below which most of the buffers that one kernel may take are read."""
+        below: dict[UOp, frozenset[UOp]] = {}
+        best: UOp | None = None
+        for node in reversed(builder.members()):
+            below[node] = frozenset()
+        order = [node for node in self.fusion.order if node in below]
+        for node in order:
+            read: frozenset[UOp] = frozenset()
+            for source in node.src:
+                location = None if source in below else self.locate(source)
+                read |= below.get(source, frozenset((location.buffer,) if location else ()))
+            below[node] = read
+            fits = 2 <= len(read) < limit and node.op in ALU and node is not builder.value
+            if fits and (best is None or len(read) > len(below[best])):
+                best = node
+        if best is None:
+            raise UserError(
+                f"schedule: a kernel needs {len(builder.buffers)} buffers and "
+                f"{self.places[builder.root]} accepts {limit}"
+            )
+        return best
+
+    def _on_device(self, buffer: UOp, device: str) -> UOp:
+        """A buffer of constants that was computed for another device is copied over."""
+        argument = buffer.arg
+        if not isinstance(argument, BufferArg) or argument.device == device:
+            return buffer
+        key = (buffer, device)
+        if key not in self._transfers:
+            moved = new_buffer_node(device, argument.size, buffer.dtype)
+            self._transfers[key] = moved
+            source = Location(buffer, ShapeTracker.from_shape((argument.size,)))
+            self.tasks[moved] = _Task(CopyItem(moved, buffer), [source])
+        return self._transfers[key]
+
+    # --- order ----------------------------------------------------------------------------------
+
+    def _ordered(self) -> list[Item]:
+        tasks = list(self.tasks.values())
+        number = {id(task): place for place, task in enumerate(tasks)}
+        waits: list[set[int]] = [set() for _ in tasks]
+        writer = {_written(task): number[id(task)] for task in tasks if task.assign is None}
+        assigner = {task.assign: number[id(task)] for task in tasks if task.assign is not None}
+        for place, task in enumerate(tasks):
+            for buffer in _buffers(task)[1:]:
+                if buffer in writer:
+                    waits[place].add(writer[buffer])
+            for version in [*task.after, *(read.version for read in task.reads)]:
+                if version is not None:
+                    waits[place].add(assigner[version])
+            for read in task.reads:
+                for assign in self.versions.overwriting(read.buffer, read.version):
+                    waits[assigner[assign]].add(place)
+        self._order_assigns(waits, assigner)
+        for place, found in enumerate(waits):
+            found.discard(place)
+        return [tasks[place].item for place in _topological(waits, tasks)]
+
+    def _order_assigns(self, waits: list[set[int]], assigner: dict[UOp, int]) -> None:
+        """Assigns to one buffer that do not depend on each other run in the order of the graph."""
+        for assigns in self.versions.assigns.values():
+            for later, second in enumerate(assigns):
+                for first in assigns[:later]:
+                    if not self.versions.comes_after(second, first):
+                        waits[assigner[second]].add(assigner[first])
+
+    # --- results --------------------------------------------------------------------------------
+
+    def _results(self) -> dict[UOp, UOp]:
+        results: dict[UOp, UOp] = {}
+        for owner, node in self.prepared.new.items():
+            if owner.op not in ALWAYS_STORED:
+                continue
+            buffer = graph.backing(node)
+            if buffer is not None:
+                results[owner] = graph.window(buffer, shape_of(owner))
+            elif peel(node) in self.locations:
+                results[owner] = self._result(owner, peel(node))
+        for owner, node in self.requested.items():
+            results[owner] = self._requested_result(owner, node)
+        return results
+
+    def _requested_result(self, owner: UOp, node: UOp) -> UOp:
+        shape = shape_of(owner)
+        if is_empty(shape):
+            device = device_of(node) or self.devices[peel(node)]
+            return graph.new_buffer(device, shape, owner.dtype)
+        buffer = graph.backing(node)
+        if buffer is not None:
+            return graph.window(buffer, shape)
+        return self._result(owner, peel(node))
+
+    def _result(self, owner: UOp, node: UOp) -> UOp:
+        location = self.locate(node)
+        if location is None:
+            raise UserError(f"schedule: {node.op.name} was not stored")
+        if location.version is None:
+            return graph.window(location.buffer, shape_of(owner))
+        assign = owner
+        while assign.op is not Ops.ASSIGN:
+            assign = assign.src[0]
+        return graph.reshape(_without_assigns(assign), shape_of(owner))
+
+
+def _written(task: _Task) -> UOp:
+    return _buffers(task)[0]
+
+
+def _buffers(task: _Task) -> tuple[UOp, ...]:
+    item = task.item
+    return item.buffers if isinstance(item, KernelItem) else (item.target, item.source)
+
+
+def _topological(waits: list[set[int]], tasks: list[_Task]) -> list[int]:
+    """Places in an order in which nothing waits, the smallest first where there is a choice."""
+    users: list[list[int]] = [[] for _ in waits]
+    for place, found in enumerate(waits):
+        for other in found:
+            users[other].append(place)
+    left = [len(found) for found in waits]
+    ready = [place for place, count in enumerate(left) if count == 0]
+    order: list[int] = []
+    while ready:
+        place = heapq.heappop(ready)
+        order.append(place)
+        for user in users[place]:
+            left[user] -= 1
+            if left[user] == 0:
+                heapq.heappush(ready, user)
+    if len(order) < len(waits):
+        raise UserError(
+            _cycle_message([task for task, count in zip(tasks, left, strict=True) if count])
+        )
+    return order
+
+
+def _cycle_message(stuck: Sequence[_Task]) -> str:
+    assigns = [task.assign for task in stuck if task.assign is not None]
+    shapes = ", ".join(
+        f"{assign.dtype.name}{describe_shape(shape_of(assign))}" for assign in assigns
+    )
+    return (
+        f"assign: the assigned tensors ({shapes}) read each other's old contents, so none can be "
+        "written first: call contiguous() on the value of one of them before assigning it"
+    )
+
+
+def _targets(assign: UOp) -> list[UOp]:
+    """The nodes from the target of an ASSIGN down to its BUFFER, which is left out."""
+    steps: list[UOp] = []
+    node = assign.src[0]
+    while node.op is not Ops.BUFFER:
+        steps.append(node)
+        node = node.src[0]
+    return steps
+
+
+def _target_chain(assign: UOp) -> list[UOp]:
+    """The movement between the target of an ASSIGN and its BUFFER, outermost first."""
+    return [step for step in _targets(assign) if step.op in MOVEMENT]
+
+
+def _without_assigns(assign: UOp) -> UOp:
+    """The target of an ASSIGN as a plain view of its BUFFER."""
+    node = assigned_buffer(assign)
+    for step in reversed(_target_chain(assign)):
+        node = step.replace(src=(node,))
+    return node
+
+
+def _check_in_place(node: UOp, builder: KernelBuilder) -> None:
+    """An assigned buffer may be read in the same kernel only where it is written."""
+    for read in builder.reads:
+        if read.location.buffer is builder.target.buffer and not _in_place(read, builder):
+            shape = describe_shape(shape_of(node))
+            raise UserError(
+                f"assign: the value of the assign to {node.dtype.name}{shape} reads other elements "
+                "of the same memory than the one being written: call contiguous() on the value "
+                "before assigning it"
+            )
+
+
+def _in_place(read: Read, builder: KernelBuilder) -> bool:
+    return read.tracker is builder.store_view
