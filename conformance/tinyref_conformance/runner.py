@@ -137,6 +137,10 @@ class Runner:
         self.progress = progress
         self.outcome = Outcome()
         self._rows = {planned.id: planned for planned in plan.rows}
+        self._below = {
+            planned.id: {row for case in planned.cases for row in case.depends_on}
+            for planned in plan.rows
+        }
         self._cases = {case.id: case for planned in plan.rows for case in planned.cases}
         self._suppression = Suppression()
         self._tasks: deque[Task] = deque()
@@ -238,8 +242,7 @@ class Runner:
     def _is_ready(self, planned: PlannedRow, lowest: Rung | None) -> bool:
         if lowest in FOUNDATION and lowest < planned.rung:
             return False
-        below = {row for case in planned.cases for row in case.depends_on}
-        return not below & self._unsettled
+        return not self._below[planned.id] & self._unsettled
 
     def _prune(self, task: Task) -> Task:
         """The task without the cases that are decided without running."""

@@ -1,10 +1,260 @@
-"""One self-contained HTML page."""
+"""One self-contained HTML page: no other file, no network, works from file://."""
 
 from __future__ import annotations
 
-from tinyref_conformance.report import Report
+import base64
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from importlib import resources
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from tinyref.dtype import dtypes
+from tinyref_conformance.ladder import RungReport, RungState
+from tinyref_conformance.records import number_to_json
+from tinyref_conformance.report import OPEN_CASE, CaseResult, Report, RowResult
+from tinyref_conformance.statuses import EXIT_AS_EXPECTED, MEASURED, Status
+from tinyref_spec.case import Rung
+
+# What of the failures the page holds: all of it is in report.json.
+FAILURES_A_ROW = 12
+FAILURES_IN_ALL = 1500
+TEXT_LENGTH = 12_000
+
+_PACKAGE = "tinyref_conformance.reports.page"
+# Worst first: the order in which rows are listed and cells choose their symbol.
+_RANKED = (
+    *(Status.CRASH, Status.TIMEOUT, Status.FAIL, Status.FLAKE, Status.UNEXPECTED_PASS),
+    *(Status.MISSING, Status.EXPECTED_FAIL, Status.SUPPRESSED, Status.PASS),
+    *(Status.UNSUPPORTED, Status.SKIP),
+)
+_TONES = {
+    Status.PASS: "pass",
+    Status.UNSUPPORTED: "pass",
+    Status.EXPECTED_FAIL: "warn",
+    Status.FLAKE: "warn",
+    Status.UNEXPECTED_PASS: "warn",
+    Status.MISSING: "warn",
+    Status.SUPPRESSED: "info",
+    Status.SKIP: "none",
+}
+_RUNG_LOOKS = {
+    RungState.HOLDS: ("pass", "✓"),
+    RungState.BROKEN: ("fail", "✗"),
+    RungState.SUPPRESSED: ("info", "↑"),
+    RungState.SKIPPED: ("none", "-"),
+    RungState.INCOMPLETE: ("warn", "?"),
+    RungState.EMPTY: ("none", "·"),
+}
+_DETAILED = frozenset(
+    {Status.FAIL, Status.CRASH, Status.TIMEOUT, Status.FLAKE, Status.EXPECTED_FAIL}
+    | {Status.UNEXPECTED_PASS}
+)
+_GOOD = frozenset({Status.PASS, Status.UNSUPPORTED, Status.EXPECTED_FAIL, Status.SKIP})
+_LIMIT = re.compile(r"([0-9]+(?:\.[0-9]+)?) ULP")
+
+
+def tone(status: Status) -> str:
+    """The colour family of a status; the symbol says the same without colour."""
+    return _TONES.get(status, "fail")
 
 
 def html(report: Report) -> str:
-    """The page."""
-    return report.verdict
+    """The page. What devices said goes in as data and is shown as text, never as markup."""
+    script = _read("report.js")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
+    return environment.from_string(_read("report.html.j2")).render(
+        report=report,
+        certificate=report.certificate,
+        css=Markup(_read("report.css")),
+        script=Markup(script),
+        script_hash=Markup(f"sha256-{digest}"),
+        data=Markup(in_script(page_data(report))),
+        seal=_seal(report),
+        chips=list(_chips(report.counts)),
+        legend=[_chip(status, 0) for status in _RANKED],
+        rungs=[_rung(rung, report.first_broken) for rung in report.rungs],
+        facts=list(_facts(report.certificate)),
+        open_failure=_open_failure(report),
+    )
+
+
+def _read(name: str) -> str:
+    return resources.files(_PACKAGE).joinpath(name).read_text(encoding="utf-8")
+
+
+def in_script(data: Any) -> str:
+    """JSON that no text within can end or escape: it is safe in a script element."""
+    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    for letter in "<>&\u2028\u2029":
+        text = text.replace(letter, f"\\u{ord(letter):04x}")
+    # A lone surrogate is no text that a file can hold.
+    return text.encode("utf-8", errors="replace").decode("utf-8")
+
+
+def page_data(report: Report) -> dict[str, Any]:
+    """What the page's script needs: every row, and the details of failing cases up to a limit."""
+    failures: list[dict[str, Any]] = []
+    by_row: dict[str, list[CaseResult]] = {}
+    reasons: dict[str, str] = {}
+    for case in report.cases:
+        if case.status in _DETAILED:
+            by_row.setdefault(case.row, []).append(case)
+        elif case.status not in _GOOD or case.status is Status.SKIP:
+            reasons.setdefault(case.row, f"{case.status.value}: {case.message}")
+    rows = []
+    clauses: dict[str, str] = {}
+    for place, row in enumerate(report.rows):
+        clauses.update(zip(row.clauses, row.clause_sentences, strict=True))
+        failing = by_row.get(row.id, [])
+        room = max(min(FAILURES_A_ROW, FAILURES_IN_ALL - len(failures)), 0)
+        chosen = failing[:room]
+        indices = range(len(failures), len(failures) + len(chosen))
+        failures += [_failure(case) for case in chosen]
+        entry = _row(row, place, list(indices), len(failing) - len(chosen))
+        rows.append({**entry, "why": reasons.get(row.id, "")})
+    return {
+        "statuses": [
+            {
+                "name": status.value,
+                "symbol": status.symbol,
+                "tone": tone(status),
+                "good": status in _GOOD,
+            }
+            for status in _RANKED
+        ],
+        "rungs": [rung.title for rung in Rung],
+        "dtypes": [dtype.name for dtype in dtypes.all],
+        "clauses": clauses,
+        "rows": rows,
+        "failures": failures,
+    }
+
+
+def _row(row: RowResult, place: int, failures: list[int], hidden: int) -> dict[str, Any]:
+    limit = _LIMIT.search(row.error_rule)
+    return {
+        "id": row.id,
+        "place": place,
+        "sentence": row.sentence,
+        "clauses": list(row.clauses),
+        "rung": int(row.rung),
+        "level": row.level,
+        "op": row.op,
+        "dtype": row.dtype,
+        "rule": row.error_rule,
+        "limit": float(limit[1]) if limit else None,
+        "counts": {status.value: row.counts[status] for status in _RANKED if row.counts[status]},
+        "compared": row.compared,
+        "seconds": round(row.seconds, 6),
+        "max": number_to_json(row.max_ulp),
+        "p99": number_to_json(row.p99_ulp),
+        "input": row.worst_input,
+        "observed": row.observed,
+        "failures": failures,
+        "hidden": hidden,
+    }
+
+
+def _failure(case: CaseResult) -> dict[str, Any]:
+    details = {key: _cut(value) for key, value in (case.details or {}).items()}
+    return {
+        "id": case.id,
+        "status": case.status.value,
+        "message": _cut(case.message),
+        "phase": case.phase,
+        "attempts": case.attempts,
+        "max": number_to_json(case.max_ulp),
+        "input": case.worst_input,
+        "repro": case.repro,
+        "details": details,
+    }
+
+
+def _cut(value: Any) -> Any:
+    if isinstance(value, str) and len(value) > TEXT_LENGTH:
+        return f"{value[:TEXT_LENGTH]}\n... the rest is in report.json"
+    return value
+
+
+def _seal(report: Report) -> dict[str, str]:
+    if report.exit_code != EXIT_AS_EXPECTED:
+        return {"tone": "fail", "symbol": "✗"}
+    if not report.is_conformance_run:
+        return {"tone": "warn", "symbol": "~"}
+    return {"tone": "pass", "symbol": "✓"}
+
+
+def _chips(counts: Counter[Status]) -> Iterator[dict[str, Any]]:
+    for status in _RANKED:
+        if counts[status]:
+            yield _chip(status, counts[status])
+
+
+def _chip(status: Status, count: int) -> dict[str, Any]:
+    return {
+        "status": status.value,
+        "symbol": status.symbol,
+        "sentence": status.sentence,
+        "tone": tone(status),
+        "count": count,
+    }
+
+
+def _rung(report: RungReport, first_broken: Rung | None) -> dict[str, Any]:
+    looks, symbol = _RUNG_LOOKS[report.state]
+    asked = {status: n for status, n in report.counts.items() if status is not Status.SKIP}
+    return {
+        "number": int(report.rung),
+        "title": report.rung.title,
+        "sentence": report.rung.sentence,
+        "state": report.state.value,
+        "tone": looks,
+        "symbol": symbol,
+        "total": sum(asked.values()),
+        "good": sum(n for status, n in asked.items() if status in _GOOD and status in MEASURED),
+        "is_first_broken": report.rung is first_broken,
+    }
+
+
+def _open_failure(report: Report) -> str:
+    for case in report.cases:
+        if case.id == OPEN_CASE and case.status is Status.FAIL:
+            return case.message
+    return ""
+
+
+def _facts(certificate: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    git = certificate["git"]
+    commit = "not run from a checkout"
+    if git:
+        commit = git["commit"] + (", with uncommitted changes" if git["dirty"] else "")
+    planned, whole = certificate["cases_planned"], certificate["cases_in_profile"]
+    yield "Device", _with_versions(certificate["device"], certificate["device_versions"])
+    yield "Profile", f"{certificate['profile']}: {planned:,} of its {whole:,} cases"
+    yield "Suite", f"{certificate['suite']}, hash {certificate['suite_hash']}"
+    yield "Seed", str(certificate["seed"])
+    yield "tinyref", f"{certificate['tinyref']}, {commit}"
+    yield "Python", f"{certificate['python']} on {certificate['platform']}"
+    yield "Libraries", ", ".join(f"{k} {v}" for k, v in certificate["libraries"].items())
+    yield "Time", f"{certificate['seconds']:.1f} s from {certificate['started']}"
+    if certificate["resumed_cases"]:
+        yield "Resumed", f"{certificate['resumed_cases']:,} cases were measured before"
+    for name, value in sorted((certificate["capabilities"] or {}).items()):
+        yield f"Declares {name}", _plain(value)
+
+
+def _with_versions(device: str, versions: Mapping[str, str]) -> str:
+    return ", ".join([device, *(f"{name} {value}" for name, value in versions.items())])
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(str(item) for item in value) or "none"
+    return {True: "yes", False: "no"}.get(value, str(value)) if type(value) is bool else str(value)
