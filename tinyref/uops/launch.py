@@ -44,7 +44,7 @@ def launch_axes(shape: Sequence[sint], limit: Limit) -> LaunchAxes:
     extents = [shape[axis] for axis in axes]
     runs = next((runs for runs in _runs(len(axes)) if _fits(extents, runs, limit)), None)
     if runs is None:
-        flat, valid = _flat_row(_known(extents, limit), limit)
+        flat, valid = _flat_row(_product(extents), limit)
         runs, indices = [range(len(axes))], [flat]
     else:
         valid = TRUE
@@ -98,31 +98,24 @@ def _split(index: UOp, extents: Sequence[sint]) -> list[UOp]:
     return [index, *reversed(positions)]
 
 
-def _known(extents: Sequence[sint], limit: Limit) -> int:
-    for extent in extents:
-        if not isinstance(extent, int):
-            raise UserError(
-                f"kernel: symbolic axes of up to {[_most(e) for e in extents]} do not fit the "
-                f"device's grid limit {limit}"
-            )
-    return math.prod(_most(extent) for extent in extents)
-
-
-def _flat_row(total: int, limit: Limit) -> tuple[UOp, UOp]:
+def _flat_row(total: sint, limit: Limit) -> tuple[UOp, UOp]:
     """The number of the element in a row of `total`, and whether there is such an element."""
-    if total > math.prod(limit):
-        raise UserError(f"kernel: {total} elements are more than the device's grid limit {limit}")
-    sizes = _exact_factors(total, limit) or _covering_factors(total, limit)
+    most = _most(total)
+    if most > math.prod(limit):
+        raise UserError(f"kernel: {most} elements are more than the device's grid limit {limit}")
+    sizes = _exact_factors(total, limit) if isinstance(total, int) else None
+    if sizes is None:
+        sizes = _covering_factors(total, most, limit)
     flat = build.special("group", 0, sizes[0])
-    stride = sizes[0]
+    stride = _most(sizes[0])
     for dim in (1, 2):
-        if sizes[dim] > 1:
+        if _most(sizes[dim]) > 1:
             flat = build.add(build.mul(build.special("group", dim, sizes[dim]), stride), flat)
-        stride *= sizes[dim]
-    if stride == total:
+        stride *= _most(sizes[dim])
+    if isinstance(total, int) and stride == total:
         return flat, TRUE
     valid = build.less(flat, total)
-    return build.where(valid, flat, total - 1), valid
+    return build.where(valid, flat, build.add(build.operand(total, dtypes.index), -1)), valid
 
 
 def _exact_factors(total: int, limit: Limit) -> tuple[int, int, int] | None:
@@ -143,8 +136,22 @@ def _largest_divisor(total: int, most: int) -> int:
     return max(number for number in divisors if number <= most)
 
 
-def _covering_factors(total: int, limit: Limit) -> tuple[int, int, int]:
-    x = min(total, limit[0])
-    rest = -(-total // x)
-    y = min(rest, limit[1])
-    return x, y, -(-rest // y)
+def _covering_factors(total: sint, most: int, limit: Limit) -> tuple[sint, sint, sint]:
+    """A launch of at least `total` groups; only its last dimension follows a symbolic total.
+
+    It is empty if the total is 0, so that there always is a last element to stay at.
+    """
+    known: list[int] = []
+    rest = most
+    for size in limit[:2]:
+        if rest > size:
+            known.append(size)
+            rest = -(-rest // size)
+    covered = math.prod(known)
+    last: sint = -(-total // covered) if isinstance(total, int) else _ceiling(total, covered)
+    sizes: list[sint] = [*known, last, 1, 1]
+    return sizes[0], sizes[1], sizes[2]
+
+
+def _ceiling(total: UOp, divisor: int) -> UOp:
+    return build.idiv(build.add(total, divisor - 1), divisor) if divisor > 1 else total

@@ -121,8 +121,8 @@ class Machine:
             return
         mask = np.broadcast_to(self.mask, self.lanes)
         per_group = mask.reshape(-1, self.group_size)
-        arrives = per_group.any(axis=1)
-        diverges = arrives & ~per_group.all(axis=1)
+        arrives: Array = np.logical_or.reduce(per_group, axis=1)
+        diverges: Array = arrives & ~np.logical_and.reduce(per_group, axis=1)
         if self.sanitize and diverges.any():
             first = np.flatnonzero((diverges[:, None] & ~per_group).reshape(-1))[0]
             who = self.name_item(int(self.items.reshape(-1)[first]))
