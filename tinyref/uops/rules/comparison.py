@@ -153,7 +153,10 @@ def ne_sum(node: UOp, x: UOp, y: UOp) -> UOp | None:
     if terms.terms[min(terms.terms, key=order_key)] < 0:
         terms, limit = terms.scaled(-1), -limit
     found = sides(x.dtype, terms, limit)
-    return None if found is None else UOp(Ops.CMPNE, node.dtype, found)
+    if found is None:
+        return None
+    left, right = sorted(found, key=order_key)
+    return UOp(Ops.CMPNE, node.dtype, (left, right))
 
 
 @rule("ne-add", match(Ops.CMPNE, match(Ops.ADD, number, c), d))
