@@ -20,23 +20,32 @@ from tinyref.uops.program import Parameter, Program
 Expression = Callable[..., UOp]
 
 
-def elementwise(
-    expression: Expression, sources: Sequence[DType], count: int, device: str, name: str = "kernel"
-) -> Program:
-    """out[i] = expression(in0[i], in1[i], ...) as a program for `device`."""
+# An expression and the types of its operands.
+Case = tuple[Expression, Sequence[DType]]
+
+
+def elementwise(cases: Sequence[Case], count: int, device: str, name: str = "kernel") -> Program:
+    """One loop over `count` elements for `device` that computes every case.
+
+    The outputs come first, then the inputs of the first case, of the second, and so on.
+    """
     i = build.counter(build.const(dtypes.int32, count), 0, AxisKind.LOOP, dtypes.int32)
-    inputs = [build.define_global(1 + k, dtype, count) for k, dtype in enumerate(sources)]
-    value = expression(*[build.load(build.index(memory, i)) for memory in inputs])
-    out = build.define_global(0, value.dtype, count)
-    kernel = build.sink(build.store(build.index(out, i), value))
-    kernel = decompose(kernel, Device[device].capabilities)
-    nodes = (*(node for node in kernel.toposort() if node.op is not Ops.SINK),)
+    slot = len(cases)
+    stores, outputs, inputs = [], [], []
+    for expression, sources in cases:
+        memories = [build.define_global(slot + k, dtype, count) for k, dtype in enumerate(sources)]
+        value = expression(*[build.load(build.index(memory, i)) for memory in memories])
+        out = build.define_global(len(stores), value.dtype, count)
+        outputs.append(Parameter(len(stores), storage_dtype(value.dtype), count, True, False))
+        stores.append(build.store(build.index(out, i), value))
+        for dtype in sources:
+            inputs.append(Parameter(slot, storage_dtype(dtype), count, False, True))
+            slot += 1
+    kernel = decompose(build.sink(*stores), Device[device].capabilities)
+    nodes = [node for node in kernel.toposort() if node.op is not Ops.SINK]
     counter = next(node for node in nodes if node.op is Ops.RANGE)
-    parameters = [Parameter(0, storage_dtype(value.dtype), count, True, False)]
-    for k, dtype in enumerate(sources):
-        parameters.append(Parameter(1 + k, storage_dtype(dtype), count, False, True))
     end = UOp(Ops.END, dtypes.void, (counter,))
-    return Program(name, (*nodes, end), tuple(parameters))
+    return Program(name, (*nodes, end), (*outputs, *inputs))
 
 
 def buffer_with(device: str, values: np.ndarray, dtype: DType) -> Buffer:
@@ -48,26 +57,35 @@ def values_of(buffer: Buffer) -> np.ndarray:
     return np.frombuffer(buffer.copy_out(), numpy_dtype(buffer.dtype))
 
 
-def run_elementwise(
-    expression: Expression, inputs: Sequence[tuple[np.ndarray, DType]], device: str
-) -> np.ndarray:
-    """The values of `expression` over arrays of one size, computed on `device`."""
-    count = inputs[0][0].size
-    program = elementwise(expression, [dtype for _, dtype in inputs], count, device)
+def run_cases(
+    cases: Sequence[tuple[Expression, Sequence[tuple[np.ndarray, DType]]]], device: str
+) -> list[np.ndarray]:
+    """The values of each expression over its arrays, all computed by one kernel of `device`."""
+    sizes = [inputs[0][0].size for _, inputs in cases]
+    typed = [(expression, [dtype for _, dtype in inputs]) for expression, inputs in cases]
+    program = elementwise(typed, max(sizes), device)
     kernel = compile_program(device, program)
-    result = _result_dtype(expression, [dtype for _, dtype in inputs])
-    out = buffer_with(device, np.zeros(count), result)
-    kernel([out, *(buffer_with(device, array, dtype) for array, dtype in inputs)])
-    return values_of(out)
+    outputs = [
+        buffer_with(device, np.zeros(max(sizes)), result_dtype(expression, sources))
+        for expression, sources in typed
+    ]
+    inputs = [
+        buffer_with(device, np.resize(array, max(sizes)), dtype)
+        for _, arrays in cases
+        for array, dtype in arrays
+    ]
+    kernel([*outputs, *inputs])
+    return [values_of(out)[:size] for out, size in zip(outputs, sizes, strict=True)]
 
 
-def _result_dtype(expression: Expression, sources: Sequence[DType]) -> DType:
+def result_dtype(expression: Expression, sources: Sequence[DType]) -> DType:
+    """The type of the value of `expression`."""
     return expression(*[build.const(dtype, 1) for dtype in sources]).dtype
 
 
 @pytest.fixture
-def run() -> Callable[..., np.ndarray]:
-    return run_elementwise
+def run() -> Callable[..., list[np.ndarray]]:
+    return run_cases
 
 
 @pytest.fixture

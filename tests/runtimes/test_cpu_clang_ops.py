@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pytest
@@ -12,6 +11,7 @@ import pytest
 from tinyref.config import Context
 from tinyref.device import Device
 from tinyref.dtype import DType, Kind, dtypes, numpy_dtype
+from tinyref.runtimes.toolchain import COMPILERS
 from tinyref.uops import meanings
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
@@ -25,14 +25,20 @@ ULP_LIMITS = {
     Ops.SIN: (2, 4),
     Ops.POW: (4, 16),
 }
-RUNNERS = ("CPU", "CLANG gcc", "CLANG clang", "CLANG tcc")
+
+
+def runner(device: str, compiler: str) -> object:
+    missing = bool(compiler) and shutil.which(compiler) is None
+    skip = pytest.mark.skipif(missing, reason=f"the compiler {compiler} is not installed")
+    return pytest.param((device, compiler), id=f"{device}-{compiler}".rstrip("-"), marks=skip)
+
+
+RUNNERS = [runner("CPU", ""), *(runner("CLANG", compiler) for compiler in COMPILERS)]
 
 
 @pytest.fixture(params=RUNNERS)
 def device(request: pytest.FixtureRequest) -> Iterator[str]:
-    name, _, compiler = request.param.partition(" ")
-    if compiler and shutil.which(compiler) is None:
-        pytest.skip(f"the compiler {compiler} is not installed")
+    name, compiler = request.param
     with Context(CC=compiler):
         yield name
 
@@ -71,7 +77,9 @@ def bits(values: np.ndarray) -> np.ndarray:
 
 
 def is_nan(values: np.ndarray) -> np.ndarray:
-    return values != values
+    with np.errstate(invalid="ignore"):
+        found: np.ndarray = values != values
+        return found
 
 
 def distance(got: np.ndarray, want: np.ndarray) -> np.ndarray:
@@ -117,144 +125,139 @@ def owed_by(op: Ops, dtype: DType, inputs: list[np.ndarray]) -> np.ndarray:
     return everywhere
 
 
-def needs(device: str, *types: DType) -> None:
-    for dtype in types:
-        if not Device[device].capabilities.supports(dtype):
-            pytest.skip(f"the device does not declare {dtype.name}")
+Run = Callable[..., list[np.ndarray]]
+Case = tuple[Callable[..., UOp], list[np.ndarray], list[DType], np.ndarray, np.ndarray, int]
 
 
-def arithmetic_cases() -> Iterator[tuple[Ops, DType]]:
-    for op in (Ops.ADD, Ops.SUB, Ops.MUL, Ops.CMPLT, Ops.CMPNE, Ops.MAX):
-        yield from ((op, dtype) for dtype in NUMBERS)
-    for op in (Ops.IDIV, Ops.MOD, Ops.SHL, Ops.SHR):
-        yield from ((op, dtype) for dtype in dtypes.ints)
-    for op in (Ops.AND, Ops.OR, Ops.XOR):
-        yield from ((op, dtype) for dtype in (dtypes.bool, *dtypes.ints))
-    for op in (Ops.MAX, Ops.CMPLT, Ops.CMPNE):
-        yield op, dtypes.bool
-    for op in (Ops.FDIV, Ops.POW):
-        yield from ((op, dtype) for dtype in FLOATS)
+def supported(device: str, types: Sequence[DType]) -> list[DType]:
+    """Those of `types` that the device declares; what it does not must be refused elsewhere."""
+    return [dtype for dtype in types if Device[device].capabilities.supports(dtype)]
 
 
-@pytest.mark.parametrize(
-    ("op", "dtype"), arithmetic_cases(), ids=lambda value: getattr(value, "name", None)
+def case(op: Ops, result: DType, sources: list[DType], owed: np.ndarray | None = None) -> Case:
+    """`op` on every combination of special values, with what the meanings say of it."""
+    inputs = grid(*sources)
+    want = meanings.apply(op, result, inputs, sources)
+    if owed is None:
+        owed = owed_by(op, sources[0], inputs)
+    limit = ULP_LIMITS[op][result.bits > 16] if op in ULP_LIMITS else 0
+    return (lambda *x: UOp(op, result, x)), inputs, sources, want, owed, limit
+
+
+def run_and_check(run: Run, device: str, cases: list[Case]) -> None:
+    """Runs all cases in one kernel: a C compiler takes long to start."""
+    typed = [
+        (expression, list(zip(inputs, sources, strict=True)))
+        for expression, inputs, sources, *_ in cases
+    ]
+    for got, (_, inputs, _, want, owed, limit) in zip(run(typed, device), cases, strict=True):
+        check(got, want, owed, inputs, limit)
+
+
+BINARY_CASES = (
+    *((op, NUMBERS) for op in (Ops.ADD, Ops.SUB, Ops.MUL)),
+    *((op, (dtypes.bool, *NUMBERS)) for op in (Ops.MAX, Ops.CMPLT, Ops.CMPNE)),
+    *((op, dtypes.ints) for op in (Ops.IDIV, Ops.MOD, Ops.SHL, Ops.SHR)),
+    *((op, (dtypes.bool, *dtypes.ints)) for op in (Ops.AND, Ops.OR, Ops.XOR)),
+    *((op, FLOATS) for op in (Ops.FDIV, Ops.POW)),
 )
-def test_binary_ops(run: Callable[..., np.ndarray], device: str, op: Ops, dtype: DType) -> None:
-    needs(device, dtype)
-    inputs = grid(dtype, dtype)
-    result = dtypes.bool if op in (Ops.CMPLT, Ops.CMPNE) else dtype
-    got = run(lambda x, y: UOp(op, result, (x, y)), [(x, dtype) for x in inputs], device)
-    want = meanings.apply(op, result, inputs, [dtype, dtype])
-    limit = ULP_LIMITS[op][dtype.bits > 16] if op in ULP_LIMITS else 0
-    check(got, want, owed_by(op, dtype, inputs), inputs, limit)
-
-
-@pytest.mark.parametrize("dtype", FLOATS, ids=lambda dtype: dtype.name)
-@pytest.mark.parametrize(
-    "op", [Ops.NEG, Ops.RECIP, Ops.SQRT, Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.TRUNC]
+UNARY_CASES = (
+    (Ops.NEG, NUMBERS),
+    *((op, FLOATS) for op in (Ops.RECIP, Ops.SQRT, Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.TRUNC)),
 )
-def test_unary_ops(run: Callable[..., np.ndarray], device: str, op: Ops, dtype: DType) -> None:
-    needs(device, dtype)
-    inputs = grid(dtype)
-    got = run(lambda x: UOp(op, dtype, (x,)), [(inputs[0], dtype)], device)
-    want = meanings.apply(op, dtype, inputs, [dtype])
-    limit = ULP_LIMITS[op][dtype.bits > 16] if op in ULP_LIMITS else 0
-    check(got, want, owed_by(op, dtype, inputs), inputs, limit)
 
 
-@pytest.mark.parametrize("dtype", dtypes.ints, ids=lambda dtype: dtype.name)
-def test_integer_negation_wraps(run: Callable[..., np.ndarray], device: str, dtype: DType) -> None:
-    inputs = grid(dtype)
-    got = run(lambda x: UOp(Ops.NEG, dtype, (x,)), [(inputs[0], dtype)], device)
-    want = meanings.apply(Ops.NEG, dtype, inputs, [dtype])
-    check(got, want, owed_by(Ops.NEG, dtype, inputs), inputs)
+@pytest.mark.parametrize(("op", "types"), BINARY_CASES)
+def test_binary_ops(run: Run, device: str, op: Ops, types: Sequence[DType]) -> None:
+    compares = op in (Ops.CMPLT, Ops.CMPNE)
+    cases = [
+        case(op, dtypes.bool if compares else dtype, [dtype, dtype])
+        for dtype in supported(device, types)
+    ]
+    run_and_check(run, device, cases)
 
 
-@pytest.mark.parametrize("dtype", NUMBERS, ids=lambda dtype: dtype.name)
-def test_multiply_accumulate_rounds_twice(
-    run: Callable[..., np.ndarray], device: str, dtype: DType
-) -> None:
-    needs(device, dtype)
-    inputs = grid(dtype, dtype, dtype)
-    got = run(
-        lambda x, y, z: UOp(Ops.MULACC, dtype, (x, y, z)), [(x, dtype) for x in inputs], device
-    )
-    want = meanings.apply(Ops.MULACC, dtype, inputs, [dtype] * 3)
-    check(got, want, np.ones(got.shape, bool), inputs)
+@pytest.mark.parametrize(("op", "types"), UNARY_CASES)
+def test_unary_ops(run: Run, device: str, op: Ops, types: Sequence[DType]) -> None:
+    run_and_check(run, device, [case(op, dtype, [dtype]) for dtype in supported(device, types)])
 
 
-@pytest.mark.parametrize("dtype", dtypes.all, ids=lambda dtype: dtype.name)
-def test_where_selects_bits(run: Callable[..., np.ndarray], device: str, dtype: DType) -> None:
-    needs(device, dtype)
-    inputs = grid(dtypes.bool, dtype, dtype)
-    types = [dtypes.bool, dtype, dtype]
-    got = run(
-        lambda c, x, y: UOp(Ops.WHERE, dtype, (c, x, y)),
-        list(zip(inputs, types, strict=True)),
-        device,
-    )
-    want = np.where(*inputs)
-    check(got, want, np.ones(got.shape, bool), inputs)
+def test_multiply_accumulate_rounds_twice(run: Run, device: str) -> None:
+    types = supported(device, NUMBERS)
+    run_and_check(run, device, [case(Ops.MULACC, dtype, [dtype] * 3) for dtype in types])
 
 
-@pytest.mark.parametrize(
-    ("source", "target"),
-    [pair for pair in itertools.product(dtypes.all, dtypes.all) if pair[0] is not pair[1]],
-    ids=lambda dtype: dtype.name,
-)
-def test_casts(run: Callable[..., np.ndarray], device: str, source: DType, target: DType) -> None:
-    needs(device, source, target)
-    inputs = grid(source)
-    got = run(lambda x: UOp(Ops.CAST, target, (x,)), [(inputs[0], source)], device)
-    want = meanings.apply(Ops.CAST, target, inputs, [source])
-    owed = np.ones(got.shape, bool)
-    if source.is_float and target.is_int:
-        with np.errstate(invalid="ignore"):
-            whole = np.trunc(inputs[0].astype(np.float64))
-        owed = (whole >= int(target.minimum)) & (whole < float(int(target.maximum) + 1))
-    check(got, want, owed, inputs)
+def test_where_selects_bits(run: Run, device: str) -> None:
+    types = supported(device, dtypes.all)
+    cases = [case(Ops.WHERE, dtype, [dtypes.bool, dtype, dtype]) for dtype in types]
+    run_and_check(run, device, cases)
 
 
-@pytest.mark.parametrize(
-    ("source", "target"),
-    [
-        pair
-        for pair in itertools.product(dtypes.all, dtypes.all)
-        if pair[0].itemsize == pair[1].itemsize and dtypes.bool not in pair
-    ],
-    ids=lambda dtype: dtype.name,
-)
-def test_bitcasts(
-    run: Callable[..., np.ndarray], device: str, source: DType, target: DType
-) -> None:
-    needs(device, source, target)
-    values = np.random.default_rng(1).integers(0, 256, 800, np.uint8).view(numpy_dtype(source))
-    got = run(lambda x: UOp(Ops.BITCAST, target, (x,)), [(values, source)], device)
-    # A float that is only copied may still lose the payload of a signalling NaN on some hosts.
-    quiet = ~is_nan(values) & ~is_nan(values.view(got.dtype))
-    assert (bits(got) == bits(values))[quiet].all()
-    assert (is_nan(got) == is_nan(values.view(got.dtype))).all()
+@pytest.mark.parametrize("source", dtypes.all, ids=lambda dtype: dtype.name)
+def test_casts(run: Run, device: str, source: DType) -> None:
+    if source not in supported(device, dtypes.all):
+        pytest.skip(f"the device does not declare {source.name}")
+    values = specials(source)
+    cases = []
+    for target in supported(device, dtypes.all):
+        owed = np.ones(values.shape, bool)
+        if source.is_float and target.is_int:
+            with np.errstate(invalid="ignore"):
+                whole = np.trunc(values.astype(np.float64))
+            owed = (whole >= int(target.minimum)) & (whole < float(int(target.maximum) + 1))
+        if source is not target:
+            cases.append(case(Ops.CAST, target, [source], owed))
+    run_and_check(run, device, cases)
 
 
-def test_threefry_gives_the_published_words(run: Callable[..., np.ndarray], device: str) -> None:
+@pytest.mark.parametrize("size", [1, 2, 4, 8])
+def test_bitcasts(run: Run, device: str, size: int) -> None:
+    types = [dtype for dtype in supported(device, dtypes.all) if dtype.itemsize == size]
+    raw = np.random.default_rng(1).integers(0, 256, 800, np.uint8)
+    pairs = [(x, y) for x in types for y in types if dtypes.bool not in (x, y)]
+    cases = [
+        (
+            (lambda x, target=target: UOp(Ops.BITCAST, target, (x,))),
+            [(raw.view(numpy_dtype(source)), source)],
+        )
+        for source, target in pairs
+    ]
+    for got, (source, _) in zip(run(cases, device), pairs, strict=True):
+        values = raw.view(numpy_dtype(source))
+        # A float that is only copied may still lose the payload of a NaN on some hosts.
+        quiet = ~is_nan(values) & ~is_nan(got)
+        assert (bits(got) == bits(values))[quiet].all()
+        assert (is_nan(got) == is_nan(values.view(got.dtype))).all()
+
+
+def test_threefry_gives_the_published_words(run: Run, device: str) -> None:
     # Known answers of the authors' library, Random123: counter and key of zeros, and of ones.
-    ones = 0xFFFFFFFFFFFFFFFF
-    counters = np.array([0, ones], np.uint64)
-    keys = np.array([0, ones], np.uint64)
-    word = dtypes.uint64
-    got = run(
-        lambda c, k: UOp(Ops.THREEFRY, word, (c, k)), [(counters, word), (keys, word)], device
-    )
+    words = np.array([0, 0xFFFFFFFFFFFFFFFF], np.uint64)
+    dtype = dtypes.uint64
+    expression = lambda c, k: UOp(Ops.THREEFRY, dtype, (c, k))  # noqa: E731
+    (got,) = run([(expression, [(words, dtype), (words, dtype)])], device)
     assert [int(value) & 0xFFFFFFFF for value in got] == [0x6B200159, 0x1CB996FC]
     assert [int(value) >> 32 for value in got] == [0x99BA4EFE, 0xBB002BE7]
 
 
-@pytest.mark.parametrize("dtype", dtypes.ints, ids=lambda dtype: dtype.name)
-def test_division_by_zero_does_not_trap(
-    run: Callable[..., np.ndarray], device: str, dtype: DType
-) -> None:
-    low = int(dtype.minimum)
-    x = np.array([low, 7, 0, low], numpy_dtype(dtype))
-    y = np.array([0, 0, 0, -1 if low else 1], numpy_dtype(dtype))
-    for op in (Ops.IDIV, Ops.MOD):
-        run(lambda a, b, op=op: UOp(op, dtype, (a, b)), [(x, dtype), (y, dtype)], device)
+@pytest.mark.parametrize("op", [Ops.IDIV, Ops.MOD])
+def test_division_does_not_trap(run: Run, device: str, op: Ops) -> None:
+    cases = []
+    for dtype in dtypes.ints:
+        low = int(dtype.minimum)
+        x = np.array([low, 7, 0, low], numpy_dtype(dtype))
+        y = np.array([0, 0, 0, -1 if low else 1], numpy_dtype(dtype))
+        expression = lambda a, b, dtype=dtype: UOp(op, dtype, (a, b))  # noqa: E731
+        cases.append((expression, [(x, dtype), (y, dtype)]))
+    for got, (_, [(x, _), _]) in zip(run(cases, device), cases, strict=True):
+        quotients = [0, 0, 0, x[0]] if op is Ops.IDIV else [0, 0, 0, 0]
+        assert got.tolist() == quotients
+
+
+def test_the_check_sees_a_wrong_bit() -> None:
+    want = np.array([1.0, -0.0, np.nan], np.float32)
+    owed = np.ones(3, bool)
+    check(want.copy(), want, owed, [want])
+    for wrong in ([1.0000001, -0.0, np.nan], [1.0, 0.0, np.nan], [1.0, -0.0, 2.0]):
+        with pytest.raises(pytest.fail.Exception):
+            check(np.array(wrong, np.float32), want, owed, [want])
