@@ -14,9 +14,9 @@ import numpy.typing as npt
 
 from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.uops import build
-from tinyref.uops.node import UOp
+from tinyref.uops.node import UOp, substitute
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import ViewArg
+from tinyref.uops.payload import SlotArg, ViewArg
 from tinyref.uops.shape_tracker import ShapeTracker
 from tinyref_fuzz.tape import Tape
 
@@ -79,7 +79,8 @@ class Generator:
         output = build.define_global(0, value.node.dtype, size)
         stored = build.store(view(output, tracker), value.node)
         poison = np.full(size, 0x5A, np.uint8).astype(numpy_dtype(value.node.dtype))
-        return Case(build.sink(stored), (poison, *self.buffers), tuple(self.tape.choices))
+        ast, contents = without_gaps(build.sink(stored), [poison, *self.buffers])
+        return Case(ast, contents, tuple(self.tape.choices))
 
     def shape(self) -> Shape:
         shape: Shape = ()
@@ -90,12 +91,13 @@ class Generator:
         return shape
 
     def tree(self, shape: Shape, dtype: DType, depth: int) -> Value:
-        """An elementwise expression of `shape` and `dtype`."""
+        """An elementwise expression of `shape` and `dtype`, with at least one load in it."""
         if depth == 0:
-            return self.leaf(shape, dtype)
+            return self.loaded(shape, dtype)
         value = self.tree(shape, dtype, depth - 1)
-        other = self.tree(shape, dtype, self.tape.below(depth))
-        return self.combine(value, other)
+        if self.tape.chance(30):
+            return self.combine(value, self.leaf(shape, dtype))
+        return self.combine(value, self.tree(shape, dtype, self.tape.below(depth)))
 
     def tree_over(self, value: Value, depth: int) -> Value:
         """More elementwise operations on top of `value`."""
@@ -104,9 +106,14 @@ class Generator:
         return value
 
     def leaf(self, shape: Shape, dtype: DType) -> Value:
-        if self.tape.chance(15):
+        """A constant or a load."""
+        if self.tape.chance(50):
             number = self.tape.between(0, 1 if dtype.is_bool else LARGEST_INPUT)
             return Value(build.const(dtype, number), shape, number)
+        return self.loaded(shape, dtype)
+
+    def loaded(self, shape: Shape, dtype: DType) -> Value:
+        """A load of a buffer of its own, through a drawn view, cast to `dtype`."""
         source = self.tape.pick(self.dtypes) if self.tape.chance(15) else dtype
         tracker = self.tracker(shape)
         size = max(1, tracker.real_size())
@@ -199,6 +206,19 @@ class Generator:
         op = Ops.ADD if can_add and (count == 0 or self.tape.chance(75)) else Ops.MAX
         bound = value.bound * count if op is Ops.ADD else value.bound
         return Value(build.reduce(op, value.node, axes), shape, bound)
+
+
+def without_gaps(
+    ast: UOp, buffers: list[npt.NDArray[np.generic]]
+) -> tuple[UOp, tuple[npt.NDArray[np.generic], ...]]:
+    """The kernel with the slots that it still uses numbered from 0, and their contents."""
+    used: dict[int, UOp] = {}
+    for node in ast.toposort():
+        if isinstance(node.arg, SlotArg):
+            used[node.arg.slot] = node
+    slots = sorted(used)
+    renumbered = {used[slot]: used[slot].replace(arg=SlotArg(at)) for at, slot in enumerate(slots)}
+    return substitute(ast, renumbered), tuple(buffers[slot] for slot in slots)
 
 
 def view(buffer: UOp, tracker: ShapeTracker) -> UOp:
