@@ -6,11 +6,11 @@ core, elementwise, movement, reduction, functions, contraction, indexing, creati
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Self
-from weakref import WeakValueDictionary
 
 from tinyref.dtype import DType
 from tinyref.errors import UserError
@@ -27,9 +27,6 @@ from tinyref.uops.payload import (
     ReduceArg,
     ShapeArg,
 )
-
-# Every tensor there is: realising one gives the others that share its graph the result as well.
-live: WeakValueDictionary[int, TensorCore] = WeakValueDictionary()
 
 _recording: ContextVar[bool] = ContextVar("tinyref_recording", default=True)
 
@@ -61,12 +58,60 @@ class GradientSwitch:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """How a tensor was made: by one op of the tensor graph from `parents`, as they then were."""
+    """How a value was made: by one op of the tensor graph from `parents`."""
 
     op: Ops
     arg: Payload
-    parents: tuple[TensorCore, ...]
-    versions: tuple[int, ...]
+    parents: tuple[Value, ...]
+
+
+@dataclass(slots=True, weakref_slot=True, eq=False)
+class Value:
+    """What a tensor stands for now: a node on a device, and how it was made.
+
+    A tensor that is assigned to gets a new value; what was computed from it before keeps the old
+    one, so gradients are those of the computation as it was written.
+
+    owner: the tensor, or None once it is gone and only gradients may want the value.
+    is_overwritten: memory that the node reads was assigned to after the owner was gone.
+    """
+
+    node: UOp
+    device: str
+    record: Record | None = None
+    requires_grad: bool = False
+    owner: weakref.ref[TensorCore] | None = None
+    is_overwritten: bool = False
+
+    @property
+    def tensor(self) -> TensorCore | None:
+        """The tensor that stands for this value, while it lives."""
+        return None if self.owner is None else self.owner()
+
+
+# Every value there is: realising one gives the others that share its graph the result as well.
+_values: dict[int, weakref.ref[Value]] = {}
+
+
+def _register(value: Value) -> None:
+    number = id(value)
+
+    def forget(dead: weakref.ref[Value]) -> None:
+        if _values.get(number) is dead:
+            del _values[number]
+
+    _values[number] = weakref.ref(value, forget)
+
+
+def live_values() -> list[Value]:
+    """Every value that a tensor or a record still refers to."""
+    found = [reference() for reference in list(_values.values())]
+    return [value for value in found if value is not None]
+
+
+def is_recording() -> bool:
+    """False within `Tensor.no_grad()`."""
+    return _recording.get()
 
 
 def build(op: Ops, arg: Payload, dtype: DType | None, sources: Sequence[UOp]) -> UOp:
@@ -99,22 +144,10 @@ def build(op: Ops, arg: Payload, dtype: DType | None, sources: Sequence[UOp]) ->
 class TensorCore:
     """What every tensor has; the floors above add what one can do with it."""
 
-    __slots__ = (
-        "__weakref__",
-        "_device",
-        "_grad",
-        "_node",
-        "_record",
-        "_requires_grad",
-        "_version",
-    )
+    __slots__ = ("__weakref__", "_grad", "_value")
 
-    _node: UOp
-    _device: str
-    _record: Record | None
+    _value: Value
     _grad: Self | None
-    _requires_grad: bool
-    _version: int
 
     # numpy leaves operators between an array and a tensor to the tensor.
     __array_ufunc__ = None
@@ -123,18 +156,37 @@ class TensorCore:
 
     @classmethod
     def _from_node(cls, node: UOp, device: str) -> Self:
+        return cls._of(Value(node, device))
+
+    @classmethod
+    def _of(cls, value: Value) -> Self:
+        """A tensor for a fresh value, which becomes its own."""
         tensor = object.__new__(cls)
-        tensor._set(node, device)
+        tensor._grad = None
+        tensor._take(value)
         return tensor
 
-    def _set(self, node: UOp, device: str) -> None:
-        self._node = node
-        self._device = device
-        self._record = None
-        self._grad = None
-        self._requires_grad = False
-        self._version = 0
-        live[id(self)] = self
+    @classmethod
+    def _peek(cls, value: Value) -> Self:
+        """A tensor to read a value with that belongs to another, or to none any more."""
+        tensor = object.__new__(cls)
+        tensor._grad = None
+        tensor._value = value
+        return tensor
+
+    def _take(self, value: Value) -> None:
+        """From now on this tensor stands for `value`."""
+        value.owner = weakref.ref(self)
+        _register(value)
+        self._value = value
+
+    @property
+    def _node(self) -> UOp:
+        return self._value.node
+
+    @property
+    def _device(self) -> str:
+        return self._value.device
 
     def _apply(
         self,
@@ -147,12 +199,12 @@ class TensorCore:
         sources = (self, *others)
         node = build(op, arg, dtype, [source._node for source in sources])
         device = arg.device if isinstance(arg, CopyArg) else self._common_device(op, sources)
-        result = self._from_node(node, device)
+        value = Value(node, device)
         if _recording.get() and node.dtype.is_float and op is not Ops.DETACH:
-            versions = tuple(source._version for source in sources)
-            result._record = Record(op, arg, sources, versions)
-            result._requires_grad = any(source._requires_grad for source in sources)
-        return result
+            parents = tuple(source._value for source in sources)
+            value.record = Record(op, arg, parents)
+            value.requires_grad = any(parent.requires_grad for parent in parents)
+        return self._of(value)
 
     @staticmethod
     def _common_device(op: Ops, sources: Sequence[TensorCore]) -> str:

@@ -13,6 +13,7 @@ from tinyref.lazy import graph
 from tinyref.lazy.buffers import buffer_of
 from tinyref.tensor import literals
 from tinyref.tensor.arguments import Shape, fixed, shape_argument
+from tinyref.tensor.core import Value
 from tinyref.tensor.operators import Operators
 from tinyref.uops.node import UOp
 
@@ -68,10 +69,12 @@ class Creation(Operators):
         if isinstance(data, Creation):
             moved = data.to(data.device if device is None else device)
             converted = moved if named is None else moved._cast(named)
-            self._set(converted._node, converted._device)
+            value = Value(converted._node, converted._device)
         else:
             target = Device.canonical(device)
-            self._set(_node_of(data, target, named), target)
+            value = Value(_node_of(data, target, named), target)
+        self._grad = None
+        self._take(value)
         self._request_gradient(bool(requires_grad))
 
     def _request_gradient(self, requires_grad: bool) -> None:
@@ -79,7 +82,10 @@ class Creation(Operators):
             raise UserError(
                 f"requires_grad: a {self.dtype.name} tensor has no gradient: accepted are floats"
             )
-        self._requires_grad = requires_grad
+        if requires_grad is not self._value.requires_grad:
+            # From here on it is a leaf: gradients end here, or do not come here at all.
+            self._value.requires_grad = requires_grad
+            self._value.record = None
 
     @classmethod
     def _made(cls, node: UOp, device: str, requires_grad: bool | None) -> Self:
@@ -146,7 +152,7 @@ class Creation(Operators):
         ones = cls.ones(rows, 1, **kwargs)._pad(((0, 0), (0, columns)))
         laid = ones._reshape((rows * (columns + 1),))._part(0, 0, rows * columns)
         matrix = laid._reshape((rows, columns))
-        matrix._record = None
+        matrix._value.record = None
         matrix._request_gradient(bool(wanted))
         return matrix
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Self, cast
 
 import numpy as np
@@ -13,8 +14,9 @@ from tinyref.errors import UserError
 from tinyref.lazy import graph
 from tinyref.lazy.buffers import buffer_of
 from tinyref.lazy.folding import uniform_value
-from tinyref.tensor.arguments import fixed
-from tinyref.tensor.core import GradientSwitch, TensorCore, _recording, live
+from tinyref.schedule.hazards import assigned_buffer
+from tinyref.tensor.arguments import broadcast, fixed
+from tinyref.tensor.core import GradientSwitch, TensorCore, Value, is_recording, live_values
 from tinyref.tensor.creation import Creation, base_of
 from tinyref.tensor.literals import HostArray, is_scalar
 from tinyref.uops.node import UOp, toposort
@@ -26,31 +28,38 @@ def compute(tensors: Sequence[TensorCore]) -> None:
     """Realises the graphs of `tensors` together; every live tensor gets what was computed.
 
     What has been realised is never computed again: tensors that share a part of these graphs go on
-    from its buffer.
+    from its buffer. A tensor that reads memory which is assigned to here is computed first, so it
+    keeps the elements that it had where it was written.
     """
     from tinyref.engine import realize
 
     outputs = [(tensor._node, tensor._device) for tensor in tensors]
-    everything = [(tensor._node, tensor._device) for tensor in list(live.values())]
-    realised = realize(outputs, live=everything)
+    values = live_values()
+    owned = [(value.node, value.device) for value in values if value.tensor is not None]
+    realised = realize(outputs, live=owned)
     if realised:
-        _substitute(realised)
+        _substitute(values, realised)
 
 
-def _substitute(realised: dict[UOp, UOp]) -> None:
-    """Puts the realised nodes into the graphs of all live tensors."""
-    tensors = list(live.values())
+def _substitute(values: Sequence[Value], realised: dict[UOp, UOp]) -> None:
+    """Puts the realised nodes into all graphs, and marks those whose memory was overwritten."""
+    overwritten = {assigned_buffer(node) for node in realised if node.op is Ops.ASSIGN}
     done = dict(realised)
-    for node in toposort({tensor._node: None for tensor in tensors}):
-        if node not in done:
-            src = tuple(done[source] for source in node.src)
-            done[node] = node if src == node.src else node.replace(src=src)
-    for tensor in tensors:
-        was = tensor._node
-        tensor._node = done[was]
+    lost: set[UOp] = set(overwritten - realised.keys())
+    for node in toposort({value.node: None for value in values}):
+        if node in done:
+            continue
+        src = tuple(done[source] for source in node.src)
+        done[node] = node if src == node.src else node.replace(src=src)
+        if any(source in lost for source in node.src):
+            lost.add(node)
+    for value in values:
+        was = value.node
+        value.node = done[was]
+        value.is_overwritten |= was in lost
         # A computed tensor is a leaf, unless gradients have to go through it.
-        if was in realised and not tensor._requires_grad:
-            tensor._record = None
+        if was in realised and not value.requires_grad:
+            value.record = None
 
 
 class Data(Creation):
@@ -60,13 +69,14 @@ class Data(Creation):
 
     def realize(self, *lst: Self, do_update_stats: bool = True) -> Self:
         """Computes this tensor, and those in `lst`, now; returns this tensor."""
-        from tinyref.engine import counters
-
         if do_update_stats:
             compute([self, *lst])
             return self
-        with counters.paused():
-            compute([self, *lst])
+        from tinyref.engine import GlobalCounters
+
+        before = dict(vars(GlobalCounters))
+        compute([self, *lst])
+        vars(GlobalCounters).update(before)
         return self
 
     def numpy(self) -> HostArray:
@@ -153,7 +163,7 @@ class Data(Creation):
             while views.op in MOVEMENT:
                 views = views.src[0]
             state = "in memory" if views.op is Ops.BUFFER else f"not computed yet ({views.op.name})"
-        wants = ", requires grad" if self._requires_grad else ""
+        wants = ", requires grad" if self._value.requires_grad else ""
         return (
             f"<Tensor {describe_shape(self.shape)} {self.dtype.name} "
             f"on {self.device}, {state}{wants}>"
@@ -173,7 +183,7 @@ class Data(Creation):
     @property
     def requires_grad(self) -> bool:
         """Whether gradients flow to this tensor, or through it."""
-        return self._requires_grad
+        return self._value.requires_grad
 
     @requires_grad.setter
     def requires_grad(self, requires_grad: bool | None) -> None:
@@ -184,15 +194,12 @@ class Data(Creation):
         with GradientSwitch():
             moved = self.to(device)
         if moved is not self:
-            self._become(moved)
+            self._become(moved._node, moved._device)
         return self
 
-    def _become(self, other: Self) -> None:
-        """Takes the graph of `other`; what was computed from this tensor keeps the old one."""
-        self._node = other._node
-        self._device = other._device
-        self._record = None
-        self._version += 1
+    def _become(self, node: UOp, device: str) -> None:
+        """A new value, as a leaf; what was computed from this tensor keeps the old one."""
+        self._take(Value(node, device, requires_grad=self._value.requires_grad))
 
     def replace(self, x: Self, allow_shape_mismatch: bool = False) -> Self:
         """This tensor stands for what `x` stands for; returns this tensor.
@@ -206,29 +213,27 @@ class Data(Creation):
                 f"replace: shape {describe_shape(x.shape)} for {describe_shape(self.shape)}: "
                 f"equal shapes are accepted, or allow_shape_mismatch=True"
             )
-        if self._requires_grad and not x.dtype.is_float:
+        if self.requires_grad and not x.dtype.is_float:
             raise UserError(f"replace: {x.dtype.name} cannot require grad")
-        self._become(x)
+        self._become(x._node, x._device)
         return self
 
     def assign(self, x: Self | ConstType | HostArray | Sequence[Any]) -> Self:
         """Gives this tensor the elements of `x`, which broadcasts to its shape; returns it.
 
-        A tensor in memory of its own is written in place, any other takes the graph of `x`.
-        Gradients do not flow through an assignment. Raises `UserError` where type or device
-        differ, or where `x` has gradients to lose.
+        A tensor in memory is written in place, and whatever else reads that memory keeps what it
+        has now; any other tensor takes the graph of `x`. Gradients do not flow through an
+        assignment. Raises `UserError` where type or device differ, or `x` has gradients to lose.
         """
         value = self._assignable(x)
-        if _recording.get() and value._requires_grad:
+        if is_recording() and value._value.requires_grad:
             raise UserError(
                 "assign: the value requires grad, and no gradient flows through an assignment: "
                 "use detach() on it, or Tensor.no_grad()"
             )
-        if self._owns_memory():
-            node = graph.assign(self._node, value._node)
-            self._become(self._from_node(node, self._device))
-        else:
-            self._become(value)
+        is_memory = _memory_of(self._node) is not None
+        node = graph.assign(self._node, value._node) if is_memory else value._node
+        self._become(node, self._device)
         return self
 
     def _assignable(self, x: object) -> Self:
@@ -247,54 +252,31 @@ class Data(Creation):
                 f"assign: the value is on {value.device}, the tensor on {self.device}: "
                 f"use .to({self.device!r})"
             )
-        with GradientSwitch():
-            spread, _ = value._spread("assign", self)
-            if spread.shape != self.shape:
-                raise UserError(
-                    f"assign: shape {describe_shape(value.shape)} does not fit "
-                    f"{describe_shape(self.shape)}"
-                )
-        if value._requires_grad and spread is not value:
-            spread._requires_grad = True
-        return spread
+        if broadcast((value.shape, self.shape), "assign") != self.shape:
+            raise UserError(
+                f"assign: shape {describe_shape(value.shape)} does not fit "
+                f"{describe_shape(self.shape)}"
+            )
+        return value._broadcast_to(self.shape)
 
-    def _owns_memory(self) -> bool:
-        """True where this tensor alone stands for a whole buffer, so that it may be written."""
-        node = base_of(self._node)
-        while node.op is Ops.ASSIGN:
-            node = base_of(node.src[0])
-        if node.op is not Ops.BUFFER:
-            return False
-        return not any(
-            other is not self and _is_view_of(other._node, node) for other in list(live.values())
-        )
+    def _updated(self, name: str, result: Self) -> Self:
+        """`result`, computed from this tensor, in its place, for operators such as `+=`.
 
-    def _updated(self, name: str, function: Callable[[Self], Self]) -> Self:
-        """`function` of this tensor in its own place, for operators such as `+=`.
-
-        A tensor that gradients flow through goes on as the result; what was computed from it
-        before keeps its old elements.
+        Where gradients flow this tensor goes on as the result; else it is assigned to.
         """
-        tracked = _recording.get() and (self._requires_grad or self._record is not None)
-        if self._requires_grad and self._record is None and _recording.get():
+        if is_recording() and self._value.requires_grad and self._value.record is None:
             raise UserError(
                 f"{name}: this tensor is a leaf that requires grad: "
                 f"use Tensor.no_grad(), or assign a detached value"
             )
-        old = self._from_node(self._node, self._device)
-        old._record, old._requires_grad = self._record, self._requires_grad
-        old._version = self._version
-        result = function(old)
         if result.shape != self.shape or result.dtype is not self.dtype:
             raise UserError(
                 f"{name}: {result.dtype.name} {describe_shape(result.shape)} does not fit in place "
                 f"of {self.dtype.name} {describe_shape(self.shape)}"
             )
-        if not tracked and not result._requires_grad:
-            del old
+        if _memory_of(self._node) is not None and not result._value.requires_grad:
             return self.assign(result)
-        self._become(result)
-        self._record, self._requires_grad = result._record, result._requires_grad
+        self._take(replace(result._value))
         return self
 
     def __setitem__(self, key: object, value: Self | ConstType | HostArray) -> None:
@@ -302,50 +284,51 @@ class Data(Creation):
             found = value
         else:
             found = type(self)(value, device=self.device, dtype=self.dtype)
-        self._updated("assignment by index", lambda old: old._written(key, found))
+        self._updated("assignment by index", self._written(key, found))
 
     def __iadd__(self, x: Self | ConstType) -> Self:
-        return self._updated("+=", lambda old: old.add(x))
+        return self._updated("+=", self.add(x))
 
     def __isub__(self, x: Self | ConstType) -> Self:
-        return self._updated("-=", lambda old: old.sub(x))
+        return self._updated("-=", self.sub(x))
 
     def __imul__(self, x: Self | ConstType) -> Self:
-        return self._updated("*=", lambda old: old.mul(x))
+        return self._updated("*=", self.mul(x))
 
     def __itruediv__(self, x: Self | ConstType) -> Self:
-        return self._updated("/=", lambda old: old.div(x))
+        return self._updated("/=", self.div(x))
 
     def __ifloordiv__(self, x: Self | ConstType) -> Self:
-        return self._updated("//=", lambda old: old._floor_divide(x))
+        return self._updated("//=", self._floor_divide(x))
 
     def __imod__(self, x: Self | ConstType) -> Self:
-        return self._updated("%=", lambda old: old.mod(x))
+        return self._updated("%=", self.mod(x))
 
     def __ipow__(self, x: Self | ConstType) -> Self:
-        return self._updated("**=", lambda old: old.pow(x))
+        return self._updated("**=", self.pow(x))
 
     def __imatmul__(self, x: Self) -> Self:
-        return self._updated("@=", lambda old: old.matmul(x))
+        return self._updated("@=", self.matmul(x))
 
     def __iand__(self, x: Self | ConstType) -> Self:
-        return self._updated("&=", lambda old: old.bitwise_and(x))
+        return self._updated("&=", self.bitwise_and(x))
 
     def __ior__(self, x: Self | ConstType) -> Self:
-        return self._updated("|=", lambda old: old.bitwise_or(x))
+        return self._updated("|=", self.bitwise_or(x))
 
     def __ixor__(self, x: Self | ConstType) -> Self:
-        return self._updated("^=", lambda old: old.bitwise_xor(x))
+        return self._updated("^=", self.bitwise_xor(x))
 
     def __ilshift__(self, x: int) -> Self:
-        return self._updated("<<=", lambda old: old.lshift(x))
+        return self._updated("<<=", self.lshift(x))
 
     def __irshift__(self, x: int) -> Self:
-        return self._updated(">>=", lambda old: old.rshift(x))
+        return self._updated(">>=", self.rshift(x))
 
 
-def _is_view_of(node: UOp, buffer: UOp) -> bool:
-    """True where `node` shows the elements of `buffer` itself, computing nothing."""
-    while node.op in MOVEMENT or node.op in (Ops.ASSIGN, Ops.DETACH, Ops.CONTIGUOUS):
-        node = node.src[0]
-    return node is buffer
+def _memory_of(node: UOp) -> UOp | None:
+    """The BUFFER that `node` is all of, perhaps after assignments; else None."""
+    node = base_of(node)
+    while node.op is Ops.ASSIGN:
+        node = base_of(node.src[0])
+    return node if node.op is Ops.BUFFER else None

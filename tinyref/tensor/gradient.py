@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tinyref.errors import UserError
-from tinyref.tensor.arguments import fixed
+from tinyref.lazy.shape import describe_shape, shape_of
+from tinyref.tensor.core import Value
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import BoundsArg, FlipArg, Payload, PermuteArg, ReduceArg
 
@@ -36,19 +37,20 @@ class Step:
 class GradientRule:
     """`contributions` gives for each source a function that makes its gradient, or None.
 
-    `reads_sources` says that elements of the sources are read, not only their shapes.
+    `reads_sources` and `reads_output` say that their elements are read, not only their shapes.
     """
 
     op: Ops
     contributions: Callable[[Step], tuple[Contribution, ...]]
     reads_sources: bool
+    reads_output: bool
 
 
 RULES: dict[Ops, GradientRule] = {}
 
 
 def gradient_rule(
-    op: Ops, *, reads_sources: bool = False
+    op: Ops, *, reads_sources: bool = False, reads_output: bool = False
 ) -> Callable[
     [Callable[[Step], tuple[Contribution, ...]]], Callable[[Step], tuple[Contribution, ...]]
 ]:
@@ -57,7 +59,7 @@ def gradient_rule(
     def enter(
         function: Callable[[Step], tuple[Contribution, ...]],
     ) -> Callable[[Step], tuple[Contribution, ...]]:
-        RULES[op] = GradientRule(op, function, reads_sources)
+        RULES[op] = GradientRule(op, function, reads_sources, reads_output)
         return function
 
     return enter
@@ -151,19 +153,19 @@ def neg(step: Step) -> tuple[Contribution, ...]:
     return (lambda: -step.gradient,)
 
 
-@gradient_rule(Ops.RECIP)
+@gradient_rule(Ops.RECIP, reads_output=True)
 def recip(step: Step) -> tuple[Contribution, ...]:
     """d(1/x) = -dx / x^2."""
     return (lambda: -step.gradient * step.output * step.output,)
 
 
-@gradient_rule(Ops.SQRT)
+@gradient_rule(Ops.SQRT, reads_output=True)
 def sqrt(step: Step) -> tuple[Contribution, ...]:
     """d(sqrt x) = dx / (2 sqrt x)."""
     return (lambda: step.gradient / (step.output * 2),)
 
 
-@gradient_rule(Ops.EXP2)
+@gradient_rule(Ops.EXP2, reads_output=True)
 def exp2(step: Step) -> tuple[Contribution, ...]:
     """d(2^x) = 2^x ln 2 dx."""
     return (lambda: step.gradient * step.output * math.log(2),)
@@ -206,14 +208,14 @@ def mul(step: Step) -> tuple[Contribution, ...]:
     return (lambda: step.gradient * y, lambda: step.gradient * x)
 
 
-@gradient_rule(Ops.FDIV, reads_sources=True)
+@gradient_rule(Ops.FDIV, reads_sources=True, reads_output=True)
 def fdiv(step: Step) -> tuple[Contribution, ...]:
     """d(x / y) = dx / y - (x / y) dy / y."""
     y = step.sources[1]
     return (lambda: step.gradient / y, lambda: -step.gradient * step.output / y)
 
 
-@gradient_rule(Ops.POW, reads_sources=True)
+@gradient_rule(Ops.POW, reads_sources=True, reads_output=True)
 def pow(step: Step) -> tuple[Contribution, ...]:
     """d(x^y) = y x^(y-1) dx + x^y ln x dy.
 
@@ -279,7 +281,7 @@ def bitcast(step: Step) -> tuple[Contribution, ...]:
 # Reduction
 
 
-@gradient_rule(Ops.REDUCE, reads_sources=True)
+@gradient_rule(Ops.REDUCE, reads_sources=True, reads_output=True)
 def reduce(step: Step) -> tuple[Contribution, ...]:
     """By the reducing op: see the three functions below."""
     assert isinstance(step.arg, ReduceArg), "REDUCE carries its op and axes"
@@ -318,75 +320,73 @@ def _of_maximum(step: Step, axes: tuple[int, ...]) -> Tensor:
 # The walk
 
 
-def history(root: Tensor) -> list[Tensor]:
-    """Every tensor that `root` was computed from, and `root`; sources first, each once."""
-    order: list[Tensor] = []
-    seen = {id(root)}
-    stack: list[tuple[Tensor, Iterator[Tensor]]] = [(root, iter(parents(root)))]
+def history(root: Tensor) -> list[Value]:
+    """Every value that `root` was computed from, and its own; sources first, each once."""
+    order: list[Value] = []
+    seen = {id(root._value)}
+    stack: list[tuple[Value, Iterator[Value]]] = [(root._value, iter(_parents(root._value)))]
     while stack:
-        tensor, sources = stack[-1]
+        value, sources = stack[-1]
         for source in sources:
             if id(source) not in seen:
                 seen.add(id(source))
-                stack.append((source, iter(parents(source))))
+                stack.append((source, iter(_parents(source))))
                 break
         else:
-            order.append(tensor)
+            order.append(value)
             stack.pop()
     return order
 
 
-def parents(tensor: Tensor) -> tuple[Tensor, ...]:
-    """The tensors that one op made `tensor` of; none where that is not recorded."""
-    record = tensor._record
-    return () if record is None else record.parents  # type: ignore[return-value]  # all are Tensor
+def _parents(value: Value) -> tuple[Value, ...]:
+    return () if value.record is None else value.record.parents
 
 
 def gradients(
-    root: Tensor, seed: Tensor, targets: Sequence[Tensor], order: Sequence[Tensor]
+    root: Tensor, seed: Tensor, targets: Sequence[Value], order: Sequence[Value]
 ) -> list[Tensor | None]:
     """d(root)/d(target) weighted by `seed`, for each target; None where root does not depend on it.
 
     `order` is the history of `root`.
     """
     wanted = {id(target) for target in targets}
-    for tensor in order:
-        if any(id(source) in wanted for source in parents(tensor)):
-            wanted.add(id(tensor))
-    found = {id(root): seed}
-    for tensor in reversed(order):
-        gradient = found.get(id(tensor))
-        if gradient is not None and id(tensor) in wanted:
-            _propagate(tensor, gradient, wanted, found)
+    for value in order:
+        if any(id(source) in wanted for source in _parents(value)):
+            wanted.add(id(value))
+    found = {id(root._value): seed}
+    for value in reversed(order):
+        gradient = found.get(id(value))
+        if gradient is not None and id(value) in wanted:
+            _propagate(value, gradient, wanted, found)
     return [found.get(id(target)) for target in targets]
 
 
-def _propagate(
-    tensor: Tensor, gradient: Tensor, wanted: set[int], found: dict[int, Tensor]
-) -> None:
-    """Adds what `tensor` passes on to the gradients of its sources."""
-    record = tensor._record
+def _propagate(value: Value, gradient: Tensor, wanted: set[int], found: dict[int, Tensor]) -> None:
+    """Adds what `value` passes on to the gradients of its sources."""
+    record = value.record
     if record is None:
         return
     rule = RULES[record.op]
-    sources = parents(tensor)
-    step = Step(gradient, tensor, sources, record.arg)
-    for place, contribution in enumerate(rule.contributions(step)):
-        source = sources[place]
+    peek = type(gradient)._peek
+    step = Step(gradient, peek(value), tuple(peek(source) for source in record.parents), record.arg)
+    for source, contribution in zip(record.parents, rule.contributions(step), strict=True):
         if contribution is None or id(source) not in wanted:
             continue
-        _check_versions(record.op, sources, record.versions, rule.reads_sources)
+        _check_unchanged(rule, value)
         part = contribution()
         before = found.get(id(source))
         found[id(source)] = part if before is None else before + part
 
 
-def _check_versions(
-    op: Ops, sources: tuple[Tensor, ...], versions: tuple[int, ...], reads_sources: bool
-) -> None:
-    for source, version in zip(sources, versions, strict=True):
-        if source._version != version and (reads_sources or source._record is not None):
+def _check_unchanged(rule: GradientRule, value: Value) -> None:
+    """Raises `UserError` where elements that the rule reads are gone."""
+    read = [value] if rule.reads_output else []
+    if rule.reads_sources:
+        read += _parents(value)
+    for source in read:
+        if source.is_overwritten:
             raise UserError(
-                f"backward: a tensor of shape {fixed(source.shape, 'backward')} that "
-                f"{op.name} read was assigned to since: compute the result again"
+                f"backward: elements that the gradient of {rule.op.name} reads, of shape "
+                f"{describe_shape(shape_of(source.node))}, were assigned to since: "
+                f"compute the result again"
             )

@@ -152,7 +152,8 @@ def convert(data: HostArray, have: DType, want: DType) -> HostArray:
     """`data` of type `have` as `want`: the values of CAST, computed on the host."""
     with np.errstate(all="ignore"):
         if want.is_bool:
-            return np.not_equal(data, 0)
+            truth: HostArray = np.asarray(data != 0)
+            return truth
         if not want.is_float:
             source = data.astype(np.float64) if have.is_float else data
             return np.asarray(source.astype(numpy_dtype(want)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Self, cast
 
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError
@@ -62,14 +62,15 @@ class Tensor(Data):
         have no gradient: see `gradient` for that.
         """
         seed = self._seed(gradient, "backward")
-        if not self._requires_grad:
+        if not self._value.requires_grad:
             raise UserError("backward: nothing that this tensor was computed from requires grad")
         order = reverse.history(self)
-        leaves = [tensor for tensor in order if tensor._requires_grad and tensor._record is None]
+        leaves = [value for value in order if value.requires_grad and value.record is None]
         with GradientSwitch():
             found = reverse.gradients(self, seed.detach(), leaves, order)
-            for leaf, part in zip(leaves, found, strict=True):
-                if part is not None:
+            for value, part in zip(leaves, found, strict=True):
+                leaf = value.tensor
+                if part is not None and isinstance(leaf, Tensor):
                     leaf._grad = part if leaf._grad is None else leaf._grad.add(part)
         return self
 
@@ -85,17 +86,17 @@ class Tensor(Data):
         depend on, unless `materialize_grads` asks for zeros there.
         """
         seed = self._seed(gradient, "gradient")
-        found = reverse.gradients(self, seed, targets, reverse.history(self))
+        order = reverse.history(self)
+        found = reverse.gradients(self, seed, [target._value for target in targets], order)
         for place, part in enumerate(found):
             if part is None and not materialize_grads:
                 raise UserError(
                     f"gradient: target {place}, {targets[place]!r}, is not part of the "
                     f"computation: materialize_grads=True gives zeros there"
                 )
-        return [
-            target.zeros_like() if part is None else part
-            for target, part in zip(targets, found, strict=True)
-        ]
+        pairs = zip(targets, found, strict=True)
+        made = [target.zeros_like() if part is None else part for target, part in pairs]
+        return cast(list[Self], made)
 
     # These names are those of Python's types: nothing may follow them that is annotated with one.
 
