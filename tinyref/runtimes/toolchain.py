@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _ctypes
 import contextlib
 import ctypes
 import functools
@@ -10,7 +11,9 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -177,14 +180,18 @@ class SharedObject(contextlib.AbstractContextManager["SharedObject"]):
     """A loaded shared object, unloaded when it is closed or no longer referenced."""
 
     def __init__(self, path: Path) -> None:
-        self.handle: ctypes.CDLL | None = ctypes.CDLL(str(path))
+        self._library = ctypes.CDLL(str(path))
+        # ctypes has no public way to unload, and a process may map only so many objects (65,530
+        # areas on Linux). At exit nothing is unloaded: a kernel might still be reachable.
+        self._unload = weakref.finalize(self, _ctypes.dlclose, self._library._handle)
+        self._unload.atexit = False
 
     def __exit__(self, *exc: object) -> None:
         self.close()
 
     def function(self, name: str) -> Callable[[], int]:
         """The function `name`. Raises `DeviceError` when there is none."""
-        found = getattr(self.handle, name, None)
+        found = getattr(self._library, name, None)
         if found is None:
             raise DeviceError("CLANG", f"the compiled source has no function {name}")
         result: Callable[[], int] = found
@@ -196,21 +203,7 @@ class SharedObject(contextlib.AbstractContextManager["SharedObject"]):
 
     def close(self) -> None:
         """Unloads the object; none of its functions may be called after this."""
-        if self.handle is not None:
-            _unload(self.handle)
-            self.handle = None
-
-    def __del__(self) -> None:
-        # `handle` is missing when loading failed.
-        if getattr(self, "handle", None) is not None:
-            self.close()
-
-
-def _unload(handle: ctypes.CDLL) -> None:
-    # ctypes has no public way; a process may map only so many objects (65,530 areas on Linux).
-    import _ctypes
-
-    _ctypes.dlclose(handle._handle)
+        self._unload()
 
 
 def load_shared(device: str, binary: bytes) -> SharedObject:
