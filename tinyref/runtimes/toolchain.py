@@ -11,7 +11,6 @@ import shlex
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import weakref
 from collections.abc import Callable, Sequence
