@@ -1,0 +1,1 @@
+"""Plain kernel forms: views, reduces, matrix products, symbolic sizes, hand-written programs."""

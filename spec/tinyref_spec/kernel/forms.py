@@ -1,0 +1,432 @@
+"""Kernels without reduces: constants, one operation, views of every kind, several outputs."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from tinyref.dtype import ConstType, DType, dtypes, numpy_dtype
+from tinyref.uops import build
+from tinyref.uops.node import UOp
+from tinyref.uops.shape_tracker import ShapeTracker
+from tinyref_spec import samples
+from tinyref_spec.asts import constant_kernel, load, load_view, store, store_view
+from tinyref_spec.bits import Array
+from tinyref_spec.case import Measurement, Row, Rung
+from tinyref_spec.checks import Check, kernel_needs, make_row
+from tinyref_spec.device_under_test import DeviceUnderTest
+from tinyref_spec.error_rules import Ulp
+from tinyref_spec.measure import Experiment, measure
+from tinyref_spec.oracles import Expected
+
+EXACT = Ulp(0).sentence
+SIZES = (1, 2, 3, 7, 31, 33, 127, 1000)
+MAIN_DTYPES = (dtypes.float32, dtypes.int32)
+VIEW_DTYPES = (dtypes.float32, dtypes.int32, dtypes.uint8, dtypes.float64, dtypes.bool)
+
+
+def run_exact(
+    case_id: str,
+    device: DeviceUnderTest,
+    kernel: UOp,
+    inputs: list[Array | None],
+    expected: list[Array],
+    bindings: dict[str, int] | None = None,
+) -> Measurement:
+    """Runs a kernel whose outputs must have exactly these bits."""
+    wanted = [Expected(values.reshape(-1)) for values in expected]
+    rules = [Ulp(0)] * len(wanted)
+    flat = [None if data is None else data.reshape(-1) for data in inputs]
+    return measure(device, Experiment(case_id, kernel, flat, wanted, rules, bindings or {}))
+
+
+def _constants(dtype: DType) -> list[ConstType]:
+    if dtype.is_bool:
+        return [True, False]
+    if dtype.is_float:
+        return [1.0, -2.0, 0.0, 0.5]
+    return [1, 100, 0, int(dtype.maximum)]
+
+
+def _store_constant(
+    dtype: DType, value: ConstType, size: int, case_id: str, device: DeviceUnderTest
+) -> Measurement:
+    kernel = constant_kernel(dtype, value, size)
+    return run_exact(case_id, device, kernel, [None], [np.full(size, value, numpy_dtype(dtype))])
+
+
+def _store_checks(dtype: DType) -> list[Check]:
+    first = _constants(dtype)[0]
+    sized = [(f"size:{size}", first, size) for size in SIZES]
+    valued = [(f"value:{number}", v, 64) for number, v in enumerate(_constants(dtype))]
+    return [
+        Check(name, functools.partial(_store_constant, dtype, value, size))
+        for name, value, size in (*sized, *valued)
+    ]
+
+
+def _copy(dtype: DType, size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
+    kernel = build.sink(store(0, load(1, dtype, (size,)), (size,)))
+    data = samples.random_bits(dtype, size, size)
+    return run_exact(case_id, device, kernel, [None, data], [data])
+
+
+def _add(dtype: DType, size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
+    value = build.add(load(1, dtype, (size,)), load(2, dtype, (size,)))
+    kernel = build.sink(store(0, value, (size,)))
+    x, y = (samples.small_integers(dtype, size, seed, 50) for seed in (1, 2))
+    return run_exact(case_id, device, kernel, [None, x, y], [(x + y).astype(x.dtype)])
+
+
+def _sized(make: Callable[..., Measurement], dtype: DType) -> list[Check]:
+    return [Check(f"size:{size}", functools.partial(make, dtype, size)) for size in SIZES]
+
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class ViewForm:
+    """A kernel that reads its input through a view: `move` on trackers, `reference` on arrays."""
+
+    name: str
+    shape: Shape
+    move: Callable[[ShapeTracker], ShapeTracker]
+    reference: Callable[[Array], Array]
+
+
+def _flipped(array: Array, *axes: int) -> Array:
+    return np.flip(array, axes)
+
+
+# Grouped by the kind of view; the name of a form is that of its case.
+VIEW_FORMS: dict[str, tuple[ViewForm, ...]] = {
+    "permute": (
+        ViewForm("5x7", (5, 7), lambda t: t.permute((1, 0)), lambda x: x.T),
+        ViewForm(
+            "2x3x4", (2, 3, 4), lambda t: t.permute((2, 0, 1)), lambda x: x.transpose(2, 0, 1)
+        ),
+        ViewForm("16x16", (16, 16), lambda t: t.permute((1, 0)), lambda x: x.T),
+        ViewForm("1x9", (1, 9), lambda t: t.permute((1, 0)), lambda x: x.T),
+        ViewForm(
+            "3x1x2x5",
+            (3, 1, 2, 5),
+            lambda t: t.permute((3, 1, 0, 2)),
+            lambda x: x.transpose(3, 1, 0, 2),
+        ),
+    ),
+    "flip": (
+        ViewForm("9", (9,), lambda t: t.flip((0,)), lambda x: _flipped(x, 0)),
+        ViewForm("4x6.rows", (4, 6), lambda t: t.flip((0,)), lambda x: _flipped(x, 0)),
+        ViewForm("4x6.columns", (4, 6), lambda t: t.flip((1,)), lambda x: _flipped(x, 1)),
+        ViewForm("4x6.both", (4, 6), lambda t: t.flip((0, 1)), lambda x: _flipped(x, 0, 1)),
+    ),
+    "shrink": (
+        ViewForm("10", (10,), lambda t: t.shrink(((2, 9),)), lambda x: x[2:9]),
+        ViewForm("6x8", (6, 8), lambda t: t.shrink(((1, 5), (3, 4))), lambda x: x[1:5, 3:4]),
+        ViewForm("tail", (33,), lambda t: t.shrink(((32, 33),)), lambda x: x[32:33]),
+    ),
+    "stride": (
+        ViewForm(
+            "every_second",
+            (12,),
+            lambda t: t.reshape((6, 2)).shrink(((0, 6), (0, 1))).reshape((6,)),
+            lambda x: x[::2],
+        ),
+        ViewForm(
+            "every_third_back",
+            (12,),
+            lambda t: t.flip((0,)).reshape((4, 3)).shrink(((0, 4), (0, 1))).reshape((4,)),
+            lambda x: x[::-3],
+        ),
+        ViewForm(
+            "block",
+            (8, 8),
+            lambda t: (
+                t.reshape((4, 2, 4, 2)).shrink(((0, 4), (1, 2), (0, 4), (0, 1))).reshape((4, 4))
+            ),
+            lambda x: x[1::2, ::2],
+        ),
+    ),
+    "expand": (
+        ViewForm("scalar", (1,), lambda t: t.expand((37,)), lambda x: np.repeat(x, 37)),
+        ViewForm("rows", (1, 5), lambda t: t.expand((4, 5)), lambda x: np.broadcast_to(x, (4, 5))),
+        ViewForm(
+            "columns", (4, 1), lambda t: t.expand((4, 5)), lambda x: np.broadcast_to(x, (4, 5))
+        ),
+        ViewForm(
+            "middle",
+            (2, 1, 3),
+            lambda t: t.expand((2, 6, 3)),
+            lambda x: np.broadcast_to(x, (2, 6, 3)),
+        ),
+    ),
+    "reshape": (
+        ViewForm("6x4", (24,), lambda t: t.reshape((6, 4)), lambda x: x.reshape(6, 4)),
+        ViewForm("2x3x2x2", (24,), lambda t: t.reshape((2, 3, 2, 2)), lambda x: x),
+        ViewForm("scalar", (1,), lambda t: t.reshape(()), lambda x: x.reshape(())),
+    ),
+    "chain": (
+        ViewForm(
+            "transpose_reshape",
+            (4, 6),
+            lambda t: t.permute((1, 0)).reshape((8, 3)),
+            lambda x: x.T.reshape(8, 3),
+        ),
+        ViewForm(
+            "flip_permute_reshape",
+            (3, 4, 5),
+            lambda t: t.flip((1,)).permute((2, 0, 1)).reshape((15, 4)),
+            lambda x: x[:, ::-1].transpose(2, 0, 1).reshape(15, 4),
+        ),
+        ViewForm(
+            "expand_reshape",
+            (1, 7),
+            lambda t: t.expand((3, 7)).reshape((21,)),
+            lambda x: np.tile(x[0], 3),
+        ),
+        ViewForm(
+            "shrink_reshape_flip",
+            (6, 6),
+            lambda t: t.shrink(((1, 5), (2, 5))).reshape((12,)).flip((0,)),
+            lambda x: x[1:5, 2:5].reshape(12)[::-1],
+        ),
+    ),
+    "pad": (
+        ViewForm("7", (7,), lambda t: t.pad(((2, 3),)), lambda x: np.pad(x, (2, 3))),
+        ViewForm(
+            "4x5",
+            (4, 5),
+            lambda t: t.pad(((1, 0), (0, 3))),
+            lambda x: np.pad(x, ((1, 0), (0, 3))),
+        ),
+        ViewForm(
+            "pad_reshape",
+            (4, 5),
+            lambda t: t.pad(((1, 2), (2, 1))).reshape((56,)),
+            lambda x: np.pad(x, ((1, 2), (2, 1))).reshape(56),
+        ),
+        ViewForm(
+            "pad_flip_permute",
+            (3, 4),
+            lambda t: t.pad(((0, 1), (2, 0))).flip((1,)).permute((1, 0)),
+            lambda x: np.pad(x, ((0, 1), (2, 0)))[:, ::-1].T,
+        ),
+        ViewForm(
+            "pad_shrink",
+            (9,),
+            lambda t: t.pad(((4, 4),)).shrink(((2, 15),)),
+            lambda x: np.pad(x, (4, 4))[2:15],
+        ),
+        ViewForm(
+            "pad_twice",
+            (5,),
+            lambda t: t.pad(((1, 1),)).reshape((7, 1)).pad(((0, 0), (0, 2))).reshape((21,)),
+            lambda x: np.pad(np.pad(x, 1).reshape(7, 1), ((0, 0), (0, 2))).reshape(21),
+        ),
+    ),
+}
+
+
+def _read_view(form: ViewForm, dtype: DType, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """out = view of the input."""
+    size = int(np.prod(form.shape))
+    tracker = form.move(ShapeTracker.from_shape(form.shape))
+    shape = tuple(int(extent) for extent in tracker.shape if isinstance(extent, int))
+    kernel = build.sink(store(0, load_view(1, dtype, tracker, size), shape))
+    data = samples.random_bits(dtype, size, size)
+    expected = np.ascontiguousarray(form.reference(data.reshape(form.shape)))
+    return run_exact(case_id, device, kernel, [None, data], [expected])
+
+
+def _write_view(form: ViewForm, dtype: DType, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """view of the output = input; what the view does not show keeps its value."""
+    size = int(np.prod(form.shape))
+    tracker = form.move(ShapeTracker.from_shape(form.shape))
+    shape = tuple(int(extent) for extent in tracker.shape if isinstance(extent, int))
+    count = int(np.prod(shape))
+    kernel = build.sink(store_view(0, load(1, dtype, shape), tracker, size))
+    data = samples.random_bits(dtype, count, count)
+    expected = samples.random_bits(dtype, size, size + 9)
+    places = form.reference(np.arange(size).reshape(form.shape)).reshape(-1)
+    written = expected.copy()
+    written[places] = data
+    return run_exact(case_id, device, kernel, [expected, data], [written])
+
+
+def _view_checks(kind: str, dtype: DType) -> list[Check]:
+    found = [
+        Check(f"read.{form.name}", functools.partial(_read_view, form, dtype))
+        for form in VIEW_FORMS[kind]
+    ]
+    if kind in ("permute", "flip", "shrink", "stride"):
+        found += [
+            Check(f"write.{form.name}", functools.partial(_write_view, form, dtype))
+            for form in VIEW_FORMS[kind]
+        ]
+    return found
+
+
+def _two_outputs(case_id: str, device: DeviceUnderTest) -> Measurement:
+    x, y = load(2, dtypes.int32, (40,)), load(3, dtypes.int32, (40,))
+    kernel = build.sink(store(0, build.add(x, y), (40,)), store(1, build.mul(x, y), (40,)))
+    a, b = (samples.small_integers(dtypes.int32, 40, seed, 90) for seed in (1, 2))
+    return run_exact(case_id, device, kernel, [None, None, a, b], [a + b, a * b])
+
+
+def _in_place(case_id: str, device: DeviceUnderTest) -> Measurement:
+    """out += in: a slot that is read and written."""
+    value = build.add(load(0, dtypes.int32, (77,)), load(1, dtypes.int32, (77,)))
+    kernel = build.sink(store(0, value, (77,)))
+    a, b = (samples.small_integers(dtypes.int32, 77, seed, 90) for seed in (3, 4))
+    return run_exact(case_id, device, kernel, [a, b], [a + b])
+
+
+def _many_inputs(case_id: str, device: DeviceUnderTest) -> Measurement:
+    data = [samples.small_integers(dtypes.int32, 50, seed, 90) for seed in range(12)]
+    total = functools.reduce(build.add, [load(slot, dtypes.int32, (50,)) for slot in range(1, 13)])
+    kernel = build.sink(store(0, total, (50,)))
+    expected = np.sum(data, axis=0).astype(np.int32)
+    return run_exact(case_id, device, kernel, [None, *data], [expected])
+
+
+def _scalar(case_id: str, device: DeviceUnderTest) -> Measurement:
+    """A kernel of rank 0."""
+    value = build.add(load(1, dtypes.int32, ()), 1)
+    kernel = build.sink(store(0, value, ()))
+    data = np.array([41], dtype=np.int32)
+    return run_exact(case_id, device, kernel, [None, data], [data + 1])
+
+
+def _long_chain(case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Eighty operations in one kernel."""
+    value = load(1, dtypes.int32, (64,))
+    data = samples.small_integers(dtypes.int32, 64, 8, 1000)
+    expected = data.astype(np.int64)
+    for number in range(40):
+        value = build.mul(build.add(value, number * 7), 3)
+        expected = (expected + number * 7) * 3
+        expected = ((expected + 2**31) % 2**32) - 2**31
+    kernel = build.sink(store(0, value, (64,)))
+    return run_exact(case_id, device, kernel, [None, data], [expected.astype(np.int32)])
+
+
+def _mixed_dtypes(case_id: str, device: DeviceUnderTest) -> Measurement:
+    x = load(1, dtypes.int32, (64,))
+    y = load(2, dtypes.float32, (64,))
+    value = build.where(build.less(x, 0), build.mul(y, 2), build.cast(x, dtypes.float32))
+    kernel = build.sink(store(0, value, (64,)))
+    a = samples.small_integers(dtypes.int32, 64, 1, 100)
+    b = samples.moderate(dtypes.float32, 64, 2)
+    return run_exact(
+        case_id, device, kernel, [None, a, b], [np.where(a < 0, b * 2, a.astype(np.float32))]
+    )
+
+
+OTHER_FORMS = {
+    "two_outputs": _two_outputs,
+    "in_place": _in_place,
+    "twelve_inputs": _many_inputs,
+    "scalar": _scalar,
+    "long_chain": _long_chain,
+    "mixed_dtypes": _mixed_dtypes,
+}
+
+
+def _symbolic_sum_of_index(value: int, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """out[i] = x[i] + n over a symbolic number of elements; the rest stays."""
+    extent = build.variable("n", 1, 64)
+    shape = (extent,)
+    tracker = ShapeTracker.from_shape(shape)
+    added = build.add(load_view(1, dtypes.int32, tracker, 64), build.cast(extent, dtypes.int32))
+    kernel = build.sink(store_view(0, added, tracker, 64))
+    old = samples.small_integers(dtypes.int32, 64, 5, 100)
+    data = samples.small_integers(dtypes.int32, 64, 6, 100)
+    expected = old.copy()
+    expected[:value] = data[:value] + value
+    return run_exact(case_id, device, kernel, [old, data], [expected], {"n": value})
+
+
+def rows() -> Iterator[Row]:
+    """Rows of kernels without reduces."""
+    for dtype in dtypes.all:
+        yield make_row(
+            f"kernel.store.constant.{dtype.name}",
+            f"A kernel writes a {dtype.name} constant to every element of its output.",
+            ("isa.store", "isa.const", "kernel.sink", "kernel.global", "memory.red_zone"),
+            Rung.STORE,
+            "STORE",
+            dtype.name,
+            EXACT,
+            kernel_needs(dtype),
+            functools.partial(_store_checks, dtype),
+        )
+        yield make_row(
+            f"kernel.copy.{dtype.name}",
+            f"A kernel loads and stores {dtype.name} elements without changing their bits.",
+            ("isa.load", "isa.store"),
+            Rung.ONE_ALU,
+            "LOAD",
+            dtype.name,
+            EXACT,
+            kernel_needs(dtype),
+            functools.partial(_sized, _copy, dtype),
+        )
+    for dtype in (*dtypes.ints, *dtypes.floats):
+        yield make_row(
+            f"kernel.one_alu.add.{dtype.name}",
+            f"A kernel adds two {dtype.name} inputs of plain values, whatever the size.",
+            ("isa.add", "kernel.index"),
+            Rung.ONE_ALU,
+            "ADD",
+            dtype.name,
+            EXACT,
+            kernel_needs(dtype),
+            functools.partial(_sized, _add, dtype),
+        )
+    yield from _view_rows()
+    yield make_row(
+        "kernel.form.int32",
+        "Several inputs and outputs, in-place updates, rank 0, long chains, mixed dtypes.",
+        ("kernel.sink", "kernel.global", "isa.where"),
+        Rung.INDEX,
+        "FORM",
+        "int32",
+        EXACT,
+        kernel_needs(dtypes.int32, dtypes.float32),
+        lambda: [Check(name, run) for name, run in OTHER_FORMS.items()],
+    )
+    yield make_row(
+        "kernel.symbolic.int32",
+        "A symbolic extent takes the value that the launch gives it, also inside expressions.",
+        ("kernel.variable",),
+        Rung.LOOP,
+        "DEFINE_VAR",
+        "int32",
+        EXACT,
+        kernel_needs(dtypes.int32),
+        lambda: [
+            Check(f"n:{value}", functools.partial(_symbolic_sum_of_index, value))
+            for value in (1, 2, 31, 33, 63, 64)
+        ],
+    )
+
+
+def _view_rows() -> Iterator[Row]:
+    for kind in VIEW_FORMS:
+        for dtype in VIEW_DTYPES:
+            rung = Rung.GATE if kind == "pad" else Rung.INDEX
+            yield make_row(
+                f"kernel.view.{kind}.{dtype.name}",
+                f"Loads and stores of {dtype.name} through {kind} views reach the right elements.",
+                ("kernel.view", "kernel.index"),
+                rung,
+                "VIEW",
+                dtype.name,
+                EXACT,
+                kernel_needs(dtype),
+                functools.partial(_view_checks, kind, dtype),
+            )

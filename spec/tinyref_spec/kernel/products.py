@@ -1,0 +1,165 @@
+"""Matrix products: exact on integers; on floats within bound, without bias, without noise."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+
+import numpy as np
+
+from tinyref.dtype import DType, dtypes, numpy_dtype
+from tinyref.uops import build
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref.uops.shape_tracker import ShapeTracker
+from tinyref_spec import samples
+from tinyref_spec.asts import load_view, store
+from tinyref_spec.bits import Array
+from tinyref_spec.case import Measurement, Row, Rung
+from tinyref_spec.checks import Check, kernel_needs, make_row
+from tinyref_spec.device_under_test import DeviceUnderTest
+from tinyref_spec.error_rules import Products, accumulation_bound, with_rounding
+from tinyref_spec.kernel.forms import run_exact
+from tinyref_spec.measure import Experiment, measure
+from tinyref_spec.oracles import Expected, round_to
+
+Shape = tuple[int, int, int]
+# Rows, inner length and columns.
+SHAPES: tuple[Shape, ...] = (
+    (1, 1, 1),
+    (2, 3, 4),
+    (7, 5, 3),
+    (16, 16, 16),
+    (1, 64, 9),
+    (9, 64, 1),
+    (33, 17, 31),
+    (32, 32, 32),
+)
+# Enough products for the statistics: at least 1,000 results each.
+MEASURED: tuple[Shape, ...] = ((32, 64, 32), (40, 16, 26), (32, 256, 32))
+DTYPES = (
+    dtypes.float32,
+    dtypes.float64,
+    dtypes.float16,
+    dtypes.bfloat16,
+    dtypes.int32,
+    dtypes.int64,
+    dtypes.uint8,
+)
+
+
+def accumulator_of(dtype: DType) -> DType:
+    """In what a product of `dtype` accumulates: float32 for the 16-bit floats."""
+    return dtypes.float32 if dtype in (dtypes.float16, dtypes.bfloat16) else dtype
+
+
+def matmul(shape: Shape, dtype: DType, is_transposed: bool = False) -> UOp:
+    """The kernel out[i, j] = sum over k of a[i, k] * b[k, j] (or b[j, k])."""
+    rows, inner, columns = shape
+    left = ShapeTracker.from_shape((rows, 1, inner)).expand((rows, columns, inner))
+    right = ShapeTracker.from_shape((inner, columns)).permute((1, 0))
+    if is_transposed:
+        right = ShapeTracker.from_shape((columns, inner))
+    right = right.reshape((1, columns, inner)).expand((rows, columns, inner))
+    wide = accumulator_of(dtype)
+    a = build.cast(load_view(1, dtype, left, rows * inner), wide)
+    b = build.cast(load_view(2, dtype, right, inner * columns), wide)
+    total = build.reduce(Ops.ADD, build.mul(a, b), (2,))
+    return build.sink(store(0, build.cast(total, dtype), (rows, columns, 1)))
+
+
+def _exact(
+    shape: Shape, dtype: DType, is_transposed: bool, case_id: str, device: DeviceUnderTest
+) -> Measurement:
+    """Small integers: every order of summing gives the same bits."""
+    rows, inner, columns = shape
+    limit = 1 if inner > 100 else 3
+    a = samples.small_integers(dtype, rows * inner, 1, limit)
+    b = samples.small_integers(dtype, inner * columns, 2, limit)
+    right = b.reshape(columns, inner).T if is_transposed else b.reshape(inner, columns)
+    wide = a.reshape(rows, inner).astype(np.float64) @ right.astype(np.float64)
+    expected = (
+        round_to(wide, dtype)
+        if dtype.is_float
+        else wide.astype(np.int64).astype(numpy_dtype(dtype))
+    )
+    kernel = matmul(shape, dtype, is_transposed)
+    return run_exact(case_id, device, kernel, [None, a, b], [expected])
+
+
+def expected_product(a: Array, b: Array, dtype: DType) -> tuple[Expected, Array, Products]:
+    """Reference, norm and rule of the float product a @ b (2-D) with output `dtype`."""
+    accumulator = accumulator_of(dtype)
+    length = a.shape[1]
+    left, right = a.astype(np.float64), b.astype(np.float64)
+    if dtype is dtypes.float64:
+        # 64 bits of mantissa where the machine has them: the reference errs less than the bound.
+        wide = np.asarray((left.astype(np.longdouble) @ right.astype(np.longdouble)), np.float64)
+    else:
+        wide = left @ right
+    magnitude = np.abs(left) @ np.abs(right)
+    bound = accumulation_bound(magnitude, length, accumulator, dtype)
+    norm = np.sqrt((left * left) @ (right * right))
+    expected = Expected(
+        round_to(wide, dtype).reshape(-1),
+        tolerance=with_rounding(wide, bound, dtype).reshape(-1),
+        wide=wide.reshape(-1),
+    )
+    return expected, norm.reshape(-1), Products(length, accumulator, dtype)
+
+
+def _measured(
+    shape: Shape, dtype: DType, kind: str, case_id: str, device: DeviceUnderTest
+) -> Measurement:
+    """Over 1,000 products: each within bound; bias and variance of all as of honest rounding."""
+    rows, inner, columns = shape
+    generator = np.random.default_rng([rows, inner, kind == "positive"])
+    a = generator.standard_normal((rows, inner))
+    b = generator.standard_normal((inner, columns))
+    if kind == "positive":
+        # Errors of one sign do not cancel: rounding toward zero shows as bias.
+        a, b = np.abs(a), np.abs(b)
+    left, right = a.astype(numpy_dtype(dtype)), b.astype(numpy_dtype(dtype))
+    expected, norm, rule = expected_product(left, right, dtype)
+    experiment = Experiment(
+        case_id,
+        matmul(shape, dtype),
+        [None, left.reshape(-1), right.reshape(-1)],
+        [expected],
+        [rule],
+        norms=[norm],
+    )
+    return measure(device, experiment)
+
+
+def _checks(dtype: DType) -> list[Check]:
+    found = []
+    for shape in SHAPES:
+        name = "x".join(map(str, shape))
+        found.append(Check(f"exact.{name}", functools.partial(_exact, shape, dtype, False)))
+    found.append(Check("transposed.9x8x7", functools.partial(_exact, (9, 8, 7), dtype, True)))
+    if dtype.is_float:
+        for shape in MEASURED:
+            for kind in ("signed", "positive"):
+                name = "x".join(map(str, shape))
+                run = functools.partial(_measured, shape, dtype, kind)
+                found.append(Check(f"{kind}.{name}", run, full_only=shape[1] > 100))
+    return found
+
+
+def rows() -> Iterator[Row]:
+    """Rows of matrix products."""
+    for dtype in DTYPES:
+        length = max(shape[1] for shape in MEASURED)
+        rule = Products(length, accumulator_of(dtype), dtype).sentence
+        yield make_row(
+            f"kernel.matmul.{dtype.name}",
+            f"Matrix products of {dtype.name}: exact on small integers, honest on floats.",
+            ("kernel.matmul", "isa.reduce", "kernel.matmul.statistics"),
+            Rung.MATMUL,
+            "MATMUL",
+            dtype.name,
+            rule if dtype.is_float else "Exact.",
+            kernel_needs(dtype, accumulator_of(dtype)),
+            functools.partial(_checks, dtype),
+        )

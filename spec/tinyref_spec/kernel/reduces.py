@@ -1,0 +1,306 @@
+"""Reduces: sums, products and maxima over any axes, alone and among other operations."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+
+import numpy as np
+
+from tinyref.dtype import DType, dtypes, numpy_dtype
+from tinyref.uops import build
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref.uops.shape_tracker import ShapeTracker
+from tinyref_spec import samples
+from tinyref_spec.asts import load, load_view, store
+from tinyref_spec.bits import Array
+from tinyref_spec.case import Measurement, Row, Rung
+from tinyref_spec.checks import Check, kernel_needs, make_row
+from tinyref_spec.device_under_test import DeviceUnderTest
+from tinyref_spec.error_rules import Bounded, Ulp, accumulation_bound, with_rounding
+from tinyref_spec.kernel.forms import run_exact
+from tinyref_spec.measure import Experiment, measure
+from tinyref_spec.oracles import Expected, round_to
+
+Axes = tuple[int, ...]
+Shape = tuple[int, ...]
+
+SHAPES: tuple[tuple[Shape, Axes], ...] = (
+    ((64,), (0,)),
+    ((7, 13), (1,)),
+    ((7, 13), (0,)),
+    ((7, 13), (0, 1)),
+    ((3, 4, 5), (0, 2)),
+    ((3, 4, 5), (1,)),
+    ((1, 33), (1,)),
+    ((33, 1), (1,)),
+    ((1000,), (0,)),
+    ((2, 3, 2, 3), (1, 3)),
+)
+REDUCED = {
+    "add": (*dtypes.ints, *dtypes.floats),
+    "max": (dtypes.bool, *dtypes.ints, *dtypes.floats),
+    "mul": (dtypes.int32, dtypes.uint8, dtypes.int64, dtypes.float32, dtypes.float64),
+}
+OPS = {"add": Ops.ADD, "max": Ops.MAX, "mul": Ops.MUL}
+
+
+def _name(shape: Shape, axes: Axes) -> str:
+    return f"{'x'.join(map(str, shape))}_over_{'_'.join(map(str, axes))}"
+
+
+def kept(shape: Shape, axes: Axes) -> Shape:
+    """The shape after a reduce, whose axes stay as size 1."""
+    return tuple(1 if axis in axes else extent for axis, extent in enumerate(shape))
+
+
+def _kernel(op: str, dtype: DType, shape: Shape, axes: Axes) -> UOp:
+    return build.sink(
+        store(0, build.reduce(OPS[op], load(1, dtype, shape), axes), kept(shape, axes))
+    )
+
+
+def _exact_values(op: str, dtype: DType, shape: Shape, seed: int) -> Array:
+    """Small integers: sums are exact in any order; factors whose product is exact as well."""
+    count = int(np.prod(shape))
+    if op == "max":
+        return samples.moderate(dtype, count, seed)
+    if op == "add":
+        return samples.small_integers(dtype, count, seed, 1 if dtype.itemsize == 2 else 4)
+    values = np.ones(count, dtype=numpy_dtype(dtype))
+    places = np.random.default_rng(seed).choice(count, min(count, 5), replace=False)
+    values[places] = 2
+    return values
+
+
+def _wide_reduce(op: str, data: Array, axes: Axes) -> Array:
+    """Integers in Python's own, floats in float64: exact for what `_exact_values` makes."""
+    if data.dtype.kind in "iub":
+        values = data.astype(object)
+        function = {"add": np.add, "mul": np.multiply, "max": np.maximum}[op]
+        return np.asarray(function.reduce(values, axis=axes, keepdims=True))
+    values = data.astype(np.float64)
+    if op == "add":
+        return np.asarray(values.sum(axis=axes, keepdims=True))
+    if op == "mul":
+        return np.asarray(values.prod(axis=axes, keepdims=True))
+    return np.asarray(values.max(axis=axes, keepdims=True))
+
+
+def _to_dtype(wide: Array, dtype: DType) -> Array:
+    if dtype.is_float:
+        return round_to(wide.astype(np.float64), dtype)
+    if dtype.is_bool:
+        return wide.astype(np.bool_)
+    mask = (1 << dtype.bits) - 1
+    unsigned = np.array([int(value) & mask for value in wide.ravel()], f"uint{dtype.bits}")
+    return unsigned.view(numpy_dtype(dtype)).reshape(wide.shape)
+
+
+def _run(
+    op: str, dtype: DType, shape: Shape, axes: Axes, case_id: str, device: DeviceUnderTest
+) -> Measurement:
+    data = _exact_values(op, dtype, shape, 7)
+    expected = _to_dtype(_wide_reduce(op, data.reshape(shape), axes), dtype)
+    return run_exact(case_id, device, _kernel(op, dtype, shape, axes), [None, data], [expected])
+
+
+def _wrapping(dtype: DType, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Sums of integers wrap."""
+    data = samples.random_bits(dtype, 96, 3)
+    expected = _to_dtype(_wide_reduce("add", data.reshape(4, 24), (1,)), dtype)
+    return run_exact(
+        case_id, device, _kernel("add", dtype, (4, 24), (1,)), [None, data], [expected]
+    )
+
+
+def _bounded(dtype: DType, seed: int, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Sums of floats of any sign within n*u*sum|x| and one rounding."""
+    shape = (8, 250)
+    data = samples.moderate(dtype, 2000, seed)
+    wide = data.astype(np.float64).reshape(shape)
+    total = wide.sum(axis=1)
+    bound = accumulation_bound(np.abs(wide).sum(axis=1), 250, dtype, dtype)
+    if dtype is dtypes.float64:
+        # The reference rounds as well.
+        bound = 2 * bound
+    expected = Expected(
+        round_to(total, dtype), tolerance=with_rounding(total, bound, dtype), wide=total
+    )
+    kernel = _kernel("add", dtype, shape, (1,))
+    return measure(device, Experiment(case_id, kernel, [None, data], [expected], [Bounded()]))
+
+
+def _special(
+    op: str, dtype: DType, number: int, case_id: str, device: DeviceUnderTest
+) -> Measurement:
+    """Reduces of infinities, NaN and of the smallest values."""
+    values, result = SPECIAL_REDUCES[op][number]
+    data = np.array(values, dtype=numpy_dtype(dtype))
+    expected = np.array([result], dtype=numpy_dtype(dtype))
+    return run_exact(
+        case_id, device, _kernel(op, dtype, (len(values),), (0,)), [None, data], [expected]
+    )
+
+
+INF = float("inf")
+NAN = float("nan")
+SPECIAL_REDUCES: dict[str, tuple[tuple[tuple[float, ...], float], ...]] = {
+    "add": (
+        ((1.0, INF, 2.0), INF),
+        ((INF, -INF, 1.0), NAN),
+        ((1.0, NAN, 2.0), NAN),
+        ((-INF, 1.0, 1.0), -INF),
+        ((1.0, -1.0, 0.0), 0.0),
+    ),
+    "max": (
+        ((-INF, -INF, -INF), -INF),
+        ((-5.0, -3.0, -4.0), -3.0),
+        ((-INF, -1.0, -2.0), -1.0),
+        ((1.0, INF, 2.0), INF),
+        ((-1.0, -7.0, -1.5), -1.0),
+    ),
+    "mul": (
+        ((2.0, 0.0, 3.0), 0.0),
+        ((INF, 0.0, 1.0), NAN),
+        ((-2.0, 3.0, -1.0), 6.0),
+        ((2.0, NAN, 3.0), NAN),
+        ((INF, -1.0, 2.0), -INF),
+    ),
+}
+
+
+def _checks(op: str, dtype: DType) -> list[Check]:
+    found = [
+        Check(_name(shape, axes), functools.partial(_run, op, dtype, shape, axes))
+        for shape, axes in SHAPES
+    ]
+    if op == "add" and dtype.is_int:
+        found.append(Check("wraps", functools.partial(_wrapping, dtype)))
+    if op == "add" and dtype.is_float:
+        found += [
+            Check(f"bound:{seed}", functools.partial(_bounded, dtype, seed)) for seed in (1, 2)
+        ]
+    if dtype.is_float:
+        found += [
+            Check(f"special:{number}", functools.partial(_special, op, dtype, number))
+            for number in range(len(SPECIAL_REDUCES[op]))
+        ]
+    return found
+
+
+def _two_reduces(case_id: str, device: DeviceUnderTest) -> Measurement:
+    """A sum and a maximum of the same rows in one kernel."""
+    x = load(1, dtypes.int32, (6, 20))
+    value = build.add(build.reduce(Ops.ADD, x, (1,)), build.reduce(Ops.MAX, x, (1,)))
+    kernel = build.sink(store(0, value, (6, 1)))
+    data = samples.small_integers(dtypes.int32, 120, 1, 100)
+    rows = data.reshape(6, 20)
+    return run_exact(
+        case_id, device, kernel, [None, data], [(rows.sum(1) + rows.max(1)).astype(np.int32)]
+    )
+
+
+def _two_outputs(case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Two reduces stored to two outputs."""
+    x = load(2, dtypes.int32, (6, 20))
+    kernel = build.sink(
+        store(0, build.reduce(Ops.ADD, x, (1,)), (6, 1)),
+        store(1, build.reduce(Ops.MAX, x, (1,)), (6, 1)),
+    )
+    data = samples.small_integers(dtypes.int32, 120, 2, 100)
+    rows = data.reshape(6, 20)
+    expected = [rows.sum(1).astype(np.int32), rows.max(1)]
+    return run_exact(case_id, device, kernel, [None, None, data], expected)
+
+
+def _around(case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Operations before and after the reduce."""
+    x = load(1, dtypes.int32, (5, 9))
+    total = build.reduce(Ops.ADD, build.mul(build.add(x, 1), 2), (1,))
+    kernel = build.sink(store(0, build.sub(total, 7), (5, 1)))
+    data = samples.small_integers(dtypes.int32, 45, 3, 100)
+    expected = ((data.reshape(5, 9) + 1) * 2).sum(1) - 7
+    return run_exact(case_id, device, kernel, [None, data], [expected.astype(np.int32)])
+
+
+def _padded(case_id: str, device: DeviceUnderTest) -> Measurement:
+    """A sum over a padded view counts the padding as 0, also after adding 1 where it is valid."""
+    tracker = ShapeTracker.from_shape((5, 6)).pad(((0, 0), (1, 2)))
+    x = load_view(1, dtypes.int32, tracker, 30)
+    kernel = build.sink(store(0, build.reduce(Ops.ADD, x, (1,)), (5, 1)))
+    data = samples.small_integers(dtypes.int32, 30, 4, 100)
+    expected = data.reshape(5, 6).sum(1).astype(np.int32)
+    return run_exact(case_id, device, kernel, [None, data], [expected])
+
+
+def _broadcast(case_id: str, device: DeviceUnderTest) -> Measurement:
+    """A row against all columns, reduced."""
+    row = ShapeTracker.from_shape((1, 8)).expand((4, 8))
+    value = build.mul(load_view(1, dtypes.int32, row, 8), load(2, dtypes.int32, (4, 8)))
+    kernel = build.sink(store(0, build.reduce(Ops.ADD, value, (1,)), (4, 1)))
+    a = samples.small_integers(dtypes.int32, 8, 5, 50)
+    b = samples.small_integers(dtypes.int32, 32, 6, 50)
+    expected = (a * b.reshape(4, 8)).sum(1).astype(np.int32)
+    return run_exact(case_id, device, kernel, [None, a, b], [expected])
+
+
+FORMS = {
+    "two_reduces": _two_reduces,
+    "two_outputs": _two_outputs,
+    "around": _around,
+    "padded": _padded,
+    "broadcast": _broadcast,
+}
+
+
+def _symbolic(length: int, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """The sum of the first n elements."""
+    extent = build.variable("n", 1, 64)
+    x = load_view(1, dtypes.int32, ShapeTracker.from_shape((extent,)), 64)
+    kernel = build.sink(store(0, build.reduce(Ops.ADD, x, (0,)), (1,)))
+    data = samples.small_integers(dtypes.int32, 64, 9, 100)
+    expected = np.array([data[:length].sum()], dtype=np.int32)
+    return run_exact(case_id, device, kernel, [None, data], [expected], {"n": length})
+
+
+def rows() -> Iterator[Row]:
+    """Rows of kernels with reduces."""
+    for op, accepted in REDUCED.items():
+        for dtype in accepted:
+            yield make_row(
+                f"kernel.reduce.{op}.{dtype.name}",
+                f"REDUCE {op.upper()} of {dtype.name} over one axis, several axes, all of them.",
+                ("isa.reduce", f"isa.reduce.{op}", "kernel.accumulator", "kernel.range"),
+                Rung.LOOP,
+                "REDUCE",
+                dtype.name,
+                f"{Ulp(0).sentence} Sums of floats: {Bounded().sentence}",
+                kernel_needs(dtype),
+                functools.partial(_checks, op, dtype),
+            )
+    yield make_row(
+        "kernel.reduce.form.int32",
+        "Several reduces in one kernel, work around them, padded and broadcast inputs.",
+        ("isa.reduce", "kernel.accumulator"),
+        Rung.LOOP,
+        "REDUCE",
+        "int32",
+        Ulp(0).sentence,
+        kernel_needs(dtypes.int32),
+        lambda: [Check(name, run) for name, run in FORMS.items()],
+    )
+    yield make_row(
+        "kernel.reduce.symbolic.int32",
+        "A sum over a symbolic number of elements.",
+        ("isa.reduce", "kernel.variable"),
+        Rung.LOOP,
+        "REDUCE",
+        "int32",
+        Ulp(0).sentence,
+        kernel_needs(dtypes.int32),
+        lambda: [
+            Check(f"n:{length}", functools.partial(_symbolic, length)) for length in (1, 7, 63, 64)
+        ],
+    )

@@ -1,0 +1,15 @@
+"""All rows of the level `kernel`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tinyref_spec.case import Row
+from tinyref_spec.kernel import forms, products, reduces
+
+
+def rows() -> Iterator[Row]:
+    """Forms, reduces, matrix products, hand-written programs."""
+    yield from forms.rows()
+    yield from reduces.rows()
+    yield from products.rows()

@@ -1,0 +1,1 @@
+"""Memory: allocation, copies, offsets, gates and red zones."""

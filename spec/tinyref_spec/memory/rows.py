@@ -1,0 +1,402 @@
+"""Rows of the level `memory`: open, allocate, copy, views, gates, tails, stale outputs."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from tinyref.device import CORE_DTYPES, CORE_OPS, Buffer
+from tinyref.dtype import DType, dtypes, numpy_dtype
+from tinyref.errors import DeviceError, TinyrefError, UserError
+from tinyref.uops import build
+from tinyref.uops.node import UOp
+from tinyref.uops.shape_tracker import ShapeTracker
+from tinyref.uops.view import View
+from tinyref_spec import samples
+from tinyref_spec.asts import elementwise, load, load_view, store, store_view
+from tinyref_spec.bits import Array, to_bits
+from tinyref_spec.case import Measurement, Needs, Row, Rung
+from tinyref_spec.checks import Check, kernel_needs, make_row
+from tinyref_spec.device_under_test import GUARD, DeviceUnderTest, MemoryDamageError
+from tinyref_spec.error_rules import Ulp
+from tinyref_spec.measure import Experiment, measure, refusal
+from tinyref_spec.oracles import Expected
+
+# Sizes around powers of two, vector widths and group sizes, where tails go wrong.
+TAILS = (1, 2, 3, 7, 31, 33, 127, 1000)
+COPY_SIZES = (0, 1, 2, 3, 5, 7, 8, 15, 16, 17, 31, 33, 63, 64, 65, 127, 255, 257, 1000, 4096)
+OFFSETS = (0, 1, 2, 3, 4, 5, 7, 8, 16, 31, 63, 64, 100, 511)
+LARGE_BYTES = 1 << 24
+HUGE_BYTES = 1 << 28
+GATE_DTYPES = (dtypes.float32, dtypes.int32, dtypes.uint8, dtypes.float64, dtypes.float16)
+EXACT = Ulp(0).sentence
+
+
+def _opens(case_id: str, device: DeviceUnderTest) -> Measurement:
+    backend = device.backend
+    again = device.backend
+    return Measurement(
+        backend is again,
+        "" if backend is again else "opening twice gives two devices",
+        compared=1,
+        observed=", ".join(f"{name} {text}" for name, text in backend.versions().items()),
+    )
+
+
+def _declares_core(case_id: str, device: DeviceUnderTest) -> Measurement:
+    """A device that runs kernels must declare the core dtypes; the core ops it may lack."""
+    capabilities = device.capabilities
+    if not capabilities.ops:
+        return Measurement(True, compared=1, observed="runs no kernels")
+    missing = sorted(
+        [dtype.name for dtype in CORE_DTYPES if not capabilities.supports(dtype)]
+        + sorted(CORE_OPS - capabilities.ops)
+    )
+    message = f"does not declare {', '.join(missing)}" if missing else ""
+    return Measurement(not missing, message, compared=len(CORE_DTYPES) + len(CORE_OPS))
+
+
+def _same_bytes(found: Array, expected: Array, what: str) -> Measurement:
+    """Compares two byte arrays; red zones count, so that nothing is compared empty."""
+    good = to_bits(found) == to_bits(expected)
+    if bool(good.all()):
+        return Measurement(True, compared=max(1, int(expected.size)))
+    first = int(np.flatnonzero(~good)[0])
+    return Measurement(
+        False,
+        f"{what}: element {first} is {found[first]!r}, was {expected[first]!r}",
+        compared=int(expected.size),
+    )
+
+
+def _round_trip(dtype: DType, size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Random bits to the device and back; then other bits over them."""
+    buffer = device.guarded(dtype, size)
+    try:
+        for seed in (size, size + 1):
+            data = samples.random_bits(dtype, size, seed)
+            buffer.fill(data)
+            found = _same_bytes(buffer.read(), data, f"copy {seed - size} of {size} elements")
+            if not found.passed:
+                return found
+    except MemoryDamageError as error:
+        return Measurement(False, str(error), compared=1)
+    found.compared += 2 * GUARD
+    return found
+
+
+def _views(dtype: DType, offset: int, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Writes through a view: only its part changes; reads through a view see its part."""
+    whole = samples.random_bits(dtype, 1024, offset)
+    part = samples.random_bits(dtype, 300, offset + 1000)
+    base = Buffer(device.name, whole.size, dtype)
+    base.copy_in(memoryview(to_bits(whole)))
+    view = base.view(offset * dtype.itemsize, part.size, dtype)
+    before = np.frombuffer(view.copy_out(), dtype=numpy_dtype(dtype))
+    found = _same_bytes(before, whole[offset : offset + part.size], f"view at {offset}")
+    if not found.passed:
+        return found
+    view.copy_in(memoryview(to_bits(part)))
+    expected = whole.copy()
+    expected[offset : offset + part.size] = part
+    after = np.frombuffer(base.copy_out(), dtype=numpy_dtype(dtype))
+    return _same_bytes(after, expected, f"whole buffer after a write at {offset}")
+
+
+def _two_buffers(case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Two hundred buffers at once: none shares memory with another."""
+    data = [samples.random_bits(dtypes.uint8, 64 + number, number) for number in range(200)]
+    buffers = [Buffer(device.name, item.size, dtypes.uint8) for item in data]
+    for buffer, item in zip(buffers, data, strict=True):
+        buffer.copy_in(memoryview(item))
+    for number, (buffer, item) in enumerate(zip(buffers, data, strict=True)):
+        found = _same_bytes(np.frombuffer(buffer.copy_out(), np.uint8), item, f"buffer {number}")
+        if not found.passed:
+            return found
+    return Measurement(True, compared=sum(item.size for item in data))
+
+
+def _large(nbytes: int, case_id: str, device: DeviceUnderTest) -> Measurement:
+    data = np.random.default_rng(nbytes).integers(0, 256, nbytes, dtype=np.uint8)
+    buffer = Buffer(device.name, nbytes, dtypes.uint8).copy_in(memoryview(data))
+    return _same_bytes(np.frombuffer(buffer.copy_out(), np.uint8), data, f"{nbytes} bytes")
+
+
+def _refused(
+    act: Callable[[DeviceUnderTest], object], case_id: str, device: DeviceUnderTest
+) -> Measurement:
+    """`act` must raise a UserError of one line."""
+    try:
+        got = act(device)
+    except TinyrefError as error:
+        return refusal(None, error, (UserError, DeviceError))
+    return refusal(got, None, (UserError, DeviceError))
+
+
+def _copy_too_little(device: DeviceUnderTest) -> object:
+    return Buffer(device.name, 8, dtypes.float32).copy_in(memoryview(bytes(31)))
+
+
+def _copy_too_much(device: DeviceUnderTest) -> object:
+    return Buffer(device.name, 8, dtypes.float32).copy_in(memoryview(bytes(33)))
+
+
+def _view_past_end(device: DeviceUnderTest) -> object:
+    return Buffer(device.name, 8, dtypes.float32).view(4, 8, dtypes.float32)
+
+
+def _view_before_start(device: DeviceUnderTest) -> object:
+    return Buffer(device.name, 8, dtypes.float32).view(-4, 2, dtypes.float32)
+
+
+REFUSALS: dict[str, Callable[[DeviceUnderTest], object]] = {
+    "copy_too_little": _copy_too_little,
+    "copy_too_much": _copy_too_much,
+    "view_past_end": _view_past_end,
+    "view_before_start": _view_before_start,
+}
+
+
+def _gated_load(dtype: DType, size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """A padded view: inside it is the buffer, outside 0."""
+    tracker = ShapeTracker.from_shape((size,)).pad(((2, 3),))
+    kernel = build.sink(store(0, load_view(1, dtype, tracker, size), (size + 5,)))
+    data = samples.random_bits(dtype, size, size)
+    wide = np.pad(data, (2, 3))
+    return _exact(case_id, device, kernel, [None, data], wide)
+
+
+def _far_load(dtype: DType, size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """All but the first positions are masked, and would lie far outside of the buffer."""
+    tracker = ShapeTracker((View((64,), (1 << 24,), 0, ((0, 1),)),))
+    kernel = build.sink(store(0, load_view(1, dtype, tracker, 1), (64,)))
+    data = samples.moderate(dtype, 1, 5)
+    expected = np.zeros(64, dtype=data.dtype)
+    expected[0] = data[0]
+    return _exact(case_id, device, kernel, [None, data], expected)
+
+
+def _gated_store(dtype: DType, size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """A store through a padded view writes the valid part; the rest would hit the red zones."""
+    tracker = ShapeTracker.from_shape((size,)).pad(((2, 3),))
+    value = load(1, dtype, (size + 5,))
+    kernel = build.sink(store_view(0, value, tracker, size))
+    data = samples.random_bits(dtype, size + 5, size)
+    return _exact(case_id, device, kernel, [None, data], data[2 : size + 2])
+
+
+def _partial_store(dtype: DType, size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """A masked store into a longer buffer: the elements outside of the mask keep their values."""
+    whole = ShapeTracker.from_shape((size,))
+    middle = whole.shrink(((size // 3, size - size // 3),))
+    # Shown at full size again: what was cut off is masked.
+    tracker = middle.pad(((size // 3, size // 3),))
+    kernel = build.sink(store_view(0, load(1, dtype, (size,)), tracker, size))
+    old = samples.random_bits(dtype, size, 1)
+    new = samples.random_bits(dtype, size, 2)
+    expected = old.copy()
+    expected[size // 3 : size - size // 3] = new[size // 3 : size - size // 3]
+    return _exact(case_id, device, kernel, [old, new], expected)
+
+
+def _exact(
+    case_id: str,
+    device: DeviceUnderTest,
+    kernel: UOp,
+    inputs: list[Array | None],
+    expected: Array,
+) -> Measurement:
+    return measure(device, Experiment(case_id, kernel, inputs, [Expected(expected)], [Ulp(0)]))
+
+
+def _plus_one(x: UOp) -> UOp:
+    return build.add(x, 1)
+
+
+def _relaunch(dtype: DType, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """The second launch of a kernel gives results of its own inputs."""
+    kernel = elementwise(_plus_one, (dtype,), 256)
+    for seed in (1, 2, 3):
+        data = samples.small_integers(dtype, 256, seed, 50)
+        expected = (data + 1).astype(data.dtype)
+        found = _exact(case_id, device, kernel, [None, data], expected)
+        if not found.passed:
+            found.message = f"launch {seed}: {found.message}"
+            return found
+    return found
+
+
+def _untouched(dtype: DType, size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """A kernel over `size` elements in the middle of its buffers leaves both ends alone."""
+    tracker = ShapeTracker.from_shape((size + 64,)).shrink(((32, size + 32),))
+    value = build.add(load_view(1, dtype, tracker, size + 64), 1)
+    kernel = build.sink(store_view(0, value, tracker, size + 64))
+    old = samples.small_integers(dtype, size + 64, 3)
+    data = samples.small_integers(dtype, size + 64, 4)
+    expected = old.copy()
+    expected[32 : size + 32] = (data + 1)[32 : size + 32]
+    return _exact(case_id, device, kernel, [old, data.astype(old.dtype)], expected)
+
+
+def _capability(kind: str, value: str, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """What is declared must work; what is not declared must be refused with a clear error."""
+    dtype = dtypes.int32 if kind == "op" else next(d for d in dtypes.all if d.name == value)
+    declared = device.capabilities.supports(dtype)
+    kernel = build.sink(store(0, load(1, dtype, (16,)), (16,)))
+    data = samples.moderate(dtype, 16, 1)
+    if declared:
+        return _exact(case_id, device, kernel, [None, data], data)
+    try:
+        got = device.run(kernel, [None, data])
+    except TinyrefError as error:
+        return refusal(None, error, (UserError, DeviceError))
+    return refusal(got, None, (UserError, DeviceError))
+
+
+def _sized(
+    make: Callable[..., Measurement], dtype: DType, sizes: tuple[int, ...], name: str = "size"
+) -> list[Check]:
+    return [Check(f"{name}:{size}", functools.partial(make, dtype, size)) for size in sizes]
+
+
+def _host_rows() -> Iterator[Row]:
+    yield make_row(
+        "memory.open",
+        "The device opens once, and declares what every device must bring.",
+        ("memory.open",),
+        Rung.OPEN,
+        "OPEN",
+        "",
+        EXACT,
+        Needs(),
+        lambda: [Check("opens", _opens), Check("core", _declares_core)],
+    )
+    for dtype in dtypes.all:
+        yield make_row(
+            f"memory.copy.{dtype.name}",
+            f"Bits of {dtype.name} come back from the device as they went, between red zones.",
+            ("memory.copy", "memory.allocate", "memory.red_zone"),
+            Rung.MEMORY,
+            "COPY",
+            dtype.name,
+            EXACT,
+            Needs(),
+            functools.partial(_sized, _round_trip, dtype, COPY_SIZES),
+        )
+    for dtype in (dtypes.uint8, dtypes.float32, dtypes.float64):
+        yield make_row(
+            f"memory.view.{dtype.name}",
+            f"A view is a part of its buffer, at any offset in {dtype.name} elements.",
+            ("memory.view",),
+            Rung.MEMORY,
+            "COPY",
+            dtype.name,
+            EXACT,
+            Needs(),
+            functools.partial(_sized, _views, dtype, OFFSETS, "offset"),
+        )
+    yield make_row(
+        "memory.many",
+        "Buffers do not share memory, and large ones are whole.",
+        ("memory.allocate",),
+        Rung.MEMORY,
+        "COPY",
+        "uint8",
+        EXACT,
+        Needs(),
+        lambda: [
+            Check("two_hundred", _two_buffers),
+            Check("large:16MiB", functools.partial(_large, LARGE_BYTES)),
+            Check("large:256MiB", functools.partial(_large, HUGE_BYTES), full_only=True),
+        ],
+    )
+    yield make_row(
+        "memory.refuse",
+        "Copies and views that do not fit their buffer are refused.",
+        ("memory.refuse",),
+        Rung.MEMORY,
+        "COPY",
+        "float32",
+        "Refused with one clear line.",
+        Needs(),
+        lambda: [
+            Check(name, functools.partial(_refused, act), expects_refusal=True)
+            for name, act in REFUSALS.items()
+        ],
+    )
+
+
+def _kernel_rows() -> Iterator[Row]:
+    for dtype in GATE_DTYPES:
+        yield make_row(
+            f"memory.gate.load.{dtype.name}",
+            f"A gated-off LOAD of {dtype.name} gives the alternative and touches no memory.",
+            ("isa.load", "memory.gate.load", "kernel.view", "kernel.valid"),
+            Rung.GATE,
+            "LOAD",
+            dtype.name,
+            EXACT,
+            kernel_needs(dtype),
+            functools.partial(_load_checks, dtype),
+        )
+        yield make_row(
+            f"memory.gate.store.{dtype.name}",
+            f"A gated-off STORE of {dtype.name} writes nothing.",
+            ("isa.store", "memory.gate.store", "memory.red_zone"),
+            Rung.GATE,
+            "STORE",
+            dtype.name,
+            EXACT,
+            kernel_needs(dtype),
+            functools.partial(_store_checks, dtype),
+        )
+        yield make_row(
+            f"memory.launch.{dtype.name}",
+            f"Each launch writes all of its {dtype.name} output, of its own inputs, and no more.",
+            ("memory.launch", "memory.red_zone"),
+            Rung.ONE_ALU,
+            "STORE",
+            dtype.name,
+            EXACT,
+            kernel_needs(dtype),
+            functools.partial(_launch_checks, dtype),
+        )
+    for dtype in dtypes.all:
+        yield make_row(
+            f"memory.capability.{dtype.name}",
+            f"{dtype.name} works where it is declared and is refused where it is not.",
+            ("device.capability",),
+            Rung.ONE_ALU,
+            "LOAD",
+            dtype.name,
+            EXACT,
+            Needs(features=frozenset({"kernels"})),
+            functools.partial(_capability_checks, dtype),
+        )
+
+
+def _load_checks(dtype: DType) -> list[Check]:
+    far = Check("far:64", functools.partial(_far_load, dtype, 64))
+    return [*_sized(_gated_load, dtype, TAILS), far]
+
+
+def _store_checks(dtype: DType) -> list[Check]:
+    partial = _sized(_partial_store, dtype, (9, 33, 1000), "partial")
+    return [*_sized(_gated_store, dtype, TAILS), *partial]
+
+
+def _launch_checks(dtype: DType) -> list[Check]:
+    middle = _sized(_untouched, dtype, (1, 7, 33, 127), "middle")
+    return [Check("again", functools.partial(_relaunch, dtype)), *middle]
+
+
+def _capability_checks(dtype: DType) -> list[Check]:
+    return [Check("both_ways", functools.partial(_capability, "dtype", dtype.name))]
+
+
+def rows() -> Iterator[Row]:
+    """All rows of the level `memory`."""
+    yield from _host_rows()
+    yield from _kernel_rows()

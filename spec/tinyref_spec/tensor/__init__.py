@@ -1,0 +1,1 @@
+"""Tensor functions: forward and backward against float64 references with derived bounds."""
