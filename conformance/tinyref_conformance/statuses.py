@@ -54,7 +54,7 @@ _SHOWN: dict[Status, tuple[str, str]] = {
     Status.SKIP: ("-", "The device does not declare what the case needs, so it does not owe it."),
     Status.UNSUPPORTED: ("∅", "Asked for what it does not declare, the device refused clearly."),
     Status.CRASH: ("☠", "The worker process died in this case, or ran out of memory."),
-    Status.TIMEOUT: ("⧖", "The case did not end within its time."),
+    Status.TIMEOUT: ("∞", "The case did not end within its time."),
     Status.FLAKE: ("≈", "The case failed and then passed when it ran again."),
     Status.EXPECTED_FAIL: ("▽", "The case fails, as the expectations file says with a reason."),
     Status.UNEXPECTED_PASS: ("△", "The case passes, but the expectations file says it fails."),

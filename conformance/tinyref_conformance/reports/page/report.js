@@ -78,7 +78,7 @@
     if (!counts) return make("td", {});
     const status = STATUS.get(worst(counts));
     const all = total(counts), fine = good(counts);
-    const text = fine === all || fine === 0 ? `${status.symbol} ${number(all)}` : `${status.symbol} ${number(fine)}/${number(all)}`;
+    const text = fine === all || status.name === "Suppressed" ? `${status.symbol} ${number(all)}` : `${status.symbol} ${number(fine)}/${number(all)}`;
     const words = Object.entries(counts).map(([name, n]) => `${number(n)} ${name}`).join(", ");
     const chosen = filter.op === op && filter.dtype === dtype;
     return make("td", {}, make("button", {
@@ -101,8 +101,9 @@
     return element;
   }
   const asNumber = (value) => (value === "inf" || value === "nan" ? Infinity : value);
-  // 0 at the left, then powers of two to 2^10 and a rest: both half a bit and garbage must show.
-  const scale = (value) => Math.min(Math.log2(1 + asNumber(value)), 11) / 11;
+  // 0 at the left, then by powers of two up to `end`: both half a bit and garbage must show.
+  const steps = (value) => Math.log2(1 + asNumber(value));
+  const scale = (value, end = 11) => Math.min(steps(value), end) / end;
 
   function drawPlot(rows) {
     const measured = rows.filter((row) => row.max !== null);
@@ -114,10 +115,11 @@
     document.getElementById("accuracy-note").textContent =
       `${number(measured.length)} rows measured; the ${top.length} farthest from their limits are drawn.`;
     const left = 300, width = 1120, height = 22;
-    const x = (value) => left + scale(value) * (width - left - 90);
+    const end = Math.max(2, Math.min(11, ...[Math.max(...top.map((row) => Math.max(steps(row.max), steps(row.limit ?? 0))))]));
+    const x = (value) => left + scale(value, end) * (width - left - 120);
     const plot = svg("svg", { viewBox: `0 0 ${width} ${top.length * height + 26}`, role: "img",
       "aria-label": "Largest distance and 99th percentile in ULP by row" });
-    for (const tick of [0, 0.5, 1, 2, 4, 16, 64, 256, 1024]) {
+    for (const tick of [0, 0.5, 1, 2, 4, 16, 64, 256, 1024].filter((tick) => steps(tick) <= end)) {
       plot.append(svg("line", { x1: x(tick), x2: x(tick), y1: 18, y2: top.length * height + 22 }));
       plot.append(svg("text", { x: x(tick), y: 12, class: "tick", "text-anchor": "middle" }, String(tick)));
     }

@@ -1,0 +1,68 @@
+"""The commands and their help; each imports what it needs when it runs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tinyref import __version__
+from tinyref.cli.bench import bench
+from tinyref.cli.conform import conform_app
+from tinyref.cli.devices import devices
+from tinyref.cli.explain import explain
+from tinyref.cli.flags import config_command
+from tinyref.cli.spec import spec_app
+
+_HELP = """Test accelerators against a small reference tensor compiler.
+
+\b
+A first look at this machine:
+  tinyref devices                              which devices work here, and what is missing
+  tinyref conform --device CPU                 run the conformance suite, write an HTML report
+  tinyref explain "Tensor([1, 2, 3]).sum()"    see every stage from tensor to source
+
+\b
+Bringing up a device of your own, before its package is installed:
+  tinyref conform --device my_package.backend:MyBackend
+The report names the first broken rung; each failing case gives the command that runs it alone:
+  tinyref conform --device MINE --query isa.binary.mod.int32.special:3
+  tinyref spec show isa.binary.mod.int32
+
+\b
+Exit codes: 0 all as expected, 1 failures, 2 wrong usage or bad input, 70 a bug in tinyref.
+Flags come from the environment (TINYREF_DEBUG=2); tinyref config lists them.
+"""
+
+app = typer.Typer(
+    help=_HELP,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"tinyref {__version__}")
+        raise typer.Exit
+
+
+@app.callback(help=_HELP)
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    return
+
+
+app.command("devices")(devices)
+app.add_typer(conform_app, name="conform")
+app.add_typer(spec_app, name="spec")
+app.command("explain")(explain)
+app.command("bench")(bench)
+app.command("config")(config_command)

@@ -1,0 +1,233 @@
+"""`tinyref conform`: the suite on one device, and what one does with its reports."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tinyref.errors import UserError
+
+if TYPE_CHECKING:
+    from tinyref_conformance.conform import Finished, Request
+    from tinyref_conformance.progress import Reporter
+    from tinyref_spec.case import Profile
+
+_HELP = """Run the conformance suite on a device and write reports.
+
+\b
+Examples:
+  tinyref conform --device CPU                          quick profile, reports in ./conformance-CPU
+  tinyref conform --device CPU --profile full --jobs 8  every exhaustive table
+  tinyref conform --device MINE --query "isa.binary.mod.*"   a part, to work on
+  tinyref conform --device MINE --resume                go on after Ctrl-C or a power cut
+  tinyref conform --device MINE --shard 2/4             a quarter, for four machines
+  tinyref conform diff before.json after.json           fixes, regressions, accuracy
+  tinyref conform matrix A.json B.json                  devices side by side
+  tinyref conform zoo                                   prove that the suite catches broken devices
+
+A device is a name of `tinyref devices`, or package.module:ClassName before it is installed.
+The reports: report.html (open it in any browser, no server needed), report.json, junit.xml,
+summary.md, badge.svg. Exit code 0: all as expected. 1: failures. 2: wrong usage.
+"""
+
+conform_app = typer.Typer(rich_markup_mode=None, invoke_without_command=True, help=_HELP)
+
+
+@conform_app.callback(help=_HELP)
+def conform(
+    context: typer.Context,
+    device: Annotated[
+        str | None, typer.Option(help="The device; the default device if not given.")
+    ] = None,
+    profile: Annotated[str, typer.Option(help="How much: quick or full.")] = "quick",
+    query: Annotated[
+        str, typer.Option(help="Only these cases: an id, a prefix or a glob; commas join.")
+    ] = "*",
+    report: Annotated[
+        Path | None, typer.Option(help="The folder for the reports: ./conformance-DEVICE.")
+    ] = None,
+    jobs: Annotated[
+        int, typer.Option(min=0, help="Worker processes; 0 is one a core.", show_default=False)
+    ] = 0,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds that one case may take.")] = 30.0,
+    memory_limit: Annotated[
+        str, typer.Option(help="What a worker may hold: MiB, or 512M, 4G; a fair share if empty.")
+    ] = "",
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the interrupted run there.")
+    ] = False,
+    shard: Annotated[str, typer.Option(help="Only part i of n, such as 2/4.")] = "",
+    timings: Annotated[
+        Path | None, typer.Option(help="An earlier report.json, to make shards equally long.")
+    ] = None,
+    rerun_failures: Annotated[
+        bool,
+        typer.Option(
+            "--rerun-failures", help="Run failures again: one that passes then is a Flake."
+        ),
+    ] = False,
+    fail_fast: Annotated[
+        bool, typer.Option("--fail-fast", help="Stop at the first failure.")
+    ] = False,
+    expectations: Annotated[
+        Path | None, typer.Option(help="A TOML file of known failures of this device.")
+    ] = None,
+    update_expectations: Annotated[
+        bool,
+        typer.Option(
+            "--update-expectations", help="Write --expectations so that this run is as expected."
+        ),
+    ] = False,
+    reason: Annotated[str, typer.Option(help="The reason of new expectations.")] = "",
+    link: Annotated[str, typer.Option(help="The issue of new expectations.")] = "",
+) -> None:
+    """Run the conformance suite on a device and write reports."""
+    if context.invoked_subcommand is not None:
+        return
+    from tinyref_conformance.conform import Request, parse_memory
+    from tinyref_conformance.plan import Shard
+    from tinyref_conformance.runner import Settings
+
+    name = _device(device)
+    settings = Settings(
+        device=name,
+        folder=report or Path(f"conformance-{_file_name(name)}"),
+        jobs=jobs,
+        timeout=timeout,
+        memory_limit=parse_memory(memory_limit) if memory_limit else None,
+        resume=resume,
+        rerun_failures=rerun_failures,
+        fail_fast=fail_fast,
+    )
+    request = Request(
+        settings,
+        profile=_profile(profile),
+        query=query,
+        shard=Shard.parse(shard) if shard else None,
+        timings=timings,
+        expectations=expectations,
+        update=update_expectations,
+        reason=reason,
+        link=link,
+    )
+    raise typer.Exit(_conform(request))
+
+
+def _device(name: str | None) -> str:
+    """The canonical name; raises `UserError` for one that no backend declares."""
+    from tinyref.device import Device
+
+    canonical = Device.canonical(name)
+    Device.backend_class(canonical)
+    return canonical
+
+
+def _file_name(device: str) -> str:
+    return "".join(letter if letter.isalnum() else "-" for letter in device)
+
+
+def _profile(text: str) -> Profile:
+    from tinyref_spec.case import Profile
+
+    try:
+        return Profile(text)
+    except ValueError as error:
+        accepted = ", ".join(profile.value for profile in Profile)
+        raise UserError(f"profile: got {text!r}, accepted are {accepted}") from error
+
+
+def _reporter() -> Reporter:
+    from tinyref_conformance.progress import Bar, Lines
+
+    return Bar() if sys.stderr.isatty() else Lines(sys.stderr)
+
+
+def _conform(request: Request) -> int:
+    from tinyref_conformance.conform import conform as run_suite
+    from tinyref_conformance.conform import resume_command
+    from tinyref_conformance.statuses import EXIT_INTERRUPTED
+
+    try:
+        finished = run_suite(request, _reporter())
+    except KeyboardInterrupt:
+        print("\ntinyref: stopped; what was measured is kept. Go on with:", file=sys.stderr)
+        print(f"  {resume_command(request)}", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    _print_summary(finished)
+    return finished.report.exit_code
+
+
+def _print_summary(finished: Finished) -> None:
+    from tinyref_conformance.ladder import RungState
+    from tinyref_conformance.statuses import Status
+
+    report = finished.report
+    print(report.verdict)
+    for rung in report.rungs:
+        if rung.state is RungState.EMPTY:
+            continue
+        shown = ", ".join(
+            f"{rung.counts[status]:,} {status.value}" for status in Status if rung.counts[status]
+        )
+        print(f"  {rung.rung.title:20} {rung.state.value:11} {shown}")
+    failing = [case for case in report.cases if case.status.is_failure]
+    failing.sort(key=lambda case: not case.status.is_broken)
+    for case in failing[:5]:
+        print(f"{case.status.value}: {case.id}: {case.message.partition(chr(10))[0]}")
+        if case.repro:
+            print(f"  {case.repro}")
+    if len(failing) > 5:
+        print(f"... and {len(failing) - 5:,} more in the report")
+    for problem in report.problems:
+        print(f"problem: {problem}")
+    print(f"report: {finished.files[1]}")
+
+
+@conform_app.command("diff")
+def diff(
+    before: Annotated[Path, typer.Argument(help="The report.json to compare with.")],
+    after: Annotated[Path, typer.Argument(help="The newer report.json.")],
+) -> None:
+    """Compare two reports: fixes, regressions, accuracy, new and missing cases.
+
+    Exit code 1 when a case that was as expected no longer is.
+    """
+    from tinyref_conformance import report as reports
+    from tinyref_conformance.compare import compare
+
+    found = compare(reports.load(before), reports.load(after))
+    print(found.text(), end="")
+    raise typer.Exit(1 if found.is_worse else 0)
+
+
+@conform_app.command("matrix")
+def matrix(
+    files: Annotated[list[Path], typer.Argument(help="The report.json of each device.")],
+) -> None:
+    """Show the ladders of several devices side by side."""
+    from tinyref_conformance import report as reports
+    from tinyref_conformance.compare import side_by_side
+
+    print(side_by_side([reports.load(path) for path in files]), end="")
+
+
+@conform_app.command("zoo")
+def zoo(
+    report: Annotated[
+        Path | None, typer.Option(help="Keep each device's reports under this folder.")
+    ] = None,
+    only: Annotated[str, typer.Option(help="One device of the zoo, by its class name.")] = "",
+) -> None:
+    """Run the suite on deliberately broken devices: it must catch each, on the right rung.
+
+    Each device runs a subset of the quick profile in which its fault can show, and so does the
+    healthy device that it is made from, which must pass. Exit code 1 when one escapes.
+    """
+    from tinyref_conformance.zoo.score import score
+
+    results = score(report, only)
+    print(results.text(), end="")
+    raise typer.Exit(0 if results.is_perfect else 1)

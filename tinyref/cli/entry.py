@@ -1,0 +1,118 @@
+"""Runs one command and turns every way to end into an exit code and at most one clear line."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+import tempfile
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+from tinyref import __version__, config
+from tinyref.errors import TinyrefError, VerifyError
+
+EXIT_FAILURES = 1
+EXIT_USAGE = 2
+EXIT_INTERNAL = 70  # EX_SOFTWARE of sysexits.h
+EXIT_INTERRUPTED = 130  # 128 + SIGINT
+EXIT_BROKEN_PIPE = 141  # 128 + SIGPIPE
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs the command and returns its exit code; prints errors, never a traceback unasked."""
+    try:
+        return _run(arguments)
+    except BrokenPipeError:
+        # The reader has had enough. Nothing more may be written, not even at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return EXIT_BROKEN_PIPE
+    except KeyboardInterrupt:
+        print("tinyref: interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    except VerifyError as error:
+        return _report_bug(error, arguments)
+    except TinyrefError as error:
+        return _report_error(error)
+    except Exception as error:  # anything not raised on purpose is a bug, and says so
+        return _report_bug(error, arguments)
+
+
+def _run(arguments: Sequence[str]) -> int:
+    import click
+    import typer
+
+    from tinyref.cli.app import app
+
+    command = typer.main.get_command(app)
+    try:
+        code = command.main(list(arguments), prog_name="tinyref", standalone_mode=False)
+    except click.exceptions.Abort:
+        raise KeyboardInterrupt from None
+    except click.exceptions.Exit as error:
+        code = error.exit_code
+    except click.ClickException as error:
+        error.show()
+        code = EXIT_USAGE
+    sys.stdout.flush()
+    return code if isinstance(code, int) else 0
+
+
+def _report_error(error: TinyrefError) -> int:
+    if _wants_traceback():
+        traceback.print_exception(error)
+        return EXIT_USAGE
+    first, _, rest = str(error).strip().partition("\n")
+    print(f"tinyref: error: {first}", file=sys.stderr)
+    if rest:
+        print("tinyref: TINYREF_TRACEBACK=1 shows all of it", file=sys.stderr)
+    return EXIT_USAGE
+
+
+def _wants_traceback() -> bool:
+    try:
+        return config.integer("TRACEBACK") != 0
+    except TinyrefError:
+        return False
+
+
+def _report_bug(error: Exception, arguments: Sequence[str]) -> int:
+    if _wants_traceback():
+        traceback.print_exception(error)
+    saved = _save_case(error, arguments)
+    first = (str(error).strip() or "no message").partition("\n")[0]
+    print(
+        f"tinyref: this is a bug in tinyref, not in what you asked: {type(error).__name__}: "
+        f"{first}. The case is saved at {saved}; please attach that file to a report. "
+        "TINYREF_TRACEBACK=1 shows where it happened.",
+        file=sys.stderr,
+    )
+    return EXIT_INTERNAL
+
+
+def _save_case(error: Exception, arguments: Sequence[str]) -> str:
+    """Writes what is needed to see the bug again; says so when even that fails."""
+    import platformdirs
+
+    case = {
+        "schema": "tinyref.bug",
+        "version": 1,
+        "arguments": list(arguments),
+        "flags": {k: v for k, v in os.environ.items() if k.startswith("TINYREF_")},
+        "traceback": traceback.format_exception(error),
+        "tinyref": __version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+    }
+    for folder in (Path(platformdirs.user_log_dir("tinyref")), Path(tempfile.gettempdir())):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            descriptor, name = tempfile.mkstemp(".json", "bug-", folder)
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                json.dump(case, file, indent=1)
+        except OSError:
+            continue
+        return name
+    return "(no folder could be written)"
