@@ -368,7 +368,7 @@ def test_parameters_say_who_reads_and_writes() -> None:
     ]
 
 
-# --- what a device lacks ---------------------------------------------------------------------------
+# --- what a device lacks ---------------------------------------------------------------------
 
 
 def test_a_device_without_ops_runs_no_kernels() -> None:

@@ -19,6 +19,7 @@ from tinyref.uops.ops import Dialect, Ops
 from tinyref.uops.payload import ConstArg, SlotArg, SpecialArg, VarArg
 from tinyref.uops.program import Parameter, Program
 from tinyref.uops.simplify import simplify
+from tinyref.uops.verify import verify
 
 # What each stage is called in DUMP and for `on_stage`, in order.
 STAGES = ("ast", "lower", "simplify", "decompose", "accumulate", "narrow", "linearize")
@@ -82,8 +83,6 @@ class _Pipeline:
             self.on_stage(stage, value)
         dump_after(stage, self.name, value)
         if dialect is not None and self.verifies:
-            from tinyref.uops.verify import verify
-
             verify(dialect, value)
 
 

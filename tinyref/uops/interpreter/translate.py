@@ -118,6 +118,13 @@ class Translation:
         self.memory_of[node] = len(self.memories)
         self.memories.append(MemoryPlan(node, node in self._written))
 
+    def _memory_behind(self, address: UOp) -> int:
+        buffer = _buffer_of(address)
+        found = self.memory_of.get(buffer)
+        if found is None:
+            raise UserError(f"interpreter: {node_text(buffer)} is used before it is computed")
+        return found
+
     def _index(self, node: UOp) -> None:
         # An address is a memory, which is known now, and a position, which is the value.
         self.places[node] = self._place(node.src[1])
@@ -197,7 +204,7 @@ class Translation:
     # Memory
 
     def _load(self, node: UOp) -> None:
-        memory_id = self.memory_of[_buffer_of(node.src[0])]
+        memory_id = self._memory_behind(node.src[0])
         width = node.dtype.lanes
         position = self._place(node.src[0])
         shape = () if width == 1 else (width,)
@@ -222,7 +229,7 @@ class Translation:
         self._emit(step)
 
     def _store(self, node: UOp) -> None:
-        memory_id = self.memory_of[_buffer_of(node.src[0])]
+        memory_id = self._memory_behind(node.src[0])
         width = node.src[1].dtype.lanes
         position = self._place(node.src[0])
         value = self._place(node.src[1])
