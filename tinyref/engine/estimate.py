@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tinyref.lazy.shape import shape_of
+from tinyref.schedule.kernel_ast import kernel_shape
 from tinyref.uops.evaluate import evaluate_index
 from tinyref.uops.node import UOp, node_fact, sint
 from tinyref.uops.ops import ALU, Ops
@@ -31,9 +31,9 @@ def estimate(ast: UOp) -> Estimate:
     nbytes = lift(0)
     for node in ast.toposort():
         if node.op in ALU and node.op not in (Ops.CAST, Ops.BITCAST):
-            operations = operations + lift(product(shape_of(node)))
+            operations = operations + lift(product(kernel_shape(node)))
         elif isinstance(node.arg, ReduceArg):
-            operations = operations + lift(product(shape_of(node.src[0])))
+            operations = operations + lift(product(kernel_shape(node.src[0])))
         elif node.op in (Ops.LOAD, Ops.STORE):
             nbytes = nbytes + _touched(node)
     return Estimate(lower(operations), lower(nbytes))

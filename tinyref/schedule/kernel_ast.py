@@ -16,7 +16,7 @@ from tinyref.errors import TinyrefError
 from tinyref.lazy.shape import shape_of
 from tinyref.schedule.fusion import content, reduce_axes
 from tinyref.uops import build, meanings
-from tinyref.uops.node import UOp, sint
+from tinyref.uops.node import UOp, node_fact, sint
 from tinyref.uops.ops import ALU, MOVEMENT, Ops
 from tinyref.uops.payload import BufferArg, ConstArg, ReduceArg, ViewArg
 from tinyref.uops.shape_tracker import ShapeTracker, apply_movement
@@ -89,8 +89,8 @@ class KernelBuilder:
         """The SINK of the kernel. Raises `TooLarge` where too much would be computed twice."""
         shape = (*self.outer, *(1,) * len(self.inner))
         start = ShapeTracker.from_shape(shape_of(self.root)).reshape(shape)
-        value = self._compute((self.value, start))
         self.store_view = self.target.tracker.reshape(shape)
+        value = self._compute((self.value, start))
         view = self._view(self.target.buffer, self.store_view)
         return build.sink(UOp(Ops.STORE, dtypes.void, (view, value)))
 
@@ -201,7 +201,7 @@ class KernelBuilder:
         if not isinstance(argument, ReduceArg):
             raise InternalError("kernel: REDUCE without its payload")
         inside = reduced_tracker(node, tracker, self.inner)
-        if shape_of(value) == ():
+        if kernel_shape(value) == ():
             # A value without loads has no shape of its own, and a reduce needs one.
             valid = UOp(Ops.VALID, dtypes.bool, (), ViewArg(ShapeTracker.from_shape(inside.shape)))
             value = UOp(Ops.WHERE, value.dtype, (valid, value, build.const(value.dtype, 0)))
@@ -266,6 +266,20 @@ def _is_specified(node: UOp, values: Sequence[ConstType]) -> bool:
     if node.op is Ops.CAST and not node.dtype.is_float:
         return 0 <= values[0] < 128
     return True
+
+
+@node_fact
+def kernel_shape(node: UOp) -> Shape:
+    """The shape of a value of a kernel AST, axes of size 1 broadcast; () for constants."""
+    if isinstance(node.arg, ViewArg):
+        return node.arg.tracker.shape
+    shapes = [shape for shape in map(kernel_shape, node.src) if shape]
+    shape = tuple(
+        next((size for size in sizes if size != 1), 1) for sizes in zip(*shapes, strict=True)
+    )
+    if isinstance(node.arg, ReduceArg):
+        return tuple(1 if axis in node.arg.axes else size for axis, size in enumerate(shape))
+    return shape
 
 
 def movement_tracker(node: UOp) -> ShapeTracker:

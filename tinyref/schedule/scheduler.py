@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import heapq
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 
 from tinyref.device import Device
 from tinyref.errors import UserError
@@ -14,7 +12,8 @@ from tinyref.lazy.buffers import new_buffer_node
 from tinyref.lazy.shape import describe_shape, device_of, is_empty, largest_size, shape_of
 from tinyref.schedule.fusion import ALWAYS_STORED, Fusion
 from tinyref.schedule.hazards import assigned_buffer, needing_old_contents
-from tinyref.schedule.items import CopyItem, Item, KernelItem, Schedule
+from tinyref.schedule.items import Schedule
+from tinyref.schedule.join import Draft
 from tinyref.schedule.kernel_ast import (
     KernelBuilder,
     Location,
@@ -22,9 +21,9 @@ from tinyref.schedule.kernel_ast import (
     TooLarge,
     movement_tracker,
 )
-from tinyref.schedule.merge_axes import merge_axes
+from tinyref.schedule.order import Ordering, Task, copy_task, reads_of
 from tinyref.schedule.prepare import Prepared, peel
-from tinyref.uops.node import UOp
+from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import ALU, MOVEMENT, Ops
 from tinyref.uops.payload import BufferArg, CopyArg
 from tinyref.uops.shape_tracker import ShapeTracker
@@ -43,16 +42,6 @@ def schedule(outputs: Outputs, live: Iterable[tuple[UOp, str]] = ()) -> Schedule
     return _Scheduler(outputs, live).run()
 
 
-@dataclass
-class _Task:
-    """An item before it has its place: `reads` and `after` say what it waits for."""
-
-    item: Item
-    reads: list[Location]
-    after: list[UOp] = field(default_factory=list)
-    assign: UOp | None = None
-
-
 class _Scheduler:
     def __init__(self, outputs: Outputs, live: Iterable[tuple[UOp, str]]) -> None:
         self.prepared = Prepared()
@@ -67,7 +56,7 @@ class _Scheduler:
         self.fusion = Fusion(computed)
         self.places = self._place(computed)
         self.locations: dict[UOp, Location] = {}
-        self.tasks: dict[UOp, _Task] = {}
+        self.tasks: dict[UOp, Task] = {}
         self._transfers: dict[tuple[UOp, str], UOp] = {}
 
     def _on_devices(self, outputs: Iterable[tuple[UOp, str]]) -> dict[UOp, UOp]:
@@ -154,7 +143,9 @@ class _Scheduler:
             if cut is not None:
                 self.fusion.stored.add(cut)
                 waiting.extendleft((node, cut))
-        return Schedule(self._ordered(), self._results(), self.prepared.bindings)
+        results = self._results()
+        ordering = Ordering(self.tasks.values(), self.versions, _buffers_under(results.values()))
+        return Schedule(ordering.items(), results, self.prepared.bindings)
 
     def _add_task(self, node: UOp) -> UOp | None:
         """Makes the item that stores `node`, or names a node to be stored first."""
@@ -164,7 +155,7 @@ class _Scheduler:
         if isinstance(node.arg, CopyArg):
             source = self.locate(node.src[0])
             if source is not None:
-                self.tasks[node] = _Task(CopyItem(target.buffer, source.buffer), [source])
+                self.tasks[node] = copy_task(target.buffer, source)
             return None
         builder = KernelBuilder(node, target, self.locate)
         try:
@@ -176,13 +167,13 @@ class _Scheduler:
             return self._cut(builder, limit)
         if node.op is Ops.ASSIGN:
             _check_in_place(node, builder)
-        buffers = tuple(self._on_device(buffer, self.places[node]) for buffer in builder.buffers)
-        item = KernelItem(merge_axes(ast), buffers, self.places[node])
-        task = _Task(item, [read.location for read in builder.reads])
-        if node.op is Ops.ASSIGN:
-            task.assign = node
-            task.after = [step for step in _targets(node) if step.op is Ops.ASSIGN]
-        self.tasks[node] = task
+        device = self.places[node]
+        buffers = tuple(self._on_device(buffer, device) for buffer in builder.buffers)
+        reads = tuple(builder.reads)
+        draft = Draft(ast, buffers, reads, builder.outer, builder.inner)
+        assigns = (node,) if node.op is Ops.ASSIGN else ()
+        after = [step for step in _targets(node) if step.op is Ops.ASSIGN] if assigns else []
+        self.tasks[node] = Task(device, draft, buffers, reads_of(draft), tuple(after), assigns)
         return None
 
     def _cut(self, builder: KernelBuilder, limit: int) -> UOp:
@@ -218,39 +209,8 @@ class _Scheduler:
             moved = new_buffer_node(device, argument.size, buffer.dtype)
             self._transfers[key] = moved
             source = Location(buffer, ShapeTracker.from_shape((argument.size,)))
-            self.tasks[moved] = _Task(CopyItem(moved, buffer), [source])
+            self.tasks[moved] = copy_task(moved, source)
         return self._transfers[key]
-
-    # --- order ----------------------------------------------------------------------------------
-
-    def _ordered(self) -> list[Item]:
-        tasks = list(self.tasks.values())
-        number = {id(task): place for place, task in enumerate(tasks)}
-        waits: list[set[int]] = [set() for _ in tasks]
-        writer = {_written(task): number[id(task)] for task in tasks if task.assign is None}
-        assigner = {task.assign: number[id(task)] for task in tasks if task.assign is not None}
-        for place, task in enumerate(tasks):
-            for buffer in _buffers(task)[1:]:
-                if buffer in writer:
-                    waits[place].add(writer[buffer])
-            for version in [*task.after, *(read.version for read in task.reads)]:
-                if version is not None:
-                    waits[place].add(assigner[version])
-            for read in task.reads:
-                for assign in self.versions.overwriting(read.buffer, read.version):
-                    waits[assigner[assign]].add(place)
-        self._order_assigns(waits, assigner)
-        for place, found in enumerate(waits):
-            found.discard(place)
-        return [tasks[place].item for place in _topological(waits, tasks)]
-
-    def _order_assigns(self, waits: list[set[int]], assigner: dict[UOp, int]) -> None:
-        """Assigns to one buffer that do not depend on each other run in the order of the graph."""
-        for assigns in self.versions.assigns.values():
-            for later, second in enumerate(assigns):
-                for first in assigns[:later]:
-                    if not self.versions.comes_after(second, first):
-                        waits[assigner[second]].add(assigner[first])
 
     # --- results --------------------------------------------------------------------------------
 
@@ -290,47 +250,9 @@ class _Scheduler:
         return graph.reshape(_without_assigns(assign), shape_of(owner))
 
 
-def _written(task: _Task) -> UOp:
-    return _buffers(task)[0]
-
-
-def _buffers(task: _Task) -> tuple[UOp, ...]:
-    item = task.item
-    return item.buffers if isinstance(item, KernelItem) else (item.target, item.source)
-
-
-def _topological(waits: list[set[int]], tasks: list[_Task]) -> list[int]:
-    """Places in an order in which nothing waits, the smallest first where there is a choice."""
-    users: list[list[int]] = [[] for _ in waits]
-    for place, found in enumerate(waits):
-        for other in found:
-            users[other].append(place)
-    left = [len(found) for found in waits]
-    ready = [place for place, count in enumerate(left) if count == 0]
-    order: list[int] = []
-    while ready:
-        place = heapq.heappop(ready)
-        order.append(place)
-        for user in users[place]:
-            left[user] -= 1
-            if left[user] == 0:
-                heapq.heappush(ready, user)
-    if len(order) < len(waits):
-        raise UserError(
-            _cycle_message([task for task, count in zip(tasks, left, strict=True) if count])
-        )
-    return order
-
-
-def _cycle_message(stuck: Sequence[_Task]) -> str:
-    assigns = [task.assign for task in stuck if task.assign is not None]
-    shapes = ", ".join(
-        f"{assign.dtype.name}{describe_shape(shape_of(assign))}" for assign in assigns
-    )
-    return (
-        f"assign: the assigned tensors ({shapes}) read each other's old contents, so none can be "
-        "written first: call contiguous() on the value of one of them before assigning it"
-    )
+def _buffers_under(results: Iterable[UOp]) -> set[UOp]:
+    """The BUFFERs that somebody outside the schedule will look at."""
+    return {node for node in toposort(results) if node.op is Ops.BUFFER}
 
 
 def _targets(assign: UOp) -> list[UOp]:

@@ -1,0 +1,60 @@
+"""A machine without lowering: runs schedules by the AST evaluator on numpy arrays."""
+
+import numpy as np
+import pytest
+
+from tinyref.dtype import from_numpy_dtype, numpy_dtype
+from tinyref.lazy import graph
+from tinyref.schedule import CopyItem, schedule
+from tinyref.uops.evaluate import evaluate
+from tinyref.uops.symbolic import value_of
+
+DEVICE = "PYTHON"
+
+
+class Machine:
+    def __init__(self):
+        self.memory = {}
+        self.planned = None
+
+    def put(self, array, device=DEVICE):
+        array = np.asarray(array)
+        node = graph.new_buffer(device, array.shape, from_numpy_dtype(array.dtype))
+        self.memory[graph.backing(node)] = array.reshape(-1).copy()
+        return node
+
+    def run(self, *outputs, live=(), device=DEVICE):
+        """The values of `outputs`; `planned` is the schedule, `live` graphs are watched."""
+        pairs = [(node, device) for node in outputs]
+        self.planned = schedule(pairs, [(node, device) for node in live])
+        for item in self.planned.items:
+            if isinstance(item, CopyItem):
+                self.memory[item.target] = self.memory[item.source].copy()
+                continue
+            slots = {slot: self._contents(node) for slot, node in enumerate(item.buffers)}
+            written = evaluate(item.ast, slots, self.planned.bindings)
+            for slot, values in written.items():
+                self.memory[item.buffers[slot]] = values
+        return [self.get(self.planned.results[node]) for node in outputs]
+
+    def get(self, node):
+        bindings = self.planned.bindings if self.planned else {}
+        shape = [value_of(size, bindings) for size in graph.shape_of(node)]
+        used = int(np.prod(shape))
+        return self._contents(graph.backing(node))[:used].reshape(shape)
+
+    def _contents(self, buffer):
+        if buffer not in self.memory:
+            # Fresh memory holds anything: a value that no sum of small numbers gives.
+            fresh = np.full(buffer.arg.size, 99).astype(numpy_dtype(buffer.dtype))
+            self.memory[buffer] = fresh
+        return self.memory[buffer]
+
+    def kernels(self, *outputs, device=DEVICE):
+        """How many kernels the schedule of `outputs` has; nothing runs."""
+        return len(schedule([(node, device) for node in outputs]).kernels)
+
+
+@pytest.fixture
+def machine():
+    return Machine()

@@ -1,0 +1,145 @@
+"""Kernels that read each other's results at the same place become one kernel with several stores.
+
+A reduce and what follows it in two outputs, a mean and the variance that needs it, the moments and
+the weight of an optimiser: the second kernel has the axes of the first and wants, at each position,
+just the element that the first computes there. So it takes the value instead of a load.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tinyref.schedule.kernel_ast import Read, Shape, kernel_shape
+from tinyref.uops import build
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import ReduceArg, SlotArg, ViewArg
+from tinyref.uops.shape_tracker import ShapeTracker
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A kernel that may still be joined with others.
+
+    root: its SINK. buffers: BUFFER nodes by slot, one for each store first. reads: its loads.
+    outer, inner: the axes T and R of `kernel_ast`.
+    """
+
+    root: UOp
+    buffers: tuple[UOp, ...]
+    reads: tuple[Read, ...]
+    outer: Shape
+    inner: Shape
+
+    @property
+    def written(self) -> tuple[UOp, ...]:
+        """The BUFFER nodes that the kernel stores to."""
+        return self.buffers[: len(self.root.src)]
+
+
+def join(first: Draft, second: Draft, dropped: set[UOp]) -> Draft | None:
+    """One kernel that does the work of `first` and then of `second`; None if there is none.
+
+    Results of `first` that are in `dropped` are not stored.
+    """
+    if first.outer != second.outer or set(first.written) & set(second.written):
+        return None
+    if first.inner and second.inner and first.inner != second.inner:
+        return None
+    inner = first.inner or second.inner
+    written = [buffer for buffer in first.written if buffer not in dropped]
+    joiner = _Joiner([*written, *second.written], dropped, len(inner))
+    kept = joiner.rewrite(first, {})
+    results = dict(zip(first.written, kept, strict=True))
+    stores = joiner.rewrite(second, results)
+    if joiner.is_impossible:
+        return None
+    left = [results[buffer] for buffer in written]
+    reads = [*first.reads]
+    reads.extend(read for read in second.reads if read.location.buffer not in first.written)
+    root = build.sink(*left, *stores)
+    joined = Draft(root, tuple(joiner.buffers), tuple(reads), first.outer, inner)
+    return joined if _writes_in_place(joined) and _reduces_in_full(joined) else None
+
+
+class _Joiner:
+    """Rewrites kernels into one numbering of slots and one rank."""
+
+    def __init__(self, written: list[UOp], dropped: set[UOp], inner_rank: int) -> None:
+        self.buffers = written
+        self.dropped = dropped
+        self.inner_rank = inner_rank
+        self.is_impossible = False
+
+    def rewrite(self, draft: Draft, results: Mapping[UOp, UOp]) -> tuple[UOp, ...]:
+        """The stores of `draft`; loads from the keys of `results` become those stores' values."""
+        extra = 0 if draft.inner else self.inner_rank
+        done: dict[UOp, UOp] = {}
+        for node in draft.root.toposort()[:-1]:
+            buffer = _buffer_of_load(node, draft)
+            if buffer is not None and buffer in results:
+                done[node] = self._value(node, results[buffer], extra)
+                continue
+            done[node] = self._rewritten(node, draft, done, extra)
+        return tuple(done[store] for store in draft.root.src)
+
+    def _rewritten(self, node: UOp, draft: Draft, done: Mapping[UOp, UOp], extra: int) -> UOp:
+        argument = node.arg
+        if isinstance(argument, SlotArg):
+            return self._define(node, draft.buffers[argument.slot])
+        if isinstance(argument, ViewArg):
+            argument = ViewArg(_with_axes(argument.tracker, extra))
+        return UOp(node.op, node.dtype, tuple(done[source] for source in node.src), argument)
+
+    def _define(self, node: UOp, buffer: UOp) -> UOp:
+        if buffer in self.dropped:
+            # Only the store that goes, and the loads that its value replaces, name it.
+            return node
+        if buffer not in self.buffers:
+            self.buffers.append(buffer)
+        return node.replace(arg=SlotArg(self.buffers.index(buffer)))
+
+    def _value(self, load: UOp, store: UOp, extra: int) -> UOp:
+        wanted = _with_axes(_tracker(load.src[0]), extra)
+        stored = _tracker(store.src[0])
+        if wanted is not stored and wanted is not stored.expand(wanted.shape):
+            self.is_impossible = True
+        return store.src[1]
+
+
+def _with_axes(tracker: ShapeTracker, extra: int) -> ShapeTracker:
+    return tracker.reshape((*tracker.shape, *(1,) * extra)) if extra else tracker
+
+
+def _tracker(view: UOp) -> ShapeTracker:
+    if not isinstance(view.arg, ViewArg):
+        raise TypeError(f"{view.op.name} has no view")
+    return view.arg.tracker
+
+
+def _buffer_of_load(node: UOp, draft: Draft) -> UOp | None:
+    if node.op is not Ops.LOAD:
+        return None
+    memory = node.src[0].src[0]
+    return draft.buffers[memory.arg.slot] if isinstance(memory.arg, SlotArg) else None
+
+
+def _reduces_in_full(draft: Draft) -> bool:
+    """Whether every reduce still loops: a value that replaced a load may lack the axes R."""
+    for node in draft.root.toposort():
+        if isinstance(node.arg, ReduceArg):
+            shape = kernel_shape(node.src[0])
+            if any(shape[axis] == 1 for axis in node.arg.axes):
+                return False
+    return True
+
+
+def _writes_in_place(draft: Draft) -> bool:
+    """Whether what is both loaded and stored is loaded just where it is stored."""
+    stored = dict(zip(draft.written, (_tracker(s.src[0]) for s in draft.root.src), strict=True))
+    for node in draft.root.toposort():
+        buffer = _buffer_of_load(node, draft)
+        if buffer in stored and _tracker(node.src[0]) is not stored[buffer]:
+            return False
+    return True

@@ -1,0 +1,205 @@
+"""Tasks in an order that honours every dependency; those that can be one kernel are joined."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from tinyref.device import Device
+from tinyref.errors import UserError
+from tinyref.lazy.shape import describe_shape, shape_of
+from tinyref.schedule.hazards import Versions
+from tinyref.schedule.items import CopyItem, Item, KernelItem
+from tinyref.schedule.join import Draft, join
+from tinyref.schedule.kernel_ast import MOST_VALUES, Location
+from tinyref.schedule.merge_axes import merge_axes
+from tinyref.uops.node import UOp
+
+
+@dataclass(frozen=True)
+class Task:
+    """An item before it has its place.
+
+    draft: the kernel, None for a copy. buffers: BUFFER nodes, the written ones first. reads: what
+    must hold its version when the task runs. after: ASSIGNs that must have run. assigns: the
+    ASSIGNs that the task runs.
+    """
+
+    device: str
+    draft: Draft | None
+    buffers: tuple[UOp, ...]
+    reads: tuple[Location, ...]
+    after: tuple[UOp, ...] = ()
+    assigns: tuple[UOp, ...] = ()
+
+    @property
+    def written(self) -> tuple[UOp, ...]:
+        """The BUFFER nodes that the task fills."""
+        return self.buffers[:1] if self.draft is None else self.draft.written
+
+    def item(self) -> Item:
+        """The task as a schedule has it."""
+        if self.draft is None:
+            return CopyItem(self.buffers[0], self.buffers[1])
+        return KernelItem(merge_axes(self.draft.root), self.buffers, self.device)
+
+
+def copy_task(target: UOp, source: Location) -> Task:
+    """A copy of the whole buffer at `source`."""
+    return Task("", None, (target, source.buffer), (source,))
+
+
+def reads_of(draft: Draft) -> tuple[Location, ...]:
+    """Where a kernel reads."""
+    return tuple(read.location for read in draft.reads)
+
+
+class Ordering:
+    """The dependencies between tasks, by their numbers.
+
+    `kept` are the buffers that are looked at later, so their stores stay even if all reads of them
+    are joined away.
+    """
+
+    def __init__(self, tasks: Iterable[Task], versions: Versions, kept: set[UOp]) -> None:
+        self.tasks = dict(enumerate(tasks))
+        self.versions = versions
+        self.kept = kept
+        self.waits: dict[int, set[int]] = {number: set() for number in self.tasks}
+        self.users: dict[int, set[int]] = {number: set() for number in self.tasks}
+        self._find_dependencies()
+
+    def items(self) -> list[Item]:
+        """All items in order. Raises `UserError` for a cycle of assigns."""
+        for number in self._topological():
+            while self._join_one_into(number):
+                pass
+        return [self.tasks[number].item() for number in self._topological()]
+
+    # --- dependencies ---------------------------------------------------------------------------
+
+    def _find_dependencies(self) -> None:
+        writer: dict[UOp, int] = {}
+        assigner: dict[UOp, int] = {}
+        for number, task in self.tasks.items():
+            assigner.update(dict.fromkeys(task.assigns, number))
+            if not task.assigns:
+                writer.update(dict.fromkeys(task.written, number))
+        for number, task in self.tasks.items():
+            for buffer in task.buffers:
+                if buffer in writer:
+                    self._add(number, writer[buffer])
+            for version in [*task.after, *(read.version for read in task.reads)]:
+                if version is not None:
+                    self._add(number, assigner[version])
+            for read in task.reads:
+                for assign in self.versions.overwriting(read.buffer, read.version):
+                    self._add(assigner[assign], number)
+        for assigns in self.versions.assigns.values():
+            # Assigns that do not depend on each other run in the order of the graph.
+            for later, second in enumerate(assigns):
+                for first in assigns[:later]:
+                    if not self.versions.comes_after(second, first):
+                        self._add(assigner[second], assigner[first])
+
+    def _add(self, user: int, needed: int) -> None:
+        if user != needed:
+            self.waits[user].add(needed)
+            self.users[needed].add(user)
+
+    def _topological(self) -> list[int]:
+        """Numbers in an order in which nothing waits; of several the smallest goes first."""
+        left = {number: len(needed) for number, needed in self.waits.items()}
+        ready = [number for number, count in left.items() if count == 0]
+        heapq.heapify(ready)
+        order: list[int] = []
+        while ready:
+            number = heapq.heappop(ready)
+            order.append(number)
+            for user in self.users[number]:
+                left[user] -= 1
+                if left[user] == 0:
+                    heapq.heappush(ready, user)
+        if len(order) < len(self.tasks):
+            raise UserError(_cycle_message([self.tasks[n] for n in left if n not in set(order)]))
+        return order
+
+    # --- joining --------------------------------------------------------------------------------
+
+    def _join_one_into(self, number: int) -> bool:
+        """Joins `number` with one task that it reads from; False if there is none."""
+        second = self.tasks.get(number)
+        if second is None or second.draft is None:
+            return False
+        for needed in sorted(self.waits[number], reverse=True):
+            first = self.tasks[needed]
+            if first.draft is None or first.device != second.device:
+                continue
+            if not set(first.written) & set(second.buffers) or self._is_between(needed, number):
+                continue
+            dropped = {x for x in first.written if self._is_private(x, number)}
+            joined = join(first.draft, second.draft, dropped)
+            limit = Device[second.device].capabilities.buffer_limit
+            if joined is None or len(joined.buffers) > limit:
+                continue
+            if len(joined.root.toposort()) > MOST_VALUES:
+                continue
+            self._replace(needed, number, joined)
+            return True
+        return False
+
+    def _is_between(self, first: int, second: int) -> bool:
+        """Whether `second` also waits for `first` through some other task."""
+        stack = [number for number in self.waits[second] if number != first]
+        seen = set(stack)
+        while stack:
+            number = stack.pop()
+            for needed in self.waits[number]:
+                if needed == first:
+                    return True
+                if needed not in seen:
+                    seen.add(needed)
+                    stack.append(needed)
+        return False
+
+    def _is_private(self, buffer: UOp, reader: int) -> bool:
+        """Whether nobody but task `reader` will look at `buffer`."""
+        if buffer in self.kept:
+            return False
+        return not any(
+            buffer in task.buffers and buffer not in task.written
+            for number, task in self.tasks.items()
+            if number != reader
+        )
+
+    def _replace(self, first: int, second: int, joined: Draft) -> None:
+        """Task `second` becomes the joined kernel, task `first` goes."""
+        before, after = self.tasks.pop(first), self.tasks[second]
+        assigns = before.assigns + after.assigns
+        waits_for = tuple(x for x in before.after + after.after if x not in assigns)
+        self.tasks[second] = replace(
+            after,
+            draft=joined,
+            buffers=joined.buffers,
+            reads=reads_of(joined),
+            after=waits_for,
+            assigns=assigns,
+        )
+        for needed in self.waits.pop(first):
+            self.users[needed].discard(first)
+            self._add(second, needed)
+        for user in self.users.pop(first):
+            self.waits[user].discard(first)
+            self._add(user, second)
+
+
+def _cycle_message(stuck: Sequence[Task]) -> str:
+    assigns = [assign for task in stuck for assign in task.assigns]
+    shapes = ", ".join(
+        f"{assign.dtype.name}{describe_shape(shape_of(assign))}" for assign in assigns
+    )
+    return (
+        f"assign: the assigned tensors ({shapes}) read each other's old contents, so none can be "
+        "written first: call contiguous() on the value of one of them before assigning it"
+    )
