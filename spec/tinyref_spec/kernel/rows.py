@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tinyref_spec.case import Row
-from tinyref_spec.kernel import forms, products, reduces
+from tinyref_spec.kernel import forms, products, programs, reduces
 
 
 def rows() -> Iterator[Row]:
@@ -13,3 +13,4 @@ def rows() -> Iterator[Row]:
     yield from forms.rows()
     yield from reduces.rows()
     yield from products.rows()
+    yield from programs.rows()

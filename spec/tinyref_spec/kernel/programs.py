@@ -1,0 +1,452 @@
+"""Programs written by hand: grids, loops, branches, gates, vectors, groups with barriers, tiles.
+
+They go to the renderer as they stand, so that a broken rung here is the device's and not that of
+the compiler above it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from tinyref.dtype import DType, PtrDType, dtypes, numpy_dtype
+from tinyref.errors import DeviceError, TinyrefError, UserError
+from tinyref.uops import build
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import AxisKind, LocalArg, SlotArg, TileArg
+from tinyref.uops.program import Parameter, Program
+from tinyref_spec import samples
+from tinyref_spec.bits import Array
+from tinyref_spec.case import Measurement, Row, Rung
+from tinyref_spec.checks import Check, kernel_needs, make_row
+from tinyref_spec.device_under_test import DeviceUnderTest, slots_of
+from tinyref_spec.error_rules import Ulp
+from tinyref_spec.measure import Experiment, measure, refusal
+from tinyref_spec.oracles import Expected
+
+INT = dtypes.int32
+BARRIER = UOp(Ops.BARRIER)
+Extents = tuple[int, int, int]
+EXACT = Ulp(0).sentence
+
+
+def emit(*roots: UOp) -> tuple[UOp, ...]:
+    """The given nodes in their order, each after the sources of its own that are still missing."""
+    found: list[UOp] = []
+    seen: set[UOp] = set()
+    for root in roots:
+        for node in root.toposort():
+            # A barrier has no sources: each one that is written down counts.
+            if node is BARRIER or node not in seen:
+                seen.add(node)
+                found.append(node)
+    return tuple(found)
+
+
+def program(
+    name: str, *roots: UOp, grid: Extents = (1, 1, 1), group: Extents = (1, 1, 1)
+) -> Program:
+    """A program of these nodes; its parameters are read off them."""
+    uops = emit(*roots)
+    read = {_slot(node.src[0]) for node in uops if node.op is Ops.LOAD}
+    draft = Program(name, uops, ())
+    parameters = tuple(
+        Parameter(slot.number, slot.dtype, slot.size, slot.is_written, slot.number in read)
+        for slot in slots_of(draft)
+    )
+    return Program(name, uops, parameters, (), grid, group)
+
+
+def _slot(address: UOp) -> int:
+    while address.op is Ops.INDEX:
+        address = address.src[0]
+    return address.arg.slot if isinstance(address.arg, SlotArg) else -1
+
+
+def at(memory: UOp, position: UOp | int) -> UOp:
+    """The address of one element."""
+    return build.index(memory, build.operand(position, INT))
+
+
+def loop(extent: int, number: int) -> UOp:
+    """A RANGE of int32."""
+    return build.counter(extent, number, AxisKind.LOOP, INT)
+
+
+def close(opener: UOp) -> UOp:
+    """The END of a RANGE or the ENDIF of an IF."""
+    return UOp(Ops.ENDIF if opener.op is Ops.IF else Ops.END, dtypes.void, (opener,))
+
+
+def branch(condition: UOp) -> UOp:
+    """An IF."""
+    return UOp(Ops.IF, dtypes.void, (condition,))
+
+
+def accumulator(name: str, start: UOp) -> UOp:
+    """A DEFINE_ACC."""
+    return UOp(Ops.DEFINE_ACC, start.dtype, (start,), LocalArg(name))
+
+
+def update(target: UOp, value: UOp) -> UOp:
+    """An UPDATE_ACC."""
+    return UOp(Ops.UPDATE_ACC, target.dtype, (target, value))
+
+
+def group_index(extent: int, dim: int = 0) -> UOp:
+    """The place of the group in the grid."""
+    return build.special("group", dim, extent, INT)
+
+
+def item_index(extent: int, dim: int = 0) -> UOp:
+    """The place of the work-item in its group."""
+    return build.special("item", dim, extent, INT)
+
+
+def run(
+    case_id: str,
+    device: DeviceUnderTest,
+    subject: Program,
+    inputs: list[Array | None],
+    expected: Array,
+) -> Measurement:
+    """Runs a program of one output that must have exactly these bits."""
+    return measure(device, Experiment(case_id, subject, inputs, [Expected(expected)], [Ulp(0)]))
+
+
+def _grid(extents: Extents, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Every group writes the number of its place."""
+    x, y, z = extents
+    count = x * y * z
+    out = build.define_global(0, INT, count)
+    across, down, deep = (group_index(extent, dim) for dim, extent in enumerate(extents))
+    flat = build.add(build.mul(build.add(build.mul(deep, y), down), x), across)
+    store = build.store(at(out, flat), build.add(build.mul(flat, 3), 1))
+    subject = program("grid", store, grid=extents)
+    return run(case_id, device, subject, [None], np.arange(count, dtype=np.int32) * 3 + 1)
+
+
+def _nested_loops(case_id: str, device: DeviceUnderTest) -> Measurement:
+    """out[i] = sum over j, k of i * 100 + j * k: an accumulator that starts again at every i."""
+    out = build.define_global(0, INT, 5)
+    i, j, k = loop(5, 0), loop(4, 1), loop(3, 2)
+    total = accumulator("total", build.const(INT, 7))
+    value = build.add(total, build.add(build.mul(i, 100), build.mul(j, k)))
+    new = update(total, value)
+    store = build.store(at(out, i), new)
+    subject = program("loops", i, total, j, k, new, close(k), close(j), store, close(i))
+    expected = [7 + sum(i * 100 + j * k for j in range(4) for k in range(3)) for i in range(5)]
+    return run(case_id, device, subject, [None], np.array(expected, dtype=np.int32))
+
+
+def _empty_loop(case_id: str, device: DeviceUnderTest) -> Measurement:
+    """A loop of no turns leaves the start value."""
+    out = build.define_global(0, INT, 1)
+    k = loop(0, 0)
+    total = accumulator("total", build.const(INT, 41))
+    new = update(total, build.add(total, 1))
+    subject = program("empty", total, k, new, close(k), build.store(at(out, 0), new))
+    return run(case_id, device, subject, [None], np.array([41], dtype=np.int32))
+
+
+def _two_accumulators(case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Two accumulators in one loop, one of which reads the other's old value (Fibonacci)."""
+    out = build.define_global(0, INT, 2)
+    k = loop(20, 0)
+    first, second = accumulator("a", build.const(INT, 0)), accumulator("b", build.const(INT, 1))
+    together = build.add(first, second)
+    subject = program(
+        "two",
+        first,
+        second,
+        k,
+        together,
+        update(first, second),
+        update(second, together),
+        close(k),
+        build.store(at(out, 0), first),
+        build.store(at(out, 1), second),
+    )
+    return run(case_id, device, subject, [None], np.array([6765, 10946], dtype=np.int32))
+
+
+def _branch(case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Odd elements are written twice, even ones keep the first value."""
+    out = build.define_global(0, INT, 9)
+    i = loop(9, 0)
+    taken = branch(build.not_equal(build.mod(i, 2), 0))
+    subject = program(
+        "branch",
+        i,
+        build.store(at(out, i), build.mul(i, 10)),
+        taken,
+        build.store(at(out, i), build.sub(build.const(INT, 0), i)),
+        close(taken),
+        close(i),
+    )
+    expected = [-i if i % 2 else i * 10 for i in range(9)]
+    return run(case_id, device, subject, [None], np.array(expected, dtype=np.int32))
+
+
+def _gated_load(case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Where the gate is off the address lies gigabytes away, and the alternative is 7."""
+    out, data = build.define_global(0, INT, 8), build.define_global(1, INT, 4)
+    i = loop(8, 0)
+    inside = build.less(i, 4)
+    far = build.where(inside, i, build.const(INT, 2**30))
+    value = build.load(at(data, far), inside, 7)
+    subject = program("gated_load", i, build.store(at(out, i), value), close(i))
+    given = np.array([5, -6, 0, 9], dtype=np.int32)
+    return run(case_id, device, subject, [None, given], np.append(given, [7, 7, 7, 7]).astype("i4"))
+
+
+def _gated_store(case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Where the gate is off the address lies gigabytes away, and nothing is written."""
+    out, old = build.define_global(0, INT, 4), np.array([1, 2, 3, 4], dtype=np.int32)
+    i = loop(8, 0)
+    inside = build.both(build.less(i, 4), build.not_equal(i, 2))
+    far = build.where(build.less(i, 4), i, build.const(INT, 2**30))
+    store = build.store(at(out, far), build.add(i, 10), inside)
+    subject = program("gated_store", i, store, close(i))
+    return run(case_id, device, subject, [old], np.array([10, 11, 3, 13], dtype=np.int32))
+
+
+def _vector_add(dtype: DType, lanes: int, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Vector loads, one vector addition, vector stores."""
+    size = lanes * 6
+    out, x, y = (build.define_global(slot, dtype, size) for slot in range(3))
+    i = loop(6, 0)
+    place = build.mul(i, lanes)
+    total = build.add(build.load(at(x, place), lanes=lanes), build.load(at(y, place), lanes=lanes))
+    subject = program(f"vector{lanes}", i, build.store(at(out, place), total), close(i))
+    a, b = (samples.small_integers(dtype, size, seed, 50) for seed in (1, 2))
+    return run(case_id, device, subject, [None, a, b], (a + b).astype(a.dtype))
+
+
+def _vector_swizzle(dtype: DType, lanes: int, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """GEP takes lanes out in reverse, VECTORIZE puts scalars together."""
+    out, x = (build.define_global(slot, dtype, lanes * 2) for slot in range(2))
+    value = build.load(at(x, 0), lanes=lanes)
+    backwards = build.gep(value, *reversed(range(lanes)))
+    picked = [build.gep(value, (lane * 3 + 1) % lanes) for lane in range(lanes)]
+    subject = program(
+        f"swizzle{lanes}",
+        build.store(at(out, 0), backwards),
+        build.store(at(out, lanes), build.vectorize(*picked)),
+    )
+    data = samples.moderate(dtype, lanes * 2, 3)
+    again = [data[(lane * 3 + 1) % lanes] for lane in range(lanes)]
+    expected = np.append(data[:lanes][::-1], again).astype(data.dtype)
+    return run(case_id, device, subject, [None, data], expected)
+
+
+def _vector_where(dtype: DType, lanes: int, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """A comparison of vectors chooses lane by lane."""
+    out, x, y = (build.define_global(slot, dtype, lanes) for slot in range(3))
+    first, second = (build.load(at(memory, 0), lanes=lanes) for memory in (x, y))
+    chosen = build.where(build.less(first, second), second, first)
+    subject = program(f"choose{lanes}", build.store(at(out, 0), chosen))
+    a, b = (samples.moderate(dtype, lanes, seed) for seed in (4, 5))
+    return run(case_id, device, subject, [None, a, b], np.maximum(a, b))
+
+
+def _vector_checks(dtype: DType, lanes: int) -> list[Check]:
+    forms: dict[str, Callable[..., Measurement]] = {
+        "add": _vector_add,
+        "swizzle": _vector_swizzle,
+        "where": _vector_where,
+    }
+    return [Check(name, functools.partial(form, dtype, lanes)) for name, form in forms.items()]
+
+
+def _reverse(size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Each of three groups reverses its row through shared memory."""
+    out, data = build.define_global(0, INT, 3 * size), build.define_global(1, INT, 3 * size)
+    shared = build.define_local("shared", INT, size)
+    lane, row = item_index(size), build.mul(group_index(3), size)
+    put = build.store(at(shared, lane), build.load(at(data, build.add(row, lane))))
+    took = build.load(at(shared, build.sub(build.const(INT, size - 1), lane)))
+    final = build.store(at(out, build.add(row, lane)), took)
+    subject = program("reverse", put, BARRIER, final, grid=(3, 1, 1), group=(size, 1, 1))
+    given = samples.small_integers(INT, 3 * size, 1, 1000)
+    expected = given.reshape(3, size)[:, ::-1].reshape(-1)
+    return run(case_id, device, subject, [None, given], np.ascontiguousarray(expected))
+
+
+def _rotate(size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Three times everyone takes its neighbour's value: a barrier before and after each read."""
+    out = build.define_global(0, INT, size)
+    shared = build.define_local("shared", INT, size)
+    lane, k = item_index(size), loop(3, 0)
+    mine = accumulator("mine", lane)
+    put = build.store(at(shared, lane), mine)
+    new = update(mine, build.load(at(shared, build.mod(build.add(lane, 1), size))))
+    final = build.store(at(out, lane), mine)
+    subject = program(
+        "rotate", mine, k, put, BARRIER, new, BARRIER, close(k), final, group=(size, 1, 1)
+    )
+    return run(case_id, device, subject, [None], np.roll(np.arange(size, dtype=np.int32), -3))
+
+
+def _tree_sum(size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """A group sums its values in shared memory, halving the number of active items."""
+    out, data = build.define_global(0, INT, 2), build.define_global(1, INT, 2 * size)
+    shared = build.define_local("shared", INT, size)
+    lane, row = item_index(size), group_index(2)
+    place = build.add(build.mul(row, size), lane)
+    steps: list[UOp] = [build.store(at(shared, lane), build.load(at(data, place))), BARRIER]
+    width = size // 2
+    while width:
+        active = branch(build.less(lane, width))
+        other = build.load(at(shared, build.add(lane, width)))
+        # A load of its own for every step: the value before it is another.
+        mine = build.load(at(shared, build.mod(lane, max(width, 1))))
+        steps += [active, build.store(at(shared, lane), build.add(mine, other)), close(active)]
+        steps.append(BARRIER)
+        width //= 2
+    first = branch(build.not_equal(build.less(lane, 1), False))
+    total = build.load(at(shared, build.const(INT, 0)))
+    steps += [first, build.store(at(out, row), total), close(first)]
+    subject = program("tree", *steps, grid=(2, 1, 1), group=(size, 1, 1))
+    given = samples.small_integers(INT, 2 * size, 2, 1000)
+    expected = given.reshape(2, size).sum(1).astype(np.int32)
+    return run(case_id, device, subject, [None, given], expected)
+
+
+def _group_2d(case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Groups of 4 x 8 items transpose tiles of a 8 x 8 matrix."""
+    out, data = build.define_global(0, INT, 64), build.define_global(1, INT, 64)
+    shared = build.define_local("tile", INT, 32)
+    x, y, half = item_index(4, 0), item_index(8, 1), group_index(2)
+    column = build.add(build.mul(half, 4), x)
+    put = build.store(
+        at(shared, build.add(build.mul(y, 4), x)),
+        build.load(at(data, build.add(build.mul(y, 8), column))),
+    )
+    took = build.load(at(shared, build.add(build.mul(y, 4), x)))
+    final = build.store(at(out, build.add(build.mul(column, 8), y)), took)
+    subject = program("tiles", put, BARRIER, final, grid=(2, 1, 1), group=(4, 8, 1))
+    given = np.arange(64, dtype=np.int32) * 7
+    expected = np.ascontiguousarray(given.reshape(8, 8).T).reshape(-1)
+    return run(case_id, device, subject, [None, given], expected)
+
+
+def _group_checks() -> list[Check]:
+    sizes = (2, 8, 32, 64)
+    forms: dict[str, Callable[..., Measurement]] = {
+        "reverse": _reverse,
+        "rotate": _rotate,
+        "tree_sum": _tree_sum,
+    }
+    found = [
+        Check(f"{name}:{size}", functools.partial(form, size))
+        for name, form in forms.items()
+        for size in sizes
+    ]
+    return [*found, Check("tiles", _group_2d)]
+
+
+def _tile(case_id: str, device: DeviceUnderTest) -> Measurement:
+    """A 2 x 2 x 2 tile that one work-item holds: computed, or refused with a clear error."""
+    f32 = dtypes.float32
+    out, left, right, start = (build.define_global(slot, f32, 4) for slot in range(4))
+    a, b, c = (_gathered(memory) for memory in (left, right, start))
+    tile = TileArg("tile_2x2x2", (2, 2, 2), f32, f32, 1)
+    result = UOp(Ops.WMMA, f32.vec(4), (a, b, c), tile)
+    stores = [build.store(at(out, lane), build.gep(result, lane)) for lane in range(4)]
+    subject = program("tile", *stores)
+    given = [np.array(values, dtype=np.float32) for values in ([1, 2, 3, 4], [5, 6, 7, 8], [1] * 4)]
+    try:
+        return run(
+            case_id, device, subject, [None, *given], np.array([20, 23, 44, 51], numpy_dtype(f32))
+        )
+    except TinyrefError as error:
+        return refusal(None, error, (UserError, DeviceError))
+
+
+def _gathered(memory: UOp) -> UOp:
+    assert isinstance(memory.dtype, PtrDType)
+    return build.vectorize(*[build.load(at(memory, lane)) for lane in range(4)])
+
+
+def rows() -> Iterator[Row]:
+    """Rows of hand-written programs."""
+    yield make_row(
+        "kernel.program.grid",
+        "Launch indices count every group of the grid once, in one, two and three dimensions.",
+        ("kernel.special",),
+        Rung.INDEX,
+        "SPECIAL",
+        "int32",
+        EXACT,
+        kernel_needs(INT, features=("grid",)),
+        lambda: [
+            Check("x".join(map(str, extents)), functools.partial(_grid, extents))
+            for extents in ((1, 1, 1), (7, 1, 1), (3, 5, 1), (2, 3, 4), (1000, 1, 1), (1, 33, 2))
+        ],
+    )
+    yield make_row(
+        "kernel.program.loop",
+        "Loops nest, accumulators start again, a loop of no turns does nothing, a branch skips.",
+        ("kernel.range", "kernel.accumulator", "kernel.if"),
+        Rung.LOOP,
+        "RANGE",
+        "int32",
+        EXACT,
+        kernel_needs(INT),
+        lambda: [
+            Check("nested", _nested_loops),
+            Check("empty", _empty_loop),
+            Check("fibonacci", _two_accumulators),
+            Check("branch", _branch),
+        ],
+    )
+    yield make_row(
+        "kernel.program.gate",
+        "A gate that is off keeps a load and a store from an address far outside of the buffer.",
+        ("memory.gate.load", "memory.gate.store"),
+        Rung.GATE,
+        "LOAD",
+        "int32",
+        EXACT,
+        kernel_needs(INT),
+        lambda: [Check("load", _gated_load), Check("store", _gated_store)],
+    )
+    for lanes in (2, 4, 8, 16):
+        for dtype in (dtypes.float32, INT, dtypes.uint8):
+            yield make_row(
+                f"kernel.program.vector{lanes}.{dtype.name}",
+                f"Vectors of {lanes} {dtype.name}: loads, stores, arithmetic, choice, swizzles.",
+                ("kernel.vector",),
+                Rung.VECTOR,
+                "VECTORIZE",
+                dtype.name,
+                EXACT,
+                kernel_needs(dtype, features=(f"vectors:{lanes}",)),
+                functools.partial(_vector_checks, dtype, lanes),
+            )
+    yield make_row(
+        "kernel.program.group",
+        "Work-items of a group share memory and wait for each other at barriers.",
+        ("kernel.local", "kernel.barrier", "kernel.special", "kernel.after"),
+        Rung.GROUP,
+        "BARRIER",
+        "int32",
+        EXACT,
+        kernel_needs(INT, features=("grid", "groups")),
+        _group_checks,
+    )
+    yield make_row(
+        "kernel.program.tile",
+        "A matrix tile is computed, or refused with a clear error where it is not declared.",
+        ("isa.wmma",),
+        Rung.MATMUL,
+        "WMMA",
+        "float32",
+        EXACT,
+        kernel_needs(dtypes.float32),
+        lambda: [Check("2x2x2", _tile)],
+    )
