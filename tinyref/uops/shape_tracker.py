@@ -17,6 +17,7 @@ from tinyref.uops import build
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import AxisKind, BoundsArg, FlipArg, Payload, PermuteArg, ShapeArg
+from tinyref.uops.simplify import simplify
 from tinyref.uops.symbolic import (
     Extent,
     Polynomial,
@@ -252,11 +253,6 @@ def _simplify(tracker: ShapeTracker) -> ShapeTracker:
 
 @functools.lru_cache(maxsize=_CACHE)
 def _index_and_valid(tracker: ShapeTracker, positions: tuple[UOp, ...]) -> tuple[UOp, UOp]:
-    try:
-        from tinyref.uops.simplify import simplify
-    except ImportError:
-        simplify = lambda x: x
-
     conditions: list[UOp] = []
     index = _flat(tracker.views[-1], positions, conditions)
     for view in tracker.views[-2::-1]:

@@ -8,7 +8,6 @@ the result. What is no sum or product (IDIV, MOD, MAX, a variable, ...) is an at
 from __future__ import annotations
 
 import functools
-import hashlib
 import itertools
 import math
 import operator
@@ -19,6 +18,7 @@ from tinyref.errors import UserError
 from tinyref.uops.build import const
 from tinyref.uops.node import UOp, node_fact, sint, toposort
 from tinyref.uops.ops import Ops
+from tinyref.uops.order import OrderKey, order_key
 from tinyref.uops.payload import ConstArg, VarArg
 
 Monomial = tuple[UOp, ...]
@@ -96,25 +96,12 @@ def _polynomial(terms: dict[Monomial, int]) -> Extent:
     return Polynomial(kept)
 
 
-@node_fact
-def _key(node: UOp) -> str:
-    """A name of an atom that is the same in every process, to order terms by."""
-    payload = node.arg
-    if isinstance(payload, VarArg):
-        text = f"{payload.name}:{payload.minimum}:{payload.maximum}"
-    else:
-        text = "" if payload is None else repr(payload)
-    key = f"{node.op.name}[{text}]({','.join(_key(source) for source in node.src)})"
-    # The text of a shared node can double at every level.
-    return key if len(key) < 100 else hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
-
-
 def _product(left: Monomial, right: Monomial) -> Monomial:
     if not left or not right:
         return left or right
     if len(left) + len(right) > _MOST_FACTORS:
         raise UserError(f"size: a product has more than {_MOST_FACTORS} factors")
-    return tuple(sorted(left + right, key=_key))
+    return tuple(sorted(left + right, key=order_key))
 
 
 @node_fact
@@ -153,9 +140,9 @@ def as_node(value: sint) -> UOp:
     return value if isinstance(value, UOp) else const(dtypes.index, value)
 
 
-def _monomial_order(item: tuple[Monomial, int]) -> tuple[int, str]:
+def _monomial_order(item: tuple[Monomial, int]) -> tuple[int, tuple[OrderKey, ...]]:
     monomial = item[0]
-    return (-len(monomial), ",".join(_key(atom) for atom in monomial))
+    return -len(monomial), tuple(order_key(atom) for atom in monomial)
 
 
 def lower(value: Extent) -> sint:
@@ -224,7 +211,7 @@ def atom_bounds(node: UOp) -> tuple[int, int]:
 
 @functools.lru_cache(maxsize=4096)
 def _lowest(value: Polynomial) -> int:
-    atoms = sorted({atom for monomial in value.terms for atom in monomial}, key=_key)
+    atoms = sorted({atom for monomial in value.terms for atom in monomial}, key=order_key)
     # Each atom is measured from its minimum or back from its maximum: some choice makes most
     # terms positive, and those are then at least 0. More than four atoms keep to the minimum.
     choices = [(False, True) if i < 4 else (False,) for i in range(len(atoms))]
@@ -287,7 +274,7 @@ def largest(left: Extent, right: Extent) -> Extent:
         return right
     if at_most(right, left):
         return left
-    first, second = sorted((as_node(lower(left)), as_node(lower(right))), key=_key)
+    first, second = sorted((as_node(lower(left)), as_node(lower(right))), key=order_key)
     return lift(UOp(Ops.MAX, dtypes.index, (first, second)))
 
 

@@ -1,0 +1,60 @@
+"""The verifiers: labelled rules for each of the four dialects, checked at every border."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from tinyref.errors import VerifyError
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Dialect
+from tinyref.uops.text import node_text
+from tinyref.uops.verify.ast import AST
+from tinyref.uops.verify.indexed import INDEXED
+from tinyref.uops.verify.program import PROGRAM, ProgramGraph
+from tinyref.uops.verify.rule import Graph, Rules, VerifyRule, graph_nodes
+from tinyref.uops.verify.tensor import TENSOR
+
+__all__ = ["RULES", "VerifyRule", "verify"]
+
+_DIALECTS = {rules.dialect: rules for rules in (TENSOR, AST, INDEXED, PROGRAM)}
+
+# Every rule by its label, such as ast.store.2.
+RULES: Mapping[str, VerifyRule] = MappingProxyType(
+    {rule.label: rule for rules in _DIALECTS.values() for rule in rules.all}
+)
+
+
+def verify(
+    dialect: Dialect, root_or_nodes: UOp | Sequence[UOp], allows_index: bool = False
+) -> None:
+    """Checks a graph by its root, or a program by its nodes, against the rules of `dialect`.
+
+    `allows_index` admits the index type in indexed kernels, before it is narrowed. Raises
+    `VerifyError` for the first node, in order, that breaks a rule.
+    """
+    rules = _DIALECTS[dialect]
+    if isinstance(root_or_nodes, UOp):
+        nodes: Sequence[UOp] = graph_nodes(root_or_nodes)
+    else:
+        nodes = tuple(root_or_nodes)
+    if dialect is Dialect.PROGRAM:
+        graph: Graph = ProgramGraph(nodes, allows_index)
+    else:
+        graph = Graph(dialect, nodes, allows_index)
+    for position, node in enumerate(nodes):
+        # The rules itself is the key under which a node remembers that it passed.
+        if rules not in node.facts:
+            _check(rules, node, graph, position, is_local=True)
+            node.facts[rules] = True
+        _check(rules, node, graph, position, is_local=False)
+
+
+def _check(rules: Rules, node: UOp, graph: Graph, position: int, is_local: bool) -> None:
+    for rule in rules.for_op(node.op, is_local):
+        finding = rule.check(node, graph, position)
+        if finding is not None:
+            where = node_text(node)
+            if graph.dialect is Dialect.PROGRAM:
+                where = f"%{position} = {where}"
+            raise VerifyError(rule.label, where, *finding)

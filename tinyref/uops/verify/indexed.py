@@ -1,0 +1,113 @@
+"""The rules of indexed kernels."""
+
+from __future__ import annotations
+
+from tinyref.uops.node import UOp, node_fact
+from tinyref.uops.ops import Dialect, Ops
+from tinyref.uops.payload import RangeArg, ReduceArg
+from tinyref.uops.verify.common import add_linear_rules, skip_after
+from tinyref.uops.verify.rule import Finding, Graph, Rules
+
+INDEXED = Rules(Dialect.INDEXED)
+add_linear_rules(INDEXED)
+
+Ranges = frozenset[UOp]
+_NONE: Ranges = frozenset()
+
+
+@INDEXED.graph("sink.1")
+def root_is_a_sink(node: UOp, graph: Graph, _: int) -> Finding:
+    """A SINK is the root, and there is no other."""
+    if (node is graph.root) == (node.op is Ops.SINK):
+        return None
+    return "a SINK as the root and nowhere else", f"{node.op.name} there"
+
+
+@INDEXED.local("sink.2", Ops.SINK)
+def sink_keeps_stores(node: UOp, graph: Graph, _: int) -> Finding:
+    """The sources of the SINK are STOREs, or AFTERs of STOREs."""
+    for source in node.src:
+        if skip_after(source).op is not Ops.STORE:
+            return "STORE", skip_after(source).op.name
+    return None
+
+
+@INDEXED.local("reduce.1", Ops.REDUCE)
+def reduces_ranges(node: UOp, graph: Graph, _: int) -> Finding:
+    """REDUCE names no axes: RANGEs follow its value."""
+    axes = node.arg.axes if isinstance(node.arg, ReduceArg) else ()
+    other = next((source for source in node.src[1:] if source.op is not Ops.RANGE), None)
+    if not axes and other is None:
+        return None
+    return "RANGEs and no axes", f"axes {axes}" if other is None else other.op.name
+
+
+@INDEXED.local("acc.1", Ops.DEFINE_ACC)
+def accumulates_over_ranges(node: UOp, graph: Graph, _: int) -> Finding:
+    """After its start value, the sources of a DEFINE_ACC are RANGEs."""
+    other = next((source for source in node.src[1:] if source.op is not Ops.RANGE), None)
+    return None if other is None else ("RANGE", other.op.name)
+
+
+@INDEXED.local("acc.2", Ops.DEFINE_ACC)
+def starts_before_its_ranges(node: UOp, graph: Graph, _: int) -> Finding:
+    """The start value of a DEFINE_ACC does not depend on its ranges."""
+    inside = _open(node.src[0]) & frozenset(node.src[1:])
+    return None if not inside else ("a start value from outside the loops", _numbers(inside))
+
+
+@INDEXED.graph("acc.3", Ops.UPDATE_ACC)
+def has_one_update(node: UOp, graph: Graph, _: int) -> Finding:
+    """A DEFINE_ACC has one UPDATE_ACC."""
+    accumulator = skip_after(node.src[0])
+    for other in graph.nodes:
+        if other is node:
+            return None
+        if other.op is Ops.UPDATE_ACC and skip_after(other.src[0]) is accumulator:
+            return "one UPDATE_ACC", f"two of the accumulator {accumulator.arg}"
+    return None
+
+
+@node_fact
+def _closed(node: UOp) -> Ranges:
+    """The ranges whose results the node uses."""
+    closed = _NONE.union(*map(_closed, node.src))
+    if node.op is Ops.REDUCE:
+        return closed.union(node.src[1:])
+    if node.op is Ops.UPDATE_ACC:
+        return closed.union(_accumulated(node))
+    return closed
+
+
+@node_fact
+def _open(node: UOp) -> Ranges:
+    """The ranges in which the node must stand, as a source of others."""
+    if node.op is Ops.RANGE:
+        return _open(node.src[0]) | {node}
+    ranges = _NONE.union(*map(_open, node.src))
+    if node.op is Ops.REDUCE:
+        return ranges.difference(node.src[1:])
+    if node.op is Ops.UPDATE_ACC:
+        return ranges.difference(_accumulated(node))
+    if node.op in (Ops.AFTER, Ops.BARRIER):
+        # A range among the sources of these is one that is over by then.
+        return ranges.difference(source for source in node.src if source.op is Ops.RANGE)
+    return ranges
+
+
+def _accumulated(update: UOp) -> tuple[UOp, ...]:
+    return skip_after(update.src[0]).src[1:]
+
+
+def _numbers(ranges: Ranges) -> str:
+    found = sorted(node.arg.number for node in ranges if isinstance(node.arg, RangeArg))
+    return f"a use of RANGE {', '.join(map(str, found))}"
+
+
+@INDEXED.local("range.2")
+def stands_on_one_side_of_a_loop(node: UOp, graph: Graph, _: int) -> Finding:
+    """No node uses both the counter of a range and the result of that range."""
+    if node.op in (Ops.AFTER, Ops.BARRIER, Ops.SINK):
+        return None
+    both = _open(node) & _closed(node)
+    return None if not both else ("a place inside or after the loop", f"{_numbers(both)} in both")

@@ -1,0 +1,145 @@
+"""What a rule of a verifier is, and what it may look at."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tinyref.dtype import PtrDType
+from tinyref.uops.node import UOp, toposort
+from tinyref.uops.ops import Dialect, Ops
+from tinyref.uops.payload import BufferArg, LocalArg, SlotArg, VarArg
+from tinyref.uops.payload_fields import toposort_with_payloads
+
+# What is wrong: (expected, got). None is what a rule gives when all is well.
+Finding = tuple[str, str] | None
+Check = Callable[[UOp, "Graph", int], Finding]
+
+
+@dataclass(frozen=True)
+class VerifyRule:
+    """One labelled rule of a dialect.
+
+    ops: the nodes that it looks at, None for all. is_local: whether it depends on the node and
+    what it is made of alone, so that a node which passed once need not be looked at again.
+    """
+
+    label: str
+    sentence: str
+    check: Check
+    ops: frozenset[Ops] | None
+    is_local: bool
+
+
+class Rules:
+    """The rules of one dialect, in the order in which they are checked."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self.dialect = dialect
+        self.all: list[VerifyRule] = []
+        self._chosen: dict[tuple[Ops, bool], tuple[VerifyRule, ...]] = {}
+
+    def local(self, name: str, *ops: Ops) -> Callable[[Check], Check]:
+        """Decorates a check of a node and what it is made of; its docstring is the sentence."""
+        return self._adder(name, ops, True)
+
+    def graph(self, name: str, *ops: Ops) -> Callable[[Check], Check]:
+        """Decorates a check of a node that looks at the rest of the graph as well."""
+        return self._adder(name, ops, False)
+
+    def _adder(self, name: str, ops: tuple[Ops, ...], is_local: bool) -> Callable[[Check], Check]:
+        def add(check: Check) -> Check:
+            sentence = " ".join((check.__doc__ or "").split())
+            label = f"{self.dialect.value}.{name}"
+            kinds = frozenset(ops) if ops else None
+            self.all.append(VerifyRule(label, sentence, check, kinds, is_local))
+            return check
+
+        return add
+
+    def for_op(self, op: Ops, is_local: bool) -> tuple[VerifyRule, ...]:
+        """The rules that look at nodes of `op`."""
+        key = (op, is_local)
+        found = self._chosen.get(key)
+        if found is None:
+            found = tuple(
+                rule
+                for rule in self.all
+                if rule.is_local is is_local and (rule.ops is None or op in rule.ops)
+            )
+            self._chosen[key] = found
+        return found
+
+
+class Graph:
+    """A graph or a program under verification, and the facts that several rules share.
+
+    nodes: in order, sources first for a graph. root: the last node; None for an empty program.
+    allows_index: whether the `index` type may still stand in it.
+    """
+
+    def __init__(self, dialect: Dialect, nodes: Sequence[UOp], allows_index: bool) -> None:
+        self.dialect = dialect
+        self.nodes = nodes
+        self.root = nodes[-1] if nodes else None
+        self.allows_index = allows_index
+
+    @functools.cached_property
+    def first_of_slot(self) -> dict[int, UOp]:
+        """The first DEFINE_GLOBAL of each slot."""
+        return {
+            node.arg.slot: node for node in reversed(self.nodes) if isinstance(node.arg, SlotArg)
+        }
+
+    @functools.cached_property
+    def first_of_name(self) -> dict[tuple[Ops, str], UOp]:
+        """The first DEFINE_LOCAL or DEFINE_ACC of each name."""
+        return {
+            (node.op, node.arg.name): node
+            for node in reversed(self.nodes)
+            if isinstance(node.arg, LocalArg)
+        }
+
+    @functools.cached_property
+    def first_of_number(self) -> dict[int, UOp]:
+        """The first BUFFER of each number."""
+        return {
+            node.arg.number: node
+            for node in reversed(self.nodes)
+            if isinstance(node.arg, BufferArg)
+        }
+
+    @functools.cached_property
+    def first_of_variable(self) -> dict[str, UOp]:
+        """The first DEFINE_VAR of each name, also of those inside shapes and views."""
+        found: dict[str, UOp] = {}
+        for node in toposort_with_payloads(tuple(self.nodes)):
+            if isinstance(node.arg, VarArg):
+                found.setdefault(node.arg.name, node)
+        return found
+
+    @functools.cached_property
+    def written_slots(self) -> frozenset[int]:
+        """The slots that some STORE writes."""
+        return frozenset(slot_of(node) for node in self.nodes if node.op is Ops.STORE and node.src)
+
+
+def slot_of(access: UOp) -> int:
+    """The slot of the buffer that a LOAD or STORE goes to; -1 for other memory."""
+    buffer = access
+    while buffer.src and not isinstance(buffer.arg, SlotArg):
+        buffer = buffer.src[0]
+    return buffer.arg.slot if isinstance(buffer.arg, SlotArg) else -1
+
+
+def buffer_text(node: UOp) -> str:
+    """A buffer's elements and size, for messages."""
+    if isinstance(node.dtype, PtrDType):
+        return f"{node.dtype.size} elements of {node.dtype.base.name}"
+    return node.dtype.name
+
+
+def graph_nodes(root: UOp) -> list[UOp]:
+    """Every node of a graph, sources first."""
+    return toposort((root,))

@@ -1,0 +1,103 @@
+"""The rules of tensor graphs."""
+
+from __future__ import annotations
+
+import itertools
+
+from tinyref.errors import UserError
+from tinyref.uops.node import UOp, node_fact
+from tinyref.uops.ops import ALU, MOVEMENT, Dialect, Ops
+from tinyref.uops.payload import BufferArg, CopyArg, ReduceArg
+from tinyref.uops.shape import shape_of
+from tinyref.uops.shape_tracker import ShapeTracker, apply_movement
+from tinyref.uops.symbolic import describe_shape
+from tinyref.uops.verify.common import add_op_rules, add_variable_rule
+from tinyref.uops.verify.rule import Finding, Graph, Rules
+
+TENSOR = Rules(Dialect.TENSOR)
+add_op_rules(TENSOR)
+add_variable_rule(TENSOR)
+
+
+@TENSOR.local("buffer.1", Ops.BUFFER)
+def buffer_has_a_size(node: UOp, graph: Graph, _: int) -> Finding:
+    """A BUFFER holds 0 or more elements, on a device."""
+    if not isinstance(node.arg, BufferArg) or (node.arg.size >= 0 and node.arg.device):
+        return None
+    return "0 or more elements on a device", f"{node.arg.size} on {node.arg.device!r}"
+
+
+@TENSOR.graph("buffer.2", Ops.BUFFER)
+def buffer_has_a_number_of_its_own(node: UOp, graph: Graph, _: int) -> Finding:
+    """A number is one BUFFER: one device, one size, one type."""
+    first = graph.first_of_number[node.arg.number] if isinstance(node.arg, BufferArg) else node
+    if first is node:
+        return None
+    return f"{first.dtype.name} {first.arg}", f"{node.dtype.name} {node.arg}"
+
+
+@TENSOR.local("shape.1", *ALU)
+def operands_have_one_shape(node: UOp, graph: Graph, _: int) -> Finding:
+    """All operands of an operation on elements have one shape."""
+    first = shape_of(node.src[0])
+    for source in node.src[1:]:
+        if shape_of(source) != first:
+            return f"the shape {describe_shape(first)}", describe_shape(shape_of(source))
+    return None
+
+
+@TENSOR.local("shape.2", *MOVEMENT)
+def movement_is_possible(node: UOp, graph: Graph, _: int) -> Finding:
+    """A movement fits the shape that it moves."""
+    shape = shape_of(node.src[0])
+    try:
+        apply_movement(ShapeTracker.from_shape(shape), node.op, node.arg)
+    except UserError as error:
+        return f"a movement of the shape {describe_shape(shape)}", str(error)
+    return None
+
+
+@TENSOR.local("reduce.1", Ops.REDUCE)
+def reduces_axes_that_exist(node: UOp, graph: Graph, _: int) -> Finding:
+    """REDUCE has one source and names axes of it, each once, in rising order."""
+    rank = len(shape_of(node.src[0]))
+    axes = node.arg.axes if isinstance(node.arg, ReduceArg) else ()
+    rises = all(low < high for low, high in itertools.pairwise(axes))
+    if len(node.src) == 1 and rises and all(0 <= axis < rank for axis in axes):
+        return None
+    return f"one source and rising axes below {rank}", f"{len(node.src)} sources and axes {axes}"
+
+
+@TENSOR.local("assign.1", Ops.ASSIGN)
+def assigns_one_shape(node: UOp, graph: Graph, _: int) -> Finding:
+    """Target and value of an ASSIGN have one shape."""
+    target, value = (shape_of(source) for source in node.src)
+    return None if target == value else (describe_shape(target), describe_shape(value))
+
+
+@TENSOR.local("assign.2", Ops.ASSIGN)
+def assigns_to_a_buffer(node: UOp, graph: Graph, _: int) -> Finding:
+    """The target of an ASSIGN is a BUFFER that is moved, but neither repeated nor padded."""
+    base = node.src[0]
+    while base.op is Ops.ASSIGN or (base.op in MOVEMENT and base.op not in (Ops.EXPAND, Ops.PAD)):
+        base = base.src[0]
+    if base.op is Ops.BUFFER:
+        return None
+    return "a BUFFER under RESHAPE, PERMUTE, SHRINK or FLIP", base.op.name
+
+
+@node_fact
+def _device(node: UOp) -> str | None:
+    if isinstance(node.arg, BufferArg | CopyArg):
+        return node.arg.device
+    return next((found for found in map(_device, node.src) if found is not None), None)
+
+
+@TENSOR.local("device.1", *ALU, Ops.ASSIGN)
+def operands_live_together(node: UOp, graph: Graph, _: int) -> Finding:
+    """All operands live on one device: only COPY goes from one to another."""
+    devices = [device for device in map(_device, node.src) if device is not None]
+    for device in devices[1:]:
+        if device != devices[0]:
+            return f"the device {devices[0]}", device
+    return None
