@@ -1,0 +1,29 @@
+"""The zoo: deliberately broken devices, which the suite must catch, each on the right rung.
+
+Each is the PYTHON device with one fault, named by its path: `tinyref conform --device
+tinyref_conformance.zoo:Tf32Rounding`. They declare what the healthy device declares, so that
+nothing but their answers gives them away.
+"""
+
+from tinyref_conformance.zoo.arithmetic import (
+    FloorDivision,
+    FlushedSubnormals,
+    LostNegativeZero,
+    Tf32Rounding,
+    TruncatedBfloat16,
+)
+from tinyref_conformance.zoo.memory import GatedStoreIgnored, OffByOneTail, StaleOutput
+from tinyref_conformance.zoo.registry import ZOO, Animal
+
+__all__ = [
+    "ZOO",
+    "Animal",
+    "FloorDivision",
+    "FlushedSubnormals",
+    "GatedStoreIgnored",
+    "LostNegativeZero",
+    "OffByOneTail",
+    "StaleOutput",
+    "Tf32Rounding",
+    "TruncatedBfloat16",
+]

@@ -1,0 +1,49 @@
+"""Which broken devices there are, what is wrong with each, and on which rung it must show."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tinyref_conformance.zoo import arithmetic, memory
+from tinyref_conformance.zoo.broken import BrokenBackend
+from tinyref_spec.case import Rung
+
+
+@dataclass(frozen=True)
+class Animal:
+    """One broken device.
+
+    rung: where the suite must say that it is broken first.
+    """
+
+    backend: type[BrokenBackend]
+    sentence: str
+    rung: Rung
+
+    @property
+    def name(self) -> str:
+        return self.backend.__name__
+
+    @property
+    def device(self) -> str:
+        """The name by which `--device` opens it."""
+        return f"tinyref_conformance.zoo:{self.name}"
+
+
+def _animal(backend: type[BrokenBackend], rung: Rung) -> Animal:
+    return Animal(backend, (backend.__doc__ or "").strip(), rung)
+
+
+ZOO: dict[str, Animal] = {
+    animal.name: animal
+    for animal in (
+        _animal(memory.OffByOneTail, Rung.STORE),
+        _animal(memory.StaleOutput, Rung.ONE_ALU),
+        _animal(arithmetic.Tf32Rounding, Rung.ALU),
+        _animal(arithmetic.FlushedSubnormals, Rung.ALU),
+        _animal(arithmetic.LostNegativeZero, Rung.ALU),
+        _animal(arithmetic.FloorDivision, Rung.ALU),
+        _animal(arithmetic.TruncatedBfloat16, Rung.CAST),
+        _animal(memory.GatedStoreIgnored, Rung.GATE),
+    )
+}

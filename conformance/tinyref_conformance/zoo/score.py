@@ -1,0 +1,105 @@
+"""Scores the suite by the zoo: every broken device caught on its rung, the healthy one passed."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tinyref.errors import UserError
+from tinyref_conformance.conform import Request, conform
+from tinyref_conformance.report import Report
+from tinyref_conformance.runner import Settings
+from tinyref_conformance.zoo.registry import ZOO, Animal
+from tinyref_spec.case import Rung
+
+HEALTHY = "PYTHON"
+# Without the tensor level: every fault of the zoo lies below it, and it takes most of the time.
+QUERY = "memory,kernel,isa"
+
+
+@dataclass(frozen=True)
+class Caught:
+    """How the suite judged one broken device; `rung` is the first broken one, if any."""
+
+    animal: Animal
+    rung: Rung | None
+    case: str
+    seconds: float
+
+    @property
+    def is_caught(self) -> bool:
+        return self.rung is not None
+
+    @property
+    def is_on_its_rung(self) -> bool:
+        return self.rung is self.animal.rung
+
+
+@dataclass
+class Score:
+    """All of the zoo; `healthy` is what the healthy device failed, empty when it passed."""
+
+    healthy: list[str] = field(default_factory=list)
+    caught: list[Caught] = field(default_factory=list)
+
+    @property
+    def is_perfect(self) -> bool:
+        return not self.healthy and all(found.is_on_its_rung for found in self.caught)
+
+    def text(self) -> str:
+        """A line a device, and the total."""
+        lines = [f"{HEALTHY:20} {'passes' if not self.healthy else 'FAILS'}  the healthy device"]
+        lines += [f"  {problem}" for problem in self.healthy[:5]]
+        for found in self.caught:
+            lines.append(f"{found.animal.name:20} {_verdict(found)}  {found.animal.sentence}")
+            if found.case:
+                lines.append(f"{'':20} first by {found.case}, {found.seconds:.1f} s")
+        right = sum(found.is_on_its_rung for found in self.caught)
+        total = sum(found.is_caught for found in self.caught)
+        count = len(self.caught)
+        lines.append(f"caught {total} of {count}, {right} of {count} on the right rung")
+        return "\n".join(lines) + "\n"
+
+
+def _verdict(found: Caught) -> str:
+    if found.rung is None:
+        return "ESCAPES"
+    where = f"caught on '{found.rung.title}'"
+    return where if found.is_on_its_rung else f"{where}, not on '{found.animal.rung.title}'"
+
+
+def score(folder: Path | None = None, only: str = "", query: str = QUERY, jobs: int = 0) -> Score:
+    """Runs the suite on the healthy device and on each of the zoo, or on the one named.
+
+    Reports stay in `folder` if one is given. Raises `UserError` for an unknown name.
+    """
+    if only and only not in ZOO:
+        raise UserError(f"zoo: unknown device {only!r}: accepted are {', '.join(ZOO)}")
+    chosen = [ZOO[only]] if only else list(ZOO.values())
+    with tempfile.TemporaryDirectory(prefix="tinyref-zoo-") as temporary:
+        root = folder or Path(temporary)
+        found = Score(healthy=_problems(_run(HEALTHY, root / HEALTHY, query, jobs)))
+        for animal in chosen:
+            report = _run(animal.device, root / animal.name, query, jobs)
+            found.caught.append(_judge(animal, report))
+    return found
+
+
+def _run(device: str, folder: Path, query: str, jobs: int) -> Report:
+    return conform(Request(Settings(device, folder, jobs=jobs), query=query)).report
+
+
+def _problems(report: Report) -> list[str]:
+    failing = [case for case in report.cases if case.status.is_failure]
+    return [*report.problems, *(f"{case.id}: {case.message}" for case in failing)]
+
+
+def _judge(animal: Animal, report: Report) -> Caught:
+    rung = report.first_broken
+    rung_of = {row.id: row.rung for row in report.rows}
+    case = next(
+        (case.id for case in report.cases if case.status.is_broken and rung_of[case.row] is rung),
+        "",
+    )
+    return Caught(animal, rung, case, report.certificate["seconds"])
