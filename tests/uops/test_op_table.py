@@ -131,6 +131,7 @@ BAD = [
     (node(Ops.ADD, f32, a, n), "ADD of float32 has a source of int32"),
     (node(Ops.ADD, truth, b, b), "ADD accepts numbers, got bool"),
     (node(Ops.ADD, fp8, q, q), "ADD accepts numbers, got fp8e4m3"),
+    (node(Ops.MAX, fp8, q, q), "MAX accepts numbers and bool, got fp8e4m3"),
     (node(Ops.SQRT, i32, n), "SQRT accepts floats, got int32"),
     (node(Ops.IDIV, f32, a, a), "IDIV accepts integers, got float32"),
     (node(Ops.AND, f32, a, a), "AND accepts integers and bool"),
