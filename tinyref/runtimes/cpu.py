@@ -49,6 +49,7 @@ class LlvmCompiler:
         try:
             module = llvm.parse_assembly(source)
             module.verify()
+            _check_symbols(self.device, module, source)
             machine = _target_machine(level)
             module.triple = machine.triple
             module.data_layout = str(machine.target_data)
@@ -175,6 +176,14 @@ def _optimise(module: Any, machine: Any, level: int) -> None:
     for function in module.functions:
         if not function.is_declaration:
             passes.run(function, builder)
+
+
+def _check_symbols(device: str, module: Any, source: str) -> None:
+    """The linker would only say that something is missing, not what."""
+    for function in module.functions:
+        name = function.name
+        if function.is_declaration and not name.startswith("llvm.") and name not in _symbols():
+            raise DeviceError(device, f"the C library here has no function {name}", source)
 
 
 @functools.cache

@@ -11,6 +11,7 @@ from tinyref.device import Buffer, Device, Launchable
 from tinyref.dtype import DType
 from tinyref.errors import UserError
 from tinyref.runtimes.cache import compile_cached
+from tinyref.uops.compile import compile_kernel
 from tinyref.uops.decompose import storage_dtype
 from tinyref.uops.node import UOp
 from tinyref.uops.payload import VarArg
@@ -168,8 +169,6 @@ def compile_program(device: str, program: Program) -> Kernel:
 
 def compile_ast(device: str, ast: UOp) -> Kernel:
     """The kernel of a kernel AST on `device`; errors as of `compile_program`."""
-    from tinyref.uops.compile import compile_kernel
-
     canonical = Device.canonical(device)
     backend = Device[canonical]
     flags = tuple(config.get(name) for name in COMPILE_FLAGS)

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import tempfile
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,6 +35,7 @@ _FLAG_SETS: tuple[tuple[str, ...], ...] = (
     (*_STRICT, "-ffp-contract=off"),
     (),
 )
+_PROBE_TYPE = ctypes.CFUNCTYPE(ctypes.c_int)
 _PROBE = "int probe(void) { return 42; }\n"
 # 1 + 2^-11 is a tie that rounds to 1 in float16, twice: 1 + 2^-10 shows excess precision.
 _PROBE_HALF = """
@@ -115,7 +116,8 @@ def _answers(command: Sequence[str], source: str) -> bool:
     """Whether `source`, compiled and loaded, does what it should."""
     binary = compile_shared(command, source)
     with load_shared("CLANG", binary) as library:
-        return library.function("probe")() == 42
+        answer: int = _PROBE_TYPE(library.address("probe"))()
+    return answer == 42
 
 
 def _version(command: tuple[str, ...]) -> str:
@@ -188,17 +190,12 @@ class SharedObject(contextlib.AbstractContextManager["SharedObject"]):
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def function(self, name: str) -> Callable[[], int]:
-        """The function `name`. Raises `DeviceError` when there is none."""
-        found = getattr(self._library, name, None)
-        if found is None:
-            raise DeviceError("CLANG", f"the compiled source has no function {name}")
-        result: Callable[[], int] = found
-        return result
-
     def address(self, name: str) -> int:
-        """Where the function `name` starts."""
-        return ctypes.cast(self.function(name), ctypes.c_void_p).value or 0
+        """Where the function `name` starts. Raises `DeviceError` when there is none."""
+        function = getattr(self._library, name, None)
+        if function is None:
+            raise DeviceError("CLANG", f"the compiled source has no function {name}")
+        return ctypes.cast(function, ctypes.c_void_p).value or 0
 
     def close(self) -> None:
         """Unloads the object; none of its functions may be called after this."""

@@ -1,0 +1,171 @@
+"""The rendered source of a few programs, word for word, and what renderers refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tinyref.dtype import DType, dtypes
+from tinyref.errors import UserError
+from tinyref.renderers.c import C_DTYPES, CRenderer
+from tinyref.renderers.llvm import LlvmRenderer
+from tinyref.uops import build
+from tinyref.uops.node import UOp, toposort
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import AxisKind, LocalArg, SpecialArg
+from tinyref.uops.program import Parameter, Program
+
+INT = dtypes.int32
+RENDERERS = {"ll": LlvmRenderer(), "c": CRenderer()}
+
+
+def number(value: int) -> UOp:
+    return build.const(INT, value)
+
+
+def loop(bound: UOp | int, order: int = 0) -> UOp:
+    return build.counter(bound, order, AxisKind.LOOP, INT)
+
+
+def program(name: str, nodes: list[UOp], *parameters: Parameter) -> Program:
+    variables = tuple(node for node in nodes if node.op is Ops.DEFINE_VAR)
+    return Program(name, tuple(nodes), parameters, variables)
+
+
+def closed(*stores: UOp) -> list[UOp]:
+    """The nodes of the stores, with their loops closed at the end, inner ones first."""
+    nodes = toposort(stores)
+    loops = [node for node in nodes if node.op is Ops.RANGE]
+    return nodes + [UOp(Ops.END, dtypes.void, (node,)) for node in reversed(loops)]
+
+
+def out(dtype: DType, size: int) -> Parameter:
+    return Parameter(0, dtype, size, True, False)
+
+
+def given(slot: int, dtype: DType, size: int) -> Parameter:
+    return Parameter(slot, dtype, size, False, True)
+
+
+def gated_copy() -> Program:
+    """A symbolic loop that copies what lies inside, and writes only where a mask says so."""
+    count = build.variable("count", 1, 64, INT)
+    i = loop(count)
+    inside = build.less(i, 40)
+    mask = build.load(build.index(build.define_global(2, dtypes.bool, 64), i))
+    value = build.load(build.index(build.define_global(1, dtypes.float32, 40), i), inside, -0.0)
+    target = build.index(build.define_global(0, dtypes.float32, 64), i)
+    nodes = closed(build.store(target, value, mask))
+    parameters = (out(dtypes.float32, 64), given(1, dtypes.float32, 40), given(2, dtypes.bool, 64))
+    return program("gated_copy", nodes, *parameters)
+
+
+def row_maximum() -> Program:
+    """A reduce: an accumulator around an inner loop."""
+    i, j = loop(number(4)), loop(number(8), 1)
+    memory = build.define_global(1, dtypes.float32, 32)
+    start = build.const(dtypes.float32, float("-inf"))
+    accumulator = UOp(Ops.DEFINE_ACC, dtypes.float32, (start,), LocalArg("acc"))
+    value = build.load(build.index(memory, build.add(build.mul(i, 8), j)))
+    update = UOp(Ops.UPDATE_ACC, dtypes.float32, (accumulator, build.maximum(accumulator, value)))
+    store = build.store(build.index(build.define_global(0, dtypes.float32, 4), i), update)
+    end = UOp(Ops.END, dtypes.void, (j,))
+    head = [number(4), i, start, accumulator]
+    body = [node for node in toposort([update]) if node not in head]
+    tail = [node for node in toposort([store]) if node not in (*head, *body, store)]
+    nodes = [*head, *body, end, *tail, store, UOp(Ops.END, dtypes.void, (i,))]
+    return program("row_maximum", nodes, out(dtypes.float32, 4), given(1, dtypes.float32, 32))
+
+
+def conversions() -> Program:
+    """Casts, shifts and constants that a language could get wrong."""
+    i = loop(number(16))
+    x = build.load(build.index(build.define_global(1, dtypes.float64, 16), i))
+    whole = build.cast(x, dtypes.int8)
+    shifted = build.binary(Ops.SHR, build.binary(Ops.SHL, whole, whole), 3)
+    bits = build.bitcast(build.cast(shifted, dtypes.float32), dtypes.uint32)
+    chosen = build.where(build.not_equal(x, x), build.const(dtypes.uint32, 2**32 - 1), bits)
+    root = build.unary(Ops.SQRT, build.binary(Ops.POW, x, float("nan")))
+    first = build.store(build.index(build.define_global(0, dtypes.uint32, 16), i), chosen)
+    second = build.store(build.index(build.define_global(2, dtypes.float64, 16), i), root)
+    flag = build.store(
+        build.index(build.define_global(3, dtypes.bool, 16), i),
+        build.both(build.cast(x, dtypes.bool), build.less(build.const(INT, -(2**31)), i)),
+    )
+    parameters = (
+        out(dtypes.uint32, 16),
+        given(1, dtypes.float64, 16),
+        Parameter(2, dtypes.float64, 16, True, False),
+        Parameter(3, dtypes.bool, 16, True, False),
+    )
+    return program("conversions", closed(first, second, flag), *parameters)
+
+
+def branch() -> Program:
+    """An IF around a store."""
+    n = build.variable("n", 0, 9, INT)
+    condition = build.less(n, 5)
+    opened = UOp(Ops.IF, dtypes.void, (condition,))
+    memory = build.define_global(0, INT, 1)
+    store = build.store(build.index(memory, number(0)), n)
+    body = [node for node in toposort([store]) if node is not n]
+    nodes = [*toposort([opened]), *body, UOp(Ops.ENDIF, dtypes.void, (opened,))]
+    return program("branch", nodes, out(INT, 1))
+
+
+def vectors() -> Program:
+    """Four lanes at a time: loads, a shuffle, a library call, a store."""
+    i = loop(number(4))
+    position = build.mul(i, 4)
+    x = build.load(build.index(build.define_global(1, dtypes.float32, 16), position), lanes=4)
+    doubled = build.add(build.gep(x, 3, 2, 1, 0), build.const(x.dtype, 2.0))
+    sines = build.unary(Ops.SIN, build.maximum(x, doubled))
+    value = build.vectorize(*(build.gep(sines, lane) for lane in (1, 1, 0, 2)))
+    store = build.store(build.index(build.define_global(0, dtypes.float32, 16), position), value)
+    return program("vectors", closed(store), out(dtypes.float32, 16), given(1, dtypes.float32, 16))
+
+
+@pytest.mark.parametrize("language", sorted(RENDERERS))
+@pytest.mark.parametrize(
+    "make", [gated_copy, row_maximum, conversions, branch], ids=lambda make: make.__name__
+)
+def test_source(
+    golden: Callable[[str, str], None], make: Callable[[], Program], language: str
+) -> None:
+    golden(f"{make.__name__}.{language}", RENDERERS[language].render(make()))
+
+
+def test_vector_source(golden: Callable[[str, str], None]) -> None:
+    golden("vectors.ll", LlvmRenderer().render(vectors()))
+
+
+def test_c_refuses_vectors() -> None:
+    with pytest.raises(UserError, match=r"float32x4 has no C type here: accepted are bool, "):
+        CRenderer().render(vectors())
+
+
+@pytest.mark.parametrize("language", sorted(RENDERERS))
+def test_a_node_of_another_machine_is_refused(language: str) -> None:
+    group = UOp(Ops.SPECIAL, INT, (number(4),), SpecialArg("group", 0))
+    memory = build.define_global(0, INT, 4)
+    nodes = closed(build.store(build.index(memory, group), number(1)))
+    with pytest.raises(UserError, match=r"SPECIAL: .* print no such node"):
+        RENDERERS[language].render(program("grouped", nodes, out(INT, 4)))
+
+
+@pytest.mark.parametrize("language", sorted(RENDERERS))
+def test_a_type_without_a_name_is_refused(language: str) -> None:
+    memory = build.define_global(0, dtypes.bfloat16, 1)
+    store = build.store(build.index(memory, number(0)), build.const(dtypes.bfloat16, 1.0))
+    with pytest.raises(UserError, match=r"bfloat16 has no .* type here: accepted are bool, "):
+        RENDERERS[language].render(program("small", closed(store), out(dtypes.bfloat16, 1)))
+
+
+def test_c_refuses_what_its_compiler_lacks() -> None:
+    memory = build.define_global(0, dtypes.float16, 1)
+    store = build.store(build.index(memory, number(0)), build.const(dtypes.float16, 1.5))
+    half = program("half", closed(store), out(dtypes.float16, 1))
+    assert "typedef _Float16 float16;" in CRenderer().render(half)
+    with pytest.raises(UserError, match="float16 has no C type here"):
+        CRenderer(C_DTYPES - {dtypes.float16}).render(half)

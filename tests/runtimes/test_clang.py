@@ -1,0 +1,174 @@
+"""The CLANG device when its compiler is missing, broken, hung or wrong."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from tinyref.config import Context
+from tinyref.device import Device
+from tinyref.dtype import dtypes
+from tinyref.errors import DeviceError, UserError
+from tinyref.runtimes import toolchain as toolchain_module
+from tinyref.runtimes.clang import ClangBackend
+from tinyref.runtimes.toolchain import (
+    chosen_compiler,
+    compile_shared,
+    load_shared,
+    toolchain,
+)
+from tinyref.uops.decompose import decompose
+
+needs_compiler = pytest.mark.skipif(
+    not ClangBackend.availability().works, reason="no C compiler is installed"
+)
+
+
+@pytest.fixture
+def nothing_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setenv("PATH", "/nonexistent")
+
+
+def script(folder: Path, body: str) -> str:
+    path = folder / "compiler"
+    path.write_text(f"#!{sys.executable}\n{body}\n")
+    path.chmod(0o700)
+    return str(path)
+
+
+@pytest.fixture
+def files_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder in which temporary files are made; the test looks at what is left there."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+@pytest.mark.usefixtures("nothing_found")
+def test_without_a_compiler_the_reason_says_what_to_install() -> None:
+    available = ClangBackend.availability()
+    assert not available.works
+    assert available.reason == (
+        "no C compiler found: install one of gcc, clang, tcc or name one by CC"
+    )
+    with pytest.raises(DeviceError, match="install one of gcc, clang, tcc"):
+        toolchain()
+
+
+def test_a_compiler_that_does_not_exist_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Context(CC="no-such-compiler"):
+        reason = ClangBackend.availability().reason
+    assert reason == "flag CC names the compiler 'no-such-compiler', which is not found"
+    monkeypatch.setenv("CC", "neither-this")
+    assert "CC names the compiler 'neither-this'" in ClangBackend.availability().reason
+
+
+@needs_compiler
+def test_the_flag_comes_before_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CC", script(tmp_path, "pass") + " -one")
+    assert chosen_compiler()[1:] == ("-one",)
+    with Context(CC=f"{sys.executable} -two"):
+        assert chosen_compiler() == (sys.executable, "-two")
+
+
+def test_a_compiler_that_only_fails_is_not_available(tmp_path: Path) -> None:
+    broken = script(tmp_path, "import sys; sys.exit('cannot find my libraries')")
+    with Context(CC=broken):
+        available = ClangBackend.availability()
+        assert not available.works
+        assert "cannot find my libraries" in available.reason
+        with pytest.raises(DeviceError, match="does not work"):
+            toolchain()
+
+
+def test_a_compiler_that_makes_no_file_is_not_available(tmp_path: Path) -> None:
+    with Context(CC=script(tmp_path, "pass")):
+        assert "cannot compile" in ClangBackend.availability().reason
+
+
+@needs_compiler
+def test_an_error_has_the_compilers_words_and_the_source(files_left: Path) -> None:
+    with pytest.raises(DeviceError, match="this_is_undeclared") as caught:
+        compile_shared(toolchain().command, "int f(void) { return this_is_undeclared; }")
+    assert "this_is_undeclared" in caught.value.source
+    assert "failed with code" in caught.value.message
+    assert list(files_left.iterdir()) == []
+
+
+@needs_compiler
+def test_no_file_stays_after_a_load(files_left: Path) -> None:
+    binary = compile_shared(toolchain().command, "int f(void) { return 1; }")
+    with load_shared("CLANG", binary) as library:
+        assert library.address("f")
+        with pytest.raises(DeviceError, match="no function g"):
+            library.address("g")
+    assert list(files_left.iterdir()) == []
+
+
+def test_bytes_that_are_no_library_are_an_error(files_left: Path) -> None:
+    with pytest.raises(DeviceError, match="cannot load a compiled kernel"):
+        load_shared("CLANG", b"not a library")
+    assert list(files_left.iterdir()) == []
+
+
+def test_a_hung_compiler_is_stopped_with_its_children(
+    tmp_path: Path, files_left: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(toolchain_module, "COMPILE_SECONDS", 0.3)
+    mark = tmp_path / "child-lives"
+    body = f"""
+import subprocess, sys, time
+child = "import time, pathlib; time.sleep(1.5); pathlib.Path({str(mark)!r}).touch()"
+subprocess.Popen([sys.executable, "-S", "-c", child])
+time.sleep(60)
+"""
+    start = time.monotonic()
+    with pytest.raises(DeviceError, match=r"did not end within 0\.3 seconds"):
+        compile_shared([script(tmp_path, body)], "int f;")
+    assert time.monotonic() - start < 5
+    assert list(files_left.iterdir()) == []
+    time.sleep(1.6)
+    assert not mark.exists()
+
+
+def test_a_compiler_that_cannot_start_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "compiler"
+    path.write_bytes(b"\x00 no program")
+    path.chmod(0o700)
+    with pytest.raises(DeviceError, match="cannot start"):
+        compile_shared([str(path)], "int f;")
+
+
+@needs_compiler
+@pytest.mark.parametrize("compiler", toolchain_module.COMPILERS)
+def test_what_the_compiler_lacks_is_refused(compiler: str) -> None:
+    if shutil.which(compiler) is None:
+        pytest.skip(f"the compiler {compiler} is not installed")
+    from tinyref.uops import build
+
+    with Context(CC=compiler):
+        device = Device["CLANG"]
+        lacking = [dtype for dtype in dtypes.all if not device.capabilities.supports(dtype)]
+        assert {dtypes.bfloat16, *dtypes.fp8s} <= set(lacking)
+        for dtype in lacking:
+            memory = build.define_global(0, dtype, 1)
+            value = build.const(dtype, 1)
+            store = build.store(build.index(memory, build.const(dtypes.int32, 0)), value)
+            with pytest.raises(UserError, match=f"has no {dtype.name}: accepted are bool"):
+                decompose(build.sink(store), device.capabilities)
+
+
+@needs_compiler
+def test_the_key_names_compiler_and_flags() -> None:
+    key = Device["CLANG"].compiler.key
+    assert toolchain().version in key
+    assert all(part in key for part in toolchain().command)

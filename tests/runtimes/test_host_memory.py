@@ -1,0 +1,91 @@
+"""Memory of the host devices."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import pytest
+
+from tinyref.device import Buffer, memory
+from tinyref.dtype import dtypes
+from tinyref.errors import DeviceError, UserError
+from tinyref.runtimes.host_memory import ALIGNMENT, HostAllocator, address_of
+
+
+@pytest.fixture
+def allocator() -> HostAllocator:
+    return HostAllocator("TEST")
+
+
+@pytest.mark.parametrize("nbytes", [0, 1, 63, 64, 65, 4096, 1_000_003])
+def test_pieces_have_their_size_and_are_aligned(allocator: HostAllocator, nbytes: int) -> None:
+    handle = allocator.allocate(nbytes)
+    assert handle.shape == (nbytes,)
+    assert handle.dtype.name == "uint8"
+    # numpy gives no true address for an array without elements.
+    assert nbytes == 0 or address_of(handle) % ALIGNMENT == 0
+
+
+def test_bytes_go_in_and_come_out(allocator: HostAllocator) -> None:
+    handle = allocator.allocate(8)
+    allocator.copy_in(handle, memoryview(b"abcdefgh"))
+    allocator.copy_in(handle, memoryview(b"XY"))
+    result = bytearray(5)
+    allocator.copy_out(memoryview(result), handle)
+    assert result == b"XYcde"
+
+
+def test_nothing_is_copied_for_empty_pieces(allocator: HostAllocator) -> None:
+    empty = allocator.allocate(0)
+    allocator.copy_in(empty, memoryview(b""))
+    allocator.copy_out(memoryview(bytearray()), empty)
+
+
+def test_a_view_shares_the_bytes(allocator: HostAllocator) -> None:
+    handle = allocator.allocate(8)
+    allocator.copy_in(handle, memoryview(b"abcdefgh"))
+    part = allocator.view(handle, 3, 2)
+    assert part.tobytes() == b"de"
+    allocator.copy_in(part, memoryview(b"**"))
+    assert handle.tobytes() == b"abc**fgh"
+    assert address_of(part) == address_of(handle) + 3
+    assert allocator.view(handle, 8, 0).size == 0
+
+
+@pytest.mark.parametrize(("offset", "nbytes"), [(-1, 2), (0, 9), (8, 1), (3, -1)])
+def test_a_view_stays_inside(allocator: HostAllocator, offset: int, nbytes: int) -> None:
+    with pytest.raises(UserError, match="are outside the memory's 8"):
+        allocator.view(allocator.allocate(8), offset, nbytes)
+
+
+def test_copies_stay_inside(allocator: HostAllocator) -> None:
+    handle = allocator.allocate(4)
+    with pytest.raises(UserError, match="5 bytes do not fit into 4"):
+        allocator.copy_in(handle, memoryview(b"abcde"))
+    with pytest.raises(UserError, match="asked for 5 bytes of 4"):
+        allocator.copy_out(memoryview(bytearray(5)), handle)
+
+
+@pytest.mark.parametrize("nbytes", [2**62, 2**63 - 1, 2**70])
+def test_too_much_memory_is_an_error_that_says_how_much(
+    allocator: HostAllocator, nbytes: int
+) -> None:
+    with pytest.raises(DeviceError, match=f"TEST: cannot allocate {nbytes} bytes"):
+        allocator.allocate(nbytes)
+
+
+def test_a_negative_size_is_refused(allocator: HostAllocator) -> None:
+    with pytest.raises(UserError, match="nbytes is -1, accepted is 0 and above"):
+        allocator.allocate(-1)
+
+
+def test_memory_goes_with_the_buffer() -> None:
+    before = memory.now.get("CPU", 0)
+    buffer = Buffer("CPU", 1000, dtypes.float32).allocate()
+    assert memory.now["CPU"] == before + 4000
+    gone = weakref.ref(buffer)
+    del buffer
+    gc.collect()
+    assert gone() is None
+    assert memory.now["CPU"] == before

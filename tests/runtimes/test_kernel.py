@@ -1,0 +1,305 @@
+"""Kernels: what they check before they run, what they keep, and symbolic launches."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+
+from tinyref.config import Context
+from tinyref.device import Buffer, Device
+from tinyref.dtype import DType, dtypes
+from tinyref.errors import DeviceError, UserError
+from tinyref.runtimes import cpu
+from tinyref.runtimes.kernel import (
+    Kernel,
+    _Recent,
+    compile_ast,
+    compile_program,
+    forget_kernels,
+)
+from tinyref.uops import build
+from tinyref.uops.node import UOp, toposort
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import AxisKind, ViewArg
+from tinyref.uops.program import Parameter, Program
+from tinyref.uops.shape_tracker import ShapeTracker
+
+DEVICES = [name for name in ("CPU", "CLANG") if Device.availability(name).works]
+FLOAT, INT = dtypes.float32, dtypes.int32
+
+
+@pytest.fixture(params=DEVICES)
+def device(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    forget_kernels()
+    yield
+    forget_kernels()
+
+
+def scale_first(size: int = 16) -> Program:
+    """out[i] = in[i] * 2 + n for the first n elements."""
+    count = build.variable("n", 0, size, INT)
+    i = build.counter(count, 0, AxisKind.LOOP, INT)
+    value = build.load(build.index(build.define_global(1, FLOAT, size), i))
+    total = build.add(build.mul(value, 2.0), build.cast(count, FLOAT))
+    store = build.store(build.index(build.define_global(0, FLOAT, size), i), total)
+    nodes = (*toposort([store]), UOp(Ops.END, dtypes.void, (i,)))
+    parameters = (Parameter(0, FLOAT, size, True, False), Parameter(1, FLOAT, size, False, True))
+    return Program("scale_first", nodes, parameters, (count,))
+
+
+def given(device: str, values: list[float], dtype: DType = FLOAT) -> Buffer:
+    array = np.array(values, dtype.name)
+    return Buffer(device, array.size, dtype).copy_in(memoryview(array))
+
+
+def floats(buffer: Buffer) -> list[float]:
+    result: list[float] = np.frombuffer(buffer.copy_out(), np.float32).tolist()
+    return result
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 16])
+def test_a_variable_is_given_at_launch(device: str, count: int) -> None:
+    kernel = compile_program(device, scale_first())
+    out = given(device, [-1.0] * 16)
+    assert kernel([out, given(device, list(range(16)))], {"n": count}) is None
+    assert floats(out) == [2.0 * i + count for i in range(count)] + [-1.0] * (16 - count)
+
+
+def test_waiting_gives_the_seconds(device: str) -> None:
+    kernel = compile_program(device, scale_first())
+    seconds = kernel([given(device, [0.0] * 16)] * 2, {"n": 16}, wait=True)
+    assert seconds is not None
+    assert 0 < seconds < 1
+
+
+def test_a_kernel_knows_where_it_came_from(device: str) -> None:
+    program = scale_first()
+    kernel = compile_program(device, program)
+    assert kernel.name == "scale_first"
+    assert kernel.program is program
+    assert "scale_first" in kernel.source
+    assert kernel.device == device
+    assert repr(kernel) == f"Kernel('scale_first' on {device})"
+
+
+def test_a_kernel_is_compiled_once(device: str) -> None:
+    assert compile_program(device, scale_first()) is compile_program(device.lower(), scale_first())
+
+
+def wrong_buffers(device: str) -> list[tuple[list[Buffer], str]]:
+    good = given(device, [0.0] * 16)
+    bytes_ = given(device, [0] * 200, dtypes.uint8)
+    return [
+        ([good], "got 1 buffers, the kernel takes 2"),
+        ([good, given(device, [0] * 16, INT)], "buffer 1: holds int32, accepted is float32"),
+        ([given(device, [0.0] * 15), good], "buffer 0: has 15 elements, the kernel reaches 16"),
+        ([good, Buffer("NPY", 16, FLOAT)], f"buffer 1: is on NPY, the kernel runs on {device}"),
+        (
+            [bytes_.view(3, 16, FLOAT), good],
+            "buffer 0: starts 3 bytes in, accepted are multiples of 4",
+        ),
+    ]
+
+
+@pytest.mark.parametrize("which", range(5))
+def test_buffers_that_do_not_fit_are_refused(device: str, which: int) -> None:
+    buffers, message = wrong_buffers(device)[which]
+    with pytest.raises(UserError, match=f"scale_first: {message}"):
+        compile_program(device, scale_first())(buffers, {"n": 1})
+
+
+def test_a_larger_buffer_is_fine(device: str) -> None:
+    out = given(device, [0.0] * 20)
+    compile_program(device, scale_first())([out, given(device, [1.0] * 16)], {"n": 2})
+    assert floats(out)[:3] == [4.0, 4.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("bindings", "message"),
+    [
+        ({}, "variable n has no value"),
+        ({"n": 17}, "variable n is 17, accepted is 0 to 16"),
+        ({"n": -1}, "variable n is -1, accepted is 0 to 16"),
+    ],
+)
+def test_values_of_variables_are_checked(
+    device: str, bindings: dict[str, int], message: str
+) -> None:
+    buffers = [given(device, [0.0] * 16)] * 2
+    with pytest.raises(UserError, match=message):
+        compile_program(device, scale_first())(buffers, bindings)
+
+
+def test_a_launch_with_a_grid_is_refused(device: str) -> None:
+    kernel = compile_program(device, scale_first())
+    launch = Device[device].load(kernel.name, Device[device].compiler.compile(kernel.source))
+    with pytest.raises(UserError, match="has no launch indices"):
+        launch([], grid=(2, 1, 1))
+
+
+def test_too_many_buffers_are_refused(device: str) -> None:
+    limit = Device[device].capabilities.buffer_limit
+    parameters = tuple(Parameter(slot, FLOAT, 1, True, False) for slot in range(limit + 1))
+    with pytest.raises(UserError, match=f"takes {limit + 1} buffers, {device} accepts {limit}"):
+        compile_program(device, Program("wide", (), parameters))
+
+
+def test_views_of_a_buffer_start_anywhere(device: str) -> None:
+    whole = given(device, [float(i) for i in range(40)])
+    kernel = compile_program(device, scale_first())
+    kernel([whole.view(4 * 21, 16, FLOAT), whole.view(4 * 1, 16, FLOAT)], {"n": 16})
+    assert floats(whole)[21:37] == [2.0 * i + 16 for i in range(1, 17)]
+    assert floats(whole)[:21] == [float(i) for i in range(21)]
+
+
+def test_a_gated_off_access_touches_nothing(device: str) -> None:
+    # The gate depends on a variable, and the address it guards is far out of every buffer.
+    n = build.variable("n", 0, 1, INT)
+    far = build.mul(build.add(n, 1), 2**29)
+    gate = build.less(n, 0)
+    x = build.load(build.index(build.define_global(1, FLOAT, 4), far), gate, 7.0)
+    out = build.define_global(0, FLOAT, 4)
+    first = build.store(build.index(out, build.const(INT, 0)), x)
+    second = build.store(build.index(out, far), x, gate)
+    parameters = (Parameter(0, FLOAT, 4, True, False), Parameter(1, FLOAT, 4, False, True))
+    program = Program("gated", tuple(toposort([first, second])), parameters, (n,))
+    buffer = given(device, [0.0] * 4)
+    compile_program(device, program)([buffer, given(device, [1.0] * 4)], {"n": 1})
+    assert floats(buffer) == [7.0, 0.0, 0.0, 0.0]
+
+
+def test_other_threads_run_meanwhile(device: str) -> None:
+    """A kernel releases the interpreter lock: this one counts long enough to see it."""
+    size = 30_000_000
+    bound = build.const(INT, size)
+    i = build.counter(bound, 0, AxisKind.LOOP, INT)
+    memory = build.define_global(0, INT, 1)
+    address = build.index(memory, build.const(INT, 0))
+    # A chain that no compiler folds: each step divides by what the last one left.
+    step = build.add(build.mod(build.mul(build.load(address), 1103515245), 65537), i)
+    store = build.store(address, step)
+    body = [node for node in toposort([store]) if node not in (bound, i)]
+    nodes = (bound, i, *body, UOp(Ops.END, dtypes.void, (i,)))
+    kernel = compile_program(device, Program("slow", nodes, (Parameter(0, INT, 1, True, True),)))
+    buffer = given(device, [1], INT)
+    thread = threading.Thread(target=kernel, args=([buffer],))
+    thread.start()
+    ticks = 0
+    while thread.is_alive():
+        time.sleep(0.001)
+        ticks += 1
+    assert ticks >= 5
+
+
+def view(slot: int, dtype: DType, shape: tuple[int, ...]) -> UOp:
+    tracker = ShapeTracker.from_shape(shape)
+    memory = build.define_global(slot, dtype, max(1, int(np.prod(shape))))
+    return UOp(Ops.VIEW, memory.dtype, (memory,), ViewArg(tracker))
+
+
+def square_sum(dtype: DType) -> UOp:
+    x = UOp(Ops.LOAD, dtype, (view(1, dtype, (4, 8)),))
+    total = build.reduce(Ops.ADD, build.mul(x, x), (1,))
+    return build.sink(UOp(Ops.STORE, dtypes.void, (view(0, dtype, (4, 1)), total)))
+
+
+@pytest.mark.parametrize("dtype", [*dtypes.ints, *dtypes.floats], ids=lambda dtype: dtype.name)
+def test_a_kernel_ast_runs_in_every_dtype(
+    device: str,
+    dtype: DType,
+    fill: Callable[..., Buffer],
+    read: Callable[[Buffer], np.ndarray],
+) -> None:
+    if not Device[device].capabilities.supports(dtype):
+        with pytest.raises(UserError, match=f"the device has no {dtype.name}: accepted are"):
+            compile_ast(device, square_sum(dtype))
+        return
+    values = np.arange(32) % 5
+    out = fill(device, np.zeros(4), dtype)
+    compile_ast(device, square_sum(dtype))([out, fill(device, values, dtype)])
+    assert read(out).astype(int).tolist() == (values**2).reshape(4, 8).sum(1).tolist()
+
+
+def test_a_kernel_ast_is_compiled_once_per_setting(device: str) -> None:
+    first = compile_ast(device, square_sum(FLOAT))
+    assert compile_ast(device, square_sum(FLOAT)) is first
+    with Context(STRICT_FLOAT=0):
+        assert isinstance(compile_ast(device, square_sum(FLOAT)), Kernel)
+    assert compile_ast(device, square_sum(FLOAT)) is first
+
+
+def test_an_unknown_device_is_refused() -> None:
+    with pytest.raises(UserError, match="unknown device 'NOSUCH'"):
+        compile_program("NOSUCH", scale_first())
+
+
+def test_the_longest_unused_kernels_are_forgotten() -> None:
+    recent: _Recent[str] = _Recent(2)
+    recent.put("a", "1")
+    recent.put("b", "2")
+    assert recent.get("a") == "1"
+    recent.put("c", "3")
+    assert [recent.get(key) for key in "abc"] == ["1", None, "3"]
+
+
+def test_versions_name_what_compiled(device: str) -> None:
+    versions = Device[device].versions()
+    assert versions
+    assert all(value and isinstance(value, str) for value in versions.values())
+
+
+@pytest.mark.parametrize("level", [0, 1, 2, 3])
+def test_every_level_of_llvm_gives_the_same_bits(level: int) -> None:
+    values = np.random.default_rng(5).standard_normal(16).astype(np.float32)
+    with Context(CPU_LEVEL=level, CACHE=0):
+        out = given("CPU", [0.0] * 16)
+        kernel = compile_program("CPU", scale_first())
+        kernel([out, Buffer("CPU", 16, FLOAT).copy_in(memoryview(values))], {"n": 16})
+    assert floats(out) == (values * np.float32(2) + np.float32(16)).tolist()
+
+
+@pytest.mark.parametrize("level", [1, 2, 3])
+def test_no_product_and_sum_are_fused(run: Callable[..., list[np.ndarray]], level: int) -> None:
+    random = np.random.default_rng(6)
+    x, y, z = (random.standard_normal(4096).astype(np.float32) for _ in range(3))
+    z[:] = -(x * y)
+    with Context(CPU_LEVEL=level):
+        (got,) = run(
+            [(lambda a, b, c: build.add(build.mul(a, b), c), [(x, FLOAT), (y, FLOAT), (z, FLOAT)])],
+            "CPU",
+        )
+    assert not got.any()
+
+
+def test_llvm_says_what_it_does_not_like() -> None:
+    with pytest.raises(DeviceError, match="CPU: LLVM refused the source") as caught:
+        Device["CPU"].compiler.compile("define void @f() { nonsense }")
+    assert "nonsense" in caught.value.source
+
+
+def test_a_missing_symbol_is_an_error_not_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = "declare void @no_such_function()\n"
+    source += "define void @f(ptr %a, ptr %b) { call void @no_such_function()\nret void }"
+    with pytest.raises(DeviceError, match="no function no_such_function"):
+        Device["CPU"].compiler.compile(source)
+    monkeypatch.setattr(cpu, "_check_symbols", lambda *arguments: None)
+    binary = Device["CPU"].compiler.compile(source)
+    with pytest.raises(DeviceError, match="cannot link f"):
+        Device["CPU"].load("f", binary)
+
+
+def test_a_missing_entry_is_an_error(device: str) -> None:
+    kernel = compile_program(device, scale_first())
+    binary = Device[device].compiler.compile(kernel.source)
+    with pytest.raises(DeviceError, match="other_name"):
+        Device[device].load("other_name", binary)
