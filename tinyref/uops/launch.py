@@ -14,6 +14,7 @@ from tinyref.uops.bounds import bounds
 from tinyref.uops.node import UOp, sint
 
 Limit = tuple[int, int, int]
+Sizes = tuple[sint, sint, sint]
 
 ZERO = build.const(dtypes.index, 0)
 TRUE = build.const(dtypes.bool, True)
@@ -103,9 +104,8 @@ def _flat_row(total: sint, limit: Limit) -> tuple[UOp, UOp]:
     most = _most(total)
     if most > math.prod(limit):
         raise UserError(f"kernel: {most} elements are more than the device's grid limit {limit}")
-    sizes = _exact_factors(total, limit) if isinstance(total, int) else None
-    if sizes is None:
-        sizes = _covering_factors(total, most, limit)
+    exact = _exact_factors(total, limit) if isinstance(total, int) else None
+    sizes: Sizes = exact or _covering_factors(total, most, limit)
     flat = build.special("group", 0, sizes[0])
     stride = _most(sizes[0])
     for dim in (1, 2):
@@ -118,7 +118,7 @@ def _flat_row(total: sint, limit: Limit) -> tuple[UOp, UOp]:
     return build.where(valid, flat, build.add(build.operand(total, dtypes.index), -1)), valid
 
 
-def _exact_factors(total: int, limit: Limit) -> tuple[int, int, int] | None:
+def _exact_factors(total: int, limit: Limit) -> Sizes | None:
     sizes = []
     for most in limit:
         size = _largest_divisor(total, most)
@@ -136,7 +136,7 @@ def _largest_divisor(total: int, most: int) -> int:
     return max(number for number in divisors if number <= most)
 
 
-def _covering_factors(total: sint, most: int, limit: Limit) -> tuple[sint, sint, sint]:
+def _covering_factors(total: sint, most: int, limit: Limit) -> Sizes:
     """A launch of at least `total` groups; only its last dimension follows a symbolic total.
 
     It is empty if the total is 0, so that there always is a last element to stay at.
