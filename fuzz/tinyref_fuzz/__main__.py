@@ -29,13 +29,13 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
-def report(seed: int, choices: Sequence[int], text: str, verdict: Verdict) -> str:
+def report(device: str, seed: int, choices: Sequence[int], text: str, verdict: Verdict) -> str:
     """The text that shows one failure and how to see it again."""
     return (
         f"seed {seed}: stage {verdict.stage}: {verdict.detail}\n"
         f"{text}\n"
         f"choices: {','.join(str(choice) for choice in choices)}\n"
-        f"again: python -m tinyref_fuzz --kernels 1 --seed {seed}"
+        f"again: python -m tinyref_fuzz --device {device} --kernels 1 --seed {seed}"
     )
 
 
@@ -54,7 +54,8 @@ def main(words: Sequence[str] | None = None) -> int:
                 failures += 1
                 if failures <= MOST_REPORTS:
                     sys.stdout.write(
-                        report(seed, case.choices, to_text(case.ast), verdict) + "\n\n"
+                        report(options.device, seed, case.choices, to_text(case.ast), verdict)
+                        + "\n\n"
                     )
     except TinyrefError as error:
         sys.stderr.write(f"tinyref_fuzz: {error}\n")
