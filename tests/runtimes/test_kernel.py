@@ -180,7 +180,7 @@ def test_a_gated_off_access_touches_nothing(device: str) -> None:
 
 def test_other_threads_run_meanwhile(device: str) -> None:
     """A kernel releases the interpreter lock: this one counts long enough to see it."""
-    size = 30_000_000
+    size = 10_000_000
     bound = build.const(INT, size)
     i = build.counter(bound, 0, AxisKind.LOOP, INT)
     memory = build.define_global(0, INT, 1)
