@@ -72,7 +72,7 @@ def run_on_device(device: str, kernel: Kernel, contents: tuple[Array, ...]) -> A
     buffers = []
     for content in contents:
         buffer = Buffer(device, content.size, from_numpy_dtype(content.dtype)).allocate()
-        buffers.append(buffer.copy_in(memoryview(content.view(np.uint8)).cast("B")))
+        buffers.append(buffer.copy_in(content.view(np.uint8).data))
     kernel(buffers, wait=True)
     return np.frombuffer(buffers[0].copy_out(), contents[0].dtype)
 
