@@ -197,8 +197,8 @@ class TensorCore:
     ) -> Self:
         """The tensor that `op` makes of this one and `others`, recorded for gradients."""
         sources = (self, *others)
-        node = build(op, arg, dtype, [source._node for source in sources])
         device = arg.device if isinstance(arg, CopyArg) else self._common_device(op, sources)
+        node = build(op, arg, dtype, [source._node for source in sources])
         value = Value(node, device)
         if _recording.get() and node.dtype.is_float and op is not Ops.DETACH:
             parents = tuple(source._value for source in sources)

@@ -221,9 +221,10 @@ class Data(Creation):
     def assign(self, x: Self | ConstType | HostArray | Sequence[Any]) -> Self:
         """Gives this tensor the elements of `x`, which broadcasts to its shape; returns it.
 
-        A tensor in memory is written in place, and whatever else reads that memory keeps what it
-        has now; any other tensor takes the graph of `x`. Gradients do not flow through an
-        assignment. Raises `UserError` where type or device differ, or `x` has gradients to lose.
+        A tensor with memory of its own is written in place, and whatever was computed from it
+        keeps what it had; a tensor without takes the graph of `x`. Gradients do not flow through
+        an assignment. Raises `UserError` where type or device differ, or `x` has gradients to
+        lose.
         """
         value = self._assignable(x)
         if is_recording() and value._value.requires_grad:
@@ -231,8 +232,8 @@ class Data(Creation):
                 "assign: the value requires grad, and no gradient flows through an assignment: "
                 "use detach() on it, or Tensor.no_grad()"
             )
-        is_memory = _memory_of(self._node) is not None
-        node = graph.assign(self._node, value._node) if is_memory else value._node
+        in_place = self._has_memory_alone()
+        node = graph.assign(self._node, value._node) if in_place else value._node
         self._become(node, self._device)
         return self
 
@@ -259,6 +260,18 @@ class Data(Creation):
             )
         return value._broadcast_to(self.shape)
 
+    def _has_memory_alone(self) -> bool:
+        """True where this tensor stands for a whole buffer that no other tensor shows."""
+        node = base_of(self._node)
+        while node.op is Ops.ASSIGN:
+            node = base_of(node.src[0])
+        if node.op is not Ops.BUFFER:
+            return False
+        others = (value for value in live_values() if value is not self._value)
+        return not any(
+            value.tensor is not None and _shown_buffer(value.node) is node for value in others
+        )
+
     def _updated(self, name: str, result: Self) -> Self:
         """`result`, computed from this tensor, in its place, for operators such as `+=`.
 
@@ -274,7 +287,7 @@ class Data(Creation):
                 f"{name}: {result.dtype.name} {describe_shape(result.shape)} does not fit in place "
                 f"of {self.dtype.name} {describe_shape(self.shape)}"
             )
-        if _memory_of(self._node) is not None and not result._value.requires_grad:
+        if self._has_memory_alone() and not result._value.requires_grad:
             return self.assign(result)
         self._take(replace(result._value))
         return self
@@ -326,9 +339,8 @@ class Data(Creation):
         return self._updated(">>=", self.rshift(x))
 
 
-def _memory_of(node: UOp) -> UOp | None:
-    """The BUFFER that `node` is all of, perhaps after assignments; else None."""
-    node = base_of(node)
-    while node.op is Ops.ASSIGN:
-        node = base_of(node.src[0])
-    return node if node.op is Ops.BUFFER else None
+def _shown_buffer(node: UOp) -> UOp:
+    """The node below all views and assignments: the BUFFER whose elements `node` shows."""
+    while node.op in MOVEMENT or node.op in (Ops.ASSIGN, Ops.DETACH):
+        node = node.src[0]
+    return node

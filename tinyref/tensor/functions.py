@@ -6,6 +6,7 @@ import math
 from typing import Self
 
 from tinyref.dtype import DType, DTypeLike, dtypes, sum_dtype, to_dtype
+from tinyref.errors import UserError
 from tinyref.tensor.arguments import axes_of, axis_of
 from tinyref.tensor.elementwise import compute_dtype
 from tinyref.tensor.reduction import Axes, Reduction
@@ -81,7 +82,8 @@ class Functions(Reduction):
 
     def silu(self) -> Self:
         """self * sigmoid(self)."""
-        return self.mul(self.sigmoid())
+        x = self._wide("silu")
+        return x.mul(x.sigmoid())._cast(self._result_dtype())
 
     def _shifted(self, axis: int, name: str, dtype: DTypeLike | None) -> tuple[Self, DType, int]:
         """Distances from the largest element along `axis`, the result's type, and the axis.
@@ -91,7 +93,8 @@ class Functions(Reduction):
         number = axis_of(axis, self.ndim, name)
         axes = (number,) if self.ndim else ()
         target = self._result_dtype() if dtype is None else to_dtype(dtype, name)
-        compute_dtype(name, target)
+        if not compute_dtype(name, target).is_float:
+            raise UserError(f"{name}: dtype {target.name}, accepted are float types")
         wide = self._cast(target)._wide(name)
         return wide.sub(wide.detach().max(axes, keepdim=True)), target, number
 

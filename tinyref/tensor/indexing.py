@@ -135,12 +135,16 @@ class Indexing(Contraction):
     def _written(self, key: object, value: Self) -> Self:
         """This tensor with the elements at `key` replaced by `value`, which broadcasts to them."""
         index = parse_index(self.shape, key)
-        if broadcast([value.shape, index.shape], "assignment by index") != index.shape:
+        needless = value.ndim - len(index.shape)
+        fits = value
+        if needless > 0 and all(size == 1 for size in value.shape[:needless]):
+            fits = value._reshape(value.shape[needless:])
+        if broadcast([fits.shape, index.shape], "assignment by index") != index.shape:
             raise UserError(
                 f"assignment by index: shape {describe_shape(value.shape)} "
                 f"does not fit {describe_shape(index.shape)}"
             )
-        spread = value._cast(self.dtype)._broadcast_to(index.shape)
+        spread = fits._cast(self.dtype)._broadcast_to(index.shape)
         chosen = self._constant(True, dtypes.bool)._broadcast_to(index.shape)
         places = chosen._scattered(index, self.shape)
         return places.where(spread._scattered(index, self.shape), self)

@@ -173,5 +173,6 @@ def from_bytes(data: bytes | bytearray | memoryview, dtype: DType) -> HostArray:
             f"of {dtype.name}"
         )
     if dtype.is_bool:
-        return np.frombuffer(raw, dtype=np.uint8) != 0
+        truth: HostArray = np.frombuffer(raw, dtype=np.uint8) != 0
+        return truth
     return np.frombuffer(raw, dtype=numpy_dtype(dtype))

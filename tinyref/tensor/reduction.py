@@ -39,7 +39,7 @@ class Reduction(Movement):
         axes = axes_of(axis, self.ndim, name)
         compute_dtype(name, self.dtype)
         if dtype is not None:
-            named = compute_dtype(name, to_dtype(dtype, name))
+            named, _ = accumulator_dtype(self.dtype, dtype, name)
             return self._cast(named)._reduced(op, axes, keepdim)
         wide = self._cast(sum_dtype(self.dtype))._reduced(op, axes, keepdim)
         return wide._cast(self.dtype) if self.dtype.is_float else wide

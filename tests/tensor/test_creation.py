@@ -1,0 +1,170 @@
+"""Making tensors, and reading them back."""
+
+import math
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tinyref import Tensor, dtypes
+from tinyref.dtype import numpy_dtype
+from tinyref.errors import UserError
+
+
+@pytest.mark.parametrize(
+    ("data", "dtype", "elements"),
+    [
+        (3, dtypes.int32, 3),
+        (3.5, dtypes.float32, 3.5),
+        (True, dtypes.bool, True),
+        ([1, 2], dtypes.int32, [1, 2]),
+        ([1, 2.5], dtypes.float32, [1.0, 2.5]),
+        ([True, False], dtypes.bool, [True, False]),
+        ([True, 2], dtypes.int32, [1, 2]),
+        (((1, 2), (3, 4)), dtypes.int32, [[1, 2], [3, 4]]),
+        ([], dtypes.float32, []),
+        ([[], []], dtypes.float32, [[], []]),
+        ([np.float32(2), np.int8(1)], dtypes.float32, [2.0, 1.0]),
+        (b"\x01\xff", dtypes.uint8, [1, 255]),
+        (np.int16(7), dtypes.int16, 7),
+    ],
+)
+def test_python_data(data: object, dtype: object, elements: object) -> None:
+    tensor = Tensor(data)
+    assert tensor.dtype is dtype
+    assert tensor.tolist() == elements
+
+
+@pytest.mark.parametrize("dtype", dtypes.all, ids=lambda dtype: dtype.name)
+def test_every_dtype_survives_a_round_trip(dtype: object) -> None:
+    array = np.array([0, 1, 0, 1, 1]).astype(numpy_dtype(dtype))
+    tensor = Tensor(array)
+    assert tensor.dtype is dtype
+    assert tensor.numpy().dtype == numpy_dtype(dtype)
+    assert tensor.tolist() == [0, 1, 0, 1, 1]
+    assert Tensor([0, 1], dtype=dtype).tolist() == [0, 1]
+    assert Tensor.full((2,), 1, dtype=dtype).numpy().astype(float).tolist() == [1, 1]
+
+
+def test_special_floats_keep_their_bits() -> None:
+    array = np.array([np.nan, np.inf, -np.inf, -0.0, 1e-45], dtype=np.float32)
+    back = Tensor(array).numpy()
+    assert back.view(np.uint32).tolist() == array.view(np.uint32).tolist()
+
+
+def test_numpy_arrays_of_any_layout() -> None:
+    array = np.arange(12, dtype=np.float64).reshape(3, 4)
+    assert Tensor(array[::-1, ::2]).tolist() == [[8.0, 10.0], [4.0, 6.0], [0.0, 2.0]]
+    assert Tensor(array.T).shape == (4, 3)
+    assert Tensor(np.asfortranarray(array)).tolist() == array.tolist()
+    assert Tensor(np.array(2.5)).shape == ()
+    assert Tensor(np.zeros((0, 3))).numpy().shape == (0, 3)
+
+
+def test_the_tensor_has_a_copy_of_the_array() -> None:
+    array = np.array([1.0, 2.0])
+    tensor = Tensor(array)
+    array[0] = 9
+    assert tensor.tolist() == [1.0, 2.0]
+    tensor.numpy()[1] = 9
+    assert tensor.tolist() == [1.0, 2.0]
+
+
+def test_lists_are_rounded_once() -> None:
+    # Through float32 this value becomes a tie, and rounds to 1.0 instead.
+    value = 1.0 + 2**-8 + 2**-30
+    assert Tensor([value], dtype="bfloat16").tolist() == [1.0078125]
+    assert Tensor([2**64 - 1], dtype="uint64").tolist() == [2**64 - 1]
+    assert Tensor([2**24 + 1], dtype="float32").tolist() == [2.0**24]
+
+
+def test_conversion_of_arrays() -> None:
+    assert Tensor(np.array([1.9, -1.9]), dtype="int32").tolist() == [1, -1]
+    assert Tensor(np.array([300]), dtype="uint8").tolist() == [44]
+    assert Tensor(np.array([0.0, 0.5]), dtype="bool").tolist() == [False, True]
+    assert Tensor(np.array([2**63 + 2**39 + 1], np.uint64), dtype="float32").tolist() == [
+        float(2**63 + 2**40)
+    ]
+    assert Tensor(np.array([1.5], ml_dtypes.bfloat16), dtype="float64").tolist() == [1.5]
+
+
+def test_bytes_as_a_named_type() -> None:
+    assert Tensor(b"\x00\x00\x80\x3f", dtype="float32").tolist() == [1.0]
+    assert Tensor(bytearray(b"\x01\x00"), dtype="int16").tolist() == [1]
+    assert Tensor(b"\x00\x02", dtype="bool").tolist() == [False, True]
+
+
+def test_a_tensor_of_a_tensor() -> None:
+    first = Tensor([1.5, 2.5])
+    assert Tensor(first, dtype="int32").tolist() == [1, 2]
+    assert Tensor(first, device="PYTHON").device == "PYTHON"
+    assert Tensor(first).tolist() == [1.5, 2.5]
+
+
+def test_constructors_with_a_shape() -> None:
+    assert Tensor.zeros(2, 3).tolist() == [[0.0] * 3] * 2
+    assert Tensor.zeros((2, 1)).shape == (2, 1)
+    assert Tensor.zeros().shape == ()
+    assert Tensor.ones(2, dtype="int8").dtype is dtypes.int8
+    assert Tensor.full((2,), 7).dtype is dtypes.int32
+    assert Tensor.full((2,), 7.0).dtype is dtypes.float32
+    assert Tensor.full((), True).tolist() is True
+    assert Tensor.full(3, math.inf).tolist() == [math.inf] * 3
+    assert Tensor.full((2, 0), 1.0).numpy().shape == (2, 0)
+    assert Tensor.empty(2, 3).shape == (2, 3)
+    assert Tensor.empty(2, dtype="int64").numpy().dtype == np.int64
+    assert Tensor.empty(0).tolist() == []
+    assert Tensor.eye(2, 3).tolist() == [[1, 0, 0], [0, 1, 0]]
+    assert Tensor.eye(3, 2, dtype="int32").tolist() == [[1, 0], [0, 1], [0, 0]]
+    assert Tensor.eye(0).shape == (0, 0)
+    like = Tensor([[1, 2]], dtype="int16")
+    assert like.zeros_like().tolist() == [[0, 0]]
+    assert like.ones_like().dtype is dtypes.int16
+    assert like.full_like(7, dtype="float64").tolist() == [[7.0, 7.0]]
+
+
+def test_requires_grad() -> None:
+    assert Tensor([1.0], requires_grad=True).requires_grad
+    assert not Tensor([1.0]).requires_grad
+    assert Tensor.ones(2, requires_grad=True).requires_grad
+    assert Tensor([1.0]).requires_grad_().requires_grad
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Tensor([[1, 2], [3]]), ["ragged", "data[1]", "has 1", "have 2"]),
+        (lambda: Tensor([[1, 2], 3]), ["ragged", "data[1]", "3"]),
+        (lambda: Tensor([1, [2]]), ["ragged", "data[1]", "list"]),
+        (lambda: Tensor([[[1], [2]], [[3], 4]]), ["ragged", "data[1][1]", "4"]),
+        (lambda: Tensor(["a"]), ["data[0]", "str", "numbers"]),
+        (lambda: Tensor([None]), ["data[0]", "NoneType"]),
+        (lambda: Tensor({1: 2}), ["data", "dict", "numpy"]),
+        (lambda: Tensor(None), ["data", "NoneType"]),
+        (lambda: Tensor([300], dtype="int8"), ["300", "int8", "127"]),
+        (lambda: Tensor(2**31), ["2147483648", "int32", "wider"]),
+        (lambda: Tensor([math.nan], dtype="int32"), ["nan", "int32"]),
+        (lambda: Tensor([1], dtype="float31"), ["dtype", "float31", "float32"]),
+        (lambda: Tensor([1], dtype="void"), ["dtype", "void"]),
+        (lambda: Tensor([1], device="TPU"), ["device", "TPU", "CPU"]),
+        (lambda: Tensor(np.array([1], ">i4")), ["byte order", ">i4"]),
+        (lambda: Tensor(np.array([1j])), ["complex128"]),
+        (lambda: Tensor(np.array(["a"])), ["<U1"]),
+        (lambda: Tensor(np.array([object()])), ["object"]),
+        (lambda: Tensor(b"abc", dtype="int16"), ["3 bytes", "int16", "2"]),
+        (lambda: Tensor([1], requires_grad=True), ["requires_grad", "int32", "floats"]),
+        (lambda: Tensor.zeros(2, -1), ["-1", "negative", "0"]),
+        (lambda: Tensor.zeros(2.5), ["2.5", "integer"]),
+        (lambda: Tensor.zeros(2, True), ["True", "integer"]),
+        (lambda: Tensor.full((2,), "x"), ["fill_value", "str"]),
+        (lambda: Tensor.full((2,), 256, dtype="uint8"), ["256", "uint8"]),
+        (lambda: Tensor.empty(2, device="nowhere"), ["nowhere"]),
+    ],
+)
+def test_bad_data_is_one_line_that_names_it(make: object, words: list[str]) -> None:
+    with pytest.raises(UserError) as caught:
+        make()  # type: ignore[operator]
+    message = str(caught.value)
+    assert "\n" not in message
+    for word in words:
+        assert word in message

@@ -1,0 +1,286 @@
+"""Computing, reading, assigning, and what a tensor says of itself."""
+
+import gc
+import math
+import subprocess
+import sys
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tinyref import Context, GlobalCounters, Tensor, Variable, dtypes
+from tinyref.errors import UserError
+from tinyref.tensor.core import live_values
+
+
+def kernels() -> int:
+    return GlobalCounters.kernel_count
+
+
+def test_nothing_is_computed_before_it_is_asked_for() -> None:
+    before = kernels()
+    tensor = (Tensor([1.0, 2.0]) + 1).relu()
+    assert "not computed yet" in repr(tensor)
+    assert tensor.shape == (2,)
+    assert kernels() == before
+    assert tensor.realize() is tensor
+    assert kernels() == before + 1
+    assert "in memory" in repr(tensor)
+
+
+def test_what_is_realised_is_not_computed_again() -> None:
+    shared = Tensor([1.0, 2.0]).exp2()
+    user = shared * 3
+    shared.realize()
+    before = kernels()
+    assert user.tolist() == [6.0, 12.0]
+    assert kernels() == before + 1
+    assert shared.tolist() == [2.0, 4.0]
+    assert kernels() == before + 1
+
+
+def test_realising_several_at_once() -> None:
+    first, second = Tensor([1.0]) + 1, Tensor([2.0]) * 4
+    first.realize(second)
+    before = kernels()
+    assert (first.item(), second.item()) == (2.0, 8.0)
+    assert kernels() == before
+
+
+def test_statistics_can_be_left_alone() -> None:
+    before = kernels()
+    tensor = (Tensor([1.0]) + 1).realize(do_update_stats=False)
+    assert kernels() == before
+    assert tensor.item() == 2.0
+
+
+def test_constants_need_no_kernel() -> None:
+    before = kernels()
+    assert (Tensor.ones(2, 2) + 1).tolist() == [[2.0, 2.0], [2.0, 2.0]]
+    assert Tensor(3).item() == 3
+    assert Tensor.zeros(0, 3).sum(0).tolist() == [0.0, 0.0, 0.0]
+    assert kernels() == before
+    assert "constant" in repr(Tensor(3))
+
+
+def test_reading_views() -> None:
+    tensor = Tensor(np.arange(6, dtype=np.int16).reshape(2, 3))
+    assert tensor.T.numpy().tolist() == [[0, 3], [1, 4], [2, 5]]
+    assert tensor.flip(0)[:, 1:].numpy().flags["C_CONTIGUOUS"]
+    assert tensor[1, 2].item() == 5
+    tensor.T.realize()
+    assert tensor.T.contiguous().tolist() == [[0, 3], [1, 4], [2, 5]]
+
+
+def test_data_is_a_memoryview() -> None:
+    view = Tensor([[1.5, 2.5]]).data()
+    assert (view.format, view.shape, view.tolist()) == ("f", (1, 2), [[1.5, 2.5]])
+    assert Tensor([True]).data().format == "?"
+    assert Tensor(7, dtype="uint64").data()[()] == 7
+    with pytest.raises(UserError, match="bfloat16"):
+        Tensor([1.0], dtype="bfloat16").data()
+
+
+def test_numpy_types_of_small_floats() -> None:
+    assert Tensor([1.5]).cast("bfloat16").numpy().dtype == ml_dtypes.bfloat16
+    assert Tensor([1.5]).cast("fp8e4m3").tolist() == [1.5]
+    assert Tensor([1.5]).cast("fp8e5m2").numpy().dtype == ml_dtypes.float8_e5m2
+
+
+def test_item_truth_and_length() -> None:
+    assert Tensor([[4.5]]).item() == 4.5
+    assert isinstance(Tensor([4]).item(), int)
+    assert isinstance(Tensor([True]).item(), bool)
+    assert bool(Tensor([2])) is True
+    assert not Tensor(0.0)
+    assert float(Tensor([2])) == 2.0
+    assert int(Tensor(2.9)) == 2
+    assert len(Tensor([[1], [2]])) == 2
+    assert "requires grad" in repr(Tensor([1.0], requires_grad=True))
+    assert "(2,)" in repr(Tensor([1, 2]))
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Tensor([1, 2]).item(), ["item", "(2,)", "one"]),
+        (lambda: bool(Tensor([1, 2])), ["(2,)", "truth"]),
+        (lambda: bool(Tensor([])), ["(0,)", "truth"]),
+        (lambda: len(Tensor(1)), ["len"]),
+        (lambda: Tensor([1]).assign(Tensor([1.0])), ["assign", "float32", "int32", "cast"]),
+        (lambda: Tensor([1]).assign(Tensor([1, 2])), ["assign", "(2,)", "(1,)"]),
+        (lambda: Tensor([1, 2]).assign(Tensor([[1, 2]])), ["assign", "(1, 2)", "(2,)"]),
+        (lambda: Tensor([1]).assign(Tensor([1], device="PYTHON")), ["assign", "PYTHON", "CPU"]),
+        (
+            lambda: Tensor([1.0]).assign(Tensor([1.0], requires_grad=True) * 2),
+            ["assign", "detach", "no_grad"],
+        ),
+        (lambda: Tensor([1]).replace(Tensor([1, 2])), ["replace", "(2,)", "(1,)"]),
+        (lambda: Tensor([1]).replace([1]), ["replace", "list"]),
+        (lambda: Tensor([1]).__iadd__(0.5), ["+=", "float32", "int32"]),
+        (lambda: Tensor([1]).__iadd__(Tensor([1, 2])), ["+=", "(2,)", "(1,)"]),
+        (lambda: Tensor([1.0], requires_grad=True).__imul__(2), ["*=", "leaf", "no_grad"]),
+        (lambda: Variable("2n", 1, 2), ["'2n'", "identifier"]),
+        (lambda: Variable("n", 3, 2), ["n", "3", "2"]),
+        (lambda: Variable("n", -1, 2), ["n", "-1"]),
+        (lambda: Variable("n", 1, 2).bind(3), ["n", "3"]),
+    ],
+)
+def test_errors_name_the_argument(make: object, words: list[str]) -> None:
+    with pytest.raises(UserError) as caught:
+        make()  # type: ignore[operator]
+    for word in words:
+        assert word in str(caught.value), str(caught.value)
+
+
+# Assignment
+
+
+def test_assignment_writes_in_place() -> None:
+    tensor = Tensor([1.0, 2.0]).realize()
+    buffer = tensor.node
+    tensor.assign(tensor + 1).realize()
+    assert tensor.tolist() == [2.0, 3.0]
+    assert tensor.node is buffer
+    tensor.assign([7.0, 8.0])
+    assert tensor.tolist() == [7.0, 8.0]
+    tensor.assign(0)
+    assert tensor.tolist() == [0.0, 0.0]
+
+
+def test_what_was_computed_before_an_assignment_keeps_its_elements() -> None:
+    tensor = Tensor([1.0, 2.0])
+    doubled, view = tensor * 2, tensor.flip(0)
+    tensor.assign(tensor + 10)
+    later = tensor * 2
+    tensor.realize()
+    assert tensor.tolist() == [11.0, 12.0]
+    assert doubled.tolist() == [2.0, 4.0]
+    assert view.tolist() == [2.0, 1.0]
+    assert later.tolist() == [22.0, 24.0]
+
+
+def test_assigning_twice_and_reading_between() -> None:
+    tensor = Tensor([1.0])
+    tensor.assign(tensor + 1)
+    between = tensor * 10
+    tensor.assign(tensor * 3)
+    assert tensor.tolist() == [6.0]
+    assert between.tolist() == [20.0]
+
+
+def test_the_same_expression_before_and_after_an_assignment() -> None:
+    tensor = Tensor([1.0])
+    first = (tensor + 5).realize()
+    tensor.assign(tensor * 4).realize()
+    second = tensor + 5
+    assert (first.item(), second.item()) == (6.0, 9.0)
+
+
+def test_a_transposed_assignment() -> None:
+    tensor = Tensor([[1.0, 2.0], [3.0, 4.0]])
+    tensor.assign(tensor.T.contiguous())
+    assert tensor.tolist() == [[1.0, 3.0], [2.0, 4.0]]
+
+
+def test_operators_in_place() -> None:
+    tensor = Tensor([8, 12])
+    tensor += 1
+    tensor -= 3
+    tensor *= 2
+    assert tensor.tolist() == [12, 20]
+    tensor //= 3
+    tensor %= 4
+    assert tensor.tolist() == [0, 2]
+    tensor |= 5
+    tensor ^= 1
+    tensor &= 6
+    tensor <<= 2
+    tensor >>= 1
+    assert tensor.tolist() == [8, 12]
+    floats = Tensor([[2.0]])
+    floats **= 2
+    floats /= 8
+    floats @= Tensor([[4.0]])
+    assert floats.tolist() == [[2.0]]
+
+
+def test_clone_and_detach_are_tensors_of_their_own() -> None:
+    tensor = Tensor([1.0, 2.0])
+    clone, detached, same = tensor.clone(), tensor.detach(), Tensor(tensor)
+    tensor += 1
+    clone *= 10
+    assert tensor.tolist() == [2.0, 3.0]
+    assert clone.tolist() == [10.0, 20.0]
+    assert detached.tolist() == [1.0, 2.0]
+    assert same.tolist() == [1.0, 2.0]
+
+
+def test_replace_and_to_in_place() -> None:
+    tensor = Tensor([1.0])
+    tensor.replace(Tensor([2.0, 3.0]), allow_shape_mismatch=True)
+    assert tensor.tolist() == [2.0, 3.0]
+    assert tensor.to_("PYTHON").device == "PYTHON"
+    assert tensor.to_("PYTHON").tolist() == [2.0, 3.0]
+
+
+def test_tensors_are_freed() -> None:
+    gc.collect()
+    before, used = len(live_values()), GlobalCounters.mem_used
+    tensor = Tensor(np.zeros(1000, np.float32), requires_grad=True)
+    (tensor * 2 + 1).sum().backward()
+    assert GlobalCounters.mem_used > used
+    del tensor
+    gc.collect()
+    assert len(live_values()) == before
+    assert GlobalCounters.mem_used == used
+
+
+def test_a_realised_loop_keeps_no_history() -> None:
+    state = Tensor([1.0])
+    counts = set()
+    for _ in range(5):
+        state = (state * 0.5 + 1).realize()
+        counts.add(len(live_values()))
+    assert len(counts) <= 2
+    assert state.item() == pytest.approx(1.96875)
+
+
+def test_symbolic_sizes() -> None:
+    size = Variable("n", 1, 8)
+    assert repr(size) == "Variable('n', 1, 8)"
+    source = Tensor(np.arange(8, dtype=np.float32))
+    for value in (3, 5):
+        part = source.shrink(((0, size.bind(value)),))
+        assert (part * 2).sum().item() == value * (value - 1)
+
+
+def test_other_devices_give_the_same() -> None:
+    x = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
+    found = Tensor(x, device="PYTHON").softmax()
+    assert found.device == "PYTHON"
+    assert (found.numpy() == Tensor(x).softmax().numpy()).all()
+
+
+def test_the_default_device_is_a_flag() -> None:
+    with Context(DEVICE="PYTHON"):
+        assert Tensor([1]).device == "PYTHON"
+    assert Tensor([1]).device == "CPU"
+
+
+def test_importing_is_quick_and_loads_no_compiler() -> None:
+    code = (
+        "import sys, tinyref; assert 'numpy' not in sys.modules\n"
+        "from tinyref import Tensor, dtypes, Device, Context, GlobalCounters, Variable\n"
+        "t = Tensor(1.0) + 1\n"
+        "assert 'llvmlite' not in sys.modules\n"
+        "assert set(tinyref.__all__) <= set(dir(tinyref))\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+    with pytest.raises(ImportError):
+        from tinyref import nothing  # type: ignore[attr-defined]  # noqa: F401
+
+
+def test_an_infinite_constant_reads_back() -> None:
+    assert Tensor.full((1,), -math.inf, dtype=dtypes.float16).tolist() == [-math.inf]

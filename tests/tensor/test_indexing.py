@@ -1,0 +1,153 @@
+"""Indexing by integers, slices, None and Ellipsis, and assignment to such an index."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from tinyref import Tensor
+from tinyref.errors import UserError
+
+GRID = np.arange(12, dtype=np.int32).reshape(3, 4)
+
+
+@pytest.mark.parametrize(
+    ("key", "elements"),
+    [
+        (0, [0, 1, 2, 3]),
+        (-1, [8, 9, 10, 11]),
+        ((1, 2), 6),
+        ((-3, -1), 3),
+        (np.int64(1), [4, 5, 6, 7]),
+        ((slice(None), 1), [1, 5, 9]),
+        ((slice(1, None), slice(None, 2)), [[4, 5], [8, 9]]),
+        ((0, slice(None, None, 2)), [0, 2]),
+        ((0, slice(None, None, 3)), [0, 3]),
+        ((0, slice(1, None, 2)), [1, 3]),
+        ((0, slice(None, None, -1)), [3, 2, 1, 0]),
+        ((0, slice(None, None, -2)), [3, 1]),
+        ((0, slice(2, 0, -1)), [2, 1]),
+        ((0, slice(-2, -10, -3)), [2]),
+        ((0, slice(10, 20)), []),
+        ((0, slice(3, 1)), []),
+        ((0, slice(-100, 100)), [0, 1, 2, 3]),
+        ((slice(2, None), None, 0), [[8]]),
+        (None, [[[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]]),
+        ((Ellipsis, 0), [0, 4, 8]),
+        ((0, Ellipsis), [0, 1, 2, 3]),
+        (Ellipsis, GRID.tolist()),
+        ((Ellipsis, None, 1, 1), [5]),
+        ((), GRID.tolist()),
+    ],
+)
+def test_reading(key: object, elements: object) -> None:
+    assert Tensor(GRID)[key].tolist() == elements
+    assert np.asarray(GRID[key]).tolist() == elements
+
+
+def test_an_index_of_a_tensor_without_axes() -> None:
+    assert Tensor(5)[...].item() == 5
+    assert Tensor(5)[()].item() == 5
+    assert Tensor(5)[None].tolist() == [5]
+
+
+def test_iteration_goes_over_the_first_axis() -> None:
+    assert [row.tolist() for row in Tensor([[1, 2], [3, 4]])] == [[1, 2], [3, 4]]
+    first, second = Tensor([1, 2])
+    assert (first.item(), second.item()) == (1, 2)
+
+
+@settings(deadline=None, derandomize=True, max_examples=60)
+@given(st.data())
+def test_any_basic_index_agrees_with_numpy(data: st.DataObject) -> None:
+    shape = data.draw(arrays.array_shapes(min_dims=1, max_dims=3, min_side=0, max_side=5))
+    key = data.draw(arrays.basic_indices(shape, allow_newaxis=True, max_dims=6))
+    array = np.arange(np.prod(shape), dtype=np.int32).reshape(shape)
+    assert (Tensor(array)[key].numpy() == array[key]).all()
+    assert Tensor(array)[key].shape == array[key].shape
+    written = array.copy()
+    written[key] = -1
+    tensor = Tensor(array)
+    tensor[key] = -1
+    assert (tensor.numpy() == written).all()
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (0, 7),
+        ((1, 2), 7),
+        ((slice(None), slice(None, None, 2)), [[1, 2]]),
+        ((slice(None, None, -2), 0), [5, 6]),
+        ((Ellipsis, 3), np.array([7, 8, 9], np.int32)),
+        (slice(3, 3), 1),
+        (slice(None), GRID[::-1].copy()),
+    ],
+)
+def test_writing(key: object, value: object) -> None:
+    expected = GRID.copy()
+    expected[key] = value
+    tensor = Tensor(GRID)
+    tensor[key] = value
+    assert tensor.tolist() == expected.tolist()
+
+
+def test_writing_to_one_tensor_changes_no_other() -> None:
+    tensor = Tensor([1, 2, 3])
+    view = tensor[1:]
+    doubled = tensor * 2
+    tensor[1] = 9
+    assert tensor.tolist() == [1, 9, 3]
+    assert view.tolist() == [2, 3]
+    assert doubled.tolist() == [2, 4, 6]
+    view[0] = 5
+    assert view.tolist() == [5, 3]
+    assert tensor.tolist() == [1, 9, 3]
+
+
+def test_writing_to_a_constant_and_to_a_graph() -> None:
+    zeros = Tensor.zeros(3)
+    zeros[1] = 2.5
+    assert zeros.tolist() == [0.0, 2.5, 0.0]
+    graph = Tensor([1.0, 2.0]) + 1
+    graph[0] = Tensor([7.0])
+    assert graph.tolist() == [7.0, 3.0]
+
+
+def test_written_elements_carry_gradients() -> None:
+    source = Tensor([1.0, 2.0], requires_grad=True)
+    target = Tensor.zeros(3)
+    target[1:] = source * 3
+    (target * Tensor([1.0, 10.0, 100.0])).sum().backward()
+    assert source.grad is not None
+    assert source.grad.tolist() == [30.0, 300.0]
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Tensor(GRID)[3], ["3", "axis 0", "-3 to 2"]),
+        (lambda: Tensor(GRID)[0, -5], ["-5", "axis 1", "-4 to 3"]),
+        (lambda: Tensor.zeros(0)[0], ["0", "empty"]),
+        (lambda: Tensor(GRID)[0, 0, 0], ["3 indices", "2 axes"]),
+        (lambda: Tensor(1)[0], ["1 indices", "0 axes"]),
+        (lambda: Tensor(GRID)[..., ...], ["Ellipsis"]),
+        (lambda: Tensor(GRID)[::0], ["step 0"]),
+        (lambda: Tensor(GRID)[1.5], ["float", "integers", "slices"]),
+        (lambda: Tensor(GRID)[True], ["bool", "integers"]),
+        (lambda: Tensor(GRID)[[0, 1]], ["list", "integers"]),
+        (lambda: Tensor(GRID)[Tensor([0, 1])], ["Tensor", "integers"]),
+        (lambda: Tensor(GRID)["a":], ["'a'", "integers"]),
+        (lambda: list(Tensor(1)), ["iteration"]),
+        (lambda: Tensor(GRID).__setitem__(0, [1, 2]), ["(2,)", "(4,)"]),
+        (lambda: Tensor(GRID).__setitem__((0, 0), [[1, 2]]), ["(1, 2)", "()"]),
+        (lambda: Tensor(GRID).__setitem__(5, 1), ["5", "axis 0"]),
+        (lambda: Tensor([1.0], requires_grad=True).__setitem__(0, 1.0), ["leaf", "no_grad"]),
+    ],
+)
+def test_errors_name_the_index(make: object, words: list[str]) -> None:
+    with pytest.raises(UserError) as caught:
+        make()  # type: ignore[operator]
+    for word in words:
+        assert word in str(caught.value), str(caught.value)

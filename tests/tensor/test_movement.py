@@ -1,0 +1,202 @@
+"""Shapes, axes, padding, joining, cutting: literals, and numpy where it has the same function."""
+
+import math
+
+import numpy as np
+import pytest
+
+from tinyref import Tensor, dtypes
+from tinyref.errors import UserError
+
+GRID = np.arange(6, dtype=np.int32).reshape(2, 3)
+BLOCK = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+
+
+def grid() -> Tensor:
+    return Tensor(GRID)
+
+
+@pytest.mark.parametrize(
+    ("result", "elements"),
+    [
+        (lambda: grid().reshape(3, 2), [[0, 1], [2, 3], [4, 5]]),
+        (lambda: grid().reshape((3, -1)), [[0, 1], [2, 3], [4, 5]]),
+        (lambda: grid().reshape(-1), [0, 1, 2, 3, 4, 5]),
+        (lambda: grid().reshape(None, 1, 3), [[[0, 1, 2]], [[3, 4, 5]]]),
+        (lambda: grid().view(6), [0, 1, 2, 3, 4, 5]),
+        (lambda: grid().permute(1, 0), [[0, 3], [1, 4], [2, 5]]),
+        (lambda: grid().permute((-1, 0)), [[0, 3], [1, 4], [2, 5]]),
+        (lambda: grid().T, [[0, 3], [1, 4], [2, 5]]),
+        (lambda: grid().transpose(0, -1), [[0, 3], [1, 4], [2, 5]]),
+        (lambda: grid().flip(0), [[3, 4, 5], [0, 1, 2]]),
+        (lambda: grid().flip((0, -1)), [[5, 4, 3], [2, 1, 0]]),
+        (lambda: grid().flip(0, 1), [[5, 4, 3], [2, 1, 0]]),
+        (lambda: grid().shrink(((0, 1), (1, 3))), [[1, 2]]),
+        (lambda: grid().shrink((None, (1, 2))), [[1], [4]]),
+        (lambda: grid().pad((1, 0)), [[0, 0, 1, 2], [0, 3, 4, 5]]),
+        (lambda: grid().pad((0, 0, 0, 1)), [[0, 1, 2], [3, 4, 5], [0, 0, 0]]),
+        (lambda: grid().pad(((1, 0), None), value=7), [[7, 7, 7], [0, 1, 2], [3, 4, 5]]),
+        (lambda: grid().pad((-1, 1), value=-1), [[1, 2, -1], [4, 5, -1]]),
+        (lambda: grid().pad((-1, -1)), [[1], [4]]),
+        (lambda: grid().pad(()), [[0, 1, 2], [3, 4, 5]]),
+        (lambda: Tensor([1.0]).pad((1, 1), value=-math.inf), [-math.inf, 1.0, -math.inf]),
+        (lambda: Tensor([True]).pad((1, 0)), [False, True]),
+        (lambda: Tensor([True]).pad((1, 0), value=True), [True, True]),
+        (lambda: Tensor([1, 2]).expand(2, 2), [[1, 2], [1, 2]]),
+        (lambda: Tensor([[1], [2]]).expand(-1, 3), [[1, 1, 1], [2, 2, 2]]),
+        (lambda: Tensor(3).expand(2), [3, 3]),
+        (lambda: Tensor([1]).expand(0), []),
+        (lambda: Tensor([[[1], [2]]]).squeeze(), [1, 2]),
+        (lambda: Tensor([[[1], [2]]]).squeeze(0), [[1], [2]]),
+        (lambda: Tensor([[1, 2]]).squeeze(1), [[1, 2]]),
+        (lambda: Tensor(1).squeeze(0), 1),
+        (lambda: Tensor([1, 2]).unsqueeze(0), [[1, 2]]),
+        (lambda: Tensor([1, 2]).unsqueeze(-1), [[1], [2]]),
+        (lambda: Tensor(1).unsqueeze(0), [1]),
+        (lambda: grid().flatten(), [0, 1, 2, 3, 4, 5]),
+        (lambda: Tensor(1).flatten(), [1]),
+        (lambda: grid().unflatten(1, (3, 1)), [[[0], [1], [2]], [[3], [4], [5]]]),
+        (lambda: grid().flatten().unflatten(0, (-1, 2)), [[0, 1], [2, 3], [4, 5]]),
+        (lambda: Tensor([1, 2]).repeat(2), [1, 2, 1, 2]),
+        (lambda: Tensor([1, 2]).repeat(2, 2), [[1, 2, 1, 2], [1, 2, 1, 2]]),
+        (lambda: Tensor([1, 2]).repeat(0), []),
+        (lambda: Tensor([1]).cat(Tensor([2, 3])), [1, 2, 3]),
+        (lambda: Tensor([1]).cat(Tensor([], dtype="int32"), Tensor([2])), [1, 2]),
+        (lambda: Tensor([1]).cat(Tensor([2.5])), [1.0, 2.5]),
+        (lambda: Tensor([[1], [2]]).cat(Tensor([[3], [4]]), dim=-1), [[1, 3], [2, 4]]),
+        (lambda: Tensor.cat(Tensor([1]), Tensor([2]), dim=0), [1, 2]),
+        (lambda: Tensor([True]).cat(Tensor([False])), [True, False]),
+        (lambda: Tensor([1, 2]).stack(Tensor([3, 4])), [[1, 2], [3, 4]]),
+        (lambda: Tensor([1, 2]).stack(Tensor([3, 4]), dim=-1), [[1, 3], [2, 4]]),
+        (lambda: Tensor(1).stack(Tensor(2), Tensor(3)), [1, 2, 3]),
+        (lambda: grid()._strided(1, 2), [[0, 2], [3, 5]]),
+    ],
+)
+def test_movement(result: object, elements: object) -> None:
+    assert result().tolist() == elements  # type: ignore[operator]
+
+
+def test_cat_keeps_signed_zeros_and_nan() -> None:
+    found = Tensor([-0.0, math.nan]).cat(Tensor([-0.0])).numpy()
+    assert np.signbit(found[[0, 2]]).all()
+    assert math.isnan(found[1])
+
+
+def test_cat_of_storage_types() -> None:
+    part = Tensor([1.0, -0.5]).cast("fp8e5m2")
+    assert part.cat(part).float().tolist() == [1.0, -0.5, 1.0, -0.5]
+
+
+def test_split_and_chunk() -> None:
+    tensor = Tensor([0, 1, 2, 3, 4])
+    assert [part.tolist() for part in tensor.split(2)] == [[0, 1], [2, 3], [4]]
+    assert [part.tolist() for part in tensor.split([1, 4])] == [[0], [1, 2, 3, 4]]
+    assert [part.tolist() for part in tensor.chunk(2)] == [[0, 1, 2], [3, 4]]
+    assert [part.shape for part in grid().split(1, dim=-1)] == [(2, 1)] * 3
+    assert [part.shape for part in Tensor.zeros(0).chunk(2)] == [(0,), (0,)]
+
+
+def test_long_chains_agree_with_numpy() -> None:
+    found = Tensor(BLOCK).permute(2, 0, 1).flip(1).pad(((0, 0), (1, 0), (0, 2))).reshape(4, -1)
+    padded = np.pad(np.flip(BLOCK.transpose(2, 0, 1), 1), ((0, 0), (1, 0), (0, 2)))
+    assert (found.numpy() == padded.reshape(4, -1)).all()
+    again = found.reshape(4, 3, 5).shrink(((1, 3), (0, 3), (0, 3)))[:, 1:, ::-2]
+    assert (again.numpy() == padded[1:3, 1:, :3][:, :, ::-2]).all()
+
+
+@pytest.mark.parametrize(
+    ("given", "dtype", "elements"),
+    [
+        (Tensor([1.0]), "int32", [0x3F800000]),
+        (Tensor([0x3F800000]), "float32", [1.0]),
+        (Tensor([-1], dtype="int8"), "uint8", [255]),
+        (Tensor([1.0]), "uint8", [0, 0, 0x80, 0x3F]),
+        (Tensor([0, 0, 0x80, 0x3F], dtype="uint8"), "float32", [1.0]),
+        (Tensor([[1, 2, 3, 4]], dtype="int16"), "uint64", [[0x0004000300020001]]),
+        (Tensor([1.0], dtype="float64"), "float32", [0.0, 1.875]),
+        (Tensor([1.0], dtype="bfloat16"), "uint16", [0x3F80]),
+        (Tensor(1.0), "uint32", 0x3F800000),
+        (Tensor([1.0]), "float32", [1.0]),
+    ],
+)
+def test_bitcast(given: Tensor, dtype: str, elements: object) -> None:
+    found = given.bitcast(dtype)
+    assert found.dtype.name == dtype
+    assert found.tolist() == elements
+
+
+def test_moving_to_another_device() -> None:
+    tensor = Tensor([[1.0, 2.0]])
+    moved = tensor.T.to("PYTHON")
+    assert moved.device == "PYTHON"
+    assert (moved + 1).tolist() == [[2.0], [3.0]]
+    assert moved.to("cpu:0").device == "CPU"
+    assert tensor.to("CPU") is tensor
+    assert tensor.to(None).device == "CPU"
+    assert Tensor(1.0).to("PYTHON").device == "PYTHON"
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: grid().reshape(4), ["reshape", "(2, 3)", "(4,)", "6", "4"]),
+        (lambda: grid().reshape(4, -1), ["reshape", "(4, -1)", "6"]),
+        (lambda: grid().reshape(-1, -1), ["reshape", "more than one -1"]),
+        (lambda: grid().reshape(2, -3), ["reshape", "-3", "negative"]),
+        (lambda: grid().reshape(2.0, 3), ["reshape", "2.0", "integer"]),
+        (lambda: Tensor.zeros(0).reshape(0, -1), ["reshape", "-1"]),
+        (lambda: grid().permute(0), ["permute", "(0,)", "2 axes"]),
+        (lambda: grid().permute(0, 0), ["permute", "(0, 0)"]),
+        (lambda: grid().permute(0, 2), ["permute", "2", "-2 to 1"]),
+        (lambda: grid().transpose(0, 2), ["transpose", "2", "-2 to 1"]),
+        (lambda: Tensor([1]).T, ["T", "(1,)"]),
+        (lambda: grid().expand(4, 3), ["expand", "axis 0", "2", "4"]),
+        (lambda: grid().expand(3), ["expand", "1 sizes", "2 axes"]),
+        (lambda: grid().expand(2, -3), ["expand", "-3"]),
+        (lambda: grid().flip(2), ["flip", "2", "-2 to 1"]),
+        (lambda: grid().flip(0, -2), ["flip", "twice"]),
+        (lambda: grid().shrink(((0, 1),)), ["shrink", "2 pairs"]),
+        (lambda: grid().shrink(((0, 3), None)), ["shrink", "axis 0", "3"]),
+        (lambda: grid().shrink(((1, 0), None)), ["shrink", "axis 0"]),
+        (lambda: grid().shrink(((0, 1, 2), None)), ["shrink", "pair"]),
+        (lambda: grid().pad((1,)), ["pad", "1 numbers"]),
+        (lambda: grid().pad((1,) * 6), ["pad", "6 numbers", "2 axes"]),
+        (lambda: grid().pad(((1, 1),)), ["pad", "1 pairs", "2 axes"]),
+        (lambda: grid().pad(1), ["pad", "1"]),
+        (lambda: grid().pad((-2, -2)), ["pad", "axis 1"]),
+        (lambda: grid().pad((1, 1), mode="reflect"), ["pad", "mode", "'reflect'", "'constant'"]),
+        (lambda: grid().pad((0.5, 1)), ["pad", "0.5"]),
+        (lambda: grid().unsqueeze(3), ["unsqueeze", "3", "-3 to 2"]),
+        (lambda: grid().squeeze(2), ["squeeze", "2"]),
+        (lambda: grid().flatten(1, 0), ["flatten", "1", "0"]),
+        (lambda: grid().unflatten(1, (2, 2)), ["unflatten", "3"]),
+        (lambda: grid().repeat(2), ["repeat", "1 counts", "2 axes"]),
+        (lambda: grid().repeat(2, -1), ["repeat", "-1", "negative"]),
+        (lambda: grid().cat(Tensor([[1]])), ["cat", "(1, 1)", "(2, 3)", "axis 0"]),
+        (lambda: grid().cat(Tensor([1])), ["cat", "(1,)"]),
+        (lambda: Tensor(1).cat(Tensor(2)), ["cat", "stack"]),
+        (lambda: grid().cat(7), ["cat", "int", "Tensor"]),
+        (lambda: grid().stack(Tensor([1])), ["stack", "(1,)", "(2, 3)"]),
+        (lambda: grid().split([1, 3], dim=1), ["split", "(1, 3)", "3"]),
+        (lambda: grid().split(0), ["split", "0", "1"]),
+        (lambda: grid().chunk(0), ["chunk", "0"]),
+        (lambda: Tensor(1).split(1), ["split"]),
+        (lambda: Tensor([1, 2, 3], dtype="uint8").bitcast("int16"), ["bitcast", "3", "2"]),
+        (lambda: Tensor(1.0).bitcast("int8"), ["bitcast", "float32", "int8"]),
+        (lambda: Tensor([1]).bitcast("bool"), ["bitcast", "bool"]),
+        (lambda: Tensor([1]).to("GPU"), ["device", "GPU", "CPU"]),
+    ],
+)
+def test_errors_name_the_argument(make: object, words: list[str]) -> None:
+    with pytest.raises(UserError) as caught:
+        make()  # type: ignore[operator]
+    for word in words:
+        assert word in str(caught.value), str(caught.value)
+
+
+def test_sizes_and_types_are_facts_of_the_graph() -> None:
+    tensor = Tensor.zeros(2, 3, dtype="float16")
+    assert (tensor.ndim, tensor.numel(), tensor.element_size(), tensor.nbytes()) == (2, 6, 2, 12)
+    assert tensor.is_floating_point()
+    assert not tensor.bool().is_floating_point()
+    assert tensor.dtype is dtypes.float16

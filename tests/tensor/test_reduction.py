@@ -1,0 +1,144 @@
+"""Sums, products, extremes, means: literals, accumulators, empty axes."""
+
+import math
+
+import numpy as np
+import pytest
+
+from tinyref import Tensor, dtypes
+from tinyref.errors import UserError
+
+INF, NAN = math.inf, math.nan
+GRID = [[1, 2, 3], [4, 5, 6]]
+
+
+@pytest.mark.parametrize(
+    ("result", "elements"),
+    [
+        (lambda: Tensor(GRID).sum(), 21),
+        (lambda: Tensor(GRID).sum(0), [5, 7, 9]),
+        (lambda: Tensor(GRID).sum(-1), [6, 15]),
+        (lambda: Tensor(GRID).sum((0, 1)), 21),
+        (lambda: Tensor(GRID).sum([0]), [5, 7, 9]),
+        (lambda: Tensor(GRID).sum(1, keepdim=True), [[6], [15]]),
+        (lambda: Tensor(GRID).sum(keepdim=True), [[21]]),
+        (lambda: Tensor(GRID).sum(()), GRID),
+        (lambda: Tensor(5).sum(), 5),
+        (lambda: Tensor(5).sum(0), 5),
+        (lambda: Tensor(GRID).prod(), 720),
+        (lambda: Tensor(GRID).prod(0), [4, 10, 18]),
+        (lambda: Tensor(GRID).max(), 6),
+        (lambda: Tensor(GRID).max(1), [3, 6]),
+        (lambda: Tensor(GRID).min(0), [1, 2, 3]),
+        (lambda: Tensor([-128, 5], dtype="int8").min(), -128),
+        (lambda: Tensor([0, 255], dtype="uint8").min(), 0),
+        (lambda: Tensor([-2.5, -1.5]).max(), -1.5),
+        (lambda: Tensor([-INF, -INF]).max(), -INF),
+        (lambda: Tensor([True, False]).max(), True),
+        (lambda: Tensor([True, False]).min(), False),
+        (lambda: Tensor([0, 2]).any(), True),
+        (lambda: Tensor([0, 2]).all(), False),
+        (lambda: Tensor([[1, 0], [1, 1]]).all(1), [False, True]),
+        (lambda: Tensor(GRID).mean(), 3.5),
+        (lambda: Tensor(GRID).mean(0), [2.5, 3.5, 4.5]),
+        (lambda: Tensor([True, False]).mean(), 0.5),
+        (lambda: Tensor([1.0, 2.0, 3.0, 4.0]).var(), 5 / 3),
+        (lambda: Tensor([1.0, 2.0, 3.0, 4.0]).var(correction=0), 1.25),
+        (lambda: Tensor([1, 3]).std(correction=0), 1.0),
+    ],
+)
+def test_reductions(result: object, elements: object) -> None:
+    assert np.allclose(result().tolist(), elements, rtol=1e-6)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("name", "elements"),
+    [("sum", 0.0), ("prod", 1.0), ("max", -INF), ("min", INF), ("any", False), ("all", True)],
+)
+def test_a_reduction_of_nothing_gives_the_identity(name: str, elements: float) -> None:
+    assert getattr(Tensor.zeros(0), name)().item() == elements
+    assert getattr(Tensor.zeros(2, 0), name)(1).tolist() == [elements] * 2
+    assert getattr(Tensor.zeros(2, 0), name)(0).shape == (0,)
+
+
+def test_the_mean_of_nothing_is_nan() -> None:
+    assert math.isnan(Tensor.zeros(0).mean().item())
+    assert math.isnan(Tensor([1.0]).var().item())
+
+
+def test_integer_extremes_of_nothing() -> None:
+    assert Tensor([], dtype="int8").max().item() == -128
+    assert Tensor([], dtype="uint8").min().item() == 255
+
+
+@pytest.mark.parametrize(
+    ("given", "result"),
+    [
+        ("bool", "int32"),
+        ("int8", "int32"),
+        ("uint8", "uint32"),
+        ("int16", "int32"),
+        ("int64", "int64"),
+        ("uint64", "uint64"),
+        ("float16", "float16"),
+        ("bfloat16", "bfloat16"),
+        ("float64", "float64"),
+    ],
+)
+def test_sums_widen(given: str, result: str) -> None:
+    assert Tensor([1, 1], dtype=given).sum().dtype.name == result
+    assert Tensor([1, 1], dtype=given).prod().dtype.name == result
+    assert Tensor([1, 1], dtype=given).max().dtype.name == given
+
+
+def test_sums_do_not_overflow_on_the_way() -> None:
+    assert Tensor.full((300,), 200, dtype="uint8").sum().item() == 60000
+    # In float16 this stops at 2048, in bfloat16 at 256.
+    ones = Tensor(np.ones(4096, np.float16))
+    assert ones.sum().item() == 4096.0
+    assert ones.cast("bfloat16").sum().item() == 4096.0
+    assert Tensor(np.full(4, 60000, np.float16)).mean().item() == 60000.0
+    assert ones.sum(dtype="float32").dtype is dtypes.float32
+
+
+def test_a_named_dtype_is_the_accumulator() -> None:
+    assert Tensor([200, 100], dtype="uint8").sum(dtype="uint8").item() == 44
+    assert Tensor([1, 2]).sum(dtype="float64").dtype is dtypes.float64
+    assert Tensor([True, True]).sum(dtype="int64").item() == 2
+
+
+def test_nan_spreads_through_sums() -> None:
+    assert math.isnan(Tensor([NAN, 1.0]).sum().item())
+    assert math.isnan(Tensor([INF, -INF]).sum().item())
+    assert math.isnan(Tensor([NAN, 1.0]).mean().item())
+
+
+def test_several_axes_agree_with_numpy() -> None:
+    array = np.arange(120, dtype=np.float64).reshape(2, 3, 4, 5)
+    for axes in [(0,), (1, 3), (0, 2), (-1, 0), (0, 1, 2, 3)]:
+        assert (Tensor(array).sum(axes).numpy() == array.sum(axes)).all()
+        assert (
+            Tensor(array).max(axes, keepdim=True).numpy() == array.max(axes, keepdims=True)
+        ).all()
+        assert np.allclose(Tensor(array).var(axes).numpy(), array.var(axes, ddof=1))
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Tensor(GRID).sum(2), ["sum", "2", "-2 to 1"]),
+        (lambda: Tensor(GRID).max((0, 0)), ["max", "(0, 0)", "twice"]),
+        (lambda: Tensor(GRID).min((0, -2)), ["min", "twice"]),
+        (lambda: Tensor(GRID).mean(0.5), ["mean", "0.5", "integer"]),
+        (lambda: Tensor(GRID).prod("a"), ["prod", "'a'"]),
+        (lambda: Tensor(5).sum(1), ["sum", "1", "-1 to 0"]),
+        (lambda: Tensor(GRID).sum(dtype="int3"), ["sum", "int3"]),
+        (lambda: Tensor(GRID).sum(dtype="fp8e5m2"), ["sum", "fp8e5m2", "storage"]),
+        (lambda: Tensor(GRID).sum(dtype="bool"), ["sum", "bool"]),
+    ],
+)
+def test_errors_name_the_argument(make: object, words: list[str]) -> None:
+    with pytest.raises(UserError) as caught:
+        make()  # type: ignore[operator]
+    for word in words:
+        assert word in str(caught.value).lower() or word in str(caught.value)
