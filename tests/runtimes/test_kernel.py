@@ -303,3 +303,13 @@ def test_a_missing_entry_is_an_error(device: str) -> None:
     binary = Device[device].compiler.compile(kernel.source)
     with pytest.raises(DeviceError, match="other_name"):
         Device[device].load("other_name", binary)
+
+
+def test_kernels_outlive_the_linker_that_loaded_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpu, "KERNELS_PER_LINKER", 1)
+    programs = [scale_first(size) for size in (16, 17, 18, 19)]
+    kernels = [compile_program("CPU", program) for program in programs]
+    for size, kernel in zip((16, 17, 18, 19), kernels, strict=True):
+        out = given("CPU", [0.0] * size)
+        kernel([out, given("CPU", [1.0] * size)], {"n": size})
+        assert floats(out) == [2.0 + size] * size

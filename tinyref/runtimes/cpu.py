@@ -22,6 +22,9 @@ from tinyref.runtimes.host_memory import HostAllocator
 
 _library_numbers = itertools.count()
 
+# Loading slows down with every kernel that an LLJIT has ever held.
+KERNELS_PER_LINKER = 256
+
 # Names that compiled code may call: of the op table, and what LLVM itself makes of loops.
 _SYMBOLS = (
     *("exp2", "exp2f", "log2", "log2f", "sin", "sinf", "pow", "powf"),
@@ -104,12 +107,13 @@ class CpuBackend(Backend):
         return self._allocator
 
     def load(self, entry: str, binary: bytes) -> HostFunction:
-        name = f"kernel{next(_library_numbers)}"
+        number = next(_library_numbers)
+        name = f"kernel{number}"
         builder = llvm.JITLibraryBuilder().add_object_img(binary).export_symbol(entry)
         for symbol, address in _symbols().items():
             builder.import_symbol(symbol, address)
         try:
-            tracker = builder.link(_jit(), name)
+            tracker = builder.link(_linker(number // KERNELS_PER_LINKER), name)
         except RuntimeError as error:
             raise DeviceError(self.name, f"cannot link {entry}: {error}") from error
         return HostFunction(self.name, tracker[entry], tracker)
@@ -155,8 +159,9 @@ def _target_machine(level: int) -> Any:
     )
 
 
-@functools.cache
-def _jit() -> Any:
+@functools.lru_cache(maxsize=1)
+def _linker(number: int) -> Any:
+    """The LLJIT that loads now; the kernels of an earlier one keep it alive themselves."""
     return llvm.create_lljit_compiler(_target_machine(0), suppress_errors=True)
 
 

@@ -17,8 +17,9 @@ from tinyref.uops.node import UOp
 from tinyref.uops.payload import VarArg
 from tinyref.uops.program import Parameter, Program
 
-# Loaded kernels are kept for the process; the oldest go when there are more than this.
-KEPT_KERNELS = 4096
+# Loaded kernels are kept for the process; the oldest go when there are more than this. Each takes
+# some 60 KB and a few memory maps, of which a process may have 65,530.
+KEPT_KERNELS = 2048
 
 # Flags that change what is compiled; the compiler's own are part of its key.
 COMPILE_FLAGS = ("STRICT_FLOAT", "NOOPT")
