@@ -94,7 +94,7 @@ def conform(
     name = _device(device)
     settings = Settings(
         device=name,
-        folder=report or Path(f"conformance-{_file_name(name)}"),
+        folder=report or _folder(name, query, shard),
         jobs=jobs,
         timeout=timeout,
         memory_limit=parse_memory(memory_limit) if memory_limit else None,
@@ -125,8 +125,16 @@ def _device(name: str | None) -> str:
     return canonical
 
 
-def _file_name(device: str) -> str:
-    return "".join(letter if letter.isalnum() else "-" for letter in device)
+def _folder(device: str, query: str, shard: str) -> Path:
+    """Where reports go by default; a reduced run does not overwrite the whole one's report."""
+    folder = Path(f"conformance-{_file_name(device)}")
+    if shard:
+        folder = folder / f"shard-{_file_name(shard)}"
+    return folder if query == "*" else folder / "query"
+
+
+def _file_name(text: str) -> str:
+    return "".join(letter if letter.isalnum() else "-" for letter in text)
 
 
 def _profile(text: str) -> Profile:

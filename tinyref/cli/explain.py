@@ -1,7 +1,110 @@
-"""`tinyref explain`."""
+"""`tinyref explain`: one expression through every stage, from tensor to source and result."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Annotated
 
-def explain(expression: str) -> None:
-    """Explain."""
+import typer
+
+if TYPE_CHECKING:
+    from tinyref.schedule import KernelItem
+    from tinyref.tensor import Tensor
+
+LARGEST_RESULT = 1 << 22
+
+
+def explain(
+    expression: Annotated[str, typer.Argument(help="A tensor expression, in quotes.")],
+    device: Annotated[str, typer.Option(help="The device; the default one if empty.")] = "",
+    every_stage: Annotated[
+        bool, typer.Option("--every-stage", help="Show each stage of the kernel compiler.")
+    ] = False,
+) -> None:
+    """Run a one-line tensor expression and print each stage on the way to its result.
+
+    \b
+    Examples:
+      tinyref explain "Tensor([1, 2, 3]).sum()"
+      tinyref explain "(Tensor.ones(4, 4) @ Tensor.ones(4, 2)).relu()" --device PYTHON
+      tinyref explain "Tensor.arange(12).reshape(3, 4)[:, 1:3] * 2.5" --every-stage
+
+    \b
+    Allowed are Tensor and its methods, dtypes.NAME, operators, subscripts and literals.
+    The stages: the tensor graph, the kernels that the scheduler makes of it, and for each kernel
+    its AST, the indexed kernel, the program, and the source that the device compiles.
+    """
+    from tinyref.cli.expression import evaluate
+    from tinyref.config import Context
+    from tinyref.device import Device
+
+    with Context(DEVICE=Device.canonical(device or None)):
+        tensor = evaluate(expression)
+        _explain(tensor, every_stage)
+
+
+def _explain(tensor: Tensor, every_stage: bool) -> None:
+    from tinyref.schedule import KernelItem, schedule
+    from tinyref.uops.text import to_text
+
+    _title(f"tensor graph: {tensor.dtype.name}{list(tensor.shape)} on {tensor.device}")
+    print(to_text(tensor.node), end="")
+    planned = schedule([(tensor.node, tensor.device)])
+    kernels = planned.kernels
+    copies = len(planned.items) - len(kernels)
+    _title(f"schedule: {len(kernels)} kernels, {copies} copies")
+    if not planned.items:
+        print("nothing to run: the result is a constant or a view of memory that is there")
+    number = 0
+    for item in planned.items:
+        if isinstance(item, KernelItem):
+            number += 1
+            _explain_kernel(item, number, every_stage)
+        else:
+            print(f"copy to {item.target.arg} from {item.source.arg}")
+    _show_result(tensor)
+
+
+def _explain_kernel(item: KernelItem, number: int, every_stage: bool) -> None:
+    from tinyref.device import Device
+    from tinyref.runtimes.kernel import compile_ast
+    from tinyref.uops.compile import compile_kernel
+    from tinyref.uops.text import to_text
+
+    stages: list[tuple[str, str]] = []
+    program = compile_kernel(
+        item.ast,
+        Device[item.device].capabilities,
+        on_stage=lambda name, value: stages.append((name, to_text(value))),
+    )
+    names = {"ast": "AST", "narrow": "indexed kernel", "linearize": "program"}
+    for stage, text in stages:
+        if stage in names or every_stage:
+            shown = names.get(stage, "indexed kernel")
+            after = "" if stage == "ast" else f", after {stage}"
+            _title(f"kernel {number}, {program.name}: {shown}{after}")
+            print(text, end="")
+    if any(extent != 1 for extent in (*program.grid, *program.group)):
+        print(f"launch: {_extents(program.grid)} groups of {_extents(program.group)}")
+    _title(f"kernel {number}, {program.name}: source for {item.device}")
+    print(compile_ast(item.device, item.ast).source.rstrip("\n"))
+
+
+def _extents(extents: tuple[object, ...]) -> str:
+    return " x ".join(str(extent) for extent in extents)
+
+
+def _show_result(tensor: Tensor) -> None:
+    from tinyref.errors import UserError
+
+    _title("result")
+    if tensor.numel() > LARGEST_RESULT:
+        raise UserError(
+            f"explain: the result has {tensor.numel():,} elements, shown are up to "
+            f"{LARGEST_RESULT:,}: take a part of it or reduce it"
+        )
+    # numpy shortens long arrays, and ml_dtypes teaches it the small floats.
+    print(tensor.numpy())
+
+
+def _title(text: str) -> None:
+    print(f"\n== {text}")

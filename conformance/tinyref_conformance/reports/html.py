@@ -138,7 +138,8 @@ def page_data(report: Report) -> dict[str, Any]:
 
 
 def _row(row: RowResult, place: int, failures: list[int], hidden: int) -> dict[str, Any]:
-    limit = _LIMIT.search(row.error_rule)
+    found = _LIMIT.search(row.error_rule)
+    exact = 0.0 if row.error_rule.startswith("Exact") else None
     return {
         "id": row.id,
         "place": place,
@@ -149,7 +150,7 @@ def _row(row: RowResult, place: int, failures: list[int], hidden: int) -> dict[s
         "op": row.op,
         "dtype": row.dtype,
         "rule": row.error_rule,
-        "limit": float(limit[1]) if limit else None,
+        "limit": float(found[1]) if found else exact,
         "counts": {status.value: row.counts[status] for status in _RANKED if row.counts[status]},
         "compared": row.compared,
         "seconds": round(row.seconds, 6),

@@ -106,14 +106,15 @@
   const scale = (value, end = 11) => Math.min(steps(value), end) / end;
 
   function drawPlot(rows) {
-    const measured = rows.filter((row) => row.max !== null);
+    const all = rows.filter((row) => row.max !== null);
+    const measured = all.filter((row) => row.max !== 0);
     const section = document.getElementById("accuracy");
     section.hidden = !measured.length;
     if (!measured.length) return;
     measured.sort((a, b) => asNumber(b.max) / ((b.limit ?? 0) + 1) - asNumber(a.max) / ((a.limit ?? 0) + 1));
     const top = measured.slice(0, 24);
     document.getElementById("accuracy-note").textContent =
-      `${number(measured.length)} rows measured; the ${top.length} farthest from their limits are drawn.`;
+      `${number(all.length - measured.length)} of ${number(all.length)} measured rows are exact; drawn: the ${top.length} worst of the others by their limits.`;
     const left = 300, width = 1120, height = 22;
     const end = Math.max(2, Math.min(11, ...[Math.max(...top.map((row) => Math.max(steps(row.max), steps(row.limit ?? 0))))]));
     const x = (value) => left + scale(value, end) * (width - left - 120);
@@ -225,8 +226,9 @@
     const parts = [make("p", { class: "message" }, failure.message)];
     parts.push(facts([["Phase", failure.phase], ["Attempts", failure.attempts > 1 ? String(failure.attempts) : ""],
       ["Distance", failure.max === null ? "" : `${ulp(failure.max)} ULP`], ["Worst input", failure.input]]));
-    if (details.expected && details.expected.length) parts.push(make("h4", {}, "Expected and actual"), compared(details));
-    for (const input of details.inputs || []) parts.push(...inputTable(input));
+    const tables = (details.inputs || []).map(inputTable);
+    if (details.expected && details.expected.length) tables.push(compared(details));
+    if (tables.length) parts.push(make("div", { class: "beside" }, ...tables));
     parts.push(...copied("Run this case again", failure.repro));
     parts.push(...copied("Script", details.script));
     for (const [title, text] of [["Source", details.source], ["IR", details.ir], ["Log of the worker", details.log]])
@@ -234,11 +236,12 @@
     return parts;
   }
 
-  function table(head, lines) {
-    return make("div", { class: "values-scroll", tabindex: 0, role: "region", "aria-label": "values" },
-      make("table", { class: "values mono" },
-        make("thead", {}, make("tr", {}, ...head.map((text) => make("th", {}, text)))),
-        make("tbody", {}, ...lines)));
+  function table(title, head, lines) {
+    return make("div", {}, make("h4", {}, title),
+      make("div", { class: "values-scroll", tabindex: 0, role: "region", "aria-label": title },
+        make("table", { class: "values mono" },
+          make("thead", {}, make("tr", {}, ...head.map((text) => make("th", {}, text)))),
+          make("tbody", {}, ...lines))));
   }
 
   function compared(details) {
@@ -246,17 +249,15 @@
       const actual = details.actual[place] ?? "", at = details.actual_bits[place] ?? "";
       const wanted = details.expected_bits[place] ?? "";
       const bad = at !== wanted || expected !== actual;
-      return make("tr", { class: bad ? "bad" : null }, make("td", {}, bad ? "✗" : "✓"),
+      return make("tr", { class: bad ? "bad" : null }, make("td", {}, `${bad ? "✗" : "✓"} ${Math.max(details.index, 0) + place}`),
         ...[expected, wanted, actual, at].map((text) => make("td", {}, text)));
     });
-    const element = table(["", "expected", "bits", "actual", "bits"], lines);
-    if (details.index >= 0) element.append(make("p", { class: "soft small" }, `First mismatch at element ${number(details.index)} of the output.`));
-    return element;
+    return table("Expected and actual, from the first mismatch", ["element", "expected", "bits", "actual", "bits"], lines);
   }
 
   function inputTable(input) {
     const lines = input.values.map((value, place) => make("tr", {}, make("td", {}, value), make("td", {}, input.bits[place] ?? "")));
-    return [make("h4", {}, `Input ${input.name}: ${input.dtype} [${input.shape.join(", ")}]`), table(["value", "bits"], lines)];
+    return table(`Input ${input.name}: ${input.dtype} [${input.shape.join(", ")}]`, ["value", "bits"], lines);
   }
 
   function copied(title, text) {
