@@ -1,0 +1,6 @@
+"""Makes the helpers in this folder (random_tensors.py) importable by its tests."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
