@@ -123,9 +123,8 @@ def _reduce(node: UOp, value: Array, arg: ReduceArg) -> Array:
     dtype = node.dtype
     identity = meanings.reduce_identity(arg.op, dtype)
     if arg.op is Ops.MAX:
-        start = np.array(identity, value.dtype)
-        filled = np.concatenate([value.reshape(-1)[:0], start.reshape(1)])[-1]
-        return np.asarray(np.maximum.reduce(value, axis=arg.axes, keepdims=True, initial=filled))
+        lowest = np.array(identity, value.dtype)
+        return np.asarray(np.maximum.reduce(value, axis=arg.axes, keepdims=True, initial=lowest))
     ufunc = np.add if arg.op is Ops.ADD else np.multiply
     if dtype.is_bool:
         logical = np.logical_or if arg.op is Ops.ADD else np.logical_and

@@ -17,6 +17,10 @@ class Fault(Enum):
     DIVERGENCE = "divergent barrier"
 
 
+class OrderMattersError(Exception):
+    """Turns of a loop that ran at once meet in memory: the launch starts again turn by turn."""
+
+
 class SanitizerError(DeviceError):
     """A program did what no device may be trusted with.
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tinyref.uops.interpreter.errors import Fault, SanitizerError
+from tinyref.uops.interpreter.errors import Fault, OrderMattersError, SanitizerError
 from tinyref.uops.interpreter.shadow import Shadow
 from tinyref.uops.node import UOp
 from tinyref.uops.text import node_text
@@ -66,6 +66,9 @@ class Machine:
         self.is_alone = grid == (1, 1, 1) and self.group_size == 1
         self.sanitize = sanitize
         self.hooks = hooks
+        # On a launch of one work-item, turns of loops may be lanes; `span` counts their numbers.
+        self.may_widen = self.is_alone
+        self.span = 1
         self.mask: Array | None = None
         self.epoch: Array | int = 0
         self.lanes: tuple[int, ...] = ()
@@ -139,6 +142,9 @@ class Machine:
 
     def name_item(self, item: int) -> str:
         """The launch indices of a work-item by its number."""
+        if self.is_alone:
+            # Numbers above 1 are turns of loops.
+            item = 1
         group, inside = divmod(item - 1, self.group_size)
         return f"group {_unravel(group, self.grid)} item {_unravel(inside, self.group)}"
 
@@ -202,7 +208,7 @@ class Memory:
             index = index + machine.local_group * self.size
         if width > 1:
             index = index[..., None] + np.arange(width)
-        if machine.sanitize and (self.shadow is not None or self.is_set is not None):
+        if self.shadow is not None or self.is_set is not None:
             self._note_read(machine, node, index, active, width)
         return index
 
@@ -292,6 +298,8 @@ class Memory:
         self, machine: Machine, node: UOp, elements: Array, items: Array
     ) -> Callable[[npt.NDArray[np.bool_], npt.NDArray[np.int64]], None]:
         def report(conflict: npt.NDArray[np.bool_], others: npt.NDArray[np.int64]) -> None:
+            if machine.is_alone:
+                raise OrderMattersError
             first = int(np.flatnonzero(conflict)[0])
             position = int(elements[first]) % max(self.size, 1)
             other = int(others[first])
@@ -346,7 +354,7 @@ class Memory:
         active: Array | None,
         width: int,
     ) -> None:
-        if machine.sanitize and self.shadow is not None:
+        if self.shadow is not None:
             items, epoch, elements = self._lanes_of(machine, flat, active, width)
             self.shadow.write(
                 elements, items, epoch, self._race_report(machine, node, elements, items)

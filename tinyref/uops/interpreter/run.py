@@ -10,17 +10,21 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
-from tinyref.dtype import numpy_dtype
+from tinyref.dtype import from_numpy_dtype, numpy_dtype
 from tinyref.errors import UserError
+from tinyref.uops.decompose.storage import storage_dtype
+from tinyref.uops.interpreter.errors import OrderMattersError, SanitizerError
+from tinyref.uops.interpreter.loops import MACHINE
 from tinyref.uops.interpreter.machine import Extents, Hooks, Machine, Memory
 from tinyref.uops.interpreter.shadow import Shadow
-from tinyref.uops.interpreter.translate import MACHINE, Meaning, Translation, check_binding
+from tinyref.uops.interpreter.translate import Meaning, Translation, check_binding
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import SpecialArg
 from tinyref.uops.program import Program
 
 # Work-items that run at a time: enough to hide Python's overhead, few enough for the cache.
 CHUNK = 1 << 16
+MANY = 1 << 62
 
 _translations: WeakKeyDictionary[Program, Translation] = WeakKeyDictionary()
 
@@ -62,14 +66,41 @@ class Interpreter:
             grid = self.hooks.grid(grid)
         if 0 in grid or 0 in group:
             return
+        arrays = self._arrays(buffers)
         machine = Machine(grid, group, sanitize, self.hooks)
-        globals_ = self._globals(machine, buffers)
+        machine.may_widen = machine.is_alone and self.translation.may_widen
+        if not machine.may_widen:
+            self._launch(machine, arrays, bindings)
+            return
+        written = [number for number in arrays if self.translation.memories[number].is_written]
+        before = {number: arrays[number].copy() for number in written}
+        try:
+            self._launch(machine, arrays, bindings)
+        except (OrderMattersError, SanitizerError) as reason:
+            # A fault may come of running turns at once: only turn by turn tells.
+            for number, array in before.items():
+                arrays[number][:] = array
+            if isinstance(reason, OrderMattersError):
+                self.translation.may_widen = False
+        else:
+            return
+        machine = Machine(grid, group, sanitize, self.hooks)
+        machine.may_widen = False
+        self._launch(machine, arrays, bindings)
+
+    def _launch(
+        self,
+        machine: Machine,
+        arrays: Mapping[int, npt.NDArray[Any]],
+        bindings: Mapping[str, int],
+    ) -> None:
+        globals_ = {number: self._global(machine, number, arrays[number]) for number in arrays}
         values = list(self.translation.initial)
         values[MACHINE] = machine
         for place, node in self.translation.variables:
             values[place] = np.full((), check_binding(node, bindings), numpy_dtype(node.dtype))
         with np.errstate(all="ignore"):
-            for start, extent in _chunks(grid, group):
+            for start, extent in _chunks(machine.grid, machine.group):
                 machine.enter(start, extent)
                 self._run_chunk(machine, list(values), globals_)
 
@@ -89,7 +120,8 @@ class Interpreter:
         for step in translation.steps:
             step(values)
 
-    def _globals(self, machine: Machine, buffers: Sequence[npt.NDArray[Any]]) -> dict[int, Memory]:
+    def _arrays(self, buffers: Sequence[npt.NDArray[Any]]) -> dict[int, npt.NDArray[Any]]:
+        """The array of each global memory, by the memory's number."""
         found = {}
         for number, plan in enumerate(self.translation.memories):
             if plan.is_local:
@@ -98,16 +130,27 @@ class Interpreter:
                 raise UserError(f"buffers: slot {plan.slot} is missing, got {len(buffers)} buffers")
             array = buffers[plan.slot]
             expected = numpy_dtype(plan.dtype)
+            if (
+                array.dtype != expected
+                and storage_dtype(from_numpy_dtype(array.dtype)) is plan.dtype
+            ):
+                # A small float that the program computes on as an integer.
+                array = array.view(expected)
             if array.ndim != 1 or array.dtype != expected or array.size < plan.size:
                 raise UserError(
                     f"buffers: slot {plan.slot} is {array.dtype}{list(array.shape)}, "
                     f"accepted is one axis of at least {plan.size} {expected}"
                 )
-            memory = Memory(plan.name, array, plan.size, is_local=False)
-            if machine.sanitize and plan.is_written and not machine.is_alone:
-                memory.shadow = self._shadow(machine, plan.size)
-            found[number] = memory
+            found[number] = array
         return found
+
+    def _global(self, machine: Machine, number: int, array: npt.NDArray[Any]) -> Memory:
+        plan = self.translation.memories[number]
+        memory = Memory(plan.name, array, plan.size, is_local=False)
+        checks_order = machine.may_widen if machine.is_alone else machine.sanitize
+        if plan.is_written and checks_order:
+            memory.shadow = self._shadow(machine, plan.size)
+        return memory
 
     def _local(self, machine: Machine, number: int) -> Memory:
         plan = self.translation.memories[number]
@@ -116,11 +159,15 @@ class Interpreter:
         memory = Memory(plan.name, np.zeros(size, numpy_dtype(plan.dtype)), plan.size, True)
         if machine.sanitize:
             memory.is_set = np.zeros(size, np.bool_)
-            if machine.group_size > 1:
-                memory.shadow = self._shadow(machine, size)
+        if machine.may_widen or (machine.sanitize and machine.group_size > 1):
+            memory.shadow = self._shadow(machine, size)
         return memory
 
     def _shadow(self, machine: Machine, size: int) -> Shadow:
+        if machine.is_alone:
+            # The turns of its loops are like items of one group that no barrier separates, but
+            # for the end of a loop.
+            return Shadow(size, MANY, True)
         return Shadow(size, machine.group_size, self.translation.has_barriers)
 
 

@@ -14,8 +14,9 @@ import numpy.typing as npt
 
 from tinyref.dtype import AddressSpace, DType, PtrDType, numpy_dtype
 from tinyref.errors import UserError
+from tinyref.uops.interpreter import loops
 from tinyref.uops.interpreter.errors import Fault, SanitizerError
-from tinyref.uops.interpreter.machine import Machine
+from tinyref.uops.interpreter.loops import MACHINE, Block, Step
 from tinyref.uops.meanings import Kernel, kernel_for
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
@@ -30,11 +31,8 @@ from tinyref.uops.payload import (
 from tinyref.uops.text import node_text
 
 Array = npt.NDArray[Any]
-Step = Callable[[list[Any]], None]
 # Replaces the meaning of one op: result type, operands, their types.
 Meaning = Callable[[DType, Sequence[Array], Sequence[DType]], Array]
-
-MACHINE = 0
 
 
 class MemoryPlan:
@@ -68,25 +66,27 @@ class Translation:
         self.memory_of: dict[UOp, int] = {}
         self.has_barriers = any(node.op is Ops.BARRIER for node in uops)
         self._written = {_buffer_of(node.src[0]) for node in uops if node.op is Ops.STORE}
-        self._blocks: list[tuple[UOp | None, list[Step]]] = [(None, [])]
+        # Whether turns of a loop may run as lanes; cleared once they turn out to depend on memory.
+        self.may_widen = True
+        self._blocks = [Block(None)]
         for node in uops:
+            self._blocks[-1].nodes.append(node)
             self._translate(node)
         if len(self._blocks) > 1:
-            opener = self._blocks[-1][0]
-            raise UserError(f"interpreter: {opener} is never closed")
-        self.steps = self._blocks[0][1]
+            raise UserError(f"interpreter: {self._blocks[-1].opener} is never closed")
+        self.steps = [step for _, step in self._blocks[0].steps]
 
     def _translate(self, node: UOp) -> None:
         if node.op in ALU:
-            self._emit(self._alu(node))
+            self._emit(node, self._alu(node))
             return
         arm = _ARMS.get(node.op)
         if arm is None:
             raise UserError(f"interpreter: {node.op.name} does not belong in a program")
         arm(self, node)
 
-    def _emit(self, step: Step) -> None:
-        self._blocks[-1][1].append(step)
+    def _emit(self, node: UOp, step: Step) -> None:
+        self._blocks[-1].steps.append((node, step))
 
     def _new(self, node: UOp, initial: Any = None) -> int:
         place = len(self.initial)
@@ -161,7 +161,7 @@ class Translation:
             lanes = np.broadcast_arrays(*[values[place] for place in places])
             values[out] = np.stack(lanes, axis=-1)
 
-        self._emit(step)
+        self._emit(node, step)
 
     def _gep(self, node: UOp) -> None:
         if not isinstance(node.arg, GepArg):
@@ -174,7 +174,7 @@ class Translation:
         def step(values: list[Any]) -> None:
             values[out] = values[source][..., chosen]
 
-        self._emit(step)
+        self._emit(node, step)
 
     def _wmma(self, node: UOp) -> None:
         tile = node.arg
@@ -199,7 +199,7 @@ class Translation:
                 result = result + a[..., :, k, None] * b[..., None, k, :]
             values[out] = result.reshape(*result.shape[:-2], rows * columns)
 
-        self._emit(step)
+        self._emit(node, step)
 
     # Memory
 
@@ -226,7 +226,7 @@ class Translation:
                 machine, node, values[position], held, other, width
             )
 
-        self._emit(step)
+        self._emit(node, step)
 
     def _store(self, node: UOp) -> None:
         memory_id = self._memory_behind(node.src[0])
@@ -242,7 +242,7 @@ class Translation:
                 machine, node, values[position], values[value], held, width
             )
 
-        self._emit(step)
+        self._emit(node, step)
 
     def _define_acc(self, node: UOp) -> None:
         start = self._place(node.src[0])
@@ -251,7 +251,7 @@ class Translation:
         def step(values: list[Any]) -> None:
             values[out] = values[start]
 
-        self._emit(step)
+        self._emit(node, step)
 
     def _update_acc(self, node: UOp) -> None:
         accumulator = self._place(node.src[0])
@@ -271,7 +271,7 @@ class Translation:
                 new = np.where(mask[..., None] if is_vector else mask, new, old)
             values[accumulator] = new
 
-        self._emit(step)
+        self._emit(node, step)
 
     # Blocks
 
@@ -279,20 +279,46 @@ class Translation:
         self._place(node.src[0])
         if node.op is Ops.RANGE:
             self._new(node)
-        self._blocks.append((node, []))
+        self._blocks.append(Block(node))
 
     def _close(self, node: UOp) -> None:
-        opener, body = self._blocks.pop()
+        block = self._blocks.pop()
+        opener = block.opener
         if opener is None or opener is not node.src[0]:
             raise UserError(f"interpreter: {node.op.name} closes {node.src[0]}, not {opener}")
-        bound = self._place(opener.src[0])
+        self._blocks[-1].nodes += block.nodes
         if opener.op is Ops.IF:
-            self._emit(_branch(bound, body))
+            body = [step for _, step in block.steps]
+            self._emit(opener, loops.branch(self._place(opener.src[0]), body))
         else:
-            self._emit(_loop(self._place(opener), bound, numpy_dtype(opener.dtype), body))
+            self._emit(opener, self._loop(opener, block))
+
+    def _loop(self, opener: UOp, block: Block) -> Step:
+        head = self._place(opener), self._place(opener.src[0]), numpy_dtype(opener.dtype)
+        body = [step for _, step in block.steps]
+        step = loops.one_by_one(*head, body)
+        if loops.is_independent(block):
+            return loops.all_at_once(*head, body, step)
+        folds = loops.folds_of(block)
+        if folds is None:
+            return step
+        left_out = {node for fold in folds for node in (fold.combined, fold.update)}
+        rest = [inner for node, inner in block.steps if node not in left_out]
+        return loops.folded(*head, rest, [self._placed(fold) for fold in folds], step)
+
+    def _placed(self, fold: loops.Fold) -> loops.PlacedFold:
+        op, dtype = fold.combined.op, fold.combined.dtype
+        return loops.PlacedFold(
+            self._place(fold.update),
+            self._place(fold.value),
+            self._kernel(fold.combined),
+            None if op in self.meanings else loops.in_order(op, dtype),
+            dtype,
+            fold.is_flipped,
+        )
 
     def _barrier(self, node: UOp) -> None:
-        self._emit(lambda values: values[MACHINE].barrier(node))
+        self._emit(node, lambda values: values[MACHINE].barrier(node))
 
 
 def _constant(value: Any, dtype: DType, shape: tuple[int, ...]) -> Array:
@@ -335,43 +361,6 @@ def _binary(kernel: Kernel, out: int, x: int, y: int) -> Step:
 def _ternary(kernel: Kernel, out: int, x: int, y: int, z: int) -> Step:
     def step(values: list[Any]) -> None:
         values[out] = kernel(values[x], values[y], values[z])
-
-    return step
-
-
-def _loop(counter: int, bound: int, dtype: np.dtype[Any], body: Sequence[Step]) -> Step:
-    def step(values: list[Any]) -> None:
-        machine: Machine = values[MACHINE]
-        limit = values[bound]
-        varies = np.size(limit) > 1
-        turns = int(np.max(limit)) if varies else int(limit)
-        if machine.hooks.loop is not None:
-            turns = machine.hooks.loop(turns)
-        outer = machine.mask
-        for turn in np.arange(max(turns, 0), dtype=dtype):
-            values[counter] = turn
-            if varies:
-                inside = turn < limit
-                machine.mask = inside if outer is None else outer & inside
-            for inner in body:
-                inner(values)
-        machine.mask = outer
-
-    return step
-
-
-def _branch(condition: int, body: Sequence[Step]) -> Step:
-    def step(values: list[Any]) -> None:
-        machine: Machine = values[MACHINE]
-        outer = machine.mask
-        taken = np.asarray(values[condition])
-        mask = taken if outer is None else taken & outer
-        if not mask.any():
-            return
-        machine.mask = None if mask.all() else mask
-        for inner in body:
-            inner(values)
-        machine.mask = outer
 
     return step
 
