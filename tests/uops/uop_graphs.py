@@ -147,3 +147,43 @@ def doubling() -> Program:
     end = UOp(Ops.END, dtypes.void, (loop,))
     uops = (buffer, n, loop, address, value, doubled, stored, end)
     return Program("e_n", uops, (Parameter(0, dtypes.int32, 8, True, True),), (n,), (1, 1, 1))
+
+
+def evaluated(node: UOp, positions: dict[UOp, int]) -> int:
+    """What a node of integer arithmetic evaluates to, by Python's own integers."""
+    if node in positions:
+        return positions[node]
+    if isinstance(node.arg, ConstArg):
+        return int(node.arg.value)
+    x, *rest = [evaluated(source, positions) for source in node.src]
+    y = rest[0] if rest else 0
+    match node.op:
+        case Ops.ADD:
+            return x + y
+        case Ops.SUB:
+            return x - y
+        case Ops.MUL:
+            return x * y
+        case Ops.NEG:
+            return -x
+        case Ops.MAX:
+            return max(x, y)
+        case Ops.IDIV:
+            return int(abs(x) // abs(y)) * (1 if (x < 0) == (y < 0) else -1)
+        case Ops.MOD:
+            return abs(x) % abs(y) * (-1 if x < 0 else 1)
+        case Ops.CMPLT:
+            return int(x < y)
+        case Ops.CMPNE:
+            return int(x != y)
+        case Ops.AND:
+            return x & y
+        case Ops.OR:
+            return x | y
+        case Ops.XOR:
+            return x ^ y
+        case Ops.WHERE:
+            return rest[0] if x else rest[1]
+        case Ops.CAST:
+            return x
+    raise AssertionError(node)
