@@ -72,7 +72,7 @@ class Value:
     A tensor that is assigned to gets a new value; what was computed from it before keeps the old
     one, so gradients are those of the computation as it was written.
 
-    owner: the tensor, or None once it is gone and only gradients may want the value.
+    owner: the tensor that was given this value; it may be gone, or have another value by now.
     is_overwritten: memory that the node reads was assigned to after the owner was gone.
     """
 
@@ -85,7 +85,13 @@ class Value:
 
     @property
     def tensor(self) -> TensorCore | None:
-        """The tensor that stands for this value, while it lives."""
+        """The tensor that stands for this value; None where only gradients may want it."""
+        tensor = self.maker
+        return tensor if tensor is not None and tensor._value is self else None
+
+    @property
+    def maker(self) -> TensorCore | None:
+        """The tensor that was given this value, whatever it stands for now."""
         return None if self.owner is None else self.owner()
 
 

@@ -188,6 +188,9 @@ class Elementwise(TensorCore):
 
     def _power(self, exponent: int, inverted: bool) -> Self:
         """By repeated squaring; exponent 0 gives ones."""
+        if exponent == 0 and self.dtype.is_float:
+            # An op of its own, so that the result is known to depend on this tensor.
+            return self._apply(Ops.POW, self._constant(0, self.dtype)._broadcast_to(self.shape))
         if exponent == 0:
             return self._constant(1, self.dtype)._broadcast_to(self.shape)
         result: Self | None = None

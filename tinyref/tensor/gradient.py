@@ -380,6 +380,9 @@ def _propagate(value: Value, gradient: Tensor, wanted: set[int], found: dict[int
 
 def _check_unchanged(rule: GradientRule, value: Value) -> None:
     """Raises `UserError` where elements that the rule reads are gone."""
+    record = value.record
+    if record is not None and isinstance(record.arg, ReduceArg) and record.arg.op is Ops.ADD:
+        return  # Of the reductions, a sum alone has a slope that does not depend on elements.
     read = [value] if rule.reads_output else []
     if rule.reads_sources:
         read += _parents(value)

@@ -69,7 +69,7 @@ class Tensor(Data):
         with GradientSwitch():
             found = reverse.gradients(self, seed.detach(), leaves, order)
             for value, part in zip(leaves, found, strict=True):
-                leaf = value.tensor
+                leaf = value.maker
                 if part is not None and isinstance(leaf, Tensor):
                     leaf._grad = part if leaf._grad is None else leaf._grad.add(part)
         return self
