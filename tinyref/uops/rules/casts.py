@@ -43,8 +43,17 @@ def cast_same(node: UOp, x: UOp) -> UOp | None:
 
 @rule("cast-cast", match(Ops.CAST, match(Ops.CAST, x).named("inner")))
 def cast_cast(node: UOp, x: UOp, inner: UOp) -> UOp | None:
-    """CAST(CAST(x, s), t) == CAST(x, t) where s holds every value of the type of x."""
-    return build.cast(x, node.dtype.scalar) if is_lossless(x.dtype, inner.dtype) else None
+    """CAST(CAST(x, s), t) == CAST(x, t) where s holds every value of the type of x.
+
+    Not for an integer that goes through a float into an integer type that may not hold it: what
+    is out of range is unspecified for a float, but wraps for an integer.
+    """
+    if not is_lossless(x.dtype, inner.dtype):
+        return None
+    through_float = x.dtype.is_int and inner.dtype.is_float and node.dtype.is_int
+    if through_float and not is_lossless(x.dtype, node.dtype):
+        return None
+    return build.cast(x, node.dtype.scalar)
 
 
 @rule(
