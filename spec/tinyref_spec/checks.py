@@ -19,7 +19,8 @@ KERNELS = frozenset({"kernels"})
 class Check:
     """One case of a row: `run` takes the case's id and the device.
 
-    full_only: left out of the quick profile. needs: beyond those of the row.
+    full_only: left out of the quick profile. needs: beyond those of the row. rung: where it is
+    not that of the row (a gradient in the row of its function).
     """
 
     name: str
@@ -27,6 +28,7 @@ class Check:
     full_only: bool = False
     needs: Needs | None = None
     expects_refusal: bool = False
+    rung: Rung | None = None
 
 
 def kernel_needs(*dtypes: DType, features: Iterable[str] = ()) -> Needs:
@@ -54,12 +56,12 @@ def make_row(
                 f"{row_id}.{check.name}",
                 row_id,
                 level,
-                rung,
+                check.rung or rung,
                 op,
                 dtype,
                 clauses,
                 _joined(needs, check.needs),
-                tuple(row for row in foundations(rung) if row != row_id),
+                tuple(row for row in foundations(check.rung or rung) if row != row_id),
                 functools.partial(check.run, f"{row_id}.{check.name}"),
                 check.expects_refusal,
             )

@@ -51,7 +51,9 @@ def unit_roundoff(dtype: DType) -> float:
 
 
 def smallest_subnormal(dtype: DType) -> float:
-    """The distance between the values next to zero."""
+    """The distance between the values next to zero; 0 for integers, which do not round."""
+    if not dtype.is_float:
+        return 0.0
     return float(2.0 ** (2 - (1 << (dtype.exponent_bits - 1)) - dtype.mantissa_bits))
 
 

@@ -1,0 +1,300 @@
+"""Tensor behaviour as literals: creation, casts, special gradients, refusals, system."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+
+import numpy as np
+
+from tinyref.dtype import dtypes
+from tinyref_spec.bits import Array
+from tinyref_spec.case import Measurement, Needs, Row, Rung
+from tinyref_spec.checks import Check, kernel_needs, make_row
+from tinyref_spec.device_under_test import DeviceUnderTest
+from tinyref_spec.error_rules import Ulp
+from tinyref_spec.tensor.run import evaluate, run_literal, run_refused, tensors
+
+NAN = float("nan")
+INF = float("inf")
+
+# What an expression gives as Python values; `device` is the name of the device.
+CREATION: dict[str, tuple[str, object]] = {
+    "list": ("Tensor([1, 2, 3], device=device).tolist()", [1, 2, 3]),
+    "nested": ("Tensor([[1.5, 2], [3, 4]], device=device).tolist()", [[1.5, 2.0], [3.0, 4.0]]),
+    "scalar": ("Tensor(4, device=device).item()", 4),
+    "float_scalar": ("Tensor(2.5, device=device).item()", 2.5),
+    "bool": ("Tensor([True, False], device=device).tolist()", [True, False]),
+    "empty": ("Tensor([], device=device).tolist()", []),
+    "empty_rows": ("Tensor.zeros(2, 0, device=device).tolist()", [[], []]),
+    "numpy": ("Tensor(np.arange(3, dtype=np.int16), device=device).tolist()", [0, 1, 2]),
+    "bytes": ("Tensor(b'\\x01\\xff', device=device, dtype=dtypes.uint8).tolist()", [1, 255]),
+    "zeros": ("Tensor.zeros(2, 2, device=device).tolist()", [[0.0, 0.0], [0.0, 0.0]]),
+    "ones": ("Tensor.ones(3, dtype=dtypes.int32, device=device).tolist()", [1, 1, 1]),
+    "full": ("Tensor.full((2,), 7, device=device).tolist()", [7, 7]),
+    "default_float": ("Tensor([1.0], device=device).dtype.name", "float32"),
+    "default_int": ("Tensor([1], device=device).dtype.name", "int32"),
+    "named_dtype": ("Tensor([1, 2], dtype='float64', device=device).tolist()", [1.0, 2.0]),
+    "shape": ("tuple(Tensor.zeros(2, 3, 4, device=device).shape)", (2, 3, 4)),
+    "data": ("bytes(Tensor([1, 2], dtype='uint8', device=device).data())", b"\x01\x02"),
+    "numel": ("Tensor.zeros(2, 3, device=device).numel()", 6),
+    "realize": ("(Tensor([1, 2], device=device) + 1).realize().tolist()", [2, 3]),
+}
+CONVERSION: dict[str, tuple[str, object]] = {
+    "truncates": ("Tensor([1.7, -1.7], device=device).cast('int32').tolist()", [1, -1]),
+    "wraps": ("Tensor([300, -1], device=device).cast('uint8').tolist()", [44, 255]),
+    "to_bool": (
+        "Tensor([0.0, 0.5, -2.0], device=device).cast('bool').tolist()",
+        [False, True, True],
+    ),
+    "from_bool": ("Tensor([True, False], device=device).cast('float32').tolist()", [1.0, 0.0]),
+    "bitcast": ("Tensor([1.0], device=device).bitcast('int32').tolist()", [1065353216]),
+    "bitcast_back": ("Tensor([1065353216], device=device).bitcast('float32').item()", 1.0),
+    "promotes": (
+        "(Tensor([1], device=device) + Tensor([0.5], device=device)).dtype.name",
+        "float32",
+    ),
+    "weak_float": ("(Tensor([1], device=device) + 0.5).tolist()", [1.5]),
+    "weak_int": ("(Tensor([1.5], device=device) + 1).dtype.name", "float32"),
+}
+# The gradient of an expression of x, as literals, where a rule must choose.
+GRADIENTS: dict[str, tuple[str, list[float], list[float]]] = {
+    "max_tie": ("x.max()", [1.0, 3.0, 3.0], [0.0, 0.5, 0.5]),
+    "maximum_tie": ("x.maximum(2).sum()", [1.0, 2.0, 3.0], [0.0, 0.5, 1.0]),
+    "prod_zero": ("x.prod()", [2.0, 0.0, 3.0], [0.0, 6.0, 0.0]),
+    "prod_two_zeros": ("x.prod()", [0.0, 5.0, 0.0], [0.0, 0.0, 0.0]),
+    "used_twice": ("(x * x + x).sum()", [1.0, -2.0, 0.5], [3.0, -3.0, 2.0]),
+    "detached": ("(x * x.detach()).sum()", [1.0, 2.0, 3.0], [1.0, 2.0, 3.0]),
+    "where_hides": ("(x > 0).where(x, 0).sum()", [-1.0, 2.0, 0.0], [0.0, 1.0, 0.0]),
+    "linear": ("(x * 3 - 1).sum()", [1.0, 2.0, 3.0], [3.0, 3.0, 3.0]),
+    "mean": ("x.mean()", [1.0, 2.0, 3.0, 4.0], [0.25, 0.25, 0.25, 0.25]),
+    "relu": ("x.relu().sum()", [-1.0, 2.0, 3.0], [0.0, 1.0, 1.0]),
+}
+SPECIAL_VALUES: dict[str, tuple[str, object]] = {
+    "log_zero": ("Tensor([0.0], device=device).log().item()", -INF),
+    "log_negative": ("Tensor([-1.0], device=device).log().item()", NAN),
+    "exp_overflow": ("Tensor([1000.0], device=device).exp().item()", INF),
+    "exp_underflow": ("Tensor([-1000.0], device=device).exp().item()", 0.0),
+    "sigmoid_ends": ("Tensor([-INF, INF], device=device).sigmoid().tolist()", [0.0, 1.0]),
+    "tanh_ends": ("Tensor([-INF, INF], device=device).tanh().tolist()", [-1.0, 1.0]),
+    "softmax_large": ("Tensor([1000.0, 1000.0], device=device).softmax().tolist()", [0.5, 0.5]),
+    "softmax_one": ("Tensor([7.0], device=device).softmax().tolist()", [1.0]),
+    "divide_by_zero": ("(Tensor([1.0, -1.0], device=device) / 0).tolist()", [INF, -INF]),
+    "empty_sum": ("Tensor.zeros(0, device=device).sum().item()", 0.0),
+    "empty_prod": ("Tensor.zeros(0, device=device).prod().item()", 1.0),
+    "empty_max": ("Tensor.zeros(0, 3, device=device).max(0).tolist()", [-INF, -INF, -INF]),
+    "empty_product": (
+        "(Tensor.zeros(2, 0, device=device) @ Tensor.zeros(0, 2, device=device)).tolist()",
+        [[0.0, 0.0], [0.0, 0.0]],
+    ),
+    "sum_narrow": (
+        "Tensor([100, 100, 100], dtype='int8', device=device).sum().item()",
+        300,
+    ),
+}
+# Expressions over x of shape (4, 6) that must be refused.
+REFUSED: dict[str, str] = {
+    "add_shapes": "x + Tensor([1.0, 2.0, 3.0, 4.0])",
+    "reshape_size": "x.reshape(5, 5)",
+    "reshape_two_unknown": "x.reshape(-1, -1)",
+    "reshape_negative": "x.reshape(-2, 12)",
+    "permute_axes": "x.permute(0, 0)",
+    "permute_count": "x.permute(0)",
+    "expand_shape": "x.expand(4, 7)",
+    "shrink_bounds": "x.shrink(((0, 5), (0, 6)))",
+    "pad_count": "x.pad(((1, 1), (1, 1), (1, 1)))",
+    "flip_axis": "x.flip(2)",
+    "sum_axis": "x.sum(2)",
+    "max_axis": "x.max(-3)",
+    "softmax_axis": "x.softmax(5)",
+    "matmul_shapes": "x @ x",
+    "index_range": "x[4]",
+    "index_count": "x[0, 0, 0]",
+    "index_float": "x[1.5]",
+    "cast_name": "x.cast('float33')",
+    "bitcast_size": "x[:, :5].bitcast('float64')",
+    "ragged_list": "Tensor([[1, 2], [3]])",
+    "negative_size": "Tensor.zeros(-1)",
+    "unknown_device": "Tensor([1], device='NOSUCH')",
+    "unknown_dtype": "Tensor([1], dtype='int3')",
+    "item_of_many": "x.item()",
+    "backward_of_many": "x.requires_grad_().sum(1).backward()",
+    "conv_shapes": "x.reshape(1, 1, 4, 6).conv2d(Tensor.zeros(1, 2, 3, 3))",
+    "conv_kernel": "x.reshape(1, 1, 4, 6).conv2d(Tensor.zeros(1, 1, 9, 9))",
+    "transpose_axis": "x.transpose(0, 3)",
+    "and_of_floats": "x & x",
+}
+
+
+def _literal_checks(table: dict[str, tuple[str, object]]) -> list[Check]:
+    return [
+        Check(
+            name,
+            functools.partial(run_literal, expression.replace("INF", "float('inf')"), {}, result),
+        )
+        for name, (expression, result) in table.items()
+    ]
+
+
+def _matrix() -> dict[str, Array]:
+    return {"x": np.arange(24, dtype=np.float32).reshape(4, 6)}
+
+
+def _refusal_checks() -> list[Check]:
+    return [
+        Check(name, functools.partial(run_refused, expression, _matrix()), expects_refusal=True)
+        for name, expression in REFUSED.items()
+    ]
+
+
+def _literal_gradient(
+    expression: str,
+    given: list[float],
+    wanted: list[float],
+    case_id: str,
+    device: DeviceUnderTest,
+) -> Measurement:
+    named = tensors({"x": np.array(given, dtype=np.float32)}, device.name)
+    named["x"].requires_grad_()
+    evaluate(expression, named).backward()
+    gradient = named["x"].grad
+    got = None if gradient is None else gradient.tolist()
+    message = "" if got == wanted else f"{expression}: expected {wanted}, got {got}"
+    return Measurement(got == wanted, message, compared=len(wanted))
+
+
+def _gradient_checks() -> list[Check]:
+    return [
+        Check(name, functools.partial(_literal_gradient, expression, given, wanted))
+        for name, (expression, given, wanted) in GRADIENTS.items()
+    ]
+
+
+def _integers(values: object, wanted: Array, what: str) -> Measurement:
+    found = np.asarray(values)
+    good = found.shape == wanted.shape and bool((found == wanted).all())
+    return Measurement(good, "" if good else f"{what}: wrong values", compared=int(wanted.size))
+
+
+def _many_kernels(count: int, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """A long chain, each step made real: every kernel sees what the one before it wrote."""
+    values = np.arange(64, dtype=np.int32)
+    x = tensors({"x": values}, device.name)["x"]
+    for number in range(count):
+        x = (x * 3 + number).realize()
+        values = values * np.int32(3) + np.int32(number)
+    return _integers(x.numpy(), values, f"{count} kernels")
+
+
+def _deep_graph(depth: int, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """A lazy graph that alternates sums and broadcasts, realised at once."""
+    values = np.arange(12, dtype=np.int32).reshape(3, 4)
+    x = tensors({"x": values}, device.name)["x"]
+    for number in range(depth):
+        x = x + x.sum(1, keepdim=True) - number
+        values = values + values.sum(1, keepdims=True, dtype=np.int32) - np.int32(number)
+    return _integers(x.numpy(), values, f"{depth} sums")
+
+
+def _large(count: int, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """A buffer of some megabytes through elementwise work and a sum."""
+    values = np.arange(count, dtype=np.int32) % 97
+    x = tensors({"x": values}, device.name)["x"]
+    y = x * 2 + 1
+    doubled = _integers(y.numpy(), values * 2 + 1, "elementwise")
+    if not doubled.passed:
+        return doubled
+    return _integers(y.sum().item(), np.array((values * 2 + 1).sum()), "sum")
+
+
+def _assign(case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Ten in-place updates."""
+    x = tensors({"x": np.zeros(5, dtype=np.int32)}, device.name)["x"].realize()
+    for _ in range(10):
+        x.assign(x + 1)
+        x.realize()
+    return _integers(x.numpy(), np.full(5, 10, dtype=np.int32), "assign")
+
+
+def _system_checks() -> list[Check]:
+    return [
+        Check("kernels:50", functools.partial(_many_kernels, 50)),
+        Check("kernels:1000", functools.partial(_many_kernels, 1000), full_only=True),
+        Check("deep:12", functools.partial(_deep_graph, 12)),
+        Check("large:1000000", functools.partial(_large, 1_000_000)),
+        Check("large:16000000", functools.partial(_large, 16_000_000), full_only=True),
+        Check("assign", _assign),
+    ]
+
+
+def rows() -> Iterator[Row]:
+    """Rows of literals."""
+    floats = kernel_needs(dtypes.float32, dtypes.int32, dtypes.bool, dtypes.uint8)
+    tables: tuple[tuple[str, str, str, dict[str, tuple[str, object]], Needs], ...] = (
+        (
+            "creation",
+            "Tensors from Python values, numpy arrays and bytes, and back.",
+            "tensor.creation",
+            CREATION,
+            kernel_needs(*dtypes.all),
+        ),
+        (
+            "conversion",
+            "Casts, bitcasts and the promotion of mixed operands.",
+            "tensor.conversion",
+            CONVERSION,
+            floats,
+        ),
+        (
+            "special",
+            "Special values and empty tensors through composite functions.",
+            "tensor.special",
+            SPECIAL_VALUES,
+            floats,
+        ),
+    )
+    for name, sentence, clause, table, needs in tables:
+        yield make_row(
+            f"tensor.{name}.literal",
+            sentence,
+            (clause,),
+            Rung.TENSOR,
+            name,
+            "",
+            Ulp(0).sentence,
+            needs,
+            functools.partial(_literal_checks, table),
+        )
+    yield make_row(
+        "tensor.gradient.literal",
+        "Gradients where a rule must choose: ties share evenly, a zero factor hides nothing.",
+        ("tensor.gradient", "tensor.detach"),
+        Rung.AUTOGRAD,
+        "gradient",
+        "float32",
+        Ulp(0).sentence,
+        kernel_needs(dtypes.float32, dtypes.bool),
+        _gradient_checks,
+    )
+    yield make_row(
+        "tensor.refuse.literal",
+        "Bad shapes, axes, dtypes, devices and lists are refused with one clear line.",
+        ("tensor.refuse",),
+        Rung.TENSOR,
+        "refuse",
+        "",
+        "Refused with one clear line.",
+        kernel_needs(dtypes.float32, dtypes.int32),
+        _refusal_checks,
+    )
+    yield make_row(
+        "tensor.system.literal",
+        "Long schedules, deep graphs, large buffers and in-place updates.",
+        ("tensor.system", "tensor.buffer", "tensor.assign", "tensor.contiguous", "tensor.copy"),
+        Rung.JIT,
+        "system",
+        "int32",
+        Ulp(0).sentence,
+        kernel_needs(dtypes.int32),
+        _system_checks,
+    )

@@ -1,0 +1,176 @@
+"""Runs a form on a device, forward and backward, and judges it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tinyref.dtype import DType, numpy_dtype
+from tinyref.errors import TinyrefError, UserError
+from tinyref_spec import bounded, samples
+from tinyref_spec.bits import Array
+from tinyref_spec.case import Failure, Measurement
+from tinyref_spec.device_under_test import DeviceUnderTest
+from tinyref_spec.error_rules import Bounded, Ulp
+from tinyref_spec.measure import Judgement, judge, refusal, values_of
+from tinyref_spec.oracles import Expected
+from tinyref_spec.reproducer import tensor_script
+from tinyref_spec.tensor.forms import Form, make_values
+
+Arrays = Mapping[str, Array]
+
+
+def evaluate(expression: str, names: Mapping[str, Any]) -> Any:
+    """The value of an expression of the tables, over its named inputs."""
+    from tinyref import Tensor, dtypes
+
+    # The expressions are those of the tables in this package, never text from outside.
+    return eval(expression, {"Tensor": Tensor, "dtypes": dtypes, "np": np}, dict(names))
+
+
+def tensors(values: Arrays, device: str) -> dict[str, Any]:
+    """The inputs as tensors on the device."""
+    from tinyref import Tensor
+
+    return {name: Tensor(array, device=device) for name, array in values.items()}
+
+
+def inputs_of(form: Form, dtype: DType, seed: int) -> dict[str, Array]:
+    """The input arrays of a form by name."""
+    return {item.name: make_values(item, dtype, seed) for item in form.inputs}
+
+
+def reference(form: Form, dtype: DType, values: Arrays) -> tuple[Expected, tuple[int, ...]]:
+    """What the form owes, flat, and the shape of its result."""
+    output = form.output(dtype)
+    if form.exact is not None:
+        found = np.asarray(form.exact(*values.values()))
+        return Expected(found.astype(numpy_dtype(output)).reshape(-1)), tuple(found.shape)
+    assert form.forward is not None, "a form has a forward or an exact reference"
+    value = form.forward(*_exact(form, dtype, values))
+    return bounded.expected(value, output), value.shape
+
+
+def _exact(form: Form, dtype: DType, values: Arrays) -> list[bounded.Value]:
+    compute = form.compute_dtype(dtype)
+    return [bounded.exact(array, compute) for array in values.values()]
+
+
+def run_forward(
+    form: Form, dtype: DType, seed: int, case_id: str, device: DeviceUnderTest
+) -> Measurement:
+    """The result has the right dtype, shape and values."""
+    values = inputs_of(form, dtype, seed)
+    expected, shape = reference(form, dtype, values)
+    result = evaluate(form.expression, tensors(values, device.name))
+    problem = _misfit(form.expression, result, form.output(dtype), shape)
+    if problem:
+        return Measurement(False, problem, compared=1)
+    found = _judged(result.numpy(), expected)
+    return _measured(case_id, device, form.expression, values, [("result", found)])
+
+
+def run_backward(
+    form: Form, dtype: DType, seed: int, case_id: str, device: DeviceUnderTest
+) -> Measurement:
+    """The gradient of sum(result * g) with respect to every input."""
+    assert form.backward is not None, "the table gives a gradient"
+    values = inputs_of(form, dtype, seed)
+    _, shape = reference(form, dtype, values)
+    weights = samples.moderate(dtype, int(np.prod(shape)), seed + 77).reshape(shape)
+    compute = form.compute_dtype(dtype)
+    wanted = form.backward(bounded.exact(weights, compute), *_exact(form, dtype, values))
+    named = tensors(values, device.name)
+    targets = [item.name for item in form.inputs if item.is_differentiable]
+    for name in targets:
+        named[name].requires_grad_()
+    seed_tensor = tensors({"g": weights}, device.name)["g"]
+    result = evaluate(form.expression, named)
+    gradients = result.gradient(*[named[name] for name in targets], gradient=seed_tensor)
+    references = [value for value in wanted if value is not None]
+    judged = []
+    for name, gradient, value in zip(targets, gradients, references, strict=True):
+        problem = _misfit(f"gradient of {name}", gradient, dtype, values[name].shape)
+        if problem:
+            return Measurement(False, problem, compared=1)
+        judged.append((name, _judged(gradient.numpy(), bounded.expected(value, dtype))))
+    asked = ", ".join(targets)
+    expression = f"({form.expression}).gradient({asked}, gradient=g)[0]"
+    return _measured(case_id, device, expression, {**values, "g": weights}, judged)
+
+
+def _judged(actual: Array, expected: Expected) -> Judgement:
+    flat = np.ascontiguousarray(actual).reshape(-1)
+    rule = Ulp(0, signed_zero=False) if expected.tolerance is None else Bounded()
+    return judge(flat, expected, rule)
+
+
+def _misfit(what: str, result: Any, dtype: DType, shape: tuple[int, ...]) -> str:
+    if tuple(result.shape) != tuple(shape):
+        return f"{what}: shape {tuple(result.shape)}, expected {tuple(shape)}"
+    if result.dtype is not dtype:
+        return f"{what}: dtype {result.dtype.name}, expected {dtype.name}"
+    return ""
+
+
+def _measured(
+    case_id: str,
+    device: DeviceUnderTest,
+    expression: str,
+    values: Arrays,
+    judged: list[tuple[str, Judgement]],
+) -> Measurement:
+    result = Measurement(True, compared=sum(item.compared for _, item in judged))
+    for name, item in judged:
+        if item.verdict.ulp is not None and item.verdict.ulp.size:
+            result.max_ulp = max(result.max_ulp or 0.0, float(item.verdict.ulp.max()))
+            result.p99_ulp = float(np.percentile(item.verdict.ulp, 99))
+        if not item.fails or not result.passed:
+            continue
+        result.passed = False
+        wanted = values_of("expected", item.expected.values, item.first)
+        given = values_of("actual", item.actual, item.first)
+        result.message = (
+            f"{expression}: {name}[{item.first}]: expected {wanted.values[0]} "
+            f"({wanted.bits[0]}), got {given.values[0]} ({given.bits[0]}); "
+            f"{int(np.count_nonzero(item.bad))} of {item.compared} wrong"
+        )
+        result.details = Failure(
+            [values_of(key, array) for key, array in values.items()],
+            wanted.values,
+            wanted.bits,
+            given.values,
+            given.bits,
+            item.first,
+            ir=expression,
+            script=tensor_script(case_id, device.name, values, expression, item.expected.values),
+        )
+    if result.compared == 0:
+        return Measurement(False, "nothing was compared")
+    return result
+
+
+def run_refused(
+    expression: str, values: Arrays, case_id: str, device: DeviceUnderTest
+) -> Measurement:
+    """The expression must raise a UserError of one line."""
+    try:
+        got = evaluate(expression, tensors(values, device.name))
+        if hasattr(got, "numpy"):
+            got = got.numpy()
+    except TinyrefError as error:
+        return refusal(None, error, (UserError,))
+    return refusal(got, None, (UserError,))
+
+
+def run_literal(
+    expression: str, values: Arrays, result: object, case_id: str, device: DeviceUnderTest
+) -> Measurement:
+    """The expression must give this very Python value."""
+    named = {**tensors(values, device.name), "device": device.name}
+    got = evaluate(expression, named)
+    good = repr(got) == repr(result)
+    message = "" if good else f"{expression}: expected {result!r}, got {got!r}"
+    return Measurement(good, message, compared=1)
