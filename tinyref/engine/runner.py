@@ -13,10 +13,33 @@ from tinyref.engine.estimate import estimate, value_of
 from tinyref.errors import DeviceError
 from tinyref.lazy.buffers import buffer_of
 from tinyref.runtimes.kernel import Kernel, compile_ast
-from tinyref.schedule import CopyItem, KernelItem, Schedule, schedule
+from tinyref.schedule import CopyItem, Item, KernelItem, Schedule, schedule
+from tinyref.uops.compile import kernel_name
 from tinyref.uops.node import UOp
 from tinyref.uops.payload import ViewArg
 from tinyref.uops.symbolic import describe_shape
+from tinyref.uops.text import to_text
+
+
+class RealizeError(DeviceError):
+    """A schedule broke off: `completed` maps what was computed before to its view of a BUFFER.
+
+    An ASSIGN that is among them has run and must not run again.
+    """
+
+    def __init__(
+        self,
+        device: str,
+        message: str,
+        source: str = "",
+        completed: Mapping[UOp, UOp] | None = None,
+    ) -> None:
+        super().__init__(device, message, source)
+        self.completed = dict(completed or {})
+
+    def __reduce__(self) -> tuple[type[RealizeError], tuple[str, str, str]]:
+        # Nodes do not pickle, and mean nothing in another process.
+        return RealizeError, (self.device, self.message, self.source)
 
 
 def realize(
@@ -27,12 +50,12 @@ def realize(
     `live` are all other graphs that may be computed later: those that read contents which an
     ASSIGN in the outputs overwrites are computed first, as if each line had run at once. The
     result maps each computed node to a view of a BUFFER (see `lazy.graph.backing`): the outputs,
-    what was taken from `live`, and every ASSIGN, CONTIGUOUS and COPY on the way. Rewrite each graph
-    that holds one of these with `uops.node.substitute`, or an ASSIGN in it would run twice.
+    what was taken from `live`, and every ASSIGN, CONTIGUOUS and COPY on the way. A constant maps
+    to itself. Rewrite each graph that holds one of these, or an ASSIGN in it would run twice.
 
     Raises `UserError` for graphs that no order of kernels computes or that the device refuses, and
-    `DeviceError`, naming the kernel, when compiling, allocating or launching fails; buffers that
-    were complete before that keep their contents.
+    `DeviceError`, naming the kernel, when compiling fails, both before anything has run. When
+    allocating, launching or copying fails, `RealizeError` says what was computed before that.
     """
     planned = schedule(outputs, live)
     run(planned)
@@ -40,31 +63,52 @@ def realize(
 
 
 def run(planned: Schedule) -> None:
-    """Runs all items of a schedule in order; an intermediate buffer dies after its last user."""
-    items = deque(planned.items)
+    """Runs all items of a schedule in order; an intermediate buffer dies after its last user.
+
+    Compiles all kernels before it runs the first. Raises as `realize` does; the items are gone
+    afterwards.
+    """
+    items = deque((item, _compiled(item)) for item in planned.items)
     planned.items.clear()
+    completed: dict[UOp, UOp] = {}
     while items:
-        item = items.popleft()
-        if isinstance(item, CopyItem):
-            _run_copy(item)
-        else:
-            _run_kernel(item, planned.bindings)
+        item, kernel = items.popleft()
+        try:
+            if isinstance(item, CopyItem):
+                _run_copy(item)
+            elif kernel is not None:
+                _run_kernel(item, kernel, planned.bindings)
+        except DeviceError as error:
+            raise RealizeError(error.device, error.message, error.source, completed) from error
+        completed.update((node, planned.results[node]) for node in item.completes)
+
+
+def _compiled(item: Item) -> Kernel | None:
+    if isinstance(item, CopyItem):
+        return None
+    try:
+        return compile_ast(item.device, item.ast)
+    except DeviceError as error:
+        message = f"kernel {kernel_name(item.ast)}: {error.message}"
+        raise DeviceError(error.device, message, error.source) from error
 
 
 def _run_copy(item: CopyItem) -> None:
     source = buffer_of(item.source)
     target = buffer_of(item.target)
+    what = f"copy of {source.nbytes} bytes from {source.device}"
     try:
         target.copy_in(memoryview(source.copy_out()))
+    except DeviceError as error:
+        raise DeviceError(error.device, f"{what}: {error.message}", error.source) from error
     except MemoryError as error:
-        raise DeviceError(target.device, f"copy of {source.nbytes} bytes: {error}") from error
+        raise DeviceError(target.device, f"{what}: out of memory: {error}") from error
     if config.integer("DEBUG") >= 1:
-        _report(f"copy {source.nbytes:>12,} bytes  {source.device} -> {target.device}")
+        _report(f"copy {source.nbytes:,} bytes {source.device} -> {target.device}")
 
 
-def _run_kernel(item: KernelItem, bindings: Mapping[str, int]) -> None:
+def _run_kernel(item: KernelItem, kernel: Kernel, bindings: Mapping[str, int]) -> None:
     debug = config.integer("DEBUG")
-    kernel = compile_ast(item.device, item.ast)
     try:
         buffers = [buffer_of(node).allocate() for node in item.buffers]
         seconds = kernel(buffers, bindings, wait=debug >= 2)
@@ -83,6 +127,12 @@ def _run_kernel(item: KernelItem, bindings: Mapping[str, int]) -> None:
     GlobalCounters.time_sum_s += seconds or 0.0
     if debug >= 1:
         _report(_line(item, kernel, operations, nbytes, seconds))
+    if debug >= 3:
+        _report(to_text(item.ast).rstrip())
+    if debug >= 4:
+        _report(kernel.source.rstrip())
+    if debug >= 5:
+        _report(to_text(kernel.program.uops).rstrip())
 
 
 def _line(

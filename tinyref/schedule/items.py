@@ -10,19 +10,27 @@ from tinyref.uops.node import UOp
 
 @dataclass(frozen=True)
 class KernelItem:
-    """A kernel to run on `device`: `buffers` are BUFFER nodes by slot, the output first."""
+    """A kernel to run on `device`: `buffers` are BUFFER nodes by slot, the outputs first.
+
+    `completes` are the nodes whose result is there once the kernel has run.
+    """
 
     ast: UOp
     buffers: tuple[UOp, ...]
     device: str
+    completes: tuple[UOp, ...] = ()
 
 
 @dataclass(frozen=True)
 class CopyItem:
-    """All bytes of one BUFFER to one of equal size on another device."""
+    """All bytes of one BUFFER to one of equal size on another device.
+
+    `completes` are the nodes whose result is there once the copy is done.
+    """
 
     target: UOp
     source: UOp
+    completes: tuple[UOp, ...] = ()
 
 
 Item = KernelItem | CopyItem
@@ -32,7 +40,8 @@ Item = KernelItem | CopyItem
 class Schedule:
     """Items in order; `results` maps each requested or stored node to a view of its BUFFER.
 
-    `bindings` are the values of the symbolic variables, by name.
+    A constant maps to itself: it needs no memory. `bindings` are the values of the symbolic
+    variables, by name.
     """
 
     items: list[Item]

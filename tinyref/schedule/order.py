@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tinyref.device import Device
@@ -38,11 +38,13 @@ class Task:
         """The BUFFER nodes that the task fills."""
         return self.buffers[:1] if self.draft is None else self.draft.written
 
-    def item(self) -> Item:
-        """The task as a schedule has it."""
+    def item(self, owners: Mapping[UOp, Sequence[UOp]]) -> Item:
+        """The task as a schedule has it; `owners` are those of each BUFFER or ASSIGN."""
+        stored = self.assigns + self.written
+        completes = tuple(owner for node in stored for owner in owners.get(node, ()))
         if self.draft is None:
-            return CopyItem(self.buffers[0], self.buffers[1])
-        return KernelItem(merge_axes(self.draft.root), self.buffers, self.device)
+            return CopyItem(self.buffers[0], self.buffers[1], completes)
+        return KernelItem(merge_axes(self.draft.root), self.buffers, self.device, completes)
 
 
 def copy_task(target: UOp, source: Location) -> Task:
@@ -58,14 +60,16 @@ def reads_of(draft: Draft) -> tuple[Location, ...]:
 class Ordering:
     """The dependencies between tasks, by their numbers.
 
-    `kept` are the buffers that are looked at later, so their stores stay even if all reads of them
-    are joined away.
+    `owners` are the nodes whose result lies in a fresh BUFFER or was written by an ASSIGN: those
+    buffers are looked at later, so they are stored even if all reads of them are joined away.
     """
 
-    def __init__(self, tasks: Iterable[Task], versions: Versions, kept: set[UOp]) -> None:
+    def __init__(
+        self, tasks: Iterable[Task], versions: Versions, owners: Mapping[UOp, Sequence[UOp]]
+    ) -> None:
         self.tasks = dict(enumerate(tasks))
         self.versions = versions
-        self.kept = kept
+        self.owners = owners
         self.waits: dict[int, set[int]] = {number: set() for number in self.tasks}
         self.users: dict[int, set[int]] = {number: set() for number in self.tasks}
         self._find_dependencies()
@@ -75,7 +79,7 @@ class Ordering:
         for number in self._topological():
             while self._join_one_into(number):
                 pass
-        return [self.tasks[number].item() for number in self._topological()]
+        return [self.tasks[number].item(self.owners) for number in self._topological()]
 
     # --- dependencies ---------------------------------------------------------------------------
 
@@ -165,7 +169,7 @@ class Ordering:
 
     def _is_private(self, buffer: UOp, reader: int) -> bool:
         """Whether nobody but task `reader` will look at `buffer`."""
-        if buffer in self.kept:
+        if buffer in self.owners or buffer in self.versions.assigns:
             return False
         return not any(
             buffer in task.buffers and buffer not in task.written

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 
+from tinyref import config
 from tinyref.device import Device
+from tinyref.dtype import as_const, dtypes
 from tinyref.errors import UserError
 from tinyref.lazy import graph
 from tinyref.lazy.buffers import new_buffer_node
+from tinyref.lazy.folding import full, uniform_value
 from tinyref.lazy.shape import describe_shape, device_of, is_empty, largest_size, shape_of
 from tinyref.schedule.fusion import ALWAYS_STORED, Fusion
 from tinyref.schedule.hazards import assigned_buffer, needing_old_contents
-from tinyref.schedule.items import Schedule
+from tinyref.schedule.items import KernelItem, Schedule
 from tinyref.schedule.join import Draft
 from tinyref.schedule.kernel_ast import (
     KernelBuilder,
@@ -23,10 +26,12 @@ from tinyref.schedule.kernel_ast import (
 )
 from tinyref.schedule.order import Ordering, Task, copy_task, reads_of
 from tinyref.schedule.prepare import Prepared, peel
+from tinyref.uops.dump import dump_after
 from tinyref.uops.node import UOp, toposort
-from tinyref.uops.ops import ALU, MOVEMENT, Ops
+from tinyref.uops.ops import ALU, MOVEMENT, Dialect, Ops
 from tinyref.uops.payload import BufferArg, CopyArg
 from tinyref.uops.shape_tracker import ShapeTracker
+from tinyref.uops.verify import verify
 
 Outputs = Sequence[tuple[UOp, str]]
 
@@ -36,14 +41,23 @@ def schedule(outputs: Outputs, live: Iterable[tuple[UOp, str]] = ()) -> Schedule
 
     `live` are graphs that may be computed later: those that read contents which an ASSIGN in the
     outputs overwrites become outputs too. In `results`, every output and every stored node (ASSIGN,
-    CONTIGUOUS, COPY) maps to a view of a BUFFER. Raises `UserError` for a graph that reads and
-    assigns one buffer in ways that no order of kernels satisfies.
+    CONTIGUOUS, COPY) maps to a view of a BUFFER, a constant to itself. Raises `UserError` for a
+    graph that reads and assigns one buffer in ways that no order of kernels satisfies.
     """
     return _Scheduler(outputs, live).run()
 
 
+def _check_graph(roots: Sequence[UOp]) -> None:
+    """Dumps and verifies a tensor graph at the border to the scheduler."""
+    dump_after("graph", f"{len(roots)} outputs", UOp(Ops.SINK, dtypes.void, tuple(roots)))
+    if config.integer("VERIFY"):
+        verify(Dialect.TENSOR, toposort(roots))
+
+
 class _Scheduler:
     def __init__(self, outputs: Outputs, live: Iterable[tuple[UOp, str]]) -> None:
+        outputs = list(outputs)
+        _check_graph([node for node, _ in outputs])
         self.prepared = Prepared()
         self.devices: dict[UOp, str] = {}
         requested = self._on_devices(outputs)
@@ -52,11 +66,13 @@ class _Scheduler:
         added, self.versions = needing_old_contents(roots, waiting)
         requested.update((owner, waiting[owner]) for owner in added)
         self.requested = {owner: self._kept(node) for owner, node in requested.items()}
-        computed = [node for node in self.requested.values() if not is_empty(shape_of(node))]
+        computed = [node for node in self.requested.values() if _needs_memory(node)]
         self.fusion = Fusion(computed)
         self.places = self._place(computed)
         self.locations: dict[UOp, Location] = {}
         self.tasks: dict[UOp, Task] = {}
+        self.results: dict[UOp, UOp] = {}
+        self.owners: dict[UOp, list[UOp]] = {}
         self._transfers: dict[tuple[UOp, str], UOp] = {}
 
     def _on_devices(self, outputs: Iterable[tuple[UOp, str]]) -> dict[UOp, UOp]:
@@ -115,11 +131,10 @@ class _Scheduler:
         tracker = ShapeTracker.from_shape(shape_of(node))
         if node.op is Ops.COPY:
             source = self.locate(node.src[0])
-            size = (
-                source.buffer.arg.size if source and isinstance(source.buffer.arg, BufferArg) else 0
-            )
+            capacity = shape_of(source.buffer) if source else ()
         else:
-            size = largest_size(shape_of(node))
+            capacity = shape_of(node)
+        size = largest_size(capacity)
         return Location(new_buffer_node(self.places[node], size, node.dtype), tracker)
 
     def _stored_already(self, node: UOp) -> Location | None:
@@ -143,9 +158,13 @@ class _Scheduler:
             if cut is not None:
                 self.fusion.stored.add(cut)
                 waiting.extendleft((node, cut))
-        results = self._results()
-        ordering = Ordering(self.tasks.values(), self.versions, _buffers_under(results.values()))
-        return Schedule(ordering.items(), results, self.prepared.bindings)
+        self._find_results()
+        ordering = Ordering(self.tasks.values(), self.versions, self.owners)
+        items = ordering.items()
+        for item in items:
+            if isinstance(item, KernelItem):
+                dump_after("schedule", item.device, item.ast)
+        return Schedule(items, self.results, self.prepared.bindings)
 
     def _add_task(self, node: UOp) -> UOp | None:
         """Makes the item that stores `node`, or names a node to be stored first."""
@@ -214,45 +233,47 @@ class _Scheduler:
 
     # --- results --------------------------------------------------------------------------------
 
-    def _results(self) -> dict[UOp, UOp]:
-        results: dict[UOp, UOp] = {}
+    def _find_results(self) -> None:
         for owner, node in self.prepared.new.items():
-            if owner.op not in ALWAYS_STORED:
+            if owner.op not in ALWAYS_STORED or device_of(owner) is None:
                 continue
-            buffer = graph.backing(node)
-            if buffer is not None:
-                results[owner] = graph.window(buffer, shape_of(owner))
-            elif peel(node) in self.locations:
-                results[owner] = self._result(owner, peel(node))
+            if graph.backing(node) is not None or peel(node) in self.locations:
+                self._add_result(owner, node)
         for owner, node in self.requested.items():
-            results[owner] = self._requested_result(owner, node)
-        return results
+            self._add_result(owner, node)
 
-    def _requested_result(self, owner: UOp, node: UOp) -> UOp:
-        shape = shape_of(owner)
-        if is_empty(shape):
-            device = device_of(node) or self.devices[peel(node)]
-            return graph.new_buffer(device, shape, owner.dtype)
+    def _add_result(self, owner: UOp, node: UOp) -> None:
+        """Says where `owner`, prepared as `node`, will be, and who will complete it."""
         buffer = graph.backing(node)
+        location = self.locate(peel(node)) if buffer is None else None
         if buffer is not None:
-            return graph.window(buffer, shape)
-        return self._result(owner, peel(node))
-
-    def _result(self, owner: UOp, node: UOp) -> UOp:
-        location = self.locate(node)
-        if location is None:
-            raise UserError(f"schedule: {node.op.name} was not stored")
-        if location.version is None:
-            return graph.window(location.buffer, shape_of(owner))
-        assign = owner
-        while assign.op is not Ops.ASSIGN:
-            assign = assign.src[0]
-        return graph.reshape(_without_assigns(assign), shape_of(owner))
+            self.results[owner] = graph.window(buffer, shape_of(owner))
+        elif location is None:
+            value = uniform_value(node)
+            constant = as_const(0 if value is None else value, owner.dtype)
+            self.results[owner] = full(shape_of(owner), constant, owner.dtype)
+        elif location.version is None:
+            self.results[owner] = graph.window(location.buffer, shape_of(owner))
+            self.owners.setdefault(location.buffer, []).append(owner)
+        else:
+            self.results[owner] = _assigned_view(owner)
+            self.owners.setdefault(location.version, []).append(owner)
 
 
-def _buffers_under(results: Iterable[UOp]) -> set[UOp]:
-    """The BUFFERs that somebody outside the schedule will look at."""
-    return {node for node in toposort(results) if node.op is Ops.BUFFER}
+def _needs_memory(node: UOp) -> bool:
+    """Whether a requested node is computed: constants, and what has no elements, are not."""
+    return not is_empty(shape_of(node)) and uniform_value(node) is None
+
+
+def _assigned_view(node: UOp) -> UOp:
+    """A node that reshapes an ASSIGN, as a plain view of the BUFFER."""
+    assign = node
+    while assign.op is not Ops.ASSIGN:
+        assign = assign.src[0]
+    view = assigned_buffer(assign)
+    for step in reversed(_target_chain(assign)):
+        view = step.replace(src=(view,))
+    return graph.reshape(view, shape_of(node))
 
 
 def _targets(assign: UOp) -> list[UOp]:
@@ -268,14 +289,6 @@ def _targets(assign: UOp) -> list[UOp]:
 def _target_chain(assign: UOp) -> list[UOp]:
     """The movement between the target of an ASSIGN and its BUFFER, outermost first."""
     return [step for step in _targets(assign) if step.op in MOVEMENT]
-
-
-def _without_assigns(assign: UOp) -> UOp:
-    """The target of an ASSIGN as a plain view of its BUFFER."""
-    node = assigned_buffer(assign)
-    for step in reversed(_target_chain(assign)):
-        node = step.replace(src=(node,))
-    return node
 
 
 def _check_in_place(node: UOp, builder: KernelBuilder) -> None:
