@@ -178,8 +178,8 @@ _INTEGER: dict[Ops, Callable[..., int]] = {
     Ops.AND: operator.and_,
     Ops.OR: operator.or_,
     Ops.XOR: operator.xor,
-    Ops.SHL: operator.lshift,
-    Ops.SHR: operator.rshift,
+    Ops.SHL: lambda x, count: x << count if count >= 0 else 0,
+    Ops.SHR: lambda x, count: x >> count if count >= 0 else 0,
     Ops.WHERE: lambda condition, x, y: x if condition else y,
     Ops.MULACC: lambda x, y, z: x * y + z,
 }

@@ -188,7 +188,7 @@ class Memory:
                 return alternative
             index = np.where(active, index, 0)
         flat = self._place(machine, node, index, active, width)
-        value: Array = self.array[flat]
+        value: Array = self.array.take(flat)
         if active is not None:
             value = np.where(active if width == 1 else active[..., None], value, alternative)
         if machine.hooks.load is not None:

@@ -23,7 +23,7 @@ from tinyref.uops.payload import SpecialArg
 from tinyref.uops.program import Program
 
 # Work-items that run at a time: enough to hide Python's overhead, few enough for the cache.
-CHUNK = 1 << 16
+CHUNK = 1 << 15
 MANY = 1 << 62
 
 _translations: WeakKeyDictionary[Program, Translation] = WeakKeyDictionary()

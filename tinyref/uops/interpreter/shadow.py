@@ -47,7 +47,7 @@ class Shadow:
 
     def read(self, index: Ints, items: Ints, epoch: Ints | int, report: Report) -> None:
         """Notes that `items` read the elements `index` (flat arrays), and reports races."""
-        writer = self.writer[index]
+        writer = self.writer.take(index)
         conflict = (writer != NOBODY) & (writer != items)
         if self.writer_epoch is not None:
             conflict &= self._still_counts(writer, self.writer_epoch[index], items, epoch)
@@ -60,7 +60,7 @@ class Shadow:
             self.reader = np.zeros_like(self.writer)
             self.reader_epoch = None if self.writer_epoch is None else np.zeros_like(self.writer)
         group = self._group_of(items)
-        before = self.reader[index]
+        before = self.reader.take(index)
         same_group = self._group_of(before) == group
         replaces = (before == NOBODY) | (before == items)
         if self.reader_epoch is not None:
@@ -71,7 +71,7 @@ class Shadow:
         after = np.where(replaces, items, joined)
         self.reader[index] = after
         # Several items of this very access may share an element: only one of them was kept.
-        kept = self.reader[index]
+        kept = self.reader.take(index)
         lost = kept != after
         if lost.any():
             same_group = self._group_of(kept[lost]) == group[lost]
@@ -82,7 +82,7 @@ class Shadow:
 
     def write(self, index: Ints, items: Ints, epoch: Ints | int, report: Report) -> None:
         """Notes that `items` write the elements `index` (flat arrays), and reports races."""
-        writer = self.writer[index]
+        writer = self.writer.take(index)
         conflict = (writer != NOBODY) & (writer != items)
         if self.writer_epoch is not None:
             conflict &= self._still_counts(writer, self.writer_epoch[index], items, epoch)
@@ -92,7 +92,7 @@ class Shadow:
         if self.reader is not None:
             self._check_readers(index, items, epoch, report)
         self.writer[index] = items
-        kept = self.writer[index]
+        kept = self.writer.take(index)
         twice = kept != items
         if twice.any():
             report(twice, kept)
@@ -100,7 +100,7 @@ class Shadow:
     def _check_readers(self, index: Ints, items: Ints, epoch: Ints | int, report: Report) -> None:
         if self.reader is None:
             return
-        reader = self.reader[index]
+        reader = self.reader.take(index)
         conflict = (reader != NOBODY) & (reader != items)
         if self.reader_epoch is not None:
             conflict &= self._still_counts(reader, self.reader_epoch[index], items, epoch)

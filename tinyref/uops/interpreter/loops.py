@@ -1,0 +1,264 @@
+"""Loops of the interpreter: turn by turn, or many turns at once as one more axis of lanes.
+
+Turns that do not depend on each other run at once: all of them where the loop holds no accumulator
+from outside, else what is accumulated, and then the accumulator takes the values one after the
+other, in order. What a program computes is the same either way. Turns that meet in memory do
+depend on each other; that shows when they touch one element, as a race does, and then the launch
+starts again turn by turn.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tinyref.dtype import DType, dtypes, numpy_dtype
+from tinyref.uops.interpreter.machine import Machine
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import REDUCING, Ops
+
+Array = npt.NDArray[Any]
+Values = list[Any]
+Step = Callable[[Values], None]
+
+MACHINE = 0
+
+# Lanes that run at a time, turns included.
+WIDTH = 1 << 13
+# Below this many turns at a time it is not worth the trouble.
+FEWEST = 8
+
+# numpy applies these strictly in order, rounding at each step.
+_IN_ORDER = {Ops.ADD: np.add, Ops.MUL: np.multiply, Ops.MAX: np.maximum}
+_NUMPY_TYPES = frozenset(
+    {dtypes.bool, *dtypes.ints, dtypes.float16, dtypes.float32, dtypes.float64}
+)
+
+
+@dataclass
+class Block:
+    """The body of a RANGE or IF while it is translated: every node in it, and its own steps."""
+
+    opener: UOp | None
+    nodes: list[UOp] = field(default_factory=list)
+    steps: list[tuple[UOp, Step]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Fold:
+    """An accumulator of a loop whose turns can be computed at once: acc = op(acc, value)."""
+
+    update: UOp
+    combined: UOp
+    value: UOp
+    is_flipped: bool
+
+
+@dataclass(frozen=True)
+class PlacedFold:
+    """A fold with the places of its accumulator and value, and the meaning of its op.
+
+    `ufunc` is the numpy function that does the same in order, where there is one.
+    """
+
+    accumulator: int
+    value: int
+    kernel: Callable[..., Array]
+    ufunc: np.ufunc | None
+    dtype: DType
+    is_flipped: bool
+
+
+def in_order(op: Ops, dtype: DType) -> np.ufunc | None:
+    """The numpy function that accumulates by `op` in `dtype` step by step, if it has one."""
+    return _IN_ORDER.get(op) if dtype in _NUMPY_TYPES else None
+
+
+def is_independent(block: Block) -> bool:
+    """Whether no turn hands a value to the next but through memory."""
+    inside = set(block.nodes)
+    return not any(
+        node.op is Ops.BARRIER or (node.op is Ops.UPDATE_ACC and node.src[0] not in inside)
+        for node in block.nodes
+    )
+
+
+def folds_of(block: Block) -> list[Fold] | None:
+    """The accumulators of a loop whose turns depend on each other through these folds alone.
+
+    None where there is another dependence, or a store or barrier, whose order matters.
+    """
+    inside = set(block.nodes)
+    users: dict[UOp, list[UOp]] = {}
+    for node in block.nodes:
+        if node.op in (Ops.STORE, Ops.BARRIER):
+            return None
+        for source in node.src:
+            users.setdefault(source, []).append(node)
+    own = {node for node, _ in block.steps}
+    folds = []
+    for update in block.nodes:
+        if update.op is not Ops.UPDATE_ACC or update.src[0] in inside:
+            continue
+        fold = _fold(update, users)
+        if fold is None or update not in own or fold.combined not in own:
+            return None
+        folds.append(fold)
+    return folds or None
+
+
+def _fold(update: UOp, users: dict[UOp, list[UOp]]) -> Fold | None:
+    accumulator, combined = update.src
+    if combined.op not in REDUCING or update.dtype.lanes != 1 or update in users:
+        return None
+    if users.get(combined) != [update] or combined.src.count(accumulator) != 1:
+        return None
+    if {*users[accumulator]} != {update, combined}:
+        return None
+    is_flipped = combined.src[1] is accumulator
+    return Fold(update, combined, combined.src[0 if is_flipped else 1], is_flipped)
+
+
+def _turns(machine: Machine, limit: Array) -> int:
+    turns = int(np.max(limit)) if np.size(limit) else 0
+    return turns if machine.hooks.loop is None else machine.hooks.loop(turns)
+
+
+def one_by_one(counter: int, bound: int, dtype: np.dtype[Any], body: Sequence[Step]) -> Step:
+    """A loop that runs turn by turn; lanes whose bound is reached are masked."""
+
+    def step(values: Values) -> None:
+        machine: Machine = values[MACHINE]
+        limit = values[bound]
+        turns = _turns(machine, limit)
+        varies = np.size(limit) > 1
+        outer = machine.mask
+        for turn in np.arange(max(turns, 0), dtype=dtype):
+            values[counter] = turn
+            if varies:
+                inside = turn < limit
+                machine.mask = inside if outer is None else outer & inside
+            for inner in body:
+                inner(values)
+        machine.mask = outer
+
+    return step
+
+
+def _blocks(turns: int, lanes: tuple[int, ...], dtype: np.dtype[Any]) -> Sequence[Array]:
+    """The counter of all turns, in blocks with an axis for the turns before those of `lanes`."""
+    width = max(1, WIDTH // max(1, math.prod(lanes)))
+    shape = (-1, *(1 for _ in lanes))
+    return [
+        np.arange(start, min(start + width, turns), dtype=dtype).reshape(shape)
+        for start in range(0, turns, width)
+    ]
+
+
+def all_at_once(
+    counter: int, bound: int, dtype: np.dtype[Any], body: Sequence[Step], otherwise: Step
+) -> Step:
+    """A loop of independent turns, each a lane with a number of its own, where that is possible.
+
+    It is on a launch of a single work-item, whose lanes are all turns of loops.
+    """
+
+    def step(values: Values) -> None:
+        machine: Machine = values[MACHINE]
+        limit = values[bound]
+        if not machine.may_widen or np.size(limit) > 1:
+            otherwise(values)
+            return
+        turns = _turns(machine, limit)
+        lanes, items, span = machine.lanes, machine.items, machine.span
+        for block in _blocks(turns, lanes, dtype):
+            values[counter] = block
+            machine.lanes = (block.shape[0], *lanes)
+            machine.span = span * turns
+            machine.items = block.astype(np.int64) * span + items
+            for inner in body:
+                inner(values)
+        machine.lanes, machine.items, machine.span = lanes, items, span
+        if not lanes:
+            # What comes after the outermost loop comes after all of its turns.
+            machine.epoch = machine.epoch + 1
+
+    return step
+
+
+def folded(
+    counter: int,
+    bound: int,
+    dtype: np.dtype[Any],
+    body: Sequence[Step],
+    folds: Sequence[PlacedFold],
+    otherwise: Step,
+) -> Step:
+    """A loop that computes the values of many turns at once and accumulates them in order."""
+
+    def step(values: Values) -> None:
+        machine: Machine = values[MACHINE]
+        limit = values[bound]
+        lanes, items = machine.lanes, machine.items
+        if np.size(limit) > 1 or WIDTH // max(1, math.prod(lanes)) < FEWEST:
+            otherwise(values)
+            return
+        mask = machine.mask
+        before = [values[fold.accumulator] for fold in folds]
+        for block in _blocks(_turns(machine, limit), lanes, dtype):
+            values[counter] = block
+            machine.lanes = (block.shape[0], *lanes)
+            machine.items = np.broadcast_to(items, machine.lanes)
+            for inner in body:
+                inner(values)
+            for fold in folds:
+                value = _with_turns(values[fold.value], block.shape[0], len(lanes))
+                values[fold.accumulator] = _accumulate(fold, values[fold.accumulator], value)
+        machine.lanes, machine.items = lanes, items
+        if mask is not None:
+            for fold, start in zip(folds, before, strict=True):
+                kept = np.where(mask, values[fold.accumulator], start)
+                values[fold.accumulator] = kept
+
+    return step
+
+
+def _with_turns(value: Array, turns: int, rank: int) -> Array:
+    """`value` with an axis of `turns` before `rank` axes of lanes, also if no turn changes it."""
+    value = np.asarray(value)
+    own = value.shape[max(value.ndim - rank, 0) :]
+    return np.broadcast_to(value, (turns, *(1 for _ in range(rank - len(own))), *own))
+
+
+def _accumulate(fold: PlacedFold, start: Array, value: Array) -> Array:
+    if fold.ufunc is not None:
+        first = np.broadcast_to(start, np.broadcast_shapes(np.shape(start), value.shape[1:]))
+        rest = np.broadcast_to(value, (value.shape[0], *first.shape))
+        rows = np.concatenate([first[None], rest])
+        return np.asarray(fold.ufunc.accumulate(rows, axis=0, dtype=numpy_dtype(fold.dtype))[-1])
+    for row in value:
+        start = fold.kernel(row, start) if fold.is_flipped else fold.kernel(start, row)
+    return start
+
+
+def branch(condition: int, body: Sequence[Step]) -> Step:
+    """An IF: its body runs under a mask, or not at all."""
+
+    def step(values: Values) -> None:
+        machine: Machine = values[MACHINE]
+        outer = machine.mask
+        taken = np.asarray(values[condition])
+        mask = taken if outer is None else taken & outer
+        if not mask.any():
+            return
+        machine.mask = None if mask.all() else mask
+        for inner in body:
+            inner(values)
+        machine.mask = outer
+
+    return step
