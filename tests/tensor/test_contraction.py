@@ -133,6 +133,20 @@ def test_pooling_by_hand() -> None:
     assert Tensor([1.0, 3.0, 2.0]).max_pool2d((2,), stride=1).tolist() == [3.0, 3.0]
 
 
+def test_pooling_past_the_end() -> None:
+    line = Tensor([1.0, 2.0, 3.0, 4.0, 6.0])
+    assert line.max_pool2d((2,)).tolist() == [2.0, 4.0]
+    assert line.max_pool2d((2,), ceil_mode=True).tolist() == [2.0, 4.0, 6.0]
+    assert line.avg_pool2d((2,), ceil_mode=True).tolist() == [1.5, 3.5, 6.0]
+    # The padding counts, what lies past it does not: (4 + 6 + 0) / 3, not / 4.
+    padded = line.avg_pool2d((4,), padding=1, ceil_mode=True)
+    assert padded.tolist() == pytest.approx([1.5, 10 / 3])
+    # The window that would begin in the padding behind the end is left out.
+    assert line.max_pool2d((2,), stride=3, padding=1, ceil_mode=True).tolist() == [1.0, 3.0]
+    assert line.max_pool2d((1,), stride=6, padding=0, ceil_mode=True).tolist() == [1.0]
+    assert (-line).max_pool2d((2,), ceil_mode=True).tolist() == [-1.0, -3.0, -6.0]
+
+
 @pytest.mark.parametrize(
     ("make", "words"),
     [

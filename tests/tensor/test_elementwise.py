@@ -230,6 +230,16 @@ def test_where() -> None:
     assert condition.where(Tensor([0.0]) / 0, 1.0).tolist()[1] == 1.0
 
 
+def test_clamp() -> None:
+    tensor = Tensor([1.0, 5.0, NAN, -INF])
+    assert tensor.clamp(2, 4).tolist()[:2] == [2.0, 4.0]
+    assert math.isnan(tensor.clamp(2, 4).tolist()[2])
+    assert tensor.clip(max_=0).tolist()[3] == -INF
+    assert Tensor([1, 9]).clip(min_=Tensor([3, 3])).tolist() == [3, 9]
+    with pytest.raises(UserError, match="clamp"):
+        tensor.clamp()
+
+
 def test_casts() -> None:
     tensor = Tensor([1.9, -1.9, 300.0])
     assert tensor.int().tolist() == [1, -1, 300]

@@ -198,5 +198,6 @@ def test_sizes_and_types_are_facts_of_the_graph() -> None:
     tensor = Tensor.zeros(2, 3, dtype="float16")
     assert (tensor.ndim, tensor.numel(), tensor.element_size(), tensor.nbytes()) == (2, 6, 2, 12)
     assert tensor.is_floating_point()
+    assert (tensor.size(), tensor.size(-1)) == ((2, 3), 3)
     assert not tensor.bool().is_floating_point()
     assert tensor.dtype is dtypes.float16

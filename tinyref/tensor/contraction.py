@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Self
 
-from tinyref.dtype import DTypeLike, dtypes, promote
+from tinyref.dtype import ConstType, DTypeLike, dtypes, promote, sum_dtype
 from tinyref.errors import UserError
 from tinyref.tensor.arguments import (
+    Shape,
     fixed,
     integer,
     per_axis,
@@ -200,28 +202,12 @@ class Contraction(Functions):
         if bias is not None and bias.shape != (outputs,):
             raise UserError(f"conv2d: bias {describe_shape(bias.shape)}, accepted is ({outputs},)")
 
-    def _pooled(
-        self,
-        kernel_size: Sizes,
-        stride: Sizes | None,
-        dilation: Sizes,
-        padding: Sizes,
-        fill: float | int | bool,
-        name: str,
-    ) -> tuple[Self, int]:
-        """Windows of the last two axes, or of as many as `kernel_size` has, and that number."""
-        count = len(kernel_size) if isinstance(kernel_size, list | tuple) else 2
-        if self.ndim < count:
-            raise UserError(
-                f"{name}: shape {describe_shape(self.shape)} has fewer than {count} axes"
-            )
-        kernel = per_axis(kernel_size, count, f"{name}: kernel_size", 1)
-        steps = per_axis(kernel if stride is None else stride, count, f"{name}: stride", 1)
-        spread = per_axis(dilation, count, f"{name}: dilation", 1)
-        margins = spatial_padding(padding, count, f"{name}: padding")
-        padded = self._padded((*((0, 0),) * (self.ndim - count), *margins), fill)
-        _check_windows(padded.shape[self.ndim - count :], kernel, spread, name)
-        return padded._windows(kernel, steps, spread), count
+    def _pooled(self, plan: PoolPlan, fill: ConstType, beyond: ConstType) -> Self:
+        """The windows of `plan`: its padding holds `fill`, what `ceil_mode` adds `beyond`."""
+        lead = ((0, 0),) * (self.ndim - len(plan.kernel))
+        padded = self._padded((*lead, *plan.padding), fill)
+        grown = padded._padded((*lead, *((0, extra) for extra in plan.extra)), beyond)
+        return grown._windows(plan.kernel, plan.stride, plan.dilation)
 
     def max_pool2d(
         self,
@@ -229,14 +215,19 @@ class Contraction(Functions):
         stride: Sizes | None = None,
         dilation: Sizes = 1,
         padding: Sizes = 0,
+        ceil_mode: bool = False,
     ) -> Self:
-        """The largest element of each window; padding never wins. The stride defaults to the
-        window's size.
+        """The largest element of each window; padding never wins.
+
+        The windows go over as many of the last axes as `kernel_size` has numbers, two for one
+        number. The stride defaults to the window's size. With `ceil_mode` a last window may reach
+        past the end.
         """
-        windows, count = self._pooled(
-            kernel_size, stride, dilation, padding, self.dtype.minimum, "max_pool2d"
+        plan = plan_pool(
+            self.shape, kernel_size, stride, dilation, padding, ceil_mode, "max_pool2d"
         )
-        return windows.max(tuple(range(-count, 0)))
+        lowest = self.dtype.minimum
+        return self._pooled(plan, lowest, lowest).max(tuple(range(-len(plan.kernel), 0)))
 
     def avg_pool2d(
         self,
@@ -244,17 +235,67 @@ class Contraction(Functions):
         stride: Sizes | None = None,
         dilation: Sizes = 1,
         padding: Sizes = 0,
+        ceil_mode: bool = False,
         count_include_pad: bool = True,
     ) -> Self:
-        """The mean of each window, the zeros of the padding counted unless that is switched off."""
-        windows, count = self._pooled(kernel_size, stride, dilation, padding, 0, "avg_pool2d")
-        axes = tuple(range(-count, 0))
-        if count_include_pad:
+        """The mean of each window, the zeros of the padding counted unless that is switched off.
+
+        What `ceil_mode` adds past the end is never counted; else as `max_pool2d`.
+        """
+        plan = plan_pool(
+            self.shape, kernel_size, stride, dilation, padding, ceil_mode, "avg_pool2d"
+        )
+        axes = tuple(range(-len(plan.kernel), 0))
+        windows = self._pooled(plan, 0, 0)
+        if not any(plan.extra) and (count_include_pad or not any(map(any, plan.padding))):
             return windows.mean(axes)
+        floats = windows._as_float("avg_pool2d")
         inside = self._constant(True, dtypes.bool)._broadcast_to(self.shape)
-        present, _ = inside._pooled(kernel_size, stride, dilation, padding, False, "avg_pool2d")
-        wide = windows.sum(axes, dtype=accumulator_dtype(windows.mean(axes).dtype, None, "")[0])
-        return wide.div(present.sum(axes))._cast(windows.mean(axes).dtype)
+        counted = inside._pooled(plan, count_include_pad, False).sum(axes)
+        total = floats._cast(sum_dtype(floats.dtype)).sum(axes)
+        return total.div(counted)._cast(floats.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class PoolPlan:
+    """Windows over the last axes; `extra` elements past the end make room for the last window."""
+
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    dilation: tuple[int, ...]
+    padding: tuple[tuple[int, int], ...]
+    extra: tuple[int, ...]
+
+
+def plan_pool(
+    shape: Shape,
+    kernel_size: Sizes,
+    stride: Sizes | None,
+    dilation: Sizes,
+    padding: Sizes,
+    ceil_mode: bool,
+    name: str,
+) -> PoolPlan:
+    """Reads the arguments of a pooling function. Raises `UserError` where a window does not fit."""
+    count = len(kernel_size) if isinstance(kernel_size, list | tuple) else 2
+    if len(shape) < count:
+        raise UserError(f"{name}: shape {describe_shape(shape)} has fewer than {count} axes")
+    kernel = per_axis(kernel_size, count, f"{name}: kernel_size", 1)
+    steps = per_axis(kernel if stride is None else stride, count, f"{name}: stride", 1)
+    spread = per_axis(dilation, count, f"{name}: dilation", 1)
+    margins = spatial_padding(padding, count, f"{name}: padding")
+    sizes = fixed(shape[len(shape) - count :], name)
+    lengths = [size + sum(margin) for size, margin in zip(sizes, margins, strict=True)]
+    _check_windows(lengths, kernel, spread, name)
+    extra = [0] * count
+    if ceil_mode:
+        for axis, length in enumerate(lengths):
+            reach = spread[axis] * (kernel[axis] - 1) + 1
+            last = -(-(length - reach) // steps[axis]) * steps[axis]
+            # A window that would see nothing but padding past the end is left out.
+            if last < sizes[axis] + margins[axis][0]:
+                extra[axis] = max(0, last + reach - length)
+    return PoolPlan(kernel, steps, spread, margins, tuple(extra))
 
 
 def _check_windows(

@@ -15,8 +15,8 @@ from typing import Self
 from tinyref.dtype import DType
 from tinyref.errors import UserError
 from tinyref.lazy import graph
-from tinyref.tensor.arguments import Bounds, Shape, product
-from tinyref.uops.node import UOp
+from tinyref.tensor.arguments import Bounds, Shape, axis_of, product
+from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import ALU, CASTS, Ops
 from tinyref.uops.payload import (
     BoundsArg,
@@ -250,6 +250,10 @@ class TensorCore:
     def ndim(self) -> int:
         """The number of axes."""
         return len(self.shape)
+
+    def size(self, dim: int | None = None) -> sint | Shape:
+        """The shape, or the size of axis `dim`."""
+        return self.shape if dim is None else self.shape[axis_of(dim, self.ndim, "size")]
 
     def numel(self) -> int:
         """The number of elements."""

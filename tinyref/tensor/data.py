@@ -31,18 +31,37 @@ def compute(tensors: Sequence[TensorCore]) -> None:
     from its buffer. A tensor that reads memory which is assigned to here is computed first, so it
     keeps the elements that it had where it was written.
     """
-    from tinyref.engine import realize
+    from tinyref.engine import RealizeError, realize
 
     outputs = [(tensor._node, tensor._device) for tensor in tensors]
     values = live_values()
     owned = [(value.node, value.device) for value in values if value.tensor is not None]
-    realised = realize(outputs, live=owned)
-    if realised:
-        _substitute(values, realised)
+    try:
+        realised = realize(outputs, live=owned)
+    except RealizeError as error:
+        # An assignment that did run must not run again with the next attempt.
+        _substitute_everywhere(values, error.completed)
+        raise
+    _substitute_everywhere(values, realised)
+
+
+def _substitute_everywhere(values: Sequence[Value], realised: dict[UOp, UOp]) -> None:
+    """Puts the realised nodes into all graphs of their devices.
+
+    A graph of constants alone belongs to every device, and its result only to one.
+    """
+    for device in {value.device for value in values}:
+        here = {
+            node: result
+            for node, result in realised.items()
+            if graph.device_of(node) or graph.device_of(result) in (None, device)
+        }
+        if here:
+            _substitute([value for value in values if value.device == device], here)
 
 
 def _substitute(values: Sequence[Value], realised: dict[UOp, UOp]) -> None:
-    """Puts the realised nodes into all graphs, and marks those whose memory was overwritten."""
+    """Puts the realised nodes into graphs, and marks those whose memory was overwritten."""
     overwritten = {assigned_buffer(node) for node in realised if node.op is Ops.ASSIGN}
     done = dict(realised)
     lost: set[UOp] = set(overwritten - realised.keys())

@@ -408,6 +408,21 @@ class Elementwise(TensorCore):
             return self.mul(self.sign())
         return self.lt(0).where(self.neg(), self)
 
+    def clamp(
+        self, min_: Self | ConstType | None = None, max_: Self | ConstType | None = None
+    ) -> Self:
+        """Not below `min_` and not above `max_`, where they are given; NaN stays NaN."""
+        if min_ is None and max_ is None:
+            raise UserError("clamp: min_ and max_ are both None: accepted is at least one bound")
+        raised = self if min_ is None else self.lt(min_).where(min_, self)
+        return raised if max_ is None else raised.gt(max_).where(max_, raised)
+
+    def clip(
+        self, min_: Self | ConstType | None = None, max_: Self | ConstType | None = None
+    ) -> Self:
+        """The same as `clamp`."""
+        return self.clamp(min_, max_)
+
     def relu(self) -> Self:
         """The element where it is above 0, else 0; NaN stays NaN. The slope at 0 is 0."""
         passes = self.gt(0)
