@@ -121,7 +121,9 @@ def exact(values: Array, dtype: DType) -> Value:
 
 
 def constant(value: float, dtype: DType) -> Value:
-    """A constant rounded to `dtype`."""
+    """A constant rounded to `dtype`; of integers, the integer."""
+    if not dtype.is_float:
+        return Value(np.array(float(value)), np.array(0.0), dtype)
     wide = np.array(float(value))
     rounded = round_to(wide.reshape(1), dtype).astype(np.float64)[0]
     return Value(wide, np.array(abs(float(rounded) - float(value))), dtype)

@@ -32,9 +32,12 @@ def rows(profile: Profile = Profile.QUICK) -> Iterator[Row]:
 
 
 def matches(case_id: str, query: str) -> bool:
-    """Whether a query names this id: the id itself, a prefix up to a dot or colon, or a glob."""
+    """Whether a query names this id: the id itself, or a prefix up to a dot or colon.
+
+    Both may hold the wildcards of a glob.
+    """
     if any(character in query for character in "*?["):
-        return fnmatchcase(case_id, query)
+        return any(fnmatchcase(case_id, query + tail) for tail in ("", ".*", ":*"))
     return case_id == query or (
         case_id.startswith(query) and case_id[len(query) : len(query) + 1] in (".", ":")
     )

@@ -82,7 +82,7 @@ class GuardedBuffer:
         """Writes data bytes (or one byte repeated) and fresh red zones to the device."""
         middle = self._written[GUARD : GUARD + self.nbytes]
         middle[:] = data if isinstance(data, int) else data.reshape(-1).view(np.uint8)
-        self.base.copy_in(memoryview(self._written))
+        self.base.copy_in(self._written.data)
 
     def read(self) -> Array:
         """The elements now. Raises `MemoryDamageError` when a red zone has changed."""

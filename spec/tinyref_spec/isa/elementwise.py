@@ -12,7 +12,7 @@ from tinyref.dtype import DType
 from tinyref.uops.node import UOp
 from tinyref_spec import samples
 from tinyref_spec.asts import LANES, elementwise
-from tinyref_spec.bits import Array
+from tinyref_spec.bits import Array, bits_dtype
 from tinyref_spec.case import Case, Measurement, Needs, Profile, Row, Rung
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.error_rules import Rule, Ulp
@@ -224,7 +224,7 @@ def _patterns(dtype: DType, first: int) -> Array:
     if dtype.is_bool:
         return np.array([0, 1], dtype=np.uint8)
     count = min(LANES, 1 << dtype.bits)
-    return (np.arange(first, first + count)).astype(samples.bits_dtype(dtype))
+    return (np.arange(first, first + count)).astype(bits_dtype(dtype))
 
 
 def _all(dtype: DType) -> Array:

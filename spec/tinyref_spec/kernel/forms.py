@@ -11,6 +11,8 @@ import numpy as np
 from tinyref.dtype import ConstType, DType, dtypes, numpy_dtype
 from tinyref.uops import build
 from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import ViewArg
 from tinyref.uops.shape_tracker import ShapeTracker
 from tinyref_spec import samples
 from tinyref_spec.asts import constant_kernel, load, load_view, store, store_view
@@ -327,7 +329,21 @@ def _mixed_dtypes(case_id: str, device: DeviceUnderTest) -> Measurement:
     )
 
 
+def _valid(case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Padding with 7: VALID tells the padding from the zeros of the input."""
+    tracker = ShapeTracker.from_shape((6,)).pad(((2, 3),))
+    inside = UOp(Ops.VALID, dtypes.bool, (), ViewArg(tracker))
+    value = build.where(
+        inside, load_view(1, dtypes.int32, tracker, 6), build.const(dtypes.int32, 7)
+    )
+    kernel = build.sink(store(0, value, (11,)))
+    data = np.array([0, 5, 0, -1, 0, 2], dtype=np.int32)
+    expected = np.pad(data, (2, 3), constant_values=7)
+    return run_exact(case_id, device, kernel, [None, data], [expected])
+
+
 OTHER_FORMS = {
+    "valid": _valid,
     "two_outputs": _two_outputs,
     "in_place": _in_place,
     "twelve_inputs": _many_inputs,
@@ -392,7 +408,7 @@ def rows() -> Iterator[Row]:
     yield make_row(
         "kernel.form.int32",
         "Several inputs and outputs, in-place updates, rank 0, long chains, mixed dtypes.",
-        ("kernel.sink", "kernel.global", "isa.where"),
+        ("kernel.sink", "kernel.global", "kernel.valid", "isa.where"),
         Rung.INDEX,
         "FORM",
         "int32",

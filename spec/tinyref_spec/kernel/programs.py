@@ -14,6 +14,7 @@ import numpy as np
 from tinyref.dtype import DType, PtrDType, dtypes, numpy_dtype
 from tinyref.errors import DeviceError, TinyrefError, UserError
 from tinyref.uops import build
+from tinyref.uops.linearize import linearize
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import AxisKind, LocalArg, SlotArg, TileArg
@@ -334,6 +335,22 @@ def _group_2d(case_id: str, device: DeviceUnderTest) -> Measurement:
     return run(case_id, device, subject, [None, given], expected)
 
 
+def _after(case_id: str, device: DeviceUnderTest) -> Measurement:
+    """An indexed kernel asks by AFTER that its load sees what others wrote before the barrier."""
+    out = build.define_global(0, INT, 8)
+    shared = build.define_local("shared", INT, 8)
+    lane = item_index(8)
+    put = build.store(at(shared, lane), build.mul(lane, 11))
+    barrier = UOp(Ops.BARRIER, dtypes.void, (put,))
+    filled = UOp(Ops.AFTER, shared.dtype, (shared, barrier))
+    took = build.load(at(filled, build.sub(build.const(INT, 7), lane)))
+    root = build.sink(build.store(at(out, lane), took))
+    parameters = (Parameter(0, INT, 8, True, False),)
+    subject = Program("after", linearize(root), parameters, (), (1, 1, 1), (8, 1, 1))
+    expected = np.arange(8, dtype=np.int32)[::-1] * 11
+    return run(case_id, device, subject, [None], np.ascontiguousarray(expected))
+
+
 def _group_checks() -> list[Check]:
     sizes = (2, 8, 32, 64)
     forms: dict[str, Callable[..., Measurement]] = {
@@ -346,7 +363,7 @@ def _group_checks() -> list[Check]:
         for name, form in forms.items()
         for size in sizes
     ]
-    return [*found, Check("tiles", _group_2d)]
+    return [*found, Check("tiles", _group_2d), Check("after", _after)]
 
 
 def _tile(case_id: str, device: DeviceUnderTest) -> Measurement:

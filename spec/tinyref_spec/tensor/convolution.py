@@ -34,7 +34,7 @@ class Convolution:
         columns = self.places(x.shape[3], kernel[1])
         down = np.arange(rows)[:, None] * self.stride + np.arange(kernel[0]) * self.dilation
         across = np.arange(columns)[:, None] * self.stride + np.arange(kernel[1]) * self.dilation
-        return padded[:, :, down[:, None, :, None], across[None, :, None, :]]
+        return np.asarray(padded[:, :, down[:, None, :, None], across[None, :, None, :]])
 
     def scatter(self, parts: Array, shape: tuple[int, ...], kernel: Pair) -> Array:
         """The transpose of `windows`: sums (n, c, oh, ow, kh, kw) back into the input's shape."""
@@ -49,7 +49,7 @@ class Convolution:
         seen = self._grouped(self.windows(x, (y.shape[2], y.shape[3])))
         factors = y.reshape(self.groups, -1, *y.shape[1:])
         found = np.einsum("ngcijkl,gockl->ngoij", seen, factors)
-        return found.reshape(x.shape[0], y.shape[0], *found.shape[3:])
+        return np.asarray(found.reshape(x.shape[0], y.shape[0], *found.shape[3:]))
 
     def back_x(self, g: Array, x: Array, y: Array) -> Array:
         """The gradient of x."""

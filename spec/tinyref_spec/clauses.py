@@ -1,0 +1,216 @@
+"""The labelled clauses of the specification: every row cites some, and a test counts both ways.
+
+A label is that of the op table (`isa.add`, `kernel.view`, `tensor.pad`) or names a rule that
+several operations share (`float.round`).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from tinyref.errors import UserError
+
+
+@dataclass(frozen=True)
+class Clause:
+    """One sentence that a device or the library must fulfil, and where it comes from."""
+
+    label: str
+    sentence: str
+    source: str
+
+
+IEEE = "IEEE 754-2019"
+OPS = "semantics, primitive ops"
+LIMITS = "semantics, error limits"
+HARNESS = "harness, levels"
+
+# label -> (sentence, source). Grouped as the ladder climbs.
+_DEVICE: dict[str, tuple[str, str]] = {
+    "memory.open": (
+        "A device opens once per name; one that runs kernels declares the core dtypes and ops.",
+        "architecture, devices",
+    ),
+    "device.capability": (
+        "What a device declares works; what it does not declare is refused with a clear error.",
+        "architecture, devices",
+    ),
+    "memory.allocate": ("Buffers of any size, also 0, are whole and do not overlap.", HARNESS),
+    "memory.copy": ("Bytes copied to a buffer come back unchanged.", HARNESS),
+    "memory.view": (
+        "A view is a part of its buffer: writes through it change that part and nothing else.",
+        HARNESS,
+    ),
+    "memory.red_zone": (
+        "No copy and no kernel writes outside of the buffers that it was given to write.",
+        HARNESS,
+    ),
+    "memory.refuse": (
+        "A copy of the wrong size and a view past the end raise a UserError that says both sizes.",
+        "architecture, errors",
+    ),
+    "memory.launch": (
+        "Every launch computes all of its output from its own inputs, whatever was there before.",
+        HARNESS,
+    ),
+    "memory.gate.load": (
+        "A gated-off LOAD gives the alternative value and touches no memory.",
+        OPS,
+    ),
+    "memory.gate.store": ("A gated-off STORE writes nothing.", OPS),
+}
+_NUMBERS: dict[str, tuple[str, str]] = {
+    "int.wrap": ("Integer arithmetic wraps modulo 2**n.", OPS),
+    "int.no_trap": (
+        "Where the value is unspecified (a divisor of 0, MIN / -1, a shift by the width or more) "
+        "an operation neither traps nor hangs, and other elements are right.",
+        OPS,
+    ),
+    "float.round": (
+        "A float operation rounds once, to nearest with ties to even, in its own dtype.",
+        f"{OPS}; {IEEE} 4.3.1",
+    ),
+    "float.strict": (
+        "In strict mode nothing is contracted, and division and square root are correctly rounded.",
+        "architecture, two evaluators",
+    ),
+    "float.subnormal": (
+        "Subnormal operands and results are kept, unless the device declares that it flushes them.",
+        "semantics, subnormals",
+    ),
+    "float.signed_zero": ("Signed zeros and infinities are kept.", "semantics, subnormals"),
+    "float.nan": (
+        "A NaN operand makes every ordering false and inequality true; MAX may give either side.",
+        OPS,
+    ),
+    "float.limits": (
+        "EXP2 and LOG2 are within 2 (16 bits) or 3 ULP, SIN within 2 or 4, POW within 4 or 16, of "
+        "the correctly rounded value; their special cases are exact.",
+        LIMITS,
+    ),
+    "cast.wrap": ("CAST between integers wraps modulo 2**n of the target.", OPS),
+    "cast.truncate": (
+        "CAST from float to integer truncates; NaN and out of range are unspecified and harmless.",
+        OPS,
+    ),
+    "cast.float": (
+        "CAST to a float rounds once to nearest even, from any width; overflow gives infinity "
+        "(NaN in fp8e4m3, which has none).",
+        f"{OPS}; OCP 8-bit floating point specification 1.0",
+    ),
+    "cast.bool": ("CAST to bool is x != 0, so a NaN is true.", OPS),
+}
+_ISA: dict[str, tuple[str, str]] = {
+    "isa.add": ("ADD is the sum.", OPS),
+    "isa.sub": ("SUB is the difference.", OPS),
+    "isa.mul": ("MUL is the product.", OPS),
+    "isa.neg": ("NEG changes the sign; a float changes its sign bit alone.", OPS),
+    "isa.idiv": ("IDIV is the quotient truncated toward zero.", OPS),
+    "isa.mod": ("MOD is what IDIV leaves, with the sign of the dividend.", OPS),
+    "isa.fdiv": ("FDIV is the quotient, with the infinities and NaN of IEEE.", f"{OPS}; {IEEE} 7"),
+    "isa.recip": ("RECIP is 1 / x.", OPS),
+    "isa.sqrt": ("SQRT is the square root; of -0 it is -0, below it NaN.", f"{OPS}; {IEEE} 5.4.1"),
+    "isa.exp2": ("EXP2 is 2**x: 0 for -inf, inf for inf, 1 for 0.", OPS),
+    "isa.log2": ("LOG2 is the logarithm to base 2: -inf for 0, NaN below.", OPS),
+    "isa.sin": ("SIN is the sine in radians of any argument: NaN for inf, -0 for -0.", OPS),
+    "isa.pow": ("POW is x**y with the special cases of IEEE pow.", f"{OPS}; {IEEE} 9.2.1"),
+    "isa.trunc": ("TRUNC rounds toward zero and keeps the sign of zero.", OPS),
+    "isa.max": ("MAX is the larger operand; of zeros of both signs either.", OPS),
+    "isa.cmplt": ("CMPLT is x < y as a bool.", OPS),
+    "isa.cmpne": ("CMPNE is x != y as a bool.", OPS),
+    "isa.and": ("AND is bitwise, and logical on bools.", OPS),
+    "isa.or": ("OR is bitwise, and logical on bools.", OPS),
+    "isa.xor": ("XOR is bitwise, and logical on bools.", OPS),
+    "isa.shl": ("SHL shifts left and fills with zeros.", OPS),
+    "isa.shr": ("SHR shifts right; on signed types it keeps the sign.", OPS),
+    "isa.where": ("WHERE selects one of two values by a bool.", OPS),
+    "isa.where.no_effect": ("The side that WHERE does not choose has no effect, not a trap.", OPS),
+    "isa.mulacc": ("MULACC is a*b + c, rounded as two operations in strict mode.", OPS),
+    "isa.cast": ("CAST converts between any two dtypes.", OPS),
+    "isa.bitcast": ("BITCAST reads the same bits as another dtype of equal size.", OPS),
+    "isa.threefry": (
+        "THREEFRY is Threefry-2x32 with 20 rounds, bit-exact on every device.",
+        "Salmon et al., Parallel random numbers: as easy as 1, 2, 3, SC 2011",
+    ),
+    "isa.const": ("CONST is a constant of its dtype.", OPS),
+    "isa.load": ("LOAD gives the element at an address, bit for bit.", OPS),
+    "isa.store": ("STORE writes an element, bit for bit.", OPS),
+    "isa.reduce": ("REDUCE combines elements over axes, in any order.", OPS),
+    "isa.reduce.add": ("The sum starts at 0; of n floats it errs by n*u*sum|x| at most.", LIMITS),
+    "isa.reduce.mul": ("The product starts at 1.", OPS),
+    "isa.reduce.max": ("The maximum starts at -inf, or at MIN.", OPS),
+    "isa.wmma": ("WMMA is A*B + C on a declared tile, in the accumulator's dtype.", OPS),
+}
+_KERNEL: dict[str, tuple[str, str]] = {
+    "kernel.sink": ("A kernel does all of its stores, of one or several outputs.", OPS),
+    "kernel.global": ("A kernel takes its buffers by slot, and may read one that it writes.", OPS),
+    "kernel.view": ("A view maps the axes of a kernel to elements: strides, offset, mask.", OPS),
+    "kernel.valid": ("VALID is true where the mask of a view holds.", OPS),
+    "kernel.index": ("An address is computed exactly, for any shape.", OPS),
+    "kernel.variable": ("A symbolic integer has the value that the launch gives it.", OPS),
+    "kernel.range": ("A loop runs from 0 to its bound minus 1; a bound of 0 runs nothing.", OPS),
+    "kernel.accumulator": ("An accumulator starts anew each time the loops around it turn.", OPS),
+    "kernel.if": ("What stands in an IF happens where its condition holds.", OPS),
+    "kernel.special": ("Launch indices take every value of the grid and group once.", OPS),
+    "kernel.vector": ("Vector loads, stores, arithmetic and GEP act lane by lane.", OPS),
+    "kernel.local": ("Shared memory is one array per group.", OPS),
+    "kernel.barrier": ("At a barrier the items of a group see all that was written before.", OPS),
+    "kernel.after": ("What stands after a node sees what the node did.", OPS),
+    "kernel.matmul": ("Products of small integers are exact in every float dtype.", LIMITS),
+    "kernel.matmul.statistics": (
+        "Over 1,000 products and more the errors have no bias, and no more spread than honest "
+        "rounding of the accumulator gives.",
+        LIMITS,
+    ),
+}
+_TENSOR: dict[str, tuple[str, str]] = {
+    "tensor.derived": (
+        "A composite function errs by no more than its parts may, passed on through each other.",
+        LIMITS,
+    ),
+    "tensor.gradient": (
+        "A gradient is that of the function; equal candidates of a maximum share evenly.",
+        HARNESS,
+    ),
+    "tensor.creation": ("Values go into a tensor and come out of it unchanged.", HARNESS),
+    "tensor.conversion": ("Casts follow CAST; mixed operands meet in the promotion lattice.", OPS),
+    "tensor.special": ("Special values and empty tensors give what the parts of it give.", OPS),
+    "tensor.refuse": (
+        "A call that cannot be meant raises a UserError that names the argument and the value.",
+        "architecture, errors",
+    ),
+    "tensor.system": ("Long schedules and large buffers compute what short ones compute.", HARNESS),
+    "tensor.buffer": ("A realised tensor owns memory on its device.", HARNESS),
+    "tensor.assign": ("An assignment writes into the memory of its target.", HARNESS),
+    "tensor.contiguous": ("CONTIGUOUS gives the same values in memory of their own.", HARNESS),
+    "tensor.copy": ("COPY gives the same values on a device.", HARNESS),
+    "tensor.detach": ("No gradient flows through DETACH.", HARNESS),
+    "tensor.bind": ("A bound variable stands for its value.", HARNESS),
+}
+
+
+@functools.cache
+def clauses() -> Mapping[str, Clause]:
+    """Every clause by label; those of the Tensor functions come from their table."""
+    from tinyref_spec.tensor.rows import FUNCTIONS
+
+    found = {
+        label: Clause(label, sentence, source)
+        for table in (_DEVICE, _NUMBERS, _ISA, _KERNEL, _TENSOR)
+        for label, (sentence, source) in table.items()
+    }
+    for function in FUNCTIONS:
+        label = f"tensor.{function.name}"
+        found[label] = Clause(label, f"{function.name}: {function.sentence}", HARNESS)
+    return MappingProxyType(found)
+
+
+def clause(label: str) -> Clause:
+    """The clause with this label. Raises `UserError` for an unknown one."""
+    found = clauses().get(label)
+    if found is None:
+        raise UserError(f"clause: unknown label {label!r}")
+    return found
