@@ -63,7 +63,7 @@ class Convolution:
         """The gradient of y."""
         seen = self._grouped(self.windows(x, (y.shape[2], y.shape[3])))
         grouped = g.reshape(g.shape[0], self.groups, -1, *g.shape[2:])
-        return np.einsum("ngoij,ngcijkl->gockl", grouped, seen).reshape(y.shape)
+        return np.asarray(np.einsum("ngoij,ngcijkl->gockl", grouped, seen).reshape(y.shape))
 
     def _grouped(self, windows: Array) -> Array:
         return windows.reshape(windows.shape[0], self.groups, -1, *windows.shape[2:])
