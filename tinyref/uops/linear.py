@@ -134,14 +134,25 @@ def _does_not_wrap(node: UOp) -> bool:
     return least <= low and high <= most
 
 
+def _remembered(node: UOp, name: str, opens: Callable[[UOp], bool]) -> Linear | None:
+    """`_flatten`, kept with the node, unless the node is its own only term: that were a cycle."""
+    if name in node.facts:
+        known: Linear | None = node.facts[name]
+        return known
+    found = _flatten(node, opens)
+    if found is None or node not in found.terms:
+        node.facts[name] = found
+    return found
+
+
 def modular(node: UOp) -> Linear | None:
     """The integer `node` as a sum in the ring of its type; None for a sum that is too long."""
-    return _flatten(node, _opens_in_ring)
+    return _remembered(node, "linear.modular", _opens_in_ring)
 
 
 def exact(node: UOp) -> Linear | None:
     """The integer `node` as a sum of mathematical integers; None for a sum that is too long."""
-    return _flatten(node, _does_not_wrap)
+    return _remembered(node, "linear.exact", _does_not_wrap)
 
 
 def to_node(dtype: DType, linear: Linear) -> UOp:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 
 from tinyref import config
+from tinyref.dtype import DType
 from tinyref.errors import UserError, VerifyError
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
@@ -40,14 +41,19 @@ class RuleSet:
         if len(set(names)) != len(names):
             twice = sorted(name for name, count in Counter(names).items() if count > 1)
             raise UserError(f"rule set {name}: two rules are named {', '.join(twice)}")
-        self.by_op = self._dispatch()
+        self._by_root: dict[tuple[Ops, DType], tuple[tuple[str, Matcher], ...]] = {}
 
-    def _dispatch(self) -> dict[Ops, tuple[tuple[str, Matcher], ...]]:
-        found: dict[Ops, list[tuple[str, Matcher]]] = {}
-        for each in self.rules:
-            for op in each.pattern.ops or ():
-                found.setdefault(op, []).append((each.name, each.matcher))
-        return {op: tuple(matchers) for op, matchers in found.items()}
+    def matchers(self, op: Ops, dtype: DType) -> tuple[tuple[str, Matcher], ...]:
+        """The rules for a root of that op and type, in the order in which they are tried."""
+        found = self._by_root.get((op, dtype))
+        if found is None:
+            found = tuple(
+                (each.name, each.matcher)
+                for each in self.rules
+                if op in (each.pattern.ops or ()) and each.domain.dtypes(dtype)
+            )
+            self._by_root[op, dtype] = found
+        return found
 
     def __add__(self, other: RuleSet) -> RuleSet:
         return RuleSet({*self.rules, *other.rules}, f"{self.name}+{other.name}")
@@ -57,7 +63,7 @@ class RuleSet:
 
         Raises `VerifyError` rewrite.type where a rule changes the type of a node.
         """
-        for name, matcher in self.by_op.get(node.op, ()):
+        for name, matcher in self.matchers(node.op, node.dtype):
             result = matcher(node, context)
             if result is not None:
                 if result.dtype is not node.dtype:

@@ -77,7 +77,8 @@ class Domain:
 class Rule:
     """One rewrite: where `pattern` matches, `function` gives the replacement or None.
 
-    `equation` is the docstring of the function: what equals what, and why.
+    `equation` is the docstring of the function: what equals what, and why. `matcher` takes nodes
+    that have an op of the pattern's root and a type of the domain.
     """
 
     name: str
@@ -89,7 +90,7 @@ class Rule:
 
     def __call__(self, node: UOp, context: object = None) -> UOp | None:
         """The replacement of `node`, or None where the rule does not apply."""
-        if self.pattern.ops is not None and node.op not in self.pattern.ops:
+        if node.op not in (self.pattern.ops or ()) or not self.domain.dtypes(node.dtype):
             return None
         return self.matcher(node, context)
 
@@ -115,30 +116,16 @@ def rule(
         if pattern.ops is None:
             raise UserError(f"rule {name}: the pattern must name the ops of its root")
         family = function.__module__.rpartition(".")[2]
-        guarded = pattern
-        if when is not anything:
-            guarded = Pattern(
-                pattern.ops,
-                pattern.sources,
-                pattern.any_order,
-                pattern.name,
-                pattern.value,
-                _both(pattern.when, when),
-            )
         parameters = list(inspect.signature(function).parameters)
         try:
-            matcher = compile_pattern(guarded, function, parameters)
+            matcher = compile_pattern(pattern, function, parameters)
         except KeyError as error:
             raise UserError(f"rule {name}: the pattern does not capture {error}") from error
         domain = Domain(family, when, frozenset(keeps), needs_bounds)
         equation = inspect.cleandoc(function.__doc__)
-        return Rule(name, guarded, function, domain, equation, matcher)
+        return Rule(name, pattern, function, domain, equation, matcher)
 
     return decorate
-
-
-def _both(first: DTypePredicate | None, second: DTypePredicate) -> DTypePredicate:
-    return second if first is None else lambda dtype: first(dtype) and second(dtype)
 
 
 def rules_of(*modules: ModuleType) -> list[Rule]:
