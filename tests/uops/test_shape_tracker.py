@@ -21,6 +21,7 @@ from tinyref.uops.payload import AxisKind, BoundsArg, FlipArg, Payload, PermuteA
 from tinyref.uops.shape_tracker import ShapeTracker, apply_movement
 from tinyref.uops.symbolic import value_of
 from tinyref.uops.view import View
+from tinyref.uops.view_composition import compose
 
 N = b.variable("n", 1, 4)
 M = b.variable("m", 0, 3)
@@ -135,6 +136,22 @@ def test_reshape_keeps_a_mask_that_is_a_box() -> None:
     )
 
 
+def test_reshape_keeps_a_mask_inside_rows_that_join() -> None:
+    """The strides of these rows say one run, but half of each row is invalid."""
+    halves = shape(2, 4).shrink(((0, 2), (0, 2))).pad(((0, 0), (0, 2)))
+    assert halves.views == (View((2, 4), (4, 1), 0, ((0, 2), (0, 2))),)
+    assert rows(halves.reshape((8,))) == [0, 1, None, None, 4, 5, None, None]
+
+
+def test_composition_with_rows_that_are_all_invalid() -> None:
+    column = View((6, 4), (1, 6), -12, ((2, 4), (0, 4)))
+    nothing = View((3,), (0,), 0, ((0, 0),))
+    assert compose(View((3,), (1,), 0), column) is nothing
+    assert compose(View((3,), (1,), 16), column) is nothing
+    assert compose(View((3,), (1,), 8), column) is View((3,), (6,), -10)
+    assert compose(View((), (), 16), column) is None
+
+
 def test_views_merge_after_the_fact() -> None:
     """A second view disappears when later movements leave something that one view can say."""
     two = shape(3, 4).permute((1, 0)).reshape((12,))
@@ -161,6 +178,7 @@ def test_invert() -> None:
     assert rows(every_other) == [0, None, 1, None]
     assert shape(1).expand((3,)).invert((1,)) is None
     assert ShapeTracker((View((2, 2), (1, 1)),)).invert((4,)) is None
+    assert ShapeTracker((View((2, 2), (5, 2)),)).invert((8,)) is None
     assert shape(3).shrink(((1, 1),)).invert((3,)) is not None
     assert rows(shape(3).shrink(((1, 1),)).invert((3,))) == [None, None, None]
 

@@ -34,10 +34,10 @@ from tinyref.uops.symbolic import (
     value_of,
     variables_of,
 )
-from tinyref.uops.view import Shape, View, compose
+from tinyref.uops.view import CACHE, Shape, View
+from tinyref.uops.view_composition import compose, reshape
 
 _interned: WeakValueDictionary[tuple[View, ...], ShapeTracker] = WeakValueDictionary()
-_CACHE = 1 << 14
 
 
 class ShapeTracker:
@@ -101,7 +101,7 @@ class ShapeTracker:
 
     def reshape(self, shape: Sequence[sint]) -> ShapeTracker:
         """The same elements in row-major order, seen as `shape`. Raises `UserError` on sizes."""
-        merged = self.views[-1].reshape(shape)
+        merged = reshape(self.views[-1], tuple(shape))
         if merged is not None:
             return self._with_last(merged)
         return ShapeTracker((*self.views, View.contiguous(tuple(shape)))).simplify()
@@ -235,7 +235,7 @@ def _check_chain(views: tuple[View, ...]) -> None:
             )
 
 
-@functools.lru_cache(maxsize=_CACHE)
+@functools.lru_cache(maxsize=CACHE)
 def _simplify(tracker: ShapeTracker) -> ShapeTracker:
     views = list(tracker.views)
     # A merge can make room for another one, so this goes on until a whole pass finds nothing.
@@ -251,7 +251,7 @@ def _simplify(tracker: ShapeTracker) -> ShapeTracker:
     return ShapeTracker(tuple(views))
 
 
-@functools.lru_cache(maxsize=_CACHE)
+@functools.lru_cache(maxsize=CACHE)
 def _index_and_valid(tracker: ShapeTracker, positions: tuple[UOp, ...]) -> tuple[UOp, UOp]:
     conditions: list[UOp] = []
     index = _flat(tracker.views[-1], positions, conditions)
@@ -299,7 +299,7 @@ def _unflatten(index: UOp, shape: Shape) -> list[UOp]:
     return positions[::-1]
 
 
-@functools.lru_cache(maxsize=_CACHE)
+@functools.lru_cache(maxsize=CACHE)
 def _real_strides(tracker: ShapeTracker) -> tuple[sint | None, ...]:
     if any(view.touches_nothing for view in tracker.views):
         return (0,) * len(tracker.shape)
@@ -330,7 +330,7 @@ def _monomial(atoms: list[UOp], coefficient: int) -> Extent:
     return functools.reduce(lambda total, atom: total * lift(atom), atoms, lift(coefficient))
 
 
-@functools.lru_cache(maxsize=_CACHE)
+@functools.lru_cache(maxsize=CACHE)
 def _reach(tracker: ShapeTracker) -> tuple[int, int] | None:
     if any(view.touches_nothing for view in tracker.views):
         return None
@@ -340,7 +340,7 @@ def _reach(tracker: ShapeTracker) -> tuple[int, int] | None:
 # --- inversion ----------------------------------------------------------------------------------
 
 
-@functools.lru_cache(maxsize=_CACHE)
+@functools.lru_cache(maxsize=CACHE)
 def _invert(tracker: ShapeTracker, shape: Shape) -> ShapeTracker | None:
     base = View.contiguous(shape)
     views = (base, *tracker.views)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NoReturn
 from weakref import WeakValueDictionary
 
@@ -15,7 +14,6 @@ from tinyref.errors import UserError
 from tinyref.uops.node import UOp, sint, substitute
 from tinyref.uops.symbolic import (
     Extent,
-    Undecided,
     as_size,
     at_most,
     describe,
@@ -29,7 +27,6 @@ from tinyref.uops.symbolic import (
     normalise,
     product,
     smallest,
-    split,
     value_of,
 )
 
@@ -38,7 +35,7 @@ Shape = tuple[sint, ...]
 Mask = tuple[tuple[sint, sint], ...]
 
 _interned: WeakValueDictionary[tuple[object, ...], View] = WeakValueDictionary()
-_CACHE = 1 << 14
+CACHE = 1 << 14
 
 
 class View:
@@ -118,7 +115,7 @@ class View:
         if self.touches_nothing:
             return None
         low = high = lift(self.offset)
-        for size, stride, bounds in self._axes():
+        for size, stride, bounds in self.axes():
             step = lift(stride)
             ends = (step * lift(bounds[0]), step * (lift(bounds[1]) - 1))
             if lowest(step) >= 0:
@@ -130,7 +127,8 @@ class View:
                 low, high = low - steepest, high + steepest
         return low, high
 
-    def _axes(self) -> list[tuple[sint, sint, tuple[sint, sint]]]:
+    def axes(self) -> list[tuple[sint, sint, tuple[sint, sint]]]:
+        """Size, stride and mask of each axis; the mask is (0, size) where there is none."""
         mask = full_mask(self.shape) if self.mask is None else self.mask
         return list(zip(self.shape, self.strides, mask, strict=True))
 
@@ -160,7 +158,7 @@ class View:
         rank = len(shape)
         indices = np.full((1,) * rank, value_of(self.offset, bindings), dtype=np.int64)
         valid = np.ones((1,) * rank, dtype=np.bool_)
-        for axis, (_, stride, (begin, end)) in enumerate(self._axes()):
+        for axis, (_, stride, (begin, end)) in enumerate(self.axes()):
             along = [1] * rank
             along[axis] = shape[axis]
             positions = np.arange(shape[axis], dtype=np.int64).reshape(along)
@@ -192,10 +190,6 @@ class View:
         """The given axes run backwards."""
         return _flip(self, tuple(axes))
 
-    def reshape(self, shape: Sequence[sint]) -> View | None:
-        """The positions, in row-major order, seen as `shape`; None if that takes a second view."""
-        return _reshape(self, tuple(shape))
-
 
 def describe_bounds(bounds: Iterable[tuple[sint, sint]]) -> str:
     """Bounds as a tuple of pairs: `((0, 3), (1, n))`."""
@@ -220,13 +214,13 @@ def full_mask(shape: Shape) -> Mask:
     return tuple((0, size) for size in shape)
 
 
-@functools.lru_cache(maxsize=_CACHE)
+@functools.lru_cache(maxsize=CACHE)
 def _contiguous(shape: Shape) -> View:
     sizes = tuple(as_size(size, "shape") for size in shape)
     return View(sizes, contiguous_strides(sizes))
 
 
-def _nowhere(shape: Shape) -> View | None:
+def nowhere(shape: Shape) -> View | None:
     """The view of `shape` without any valid position; a single position cannot say that."""
     if any(size == 0 for size in shape):
         return View.contiguous(shape)
@@ -294,7 +288,7 @@ def _same_rank(rule: str, view: View, got: int) -> None:
         )
 
 
-@functools.lru_cache(maxsize=_CACHE)
+@functools.lru_cache(maxsize=CACHE)
 def _permute(view: View, order: tuple[int, ...]) -> View:
     rank = len(view.shape)
     if sorted(order) != list(range(rank)):
@@ -307,7 +301,7 @@ def _permute(view: View, order: tuple[int, ...]) -> View:
     )
 
 
-@functools.lru_cache(maxsize=_CACHE)
+@functools.lru_cache(maxsize=CACHE)
 def _expand(view: View, target: Shape) -> View:
     shape = tuple(as_size(size, "expand") for size in target)
     _same_rank("expand", view, len(shape))
@@ -336,13 +330,13 @@ def _pairs(
     return [(lift(as_size(first, rule)), lift(as_size(second, rule))) for first, second in bounds]
 
 
-@functools.lru_cache(maxsize=_CACHE)
+@functools.lru_cache(maxsize=CACHE)
 def _pad(view: View, bounds: tuple[tuple[sint, sint], ...]) -> View:
     offset = lift(view.offset)
     shape: list[sint] = []
     mask: list[tuple[sint, sint]] = []
     pairs = _pairs("pad", view, bounds)
-    for axis, (size, stride, (begin, end)) in enumerate(view._axes()):
+    for axis, (size, stride, (begin, end)) in enumerate(view.axes()):
         before, after = pairs[axis]
         if lowest(before) < 0 or lowest(after) < 0:
             raise UserError(
@@ -355,13 +349,13 @@ def _pad(view: View, bounds: tuple[tuple[sint, sint], ...]) -> View:
     return View(tuple(shape), view.strides, lower(offset), tuple(mask))
 
 
-@functools.lru_cache(maxsize=_CACHE)
+@functools.lru_cache(maxsize=CACHE)
 def _shrink(view: View, bounds: tuple[tuple[sint, sint], ...]) -> View:
     offset = lift(view.offset)
     shape: list[sint] = []
     mask: list[tuple[sint, sint]] = []
     pairs = _pairs("shrink", view, bounds)
-    for axis, (size, stride, held) in enumerate(view._axes()):
+    for axis, (size, stride, held) in enumerate(view.axes()):
         begin, end = pairs[axis]
         inside = lowest(begin) >= 0 and at_most(begin, end) and at_most(end, lift(size))
         if not inside:
@@ -379,7 +373,7 @@ def _shrink(view: View, bounds: tuple[tuple[sint, sint], ...]) -> View:
     return View(tuple(shape), view.strides, lower(offset), tuple(mask))
 
 
-@functools.lru_cache(maxsize=_CACHE)
+@functools.lru_cache(maxsize=CACHE)
 def _flip(view: View, axes: tuple[int, ...]) -> View:
     rank = len(view.shape)
     if len(set(axes)) != len(axes) or not all(axis in range(rank) for axis in axes):
@@ -394,207 +388,3 @@ def _flip(view: View, axes: tuple[int, ...]) -> View:
         strides[axis] = lower(-lift(strides[axis]))
         mask[axis] = (lower(size - lift(end)), lower(size - lift(begin)))
     return View(view.shape, tuple(strides), lower(offset), tuple(mask))
-
-
-@functools.lru_cache(maxsize=_CACHE)
-def _reshape(view: View, target: Shape) -> View | None:
-    shape = tuple(as_size(size, "reshape") for size in target)
-    check_sizes("reshape", shape)
-    have, want = product(view.shape), product(shape)
-    if have != want:
-        raise UserError(
-            f"reshape: cannot view {describe_shape(view.shape)} as {describe_shape(shape)}: "
-            f"{describe(have)} elements against {describe(want)}"
-        )
-    return compose(View.contiguous(shape), view)
-
-
-# --- composition --------------------------------------------------------------------------------
-
-
-@dataclass
-class _Run:
-    """Neighbouring axes that act as one: `begin` and `end` are its mask."""
-
-    size: Extent
-    stride: Extent
-    begin: Extent
-    end: Extent
-
-
-def _runs(view: View) -> tuple[list[_Run], Extent]:
-    """The axes of `view`, outermost first, merged where they can be, and the offset that fits."""
-    runs: list[_Run] = []
-    offset = lift(view.offset)
-    for size, stride, (low, high) in view._axes():
-        if size == 1:
-            continue
-        axis = _Run(lift(size), lift(stride), lift(low), lift(high))
-        if not runs:
-            runs.append(axis)
-            continue
-        outer = runs[-1]
-        if outer.end - outer.begin == 1:
-            # One valid row: its stride is 0 in normal form, so the inner axis alone moves.
-            skipped = outer.begin * axis.size
-            offset = offset - axis.stride * skipped
-            begin, end = skipped + axis.begin, skipped + axis.end
-        elif outer.stride == axis.size * axis.stride and axis.end - axis.begin == axis.size:
-            begin, end = outer.begin * axis.size, outer.end * axis.size
-        else:
-            runs.append(axis)
-            continue
-        runs[-1] = _Run(outer.size * axis.size, axis.stride, begin, end)
-    return runs, offset
-
-
-def _digits(position: Extent, runs: list[_Run]) -> list[Extent]:
-    """The position in each run of the flat `position`; the outermost takes what is left."""
-    digits: list[Extent] = []
-    for run in reversed(runs[1:]):
-        position, digit = split(position, run.size)
-        digits.append(digit)
-    digits.append(position)
-    return digits[::-1]
-
-
-@dataclass
-class _Line:
-    """`base + sum(steps[i] * (p[i] - start[i]))` over the positions p of the outer view."""
-
-    base: Extent
-    steps: list[Extent]
-
-    def span(self, start: list[Extent], box: list[tuple[Extent, Extent]]) -> tuple[Extent, Extent]:
-        """Its lowest and highest value in `box`."""
-        low = high = self.base
-        for step, first, (begin, end) in zip(self.steps, start, box, strict=True):
-            if step == 0:
-                continue
-            ends = (step * (begin - first), step * (end - 1 - first))
-            if lowest(step) >= 0:
-                low, high = low + ends[0], high + ends[1]
-            elif highest(step) <= 0:
-                low, high = low + ends[1], high + ends[0]
-            else:
-                raise Undecided
-        return low, high
-
-
-def compose(outer: View, inner: View) -> View | None:
-    """The one view that shows through `inner` what `outer` shows of its flat positions.
-
-    None if there is no such view, or none can be proved right for all values of the variables.
-
-    Within the mask of `outer`, the position in each run of `inner` must be a linear function of
-    the position in `outer`. If it is, its coefficients are the differences between the first
-    position and its neighbours, so those are tried, and they are right if and only if no run
-    is left anywhere: then they are the digits of a mixed radix number, and digits are unique.
-    """
-    return _compose(outer, inner)
-
-
-@functools.lru_cache(maxsize=_CACHE)
-def _compose(outer: View, inner: View) -> View | None:
-    if outer.touches_nothing:
-        return outer
-    if inner.touches_nothing:
-        return _nowhere(outer.shape)
-    if inner.is_contiguous:
-        return outer
-    if outer.is_contiguous and outer.shape == inner.shape:
-        return inner
-    try:
-        return _through(outer, inner)
-    except Undecided:
-        return None
-
-
-def _through(outer: View, inner: View) -> View | None:
-    runs, start = _runs(inner)
-    axes = outer._axes()
-    first = [lift(begin) for _, _, (begin, _) in axes]
-    box = [(lift(begin), lift(end)) for _, _, (begin, end) in axes]
-    flat = lift(outer.offset)
-    for (_, stride, _), begin in zip(axes, first, strict=True):
-        flat = flat + lift(stride) * begin
-    lines = [_Line(digit, [0] * len(axes)) for digit in _digits(flat, runs)] if runs else []
-    for axis, (_, stride, _) in enumerate(axes):
-        if stride == 0 or not runs:
-            continue
-        for line, digit in zip(lines, _digits(flat + lift(stride), runs), strict=True):
-            line.steps[axis] = digit - line.base
-    for line, run in zip(lines, runs, strict=True):
-        low, high = line.span(first, box)
-        if lowest(low) < 0 or not at_most(high + 1, run.size):
-            return None
-    strides: list[Extent] = [0] * len(axes)
-    for line, run in zip(lines, runs, strict=True):
-        start = start + run.stride * line.base
-        strides = [
-            total + run.stride * step for total, step in zip(strides, line.steps, strict=True)
-        ]
-    for total, begin in zip(strides, first, strict=True):
-        start = start - total * begin
-    masked = _masked(lines, runs, first, box)
-    if masked is None:
-        return None
-    if any(at_most(end, begin) for begin, end in masked):
-        return _nowhere(outer.shape)
-    mask = tuple((lower(begin), lower(end)) for begin, end in masked)
-    return View(outer.shape, tuple(map(lower, strides)), lower(start), mask)
-
-
-def _masked(
-    lines: list[_Line], runs: list[_Run], first: list[Extent], box: list[tuple[Extent, Extent]]
-) -> list[tuple[Extent, Extent]] | None:
-    """The box of positions that the masks of all runs leave over; None if they leave no box.
-
-    Each run cuts the box down to what it can possibly leave; if nothing in the last box is
-    outside a mask, then that box is exactly what is left.
-    """
-    limits = [
-        (line, run)
-        for line, run in zip(lines, runs, strict=True)
-        if not (run.begin == 0 and run.end == run.size)
-    ]
-    changed = True
-    while changed:
-        changed = False
-        for line, run in limits:
-            for axis, step in enumerate(line.steps):
-                if step == 0:
-                    continue
-                begin, end = _cut(line, run, first, box, axis)
-                if at_most(end, begin):
-                    return [(0, 0)] * len(box) if box else None
-                if (begin, end) != box[axis]:
-                    box[axis] = (begin, end)
-                    changed = True
-    for line, run in limits:
-        low, high = line.span(first, box)
-        if at_most(high + 1, run.begin) or at_most(run.end, low):
-            return [(0, 0)] * len(box) if box else None
-        if not at_most(run.begin, low) or not at_most(high + 1, run.end):
-            return None
-    return box
-
-
-def _cut(
-    line: _Line, run: _Run, first: list[Extent], box: list[tuple[Extent, Extent]], axis: int
-) -> tuple[Extent, Extent]:
-    """What the mask of `run` can leave of one axis, whatever the other axes are."""
-    step = line.steps[axis]
-    others = _Line(line.base, [*line.steps])
-    others.steps[axis] = 0
-    low, high = others.span(first, box)
-    # The whole line must lie from run.begin to run.end, and the others lie from low to high.
-    if lowest(step) > 0:
-        begin = first[axis] - split(high - run.begin, step)[0]
-        end = first[axis] + split(run.end - 1 - low, step)[0] + 1
-    elif highest(step) < 0:
-        begin = first[axis] - split(run.end - 1 - low, -step)[0]
-        end = first[axis] + split(high - run.begin, -step)[0] + 1
-    else:
-        raise Undecided
-    return largest(begin, box[axis][0]), smallest(end, box[axis][1])
