@@ -88,6 +88,14 @@ def test_numpy_types_of_small_floats() -> None:
     assert Tensor([1.5]).cast("fp8e5m2").numpy().dtype == ml_dtypes.float8_e5m2
 
 
+def test_numpy_takes_a_tensor_for_an_array() -> None:
+    tensor = Tensor([[1, 2], [3, 4]])
+    assert np.array(tensor).tolist() == [[1, 2], [3, 4]]
+    assert np.asarray(tensor, dtype=np.float64).dtype == np.float64
+    with pytest.raises(UserError, match="copy"):
+        np.array(tensor, copy=False)
+
+
 def test_item_truth_and_length() -> None:
     assert Tensor([[4.5]]).item() == 4.5
     assert isinstance(Tensor([4]).item(), int)
@@ -254,6 +262,7 @@ def test_symbolic_sizes() -> None:
     for value in (3, 5):
         part = source.shrink(((0, size.bind(value)),))
         assert (part * 2).sum().item() == value * (value - 1)
+        assert (part + 1).tolist() == [float(number) for number in range(1, value + 1)]
 
 
 def test_other_devices_give_the_same() -> None:

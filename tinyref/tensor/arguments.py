@@ -9,7 +9,9 @@ from typing import Any
 
 from tinyref.errors import UserError
 from tinyref.uops import symbolic
-from tinyref.uops.node import UOp, sint
+from tinyref.uops.node import UOp, sint, toposort
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import ConstArg, VarArg
 from tinyref.uops.symbolic import describe, describe_shape
 
 Shape = tuple[sint, ...]
@@ -62,6 +64,18 @@ def fixed(shape: Shape, argument: str) -> tuple[int, ...]:
         if isinstance(size, UOp):
             raise UserError(f"{argument}: needs known sizes, got the symbolic {describe(size)}")
     return tuple(size for size in shape if isinstance(size, int))
+
+
+def bound_sizes(shape: Shape) -> tuple[int, ...]:
+    """`shape` with the values that its variables are bound to. Raises `UserError` for others."""
+    roots = [size for size in shape if isinstance(size, UOp)]
+    bindings: dict[str, int] = {}
+    for node in toposort(roots):
+        if node.op is Ops.BIND:
+            variable, value = (source.arg for source in node.src)
+            if isinstance(variable, VarArg) and isinstance(value, ConstArg):
+                bindings[variable.name] = int(value.value)
+    return tuple(symbolic.value_of(size, bindings) for size in shape)
 
 
 def axis_of(axis: object, ndim: int, argument: str) -> int:

@@ -246,7 +246,7 @@ class Contraction(Functions):
             self.shape, kernel_size, stride, dilation, padding, ceil_mode, "avg_pool2d"
         )
         axes = tuple(range(-len(plan.kernel), 0))
-        windows = self._pooled(plan, 0, 0)
+        windows = self._pooled(plan, False, False)
         if not any(plan.extra) and (count_include_pad or not any(map(any, plan.padding))):
             return windows.mean(axes)
         floats = windows._as_float("avg_pool2d")

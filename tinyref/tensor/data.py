@@ -15,7 +15,7 @@ from tinyref.lazy import graph
 from tinyref.lazy.buffers import buffer_of
 from tinyref.lazy.folding import uniform_value
 from tinyref.schedule.hazards import assigned_buffer
-from tinyref.tensor.arguments import broadcast, fixed
+from tinyref.tensor.arguments import bound_sizes, broadcast, fixed
 from tinyref.tensor.core import GradientSwitch, TensorCore, Value, is_recording, live_values
 from tinyref.tensor.creation import Creation, base_of
 from tinyref.tensor.literals import HostArray, is_scalar
@@ -100,7 +100,7 @@ class Data(Creation):
 
     def numpy(self) -> HostArray:
         """The elements as a numpy array of its own; bfloat16 and fp8 as the types of ml_dtypes."""
-        shape = fixed(self.shape, "numpy")
+        shape = bound_sizes(self.shape)
         value = uniform_value(self._node)
         if value is not None:
             return np.full(shape, value, dtype=np.float64 if self.dtype.is_float else None).astype(
@@ -115,17 +115,16 @@ class Data(Creation):
     def _buffer_node(self) -> UOp:
         """The BUFFER that holds exactly the elements, in order, after computing them."""
         compute([self])
-        node = base_of(self._node)
-        if node.op is Ops.BUFFER:
-            return node
-        with GradientSwitch():
-            copy = self.contiguous()
-        compute([copy])
-        node = base_of(copy._node)
-        if node.op is not Ops.BUFFER:
-            raise RuntimeError(f"realize left {node!r} where a buffer is expected")
-        # The node keeps the memory alive; the caller holds the node.
-        return node
+        found = graph.backing(self._node)
+        if found is None:
+            with GradientSwitch():
+                copy = self.contiguous()
+            compute([copy])
+            found = graph.backing(copy._node)
+        if found is None:
+            raise RuntimeError(f"realize left {self._node!r} where a buffer is expected")
+        # The memory lives as long as this node, which the caller holds.
+        return found
 
     def tolist(self) -> Any:
         """The elements as nested lists of Python numbers; one number without axes."""
@@ -154,6 +153,13 @@ class Data(Creation):
                 f"use numpy(), or bitcast to an unsigned integer"
             )
         return np.array(self.numpy()).data
+
+    def __array__(self, dtype: np.dtype[Any] | None = None, copy: bool | None = None) -> HostArray:
+        """What numpy makes of a tensor: always a copy."""
+        if copy is False:
+            raise UserError("array: a tensor's elements are copied, copy=False cannot be had")
+        array = self.numpy()
+        return array if dtype is None else array.astype(dtype)
 
     def __len__(self) -> int:
         if not self.ndim:

@@ -166,7 +166,7 @@ class Elementwise(TensorCore):
         """
         if not reverse and is_scalar(x) and not isinstance(x, bool):
             number = cast(ConstType, x)
-            if float(number).is_integer() and abs(number) <= 4 and self.dtype.is_float:
+            if abs(number) <= 4 and float(number).is_integer() and self.dtype.is_float:
                 compute_dtype("pow", self.dtype)
                 return self._power(abs(int(number)), number < 0)
             if isinstance(number, int) and not self.dtype.is_float:

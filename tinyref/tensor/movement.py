@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -23,6 +24,7 @@ from tinyref.tensor.arguments import (
     resolve_reshape,
 )
 from tinyref.tensor.elementwise import Elementwise
+from tinyref.tensor.literals import weak_dtype
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import CopyArg
@@ -137,7 +139,8 @@ class Movement(Elementwise):
         bounds = padding_bounds(padding, self.ndim)
         cut = self._cut_negative(bounds)
         grown = tuple((_positive(before), _positive(after)) for before, after in bounds)
-        return cut._padded(grown, value)
+        is_default = value == 0 and math.copysign(1, value) > 0
+        return cut._padded(grown, False if is_default else value)
 
     def _cut_negative(self, bounds: Bounds) -> Self:
         kept: list[tuple[sint, sint]] = []
@@ -154,9 +157,11 @@ class Movement(Elementwise):
         return self._shrink(tuple(kept))
 
     def _padded(self, bounds: Bounds, value: ConstType) -> Self:
-        """Padding that is not negative; only zero is free, another value costs a mask."""
+        """Padding that is not negative; False is zero and free, another value costs a mask."""
+        if weak_dtype(value, self.dtype) is not self.dtype:
+            raise UserError(f"pad: value {value!r} has no place in {self.dtype.name}")
         zero = self._pad(bounds)
-        if value == 0 and str(value) != "-0.0":
+        if value is False:
             return zero
         inside = self._constant(True, dtypes.bool)._broadcast_to(self.shape)._pad(bounds)
         return inside.where(zero, self._constant(value, self.dtype))
