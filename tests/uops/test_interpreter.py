@@ -444,6 +444,24 @@ def test_a_barrier_does_not_order_groups() -> None:
     assert found.kind is Fault.RACE
 
 
+def test_a_reader_of_another_group_is_not_forgotten() -> None:
+    """Group 0 reads, and after a barrier group 1 reads and writes: nothing orders the two."""
+    data, out = build.define_global(0, i32, 1), build.define_global(1, i32, 4)
+    row = group(2)
+    is_first = build.less(row, 1)
+    early = build.load(at(data, 0), is_first, 0)
+    late = build.load(at(data, 0), build.logical_not(is_first), 0)
+    body = program(
+        build.store(at(out, row), early),
+        BARRIER,
+        build.store(at(out, build.add(row, 2)), late),
+        build.store(at(data, 0), row, build.logical_not(is_first)),
+        grid=(2, 1, 1),
+    )
+    found = faults(body, [zeros(1), zeros(4)])
+    assert (found.kind, found.memory) == (Fault.RACE, "slot 0")
+
+
 def test_a_race_between_chunks_is_found() -> None:
     count = 100_000
     out = build.define_global(0, i32, count)

@@ -78,6 +78,17 @@ def test_a_recurrence_backwards_keeps_its_order_too() -> None:
     assert list(values) == [2, 3, 4, 5, 6, 5]
 
 
+def test_what_turns_at_once_wrote_is_taken_back_before_they_run_in_order() -> None:
+    data, values = memory(0, i32, 6)
+    count, counts = memory(1, i32, 6)
+    i = loop(5, 0)
+    more = build.store(at(count, i), build.add(build.load(at(count, i)), 1))
+    following = build.store(at(data, build.add(i, 1)), build.add(build.load(at(data, i)), 1))
+    run_program(program(more, following), [values, counts])
+    assert list(values) == [0, 1, 2, 3, 4, 5]
+    assert list(counts) == [1, 1, 1, 1, 1, 0]
+
+
 def test_the_last_of_several_writes_stays() -> None:
     data, values = memory(0, i32, 3)
     i, j = loop(4, 0), loop(3, 1)

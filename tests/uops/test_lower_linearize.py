@@ -74,6 +74,7 @@ def covered(shape: tuple[int, ...], limit: Limit) -> tuple[dict[int, int], list[
         ((2, 2, 3, 4), (9, 9, 9), {0: 4, 1: 3, 2: 4}),
         # They would not fit there: others merge.
         ((2, 2, 3, 4), (99, 9, 3), {0: 4, 1: 6, 2: 2}),
+        ((2, 3, 5), (30, 1, 1), {0: 30}),
         # A long axis is cut where it divides...
         ((30,), (10, 5, 3), {0: 10, 1: 3}),
         ((7, 30), (10, 6, 30), {0: 10, 1: 3, 2: 7}),
