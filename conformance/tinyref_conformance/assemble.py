@@ -136,8 +136,7 @@ class Assembler:
         )
 
     def _sentences(self, row: Row) -> tuple[str, ...]:
-        finder = getattr(self.suite.module, "clause_sentence", None)
-        return tuple(str(finder(label)) if finder else "" for label in row.clauses)
+        return tuple(self.suite.clause_sentence(label) for label in row.clauses)
 
     def _problems(self, cases: Sequence[CaseResult]) -> list[str]:
         problems = list(self.outcome.problems)
@@ -157,7 +156,7 @@ class Assembler:
             "device": self.device,
             "profile": self.plan.profile.value,
             "suite": self.suite.name,
-            "suite_hash": self.suite.hash(),
+            "suite_hash": self.plan.suite_hash,
             "seed": self.suite.seed(),
             "cases_planned": self.plan.count,
             "cases_in_profile": self.plan.total,

@@ -84,7 +84,7 @@ def _binding(request: Request, suite: Suite, plan: Plan) -> dict[str, Any]:
     return {
         "device": request.settings.device,
         "suite": suite.name,
-        "suite hash": suite.hash(),
+        "suite hash": plan.suite_hash,
         "profile": request.profile.value,
         "query": request.query,
         "shard": None if request.shard is None else str(request.shard),

@@ -61,6 +61,7 @@ class Plan:
     shard: Shard | None
     rows: tuple[PlannedRow, ...]
     total: int
+    suite_hash: str
 
     @property
     def count(self) -> int:
@@ -89,6 +90,7 @@ def make_plan(
     Raises `UserError` for a query that names no case, and for tables that break the contract.
     """
     total = 0
+    suite_hash = suite.hash()
     rows: list[PlannedRow] = []
     seen: set[str] = set()
     for row in suite.rows(profile):
@@ -106,7 +108,7 @@ def make_plan(
     rows.sort(key=lambda planned: planned.rung)
     if shard is not None:
         rows = shard_of(rows, shard, timings or {})
-    return Plan(profile, query, shard, tuple(rows), total)
+    return Plan(profile, query, shard, tuple(rows), total, suite_hash)
 
 
 def _check_row(row: Row, cases: Sequence[Case], seen: set[str]) -> None:

@@ -172,6 +172,7 @@ class Runner:
     def _config(self) -> dict[str, Any]:
         return {
             "catalogue": self.settings.catalogue,
+            "suite_hash": self.plan.suite_hash,
             "profile": self.plan.profile.value,
             "device": self.settings.device,
             "journal": str(self.journal.path.resolve()),
@@ -350,7 +351,7 @@ class Runner:
             self._failed_to_open(message["refused"])
             worker.kill("the device does not open")
         elif "fatal" in message:
-            raise UserError(f"report: {message['fatal']}: what was measured is kept, use --resume")
+            raise UserError(f"run: {message['fatal']}; what was measured is in {self.journal.path}")
 
     def _absorb(self) -> None:
         for record in self.journal.read_new():

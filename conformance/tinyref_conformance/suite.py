@@ -1,7 +1,7 @@
 """The suite that is run: a catalogue module, `tinyref_spec.catalogue` unless a test names another.
 
-A catalogue has `rows(profile)`, `cases(profile)` and `suite_hash()`, and may have
-`open_device(name)` for devices that are no tinyref backend.
+A catalogue has `rows(profile)` and `suite_hash()`; a test's own may have `open_device(name)`, for
+devices that are no tinyref backend, and `clause_sentence(label)`.
 """
 
 from __future__ import annotations
@@ -38,6 +38,15 @@ class Suite:
     def seed(self) -> int:
         """The seed of all generated data."""
         return int(getattr(self.module, "SEED", 0))
+
+    def clause_sentence(self, label: str) -> str:
+        """What the clause with this label says."""
+        own = getattr(self.module, "clause_sentence", None)
+        if own is not None:
+            return str(own(label))
+        from tinyref_spec.clauses import clause
+
+        return clause(label).sentence
 
     def open_device(self, name: str) -> Any:
         """The device under test; lets out the error of a device that does not open."""

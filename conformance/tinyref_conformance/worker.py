@@ -76,6 +76,7 @@ class Worker:
         self.channel = channel
         self.suite = Suite(config["catalogue"])
         self.profile = Profile(config["profile"])
+        self.suite_hash = str(config["suite_hash"])
         self.device_name = str(config["device"])
         path = Path(config["journal"])
         self._holds = journal.hold_as_worker(path)
@@ -89,6 +90,9 @@ class Worker:
 
     def open(self) -> None:
         """Opens the device and reports what it declares, or why it does not open."""
+        if self.suite.hash() != self.suite_hash:
+            self.say({"fatal": "the tables changed on disk while the run was going on"})
+            os._exit(EXIT_JOURNAL)
         try:
             self._device = self.suite.open_device(self.device_name)
             self.say({"opened": describe_device(self.device_name, self._device)})

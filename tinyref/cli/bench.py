@@ -1,7 +1,77 @@
-"""`tinyref bench`."""
+"""`tinyref bench`: what tinyref itself costs, beside a peer where there is one."""
 
 from __future__ import annotations
 
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-def bench() -> None:
-    """Measure tinyref itself."""
+import typer
+
+if TYPE_CHECKING:
+    from tinyref.cli.bench_rows import Measured
+
+
+def bench(
+    row: Annotated[str, typer.Option(help="Only rows that match this glob.")] = "*",
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Write the numbers to this file too.")
+    ] = None,
+    repeats: Annotated[int, typer.Option(min=1, help="How often each row is measured.")] = 5,
+) -> None:
+    """Measure tinyref: lowering, interpreter, cold compiles, and a quick conformance run.
+
+    \b
+    Examples:
+      tinyref bench
+      tinyref bench --row lower
+      tinyref bench --row "interpreter.*" --json numbers.json
+
+    Each row shows median, least and most of its repeats. Where a row has a peer, both were
+    measured in this run, and the ratio is theirs: compare ratios between machines, not times.
+    """
+    from tinyref.cli.bench_rows import ROWS, chosen, facts, measure
+
+    if json_file is not None:
+        _check_writable(json_file)
+    rows = chosen(row)
+    print(f"{'row':40} {'median':>10} {'min':>10} {'max':>10}  unit")
+    measured: list[Measured] = []
+    for found in rows:
+        print(f"... {found.name} ({len(measured)} of {len(ROWS)} done)", end="\r", file=sys.stderr)
+        for result in measure(found, repeats):
+            measured.append(result)
+            print(_line(result), flush=True)
+    if json_file is not None:
+        numbers = {"schema": "tinyref.bench", "version": 1, **facts()}
+        numbers["rows"] = [result.to_json() for result in measured]
+        json_file.write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
+
+
+def _check_writable(path: Path) -> None:
+    """Minutes of measuring must not end in an error that was there before."""
+    from tinyref.errors import UserError
+
+    try:
+        with path.open("a", encoding="utf-8"):
+            pass
+    except OSError as error:
+        raise UserError(f"bench: cannot write {path}: {error.strerror}") from error
+
+
+def _line(result: Measured) -> str:
+    if result.missing:
+        return f"{result.name:40} missing: {result.missing}"
+    numbers = (result.median, min(result.values), max(result.values))
+    text = f"{result.name:40} " + " ".join(f"{_short(number):>10}" for number in numbers)
+    text += f"  {result.unit}"
+    if result.peer_name:
+        text += f"; {result.peer_name} {_short(result.peer_median)}, ratio {result.ratio:.3g}"
+    return text + (f"; {result.note}" if result.note else "")
+
+
+def _short(number: float) -> str:
+    if number >= 1000:
+        return f"{number:,.0f}"
+    return f"{number:.3g}"

@@ -109,12 +109,9 @@ def _lines(row: Row, case_id: str) -> list[tuple[str, str]]:
 
 
 def _clause(label: str) -> str:
-    try:
-        from tinyref_spec import clauses
-    except ImportError:
-        return ""
-    finder = getattr(clauses, "sentence", None)
-    return str(finder(label)) if finder else ""
+    from tinyref_spec.clauses import clause
+
+    return clause(label).sentence
 
 
 def _needs(row: Row) -> str:

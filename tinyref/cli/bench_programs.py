@@ -1,0 +1,129 @@
+"""The programs that are lowered to measure the compiler, and the process that times one pass.
+
+    python -m tinyref.cli.bench_programs
+
+prints JSON: milliseconds per kernel of each program, from tensor graph to source text. It is a
+process of its own because nodes remember what is known about them: in one process only the first
+pass over a program is what a user waits for.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tinyref.device import Device
+from tinyref.schedule import schedule
+from tinyref.tensor import Tensor
+from tinyref.uops.compile import compile_kernel
+
+
+def data(*shape: int) -> Tensor:
+    """A tensor with memory behind it; what the memory holds does not matter here."""
+    # Realised at once, so that the kernel that fills it is not among those timed.
+    return Tensor.ones(*shape).contiguous().realize()
+
+
+def gelu(x: Tensor) -> Tensor:
+    """The tanh form."""
+    return x * 0.5 * ((x * 0.7978845608 * (x * x * 0.044715 + 1)).tanh() + 1)
+
+
+def layernorm(x: Tensor) -> Tensor:
+    """Over the last axis, without scale and shift."""
+    centred = x - x.mean(-1, keepdim=True)
+    return centred * ((centred * centred).mean(-1, keepdim=True) + 1e-5).rsqrt()
+
+
+def attention(query: Tensor, key: Tensor, value: Tensor, width: int) -> Tensor:
+    """Softmax of products scaled by 1 / sqrt(width), times the values."""
+    scores = query @ key.transpose(-1, -2) * (1 / math.sqrt(width))
+    return scores.softmax(-1) @ value
+
+
+@dataclass(frozen=True)
+class BenchProgram:
+    """A tensor program by name; `needs` are the methods of Tensor that it cannot do without."""
+
+    name: str
+    build: Callable[[], Tensor]
+    needs: tuple[str, ...] = ()
+
+    @property
+    def missing(self) -> list[str]:
+        return [name for name in self.needs if not hasattr(Tensor, name)]
+
+
+PROGRAMS = (
+    BenchProgram("add 1024x1024", lambda: data(1024, 1024) + data(1024, 1024)),
+    BenchProgram("gelu 512x512", lambda: gelu(data(512, 512)), ("tanh",)),
+    BenchProgram("row sum 512x512", lambda: data(512, 512).sum(1), ("sum",)),
+    BenchProgram("matmul 256", lambda: data(256, 256) @ data(256, 256), ("matmul",)),
+    BenchProgram("softmax 128x256", lambda: data(128, 256).softmax(-1), ("softmax",)),
+    BenchProgram("layernorm 128x256", lambda: layernorm(data(128, 256)), ("mean", "rsqrt")),
+    BenchProgram(
+        "conv 4x16x32x32 32x16x3x3 relu",
+        lambda: data(4, 16, 32, 32).conv2d(data(32, 16, 3, 3)).relu(),
+        ("conv2d", "relu"),
+    ),
+    BenchProgram("sin 256x256", lambda: data(256, 256).sin(), ("sin",)),
+    BenchProgram(
+        "maxpool 2x2 4x8x32x32", lambda: data(4, 8, 32, 32).max_pool2d((2, 2)), ("max_pool2d",)
+    ),
+    BenchProgram(
+        "attention 2x4x32x16",
+        lambda: attention(data(2, 4, 32, 16), data(2, 4, 32, 16), data(2, 4, 32, 16), 16),
+        ("softmax", "matmul", "transpose"),
+    ),
+    BenchProgram(
+        "batched matmul 4x32x32x32",
+        lambda: data(4, 32, 32, 32) @ data(4, 32, 32, 32),
+        ("matmul",),
+    ),
+    BenchProgram(
+        "padded sum 64x64",
+        lambda: data(64, 64).pad(((1, 2), (3, 4))).sum(0),
+        ("pad", "sum"),
+    ),
+)
+# Lowered before the clock starts, so that imports and first calls are not counted.
+WARM_UP = BenchProgram("warm up", lambda: (data(3, 5).relu() + data(3, 5)).sum(1))
+
+
+def time_lowering(program: BenchProgram, device: str) -> dict[str, float]:
+    """Milliseconds: `schedule` for all kernels, `lower` and `render` the mean of one kernel."""
+    output = program.build()
+    start = time.perf_counter()
+    kernels = schedule([(output.node, device)]).kernels
+    scheduled = time.perf_counter()
+    backend = Device[device]
+    programs = [compile_kernel(item.ast, backend.capabilities) for item in kernels]
+    lowered = time.perf_counter()
+    for found in programs:
+        backend.renderer.render(found)
+    rendered = time.perf_counter()
+    count = max(len(kernels), 1)
+    return {
+        "kernels": len(kernels),
+        "schedule": (scheduled - start) * 1e3,
+        "lower": (lowered - scheduled) * 1e3 / count,
+        "render": (rendered - lowered) * 1e3 / count,
+    }
+
+
+def main() -> None:
+    """Times every program that can be built, once, in this fresh process."""
+    device = Device.default
+    time_lowering(WARM_UP, device)
+    times = {
+        program.name: time_lowering(program, device) for program in PROGRAMS if not program.missing
+    }
+    json.dump(times, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,293 @@
+"""The rows of `tinyref bench`: how each is measured, and against which peer."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tinyref import __version__
+from tinyref.config import Context
+from tinyref.device import Device
+from tinyref.errors import TinyrefError, UserError
+
+MATMUL = 64
+SIN = 256
+# A run shorter than this says more about the clock than about the work.
+LEAST_SECONDS = 0.05
+
+
+@dataclass
+class Measured:
+    """One line of the table. `missing` says what the row needs that is not here."""
+
+    name: str
+    unit: str
+    values: list[float] = field(default_factory=list)
+    peer_name: str = ""
+    peer_values: list[float] = field(default_factory=list)
+    note: str = ""
+    missing: str = ""
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.values)
+
+    @property
+    def peer_median(self) -> float:
+        return statistics.median(self.peer_values)
+
+    @property
+    def ratio(self) -> float:
+        """Of the medians, this to the peer, both of this run."""
+        return self.median / self.peer_median
+
+    def to_json(self) -> dict[str, Any]:
+        if self.missing:
+            return {"name": self.name, "missing": self.missing}
+        found: dict[str, Any] = {
+            "name": self.name,
+            "unit": self.unit,
+            "median": self.median,
+            "min": min(self.values),
+            "max": max(self.values),
+            "values": self.values,
+        }
+        if self.peer_name:
+            peer = {"name": self.peer_name, "median": self.peer_median, "values": self.peer_values}
+            found |= {"peer": peer, "ratio": self.ratio}
+        return found | ({"note": self.note} if self.note else {})
+
+
+@dataclass(frozen=True)
+class BenchRow:
+    """A name, or the common head of several, and what measures it."""
+
+    name: str
+    run: Callable[[int], Iterator[Measured]]
+
+
+def measure(row: BenchRow, repeats: int) -> Iterator[Measured]:
+    """The lines of a row; what the machine lacks is said, not skipped."""
+    try:
+        yield from row.run(repeats)
+    except TinyrefError as error:
+        yield Measured(row.name, "", missing=str(error).partition("\n")[0])
+
+
+def chosen(glob: str) -> list[BenchRow]:
+    """The rows that match. Raises `UserError` naming all rows when none does."""
+    found = [row for row in ROWS if fnmatch.fnmatchcase(row.name, glob)]
+    if not found:
+        names = ", ".join(row.name for row in ROWS)
+        raise UserError(f"bench: no row matches {glob!r}: accepted are globs of {names}")
+    return found
+
+
+# Lowering
+
+
+def _lowering(repeats: int) -> Iterator[Measured]:
+    from tinyref.cli.bench_programs import PROGRAMS
+
+    passes = [_lowering_pass() for _ in range(repeats)]
+    unit = "ms a kernel, tensor graph to source"
+    totals = [_mean(found) for found in passes]
+    kernels = sum(int(times["kernels"]) for times in passes[0].values())
+    note = f"{len(passes[0])} of {len(PROGRAMS)} programs, {kernels} kernels"
+    yield Measured("lower.mean", unit, totals, note=note)
+    for program in PROGRAMS:
+        if program.missing:
+            yield Measured(f"lower.{program.name}", unit, missing=", ".join(program.missing))
+            continue
+        found = [times[program.name] for times in passes]
+        count = int(found[0]["kernels"])
+        values = [_cost(times) / max(count, 1) for times in found]
+        yield Measured(f"lower.{program.name}", unit, values, note=f"{count} kernels")
+
+
+def _lowering_pass() -> Mapping[str, Mapping[str, float]]:
+    done = subprocess.run(
+        [sys.executable, "-m", "tinyref.cli.bench_programs"],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode != 0:
+        last = done.stderr.strip().splitlines()[-1:]
+        raise UserError(f"bench: lowering does not run: {' '.join(last)}")
+    found: Mapping[str, Mapping[str, float]] = json.loads(done.stdout)
+    return found
+
+
+def _cost(times: Mapping[str, float]) -> float:
+    """Milliseconds of a whole program."""
+    return times["schedule"] + times["kernels"] * (times["lower"] + times["render"])
+
+
+def _mean(found: Mapping[str, Mapping[str, float]]) -> float:
+    kernels = sum(times["kernels"] for times in found.values())
+    return sum(_cost(times) for times in found.values()) / max(kernels, 1)
+
+
+# The interpreter
+
+
+def _interpreter_matmul(repeats: int) -> Iterator[Measured]:
+    from tinyref.cli.bench_programs import data
+
+    with Context(DEVICE="PYTHON"):
+        run = _interpreted(data(MATMUL, MATMUL) @ data(MATMUL, MATMUL))
+    x = np.ones((MATMUL, MATMUL), np.float32)
+    work = MATMUL**3 / 1e6
+    yield Measured(
+        "interpreter.matmul",
+        "million multiply-adds a second",
+        [work / _seconds(run) for _ in range(repeats)],
+        "numpy matmul",
+        [work / _seconds(lambda: x @ x) for _ in range(repeats)],
+        note=f"{MATMUL}^3 float32, sanitizer on",
+    )
+
+
+def _interpreter_sin(repeats: int) -> Iterator[Measured]:
+    from tinyref.cli.bench_programs import data
+
+    with Context(DEVICE="PYTHON"):
+        run = _interpreted(data(SIN, SIN).sin())
+    x = np.ones((SIN, SIN), np.float32)
+    work = SIN**2 / 1e6
+    yield Measured(
+        "interpreter.sin",
+        "million sines a second",
+        [work / _seconds(run) for _ in range(repeats)],
+        "numpy sin",
+        [work / _seconds(lambda: np.sin(x)) for _ in range(repeats)],
+        note=f"{SIN}^2 float32, sanitizer on",
+    )
+
+
+def _interpreted(output: Any) -> Callable[[], None]:
+    """Runs the one kernel of `output` on arrays of its own."""
+    from tinyref.dtype import numpy_dtype
+    from tinyref.schedule import schedule
+    from tinyref.uops.compile import compile_kernel
+    from tinyref.uops.interpreter import Interpreter
+
+    (kernel,) = schedule([(output.node, "PYTHON")]).kernels
+    program = compile_kernel(kernel.ast, Device["PYTHON"].capabilities)
+    buffers = [np.ones(found.size, numpy_dtype(found.dtype)) for found in program.parameters]
+    interpreter = Interpreter(program)
+    return lambda: interpreter.run(buffers)
+
+
+def _seconds(run: Callable[[], object]) -> float:
+    """Seconds of one call, over enough calls to measure; the first is not counted."""
+    run()
+    count = 1
+    while True:
+        start = time.perf_counter()
+        for _ in range(count):
+            run()
+        taken = time.perf_counter() - start
+        if taken >= LEAST_SECONDS:
+            return taken / count
+        count = max(count + 1, int(count * min(LEAST_SECONDS / max(taken, 1e-9) * 1.2, 100)))
+
+
+# Cold compiles
+
+
+def _cold_compiles(repeats: int) -> Iterator[Measured]:
+    for device in Device.names():
+        name = f"compile.{device}"
+        available = Device.availability(device)
+        if not available.works:
+            yield Measured(name, "", missing=available.reason.partition("\n")[0])
+        elif not Device[device].capabilities.ops:
+            yield Measured(name, "", missing="the device runs no kernels")
+        else:
+            values = [_cold_compile(device, number) for number in range(repeats + 1)][1:]
+            yield Measured(name, "ms, gelu 512x512, program to loaded kernel", values)
+
+
+def _cold_compile(device: str, number: int) -> float:
+    """Milliseconds; the constant makes each program one that no cache has seen."""
+    from tinyref.cli.bench_programs import data, gelu
+    from tinyref.runtimes.kernel import compile_program
+    from tinyref.schedule import schedule
+    from tinyref.uops.compile import compile_kernel
+
+    with Context(DEVICE=device, CACHE=0):
+        output = gelu(data(512, 512)) * (1.5 + number + os.getpid() / 7)
+        (kernel,) = schedule([(output.node, device)]).kernels
+        program = compile_kernel(kernel.ast, Device[device].capabilities)
+        start = time.perf_counter()
+        compile_program(device, program)
+        return (time.perf_counter() - start) * 1e3
+
+
+# Conformance
+
+
+def _conformance(repeats: int) -> Iterator[Measured]:
+    from tinyref_conformance.conform import Request, conform
+    from tinyref_conformance.runner import Settings
+
+    values = []
+    # It takes most of a minute: twice shows whether the first was a fluke.
+    for _ in range(min(repeats, 2)):
+        with tempfile.TemporaryDirectory(prefix="tinyref-bench-") as folder:
+            report = conform(Request(Settings("CPU", Path(folder)))).report
+        values.append(report.certificate["seconds"])
+    note = f"{report.certificate['cases_planned']:,} cases, {report.verdict}"
+    yield Measured("conform.CPU", "s, quick profile", values, note=note)
+
+
+ROWS = (
+    BenchRow("lower", _lowering),
+    BenchRow("interpreter.matmul", _interpreter_matmul),
+    BenchRow("interpreter.sin", _interpreter_sin),
+    BenchRow("compile", _cold_compiles),
+    BenchRow("conform.CPU", _conformance),
+)
+
+
+def facts() -> dict[str, Any]:
+    """Versions and the machine, without which the numbers mean nothing."""
+    from tinyref_conformance.certificate import surroundings
+
+    try:
+        load = list(os.getloadavg())
+    except OSError:
+        load = []
+    return {
+        "tinyref": __version__,
+        "surroundings": surroundings(),
+        "cores": os.cpu_count(),
+        "processor": _processor(),
+        "load_average": load,
+        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
