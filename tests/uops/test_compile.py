@@ -368,6 +368,19 @@ def test_parameters_say_who_reads_and_writes() -> None:
     ]
 
 
+@pytest.mark.parametrize("dtype", [dtypes.bfloat16, dtypes.float16], ids=lambda d: d.name)
+def test_emulated_types_run_on_buffers_of_the_type_itself(dtype: DType) -> None:
+    small = frozenset({dtypes.bfloat16, dtypes.float16})
+    emulating = Capabilities(LOOPS.dtypes - small, LOOPS.ops, emulated=small)
+    x = load(1, dtype, 6, tracker((2, 3)))
+    ast = build.sink(store(0, 2, tracker((2, 1)), build.reduce(Ops.ADD, build.mul(x, x), (1,))))
+    program = compile_kernel(ast, emulating)
+    assert [parameter.dtype for parameter in program.parameters] == [dtypes.uint16] * 2
+    result = zeros(2, dtype)
+    run_program(program, [result, ramp(6, dtype)])
+    assert [float(value) for value in result] == [14, 77]
+
+
 # --- what a device lacks ---------------------------------------------------------------------
 
 

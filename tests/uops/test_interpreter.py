@@ -212,6 +212,20 @@ def test_vectors(width: int) -> None:
     assert np.array_equal(result.reshape(2, width), rows[:, ::-1] * 2 + rows[:, :1])
 
 
+def test_lanes_of_a_scalar() -> None:
+    out = build.define_global(0, i32, 6)
+    lane = item(2)
+    pair, single = build.gep(lane, 0, 0), build.gep(lane, 0)
+    result = zeros(6)
+    body = program(
+        build.store(at(out, build.mul(lane, 2)), pair),
+        build.store(at(out, build.add(lane, 4)), build.add(single, 7)),
+        group=(2, 1, 1),
+    )
+    run_program(body, [result])
+    assert list(result) == [0, 0, 1, 1, 7, 8]
+
+
 def test_gated_vectors_take_the_alternative_whole() -> None:
     out, data = build.define_global(0, f32, 8), build.define_global(1, f32, 4)
     start = build.mul(item(2), 4)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -371,8 +371,3 @@ class Memory:
         self.array[flat] = value
         if self.is_set is not None:
             self.is_set[flat] = True
-
-
-def replace_access(access: Access, **changes: Any) -> Access:
-    """`access` with some members changed, for store hooks."""
-    return replace(access, **changes)

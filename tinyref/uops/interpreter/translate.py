@@ -143,10 +143,6 @@ class Translation:
         kernel = self._kernel(node)
         places = [self._place(source) for source in node.src]
         out = self._new(node)
-        if any(source.dtype.lanes != node.dtype.lanes for source in node.src):
-            kernel = _with_lanes(
-                kernel, [source.dtype.lanes < node.dtype.lanes for source in node.src]
-            )
         if len(places) == 1:
             return _unary(kernel, out, places[0])
         if len(places) == 2:
@@ -170,9 +166,12 @@ class Translation:
         out = self._new(node)
         lanes = list(node.arg.lanes)
         chosen: Any = lanes[0] if len(lanes) == 1 else lanes
+        is_scalar = node.src[0].dtype.lanes == 1
 
         def step(values: list[Any]) -> None:
-            values[out] = values[source][..., chosen]
+            vector = values[source]
+            # The last axis of a scalar holds work-items, not lanes of a vector.
+            values[out] = (np.asarray(vector)[..., None] if is_scalar else vector)[..., chosen]
 
         self._emit(node, step)
 
@@ -214,13 +213,10 @@ class Translation:
             alternative = self._place(node.src[1])
             gate = self._place(node.src[2])
         out = self._new(node)
-        widens = alternative is not None and node.src[1].dtype.lanes < width
 
         def step(values: list[Any]) -> None:
             machine = values[MACHINE]
             other = zero if alternative is None else values[alternative]
-            if widens:
-                other = np.asarray(other)[..., None]
             held = None if gate is None else values[gate]
             values[out] = machine.memories[memory_id].load(
                 machine, node, values[position], held, other, width
@@ -329,19 +325,6 @@ def _buffer_of(address: UOp) -> UOp:
     while address.op is Ops.INDEX:
         address = address.src[0]
     return address
-
-
-def _with_lanes(kernel: Kernel, is_scalar: Sequence[bool]) -> Kernel:
-    """`kernel` where some sources are scalars that every lane of the vectors takes."""
-
-    def widened(*operands: Array) -> Array:
-        wide = [
-            np.asarray(x)[..., None] if scalar else x
-            for x, scalar in zip(operands, is_scalar, strict=True)
-        ]
-        return kernel(*wide)
-
-    return widened
 
 
 def _unary(kernel: Kernel, out: int, x: int) -> Step:
