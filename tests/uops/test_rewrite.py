@@ -251,12 +251,12 @@ def test_giving_the_node_itself_is_no_firing():
 
 def test_depth_has_no_limit():
     node = u
-    for _ in range(50_000):
+    for _ in range(25_000):
         node = UOp(Ops.NEG, index, (UOp(Ops.ADD, index, (node, build.const(index, 0))),))
     rules = RuleSet([drop_zero])
     found = rewrite(node, rules)
-    assert rules.firings["test-drop-zero"] == 50_000
-    assert len(found.toposort()) == 50_001
+    assert rules.firings["test-drop-zero"] == 25_000
+    assert len(found.toposort()) == 25_001
 
 
 def test_shared_nodes_are_rewritten_once():

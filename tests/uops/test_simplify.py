@@ -41,6 +41,8 @@ x = build.variable("x", 0, 100)
 z = build.variable("z", -50, 50)
 k = build.variable("k", -(2**31), 2**31 - 1, i32)
 s = build.variable("s", -128, 127, i8)
+four = i32.vec(4)
+lanes = UOp(Ops.BUFFER, four, (), BufferArg("CPU", 4, 2))
 f = UOp(Ops.BUFFER, f32, (), BufferArg("CPU", 4, 1))
 p = UOp(Ops.BUFFER, truth, (), BufferArg("CPU", 4, 3))
 q = UOp(Ops.BUFFER, truth, (), BufferArg("CPU", 4, 4))
@@ -179,6 +181,14 @@ TABLE = {
     "float_mul_zero_stays": (mul(f, 0.0), mul(f, 0.0)),
     "float_mul_one": (mul(f, 1.0), f),
     "float_constants": (mul(const(f32, 3.0), const(f32, 0.5)), const(f32, 1.5)),
+    # Vectors
+    "vector_sum": (sub(add(lanes, 3), 3), lanes),
+    "vector_constants": (mul(const(four, 3), const(four, 5)), const(four, 15)),
+    "vector_comparison": (
+        less(add(mul(lanes, 0), 1), 2),
+        const(truth.vec(4), True),
+    ),
+    "vector_lane": (build.gep(build.vectorize(x, add(x, 0)), 1), x),
     "float_sum_keeps_its_order": (add(add(f, 1.0), 1.0), add(add(f, 1.0), 1.0)),
 }
 

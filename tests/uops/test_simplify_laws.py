@@ -12,6 +12,7 @@ from tinyref.uops import build
 from tinyref.uops.bounds import bounds
 from tinyref.uops.expression import evaluate_expression
 from tinyref.uops.node import UOp, toposort
+from tinyref.uops.op_table import OP_TABLE
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.rewrite import RuleSet, rewrite
 from tinyref.uops.simplify import ALL_RULES, simplify, simplify_with
@@ -142,6 +143,8 @@ def check_laws(choose):
     assert found.dtype is node.dtype
     check_value(node, found, grid(writer.variables))
     assert simplify(found) is found, text(node)
+    problems = [OP_TABLE[part.op].check(part) for part in toposort([found]) if part.src]
+    assert not any(problems), f"{text(found)}: {problems}"
     core = {part.op for part in toposort([node])} | {*CORE}
     assert {part.op for part in toposort([found])} <= core, text(found)
 
