@@ -18,9 +18,10 @@ def all_rows() -> tuple[Row, ...]:
     from tinyref_spec.isa import rows as isa
     from tinyref_spec.kernel import rows as kernel
     from tinyref_spec.memory import rows as memory
+    from tinyref_spec.model import rows as model
     from tinyref_spec.tensor import rows as tensor
 
-    found = [*memory.rows(), *kernel.rows(), *isa.rows(), *tensor.rows()]
+    found = [*memory.rows(), *kernel.rows(), *isa.rows(), *tensor.rows(), *model.rows()]
     return tuple(sorted(found, key=lambda row: row.rung))
 
 
@@ -89,7 +90,7 @@ def _advice(case_id: str) -> str:
         if near:
             examples = [case.id for case in near[0].cases(Profile.QUICK)[:3]]
             return f"ids near it are {', '.join(examples)}"
-    return "ids begin with isa, memory, kernel or tensor"
+    return "ids begin with isa, memory, kernel, tensor or model"
 
 
 @functools.cache

@@ -188,6 +188,7 @@ _TENSOR: dict[str, tuple[str, str]] = {
     "tensor.contiguous": ("CONTIGUOUS gives the same values in memory of their own.", HARNESS),
     "tensor.copy": ("COPY gives the same values on a device.", HARNESS),
     "tensor.detach": ("No gradient flows through DETACH.", HARNESS),
+    "model.trains": ("A network trains on a device as it does in float64.", HARNESS),
     "tensor.bind": ("A bound variable stands for its value.", HARNESS),
 }
 

@@ -20,6 +20,7 @@ LEVELS = {
     "kernel": "Kernels: views, reduces, matrix products, programs written by hand.",
     "isa": "Primitive operations on every dtype.",
     "tensor": "Tensor functions, forward and backward.",
+    "model": "Small networks that train.",
 }
 
 

@@ -159,16 +159,16 @@ def batches(operation: Operation, profile: Profile) -> dict[str, int]:
     total = sum(dtype.bits for dtype in sources)
     if total <= 10:
         return {"exhaustive": 1}
-    found = {"edge": -(-_edge_count(operation) // LANES), "random": 24 if full else 2}
+    found = {"edge": -(-_edge_count(operation) // LANES), "random": 64 if full else 2}
     if operation.op in ("CAST", "BITCAST"):
-        found["random"] = 16 if full else 1
+        found["random"] = 64 if full else 1
     if total == 16 and (full or _is_quick_table(operation)):
         found["exhaustive"] = (1 << 16) // LANES
         found.pop("random")
         return found
-    found["moderate"] = 8 if full else 1
+    found["moderate"] = 48 if full else 1
     if len(sources) == 1:
-        found["spaced"] = 16 if full else 1
+        found["spaced"] = 64 if full else 1
     return found
 
 

@@ -1,0 +1,50 @@
+"""Labels are checked by machine, both ways."""
+
+from __future__ import annotations
+
+import pytest
+
+from tinyref.errors import UserError
+from tinyref.uops.op_table import OP_TABLE
+from tinyref_spec.catalogue import all_rows
+from tinyref_spec.clauses import clause, clauses
+
+
+def undefined(cited: set[str]) -> set[str]:
+    return cited - set(clauses())
+
+
+def untested(cited: set[str]) -> set[str]:
+    return set(clauses()) - cited
+
+
+CITED = {label for row in all_rows() for label in row.clauses}
+
+
+def test_every_cited_clause_is_defined() -> None:
+    assert undefined(CITED) == set()
+
+
+def test_every_defined_clause_is_cited_by_a_row() -> None:
+    assert untested(CITED) == set()
+
+
+def test_every_clause_of_the_op_table_is_defined() -> None:
+    assert undefined({spec.clause for spec in OP_TABLE.values()}) == set()
+
+
+def test_the_check_sees_a_clause_without_definition_or_row() -> None:
+    assert undefined({*CITED, "isa.nonsense"}) == {"isa.nonsense"}
+    assert untested(CITED - {"isa.add"}) == {"isa.add"}
+
+
+def test_every_clause_says_something_and_where_from() -> None:
+    for label, item in clauses().items():
+        assert item.label == label
+        assert item.sentence.endswith(".")
+        assert item.source
+
+
+def test_unknown_label_is_a_user_error() -> None:
+    with pytest.raises(UserError, match=r"isa\.nonsense"):
+        clause("isa.nonsense")

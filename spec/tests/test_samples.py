@@ -1,0 +1,85 @@
+"""The inputs: every edge is there, every table is whole, every seed gives the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tinyref.dtype import DType, dtypes
+from tinyref_spec import samples
+from tinyref_spec.bits import from_bits, hexadecimal, shown, to_bits
+from tinyref_spec.literals import NotRepresentableError, is_subnormal, literal
+
+FLOATS = (*dtypes.floats, *dtypes.fp8s)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_float_edges(dtype: DType) -> None:
+    found = {int(bits) for bits in to_bits(samples.edges(dtype))}
+    sign = 1 << (dtype.bits - 1)
+    assert {0, sign, 1, sign | 1, 1 << dtype.mantissa_bits} <= found
+    assert samples.largest_bits(dtype) in found
+    assert samples.inf_bits(dtype) in found
+    assert np.isnan(samples.edges(dtype).astype(np.float64)).any()
+    assert len(found) == len(samples.edges(dtype))
+
+
+@pytest.mark.parametrize("dtype", dtypes.ints)
+def test_integer_edges(dtype: DType) -> None:
+    found = {int(value) for value in samples.edges(dtype)}
+    assert {0, 1, int(dtype.minimum), int(dtype.maximum)} <= found
+
+
+@pytest.mark.parametrize("dtype", dtypes.all)
+def test_random_bits_repeat_and_differ_by_seed(dtype: DType) -> None:
+    first = to_bits(samples.random_bits(dtype, 500, 7))
+    assert (first == to_bits(samples.random_bits(dtype, 500, 7))).all()
+    assert (first != to_bits(samples.random_bits(dtype, 500, 8))).any()
+
+
+def test_tables_are_whole() -> None:
+    slices = [samples.table(dtypes.float16, first, 1024) for first in range(0, 65536, 1024)]
+    assert len(np.unique(to_bits(np.concatenate(slices)))) == 65536
+    pairs = [samples.pair_table(dtypes.int8, dtypes.uint8, n, 1024) for n in range(0, 65536, 1024)]
+    joined = {(int(a), int(b)) for left, right in pairs for a, b in zip(left, right, strict=True)}
+    assert len(joined) == 65536
+
+
+def test_signalling_nans_become_quiet() -> None:
+    bits = np.array([0x7F800001, 0xFFBFFFFF, 0x3F800000], np.uint32)
+    found = to_bits(samples.quiet(bits, dtypes.float32))
+    assert [hex(item) for item in found] == ["0x7fc00001", "0xffffffff", "0x3f800000"]
+
+
+def test_spaced_samples_reach_both_signs_and_all_exponents() -> None:
+    values = samples.spaced(dtypes.float32, 1024)
+    exponents = np.unique(to_bits(values) >> np.uint32(23))
+    assert len(exponents) == 512
+
+
+def test_literals() -> None:
+    assert hexadecimal(literal("-SUB", dtypes.float16)) == ["0x8001"]
+    assert hexadecimal(literal("LARGEST", dtypes.bfloat16)) == ["0x7f7f"]
+    assert hexadecimal(literal("EPS", dtypes.float64)) == ["0x3ff0000000000001"]
+    assert int(literal("MIN", dtypes.int16)[0]) == -32768
+    assert literal("True", dtypes.bool)[0]
+    for text, dtype in (
+        ("0.1", dtypes.float32),
+        ("128", dtypes.int8),
+        ("-1", dtypes.uint8),
+        ("inf", dtypes.fp8e4m3),
+        ("1", dtypes.bool),
+    ):
+        with pytest.raises(NotRepresentableError):
+            literal(text, dtype)
+
+
+def test_subnormals_are_known() -> None:
+    values = from_bits([0, 1, 0x3FF, 0x400, 0x83FF, 0x7C00], dtypes.float16)
+    assert list(is_subnormal(values, dtypes.float16)) == [False, True, True, False, True, False]
+
+
+def test_values_as_text() -> None:
+    assert shown(np.array([1.5, -0.0], np.float32)) == ["1.5", "-0"]
+    assert shown(np.array([1, 0xA5], np.uint8).view(np.bool_)) == ["True", "165"]
+    assert shown(np.array([-3], np.int64)) == ["-3"]
