@@ -262,6 +262,10 @@ def test_symbolic_sizes() -> None:
     for value in (3, 5):
         part = source.shrink(((0, size.bind(value)),))
         assert (part * 2).sum().item() == value * (value - 1)
+        assert part.mean().item() == (value - 1) / 2
+        assert part.reshape(1, -1).flatten().max().item() == value - 1
+        assert part.nbytes() == 4 * value
+        assert (part.unsqueeze(1) @ Tensor.ones(1, 2)).shape[1] == 2
         assert (part + 1).tolist() == [float(number) for number in range(1, value + 1)]
 
 

@@ -158,6 +158,10 @@ def test_reflected_comparisons_and_hash() -> None:
     tensor = Tensor([1, 3])
     assert (tensor > 2).tolist() == [False, True]
     assert (tensor == 1).tolist() == [True, False]
+    assert (tensor == None) is False  # noqa: E711
+    assert (tensor != None) is True  # noqa: E711
+    with pytest.raises(UserError, match="eq: got a str"):
+        tensor == "a"  # noqa: B015
     assert len({tensor, tensor, Tensor([1, 3])}) == 2
 
 

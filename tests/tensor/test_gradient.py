@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tinyref import Tensor, dtypes
+from tinyref import Tensor, Variable, dtypes
 from tinyref.errors import UserError
 from tinyref.lazy import graph
 from tinyref.tensor.gradient import RULES, history
@@ -438,6 +438,16 @@ def test_errors_name_the_argument(make: Callable[[], object], words: list[str]) 
         make()
     for word in words:
         assert word in str(caught.value), str(caught.value)
+
+
+def test_gradients_through_symbolic_sizes() -> None:
+    size = Variable("rows", 1, 4)
+    x = Tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 8.0]], requires_grad=True)
+    part = x.shrink(((0, size.bind(2)), None))
+    (part.pad(((1, 0), (0, 0))) * part.mean()).sum().backward()
+    assert x.grad is not None
+    # The sum, 10, times the mean, 2.5: each of four elements weighs in both.
+    assert x.grad.tolist() == [[5.0, 5.0], [5.0, 5.0], [0.0, 0.0], [0.0, 0.0]]
 
 
 def test_requires_grad_makes_a_leaf() -> None:

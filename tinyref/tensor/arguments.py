@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from tinyref.errors import UserError
@@ -12,7 +12,7 @@ from tinyref.uops import symbolic
 from tinyref.uops.node import UOp, sint, toposort
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ConstArg, VarArg
-from tinyref.uops.symbolic import describe, describe_shape
+from tinyref.uops.symbolic import describe, describe_shape, product
 
 Shape = tuple[sint, ...]
 Bounds = tuple[tuple[sint, sint], ...]
@@ -48,14 +48,6 @@ def dimension(value: object, argument: str, minimum: int = 0) -> sint:
 def shape_argument(first: object, rest: Sequence[object], argument: str) -> Shape:
     """A shape given as one sequence or as several sizes. Raises `UserError` for a bad size."""
     return tuple(dimension(size, argument) for size in flat(first, rest))
-
-
-def product(sizes: Iterable[sint]) -> int:
-    """The number of elements of a shape without symbolic sizes."""
-    total = symbolic.product(sizes)
-    if isinstance(total, UOp):
-        raise UserError(f"shape: the symbolic {describe(total)} has no number of elements yet")
-    return total
 
 
 def fixed(shape: Shape, argument: str) -> tuple[int, ...]:
@@ -117,17 +109,28 @@ def resolve_reshape(old: Shape, new: Sequence[object], argument: str) -> Shape:
             sizes.append(dimension(size, argument))
     if hole is not None:
         total = product(old)
-        known = product(sizes)
-        if known == 0 or total % known:
-            raise UserError(f"{argument}: shape {tuple(new)} does not divide {total} elements")
-        sizes[hole] = total // known
-    symbolic = any(isinstance(size, UOp) for size in (*old, *sizes))
-    if not symbolic and product(sizes) != product(old):
+        sizes[hole] = _quotient(total, product(sizes))
+        if sizes[hole] == -1:
+            raise UserError(
+                f"{argument}: shape {tuple(new)} does not divide {describe(total)} elements"
+            )
+    if product(sizes) != product(old):
         raise UserError(
             f"{argument}: cannot turn {describe_shape(old)} into {describe_shape(tuple(sizes))}: "
-            f"{product(old)} elements are not {product(sizes)}"
+            f"{describe(product(old))} elements are not {describe(product(sizes))}"
         )
     return tuple(sizes)
+
+
+def _quotient(total: sint, divisor: sint) -> sint:
+    """`total` over `divisor`, or -1 where that is not whole, or not known to be."""
+    if divisor == 0:
+        return -1
+    try:
+        quotient, rest = symbolic.split(symbolic.lift(total), symbolic.lift(divisor))
+    except symbolic.Undecided:
+        return -1
+    return symbolic.lower(quotient) if rest == 0 else -1
 
 
 def broadcast(shapes: Sequence[Shape], argument: str) -> Shape:

@@ -6,6 +6,7 @@ core, elementwise, movement, reduction, functions, contraction, indexing, creati
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections.abc import Sequence
 from contextvars import ContextVar
@@ -15,7 +16,7 @@ from typing import Self
 from tinyref.dtype import DType
 from tinyref.errors import UserError
 from tinyref.lazy import graph
-from tinyref.tensor.arguments import Bounds, Shape, axis_of, product
+from tinyref.tensor.arguments import Bounds, Shape, axis_of, bound_sizes
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import ALU, CASTS, Ops
 from tinyref.uops.payload import (
@@ -27,6 +28,7 @@ from tinyref.uops.payload import (
     ReduceArg,
     ShapeArg,
 )
+from tinyref.uops.symbolic import product
 
 _recording: ContextVar[bool] = ContextVar("tinyref_recording", default=True)
 
@@ -255,8 +257,8 @@ class TensorCore:
         """The shape, or the size of axis `dim`."""
         return self.shape if dim is None else self.shape[axis_of(dim, self.ndim, "size")]
 
-    def numel(self) -> int:
-        """The number of elements."""
+    def numel(self) -> sint:
+        """The number of elements; an expression where a size is symbolic."""
         return product(self.shape)
 
     def element_size(self) -> int:
@@ -264,8 +266,8 @@ class TensorCore:
         return self.dtype.itemsize
 
     def nbytes(self) -> int:
-        """Bytes of all elements."""
-        return self.numel() * self.dtype.itemsize
+        """Bytes of all elements. Raises `UserError` where a size is symbolic and not bound."""
+        return math.prod(bound_sizes(self.shape)) * self.dtype.itemsize
 
     def is_floating_point(self) -> bool:
         """True for the float types, the 8-bit ones included."""

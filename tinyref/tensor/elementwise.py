@@ -283,7 +283,8 @@ class Elementwise(TensorCore):
 
     def eq(self, x: Self | ConstType) -> Self:
         """self == x as bool; false where either side is NaN."""
-        return self.ne(x).logical_not()
+        left, right = self._compared(x, "eq")
+        return left._apply(Ops.CMPNE, right).logical_not()
 
     def lt(self, x: Self | ConstType) -> Self:
         """self < x as bool; false where either side is NaN."""

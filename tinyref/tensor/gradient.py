@@ -16,6 +16,7 @@ from tinyref.lazy.shape import describe_shape, shape_of
 from tinyref.tensor.core import Value
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import BoundsArg, FlipArg, Payload, PermuteArg, ReduceArg
+from tinyref.uops.symbolic import lift, lower
 
 if TYPE_CHECKING:
     from tinyref.tensor.tensor import Tensor
@@ -118,7 +119,7 @@ def pad(step: Step) -> tuple[Contribution, ...]:
     assert isinstance(step.arg, BoundsArg), "PAD carries its amounts"
     amounts = step.arg.bounds
     kept = tuple(
-        (before, size - after)  # type: ignore[operator]  # symbolic sizes are expressions
+        (before, lower(lift(size) - lift(after)))
         for (before, after), size in zip(amounts, step.output.shape, strict=True)
     )
     return (lambda: step.gradient._shrink(kept),)
@@ -130,7 +131,7 @@ def shrink(step: Step) -> tuple[Contribution, ...]:
     assert isinstance(step.arg, BoundsArg), "SHRINK carries its bounds"
     kept = step.arg.bounds
     cut = tuple(
-        (begin, size - end)  # type: ignore[operator]  # symbolic sizes are expressions
+        (begin, lower(lift(size) - lift(end)))
         for (begin, end), size in zip(kept, step.sources[0].shape, strict=True)
     )
     return (lambda: step.gradient._pad(cut),)

@@ -20,7 +20,6 @@ from tinyref.tensor.arguments import (
     integer,
     padding_bounds,
     permutation,
-    product,
     resolve_reshape,
 )
 from tinyref.tensor.elementwise import Elementwise
@@ -28,7 +27,7 @@ from tinyref.tensor.literals import weak_dtype
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import CopyArg
-from tinyref.uops.symbolic import describe_shape
+from tinyref.uops.symbolic import describe_shape, product
 
 
 class Movement(Elementwise):

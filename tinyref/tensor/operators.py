@@ -111,9 +111,13 @@ class Operators(Indexing):
         return self.ge(x)
 
     def __eq__(self, x: object) -> Self:  # type: ignore[override]  # a tensor of bool, not a bool
+        if x is None:
+            return NotImplemented  # so that it is False
         return self.eq(x)  # type: ignore[arg-type]  # what it accepts is checked there
 
     def __ne__(self, x: object) -> Self:  # type: ignore[override]  # a tensor of bool, not a bool
+        if x is None:
+            return NotImplemented  # so that it is True
         return self.ne(x)  # type: ignore[arg-type]  # what it accepts is checked there
 
     __hash__ = object.__hash__

@@ -7,10 +7,12 @@ from typing import Self
 
 from tinyref.dtype import DType, DTypeLike, dtypes, sum_dtype, to_dtype
 from tinyref.errors import UserError
-from tinyref.tensor.arguments import axes_of, product
+from tinyref.lazy import graph
+from tinyref.tensor.arguments import axes_of
 from tinyref.tensor.elementwise import compute_dtype
 from tinyref.tensor.movement import Movement
 from tinyref.uops.ops import Ops
+from tinyref.uops.symbolic import product
 
 Axes = int | Sequence[int] | None
 
@@ -79,8 +81,12 @@ class Reduction(Movement):
         """True where no element is zero."""
         return self.logical_not().any(axis, keepdim).logical_not()
 
-    def _count(self, axes: tuple[int, ...]) -> int:
-        return product(self.shape[axis] for axis in axes)
+    def _count(self, axes: tuple[int, ...], dtype: DType) -> Self:
+        """The number of elements along `axes`, as a tensor without axes."""
+        count = product(self.shape[axis] for axis in axes)
+        if isinstance(count, int):
+            return self._constant(count, dtype)
+        return self._from_node(graph.cast(count, dtype), self._device)
 
     def mean(self, axis: Axes = None, keepdim: bool = False) -> Self:
         """The mean; integers and bool give the default float, an empty mean is NaN."""
@@ -89,7 +95,7 @@ class Reduction(Movement):
         result = self.dtype if self.dtype.is_float else dtypes.default_float
         accumulator = sum_dtype(result)
         total = self._cast(accumulator)._reduced(Ops.ADD, axes, keepdim)
-        return total.div(self._count(axes))._cast(result)
+        return total.div(self._count(axes, accumulator))._cast(result)
 
     def var(self, axis: Axes = None, keepdim: bool = False, correction: int = 1) -> Self:
         """The variance: squared distances from the mean over the count less `correction`.
@@ -102,7 +108,8 @@ class Reduction(Movement):
         wide = self._cast(sum_dtype(result))
         distance = wide.sub(wide.mean(axes, keepdim=True))
         squares = distance.square()._reduced(Ops.ADD, axes, keepdim)
-        return squares.div(max(0, self._count(axes) - correction))._cast(result)
+        count = self._count(axes, wide.dtype).sub(correction).maximum(0)
+        return squares.div(count)._cast(result)
 
     def std(self, axis: Axes = None, keepdim: bool = False, correction: int = 1) -> Self:
         """The square root of the variance."""
