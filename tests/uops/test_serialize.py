@@ -26,7 +26,7 @@ from tinyref.uops.serialize import (
     to_json,
 )
 
-LAW = settings(max_examples=200, deadline=None, derandomize=True, database=None)
+LAW = settings(max_examples=100, deadline=None, derandomize=True, database=None)
 
 
 def test_the_schema_of_a_graph() -> None:
@@ -181,7 +181,7 @@ def test_sizes_cannot_blow_up() -> None:
             from_json(data)
 
 
-@settings(LAW, max_examples=300)
+@settings(LAW, max_examples=150)
 @given(st.data())
 def test_a_random_change_is_refused_or_read(data: st.DataObject) -> None:
     """No input, however changed, raises anything else than UserError."""

@@ -315,6 +315,33 @@ def test_symbolic_views_merge() -> None:
     assert shape(4).shrink(((b.variable("a", 0, 2), 4),)).real_size() == 4
 
 
+def test_what_cannot_be_proved_takes_a_second_view_or_has_no_inverse() -> None:
+    z = b.variable("z", -2, 2)
+    swaying = View((3,), (z,), 4)
+    assert swaying.reach() == (-2, 10)
+    assert swaying.ends() is not None
+    assert compose(View((2,), (1,), 1), swaying) is View((2,), (z,), b.add(z, 4))
+    assert ShapeTracker((View((2, 2), (M, 1)),)).invert((8,)) is None
+    assert ShapeTracker((View((2, 2), (N, 1)),)).invert((8,)) is None
+    assert ShapeTracker((View((2, 2), (b.add(N, 2), 2)),)).invert((16,)) is None
+    assert ShapeTracker((View((2,), (1,), N),)).invert((b.add(M, 3),)) is None
+    assert len(shape(6, N).permute((1, 0)).reshape((b.mul(N, 3), 2)).views) == 2
+    assert len(shape(6, N).permute((1, 0)).reshape((N, 3, 2)).views) == 1
+    assert len(shape(N, M).permute((1, 0)).reshape((b.mul(N, M),)).views) == 2
+
+
+def test_the_gap_after_the_last_element_is_left_out() -> None:
+    back = ShapeTracker((View((2,), (3,), 1),)).invert((5,))
+    assert back is not None
+    assert rows(back) == [None, 0, None, None, 1]
+
+
+def test_wording() -> None:
+    tracker = shape(N, 3).pad(((0, 0), (1, 1)))
+    assert repr(tracker) == "ShapeTracker(View((n, 5), (3, 1), -1, ((0, n), (1, 4))))"
+    assert repr(shape(3)) == "ShapeTracker(View((3,), (1,), 0, None))"
+
+
 def test_symbolic_padding() -> None:
     tracker = shape(N).pad(((1, b.add(b.mul(N, -1), 4)),))
     assert tracker.shape == (5,)

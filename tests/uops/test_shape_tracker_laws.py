@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from uop_graphs import evaluated
@@ -16,7 +17,7 @@ from tinyref.uops.shape_tracker import ShapeTracker
 from tinyref.uops.view import View
 
 Array = npt.NDArray[Any]
-LAW = settings(max_examples=400, deadline=None, derandomize=True, database=None)
+LAW = settings(max_examples=250, deadline=None, derandomize=True, database=None)
 
 
 def factorisations(draw: st.DrawFn, size: int) -> tuple[int, ...]:
@@ -108,7 +109,7 @@ def test_numpy_indices_agree_with_numpy(chain: Chain) -> None:
     np.testing.assert_array_equal(shown(chain.tracker), chain.array)
 
 
-@settings(LAW, max_examples=250)
+@settings(LAW, max_examples=120)
 @given(chains())
 def test_index_and_valid_agree_with_numpy(chain: Chain) -> None:
     index, valid = chain.tracker.index_and_valid()
@@ -220,3 +221,18 @@ def test_simplify_finds_the_one_view_if_there_is_one(chain: Chain) -> None:
         # Holes of an inner mask may hide that a mapping is crooked; no one looks behind them.
         if one_view(without_inner_mask(outer, inner)) is not None:
             assert one_view(shown(ShapeTracker((inner, outer)))) is None, chain.steps
+
+
+@pytest.mark.slow
+@settings(LAW, max_examples=4000)
+@given(chains())
+def test_the_laws_hold_on_thousands_of_chains(chain: Chain) -> None:
+    for law in (
+        test_numpy_indices_agree_with_numpy,
+        test_index_and_valid_agree_with_numpy,
+        test_inversion,
+        test_real_strides,
+        test_reach_and_contiguity,
+        test_simplify_finds_the_one_view_if_there_is_one,
+    ):
+        law.hypothesis.inner_test(chain)

@@ -35,7 +35,7 @@ from tinyref.uops.symbolic import (
     variables_of,
 )
 
-LAW = settings(max_examples=300, deadline=None, derandomize=True, database=None)
+LAW = settings(max_examples=150, deadline=None, derandomize=True, database=None)
 N = b.variable("n", 1, 10)
 M = b.variable("m", 2, 5)
 Z = b.variable("z", -3, 4)

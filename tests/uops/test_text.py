@@ -16,7 +16,7 @@ from tinyref.uops.program import Program
 from tinyref.uops.serialize import program_from_text, program_to_text
 from tinyref.uops.text import from_text, node_text, to_text
 
-LAW = settings(max_examples=200, deadline=None, derandomize=True, database=None)
+LAW = settings(max_examples=100, deadline=None, derandomize=True, database=None)
 
 ROW_SUM = """\
 %0 = DEFINE_GLOBAL float32*4@global () Slot{slot=0}

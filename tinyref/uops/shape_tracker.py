@@ -29,6 +29,7 @@ from tinyref.uops.symbolic import (
     is_known,
     lift,
     lower,
+    lowest,
     product,
     split,
     value_of,
@@ -395,6 +396,8 @@ def _spread(moved: ShapeTracker, steps: list[Extent]) -> ShapeTracker | None:
     bounds: list[tuple[sint, sint]] = [(0, 0)] if count else []
     for axis in range(1, count + 1):
         below = steps[axis] if axis < count else 1
+        if lowest(below) < 1:
+            return None
         try:
             room, rest = split(steps[axis - 1], below)
         except Undecided:
@@ -411,6 +414,8 @@ def _placed(flat: ShapeTracker, low: Extent, shape: Shape) -> ShapeTracker | Non
     """`flat` moved to start at element `low` of a row of all elements of `shape`."""
     total = lift(product(shape))
     length = lift(flat.shape[0])
+    if lowest(low) < 0:
+        return None
     if not at_most(low + length, total):
         # The gap after the last element is no part of the buffer.
         if not at_most(low, total):

@@ -8,7 +8,7 @@ from tinyref.dtype import dtypes
 from tinyref.uops.node import UOp, node_fact
 from tinyref.uops.op_table import OP_TABLE
 from tinyref.uops.ops import MOVEMENT, Ops
-from tinyref.uops.payload import LocalArg, RangeArg, SlotArg, SpecialArg
+from tinyref.uops.payload import ConstArg, LocalArg, RangeArg, SlotArg, SpecialArg
 from tinyref.uops.payload_fields import payload_nodes
 from tinyref.uops.symbolic import describe, variables_of
 from tinyref.uops.verify.rule import Finding, Graph, Rules, buffer_text
@@ -152,36 +152,25 @@ def skip_after(node: UOp) -> UOp:
 
 
 @node_fact
-def _linear(node: UOp) -> tuple[int, int] | None:
-    """(g, r) where the value of the node is some multiple of g plus r, as far as is known."""
-    value = getattr(node.arg, "value", None)
-    if node.op is Ops.CONST and isinstance(value, int):
-        return 0, value
+def _linear(node: UOp) -> tuple[int, int]:
+    """(g, r) where the value of the node is some multiple of g plus r; (1, 0) says nothing."""
+    if isinstance(node.arg, ConstArg):
+        return 0, int(node.arg.value)
     if node.op is Ops.CAST and node.src[0].dtype.is_int:
         return _linear(node.src[0])
-    if node.op is Ops.MUL:
-        return _multiplied(*map(_linear, node.src))
     if node.op in (Ops.ADD, Ops.SUB):
         left, right = (_linear(source) for source in node.src)
-        if left is None or right is None:
-            return None
         sign = 1 if node.op is Ops.ADD else -1
         return math.gcd(left[0], right[0]), left[1] + sign * right[1]
-    return 1, 0
-
-
-def _multiplied(
-    left: tuple[int, int] | None, right: tuple[int, int] | None
-) -> tuple[int, int] | None:
-    for known, other in ((left, right), (right, left)):
-        if known is not None and other is not None and known[0] == 0:
-            return other[0] * known[1], other[1] * known[1]
+    if node.op is Ops.MUL:
+        left, right = (_linear(source) for source in node.src)
+        for known, other in ((left, right), (right, left)):
+            if known[0] == 0:
+                return other[0] * known[1], other[1] * known[1]
     return 1, 0
 
 
 def known_remainder(position: UOp, lanes: int) -> int | None:
     """What `position` leaves when divided by `lanes`; None where that depends on variables."""
-    found = _linear(position)
-    if found is None or found[0] % lanes:
-        return None
-    return found[1] % lanes
+    multiple, rest = _linear(position)
+    return None if multiple % lanes else rest % lanes
