@@ -184,6 +184,10 @@ def test_pooling_past_the_end() -> None:
             lambda: Tensor.ones(1, 1, 4, 4).conv2d(Tensor.ones(1, 1, 2, 2), dilation=(1, 2, 3)),
             ["conv2d", "dilation", "(1, 2, 3)", "2"],
         ),
+        (
+            lambda: Tensor.ones(1, 1, 2, 2).conv2d(Tensor.ones(1, 1, 0, 1)),
+            ["conv2d", "(1, 1, 0, 1)", "empty"],
+        ),
         (lambda: Tensor.ones(4).max_pool2d(), ["max_pool2d", "(4,)", "2 axes"]),
         (lambda: Tensor.ones(4, 4).max_pool2d(5), ["max_pool2d", "5", "4"]),
         (lambda: Tensor.ones(4, 4).avg_pool2d(0), ["avg_pool2d", "kernel_size", "0"]),

@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tinyref import Tensor, dtypes
+from tinyref import Tensor, Variable, dtypes
 from tinyref.dtype import numpy_dtype
 from tinyref.errors import UserError
 
@@ -108,6 +108,7 @@ def test_constructors_with_a_shape() -> None:
     assert Tensor.ones(2, dtype="int8").dtype is dtypes.int8
     assert Tensor.full((2,), 7).dtype is dtypes.int32
     assert Tensor.full((2,), 7.0).dtype is dtypes.float32
+    assert Tensor.full((1,), np.float64(0.5)).tolist() == [0.5]
     assert Tensor.full((), True).tolist() is True
     assert Tensor.full(3, math.inf).tolist() == [math.inf] * 3
     assert Tensor.full((2, 0), 1.0).numpy().shape == (2, 0)
@@ -158,6 +159,7 @@ def test_requires_grad() -> None:
         (lambda: Tensor.zeros(2, True), ["True", "integer"]),
         (lambda: Tensor.full((2,), "x"), ["fill_value", "str"]),
         (lambda: Tensor.full((2,), 256, dtype="uint8"), ["256", "uint8"]),
+        (lambda: Tensor.zeros(Variable("n", 1, 4).node).numpy(), ["n", "1..4"]),
         (lambda: Tensor.empty(2, device="nowhere"), ["nowhere"]),
     ],
 )

@@ -167,6 +167,8 @@ def test_moving_to_another_device() -> None:
         (lambda: grid().pad((-2, -2)), ["pad", "axis 1"]),
         (lambda: grid().pad((1, 1), mode="reflect"), ["pad", "mode", "'reflect'", "'constant'"]),
         (lambda: grid().pad((0.5, 1)), ["pad", "0.5"]),
+        (lambda: grid().pad(((1, 1, 1), None)), ["pad", "(1, 1, 1)", "pair"]),
+        (lambda: Tensor([1]).bitcast("void"), ["bitcast", "void"]),
         (lambda: grid().pad((1, 1), value=2.5), ["pad", "2.5", "int32"]),
         (lambda: grid().unsqueeze(3), ["unsqueeze", "3", "-3 to 2"]),
         (lambda: grid().squeeze(2), ["squeeze", "2"]),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Sequence
 from typing import Any
@@ -215,8 +214,3 @@ def spatial_padding(value: object, count: int, argument: str) -> tuple[tuple[int
         numbers = per_axis(value, 2 * count, argument, 0)
         return tuple((numbers[2 * i], numbers[2 * i + 1]) for i in range(count))[::-1]
     return tuple((number, number) for number in per_axis(value, count, argument, 0))
-
-
-def slice_length(start: int, stop: int, step: int) -> int:
-    """How many elements `range(start, stop, step)` has."""
-    return max(0, math.ceil((stop - start) / step))
