@@ -45,7 +45,8 @@ def shown(values: Array) -> list[str]:
         names = {0: "False", 1: "True"}
         return [names.get(int(byte), str(int(byte))) for byte in to_bits(values).ravel()]
     if dtype.is_float:
-        wide = values.astype(np.float64).ravel()
+        with np.errstate(all="ignore"):
+            wide = values.astype(np.float64).ravel()
         if dtype is dtypes.float64:
             return [repr(float(value)) for value in wide]
         digits = 9 if dtype is dtypes.float32 else 6

@@ -195,10 +195,10 @@ class Statistics:
 
     @property
     def problem(self) -> str:
-        """What is wrong, as a sentence; empty when nothing is."""
-        if abs(self.mean) > self.mean_limit:
+        """What is wrong, as a sentence; empty when nothing is. A NaN is wrong."""
+        if not abs(self.mean) <= self.mean_limit:
             return f"biased: mean error {self.mean:.3g} units, at most {self.mean_limit:.3g}"
-        if self.spread > self.spread_limit:
+        if not self.spread <= self.spread_limit:
             return f"too noisy: spread {self.spread:.3g} units, at most {self.spread_limit:.3g}"
         return ""
 

@@ -72,13 +72,14 @@ class Judgement:
 
 def judge(actual: Array, expected: Expected, rule: Rule, norm: Array | None = None) -> Judgement:
     """Compares one flat output with what it must be."""
-    verdict = rule.judge(actual, expected)
-    bad = ~verdict.good
-    if expected.specified is not None:
-        bad &= expected.specified
-    problem = ""
-    if isinstance(rule, Products) and norm is not None:
-        problem = rule.problem(actual, expected, norm)
+    with np.errstate(all="ignore"):
+        verdict = rule.judge(actual, expected)
+        bad = ~verdict.good
+        if expected.specified is not None:
+            bad &= expected.specified
+        problem = ""
+        if isinstance(rule, Products) and norm is not None:
+            problem = rule.problem(actual, expected, norm)
     return Judgement(actual, expected, verdict, bad, problem)
 
 
@@ -140,11 +141,12 @@ def _measure_ulp(result: Measurement, experiment: Experiment, found: Sequence[Ju
         if result.max_ulp is None or largest > result.max_ulp:
             result.max_ulp = largest
             # Most results are exact: their percentile needs no sorting.
-            result.p99_ulp = _percentile(distance) if largest else 0.0
+            result.p99_ulp = percentile(distance) if largest else 0.0
             result.worst_input = _inputs_at(experiment, worst, distance.size) if largest else ""
 
 
-def _percentile(distance: Array) -> float:
+def percentile(distance: Array) -> float:
+    """The 99th percentile: the smallest distance that 99 of 100 do not exceed."""
     rank = max(0, int(np.ceil(0.99 * distance.size)) - 1)
     return float(np.partition(distance, rank)[rank])
 
@@ -161,7 +163,8 @@ def _inputs_at(experiment: Experiment, index: int, size: int) -> str:
 def _observed(found: Judgement) -> str:
     """Which allowed behaviour the device shows, where the rule leaves a choice."""
     observe = found.expected.observe
-    return "" if observe is None else observe(found.actual)
+    with np.errstate(all="ignore"):
+        return "" if observe is None else observe(found.actual)
 
 
 def _message(experiment: Experiment, item: Judgement) -> str:

@@ -162,10 +162,11 @@ def batches(operation: Operation, profile: Profile) -> dict[str, int]:
     found = {"edge": -(-_edge_count(operation) // LANES), "random": 64 if full else 2}
     if operation.op in ("CAST", "BITCAST"):
         found["random"] = 64 if full else 1
-    if total == 16 and (full or _is_quick_table(operation)):
-        found["exhaustive"] = (1 << 16) // LANES
-        found.pop("random")
-        return found
+    if total == 16 and _is_quick_table(operation):
+        return {"edge": found["edge"], "exhaustive": (1 << 16) // LANES}
+    if total == 16 and full:
+        # The whole table, and what the quick profile runs.
+        return {**batches(operation, Profile.QUICK), "exhaustive": (1 << 16) // LANES}
     found["moderate"] = 48 if full else 1
     if len(sources) == 1:
         found["spaced"] = 64 if full else 1

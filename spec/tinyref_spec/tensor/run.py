@@ -14,7 +14,7 @@ from tinyref_spec.bits import Array
 from tinyref_spec.case import Failure, Measurement
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.error_rules import Bounded, Ulp
-from tinyref_spec.measure import Judgement, judge, refusal, values_of
+from tinyref_spec.measure import Judgement, judge, percentile, refusal, values_of
 from tinyref_spec.oracles import Expected
 from tinyref_spec.reproducer import tensor_script
 from tinyref_spec.tensor.forms import Form, make_values
@@ -126,7 +126,7 @@ def _measured(
     for name, item in judged:
         if item.verdict.ulp is not None and item.verdict.ulp.size:
             result.max_ulp = max(result.max_ulp or 0.0, float(item.verdict.ulp.max()))
-            result.p99_ulp = float(np.percentile(item.verdict.ulp, 99))
+            result.p99_ulp = percentile(item.verdict.ulp)
         if not item.fails or not result.passed:
             continue
         result.passed = False

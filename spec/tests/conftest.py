@@ -1,0 +1,23 @@
+"""Devices that the tables are tested with."""
+
+from __future__ import annotations
+
+import pytest
+
+from tinyref_spec.device_under_test import DeviceUnderTest
+from tinyref_spec.reference_device import ReferenceDevice
+
+
+@pytest.fixture(scope="session")
+def reference() -> ReferenceDevice:
+    return ReferenceDevice()
+
+
+@pytest.fixture(scope="session")
+def interpreter() -> DeviceUnderTest:
+    return DeviceUnderTest("PYTHON")
+
+
+@pytest.fixture(scope="session")
+def cpu() -> DeviceUnderTest:
+    return DeviceUnderTest("CPU")

@@ -1,0 +1,137 @@
+"""The catalogue: sizes, ids, queries, needs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tinyref.device import CORE_OPS, Capabilities
+from tinyref.dtype import dtypes
+from tinyref.errors import UserError
+from tinyref_spec import catalogue
+from tinyref_spec.case import Needs, Profile, Rung
+from tinyref_spec.ladder import FOUNDATIONS, foundations
+
+QUICK = catalogue.cases(Profile.QUICK)
+FULL = catalogue.cases(Profile.FULL)
+
+
+def test_sizes() -> None:
+    assert len(QUICK) >= 5000
+    assert len(FULL) > 50_000
+
+
+def test_ids_are_unique_and_quick_is_part_of_full() -> None:
+    ids = {case.id for case in FULL}
+    assert len(ids) == len(FULL)
+    assert {case.id for case in QUICK} <= ids
+
+
+def test_rows_are_prefixes_of_their_cases() -> None:
+    rows = {row.id for row in catalogue.all_rows()}
+    assert len(rows) == len(catalogue.all_rows())
+    for case in FULL:
+        assert case.row in rows
+        assert case.id.startswith(f"{case.row}.")
+        assert case.clauses
+        assert case.level == case.id.partition(".")[0]
+
+
+def test_dependencies_are_rows_of_lower_rungs() -> None:
+    rows = {row.id: row for row in catalogue.all_rows()}
+    for rung, names in FOUNDATIONS.items():
+        for name in names:
+            assert rows[name].rung is rung
+    for case in QUICK:
+        assert case.row not in case.depends_on
+        for name in case.depends_on:
+            assert rows[name].rung < case.rung
+    assert foundations(Rung.OPEN) == ()
+
+
+def test_every_rung_has_cases() -> None:
+    assert {case.rung for case in QUICK} == set(Rung)
+
+
+def test_cases_of_the_contract_exist() -> None:
+    for case_id in (
+        "isa.binary.mod.int32.special:3",
+        "isa.unary.exp2.float16.exhaustive:0",
+        "memory.copy.uint8.size:5",
+        "kernel.reduce.add.float32.7x13_over_1",
+        "tensor.softmax.float32.forward:1",
+        "tensor.softmax.float32.backward:0",
+    ):
+        assert catalogue.find(case_id).id == case_id
+
+
+def test_exhaustive_tables_are_whole() -> None:
+    def count(row: str) -> int:
+        return sum(case.row == row and ".exhaustive:" in case.id for case in FULL)
+
+    assert count("isa.unary.sin.float16") == 64
+    assert count("isa.unary.log2.bfloat16") == 64
+    assert count("isa.binary.mod.int8") == 64
+    assert count("isa.binary.mul.uint8") == 64
+    assert count("isa.cast.float16.to_int8") == 64
+    assert count("isa.cast.fp8e4m3.to_float32") == 1
+
+
+def test_queries() -> None:
+    def ids(query: str) -> set[str]:
+        return {case.id for case in catalogue.cases(Profile.QUICK, query)}
+
+    mod = ids("isa.binary.mod.int32")
+    assert len(mod) > 10
+    assert all(name.startswith("isa.binary.mod.int32.") for name in mod)
+    assert ids("isa.binary.mod.int32.special:3") == {"isa.binary.mod.int32.special:3"}
+    assert ids("isa.binary.mod.int32.special:*") < mod
+    assert ids("isa.binary.mod.*,isa.binary.idiv.int8") > mod
+    assert ids("isa.*.float16") >= ids("isa.unary.sin.float16")
+    assert ids("isa.binary.mod.int3") == set()
+    assert ids("nothing") == set()
+    assert len(ids("*")) == len(QUICK)
+
+
+def test_find_names_what_is_near() -> None:
+    with pytest.raises(UserError, match=r"isa\.binary\.mod\.int32\.special:0"):
+        catalogue.find("isa.binary.mod.int32.special:999")
+    with pytest.raises(UserError, match="begin with isa"):
+        catalogue.find("nonsense")
+    assert catalogue.find_row("isa.unary.neg.int8.special:0").id == "isa.unary.neg.int8"
+
+
+def test_needs() -> None:
+    core = frozenset({dtypes.int32, dtypes.bool})
+    small = Capabilities(core, CORE_OPS, keeps_subnormals=False)
+    nothing = Capabilities(frozenset(), frozenset())
+    kernels = frozenset({"kernels"})
+    assert Needs().unmet(nothing) is None
+    assert Needs(features=kernels).unmet(nothing) == "the device runs no kernels"
+    assert Needs(core, features=kernels).unmet(small) is None
+    unmet = Needs(frozenset({dtypes.float16}), features=kernels).unmet(small)
+    assert unmet == "the device does not declare the dtype float16"
+    assert "WMMA" in str(Needs(ops=frozenset({"WMMA"})).unmet(small))
+    for feature in ("grid", "groups", "vectors:4", "subnormals"):
+        assert feature in str(Needs(features=frozenset({feature})).unmet(small))
+
+
+def test_enumeration_is_quick() -> None:
+    """In a fresh process, imports included; the limit is generous for a loaded machine."""
+    program = "from tinyref_spec import catalogue; print(len(catalogue.cases()))"
+    start = time.process_time()
+    begun = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert int(done.stdout) == len(QUICK)
+    assert time.perf_counter() - begun < 10
+    assert time.process_time() - start < 2
+
+
+def test_suite_hash_names_the_sources() -> None:
+    assert len(catalogue.suite_hash()) == 64
+    assert catalogue.suite_hash() == catalogue.suite_hash()

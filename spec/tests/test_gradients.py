@@ -1,0 +1,98 @@
+"""The gradients of the tables, written in closed form, against central differences in float64."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tinyref.dtype import dtypes
+from tinyref_spec import bounded
+from tinyref_spec.bits import Array
+from tinyref_spec.model.rows import reference_losses
+from tinyref_spec.tensor.convolution import Convolution
+from tinyref_spec.tensor.forms import Form
+from tinyref_spec.tensor.rows import FUNCTIONS
+from tinyref_spec.tensor.run import inputs_of
+
+STEP = 1e-5
+FORMS = [
+    pytest.param(form, id=f"{function.name}-{number}")
+    for function in FUNCTIONS
+    for number, form in enumerate(function.forms)
+    if form.backward is not None
+]
+
+
+def _forward(form: Form, arrays: list[Array]) -> Array:
+    if form.exact is not None:
+        return np.asarray(form.exact(*arrays), dtype=np.float64)
+    assert form.forward is not None
+    return form.forward(*[bounded.exact(array, dtypes.float64) for array in arrays]).value
+
+
+def _slopes(form: Form, arrays: list[Array], place: int, weights: Array) -> Array:
+    target = arrays[place]
+    found = np.zeros(target.shape)
+    for index in np.ndindex(target.shape):
+        sides = []
+        for step in (STEP, -STEP):
+            moved = target.copy()
+            moved[index] += step
+            changed = [*arrays[:place], moved, *arrays[place + 1 :]]
+            sides.append(float((_forward(form, changed) * weights).sum()))
+        found[index] = (sides[0] - sides[1]) / (2 * STEP)
+    return found
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_closed_form_agrees_with_differences(form: Form) -> None:
+    arrays = list(inputs_of(form, dtypes.float64, 1).values())
+    weights = np.random.default_rng(2).standard_normal(_forward(form, arrays).shape)
+    assert form.backward is not None
+    values = [bounded.exact(array, dtypes.float64) for array in arrays]
+    found = form.backward(bounded.exact(weights, dtypes.float64), *values)
+    for place, (item, gradient) in enumerate(zip(form.inputs, found, strict=True)):
+        if not item.is_differentiable:
+            assert gradient is None
+            continue
+        assert gradient is not None
+        wanted = _slopes(form, arrays, place, weights)
+        assert gradient.value.shape == arrays[place].shape
+        assert np.allclose(gradient.value, wanted, rtol=1e-6, atol=1e-7)
+        assert (gradient.error >= 0).all()
+        assert (gradient.error <= 1e-9 * (1 + np.abs(gradient.value)).max()).all()
+
+
+@pytest.mark.parametrize(
+    "convolution",
+    [Convolution(), Convolution(2, 1), Convolution(padding=2), Convolution(dilation=2)],
+)
+def test_convolution_reference_by_definition(convolution: Convolution) -> None:
+    generator = np.random.default_rng(1)
+    x, y = generator.standard_normal((2, 2, 7, 6)), generator.standard_normal((3, 2, 3, 2))
+    found = convolution.apply(x, y)
+    padded = np.pad(x, ((0, 0), (0, 0), *[(convolution.padding,) * 2] * 2))
+    for place in np.ndindex(found.shape):
+        batch, output, row, column = place
+        total = 0.0
+        for channel in range(2):
+            for down in range(3):
+                for across in range(2):
+                    at_row = row * convolution.stride + down * convolution.dilation
+                    at_column = column * convolution.stride + across * convolution.dilation
+                    seen = padded[batch, channel, at_row, at_column]
+                    total += seen * y[output, channel, down, across]
+        assert found[place] == pytest.approx(total)
+
+
+def test_grouped_convolution_is_separate_convolutions() -> None:
+    generator = np.random.default_rng(1)
+    x, y = generator.standard_normal((1, 4, 5, 5)), generator.standard_normal((6, 2, 3, 3))
+    found = Convolution(groups=2).apply(x, y)
+    parts = [Convolution().apply(x[:, :2], y[:3]), Convolution().apply(x[:, 2:], y[3:])]
+    assert np.allclose(found, np.concatenate(parts, axis=1))
+
+
+def test_the_model_learns() -> None:
+    losses = reference_losses(100)
+    assert losses[-1] < losses[0] / 10

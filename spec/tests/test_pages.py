@@ -1,0 +1,122 @@
+"""Generated pages, the text of one id, and reproducers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tinyref.dtype import dtypes, numpy_dtype
+from tinyref.errors import UserError
+from tinyref_spec import catalogue, pages
+from tinyref_spec.bits import Array
+from tinyref_spec.reference_device import ReferenceDevice
+from tinyref_spec.reproducer import MOST_LINES, array_literal
+from tinyref_spec.samples import random_bits
+
+COMMITTED = Path(__file__).parents[2] / "docs" / "spec"
+
+
+def test_committed_pages_are_current() -> None:
+    made = pages.pages()
+    found = {path.name: path.read_text(encoding="utf-8") for path in COMMITTED.glob("*.md")}
+    stale = sorted(name for name in made.keys() | found.keys() if made.get(name) != found.get(name))
+    assert stale == [], "run: python -m tinyref_spec.pages docs/spec"
+
+
+def test_pages_name_every_row_and_clause(tmp_path: Path) -> None:
+    pages.write(tmp_path)
+    text = "".join(path.read_text() for path in tmp_path.iterdir())
+    for row in catalogue.all_rows():
+        assert f"`{row.id}`" in text
+        for label in row.clauses:
+            assert f"`{label}`" in text
+
+
+def test_describe_a_row() -> None:
+    text = pages.describe("isa.binary.mod.int8")
+    assert "sign of the dividend" in text
+    assert "-7, 3 -> -1" in text
+    assert "unspecified" in text
+    assert "Exact" in text
+
+
+def test_describe_a_case_and_a_clause() -> None:
+    assert "every operation" in pages.describe("isa.unary.exp2.float32.special:0")
+    assert "Within 3 ULP" in pages.describe("isa.unary.exp2.float32.special:0")
+    assert "passes when it is refused" in pages.describe("tensor.refuse.literal.index_range")
+    assert "rows: " in pages.describe("float.nan")
+    with pytest.raises(UserError, match="unknown id"):
+        pages.describe("isa.binary.nothing")
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.full(1024, -0.0, np.float32),
+        np.array([1, -2, 3], np.int8),
+        random_bits(dtypes.bfloat16, 700, 1),
+        np.array([True, False]),
+    ],
+)
+def test_array_literals_read_back(values: Array) -> None:
+    import base64
+    import zlib
+
+    names = {
+        "np": np, "base64": base64, "zlib": zlib, "dtypes": dtypes, "numpy_dtype": numpy_dtype
+    }  # fmt: skip
+    found = eval(array_literal(values), names)
+    assert found.dtype == values.dtype
+    assert found.tobytes() == values.tobytes()
+
+
+class WrongDevice(ReferenceDevice):
+    """Gives the results of another place."""
+
+    def run_ast(self, *args: object, **named: object) -> list[Array]:
+        return [np.roll(values, 1) ^ 1 for values in super().run_ast(*args, **named)]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "case_id",
+    [
+        "isa.binary.mod.int32.special:3",
+        "isa.binary.add.int8.edge:0",
+        "kernel.view.permute.int32.read.5x7",
+        "kernel.matmul.int32.exact.33x17x31",
+    ],
+)
+def test_a_failure_has_a_script_that_runs(case_id: str, capsys: pytest.CaptureFixture[str]) -> None:
+    measured = catalogue.find(case_id).run(WrongDevice())
+    assert not measured.passed
+    assert measured.details is not None
+    script = measured.details.script
+    assert len(script.splitlines()) < MOST_LINES
+    exec(compile(script, "reproducer", "exec"), {})
+    shown = capsys.readouterr().out
+    # The named device, PYTHON, is healthy: both sides agree.
+    assert "expected" in shown
+    assert "actual" in shown
+    assert measured.details.ir
+    assert measured.details.expected_bits[0].startswith("0x")
+    assert measured.details.inputs
+
+
+def test_a_tensor_failure_has_a_script_that_runs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from tinyref import Tensor
+
+    to_numpy = Tensor.numpy
+    for name in ("forward:0", "backward:0"):
+        case = catalogue.find(f"tensor.softmax.float32.{name}")
+        with monkeypatch.context() as patch:
+            patch.setattr(Tensor, "numpy", lambda self: np.asarray(to_numpy(self)) + 1)
+            measured = case.run(ReferenceDevice())
+        assert not measured.passed
+        assert measured.details is not None
+        assert len(measured.details.script.splitlines()) < MOST_LINES
+        exec(compile(measured.details.script, "reproducer", "exec"), {})
+        assert "expected" in capsys.readouterr().out

@@ -1,0 +1,259 @@
+"""The tables themselves: healthy devices pass them, and every comparing case can fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tinyref.device import Buffer
+from tinyref.dtype import from_numpy_dtype
+from tinyref.uops.node import UOp
+from tinyref.uops.program import Program
+from tinyref_spec.bits import Array, bits_dtype
+from tinyref_spec.case import Case, Profile, Row
+from tinyref_spec.catalogue import all_rows
+from tinyref_spec.device_under_test import POISONS, DeviceUnderTest, Inputs
+from tinyref_spec.reference_device import ReferenceDevice
+
+AST_LEVELS = ("isa", "kernel", "memory")
+
+
+def sample_of(row: Row) -> list[Case]:
+    """The first case of each kind: `special:0`, `edge:0`, `exact...`."""
+    found: dict[str, Case] = {}
+    for case in row.cases(Profile.QUICK):
+        name = case.id.removeprefix(f"{row.id}.")
+        found.setdefault(name.partition(":")[0].partition(".")[0], case)
+    return list(found.values())
+
+
+def every_nth(count: int, *levels: str) -> list[Row]:
+    rows = [row for row in all_rows() if row.level in levels]
+    return rows[::count]
+
+
+def failing(rows: list[Row], device: DeviceUnderTest) -> list[str]:
+    found = []
+    for row in rows:
+        for case in sample_of(row):
+            if case.needs.unmet(device.capabilities) is None:
+                measured = case.run(device)
+                if not measured.passed or not measured.compared:
+                    found.append(f"{case.id}: {measured.message}")
+    return found
+
+
+def test_the_op_meanings_pass_every_primitive_row(reference: ReferenceDevice) -> None:
+    """The self-test of the meanings that folding, the evaluator and the interpreter share."""
+    rows = [row for row in all_rows() if row.level == "isa"]
+    assert failing([row for row in rows if row.op != "CAST"], reference) == []
+    assert failing([row for row in rows if row.op == "CAST"][::3], reference) == []
+
+
+def test_the_evaluator_passes_every_kernel_row(reference: ReferenceDevice) -> None:
+    rows = [
+        row for row in all_rows() if row.level in ("kernel", "memory") and ".program." not in row.id
+    ]
+    assert failing(rows, reference) == []
+
+
+def test_the_interpreter_passes_a_sample_of_all_rows(interpreter: DeviceUnderTest) -> None:
+    rows = [*every_nth(9, *AST_LEVELS), *every_nth(23, "tensor")]
+    rows += [row for row in all_rows() if ".program." in row.id]
+    assert failing(rows, interpreter) == []
+
+
+def test_the_cpu_passes_a_sample_of_all_rows(cpu: DeviceUnderTest) -> None:
+    assert failing([*every_nth(11, *AST_LEVELS), *every_nth(19, "tensor")], cpu) == []
+
+
+@pytest.mark.slow
+def test_the_interpreter_passes_the_quick_profile(interpreter: DeviceUnderTest) -> None:
+    bad = []
+    for row in all_rows():
+        for case in row.cases(Profile.QUICK):
+            measured = case.run(interpreter)
+            if not measured.passed:
+                bad.append(f"{case.id}: {measured.message}")
+    assert bad == []
+
+
+# --- one wrong bit must be seen ------------------------------------------------------------------
+
+
+def flipped(values: Array) -> Array:
+    """Every element with one bit flipped: the highest exponent bit, the low bit of the others."""
+    dtype = from_numpy_dtype(values.dtype)
+    bit = 1 << (dtype.bits - 2) if dtype.is_float else 1
+    raw = np.ascontiguousarray(values).view(bits_dtype(dtype)).copy()
+    raw ^= np.array(bit, raw.dtype)
+    return raw.view(values.dtype)
+
+
+def one_flipped(values: Array) -> Array:
+    """Only the last element has the flipped bit: the tail must be looked at."""
+    found = values.copy()
+    if found.size:
+        found[-1:] = flipped(found[-1:])
+    return found
+
+
+class CorruptDevice(ReferenceDevice):
+    """Computes rightly and gives wrong results."""
+
+    def __init__(self, corrupt: Callable[[Array], Array]) -> None:
+        super().__init__()
+        self.corrupt = corrupt
+
+    def run_ast(
+        self,
+        ast: UOp,
+        inputs: Inputs,
+        bindings: Mapping[str, int] | None = None,
+        poison: int = POISONS[0],
+    ) -> list[Array]:
+        outputs = super().run_ast(ast, inputs, bindings, poison)
+        return [*outputs[:-1], self.corrupt(outputs[-1])]
+
+
+class CorruptInterpreter(DeviceUnderTest):
+    """Runs programs rightly and gives wrong results."""
+
+    def __init__(self) -> None:
+        super().__init__("PYTHON")
+
+    def run_program(
+        self,
+        program: Program,
+        inputs: Inputs,
+        bindings: Mapping[str, int] | None = None,
+        poison: int = POISONS[0],
+    ) -> list[Array]:
+        return [
+            flipped(values) for values in super().run_program(program, inputs, bindings, poison)
+        ]
+
+
+def passing(rows: list[Row], device: DeviceUnderTest) -> list[str]:
+    """The cases that a broken device passes: there must be none."""
+    found = []
+    for row in rows:
+        for case in sample_of(row):
+            if not case.expects_refusal and case.run(device).passed:
+                found.append(case.id)
+    return found
+
+
+def ast_rows(*levels: str) -> list[Row]:
+    host = ("memory.open", "memory.copy", "memory.view", "memory.many", "memory.refuse")
+    return [
+        row
+        for row in all_rows()
+        if row.level in levels and ".program." not in row.id and not row.id.startswith(host)
+    ]
+
+
+def test_comparing_cases_see_a_flipped_bit() -> None:
+    rows = [*ast_rows("kernel", "memory"), *ast_rows("isa")[::5]]
+    assert passing(rows, CorruptDevice(flipped)) == []
+
+
+@pytest.mark.slow
+def test_every_comparing_case_sees_a_flipped_bit() -> None:
+    assert passing(ast_rows(*AST_LEVELS), CorruptDevice(flipped)) == []
+
+
+def test_exact_cases_see_one_flipped_bit_in_the_last_element() -> None:
+    found = passing(ast_rows("kernel", "memory"), CorruptDevice(one_flipped))
+    assert found == []
+    # Of these the last lane of a batch may be unspecified.
+    partial = ("IDIV", "MOD", "SHL", "SHR", "CAST")
+    rows = [row for row in ast_rows("isa") if row.op not in partial]
+    assert passing(rows[::7], CorruptDevice(one_flipped)) == []
+
+
+def test_program_rows_see_a_flipped_bit() -> None:
+    rows = [row for row in all_rows() if ".program." in row.id]
+    assert passing(rows, CorruptInterpreter()) == []
+
+
+def test_copies_see_a_flipped_bit(
+    monkeypatch: pytest.MonkeyPatch, interpreter: DeviceUnderTest
+) -> None:
+    copy_out = Buffer.copy_out
+
+    def wrong(self: Buffer) -> bytearray:
+        data = copy_out(self)
+        if data:
+            data[len(data) // 2] ^= 1
+        return data
+
+    monkeypatch.setattr(Buffer, "copy_out", wrong)
+    rows = [row for row in all_rows() if row.id.startswith(("memory.copy", "memory.view"))]
+    rows += [row for row in all_rows() if row.id == "memory.many"]
+    assert passing(rows, interpreter) == []
+
+
+def test_tensor_rows_see_a_flipped_bit(
+    monkeypatch: pytest.MonkeyPatch, interpreter: DeviceUnderTest
+) -> None:
+    from tinyref import Tensor
+
+    to_numpy = Tensor.numpy
+
+    def wrong(self: Any) -> Array:
+        array = np.asarray(to_numpy(self))
+        return flipped(array.reshape(-1)).reshape(array.shape)
+
+    monkeypatch.setattr(Tensor, "numpy", wrong)
+    rows = [row for row in every_nth(7, "tensor") if not row.id.endswith(".literal")]
+    assert passing(rows, interpreter) == []
+
+
+def test_literal_rows_see_a_wrong_value(
+    monkeypatch: pytest.MonkeyPatch, interpreter: DeviceUnderTest
+) -> None:
+    from tinyref import Tensor
+
+    monkeypatch.setattr(Tensor, "tolist", lambda self: [[123.0]])
+    monkeypatch.setattr(Tensor, "item", lambda self: 123.0)
+    monkeypatch.setattr(Tensor, "numpy", lambda self: np.zeros((1,)))
+    kept = {"default_float", "default_int", "shape", "data", "numel", "promotes", "weak_int"}
+    rows = [row for row in all_rows() if row.id.endswith(".literal") and "refuse" not in row.id]
+    found = [
+        case.id
+        for row in rows
+        for case in row.cases(Profile.QUICK)
+        if case.id.rpartition(".")[2] not in kept and case.run(interpreter).passed
+    ]
+    assert found == []
+
+
+def test_refusals_fail_where_nothing_is_refused(
+    monkeypatch: pytest.MonkeyPatch, interpreter: DeviceUnderTest
+) -> None:
+    from tinyref_spec.tensor import run
+
+    monkeypatch.setattr(run, "evaluate", lambda expression, names: 7)
+    row = next(row for row in all_rows() if row.id == "tensor.refuse.literal")
+    cases = row.cases(Profile.QUICK)
+    assert cases
+    assert all(case.expects_refusal for case in cases)
+    assert [case.id for case in cases if case.run(interpreter).passed] == []
+
+
+def test_a_refusal_of_the_wrong_kind_fails(
+    monkeypatch: pytest.MonkeyPatch, interpreter: DeviceUnderTest
+) -> None:
+    from tinyref.errors import DeviceError
+    from tinyref_spec.tensor import run
+
+    def explode(expression: str, names: object) -> None:
+        raise DeviceError("PYTHON", "segmentation fault")
+
+    monkeypatch.setattr(run, "evaluate", explode)
+    row = next(row for row in all_rows() if row.id == "tensor.refuse.literal")
+    assert [case.id for case in row.cases(Profile.QUICK) if case.run(interpreter).passed] == []
