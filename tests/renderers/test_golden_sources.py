@@ -13,7 +13,7 @@ from tinyref.renderers.llvm import LlvmRenderer
 from tinyref.uops import build
 from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import AxisKind, LocalArg, SpecialArg
+from tinyref.uops.payload import AxisKind, LocalArg, SlotArg, SpecialArg
 from tinyref.uops.program import Parameter, Program
 
 INT = dtypes.int32
@@ -169,3 +169,24 @@ def test_c_refuses_what_its_compiler_lacks() -> None:
     assert "typedef _Float16 float16;" in CRenderer().render(half)
     with pytest.raises(UserError, match="float16 has no C type here"):
         CRenderer(C_DTYPES - {dtypes.float16}).render(half)
+
+
+def test_names_that_c_cannot_say() -> None:
+    size = build.variable("batch size", 1, 4, INT)
+    memory = build.define_global(0, INT, 1)
+    nodes = closed(build.store(build.index(memory, number(0)), size))
+    assert "int32 var_0 = variables[0];" in CRenderer().render(program("ok", nodes, out(INT, 1)))
+    with pytest.raises(UserError, match="'no name' cannot be the name of a C function"):
+        CRenderer().render(program("no name", nodes, out(INT, 1)))
+
+
+@pytest.mark.parametrize("language", sorted(RENDERERS))
+def test_a_node_without_its_payload_is_refused(language: str) -> None:
+    pointer = build.define_global(0, INT, 1).dtype
+    nodes = [UOp(Ops.DEFINE_GLOBAL, pointer, (), LocalArg("not a slot"))]
+    with pytest.raises(UserError, match="DEFINE_GLOBAL: needs a payload SlotArg"):
+        RENDERERS[language].render(program("bad", nodes))
+    memory = UOp(Ops.DEFINE_GLOBAL, INT, (), SlotArg(0))
+    nodes = [memory, build.index(memory, number(0))]
+    with pytest.raises(UserError, match="int32 is not a pointer"):
+        RENDERERS[language].render(program("bad", nodes, out(INT, 1)))

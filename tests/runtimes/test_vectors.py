@@ -116,6 +116,17 @@ def test_lanes_are_taken_and_put_together(
     assert (read(out).reshape(-1, 4) == values.reshape(-1, 4)[:, [1, 2, 0, 3]]).all()
 
 
+def test_a_scalar_is_taken_as_often_as_asked(fill: Fill, read: Read, device: str) -> None:
+    def expression(x: UOp) -> UOp:
+        lane = build.gep(build.gep(x, 1), 0)
+        return build.gep(lane, 0, 0, 0, 0)
+
+    out = fill(device, np.zeros(COUNT), dtypes.int32)
+    program = vector_program(device, 4, [dtypes.int32], expression)
+    compile_program(device, program)([out, fill(device, np.arange(COUNT), dtypes.int32)])
+    assert read(out).tolist() == [4 * (i // 4) + 1 for i in range(COUNT)]
+
+
 @pytest.mark.parametrize("dtype", [dtypes.bool, dtypes.float16, dtypes.int32], ids=lambda d: d.name)
 def test_gated_lanes_go_as_one(fill: Fill, read: Read, device: str, dtype: DType) -> None:
     program = vector_program(device, 4, [dtype], lambda x: x, lambda i: build.less(i, 3))

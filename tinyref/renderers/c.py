@@ -15,8 +15,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tinyref.dtype import ConstType, DType, PtrDType, dtypes
+from tinyref.dtype import ConstType, DType, dtypes
 from tinyref.errors import UserError
+from tinyref.renderers.payloads import element_of, payload_of
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ConstArg, SlotArg, VarArg
@@ -82,9 +83,8 @@ def _word(dtype: DType) -> DType:
     return dtypes.uint64 if dtype.bits == 64 else dtypes.uint32
 
 
-def _unsigned(dtype: DType) -> DType:
-    sizes = {8: dtypes.uint8, 16: dtypes.uint16, 32: dtypes.uint32, 64: dtypes.uint64}
-    return sizes[dtype.itemsize * 8]
+def _is_identifier(name: str) -> bool:
+    return name.isascii() and name.isidentifier()
 
 
 def _integer_literal(value: int, dtype: DType) -> str:
@@ -111,6 +111,8 @@ class _Source:
         self.counter = 0
 
     def text(self) -> str:
+        if not _is_identifier(self.program.name):
+            raise UserError(f"program: {self.program.name!r} cannot be the name of a C function")
         for node in self.program.uops:
             self.print_node(node)
         ordered = sorted(self.types, key=lambda dtype: dtype.priority)
@@ -144,8 +146,8 @@ class _Source:
         return name
 
     def value(self, node: UOp) -> str:
-        if node.op is Ops.CONST and isinstance(node.arg, ConstArg):
-            return self.literal(node.arg.value, node.dtype)
+        if node.op is Ops.CONST:
+            return self.literal(payload_of(node, ConstArg).value, node.dtype)
         return self.names[node]
 
     def values(self, node: UOp) -> list[str]:
@@ -222,11 +224,10 @@ class _Source:
             self.names[node] = name
 
     def define_global(self, node: UOp) -> str:
-        if not isinstance(node.arg, SlotArg) or not isinstance(node.dtype, PtrDType):
-            raise UserError(f"DEFINE_GLOBAL: {node.dtype.name} is not a buffer")
-        position = [parameter.slot for parameter in self.program.parameters].index(node.arg.slot)
-        name = f"data{node.arg.slot}"
-        self.line(f"{self.memory_type(node.dtype.base)} *{name} = buffers[{position}];")
+        slot = payload_of(node, SlotArg).slot
+        position = [parameter.slot for parameter in self.program.parameters].index(slot)
+        name = f"data{slot}"
+        self.line(f"{self.memory_type(element_of(node))} *{name} = buffers[{position}];")
         return name
 
     def memory_type(self, dtype: DType) -> str:
@@ -234,10 +235,9 @@ class _Source:
         return self.type(dtypes.uint8 if dtype.is_bool else dtype)
 
     def define_var(self, node: UOp) -> str:
-        if not isinstance(node.arg, VarArg):
-            raise UserError("DEFINE_VAR: has no name")
-        name = f"var_{node.arg.name}"
         position = self.program.variables.index(node)
+        spoken = payload_of(node, VarArg).name
+        name = f"var_{spoken if _is_identifier(spoken) else position}"
         self.line(f"{self.type(node.dtype)} {name} = variables[{position}];")
         return name
 
@@ -274,6 +274,11 @@ class _Source:
             alternative, gate = self.value(node.src[1]), self.value(node.src[2])
             text = f"{gate} ? {text} : {alternative}"
         return self.define(node.dtype, text)
+
+    def gep(self, node: UOp) -> str:
+        """There are no vectors: of a scalar its one lane may be taken."""
+        self.type(node.dtype)
+        return self.value(node.src[0])
 
     def store(self, node: UOp) -> None:
         address, value = self.value(node.src[0]), self.value(node.src[1])
@@ -318,15 +323,6 @@ class _Source:
     def reciprocal(self, node: UOp) -> str:
         one = self.literal(1.0, node.dtype)
         return self.define(node.dtype, f"{one} / {self.value(node.src[0])}")
-
-    def multiply_accumulate(self, node: UOp) -> str:
-        """Two statements, so two roundings."""
-        x, y, z = self.values(node)
-        if not node.dtype.is_int:
-            return self.define(node.dtype, f"{self.define(node.dtype, f'{x} * {y}')} + {z}")
-        word = self.type(_word(node.dtype))
-        text = f"({word}){x} * ({word}){y} + ({word}){z}"
-        return self.define(node.dtype, f"({self.type(node.dtype)})({text})")
 
     def call(self, node: UOp) -> str:
         """A function of the C library; float16 goes through float32."""
@@ -380,6 +376,7 @@ _PRINTERS: dict[Ops, Callable[[_Source, UOp], str | None]] = {
     Ops.INDEX: _Source.index,
     Ops.LOAD: _Source.load,
     Ops.STORE: _Source.store,
+    Ops.GEP: _Source.gep,
     **dict.fromkeys(_INFIX, _Source.infix),
     **dict.fromkeys(_FUNCTIONS, _Source.call),
     Ops.SHL: _Source.shift,
@@ -387,7 +384,6 @@ _PRINTERS: dict[Ops, Callable[[_Source, UOp], str | None]] = {
     Ops.MAX: _Source.maximum,
     Ops.NEG: _Source.negate,
     Ops.RECIP: _Source.reciprocal,
-    Ops.MULACC: _Source.multiply_accumulate,
     Ops.WHERE: _Source.where,
     Ops.CAST: _Source.cast,
     Ops.BITCAST: _Source.bitcast,

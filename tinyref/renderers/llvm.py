@@ -10,13 +10,14 @@ branched around. Division by zero and MIN/-1 trap on some hosts: the backends de
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from tinyref.dtype import ConstType, DType, Kind, PtrDType, dtypes
+from tinyref.dtype import ConstType, DType, Kind, dtypes
 from tinyref.errors import UserError
+from tinyref.renderers.payloads import element_of, payload_of
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
-from tinyref.uops.payload import ConstArg, GepArg, SlotArg, VarArg
+from tinyref.uops.payload import ConstArg, GepArg, SlotArg
 from tinyref.uops.program import Program
 
 _SCALARS: dict[DType, str] = {
@@ -133,8 +134,7 @@ class _Function:
     def value(self, node: UOp) -> str:
         """The operand for `node`; an accumulator is read where it is used."""
         if node.op is Ops.CONST:
-            assert isinstance(node.arg, ConstArg)
-            return literal(node.arg.value, node.dtype)
+            return literal(payload_of(node, ConstArg).value, node.dtype)
         if node.op in (Ops.DEFINE_ACC, Ops.UPDATE_ACC):
             return self.emit(f"load {value_type(node.dtype)}, ptr {self.names[node]}")
         return self.names[node]
@@ -156,9 +156,9 @@ class _Function:
             self.names[node] = name
 
     def define_global(self, node: UOp) -> str:
-        assert isinstance(node.arg, SlotArg)
-        position = [parameter.slot for parameter in self.program.parameters].index(node.arg.slot)
-        name = f"%data{node.arg.slot}"
+        slot = payload_of(node, SlotArg).slot
+        position = [parameter.slot for parameter in self.program.parameters].index(slot)
+        name = f"%data{slot}"
         self.entry += [
             f"  {name}.at = getelementptr ptr, ptr %buffers, i64 {position}",
             f"  {name} = load ptr, ptr {name}.at",
@@ -166,7 +166,6 @@ class _Function:
         return name
 
     def define_var(self, node: UOp) -> str:
-        assert isinstance(node.arg, VarArg)
         name = self.fresh("var")
         position = self.program.variables.index(node)
         self.entry += [
@@ -230,7 +229,7 @@ class _Function:
 
     def index(self, node: UOp) -> str:
         buffer, position = node.src
-        element = memory_type(_element(node))
+        element = memory_type(element_of(node))
         return self.emit(
             f"getelementptr {element}, ptr {self.value(buffer)}, {self.typed(position)}", "at"
         )
@@ -282,18 +281,21 @@ class _Function:
         return self.emit(f"icmp ne {kind} {value}, zeroinitializer")
 
     def vectorize(self, node: UOp) -> str:
-        kind = value_type(node.dtype)
+        return self.join(node.src)
+
+    def join(self, lanes: Sequence[UOp]) -> str:
+        kind = value_type(lanes[0].dtype.vec(len(lanes)))
         result = "poison"
-        for lane, source in enumerate(node.src):
+        for lane, source in enumerate(lanes):
             result = self.emit(f"insertelement {kind} {result}, {self.typed(source)}, i32 {lane}")
         return result
 
     def gep(self, node: UOp) -> str:
-        assert isinstance(node.arg, GepArg)
         source = node.src[0]
-        lanes = node.arg.lanes
+        lanes = payload_of(node, GepArg).lanes
         if source.dtype.lanes == 1:
-            return self.value(source)
+            # The one lane there is, as often as it is asked for.
+            return self.value(source) if len(lanes) == 1 else self.join([source] * len(lanes))
         if len(lanes) == 1:
             return self.emit(f"extractelement {self.typed(source)}, i32 {lanes[0]}")
         kind = value_type(source.dtype)
@@ -351,15 +353,6 @@ class _Function:
     def reciprocal(self, node: UOp) -> str:
         one = literal(1.0, node.dtype)
         return self.emit(f"fdiv {value_type(node.dtype)} {one}, {self.value(node.src[0])}")
-
-    def multiply_accumulate(self, node: UOp) -> str:
-        """Rounded as two operations."""
-        kind = value_type(node.dtype)
-        multiply = _INSTRUCTIONS[Ops.MUL][_KINDS.index(node.dtype.kind)]
-        add = _INSTRUCTIONS[Ops.ADD][_KINDS.index(node.dtype.kind)]
-        a, b, c = (self.value(source) for source in node.src)
-        product = self.emit(f"{multiply} {kind} {a}, {b}")
-        return self.emit(f"{add} {kind} {product}, {c}")
 
     def intrinsic(self, node: UOp) -> str:
         source = node.src[0]
@@ -438,12 +431,6 @@ class _Function:
         return self.emit(f"bitcast {text} to {value_type(want)}")
 
 
-def _element(address: UOp) -> DType:
-    if not isinstance(address.dtype, PtrDType):
-        raise UserError(f"INDEX: {address.dtype.name} is not a pointer")
-    return address.dtype.base
-
-
 _PRINTERS: dict[Ops, Callable[[_Function, UOp], str | None]] = {
     Ops.CONST: lambda function, node: None,
     Ops.DEFINE_GLOBAL: _Function.define_global,
@@ -465,7 +452,6 @@ _PRINTERS: dict[Ops, Callable[[_Function, UOp], str | None]] = {
     Ops.MAX: _Function.maximum,
     Ops.NEG: _Function.negate,
     Ops.RECIP: _Function.reciprocal,
-    Ops.MULACC: _Function.multiply_accumulate,
     Ops.SQRT: _Function.intrinsic,
     Ops.TRUNC: _Function.intrinsic,
     Ops.EXP2: _Function.library,
