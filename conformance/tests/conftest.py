@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from tinyref_conformance.report import CaseResult
 from tinyref_conformance.runner import Settings
 
 HERE = Path(__file__).parent
+# Modules that several tests share, and that worker processes import too.
+sys.path.insert(0, str(HERE))
 
 
 class Fake:
@@ -23,7 +26,6 @@ class Fake:
         self.monkeypatch = monkeypatch
         path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
         monkeypatch.setenv("PYTHONPATH", path)
-        monkeypatch.syspath_prepend(str(HERE))
         monkeypatch.setenv("FAKE_LOG", str(self.log))
 
     def scenario(self, *names: str) -> Fake:

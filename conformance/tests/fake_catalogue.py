@@ -198,7 +198,7 @@ def _good() -> list[Row]:
 
 
 def _long() -> list[Row]:
-    return [row(f"isa.long{i}.int32", *[slow] * 10) for i in range(12)]
+    return [row(f"isa.long{i}.int32", *[slow] * 10) for i in range(8)]
 
 
 def _scenarios() -> dict[str, Callable[[], list[Row]]]:

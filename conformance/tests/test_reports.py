@@ -1,0 +1,232 @@
+"""The forms of a report: every one holds the facts, and none can be broken out of."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+import time
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from reports_of import NASTY, failing, report_of
+
+from tinyref.errors import UserError
+from tinyref_conformance import report as reports
+from tinyref_conformance.report import CaseResult, Report
+from tinyref_conformance.reports import FORMS, as_json, write_all
+from tinyref_conformance.reports.badge import badge
+from tinyref_conformance.reports.html import html, in_script, page_data
+from tinyref_conformance.reports.junit import junit
+from tinyref_conformance.reports.markdown import cell, markdown
+from tinyref_conformance.statuses import Status
+from tinyref_spec.case import Rung
+
+
+def mixed() -> Report:
+    return report_of(
+        ("isa.add.int32.0", Status.PASS),
+        failing("isa.mul.float32.0"),
+        ("isa.mul.float32.1", Status.CRASH),
+        ("isa.sin.float32.0", Status.SUPPRESSED),
+        ("isa.sin.float16.0", Status.SKIP),
+        ("isa.cos.float16.0", Status.EXPECTED_FAIL),
+    )
+
+
+class Page(HTMLParser):
+    """What a browser sees: scripts with their text, and what the page would load."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.scripts: list[str] = []
+        self.loads: list[str] = []
+        self.images = 0
+        self._inside = False
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "script":
+            self.scripts.append("")
+            self._inside = True
+        self.images += tag == "img"
+        for name, value in attrs:
+            if name in ("src", "href") and value and not value.startswith(("#", "data:")):
+                self.loads.append(value)
+            assert not name.startswith("on")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = self._inside and tag != "script"
+
+    def handle_data(self, data: str) -> None:
+        if self._inside:
+            self.scripts[-1] += data
+
+
+def test_the_page_holds_what_devices_say_as_data_only() -> None:
+    text = html(report_of(failing("isa.mul.float32.0"), problems=(NASTY,), device=NASTY))
+    page = Page(text)
+    assert len(page.scripts) == 2
+    assert page.images == 0
+    data = json.loads(page.scripts[0])
+    assert data["failures"][0]["message"] == NASTY
+    assert data["failures"][0]["details"]["source"] == NASTY
+
+
+def test_the_page_loads_nothing_and_allows_only_its_own_script() -> None:
+    text = html(mixed())
+    page = Page(text)
+    assert page.loads == []
+    assert "url(" not in text
+    assert "@import" not in text
+    digest = base64.b64encode(hashlib.sha256(page.scripts[1].encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in text
+
+
+def test_the_script_never_writes_markup() -> None:
+    script = Page(html(mixed())).scripts[1]
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(", script)
+
+
+def test_in_script_escapes_all_that_ends_a_script() -> None:
+    text = in_script({"x": "</script><!--\u2028&\ud800"})
+    assert not set(text) & set("<>&\u2028\u2029")
+    assert json.loads(text)["x"].startswith("</script><!--\u2028&")
+
+
+def test_the_page_says_verdict_ladder_and_statuses_without_script() -> None:
+    text = html(mixed())
+    assert "FAKE does not conform: first broken rung is" in text
+    assert "first broken, 2 of 5" in re.sub(r"\s+", " ", text)
+    for status in (Status.FAIL, Status.CRASH, Status.SKIP):
+        assert f"</span> {status.value} <b>1</b>" in text
+
+
+def test_a_page_of_many_cases_is_small_and_quickly_made() -> None:
+    good = [
+        CaseResult(f"isa.op{row}.int32.{i}", f"isa.op{row}.int32", Status.PASS, compared=1)
+        for row in range(1000)
+        for i in range(50)
+    ]
+    bad = [failing(f"isa.bad{row}.int32.{i}", "x" * 500) for row in range(200) for i in range(20)]
+    report = report_of(*good, *bad)
+    started = time.monotonic()
+    text = html(report)
+    assert time.monotonic() - started < 10
+    assert len(text) < 12_000_000
+    data = page_data(report)
+    assert len(data["failures"]) == 1500
+    assert sum(row["hidden"] for row in data["rows"]) == 4000 - 1500
+
+
+def test_json_reads_back_as_the_same_report() -> None:
+    report = mixed()
+    again = reports.from_json(json.loads(as_json(report)), "here")
+    assert again.to_json() == report.to_json() | {
+        "certificate": again.to_json()["certificate"] | {}
+    }
+    assert again.counts == report.counts
+    assert again.cases[2].max_ulp == float("inf")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("not json", "is not JSON"),
+        ("[]", "is not a report"),
+        ('{"schema": "other"}', "is not a report"),
+        ('{"schema": "tinyref.conformance.report", "version": 99}', "has version 99, not 1"),
+        ('{"schema": "tinyref.conformance.report", "version": 1}', "is damaged"),
+        ("[" * 100_000, "is not JSON"),
+    ],
+)
+def test_what_is_no_report_is_refused(tmp_path: Path, text: str, says: str) -> None:
+    path = tmp_path / "r.json"
+    path.write_text(text)
+    with pytest.raises(UserError, match=says):
+        reports.load(path)
+
+
+def test_a_missing_report_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"cannot read .*none\.json"):
+        reports.load(tmp_path / "none.json")
+
+
+def test_junit_counts_and_is_xml() -> None:
+    root = ElementTree.fromstring(junit(mixed()))
+    suite = next(found for found in root if found.get("name") == Rung.ALU.title)
+    counted = [suite.get(name) for name in ("tests", "failures", "errors", "skipped")]
+    assert counted == ["6", "1", "1", "3"]
+    kinds = {case.get("name"): [child.tag for child in case] for case in suite}
+    assert kinds["isa.add.int32.0"] == []
+    assert kinds["isa.mul.float32.0"] == ["failure"]
+    assert kinds["isa.mul.float32.1"] == ["error"]
+    assert kinds["isa.cos.float16.0"] == ["skipped"]
+
+
+def test_junit_tells_a_problem_of_the_run() -> None:
+    root = ElementTree.fromstring(junit(report_of(problems=("stale expectation",))))
+    assert root.find("testsuite[@name='the run']/testcase/failure") is not None
+
+
+def test_markdown_escapes_and_names_failures() -> None:
+    text = markdown(mixed())
+    assert "<script" not in text
+    assert "* `isa.mul.float32.0` **Fail**" in text
+    assert "c0ffee with changes" in text
+    assert cell("a|b\n`c`<d>") == "a\\|b \\`c\\`&lt;d&gt;"
+
+
+def test_the_badge_tells_good_bad_and_reduced_apart() -> None:
+    good = badge(report_of(("isa.a.0", Status.PASS)))
+    bad = badge(report_of(("isa.a.0", Status.FAIL)))
+    part = badge(report_of(("isa.a.0", Status.PASS), reductions=["only a part"]))
+    for text in (good, bad, part):
+        ElementTree.fromstring(text)
+    assert "quick: 1 of 1" in good
+    assert "✗" in bad
+    assert "not a conformance run" in part
+    assert len({re.findall("#[0-9a-f]{6}", text)[1] for text in (good, bad, part)}) == 3
+
+
+def test_files_are_replaced_whole_and_an_unwritable_one_is_named(tmp_path: Path) -> None:
+    assert {path.name for path in write_all(mixed(), tmp_path)} == set(FORMS)
+    assert {path.name for path in tmp_path.iterdir()} == set(FORMS)
+    (tmp_path / "badge.svg").unlink()
+    (tmp_path / "badge.svg").mkdir()
+    with pytest.raises(UserError, match=r"cannot write .*badge\.svg"):
+        write_all(mixed(), tmp_path)
+
+
+CHROMIUM = shutil.which("chromium")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+def test_the_page_works_in_a_browser_from_a_file(tmp_path: Path) -> None:
+    write_all(mixed(), tmp_path)
+    page = (tmp_path / "report.html").as_uri()
+    dumped = subprocess.run(
+        [
+            *(str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"),
+            *(f"--user-data-dir={tmp_path / 'profile'}", f"{page}#dtype=float32"),
+        ],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    ).stdout
+    found = Page(dumped)
+    assert found.images == 0
+    # The matrix, the filter of the address, and the drill-down of the failure.
+    assert 'aria-label="ADD float32: 1 Crash, 1 Fail, 1 Suppressed"' in dumped
+    assert "3 of 7 rows" not in dumped
+    assert "2 of 6 rows, 3 cases" in dumped
+    assert "Expected and actual" in dumped
+    assert "tinyref conform --query isa.mul.float32.0" in dumped
+    assert "isa.add.int32</button>" not in dumped
