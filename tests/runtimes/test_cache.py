@@ -85,14 +85,14 @@ def test_the_longest_unused_entries_go_first(
 ) -> None:
     now = 1000.0
     monkeypatch.setattr(cache_module.time, "time", lambda: now)
-    cache = quiet_cache(tmp_path, size_limit=1000)
+    cache = quiet_cache(tmp_path, size_limit=120_000)
     for name in ("old", "used", "young"):
-        cache.put(name, bytes(300))
+        cache.put(name, bytes(30_000))
         now += 1
     now += cache_module.TOUCH_SECONDS
     assert cache.get("used") is not None
     now += 1
-    cache.put("new", bytes(300))
+    cache.put("new", bytes(30_000))
     kept = [name for name in ("old", "used", "young", "new") if cache.get(name)]
     assert kept == ["used", "new"]
 
@@ -191,7 +191,7 @@ def test_a_full_disk_is_bypassed(tmp_path: Path) -> None:
     cache = quiet_cache(tmp_path)
     cache.put("a", b"1")
     assert cache._connection is not None
-    cache._connection.execute("PRAGMA max_page_count = 8")
+    cache._connection.execute("PRAGMA max_page_count = 9")
     with pytest.warns(UserWarning, match="full"):
         cache.put("b", bytes(1 << 18))
     cache.put("c", b"2")

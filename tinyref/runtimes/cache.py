@@ -25,7 +25,7 @@ from tinyref import config
 from tinyref.device import Compiler
 
 # Part of the file's name and of every key: a new layout starts a new cache.
-SCHEMA = 1
+SCHEMA = 2
 
 SIZE_LIMIT = 256 * 2**20
 # A put that passes the limit evicts down to this part of it, so that not every put evicts.
@@ -39,12 +39,11 @@ T = TypeVar("T")
 _TABLE = """
 CREATE TABLE IF NOT EXISTS programs (
     key TEXT PRIMARY KEY,
-    binary BLOB NOT NULL,
+    used REAL NOT NULL,
     digest TEXT NOT NULL,
-    used REAL NOT NULL
-) WITHOUT ROWID
+    binary BLOB NOT NULL
+)
 """
-_SIZE = "SELECT coalesce(sum(length(binary)), 0) FROM programs"
 
 
 class CompileCache:
@@ -153,11 +152,21 @@ def _fetch(connection: sqlite3.Connection, key: str) -> bytes | None:
 def _insert(connection: sqlite3.Connection, key: str, binary: bytes, size_limit: int) -> None:
     digest = hashlib.sha256(binary).hexdigest()
     connection.execute(
-        "INSERT OR REPLACE INTO programs VALUES (?, ?, ?, ?)", (key, binary, digest, time.time())
+        "INSERT OR REPLACE INTO programs (key, used, digest, binary) VALUES (?, ?, ?, ?)",
+        (key, time.time(), digest, binary),
     )
-    size = connection.execute(_SIZE).fetchone()[0]
+    size = _bytes_in_use(connection)
     if size > size_limit:
         _evict(connection, size, int(size_limit * KEPT_AFTER_EVICTION))
+
+
+def _bytes_in_use(connection: sqlite3.Connection) -> int:
+    """By the pages of the file: a sum over all entries would read them all at every put."""
+    pages, free, size = (
+        int(connection.execute(f"PRAGMA {name}").fetchone()[0])
+        for name in ("page_count", "freelist_count", "page_size")
+    )
+    return (pages - free) * size
 
 
 def _evict(connection: sqlite3.Connection, size: int, wanted: int) -> None:
