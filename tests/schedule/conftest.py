@@ -38,6 +38,11 @@ class Machine:
         return [self.get(self.planned.results[node]) for node in outputs]
 
     def get(self, node):
+        if graph.backing(node) is None:
+            planned = self.planned
+            (value,) = self.run(graph.contiguous(node))
+            self.planned = planned
+            return value
         bindings = self.planned.bindings if self.planned else {}
         shape = [value_of(size, bindings) for size in graph.shape_of(node)]
         used = int(np.prod(shape))

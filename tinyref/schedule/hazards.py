@@ -22,33 +22,26 @@ def assigned_buffer(node: UOp) -> UOp:
 
 
 class Versions:
-    """The ASSIGNs below `roots`, and which of them each node comes after."""
+    """The ASSIGNs below `roots`, by the BUFFER that they write, sources first."""
 
     def __init__(self, roots: Iterable[UOp]) -> None:
         self.assigns: dict[UOp, list[UOp]] = {}
-        self._bit: dict[UOp, int] = {}
-        self._after: dict[UOp, int] = {}
+        self._all: set[UOp] = set()
         for node in toposort(roots):
-            after = 0
-            for source in node.src:
-                after |= self._after[source]
             if node.op is Ops.ASSIGN:
-                self._bit[node] = 1 << len(self._bit)
-                after |= self._bit[node]
+                self._all.add(node)
                 self.assigns.setdefault(assigned_buffer(node), []).append(node)
-            self._after[node] = after
 
     def __contains__(self, assign: UOp) -> bool:
-        return assign in self._bit
-
-    def comes_after(self, version: UOp | None, assign: UOp) -> bool:
-        """Whether `version` of a buffer has `assign` among what led to it, or is it."""
-        return version is not None and bool(self._after[version] & self._bit[assign])
+        return assign in self._all
 
     def overwriting(self, buffer: UOp, version: UOp | None) -> list[UOp]:
-        """The ASSIGNs that replace what `version` of `buffer` holds."""
-        found = self.assigns.get(buffer, ())
-        return [assign for assign in found if not self.comes_after(version, assign)]
+        """The ASSIGNs that replace what `version` of `buffer` holds.
+
+        Assigns to one buffer run in the order of the graph, so those are the ones that follow.
+        """
+        found = self.assigns.get(buffer, [])
+        return found if version is None else found[found.index(version) + 1 :]
 
     def outlives(self, node: UOp) -> bool:
         """Whether the memory that `node` is a plain view of will be overwritten."""

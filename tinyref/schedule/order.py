@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -101,11 +102,8 @@ class Ordering:
                 for assign in self.versions.overwriting(read.buffer, read.version):
                     self._add(assigner[assign], number)
         for assigns in self.versions.assigns.values():
-            # Assigns that do not depend on each other run in the order of the graph.
-            for later, second in enumerate(assigns):
-                for first in assigns[:later]:
-                    if not self.versions.comes_after(second, first):
-                        self._add(assigner[second], assigner[first])
+            for first, second in itertools.pairwise(assigns):
+                self._add(assigner[second], assigner[first])
 
     def _add(self, user: int, needed: int) -> None:
         if user != needed:

@@ -1,0 +1,181 @@
+"""ASSIGN: order, memory in place, and what no order satisfies."""
+
+import numpy as np
+import pytest
+
+from tinyref.dtype import dtypes
+from tinyref.errors import UserError
+from tinyref.lazy import graph as g
+from tinyref.uops.ops import Ops
+
+F32 = dtypes.float32
+
+
+def matrix():
+    return np.arange(16, dtype=np.float32).reshape(4, 4)
+
+
+def add(x, y):
+    return g.alu(Ops.ADD, x, y)
+
+
+def plus(x, amount):
+    return add(x, g.constant(amount, F32))
+
+
+def transposed(x):
+    return g.permute(x, (1, 0))
+
+
+def test_assign_writes_into_the_same_memory(machine):
+    a = machine.put(matrix())
+    assign = g.assign(a, plus(a, 1.0))
+    (got,) = machine.run(assign)
+    np.testing.assert_array_equal(got, matrix() + 1)
+    np.testing.assert_array_equal(machine.get(a), matrix() + 1)
+    assert machine.planned.results[assign] is a
+    assert len(machine.planned.items) == 1
+    assert machine.planned.kernels[0].buffers == (g.backing(a),)
+
+
+def test_assigns_that_follow_each_other(machine):
+    a = machine.put(matrix())
+    once = g.assign(a, plus(a, 1.0))
+    twice = g.assign(once, add(once, once))
+    (got,) = machine.run(twice)
+    np.testing.assert_array_equal(got, 2 * (matrix() + 1))
+
+
+def test_what_reads_an_assign_sees_the_new_contents(machine):
+    a = machine.put(matrix())
+    assign = g.assign(a, plus(a, 1.0))
+    got, new = machine.run(g.reduce(Ops.ADD, assign, (0, 1)), assign)
+    assert got.item() == matrix().sum() + 16
+    np.testing.assert_array_equal(new, matrix() + 1)
+
+
+def test_what_reads_old_contents_runs_first(machine):
+    a = machine.put(matrix())
+    old = g.reduce(Ops.ADD, a, (0,))
+    got_new, got_old = machine.run(g.assign(a, g.full((4, 4), 7.0, F32)), old)
+    np.testing.assert_array_equal(got_new, np.full((4, 4), 7))
+    np.testing.assert_array_equal(got_old, matrix().sum(0, keepdims=True))
+
+
+def test_live_graphs_are_computed_before_their_contents_go(machine):
+    a, b = machine.put(matrix()), machine.put(matrix() * 2)
+    reads_a = plus(a, 0.5)
+    reads_b = plus(b, 0.5)
+    machine.run(g.assign(a, b), live=[reads_a, reads_b])
+    np.testing.assert_array_equal(
+        machine.get(machine.planned.results[reads_a]), matrix() + np.float32(0.5)
+    )
+    assert reads_b not in machine.planned.results
+
+
+def test_live_graphs_that_read_the_new_contents_may_wait(machine):
+    a = machine.put(matrix())
+    assign = g.assign(a, plus(a, 1.0))
+    later = plus(assign, 1.0)
+    machine.run(assign, live=[later])
+    assert later not in machine.planned.results
+
+
+def test_a_live_view_of_the_memory_keeps_a_copy(machine):
+    a = machine.put(matrix())
+    view = g.reshape(a, (16,))
+    machine.run(g.assign(a, plus(a, 1.0)), live=[view])
+    kept = machine.planned.results[view]
+    assert g.backing(kept) is not g.backing(a)
+    np.testing.assert_array_equal(machine.get(kept), matrix().reshape(16))
+
+
+def test_a_live_graph_may_bring_an_assign_of_its_own(machine):
+    a, b = machine.put(matrix()), machine.put(matrix() * 2)
+    second = g.assign(b, plus(a, 1.0))
+    reads_b = plus(b, 3.0)
+    machine.run(g.assign(a, g.full((4, 4), 0.0, F32)), live=[second, reads_b])
+    np.testing.assert_array_equal(machine.get(b), matrix() + 1)
+    np.testing.assert_array_equal(machine.get(machine.planned.results[reads_b]), matrix() * 2 + 3)
+
+
+def test_other_elements_of_the_same_memory_are_refused(machine):
+    a = machine.put(matrix())
+    for value in (
+        add(a, transposed(a)),
+        g.flip(a, (0,)),
+        g.pad(g.shrink(a, ((0, 3), (0, 4))), ((1, 0), (0, 0))),
+        g.alu(Ops.MUL, a, g.expand(g.shrink(a, ((0, 1), (0, 4))), (4, 4))),
+        add(a, g.expand(g.reduce(Ops.ADD, g.alu(Ops.MUL, a, a), (1,)), (4, 4))),
+    )[:4]:
+        with pytest.raises(UserError, match=r"contiguous\(\)"):
+            machine.kernels(g.assign(a, value))
+
+
+def test_contiguous_makes_them_possible(machine):
+    a = machine.put(matrix())
+    (got,) = machine.run(g.assign(a, add(a, g.contiguous(transposed(a)))))
+    np.testing.assert_array_equal(got, matrix() + matrix().T)
+    assert len(machine.planned.kernels) == 2
+
+
+def test_a_reduce_of_the_target_is_stored_first(machine):
+    a = machine.put(matrix())
+    rows = g.expand(g.reduce(Ops.ADD, a, (1,)), (4, 4))
+    (got,) = machine.run(g.assign(a, add(a, rows)))
+    np.testing.assert_array_equal(got, matrix() + matrix().sum(1, keepdims=True))
+    assert len(machine.planned.kernels) == 2
+
+
+def test_a_reduce_into_its_own_source_is_refused(machine):
+    a = machine.put(matrix())
+    column = g.shrink(a, ((0, 4), (0, 1)))
+    with pytest.raises(UserError, match=r"contiguous\(\)"):
+        machine.kernels(g.assign(column, g.reduce(Ops.ADD, a, (1,))))
+
+
+def test_a_cycle_is_an_error_with_advice(machine):
+    a, b = machine.put(matrix()), machine.put(matrix())
+    swap = (g.assign(a, plus(b, 1.0)), g.assign(b, plus(a, 1.0)))
+    with pytest.raises(UserError, match=r"old contents.*contiguous\(\)"):
+        machine.kernels(*swap)
+    broken = (g.assign(a, plus(b, 1.0)), g.assign(b, g.contiguous(plus(a, 2.0))))
+    got_a, got_b = machine.run(*broken)
+    np.testing.assert_array_equal(got_a, matrix() + 1)
+    np.testing.assert_array_equal(got_b, matrix() + 2)
+
+
+def test_assign_to_a_part(machine):
+    a = machine.put(matrix())
+    part = g.permute(g.shrink(a, ((1, 3), (0, 4))), (1, 0))
+    machine.run(g.assign(part, g.full((4, 2), -1.0, F32)))
+    want = matrix()
+    want[1:3] = -1
+    np.testing.assert_array_equal(machine.get(a), want)
+
+
+def test_a_part_may_be_changed_in_place(machine):
+    a = machine.put(matrix())
+    part = g.flip(g.shrink(a, ((1, 3), (0, 4))), (1,))
+    machine.run(g.assign(part, plus(part, 10.0)))
+    want = matrix()
+    want[1:3] += 10
+    np.testing.assert_array_equal(machine.get(a), want)
+
+
+def test_unrelated_assigns_to_one_buffer_keep_the_order_of_the_outputs(machine):
+    a = machine.put(matrix())
+    machine.run(g.assign(a, g.full((4, 4), 1.0, F32)), g.assign(a, g.full((4, 4), 2.0, F32)))
+    np.testing.assert_array_equal(machine.get(a), np.full((4, 4), 2))
+
+
+def test_an_optimiser_step_is_one_kernel_in_place(machine):
+    weight, momentum = machine.put(matrix()), machine.put(matrix() * 0 + 2)
+    gradient = machine.put(matrix() + 1)
+    new_momentum = g.assign(momentum, add(g.alu(Ops.MUL, momentum, g.constant(0.5, F32)), gradient))
+    step = g.alu(Ops.MUL, new_momentum, g.constant(0.25, F32))
+    new_weight = g.assign(weight, g.alu(Ops.SUB, weight, step))
+    got_weight, got_momentum = machine.run(new_weight, new_momentum)
+    assert len(machine.planned.items) == 1
+    np.testing.assert_array_equal(got_momentum, matrix() + 2)
+    np.testing.assert_array_equal(got_weight, matrix() - (matrix() + 2) * np.float32(0.25))

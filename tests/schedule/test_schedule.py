@@ -1,0 +1,343 @@
+"""Kernels: padding, symbolic sizes, limits, copies, joins, and that equal programs are equal."""
+
+import numpy as np
+import pytest
+
+from tinyref.device import Device
+from tinyref.dtype import dtypes
+from tinyref.errors import UserError, VerifyError
+from tinyref.lazy import graph as g
+from tinyref.schedule import CopyItem, KernelItem, schedule
+from tinyref.uops import build
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Dialect, Ops
+from tinyref.uops.payload import ConstArg
+from tinyref.uops.verify import verify
+
+F32, I32 = dtypes.float32, dtypes.int32
+
+
+def add(x, y):
+    return g.alu(Ops.ADD, x, y)
+
+
+def total(x, *axes):
+    return g.reduce(Ops.ADD, x, axes)
+
+
+def small():
+    return np.array([[1, 2, 4], [-1, -2, 8]], np.float32)
+
+
+def has(ast, op):
+    return any(node.op is op for node in ast.toposort())
+
+
+# --- padding ------------------------------------------------------------------------------------
+
+ZERO_KEEPERS = {
+    "negated twice": lambda x: g.alu(Ops.NEG, g.alu(Ops.NEG, x)),
+    "times 2": lambda x: g.alu(Ops.MUL, x, g.constant(2.0, F32)),
+    "square root": lambda x: g.alu(Ops.SQRT, g.alu(Ops.MUL, x, x)),
+    "not 0": lambda x: g.cast(g.alu(Ops.CMPNE, x, g.full_like(x, 0)), F32),
+}
+OTHERS = {
+    "negated": (lambda x: g.alu(Ops.NEG, x), lambda x: -x),  # -0.0 is not 0.0
+    "reciprocal": (lambda x: g.alu(Ops.RECIP, x), lambda x: 1 / x),
+    "power of 2": (lambda x: g.alu(Ops.EXP2, x), np.exp2),
+    "plus 1": (lambda x: add(x, g.constant(1.0, F32)), lambda x: x + 1),
+    "constant": (lambda x: g.full_like(x, 3.0), lambda x: x * 0 + 3),
+    "is 0": (
+        lambda x: g.cast(g.alu(Ops.CMPLT, x, g.full_like(x, 1.0)), F32),
+        lambda x: (x < 1).astype(np.float32),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ZERO_KEEPERS)
+def test_what_keeps_zero_is_padded_by_the_loads_alone(machine, name):
+    x = machine.put(small())
+    (got,) = machine.run(g.pad(ZERO_KEEPERS[name](x), ((1, 0), (0, 2))))
+    assert np.array_equal(got[0], np.zeros(5))
+    assert not np.signbit(got[0]).any()
+    assert not has(machine.planned.kernels[0].ast, Ops.VALID)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_does_not_keep_zero_is_masked(machine, name):
+    function, meaning = OTHERS[name]
+    x = machine.put(small())
+    (got,) = machine.run(g.pad(function(x), ((1, 0), (0, 2))))
+    want = np.pad(meaning(small()), ((1, 0), (0, 2)))
+    np.testing.assert_array_equal(got, want)
+    assert not np.signbit(got[0]).any()
+    assert has(machine.planned.kernels[0].ast, Ops.VALID)
+
+
+def test_integer_division_is_masked(machine):
+    x = machine.put(np.array([3, 5], np.int32))
+    tens = g.full((2,), 10, I32)
+    (got,) = machine.run(g.pad(g.alu(Ops.IDIV, tens, x), ((1, 1),)))
+    assert got.tolist() == [0, 3, 2, 0]
+    assert has(machine.planned.kernels[0].ast, Ops.WHERE)
+
+
+def test_padding_inside_a_sum(machine):
+    x = machine.put(small())
+    (got,) = machine.run(total(g.pad(g.alu(Ops.RECIP, x), ((1, 1), (0, 2))), 0))
+    np.testing.assert_array_equal(got, np.pad(1 / small(), ((1, 1), (0, 2))).sum(0)[None])
+
+
+def test_padding_of_a_sum(machine):
+    x = machine.put(small())
+    (got,) = machine.run(g.pad(g.alu(Ops.EXP2, total(x, 1)), ((1, 1), (0, 0))))
+    assert got.tolist() == [[0], [128], [32], [0]]
+
+
+# --- reduces ------------------------------------------------------------------------------------
+
+
+def test_a_sum_of_repeated_elements_is_a_product(machine):
+    x = machine.put(small())
+    wide = g.expand(g.reshape(x, (2, 3, 1)), (2, 3, 5))
+    (got,) = machine.run(total(wide, 2))
+    np.testing.assert_array_equal(got, small()[:, :, None] * 5)
+    assert not has(machine.planned.kernels[0].ast, Ops.REDUCE)
+    (got,) = machine.run(g.reduce(Ops.MAX, wide, (1, 2)))
+    assert got.ravel().tolist() == [4, 8]
+
+
+def test_a_sum_of_a_constant_that_rounds(machine):
+    node = total(g.full((10,), 0.1, F32), 0)
+    assert node.op is Ops.REDUCE
+    (result,) = (machine.run(add(node, machine.put(np.zeros(1, np.float32)))),)
+    assert result[0].tolist() == [pytest.approx(1.0, rel=1e-6)]
+
+
+def test_a_long_reduce_is_two_kernels(machine):
+    x = np.arange(40000, dtype=np.int32)
+    (got,) = machine.run(total(machine.put(x), 0))
+    assert got.tolist() == [x.sum()]
+    first, second = machine.planned.kernels
+    assert first.buffers[0].arg.size == 250
+    assert second.buffers == (second.buffers[0], first.buffers[0])
+
+
+@pytest.mark.parametrize("shape", [(32749,), (1000, 40000), (32767,)])
+def test_other_reduces_are_not_split(machine, shape):
+    # 32749 is prime, 1000 results are enough for any device, 32767 is too short.
+    node = total(g.new_buffer("PYTHON", shape, I32), len(shape) - 1)
+    assert machine.kernels(node) == 1
+
+
+def test_stacked_reduces_that_share_axes_share_a_kernel(machine):
+    x = machine.put(small())
+    mean = g.alu(Ops.MUL, total(x, 1), g.constant(0.5, F32))
+    centred = g.alu(Ops.SUB, x, g.expand(mean, (2, 3)))
+    variance = total(g.alu(Ops.MUL, centred, centred), 1)
+    (got,) = machine.run(variance)
+    want = ((small() - small().sum(1, keepdims=True) * np.float32(0.5)) ** 2).sum(1, keepdims=True)
+    np.testing.assert_array_equal(got, want)
+    (kernel,) = machine.planned.kernels
+    assert len(kernel.buffers) == 2  # the mean itself is not stored
+    verify(Dialect.AST, kernel.ast)
+    machine.run(variance, mean)
+    (kernel,) = machine.planned.kernels
+    assert len(kernel.buffers) == 3
+    assert len(kernel.ast.src) == 2
+
+
+def test_a_reduce_keeps_its_loop_when_a_value_replaces_its_only_load(machine):
+    x = machine.put(small())
+    rows = total(x, 1)
+    powers = g.alu(Ops.EXP2, g.expand(rows, (2, 3)))
+    (got,) = machine.run(total(powers, 1))
+    assert got.tolist() == [[3 * 2.0**7], [3 * 2.0**5]]
+
+
+def test_a_kernel_between_two_keeps_them_apart(machine):
+    # rows -> all -> out and rows -> out: out cannot join rows, because all runs in between.
+    x = machine.put(small())
+    rows = total(x, 1)
+    everything = total(g.alu(Ops.EXP2, rows), 0)
+    out = add(g.expand(everything, (2, 1)), rows)
+    got_out, got_rows = machine.run(out, rows)
+    assert got_rows.ravel().tolist() == [7, 5]
+    assert got_out.ravel().tolist() == [167, 165]
+
+
+# --- sizes and limits ---------------------------------------------------------------------------
+
+
+def test_symbolic_sizes_and_values(machine):
+    n = build.variable("n", 1, 10)
+    bound = g.bind(n, 3)
+    x = g.new_buffer("PYTHON", (bound, 2), I32)
+    machine.memory[g.backing(x)] = np.arange(20, dtype=np.int32)
+    count = g.cast(g.spread(bound, (bound, 2)), I32)
+    rows, sums = machine.run(add(x, count), total(x, 0))
+    assert rows.tolist() == [[3, 4], [5, 6], [7, 8]]
+    assert sums.tolist() == [[6, 9]]
+    assert machine.planned.bindings == {"n": 3}
+    for kernel in machine.planned.kernels:
+        verify(Dialect.AST, kernel.ast)
+        assert not has(kernel.ast, Ops.BIND)
+
+
+def test_one_program_for_all_values_of_a_variable():
+    n = build.variable("n", 1, 10)
+    asts = set()
+    for value in (3, 7):
+        x = g.new_buffer("PYTHON", (g.bind(n, value), 2), I32)
+        asts.update(item.ast for item in schedule([(total(x, 0), "PYTHON")]).kernels)
+    assert len(asts) == 1
+
+
+def test_two_values_for_one_variable_are_refused():
+    n = build.variable("n", 1, 10)
+    x = total(g.new_buffer("PYTHON", (g.bind(n, 3),), I32), 0)
+    y = total(g.new_buffer("PYTHON", (g.bind(n, 4),), I32), 0)
+    with pytest.raises(UserError, match=r"variable n: bound to 3 and to 4"):
+        schedule([(add(x, y), "PYTHON")])
+
+
+def test_kernels_stay_within_the_limit_of_buffers(machine):
+    limit = Device["PYTHON"].capabilities.buffer_limit
+    arrays = [np.full(3, 1 << (number % 8), np.int32) for number in range(3 * limit)]
+    node = machine.put(arrays[0])
+    for array in arrays[1:]:
+        node = add(node, machine.put(array))
+    (got,) = machine.run(node)
+    np.testing.assert_array_equal(got, sum(arrays))
+    assert 3 < len(machine.planned.kernels) <= 5
+    assert all(len(item.buffers) <= limit for item in machine.planned.kernels)
+
+
+def test_values_that_fan_out_through_shifts_are_cut(machine):
+    # Each step doubles the number of different shifts of the first value.
+    size = 4096
+    x = np.arange(size, dtype=np.int32)
+    node = machine.put(x)
+    for step in range(12):
+        shift = 2**step
+        x = x + np.pad(x[:-shift], (shift, 0)) * np.int32(3)
+        moved = g.pad(g.shrink(node, ((0, size - shift),)), ((shift, 0),))
+        node = add(node, g.alu(Ops.MUL, moved, g.full((size,), 3, I32)))
+    (got,) = machine.run(node)
+    np.testing.assert_array_equal(got, x)
+    assert len(machine.planned.kernels) > 1
+
+
+def test_a_costly_value_is_computed_once_before_it_is_repeated(machine):
+    x = machine.put(small())
+    wide = g.expand(g.reshape(g.alu(Ops.SIN, x), (2, 3, 1)), (2, 3, 4))
+    machine.run(wide)
+    assert [has(item.ast, Ops.SIN) for item in machine.planned.kernels] == [True, False]
+
+
+# --- copies -------------------------------------------------------------------------------------
+
+
+def test_copies_between_devices(machine):
+    x = machine.put(small(), device="CPU")
+    node = add(g.copy(total(x, 1), "PYTHON"), g.constant(1.0, F32))
+    (got,) = machine.run(node)
+    assert got.tolist() == [[8], [6]]
+    kinds = [type(item) for item in machine.planned.items]
+    assert kinds == [KernelItem, CopyItem, KernelItem]
+    assert [item.device for item in machine.planned.kernels] == ["CPU", "PYTHON"]
+
+
+def test_an_output_for_another_device_is_copied(machine):
+    x = machine.put(small(), device="CPU")
+    (got,) = machine.run(x, device="PYTHON")
+    np.testing.assert_array_equal(got, small())
+    assert g.device_of(machine.planned.results[x]) == "PYTHON"
+
+
+def test_a_view_is_copied_as_what_it_shows(machine):
+    x = machine.put(small(), device="CPU")
+    (got,) = machine.run(g.copy(g.shrink(g.flip(x, (1,)), ((0, 2), (0, 2))), "PYTHON"))
+    assert got.tolist() == [[4, 2], [8, -2]]
+
+
+def test_constants_go_to_each_device_that_uses_them(machine):
+    ramp = total(g.pad(g.full((3, 3), 1.0, F32), ((1, 0), (0, 1))), 0)
+    x, y = machine.put(small()[:, [0, 1, 2, 2]]), machine.put(small()[:, [0, 1, 2, 2]], "CPU")
+    wide = g.expand(ramp, (2, 4))
+    left, right = add(x, wide), add(y, wide)
+    planned = schedule([(left, "PYTHON"), (right, "CPU")])
+    for item in planned.kernels:
+        assert {buffer.arg.device for buffer in item.buffers} == {item.device}
+
+
+# --- what callers rely on -----------------------------------------------------------------------
+
+
+def program():
+    x, w = g.new_buffer("PYTHON", (4, 5), F32), g.new_buffer("PYTHON", (5,), F32)
+    scaled = g.alu(Ops.MUL, x, g.expand(g.reshape(w, (1, 5)), (4, 5)))
+    return g.alu(Ops.MAX, total(scaled, 1), g.constant(0.0, F32))
+
+
+def test_equal_programs_on_other_buffers_are_the_same_kernels():
+    first, second = (schedule([(program(), "PYTHON")]) for _ in range(2))
+    assert [item.ast for item in first.kernels] == [item.ast for item in second.kernels]
+    assert first.kernels[0].buffers != second.kernels[0].buffers
+
+
+def test_outputs_have_the_first_slots_and_each_buffer_one():
+    x = g.new_buffer("PYTHON", (4, 4), F32)
+    node = add(x, add(g.permute(x, (1, 0)), g.new_buffer("PYTHON", (4, 4), F32)))
+    (item,) = schedule([(node, "PYTHON")]).kernels
+    assert len(item.buffers) == 3
+    assert item.buffers[1] is g.backing(x)
+    verify(Dialect.AST, item.ast)
+
+
+def test_axes_that_no_view_keeps_apart_are_merged():
+    x = g.new_buffer("PYTHON", (2, 1, 3, 4), F32)
+    (item,) = schedule([(add(x, x), "PYTHON")]).kernels
+    (view,) = {node.arg.tracker.shape for node in item.ast.toposort() if node.op is Ops.VIEW}
+    assert view == (24,)
+
+
+def test_every_kernel_says_what_it_completes(machine):
+    x = machine.put(small())
+    kept = g.contiguous(g.permute(x, (1, 0)))
+    out = total(kept, 0)
+    planned = schedule([(out, "PYTHON")])
+    assert [set(item.completes) for item in planned.items] == [{kept}, {out}]
+
+
+def test_results_map_every_output_to_memory_of_its_shape(machine):
+    x = machine.put(small())
+    node = g.reshape(g.detach(total(x, 1)), (2,))
+    planned = schedule([(node, "PYTHON"), (x, "PYTHON")])
+    assert g.shape_of(planned.results[node]) == (2,)
+    assert g.backing(planned.results[node]) is not None
+    assert planned.results[x] is x
+
+
+def test_a_graph_that_breaks_a_rule_is_refused():
+    x = g.new_buffer("PYTHON", (4,), F32)
+    bad = UOp(Ops.ADD, F32, (x, UOp(Ops.CONST, F32, (), ConstArg(1.0))))
+    with pytest.raises(VerifyError, match=r"tensor\.shape\.1"):
+        schedule([(bad, "PYTHON")])
+
+
+def test_a_deep_graph_schedules():
+    x = g.new_buffer("PYTHON", (4,), F32)
+    for _ in range(700):
+        x = add(g.alu(Ops.MUL, x, x), g.constant(1.0, F32))
+    assert len(schedule([(x, "PYTHON")]).kernels) == 1
+
+
+def test_ordering_is_the_same_each_time():
+    def names():
+        x = g.new_buffer("PYTHON", (4, 5), F32)
+        outputs = [g.alu(Ops.SIN, total(x, axis)) for axis in (0, 1)]
+        outputs.append(g.contiguous(g.permute(x, (1, 0))))
+        return [item.ast for item in schedule([(node, "PYTHON") for node in outputs]).items]
+
+    assert names() == names()
