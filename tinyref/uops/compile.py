@@ -22,7 +22,7 @@ from tinyref.uops.simplify import simplify
 from tinyref.uops.verify import verify
 
 # What each stage is called in DUMP and for `on_stage`, in order.
-STAGES = ("ast", "lower", "simplify", "decompose", "accumulate", "narrow", "linearize")
+STAGES = ("ast", "lower", "simplify", "accumulate", "decompose", "narrow", "linearize")
 
 # Told the name of each stage and what it gave: the root of a graph, or the nodes of a program.
 OnStage = Callable[[str, UOp | tuple[UOp, ...]], None]
@@ -48,8 +48,9 @@ def compile_kernel(
     pipeline.stage("ast", ast, Dialect.AST)
     root = pipeline.stage("lower", lower(ast, capabilities))
     root = pipeline.stage("simplify", simplify(root))
-    root = pipeline.stage("decompose", decompose(root, capabilities))
+    # Accumulators come first, so that an emulated float is rounded at every step of a sum.
     root = pipeline.stage("accumulate", accumulate(root))
+    root = pipeline.stage("decompose", decompose(root, capabilities))
     grid, group = _launch(root)
     root = pipeline.stage("narrow", narrow_index(root, capabilities), Dialect.INDEXED)
     uops = linearize(root)

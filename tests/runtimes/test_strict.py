@@ -1,0 +1,83 @@
+"""Strict floats: a device and the interpreter agree bit for bit on the same kernel.
+
+Every operation rounds in its own dtype, accumulators included, so nothing is left to choose. A sum
+of float16 in float32, rounded once at the end, would be closer to the truth and still wrong here.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tinyref.device import Buffer, Device
+from tinyref.dtype import dtypes, from_numpy_dtype, numpy_dtype
+from tinyref.runtimes.kernel import compile_ast
+from tinyref.uops import build
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import ViewArg
+from tinyref.uops.shape_tracker import ShapeTracker
+
+ROWS, COLUMNS = 3, 257
+
+
+def view(buffer: UOp, shape: tuple[int, ...]) -> UOp:
+    return UOp(Ops.VIEW, buffer.dtype, (buffer,), ViewArg(ShapeTracker.from_shape(shape)))
+
+
+def source(slot: int, dtype) -> UOp:
+    buffer = build.define_global(slot, dtype, ROWS * COLUMNS)
+    return build.load(view(buffer, (ROWS, COLUMNS)))
+
+
+def kernel(dtype, form: str) -> UOp:
+    x, y = source(1, dtype), source(2, dtype)
+    if form == "chain":
+        value = build.sub(build.mul(build.add(build.mul(x, y), x), y), build.mul(x, x))
+        return store(dtype, value, (ROWS, COLUMNS))
+    if form == "divide":
+        value = build.binary(Ops.FDIV, x, build.unary(Ops.SQRT, build.mul(y, y)))
+        return store(dtype, value, (ROWS, COLUMNS))
+    op = Ops.ADD if form == "dot" else Ops.MUL
+    value = build.mul(x, y) if form == "dot" else x
+    return store(dtype, build.reduce(op, value, (1,)), (ROWS, 1))
+
+
+def store(dtype, value: UOp, shape: tuple[int, int]) -> UOp:
+    output = build.define_global(0, dtype, shape[0] * shape[1])
+    return build.sink(build.store(view(output, shape), value))
+
+
+def run(device: str, ast: UOp, inputs: list[np.ndarray], size: int) -> bytes:
+    dtype = from_numpy_dtype(inputs[0].dtype)
+    output = Buffer(device, size, dtype).allocate()
+    buffers = [
+        Buffer(device, each.size, dtype).copy_in(each.view(np.uint8).data) for each in inputs
+    ]
+    compile_ast(device, ast)([output, *buffers], wait=True)
+    return bytes(output.copy_out())
+
+
+@pytest.mark.parametrize("form", ["chain", "divide", "dot", "product"])
+@pytest.mark.parametrize("dtype", dtypes.floats, ids=lambda dtype: dtype.name)
+@pytest.mark.parametrize("device", ["CPU", "CLANG"])
+def test_every_operation_rounds_in_its_own_dtype(device, dtype, form):
+    available = Device.availability(device)
+    if not available.works:
+        pytest.skip(f"{device} is not available here: {available.reason}")
+    if not Device[device].capabilities.supports(dtype):
+        pytest.skip(f"{device} does not declare {dtype.name}")
+    random = np.random.default_rng(7)
+    inputs = [random.uniform(0.5, 1.5, ROWS * COLUMNS).astype(numpy_dtype(dtype)) for _ in range(2)]
+    ast = kernel(dtype, form)
+    size = ROWS if form in ("dot", "product") else ROWS * COLUMNS
+    assert run(device, ast, inputs, size) == run("PYTHON", ast, inputs, size)
+
+
+def test_a_wide_accumulator_would_be_seen():
+    random = np.random.default_rng(7)
+    values = random.uniform(0.5, 1.5, COLUMNS).astype(np.float16)
+    narrow = np.float16(0)
+    for value in values:
+        narrow = np.float16(narrow + value)
+    assert narrow != values.astype(np.float32).sum().astype(np.float16)
