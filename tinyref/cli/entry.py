@@ -41,23 +41,33 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    import click
     import typer
 
     from tinyref.cli.app import app
 
     command = typer.main.get_command(app)
+    usage_errors = _usage_errors()
     try:
         code = command.main(list(arguments), prog_name="tinyref", standalone_mode=False)
-    except click.exceptions.Abort:
+    except SystemExit as error:
+        # Not standalone, typer leaves this way for one reason: nobody reads the output any more.
+        raise BrokenPipeError from error
+    except typer.Abort:
         raise KeyboardInterrupt from None
-    except click.exceptions.Exit as error:
+    except typer.Exit as error:
         code = error.exit_code
-    except click.ClickException as error:
-        error.show()
+    except usage_errors as error:
+        error.show()  # type: ignore[attr-defined]  # the class is found at run time
         code = EXIT_USAGE
     sys.stdout.flush()
     return code if isinstance(code, int) else 0
+
+
+def _usage_errors() -> type[Exception]:
+    """The base of all errors of usage: typer carries its own copy of click, or uses click's."""
+    import typer
+
+    return next(found for found in typer.BadParameter.__mro__ if found.__name__ == "ClickException")
 
 
 def _report_error(error: TinyrefError) -> int:

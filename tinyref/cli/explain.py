@@ -26,7 +26,7 @@ def explain(
     Examples:
       tinyref explain "Tensor([1, 2, 3]).sum()"
       tinyref explain "(Tensor.ones(4, 4) @ Tensor.ones(4, 2)).relu()" --device PYTHON
-      tinyref explain "Tensor.arange(12).reshape(3, 4)[:, 1:3] * 2.5" --every-stage
+      tinyref explain "Tensor.eye(4)[:, 1:3] * 2.5" --every-stage
 
     \b
     Allowed are Tensor and its methods, dtypes.NAME, operators, subscripts and literals.
@@ -51,7 +51,7 @@ def _explain(tensor: Tensor, every_stage: bool) -> None:
     planned = schedule([(tensor.node, tensor.device)])
     kernels = planned.kernels
     copies = len(planned.items) - len(kernels)
-    _title(f"schedule: {len(kernels)} kernels, {copies} copies")
+    _title(f"schedule: {_count(len(kernels), 'kernel')}, {_count(copies, 'copy', 'copies')}")
     if not planned.items:
         print("nothing to run: the result is a constant or a view of memory that is there")
     number = 0
@@ -89,6 +89,10 @@ def _explain_kernel(item: KernelItem, number: int, every_stage: bool) -> None:
     print(compile_ast(item.device, item.ast).source.rstrip("\n"))
 
 
+def _count(number: int, one: str, many: str = "") -> str:
+    return f"{number} {one if number == 1 else many or f'{one}s'}"
+
+
 def _extents(extents: tuple[object, ...]) -> str:
     return " x ".join(str(extent) for extent in extents)
 
@@ -97,9 +101,10 @@ def _show_result(tensor: Tensor) -> None:
     from tinyref.errors import UserError
 
     _title("result")
-    if tensor.numel() > LARGEST_RESULT:
+    count = tensor.numel()
+    if not isinstance(count, int) or count > LARGEST_RESULT:
         raise UserError(
-            f"explain: the result has {tensor.numel():,} elements, shown are up to "
+            f"explain: the result has {count} elements, shown are up to "
             f"{LARGEST_RESULT:,}: take a part of it or reduce it"
         )
     # numpy shortens long arrays, and ml_dtypes teaches it the small floats.

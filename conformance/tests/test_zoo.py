@@ -1,0 +1,128 @@
+"""The suite is scored by devices that are broken on purpose."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tinyref.device import Device
+from tinyref.dtype import dtypes
+from tinyref.errors import UserError
+from tinyref.uops.ops import Ops
+from tinyref_conformance.zoo import ZOO
+from tinyref_conformance.zoo.arithmetic import (
+    FloorDivision,
+    FlushedSubnormals,
+    LostNegativeZero,
+    Tf32Rounding,
+    TruncatedBfloat16,
+    flush,
+    to_tf32,
+)
+from tinyref_conformance.zoo.score import Score, score
+
+# The rungs up to the faults, in few enough rows to run all of the zoo in well under a minute.
+QUERY = ",".join(
+    (
+        *("memory.open", "memory.copy.uint8", "memory.launch", "memory.gate"),
+        *("kernel.store.constant.*int32", "kernel.store.constant.float32", "kernel.one_alu.add"),
+        *("kernel.view.permute.float32", "kernel.view.flip.float32"),
+        *("isa.binary.mul.float32", "isa.binary.mul.int32", "isa.binary.idiv.int32"),
+        *("isa.unary.neg.float32", "isa.cast.float32", "isa.cast.int32.to_float32"),
+    )
+)
+
+
+def f32(*values: float) -> Any:
+    return np.array(values, np.float32)
+
+
+def test_the_zoo_has_the_eight_faults_and_a_sentence_for_each() -> None:
+    assert len(ZOO) == 8
+    assert len({animal.sentence for animal in ZOO.values()}) == 8
+    for animal in ZOO.values():
+        assert Device.backend_class(animal.device) is animal.backend
+
+
+def test_the_zoo_declares_what_the_healthy_device_declares() -> None:
+    for animal in ZOO.values():
+        assert Device[animal.device].capabilities == Device["PYTHON"].capabilities
+
+
+def test_tf32_has_ten_bits_and_rounds_to_even() -> None:
+    one = 1.0
+    step = 2.0**-10
+    assert to_tf32(f32(one + step)).tolist() == [one + step]
+    assert to_tf32(f32(one + step / 2, one + 3 * step / 2)).tolist() == [one, one + 2 * step]
+    assert to_tf32(f32(math.inf, -0.0)).tolist() == [math.inf, -0.0]
+    assert np.isnan(to_tf32(f32(math.nan))).all()
+    wrong = Tf32Rounding.wrong[Ops.MUL]
+    assert wrong(dtypes.float32, [f32(1 + 2**-12), f32(2)], [dtypes.float32] * 2).tolist() == [2]
+    exact = np.array([1 + 2**-12])
+    assert wrong(dtypes.float64, [exact, exact * 0 + 2], [dtypes.float64] * 2)[0] == 2 + 2**-11
+
+
+def test_flushing_keeps_the_sign_and_normal_numbers() -> None:
+    flushed = flush(f32(1e-40, -1e-40, 1.1754944e-38, 0.0))
+    assert flushed.tolist() == [0.0, -0.0, float(f32(1.1754944e-38)[0]), 0.0]
+    assert np.signbit(flushed).tolist() == [False, True, False, False]
+    wrong = FlushedSubnormals.wrong[Ops.ADD]
+    assert wrong(dtypes.float32, [f32(1e-40), f32(1e-40)], [dtypes.float32] * 2).tolist() == [0.0]
+
+
+def test_negative_zero_is_lost() -> None:
+    wrong = LostNegativeZero.wrong[Ops.NEG]
+    assert not np.signbit(wrong(dtypes.float32, [f32(0.0)], [dtypes.float32])).any()
+    assert wrong(dtypes.float32, [f32(2.0)], [dtypes.float32]).tolist() == [-2.0]
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "gives"), [(7, 2, 3), (-7, 2, -4), (7, -2, -4), (-7, -2, 3), (-6, 2, -3), (0, -5, 0)]
+)
+def test_floor_division(x: int, y: int, gives: int) -> None:
+    operands = [np.array([x], np.int32), np.array([y], np.int32)]
+    wrong = FloorDivision.wrong[Ops.IDIV]
+    assert wrong(dtypes.int32, operands, [dtypes.int32] * 2).tolist() == [gives]
+
+
+def test_a_cast_to_bfloat16_truncates() -> None:
+    wrong = TruncatedBfloat16.wrong[Ops.CAST]
+    found = wrong(dtypes.bfloat16, [f32(1.99999, math.inf, math.nan)], [dtypes.float32])
+    assert found.dtype == ml_dtypes.bfloat16
+    assert found[:2].astype(float).tolist() == [1.9921875, math.inf]
+    assert np.isnan(found[2].astype(float))
+
+
+def check(found: Score) -> None:
+    assert found.healthy == []
+    for caught in found.caught:
+        assert caught.is_on_its_rung, found.text()
+
+
+def test_one_of_the_zoo_is_caught_on_its_rung() -> None:
+    found = score(only="OffByOneTail", query=QUERY, jobs=2)
+    check(found)
+    assert "caught 1 of 1, 1 of 1 on the right rung" in found.text()
+
+
+@pytest.mark.slow
+def test_all_of_the_zoo_is_caught_on_the_right_rungs() -> None:
+    found = score(query=QUERY, jobs=2)
+    check(found)
+    assert len(found.caught) == 8
+
+
+def test_an_escape_is_no_perfect_score() -> None:
+    # Copies alone cannot show what is wrong with multiplication.
+    found = score(only="Tf32Rounding", query="memory.copy.uint8,memory.launch", jobs=1)
+    assert not found.is_perfect
+    assert "ESCAPES" in found.text()
+
+
+def test_an_unknown_animal_is_refused() -> None:
+    with pytest.raises(UserError, match="unknown device 'Unicorn': accepted are OffByOneTail"):
+        score(only="Unicorn")

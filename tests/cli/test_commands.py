@@ -1,0 +1,175 @@
+"""Each command does what its help says."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tinyref import __version__
+from tinyref.cli.entry import run
+
+
+def output(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert run(list(arguments)) == 0
+    return capsys.readouterr().out
+
+
+def test_help_teaches_with_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    text = output(capsys, "--help")
+    assert "tinyref conform --device CPU" in text
+    assert "Exit codes: 0 all as expected" in text
+    for command in ("devices", "conform", "spec", "config", "explain", "bench"):
+        assert f"\n  {command} " in text
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("devices", "conform", "conform diff", "conform matrix", "conform zoo", "spec"),
+        *("spec list", "spec show", "config", "explain", "bench"),
+    ],
+)
+def test_every_command_has_help(capsys: pytest.CaptureFixture[str], command: str) -> None:
+    text = output(capsys, *command.split(), "--help")
+    assert text.startswith(f"Usage: tinyref {command}")
+    assert len(text.splitlines()) > 5
+
+
+def test_help_imports_little() -> None:
+    code = (
+        "import sys; from tinyref.cli.entry import run; run(['--help']); "
+        "assert not {'numpy', 'llvmlite', 'jinja2', 'tinyref_spec'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert output(capsys, "--version") == f"tinyref {__version__}\n"
+
+
+def test_devices(capsys: pytest.CaptureFixture[str]) -> None:
+    text = output(capsys, "devices")
+    assert "PYTHON   works    interpreter" in text
+    assert "holds data, runs no kernels" in text
+    data = json.loads(output(capsys, "devices", "--json"))
+    by_name = {device["name"]: device for device in data["devices"]}
+    assert by_name["PYTHON"]["works"]
+    assert "float32" in by_name["PYTHON"]["capabilities"]["dtypes"]
+
+
+def test_a_device_that_is_missing_says_what(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TINYREF_CC", "/no/such/compiler")
+    data = json.loads(output(capsys, "devices", "--json"))
+    clang = next(device for device in data["devices"] if device["name"] == "CLANG")
+    assert not clang["works"]
+    assert clang["reason"]
+
+
+def test_config(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TINYREF_DEBUG", "2")
+    text = output(capsys, "config")
+    (line,) = (line for line in text.splitlines() if "TINYREF_DEBUG" in line)
+    assert line.split()[1:3] == ["2", "environment"]
+    data = {flag["name"]: flag for flag in json.loads(output(capsys, "config", "--json"))}
+    assert (data["DEBUG"]["value"], data["DEBUG"]["origin"]) == (2, "environment")
+    assert data["VERIFY"]["origin"] == "default"
+
+
+def test_spec(capsys: pytest.CaptureFixture[str]) -> None:
+    listed = output(capsys, "spec", "list", "isa.binary.mod")
+    assert "isa.binary.mod.int32 " in listed
+    assert "isa.binary.add" not in listed
+    text = output(capsys, "spec", "show", "isa.binary.mod.int32")
+    assert "-7, 3 -> -1" in text
+    assert "isa.mod: " in text
+    case = output(capsys, "spec", "show", "isa.binary.mod.int32.special:3")
+    assert "tinyref conform --query isa.binary.mod.int32.special:3" in case
+    data = json.loads(output(capsys, "spec", "show", "isa.binary.mod.int32", "--json"))
+    assert data["rung"] == "every operation"
+    assert data["clauses"]["isa.mod"]
+
+
+def test_conform_writes_a_report(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    folder = tmp_path / "a"
+    arguments = ["--device", "python", "--query", "memory.copy.uint8", "--jobs", "1"]
+    text = output(capsys, "conform", *arguments, "--report", str(folder))
+    assert "PYTHON: all that was run is as expected (not a conformance run)" in text
+    assert f"report: {folder / 'report.html'}" in text
+    report = json.loads((folder / "report.json").read_text())
+    assert report["exit_code"] == 0
+    same = str(folder / "report.json")
+    assert "0 regressions" in output(capsys, "conform", "diff", same, same)
+    assert "PYTHON/quick" in output(capsys, "conform", "matrix", same)
+
+
+def test_conform_fails_on_a_broken_device_and_diff_tells(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    query = ["--query", "kernel.store.constant.int32", "--jobs", "1"]
+    broken = "tinyref_conformance.zoo:OffByOneTail"
+    assert run(["conform", "--device", broken, *query]) == 1
+    text = capsys.readouterr().out
+    assert "first broken rung is 'store a constant'" in text
+    assert f"tinyref conform --device {broken} --profile quick --query kernel.store." in text
+    # A reduced run has a folder of its own: the report of a whole run stays.
+    bad = tmp_path / "conformance-tinyref-conformance-zoo-OffByOneTail/query/report.json"
+    assert run(["conform", "--device", "PYTHON", *query]) == 0
+    good = tmp_path / "conformance-PYTHON/query/report.json"
+    capsys.readouterr()
+    assert run(["conform", "diff", str(good), str(bad)]) == 1
+    assert "Pass -> Fail" in capsys.readouterr().out
+    assert run(["conform", "diff", str(bad), str(good)]) == 0
+
+
+def test_the_script_of_a_failure_shows_it_again(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    arguments = ["--device", "tinyref_conformance.zoo:OffByOneTail", "--report", str(tmp_path)]
+    query = ["--query", "kernel.store.constant.int32.size:3", "--jobs", "1"]
+    assert run(["conform", *arguments, *query]) == 1
+    capsys.readouterr()
+    report = json.loads((tmp_path / "report.json").read_text())
+    (case,) = (case for case in report["cases"] if case["status"] == "Fail")
+    script = tmp_path / "script.py"
+    script.write_text(case["details"]["script"])
+    assert len(script.read_text().splitlines()) < 40
+    done = subprocess.run(
+        [sys.executable, str(script)], check=False, capture_output=True, text=True
+    )
+    assert "Traceback" not in done.stderr
+    assert done.stdout
+
+
+def test_bench_measures_and_writes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "numbers.json"
+    text = output(
+        capsys, "bench", "--row", "interpreter.sin", "--repeats", "1", "--json", str(path)
+    )
+    assert "million sines a second; numpy sin" in text
+    data = json.loads(path.read_text())
+    assert (data["schema"], data["version"]) == ("tinyref.bench", 1)
+    (row,) = data["rows"]
+    assert row["median"] > 0
+    assert row["peer"]["name"] == "numpy sin"
+    assert {"cores", "processor", "surroundings", "load_average"} <= set(data)
+
+
+@pytest.mark.slow
+def test_bench_lowers_all_twelve_programs(capsys: pytest.CaptureFixture[str]) -> None:
+    text = output(capsys, "bench", "--row", "lower", "--repeats", "1")
+    assert "12 of 12 programs" in text
+    assert text.count("\nlower.") == 13
+
+
+@pytest.mark.slow
+def test_bench_compiles_on_every_device(capsys: pytest.CaptureFixture[str]) -> None:
+    text = output(capsys, "bench", "--row", "compile", "--repeats", "1")
+    assert "compile.CPU" in text
+    assert "missing: the device runs no kernels" in text

@@ -1,0 +1,139 @@
+"""Bad input: a one-line error that names the thing and what is accepted, exit code 2."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tinyref.cli import devices
+from tinyref.cli.entry import run
+
+COMMAND = [sys.executable, "-m", "tinyref.cli"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["conform", "--device", "NOPE"], "unknown device 'NOPE': accepted are"),
+        (["conform", "--device", "no.such:Device"], "its package does not import"),
+        (["conform", "--device", "tinyref.device:Buffer"], "accepted is a subclass of Backend"),
+        (["conform", "--profile", "huge"], "profile: got 'huge', accepted are quick, full"),
+        (["conform", "--query", "isa.nothing"], "no case of profile quick matches 'isa.nothing'"),
+        (["conform", "--shard", "5/4"], "shard: got '5/4', accepted is i/n"),
+        (["conform", "--memory-limit", "much"], "memory limit: got 'much'"),
+        (["conform", "--report", "/dev/null/x"], "report: cannot write to /dev/null/x"),
+        (["conform", "--expectations", "/no/file"], "cannot read /no/file"),
+        (["conform", "--update-expectations"], "say which file with --expectations"),
+        (["conform", "--timings", "/no/file"], "cannot read /no/file"),
+        (["conform", "diff", "/no/a", "/no/b"], "cannot read /no/a"),
+        (["conform", "matrix", "/no/a"], "cannot read /no/a"),
+        (["conform", "zoo", "--only", "Unicorn"], "unknown device 'Unicorn'"),
+        (["spec", "show", "isa.binary.nope.int32"], "unknown id 'isa.binary.nope.int32'"),
+        (["spec", "list", "zzz"], "no row matches 'zzz'"),
+        (["explain", "Tensor([[1, 2], [3]])"], "ragged list"),
+        (["explain", "Tensor([1, 2]) + Tensor([1, 2, 3])"], "do not broadcast"),
+        (["explain", "Tensor.zeros(-3)"], "size -3 is negative"),
+        (["explain", "Tensor.zeros(3, dtype='flaot')"], "unknown dtype 'flaot': accepted are"),
+        (["explain", "Tensor([1])", "--device", "NOPE"], "unknown device 'NOPE'"),
+        (["bench", "--row", "zzz"], "no row matches 'zzz'"),
+        (["bench", "--json", "/no/folder/x.json"], "cannot write /no/folder/x.json"),
+    ],
+)
+def test_bad_input(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    arguments: list[str],
+    says: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(arguments) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert says in shown.err
+    assert "Traceback" not in shown.err
+    # What cannot be read at all leaves nothing behind.
+    assert list(tmp_path.rglob("*.html")) == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--nope"], ["nope"], ["conform", "--jobs", "-1"], ["conform", "--jobs", "x"], ["explain"]],
+)
+def test_wrong_usage(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
+    assert run(arguments) == 2
+    assert "Usage: tinyref" in capsys.readouterr().err
+
+
+def test_a_flag_that_does_not_parse(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TINYREF_DEBUG", "many")
+    assert run(["config"]) == 2
+    assert "flag DEBUG: got 'many', accepted is an integer" in capsys.readouterr().err
+
+
+def test_the_traceback_flag_shows_where(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TINYREF_TRACEBACK", "1")
+    assert run(["explain", "Tensor.zeros(-3)"]) == 2
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_an_internal_error_says_that_it_is_a_bug_and_saves_the_case(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def broken(name: str) -> dict[str, object]:
+        raise ZeroDivisionError(f"over {name}")
+
+    monkeypatch.setattr(devices, "_describe", broken)
+    monkeypatch.setattr("platformdirs.user_log_dir", lambda name: str(tmp_path / name))
+    assert run(["devices"]) == 70
+    error = capsys.readouterr().err
+    assert "this is a bug in tinyref" in error
+    assert "Traceback" not in error
+    (saved,) = (tmp_path / "tinyref").iterdir()
+    assert str(saved) in error
+    case = json.loads(saved.read_text())
+    assert case["arguments"] == ["devices"]
+    assert "ZeroDivisionError" in "".join(case["traceback"])
+
+
+def test_a_reader_that_has_enough_is_no_error() -> None:
+    first = subprocess.Popen([*COMMAND, "spec", "list"], stdout=subprocess.PIPE, stderr=-1)
+    assert first.stdout is not None
+    assert first.stdout.readline()
+    first.stdout.close()
+    assert first.stderr is not None
+    assert first.stderr.read() == b""
+    assert first.wait(20) == 141
+
+
+def test_ctrl_c_saves_and_says_how_to_resume(tmp_path: Path) -> None:
+    arguments = ["conform", "--device", "PYTHON", "--report", str(tmp_path), "--jobs", "1"]
+    process = subprocess.Popen([*COMMAND, *arguments], stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    assert "cases" in process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    error = process.stderr.read()
+    assert process.wait(20) == 130
+    assert "Traceback" not in error
+    assert f"tinyref conform --device PYTHON --profile quick --report {tmp_path} --resume" in error
+
+
+def test_a_worker_leaves_when_nobody_listens() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tinyref_conformance.worker"],
+        stdin=subprocess.PIPE,
+        env={**os.environ},
+    )
+    assert process.stdin is not None
+    process.stdin.close()
+    assert process.wait(20) == 3

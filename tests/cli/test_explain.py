@@ -1,0 +1,101 @@
+"""Expressions: every stage is printed, and nothing but tensors can be reached."""
+
+from __future__ import annotations
+
+import pytest
+
+from tinyref.cli.entry import run
+from tinyref.cli.expression import evaluate
+from tinyref.errors import UserError
+
+
+@pytest.mark.parametrize("device", ["CPU", "PYTHON"])
+def test_every_stage_is_printed(capsys: pytest.CaptureFixture[str], device: str) -> None:
+    assert run(["explain", "(Tensor([1, 2, 3]) * 2.5).sum()", "--device", device]) == 0
+    text = capsys.readouterr().out
+    titles = [line for line in text.splitlines() if line.startswith("== ")]
+    assert [title.partition(",")[2] or title for title in titles] == [
+        f"== tensor graph: float32[] on {device}",
+        " 0 copies",
+        *(" r_3: AST", " r_3: indexed kernel, after narrow"),
+        *(" r_3: program, after linearize", f" r_3: source for {device}", "== result"),
+    ]
+    assert text.endswith("== result\n15.0\n")
+
+
+def test_every_stage_of_the_compiler_on_request(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["explain", "Tensor([1.5]).exp2()", "--every-stage"]) == 0
+    text = capsys.readouterr().out
+    for stage in ("lower", "simplify", "decompose", "accumulate", "narrow"):
+        assert f"indexed kernel, after {stage}" in text
+
+
+def test_a_constant_needs_no_kernel(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["explain", "Tensor.ones(2, 2) + 1"]) == 0
+    text = capsys.readouterr().out
+    assert text.endswith("== result\n[[2. 2.]\n [2. 2.]]\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "gives"),
+    [
+        ("Tensor([1, 2, 3])[::-1]", [3, 2, 1]),
+        ("Tensor([[1, 2], [3, 4]])[1, :]", [3, 4]),
+        ("Tensor([[1, 2], [3, 4]])[..., None, 0]", [[1], [3]]),
+        ("Tensor([1, 2]) < 2", [True, False]),
+        ("-Tensor([1, 2]) + 2 ** 3", [7, 6]),
+        ("Tensor([5, 7], dtype=dtypes.int8) // 2", [2, 3]),
+        ("Tensor([1.0, inf]).cast('int32').cast(dtypes.bool)[:1]", [True]),
+        ("Tensor([3]) @ Tensor([4])", 12),
+        ("~Tensor([0]) & 3", [3]),
+    ],
+)
+def test_expressions(text: str, gives: object) -> None:
+    assert evaluate(text).tolist() == gives
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("__import__('os').system('true')", "unknown name '__import__'"),
+        ("open('/etc/passwd')", "unknown name 'open'"),
+        ("Tensor.__class__", "no '__class__'"),
+        ("Tensor([1])._node", "no '_node'"),
+        ("Tensor([1]).numpy()", "no 'numpy'"),
+        ("Tensor([1]).assign(Tensor([2]))", "no 'assign'"),
+        ("dtypes.__init__", "unknown dtype"),
+        ("dtypes", "is no value"),
+        ("dtypes.int32", "gives a dtype"),
+        ("Tensor", "gives the class Tensor"),
+        ("Tensor([1]).shape", "gives a tuple"),
+        ("1 + 2", "gives a int"),
+        ("(lambda: 1)()", "is not allowed"),
+        ("[x for x in [1]]", "is not allowed"),
+        ("f'{1}'", "is not allowed"),
+        ("Tensor([1]) if 1 else 2", "is not allowed"),
+        ("(x := 1)", "is not allowed"),
+        ("Tensor(*[1])", "write the arguments out"),
+        ("Tensor(**{})", "write the arguments out"),
+        ("Tensor([1])([2])", "cannot be called"),
+        ("Tensor(b'1234')", "there are no such tensors"),
+        ("'a' * 10", "an operator needs a tensor or two numbers"),
+        ("9 ** 9 ** 9", "the exponent is above 64"),
+        ("1 << 99", "the exponent is above 64"),
+        ("Tensor.ones(10 ** 30)", "is above 16777216"),
+        ("1 / 0 + Tensor([1])", "division by zero"),
+        ("not Tensor([1])", r"use .logical_not\(\) or ~"),
+        ("Tensor([1]) < Tensor([2]) < 3", "compare two values"),
+        ("Tensor([1]) in Tensor([1])", "compare two values"),
+        ("[1, 2][0]", "only tensors have subscripts"),
+        ("Tensor([1]); Tensor([2])", "cannot read"),
+        ("Tensor([1]", "cannot read"),
+        ("", "cannot read"),
+        ("Tensor([1])\x00", "cannot read"),
+        ("Tensor(" + "[" * 5000 + "]" * 5000 + ")", "too long|cannot read|nested"),
+        ("-" * 3000 + "Tensor([1])", "cannot read|nested"),
+        ("1" * 20000, "too long"),
+    ],
+)
+def test_nothing_else_can_be_reached(text: str, says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        evaluate(text)
