@@ -119,14 +119,13 @@ def small_integers(dtype: DType, count: int, seed: int, limit: int = 4) -> Array
     return generator.integers(low, limit + 1, count).astype(numpy_dtype(dtype))
 
 
-def table(dtype: DType, first: int, count: int) -> Array:
-    """Bit patterns `first` to `first + count - 1` of a type of up to 16 bits."""
-    return from_bits(np.arange(first, first + count) & ((1 << dtype.bits) - 1), dtype)
+def table(dtype: DType) -> Array:
+    """Every value of a type of up to 16 bits, in the order of the bits."""
+    return from_bits(np.arange(1 << dtype.bits), dtype)
 
 
-def pair_table(left: DType, right: DType, first: int, count: int) -> tuple[Array, Array]:
-    """Pairs `first` to `first + count - 1` of the 65,536 pairs of two 8-bit types."""
-    numbers = np.arange(first, first + count)
+def pair_table(left: DType, right: DType, numbers: Array) -> tuple[Array, Array]:
+    """Some of the 65,536 pairs of two 8-bit types, by number."""
     return from_bits(numbers >> 8, left), from_bits(numbers & 0xFF, right)
 
 

@@ -210,26 +210,26 @@ def _shift_batch(dtype: DType, number: int, kind: str) -> tuple[Array, ...]:
 
 
 def _table(sources: tuple[DType, ...], number: int) -> tuple[Array, ...]:
-    first = number * LANES
+    # Slices interleave: a block of neighbours could be all NaN, or all out of range.
+    numbers = number + np.arange(LANES) * ((1 << 16) // LANES)
     if len(sources) == 1:
-        return (samples.quiet(np.resize(_patterns(sources[0], first), LANES), sources[0]),)
+        return (samples.quiet(_patterns(sources[0], numbers), sources[0]),)
     if sum(dtype.bits for dtype in sources) <= 10:
         grids = [samples.edges(dtype) if dtype.is_bool else _all(dtype) for dtype in sources]
         mesh = np.meshgrid(*[np.arange(len(grid)) for grid in grids], indexing="ij")
         picked = [grid[place.ravel()] for grid, place in zip(grids, mesh, strict=True)]
         return samples.fitted(picked, LANES)
-    return samples.pair_table(sources[0], sources[1], first, LANES)
+    return samples.pair_table(sources[0], sources[1], numbers)
 
 
-def _patterns(dtype: DType, first: int) -> Array:
-    if dtype.is_bool:
-        return np.array([0, 1], dtype=np.uint8)
-    count = min(LANES, 1 << dtype.bits)
-    return (np.arange(first, first + count)).astype(bits_dtype(dtype))
+def _patterns(dtype: DType, numbers: Array) -> Array:
+    if dtype.bits < 16:
+        numbers = np.arange(LANES) % (1 << dtype.bits)
+    return numbers.astype(bits_dtype(dtype))
 
 
 def _all(dtype: DType) -> Array:
-    return samples.table(dtype, 0, 1 << dtype.bits)
+    return samples.table(dtype)
 
 
 def _edge_batch(sources: tuple[DType, ...], number: int) -> tuple[Array, ...]:
