@@ -135,8 +135,8 @@ class KernelBuilder:
                 continue
             if key not in self._needs:
                 self._needs[key] = self._sources(key)
-                if len(self._needs) > MOST_VALUES:
-                    raise TooLarge(self._most_repeated())
+                if len(self._needs) == MOST_VALUES:
+                    self._refuse_repetition()
             needs = self._needs[key]
             missing = [need for need in needs if need not in self._done]
             if missing:
@@ -146,14 +146,16 @@ class KernelBuilder:
             stack.pop()
         return self._done[start]
 
-    def _most_repeated(self) -> UOp:
+    def _refuse_repetition(self) -> None:
+        """Raises `TooLarge` if some value is computed at several places of the same kernel."""
         counts: dict[UOp, int] = {}
         for node, _ in self._needs:
-            if node.op in ALU and node is not self.value:
+            if node.op in ALU and node is not self.value and not self._is_leaf(node):
                 counts[node] = counts.get(node, 0) + 1
-        most = max(counts.values())
-        repeated = [node for node, count in counts.items() if 2 * count >= most]
-        return repeated[len(repeated) // 2]
+        repeated = [node for node, count in counts.items() if count > 1]
+        if repeated:
+            # In the middle, so that neither the rest nor the stored part stays too large.
+            raise TooLarge(repeated[len(repeated) // 2])
 
     def _sources(self, key: Key) -> list[Key]:
         node, tracker = key
