@@ -1,0 +1,248 @@
+"""realize: values on devices, counters, reports, memory, and failures in the middle."""
+
+import gc
+
+import numpy as np
+import pytest
+
+from tinyref.config import Context
+from tinyref.device import Device, memory
+from tinyref.dtype import dtypes, from_numpy_dtype, numpy_dtype
+from tinyref.engine import GlobalCounters, RealizeError, realize, synchronize
+from tinyref.errors import DeviceError, UserError
+from tinyref.lazy import graph as g
+from tinyref.lazy.buffers import buffer_of
+from tinyref.schedule import schedule
+from tinyref.uops import build
+from tinyref.uops.ops import Ops
+
+F32, I32 = dtypes.float32, dtypes.int32
+
+
+def put(array, device="PYTHON"):
+    array = np.ascontiguousarray(array)
+    node = g.new_buffer(device, array.shape, from_numpy_dtype(array.dtype))
+    buffer_of(g.backing(node)).copy_in(memoryview(array).cast("B"))
+    return node
+
+
+def get(node):
+    values = np.frombuffer(buffer_of(g.backing(node)).copy_out(), numpy_dtype(node.dtype))
+    return values[: int(np.prod(g.shape_of(node)))].reshape(g.shape_of(node))
+
+
+def run(node, device="PYTHON"):
+    return get(realize([(node, device)])[node])
+
+
+def plus(x, amount):
+    return g.alu(Ops.ADD, x, g.constant(amount, x.dtype))
+
+
+def total(x, *axes):
+    return g.reduce(Ops.ADD, x, axes)
+
+
+def floats(*values):
+    return np.array(values, np.float32)
+
+
+@pytest.mark.parametrize("device", ["PYTHON", "CPU"])
+def test_values(device):
+    x = put(np.arange(6, dtype=np.float32).reshape(2, 3), device)
+    assert run(plus(x, 1.0), device).tolist() == [[1, 2, 3], [4, 5, 6]]
+    assert run(total(x, 1), device).tolist() == [[3], [12]]
+    assert run(g.permute(x, (1, 0)), device).tolist() == [[0, 3], [1, 4], [2, 5]]
+    assert run(g.contiguous(g.full((2,), 2.5, F32)), device).tolist() == [2.5, 2.5]
+    assert run(g.reshape(total(x, 0, 1), ()), device).item() == 15
+
+
+def test_assign_in_place_and_twice():
+    x = put(floats(1, 2))
+    result = realize([(g.assign(x, plus(x, 1.0)), "PYTHON")])
+    assert list(result.values()) == [x]
+    assert get(x).tolist() == [2, 3]
+
+
+def test_live_graphs_keep_what_they_saw():
+    x = put(floats(1, 2))
+    seen = plus(x, 10.0)
+    results = realize([(g.assign(x, plus(x, 1.0)), "PYTHON")], live=[(seen, "PYTHON")])
+    assert get(results[seen]).tolist() == [11, 12]
+
+
+def test_copies_between_devices():
+    x = put(floats(1, 2, 3), "CPU")
+    assert run(plus(g.copy(g.flip(x, (0,)), "PYTHON"), 1.0)).tolist() == [4, 3, 2]
+    assert run(g.copy(plus(x, 1.0), "PYTHON")).tolist() == [2, 3, 4]
+
+
+def test_nothing_runs_for_what_is_there_or_has_no_elements():
+    before = GlobalCounters.kernel_count
+    x = put(floats(1, 2))
+    empty = total(g.new_buffer("PYTHON", (0, 3), F32), 1)
+    results = realize([(x, "PYTHON"), (empty, "PYTHON"), (g.constant(1.0, F32), "PYTHON")])
+    assert results[x] is x
+    assert g.shape_of(results[empty]) == (0, 1)
+    assert g.uniform_value(results[g.constant(1.0, F32)]) == 1.0
+    assert GlobalCounters.kernel_count == before
+
+
+@pytest.mark.parametrize("value", [0, 1, 3, 10])
+def test_symbolic_sizes(value):
+    n = build.variable("n", 0, 10)
+    bound = g.bind(n, value)
+    x = put(np.arange(20, dtype=np.int32).reshape(10, 2))
+    part = g.shrink(x, ((0, bound), (0, 2)))
+    node = total(g.alu(Ops.ADD, part, g.cast(g.spread(bound, (bound, 2)), I32)), 0)
+    want = (np.arange(20).reshape(10, 2)[:value] + value).sum(0, keepdims=True)
+    np.testing.assert_array_equal(run(node), want)
+
+
+# --- counters and reports -----------------------------------------------------------------------
+
+
+def test_counters():
+    x = put(np.ones((4, 8), np.float32))
+    GlobalCounters.reset()
+    realize([(plus(total(x, 1), 1.0), "PYTHON")])
+    assert GlobalCounters.kernel_count == 1
+    assert GlobalCounters.global_ops == 4 * 8 + 4
+    assert GlobalCounters.global_mem == 4 * 8 * 4 + 4 * 4
+    assert GlobalCounters.time_sum_s == 0
+    with Context(DEBUG=2):
+        realize([(plus(x, 2.0), "PYTHON")])
+    assert GlobalCounters.kernel_count == 2
+    assert GlobalCounters.time_sum_s > 0
+    assert GlobalCounters.mem_used >= x.dtype.itemsize * 32
+    assert "kernel_count=2" in repr(GlobalCounters)
+
+
+def test_debug_prints_one_line_for_each_kernel(capsys):
+    x = put(np.ones((4, 8), np.float32))
+    with Context(DEBUG=1):
+        realize([(total(g.alu(Ops.SIN, total(x, 1)), 0), "PYTHON")])
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 2
+    assert all(line.startswith("kernel") and "PYTHON" in line for line in lines)
+    assert "r_4_8" in lines[0]
+    assert "(4, 8)" in lines[0]
+    assert " ms " not in lines[0]
+
+
+def test_debug_levels_add_times_asts_source_and_programs(capsys):
+    x = put(np.ones(4, np.float32))
+    sizes = []
+    for level, shows in ((2, " ms "), (3, "SINK"), (4, "RANGE"), (5, "END")):
+        with Context(DEBUG=level):
+            realize([(plus(x, float(level)), "PYTHON")])
+        text = capsys.readouterr().err
+        assert shows in text or level > 3
+        sizes.append(len(text))
+    assert sizes == sorted(sizes)
+    with Context(DEBUG=1):
+        realize([(g.copy(x, "CPU"), "CPU")])
+    assert capsys.readouterr().err == "copy 16 bytes PYTHON -> CPU\n"
+
+
+def test_dump_after_schedule_prints_kernels(capsys):
+    x = put(np.ones(4, np.float32))
+    with Context(DUMP="after:schedule"):
+        schedule([(plus(x, 1.0), "PYTHON")])
+    assert capsys.readouterr().err.startswith("# after schedule: PYTHON\n")
+
+
+# --- memory -------------------------------------------------------------------------------------
+
+
+def test_intermediate_buffers_die_with_their_last_user():
+    x = put(np.ones((100, 10), np.float32))
+    gc.collect()
+    start = memory.now["PYTHON"]
+    memory.peak["PYTHON"] = start
+    node = x
+    for step in range(6):
+        sums = g.expand(total(node, step % 2), (100, 10))
+        node = g.alu(Ops.ADD, x, sums)
+    results = realize([(node, "PYTHON")])
+    result = results.pop(node)
+    assert not results
+    # The result, and of the sums (40 and 400 bytes, three of each) one that is read and the next.
+    assert memory.peak["PYTHON"] - start <= 4000 + 440
+    del node, sums
+    gc.collect()
+    assert memory.now["PYTHON"] - start == 4000
+    del result
+    gc.collect()
+    assert memory.now["PYTHON"] == start
+
+
+# --- failures -----------------------------------------------------------------------------------
+
+
+class Broken:
+    """Makes one allocation of the PYTHON device fail, the one of `nbytes`."""
+
+    def __init__(self, monkeypatch, nbytes, error):
+        allocator = Device["PYTHON"].allocator
+        working = type(allocator).allocate
+
+        def allocate(this, wanted):
+            if wanted == nbytes:
+                raise error
+            return working(this, wanted)
+
+        monkeypatch.setattr(type(allocator), "allocate", allocate)
+
+
+@pytest.mark.parametrize("error", [MemoryError("no room"), DeviceError("PYTHON", "no room")])
+def test_out_of_memory_in_the_middle_keeps_what_was_done(monkeypatch, error):
+    x = put(floats(1, 2, 3))
+    assign = g.assign(x, plus(x, 1.0))
+    wide = g.contiguous(g.expand(g.reshape(assign, (3, 1)), (3, 7)))
+    Broken(monkeypatch, 84, error)
+    with pytest.raises(RealizeError, match=r"kernel e_.*no room") as failure:
+        realize([(assign, "PYTHON"), (wide, "PYTHON")])
+    assert get(x).tolist() == [2, 3, 4]
+    assert failure.value.completed == {assign: x}
+    assert failure.value.device == "PYTHON"
+    assert failure.value.source
+
+
+def test_nothing_has_run_when_a_kernel_does_not_compile(monkeypatch):
+    from tinyref.runtimes import kernel as kernels
+
+    x = put(floats(1, 2, 3))
+    assign = g.assign(x, plus(x, 1.0))
+    sines = g.alu(Ops.SIN, g.reshape(g.contiguous(g.flip(assign, (0,))), (3,)))
+    working = kernels.compile_cached
+
+    def compile_cached(compiler, source):
+        if "SIN" in source:
+            raise DeviceError("PYTHON", "the compiler is out of ideas", source)
+        return working(compiler, source)
+
+    kernels.forget_kernels()
+    monkeypatch.setattr(kernels, "compile_cached", compile_cached)
+    with pytest.raises(DeviceError, match="kernel e_3: the compiler is out of ideas"):
+        realize([(assign, "PYTHON"), (sines, "PYTHON")])
+    assert get(x).tolist() == [1, 2, 3]
+
+
+def test_a_device_without_kernels_is_refused_by_name():
+    x = put(floats(1, 2, 3), "NPY")
+    with pytest.raises(UserError, match="kernel"):
+        realize([(plus(x, 1.0), "NPY")])
+    assert run(plus(g.copy(x, "PYTHON"), 1.0)).tolist() == [2, 3, 4]
+
+
+def test_realize_error_pickles():
+    import pickle
+
+    error = pickle.loads(pickle.dumps(RealizeError("CPU", "broke", "source", {})))
+    assert (error.device, error.message, error.source) == ("CPU", "broke", "source")
+
+
+def test_synchronize_waits_for_open_devices():
+    assert Device["PYTHON"]
+    synchronize()
