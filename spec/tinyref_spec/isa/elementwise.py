@@ -210,16 +210,17 @@ def _shift_batch(dtype: DType, number: int, kind: str) -> tuple[Array, ...]:
 
 
 def _table(sources: tuple[DType, ...], number: int) -> tuple[Array, ...]:
-    # Slices interleave: a block of neighbours could be all NaN, or all out of range.
-    numbers = number + np.arange(LANES) * ((1 << 16) // LANES)
     if len(sources) == 1:
+        # Slices interleave: a block of neighbours could be all NaN, or all out of range.
+        numbers = number + np.arange(LANES) * ((1 << 16) // LANES)
         return (samples.quiet(_patterns(sources[0], numbers), sources[0]),)
     if sum(dtype.bits for dtype in sources) <= 10:
         grids = [samples.edges(dtype) if dtype.is_bool else _all(dtype) for dtype in sources]
         mesh = np.meshgrid(*[np.arange(len(grid)) for grid in grids], indexing="ij")
         picked = [grid[place.ravel()] for grid, place in zip(grids, mesh, strict=True)]
         return samples.fitted(picked, LANES)
-    return samples.pair_table(sources[0], sources[1], numbers)
+    # A block of pairs has every value on the right.
+    return samples.pair_table(sources[0], sources[1], number * LANES + np.arange(LANES))
 
 
 def _patterns(dtype: DType, numbers: Array) -> Array:
