@@ -229,6 +229,7 @@ def _scenarios() -> dict[str, Callable[[], list[Row]]]:
         "above": lambda: [
             row("isa.alone.int32", passes, op="SUB"),
             row("tensor.sum.float32", passes, rung=Rung.TENSOR, depends_on=("isa.fails.int32",)),
+            row("model.small.float32", passes, rung=Rung.MODEL, depends_on=("tensor.sum.float32",)),
         ],
         "low": lambda: [row("store.constant", fails, passes, rung=Rung.STORE)],
         "skipped": lambda: [

@@ -75,6 +75,15 @@ def test_a_broken_foundation_suppresses_all_above_and_nothing_beside() -> None:
     assert suppression.reason(Rung.MEMORY, ()) is None
 
 
+def test_suppression_is_passed_on() -> None:
+    suppression = Suppression()
+    suppression.note_suppressed("kernel.matmul.float32")
+    assert suppression.reason(Rung.TENSOR, ("kernel.matmul.float32",)) == (
+        "it depends on kernel.matmul.float32, which is suppressed"
+    )
+    assert suppression.reason(Rung.TENSOR, ("kernel.matmul.int32",)) is None
+
+
 def test_above_the_foundation_only_named_rows_suppress() -> None:
     suppression = Suppression()
     suppression.note("isa.unary.exp2.float32", Rung.ALU)

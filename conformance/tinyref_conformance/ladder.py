@@ -1,7 +1,8 @@
 """The ladder: which rung is broken, and what that suppresses.
 
 A broken rung of the foundation (open to index) suppresses everything above it: nothing measured
-there would mean anything. Above the foundation a case is suppressed only by a row that it names.
+there would mean anything. Above the foundation a case is suppressed only by a row that it names,
+when that row is broken or is itself suppressed.
 """
 
 from __future__ import annotations
@@ -69,15 +70,21 @@ def first_broken(reports: Iterable[RungReport]) -> Rung | None:
 class Suppression:
     """Decides, while results come in, what is not worth running any more.
 
-    `reason` answers for a case; `note` learns that a row (on its rung) is broken.
+    `reason` answers for a case; `note` learns that a row (on its rung) is broken, and
+    `note_suppressed` that one is suppressed.
     """
 
     def __init__(self) -> None:
         self._broken_rows: dict[str, Rung] = {}
+        self._suppressed_rows: set[str] = set()
 
     def note(self, row: str, rung: Rung) -> None:
         """`row` has a case that is broken and that no expectation covers."""
         self._broken_rows.setdefault(row, rung)
+
+    def note_suppressed(self, row: str) -> None:
+        """`row` was not run, so nothing that stands on it can be judged either."""
+        self._suppressed_rows.add(row)
 
     def reason(self, rung: Rung, depends_on: Iterable[str]) -> str | None:
         """Why a case on `rung` is not run, in one sentence; None where it is to be run."""
@@ -89,4 +96,6 @@ class Suppression:
         for row in depends_on:
             if row in self._broken_rows:
                 return f"it depends on {row}, which is broken"
+            if row in self._suppressed_rows:
+                return f"it depends on {row}, which is suppressed"
         return None

@@ -254,6 +254,8 @@ class Runner:
             decided = self._decide(self._cases[case_id])
             if decided is not None:
                 self.outcome.derived[case_id] = decided
+                if decided[0] is Status.SUPPRESSED:
+                    self._suppression.note_suppressed(task.row)
             elif not self.outcome.has(case_id, task.attempt):
                 left.append(case_id)
         return Task(task.row, left, task.attempt)

@@ -117,7 +117,7 @@
       `${number(all.length - measured.length)} of ${number(all.length)} measured rows are exact; drawn: the ${top.length} worst of the others by their limits.`;
     const left = 300, width = 1120, height = 22;
     const end = Math.max(2, Math.min(11, ...[Math.max(...top.map((row) => Math.max(steps(row.max), steps(row.limit ?? 0))))]));
-    const x = (value) => left + scale(value, end) * (width - left - 120);
+    const x = (value) => left + scale(value, end) * (width - left - 150);
     const plot = svg("svg", { viewBox: `0 0 ${width} ${top.length * height + 26}`, role: "img",
       "aria-label": "Largest distance and 99th percentile in ULP by row" });
     for (const tick of [0, 0.5, 1, 2, 4, 16, 64, 256, 1024].filter((tick) => steps(tick) <= end)) {
