@@ -35,7 +35,7 @@ def test_rows_are_prefixes_of_their_cases() -> None:
     assert len(rows) == len(catalogue.all_rows())
     for case in FULL:
         assert case.row in rows
-        assert case.id.startswith(f"{case.row}.")
+        assert case.id.startswith((f"{case.row}.", f"{case.row}:"))
         assert case.clauses
         assert case.level == case.id.partition(".")[0]
 

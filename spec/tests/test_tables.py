@@ -25,7 +25,7 @@ def sample_of(row: Row) -> list[Case]:
     """The first case of each kind: `special:0`, `edge:0`, `exact...`."""
     found: dict[str, Case] = {}
     for case in row.cases(Profile.QUICK):
-        name = case.id.removeprefix(f"{row.id}.")
+        name = case.id.removeprefix(row.id).removeprefix(".")
         found.setdefault(name.partition(":")[0].partition(".")[0], case)
     return list(found.values())
 
@@ -142,7 +142,7 @@ def passing(rows: list[Row], device: DeviceUnderTest) -> list[str]:
     found = []
     for row in rows:
         for case in sample_of(row):
-            if not case.expects_refusal and case.run(device).passed:
+            if case.run(device).passed:
                 found.append(case.id)
     return found
 
@@ -240,8 +240,7 @@ def test_refusals_fail_where_nothing_is_refused(
     monkeypatch.setattr(run, "evaluate", lambda expression, names: 7)
     row = next(row for row in all_rows() if row.id == "tensor.refuse.literal")
     cases = row.cases(Profile.QUICK)
-    assert cases
-    assert all(case.expects_refusal for case in cases)
+    assert len(cases) > 20
     assert [case.id for case in cases if case.run(interpreter).passed] == []
 
 

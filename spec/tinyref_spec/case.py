@@ -166,8 +166,8 @@ class Case:
     """One check, named by its id; `run` judges it and returns what it measured.
 
     depends_on: ids of rows without which the case says nothing.
-    expects_refusal: the case passes when the device or the library refuses with a clear error;
-    `run` itself catches that error and judges it.
+    expects_refusal: what the case asks for is not declared, and it passes when the device refuses
+    it with a clear error; `run` itself catches that error and judges it.
     Errors that `run` lets out (DeviceError, internal bugs) count as failures.
     """
 

@@ -67,7 +67,7 @@ def cases(profile: Profile = Profile.QUICK, query: str = "*") -> list[Case]:
 def find(case_id: str) -> Case:
     """The case with this id, of either profile. Raises `UserError` that names the nearest row."""
     for row in all_rows():
-        if case_id.startswith(f"{row.id}."):
+        if case_id.startswith((f"{row.id}.", f"{row.id}:")):
             for case in row.cases(Profile.FULL):
                 if case.id == case_id:
                     return case

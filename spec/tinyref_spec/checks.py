@@ -19,16 +19,18 @@ KERNELS = frozenset({"kernels"})
 class Check:
     """One case of a row: `run` takes the case's id and the device.
 
-    full_only: left out of the quick profile. needs: beyond those of the row. rung: where it is
-    not that of the row (a gradient in the row of its function).
+    name: what follows the id of the row; after a dot, unless it begins with a colon itself.
+    full_only: left out of the quick profile. needs: beyond those of the row.
     """
 
     name: str
     run: Run
     full_only: bool = False
     needs: Needs | None = None
-    expects_refusal: bool = False
-    rung: Rung | None = None
+
+    def id(self, row_id: str) -> str:
+        """The id of the case."""
+        return f"{row_id}{self.name}" if self.name.startswith(":") else f"{row_id}.{self.name}"
 
 
 def kernel_needs(*dtypes: DType, features: Iterable[str] = ()) -> Needs:
@@ -53,17 +55,16 @@ def make_row(
     def make_cases(profile: Profile) -> list[Case]:
         return [
             Case(
-                f"{row_id}.{check.name}",
+                check.id(row_id),
                 row_id,
                 level,
-                check.rung or rung,
+                rung,
                 op,
                 dtype,
                 clauses,
                 _joined(needs, check.needs),
-                tuple(row for row in foundations(check.rung or rung) if row != row_id),
-                functools.partial(check.run, f"{row_id}.{check.name}"),
-                check.expects_refusal,
+                tuple(row for row in foundations(rung) if row != row_id),
+                functools.partial(check.run, check.id(row_id)),
             )
             for check in checks()
             if profile is Profile.FULL or not check.full_only

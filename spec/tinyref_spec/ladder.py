@@ -18,7 +18,7 @@ FOUNDATIONS: dict[Rung, tuple[str, ...]] = {
     Rung.GATE: ("memory.gate.load.float32", "memory.gate.store.float32"),
     Rung.LOOP: ("kernel.reduce.add.float32",),
     Rung.MATMUL: ("kernel.matmul.float32",),
-    Rung.TENSOR: ("tensor.add.float32",),
+    Rung.TENSOR: ("tensor.add.float32.forward",),
 }
 
 

@@ -148,7 +148,7 @@ def _matrix() -> dict[str, Array]:
 
 def _refusal_checks() -> list[Check]:
     return [
-        Check(name, functools.partial(run_refused, expression, _matrix()), expects_refusal=True)
+        Check(name, functools.partial(run_refused, expression, _matrix()))
         for name, expression in REFUSED.items()
     ]
 

@@ -35,7 +35,7 @@ def _is_main(function: Function, dtype: DType) -> bool:
 def _forward(function: Function, dtype: DType) -> list[Check]:
     return [
         Check(
-            f"forward:{number + len(function.forms) * seed}",
+            f":{number + len(function.forms) * seed}",
             functools.partial(run_forward, form, dtype, seed),
             full_only=seed > 0 or (number > 0 and not _is_main(function, dtype)),
         )
@@ -48,19 +48,13 @@ def _backward(function: Function, dtype: DType) -> list[Check]:
     forms = [form for form in function.forms if form.backward is not None]
     return [
         Check(
-            f"backward:{number + len(forms) * seed}",
+            f":{number + len(forms) * seed}",
             functools.partial(run_backward, form, dtype, seed),
             full_only=seed > 0 or not (_is_main(function, dtype) or number == 0),
-            rung=Rung.AUTOGRAD,
         )
         for seed in range(4)
         for number, form in enumerate(forms)
     ]
-
-
-def _checks(function: Function, dtype: DType) -> list[Check]:
-    backward = _backward(function, dtype) if dtype.is_float else []
-    return [*_forward(function, dtype), *backward]
 
 
 def _rule(function: Function) -> str:
@@ -81,20 +75,29 @@ def _function_rows(function: Function) -> Iterator[Row]:
     for dtype in function.dtypes:
         needed: set[DType] = set().union(*(_needed(form, dtype) for form in function.forms))
         needs = kernel_needs(*needed)
-        clauses = [f"tensor.{function.name}", "tensor.derived"]
-        if function.has_gradient and dtype.is_float:
-            clauses.append("tensor.gradient")
         yield make_row(
-            f"tensor.{function.name}.{dtype.name}",
+            f"tensor.{function.name}.{dtype.name}.forward",
             f"{function.name} on {dtype.name}: {function.sentence}",
-            tuple(clauses),
+            (f"tensor.{function.name}", "tensor.derived"),
             Rung.TENSOR,
             function.name,
             dtype.name,
             _rule(function),
             needs,
-            functools.partial(_checks, function, dtype),
+            functools.partial(_forward, function, dtype),
         )
+        if function.has_gradient and dtype.is_float:
+            yield make_row(
+                f"tensor.{function.name}.{dtype.name}.backward",
+                f"The gradient of {function.name} on {dtype.name}.",
+                (f"tensor.{function.name}", "tensor.gradient", "tensor.derived"),
+                Rung.AUTOGRAD,
+                function.name,
+                dtype.name,
+                _rule(function),
+                needs,
+                functools.partial(_backward, function, dtype),
+            )
 
 
 def rows() -> Iterator[Row]:
