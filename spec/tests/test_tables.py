@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tinyref.device import Buffer
+from tinyref.device import Buffer, Capabilities
 from tinyref.dtype import from_numpy_dtype
 from tinyref.uops.node import UOp
 from tinyref.uops.program import Program
@@ -256,3 +257,56 @@ def test_a_refusal_of_the_wrong_kind_fails(
     monkeypatch.setattr(run, "evaluate", explode)
     row = next(row for row in all_rows() if row.id == "tensor.refuse.literal")
     assert [case.id for case in row.cases(Profile.QUICK) if case.run(interpreter).passed] == []
+
+
+# --- a device that flushes subnormals ------------------------------------------------------------
+
+
+class FlushingDevice(ReferenceDevice):
+    """Flushes float32 subnormals to zero, and says so or does not."""
+
+    def __init__(self, says_so: bool) -> None:
+        super().__init__()
+        self.says_so = says_so
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return dataclasses.replace(super().capabilities, keeps_subnormals=not self.says_so)
+
+    def run_ast(
+        self,
+        ast: UOp,
+        inputs: Inputs,
+        bindings: Mapping[str, int] | None = None,
+        poison: int = POISONS[0],
+    ) -> list[Array]:
+        given = [None if data is None else flushed(data) for data in inputs]
+        return [flushed(values) for values in super().run_ast(ast, given, bindings, poison)]
+
+
+def flushed(values: Array) -> Array:
+    if values.dtype != np.float32:
+        return values
+    bits = values.view(np.uint32)
+    is_subnormal = (bits & np.uint32(0x7F800000)) == 0
+    return np.where(is_subnormal, bits & np.uint32(0x80000000), bits).view(np.float32)
+
+
+FLUSHED = ("isa.binary.add.float32", "isa.binary.mul.float32", "isa.unary.exp2.float32")
+
+
+def test_a_declared_flush_is_allowed() -> None:
+    rows = [row for row in all_rows() if row.id in FLUSHED]
+    device = FlushingDevice(says_so=True)
+    for row in rows:
+        for case in row.cases(Profile.QUICK):
+            if case.needs.unmet(device.capabilities) is None:
+                measured = case.run(device)
+                assert measured.passed, f"{case.id}: {measured.message}"
+
+
+def test_an_undeclared_flush_is_caught() -> None:
+    device = FlushingDevice(says_so=False)
+    for row in all_rows():
+        if row.id in FLUSHED:
+            assert not all(case.run(device).passed for case in row.cases(Profile.QUICK)), row.id

@@ -146,6 +146,14 @@ def _special(
     )
 
 
+def _empty(op: str, dtype: DType, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """A reduce of nothing gives the identity."""
+    identity = {"add": 0, "mul": 1, "max": dtype.minimum}[op]
+    expected = np.full(3, identity, dtype=numpy_dtype(dtype))
+    nothing = np.zeros(0, dtype=numpy_dtype(dtype))
+    return run_exact(case_id, device, _kernel(op, dtype, (3, 0), (1,)), [None, nothing], [expected])
+
+
 INF = float("inf")
 NAN = float("nan")
 SPECIAL_REDUCES: dict[str, tuple[tuple[tuple[float, ...], float], ...]] = {
@@ -178,6 +186,7 @@ def _checks(op: str, dtype: DType) -> list[Check]:
         Check(_name(shape, axes), functools.partial(_run, op, dtype, shape, axes))
         for shape, axes in SHAPES
     ]
+    found.append(Check("empty", functools.partial(_empty, op, dtype)))
     if op == "add" and dtype.is_int:
         found.append(Check("wraps", functools.partial(_wrapping, dtype)))
     if op == "add" and dtype.is_float:
