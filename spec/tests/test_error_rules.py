@@ -11,6 +11,7 @@ from tinyref_spec.bits import Array, from_bits, to_bits
 from tinyref_spec.error_rules import (
     LIMITS,
     Bounded,
+    SameBits,
     Ulp,
     statistics,
     ulp_distance,
@@ -246,3 +247,10 @@ def test_expected_of_a_bound_covers_the_last_rounding() -> None:
     assert Bounded().judge(rounded, expected).good.all()
     far = (rounded.astype(np.float64) + 0.05).astype(rounded.dtype)
     assert not Bounded().judge(far, expected).good.any()
+
+
+def test_same_bits_tells_one_nan_from_another() -> None:
+    wanted = np.array([0x7FC00001, 0xFFC00000, 0x3F800000], np.uint32).view(np.float32)
+    given = np.array([0x7FC00000, 0x7FC00000, 0x3F800000], np.uint32).view(np.float32)
+    assert list(SameBits().judge(given, Expected(wanted)).good) == [False, False, True]
+    assert Ulp(0).judge(given, Expected(wanted)).good.all()

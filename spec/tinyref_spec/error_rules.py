@@ -143,6 +143,22 @@ class Ulp:
 
 
 @dataclass(frozen=True)
+class SameBits:
+    """The very bits of the reference, the sign and the payload of a NaN included."""
+
+    @property
+    def sentence(self) -> str:
+        return "Exact: the same bits, those of a NaN too."
+
+    def judge(self, actual: Array, expected: Expected) -> Verdict:
+        """Compares bits; the distance says how far off a float is."""
+        good = to_bits(actual) == to_bits(expected.values)
+        is_float = from_numpy_dtype(expected.values.dtype).is_float
+        distance = ulp_distance(actual, expected.values) if is_float else None
+        return Verdict(np.asarray(good), distance)
+
+
+@dataclass(frozen=True)
 class Bounded:
     """Within the bound that the reference derived for each element.
 
@@ -259,4 +275,4 @@ class Products:
         return found.problem
 
 
-Rule = Ulp | Bounded | Products
+Rule = Ulp | SameBits | Bounded | Products

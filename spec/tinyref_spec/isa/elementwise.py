@@ -15,7 +15,7 @@ from tinyref_spec.asts import LANES, elementwise
 from tinyref_spec.bits import Array, bits_dtype
 from tinyref_spec.case import Case, Measurement, Needs, Profile, Row, Rung
 from tinyref_spec.device_under_test import DeviceUnderTest
-from tinyref_spec.error_rules import Rule, Ulp
+from tinyref_spec.error_rules import Rule, SameBits, Ulp
 from tinyref_spec.isa.specials import Special
 from tinyref_spec.ladder import foundations
 from tinyref_spec.literals import SUBNORMAL_NAMES, NotRepresentableError, is_subnormal, literal
@@ -263,7 +263,7 @@ def _run_special(
 
 def _special_rule(operation: Operation, result: Array) -> Rule:
     """Zeros, infinities and NaN are exact in every rule; other values keep the row's limit."""
-    if not operation.result.is_float:
+    if not operation.result.is_float or isinstance(operation.rule, SameBits):
         return operation.rule
     wide = float(result.astype(np.float64)[0])
     return operation.rule if np.isfinite(wide) and wide != 0 else Ulp(0)

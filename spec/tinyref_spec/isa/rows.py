@@ -15,7 +15,7 @@ from tinyref.uops.ops import Ops
 from tinyref_spec import oracles
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Row, Rung
-from tinyref_spec.error_rules import Rule, Ulp, ulp_limit
+from tinyref_spec.error_rules import Rule, SameBits, Ulp, ulp_limit
 from tinyref_spec.isa.casts import BITCAST, bitcast_specials, cast_specials
 from tinyref_spec.isa.elementwise import Operation, row_of
 from tinyref_spec.isa.specials import Special, specials
@@ -235,7 +235,7 @@ def bitcast_operations() -> Iterator[Operation]:
                     target,
                     functools.partial(_bitcast_node, target),
                     functools.partial(_bitcast_reference, target),
-                    Ulp(0),
+                    SameBits(),
                     bitcast_specials(source, target),
                 )
 
