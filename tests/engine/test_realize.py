@@ -8,7 +8,7 @@ import pytest
 from tinyref.config import Context
 from tinyref.device import Device, memory
 from tinyref.dtype import dtypes, from_numpy_dtype, numpy_dtype
-from tinyref.engine import GlobalCounters, RealizeError, realize, synchronize
+from tinyref.engine import GlobalCounters, RealizeError, estimate, realize, synchronize
 from tinyref.errors import DeviceError, UserError
 from tinyref.lazy import graph as g
 from tinyref.lazy.buffers import buffer_of
@@ -116,6 +116,21 @@ def test_counters():
     assert GlobalCounters.time_sum_s > 0
     assert GlobalCounters.mem_used >= x.dtype.itemsize * 32
     assert "kernel_count=2" in repr(GlobalCounters)
+
+
+def test_counting_the_work_of_a_kernel_looks_at_each_node_once(monkeypatch):
+    """Guards chains of thousands of operations, which took time with their square."""
+    x = put(np.ones(4, np.float32))
+    node = x
+    for step in range(200):
+        node = plus(node, step + 0.5)
+    (item,) = schedule([(node, "PYTHON")]).items
+    products = []
+    monkeypatch.setattr(estimate, "product", lambda shape: products.append(shape) or 4)
+    assert estimate.estimate(item.ast).operations == 800
+    assert len(products) == 200
+    assert estimate.estimate(item.ast).operations == 800
+    assert len(products) == 200
 
 
 def test_debug_prints_one_line_for_each_kernel(capsys):

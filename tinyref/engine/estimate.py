@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 from tinyref.schedule.kernel_ast import kernel_shape
 from tinyref.uops.evaluate import evaluate_index
-from tinyref.uops.node import UOp, node_fact, sint
+from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ReduceArg, ViewArg
 from tinyref.uops.symbolic import lift, lower, product
@@ -24,9 +25,21 @@ class Estimate:
     nbytes: sint
 
 
-@node_fact
+_known: WeakKeyDictionary[UOp, Estimate] = WeakKeyDictionary()
+
+
 def estimate(ast: UOp) -> Estimate:
-    """The work of a kernel AST; symbolic where its sizes are."""
+    """The work of a kernel AST; symbolic where its sizes are.
+
+    Kept for the whole kernel only: shared nodes count once, so it is no sum over the sources.
+    """
+    found = _known.get(ast)
+    if found is None:
+        found = _known[ast] = _estimated(ast)
+    return found
+
+
+def _estimated(ast: UOp) -> Estimate:
     operations = lift(0)
     nbytes = lift(0)
     for node in ast.toposort():
