@@ -107,6 +107,39 @@ def test_a_sum_of_repeated_elements_is_a_product(machine):
     assert got.ravel().tolist() == [4, 8]
 
 
+@pytest.mark.parametrize("op", [Ops.ADD, Ops.MAX])
+def test_repeated_elements_are_seen_through_other_operations(machine, op):
+    """Guards sums of 10**9 equal elements, which gave 999998272 one by one."""
+    x = machine.put(small())
+    wide = g.expand(g.reshape(x, (2, 3, 1)), (2, 3, 10**9))
+    turned = g.permute(g.flip(g.alu(Ops.MUL, wide, g.full_like(wide, 2.0)), (0,)), (2, 0, 1))
+    count = 10**9 if op is Ops.ADD else 1
+    (got,) = machine.run(g.reduce(op, turned, (0,)))
+    np.testing.assert_array_equal(got, 2 * small()[None, ::-1] * np.float32(count))
+    (got,) = machine.run(g.reduce(op, turned, (0, 2)))
+    rows = small()[None, ::-1]
+    rows = rows.sum(2, keepdims=True) if op is Ops.ADD else rows.max(2, keepdims=True)
+    np.testing.assert_array_equal(got, 2 * rows * np.float32(count))
+
+
+def test_elements_that_a_pad_or_another_operand_changes_are_not_repeated(machine):
+    x = machine.put(small())
+    wide = g.expand(g.reshape(x, (2, 3, 1)), (2, 3, 5))
+    padded = g.pad(wide, ((0, 0), (0, 1), (1, 0)))
+    (got,) = machine.run(total(padded, 2))
+    np.testing.assert_array_equal(got[:, :3, 0], small() * 5)
+    ramp = machine.put(np.arange(5, dtype=np.float32))
+    scaled = g.alu(Ops.MUL, wide, g.expand(g.reshape(ramp, (1, 1, 5)), (2, 3, 5)))
+    (got,) = machine.run(total(scaled, 2))
+    np.testing.assert_array_equal(got[:, :, 0], small() * 10)
+
+
+def test_a_count_that_the_type_cannot_hold_is_no_factor(machine):
+    x = machine.put(np.zeros(1, np.float16))
+    (got,) = machine.run(total(g.expand(x, (70_000,)), 0))
+    assert got.tolist() == [0]
+
+
 def test_a_sum_of_a_constant_that_rounds(machine):
     node = total(g.full((10,), 0.1, F32), 0)
     assert node.op is Ops.REDUCE

@@ -14,7 +14,7 @@ from tinyref.errors import UserError
 from tinyref.lazy import graph
 from tinyref.lazy.folding import full, uniform_value
 from tinyref.lazy.shape import device_of, shape_of
-from tinyref.uops.node import UOp, sint, substitute, toposort
+from tinyref.uops.node import UOp, node_fact, sint, substitute, toposort
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import (
     BoundsArg,
@@ -174,24 +174,49 @@ def _reduce_constant(node: UOp, op: Ops, value: bool | int | float, count: int) 
 
 
 def _reduce_repeated(node: UOp, argument: ReduceArg) -> UOp | None:
-    """A reduce over axes along which an EXPAND repeats elements: x + x + x is 3 * x."""
+    """A reduce over axes along which all elements are equal: x + x + x is 3 * x."""
     source = node.src[0]
-    if source.op is not Ops.EXPAND or argument.op is Ops.MUL or node.dtype.is_bool:
-        return None
-    below = source.src[0]
-    before, after = shape_of(below), shape_of(source)
-    axes = [axis for axis in argument.axes if before[axis] == 1 and after[axis] != 1]
-    count = product(after[axis] for axis in axes)
+    shape = shape_of(source)
+    axes = [axis for axis in argument.axes if axis in repeated_axes(source) and shape[axis] != 1]
+    count = product(shape[axis] for axis in axes)
     if not axes or not isinstance(count, int):
         return None
-    if node.dtype.is_float and count > 1 << (node.dtype.mantissa_bits + 1):
-        return None
-    kept = tuple(1 if axis in axes else size for axis, size in enumerate(after))
-    once = graph.expand(below, kept)
-    if argument.op is Ops.ADD:
-        once = graph.alu(Ops.MUL, once, graph.constant(as_const(count, node.dtype), node.dtype))
+    once = graph.shrink(
+        source, [(0, 1 if axis in axes else size) for axis, size in enumerate(shape)]
+    )
+    if argument.op is not Ops.MAX and not node.dtype.is_bool:
+        factor = as_const(count, node.dtype)
+        # A product would need a power, which rounds; and an infinite factor makes NaN of zero.
+        if argument.op is not Ops.ADD or not math.isfinite(factor):
+            return None
+        once = graph.alu(Ops.MUL, once, graph.constant(factor, node.dtype))
     rest = [axis for axis in argument.axes if axis not in axes]
     return graph.reduce(argument.op, once, rest)
+
+
+@node_fact
+def repeated_axes(node: UOp) -> frozenset[int]:
+    """The axes along which the graph shows that all elements are equal, those of size 1 too."""
+    shape = shape_of(node)
+    every = frozenset(range(len(shape)))
+    single = frozenset(axis for axis in every if shape[axis] == 1)
+    if uniform_value(node) is not None:
+        return every
+    match node.arg:
+        case ShapeArg() if node.op is Ops.EXPAND:
+            below = shape_of(node.src[0])
+            return repeated_axes(node.src[0]) | {axis for axis in every if below[axis] == 1}
+        case PermuteArg(order):
+            below_axes = repeated_axes(node.src[0])
+            return frozenset(axis for axis in every if order[axis] in below_axes)
+        case BoundsArg(bounds) if node.op is Ops.PAD:
+            kept = (axis for axis in repeated_axes(node.src[0]) if bounds[axis] == (0, 0))
+            return single.union(kept)
+    if node.op in (Ops.SHRINK, Ops.FLIP, Ops.REDUCE):
+        return single | repeated_axes(node.src[0])
+    if node.op in ALU:
+        return every.intersection(*(repeated_axes(source) for source in node.src))
+    return single
 
 
 def split_long_reduce(node: UOp) -> UOp:
