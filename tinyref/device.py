@@ -203,7 +203,11 @@ class DeviceRegistry:
 
         Raises `UserError` for a name that no backend declares.
         """
-        return self._canonical(config.text("DEVICE") if name is None else name)
+        if name is None:
+            return self._canonical(config.text("DEVICE"))
+        if not isinstance(name, str):
+            raise UserError(f"device: got {name!r}, accepted is a name such as 'CPU'")
+        return self._canonical(name)
 
     @functools.cache  # noqa: B019 - the registry is one object that lives as long as the process
     def _canonical(self, name: str) -> str:

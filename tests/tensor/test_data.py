@@ -4,6 +4,7 @@ import gc
 import math
 import subprocess
 import sys
+import tracemalloc
 
 import ml_dtypes
 import numpy as np
@@ -129,6 +130,9 @@ def test_item_truth_and_length() -> None:
         (lambda: Tensor([1]).__iadd__(0.5), ["+=", "float32", "int32"]),
         (lambda: Tensor([1]).__iadd__(Tensor([1, 2])), ["+=", "(2,)", "(1,)"]),
         (lambda: Tensor([1.0], requires_grad=True).__imul__(2), ["*=", "leaf", "no_grad"]),
+        (lambda: Tensor([1]).realize(None), ["realize", "NoneType", "Tensor"]),
+        (lambda: Tensor([1], device=3), ["device", "3", "'CPU'"]),
+        (lambda: Tensor([1]).to(["CPU"]), ["device", "['CPU']", "'CPU'"]),
         (lambda: Variable("2n", 1, 2), ["'2n'", "identifier"]),
         (lambda: Variable("n", 3, 2), ["n", "3", "2"]),
         (lambda: Variable("n", -1, 2), ["n", "-1"]),
@@ -293,6 +297,15 @@ def test_importing_is_quick_and_loads_no_compiler() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
     with pytest.raises(ImportError):
         from tinyref import nothing  # type: ignore[attr-defined]  # noqa: F401
+
+
+def test_a_large_constant_takes_its_own_bytes_only() -> None:
+    assert Tensor.full((3,), 0.1, dtype=dtypes.bfloat16).numpy().tolist() == [0.10009765625] * 3
+    tracemalloc.start()
+    Tensor.full((1 << 22,), 1.0, dtype=dtypes.float16).numpy()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2 * (2 << 22)
 
 
 def test_an_infinite_constant_reads_back() -> None:

@@ -174,6 +174,8 @@ def test_moving_to_another_device() -> None:
         (lambda: grid().squeeze(2), ["squeeze", "2"]),
         (lambda: grid().flatten(1, 0), ["flatten", "1", "0"]),
         (lambda: grid().unflatten(1, (2, 2)), ["unflatten", "3"]),
+        (lambda: grid().unflatten(1, None), ["unflatten", "None", "sizes"]),
+        (lambda: grid().shrink([1, (0, 2)]), ["shrink", "1", "(begin, end)"]),
         (lambda: grid().repeat(2), ["repeat", "1 counts", "2 axes"]),
         (lambda: grid().repeat(2, -1), ["repeat", "-1", "negative"]),
         (lambda: grid().cat(Tensor([[1]])), ["cat", "(1, 1)", "(2, 3)", "axis 0"]),

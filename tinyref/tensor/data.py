@@ -33,6 +33,9 @@ def compute(tensors: Sequence[TensorCore]) -> None:
     """
     from tinyref.engine import RealizeError, realize
 
+    for tensor in tensors:
+        if not isinstance(tensor, TensorCore):
+            raise UserError(f"realize: got a {type(tensor).__name__}, accepted are Tensors")
     outputs = [(tensor._node, tensor._device) for tensor in tensors]
     values = live_values()
     owned = [(value.node, value.device) for value in values if value.tensor is not None]
@@ -103,9 +106,7 @@ class Data(Creation):
         shape = bound_sizes(self.shape)
         value = uniform_value(self._node)
         if value is not None:
-            return np.full(shape, value, dtype=np.float64 if self.dtype.is_float else None).astype(
-                numpy_dtype(self.dtype)
-            )
+            return np.full(shape, value, dtype=numpy_dtype(self.dtype))
         if 0 in shape:
             return np.empty(shape, dtype=numpy_dtype(self.dtype))
         buffer = buffer_of(self._buffer_node())

@@ -9,7 +9,7 @@ from typing import Self
 
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError
-from tinyref.tensor.arguments import Bounds, Shape, broadcast, fixed
+from tinyref.tensor.arguments import Bounds, Shape, broadcast, fixed, integer
 from tinyref.tensor.contraction import Contraction
 from tinyref.uops.symbolic import describe_shape
 
@@ -88,8 +88,8 @@ def _without_ellipsis(items: list[object], ndim: int) -> Iterator[object]:
 
 def _slice_index(item: slice, size: int) -> AxisIndex:
     for part in (item.start, item.stop, item.step):
-        if part is not None and not hasattr(part, "__index__"):
-            raise UserError(f"index: slice with {part!r}: accepted are integers")
+        if part is not None:
+            integer(part, "index: a slice")
     if item.step is not None and operator.index(item.step) == 0:
         raise UserError("index: a slice with step 0: accepted is any other integer")
     places = range(*item.indices(size))
@@ -101,11 +101,15 @@ def _slice_index(item: slice, size: int) -> AxisIndex:
 
 
 def _integer_index(item: object, size: int, axis: int) -> AxisIndex:
-    if isinstance(item, bool | Contraction) or not hasattr(item, "__index__"):
+    try:
+        # An array of numpy has the method too, and refuses when it is called.
+        place = None if isinstance(item, bool | Contraction) else operator.index(item)  # type: ignore[arg-type]
+    except TypeError:
+        place = None
+    if place is None:
         raise UserError(
             f"index: got a {type(item).__name__}: accepted are integers, slices, None and Ellipsis"
         )
-    place = operator.index(item)
     if not -size <= place < size:
         limits = f"{-size} to {size - 1}" if size else "none: the axis is empty"
         raise UserError(f"index: {place} is outside axis {axis}: accepted are {limits}")

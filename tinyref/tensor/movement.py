@@ -55,6 +55,8 @@ class Movement(Elementwise):
     def unflatten(self, dim: int, sizes: Sequence[int]) -> Self:
         """Splits axis `dim` into axes of `sizes`, of which one may be -1."""
         axis = axis_of(dim, self.ndim, "unflatten")
+        if not isinstance(sizes, list | tuple):
+            raise UserError(f"unflatten: sizes {sizes!r}: accepted are a tuple of sizes")
         parts = resolve_reshape(self.shape[axis : axis + 1], tuple(sizes), "unflatten")
         return self._reshape((*self.shape[:axis], *parts, *self.shape[axis + 1 :]))
 
@@ -116,7 +118,7 @@ class Movement(Elementwise):
             raise UserError(f"shrink: got {arg!r}, accepted are {self.ndim} pairs (begin, end)")
         bounds: list[tuple[sint, sint]] = []
         for size, pair in zip(self.shape, arg, strict=True):
-            if pair is not None and len(pair) != 2:
+            if pair is not None and not (isinstance(pair, list | tuple) and len(pair) == 2):
                 raise UserError(f"shrink: {pair!r} is not a pair (begin, end)")
             begin, end = (0, size) if pair is None else pair
             bounds.append((dimension(begin, "shrink"), dimension(end, "shrink")))
