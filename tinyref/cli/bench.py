@@ -31,15 +31,15 @@ def bench(
     Each row shows median, least and most of its repeats. Where a row has a peer, both were
     measured in this run, and the ratio is theirs: compare ratios between machines, not times.
     """
-    from tinyref.cli.bench_rows import ROWS, chosen, facts, measure
+    from tinyref.cli.bench_rows import chosen, facts, measure
 
     if json_file is not None:
         _check_writable(json_file)
     rows = chosen(row)
     print(f"{'row':40} {'median':>10} {'min':>10} {'max':>10}  unit")
     measured: list[Measured] = []
-    for found in rows:
-        print(f"... {found.name} ({len(measured)} of {len(ROWS)} done)", end="\r", file=sys.stderr)
+    for number, found in enumerate(rows, 1):
+        _show_progress(f"measuring {found.name}, {number} of {len(rows)}")
         for result in measure(found, repeats):
             measured.append(result)
             print(_line(result), flush=True)
@@ -47,6 +47,12 @@ def bench(
         numbers = {"schema": "tinyref.bench", "version": 1, **facts()}
         numbers["rows"] = [result.to_json() for result in measured]
         json_file.write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
+
+
+def _show_progress(text: str) -> None:
+    """A line that the next row overwrites; only a person at a terminal wants it."""
+    if sys.stderr.isatty():
+        print(f"{text:60}", end="\r", file=sys.stderr)
 
 
 def _check_writable(path: Path) -> None:
