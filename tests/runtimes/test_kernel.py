@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -250,6 +251,45 @@ def test_the_longest_unused_kernels_are_forgotten() -> None:
     assert recent.get("a") == "1"
     recent.put("c", "3")
     assert [recent.get(key) for key in "abc"] == ["1", None, "3"]
+
+
+class _Key:
+    """Hashed and compared in Python, as programs are: threads are switched there."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __hash__(self) -> int:
+        return hash(self.number)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Key) and other.number == self.number
+
+
+def test_threads_may_share_the_kernels_that_are_kept() -> None:
+    kept: _Recent[int] = _Recent(1)
+    errors: list[BaseException] = []
+
+    def work(start: int) -> None:
+        try:
+            for number in range(start, start + 10_000):
+                kept.put(_Key(number % 3), number)
+                kept.get(_Key(number % 3))
+        except KeyError as error:
+            errors.append(error)
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=work, args=(start,)) for start in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    # An entry that one thread finds, another may forget before it is marked as used.
+    assert not errors
 
 
 def test_versions_name_what_compiled(device: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Generic, TypeVar
@@ -113,26 +114,34 @@ def _misfit(parameter: Parameter, buffer: Buffer, device: str) -> str | None:
 
 
 class _Recent(Generic[T]):
-    """A dictionary that forgets what was not used for the longest time."""
+    """A dictionary that forgets what was not used for the longest time; threads may share it."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
+        self._lock = threading.Lock()
         self._entries: OrderedDict[Hashable, T] = OrderedDict()
 
     def get(self, key: Hashable) -> T | None:
-        found = self._entries.get(key)
-        if found is not None:
-            self._entries.move_to_end(key)
-        return found
+        with self._lock:
+            found = self._entries.get(key)
+            if found is not None:
+                self._entries.move_to_end(key)
+            return found
 
     def put(self, key: Hashable, value: T) -> T:
-        self._entries[key] = value
-        while len(self._entries) > self.limit:
-            self._entries.popitem(last=False)
+        forgotten = []
+        with self._lock:
+            self._entries[key] = value
+            while len(self._entries) > self.limit:
+                forgotten.append(self._entries.popitem(last=False))
+        # What is forgotten is unloaded out here, where the lock does not wait for it.
+        forgotten.clear()
         return value
 
     def clear(self) -> None:
-        self._entries.clear()
+        with self._lock:
+            entries, self._entries = self._entries, OrderedDict()
+        entries.clear()
 
 
 _by_program: _Recent[Kernel] = _Recent(KEPT_KERNELS)
