@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import pickle
+import sys
 import threading
 import weakref
 
@@ -89,6 +90,42 @@ def test_threads_agree_on_one_object():
     for thread in threads:
         thread.join()
     assert len({id(node) for node in results}) == 1
+
+
+def test_threads_that_are_switched_at_every_step_agree_on_one_object():
+    # Looking a node up and adding it are two steps: both threads could add their own.
+    rounds, each = 60, 40
+    built: list[list[UOp]] = [[], [], [], []]
+    gate = threading.Barrier(len(built))
+
+    def work(mine: list[UOp]) -> None:
+        for round_number in range(rounds):
+            gate.wait()
+            mine.extend(
+                build.variable("switched", -1, round_number * each + i) for i in range(each)
+            )
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=work, args=(mine,)) for mine in built]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    for same in zip(*built, strict=True):
+        assert all(node is same[0] for node in same)
+
+
+def test_an_index_constant_does_not_wrap():
+    assert build.const(dtypes.index, 2**63 - 1).arg.value == 2**63 - 1
+    assert build.const(dtypes.int64, 2**63).arg.value == -(2**63)
+    with pytest.raises(UserError, match="index: 9223372036854775808 is beyond the 64 bits"):
+        build.const(dtypes.index, 2**63)
+    with pytest.raises(UserError, match="beyond the 64 bits"):
+        build.const(dtypes.index, -(2**63) - 1)
 
 
 def test_nodes_have_no_truth_value_and_do_not_pickle():

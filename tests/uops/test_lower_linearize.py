@@ -97,6 +97,53 @@ def test_a_grid_that_is_too_large_is_refused() -> None:
         launch_axes((n,), (10, 10, 10))
 
 
+def test_an_empty_output_does_not_keep_another_from_being_written() -> None:
+    nothing = tracker((3, 0))
+    total = build.reduce(Ops.ADD, load(2, f32, 0, nothing), (1,))
+    ast = build.sink(
+        store(0, 3, tracker((3, 1)), total),
+        store(1, 0, nothing, load(2, f32, 0, nothing)),
+    )
+    agree(ast, {0: ramp(3), 1: ramp(0), 2: ramp(0)}, {0: [0, 0, 0], 1: []})
+
+
+@pytest.mark.parametrize("least", [0, 1])
+def test_outputs_of_size_one_need_a_first_turn_of_the_axis_that_they_share(least: int) -> None:
+    size = build.variable("n", least, 4)
+    shown = tracker((4,)).shrink(((0, size),))
+    row = load(2, f32, 4, shown)
+    ast = build.sink(
+        store(0, 1, tracker((1,)), build.reduce(Ops.ADD, row, (0,))), store(1, 4, shown, row)
+    )
+    buffers = {0: ramp(1), 1: np.zeros(4, np.float32), 2: ramp(4)}
+    if least:
+        agree(ast, buffers, {0: [6], 1: [1, 2, 3, 0]}, {"n": 3})
+        return
+    for capabilities in (LOOPS, GRID):
+        with pytest.raises(UserError, match="a size that may be 0 share axis 0"):
+            compile_kernel(ast, capabilities)
+
+
+def test_an_axis_beyond_64_bits_is_refused_and_one_within_is_not() -> None:
+    def total(size: int) -> UOp:
+        value = load(1, f32, 1, tracker((1,)).expand((size,)))
+        return build.sink(store(0, 1, tracker((1,)), build.reduce(Ops.ADD, value, (0,))))
+
+    program = compile_kernel(total(2**62), LOOPS)
+    assert any(node.op is Ops.RANGE and node.dtype is dtypes.int64 for node in program.uops)
+    with pytest.raises(UserError, match="beyond the 64 bits"):
+        compile_kernel(total(2**80), LOOPS)
+
+
+def test_index_arithmetic_beyond_64_bits_is_refused() -> None:
+    big = build.variable("n", 0, 2**31 - 1)
+    cube = build.mul(build.mul(big, big), big)
+    value = build.cast(build.less(cube, 7), i32)
+    ast = build.sink(store(0, 1, tracker((1,)), value))
+    with pytest.raises(UserError, match=r"an index from 0 to \d+ is beyond int64"):
+        compile_kernel(ast, LOOPS)
+
+
 def test_loops_stand_for_launch_axes_where_there_is_no_grid() -> None:
     x = load(1, f32, 6, tracker((2, 3)))
     ast = build.sink(store(0, 6, tracker((2, 3)), x))

@@ -22,7 +22,12 @@ Operand = UOp | int | float | bool
 
 
 def const(dtype: DType, value: ConstType) -> UOp:
-    """The constant `value` in `dtype`: wrapped or rounded to it; a vector repeats it."""
+    """The constant `value` in `dtype`: wrapped or rounded to it; a vector repeats it.
+
+    `index` never wraps: raises `UserError` for a position that 64 bits do not hold.
+    """
+    if dtype.scalar is dtypes.index and not dtypes.index.minimum <= value <= dtypes.index.maximum:
+        raise UserError(f"index: {value} is beyond the 64 bits that positions and sizes have")
     return UOp(Ops.CONST, dtype, (), ConstArg(as_const(value, dtype)))
 
 

@@ -13,6 +13,7 @@ from tinyref.device import Capabilities
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError
 from tinyref.uops import build
+from tinyref.uops.bounds import bounds
 from tinyref.uops.launch import launch_axes
 from tinyref.uops.meanings import reduce_identity
 from tinyref.uops.node import UOp, node_fact, sint
@@ -33,9 +34,12 @@ def lower(ast: UOp, capabilities: Capabilities) -> UOp:
 
     Raises `UserError` where the shapes of the stores do not belong together.
     """
-    shape = output_shape(ast)
-    if 0 in shape or not ast.src:
+    # An empty output writes nothing, and must not keep another of the same kernel from writing.
+    stores = [store for store in ast.src if 0 not in _shape(store.src[0])]
+    if not stores:
         return build.sink()
+    shape = _common_shape(stores)
+    _check_repeated_axes(stores, shape)
     lowering = _Lowering()
     if capabilities.has_grid:
         outputs = launch_axes(shape, capabilities.grid_limit)
@@ -43,7 +47,7 @@ def lower(ast: UOp, capabilities: Capabilities) -> UOp:
     else:
         positions = tuple(lowering.counter(extent, AxisKind.LOOP) for extent in shape)
         in_launch = TRUE
-    return build.sink(*lowering.stores(ast.src, shape, positions, in_launch))
+    return build.sink(*lowering.stores(stores, shape, positions, in_launch))
 
 
 @node_fact
@@ -81,8 +85,23 @@ def _is_larger(size: sint) -> bool:
 
 def output_shape(ast: UOp) -> Shape:
     """The shape that all outputs of the kernel `ast` have or broadcast to; () without outputs."""
-    shapes = [_shape(store.src[0]) for store in ast.src]
+    return _common_shape(ast.src)
+
+
+def _common_shape(stores: Sequence[UOp]) -> Shape:
+    shapes = [_shape(store.src[0]) for store in stores]
     return _broadcast(shapes) if shapes else ()
+
+
+def _check_repeated_axes(stores: Sequence[UOp], shape: Shape) -> None:
+    """An output of size 1 is written in the first turn along an axis: there must be one."""
+    for store in stores:
+        for axis, (size, common) in enumerate(zip(_shape(store.src[0]), shape, strict=True)):
+            if isinstance(size, int) and isinstance(common, UOp) and bounds(common)[0] < 1:
+                raise UserError(
+                    f"kernel: outputs of size 1 and of a size that may be {bounds(common)[0]} "
+                    f"share axis {axis}: accepted are sizes of at least 1, or two kernels"
+                )
 
 
 def reduced_sizes(node: UOp) -> Shape:

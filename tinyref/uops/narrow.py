@@ -16,10 +16,15 @@ def narrow_index(root: UOp, capabilities: Capabilities) -> UOp:
 
     One type serves the whole kernel: int32 if no index node can leave it, else int64. Variables
     and launch indices are int32 in either case, as launches pass them. Raises `UserError` where
-    int64 is needed and the device lacks it, or a variable needs more than 32 bits.
+    int64 is needed and the device lacks it or not even that is enough, or a variable needs more
+    than 32 bits.
     """
     order = root.toposort()
     wide = next((node for node in order if _is_index(node) and not _fits(node)), None)
+    beyond = next((n for n in order if _is_index(n) and not _fits(n, dtypes.int64)), None)
+    if beyond is not None:
+        low, high = bounds(beyond)
+        raise UserError(f"kernel: an index from {low} to {high} is beyond int64")
     if wide is not None and not capabilities.supports(dtypes.int64):
         low, high = bounds(wide)
         raise UserError(
@@ -37,9 +42,9 @@ def _is_index(node: UOp) -> bool:
     return node.dtype.scalar is dtypes.index
 
 
-def _fits(node: UOp) -> bool:
+def _fits(node: UOp, dtype: DType = dtypes.int32) -> bool:
     low, high = bounds(node)
-    return dtypes.int32.minimum <= low and high <= dtypes.int32.maximum
+    return dtype.minimum <= low and high <= dtype.maximum
 
 
 def _narrowed(node: UOp, src: tuple[UOp, ...], target: DType) -> UOp:

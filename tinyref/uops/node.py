@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 from weakref import WeakValueDictionary
@@ -14,6 +15,8 @@ from tinyref.uops.payload import Payload
 T = TypeVar("T")
 
 _interned: WeakValueDictionary[tuple[Any, ...], UOp] = WeakValueDictionary()
+# Reentrant, for a collection in its midst may run code that builds nodes.
+_interning = threading.RLock()
 
 
 class UOp:
@@ -49,8 +52,10 @@ class UOp:
         node.src = src
         node.arg = arg
         node.facts = {}
-        # Another thread may have built the same node meanwhile: the first one stays.
-        return _interned.setdefault(key, node)
+        # Another thread may have built the same node meanwhile: the first one stays. The dictionary
+        # looks and inserts in two steps, so that without the lock both threads could win.
+        with _interning:
+            return _interned.setdefault(key, node)
 
     def __repr__(self) -> str:
         arg = "" if self.arg is None else f", {self.arg}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tinyref.dtype import dtypes
 from tinyref.uops import build, meanings
 from tinyref.uops.bounds import bounds
 from tinyref.uops.node import UOp
@@ -14,6 +15,9 @@ from tinyref.uops.rewrite.rule import integer_or_bool
 @rule("fold-constants", match(ALU))
 def fold_constants(node: UOp) -> UOp | None:
     """op(c1, c2, ...) == the constant that the meaning of op gives, rounded and wrapped by it."""
+    if node.dtype.scalar is dtypes.index and not _holds(bounds(node)):
+        # The meaning would wrap, which an index never does.
+        return None
     values = []
     for source in node.src:
         if source.op is not Ops.CONST or not isinstance(source.arg, ConstArg):
@@ -34,3 +38,7 @@ def fold_range(node: UOp) -> UOp | None:
     """x == c where the value range of x is c alone."""
     low, high = bounds(node)
     return build.const(node.dtype, low) if low == high else None
+
+
+def _holds(span: tuple[int, int]) -> bool:
+    return dtypes.index.minimum <= span[0] and span[1] <= dtypes.index.maximum
