@@ -7,9 +7,9 @@ from tinyref.device import Device
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError, VerifyError
 from tinyref.lazy import graph as g
-from tinyref.schedule import CopyItem, KernelItem, schedule
+from tinyref.schedule import CopyItem, KernelItem, prepare, schedule
 from tinyref.uops import build
-from tinyref.uops.node import UOp
+from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import Dialect, Ops
 from tinyref.uops.payload import ConstArg
 from tinyref.uops.verify import verify
@@ -224,6 +224,30 @@ def test_one_program_for_all_values_of_a_variable():
         x = g.new_buffer("PYTHON", (g.bind(n, value), 2), I32)
         asts.update(item.ast for item in schedule([(total(x, 0), "PYTHON")]).kernels)
     assert len(asts) == 1
+
+
+def test_graphs_of_other_values_of_a_variable_may_wait(machine):
+    """Guards that a tensor kept for later does not bind the variables of this schedule."""
+    n = build.variable("n", 1, 10)
+    x = machine.put(np.arange(10, dtype=np.int32))
+    three, four = (total(g.shrink(x, ((0, g.bind(n, value)),)), 0) for value in (3, 4))
+    (got,) = machine.run(three, live=[four])
+    assert got.tolist() == [3]
+    assert machine.planned.bindings == {"n": 3}
+    y = machine.put(np.ones(1, np.int32))
+    (got,) = machine.run(g.assign(y, add(y, three)), live=[four])
+    assert got.tolist() == [4]
+    assert machine.planned.bindings == {"n": 3}
+
+
+def test_many_outputs_are_prepared_in_one_walk(machine, monkeypatch):
+    """Guards time that grew with the number of outputs times the size of the graph."""
+    walks = []
+    monkeypatch.setattr(prepare, "toposort", lambda roots: walks.append(1) or toposort(roots))
+    node = machine.put(np.ones(2, np.float32))
+    outputs = [node := add(node, node) for _ in range(50)]
+    assert machine.run(*outputs)[-1].tolist() == [2.0**50] * 2
+    assert len(walks) < 10
 
 
 def test_two_values_for_one_variable_are_refused():

@@ -1,13 +1,14 @@
 """The first pass: a tensor graph rewritten into the form that the rest of scheduling reads.
 
-DETACH disappears, bound variables lose their values (which are collected), a reduce over repeated
-elements becomes arithmetic, a long reduce becomes two, and what a COPY copies gets memory.
+DETACH disappears, bound variables lose their values (which `bound_values` collects), a reduce over
+repeated elements becomes arithmetic, a long reduce becomes two, and what a COPY copies gets memory.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 
 from tinyref.dtype import as_const
 from tinyref.errors import UserError
@@ -36,64 +37,75 @@ MOST_PARTS = 256
 
 
 class Prepared:
-    """The rewritten graph: `new` maps each node of the original to its successor.
-
-    `bindings` has the value of each variable that the graph binds.
-    """
+    """The rewritten graph: `new` maps each node of the original to its successor."""
 
     def __init__(self) -> None:
         self.new: dict[UOp, UOp] = {}
-        self.bindings: dict[str, int] = {}
 
-    def add(self, roots: Sequence[UOp]) -> None:
-        """Rewrites everything that `roots` need. Raises `UserError` for clashing values."""
+    def add(self, roots: Iterable[UOp]) -> None:
+        """Rewrites everything that `roots` need: give them together, as each call walks all."""
         for node in toposort(roots):
             if node not in self.new:
                 self.new[node] = self._rewrite(node)
 
     def _rewrite(self, node: UOp) -> UOp:
         if node.op is Ops.BIND:
-            return self._unbind(node)
+            return node.src[0]
         src = tuple(self.new[source] for source in node.src)
         if node.op is Ops.DETACH:
             return src[0]
         if node.op is Ops.COPY:
             return _copy(node, src[0])
-        argument = self._unbound_payload(node.arg)
+        argument = _unbound_payload(node.arg)
         if src != node.src or argument != node.arg:
             node = _rebuild(node, src, argument)
         if node.op is Ops.REDUCE and isinstance(node.arg, ReduceArg):
             return _reduce(node, node.arg)
         return node
 
-    def _unbind(self, node: UOp) -> UOp:
-        variable, value = node.src
-        if isinstance(variable.arg, VarArg) and isinstance(value.arg, ConstArg):
-            name = variable.arg.name
-            number = int(value.arg.value)
-            if self.bindings.setdefault(name, number) != number:
+
+def _unbound_payload(argument: Payload) -> Payload:
+    if isinstance(argument, ShapeArg):
+        return ShapeArg(tuple(unbound(size) for size in argument.shape))
+    if isinstance(argument, BoundsArg):
+        return BoundsArg(tuple((unbound(a), unbound(b)) for a, b in argument.bounds))
+    return argument
+
+
+def unbound(size: sint) -> sint:
+    """`size` with each bound variable in it replaced by the variable."""
+    if isinstance(size, int):
+        return size
+    bound = {part: part.src[0] for part in size.toposort() if part.op is Ops.BIND}
+    return normalise(substitute(size, bound)) if bound else size
+
+
+def bound_values(roots: Iterable[UOp]) -> dict[str, int]:
+    """The value of each variable that the graphs of `roots`, not yet prepared, bind.
+
+    Raises `UserError` where two of them bind one variable to different values.
+    """
+    sizes: dict[UOp, None] = {}
+    nodes = toposort(roots)
+    for node in nodes:
+        if isinstance(node.arg, ShapeArg):
+            sizes.update((size, None) for size in node.arg.shape if isinstance(size, UOp))
+        elif isinstance(node.arg, BoundsArg):
+            pairs = itertools.chain.from_iterable(node.arg.bounds)
+            sizes.update((size, None) for size in pairs if isinstance(size, UOp))
+    values: dict[str, int] = {}
+    for node in (*nodes, *toposort(sizes)):
+        if node.op is not Ops.BIND:
+            continue
+        variable, value = (source.arg for source in node.src)
+        if isinstance(variable, VarArg) and isinstance(value, ConstArg):
+            number = int(value.value)
+            if values.setdefault(variable.name, number) != number:
                 raise UserError(
-                    f"variable {name}: bound to {self.bindings[name]} and to {number} in one "
-                    "graph: accepted is one value"
+                    f"variable {variable.name}: bound to {values[variable.name]} and to {number} "
+                    "in one graph: accepted is one value"
                 )
-        return variable
-
-    def unbound(self, size: sint) -> sint:
-        """`size` with each bound variable in it replaced by the variable."""
-        if isinstance(size, int):
-            return size
-        bound = [part for part in size.toposort() if part.op is Ops.BIND]
-        if not bound:
-            return size
-        return normalise(substitute(size, {part: self._unbind(part) for part in bound}))
-
-    def _unbound_payload(self, argument: Payload) -> Payload:
-        if isinstance(argument, ShapeArg):
-            return ShapeArg(tuple(self.unbound(size) for size in argument.shape))
-        if isinstance(argument, BoundsArg):
-            pairs = argument.bounds
-            return BoundsArg(tuple((self.unbound(a), self.unbound(b)) for a, b in pairs))
-        return argument
+    return values
 
 
 def _copy(node: UOp, source: UOp) -> UOp:

@@ -14,7 +14,7 @@ from tinyref.lazy.buffers import new_buffer_node
 from tinyref.lazy.folding import full, uniform_value
 from tinyref.lazy.shape import describe_shape, device_of, is_empty, largest_size, shape_of
 from tinyref.schedule.fusion import ALWAYS_STORED, Fusion
-from tinyref.schedule.hazards import assigned_buffer, needing_old_contents
+from tinyref.schedule.hazards import Versions, assigned_buffer, needing_old_contents
 from tinyref.schedule.items import KernelItem, Schedule
 from tinyref.schedule.join import Draft
 from tinyref.schedule.kernel_ast import (
@@ -25,7 +25,7 @@ from tinyref.schedule.kernel_ast import (
     movement_tracker,
 )
 from tinyref.schedule.order import Ordering, Task, copy_task, reads_of
-from tinyref.schedule.prepare import Prepared, peel
+from tinyref.schedule.prepare import Prepared, bound_values, peel
 from tinyref.uops.dump import dump_after
 from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import ALU, MOVEMENT, Dialect, Ops
@@ -61,10 +61,13 @@ class _Scheduler:
         self.prepared = Prepared()
         self.devices: dict[UOp, str] = {}
         requested = self._on_devices(outputs)
-        waiting = self._on_devices(live)
         roots = list(requested.values())
+        # Only what is overwritten here can matter to graphs that are computed later.
+        overwrites = bool(Versions(roots).assigns)
+        waiting = self._on_devices(live) if overwrites else {}
         added, self.versions = needing_old_contents(roots, waiting)
         requested.update((owner, waiting[owner]) for owner in added)
+        self.bindings = bound_values(requested)
         self.requested = {owner: self._kept(node) for owner, node in requested.items()}
         computed = [node for node in self.requested.values() if _needs_memory(node)]
         self.fusion = Fusion(computed)
@@ -77,12 +80,12 @@ class _Scheduler:
 
     def _on_devices(self, outputs: Iterable[tuple[UOp, str]]) -> dict[UOp, UOp]:
         """Each output, prepared, on the device that it was requested on."""
+        pairs = [(node, Device.canonical(name)) for node, name in outputs]
+        moved = [graph.copy(node, device) for node, device in pairs]
+        self.prepared.add(moved)
         found: dict[UOp, UOp] = {}
-        for node, name in outputs:
-            device = Device.canonical(name)
-            moved = graph.copy(node, device)
-            self.prepared.add([moved])
-            found[node] = self.prepared.new[moved]
+        for (node, device), there in zip(pairs, moved, strict=True):
+            found[node] = self.prepared.new[there]
             self.devices.setdefault(peel(found[node]), device)
         return found
 
@@ -164,7 +167,7 @@ class _Scheduler:
         for item in items:
             if isinstance(item, KernelItem):
                 dump_after("schedule", item.device, item.ast)
-        return Schedule(items, self.results, self.prepared.bindings)
+        return Schedule(items, self.results, self.bindings)
 
     def _add_task(self, node: UOp) -> UOp | None:
         """Makes the item that stores `node`, or names a node to be stored first."""
