@@ -31,11 +31,11 @@ def compute(tensors: Sequence[TensorCore]) -> None:
     from its buffer. A tensor that reads memory which is assigned to here is computed first, so it
     keeps the elements that it had where it was written.
     """
-    from tinyref.engine import RealizeError, realize
-
     for tensor in tensors:
         if not isinstance(tensor, TensorCore):
             raise UserError(f"realize: got a {type(tensor).__name__}, accepted are Tensors")
+    if all(_is_computed(tensor._node) for tensor in tensors):
+        return
     outputs = [(tensor._node, tensor._device) for tensor in tensors]
     values = live_values()
     owned = [(value.node, value.device) for value in values if value.tensor is not None]
@@ -46,6 +46,10 @@ def compute(tensors: Sequence[TensorCore]) -> None:
         _substitute_everywhere(values, error.completed)
         raise
     _substitute_everywhere(values, realised)
+
+
+def _is_computed(node: UOp) -> bool:
+    return graph.backing(node) is not None or uniform_value(node) is not None
 
 
 def _substitute_everywhere(values: Sequence[Value], realised: dict[UOp, UOp]) -> None:
