@@ -180,6 +180,27 @@ def test_names_that_c_cannot_say() -> None:
         CRenderer().render(program("no name", nodes, out(INT, 1)))
 
 
+# LLVM aborts the whole process on a function without a name.
+@pytest.mark.parametrize(
+    "name", ["", "1a", "a b", 'a"b', "llvm.sqrt.f32", "caf\u00e9", "x" * 256, "memcpy", "exp2f"]
+)
+@pytest.mark.parametrize("language", sorted(RENDERERS))
+def test_names_that_no_function_can_have(language: str, name: str) -> None:
+    memory = build.define_global(0, dtypes.float32, 1)
+    value = build.unary(Ops.EXP2, build.load(build.index(memory, number(0))))
+    nodes = closed(build.store(build.index(memory, number(0)), value))
+    with pytest.raises(UserError, match=r"cannot be the name of an? (C|LLVM) function"):
+        RENDERERS[language].render(program(name, nodes, out(dtypes.float32, 1)))
+
+
+@pytest.mark.parametrize("name", ["int", "for", "_Bool", "float32", "boolean", "sqrt", "uint32"])
+def test_words_of_c_are_no_names(name: str) -> None:
+    memory = build.define_global(0, INT, 1)
+    nodes = closed(build.store(build.index(memory, number(0)), number(1)))
+    with pytest.raises(UserError, match=rf"'{name}' cannot .* it has a meaning there"):
+        CRenderer().render(program(name, nodes, out(INT, 1)))
+
+
 @pytest.mark.parametrize("language", sorted(RENDERERS))
 def test_a_node_without_its_payload_is_refused(language: str) -> None:
     pointer = build.define_global(0, INT, 1).dtype

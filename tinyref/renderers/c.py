@@ -17,7 +17,7 @@ import numpy as np
 
 from tinyref.dtype import ConstType, DType, dtypes
 from tinyref.errors import UserError
-from tinyref.renderers.payloads import element_of, payload_of
+from tinyref.renderers.payloads import element_of, entry_name, is_identifier, payload_of
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ConstArg, SlotArg, VarArg
@@ -64,6 +64,18 @@ _FUNCTIONS = {
     Ops.POW: "pow",
 }
 
+# The words of C99 and of what came after (those with a _ first are refused anyway).
+_WORDS = frozenset(
+    {
+        *("auto", "break", "case", "char", "const", "continue", "default", "do", "double"),
+        *("else", "enum", "extern", "float", "for", "goto", "if", "inline", "int", "long"),
+        *("register", "restrict", "return", "short", "signed", "sizeof", "static", "struct"),
+        *("switch", "typedef", "union", "unsigned", "void", "volatile", "while", "bool"),
+        *("true", "false", "nullptr", "alignas", "alignof", "constexpr", "static_assert"),
+        *("thread_local", "typeof", "typeof_unqual", "asm", "main"),
+    }
+)
+
 
 class CRenderer:
     """Prints programs as C; `accepted` are the types that the compiler has.
@@ -81,10 +93,6 @@ class CRenderer:
 def _word(dtype: DType) -> DType:
     """The unsigned type in which an integer type computes: C widens what is below 32 bits."""
     return dtypes.uint64 if dtype.bits == 64 else dtypes.uint32
-
-
-def _is_identifier(name: str) -> bool:
-    return name.isascii() and name.isidentifier()
 
 
 def _integer_literal(value: int, dtype: DType) -> str:
@@ -111,14 +119,14 @@ class _Source:
         self.counter = 0
 
     def text(self) -> str:
-        if not _is_identifier(self.program.name):
-            raise UserError(f"program: {self.program.name!r} cannot be the name of a C function")
         for node in self.program.uops:
             self.print_node(node)
+        taken = {*_WORDS, *map(_name, C_DTYPES), *_FUNCTIONS.values(), *self.helpers}
+        entry = entry_name(self.program.name, taken, "a C")
         ordered = sorted(self.types, key=lambda dtype: dtype.priority)
         lines = [f"typedef {_TYPES[dtype]} {_name(dtype)};" for dtype in ordered]
         lines += [self.helpers[name] for name in sorted(self.helpers)]
-        lines += [f"void {self.program.name}(void **buffers, const int *variables) {{"]
+        lines += [f"void {entry}(void **buffers, const int *variables) {{"]
         lines += [*self.lines, "}", ""]
         return "\n".join(lines)
 
@@ -237,7 +245,7 @@ class _Source:
     def define_var(self, node: UOp) -> str:
         position = self.program.variables.index(node)
         spoken = payload_of(node, VarArg).name
-        name = f"var_{spoken if _is_identifier(spoken) else position}"
+        name = f"var_{spoken if is_identifier(spoken) else position}"
         self.line(f"{self.type(node.dtype)} {name} = variables[{position}];")
         return name
 

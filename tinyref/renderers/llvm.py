@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 from tinyref.dtype import ConstType, DType, Kind, dtypes
 from tinyref.errors import UserError
-from tinyref.renderers.payloads import element_of, payload_of
+from tinyref.renderers.payloads import element_of, entry_name, payload_of
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ConstArg, GepArg, SlotArg
@@ -48,6 +48,9 @@ _KINDS = (Kind.BOOL, Kind.SIGNED, Kind.UNSIGNED, Kind.FLOAT)
 
 # Functions of the C library; the name for float32 ends in "f".
 LIBRARY = {Ops.EXP2: "exp2", Ops.LOG2: "log2", Ops.SIN: "sin", Ops.POW: "pow"}
+_LIBRARY_NAMES = frozenset(
+    name + suffix for name in (*LIBRARY.values(), "trunc", "sqrt") for suffix in ("", "f")
+)
 _INTRINSICS = {Ops.SQRT: "sqrt", Ops.TRUNC: "trunc"}
 
 LLVM_OPS = frozenset(op.name for op in ALU - {Ops.THREEFRY, Ops.MULACC}) | {"LOAD", "STORE"}
@@ -110,7 +113,8 @@ class _Function:
     def text(self) -> str:
         for node in self.program.uops:
             self.print_node(node)
-        body = [f'define void @"{self.program.name}"(ptr %buffers, ptr %variables) nounwind {{']
+        entry = entry_name(self.program.name, _LIBRARY_NAMES, "an LLVM")
+        body = [f'define void @"{entry}"(ptr %buffers, ptr %variables) nounwind {{']
         body += ["entry:", *self.entry, "  br label %start", "start:", *self.lines]
         body += ["  ret void", "}"]
         return "\n".join([*body, *sorted(self.declarations), ""])
