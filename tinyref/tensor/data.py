@@ -36,6 +36,8 @@ def compute(tensors: Sequence[TensorCore]) -> None:
             raise UserError(f"realize: got a {type(tensor).__name__}, accepted are Tensors")
     if all(_is_computed(tensor._node) for tensor in tensors):
         return
+    from tinyref.engine import RealizeError, realize
+
     outputs = [(tensor._node, tensor._device) for tensor in tensors]
     values = live_values()
     owned = [(value.node, value.device) for value in values if value.tensor is not None]
