@@ -122,6 +122,16 @@ def through(view_: View) -> UOp:
     return b.load(view(IN, tracker=ShapeTracker((view_,))))
 
 
+ROWS = ShapeTracker.from_shape((3, 1))
+ROW = b.load(view(OUT, tracker=ROWS))
+IN_PLACE = b.load(view(OUT, 3, 4))
+
+
+def two_outputs(first: UOp, second: UOp) -> UOp:
+    """Three elements in slot 0, twelve in slot 1."""
+    return b.sink(b.store(view(OUT, tracker=ROWS), first), b.store(view(IN, 3, 4), second))
+
+
 AST_GRAPHS: list[tuple[str, Callable[[], Graph]]] = [
     ("ast.op.1", lambda: kernel(node(Ops.DETACH, F32, LOADED))),
     ("ast.op.1", lambda: kernel(b.cast(b.counter(3, 0, AxisKind.LOOP), F32))),
@@ -193,6 +203,21 @@ AST_GRAPHS: list[tuple[str, Callable[[], Graph]]] = [
             target=view(OUT, tracker=ShapeTracker.from_shape((3, 1)).expand((3, 4))),
         ),
     ),
+    (
+        "ast.store.4",
+        lambda: b.sink(
+            b.store(view(OUT, 3, 4), LOADED),
+            b.store(view(OUT, tracker=ShapeTracker.from_shape((3, 4)).flip((0,))), LOADED),
+        ),
+    ),
+    (
+        "ast.load.2",
+        lambda: kernel(b.load(view(OUT, tracker=ShapeTracker.from_shape((3, 4)).flip((1,))))),
+    ),
+    ("ast.load.2", lambda: two_outputs(ROW, ROW)),
+    ("ast.load.2", lambda: two_outputs(ROW, b.load(view(OUT, tracker=ROWS.expand((3, 4)))))),
+    ("ast.reduce.2", lambda: two_outputs(b.reduce(Ops.ADD, LOADED, (1,)), b.mul(LOADED, 2.0))),
+    ("ast.reduce.2", lambda: kernel(b.add(IN_PLACE, b.reduce(Ops.MAX, IN_PLACE, (0,))))),
     ("ast.shape.1", lambda: kernel(b.add(LOADED, b.load(view(IN, 4, 3))))),
     ("ast.reduce.1", lambda: kernel(b.reduce(Ops.ADD, LOADED, (2,)))),
     ("ast.reduce.1", lambda: kernel(b.reduce(Ops.ADD, b.const(F32, 1), (0,)))),
@@ -421,7 +446,15 @@ GOOD: list[tuple[str, Dialect, Graph]] = [
         Dialect.AST,
         kernel(b.add(LOADED, b.reduce(Ops.MAX, LOADED, (1,)))),
     ),
-    ("ast: in place", Dialect.AST, kernel(b.load(view(OUT, 3, 4)))),
+    ("ast: in place", Dialect.AST, kernel(b.add(IN_PLACE, 1.0))),
+    (
+        "ast: in place beside a reduce",
+        Dialect.AST,
+        kernel(
+            b.reduce(Ops.ADD, b.mul(ROW, LOADED), (1,)),
+            target=view(OUT, 3, 1),
+        ),
+    ),
     (
         "ast: two outputs, one reduced",
         Dialect.AST,

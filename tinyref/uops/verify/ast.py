@@ -149,6 +149,25 @@ def loads_a_view(node: UOp, graph: Graph, _: int) -> Finding:
     return "VIEW", ", ".join(source.op.name for source in node.src)
 
 
+@AST.graph("load.2", Ops.LOAD)
+def loads_outputs_in_place(node: UOp, graph: Graph, _: int) -> Finding:
+    """What a kernel also writes it loads by the view that it stores by, of the largest shape.
+
+    Anywhere else a load could come before or after the store of its element.
+    """
+    store = graph.first_store_of_slot.get(slot_of(node))
+    if store is None:
+        return None
+    stored, loaded = store.src[0], node.src[0]
+    if stored.arg != loaded.arg:
+        return f"the view of the STORE to slot {slot_of(node)}", "another view of it"
+    shapes = [_shape(other.src[0]) for other in graph.first_store_of_slot.values()]
+    largest = _broadcast(shapes)
+    if _shape(stored) == largest:
+        return None
+    return f"the shape of all outputs, {describe_shape(largest)}", describe_shape(_shape(stored))
+
+
 @AST.local("store.1", Ops.STORE)
 def stores_to_a_view(node: UOp, graph: Graph, _: int) -> Finding:
     """STORE has two sources, a VIEW and a value: the view's mask is the gate."""
@@ -186,6 +205,14 @@ def writes_no_element_twice(node: UOp, graph: Graph, _: int) -> Finding:
     return None
 
 
+@AST.graph("store.4", Ops.STORE)
+def writes_a_slot_once(node: UOp, graph: Graph, _: int) -> Finding:
+    """A slot is written by one STORE."""
+    if graph.first_store_of_slot[slot_of(node)] is node:
+        return None
+    return f"one STORE to slot {slot_of(node)}", "several"
+
+
 def _is_one(bounds: tuple[sint, sint]) -> bool:
     begin, end = bounds
     return isinstance(begin, int) and isinstance(end, int) and end - begin == 1
@@ -206,6 +233,17 @@ def reduces_axes_that_exist(node: UOp, graph: Graph, _: int) -> Finding:
     if len(node.src) == 1 and rises and all(0 <= axis < rank for axis in axes):
         return None
     return f"one source and rising axes below {rank}", f"{len(node.src)} sources and axes {axes}"
+
+
+@AST.graph("reduce.2", Ops.REDUCE)
+def reduces_no_outputs(node: UOp, graph: Graph, _: int) -> Finding:
+    """No REDUCE goes over elements that the kernel also writes: one may be written before all."""
+    axes = node.arg.axes if isinstance(node.arg, ReduceArg) else ()
+    for load in graph.loads_of_outputs.get(node, ()):
+        shape = _shape(load)
+        if any(axis < len(shape) and shape[axis] != 1 for axis in axes):
+            return "values that the kernel does not write", f"elements of slot {slot_of(load)}"
+    return None
 
 
 @AST.local("type.2")

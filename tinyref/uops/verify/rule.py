@@ -122,7 +122,28 @@ class Graph:
     @functools.cached_property
     def written_slots(self) -> frozenset[int]:
         """The slots that some STORE writes."""
-        return frozenset(slot_of(node) for node in self.nodes if node.op is Ops.STORE and node.src)
+        return frozenset(self.first_store_of_slot)
+
+    @functools.cached_property
+    def first_store_of_slot(self) -> dict[int, UOp]:
+        """The first STORE to each slot."""
+        return {
+            slot_of(node): node
+            for node in reversed(self.nodes)
+            if node.op is Ops.STORE and node.src
+        }
+
+    @functools.cached_property
+    def loads_of_outputs(self) -> dict[UOp, frozenset[UOp]]:
+        """The LOADs of slots that the kernel also writes, by the nodes whose values need some."""
+        found: dict[UOp, frozenset[UOp]] = {}
+        for node in self.nodes:
+            loads = frozenset[UOp]().union(*(found.get(source, ()) for source in node.src))
+            if node.op is Ops.LOAD and node.src and slot_of(node) in self.written_slots:
+                loads |= {node}
+            if loads:
+                found[node] = loads
+        return found
 
 
 def slot_of(access: UOp) -> int:
