@@ -231,7 +231,7 @@ def _scenarios() -> dict[str, Callable[[], list[Row]]]:
             row("tensor.sum.float32", passes, rung=Rung.TENSOR, depends_on=("isa.fails.int32",)),
             row("model.small.float32", passes, rung=Rung.MODEL, depends_on=("tensor.sum.float32",)),
         ],
-        "low": lambda: [row("store.constant", fails, passes, rung=Rung.STORE)],
+        "low": lambda: [row("memory.low", fails, passes, rung=Rung.MEMORY)],
         "skipped": lambda: [
             row("isa.add.float16", passes, needs=Needs(dtypes=frozenset({dtypes.float16})))
         ],

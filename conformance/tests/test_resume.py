@@ -32,7 +32,11 @@ conform(Request(settings))
 
 
 def start(fake: Any) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-c", SCRIPT, str(fake.folder)])
+    # A shell that starts tests in the background ignores Ctrl-C for all that they start.
+    return subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, str(fake.folder)],
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - no threads here
+    )
 
 
 def wait_for(fake: Any, count: int) -> None:

@@ -1,8 +1,8 @@
 """The ladder: which rung is broken, and what that suppresses.
 
-A broken rung of the foundation (open to index) suppresses everything above it: nothing measured
-there would mean anything. Above the foundation a case is suppressed only by a row that it names,
-when that row is broken or is itself suppressed.
+A broken rung of the foundation (open, allocate and copy) suppresses everything above it: nothing
+measured there would mean anything. Above it a case is suppressed only by a row that it names, when
+that row is broken or is itself suppressed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from enum import Enum
 from tinyref_conformance.statuses import BROKEN, MEASURED, Status
 from tinyref_spec.case import Rung
 
-FOUNDATION = tuple(rung for rung in Rung if rung <= Rung.INDEX)
+FOUNDATION = tuple(rung for rung in Rung if rung <= Rung.MEMORY)
 
 
 class RungState(Enum):

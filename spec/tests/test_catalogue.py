@@ -49,7 +49,18 @@ def test_dependencies_are_rows_of_lower_rungs() -> None:
         assert case.row not in case.depends_on
         for name in case.depends_on:
             assert rows[name].rung < case.rung
-    assert foundations(Rung.OPEN) == ()
+    assert foundations(Rung.OPEN, "") == ()
+
+
+def test_a_case_rests_on_its_own_dtype_and_not_on_others() -> None:
+    names = foundations(Rung.MATMUL, "float64")
+    assert "isa.binary.mul.float64" in names
+    assert "kernel.reduce.add.float64" in names
+    assert not [name for name in names if name.endswith(("float16", "int64"))]
+    assert "isa.binary.mul.float32" not in names
+    assert "isa.binary.mul.float32" in foundations(Rung.MODEL, "float32")
+    assert not [name for name in foundations(Rung.CAST, "int8") if name.startswith("isa.")]
+    assert foundations(Rung.TENSOR, "") == foundations(Rung.TENSOR, "no dtype")
 
 
 def test_every_rung_has_cases() -> None:

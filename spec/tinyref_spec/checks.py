@@ -63,7 +63,7 @@ def make_row(
                 dtype,
                 clauses,
                 _joined(needs, check.needs),
-                tuple(row for row in foundations(rung) if row != row_id),
+                tuple(row for row in foundations(rung, dtype) if row != row_id),
                 functools.partial(check.run, check.id(row_id)),
             )
             for check in checks()

@@ -147,7 +147,7 @@ def _case(
         operation.dtype,
         operation.clauses,
         needs,
-        foundations(operation.rung),
+        foundations(operation.rung, operation.dtype),
         functools.partial(run, operation, case_id),
     )
 
