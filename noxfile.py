@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tomllib
 from pathlib import Path
@@ -67,14 +68,15 @@ def conform(session: nox.Session, device: str) -> None:
     session.install(".")
     row = next(row for row in DEVICES if row["id"] == device)
     environment = {**os.environ, **row.get("environment", {})}
-    available = session.run(
-        *("tinyref", "devices", "--check", row["device"]),
+    described = session.run(
+        *("tinyref", "devices", "--json", row["device"]),
         env=environment,
         success_codes=[0, 1],
         silent=True,
     )
-    if "unavailable" in str(available):
-        session.skip(f"{device} is unavailable here: {str(available).strip()}")
+    found = json.loads(str(described))["devices"][0]
+    if not found["works"]:
+        session.skip(f"{row['device']} is unavailable here: {found['reason']}")
     report = ROOT / "report" / device
     profile = session.posargs or ["--profile", row["profile"]]
     session.run(

@@ -173,3 +173,16 @@ def test_bench_compiles_on_every_device(capsys: pytest.CaptureFixture[str]) -> N
     text = output(capsys, "bench", "--row", "compile", "--repeats", "1")
     assert "compile.CPU" in text
     assert "missing: the device runs no kernels" in text
+
+
+def test_devices_named_are_shown_alone_and_decide_the_exit_code(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TINYREF_CC", "no-such-compiler")
+    alone = output(capsys, "devices", "cpu")
+    assert "CPU" in alone
+    assert "PYTHON" not in alone
+    assert run(["devices", "--json", "CPU", "CLANG"]) == 1
+    found = json.loads(capsys.readouterr().out)["devices"]
+    assert {row["name"]: row["works"] for row in found} == {"CPU": True, "CLANG": False}
+    assert run(["devices", "GPU9"]) == 2

@@ -118,7 +118,13 @@ def test_a_reader_that_has_enough_is_no_error() -> None:
 
 def test_ctrl_c_saves_and_says_how_to_resume(tmp_path: Path) -> None:
     arguments = ["conform", "--device", "PYTHON", "--report", str(tmp_path), "--jobs", "1"]
-    process = subprocess.Popen([*COMMAND, *arguments], stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [*COMMAND, *arguments],
+        stderr=subprocess.PIPE,
+        text=True,
+        # A shell that starts tests in the background ignores Ctrl-C for all that they start.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - no threads here
+    )
     assert process.stderr is not None
     assert "cases" in process.stderr.readline()
     process.send_signal(signal.SIGINT)

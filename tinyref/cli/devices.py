@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
 
 def devices(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="Only these devices.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
 ) -> None:
     """Say for each known device whether it works here, and if not, what is missing.
@@ -20,18 +23,22 @@ def devices(
     Examples:
       tinyref devices
       tinyref devices --json
+      tinyref devices CLANG my_package.backend:MyBackend
 
-    Backends are found through the entry-point group tinyref.backends.
+    Backends are found through the entry-point group tinyref.backends. Exit code 1 when a device
+    that was named does not work here.
     """
     from tinyref.device import Device
 
-    found = [_describe(name) for name in Device.names()]
+    found = [_describe(Device.canonical(name)) for name in names or Device.names()]
     if as_json:
         print(json.dumps({"default": Device.default, "devices": found}, indent=1))
-        return
-    for device in found:
-        _print(device, Device.default)
-    print("\nTest one with: tinyref conform --device NAME")
+    else:
+        for device in found:
+            _print(device, Device.default)
+        print("\nTest one with: tinyref conform --device NAME")
+    if names and not all(device["works"] for device in found):
+        raise typer.Exit(1)
 
 
 def _describe(name: str) -> dict[str, Any]:
