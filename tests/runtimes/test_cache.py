@@ -139,6 +139,40 @@ def test_a_torn_binary_is_not_loaded(tmp_path: Path) -> None:
     assert quiet_cache(tmp_path).get("a") is None
 
 
+def change(cache: CompileCache, statement: str) -> None:
+    cache.close()
+    with sqlite3.connect(cache.path) as connection:
+        connection.execute(statement)
+    connection.close()
+
+
+def test_the_binary_of_another_key_is_not_loaded(tmp_path: Path) -> None:
+    cache = quiet_cache(tmp_path)
+    cache.put("a", b"of a")
+    cache.put("b", b"of b")
+    change(cache, "DELETE FROM programs WHERE key = 'b'")
+    change(cache, "UPDATE programs SET key = 'b'")
+    assert cache.get("b") is None
+
+
+@pytest.mark.parametrize(
+    ("column", "value"), [("used", "'never'"), ("digest", "7"), ("binary", "'text'")]
+)
+def test_values_of_another_type_do_not_reach_the_caller(
+    tmp_path: Path, column: str, value: str
+) -> None:
+    cache = quiet_cache(tmp_path)
+    cache.put("a", b"1")
+    change(cache, f"UPDATE programs SET {column} = {value}")
+    assert cache.get("a") == (b"1" if column == "used" else None)
+
+
+def test_a_folder_may_begin_with_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with Context(CACHE_DIR="~/kernels"):
+        assert cache_folder() == tmp_path / "kernels"
+
+
 def test_a_table_of_another_shape_is_rebuilt_or_bypassed(tmp_path: Path) -> None:
     cache = quiet_cache(tmp_path)
     with sqlite3.connect(cache.path) as connection:

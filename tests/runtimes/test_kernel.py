@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from tinyref.device import Buffer, Device
 from tinyref.dtype import DType, dtypes
 from tinyref.errors import DeviceError, UserError
 from tinyref.runtimes import cpu
+from tinyref.runtimes.cache import cache_key, default_cache
 from tinyref.runtimes.kernel import (
     Kernel,
     _Recent,
@@ -343,6 +345,21 @@ def test_a_missing_entry_is_an_error(device: str) -> None:
     binary = Device[device].compiler.compile(kernel.source)
     with pytest.raises(DeviceError, match="other_name"):
         Device[device].load("other_name", binary)
+
+
+def test_a_cached_binary_that_does_not_load_is_compiled_anew(device: str, tmp_path: Path) -> None:
+    program = scale_first(23)
+    with Context(CACHE_DIR=str(tmp_path)):
+        kernel = compile_program(device, program)
+        compiler = Device[device].compiler
+        key = cache_key(compiler, kernel.source)
+        default_cache().put(key, b"\x7fELF and then nothing")
+        forget_kernels()
+        again = compile_program(device, program)
+        assert again is not kernel
+        assert again.source == kernel.source
+        assert default_cache().get(key) == compiler.compile(kernel.source)
+        default_cache().close()
 
 
 def test_kernels_outlive_the_linker_that_loaded_them(monkeypatch: pytest.MonkeyPatch) -> None:

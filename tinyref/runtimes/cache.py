@@ -25,7 +25,7 @@ from tinyref import config
 from tinyref.device import Compiler
 
 # Part of the file's name and of every key: a new layout starts a new cache.
-SCHEMA = 2
+SCHEMA = 3
 
 SIZE_LIMIT = 256 * 2**20
 # A put that passes the limit evicts down to this part of it, so that not every put evicts.
@@ -135,12 +135,12 @@ class CompileCache:
 
 def _fetch(connection: sqlite3.Connection, key: str) -> bytes | None:
     row = connection.execute(
-        "SELECT binary, digest, used FROM programs WHERE key = ?", (key,)
+        "SELECT binary, digest, CAST(used AS REAL) FROM programs WHERE key = ?", (key,)
     ).fetchone()
     if row is None:
         return None
     binary, digest, used = row
-    if not isinstance(binary, bytes) or hashlib.sha256(binary).hexdigest() != digest:
+    if not isinstance(binary, bytes) or _digest(key, binary) != digest:
         # Loading a torn object file could crash the process; compiling again cannot.
         connection.execute("DELETE FROM programs WHERE key = ?", (key,))
         return None
@@ -149,11 +149,15 @@ def _fetch(connection: sqlite3.Connection, key: str) -> bytes | None:
     return binary
 
 
+def _digest(key: str, binary: bytes) -> str:
+    """Of both: the binary of another key is as wrong as a torn one."""
+    return hashlib.sha256(key.encode() + binary).hexdigest()
+
+
 def _insert(connection: sqlite3.Connection, key: str, binary: bytes, size_limit: int) -> None:
-    digest = hashlib.sha256(binary).hexdigest()
     connection.execute(
         "INSERT OR REPLACE INTO programs (key, used, digest, binary) VALUES (?, ?, ?, ?)",
-        (key, time.time(), digest, binary),
+        (key, time.time(), _digest(key, binary), binary),
     )
     size = _bytes_in_use(connection)
     if size > size_limit:
@@ -188,7 +192,7 @@ _open: dict[Path, CompileCache] = {}
 def cache_folder() -> Path:
     """Where compiled programs are kept: the CACHE_DIR flag, else the user's cache folder."""
     chosen = config.text("CACHE_DIR")
-    return Path(chosen) if chosen else Path(platformdirs.user_cache_dir("tinyref"))
+    return Path(os.path.expanduser(chosen) or platformdirs.user_cache_dir("tinyref"))
 
 
 def default_cache() -> CompileCache:
@@ -211,13 +215,19 @@ def compile_cached(compiler: Compiler, source: str) -> bytes:
 
     Raises `DeviceError` as the compiler does; never because of the cache.
     """
-    if not config.integer("CACHE"):
-        return compiler.compile(source)
-    cache = default_cache()
-    key = cache_key(compiler, source)
-    found = cache.get(key)
-    if found is not None:
-        return found
+    found = None
+    if config.integer("CACHE"):
+        found = default_cache().get(cache_key(compiler, source))
+    return found if found is not None else compile_anew(compiler, source)
+
+
+def compile_anew(compiler: Compiler, source: str) -> bytes:
+    """What `compiler` makes of `source` now; it replaces what the cache has.
+
+    For a binary that came whole from the cache and still does not load. Raises `DeviceError` as
+    the compiler does.
+    """
     binary = compiler.compile(source)
-    cache.put(key, binary)
+    if config.integer("CACHE"):
+        default_cache().put(cache_key(compiler, source), binary)
     return binary

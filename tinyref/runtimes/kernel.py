@@ -8,10 +8,10 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from tinyref import config
-from tinyref.device import Buffer, Device, Launchable
+from tinyref.device import Backend, Buffer, Device, Launchable
 from tinyref.dtype import DType
-from tinyref.errors import UserError
-from tinyref.runtimes.cache import compile_cached
+from tinyref.errors import DeviceError, UserError
+from tinyref.runtimes.cache import compile_anew, compile_cached
 from tinyref.uops.compile import compile_kernel
 from tinyref.uops.decompose import storage_dtype
 from tinyref.uops.node import UOp
@@ -172,9 +172,19 @@ def compile_program(device: str, program: Program) -> Kernel:
             f"{program.name}: takes {len(program.parameters)} buffers, {canonical} accepts {limit}"
         )
     source = backend.renderer.render(program)
-    binary = compile_cached(backend.compiler, source)
-    launch = backend.load(program.name, binary)
+    launch = _load(backend, program.name, source)
     return _by_program.put(key, Kernel(canonical, program, source, launch))
+
+
+def _load(backend: Backend, entry: str, source: str) -> Launchable:
+    binary = compile_cached(backend.compiler, source)
+    try:
+        return backend.load(entry, binary)
+    except DeviceError:
+        # The cache is not to be the reason: it may hold what another machine or hand has put there.
+        if not config.integer("CACHE"):
+            raise
+    return backend.load(entry, compile_anew(backend.compiler, source))
 
 
 def compile_ast(device: str, ast: UOp) -> Kernel:
