@@ -124,6 +124,21 @@ def test_constructors_with_a_shape() -> None:
     assert like.full_like(7, dtype="float64").tolist() == [[7.0, 7.0]]
 
 
+def test_numpy_conversions_are_those_of_the_op_table() -> None:
+    """Guards conversions of the host's own, which gave what the machine gives out of range."""
+    data = np.array([np.nan, 1e20, -1e20, 300.7, -0.0])
+    assert Tensor(data, dtype="int32").tolist() == [0, 2147483647, -2147483648, 300, 0]
+    assert Tensor(data, dtype="uint8").tolist() == [0, 255, 0, 255, 0]
+    assert Tensor(np.array(3.7), dtype="int8").tolist() == 3
+    assert Tensor(np.array([2**53 + 1]), dtype="float32").tolist() == [2.0**53]
+
+
+def holding_itself() -> list[object]:
+    endless: list[object] = []
+    endless.append(endless)
+    return endless
+
+
 def test_requires_grad() -> None:
     assert Tensor([1.0], requires_grad=True).requires_grad
     assert not Tensor([1.0]).requires_grad
@@ -136,6 +151,7 @@ def test_requires_grad() -> None:
     [
         (lambda: Tensor([[1, 2], [3]]), ["ragged", "data[1]", "has 1", "have 2"]),
         (lambda: Tensor([[1, 2], 3]), ["ragged", "data[1]", "3"]),
+        (lambda: Tensor(holding_itself()), ["data", "64", "hold themselves"]),
         (lambda: Tensor([1, [2]]), ["ragged", "data[1]", "list"]),
         (lambda: Tensor([[[1], [2]], [[3], 4]]), ["ragged", "data[1][1]", "4"]),
         (lambda: Tensor(["a"]), ["data[0]", "str", "numbers"]),

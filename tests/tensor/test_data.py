@@ -140,6 +140,8 @@ def test_item_truth_and_length() -> None:
         (lambda: Tensor([1]).realize(None), ["realize", "NoneType", "Tensor"]),
         (lambda: Tensor([1], device=3), ["device", "3", "'CPU'"]),
         (lambda: Tensor([1]).to(["CPU"]), ["device", "['CPU']", "'CPU'"]),
+        (lambda: Tensor(1.0).reshape((1,) * 65).tolist(), ["numpy", "65 axes", "64"]),
+        (lambda: Variable(None, 1, 2), ["None", "identifier"]),
         (lambda: Variable("2n", 1, 2), ["'2n'", "identifier"]),
         (lambda: Variable("n", 3, 2), ["n", "3", "2"]),
         (lambda: Variable("n", -1, 2), ["n", "-1"]),

@@ -430,6 +430,9 @@ def test_training_steps_write_in_place() -> None:
         (lambda: Tensor(1.0).gradient(Tensor(2.0)), ["gradient", "target 0", "materialize_grads"]),
         (lambda: Tensor([1]).sum().gradient(Tensor(2.0)), ["gradient", "int32"]),
         (lambda: Tensor([1.0]).requires_grad_().int().requires_grad_(), ["requires_grad", "int32"]),
+        (lambda: Tensor(1.0).gradient("x"), ["gradient", "target 0", "str", "Tensors"]),
+        (lambda: Tensor(1.0).gradient(gradient=1.0), ["gradient", "float", "Tensor of ()"]),
+        (lambda: setattr(Tensor([1.0]), "grad", [1.0]), ["grad", "list", "Tensor"]),
         (lambda: setattr(Tensor([1.0]), "grad", Tensor([1.0, 2.0])), ["grad", "(2,)", "(1,)"]),
     ],
 )

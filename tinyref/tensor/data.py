@@ -18,7 +18,7 @@ from tinyref.schedule.hazards import assigned_buffer
 from tinyref.tensor.arguments import bound_sizes, broadcast, fixed
 from tinyref.tensor.core import GradientSwitch, TensorCore, Value, is_recording, live_values
 from tinyref.tensor.creation import Creation, base_of
-from tinyref.tensor.literals import HostArray, is_scalar
+from tinyref.tensor.literals import MOST_AXES, HostArray, is_scalar
 from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import MOVEMENT, Ops
 from tinyref.uops.symbolic import describe_shape
@@ -110,6 +110,10 @@ class Data(Creation):
     def numpy(self) -> HostArray:
         """The elements as a numpy array of its own; bfloat16 and fp8 as the types of ml_dtypes."""
         shape = bound_sizes(self.shape)
+        if len(shape) > MOST_AXES:
+            raise UserError(
+                f"numpy: {len(shape)} axes: arrays have at most {MOST_AXES}, reshape first"
+            )
         value = uniform_value(self._node)
         if value is not None:
             return np.full(shape, value, dtype=numpy_dtype(self.dtype))

@@ -18,8 +18,13 @@ from tinyref.dtype import (
     round_float,
 )
 from tinyref.errors import UserError
+from tinyref.uops import meanings
+from tinyref.uops.ops import Ops
 
 HostArray = npt.NDArray[Any]
+
+# The axes that an array of numpy may have.
+MOST_AXES = 64
 
 
 def is_scalar(data: object) -> bool:
@@ -59,8 +64,13 @@ def from_list(data: object, dtype: DType | None) -> tuple[HostArray, DType]:
 
 
 def _shape(data: object) -> tuple[int, ...]:
-    shape = []
+    shape: list[int] = []
     while isinstance(data, list | tuple):
+        if len(shape) == MOST_AXES:
+            raise UserError(
+                f"data: lists are nested more than {MOST_AXES} deep, or hold themselves: "
+                f"accepted are {MOST_AXES} axes"
+            )
         shape.append(len(data))
         if not data:
             break
@@ -149,19 +159,8 @@ def from_numpy(data: HostArray, dtype: DType | None) -> tuple[HostArray, DType]:
 
 
 def convert(data: HostArray, have: DType, want: DType) -> HostArray:
-    """`data` of type `have` as `want`: the values of CAST, computed on the host."""
-    with np.errstate(all="ignore"):
-        if want.is_bool:
-            truth: HostArray = np.asarray(data != 0)
-            return truth
-        if not want.is_float:
-            source = data.astype(np.float64) if have.is_float else data
-            return np.asarray(source.astype(numpy_dtype(want)))
-        if have.bits == 64 and not have.is_float:
-            # 64-bit integers do not fit float64: round each once, as the narrow type needs it.
-            rounded = [round_float(int(value), want) for value in data.ravel()]
-            return narrow_float64(np.array(rounded, np.float64).reshape(data.shape), want)
-        return narrow_float64(data.astype(np.float64), want)
+    """`data` of type `have` as `want`: the values that the op table gives CAST."""
+    return meanings.apply(Ops.CAST, want, [data], [have]).reshape(data.shape)
 
 
 def from_bytes(data: bytes | bytearray | memoryview, dtype: DType) -> HostArray:

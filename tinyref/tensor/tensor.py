@@ -29,6 +29,9 @@ class Tensor(Data):
 
     @grad.setter
     def grad(self, gradient: Self | None) -> None:
+        if not isinstance(gradient, Tensor | None):
+            name = type(gradient).__name__
+            raise UserError(f"grad: got a {name}, accepted are a Tensor and None")
         if gradient is not None and gradient.shape != self.shape:
             raise UserError(
                 f"grad: shape {describe_shape(gradient.shape)} for a tensor of "
@@ -46,12 +49,12 @@ class Tensor(Data):
                     f"shape; only a tensor without axes does not"
                 )
             return self.ones_like()
-        if not isinstance(gradient, Tensor) or gradient.shape != self.shape:
-            shape = describe_shape(getattr(gradient, "shape", ()))
-            raise UserError(
-                f"{name}: gradient of shape {shape}, accepted is a Tensor of "
-                f"{describe_shape(self.shape)}"
-            )
+        accepted = f"accepted is a Tensor of {describe_shape(self.shape)}"
+        if not isinstance(gradient, Tensor):
+            raise UserError(f"{name}: gradient is a {type(gradient).__name__}, {accepted}")
+        if gradient.shape != self.shape:
+            shape = describe_shape(gradient.shape)
+            raise UserError(f"{name}: gradient of shape {shape}, {accepted}")
         return gradient._cast(self.dtype)
 
     def backward(self, gradient: Self | None = None) -> Self:
@@ -85,6 +88,10 @@ class Tensor(Data):
         Targets need not require grad. Raises `UserError` for a target that this tensor does not
         depend on, unless `materialize_grads` asks for zeros there.
         """
+        for place, target in enumerate(targets):
+            if not isinstance(target, Tensor):
+                name = type(target).__name__
+                raise UserError(f"gradient: target {place} is a {name}, accepted are Tensors")
         seed = self._seed(gradient, "gradient")
         order = reverse.history(self)
         found = reverse.gradients(self, seed, [target._value for target in targets], order)

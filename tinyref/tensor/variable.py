@@ -19,7 +19,7 @@ class Variable:
     __slots__ = ("maximum", "minimum", "name", "node")
 
     def __init__(self, name: str, minimum: int, maximum: int) -> None:
-        if not name.isidentifier():
+        if not (isinstance(name, str) and name.isidentifier()):
             raise UserError(f"variable: name {name!r}, accepted is an identifier")
         self.name = name
         self.minimum = integer(minimum, "variable: minimum")
