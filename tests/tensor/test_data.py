@@ -5,6 +5,7 @@ import math
 import subprocess
 import sys
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 
 import ml_dtypes
 import numpy as np
@@ -280,6 +281,31 @@ def test_symbolic_sizes() -> None:
         assert part.nbytes() == 4 * value
         assert (part.unsqueeze(1) @ Tensor.ones(1, 2)).shape[1] == 2
         assert (part + 1).tolist() == [float(number) for number in range(1, value + 1)]
+
+
+def test_threads_compute_tensors_of_their_own_and_shared_ones() -> None:
+    """Guards that two threads do not rewrite each other's graphs at once."""
+    shared = Tensor(np.arange(10, dtype=np.float32)).realize()
+    lazy = [shared + step for step in range(20)]
+
+    def work(number: int) -> list[float]:
+        count = Tensor(np.zeros(3, np.float32)).realize()
+        before = count + number
+        found = []
+        for step in range(20):
+            count += 1
+            found.append((before * step + shared[:3]).sum().item() - (3 * number * step + 3))
+            found.append(lazy[step].numpy()[3] - (3 + step))
+        return found + (count - 20).tolist()
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            differences = list(pool.map(work, range(4)))
+    finally:
+        sys.setswitchinterval(interval)
+    assert differences == [[0.0] * 43] * 4
 
 
 def test_other_devices_give_the_same() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Self, cast
@@ -23,6 +24,8 @@ from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import MOVEMENT, Ops
 from tinyref.uops.symbolic import describe_shape
 
+_computing = threading.RLock()
+
 
 def compute(tensors: Sequence[TensorCore]) -> None:
     """Realises the graphs of `tensors` together; every live tensor gets what was computed.
@@ -36,18 +39,24 @@ def compute(tensors: Sequence[TensorCore]) -> None:
             raise UserError(f"realize: got a {type(tensor).__name__}, accepted are Tensors")
     if all(_is_computed(tensor._node) for tensor in tensors):
         return
+    # What one thread computes changes the graphs of all others.
+    with _computing:
+        _compute(tensors)
+
+
+def _compute(tensors: Sequence[TensorCore]) -> None:
     from tinyref.engine import RealizeError, realize
 
     outputs = [(tensor._node, tensor._device) for tensor in tensors]
-    values = live_values()
-    owned = [(value.node, value.device) for value in values if value.tensor is not None]
+    owned = [(value.node, value.device) for value in live_values() if value.tensor is not None]
     try:
         realised = realize(outputs, live=owned)
     except RealizeError as error:
         # An assignment that did run must not run again with the next attempt.
-        _substitute_everywhere(values, error.completed)
+        _substitute_everywhere(live_values(), error.completed)
         raise
-    _substitute_everywhere(values, realised)
+    # Other threads may have made tensors in the meantime.
+    _substitute_everywhere(live_values(), realised)
 
 
 def _is_computed(node: UOp) -> bool:
