@@ -180,6 +180,23 @@ def test_names_that_c_cannot_say() -> None:
         CRenderer().render(program("no name", nodes, out(INT, 1)))
 
 
+@pytest.mark.parametrize("language", sorted(RENDERERS))
+def test_a_program_that_does_not_hold_together_is_refused(language: str) -> None:
+    render = RENDERERS[language].render
+    memory = build.define_global(1, INT, 4)
+    nodes = closed(build.store(build.index(memory, number(3)), number(1)))
+    with pytest.raises(UserError, match=r"slot 1: the program has parameters for slots \[0\]"):
+        render(program("k", nodes, out(INT, 4)))
+    with pytest.raises(UserError, match="slot 1: has 16 bytes, its parameter 12"):
+        render(program("k", nodes, Parameter(1, INT, 3, True, False)))
+    with pytest.raises(UserError, match="INDEX: is used before it is computed"):
+        rest = [node for node in nodes if node.op is not Ops.INDEX]
+        render(program("k", rest, Parameter(1, INT, 4, True, False)))
+    size = build.variable("n", 1, 4, INT)
+    with pytest.raises(UserError, match=r"does not list .*n.* as a variable"):
+        render(Program("k", (size,), ()))
+
+
 # LLVM aborts the whole process on a function without a name.
 @pytest.mark.parametrize(
     "name", ["", "1a", "a b", 'a"b', "llvm.sqrt.f32", "caf\u00e9", "x" * 256, "memcpy", "exp2f"]

@@ -143,6 +143,22 @@ def test_values_of_variables_are_checked(
         compile_program(device, scale_first())(buffers, bindings)
 
 
+@pytest.mark.parametrize("value", [2.5, "2"])
+def test_values_that_are_no_integers_are_refused(device: str, value: object) -> None:
+    size = build.variable("n", 0, 4)
+    shown = ShapeTracker.from_shape((4,)).shrink(((0, size),))
+    memory = build.define_global(0, dtypes.int32, 4)
+    view = UOp(Ops.VIEW, memory.dtype, (memory,), ViewArg(shown))
+    kernel = compile_ast(device, build.sink(build.store(view, build.const(dtypes.int32, 7))))
+    out = Buffer(device, 4, dtypes.int32).allocate()
+    with pytest.raises(UserError, match=r"variable n is .*, accepted are integers"):
+        kernel([out], {"n": value})  # type: ignore[dict-item]
+    with pytest.raises(UserError, match="buffer 0: got str, accepted is a Buffer"):
+        kernel(["out"], {"n": 2})  # type: ignore[list-item]
+    kernel([out], {"n": np.int64(2)})
+    assert np.frombuffer(out.copy_out(), np.int32)[:2].tolist() == [7, 7]
+
+
 def test_a_launch_with_a_grid_is_refused(device: str) -> None:
     kernel = compile_program(device, scale_first())
     launch = Device[device].load(kernel.name, Device[device].compiler.compile(kernel.source))

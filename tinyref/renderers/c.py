@@ -17,7 +17,15 @@ import numpy as np
 
 from tinyref.dtype import ConstType, DType, dtypes
 from tinyref.errors import UserError
-from tinyref.renderers.payloads import element_of, entry_name, is_identifier, payload_of
+from tinyref.renderers.payloads import (
+    computed,
+    element_of,
+    entry_name,
+    is_identifier,
+    parameter_position,
+    payload_of,
+    variable_position,
+)
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ConstArg, SlotArg, VarArg
@@ -156,7 +164,7 @@ class _Source:
     def value(self, node: UOp) -> str:
         if node.op is Ops.CONST:
             return self.literal(payload_of(node, ConstArg).value, node.dtype)
-        return self.names[node]
+        return computed(self.names, node)
 
     def values(self, node: UOp) -> list[str]:
         return [self.value(source) for source in node.src]
@@ -233,7 +241,7 @@ class _Source:
 
     def define_global(self, node: UOp) -> str:
         slot = payload_of(node, SlotArg).slot
-        position = [parameter.slot for parameter in self.program.parameters].index(slot)
+        position = parameter_position(self.program, node)
         name = f"data{slot}"
         self.line(f"{self.memory_type(element_of(node))} *{name} = buffers[{position}];")
         return name
@@ -243,7 +251,7 @@ class _Source:
         return self.type(dtypes.uint8 if dtype.is_bool else dtype)
 
     def define_var(self, node: UOp) -> str:
-        position = self.program.variables.index(node)
+        position = variable_position(self.program, node)
         spoken = payload_of(node, VarArg).name
         name = f"var_{spoken if is_identifier(spoken) else position}"
         self.line(f"{self.type(node.dtype)} {name} = variables[{position}];")

@@ -14,7 +14,14 @@ from collections.abc import Callable, Sequence
 
 from tinyref.dtype import ConstType, DType, Kind, dtypes
 from tinyref.errors import UserError
-from tinyref.renderers.payloads import element_of, entry_name, payload_of
+from tinyref.renderers.payloads import (
+    computed,
+    element_of,
+    entry_name,
+    parameter_position,
+    payload_of,
+    variable_position,
+)
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ConstArg, GepArg, SlotArg
@@ -140,8 +147,8 @@ class _Function:
         if node.op is Ops.CONST:
             return literal(payload_of(node, ConstArg).value, node.dtype)
         if node.op in (Ops.DEFINE_ACC, Ops.UPDATE_ACC):
-            return self.emit(f"load {value_type(node.dtype)}, ptr {self.names[node]}")
-        return self.names[node]
+            return self.emit(f"load {value_type(node.dtype)}, ptr {computed(self.names, node)}")
+        return computed(self.names, node)
 
     def typed(self, node: UOp) -> str:
         return f"{value_type(node.dtype)} {self.value(node)}"
@@ -161,7 +168,7 @@ class _Function:
 
     def define_global(self, node: UOp) -> str:
         slot = payload_of(node, SlotArg).slot
-        position = [parameter.slot for parameter in self.program.parameters].index(slot)
+        position = parameter_position(self.program, node)
         name = f"%data{slot}"
         self.entry += [
             f"  {name}.at = getelementptr ptr, ptr %buffers, i64 {position}",
@@ -171,7 +178,7 @@ class _Function:
 
     def define_var(self, node: UOp) -> str:
         name = self.fresh("var")
-        position = self.program.variables.index(node)
+        position = variable_position(self.program, node)
         self.entry += [
             f"  {name}.at = getelementptr i32, ptr %variables, i64 {position}",
             f"  {name}.i32 = load i32, ptr {name}.at",
@@ -187,7 +194,7 @@ class _Function:
         return name
 
     def update_acc(self, node: UOp) -> str:
-        name = self.names[node.src[0]]
+        name = computed(self.names, node.src[0])
         self.lines.append(f"  store {self.typed(node.src[1])}, ptr {name}")
         return name
 
@@ -209,7 +216,7 @@ class _Function:
 
     def close_range(self, node: UOp) -> None:
         opened = node.src[0]
-        name = self.names[opened]
+        name = computed(self.names, opened)
         label = name[1:]
         self.lines.append(f"  br label %{label}.latch")
         self.start_block(f"{label}.latch")
@@ -227,7 +234,7 @@ class _Function:
         return label
 
     def close_if(self, node: UOp) -> None:
-        label = self.names[node.src[0]]
+        label = computed(self.names, node.src[0])
         self.lines.append(f"  br label %{label}.end")
         self.start_block(f"{label}.end")
 

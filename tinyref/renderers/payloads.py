@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import TypeVar
 
 from tinyref.dtype import DType, PtrDType
 from tinyref.errors import UserError
 from tinyref.uops.node import UOp
+from tinyref.uops.payload import SlotArg
+from tinyref.uops.program import Program
 
 T = TypeVar("T")
 
@@ -52,3 +54,41 @@ def element_of(node: UOp) -> DType:
     if not isinstance(node.dtype, PtrDType):
         raise UserError(f"{node.op.name}: {node.dtype.name} is not a pointer")
     return node.dtype.base
+
+
+def parameter_position(program: Program, node: UOp) -> int:
+    """Where the buffer of the DEFINE_GLOBAL `node` stands among the arguments of a launch.
+
+    Raises `UserError` unless the program has a parameter that is as large: a launch checks buffers
+    against parameters alone.
+    """
+    slot = payload_of(node, SlotArg).slot
+    needed = element_of(node).itemsize * (
+        node.dtype.size if isinstance(node.dtype, PtrDType) else 0
+    )
+    for position, parameter in enumerate(program.parameters):
+        if parameter.slot != slot:
+            continue
+        given = parameter.dtype.itemsize * parameter.size
+        if given < needed:
+            raise UserError(
+                f"DEFINE_GLOBAL of slot {slot}: has {needed} bytes, its parameter {given}"
+            )
+        return position
+    known = [parameter.slot for parameter in program.parameters]
+    raise UserError(f"DEFINE_GLOBAL of slot {slot}: the program has parameters for slots {known}")
+
+
+def variable_position(program: Program, node: UOp) -> int:
+    """Where `node` stands among the variables of a launch; raises `UserError` if it does not."""
+    if node not in program.variables:
+        raise UserError(f"DEFINE_VAR: the program does not list {node.arg} as a variable")
+    return program.variables.index(node)
+
+
+def computed(names: Mapping[UOp, str], node: UOp) -> str:
+    """What a source calls `node`. Raises `UserError` for a program that uses it too early."""
+    name = names.get(node)
+    if name is None:
+        raise UserError(f"{node.op.name}: is used before it is computed, or gives no value")
+    return name

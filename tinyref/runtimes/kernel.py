@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping, Sequence
@@ -90,6 +91,12 @@ class Kernel:
             value = bindings.get(variable.name)
             if value is None:
                 raise UserError(f"{self.name}: variable {variable.name} has no value")
+            try:
+                value = operator.index(value)
+            except TypeError:
+                raise UserError(
+                    f"{self.name}: variable {variable.name} is {value!r}, accepted are integers"
+                ) from None
             if not variable.minimum <= value <= variable.maximum:
                 raise UserError(
                     f"{self.name}: variable {variable.name} is {value}, "
@@ -102,6 +109,8 @@ class Kernel:
 def _misfit(parameter: Parameter, buffer: Buffer, device: str) -> str | None:
     """Why `buffer` cannot be given for `parameter`, or None when it can."""
     want: DType = parameter.dtype
+    if not isinstance(buffer, Buffer):
+        return f"got {type(buffer).__name__}, accepted is a Buffer"
     if Device.canonical(buffer.device) != device:
         return f"is on {buffer.device}, the kernel runs on {device}"
     if buffer.dtype is not want and storage_dtype(buffer.dtype) is not want:
