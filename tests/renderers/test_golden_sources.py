@@ -189,8 +189,8 @@ def test_a_program_that_does_not_hold_together_is_refused(language: str) -> None
         render(program("k", nodes, out(INT, 4)))
     with pytest.raises(UserError, match="slot 1: has 16 bytes, its parameter 12"):
         render(program("k", nodes, Parameter(1, INT, 3, True, False)))
+    rest = [node for node in nodes if node.op is not Ops.INDEX]
     with pytest.raises(UserError, match="INDEX: is used before it is computed"):
-        rest = [node for node in nodes if node.op is not Ops.INDEX]
         render(program("k", rest, Parameter(1, INT, 4, True, False)))
     size = build.variable("n", 1, 4, INT)
     with pytest.raises(UserError, match=r"does not list .*n.* as a variable"):

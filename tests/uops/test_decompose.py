@@ -261,10 +261,9 @@ def test_emulation_keeps_the_structure_of_memory_and_loops() -> None:
     memory = build.define_global(1, half, 8)
     gate = build.less(loop, 5)
     value = build.load(build.index(memory, loop), gate, 1.5)
-    total = UOp(Ops.REDUCE, half, (value, loop), ReduceArg(Ops.ADD))
     largest = UOp(Ops.DEFINE_ACC, half, (build.const(half, -np.inf), loop), LocalArg("acc"))
     update = UOp(Ops.UPDATE_ACC, half, (largest, build.maximum(largest, value)))
-    lanes = build.vectorize(total, update)
+    lanes = build.vectorize(value, update)
     out = build.define_global(0, half, 2)
     store = build.store(build.index(out, build.const(dtypes.index, 0)), lanes, gate)
     root = decompose(build.sink(store), EMULATING)
@@ -274,11 +273,21 @@ def test_emulation_keeps_the_structure_of_memory_and_loops() -> None:
     assert set(globals_) == {pointer(dtypes.uint16, 2), pointer(dtypes.uint16, 8)}
     (new_load,) = [node for node in nodes if node.op is Ops.LOAD]
     assert new_load.src[1] is build.const(dtypes.uint16, 0x3E00)
-    (reduce,) = [node for node in nodes if node.op is Ops.REDUCE]
-    assert reduce.dtype is dtypes.float32
     (accumulator,) = [node for node in nodes if node.op is Ops.DEFINE_ACC]
     assert accumulator.src[0] is build.const(dtypes.uint16, 0xFC00)
     assert root.src[0].src[1].dtype is dtypes.uint16.vec(2)
+
+
+def test_a_reduce_is_an_accumulator_before_its_type_is_emulated() -> None:
+    value = build.const(dtypes.float16, 1.5)
+    total = UOp(
+        Ops.REDUCE,
+        dtypes.float16,
+        (value, build.counter(8, 0, AxisKind.REDUCE)),
+        ReduceArg(Ops.ADD),
+    )
+    with pytest.raises(UserError, match="REDUCE of float16: this type is only emulated here"):
+        decompose(total, EMULATING)
 
 
 def test_a_kernel_without_small_floats_stays_as_it_is() -> None:

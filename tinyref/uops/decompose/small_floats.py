@@ -43,7 +43,11 @@ _WIDE_INFINITY = 0x7F800000
 
 
 def emulate_small_floats(root: UOp, emulated: frozenset[DType]) -> UOp:
-    """`root` with the scalar types in `emulated` kept as bits of `storage_dtype`."""
+    """`root` with the scalar types in `emulated` kept as bits of `storage_dtype`.
+
+    Reduces are accumulators by now, so that every step of a sum rounds: raises `UserError` for a
+    REDUCE of an emulated type, as for any other op that it has no arm for.
+    """
     if not emulated:
         return root
 
@@ -277,12 +281,6 @@ def _multiply_accumulate(node: UOp, src: tuple[UOp, ...], emulated: frozenset[DT
     return narrow(add(product, z), scalar)
 
 
-def _reduce(node: UOp, src: tuple[UOp, ...], emulated: frozenset[DType]) -> UOp:
-    """In float32, rounded once at the end: more exact than the small type, in any order."""
-    value = widen(src[0], node.dtype.scalar)
-    return narrow(UOp(node.op, value.dtype, (value, *src[1:]), node.arg), node.dtype.scalar)
-
-
 def _bitcast(node: UOp, src: tuple[UOp, ...], emulated: frozenset[DType]) -> UOp:
     target = node.dtype.scalar
     return bitcast(src[0], storage_dtype(target) if target in emulated else target)
@@ -324,7 +322,6 @@ _ARMS: dict[Ops, Arm] = {
     Ops.NEG: _negate,
     Ops.MAX: _maximum,
     Ops.MULACC: _multiply_accumulate,
-    Ops.REDUCE: _reduce,
     Ops.BITCAST: _bitcast,
     Ops.CAST: _cast,
 }
