@@ -283,6 +283,28 @@ def test_symbolic_sizes() -> None:
         assert (part + 1).tolist() == [float(number) for number in range(1, value + 1)]
 
 
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError, MemoryError])
+def test_an_interrupted_assignment_runs_once(monkeypatch, error) -> None:
+    from tinyref.engine import runner
+
+    count = Tensor(np.zeros(2, np.float32)).realize()
+    count += 1
+    total = count.contiguous().sum()
+    working = runner._run_kernel
+
+    def run_kernel(item, kernel, bindings):
+        if kernel.name.startswith("r_"):
+            raise error
+        working(item, kernel, bindings)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(runner, "_run_kernel", run_kernel)
+        with pytest.raises(error):
+            total.item()
+    assert count.tolist() == [1.0, 1.0]
+    assert total.item() == 2.0
+
+
 def test_threads_compute_tensors_of_their_own_and_shared_ones() -> None:
     """Guards that two threads do not rewrite each other's graphs at once."""
     shared = Tensor(np.arange(10, dtype=np.float32)).realize()

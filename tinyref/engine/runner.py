@@ -43,7 +43,9 @@ class RealizeError(DeviceError):
 
 
 def realize(
-    outputs: Sequence[tuple[UOp, str]], live: Iterable[tuple[UOp, str]] = ()
+    outputs: Sequence[tuple[UOp, str]],
+    live: Iterable[tuple[UOp, str]] = (),
+    completed: dict[UOp, UOp] | None = None,
 ) -> dict[UOp, UOp]:
     """Computes `outputs`, each a node and the device it goes to, and says where they are now.
 
@@ -55,14 +57,15 @@ def realize(
 
     Raises `UserError` for graphs that no order of kernels computes or that the device refuses, and
     `DeviceError`, naming the kernel, when compiling fails, both before anything has run. When
-    allocating, launching or copying fails, `RealizeError` says what was computed before that.
+    allocating, launching or copying fails, `RealizeError` says what was computed before that; and
+    `completed` is filled with it as it is computed, so it is known after an interrupt too.
     """
     planned = schedule(outputs, live)
-    run(planned)
+    run(planned, completed)
     return planned.results
 
 
-def run(planned: Schedule) -> None:
+def run(planned: Schedule, completed: dict[UOp, UOp] | None = None) -> None:
     """Runs all items of a schedule in order; an intermediate buffer dies after its last user.
 
     Compiles all kernels before it runs the first. Raises as `realize` does; the items are gone
@@ -70,7 +73,7 @@ def run(planned: Schedule) -> None:
     """
     items = deque((item, _compiled(item)) for item in planned.items)
     planned.items.clear()
-    completed: dict[UOp, UOp] = {}
+    completed = {} if completed is None else completed
     while items:
         item, kernel = items.popleft()
         try:

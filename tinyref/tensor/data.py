@@ -45,15 +45,16 @@ def compute(tensors: Sequence[TensorCore]) -> None:
 
 
 def _compute(tensors: Sequence[TensorCore]) -> None:
-    from tinyref.engine import RealizeError, realize
+    from tinyref.engine import realize
 
     outputs = [(tensor._node, tensor._device) for tensor in tensors]
     owned = [(value.node, value.device) for value in live_values() if value.tensor is not None]
+    completed: dict[UOp, UOp] = {}
     try:
-        realised = realize(outputs, live=owned)
-    except RealizeError as error:
+        realised = realize(outputs, owned, completed)
+    except BaseException:
         # An assignment that did run must not run again with the next attempt.
-        _substitute_everywhere(live_values(), error.completed)
+        _substitute_everywhere(live_values(), completed)
         raise
     # Other threads may have made tensors in the meantime.
     _substitute_everywhere(live_values(), realised)
