@@ -118,7 +118,7 @@ def run(
     return measure(device, Experiment(case_id, subject, inputs, [Expected(expected)], [Ulp(0)]))
 
 
-def _grid(extents: Extents, case_id: str, device: DeviceUnderTest) -> Measurement:
+def grid(extents: Extents, case_id: str, device: DeviceUnderTest) -> Measurement:
     """Every group writes the number of its place."""
     x, y, z = extents
     count = x * y * z
@@ -215,7 +215,7 @@ def _gated_store(case_id: str, device: DeviceUnderTest) -> Measurement:
     return run(case_id, device, subject, [old], np.array([10, 11, 3, 13], dtype=np.int32))
 
 
-def _vector_add(dtype: DType, lanes: int, case_id: str, device: DeviceUnderTest) -> Measurement:
+def vector_add(dtype: DType, lanes: int, case_id: str, device: DeviceUnderTest) -> Measurement:
     """Vector loads, one vector addition, vector stores."""
     size = lanes * 6
     out, x, y = (build.define_global(slot, dtype, size) for slot in range(3))
@@ -256,14 +256,14 @@ def _vector_where(dtype: DType, lanes: int, case_id: str, device: DeviceUnderTes
 
 def _vector_checks(dtype: DType, lanes: int) -> list[Check]:
     forms: dict[str, Callable[..., Measurement]] = {
-        "add": _vector_add,
+        "add": vector_add,
         "swizzle": _vector_swizzle,
         "where": _vector_where,
     }
     return [Check(name, functools.partial(form, dtype, lanes)) for name, form in forms.items()]
 
 
-def _reverse(size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
+def reverse(size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
     """Each of three groups reverses its row through shared memory."""
     out, data = build.define_global(0, INT, 3 * size), build.define_global(1, INT, 3 * size)
     shared = build.define_local("shared", INT, size)
@@ -354,7 +354,7 @@ def _after(case_id: str, device: DeviceUnderTest) -> Measurement:
 def _group_checks() -> list[Check]:
     sizes = (2, 8, 32, 64)
     forms: dict[str, Callable[..., Measurement]] = {
-        "reverse": _reverse,
+        "reverse": reverse,
         "rotate": _rotate,
         "tree_sum": _tree_sum,
     }
@@ -401,7 +401,7 @@ def rows() -> Iterator[Row]:
         EXACT,
         kernel_needs(INT, features=("grid",)),
         lambda: [
-            Check("x".join(map(str, extents)), functools.partial(_grid, extents))
+            Check("x".join(map(str, extents)), functools.partial(grid, extents))
             for extents in ((1, 1, 1), (7, 1, 1), (3, 5, 1), (2, 3, 4), (1000, 1, 1), (1, 33, 2))
         ],
     )

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tinyref_spec.case import Row
-from tinyref_spec.kernel import forms, products, programs, reduces
+from tinyref_spec.kernel import features, forms, products, programs, reduces
 
 
 def rows() -> Iterator[Row]:
-    """Forms, reduces, matrix products, hand-written programs."""
+    """Forms, reduces, matrix products, hand-written programs, features probed both ways."""
     yield from forms.rows()
     yield from reduces.rows()
     yield from products.rows()
     yield from programs.rows()
+    yield from features.rows()

@@ -1,0 +1,55 @@
+"""A device that hides a feature it has, or that lacks one it declares, is found out."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from tinyref.device import Capabilities
+from tinyref.runtimes.python import PythonBackend
+from tinyref_spec import catalogue
+from tinyref_spec.case import Measurement
+from tinyref_spec.device_under_test import DeviceUnderTest
+from tinyref_spec.kernel.features import FEATURES
+
+LITTLE = {"has_grid": False, "has_groups": False, "vector_lanes": (1,)}
+MUCH = {"has_grid": True, "has_groups": True, "vector_lanes": (1, 2, 4, 8, 16)}
+
+
+def declare(monkeypatch: pytest.MonkeyPatch, backend: type, changes: dict) -> None:
+    healthy: Capabilities = backend(0).capabilities
+    changed = dataclasses.replace(healthy, **changes)
+    monkeypatch.setattr(backend, "capabilities", property(lambda self: changed))
+
+
+def run(feature: str, device: str) -> Measurement:
+    case_id = f"kernel.program.capability.{feature.replace(':', '')}.both_ways"
+    return catalogue.find(case_id).run(DeviceUnderTest(device))
+
+
+@pytest.mark.parametrize("feature", FEATURES)
+@pytest.mark.parametrize("device", ["PYTHON", "CPU"])
+def test_honest_devices_pass(device: str, feature: str) -> None:
+    assert run(feature, device).passed
+
+
+@pytest.mark.parametrize("feature", FEATURES)
+def test_a_hidden_feature_fails(monkeypatch: pytest.MonkeyPatch, feature: str) -> None:
+    declare(monkeypatch, PythonBackend, LITTLE)
+    measured = run(feature, "PYTHON")
+    assert not measured.passed
+    assert "was accepted" in measured.message
+
+
+@pytest.mark.parametrize("feature", ["grid", "groups"])
+def test_a_feature_that_is_declared_in_vain_fails(
+    monkeypatch: pytest.MonkeyPatch, feature: str
+) -> None:
+    from tinyref.errors import TinyrefError
+    from tinyref.runtimes.cpu import CpuBackend
+
+    declare(monkeypatch, CpuBackend, MUCH)
+    # The runner counts an error of the device as a failure of the case.
+    with pytest.raises(TinyrefError, match="LLVM devices print no such node"):
+        run(feature, "CPU")

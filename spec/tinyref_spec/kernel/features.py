@@ -1,0 +1,66 @@
+"""Declared features, probed both ways: what is declared works, what is not is refused.
+
+Without these rows a device could leave a feature out of its declaration, and the cases skipped
+for that reason would hide what it does with it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+
+from tinyref.dtype import dtypes
+from tinyref.errors import DeviceError, TinyrefError, UserError
+from tinyref_spec.case import Measurement, Needs, Row, Rung
+from tinyref_spec.checks import Check, kernel_needs, make_row
+from tinyref_spec.device_under_test import DeviceUnderTest
+from tinyref_spec.kernel import programs
+from tinyref_spec.measure import refusal
+
+Form = Callable[[str, DeviceUnderTest], Measurement]
+
+# feature, as `Needs` spells it -> where it belongs, its op, and a program that uses it.
+FEATURES: dict[str, tuple[Rung, str, Form]] = {
+    "grid": (Rung.INDEX, "SPECIAL", functools.partial(programs.grid, (4, 1, 1))),
+    "groups": (Rung.GROUP, "BARRIER", functools.partial(programs.reverse, 4)),
+    **{
+        f"vectors:{lanes}": (
+            Rung.VECTOR,
+            "VECTORIZE",
+            functools.partial(programs.vector_add, dtypes.float32, lanes),
+        )
+        for lanes in (2, 4, 8, 16)
+    },
+}
+
+
+def _both_ways(feature: str, form: Form, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """The program computes what it should, or is refused where `feature` is not declared."""
+    is_declared = Needs(features=frozenset({feature})).unmet(device.capabilities) is None
+    if is_declared:
+        return form(case_id, device)
+    try:
+        accepted = form(case_id, device)
+    except TinyrefError as error:
+        return refusal(None, error, (UserError, DeviceError))
+    return refusal(accepted.message or "the right result", None, (UserError, DeviceError))
+
+
+def _checks(feature: str, form: Form) -> list[Check]:
+    return [Check("both_ways", functools.partial(_both_ways, feature, form))]
+
+
+def rows() -> Iterator[Row]:
+    """One row for each feature."""
+    for feature, (rung, op, form) in FEATURES.items():
+        yield make_row(
+            f"kernel.program.capability.{feature.replace(':', '')}",
+            f"A program that uses {feature} works where that is declared, else it is refused.",
+            ("device.capability",),
+            rung,
+            op,
+            "float32" if feature.startswith("vectors") else "int32",
+            programs.EXACT,
+            kernel_needs(dtypes.int32, dtypes.float32),
+            functools.partial(_checks, feature, form),
+        )
