@@ -186,3 +186,20 @@ def test_devices_named_are_shown_alone_and_decide_the_exit_code(
     found = json.loads(capsys.readouterr().out)["devices"]
     assert {row["name"]: row["works"] for row in found} == {"CPU": True, "CLANG": False}
     assert run(["devices", "GPU9"]) == 2
+
+
+def test_a_backend_in_the_working_folder_needs_no_installation(tmp_path: Path) -> None:
+    source = "from tinyref.runtimes.npy import NpyBackend\nclass Mine(NpyBackend):\n    pass\n"
+    (tmp_path / "my_backend.py").write_text(source)
+    # Not -m: that puts the working folder on the path by itself, which the command must do.
+    command = "import sys; sys.path.remove(''); from tinyref.cli import main; main()"
+    arguments = ["conform", "--device", "my_backend:Mine", "--query", "memory.copy.uint8"]
+    done = subprocess.run(
+        [sys.executable, "-c", command, *arguments],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "my_backend:Mine: all that was run is as expected" in done.stdout

@@ -45,6 +45,9 @@ def _run(arguments: Sequence[str]) -> int:
 
     from tinyref.cli.app import app
 
+    # A backend named by its path may lie in the folder where its author works, not yet installed.
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
     command = typer.main.get_command(app)
     usage_errors = _usage_errors()
     try:
