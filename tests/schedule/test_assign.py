@@ -6,6 +6,7 @@ import pytest
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError
 from tinyref.lazy import graph as g
+from tinyref.schedule.order import Ordering
 from tinyref.uops.ops import Ops
 
 F32 = dtypes.float32
@@ -44,6 +45,21 @@ def test_assigns_that_follow_each_other(machine):
     twice = g.assign(once, add(once, once))
     (got,) = machine.run(twice)
     np.testing.assert_array_equal(got, 2 * (matrix() + 1))
+
+
+def test_many_assigns_wait_for_their_neighbours_only(machine, monkeypatch):
+    """Guards a thousand updates in place, which took time with the cube of their number."""
+    looks = []
+    working = Ordering._is_between
+    monkeypatch.setattr(
+        Ordering, "_is_between", lambda *tasks: looks.append(tasks) or working(*tasks)
+    )
+    node = machine.put(matrix())
+    for _ in range(60):
+        node = g.assign(node, plus(node, 1.0))
+    (got,) = machine.run(node)
+    np.testing.assert_array_equal(got, matrix() + 60)
+    assert len(looks) < 2 * 60
 
 
 def test_what_reads_an_assign_sees_the_new_contents(machine):

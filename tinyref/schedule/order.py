@@ -99,7 +99,8 @@ class Ordering:
                 if version is not None:
                     self._add(number, assigner[version])
             for read in task.reads:
-                for assign in self.versions.overwriting(read.buffer, read.version):
+                # The first one is enough: those after it wait for it.
+                for assign in self.versions.overwriting(read.buffer, read.version)[:1]:
                     self._add(assigner[assign], number)
         for assigns in self.versions.assigns.values():
             for first, second in itertools.pairwise(assigns):

@@ -194,7 +194,9 @@ class _Scheduler:
         reads = tuple(builder.reads)
         draft = Draft(ast, buffers, reads, builder.outer, builder.inner)
         assigns = (node,) if node.op is Ops.ASSIGN else ()
-        after = [step for step in _targets(node) if step.op is Ops.ASSIGN] if assigns else []
+        # The last one before is enough: it waits for those before it.
+        steps = _targets(node) if assigns else []
+        after = [step for step in steps if step.op is Ops.ASSIGN][:1]
         self.tasks[node] = Task(device, draft, buffers, reads_of(draft), tuple(after), assigns)
         return None
 
