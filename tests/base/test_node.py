@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import copy
 import gc
+import os
 import pickle
+import signal
 import sys
 import threading
+import warnings
 import weakref
 
 import pytest
@@ -14,6 +17,7 @@ import pytest
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError
 from tinyref.uops import build
+from tinyref.uops import node as node_module
 from tinyref.uops.node import UOp, node_fact, substitute, toposort
 from tinyref.uops.ops import Ops
 
@@ -117,6 +121,31 @@ def test_threads_that_are_switched_at_every_step_agree_on_one_object():
         sys.setswitchinterval(before)
     for same in zip(*built, strict=True):
         assert all(node is same[0] for node in same)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform has no fork")
+def test_a_child_forked_while_a_thread_builds_a_node_can_build_its_own():
+    held, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with node_module._interning.lock:
+            held.set()
+            done.wait()
+
+    holder = threading.Thread(target=hold)
+    with warnings.catch_warnings():
+        # Python 3.12 warns of forks beside threads: what they may do is the point here.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        holder.start()
+        held.wait()
+        child = os.fork()
+    if child == 0:
+        signal.alarm(10)
+        build.variable("built in a child", 0, 1)
+        os._exit(0)
+    done.set()
+    holder.join()
+    assert os.waitpid(child, 0) == (child, 0)
 
 
 def test_an_index_constant_does_not_wrap():

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import warnings
 from pathlib import Path
 
@@ -260,6 +262,33 @@ def test_a_forked_child_opens_the_file_itself(tmp_path: Path) -> None:
         os._exit(0 if found else 1)
     assert os.waitpid(child, 0)[1] == 0
     assert cache.get("child") == b"2"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform has no fork")
+def test_a_child_forked_while_a_thread_uses_the_cache_has_its_own(tmp_path: Path) -> None:
+    held, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with cache_module.default_cache()._lock:
+            held.set()
+            done.wait()
+
+    with Context(CACHE_DIR=str(tmp_path)):
+        cache_module.default_cache().put("a", b"1")
+        holder = threading.Thread(target=hold)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            holder.start()
+            held.wait()
+            child = os.fork()
+        if child == 0:
+            signal.alarm(10)
+            found = cache_module.default_cache().get("a")
+            os._exit(0 if found == b"1" else 1)
+        done.set()
+        holder.join()
+        assert os.waitpid(child, 0) == (child, 0)
+        assert cache_module.default_cache().get("a") == b"1"
 
 
 WORKER = """

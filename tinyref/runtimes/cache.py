@@ -36,6 +36,9 @@ TOUCH_SECONDS = 3600.0
 
 T = TypeVar("T")
 
+# SQLite forbids a forked child to close what its parent opened, so it keeps that as it is.
+_inherited: list[object] = []
+
 _TABLE = """
 CREATE TABLE IF NOT EXISTS programs (
     key TEXT PRIMARY KEY,
@@ -96,6 +99,7 @@ class CompileCache:
         # A connection must not be used by a forked child: the child opens its own.
         if self._connection is not None and self._process == os.getpid():
             return self._connection
+        self._disconnect()
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         connection = sqlite3.connect(
             self.path, timeout=LOCK_SECONDS, isolation_level=None, check_same_thread=False
@@ -115,6 +119,8 @@ class CompileCache:
         if self._connection is not None and self._process == os.getpid():
             with contextlib.suppress(sqlite3.Error):
                 self._connection.close()
+        elif self._connection is not None:
+            _inherited.append(self._connection)
         self._connection = None
 
     def _remove(self, error: Exception) -> bool:
@@ -187,6 +193,16 @@ def _evict(connection: sqlite3.Connection, size: int, wanted: int) -> None:
 
 
 _open: dict[Path, CompileCache] = {}
+
+
+def _leave_to_parent() -> None:
+    """A child opens its own files, under locks that no thread of its parent may hold."""
+    _inherited.extend(_open.values())
+    _open.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 def cache_folder() -> Path:

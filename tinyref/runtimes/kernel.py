@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping, Sequence
@@ -127,8 +128,12 @@ class _Recent(Generic[T]):
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self._lock = threading.Lock()
+        self.renew_lock()
         self._entries: OrderedDict[Hashable, T] = OrderedDict()
+
+    def renew_lock(self) -> None:
+        """For a forked child: a thread that held it is not there to release it."""
+        self._lock = threading.Lock()
 
     def get(self, key: Hashable) -> T | None:
         with self._lock:
@@ -155,6 +160,9 @@ class _Recent(Generic[T]):
 
 _by_program: _Recent[Kernel] = _Recent(KEPT_KERNELS)
 _by_ast: _Recent[Kernel] = _Recent(KEPT_KERNELS)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_by_program.renew_lock)
+    os.register_at_fork(after_in_child=_by_ast.renew_lock)
 
 
 def forget_kernels() -> None:

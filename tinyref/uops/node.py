@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
@@ -15,8 +16,23 @@ from tinyref.uops.payload import Payload
 T = TypeVar("T")
 
 _interned: WeakValueDictionary[tuple[Any, ...], UOp] = WeakValueDictionary()
-# Reentrant, for a collection in its midst may run code that builds nodes.
-_interning = threading.RLock()
+
+
+class _Interning:
+    """The lock under which nodes are added."""
+
+    def __init__(self) -> None:
+        self.renew()
+
+    def renew(self) -> None:
+        """A thread that held it while another forked is not in the child to release it."""
+        # Reentrant, for a collection in its midst may run code that builds nodes.
+        self.lock = threading.RLock()
+
+
+_interning = _Interning()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_interning.renew)
 
 
 class UOp:
@@ -54,7 +70,7 @@ class UOp:
         node.facts = {}
         # Another thread may have built the same node meanwhile: the first one stays. The dictionary
         # looks and inserts in two steps, so that without the lock both threads could win.
-        with _interning:
+        with _interning.lock:
             return _interned.setdefault(key, node)
 
     def __repr__(self) -> str:
