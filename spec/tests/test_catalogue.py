@@ -146,3 +146,9 @@ def test_enumeration_is_quick() -> None:
 def test_suite_hash_names_the_sources() -> None:
     assert len(catalogue.suite_hash()) == 64
     assert catalogue.suite_hash() == catalogue.suite_hash()
+
+
+def test_rows_cite_clauses_of_their_kind_of_number() -> None:
+    found = {row.id: row.clauses for row in catalogue.all_rows()}
+    assert found["isa.unary.neg.int8"] == ("isa.neg", "int.wrap")
+    assert found["isa.unary.neg.float16"] == ("isa.neg", "float.signed_zero")

@@ -57,7 +57,7 @@ BINARY: dict[str, tuple[DType, ...]] = {
 }
 TERNARY: dict[str, tuple[DType, ...]] = {"WHERE": VALUES, "MULACC": NUMBERS}
 
-# Clauses that a row shows besides that of its operation.
+# Clauses that a row shows besides that of its operation: `float.` ones on floats, `int.` on integers.
 ALSO: dict[str, tuple[str, ...]] = {
     "ADD": ("float.round", "int.wrap"),
     "MUL": ("float.round", "int.wrap", "float.subnormal"),
@@ -141,7 +141,7 @@ def _operation(
         op,
         dtype.name,
         f"{op} on {dtype.name}: {SENTENCES[op]}.",
-        (f"isa.{op.lower()}", *ALSO.get(op, ())),
+        _clauses(op, dtype),
         Rung.ALU,
         sources,
         result,
@@ -155,6 +155,12 @@ def _operation(
 def _rule(op: str, dtype: DType) -> Rule:
     # MAX may give either zero and either NaN operand: the alternatives of its oracle say so.
     return Ulp(ulp_limit(op, dtype, is_strict()))
+
+
+def _clauses(op: str, dtype: DType) -> tuple[str, ...]:
+    foreign = "int." if dtype.is_float else "float."
+    also = (clause for clause in ALSO.get(op, ()) if not clause.startswith(foreign))
+    return (f"isa.{op.lower()}", *also)
 
 
 def alu_operations() -> Iterator[Operation]:
