@@ -57,7 +57,7 @@ BINARY: dict[str, tuple[DType, ...]] = {
 }
 TERNARY: dict[str, tuple[DType, ...]] = {"WHERE": VALUES, "MULACC": NUMBERS}
 
-# Clauses that a row shows besides that of its operation: `float.` ones on floats, `int.` on integers.
+# Clauses that a row shows besides its own: `float.` ones on floats, `int.` ones on integers.
 ALSO: dict[str, tuple[str, ...]] = {
     "ADD": ("float.round", "int.wrap"),
     "MUL": ("float.round", "int.wrap", "float.subnormal"),
