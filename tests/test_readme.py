@@ -1,0 +1,47 @@
+"""What the README and the map say is so: its code runs, its commands and its files exist."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tinyref.cli.entry import run
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text()
+COMMANDS = re.findall(r"^\| `tinyref ([^`]+)` \|", README, re.MULTILINE)
+FILES = re.findall(r"`((?:\w+/)+(?:\w+\.py)?)`", ARCHITECTURE)
+
+
+def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    exec(compile(code, "README.md", "exec"), {})
+    # loss is the sum of x @ x.T, and its gradient 2 * (column sums of x) in every row.
+    assert capsys.readouterr().out.split("\n")[:2] == ["52.0 [[ 8. 12.]", " [ 8. 12.]]"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_of_the_table_exists(
+    capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    words = shlex.split(command)
+    # Options are read before --help is answered, so that a wrong one is an error.
+    assert run([*words, "--help"]) == 0
+    assert "Usage: tinyref" in capsys.readouterr().out
+
+
+def test_the_two_commands_are_those_of_ci() -> None:
+    assert len(COMMANDS) >= 8
+    script = (ROOT / ".ci" / "run").read_text()
+    assert "python -m pip install nox && nox" in README
+    assert "python -m pip install nox && nox" in script
+
+
+@pytest.mark.parametrize("name", sorted(set(FILES)))
+def test_every_file_of_the_map_exists(name: str) -> None:
+    places = [ROOT / name, ROOT / "tinyref" / name]
+    assert any(place.exists() for place in places), name
