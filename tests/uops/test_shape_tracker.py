@@ -219,6 +219,27 @@ def test_trackers_and_views_do_not_pickle() -> None:
 # --- refusals ------------------------------------------------------------------------------------
 
 
+def test_what_was_accepted_before_does_not_let_its_equals_in() -> None:
+    """True == 1 == 1.0: a cache that is asked first would take them for what it knows."""
+    start = ShapeTracker.from_shape((12, 1))
+    for good, bad, rule in (
+        ((1, 12), (True, 12), "reshape"),
+        ((2, 6), (2.0, 6), "reshape"),
+        ((12, 1), (12, True), "expand"),
+        ((1, 0), (True, 0), "permute"),
+        ((1, 0), (1.0, 0), "permute"),
+        ((0,), (False,), "flip"),
+        ((0,), (0.0,), "flip"),
+        (((0, 1), (0, 1)), ((0, True), (0, 1)), "pad"),
+        (((0, 1), (0, 1)), ((0, 1.0), (0, 1)), "shrink"),
+    ):
+        getattr(start, rule)(good)
+        with pytest.raises(UserError, match=rule):
+            getattr(start, rule)(bad)
+    with pytest.raises(UserError, match="shape: a size is an integer"):
+        ShapeTracker.from_shape((12, True))
+
+
 @pytest.mark.parametrize(
     ("name", "argument", "message"),
     [

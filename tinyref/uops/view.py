@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NoReturn
 from weakref import WeakValueDictionary
@@ -86,7 +87,7 @@ class View:
     @staticmethod
     def contiguous(shape: Shape) -> View:
         """The row-major view of `shape`, from element 0 on."""
-        return _contiguous(shape)
+        return _contiguous(sizes_of("shape", shape))
 
     @property
     def size(self) -> sint:
@@ -172,23 +173,23 @@ class View:
 
     def permute(self, order: Sequence[int]) -> View:
         """Axis i of the result is axis `order[i]`."""
-        return _permute(self, tuple(order))
+        return _permute(self, axes_of("permute", order))
 
     def expand(self, shape: Sequence[sint]) -> View:
         """Axes of size 1 repeat up to the sizes in `shape`."""
-        return _expand(self, tuple(shape))
+        return _expand(self, sizes_of("expand", shape))
 
     def pad(self, bounds: Sequence[tuple[sint, sint]]) -> View:
         """(before, after) positions without an element are added to each axis."""
-        return _pad(self, tuple(bounds))
+        return _pad(self, _pairs("pad", self, bounds))
 
     def shrink(self, bounds: Sequence[tuple[sint, sint]]) -> View:
         """Each axis keeps its positions from begin to end, end excluded."""
-        return _shrink(self, tuple(bounds))
+        return _shrink(self, _pairs("shrink", self, bounds))
 
     def flip(self, axes: Iterable[int]) -> View:
         """The given axes run backwards."""
-        return _flip(self, tuple(axes))
+        return _flip(self, axes_of("flip", axes))
 
 
 def describe_bounds(bounds: Iterable[tuple[sint, sint]]) -> str:
@@ -216,8 +217,7 @@ def full_mask(shape: Shape) -> Mask:
 
 @functools.lru_cache(maxsize=CACHE)
 def _contiguous(shape: Shape) -> View:
-    sizes = tuple(as_size(size, "shape") for size in shape)
-    return View(sizes, contiguous_strides(sizes))
+    return View(shape, contiguous_strides(shape))
 
 
 def nowhere(shape: Shape) -> View | None:
@@ -278,6 +278,33 @@ def _normal_form(
 
 
 # --- movement, cached by view and argument -------------------------------------------------------
+#
+# To a cache True, 1 and 1.0 are one key: what a size or an axis may be is decided before it.
+
+
+def sizes_of(rule: str, shape: Sequence[sint]) -> Shape:
+    """The sizes as integers or index nodes in normal form. Raises `UserError` for others."""
+    return tuple(as_size(size, rule) for size in shape)
+
+
+def axes_of(rule: str, axes: Iterable[int]) -> tuple[int, ...]:
+    """The axes as integers. Raises `UserError` for what is none, a bool among them."""
+    given = tuple(axes)
+    if all(type(axis) is int for axis in given):
+        return given
+    if any(isinstance(axis, bool) or not hasattr(axis, "__index__") for axis in given):
+        raise UserError(f"{rule}: axes are integers, got {given!r}")
+    return tuple(operator.index(axis) for axis in given)
+
+
+def _pairs(
+    rule: str, view: View, bounds: Sequence[tuple[sint, sint]]
+) -> tuple[tuple[sint, sint], ...]:
+    _same_rank(rule, view, len(bounds))
+    for pair in bounds:
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise UserError(f"{rule}: bounds are pairs, got {pair!r}")
+    return tuple((as_size(first, rule), as_size(second, rule)) for first, second in bounds)
 
 
 def _same_rank(rule: str, view: View, got: int) -> None:
@@ -302,8 +329,7 @@ def _permute(view: View, order: tuple[int, ...]) -> View:
 
 
 @functools.lru_cache(maxsize=CACHE)
-def _expand(view: View, target: Shape) -> View:
-    shape = tuple(as_size(size, "expand") for size in target)
+def _expand(view: View, shape: Shape) -> View:
     _same_rank("expand", view, len(shape))
     check_sizes("expand", shape)
     mask: list[tuple[sint, sint]] = []
@@ -320,24 +346,13 @@ def _expand(view: View, target: Shape) -> View:
     return View(shape, view.strides, view.offset, tuple(mask))
 
 
-def _pairs(
-    rule: str, view: View, bounds: tuple[tuple[sint, sint], ...]
-) -> list[tuple[Extent, Extent]]:
-    _same_rank(rule, view, len(bounds))
-    for pair in bounds:
-        if not isinstance(pair, tuple | list) or len(pair) != 2:
-            raise UserError(f"{rule}: bounds are pairs, got {pair!r}")
-    return [(lift(as_size(first, rule)), lift(as_size(second, rule))) for first, second in bounds]
-
-
 @functools.lru_cache(maxsize=CACHE)
 def _pad(view: View, bounds: tuple[tuple[sint, sint], ...]) -> View:
     offset = lift(view.offset)
     shape: list[sint] = []
     mask: list[tuple[sint, sint]] = []
-    pairs = _pairs("pad", view, bounds)
     for axis, (size, stride, (begin, end)) in enumerate(view.axes()):
-        before, after = pairs[axis]
+        before, after = (lift(bound) for bound in bounds[axis])
         if lowest(before) < 0 or lowest(after) < 0:
             raise UserError(
                 f"pad: axis {axis} has bounds ({describe(lower(before))}, "
@@ -354,9 +369,8 @@ def _shrink(view: View, bounds: tuple[tuple[sint, sint], ...]) -> View:
     offset = lift(view.offset)
     shape: list[sint] = []
     mask: list[tuple[sint, sint]] = []
-    pairs = _pairs("shrink", view, bounds)
     for axis, (size, stride, held) in enumerate(view.axes()):
-        begin, end = pairs[axis]
+        begin, end = (lift(bound) for bound in bounds[axis])
         inside = lowest(begin) >= 0 and at_most(begin, end) and at_most(end, lift(size))
         if not inside:
             raise UserError(

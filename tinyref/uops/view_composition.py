@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tinyref.errors import UserError
+from tinyref.uops.node import sint
 from tinyref.uops.symbolic import (
     Extent,
     Undecided,
-    as_size,
     at_most,
     describe,
     describe_shape,
@@ -22,16 +23,19 @@ from tinyref.uops.symbolic import (
     smallest,
     split,
 )
-from tinyref.uops.view import CACHE, Shape, View, check_sizes, nowhere
+from tinyref.uops.view import CACHE, Shape, View, check_sizes, nowhere, sizes_of
 
 
-@functools.lru_cache(maxsize=CACHE)
-def reshape(view: View, target: Shape) -> View | None:
-    """The positions of `view`, row-major, seen as `target`; None if that takes a second view.
+def reshape(view: View, shape: Sequence[sint]) -> View | None:
+    """The positions of `view`, row-major, seen as `shape`; None if that takes a second view.
 
     Raises `UserError` for negative sizes and for another number of elements.
     """
-    shape = tuple(as_size(size, "reshape") for size in target)
+    return _reshape(view, sizes_of("reshape", shape))
+
+
+@functools.lru_cache(maxsize=CACHE)
+def _reshape(view: View, shape: Shape) -> View | None:
     check_sizes("reshape", shape)
     have, want = product(view.shape), product(shape)
     if have != want:
