@@ -21,7 +21,7 @@ from tinyref_conformance import report as reports
 from tinyref_conformance.report import CaseResult, Report
 from tinyref_conformance.reports import FORMS, as_json, write_all
 from tinyref_conformance.reports.badge import badge
-from tinyref_conformance.reports.html import html, in_script, page_data
+from tinyref_conformance.reports.html import html, in_script, page_data, ulp_limit
 from tinyref_conformance.reports.junit import junit
 from tinyref_conformance.reports.markdown import cell, markdown
 from tinyref_conformance.statuses import Status
@@ -122,6 +122,20 @@ def test_a_page_of_many_cases_is_small_and_quickly_made() -> None:
     data = page_data(report)
     assert len(data["failures"]) == 1500
     assert sum(row["hidden"] for row in data["rows"]) == 4000 - 1500
+
+
+@pytest.mark.parametrize(
+    ("rule", "limit"),
+    [
+        ("Exact: the bits of the correctly rounded result; any NaN for a NaN.", 0.0),
+        ("Within 2.5 ULP of the correctly rounded result; special cases exact.", 2.5),
+        ("Within the bound derived from the parts: every part's own bound.", None),
+        ("Exact: the bits of the result. Sums of floats: Within the bound of the parts.", None),
+        ("Refused with one clear line.", None),
+    ],
+)
+def test_only_a_limit_in_ulp_is_drawn_as_one(rule: str, limit: float | None) -> None:
+    assert ulp_limit(rule) == limit
 
 
 def test_json_reads_back_as_the_same_report() -> None:

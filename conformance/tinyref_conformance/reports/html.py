@@ -137,9 +137,15 @@ def page_data(report: Report) -> dict[str, Any]:
     }
 
 
+def ulp_limit(rule: str) -> float | None:
+    """The limit in ULP that an error rule states; None where it holds results to a bound."""
+    found = _LIMIT.search(rule)
+    if found:
+        return float(found[1])
+    return 0.0 if rule.startswith("Exact") and "bound" not in rule else None
+
+
 def _row(row: RowResult, place: int, failures: list[int], hidden: int) -> dict[str, Any]:
-    found = _LIMIT.search(row.error_rule)
-    exact = 0.0 if row.error_rule.startswith("Exact") else None
     return {
         "id": row.id,
         "place": place,
@@ -150,7 +156,7 @@ def _row(row: RowResult, place: int, failures: list[int], hidden: int) -> dict[s
         "op": row.op,
         "dtype": row.dtype,
         "rule": row.error_rule,
-        "limit": float(found[1]) if found else exact,
+        "limit": ulp_limit(row.error_rule),
         "counts": {status.value: row.counts[status] for status in _RANKED if row.counts[status]},
         "compared": row.compared,
         "seconds": round(row.seconds, 6),

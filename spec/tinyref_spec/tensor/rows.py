@@ -57,13 +57,15 @@ def _backward(function: Function, dtype: DType) -> list[Check]:
     ]
 
 
-def _rule(function: Function) -> str:
-    if all(form.exact is not None for form in function.forms):
-        return Ulp(0).sentence
-    return (
-        "Within the bound derived from the parts: every part's own bound, passed on through the "
-        f"others, times {SLACK:g} for another order of the same parts."
-    )
+DERIVED = (
+    "Within the bound derived from the parts: every part's own bound, passed on through the "
+    f"others, times {SLACK:g} for another order of the same parts."
+)
+
+
+def _forward_rule(function: Function) -> str:
+    is_exact = all(form.exact is not None for form in function.forms)
+    return Ulp(0).sentence if is_exact else DERIVED
 
 
 def _needed(form: Form, dtype: DType) -> set[DType]:
@@ -82,7 +84,7 @@ def _function_rows(function: Function) -> Iterator[Row]:
             Rung.TENSOR,
             function.name,
             dtype.name,
-            _rule(function),
+            _forward_rule(function),
             needs,
             functools.partial(_forward, function, dtype),
         )
@@ -94,7 +96,8 @@ def _function_rows(function: Function) -> Iterator[Row]:
                 Rung.AUTOGRAD,
                 function.name,
                 dtype.name,
-                _rule(function),
+                # Also where the function itself only moves elements: its gradient may add them up.
+                DERIVED,
                 needs,
                 functools.partial(_backward, function, dtype),
             )
