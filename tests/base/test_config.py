@@ -18,7 +18,7 @@ def test_default_environment_context_in_this_order(monkeypatch):
     assert config.integer("DEBUG") == 3
     with Context(DEBUG=1):
         assert config.integer("DEBUG") == 1
-        with Context(NOOPT=1):
+        with Context(VERIFY=0):
             assert config.integer("DEBUG") == 1
     assert config.integer("DEBUG") == 3
 
@@ -69,10 +69,10 @@ def test_a_text_flag_is_not_an_integer():
 
 
 def test_describe_names_each_flag_and_its_origin(monkeypatch):
-    monkeypatch.setenv("TINYREF_NOOPT", "1")
+    monkeypatch.setenv("TINYREF_CACHE", "0")
     with Context(DEBUG=2):
         rows = {flag.name: (value, origin) for flag, value, origin in config.describe()}
     assert set(rows) == set(config.FLAGS)
     assert rows["DEBUG"] == (2, "context")
-    assert rows["NOOPT"] == (1, "environment")
+    assert rows["CACHE"] == (0, "environment")
     assert rows["VERIFY"] == (1, "default")
