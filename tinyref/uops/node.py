@@ -6,6 +6,7 @@ import functools
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import attrgetter
 from typing import Any, Generic, TypeVar
 from weakref import WeakValueDictionary
 
@@ -108,8 +109,13 @@ class UOp:
 sint = int | UOp
 
 
-def toposort(roots: Iterable[UOp]) -> list[UOp]:
-    """Every node reachable from `roots`, sources before users, each once; needs no recursion."""
+def toposort(
+    roots: Iterable[UOp], needs: Callable[[UOp], Iterable[UOp]] = attrgetter("src")
+) -> list[UOp]:
+    """Every node reachable from `roots`, sources before users, each once; needs no recursion.
+
+    `needs` says what comes before a node: its sources, unless the caller looks further.
+    """
     order: list[UOp] = []
     seen: set[UOp] = set()
     stack: list[tuple[UOp, Iterator[UOp]]] = []
@@ -117,13 +123,13 @@ def toposort(roots: Iterable[UOp]) -> list[UOp]:
         if root in seen:
             continue
         seen.add(root)
-        stack.append((root, iter(root.src)))
+        stack.append((root, iter(needs(root))))
         while stack:
             node, sources = stack[-1]
             for source in sources:
                 if source not in seen:
                     seen.add(source)
-                    stack.append((source, iter(source.src)))
+                    stack.append((source, iter(needs(source))))
                     break
             else:
                 order.append(node)

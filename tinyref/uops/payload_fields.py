@@ -15,7 +15,7 @@ from typing import Any, cast
 from tinyref.dtype import DType, dtype_from_name
 from tinyref.errors import UserError
 from tinyref.uops import payload as payloads
-from tinyref.uops.node import UOp
+from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import AxisKind, Payload
 from tinyref.uops.shape_tracker import ShapeTracker
@@ -214,25 +214,7 @@ def payload_nodes(payload: Payload) -> Iterator[UOp]:
 
 def toposort_with_payloads(roots: tuple[UOp, ...]) -> list[UOp]:
     """Every node reachable through sources and payloads, those before their users, each once."""
-    order: list[UOp] = []
-    seen: set[UOp] = set()
-    stack: list[tuple[UOp, Iterator[UOp]]] = []
-    for root in roots:
-        if root in seen:
-            continue
-        seen.add(root)
-        stack.append((root, _needs(root)))
-        while stack:
-            node, needs = stack[-1]
-            for need in needs:
-                if need not in seen:
-                    seen.add(need)
-                    stack.append((need, _needs(need)))
-                    break
-            else:
-                order.append(node)
-                stack.pop()
-    return order
+    return toposort(roots, _needs)
 
 
 def _needs(node: UOp) -> Iterator[UOp]:
