@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
-from tinyref.schedule.kernel_ast import kernel_shape
 from tinyref.uops.evaluate import evaluate_index
+from tinyref.uops.lower import kernel_shape
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ReduceArg, ViewArg

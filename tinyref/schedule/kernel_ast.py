@@ -16,7 +16,8 @@ from tinyref.errors import TinyrefError
 from tinyref.lazy.shape import shape_of
 from tinyref.schedule.fusion import content, reduce_axes
 from tinyref.uops import build, meanings
-from tinyref.uops.node import UOp, node_fact, sint
+from tinyref.uops.lower import kernel_shape
+from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import ALU, MOVEMENT, Ops
 from tinyref.uops.payload import BufferArg, ConstArg, ReduceArg, ViewArg
 from tinyref.uops.shape_tracker import ShapeTracker, apply_movement
@@ -268,20 +269,6 @@ def _is_specified(node: UOp, values: Sequence[ConstType]) -> bool:
     if node.op is Ops.CAST and not node.dtype.is_float:
         return 0 <= values[0] < 128
     return True
-
-
-@node_fact
-def kernel_shape(node: UOp) -> Shape:
-    """The shape of a value of a kernel AST, axes of size 1 broadcast; () for constants."""
-    if isinstance(node.arg, ViewArg):
-        return node.arg.tracker.shape
-    shapes = [shape for shape in map(kernel_shape, node.src) if shape]
-    shape = tuple(
-        next((size for size in sizes if size != 1), 1) for sizes in zip(*shapes, strict=True)
-    )
-    if isinstance(node.arg, ReduceArg):
-        return tuple(1 if axis in node.arg.axes else size for axis, size in enumerate(shape))
-    return shape
 
 
 def movement_tracker(node: UOp) -> ShapeTracker:

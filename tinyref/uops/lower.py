@@ -35,7 +35,7 @@ def lower(ast: UOp, capabilities: Capabilities) -> UOp:
     Raises `UserError` where the shapes of the stores do not belong together.
     """
     # An empty output writes nothing, and must not keep another of the same kernel from writing.
-    stores = [store for store in ast.src if 0 not in _shape(store.src[0])]
+    stores = [store for store in ast.src if 0 not in kernel_shape(store.src[0])]
     if not stores:
         return build.sink()
     shape = _common_shape(stores)
@@ -51,13 +51,13 @@ def lower(ast: UOp, capabilities: Capabilities) -> UOp:
 
 
 @node_fact
-def _shape(node: UOp) -> Shape:
+def kernel_shape(node: UOp) -> Shape:
     """The shape of an AST node, sizes broadcast; () for what takes any shape."""
     if isinstance(node.arg, ViewArg):
         return node.arg.tracker.shape
     if node.op is Ops.LOAD:
-        return _shape(node.src[0])
-    shapes = [shape for shape in map(_shape, node.src) if shape]
+        return kernel_shape(node.src[0])
+    shapes = [shape for shape in map(kernel_shape, node.src) if shape]
     shape = _broadcast(shapes) if shapes else ()
     if isinstance(node.arg, ReduceArg):
         if node.arg.axes and max(node.arg.axes) >= len(shape):
@@ -89,14 +89,14 @@ def output_shape(ast: UOp) -> Shape:
 
 
 def _common_shape(stores: Sequence[UOp]) -> Shape:
-    shapes = [_shape(store.src[0]) for store in stores]
+    shapes = [kernel_shape(store.src[0]) for store in stores]
     return _broadcast(shapes) if shapes else ()
 
 
 def _check_repeated_axes(stores: Sequence[UOp], shape: Shape) -> None:
     """An output of size 1 is written in the first turn along an axis: there must be one."""
     for store in stores:
-        for axis, (size, common) in enumerate(zip(_shape(store.src[0]), shape, strict=True)):
+        for axis, (size, common) in enumerate(zip(kernel_shape(store.src[0]), shape, strict=True)):
             if isinstance(size, int) and isinstance(common, UOp) and bounds(common)[0] < 1:
                 raise UserError(
                     f"kernel: outputs of size 1 and of a size that may be {bounds(common)[0]} "
@@ -106,7 +106,7 @@ def _check_repeated_axes(stores: Sequence[UOp], shape: Shape) -> None:
 
 def reduced_sizes(node: UOp) -> Shape:
     """The sizes of the axes that a REDUCE of a kernel AST goes over."""
-    shape = _shape(node.src[0])
+    shape = kernel_shape(node.src[0])
     return tuple(shape[axis] for axis in _axes(node))
 
 
@@ -131,7 +131,7 @@ class _Lowering:
         lowered = []
         for store in stores:
             gate = in_launch
-            for axis, size in enumerate(_shape(store.src[0])):
+            for axis, size in enumerate(kernel_shape(store.src[0])):
                 # A smaller output shares the loops of a larger one: only the first turn writes.
                 if size == 1 and not (isinstance(shape[axis], int) and shape[axis] == 1):
                     gate = build.both(gate, build.equal(positions[axis], 0))
@@ -231,7 +231,7 @@ def _task(node: UOp, positions: Positions) -> tuple[UOp, Positions]:
 
     So a reduced value that is used all along its axis is computed once.
     """
-    shape = _shape(node)
+    shape = kernel_shape(node)
     if not shape:
         return node, ()
     return node, tuple(
