@@ -35,6 +35,13 @@ def dividend(x: UOp) -> Linear | None:
     return linear.exact(x) if bounds(x)[0] >= 0 else None
 
 
+def sides(x: UOp, c: UOp) -> tuple[Linear, int] | None:
+    """The `dividend` and the `positive` divisor; None where either is unknown."""
+    divisor = positive(c)
+    total = None if divisor is None else dividend(x)
+    return None if divisor is None or total is None else (total, divisor)
+
+
 def holds(dtype: DType, value: int) -> bool:
     """True where the integer type has `value`; `index` has every one that a CONST can hold."""
     low, high = dtype_range(dtype)
@@ -151,10 +158,10 @@ def div_factor(node: UOp, x: UOp, c: UOp) -> UOp | None:
 
     So (x * 6 + y) // 3 == x * 2 for 0 <= y < 3, and (x * 6 + y) // 12 == x // 2 for 0 <= y < 6.
     """
-    divisor = positive(c)
-    total = None if divisor is None else dividend(x)
-    if divisor is None or total is None:
+    known = sides(x, c)
+    if known is None:
         return None
+    total, divisor = known
     for factor in factors_of(total, divisor):
         found = small_rest(total, factor)
         if found is None or not found[0].fits(node.dtype):
@@ -167,10 +174,10 @@ def div_factor(node: UOp, x: UOp, c: UOp) -> UOp | None:
 @rule("div-split", match(Ops.IDIV, x, c), when=integer, needs_bounds=True)
 def div_split(node: UOp, x: UOp, c: UOp) -> UOp | None:
     """(c * q + r) // c == q + r // c where neither the dividend nor r is negative."""
-    divisor = positive(c)
-    total = None if divisor is None else dividend(x)
-    if divisor is None or total is None:
+    known = sides(x, c)
+    if known is None:
         return None
+    total, divisor = known
     quotient, rest = total.split(divisor)
     is_trivial = not quotient.terms and quotient.constant == 0
     if is_trivial or rest.range[0] < 0 or not (quotient.fits(node.dtype) and rest.fits(node.dtype)):
@@ -186,10 +193,10 @@ def div_reduce(node: UOp, x: UOp, c: UOp) -> UOp | None:
 
     So (x * 8 + y) // 7 == x for x + y < 7. Neither side is negative.
     """
-    divisor = positive(c)
-    total = None if divisor is None else dividend(x)
-    if divisor is None or total is None:
+    known = sides(x, c)
+    if known is None:
         return None
+    total, divisor = known
     quotient = Linear(
         {term: k // divisor for term, k in total.terms.items() if k // divisor},
         total.constant // divisor,
@@ -207,10 +214,10 @@ def mod_terms(node: UOp, x: UOp, c: UOp) -> UOp | None:
 
     Coefficients go to 0..c-1, or to -c/2..c/2 where that leaves no remainder to take.
     """
-    divisor = positive(c)
-    total = None if divisor is None else dividend(x)
-    if divisor is None or total is None:
+    known = sides(x, c)
+    if known is None:
         return None
+    total, divisor = known
     for centre in (0, divisor // 2):
         reduced = _coefficients_near(total, divisor, centre)
         low, high = reduced.range
@@ -232,10 +239,10 @@ def _coefficients_near(total: Linear, divisor: int, centre: int) -> Linear:
 @rule("mod-factor", match(Ops.MOD, x, c), when=integer, needs_bounds=True)
 def mod_factor(node: UOp, x: UOp, c: UOp) -> UOp | None:
     """(f * q + r) % (f * k) == f * (q % k) + r where 0 <= r < f, for a dividend never negative."""
-    divisor = positive(c)
-    total = None if divisor is None else dividend(x)
-    if divisor is None or total is None:
+    known = sides(x, c)
+    if known is None:
         return None
+    total, divisor = known
     for factor in factors_of(total, divisor):
         found = small_rest(total, factor)
         if found is None or factor == divisor or not found[0].fits(node.dtype):
@@ -248,10 +255,10 @@ def mod_factor(node: UOp, x: UOp, c: UOp) -> UOp | None:
 @rule("mod-inner-mod", match(Ops.MOD, x, c), when=integer, needs_bounds=True)
 def mod_inner_mod(node: UOp, x: UOp, c: UOp) -> UOp | None:
     """(a * (x % m) + r) % c == (a * x + r) % c where c divides a * m and no side is negative."""
-    divisor = positive(c)
-    total = None if divisor is None else dividend(x)
-    if divisor is None or total is None:
+    known = sides(x, c)
+    if known is None:
         return None
+    total, divisor = known
     opened = Linear({}, total.constant)
     for term, coefficient in total.terms.items():
         inner, times = term, coefficient
