@@ -40,10 +40,6 @@ class Expectation:
     link: str
     expires: datetime.date | None = None
 
-    def covers(self, case_id: str, phase: str) -> bool:
-        """True where the case is named and fails in this phase."""
-        return self.phase.value == phase and queries.matches(self.query, case_id)
-
     def is_expired(self, today: datetime.date) -> bool:
         return self.expires is not None and today >= self.expires
 

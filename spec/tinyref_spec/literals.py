@@ -11,12 +11,9 @@ from tinyref_spec.bits import Array, from_bits, to_bits
 from tinyref_spec.oracles import round_to
 from tinyref_spec.samples import bias, inf_bits, largest_bits, quiet_nan_bits
 
-# Float names by the place of their bits. EPS is the value after 1; ULP is EPS - 1.
-FLOAT_NAMES = (
-    "inf, nan, LARGEST, NORMAL (smallest normal), SUB (smallest subnormal), SUB2, SUB3 (two and "
-    "three of it), LARGESTSUB, HALFNORMAL, EPS (next after 1), EPS2 (after that), ULP (EPS - 1), "
-    "HALFULP"
-)
+# Names of floats in the tables: inf, nan, LARGEST, NORMAL (the smallest normal), SUB (the smallest
+# subnormal), SUB2 and SUB3 (two and three of it), LARGESTSUB, HALFNORMAL, EPS (next after 1), EPS2
+# (after that), ULP (EPS - 1), HALFULP.
 SUBNORMAL_NAMES = frozenset({"SUB", "SUB2", "SUB3", "LARGESTSUB", "HALFNORMAL"})
 
 

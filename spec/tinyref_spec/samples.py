@@ -132,8 +132,3 @@ def pair_table(left: DType, right: DType, numbers: Array) -> tuple[Array, Array]
 def fitted(columns: Sequence[Array], count: int) -> tuple[Array, ...]:
     """The columns repeated from their beginning to exactly `count` elements."""
     return tuple(np.resize(column, count) for column in columns)
-
-
-def linspace_values(dtype: DType, low: float, high: float, count: int) -> Array:
-    """`count` values of a float `dtype` evenly spaced from `low` to `high`, rounded to it."""
-    return np.linspace(low, high, count).astype(numpy_dtype(dtype))

@@ -17,14 +17,13 @@ from tinyref.uops.symbolic import describe_shape
 @dataclass(frozen=True, slots=True)
 class AxisIndex:
     """What an index takes of one axis: from `begin` to before `end`, turned around where
-    `is_flipped`, then every `step`-th; an integer takes one element and drops the axis.
+    `is_flipped`, then every `step`-th; an integer takes one element.
     """
 
     begin: int
     end: int
     step: int = 1
     is_flipped: bool = False
-    is_dropped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +113,7 @@ def _integer_index(item: object, size: int, axis: int) -> AxisIndex:
         limits = f"{-size} to {size - 1}" if size else "none: the axis is empty"
         raise UserError(f"index: {place} is outside axis {axis}: accepted are {limits}")
     place %= size
-    return AxisIndex(place, place + 1, is_dropped=True)
+    return AxisIndex(place, place + 1)
 
 
 class Indexing(Contraction):

@@ -26,7 +26,6 @@ from tinyref_spec.oracles import Expected
 
 EXACT = Ulp(0).sentence
 SIZES = (1, 2, 3, 7, 31, 33, 127, 1000)
-MAIN_DTYPES = (dtypes.float32, dtypes.int32)
 VIEW_DTYPES = (dtypes.float32, dtypes.int32, dtypes.uint8, dtypes.float64, dtypes.bool)
 
 
