@@ -56,6 +56,7 @@ FLAGS: dict[str, Flag] = {
         Flag("DUMP", "", "print IR that parses back: after:STAGE, or after:* for every stage"),
         Flag("VERIFY", 1, "verify graphs at every border between dialects", 0, 1),
         Flag("STRICT_FLOAT", 1, "every float op rounds to its dtype, nothing is contracted", 0, 1),
+        Flag("NOOPT", 0, "compile kernels plainly: no optimisation is applied", 0, 1),
         Flag("CACHE", 1, "keep compiled programs on disk", 0, 1),
         Flag("CACHE_DIR", "", "where compiled programs are kept; empty is the user's cache folder"),
         Flag("CPU_LEVEL", 1, "how hard LLVM optimises for the CPU device: 1 is quick", 0, 3),

@@ -36,7 +36,8 @@ class Capabilities:
     ops: names of the ops that the renderer prints; the others are decomposed or refused.
     vector_lanes: widths of vector values, loads and stores; (1,) means scalars only.
     has_grid, has_groups: launch indices; work-items of a group that share memory and barriers.
-    shared_bytes: shared memory of one group, in bytes.
+    shared_bytes: shared memory of one group, in bytes; without groups, scratch of a work-item.
+    threads: host threads that may share a launch, as the groups of dimension 0; 1 is none.
     grid_limit, group_limit: per dimension; group_size_limit: work-items of a group in all.
     buffer_limit: most buffers that one kernel may take.
     images: image types may be loaded and stored.
@@ -52,6 +53,7 @@ class Capabilities:
     has_grid: bool = False
     has_groups: bool = False
     shared_bytes: int = 0
+    threads: int = 1
     grid_limit: tuple[int, int, int] = (2**31 - 1, 65535, 65535)
     group_limit: tuple[int, int, int] = (1024, 1024, 64)
     group_size_limit: int = 1024

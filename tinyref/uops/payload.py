@@ -135,6 +135,7 @@ class AxisKind(Enum):
     UNROLL = "unroll"
     UPCAST = "upcast"
     LOOP = "loop"
+    THREAD = "thread"
 
 
 @dataclass(frozen=True, slots=True)

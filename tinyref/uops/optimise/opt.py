@@ -1,0 +1,76 @@
+"""Optimisations as data: what is done to which axis of a plan, and the error of a refusal."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+
+from tinyref.errors import UserError
+
+
+class OptOp(Enum):
+    """What an optimisation does; the plan has the conditions of each."""
+
+    __hash__ = object.__hash__
+
+    TC = "TC"
+    UPCAST = "UPCAST"
+    UNROLL = "UNROLL"
+    LOCAL = "LOCAL"
+    GROUP = "GROUP"
+    GROUPTOP = "GROUPTOP"
+    NOLOCALS = "NOLOCALS"
+    SWAP = "SWAP"
+    PADTO = "PADTO"
+    THREAD = "THREAD"
+    PACK = "PACK"
+
+
+class KernelOptError(UserError):
+    """An optimisation that is not legal here: names it and the reason. The plan is unchanged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opt:
+    """One optimisation of a plan: `op` on the axis at position `axis` of the plan's list of axes.
+
+    arg, by op: the amount to split off (UPCAST, UNROLL, LOCAL, GROUP, GROUPTOP, THREAD; 0 is the
+    whole axis for UPCAST and UNROLL), the multiple (PADTO), the other axis (SWAP), the slot of the
+    buffer (PACK), the number of the tile among those of the device, -1 for any (TC). NOLOCALS has
+    neither axis nor arg; TC has its choice among the possible axes as `axis`.
+    """
+
+    op: OptOp
+    axis: int = 0
+    arg: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.op.value}({self.axis}, {self.arg})"
+
+
+_OPT = re.compile(r"\s*([A-Z]+)\(\s*(-?\d{1,18})\s*,\s*(-?\d{1,18})\s*\)\s*")
+
+
+def parse_opts(text: str) -> tuple[Opt, ...]:
+    """The optimisations in a text such as "UPCAST(0, 4) LOCAL(1, 16)"; "" is none.
+
+    Raises `UserError` for anything else.
+    """
+    found: list[Opt] = []
+    position = 0
+    while position < len(text):
+        match = _OPT.match(text, position)
+        if match is None or match[1] not in OptOp.__members__:
+            raise UserError(
+                f"optimisations: cannot read {text[position : position + 40]!r}: accepted are "
+                f"OP(axis, arg) with OP one of {', '.join(OptOp.__members__)}"
+            )
+        found.append(Opt(OptOp[match[1]], int(match[2]), int(match[3])))
+        position = match.end()
+    return tuple(found)
+
+
+def opts_text(opts: tuple[Opt, ...]) -> str:
+    """The text that `parse_opts` reads back."""
+    return " ".join(map(str, opts))
