@@ -19,7 +19,7 @@ from tinyref.uops.evaluate import evaluate_index
 from tinyref.uops.interpreter import run_program
 from tinyref.uops.launch import Limit, launch_axes
 from tinyref.uops.linearize import linearize
-from tinyref.uops.lower import lower
+from tinyref.uops.lower import lower_ast
 from tinyref.uops.node import UOp, substitute
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import AxisKind, LocalArg, ReduceArg, SpecialArg
@@ -145,11 +145,12 @@ def test_index_arithmetic_beyond_64_bits_is_refused() -> None:
 
 
 def test_loops_stand_for_launch_axes_where_there_is_no_grid() -> None:
-    x = load(1, f32, 6, tracker((2, 3)))
+    # A transposed copy, so that the two axes stay two.
+    x = load(1, f32, 6, tracker((3, 2)).permute((1, 0)))
     ast = build.sink(store(0, 6, tracker((2, 3)), x))
-    loops = lower(ast, LOOPS).toposort()
+    loops = lower_ast(ast, LOOPS).toposort()
     assert [node.arg.kind for node in loops if node.op is Ops.RANGE] == [AxisKind.LOOP] * 2
-    grid = lower(ast, GRID).toposort()
+    grid = lower_ast(ast, GRID).toposort()
     launch = [node.arg for node in grid if node.op is Ops.SPECIAL]
     assert set(launch) == {SpecialArg("group", 0), SpecialArg("group", 1)}
 
@@ -157,7 +158,9 @@ def test_loops_stand_for_launch_axes_where_there_is_no_grid() -> None:
 def test_a_load_behind_a_mask_is_gated_and_others_are_not() -> None:
     plain = load(1, f32, 4, tracker((4,)))
     masked = load(2, f32, 3, tracker((3,)).pad(((1, 0),)))
-    root = simplify(lower(build.sink(store(0, 4, tracker((4,)), build.add(plain, masked))), LOOPS))
+    root = simplify(
+        lower_ast(build.sink(store(0, 4, tracker((4,)), build.add(plain, masked))), LOOPS)
+    )
     loads = {
         node.src[0].src[0].arg.slot: len(node.src)
         for node in root.toposort()

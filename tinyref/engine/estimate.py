@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 from tinyref.uops.evaluate import evaluate_index
-from tinyref.uops.lower import kernel_shape
+from tinyref.uops.kernel_shape import kernel_shape
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ReduceArg, ViewArg

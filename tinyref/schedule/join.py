@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from tinyref.schedule.kernel_ast import Read, Shape
 from tinyref.uops import build
-from tinyref.uops.lower import kernel_shape
+from tinyref.uops.kernel_shape import kernel_shape
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ReduceArg, SlotArg, ViewArg

@@ -16,7 +16,7 @@ from tinyref.errors import TinyrefError
 from tinyref.lazy.shape import shape_of
 from tinyref.schedule.fusion import content, reduce_axes
 from tinyref.uops import build, meanings
-from tinyref.uops.lower import kernel_shape
+from tinyref.uops.kernel_shape import kernel_shape
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import ALU, MOVEMENT, Ops
 from tinyref.uops.payload import BufferArg, ConstArg, ReduceArg, ViewArg

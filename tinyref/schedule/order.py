@@ -14,8 +14,8 @@ from tinyref.schedule.hazards import Versions
 from tinyref.schedule.items import CopyItem, Item, KernelItem
 from tinyref.schedule.join import Draft, join
 from tinyref.schedule.kernel_ast import MOST_VALUES, Location
-from tinyref.schedule.merge_axes import merge_axes
 from tinyref.uops.node import UOp
+from tinyref.uops.optimise.merge_axes import merge_axes
 
 
 @dataclass(frozen=True)

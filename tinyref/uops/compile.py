@@ -11,18 +11,25 @@ from tinyref.errors import UserError
 from tinyref.uops.accumulate import accumulate
 from tinyref.uops.decompose import decompose, storage_dtype
 from tinyref.uops.dump import dump_after
+from tinyref.uops.kernel_shape import output_shape, reduced_sizes
 from tinyref.uops.linearize import linearize
-from tinyref.uops.lower import lower, output_shape, reduced_sizes
+from tinyref.uops.lower import lower
 from tinyref.uops.narrow import narrow_index
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import Dialect, Ops
+from tinyref.uops.optimise.heuristics import optimised
+from tinyref.uops.optimise.opt import Opt
+from tinyref.uops.optimise.plan import LANE_KINDS, Plan
 from tinyref.uops.payload import ConstArg, SlotArg, SpecialArg, VarArg
 from tinyref.uops.program import Parameter, Program
 from tinyref.uops.simplify import simplify
 from tinyref.uops.verify import verify
 
 # What each stage is called in DUMP and for `on_stage`, in order.
-STAGES = ("ast", "lower", "simplify", "accumulate", "decompose", "narrow", "linearize")
+STAGES = (
+    *("ast", "normal", "lower", "simplify", "expand"),
+    *("accumulate", "decompose", "narrow", "linearize"),
+)
 
 # Told the name of each stage and what it gave: the root of a graph, or the nodes of a program.
 OnStage = Callable[[str, UOp | tuple[UOp, ...]], None]
@@ -33,11 +40,13 @@ def compile_kernel(
     capabilities: Capabilities,
     name: str | None = None,
     on_stage: OnStage | None = None,
+    opts: Sequence[Opt] | None = None,
 ) -> Program:
     """The program of the kernel `ast` for a device with these capabilities.
 
-    `name` is the entry point; without it one is made of the kernel's sizes. Equal arguments give
-    equal programs. `on_stage` is told the result of each of `STAGES`. Raises `VerifyError` where a
+    `opts` are the optimisations of its plan; without them the heuristics choose, or none if the
+    flag NOOPT is set. `name` is the entry point; without it one is made of the kernel's sizes.
+    Equal arguments give equal programs. `on_stage` is told the result of each of `STAGES`. Raises `VerifyError` where a
     graph breaks a rule of its dialect (unless VERIFY is 0), `UserError` for what the device lacks.
     """
     if not capabilities.ops:
@@ -46,8 +55,15 @@ def compile_kernel(
         name = kernel_name(ast)
     pipeline = _Pipeline(name, on_stage)
     pipeline.stage("ast", ast, Dialect.AST)
-    root = pipeline.stage("lower", lower(ast, capabilities))
+    plan = planned(ast, capabilities, opts)
+    pipeline.stage("normal", plan.form.ast)
+    root = pipeline.stage("lower", lower(plan))
     root = pipeline.stage("simplify", simplify(root))
+    if plan.of_kind(*LANE_KINDS):
+        from tinyref.uops.expand import expand
+
+        root = expand(root, capabilities)
+    root = pipeline.stage("expand", root)
     # Accumulators come first, so that an emulated float is rounded at every step of a sum.
     root = pipeline.stage("accumulate", accumulate(root))
     root = pipeline.stage("decompose", decompose(root, capabilities))
@@ -63,6 +79,14 @@ def compile_kernel(
         grid,
         group,
     )
+
+
+def planned(ast: UOp, capabilities: Capabilities, opts: Sequence[Opt] | None = None) -> Plan:
+    """The plan that `compile_kernel` follows; errors as of `Plan.of` and `Plan.apply`."""
+    plan = Plan.of(ast, capabilities)
+    if opts is not None:
+        return plan.apply_all(opts)
+    return plan if config.integer("NOOPT") else optimised(plan)
 
 
 class _Pipeline:

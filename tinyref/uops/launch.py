@@ -31,12 +31,13 @@ class LaunchAxes:
     valid: UOp
 
 
-def launch_axes(shape: Sequence[sint], limit: Limit) -> LaunchAxes:
-    """The position on each axis of `shape` from the index of the group.
+def launch_axes(shape: Sequence[sint], limit: Limit, scope: str = "group") -> LaunchAxes:
+    """The position on each axis of `shape` from the index of the group, or of the item in it.
 
     Dimension 0 runs fastest, so the last axes go there; neighbouring axes are merged where there
     are more than three. Where no merging stays within `limit`, all are one row of elements that is
-    cut into dimensions. Raises `UserError` if that is not enough either.
+    cut into dimensions; not so for items, which are all valid. Raises `UserError` if that is not
+    enough either.
     """
     axes = [axis for axis, extent in enumerate(shape) if not _is_one(extent)]
     positions = [ZERO] * len(shape)
@@ -45,12 +46,14 @@ def launch_axes(shape: Sequence[sint], limit: Limit) -> LaunchAxes:
     extents = [shape[axis] for axis in axes]
     runs = next((runs for runs in _runs(len(axes)) if _fits(extents, runs, limit)), None)
     if runs is None:
+        if scope != "group":
+            raise UserError(f"kernel: groups of {extents} do not fit the limit {limit}")
         flat, valid = _flat_row(_product(extents), limit)
         runs, indices = [range(len(axes))], [flat]
     else:
         valid = TRUE
         indices = [
-            build.special("group", dim, _product([extents[axis] for axis in run]))
+            build.special(scope, dim, _product([extents[axis] for axis in run]))
             for dim, run in zip(range(len(runs) - 1, -1, -1), runs, strict=True)
         ]
     for run, index in zip(runs, indices, strict=True):

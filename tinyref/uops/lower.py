@@ -1,194 +1,165 @@
-"""Lowering: a kernel AST, whose nodes have shapes, becomes an indexed kernel of single elements.
+"""Lowering: a planned kernel, whose nodes have shapes, becomes an indexed kernel of elements.
 
-The axes of the output become launch indices on a device with a grid, else loops; every reduced
-axis becomes a loop of its own. A view becomes an address and a gate. Ranges that are nested are
-numbered from the outside in.
+Every axis of the plan becomes a launch index or a range; the position on an axis of the AST is a
+sum of them. A view becomes an address and a gate. Ranges that are nested are numbered from the
+outside in; those of lanes stay ranges until `expand`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Iterable, Sequence
 
 from tinyref.device import Capabilities
-from tinyref.dtype import dtypes
+from tinyref.dtype import AddressSpace, DType, dtypes, pointer
 from tinyref.errors import UserError
 from tinyref.uops import build
-from tinyref.uops.bounds import bounds
 from tinyref.uops.launch import launch_axes
-from tinyref.uops.meanings import reduce_identity
-from tinyref.uops.node import UOp, node_fact, sint
+from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import AxisKind, ConstArg, ReduceArg, ViewArg
+from tinyref.uops.optimise.normal_form import OUTPUT
+from tinyref.uops.optimise.plan import (
+    ITEM_KINDS,
+    LANE_KINDS,
+    Axis,
+    Plan,
+    element_strides,
+    number_of,
+    slot_of,
+    varies,
+)
+from tinyref.uops.payload import AxisKind, ConstArg, LocalArg, ReduceArg, ViewArg
 from tinyref.uops.simplify import simplify
-
-Shape = tuple[sint, ...]
-# One `index` node per axis of the kernel: where on it we are.
-Positions = tuple[UOp, ...]
 
 ZERO = build.const(dtypes.index, 0)
 TRUE = build.const(dtypes.bool, True)
 
-
-def lower(ast: UOp, capabilities: Capabilities) -> UOp:
-    """The indexed kernel of `ast` for a device: a SINK of STOREs, empty if nothing is written.
-
-    Raises `UserError` where the shapes of the stores do not belong together.
-    """
-    # An empty output writes nothing, and must not keep another of the same kernel from writing.
-    stores = [store for store in ast.src if 0 not in kernel_shape(store.src[0])]
-    if not stores:
-        return build.sink()
-    shape = _common_shape(stores)
-    _check_repeated_axes(stores, shape)
-    lowering = _Lowering()
-    if capabilities.has_grid:
-        outputs = launch_axes(shape, capabilities.grid_limit)
-        positions, in_launch = outputs.positions, outputs.valid
-    else:
-        positions = tuple(lowering.counter(extent, AxisKind.LOOP) for extent in shape)
-        in_launch = TRUE
-    return build.sink(*lowering.stores(stores, shape, positions, in_launch))
+# The counter of each axis of the plan.
+Counters = dict[Axis, UOp]
 
 
-@node_fact
-def kernel_shape(node: UOp) -> Shape:
-    """The shape of an AST node, sizes broadcast; () for what takes any shape."""
-    if isinstance(node.arg, ViewArg):
-        return node.arg.tracker.shape
-    if node.op is Ops.LOAD:
-        return kernel_shape(node.src[0])
-    shapes = [shape for shape in map(kernel_shape, node.src) if shape]
-    shape = _broadcast(shapes) if shapes else ()
-    if isinstance(node.arg, ReduceArg):
-        if node.arg.axes and max(node.arg.axes) >= len(shape):
-            raise UserError(f"REDUCE over axes {node.arg.axes} of a value with shape {shape}")
-        return tuple(1 if axis in node.arg.axes else size for axis, size in enumerate(shape))
-    return shape
+def lower(plan: Plan) -> UOp:
+    """The indexed kernel of a plan: a SINK of STOREs, empty if nothing is written."""
+    return _Lowering(plan).kernel()
 
 
-def _broadcast(shapes: Sequence[Shape]) -> Shape:
-    result = list(shapes[0])
-    for shape in shapes[1:]:
-        if len(shape) != len(result):
-            raise UserError(f"kernel: views of {len(result)} and of {len(shape)} axes meet")
-        for axis, size in enumerate(shape):
-            if isinstance(result[axis], int) and result[axis] == 1:
-                result[axis] = size
-            elif size is not result[axis] and size != result[axis] and _is_larger(size):
-                raise UserError(f"kernel: sizes {result[axis]} and {size} meet on axis {axis}")
-    return tuple(result)
-
-
-def _is_larger(size: sint) -> bool:
-    return isinstance(size, UOp) or size != 1
-
-
-def output_shape(ast: UOp) -> Shape:
-    """The shape that all outputs of the kernel `ast` have or broadcast to; () without outputs."""
-    return _common_shape(ast.src)
-
-
-def _common_shape(stores: Sequence[UOp]) -> Shape:
-    shapes = [kernel_shape(store.src[0]) for store in stores]
-    return _broadcast(shapes) if shapes else ()
-
-
-def _check_repeated_axes(stores: Sequence[UOp], shape: Shape) -> None:
-    """An output of size 1 is written in the first turn along an axis: there must be one."""
-    for store in stores:
-        for axis, (size, common) in enumerate(zip(kernel_shape(store.src[0]), shape, strict=True)):
-            if isinstance(size, int) and isinstance(common, UOp) and bounds(common)[0] < 1:
-                raise UserError(
-                    f"kernel: outputs of size 1 and of a size that may be {bounds(common)[0]} "
-                    f"share axis {axis}: accepted are sizes of at least 1, or two kernels"
-                )
-
-
-def reduced_sizes(node: UOp) -> Shape:
-    """The sizes of the axes that a REDUCE of a kernel AST goes over."""
-    shape = kernel_shape(node.src[0])
-    return tuple(shape[axis] for axis in _axes(node))
+def lower_ast(ast: UOp, capabilities: Capabilities) -> UOp:
+    """The indexed kernel of a kernel AST without optimisations; errors as of `Plan.of`."""
+    return lower(Plan.of(ast, capabilities))
 
 
 class _Lowering:
-    """One kernel on its way: the ranges made so far, and what each node became where."""
+    """One kernel on its way: its counters, positions, and what each node became."""
 
-    def __init__(self) -> None:
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
         self.ranges = 0
-        self.done: dict[tuple[UOp, Positions], UOp] = {}
-        self.loops: dict[tuple[Positions, tuple[int, ...], Shape, int], Positions] = {}
+        self.locals = 0
+        self.in_launch = TRUE
+        self.counters: Counters = {}
+        self._count_launch()
+        for axis in plan.axes:
+            if axis not in self.counters:
+                kind = AxisKind.LOOP if axis.kind is AxisKind.GLOBAL else axis.kind
+                self.counters[axis] = self.range(axis.extent, kind)
+        self.positions = self._positions(self.counters)
+        self.done: dict[UOp, UOp] = {}
 
-    def counter(self, extent: sint, kind: AxisKind) -> UOp:
-        """The position on a new axis: a RANGE, or 0 where there is only one."""
-        if isinstance(extent, int) and extent == 1:
-            return ZERO
+    # Counters
+
+    def range(self, extent: sint, kind: AxisKind) -> UOp:
+        """A new RANGE, inside all that there are."""
         self.ranges += 1
         return build.counter(extent, self.ranges - 1, kind)
 
-    def stores(
-        self, stores: Sequence[UOp], shape: Shape, positions: Positions, in_launch: UOp
-    ) -> list[UOp]:
-        lowered = []
-        for store in stores:
-            gate = in_launch
-            for axis, size in enumerate(kernel_shape(store.src[0])):
-                # A smaller output shares the loops of a larger one: only the first turn writes.
-                if size == 1 and not (isinstance(shape[axis], int) and shape[axis] == 1):
-                    gate = build.both(gate, build.equal(positions[axis], 0))
-            address, valid = self._address(*_task(store.src[0], positions))
-            gate = simplify(build.both(gate, valid))
-            if _is_const(gate, False):
-                continue
-            value = self.value(store.src[1], positions)
-            lowered.append(build.store(address, value, None if _is_const(gate, True) else gate))
-        return lowered
+    def _count_launch(self) -> None:
+        """Launch indices: of groups and of work-items, or the number of the thread."""
+        plan = self.plan
+        capabilities = plan.capabilities
+        groups = plan.of_kind(AxisKind.GLOBAL) if capabilities.has_grid else []
+        extents = [plan.axes[number].extent for number in groups]
+        launched = launch_axes(extents, capabilities.grid_limit)
+        self.in_launch = launched.valid
+        items = plan.of_kind(*ITEM_KINDS)
+        extents = [plan.axes[number].extent for number in items]
+        in_group = launch_axes(extents, capabilities.group_limit, "item")
+        positions = (*launched.positions, *in_group.positions)
+        for number, position in zip((*groups, *items), positions, strict=True):
+            self.counters[plan.axes[number]] = position
+        for number in plan.of_kind(AxisKind.THREAD):
+            axis = plan.axes[number]
+            self.counters[axis] = build.special("group", 0, axis.extent)
 
-    def value(self, root: UOp, positions: Positions) -> UOp:
-        """One element of `root`: the value at `positions`. Needs no recursion."""
-        first = _task(root, positions)
-        stack = [first]
-        while stack:
-            task = stack[-1]
-            if task in self.done:
-                stack.pop()
-                continue
-            missing = [need for need in self._needs(*task) if need not in self.done]
-            if missing:
-                stack.extend(reversed(missing))
-                continue
-            self.done[task] = self._lowered(*task)
-            stack.pop()
-        return self.done[first]
+    def _positions(self, counters: Counters) -> tuple[UOp, ...]:
+        """The position on each axis of the AST."""
+        totals: list[UOp | None] = [None] * len(self.plan.form.owners)
+        for axis, counter in counters.items():
+            term = counter if axis.stride == 1 else build.mul(counter, axis.stride)
+            total = totals[axis.target]
+            totals[axis.target] = term if total is None else build.add(total, term)
+        return tuple(ZERO if total is None else total for total in totals)
 
-    def _needs(self, node: UOp, positions: Positions) -> list[tuple[UOp, Positions]]:
-        """What must be lowered before `node` at `positions`."""
-        if node.op in (Ops.LOAD, Ops.VALID):
-            return []
-        if isinstance(node.arg, ReduceArg):
-            if 0 in reduced_sizes(node):
-                return []
-            positions = self._inside(node, positions)
-        return [_task(source, positions) for source in node.src]
+    # The kernel
 
-    def _lowered(self, node: UOp, positions: Positions) -> UOp:
+    def kernel(self) -> UOp:
+        stores = self.plan.form.ast.src
+        for node in self.plan.nodes:
+            if node.op not in (Ops.VIEW, Ops.STORE, Ops.SINK):
+                self.done[node] = self._lowered(node)
+        lowered = [self._store(store) for store in stores]
+        return build.sink(*[store for store in lowered if store is not None])
+
+    def _lowered(self, node: UOp) -> UOp:
         if node.op is Ops.LOAD:
-            return self._load(node, positions)
+            return self._load(node)
         if isinstance(node.arg, ViewArg):
-            return node.arg.tracker.index_and_valid(positions)[1]
+            return self._valid(node, node.arg.tracker.index_and_valid(self.positions)[1])
+        src = tuple([self.done.get(source, source) for source in node.src])
         if isinstance(node.arg, ReduceArg):
-            return self._reduce(node, node.arg, positions)
-        src = tuple(self.done[_task(source, positions)] for source in node.src)
+            return self._reduce(node, node.arg, src[0])
         return node if src == node.src else node.replace(src=src)
+
+    def _store(self, store: UOp) -> UOp | None:
+        """The STORE of one element; None where it would never write."""
+        gate = self.in_launch
+        written = varies(store.src[0])
+        for axis in self.plan.axes:
+            # A smaller output shares the axes of a larger one: only the first turn writes. Of the
+            # work-items that reduce together one writes.
+            is_output = self.plan.form.owners[axis.target] == OUTPUT
+            is_extra = is_output and axis.target not in written
+            if is_extra or axis.kind is AxisKind.GROUP_REDUCE:
+                gate = build.both(gate, build.equal(self.counters[axis], 0))
+        address, valid = self._address(store.src[0], self.positions)
+        gate = simplify(build.both(gate, valid))
+        if _is_const(gate, False):
+            return None
+        return build.store(
+            address, self.done[store.src[1]], None if _is_const(gate, True) else gate
+        )
 
     # Memory
 
-    def _address(self, view: UOp, positions: Positions) -> tuple[UOp, UOp]:
+    def _valid(self, view: UOp, valid: UOp) -> UOp:
+        """`valid`, and not at a position that only padding has added."""
+        for target in sorted(varies(view)):
+            if self.plan.is_padded(target):
+                inside = build.less(self.positions[target], _size(self.plan.shape[target]))
+                valid = build.both(valid, inside)
+        return valid
+
+    def _address(self, view: UOp, positions: tuple[UOp, ...]) -> tuple[UOp, UOp]:
         if not isinstance(view.arg, ViewArg):
             raise UserError(f"kernel: {view.op.name} is no view of a buffer")
         position, valid = view.arg.tracker.index_and_valid(positions)
-        return build.index(view.src[0], position), valid
+        return build.index(view.src[0], position), simplify(self._valid(view, valid))
 
-    def _load(self, node: UOp, positions: Positions) -> UOp:
+    def _load(self, node: UOp) -> UOp:
+        if slot_of(node) in self.plan.packed:
+            return self._packed(node)
+        return self._read(node, self.positions)
+
+    def _read(self, node: UOp, positions: tuple[UOp, ...]) -> UOp:
         address, valid = self._address(node.src[0], positions)
         if _is_const(valid, False):
             return build.const(node.dtype, 0)
@@ -196,59 +167,89 @@ class _Lowering:
             return build.load(address)
         return build.load(address, valid, 0)
 
+    def _define_local(self, dtype: DType, size: int) -> UOp:
+        self.locals += 1
+        kind = pointer(dtype, size, AddressSpace.LOCAL)
+        return UOp(Ops.DEFINE_LOCAL, kind, (), LocalArg(f"temp{self.locals - 1}"))
+
+    def _packed(self, node: UOp) -> UOp:
+        """What `node` loads, from a copy in scratch memory that is made before it is used.
+
+        The copy has an element for every turn of the reduce and every lane, neighbours of the
+        buffer last, so that vectors stay vectors.
+        """
+        inside = self.plan.axes_of(node, AxisKind.REDUCE, *LANE_KINDS)
+        strides = element_strides(node)
+        inside.sort(key=functools.partial(_step, strides), reverse=True)
+        memory = self._define_local(node.dtype, number_of(axis.extent for axis in inside))
+        filling = dict(self.counters)
+        loops = []
+        for axis in inside:
+            is_loop = axis.kind is AxisKind.REDUCE
+            kind = AxisKind.LOOP if is_loop else AxisKind.UPCAST
+            filling[axis] = self.range(axis.extent, kind)
+            if is_loop:
+                loops.append(filling[axis])
+        element = self._read(node, self._positions(filling))
+        copy = build.store(build.index(memory, _flat(inside, filling)), element)
+        filled = UOp(Ops.AFTER, memory.dtype, (memory, copy, *loops))
+        return build.load(build.index(filled, _flat(inside, self.counters)))
+
     # Reduces
 
-    def _inside(self, node: UOp, positions: Positions) -> Positions:
-        """The positions inside the loops of a REDUCE.
+    def _reduce(self, node: UOp, arg: ReduceArg, value: UOp) -> UOp:
+        axes = [axis for axis in self.plan.axes if axis.target in arg.axes]
+        shared = [axis for axis in axes if axis.kind is AxisKind.GROUP_REDUCE]
+        ranges = [self.counters[axis] for axis in axes if axis not in shared]
+        if ranges:
+            value = UOp(Ops.REDUCE, node.dtype, (value, *ranges), ReduceArg(arg.op))
+        return self._reduce_in_group(node, arg, value, shared) if shared else value
 
-        Reduces over the same axes share loops, unless one may need the other's result: that one
-        is nested deeper in the AST.
-        """
-        axes = _axes(node)
-        key = (positions, axes, reduced_sizes(node), _depth(node))
-        found = self.loops.get(key)
-        if found is None:
-            inside = list(positions)
-            for axis, size in zip(axes, key[2], strict=True):
-                inside[axis] = self.counter(size, AxisKind.REDUCE)
-            found = tuple(inside)
-            self.loops[key] = found
-        return found
+    def _reduce_in_group(self, node: UOp, arg: ReduceArg, part: UOp, shared: list[Axis]) -> UOp:
+        """Every work-item leaves its part in local memory; then each reduces all parts."""
+        plan = self.plan
+        lanes = plan.axes_of(node, AxisKind.UPCAST)
+        items = [axis for axis in plan.axes if axis.kind in ITEM_KINDS]
+        memory = self._define_local(node.dtype, number_of(a.extent for a in (*items, *lanes)))
+        place = memory
+        if self._is_in_loop(node):
+            # In the next turn nobody may write before all have read what is there now.
+            all_have_read = UOp(Ops.BARRIER, dtypes.void, (part,))
+            place = UOp(Ops.AFTER, memory.dtype, (memory, all_have_read))
+        written = build.store(build.index(place, _flat((*items, *lanes), self.counters)), part)
+        barrier = UOp(Ops.BARRIER, dtypes.void, (written,))
+        filled = UOp(Ops.AFTER, memory.dtype, (memory, barrier))
+        others = dict(self.counters)
+        for axis in shared:
+            others[axis] = self.range(axis.extent, AxisKind.REDUCE)
+        element = build.load(build.index(filled, _flat((*items, *lanes), others)))
+        ranges = [others[axis] for axis in shared]
+        return UOp(Ops.REDUCE, node.dtype, (element, *ranges), ReduceArg(arg.op))
 
-    def _reduce(self, node: UOp, arg: ReduceArg, positions: Positions) -> UOp:
-        if 0 in reduced_sizes(node):
-            return build.const(node.dtype, reduce_identity(arg.op, node.dtype))
-        inside = self._inside(node, positions)
-        ranges = tuple(inside[axis] for axis in arg.axes if inside[axis].op is Ops.RANGE)
-        value = self.done[_task(node.src[0], inside)]
-        if not ranges:
-            return value
-        return UOp(Ops.REDUCE, node.dtype, (value, *ranges), ReduceArg(arg.op))
-
-
-def _task(node: UOp, positions: Positions) -> tuple[UOp, Positions]:
-    """`node` with the positions that matter to it: along an axis of size 1 there is but one.
-
-    So a reduced value that is used all along its axis is computed once.
-    """
-    shape = kernel_shape(node)
-    if not shape:
-        return node, ()
-    return node, tuple(
-        ZERO if isinstance(size, int) and size == 1 else position
-        for size, position in zip(shape, positions, strict=True)
-    )
+    def _is_in_loop(self, node: UOp) -> bool:
+        """Whether the value of `node` may be computed more than once by a work-item."""
+        kinds = [AxisKind.REDUCE]
+        if not self.plan.capabilities.has_grid:
+            kinds.append(AxisKind.GLOBAL)
+        return bool(self.plan.axes_of(node, *kinds))
 
 
-def _axes(node: UOp) -> tuple[int, ...]:
-    return node.arg.axes if isinstance(node.arg, ReduceArg) else ()
+def _step(strides: Sequence[sint | None], axis: Axis) -> int:
+    """How far apart in the buffer two neighbours along `axis` are; far where that varies."""
+    stride = strides[axis.target]
+    return abs(stride) * axis.stride if isinstance(stride, int) else 1 << 62
 
 
-@node_fact
-def _depth(node: UOp) -> int:
-    """How many reduces are nested in the value of `node`, itself included."""
-    below = max((_depth(source) for source in node.src), default=0)
-    return below + (node.op is Ops.REDUCE)
+def _flat(axes: Iterable[Axis], counters: Counters) -> UOp:
+    """The number of the element at `counters` in an array with these axes, the last one fastest."""
+    total: UOp = ZERO
+    for axis in axes:
+        total = build.add(build.mul(total, _size(axis.extent)), counters[axis])
+    return simplify(total)
+
+
+def _size(extent: sint) -> UOp:
+    return build.operand(extent, dtypes.index)
 
 
 def _is_const(node: UOp, value: bool) -> bool:

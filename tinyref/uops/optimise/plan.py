@@ -1,0 +1,217 @@
+"""Plans: how the iteration space of a kernel is cut into axes, and what each axis becomes.
+
+A plan is a kernel in normal form and a list of axes. The position on an axis of the AST is the sum
+of counter * stride over the plan's axes with that target, so that cutting an axis changes no view.
+Plans are immutable: `apply` gives another plan or raises `KernelOptError`.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from tinyref.device import Capabilities
+from tinyref.dtype import PtrDType
+from tinyref.uops.kernel_shape import Shape, kernel_shape
+from tinyref.uops.node import UOp, sint
+from tinyref.uops.ops import Ops
+from tinyref.uops.optimise.normal_form import OUTPUT, NormalForm, normal_form
+from tinyref.uops.optimise.opt import KernelOptError, Opt, opts_text
+from tinyref.uops.payload import AxisKind, ReduceArg, SlotArg, ViewArg
+from tinyref.uops.symbolic import describe
+
+# The order of the axes of a plan, which is that of the loops from the outside in.
+KIND_ORDER = (
+    AxisKind.THREAD,
+    AxisKind.GLOBAL,
+    AxisKind.LOCAL,
+    AxisKind.GROUP_REDUCE,
+    AxisKind.REDUCE,
+    AxisKind.UNROLL,
+    AxisKind.UPCAST,
+)
+# Unrolled ones: their counter is a constant in every copy of what depends on it.
+LANE_KINDS = frozenset({AxisKind.UNROLL, AxisKind.UPCAST})
+ITEM_KINDS = frozenset({AxisKind.LOCAL, AxisKind.GROUP_REDUCE})
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One axis: `extent` turns, each of which moves `stride` positions on AST axis `target`.
+
+    `is_fixed` is true for the lanes of a matrix tile, which no other optimisation may cut.
+    """
+
+    kind: AxisKind
+    extent: sint
+    target: int
+    stride: int = 1
+    is_fixed: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.kind.value} {describe(self.extent)}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A kernel and its axes, in `KIND_ORDER`.
+
+    opts: what was applied. uses_groups: False after NOLOCALS. packed: the slots of the buffers
+    whose elements are copied into scratch memory before they are used again and again.
+    """
+
+    form: NormalForm
+    capabilities: Capabilities
+    axes: tuple[Axis, ...]
+    opts: tuple[Opt, ...] = ()
+    uses_groups: bool = True
+    packed: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, ast: UOp, capabilities: Capabilities) -> Plan:
+        """The plan without optimisations: every output axis is global, every other one a loop."""
+        form = normal_form(ast)
+        axes = [
+            Axis(AxisKind.GLOBAL if owner == OUTPUT else AxisKind.REDUCE, size, target)
+            for target, (owner, size) in enumerate(zip(form.owners, form.shape, strict=True))
+        ]
+        return cls(form, capabilities, tuple(axes))
+
+    def apply(self, opt: Opt) -> Plan:
+        """The plan with one more optimisation.
+
+        Raises `KernelOptError` with the reason where it is not legal; this plan never changes.
+        """
+        from tinyref.uops.optimise.moves import applied
+
+        return applied(self, opt)
+
+    def apply_all(self, opts: Iterable[Opt]) -> Plan:
+        """The plan with the optimisations applied from left to right."""
+        return functools.reduce(Plan.apply, opts, self)
+
+    def legal(self, opt: Opt) -> Plan | None:
+        """The plan with `opt`, or None where that is refused."""
+        try:
+            return self.apply(opt)
+        except KernelOptError:
+            return None
+
+    def __str__(self) -> str:
+        axes = ", ".join(map(str, self.axes)) or "no axes"
+        return f"{axes} after {opts_text(self.opts)}" if self.opts else axes
+
+    # Facts
+
+    @functools.cached_property
+    def shape(self) -> Shape:
+        """The size of each axis of the AST."""
+        return self.form.shape
+
+    @functools.cached_property
+    def nodes(self) -> list[UOp]:
+        """The nodes of the AST, sources first."""
+        return self.form.ast.toposort()
+
+    def of_kind(self, *kinds: AxisKind) -> list[int]:
+        """The numbers of the axes of these kinds, in order."""
+        return [number for number, axis in enumerate(self.axes) if axis.kind in kinds]
+
+    def extents(self, *kinds: AxisKind) -> list[sint]:
+        """The extents of the axes of these kinds, in order."""
+        return [self.axes[number].extent for number in self.of_kind(*kinds)]
+
+    def covered(self, target: int) -> sint:
+        """How many positions the plan has on AST axis `target`: its size, or more if padded."""
+        total: sint = 1
+        for axis in self.axes:
+            if axis.target == target:
+                total = axis.extent if isinstance(axis.extent, UOp) else _times(total, axis.extent)
+        return total
+
+    def is_padded(self, target: int) -> bool:
+        """True where PADTO has added positions to AST axis `target`."""
+        size = self.shape[target]
+        return isinstance(size, int) and self.covered(target) != size
+
+    def reduces_over(self, target: int) -> list[UOp]:
+        """The REDUCE nodes that go over AST axis `target`."""
+        return [
+            node
+            for node in self.nodes
+            if isinstance(node.arg, ReduceArg) and target in node.arg.axes
+        ]
+
+    def loads_of(self, slot: int) -> list[UOp]:
+        """The LOADs of the buffer in `slot`."""
+        return [node for node in self.nodes if node.op is Ops.LOAD and slot_of(node) == slot]
+
+    def axes_of(self, node: UOp, *kinds: AxisKind) -> list[Axis]:
+        """The axes of these kinds along which the value of an AST node varies."""
+        targets = varies(node)
+        return [axis for axis in self.axes if axis.kind in kinds and axis.target in targets]
+
+    @property
+    def group_size(self) -> int:
+        """Work-items of a group."""
+        return number_of(self.extents(*ITEM_KINDS))
+
+    def grouped_reduces(self) -> list[UOp]:
+        """The REDUCEs whose terms are shared out among the work-items of a group."""
+        targets = {axis.target for axis in self.axes if axis.kind is AxisKind.GROUP_REDUCE}
+        return [
+            node
+            for node in self.nodes
+            if isinstance(node.arg, ReduceArg) and targets.intersection(node.arg.axes)
+        ]
+
+    def shared_bytes(self) -> int:
+        """The local memory that the kernel takes, for grouped reduces and for packed buffers."""
+        total = 0
+        for node in self.grouped_reduces():
+            lanes = number_of(axis.extent for axis in self.axes_of(node, AxisKind.UPCAST))
+            total += self.group_size * lanes * node.dtype.itemsize
+        for slot in self.packed:
+            (load,) = self.loads_of(slot)
+            inside = self.axes_of(load, AxisKind.REDUCE, *LANE_KINDS)
+            total += number_of(axis.extent for axis in inside) * load.dtype.itemsize
+        return total
+
+    def with_axes(self, axes: Iterable[Axis]) -> Plan:
+        """The plan with other axes, sorted by kind; axes of one turn are left out."""
+        kept = [axis for axis in axes if isinstance(axis.extent, UOp) or axis.extent != 1]
+        kept.sort(key=lambda axis: KIND_ORDER.index(axis.kind))
+        return replace(self, axes=tuple(kept))
+
+
+def _times(total: sint, extent: int) -> sint:
+    return total if isinstance(total, UOp) else total * extent
+
+
+def number_of(extents: Iterable[sint]) -> int:
+    """The product of extents that are known, as those of items and lanes are."""
+    return math.prod(extent for extent in extents if isinstance(extent, int))
+
+
+def varies(node: UOp) -> frozenset[int]:
+    """The axes of the AST along which the value of a node may vary."""
+    sizes: Sequence[sint] = kernel_shape(node)
+    return frozenset(
+        axis for axis, size in enumerate(sizes) if not (isinstance(size, int) and size == 1)
+    )
+
+
+def slot_of(access: UOp) -> int:
+    """The slot of the buffer that a LOAD or STORE of an AST goes to."""
+    buffer = access.src[0].src[0]
+    return buffer.arg.slot if isinstance(buffer.arg, SlotArg) else -1
+
+
+def element_strides(access: UOp) -> tuple[sint | None, ...]:
+    """By how many elements of its buffer a LOAD or STORE moves with each AST axis; None: varies."""
+    view = access.src[0]
+    if not isinstance(view.arg, ViewArg) or not isinstance(view.dtype, PtrDType):
+        raise TypeError(f"{view.op.name} is no view of a buffer")
+    return view.arg.tracker.real_strides()
