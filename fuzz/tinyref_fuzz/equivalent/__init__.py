@@ -1,0 +1,90 @@
+"""Kernels that compute the same by construction: an oracle that needs no second device.
+
+A chain of transformations, each with a label and an equation, is drawn from a tape. Wherever the
+original and the equivalent kernel differ on one device, one of the two was compiled wrong.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tinyref.dtype import DType, dtypes
+from tinyref.uops.node import UOp
+from tinyref_fuzz.equivalent import arithmetic, axes, casts, loads, logic, reduces
+from tinyref_fuzz.equivalent.transformation import (
+    TRANSFORMATIONS,
+    Domain,
+    Draw,
+    Transformation,
+    written_slots,
+)
+from tinyref_fuzz.tape import Tape
+
+__all__ = ["FAMILIES", "TRANSFORMATIONS", "Domain", "Equivalent", "Transformation", "equivalents"]
+
+# Importing a family declares its transformations.
+FAMILIES = (arithmetic, axes, casts, loads, logic, reduces)
+
+# So many transformations are tried for one step: most fit most kernels.
+TRIES = 12
+
+
+@dataclass(frozen=True)
+class Equivalent:
+    """A kernel that computes what `origin` computes.
+
+    `trail` has the label of each transformation and the kernel after it, in order.
+    """
+
+    origin: UOp
+    trail: tuple[tuple[str, UOp], ...]
+
+    @property
+    def ast(self) -> UOp:
+        """The kernel after the last transformation."""
+        return self.trail[-1][1] if self.trail else self.origin
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The transformations that led there."""
+        return tuple(label for label, _ in self.trail)
+
+
+def equivalents(
+    ast: UOp,
+    tape: Tape,
+    steps: int = 1,
+    supported: frozenset[DType] | None = None,
+    exact_floats: bool = True,
+) -> Equivalent:
+    """The kernel `ast` after up to `steps` transformations drawn from `tape`.
+
+    `supported` are the types that the new kernel may use, all without it. `exact_floats` says that
+    no float operation of the kernel rounds on its data, and that none gives NaN.
+    """
+    names = sorted(TRANSFORMATIONS)
+    trail: list[tuple[str, UOp]] = []
+    current = ast
+    for _ in range(steps):
+        for _ in range(TRIES):
+            name = tape.pick(names)
+            new = transformed(current, name, tape, supported, exact_floats)
+            if new is not None:
+                trail.append((name, new))
+                current = new
+                break
+    return Equivalent(ast, tuple(trail))
+
+
+def transformed(
+    ast: UOp,
+    name: str,
+    tape: Tape,
+    supported: frozenset[DType] | None = None,
+    exact_floats: bool = True,
+) -> UOp | None:
+    """The kernel `ast` after the transformation `name`, or None where that fits nowhere."""
+    allowed = frozenset(dtypes.all) if supported is None else supported
+    draw = Draw(tape, allowed, written_slots(ast), exact_floats)
+    new = TRANSFORMATIONS[name].rewrite(ast, draw)
+    return None if new is ast else new
