@@ -1,0 +1,198 @@
+"""The memory accesses of a kernel, element by element, and which elements go as one vector.
+
+An access stands for one element per lane of each of its copies. Elements at neighbouring positions
+of one memory, under one gate, go as one vector where their first position is known to be a
+multiple of its lanes, and where every lane of it is wanted: nothing is touched that the kernel
+does not touch anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from tinyref.dtype import ImageDType
+from tinyref.uops import build
+from tinyref.uops.expand.dependence import Dependence, Numbering, is_index_arithmetic
+from tinyref.uops.expand.positions import Positions, divisor_of
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import ConstArg
+
+# Neighbours that are no lanes of one vector are read and written together up to this many bytes:
+# the widest access that most devices have.
+MOST_BYTES = 16
+TEXEL = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What the elements of one vector share.
+
+    memory and waits: the original buffer, and the AFTERs between it and the access, innermost
+    first. base: the position without its constant. gate: None where there is none. owner: tells
+    apart what must stay apart.
+    """
+
+    memory: UOp
+    waits: tuple[UOp, ...]
+    base: UOp
+    gate: UOp | None
+    alternative: ConstArg | None
+    owner: tuple[UOp, int] | None
+
+
+@dataclass(slots=True)
+class Run:
+    """The elements at one site, as distances from its base, and the vectors that cover them.
+
+    most: the widest vector. windows: the first distance and the lanes for each distance.
+    """
+
+    most: int = 1
+    wanted: set[int] = field(default_factory=set)
+    windows: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+    def cover(self, divisor: int, widths: Collection[int]) -> None:
+        """Chooses the windows: wide ones first. `divisor` divides the base of the site."""
+        left = set(self.wanted)
+        for width in sorted(widths, reverse=True):
+            if width > self.most or divisor % width:
+                continue
+            for start in sorted(left):
+                lanes = range(start, start + width)
+                if start % width == 0 and left.issuperset(lanes):
+                    left.difference_update(lanes)
+                    self.windows.update(dict.fromkeys(lanes, (start, width)))
+
+
+# The site of an element and its distance from the base; None for one that is gated off.
+Cell = tuple[Site, int] | None
+
+
+class Accesses:
+    """The elements of the LOADs and STOREs whose positions and gates are index arithmetic."""
+
+    def __init__(
+        self,
+        order: Iterable[UOp],
+        dependence: Dependence,
+        numbering: Numbering,
+        positions: Positions,
+        widths: Collection[int],
+    ) -> None:
+        self.dependence = dependence
+        self.numbering = numbering
+        self.positions = positions
+        self.widths = widths
+        # The elements of each access: one row for each copy, one cell for each lane.
+        self.cells: dict[UOp, list[list[Cell]]] = {}
+        self.runs: dict[Site, Run] = {}
+        accesses = [node for node in order if node.op in (Ops.LOAD, Ops.STORE)]
+        self.written = {memory_of(node.src[0]) for node in accesses if node.op is Ops.STORE}
+        for access in accesses:
+            if dependence.masks[access] and _is_regular(access):
+                self._add(access)
+        for site, run in self.runs.items():
+            run.cover(divisor_of(site.base), widths)
+
+    def _add(self, access: UOp) -> None:
+        address = access.src[0]
+        waits = tuple(_waits(address))
+        memory = memory_of(address)
+        # Reads of memory that the kernel writes move only where their order is told.
+        moves = access.op is Ops.LOAD and (memory not in self.written or bool(waits))
+        mask = self.dependence.masks[access]
+        lanes = self.numbering.lanes(mask)
+        most = self._widest(access, lanes)
+        alternative = _alternative(access)
+        rows: list[list[Cell]] = []
+        for copy in range(self.numbering.count(mask)):
+            owner = (access, 0 if access.op is Ops.STORE else copy) if not moves else None
+            row: list[Cell] = []
+            for lane in range(lanes):
+                gate = self.gate(access, copy, lane)
+                if is_false(gate):
+                    row.append(None)
+                    continue
+                base, distance = self._split(access, copy, lane)
+                site = Site(memory, waits, base, gate, None if gate is None else alternative, owner)
+                run = self.runs.setdefault(site, Run())
+                run.most = max(run.most, most)
+                run.wanted.add(distance)
+                row.append((site, distance))
+            rows.append(row)
+        self.cells[access] = rows
+
+    def _split(self, access: UOp, copy: int, lane: int) -> tuple[UOp, int]:
+        position = index_of(access.src[0]).src[1]
+        return self.positions.split(position, self.source_copy(access, position, copy), lane)
+
+    def source_copy(self, node: UOp, source: UOp, copy: int) -> int:
+        """The copy of `source` that belongs to a copy of `node`."""
+        masks = self.dependence.masks
+        return self.numbering.projection(masks[node], masks[source])[copy]
+
+    def gate(self, access: UOp, copy: int, lane: int) -> UOp | None:
+        """The gate of one element: None where it is always open."""
+        if len(access.src) < 3:
+            return None
+        gate = access.src[2]
+        found = self.positions.at(gate, self.source_copy(access, gate, copy), lane)
+        return None if isinstance(found.arg, ConstArg) and found.arg.value else found
+
+    def _widest(self, access: UOp, lanes: int) -> int:
+        """How many elements of an access may go together."""
+        dtype = build.element_type(access.src[0])
+        if isinstance(access.src[0].dtype, ImageDType):
+            return TEXEL
+        position = self.positions.stepped(index_of(access.src[0]).src[1])
+        if lanes > 1 and position is not None:
+            for lane_range, step in position.steps.items():
+                if step == 1 and self.numbering.width(lane_range) == lanes:
+                    return lanes
+        return max(MOST_BYTES // dtype.itemsize, 1)
+
+
+def _is_regular(access: UOp) -> bool:
+    """Whether position and gate are index arithmetic, and the alternative is a constant."""
+    address = index_of(access.src[0])
+    if not is_index_arithmetic(address.src[1]):
+        return False
+    if len(access.src) < 3:
+        return True
+    is_constant = access.op is Ops.STORE or isinstance(access.src[1].arg, ConstArg)
+    return is_constant and is_index_arithmetic(access.src[2])
+
+
+def is_false(gate: UOp | None) -> bool:
+    """Whether a gate is never open."""
+    return gate is not None and isinstance(gate.arg, ConstArg) and not gate.arg.value
+
+
+def _alternative(access: UOp) -> ConstArg | None:
+    if access.op is Ops.LOAD and len(access.src) == 3 and isinstance(access.src[1].arg, ConstArg):
+        return access.src[1].arg
+    return None
+
+
+def index_of(address: UOp) -> UOp:
+    """The INDEX of an address, below its AFTERs."""
+    while address.op is Ops.AFTER:
+        address = address.src[0]
+    return address
+
+
+def _waits(address: UOp) -> Iterator[UOp]:
+    """The AFTERs of an address and of its memory, outermost first."""
+    while address.op in (Ops.AFTER, Ops.INDEX):
+        if address.op is Ops.AFTER:
+            yield address
+        address = address.src[0]
+
+
+def memory_of(address: UOp) -> UOp:
+    """The definition of the memory that an address points into."""
+    while address.op in (Ops.AFTER, Ops.INDEX):
+        address = address.src[0]
+    return address

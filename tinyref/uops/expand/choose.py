@@ -1,0 +1,126 @@
+"""Which lane ranges become the lanes of vectors, and how many at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from tinyref.uops import build
+from tinyref.uops.expand.dependence import Dependence, is_index_arithmetic, number_of
+from tinyref.uops.expand.positions import divisor_of, stepped
+from tinyref.uops.node import UOp, substitute, toposort
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import AxisKind, RangeArg
+from tinyref.uops.simplify import simplify
+
+# What stands in the loop of a reduce counts as often as four things outside of it.
+_IN_REDUCE = 4
+_REDUCED = (AxisKind.REDUCE, AxisKind.UNROLL)
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A range with its best width, and the work per element that this saves."""
+
+    lane_range: UOp
+    width: int
+    saved: float
+
+
+def choose_widths(
+    order: Sequence[UOp], dependence: Dependence, widths: Collection[int]
+) -> dict[UOp, int]:
+    """The lanes of each lane range that becomes a vector; no node depends on two of them.
+
+    Only a range with an access of unit stride does, and one for which vectors save work: an
+    access of n lanes counts as 1/n, lanes that are put together one by one count twice.
+    """
+    accesses = [node for node in order if node.op in (Ops.LOAD, Ops.STORE)]
+    weights = {access: _weight(access) for access in accesses}
+    fixed = 0
+    for node in order:
+        if node.dtype.lanes > 1:
+            fixed |= dependence.masks[node] | dependence.union(node.src)
+    candidates = []
+    for lane_range in dependence.ranges:
+        bit = dependence.bits[lane_range]
+        dependent = {
+            access: weight for access, weight in weights.items() if dependence.masks[access] & bit
+        }
+        if not fixed & bit and dependent:
+            best = _best_width(lane_range, dependent, dependence, widths)
+            candidates += [] if best is None else [best]
+    candidates.sort(
+        key=lambda each: (-each.saved, _is_reduced(each.lane_range), number_of(each.lane_range))
+    )
+    masks = set(dependence.masks.values())
+    chosen: dict[UOp, int] = {}
+    taken = 0
+    for candidate in candidates:
+        bit = dependence.bits[candidate.lane_range]
+        if not any(mask & bit and mask & taken for mask in masks):
+            chosen[candidate.lane_range] = candidate.width
+            taken |= bit
+    return chosen
+
+
+def _is_reduced(lane_range: UOp) -> bool:
+    return isinstance(lane_range.arg, RangeArg) and lane_range.arg.kind in _REDUCED
+
+
+def _weight(access: UOp) -> int:
+    return _IN_REDUCE if any(map(_is_reduced, toposort(access.src[:1]))) else 1
+
+
+def _best_width(
+    lane_range: UOp, weights: dict[UOp, int], dependence: Dependence, widths: Collection[int]
+) -> _Candidate | None:
+    aligned = {access: _alignment(access, lane_range, dependence) for access in weights}
+    arithmetic = max(weights.values())
+    scalar_work = sum(weights.values()) + arithmetic
+    best: _Candidate | None = None
+    for width in sorted(widths):
+        if width == 1 or dependence.extents[lane_range] % width:
+            continue
+        work = arithmetic / width
+        has_unit_stride = False
+        for access, weight in weights.items():
+            lanes = math.gcd(aligned[access], width)
+            if lanes > 1 and not _is_uniform(_gate_of(access), lane_range, width, dependence):
+                lanes = 1
+            has_unit_stride |= lanes > 1
+            work += weight * (1 / lanes + (lanes < width))
+        saved = scalar_work - work
+        if has_unit_stride and saved > 0 and (best is None or saved >= best.saved):
+            best = _Candidate(lane_range, width, saved)
+    return best
+
+
+def _gate_of(access: UOp) -> UOp | None:
+    return access.src[2] if len(access.src) == 3 else None
+
+
+def _alignment(access: UOp, lane_range: UOp, dependence: Dependence) -> int:
+    """A divisor of every position along a unit stride (0: of all); 1 for any other stride."""
+    address = access.src[0]
+    while address.op is Ops.AFTER:
+        address = address.src[0]
+    if address.op is not Ops.INDEX or not is_index_arithmetic(address.src[1]):
+        return 1
+    found = stepped(address.src[1], dependence)
+    if found is None or found.steps.get(lane_range) != 1:
+        return 1
+    others = [step for other, step in found.steps.items() if other is not lane_range]
+    return math.gcd(divisor_of(found.base), found.constant, *others)
+
+
+def _is_uniform(gate: UOp | None, lane_range: UOp, width: int, dependence: Dependence) -> bool:
+    """Whether the gate is seen to be one for the first `width` lanes; a guess for the others."""
+    if gate is None or not dependence.masks[gate] & dependence.bits[lane_range]:
+        return True
+    lanes = {
+        simplify(substitute(gate, {lane_range: build.const(lane_range.dtype, lane)}))
+        for lane in range(width)
+    }
+    return len(lanes) == 1

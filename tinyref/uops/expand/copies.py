@@ -1,0 +1,246 @@
+"""The copies of every node of a kernel, sources first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tinyref.device import Capabilities
+from tinyref.uops import build
+from tinyref.uops.expand.accesses import Accesses, Cell, Site, index_of, is_false
+from tinyref.uops.expand.dependence import Dependence, Numbering, is_index_arithmetic, is_lane_range
+from tinyref.uops.expand.positions import Positions, moved
+from tinyref.uops.expand.vectors import Piece, combine, combine_lanes, join, repeat, take
+from tinyref.uops.meanings import reduce_identity
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import ALU, Ops
+from tinyref.uops.payload import ConstArg, ReduceArg
+from tinyref.uops.simplify import simplify
+
+Copies = list[UOp]
+
+
+class Expansion:
+    """A kernel on its way: what has become of each node, copy by copy.
+
+    Values are copied as the masks of `dependence` and the `numbering` say; where a mask holds a
+    vector range, a copy is a vector. Index arithmetic is different: it stays scalar, is asked for
+    lane by lane, and is joined where a vector needs it.
+    """
+
+    def __init__(
+        self,
+        order: Sequence[UOp],
+        dependence: Dependence,
+        numbering: Numbering,
+        capabilities: Capabilities,
+    ) -> None:
+        self.order = order
+        self.masks = dependence.masks
+        self.dependence = dependence
+        self.numbering = numbering
+        self.widths = capabilities.vector_lanes
+        self.positions = Positions(dependence, numbering)
+        self.accesses = Accesses(order, dependence, numbering, self.positions, self.widths)
+        # What each node became; a STORE may become any number of STOREs.
+        self.done: dict[UOp, Copies] = {}
+
+    def root(self) -> UOp:
+        """The expanded kernel."""
+        for node in self.order:
+            if is_index_arithmetic(node) or index_of(node).op is Ops.INDEX:
+                # Made when asked for.
+                continue
+            self.done[node] = _ARMS.get(node.op, Expansion._elementwise)(self, node)
+        return self.done[self.order[-1]][0]
+
+    # Asking for copies
+
+    def _lanes(self, node: UOp) -> int:
+        return self.numbering.lanes(self.masks[node])
+
+    def _value(self, node: UOp, copy: int, lanes: int) -> UOp:
+        """One copy of `node`, as a vector of `lanes` where that is not 1."""
+        if is_index_arithmetic(node):
+            if self._lanes(node) == 1:
+                return repeat(self.positions.at(node, copy, 0), lanes)
+            return join([(self.positions.at(node, copy, lane), 0) for lane in range(lanes)])
+        value = self.done[node][copy]
+        return value if self._lanes(node) == lanes else repeat(value, lanes)
+
+    def _piece(self, node: UOp, copy: int, lane: int) -> Piece:
+        """One lane of one copy of `node`."""
+        if is_index_arithmetic(node):
+            return self.positions.at(node, copy, lane), 0
+        value = self.done[node][copy]
+        return (value, 0) if self._lanes(node) == 1 else (value, lane)
+
+    def _scalar(self, user: UOp, node: UOp, copy: int, lane: int) -> UOp:
+        """One lane of the copy of `node` that belongs to a copy of `user`."""
+        vector, lane = self._piece(node, self.accesses.source_copy(user, node, copy), lane)
+        return take(vector, lane) if self._lanes(node) > 1 else vector
+
+    def _column(self, node: UOp, mask: int, lanes: int) -> list[UOp]:
+        """`node` as a source of a node on `mask`, for each copy of that."""
+        numbers = self.numbering.projection(mask, self.masks[node])
+        found = {number: self._value(node, number, lanes) for number in sorted(set(numbers))}
+        return [found[number] for number in numbers]
+
+    def _all_copies(self, sources: Sequence[UOp]) -> tuple[UOp, ...]:
+        """All that must be done before a node that waits for `sources`, each once."""
+        found: dict[UOp, None] = {}
+        for source in sources:
+            if source in self.done:
+                found.update(dict.fromkeys(self.done[source]))
+            elif source.op is Ops.RANGE and not is_lane_range(source):
+                found[source] = None
+        return tuple(found)
+
+    # Values
+
+    def _elementwise(self, node: UOp) -> Copies:
+        mask = self.masks[node]
+        lanes = self.numbering.lanes(mask)
+        dtype = node.dtype if lanes == 1 else node.dtype.vec(lanes)
+        if not node.src:
+            return [node]
+        columns = [self._column(source, mask, lanes) for source in node.src]
+        return [_tidy(UOp(node.op, dtype, src, node.arg)) for src in zip(*columns, strict=True)]
+
+    def _reduce(self, node: UOp) -> Copies:
+        value, *ranges = node.src
+        op = node.arg.op if isinstance(node.arg, ReduceArg) else Ops.ADD
+        loops = [each for each in ranges if not is_lane_range(each)]
+        mask, reduced = self.masks[value], self.dependence.union(ranges)
+        lanes = self.numbering.lanes(mask)
+        whole = mask | reduced
+        # Every lane of a vector range is one more turn for a value that does not depend on it.
+        times = self.numbering.lanes(reduced & ~mask)
+        turns: list[list[UOp]] = [[] for _ in self.numbering.assignments(self.masks[node])]
+        copies = self._column(value, whole, lanes)
+        for number, copy in zip(
+            self.numbering.projection(whole, self.masks[node]), copies, strict=True
+        ):
+            turns[number] += [copy] * times
+        goes_over_lanes = self._lanes(node) < lanes
+        totals = []
+        for values in turns:
+            total = combine(op, values)
+            is_loop = bool(loops) or not reduced
+            if is_loop:
+                total = UOp(Ops.REDUCE, total.dtype, (total, *loops), node.arg)
+            if goes_over_lanes:
+                total = combine_lanes(op, total, self.widths)
+            totals.append(total if is_loop else _from_identity(op, total))
+        return totals
+
+    # Order
+
+    def _wait(self, node: UOp) -> Copies:
+        return [node.replace(src=self._all_copies(node.src))]
+
+    def _after(self, node: UOp) -> Copies:
+        waits = self._all_copies(node.src[1:])
+        copies = self._column(node.src[0], self.masks[node], self._lanes(node))
+        return [UOp(Ops.AFTER, copy.dtype, (copy, *waits)) for copy in copies]
+
+    # Memory
+
+    def _address(self, address: UOp, position: UOp) -> UOp:
+        """The address at another position, after all that it waits for."""
+        if address.op is Ops.INDEX:
+            return build.index(self.done[address.src[0]][0], position)
+        inner = self._address(address.src[0], position)
+        return UOp(Ops.AFTER, inner.dtype, (inner, *self._all_copies(address.src[1:])))
+
+    def _load(self, node: UOp) -> Copies:
+        mask = self.masks[node]
+        lanes = self.numbering.lanes(mask)
+        rows = self.accesses.cells.get(node)
+        copies = []
+        for copy in range(self.numbering.count(mask)):
+            if rows is None:
+                pieces = [(self._load_alone(node, copy, lane), 0) for lane in range(lanes)]
+            else:
+                pieces = [self._load_cell(node, cell) for cell in rows[copy]]
+            copies.append(join(pieces))
+        return copies
+
+    def _load_cell(self, node: UOp, cell: Cell) -> Piece:
+        if cell is None:
+            return node.src[1], 0
+        site, distance = cell
+        start, width = self.accesses.runs[site].windows[distance]
+        address = self._address(node.src[0], moved(site.base, start))
+        alternative = 0 if site.alternative is None else site.alternative.value
+        return build.load(address, site.gate, alternative, width), distance - start
+
+    def _load_alone(self, node: UOp, copy: int, lane: int) -> UOp:
+        """One element by itself: its position or gate is not index arithmetic."""
+        position = self._scalar(node, index_of(node.src[0]).src[1], copy, lane)
+        address = self._address(node.src[0], position)
+        if len(node.src) == 1:
+            return build.load(address)
+        alternative = self._scalar(node, node.src[1], copy, lane)
+        gate = self._scalar(node, node.src[2], copy, lane)
+        if is_false(gate):
+            return alternative
+        return build.load(address, gate, alternative)
+
+    def _store(self, node: UOp) -> Copies:
+        rows = self.accesses.cells.get(node)
+        if rows is not None:
+            return self._store_cells(node, rows)
+        mask = self.masks[node]
+        stores = []
+        for copy in range(self.numbering.count(mask)):
+            for lane in range(self.numbering.lanes(mask)):
+                gate = self._scalar(node, node.src[2], copy, lane) if len(node.src) == 3 else None
+                if is_false(gate):
+                    continue
+                position = self._scalar(node, index_of(node.src[0]).src[1], copy, lane)
+                value = self._scalar(node, node.src[1], copy, lane)
+                stores.append(build.store(self._address(node.src[0], position), value, gate))
+        return stores
+
+    def _store_cells(self, node: UOp, rows: Sequence[Sequence[Cell]]) -> Copies:
+        value = node.src[1]
+        pieces: dict[tuple[Site, int], Piece] = {}
+        for copy, row in enumerate(rows):
+            of_value = self.accesses.source_copy(node, value, copy)
+            for lane, cell in enumerate(row):
+                if cell is not None:
+                    pieces[cell] = self._piece(value, of_value, lane)
+        stores = []
+        for (site, distance), _ in pieces.items():
+            start, width = self.accesses.runs[site].windows[distance]
+            if start == distance:
+                joined = join([pieces[site, start + lane] for lane in range(width)])
+                address = self._address(node.src[0], moved(site.base, start))
+                stores.append(build.store(address, joined, site.gate))
+        return stores
+
+
+def _tidy(node: UOp) -> UOp:
+    """`node` without what constants decide; anything more would cost more than it gives."""
+    if node.op is Ops.WHERE and isinstance(node.src[0].arg, ConstArg):
+        return node.src[1] if node.src[0].arg.value else node.src[2]
+    if node.op in ALU and all(source.op is Ops.CONST for source in node.src):
+        return simplify(node)
+    return node
+
+
+def _from_identity(op: Ops, total: UOp) -> UOp:
+    """A sum of floats as an accumulator would have it, that starts at 0.0: never -0.0."""
+    if op is Ops.ADD and total.dtype.is_float:
+        return build.add(total, reduce_identity(op, total.dtype))
+    return total
+
+
+_ARMS: dict[Ops, Callable[[Expansion, UOp], Copies]] = {
+    Ops.REDUCE: Expansion._reduce,
+    Ops.BARRIER: Expansion._wait,
+    Ops.SINK: Expansion._wait,
+    Ops.AFTER: Expansion._after,
+    Ops.LOAD: Expansion._load,
+    Ops.STORE: Expansion._store,
+}

@@ -1,0 +1,70 @@
+"""Vectors and their lanes: taking, joining, repeating and combining them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from tinyref.uops import build
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import ConstArg, GepArg
+
+# A lane of a vector; of a scalar, lane 0.
+Piece = tuple[UOp, int]
+
+
+def take(vector: UOp, *lanes: int) -> UOp:
+    """The given lanes of `vector`, with no node where they are at hand."""
+    if lanes == tuple(range(vector.dtype.lanes)):
+        return vector
+    if isinstance(vector.arg, ConstArg):
+        return build.const(vector.dtype.scalar.vec(len(lanes)), vector.arg.value)
+    if vector.op is Ops.VECTORIZE:
+        taken = [vector.src[lane] for lane in lanes]
+        return taken[0] if len(taken) == 1 else build.vectorize(*taken)
+    if isinstance(vector.arg, GepArg):
+        lanes = tuple(vector.arg.lanes[lane] for lane in lanes)
+        return take(vector.src[0], *lanes)
+    return build.gep(vector, *lanes)
+
+
+def repeat(scalar: UOp, lanes: int) -> UOp:
+    """A vector of `lanes` times `scalar`."""
+    if lanes == 1:
+        return scalar
+    if isinstance(scalar.arg, ConstArg):
+        return build.const(scalar.dtype.vec(lanes), scalar.arg.value)
+    return build.vectorize(*(scalar,) * lanes)
+
+
+def join(pieces: Sequence[Piece]) -> UOp:
+    """The vector of the given lanes (one is a scalar), in as few nodes as may be."""
+    first, _ = pieces[0]
+    if all(vector is first for vector, _ in pieces):
+        if first.dtype.lanes == 1:
+            return repeat(first, len(pieces))
+        return take(first, *(lane for _, lane in pieces))
+    scalars = [take(vector, lane) for vector, lane in pieces]
+    if all(scalar is scalars[0] for scalar in scalars):
+        return repeat(scalars[0], len(scalars))
+    return build.vectorize(*scalars)
+
+
+def combine(op: Ops, values: Sequence[UOp]) -> UOp:
+    """All `values` by `op`, as a balanced tree in their order; at least one value."""
+    while len(values) > 1:
+        paired = [UOp(op, x.dtype, (x, y)) for x, y in zip(values[::2], values[1::2], strict=False)]
+        values = [*paired, values[-1]] if len(values) % 2 else paired
+    return values[0]
+
+
+def combine_lanes(op: Ops, vector: UOp, widths: Collection[int]) -> UOp:
+    """The lanes of `vector` by `op`: half with half, as long as the device has such vectors."""
+    while vector.dtype.lanes > 1:
+        lanes = range(vector.dtype.lanes)
+        half = len(lanes) // 2
+        if half not in widths:
+            return combine(op, [take(vector, lane) for lane in lanes])
+        halves = take(vector, *lanes[:half]), take(vector, *lanes[half:])
+        vector = UOp(op, halves[0].dtype, halves)
+    return vector
