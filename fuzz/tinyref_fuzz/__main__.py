@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from tinyref.device import Device
 from tinyref.errors import TinyrefError
 from tinyref.uops.text import to_text
-from tinyref_fuzz.generate import generate
+from tinyref_fuzz.generate import Case, generate
 from tinyref_fuzz.judge import Verdict, judge
 from tinyref_fuzz.tape import Tape
 
@@ -29,12 +29,15 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
-def report(device: str, seed: int, choices: Sequence[int], text: str, verdict: Verdict) -> str:
+def report(device: str, seed: int, case: Case, verdict: Verdict) -> str:
     """The text that shows one failure and how to see it again."""
+    text = to_text(case.ast)
+    if verdict.stage == "equivalent" and case.equivalent is not None:
+        text += "\nwhich should compute the same as\n" + to_text(case.equivalent.ast)
     return (
         f"seed {seed}: stage {verdict.stage}: {verdict.detail}\n"
         f"{text}\n"
-        f"choices: {','.join(str(choice) for choice in choices)}\n"
+        f"choices: {','.join(str(choice) for choice in case.choices)}\n"
         f"again: python -m tinyref_fuzz --device {device} --kernels 1 --seed {seed}"
     )
 
@@ -53,10 +56,7 @@ def main(words: Sequence[str] | None = None) -> int:
             if not verdict.agrees:
                 failures += 1
                 if failures <= MOST_REPORTS:
-                    sys.stdout.write(
-                        report(options.device, seed, case.choices, to_text(case.ast), verdict)
-                        + "\n\n"
-                    )
+                    sys.stdout.write(report(options.device, seed, case, verdict) + "\n\n")
     except TinyrefError as error:
         sys.stderr.write(f"tinyref_fuzz: {error}\n")
         return 2

@@ -18,6 +18,7 @@ from tinyref.uops.node import UOp, substitute
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import SlotArg, ViewArg
 from tinyref.uops.shape_tracker import ShapeTracker
+from tinyref_fuzz.equivalent import Equivalent, equivalents
 from tinyref_fuzz.tape import Tape
 
 Shape = tuple[int, ...]
@@ -30,15 +31,22 @@ DTYPES = (
 EXTENTS = (1, 2, 3, 4, 5, 7, 8, 13, 16)
 LARGEST_INPUT = 3
 MOST_ELEMENTS = 4096
+# Percent of the kernels that get an equivalent one, and the most transformations of one.
+WITH_EQUIVALENT = 25
+MOST_STEPS = 4
 
 
 @dataclass(frozen=True)
 class Case:
-    """One kernel, and the contents of each of its buffers by slot; slot 0 is the output."""
+    """One kernel, and the contents of each of its buffers by slot; slot 0 is the output.
+
+    `equivalent`, where there is one, computes the same by construction.
+    """
 
     ast: UOp
     buffers: tuple[npt.NDArray[np.generic], ...]
     choices: tuple[int, ...]
+    equivalent: Equivalent | None = None
 
 
 @dataclass(frozen=True)
@@ -80,7 +88,14 @@ class Generator:
         stored = build.store(view(output, tracker), value.node)
         poison = np.full(size, 0x5A, np.uint8).astype(numpy_dtype(value.node.dtype))
         ast, contents = without_gaps(build.sink(stored), [poison, *self.buffers])
-        return Case(ast, contents, tuple(self.tape.choices))
+        # Drawn last: a tape from before there were any still gives its kernel.
+        equivalent = self.equivalent(ast) if self.tape.chance(WITH_EQUIVALENT) else None
+        return Case(ast, contents, tuple(self.tape.choices), equivalent)
+
+    def equivalent(self, ast: UOp) -> Equivalent:
+        """A kernel that computes the same, in the types that the device has."""
+        steps = self.tape.between(1, MOST_STEPS)
+        return equivalents(ast, self.tape, steps, frozenset(self.dtypes))
 
     def shape(self) -> Shape:
         shape: Shape = ()

@@ -1,11 +1,14 @@
 """Judges one case: the AST evaluator, the program on the interpreter, and the device must agree.
 
 The first pair that differs names the stage: the evaluator against the interpreter blames lowering,
-the interpreter against the device blames the renderer, the compiler or the device.
+the interpreter against the device blames the renderer, the compiler or the device. A kernel that
+computes the same by construction must give the same too; the first transformation after which it
+does not is named.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +21,8 @@ from tinyref.runtimes.kernel import Kernel, compile_program
 from tinyref.uops.compile import compile_kernel
 from tinyref.uops.evaluate import evaluate
 from tinyref.uops.interpreter import run_program
+from tinyref.uops.node import UOp
+from tinyref_fuzz.equivalent import Equivalent
 from tinyref_fuzz.generate import Case
 
 Array = npt.NDArray[np.generic]
@@ -60,11 +65,51 @@ def judge(case: Case, device: str) -> Verdict:
     except TinyrefError as error:
         return Verdict("device", str(error))
     difference = first_difference(interpreted[0], measured)
-    return (
-        Verdict("device", f"interpreter against {device}: {difference}")
-        if difference
-        else Verdict()
-    )
+    if difference:
+        return Verdict("device", f"interpreter against {device}: {difference}")
+    if case.equivalent is None:
+        return Verdict()
+    return judge_equivalent(case.equivalent, case.buffers, expected, device)
+
+
+def judge_equivalent(
+    equivalent: Equivalent, buffers: tuple[Array, ...], expected: Array, device: str
+) -> Verdict:
+    """Whether the equivalent kernel gives `expected`, which the original gives everywhere."""
+    capabilities = Device[device].capabilities
+
+    def evaluated(ast: UOp) -> Array:
+        return evaluate(ast, dict(enumerate(buffers)))[0]
+
+    def measured(ast: UOp) -> Array:
+        program = compile_kernel(ast, capabilities)
+        return run_on_device(device, compile_program(device, program), buffers)
+
+    for where, run in (("evaluator", evaluated), (device, measured)):
+        problem = problem_of(run, equivalent.ast, expected)
+        if problem:
+            blamed = first_wrong_step(equivalent, run, expected)
+            steps = " ".join(equivalent.labels)
+            return Verdict(
+                "equivalent", f"{where} against itself after {blamed} in {steps}: {problem}"
+            )
+    return Verdict()
+
+
+def problem_of(run: Callable[[UOp], Array], ast: UOp, expected: Array) -> str:
+    """How the value of a kernel differs from `expected`, or why it has none; else nothing."""
+    try:
+        return first_difference(expected, run(ast))
+    except TinyrefError as error:
+        return str(error)
+
+
+def first_wrong_step(equivalent: Equivalent, run: Callable[[UOp], Array], expected: Array) -> str:
+    """The label of the first transformation after which the value is not `expected`."""
+    for label, ast in equivalent.trail:
+        if problem_of(run, ast, expected):
+            return label
+    return "no step"
 
 
 def run_on_device(device: str, kernel: Kernel, contents: tuple[Array, ...]) -> Array:
