@@ -11,7 +11,7 @@ from dataclasses import replace
 from tinyref.errors import UserError
 from tinyref.uops.launch import launch_axes
 from tinyref.uops.optimise.opt import KernelOptError, Opt, OptOp
-from tinyref.uops.optimise.plan import ITEM_KINDS, Plan, slot_of, varies
+from tinyref.uops.optimise.plan import ITEM_KINDS, Plan, changes, slot_of
 from tinyref.uops.optimise.zero import padding_problem
 from tinyref.uops.payload import AxisKind
 from tinyref.uops.symbolic import describe
@@ -230,7 +230,7 @@ def _pack(plan: Plan, opt: Opt) -> Plan | str:
     (load,) = loads
     if any(slot_of(store) == opt.arg for store in plan.form.ast.src):
         return f"the kernel writes to slot {opt.arg}"
-    if plan.axes[opt.axis].target in varies(load):
+    if plan.axes[opt.axis].target in changes(load):
         return f"the loads of slot {opt.arg} use each element once along axis {opt.axis}"
     inside = plan.axes_of(load, AxisKind.REDUCE, AxisKind.UNROLL)
     if not inside:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from tinyref.device import Capabilities
 from tinyref.dtype import PtrDType
 from tinyref.uops.kernel_shape import Shape, kernel_shape
-from tinyref.uops.node import UOp, sint
+from tinyref.uops.node import UOp, node_fact, sint
 from tinyref.uops.ops import Ops
 from tinyref.uops.optimise.normal_form import OUTPUT, NormalForm, normal_form
 from tinyref.uops.optimise.opt import KernelOptError, Opt, opts_text
@@ -149,8 +149,8 @@ class Plan:
         return [node for node in self.nodes if node.op is Ops.LOAD and slot_of(node) == slot]
 
     def axes_of(self, node: UOp, *kinds: AxisKind) -> list[Axis]:
-        """The axes of these kinds along which the value of an AST node varies."""
-        targets = varies(node)
+        """The axes of these kinds along which the value of an AST node changes."""
+        targets = changes(node)
         return [axis for axis in self.axes if axis.kind in kinds and axis.target in targets]
 
     @property
@@ -196,11 +196,30 @@ def number_of(extents: Iterable[sint]) -> int:
 
 
 def varies(node: UOp) -> frozenset[int]:
-    """The axes of the AST along which the value of a node may vary."""
+    """The axes of the AST along which a node has more than one position."""
     sizes: Sequence[sint] = kernel_shape(node)
     return frozenset(
         axis for axis, size in enumerate(sizes) if not (isinstance(size, int) and size == 1)
     )
+
+
+@node_fact
+def changes(node: UOp) -> frozenset[int]:
+    """The axes of the AST along which the value of a node may change: a repeated one does not."""
+    if node.op is Ops.LOAD:
+        return changes(node.src[0])
+    if isinstance(node.arg, ViewArg):
+        views = node.arg.tracker.views
+        if len(views) > 1 or node.op is Ops.VALID:
+            return varies(node)
+        (view,) = views
+        repeated = [
+            stride == 0 and (view.mask is None or view.mask[axis] == (0, view.shape[axis]))
+            for axis, stride in enumerate(view.strides)
+        ]
+        return frozenset(axis for axis in varies(node) if not repeated[axis])
+    found: frozenset[int] = frozenset().union(*map(changes, node.src))
+    return found.difference(node.arg.axes) if isinstance(node.arg, ReduceArg) else found
 
 
 def slot_of(access: UOp) -> int:
