@@ -11,6 +11,7 @@ from tinyref.errors import UserError
 from tinyref.uops.accumulate import accumulate
 from tinyref.uops.decompose import decompose, storage_dtype
 from tinyref.uops.dump import dump_after
+from tinyref.uops.expand import expand
 from tinyref.uops.kernel_shape import output_shape, reduced_sizes
 from tinyref.uops.linearize import linearize
 from tinyref.uops.lower import lower
@@ -19,7 +20,7 @@ from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import Dialect, Ops
 from tinyref.uops.optimise.heuristics import optimised
 from tinyref.uops.optimise.opt import Opt
-from tinyref.uops.optimise.plan import LANE_KINDS, Plan
+from tinyref.uops.optimise.plan import Plan
 from tinyref.uops.payload import ConstArg, SlotArg, SpecialArg, VarArg
 from tinyref.uops.program import Parameter, Program
 from tinyref.uops.simplify import simplify
@@ -59,11 +60,7 @@ def compile_kernel(
     pipeline.stage("normal", plan.form.ast)
     root = pipeline.stage("lower", lower(plan))
     root = pipeline.stage("simplify", simplify(root))
-    if plan.of_kind(*LANE_KINDS):
-        from tinyref.uops.expand import expand
-
-        root = expand(root, capabilities)
-    root = pipeline.stage("expand", root)
+    root = pipeline.stage("expand", expand(root, capabilities))
     # Accumulators come first, so that an emulated float is rounded at every step of a sum.
     root = pipeline.stage("accumulate", accumulate(root))
     root = pipeline.stage("decompose", decompose(root, capabilities))

@@ -208,7 +208,7 @@ class _Lowering:
     def _reduce_in_group(self, node: UOp, arg: ReduceArg, part: UOp, shared: list[Axis]) -> UOp:
         """Every work-item leaves its part in local memory; then each reduces all parts."""
         plan = self.plan
-        lanes = plan.axes_of(node, AxisKind.UPCAST)
+        lanes = plan.axes_of(node, *LANE_KINDS)
         items = [axis for axis in plan.axes if axis.kind in ITEM_KINDS]
         memory = self._define_local(node.dtype, number_of(a.extent for a in (*items, *lanes)))
         place = memory

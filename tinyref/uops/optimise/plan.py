@@ -171,7 +171,7 @@ class Plan:
         """The local memory that the kernel takes, for grouped reduces and for packed buffers."""
         total = 0
         for node in self.grouped_reduces():
-            lanes = number_of(axis.extent for axis in self.axes_of(node, AxisKind.UPCAST))
+            lanes = number_of(axis.extent for axis in self.axes_of(node, *LANE_KINDS))
             total += self.group_size * lanes * node.dtype.itemsize
         for slot in self.packed:
             (load,) = self.loads_of(slot)
