@@ -23,6 +23,7 @@ from tinyref.errors import DeviceError, TinyrefError, UserError
 if TYPE_CHECKING:
     # Types only: at run time this file knows nothing of the floors above it.
     from tinyref.uops.program import Program
+    from tinyref.uops.tiles import MatrixTile
 
 ENTRY_POINT_GROUP = "tinyref.backends"
 
@@ -41,7 +42,7 @@ class Capabilities:
     grid_limit, group_limit: per dimension; group_size_limit: work-items of a group in all.
     buffer_limit: most buffers that one kernel may take.
     images: image types may be loaded and stored.
-    matrix_tiles: the declared WMMA tiles.
+    matrix_tiles: the tiles that WMMA multiplies, preferred ones first (`tinyref.uops.tiles`).
     keeps_subnormals: False where the device flushes them to zero.
     division_traps: integer division by zero or MIN/-1 must be guarded.
     """
@@ -59,7 +60,7 @@ class Capabilities:
     group_size_limit: int = 1024
     buffer_limit: int = 64
     images: bool = False
-    matrix_tiles: tuple[Any, ...] = ()
+    matrix_tiles: tuple[MatrixTile, ...] = ()
     keeps_subnormals: bool = True
     division_traps: bool = False
 

@@ -28,6 +28,7 @@ from tinyref.uops.payload import (
     SpecialArg,
     TileArg,
 )
+from tinyref.uops.tiles import TILES
 
 Array = np.ndarray[Any, Any]
 ALL_OPS = frozenset(op.name for op in ALU)
@@ -442,9 +443,10 @@ def test_undeclared_structure_is_refused() -> None:
     local = build.define_local("shared", dtypes.float32, 4)
     position = build.const(dtypes.index, 0)
     assert "no shared memory" in refusal(build.load(build.index(local, position)), grid_only)
-    tile = TileArg("tile_8", (8, 8, 8), dtypes.float32, dtypes.float32, 1)
+    tile = TileArg(TILES["apple_m8n8k8_float32_float32"])
     x = load(0, dtypes.float32)
-    assert "no matrix tile tile_8" in refusal(UOp(Ops.WMMA, x.dtype, (x, x, x), tile), CORE)
+    node = UOp(Ops.WMMA, x.dtype, (x, x, x), tile)
+    assert "no matrix tile apple_m8n8k8_float32_float32: accepted are none" in refusal(node, CORE)
 
 
 def test_local_memory_of_small_floats_keeps_its_space() -> None:

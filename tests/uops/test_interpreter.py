@@ -18,6 +18,7 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import AxisKind, LocalArg, TileArg
 from tinyref.uops.program import Parameter, Program
+from tinyref.uops.tiles import FragmentLayout, MatrixTile
 
 f32 = dtypes.float32
 i32 = dtypes.int32
@@ -302,7 +303,9 @@ def test_division_by_zero_neither_traps_nor_warns(recwarn: pytest.WarningsRecord
 
 
 def test_a_tile_that_one_item_holds() -> None:
-    tile = TileArg("tiny", (2, 2, 4), f32, f32, 1)
+    a_layout = FragmentLayout.of("", "k1 k2 m1")
+    b_layout, c_layout = FragmentLayout.of("", "n1 k1 k2"), FragmentLayout.of("", "n1 m1")
+    tile = TileArg(MatrixTile("tiny", (2, 2, 4), f32, f32, a_layout, b_layout, c_layout))
     a, b, c = (build.define_global(1 + k, f32, size) for k, size in enumerate((8, 8, 4)))
     out = build.define_global(0, f32, 4)
     product = UOp(

@@ -1,5 +1,7 @@
 """The op table has a row for every op, and the typing rules refuse what they should."""
 
+import functools
+
 import pytest
 
 from tinyref.dtype import AddressSpace, dtypes, pointer
@@ -24,6 +26,7 @@ from tinyref.uops.payload import (
     TileArg,
     VarArg,
 )
+from tinyref.uops.tiles import FragmentLayout, MatrixTile
 
 i32, u32, i8, f32, f16 = dtypes.int32, dtypes.uint32, dtypes.int8, dtypes.float32, dtypes.float16
 truth, index, void, fp8 = dtypes.bool, dtypes.index, dtypes.void, dtypes.fp8e4m3
@@ -42,7 +45,10 @@ variable = build.variable("size", 1, 9)
 counter = build.counter(4, 0, AxisKind.LOOP)
 accumulator = UOp(Ops.DEFINE_ACC, f32, (a, counter), LocalArg("sum"))
 branch = UOp(Ops.IF, void, (b,))
-tile = TileArg("tile", (8, 8, 8), f16, f32, 1)
+layout = functools.partial(FragmentLayout.of, "")
+tile = TileArg(
+    MatrixTile("tiny", (2, 2, 2), f16, f32, layout("k1 m1"), layout("n1 k1"), layout("n1 m1"))
+)
 
 
 def node(op, dtype, *src, arg=None):
@@ -173,8 +179,10 @@ BAD = [
     (node(Ops.GEP, f32, v, arg=GepArg(())), "at least one lane"),
     (node(Ops.GEP, f32, v, arg=GepArg((4,))), "takes lane 4 of float32x4"),
     (node(Ops.GEP, f32, v, arg=GepArg((0, 1))), "is not float32"),
-    (node(Ops.WMMA, f32.vec(4), v, h, v, arg=tile), "WMMA multiplies float16"),
-    (node(Ops.WMMA, f16.vec(4), h, h, h, arg=tile), "WMMA accumulates float32"),
+    (node(Ops.WMMA, f32.vec(4), v, h, v, arg=tile), "WMMA takes A as float16x4, got float32x4"),
+    (node(Ops.WMMA, f32.vec(4), h, a, v, arg=tile), "WMMA takes B as float16x4, got float32"),
+    (node(Ops.WMMA, f16.vec(4), h, h, h, arg=tile), "WMMA takes C as float32x4, got float16x4"),
+    (node(Ops.WMMA, f32, h, h, v, arg=tile), "WMMA gives float32x4, not float32"),
     (node(Ops.AFTER, i32, a), "type of its source"),
     (node(Ops.IF, void, n), "IF has a condition of int32"),
     (node(Ops.END, void, branch), "END closes RANGE, got IF"),

@@ -21,9 +21,12 @@ from tinyref.uops.payload import (
     Payload,
     PermuteArg,
     ReduceArg,
+    RepeatArg,
     ShapeArg,
+    TileArg,
 )
 from tinyref.uops.shape_tracker import ShapeTracker
+from tinyref.uops.tiles import TILES, Operand
 from tinyref.uops.verify import RULES, verify
 from tinyref.uops.view import View
 
@@ -230,6 +233,7 @@ AST_GRAPHS: list[tuple[str, Callable[[], Graph]]] = [
 RANGE = b.counter(12, 0, AxisKind.LOOP, I32)
 ITEM = b.special("item", 0, 4, I32)
 LOCAL = b.define_local("tile", F32, 4)
+SYMBOLIC_ITEM = b.special("item", 1, b.variable("n", 1, 3, I32), I32)
 TRUE = b.const(dtypes.bool, True)
 
 
@@ -254,6 +258,21 @@ def summed(*ranges: UOp, name: str = "acc") -> UOp:
     return update(acc(b.const(F32, 0), *ranges, name=name), b.load(at(ranges[0], IN)))
 
 
+def multiplied(name: str, value: UOp) -> UOp:
+    """A WMMA all of whose elements are `value`."""
+    tile = TILES[name]
+    fragments = (
+        b.vectorize(*[value] * tile.layout(operand).registers)
+        if tile.layout(operand).registers > 1
+        else value
+        for operand in Operand
+    )
+    return UOp(Ops.WMMA, tile.fragment(Operand.C), tuple(fragments), TileArg(tile))
+
+
+APPLE = "apple_m8n8k8_float32_float32"
+# As many turns as the work-item has a number.
+UNEVEN = b.counter(b.special("item", 0, 32, I32), 0, AxisKind.LOOP, I32)
 OTHER = b.counter(3, 1, AxisKind.REDUCE, I32)
 # (rule without its dialect, the offending nodes): both linear dialects refuse them.
 LINEAR: list[tuple[str, Callable[[], UOp]]] = [
@@ -272,6 +291,9 @@ LINEAR: list[tuple[str, Callable[[], UOp]]] = [
     ("special.1", lambda: b.special("warp", 0, 3, I32)),
     ("special.1", lambda: b.special("item", 3, 3, I32)),
     ("special.2", lambda: b.add(b.special("item", 0, 3, I32), ITEM)),
+    ("type.1", lambda: node(Ops.WMMA, F32, *[b.const(F32, 1)] * 3, arg=TileArg(TILES[APPLE]))),
+    ("wmma.2", lambda: multiplied(APPLE, b.const(F32, 1))),
+    ("wmma.2", lambda: multiplied(APPLE, b.cast(ITEM, F32))),
     ("range.1", lambda: b.add(RANGE, b.counter(3, 0, AxisKind.REDUCE, I32))),
     (
         "local.1",
@@ -292,6 +314,7 @@ INDEXED_GRAPHS: list[tuple[str, Callable[[], Graph]]] = [
         "indexed.reduce.1",
         lambda: stored(node(Ops.REDUCE, F32, b.load(at(0)), RANGE, arg=ReduceArg(Ops.ADD, (1,)))),
     ),
+    ("indexed.repeat.1", lambda: stored(again(LOAD0, 1))),
     ("indexed.acc.1", lambda: stored(summed(ITEM))),
     ("indexed.acc.2", lambda: stored(acc(b.cast(RANGE, F32), RANGE))),
     (
@@ -304,6 +327,7 @@ INDEXED_GRAPHS: list[tuple[str, Callable[[], Graph]]] = [
         ),
     ),
     ("indexed.range.2", lambda: stored(summed(RANGE), RANGE)),
+    ("indexed.wmma.1", lambda: stored(multiplied(APPLE, b.load(at(UNEVEN, IN))), UNEVEN)),
     (
         "indexed.range.2",
         lambda: stored(
@@ -311,6 +335,10 @@ INDEXED_GRAPHS: list[tuple[str, Callable[[], Graph]]] = [
         ),
     ),
 ]
+
+
+def again(access: UOp, number: int) -> UOp:
+    return access.replace(arg=RepeatArg(number))
 
 
 def end(opener: UOp) -> UOp:
@@ -329,6 +357,8 @@ ZERO_POSITION = i32(0)
 HEAD = (OUT, ZERO_POSITION, at(0))
 ONE = b.const(F32, 1)
 IF = node(Ops.IF, VOID, b.less(ITEM, 2))
+IF_OF_32 = node(Ops.IF, VOID, b.less(UNEVEN.src[0], 2))
+PRODUCT = multiplied(APPLE, ONE)
 BARRIER = node(Ops.BARRIER, VOID)
 ACC = acc(ONE)
 TOTAL = b.add(ACC, ACC)
@@ -343,6 +373,10 @@ PROGRAMS: list[tuple[str, Callable[[], Graph]]] = [
     ("program.order.1", lambda: (OUT, at(0), ZERO_POSITION)),
     ("program.order.1", lambda: (b.load(at(0)),)),
     ("program.order.2", lambda: (OUT, OUT)),
+    ("program.repeat.1", lambda: (*HEAD, again(LOAD0, 1))),
+    ("program.repeat.1", lambda: (*HEAD, LOAD0, again(LOAD0, 2))),
+    ("program.repeat.1", lambda: (*HEAD, LOAD0, again(LOAD0, 0))),
+    ("program.repeat.1", lambda: (*HEAD, again(LOAD0, 1), LOAD0)),
     ("program.block.1", lambda: (*OPEN_IF, TWELVE, RANGE, end(IF), end(RANGE))),
     ("program.block.1", lambda: (TWELVE, RANGE, i32(3), OTHER, end(RANGE), end(OTHER))),
     ("program.block.2", lambda: (TWELVE, RANGE)),
@@ -364,6 +398,11 @@ PROGRAMS: list[tuple[str, Callable[[], Graph]]] = [
     ("program.acc.2", lambda: (ONE, TWELVE, RANGE, acc(ONE, RANGE), end(RANGE))),
     ("program.barrier.1", lambda: (TWELVE, node(Ops.BARRIER, VOID, TWELVE))),
     ("program.barrier.2", lambda: (*OPEN_IF, BARRIER, end(IF))),
+    (
+        "program.wmma.1",
+        lambda: (*IF_OF_32.toposort(), *PRODUCT.toposort(), end(IF_OF_32)),
+    ),
+    ("program.wmma.1", lambda: (*UNEVEN.toposort(), *PRODUCT.toposort(), end(UNEVEN))),
     (
         "program.barrier.2",
         lambda: (
@@ -507,6 +546,20 @@ GOOD: list[tuple[str, Dialect, Graph]] = [
         Dialect.INDEXED,
         stored(b.load(at(RANGE, IN), lanes=4), b.mul(RANGE, 4)),
     ),
+    (
+        "indexed: two runs of a tile, in a loop that all turn alike",
+        Dialect.INDEXED,
+        stored(
+            b.gep(multiplied(APPLE, b.cast(b.add(b.special("item", 0, 64, I32), RANGE), F32)), 0),
+            RANGE,
+        ),
+    ),
+    (
+        "indexed: a tile in a group of unknown size",
+        Dialect.INDEXED,
+        stored(b.gep(multiplied(APPLE, b.cast(SYMBOLIC_ITEM, F32)), 0)),
+    ),
+    ("program: a tile", Dialect.PROGRAM, (*UNEVEN.src[0].toposort(), *PRODUCT.toposort())),
     ("program: nothing", Dialect.PROGRAM, ()),
     ("program: doubling", Dialect.PROGRAM, graphs.doubling().uops),
     (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import struct
 
@@ -33,6 +34,7 @@ from tinyref.uops.payload import (
 )
 from tinyref.uops.program import Parameter, Program
 from tinyref.uops.shape_tracker import ShapeTracker
+from tinyref.uops.tiles import TILES
 
 N = build.variable("n", 1, 8)
 M = build.variable("m", 2, 5)
@@ -85,12 +87,9 @@ payloads: st.SearchStrategy[Payload] = st.one_of(
     st.builds(SpecialArg, names, small),
     st.builds(GepArg, axes),
     st.builds(
-        TileArg,
-        names,
-        st.tuples(small, small, small),
-        st.sampled_from(dtypes.all),
-        st.sampled_from(dtypes.all),
-        small,
+        lambda tile, name: TileArg(dataclasses.replace(tile, name=f"own_{name}")),
+        st.sampled_from(sorted(TILES.values(), key=lambda tile: tile.name)),
+        st.text("abcXYZ019_", max_size=6),
     ),
 )
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from tinyref.dtype import ConstType, DType
+from tinyref.dtype import ConstType
 from tinyref.uops.ops import Ops
+from tinyref.uops.tiles.layout import MatrixTile
 
 if TYPE_CHECKING:
     from tinyref.uops.node import UOp
@@ -166,13 +167,19 @@ class GepArg:
 
 @dataclass(frozen=True, slots=True)
 class TileArg:
-    """WMMA: D[m,n] = A[m,k] * B[k,n] + C[m,n]; layouts are rows of the device's tile table."""
+    """WMMA: the tile with its layouts, whether or not it is one that `tiles.TILES` knows."""
 
-    name: str
-    dims: tuple[int, int, int]
-    dtype_in: DType
-    dtype_out: DType
-    threads: int
+    tile: MatrixTile
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatArg:
+    """LOAD and STORE of a program: how many accesses equal but for this stand before it.
+
+    The first has no payload. Memory may have changed in between, so they are not the same.
+    """
+
+    number: int
 
 
 Payload = (
@@ -192,5 +199,6 @@ Payload = (
     | SpecialArg
     | GepArg
     | TileArg
+    | RepeatArg
     | None
 )

@@ -19,6 +19,13 @@ from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import AxisKind, Payload
 from tinyref.uops.shape_tracker import ShapeTracker
+from tinyref.uops.tiles.layout import (
+    Bit,
+    FragmentLayout,
+    InputRounding,
+    MatrixTile,
+    bit_from_text,
+)
 from tinyref.uops.view import View
 
 # Wide enough for int64 and uint64; a longer number is a mistake or an attack.
@@ -119,6 +126,34 @@ def _optional(kind: Kind) -> Kind:
     )
 
 
+def _write_layout(layout: FragmentLayout) -> object:
+    return _THREAD_BITS.write(layout.thread_bits), _REGISTER_BITS.write(layout.register_bits)
+
+
+def _read_layout(value: object, where: str) -> FragmentLayout:
+    if not isinstance(value, tuple) or len(value) != 2:
+        raise refuse(where, "the bits of the thread and those of the register", value)
+    threads, registers = _THREAD_BITS.read(value[0], where), _REGISTER_BITS.read(value[1], where)
+    return FragmentLayout(threads, registers)
+
+
+def _read_bit(value: object, where: str) -> Bit:
+    if not isinstance(value, str):
+        raise refuse(where, "a bit such as k2", value)
+    try:
+        return bit_from_text(value)
+    except UserError:
+        raise refuse(where, "a bit such as k2", value) from None
+
+
+def _read_rounding(value: object, where: str) -> InputRounding:
+    try:
+        return InputRounding(value)
+    except ValueError:
+        accepted = ", ".join(kind.value for kind in InputRounding)
+        raise refuse(where, f"one of {accepted}", value) from None
+
+
 INTEGER = Kind("an integer", lambda value: value, _read_integer)
 NAME = Kind("a text", lambda value: value, _read_name)
 CONSTANT = Kind("a number or bool", lambda value: value, _read_constant)
@@ -126,6 +161,11 @@ SIZE = Kind("a size", lambda value: value, _read_size)
 OP = Kind("an op", lambda value: Word(value.name), _read_op)
 AXIS_KIND = Kind("a kind of axis", lambda value: Word(value.value), _read_axis_kind)
 DTYPE = Kind("a dtype", lambda value: Word(value.name), read_dtype)
+BIT = Kind("a bit", Word, _read_bit)
+FRAGMENT = Kind("a layout", _write_layout, _read_layout)
+ROUNDING = Kind("a rounding", lambda value: Word(value.value), _read_rounding)
+_THREAD_BITS = tuple_of(_optional(BIT))
+_REGISTER_BITS = tuple_of(BIT)
 INTEGERS = tuple_of(INTEGER)
 SIZES = tuple_of(SIZE)
 BOUNDS = tuple_of(tuple_of(SIZE, 2))
@@ -146,16 +186,20 @@ FIELDS: dict[type, tuple[tuple[str, Kind], ...]] = {
     payloads.RangeArg: (("number", INTEGER), ("kind", AXIS_KIND)),
     payloads.SpecialArg: (("scope", NAME), ("dim", INTEGER)),
     payloads.GepArg: (("lanes", INTEGERS),),
-    payloads.TileArg: (
-        ("name", NAME),
-        ("dims", tuple_of(INTEGER, 3)),
-        ("dtype_in", DTYPE),
-        ("dtype_out", DTYPE),
-        ("threads", INTEGER),
-    ),
+    payloads.RepeatArg: (("number", INTEGER),),
 }
+TILE_FIELDS = (
+    ("name", NAME),
+    ("dims", tuple_of(INTEGER, 3)),
+    ("dtype_in", DTYPE),
+    ("dtype_out", DTYPE),
+    *((operand, FRAGMENT) for operand in ("a", "b", "c")),
+    ("rounds_in", _optional(ROUNDING)),
+)
 VIEW_FIELDS = (("shape", SIZES), ("strides", SIZES), ("offset", SIZE), ("mask", _optional(BOUNDS)))
-_CLASSES = {tag.__name__.removesuffix("Arg"): tag for tag in (*FIELDS, payloads.ViewArg)}
+_CLASSES = {
+    tag.__name__.removesuffix("Arg"): tag for tag in (*FIELDS, payloads.ViewArg, payloads.TileArg)
+}
 
 # The members of a payload, by name; a payload of several views has one group for each.
 Group = dict[str, object]
@@ -166,6 +210,8 @@ def write_payload(payload: Payload) -> tuple[str, list[Group]]:
     tag = type(payload).__name__.removesuffix("Arg")
     if isinstance(payload, payloads.ViewArg):
         return tag, [_write(view, VIEW_FIELDS) for view in payload.tracker.views]
+    if isinstance(payload, payloads.TileArg):
+        return tag, [_write(payload.tile, TILE_FIELDS)]
     return tag, [_write(payload, FIELDS[type(payload)])]
 
 
@@ -184,6 +230,8 @@ def read_payload(tag: object, groups: list[Group], where: str) -> Payload:
             return payloads.ViewArg(ShapeTracker(tuple(View(**each) for each in members)))
         if len(groups) != 1:
             raise UserError(f"{where}: expected one group of members, got {len(groups)}")
+        if kind is payloads.TileArg:
+            return payloads.TileArg(MatrixTile(**_read(groups[0], TILE_FIELDS, where)))
         return cast(Payload, kind(**_read(groups[0], FIELDS[kind], where)))
     except UserError as error:
         text = str(error)

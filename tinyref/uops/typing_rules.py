@@ -8,6 +8,7 @@ from tinyref.dtype import AddressSpace, DType, Kind, PtrDType, dtypes
 from tinyref.uops import payload
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import REDUCING, Ops
+from tinyref.uops.tiles import Operand
 
 # None where the node is well typed, else one sentence that says what is wrong.
 Typing = Callable[[UOp], str | None]
@@ -302,16 +303,16 @@ def takes_lanes(node: UOp) -> str | None:
 
 
 def tile(node: UOp) -> str | None:
-    """WMMA: the element types of the tile."""
+    """WMMA: the fragments that one thread holds of A, B and C, and of D, which is like C."""
     if not isinstance(node.arg, payload.TileArg):
         return "WMMA needs a tile"
-    a, b, c = node.src
-    for source in (a, b):
-        if source.dtype.scalar is not node.arg.dtype_in:
-            return f"WMMA multiplies {node.arg.dtype_in.name}, got {source.dtype.name}"
-    if c.dtype.scalar is not node.arg.dtype_out or c.dtype is not node.dtype:
-        return f"WMMA accumulates {node.arg.dtype_out.name}, got {c.dtype.name}"
-    return None
+    declared = node.arg.tile
+    for operand, source in zip(Operand, node.src, strict=True):
+        fragment = declared.fragment(operand)
+        if source.dtype is not fragment:
+            return f"WMMA takes {operand.value} as {fragment.name}, got {source.dtype.name}"
+    result = declared.fragment(Operand.C)
+    return None if node.dtype is result else f"WMMA gives {result.name}, not {node.dtype.name}"
 
 
 def branch(node: UOp) -> str | None:

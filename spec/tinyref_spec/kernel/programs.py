@@ -19,6 +19,7 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import AxisKind, LocalArg, SlotArg, TileArg
 from tinyref.uops.program import Parameter, Program
+from tinyref.uops.tiles import FragmentLayout, MatrixTile
 from tinyref_spec import samples
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement, Row, Rung
@@ -371,8 +372,11 @@ def _tile(case_id: str, device: DeviceUnderTest) -> Measurement:
     f32 = dtypes.float32
     out, left, right, start = (build.define_global(slot, f32, 4) for slot in range(4))
     a, b, c = (_gathered(memory) for memory in (left, right, start))
-    tile = TileArg("tile_2x2x2", (2, 2, 2), f32, f32, 1)
-    result = UOp(Ops.WMMA, f32.vec(4), (a, b, c), tile)
+    rows_of_a, rows_of_b, rows_of_c = (
+        FragmentLayout.of("", bits) for bits in ("k1 m1", "n1 k1", "n1 m1")
+    )
+    tile = MatrixTile("own_m2n2k2", (2, 2, 2), f32, f32, rows_of_a, rows_of_b, rows_of_c)
+    result = UOp(Ops.WMMA, f32.vec(4), (a, b, c), TileArg(tile))
     stores = [build.store(at(out, lane), build.gep(result, lane)) for lane in range(4)]
     subject = program("tile", *stores)
     given = [np.array(values, dtype=np.float32) for values in ([1, 2, 3, 4], [5, 6, 7, 8], [1] * 4)]

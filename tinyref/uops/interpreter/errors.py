@@ -15,6 +15,7 @@ class Fault(Enum):
     UNINITIALISED = "uninitialised read"
     RACE = "race"
     DIVERGENCE = "divergent barrier"
+    TILE = "broken matrix tile"
 
 
 class OrderMattersError(Exception):

@@ -13,6 +13,7 @@ from tinyref.uops.interpreter.errors import Fault, OrderMattersError, SanitizerE
 from tinyref.uops.interpreter.shadow import Shadow
 from tinyref.uops.node import UOp
 from tinyref.uops.text import node_text
+from tinyref.uops.tiles import MatrixTile
 
 Array = npt.NDArray[Any]
 Extents = tuple[int, int, int]
@@ -41,14 +42,16 @@ class Hooks:
 
     load: sees what was loaded and returns what the program gets. store: returns the access that
     is carried out, or None to write nothing; it may drop the gate. loop: the number of turns that
-    a RANGE of the given extent takes. grid: the groups launched for the given grid. Elements
-    outside a memory are dropped when the sanitizer is off.
+    a RANGE of the given extent takes. grid: the groups launched for the given grid. tile: sees the
+    result of a WMMA as [run, thread, register] and returns what the threads get. Elements outside
+    a memory are dropped when the sanitizer is off.
     """
 
     load: Callable[[Access], Array] | None = None
     store: Callable[[Access], Access | None] | None = None
     loop: Callable[[int], int] | None = None
     grid: Callable[[Extents], Extents] | None = None
+    tile: Callable[[MatrixTile, Array], Array] | None = None
 
 
 class Machine:

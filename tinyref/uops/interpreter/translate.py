@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from tinyref.dtype import AddressSpace, DType, PtrDType, numpy_dtype
 from tinyref.errors import UserError
-from tinyref.uops.interpreter import loops
+from tinyref.uops.interpreter import loops, tiles
 from tinyref.uops.interpreter.errors import Fault, SanitizerError
 from tinyref.uops.interpreter.loops import MACHINE, Block, Step
 from tinyref.uops.meanings import Kernel, kernel_for
@@ -176,27 +176,15 @@ class Translation:
         self._emit(node, step)
 
     def _wmma(self, node: UOp) -> None:
-        tile = node.arg
-        if not isinstance(tile, TileArg) or tile.threads != 1:
-            raise UserError(
-                f"interpreter: WMMA of {tile}: accepted are tiles that one work-item holds "
-                "whole, A, B and C row by row"
-            )
-        rows, columns, depth = tile.dims
+        if not isinstance(node.arg, TileArg):
+            raise UserError("interpreter: a WMMA without a tile")
+        tile = node.arg.tile
         left, right, start = (self._place(source) for source in node.src)
         out = self._new(node)
-        wide = numpy_dtype(tile.dtype_out)
 
         def step(values: list[Any]) -> None:
-            a = np.asarray(values[left]).astype(wide)
-            b = np.asarray(values[right]).astype(wide)
-            a = a.reshape(*a.shape[:-1], rows, depth)
-            b = b.reshape(*b.shape[:-1], depth, columns)
-            result = np.asarray(values[start])
-            result = result.reshape(*result.shape[:-1], rows, columns)
-            for k in range(depth):
-                result = result + a[..., :, k, None] * b[..., None, k, :]
-            values[out] = result.reshape(*result.shape[:-2], rows * columns)
+            fragments = values[left], values[right], values[start]
+            values[out] = tiles.wmma(values[MACHINE], node, tile, *fragments)
 
         self._emit(node, step)
 

@@ -10,13 +10,19 @@ from tinyref.uops.ops import ALU, Dialect, Ops
 from tinyref.uops.payload import ReduceArg, SlotArg, ViewArg
 from tinyref.uops.payload_fields import payload_nodes
 from tinyref.uops.symbolic import describe_shape
-from tinyref.uops.verify.common import add_buffer_rules, add_op_rules, add_variable_rule
+from tinyref.uops.verify.common import (
+    add_access_rule,
+    add_buffer_rules,
+    add_op_rules,
+    add_variable_rule,
+)
 from tinyref.uops.verify.rule import Finding, Graph, Rules, slot_of
 
 AST = Rules(Dialect.AST)
 add_op_rules(AST)
 add_variable_rule(AST)
 add_buffer_rules(AST)
+add_access_rule(AST)
 
 Shape = tuple[sint, ...]
 _SIZE_OPS = frozenset(

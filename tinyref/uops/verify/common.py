@@ -8,7 +8,7 @@ from tinyref.dtype import dtypes
 from tinyref.uops.node import UOp, node_fact
 from tinyref.uops.op_table import OP_TABLE
 from tinyref.uops.ops import MOVEMENT, Ops
-from tinyref.uops.payload import ConstArg, LocalArg, RangeArg, SlotArg, SpecialArg
+from tinyref.uops.payload import ConstArg, LocalArg, RangeArg, SlotArg, SpecialArg, TileArg
 from tinyref.uops.payload_fields import payload_nodes
 from tinyref.uops.symbolic import describe, variables_of
 from tinyref.uops.verify.rule import Finding, Graph, Rules, buffer_text
@@ -33,6 +33,15 @@ def add_op_rules(rules: Rules) -> None:
         """Number of sources, payload and types are as the op table says."""
         problem = OP_TABLE[node.op].check(node)
         return None if problem is None else (OP_TABLE[node.op].sentence, problem)
+
+
+def add_access_rule(rules: Rules) -> None:
+    """What only programs tell apart."""
+
+    @rules.local("repeat.1", Ops.LOAD, Ops.STORE)
+    def repeats_nothing(node: UOp, graph: Graph, _: int) -> Finding:
+        """LOAD and STORE have no Repeat: only programs need to tell equal accesses apart."""
+        return None if node.arg is None else ("no payload", f"{node.arg}")
 
 
 def add_variable_rule(rules: Rules) -> None:
@@ -124,6 +133,15 @@ def add_linear_rules(rules: Rules) -> None:
                 return describe(other.src[0]), describe(node.src[0])
         return None
 
+    @rules.graph("wmma.2", Ops.WMMA)
+    def has_whole_runs(node: UOp, graph: Graph, _: int) -> Finding:
+        """The work-items of a group are a multiple of the threads of the tile of a WMMA."""
+        size = graph.group_size
+        threads = node.arg.tile.threads if isinstance(node.arg, TileArg) else 1
+        if size is None or size % threads == 0:
+            return None
+        return f"groups of a multiple of {threads}", f"groups of {size}"
+
     @rules.graph("range.1", Ops.RANGE)
     def has_a_number_of_its_own(node: UOp, graph: Graph, _: int) -> Finding:
         """Every RANGE has another number."""
@@ -149,6 +167,14 @@ def skip_after(node: UOp) -> UOp:
     while node.op is Ops.AFTER:
         node = node.src[0]
     return node
+
+
+@node_fact
+def differs_by_item(node: UOp) -> bool:
+    """Whether the value certainly comes from the work-item's own index, by arithmetic alone."""
+    if isinstance(node.arg, SpecialArg):
+        return node.arg.scope == "item"
+    return node.op is not Ops.LOAD and any(map(differs_by_item, node.src))
 
 
 @node_fact

@@ -5,11 +5,12 @@ from __future__ import annotations
 from tinyref.uops.node import UOp, node_fact
 from tinyref.uops.ops import Dialect, Ops
 from tinyref.uops.payload import RangeArg, ReduceArg
-from tinyref.uops.verify.common import add_linear_rules, skip_after
+from tinyref.uops.verify.common import add_linear_rules, differs_by_item, skip_after
 from tinyref.uops.verify.rule import Finding, Graph, Rules
 
 INDEXED = Rules(Dialect.INDEXED)
 add_linear_rules(INDEXED)
+add_access_rule(INDEXED)
 
 Ranges = frozenset[UOp]
 _NONE: Ranges = frozenset()
@@ -111,3 +112,12 @@ def stands_on_one_side_of_a_loop(node: UOp, graph: Graph, _: int) -> Finding:
         return None
     both = _open(node) & _closed(node)
     return None if not both else ("a place inside or after the loop", f"{_numbers(both)} in both")
+
+
+@INDEXED.local("wmma.1", Ops.WMMA)
+def tile_meets_all_items(node: UOp, graph: Graph, _: int) -> Finding:
+    """A WMMA stands in no RANGE whose extent differs between the work-items of a group."""
+    uneven = frozenset(each for each in _open(node) if differs_by_item(each.src[0]))
+    if not uneven:
+        return None
+    return "loops that all work-items turn alike", f"a WMMA with {_numbers(uneven)}"

@@ -5,10 +5,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
-from tinyref.uops.node import UOp, node_fact
+from tinyref.uops.node import UOp
 from tinyref.uops.ops import Dialect, Ops
-from tinyref.uops.payload import SpecialArg
-from tinyref.uops.verify.common import add_linear_rules
+from tinyref.uops.verify.common import add_linear_rules, differs_by_item
 from tinyref.uops.verify.rule import Finding, Graph, Rules
 
 PROGRAM = Rules(Dialect.PROGRAM)
@@ -62,6 +61,19 @@ def stands_once(node: UOp, graph: Graph, position: int) -> Finding:
     if node.op is Ops.BARRIER or first == position:
         return None
     return "one place in the program", f"places {first} and {position}"
+
+
+@PROGRAM.graph("repeat.1", Ops.LOAD, Ops.STORE)
+def repeats_what_stands_before(node: UOp, graph: Graph, position: int) -> Finding:
+    """Before an access with Repeat{number=n} stand n equal ones, without one and from 1 up."""
+    if not isinstance(node.arg, RepeatArg):
+        return None
+    number = node.arg.number
+    before = RepeatArg(number - 1) if number > 1 else None
+    wanted = UOp(node.op, node.dtype, node.src, before)
+    if number > 0 and _program(graph).place.get(wanted, position) < position:
+        return None
+    return "the equal access before it", "none"
 
 
 @PROGRAM.graph("block.1", Ops.END, Ops.ENDIF)
@@ -130,18 +142,19 @@ def barrier_has_no_sources(node: UOp, graph: Graph, _: int) -> Finding:
     return None if not node.src else ("no sources", f"{len(node.src)} sources")
 
 
-@node_fact
-def _differs_by_item(node: UOp) -> bool:
-    """Whether the value certainly comes from the work-item's own index, by arithmetic alone."""
-    if isinstance(node.arg, SpecialArg):
-        return node.arg.scope == "item"
-    return node.op is not Ops.LOAD and any(map(_differs_by_item, node.src))
-
-
 @PROGRAM.graph("barrier.2", Ops.BARRIER)
 def barrier_meets_all_items(node: UOp, graph: Graph, position: int) -> Finding:
     """A BARRIER stands in no IF and no RANGE that differs between the work-items of a group."""
     for opener in _program(graph).blocks[position]:
-        if _differs_by_item(opener.src[0]):
+        if differs_by_item(opener.src[0]):
             return "a place that all work-items reach", f"a BARRIER in {_name(opener)}"
+    return None
+
+
+@PROGRAM.graph("wmma.1", Ops.WMMA)
+def tile_meets_all_items(node: UOp, graph: Graph, position: int) -> Finding:
+    """A WMMA stands in no IF and no RANGE that differs between the work-items of a group."""
+    for opener in _program(graph).blocks[position]:
+        if differs_by_item(opener.src[0]):
+            return "a place that all work-items reach", f"a WMMA in {_name(opener)}"
     return None

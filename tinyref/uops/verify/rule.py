@@ -9,7 +9,14 @@ from dataclasses import dataclass
 from tinyref.dtype import PtrDType
 from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import Dialect, Ops
-from tinyref.uops.payload import BufferArg, LocalArg, SlotArg, VarArg
+from tinyref.uops.payload import (
+    BufferArg,
+    ConstArg,
+    LocalArg,
+    SlotArg,
+    SpecialArg,
+    VarArg,
+)
 from tinyref.uops.payload_fields import toposort_with_payloads
 
 # What is wrong: (expected, got). None is what a rule gives when all is well.
@@ -118,6 +125,20 @@ class Graph:
             if isinstance(node.arg, VarArg):
                 found.setdefault(node.arg.name, node)
         return found
+
+    @functools.cached_property
+    def group_size(self) -> int | None:
+        """The work-items of a group, by the launch indices; None where an extent is symbolic."""
+        indices = {node.arg: node for node in self.nodes if isinstance(node.arg, SpecialArg)}
+        size = 1
+        for launch_index, node in indices.items():
+            if launch_index.scope != "item":
+                continue
+            extent = node.src[0].arg
+            if not isinstance(extent, ConstArg):
+                return None
+            size *= int(extent.value)
+        return size
 
     @functools.cached_property
     def written_slots(self) -> frozenset[int]:

@@ -1,0 +1,236 @@
+"""A matrix tile as data: its shape and types, and which thread holds which element where.
+
+A run of threads computes D[m,n] = A[m,k] * B[k,n] + C[m,n] together; each thread holds a fragment
+of every matrix in registers, one element in each. The layouts of all vendors are linear in the
+bits of the two numbers: each bit of the thread's number and each bit of the register's number
+contributes a power of two to one coordinate of the element, or nothing. A thread bit that
+contributes nothing says that threads which differ in it hold the same elements.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+
+from tinyref.dtype import VECTOR_LANES, DType, dtypes, promote
+from tinyref.errors import UserError
+
+# Every register is a lane of a vector value: no more than the widest vector has.
+MOST_REGISTER_BITS = max(VECTOR_LANES).bit_length() - 1
+MOST_THREAD_BITS = 10
+LARGEST_DIM = 1024
+_LONGEST_NAME = 200
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*", re.ASCII)
+_BIT = re.compile(r"([mnk])([1-9][0-9]{0,3})", re.ASCII)
+
+
+class Operand(Enum):
+    """A matrix of the product; D has the layout of C."""
+
+    __hash__ = object.__hash__
+
+    A = "A"
+    B = "B"
+    C = "C"
+
+    @property
+    def axes(self) -> tuple[str, str]:
+        """The names of the row's and the column's coordinate."""
+        return _AXES[self]
+
+
+_AXES = {Operand.A: ("m", "k"), Operand.B: ("k", "n"), Operand.C: ("m", "n")}
+
+
+class InputRounding(Enum):
+    """How a tile rounds the elements of A and B before it multiplies them.
+
+    TF32: float32 to 10 mantissa bits, to nearest, ties away from zero (`cvt.rna.tf32.f32` of the
+    PTX ISA, which goes before the tile).
+    """
+
+    __hash__ = object.__hash__
+
+    TF32 = "tf32"
+
+
+@dataclass(frozen=True, slots=True)
+class Bit:
+    """What one bit of a number contributes: `weight`, a power of two, to the coordinate `axis`."""
+
+    axis: str
+    weight: int
+
+    def __str__(self) -> str:
+        return f"{self.axis}{self.weight}"
+
+
+def bit_from_text(text: str) -> Bit:
+    """The bit that prints as `text`: "k2". Raises `UserError` for anything else."""
+    found = _BIT.fullmatch(text)
+    if found is None:
+        raise UserError(f"tile: {text[:20]!r} is no bit: accepted are m, n or k and a power of two")
+    return Bit(found[1], int(found[2]))
+
+
+@dataclass(frozen=True, slots=True)
+class FragmentLayout:
+    """Which element of one matrix each register of each thread holds.
+
+    thread_bits, register_bits: what the bits of the two numbers contribute, lowest bit first; None
+    is a thread bit that contributes nothing.
+    """
+
+    thread_bits: tuple[Bit | None, ...]
+    register_bits: tuple[Bit, ...]
+
+    @staticmethod
+    def of(thread_bits: str, register_bits: str) -> FragmentLayout:
+        """A layout from text: bits such as "k2", lowest first, "-" for one that adds nothing."""
+        threads = tuple(None if x == "-" else bit_from_text(x) for x in thread_bits.split())
+        return FragmentLayout(threads, tuple(map(bit_from_text, register_bits.split())))
+
+    @property
+    def threads(self) -> int:
+        """Threads of a run."""
+        return 1 << len(self.thread_bits)
+
+    @property
+    def registers(self) -> int:
+        """Elements that each thread holds."""
+        return 1 << len(self.register_bits)
+
+    @property
+    def copies(self) -> int:
+        """How many threads hold the same element."""
+        return 1 << self.thread_bits.count(None)
+
+    def coordinate(self, axis: str, thread: int, register: int) -> int:
+        """The coordinate along `axis` of the element in `register` of `thread`."""
+        return _part(self.thread_bits, axis, thread) + _part(self.register_bits, axis, register)
+
+
+def _part(bits: tuple[Bit | None, ...], axis: str, number: int) -> int:
+    return sum(
+        bit.weight
+        for place, bit in enumerate(bits)
+        if bit is not None and bit.axis == axis and number >> place & 1
+    )
+
+
+@dataclass(frozen=True)
+class MatrixTile:
+    """A tile that a device multiplies in one instruction: D[m,n] = A[m,k] * B[k,n] + C[m,n].
+
+    dims: (m, n, k), powers of two. dtype_in: of A and B; dtype_out: of C and D, at least as wide.
+    a, b, c: the layouts, of as many threads each; D has that of C. rounds_in: what happens to the
+    elements of A and B first.
+
+    Products and sums are in `dtype_out`, one rounding each, k from 0 up, on top of C. Raises
+    `UserError` for types that do not fit and for a layout that loses or doubles an element.
+    """
+
+    name: str
+    dims: tuple[int, int, int]
+    dtype_in: DType
+    dtype_out: DType
+    a: FragmentLayout
+    b: FragmentLayout
+    c: FragmentLayout
+    rounds_in: InputRounding | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.name) > _LONGEST_NAME or not _NAME.fullmatch(self.name):
+            raise UserError(
+                f"tile: {self.name[:20]!r} is no name: accepted are letters, digits and _ of ASCII"
+            )
+        for axis, size in zip("mnk", self.dims, strict=True):
+            if not 1 <= size <= LARGEST_DIM or size & (size - 1):
+                raise self._error(f"{axis} is {size}: accepted are powers of two to {LARGEST_DIM}")
+        self._check_types()
+        for operand in Operand:
+            self._check_layout(operand)
+
+    def __hash__(self) -> int:
+        # Equal tiles have equal names; nodes hash their payloads often.
+        return hash(self.name)
+
+    def __str__(self) -> str:
+        return self.name
+
+    def _error(self, problem: str) -> UserError:
+        return UserError(f"tile {self.name}: {problem}")
+
+    def _check_types(self) -> None:
+        numbers = (*dtypes.ints, *dtypes.fp8s, *dtypes.floats)
+        for dtype in (self.dtype_in, self.dtype_out):
+            if dtype not in numbers:
+                raise self._error(f"has elements of {dtype.name}: accepted are numbers")
+        if self.dtype_out in dtypes.storage_only:
+            raise self._error(f"accumulates in {self.dtype_out.name}, which has no sums")
+        is_of_one_kind = self.dtype_in.is_float == self.dtype_out.is_float
+        if not is_of_one_kind or promote(self.dtype_in, self.dtype_out) is not self.dtype_out:
+            raise self._error(f"{self.dtype_out.name} does not hold all {self.dtype_in.name}")
+        if self.rounds_in is InputRounding.TF32 and self.dtype_in is not dtypes.float32:
+            raise self._error(f"rounds float32 to tf32, its elements are {self.dtype_in.name}")
+
+    def _check_layout(self, operand: Operand) -> None:
+        layout = self.layout(operand)
+        what = f"the layout of {operand.value}"
+        counts = len(layout.thread_bits), len(layout.register_bits)
+        if counts[0] > MOST_THREAD_BITS or counts[1] > MOST_REGISTER_BITS:
+            raise self._error(
+                f"{what} has {counts[0]} bits of threads and {counts[1]} of registers: "
+                f"accepted are {MOST_THREAD_BITS} and {MOST_REGISTER_BITS}"
+            )
+        if layout.threads != self.threads:
+            raise self._error(f"{what} has {layout.threads} threads, that of A {self.threads}")
+        missing = {
+            Bit(axis, 1 << place)
+            for axis in operand.axes
+            for place in range(self.size(axis).bit_length() - 1)
+        }
+        for bit in (*layout.thread_bits, *layout.register_bits):
+            if bit is None:
+                continue
+            if bit not in missing:
+                raise self._error(f"{what} doubles {bit}, or has no such coordinate")
+            missing.remove(bit)
+        if missing:
+            raise self._error(f"{what} loses {', '.join(sorted(map(str, missing)))}")
+
+    @property
+    def threads(self) -> int:
+        """Threads of a run, which compute a product together."""
+        return self.a.threads
+
+    def layout(self, operand: Operand) -> FragmentLayout:
+        """The layout of A, B or C."""
+        return {Operand.A: self.a, Operand.B: self.b, Operand.C: self.c}[operand]
+
+    def dtype(self, operand: Operand) -> DType:
+        """The type of an element."""
+        return self.dtype_out if operand is Operand.C else self.dtype_in
+
+    def fragment(self, operand: Operand) -> DType:
+        """The type of the value that a thread gives: a vector, or a scalar for one register."""
+        return self.dtype(operand).vec(self.layout(operand).registers)
+
+    def size(self, axis: str) -> int:
+        """The extent of m, n or k."""
+        return self.dims["mnk".index(axis)]
+
+    def shape(self, operand: Operand) -> tuple[int, int]:
+        """Rows and columns."""
+        row, column = operand.axes
+        return self.size(row), self.size(column)
+
+    def element(self, operand: Operand, thread: int, register: int) -> tuple[int, int]:
+        """Row and column of the element in `register` of `thread`, both below their counts."""
+        layout = self.layout(operand)
+        row, column = operand.axes
+        return (
+            layout.coordinate(row, thread, register),
+            layout.coordinate(column, thread, register),
+        )
