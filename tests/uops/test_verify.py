@@ -193,6 +193,7 @@ AST_GRAPHS: list[tuple[str, Callable[[], Graph]]] = [
         "ast.load.1",
         lambda: kernel(b.load(view(IN, 3, 4), gate=b.const(dtypes.bool, True))),
     ),
+    ("ast.repeat.1", lambda: kernel(LOADED.replace(arg=RepeatArg(1)))),
     ("ast.store.1", lambda: b.sink(b.store(OUT, b.const(F32, 1)))),
     (
         "ast.store.1",

@@ -24,7 +24,8 @@ class OpSpec:
     """What one op is.
 
     arity: least and most number of sources, None for no limit. typing: the problem of a node that
-    has the right number of sources, or None. payload: the type of `arg`, None for no payload.
+    has the right number of sources, or None. payload: the type of `arg`, None for no payload;
+    needs_payload: whether a node may not do without.
     meaning: chooses the numpy function of an arithmetic op; None for structure and memory.
     value_range: range of the node from those of its sources. clause: label in the spec.
     dialects: where the op may stand. sentence: the meaning in words.
@@ -39,6 +40,7 @@ class OpSpec:
     clause: str
     dialects: frozenset[Dialect]
     sentence: str
+    needs_payload: bool = True
 
     def check(self, node: UOp) -> str | None:
         """The problem of `node` as one sentence (arity, payload, then types), or None."""
@@ -49,6 +51,8 @@ class OpSpec:
             return f"{self.op.name} takes {accepted} sources, got {count}"
         if self.payload is None and node.arg is not None:
             return f"{self.op.name} has no payload, got {type(node.arg).__name__}"
+        if node.arg is None and not self.needs_payload:
+            return self.typing(node)
         if self.payload is not None and not isinstance(node.arg, self.payload):
             found = "none" if node.arg is None else type(node.arg).__name__
             return f"{self.op.name} needs a payload {self.payload.__name__}, got {found}"
@@ -73,6 +77,7 @@ def _row(
     payload: type | None = None,
     dialects: frozenset[Dialect] = _ALL,
     clause: str = "",
+    needs_payload: bool = True,
 ) -> OpSpec:
     return OpSpec(
         op,
@@ -84,6 +89,7 @@ def _row(
         clause or f"isa.{op.value.lower()}",
         dialects,
         sentence,
+        needs_payload,
     )
 
 
@@ -288,6 +294,8 @@ KERNEL_ROWS = (
         (1, 3),
         typing_rules.load,
         "What the address holds; the alternative, with no access, where the gate is false.",
+        payload=payload.RepeatArg,
+        needs_payload=False,
         dialects=_KERNEL,
     ),
     _row(
@@ -295,6 +303,8 @@ KERNEL_ROWS = (
         (2, 3),
         typing_rules.store,
         "Writes the value to the address; nothing where the gate is false.",
+        payload=payload.RepeatArg,
+        needs_payload=False,
         dialects=_KERNEL,
     ),
     _row(

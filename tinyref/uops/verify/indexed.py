@@ -5,7 +5,12 @@ from __future__ import annotations
 from tinyref.uops.node import UOp, node_fact
 from tinyref.uops.ops import Dialect, Ops
 from tinyref.uops.payload import RangeArg, ReduceArg
-from tinyref.uops.verify.common import add_linear_rules, differs_by_item, skip_after
+from tinyref.uops.verify.common import (
+    add_access_rule,
+    add_linear_rules,
+    differs_by_item,
+    skip_after,
+)
 from tinyref.uops.verify.rule import Finding, Graph, Rules
 
 INDEXED = Rules(Dialect.INDEXED)

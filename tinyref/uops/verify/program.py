@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Dialect, Ops
+from tinyref.uops.payload import RepeatArg
 from tinyref.uops.verify.common import add_linear_rules, differs_by_item
 from tinyref.uops.verify.rule import Finding, Graph, Rules
 

@@ -1,0 +1,115 @@
+"""What a program must compute and in which order at least: the indexed kernel without its AFTERs.
+
+Every value and every effect of the kernel is an item, known by a number. An AFTER is no item: what
+it asks for is kept with the accesses to memory, barriers and loops that use it, for these alone
+can tell when they happen. So two LOADs of one address, one of them after a barrier, are two items,
+but the address is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+
+Items = tuple[int, ...]
+NOTHING: Items = ()
+
+# What happens at a place of the program; anything else is a value that is the same everywhere.
+HAPPENS = frozenset({Ops.LOAD, Ops.STORE, Ops.BARRIER, Ops.RANGE, Ops.DEFINE_ACC, Ops.UPDATE_ACC})
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What an AFTER or a BARRIER waits for: `items`, and the loops `over`, by their RANGEs."""
+
+    items: Items
+    over: Items
+
+
+class KernelItems:
+    """The items of an indexed kernel, sources before users, in parallel lists.
+
+    nodes: what the item is. sources: the items that it takes, in the order of the node's sources
+    in a program. marks: what it must come after besides. loops: for a DEFINE_ACC the RANGEs that
+    it names, else nothing.
+    """
+
+    def __init__(self, order: Sequence[UOp]) -> None:
+        self.nodes: list[UOp] = []
+        self.sources: list[Items] = []
+        self.marks: list[tuple[Mark, ...]] = []
+        self.loops: list[Items] = []
+        if any(node.op is Ops.AFTER for node in order):
+            self._merge(order)
+        else:
+            self._take(order)
+
+    def _take(self, order: Sequence[UOp]) -> None:
+        """Every node is an item."""
+        item_of: dict[UOp, int] = {}
+        for node in order:
+            if node.op is Ops.SINK:
+                continue
+            item_of[node] = len(self.nodes)
+            self._add(node, tuple([item_of[source] for source in node.src]), ())
+
+    def _merge(self, order: Sequence[UOp]) -> None:
+        """Nodes that differ by AFTERs alone are one item, unless they happen at different times."""
+        item_of: dict[UOp, int] = {}
+        carried: dict[UOp, tuple[Mark, ...]] = {}
+        known: dict[object, int] = {}
+        for node in order:
+            if node.op is Ops.SINK:
+                continue
+            marks = _union(carried.get(source, ()) for source in node.src)
+            items = tuple([item_of[source] for source in node.src])
+            if node.op is Ops.AFTER:
+                item_of[node] = items[0]
+                carried[node] = _union([marks, (self._mark(node.src[1:], items[1:]),)])
+                continue
+            taken: tuple[Mark, ...] = ()
+            if node.op in HAPPENS:
+                taken = marks
+            elif marks:
+                carried[node] = marks
+            key = (node.op, node.dtype, node.arg, items, taken)
+            found = known.get(key)
+            if found is None:
+                found = len(self.nodes)
+                known[key] = found
+                self._add(node, items, taken)
+            item_of[node] = found
+
+    def _mark(self, sources: Sequence[UOp], items: Items) -> Mark:
+        over = [item for source, item in zip(sources, items, strict=True) if source.op is Ops.RANGE]
+        return Mark(tuple(item for item in items if item not in over), tuple(over))
+
+    def _add(self, node: UOp, items: Items, marks: tuple[Mark, ...]) -> None:
+        loops = NOTHING
+        if node.op is Ops.DEFINE_ACC:
+            items, loops = items[:1], items[1:]
+        elif node.op is Ops.BARRIER:
+            marks = _union([marks, (self._mark([self.nodes[item] for item in items], items),)])
+            items = NOTHING
+        self.nodes.append(node)
+        self.sources.append(items)
+        self.marks.append(marks)
+        self.loops.append(loops)
+
+    def memory(self, access: int) -> int:
+        """The item of the memory that a LOAD or STORE goes to."""
+        item = self.sources[access][0]
+        while self.nodes[item].op is Ops.INDEX:
+            item = self.sources[item][0]
+        return item
+
+
+def _union(groups: Iterable[tuple[Mark, ...]]) -> tuple[Mark, ...]:
+    found: dict[Mark, None] = {}
+    for group in groups:
+        for mark in group:
+            found[mark] = None
+    return tuple(found)

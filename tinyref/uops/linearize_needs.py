@@ -1,0 +1,215 @@
+"""What must stand before what: within each block, member by member."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from tinyref.uops.linearize_graph import KernelItems
+from tinyref.uops.linearize_scopes import Blocks
+from tinyref.uops.ops import ALU, Ops
+
+_DEFINED = frozenset(
+    {Ops.DEFINE_GLOBAL, Ops.DEFINE_LOCAL, Ops.DEFINE_VAR, Ops.CONST, Ops.SPECIAL, Ops.RANGE}
+)
+# What takes no register of its own: it is a constant, an address that the access computes, or
+# nothing at all.
+UNCOUNTED = _DEFINED | {Ops.INDEX, Ops.STORE, Ops.UPDATE_ACC, Ops.BARRIER, Ops.END}
+
+
+class Needs:
+    """For each member of a block what must stand before it, and which values it uses up.
+
+    before: the members of its block that come first. uses: those of them that are values in
+    registers, each of which it (or something in it, for a loop) takes; the last value of an
+    accumulator counts as its DEFINE_ACC. Of items: registers, how many it takes to compute one
+    from what stands in its block; addresses, those that are part of one, which take no registers of
+    the kind that is scarce; turns_over, how many accumulators one reads for the last time in a
+    turn, negative for an update, after which there is one more.
+    """
+
+    def __init__(self, items: KernelItems, blocks: Blocks) -> None:
+        self.items = items
+        self.blocks = blocks
+        self.before: list[list[int]] = [[] for _ in items.nodes]
+        self.uses: list[list[int]] = [[] for _ in items.nodes]
+        self.addresses = _addresses(items)
+        for item in range(len(items.nodes)):
+            self._of_item(item)
+        self._reads_before_updates()
+        self.registers = _registers(items, blocks)
+        self.turns_over = _turns_over(items, blocks.home)
+        _order_memory(self)
+
+    def add(self, first: int, second: int) -> None:
+        """The item `first` comes before `second`, so the loops that hold one alone do."""
+        home = self.blocks.home
+        if home[first] != home[second]:
+            first, second = self.blocks.meet(first, second)
+        if first != second:
+            self.before[second].append(first)
+
+    def _of_item(self, item: int) -> None:
+        items, home = self.items, self.blocks.home
+        nodes = items.nodes
+        before = self.before[item]
+        for source in items.sources[item]:
+            if home[source] == home[item]:
+                before.append(source)
+                if self._is_counted(source):
+                    self.uses[item].append(source)
+                    continue
+            else:
+                self.add(source, item)
+            if nodes[source].op is Ops.UPDATE_ACC:
+                source = items.sources[source][0]
+            if self._is_counted(source):
+                value, user = self.blocks.meet(source, item)
+                if value == source:
+                    self.uses[user].append(source)
+        for mark in items.marks[item]:
+            for other in (*mark.items, *mark.over):
+                self.add(other, item)
+
+    def _is_counted(self, item: int) -> bool:
+        return self.items.nodes[item].op not in UNCOUNTED and item not in self.addresses
+
+    def _reads_before_updates(self) -> None:
+        """What takes the old value of an accumulator stands before its update."""
+        items = self.items
+        updates = {
+            items.sources[item][0]: item
+            for item, node in enumerate(items.nodes)
+            if node.op is Ops.UPDATE_ACC
+        }
+        for item, node in enumerate(items.nodes):
+            if node.op is Ops.UPDATE_ACC:
+                continue
+            for source in items.sources[item]:
+                if source in updates:
+                    self.add(item, updates[source])
+
+
+def _registers(items: KernelItems, blocks: Blocks) -> list[int]:
+    """The number of Sethi and Ullman: of sources that take as many, one waits for the other."""
+    found: list[int] = []
+    home = blocks.home
+    for item, sources in enumerate(items.sources):
+        parts = [found[source] for source in sources if home[source] == home[item]]
+        if len(parts) > 1:
+            parts.sort(reverse=True)
+            most = max(part + waiting for waiting, part in enumerate(parts))
+        else:
+            most = parts[0] if parts else 0
+        found.append(most or (items.nodes[item].op not in UNCOUNTED))
+    return found
+
+
+def _addresses(items: KernelItems) -> set[int]:
+    """The arithmetic behind positions in memory, back to what is loaded."""
+    found: set[int] = set()
+    for item in range(len(items.nodes) - 1, -1, -1):
+        op = items.nodes[item].op
+        if op is Ops.INDEX:
+            found.add(items.sources[item][1])
+        elif item in found and op in ALU:
+            found.update(items.sources[item])
+    return {item for item in found if items.nodes[item].op in ALU}
+
+
+def _turns_over(items: KernelItems, home: Sequence[int]) -> dict[int, int]:
+    """For what alone reads old values of accumulators, in the block of the updates: how many."""
+    readers: dict[int, list[int]] = defaultdict(list)
+    for item, sources in enumerate(items.sources):
+        if items.nodes[item].op is not Ops.UPDATE_ACC:
+            for source in sources:
+                if items.nodes[source].op is Ops.DEFINE_ACC:
+                    readers[source].append(item)
+    found: dict[int, int] = defaultdict(int)
+    for item, node in enumerate(items.nodes):
+        if node.op is Ops.UPDATE_ACC:
+            reading = readers[items.sources[item][0]]
+            if len(reading) == 1 and home[reading[0]] == home[item]:
+                found[reading[0]] += 1
+                found[item] -= 1
+    return found
+
+
+# --- memory -----------------------------------------------------------------------------------
+
+
+def _order_memory(needs: Needs) -> None:
+    """A LOAD that waits for no STORE to its memory stands before all of them, and so on.
+
+    In general: after the same number of STOREs, counted along what it waits for, at least as many
+    as there are before the STORE. So a kernel that writes to what it reads has read it.
+    """
+    items = needs.items
+    accesses: dict[int, list[int]] = defaultdict(list)
+    for item, node in enumerate(items.nodes):
+        if node.op in (Ops.LOAD, Ops.STORE):
+            accesses[items.memory(item)].append(item)
+    for found in accesses.values():
+        if len({items.nodes[access].op for access in found}) == 2:
+            _order_accesses(needs, found, _stores_before(items, set(found)))
+
+
+def _stores_before(items: KernelItems, accesses: set[int]) -> list[int]:
+    """How many STOREs among `accesses` each item waits for, one for the other, itself included."""
+    counts: list[int] = []
+    for item, node in enumerate(items.nodes):
+        count = max((counts[source] for source in items.sources[item]), default=0)
+        for mark in items.marks[item]:
+            count = max(count, max((counts[other] for other in mark.items), default=0))
+        counts.append(count + (node.op is Ops.STORE and item in accesses))
+    return counts
+
+
+def _order_accesses(needs: Needs, accesses: list[int], counts: list[int]) -> None:
+    """Puts the LOADs of one memory before its STOREs, in every block that holds some of both."""
+    items, blocks = needs.items, needs.blocks
+    loads: dict[int, dict[int, int]] = defaultdict(dict)
+    stores: dict[int, dict[int, int]] = defaultdict(dict)
+    for access in accesses:
+        is_load = items.nodes[access].op is Ops.LOAD
+        count = counts[access]
+        for block, member in blocks.holders(access):
+            if is_load:
+                found = loads[block]
+                found[member] = min(found.get(member, count), count)
+            else:
+                found = stores[block]
+                found[member] = max(found.get(member, count), count)
+    for block, reading in loads.items():
+        writing = stores.get(block, {})
+        if len({*reading, *writing}) > 1 and writing:
+            alone = {member: count for member, count in reading.items() if member not in writing}
+            _gates(needs, block, alone, writing)
+            # A loop that reads and writes stands before what only writes; among several such
+            # loops nothing is known.
+            both = {member: count for member, count in reading.items() if member in writing}
+            rest = {member: count for member, count in writing.items() if member not in reading}
+            _gates(needs, block, both, rest)
+
+
+def _gates(
+    needs: Needs, block: int, reading: Mapping[int, int], writing: Mapping[int, int]
+) -> None:
+    """Members that read after n STOREs stand before those that write as a later one.
+
+    A gate for each n stands between them: so there are no more needs than members.
+    """
+    if not reading or not writing:
+        return
+    gates: dict[int, int] = {}
+    for count in sorted(set(reading.values())):
+        gate = needs.blocks.add(block)
+        needs.before.append(list(gates.values())[-1:])
+        needs.uses.append([])
+        gates[count] = gate
+    for member, count in reading.items():
+        needs.before[gates[count]].append(member)
+    for member, count in writing.items():
+        last = max((passed for passed in gates if passed < count), default=None)
+        if last is not None:
+            needs.before[member].append(gates[last])

@@ -1,0 +1,326 @@
+"""The order of the members of one block: values live as briefly as is easily found.
+
+First the order of Sethi and Ullman, "The generation of optimal code for arithmetic expressions"
+(1970): depth first, and of several sources the one first that takes the most registers. It is best
+for trees. Where values are shared, as in a matrix product whose rows and columns all meet, a list
+schedule does better: always that next which adds the fewest values to those that are live. Of
+these two and the order in which the graph was found, the one with the fewest live values counts.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Callable, Sequence
+
+from tinyref.errors import UserError
+from tinyref.uops.linearize_needs import Needs
+from tinyref.uops.linearize_scopes import range_number
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import LocalArg, SlotArg, VarArg
+
+# With so few live values no device spills, and no other order is looked for.
+FEW = 8
+
+# Definitions come first, by slot and by name.
+_FIRST = {
+    Ops.DEFINE_GLOBAL: 0,
+    Ops.DEFINE_LOCAL: 1,
+    Ops.DEFINE_VAR: 2,
+    Ops.CONST: 3,
+    Ops.SPECIAL: 4,
+}
+_OTHERS = (5, 0, "")
+_AT_ONCE = -(1 << 30)
+# What happens in its place: everything else is there for the sake of these.
+_ROOTS = frozenset({Ops.STORE, Ops.BARRIER, Ops.RANGE, Ops.UPDATE_ACC})
+_LATE = frozenset({Ops.LOAD, Ops.INDEX, Ops.DEFINE_ACC})
+_MOVES = frozenset({Ops.VECTORIZE, Ops.CAST, Ops.BITCAST, Ops.GEP})
+
+
+class BlockOrder:
+    """The members of a block, known by their places in `members`, and how to order them.
+
+    before: what comes before each, once each. uses: the values among these, once each.
+    """
+
+    def __init__(self, needs: Needs, members: Sequence[int]) -> None:
+        nodes = needs.items.nodes
+        place = {member: number for number, member in enumerate(members)}
+        self.members = members
+        # A gate is no item and has no node.
+        self.nodes: list[UOp | None] = [
+            nodes[member] if member < len(nodes) else None for member in members
+        ]
+        self.before = [_places(needs.before[member], place) for member in members]
+        self.uses = [_places(needs.uses[member], place) for member in members]
+        self.users: list[list[int]] = [[] for _ in members]
+        for user, needed in enumerate(self.before):
+            for other in needed:
+                self.users[other].append(user)
+        own = needs.items.sources
+        self.sources = [
+            {place[source] for source in own[member] if source in place}
+            if member < len(nodes)
+            else set()
+            for member in members
+        ]
+        self.registers = [
+            needs.registers[member] if member < len(nodes) else 0 for member in members
+        ]
+        self.addresses = {place[member] for member in members if member in needs.addresses}
+        self.turns_over = [needs.turns_over.get(member, 0) for member in members]
+        self.takers: list[list[int]] = [[] for _ in members]
+        for user, values in enumerate(self.uses):
+            for value in values:
+                self.takers[value].append(user)
+
+    def best(self) -> list[int]:
+        """The members in an order of few live values."""
+        order = self._depth_first()
+        pressure = self._pressure(order)
+        if pressure > FEW:
+            for other in (self._listed(), self.sorted(self.rank)):
+                found = self._pressure(other)
+                if found < pressure:
+                    order, pressure = other, found
+        return [self.members[place] for place in order]
+
+    def shuffled(self, chance: random.Random) -> list[int]:
+        """The members in any legal order, definitions first."""
+        ranks = [(_definition(node), chance.random()) for node in self.nodes]
+        return [self.members[place] for place in self.sorted(ranks.__getitem__)]
+
+    def sorted(self, rank: Callable[[int], tuple[object, ...]]) -> list[int]:
+        """The legal order that takes the lowest rank of what may come next.
+
+        Raises `UserError` where members wait for each other.
+        """
+        left = [len(needed) for needed in self.before]
+        ready = [(rank(place), place) for place, count in enumerate(left) if count == 0]
+        heapq.heapify(ready)
+        result = []
+        while ready:
+            place = heapq.heappop(ready)[1]
+            result.append(place)
+            for user in self.users[place]:
+                left[user] -= 1
+                if left[user] == 0:
+                    heapq.heappush(ready, (rank(user), user))
+        if len(result) < len(left):
+            raise self._stuck({place for place, count in enumerate(left) if count})
+        return result
+
+    def _stuck(self, places: set[int]) -> UserError:
+        nodes = [self.nodes[place] for place in places]
+        numbers = sorted(
+            range_number(node) for node in nodes if node is not None and node.op is Ops.RANGE
+        )
+        return UserError(f"kernel: the loops {numbers} need each other's results")
+
+    def rank(self, place: int) -> tuple[object, ...]:
+        return _definition(self.nodes[place]), place
+
+    def _pressure(self, order: Sequence[int]) -> int:
+        """The most values that are live at once in this order."""
+        left = [len(users) for users in self.takers]
+        # The accumulators that are updated here, whose old values are live.
+        live = sum(count for count in self.turns_over if count > 0)
+        most = live
+        for place in order:
+            live += (left[place] > 0) - self.turns_over[place]
+            most = max(most, live)
+            for value in self.uses[place]:
+                left[value] -= 1
+                if not left[value]:
+                    live -= 1
+        return most
+
+    # Depth first
+
+    def _depth_first(self) -> list[int]:
+        """Sources right before their user, the one that takes the most registers first."""
+        done = [False] * len(self.members)
+        on_way: set[int] = set()
+        order: list[int] = []
+        for root in sorted(range(len(self.members)), key=self._root_rank):
+            stack = [root]
+            while stack:
+                place = stack[-1]
+                missing = [] if done[place] else [x for x in self.before[place] if not done[x]]
+                if missing and place in on_way:
+                    # They wait for each other: this says who does.
+                    return self.sorted(self.rank)
+                if missing:
+                    on_way.add(place)
+                    stack += self._by_registers(place, missing)
+                    continue
+                stack.pop()
+                if not done[place]:
+                    done[place] = True
+                    order.append(place)
+        return order
+
+    def _root_rank(self, place: int) -> tuple[object, ...]:
+        node = self.nodes[place]
+        return _definition(node), node is None or node.op not in _ROOTS, place
+
+    def _by_registers(self, place: int, missing: list[int]) -> list[int]:
+        """What `place` waits for, the last to come first: what it only waits for comes first."""
+        if len(missing) == 1:
+            return missing
+        own = self.sources[place]
+        registers = self.registers
+        return sorted(
+            missing, key=lambda x: (x in own, -registers[x] if x in own else 0, x), reverse=True
+        )
+
+    # List schedule
+
+    def _listed(self) -> list[int]:
+        """Next is always what adds the fewest values to those that are live."""
+        return _ListSchedule(self).order
+
+
+class _ListSchedule:
+    """A list schedule of one block.
+
+    What can be had at any time, such as a LOAD, is late: it comes right before the first member
+    that takes it. `cost` is by how many the live values grow with a member and what is late of
+    its sources; it only ever falls.
+    """
+
+    def __init__(self, block: BlockOrder) -> None:
+        self.block = block
+        count = len(block.members)
+        self.late = _late(block)
+        self.done = [False] * count
+        # Uses of each value that remain: their number, and their sum, which is the last one.
+        self.remaining = [len(takers) for takers in block.takers]
+        self.sum = [sum(takers) for takers in block.takers]
+        self.cost = [self._first_cost(place) for place in range(count)]
+        self.waits = [len(needed) for needed in block.before]
+        self.is_ready = [False] * count
+        self.heap: list[tuple[int, tuple[object, ...], int]] = []
+        self.order: list[int] = []
+        for place in range(count):
+            if not self.waits[place] and not self.is_ready[place]:
+                self._make_ready(place)
+        while self.heap:
+            cost, _, place = heapq.heappop(self.heap)
+            if not self.done[place] and cost == self.cost[place]:
+                self._take(place)
+        if len(self.order) < count:
+            self._take_rest()
+
+    def _first_cost(self, place: int) -> int:
+        block = self.block
+        node = block.nodes[place]
+        if node is None:
+            return sum(self.late[other] for other in block.before[place])
+        if node.op in _FIRST:
+            return _AT_ONCE
+        cost = 1 if block.takers[place] else 0
+        for value in block.uses[place]:
+            cost += self.late[value] - (self.remaining[value] == 1)
+        return cost - block.turns_over[place]
+
+    def _make_ready(self, first: int) -> None:
+        """Nothing that `first` waits for is missing, but for what is late and ready itself."""
+        stack = [first]
+        while stack:
+            place = stack.pop()
+            self.is_ready[place] = True
+            if self.late[place]:
+                stack += self._release(place)
+            else:
+                self._push(place)
+
+    def _release(self, place: int) -> list[int]:
+        """The users of `place` that wait for nothing more."""
+        found = []
+        for user in self.block.users[place]:
+            self.waits[user] -= 1
+            if not self.waits[user]:
+                found.append(user)
+        return found
+
+    def _push(self, place: int) -> None:
+        heapq.heappush(self.heap, (self.cost[place], self.block.rank(place), place))
+
+    def _take(self, goal: int) -> None:
+        """Emits `goal` after what is late of all that it waits for."""
+        stack = [goal]
+        while stack:
+            place = stack[-1]
+            missing = (
+                []
+                if self.done[place]
+                else [other for other in self.block.before[place] if not self.done[other]]
+            )
+            if missing:
+                stack += reversed(missing)
+                continue
+            stack.pop()
+            if not self.done[place]:
+                self._emit(place)
+
+    def _emit(self, place: int) -> None:
+        self.done[place] = True
+        self.order.append(place)
+        if self.late[place]:
+            for user in self.block.takers[place]:
+                self._cheaper(user)
+            for user in self.block.users[place]:
+                if self.block.nodes[user] is None:
+                    self._cheaper(user)
+        for value in self.block.uses[place]:
+            self.remaining[value] -= 1
+            self.sum[value] -= place
+            if self.remaining[value] == 1:
+                self._cheaper(self.sum[value])
+        if not self.late[place]:
+            for user in self._release(place):
+                self._make_ready(user)
+
+    def _cheaper(self, place: int) -> None:
+        self.cost[place] -= 1
+        if self.is_ready[place] and not self.late[place] and not self.done[place]:
+            self._push(place)
+
+    def _take_rest(self) -> None:
+        """What is late and that nothing in the block takes."""
+        for place in range(len(self.done)):
+            self._take(place)
+
+
+def _late(block: BlockOrder) -> list[bool]:
+    """What can wait for its first user: LOADs, start values, addresses, broadcasts, casts."""
+    late = [False] * len(block.members)
+    for place, node in enumerate(block.nodes):
+        if node is None:
+            continue
+        if node.op in _LATE or place in block.addresses:
+            late[place] = True
+        elif node.op in _MOVES:
+            late[place] = len(block.uses[place]) == 1 and late[block.uses[place][0]]
+    return late
+
+
+def _places(members: Sequence[int], place: dict[int, int]) -> list[int]:
+    if len(members) < 2:
+        return [place[member] for member in members]
+    return [place[member] for member in dict.fromkeys(members)]
+
+
+def _definition(node: UOp | None) -> tuple[int, int, str]:
+    """Definitions come first, slots by number, the others by name."""
+    if node is None:
+        return _OTHERS
+    rank = _FIRST.get(node.op)
+    if rank is None:
+        return _OTHERS
+    if isinstance(node.arg, SlotArg):
+        return rank, node.arg.slot, ""
+    return rank, 0, node.arg.name if isinstance(node.arg, VarArg | LocalArg) else ""
