@@ -8,7 +8,7 @@ does not is named.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +22,7 @@ from tinyref.uops.compile import compile_kernel
 from tinyref.uops.evaluate import evaluate
 from tinyref.uops.interpreter import run_program
 from tinyref.uops.node import UOp
+from tinyref.uops.optimise.opt import Opt
 from tinyref_fuzz.equivalent import Equivalent
 from tinyref_fuzz.generate import Case
 
@@ -112,12 +113,38 @@ def first_wrong_step(equivalent: Equivalent, run: Callable[[UOp], Array], expect
     return "no step"
 
 
-def run_on_device(device: str, kernel: Kernel, contents: tuple[Array, ...]) -> Array:
-    """Copies `contents` to `device`, launches `kernel`, and returns what slot 0 holds then."""
+def measured_outputs(
+    device: str,
+    ast: UOp,
+    contents: Sequence[Array],
+    bindings: Mapping[str, int] | None = None,
+    opts: Sequence[Opt] | None = None,
+) -> dict[int, Array]:
+    """What each written slot holds after the kernel `ast` ran on `device`.
+
+    `opts` are the optimisations, those of the heuristics without them. Errors as of
+    `compile_kernel` and of the device.
+    """
+    program = compile_kernel(ast, Device[device].capabilities, opts=opts)
+    kernel = compile_program(device, program)
+    buffers = filled(device, contents)
+    kernel(buffers, bindings, wait=True)
+    written = range(len(ast.src))
+    return {slot: np.frombuffer(buffers[slot].copy_out(), contents[slot].dtype) for slot in written}
+
+
+def filled(device: str, contents: Sequence[Array]) -> list[Buffer]:
+    """Buffers on `device` that hold `contents`."""
     buffers = []
     for content in contents:
         buffer = Buffer(device, content.size, from_numpy_dtype(content.dtype)).allocate()
         buffers.append(buffer.copy_in(content.view(np.uint8).data))
+    return buffers
+
+
+def run_on_device(device: str, kernel: Kernel, contents: tuple[Array, ...]) -> Array:
+    """Copies `contents` to `device`, launches `kernel`, and returns what slot 0 holds then."""
+    buffers = filled(device, contents)
     kernel(buffers, wait=True)
     return np.frombuffer(buffers[0].copy_out(), contents[0].dtype)
 
