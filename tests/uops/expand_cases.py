@@ -33,7 +33,7 @@ VECTORS = replace(SCALARS, vector_lanes=(1, 2, 4, 8, 16))
 DEVICES = {"scalars": SCALARS, "fours": FOURS, "vectors": VECTORS}
 
 _KINDS = {AxisKind.UPCAST: AxisKind.LOOP, AxisKind.UNROLL: AxisKind.REDUCE}
-_NESTING = (AxisKind.LOOP, AxisKind.UPCAST, AxisKind.REDUCE, AxisKind.UNROLL)
+_OUTSIDE = (AxisKind.LOOP, AxisKind.UPCAST)
 
 
 def loop(extent: int | UOp, number: int) -> UOp:
@@ -71,7 +71,7 @@ def at(memory: UOp, *parts: UOp | int | tuple[UOp, int]) -> UOp:
 def as_loops(root: UOp) -> UOp:
     """The oracle: the same kernel with a loop for every lane range, which a BARRIER closes."""
     ranges = [node for node in root.toposort() if isinstance(node.arg, RangeArg)]
-    ranges.sort(key=lambda node: (_NESTING.index(node.arg.kind), node.arg.number))
+    ranges.sort(key=lambda node: (node.arg.kind not in _OUTSIDE, node.arg.number))
     loops = {
         node: node.replace(arg=RangeArg(number, _KINDS.get(node.arg.kind, node.arg.kind)))
         for number, node in enumerate(ranges)

@@ -25,7 +25,8 @@ def expand(root: UOp, capabilities: Capabilities) -> UOp:
     size, a counter that depends on one, and an access of an image that is not of whole texels.
     """
     order = root.toposort()
-    if any(map(is_lane_range, order)):
+    # The elements of a matrix tile may be neighbours as copies are.
+    if any(is_lane_range(node) or node.op is Ops.WMMA for node in order):
         dependence = Dependence(order)
         widths = choose_widths(order, dependence, capabilities.vector_lanes)
         numbering = Numbering(dependence, widths)

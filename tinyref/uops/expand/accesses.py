@@ -42,13 +42,14 @@ class Site:
     owner: tuple[UOp, int] | None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Run:
     """The elements at one site, as distances from its base, and the vectors that cover them.
 
     most: the widest vector. windows: the first distance and the lanes for each distance.
     """
 
+    site: Site
     most: int = 1
     wanted: set[int] = field(default_factory=set)
     windows: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -66,8 +67,8 @@ class Run:
                     self.windows.update(dict.fromkeys(lanes, (start, width)))
 
 
-# The site of an element and its distance from the base; None for one that is gated off.
-Cell = tuple[Site, int] | None
+# The run of an element and its distance from the base; None for one that is gated off.
+Cell = tuple[Run, int] | None
 
 
 class Accesses:
@@ -91,7 +92,7 @@ class Accesses:
         accesses = [node for node in order if node.op in (Ops.LOAD, Ops.STORE)]
         self.written = {memory_of(node.src[0]) for node in accesses if node.op is Ops.STORE}
         for access in accesses:
-            if dependence.masks[access] and _is_regular(access):
+            if _is_regular(access):
                 self._add(access)
         for site, run in self.runs.items():
             run.cover(divisor_of(site.base), widths)
@@ -105,28 +106,38 @@ class Accesses:
         mask = self.dependence.masks[access]
         lanes = self.numbering.lanes(mask)
         most = self._widest(access, lanes)
-        alternative = _alternative(access)
         rows: list[list[Cell]] = []
-        for copy in range(self.numbering.count(mask)):
-            owner = (access, 0 if access.op is Ops.STORE else copy) if not moves else None
-            row: list[Cell] = []
-            for lane in range(lanes):
-                gate = self.gate(access, copy, lane)
+        for copy, row in enumerate(self._elements(access, mask, lanes)):
+            owner = None if moves else (access, 0 if access.op is Ops.STORE else copy)
+            cells: list[Cell] = []
+            last: Site | None = None
+            for base, distance, gate in row:
                 if is_false(gate):
-                    row.append(None)
+                    cells.append(None)
                     continue
-                base, distance = self._split(access, copy, lane)
-                site = Site(memory, waits, base, gate, None if gate is None else alternative, owner)
-                run = self.runs.setdefault(site, Run())
-                run.most = max(run.most, most)
+                if last is None or base is not last.base or gate is not last.gate:
+                    alternative = None if gate is None else _alternative(access)
+                    last = Site(memory, waits, base, gate, alternative, owner)
+                    run = self.runs.setdefault(last, Run(last))
+                    run.most = max(run.most, most)
                 run.wanted.add(distance)
-                row.append((site, distance))
-            rows.append(row)
+                cells.append((run, distance))
+            rows.append(cells)
         self.cells[access] = rows
 
-    def _split(self, access: UOp, copy: int, lane: int) -> tuple[UOp, int]:
+    def _elements(
+        self, access: UOp, mask: int, lanes: int
+    ) -> Iterator[list[tuple[UOp, int, UOp | None]]]:
+        """Base, distance and gate of every lane, copy by copy."""
         position = index_of(access.src[0]).src[1]
-        return self.positions.split(position, self.source_copy(access, position, copy), lane)
+        copies = self.numbering.projection(mask, self.dependence.masks[position])
+        for copy, of_position in enumerate(copies):
+            row = []
+            for lane, (base, distance) in enumerate(
+                self.positions.split_lanes(position, of_position, lanes)
+            ):
+                row.append((base, distance, self.gate(access, copy, lane)))
+            yield row
 
     def source_copy(self, node: UOp, source: UOp, copy: int) -> int:
         """The copy of `source` that belongs to a copy of `node`."""

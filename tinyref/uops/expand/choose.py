@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from tinyref.uops import build
 from tinyref.uops.expand.dependence import Dependence, is_index_arithmetic, number_of
 from tinyref.uops.expand.positions import divisor_of, stepped
-from tinyref.uops.node import UOp, substitute, toposort
-from tinyref.uops.ops import Ops
+from tinyref.uops.node import UOp, substitute
+from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import AxisKind, RangeArg
 from tinyref.uops.simplify import simplify
 
@@ -36,8 +36,7 @@ def choose_widths(
     Only a range with an access of unit stride does, and one for which vectors save work: an
     access of n lanes counts as 1/n, lanes that are put together one by one count twice.
     """
-    accesses = [node for node in order if node.op in (Ops.LOAD, Ops.STORE)]
-    weights = {access: _weight(access) for access in accesses}
+    weights = _weights(order)
     fixed = 0
     for node in order:
         if node.dtype.lanes > 1:
@@ -45,12 +44,13 @@ def choose_widths(
     candidates = []
     for lane_range in dependence.ranges:
         bit = dependence.bits[lane_range]
+        if fixed & bit:
+            continue
         dependent = {
-            access: weight for access, weight in weights.items() if dependence.masks[access] & bit
+            node: weight for node, weight in weights.items() if dependence.masks[node] & bit
         }
-        if not fixed & bit and dependent:
-            best = _best_width(lane_range, dependent, dependence, widths)
-            candidates += [] if best is None else [best]
+        best = _best_width(lane_range, dependent, dependence, widths)
+        candidates += [] if best is None else [best]
     candidates.sort(
         key=lambda each: (-each.saved, _is_reduced(each.lane_range), number_of(each.lane_range))
     )
@@ -69,28 +69,40 @@ def _is_reduced(lane_range: UOp) -> bool:
     return isinstance(lane_range.arg, RangeArg) and lane_range.arg.kind in _REDUCED
 
 
-def _weight(access: UOp) -> int:
-    return _IN_REDUCE if any(map(_is_reduced, toposort(access.src[:1]))) else 1
+def _weights(order: Sequence[UOp]) -> dict[UOp, int]:
+    """How much each access and each operation on values counts."""
+    in_reduce: set[UOp] = set()
+    weights = {}
+    for node in order:
+        if _is_reduced(node) or (node.op is not Ops.REDUCE and not in_reduce.isdisjoint(node.src)):
+            in_reduce.add(node)
+        is_access = node.op in (Ops.LOAD, Ops.STORE)
+        if is_access or (node.op in ALU and not is_index_arithmetic(node)):
+            weights[node] = _IN_REDUCE if node in in_reduce else 1
+    return weights
 
 
 def _best_width(
     lane_range: UOp, weights: dict[UOp, int], dependence: Dependence, widths: Collection[int]
 ) -> _Candidate | None:
-    aligned = {access: _alignment(access, lane_range, dependence) for access in weights}
-    arithmetic = max(weights.values())
-    scalar_work = sum(weights.values()) + arithmetic
+    """The width at which the nodes of `weights`, which depend on the range, are the least work."""
+    aligned = {
+        node: _alignment(node, lane_range, dependence) for node in weights if node.op not in ALU
+    }
+    scalar_work = sum(weights.values())
+    arithmetic = sum(weight for node, weight in weights.items() if node.op in ALU)
     best: _Candidate | None = None
     for width in sorted(widths):
         if width == 1 or dependence.extents[lane_range] % width:
             continue
         work = arithmetic / width
         has_unit_stride = False
-        for access, weight in weights.items():
-            lanes = math.gcd(aligned[access], width)
+        for access, alignment in aligned.items():
+            lanes = math.gcd(alignment, width)
             if lanes > 1 and not _is_uniform(_gate_of(access), lane_range, width, dependence):
                 lanes = 1
             has_unit_stride |= lanes > 1
-            work += weight * (1 / lanes + (lanes < width))
+            work += weights[access] * (1 / lanes + (lanes < width))
         saved = scalar_work - work
         if has_unit_stride and saved > 0 and (best is None or saved >= best.saved):
             best = _Candidate(lane_range, width, saved)

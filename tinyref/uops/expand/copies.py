@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from tinyref.device import Capabilities
 from tinyref.uops import build
-from tinyref.uops.expand.accesses import Accesses, Cell, Site, index_of, is_false
+from tinyref.uops.expand.accesses import Accesses, Cell, Run, index_of, is_false
 from tinyref.uops.expand.dependence import Dependence, Numbering, is_index_arithmetic, is_lane_range
 from tinyref.uops.expand.positions import Positions, moved
 from tinyref.uops.expand.vectors import Piece, combine, combine_lanes, join, repeat, take
@@ -38,11 +38,13 @@ class Expansion:
         self.masks = dependence.masks
         self.dependence = dependence
         self.numbering = numbering
-        self.widths = capabilities.vector_lanes
+        self.widths = {1, *capabilities.vector_lanes}
         self.positions = Positions(dependence, numbering)
         self.accesses = Accesses(order, dependence, numbering, self.positions, self.widths)
         # What each node became; a STORE may become any number of STOREs.
         self.done: dict[UOp, Copies] = {}
+        # The vector that was loaded from each window of a run.
+        self.loaded: dict[tuple[Run, int], UOp] = {}
 
     def root(self) -> UOp:
         """The expanded kernel."""
@@ -82,8 +84,12 @@ class Expansion:
     def _column(self, node: UOp, mask: int, lanes: int) -> list[UOp]:
         """`node` as a source of a node on `mask`, for each copy of that."""
         numbers = self.numbering.projection(mask, self.masks[node])
-        found = {number: self._value(node, number, lanes) for number in sorted(set(numbers))}
-        return [found[number] for number in numbers]
+        if node in self.done and self._lanes(node) == lanes:
+            copies = self.done[node]
+        else:
+            count = self.numbering.count(self.masks[node])
+            copies = [self._value(node, number, lanes) for number in range(count)]
+        return [copies[number] for number in numbers]
 
     def _all_copies(self, sources: Sequence[UOp]) -> tuple[UOp, ...]:
         """All that must be done before a node that waits for `sources`, each once."""
@@ -104,7 +110,11 @@ class Expansion:
         if not node.src:
             return [node]
         columns = [self._column(source, mask, lanes) for source in node.src]
-        return [_tidy(UOp(node.op, dtype, src, node.arg)) for src in zip(*columns, strict=True)]
+        copies = []
+        for src in zip(*columns, strict=True):
+            copy = UOp(node.op, dtype, src, node.arg)
+            copies.append(_tidy(copy) if src[0].op is Ops.CONST else copy)
+        return copies
 
     def _reduce(self, node: UOp) -> Copies:
         value, *ranges = node.src
@@ -168,11 +178,16 @@ class Expansion:
     def _load_cell(self, node: UOp, cell: Cell) -> Piece:
         if cell is None:
             return node.src[1], 0
-        site, distance = cell
-        start, width = self.accesses.runs[site].windows[distance]
-        address = self._address(node.src[0], moved(site.base, start))
-        alternative = 0 if site.alternative is None else site.alternative.value
-        return build.load(address, site.gate, alternative, width), distance - start
+        run, distance = cell
+        start, width = run.windows[distance]
+        found = self.loaded.get((run, start))
+        if found is None:
+            site = run.site
+            address = self._address(node.src[0], moved(site.base, start))
+            alternative = 0 if site.alternative is None else site.alternative.value
+            found = build.load(address, site.gate, alternative, width)
+            self.loaded[run, start] = found
+        return found, distance - start
 
     def _load_alone(self, node: UOp, copy: int, lane: int) -> UOp:
         """One element by itself: its position or gate is not index arithmetic."""
@@ -204,19 +219,19 @@ class Expansion:
 
     def _store_cells(self, node: UOp, rows: Sequence[Sequence[Cell]]) -> Copies:
         value = node.src[1]
-        pieces: dict[tuple[Site, int], Piece] = {}
+        pieces: dict[tuple[Run, int], Piece] = {}
         for copy, row in enumerate(rows):
             of_value = self.accesses.source_copy(node, value, copy)
             for lane, cell in enumerate(row):
                 if cell is not None:
                     pieces[cell] = self._piece(value, of_value, lane)
         stores = []
-        for (site, distance), _ in pieces.items():
-            start, width = self.accesses.runs[site].windows[distance]
+        for run, distance in pieces:
+            start, width = run.windows[distance]
             if start == distance:
-                joined = join([pieces[site, start + lane] for lane in range(width)])
-                address = self._address(node.src[0], moved(site.base, start))
-                stores.append(build.store(address, joined, site.gate))
+                joined = join([pieces[run, start + lane] for lane in range(width)])
+                address = self._address(node.src[0], moved(run.site.base, start))
+                stores.append(build.store(address, joined, run.site.gate))
         return stores
 
 

@@ -106,6 +106,7 @@ class Numbering:
             for lane_range in self.ranges
         ]
         self.widths = [widths.get(lane_range, 1) for lane_range in self.ranges]
+        self.width_of = dict(zip(self.ranges, self.widths, strict=True))
         # Tables of numbers, filled as masks are met.
         self.assignments = functools.cache(self._assignments)
         self.projection = functools.cache(self._projection)
@@ -134,7 +135,7 @@ class Numbering:
 
     def width(self, lane_range: UOp) -> int:
         """The lanes that `lane_range` becomes; 1 where it is copied."""
-        return self.widths[self.ranges.index(lane_range)]
+        return self.width_of[lane_range]
 
     def counters(self, mask: int, copy: int, lane: int) -> dict[UOp, int]:
         """The value of every range of `mask` in one lane of a copy."""

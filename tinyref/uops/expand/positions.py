@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tinyref.dtype import dtypes
 from tinyref.uops import build
 from tinyref.uops.expand.dependence import Dependence, Numbering
-from tinyref.uops.linear import Linear, exact, to_node
+from tinyref.uops.linear import Linear, constant_of, exact, to_node
 from tinyref.uops.node import UOp, substitute
 from tinyref.uops.simplify import simplify
 
@@ -20,6 +21,10 @@ class Stepped:
     base: UOp
     steps: dict[UOp, int]
     constant: int
+
+    def distance(self, counters: Mapping[UOp, int]) -> int:
+        """How far from the base the position is where the lane ranges are at `counters`."""
+        return self.constant + sum(k * counters[term] for term, k in self.steps.items())
 
 
 def stepped(position: UOp, dependence: Dependence) -> Stepped | None:
@@ -57,18 +62,19 @@ class Positions:
             self._stepped[position] = stepped(position, self.dependence)
         return self._stepped[position]
 
-    def split(self, position: UOp, copy: int, lane: int) -> tuple[UOp, int]:
-        """One lane of one copy as a base, equal for neighbours, and a constant."""
+    def split_lanes(self, position: UOp, copy: int, lanes: int) -> list[tuple[UOp, int]]:
+        """All lanes of one copy: each a base, equal for neighbours, and a distance from it."""
         found = self.stepped(position)
-        if found is not None:
-            mask = self.dependence.masks[position]
-            counters = self.numbering.counters(mask, copy, lane)
-            steps = sum(step * counters[lane_range] for lane_range, step in found.steps.items())
-            return found.base, found.constant + steps
-        at = self.at(position, copy, lane)
-        linear = exact(at) if at.dtype is dtypes.index else None
-        if linear is None or at in linear.terms:
-            return at, 0
+        if found is None:
+            return [self._split(self.at(position, copy, lane)) for lane in range(lanes)]
+        first = found.distance(self.numbering.counters(self.dependence.masks[position], copy, 0))
+        between = sum(k for term, k in found.steps.items() if self.numbering.width(term) > 1)
+        return [(found.base, first + lane * between) for lane in range(lanes)]
+
+    def _split(self, position: UOp) -> tuple[UOp, int]:
+        linear = exact(position) if position.dtype is dtypes.index else None
+        if linear is None or position in linear.terms:
+            return position, 0
         return to_node(dtypes.index, Linear(linear.terms, 0)), linear.constant
 
     def at(self, node: UOp, copy: int, lane: int) -> UOp:
@@ -79,10 +85,11 @@ class Positions:
         key = (node, copy, lane if self.numbering.lanes(mask) > 1 else 0)
         found = self._found.get(key)
         if found is None:
-            if self.stepped(node) is not None:
-                found = moved(*self.split(node, copy, lane))
+            counters = self.numbering.counters(mask, copy, lane)
+            by_steps = self.stepped(node)
+            if by_steps is not None:
+                found = moved(by_steps.base, by_steps.distance(counters))
             else:
-                counters = self.numbering.counters(mask, copy, lane)
                 values = {
                     lane_range: build.const(lane_range.dtype, value)
                     for lane_range, value in counters.items()
@@ -92,8 +99,11 @@ class Positions:
         return found
 
 
-def moved(base: UOp, constant: int) -> UOp:
-    """The position `constant` beyond `base`."""
-    if constant == 0:
+def moved(base: UOp, distance: int) -> UOp:
+    """The position `distance` beyond `base`, in normal form."""
+    if distance == 0:
         return base
-    return simplify(build.add(base, constant))
+    constant = constant_of(base)
+    if constant is not None:
+        return build.const(base.dtype, constant + distance)
+    return build.add(base, distance)
