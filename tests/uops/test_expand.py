@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from expand_cases import (
@@ -349,6 +351,16 @@ def test_nothing_is_loaded_that_the_kernel_does_not_load() -> None:
     assert widths(expanded["vectors"], LOADS) == [1, 2, 4]
 
 
+def test_a_host_loads_by_itself_what_it_repeats_in_a_vector() -> None:
+    host = replace(VECTORS, has_grid=False, has_groups=False)
+    root = simplify(matmul((2, 16, 4)))
+    assert widths(expand(root, host), LOADS, 1) == [1] * 8
+    assert widths(expand(root, host), LOADS, 2) == [16] * 4
+    assert widths(expand(root, VECTORS), LOADS, 1) == [4, 4]
+    # What are lanes of one vector is loaded together all the same.
+    assert widths(expand(simplify(costly_kernel(8, in_shift=2)), host), LOADS) == [2, 2, 4]
+
+
 def test_strided_copies_of_stores_are_put_together() -> None:
     """Even and odd elements come from two stores of one statement."""
     u, v = upcast(2, 0), upcast(2, 1)
@@ -369,12 +381,13 @@ def test_what_the_kernel_writes_is_read_where_it_was_asked_for() -> None:
     strided = at(memory(0, 16), i, (u, 4))
     in_place = build.sink(build.store(strided, build.add(build.load(strided), 1)))
     agree(in_place, [np.arange(16, dtype=np.int32)], {0: [*range(1, 17)]})
-    w = unroll(4, 1)
-    value = total(Ops.ADD, build.load(at(memory(0, 4), w)), w)
-    root = build.sink(build.store(at(memory(1, 1)), value), build.store(at(memory(0, 4), 3), value))
-    assert 4 not in widths(expand(simplify(root), FOURS), LOADS) or not widths(
-        expand(simplify(root), FOURS), LOADS, 0
-    ).count(1)
+    u, w = upcast(4, 0), unroll(4, 1)
+    for slot, loaded in ((1, [4]), (0, [1] * 4)):
+        # The products are vectors along u, so the four turns of w are copies.
+        terms = build.mul(build.load(at(memory(slot, 8), w)), build.load(at(memory(2, 4), u)))
+        root = build.sink(build.store(at(memory(0, 8), u, 4), total(Ops.ADD, terms, w)))
+        expanded = agree(root, [numbers(8), numbers(8), numbers(4)])
+        assert widths(expanded["fours"], LOADS, slot) == loaded
 
 
 # --- reduces -------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
+from tinyref.device import Capabilities
 from tinyref.dtype import ImageDType
 from tinyref.uops import build
 from tinyref.uops.expand.dependence import Dependence, Numbering, is_index_arithmetic
@@ -80,12 +81,12 @@ class Accesses:
         dependence: Dependence,
         numbering: Numbering,
         positions: Positions,
-        widths: Collection[int],
+        capabilities: Capabilities,
     ) -> None:
         self.dependence = dependence
         self.numbering = numbering
         self.positions = positions
-        self.widths = widths
+        self.has_grid = capabilities.has_grid
         # The elements of each access: one row for each copy, one cell for each lane.
         self.cells: dict[UOp, list[list[Cell]]] = {}
         self.runs: dict[Site, Run] = {}
@@ -95,7 +96,7 @@ class Accesses:
             if _is_regular(access):
                 self._add(access)
         for site, run in self.runs.items():
-            run.cover(divisor_of(site.base), widths)
+            run.cover(divisor_of(site.base), {1, *capabilities.vector_lanes})
 
     def _add(self, access: UOp) -> None:
         address = access.src[0]
@@ -162,6 +163,10 @@ class Accesses:
             for lane_range, step in position.steps.items():
                 if step == 1 and self.numbering.width(lane_range) == lanes:
                     return lanes
+        if access.op is Ops.LOAD and lanes == 1 and not self.has_grid:
+            # A host processor repeats a scalar from memory into all lanes of a vector faster
+            # than it does a lane of another vector.
+            return 1
         return max(MOST_BYTES // dtype.itemsize, 1)
 
 

@@ -40,7 +40,7 @@ class Expansion:
         self.numbering = numbering
         self.widths = {1, *capabilities.vector_lanes}
         self.positions = Positions(dependence, numbering)
-        self.accesses = Accesses(order, dependence, numbering, self.positions, self.widths)
+        self.accesses = Accesses(order, dependence, numbering, self.positions, capabilities)
         # What each node became; a STORE may become any number of STOREs.
         self.done: dict[UOp, Copies] = {}
         # The vector that was loaded from each window of a run.
