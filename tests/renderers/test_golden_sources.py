@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
+from tinyref.config import Context
 from tinyref.dtype import DType, dtypes
 from tinyref.errors import UserError
-from tinyref.renderers.c import C_DTYPES, CRenderer
+from tinyref.renderers.c import CRenderer
+from tinyref.renderers.c_types import C_DTYPES
 from tinyref.renderers.llvm import LlvmRenderer
 from tinyref.uops import build
+from tinyref.uops.linearize import linearize
 from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import AxisKind, LocalArg, SlotArg, SpecialArg
@@ -126,9 +130,27 @@ def vectors() -> Program:
     return program("vectors", closed(store), out(dtypes.float32, 16), given(1, dtypes.float32, 16))
 
 
+def panel() -> Program:
+    """Each group turns four elements around through scratch memory."""
+    group = build.special("group", 0, number(3), INT)
+    scratch = build.define_local("panel", dtypes.float32, 4)
+    memory = build.define_global(1, dtypes.float32, 12)
+    i, j = loop(number(4)), loop(number(4), 1)
+    first = build.mul(group, 4)
+    fill = build.store(
+        build.index(scratch, i), build.load(build.index(memory, build.add(first, i)))
+    )
+    filled = UOp(Ops.AFTER, scratch.dtype, (scratch, fill, i))
+    value = build.load(build.index(filled, build.sub(3, j)))
+    address = build.index(build.define_global(0, dtypes.float32, 12), build.add(first, j))
+    nodes = linearize(build.sink(build.store(address, value)))
+    parameters = (out(dtypes.float32, 12), given(1, dtypes.float32, 12))
+    return Program("panel", nodes, parameters, grid=(3, 1, 1))
+
+
 @pytest.mark.parametrize("language", sorted(RENDERERS))
 @pytest.mark.parametrize(
-    "make", [gated_copy, row_maximum, conversions, branch], ids=lambda make: make.__name__
+    "make", [gated_copy, row_maximum, conversions, branch, panel], ids=lambda make: make.__name__
 )
 def test_source(
     golden: Callable[[str, str], None], make: Callable[[], Program], language: str
@@ -138,20 +160,27 @@ def test_source(
 
 def test_vector_source(golden: Callable[[str, str], None]) -> None:
     golden("vectors.ll", LlvmRenderer().render(vectors()))
+    golden("vectors.c", CRenderer(vector_lanes=(1, 4)).render(vectors()))
 
 
 def test_c_refuses_vectors() -> None:
-    with pytest.raises(UserError, match=r"float32x4 has no C type here: accepted are bool, "):
-        CRenderer().render(vectors())
+    for lanes in ((1,), (1, 2, 8)):
+        with pytest.raises(UserError, match=r"float32x4 has no C type here: accepted are bool, "):
+            CRenderer(vector_lanes=lanes).render(vectors())
 
 
 @pytest.mark.parametrize("language", sorted(RENDERERS))
 def test_a_node_of_another_machine_is_refused(language: str) -> None:
-    group = UOp(Ops.SPECIAL, INT, (number(4),), SpecialArg("group", 0))
     memory = build.define_global(0, INT, 4)
-    nodes = closed(build.store(build.index(memory, group), number(1)))
-    with pytest.raises(UserError, match=r"SPECIAL: .* print no such node"):
-        RENDERERS[language].render(program("grouped", nodes, out(INT, 4)))
+    for scope, dim in (("item", 0), ("group", 1)):
+        index = UOp(Ops.SPECIAL, INT, (number(4),), SpecialArg(scope, dim))
+        nodes = closed(build.store(build.index(memory, index), number(1)))
+        problem = f"SPECIAL: a host has no {scope} index of dimension {dim}: accepted are groups"
+        with pytest.raises(UserError, match=problem):
+            RENDERERS[language].render(program("grouped", nodes, out(INT, 4)))
+    barrier = UOp(Ops.BARRIER, dtypes.void, ())
+    with pytest.raises(UserError, match=r"BARRIER: .* print no such node"):
+        RENDERERS[language].render(program("grouped", [barrier], out(INT, 4)))
 
 
 @pytest.mark.parametrize("language", sorted(RENDERERS))
@@ -208,6 +237,65 @@ def test_names_that_no_function_can_have(language: str, name: str) -> None:
     nodes = closed(build.store(build.index(memory, number(0)), value))
     with pytest.raises(UserError, match=r"cannot be the name of an? (C|LLVM) function"):
         RENDERERS[language].render(program(name, nodes, out(dtypes.float32, 1)))
+
+
+def test_the_name_of_a_vector_is_no_name_for_a_kernel() -> None:
+    renderer = CRenderer(vector_lanes=(1, 4))
+    found = vectors()
+    with pytest.raises(UserError, match=r"'float32x4' cannot .* it has a meaning there"):
+        renderer.render(replace(found, name="float32x4"))
+    assert "void float32x8(" in renderer.render(replace(found, name="float32x8"))
+
+
+@pytest.mark.parametrize("flag", [0, 1])
+def test_only_what_the_flag_allows_may_be_contracted(flag: int) -> None:
+    x = build.load(build.index(build.define_global(1, dtypes.float32, 4), number(0)))
+    value = build.sub(build.add(build.mul(x, x), 1.0), build.binary(Ops.FDIV, x, 3.0))
+    whole = build.add(build.load(build.index(build.define_global(2, INT, 4), number(0))), 1)
+    first = build.store(build.index(build.define_global(0, dtypes.float32, 4), number(0)), value)
+    second = build.store(build.index(build.define_global(2, INT, 4), number(0)), whole)
+    parameters = (out(dtypes.float32, 4), given(1, dtypes.float32, 4), given(2, INT, 4))
+    with Context(STRICT_FLOAT=flag):
+        text = LlvmRenderer().render(program("sums", closed(first, second), *parameters))
+    words = {"fmul", "fadd", "fsub", "fdiv", "add"}
+    printed = {line.split()[2]: line.split()[3] for line in text.splitlines() if " = " in line}
+    expected = "float" if flag else "contract"
+    assert {word: printed[word] for word in words} == {
+        **dict.fromkeys(("fmul", "fadd", "fsub"), expected),
+        "fdiv": "float",
+        "add": "i32",
+    }
+    for fast in ("fast", "reassoc", "nnan", "ninf", "nsz", "arcp", "afn"):
+        assert f" {fast} " not in text
+
+
+def test_sums_of_indices_are_known_not_to_wrap() -> None:
+    """Those whose bounds prove it, and no others: integers of the data do wrap."""
+    i = loop(number(1000))
+    near = build.add(build.mul(i, 4), 3)
+    far = build.mul(i, 2**31 // 999 + 1)
+    data = build.load(build.index(build.define_global(1, INT, 4000), near))
+    address = build.index(build.define_global(0, INT, 4000), near)
+    store = build.store(address, build.add(build.add(data, 1), far))
+    nodes = closed(store)
+    lines = LlvmRenderer().render(program("k", nodes, out(INT, 4000), given(1, INT, 4000)))
+    texts = [line.split(" = ")[1] for line in lines.splitlines() if " = " in line]
+    sums = [text for text in texts if text.startswith(("add", "mul")) and "nuw" not in text]
+    assert sorted(text.split()[0] + " " + text.split()[1] for text in sums) == [
+        *("add i32", "add i32", "add nsw", "mul i32", "mul nsw"),
+    ]
+
+
+def test_a_loop_that_may_not_run_tests_first() -> None:
+    for least, label in ((0, ".head:"), (1, ".body:")):
+        size = build.variable("n", least, 4, INT)
+        i = loop(size)
+        memory = build.define_global(0, INT, 4)
+        nodes = closed(build.store(build.index(memory, i), i))
+        found = Program("k", tuple(nodes), (out(INT, 4),), (size,))
+        text = LlvmRenderer().render(found)
+        assert (".head:" in text) == (label == ".head:")
+        assert ".body:" in text
 
 
 @pytest.mark.parametrize("name", ["int", "for", "_Bool", "float32", "boolean", "sqrt", "uint32"])

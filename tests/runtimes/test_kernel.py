@@ -159,11 +159,12 @@ def test_values_that_are_no_integers_are_refused(device: str, value: object) -> 
     assert np.frombuffer(out.copy_out(), np.int32)[:2].tolist() == [7, 7]
 
 
-def test_a_launch_with_a_grid_is_refused(device: str) -> None:
+def test_a_launch_of_more_than_threads_is_refused(device: str) -> None:
     kernel = compile_program(device, scale_first())
     launch = Device[device].load(kernel.name, Device[device].compiler.compile(kernel.source))
-    with pytest.raises(UserError, match="has no launch indices"):
-        launch([], grid=(2, 1, 1))
+    for grid, group in (((1, 2, 1), (1, 1, 1)), ((1, 1, 3), (1, 1, 1)), ((2, 1, 1), (2, 1, 1))):
+        with pytest.raises(UserError, match="has launch indices for threads alone"):
+            launch([], grid=grid, group=group)
 
 
 def test_too_many_buffers_are_refused(device: str) -> None:

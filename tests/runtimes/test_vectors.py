@@ -34,6 +34,11 @@ def device(request: pytest.FixtureRequest) -> str:
     return name
 
 
+def needs(device: str, dtype: DType) -> None:
+    if not Device[device].capabilities.supports(dtype):
+        pytest.skip(f"{device} does not declare {dtype.name}")
+
+
 def vector_program(
     device: str,
     lanes: int,
@@ -75,6 +80,7 @@ def small_numbers(dtype: DType) -> np.ndarray:
 @pytest.mark.parametrize("lanes", [2, 4, 8, 16])
 @pytest.mark.parametrize("dtype", [*dtypes.ints, *dtypes.floats], ids=lambda dtype: dtype.name)
 def test_arithmetic_of_lanes(fill: Fill, read: Read, device: str, dtype: DType, lanes: int) -> None:
+    needs(device, dtype)
     x, y = small_numbers(dtype), small_numbers(dtype)[::-1]
 
     def expression(a: UOp, b: UOp) -> UOp:
@@ -89,8 +95,9 @@ def test_arithmetic_of_lanes(fill: Fill, read: Read, device: str, dtype: DType, 
 
 @pytest.mark.parametrize("source", dtypes.all, ids=lambda dtype: dtype.name)
 def test_casts_of_lanes(fill: Fill, read: Read, device: str, source: DType) -> None:
+    needs(device, source)
     values = np.abs(small_numbers(source).astype(np.float64)).astype(numpy_dtype(source))
-    for target in dtypes.all:
+    for target in filter(Device[device].capabilities.supports, dtypes.all):
         program = vector_program(device, 4, [source], lambda x, to=target: build.cast(x, to))
         out = fill(device, np.zeros(COUNT), target)
         compile_program(device, program)([out, fill(device, values, source)])
@@ -105,6 +112,8 @@ def test_casts_of_lanes(fill: Fill, read: Read, device: str, source: DType) -> N
 def test_lanes_are_taken_and_put_together(
     fill: Fill, read: Read, device: str, dtype: DType
 ) -> None:
+    needs(device, dtype)
+
     def expression(x: UOp) -> UOp:
         low, high = build.gep(x, 1, 0), build.gep(x, 2)
         return build.vectorize(build.gep(low, 0), high, build.gep(low, 1), build.gep(x, 3))
@@ -159,6 +168,117 @@ def test_vectors_start_at_any_element(fill: Fill, read: Read, device: str, lanes
     target = whole.view(4 * (COUNT + 3), COUNT, dtypes.float32)
     compile_program(device, program)([target, source])
     assert read(whole)[COUNT + 3 : 2 * COUNT + 3].tolist() == [i + 2.0 for i in range(COUNT)]
+
+
+FAR = {
+    dtypes.int8: [-128, 127, -128, 127, 0, -128, 127, 0, -1, 99],
+    dtypes.uint8: [0, 255, 0, 255, 0, 0, 128, 0, 0, 99],
+    dtypes.int16: [-32768, 32767, -32768, 32767, 0, -129, 128, 0, -1, 99],
+    dtypes.uint16: [0, 65535, 0, 65535, 0, 0, 128, 0, 0, 99],
+    dtypes.int32: [-(2**31), 2**31 - 1, -(2**31), 2**31 - 1, 0, -129, 128, 0, -1, 99],
+    dtypes.uint32: [0, 2**32 - 1, 0, 2**32 - 1, 0, 0, 128, 0, 0, 99],
+    dtypes.int64: [-(2**63), 2**63 - 1, -(2**63), 2**63 - 1, 0, -129, 128, 0, -1, 99],
+    dtypes.uint64: [0, 2**64 - 1, 0, 2**64 - 1, 0, 0, 128, 0, 0, 99],
+}
+
+
+@pytest.mark.parametrize(("source", "lanes"), [(dtypes.float32, 16), (dtypes.float64, 2)])
+@pytest.mark.parametrize("target", FAR, ids=lambda dtype: dtype.name)
+def test_lanes_out_of_range_saturate(
+    fill: Fill, read: Read, device: str, target: DType, source: DType, lanes: int
+) -> None:
+    far = [-np.inf, np.inf, -1e30, 1e30, np.nan, -129.5, 128.5, -0.5, -1.5, 99.9]
+    values = np.resize(np.array(far), COUNT)
+    program = vector_program(device, lanes, [source], lambda x: build.cast(x, target))
+    out = fill(device, np.zeros(COUNT), target)
+    compile_program(device, program)([out, fill(device, values, source)])
+    assert [int(value) for value in read(out)] == np.resize(
+        np.array(FAR[target], dtype=object), COUNT
+    ).tolist()
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize("dtype", [dtypes.float16, dtypes.float32, dtypes.float64], ids=str)
+def test_special_floats_in_lanes(fill: Fill, read: Read, device: str, dtype: DType) -> None:
+    """MAX and WHERE take one of their sides whole: NaN, the sign of zero, the bits."""
+    needs(device, dtype)
+    x = np.resize(np.array([NAN, 1.0, -0.0, 0.0, -1.5, np.inf, -np.inf, 2.0]), COUNT)
+    y = np.resize(np.array([1.0, NAN, 0.0, -0.0, -2.5, 1.0, 1.0, 2.5]), COUNT)
+
+    def expression(a: UOp, b: UOp) -> UOp:
+        larger = build.maximum(a, b)
+        other = build.where(build.not_equal(a, b), build.unary(Ops.NEG, a), b)
+        return build.where(build.less(other, larger), other, larger)
+
+    program = vector_program(device, 8, [dtype, dtype], expression)
+    out = fill(device, np.zeros(COUNT), dtype)
+    compile_program(device, program)([out, fill(device, x, dtype), fill(device, y, dtype)])
+    got = read(out)[:8].astype(np.float64)
+    # MAX(NaN, 1) and MAX(1, NaN) are the first side: no comparison with NaN holds.
+    want = [NAN, -1.0, -0.0, 0.0, -1.5, -np.inf, 1.0, -2.0]
+    assert [repr(float(value)) for value in got] == [repr(value) for value in want]
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [dtypes.int8, dtypes.uint16, dtypes.int32, dtypes.uint64],
+    ids=lambda dtype: dtype.name,
+)
+def test_integers_in_lanes_wrap_and_shift(
+    fill: Fill, read: Read, device: str, dtype: DType
+) -> None:
+    low, high, bits = int(dtype.minimum), int(dtype.maximum), dtype.bits
+    x = np.resize(np.array([low, high, 1, 3], dtype=numpy_dtype(dtype)), COUNT)
+    expressions: list[Callable[[UOp], UOp]] = [
+        lambda a: build.add(a, a),
+        lambda a: build.mul(a, 3),
+        lambda a: build.sub(a, high),
+        lambda a: build.unary(Ops.NEG, a),
+        lambda a: build.binary(Ops.SHL, a, bits + 1),
+        lambda a: build.binary(Ops.SHR, a, bits - 1),
+        lambda a: build.binary(Ops.SHR, a, build.cast(build.less(a, 2), dtypes.uint8)),
+        lambda a: build.maximum(a, 2),
+    ]
+    signed = not dtype.is_unsigned
+    want = [
+        [wrapped(2 * v, dtype) for v in (low, high, 1, 3)],
+        [wrapped(3 * v, dtype) for v in (low, high, 1, 3)],
+        [wrapped(v - high, dtype) for v in (low, high, 1, 3)],
+        [wrapped(-v, dtype) for v in (low, high, 1, 3)],
+        [wrapped(2 * v, dtype) for v in (low, high, 1, 3)],
+        [-1 if signed else 0, 0 if signed else 1, 0, 0],
+        [low // 2, high, 0, 3],
+        [max(low, 2), high, 2, 3],
+    ]
+    for expression, values in zip(expressions, want, strict=True):
+        program = vector_program(device, 4, [dtype], expression)
+        out = fill(device, np.zeros(COUNT), dtype)
+        compile_program(device, program)([out, fill(device, x, dtype)])
+        assert [int(value) for value in read(out)[:4]] == values
+
+
+def wrapped(value: int, dtype: DType) -> int:
+    low = int(dtype.minimum)
+    return (value - low) % 2**dtype.bits + low
+
+
+def test_bools_in_lanes(fill: Fill, read: Read, device: str) -> None:
+    def expression(a: UOp, b: UOp) -> UOp:
+        exclusive = build.not_equal(a, b)
+        below = build.less(a, b)
+        return build.where(build.either(exclusive, a), below, build.logical_not(build.both(a, b)))
+
+    program = vector_program(device, 4, [dtypes.bool, dtypes.bool], expression)
+    out = fill(device, np.zeros(COUNT), dtypes.bool)
+    # Any byte but 0 is true in memory.
+    x = fill(device, np.resize([0, 0, 2, 255], COUNT), dtypes.uint8)
+    y = fill(device, np.resize([0, 1, 0, 4], COUNT), dtypes.uint8)
+    inputs = [x.view(0, COUNT, dtypes.bool), y.view(0, COUNT, dtypes.bool)]
+    compile_program(device, program)([out, *inputs])
+    raw = np.frombuffer(out.copy_out(), np.uint8)
+    assert raw[:4].tolist() == [1, 1, 0, 0]
 
 
 def test_a_device_without_vectors_refuses_them() -> None:

@@ -1,27 +1,35 @@
 """Programs as LLVM IR text for a host: `void @name(ptr buffers, ptr variables)`.
 
-Strict by construction: no fast-math flag is ever printed, so LLVM may neither contract nor
-re-associate; every operation rounds in its own type. Nothing that LLVM calls undefined or poison
-can be reached: shift counts are masked, conversions out of range saturate, a gated-off access is
-branched around. Division by zero and MIN/-1 trap on some hosts: the backends declare
-`division_traps`, and decomposition guards them.
+`variables` are int32 values, of which the last is the group that this call computes: the launch
+index, 0 for a program without one.
+
+Strict by construction: LLVM may neither contract nor re-associate; every operation rounds in its
+own type. Only where the flag STRICT_FLOAT is 0 may a product and a sum be one operation (the
+fast-math flag `contract`); no other such flag is ever printed. Nothing that LLVM calls undefined or
+poison can be reached: shift counts are masked, conversions out of range saturate, a gated-off
+access is branched around, `nsw` stands only where the bounds of both sides prove it. Buffers may
+overlap (an assignment in place), so none is `noalias`. Division by zero and MIN/-1 trap on some
+hosts: the backends declare `division_traps`, and decomposition guards them.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-from tinyref.dtype import ConstType, DType, Kind, dtypes
+from tinyref import config
+from tinyref.dtype import ConstType, DType, Kind, PtrDType, dtypes
 from tinyref.errors import UserError
 from tinyref.renderers.payloads import (
     computed,
     element_of,
     entry_name,
+    group_position,
     parameter_position,
     payload_of,
     variable_position,
 )
+from tinyref.uops.bounds import bounds, dtype_range
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ConstArg, GepArg, SlotArg
@@ -59,6 +67,12 @@ _LIBRARY_NAMES = frozenset(
     name + suffix for name in (*LIBRARY.values(), "trunc", "sqrt") for suffix in ("", "f")
 )
 _INTRINSICS = {Ops.SQRT: "sqrt", Ops.TRUNC: "trunc"}
+
+# Operations on floats that may become parts of one: a product and the sum that it goes into.
+_CONTRACTED = frozenset({Ops.ADD, Ops.SUB, Ops.MUL})
+
+# A cache line, and the widest vector register of today's hosts.
+_SCRATCH_ALIGNMENT = 64
 
 LLVM_OPS = frozenset(op.name for op in ALU - {Ops.THREEFRY, Ops.MULACC}) | {"LOAD", "STORE"}
 
@@ -105,6 +119,29 @@ def _suffix(dtype: DType) -> str:
     return scalar if dtype.lanes == 1 else f"v{dtype.lanes}{scalar}"
 
 
+def _has_a_turn(opened: UOp) -> bool:
+    """Whether the loop of a RANGE certainly runs at least once."""
+    return bounds(opened.src[0])[0] > 0
+
+
+def _cannot_wrap(node: UOp) -> bool:
+    """Whether sum, difference or product of signed integers stay in their type: index arithmetic.
+
+    LLVM widens such an index to 64 bits once, outside of the loop, not at every access.
+    """
+    if node.op not in _CONTRACTED or node.dtype.kind is not Kind.SIGNED:
+        return False
+    (low, high), (least, most) = bounds(node.src[0]), bounds(node.src[1])
+    if node.op is Ops.ADD:
+        results: tuple[int, ...] = (low + least, high + most)
+    elif node.op is Ops.SUB:
+        results = (low - most, high - least)
+    else:
+        results = (low * least, low * most, high * least, high * most)
+    minimum, maximum = dtype_range(node.dtype)
+    return minimum <= min(results) and max(results) <= maximum
+
+
 class _Function:
     """The text of one function while its nodes are printed in order."""
 
@@ -116,6 +153,7 @@ class _Function:
         self.names: dict[UOp, str] = {}
         self.block = "start"
         self.counter = 0
+        self.contracts = not config.integer("STRICT_FLOAT")
 
     def text(self) -> str:
         for node in self.program.uops:
@@ -187,6 +225,25 @@ class _Function:
         self.entry.append(f"  {name} = {cast} {name}.i32 to {value_type(node.dtype)}")
         return name
 
+    def special(self, node: UOp) -> str:
+        name = self.fresh("group")
+        position = group_position(self.program, node)
+        self.entry += [
+            f"  {name}.at = getelementptr i32, ptr %variables, i64 {position}",
+            f"  {name} = load i32, ptr {name}.at",
+        ]
+        if value_type(node.dtype) == "i32":
+            return name
+        self.entry.append(f"  {name}.wide = sext i32 {name} to {value_type(node.dtype)}")
+        return f"{name}.wide"
+
+    def define_local(self, node: UOp) -> str:
+        name = self.fresh("local")
+        size = node.dtype.size if isinstance(node.dtype, PtrDType) else 0
+        kind = f"[{size} x {memory_type(element_of(node))}]"
+        self.entry.append(f"  {name} = alloca {kind}, align {_SCRATCH_ALIGNMENT}")
+        return name
+
     def define_acc(self, node: UOp) -> str:
         name = self.fresh("acc")
         self.entry.append(f"  {name} = alloca {value_type(node.dtype)}")
@@ -199,11 +256,19 @@ class _Function:
         return name
 
     def open_range(self, node: UOp) -> str:
+        """The head of a loop; one that certainly has a first turn tests only at its end."""
         name = self.fresh("i")
         kind = value_type(node.dtype)
         bound = self.value(node.src[0])
         label = name[1:]
         before = self.block
+        if _has_a_turn(node):
+            self.lines.append(f"  br label %{label}.body")
+            self.start_block(f"{label}.body")
+            self.lines.append(
+                f"  {name} = phi {kind} [ 0, %{before} ], [ {name}.next, %{label}.latch ]"
+            )
+            return name
         self.lines.append(f"  br label %{label}.head")
         self.start_block(f"{label}.head")
         self.lines += [
@@ -216,14 +281,20 @@ class _Function:
 
     def close_range(self, node: UOp) -> None:
         opened = node.src[0]
+        kind = value_type(opened.dtype)
         name = computed(self.names, opened)
         label = name[1:]
         self.lines.append(f"  br label %{label}.latch")
         self.start_block(f"{label}.latch")
-        self.lines += [
-            f"  {name}.next = add {value_type(opened.dtype)} {name}, 1",
-            f"  br label %{label}.head",
-        ]
+        # The counter is below its bound: one more fits in its type.
+        self.lines.append(f"  {name}.next = add nuw nsw {kind} {name}, 1")
+        if _has_a_turn(opened):
+            self.lines += [
+                f"  {name}.more = icmp slt {kind} {name}.next, {self.value(opened.src[0])}",
+                f"  br i1 {name}.more, label %{label}.body, label %{label}.exit",
+            ]
+        else:
+            self.lines.append(f"  br label %{label}.head")
         self.start_block(f"{label}.exit")
 
     def open_if(self, node: UOp) -> str:
@@ -242,7 +313,8 @@ class _Function:
         buffer, position = node.src
         element = memory_type(element_of(node))
         return self.emit(
-            f"getelementptr {element}, ptr {self.value(buffer)}, {self.typed(position)}", "at"
+            f"getelementptr inbounds {element}, ptr {self.value(buffer)}, {self.typed(position)}",
+            "at",
         )
 
     def load(self, node: UOp) -> str:
@@ -292,21 +364,26 @@ class _Function:
         return self.emit(f"icmp ne {kind} {value}, zeroinitializer")
 
     def vectorize(self, node: UOp) -> str:
-        return self.join(node.src)
-
-    def join(self, lanes: Sequence[UOp]) -> str:
-        kind = value_type(lanes[0].dtype.vec(len(lanes)))
+        if len(node.src) > 1 and all(source is node.src[0] for source in node.src):
+            return self.splat(node.src[0], len(node.src))
+        kind = value_type(node.dtype)
         result = "poison"
-        for lane, source in enumerate(lanes):
+        for lane, source in enumerate(node.src):
             result = self.emit(f"insertelement {kind} {result}, {self.typed(source)}, i32 {lane}")
         return result
+
+    def splat(self, source: UOp, lanes: int) -> str:
+        """A scalar in every lane, in the form that LLVM knows as a broadcast."""
+        kind = value_type(source.dtype.vec(lanes))
+        first = self.emit(f"insertelement {kind} poison, {self.typed(source)}, i32 0")
+        mask = f"<{lanes} x i32> zeroinitializer"
+        return self.emit(f"shufflevector {kind} {first}, {kind} poison, {mask}")
 
     def gep(self, node: UOp) -> str:
         source = node.src[0]
         lanes = payload_of(node, GepArg).lanes
         if source.dtype.lanes == 1:
-            # The one lane there is, as often as it is asked for.
-            return self.value(source) if len(lanes) == 1 else self.join([source] * len(lanes))
+            return self.value(source) if len(lanes) == 1 else self.splat(source, len(lanes))
         if len(lanes) == 1:
             return self.emit(f"extractelement {self.typed(source)}, i32 {lanes[0]}")
         kind = value_type(source.dtype)
@@ -323,6 +400,10 @@ class _Function:
         opcode = _INSTRUCTIONS[node.op][_KINDS.index(left.dtype.kind)]
         if not opcode:
             raise UserError(f"{node.op.name}: has no meaning for {left.dtype.name}")
+        if self.contracts and left.dtype.is_float and node.op in _CONTRACTED:
+            opcode += " contract"
+        elif _cannot_wrap(node):
+            opcode += " nsw"
         return self.emit(f"{opcode} {self.typed(left)}, {self.value(right)}")
 
     def shift(self, node: UOp) -> str:
@@ -420,11 +501,33 @@ class _Function:
 
     def saturate(self, source: UOp, want: DType) -> str:
         """Float to integer: the plain instruction would be poison out of range."""
+        if want.lanes > 1:
+            return self.saturate_lanes(source, want)
         letter = "s" if want.kind is Kind.SIGNED else "u"
         name = f"llvm.fpto{letter}i.sat.{_suffix(want)}.{_suffix(source.dtype)}"
         kind = value_type(want)
         self.declare(kind, name, [value_type(source.dtype)])
         return self.emit(f"call {kind} @{name}({self.typed(source)})")
+
+    def saturate_lanes(self, source: UOp, want: DType) -> str:
+        """The same for vectors by selects: the intrinsic takes the lanes one by one."""
+        have, kind = source.dtype, value_type(want)
+        floats, flags = value_type(have), value_type(dtypes.bool.vec(want.lanes))
+        text = self.value(source)
+        low, high = int(want.minimum), int(want.maximum)
+        opcode = "fptosi" if want.kind is Kind.SIGNED else "fptoui"
+        inside = self.emit(f"{opcode} {floats} {text} to {kind}")
+        # Out of range that is poison, which a select may only pass over once it is frozen.
+        result = self.emit(f"freeze {kind} {inside}")
+        for condition, otherwise in (
+            (f"olt {floats} {text}, {literal(float(high + 1), have)}", high),
+            (f"oge {floats} {text}, {literal(float(low), have)}", low),
+            (f"ord {floats} {text}, zeroinitializer", 0),
+        ):
+            flag = self.emit(f"fcmp {condition}")
+            other = literal(otherwise, want)
+            result = self.emit(f"select {flags} {flag}, {kind} {result}, {kind} {other}")
+        return result
 
     def bitcast(self, node: UOp) -> str:
         source = node.src[0]
@@ -446,6 +549,8 @@ _PRINTERS: dict[Ops, Callable[[_Function, UOp], str | None]] = {
     Ops.CONST: lambda function, node: None,
     Ops.DEFINE_GLOBAL: _Function.define_global,
     Ops.DEFINE_VAR: _Function.define_var,
+    Ops.SPECIAL: _Function.special,
+    Ops.DEFINE_LOCAL: _Function.define_local,
     Ops.DEFINE_ACC: _Function.define_acc,
     Ops.UPDATE_ACC: _Function.update_acc,
     Ops.RANGE: _Function.open_range,

@@ -8,7 +8,7 @@ from typing import TypeVar
 from tinyref.dtype import DType, PtrDType
 from tinyref.errors import UserError
 from tinyref.uops.node import UOp
-from tinyref.uops.payload import SlotArg
+from tinyref.uops.payload import SlotArg, SpecialArg
 from tinyref.uops.program import Program
 
 T = TypeVar("T")
@@ -84,6 +84,21 @@ def variable_position(program: Program, node: UOp) -> int:
     if node not in program.variables:
         raise UserError(f"DEFINE_VAR: the program does not list {node.arg} as a variable")
     return program.variables.index(node)
+
+
+def group_position(program: Program, node: UOp) -> int:
+    """Where the launch index of the SPECIAL `node` stands among the variables: after all others.
+
+    Raises `UserError` for a launch index that a host has not: it calls a kernel once for every
+    group of dimension 0, and a group is one work-item.
+    """
+    special = payload_of(node, SpecialArg)
+    if special.scope != "group" or special.dim != 0:
+        raise UserError(
+            f"SPECIAL: a host has no {special.scope} index of dimension {special.dim}: "
+            "accepted are groups of dimension 0"
+        )
+    return len(program.variables)
 
 
 def computed(names: Mapping[UOp, str], node: UOp) -> str:

@@ -8,7 +8,8 @@ from tinyref.device import Availability, Backend, Capabilities
 from tinyref.errors import DeviceError
 from tinyref.renderers.c import C_OPS, CRenderer
 from tinyref.runtimes.host_function import HostFunction
-from tinyref.runtimes.host_memory import HostAllocator
+from tinyref.runtimes.host_memory import SCRATCH_BYTES, HostAllocator
+from tinyref.runtimes.host_threads import thread_count
 from tinyref.runtimes.toolchain import Toolchain, compile_shared, load_shared, toolchain
 
 
@@ -20,7 +21,7 @@ class CCompiler:
 
     @property
     def key(self) -> str:
-        return f"{self.tools.version} {' '.join(self.tools.command)}"
+        return f"{self.tools.version} {' '.join(self.tools.command)} {self.tools.target}"
 
     def compile(self, source: str) -> bytes:
         return compile_shared(self.tools.command, source)
@@ -49,11 +50,12 @@ class ClangBackend(Backend):
 
     @property
     def capabilities(self) -> Capabilities:
-        return _capabilities(toolchain())
+        return _capabilities(toolchain(), thread_count())
 
     @property
     def renderer(self) -> CRenderer:
-        return CRenderer(toolchain().accepted)
+        tools = toolchain()
+        return CRenderer(tools.accepted, tools.vector_lanes)
 
     @property
     def compiler(self) -> CCompiler:
@@ -73,5 +75,12 @@ class ClangBackend(Backend):
 
 
 @functools.cache
-def _capabilities(tools: Toolchain) -> Capabilities:
-    return Capabilities(dtypes=tools.accepted, ops=C_OPS, division_traps=True)
+def _capabilities(tools: Toolchain, threads: int) -> Capabilities:
+    return Capabilities(
+        dtypes=tools.accepted,
+        ops=C_OPS,
+        vector_lanes=tools.vector_lanes,
+        shared_bytes=SCRATCH_BYTES,
+        threads=threads,
+        division_traps=True,
+    )

@@ -18,7 +18,8 @@ from tinyref.dtype import dtypes
 from tinyref.errors import DeviceError
 from tinyref.renderers.llvm import LLVM_DTYPES, LLVM_OPS, LlvmRenderer
 from tinyref.runtimes.host_function import HostFunction
-from tinyref.runtimes.host_memory import HostAllocator
+from tinyref.runtimes.host_memory import SCRATCH_BYTES, HostAllocator
+from tinyref.runtimes.host_threads import thread_count
 
 _library_numbers = itertools.count()
 
@@ -35,6 +36,11 @@ _MATH_LIBRARIES = {
     "darwin": ("libSystem.B.dylib",),
     "win32": ("ucrtbase.dll", "msvcrt.dll"),
 }
+
+
+# Left to decomposition: its results are vectors, five to twenty times as fast as calls of the C
+# library (powers twice), and the same bits as on every other device that decomposes.
+DECOMPOSED = frozenset({"EXP2", "LOG2", "SIN", "POW"})
 
 
 class LlvmCompiler:
@@ -83,16 +89,9 @@ class CpuBackend(Backend):
             return Availability(False, f"llvmlite does not start: {error}")
         return Availability(True, found)
 
-    @functools.cached_property
+    @property
     def capabilities(self) -> Capabilities:
-        return Capabilities(
-            dtypes=LLVM_DTYPES,
-            ops=LLVM_OPS,
-            # LLVM would call helpers that not every C library has: decomposition is exact anywhere.
-            emulated=frozenset({*dtypes.fp8s, dtypes.float16, dtypes.bfloat16}),
-            vector_lanes=(1, 2, 4, 8, 16),
-            division_traps=True,
-        )
+        return _capabilities(thread_count())
 
     @functools.cached_property
     def renderer(self) -> LlvmRenderer:
@@ -125,6 +124,20 @@ class CpuBackend(Backend):
             "processor": llvm.get_host_cpu_name(),
             "target": llvm.get_process_triple(),
         }
+
+
+@functools.cache
+def _capabilities(threads: int) -> Capabilities:
+    return Capabilities(
+        dtypes=LLVM_DTYPES,
+        ops=LLVM_OPS - DECOMPOSED,
+        # LLVM would call helpers that not every C library has: decomposition is exact anywhere.
+        emulated=frozenset({*dtypes.fp8s, dtypes.float16, dtypes.bfloat16}),
+        vector_lanes=(1, 2, 4, 8, 16),
+        shared_bytes=SCRATCH_BYTES,
+        threads=threads,
+        division_traps=True,
+    )
 
 
 def _llvm_version() -> str:

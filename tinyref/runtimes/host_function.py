@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from tinyref.errors import UserError
 from tinyref.runtimes.host_memory import HostHandle, address_of
+from tinyref.runtimes.host_threads import run_groups
 
 # void name(void **buffers, const int *variables)
 _PROTOTYPE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
@@ -17,8 +18,9 @@ class HostFunction:
     """A kernel in this process, called as `void name(void **buffers, const int *variables)`.
 
     `address` is its entry; `owner` is kept alive as long as the kernel may be called. The call
-    releases Python's interpreter lock. These devices have no launch indices, so a launch is one
-    group of one work-item.
+    releases Python's interpreter lock. A launch calls the kernel once for every group of dimension
+    0, on several threads where there are several groups; the group's index is one more variable
+    after the others. A group is one work-item.
     """
 
     def __init__(self, device: str, address: int, owner: object) -> None:
@@ -35,16 +37,19 @@ class HostFunction:
         wait: bool = False,
     ) -> float | None:
         """Runs the kernel to its end; with `wait`, returns the seconds that it took."""
-        if grid != (1, 1, 1) or group != (1, 1, 1):
+        if grid[1:] != (1, 1) or grid[0] < 0 or group != (1, 1, 1):
             raise UserError(
-                f"{self.device}: has no launch indices: "
-                f"accepted are grid (1, 1, 1) and group (1, 1, 1), got {grid} and {group}"
+                f"{self.device}: has launch indices for threads alone: "
+                f"accepted are grid (n, 1, 1) and group (1, 1, 1), got {grid} and {group}"
             )
         addresses = (ctypes.c_void_p * len(buffers))(*[address_of(buffer) for buffer in buffers])
-        values = (ctypes.c_int32 * len(variables))(*variables)
-        if not wait:
-            self._function(addresses, values)
-            return None
-        start = time.perf_counter()
-        self._function(addresses, values)
-        return time.perf_counter() - start
+        start = time.perf_counter() if wait else 0.0
+        if grid[0] == 1:
+            self._function(addresses, _values(variables, 0))
+        else:
+            run_groups(lambda index: self._function(addresses, _values(variables, index)), grid[0])
+        return time.perf_counter() - start if wait else None
+
+
+def _values(variables: Sequence[int], group: int) -> ctypes.Array[ctypes.c_int32]:
+    return (ctypes.c_int32 * (len(variables) + 1))(*variables, group)

@@ -10,6 +10,9 @@ from tinyref.errors import DeviceError, UserError
 # A cache line, and the widest vector register of today's hosts.
 ALIGNMENT = 64
 
+# Scratch memory of one call of a kernel: on the stack of its thread, and half of a usual L2 cache.
+SCRATCH_BYTES = 512 * 2**10
+
 HostHandle = npt.NDArray[np.uint8]
 
 

@@ -25,7 +25,7 @@ from tinyref.uops.program import Parameter, Program
 KEPT_KERNELS = 2048
 
 # Flags that change what is compiled; the compiler's own are part of its key.
-COMPILE_FLAGS = ("STRICT_FLOAT",)
+COMPILE_FLAGS = ("STRICT_FLOAT", "TRANSCENDENTAL", "THREADS")
 
 T = TypeVar("T")
 
@@ -171,6 +171,10 @@ def forget_kernels() -> None:
     _by_ast.clear()
 
 
+def _flags() -> tuple[config.FlagValue, ...]:
+    return tuple(config.get(name) for name in COMPILE_FLAGS)
+
+
 def compile_program(device: str, program: Program) -> Kernel:
     """The kernel of `program` on `device`: rendered, compiled (or fetched) and loaded.
 
@@ -179,7 +183,7 @@ def compile_program(device: str, program: Program) -> Kernel:
     """
     canonical = Device.canonical(device)
     backend = Device[canonical]
-    key = (canonical, backend.compiler.key, program)
+    key = (canonical, backend.compiler.key, _flags(), program)
     found = _by_program.get(key)
     if found is not None:
         return found
@@ -208,8 +212,7 @@ def compile_ast(device: str, ast: UOp) -> Kernel:
     """The kernel of a kernel AST on `device`; errors as of `compile_program`."""
     canonical = Device.canonical(device)
     backend = Device[canonical]
-    flags = tuple(config.get(name) for name in COMPILE_FLAGS)
-    key = (canonical, backend.compiler.key, flags, ast)
+    key = (canonical, backend.compiler.key, _flags(), ast)
     found = _by_ast.get(key)
     if found is not None:
         return found

@@ -20,6 +20,7 @@ from tinyref.uops.ops import ALU
 from tinyref.uops.payload import VarArg
 from tinyref.uops.program import Program
 from tinyref.uops.serialize import program_from_text, program_to_text
+from tinyref.uops.tiles import TILES
 
 Extents = tuple[int, int, int]
 
@@ -81,7 +82,7 @@ class InterpretedKernel:
 
 
 class PythonBackend(Backend):
-    """The interpreter over numpy lanes: every type, every op, groups with shared memory."""
+    """The interpreter over numpy lanes: every type, op and matrix tile; groups share memory."""
 
     title = "interpreter over numpy, with a sanitizer"
 
@@ -103,6 +104,7 @@ class PythonBackend(Backend):
             has_grid=True,
             has_groups=True,
             shared_bytes=SHARED_BYTES,
+            matrix_tiles=tuple(TILES.values()),
         )
 
     @functools.cached_property

@@ -6,7 +6,9 @@ import _ctypes
 import contextlib
 import ctypes
 import functools
+import hashlib
 import os
+import platform
 import shlex
 import shutil
 import signal
@@ -20,19 +22,22 @@ from pathlib import Path
 from tinyref import config
 from tinyref.dtype import DType, dtypes
 from tinyref.errors import DeviceError
-from tinyref.renderers.c import C_DTYPES
+from tinyref.renderers.c_types import C_DTYPES
 
 # A compiler that takes longer than this hangs.
 COMPILE_SECONDS = 120.0
 
 COMPILERS = ("gcc", "clang", "tcc")
 
-# Strict floats: no contraction, no excess precision. A compiler may know some of these.
-_STRICT = ("-O2", "-fPIC", "-fwrapv", "-fno-strict-aliasing", "-fno-math-errno")
+# Strict floats: no excess precision, and no contraction unless it is asked for. A compiler may know
+# some of these.
+_PLAIN = ("-O2", "-fPIC", "-fwrapv", "-fno-strict-aliasing", "-fno-math-errno")
+_NATIVE = (*_PLAIN, "-march=native")
 _FLAG_SETS: tuple[tuple[str, ...], ...] = (
-    (*_STRICT, "-ffp-contract=off", "-fexcess-precision=16"),
-    (*_STRICT, "-ffp-contract=off", "-Xclang", "-ffloat16-excess-precision=none"),
-    (*_STRICT, "-ffp-contract=off"),
+    (*_NATIVE, "-fexcess-precision=16"),
+    (*_NATIVE, "-Xclang", "-ffloat16-excess-precision=none"),
+    _NATIVE,
+    _PLAIN,
     (),
 )
 _PROBE_TYPE = ctypes.CFUNCTYPE(ctypes.c_int)
@@ -47,15 +52,41 @@ int probe(void) {
   return sum((_Float16)one, (_Float16)tie) == (_Float16)1.0f && narrow(wide) > 1.0f ? 42 : 0;
 }
 """
+# Every form in which the renderer uses vectors. A compiler that does not know the attribute may
+# well ignore it: then the sizes are wrong.
+_PROBE_VECTORS = """
+typedef float f4 __attribute__((vector_size(16)));
+typedef int i4 __attribute__((vector_size(16)));
+typedef unsigned char b4 __attribute__((vector_size(4)));
+typedef double d16 __attribute__((vector_size(128)));
+int probe(void) {
+  float memory[5] = {0.0f, 1.0f, -2.0f, 3.0f, -4.0f};
+  f4 x;
+  __builtin_memcpy(&x, &memory[1], sizeof x);
+  b4 flags = __builtin_convertvector(x < (f4){0}, b4) & 1;
+  i4 mask = -__builtin_convertvector(flags, i4);
+  f4 y = (f4)((mask & (i4)(-x)) | (~mask & (i4)x));
+  f4 z = {y[3], y[2], y[1], y[0]};
+  i4 shifted = (i4)((i4)__builtin_convertvector(z, i4) << mask * -1);
+  return sizeof(f4) == 16 && sizeof(d16) == 128 && z[0] == 4.0f && shifted[1] == 6 ? 42 : 0;
+}
+"""
+_VECTOR_LANES = (1, 2, 4, 8, 16)
 
 
 @dataclass(frozen=True)
 class Toolchain:
-    """A compiler that works: its command line without files, its version, the types it has."""
+    """A compiler that works: its command line without files, its version, and what it has.
+
+    `accepted` are its types, `vector_lanes` the widths of its vectors; `target` tells apart the
+    processors for which the same command makes different code.
+    """
 
     command: tuple[str, ...]
     version: str
     accepted: frozenset[DType]
+    vector_lanes: tuple[int, ...] = (1,)
+    target: str = ""
 
     @property
     def name(self) -> str:
@@ -84,32 +115,50 @@ def chosen_compiler() -> tuple[str, ...]:
 
 
 def toolchain() -> Toolchain:
-    """The chosen compiler, probed once. Raises `DeviceError` when there is none that works."""
+    """The chosen compiler, probed once. Raises `DeviceError` when there is none that works.
+
+    It contracts products and sums only where the flag STRICT_FLOAT is 0.
+    """
     command = chosen_compiler()
-    return _probe((shutil.which(command[0]) or command[0], *command[1:]))
+    contraction = "off" if config.integer("STRICT_FLOAT") else "fast"
+    return _probe((shutil.which(command[0]) or command[0], *command[1:]), contraction)
 
 
 @functools.cache
-def _probe(command: tuple[str, ...]) -> Toolchain:
+def _probe(command: tuple[str, ...], contraction: str) -> Toolchain:
     plain = C_DTYPES - {dtypes.float16}
     failure: DeviceError | None = None
     for flags in _FLAG_SETS:
-        strict = (*command, *flags)
+        full = (*command, *flags, f"-ffp-contract={contraction}") if flags else command
         try:
-            if not _answers(strict, _PROBE):
+            if not _answers(full, _PROBE):
                 continue
         except DeviceError as error:
             failure = error
             continue
-        has_half = False
-        with contextlib.suppress(DeviceError):
-            has_half = _answers(strict, _PROBE_HALF)
-        accepted = C_DTYPES if has_half else plain
-        # Without half there may be a later set that has it, but for the last two.
+        has_half = _passes(full, _PROBE_HALF)
+        # Without half there may be a later set that has it, but for the last ones.
         if has_half or flags in _FLAG_SETS[2:]:
-            return Toolchain(strict, _version(command), accepted)
+            accepted = C_DTYPES if has_half else plain
+            lanes = _VECTOR_LANES if _passes(full, _PROBE_VECTORS) else (1,)
+            return Toolchain(full, _version(command), accepted, lanes, _target(full))
     reason = failure.message if failure else "it makes wrong code"
     raise DeviceError("CLANG", f"the compiler {command[0]} does not work: {reason}")
+
+
+def _passes(command: Sequence[str], source: str) -> bool:
+    """The same for what a compiler may refuse."""
+    with contextlib.suppress(DeviceError):
+        return _answers(command, source)
+    return False
+
+
+def _target(command: Sequence[str]) -> str:
+    """A digest of what the compiler defines, of which much tells what the processor has."""
+    with contextlib.suppress(DeviceError):
+        defined = _run([*command, "-dM", "-E", "-x", "c", os.devnull], Path(tempfile.gettempdir()))
+        return hashlib.sha256(defined.encode()).hexdigest()[:16]
+    return platform.machine()
 
 
 def _answers(command: Sequence[str], source: str) -> bool:

@@ -10,7 +10,7 @@ start:
   %v2 = icmp slt i32 %var1, 5
   br i1 %v2, label %if3.then, label %if3.end
 if3.then:
-  %at4 = getelementptr i32, ptr %data0, i32 0
+  %at4 = getelementptr inbounds i32, ptr %data0, i32 0
   store i32 %var1, ptr %at4, align 4
   br label %if3.end
 if3.end:

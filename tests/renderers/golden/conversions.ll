@@ -10,14 +10,11 @@ entry:
   %data3 = load ptr, ptr %data3.at
   br label %start
 start:
-  br label %i1.head
-i1.head:
-  %i1 = phi i32 [ 0, %start ], [ %i1.next, %i1.latch ]
-  %i1.more = icmp slt i32 %i1, 16
-  br i1 %i1.more, label %i1.body, label %i1.exit
+  br label %i1.body
 i1.body:
-  %at2 = getelementptr i32, ptr %data0, i32 %i1
-  %at3 = getelementptr double, ptr %data1, i32 %i1
+  %i1 = phi i32 [ 0, %start ], [ %i1.next, %i1.latch ]
+  %at2 = getelementptr inbounds i32, ptr %data0, i32 %i1
+  %at3 = getelementptr inbounds double, ptr %data1, i32 %i1
   %v4 = load double, ptr %at3, align 8
   %v5 = fcmp une double %v4, %v4
   %v6 = call i8 @llvm.fptosi.sat.i8.f64(double %v4)
@@ -29,11 +26,11 @@ i1.body:
   %v12 = bitcast float %v11 to i32
   %v13 = select i1 %v5, i32 4294967295, i32 %v12
   store i32 %v13, ptr %at2, align 4
-  %at14 = getelementptr double, ptr %data2, i32 %i1
+  %at14 = getelementptr inbounds double, ptr %data2, i32 %i1
   %v15 = call double @pow(double %v4, double 0x7FF8000000000000) nobuiltin
   %v16 = call double @llvm.sqrt.f64(double %v15)
   store double %v16, ptr %at14, align 8
-  %at17 = getelementptr i8, ptr %data3, i32 %i1
+  %at17 = getelementptr inbounds i8, ptr %data3, i32 %i1
   %v18 = fcmp une double %v4, zeroinitializer
   %v19 = icmp slt i32 -2147483648, %i1
   %v20 = and i1 %v18, %v19
@@ -41,8 +38,9 @@ i1.body:
   store i8 %v21, ptr %at17, align 1
   br label %i1.latch
 i1.latch:
-  %i1.next = add i32 %i1, 1
-  br label %i1.head
+  %i1.next = add nuw nsw i32 %i1, 1
+  %i1.more = icmp slt i32 %i1.next, 16
+  br i1 %i1.more, label %i1.body, label %i1.exit
 i1.exit:
   ret void
 }

@@ -11,14 +11,11 @@ entry:
   %data2 = load ptr, ptr %data2.at
   br label %start
 start:
-  br label %i2.head
-i2.head:
-  %i2 = phi i32 [ 0, %start ], [ %i2.next, %i2.latch ]
-  %i2.more = icmp slt i32 %i2, %var1
-  br i1 %i2.more, label %i2.body, label %i2.exit
+  br label %i2.body
 i2.body:
-  %at3 = getelementptr float, ptr %data0, i32 %i2
-  %at4 = getelementptr float, ptr %data1, i32 %i2
+  %i2 = phi i32 [ 0, %start ], [ %i2.next, %i2.latch ]
+  %at3 = getelementptr inbounds float, ptr %data0, i32 %i2
+  %at4 = getelementptr inbounds float, ptr %data1, i32 %i2
   %v5 = icmp slt i32 %i2, 40
   br i1 %v5, label %load6.do, label %load6.end
 load6.do:
@@ -26,7 +23,7 @@ load6.do:
   br label %load6.end
 load6.end:
   %v8 = phi float [ %v7, %load6.do ], [ 0x8000000000000000, %i2.body ]
-  %at9 = getelementptr i8, ptr %data2, i32 %i2
+  %at9 = getelementptr inbounds i8, ptr %data2, i32 %i2
   %v10 = load i8, ptr %at9, align 1
   %v11 = icmp ne i8 %v10, zeroinitializer
   br i1 %v11, label %store12.do, label %store12.end
@@ -36,8 +33,9 @@ store12.do:
 store12.end:
   br label %i2.latch
 i2.latch:
-  %i2.next = add i32 %i2, 1
-  br label %i2.head
+  %i2.next = add nuw nsw i32 %i2, 1
+  %i2.more = icmp slt i32 %i2.next, %var1
+  br i1 %i2.more, label %i2.body, label %i2.exit
 i2.exit:
   ret void
 }

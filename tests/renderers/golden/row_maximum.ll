@@ -7,22 +7,16 @@ entry:
   %data0 = load ptr, ptr %data0.at
   br label %start
 start:
-  br label %i1.head
-i1.head:
-  %i1 = phi i32 [ 0, %start ], [ %i1.next, %i1.latch ]
-  %i1.more = icmp slt i32 %i1, 4
-  br i1 %i1.more, label %i1.body, label %i1.exit
+  br label %i1.body
 i1.body:
+  %i1 = phi i32 [ 0, %start ], [ %i1.next, %i1.latch ]
   store float 0xFFF0000000000000, ptr %acc2
-  %v3 = mul i32 %i1, 8
-  br label %i4.head
-i4.head:
-  %i4 = phi i32 [ 0, %i1.body ], [ %i4.next, %i4.latch ]
-  %i4.more = icmp slt i32 %i4, 8
-  br i1 %i4.more, label %i4.body, label %i4.exit
+  %v3 = mul nsw i32 %i1, 8
+  br label %i4.body
 i4.body:
-  %v5 = add i32 %v3, %i4
-  %at6 = getelementptr float, ptr %data1, i32 %v5
+  %i4 = phi i32 [ 0, %i1.body ], [ %i4.next, %i4.latch ]
+  %v5 = add nsw i32 %v3, %i4
+  %at6 = getelementptr inbounds float, ptr %data1, i32 %v5
   %v7 = load float, ptr %at6, align 4
   %v8 = load float, ptr %acc2
   %v9 = fcmp olt float %v8, %v7
@@ -30,16 +24,18 @@ i4.body:
   store float %v10, ptr %acc2
   br label %i4.latch
 i4.latch:
-  %i4.next = add i32 %i4, 1
-  br label %i4.head
+  %i4.next = add nuw nsw i32 %i4, 1
+  %i4.more = icmp slt i32 %i4.next, 8
+  br i1 %i4.more, label %i4.body, label %i4.exit
 i4.exit:
-  %at11 = getelementptr float, ptr %data0, i32 %i1
+  %at11 = getelementptr inbounds float, ptr %data0, i32 %i1
   %v12 = load float, ptr %acc2
   store float %v12, ptr %at11, align 4
   br label %i1.latch
 i1.latch:
-  %i1.next = add i32 %i1, 1
-  br label %i1.head
+  %i1.next = add nuw nsw i32 %i1, 1
+  %i1.more = icmp slt i32 %i1.next, 4
+  br i1 %i1.more, label %i1.body, label %i1.exit
 i1.exit:
   ret void
 }

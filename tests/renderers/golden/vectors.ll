@@ -6,15 +6,12 @@ entry:
   %data1 = load ptr, ptr %data1.at
   br label %start
 start:
-  br label %i1.head
-i1.head:
-  %i1 = phi i32 [ 0, %start ], [ %i1.next, %i1.latch ]
-  %i1.more = icmp slt i32 %i1, 4
-  br i1 %i1.more, label %i1.body, label %i1.exit
+  br label %i1.body
 i1.body:
-  %v2 = mul i32 %i1, 4
-  %at3 = getelementptr float, ptr %data0, i32 %v2
-  %at4 = getelementptr float, ptr %data1, i32 %v2
+  %i1 = phi i32 [ 0, %start ], [ %i1.next, %i1.latch ]
+  %v2 = mul nsw i32 %i1, 4
+  %at3 = getelementptr inbounds float, ptr %data0, i32 %v2
+  %at4 = getelementptr inbounds float, ptr %data1, i32 %v2
   %v5 = load <4 x float>, ptr %at4, align 4
   %v6 = shufflevector <4 x float> %v5, <4 x float> poison, <4 x i32> <i32 3, i32 2, i32 1, i32 0>
   %v7 = fadd <4 x float> %v6, <float 0x4000000000000000, float 0x4000000000000000, float 0x4000000000000000, float 0x4000000000000000>
@@ -42,8 +39,9 @@ i1.body:
   store <4 x float> %v28, ptr %at3, align 4
   br label %i1.latch
 i1.latch:
-  %i1.next = add i32 %i1, 1
-  br label %i1.head
+  %i1.next = add nuw nsw i32 %i1, 1
+  %i1.more = icmp slt i32 %i1.next, 4
+  br i1 %i1.more, label %i1.body, label %i1.exit
 i1.exit:
   ret void
 }

@@ -50,17 +50,19 @@ def check_ops(root: UOp, capabilities: Capabilities) -> None:
 
 def _structure_problem(node: UOp, capabilities: Capabilities) -> str | None:
     if node.op is Ops.SPECIAL and isinstance(node.arg, SpecialArg):
-        if node.arg.scope == "group" and not capabilities.has_grid:
+        shares_threads = capabilities.threads > 1 and node.arg.dim == 0
+        if node.arg.scope == "group" and not (capabilities.has_grid or shares_threads):
             return "the device has no launch indices"
         if node.arg.scope == "item" and not capabilities.has_groups:
             return "the device has no groups of work-items"
-    if node.op in (Ops.DEFINE_LOCAL, Ops.BARRIER) and not capabilities.has_groups:
-        return "the device has no groups, so no shared memory and no barriers"
-    if node.op is Ops.WMMA and isinstance(node.arg, TileArg):
-        names = [getattr(tile, "name", str(tile)) for tile in capabilities.matrix_tiles]
-        if node.arg.name not in names:
-            accepted = ", ".join(names) or "none"
-            return f"the device has no matrix tile {node.arg.name}: accepted are {accepted}"
+    if node.op is Ops.BARRIER and not capabilities.has_groups:
+        return "the device has no groups, so no barriers"
+    # Without groups it is scratch memory of the one work-item.
+    if node.op is Ops.DEFINE_LOCAL and not (capabilities.has_groups or capabilities.shared_bytes):
+        return "the device has neither groups nor scratch memory"
+    if isinstance(node.arg, TileArg) and node.arg.tile not in capabilities.matrix_tiles:
+        accepted = ", ".join(tile.name for tile in capabilities.matrix_tiles) or "none"
+        return f"the device has no matrix tile {node.arg.tile}: accepted are {accepted}"
     return None
 
 

@@ -1,0 +1,250 @@
+"""Launches that several threads share: every group runs once, and errors end them sanely."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from tinyref.config import Context
+from tinyref.device import Buffer, Device
+from tinyref.dtype import dtypes
+from tinyref.errors import UserError
+from tinyref.runtimes import host_threads
+from tinyref.runtimes.host_threads import available_cores, run_groups, thread_count
+from tinyref.runtimes.kernel import compile_program
+from tinyref.uops import build
+from tinyref.uops.decompose import decompose
+from tinyref.uops.linearize import linearize
+from tinyref.uops.node import UOp
+from tinyref.uops.payload import AxisKind
+from tinyref.uops.program import Parameter, Program
+
+INT = dtypes.int32
+Fill = Callable[..., Buffer]
+Read = Callable[[Buffer], np.ndarray]
+
+DEVICES = [name for name in ("CPU", "CLANG") if Device.availability(name).works]
+
+
+@pytest.fixture(params=DEVICES)
+def device(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+def squares(groups: int | UOp, per_group: int, limit: int) -> Program:
+    """out[i] = i * i + n for the `per_group` positions i of each group."""
+    n = build.variable("n", 0, 100, INT)
+    group = build.special("group", 0, groups, INT)
+    inner = build.counter(build.const(INT, per_group), 0, AxisKind.LOOP, INT)
+    i = build.add(build.mul(group, per_group), inner)
+    out = build.define_global(0, INT, limit)
+    root = build.sink(build.store(build.index(out, i), build.add(build.mul(i, i), n)))
+    parameter = Parameter(0, INT, limit, True, False)
+    grid = (groups, 1, 1)
+    return Program("squares", linearize(root), (parameter,), (n,), grid)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("groups", [1, 2, 7, 64])
+def test_every_group_runs_once(
+    fill: Fill, read: Read, device: str, threads: int, groups: int
+) -> None:
+    with Context(THREADS=threads):
+        out = fill(device, np.full(groups * 4, -1), INT)
+        compile_program(device, squares(groups, 4, groups * 4))([out], {"n": 7})
+    assert read(out).tolist() == [i * i + 7 for i in range(groups * 4)]
+
+
+def test_the_interpreter_runs_the_same_program(fill: Fill, read: Read) -> None:
+    out = fill("PYTHON", np.full(28, -1), INT)
+    compile_program("PYTHON", squares(7, 4, 28))([out], {"n": 7})
+    assert read(out).tolist() == [i * i + 7 for i in range(28)]
+
+
+def test_a_symbolic_number_of_groups(fill: Fill, read: Read, device: str) -> None:
+    groups = build.variable("n", 0, 100, INT)
+    kernel = compile_program(device, squares(groups, 1, 100))
+    for count in (0, 1, 5):
+        out = fill(device, np.full(100, -1), INT)
+        with Context(THREADS=2):
+            kernel([out], {"n": count})
+        want = [i * i + count for i in range(count)] + [-1] * (100 - count)
+        assert read(out).tolist() == want
+
+
+def test_a_launch_of_one_group_wakes_nobody(
+    fill: Fill, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("the pool was asked")
+
+    monkeypatch.setattr(host_threads._pool, "give", refuse)
+    with Context(THREADS=2):
+        compile_program(device, squares(1, 4, 4))([fill(device, np.zeros(4), INT)], {"n": 1})
+        with pytest.raises(AssertionError, match="the pool was asked"):
+            compile_program(device, squares(2, 4, 8))([fill(device, np.zeros(8), INT)], {"n": 1})
+    with Context(THREADS=1):
+        compile_program(device, squares(2, 4, 8))([fill(device, np.zeros(8), INT)], {"n": 1})
+
+
+def test_the_launch_is_timed_as_a_whole(fill: Fill, device: str) -> None:
+    with Context(THREADS=2):
+        kernel = compile_program(device, squares(8, 4, 32))
+        taken = kernel([fill(device, np.zeros(32), INT)], {"n": 1}, wait=True)
+    assert taken is not None
+    assert 0 < taken < 60
+
+
+def test_the_flag_decides_how_many_threads(device: str) -> None:
+    assert available_cores() >= 1
+    with Context(THREADS=0):
+        assert thread_count() == available_cores()
+        assert Device[device].capabilities.threads == available_cores()
+    with Context(THREADS=5):
+        assert thread_count() == 5
+        assert Device[device].capabilities.threads == 5
+    with pytest.raises(UserError, match="flag THREADS: got -1, accepted is an integer from 0"):
+        Context(THREADS=-1)
+
+
+def test_a_launch_index_needs_threads(device: str) -> None:
+    out = build.define_global(0, INT, 4)
+
+    def kernel(scope: str, dim: int) -> UOp:
+        i = build.special(scope, dim, 4, INT)
+        return build.sink(build.store(build.index(out, i), i))
+
+    with Context(THREADS=2):
+        decompose(kernel("group", 0), Device[device].capabilities)
+        with pytest.raises(UserError, match="SPECIAL: the device has no launch indices"):
+            decompose(kernel("group", 1), Device[device].capabilities)
+        with pytest.raises(UserError, match="SPECIAL: the device has no groups of work-items"):
+            decompose(kernel("item", 0), Device[device].capabilities)
+    with Context(THREADS=1), pytest.raises(UserError, match="no launch indices"):
+        decompose(kernel("group", 0), Device[device].capabilities)
+
+
+# The pool itself, by functions of Python
+
+
+def test_threads_run_at_the_same_time() -> None:
+    meeting = threading.Barrier(3, timeout=30)
+    with Context(THREADS=3):
+        run_groups(lambda group: meeting.wait(), 3)
+
+
+def test_no_more_threads_than_the_flag_says() -> None:
+    seen: set[int] = set()
+
+    def note(group: int) -> None:
+        seen.add(threading.get_ident())
+        time.sleep(0.001)
+
+    with Context(THREADS=1):
+        run_groups(note, 20)
+    assert seen == {threading.get_ident()}
+    with Context(THREADS=2):
+        run_groups(note, 20)
+    assert len(seen) <= 2
+
+
+def test_launches_of_several_threads_do_not_mix() -> None:
+    results: dict[int, list[int]] = {number: [] for number in range(6)}
+
+    def launch(number: int) -> None:
+        with Context(THREADS=3):
+            run_groups(results[number].append, 50)
+
+    callers = [threading.Thread(target=launch, args=(number,)) for number in results]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join(30)
+    assert all(sorted(groups) == list(range(50)) for groups in results.values())
+
+
+@pytest.mark.parametrize("where", ["caller", "helper"])
+def test_an_error_ends_the_launch_and_is_raised(where: str) -> None:
+    caller = threading.get_ident()
+    meeting = threading.Barrier(2, timeout=30)
+    running = []
+
+    def call(group: int) -> None:
+        running.append(group)
+        if group < 2:
+            meeting.wait()
+        fails = (threading.get_ident() == caller) == (where == "caller")
+        if fails:
+            raise ValueError(f"from the {where}")
+        time.sleep(0.05)
+        running.remove(group)
+
+    with Context(THREADS=2):
+        with pytest.raises(ValueError, match=f"from the {where}"):
+            run_groups(call, 1000)
+        # Only the group that failed has not come to its end: the others were waited for.
+        assert len(running) == 1
+        done: list[int] = []
+        run_groups(done.append, 10)
+    assert sorted(done) == list(range(10))
+
+
+@pytest.mark.skipif(not hasattr(signal, "raise_signal"), reason="needs signals")
+def test_an_interrupt_waits_for_the_helpers() -> None:
+    caller = threading.get_ident()
+    at_work, interrupted = threading.Event(), threading.Event()
+    ended = []
+
+    def call(group: int) -> None:
+        if threading.get_ident() == caller:
+            assert at_work.wait(30)
+            interrupted.set()
+            signal.raise_signal(signal.SIGINT)
+        else:
+            at_work.set()
+            assert interrupted.wait(30)
+            time.sleep(0.1)
+            ended.append(group)
+
+    with Context(THREADS=2), pytest.raises(KeyboardInterrupt):
+        run_groups(call, 1000)
+    assert len(ended) == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_has_threads_of_its_own() -> None:
+    def all_meet() -> None:
+        meeting = threading.Barrier(3, timeout=20)
+        with Context(THREADS=3):
+            run_groups(lambda group: meeting.wait(), 3)
+
+    all_meet()
+    child = os.fork()
+    if not child:
+        with contextlib.suppress(BaseException):
+            all_meet()
+            os._exit(7)
+        os._exit(1)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 7
+    all_meet()
+
+
+def test_without_further_threads_the_caller_does_it_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(host_threads, "_pool", host_threads._Pool())
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    done: list[int] = []
+    with Context(THREADS=4):
+        run_groups(done.append, 10)
+    assert sorted(done) == list(range(10))

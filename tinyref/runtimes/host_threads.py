@@ -1,0 +1,145 @@
+"""Threads that share a launch on the host: the caller and helpers that wait between launches.
+
+Kernels release Python's interpreter lock, so Python threads are enough: handing out a group costs
+a microsecond, waking a helper some tens.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+
+from tinyref import config
+
+# For kernels' scratch memory: what a C library gives a thread may be as little as 128 KB.
+STACK_BYTES = 8 * 2**20
+
+
+def thread_count() -> int:
+    """How many threads a launch may use: the THREADS flag, where 0 is the cores of this process."""
+    return config.integer("THREADS") or available_cores()
+
+
+def available_cores() -> int:
+    """The cores on which this process may run."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def run_groups(call: Callable[[int], object], count: int) -> None:
+    """Calls `call` with 0 to `count` - 1, on up to `thread_count()` threads at a time.
+
+    Returns when all calls are done. When one raises, or the caller is interrupted, no further group
+    starts, those that run are waited for, and the error is raised.
+    """
+    helpers = min(thread_count(), count) - 1
+    if helpers < 1:
+        for group in range(count):
+            call(group)
+        return
+    launch = _SharedLaunch(call, count)
+    _pool.give(launch, helpers)
+    try:
+        launch.work()
+    finally:
+        launch.wait_for_helpers()
+    if launch.error is not None:
+        raise launch.error
+
+
+class _SharedLaunch:
+    """The groups of one launch that nobody has taken yet, and the helpers at work on it."""
+
+    def __init__(self, call: Callable[[int], object], count: int) -> None:
+        self._call = call
+        self._left = iter(range(count))
+        self._changed = threading.Condition()
+        self._helpers = 0
+        self._is_over = False
+        self.error: BaseException | None = None
+
+    def help(self) -> None:
+        """Works on what is left, unless the launch is over; a helper's part."""
+        with self._changed:
+            if self._is_over:
+                return
+            self._helpers += 1
+        try:
+            self.work()
+        except BaseException as error:
+            with self._changed:
+                self.error = error
+                self._is_over = True
+        finally:
+            with self._changed:
+                self._helpers -= 1
+                self._changed.notify_all()
+
+    def work(self) -> None:
+        """Takes groups until none is left."""
+        while (group := self._take()) is not None:
+            self._call(group)
+
+    def _take(self) -> int | None:
+        with self._changed:
+            return None if self._is_over else next(self._left, None)
+
+    def wait_for_helpers(self) -> None:
+        """Ends the launch; an interrupt waits too: helpers still use the caller's memory."""
+        interrupt: BaseException | None = None
+        while True:
+            try:
+                with self._changed:
+                    self._is_over = True
+                    self._changed.wait_for(lambda: self._helpers == 0)
+                break
+            except BaseException as error:
+                interrupt = error
+        if interrupt is not None:
+            raise interrupt
+
+
+class _Pool:
+    """Helper threads, started when first needed; they never keep the process alive."""
+
+    def __init__(self) -> None:
+        self.renew()
+
+    def renew(self) -> None:
+        """For a forked child: its parent's threads are not there."""
+        self._lock = threading.Lock()
+        self._launches: SimpleQueue[_SharedLaunch] = SimpleQueue()
+        self._threads = 0
+
+    def give(self, launch: _SharedLaunch, helpers: int) -> None:
+        """Asks `helpers` threads to work on `launch`; fewer come where the host refuses threads."""
+        if self._threads < helpers:
+            with self._lock, contextlib.suppress(RuntimeError):
+                while self._threads < helpers:
+                    self._start()
+        for _ in range(min(helpers, self._threads)):
+            self._launches.put(launch)
+
+    def _start(self) -> None:
+        before = threading.stack_size(STACK_BYTES)
+        try:
+            name = f"tinyref-helper-{self._threads}"
+            threading.Thread(target=_serve, args=(self._launches,), name=name, daemon=True).start()
+        finally:
+            threading.stack_size(before)
+        self._threads += 1
+
+
+def _serve(launches: SimpleQueue[_SharedLaunch]) -> None:
+    while True:
+        # No name for the launch: it would stay alive until the next one comes.
+        launches.get().help()
+
+
+_pool = _Pool()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.renew)
