@@ -19,7 +19,7 @@ def decompose(root: UOp, capabilities: Capabilities) -> UOp:
     Ops that the device lacks become core ops, small floats that it lacks become integers with
     conversions, divisions that could trap are guarded. Buffers of an emulated type become buffers
     of `storage_dtype`. Raises `UserError` naming the op or type that cannot be had, and what the
-    device accepts. The elementary functions have no decomposition into basic ops here.
+    device accepts.
     """
     check_dtypes(root, capabilities)
     emulated = frozenset(SMALL_FLOATS) & (capabilities.emulated - capabilities.dtypes)

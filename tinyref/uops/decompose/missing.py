@@ -8,7 +8,11 @@ from tinyref import config
 from tinyref.device import Capabilities
 from tinyref.dtype import DType, dtypes
 from tinyref.uops.build import add, binary, bitcast, both, cast, const, either, less, mul, where
+from tinyref.uops.decompose.exponential import exp2, log2
+from tinyref.uops.decompose.formats import FLOAT32, FORMATS, Format
+from tinyref.uops.decompose.power import power
 from tinyref.uops.decompose.rebuild import rebuild
+from tinyref.uops.decompose.sine import sin
 from tinyref.uops.meanings import THREEFRY_PARITY, THREEFRY_ROTATIONS
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
@@ -20,16 +24,26 @@ Decomposition = Callable[[tuple[UOp, ...], Capabilities], UOp | None]
 def replace_missing_ops(root: UOp, capabilities: Capabilities) -> UOp:
     """`root` with the ops that the device lacks made of core ops, where a way is known.
 
-    Every decomposition gives the same bits as the op (a NaN may change its sign and payload).
+    The elementary functions become the same bits on every device, within the limits of
+    semantics.md; every other decomposition gives the bits of the op (a NaN may change its sign and
+    payload). The flag TRANSCENDENTAL decomposes the elementary functions also where a device has
+    its own.
     """
+    missing = {op for op in DECOMPOSITIONS if op.name not in capabilities.ops}
+    if config.integer("TRANSCENDENTAL"):
+        missing |= set(ELEMENTARY)
 
     def transform(node: UOp, src: tuple[UOp, ...]) -> UOp | None:
-        if node.op.name in capabilities.ops:
-            return None
-        decomposition = DECOMPOSITIONS.get(node.op)
+        decomposition = DECOMPOSITIONS[node.op] if node.op in missing else None
         return None if decomposition is None else decomposition(src, capabilities)
 
-    return rebuild(root, transform)
+    # What an op is made of may be missing too: a sine subtracts, a power divides.
+    while any(node.op in missing for node in root.toposort()):
+        replaced = rebuild(root, transform)
+        if replaced is root:
+            break
+        root = replaced
+    return root
 
 
 def _negate(src: tuple[UOp, ...], capabilities: Capabilities) -> UOp:
@@ -132,7 +146,35 @@ def _rotate(x: UOp, count: int) -> UOp:
     return either(left, right)
 
 
+# The value of an elementary function of float32 or float64 sources.
+Elementary = Callable[[tuple[UOp, ...], Format, Capabilities], UOp]
+
+
+def _elementary(function: Elementary) -> Decomposition:
+    """float32 and float64 in their own format; a smaller float by way of float32, rounded once."""
+
+    def decomposition(src: tuple[UOp, ...], capabilities: Capabilities) -> UOp | None:
+        scalar = src[0].dtype.scalar
+        form = FORMATS.get(scalar, FLOAT32)
+        if not form.supported(capabilities):
+            return None
+        if form.dtype is scalar:
+            return function(src, form, capabilities)
+        wide = tuple(cast(source, form.dtype) for source in src)
+        return cast(function(wide, form, capabilities), scalar)
+
+    return decomposition
+
+
+ELEMENTARY: dict[Ops, Decomposition] = {
+    Ops.EXP2: _elementary(lambda src, form, capabilities: exp2(src[0], form)),
+    Ops.LOG2: _elementary(lambda src, form, capabilities: log2(src[0], form)),
+    Ops.SIN: _elementary(lambda src, form, capabilities: sin(src[0], form, capabilities)),
+    Ops.POW: _elementary(lambda src, form, capabilities: power(src[0], src[1], form)),
+}
+
 DECOMPOSITIONS: dict[Ops, Decomposition] = {
+    **ELEMENTARY,
     Ops.NEG: _negate,
     Ops.SUB: _subtract,
     Ops.MULACC: _multiply_accumulate,

@@ -1,0 +1,124 @@
+"""The two float formats that decompositions compute in, as fields of machine words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tinyref.device import Capabilities
+from tinyref.dtype import DType, dtypes
+from tinyref.uops.build import Operand, add, binary, bitcast, both, const, sub
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+
+
+@dataclass(frozen=True)
+class Format:
+    """An IEEE 754 binary format and the integers of its size.
+
+    fraction_bits: stored bits of the significand; bias: of the exponent field.
+    """
+
+    dtype: DType
+    signed: DType
+    word: DType
+    fraction_bits: int
+    bias: int
+
+    @property
+    def bits(self) -> int:
+        """The width of the whole word."""
+        return self.word.bits
+
+    @property
+    def implicit_one(self) -> int:
+        """The bit above the stored significand: 1 in the lowest bit of the exponent field."""
+        return 1 << self.fraction_bits
+
+    @property
+    def sign_bit(self) -> int:
+        return 1 << (self.bits - 1)
+
+    @property
+    def infinity(self) -> int:
+        """The bits of infinity."""
+        return (2 * self.bias + 1) << self.fraction_bits
+
+    @property
+    def smallest_normal(self) -> float:
+        return 2.0 ** (1 - self.bias)
+
+    @property
+    def subnormal_scale(self) -> int:
+        """The power of two that makes every subnormal normal: an even one."""
+        return self.fraction_bits + 1 + (self.fraction_bits + 1) % 2
+
+    def supported(self, capabilities: Capabilities) -> bool:
+        """True where the device has the format and the words that hold its bits.
+
+        Words that are emulated will do for float32 alone: they are its own core types.
+        """
+        return {self.dtype, self.signed, self.word} <= capabilities.dtypes
+
+
+FLOAT32 = Format(dtypes.float32, dtypes.int32, dtypes.uint32, 23, 127)
+FLOAT64 = Format(dtypes.float64, dtypes.int64, dtypes.uint64, 52, 1023)
+FORMATS = {FLOAT32.dtype: FLOAT32, FLOAT64.dtype: FLOAT64}
+
+
+def like(x: UOp, value: float | int) -> UOp:
+    """The constant `value` of the type of `x`, in every lane."""
+    return const(x.dtype, value)
+
+
+def shift_left(x: UOp, count: Operand) -> UOp:
+    """x << count, without a node for a count of 0."""
+    return x if count == 0 else binary(Ops.SHL, x, count)
+
+
+def shift_right(x: UOp, count: Operand) -> UOp:
+    """x >> count: arithmetic for signed types; without a node for a count of 0."""
+    return x if count == 0 else binary(Ops.SHR, x, count)
+
+
+def exclusive_or(x: UOp, y: Operand) -> UOp:
+    """x ^ y."""
+    return binary(Ops.XOR, x, y)
+
+
+def magnitude(x: UOp, form: Format) -> UOp:
+    """|x|, by its bits."""
+    return bitcast(both(bitcast(x, form.word), form.sign_bit - 1), form.dtype)
+
+
+def horner(x: UOp, coefficients: tuple[float, ...]) -> UOp:
+    """The polynomial with these coefficients at `x`, the constant term first."""
+    total: UOp | float = coefficients[-1]
+    for coefficient in coefficients[-2::-1]:
+        total = add(mul_by(x, total), coefficient)
+    return total if isinstance(total, UOp) else like(x, total)
+
+
+def mul_by(x: UOp, y: UOp | float) -> UOp:
+    """x * y with `x` first."""
+    return binary(Ops.MUL, x, y)
+
+
+def split_exponent(x: UOp, form: Format) -> tuple[UOp, UOp]:
+    """(e, m) with x == m * 2^e and sqrt(1/2) <= m < sqrt(2), for a positive finite `x`.
+
+    e is a signed integer. Every bit of `m` is one of `x`: nothing rounds. For zero, infinity, NaN
+    and negative numbers the two are some integer and some float.
+    """
+    scale = form.subnormal_scale
+    is_subnormal = binary(Ops.CMPLT, x, form.smallest_normal)
+    scaled = UOp(Ops.WHERE, x.dtype, (is_subnormal, mul_by(x, 2.0**scale), x))
+    bits = bitcast(scaled, form.signed)
+    root = SQRT_HALF_BITS[form.dtype]
+    exponent = shift_right(sub(bits, like(bits, root)), form.fraction_bits)
+    m = bitcast(sub(bits, shift_left(exponent, form.fraction_bits)), form.dtype)
+    offset = UOp(Ops.WHERE, bits.dtype, (is_subnormal, like(bits, -scale), like(bits, 0)))
+    return add(exponent, offset), m
+
+
+# The bits of the least float that is not below the square root of a half.
+SQRT_HALF_BITS = {dtypes.float32: 0x3F3504F4, dtypes.float64: 0x3FE6A09E667F3BCD}
