@@ -367,6 +367,8 @@ UPDATE = node(Ops.UPDATE_ACC, F32, ACC, TOTAL)
 TWELVE = i32(12)
 OPEN_IF = (TWELVE.src and ()) or (i32(4), ITEM, i32(2), IF.src[0], IF)
 
+LANES = b.counter(i32(4), 0, AxisKind.UPCAST, I32)
+TURNS = b.counter(i32(4), 0, AxisKind.UNROLL, I32)
 PROGRAMS: list[tuple[str, Callable[[], Graph]]] = [
     *((f"program.{label}", lambda make=make: listed(make())) for label, make in LINEAR),
     ("program.op.1", lambda: (b.sink(),)),
@@ -397,6 +399,8 @@ PROGRAMS: list[tuple[str, Callable[[], Graph]]] = [
     ),
     ("program.acc.1", lambda: (ONE, TWELVE, RANGE, ACC, TOTAL, UPDATE, end(RANGE))),
     ("program.acc.2", lambda: (ONE, TWELVE, RANGE, acc(ONE, RANGE), end(RANGE))),
+    ("program.range.3", lambda: (i32(4), LANES, end(LANES))),
+    ("program.range.3", lambda: (i32(4), TURNS, end(TURNS))),
     ("program.barrier.1", lambda: (TWELVE, node(Ops.BARRIER, VOID, TWELVE))),
     ("program.barrier.2", lambda: (*OPEN_IF, BARRIER, end(IF))),
     (

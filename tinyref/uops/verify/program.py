@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Dialect, Ops
-from tinyref.uops.payload import RepeatArg
+from tinyref.uops.payload import AxisKind, RangeArg, RepeatArg
 from tinyref.uops.verify.common import add_linear_rules, differs_by_item
 from tinyref.uops.verify.rule import Finding, Graph, Rules
 
@@ -129,6 +129,15 @@ def is_updated_in_a_loop(node: UOp, graph: Graph, position: int) -> Finding:
     if len(defined) < len(updated) and updated[: len(defined)] == defined:
         return None
     return "DEFINE_ACC before the loop of its UPDATE_ACC", "both in the same block"
+
+
+@PROGRAM.local("range.3", Ops.RANGE)
+def is_a_loop(node: UOp, graph: Graph, _: int) -> Finding:
+    """No RANGE is of kind UPCAST or UNROLL: those have become copies and vectors."""
+    kind = node.arg.kind if isinstance(node.arg, RangeArg) else None
+    if kind not in (AxisKind.UPCAST, AxisKind.UNROLL):
+        return None
+    return "a RANGE that is a loop", f"a RANGE of kind {kind.value}"
 
 
 @PROGRAM.local("acc.2", Ops.DEFINE_ACC)
