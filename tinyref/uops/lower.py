@@ -113,7 +113,8 @@ class _Lowering:
         if node.op is Ops.LOAD:
             return self._load(node)
         if isinstance(node.arg, ViewArg):
-            return self._valid(node, node.arg.tracker.index_and_valid(self.positions)[1])
+            valid = node.arg.tracker.index_and_valid(self.positions)[1]
+            return self._valid(node, valid, self.positions)
         src = tuple([self.done.get(source, source) for source in node.src])
         if isinstance(node.arg, ReduceArg):
             return self._reduce(node, node.arg, src[0])
@@ -140,11 +141,11 @@ class _Lowering:
 
     # Memory
 
-    def _valid(self, view: UOp, valid: UOp) -> UOp:
+    def _valid(self, view: UOp, valid: UOp, positions: tuple[UOp, ...]) -> UOp:
         """`valid`, and not at a position that only padding has added."""
         for target in sorted(varies(view)):
             if self.plan.is_padded(target):
-                inside = build.less(self.positions[target], _size(self.plan.shape[target]))
+                inside = build.less(positions[target], _size(self.plan.shape[target]))
                 valid = build.both(valid, inside)
         return valid
 
@@ -152,7 +153,7 @@ class _Lowering:
         if not isinstance(view.arg, ViewArg):
             raise UserError(f"kernel: {view.op.name} is no view of a buffer")
         position, valid = view.arg.tracker.index_and_valid(positions)
-        return build.index(view.src[0], position), simplify(self._valid(view, valid))
+        return build.index(view.src[0], position), simplify(self._valid(view, valid, positions))
 
     def _load(self, node: UOp) -> UOp:
         if slot_of(node) in self.plan.packed:

@@ -143,6 +143,8 @@ def _group(plan: Plan, opt: Opt) -> Plan | str:
         return f"{len(reduces)} reduces go over axis {opt.axis}: accepted is one"
     if any(axis.is_fixed for axis in plan.axes):
         return "a matrix tile is active"
+    if any(plan.loads_of(slot_of(store)) for store in plan.form.ast.src):
+        return "the kernel reads what it writes: one work-item would write before another reads"
     return _split(plan, opt, AxisKind.GROUP_REDUCE, opt.op is OptOp.GROUPTOP)
 
 
@@ -200,6 +202,10 @@ def _pad_to(plan: Plan, opt: Opt) -> Plan | str:
         return f"axis {opt.axis} has the symbolic extent {describe(axis.extent)}"
     if opt.arg < 2:
         return f"{opt.arg} is no multiple to pad to: accepted are integers from 2"
+    if any(other.target == axis.target and other.stride > axis.stride for other in plan.axes):
+        return (
+            f"axis {opt.axis} is the inner part of a cut: more turns would go over positions twice"
+        )
     padded = -(-axis.extent // opt.arg) * opt.arg
     if padded == axis.extent:
         return f"there is nothing to pad: {axis.extent} is a multiple of {opt.arg}"
