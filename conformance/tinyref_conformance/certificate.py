@@ -13,6 +13,7 @@ import tinyref
 from tinyref.device import Capabilities, Device
 from tinyref.dtype import dtype_from_name
 from tinyref.errors import TinyrefError, UserError
+from tinyref.uops.serialize import tile_from_json, tile_to_json
 
 LIBRARIES = ("numpy", "ml-dtypes", "llvmlite", "mpmath")
 _PLAIN = (
@@ -30,19 +31,19 @@ def capabilities_to_json(capabilities: Capabilities) -> dict[str, Any]:
         "ops": sorted(capabilities.ops),
         **{name: list(getattr(capabilities, name)) for name in _TUPLES},
         **{name: getattr(capabilities, name) for name in _PLAIN},
-        "matrix_tiles": [str(tile) for tile in capabilities.matrix_tiles],
+        "matrix_tiles": [tile_to_json(tile) for tile in capabilities.matrix_tiles],
     }
 
 
 def capabilities_from_json(data: Mapping[str, Any]) -> Capabilities:
-    """The capabilities again; matrix tiles stay text."""
+    """The capabilities again. Raises `UserError` for a matrix tile that is none."""
     limits: dict[str, Any] = {name: tuple(data[name]) for name in _TUPLES}
     plain: dict[str, Any] = {name: data[name] for name in _PLAIN}
     return Capabilities(
         dtypes=frozenset(dtype_from_name(name) for name in data["dtypes"]),
         emulated=frozenset(dtype_from_name(name) for name in data["emulated"]),
         ops=frozenset(data["ops"]),
-        matrix_tiles=tuple(data["matrix_tiles"]),
+        matrix_tiles=tuple(tile_from_json(tile) for tile in data["matrix_tiles"]),
         **limits,
         **plain,
     )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from tinyref.device import Capabilities
 from tinyref.dtype import DType
+from tinyref.uops.tiles import TILES
 
 if TYPE_CHECKING:
     from tinyref_spec.device_under_test import DeviceUnderTest
@@ -76,7 +77,8 @@ class Profile(Enum):
 class Needs:
     """What a device must declare before it owes a case.
 
-    features: "kernels" (it runs any), "grid", "groups", "vectors:N", "subnormals" (it keeps them).
+    features: "kernels" (it runs any), "grid", "groups", "vectors:N", "tile:NAME" (one of `TILES`),
+    "tile:own" (one that is not), "subnormals" (it keeps them).
     """
 
     dtypes: frozenset[DType] = frozenset()
@@ -103,6 +105,8 @@ def _has_feature(feature: str, capabilities: Capabilities) -> bool:
     name, _, number = feature.partition(":")
     if name == "vectors":
         return int(number) in capabilities.vector_lanes
+    if name == "tile":
+        return _has_tile(number, capabilities)
     declared = {
         "kernels": bool(capabilities.ops),
         "grid": capabilities.has_grid,
@@ -110,6 +114,13 @@ def _has_feature(feature: str, capabilities: Capabilities) -> bool:
         "subnormals": capabilities.keeps_subnormals,
     }
     return declared[name]
+
+
+def _has_tile(name: str, capabilities: Capabilities) -> bool:
+    if name != "own":
+        return TILES[name] in capabilities.matrix_tiles
+    known = frozenset(TILES.values())
+    return any(tile not in known for tile in capabilities.matrix_tiles)
 
 
 @dataclass

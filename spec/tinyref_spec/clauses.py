@@ -159,6 +159,11 @@ _KERNEL: dict[str, tuple[str, str]] = {
     "kernel.local": ("Shared memory is one array per group.", OPS),
     "kernel.barrier": ("At a barrier the items of a group see all that was written before.", OPS),
     "kernel.after": ("What stands after a node sees what the node did.", OPS),
+    "kernel.wmma": (
+        "The threads of a matrix tile are runs of a group in launch order, and hold what its "
+        "layout says; products and sums are in the accumulator's dtype.",
+        OPS,
+    ),
     "kernel.matmul": ("Products of small integers are exact in every float dtype.", LIMITS),
     "kernel.matmul.statistics": (
         "Over 1,000 products and more the errors have no bias, and no more spread than honest "

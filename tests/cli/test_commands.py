@@ -58,6 +58,10 @@ def test_devices(capsys: pytest.CaptureFixture[str]) -> None:
     data = json.loads(output(capsys, "devices", "--json"))
     by_name = {device["name"]: device for device in data["devices"]}
     assert by_name["PYTHON"]["works"]
+    assert "tiles: nvidia_m16n8k8_float16_float32 " in text
+    tiles = by_name["PYTHON"]["capabilities"]["matrix_tiles"]
+    assert "cdna3_m16n16k16_bfloat16_float32" in tiles
+    assert by_name["CPU"]["capabilities"]["matrix_tiles"] == []
     assert "float32" in by_name["PYTHON"]["capabilities"]["dtypes"]
 
 

@@ -77,7 +77,7 @@ def _capabilities(capabilities: Capabilities) -> dict[str, Any]:
         "groups": capabilities.has_groups,
         "shared_bytes": capabilities.shared_bytes,
         "buffer_limit": capabilities.buffer_limit,
-        "matrix_tiles": len(capabilities.matrix_tiles),
+        "matrix_tiles": [tile.name for tile in capabilities.matrix_tiles],
         "keeps_subnormals": capabilities.keeps_subnormals,
     }
 
@@ -98,6 +98,8 @@ def _print(device: dict[str, Any], default: str) -> None:
     print(f"{'':17} dtypes: {' '.join(found['dtypes'])}")
     if found["emulated"]:
         print(f"{'':17} emulated: {' '.join(found['emulated'])}")
+    if found["matrix_tiles"]:
+        print(f"{'':17} tiles: {' '.join(found['matrix_tiles'])}")
     print(f"{'':17} {_features(found)}")
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from tinyref.errors import UserError
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import Payload
+from tinyref.uops.payload import Payload, TileArg
 from tinyref.uops.payload_fields import (
     DTYPE,
     INTEGER,
@@ -33,6 +33,7 @@ from tinyref.uops.payload_fields import (
 )
 from tinyref.uops.program import Parameter, Program
 from tinyref.uops.text import SEQUENCE, Names, Reader, members_text, sequence_lines
+from tinyref.uops.tiles import MatrixTile
 
 SCHEMA = "tinyref.uops"
 VERSION = 1
@@ -90,6 +91,12 @@ def program_to_json(program: Program) -> Json:
         "grid": _plain(program.grid, numbers),
         "group": list(program.group),
     }
+
+
+def tile_to_json(tile: MatrixTile) -> Json:
+    """A matrix tile alone, as it stands in a WMMA."""
+    _, groups = write_payload(TileArg(tile))
+    return {name: _plain(value, {}) for name, value in groups[0].items()}
 
 
 def _header(kind: str) -> Json:
@@ -173,6 +180,14 @@ def program_from_json(data: object) -> Program:
     if not isinstance(found, Program):
         raise refuse("json, kind", "program", _object(data, "json").get("kind"))
     return found
+
+
+def tile_from_json(data: object) -> MatrixTile:
+    """The tile that `tile_to_json` wrote. Raises `UserError` as `from_json` does."""
+    payload = _read_payload({"type": "Tile", "groups": [data]}, [], "tile")
+    if not isinstance(payload, TileArg):
+        raise refuse("tile", "a matrix tile", type(payload).__name__)
+    return payload.tile
 
 
 def _check_header(top: Json) -> None:

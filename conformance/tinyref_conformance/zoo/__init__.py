@@ -14,6 +14,7 @@ from tinyref_conformance.zoo.arithmetic import (
 )
 from tinyref_conformance.zoo.memory import GatedStoreIgnored, OffByOneTail, StaleOutput
 from tinyref_conformance.zoo.registry import ZOO, Animal
+from tinyref_conformance.zoo.tiles import SwappedTileLane
 
 __all__ = [
     "ZOO",
@@ -24,6 +25,7 @@ __all__ = [
     "LostNegativeZero",
     "OffByOneTail",
     "StaleOutput",
+    "SwappedTileLane",
     "Tf32Rounding",
     "TruncatedBfloat16",
 ]

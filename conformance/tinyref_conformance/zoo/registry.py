@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tinyref_conformance.zoo import arithmetic, memory
+from tinyref_conformance.zoo import arithmetic, memory, tiles
 from tinyref_conformance.zoo.broken import BrokenBackend
 from tinyref_spec.case import Rung
 
@@ -45,5 +45,6 @@ ZOO: dict[str, Animal] = {
         _animal(arithmetic.FloorDivision, Rung.ALU),
         _animal(arithmetic.TruncatedBfloat16, Rung.CAST),
         _animal(memory.GatedStoreIgnored, Rung.GATE),
+        _animal(tiles.SwappedTileLane, Rung.MATMUL),
     )
 }

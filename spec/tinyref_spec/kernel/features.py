@@ -11,13 +11,17 @@ from collections.abc import Callable, Iterator
 
 from tinyref.dtype import dtypes
 from tinyref.errors import DeviceError, TinyrefError, UserError
+from tinyref.uops.tiles import TILES
 from tinyref_spec.case import Measurement, Needs, Row, Rung
 from tinyref_spec.checks import Check, kernel_needs, make_row
 from tinyref_spec.device_under_test import DeviceUnderTest
-from tinyref_spec.kernel import programs
+from tinyref_spec.kernel import programs, tiles
 from tinyref_spec.measure import refusal
 
 Form = Callable[[str, DeviceUnderTest], Measurement]
+
+# The tile of the dtype that every device has.
+PROBED = TILES["apple_m8n8k8_float32_float32"]
 
 # feature, as `Needs` spells it -> where it belongs, its op, and a program that uses it.
 FEATURES: dict[str, tuple[Rung, str, Form]] = {
@@ -31,6 +35,11 @@ FEATURES: dict[str, tuple[Rung, str, Form]] = {
         )
         for lanes in (2, 4, 8, 16)
     },
+    f"tile:{PROBED.name}": (
+        Rung.MATMUL,
+        "WMMA",
+        functools.partial(tiles.multiply, PROBED, tiles.FORMS["product"]),
+    ),
 }
 
 
@@ -59,7 +68,7 @@ def rows() -> Iterator[Row]:
             ("device.capability",),
             rung,
             op,
-            "float32" if feature.startswith("vectors") else "int32",
+            "float32" if feature.startswith(("vectors", "tile")) else "int32",
             programs.EXACT,
             kernel_needs(dtypes.int32, dtypes.float32),
             functools.partial(_checks, feature, form),

@@ -1,0 +1,28 @@
+"""Capabilities in the certificate: what is written is what the runner reads."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tinyref.device import Device
+from tinyref.errors import UserError
+from tinyref_conformance.certificate import capabilities_from_json, capabilities_to_json
+
+
+def test_capabilities_read_back_with_their_matrix_tiles() -> None:
+    declared = Device["PYTHON"].capabilities
+    assert declared.matrix_tiles
+    written = json.loads(json.dumps(capabilities_to_json(declared)))
+    assert capabilities_from_json(written) == declared
+
+
+def test_a_tile_that_is_none_is_refused() -> None:
+    written = capabilities_to_json(Device["PYTHON"].capabilities)
+    written["matrix_tiles"][0]["a"] = [["k1"], []]
+    with pytest.raises(UserError, match="the layout of A loses"):
+        capabilities_from_json(written)
+    written["matrix_tiles"] = ["nvidia"]
+    with pytest.raises(UserError, match="tile"):
+        capabilities_from_json(written)

@@ -1,0 +1,23 @@
+"""Devices whose matrix tiles are wired wrongly."""
+
+from __future__ import annotations
+
+from tinyref.uops.interpreter import Hooks
+from tinyref.uops.tiles import MatrixTile
+from tinyref_conformance.zoo.broken import Array, BrokenBackend
+
+
+def swap_two_lanes(tile: MatrixTile, result: Array) -> Array:
+    """Threads 2 and 3 of each run get each other's elements; [run, thread, register]."""
+    order = list(range(tile.threads))
+    if tile.threads > 3:
+        order[2], order[3] = order[3], order[2]
+    return result[:, order]
+
+
+class SwappedTileLane(BrokenBackend):
+    """Gives one lane of a matrix tile the result of its neighbour, and the neighbour its own."""
+
+    @property
+    def hooks(self) -> Hooks:
+        return Hooks(tile=swap_two_lanes)

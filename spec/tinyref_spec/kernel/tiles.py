@@ -1,0 +1,206 @@
+"""Matrix tiles: for each, programs that load fragments by its layout, multiply, and store.
+
+The inputs are integers whose products and sums every type holds, so results are exact: a lane that
+gives or gets another element than the layout says shows as wrong bits.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from tinyref.dtype import dtypes, numpy_dtype
+from tinyref.uops import build
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import TileArg
+from tinyref.uops.program import Program
+from tinyref.uops.tiles import TILES, MatrixTile, Operand
+from tinyref.uops.tiles.positions import element
+from tinyref_spec.bits import Array
+from tinyref_spec.case import Measurement, Row, Rung
+from tinyref_spec.checks import Check, kernel_needs, make_row
+from tinyref_spec.device_under_test import DeviceUnderTest
+from tinyref_spec.kernel import programs
+
+CLAUSES = ("isa.wmma", "kernel.wmma")
+_SLOTS = {Operand.A: 1, Operand.B: 2, Operand.C: 3}
+# Types that hold every sum of products of WIDE numbers; 2049 has no float16.
+_WIDE_SUMS = (dtypes.float32, dtypes.float64, dtypes.int32)
+_SMALL, _WIDE = (-2, 3), (9, 16)
+
+
+@dataclass(frozen=True)
+class Form:
+    """How a product is launched: `groups` groups of `runs` runs each, in loops of `turns`.
+
+    values: the integers that A, B and C hold, from the first up to the second.
+    """
+
+    groups: int = 1
+    runs: int = 1
+    turns: int = 1
+    values: tuple[int, int] = _SMALL
+
+
+FORMS: dict[str, Form] = {
+    "product": Form(),
+    "runs": Form(groups=3, runs=2),
+    "loop": Form(groups=2, turns=4),
+    "wide": Form(values=_WIDE),
+}
+
+
+class TileProgram:
+    """The program of a tile and a form, in which every run has matrices of its own.
+
+    Slot 0 is D, slots 1 to 3 are A, B and C, each [run, turn, row, column] without turns for C.
+    """
+
+    def __init__(self, tile: MatrixTile, form: Form) -> None:
+        self.tile = tile
+        self.form = form
+        self.size = tile.threads * form.runs
+        self.all_runs = form.groups * form.runs
+        self.thread = programs.item_index(self.size)
+        inside = build.idiv(self.thread, tile.threads)
+        self.run = build.add(build.mul(programs.group_index(form.groups), form.runs), inside)
+
+    def shape(self, operand: Operand) -> tuple[int, ...]:
+        """The shape of what the buffer of an operand holds."""
+        turns = () if operand is Operand.C else (self.form.turns,)
+        return (self.all_runs, *turns, *self.tile.shape(operand))
+
+    def _memory(self, operand: Operand, slot: int) -> UOp:
+        size = int(np.prod(self.shape(operand)))
+        return build.define_global(slot, self.tile.dtype(operand), size)
+
+    def _addresses(self, operand: Operand, slot: int, turn: UOp | int = 0) -> list[UOp]:
+        """Where the elements stand that a work-item holds, register by register."""
+        rows, columns = self.tile.shape(operand)
+        matrix = self.run
+        if operand is not Operand.C:
+            matrix = build.add(build.mul(matrix, self.form.turns), turn)
+        start = build.mul(matrix, rows * columns)
+        found = []
+        for register in range(self.tile.layout(operand).registers):
+            row, column = element(self.tile, operand, self.thread, register)
+            inside = build.add(build.mul(row, columns), column)
+            memory = self._memory(operand, slot)
+            found.append(programs.at(memory, build.add(start, inside)))
+        return found
+
+    def _fragment(self, operand: Operand, turn: UOp | int = 0) -> UOp:
+        loads = [build.load(each) for each in self._addresses(operand, _SLOTS[operand], turn)]
+        return build.vectorize(*loads) if len(loads) > 1 else loads[0]
+
+    def _wmma(self, turn: UOp | int, start: UOp) -> UOp:
+        a, b = (self._fragment(operand, turn) for operand in (Operand.A, Operand.B))
+        return UOp(Ops.WMMA, start.dtype, (a, b, start), TileArg(self.tile))
+
+    def _stores(self, result: UOp) -> list[UOp]:
+        return [
+            build.store(address, build.gep(result, lane) if result.dtype.lanes > 1 else result)
+            for lane, address in enumerate(self._addresses(Operand.C, 0))
+        ]
+
+    def program(self) -> Program:
+        """Load, multiply, store, in straight line or with a loop between."""
+        start = self._fragment(Operand.C)
+        launch = {"grid": (self.form.groups, 1, 1), "group": (self.size, 1, 1)}
+        if self.form.turns == 1:
+            return programs.program("tile", *self._stores(self._wmma(0, start)), **launch)
+        turn = programs.loop(self.form.turns, 0)
+        total = programs.accumulator("total", start)
+        new = programs.update(total, self._wmma(turn, total))
+        stores = self._stores(new)
+        return programs.program("tile", total, turn, new, programs.close(turn), *stores, **launch)
+
+    def inputs(self) -> list[Array]:
+        """A, B and C."""
+        random = np.random.default_rng(1)
+        return [
+            random.integers(*self.form.values, self.shape(operand)).astype(
+                numpy_dtype(self.tile.dtype(operand))
+            )
+            for operand in Operand
+        ]
+
+    def expected(self, matrices: list[Array]) -> Array:
+        """A * B + C, exactly: every sum is an integer that float64 holds."""
+        a, b, c = (matrix.astype(np.float64) for matrix in matrices)
+        total = np.matmul(a, b).sum(axis=1) + c
+        return np.asarray(total.reshape(-1).astype(numpy_dtype(self.tile.dtype_out)))
+
+
+def multiply(tile: MatrixTile, form: Form, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Runs the program of a tile and a form."""
+    subject = TileProgram(tile, form)
+    matrices = subject.inputs()
+    flat: list[Array | None] = [None, *(matrix.reshape(-1) for matrix in matrices)]
+    return programs.run(case_id, device, subject.program(), flat, subject.expected(matrices))
+
+
+def _forms_of(tile: MatrixTile) -> dict[str, Form]:
+    has_wide_sums = tile.dtype_out in _WIDE_SUMS
+    return {name: form for name, form in FORMS.items() if name != "wide" or has_wide_sums}
+
+
+def _checks(tile: MatrixTile) -> list[Check]:
+    return [
+        Check(name, functools.partial(multiply, tile, form))
+        for name, form in _forms_of(tile).items()
+    ]
+
+
+def own_tiles(case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Every form of every tile that the device declares and no table knows."""
+    known = frozenset(TILES.values())
+    total = Measurement(False, "the device declares no tile of its own")
+    for tile in device.capabilities.matrix_tiles:
+        if tile in known:
+            continue
+        for name, form in _forms_of(tile).items():
+            found = multiply(tile, form, case_id, device)
+            if not found.passed:
+                found.message = f"{tile}, {name}: {found.message}"
+                return found
+            total = Measurement(True, compared=total.compared + found.compared)
+    return total
+
+
+def _row(tile: MatrixTile) -> Row:
+    return make_row(
+        f"kernel.program.wmma.{tile.name}",
+        f"{tile.threads} threads multiply {tile.dtype_in.name} matrices of "
+        f"{' x '.join(map(str, tile.dims))} (m, n, k) on top of {tile.dtype_out.name}.",
+        CLAUSES,
+        Rung.MATMUL,
+        "WMMA",
+        tile.dtype_out.name,
+        programs.EXACT,
+        kernel_needs(
+            tile.dtype_in, tile.dtype_out, features=("grid", "groups", f"tile:{tile.name}")
+        ),
+        functools.partial(_checks, tile),
+    )
+
+
+def rows() -> Iterator[Row]:
+    """A row for each tile of the tables, and one for the tiles that only the device knows."""
+    for tile in TILES.values():
+        yield _row(tile)
+    yield make_row(
+        "kernel.program.wmma.own",
+        "Tiles that the device declares, and that are in no table here, multiply as they say.",
+        CLAUSES,
+        Rung.MATMUL,
+        "WMMA",
+        "float32",
+        programs.EXACT,
+        kernel_needs(dtypes.int32, features=("grid", "groups", "tile:own")),
+        lambda: [Check("all", own_tiles)],
+    )
