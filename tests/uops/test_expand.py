@@ -25,13 +25,13 @@ from expand_cases import (
     zeros,
 )
 
-from tinyref.dtype import DType, dtypes, numpy_dtype
+from tinyref.dtype import DType, dtypes, image, numpy_dtype
 from tinyref.errors import UserError
 from tinyref.uops import build
 from tinyref.uops.expand import expand
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import AxisKind, RangeArg, TileArg
+from tinyref.uops.payload import AxisKind, RangeArg, SlotArg, TileArg
 from tinyref.uops.simplify import simplify
 from tinyref.uops.tiles import TILES
 
@@ -384,9 +384,10 @@ def test_what_the_kernel_writes_is_read_where_it_was_asked_for() -> None:
     u, w = upcast(4, 0), unroll(4, 1)
     for slot, loaded in ((1, [4]), (0, [1] * 4)):
         # The products are vectors along u, so the four turns of w are copies.
-        terms = build.mul(build.load(at(memory(slot, 8), w)), build.load(at(memory(2, 4), u)))
+        others = build.load(at(memory(2, 16), (w, 4), u))
+        terms = build.mul(build.load(at(memory(slot, 8), w)), others)
         root = build.sink(build.store(at(memory(0, 8), u, 4), total(Ops.ADD, terms, w)))
-        expanded = agree(root, [numbers(8), numbers(8), numbers(4)])
+        expanded = agree(root, [numbers(8), numbers(8), numbers(16)])
         assert widths(expanded["fours"], LOADS, slot) == loaded
 
 
@@ -562,6 +563,44 @@ def test_matrix_tiles_are_copied_whole() -> None:
     assert {node.dtype for node in tiles} == {F32.vec(4)}
     # Their elements are still loaded and stored four at a time.
     assert widths(root, LOADS) == widths(root, STORES) == [4, 4, 4, 4]
+
+
+# --- images --------------------------------------------------------------------------------------
+
+IMAGES = replace(VECTORS, images=True)
+
+
+def picture(slot: int) -> UOp:
+    return UOp(Ops.DEFINE_GLOBAL, image(F32, 4, 4), (), SlotArg(slot))
+
+
+@pytest.mark.parametrize("extent", [4, 8, 16])
+def test_images_are_accessed_by_texels(extent: int) -> None:
+    i, u = loop(64 // extent, 0), upcast(extent, 1)
+    x = build.load(at(picture(1), (i, extent), u))
+    root = build.sink(build.store(at(picture(0), (i, extent), u), build.mul(x, 2.0)))
+    root = expand(simplify(root), IMAGES)
+    assert widths(root, LOADS) == widths(root, STORES) == [4] * (extent // 4)
+
+
+@pytest.mark.parametrize(
+    ("extent", "stride", "shift"), [(2, 1, 0), (4, 4, 0), (4, 1, 2), (3, 1, 0), (1, 1, 0)]
+)
+def test_parts_of_texels_are_refused(extent: int, stride: int, shift: int) -> None:
+    i, u = loop(2, 0), upcast(extent, 1)
+    root = build.sink(
+        build.store(at(picture(0), (i, 16), (u, stride), shift), build.const(F32, 1.0))
+    )
+    with pytest.raises(UserError, match="an axis of unit stride must be upcast by 4"):
+        expand(simplify(root), IMAGES)
+
+
+def test_an_image_in_a_kernel_without_upcast_axes_is_refused() -> None:
+    root = build.sink(
+        build.store(at(memory(0, 64, F32), loop(64, 0)), build.load(at(picture(1), loop(64, 0))))
+    )
+    with pytest.raises(UserError, match="an axis of unit stride must be upcast by 4"):
+        expand(root, IMAGES)
 
 
 # --- what is refused -----------------------------------------------------------------------------
