@@ -58,6 +58,8 @@ FLAGS: dict[str, Flag] = {
         Flag("STRICT_FLOAT", 1, "every float op rounds to its dtype, nothing is contracted", 0, 1),
         Flag("TRANSCENDENTAL", 0, "1 decomposes EXP2, LOG2, SIN and POW on every device", 0, 1),
         Flag("NOOPT", 0, "compile kernels plainly: no optimisation is applied", 0, 1),
+        Flag("BEAM", 0, "search optimisations by timing, keeping so many plans; 0 does not", 0, 64),
+        Flag("BEAM_SECONDS", 10, "what a candidate of the search may take to compile and run", 1),
         Flag("CACHE", 1, "keep compiled programs on disk", 0, 1),
         Flag("CACHE_DIR", "", "where compiled programs are kept; empty is the user's cache folder"),
         Flag("CPU_LEVEL", 1, "how hard LLVM optimises for the CPU device: 1 is quick", 0, 3),

@@ -10,6 +10,7 @@ from tinyref import config
 from tinyref.device import Device
 from tinyref.engine.counters import GlobalCounters
 from tinyref.engine.estimate import estimate, value_of
+from tinyref.engine.search import best_opts
 from tinyref.errors import DeviceError
 from tinyref.lazy.buffers import buffer_of
 from tinyref.runtimes.kernel import Kernel, compile_ast
@@ -90,7 +91,8 @@ def _compiled(item: Item) -> Kernel | None:
     if isinstance(item, CopyItem):
         return None
     try:
-        return compile_ast(item.device, item.ast)
+        opts = best_opts(item.device, item.ast) if config.integer("BEAM") else None
+        return compile_ast(item.device, item.ast, opts)
     except DeviceError as error:
         message = f"kernel {kernel_name(item.ast)}: {error.message}"
         raise DeviceError(error.device, message, error.source) from error

@@ -17,6 +17,7 @@ from tinyref.runtimes.cache import compile_anew, compile_cached
 from tinyref.uops.compile import compile_kernel
 from tinyref.uops.decompose import storage_dtype
 from tinyref.uops.node import UOp
+from tinyref.uops.optimise.opt import Opt
 from tinyref.uops.payload import VarArg
 from tinyref.uops.program import Parameter, Program
 
@@ -25,7 +26,7 @@ from tinyref.uops.program import Parameter, Program
 KEPT_KERNELS = 2048
 
 # Flags that change what is compiled; the compiler's own are part of its key.
-COMPILE_FLAGS = ("STRICT_FLOAT", "TRANSCENDENTAL", "THREADS")
+COMPILE_FLAGS = ("STRICT_FLOAT", "NOOPT", "TRANSCENDENTAL", "THREADS")
 
 T = TypeVar("T")
 
@@ -208,13 +209,17 @@ def _load(backend: Backend, entry: str, source: str) -> Launchable:
     return backend.load(entry, compile_anew(backend.compiler, source))
 
 
-def compile_ast(device: str, ast: UOp) -> Kernel:
-    """The kernel of a kernel AST on `device`; errors as of `compile_program`."""
+def compile_ast(device: str, ast: UOp, opts: Sequence[Opt] | None = None) -> Kernel:
+    """The kernel of a kernel AST on `device`; `opts` and errors as of `compile_kernel`.
+
+    Raises what `compile_program` raises, too.
+    """
     canonical = Device.canonical(device)
     backend = Device[canonical]
-    key = (canonical, backend.compiler.key, _flags(), ast)
+    chosen = None if opts is None else tuple(opts)
+    key = (canonical, backend.compiler.key, _flags(), chosen, ast)
     found = _by_ast.get(key)
     if found is not None:
         return found
-    program = compile_kernel(ast, backend.capabilities)
+    program = compile_kernel(ast, backend.capabilities, opts=opts)
     return _by_ast.put(key, compile_program(canonical, program))
