@@ -10,7 +10,6 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tinyref.config import Context
 from tinyref.device import CORE_DTYPES, CORE_OPS, Capabilities
 from tinyref.dtype import AddressSpace, DType, dtypes, narrow_float64, numpy_dtype, pointer
 from tinyref.errors import UserError
@@ -28,7 +27,7 @@ from tinyref.uops.payload import (
     SpecialArg,
     TileArg,
 )
-from tinyref.uops.tiles import TILES
+from tinyref.uops.tiles import TILES, Operand
 
 Array = np.ndarray[Any, Any]
 ALL_OPS = frozenset(op.name for op in ALU)
@@ -388,16 +387,6 @@ def test_missing_reciprocal_is_a_division() -> None:
         assert same(value_of(value, [values], without(Ops.RECIP)), np.float32(1) / values)
 
 
-def test_division_by_reciprocal_only_where_floats_are_not_strict() -> None:
-    value = build.binary(Ops.FDIV, load(0, dtypes.float32), load(1, dtypes.float32))
-    with pytest.raises(UserError, match=r"FDIV of float32: the device has no such op"):
-        decomposed(value, without(Ops.FDIV))
-    with Context(STRICT_FLOAT=0):
-        ops = {node.op for node in decomposed(value, without(Ops.FDIV)).toposort()}
-    assert Ops.RECIP in ops
-    assert Ops.FDIV not in ops
-
-
 def test_missing_threefry_gives_the_published_words() -> None:
     value = UOp(Ops.THREEFRY, dtypes.uint64, (load(0, dtypes.uint64), load(1, dtypes.uint64)))
     # Known answer of Random123 for the digits of pi as counter and key.
@@ -423,8 +412,10 @@ def test_an_undeclared_type_is_refused_by_name() -> None:
 
 
 def test_an_op_without_a_decomposition_is_refused_by_name() -> None:
-    message = refusal(build.unary(Ops.SIN, load(0, dtypes.float32)), CORE)
-    assert message.startswith("SIN of float32: the device has no such op")
+    device = dataclasses.replace(CORE, ops=CORE_OPS - {"XOR"})
+    value = build.binary(Ops.XOR, load(0, dtypes.int32), load(1, dtypes.int32))
+    message = refusal(value, device)
+    assert message.startswith("XOR of int32: the device has no such op")
     assert "accepted are ADD, AND, BITCAST" in message
 
 
@@ -442,11 +433,28 @@ def test_undeclared_structure_is_refused() -> None:
     assert "no groups" in refusal(build.cast(item, dtypes.int32), grid_only)
     local = build.define_local("shared", dtypes.float32, 4)
     position = build.const(dtypes.index, 0)
-    assert "no shared memory" in refusal(build.load(build.index(local, position)), grid_only)
+    assert "neither groups nor scratch" in refusal(build.load(build.index(local, position)), CORE)
     tile = TileArg(TILES["apple_m8n8k8_float32_float32"])
     x = load(0, dtypes.float32)
     node = UOp(Ops.WMMA, x.dtype, (x, x, x), tile)
     assert "no matrix tile apple_m8n8k8_float32_float32: accepted are none" in refusal(node, CORE)
+
+
+def test_fragments_of_a_declared_tile_are_vectors_that_the_device_has() -> None:
+    tile = TILES["nvidia_m16n8k16_float16_float32"]
+    types = CORE.dtypes | {dtypes.float16}
+    scalar = dataclasses.replace(CORE, dtypes=types, vector_lanes=(1,))
+    product = UOp(
+        Ops.WMMA,
+        tile.fragment(Operand.C),
+        tuple(build.const(tile.fragment(operand), 1) for operand in Operand),
+        TileArg(tile),
+    )
+    assert "no vectors of 4 lanes" in refusal(build.gep(product, 0), scalar)
+    declared = dataclasses.replace(scalar, matrix_tiles=(tile,))
+    # float16x8 of A, float16x4 of B and float32x4 of C, but no other of these widths.
+    assert product in decomposed(build.gep(product, 0), declared).toposort()
+    assert "no vectors of 8 lanes" in refusal(build.const(dtypes.float32.vec(8), 1), declared)
 
 
 def test_local_memory_of_small_floats_keeps_its_space() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 
 from tinyref.device import Capabilities
@@ -10,6 +11,7 @@ from tinyref.errors import UserError
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import SpecialArg, TileArg
+from tinyref.uops.tiles import MatrixTile, Operand
 
 
 def check_dtypes(root: UOp, capabilities: Capabilities) -> None:
@@ -26,12 +28,20 @@ def check_dtypes(root: UOp, capabilities: Capabilities) -> None:
                 f"{node.op.name} of {dtype.name}: the device has no {dtype.scalar.name}: "
                 f"accepted are {_names(accepted)}"
             )
-        if dtype.lanes not in capabilities.vector_lanes:
+        if dtype.lanes in capabilities.vector_lanes:
+            continue
+        if dtype not in _fragments(capabilities.matrix_tiles):
             widths = ", ".join(str(lanes) for lanes in capabilities.vector_lanes)
             raise UserError(
                 f"{node.op.name} of {dtype.name}: the device has no vectors of {dtype.lanes} "
                 f"lanes: accepted are {widths}"
             )
+
+
+@functools.lru_cache(maxsize=64)
+def _fragments(tiles: tuple[MatrixTile, ...]) -> frozenset[DType]:
+    """The vectors that threads give to matrix tiles; a device has registers for these."""
+    return frozenset(tile.fragment(operand) for tile in tiles for operand in Operand)
 
 
 def check_ops(root: UOp, capabilities: Capabilities) -> None:
