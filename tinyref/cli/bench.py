@@ -20,7 +20,7 @@ def bench(
     ] = None,
     repeats: Annotated[int, typer.Option(min=1, help="How often each row is measured.")] = 5,
 ) -> None:
-    """Measure tinyref: lowering, interpreter, cold compiles, and a quick conformance run.
+    """Measure tinyref: lowering, interpreter, compiles, quality of code, a conformance run.
 
     \b
     Examples:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import functools
 import json
 import os
 import platform
@@ -239,6 +240,30 @@ def _cold_compile(device: str, number: int) -> float:
         return (time.perf_counter() - start) * 1e3
 
 
+# Quality of the code for the CPU
+
+
+# Named here, so that only measuring them imports what they need.
+QUALITY = (
+    *(f"quality.matmul.{size}{suffix}" for size in (1024, 512) for suffix in ("", ".contracted")),
+    *(
+        f"quality.{name}{suffix}"
+        for name in ("rowsum", "softmax", "elementwise")
+        for suffix in ("", ".threads")
+    ),
+    "threads.scaling",
+)
+
+
+def _quality(name: str, repeats: int) -> Iterator[Measured]:
+    from tinyref.cli.bench_quality import measured_apart, verdict
+
+    found = measured_apart(name, repeats)
+    yield Measured(
+        name, found.unit, found.values, found.peer_name, found.peer_values, note=verdict(found)
+    )
+
+
 # Conformance
 
 
@@ -261,6 +286,7 @@ ROWS = (
     BenchRow("interpreter.matmul", _interpreter_matmul),
     BenchRow("interpreter.sin", _interpreter_sin),
     BenchRow("compile", _cold_compiles),
+    *(BenchRow(name, functools.partial(_quality, name)) for name in QUALITY),
     BenchRow("conform.CPU", _conformance),
 )
 
