@@ -45,6 +45,7 @@ class Capabilities:
     matrix_tiles: the tiles that WMMA multiplies, preferred ones first (`tinyref.uops.tiles`).
     keeps_subnormals: False where the device flushes them to zero.
     division_traps: integer division by zero or MIN/-1 must be guarded.
+    slow_division: integer division by a constant is slower than a product and shifts.
     """
 
     dtypes: frozenset[DType]
@@ -63,6 +64,7 @@ class Capabilities:
     matrix_tiles: tuple[MatrixTile, ...] = ()
     keeps_subnormals: bool = True
     division_traps: bool = False
+    slow_division: bool = False
 
     def supports(self, dtype: DType) -> bool:
         """True where kernels of this scalar type run, natively or emulated."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tinyref.device import Capabilities
 from tinyref.uops.decompose.check import check_dtypes, check_ops
+from tinyref.uops.decompose.constant_division import divide_by_constants
 from tinyref.uops.decompose.division import guard_divisions
 from tinyref.uops.decompose.missing import replace_missing_ops
 from tinyref.uops.decompose.small_floats import emulate_small_floats
@@ -27,6 +28,8 @@ def decompose(root: UOp, capabilities: Capabilities) -> UOp:
     root = emulate_small_floats(root, emulated)
     # Emulation computes in float32 with core ops, but keeps the op of a node: TRUNC stays TRUNC.
     root = replace_missing_ops(root, capabilities)
+    if capabilities.slow_division:
+        root = replace_missing_ops(divide_by_constants(root, capabilities), capabilities)
     if capabilities.division_traps:
         root = guard_divisions(root)
     check_ops(root, capabilities)

@@ -72,12 +72,12 @@ def like(x: UOp, value: float | int) -> UOp:
 
 def shift_left(x: UOp, count: Operand) -> UOp:
     """x << count, without a node for a count of 0."""
-    return x if count == 0 else binary(Ops.SHL, x, count)
+    return x if isinstance(count, int) and count == 0 else binary(Ops.SHL, x, count)
 
 
 def shift_right(x: UOp, count: Operand) -> UOp:
     """x >> count: arithmetic for signed types; without a node for a count of 0."""
-    return x if count == 0 else binary(Ops.SHR, x, count)
+    return x if isinstance(count, int) and count == 0 else binary(Ops.SHR, x, count)
 
 
 def exclusive_or(x: UOp, y: Operand) -> UOp:
@@ -101,6 +101,17 @@ def horner(x: UOp, coefficients: tuple[float, ...]) -> UOp:
 def mul_by(x: UOp, y: UOp | float) -> UOp:
     """x * y with `x` first."""
     return binary(Ops.MUL, x, y)
+
+
+def round_off(value: UOp, count: UOp) -> UOp:
+    """The unsigned `value` without its low `count` bits, rounded to nearest even.
+
+    For counts from 1 up, and values that leave room for half of what is dropped.
+    """
+    one = like(value, 1)
+    odd = both(shift_right(value, count), 1)
+    half_less_one = add(shift_left(one, add(count, -1)), -1)
+    return shift_right(add(add(value, half_less_one), odd), count)
 
 
 def split_exponent(x: UOp, form: Format) -> tuple[UOp, UOp]:

@@ -11,6 +11,7 @@ from tinyref.uops.build import add, binary, bitcast, both, cast, const, either, 
 from tinyref.uops.decompose.exponential import exp2, log2
 from tinyref.uops.decompose.formats import FLOAT32, FORMATS, Format
 from tinyref.uops.decompose.power import power
+from tinyref.uops.decompose.quotient import divide, square_root
 from tinyref.uops.decompose.rebuild import rebuild
 from tinyref.uops.decompose.sine import sin
 from tinyref.uops.meanings import THREEFRY_PARITY, THREEFRY_ROTATIONS
@@ -68,16 +69,14 @@ def _maximum(src: tuple[UOp, ...], capabilities: Capabilities) -> UOp:
 
 
 def _reciprocal(src: tuple[UOp, ...], capabilities: Capabilities) -> UOp | None:
-    """1 / x."""
-    if "FDIV" not in capabilities.ops:
-        return None
+    """1 / x, whichever way the device divides."""
     return binary(Ops.FDIV, 1.0, src[0])
 
 
 def _divide(src: tuple[UOp, ...], capabilities: Capabilities) -> UOp | None:
     """x * (1 / y) rounds twice: only where strict floats are not asked for."""
     if "RECIP" not in capabilities.ops or config.integer("STRICT_FLOAT"):
-        return None
+        return _exact_divide(src, capabilities)
     return mul(src[0], UOp(Ops.RECIP, src[1].dtype, (src[1],)))
 
 
@@ -166,6 +165,9 @@ def _elementary(function: Elementary) -> Decomposition:
     return decomposition
 
 
+_exact_divide = _elementary(lambda src, form, capabilities: divide(src[0], src[1], form))
+
+# The functions that the flag TRANSCENDENTAL decomposes.
 ELEMENTARY: dict[Ops, Decomposition] = {
     Ops.EXP2: _elementary(lambda src, form, capabilities: exp2(src[0], form)),
     Ops.LOG2: _elementary(lambda src, form, capabilities: log2(src[0], form)),
@@ -181,6 +183,7 @@ DECOMPOSITIONS: dict[Ops, Decomposition] = {
     Ops.MAX: _maximum,
     Ops.RECIP: _reciprocal,
     Ops.FDIV: _divide,
+    Ops.SQRT: _elementary(lambda src, form, capabilities: square_root(src[0], form)),
     Ops.TRUNC: _truncate,
     Ops.THREEFRY: _threefry,
 }

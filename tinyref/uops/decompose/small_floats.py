@@ -30,6 +30,7 @@ from tinyref.uops.build import (
     not_equal,
     where,
 )
+from tinyref.uops.decompose.formats import round_off
 from tinyref.uops.decompose.rebuild import rebuild
 from tinyref.uops.decompose.storage import storage_dtype
 from tinyref.uops.node import UOp
@@ -100,7 +101,7 @@ def narrow(value: UOp, target: DType) -> UOp:
     magnitude = both(word, 0x7FFFFFFF)
     drop = WIDE.mantissa_bits - target.mantissa_bits
     if target.exponent_bits == WIDE.exponent_bits:
-        rounded = _round_off(magnitude, const(word.dtype, drop))
+        rounded = round_off(magnitude, const(word.dtype, drop))
     else:
         rounded = _narrow_range(magnitude, target, drop)
     nan = _bits(math.nan, target)
@@ -112,7 +113,7 @@ def _narrow_range(magnitude: UOp, target: DType, drop: int) -> UOp:
     """`narrow` of a magnitude for a target with fewer exponent bits: it has ends to care for."""
     rebias = _WIDE_BIAS - _bias(target)
     word = magnitude.dtype
-    normal = _round_off(
+    normal = round_off(
         add(magnitude, -(rebias << WIDE.mantissa_bits)),
         const(word, drop),
     )
@@ -125,17 +126,9 @@ def _narrow_range(magnitude: UOp, target: DType, drop: int) -> UOp:
     most = WIDE.mantissa_bits + 2
     lost = add(mul(exponent, -1), rebias + 1 + drop)
     lost = where(less(add(lost, -1), most), lost, most)
-    subnormal = _round_off(significand, lost)
+    subnormal = round_off(significand, lost)
     is_subnormal = less(magnitude, (rebias + 1) << WIDE.mantissa_bits)
     return where(is_subnormal, subnormal, normal)
-
-
-def _round_off(value: UOp, count: UOp) -> UOp:
-    """`value` without its low `count` bits (1 to 25), rounded to nearest even."""
-    one = const(value.dtype, 1)
-    odd = both(binary(Ops.SHR, value, count), 1)
-    half_less_one = add(binary(Ops.SHL, one, add(count, -1)), -1)
-    return binary(Ops.SHR, add(add(value, half_less_one), odd), count)
 
 
 def _wide_from_double(value: UOp) -> UOp:
