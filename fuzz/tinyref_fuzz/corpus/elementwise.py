@@ -71,6 +71,21 @@ with kernel("multiply-accumulate-int32", "elementwise", "broadcast") as k:
     x, y = k.input(i32, 16, 16), k.load(i32, shaped(1, 16).expand((16, 16)))
     k.store(UOp(Ops.MULACC, i32, (x, y, k.input(i32, 16, 16))), 16, 16)
 
+with kernel("polynomial-int64", "elementwise", "wide") as k:
+    x, y, z = k.input(i64, 8, 10), k.input(i64, 8, 10), k.input(i64, 8, 10)
+    k.store(build.add(build.add(build.mul(x, y), build.mul(x, z)), build.add(y, y)), 8, 10)
+
+with kernel("remainder-of-power-uint32", "elementwise") as k:
+    k.store(build.mod(k.input(u32, 72), 16), 72)
+
+with kernel("select-by-two-conditions", "elementwise", "bool") as k:
+    x, y = k.input(i32, 9, 8), k.input(i32, 9, 8)
+    both = build.both(build.less(x, y), k.input(boolean, 9, 8))
+    k.store(build.add(build.where(both, x, y), 5), 9, 8)
+
+with kernel("three-times-column", "elementwise", "size-1") as k:
+    k.store(build.mul(k.input(i32, 24, 1), 3), 24, 1)
+
 # --- between types ------------------------------------------------------------------------------
 
 with kernel("widen-int8-int64", "elementwise", "cast") as k:

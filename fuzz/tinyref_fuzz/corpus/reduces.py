@@ -136,6 +136,19 @@ with kernel("three-siblings", "sibling", "sum", "product", "maximum") as k:
     x, y = k.input(i32, 6, 16), k.input(i32, 6, 16)
     k.store(build.add(build.mul(total(x, 1), product(build.either(y, 1), 1)), largest(y, 1)), 6, 1)
 
+with kernel("sums-side-by-side", "sibling", "sum") as k:
+    x, y = k.input(i32, 8, 12), k.input(i32, 8, 12)
+    k.store(build.mul(build.add(total(x, 1), total(y, 1)), 3), 8, 1)
+
+with kernel("sum-times-constant", "sum") as k:
+    k.store(build.mul(total(k.input(u32, 12, 10), 0), 5), 1, 10)
+
+with kernel("maximum-of-larger", "maximum") as k:
+    k.store(largest(build.maximum(k.input(i16, 6, 14), k.input(i16, 6, 14)), 1), 6, 1)
+
+with kernel("sum-of-sums", "nested", "sum") as k:
+    k.store(total(total(k.input(i32, 5, 8, 9), 2), 1), 5, 1, 1)
+
 with kernel("siblings-over-other-axes", "sibling", "sum", "broadcast") as k:
     k.store(build.mul(total(k.input(i32, 8, 12), 0), total(k.input(i32, 10, 6), 1)), 10, 12)
 

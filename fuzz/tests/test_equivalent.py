@@ -1,0 +1,427 @@
+"""Equivalent kernels: every equation holds, and a wrong one is caught by the same law."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pytest
+
+from tinyref.device import Device
+from tinyref.dtype import dtypes
+from tinyref.errors import TinyrefError
+from tinyref.uops import build, meanings
+from tinyref.uops.compile import compile_kernel
+from tinyref.uops.evaluate import evaluate
+from tinyref.uops.interpreter import run_program
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Dialect, Ops
+from tinyref.uops.payload import ReduceArg
+from tinyref.uops.verify import verify
+from tinyref_fuzz import judge as judging
+from tinyref_fuzz.corpus import load
+from tinyref_fuzz.equivalent import (
+    TRANSFORMATIONS,
+    Domain,
+    Transformation,
+    axes,
+    equivalents,
+    reduces,
+    transformed,
+)
+from tinyref_fuzz.equivalent.moving import moved_everywhere
+from tinyref_fuzz.equivalent.transformation import of_node
+from tinyref_fuzz.generate import DTYPES, Case, generate
+from tinyref_fuzz.judge import judge, measured_outputs
+from tinyref_fuzz.tape import Tape
+
+ALL = frozenset(DTYPES)
+INTEGERS = frozenset(dtype for dtype in DTYPES if not dtype.is_float)
+NAMES = sorted(TRANSFORMATIONS)
+each_transformation = pytest.mark.parametrize("name", NAMES)
+
+
+def extremes(case: Case, seed: int) -> tuple[np.ndarray, ...]:
+    """Buffers of the same sizes with the limits of their types in them."""
+    random = np.random.default_rng(seed)
+    contents = []
+    for buffer in case.buffers:
+        if buffer.dtype.kind == "b":
+            contents.append(random.integers(0, 2, buffer.size).astype(bool))
+            continue
+        limits = np.iinfo(buffer.dtype)
+        edges = np.array([limits.min, limits.min + 1, 0, 1, 2, limits.max], dtype=buffer.dtype)
+        contents.append(random.choice(edges, buffer.size))
+    return tuple(contents)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A kernel with data on which its value is exact, and that value."""
+
+    name: str
+    ast: UOp
+    contents: tuple[np.ndarray, ...]
+    bindings: Mapping[str, int] = field(default_factory=dict)
+
+    @functools.cached_property
+    def value(self) -> dict[int, np.ndarray]:
+        return evaluate(self.ast, dict(enumerate(self.contents)), self.bindings)
+
+
+def integer_kernels(count: int) -> Iterator[Subject]:
+    """Generated kernels without floats, at the limits of their types."""
+    for seed in range(count):
+        case = generate(Tape(seed=seed), INTEGERS)
+        yield Subject(f"seed {seed}", case.ast, extremes(case, seed))
+
+
+SUBJECTS = (
+    *(Subject(kernel.name, kernel.ast, kernel.buffers(), kernel.bindings) for kernel in load()),
+    *integer_kernels(20),
+)
+
+
+def named(name: str) -> Subject:
+    return next(subject for subject in SUBJECTS if subject.name == name)
+
+
+def broken_by(name: str, subject: Subject, seed: int) -> str | None:
+    """What a transformation did to the value of a kernel: "" is nothing, None where it fits not."""
+    new = transformed(subject.ast, name, Tape(seed=seed))
+    if new is None:
+        return None
+    verify(Dialect.AST, new)
+    after = evaluate(new, dict(enumerate(subject.contents)), subject.bindings)
+    for slot, values in subject.value.items():
+        if not np.array_equal(values, after[slot]):
+            return f"{subject.name}: slot {slot}"
+    return ""
+
+
+# --- the table ----------------------------------------------------------------------------------
+
+
+def test_there_are_many_transformations_and_each_has_an_equation():
+    assert len(TRANSFORMATIONS) >= 70
+    equations = [transformation.equation for transformation in TRANSFORMATIONS.values()]
+    assert all(equations)
+    assert len(set(equations)) == len(equations)
+
+
+@pytest.mark.parametrize(
+    ("domain", "admitted"),
+    [
+        (Domain.EVERY, "int32 uint8 bool float32"),
+        (Domain.EXACT, "int32 uint8 bool"),
+        (Domain.NUMBER, "int32 uint8 float32"),
+        (Domain.BITS, "int32 uint8 bool"),
+        (Domain.INTEGER, "int32 uint8"),
+        (Domain.BOOL, "bool"),
+    ],
+)
+def test_domains(domain, admitted):
+    candidates = (dtypes.int32, dtypes.uint8, dtypes.bool, dtypes.float32)
+    found = [dtype.name for dtype in candidates if domain.admits(dtype, exact_floats=False)]
+    assert " ".join(found) == admitted
+    assert domain.admits(dtypes.float32, exact_floats=True) == (
+        domain in (Domain.EVERY, Domain.EXACT, Domain.NUMBER)
+    )
+    assert not domain.admits(dtypes.index, exact_floats=True)
+
+
+# --- the law ------------------------------------------------------------------------------------
+
+
+@each_transformation
+def test_each_fires_and_keeps_the_value(name):
+    outcomes = [broken_by(name, subject, seed) for seed, subject in enumerate(SUBJECTS)]
+    fired = [outcome for outcome in outcomes if outcome is not None]
+    assert fired, "fits no kernel"
+    assert not any(fired), next(filter(None, fired))
+
+
+@each_transformation
+def test_interpreter_and_cpu_keep_the_value(name):
+    checked = 0
+    # Another transformation begins at another kernel, so that all of them are seen.
+    start = NAMES.index(name) * 7 % len(SUBJECTS)
+    for subject in (*SUBJECTS[start:], *SUBJECTS[:start]):
+        new = transformed(subject.ast, name, Tape(seed=start))
+        if new is None:
+            continue
+        arrays = [content.copy() for content in subject.contents]
+        run_program(compile_kernel(new, Device["PYTHON"].capabilities), arrays, subject.bindings)
+        on_cpu = measured_outputs("CPU", new, subject.contents, subject.bindings)
+        for slot, values in subject.value.items():
+            np.testing.assert_array_equal(arrays[slot], values, f"interpreter: {subject.name}")
+            np.testing.assert_array_equal(on_cpu[slot], values, f"CPU: {subject.name}")
+        checked += 1
+        if checked == 2:
+            return
+    assert checked
+
+
+def test_long_chains_keep_the_value():
+    lengths = []
+    for seed in range(60):
+        case = generate(Tape(seed=seed), ALL)
+        found = equivalents(case.ast, Tape(seed=seed), 8, ALL)
+        lengths.append(len(found.labels))
+        verify(Dialect.AST, found.ast)
+        buffers = dict(enumerate(case.buffers))
+        expected, actual = evaluate(case.ast, buffers)[0], evaluate(found.ast, buffers)[0]
+        assert np.array_equal(expected, actual), (seed, found.labels)
+    assert np.mean(lengths) > 7
+
+
+def test_a_tape_replays_the_same_chain():
+    case = generate(Tape(seed=3), ALL)
+    tape = Tape(seed=3)
+    found = equivalents(case.ast, tape, 5)
+    again = equivalents(case.ast, Tape(choices=tape.choices), 5)
+    assert again.labels == found.labels
+    assert again.ast is found.ast
+
+
+def test_only_supported_types_are_used():
+    only = frozenset({dtypes.int32, dtypes.float32, dtypes.bool})
+    for seed in range(60):
+        case = generate(Tape(seed=seed), only)
+        found = equivalents(case.ast, Tape(seed=seed), 8, only)
+        used = {node.dtype for node in found.ast.toposort() if node.op in (Ops.CAST, Ops.BITCAST)}
+        assert used <= only, found.labels
+
+
+def test_rounding_floats_are_not_reordered():
+    case = named("sum-float32")
+    for name, transformation in TRANSFORMATIONS.items():
+        new = transformed(case.ast, name, Tape(seed=1), exact_floats=False)
+        if transformation.domain is Domain.EXACT:
+            assert new is None, name
+
+
+# --- wrong equations are caught -----------------------------------------------------------------
+
+
+def declare(domain: Domain, *ops: Ops):
+    """A transformation of one node that is in no table."""
+
+    def wrap(rewrite) -> Transformation:
+        of_node("mutant", domain, *ops)(rewrite)
+        return TRANSFORMATIONS.pop("mutant")
+
+    return wrap
+
+
+def negate_not(node, draw):
+    x, y = node.src
+    return build.sub(y, x)
+
+
+def shift_without_sign(node, draw):
+    divisor = getattr(node.src[1].arg, "value", 0)
+    return build.binary(Ops.SHR, node.src[0], 3) if divisor == 8 else None
+
+
+def same_choice(node, draw):
+    condition, x, y = node.src
+    return build.where(build.logical_not(condition), x, y)
+
+
+def and_of_complements(node, draw):
+    x, y = node.src
+    return build.both(build.binary(Ops.XOR, x, -1), y) if node.dtype.is_int else None
+
+
+def padded_with_zeros(node, draw):
+    found = reduces._long_axis(node, draw, 2)
+    if found is None:
+        return None
+    bounds = [(0, 1) if axis == found[0] else (0, 0) for axis in range(8)]
+    return node.replace(
+        src=(
+            reduces.moved(
+                node.src[0], lambda tracker: tracker.pad(bounds[: len(tracker.shape)]), found[0]
+            ),
+        )
+    )
+
+
+def halves_that_overlap(node, draw):
+    found = reduces._long_axis(node, draw, 2)
+    if found is None:
+        return None
+    axis, size = found
+    parts = [
+        reduces.moved(node.src[0], lambda t, b=b, e=e: reduces.cut(t, axis, b, e), axis)
+        for b, e in ((0, size // 2 + 1), (size // 2, size))
+    ]
+    sums = [node.replace(src=(part,)) for part in parts]
+    return UOp(node.arg.op, node.dtype, tuple(sums))
+
+
+def apart_without_copies(node, draw):
+    inner = node.src[0]
+    if inner.op is not Ops.ADD or node.arg.op is not Ops.ADD:
+        return None
+    x, y = inner.src
+    return build.add(build.reduce(Ops.ADD, x, node.arg.axes), y)
+
+
+def wider_quotient(node, draw):
+    sources = (build.bitcast(build.cast(x, dtypes.int64), dtypes.uint64) for x in node.src)
+    return build.cast(UOp(node.op, dtypes.uint64, tuple(sources)), node.dtype)
+
+
+def signs_ignored(node, draw):
+    if node.src[0].dtype is not dtypes.int32:
+        return None
+    return build.less(*(build.bitcast(x, dtypes.uint32) for x in node.src))
+
+
+def floored(node, draw):
+    x, y = node.src
+    return build.sub(x, build.mul(build.binary(Ops.SHR, x, 4), 16)) if y.arg.value == 16 else None
+
+
+def narrow_round_trip(node, draw):
+    return build.cast(build.cast(node, dtypes.int8), node.dtype)
+
+
+def one_copy_too_few(node, draw):
+    factor = getattr(node.src[1].arg, "value", 0)
+    return build.mul(node.src[0], factor - 1) if factor in (3, 5) else None
+
+
+def mask_dropped(node, draw):
+    tracker = node.src[0].arg.tracker
+    if not tracker.is_masked:
+        return None
+    return build.where(build.less(node, node), 0, build.add(node, 1))
+
+
+def loads_alone_flipped(sink, draw):
+    flipped = axes.flip_axis(sink, draw)
+    if flipped is None:
+        return None
+    pairs = zip(flipped.src, sink.src, strict=True)
+    return sink.replace(src=tuple(new.replace(src=(old.src[0], new.src[1])) for new, old in pairs))
+
+
+def reduced_axes_not_renamed(sink, draw):
+    if not any(isinstance(node.arg, ReduceArg) for node in sink.toposort()):
+        return None
+    return moved_everywhere(
+        sink, lambda tracker: tracker.permute(range(len(tracker.shape))[::-1]), lambda axes: axes
+    )
+
+
+def reduced_axis_padded(sink, draw):
+    reduced = {axis for node in sink.toposort() for axis in axes.reduced_axes(node)}
+    if not reduced:
+        return None
+    axis = min(reduced)
+
+    def pad(tracker):
+        size = tracker.shape[axis]
+        if not isinstance(size, int) or size < 2:
+            return tracker
+        return tracker.pad(axes.along(len(tracker.shape), axis, 0, 1))
+
+    return moved_everywhere(sink, pad, lambda found: found)
+
+
+MUTANTS = {
+    "the difference is not negated": declare(Domain.INTEGER, Ops.SUB)(negate_not),
+    "a quotient by shift rounds down": declare(Domain.INTEGER, Ops.IDIV)(shift_without_sign),
+    "a condition is negated alone": declare(Domain.EVERY, Ops.WHERE)(same_choice),
+    "one operand is complemented": declare(Domain.BITS, Ops.AND)(and_of_complements),
+    "padding is no identity": declare(Domain.EXACT, Ops.REDUCE)(padded_with_zeros),
+    "halves overlap": declare(Domain.EXACT, Ops.REDUCE)(halves_that_overlap),
+    "copies are not counted": declare(Domain.INTEGER, Ops.REDUCE)(apart_without_copies),
+    "a quotient has no sign": declare(Domain.INTEGER, Ops.IDIV, Ops.MOD)(wider_quotient),
+    "a comparison has no sign": declare(Domain.INTEGER, Ops.CMPLT)(signs_ignored),
+    "a remainder has the divisor's sign": declare(Domain.INTEGER, Ops.MOD)(floored),
+    "a round trip is too narrow": declare(Domain.INTEGER, Ops.MUL)(narrow_round_trip),
+    "one copy too few": declare(Domain.INTEGER, Ops.MUL)(one_copy_too_few),
+    "what is masked is not 0": declare(Domain.EVERY, Ops.LOAD)(mask_dropped),
+    "loads alone are flipped": Transformation("", "", Domain.EVERY, loads_alone_flipped),
+    "reduced axes keep their number": Transformation(
+        "", "", Domain.EVERY, reduced_axes_not_renamed
+    ),
+    "a reduced axis is padded": Transformation("", "", Domain.EVERY, reduced_axis_padded),
+}
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_the_law_catches_wrong_equations(mutant, monkeypatch):
+    monkeypatch.setitem(TRANSFORMATIONS, "commute", MUTANTS[mutant])
+    outcomes = []
+    for seed, subject in enumerate(SUBJECTS):
+        try:
+            outcomes.append(broken_by("commute", subject, seed))
+        except TinyrefError as error:
+            # The verifier may refuse what a wrong equation gives: that is caught as well.
+            outcomes.append(f"{subject.name}: {error}")
+    assert any(outcomes), "no kernel of the corpus tells"
+
+
+# --- the oracle ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def case() -> Case:
+    found = (generate(Tape(seed=seed), ALL) for seed in range(100))
+    return next(each for each in found if each.equivalent is not None and each.equivalent.labels)
+
+
+def test_a_share_of_the_kernels_has_an_equivalent_one():
+    cases = [generate(Tape(seed=seed), ALL) for seed in range(200)]
+    assert 30 < sum(case.equivalent is not None for case in cases) < 80
+
+
+def test_a_wrong_step_is_blamed_by_its_name(case):
+    def wrong(sink: UOp) -> UOp:
+        view, value = sink.src[0].src
+        other = build.const(value.dtype, 1)
+        changed = build.binary(Ops.XOR if value.dtype.is_bool else Ops.ADD, value, other)
+        return build.sink(build.store(view, changed))
+
+    *before, (_, last) = case.equivalent.trail
+    trail = (*before, ("planted", wrong(last)), ("after", wrong(last)))
+    planted = replace(case, equivalent=replace(case.equivalent, trail=trail))
+    verdict = judge(planted, "PYTHON")
+    assert verdict.stage == "equivalent"
+    assert "evaluator against itself after planted in" in verdict.detail
+
+
+def test_a_device_that_gets_the_equivalent_kernel_wrong_is_caught(case, monkeypatch):
+    healthy = judging.run_on_device
+    calls = []
+
+    def wrong_later(*given):
+        calls.append(given)
+        measured = healthy(*given)
+        return measured if len(calls) == 1 else np.roll(measured, 1) * 2 + 1
+
+    monkeypatch.setattr(judging, "run_on_device", wrong_later)
+    verdict = judge(case, "PYTHON")
+    assert verdict.stage == "equivalent"
+    assert f"PYTHON against itself after {case.equivalent.labels[0]} in" in verdict.detail
+
+
+def test_a_meaning_that_is_wrong_everywhere_alike_is_caught(monkeypatch):
+    # Evaluator and interpreter share the op table: only an equation can tell that it is wrong.
+    kernel = named("divide-by-powers-int16")
+    assert broken_by("divide-by-shift", kernel, 0) == ""
+    wrong = meanings.MEANINGS | {Ops.IDIV: lambda dtype, sources: np.floor_divide}
+    monkeypatch.setattr(meanings, "MEANINGS", wrong)
+    meanings._kernel.cache_clear()
+    try:
+        # A copy has not kept the value from before.
+        assert broken_by("divide-by-shift", replace(kernel), 0) == f"{kernel.name}: slot 0"
+    finally:
+        meanings._kernel.cache_clear()
