@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from tinyref.dtype import dtypes
 from tinyref.uops.linearize_graph import KernelItems
 from tinyref.uops.linearize_needs import Needs
-from tinyref.uops.linearize_order import BlockOrder
+from tinyref.uops.linearize_order import BlockOrder, definitions_first
 from tinyref.uops.linearize_scopes import BODY, Blocks, Scopes
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
@@ -33,12 +33,23 @@ def linearize(root: UOp, seed: int | None = None) -> tuple[UOp, ...]:
     items = KernelItems(root.toposort())
     blocks = Blocks(Scopes(items))
     needs = Needs(items, blocks)
+    definitions = _definitions(items, needs)
     chance = None if seed is None else random.Random(seed)
     orders = {}
     for block, members in blocks.members.items():
+        if block == BODY:
+            members = [member for member in members if member not in definitions]
         order = BlockOrder(needs, members)
         orders[block] = order.best() if chance is None else order.shuffled(chance)
+    orders[BODY] = [*definitions, *orders[BODY]]
     return _program(items, _nested(items, orders, blocks.idle(items.nodes)))
+
+
+def _definitions(items: KernelItems, needs: Needs) -> dict[int, None]:
+    """What stands before everything else, in order."""
+    found = [item for item, is_defined in enumerate(needs.is_defined) if is_defined]
+    found.sort(key=lambda item: definitions_first(items.nodes[item]))
+    return dict.fromkeys(found)
 
 
 def _nested(

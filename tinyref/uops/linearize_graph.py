@@ -21,6 +21,9 @@ NOTHING: Items = ()
 HAPPENS = frozenset({Ops.LOAD, Ops.STORE, Ops.BARRIER, Ops.RANGE, Ops.DEFINE_ACC, Ops.UPDATE_ACC})
 
 
+_SPECIAL_SOURCES = frozenset({Ops.DEFINE_ACC, Ops.UPDATE_ACC, Ops.BARRIER})
+
+
 @dataclass(frozen=True, slots=True)
 class Mark:
     """What an AFTER or a BARRIER waits for: `items`, and the loops `over`, by their RANGEs."""
@@ -33,15 +36,16 @@ class KernelItems:
     """The items of an indexed kernel, sources before users, in parallel lists.
 
     nodes: what the item is. sources: the items that it takes, in the order of the node's sources
-    in a program. marks: what it must come after besides. loops: for a DEFINE_ACC the RANGEs that
-    it names, else nothing.
+    in a program. marks: what it must come after besides. loops: the RANGEs that each DEFINE_ACC
+    names. updates: the UPDATE_ACC of each DEFINE_ACC.
     """
 
     def __init__(self, order: Sequence[UOp]) -> None:
         self.nodes: list[UOp] = []
         self.sources: list[Items] = []
         self.marks: list[tuple[Mark, ...]] = []
-        self.loops: list[Items] = []
+        self.loops: dict[int, Items] = {}
+        self.updates: dict[int, int] = {}
         if any(node.op is Ops.AFTER for node in order):
             self._merge(order)
         else:
@@ -54,7 +58,13 @@ class KernelItems:
             if node.op is Ops.SINK:
                 continue
             item_of[node] = len(self.nodes)
-            self._add(node, tuple([item_of[source] for source in node.src]), ())
+            items = tuple([item_of[source] for source in node.src])
+            if node.op in _SPECIAL_SOURCES:
+                self._add(node, items, ())
+            else:
+                self.nodes.append(node)
+                self.sources.append(items)
+                self.marks.append(())
 
     def _merge(self, order: Sequence[UOp]) -> None:
         """Nodes that differ by AFTERs alone are one item, unless they happen at different times."""
@@ -88,16 +98,17 @@ class KernelItems:
         return Mark(tuple(item for item in items if item not in over), tuple(over))
 
     def _add(self, node: UOp, items: Items, marks: tuple[Mark, ...]) -> None:
-        loops = NOTHING
+        item = len(self.nodes)
         if node.op is Ops.DEFINE_ACC:
-            items, loops = items[:1], items[1:]
+            items, self.loops[item] = items[:1], items[1:]
+        elif node.op is Ops.UPDATE_ACC:
+            self.updates[items[0]] = item
         elif node.op is Ops.BARRIER:
-            marks = _union([marks, (self._mark([self.nodes[item] for item in items], items),)])
+            marks = _union([marks, (self._mark([self.nodes[other] for other in items], items),)])
             items = NOTHING
         self.nodes.append(node)
         self.sources.append(items)
         self.marks.append(marks)
-        self.loops.append(loops)
 
     def memory(self, access: int) -> int:
         """The item of the memory that a LOAD or STORE goes to."""

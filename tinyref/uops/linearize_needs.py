@@ -9,12 +9,15 @@ from tinyref.uops.linearize_graph import KernelItems
 from tinyref.uops.linearize_scopes import Blocks
 from tinyref.uops.ops import ALU, Ops
 
-_DEFINED = frozenset(
-    {Ops.DEFINE_GLOBAL, Ops.DEFINE_LOCAL, Ops.DEFINE_VAR, Ops.CONST, Ops.SPECIAL, Ops.RANGE}
+# What stands before everything else.
+DEFINED = frozenset(
+    {Ops.DEFINE_GLOBAL, Ops.DEFINE_LOCAL, Ops.DEFINE_VAR, Ops.CONST},
 )
 # What takes no register of its own: it is a constant, an address that the access computes, or
 # nothing at all.
-UNCOUNTED = _DEFINED | {Ops.INDEX, Ops.STORE, Ops.UPDATE_ACC, Ops.BARRIER, Ops.END}
+UNCOUNTED = DEFINED | {
+    *(Ops.SPECIAL, Ops.RANGE, Ops.INDEX, Ops.STORE, Ops.UPDATE_ACC, Ops.BARRIER, Ops.END)
+}
 
 
 class Needs:
@@ -34,11 +37,16 @@ class Needs:
         self.before: list[list[int]] = [[] for _ in items.nodes]
         self.uses: list[list[int]] = [[] for _ in items.nodes]
         self.addresses = _addresses(items)
-        for item in range(len(items.nodes)):
-            self._of_item(item)
-        self._reads_before_updates()
-        self.registers = _registers(items, blocks)
-        self.turns_over = _turns_over(items, blocks.home)
+        self.is_defined = [node.op in DEFINED for node in items.nodes]
+        self.is_counted = [
+            node.op not in UNCOUNTED and item not in self.addresses
+            for item, node in enumerate(items.nodes)
+        ]
+        self._of_items()
+        readers = _readers(items)
+        self._reads_before_updates(readers)
+        self.turns_over = _turns_over(items, blocks.home, readers)
+        self.registers = self._registers()
         _order_memory(self)
 
     def add(self, first: int, second: int) -> None:
@@ -49,59 +57,63 @@ class Needs:
         if first != second:
             self.before[second].append(first)
 
-    def _of_item(self, item: int) -> None:
+    def _of_items(self) -> None:
         items, home = self.items, self.blocks.home
-        nodes = items.nodes
-        before = self.before[item]
-        for source in items.sources[item]:
-            if home[source] == home[item]:
-                before.append(source)
-                if self._is_counted(source):
-                    self.uses[item].append(source)
+        is_defined, is_counted = self.is_defined, self.is_counted
+        for item, sources in enumerate(items.sources):
+            before = self.before[item]
+            here = home[item]
+            for source in sources:
+                if is_defined[source]:
                     continue
-            else:
-                self.add(source, item)
-            if nodes[source].op is Ops.UPDATE_ACC:
-                source = items.sources[source][0]
-            if self._is_counted(source):
-                value, user = self.blocks.meet(source, item)
-                if value == source:
-                    self.uses[user].append(source)
-        for mark in items.marks[item]:
-            for other in (*mark.items, *mark.over):
-                self.add(other, item)
+                if home[source] != here or not is_counted[source]:
+                    self._of_source(item, source)
+                else:
+                    before.append(source)
+                    self.uses[item].append(source)
+            for mark in items.marks[item]:
+                for other in (*mark.items, *mark.over):
+                    if not is_defined[other]:
+                        self.add(other, item)
 
-    def _is_counted(self, item: int) -> bool:
-        return self.items.nodes[item].op not in UNCOUNTED and item not in self.addresses
-
-    def _reads_before_updates(self) -> None:
-        """What takes the old value of an accumulator stands before its update."""
+    def _of_source(self, item: int, source: int) -> None:
+        """The needs for a source that is no value of the same block."""
         items = self.items
-        updates = {
-            items.sources[item][0]: item
-            for item, node in enumerate(items.nodes)
-            if node.op is Ops.UPDATE_ACC
-        }
-        for item, node in enumerate(items.nodes):
-            if node.op is Ops.UPDATE_ACC:
-                continue
-            for source in items.sources[item]:
-                if source in updates:
-                    self.add(item, updates[source])
+        self.add(source, item)
+        if items.nodes[source].op is Ops.UPDATE_ACC:
+            source = items.sources[source][0]
+        if self.is_counted[source]:
+            value, user = self.blocks.meet(source, item)
+            if value == source:
+                self.uses[user].append(source)
+
+    def _reads_before_updates(self, readers: Mapping[int, list[int]]) -> None:
+        """What takes the old value of an accumulator stands before its update."""
+        for accumulator, update in self.items.updates.items():
+            for reader in readers[accumulator]:
+                self.add(reader, update)
+
+    def _registers(self) -> list[int]:
+        """The number of Sethi and Ullman: of sources that take as many, one waits for the other."""
+        found: list[int] = []
+        for item, uses in enumerate(self.uses):
+            if len(uses) == 1:
+                most = found[uses[0]] if uses[0] < item else 1
+            else:
+                parts = sorted((found[use] for use in uses if use < item), reverse=True)
+                most = max((part + held for held, part in enumerate(parts)), default=0)
+            found.append(most or self.is_counted[item])
+        return found
 
 
-def _registers(items: KernelItems, blocks: Blocks) -> list[int]:
-    """The number of Sethi and Ullman: of sources that take as many, one waits for the other."""
-    found: list[int] = []
-    home = blocks.home
-    for item, sources in enumerate(items.sources):
-        parts = [found[source] for source in sources if home[source] == home[item]]
-        if len(parts) > 1:
-            parts.sort(reverse=True)
-            most = max(part + waiting for waiting, part in enumerate(parts))
-        else:
-            most = parts[0] if parts else 0
-        found.append(most or (items.nodes[item].op not in UNCOUNTED))
+def _readers(items: KernelItems) -> dict[int, list[int]]:
+    """What takes each accumulator, but for its update."""
+    found: dict[int, list[int]] = {accumulator: [] for accumulator in items.loops}
+    if found:
+        for item, sources in enumerate(items.sources):
+            for source in sources:
+                if source in found and items.nodes[item].op is not Ops.UPDATE_ACC:
+                    found[source].append(item)
     return found
 
 
@@ -117,21 +129,16 @@ def _addresses(items: KernelItems) -> set[int]:
     return {item for item in found if items.nodes[item].op in ALU}
 
 
-def _turns_over(items: KernelItems, home: Sequence[int]) -> dict[int, int]:
+def _turns_over(
+    items: KernelItems, home: Sequence[int], readers: Mapping[int, list[int]]
+) -> dict[int, int]:
     """For what alone reads old values of accumulators, in the block of the updates: how many."""
-    readers: dict[int, list[int]] = defaultdict(list)
-    for item, sources in enumerate(items.sources):
-        if items.nodes[item].op is not Ops.UPDATE_ACC:
-            for source in sources:
-                if items.nodes[source].op is Ops.DEFINE_ACC:
-                    readers[source].append(item)
     found: dict[int, int] = defaultdict(int)
-    for item, node in enumerate(items.nodes):
-        if node.op is Ops.UPDATE_ACC:
-            reading = readers[items.sources[item][0]]
-            if len(reading) == 1 and home[reading[0]] == home[item]:
-                found[reading[0]] += 1
-                found[item] -= 1
+    for accumulator, update in items.updates.items():
+        reading = readers[accumulator]
+        if len(reading) == 1 and home[reading[0]] == home[update]:
+            found[reading[0]] += 1
+            found[update] -= 1
     return found
 
 

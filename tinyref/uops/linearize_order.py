@@ -9,6 +9,7 @@ these two and the order in which the graph was found, the one with the fewest li
 
 from __future__ import annotations
 
+import functools
 import heapq
 import random
 from collections.abc import Callable, Sequence
@@ -29,10 +30,10 @@ _FIRST = {
     Ops.DEFINE_LOCAL: 1,
     Ops.DEFINE_VAR: 2,
     Ops.CONST: 3,
-    Ops.SPECIAL: 4,
 }
-_OTHERS = (5, 0, "")
+_LAUNCH = Ops.SPECIAL
 _AT_ONCE = -(1 << 30)
+_AT_FIRST = 1 << 30
 # What happens in its place: everything else is there for the sake of these.
 _ROOTS = frozenset({Ops.STORE, Ops.BARRIER, Ops.RANGE, Ops.UPDATE_ACC})
 _LATE = frozenset({Ops.LOAD, Ops.INDEX, Ops.DEFINE_ACC})
@@ -42,12 +43,14 @@ _MOVES = frozenset({Ops.VECTORIZE, Ops.CAST, Ops.BITCAST, Ops.GEP})
 class BlockOrder:
     """The members of a block, known by their places in `members`, and how to order them.
 
-    before: what comes before each, once each. uses: the values among these, once each.
+    before: what comes before each. uses: the values among these. Definitions are not among the
+    members: they stand before all blocks.
     """
 
     def __init__(self, needs: Needs, members: Sequence[int]) -> None:
         nodes = needs.items.nodes
         place = {member: number for number, member in enumerate(members)}
+        self.needs = needs
         self.members = members
         # A gate is no item and has no node.
         self.nodes: list[UOp | None] = [
@@ -55,44 +58,40 @@ class BlockOrder:
         ]
         self.before = [_places(needs.before[member], place) for member in members]
         self.uses = [_places(needs.uses[member], place) for member in members]
-        self.users: list[list[int]] = [[] for _ in members]
-        for user, needed in enumerate(self.before):
-            for other in needed:
-                self.users[other].append(user)
-        own = needs.items.sources
-        self.sources = [
-            {place[source] for source in own[member] if source in place}
-            if member < len(nodes)
-            else set()
-            for member in members
-        ]
-        self.registers = [
-            needs.registers[member] if member < len(nodes) else 0 for member in members
-        ]
-        self.addresses = {place[member] for member in members if member in needs.addresses}
-        self.turns_over = [needs.turns_over.get(member, 0) for member in members]
-        self.takers: list[list[int]] = [[] for _ in members]
-        for user, values in enumerate(self.uses):
-            for value in values:
-                self.takers[value].append(user)
+
+    @functools.cached_property
+    def users(self) -> list[list[int]]:
+        """What comes after each member."""
+        return _reversed(self.before)
+
+    @functools.cached_property
+    def takers(self) -> list[list[int]]:
+        """What takes the value of each member."""
+        return _reversed(self.uses)
+
+    @functools.cached_property
+    def turns_over(self) -> list[int]:
+        """How many accumulators each member reads for the last time."""
+        return [self.needs.turns_over.get(member, 0) for member in self.members]
 
     def best(self) -> list[int]:
         """The members in an order of few live values."""
         order = self._depth_first()
-        pressure = self._pressure(order)
-        if pressure > FEW:
-            for other in (self._listed(), self.sorted(self.rank)):
-                found = self._pressure(other)
-                if found < pressure:
-                    order, pressure = other, found
+        if sum(map(len, self.uses)) > FEW:
+            pressure = self._pressure(order)
+            if pressure > FEW:
+                for other in (self._listed(), self.sorted(self.rank)):
+                    found = self._pressure(other)
+                    if found < pressure:
+                        order, pressure = other, found
         return [self.members[place] for place in order]
 
     def shuffled(self, chance: random.Random) -> list[int]:
-        """The members in any legal order, definitions first."""
-        ranks = [(_definition(node), chance.random()) for node in self.nodes]
+        """The members in any legal order."""
+        ranks = [chance.random() for _ in self.members]
         return [self.members[place] for place in self.sorted(ranks.__getitem__)]
 
-    def sorted(self, rank: Callable[[int], tuple[object, ...]]) -> list[int]:
+    def sorted(self, rank: Callable[[int], float]) -> list[int]:
         """The legal order that takes the lowest rank of what may come next.
 
         Raises `UserError` where members wait for each other.
@@ -119,8 +118,10 @@ class BlockOrder:
         )
         return UserError(f"kernel: the loops {numbers} need each other's results")
 
-    def rank(self, place: int) -> tuple[object, ...]:
-        return _definition(self.nodes[place]), place
+    def rank(self, place: int) -> float:
+        """The order in which the graph was found, launch indices first."""
+        node = self.nodes[place]
+        return place - len(self.members) if node is not None and node.op is _LAUNCH else place
 
     def _pressure(self, order: Sequence[int]) -> int:
         """The most values that are live at once in this order."""
@@ -141,39 +142,58 @@ class BlockOrder:
 
     def _depth_first(self) -> list[int]:
         """Sources right before their user, the one that takes the most registers first."""
-        done = [False] * len(self.members)
+        before = self.before
+        done = [False] * len(before)
         on_way: set[int] = set()
         order: list[int] = []
-        for root in sorted(range(len(self.members)), key=self._root_rank):
+        for root in self._roots():
             stack = [root]
             while stack:
                 place = stack[-1]
-                missing = [] if done[place] else [x for x in self.before[place] if not done[x]]
-                if missing and place in on_way:
-                    # They wait for each other: this says who does.
-                    return self.sorted(self.rank)
-                if missing:
-                    on_way.add(place)
-                    stack += self._by_registers(place, missing)
+                if done[place]:
+                    stack.pop()
                     continue
-                stack.pop()
-                if not done[place]:
+                missing = [other for other in before[place] if not done[other]]
+                if not missing:
+                    stack.pop()
                     done[place] = True
                     order.append(place)
+                    continue
+                if place in on_way:
+                    # They wait for each other: this says who does.
+                    return self.sorted(self.rank)
+                on_way.add(place)
+                if len(missing) > 1:
+                    self._by_registers(place, missing)
+                stack += missing
         return order
 
-    def _root_rank(self, place: int) -> tuple[object, ...]:
-        node = self.nodes[place]
-        return _definition(node), node is None or node.op not in _ROOTS, place
+    def _roots(self) -> list[int]:
+        """Launch indices, then what happens in its place, then what is left."""
+        launch, roots, others = [], [], []
+        for place, node in enumerate(self.nodes):
+            if node is None:
+                others.append(place)
+            elif node.op is _LAUNCH:
+                launch.append(place)
+            elif node.op in _ROOTS:
+                roots.append(place)
+            else:
+                others.append(place)
+        return launch + roots + others
 
-    def _by_registers(self, place: int, missing: list[int]) -> list[int]:
-        """What `place` waits for, the last to come first: what it only waits for comes first."""
-        if len(missing) == 1:
-            return missing
-        own = self.sources[place]
-        registers = self.registers
-        return sorted(
-            missing, key=lambda x: (x in own, -registers[x] if x in own else 0, x), reverse=True
+    def _by_registers(self, place: int, missing: list[int]) -> None:
+        """Sorts what `place` waits for, the last to come first: it comes last.
+
+        What it only waits for comes first, of its sources the one that takes more registers.
+        """
+        uses, registers, members = self.uses[place], self.needs.registers, self.members
+        node = self.nodes[place]
+        if node is None or node.op is Ops.RANGE:
+            missing.reverse()
+            return
+        missing.sort(
+            key=lambda other: (registers[members[other]] if other in uses else _AT_FIRST, -other)
         )
 
     # List schedule
@@ -202,7 +222,7 @@ class _ListSchedule:
         self.cost = [self._first_cost(place) for place in range(count)]
         self.waits = [len(needed) for needed in block.before]
         self.is_ready = [False] * count
-        self.heap: list[tuple[int, tuple[object, ...], int]] = []
+        self.heap: list[tuple[int, float, int]] = []
         self.order: list[int] = []
         for place in range(count):
             if not self.waits[place] and not self.is_ready[place]:
@@ -219,7 +239,7 @@ class _ListSchedule:
         node = block.nodes[place]
         if node is None:
             return sum(self.late[other] for other in block.before[place])
-        if node.op in _FIRST:
+        if node.op is _LAUNCH:
             return _AT_ONCE
         cost = 1 if block.takers[place] else 0
         for value in block.uses[place]:
@@ -301,7 +321,7 @@ def _late(block: BlockOrder) -> list[bool]:
     for place, node in enumerate(block.nodes):
         if node is None:
             continue
-        if node.op in _LATE or place in block.addresses:
+        if node.op in _LATE or block.members[place] in block.needs.addresses:
             late[place] = True
         elif node.op in _MOVES:
             late[place] = len(block.uses[place]) == 1 and late[block.uses[place][0]]
@@ -314,13 +334,17 @@ def _places(members: Sequence[int], place: dict[int, int]) -> list[int]:
     return [place[member] for member in dict.fromkeys(members)]
 
 
-def _definition(node: UOp | None) -> tuple[int, int, str]:
-    """Definitions come first, slots by number, the others by name."""
-    if node is None:
-        return _OTHERS
-    rank = _FIRST.get(node.op)
-    if rank is None:
-        return _OTHERS
+def _reversed(lists: Sequence[Sequence[int]]) -> list[list[int]]:
+    found: list[list[int]] = [[] for _ in lists]
+    for user, others in enumerate(lists):
+        for other in others:
+            found[other].append(user)
+    return found
+
+
+def definitions_first(node: UOp) -> tuple[int, int, str]:
+    """Where among the definitions a node stands: slots by number, the others by name."""
+    rank = _FIRST[node.op]
     if isinstance(node.arg, SlotArg):
         return rank, node.arg.slot, ""
     return rank, 0, node.arg.name if isinstance(node.arg, VarArg | LocalArg) else ""

@@ -5,7 +5,7 @@ A set of loops is an integer with a bit for each: bit i is the loop whose RANGE 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tinyref.errors import UserError
 from tinyref.uops.linearize_graph import KernelItems, Mark
@@ -16,7 +16,8 @@ from tinyref.uops.payload import RangeArg
 # The block of what stands in no loop.
 BODY = -1
 # What fixes how loops nest: where these happen, they do once a turn.
-_COUNTED = frozenset({Ops.STORE, Ops.UPDATE_ACC, Ops.RANGE, Ops.BARRIER})
+_DOES = frozenset({Ops.STORE, Ops.UPDATE_ACC, Ops.BARRIER})
+_COUNTED = _DOES | {Ops.RANGE}
 
 
 def range_number(node: UOp) -> int:
@@ -42,22 +43,40 @@ class Scopes:
         self.of: list[int] = []
         self._find()
         self._check_numbers()
-        self.home = [self._home(item) for item in range(len(items.nodes))]
+        self.home = self._homes()
 
     def _find(self) -> None:
         """A fixed point: what stands in the inner of two nested loops stands in the outer too."""
+        nodes = self.items.nodes
+        counted = [item for item, node in enumerate(nodes) if node.op in _COUNTED]
         while True:
-            self._closed = {}
+            self._closed = {0: 0}
             self.of = self._given_around()
-            for scope in {
-                self.of[item] for item, node in enumerate(self.items.nodes) if node.op in _COUNTED
-            }:
+            for scope in {self.of[item] for item in counted}:
                 outer = 0
                 for place in _places(scope):
                     self.around[place] |= outer
                     outer |= 1 << place
-            if all(self._close(scope) == scope for scope in set(self.of)):
+            closed = {scope: self._close(scope) for scope in set(self.of)}
+            if all(scope == found for scope, found in closed.items()):
                 return
+            if not self._changes_ends(closed):
+                self.of = [closed[scope] for scope in self.of]
+                return
+
+    def _changes_ends(self, closed: Mapping[int, int]) -> bool:
+        """Whether more than the loops of each item grows, with `closed` for what was found.
+
+        A loop that turns out to be around another one is around what uses its result as well.
+        """
+        if any(self.items.marks):
+            return True
+        for accumulator, update in self.items.updates.items():
+            ended = self.mask(self.items.loops[accumulator])
+            scope = self.of[update]
+            if closed[scope] & ~ended != self._close(scope & ~ended):
+                return True
+        return False
 
     def _check_numbers(self) -> None:
         for place, item in enumerate(self.ranges):
@@ -73,30 +92,28 @@ class Scopes:
 
     def _given_around(self) -> list[int]:
         items = self.items
+        closed = self._closed
         scopes: list[int] = []
         # What remains around a user of the item.
         shown: list[int] = []
-        closed = self._closed
-        for item, node in enumerate(items.nodes):
+        for node, sources, marks in zip(items.nodes, items.sources, items.marks, strict=True):
             scope = 0
-            for source in items.sources[item]:
+            for source in sources:
                 scope |= shown[source]
-            for mark in items.marks[item]:
+            for mark in marks:
                 scope |= self._around_mark(mark, shown)
-            final = 0
-            if node.op is Ops.RANGE:
-                scope |= self.bit[item]
-            elif node.op is Ops.DEFINE_ACC:
-                scope |= self.mask(items.loops[item])
-            elif node.op is Ops.UPDATE_ACC:
-                final = self.mask(items.loops[items.sources[item][0]])
-            if scope:
-                found = closed.get(scope)
-                if found is None:
-                    found = closed[scope] = self._close(scope)
-                scope = found
-            scopes.append(scope)
-            shown.append(scope & ~final)
+            op = node.op
+            if op is Ops.RANGE:
+                scope |= self.bit[len(scopes)]
+            elif op is Ops.DEFINE_ACC:
+                scope |= self.mask(items.loops[len(scopes)])
+            found = closed.get(scope)
+            if found is None:
+                found = closed[scope] = self._close(scope)
+            scopes.append(found)
+            if op is Ops.UPDATE_ACC:
+                found &= ~self.mask(items.loops[sources[0]])
+            shown.append(found)
         return scopes
 
     def _around_mark(self, mark: Mark, shown: list[int]) -> int:
@@ -107,7 +124,10 @@ class Scopes:
 
     def mask(self, ranges: Iterable[int]) -> int:
         """The set of these RANGEs."""
-        return sum(self.bit[item] for item in set(ranges))
+        found = 0
+        for item in ranges:
+            found |= self.bit[item]
+        return found
 
     def _close(self, scope: int) -> int:
         found = scope
@@ -115,13 +135,18 @@ class Scopes:
             found |= self.around[place]
         return found
 
-    def _home(self, item: int) -> int:
-        scope = self.of[item]
-        if not scope:
-            return BODY
-        own = self.bit.get(item, 0) or self.mask(self.items.loops[item])
-        innermost = (scope & ~own).bit_length() - 1
-        return self.ranges[innermost] if innermost >= 0 else BODY
+    def _homes(self) -> list[int]:
+        own = {**self.bit, **{item: self.mask(named) for item, named in self.items.loops.items()}}
+        innermost = {0: BODY}
+        found = []
+        for item, scope in enumerate(self.of):
+            if item in own:
+                scope &= ~own[item]
+            home = innermost.get(scope)
+            if home is None:
+                home = innermost[scope] = self.ranges[scope.bit_length() - 1]
+            found.append(home)
+        return found
 
 
 def _places(scope: int) -> Iterator[int]:
@@ -139,7 +164,7 @@ class Blocks:
     """
 
     def __init__(self, scopes: Scopes) -> None:
-        self.home = scopes.home
+        self.home = list(scopes.home)
         self.members: dict[int, list[int]] = {BODY: [], **{item: [] for item in scopes.ranges}}
         for item, home in enumerate(scopes.home):
             self.members[home].append(item)
@@ -176,6 +201,9 @@ class Blocks:
         """The loops in which nothing happens, of items that are `nodes`."""
         busy: set[int] = set()
         for item, node in enumerate(nodes):
-            if node.op in (Ops.STORE, Ops.BARRIER, Ops.UPDATE_ACC):
-                busy.update(block for block, _ in self.holders(item))
+            if node.op in _DOES:
+                block = self.home[item]
+                while block != BODY and block not in busy:
+                    busy.add(block)
+                    block = self.home[block]
         return self.members.keys() - busy - {BODY}

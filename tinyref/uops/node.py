@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
 from weakref import WeakValueDictionary
@@ -99,7 +99,12 @@ class UOp:
 
     def toposort(self) -> list[UOp]:
         """Every node reachable from this one, sources before users, each once."""
-        return toposort((self,))
+        below = self.facts.get(toposort)
+        if below is None:
+            below = toposort((self,))[:-1]
+            # Without the node itself, which would keep itself alive.
+            self.facts[toposort] = below
+        return [*below, self]
 
     def __bool__(self) -> bool:
         raise TypeError("UOp: a node has no truth value; compare with `is` or read its range")
@@ -118,22 +123,24 @@ def toposort(
     """
     order: list[UOp] = []
     seen: set[UOp] = set()
-    stack: list[tuple[UOp, Iterator[UOp]]] = []
+    begun: list[UOp] = []
+    # None stands for the last one begun, after all that it needs.
+    stack: list[UOp | None] = []
     for root in roots:
-        if root in seen:
-            continue
-        seen.add(root)
-        stack.append((root, iter(needs(root))))
+        stack.append(root)
         while stack:
-            node, sources = stack[-1]
-            for source in sources:
-                if source not in seen:
-                    seen.add(source)
-                    stack.append((source, iter(needs(source))))
-                    break
-            else:
-                order.append(node)
-                stack.pop()
+            node = stack.pop()
+            if node is None:
+                order.append(begun.pop())
+            elif node not in seen:
+                seen.add(node)
+                needed = tuple(needs(node))
+                if needed:
+                    begun.append(node)
+                    stack.append(None)
+                    stack += reversed(needed)
+                else:
+                    order.append(node)
     return order
 
 

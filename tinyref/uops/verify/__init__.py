@@ -42,16 +42,30 @@ def verify(
         graph: Graph = ProgramGraph(nodes, allows_index)
     else:
         graph = Graph(dialect, nodes, allows_index)
-    for position, node in enumerate(nodes):
+    wrong = _first_wrong_alone(rules, graph)
+    graph_rules = rules.graph_rules(graph)
+    for position, node in enumerate(nodes if wrong is None else nodes[: wrong[0]]):
+        if node.op in graph_rules:
+            _check(graph_rules[node.op], node, graph, position)
+    if wrong is not None:
+        raise wrong[1]
+
+
+def _first_wrong_alone(rules: Rules, graph: Graph) -> tuple[int, VerifyError] | None:
+    """The place of the first node that breaks a rule on nodes alone, and the error."""
+    for position, node in enumerate(graph.nodes):
         # The rules itself is the key under which a node remembers that it passed.
         if rules not in node.facts:
-            _check(rules, node, graph, position, is_local=True)
+            try:
+                _check(rules.local_rules(node.op), node, graph, position)
+            except VerifyError as error:
+                return position, error
             node.facts[rules] = True
-        _check(rules, node, graph, position, is_local=False)
+    return None
 
 
-def _check(rules: Rules, node: UOp, graph: Graph, position: int, is_local: bool) -> None:
-    for rule in rules.for_op(node.op, is_local):
+def _check(chosen: Sequence[VerifyRule], node: UOp, graph: Graph, position: int) -> None:
+    for rule in chosen:
         finding = rule.check(node, graph, position)
         if finding is not None:
             where = node_text(node)

@@ -17,6 +17,10 @@ from tinyref.uops.verify.rule import Finding, Graph, Rules, buffer_text
 _WITH_SIZES = (Ops.VIEW, Ops.VALID, *sorted(MOVEMENT, key=lambda op: op.value))
 
 
+# The key under which a node remembers that the op table accepts it, in whatever dialect.
+OP_TABLE_RULE = object()
+
+
 def add_op_rules(rules: Rules) -> None:
     """The dialect has the op, and the op table accepts the node."""
 
@@ -31,8 +35,14 @@ def add_op_rules(rules: Rules) -> None:
     @rules.local("type.1")
     def fits_the_op_table(node: UOp, graph: Graph, _: int) -> Finding:
         """Number of sources, payload and types are as the op table says."""
+        if OP_TABLE_RULE in node.facts:
+            return None
         problem = OP_TABLE[node.op].check(node)
-        return None if problem is None else (OP_TABLE[node.op].sentence, problem)
+        if problem is not None:
+            return OP_TABLE[node.op].sentence, problem
+        # It is the same table in every dialect.
+        node.facts[OP_TABLE_RULE] = True
+        return None
 
 
 def add_access_rule(rules: Rules) -> None:
@@ -83,7 +93,7 @@ def add_linear_rules(rules: Rules) -> None:
     add_variable_rule(rules)
     add_buffer_rules(rules)
 
-    @rules.graph("index.1")
+    @rules.graph("index.1", screen=_knows_no_index)
     def has_no_index_type(node: UOp, graph: Graph, _: int) -> Finding:
         """No value has the type index: lowering has chosen int32 or int64."""
         if graph.allows_index or node.dtype.scalar is not dtypes.index:
@@ -128,10 +138,8 @@ def add_linear_rules(rules: Rules) -> None:
     @rules.graph("special.2", Ops.SPECIAL)
     def has_one_extent(node: UOp, graph: Graph, _: int) -> Finding:
         """A launch index has one extent."""
-        for other in graph.nodes:
-            if other.arg == node.arg and other is not node:
-                return describe(other.src[0]), describe(node.src[0])
-        return None
+        first = graph.first_of_special[node.arg] if isinstance(node.arg, SpecialArg) else node
+        return None if first is node else (describe(first.src[0]), describe(node.src[0]))
 
     @rules.graph("wmma.2", Ops.WMMA)
     def has_whole_runs(node: UOp, graph: Graph, _: int) -> Finding:
@@ -145,13 +153,10 @@ def add_linear_rules(rules: Rules) -> None:
     @rules.graph("range.1", Ops.RANGE)
     def has_a_number_of_its_own(node: UOp, graph: Graph, _: int) -> Finding:
         """Every RANGE has another number."""
-        number = node.arg.number if isinstance(node.arg, RangeArg) else None
-        for other in graph.nodes:
-            if other is node:
-                return None
-            if isinstance(other.arg, RangeArg) and other.arg.number == number:
-                return f"a number other than {number}", f"a second RANGE {number}"
-        return None
+        number = node.arg.number if isinstance(node.arg, RangeArg) else -1
+        if graph.first_of_range[number] is node:
+            return None
+        return f"a number other than {number}", f"a second RANGE {number}"
 
     @rules.graph("local.1", Ops.DEFINE_LOCAL, Ops.DEFINE_ACC)
     def has_a_name_of_its_own(node: UOp, graph: Graph, _: int) -> Finding:
@@ -160,6 +165,11 @@ def add_linear_rules(rules: Rules) -> None:
         if graph.first_of_name[node.op, name] is node:
             return None
         return f"a name other than {name!r}", f"a second {node.op.name} {name!r}"
+
+
+def _knows_no_index(graph: Graph) -> bool:
+    index = dtypes.index
+    return graph.allows_index or all(node.dtype.scalar is not index for node in graph.nodes)
 
 
 def skip_after(node: UOp) -> UOp:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from tinyref.uops.node import UOp, node_fact
 from tinyref.uops.ops import Dialect, Ops
 from tinyref.uops.payload import RangeArg, ReduceArg
@@ -21,7 +23,12 @@ Ranges = frozenset[UOp]
 _NONE: Ranges = frozenset()
 
 
-@INDEXED.graph("sink.1")
+def _has_one_sink(graph: Graph) -> bool:
+    is_last = graph.root is not None and graph.root.op is Ops.SINK
+    return is_last and sum(node.op is Ops.SINK for node in graph.nodes) == 1
+
+
+@INDEXED.graph("sink.1", screen=_has_one_sink)
 def root_is_a_sink(node: UOp, graph: Graph, _: int) -> Finding:
     """A SINK is the root, and there is no other."""
     if (node is graph.root) == (node.op is Ops.SINK):
@@ -66,18 +73,15 @@ def starts_before_its_ranges(node: UOp, graph: Graph, _: int) -> Finding:
 def has_one_update(node: UOp, graph: Graph, _: int) -> Finding:
     """A DEFINE_ACC has one UPDATE_ACC."""
     accumulator = skip_after(node.src[0])
-    for other in graph.nodes:
-        if other is node:
-            return None
-        if other.op is Ops.UPDATE_ACC and skip_after(other.src[0]) is accumulator:
-            return "one UPDATE_ACC", f"two of the accumulator {accumulator.arg}"
-    return None
+    if graph.first_update[accumulator] is node:
+        return None
+    return "one UPDATE_ACC", f"two of the accumulator {accumulator.arg}"
 
 
 @node_fact
 def _closed(node: UOp) -> Ranges:
     """The ranges whose results the node uses."""
-    closed = _NONE.union(*map(_closed, node.src))
+    closed = _union(map(_closed, node.src))
     if node.op is Ops.REDUCE:
         return closed.union(node.src[1:])
     if node.op is Ops.UPDATE_ACC:
@@ -90,7 +94,9 @@ def _open(node: UOp) -> Ranges:
     """The ranges in which the node must stand, as a source of others."""
     if node.op is Ops.RANGE:
         return _open(node.src[0]) | {node}
-    ranges = _NONE.union(*map(_open, node.src))
+    ranges = _union(map(_open, node.src))
+    if not ranges:
+        return ranges
     if node.op is Ops.REDUCE:
         return ranges.difference(node.src[1:])
     if node.op is Ops.UPDATE_ACC:
@@ -99,6 +105,15 @@ def _open(node: UOp) -> Ranges:
         # A range among the sources of these is one that is over by then.
         return ranges.difference(source for source in node.src if source.op is Ops.RANGE)
     return ranges
+
+
+def _union(sets: Iterable[Ranges]) -> Ranges:
+    """The union; most often it is one of the sets, and then it is the same object."""
+    found = _NONE
+    for each in sets:
+        if each is not found and each:
+            found = found | each if found else each
+    return found
 
 
 def _accumulated(update: UOp) -> tuple[UOp, ...]:
@@ -115,7 +130,10 @@ def stands_on_one_side_of_a_loop(node: UOp, graph: Graph, _: int) -> Finding:
     """No node uses both the counter of a range and the result of that range."""
     if node.op in (Ops.AFTER, Ops.BARRIER, Ops.SINK):
         return None
-    both = _open(node) & _closed(node)
+    closed = _closed(node)
+    if not closed:
+        return None
+    both = _open(node) & closed
     return None if not both else ("a place inside or after the loop", f"{_numbers(both)} in both")
 
 

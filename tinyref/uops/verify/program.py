@@ -16,6 +16,7 @@ PROGRAM = Rules(Dialect.PROGRAM)
 # The openers of the blocks around a place in the program, outermost first.
 Blocks = tuple[UOp, ...]
 _OPENERS = {Ops.END: Ops.RANGE, Ops.ENDIF: Ops.IF}
+_OPENING = frozenset(_OPENERS.values())
 
 
 class ProgramGraph(Graph):
@@ -38,6 +39,45 @@ class ProgramGraph(Graph):
                 stack = (*stack, node)
         return [*found, stack]
 
+    @functools.cached_property
+    def is_ordered(self) -> bool:
+        """Whether every node stands once, after its sources and where they can be seen.
+
+        May be False for a program of which that holds all the same.
+        """
+        seen: set[UOp] = set()
+        visible: set[UOp] = set()
+        made: list[list[UOp]] = [[]]
+        for node in self.nodes:
+            op = node.op
+            for source in node.src:
+                # An accumulator shows its last value in the block in which it is defined.
+                owner = source.src[0] if source.op is Ops.UPDATE_ACC else source
+                if source not in seen or owner not in visible:
+                    return False
+            if op in _OPENERS:
+                if len(made) == 1:
+                    return False
+                visible.difference_update(made.pop())
+                continue
+            if node in seen and op is not Ops.BARRIER:
+                return False
+            seen.add(node)
+            visible.add(node)
+            if op in _OPENING:
+                made.append([])
+            made[-1].append(node)
+        return True
+
+    @functools.cached_property
+    def last_closing(self) -> dict[UOp, int]:
+        """The last place in which each block is closed."""
+        return {
+            node.src[0]: place
+            for place, node in enumerate(self.nodes)
+            if node.op in _OPENERS and node.src
+        }
+
 
 def _program(graph: Graph) -> ProgramGraph:
     if not isinstance(graph, ProgramGraph):
@@ -45,7 +85,12 @@ def _program(graph: Graph) -> ProgramGraph:
     return graph
 
 
-@PROGRAM.graph("order.1")
+def _is_ordered(graph: Graph) -> bool:
+    """Whether all is seen, once and in its block: three rules in one go."""
+    return _program(graph).is_ordered
+
+
+@PROGRAM.graph("order.1", screen=_is_ordered)
 def sources_come_first(node: UOp, graph: Graph, position: int) -> Finding:
     """Every source stands before its user."""
     place = _program(graph).place
@@ -55,7 +100,7 @@ def sources_come_first(node: UOp, graph: Graph, position: int) -> Finding:
     return None
 
 
-@PROGRAM.graph("order.2")
+@PROGRAM.graph("order.2", screen=_is_ordered)
 def stands_once(node: UOp, graph: Graph, position: int) -> Finding:
     """Every node but BARRIER stands once."""
     first = _program(graph).place[node]
@@ -96,12 +141,12 @@ def _name(opener: UOp | None) -> str:
 def is_closed(node: UOp, graph: Graph, position: int) -> Finding:
     """Every RANGE has its END, every IF its ENDIF."""
     closer = next(op for op, opener in _OPENERS.items() if opener is node.op)
-    if any(other.op is closer and node in other.src for other in graph.nodes[position:]):
+    if _program(graph).last_closing.get(node, -1) > position:
         return None
     return f"{closer.name} of it", "the end of the program"
 
 
-@PROGRAM.graph("scope.1")
+@PROGRAM.graph("scope.1", screen=_is_ordered)
 def stays_in_its_block(node: UOp, graph: Graph, position: int) -> Finding:
     """What is computed in a block is used in it; only a last UPDATE_ACC shows outside."""
     program = _program(graph)

@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tinyref.dtype import PtrDType
-from tinyref.uops.node import UOp, toposort
+from tinyref.uops.node import UOp
 from tinyref.uops.ops import Dialect, Ops
 from tinyref.uops.payload import (
     BufferArg,
     ConstArg,
     LocalArg,
+    RangeArg,
     SlotArg,
     SpecialArg,
     VarArg,
@@ -22,6 +23,7 @@ from tinyref.uops.payload_fields import toposort_with_payloads
 # What is wrong: (expected, got). None is what a rule gives when all is well.
 Finding = tuple[str, str] | None
 Check = Callable[[UOp, "Graph", int], Finding]
+Screen = Callable[["Graph"], bool]
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,9 @@ class VerifyRule:
     """One labelled rule of a dialect.
 
     ops: the nodes that it looks at, None for all. is_local: whether it depends on the node and
-    what it is made of alone, so that a node which passed once need not be looked at again.
+    what it is made of alone, so that a node which passed once need not be looked at again. screen:
+    says of a whole graph in one go that no node of it breaks the rule; without it, or where it
+    says no, the rule looks at every node.
     """
 
     label: str
@@ -37,6 +41,7 @@ class VerifyRule:
     check: Check
     ops: frozenset[Ops] | None
     is_local: bool
+    screen: Screen | None = None
 
 
 class Rules:
@@ -45,37 +50,50 @@ class Rules:
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect
         self.all: list[VerifyRule] = []
-        self._chosen: dict[tuple[Ops, bool], tuple[VerifyRule, ...]] = {}
+        self._local: dict[Ops, tuple[VerifyRule, ...]] = {}
 
     def local(self, name: str, *ops: Ops) -> Callable[[Check], Check]:
         """Decorates a check of a node and what it is made of; its docstring is the sentence."""
-        return self._adder(name, ops, True)
+        return self._adder(name, ops, True, None)
 
-    def graph(self, name: str, *ops: Ops) -> Callable[[Check], Check]:
+    def graph(self, name: str, *ops: Ops, screen: Screen | None = None) -> Callable[[Check], Check]:
         """Decorates a check of a node that looks at the rest of the graph as well."""
-        return self._adder(name, ops, False)
+        return self._adder(name, ops, False, screen)
 
-    def _adder(self, name: str, ops: tuple[Ops, ...], is_local: bool) -> Callable[[Check], Check]:
+    def _adder(
+        self, name: str, ops: tuple[Ops, ...], is_local: bool, screen: Screen | None
+    ) -> Callable[[Check], Check]:
         def add(check: Check) -> Check:
             sentence = " ".join((check.__doc__ or "").split())
             label = f"{self.dialect.value}.{name}"
             kinds = frozenset(ops) if ops else None
-            self.all.append(VerifyRule(label, sentence, check, kinds, is_local))
+            self.all.append(VerifyRule(label, sentence, check, kinds, is_local, screen))
             return check
 
         return add
 
-    def for_op(self, op: Ops, is_local: bool) -> tuple[VerifyRule, ...]:
-        """The rules that look at nodes of `op`."""
-        key = (op, is_local)
-        found = self._chosen.get(key)
+    def local_rules(self, op: Ops) -> tuple[VerifyRule, ...]:
+        """The local rules that look at nodes of `op`."""
+        found = self._local.get(op)
         if found is None:
             found = tuple(
-                rule
-                for rule in self.all
-                if rule.is_local is is_local and (rule.ops is None or op in rule.ops)
+                rule for rule in self.all if rule.is_local and (rule.ops is None or op in rule.ops)
             )
-            self._chosen[key] = found
+            self._local[op] = found
+        return found
+
+    def graph_rules(self, graph: Graph) -> dict[Ops, tuple[VerifyRule, ...]]:
+        """The other rules by the ops of `graph`, for those ops at whose nodes some must look."""
+        rules = [
+            rule
+            for rule in self.all
+            if not rule.is_local and not (rule.screen is not None and rule.screen(graph))
+        ]
+        found = {}
+        for op in {node.op for node in graph.nodes}:
+            chosen = tuple(rule for rule in rules if rule.ops is None or op in rule.ops)
+            if chosen:
+                found[op] = chosen
         return found
 
 
@@ -116,6 +134,30 @@ class Graph:
             for node in reversed(self.nodes)
             if isinstance(node.arg, BufferArg)
         }
+
+    @functools.cached_property
+    def first_of_special(self) -> dict[SpecialArg, UOp]:
+        """The first SPECIAL of each launch index."""
+        return {node.arg: node for node in reversed(self.nodes) if isinstance(node.arg, SpecialArg)}
+
+    @functools.cached_property
+    def first_of_range(self) -> dict[int, UOp]:
+        """The first RANGE of each number."""
+        return {
+            node.arg.number: node for node in reversed(self.nodes) if isinstance(node.arg, RangeArg)
+        }
+
+    @functools.cached_property
+    def first_update(self) -> dict[UOp, UOp]:
+        """The first UPDATE_ACC of each accumulator."""
+        found: dict[UOp, UOp] = {}
+        for node in self.nodes:
+            if node.op is Ops.UPDATE_ACC:
+                accumulator = node.src[0]
+                while accumulator.op is Ops.AFTER:
+                    accumulator = accumulator.src[0]
+                found.setdefault(accumulator, node)
+        return found
 
     @functools.cached_property
     def first_of_variable(self) -> dict[str, UOp]:
@@ -184,4 +226,4 @@ def buffer_text(node: UOp) -> str:
 
 def graph_nodes(root: UOp) -> list[UOp]:
     """Every node of a graph, sources first."""
-    return toposort((root,))
+    return root.toposort()
