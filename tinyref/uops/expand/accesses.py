@@ -8,7 +8,7 @@ does not touch anyway.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tinyref.device import Capabilities
@@ -72,6 +72,24 @@ class Run:
 Cell = tuple[Run, int] | None
 
 
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The elements of one copy of an access, a cell for each lane."""
+
+    cells: Sequence[Cell]
+
+    @property
+    def is_window(self) -> bool:
+        """Whether the lanes are just those of one vector in memory, in their order."""
+        first = self.cells[0]
+        if first is None:
+            return False
+        run, distance = first
+        if run.windows[distance] != (distance, len(self.cells)):
+            return False
+        return all(cell == (run, distance + lane) for lane, cell in enumerate(self.cells))
+
+
 class Accesses:
     """The elements of the LOADs and STOREs whose positions and gates are index arithmetic."""
 
@@ -87,58 +105,58 @@ class Accesses:
         self.numbering = numbering
         self.positions = positions
         self.has_grid = capabilities.has_grid
-        # The elements of each access: one row for each copy, one cell for each lane.
-        self.cells: dict[UOp, list[list[Cell]]] = {}
+        # The elements of each access, copy by copy.
+        self.rows: dict[UOp, list[Row]] = {}
         self.runs: dict[Site, Run] = {}
         accesses = [node for node in order if node.op in (Ops.LOAD, Ops.STORE)]
         self.written = {memory_of(node.src[0]) for node in accesses if node.op is Ops.STORE}
         for access in accesses:
             if _is_regular(access):
-                self._add(access)
+                self.rows[access] = self._rows(access)
         for site, run in self.runs.items():
             run.cover(divisor_of(site.base), {1, *capabilities.vector_lanes})
 
-    def _add(self, access: UOp) -> None:
-        address = access.src[0]
-        waits = tuple(_waits(address))
-        memory = memory_of(address)
+    def _rows(self, access: UOp) -> list[Row]:
+        memory = memory_of(access.src[0])
+        waits = tuple(_waits(access.src[0]))
         # Reads of memory that the kernel writes move only where their order is told.
         moves = access.op is Ops.LOAD and (memory not in self.written or bool(waits))
         mask = self.dependence.masks[access]
-        lanes = self.numbering.lanes(mask)
-        most = self._widest(access, lanes)
-        rows: list[list[Cell]] = []
-        for copy, row in enumerate(self._elements(access, mask, lanes)):
+        most = self._widest(access, self.numbering.lanes(mask))
+        rows: list[Row] = []
+        for copy in range(self.numbering.count(mask)):
             owner = None if moves else (access, 0 if access.op is Ops.STORE else copy)
+            runs: dict[tuple[UOp, UOp | None], Run] = {}
             cells: list[Cell] = []
-            last: Site | None = None
-            for base, distance, gate in row:
+            for base, distance, gate in self._elements(access, copy):
                 if is_false(gate):
                     cells.append(None)
                     continue
-                if last is None or base is not last.base or gate is not last.gate:
-                    alternative = None if gate is None else _alternative(access)
-                    last = Site(memory, waits, base, gate, alternative, owner)
-                    run = self.runs.setdefault(last, Run(last))
+                run = runs.get((base, gate))
+                if run is None:
+                    known = None if gate is None else _alternative(access)
+                    site = Site(memory, waits, base, gate, known, owner)
+                    run = runs[base, gate] = self.runs.setdefault(site, Run(site))
                     run.most = max(run.most, most)
                 run.wanted.add(distance)
                 cells.append((run, distance))
-            rows.append(cells)
-        self.cells[access] = rows
+            rows.append(Row(cells))
+        return rows
 
-    def _elements(
-        self, access: UOp, mask: int, lanes: int
-    ) -> Iterator[list[tuple[UOp, int, UOp | None]]]:
-        """Base, distance and gate of every lane, copy by copy."""
+    def _elements(self, access: UOp, copy: int) -> Iterator[tuple[UOp, int, UOp | None]]:
+        """Base, distance and gate of every lane of one copy."""
         position = index_of(access.src[0]).src[1]
-        copies = self.numbering.projection(mask, self.dependence.masks[position])
-        for copy, of_position in enumerate(copies):
-            row = []
-            for lane, (base, distance) in enumerate(
-                self.positions.split_lanes(position, of_position, lanes)
-            ):
-                row.append((base, distance, self.gate(access, copy, lane)))
-            yield row
+        lanes = self.numbering.lanes(self.dependence.masks[access])
+        of_position = self.source_copy(access, position, copy)
+        places = self.positions.split_lanes(position, of_position, lanes)
+        gates = self._gates(access, copy, lanes)
+        for (base, distance), gate in zip(places, gates, strict=True):
+            yield base, distance, gate
+
+    def _gates(self, access: UOp, copy: int, lanes: int) -> Sequence[UOp | None]:
+        if len(access.src) < 3:
+            return [None] * lanes
+        return [self.gate(access, copy, lane) for lane in range(lanes)]
 
     def source_copy(self, node: UOp, source: UOp, copy: int) -> int:
         """The copy of `source` that belongs to a copy of `node`."""
@@ -146,9 +164,7 @@ class Accesses:
         return self.numbering.projection(masks[node], masks[source])[copy]
 
     def gate(self, access: UOp, copy: int, lane: int) -> UOp | None:
-        """The gate of one element: None where it is always open."""
-        if len(access.src) < 3:
-            return None
+        """The gate of one element of a gated access: None where it is always open."""
         gate = access.src[2]
         found = self.positions.at(gate, self.source_copy(access, gate, copy), lane)
         return None if isinstance(found.arg, ConstArg) and found.arg.value else found

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from tinyref.device import Capabilities
 from tinyref.uops import build
-from tinyref.uops.expand.accesses import Accesses, Cell, Run, index_of, is_false
+from tinyref.uops.expand.accesses import Accesses, Cell, Row, Run, index_of, is_false
 from tinyref.uops.expand.dependence import Dependence, Numbering, is_index_arithmetic, is_lane_range
 from tinyref.uops.expand.positions import Positions, moved
 from tinyref.uops.expand.vectors import Piece, combine, combine_lanes, join, repeat, take
@@ -163,17 +163,17 @@ class Expansion:
         return UOp(Ops.AFTER, inner.dtype, (inner, *self._all_copies(address.src[1:])))
 
     def _load(self, node: UOp) -> Copies:
-        mask = self.masks[node]
-        lanes = self.numbering.lanes(mask)
-        rows = self.accesses.cells.get(node)
-        copies = []
-        for copy in range(self.numbering.count(mask)):
-            if rows is None:
-                pieces = [(self._load_alone(node, copy, lane), 0) for lane in range(lanes)]
-            else:
-                pieces = [self._load_cell(node, cell) for cell in rows[copy]]
-            copies.append(join(pieces))
-        return copies
+        rows = self.accesses.rows.get(node)
+        if rows is not None:
+            return [self._load_row(node, row) for row in rows]
+        lanes = range(self._lanes(node))
+        copies = range(self.numbering.count(self.masks[node]))
+        return [join([(self._load_alone(node, i, lane), 0) for lane in lanes]) for i in copies]
+
+    def _load_row(self, node: UOp, row: Row) -> UOp:
+        if row.is_window:
+            return self._load_cell(node, row.cells[0])[0]
+        return join([self._load_cell(node, cell) for cell in row.cells])
 
     def _load_cell(self, node: UOp, cell: Cell) -> Piece:
         if cell is None:
@@ -202,9 +202,9 @@ class Expansion:
         return build.load(address, gate, alternative)
 
     def _store(self, node: UOp) -> Copies:
-        rows = self.accesses.cells.get(node)
+        rows = self.accesses.rows.get(node)
         if rows is not None:
-            return self._store_cells(node, rows)
+            return self._store_rows(node, rows)
         mask = self.masks[node]
         stores = []
         for copy in range(self.numbering.count(mask)):
@@ -217,22 +217,30 @@ class Expansion:
                 stores.append(build.store(self._address(node.src[0], position), value, gate))
         return stores
 
-    def _store_cells(self, node: UOp, rows: Sequence[Sequence[Cell]]) -> Copies:
+    def _store_rows(self, node: UOp, rows: Sequence[Row]) -> Copies:
         value = node.src[1]
+        # What each place gets: a place that is written twice keeps what came last.
+        vectors: dict[tuple[Run, int], UOp] = {}
         pieces: dict[tuple[Run, int], Piece] = {}
         for copy, row in enumerate(rows):
             of_value = self.accesses.source_copy(node, value, copy)
-            for lane, cell in enumerate(row):
+            first = row.cells[0]
+            if row.is_window and first is not None:
+                vectors[first] = self._value(value, of_value, len(row.cells))
+                continue
+            for lane, cell in enumerate(row.cells):
                 if cell is not None:
                     pieces[cell] = self._piece(value, of_value, lane)
-        stores = []
         for run, distance in pieces:
             start, width = run.windows[distance]
-            if start == distance:
-                joined = join([pieces[run, start + lane] for lane in range(width)])
-                address = self._address(node.src[0], moved(run.site.base, start))
-                stores.append(build.store(address, joined, run.site.gate))
-        return stores
+            if (run, start) not in vectors:
+                vectors[run, start] = join([pieces[run, start + lane] for lane in range(width)])
+        return [
+            build.store(
+                self._address(node.src[0], moved(run.site.base, start)), vector, run.site.gate
+            )
+            for (run, start), vector in vectors.items()
+        ]
 
 
 def _tidy(node: UOp) -> UOp:

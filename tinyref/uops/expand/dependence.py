@@ -111,6 +111,7 @@ class Numbering:
         self.assignments = functools.cache(self._assignments)
         self.projection = functools.cache(self._projection)
         self.lanes = functools.cache(self._lanes)
+        self.counters = functools.cache(self._counters)
 
     def _places(self, mask: int) -> list[int]:
         return [place for place in range(len(self.ranges)) if mask >> place & 1]
@@ -137,7 +138,7 @@ class Numbering:
         """The lanes that `lane_range` becomes; 1 where it is copied."""
         return self.width_of[lane_range]
 
-    def counters(self, mask: int, copy: int, lane: int) -> dict[UOp, int]:
+    def _counters(self, mask: int, copy: int, lane: int) -> dict[UOp, int]:
         """The value of every range of `mask` in one lane of a copy."""
         found = {}
         for place, block in zip(self._places(mask), self.assignments(mask)[copy], strict=True):
