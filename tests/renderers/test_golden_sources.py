@@ -14,7 +14,6 @@ from tinyref.renderers.c import CRenderer
 from tinyref.renderers.c_types import C_DTYPES
 from tinyref.renderers.llvm import LlvmRenderer
 from tinyref.uops import build
-from tinyref.uops.linearize import linearize
 from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import AxisKind, LocalArg, SlotArg, SpecialArg
@@ -134,18 +133,20 @@ def panel() -> Program:
     """Each group turns four elements around through scratch memory."""
     group = build.special("group", 0, number(3), INT)
     scratch = build.define_local("panel", dtypes.float32, 4)
-    memory = build.define_global(1, dtypes.float32, 12)
+    source, target = (build.define_global(slot, dtypes.float32, 12) for slot in (1, 0))
     i, j = loop(number(4)), loop(number(4), 1)
     first = build.mul(group, 4)
-    fill = build.store(
-        build.index(scratch, i), build.load(build.index(memory, build.add(first, i)))
-    )
-    filled = UOp(Ops.AFTER, scratch.dtype, (scratch, fill, i))
-    value = build.load(build.index(filled, build.sub(3, j)))
-    address = build.index(build.define_global(0, dtypes.float32, 12), build.add(first, j))
-    nodes = linearize(build.sink(build.store(address, value)))
+    value = build.load(build.index(source, build.add(first, i)))
+    fill = build.store(build.index(scratch, i), value)
+    turned = build.load(build.index(scratch, build.sub(3, j)))
+    store = build.store(build.index(target, build.add(first, j)), turned)
+    before = [target, source, scratch, *toposort([first, number(3)])]
+    filling = [node for node in toposort([fill]) if node not in before]
+    writing = [node for node in toposort([store]) if node not in (*before, *filling)]
+    ends = [UOp(Ops.END, dtypes.void, (counter,)) for counter in (i, j)]
+    nodes = [*before, *filling, ends[0], *writing, ends[1]]
     parameters = (out(dtypes.float32, 12), given(1, dtypes.float32, 12))
-    return Program("panel", nodes, parameters, grid=(3, 1, 1))
+    return Program("panel", tuple(nodes), parameters, grid=(3, 1, 1))
 
 
 @pytest.mark.parametrize("language", sorted(RENDERERS))

@@ -149,8 +149,6 @@ class _Source:
         return name
 
     def value(self, node: UOp) -> str:
-        if node.op is Ops.CONST:
-            return self.literal(payload_of(node, ConstArg).value, node.dtype)
         return computed(self.names, node)
 
     def values(self, node: UOp) -> list[str]:
@@ -235,6 +233,9 @@ class _Source:
         name = printer(self, node)
         if name is not None:
             self.names[node] = name
+
+    def constant(self, node: UOp) -> str:
+        return self.literal(payload_of(node, ConstArg).value, node.dtype)
 
     def define_global(self, node: UOp) -> str:
         slot = payload_of(node, SlotArg).slot
@@ -521,7 +522,7 @@ _ALL_LANES: dict[Ops, Callable[[_Source, UOp, list[str]], str | None]] = {
 }
 
 _PRINTERS: dict[Ops, Callable[[_Source, UOp], str | None]] = {
-    Ops.CONST: lambda source, node: None,
+    Ops.CONST: _Source.constant,
     Ops.DEFINE_GLOBAL: _Source.define_global,
     Ops.DEFINE_VAR: _Source.define_var,
     Ops.SPECIAL: _Source.special,

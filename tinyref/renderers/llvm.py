@@ -14,6 +14,7 @@ hosts: the backends declare `division_traps`, and decomposition guards them.
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Callable
 
@@ -84,6 +85,7 @@ class LlvmRenderer:
         return _Function(program).text()
 
 
+@functools.cache
 def value_type(dtype: DType) -> str:
     """The LLVM type of a value in a register. Raises `UserError` for a type without one."""
     scalar = _SCALARS.get(dtype.scalar)
@@ -93,6 +95,7 @@ def value_type(dtype: DType) -> str:
     return scalar if dtype.lanes == 1 else f"<{dtype.lanes} x {scalar}>"
 
 
+@functools.cache
 def memory_type(dtype: DType) -> str:
     """The LLVM type of a value in memory: a bool takes a byte there."""
     return value_type(dtypes.uint8.vec(dtype.lanes) if dtype.is_bool else dtype)
@@ -182,11 +185,10 @@ class _Function:
 
     def value(self, node: UOp) -> str:
         """The operand for `node`; an accumulator is read where it is used."""
-        if node.op is Ops.CONST:
-            return literal(payload_of(node, ConstArg).value, node.dtype)
-        if node.op in (Ops.DEFINE_ACC, Ops.UPDATE_ACC):
-            return self.emit(f"load {value_type(node.dtype)}, ptr {computed(self.names, node)}")
-        return computed(self.names, node)
+        name = computed(self.names, node)
+        if node.op is Ops.DEFINE_ACC or node.op is Ops.UPDATE_ACC:
+            return self.emit(f"load {value_type(node.dtype)}, ptr {name}")
+        return name
 
     def typed(self, node: UOp) -> str:
         return f"{value_type(node.dtype)} {self.value(node)}"
@@ -203,6 +205,9 @@ class _Function:
         name = printer(self, node)
         if name is not None:
             self.names[node] = name
+
+    def constant(self, node: UOp) -> str:
+        return literal(payload_of(node, ConstArg).value, node.dtype)
 
     def define_global(self, node: UOp) -> str:
         slot = payload_of(node, SlotArg).slot
@@ -546,7 +551,7 @@ class _Function:
 
 
 _PRINTERS: dict[Ops, Callable[[_Function, UOp], str | None]] = {
-    Ops.CONST: lambda function, node: None,
+    Ops.CONST: _Function.constant,
     Ops.DEFINE_GLOBAL: _Function.define_global,
     Ops.DEFINE_VAR: _Function.define_var,
     Ops.SPECIAL: _Function.special,

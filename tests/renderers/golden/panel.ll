@@ -13,11 +13,11 @@ start:
   br label %i4.body
 i4.body:
   %i4 = phi i32 [ 0, %start ], [ %i4.next, %i4.latch ]
-  %v5 = add nsw i32 %v3, %i4
-  %at6 = getelementptr inbounds float, ptr %data1, i32 %v5
-  %v7 = load float, ptr %at6, align 4
-  %at8 = getelementptr inbounds float, ptr %local1, i32 %i4
-  store float %v7, ptr %at8, align 4
+  %at5 = getelementptr inbounds float, ptr %local1, i32 %i4
+  %v6 = add nsw i32 %v3, %i4
+  %at7 = getelementptr inbounds float, ptr %data1, i32 %v6
+  %v8 = load float, ptr %at7, align 4
+  store float %v8, ptr %at5, align 4
   br label %i4.latch
 i4.latch:
   %i4.next = add nuw nsw i32 %i4, 1
