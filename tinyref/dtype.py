@@ -42,15 +42,25 @@ class DType:
 
     `itemsize` is in bytes and counts all lanes; `priority` orders the promotion lattice;
     `exponent_bits` and `mantissa_bits` (stored bits, without the implicit one) are 0 for integers.
+    `is_int` is true for signed and unsigned integers, `index` included, false for bool. `bits` is
+    the width of one scalar, 1 for bool; `minimum` and `maximum` are MIN and MAX for integers, False
+    and True for bool, infinities for floats.
     """
 
     __slots__ = (
         "__weakref__",
+        "bits",
         "exponent_bits",
+        "is_bool",
+        "is_float",
+        "is_int",
+        "is_unsigned",
         "itemsize",
         "kind",
         "lanes",
         "mantissa_bits",
+        "maximum",
+        "minimum",
         "name",
         "priority",
         "scalar",
@@ -75,6 +85,13 @@ class DType:
         self.mantissa_bits = mantissa_bits
         self.lanes = lanes
         self.scalar: DType = self if scalar is None else scalar
+        # Asked of every node many times over, so they are not worked out anew.
+        self.is_float = kind is Kind.FLOAT
+        self.is_int = kind in (Kind.SIGNED, Kind.UNSIGNED)
+        self.is_unsigned = kind is Kind.UNSIGNED
+        self.is_bool = kind is Kind.BOOL
+        self.bits = 1 if self.is_bool else self.scalar.itemsize * 8
+        self.minimum, self.maximum = self._limits()
 
     def __repr__(self) -> str:
         return f"dtypes.{self.name}"
@@ -82,49 +99,18 @@ class DType:
     def __reduce__(self) -> tuple[object, tuple[str]]:
         return dtype_from_name, (self.name,)
 
-    @property
-    def bits(self) -> int:
-        """Width of one scalar in bits; 1 for bool."""
-        return 1 if self.kind is Kind.BOOL else self.scalar.itemsize * 8
-
-    @property
-    def is_float(self) -> bool:
-        return self.kind is Kind.FLOAT
-
-    @property
-    def is_int(self) -> bool:
-        """True for signed and unsigned integers, `index` included; false for bool."""
-        return self.kind in (Kind.SIGNED, Kind.UNSIGNED)
-
-    @property
-    def is_unsigned(self) -> bool:
-        return self.kind is Kind.UNSIGNED
-
-    @property
-    def is_bool(self) -> bool:
-        return self.kind is Kind.BOOL
-
     def vec(self, lanes: int) -> DType:
         """The vector of `lanes` (1, 2, 4, 8, 16) of this scalar type."""
         return _vector(self, lanes)
 
-    @property
-    def minimum(self) -> ConstType:
-        """Smallest value: MIN for integers, False for bool, -inf for floats."""
+    def _limits(self) -> tuple[ConstType, ConstType]:
         if self.is_float:
-            return -math.inf
+            return -math.inf, math.inf
         if self.is_bool:
-            return False
-        return -(1 << (self.bits - 1)) if self.kind is Kind.SIGNED else 0
-
-    @property
-    def maximum(self) -> ConstType:
-        """Largest value: MAX for integers, True for bool, +inf for floats."""
-        if self.is_float:
-            return math.inf
-        if self.is_bool:
-            return True
-        return (1 << (self.bits - (self.kind is Kind.SIGNED))) - 1
+            return False, True
+        if self.kind is Kind.SIGNED:
+            return -(1 << (self.bits - 1)), (1 << (self.bits - 1)) - 1
+        return 0, (1 << self.bits) - 1
 
 
 class PtrDType(DType):

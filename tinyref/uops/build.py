@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from tinyref.dtype import AddressSpace, ConstType, DType, PtrDType, as_const, dtypes, pointer
 from tinyref.errors import UserError
 from tinyref.uops.node import UOp
@@ -26,9 +28,21 @@ def const(dtype: DType, value: ConstType) -> UOp:
 
     `index` never wraps: raises `UserError` for a position that 64 bits do not hold.
     """
+    if type(value) is int:
+        return _integer_const(dtype, value)
+    return _const(dtype, value)
+
+
+def _const(dtype: DType, value: ConstType) -> UOp:
     if dtype.scalar is dtypes.index and not dtypes.index.minimum <= value <= dtypes.index.maximum:
         raise UserError(f"index: {value} is beyond the 64 bits that positions and sizes have")
     return UOp(Ops.CONST, dtype, (), ConstArg(as_const(value, dtype)))
+
+
+# Small numbers occur in every kernel. Their nodes live on, so there is a limit.
+@functools.lru_cache(maxsize=4096)
+def _integer_const(dtype: DType, value: int) -> UOp:
+    return _const(dtype, value)
 
 
 def operand(value: Operand, dtype: DType) -> UOp:
@@ -214,6 +228,11 @@ def vectorize(*lanes: UOp) -> UOp:
 def gep(x: UOp, *lanes: int) -> UOp:
     """The given lanes of the vector `x`: one is a scalar, several a vector."""
     return UOp(Ops.GEP, x.dtype.scalar.vec(len(lanes)), (x,), GepArg(lanes))
+
+
+def lane_at(x: UOp, *ranges: UOp) -> UOp:
+    """The lane of the vector `x` that `ranges` count to, the last one fastest."""
+    return UOp(Ops.GEP, x.dtype.scalar, (x, *ranges), GepArg(tuple(range(x.dtype.lanes))))
 
 
 def sink(*stores: UOp) -> UOp:

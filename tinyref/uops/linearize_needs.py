@@ -97,11 +97,13 @@ class Needs:
         """The number of Sethi and Ullman: of sources that take as many, one waits for the other."""
         found: list[int] = []
         for item, uses in enumerate(self.uses):
-            if len(uses) == 1:
-                most = found[uses[0]] if uses[0] < item else 1
+            # A loop takes values that are found after its RANGE.
+            parts = [found[use] for use in uses if use < item]
+            if len(parts) > 1:
+                parts.sort(reverse=True)
+                most = max([part + held for held, part in enumerate(parts)])
             else:
-                parts = sorted((found[use] for use in uses if use < item), reverse=True)
-                most = max((part + held for held, part in enumerate(parts)), default=0)
+                most = parts[0] if parts else 0
             found.append(most or self.is_counted[item])
         return found
 

@@ -22,7 +22,7 @@ from tinyref.uops.ops import Ops
 from tinyref.uops.payload import LocalArg, SlotArg, VarArg
 
 # With so few live values no device spills, and no other order is looked for.
-FEW = 8
+FEW = 12
 
 # Definitions come first, by slot and by name.
 _FIRST = {

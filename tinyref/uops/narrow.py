@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tinyref.device import Capabilities
 from tinyref.dtype import DType, dtypes
 from tinyref.errors import UserError
@@ -20,36 +22,45 @@ def narrow_index(root: UOp, capabilities: Capabilities) -> UOp:
     than 32 bits.
     """
     order = root.toposort()
-    wide = next((node for node in order if _is_index(node) and not _fits(node)), None)
-    beyond = next((n for n in order if _is_index(n) and not _fits(n, dtypes.int64)), None)
-    if beyond is not None:
-        low, high = bounds(beyond)
-        raise UserError(f"kernel: an index from {low} to {high} is beyond int64")
-    if wide is not None and not capabilities.supports(dtypes.int64):
+    is_index = [node.dtype.scalar is dtypes.index for node in order]
+    target = _index_type([node for node, counts in zip(order, is_index, strict=True) if counts])
+    if target is dtypes.int64 and not capabilities.supports(dtypes.int64):
+        wide = next(n for n, counts in zip(order, is_index, strict=True) if counts and not _fits(n))
         low, high = bounds(wide)
         raise UserError(
             f"kernel: an index from {low} to {high} needs int64, which the device lacks; "
             "accepted are buffers of less than 2**31 elements"
         )
-    target = dtypes.int32 if wide is None else dtypes.int64
     done: dict[UOp, UOp] = {}
-    for node in order:
-        done[node] = _narrowed(node, tuple(done[source] for source in node.src), target)
+    for node, counts in zip(order, is_index, strict=True):
+        src = tuple([done[source] for source in node.src])
+        if counts:
+            done[node] = _narrowed(node, src, target)
+        else:
+            done[node] = node if src == node.src else node.replace(src=src)
     return done[root]
 
 
-def _is_index(node: UOp) -> bool:
-    return node.dtype.scalar is dtypes.index
+def _index_type(nodes: Sequence[UOp]) -> DType:
+    """The type that holds the value of each of the index `nodes`."""
+    if not nodes:
+        return dtypes.int32
+    ranges = [bounds(node) for node in nodes]
+    for low, high in ranges:
+        if low < dtypes.int64.minimum or high > dtypes.int64.maximum:
+            raise UserError(f"kernel: an index from {low} to {high} is beyond int64")
+    least = min(low for low, _ in ranges)
+    most = max(high for _, high in ranges)
+    fits = dtypes.int32.minimum <= least and most <= dtypes.int32.maximum
+    return dtypes.int32 if fits else dtypes.int64
 
 
-def _fits(node: UOp, dtype: DType = dtypes.int32) -> bool:
+def _fits(node: UOp) -> bool:
     low, high = bounds(node)
-    return dtype.minimum <= low and high <= dtype.maximum
+    return dtypes.int32.minimum <= low and high <= dtypes.int32.maximum
 
 
 def _narrowed(node: UOp, src: tuple[UOp, ...], target: DType) -> UOp:
-    if not _is_index(node):
-        return node if src == node.src else node.replace(src=src)
     if node.op in (Ops.DEFINE_VAR, Ops.SPECIAL):
         if not _fits(node):
             raise UserError(f"kernel: {node.arg} does not fit in 32 bits")

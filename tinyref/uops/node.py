@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 import os
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Mapping
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
-from weakref import WeakValueDictionary
 
 from tinyref.dtype import DType, dtypes
 from tinyref.uops.ops import Ops
@@ -16,19 +16,48 @@ from tinyref.uops.payload import Payload
 
 T = TypeVar("T")
 
-_interned: WeakValueDictionary[tuple[Any, ...], UOp] = WeakValueDictionary()
+
+class _Entry(weakref.ref["UOp"]):
+    """A node that lives as long as someone holds it, and under which key it is found."""
+
+    __slots__ = ("key",)
+
+    key: tuple[Any, ...]
 
 
 class _Interning:
-    """The lock under which nodes are added."""
+    """The nodes that live, by what they are made of, and the lock under which they are added.
+
+    What a WeakValueDictionary does, but a look is a single call: most nodes are asked for often.
+    """
 
     def __init__(self) -> None:
+        self.entries: dict[tuple[Any, ...], _Entry] = {}
         self.renew()
 
     def renew(self) -> None:
         """A thread that held it while another forked is not in the child to release it."""
         # Reentrant, for a collection in its midst may run code that builds nodes.
         self.lock = threading.RLock()
+
+    def add(self, key: tuple[Any, ...], node: UOp) -> UOp:
+        """The node that counts under `key`: another thread may have built it meanwhile."""
+        entry = _Entry(node, self.forget)
+        entry.key = key
+        with self.lock:
+            while True:
+                first = self.entries.setdefault(key, entry)
+                found = first()
+                if found is not None:
+                    return found
+                # The one before is gone, but not yet forgotten.
+                self.forget(first)
+
+    def forget(self, entry: _Entry) -> None:
+        """Called when the node of `entry` is gone; another one may have taken its place."""
+        with self.lock:
+            if self.entries.get(entry.key) is entry:
+                self.entries.pop(entry.key, None)
 
 
 _interning = _Interning()
@@ -60,19 +89,18 @@ class UOp:
         arg: Payload = None,
     ) -> UOp:
         key = (op, dtype, src, arg)
-        found = _interned.get(key)
-        if found is not None:
-            return found
+        entry = _interning.entries.get(key)
+        if entry is not None:
+            found = entry()
+            if found is not None:
+                return found
         node = object.__new__(cls)
         node.op = op
         node.dtype = dtype
         node.src = src
         node.arg = arg
         node.facts = {}
-        # Another thread may have built the same node meanwhile: the first one stays. The dictionary
-        # looks and inserts in two steps, so that without the lock both threads could win.
-        with _interning.lock:
-            return _interned.setdefault(key, node)
+        return _interning.add(key, node)
 
     def __repr__(self) -> str:
         arg = "" if self.arg is None else f", {self.arg}"
