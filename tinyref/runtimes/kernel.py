@@ -15,7 +15,7 @@ from tinyref.dtype import DType
 from tinyref.errors import DeviceError, UserError
 from tinyref.runtimes.cache import compile_anew, compile_cached
 from tinyref.uops.compile import compile_kernel
-from tinyref.uops.decompose import storage_dtype
+from tinyref.uops.decompose import elements_in
 from tinyref.uops.node import UOp
 from tinyref.uops.optimise.opt import Opt
 from tinyref.uops.payload import VarArg
@@ -115,10 +115,11 @@ def _misfit(parameter: Parameter, buffer: Buffer, device: str) -> str | None:
         return f"got {type(buffer).__name__}, accepted is a Buffer"
     if Device.canonical(buffer.device) != device:
         return f"is on {buffer.device}, the kernel runs on {device}"
-    if buffer.dtype is not want and storage_dtype(buffer.dtype) is not want:
+    elements = elements_in(buffer.dtype, want)
+    if not elements:
         return f"holds {buffer.dtype.name}, accepted is {want.name}"
-    if buffer.size < parameter.size:
-        return f"has {buffer.size} elements, the kernel reaches {parameter.size}"
+    if buffer.size * elements < parameter.size:
+        return f"has {buffer.size} elements, the kernel reaches {parameter.size // elements}"
     if buffer.offset % want.itemsize:
         return f"starts {buffer.offset} bytes in, accepted are multiples of {want.itemsize}"
     return None

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 from tinyref import config
 from tinyref.device import Capabilities
-from tinyref.dtype import DType, PtrDType
+from tinyref.dtype import PtrDType
 from tinyref.errors import UserError
 from tinyref.uops.accumulate import accumulate
-from tinyref.uops.decompose import decompose, storage_dtype
+from tinyref.uops.decompose import decompose, stored_as
 from tinyref.uops.dump import dump_after
 from tinyref.uops.expand import expand
 from tinyref.uops.kernel_shape import output_shape, reduced_sizes
@@ -164,13 +164,10 @@ def _parameters(ast: UOp, uops: Sequence[UOp], capabilities: Capabilities) -> tu
     for node in ast.toposort():
         if isinstance(node.arg, SlotArg) and isinstance(node.dtype, PtrDType):
             slot = node.arg.slot
-            dtype = _stored_as(node.dtype.base, capabilities)
-            found.append(Parameter(slot, dtype, node.dtype.size, slot in written, slot in read))
+            dtype, count = stored_as(node.dtype.base, capabilities)
+            size = count * node.dtype.size
+            found.append(Parameter(slot, dtype, size, slot in written, slot in read))
     return tuple(sorted(found, key=lambda parameter: parameter.slot))
-
-
-def _stored_as(dtype: DType, capabilities: Capabilities) -> DType:
-    return dtype if dtype in capabilities.dtypes else storage_dtype(dtype)
 
 
 def _slot(address: UOp) -> int:

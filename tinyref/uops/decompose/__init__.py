@@ -8,28 +8,43 @@ from tinyref.uops.decompose.constant_division import divide_by_constants
 from tinyref.uops.decompose.division import guard_divisions
 from tinyref.uops.decompose.missing import replace_missing_ops
 from tinyref.uops.decompose.small_floats import emulate_small_floats
-from tinyref.uops.decompose.storage import SMALL_FLOATS, storage_dtype
+from tinyref.uops.decompose.storage import (
+    SMALL_FLOATS,
+    WIDE_INTEGERS,
+    elements_in,
+    storage_dtype,
+    stored_as,
+)
+from tinyref.uops.decompose.wide_integers import emulate_wide_integers
 from tinyref.uops.node import UOp
 
-__all__ = ["SMALL_FLOATS", "decompose", "storage_dtype"]
+__all__ = [
+    "SMALL_FLOATS",
+    "WIDE_INTEGERS",
+    "decompose",
+    "elements_in",
+    "storage_dtype",
+    "stored_as",
+]
 
 
 def decompose(root: UOp, capabilities: Capabilities) -> UOp:
     """The indexed kernel `root` in terms of what `capabilities` declare; same values, bit for bit.
 
     Ops that the device lacks become core ops, small floats that it lacks become integers with
-    conversions, divisions that could trap are guarded. Buffers of an emulated type become buffers
-    of `storage_dtype`. Raises `UserError` naming the op or type that cannot be had, and what the
-    device accepts.
+    conversions, 64-bit integers that it lacks become pairs of words, divisions that could trap are
+    guarded. Buffers of an emulated type become what `stored_as` says. Raises `UserError` naming the
+    op or type that cannot be had, and what the device accepts.
     """
     check_dtypes(root, capabilities)
-    emulated = frozenset(SMALL_FLOATS) & (capabilities.emulated - capabilities.dtypes)
+    emulated = capabilities.emulated - capabilities.dtypes
     root = replace_missing_ops(root, capabilities)
-    root = emulate_small_floats(root, emulated)
-    # Emulation computes in float32 with core ops, but keeps the op of a node: TRUNC stays TRUNC.
-    root = replace_missing_ops(root, capabilities)
+    root = emulate_small_floats(root, emulated & frozenset(SMALL_FLOATS))
+    # Small floats convert from and to integers of every size, so that these come after.
+    root = emulate_wide_integers(root, emulated & frozenset(WIDE_INTEGERS), capabilities)
     if capabilities.slow_division:
-        root = replace_missing_ops(divide_by_constants(root, capabilities), capabilities)
+        root = divide_by_constants(root, capabilities)
+    root = replace_missing_ops(root, capabilities)
     if capabilities.division_traps:
         root = guard_divisions(root)
     check_ops(root, capabilities)

@@ -14,6 +14,7 @@ from tinyref.uops.decompose.power import power
 from tinyref.uops.decompose.quotient import divide, square_root
 from tinyref.uops.decompose.rebuild import rebuild
 from tinyref.uops.decompose.sine import sin
+from tinyref.uops.decompose.storage import WIDE_INTEGERS
 from tinyref.uops.meanings import THREEFRY_PARITY, THREEFRY_ROTATIONS
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
@@ -31,11 +32,17 @@ def replace_missing_ops(root: UOp, capabilities: Capabilities) -> UOp:
     its own.
     """
     missing = {op for op in DECOMPOSITIONS if op.name not in capabilities.ops}
+    if dtypes.uint64 not in capabilities.dtypes:
+        missing.add(Ops.THREEFRY)
     if config.integer("TRANSCENDENTAL"):
         missing |= set(ELEMENTARY)
 
+    # Pairs of words negate and subtract better than they multiply: they come later.
+    later = frozenset(WIDE_INTEGERS) & (capabilities.emulated - capabilities.dtypes)
+
     def transform(node: UOp, src: tuple[UOp, ...]) -> UOp | None:
-        decomposition = DECOMPOSITIONS[node.op] if node.op in missing else None
+        is_later = node.dtype.scalar in later and node.op is not Ops.THREEFRY
+        decomposition = DECOMPOSITIONS[node.op] if node.op in missing and not is_later else None
         return None if decomposition is None else decomposition(src, capabilities)
 
     # What an op is made of may be missing too: a sine subtracts, a power divides.

@@ -1,10 +1,12 @@
-"""The integers that hold small floats on devices that have no such type."""
+"""How memory holds the types that a device lacks: as integers that it has."""
 
 from __future__ import annotations
 
+from tinyref.device import Capabilities
 from tinyref.dtype import DType, dtypes
 
 SMALL_FLOATS = (*dtypes.fp8s, dtypes.float16, dtypes.bfloat16)
+WIDE_INTEGERS = (dtypes.int64, dtypes.uint64)
 
 
 def storage_dtype(dtype: DType) -> DType:
@@ -13,3 +15,17 @@ def storage_dtype(dtype: DType) -> DType:
         return dtype
     integer = dtypes.uint8 if dtype.scalar.itemsize == 1 else dtypes.uint16
     return integer.vec(dtype.lanes)
+
+
+def stored_as(dtype: DType, capabilities: Capabilities) -> tuple[DType, int]:
+    """The type in which a device holds the scalar `dtype`, and how many of it make one value."""
+    if dtype in capabilities.dtypes:
+        return dtype, 1
+    return (dtypes.uint32, 2) if dtype in WIDE_INTEGERS else (storage_dtype(dtype), 1)
+
+
+def elements_in(held: DType, wanted: DType) -> int:
+    """How many `wanted` one `held` is, where some device holds it so; else 0."""
+    if held is wanted or storage_dtype(held) is wanted:
+        return 1
+    return 2 if held in WIDE_INTEGERS and wanted is dtypes.uint32 else 0

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from tinyref.dtype import from_numpy_dtype, numpy_dtype
 from tinyref.errors import UserError
-from tinyref.uops.decompose.storage import storage_dtype
+from tinyref.uops.decompose.storage import elements_in
 from tinyref.uops.interpreter.errors import OrderMattersError, SanitizerError
 from tinyref.uops.interpreter.loops import MACHINE
 from tinyref.uops.interpreter.machine import Extents, Hooks, Machine, Memory
@@ -130,11 +130,8 @@ class Interpreter:
                 raise UserError(f"buffers: slot {plan.slot} is missing, got {len(buffers)} buffers")
             array = buffers[plan.slot]
             expected = numpy_dtype(plan.dtype)
-            if (
-                array.dtype != expected
-                and storage_dtype(from_numpy_dtype(array.dtype)) is plan.dtype
-            ):
-                # A small float that the program computes on as an integer.
+            if array.dtype != expected and elements_in(from_numpy_dtype(array.dtype), plan.dtype):
+                # A type that the program computes on as integers.
                 array = array.view(expected)
             if array.ndim != 1 or array.dtype != expected or array.size < plan.size:
                 raise UserError(
