@@ -121,11 +121,11 @@ def div_nested(node: UOp, x: UOp, c: UOp, d: UOp) -> UOp | None:
     return build.idiv(x, first * second)
 
 
-@rule("div-of-mod", match(Ops.IDIV, match(Ops.MOD, x, c), d), when=integer, needs_bounds=True)
+@rule("div-of-mod", match(Ops.IDIV, match(Ops.MOD, x, c), d), when=integer)
 def div_of_mod(node: UOp, x: UOp, c: UOp, d: UOp) -> UOp | None:
-    """(x % (a * d)) // d == (x // d) % a where 0 <= x, for a, d > 0."""
+    """(x % (a * d)) // d == (x // d) % a for a, d > 0; truncation treats both signs of x alike."""
     modulus, divisor = positive(c), positive(d)
-    if modulus is None or divisor is None or modulus % divisor or bounds(x)[0] < 0:
+    if modulus is None or divisor is None or modulus % divisor:
         return None
     return build.mod(build.idiv(x, divisor), modulus // divisor)
 

@@ -1,0 +1,293 @@
+"""Every rule has laws, every law is proved, and every rule does what its laws say."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from tinyref.dtype import dtypes, numpy_dtype
+from tinyref.uops import build
+from tinyref.uops.meanings import apply
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref.uops.rewrite import Keeps
+from tinyref.uops.rewrite.rule import KEEPS_ALL
+from tinyref.uops.simplify import ALL_RULES
+from tinyref_spec.proofs import conformance, float_laws, prover, ranges, record, semantics
+from tinyref_spec.proofs.law import LAWS, Law, Proof
+from tinyref_spec.proofs.laws import all_laws, laws_of
+from tinyref_spec.proofs.prover import Answer
+
+RULES = {rule.name: rule for rule in ALL_RULES.rules}
+COMMITTED = record.committed()
+# Rules that have many laws, one for each triple of types: the quick suite takes some of them.
+MANY = 40
+
+
+def by_rule() -> list[str]:
+    return sorted(LAWS)
+
+
+def chosen(name: str) -> list[Law]:
+    laws = laws_of(name)
+    return list(laws[:: max(1, len(laws) // MANY)])
+
+
+def test_every_rule_has_laws_and_every_law_a_rule() -> None:
+    known = set(LAWS) | {law.rule for law in float_laws.FLOAT_LAWS} | {record.FOLDING}
+    assert known == set(RULES)
+
+
+def test_laws_are_proved_at_both_widths() -> None:
+    """Of the types that a rule takes, the laws cover 32 and 64 bits; or only index, or bools."""
+    for name in by_rule():
+        over = {dtype for law in laws_of(name) for dtype in law.over}
+        ints = {dtype for dtype in over if dtype.is_int}
+        if ints and ints != {dtypes.index}:
+            assert {32, 64} <= {dtype.bits for dtype in ints}, name
+            assert dtypes.index in ints, name
+
+
+@pytest.mark.parametrize("name", by_rule())
+def test_laws_are_proved(name: str) -> None:
+    for law in chosen(name):
+        for dtype in law.over:
+            verdict = prover.prove(law, dtype)
+            assert verdict.answer is Answer.PROVED, verdict
+
+
+@pytest.mark.parametrize("name", by_rule())
+def test_laws_are_not_vacuous(name: str) -> None:
+    """What a law is given can hold, and the sides are not one node before anything is proved."""
+    for law in chosen(name):
+        for dtype in law.over:
+            equation = next(prover.equations(law, dtype))
+            assert prover.can_hold(law, equation), law.label
+
+
+@pytest.mark.slow
+def test_the_committed_record_is_current() -> None:
+    assert record.prove_all() == COMMITTED, "run: python -m tinyref_spec.proofs"
+
+
+def test_the_committed_record_is_complete() -> None:
+    assert set(COMMITTED) == set(RULES)
+    for name, proof in COMMITTED.items():
+        expected = len(laws_of(name)) + len(float_laws.laws_of(name)) + (name == record.FOLDING)
+        assert proof.laws == expected > 0, name
+        assert proof.proofs, name
+
+
+def test_the_counts_meet_the_target() -> None:
+    """At least 95 % of the rules on integers and bools by z3, and nothing without a proof."""
+    counts = record.counts(COMMITTED.values())
+    assert counts["rules"] == len(RULES)
+    proved = counts["bit-vectors"] + counts["bounded integers"]
+    assert proved / (proved + counts["exhaustively"]) >= 0.95
+
+
+def test_lemmas() -> None:
+    for name, answer in prover.lemmas():
+        assert answer is Answer.PROVED, name
+
+
+# Rules fire on instances of their laws: how many, at how many types.
+QUICK_INSTANCES, FULL_INSTANCES = 4, 40
+
+
+def check_conformance(name: str, laws: list[Law], count: int) -> tuple[int, int]:
+    fired = refused = 0
+    for law in laws:
+        for dtype in law.over:
+            for found in conformance.findings(RULES[name], law, dtype, 1, count):
+                assert found.answer is Answer.PROVED, f"{law.label} at {dtype.name}: {found}"
+                fired += found.result is not None
+                refused += found.result is None
+    return fired, refused
+
+
+@pytest.mark.parametrize("name", by_rule())
+def test_rules_do_what_their_laws_say(name: str) -> None:
+    fired, refused = check_conformance(name, chosen(name)[:12], QUICK_INSTANCES)
+    assert fired + refused
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", by_rule())
+def test_rules_do_what_their_laws_say_on_more_instances(name: str) -> None:
+    fired, refused = check_conformance(name, chosen(name), FULL_INSTANCES)
+    assert fired or name in conformance.NEVER_FIRES
+    takes_conditions = any(
+        next(prover.equations(law, law.over[0])).given and not law.choices for law in laws_of(name)
+    )
+    assert refused or not takes_conditions
+
+
+FOLDED = (
+    *(Ops.ADD, Ops.SUB, Ops.MUL, Ops.IDIV, Ops.MOD, Ops.MAX, Ops.CMPLT, Ops.CMPNE),
+    *(Ops.AND, Ops.OR, Ops.XOR, Ops.SHL, Ops.SHR),
+)
+
+
+@pytest.mark.parametrize("op", FOLDED, ids=lambda op: op.name)
+def test_folding_constants_at_8_bits(op: Ops) -> None:
+    """The meanings on all pairs of bytes against Python's integers; the rule on some of them."""
+    for dtype in (dtypes.int8, dtypes.uint8):
+        every = np.arange(int(dtype.minimum), int(dtype.maximum) + 1)
+        typed = every.astype(numpy_dtype(dtype))
+        table = apply(op, dtype, [typed[:, None], typed[None, :]])
+        wanted = [
+            [ranges.reference(op, int(x), int(y), 8, dtype.is_unsigned) for y in every]
+            for x in every
+        ]
+        np.testing.assert_array_equal(table.astype(np.int64), np.array(wanted))
+        for x, y in itertools.product(every[::17], every[::13]):
+            node = build.binary(op, build.const(dtype, int(x)), build.const(dtype, int(y)))
+            folded = RULES[record.FOLDING](node)
+            expected = ranges.reference(op, int(x), int(y), 8, dtype.is_unsigned)
+            assert folded is build.const(node.dtype, expected)
+
+
+TERMS = (*FOLDED, Ops.NEG, Ops.MULACC, Ops.WHERE)
+
+
+@pytest.mark.parametrize("op", TERMS, ids=lambda op: op.name)
+def test_terms_of_the_solver_agree_with_the_meanings(op: Ops) -> None:
+    """Both tables of terms on edge values and random ones; integers where nothing wraps."""
+    generator = np.random.default_rng(3)
+    for dtype in (
+        dtypes.int8,
+        dtypes.uint8,
+        dtypes.int32,
+        dtypes.uint32,
+        dtypes.int64,
+        dtypes.bool,
+    ):
+        if dtype.is_bool and op not in semantics_of_bools():
+            continue
+        low, high = int(dtype.minimum), int(dtype.maximum)
+        edges = sorted(
+            {low, low + 1, 0, 1, high - 1, high} & set(range(low, low + 2)) | {0, 1, high}
+        )
+        values = [*edges, *(int(each) for each in generator.integers(low, high, 6, endpoint=True))]
+        check_terms(op, dtype, values)
+
+
+def semantics_of_bools() -> set[Ops]:
+    return {Ops.AND, Ops.OR, Ops.XOR, Ops.MAX, Ops.CMPLT, Ops.CMPNE, Ops.WHERE}
+
+
+def check_terms(op: Ops, dtype: object, values: list[int]) -> None:
+    import z3
+
+    assert isinstance(dtype, type(dtypes.int8))
+    count = 1 if op is Ops.NEG else 3 if op is Ops.MULACC else 2
+    for operands in itertools.product(values, repeat=count):
+        sources = [build.const(dtype, value) for value in operands]
+        if op is Ops.WHERE:
+            sources.insert(0, build.const(dtypes.bool, operands[0] % 2))
+        result = dtypes.bool if op in (Ops.CMPLT, Ops.CMPNE) else dtype
+        node = UOp(op, result, tuple(sources))
+        wanted = RULES[record.FOLDING](node)
+        assert wanted is not None
+        tables = [semantics.Bits()]
+        if op not in (Ops.AND, Ops.OR, Ops.XOR, Ops.SHL, Ops.SHR):
+            tables.append(semantics.Integers(wraps=True))
+        for table in tables:
+            term, expected = table.term(node), table.term(wanted)
+            answer, _ = prover.claim(table.definitions, term == expected)
+            assert answer is Answer.PROVED, (
+                f"{op.name} {dtype.name} {operands}: {z3.simplify(term)}"
+            )
+
+
+def test_casts_of_the_solver_agree_with_the_meanings() -> None:
+    every = [*(dtype for dtype in dtypes.all if dtype.is_int), dtypes.bool]
+    for source, target in itertools.product(every, every):
+        low, high = int(source.minimum), int(source.maximum)
+        for value in {low, high, (low + high) // 2, high - 1, 0, 1}:
+            node = UOp(Ops.CAST, target, (build.const(source, value),))
+            wanted = RULES[record.FOLDING](node)
+            assert wanted is not None
+            for table in (semantics.Bits(), semantics.Integers(wraps=True)):
+                answer, _ = prover.claim([], table.term(node) == table.term(wanted))
+                assert answer is Answer.PROVED, (source, target, value)
+
+
+# Floats
+
+
+@pytest.mark.parametrize("law", float_laws.FLOAT_LAWS, ids=lambda law: law.rule)
+def test_float_rules_keep_what_they_state(law: float_laws.FloatLaw) -> None:
+    found = float_laws.check(law, RULES[law.rule])
+    assert found.fired
+    assert found.values >= 65536 or law.chooses
+    assert not found.lost & RULES[law.rule].domain.keeps
+
+
+def test_every_float_rule_has_a_float_law() -> None:
+    wanted = {rule.name for rule in ALL_RULES.rules if rule.domain.family == "floats"}
+    assert wanted | {"cast-float-to-bool"} <= {law.rule for law in float_laws.FLOAT_LAWS}
+
+
+def test_what_a_rule_does_not_keep_is_in_its_equation() -> None:
+    for rule in ALL_RULES.rules:
+        for missing in KEEPS_ALL - rule.domain.keeps:
+            assert missing.value.split()[0].lower() in rule.equation.lower(), rule.name
+
+
+@pytest.mark.parametrize("name", ["cast-cast", "cast-cast-bounds"])
+def test_casts_through_floats(name: str) -> None:
+    found = list(float_laws.float_casts(RULES[name]))
+    assert len(found) > 100
+    assert [each[:3] for each in found if not each[3]] == []
+
+
+def test_wrong_float_rules_are_caught() -> None:
+    def x_of(node: UOp) -> UOp:
+        return node.src[0]
+
+    half = dtypes.float16
+    wrong = {
+        "x + 0.0 == x": (Ops.ADD, 0.0, x_of, Keeps.SIGNED_ZERO),
+        "x * 0.0 == 0.0": (Ops.MUL, 0.0, lambda node: build.const(half, 0.0), Keeps.NAN),
+        "x / 3.0 == x * (1 / 3)": (
+            Ops.FDIV,
+            3.0,
+            lambda node: build.mul(node.src[0], 1 / 3),
+            Keeps.ROUNDING,
+        ),
+        "x * 65504 == x": (Ops.MUL, 65504.0, x_of, Keeps.INFINITY),
+    }
+    for equation, (op, value, rule, missing) in wrong.items():
+        law = float_laws.FloatLaw(equation, 1, float_laws._binary(op, value))
+        assert missing in float_laws.check(law, rule).lost, equation
+
+
+# Ranges
+
+
+@pytest.mark.parametrize("op", ranges.SYMBOLIC, ids=lambda op: op.name)
+def test_ranges_hold_every_value(op: Ops) -> None:
+    for dtype in ranges.types_of(op):
+        verdict = ranges.prove_range(op, dtype)
+        assert verdict.answer is Answer.PROVED, verdict
+
+
+@pytest.mark.parametrize("op", ranges.TABLED, ids=lambda op: op.name)
+@pytest.mark.parametrize("is_unsigned", [False, True], ids=["signed", "unsigned"])
+def test_ranges_hold_every_value_of_4_bits(op: Ops, is_unsigned: bool) -> None:
+    assert list(itertools.islice(ranges.broken_intervals(op, 4, is_unsigned), 3)) == []
+
+
+def test_ranges_of_narrow_casts() -> None:
+    types = [ranges.narrow(width, flag) for width in (3, 4, 5) for flag in (False, True)]
+    for source, target in itertools.product(types, [*types, dtypes.bool]):
+        assert list(ranges.broken_casts(source, target)) == []
+
+
+def test_proof_kinds_have_words() -> None:
+    assert set(record.KINDS) == set(Proof)
+    assert len(list(all_laws())) > 1000

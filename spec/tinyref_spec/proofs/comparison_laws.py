@@ -1,0 +1,162 @@
+"""Laws of the comparisons.
+
+A difference that a rule reads is g * (l - s) + k: g the common factor, l the positive terms and s
+the negative ones, k the constant. All of them stand for sums of any number of terms.
+"""
+
+from __future__ import annotations
+
+from tinyref.dtype import DType, dtypes
+from tinyref.uops.build import add, at_least, cast, idiv, less, logical_not, mul, not_equal, sub
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref_spec.proofs.boolean_laws import FALSE, TRUE
+from tinyref_spec.proofs.division_laws import natural, positive
+from tinyref_spec.proofs.law import BOOL, INTEGERS, INTS, VALUES, Equation, Proof, law
+
+
+def unequal(x: UOp, y: UOp) -> UOp:
+    """x != y with its sides in this order."""
+    return UOp(Ops.CMPNE, dtypes.bool, (x, y))
+
+
+@law("lt-same", over=VALUES)
+def lt_same(x: UOp) -> Equation:
+    """(x < x) == False."""
+    return Equation(less(x, x), FALSE)
+
+
+@law("ne-same", over=VALUES)
+def ne_same(x: UOp) -> Equation:
+    """(x != x) == False."""
+    return Equation(not_equal(x, x), FALSE)
+
+
+@law("ne-order", over=VALUES)
+def ne_order(x: UOp, y: UOp) -> Equation:
+    """(x != y) == (y != x)."""
+    return Equation(unequal(x, y), unequal(y, x))
+
+
+@law("lt-sum", Proof.INTEGERS, constants="c d")
+def lt_constants(x: UOp, y: UOp, t: UOp, c: UOp, d: UOp) -> Equation:
+    """(t + c < t + d) == (c < d)."""
+    return Equation(less(x, y), less(c, d), reads=((x, add(t, c)), (y, add(t, d))))
+
+
+@law("lt-sum", Proof.INTEGERS, constants="g k f")
+def lt_sum(x: UOp, y: UOp, left: UOp, s: UOp, right: UOp, g: UOp, k: UOp, f: UOp) -> Equation:
+    """(x < y) == (l < s - f) where x - y == g * (l - s) + k and f is k // g, rounded down."""
+    difference = add(mul(sub(left, s), g), k)
+    reads = ((x, add(y, difference)), (right, sub(s, f)))
+    given = (positive(g), at_least(k, mul(f, g)), less(k, add(mul(f, g), g)))
+    return Equation(less(x, y), less(left, right), given, reads=reads)
+
+
+@law("lt-sum", Proof.INTEGERS, constants="g k f")
+def lt_negative_sum(
+    x: UOp, y: UOp, left: UOp, s: UOp, right: UOp, g: UOp, k: UOp, f: UOp
+) -> Equation:
+    """(x < y) == not (l < s + 1 + f) where x - y == g * (s - l) + k and f is k // g."""
+    difference = add(mul(sub(s, left), g), k)
+    reads = ((x, add(y, difference)), (right, add(add(s, f), 1)))
+    given = (positive(g), at_least(k, mul(f, g)), less(k, add(mul(f, g), g)))
+    return Equation(less(x, y), logical_not(less(left, right)), given, reads=reads)
+
+
+@law("lt-factor", Proof.INTEGERS, constants="f k c")
+def lt_factor(x: UOp, q: UOp, r: UOp, f: UOp, k: UOp, c: UOp) -> Equation:
+    """(f * q + r < c) == (q < k) where 0 <= r < f and c == f * k."""
+    given = (natural(r), less(r, f))
+    return Equation(less(x, c), less(q, k), given, reads=((x, add(mul(q, f), r)), (c, mul(f, k))))
+
+
+@law("lt-factor", Proof.INTEGERS, constants="f k s c j")
+def lt_factor_and_part(x: UOp, q: UOp, r: UOp, f: UOp, k: UOp, s: UOp, c: UOp, j: UOp) -> Equation:
+    """(f * q + r < c) == (q < k + 1) where 0 <= r < s < f and c == f * k + s."""
+    given = (natural(r), less(r, s), less(s, f))
+    reads = ((x, add(mul(q, f), r)), (c, add(mul(f, k), s)), (j, add(k, 1)))
+    return Equation(less(x, c), less(q, j), given, reads=reads)
+
+
+@law("lt-div", Proof.INTEGERS, constants="c d e")
+def lt_div(x: UOp, c: UOp, d: UOp, e: UOp) -> Equation:
+    """(x // c < d) == (x < e) for c, d > 0 and e == c * d."""
+    given = (positive(c), positive(d))
+    return Equation(less(idiv(x, c), d), less(x, e), given, reads=((e, mul(c, d)),))
+
+
+@law("lt-div", Proof.INTEGERS, constants="c d e")
+def lt_div_negative(x: UOp, c: UOp, d: UOp, e: UOp) -> Equation:
+    """(x // c < d) == (x < e) for c > 0, d <= 0 and e == c * (d - 1) + 1."""
+    given = (positive(c), at_least(0, d))
+    reads = ((e, add(mul(c, sub(d, 1)), 1)),)
+    return Equation(less(idiv(x, c), d), less(x, e), given, reads=reads)
+
+
+@law("lt-first")
+def lt_first(x: UOp) -> Equation:
+    """(x < 1) == not (x != 0) where 0 <= x."""
+    return Equation(less(x, 1), logical_not(not_equal(x, 0)), given=(natural(x),))
+
+
+@law("ne-sum", Proof.INTEGERS, constants="c d")
+def ne_constants(x: UOp, y: UOp, t: UOp, c: UOp, d: UOp) -> Equation:
+    """(t + c != t + d) == (c != d)."""
+    return Equation(unequal(x, y), unequal(c, d), reads=((x, add(t, c)), (y, add(t, d))))
+
+
+@law("ne-sum", Proof.INTEGERS)
+def ne_above(x: UOp, y: UOp) -> Equation:
+    """(x != y) == True where x - y is never 0, being above or below it."""
+    return Equation(unequal(x, y), TRUE, given=(less(y, x),))
+
+
+@law("ne-sum", Proof.INTEGERS)
+def ne_below(x: UOp, y: UOp) -> Equation:
+    """(x != y) == True where x - y < 0."""
+    return Equation(unequal(x, y), TRUE, given=(less(x, y),))
+
+
+@law("ne-sum", Proof.INTEGERS, constants="g k f")
+def ne_no_multiple(x: UOp, y: UOp, t: UOp, g: UOp, k: UOp, f: UOp) -> Equation:
+    """(x != y) == True where x - y == g * t + k and k is no multiple of g."""
+    given = (positive(g), less(mul(f, g), k), less(k, add(mul(f, g), g)))
+    return Equation(unequal(x, y), TRUE, given, reads=((x, add(y, add(mul(t, g), k))),))
+
+
+@law("ne-sum", Proof.INTEGERS, constants="g f")
+def ne_sum(x: UOp, y: UOp, left: UOp, s: UOp, right: UOp, g: UOp, f: UOp) -> Equation:
+    """(x != y) == (l != s - f) where x - y == g * (l - s + f) and g > 0; either sign of l - s."""
+    difference = mul(add(sub(left, s), f), g)
+    reads = ((x, add(y, difference)), (right, sub(s, f)))
+    return Equation(unequal(x, y), unequal(left, right), (positive(g),), reads=reads)
+
+
+@law("ne-add", over=INTS, constants="c d")
+def ne_add(x: UOp, c: UOp, d: UOp) -> Equation:
+    """(x + c != d) == (x != d - c)."""
+    return Equation(unequal(add(x, c), d), unequal(x, sub(d, c)))
+
+
+def _casts_of_bools(target: DType) -> None:
+    """Bools that are compared as numbers of one type."""
+
+    @law("ne-cast-bool", over=BOOL)
+    def against_zero(x: UOp) -> Equation:
+        """(CAST(b) != 0) == b, for each integer type."""
+        return Equation(not_equal(cast(x, target), 0), x)
+
+    @law("ne-cast-bool-one", over=BOOL)
+    def against_one(x: UOp) -> Equation:
+        """(CAST(b) != 1) == not b, for each integer type."""
+        return Equation(not_equal(cast(x, target), 1), logical_not(x))
+
+    @law("lt-cast-bool", over=BOOL)
+    def below_one(x: UOp) -> Equation:
+        """(CAST(b) < 1) == not b, for each integer type."""
+        return Equation(less(cast(x, target), 1), logical_not(x))
+
+
+for _target in INTEGERS:
+    _casts_of_bools(_target)

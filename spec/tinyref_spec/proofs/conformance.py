@@ -1,0 +1,229 @@
+"""Whether each rule does what its laws say: rules are fired on instances of their laws.
+
+An instance of a law has constants in the place of the constants, and variables of known ranges in
+the place of the other leaves. Where the rule fires, what it gives must equal the left side for all
+values in the ranges, and the right side of the law where its conditions hold.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import z3
+
+from tinyref.dtype import DType, dtypes, numpy_dtype
+from tinyref.errors import UserError
+from tinyref.uops import build
+from tinyref.uops.bounds import bounds
+from tinyref.uops.expression import evaluate_expression
+from tinyref.uops.node import UOp, substitute, toposort
+from tinyref.uops.ops import ALU, Ops
+from tinyref.uops.payload import AxisKind, VarArg
+from tinyref.uops.rewrite import Rule, RuleSet, rewrite
+from tinyref.uops.rules.folding import fold_constants
+from tinyref_spec.proofs.law import Equation, Law, Proof
+from tinyref_spec.proofs.prover import Answer, claim
+from tinyref_spec.proofs.semantics import Bits, Integers, Semantics
+
+FOLD = RuleSet([fold_constants], "fold")
+CONSTANTS = (0, 1, 1, 2, 2, 3, 4, 4, 5, 6, 7, 8, 12, 15, 16, -1, -2, -3, -7)
+SPANS = ((0, 1), (0, 2), (0, 3), (0, 6), (1, 5), (0, 13), (3, 3), (-3, 4), (-9, -1), (-20, 20))
+EFFORT = 3_000_000
+# With no more combinations of values than that, all of them are tried.
+MOST_VALUES = 200_000
+_DIVISIONS = frozenset({Ops.IDIV, Ops.MOD})
+
+# What a rule makes of a node: a `Rule`, or a wrong variant of one.
+Applied = Callable[[UOp], UOp | None]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One instance: what the rule made of it (None where it refused) and whether that is right."""
+
+    node: UOp
+    result: UOp | None
+    answer: Answer
+    detail: str = ""
+
+
+def findings(
+    rule: Rule | Applied, law: Law, dtype: DType, seed: int, count: int
+) -> Iterator[Finding]:
+    """The findings on `count` random instances of `law` at `dtype`."""
+    source = random.Random(f"{seed} {law.label} {dtype.name}")
+    for _ in range(count):
+        equation = instance(law, dtype, source)
+        if equation is not None:
+            yield judge(rule, equation)
+
+
+def judge(rule: Rule | Applied, equation: Equation) -> Finding:
+    """Fires the rule on the left side and compares what it gives with both sides."""
+    try:
+        result = rule(equation.left)
+    except UserError as error:
+        return Finding(equation.left, None, Answer.REFUTED, f"the rule raises {error}")
+    if result is None:
+        return Finding(equation.left, None, Answer.PROVED)
+    answer, detail = same_value(equation.left, result)
+    if answer is Answer.PROVED:
+        answer, detail = same_value(equation.right, result, equation.given)
+    return Finding(equation.left, result, answer, detail)
+
+
+def instance(law: Law, dtype: DType, source: random.Random) -> Equation | None:
+    """The equation at random constants and ranges; None for one that `dtype` cannot hold."""
+    read = {_name(leaf) for leaf, _ in law.general(_typed(law, dtype)).reads}
+    leaves = {}
+    for name in law.names:
+        if name in law.constants and name not in read:
+            leaves[name] = _constant(law, name, dtype, source)
+        elif name in law.flags or dtype.is_bool or name in read:
+            leaves[name] = law.leaf(name, dtype)
+        else:
+            leaves[name] = _variable(name, dtype, source)
+    try:
+        found = law.equation(leaves)
+        sums: dict[UOp, UOp] = {}
+        for leaf, total in found.reads:
+            sums[leaf] = _folded(substitute(total, sums))
+        parts = (found.left, found.right, *found.given)
+        left, right, *given = (_folded(substitute(part, sums)) for part in parts)
+    except UserError:
+        return None
+    if not all(_is_exact(sums[leaf]) for leaf, _ in found.reads):
+        # The law does not speak of sums that wrap: only the left side can be compared.
+        given.append(build.const(dtypes.bool, False))
+    return Equation(left, right, tuple(given))
+
+
+def _is_exact(total: UOp) -> bool:
+    """True where no part of a sum leaves its type, by the ranges of its leaves."""
+    done: dict[UOp, UOp] = {}
+    for node in total.toposort():
+        # A constant of uint64 may be more than index has, but a variable may have any bounds.
+        if node.op in ALU:
+            done[node] = UOp(node.op, dtypes.index, tuple(done[source] for source in node.src))
+        else:
+            done[node] = build.variable(f"v{len(done)}", *bounds(node))
+        low, high = bounds(done[node])
+        if not node.dtype.minimum <= low <= high <= node.dtype.maximum:
+            return False
+    return True
+
+
+def _typed(law: Law, dtype: DType) -> DType:
+    return dtypes.index if law.proof is Proof.INTEGERS else dtype
+
+
+def _name(leaf: UOp) -> str:
+    return leaf.arg.name if isinstance(leaf.arg, VarArg) else ""
+
+
+def _folded(node: UOp) -> UOp:
+    return rewrite(node, FOLD)
+
+
+def _constant(law: Law, name: str, dtype: DType, source: random.Random) -> UOp:
+    choices = dict(law.choices).get(name, CONSTANTS)
+    return build.const(
+        dtype, bool(source.getrandbits(1)) if dtype.is_bool else source.choice(choices)
+    )
+
+
+def _variable(name: str, dtype: DType, source: random.Random) -> UOp:
+    low, high = source.choice(SPANS)
+    if dtype.is_unsigned and low < 0:
+        low, high = 0, high - low
+    if low == 0 and dtype is dtypes.index and source.random() < 0.2:
+        return build.counter(high + 1, len(name) + ord(name[0]), AxisKind.LOOP)
+    if source.random() < 0.1 and dtype is not dtypes.index:
+        low, high = int(dtype.minimum), int(dtype.maximum)
+    return build.variable(name, low, high, dtype)
+
+
+def same_value(left: UOp, right: UOp, given: tuple[UOp, ...] = ()) -> tuple[Answer, str]:
+    """Whether both nodes are equal for all values in the ranges of their leaves, by two ways.
+
+    By all values and the meanings of the op table where there are not too many, and by the solver.
+    """
+    if left is right:
+        return Answer.PROVED, ""
+    tried = _by_values(left, right, given)
+    if tried is False:
+        return Answer.REFUTED, "by its values"
+    answer, detail = _by_solver(left, right, given)
+    if answer is Answer.UNKNOWN and tried is True:
+        return Answer.PROVED, ""
+    return answer, detail
+
+
+def _leaves(*roots: UOp) -> list[UOp]:
+    return [node for node in toposort(roots) if node.op in (Ops.DEFINE_VAR, Ops.RANGE, Ops.SPECIAL)]
+
+
+def _by_values(left: UOp, right: UOp, given: tuple[UOp, ...]) -> bool | None:
+    """None where there are too many values, or nodes that are no expressions."""
+    nodes = toposort((left, right, *given))
+    if any(node.op not in ALU | {Ops.CONST, Ops.DEFINE_VAR, Ops.RANGE} for node in nodes):
+        return None
+    leaves = _leaves(left, right, *given)
+    spans = [bounds(leaf) for leaf in leaves]
+    total = 1
+    for low, high in spans:
+        total *= high - low + 1
+    if total > MOST_VALUES:
+        return None
+    every = [
+        np.arange(low, high + 1).astype(numpy_dtype(leaf.dtype))
+        for leaf, (low, high) in zip(leaves, spans, strict=True)
+    ]
+    grids = dict(zip(leaves, np.meshgrid(*every, indexing="ij"), strict=True))
+    holds = np.broadcast_to(np.True_, (total,))
+    for condition in given:
+        found = np.broadcast_to(evaluate_expression(condition, grids), _shape(every))
+        holds = holds & found.ravel()
+    values = [
+        np.broadcast_to(evaluate_expression(node, grids), _shape(every)).ravel()
+        for node in (left, right)
+    ]
+    return bool(np.all(values[0][holds] == values[1][holds]))
+
+
+def _shape(every: Sequence[npt.NDArray[np.generic]]) -> tuple[int, ...]:
+    return tuple(len(values) for values in every)
+
+
+def _by_solver(left: UOp, right: UOp, given: tuple[UOp, ...]) -> tuple[Answer, str]:
+    roots = (left, right, *given)
+    nodes = toposort(roots)
+    divides = any(node.op in _DIVISIONS for node in nodes)
+    is_index = any(node.dtype is dtypes.index for node in nodes)
+    has_bits = any(
+        node.op in (Ops.AND, Ops.OR, Ops.XOR, Ops.SHL, Ops.SHR) and node.dtype.is_int
+        for node in nodes
+    )
+    by_integers = (divides or is_index) and not has_bits
+    terms: Semantics = Integers(wraps=True) if by_integers else Bits()
+    known = [terms.term(node) for node in given]
+    sides = [terms.term(node) for node in (left, right)]
+    for leaf in _leaves(*roots):
+        if leaf.dtype.is_bool:
+            continue
+        low, high = bounds(leaf)
+        term = terms.term(leaf)
+        if by_integers or not leaf.dtype.is_unsigned:
+            known += [low <= term, term <= high]
+        else:
+            known += [z3.UGE(term, low), z3.ULE(term, high)]
+    return claim([*known, *terms.definitions], sides[0] == sides[1], EFFORT)
+
+
+# Rules whose laws are about other things than nodes on which they fire: the order of nodes, or
+# ranges. `tests/uops/test_rules.py` has nodes on which each of them fires.
+NEVER_FIRES = frozenset({"fold-range", "gep-const", "div-symbolic", "mod-symbolic"})

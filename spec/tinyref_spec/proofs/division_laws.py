@@ -1,0 +1,212 @@
+"""Laws of division and remainder by constants.
+
+The sums that rules read are written with two leaves only, d * q + r: q and r stand for sums of any
+number of terms, so each law holds for all of them.
+"""
+
+from __future__ import annotations
+
+from tinyref.dtype import dtypes
+from tinyref.uops.build import add, at_least, equal, idiv, less, mod, mul, not_equal, sub
+from tinyref.uops.node import UOp
+from tinyref_spec.proofs.integer_laws import constant, within
+from tinyref_spec.proofs.law import INDEX, SIGNED, Equation, Proof, law
+
+SIGNED_OR_INDEX = (*SIGNED, dtypes.index)
+
+
+def positive(x: UOp) -> UOp:
+    """0 < x."""
+    return less(0, x)
+
+
+def natural(x: UOp) -> UOp:
+    """0 <= x."""
+    return at_least(x, 0)
+
+
+@law("div-one")
+def div_one(x: UOp) -> Equation:
+    """x // 1 == x."""
+    return Equation(idiv(x, 1), x)
+
+
+@law("mod-one")
+def mod_one(x: UOp) -> Equation:
+    """x % 1 == 0."""
+    return Equation(mod(x, 1), constant(x, 0))
+
+
+@law("div-minus-one", over=SIGNED_OR_INDEX)
+def div_minus_one(x: UOp) -> Equation:
+    """x // -1 == x * -1, also for MIN, where both wrap."""
+    return Equation(idiv(x, -1), mul(x, -1))
+
+
+@law("div-same", Proof.INTEGERS)
+def div_same(x: UOp) -> Equation:
+    """x // x == 1 where x != 0."""
+    return Equation(idiv(x, x), constant(x, 1), given=(not_equal(x, 0),))
+
+
+@law("mod-same", Proof.INTEGERS)
+def mod_same(x: UOp) -> Equation:
+    """x % x == 0, for x == 0 too."""
+    return Equation(mod(x, x), constant(x, 0))
+
+
+@law("mod-bounds", Proof.INTEGERS, constants="c q")
+def mod_bounds(x: UOp, low: UOp, high: UOp, c: UOp, q: UOp) -> Equation:
+    """x % c == x - c * q where low // c == high // c == q and low <= x <= high."""
+    given = (
+        not_equal(c, 0),
+        within(low, x, high),
+        equal(idiv(low, c), q),
+        equal(idiv(high, c), q),
+    )
+    steps = (at_least(idiv(x, c), q), at_least(q, idiv(x, c)))
+    return Equation(mod(x, c), sub(x, mul(q, c)), given, steps, wraps=True)
+
+
+@law("mod-variable", Proof.INTEGERS)
+def mod_variable(x: UOp, y: UOp) -> Equation:
+    """x % y == x where 0 <= x < y."""
+    return Equation(mod(x, y), x, given=(natural(x), less(x, y)))
+
+
+@law("div-variable", Proof.INTEGERS)
+def div_variable(x: UOp, y: UOp) -> Equation:
+    """x // y == 0 where 0 <= x < y."""
+    return Equation(idiv(x, y), constant(x, 0), given=(natural(x), less(x, y)))
+
+
+@law("div-nested", Proof.INTEGERS, constants="c d p")
+def div_nested(x: UOp, c: UOp, d: UOp, p: UOp) -> Equation:
+    """(x // c) // d == x // p for c, d > 0 and p == c * d."""
+    given = (positive(c), positive(d))
+    return Equation(idiv(idiv(x, c), d), idiv(x, p), given, reads=((p, mul(c, d)),))
+
+
+@law("div-of-mod", Proof.INTEGERS, constants="a d m")
+def div_of_mod(x: UOp, a: UOp, d: UOp, m: UOp) -> Equation:
+    """(x % m) // d == (x // d) % a for a, d > 0 and m == a * d."""
+    given = (positive(a), positive(d))
+    steps = (positive(m), equal(idiv(x, m), idiv(idiv(x, d), a)))
+    return Equation(idiv(mod(x, m), d), mod(idiv(x, d), a), given, steps, reads=((m, mul(a, d)),))
+
+
+@law("mod-of-mod", Proof.INTEGERS, constants="a d m")
+def mod_of_mod(x: UOp, a: UOp, d: UOp, m: UOp) -> Equation:
+    """(x % m) % d == x % d for a, d > 0 and m == a * d."""
+    given = (positive(a), positive(d))
+    return Equation(mod(mod(x, m), d), mod(x, d), given, (positive(m),), reads=((m, mul(a, d)),))
+
+
+@law("div-factor", Proof.INTEGERS, constants="f k c")
+def div_factor(x: UOp, q: UOp, r: UOp, f: UOp, k: UOp, c: UOp) -> Equation:
+    """(f * q + r) // c == q // k where 0 <= r < f, c == f * k > 0 and the dividend is natural."""
+    given = (positive(f), positive(k), natural(x), natural(r), less(r, f))
+    reads = ((x, add(mul(q, f), r)), (c, mul(f, k)))
+    return Equation(idiv(x, c), idiv(q, k), given, (positive(c),), reads)
+
+
+@law("div-factor", Proof.INTEGERS, constants="c")
+def div_whole_factor(x: UOp, q: UOp, r: UOp, c: UOp) -> Equation:
+    """(c * q + r) // c == q where 0 <= r < c and the dividend is natural."""
+    given = (positive(c), natural(x), natural(r), less(r, c))
+    return Equation(idiv(x, c), q, given, reads=((x, add(mul(q, c), r)),))
+
+
+@law("div-split", Proof.INTEGERS, constants="c")
+def div_split(x: UOp, q: UOp, r: UOp, c: UOp) -> Equation:
+    """(c * q + r) // c == q + r // c where neither the dividend nor r is negative."""
+    given = (positive(c), natural(x), natural(r))
+    return Equation(idiv(x, c), add(q, idiv(r, c)), given, reads=((x, add(mul(q, c), r)),))
+
+
+@law("div-reduce", Proof.INTEGERS, constants="c")
+def div_reduce(x: UOp, q: UOp, r: UOp, c: UOp) -> Equation:
+    """(c * q + r) // c == q where 0 <= r < c, q of the quotients of all coefficients."""
+    given = (positive(c), natural(x), natural(r), less(r, c))
+    return Equation(idiv(x, c), q, given, reads=((x, add(mul(q, c), r)),))
+
+
+@law("mod-terms", Proof.INTEGERS, constants="c")
+def mod_terms(x: UOp, y: UOp, k: UOp, c: UOp) -> Equation:
+    """(y + c * k) % c == y % c where neither dividend is negative; k need not fit the type."""
+    given = (positive(c), natural(x), natural(y))
+    return Equation(mod(x, c), mod(y, c), given, reads=((x, add(y, mul(k, c))),))
+
+
+@law("mod-terms", Proof.INTEGERS, constants="c")
+def mod_small_terms(x: UOp, y: UOp, k: UOp, c: UOp) -> Equation:
+    """(y + c * k) % c == y where 0 <= y < c and the dividend is natural."""
+    given = (positive(c), natural(x), natural(y), less(y, c))
+    return Equation(mod(x, c), y, given, reads=((x, add(y, mul(k, c))),))
+
+
+@law("mod-factor", Proof.INTEGERS, constants="f k c")
+def mod_factor(x: UOp, q: UOp, r: UOp, f: UOp, k: UOp, c: UOp) -> Equation:
+    """(f * q + r) % c == f * (q % k) + r where 0 <= r < f, c == f * k, the dividend natural."""
+    given = (positive(f), positive(k), natural(x), natural(r), less(r, f))
+    reads = ((x, add(mul(q, f), r)), (c, mul(f, k)))
+    steps = (positive(c), equal(idiv(x, c), idiv(q, k)))
+    return Equation(mod(x, c), add(mul(mod(q, k), f), r), given, steps, reads)
+
+
+@law("mod-inner-mod", Proof.INTEGERS, over=INDEX, constants="a m n c")
+def mod_inner_multiple(u: UOp, a: UOp, m: UOp, n: UOp, c: UOp) -> Equation:
+    """a * (u % m) == a * u - c * (n * (u // m)) where a * m == c * n: they differ by some c * k."""
+    given = (not_equal(m, 0), equal(mul(a, m), mul(c, n)))
+    whole = idiv(u, m)
+    steps = (equal(mul(a, u), add(mul(mul(a, m), whole), mul(a, mod(u, m)))),)
+    right = sub(mul(a, u), mul(c, mul(n, whole)))
+    return Equation(mul(a, mod(u, m)), right, given, steps, wraps=True)
+
+
+@law("mod-inner-mod", Proof.INTEGERS, constants="c")
+def mod_inner_mod(x: UOp, y: UOp, k: UOp, c: UOp) -> Equation:
+    """(y - c * k) % c == y % c where neither dividend is negative."""
+    given = (positive(c), natural(x), natural(y))
+    return Equation(mod(x, c), mod(y, c), given, reads=((x, sub(y, mul(k, c))),))
+
+
+@law("div-mod-sum", Proof.INTEGERS, constants="c t")
+def div_mod_sum(x: UOp, c: UOp, t: UOp) -> Equation:
+    """(x // c) * (c * t) + (x % c) * t == x * t for c > 0."""
+    left = add(mul(idiv(x, c), mul(c, t)), mul(mod(x, c), t))
+    return Equation(left, mul(x, t), given=(positive(c),), wraps=True)
+
+
+@law("div-mod-sum", Proof.INTEGERS, constants="b c p t")
+def div_div_mod_sum(x: UOp, b: UOp, c: UOp, p: UOp, t: UOp) -> Equation:
+    """(x // p) * (c * t) + ((x // b) % c) * t == (x // b) * t for b, c > 0 and p == b * c."""
+    inner = idiv(x, b)
+    left = add(mul(idiv(x, p), mul(c, t)), mul(mod(inner, c), t))
+    steps = (positive(p), equal(idiv(x, p), idiv(inner, c)))
+    return Equation(
+        left, mul(inner, t), (positive(b), positive(c)), steps, ((p, mul(b, c)),), wraps=True
+    )
+
+
+@law("mod-from-div", Proof.INTEGERS, constants="c t")
+def mod_from_div(x: UOp, c: UOp, t: UOp) -> Equation:
+    """x * t - (x // c) * (c * t) == (x % c) * t for c > 0."""
+    left = sub(mul(x, t), mul(idiv(x, c), mul(c, t)))
+    return Equation(left, mul(mod(x, c), t), given=(positive(c),), wraps=True)
+
+
+@law("div-symbolic", Proof.INTEGERS, over=INDEX)
+def div_symbolic(x: UOp, y: UOp, q: UOp, r: UOp) -> Equation:
+    """(q * y + r) // y == q where 0 <= r < y and the dividend is natural."""
+    given = (natural(r), less(r, y), natural(x))
+    steps = (positive(y), equal(idiv(x, y), q))
+    return Equation(idiv(x, y), q, given, steps, reads=((x, add(mul(q, y), r)),))
+
+
+@law("mod-symbolic", Proof.INTEGERS, over=INDEX)
+def mod_symbolic(x: UOp, y: UOp, q: UOp, r: UOp) -> Equation:
+    """(q * y + r) % y == r where 0 <= r < y and the dividend is natural."""
+    given = (natural(r), less(r, y), natural(x))
+    steps = (positive(y), equal(idiv(x, y), q))
+    return Equation(mod(x, y), r, given, steps, reads=((x, add(mul(q, y), r)),))

@@ -1,0 +1,231 @@
+"""Proofs of laws by the SMT solver z3, and of laws that it cannot decide at small widths."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+import z3
+
+from tinyref.dtype import DType, dtypes
+from tinyref.uops import build
+from tinyref.uops.linear import constant_of
+from tinyref.uops.node import UOp, toposort
+from tinyref.uops.ops import Ops
+from tinyref_spec.proofs.law import Equation, Law, Proof
+from tinyref_spec.proofs.semantics import Bits, Integers, Term, sizes_of_division
+
+# The solver's own count of its steps, the same on a slow machine as on a fast one.
+EFFORT = 30_000_000
+_QUICK = 500_000
+# At these widths the solver tries every value, so to say: it always decides.
+SMALL_WIDTHS = (4, 5, 6)
+
+
+class Answer(Enum):
+    """What the solver says of a claim."""
+
+    __hash__ = object.__hash__
+
+    PROVED = "proved"
+    REFUTED = "refuted"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The answer to one law at one type; `detail` is the counterexample, or what is unknown."""
+
+    law: str
+    dtype: DType
+    proof: Proof
+    answer: Answer
+    detail: str = ""
+
+
+def claim(given: Sequence[Term], goal: Term, effort: int = EFFORT) -> tuple[Answer, str]:
+    """Whether `goal` follows from `given`; where it does not, with a counterexample."""
+    solver = z3.Solver()
+    solver.set("rlimit", effort)
+    solver.add(*given)
+    solver.add(z3.Not(goal))
+    found = solver.check()
+    if found == z3.unsat:
+        return Answer.PROVED, ""
+    if found == z3.unknown:
+        return Answer.UNKNOWN, solver.reason_unknown()
+    model = solver.model()
+    return Answer.REFUTED, ", ".join(sorted(f"{each} = {model[each]}" for each in model.decls()))
+
+
+def prove(law: Law, dtype: DType, effort: int = EFFORT) -> Verdict:
+    """The verdict on `law` for `dtype`: at its width, or as integers within its range.
+
+    What z3 leaves open is tried at `SMALL_WIDTHS`, and is then proved exhaustively there.
+    """
+    for equation in equations(law, dtype):
+        if law.proof is Proof.INTEGERS:
+            answer, detail = _by_integers(law, equation, dtype, effort)
+        else:
+            answer, detail = _by_bits(equation, Bits(), effort)
+        if answer is not Answer.PROVED:
+            break
+    else:
+        return Verdict(law.label, dtype, law.proof, Answer.PROVED)
+    if answer is Answer.UNKNOWN and law.proof is Proof.BITS:
+        return _exhaustively(law, dtype, effort)
+    return Verdict(law.label, dtype, law.proof, answer, detail)
+
+
+def equations(law: Law, dtype: DType) -> Iterator[Equation]:
+    """The general equation, once for every choice of the constants that are taken one by one."""
+    typed = dtypes.index if law.proof is Proof.INTEGERS else dtype
+    for values in itertools.product(*(values for _, values in law.choices)):
+        leaves = {name: law.leaf(name, typed) for name in law.names}
+        for (name, _), value in zip(law.choices, values, strict=True):
+            leaves[name] = build.const(typed, value)
+        yield law.equation(leaves)
+
+
+def _exhaustively(law: Law, dtype: DType, effort: int) -> Verdict:
+    for width in SMALL_WIDTHS:
+        for equation in equations(law, dtype):
+            answer, detail = _by_bits(equation, Bits(widths={dtype: width}), effort)
+            if answer is not Answer.PROVED:
+                return Verdict(law.label, dtype, Proof.EXHAUSTIVE, answer, detail)
+    return Verdict(law.label, dtype, Proof.EXHAUSTIVE, Answer.PROVED)
+
+
+def _by_bits(equation: Equation, bits: Bits, effort: int) -> tuple[Answer, str]:
+    given = [bits.term(node) for node in equation.given]
+    for step in equation.steps:
+        answer, detail = claim(given, bits.term(step), effort)
+        if answer is not Answer.PROVED:
+            return answer, f"a step: {detail}"
+        given.append(bits.term(step))
+    goal = bits.term(equation.left) == bits.term(equation.right)
+    return claim([*given, *bits.definitions], goal, effort)
+
+
+class _IntegerProof:
+    """One equation over integers in the range of one type: what is known so far."""
+
+    def __init__(self, dtype: DType, effort: int) -> None:
+        self.dtype = dtype
+        self.effort = effort
+        self.known: list[Term] = []
+        self.positive: set[int] = set()
+        self.terms = Integers(is_positive=lambda term: term.get_id() in self.positive)
+
+    def within(self, term: Term) -> Term:
+        return z3.And(int(self.dtype.minimum) <= term, term <= int(self.dtype.maximum))
+
+    def assume(self, node: UOp) -> None:
+        self.known.append(self.terms.term(node))
+        if node.op is Ops.CMPLT and constant_of(node.src[0]) == 0:
+            self.positive.add(self.terms.term(node.src[1]).get_id())
+
+    def begin(self, equation: Equation, proves_steps: bool = False) -> tuple[Answer, str]:
+        """Takes in the sums, what is given and the steps; the steps after their proof."""
+        for leaf, total in equation.reads:
+            self.known.append(self.terms.term(leaf) == self.terms.term(total))
+        for node in equation.given:
+            self.assume(node)
+        for step in equation.steps:
+            if proves_steps:
+                answer, detail = self.follows(self.terms.term(step))
+                if answer is not Answer.PROVED:
+                    return answer, f"a step: {detail}"
+            self.assume(step)
+        return Answer.PROVED, ""
+
+    def stays_within(self, node: UOp) -> tuple[Answer, str]:
+        """Whether the node's value is in the range of the type; first from its sources alone."""
+        goal = self.within(self.terms.term(node))
+        sources = [self.terms.term(source) for source in node.src if source.dtype.is_int]
+        near = [self.within(source) for source in sources]
+        near += [source > 0 for source in sources if source.get_id() in self.positive]
+        answer, detail = claim([*near, *self.terms.sizes], goal, _QUICK)
+        if answer is Answer.PROVED:
+            return answer, detail
+        return self.follows(goal, self.terms.sizes)
+
+    def follows(self, goal: Term, more: Sequence[Term] = ()) -> tuple[Answer, str]:
+        given = [*self.known, *self.terms.definitions, *more]
+        return claim(given, goal, self.effort)
+
+
+def _by_integers(law: Law, equation: Equation, dtype: DType, effort: int) -> tuple[Answer, str]:
+    """The equation for all integers; then, for a type with a range, that nothing leaves it."""
+    answer, detail = _for_all_integers(law, equation, effort)
+    if answer is not Answer.PROVED or dtype is dtypes.index:
+        return answer, detail
+    proof = _IntegerProof(dtype, effort)
+    roots = (equation.left, equation.right)
+    for node in toposort((*roots, *equation.given)):
+        if node.op is Ops.DEFINE_VAR and node.dtype.is_int:
+            proof.known.append(proof.within(proof.terms.term(node)))
+    proof.begin(equation)
+    proof.known.append(proof.terms.term(equation.left) == proof.terms.term(equation.right))
+    free = _ring(roots) if equation.wraps else set()
+    for node in toposort(roots):
+        if not node.dtype.is_int or node.op is Ops.DEFINE_VAR or node in free:
+            continue
+        within = proof.within(proof.terms.term(node))
+        answer, detail = proof.stays_within(node)
+        if answer is not Answer.PROVED:
+            return answer, f"{node.op.name} may wrap: {detail}"
+        proof.known.append(within)
+    return Answer.PROVED, ""
+
+
+def lemmas() -> Iterator[tuple[str, Answer]]:
+    """What the proofs take for granted of quotients and remainders, each with its answer."""
+    terms = Integers()
+    x, y = z3.Ints("x y")
+    q, r = terms.division(x, y)
+    for number, lemma in enumerate(sizes_of_division(x, y, q, r)):
+        yield f"division.{number}", claim(terms.definitions, lemma)[0]
+
+
+def can_hold(law: Law, equation: Equation) -> bool:
+    """False where what the law is given contradicts itself, which would prove anything."""
+    solver = z3.Solver()
+    solver.set("rlimit", EFFORT)
+    if law.proof is Proof.INTEGERS:
+        proof = _IntegerProof(dtypes.index, EFFORT)
+        proof.begin(equation)
+        proof.terms.term(equation.left)
+        proof.terms.term(equation.right)
+        solver.add(*proof.known, *proof.terms.definitions)
+    else:
+        bits = Bits()
+        solver.add(*(bits.term(node) for node in (*equation.given, *equation.steps)))
+    return bool(solver.check() == z3.sat)
+
+
+_unbounded: dict[tuple[Law, Equation], tuple[Answer, str]] = {}
+
+
+def _for_all_integers(law: Law, equation: Equation, effort: int) -> tuple[Answer, str]:
+    """The steps and the equation over integers without any range, proved once for all types."""
+    if (law, equation) in _unbounded:
+        return _unbounded[law, equation]
+    proof = _IntegerProof(dtypes.index, effort)
+    answer, detail = proof.begin(equation, proves_steps=True)
+    if answer is Answer.PROVED:
+        left, right = proof.terms.term(equation.left), proof.terms.term(equation.right)
+        answer, detail = proof.follows(left == right)
+    if answer is not Answer.UNKNOWN:
+        _unbounded[law, equation] = answer, detail
+    return answer, detail
+
+
+def _ring(roots: Sequence[UOp]) -> set[UOp]:
+    """The sums and products that only sums and products use: they may wrap, modulo any width."""
+    ring = {Ops.ADD, Ops.SUB, Ops.MUL, Ops.NEG, Ops.CONST}
+    nodes = toposort(roots)
+    used = {source for node in nodes if node.op not in ring for source in node.src}
+    return {node for node in nodes if node.op in ring and node not in used}
