@@ -24,7 +24,7 @@ def narrow_index(root: UOp, capabilities: Capabilities) -> UOp:
     order = root.toposort()
     is_index = [node.dtype.scalar is dtypes.index for node in order]
     target = _index_type([node for node, counts in zip(order, is_index, strict=True) if counts])
-    if target is dtypes.int64 and not capabilities.supports(dtypes.int64):
+    if target is dtypes.int64 and dtypes.int64 not in capabilities.dtypes:
         wide = next(n for n, counts in zip(order, is_index, strict=True) if counts and not _fits(n))
         low, high = bounds(wide)
         raise UserError(
