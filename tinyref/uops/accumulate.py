@@ -7,7 +7,7 @@ from tinyref.uops import build
 from tinyref.uops.meanings import reduce_identity
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import LocalArg, ReduceArg
+from tinyref.uops.payload import ConstArg, LocalArg, ReduceArg
 
 
 def accumulate(root: UOp) -> UOp:
@@ -30,10 +30,18 @@ def accumulate(root: UOp) -> UOp:
     return done[root]
 
 
+def _is_zero(node: UOp) -> bool:
+    return isinstance(node.arg, ConstArg) and node.arg.value == 0
+
+
 def _accumulator(name: str, node: UOp, op: Ops, src: tuple[UOp, ...]) -> UOp:
     value, ranges = src[0], src[1:]
     start = build.const(node.dtype, reduce_identity(op, node.dtype))
     accumulator = UOp(Ops.DEFINE_ACC, node.dtype, (start, *ranges), LocalArg(name))
+    if op is Ops.ADD and value.op is Ops.WMMA and _is_zero(value.src[2]):
+        # A tile adds to what it is given.
+        total = value.replace(src=(*value.src[:2], accumulator))
+        return UOp(Ops.UPDATE_ACC, node.dtype, (accumulator, total))
     # The new value is the second operand: a MAX that keeps a NaN keeps it on either side.
     total = UOp(op, node.dtype, (accumulator, value))
     return UOp(Ops.UPDATE_ACC, node.dtype, (accumulator, total))

@@ -8,21 +8,24 @@ outside in; those of lanes stay ranges until `expand`.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from tinyref.device import Capabilities
 from tinyref.dtype import AddressSpace, DType, dtypes, pointer
 from tinyref.errors import UserError
 from tinyref.uops import build
 from tinyref.uops.launch import launch_axes
+from tinyref.uops.lower_tile import tile_value
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import Ops
+from tinyref.uops.optimise.counters import Counters, flat
 from tinyref.uops.optimise.normal_form import OUTPUT
 from tinyref.uops.optimise.plan import (
     ITEM_KINDS,
     LANE_KINDS,
     Axis,
     Plan,
+    changes,
     element_strides,
     number_of,
     slot_of,
@@ -34,13 +37,10 @@ from tinyref.uops.simplify import simplify
 ZERO = build.const(dtypes.index, 0)
 TRUE = build.const(dtypes.bool, True)
 
-# The counter of each axis of the plan.
-Counters = dict[Axis, UOp]
-
 
 def lower(plan: Plan) -> UOp:
     """The indexed kernel of a plan: a SINK of STOREs, empty if nothing is written."""
-    return _Lowering(plan).kernel()
+    return Lowering(plan).kernel()
 
 
 def lower_ast(ast: UOp, capabilities: Capabilities) -> UOp:
@@ -48,7 +48,7 @@ def lower_ast(ast: UOp, capabilities: Capabilities) -> UOp:
     return lower(Plan.of(ast, capabilities))
 
 
-class _Lowering:
+class Lowering:
     """One kernel on its way: its counters, positions, and what each node became."""
 
     def __init__(self, plan: Plan) -> None:
@@ -62,7 +62,7 @@ class _Lowering:
             if axis not in self.counters:
                 kind = AxisKind.LOOP if axis.kind is AxisKind.GLOBAL else axis.kind
                 self.counters[axis] = self.range(axis.extent, kind)
-        self.positions = self._positions(self.counters)
+        self.positions = self.positions_of(self.counters)
         self.done: dict[UOp, UOp] = {}
 
     # Counters
@@ -90,7 +90,7 @@ class _Lowering:
             axis = plan.axes[number]
             self.counters[axis] = build.special("group", 0, axis.extent)
 
-    def _positions(self, counters: Counters) -> tuple[UOp, ...]:
+    def positions_of(self, counters: Counters) -> tuple[UOp, ...]:
         """The position on each axis of the AST."""
         totals: list[UOp | None] = [None] * len(self.plan.form.owners)
         for axis, counter in counters.items():
@@ -110,15 +110,31 @@ class _Lowering:
         return build.sink(*[store for store in lowered if store is not None])
 
     def _lowered(self, node: UOp) -> UOp:
+        if self.plan.tile is not None and node is self.plan.tile.reduce:
+            value = tile_value(self, self.plan.tile, self.done[node.src[0]])
+            if value is not None:
+                return value
         if node.op is Ops.LOAD:
             return self._load(node)
         if isinstance(node.arg, ViewArg):
-            valid = node.arg.tracker.index_and_valid(self.positions)[1]
-            return self._valid(node, valid, self.positions)
+            return self._is_valid(node, self.positions)
         src = tuple([self.done.get(source, source) for source in node.src])
         if isinstance(node.arg, ReduceArg):
             return self._reduce(node, node.arg, src[0])
         return node if src == node.src else node.replace(src=src)
+
+    def value_at(self, root: UOp, positions: tuple[UOp, ...]) -> UOp:
+        """The value of an AST node without reduces at other positions than those of the kernel."""
+        done: dict[UOp, UOp] = {}
+        for node in root.toposort():
+            if node.op is Ops.LOAD:
+                done[node] = self._read(node, positions)
+            elif node.op is Ops.VALID:
+                done[node] = self._is_valid(node, positions)
+            else:
+                src = tuple([done[source] for source in node.src])
+                done[node] = node if src == node.src else node.replace(src=src)
+        return done[root]
 
     def _store(self, store: UOp) -> UOp | None:
         """The STORE of one element; None where it would never write."""
@@ -141,34 +157,49 @@ class _Lowering:
 
     # Memory
 
-    def _valid(self, view: UOp, valid: UOp, positions: tuple[UOp, ...]) -> UOp:
-        """`valid`, and not at a position that only padding has added."""
-        for target in sorted(varies(view)):
+    def _is_valid(self, view: UOp, positions: tuple[UOp, ...]) -> UOp:
+        if not isinstance(view.arg, ViewArg):
+            raise UserError(f"kernel: {view.op.name} is no view of a buffer")
+        valid = view.arg.tracker.index_and_valid(positions)[1]
+        return self._valid(varies(view), valid, positions)
+
+    def _valid(self, targets: Iterable[int], valid: UOp, positions: tuple[UOp, ...]) -> UOp:
+        """`valid`, and not at a position that only padding has added to one of the AST axes."""
+        for target in sorted(targets):
             if self.plan.is_padded(target):
-                inside = build.less(positions[target], _size(self.plan.shape[target]))
+                inside = build.less(
+                    positions[target], build.operand(self.plan.shape[target], dtypes.index)
+                )
                 valid = build.both(valid, inside)
         return valid
 
-    def _address(self, view: UOp, positions: tuple[UOp, ...]) -> tuple[UOp, UOp]:
+    def _address(
+        self, view: UOp, positions: tuple[UOp, ...], targets: frozenset[int] | None = None
+    ) -> tuple[UOp, UOp]:
         if not isinstance(view.arg, ViewArg):
             raise UserError(f"kernel: {view.op.name} is no view of a buffer")
         position, valid = view.arg.tracker.index_and_valid(positions)
-        return build.index(view.src[0], position), simplify(self._valid(view, valid, positions))
+        gated = varies(view) if targets is None else targets
+        return build.index(view.src[0], position), simplify(self._valid(gated, valid, positions))
 
     def _load(self, node: UOp) -> UOp:
         if slot_of(node) in self.plan.packed:
             return self._packed(node)
         return self._read(node, self.positions)
 
-    def _read(self, node: UOp, positions: tuple[UOp, ...]) -> UOp:
-        address, valid = self._address(node.src[0], positions)
+    def _read(
+        self, node: UOp, positions: tuple[UOp, ...], targets: frozenset[int] | None = None
+    ) -> UOp:
+        """What `node` loads; 0 where padding has added the position to one of `targets`, or any."""
+        address, valid = self._address(node.src[0], positions, targets)
         if _is_const(valid, False):
             return build.const(node.dtype, 0)
         if _is_const(valid, True):
             return build.load(address)
         return build.load(address, valid, 0)
 
-    def _define_local(self, dtype: DType, size: int) -> UOp:
+    def define_local(self, dtype: DType, size: int) -> UOp:
+        """A new array of shared memory, or of scratch memory on a device without groups."""
         self.locals += 1
         kind = pointer(dtype, size, AddressSpace.LOCAL)
         return UOp(Ops.DEFINE_LOCAL, kind, (), LocalArg(f"temp{self.locals - 1}"))
@@ -182,7 +213,7 @@ class _Lowering:
         inside = self.plan.axes_of(node, AxisKind.REDUCE, *LANE_KINDS)
         strides = element_strides(node)
         inside.sort(key=functools.partial(_step, strides), reverse=True)
-        memory = self._define_local(node.dtype, number_of(axis.extent for axis in inside))
+        memory = self.define_local(node.dtype, number_of(axis.extent for axis in inside))
         filling = dict(self.counters)
         loops = []
         for axis in inside:
@@ -191,10 +222,15 @@ class _Lowering:
             filling[axis] = self.range(axis.extent, kind)
             if is_loop:
                 loops.append(filling[axis])
-        element = self._read(node, self._positions(filling))
-        copy = build.store(build.index(memory, _flat(inside, filling)), element)
+        element = self._read(node, self.positions_of(filling), changes(node))
+        copy = build.store(build.index(memory, flat(inside, filling)), element)
         filled = UOp(Ops.AFTER, memory.dtype, (memory, copy, *loops))
-        return build.load(build.index(filled, _flat(inside, self.counters)))
+        copied = build.load(build.index(filled, flat(inside, self.counters)))
+        # The copy is the same all along a repeated axis, but what is added to a reduce is 0.
+        owners = self.plan.form.owners
+        added = [axis for axis in varies(node) - changes(node) if owners[axis] != OUTPUT]
+        is_there = simplify(self._valid(added, TRUE, self.positions))
+        return copied if _is_const(is_there, True) else build.where(is_there, copied, 0)
 
     # Reduces
 
@@ -211,19 +247,19 @@ class _Lowering:
         plan = self.plan
         lanes = plan.axes_of(node, *LANE_KINDS)
         items = [axis for axis in plan.axes if axis.kind in ITEM_KINDS]
-        memory = self._define_local(node.dtype, number_of(a.extent for a in (*items, *lanes)))
+        memory = self.define_local(node.dtype, number_of(a.extent for a in (*items, *lanes)))
         place = memory
         if self._is_in_loop(node):
             # In the next turn nobody may write before all have read what is there now.
             all_have_read = UOp(Ops.BARRIER, dtypes.void, (part,))
             place = UOp(Ops.AFTER, memory.dtype, (memory, all_have_read))
-        written = build.store(build.index(place, _flat((*items, *lanes), self.counters)), part)
+        written = build.store(build.index(place, flat((*items, *lanes), self.counters)), part)
         barrier = UOp(Ops.BARRIER, dtypes.void, (written,))
         filled = UOp(Ops.AFTER, memory.dtype, (memory, barrier))
         others = dict(self.counters)
         for axis in shared:
             others[axis] = self.range(axis.extent, AxisKind.REDUCE)
-        element = build.load(build.index(filled, _flat((*items, *lanes), others)))
+        element = build.load(build.index(filled, flat((*items, *lanes), others)))
         ranges = [others[axis] for axis in shared]
         return UOp(Ops.REDUCE, node.dtype, (element, *ranges), ReduceArg(arg.op))
 
@@ -239,18 +275,6 @@ def _step(strides: Sequence[sint | None], axis: Axis) -> int:
     """How far apart in the buffer two neighbours along `axis` are; far where that varies."""
     stride = strides[axis.target]
     return abs(stride) * axis.stride if isinstance(stride, int) else 1 << 62
-
-
-def _flat(axes: Iterable[Axis], counters: Counters) -> UOp:
-    """The number of the element at `counters` in an array with these axes, the last one fastest."""
-    total: UOp = ZERO
-    for axis in axes:
-        total = build.add(build.mul(total, _size(axis.extent)), counters[axis])
-    return simplify(total)
-
-
-def _size(extent: sint) -> UOp:
-    return build.operand(extent, dtypes.index)
 
 
 def _is_const(node: UOp, value: bool) -> bool:

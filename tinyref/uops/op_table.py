@@ -369,9 +369,9 @@ KERNEL_ROWS = (
     ),
     _row(
         Ops.GEP,
-        1,
+        (1, None),
         typing_rules.takes_lanes,
-        "Some lanes of a vector.",
+        "Some lanes of a vector; before expansion also the one that the ranges after it count to.",
         payload=payload.GepArg,
         dialects=_LINEAR,
         clause="kernel.vector",

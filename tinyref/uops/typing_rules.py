@@ -290,13 +290,18 @@ def vectorize(node: UOp) -> str | None:
 
 
 def takes_lanes(node: UOp) -> str | None:
-    """GEP: lanes that the source has."""
+    """GEP: lanes that the source has; ranges that follow count which of them is taken."""
     source = node.src[0].dtype
+    ranges = node.src[1:]
+    if any(each.op is not Ops.RANGE for each in ranges):
+        return "GEP takes a vector, then RANGEs"
     if not isinstance(node.arg, payload.GepArg) or not node.arg.lanes:
         return "GEP takes at least one lane"
     for lane in node.arg.lanes:
         if not 0 <= lane < source.lanes:
             return f"GEP takes lane {lane} of {source.name}"
+    if ranges:
+        return None if node.dtype is source.scalar else f"GEP by ranges is no {node.dtype.name}"
     if node.dtype is not source.scalar.vec(len(node.arg.lanes)):
         return f"GEP of {len(node.arg.lanes)} lanes of {source.name} is not {node.dtype.name}"
     return None

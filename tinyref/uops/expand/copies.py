@@ -7,13 +7,19 @@ from collections.abc import Callable, Sequence
 from tinyref.device import Capabilities
 from tinyref.uops import build
 from tinyref.uops.expand.accesses import Accesses, Cell, Row, Run, index_of, is_false
-from tinyref.uops.expand.dependence import Dependence, Numbering, is_index_arithmetic, is_lane_range
+from tinyref.uops.expand.dependence import (
+    Dependence,
+    Numbering,
+    extent_of,
+    is_index_arithmetic,
+    is_lane_range,
+)
 from tinyref.uops.expand.positions import Positions, moved
 from tinyref.uops.expand.vectors import Piece, combine, combine_lanes, join, repeat, take
 from tinyref.uops.meanings import reduce_identity
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
-from tinyref.uops.payload import ConstArg, ReduceArg
+from tinyref.uops.payload import ConstArg, GepArg, ReduceArg
 from tinyref.uops.simplify import simplify
 
 Copies = list[UOp]
@@ -143,6 +149,26 @@ class Expansion:
             totals.append(total if is_loop else _from_identity(op, total))
         return totals
 
+    def _lane_at(self, node: UOp) -> Copies:
+        """GEP: by ranges, their values say which lane it is."""
+        vector, *ranges = node.src
+        if not ranges:
+            return self._elementwise(node)
+        mask = self.masks[node]
+        lanes = node.arg.lanes if isinstance(node.arg, GepArg) else ()
+        of_vector = self.numbering.projection(mask, self.masks[vector])
+        copies = []
+        for copy, number in enumerate(of_vector):
+            pieces = []
+            for lane in range(self.numbering.lanes(mask)):
+                values = self.numbering.counters(mask, copy, lane)
+                place = 0
+                for each in ranges:
+                    place = place * extent_of(each) + values[each]
+                pieces.append((self.done[vector][number], lanes[place]))
+            copies.append(join(pieces) if len(pieces) > 1 else take(*pieces[0]))
+        return copies
+
     # Order
 
     def _wait(self, node: UOp) -> Copies:
@@ -261,6 +287,7 @@ def _from_identity(op: Ops, total: UOp) -> UOp:
 
 _ARMS: dict[Ops, Callable[[Expansion, UOp], Copies]] = {
     Ops.REDUCE: Expansion._reduce,
+    Ops.GEP: Expansion._lane_at,
     Ops.BARRIER: Expansion._wait,
     Ops.SINK: Expansion._wait,
     Ops.AFTER: Expansion._after,

@@ -46,7 +46,7 @@ def actions(plan: Plan) -> list[Plan]:
 
 def identity(plan: Plan) -> object:
     """What decides the program of a plan, whichever way it was reached."""
-    return plan.axes, plan.uses_groups, frozenset(plan.packed)
+    return plan.axes, plan.uses_groups, frozenset(plan.packed), plan.tile
 
 
 def candidates(plan: Plan) -> Iterator[Opt]:

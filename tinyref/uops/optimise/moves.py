@@ -11,15 +11,14 @@ from dataclasses import replace
 from tinyref.errors import UserError
 from tinyref.uops.launch import launch_axes
 from tinyref.uops.optimise.opt import KernelOptError, Opt, OptOp
-from tinyref.uops.optimise.plan import ITEM_KINDS, Plan, changes, slot_of
+from tinyref.uops.optimise.plan import ITEM_KINDS, Axis, Plan, changes, slot_of
+from tinyref.uops.optimise.tile import MOST_PADDING, with_tile
 from tinyref.uops.optimise.zero import padding_problem
 from tinyref.uops.payload import AxisKind
 from tinyref.uops.symbolic import describe
 
 MOST_UPCAST = 16
 MOST_UNROLL = 32
-# PADTO may make the work on one axis this many times as large.
-MOST_PADDING = 4
 
 # Gives the new plan, or the reason for a refusal.
 Move = Callable[[Plan, Opt], Plan | str]
@@ -38,8 +37,13 @@ def applied(plan: Plan, opt: Opt) -> Plan:
 
 def _moved(plan: Plan, opt: Opt) -> Plan | str:
     if opt.op not in (OptOp.TC, OptOp.NOLOCALS) and not 0 <= opt.axis < len(plan.axes):
-        return f"there is no axis {opt.axis}: accepted are 0 to {len(plan.axes) - 1}"
+        return _no_axis(plan, opt.axis)
     return MOVES[opt.op](plan, opt)
+
+
+def _no_axis(plan: Plan, number: int) -> str:
+    accepted = f"accepted are 0 to {len(plan.axes) - 1}" if plan.axes else "the plan has no axes"
+    return f"there is no axis {number}: {accepted}"
 
 
 def _limit_problem(plan: Plan) -> str | None:
@@ -162,6 +166,8 @@ def _thread(plan: Plan, opt: Opt) -> Plan | str:
     limit = plan.capabilities.threads
     if limit < 2:
         return "the device shares no launch among threads"
+    if plan.capabilities.has_grid:
+        return "the device has launch indices of its own"
     problem = _kind_problem(plan, opt, AxisKind.GLOBAL)
     if problem:
         return problem
@@ -177,7 +183,7 @@ def _thread(plan: Plan, opt: Opt) -> Plan | str:
 
 def _swap(plan: Plan, opt: Opt) -> Plan | str:
     if not 0 <= opt.arg < len(plan.axes):
-        return f"there is no axis {opt.arg}: accepted are 0 to {len(plan.axes) - 1}"
+        return _no_axis(plan, opt.arg)
     first, second = plan.axes[opt.axis], plan.axes[opt.arg]
     for number, axis in ((opt.axis, first), (opt.arg, second)):
         if axis.kind is not AxisKind.GLOBAL:
@@ -209,15 +215,45 @@ def _pad_to(plan: Plan, opt: Opt) -> Plan | str:
     padded = -(-axis.extent // opt.arg) * opt.arg
     if padded == axis.extent:
         return f"there is nothing to pad: {axis.extent} is a multiple of {opt.arg}"
-    if padded > MOST_PADDING * axis.extent:
-        return f"{padded} positions for {axis.extent}: accepted is {MOST_PADDING} times the work"
+    problem = _padding_limit_problem(plan, axis, padded)
+    if problem:
+        return problem
     for reduce in plan.reduces_over(axis.target):
         problem = padding_problem(reduce, axis.target)
         if problem:
             return problem
     axes = list(plan.axes)
     axes[opt.axis] = replace(axis, extent=padded)
-    return plan.with_axes(axes)
+    found = plan.with_axes(axes)
+    return _grid_problem(found) or found
+
+
+def _padding_limit_problem(plan: Plan, axis: Axis, padded: int) -> str | None:
+    """Where so many turns of an axis are too much work for what the kernel has to do."""
+    size, covered = plan.shape[axis.target], plan.covered(axis.target)
+    if (
+        not isinstance(size, int)
+        or not isinstance(covered, int)
+        or not isinstance(axis.extent, int)
+    ):
+        return None
+    positions = covered // axis.extent * padded
+    if positions <= MOST_PADDING * size:
+        return None
+    return f"{positions} positions for {size}: accepted is {MOST_PADDING} times the work"
+
+
+def _grid_problem(plan: Plan) -> str | None:
+    """Padding alone makes a launch larger."""
+    capabilities = plan.capabilities
+    if not capabilities.has_grid:
+        return None
+    extents = plan.extents(AxisKind.GLOBAL)
+    try:
+        launch_axes(extents, capabilities.grid_limit)
+    except UserError:
+        return f"a grid of {extents} does not fit the limits {capabilities.grid_limit}"
+    return None
 
 
 def _pack(plan: Plan, opt: Opt) -> Plan | str:
@@ -246,12 +282,8 @@ def _pack(plan: Plan, opt: Opt) -> Plan | str:
     return replace(plan, packed=(*plan.packed, opt.arg))
 
 
-def _tile(plan: Plan, opt: Opt) -> Plan | str:
-    return "the device declares no matrix tile"
-
-
 MOVES: dict[OptOp, Move] = {
-    OptOp.TC: _tile,
+    OptOp.TC: with_tile,
     OptOp.UPCAST: _upcast,
     OptOp.UNROLL: _unroll,
     OptOp.LOCAL: _local,

@@ -38,18 +38,25 @@ class Opt:
     arg, by op: the amount to split off (UPCAST, UNROLL, LOCAL, GROUP, GROUPTOP, THREAD; 0 is the
     whole axis for UPCAST and UNROLL), the multiple (PADTO), the other axis (SWAP), the slot of the
     buffer (PACK), the number of the tile among those of the device, -1 for any (TC). NOLOCALS has
-    neither axis nor arg; TC has its choice among the possible axes as `axis`.
+    neither axis nor arg. TC has its choice among the possible axes as `axis`; `level` and `mode`
+    are its own, see `tile.TileLevel` and `tile.TileMode`.
     """
 
     op: OptOp
     axis: int = 0
     arg: int = 0
+    level: int = 0
+    mode: int = 1
 
     def __str__(self) -> str:
-        return f"{self.op.value}({self.axis}, {self.arg})"
+        more = f", level {self.level}, mode {self.mode}" if self.op is OptOp.TC else ""
+        return f"{self.op.value}({self.axis}, {self.arg}{more})"
 
 
-_OPT = re.compile(r"\s*([A-Z]+)\(\s*(-?\d{1,18})\s*,\s*(-?\d{1,18})\s*\)\s*")
+_NUMBER = r"\s*(-?\d{1,18})\s*"
+_OPT = re.compile(
+    rf"\s*([A-Z]+)\({_NUMBER},{_NUMBER}(?:,\s*level{_NUMBER},\s*mode{_NUMBER})?\)\s*", re.ASCII
+)
 
 
 def parse_opts(text: str) -> tuple[Opt, ...]:
@@ -58,15 +65,18 @@ def parse_opts(text: str) -> tuple[Opt, ...]:
     Raises `UserError` for anything else.
     """
     found: list[Opt] = []
+    text = text.strip()
     position = 0
     while position < len(text):
         match = _OPT.match(text, position)
         if match is None or match[1] not in OptOp.__members__:
             raise UserError(
                 f"optimisations: cannot read {text[position : position + 40]!r}: accepted are "
-                f"OP(axis, arg) with OP one of {', '.join(OptOp.__members__)}"
+                f"OP(axis, arg) with OP one of {', '.join(OptOp.__members__)}, and "
+                "TC(axis, arg, level L, mode M)"
             )
-        found.append(Opt(OptOp[match[1]], int(match[2]), int(match[3])))
+        numbers = [int(number) for number in match.groups()[1:] if number is not None]
+        found.append(Opt(OptOp[match[1]], *numbers))
         position = match.end()
     return tuple(found)
 

@@ -21,6 +21,7 @@ from tinyref.uops.optimise.normal_form import OUTPUT, NormalForm, normal_form
 from tinyref.uops.optimise.opt import KernelOptError, Opt, opts_text
 from tinyref.uops.payload import AxisKind, ReduceArg, SlotArg, ViewArg
 from tinyref.uops.symbolic import describe
+from tinyref.uops.tiles import MatrixTile, Operand
 
 # The order of the axes of a plan, which is that of the loops from the outside in.
 KIND_ORDER = (
@@ -34,6 +35,8 @@ KIND_ORDER = (
 )
 # Unrolled ones: their counter is a constant in every copy of what depends on it.
 LANE_KINDS = frozenset({AxisKind.UNROLL, AxisKind.UPCAST})
+# Of `tile.TileMode`: fragments in local memory.
+MEMORY_MODE = 3
 ITEM_KINDS = frozenset({AxisKind.LOCAL, AxisKind.GROUP_REDUCE})
 
 
@@ -55,11 +58,27 @@ class Axis:
 
 
 @dataclass(frozen=True)
+class TileUse:
+    """A matrix tile at work: on the sum of products `reduce`, of `a` and `b`.
+
+    mode: a `tile.TileMode`. targets: the AST axes of m, n and k.
+    """
+
+    tile: MatrixTile
+    mode: int
+    reduce: UOp
+    a: UOp
+    b: UOp
+    targets: tuple[int, int, int]
+
+
+@dataclass(frozen=True)
 class Plan:
     """A kernel and its axes, in `KIND_ORDER`.
 
     opts: what was applied. uses_groups: False after NOLOCALS. packed: the slots of the buffers
-    whose elements are copied into scratch memory before they are used again and again.
+    whose elements are copied into scratch memory before they are used again and again. tile: the
+    matrix tile, if there is one.
     """
 
     form: NormalForm
@@ -68,6 +87,7 @@ class Plan:
     opts: tuple[Opt, ...] = ()
     uses_groups: bool = True
     packed: tuple[int, ...] = ()
+    tile: TileUse | None = None
 
     @classmethod
     def of(cls, ast: UOp, capabilities: Capabilities) -> Plan:
@@ -149,8 +169,13 @@ class Plan:
         return [node for node in self.nodes if node.op is Ops.LOAD and slot_of(node) == slot]
 
     def axes_of(self, node: UOp, *kinds: AxisKind) -> list[Axis]:
-        """The axes of these kinds along which the value of an AST node changes."""
-        targets = changes(node)
+        """The axes of these kinds along which the value of an AST node changes.
+
+        A value that is repeated along an axis changes there too if the axis is padded: it is
+        gated off at the positions that padding has added.
+        """
+        padded = frozenset(target for target in varies(node) if self.is_padded(target))
+        targets = changes(node) | padded
         return [axis for axis in self.axes if axis.kind in kinds and axis.target in targets]
 
     @property
@@ -177,12 +202,36 @@ class Plan:
             (load,) = self.loads_of(slot)
             inside = self.axes_of(load, AxisKind.REDUCE, *LANE_KINDS)
             total += number_of(axis.extent for axis in inside) * load.dtype.itemsize
-        return total
+        return total + self._fragment_bytes()
+
+    def _fragment_bytes(self) -> int:
+        """The local memory for the fragments of a tile that is computed from there."""
+        use = self.tile
+        if use is None or use.mode != MEMORY_MODE:
+            return 0
+        elements = sum(self.fragment_elements(use, each) for each in (Operand.A, Operand.B))
+        return elements * use.tile.dtype_in.itemsize
+
+    def fragment_axes(self, use: TileUse, operand: Operand) -> list[Axis]:
+        """The axes outside of the tile for each turn of which A or B is another matrix.
+
+        Of the loops one turn is there at a time.
+        """
+        value = use.a if operand is Operand.A else use.b
+        lanes = self.axes_of(value, *LANE_KINDS)
+        items = [axis for axis in self.axes if axis.kind in ITEM_KINDS]
+        return [axis for axis in (*items, *lanes) if not axis.is_fixed]
+
+    def fragment_elements(self, use: TileUse, operand: Operand) -> int:
+        """How many elements of A or B a group holds at a time."""
+        rows, columns = use.tile.shape(operand)
+        return rows * columns * number_of(a.extent for a in self.fragment_axes(use, operand))
 
     def with_axes(self, axes: Iterable[Axis]) -> Plan:
         """The plan with other axes, sorted by kind; axes of one turn are left out."""
         kept = [axis for axis in axes if isinstance(axis.extent, UOp) or axis.extent != 1]
-        kept.sort(key=lambda axis: KIND_ORDER.index(axis.kind))
+        # The threads of a tile are neighbours, so they count fastest.
+        kept.sort(key=lambda axis: (KIND_ORDER.index(axis.kind), axis.is_fixed))
         return replace(self, axes=tuple(kept))
 
 
