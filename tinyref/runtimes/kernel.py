@@ -26,7 +26,7 @@ from tinyref.uops.program import Parameter, Program
 KEPT_KERNELS = 2048
 
 # Flags that change what is compiled; the compiler's own are part of its key.
-COMPILE_FLAGS = ("STRICT_FLOAT", "NOOPT", "TRANSCENDENTAL", "THREADS")
+COMPILE_FLAGS = ("STRICT_FLOAT", "NOOPT", "TC", "TC_LEVEL", "TRANSCENDENTAL", "THREADS")
 
 T = TypeVar("T")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tinyref import config
 from tinyref.uops.ops import Ops
 from tinyref.uops.optimise.opt import Opt, OptOp
 from tinyref.uops.optimise.plan import LANE_KINDS, Axis, Plan, number_of
@@ -28,10 +29,15 @@ MOST_ITEMS = 128
 ITEM_AMOUNTS = (32, 16, 8, 4, 3, 2)
 # Matrix times vector: items that share a row, rows of a group, rows of an item.
 MATVEC = (8, 4, 4)
+# Tiles along one axis that a run of threads computes, to use each fragment so often.
+TILES_OF_RUN = (4, 2)
 
 
 def optimised_for_groups(plan: Plan) -> Plan:
     """`plan` for a device with a grid; groups only where it has them."""
+    on_tile = _on_tile(plan)
+    if on_tile is not None:
+        return on_tile
     matrix_times_vector = _matvec(plan)
     if matrix_times_vector is not None:
         return matrix_times_vector
@@ -61,6 +67,27 @@ def _all_of(plan: Plan, opts: Sequence[Opt]) -> Plan | None:
     found: Plan | None = plan
     for opt in opts:
         found = None if found is None else found.legal(opt)
+    return found
+
+
+# --- matrix tiles ---------------------------------------------------------------------------------
+
+
+def _on_tile(plan: Plan) -> Plan | None:
+    """The first tile of the device that fits, several of them for each run of threads."""
+    mode = config.integer("TC")
+    if not mode or not plan.capabilities.matrix_tiles:
+        return None
+    found = plan.legal(Opt(OptOp.TC, 0, -1, config.integer("TC_LEVEL"), mode))
+    if found is None or found.tile is None:
+        return None
+    for target in found.tile.targets[:2]:
+        for number in found.of_kind(AxisKind.GLOBAL):
+            axis = found.axes[number]
+            amount = next((each for each in TILES_OF_RUN if _divides(axis, each)), 0)
+            if axis.target == target and amount:
+                found = found.legal(Opt(OptOp.UPCAST, number, amount)) or found
+                break
     return found
 
 
