@@ -26,7 +26,7 @@ class _Entry(weakref.ref["UOp"]):
 
 
 class _Interning:
-    """The nodes that live, by what they are made of, and the lock under which they are added.
+    """The nodes that live, by what they are made of, and the lock under which they are removed.
 
     What a WeakValueDictionary does, but a look is a single call: most nodes are asked for often.
     """
@@ -44,17 +44,18 @@ class _Interning:
         """The node that counts under `key`: another thread may have built it meanwhile."""
         entry = _Entry(node, self.forget)
         entry.key = key
-        with self.lock:
-            while True:
-                first = self.entries.setdefault(key, entry)
-                found = first()
-                if found is not None:
-                    return found
-                # The one before is gone, but not yet forgotten.
-                self.forget(first)
+        while True:
+            # A dictionary looks and inserts in one step.
+            first = self.entries.setdefault(key, entry)
+            found = first()
+            if found is not None:
+                return found
+            # The one before is gone, but not yet forgotten.
+            self.forget(first)
 
     def forget(self, entry: _Entry) -> None:
         """Called when the node of `entry` is gone; another one may have taken its place."""
+        # It looks and removes in two steps, between which nothing else may remove.
         with self.lock:
             if self.entries.get(entry.key) is entry:
                 self.entries.pop(entry.key, None)

@@ -43,7 +43,7 @@ def verify(
     else:
         graph = Graph(dialect, nodes, allows_index)
     wrong = _first_wrong_alone(rules, graph)
-    graph_rules = rules.graph_rules(graph)
+    graph_rules = rules.graph_rules(graph, wrong is None)
     for position, node in enumerate(nodes if wrong is None else nodes[: wrong[0]]):
         if node.op in graph_rules:
             _check(graph_rules[node.op], node, graph, position)

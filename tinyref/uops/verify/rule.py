@@ -82,13 +82,14 @@ class Rules:
             self._local[op] = found
         return found
 
-    def graph_rules(self, graph: Graph) -> dict[Ops, tuple[VerifyRule, ...]]:
-        """The other rules by the ops of `graph`, for those ops at whose nodes some must look."""
-        rules = [
-            rule
-            for rule in self.all
-            if not rule.is_local and not (rule.screen is not None and rule.screen(graph))
-        ]
+    def graph_rules(self, graph: Graph, is_sound: bool) -> dict[Ops, tuple[VerifyRule, ...]]:
+        """The other rules by the ops of `graph`, for those ops at whose nodes some must look.
+
+        Where `is_sound`, all nodes have passed the local rules, and screens may look at them.
+        """
+        rules = [rule for rule in self.all if not rule.is_local]
+        if is_sound:
+            rules = [rule for rule in rules if rule.screen is None or not rule.screen(graph)]
         found = {}
         for op in {node.op for node in graph.nodes}:
             chosen = tuple(rule for rule in rules if rule.ops is None or op in rule.ops)
