@@ -143,7 +143,7 @@ def combinations(draw: st.DrawFn, x: UOp, y: UOp, axes: list[UOp]) -> UOp:
     return build.mul(x, y) if kind == 2 else build.add(x, y)
 
 
-@settings(RANDOM, max_examples=80)
+@settings(RANDOM, max_examples=60)
 @given(kernels())
 def test_random_kernels_agree_with_their_loops(kernel: Kernel) -> None:
     agree(kernel.root, kernel.buffers)
@@ -241,7 +241,7 @@ def test_a_broken_expansion_is_noticed(
         search()
 
 
-@settings(RANDOM, max_examples=40)
+@settings(RANDOM, max_examples=25)
 @given(kernels())
 def test_no_lane_range_is_left(kernel: Kernel) -> None:
     left = expand(simplify(kernel.root), VECTORS).toposort()
