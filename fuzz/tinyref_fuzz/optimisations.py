@@ -6,7 +6,7 @@ Every op, axis and amount is drawn, those that no plan accepts too: a refusal mu
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from tinyref.device import Capabilities
 from tinyref.uops.node import UOp
@@ -49,28 +49,34 @@ class OptList:
         return self.plan.opts
 
 
-def random_opts(ast: UOp, capabilities: Capabilities, tape: Tape, wanted: int) -> OptList:
+def random_opts(
+    ast: UOp, capabilities: Capabilities, tape: Tape, wanted: int, start: Plan | None = None
+) -> OptList:
     """Up to `wanted` legal optimisations of the kernel `ast`, drawn from `tape`.
 
-    Raises `AssertionError` where a refusal changes the plan; every error but `KernelOptError`
-    passes through.
+    `start` is the plan to begin with, the one without optimisations if it is not given. Raises
+    `AssertionError` where a refusal changes the plan; every error but `KernelOptError` passes
+    through.
     """
-    plan = Plan.of(ast, capabilities)
+    plan = Plan.of(ast, capabilities) if start is None else start
     slots = 1 + max((arg.slot for arg in map(_arg, ast.toposort()) if arg is not None), default=0)
     refused: list[tuple[Opt, str]] = []
     for _ in range(wanted * TRIES):
         if len(plan.opts) == wanted:
             break
         opt = draw(plan, tape, slots)
-        before = (plan.axes, plan.opts, plan.packed, plan.uses_groups, plan.form)
+        before = _members(plan)
         try:
             plan = plan.apply(opt)
         except KernelOptError as error:
-            after = (plan.axes, plan.opts, plan.packed, plan.uses_groups, plan.form)
-            if after != before:
+            if _members(plan) != before:
                 raise AssertionError(f"{opt} was refused and changed the plan {plan}") from error
             refused.append((opt, str(error)))
     return OptList(plan, tuple(refused))
+
+
+def _members(plan: Plan) -> tuple[object, ...]:
+    return tuple(getattr(plan, field.name) for field in fields(plan))
 
 
 def _arg(node: UOp) -> SlotArg | None:

@@ -1,0 +1,158 @@
+"""Random legal lists of optimisations: whatever the plan, the bits of the result are the same."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tinyref.device import Device
+from tinyref.uops.compile import compile_kernel
+from tinyref.uops.evaluate import evaluate
+from tinyref.uops.interpreter import run_program
+from tinyref.uops.optimise.opt import Opt, OptOp, opts_text, parse_opts
+from tinyref.uops.optimise.plan import Plan
+from tinyref_fuzz.corpus import CorpusKernel, load
+from tinyref_fuzz.judge import measured_outputs
+from tinyref_fuzz.optimisations import cramped, random_opts
+from tinyref_fuzz.tape import Tape
+
+KERNELS = {kernel.name: kernel for kernel in load()}
+# Lists for each kernel: together more than 2,000 on the interpreter, and as many on the CPU.
+LISTS = 16
+LONGEST = 6
+
+PYTHON = Device["PYTHON"].capabilities
+CAPABILITIES = {
+    "PYTHON": PYTHON,
+    "cramped": cramped(PYTHON),
+    "no groups": replace(PYTHON, has_grid=False, has_groups=False, shared_bytes=0),
+    "CPU": Device["CPU"].capabilities,
+}
+
+
+def opt_lists(name: str, where: str, count: int) -> list[tuple[Opt, ...]]:
+    """Legal lists for a kernel: those of these seeds that are not empty."""
+    first = list(KERNELS).index(name) * 1000
+    drawn = (
+        random_opts(
+            KERNELS[name].ast, CAPABILITIES[where], Tape(seed=first + number), 1 + number % LONGEST
+        )
+        for number in range(count)
+    )
+    return [found.opts for found in drawn if found.opts]
+
+
+def outputs(
+    kernel: CorpusKernel, where: str, opts: tuple[Opt, ...], contents: tuple[np.ndarray, ...]
+) -> dict[int, np.ndarray]:
+    """What the kernel writes with `opts`: on the CPU, else on the interpreter."""
+    if where == "CPU":
+        return measured_outputs("CPU", kernel.ast, contents, kernel.bindings, opts)
+    program = compile_kernel(kernel.ast, CAPABILITIES[where], opts=opts)
+    arrays = [content.copy() for content in contents]
+    run_program(program, arrays, kernel.bindings)
+    return dict(enumerate(arrays))
+
+
+def check(name: str, where: str, lists: list[tuple[Opt, ...]]) -> None:
+    kernel = KERNELS[name]
+    contents = kernel.buffers()
+    expected = evaluate(kernel.ast, dict(enumerate(contents)), kernel.bindings)
+    for opts in lists:
+        actual = outputs(kernel, where, opts, contents)
+        for slot, values in expected.items():
+            shown = f"{name} with {opts_text(opts)} on {where}"
+            np.testing.assert_array_equal(actual[slot], values, shown)
+
+
+# --- the law ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("where", CAPABILITIES)
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_legal_list_keeps_every_bit(name, where):
+    check(name, where, opt_lists(name, where, 1))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("where", CAPABILITIES)
+@pytest.mark.parametrize("name", KERNELS)
+def test_legal_lists_keep_every_bit(name, where):
+    count = LISTS if where in ("PYTHON", "CPU") else LISTS // 4
+    check(name, where, opt_lists(name, where, count))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("where", ["PYTHON", "CPU"])
+def test_the_lists_are_more_than_two_thousand_and_use_every_optimisation(where):
+    lists = [(name, opts) for name in KERNELS for opts in opt_lists(name, where, LISTS)]
+    assert len(lists) >= 2000
+    assert len(set(lists)) > 1500
+    used = {opt.op for _, opts in lists for opt in opts}
+    everywhere = {OptOp.UPCAST, OptOp.UNROLL, OptOp.SWAP, OptOp.PADTO}
+    grouped = {OptOp.LOCAL, OptOp.GROUP, OptOp.GROUPTOP, OptOp.NOLOCALS}
+    on_host = {OptOp.PACK} | ({OptOp.THREAD} if CAPABILITIES["CPU"].threads > 1 else set())
+    assert used >= everywhere | (grouped if where == "PYTHON" else on_host)
+
+
+# --- refusals -----------------------------------------------------------------------------------
+
+
+def test_refusals_name_the_optimisation_and_leave_the_plan():
+    refused = []
+    for number, kernel in enumerate(itertools.islice(KERNELS.values(), 0, None, 4)):
+        found = random_opts(kernel.ast, PYTHON, Tape(seed=number), LONGEST)
+        refused += found.refused
+        # The list alone leads to the same plan: nothing stayed of what was refused between.
+        assert Plan.of(kernel.ast, PYTHON).apply_all(found.opts) == found.plan
+    assert len(refused) > 500
+    assert all(reason.startswith(f"{opt}: ") for opt, reason in refused)
+    assert {opt.op for opt, _ in refused} == set(OptOp)
+
+
+def test_a_refusal_that_changes_the_plan_is_told():
+    class Careless(Plan):
+        def apply(self, opt: Opt) -> Plan:
+            object.__setattr__(self, "packed", (*self.packed, 99))
+            return super().apply(opt)
+
+    kernel = KERNELS["sum-rows"]
+    plan = Plan.of(kernel.ast, PYTHON)
+    careless = Careless(**{name: getattr(plan, name) for name in plan.__dataclass_fields__})
+    with pytest.raises(AssertionError, match="was refused and changed the plan"):
+        random_opts(kernel.ast, PYTHON, Tape(seed=1), 3, start=careless)
+
+
+def test_a_tape_replays_a_list():
+    tape = Tape(seed=5)
+    ast = KERNELS["matmul-int32"].ast
+    found = random_opts(ast, PYTHON, tape, LONGEST)
+    assert random_opts(ast, PYTHON, Tape(choices=tape.choices), LONGEST).opts == found.opts
+
+
+# --- lists that were once legal or wrong --------------------------------------------------------
+
+REGRESSIONS = [
+    # More turns on the inner part of a cut went over some positions twice.
+    ("sum-bfloat16", "PYTHON", "GROUPTOP(1, 4) PADTO(2, 13)"),
+    ("dot-product", "PYTHON", "GROUPTOP(0, 64) PADTO(1, 5) PADTO(1, 13)"),
+    # One work-item wrote what the others of its group were still to read.
+    ("in-place-add-row-sum", "PYTHON", "GROUPTOP(2, 5) UPCAST(1, 2)"),
+    # The copy was gated by where the kernel stood, not by where the copy did.
+    ("matmul-float16-float32", "CPU", "PADTO(2, 32) UNROLL(2, 32) PACK(1, 1)"),
+    # The copy was gated by an axis that it repeats along, by the last lane for all.
+    ("matmul-int64-thin", "CPU", "PADTO(0, 7) UPCAST(0, 3) PACK(0, 1)"),
+    ("matmul-int8-int32", "CPU", "PADTO(0, 7) SWAP(1, 0) PACK(1, 2) UPCAST(1, 3)"),
+]
+
+
+@pytest.mark.parametrize(("name", "where", "text"), REGRESSIONS)
+def test_lists_that_were_wrong_are_refused_or_right(name, where, text):
+    plan: Plan | None = Plan.of(KERNELS[name].ast, CAPABILITIES[where])
+    for opt in parse_opts(text):
+        plan = plan.legal(opt) if plan is not None else None
+    if plan is not None:
+        check(name, where, [plan.opts])
