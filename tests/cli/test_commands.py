@@ -11,6 +11,7 @@ import pytest
 
 from tinyref import __version__
 from tinyref.cli.entry import run
+from tinyref.config import Context
 
 
 def output(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -63,6 +64,11 @@ def test_devices(capsys: pytest.CaptureFixture[str]) -> None:
     assert "cdna3_m16n16k16_bfloat16_float32" in tiles
     assert by_name["CPU"]["capabilities"]["matrix_tiles"] == []
     assert "float32" in by_name["PYTHON"]["capabilities"]["dtypes"]
+    assert by_name["CPU"]["capabilities"]["threads"] >= 1
+    with Context(THREADS=3):
+        assert "512 KiB of scratch memory, 3 threads" in output(capsys, "devices", "CPU")
+    with Context(THREADS=1):
+        assert "threads" not in output(capsys, "devices", "CPU")
 
 
 def test_a_device_that_is_missing_says_what(

@@ -76,6 +76,7 @@ def _capabilities(capabilities: Capabilities) -> dict[str, Any]:
         "grid": capabilities.has_grid,
         "groups": capabilities.has_groups,
         "shared_bytes": capabilities.shared_bytes,
+        "threads": capabilities.threads,
         "buffer_limit": capabilities.buffer_limit,
         "matrix_tiles": [tile.name for tile in capabilities.matrix_tiles],
         "keeps_subnormals": capabilities.keeps_subnormals,
@@ -110,6 +111,10 @@ def _features(found: dict[str, Any]) -> str:
     parts.append("launch grid" if found["grid"] else "no launch grid")
     if found["groups"]:
         parts.append(f"groups sharing {found['shared_bytes'] // 1024} KiB")
+    elif found["shared_bytes"]:
+        parts.append(f"{found['shared_bytes'] // 1024} KiB of scratch memory")
+    if found["threads"] > 1:
+        parts.append(f"{found['threads']} threads")
     if not found["keeps_subnormals"]:
         parts.append("flushes subnormals")
     return ", ".join(parts)
