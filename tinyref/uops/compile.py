@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 
 from tinyref import config
@@ -25,6 +26,7 @@ from tinyref.uops.payload import ConstArg, SlotArg, SpecialArg, VarArg
 from tinyref.uops.program import Parameter, Program
 from tinyref.uops.simplify import simplify
 from tinyref.uops.verify import verify
+from tinyref.uops.verify.index_bounds import check_index_bounds
 
 # What each stage is called in DUMP and for `on_stage`, in order.
 STAGES = (
@@ -64,6 +66,7 @@ def compile_kernel(
     # Accumulators come first, so that an emulated float is rounded at every step of a sum.
     root = pipeline.stage("accumulate", accumulate(root))
     root = pipeline.stage("decompose", decompose(root, capabilities))
+    pipeline.check_bounds(root)
     grid, group = _launch(root)
     root = pipeline.stage("narrow", narrow_index(root, capabilities), Dialect.INDEXED)
     uops = linearize(root)
@@ -106,6 +109,14 @@ class _Pipeline:
         dump_after(stage, self.name, value)
         if dialect is not None and self.verifies:
             verify(dialect, value)
+
+
+    def check_bounds(self, root: UOp) -> None:
+        """With CHECK_BOUNDS, refuses an access outside of its buffer, and tells what is open."""
+        if config.integer("CHECK_BOUNDS"):
+            for found, count in check_index_bounds(root).items():
+                if count and not found.is_proved:
+                    sys.stderr.write(f"bounds {self.name}: {count} accesses {found.value}\n")
 
 
 def kernel_name(ast: UOp) -> str:

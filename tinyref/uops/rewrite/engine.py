@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -28,14 +29,15 @@ FIRINGS_PER_NODE = 200
 class RuleSet:
     """Rules by the op of their root. The order in which they are given does not matter.
 
-    Rules of one op are tried in the order of their names. Results are kept with the nodes, so a
-    node that was rewritten by this set before costs nothing. Raises `UserError` where two rules
-    have one name.
+    Rules of one op are tried in the order of their names, or with the flag SHUFFLE_RULES, which is
+    read here, in an order drawn from that seed. Results are kept with the nodes, so a node that was
+    rewritten by this set before costs nothing. Raises `UserError` where two rules have one name.
     """
 
     def __init__(self, rules: Iterable[Rule], name: str = "rules") -> None:
         self.name = name
         self.rules = tuple(sorted(rules, key=lambda each: each.name))
+        self.seed = config.integer("SHUFFLE_RULES")
         self.firings: Counter[str] = Counter()
         names = [each.name for each in self.rules]
         if len(set(names)) != len(names):
@@ -52,6 +54,9 @@ class RuleSet:
                 for each in self.rules
                 if op in (each.pattern.ops or ()) and each.domain.dtypes(dtype)
             )
+            if self.seed:
+                order = random.Random(f"{self.seed} {op.name} {dtype.name}")
+                found = tuple(order.sample(found, len(found)))
             self._by_root[op, dtype] = found
         return found
 

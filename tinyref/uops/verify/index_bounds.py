@@ -130,7 +130,7 @@ def _try(access: Access, leaves: Sequence[UOp]) -> Found:
     spans = [bounds(leaf) for leaf in leaves]
     is_complete = math.prod(high - low + 1 for low, high in spans) <= MOST_VALUES
     values = _all_values(leaves) if is_complete else _some_values(leaves)
-    count = next(iter(values.values())).shape if values else ()
+    count = next(iter(values.values())).shape if values else (1,)
     holds = np.broadcast_to(np.True_, count)
     for leaf in leaves:
         if leaf.op is not Ops.DEFINE_VAR:
