@@ -29,11 +29,12 @@ class Rung(IntEnum):
     VECTOR = 8
     LOOP = 9
     GROUP = 10
-    MATMUL = 11
-    TENSOR = 12
-    AUTOGRAD = 13
-    JIT = 14
-    MODEL = 15
+    OPTIMISED = 11
+    MATMUL = 12
+    TENSOR = 13
+    AUTOGRAD = 14
+    JIT = 15
+    MODEL = 16
 
     @property
     def title(self) -> str:
@@ -58,6 +59,7 @@ _RUNGS: dict[Rung, tuple[str, str]] = {
     Rung.VECTOR: ("vectors", "Vector loads, stores and arithmetic of the declared widths."),
     Rung.LOOP: ("loops and reduces", "Loops, accumulators and reductions."),
     Rung.GROUP: ("groups and barriers", "Work-items share memory and meet at barriers."),
+    Rung.OPTIMISED: ("optimised kernels", "Every optimisation of a kernel keeps its value."),
     Rung.MATMUL: ("matrix products", "Matrix products within bound, bias and variance."),
     Rung.TENSOR: ("tensor functions", "Every Tensor function, forward."),
     Rung.AUTOGRAD: ("gradients", "Every Tensor function, backward."),
@@ -77,7 +79,8 @@ class Profile(Enum):
 class Needs:
     """What a device must declare before it owes a case.
 
-    features: "kernels" (it runs any), "grid", "groups", "vectors:N", "tile:NAME" (one of `TILES`),
+    features: "kernels" (it runs any), "grid", "groups", "threads" (of a host, more than one),
+    "scratch" (memory of a work-item, without groups), "vectors:N", "tile:NAME" (one of `TILES`),
     "tile:own" (one that is not), "subnormals" (it keeps them).
     """
 
@@ -111,6 +114,8 @@ def _has_feature(feature: str, capabilities: Capabilities) -> bool:
         "kernels": bool(capabilities.ops),
         "grid": capabilities.has_grid,
         "groups": capabilities.has_groups,
+        "threads": capabilities.threads > 1,
+        "scratch": capabilities.shared_bytes > 0 and not capabilities.has_groups,
         "subnormals": capabilities.keeps_subnormals,
     }
     return declared[name]

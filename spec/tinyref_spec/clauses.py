@@ -27,6 +27,7 @@ IEEE = "IEEE 754-2019"
 OPS = "semantics, primitive ops"
 LIMITS = "semantics, error limits"
 HARNESS = "harness, levels"
+OPTIMISER = "the kernel optimiser"
 
 # label -> (sentence, source). Grouped as the ladder climbs.
 _DEVICE: dict[str, tuple[str, str]] = {
@@ -163,6 +164,33 @@ _KERNEL: dict[str, tuple[str, str]] = {
         "The threads of a matrix tile are runs of a group in launch order, and hold what its "
         "layout says; products and sums are in the accumulator's dtype.",
         OPS,
+    ),
+    "kernel.opt": (
+        "An optimisation changes how a kernel runs and nothing of what it computes.",
+        OPTIMISER,
+    ),
+    "kernel.opt.refuse": (
+        "An optimisation that is not legal is refused with a reason; the kernel is unchanged.",
+        OPTIMISER,
+    ),
+    "kernel.opt.upcast": ("UPCAST splits output lanes off a global or local axis.", OPTIMISER),
+    "kernel.opt.unroll": ("UNROLL splits lanes off a reduce or group axis; 0 is all.", OPTIMISER),
+    "kernel.opt.local": ("LOCAL splits work-items off a global axis.", OPTIMISER),
+    "kernel.opt.group": (
+        "GROUP splits the inner part of a reduce off to work-items, which meet in shared memory.",
+        OPTIMISER,
+    ),
+    "kernel.opt.grouptop": ("GROUPTOP is GROUP of the outer part.", OPTIMISER),
+    "kernel.opt.nolocals": ("NOLOCALS runs a kernel without work-items.", OPTIMISER),
+    "kernel.opt.swap": ("SWAP exchanges two global axes.", OPTIMISER),
+    "kernel.opt.padto": (
+        "PADTO goes over an axis to a multiple; what is past the end reads 0 and writes nothing.",
+        OPTIMISER,
+    ),
+    "kernel.opt.thread": ("THREAD shares a global axis among threads of the host.", OPTIMISER),
+    "kernel.opt.pack": (
+        "PACK copies what the loads of a buffer touch into scratch memory before it is used.",
+        OPTIMISER,
     ),
     "kernel.matmul": ("Products of small integers are exact in every float dtype.", LIMITS),
     "kernel.matmul.statistics": (

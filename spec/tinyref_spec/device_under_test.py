@@ -14,6 +14,7 @@ from tinyref.errors import TinyrefError, UserError
 from tinyref.runtimes.kernel import Kernel, compile_ast, compile_program
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
+from tinyref.uops.optimise.opt import Opt
 from tinyref.uops.payload import SlotArg
 from tinyref.uops.program import Program
 from tinyref_spec.bits import Array
@@ -25,7 +26,16 @@ POISONS = (0xA5, 0x5A)
 _GUARD_BYTE = 0xC3
 _KEPT_KERNELS = 32
 
-Runnable = UOp | Program
+
+@dataclass(frozen=True)
+class Optimised:
+    """A kernel AST and the optimisations that its plan gets, instead of those of heuristics."""
+
+    ast: UOp
+    opts: tuple[Opt, ...]
+
+
+Runnable = UOp | Program | Optimised
 Inputs = Sequence[Array | None]
 
 
@@ -45,6 +55,8 @@ class Slot:
 
 def slots_of(kernel: Runnable) -> list[Slot]:
     """The buffer arguments of an AST or a program, by number."""
+    if isinstance(kernel, Optimised):
+        return slots_of(kernel.ast)
     nodes = kernel.uops if isinstance(kernel, Program) else tuple(kernel.toposort())
     written: set[UOp] = set()
     for node in nodes:
@@ -185,6 +197,16 @@ class DeviceUnderTest:
         """Runs a hand-written program; as `run_ast`."""
         return self._load(program).launch(inputs, bindings or {}, poison)
 
+    def run_optimised(
+        self,
+        kernel: Optimised,
+        inputs: Inputs,
+        bindings: Mapping[str, int] | None = None,
+        poison: int = POISONS[0],
+    ) -> list[Array]:
+        """Runs an AST with the given optimisations; as `run_ast`."""
+        return self._load(kernel).launch(inputs, bindings or {}, poison)
+
     def run(
         self,
         kernel: Runnable,
@@ -195,6 +217,8 @@ class DeviceUnderTest:
         """Runs an AST or a program; as `run_ast`."""
         if isinstance(kernel, Program):
             return self.run_program(kernel, inputs, bindings, poison)
+        if isinstance(kernel, Optimised):
+            return self.run_optimised(kernel, inputs, bindings, poison)
         return self.run_ast(kernel, inputs, bindings, poison)
 
     def source(self, kernel: Runnable) -> str:
@@ -213,13 +237,16 @@ class DeviceUnderTest:
         if found is not None:
             self._loaded.move_to_end(kernel)
             return found
-        compiled = (
-            compile_program(self.name, kernel)
-            if isinstance(kernel, Program)
-            else compile_ast(self.name, kernel)
-        )
-        loaded = _Loaded(self.name, kernel, compiled)
+        loaded = _Loaded(self.name, kernel, _compiled(self.name, kernel))
         self._loaded[kernel] = loaded
         while len(self._loaded) > _KEPT_KERNELS:
             self._loaded.popitem(last=False)
         return loaded
+
+
+def _compiled(device: str, kernel: Runnable) -> Kernel:
+    if isinstance(kernel, Program):
+        return compile_program(device, kernel)
+    if isinstance(kernel, Optimised):
+        return compile_ast(device, kernel.ast, kernel.opts)
+    return compile_ast(device, kernel)

@@ -18,7 +18,7 @@ _LOOPS = (*_KERNELS, Rung.ALU)
 _TENSORS = (*_LOOPS, Rung.LOOP)
 
 # The lower rungs that a rung uses. Casts, gates and vectors use no arithmetic; nothing rests on
-# vectors and groups, which a device need not have.
+# vectors and groups, which a device need not have, or on optimisations: nobody need ask for them.
 RESTS_ON: dict[Rung, tuple[Rung, ...]] = {
     Rung.OPEN: (),
     Rung.MEMORY: (Rung.OPEN,),
@@ -31,6 +31,7 @@ RESTS_ON: dict[Rung, tuple[Rung, ...]] = {
     Rung.VECTOR: _KERNELS,
     Rung.LOOP: _LOOPS,
     Rung.GROUP: _LOOPS,
+    Rung.OPTIMISED: _TENSORS,
     Rung.MATMUL: _TENSORS,
     Rung.TENSOR: _TENSORS,
     Rung.AUTOGRAD: (*_TENSORS, Rung.TENSOR),

@@ -18,6 +18,7 @@ from tinyref_spec.device_under_test import (
     DeviceUnderTest,
     Inputs,
     MemoryDamageError,
+    Optimised,
     Runnable,
 )
 from tinyref_spec.error_rules import Products, Rule, Verdict
@@ -224,9 +225,12 @@ def _is_parallel(item: Judgement | None, data: Array) -> bool:
 
 
 def _ir(kernel: Runnable) -> str:
+    from tinyref.uops.optimise.opt import opts_text
     from tinyref.uops.serialize import program_to_text
     from tinyref.uops.text import to_text
 
+    if isinstance(kernel, Optimised):
+        return f"# optimised by {opts_text(kernel.opts) or 'nothing'}\n{to_text(kernel.ast)}"
     return program_to_text(kernel) if isinstance(kernel, Program) else to_text(kernel)
 
 

@@ -18,6 +18,7 @@ from tinyref_spec.device_under_test import (
     POISONS,
     DeviceUnderTest,
     Inputs,
+    Optimised,
     Runnable,
     slots_of,
 )
@@ -56,6 +57,16 @@ class ReferenceDevice(DeviceUnderTest):
             )
         written = evaluate(ast, buffers, bindings or {})
         return [written[slot.number] for slot in slots if slot.is_written]
+
+    def run_optimised(
+        self,
+        kernel: Optimised,
+        inputs: Inputs,
+        bindings: Mapping[str, int] | None = None,
+        poison: int = POISONS[0],
+    ) -> list[Array]:
+        """The value of the AST, which no optimisation may change."""
+        return self.run_ast(kernel.ast, inputs, bindings, poison)
 
     def run_program(
         self,

@@ -11,13 +11,13 @@ import numpy as np
 
 from tinyref.dtype import from_numpy_dtype
 from tinyref.uops.node import UOp
-from tinyref.uops.program import Program
+from tinyref.uops.optimise.opt import opts_text
 from tinyref.uops.text import to_text
 from tinyref_spec.bits import Array, to_bits
+from tinyref_spec.device_under_test import Optimised, Runnable
 
 MOST_LINES = 40
 _LONGEST_TEXT = 14
-Runnable = UOp | Program
 
 
 def array_literal(values: Array) -> str:
@@ -35,6 +35,13 @@ def array_literal(values: Array) -> str:
 
 
 def _kernel_lines(kernel: Runnable) -> list[str]:
+    if isinstance(kernel, Optimised):
+        return [
+            *_kernel_lines(kernel.ast),
+            "from tinyref.uops.optimise.opt import parse_opts",
+            "from tinyref_spec.device_under_test import Optimised",
+            f"kernel = Optimised(kernel, parse_opts({opts_text(kernel.opts)!r}))",
+        ]
     if isinstance(kernel, UOp):
         text = to_text(kernel)
         if len(text.splitlines()) <= _LONGEST_TEXT and '"""' not in text:

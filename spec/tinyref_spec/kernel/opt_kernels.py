@@ -1,0 +1,383 @@
+"""The kernels that optimisations are checked on, each with its data and what it must give.
+
+Data are small integers, so that every result is exact in every dtype whatever the order of a sum;
+expected values are numpy's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tinyref.dtype import DType, numpy_dtype
+from tinyref.uops import build
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref.uops.shape_tracker import ShapeTracker
+from tinyref_spec import samples
+from tinyref_spec.asts import load, load_view, store, store_view
+from tinyref_spec.bits import Array
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A kernel, the contents of its slots (None for an output), and its outputs in order."""
+
+    kernel: UOp
+    inputs: list[Array | None]
+    expected: list[Array]
+    bindings: Mapping[str, int] = field(default_factory=dict)
+
+
+Form = Callable[[DType], Subject]
+shaped = ShapeTracker.from_shape
+
+
+def _values(dtype: DType, *shape: int, seed: int = 1, limit: int = 3) -> Array:
+    count = int(np.prod(shape))
+    return samples.small_integers(dtype, count, seed, limit).reshape(shape)
+
+
+def _plus(dtype: DType, x: UOp, y: UOp) -> UOp:
+    return build.either(x, y) if dtype.is_bool else build.add(x, y)
+
+
+def _as(dtype: DType, values: Array) -> Array:
+    return np.ascontiguousarray(values.astype(numpy_dtype(dtype)))
+
+
+# --- without reduces ------------------------------------------------------------------------------
+
+
+def add(dtype: DType) -> Subject:
+    """out[i] = x[i] + y[i]: axis global 24. Of bools it is OR."""
+    x, y = _values(dtype, 24), _values(dtype, 24, seed=2)
+    total = _plus(dtype, load(1, dtype, (24,)), load(2, dtype, (24,)))
+    return Subject(build.sink(store(0, total, (24,))), [None, x, y], [_as(dtype, x + y)])
+
+
+def transpose(dtype: DType) -> Subject:
+    """out[i, j] = x[j, i]: axes global 6, global 8."""
+    x = _values(dtype, 8, 6)
+    value = load_view(1, dtype, shaped((8, 6)).permute((1, 0)))
+    return Subject(build.sink(store(0, value, (6, 8))), [None, x], [_as(dtype, x.T)])
+
+
+def prime(dtype: DType) -> Subject:
+    """out[i, j] = x[j, i] of primes: axes global 7, global 13."""
+    x = _values(dtype, 13, 7)
+    value = load_view(1, dtype, shaped((13, 7)).permute((1, 0)))
+    return Subject(build.sink(store(0, value, (7, 13))), [None, x], [_as(dtype, x.T)])
+
+
+def outer(dtype: DType) -> Subject:
+    """out[i, j] = a[i] * b[j]: axes global 8, global 12."""
+    a, b = _values(dtype, 8), _values(dtype, 12, seed=2)
+    left = load_view(1, dtype, shaped((8, 1)).expand((8, 12)))
+    right = load_view(2, dtype, shaped((1, 12)).expand((8, 12)))
+    kernel = build.sink(store(0, build.mul(left, right), (8, 12)))
+    return Subject(kernel, [None, a, b], [_as(dtype, np.outer(a, b))])
+
+
+def padded(dtype: DType) -> Subject:
+    """out = x padded by masks, plus 1: axes global 8, global 8."""
+    x = _values(dtype, 5, 6)
+    value = load_view(1, dtype, shaped((5, 6)).pad(((1, 2), (0, 2))))
+    expected = np.pad(x, ((1, 2), (0, 2))) + 1
+    kernel = build.sink(store(0, build.add(value, 1), (8, 8)))
+    return Subject(kernel, [None, x], [_as(dtype, expected)])
+
+
+def multi_view(dtype: DType) -> Subject:
+    """out = a flattened transpose in rows of 12, plus a row: axes global 8, global 12."""
+    x, row = _values(dtype, 6, 16), _values(dtype, 12, seed=2)
+    view = shaped((6, 16)).permute((1, 0)).reshape((8, 12))
+    value = build.add(
+        load_view(1, dtype, view), load_view(2, dtype, shaped((1, 12)).expand((8, 12)))
+    )
+    expected = x.T.reshape(8, 12) + row
+    return Subject(build.sink(store(0, value, (8, 12))), [None, x, row], [_as(dtype, expected)])
+
+
+def two_outputs(dtype: DType) -> Subject:
+    """out0 = x + 1 and out1 = x * 2: axis global 24."""
+    x = _values(dtype, 24)
+    value = load(2, dtype, (24,))
+    kernel = build.sink(store(0, build.add(value, 1), (24,)), store(1, build.mul(value, 2), (24,)))
+    return Subject(kernel, [None, None, x], [_as(dtype, x + 1), _as(dtype, x * 2)])
+
+
+def smaller_output(dtype: DType) -> Subject:
+    """out0[i, j] = r[i] + c[j] and out1[i] = r[i] * 2 in one kernel: axes global 6, global 8."""
+    rows, columns = _values(dtype, 6), _values(dtype, 8, seed=2)
+    r = load(2, dtype, (6, 1))
+    wide = load_view(2, dtype, shaped((6, 1)).expand((6, 8)))
+    c = load_view(3, dtype, shaped((1, 8)).expand((6, 8)))
+    kernel = build.sink(store(0, build.add(wide, c), (6, 8)), store(1, build.mul(r, 2), (6, 1)))
+    expected = [_as(dtype, rows[:, None] + columns), _as(dtype, rows * 2)]
+    return Subject(kernel, [None, None, rows, columns], expected)
+
+
+def in_place(dtype: DType) -> Subject:
+    """out[i] += x[i]: axis global 24."""
+    old, x = _values(dtype, 24, seed=3), _values(dtype, 24)
+    kernel = build.sink(store(0, build.add(load(0, dtype, (24,)), load(1, dtype, (24,))), (24,)))
+    return Subject(kernel, [old, x], [_as(dtype, old + x)])
+
+
+def symbolic_rows(dtype: DType) -> Subject:
+    """out[i, j] = x[i, j] + b[j] for i < n: axes global n, global 8."""
+    extent, most, value = build.variable("n", 1, 16), 16, 11
+    old, x, b = _values(dtype, 16, 8, seed=3), _values(dtype, 16, 8), _values(dtype, 8, seed=2)
+    left = load_view(1, dtype, shaped((extent, 8)), most * 8)
+    right = load_view(2, dtype, shaped((1, 8)).expand((extent, 8)), 8)
+    kernel = build.sink(store_view(0, build.add(left, right), shaped((extent, 8)), most * 8))
+    expected = old.copy()
+    expected[:value] = x[:value] + b
+    return Subject(kernel, [old, x, b], [_as(dtype, expected)], {"n": value})
+
+
+# --- with reduces ---------------------------------------------------------------------------------
+
+
+def row_sum(dtype: DType) -> Subject:
+    """out[i] = sum_k x[i, k]: axes global 6, reduce 16."""
+    x = _values(dtype, 6, 16)
+    total = build.reduce(Ops.ADD, load(1, dtype, (6, 16)), (1,))
+    return Subject(build.sink(store(0, total, (6, 1))), [None, x], [_as(dtype, x.sum(1))])
+
+
+def column_sum(dtype: DType) -> Subject:
+    """out[j] = sum_k x[k, j]: axes global 8, reduce 12."""
+    x = _values(dtype, 12, 8)
+    total = build.reduce(Ops.ADD, load(1, dtype, (12, 8)), (0,))
+    return Subject(build.sink(store(0, total, (1, 8))), [None, x], [_as(dtype, x.sum(0))])
+
+
+def all_sum(dtype: DType) -> Subject:
+    """out = sum_k x[k]: axis reduce 64."""
+    x = _values(dtype, 64)
+    total = build.reduce(Ops.ADD, load(1, dtype, (64,)), (0,))
+    return Subject(build.sink(store(0, total, (1,))), [None, x], [_as(dtype, x.sum(keepdims=True))])
+
+
+def prime_sum(dtype: DType) -> Subject:
+    """out[i] = sum_k x[i, k] of primes: axes global 5, reduce 11."""
+    x = _values(dtype, 5, 11)
+    total = build.reduce(Ops.ADD, load(1, dtype, (5, 11)), (1,))
+    return Subject(build.sink(store(0, total, (5, 1))), [None, x], [_as(dtype, x.sum(1))])
+
+
+def row_max(dtype: DType) -> Subject:
+    """out[i] = max_k x[i, k], all negative where the dtype allows: axes global 7, reduce 12."""
+    x = _values(dtype, 7, 12)
+    if not (dtype.is_bool or dtype.is_unsigned):
+        x = _as(dtype, x - 4)
+    largest = build.reduce(Ops.MAX, load(1, dtype, (7, 12)), (1,))
+    return Subject(build.sink(store(0, largest, (7, 1))), [None, x], [_as(dtype, x.max(1))])
+
+
+def product(dtype: DType) -> Subject:
+    """out[i] = prod_k x[i, k] of ones and twos: axes global 5, reduce 8."""
+    x = _as(dtype, np.abs(_values(dtype, 5, 8)) % 2 + 1)
+    value = build.reduce(Ops.MUL, load(1, dtype, (5, 8)), (1,))
+    return Subject(build.sink(store(0, value, (5, 1))), [None, x], [_as(dtype, x.prod(1))])
+
+
+def _multiplied(dtype: DType, rows: int, columns: int, depth: int) -> Subject:
+    a, b = _values(dtype, rows, depth), _values(dtype, depth, columns, seed=2)
+    shape = (rows, columns, depth)
+    left = load_view(1, dtype, shaped((rows, 1, depth)).expand(shape))
+    right = load_view(
+        2,
+        dtype,
+        shaped((depth, columns)).permute((1, 0)).reshape((1, columns, depth)).expand(shape),
+    )
+    total = build.reduce(Ops.ADD, build.mul(left, right), (2,))
+    kernel = build.sink(store(0, total, (rows, columns, 1)))
+    wide = a.astype(np.float64) @ b.astype(np.float64)
+    return Subject(kernel, [None, a, b], [_as(dtype, wide)])
+
+
+def matmul(dtype: DType) -> Subject:
+    """out[i, j] = sum_k a[i, k] * b[k, j]: axes global 8, global 12, reduce 16."""
+    return _multiplied(dtype, 8, 12, 16)
+
+
+def prime_matmul(dtype: DType) -> Subject:
+    """The same of primes: axes global 5, global 7, reduce 11."""
+    return _multiplied(dtype, 5, 7, 11)
+
+
+def large_product(dtype: DType) -> Subject:
+    """The same with a long reduce: axes global 16, global 16, reduce 256."""
+    return _multiplied(dtype, 16, 16, 256)
+
+
+def nested(dtype: DType) -> Subject:
+    """out[i] = sum_j max_k x[i, j, k]: axes global 4, reduce 6, reduce 8."""
+    x = _values(dtype, 4, 6, 8)
+    inner = build.reduce(Ops.MAX, load(1, dtype, (4, 6, 8)), (2,))
+    kernel = build.sink(store(0, build.reduce(Ops.ADD, inner, (1,)), (4, 1, 1)))
+    return Subject(kernel, [None, x], [_as(dtype, x.max(2).sum(1))])
+
+
+def nested_sums(dtype: DType) -> Subject:
+    """out[i] = sum_j (sum_k x[i, j, k]) ** 2: axes global 4, reduce 6, reduce 8."""
+    x = _values(dtype, 4, 6, 8, limit=2)
+    inner = build.reduce(Ops.ADD, load(1, dtype, (4, 6, 8)), (2,))
+    kernel = build.sink(store(0, build.reduce(Ops.ADD, build.mul(inner, inner), (1,)), (4, 1, 1)))
+    return Subject(kernel, [None, x], [_as(dtype, (x.sum(2) ** 2).sum(1))])
+
+
+def sibling(dtype: DType) -> Subject:
+    """out[i] = max_k x[i, k] - sum_k x[i, k] in one loop: axes global 6, reduce 16."""
+    x = _values(dtype, 6, 16)
+    value = load(1, dtype, (6, 16))
+    result = build.sub(build.reduce(Ops.MAX, value, (1,)), build.reduce(Ops.ADD, value, (1,)))
+    expected = x.max(1) - x.sum(1)
+    return Subject(build.sink(store(0, result, (6, 1))), [None, x], [_as(dtype, expected)])
+
+
+def two_lengths(dtype: DType) -> Subject:
+    """out[i] = sum_k x[i, k] - max_l y[i, l]: axes global 5, reduce 16, reduce 9."""
+    x, y = _values(dtype, 5, 16), _values(dtype, 5, 9, seed=2)
+    total = build.reduce(Ops.ADD, load(1, dtype, (5, 16)), (1,))
+    largest = build.reduce(Ops.MAX, load(2, dtype, (5, 9)), (1,))
+    kernel = build.sink(store(0, build.sub(total, largest), (5, 1)))
+    return Subject(kernel, [None, x, y], [_as(dtype, x.sum(1) - y.max(1))])
+
+
+def softmax(dtype: DType) -> Subject:
+    """out = e - sum(e) with e = x - max(x): axes global 4, global 8, reduce 8, reduce 8."""
+    x = _values(dtype, 4, 8)
+    value = load(1, dtype, (4, 8))
+    above = build.sub(value, build.reduce(Ops.MAX, value, (1,)))
+    result = build.sub(above, build.reduce(Ops.ADD, above, (1,)))
+    e = x - x.max(1, keepdims=True)
+    expected = e - e.sum(1, keepdims=True)
+    return Subject(build.sink(store(0, result, (4, 8))), [None, x], [_as(dtype, expected)])
+
+
+def reduce_outputs(dtype: DType) -> Subject:
+    """out0 = row sums and out1 = row maxima: axes global 6, reduce 16."""
+    x = _values(dtype, 6, 16)
+    value = load(2, dtype, (6, 16))
+    kernel = build.sink(
+        store(0, build.reduce(Ops.ADD, value, (1,)), (6, 1)),
+        store(1, build.reduce(Ops.MAX, value, (1,)), (6, 1)),
+    )
+    return Subject(kernel, [None, None, x], [_as(dtype, x.sum(1)), _as(dtype, x.max(1))])
+
+
+def masked_sum(dtype: DType) -> Subject:
+    """Row sums of a masked view: axes global 5, reduce 9."""
+    x = _values(dtype, 5, 6)
+    value = load_view(1, dtype, shaped((5, 6)).pad(((0, 0), (1, 2))))
+    kernel = build.sink(store(0, build.reduce(Ops.ADD, value, (1,)), (5, 1)))
+    return Subject(kernel, [None, x], [_as(dtype, x.sum(1))])
+
+
+def chosen_sum(dtype: DType) -> Subject:
+    """out[i] = sum_k (x[i, k] < 2 ? x[i, k] : 0): axes global 5, reduce 11."""
+    x = _values(dtype, 5, 11)
+    value = load(1, dtype, (5, 11))
+    kept = build.where(build.less(value, 2), value, build.const(dtype, 0))
+    kernel = build.sink(store(0, build.reduce(Ops.ADD, kept, (1,)), (5, 1)))
+    return Subject(kernel, [None, x], [_as(dtype, np.where(x < 2, x, 0).sum(1))])
+
+
+def repeated_sum(dtype: DType) -> Subject:
+    """out[i] = sum_k x[k], the same for every i: axes global 6, reduce 8."""
+    x = _values(dtype, 8)
+    value = load_view(1, dtype, shaped((1, 8)).expand((6, 8)))
+    kernel = build.sink(store(0, build.reduce(Ops.ADD, value, (1,)), (6, 1)))
+    return Subject(kernel, [None, x], [_as(dtype, np.full(6, x.sum()))])
+
+
+def repeated_nested(dtype: DType) -> Subject:
+    """out[i] = sum_j y[i, j] * sum_k x[k], x repeated: axes global 4, reduce 6, reduce 8."""
+    x, y = _values(dtype, 8), _values(dtype, 4, 6, seed=2)
+    inner = build.reduce(Ops.ADD, load_view(1, dtype, shaped((1, 1, 8)).expand((4, 6, 8))), (2,))
+    terms = build.mul(load(2, dtype, (4, 6, 1)), inner)
+    kernel = build.sink(store(0, build.reduce(Ops.ADD, terms, (1,)), (4, 1, 1)))
+    return Subject(kernel, [None, x, y], [_as(dtype, y.sum(1) * x.sum())])
+
+
+def shifted_sum(dtype: DType) -> Subject:
+    """out[i] = sum_k (x[i, k] + 1), terms that are not 0 where x is: axes global 5, reduce 11."""
+    x = _values(dtype, 5, 11)
+    value = build.add(load(1, dtype, (5, 11)), 1)
+    kernel = build.sink(store(0, build.reduce(Ops.ADD, value, (1,)), (5, 1)))
+    return Subject(kernel, [None, x], [_as(dtype, (x + 1).sum(1))])
+
+
+def scaled_sum(dtype: DType) -> Subject:
+    """out[i] = sum_k x[i, k] * s[i]: axes global 5, reduce 11. s may be infinite in a float."""
+    x, s = _values(dtype, 5, 11), _values(dtype, 5, seed=2)
+    # Past the end of x a padded loop would find 0 * s, which is NaN for an infinite s.
+    value = build.mul(load(1, dtype, (5, 11)), load(2, dtype, (5, 1)))
+    kernel = build.sink(store(0, build.reduce(Ops.ADD, value, (1,)), (5, 1)))
+    return Subject(kernel, [None, x, s], [_as(dtype, x.sum(1) * s)])
+
+
+def sum_in_place(dtype: DType) -> Subject:
+    """out[i] += sum_k x[i, k]: axes global 6, reduce 16."""
+    old, x = _values(dtype, 6, seed=3), _values(dtype, 6, 16)
+    total = build.reduce(Ops.ADD, load(1, dtype, (6, 16)), (1,))
+    kernel = build.sink(store(0, build.add(load(0, dtype, (6, 1)), total), (6, 1)))
+    return Subject(kernel, [old, x], [_as(dtype, old + x.sum(1))])
+
+
+def square(dtype: DType) -> Subject:
+    """out[i, j] = sum_k a[i, k] * a[j, k], two loads of a: axes global 8, global 8, reduce 8."""
+    a = _values(dtype, 8, 8)
+    left = load_view(1, dtype, shaped((8, 1, 8)).expand((8, 8, 8)))
+    right = load_view(1, dtype, shaped((1, 8, 8)).expand((8, 8, 8)))
+    total = build.reduce(Ops.ADD, build.mul(left, right), (2,))
+    kernel = build.sink(store(0, total, (8, 8, 1)))
+    return Subject(kernel, [None, a], [_as(dtype, a @ a.T)])
+
+
+def symbolic_row_sums(dtype: DType) -> Subject:
+    """out[i] = sum_k x[i, k] for i < n: axes global n, reduce 8."""
+    extent, value = build.variable("n", 1, 16), 13
+    old, x = _values(dtype, 16, seed=3), _values(dtype, 16, 8)
+    total = build.reduce(Ops.ADD, load_view(1, dtype, shaped((extent, 8)), 128), (1,))
+    kernel = build.sink(store_view(0, total, shaped((extent, 1)), 16))
+    expected = old.copy()
+    expected[:value] = x[:value].sum(1)
+    return Subject(kernel, [old, x], [_as(dtype, expected)], {"n": value})
+
+
+def symbolic_columns(dtype: DType) -> Subject:
+    """out[i] = sum_k x[k, i] for k < n: axes global 8, reduce n."""
+    extent, value = build.variable("n", 1, 16), 5
+    x = _values(dtype, 16, 8)
+    total = build.reduce(Ops.ADD, load_view(1, dtype, shaped((extent, 8)), 128), (0,))
+    kernel = build.sink(store(0, total, (1, 8)))
+    return Subject(kernel, [None, x], [_as(dtype, x[:value].sum(0))], {"n": value})
+
+
+def symbolic_repeated(dtype: DType) -> Subject:
+    """out[i] = sum_k x[k] for k < n, the same for every i: axes global 6, reduce n."""
+    extent, value = build.variable("n", 1, 16), 9
+    x = _values(dtype, 16)
+    loaded = load_view(1, dtype, shaped((1, extent)).expand((6, extent)), 16)
+    kernel = build.sink(store(0, build.reduce(Ops.ADD, loaded, (1,)), (6, 1)))
+    return Subject(kernel, [None, x], [_as(dtype, np.full(6, x[:value].sum()))], {"n": value})
+
+
+FORMS: dict[str, Form] = {
+    form.__name__: form
+    for form in (
+        *(add, transpose, prime, outer, padded, multi_view, two_outputs, smaller_output),
+        *(in_place, symbolic_rows, row_sum, column_sum, all_sum, prime_sum, row_max, product),
+        *(matmul, prime_matmul, large_product, nested, nested_sums, sibling, two_lengths),
+        *(softmax, reduce_outputs, masked_sum, chosen_sum, repeated_sum, repeated_nested),
+        *(shifted_sum, scaled_sum, sum_in_place, square, symbolic_row_sums, symbolic_columns),
+        symbolic_repeated,
+    )
+}

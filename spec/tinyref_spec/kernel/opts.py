@@ -1,0 +1,169 @@
+"""Every optimisation of a kernel: legal uses keep the value, illegal ones are refused.
+
+The tables are `opt_legal.LEGAL` and `opt_refused.REFUSED`; each of their lines is a row.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterator, Sequence
+
+from tinyref.dtype import DType, dtypes
+from tinyref.uops.optimise.opt import KernelOptError, Opt, OptOp, opts_text, parse_opts
+from tinyref.uops.optimise.plan import Plan
+from tinyref_spec.case import Measurement, Row, Rung
+from tinyref_spec.checks import Check, kernel_needs, make_row
+from tinyref_spec.device_under_test import DeviceUnderTest, Optimised
+from tinyref_spec.error_rules import Ulp
+from tinyref_spec.kernel.opt_kernels import FORMS, Subject
+from tinyref_spec.kernel.opt_legal import LEGAL, Legal
+from tinyref_spec.kernel.opt_refused import REFUSED, Refused
+from tinyref_spec.measure import Experiment, measure
+from tinyref_spec.oracles import Expected
+
+EXACT = Ulp(0).sentence
+# What a device must declare before an optimisation can be legal on it.
+FEATURES: dict[OptOp, str] = {
+    OptOp.LOCAL: "groups",
+    OptOp.GROUP: "groups",
+    OptOp.GROUPTOP: "groups",
+    OptOp.NOLOCALS: "groups",
+    OptOp.THREAD: "threads",
+    OptOp.PACK: "scratch",
+}
+
+
+def _dtype(name: str) -> DType:
+    return next(dtype for dtype in dtypes.all if dtype.name == name)
+
+
+@functools.lru_cache(maxsize=16)
+def _subject(form: str, dtype: str) -> Subject:
+    return FORMS[form](_dtype(dtype))
+
+
+def _computes(
+    subject: Subject, opts: Sequence[Opt], case_id: str, device: DeviceUnderTest
+) -> Measurement:
+    """Whether the kernel with these optimisations gives exactly what it must."""
+    inputs = [None if data is None else data.reshape(-1) for data in subject.inputs]
+    wanted = [Expected(values.reshape(-1)) for values in subject.expected]
+    kernel = Optimised(subject.kernel, tuple(opts))
+    rules = [Ulp(0)] * len(wanted)
+    return measure(device, Experiment(case_id, kernel, inputs, wanted, rules, subject.bindings))
+
+
+def legal_use(
+    legal: Legal, text: str, axes: str, case_id: str, device: DeviceUnderTest
+) -> Measurement:
+    """The list `text` is accepted, gives a plan of `axes`, and keeps the value of the kernel."""
+    subject = _subject(legal.kernel, legal.dtype)
+    opts = parse_opts(text)
+    try:
+        plan = Plan.of(subject.kernel, device.capabilities).apply_all(opts)
+    except KernelOptError as error:
+        return Measurement(False, f"a legal use was refused: {error}", compared=1)
+    found = ", ".join(map(str, plan.axes))
+    if found != axes:
+        return Measurement(False, f"the axes are {found}, expected are {axes}", compared=1)
+    return _computes(subject, opts, case_id, device)
+
+
+def refused_use(refused: Refused, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """The refusal names its reason, and the plan from before it is as good as it was."""
+    subject = _subject(refused.kernel, refused.dtype)
+    capabilities = refused.change(device.capabilities)
+    before = parse_opts(refused.before)
+    plan = Plan.of(subject.kernel, capabilities).apply_all(before)
+    untouched = Plan.of(subject.kernel, capabilities).apply_all(before)
+    problem = _refusal_problem(plan, refused)
+    if problem is None and (plan != untouched or str(plan) != str(untouched)):
+        problem = f"the refusal changed the plan from {untouched} to {plan}"
+    if problem is not None:
+        return Measurement(False, problem, compared=1)
+    return _computes(subject, plan.opts, case_id, device)
+
+
+def _refusal_problem(plan: Plan, refused: Refused) -> str | None:
+    (opt,) = parse_opts(refused.opt)
+    try:
+        accepted = plan.apply(opt)
+    except KernelOptError as error:
+        if refused.reason in str(error) and str(opt) in str(error):
+            return None
+        return f"the refusal does not say {refused.reason!r}: {error}"
+    return f"{opt} was accepted, and gave {accepted}"
+
+
+def _slug(text: str) -> str:
+    """A list of optimisations as the end of an id: UPCAST(0, 4) is upcast_0_4."""
+    kept = text.lower().replace(", ", "_").replace("(", "_").replace(")", "")
+    return kept.replace(" ", ".")
+
+
+def _features(text: str) -> frozenset[str]:
+    return frozenset(FEATURES[opt.op] for opt in parse_opts(text) if opt.op in FEATURES)
+
+
+def _ops_of(legal: Legal) -> list[OptOp]:
+    if legal.op is not None:
+        return [legal.op]
+    return list(dict.fromkeys(opt.op for text, _ in legal.uses for opt in parse_opts(text)))
+
+
+def _legal_row(legal: Legal) -> Row:
+    ops = _ops_of(legal)
+    sentence = (FORMS[legal.kernel].__doc__ or "").partition("\n")[0]
+    features = frozenset[str]().union(*(_features(text) for text, _ in legal.uses))
+    checks = [
+        Check(
+            f":{_slug(text)}",
+            functools.partial(legal_use, legal, text, axes),
+            # Lists of several are worth their time; of the others one is enough for a quick run.
+            number > 0 and len(parse_opts(text)) == 1,
+            needs=kernel_needs(features=_features(text)),
+        )
+        for number, (text, axes) in enumerate(legal.uses)
+    ]
+    common = features.intersection(*(_features(text) for text, _ in legal.uses))
+    row = make_row(
+        f"kernel.opt.{legal.name}",
+        f"{legal.uses[0][0]}: {sentence}",
+        ("kernel.opt", *(f"kernel.opt.{op.value.lower()}" for op in ops)),
+        Rung.OPTIMISED,
+        legal.op.value if legal.op is not None else "OPTS",
+        legal.dtype,
+        EXACT,
+        kernel_needs(_dtype(legal.dtype), features=common),
+        lambda: checks,
+    )
+    return dataclasses.replace(row, specials=legal.uses)
+
+
+def _refused_row(refused: Refused) -> Row:
+    check = Check("unchanged", functools.partial(refused_use, refused), refused.full_only)
+    row = make_row(
+        f"kernel.opt.{refused.op.value.lower()}.refuse.{refused.reason_name}",
+        f"{refused.opt} is refused{_after(refused)}: {refused.reason}.",
+        ("kernel.opt.refuse", f"kernel.opt.{refused.op.value.lower()}"),
+        Rung.OPTIMISED,
+        refused.op.value,
+        refused.dtype,
+        EXACT,
+        kernel_needs(_dtype(refused.dtype), features=refused.features),
+        lambda: [check],
+    )
+    return dataclasses.replace(row, specials=((refused.opt, f"refused: {refused.reason}"),))
+
+
+def _after(refused: Refused) -> str:
+    return f" after {opts_text(parse_opts(refused.before))}" if refused.before else ""
+
+
+def rows() -> Iterator[Row]:
+    """A row for each line of the tables, legal uses first."""
+    for legal in LEGAL:
+        yield _legal_row(legal)
+    for refused in REFUSED:
+        yield _refused_row(refused)
