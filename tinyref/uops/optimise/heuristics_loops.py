@@ -74,7 +74,7 @@ def _with_lanes(plan: Plan) -> Plan:
     if worth <= 0:
         return plan
     lanes = _lanes(plan, plan.axes[number], found)
-    return plan.apply(Opt(OptOp.UPCAST, number, lanes)) if lanes > 1 else plan
+    return plan.legal(Opt(OptOp.UPCAST, number, lanes)) or plan
 
 
 def _with_reduce_lanes(plan: Plan) -> Plan:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from tinyref.uops.kernel_shape import reduced_sizes
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.optimise.plan import varies
@@ -80,8 +81,22 @@ def _multiply_accumulate(node: UOp, sources: list[bool]) -> bool:
     return sources[2] and _product(node, sources[:2])
 
 
+def _bits(node: UOp, sources: list[bool]) -> bool:
+    """The bits of 0 are 0, but those of a float that is 0 may be of -0; a LOAD gives +0."""
+    (source,) = node.src
+    return sources[0] and (not source.dtype.is_float or source.op is Ops.LOAD)
+
+
+def _inner_reduce(node: UOp, sources: list[bool]) -> bool:
+    """Of zeros the sum, the product and the maximum are 0, but only the sum is of none at all."""
+    if not isinstance(node.arg, ReduceArg):
+        return False
+    may_be_empty = any(not isinstance(size, int) for size in reduced_sizes(node))
+    return sources[0] and (node.arg.op is Ops.ADD or not may_be_empty)
+
+
 _RULES: dict[Ops, ZeroRule] = {
-    **dict.fromkeys((Ops.NEG, Ops.SQRT, Ops.SIN, Ops.TRUNC, Ops.CAST, Ops.BITCAST), _all),
+    **dict.fromkeys((Ops.NEG, Ops.SQRT, Ops.SIN, Ops.TRUNC, Ops.CAST), _all),
     **dict.fromkeys((Ops.ADD, Ops.SUB, Ops.MAX, Ops.OR, Ops.XOR, Ops.CMPNE, Ops.CMPLT), _all),
     Ops.AND: _any,
     Ops.MUL: _product,
@@ -91,5 +106,6 @@ _RULES: dict[Ops, ZeroRule] = {
     Ops.MOD: _quotient,
     **dict.fromkeys((Ops.SHL, Ops.SHR), _first),
     Ops.WHERE: _choice,
-    Ops.REDUCE: _all,
+    Ops.BITCAST: _bits,
+    Ops.REDUCE: _inner_reduce,
 }
