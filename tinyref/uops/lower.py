@@ -8,7 +8,7 @@ outside in; those of lanes stay ranges until `expand`.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from tinyref.device import Capabilities
 from tinyref.dtype import AddressSpace, DType, dtypes, pointer
