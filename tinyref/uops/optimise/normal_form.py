@@ -7,6 +7,7 @@ ordered by itself. REDUCEs that go over the same positions share their axes: the
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 from tinyref.uops import build
@@ -46,7 +47,7 @@ class NormalForm:
     ast: UOp
     owners: tuple[int, ...]
 
-    @property
+    @functools.cached_property
     def shape(self) -> Shape:
         """The size of each axis."""
         sizes: list[int | UOp] = [1] * len(self.owners)

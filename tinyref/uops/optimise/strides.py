@@ -52,8 +52,14 @@ class Access:
 
 def accesses(plan: Plan) -> list[Access]:
     """Every LOAD and STORE of the kernel, loads first."""
-    loads = [node for node in plan.nodes if node.op is Ops.LOAD]
-    return [_access(node) for node in (*loads, *plan.form.ast.src)]
+    # Plans of one kernel have them in common, so they are kept with it.
+    facts = plan.form.ast.facts
+    found: list[Access] | None = facts.get(accesses)
+    if found is None:
+        loads = [node for node in plan.nodes if node.op is Ops.LOAD]
+        found = [_access(node) for node in (*loads, *plan.form.ast.src)]
+        facts[accesses] = found
+    return list(found)
 
 
 def _access(node: UOp) -> Access:
