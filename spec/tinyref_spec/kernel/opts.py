@@ -73,10 +73,12 @@ def legal_use(
 def refused_use(refused: Refused, case_id: str, device: DeviceUnderTest) -> Measurement:
     """The refusal names its reason, and the plan from before it is as good as it was."""
     subject = _subject(refused.kernel, refused.dtype)
-    capabilities = refused.change(device.capabilities)
+    start = Plan.of(subject.kernel, refused.change(device.capabilities))
     before = parse_opts(refused.before)
-    plan = Plan.of(subject.kernel, capabilities).apply_all(before)
-    untouched = Plan.of(subject.kernel, capabilities).apply_all(before)
+    try:
+        plan, untouched = start.apply_all(before), start.apply_all(before)
+    except KernelOptError as error:
+        return Measurement(False, f"a legal use was refused: {error}", compared=1)
     problem = _refusal_problem(plan, refused)
     if problem is None and (plan != untouched or str(plan) != str(untouched)):
         problem = f"the refusal changed the plan from {untouched} to {plan}"
