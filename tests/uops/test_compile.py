@@ -189,7 +189,7 @@ def test_two_reduces_of_one_shape_share_their_loop() -> None:
     total = build.add(build.reduce(Ops.ADD, x, (1,)), build.reduce(Ops.MAX, x, (1,)))
     ast = build.sink(store(0, 2, tracker((2, 1)), total))
     agree(ast, {0: zeros(2, i32), 1: ramp(6, i32)}, {0: [9, 21]})
-    program = compile_kernel(ast, GRID)
+    program = compile_kernel(ast, GRID, opts=())
     assert sum(node.op is Ops.RANGE for node in program.uops) == 1
     assert sum(node.op is Ops.DEFINE_ACC for node in program.uops) == 2
 
@@ -216,7 +216,7 @@ def test_second_reduce_needs_the_first() -> None:
     total = build.reduce(Ops.ADD, above, (1,))
     ast = build.sink(store(0, 6, tracker((2, 3)), build.add(build.mul(total, 10), above)))
     agree(ast, {0: zeros(6, i32), 1: ramp(6, i32)}, {0: [32, 31, 30, 32, 31, 30]})
-    program = compile_kernel(ast, LOOPS)
+    program = compile_kernel(ast, LOOPS, opts=())
     # Rows, then columns of the output, one loop for the maximum and one for the sum.
     assert sum(node.op is Ops.RANGE for node in program.uops) == 4
 
