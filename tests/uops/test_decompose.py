@@ -475,3 +475,70 @@ def test_deep_graphs_need_no_recursion() -> None:
 def test_ml_dtypes_is_the_reference_that_we_think() -> None:
     assert numpy_dtype(dtypes.fp8e4m3) == ml_dtypes.float8_e4m3fn
     assert numpy_dtype(dtypes.fp8e5m2) == ml_dtypes.float8_e5m2
+
+
+# Vectors
+
+
+def lanes_of(value: Array) -> Array:
+    return value.reshape(4, -1)
+
+
+def vector_load(slot: int, dtype: DType) -> UOp:
+    memory = build.define_global(slot, dtype, 1 << 20)
+    return build.load(build.index(memory, build.const(dtypes.index, 0)), lanes=4)
+
+
+FLOAT_OPS = (
+    *((op, 1) for op in (Ops.NEG, Ops.RECIP, Ops.SQRT, Ops.TRUNC, Ops.EXP2, Ops.LOG2, Ops.SIN)),
+    *((op, 2) for op in (Ops.ADD, Ops.SUB, Ops.MUL, Ops.FDIV, Ops.MAX, Ops.POW)),
+    *((op, 2) for op in (Ops.CMPLT, Ops.CMPNE)),
+    (Ops.MULACC, 3),
+)
+BARE = Capabilities(WIDE_TYPES, CORE_OPS, frozenset(SMALL_FLOATS), (1, 2, 4))
+
+
+@pytest.mark.parametrize("dtype", [dtypes.float16, dtypes.bfloat16], ids=lambda dtype: dtype.name)
+@pytest.mark.parametrize("device", [EMULATING, BARE], ids=["emulating", "bare"])
+@pytest.mark.parametrize(("op", "count"), FLOAT_OPS)
+def test_every_op_takes_vectors_of_small_floats(
+    op: Ops, count: int, dtype: DType, device: Capabilities
+) -> None:
+    random = np.random.default_rng(5)
+    inputs = [random.integers(0, 1 << 16, 512).astype(np.uint16) for _ in range(count)]
+    inputs = [x.view(numpy_dtype(dtype)) for x in inputs]
+    result = dtypes.bool if op in (Ops.CMPLT, Ops.CMPNE) else dtype
+    scalars = tuple(load(slot, dtype) for slot in range(count))
+    want = value_of(UOp(op, result, scalars), inputs, device)
+    vectors = tuple(vector_load(slot, dtype) for slot in range(count))
+    value = UOp(op, result.vec(4), vectors)
+    got = value_of(value, [lanes_of(x) for x in inputs], device)
+    assert same(got.ravel(), want)
+    assert {node.dtype.lanes for node in decomposed(value, device).toposort()} <= {1, 4}
+
+
+@pytest.mark.parametrize("small", SMALL_FLOATS, ids=lambda dtype: dtype.name)
+@pytest.mark.parametrize("other", [*WIDE_TYPES, *SMALL_FLOATS], ids=lambda dtype: dtype.name)
+def test_casts_take_vectors_of_small_floats(small: DType, other: DType) -> None:
+    for have, want in ((small, other), (other, small)):
+        if have.is_bool:
+            values = np.arange(64) % 2 == 0
+        else:
+            values = np.arange(256).astype(np.uint8 if have.itemsize == 1 else np.int16)
+            wide = values.astype(numpy_dtype(have)) if have.itemsize > 2 else values
+            values = wide.view(numpy_dtype(have)) if wide.dtype.itemsize == have.itemsize else wide
+        scalar = value_of(build.cast(load(0, have), want), [values], EMULATING)
+        vector = build.cast(vector_load(0, have), want)
+        assert same(value_of(vector, [lanes_of(values)], EMULATING).ravel(), scalar)
+
+
+def test_selects_and_bits_of_vectors_of_small_floats() -> None:
+    values = every(dtypes.bfloat16)
+    flags = np.arange(values.size) % 3 == 0
+    x = vector_load(0, dtypes.bfloat16)
+    chosen = build.where(vector_load(1, dtypes.bool), x, 1.5)
+    got = value_of(chosen, [lanes_of(values), lanes_of(flags)], EMULATING)
+    want = np.where(flags, values, np.array(1.5, values.dtype))
+    assert same(got.ravel(), want)
+    bits = build.bitcast(x, dtypes.int16)
+    assert (value_of(bits, [lanes_of(values)], EMULATING).ravel() == values.view(np.int16)).all()

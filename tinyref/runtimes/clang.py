@@ -11,6 +11,7 @@ from tinyref.runtimes.host_function import HostFunction
 from tinyref.runtimes.host_memory import SCRATCH_BYTES, HostAllocator
 from tinyref.runtimes.host_threads import thread_count
 from tinyref.runtimes.toolchain import Toolchain, compile_shared, load_shared, toolchain
+from tinyref.uops.decompose import ELEMENTARY_OPS
 
 
 class CCompiler:
@@ -78,7 +79,8 @@ class ClangBackend(Backend):
 def _capabilities(tools: Toolchain, threads: int) -> Capabilities:
     return Capabilities(
         dtypes=tools.accepted,
-        ops=C_OPS,
+        # As vectors they are faster than calls of the C library, and the bits are those of CPU.
+        ops=C_OPS - ELEMENTARY_OPS,
         vector_lanes=tools.vector_lanes,
         shared_bytes=SCRATCH_BYTES,
         threads=threads,

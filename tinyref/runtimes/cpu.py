@@ -20,6 +20,7 @@ from tinyref.renderers.llvm import LLVM_DTYPES, LLVM_OPS, LlvmRenderer
 from tinyref.runtimes.host_function import HostFunction
 from tinyref.runtimes.host_memory import SCRATCH_BYTES, HostAllocator
 from tinyref.runtimes.host_threads import thread_count
+from tinyref.uops.decompose import ELEMENTARY_OPS
 
 _library_numbers = itertools.count()
 
@@ -36,11 +37,6 @@ _MATH_LIBRARIES = {
     "darwin": ("libSystem.B.dylib",),
     "win32": ("ucrtbase.dll", "msvcrt.dll"),
 }
-
-
-# Left to decomposition: its results are vectors, five to twenty times as fast as calls of the C
-# library (powers twice), and the same bits as on every other device that decomposes.
-DECOMPOSED = frozenset({"EXP2", "LOG2", "SIN", "POW"})
 
 
 class LlvmCompiler:
@@ -130,7 +126,9 @@ class CpuBackend(Backend):
 def _capabilities(threads: int) -> Capabilities:
     return Capabilities(
         dtypes=LLVM_DTYPES,
-        ops=LLVM_OPS - DECOMPOSED,
+        # As vectors they are two to twenty times as fast as calls of the C library, and their bits
+        # are the same on every device that decomposes them.
+        ops=LLVM_OPS - ELEMENTARY_OPS,
         # LLVM would call helpers that not every C library has: decomposition is exact anywhere.
         emulated=frozenset({*dtypes.fp8s, dtypes.float16, dtypes.bfloat16}),
         vector_lanes=(1, 2, 4, 8, 16),

@@ -6,12 +6,13 @@ from tinyref.device import Capabilities
 from tinyref.uops.decompose.check import check_dtypes, check_ops
 from tinyref.uops.decompose.constant_division import divide_by_constants
 from tinyref.uops.decompose.division import guard_divisions
-from tinyref.uops.decompose.missing import replace_missing_ops
+from tinyref.uops.decompose.missing import ELEMENTARY_OPS, replace_missing_ops
 from tinyref.uops.decompose.small_floats import emulate_small_floats
 from tinyref.uops.decompose.storage import (
     SMALL_FLOATS,
     WIDE_INTEGERS,
     elements_in,
+    scalar_of,
     storage_dtype,
     stored_as,
 )
@@ -19,6 +20,7 @@ from tinyref.uops.decompose.wide_integers import emulate_wide_integers
 from tinyref.uops.node import UOp
 
 __all__ = [
+    "ELEMENTARY_OPS",
     "SMALL_FLOATS",
     "WIDE_INTEGERS",
     "decompose",
@@ -36,15 +38,20 @@ def decompose(root: UOp, capabilities: Capabilities) -> UOp:
     guarded. Buffers of an emulated type become what `stored_as` says. Raises `UserError` naming the
     op or type that cannot be had, and what the device accepts.
     """
-    check_dtypes(root, capabilities)
-    emulated = capabilities.emulated - capabilities.dtypes
+    order = root.toposort()
+    check_dtypes(order, capabilities)
+    lacking = capabilities.emulated - capabilities.dtypes
+    # Most kernels have no type that the device lacks: they are not walked through once more.
+    emulated = lacking & frozenset(scalar_of(node.dtype) for node in order)
     root = replace_missing_ops(root, capabilities)
-    root = emulate_small_floats(root, emulated & frozenset(SMALL_FLOATS))
-    # Small floats convert from and to integers of every size, so that these come after.
-    root = emulate_wide_integers(root, emulated & frozenset(WIDE_INTEGERS), capabilities)
+    if emulated:
+        root = emulate_small_floats(root, emulated & frozenset(SMALL_FLOATS))
+        # Small floats convert from and to integers of every size, so that these come after.
+        root = emulate_wide_integers(root, emulated & frozenset(WIDE_INTEGERS), capabilities)
     if capabilities.slow_division:
         root = divide_by_constants(root, capabilities)
-    root = replace_missing_ops(root, capabilities)
+    if emulated or capabilities.slow_division:
+        root = replace_missing_ops(root, capabilities)
     if capabilities.division_traps:
         root = guard_divisions(root)
     check_ops(root, capabilities)

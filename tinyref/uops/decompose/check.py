@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from tinyref.device import Capabilities
 from tinyref.dtype import DType, ImageDType, Kind, PtrDType, dtypes
@@ -14,10 +14,14 @@ from tinyref.uops.payload import SpecialArg, TileArg
 from tinyref.uops.tiles import MatrixTile, Operand
 
 
-def check_dtypes(root: UOp, capabilities: Capabilities) -> None:
+def check_dtypes(nodes: Sequence[UOp], capabilities: Capabilities) -> None:
     """Raises `UserError` for a type or a vector width that the device has in no way."""
     accepted = capabilities.dtypes | capabilities.emulated
-    for node in root.toposort():
+    # The first node of each type speaks for the others.
+    first: dict[DType, UOp] = {}
+    for node in nodes:
+        first.setdefault(node.dtype, node)
+    for node in first.values():
         dtype = node.dtype.base if isinstance(node.dtype, PtrDType) else node.dtype
         if isinstance(node.dtype, ImageDType) and not capabilities.images:
             raise UserError(f"{node.op.name}: the device has no images, got {node.dtype.name}")
@@ -46,8 +50,9 @@ def _fragments(tiles: tuple[MatrixTile, ...]) -> frozenset[DType]:
 
 def check_ops(root: UOp, capabilities: Capabilities) -> None:
     """Raises `UserError` for an op that neither the device nor a decomposition provides."""
+    missing = {op for op in ALU if op.name not in capabilities.ops}
     for node in root.toposort():
-        if node.op in ALU and node.op.name not in capabilities.ops:
+        if node.op in missing:
             accepted = ", ".join(sorted(capabilities.ops))
             raise UserError(
                 f"{node.op.name} of {node.dtype.name}: the device has no such op, and none is "

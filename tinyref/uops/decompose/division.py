@@ -16,6 +16,8 @@ def guard_divisions(root: UOp) -> UOp:
     The guarded results are those of the op table's meanings: x / 0 and x mod 0 are 0, MIN / -1 is
     MIN and MIN mod -1 is 0.
     """
+    if not any(node.op in (Ops.IDIV, Ops.MOD) for node in root.toposort()):
+        return root
     return rebuild(root, _guard)
 
 

@@ -182,6 +182,9 @@ ELEMENTARY: dict[Ops, Decomposition] = {
     Ops.POW: _elementary(lambda src, form, capabilities: power(src[0], src[1], form)),
 }
 
+# Their names, for devices that leave them to decomposition.
+ELEMENTARY_OPS = frozenset(op.name for op in ELEMENTARY)
+
 DECOMPOSITIONS: dict[Ops, Decomposition] = {
     **ELEMENTARY,
     Ops.NEG: _negate,

@@ -32,7 +32,7 @@ from tinyref.uops.build import (
 )
 from tinyref.uops.decompose.formats import round_off
 from tinyref.uops.decompose.rebuild import rebuild
-from tinyref.uops.decompose.storage import storage_dtype
+from tinyref.uops.decompose.storage import scalar_of, storage_dtype
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ConstArg
@@ -54,7 +54,7 @@ def emulate_small_floats(root: UOp, emulated: frozenset[DType]) -> UOp:
 
     def transform(node: UOp, src: tuple[UOp, ...]) -> UOp | None:
         touched = (node, *node.src)
-        if not any(_scalar(touching.dtype) in emulated for touching in touched):
+        if not any(scalar_of(touching.dtype) in emulated for touching in touched):
             return None
         arm = _ARMS.get(node.op, _arithmetic if node.op in ALU else None)
         if arm is None:
@@ -62,10 +62,6 @@ def emulate_small_floats(root: UOp, emulated: frozenset[DType]) -> UOp:
         return arm(node, src, emulated)
 
     return rebuild(root, transform)
-
-
-def _scalar(dtype: DType) -> DType:
-    return dtype.base.scalar if isinstance(dtype, PtrDType) else dtype.scalar
 
 
 # Conversions

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from tinyref.device import Capabilities
-from tinyref.dtype import DType, dtypes
+from tinyref.dtype import DType, PtrDType, dtypes
 
 SMALL_FLOATS = (*dtypes.fp8s, dtypes.float16, dtypes.bfloat16)
 WIDE_INTEGERS = (dtypes.int64, dtypes.uint64)
+
+
+def scalar_of(dtype: DType) -> DType:
+    """The scalar type of a value, or of what a pointer points to."""
+    return dtype.base.scalar if isinstance(dtype, PtrDType) else dtype.scalar
 
 
 def storage_dtype(dtype: DType) -> DType:

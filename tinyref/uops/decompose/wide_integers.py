@@ -14,6 +14,7 @@ from tinyref.errors import UserError
 from tinyref.uops import build
 from tinyref.uops.build import both, cast, either
 from tinyref.uops.decompose import word_pairs
+from tinyref.uops.decompose.storage import scalar_of
 from tinyref.uops.decompose.word_pairs import WORD, Words
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
@@ -30,17 +31,13 @@ def emulate_wide_integers(root: UOp, emulated: frozenset[DType], capabilities: C
     Reduces are accumulators by now. Raises `UserError` for an op that has no arm here, and for the
     bits of a float64, which no pair of words is.
     """
-    if not emulated or not any(_scalar(node.dtype) in emulated for node in root.toposort()):
+    if not emulated:
         return root
     emulation = _Emulation(emulated, capabilities)
     done: dict[UOp, Nodes] = {}
     for node in root.toposort():
         done[node] = emulation.node(node, [done[source] for source in node.src])
     return done[root][0]
-
-
-def _scalar(dtype: DType) -> DType:
-    return dtype.base.scalar if isinstance(dtype, PtrDType) else dtype.scalar
 
 
 class _Emulation:
@@ -51,7 +48,7 @@ class _Emulation:
         self.capabilities = capabilities
 
     def touches(self, dtype: DType) -> bool:
-        return _scalar(dtype) in self.emulated
+        return scalar_of(dtype) in self.emulated
 
     def node(self, node: UOp, src: list[Nodes]) -> Nodes:
         if not any(self.touches(touching.dtype) for touching in (node, *node.src)):
@@ -189,7 +186,7 @@ class _Emulation:
     # Conversions
 
     def bitcast(self, node: UOp, src: list[Nodes]) -> Nodes:
-        if not all(_scalar(side.dtype) in self.emulated for side in (node, node.src[0])):
+        if not all(scalar_of(side.dtype) in self.emulated for side in (node, node.src[0])):
             raise UserError(
                 f"BITCAST of {node.src[0].dtype.name} to {node.dtype.name}: 64-bit integers are "
                 "pairs of uint32 on this device; cast the value"
