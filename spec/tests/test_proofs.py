@@ -238,7 +238,7 @@ def test_what_a_rule_does_not_keep_is_in_its_equation() -> None:
             assert missing.value.split()[0].lower() in rule.equation.lower(), rule.name
 
 
-@pytest.mark.parametrize("name", ["cast-cast", "cast-cast-bounds"])
+@pytest.mark.parametrize("name", float_laws.CAST_RULES)
 def test_casts_through_floats(name: str) -> None:
     found = list(float_laws.float_casts(RULES[name]))
     assert len(found) > 100

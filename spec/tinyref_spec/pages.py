@@ -13,6 +13,7 @@ from tinyref_spec import catalogue
 from tinyref_spec.case import Case, Profile, Row, Rung
 from tinyref_spec.clauses import clause, clauses
 from tinyref_spec.error_rules import LIMITS, STRICT_LIMITS
+from tinyref_spec.proofs import listing, record
 
 NOTE = "<!-- Made by `python -m tinyref_spec.pages docs/spec`; edit the tables, not this page. -->"
 LEVELS = {
@@ -67,7 +68,8 @@ def index_page() -> str:
         for rung in Rung
     ]
     lines += _table(("rung", "name", "what holds there", "rows"), climbed)
-    lines += ["", "See also the [clauses](clauses.md) and the [error limits](limits.md).", ""]
+    lines += ["", "See also the [clauses](clauses.md), the [error limits](limits.md) and the"]
+    lines += ["[rewrite rules](rules.md).", ""]
     return "\n".join(lines)
 
 
@@ -145,9 +147,47 @@ def _specials_text(row: Row) -> str:
     return "; ".join(f"{operands} -> {result}" for operands, result in row.specials)
 
 
+def rules_page() -> str:
+    """Every rewrite rule with its equation, domain and proof, and how many are proved how."""
+    lines = ["# Rewrite rules", NOTE, ""]
+    lines.append("Every rule stands for laws, equations for all values of their leaves and of the")
+    lines.append(
+        "constants that the rule takes (`tinyref_spec.proofs`). Laws on integers and bools"
+    )
+    lines.append(
+        "are proved by z3: over bit-vectors, or over integers in the range of each type of"
+    )
+    lines.append(
+        "32 and 64 bits, where nothing may leave it, and unbounded ones for `index`. Rules"
+    )
+    lines.append(
+        "are fired on instances of their laws and must give what these say. Float rules are"
+    )
+    lines.append("computed for every float16. `tinyref spec rules` adds how often each rule fires.")
+    lines += ["", "## Counts", ""]
+    proofs = record.committed()
+    counts = record.counts(proofs.values())
+    lines += _table(("what", "rules"), ((name, str(count)) for name, count in counts.items()))
+    for family in listing.families():
+        lines += ["", f"## {family}", ""]
+        lines += _table(
+            ("rule", "equation", "domain", "proof", "laws"),
+            (
+                (f"`{facts.name}`", facts.equation, facts.domain, facts.proof, str(facts.laws))
+                for facts in listing.all_facts(family)
+            ),
+        )
+    return "\n".join([*lines, ""])
+
+
 def pages() -> dict[str, str]:
     """Every page by file name."""
-    found = {"index.md": index_page(), "clauses.md": clauses_page(), "limits.md": limits_page()}
+    found = {
+        "index.md": index_page(),
+        "clauses.md": clauses_page(),
+        "limits.md": limits_page(),
+        "rules.md": rules_page(),
+    }
     return {**found, **{f"{level}.md": level_page(level) for level in LEVELS}}
 
 

@@ -31,7 +31,7 @@ def test_help_teaches_with_examples(capsys: pytest.CaptureFixture[str]) -> None:
     "command",
     [
         *("devices", "conform", "conform diff", "conform matrix", "conform zoo", "spec"),
-        *("spec list", "spec show", "config", "explain", "bench"),
+        *("spec list", "spec show", "spec rules", "config", "explain", "bench"),
     ],
 )
 def test_every_command_has_help(capsys: pytest.CaptureFixture[str], command: str) -> None:
@@ -213,3 +213,27 @@ def test_a_backend_in_the_working_folder_needs_no_installation(tmp_path: Path) -
     )
     assert done.returncode == 0, done.stderr
     assert "my_backend:Mine: all that was run is as expected" in done.stdout
+
+
+def test_spec_rules_lists_equation_domain_and_proof(capsys: pytest.CaptureFixture[str]) -> None:
+    text = output(capsys, "spec", "rules", "--family", "division", "--no-firings")
+    assert "mod-of-mod               division" in text
+    assert "(x % (a * d)) % d == x % d for a, d > 0" in text
+    assert "domain: integers and index" in text
+    assert "proof: z3: bounded integers of 32 and 64 bits" in text
+    assert "rules 21, bit-vectors" in text
+    assert "float-mul-one" not in text
+
+
+def test_spec_rules_as_json_counts_firings(capsys: pytest.CaptureFixture[str]) -> None:
+    found = json.loads(output(capsys, "spec", "rules", "--json"))
+    assert found["counts"]["rules"] == len(found["rules"]) > 100
+    rules = {rule["name"]: rule for rule in found["rules"]}
+    assert rules["float-mul-one"]["keeps"] == ["NaN, infinities, the sign of zero, roundings"]
+    assert rules["div-factor"]["needs_bounds"]
+    assert all(isinstance(rule["firings"], int) and rule["proof"] for rule in found["rules"])
+
+
+def test_spec_rules_refuses_an_unknown_family(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["spec", "rules", "--family", "nothing"]) != 0
+    assert "accepted are boolean, casts" in capsys.readouterr().err

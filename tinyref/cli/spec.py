@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,10 +18,12 @@ Examples:
   tinyref spec list "isa.binary.mod.*"
   tinyref spec show isa.binary.mod.int32
   tinyref spec show isa.binary.mod.int32.special:3
+  tinyref spec rules --family division
 """
 
 spec_app = typer.Typer(rich_markup_mode=None, no_args_is_help=True, help=_HELP)
 _SHOWN_SPECIALS = 40
+_RANDOM_KERNELS = 200
 
 
 @spec_app.callback(help=_HELP)
@@ -67,6 +70,68 @@ def show(
         return
     for name, value in _lines(row, case_id):
         print(f"{name:13} {value}")
+
+
+@spec_app.command("rules")
+def rules(
+    family: Annotated[str, typer.Option(help="Only rules of this family, such as integer.")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
+    fires: Annotated[
+        bool,
+        typer.Option("--firings/--no-firings", help="Lower kernels and count firings."),
+    ] = True,
+) -> None:
+    """List every rewrite rule: equation, domain, proof, and how often it fires.
+
+    Firings are those of lowering the programs of `tinyref bench` and 200 random kernels of the
+    fuzzer, seeds 0 to 199, for the CPU, in this process, once.
+    """
+    from tinyref.errors import UserError
+    from tinyref_spec.proofs import listing, record
+
+    if family and family not in listing.families():
+        accepted = ", ".join(listing.families())
+        raise UserError(f"spec rules: unknown family {family!r}: accepted are {accepted}")
+    found = listing.all_facts(family or None)
+    firings = _firings() if fires else {}
+    proofs = record.committed()
+    counts = record.counts(proofs[facts.name] for facts in found)
+    if as_json:
+        entries = [{**asdict(facts), "firings": firings.get(facts.name, 0)} for facts in found]
+        if not fires:
+            entries = [asdict(facts) for facts in found]
+        print(json.dumps({"counts": counts, "rules": entries}, indent=1))
+        return
+    for facts in found:
+        fired = f"fired {firings.get(facts.name, 0)} times" if fires else ""
+        print(f"{facts.name:24} {facts.family:12} {fired}".rstrip())
+        print(f"    {facts.equation}")
+        print(f"    domain: {facts.domain}")
+        print(f"    proof: {facts.proof} ({facts.laws} laws)")
+    print(", ".join(f"{name} {count}" for name, count in counts.items()))
+    if fires:
+        silent = sum(not firings.get(facts.name) for facts in found)
+        total = sum(firings.get(facts.name, 0) for facts in found)
+        print(f"firings {total}, rules that did not fire {silent}")
+
+
+def _firings() -> dict[str, int]:
+    """How often each rule fires in lowering the bench programs and random kernels, for the CPU."""
+    from tinyref.cli.bench_programs import PROGRAMS, time_lowering
+    from tinyref.device import Device
+    from tinyref.uops.compile import compile_kernel
+    from tinyref.uops.rewrite import firings
+    from tinyref_fuzz.generate import generate
+    from tinyref_fuzz.tape import Tape
+
+    before = firings.copy()
+    capabilities = Device["CPU"].capabilities
+    for program in PROGRAMS:
+        if not program.missing:
+            time_lowering(program, "CPU")
+    for seed in range(_RANDOM_KERNELS):
+        compile_kernel(generate(Tape(seed), capabilities.dtypes).ast, capabilities)
+    return dict(firings - before)
 
 
 def _row_facts(row: Row) -> dict[str, Any]:

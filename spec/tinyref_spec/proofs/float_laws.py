@@ -171,6 +171,7 @@ def laws_of(rule: str) -> tuple[FloatLaw, ...]:
 
 # Casts that meet a float on their way.
 
+CAST_RULES = ("cast-cast", "cast-cast-bounds")
 SCALARS = (*dtypes.all, dtypes.index)
 _SMALL_BITS = 16
 

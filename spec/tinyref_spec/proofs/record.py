@@ -23,8 +23,8 @@ PATH = Path(__file__).with_name("record.json")
 FOLDING = "fold-constants"
 
 KINDS = {
-    Proof.BITS: "bit-vectors of 32 and 64 bits",
-    Proof.INTEGERS: "bounded integers of 32 and 64 bits, and unbounded ones",
+    Proof.BITS: "z3: bools, bit-vectors of 32 and 64 bits",
+    Proof.INTEGERS: "z3: bounded integers of 32 and 64 bits, unbounded ones for index",
     Proof.EXHAUSTIVE: "exhaustively at small widths",
     Proof.FLOAT16: "every float16",
 }
@@ -58,7 +58,7 @@ def proofs_of(rule: Rule, answers: Mapping[str, Proof]) -> RuleProof:
             types.add(dtype.name)
     halves = float_laws.laws_of(rule.name)
     count = len(laws) + len(halves)
-    if halves:
+    if halves or rule.name in float_laws.CAST_RULES:
         kinds.add(Proof.FLOAT16)
         types.add("float16")
     if rule.name == FOLDING:
