@@ -80,8 +80,16 @@ def test_a_launcher_runs_every_kernel_each_time(monkeypatch: pytest.MonkeyPatch)
         first = len(launched)
         run()
     assert note.startswith(f"{first} kernel")
+    assert note.endswith(" MB")
     assert first >= 1
     assert len(launched) == 2 * first
+
+
+def test_the_note_has_the_bytes_that_the_kernels_touch() -> None:
+    with Context(DEVICE="CPU", THREADS=1):
+        _, note = launcher(data(500, 500) + data(500, 500))
+        # Two inputs and an output of a million bytes each.
+        assert note == "1 kernel, 3.0 MB"
 
 
 def test_numbers_come_in_pairs(monkeypatch: pytest.MonkeyPatch) -> None:

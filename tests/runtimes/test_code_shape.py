@@ -8,6 +8,7 @@ import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
+from tinyref.config import Context
 from tinyref.device import Buffer, Device
 from tinyref.dtype import dtypes
 from tinyref.renderers.llvm import LlvmRenderer
@@ -97,8 +98,11 @@ def test_a_scalar_is_spread_once_for_all_its_products() -> None:
     assert text.count("zeroinitializer\n") >= ROWS
 
 
-@pytest.mark.parametrize("device", ["CPU", "CLANG", "PYTHON"])
-def test_the_block_computes_a_product(fill: Fill, read: Read, device: str) -> None:
+@pytest.mark.parametrize(
+    ("device", "level"),
+    [("CPU", 0), ("CPU", 1), ("CPU", 2), ("CPU", 3), ("CLANG", 1), ("PYTHON", 1)],
+)
+def test_the_block_computes_a_product(fill: Fill, read: Read, device: str, level: int) -> None:
     if not Device.availability(device).works:
         pytest.skip(f"{device} is not available here")
     if LANES not in Device[device].capabilities.vector_lanes:
@@ -107,8 +111,9 @@ def test_the_block_computes_a_product(fill: Fill, read: Read, device: str) -> No
     a = random.integers(-8, 8, (ROWS, DEPTH)).astype(np.float32)
     b = random.integers(-8, 8, (DEPTH, WIDTH)).astype(np.float32)
     out = fill(device, np.zeros(ROWS * WIDTH), FLOAT)
-    kernel = compile_program(device, register_block())
-    kernel([out, fill(device, a.ravel(), FLOAT), fill(device, b.ravel(), FLOAT)])
+    with Context(CPU_LEVEL=level):
+        kernel = compile_program(device, register_block())
+        kernel([out, fill(device, a.ravel(), FLOAT), fill(device, b.ravel(), FLOAT)])
     want = a.astype(np.int64) @ b.astype(np.int64)
     assert read(out).reshape(ROWS, WIDTH).astype(np.int64).tolist() == want.tolist()
 

@@ -24,6 +24,7 @@ import numpy as np
 from tinyref.cli.bench_programs import data
 from tinyref.config import Context
 from tinyref.device import Device
+from tinyref.engine.estimate import estimate, value_of
 from tinyref.errors import UserError
 from tinyref.lazy.buffers import buffer_of
 from tinyref.runtimes.host_threads import available_cores
@@ -150,7 +151,7 @@ def scaling(repeats: int) -> Comparison:
 
 
 def launcher(output: Tensor) -> tuple[Callable[[], None], str]:
-    """What runs all kernels of `output` once more, and how many they are and their groups."""
+    """What runs all kernels of `output` once more; how many they are, their bytes, their groups."""
     device = Device.default
     items = schedule([(output.node, device)]).kernels
     launches = []
@@ -163,8 +164,10 @@ def launcher(output: Tensor) -> tuple[Callable[[], None], str]:
             kernel(buffers)
 
     groups = max(int(kernel.program.launch_grid({})[0]) for kernel, _ in launches)
-    count = f"{len(items)} kernel{'s' if len(items) > 1 else ''}"
-    return run, count if groups == 1 else f"{count} of up to {groups} groups"
+    nbytes = sum(value_of(estimate(item.ast).nbytes, {}) for item in items)
+    note = f"{len(items)} kernel{'s' if len(items) > 1 else ''}"
+    note += "" if groups == 1 else f" of up to {groups} groups"
+    return run, f"{note}, {nbytes / 1e6:,.1f} MB"
 
 
 def fastest(run: Callable[[], object]) -> float:
