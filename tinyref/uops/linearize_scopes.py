@@ -57,6 +57,9 @@ class Scopes:
                 for place in _places(scope):
                     self.around[place] |= outer
                     outer |= 1 << place
+            # Loops around a loop are lower, so in rising order theirs are complete already.
+            for place in range(len(self.around)):
+                self.around[place] = self._close(self.around[place])
             closed = {scope: self._close(scope) for scope in set(self.of)}
             if all(scope == found for scope, found in closed.items()):
                 return
