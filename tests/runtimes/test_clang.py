@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 import sys
 import tempfile
@@ -15,7 +16,7 @@ from tinyref.device import Device
 from tinyref.dtype import dtypes
 from tinyref.errors import DeviceError, UserError
 from tinyref.runtimes import toolchain as toolchain_module
-from tinyref.runtimes.clang import ClangBackend
+from tinyref.runtimes.clang import CCompiler, ClangBackend
 from tinyref.runtimes.toolchain import (
     chosen_compiler,
     compile_shared,
@@ -172,3 +173,47 @@ def test_the_key_names_compiler_and_flags() -> None:
     key = Device["CLANG"].compiler.key
     assert toolchain().version in key
     assert all(part in key for part in toolchain().command)
+
+
+@needs_compiler
+def test_the_key_names_the_processor_that_the_code_is_for() -> None:
+    tools = toolchain()
+    assert tools.target
+    assert Device["CLANG"].compiler.key.endswith(f" {tools.target}")
+    other = dataclasses.replace(tools, target="another")
+    assert CCompiler(other).key != CCompiler(tools).key
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("change", "lanes"),
+    [
+        # As it is; without vectors; with vectors of which an operation gives something else.
+        ("", (1, 2, 4, 8, 16)),
+        ("if 'vector_size' in text: sys.exit('no such attribute')", (1,)),
+        ("path.write_text(text.replace('& 1;', '& 2;'))", (1,)),
+    ],
+)
+def test_vectors_are_declared_by_what_the_compiler_does(
+    tmp_path: Path, change: str, lanes: tuple[int, ...]
+) -> None:
+    real = toolchain()
+    if real.vector_lanes == (1,):
+        pytest.skip(f"{real.name} has no vectors")
+    body = f"""
+import pathlib, subprocess, sys
+path = pathlib.Path("kernel.c")
+text = path.read_text() if path.exists() else ""
+{change}
+sys.exit(subprocess.call([{real.command[0]!r}, *sys.argv[1:]]))
+"""
+    with Context(CC=script(tmp_path, body)):
+        assert toolchain().vector_lanes == lanes
+        assert Device["CLANG"].capabilities.vector_lanes == lanes
+
+
+def test_a_compiler_that_ignores_the_attribute_has_no_vectors() -> None:
+    if shutil.which("tcc") is None:
+        pytest.skip("the compiler tcc is not installed")
+    with Context(CC="tcc"):
+        assert Device["CLANG"].capabilities.vector_lanes == (1,)
