@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
@@ -14,6 +15,22 @@ from tinyref_conformance.certificate import capabilities_from_json, capabilities
 def test_capabilities_read_back_with_their_matrix_tiles() -> None:
     declared = Device["PYTHON"].capabilities
     assert declared.matrix_tiles
+    written = json.loads(json.dumps(capabilities_to_json(declared)))
+    assert capabilities_from_json(written) == declared
+
+
+def test_every_capability_reads_back() -> None:
+    """With a value that is not its default: what is left out would read back as that."""
+    plain = Device["CPU"].capabilities
+    changes: dict[str, object] = {}
+    for field in dataclasses.fields(plain):
+        value = getattr(plain, field.name)
+        if isinstance(value, bool):
+            changes[field.name] = field.default is False
+        elif isinstance(value, int):
+            changes[field.name] = value + 1
+    changes |= {"vector_lanes": (1, 3), "grid_limit": (1, 2, 3), "group_limit": (4, 5, 6)}
+    declared = dataclasses.replace(plain, **changes)  # type: ignore[arg-type]
     written = json.loads(json.dumps(capabilities_to_json(declared)))
     assert capabilities_from_json(written) == declared
 
