@@ -38,10 +38,23 @@ def _accumulator(name: str, node: UOp, op: Ops, src: tuple[UOp, ...]) -> UOp:
     value, ranges = src[0], src[1:]
     start = build.const(node.dtype, reduce_identity(op, node.dtype))
     accumulator = UOp(Ops.DEFINE_ACC, node.dtype, (start, *ranges), LocalArg(name))
-    if op is Ops.ADD and value.op is Ops.WMMA and _is_zero(value.src[2]):
-        # A tile adds to what it is given.
-        total = value.replace(src=(*value.src[:2], accumulator))
-        return UOp(Ops.UPDATE_ACC, node.dtype, (accumulator, total))
+    if op is Ops.ADD and value.op is Ops.WMMA:
+        on_top = _on_top_of(value, accumulator)
+        if on_top is not None:
+            return UOp(Ops.UPDATE_ACC, node.dtype, (accumulator, on_top))
     # The new value is the second operand: a MAX that keeps a NaN keeps it on either side.
     total = UOp(op, node.dtype, (accumulator, value))
     return UOp(Ops.UPDATE_ACC, node.dtype, (accumulator, total))
+
+
+def _on_top_of(product: UOp, accumulator: UOp) -> UOp | None:
+    """Products of tiles, one on top of the other, with `accumulator` below; None if it is not 0."""
+    chain = [product]
+    while chain[-1].src[2].op is Ops.WMMA:
+        chain.append(chain[-1].src[2])
+    if not _is_zero(chain[-1].src[2]):
+        return None
+    total = accumulator
+    for each in reversed(chain):
+        total = each.replace(src=(*each.src[:2], total))
+    return total

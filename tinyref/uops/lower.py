@@ -249,7 +249,7 @@ class Lowering:
         items = [axis for axis in plan.axes if axis.kind in ITEM_KINDS]
         memory = self.define_local(node.dtype, number_of(a.extent for a in (*items, *lanes)))
         place = memory
-        if self._is_in_loop(node):
+        if self.is_in_loop(node):
             # In the next turn nobody may write before all have read what is there now.
             all_have_read = UOp(Ops.BARRIER, dtypes.void, (part,))
             place = UOp(Ops.AFTER, memory.dtype, (memory, all_have_read))
@@ -263,7 +263,7 @@ class Lowering:
         ranges = [others[axis] for axis in shared]
         return UOp(Ops.REDUCE, node.dtype, (element, *ranges), ReduceArg(arg.op))
 
-    def _is_in_loop(self, node: UOp) -> bool:
+    def is_in_loop(self, node: UOp) -> bool:
         """Whether the value of `node` may be computed more than once by a work-item."""
         kinds = [AxisKind.REDUCE]
         if not self.plan.capabilities.has_grid:

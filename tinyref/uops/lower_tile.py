@@ -103,7 +103,7 @@ def _by_memory(lowering: Lowering, use: TileUse, product: UOp) -> UOp:
     fragments = [_fragment(lowering, use, operand) for operand in operands]
     loops = _loops(lowering, use)
     ready: tuple[UOp, ...] = ()
-    if loops or not lowering.plan.capabilities.has_grid:
+    if loops or lowering.is_in_loop(use.reduce):
         # In the next turn nobody may write before all have read what is there now.
         values = [element for fragment in fragments for element in fragment]
         ready = (UOp(Ops.BARRIER, dtypes.void, tuple(values)),)

@@ -52,10 +52,27 @@ def join(pieces: Sequence[Piece]) -> UOp:
 
 def combine(op: Ops, values: Sequence[UOp]) -> UOp:
     """All `values` by `op`, as a balanced tree in their order; at least one value."""
+    if op is Ops.ADD and len(values) > 1 and all(map(_is_product, values)):
+        return _summed_products(values)
     while len(values) > 1:
         paired = [UOp(op, x.dtype, (x, y)) for x, y in zip(values[::2], values[1::2], strict=False)]
         values = [*paired, values[-1]] if len(values) % 2 else paired
     return values[0]
+
+
+def _is_product(value: UOp) -> bool:
+    """Whether it is the product of a matrix tile on top of nothing."""
+    if value.op is not Ops.WMMA or not isinstance(value.src[2].arg, ConstArg):
+        return False
+    return value.src[2].arg.value == 0
+
+
+def _summed_products(values: Sequence[UOp]) -> UOp:
+    """Products of tiles, each on top of the one before: a tile adds what it is given for C."""
+    total = values[0]
+    for value in values[1:]:
+        total = value.replace(src=(*value.src[:2], total))
+    return total
 
 
 def combine_lanes(op: Ops, vector: UOp, widths: Collection[int]) -> UOp:

@@ -91,6 +91,9 @@ def _request_problem(plan: Plan, opt: Opt) -> str | None:
 def _on_tile(plan: Plan, tile: MatrixTile, opt: Opt) -> Plan | str:
     if tile.rounds_in is not None and config.integer("STRICT_FLOAT"):
         return f"{tile} rounds its inputs to {tile.rounds_in.value}: not where floats are strict"
+    for dtype in (tile.dtype_in, tile.dtype_out):
+        if dtype not in plan.capabilities.dtypes:
+            return f"{tile} is of {dtype.name}, which the device only emulates"
     if tile.c.copies != 1:
         return f"{tile} repeats elements of C: accepted are tiles that hold each once"
     found = list(products(plan, tile, opt.level))
