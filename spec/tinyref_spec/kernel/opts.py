@@ -73,10 +73,13 @@ def legal_use(
 def refused_use(refused: Refused, case_id: str, device: DeviceUnderTest) -> Measurement:
     """The refusal names its reason, and the plan from before it is as good as it was."""
     subject = _subject(refused.kernel, refused.dtype)
-    start = Plan.of(subject.kernel, refused.change(device.capabilities))
+    capabilities = refused.change(device.capabilities)
     before = parse_opts(refused.before)
     try:
-        plan, untouched = start.apply_all(before), start.apply_all(before)
+        # Two plans, one of which nobody touches.
+        plan, untouched = (
+            Plan.of(subject.kernel, capabilities).apply_all(before) for _ in range(2)
+        )
     except KernelOptError as error:
         return Measurement(False, f"a legal use was refused: {error}", compared=1)
     problem = _refusal_problem(plan, refused)
