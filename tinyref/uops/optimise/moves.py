@@ -1,6 +1,6 @@
 """What each optimisation does to a plan, and where it is refused.
 
-The conditions are those of the table in `docs/kernel-opts.md`, in its order.
+The conditions are those of the table in `docs/optimiser.md`, in its order.
 """
 
 from __future__ import annotations
