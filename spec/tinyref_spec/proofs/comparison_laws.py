@@ -7,7 +7,19 @@ the negative ones, k the constant. All of them stand for sums of any number of t
 from __future__ import annotations
 
 from tinyref.dtype import DType, dtypes
-from tinyref.uops.build import add, at_least, cast, idiv, less, logical_not, mul, not_equal, sub
+from tinyref.uops import build
+from tinyref.uops.build import (
+    add,
+    at_least,
+    cast,
+    idiv,
+    less,
+    logical_not,
+    maximum,
+    mul,
+    not_equal,
+    sub,
+)
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref_spec.proofs.boolean_laws import FALSE, TRUE
@@ -79,6 +91,20 @@ def lt_factor_and_part(x: UOp, q: UOp, r: UOp, f: UOp, k: UOp, s: UOp, c: UOp, j
     return Equation(less(x, c), less(q, j), given, reads=reads)
 
 
+@law("lt-factor-sum", Proof.INTEGERS, constants="f")
+def lt_factor_sum(x: UOp, y: UOp, left: UOp, s: UOp, r: UOp, f: UOp) -> Equation:
+    """(x < y) == (l < s) where x - y == f * (l - s) + r and 0 <= r < f."""
+    given = (natural(r), less(r, f))
+    reads = ((x, add(y, add(mul(sub(left, s), f), r))),)
+    return Equation(less(x, y), less(left, s), given, reads=reads)
+
+
+@law("lt-max", constants="c d")
+def lt_max(x: UOp, c: UOp, d: UOp) -> Equation:
+    """(max(x, c) < d) == (x < d) for c < d."""
+    return Equation(less(maximum(x, c), d), less(x, d), given=(less(c, d),))
+
+
 @law("lt-div", Proof.INTEGERS, constants="c d e")
 def lt_div(x: UOp, c: UOp, d: UOp, e: UOp) -> Equation:
     """(x // c < d) == (x < e) for c, d > 0 and e == c * d."""
@@ -137,6 +163,14 @@ def ne_sum(x: UOp, y: UOp, left: UOp, s: UOp, right: UOp, g: UOp, f: UOp) -> Equ
 def ne_add(x: UOp, c: UOp, d: UOp) -> Equation:
     """(x + c != d) == (x != d - c)."""
     return Equation(unequal(add(x, c), d), unequal(x, sub(d, c)))
+
+
+@law("ne-div", Proof.INTEGERS, constants="c")
+def ne_div(x: UOp, c: UOp) -> Equation:
+    """(x // c != 0) == not (x < c) where 0 <= x, for c > 0."""
+    given = (natural(x), positive(c))
+    zero = build.const(x.dtype, 0)
+    return Equation(unequal(idiv(x, c), zero), logical_not(less(x, c)), given)
 
 
 def _casts_of_bools(target: DType) -> None:

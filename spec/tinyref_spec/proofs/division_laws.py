@@ -87,6 +87,21 @@ def div_nested(x: UOp, c: UOp, d: UOp, p: UOp) -> Equation:
     return Equation(idiv(idiv(x, c), d), idiv(x, p), given, reads=((p, mul(c, d)),))
 
 
+@law("div-nested-sum", Proof.INTEGERS, constants="c d e p")
+def div_nested_sum(x: UOp, y: UOp, c: UOp, d: UOp, e: UOp, p: UOp) -> Equation:
+    """(x // c + e) // d == y // p where y == x + e * c, p == c * d, 0 <= x, e and c, d > 0."""
+    given = (natural(x), natural(e), positive(c), positive(d))
+    inner = add(idiv(x, c), e)
+    steps = (
+        positive(p),
+        natural(y),
+        equal(idiv(y, c), inner),
+        equal(idiv(y, p), idiv(idiv(y, c), d)),
+    )
+    reads = ((y, add(x, mul(e, c))), (p, mul(c, d)))
+    return Equation(idiv(inner, d), idiv(y, p), given, steps, reads)
+
+
 @law("div-of-mod", Proof.INTEGERS, constants="a d m")
 def div_of_mod(x: UOp, a: UOp, d: UOp, m: UOp) -> Equation:
     """(x % m) // d == (x // d) % a for a, d > 0 and m == a * d."""
@@ -187,6 +202,26 @@ def div_div_mod_sum(x: UOp, b: UOp, c: UOp, p: UOp, t: UOp) -> Equation:
     return Equation(
         left, mul(inner, t), (positive(b), positive(c)), steps, ((p, mul(b, c)),), wraps=True
     )
+
+
+@law("mod-join", Proof.INTEGERS, constants="c d p t")
+def mod_join(x: UOp, c: UOp, d: UOp, p: UOp, t: UOp) -> Equation:
+    """((x // c) % d) * (c * t) + (x % c) * t == (x % p) * t for c, d > 0 and p == c * d."""
+    left = add(mul(mod(idiv(x, c), d), mul(c, t)), mul(mod(x, c), t))
+    steps = (positive(p), equal(idiv(x, p), idiv(idiv(x, c), d)))
+    given = (positive(c), positive(d))
+    return Equation(left, mul(mod(x, p), t), given, steps, ((p, mul(c, d)),), wraps=True)
+
+
+@law("mod-join", Proof.INTEGERS, constants="b c d p t")
+def mod_join_nested(x: UOp, b: UOp, c: UOp, d: UOp, p: UOp, t: UOp) -> Equation:
+    """((x // p) % d) * (c * t) + ((x // b) % c) * t == ((x // b) % (c * d)) * t; p == b * c."""
+    inner = idiv(x, b)
+    left = add(mul(mod(idiv(x, p), d), mul(c, t)), mul(mod(inner, c), t))
+    steps = (positive(p), equal(idiv(x, p), idiv(inner, c)))
+    given = (positive(b), positive(c), positive(d))
+    right = add(mul(mod(idiv(inner, c), d), mul(c, t)), mul(mod(inner, c), t))
+    return Equation(left, right, given, steps, ((p, mul(b, c)),), wraps=True)
 
 
 @law("mod-from-div", Proof.INTEGERS, constants="c t")

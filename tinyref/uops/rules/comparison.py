@@ -110,6 +110,33 @@ def lt_factor(node: UOp, x: UOp, c: UOp) -> UOp | None:
     return None
 
 
+@rule("lt-factor-sum", match(Ops.CMPLT, number, y), needs_bounds=True)
+def lt_factor_sum(node: UOp, x: UOp, y: UOp) -> UOp | None:
+    """(f * l + r < f * s) == (l < s) where 0 <= r < f always, for an s that is not constant.
+
+    So (a * 4 + b < n * 4) == (a < n) for 0 <= b < 4.
+    """
+    total = None if y.op is Ops.CONST else difference(x, y)
+    if total is None:
+        return None
+    for factor in sorted({abs(k) for k in total.terms.values()} - {1}, reverse=True):
+        found = small_rest(total, factor)
+        if found is None or not found[0].terms or not found[1].terms:
+            continue
+        quotient = found[0]
+        both = sides(x.dtype, Linear(quotient.terms, 0), -quotient.constant)
+        if both is not None:
+            return UOp(Ops.CMPLT, node.dtype, both)
+    return None
+
+
+@rule("lt-max", match(Ops.CMPLT, match(Ops.MAX, number, c), d))
+def lt_max(x: UOp, c: UOp, d: UOp) -> UOp | None:
+    """(max(x, c) < d) == (x < d) for c < d."""
+    first, second = constant_of(c), constant_of(d)
+    return None if first is None or second is None or first >= second else build.less(x, d)
+
+
 @rule("lt-div", match(Ops.CMPLT, match(Ops.IDIV, number, c), d))
 def lt_div(node: UOp, x: UOp, c: UOp, d: UOp) -> UOp | None:
     """(x // c < d) == (x < c * d) for c, d > 0; (x // c < d) == (x < c * (d - 1) + 1) for d <= 0.
@@ -164,6 +191,14 @@ def ne_add(node: UOp, x: UOp, c: UOp, d: UOp) -> UOp | None:
     """(x + c != d) == (x != d - c), modulo the width."""
     first, second = constant_of(c), constant_of(d)
     return None if first is None or second is None else build.not_equal(x, second - first)
+
+
+@rule("ne-div", match(Ops.CMPNE, match(Ops.IDIV, number, c), constant(0)), needs_bounds=True)
+def ne_div(x: UOp, c: UOp) -> UOp | None:
+    """(x // c != 0) == not (x < c) where 0 <= x, for c > 0."""
+    if positive(c) is None or bounds(x)[0] < 0:
+        return None
+    return build.logical_not(build.less(x, c))
 
 
 @rule("ne-cast-bool", match(Ops.CMPNE, match(Ops.CAST, flag), constant(0)))

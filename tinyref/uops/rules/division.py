@@ -22,6 +22,7 @@ x = any_node("x")
 y = any_node("y")
 c = is_const("c")
 d = is_const("d")
+e = is_const("e")
 
 
 def positive(node: UOp) -> int | None:
@@ -119,6 +120,25 @@ def div_nested(node: UOp, x: UOp, c: UOp, d: UOp) -> UOp | None:
     if first is None or second is None or not holds(node.dtype, first * second):
         return None
     return build.idiv(x, first * second)
+
+
+@rule(
+    "div-nested-sum",
+    match(Ops.IDIV, match(Ops.ADD, match(Ops.IDIV, x, c), e), d),
+    when=integer,
+    needs_bounds=True,
+)
+def div_nested_sum(node: UOp, x: UOp, c: UOp, e: UOp, d: UOp) -> UOp | None:
+    """(x // c + e) // d == (x + e * c) // (c * d) where 0 <= x, for e >= 0 and c, d > 0."""
+    first, second, added = positive(c), positive(d), positive(e)
+    if first is None or second is None or added is None or bounds(x)[0] < 0:
+        return None
+    if not holds(node.dtype, first * second):
+        return None
+    total = Linear({x: 1}, added * first)
+    if not total.fits(node.dtype) or not holds(node.dtype, total.constant):
+        return None
+    return build.idiv(linear.to_node(node.dtype, total), first * second)
 
 
 @rule("div-of-mod", match(Ops.IDIV, match(Ops.MOD, x, c), d), when=integer)
@@ -293,6 +313,29 @@ def div_mod_sum(node: UOp, x: UOp, y: UOp) -> UOp | None:
             continue
         rest = total.plus(Linear({term: times, whole: times * modulus}, 0), -1)
         return linear.to_node(node.dtype, rest.plus(Linear({term.src[0]: 1}, 0), times))
+    return None
+
+
+@rule("mod-join", match(Ops.ADD, x, y), when=integer)
+def mod_join(node: UOp, x: UOp, y: UOp) -> UOp | None:
+    """((x // c) % d) * c + x % c == x % (c * d) for c, d > 0, as parts of a sum too."""
+    total = linear.modular(node)
+    if total is None:
+        return None
+    for term, times in total.terms.items():
+        inner = positive(term.src[1]) if term.op is Ops.MOD else None
+        if inner is None:
+            continue
+        whole = _quotient(term.src[0], inner)
+        for other, factor in total.terms.items():
+            outer = positive(other.src[1]) if other.op is Ops.MOD else None
+            if outer is None or factor != times * inner or other.src[0] is not whole:
+                continue
+            if not holds(node.dtype, inner * outer):
+                continue
+            rest = total.plus(Linear({term: times, other: factor}, 0), -1)
+            joined = build.mod(term.src[0], inner * outer)
+            return linear.to_node(node.dtype, rest.plus(Linear({joined: 1}, 0), times))
     return None
 
 
