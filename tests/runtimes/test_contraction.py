@@ -10,11 +10,12 @@ import pytest
 
 from tinyref.config import Context
 from tinyref.device import Buffer, Device
-from tinyref.dtype import DType, dtypes
+from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.runtimes import cpu
 from tinyref.runtimes.kernel import compile_program
 from tinyref.runtimes.toolchain import toolchain
 from tinyref.uops import build
+from tinyref.uops.ops import Ops
 
 Fill = Callable[..., Buffer]
 Read = Callable[[Buffer], np.ndarray]
@@ -75,3 +76,39 @@ def test_the_c_compiler_is_told_what_the_flag_says() -> None:
             assert word in toolchain().command
             keys.append(Device["CLANG"].compiler.key)
     assert keys[0] != keys[1]
+
+
+REFERENCES = {Ops.EXP2: np.exp2, Ops.LOG2: np.log2, Ops.SIN: np.sin}
+
+
+@pytest.mark.parametrize("op", REFERENCES, ids=lambda op: op.name)
+@pytest.mark.parametrize("device", HOSTS)
+def test_functions_made_of_products_and_sums_stay_right(run, device: str, op: Ops) -> None:
+    """Their reductions lean on how products round: one rounding less must not hurt them."""
+    random = np.random.default_rng(5)
+    x = np.concatenate([random.uniform(-120, 120, 4000), np.exp(random.uniform(-60, 60, 4000))])
+    x = (np.abs(x) if op is Ops.LOG2 else x).astype(np.float32)
+    with Context(STRICT_FLOAT=0, TRANSCENDENTAL=1), np.errstate(all="ignore"):
+        (got,) = run([(lambda value: build.unary(op, value), [(x, dtypes.float32)])], device)
+        want = REFERENCES[op](x.astype(np.float64))
+        normal = (np.abs(want) > 2.0**-126) & (np.abs(want) < 2.0**127)
+        distance = np.abs(got.astype(np.float64) - want) / np.spacing(np.abs(want.astype("f4")))
+    assert normal.sum() > 3000
+    assert float(distance[normal].max()) < 2
+
+
+@pytest.mark.parametrize("device", HOSTS)
+@pytest.mark.parametrize("dtype", [dtypes.int32, dtypes.uint64], ids=lambda dtype: dtype.name)
+def test_divisions_stay_exact(run, device: str, dtype: DType) -> None:
+    random = np.random.default_rng(6)
+    kind = numpy_dtype(dtype)
+    x = random.integers(0, int(dtype.maximum), 4000, dtype=kind, endpoint=True)
+    y = (x >> random.integers(1, dtype.bits, 4000).astype(kind)) | kind.type(1)
+    cases = [
+        (build.idiv, [(x, dtype), (y, dtype)]),
+        (lambda a: build.mod(a, 7), [(x, dtype)]),
+    ]
+    with Context(STRICT_FLOAT=0):
+        quotient, rest = run(cases, device)
+    assert (quotient == x // y).all()
+    assert (rest == x % kind.type(7)).all()
