@@ -247,3 +247,26 @@ def test_speed_of_loops_and_lanes_is_of_one_order() -> None:
     wanted = a.reshape(size, size) @ b.reshape(size, size)
     assert np.array_equal(result.reshape(size, size), wanted)
     assert widens(body)
+
+
+@pytest.mark.parametrize("items", [1, 3])
+def test_vectors_are_accumulated_in_order(items: int) -> None:
+    """Four sums at once, rounded at every step, for work-items that do not all take part."""
+    data, out = build.define_global(1, f32, 4 * 50), build.define_global(0, f32, 4 * items)
+    lane, k = build.special("item", 0, items, i32), loop(50, 0, AxisKind.REDUCE)
+    value = build.load(at(data, build.mul(k, 4)), lanes=4)
+    scaled = build.mul(value, build.vectorize(*[build.cast(build.add(lane, 1), f32)] * 4))
+    total = reduce(Ops.ADD, scaled, k)
+    gate = build.not_equal(lane, 1) if items > 1 else None
+    store = build.store(at(out, build.mul(lane, 4)), total, gate)
+    subject = Program("vectors", linearize(accumulate(build.sink(store))), (), group=(items, 1, 1))
+    given = (np.arange(200, dtype=np.float32) / np.float32(7) - np.float32(11)) ** 3
+    result = np.full(4 * items, 9, np.float32)
+    run_program(subject, [result, given])
+    for item in range(items):
+        expected = np.zeros(4, np.float32)
+        for row in given.reshape(50, 4):
+            expected = expected + row * np.float32(item + 1)
+        if item == 1:
+            expected = np.full(4, 9, np.float32)
+        assert result[4 * item : 4 * item + 4].tobytes() == expected.tobytes()

@@ -103,12 +103,22 @@ def chosen(glob: str) -> list[BenchRow]:
 def _lowering(repeats: int) -> Iterator[Measured]:
     from tinyref.cli.bench_programs import PROGRAMS
 
-    passes = [_lowering_pass() for _ in range(repeats)]
+    passes = []
+    peers: list[float] = []
+    absent = ""
+    for _ in range(repeats):
+        # In turns, so that what else the machine does is shared fairly.
+        passes.append(_lowering_pass())
+        peer, absent = _peer_pass()
+        peers += [] if absent else [peer]
     unit = "ms a kernel, tensor graph to source"
     totals = [_mean(found) for found in passes]
     kernels = sum(int(times["kernels"]) for times in passes[0].values())
     note = f"{len(passes[0])} of {len(PROGRAMS)} programs, {kernels} kernels"
-    yield Measured("lower.mean", unit, totals, note=note)
+    if absent:
+        yield Measured("lower.mean", unit, totals, note=f"{note}; no peer: {absent}")
+    else:
+        yield Measured("lower.mean", unit, totals, "tinygrad 0.10.3", peers, note)
     for program in PROGRAMS:
         if program.missing:
             yield Measured(f"lower.{program.name}", unit, missing=", ".join(program.missing))
@@ -120,17 +130,32 @@ def _lowering(repeats: int) -> Iterator[Measured]:
 
 
 def _lowering_pass() -> Mapping[str, Mapping[str, float]]:
+    found: Mapping[str, Mapping[str, float]] = json.loads(_printed("tinyref.cli.bench_programs"))
+    return found
+
+
+def _peer_pass() -> tuple[float, str]:
+    """Milliseconds a kernel that the peer takes, or why it cannot be asked."""
+    try:
+        text = _printed("tinyref.cli.bench_peer")
+    except UserError as error:
+        return 0.0, str(error)
+    if text.startswith("missing"):
+        return 0.0, text.removeprefix("missing ")
+    found = json.loads(text)
+    kernels = sum(times["kernels"] for times in found.values())
+    return sum(times["ms"] for times in found.values()) / max(kernels, 1), ""
+
+
+def _printed(module: str) -> str:
+    """What a fresh process prints that runs `module`."""
     done = subprocess.run(
-        [sys.executable, "-m", "tinyref.cli.bench_programs"],
-        check=False,
-        capture_output=True,
-        text=True,
+        [sys.executable, "-m", module], check=False, capture_output=True, text=True
     )
     if done.returncode != 0:
         last = done.stderr.strip().splitlines()[-1:]
         raise UserError(f"bench: lowering does not run: {' '.join(last)}")
-    found: Mapping[str, Mapping[str, float]] = json.loads(done.stdout)
-    return found
+    return done.stdout
 
 
 def _cost(times: Mapping[str, float]) -> float:
@@ -143,24 +168,48 @@ def _mean(found: Mapping[str, Mapping[str, float]]) -> float:
     return sum(_cost(times) for times in found.values()) / max(kernels, 1)
 
 
+def _growth(repeats: int) -> Iterator[Measured]:
+    from tinyref.cli.bench_programs import GROWTH_SIZES, GROWTHS, time_growth
+
+    device = Device.default
+    for name, make in GROWTHS.items():
+        time_growth(make, GROWTH_SIZES[0], repeats, device)
+        sizes: list[float] = []
+        medians: list[float] = []
+        for count in GROWTH_SIZES:
+            found = [time_growth(make, count, salt, device) for salt in range(repeats)]
+            row = f"lower.growth.{name}.{count}"
+            values = [taken for _, taken in found]
+            note = f"{found[0][0]:,} nodes"
+            yield Measured(row, "ms, kernel AST to source", values, note=note)
+            sizes.append(found[0][0])
+            medians.append(statistics.median(values))
+        slope = float(np.polyfit(np.log(sizes), np.log(medians), 1)[0])
+        note = "1 is linear"
+        yield Measured(f"lower.growth.{name}", "exponent of nodes", [slope], note=note)
+
+
 # The interpreter
 
 
 def _interpreter_matmul(repeats: int) -> Iterator[Measured]:
+    """As it is made for the interpreter, and as for the CPU: vectors, unrolled lanes, loops."""
     from tinyref.cli.bench_programs import data
 
     with Context(DEVICE="PYTHON"):
-        run = _interpreted(data(MATMUL, MATMUL) @ data(MATMUL, MATMUL))
+        output = data(MATMUL, MATMUL) @ data(MATMUL, MATMUL)
     x = np.ones((MATMUL, MATMUL), np.float32)
     work = MATMUL**3 / 1e6
-    yield Measured(
-        "interpreter.matmul",
-        "million multiply-adds a second",
-        [work / _seconds(run) for _ in range(repeats)],
-        "numpy matmul",
-        [work / _seconds(lambda: x @ x) for _ in range(repeats)],
-        note=f"{MATMUL}^3 float32, sanitizer on",
-    )
+    for name, device in (("interpreter.matmul", "PYTHON"), ("interpreter.matmul.CPU", "CPU")):
+        run = _interpreted(output, device)
+        yield Measured(
+            name,
+            "million multiply-adds a second",
+            [work / _seconds(run) for _ in range(repeats)],
+            "numpy matmul",
+            [work / _seconds(lambda: x @ x) for _ in range(repeats)],
+            note=f"{MATMUL}^3 float32, the program for {device}, sanitizer on",
+        )
 
 
 def _interpreter_sin(repeats: int) -> Iterator[Measured]:
@@ -180,15 +229,15 @@ def _interpreter_sin(repeats: int) -> Iterator[Measured]:
     )
 
 
-def _interpreted(output: Any) -> Callable[[], None]:
-    """Runs the one kernel of `output` on arrays of its own."""
+def _interpreted(output: Any, device: str = "PYTHON") -> Callable[[], None]:
+    """Interprets the one kernel of `output` as compiled for `device`, on arrays of its own."""
     from tinyref.dtype import numpy_dtype
     from tinyref.schedule import schedule
     from tinyref.uops.compile import compile_kernel
     from tinyref.uops.interpreter import Interpreter
 
     (kernel,) = schedule([(output.node, "PYTHON")]).kernels
-    program = compile_kernel(kernel.ast, Device["PYTHON"].capabilities)
+    program = compile_kernel(kernel.ast, Device[device].capabilities)
     buffers = [np.ones(found.size, numpy_dtype(found.dtype)) for found in program.parameters]
     interpreter = Interpreter(program)
     return lambda: interpreter.run(buffers)
@@ -283,6 +332,7 @@ def _conformance(repeats: int) -> Iterator[Measured]:
 
 ROWS = (
     BenchRow("lower", _lowering),
+    BenchRow("lower.growth", _growth),
     BenchRow("interpreter.matmul", _interpreter_matmul),
     BenchRow("interpreter.sin", _interpreter_sin),
     BenchRow("compile", _cold_compiles),

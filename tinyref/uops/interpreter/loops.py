@@ -73,10 +73,15 @@ class PlacedFold:
     dtype: DType
     is_flipped: bool
 
+    @property
+    def own_axes(self) -> int:
+        """The axes of a value after those of the lanes: one for a vector."""
+        return int(self.dtype.lanes > 1)
+
 
 def in_order(op: Ops, dtype: DType) -> np.ufunc | None:
     """The numpy function that accumulates by `op` in `dtype` step by step, if it has one."""
-    return _IN_ORDER.get(op) if dtype in _NUMPY_TYPES else None
+    return _IN_ORDER.get(op) if dtype.scalar in _NUMPY_TYPES else None
 
 
 def is_independent(block: Block) -> bool:
@@ -114,7 +119,7 @@ def folds_of(block: Block) -> list[Fold] | None:
 
 def _fold(update: UOp, users: dict[UOp, list[UOp]]) -> Fold | None:
     accumulator, combined = update.src
-    if combined.op not in REDUCING or update.dtype.lanes != 1 or update in users:
+    if combined.op not in REDUCING or update in users:
         return None
     if users.get(combined) != [update] or combined.src.count(accumulator) != 1:
         return None
@@ -217,19 +222,21 @@ def folded(
             for inner in body:
                 inner(values)
             for fold in folds:
-                value = _with_turns(values[fold.value], block.shape[0], len(lanes))
+                rank = len(lanes) + fold.own_axes
+                value = _with_turns(values[fold.value], block.shape[0], rank)
                 values[fold.accumulator] = _accumulate(fold, values[fold.accumulator], value)
         machine.lanes, machine.items = lanes, items
         if mask is not None:
             for fold, start in zip(folds, before, strict=True):
-                kept = np.where(mask, values[fold.accumulator], start)
+                chosen = mask[..., None] if fold.own_axes else mask
+                kept = np.where(chosen, values[fold.accumulator], start)
                 values[fold.accumulator] = kept
 
     return step
 
 
 def _with_turns(value: Array, turns: int, rank: int) -> Array:
-    """`value` with an axis of `turns` before `rank` axes of lanes, also if no turn changes it."""
+    """`value` with an axis of `turns` before its `rank` other ones, also if no turn changes it."""
     value = np.asarray(value)
     own = value.shape[max(value.ndim - rank, 0) :]
     return np.broadcast_to(value, (turns, *(1 for _ in range(rank - len(own))), *own))
@@ -240,7 +247,9 @@ def _accumulate(fold: PlacedFold, start: Array, value: Array) -> Array:
         first = np.broadcast_to(start, np.broadcast_shapes(np.shape(start), value.shape[1:]))
         rest = np.broadcast_to(value, (value.shape[0], *first.shape))
         rows = np.concatenate([first[None], rest])
-        return np.asarray(fold.ufunc.accumulate(rows, axis=0, dtype=numpy_dtype(fold.dtype))[-1])
+        return np.asarray(
+            fold.ufunc.accumulate(rows, axis=0, dtype=numpy_dtype(fold.dtype.scalar))[-1]
+        )
     for row in value:
         start = fold.kernel(row, start) if fold.is_flipped else fold.kernel(start, row)
     return start
