@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.optimise.opt import Opt, OptOp
 from tinyref.uops.optimise.plan import LANE_KINDS, Axis, Plan, number_of, varies
@@ -26,6 +27,10 @@ MOST_COPIED = 64
 # The copy of a panel pays from so many uses of each element, and for arrays beyond a small cache.
 PACK_USES = 16
 PACK_BYTES = 32 * 1024
+# Of a reduce of so many operations, so many turns are computed side by side in a heavy kernel.
+LONG_CHAIN = 3
+CHAINS = 4
+HEAVY_WORK = 1 << 24
 # Waking threads takes as long as so much work, in elementary operations on elements.
 THREAD_WORK = 1 << 19
 
@@ -90,6 +95,18 @@ def _with_reduce_lanes(plan: Plan) -> Plan:
         if worth > 0 and lanes > 1:
             number = plan.axes.index(axes[place])
             plan = plan.legal(Opt(OptOp.UNROLL, number, lanes)) or plan
+            plan = _with_more_sums(plan, node, axes[place].target)
+    return plan
+
+
+def _with_more_sums(plan: Plan, node: UOp, target: int) -> Plan:
+    """Several vectors in each turn of a reduce of much arithmetic, which wait for one another."""
+    operations = sum(part.op in ALU for part in node.src[0].toposort())
+    if operations < LONG_CHAIN or _work(plan) < HEAVY_WORK:
+        return plan
+    for number in plan.of_kind(AxisKind.REDUCE):
+        if plan.axes[number].target == target:
+            return plan.legal(Opt(OptOp.UNROLL, number, CHAINS)) or plan
     return plan
 
 
