@@ -17,7 +17,7 @@ def test_every_stage_is_printed(capsys: pytest.CaptureFixture[str], device: str)
     assert [title.partition(",")[2] or title for title in titles] == [
         f"== tensor graph: float32[] on {device}",
         " 0 copies",
-        *(" r_3: AST", " r_3: indexed kernel, after narrow"),
+        *(" r_3: AST", " r_3: plan", " r_3: indexed kernel, after narrow"),
         *(" r_3: program, after linearize", f" r_3: source for {device}", "== result"),
     ]
     assert text.endswith("== result\n15.0\n")
@@ -28,6 +28,18 @@ def test_every_stage_of_the_compiler_on_request(capsys: pytest.CaptureFixture[st
     text = capsys.readouterr().out
     for stage in ("lower", "simplify", "decompose", "accumulate", "narrow"):
         assert f"indexed kernel, after {stage}" in text
+
+
+def test_the_plan_of_a_kernel_is_shown(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ["explain", "Tensor([[1, 2, 3, 4], [5, 6, 7, 8]]).sum(1)", "--device", "CPU"]
+    assert run(command) == 0
+    text = capsys.readouterr().out
+    assert "r_2_4: plan\nplan  global 2, unroll 4\nopts  UNROLL(1, 4)\n" in text
+    monkeypatch.setenv("TINYREF_NOOPT", "1")
+    assert run(command) == 0
+    assert "r_2_4: plan\nplan  global 2, reduce 4\n\n" in capsys.readouterr().out
 
 
 def test_a_constant_needs_no_kernel(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -31,7 +32,9 @@ def explain(
     \b
     Allowed are Tensor and its methods, dtypes.NAME, operators, subscripts and literals.
     The stages: the tensor graph, the kernels that the scheduler makes of it, and for each kernel
-    its AST, the indexed kernel, the program, and the source that the device compiles.
+    its AST, its plan (the kinds of its axes, and the optimisations that gave them), the indexed
+    kernel, the program, and the source that the device compiles.
+    TINYREF_NOOPT=1 shows kernels without optimisations.
     """
     from tinyref.cli.expression import evaluate
     from tinyref.config import Context
@@ -67,13 +70,15 @@ def _explain(tensor: Tensor, every_stage: bool) -> None:
 def _explain_kernel(item: KernelItem, number: int, every_stage: bool) -> None:
     from tinyref.device import Device
     from tinyref.runtimes.kernel import compile_ast
-    from tinyref.uops.compile import compile_kernel
+    from tinyref.uops.compile import compile_kernel, planned
+    from tinyref.uops.optimise.show import print_plan
     from tinyref.uops.text import to_text
 
     stages: list[tuple[str, str]] = []
+    capabilities = Device[item.device].capabilities
     program = compile_kernel(
         item.ast,
-        Device[item.device].capabilities,
+        capabilities,
         on_stage=lambda name, value: stages.append((name, to_text(value))),
     )
     names = {"ast": "AST", "narrow": "indexed kernel", "linearize": "program"}
@@ -83,6 +88,9 @@ def _explain_kernel(item: KernelItem, number: int, every_stage: bool) -> None:
             after = "" if stage == "ast" else f", after {stage}"
             _title(f"kernel {number}, {program.name}: {shown}{after}")
             print(text, end="")
+        if stage == "ast":
+            _title(f"kernel {number}, {program.name}: plan")
+            print_plan(planned(item.ast, capabilities), sys.stdout)
     if any(extent != 1 for extent in (*program.grid, *program.group)):
         print(f"launch: {_extents(program.grid)} groups of {_extents(program.group)}")
     _title(f"kernel {number}, {program.name}: source for {item.device}")

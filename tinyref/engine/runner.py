@@ -15,8 +15,11 @@ from tinyref.errors import DeviceError
 from tinyref.lazy.buffers import buffer_of
 from tinyref.runtimes.kernel import Kernel, compile_ast
 from tinyref.schedule import CopyItem, Item, KernelItem, Schedule, schedule
-from tinyref.uops.compile import kernel_name
+from tinyref.uops.compile import kernel_name, planned
 from tinyref.uops.node import UOp
+from tinyref.uops.optimise.opt import Opt
+from tinyref.uops.optimise.plan import Plan
+from tinyref.uops.optimise.show import print_plan
 from tinyref.uops.payload import ViewArg
 from tinyref.uops.symbolic import describe_shape
 from tinyref.uops.text import to_text
@@ -91,11 +94,19 @@ def _compiled(item: Item) -> Kernel | None:
     if isinstance(item, CopyItem):
         return None
     try:
-        opts = best_opts(item.device, item.ast) if config.integer("BEAM") else None
-        return compile_ast(item.device, item.ast, opts)
+        return compile_ast(item.device, item.ast, _opts(item))
     except DeviceError as error:
         message = f"kernel {kernel_name(item.ast)}: {error.message}"
         raise DeviceError(error.device, message, error.source) from error
+
+
+def _opts(item: KernelItem) -> tuple[Opt, ...] | None:
+    """The optimisations that a search has found; None leaves the choice to the heuristics."""
+    return best_opts(item.device, item.ast) if config.integer("BEAM") else None
+
+
+def _plan(item: KernelItem) -> Plan:
+    return planned(item.ast, Device[item.device].capabilities, _opts(item))
 
 
 def _run_copy(item: CopyItem) -> None:
@@ -132,6 +143,8 @@ def _run_kernel(item: KernelItem, kernel: Kernel, bindings: Mapping[str, int]) -
     GlobalCounters.time_sum_s += seconds or 0.0
     if debug >= 1:
         _report(_line(item, kernel, operations, nbytes, seconds))
+    if debug >= 2:
+        print_plan(_plan(item), sys.stderr, "  ")
     if debug >= 3:
         _report(to_text(item.ast).rstrip())
     if debug >= 4:
