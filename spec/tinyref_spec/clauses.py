@@ -173,6 +173,11 @@ _KERNEL: dict[str, tuple[str, str]] = {
         "An optimisation that is not legal is refused with a reason; the kernel is unchanged.",
         OPTIMISER,
     ),
+    "kernel.opt.tc": (
+        "TC computes a sum of products on a matrix tile: by instruction, by its shape alone, or "
+        "from local memory.",
+        OPTIMISER,
+    ),
     "kernel.opt.upcast": ("UPCAST splits output lanes off a global or local axis.", OPTIMISER),
     "kernel.opt.unroll": ("UNROLL splits lanes off a reduce or group axis; 0 is all.", OPTIMISER),
     "kernel.opt.local": ("LOCAL splits work-items off a global axis.", OPTIMISER),

@@ -102,11 +102,7 @@ def _by_memory(lowering: Lowering, use: TileUse, product: UOp) -> UOp:
     operands = (Operand.A, Operand.B)
     fragments = [_fragment(lowering, use, operand) for operand in operands]
     loops = _loops(lowering, use)
-    ready: tuple[UOp, ...] = ()
-    if loops or lowering.is_in_loop(use.reduce):
-        # In the next turn nobody may write before all have read what is there now.
-        values = [element for fragment in fragments for element in fragment]
-        ready = (UOp(Ops.BARRIER, dtypes.void, tuple(values)),)
+    ready = _all_have_read(lowering, use, fragments)
     memories = []
     stores: list[UOp] = []
     for operand, fragment in zip(operands, fragments, strict=True):
@@ -126,21 +122,37 @@ def _by_memory(lowering: Lowering, use: TileUse, product: UOp) -> UOp:
     return UOp(Ops.REDUCE, value.dtype, (value, *loops, *depth), ReduceArg(Ops.ADD))
 
 
+def _all_have_read(
+    lowering: Lowering, use: TileUse, fragments: Sequence[Sequence[UOp]]
+) -> tuple[UOp, ...]:
+    """In a loop nobody may write before all have read what the turn before has left."""
+    if not _loops(lowering, use) and not lowering.is_in_loop(use.reduce):
+        return ()
+    elements = [element for fragment in fragments for element in fragment]
+    return (UOp(Ops.BARRIER, dtypes.void, tuple(elements)),)
+
+
 def _written(
     lowering: Lowering, use: TileUse, operand: Operand, memory: UOp, fragment: Sequence[UOp]
 ) -> list[UOp]:
     """STOREs of a fragment; of threads that hold the same elements one writes."""
+    gate = _is_first(lowering, use, operand)
+    stores = []
+    for register, element in enumerate(fragment):
+        place = _place(lowering, use, operand, register)
+        stores.append(build.store(_address(lowering, use, operand, memory, place), element, gate))
+    return stores
+
+
+def _is_first(lowering: Lowering, use: TileUse, operand: Operand) -> UOp | None:
+    """Whether this is the first of the threads that hold the same elements; None if it is alone."""
     gate: UOp | None = None
     axes = _lanes(lowering, AxisKind.LOCAL)
     for axis, bit in zip(axes, use.tile.layout(operand).thread_bits, strict=True):
         if bit is None:
             is_first = build.equal(lowering.counters[axis], 0)
             gate = is_first if gate is None else build.both(gate, is_first)
-    stores = []
-    for register, element in enumerate(fragment):
-        place = _place(lowering, use, operand, register)
-        stores.append(build.store(_address(lowering, use, operand, memory, place), element, gate))
-    return stores
+    return gate
 
 
 def _element(lowering: Lowering, use: TileUse, operand: Operand, memory: UOp) -> UOp:

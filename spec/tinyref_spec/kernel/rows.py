@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tinyref_spec.case import Row
-from tinyref_spec.kernel import features, forms, opts, products, programs, reduces, tiles
+from tinyref_spec.kernel import features, forms, opt_tiles, opts, products, programs, reduces, tiles
 
 
 def rows() -> Iterator[Row]:
@@ -16,4 +16,5 @@ def rows() -> Iterator[Row]:
     yield from programs.rows()
     yield from tiles.rows()
     yield from opts.rows()
+    yield from opt_tiles.rows()
     yield from features.rows()

@@ -1,0 +1,566 @@
+"""TC: sums of products on every matrix tile of a device, and the uses of tiles that are refused.
+
+The data are small integers whose sums every accumulator holds, so that a lane that gets another
+element than the layout says, or a product that is lost or counted twice, shows as wrong bits.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tinyref import config
+from tinyref.device import Capabilities
+from tinyref.dtype import dtypes, numpy_dtype
+from tinyref.uops import build
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref.uops.optimise.opt import KernelOptError, Opt, OptOp, parse_opts
+from tinyref.uops.optimise.plan import Plan
+from tinyref.uops.payload import AxisKind
+from tinyref.uops.shape_tracker import ShapeTracker
+from tinyref.uops.tiles import TILES, FragmentLayout, MatrixTile
+from tinyref_spec.asts import load_view, store, store_view
+from tinyref_spec.bits import Array
+from tinyref_spec.case import Measurement, Row, Rung
+from tinyref_spec.checks import Check, kernel_needs, make_row
+from tinyref_spec.device_under_test import DeviceUnderTest, Optimised
+from tinyref_spec.error_rules import Ulp
+from tinyref_spec.kernel.products import accumulator_of, expected_product, matmul
+from tinyref_spec.measure import Experiment, measure
+from tinyref_spec.oracles import Expected
+
+EXACT = Ulp(0).sentence
+shaped = ShapeTracker.from_shape
+Sizes = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A kernel with its inputs by slot (slot 0 is the output) and what it must give."""
+
+    kernel: UOp
+    inputs: tuple[Array, ...]
+    expected: Array
+
+
+Form = Callable[[MatrixTile], Subject]
+
+
+# --- kernels --------------------------------------------------------------------------------------
+
+
+def _values(tile: MatrixTile, *shape: int, seed: int) -> Array:
+    generator = np.random.default_rng([seed, *shape])
+    return generator.integers(-2, 3, shape).astype(numpy_dtype(tile.dtype_in))
+
+
+def _operands(tile: MatrixTile, sizes: Sizes, is_transposed: bool = False) -> tuple[UOp, UOp]:
+    """A and B over the axes m, n, k; transposed, m and k are the fast axes of their buffers."""
+    m, n, k = sizes
+    left, right = shaped((m, k)), shaped((k, n)).permute((1, 0))
+    if is_transposed:
+        left, right = shaped((k, m)).permute((1, 0)), shaped((n, k))
+    a = load_view(1, tile.dtype_in, left.reshape((m, 1, k)).expand(sizes), m * k)
+    b = load_view(2, tile.dtype_in, right.reshape((1, n, k)).expand(sizes), k * n)
+    return a, b
+
+
+def _sum_of_products(tile: MatrixTile, a: UOp, b: UOp, axis: int = 2) -> UOp:
+    product = build.mul(build.cast(a, tile.dtype_out), build.cast(b, tile.dtype_out))
+    return build.reduce(Ops.ADD, product, (axis,))
+
+
+def _result(tile: MatrixTile, values: Array) -> Array:
+    return np.ascontiguousarray(values.astype(numpy_dtype(tile.dtype_out)))
+
+
+def _wide(values: Array) -> Array:
+    return np.asarray(values.astype(np.float64))
+
+
+def _multiplied(tile: MatrixTile, sizes: Sizes, is_transposed: bool = False) -> Subject:
+    m, n, k = sizes
+    a, b = _values(tile, m, k, seed=1), _values(tile, k, n, seed=2)
+    total = _sum_of_products(tile, *_operands(tile, sizes, is_transposed))
+    held = (np.ascontiguousarray(a.T), np.ascontiguousarray(b.T)) if is_transposed else (a, b)
+    expected = _result(tile, _wide(a) @ _wide(b))
+    return Subject(build.sink(store(0, total, (m, n, 1))), held, expected)
+
+
+def plain(tile: MatrixTile) -> Subject:
+    """Products of loads: 2 x 3 tiles, two of them deep."""
+    m, n, k = tile.dims
+    return _multiplied(tile, (2 * m, 3 * n, 2 * k))
+
+
+def transposed(tile: MatrixTile) -> Subject:
+    """The same of operands whose fast axes are m and k."""
+    m, n, k = tile.dims
+    return _multiplied(tile, (2 * m, 3 * n, 2 * k), is_transposed=True)
+
+
+def single(tile: MatrixTile) -> Subject:
+    """One tile: no loop and no other axis is left."""
+    return _multiplied(tile, tile.dims)
+
+
+def padded(tile: MatrixTile) -> Subject:
+    """No extent is a multiple of the tile's."""
+    m, n, k = tile.dims
+    return _multiplied(tile, (m + 1, 2 * n - 1, 2 * k - 1))
+
+
+def batch(tile: MatrixTile) -> Subject:
+    """Two matrices of each kind, and the sums are added to what a row holds."""
+    m, n, k = tile.dims
+    shape = (2, m, n, k)
+    a, b, row = (
+        _values(tile, 2, m, k, seed=1),
+        _values(tile, 2, k, n, seed=2),
+        _values(tile, n, seed=3),
+    )
+    left = load_view(1, tile.dtype_in, shaped((2, m, 1, k)).expand(shape), 2 * m * k)
+    columns = shaped((2, k, n)).permute((0, 2, 1)).reshape((2, 1, n, k))
+    right = load_view(2, tile.dtype_in, columns.expand(shape), 2 * k * n)
+    shown = shaped((1, 1, n, 1)).expand((2, m, n, 1))
+    shift = build.cast(load_view(3, tile.dtype_in, shown, n), tile.dtype_out)
+    total = build.add(_sum_of_products(tile, left, right, 3), shift)
+    expected = _result(tile, _wide(a) @ _wide(b) + _wide(row))
+    return Subject(build.sink(store(0, total, (2, m, n, 1))), (a, b, row), expected)
+
+
+def expressions(tile: MatrixTile) -> Subject:
+    """Products of (a + 1) and -b, and the largest element of the row of another matrix."""
+    m, n, k = tile.dims
+    sizes = (m, 2 * n, 2 * k)
+    a, b = _values(tile, m, 2 * k, seed=1), _values(tile, 2 * k, 2 * n, seed=2)
+    x = _values(tile, m, 2 * k, seed=3)
+    left, right = _operands(tile, sizes)
+    total = _sum_of_products(tile, build.add(left, 1), build.unary(Ops.NEG, right))
+    shown = shaped((m, 1, 2 * k)).expand(sizes)
+    largest = build.reduce(Ops.MAX, load_view(3, tile.dtype_in, shown, m * 2 * k), (2,))
+    value = build.add(total, build.cast(largest, tile.dtype_out))
+    expected = _result(tile, (_wide(a) + 1) @ -_wide(b) + _wide(x).max(1, keepdims=True))
+    kernel = build.sink(store(0, value, (m, 2 * n, 1)))
+    return Subject(kernel, (a, b, x), expected)
+
+
+def repeated(tile: MatrixTile) -> Subject:
+    """The sum over a loop of products that are cut off below zero."""
+    m, n, k = tile.dims
+    shape = (3, m, n, k)
+    a, b = _values(tile, 3, m, k, seed=1), _values(tile, 3, k, n, seed=2)
+    left = load_view(1, tile.dtype_in, shaped((3, m, 1, k)).expand(shape), 3 * m * k)
+    columns = shaped((3, k, n)).permute((0, 2, 1)).reshape((3, 1, n, k))
+    right = load_view(2, tile.dtype_in, columns.expand(shape), 3 * k * n)
+    total = build.maximum(_sum_of_products(tile, left, right, 3), 0)
+    total = build.reduce(Ops.ADD, total, (0,))
+    expected = _result(tile, np.maximum(_wide(a) @ _wide(b), 0).sum(0))
+    return Subject(build.sink(store(0, total, (1, m, n, 1))), (a, b), expected)
+
+
+# --- legal uses -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Use:
+    """One case: TC of `level` and `mode` on a kernel, then more optimisations.
+
+    then: with U for the axis of the outer reduce, whose number depends on the tile.
+    """
+
+    form: Form
+    level: int = 0
+    mode: int = 1
+    then: str = ""
+    choice: int = 0
+
+    @property
+    def name(self) -> str:
+        """The end of the id of the case."""
+        words = [self.form.__name__, f"mode_{self.mode}"]
+        words += [f"choice_{self.choice}"] if self.choice else []
+        more = self.then.lower().replace("(", "_").replace(", ", "_").replace(")", "")
+        return ".".join([*words, *more.split()])
+
+
+# A quick run has these on the first tile of every vendor.
+QUICK = (
+    Use(plain),
+    Use(padded, 2, 3, "UPCAST(0, 2) LOCAL(0, 2)"),
+)
+# A full run has these too on every tile,
+EVERY = (
+    Use(transposed, 0, 1, "UPCAST(0, 2) UPCAST(0, 3)"),
+    Use(plain, 0, 3),
+    Use(padded, 2, 1),
+    Use(expressions, 1, 1, "UPCAST(0, 2)"),
+    Use(repeated, 1, 3),
+)
+# and these on the first of every vendor.
+MORE = (
+    Use(single),
+    Use(single, 0, 3),
+    Use(batch),
+    Use(batch, 0, 2),
+    Use(plain, 0, 2),
+    Use(plain, 0, 1, "UNROLL(U, 2)"),
+    Use(plain, 0, 1, "LOCAL(0, 2) LOCAL(0, 3)"),
+    Use(plain, 0, 1, "PADTO(1, 4) UPCAST(1, 4)"),
+    Use(plain, 0, 1, "PADTO(U, 4) UNROLL(U, 2)"),
+    Use(plain, 0, 3, "UNROLL(U, 0)"),
+    Use(plain, 0, 3, "UPCAST(1, 3) LOCAL(0, 2)"),
+    Use(transposed, 0, 3, "PADTO(1, 4) UPCAST(1, 2) LOCAL(1, 2)"),
+    Use(expressions, 1, 2),
+    Use(expressions, 1, 3),
+    Use(padded, 2, 2),
+    Use(padded, 2, 1, "UPCAST(0, 2) UPCAST(0, 2)"),
+    Use(padded, 2, 1, "", 1),
+    Use(repeated, 1, 1),
+)
+
+
+def _opts(plan: Plan, text: str) -> Plan:
+    """`plan` after the optimisations in `text`; U is its last reduce axis by then."""
+    for word in text.replace(") ", ")|").split("|"):
+        if word:
+            reduces = plan.of_kind(AxisKind.REDUCE)
+            (opt,) = parse_opts(word.replace("U,", f"{reduces[-1] if reduces else -1},"))
+            plan = plan.apply(opt)
+    return plan
+
+
+@functools.lru_cache(maxsize=4)
+def _subject(form: Form, tile: MatrixTile) -> Subject:
+    return form(tile)
+
+
+def legal_use(tile: MatrixTile, use: Use, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """The kernel on the tile gives exactly what it must."""
+    subject = _subject(use.form, tile)
+    number = device.capabilities.matrix_tiles.index(tile)
+    opt = Opt(OptOp.TC, use.choice, number, use.level, use.mode)
+    # A tile that rounds its inputs is for those who do not ask for strict floats.
+    with config.Context(STRICT_FLOAT=0 if tile.rounds_in is not None else 1):
+        try:
+            plan = _opts(Plan.of(subject.kernel, device.capabilities).apply(opt), use.then)
+        except KernelOptError as error:
+            return Measurement(False, f"a legal use was refused: {error}", compared=1)
+        kernel = Optimised(subject.kernel, plan.opts)
+        inputs = [None, *(values.reshape(-1) for values in subject.inputs)]
+        wanted = [Expected(subject.expected.reshape(-1))]
+        return measure(device, Experiment(case_id, kernel, inputs, wanted, [Ulp(0)]))
+
+
+# --- floats ---------------------------------------------------------------------------------------
+
+
+def _is_honest(tile: MatrixTile) -> bool:
+    """Whether the products of the level `kernel` may be computed on the tile."""
+    is_sum = tile.dtype_out is accumulator_of(tile.dtype_in)
+    return tile.dtype_in.is_float and is_sum and tile.rounds_in is None
+
+
+def honest(tile: MatrixTile, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """1,024 products of random floats: within bound, without bias, without noise."""
+    rows, inner, columns = 32, 64, 32
+    generator = np.random.default_rng([rows, tile.threads])
+    dtype = numpy_dtype(tile.dtype_in)
+    a = generator.standard_normal((rows, inner)).astype(dtype)
+    b = generator.standard_normal((inner, columns)).astype(dtype)
+    expected, norm, rule = expected_product(a, b, tile.dtype_in)
+    number = device.capabilities.matrix_tiles.index(tile)
+    kernel = Optimised(matmul((rows, inner, columns), tile.dtype_in), (Opt(OptOp.TC, 0, number),))
+    inputs = [None, a.reshape(-1), b.reshape(-1)]
+    return measure(device, Experiment(case_id, kernel, inputs, [expected], [rule], norms=[norm]))
+
+
+# --- refusals -------------------------------------------------------------------------------------
+
+_F32 = dtypes.float32
+_TILE = TILES["apple_m8n8k8_float32_float32"]
+_NARROW = TILES["nvidia_m16n8k16_float16_float32"]
+_ROUNDS = TILES["nvidia_m16n8k8_tf32_float32"]
+# Every element of C is held twice.
+_TWICE = MatrixTile(
+    "twice_m2n2k2_float32_float32",
+    (2, 2, 2),
+    _F32,
+    _F32,
+    FragmentLayout.of("m1 k1 -", ""),
+    FragmentLayout.of("n1 k1 -", ""),
+    FragmentLayout.of("m1 n1 -", ""),
+)
+_TC = "TC(0, 0, level 0, mode 1)"
+
+
+def _of(sizes: Sizes, kernel: Callable[[UOp, UOp], UOp]) -> Form:
+    """A kernel of the two operands; its value is of no interest before the refusal."""
+
+    def form(tile: MatrixTile) -> Subject:
+        m, n, k = sizes
+        a, b = _values(tile, m, k, seed=1), _values(tile, k, n, seed=2)
+        value = kernel(*_operands(tile, sizes))
+        root = build.sink(store(0, value, (m, n, 1)))
+        return Subject(root, (a, b), np.zeros(0))
+
+    return form
+
+
+def _largest(a: UOp, b: UOp) -> UOp:
+    return build.reduce(Ops.MAX, build.mul(a, b), (2,))
+
+
+def _sums(a: UOp, b: UOp) -> UOp:
+    return build.reduce(Ops.ADD, build.add(a, b), (2,))
+
+
+def _shifted(a: UOp, b: UOp) -> UOp:
+    return build.reduce(Ops.ADD, build.mul(build.add(a, 1), b), (2,))
+
+
+def _of_one(a: UOp, b: UOp) -> UOp:
+    return build.reduce(Ops.ADD, build.mul(a, a), (2,))
+
+
+def _two_reduces(a: UOp, b: UOp) -> UOp:
+    return build.add(build.reduce(Ops.ADD, build.mul(a, b), (2,)), build.reduce(Ops.MAX, a, (2,)))
+
+
+def of_sums(tile: MatrixTile) -> Subject:
+    """An operand that is a sum itself."""
+    shape = (8, 8, 8, 3)
+    left = load_view(1, _F32, shaped((8, 1, 8, 3)).expand(shape), 192)
+    inner = build.reduce(Ops.ADD, left, (3,))
+    right = load_view(2, _F32, shaped((1, 8, 8, 1)).expand((8, 8, 8, 1)), 64)
+    total = build.reduce(Ops.ADD, build.mul(inner, right), (2,))
+    data = _values(tile, 192, seed=1), _values(tile, 64, seed=2)
+    return Subject(build.sink(store(0, total, (8, 8, 1, 1))), data, np.zeros(0))
+
+
+def symbolic(tile: MatrixTile) -> Subject:
+    """As many rows as a variable says."""
+    extent = build.variable("n", 1, 16)
+    shape = (extent, 8, 8)
+    left = load_view(1, _F32, shaped((extent, 1, 8)).expand(shape), 128)
+    right = load_view(2, _F32, shaped((1, 8, 8)).expand(shape), 64)
+    total = build.reduce(Ops.ADD, build.mul(left, right), (2,))
+    kernel = build.sink(store_view(0, total, shaped((extent, 8, 1)), 128))
+    return Subject(kernel, (), np.zeros(0))
+
+
+def _product(a: UOp, b: UOp) -> UOp:
+    return build.reduce(Ops.ADD, build.mul(a, b), (2,))
+
+
+@dataclass(frozen=True)
+class Refused:
+    """One row: `opt` is refused with `reason` after `before`, on a device that has `tile` alone.
+
+    change: what else that device has not.
+    """
+
+    name: str
+    reason: str
+    opt: str = _TC
+    form: Form = plain
+    before: str = ""
+    tile: MatrixTile = _TILE
+    change: Callable[[Capabilities], Capabilities] = lambda capabilities: capabilities
+    is_strict: bool = True
+
+
+_NO_SUM = "no sum of products fits the types and axes"
+_NUMBERS = "accepted are levels 0 to 2 and modes 1 to 3"
+_LANE = "is a lane of the matrix tile"
+# After TC the axes of `plain` are two global ones, 5 local ones, reduce 2, unroll 8, upcast 2.
+REFUSED: tuple[Refused, ...] = (
+    Refused(
+        "no_tile",
+        "the device declares no matrix tile",
+        change=functools.partial(replace, matrix_tiles=()),
+    ),
+    Refused(
+        "no_groups",
+        "no groups of work-items to share a tile",
+        change=functools.partial(replace, has_groups=False),
+    ),
+    Refused("not_first", "comes before all other", before="UPCAST(0, 2)"),
+    Refused("twice", "comes before all other", before=_TC),
+    Refused("number", "there is no tile 1: accepted are -1 to 0", "TC(0, 1, level 0, mode 1)"),
+    Refused("negative_number", "there is no tile -2", "TC(0, -2, level 0, mode 1)"),
+    Refused("level", _NUMBERS, "TC(0, 0, level 3, mode 1)"),
+    Refused("negative_level", _NUMBERS, "TC(0, 0, level -1, mode 1)"),
+    Refused("mode", _NUMBERS, "TC(0, 0, level 0, mode 4)"),
+    Refused("mode_0", _NUMBERS, "TC(0, 0, level 0, mode 0)"),
+    Refused("choice", "no choice 2 of axes: accepted are 0 to 1", "TC(2, 0, level 0, mode 1)"),
+    Refused("negative_choice", "no choice -1 of axes", "TC(-1, 0, level 0, mode 1)"),
+    Refused(
+        "types", _NO_SUM, "TC(0, 0, level 2, mode 1)", _of((16, 8, 16), _product), tile=_NARROW
+    ),
+    Refused("maximum", _NO_SUM, "TC(0, 0, level 2, mode 1)", _of((8, 8, 8), _largest)),
+    Refused("no_product", _NO_SUM, "TC(0, 0, level 2, mode 1)", _of((8, 8, 8), _sums)),
+    Refused("one_operand", _NO_SUM, "TC(0, 0, level 2, mode 1)", _of((8, 8, 8), _of_one)),
+    Refused("inner_reduce", _NO_SUM, "TC(0, 0, level 2, mode 1)", of_sums),
+    Refused("expression", _NO_SUM, form=_of((8, 8, 8), _shifted)),
+    Refused("two_reduces", _NO_SUM, form=_of((8, 8, 8), _two_reduces)),
+    Refused("rows", "9 is none, and only level 2", form=_of((9, 8, 8), _product)),
+    Refused("columns", "7 is none", "TC(0, 0, level 1, mode 1)", _of((8, 7, 8), _product)),
+    Refused("depth", "12 is none", "TC(0, 0, level 1, mode 3)", _of((8, 8, 12), _product)),
+    Refused(
+        "too_much",
+        "16 positions for 3: accepted is 4 times the work",
+        "TC(0, 0, level 2, mode 1)",
+        _of((3, 8, 8), _product),
+        tile=_ROUNDS,
+        is_strict=False,
+    ),
+    Refused("terms", "terms that are not 0", "TC(0, 0, level 2, mode 1)", _of((8, 8, 7), _shifted)),
+    Refused("symbolic", "symbolic extent n", "TC(0, 0, level 2, mode 1)", symbolic),
+    Refused("strict", "not where floats are strict", form=_of((16, 8, 8), _product), tile=_ROUNDS),
+    Refused("repeats", "repeats elements of C", tile=_TWICE),
+    Refused(
+        "emulated",
+        "is of float16, which the device only emulates",
+        form=_of((16, 8, 16), _product),
+        tile=_NARROW,
+        change=lambda capabilities: replace(
+            capabilities, dtypes=capabilities.dtypes - {dtypes.float16}
+        ),
+    ),
+    Refused(
+        "group_size",
+        "a group of 32 work-items, accepted are 16",
+        change=functools.partial(replace, group_size_limit=16),
+    ),
+    Refused(
+        "memory",
+        "512 bytes of shared memory, accepted are 511",
+        "TC(0, 0, level 0, mode 3)",
+        change=functools.partial(replace, shared_bytes=511),
+    ),
+    Refused(
+        "memory_of_runs",
+        "1024 bytes of shared memory, accepted are 1023",
+        "LOCAL(0, 2)",
+        before="TC(0, 0, level 0, mode 3)",
+        change=functools.partial(replace, shared_bytes=1023),
+    ),
+    Refused(
+        "memory_of_lanes",
+        "768 bytes of shared memory, accepted are 767",
+        "UPCAST(0, 2)",
+        before="TC(0, 0, level 0, mode 3)",
+        change=functools.partial(replace, shared_bytes=767),
+    ),
+    Refused("group", "a matrix tile is active", "GROUP(7, 2)", before=_TC),
+    Refused("grouptop", "a matrix tile is active", "GROUPTOP(7, 2)", before=_TC),
+    Refused("upcast_lane", _LANE, "UPCAST(2, 2)", before=_TC),
+    Refused("pad_lane", _LANE, "PADTO(4, 4)", before=_TC),
+    Refused("pad_depth", _LANE, "PADTO(8, 3)", before=_TC),
+    Refused("upcast_twice", "axis 9 is upcast", "UPCAST(9, 2)", before=_TC),
+    Refused("unroll_lane", "unrolled already", "UNROLL(8, 2)", before=_TC),
+    Refused("local_lane", "axis 2 is local", "LOCAL(2, 2)", before=_TC),
+    Refused("swap_lane", "axis 2 is local", "SWAP(0, 2)", before=_TC),
+    Refused("nolocals", "groups are used already", "NOLOCALS(0, 0)", before=_TC),
+)
+
+
+def _as_if(capabilities: Capabilities, refused: Refused) -> Capabilities:
+    """The device under test, if it had this tile and all that tiles need, but for the change."""
+    has_all = replace(
+        capabilities,
+        dtypes=capabilities.dtypes | {refused.tile.dtype_in, refused.tile.dtype_out},
+        has_grid=True,
+        has_groups=True,
+        shared_bytes=1 << 16,
+        group_limit=(1024, 1024, 64),
+        group_size_limit=1024,
+        matrix_tiles=(refused.tile,),
+    )
+    return refused.change(has_all)
+
+
+def refused_use(refused: Refused, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """The refusal names the optimisation and the reason, and leaves the plan as it was."""
+    subject = refused.form(_TILE if refused.tile is _NARROW else refused.tile)
+    capabilities = _as_if(device.capabilities, refused)
+    (opt,) = parse_opts(refused.opt)
+    with config.Context(STRICT_FLOAT=int(refused.is_strict)):
+        before = parse_opts(refused.before)
+        plan = Plan.of(subject.kernel, capabilities).apply_all(before)
+        axes = plan.axes
+        try:
+            accepted = plan.apply(opt)
+        except KernelOptError as error:
+            if refused.reason not in str(error) or str(opt) not in str(error):
+                wrong = f"the refusal does not say {refused.reason!r}: {error}"
+                return Measurement(False, wrong, compared=1)
+        else:
+            return Measurement(False, f"{opt} was accepted, and gave {accepted}", compared=1)
+    is_same = plan.axes == axes and plan.opts == before
+    return Measurement(is_same, "" if is_same else "the refusal changed the plan", compared=1)
+
+
+# --- rows -----------------------------------------------------------------------------------------
+
+
+def vendors() -> dict[str, list[MatrixTile]]:
+    """The tiles of the tables by the first word of their names."""
+    found: dict[str, list[MatrixTile]] = {}
+    for tile in TILES.values():
+        found.setdefault(tile.name.partition("_")[0], []).append(tile)
+    return found
+
+
+def _checks(tiles: list[MatrixTile]) -> list[Check]:
+    found = []
+    for number, tile in enumerate(tiles):
+        needs = kernel_needs(tile.dtype_in, tile.dtype_out, features=(f"tile:{tile.name}",))
+        for use in (*QUICK, *EVERY, *(MORE if number == 0 else ())):
+            is_quick = number == 0 and use in QUICK
+            run = functools.partial(legal_use, tile, use)
+            found.append(Check(f"{tile.name}:{use.name}", run, not is_quick, needs))
+        if _is_honest(tile):
+            run = functools.partial(honest, tile)
+            found.append(Check(f"{tile.name}:floats", run, tile is not _NARROW, needs))
+    return found
+
+
+def rows() -> Iterator[Row]:
+    """A row for the tiles of each vendor, and one for each refusal."""
+    for vendor, tiles in vendors().items():
+        yield make_row(
+            f"kernel.opt.tc.{vendor}",
+            f"TC computes sums of products on the tiles of {vendor}, in every mode.",
+            ("kernel.opt", "kernel.opt.tc", "kernel.wmma"),
+            Rung.MATMUL,
+            "TC",
+            tiles[0].dtype_out.name,
+            EXACT,
+            kernel_needs(features=("grid", "groups")),
+            functools.partial(_checks, tiles),
+        )
+    for refused in REFUSED:
+        row = make_row(
+            f"kernel.opt.tc.refuse.{refused.name}",
+            f"{refused.opt} is refused"
+            + (f" after {refused.before}" if refused.before else "")
+            + f": {refused.reason}.",
+            ("kernel.opt.refuse", "kernel.opt.tc"),
+            Rung.MATMUL,
+            "TC",
+            "float32",
+            EXACT,
+            kernel_needs(_F32),
+            functools.partial(_refusal_checks, refused),
+        )
+        yield replace(row, specials=((refused.opt, f"refused: {refused.reason}"),))
+
+
+def _refusal_checks(refused: Refused) -> list[Check]:
+    return [Check("unchanged", functools.partial(refused_use, refused))]
