@@ -1,7 +1,8 @@
 """EXP2, LOG2, SIN and POW of basic operations: special cases, errors in ULPs, sizes, vectors.
 
-The largest errors seen here, in ULPs: EXP2 1.1 and 1.1 (float32, float64), LOG2 1.3 and 1.3, SIN
-1.8 and 1.6, POW 1.2 and 1.1; every 16-bit result is within 0.51.
+The largest errors seen, in ULPs of float32 and of float64: EXP2 1.07 and 1.04, LOG2 1.03 and 1.00,
+SIN 1.81 and 1.52, POW 1.19 and 1.04. Those of float32 but POW are of every sixteenth float there
+is; every 16-bit result is within 0.51.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ NUMPY: dict[Ops, Callable[..., Array]] = {
 }
 LIMITS = {
     Ops.EXP2: (1.1, 1.1),
-    Ops.LOG2: (1.3, 1.3),
+    Ops.LOG2: (1.1, 1.1),
     Ops.SIN: (1.9, 1.7),
     Ops.POW: (1.3, 1.1),
 }
@@ -286,7 +287,7 @@ def test_float64_functions_need_the_words_of_float64() -> None:
 
 
 @pytest.mark.parametrize(
-    ("op", "most"), [(Ops.EXP2, 30), (Ops.LOG2, 40), (Ops.SIN, 115), (Ops.POW, 256)]
+    ("op", "most"), [(Ops.EXP2, 30), (Ops.LOG2, 44), (Ops.SIN, 115), (Ops.POW, 256)]
 )
 def test_sizes_stay_what_they_are(op: Ops, most: int) -> None:
     assert size(decomposed(call(op, dtypes.float32), BASIC)) <= most
@@ -305,7 +306,7 @@ def test_coefficients_are_those_of_the_fit(wanted: fit.Fit, dtype: DType) -> Non
 # Bits of precision of each polynomial in float32 and float64.
 PRECISION = {
     "EXPONENTIAL": (28, 54),
-    "LOGARITHM": (25, 53),
+    "LOGARITHM": (27, 53),
     "AREA": (25, 56),
     "SINE": (27, 56),
     "COSINE": (28, 57),

@@ -2,7 +2,7 @@
 
 The plan is that of Cody and Waite, "Software Manual for the Elementary Functions", 1980: an exact
 reduction by the exponent, a polynomial, and an exact or once-rounded way back. The bounds on the
-errors that `tests/uops/test_decompose_elementary.py` holds are below 1 ULP.
+errors that `tests/uops/test_decompose_elementary.py` holds are close to 1 ULP.
 """
 
 from __future__ import annotations
@@ -59,11 +59,13 @@ def power_of_two(high: UOp, low: UOp | None, form: Format) -> UOp:
 def log2(x: UOp, form: Format) -> UOp:
     """The logarithm to base 2: -inf for both zeros, NaN below them, inf for inf, exact for 2^n.
 
-    log2(m * 2^e) == e + (f + f * P(f)) with f = m - 1, which is exact: so no digit of f is lost.
+    log2(m * 2^e) == e + (f + (f / 2 + f * P(f))) with f = m - 1: f and its half are exact, and what
+    rounds, the product, is small beside them.
     """
     exponent, m = split_exponent(x, form)
     f = add(m, -1.0)
-    fraction = add(f, mul(f, horner(f, LOGARITHM[form.dtype])))
+    product = mul(f, horner(f, LOGARITHM[form.dtype]))
+    fraction = add(f, add(mul(f, 0.5), product))
     value = add(cast(exponent, form.dtype), fraction)
     at_most_zero = where(not_equal(x, 0.0), like(x, float("nan")), float("-inf"))
     value = where(less(like(x, 0.0), x), value, at_most_zero)

@@ -31,8 +31,9 @@ def _exponential(r: mpmath.mpf) -> mpmath.mpf:
 
 
 def _logarithm(f: mpmath.mpf) -> mpmath.mpf:
-    """(log2(1 + f) - f) / f."""
-    return mpmath.log1p(f) / (f * mpmath.log(2)) - 1 if f else 1 / mpmath.log(2) - 1
+    """(log2(1 + f) - 3/2 f) / f."""
+    slope = mpmath.log1p(f) / f if f else mpmath.mpf(1)
+    return slope / mpmath.log(2) - mpmath.mpf(3) / 2
 
 
 def _area(z: mpmath.mpf) -> mpmath.mpf:
@@ -82,7 +83,7 @@ _LARGEST_AREA = ((math.sqrt(2) - 1) / (math.sqrt(2) + 1)) ** 2
 
 FITS = (
     Fit("EXPONENTIAL", _exponential, -0.5 * _SLACK, 0.5 * _SLACK, (6, 10)),
-    Fit("LOGARITHM", _logarithm, (_ROOT - 1) * _SLACK, (2 * _ROOT - 1) * _SLACK, (9, 20)),
+    Fit("LOGARITHM", _logarithm, (_ROOT - 1) * _SLACK, (2 * _ROOT - 1) * _SLACK, (10, 20)),
     Fit("AREA", _area, 0.0, _LARGEST_AREA * _SLACK, (3, 7)),
     Fit("SINE", _sine, 0.0, 1.0, (3, 7)),
     Fit("COSINE", _cosine, 0.0, (math.pi / 4) ** 2 * _SLACK, (2, 5)),
