@@ -223,6 +223,18 @@ def test_a_loop_that_reads_stands_before_a_store_outside() -> None:
         assert list(found[1]) == [10]
 
 
+def test_a_loop_that_reads_and_writes_stands_before_what_only_writes() -> None:
+    """Every turn adds the last element, which the store outside of the loop replaces."""
+    data = build.define_global(0, i32, 5)
+    i = loop(4, 0)
+    last = build.load(at(data, build.add(build.mod(i, 1), 4)))
+    raised = build.store(at(data, i), build.add(build.load(at(data, i)), last))
+    root = build.sink(build.store(at(data, 4), build.const(i32, 9)), raised)
+    for seed in (None, *range(10)):
+        found = result_of(linearize(root, seed), [np.array([1, 2, 3, 4, 100], np.int32)])
+        assert list(found[0]) == [101, 102, 103, 104, 9]
+
+
 def test_an_accumulator_is_read_before_it_is_updated() -> None:
     """out[k] = what the sum was before the turn k."""
     data, out = build.define_global(1, i32, 4), build.define_global(0, i32, 4)
