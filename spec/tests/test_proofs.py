@@ -6,8 +6,9 @@ import itertools
 
 import numpy as np
 import pytest
+import z3
 
-from tinyref.dtype import dtypes, numpy_dtype
+from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.uops import build
 from tinyref.uops.meanings import apply
 from tinyref.uops.node import UOp
@@ -151,56 +152,45 @@ def test_folding_constants_at_8_bits(op: Ops) -> None:
 
 
 TERMS = (*FOLDED, Ops.NEG, Ops.MULACC, Ops.WHERE)
+BOOL_OPS = {Ops.AND, Ops.OR, Ops.XOR, Ops.MAX, Ops.CMPLT, Ops.CMPNE, Ops.WHERE}
+BIT_OPS = {Ops.AND, Ops.OR, Ops.XOR, Ops.SHL, Ops.SHR}
 
 
 @pytest.mark.parametrize("op", TERMS, ids=lambda op: op.name)
 def test_terms_of_the_solver_agree_with_the_meanings(op: Ops) -> None:
-    """Both tables of terms on edge values and random ones; integers where nothing wraps."""
+    """Both tables of terms on edge values and random ones."""
     generator = np.random.default_rng(3)
-    for dtype in (
-        dtypes.int8,
-        dtypes.uint8,
-        dtypes.int32,
-        dtypes.uint32,
-        dtypes.int64,
-        dtypes.bool,
-    ):
-        if dtype.is_bool and op not in semantics_of_bools():
-            continue
+    for dtype in (dtypes.int8, dtypes.uint8, dtypes.int32, dtypes.uint32, dtypes.int64):
         low, high = int(dtype.minimum), int(dtype.maximum)
-        edges = sorted(
-            {low, low + 1, 0, 1, high - 1, high} & set(range(low, low + 2)) | {0, 1, high}
-        )
-        values = [*edges, *(int(each) for each in generator.integers(low, high, 6, endpoint=True))]
-        check_terms(op, dtype, values)
+        edges = sorted({low, low + 1, 0, 1, 3, high})
+        drawn = [int(each) for each in generator.integers(low, high, 3, endpoint=True)]
+        check_terms(op, dtype, [*edges, *drawn])
+    if op in BOOL_OPS:
+        check_terms(op, dtypes.bool, [0, 1])
 
 
-def semantics_of_bools() -> set[Ops]:
-    return {Ops.AND, Ops.OR, Ops.XOR, Ops.MAX, Ops.CMPLT, Ops.CMPNE, Ops.WHERE}
-
-
-def check_terms(op: Ops, dtype: object, values: list[int]) -> None:
-    import z3
-
-    assert isinstance(dtype, type(dtypes.int8))
+def check_terms(op: Ops, dtype: DType, values: list[int]) -> None:
     count = 1 if op is Ops.NEG else 3 if op is Ops.MULACC else 2
-    for operands in itertools.product(values, repeat=count):
+    result = dtypes.bool if op in (Ops.CMPLT, Ops.CMPNE) else dtype
+    for operands in itertools.product(values[: 5 if count == 3 else None], repeat=count):
         sources = [build.const(dtype, value) for value in operands]
         if op is Ops.WHERE:
             sources.insert(0, build.const(dtypes.bool, operands[0] % 2))
-        result = dtypes.bool if op in (Ops.CMPLT, Ops.CMPNE) else dtype
         node = UOp(op, result, tuple(sources))
         wanted = RULES[record.FOLDING](node)
         assert wanted is not None
-        tables = [semantics.Bits()]
-        if op not in (Ops.AND, Ops.OR, Ops.XOR, Ops.SHL, Ops.SHR):
-            tables.append(semantics.Integers(wraps=True))
-        for table in tables:
-            term, expected = table.term(node), table.term(wanted)
-            answer, _ = prover.claim(table.definitions, term == expected)
-            assert answer is Answer.PROVED, (
-                f"{op.name} {dtype.name} {operands}: {z3.simplify(term)}"
-            )
+        assert same_term(semantics.Bits(), node, wanted), f"{op.name} {dtype.name} {operands}"
+        if op not in BIT_OPS:
+            integers = semantics.Integers(wraps=True)
+            assert same_term(integers, node, wanted), f"{op.name} {dtype.name} {operands}"
+
+
+def same_term(table: semantics.Semantics, node: UOp, wanted: UOp) -> bool:
+    """Whether the term of constants is that constant: by computing it, or else by the solver."""
+    equal = z3.simplify(table.term(node) == table.term(wanted))
+    if z3.is_true(equal):
+        return True
+    return prover.claim(table.definitions, equal)[0] is Answer.PROVED
 
 
 def test_casts_of_the_solver_agree_with_the_meanings() -> None:
@@ -212,8 +202,7 @@ def test_casts_of_the_solver_agree_with_the_meanings() -> None:
             wanted = RULES[record.FOLDING](node)
             assert wanted is not None
             for table in (semantics.Bits(), semantics.Integers(wraps=True)):
-                answer, _ = prover.claim([], table.term(node) == table.term(wanted))
-                assert answer is Answer.PROVED, (source, target, value)
+                assert same_term(table, node, wanted), (source, target, value)
 
 
 # Floats
