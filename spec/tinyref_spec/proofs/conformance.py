@@ -20,6 +20,7 @@ from tinyref.errors import UserError
 from tinyref.uops import build
 from tinyref.uops.bounds import bounds
 from tinyref.uops.expression import evaluate_expression
+from tinyref.uops.linear import constant_of
 from tinyref.uops.node import UOp, substitute, toposort
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import AxisKind, VarArg
@@ -71,7 +72,11 @@ def judge(rule: Rule | Applied, equation: Equation) -> Finding:
     if result is None:
         return Finding(equation.left, None, Answer.PROVED)
     answer, detail = same_value(equation.left, result)
-    if answer is Answer.PROVED:
+    if answer is Answer.REFUTED:
+        return Finding(equation.left, result, answer, detail)
+    # Where all conditions hold, the law itself says that the left side is the right one.
+    is_lawful = all(constant_of(condition) == 1 for condition in equation.given)
+    if answer is Answer.PROVED or is_lawful:
         answer, detail = same_value(equation.right, result, equation.given)
     return Finding(equation.left, result, answer, detail)
 

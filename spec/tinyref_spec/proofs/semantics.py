@@ -16,6 +16,7 @@ import z3
 
 from tinyref.dtype import DType, PtrDType, dtypes
 from tinyref.errors import UserError
+from tinyref.uops.linear import constant_of
 from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import BINARY, Ops
 from tinyref.uops.payload import ConstArg, GepArg
@@ -242,6 +243,13 @@ class Bits(Semantics):
         return arms[op]()
 
 
+def _never_wraps(node: UOp) -> bool:
+    """A remainder is no farther from 0 than its dividend, nor a quotient by a constant above 0."""
+    if node.op is Ops.IDIV:
+        return (constant_of(node.src[1]) or 0) > 0
+    return node.op in (Ops.MOD, Ops.MAX)
+
+
 def sizes_of_division(x: Term, y: Term, q: Term, r: Term) -> list[Term]:
     """What follows for quotient and remainder of x by y; `prover.lemmas` proves it once."""
     natural = z3.And(r >= 0, r <= x, -x <= q, q <= x)
@@ -289,7 +297,7 @@ class Integers(Semantics):
         return x
 
     def settle(self, node: UOp, raw: Term) -> Term:
-        if not self.wraps or node.dtype.scalar is dtypes.index:
+        if not self.wraps or node.dtype.scalar is dtypes.index or _never_wraps(node):
             return raw
         least, most = int(node.dtype.minimum), int(node.dtype.maximum)
         wrapped = (raw - least) % (most - least + 1) + least
