@@ -15,6 +15,7 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.rewrite import Keeps
 from tinyref.uops.rewrite.rule import KEEPS_ALL
+from tinyref.uops.rules import casts
 from tinyref.uops.simplify import ALL_RULES
 from tinyref_spec.proofs import conformance, float_laws, prover, ranges, record, semantics
 from tinyref_spec.proofs.law import LAWS, Law, Proof
@@ -232,6 +233,15 @@ def test_casts_through_floats(name: str) -> None:
     found = list(float_laws.float_casts(RULES[name]))
     assert len(found) > 100
     assert [each[:3] for each in found if not each[3]] == []
+
+
+@pytest.mark.parametrize("target", prover.FLOAT_SORTS, ids=lambda dtype: dtype.name)
+def test_floats_that_casts_may_go_through_hold_every_value(target: DType) -> None:
+    """What cast-cast asks of a float between two types, at all widths; and what it refuses."""
+    for source in (*(dtype for dtype in dtypes.all if dtype.is_int), *prover.FLOAT_SORTS):
+        wanted = Answer.PROVED if casts.is_lossless(source, target) else Answer.REFUTED
+        if source.bits < 64 or target.bits == 64 or not source.is_int:
+            assert prover.holds_every_value(source, target) is wanted, (source, target)
 
 
 def test_wrong_float_rules_are_caught() -> None:

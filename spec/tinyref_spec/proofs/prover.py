@@ -190,6 +190,36 @@ def lemmas() -> Iterator[tuple[str, Answer]]:
         yield f"division.{number}", claim(terms.definitions, lemma)[0]
 
 
+FLOAT_SORTS = {
+    dtypes.float16: z3.FPSort(5, 11),
+    dtypes.bfloat16: z3.FPSort(8, 8),
+    dtypes.float32: z3.Float32(),
+    dtypes.float64: z3.Float64(),
+}
+
+
+def holds_every_value(source: DType, target: DType) -> Answer:
+    """Whether the float type `target` has every value of an integer or float type `source`.
+
+    That is whether a cast there and back gives the same; for a NaN it must be a NaN on the way.
+    """
+    rounding, wide = z3.RNE(), FLOAT_SORTS[target]
+    if source.is_float:
+        value = z3.FP("x", FLOAT_SORTS[source])
+        there = z3.fpToFP(rounding, value, wide)
+        back = z3.fpToFP(rounding, there, FLOAT_SORTS[source])
+        same = z3.If(z3.fpIsNaN(value), z3.fpIsNaN(there), back == value)
+        return claim([], same)[0]
+    bits = z3.BitVec("x", source.bits)
+    if source.is_unsigned:
+        there = z3.fpUnsignedToFP(rounding, bits, wide)
+        back = z3.fpToUBV(z3.RTZ(), there, bits.sort())
+    else:
+        there = z3.fpSignedToFP(rounding, bits, wide)
+        back = z3.fpToSBV(z3.RTZ(), there, bits.sort())
+    return claim([], back == bits)[0]
+
+
 def can_hold(law: Law, equation: Equation) -> bool:
     """False where what the law is given contradicts itself, which would prove anything."""
     solver = z3.Solver()

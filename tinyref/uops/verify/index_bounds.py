@@ -131,7 +131,7 @@ def _try(access: Access, leaves: Sequence[UOp]) -> Found:
     is_complete = math.prod(high - low + 1 for low, high in spans) <= MOST_VALUES
     values = _all_values(leaves) if is_complete else _some_values(leaves)
     count = next(iter(values.values())).shape if values else (1,)
-    holds = np.broadcast_to(np.True_, count)
+    holds: npt.NDArray[np.bool_] = np.ones(count, np.bool_)
     for leaf in leaves:
         if leaf.op is not Ops.DEFINE_VAR:
             # A counter stays below its extent, which may be a variable.
