@@ -81,7 +81,7 @@ def test_a_legal_list_keeps_every_bit(name, where):
 @pytest.mark.parametrize("where", CAPABILITIES)
 @pytest.mark.parametrize("name", KERNELS)
 def test_legal_lists_keep_every_bit(name, where):
-    count = LISTS if where in ("PYTHON", "CPU") else LISTS // 4
+    count = LISTS if where in ("PYTHON", "CPU") else LISTS // 8
     check(name, where, opt_lists(name, where, count))
 
 
@@ -93,7 +93,7 @@ def test_the_lists_are_more_than_two_thousand_and_use_every_optimisation(where):
     assert len(set(lists)) > 1500
     used = {opt.op for _, opts in lists for opt in opts}
     everywhere = {OptOp.UPCAST, OptOp.UNROLL, OptOp.SWAP, OptOp.PADTO}
-    grouped = {OptOp.LOCAL, OptOp.GROUP, OptOp.GROUPTOP, OptOp.NOLOCALS}
+    grouped = {OptOp.TC, OptOp.LOCAL, OptOp.GROUP, OptOp.GROUPTOP, OptOp.NOLOCALS}
     on_host = {OptOp.PACK} | ({OptOp.THREAD} if CAPABILITIES["CPU"].threads > 1 else set())
     assert used >= everywhere | (grouped if where == "PYTHON" else on_host)
 

@@ -32,6 +32,8 @@ WEIGHTS = {
 OPS = tuple(op for op, weight in WEIGHTS.items() for _ in range(weight))
 # Divisors, multiples, 0 for whole axes, and what no op accepts.
 AMOUNTS = (2, 4, 3, 8, 0, 16, 5, 7, 32, 6, 12, 13, 64, 1, -1)
+# A tile can only come first: of the first optimisations that are tried, one in so many is one.
+TILE_SHARE = 2
 # So many optimisations are tried for each one that is wanted.
 TRIES = 60
 
@@ -85,7 +87,8 @@ def _arg(node: UOp) -> SlotArg | None:
 
 def draw(plan: Plan, tape: Tape, slots: int) -> Opt:
     """One optimisation, legal or not: an axis may be one too far, an amount may not divide."""
-    op = tape.pick(OPS)
+    is_tile_next = not plan.opts and tape.below(TILE_SHARE) == 0
+    op = OptOp.TC if is_tile_next else tape.pick(OPS)
     axis = tape.below(len(plan.axes) + 1)
     if op is OptOp.NOLOCALS:
         return Opt(op)
@@ -94,7 +97,10 @@ def draw(plan: Plan, tape: Tape, slots: int) -> Opt:
     if op is OptOp.PACK:
         return Opt(op, axis, tape.below(slots + 1))
     if op is OptOp.TC:
-        return Opt(op, tape.below(3), tape.between(-1, 2))
+        # Any tile and padding admit the most kernels; a wrong number is drawn of everything.
+        tile = -1 if tape.below(2) else tape.between(-1, len(plan.capabilities.matrix_tiles))
+        choice, level, mode = tape.pick((0, 0, 1, 2)), tape.pick((2, 2, 1, 0, 3)), tape.below(4)
+        return Opt(op, choice, tile, level, mode)
     return Opt(op, axis, tape.pick(AMOUNTS))
 
 
