@@ -41,7 +41,7 @@ class Capabilities:
     threads: host threads that may share a launch, as the groups of dimension 0; 1 is none.
     grid_limit, group_limit: per dimension; group_size_limit: work-items of a group in all.
     buffer_limit: most buffers that one kernel may take.
-    images: image types may be loaded and stored.
+    images: image types may be loaded and stored, by texels: vectors of four float32.
     matrix_tiles: the tiles that WMMA multiplies, preferred ones first (`tinyref.uops.tiles`).
     keeps_subnormals: False where the device flushes them to zero.
     division_traps: integer division by zero or MIN/-1 must be guarded.

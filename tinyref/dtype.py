@@ -114,9 +114,12 @@ class DType:
 
 
 class PtrDType(DType):
-    """A pointer to `size` elements of `base` in one address space; prints as `float32*8@global`."""
+    """A pointer to `size` elements of `base` in one address space; prints as `float32*8@global`.
 
-    __slots__ = ("base", "size", "space")
+    value: the type that loads give and stores take, which is `base` but for images.
+    """
+
+    __slots__ = ("base", "size", "space", "value")
 
     def __init__(self, base: DType, size: int, space: AddressSpace) -> None:
         super().__init__(
@@ -125,21 +128,29 @@ class PtrDType(DType):
         self.base = base
         self.size = size
         self.space = space
+        self.value = base
 
 
 class ImageDType(PtrDType):
-    """A 2-D image of `shape` (height, width) texels of four `base` lanes each, in device memory."""
+    """A 2-D image of `shape` (height, width) texels of four `base` lanes each, in device memory.
+
+    Its elements, row by row, are float32 to kernels: a load of float16 texels widens them, a store
+    rounds to nearest even. A program reads and writes whole texels, by row and column.
+    """
 
     __slots__ = ("shape",)
 
     def __init__(self, base: DType, shape: tuple[int, int]) -> None:
         height, width = shape
-        super().__init__(base, height * width * 4, AddressSpace.GLOBAL)
+        super().__init__(base, height * width * TEXEL, AddressSpace.GLOBAL)
         self.name = f"image.{base.name}[{height},{width}]"
         self.shape = shape
+        self.value = dtypes.float32
 
 
 VECTOR_LANES = (2, 4, 8, 16)
+# Lanes of a texel.
+TEXEL = 4
 
 
 @functools.cache

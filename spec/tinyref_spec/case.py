@@ -81,7 +81,7 @@ class Needs:
 
     features: "kernels" (it runs any), "grid", "groups", "threads" (of a host, more than one),
     "scratch" (memory of a work-item, without groups), "vectors:N", "tile:NAME" (one of `TILES`),
-    "tile:own" (one that is not), "subnormals" (it keeps them).
+    "tile:own" (one that is not), "images", "subnormals" (it keeps them).
     """
 
     dtypes: frozenset[DType] = frozenset()
@@ -113,6 +113,7 @@ def _has_feature(feature: str, capabilities: Capabilities) -> bool:
     declared = {
         "kernels": bool(capabilities.ops),
         "grid": capabilities.has_grid,
+        "images": capabilities.images,
         "groups": capabilities.has_groups,
         "threads": capabilities.threads > 1,
         "scratch": capabilities.shared_bytes > 0 and not capabilities.has_groups,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import pytest
 import uop_graphs as graphs
 
-from tinyref.dtype import DType, dtypes
+from tinyref.dtype import DType, dtypes, image
 from tinyref.errors import VerifyError
 from tinyref.uops import build as b
 from tinyref.uops.node import UOp
@@ -23,6 +23,7 @@ from tinyref.uops.payload import (
     ReduceArg,
     RepeatArg,
     ShapeArg,
+    SlotArg,
     TileArg,
 )
 from tinyref.uops.shape_tracker import ShapeTracker
@@ -271,6 +272,7 @@ def multiplied(name: str, value: UOp) -> UOp:
     return UOp(Ops.WMMA, tile.fragment(Operand.C), tuple(fragments), TileArg(tile))
 
 
+PICTURE = UOp(Ops.DEFINE_GLOBAL, image(F32, 2, 3), (), SlotArg(1))
 APPLE = "apple_m8n8k8_float32_float32"
 # As many turns as the work-item has a number.
 UNEVEN = b.counter(b.special("item", 0, 32, I32), 0, AxisKind.LOOP, I32)
@@ -286,9 +288,13 @@ LINEAR: list[tuple[str, Callable[[], UOp]]] = [
     ("global.2", lambda: b.define_global(0, F32.vec(4), 4)),
     ("index.1", lambda: b.const(dtypes.index, 1)),
     ("index.2", lambda: b.index(at(0), i32(0))),
+    ("index.3", lambda: b.load(b.index(PICTURE, i32(0)), lanes=4)),
+    ("index.3", lambda: b.load(b.texel(OUT, i32(0), i32(0)))),
     ("address.1", lambda: b.load(OUT)),
     ("address.2", lambda: b.load(at(6), lanes=4)),
     ("address.2", lambda: b.store(at(b.add(b.mul(RANGE, 4), 2)), b.const(F32.vec(4), 1))),
+    ("address.3", lambda: b.load(b.texel(PICTURE, i32(0), i32(0)), lanes=2)),
+    ("address.3", lambda: b.store(b.texel(PICTURE, i32(0), i32(0)), b.const(F32, 1))),
     ("special.1", lambda: b.special("warp", 0, 3, I32)),
     ("special.1", lambda: b.special("item", 3, 3, I32)),
     ("special.2", lambda: b.add(b.special("item", 0, 3, I32), ITEM)),

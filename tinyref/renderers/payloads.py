@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TypeVar
 
-from tinyref.dtype import DType, PtrDType
+from tinyref.dtype import DType, ImageDType, PtrDType
 from tinyref.errors import UserError
 from tinyref.uops.node import UOp
 from tinyref.uops.payload import SlotArg, SpecialArg
@@ -53,6 +53,8 @@ def element_of(node: UOp) -> DType:
     """The type of the elements that `node` points to. Raises `UserError` for no pointer."""
     if not isinstance(node.dtype, PtrDType):
         raise UserError(f"{node.op.name}: {node.dtype.name} is not a pointer")
+    if isinstance(node.dtype, ImageDType):
+        raise UserError(f"{node.op.name}: {node.dtype.name} is an image: accepted are buffers")
     return node.dtype.base
 
 

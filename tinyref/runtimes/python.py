@@ -82,7 +82,7 @@ class InterpretedKernel:
 
 
 class PythonBackend(Backend):
-    """The interpreter over numpy lanes: every type, op and matrix tile; groups share memory."""
+    """The interpreter over numpy lanes: every type, op and matrix tile, images; groups share."""
 
     title = "interpreter over numpy, with a sanitizer"
 
@@ -104,6 +104,7 @@ class PythonBackend(Backend):
             has_grid=True,
             has_groups=True,
             shared_bytes=SHARED_BYTES,
+            images=True,
             matrix_tiles=tuple(TILES.values()),
         )
 

@@ -196,11 +196,16 @@ def index(buffer: UOp, position: UOp) -> UOp:
     return UOp(Ops.INDEX, buffer.dtype, (buffer, position))
 
 
+def texel(image: UOp, row: UOp, column: UOp) -> UOp:
+    """The address of a texel of an image."""
+    return UOp(Ops.INDEX, image.dtype, (image, row, column))
+
+
 def element_type(address: UOp) -> DType:
-    """The element type behind an address or a buffer."""
+    """The type of what is loaded from and stored to an address or a buffer."""
     if not isinstance(address.dtype, PtrDType):
         raise UserError(f"{address.op.name}: {address.dtype.name} is not a pointer")
-    return address.dtype.base
+    return address.dtype.value
 
 
 def load(address: UOp, gate: UOp | None = None, alternative: Operand = 0, lanes: int = 1) -> UOp:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from tinyref import config
 from tinyref.device import Capabilities
-from tinyref.dtype import PtrDType
+from tinyref.dtype import DType, ImageDType, PtrDType
 from tinyref.errors import UserError
 from tinyref.uops.accumulate import accumulate
 from tinyref.uops.decompose import decompose, stored_as
@@ -20,6 +20,7 @@ from tinyref.uops.narrow import narrow_index
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import Dialect, Ops
 from tinyref.uops.optimise.heuristics import optimised
+from tinyref.uops.optimise.images import with_texels
 from tinyref.uops.optimise.opt import Opt
 from tinyref.uops.optimise.plan import Plan
 from tinyref.uops.payload import ConstArg, SlotArg, SpecialArg, VarArg
@@ -49,8 +50,10 @@ def compile_kernel(
 
     `opts` are the optimisations of its plan; without them the heuristics choose, or none if the
     flag NOOPT is set. `name` is the entry point; without it one is made of the kernel's sizes.
-    Equal arguments give equal programs. `on_stage` is told the result of each of `STAGES`. Raises `VerifyError` where a
-    graph breaks a rule of its dialect (unless VERIFY is 0), `UserError` for what the device lacks.
+    Equal arguments give equal programs. `on_stage` is told the result of each of `STAGES`.
+    Accesses of images get lanes without being asked, unless `opts` are given: they need them.
+    Raises `VerifyError` where a graph breaks a rule of its dialect (unless VERIFY is 0),
+    `UserError` for what the device lacks.
     """
     if not capabilities.ops:
         raise UserError("kernel: the device declares no ops: it holds data but runs no kernels")
@@ -86,6 +89,7 @@ def planned(ast: UOp, capabilities: Capabilities, opts: Sequence[Opt] | None = N
     plan = Plan.of(ast, capabilities)
     if opts is not None:
         return plan.apply_all(opts)
+    plan = with_texels(plan)
     return plan if config.integer("NOOPT") else optimised(plan)
 
 
@@ -109,7 +113,6 @@ class _Pipeline:
         dump_after(stage, self.name, value)
         if dialect is not None and self.verifies:
             verify(dialect, value)
-
 
     def check_bounds(self, root: UOp) -> None:
         """With CHECK_BOUNDS, refuses an access outside of its buffer, and tells what is open."""
@@ -175,10 +178,17 @@ def _parameters(ast: UOp, uops: Sequence[UOp], capabilities: Capabilities) -> tu
     for node in ast.toposort():
         if isinstance(node.arg, SlotArg) and isinstance(node.dtype, PtrDType):
             slot = node.arg.slot
-            dtype, count = stored_as(node.dtype.base, capabilities)
+            dtype, count = _held_as(node.dtype, capabilities)
             size = count * node.dtype.size
             found.append(Parameter(slot, dtype, size, slot in written, slot in read))
     return tuple(sorted(found, key=lambda parameter: parameter.slot))
+
+
+def _held_as(memory: PtrDType, capabilities: Capabilities) -> tuple[DType, int]:
+    """The type of the buffer, and how many of it make an element; texels stay as they are."""
+    if isinstance(memory, ImageDType):
+        return memory.base, 1
+    return stored_as(memory.base, capabilities)
 
 
 def _slot(address: UOp) -> int:

@@ -125,7 +125,7 @@ def _addresses(items: KernelItems) -> set[int]:
     for item in range(len(items.nodes) - 1, -1, -1):
         op = items.nodes[item].op
         if op is Ops.INDEX:
-            found.add(items.sources[item][1])
+            found.update(items.sources[item][1:])
         elif item in found and op in ALU:
             found.update(items.sources[item])
     return {item for item in found if items.nodes[item].op in ALU}

@@ -353,9 +353,9 @@ KERNEL_ROWS = (
     ),
     _row(
         Ops.INDEX,
-        2,
+        (2, 3),
         typing_rules.address,
-        "The address of one element of a buffer.",
+        "The address of one element of a buffer, or of a texel of an image by row and column.",
         dialects=_LINEAR,
         clause="kernel.index",
     ),

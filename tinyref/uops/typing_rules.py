@@ -243,8 +243,8 @@ def _gate(node: UOp, gate: UOp) -> str | None:
 def _element_problem(node: UOp, address: DType, value: DType) -> str | None:
     if not isinstance(address, PtrDType):
         return _wrong_type(node, address, "a pointer as its first source")
-    if address.base is not value.scalar:
-        return f"{node.op.name} of {value.name} through a pointer to {address.base.name}"
+    if address.value is not value.scalar:
+        return f"{node.op.name} of {value.name} through a pointer to {address.value.name}"
     return None
 
 

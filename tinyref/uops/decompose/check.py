@@ -22,7 +22,7 @@ def check_dtypes(nodes: Sequence[UOp], capabilities: Capabilities) -> None:
     for node in nodes:
         first.setdefault(node.dtype, node)
     for node in first.values():
-        dtype = node.dtype.base if isinstance(node.dtype, PtrDType) else node.dtype
+        dtype = node.dtype.value if isinstance(node.dtype, PtrDType) else node.dtype
         if isinstance(node.dtype, ImageDType) and not capabilities.images:
             raise UserError(f"{node.op.name}: the device has no images, got {node.dtype.name}")
         if dtype.kind is Kind.VOID or dtype.scalar is dtypes.index:

@@ -10,8 +10,8 @@ WIDE_INTEGERS = (dtypes.int64, dtypes.uint64)
 
 
 def scalar_of(dtype: DType) -> DType:
-    """The scalar type of a value, or of what a pointer points to."""
-    return dtype.base.scalar if isinstance(dtype, PtrDType) else dtype.scalar
+    """The scalar type of a value, or of what is loaded through a pointer."""
+    return dtype.value.scalar if isinstance(dtype, PtrDType) else dtype.scalar
 
 
 def storage_dtype(dtype: DType) -> DType:

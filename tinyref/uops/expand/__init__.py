@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from tinyref.device import Capabilities
-from tinyref.dtype import ImageDType
+from tinyref.dtype import TEXEL, ImageDType, dtypes
 from tinyref.errors import UserError
-from tinyref.uops.expand.accesses import TEXEL
+from tinyref.uops import build
 from tinyref.uops.expand.choose import choose_widths
 from tinyref.uops.expand.copies import Expansion
 from tinyref.uops.expand.dependence import Dependence, Numbering, is_lane_range
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
+from tinyref.uops.simplify import simplify
 from tinyref.uops.text import node_text
 
 __all__ = ["expand"]
@@ -33,6 +34,7 @@ def expand(root: UOp, capabilities: Capabilities) -> UOp:
         root = Expansion(order, dependence, numbering, capabilities).root()
     if any(isinstance(node.dtype, ImageDType) for node in order):
         _check_texels(root)
+        root = _by_texels(root)
     return root
 
 
@@ -46,3 +48,18 @@ def _check_texels(root: UOp) -> None:
                 f"{node_text(node)}: {value.dtype.lanes} lanes of an image: accepted are texels of "
                 f"{TEXEL}: an axis of unit stride must be upcast by {TEXEL}"
             )
+
+
+def _by_texels(root: UOp) -> UOp:
+    """Positions in images become rows and columns of texels."""
+    done: dict[UOp, UOp] = {}
+    for node in root.toposort():
+        src = tuple(done[source] for source in node.src)
+        if node.op is Ops.INDEX and isinstance(node.dtype, ImageDType):
+            number = build.idiv(src[1], TEXEL)
+            width = build.const(dtypes.index, node.dtype.shape[1])
+            row, column = build.idiv(number, width), build.mod(number, width)
+            done[node] = build.texel(src[0], simplify(row), simplify(column))
+        else:
+            done[node] = node if src == node.src else node.replace(src=src)
+    return done[root]

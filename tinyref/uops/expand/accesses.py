@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tinyref.device import Capabilities
-from tinyref.dtype import ImageDType
+from tinyref.dtype import TEXEL, ImageDType
 from tinyref.uops import build
 from tinyref.uops.expand.dependence import Dependence, Numbering, is_index_arithmetic
 from tinyref.uops.expand.positions import Positions, divisor_of
@@ -23,7 +23,6 @@ from tinyref.uops.payload import ConstArg
 # Neighbours that are no lanes of one vector are read and written together up to this many bytes:
 # the widest access that most devices have.
 MOST_BYTES = 16
-TEXEL = 4
 
 
 @dataclass(frozen=True, slots=True)

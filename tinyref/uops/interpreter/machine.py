@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tinyref.dtype import TEXEL
 from tinyref.uops.interpreter.errors import Fault, OrderMattersError, SanitizerError
 from tinyref.uops.interpreter.shadow import Shadow
 from tinyref.uops.node import UOp
@@ -17,6 +18,8 @@ from tinyref.uops.tiles import MatrixTile
 
 Array = npt.NDArray[Any]
 Extents = tuple[int, int, int]
+# Rows and columns of texels.
+Texels = tuple[Array, Array]
 
 
 @dataclass(frozen=True)
@@ -162,13 +165,22 @@ class Memory:
     """A buffer, or an array that each group has for itself, with the checks on its accesses.
 
     `array` is flat; a local array holds one stretch of `size` elements per running group.
+    texels: the rows and columns of an image, which is accessed by pairs of these.
     """
 
-    def __init__(self, name: str, array: Array, size: int, is_local: bool) -> None:
+    def __init__(
+        self,
+        name: str,
+        array: Array,
+        size: int,
+        is_local: bool,
+        texels: tuple[int, int] | None = None,
+    ) -> None:
         self.name = name
         self.array = array
         self.size = size
         self.is_local = is_local
+        self.texels = texels
         self.shadow: Shadow | None = None
         self.is_set: npt.NDArray[np.bool_] | None = None
 
@@ -176,28 +188,65 @@ class Memory:
         self,
         machine: Machine,
         node: UOp,
-        index: Array,
+        position: Array | Texels,
         gate: Array | None,
         alternative: Array,
         width: int,
     ) -> Array:
-        """The elements at `index`, or `alternative` in lanes that the gate or the mask holds off.
+        """The elements at `position`, or `alternative` in lanes that gate or mask hold off.
 
         A `width` above 1 gives vectors of that many neighbours, as a new last axis.
         """
         active = machine.active(gate)
+        if active is not None and not active.any():
+            return alternative
+        index = self._elements(machine, node, position, active)
         if active is not None:
-            if not active.any():
-                return alternative
             index = np.where(active, index, 0)
         flat = self._place(machine, node, index, active, width)
         value: Array = self.array.take(flat)
+        if self.texels is not None:
+            value = value.astype(np.float32)
         if active is not None:
             value = np.where(active if width == 1 else active[..., None], value, alternative)
         if machine.hooks.load is not None:
             access = Access(node, self.name, self.size, index, active, value)
             value = machine.hooks.load(access)
         return value
+
+    def _elements(
+        self, machine: Machine, node: UOp, position: Array | Texels, gate: Array | None
+    ) -> Array:
+        """The number of the first element of each texel, given by rows and columns.
+
+        Without the sanitizer a texel outside of the image gets a number outside. The positions in
+        memories that are no images are such numbers.
+        """
+        if not isinstance(position, tuple):
+            return position
+        rows, columns = self.texels or (0, 0)
+        active = machine.active(gate)
+        places = [np.asarray(each, np.int64) for each in position]
+        inside: Array = np.ones((), np.bool_)
+        for name, place, count in zip(("row", "column"), places, (rows, columns), strict=True):
+            within = (place >= 0) & (place < count)
+            outside = ~within if active is None else ~within & active
+            if machine.sanitize and outside.any():
+                self._report_texel(machine, node, name, place, count, outside)
+            inside = inside & within
+        number = (places[0] * columns + places[1]) * TEXEL
+        return np.where(inside, number, -TEXEL)
+
+    def _report_texel(
+        self, machine: Machine, node: UOp, name: str, place: Array, count: int, outside: Array
+    ) -> None:
+        shape = np.broadcast_shapes(machine.lanes, outside.shape)
+        first = int(np.flatnonzero(np.broadcast_to(outside, shape))[0])
+        position = int(np.broadcast_to(place, shape).reshape(-1)[first])
+        item = int(np.broadcast_to(machine.items, shape).reshape(-1)[first])
+        message = f"{node.op.name} of {name} {position} of {self.name}, which has {count}"
+        who = machine.name_item(item)
+        raise SanitizerError(Fault.BOUNDS, node_text(node), message, self.name, position, who)
 
     def _place(
         self, machine: Machine, node: UOp, index: Array, active: Array | None, width: int
@@ -318,12 +367,13 @@ class Memory:
         self,
         machine: Machine,
         node: UOp,
-        index: Array,
+        position: Array | Texels,
         value: Array,
         gate: Array | None,
         width: int,
     ) -> None:
-        """Writes `value` at `index` in the lanes that neither the gate nor the mask holds off."""
+        """Writes `value` at `position` in the lanes that neither gate nor mask holds off."""
+        index = self._elements(machine, node, position, gate)
         if machine.hooks.store is not None:
             access = Access(node, self.name, self.size, index, gate, value)
             changed = machine.hooks.store(access)

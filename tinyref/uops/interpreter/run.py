@@ -143,7 +143,7 @@ class Interpreter:
 
     def _global(self, machine: Machine, number: int, array: npt.NDArray[Any]) -> Memory:
         plan = self.translation.memories[number]
-        memory = Memory(plan.name, array, plan.size, is_local=False)
+        memory = Memory(plan.name, array, plan.size, is_local=False, texels=plan.texels)
         checks_order = machine.may_widen if machine.is_alone else machine.sanitize
         if plan.is_written and checks_order:
             memory.shadow = self._shadow(machine, plan.size)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tinyref.dtype import AddressSpace, DType, PtrDType, numpy_dtype
+from tinyref.dtype import AddressSpace, DType, ImageDType, PtrDType, numpy_dtype
 from tinyref.errors import UserError
 from tinyref.uops.interpreter import loops, tiles
 from tinyref.uops.interpreter.errors import Fault, SanitizerError
@@ -44,6 +44,7 @@ class MemoryPlan:
         self.is_local = node.dtype.space is not AddressSpace.GLOBAL
         self.dtype = node.dtype.base
         self.size = node.dtype.size
+        self.texels = node.dtype.shape if isinstance(node.dtype, ImageDType) else None
         self.is_written = is_written
         self.slot = node.arg.slot if isinstance(node.arg, SlotArg) else -1
         self.name = node.arg.name if isinstance(node.arg, LocalArg) else f"slot {self.slot}"
@@ -127,7 +128,18 @@ class Translation:
 
     def _index(self, node: UOp) -> None:
         # An address is a memory, which is known now, and a position, which is the value.
-        self.places[node] = self._place(node.src[1])
+        if not isinstance(node.dtype, ImageDType):
+            self.places[node] = self._place(node.src[1])
+            return
+        if len(node.src) != 3:
+            raise UserError(f"interpreter: {node_text(node)} of an image needs row and column")
+        row, column = (self._place(source) for source in node.src[1:])
+        out = self._new(node)
+
+        def step(values: list[Any]) -> None:
+            values[out] = values[row], values[column]
+
+        self._emit(node, step)
 
     # Arithmetic
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from tinyref import config
+from tinyref.dtype import ImageDType
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.optimise.normal_form import OUTPUT
@@ -142,6 +143,9 @@ def _input(factor: UOp, tile: MatrixTile) -> UOp | None:
 
 
 def _is_accepted(factor: UOp, level: int) -> bool:
+    if any(isinstance(node.dtype, ImageDType) for node in factor.toposort()):
+        # A thread takes single elements, an image gives texels.
+        return False
     if level == TileLevel.LOADS:
         return factor.op is Ops.LOAD
     # The fragments are computed at other positions than all else: without loops of their own.

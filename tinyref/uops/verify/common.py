@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from tinyref.dtype import dtypes
+from tinyref.dtype import TEXEL, ImageDType, dtypes
 from tinyref.uops.node import UOp, node_fact
 from tinyref.uops.op_table import OP_TABLE
 from tinyref.uops.ops import MOVEMENT, Ops
@@ -108,6 +108,13 @@ def add_linear_rules(rules: Rules) -> None:
             return None
         return "DEFINE_GLOBAL or DEFINE_LOCAL", buffer.op.name
 
+    @rules.local("index.3", Ops.INDEX)
+    def goes_by_rows_in_images_alone(node: UOp, graph: Graph, _: int) -> Finding:
+        """An INDEX of an image has a row and a column, one of other memory has one position."""
+        count = 2 if isinstance(node.dtype, ImageDType) else 1
+        have = len(node.src) - 1
+        return None if have == count else (f"{count} positions", f"{have} positions")
+
     @rules.local("address.1", Ops.LOAD, Ops.STORE)
     def goes_through_an_index(node: UOp, graph: Graph, _: int) -> Finding:
         """LOAD and STORE take the address of an INDEX."""
@@ -125,6 +132,13 @@ def add_linear_rules(rules: Rules) -> None:
             return None
         rest = known_remainder(address.src[1], lanes)
         return None if not rest else (f"a multiple of {lanes}", f"a position {rest} above one")
+
+    @rules.local("address.3", Ops.LOAD, Ops.STORE)
+    def takes_whole_texels(node: UOp, graph: Graph, _: int) -> Finding:
+        """LOAD and STORE of an image have the four lanes of a texel."""
+        lanes = (node if node.op is Ops.LOAD else node.src[1]).dtype.lanes
+        is_whole = not isinstance(node.src[0].dtype, ImageDType) or lanes == TEXEL
+        return None if is_whole else (f"{TEXEL} lanes", f"{lanes} lanes")
 
     @rules.local("special.1", Ops.SPECIAL)
     def is_a_launch_index(node: UOp, graph: Graph, _: int) -> Finding:
