@@ -226,8 +226,8 @@ def mod_join_nested(x: UOp, b: UOp, c: UOp, d: UOp, p: UOp, t: UOp) -> Equation:
 
 @law("mod-from-div", Proof.INTEGERS, constants="c t")
 def mod_from_div(x: UOp, c: UOp, t: UOp) -> Equation:
-    """x * t - (x // c) * (c * t) == (x % c) * t for c > 0."""
-    left = sub(mul(x, t), mul(idiv(x, c), mul(c, t)))
+    """x * t + (x // c) * (c * t * -1) == (x % c) * t for c > 0."""
+    left = add(mul(x, t), mul(idiv(x, c), mul(mul(c, t), -1)))
     return Equation(left, mul(mod(x, c), t), given=(positive(c),), wraps=True)
 
 

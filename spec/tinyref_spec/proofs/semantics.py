@@ -185,6 +185,8 @@ class Semantics:
             return z3.If(x, self.constant(target, 1), self.constant(target, 0))
         if target.is_bool:
             return x != self.constant(source, 0)
+        if node.op is Ops.BITCAST and not isinstance(self, Bits):
+            raise InexpressibleError("BITCAST of integers has no term")
         return self.settle(node, self.convert(source, target, x))
 
 
