@@ -281,11 +281,10 @@ def test_any_numbers_are_refused_and_never_break(op: OptOp, capabilities: Capabi
 
 # --- text -----------------------------------------------------------------------------------------
 
-OPTS = st.builds(
-    Opt,
-    st.sampled_from([op for op in OptOp if op is not OptOp.TC]),
-    st.integers(-(10**17), 10**17),
-    st.integers(-(10**17), 10**17),
+NUMBERS = st.integers(-(10**17), 10**17)
+OPTS = st.one_of(
+    st.builds(Opt, st.sampled_from([op for op in OptOp if op is not OptOp.TC]), NUMBERS, NUMBERS),
+    st.builds(Opt, st.just(OptOp.TC), NUMBERS, NUMBERS, NUMBERS, NUMBERS),
 )
 
 
@@ -310,6 +309,7 @@ def test_text_of_optimisations() -> None:
         *("UPCAST", "UPCAST(0)", "UPCAST(0, 4", "upcast(0, 4)", "UPCAST(0, 4),", "FOO(0, 4)"),
         *("UPCAST(0, 4) x", "UPCAST(0x1, 4)", "UPCAST(0, 4.0)", "UPCAST(--1, 4)", "(0, 4)"),
         *("UPCAST(0, \u0664)", "UPCAST(0, 4)\0", "UPCAST(0, 1e3)", "UPCAST(0, +4)", ";"),
+        *("UPCAST(0, 4, level 0, mode 1)", "TC(0, 0, level 0)", "TC(0, 0, mode 1, level 0)"),
         *("UPCAST(0, 1234567890123456789012)", "__class__(0, 0)", "UPCAST(,)"),
     ],
 )

@@ -58,6 +58,9 @@ _OPT = re.compile(
     rf"\s*([A-Z]+)\({_NUMBER},{_NUMBER}(?:,\s*level{_NUMBER},\s*mode{_NUMBER})?\)\s*", re.ASCII
 )
 
+# Level and mode are those of a tile.
+_ACCEPTED = (frozenset(OptOp.__members__), frozenset({OptOp.TC.value}))
+
 
 def parse_opts(text: str) -> tuple[Opt, ...]:
     """The optimisations in a text such as "UPCAST(0, 4) LOCAL(1, 16)"; "" is none.
@@ -69,7 +72,7 @@ def parse_opts(text: str) -> tuple[Opt, ...]:
     position = 0
     while position < len(text):
         match = _OPT.match(text, position)
-        if match is None or match[1] not in OptOp.__members__:
+        if match is None or match[1] not in _ACCEPTED[match[4] is not None]:
             raise UserError(
                 f"optimisations: cannot read {text[position : position + 40]!r}: accepted are "
                 f"OP(axis, arg) with OP one of {', '.join(OptOp.__members__)}, and "
