@@ -156,6 +156,10 @@ _KERNEL: dict[str, tuple[str, str]] = {
     "kernel.accumulator": ("An accumulator starts anew each time the loops around it turn.", OPS),
     "kernel.if": ("What stands in an IF happens where its condition holds.", OPS),
     "kernel.special": ("Launch indices take every value of the grid and group once.", OPS),
+    "kernel.image": (
+        "Images are read and written by texels of four lanes, as float32, by row and column.",
+        "semantics, dtypes",
+    ),
     "kernel.vector": ("Vector loads, stores, arithmetic and GEP act lane by lane.", OPS),
     "kernel.local": ("Shared memory is one array per group.", OPS),
     "kernel.barrier": ("At a barrier the items of a group see all that was written before.", OPS),

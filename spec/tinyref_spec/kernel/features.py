@@ -15,7 +15,7 @@ from tinyref.uops.tiles import TILES
 from tinyref_spec.case import Measurement, Needs, Row, Rung
 from tinyref_spec.checks import Check, kernel_needs, make_row
 from tinyref_spec.device_under_test import DeviceUnderTest
-from tinyref_spec.kernel import programs, tiles
+from tinyref_spec.kernel import images, programs, tiles
 from tinyref_spec.measure import refusal
 
 Form = Callable[[str, DeviceUnderTest], Measurement]
@@ -35,6 +35,7 @@ FEATURES: dict[str, tuple[Rung, str, Form]] = {
         )
         for lanes in (2, 4, 8, 16)
     },
+    "images": (Rung.VECTOR, "INDEX", images.texel),
     f"tile:{PROBED.name}": (
         Rung.MATMUL,
         "WMMA",
@@ -68,7 +69,7 @@ def rows() -> Iterator[Row]:
             ("device.capability",),
             rung,
             op,
-            "float32" if feature.startswith(("vectors", "tile")) else "int32",
+            "float32" if feature.startswith(("vectors", "images", "tile")) else "int32",
             programs.EXACT,
             kernel_needs(dtypes.int32, dtypes.float32),
             functools.partial(_checks, feature, form),

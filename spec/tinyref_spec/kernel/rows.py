@@ -5,15 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tinyref_spec.case import Row
-from tinyref_spec.kernel import features, forms, opt_tiles, opts, products, programs, reduces, tiles
+from tinyref_spec.kernel import (
+    features,
+    forms,
+    images,
+    opt_tiles,
+    opts,
+    products,
+    programs,
+    reduces,
+    tiles,
+)
 
 
 def rows() -> Iterator[Row]:
-    """Forms, reduces, products, programs, matrix tiles, optimisations, features both ways."""
+    """Forms, reduces, products, programs, images, tiles, optimisations, features both ways."""
     yield from forms.rows()
     yield from reduces.rows()
     yield from products.rows()
     yield from programs.rows()
+    yield from images.rows()
     yield from tiles.rows()
     yield from opts.rows()
     yield from opt_tiles.rows()

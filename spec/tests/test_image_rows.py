@@ -1,0 +1,134 @@
+"""The rows of images: the interpreter passes them, and compilers that mix texels up do not."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+from tinyref.device import Device
+from tinyref.dtype import TEXEL, dtypes, numpy_dtype
+from tinyref.uops import build, expand
+from tinyref.uops.compile import compile_kernel
+from tinyref.uops.interpreter import machine, run_program
+from tinyref.uops.node import UOp
+from tinyref_spec import catalogue
+from tinyref_spec.bits import Array
+from tinyref_spec.case import Profile
+from tinyref_spec.device_under_test import POISONS, DeviceUnderTest, Inputs, slots_of
+from tinyref_spec.kernel import images
+
+CAPABILITIES = Device["PYTHON"].capabilities
+
+
+class Interpreter(DeviceUnderTest):
+    """The PYTHON device without caches and without sanitizer: wrong values come out."""
+
+    def __init__(self) -> None:
+        super().__init__("PYTHON")
+
+    def run_ast(
+        self,
+        ast: UOp,
+        inputs: Inputs,
+        bindings: Mapping[str, int] | None = None,
+        poison: int = POISONS[0],
+    ) -> list[Array]:
+        program = compile_kernel(ast, CAPABILITIES)
+        slots = slots_of(ast)
+        buffers = []
+        for slot in slots:
+            data = inputs[slot.number]
+            raw = np.full(slot.size * slot.dtype.itemsize, poison, np.uint8)
+            buffers.append(raw.view(numpy_dtype(slot.dtype)) if data is None else data.copy())
+        run_program(program, buffers, bindings, sanitize=False)
+        return [buffers[slot.number] for slot in slots if slot.is_written]
+
+
+def failures(base: str) -> set[str]:
+    """The forms that do not pass."""
+    dtype = getattr(dtypes, base)
+    return {
+        form.__name__
+        for form in images.FORMS
+        if not images._computes(form, dtype, form.__name__, Interpreter()).passed
+    }
+
+
+@pytest.mark.parametrize("base", ["float32", "float16"])
+def test_the_healthy_compiler_passes(base: str) -> None:
+    assert failures(base) == set()
+
+
+def test_a_device_without_images_owes_nothing_but_the_refusal(cpu: DeviceUnderTest) -> None:
+    rows = [row for row in catalogue.all_rows() if row.id.startswith("kernel.image.")]
+    cases = [case for row in rows for case in row.cases(Profile.FULL)]
+    assert len(cases) == 2 * len(images.FORMS) + len(images.PARTS)
+    assert all(case.needs.unmet(cpu.capabilities) for case in cases)
+    both = catalogue.find("kernel.program.capability.images.both_ways")
+    assert both.needs.unmet(cpu.capabilities) is None
+    assert both.run(cpu).passed
+
+
+def test_a_device_that_hides_its_images_is_found_out(
+    interpreter: DeviceUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hidden = dataclasses.replace(CAPABILITIES, images=False)
+    monkeypatch.setattr(DeviceUnderTest, "capabilities", hidden)
+    case = catalogue.find("kernel.program.capability.images.both_ways")
+    assert not case.run(interpreter).passed
+
+
+def test_rows_and_columns_mixed_up_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    healthy = build.texel
+    monkeypatch.setattr(build, "texel", lambda memory, row, column: healthy(memory, column, row))
+    assert failures("float32") >= {"copied", "computed", "transposed", "padded"}
+
+
+def test_positions_in_elements_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Columns counted in elements, not in texels."""
+    healthy = build.texel
+    monkeypatch.setattr(
+        build,
+        "texel",
+        lambda memory, row, column: healthy(memory, row, build.mul(column, TEXEL)),
+    )
+    assert failures("float32") >= {"copied", "computed", "transposed", "padded"}
+
+
+def test_texels_that_are_cut_short_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that truncates to float16 in place of rounding, as images of some devices do."""
+    healthy = machine.Memory._write
+
+    def truncated(self: machine.Memory, run: object, node: UOp, flat: Array, value: Array, *rest):
+        if self.array.dtype == np.float16 and value.dtype == np.float32:
+            value = (value.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
+        healthy(self, run, node, flat, value, *rest)
+
+    monkeypatch.setattr(machine.Memory, "_write", truncated)
+    assert failures("float16") == {"from_buffer"}
+
+
+def test_products_in_half_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Texels that are not widened: what is computed from them is rounded to float16."""
+    healthy = machine.Memory.store
+
+    def narrowed(self: machine.Memory, run: object, node: UOp, place, value: Array, *rest):
+        healthy(self, run, node, place, value.astype(np.float16).astype(np.float32), *rest)
+
+    monkeypatch.setattr(machine.Memory, "store", narrowed)
+    assert "widened" in failures("float16")
+
+
+@pytest.mark.parametrize("name", images.PARTS)
+def test_a_compiler_that_reads_parts_of_texels_is_caught(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = functools.partial(images._refused, images.PARTS[name], name)
+    assert run(Interpreter()).passed
+    monkeypatch.setattr(expand, "_check_texels", lambda root: None)
+    monkeypatch.setenv("VERIFY", "0")
+    assert not run(Interpreter()).passed

@@ -1,0 +1,233 @@
+"""Images: kernels that read and write texels, and kernels that would need parts of texels.
+
+Data are small integers, or literals where a store rounds.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from tinyref.dtype import DType, ImageDType, dtypes, image, numpy_dtype
+from tinyref.errors import DeviceError, TinyrefError, UserError
+from tinyref.uops import build
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import SlotArg, ViewArg
+from tinyref.uops.shape_tracker import ShapeTracker
+from tinyref_spec import samples
+from tinyref_spec.asts import load, store
+from tinyref_spec.bits import Array
+from tinyref_spec.case import Measurement, Row, Rung
+from tinyref_spec.checks import Check, kernel_needs, make_row
+from tinyref_spec.device_under_test import DeviceUnderTest
+from tinyref_spec.error_rules import Ulp
+from tinyref_spec.kernel import programs
+from tinyref_spec.kernel.forms import run_exact
+from tinyref_spec.measure import refusal
+
+CLAUSES = ("kernel.image",)
+HEIGHT, WIDTH = 6, 4
+COLUMNS = WIDTH * 4
+COUNT = HEIGHT * COLUMNS
+F32 = dtypes.float32
+shaped = ShapeTracker.from_shape
+WHOLE = shaped((HEIGHT, COLUMNS))
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A kernel, its inputs from slot 1 on, and what slot 0 must hold then."""
+
+    kernel: UOp
+    inputs: tuple[Array, ...]
+    expected: Array
+
+
+Form = Callable[[DType], Subject]
+
+
+def _view(slot: int, base: DType, shown: ShapeTracker) -> UOp:
+    kind = image(base, HEIGHT, WIDTH)
+    return UOp(Ops.VIEW, kind, (UOp(Ops.DEFINE_GLOBAL, kind, (), SlotArg(slot)),), ViewArg(shown))
+
+
+def _read(slot: int, base: DType, shown: ShapeTracker = WHOLE) -> UOp:
+    return UOp(Ops.LOAD, F32, (_view(slot, base, shown),))
+
+
+def _written(base: DType, value: UOp) -> UOp:
+    return build.sink(build.store(_view(0, base, WHOLE), value))
+
+
+def _kept(value: UOp, shape: tuple[int, ...]) -> UOp:
+    return build.sink(store(0, value, shape))
+
+
+def _data(base: DType, seed: int = 1) -> Array:
+    return samples.small_integers(base, COUNT, seed, 50).reshape(HEIGHT, COLUMNS)
+
+
+def _wide(values: Array) -> Array:
+    return np.ascontiguousarray(values.astype(np.float32))
+
+
+# --- forms ----------------------------------------------------------------------------------------
+
+
+def copied(base: DType) -> Subject:
+    """One image to another."""
+    x = _data(base)
+    return Subject(_written(base, _read(1, base)), (x,), x)
+
+
+def computed(base: DType) -> Subject:
+    """x * 2 + y, from two images to a third."""
+    x, y = _data(base), _data(base, 2)
+    value = build.add(build.mul(_read(1, base), 2.0), _read(2, base))
+    wanted = (_wide(x) * 2 + _wide(y)).astype(numpy_dtype(base))
+    return Subject(_written(base, value), (x, y), wanted)
+
+
+def from_buffer(base: DType) -> Subject:
+    """A buffer of float32 to an image; float16 texels are rounded to nearest even."""
+    row = np.array([1.0, 1 + 2**-11, 1 + 3 * 2**-11, 70000.0], np.float32)
+    rounded = np.array([1.0, 1.0, 1 + 2**-9, np.inf], np.float32)
+    wanted = rounded if base is dtypes.float16 else row
+    kernel = _written(base, load(1, F32, (HEIGHT, COLUMNS)))
+    return Subject(kernel, (np.tile(row, COUNT // 4),), np.tile(wanted, COUNT // 4))
+
+
+def widened(base: DType) -> Subject:
+    """x * x of an image to a buffer: the product is that of float32."""
+    x = np.full((HEIGHT, COLUMNS), 1 + 2**-10, numpy_dtype(base))
+    value = build.mul(_read(1, base), _read(1, base))
+    wanted = np.full((HEIGHT, COLUMNS), 1 + 2**-9 + 2**-20, np.float32)
+    return Subject(_kept(value, (HEIGHT, COLUMNS)), (x,), wanted)
+
+
+def transposed(base: DType) -> Subject:
+    """An image to a transposed buffer."""
+    x = _data(base)
+    value = _read(1, base, WHOLE.permute((1, 0)))
+    return Subject(_kept(value, (COLUMNS, HEIGHT)), (x,), _wide(x.T))
+
+
+def row_sums(base: DType) -> Subject:
+    """Sums along the lanes of texels."""
+    x = _data(base)
+    total = build.reduce(Ops.ADD, _read(1, base), (1,))
+    return Subject(_kept(total, (HEIGHT, 1)), (x,), _wide(x).sum(1))
+
+
+def column_sums(base: DType) -> Subject:
+    """Sums across rows."""
+    x = _data(base)
+    total = build.reduce(Ops.ADD, _read(1, base), (0,))
+    return Subject(_kept(total, (1, COLUMNS)), (x,), _wide(x).sum(0))
+
+
+def padded(base: DType) -> Subject:
+    """Positions outside of the image, behind a gate."""
+    x = _data(base)
+    around = ((1, 2), (4, 8))
+    shown = WHOLE.pad(around)
+    wanted = np.pad(_wide(x), around)
+    return Subject(_kept(_read(1, base, shown), (HEIGHT + 3, COLUMNS + 12)), (x,), wanted)
+
+
+def products(base: DType) -> Subject:
+    """Sums of products of the rows of two images."""
+    a = samples.small_integers(base, COUNT, 1, 3).reshape(HEIGHT, COLUMNS)
+    b = samples.small_integers(base, COUNT, 2, 3).reshape(HEIGHT, COLUMNS)
+    shape = (HEIGHT, HEIGHT, COLUMNS)
+    left = _read(1, base, WHOLE.reshape((HEIGHT, 1, COLUMNS)).expand(shape))
+    right = _read(2, base, WHOLE.reshape((1, HEIGHT, COLUMNS)).expand(shape))
+    total = build.reduce(Ops.ADD, build.mul(left, right), (2,))
+    return Subject(_kept(total, (HEIGHT, HEIGHT, 1)), (a, b), _wide(a) @ _wide(b).T)
+
+
+FORMS: tuple[Form, ...] = (
+    *(copied, computed, from_buffer, widened, transposed, row_sums, column_sums, padded),
+    products,
+)
+# Views of an image whose elements are no whole texels, whichever axes become lanes.
+PARTS: dict[str, ShapeTracker] = {
+    "narrow": WHOLE.shrink(((0, HEIGHT), (0, 6))),
+    "shifted": WHOLE.shrink(((0, HEIGHT), (2, COLUMNS - 2))),
+    "every_other": shaped((HEIGHT, 8, 2)).shrink(((0, HEIGHT), (0, 8), (0, 1))),
+    "one_lane": WHOLE.shrink(((0, HEIGHT), (0, 1))).expand((HEIGHT, COLUMNS)),
+}
+
+
+def _computes(form: Form, base: DType, case_id: str, device: DeviceUnderTest) -> Measurement:
+    subject = form(base)
+    wanted = subject.expected.reshape(-1)
+    is_image = isinstance(subject.kernel.src[0].src[0].dtype, ImageDType)
+    expected = wanted.astype(numpy_dtype(base if is_image else F32))
+    inputs: list[Array | None] = [None, *(values.reshape(-1) for values in subject.inputs)]
+    return run_exact(case_id, device, subject.kernel, inputs, [expected])
+
+
+def _refused(shown: ShapeTracker, case_id: str, device: DeviceUnderTest) -> Measurement:
+    shape = tuple(size for size in shown.shape if isinstance(size, int))
+    kernel = _kept(_read(1, F32, shown), shape)
+    data = np.zeros(COUNT, np.float32)
+    try:
+        device.run_ast(kernel, [None, data])
+    except TinyrefError as error:
+        found = refusal(None, error, (UserError, DeviceError))
+        if found.passed and "texels of 4" not in str(error):
+            return Measurement(False, f"the refusal does not speak of texels: {error}", compared=1)
+        return found
+    return refusal("an access of a part of a texel was accepted", None, (UserError, DeviceError))
+
+
+def texel(case_id: str, device: DeviceUnderTest) -> Measurement:
+    """A program copies the texel in row 1 and column 2 of an image of 2 x 3."""
+    kind = image(F32, 2, 3)
+    memory = UOp(Ops.DEFINE_GLOBAL, kind, (), SlotArg(1))
+    row, column = (build.const(dtypes.int32, place) for place in (1, 2))
+    value = build.load(build.texel(memory, row, column), lanes=4)
+    out = build.define_global(0, F32, 4)
+    subject = programs.program("texel", build.store(programs.at(out, 0), value))
+    data = np.arange(24, dtype=np.float32)
+    wanted = np.array([20.0, 21.0, 22.0, 23.0], np.float32)
+    return programs.run(case_id, device, subject, [None, data], wanted)
+
+
+# --- rows -----------------------------------------------------------------------------------------
+
+
+def _checks(base: DType) -> list[Check]:
+    return [Check(form.__name__, functools.partial(_computes, form, base)) for form in FORMS]
+
+
+def rows() -> Iterator[Row]:
+    """A row for each type of texels, and one for parts of texels."""
+    for base in (F32, dtypes.float16):
+        yield make_row(
+            f"kernel.image.{base.name}",
+            f"Kernels read and write images of {base.name} texels, as float32 values.",
+            CLAUSES,
+            Rung.VECTOR,
+            "INDEX",
+            base.name,
+            Ulp(0).sentence,
+            kernel_needs(F32, features=("images",)),
+            functools.partial(_checks, base),
+        )
+    yield make_row(
+        "kernel.image.parts",
+        "A kernel that would need parts of texels is refused, with the reason.",
+        CLAUSES,
+        Rung.VECTOR,
+        "INDEX",
+        "float32",
+        "A refusal.",
+        kernel_needs(F32, features=("images",)),
+        lambda: [Check(name, functools.partial(_refused, shown)) for name, shown in PARTS.items()],
+    )
