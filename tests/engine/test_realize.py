@@ -153,6 +153,7 @@ def test_debug_levels_add_times_asts_source_and_programs(capsys):
             realize([(plus(x, float(level)), "PYTHON")])
         text = capsys.readouterr().err
         assert shows in text or level > 3
+        assert "\n  plan  " in text
         sizes.append(len(text))
     assert sizes == sorted(sizes)
     with Context(DEBUG=1):
