@@ -281,6 +281,12 @@ def test_ranges_hold_every_value_of_4_bits(op: Ops, is_unsigned: bool) -> None:
     assert list(itertools.islice(ranges.broken_intervals(op, 4, is_unsigned), 3)) == []
 
 
+def test_narrow_types_have_the_limits_of_their_width() -> None:
+    assert ranges.intervals(4, True)[-1] == (15, 15)
+    signed = ranges.narrow(4, False)
+    assert (signed.bits, signed.minimum, signed.maximum) == (4, -8, 7)
+
+
 def test_ranges_of_narrow_casts() -> None:
     types = [ranges.narrow(width, flag) for width in (3, 4, 5) for flag in (False, True)]
     for source, target in itertools.product(types, [*types, dtypes.bool]):

@@ -222,6 +222,7 @@ class _Narrow(DType):
     def __init__(self, kind: Kind, width: int) -> None:
         super().__init__(f"{kind.value}{width}", kind, 1, 0)
         self.bits = width
+        self.minimum, self.maximum = self._limits()
 
 
 def narrow(width: int, is_unsigned: bool) -> DType:
