@@ -27,8 +27,10 @@ class Flag:
     def accepted(self) -> str:
         if isinstance(self.default, str):
             return "a text"
-        if self.minimum is None or self.maximum is None:
+        if self.minimum is None:
             return "an integer"
+        if self.maximum is None:
+            return f"an integer from {self.minimum}"
         return f"an integer from {self.minimum} to {self.maximum}"
 
     def parse(self, value: object) -> FlagValue:
@@ -62,8 +64,8 @@ FLAGS: dict[str, Flag] = {
         Flag("NOOPT", 0, "compile kernels plainly: no optimisation is applied", 0, 1),
         Flag("TC", 1, "matrix tiles: 0 none, 1 instructions, 2 their shape, 3 local memory", 0, 3),
         Flag("TC_LEVEL", 0, "for tiles: 0 plain loads, 1 any operands, 2 padded axes too", 0, 2),
-        Flag("BEAM", 0, "search optimisations by timing, keeping so many plans; 0 does not", 0, 64),
-        Flag("BEAM_SECONDS", 10, "what a candidate of the search may take to compile and run", 1),
+        Flag("BEAM", 0, "search optimisations by timing, keeping so many plans; 0: none", 0, 64),
+        Flag("BEAM_SECONDS", 10, "seconds that a candidate may take to compile and run", 1),
         Flag("CACHE", 1, "keep compiled programs on disk", 0, 1),
         Flag("CACHE_DIR", "", "where compiled programs are kept; empty is the user's cache folder"),
         Flag("CPU_LEVEL", 1, "how hard LLVM optimises for the CPU device: 1 is quick", 0, 3),

@@ -49,6 +49,7 @@ def test_threads_do_not_see_each_others_contexts():
         ({"DEBGU": 1}, "unknown flag 'DEBGU': accepted are DEVICE, DEBUG"),
         ({"DEBUG": 7}, "flag DEBUG: got 7, accepted is an integer from 0 to 6"),
         ({"DEBUG": "high"}, "flag DEBUG: got 'high', accepted is an integer from 0 to 6"),
+        ({"BEAM_SECONDS": 0}, "flag BEAM_SECONDS: got 0, accepted is an integer from 1$"),
         ({"CC": 3}, "flag CC: got 3, accepted is a text"),
     ],
 )

@@ -6,7 +6,9 @@ import pytest
 
 from tinyref.cli.entry import run
 from tinyref.cli.expression import evaluate
+from tinyref.engine import search
 from tinyref.errors import UserError
+from tinyref.uops.optimise.opt import Opt, OptOp
 
 
 @pytest.mark.parametrize("device", ["CPU", "PYTHON"])
@@ -40,6 +42,20 @@ def test_the_plan_of_a_kernel_is_shown(
     monkeypatch.setenv("TINYREF_NOOPT", "1")
     assert run(command) == 0
     assert "r_2_4: plan\nplan  global 2, reduce 4\n\n" in capsys.readouterr().out
+
+
+def test_the_plan_that_a_search_found_is_shown_and_compiled(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opts = (Opt(OptOp.UPCAST, 0, 2),)
+    monkeypatch.setattr(search, "best_opts", lambda device, ast: opts)
+    monkeypatch.setenv("TINYREF_BEAM", "1")
+    expression = "Tensor([[1.5, 2, 3, 4], [5, 6, 7, 8]]).sum(1)"
+    assert run(["explain", expression, "--device", "PYTHON"]) == 0
+    text = capsys.readouterr().out
+    assert "r_2_4: plan\nplan  reduce 4, upcast 2\nopts  UPCAST(0, 2)\n" in text
+    source = text.partition("source for PYTHON")[2]
+    assert "LOOP" in source or "RANGE" in source
 
 
 def test_a_constant_needs_no_kernel(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,15 +17,15 @@ from tinyref.config import Context
 from tinyref.device import Capabilities, Device
 from tinyref.dtype import dtypes
 from tinyref.engine import search as search_module
-from tinyref.engine.search import best_opts, search
-from tinyref.engine.search_process import Worker
-from tinyref.errors import UserError
+from tinyref.engine.search import best_opts, chosen_opts, forget_searches, search
+from tinyref.engine.search_process import Worker, _pattern
+from tinyref.errors import DeviceError, UserError
 from tinyref.schedule import schedule
 from tinyref.tensor import Tensor
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
-from tinyref.uops.optimise.actions import actions, identity
+from tinyref.uops.optimise.actions import actions, candidates, identity
 from tinyref.uops.optimise.opt import Opt, OptOp, opts_text, parse_opts
 from tinyref.uops.optimise.plan import Plan
 from tinyref.uops.payload import ViewArg
@@ -37,6 +41,7 @@ FRAGILE = "search_devices:FragileBackend"
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path: Path) -> Iterator[None]:
+    forget_searches()
     with Context(CACHE=1, CACHE_DIR=str(tmp_path), BEAM=1):
         yield
 
@@ -125,29 +130,31 @@ def test_actions_are_legal_and_lead_to_other_plans() -> None:
 
 
 def test_a_candidate_that_crashes_hangs_or_fails_costs_itself() -> None:
-    worker = Worker(FRAGILE, copy_kernel(), 2.0)
+    worker = Worker(FRAGILE, copy_kernel(), 1.0)
     try:
         start = time.monotonic()
         assert worker.seconds(parse_opts("UPCAST(1, 2)")) is None
-        assert worker.seconds(()) is not None
         assert worker.seconds(parse_opts("UPCAST(1, 4)")) is None
         assert worker.seconds(parse_opts("UPCAST(1, 8)")) is None
+        assert worker.seconds((Opt(OptOp.UPCAST, 7, 3),)) is None
         assert worker.seconds(()) is not None
         # One limit for the candidate that hangs; what remains is starting three processes.
         assert time.monotonic() - start < 60
+        process = worker._process
+        # What Ctrl-C sends goes to the group of whoever asked.
+        assert process is not None
+        assert os.getpgid(process.pid) != os.getpgid(0)
     finally:
         worker.close()
+    # No process is left, and no pipe.
+    assert process.returncode == -signal.SIGKILL
+    assert process.stdin is not None
+    assert process.stdin.closed
+    assert process.stdout is not None
+    assert process.stdout.closed
 
 
-def test_an_illegal_candidate_is_answered() -> None:
-    worker = Worker("CPU", copy_kernel(), 30.0)
-    try:
-        assert worker.seconds((Opt(OptOp.UPCAST, 7, 3),)) is None
-        assert worker.seconds(()) is not None
-    finally:
-        worker.close()
-
-
+@pytest.mark.slow
 def test_a_search_on_a_fragile_device_ends_with_a_plan_that_runs() -> None:
     with Context(BEAM_SECONDS=2):
         opts = best_opts(FRAGILE, copy_kernel(4, 2))
@@ -156,19 +163,167 @@ def test_a_search_on_a_fragile_device_ends_with_a_plan_that_runs() -> None:
     assert "float32x2" not in str(opts)
 
 
+_HANGS = """
+from test_search import FRAGILE, Worker, copy_kernel, parse_opts
+worker = Worker(FRAGILE, copy_kernel(), 2.0)
+print(worker._start().pid, flush=True)
+worker.seconds_limit = 1000.0
+worker.seconds(parse_opts("UPCAST(1, 4)"))
+"""
+
+
+@pytest.mark.slow
+def test_a_candidate_that_hangs_does_not_outlive_a_parent_that_was_killed() -> None:
+    folder = Path(__file__).parent
+    with subprocess.Popen(
+        [sys.executable, "-c", _HANGS], cwd=folder, stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdout is not None
+        orphan = int(parent.stdout.readline())
+        time.sleep(0.5)
+        parent.kill()
+    deadline = time.monotonic() + 60
+    while _is_alive(orphan) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not _is_alive(orphan)
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def test_a_process_that_cannot_open_the_device_is_an_error() -> None:
+    worker = Worker("no_such_module:Backend", copy_kernel(), 1.0)
+    with pytest.raises(DeviceError, match=r"the process that times is not ready: .*no_such_module"):
+        worker.seconds(())
+
+
+def test_buffers_hold_values_of_their_type() -> None:
+    assert set(_pattern(dtypes.bool, 9)) == {1}
+    halves = np.frombuffer(_pattern(dtypes.float16, 10_000), np.float16)
+    assert (halves.size, sorted(set(halves.tolist()))) == (5000, [1.0, 2.0, 3.0])
+    assert len(_pattern(dtypes.int64, 8)) == 8
+
+
+# --- choosing -------------------------------------------------------------------------------------
+
+
+def timing(times: dict[str, float], other: float) -> type[Worker]:
+    """A worker that takes `times`, and `other` seconds for all other optimisations."""
+
+    class Timing(Worker):
+        def seconds(self, opts: tuple[Opt, ...]) -> float | None:
+            return times.get(opts_text(opts), other)
+
+    return Timing
+
+
+def test_what_is_no_faster_when_timed_again_gives_way_to_the_heuristics(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lucky = iter([1.0])
+
+    class Luck(Worker):
+        def seconds(self, opts: tuple[Opt, ...]) -> float | None:
+            return next(lucky, 2.0) if opts_text(opts) == "UPCAST(0, 2)" else 2.0
+
+    with Context(NOOPT=1):
+        assert chosen_opts("CPU", copy_kernel()) is None
+    monkeypatch.setattr(search_module, "planned", lambda ast, capabilities: Plan.of(ast, LOOPS))
+    monkeypatch.setattr(search_module, "Worker", Luck)
+    assert best_opts("CPU", copy_kernel()) == ()
+    assert next(lucky, None) is None
+    monkeypatch.setattr(search_module, "Worker", timing({"UPCAST(0, 2)": 1.0}, 2.0))
+    assert best_opts("CPU", copy_kernel(8, 6)) == (Opt(OptOp.UPCAST, 0, 2),)
+
+
+def test_where_nothing_can_be_timed_the_heuristics_choose(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Broken(Worker):
+        def seconds(self, opts: tuple[Opt, ...]) -> float | None:
+            raise DeviceError(self.device, "search: cannot start a process: no memory")
+
+    monkeypatch.setattr(search_module, "Worker", Broken)
+    with pytest.warns(UserWarning, match=r"the heuristics choose.*cannot start a process"):
+        opts = best_opts("CPU", copy_kernel())
+    capabilities = Device["CPU"].capabilities
+    assert opts == search_module.planned(copy_kernel(), capabilities).opts
+    # It is not kept: the next process may be luckier.
+    plain = Plan.of(copy_kernel(), capabilities)
+    assert search_module._Memory("CPU", copy_kernel()).result(plain) is None
+
+
+def test_without_a_beam_or_with_noopt_nothing_is_searched() -> None:
+    with Context(BEAM=0):
+        assert chosen_opts("CPU", copy_kernel()) is None
+    with Context(BEAM=4, NOOPT=1):
+        assert chosen_opts("CPU", copy_kernel()) is None
+
+
+def test_tiles_are_tried_as_the_flags_say() -> None:
+    with Context(BEAM=0):
+        x = Tensor.ones(16, 16, dtype=dtypes.float16).contiguous().realize()
+        y = Tensor.ones(16, 8, dtype=dtypes.float16).contiguous().realize()
+        product = x.matmul(y, dtype=dtypes.float32)
+        (kernel,) = schedule([(product.node, "CPU")]).kernels
+    plan = Plan.of(kernel.ast, Device["PYTHON"].capabilities)
+    for mode, level, found in ((0, 0, set()), (1, 0, {(1, 0)}), (3, 2, {(3, 2)})):
+        with Context(TC=mode, TC_LEVEL=level):
+            tiles = [opt for opt in candidates(plan) if opt.op is OptOp.TC]
+        assert {(opt.mode, opt.level) for opt in tiles} == found
+
+
 # --- memory ---------------------------------------------------------------------------------------
 
 
 def test_a_finished_search_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    opts = best_opts("CPU", copy_kernel())
+    opts = best_opts("CPU", copy_kernel(2, 3))
 
     def refuse(*arguments: object) -> None:
         raise AssertionError("a remembered search starts no process")
 
     monkeypatch.setattr(search_module, "Worker", refuse)
-    assert best_opts("CPU", copy_kernel()) == opts
+    assert best_opts("CPU", copy_kernel(2, 3)) == opts
+    # Not in this process alone.
+    forget_searches()
+    assert best_opts("CPU", copy_kernel(2, 3)) == opts
     with pytest.raises(AssertionError, match="starts no process"), Context(STRICT_FLOAT=0):
-        best_opts("CPU", copy_kernel())
+        best_opts("CPU", copy_kernel(2, 3))
+
+
+def test_without_a_cache_a_process_searches_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Context(CACHE=0):
+        monkeypatch.setattr(search_module, "Worker", timing({"UPCAST(0, 2)": 1.0}, 2.0))
+        assert best_opts("CPU", copy_kernel(8, 6)) == (Opt(OptOp.UPCAST, 0, 2),)
+        monkeypatch.setattr(search_module, "Worker", None)
+        assert best_opts("CPU", copy_kernel(8, 6)) == (Opt(OptOp.UPCAST, 0, 2),)
+
+
+def test_a_failure_counts_for_no_longer_limit() -> None:
+    asked: list[tuple[Opt, ...]] = []
+
+    def fails(opts: tuple[Opt, ...]) -> None:
+        asked.append(opts)
+
+    for limit, times in ((2, 1), (2, 1), (1, 1), (3, 2)):
+        with Context(BEAM_SECONDS=limit):
+            assert search_module._Memory("CPU", copy_kernel()).remembered(fails)(()) is None
+        assert len(asked) == times
+
+
+def test_a_search_says_what_it_found(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(search_module, "Worker", timing({"UPCAST(0, 2)": 1.0}, 2.0))
+    with Context(DEBUG=1):
+        best_opts("CPU", copy_kernel(8, 6))
+    assert "search e_8_6 on CPU: " in capsys.readouterr().err
 
 
 def test_an_interrupted_search_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,6 +338,8 @@ def test_an_interrupted_search_goes_on_where_it_was(monkeypatch: pytest.MonkeyPa
             return 1.0
 
     monkeypatch.setattr(search_module, "Worker", Counting)
+    # The two that are best at the end are timed again.
+    monkeypatch.setattr(search_module, "_duel", lambda chosen, found, measure: found)
     with pytest.raises(KeyboardInterrupt):
         best_opts("CPU", copy_kernel())
     first = list(asked)
@@ -196,22 +353,21 @@ def test_a_result_that_is_torn_or_no_longer_legal_is_searched_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     memory = search_module._Memory("CPU", copy_kernel())
-    memory.keep_result(1, (Opt(OptOp.LOCAL, 0, 4),))
+    memory.keep_result((Opt(OptOp.LOCAL, 0, 4),))
     plain = Plan.of(copy_kernel(), Device["CPU"].capabilities)
-    assert memory.result(plain, 1) is None
+    assert memory.result(plain) is None
     memory._write(memory._key("result", 1), {"opts": "rm -rf"})
-    assert memory.result(plain, 1) is None
-    memory.keep_result(1, (Opt(OptOp.UPCAST, 1, 4),))
-    assert memory.result(plain, 1) == (Opt(OptOp.UPCAST, 1, 4),)
+    assert memory.result(plain) is None
+    memory.keep_result((Opt(OptOp.UPCAST, 1, 4),))
+    assert memory.result(plain) == (Opt(OptOp.UPCAST, 1, 4),)
 
 
-def test_tensors_are_computed_by_what_was_found() -> None:
+def test_tensors_are_computed_by_what_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
     x = np.arange(64, dtype=np.float32).reshape(8, 8)
     found = (Tensor(x).sum(1) * 2).numpy()
     assert found.tolist() == [56.0, 184.0, 312.0, 440.0, 568.0, 696.0, 824.0, 952.0]
-
-
-def test_the_search_serves_every_kernel_of_a_schedule() -> None:
-    output = Tensor.ones(4, 8).contiguous().realize().transpose() + 1
-    (kernel,) = schedule([(output.node, "CPU")]).kernels
-    assert isinstance(best_opts("CPU", kernel.ast), tuple)
+    # Every kernel of a schedule is searched for: without a search none of them runs.
+    monkeypatch.setattr(search_module, "Worker", None)
+    output = Tensor.ones(4, 8).contiguous().transpose() + 1
+    with pytest.raises(TypeError, match="not callable"):
+        output.realize()

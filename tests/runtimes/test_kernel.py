@@ -19,7 +19,7 @@ from tinyref.runtimes import cpu
 from tinyref.runtimes.cache import cache_key, default_cache
 from tinyref.runtimes.kernel import (
     Kernel,
-    _Recent,
+    Recent,
     compile_ast,
     compile_program,
     forget_kernels,
@@ -264,7 +264,7 @@ def test_an_unknown_device_is_refused() -> None:
 
 
 def test_the_longest_unused_kernels_are_forgotten() -> None:
-    recent: _Recent[str] = _Recent(2)
+    recent: Recent[str] = Recent(2)
     recent.put("a", "1")
     recent.put("b", "2")
     assert recent.get("a") == "1"
@@ -286,7 +286,7 @@ class _Key:
 
 
 def test_threads_may_share_the_kernels_that_are_kept() -> None:
-    kept: _Recent[int] = _Recent(1)
+    kept: Recent[int] = Recent(1)
     errors: list[BaseException] = []
 
     def work(start: int) -> None:

@@ -34,7 +34,7 @@ def explain(
     The stages: the tensor graph, the kernels that the scheduler makes of it, and for each kernel
     its AST, its plan (the kinds of its axes, and the optimisations that gave them), the indexed
     kernel, the program, and the source that the device compiles.
-    TINYREF_NOOPT=1 shows kernels without optimisations.
+    TINYREF_NOOPT=1 shows kernels without optimisations, TINYREF_BEAM=2 those that a search finds.
     """
     from tinyref.cli.expression import evaluate
     from tinyref.config import Context
@@ -69,6 +69,7 @@ def _explain(tensor: Tensor, every_stage: bool) -> None:
 
 def _explain_kernel(item: KernelItem, number: int, every_stage: bool) -> None:
     from tinyref.device import Device
+    from tinyref.engine.search import chosen_opts
     from tinyref.runtimes.kernel import compile_ast
     from tinyref.uops.compile import compile_kernel, planned
     from tinyref.uops.optimise.show import print_plan
@@ -76,10 +77,13 @@ def _explain_kernel(item: KernelItem, number: int, every_stage: bool) -> None:
 
     stages: list[tuple[str, str]] = []
     capabilities = Device[item.device].capabilities
+    opts = chosen_opts(item.device, item.ast)
+    source = compile_ast(item.device, item.ast, opts).source
     program = compile_kernel(
         item.ast,
         capabilities,
         on_stage=lambda name, value: stages.append((name, to_text(value))),
+        opts=opts,
     )
     names = {"ast": "AST", "narrow": "indexed kernel", "linearize": "program"}
     for stage, text in stages:
@@ -90,11 +94,11 @@ def _explain_kernel(item: KernelItem, number: int, every_stage: bool) -> None:
             print(text, end="")
         if stage == "ast":
             _title(f"kernel {number}, {program.name}: plan")
-            print_plan(planned(item.ast, capabilities), sys.stdout)
+            print_plan(planned(item.ast, capabilities, opts), sys.stdout)
     if any(extent != 1 for extent in (*program.grid, *program.group)):
         print(f"launch: {_extents(program.grid)} groups of {_extents(program.group)}")
     _title(f"kernel {number}, {program.name}: source for {item.device}")
-    print(compile_ast(item.device, item.ast).source.rstrip("\n"))
+    print(source.rstrip("\n"))
 
 
 def _count(number: int, one: str, many: str = "") -> str:

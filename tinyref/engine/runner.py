@@ -10,14 +10,13 @@ from tinyref import config
 from tinyref.device import Device
 from tinyref.engine.counters import GlobalCounters
 from tinyref.engine.estimate import estimate, value_of
-from tinyref.engine.search import best_opts
+from tinyref.engine.search import chosen_opts
 from tinyref.errors import DeviceError
 from tinyref.lazy.buffers import buffer_of
 from tinyref.runtimes.kernel import Kernel, compile_ast
 from tinyref.schedule import CopyItem, Item, KernelItem, Schedule, schedule
 from tinyref.uops.compile import kernel_name, planned
 from tinyref.uops.node import UOp
-from tinyref.uops.optimise.opt import Opt
 from tinyref.uops.optimise.plan import Plan
 from tinyref.uops.optimise.show import print_plan
 from tinyref.uops.payload import ViewArg
@@ -94,19 +93,14 @@ def _compiled(item: Item) -> Kernel | None:
     if isinstance(item, CopyItem):
         return None
     try:
-        return compile_ast(item.device, item.ast, _opts(item))
+        return compile_ast(item.device, item.ast, chosen_opts(item.device, item.ast))
     except DeviceError as error:
         message = f"kernel {kernel_name(item.ast)}: {error.message}"
         raise DeviceError(error.device, message, error.source) from error
 
 
-def _opts(item: KernelItem) -> tuple[Opt, ...] | None:
-    """The optimisations that a search has found; None leaves the choice to the heuristics."""
-    return best_opts(item.device, item.ast) if config.integer("BEAM") else None
-
-
 def _plan(item: KernelItem) -> Plan:
-    return planned(item.ast, Device[item.device].capabilities, _opts(item))
+    return planned(item.ast, Device[item.device].capabilities, chosen_opts(item.device, item.ast))
 
 
 def _run_copy(item: CopyItem) -> None:

@@ -2,13 +2,19 @@
 
 Every candidate is compiled and run in a process of its own kind, so that one that crashes or hangs
 costs only itself. What was measured is kept in the cache of compiled programs: a search that was
-interrupted goes on where it was, and one that was finished costs one look.
+interrupted goes on where it was, and one that was finished costs one look. Kernels that are not
+compiled for a schedule (conformance, fuzzing, `compile_ast` without `opts`) are never searched.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
+import math
+import sys
+import time
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -16,9 +22,10 @@ from dataclasses import dataclass
 from tinyref import config
 from tinyref.device import Device
 from tinyref.engine.search_process import Worker
-from tinyref.errors import UserError
+from tinyref.errors import DeviceError, UserError
 from tinyref.runtimes.cache import default_cache
-from tinyref.uops.compile import planned
+from tinyref.runtimes.kernel import Recent
+from tinyref.uops.compile import kernel_name, planned
 from tinyref.uops.node import UOp
 from tinyref.uops.optimise.actions import actions, identity
 from tinyref.uops.optimise.opt import KernelOptError, Opt, opts_text, parse_opts
@@ -26,12 +33,16 @@ from tinyref.uops.optimise.plan import Plan
 from tinyref.uops.text import to_text
 
 # Entries of another layout are not read.
-SCHEMA = 1
+SCHEMA = 2
 # A round that makes the best plan faster by less than this part is the last one.
 LEAST_GAIN = 0.01
 MOST_ROUNDS = 16
 # Flags that change how fast a kernel runs, besides those in the compiler's key.
-FLAGS = ("STRICT_FLOAT", "TRANSCENDENTAL", "THREADS")
+FLAGS = ("STRICT_FLOAT", "TRANSCENDENTAL", "THREADS", "TC", "TC_LEVEL")
+# How often the plan that was found and that of the heuristics are timed again, in turns.
+FINAL_TURNS = 3
+# Results of this process, for caches that cannot be used; the oldest go when there are more.
+KEPT_RESULTS = 2048
 
 # Seconds that the kernel takes with these optimisations; None where it cannot be told.
 Measure = Callable[[tuple[Opt, ...]], float | None]
@@ -45,24 +56,78 @@ class Timed:
     plan: Plan
 
 
+def chosen_opts(device: str, ast: UOp) -> tuple[Opt, ...] | None:
+    """What a schedule compiles `ast` with: `best_opts` if BEAM is set and NOOPT is not.
+
+    None leaves the choice to `planned`, as for a device that runs no kernels. Raises `UserError` as `Plan.of` does.
+    """
+    is_wanted = config.integer("BEAM") > 0 and not config.integer("NOOPT")
+    runs_kernels = bool(Device[device].capabilities.ops)
+    return best_opts(device, ast) if is_wanted and runs_kernels else None
+
+
 def best_opts(device: str, ast: UOp) -> tuple[Opt, ...]:
     """The optimisations for the kernel `ast` on `device` that a search with width BEAM found.
 
-    The heuristics' where no candidate could be measured. Raises `UserError` as `Plan.of` does.
+    Those of the heuristics where nothing was found that is faster, and, with a warning, where
+    nothing could be timed. With DEBUG >= 1 a search says what it found. Raises `UserError` as
+    `Plan.of` does.
     """
-    capabilities = Device[device].capabilities
     memory = _Memory(device, ast)
-    plain = Plan.of(ast, capabilities)
-    chosen = planned(ast, capabilities)
-    width = config.integer("BEAM")
-    known = memory.result(plain, width)
+    known = _results.get(memory.place)
     if known is not None:
         return known
-    with closing(Worker(device, ast, config.integer("BEAM_SECONDS"))) as worker:
-        found = search((plain, chosen), width, memory.remembered(worker.seconds))
-    opts = chosen.opts if found is None else found.plan.opts
-    memory.keep_result(width, opts)
-    return opts
+    capabilities = Device[device].capabilities
+    plain = Plan.of(ast, capabilities)
+    found = memory.result(plain)
+    if found is None:
+        chosen = planned(ast, capabilities)
+        try:
+            found = _searched(device, ast, (plain, chosen), memory)
+        except DeviceError as error:
+            warnings.warn(f"the heuristics choose, not a search: {error}", stacklevel=2)
+            return _results.put(memory.place, chosen.opts)
+        memory.keep_result(found)
+    return _results.put(memory.place, found)
+
+
+def _searched(device: str, ast: UOp, starts: tuple[Plan, Plan], memory: _Memory) -> tuple[Opt, ...]:
+    """Searches from the plain plan and that of the heuristics."""
+    _, chosen = starts
+    begin = time.monotonic()
+    with closing(Worker(device, ast, memory.limit)) as worker:
+        measure = _Counted(worker.seconds)
+        found = search(starts, memory.width, memory.remembered(measure))
+        best = chosen if found is None else _duel(chosen, found.plan, worker.seconds)
+    if config.integer("DEBUG") >= 1:
+        sys.stderr.write(
+            f"search {kernel_name(ast)} on {device}: {measure.count} plans timed, "
+            f"{measure.failed} of them failed, {time.monotonic() - begin:.1f} s: "
+            f"{opts_text(best.opts) or 'no optimisation'}"
+            f"{', as the heuristics' if best.opts == chosen.opts else ''}\n"
+        )
+    return best.opts
+
+
+def _duel(chosen: Plan, found: Plan, measure: Measure) -> Plan:
+    """The faster of the two, timed anew: the least of many times may be luck."""
+    if identity(chosen) == identity(found):
+        return chosen
+    ours: list[float | None] = []
+    theirs: list[float | None] = []
+    for _ in range(FINAL_TURNS):
+        ours.append(measure(chosen.opts))
+        theirs.append(measure(found.opts))
+    return found if _least(theirs) < _least(ours) else chosen
+
+
+def _least(times: list[float | None]) -> float:
+    return min((seconds for seconds in times if seconds is not None), default=math.inf)
+
+
+def forget_searches() -> None:
+    """Drops what searches have found in this process; the cache on disk keeps it."""
+    _results.clear()
 
 
 def search(starts: Iterable[Plan], width: int, measure: Measure) -> Timed | None:
@@ -106,18 +171,42 @@ def _measured(plans: Iterable[Plan], measure: Measure, seen: set[object]) -> lis
     return sorted(found, key=_by_time)
 
 
+class _Counted:
+    """A measure that counts how often it was asked, and how often in vain."""
+
+    def __init__(self, measure: Measure) -> None:
+        self.measure = measure
+        self.count = 0
+        self.failed = 0
+
+    def __call__(self, opts: tuple[Opt, ...]) -> float | None:
+        seconds = self.measure(opts)
+        self.count += 1
+        self.failed += seconds is None
+        return seconds
+
+
 class _Memory:
     """What the cache knows of the searches for one kernel on one device and its versions."""
 
     def __init__(self, device: str, ast: UOp) -> None:
         backend = Device[device]
-        flags = {name: config.get(name) for name in FLAGS}
-        versions = sorted(backend.versions().items())
-        self.parts = [SCHEMA, backend.title, backend.compiler.key, versions, flags, to_text(ast)]
+        flags = tuple(config.get(name) for name in FLAGS)
+        self.width = config.integer("BEAM")
+        self.limit = config.integer("BEAM_SECONDS")
         self.is_used = config.integer("CACHE") != 0
+        self.ast = ast
+        self.facts = (backend.title, backend.compiler.key, flags)
+        # What finds a result in this process.
+        self.place = (Device.canonical(device), *self.facts, self.width, ast)
+        self.versions = backend.versions
+
+    @functools.cached_property
+    def _parts(self) -> list[object]:
+        return [SCHEMA, *self.facts, sorted(self.versions().items()), to_text(self.ast)]
 
     def _key(self, *what: object) -> str:
-        text = json.dumps([*self.parts, *what])
+        text = json.dumps([*self._parts, *what])
         return "search " + hashlib.sha256(text.encode()).hexdigest()
 
     def _read(self, key: str) -> Mapping[str, object]:
@@ -132,9 +221,9 @@ class _Memory:
         if self.is_used:
             default_cache().put(key, json.dumps(value).encode())
 
-    def result(self, plain: Plan, width: int) -> tuple[Opt, ...] | None:
-        """What an earlier search of that width has found, if it is still legal."""
-        text = self._read(self._key("result", width)).get("opts")
+    def result(self, plain: Plan) -> tuple[Opt, ...] | None:
+        """What an earlier search of this width has found, if it is still legal."""
+        text = self._read(self._key("result", self.width)).get("opts")
         if not isinstance(text, str):
             return None
         try:
@@ -142,22 +231,29 @@ class _Memory:
         except (KernelOptError, UserError):
             return None
 
-    def keep_result(self, width: int, opts: tuple[Opt, ...]) -> None:
+    def keep_result(self, opts: tuple[Opt, ...]) -> None:
         """Keeps what a search has found."""
-        self._write(self._key("result", width), {"opts": opts_text(opts)})
+        self._write(self._key("result", self.width), {"opts": opts_text(opts)})
 
     def remembered(self, measure: Measure) -> Measure:
         """`measure`, asked only for what no search has measured before."""
 
         def seconds(opts: tuple[Opt, ...]) -> float | None:
             key = self._key("seconds", opts_text(opts))
-            found = self._read(key).get("seconds")
+            entry = self._read(key)
+            found = entry.get("seconds")
             if isinstance(found, int | float) and found >= 0:
                 return float(found)
-            if found == "none":
+            failed_within = entry.get("failed_within")
+            if isinstance(failed_within, int | float) and failed_within >= self.limit:
                 return None
             measured = measure(opts)
-            self._write(key, {"seconds": "none" if measured is None else measured})
+            # More time might be enough for it.
+            failed = {"failed_within": self.limit}
+            self._write(key, failed if measured is None else {"seconds": measured})
             return measured
 
         return seconds
+
+
+_results: Recent[tuple[Opt, ...]] = Recent(KEPT_RESULTS)

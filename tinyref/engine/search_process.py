@@ -3,35 +3,43 @@
     python -m tinyref.engine.search_process
 
 reads one line of JSON with the kernel, then one line of optimisations at a time, and answers each
-with the seconds of the kernel or with what went wrong.
+with the seconds of the kernel or with what went wrong. It ends by itself when its parent is gone.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import selectors
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 
 from tinyref import config
 from tinyref.device import Buffer, Device
-from tinyref.errors import TinyrefError
+from tinyref.dtype import DType, PtrDType, numpy_dtype
+from tinyref.errors import DeviceError, TinyrefError
 from tinyref.runtimes.kernel import Kernel, compile_program
 from tinyref.uops.compile import compile_kernel
 from tinyref.uops.node import UOp
 from tinyref.uops.optimise.opt import Opt, opts_text, parse_opts
-from tinyref.uops.payload import VarArg
+from tinyref.uops.payload import SlotArg, VarArg
 from tinyref.uops.serialize import from_json, to_json
 
 # A candidate is launched until it has run so often or so long; the fastest launch counts.
 LAUNCHES = 10
 LAUNCH_SECONDS = 0.2
+# Importing everything and opening the device is no candidate's fault.
+START_SECONDS = 60.0
+# What the process does for itself: it times, it neither searches nor prints, and the programs of
+# hundreds of candidates must not push those in use out of the cache.
+OWN_FLAGS = {"BEAM": "0", "CACHE": "0", "DEBUG": "0", "DUMP": ""}
 
 
 class Worker:
@@ -42,14 +50,20 @@ class Worker:
 
     def __init__(self, device: str, ast: UOp, seconds_limit: float) -> None:
         self.seconds_limit = seconds_limit
-        self._first_line = json.dumps({"device": device, "kernel": to_json(ast)})
+        self.device = device
+        self._first_line = json.dumps(
+            {"device": device, "kernel": to_json(ast), "limit": seconds_limit}
+        )
         self._process: subprocess.Popen[bytes] | None = None
 
     def seconds(self, opts: tuple[Opt, ...]) -> float | None:
-        """The seconds of one launch; None for a candidate that fails, crashes or hangs."""
+        """The seconds of one launch; None for a candidate that fails, crashes or hangs.
+
+        Raises `DeviceError` when no process can be started or the device does not open in it.
+        """
         process = self._process
         if process is None:
-            process = self._process = self._start()
+            process = self._start()
         answer = None
         if _send(process, opts_text(opts)):
             answer = _receive(process, self.seconds_limit)
@@ -63,25 +77,37 @@ class Worker:
         """Ends the process; the next candidate starts another."""
         if self._process is None:
             return
+        # Its group, where it has one: it may have started processes of its own.
+        if hasattr(os, "killpg"):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
         self._process.kill()
         self._process.communicate()
         self._process = None
 
     def _start(self) -> subprocess.Popen[bytes]:
-        flags = {f"TINYREF_{flag.name}": str(value) for flag, value, _ in config.describe()}
-        environment = {**os.environ, **flags, "TINYREF_BEAM": "0", "TINYREF_DEBUG": "0"}
+        flags = {flag.name: str(value) for flag, value, _ in config.describe()} | OWN_FLAGS
+        environment = {**os.environ, **{f"TINYREF_{name}": flags[name] for name in flags}}
         # Backends are found where this process finds them.
         environment["PYTHONPATH"] = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tinyref.engine.search_process"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=environment,
-        )
+        try:
+            # A group of its own: Ctrl-C is for the search, and must not look like a crash.
+            process = self._process = subprocess.Popen(
+                [sys.executable, "-m", "tinyref.engine.search_process"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=environment,
+                process_group=0 if hasattr(os, "killpg") else None,
+            )
+        except OSError as error:
+            raise DeviceError(self.device, f"search: cannot start a process: {error}") from error
         _send(process, self._first_line)
-        # Starting takes a while that is no candidate's fault.
-        _receive(process, self.seconds_limit + 30)
+        answer = _receive(process, START_SECONDS)
+        if answer is None or "ready" not in answer:
+            self.close()
+            reason = (answer or {}).get("error", f"no answer in {START_SECONDS:g} seconds")
+            raise DeviceError(self.device, f"search: the process that times is not ready: {reason}")
         return process
 
 
@@ -127,21 +153,36 @@ class _Bench:
     def __init__(self, device: str, ast: UOp) -> None:
         self.device = device
         self.ast = ast
-        self.buffers: list[Buffer] = []
+        self.capabilities = Device[device].capabilities
+        self.buffers: dict[int, Buffer] = {}
 
     def seconds(self, opts: tuple[Opt, ...]) -> float:
-        program = compile_kernel(self.ast, Device[self.device].capabilities, opts=opts)
+        program = compile_kernel(self.ast, self.capabilities, opts=opts)
         kernel = compile_program(self.device, program)
         if not self.buffers:
-            self.buffers = [self._filled(p.dtype, p.size) for p in program.parameters]
-        return _fastest(kernel, self.buffers)
+            self.buffers = {
+                parameter.slot: Buffer(self.device, parameter.size, parameter.dtype).allocate()
+                for parameter in program.parameters
+            }
+            self._fill(set(self.buffers))
+        # What the last candidate has changed could be slower to compute with: subnormal floats.
+        self._fill({p.slot for p in program.parameters if p.is_read and p.is_written})
+        return _fastest(kernel, list(self.buffers.values()))
 
-    def _filled(self, dtype: Any, size: int) -> Buffer:
-        buffer = Buffer(self.device, size, dtype).allocate()
-        # Small positive numbers in every type: nothing overflows and no float is subnormal.
-        pattern = np.random.default_rng(0).integers(1, 4, buffer.nbytes, np.uint8)
-        buffer.copy_in(memoryview(pattern.tobytes()))
-        return buffer
+    def _fill(self, slots: set[int]) -> None:
+        """Puts 1, 2 and 3 into the buffers of these slots, as values of the kernel's own types."""
+        for node in self.ast.toposort():
+            if not isinstance(node.arg, SlotArg) or not isinstance(node.dtype, PtrDType):
+                continue
+            if node.arg.slot in slots:
+                buffer = self.buffers[node.arg.slot]
+                buffer.copy_in(memoryview(_pattern(node.dtype.base, buffer.nbytes)))
+
+
+def _pattern(dtype: DType, nbytes: int) -> bytes:
+    """`nbytes` bytes of values that every type has, and whose sums of products stay normal."""
+    values = np.random.default_rng(0).integers(1, 4, 4093).astype(numpy_dtype(dtype)).tobytes()
+    return (values * (nbytes // len(values) + 1))[:nbytes]
 
 
 def _fastest(kernel: Kernel, buffers: list[Buffer]) -> float:
@@ -163,13 +204,30 @@ def main() -> None:
     ast = from_json(request["kernel"])
     if not isinstance(ast, UOp):
         raise SystemExit("search: the first line holds no kernel")
-    bench = _Bench(request["device"], ast)
+    try:
+        bench = _Bench(request["device"], ast)
+    except (TinyrefError, ImportError, OSError) as error:
+        _answer(answers, {"error": str(error)})
+        return
     _answer(answers, {"ready": True})
     for line in sys.stdin:
+        _end_after(request["limit"])
         try:
-            _answer(answers, {"seconds": bench.seconds(parse_opts(line.strip()))})
-        except (TinyrefError, MemoryError) as error:
-            _answer(answers, {"error": str(error)})
+            answer: dict[str, object] = {"seconds": bench.seconds(parse_opts(line.strip()))}
+        except Exception as error:
+            # A driver may raise anything; the next candidate is not to pay for it.
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        _end_after(0)
+        _answer(answers, answer)
+
+
+def _end_after(limit: float) -> None:
+    """Has the system end this process in twice `limit` seconds; 0 takes it back.
+
+    A candidate that hangs in a driver would otherwise outlive a parent that was killed.
+    """
+    if hasattr(signal, "setitimer"):
+        signal.setitimer(signal.ITIMER_REAL, 2 * limit)
 
 
 def _answer(answers: IO[str], value: Mapping[str, object]) -> None:

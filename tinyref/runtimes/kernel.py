@@ -125,7 +125,7 @@ def _misfit(parameter: Parameter, buffer: Buffer, device: str) -> str | None:
     return None
 
 
-class _Recent(Generic[T]):
+class Recent(Generic[T]):
     """A dictionary that forgets what was not used for the longest time; threads may share it."""
 
     def __init__(self, limit: int) -> None:
@@ -160,8 +160,8 @@ class _Recent(Generic[T]):
         entries.clear()
 
 
-_by_program: _Recent[Kernel] = _Recent(KEPT_KERNELS)
-_by_ast: _Recent[Kernel] = _Recent(KEPT_KERNELS)
+_by_program: Recent[Kernel] = Recent(KEPT_KERNELS)
+_by_ast: Recent[Kernel] = Recent(KEPT_KERNELS)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_by_program.renew_lock)
     os.register_at_fork(after_in_child=_by_ast.renew_lock)
@@ -222,5 +222,9 @@ def compile_ast(device: str, ast: UOp, opts: Sequence[Opt] | None = None) -> Ker
     found = _by_ast.get(key)
     if found is not None:
         return found
+    if not backend.capabilities.ops:
+        raise UserError(
+            f"kernel: {canonical} holds data but runs no kernels: accepted are devices with ops"
+        )
     program = compile_kernel(ast, backend.capabilities, opts=opts)
     return _by_ast.put(key, compile_program(canonical, program))

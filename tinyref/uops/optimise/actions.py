@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tinyref import config
 from tinyref.uops.optimise.opt import Opt, OptOp
 from tinyref.uops.optimise.plan import LANE_KINDS, Plan, number_of
 from tinyref.uops.optimise.strides import accesses
@@ -65,10 +66,12 @@ def candidates(plan: Plan) -> Iterator[Opt]:
 
 
 def _tiles(plan: Plan) -> Iterator[Opt]:
-    if plan.opts:
+    """Each tile of the device, in the mode and at the level that the flags TC and TC_LEVEL say."""
+    mode = config.integer("TC")
+    if plan.opts or not mode:
         return
     for number in range(len(plan.capabilities.matrix_tiles)):
-        yield Opt(OptOp.TC, 0, number)
+        yield Opt(OptOp.TC, 0, number, config.integer("TC_LEVEL"), mode)
 
 
 def parameter_slots(plan: Plan) -> set[int]:
