@@ -59,7 +59,8 @@ class Timed:
 def chosen_opts(device: str, ast: UOp) -> tuple[Opt, ...] | None:
     """What a schedule compiles `ast` with: `best_opts` if BEAM is set and NOOPT is not.
 
-    None leaves the choice to `planned`, as for a device that runs no kernels. Raises `UserError` as `Plan.of` does.
+    None leaves the choice to `planned`, as for a device that runs no kernels. Raises `UserError`
+    as `Plan.of` does.
     """
     is_wanted = config.integer("BEAM") > 0 and not config.integer("NOOPT")
     runs_kernels = bool(Device[device].capabilities.ops)
