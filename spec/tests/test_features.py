@@ -13,7 +13,13 @@ from tinyref_spec.case import Measurement
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.kernel.features import FEATURES
 
-LITTLE = {"has_grid": False, "has_groups": False, "vector_lanes": (1,), "matrix_tiles": ()}
+LITTLE = {
+    "has_grid": False,
+    "has_groups": False,
+    "vector_lanes": (1,),
+    "images": False,
+    "matrix_tiles": (),
+}
 MUCH = {"has_grid": True, "has_groups": True, "vector_lanes": (1, 2, 4, 8, 16)}
 
 

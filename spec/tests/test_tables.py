@@ -76,6 +76,8 @@ def test_the_interpreter_passes_the_quick_profile(interpreter: DeviceUnderTest) 
     bad = []
     for row in all_rows():
         for case in row.cases(Profile.QUICK):
+            if case.needs.unmet(interpreter.capabilities) is not None:
+                continue
             measured = case.run(interpreter)
             if not measured.passed:
                 bad.append(f"{case.id}: {measured.message}")
@@ -143,7 +145,7 @@ def passing(rows: list[Row], device: DeviceUnderTest) -> list[str]:
     found = []
     for row in rows:
         for case in sample_of(row):
-            if case.run(device).passed:
+            if case.needs.unmet(device.capabilities) is None and case.run(device).passed:
                 found.append(case.id)
     return found
 

@@ -7,8 +7,8 @@ element than the layout says, or a product that is lost or counted twice, shows 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -16,18 +16,20 @@ from tinyref import config
 from tinyref.device import Capabilities
 from tinyref.dtype import dtypes, numpy_dtype
 from tinyref.uops import build
+from tinyref.uops.evaluate import evaluate
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.optimise.opt import KernelOptError, Opt, OptOp, parse_opts
 from tinyref.uops.optimise.plan import Plan
-from tinyref.uops.payload import AxisKind
+from tinyref.uops.payload import AxisKind, VarArg, ViewArg
 from tinyref.uops.shape_tracker import ShapeTracker
 from tinyref.uops.tiles import TILES, FragmentLayout, MatrixTile
+from tinyref_spec import samples
 from tinyref_spec.asts import load_view, store, store_view
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement, Row, Rung
 from tinyref_spec.checks import Check, kernel_needs, make_row
-from tinyref_spec.device_under_test import DeviceUnderTest, Optimised
+from tinyref_spec.device_under_test import DeviceUnderTest, Optimised, slots_of
 from tinyref_spec.error_rules import Ulp
 from tinyref_spec.kernel.products import accumulator_of, expected_product, matmul
 from tinyref_spec.measure import Experiment, measure
@@ -40,11 +42,16 @@ Sizes = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Subject:
-    """A kernel with its inputs by slot (slot 0 is the output) and what it must give."""
+    """A kernel with its inputs from slot 1 on, and what it must leave in slot 0.
+
+    old: what slot 0 holds before, where the kernel does not write all of it.
+    """
 
     kernel: UOp
     inputs: tuple[Array, ...]
     expected: Array
+    old: Array | None = None
+    bindings: Mapping[str, int] = field(default_factory=dict)
 
 
 Form = Callable[[MatrixTile], Subject]
@@ -234,6 +241,12 @@ def _opts(plan: Plan, text: str) -> Plan:
     return plan
 
 
+def _number(tile: MatrixTile, device: DeviceUnderTest) -> int:
+    """The number of the tile among those of the device; one too many if it is not there."""
+    tiles = device.capabilities.matrix_tiles
+    return tiles.index(tile) if tile in tiles else len(tiles)
+
+
 @functools.lru_cache(maxsize=4)
 def _subject(form: Form, tile: MatrixTile) -> Subject:
     return form(tile)
@@ -242,7 +255,7 @@ def _subject(form: Form, tile: MatrixTile) -> Subject:
 def legal_use(tile: MatrixTile, use: Use, case_id: str, device: DeviceUnderTest) -> Measurement:
     """The kernel on the tile gives exactly what it must."""
     subject = _subject(use.form, tile)
-    number = device.capabilities.matrix_tiles.index(tile)
+    number = _number(tile, device)
     opt = Opt(OptOp.TC, use.choice, number, use.level, use.mode)
     # A tile that rounds its inputs is for those who do not ask for strict floats.
     with config.Context(STRICT_FLOAT=0 if tile.rounds_in is not None else 1):
@@ -250,10 +263,17 @@ def legal_use(tile: MatrixTile, use: Use, case_id: str, device: DeviceUnderTest)
             plan = _opts(Plan.of(subject.kernel, device.capabilities).apply(opt), use.then)
         except KernelOptError as error:
             return Measurement(False, f"a legal use was refused: {error}", compared=1)
-        kernel = Optimised(subject.kernel, plan.opts)
-        inputs = [None, *(values.reshape(-1) for values in subject.inputs)]
-        wanted = [Expected(subject.expected.reshape(-1))]
-        return measure(device, Experiment(case_id, kernel, inputs, wanted, [Ulp(0)]))
+        return _computes(subject, plan.opts, case_id, device)
+
+
+def _computes(
+    subject: Subject, opts: tuple[Opt, ...], case_id: str, device: DeviceUnderTest
+) -> Measurement:
+    """Whether the kernel with these optimisations gives exactly what it must."""
+    inputs = [subject.old, *(values.reshape(-1) for values in subject.inputs)]
+    wanted = [Expected(subject.expected.reshape(-1))]
+    kernel = Optimised(subject.kernel, opts)
+    return measure(device, Experiment(case_id, kernel, inputs, wanted, [Ulp(0)], subject.bindings))
 
 
 # --- floats ---------------------------------------------------------------------------------------
@@ -273,7 +293,7 @@ def honest(tile: MatrixTile, case_id: str, device: DeviceUnderTest) -> Measureme
     a = generator.standard_normal((rows, inner)).astype(dtype)
     b = generator.standard_normal((inner, columns)).astype(dtype)
     expected, norm, rule = expected_product(a, b, tile.dtype_in)
-    number = device.capabilities.matrix_tiles.index(tile)
+    number = _number(tile, device)
     kernel = Optimised(matmul((rows, inner, columns), tile.dtype_in), (Opt(OptOp.TC, 0, number),))
     inputs = [None, a.reshape(-1), b.reshape(-1)]
     return measure(device, Experiment(case_id, kernel, inputs, [expected], [rule], norms=[norm]))
@@ -298,15 +318,24 @@ _TWICE = MatrixTile(
 _TC = "TC(0, 0, level 0, mode 1)"
 
 
+def _evaluated(
+    kernel: UOp, old: Array, *inputs: Array, bindings: Mapping[str, int] | None = None
+) -> Subject:
+    """A kernel of float32 that must do what the evaluator of ASTs says."""
+    buffers = [each.reshape(-1).astype(np.float32) for each in (old, *inputs)]
+    wanted = evaluate(kernel, dict(enumerate(buffers)), bindings)[0]
+    return Subject(kernel, tuple(buffers[1:]), wanted, buffers[0], bindings or {})
+
+
 def _of(sizes: Sizes, kernel: Callable[[UOp, UOp], UOp]) -> Form:
-    """A kernel of the two operands; its value is of no interest before the refusal."""
+    """A kernel of the two operands."""
 
     def form(tile: MatrixTile) -> Subject:
         m, n, k = sizes
         a, b = _values(tile, m, k, seed=1), _values(tile, k, n, seed=2)
         value = kernel(*_operands(tile, sizes))
         root = build.sink(store(0, value, (m, n, 1)))
-        return Subject(root, (a, b), np.zeros(0))
+        return _evaluated(root, np.zeros(m * n), a, b)
 
     return form
 
@@ -338,8 +367,9 @@ def of_sums(tile: MatrixTile) -> Subject:
     inner = build.reduce(Ops.ADD, left, (3,))
     right = load_view(2, _F32, shaped((1, 8, 8, 1)).expand((8, 8, 8, 1)), 64)
     total = build.reduce(Ops.ADD, build.mul(inner, right), (2,))
+    kernel = build.sink(store(0, total, (8, 8, 1, 1)))
     data = _values(tile, 192, seed=1), _values(tile, 64, seed=2)
-    return Subject(build.sink(store(0, total, (8, 8, 1, 1))), data, np.zeros(0))
+    return _evaluated(kernel, np.zeros(64), *data)
 
 
 def symbolic(tile: MatrixTile) -> Subject:
@@ -350,7 +380,8 @@ def symbolic(tile: MatrixTile) -> Subject:
     right = load_view(2, _F32, shaped((1, 8, 8)).expand(shape), 64)
     total = build.reduce(Ops.ADD, build.mul(left, right), (2,))
     kernel = build.sink(store_view(0, total, shaped((extent, 8, 1)), 128))
-    return Subject(kernel, (), np.zeros(0))
+    data = _values(tile, 128, seed=1), _values(tile, 64, seed=2)
+    return _evaluated(kernel, np.full(128, 9), *data, bindings={"n": 11})
 
 
 def _product(a: UOp, b: UOp) -> UOp:
@@ -502,8 +533,40 @@ def refused_use(refused: Refused, case_id: str, device: DeviceUnderTest) -> Meas
                 return Measurement(False, wrong, compared=1)
         else:
             return Measurement(False, f"{opt} was accepted, and gave {accepted}", compared=1)
-    is_same = plan.axes == axes and plan.opts == before
-    return Measurement(is_same, "" if is_same else "the refusal changed the plan", compared=1)
+        if plan.axes != axes or plan.opts != before:
+            return Measurement(False, "the refusal changed the plan", compared=1)
+        return _keeps(subject.kernel, _owed(plan, device), case_id, device)
+
+
+def _keeps(
+    kernel: UOp, opts: tuple[Opt, ...], case_id: str, device: DeviceUnderTest
+) -> Measurement:
+    """Whether a kernel of any inputs gives what the AST evaluator gives for small integers."""
+    slots = slots_of(kernel)
+    inputs = [
+        None if slot.is_written else samples.small_integers(slot.dtype, slot.size, slot.number, 2)
+        for slot in slots
+    ]
+    views = [node.arg.tracker for node in kernel.toposort() if isinstance(node.arg, ViewArg)]
+    variables = {node.arg for view in views for node in view.variables()}
+    bindings = {each.name: each.maximum for each in variables if isinstance(each, VarArg)}
+    buffers = {
+        slot.number: np.zeros(slot.size, numpy_dtype(slot.dtype)) if data is None else data
+        for slot, data in zip(slots, inputs, strict=True)
+    }
+    written = evaluate(kernel, buffers, bindings)
+    wanted = [Expected(written[slot.number]) for slot in slots if slot.is_written]
+    rules = [Ulp(0)] * len(wanted)
+    planned = Optimised(kernel, opts)
+    return measure(device, Experiment(case_id, planned, inputs, wanted, rules, bindings))
+
+
+def _owed(plan: Plan, device: DeviceUnderTest) -> tuple[Opt, ...]:
+    """What was applied before the refusal, where the device under test itself can do that."""
+    try:
+        return Plan.of(plan.form.ast, device.capabilities).apply_all(plan.opts).opts
+    except KernelOptError:
+        return ()
 
 
 # --- rows -----------------------------------------------------------------------------------------
