@@ -21,16 +21,16 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.optimise.opt import KernelOptError, Opt, OptOp, parse_opts
 from tinyref.uops.optimise.plan import Plan
-from tinyref.uops.payload import AxisKind, VarArg, ViewArg
+from tinyref.uops.payload import AxisKind
 from tinyref.uops.shape_tracker import ShapeTracker
 from tinyref.uops.tiles import TILES, FragmentLayout, MatrixTile
-from tinyref_spec import samples
 from tinyref_spec.asts import load_view, store, store_view
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement, Row, Rung
 from tinyref_spec.checks import Check, kernel_needs, make_row
-from tinyref_spec.device_under_test import DeviceUnderTest, Optimised, slots_of
+from tinyref_spec.device_under_test import DeviceUnderTest, Optimised
 from tinyref_spec.error_rules import Ulp
+from tinyref_spec.kernel.opts import keeps_value
 from tinyref_spec.kernel.products import accumulator_of, expected_product, matmul
 from tinyref_spec.measure import Experiment, measure
 from tinyref_spec.oracles import Expected
@@ -535,30 +535,7 @@ def refused_use(refused: Refused, case_id: str, device: DeviceUnderTest) -> Meas
             return Measurement(False, f"{opt} was accepted, and gave {accepted}", compared=1)
         if plan.axes != axes or plan.opts != before:
             return Measurement(False, "the refusal changed the plan", compared=1)
-        return _keeps(subject.kernel, _owed(plan, device), case_id, device)
-
-
-def _keeps(
-    kernel: UOp, opts: tuple[Opt, ...], case_id: str, device: DeviceUnderTest
-) -> Measurement:
-    """Whether a kernel of any inputs gives what the AST evaluator gives for small integers."""
-    slots = slots_of(kernel)
-    inputs = [
-        None if slot.is_written else samples.small_integers(slot.dtype, slot.size, slot.number, 2)
-        for slot in slots
-    ]
-    views = [node.arg.tracker for node in kernel.toposort() if isinstance(node.arg, ViewArg)]
-    variables = {node.arg for view in views for node in view.variables()}
-    bindings = {each.name: each.maximum for each in variables if isinstance(each, VarArg)}
-    buffers = {
-        slot.number: np.zeros(slot.size, numpy_dtype(slot.dtype)) if data is None else data
-        for slot, data in zip(slots, inputs, strict=True)
-    }
-    written = evaluate(kernel, buffers, bindings)
-    wanted = [Expected(written[slot.number]) for slot in slots if slot.is_written]
-    rules = [Ulp(0)] * len(wanted)
-    planned = Optimised(kernel, opts)
-    return measure(device, Experiment(case_id, planned, inputs, wanted, rules, bindings))
+        return keeps_value(subject.kernel, _owed(plan, device), case_id, device)
 
 
 def _owed(plan: Plan, device: DeviceUnderTest) -> tuple[Opt, ...]:

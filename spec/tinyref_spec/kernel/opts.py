@@ -9,12 +9,19 @@ import dataclasses
 import functools
 from collections.abc import Iterator, Sequence
 
-from tinyref.dtype import DType, dtypes
+import numpy as np
+
+from tinyref.dtype import DType, dtypes, numpy_dtype
+from tinyref.uops.evaluate import evaluate
+from tinyref.uops.node import UOp
 from tinyref.uops.optimise.opt import KernelOptError, Opt, OptOp, opts_text, parse_opts
 from tinyref.uops.optimise.plan import Plan
+from tinyref.uops.payload import VarArg, ViewArg
+from tinyref_spec import samples
+from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement, Row, Rung
 from tinyref_spec.checks import Check, kernel_needs, make_row
-from tinyref_spec.device_under_test import DeviceUnderTest, Optimised
+from tinyref_spec.device_under_test import DeviceUnderTest, Optimised, slots_of
 from tinyref_spec.error_rules import Ulp
 from tinyref_spec.kernel.opt_kernels import FORMS, Subject
 from tinyref_spec.kernel.opt_legal import LEGAL, Legal
@@ -52,6 +59,36 @@ def _computes(
     kernel = Optimised(subject.kernel, tuple(opts))
     rules = [Ulp(0)] * len(wanted)
     return measure(device, Experiment(case_id, kernel, inputs, wanted, rules, subject.bindings))
+
+
+def keeps_value(
+    kernel: UOp, opts: tuple[Opt, ...], case_id: str, device: DeviceUnderTest
+) -> Measurement:
+    """Whether a kernel without data of its own gives what the AST evaluator gives.
+
+    The inputs are small positive integers: no zero, whose sign a maximum may choose.
+    """
+    slots = slots_of(kernel)
+    inputs = [
+        None if slot.is_written else _positive(slot.dtype, slot.size, slot.number) for slot in slots
+    ]
+    views = [node.arg.tracker for node in kernel.toposort() if isinstance(node.arg, ViewArg)]
+    variables = {node.arg for view in views for node in view.variables()}
+    bindings = {each.name: each.maximum for each in variables if isinstance(each, VarArg)}
+    buffers = {
+        slot.number: np.zeros(slot.size, numpy_dtype(slot.dtype)) if data is None else data
+        for slot, data in zip(slots, inputs, strict=True)
+    }
+    written = evaluate(kernel, buffers, bindings)
+    wanted = [Expected(written[slot.number]) for slot in slots if slot.is_written]
+    rules = [Ulp(0)] * len(wanted)
+    planned = Optimised(kernel, opts)
+    return measure(device, Experiment(case_id, planned, inputs, wanted, rules, bindings))
+
+
+def _positive(dtype: DType, size: int, seed: int) -> Array:
+    drawn = np.abs(samples.small_integers(dtype, size, seed, 2)) + 1
+    return np.ascontiguousarray(drawn.astype(numpy_dtype(dtype)))
 
 
 def legal_use(
