@@ -15,6 +15,7 @@ from tinyref.device import Capabilities
 from tinyref.dtype import DType, dtypes
 from tinyref.errors import UserError
 from tinyref.uops import build
+from tinyref.uops.compile import compile_kernel
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.optimise.opt import KernelOptError, Opt, OptOp, opts_text, parse_opts
@@ -277,6 +278,30 @@ def test_any_numbers_are_refused_and_never_break(op: OptOp, capabilities: Capabi
         for axis in numbers:
             for arg in numbers:
                 plan.legal(Opt(op, axis, arg))
+
+
+WRONG_NUMBERS = [True, 1.0, 0.5, "0", None, float("nan"), [1]]
+
+
+@pytest.mark.parametrize("name", ["axis", "arg", "level", "mode"])
+@pytest.mark.parametrize("value", WRONG_NUMBERS, ids=repr)
+def test_an_optimisation_has_integers(name: str, value: object) -> None:
+    numbers: dict[str, object] = {"axis": 0, "arg": 2, name: value}
+    with pytest.raises(UserError, match=f"Opt: {name} is .*, accepted are integers"):
+        Opt(OptOp.UPCAST, **numbers)  # type: ignore[arg-type]
+
+
+def test_an_optimisation_has_an_op() -> None:
+    with pytest.raises(UserError, match="Opt: op is 'UPCAST', accepted are members of OptOp"):
+        Opt("UPCAST", 0, 2)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("opts", ["UPCAST(0, 2)", ["UPCAST(0, 2)"], [1], [None], 3], ids=repr)
+def test_what_is_no_optimisation_is_refused(opts: object) -> None:
+    with pytest.raises(UserError, match=r"^optimisations: "):
+        compile_kernel(row_sum(), GROUPS, opts=opts)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match=r"^optimisations: "):
+        compile_kernel(row_sum(), GROUPS, opts=Opt(OptOp.UPCAST, 0, 2))  # type: ignore[arg-type]
 
 
 # --- text -----------------------------------------------------------------------------------------

@@ -39,7 +39,8 @@ class Opt:
     whole axis for UPCAST and UNROLL), the multiple (PADTO), the other axis (SWAP), the slot of the
     buffer (PACK), the number of the tile among those of the device, -1 for any (TC). NOLOCALS has
     neither axis nor arg. TC has its choice among the possible axes as `axis`; `level` and `mode`
-    are its own, see `tile.TileLevel` and `tile.TileMode`.
+    are its own, see `tile.TileLevel` and `tile.TileMode`. Raises `UserError` for an `op` that is no
+    OptOp and for numbers that are no integers.
     """
 
     op: OptOp
@@ -47,6 +48,15 @@ class Opt:
     arg: int = 0
     level: int = 0
     mode: int = 1
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.op, OptOp):
+            raise UserError(f"Opt: op is {self.op!r}, accepted are members of OptOp")
+        for name in ("axis", "arg", "level", "mode"):
+            value = getattr(self, name)
+            # True would be another optimisation in the text, and the same one as a key.
+            if not isinstance(value, int) or isinstance(value, bool):
+                raise UserError(f"Opt: {name} is {value!r}, accepted are integers")
 
     def __str__(self) -> str:
         more = f", level {self.level}, mode {self.mode}" if self.op is OptOp.TC else ""
