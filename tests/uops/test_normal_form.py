@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_cases import load, store, tracker
+from kernel_cases import DEVICES, load, store, tracker
 
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError
 from tinyref.uops import build
+from tinyref.uops.compile import compile_kernel
 from tinyref.uops.evaluate import evaluate
+from tinyref.uops.interpreter import run_program
 from tinyref.uops.kernel_shape import kernel_shape
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
@@ -170,6 +172,18 @@ def test_a_reduce_of_one_is_its_term_and_of_none_its_identity() -> None:
     nothing = load(1, i32, 0, tracker((4, 0)))
     none = form_of(build.add(largest(nothing, 1), 1), (4, 1))
     assert any(n.op is Ops.CONST and n.arg.value == -(2**31) for n in none.ast.toposort())
+
+
+def test_a_sum_of_one_negative_zero_is_positive() -> None:
+    f32 = dtypes.float32
+    one = total(load(1, f32, 2, tracker((2, 1))), 1)
+    ast = build.sink(store(0, 2, tracker((2, 1)), one))
+    contents = {0: np.ones(2, np.float32), 1: np.array([-0.0, -3.0], np.float32)}
+    for device in DEVICES.values():
+        arrays = [contents[slot].copy() for slot in (0, 1)]
+        run_program(compile_kernel(ast, device), arrays)
+        assert arrays[0].tolist() == [0.0, -3.0]
+        assert np.signbit(arrays[0]).tolist() == [False, True]
 
 
 def test_outputs_of_nothing_are_gone() -> None:

@@ -163,7 +163,11 @@ class _Walk:
         inside = self.inside(node, node.arg, context)
         sizes = zip(node.arg.axes, reduced_sizes(node), strict=True)
         axes = [self.places[axis, inside[axis]] for axis, size in sizes if not is_one(size)]
-        return build.reduce(node.arg.op, src[0], tuple(axes)) if axes else src[0]
+        if axes:
+            return build.reduce(node.arg.op, src[0], tuple(axes))
+        # A sum starts at 0.0, so that of one float it is never -0.0.
+        is_float_sum = node.arg.op is Ops.ADD and node.dtype.is_float
+        return build.add(src[0], 0) if is_float_sum else src[0]
 
     def _moved(self, tracker: ShapeTracker, context: Context) -> ShapeTracker:
         """The view with its axes at their new places, and size 1 on all others."""
