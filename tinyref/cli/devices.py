@@ -78,6 +78,7 @@ def _capabilities(capabilities: Capabilities) -> dict[str, Any]:
         "shared_bytes": capabilities.shared_bytes,
         "threads": capabilities.threads,
         "buffer_limit": capabilities.buffer_limit,
+        "images": capabilities.images,
         "matrix_tiles": [tile.name for tile in capabilities.matrix_tiles],
         "keeps_subnormals": capabilities.keeps_subnormals,
     }
@@ -115,6 +116,8 @@ def _features(found: dict[str, Any]) -> str:
         parts.append(f"{found['shared_bytes'] // 1024} KiB of scratch memory")
     if found["threads"] > 1:
         parts.append(f"{found['threads']} threads")
+    if found["images"]:
+        parts.append("images")
     if not found["keeps_subnormals"]:
         parts.append("flushes subnormals")
     return ", ".join(parts)
