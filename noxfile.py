@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent
 DEVICES = tomllib.loads((ROOT / "ci" / "devices.toml").read_text())["device"]
 
 nox.needs_version = ">=2024.10.9"
-nox.options.sessions = ["lint", "types", "tests", "conform", "fuzz"]
+nox.options.sessions = ["lint", "types", "tests", "shuffled", "conform", "fuzz"]
 nox.options.reuse_existing_virtualenvs = True
 nox.options.error_on_missing_interpreters = True
 
@@ -53,6 +53,14 @@ def quick(session: nox.Session) -> None:
     """The inner loop: the tests that are not marked slow, on two cores."""
     session.install("-e", ".[test]")
     session.run("pytest", "-n", "2", "-m", "not slow", *session.posargs)
+
+
+@nox.session
+def shuffled(session: nox.Session) -> None:
+    """The tests of the compiler with the rewriting rules tried in another order."""
+    session.install("-e", ".[test]")
+    arguments = session.posargs or ["-n", "auto", "-m", "not slow", "tests/uops", "tests/engine"]
+    session.run("pytest", *arguments, env={"TINYREF_SHUFFLE_RULES": "1"})
 
 
 @nox.session(python=["3.11", "3.12", "3.13"])

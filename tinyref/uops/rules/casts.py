@@ -90,8 +90,13 @@ def cast_to_bool(x: UOp) -> UOp:
 
 
 @rule("cast-float-to-bool", match(Ops.CAST, any_node("x", when=floating)), when=boolean)
-def cast_float_to_bool(x: UOp) -> UOp:
-    """CAST(x, bool) == (x != 0.0): true for NaN, false for -0.0."""
+def cast_float_to_bool(x: UOp) -> UOp | None:
+    """CAST(x, bool) == (x != 0.0): true for NaN, false for -0.0.
+
+    Not for an x that is an exact CAST itself: cast-cast looks behind it.
+    """
+    if x.op is Ops.CAST and is_lossless(x.src[0].dtype, x.dtype):
+        return None
     return build.not_equal(x, 0.0)
 
 
