@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tinyref.errors import UserError
+from tinyref_conformance import runner
 from tinyref_conformance.conform import Finished
 from tinyref_conformance.ladder import RungState
 from tinyref_conformance.report import CaseResult
@@ -28,6 +29,20 @@ def test_a_good_device_conforms(fake: Any) -> None:
     assert sorted(path.name for path in done.files) == [
         *("badge.svg", "junit.xml", "report.html", "report.json", "summary.md"),
     ]
+
+
+def test_a_conformance_run_does_not_search(fake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[str] = []
+
+    class Recording(runner.Pool):
+        def __init__(self, config: Mapping[str, Any], environment: Mapping[str, str]) -> None:
+            started.append(environment["TINYREF_BEAM"])
+            super().__init__(config, environment)
+
+    monkeypatch.setenv("TINYREF_BEAM", "4")
+    monkeypatch.setattr(runner, "Pool", Recording)
+    fake.scenario("good").run(jobs=1)
+    assert started == ["0"]
 
 
 @pytest.mark.parametrize(

@@ -317,6 +317,24 @@ def test_a_failure_counts_for_no_longer_limit() -> None:
         assert len(asked) == times
 
 
+def test_where_no_candidate_is_in_time_more_time_is_another_search(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Slow(Worker):
+        def seconds(self, opts: tuple[Opt, ...]) -> float | None:
+            return 2.0 if self.seconds_limit > 5 else None
+
+    monkeypatch.setattr(search_module, "Worker", Slow)
+    with Context(BEAM_SECONDS=1):
+        best_opts("CPU", copy_kernel())
+    forget_searches()
+    plain = Plan.of(copy_kernel(), Device["CPU"].capabilities)
+    with Context(BEAM_SECONDS=10):
+        assert search_module._Memory("CPU", copy_kernel()).result(plain) is None
+        best_opts("CPU", copy_kernel())
+        assert search_module._Memory("CPU", copy_kernel()).result(plain) is not None
+
+
 def test_a_search_says_what_it_found(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

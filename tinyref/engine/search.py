@@ -87,13 +87,18 @@ def best_opts(device: str, ast: UOp) -> tuple[Opt, ...]:
             found = _searched(device, ast, (plain, chosen), memory)
         except DeviceError as error:
             warnings.warn(f"the heuristics choose, not a search: {error}", stacklevel=2)
+            found = None
+        if found is None:
+            # Not kept on disk: another process may be luckier, or give candidates more time.
             return _results.put(memory.place, chosen.opts)
         memory.keep_result(found)
     return _results.put(memory.place, found)
 
 
-def _searched(device: str, ast: UOp, starts: tuple[Plan, Plan], memory: _Memory) -> tuple[Opt, ...]:
-    """Searches from the plain plan and that of the heuristics."""
+def _searched(
+    device: str, ast: UOp, starts: tuple[Plan, Plan], memory: _Memory
+) -> tuple[Opt, ...] | None:
+    """Searches from the plain plan and that of the heuristics; None where nothing runs in time."""
     _, chosen = starts
     begin = time.monotonic()
     with closing(Worker(device, ast, memory.limit)) as worker:
@@ -107,7 +112,7 @@ def _searched(device: str, ast: UOp, starts: tuple[Plan, Plan], memory: _Memory)
             f"{opts_text(best.opts) or 'no optimisation'}"
             f"{', as the heuristics' if best.opts == chosen.opts else ''}\n"
         )
-    return best.opts
+    return None if found is None else best.opts
 
 
 def _duel(chosen: Plan, found: Plan, measure: Measure) -> Plan:
@@ -199,7 +204,7 @@ class _Memory:
         self.ast = ast
         self.facts = (backend.title, backend.compiler.key, flags)
         # What finds a result in this process.
-        self.place = (Device.canonical(device), *self.facts, self.width, ast)
+        self.place = (Device.canonical(device), *self.facts, self.width, self.limit, ast)
         self.versions = backend.versions
 
     @functools.cached_property
