@@ -27,6 +27,7 @@ from tinyref.runtimes.kernel import (
 from tinyref.uops import build
 from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import Ops
+from tinyref.uops.optimise.opt import parse_opts
 from tinyref.uops.payload import AxisKind, ViewArg
 from tinyref.uops.program import Parameter, Program
 from tinyref.uops.shape_tracker import ShapeTracker
@@ -248,6 +249,20 @@ def test_a_kernel_ast_runs_in_every_dtype(
     out = fill(device, np.zeros(4), dtype)
     compile_ast(device, square_sum(dtype))([out, fill(device, values, dtype)])
     assert read(out).astype(int).tolist() == (values**2).reshape(4, 8).sum(1).tolist()
+
+
+def test_optimisations_may_come_one_by_one(device: str) -> None:
+    opts = parse_opts("UNROLL(1, 0)")
+    plain = compile_ast(device, square_sum(FLOAT), opts=())
+    unrolled = compile_ast(device, square_sum(FLOAT), opts=iter(opts))  # type: ignore[arg-type]
+    assert unrolled.source != plain.source
+    assert compile_ast(device, square_sum(FLOAT), opts=list(opts)) is unrolled
+
+
+@pytest.mark.parametrize("opts", ["UNROLL(0, 0)", [[1]], 3], ids=repr)
+def test_what_is_no_optimisation_is_refused(device: str, opts: object) -> None:
+    with pytest.raises(UserError, match=r"^optimisations: "):
+        compile_ast(device, square_sum(FLOAT), opts=opts)  # type: ignore[arg-type]
 
 
 def test_a_kernel_ast_is_compiled_once_per_setting(device: str) -> None:

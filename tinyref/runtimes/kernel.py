@@ -17,7 +17,7 @@ from tinyref.runtimes.cache import compile_anew, compile_cached
 from tinyref.uops.compile import compile_kernel
 from tinyref.uops.decompose import elements_in
 from tinyref.uops.node import UOp
-from tinyref.uops.optimise.opt import Opt
+from tinyref.uops.optimise.opt import Opt, checked_opts
 from tinyref.uops.payload import VarArg
 from tinyref.uops.program import Parameter, Program
 
@@ -217,7 +217,7 @@ def compile_ast(device: str, ast: UOp, opts: Sequence[Opt] | None = None) -> Ker
     """
     canonical = Device.canonical(device)
     backend = Device[canonical]
-    chosen = None if opts is None else tuple(opts)
+    chosen = None if opts is None else checked_opts(opts)
     key = (canonical, backend.compiler.key, _flags(), chosen, ast)
     found = _by_ast.get(key)
     if found is not None:
@@ -226,5 +226,5 @@ def compile_ast(device: str, ast: UOp, opts: Sequence[Opt] | None = None) -> Ker
         raise UserError(
             f"kernel: {canonical} holds data but runs no kernels: accepted are devices with ops"
         )
-    program = compile_kernel(ast, backend.capabilities, opts=opts)
+    program = compile_kernel(ast, backend.capabilities, opts=chosen)
     return _by_ast.put(key, compile_program(canonical, program))

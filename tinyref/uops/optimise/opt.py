@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -61,6 +62,17 @@ class Opt:
     def __str__(self) -> str:
         more = f", level {self.level}, mode {self.mode}" if self.op is OptOp.TC else ""
         return f"{self.op.value}({self.axis}, {self.arg}{more})"
+
+
+def checked_opts(opts: Iterable[Opt]) -> tuple[Opt, ...]:
+    """`opts` as a tuple. Raises `UserError` for what is no sequence of Opts, such as their text."""
+    if not isinstance(opts, Iterable):
+        raise UserError(f"optimisations: {opts!r}, accepted are a sequence of Opts, or None")
+    found = tuple(opts)
+    for opt in found:
+        if not isinstance(opt, Opt):
+            raise UserError(f"optimisations: {opt!r} is no Opt; `parse_opts` reads their text")
+    return found
 
 
 _NUMBER = r"\s*(-?\d{1,18})\s*"

@@ -14,12 +14,11 @@ from dataclasses import dataclass, replace
 
 from tinyref.device import Capabilities
 from tinyref.dtype import PtrDType
-from tinyref.errors import UserError
 from tinyref.uops.kernel_shape import Shape, kernel_shape
 from tinyref.uops.node import UOp, node_fact, sint
 from tinyref.uops.ops import Ops
 from tinyref.uops.optimise.normal_form import OUTPUT, NormalForm, normal_form
-from tinyref.uops.optimise.opt import KernelOptError, Opt, opts_text
+from tinyref.uops.optimise.opt import KernelOptError, Opt, checked_opts, opts_text
 from tinyref.uops.payload import AxisKind, ReduceArg, SlotArg, ViewArg
 from tinyref.uops.symbolic import describe
 from tinyref.uops.tiles import MatrixTile, Operand
@@ -103,20 +102,18 @@ class Plan:
     def apply(self, opt: Opt) -> Plan:
         """The plan with one more optimisation.
 
-        Raises `KernelOptError` with the reason where it is not legal, `UserError` for what is no
-        Opt; this plan never changes.
+        Raises `KernelOptError` with the reason where it is not legal; this plan never changes.
         """
-        if not isinstance(opt, Opt):
-            raise UserError(f"optimisations: {opt!r} is no Opt; `parse_opts` reads their text")
         from tinyref.uops.optimise.moves import applied
 
         return applied(self, opt)
 
     def apply_all(self, opts: Iterable[Opt]) -> Plan:
-        """The plan with the optimisations applied from left to right; errors as of `apply`."""
-        if not isinstance(opts, Iterable):
-            raise UserError(f"optimisations: {opts!r}, accepted are a sequence of Opts, or None")
-        return functools.reduce(Plan.apply, opts, self)
+        """The plan with the optimisations applied from left to right.
+
+        Errors as of `apply` and `checked_opts`.
+        """
+        return functools.reduce(Plan.apply, checked_opts(opts), self)
 
     def legal(self, opt: Opt) -> Plan | None:
         """The plan with `opt`, or None where that is refused."""
