@@ -260,6 +260,12 @@ def test_a_refusal_names_the_optimisation_and_the_plan() -> None:
     assert isinstance(KernelOptError(message), UserError)
 
 
+def test_lanes_are_limited_in_all() -> None:
+    plan = planned(matmul(64, 64, 64), "UPCAST(0, 16) UPCAST(1, 16) UNROLL(2, 16)", LOOPS)
+    for opt in ("UPCAST(0, 2)", "UPCAST(1, 4)", "UNROLL(2, 2)"):
+        assert "lanes and copies in all: accepted are 4096" in refusal(plan, opt)
+
+
 def test_a_plan_without_axes_has_none_to_cut() -> None:
     nothing = Plan.of(build.sink(store(0, 1, tracker(()), build.const(i32, 7))), LOOPS)
     assert "there is no axis 0: the plan has no axes" in refusal(nothing, "UPCAST(0, 2)")

@@ -11,7 +11,15 @@ from dataclasses import replace
 from tinyref.errors import UserError
 from tinyref.uops.launch import launch_axes
 from tinyref.uops.optimise.opt import KernelOptError, Opt, OptOp
-from tinyref.uops.optimise.plan import ITEM_KINDS, Axis, Plan, changes, slot_of
+from tinyref.uops.optimise.plan import (
+    ITEM_KINDS,
+    LANE_KINDS,
+    Axis,
+    Plan,
+    changes,
+    number_of,
+    slot_of,
+)
 from tinyref.uops.optimise.tile import MOST_PADDING, with_tile
 from tinyref.uops.optimise.zero import padding_problem
 from tinyref.uops.payload import AxisKind
@@ -19,6 +27,8 @@ from tinyref.uops.symbolic import describe
 
 MOST_UPCAST = 16
 MOST_UNROLL = 32
+# Every lane may be a copy of the kernel: more take minutes to compile, and memory without end.
+MOST_LANES = 4096
 
 # Gives the new plan, or the reason for a refusal.
 Move = Callable[[Plan, Opt], Plan | str]
@@ -47,8 +57,11 @@ def _no_axis(plan: Plan, number: int) -> str:
 
 
 def _limit_problem(plan: Plan) -> str | None:
-    """What the device cannot give the plan: work-items in a group, or shared memory."""
+    """What the plan cannot have: so many lanes, work-items in a group, or shared memory."""
     capabilities = plan.capabilities
+    lanes = number_of(plan.extents(*LANE_KINDS))
+    if lanes > MOST_LANES:
+        return f"{lanes} lanes and copies in all: accepted are {MOST_LANES}"
     size = plan.group_size
     if size > capabilities.group_size_limit:
         return f"a group of {size} work-items, accepted are {capabilities.group_size_limit}"
