@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields, replace
 from tinyref.device import Capabilities
 from tinyref.uops.node import UOp
 from tinyref.uops.optimise.opt import KernelOptError, Opt, OptOp
-from tinyref.uops.optimise.plan import Plan
+from tinyref.uops.optimise.plan import LANE_KINDS, Plan, number_of
 from tinyref.uops.payload import SlotArg
 from tinyref_fuzz.tape import Tape
 
@@ -34,6 +34,8 @@ OPS = tuple(op for op, weight in WEIGHTS.items() for _ in range(weight))
 AMOUNTS = (2, 4, 3, 8, 0, 16, 5, 7, 32, 6, 12, 13, 64, 1, -1)
 # A tile can only come first: of the first optimisations that are tried, one in so many is one.
 TILE_SHARE = 2
+# Plans of more lanes and copies are legal, but take seconds to compile.
+MOST_COPIES = 128
 # So many optimisations are tried for each one that is wanted.
 TRIES = 60
 
@@ -69,12 +71,17 @@ def random_opts(
         opt = draw(plan, tape, slots)
         before = _members(plan)
         try:
-            plan = plan.apply(opt)
+            reached = plan.apply(opt)
+            plan = reached if _copies(reached) <= MOST_COPIES else plan
         except KernelOptError as error:
             if _members(plan) != before:
                 raise AssertionError(f"{opt} was refused and changed the plan {plan}") from error
             refused.append((opt, str(error)))
     return OptList(plan, tuple(refused))
+
+
+def _copies(plan: Plan) -> int:
+    return number_of(axis.extent for axis in plan.axes if axis.kind in LANE_KINDS)
 
 
 def _members(plan: Plan) -> tuple[object, ...]:
