@@ -241,6 +241,21 @@ def test_the_first_tile_that_fits_is_taken() -> None:
     assert other.tile.tile is APPLE
 
 
+def test_a_tile_whose_fragments_do_not_fit_is_passed_over() -> None:
+    """768 bytes of one tile, 384 of the other."""
+    smaller = TILES["nvidia_m16n8k8_float16_float32"]
+    tight = replace(with_tiles(NVIDIA, smaller), shared_bytes=600)
+    plan = Plan.of(product(NVIDIA, (64, 32, 64)), tight)
+    found = plan.apply_all(parse_opts("TC(0, -1, level 0, mode 3)"))
+    assert found.tile is not None
+    assert found.tile.tile is smaller
+    tighter = replace(tight, shared_bytes=383)
+    with pytest.raises(KernelOptError, match="384 bytes of shared memory, accepted are 383"):
+        Plan.of(product(NVIDIA, (64, 32, 64)), tighter).apply_all(
+            parse_opts("TC(0, -1, level 0, mode 3)")
+        )
+
+
 def test_a_tile_that_rounds_is_not_taken_where_floats_are_strict() -> None:
     assert chosen((64, 32, 64), ROUNDS, TC=1, STRICT_FLOAT=1).tile is None
 

@@ -10,14 +10,13 @@ from dataclasses import replace
 
 from tinyref.errors import UserError
 from tinyref.uops.launch import launch_axes
+from tinyref.uops.optimise.limits import limit_problem
 from tinyref.uops.optimise.opt import KernelOptError, Opt, OptOp
 from tinyref.uops.optimise.plan import (
     ITEM_KINDS,
-    LANE_KINDS,
     Axis,
     Plan,
     changes,
-    number_of,
     slot_of,
 )
 from tinyref.uops.optimise.tile import MOST_PADDING, with_tile
@@ -27,8 +26,6 @@ from tinyref.uops.symbolic import describe
 
 MOST_UPCAST = 16
 MOST_UNROLL = 32
-# Every lane may be a copy of the kernel: more take minutes to compile, and memory without end.
-MOST_LANES = 4096
 
 # Gives the new plan, or the reason for a refusal.
 Move = Callable[[Plan, Opt], Plan | str]
@@ -38,7 +35,7 @@ def applied(plan: Plan, opt: Opt) -> Plan:
     """`plan` with `opt`. Raises `KernelOptError` naming the optimisation and the reason."""
     found = _moved(plan, opt)
     if isinstance(found, Plan):
-        problem = _limit_problem(found)
+        problem = limit_problem(found)
         if problem is None:
             return replace(found, opts=(*plan.opts, opt))
         found = problem
@@ -54,26 +51,6 @@ def _moved(plan: Plan, opt: Opt) -> Plan | str:
 def _no_axis(plan: Plan, number: int) -> str:
     accepted = f"accepted are 0 to {len(plan.axes) - 1}" if plan.axes else "the plan has no axes"
     return f"there is no axis {number}: {accepted}"
-
-
-def _limit_problem(plan: Plan) -> str | None:
-    """What the plan cannot have: so many lanes, work-items in a group, or shared memory."""
-    capabilities = plan.capabilities
-    lanes = number_of(plan.extents(*LANE_KINDS))
-    if lanes > MOST_LANES:
-        return f"{lanes} lanes and copies in all: accepted are {MOST_LANES}"
-    size = plan.group_size
-    if size > capabilities.group_size_limit:
-        return f"a group of {size} work-items, accepted are {capabilities.group_size_limit}"
-    extents = plan.extents(*ITEM_KINDS)
-    try:
-        launch_axes(extents, capabilities.group_limit, "item")
-    except UserError:
-        return f"a group of {extents} does not fit the limits {capabilities.group_limit}"
-    needed = plan.shared_bytes()
-    if needed > capabilities.shared_bytes:
-        return f"{needed} bytes of shared memory, accepted are {capabilities.shared_bytes}"
-    return None
 
 
 # --- cutting axes ---------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from tinyref import config
 from tinyref.dtype import ImageDType
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
+from tinyref.uops.optimise.limits import limit_problem
 from tinyref.uops.optimise.normal_form import OUTPUT
 from tinyref.uops.optimise.opt import Opt
 from tinyref.uops.optimise.plan import Axis, Plan, TileUse, changes
@@ -68,9 +69,10 @@ def with_tile(plan: Plan, opt: Opt) -> Plan | str:
     for number in numbers:
         tile = plan.capabilities.matrix_tiles[number]
         found = _on_tile(plan, tile, opt)
-        if isinstance(found, Plan):
+        problem = limit_problem(found) if isinstance(found, Plan) else found
+        if problem is None:
             return found
-        reason = found
+        reason = problem
     return reason
 
 
