@@ -27,7 +27,7 @@ from tinyref.uops.interpreter import SanitizerError, run_program
 from tinyref.uops.lower import Lowering
 from tinyref.uops.node import UOp, substitute
 from tinyref.uops.ops import Ops
-from tinyref.uops.optimise import moves
+from tinyref.uops.optimise import limits, moves
 from tinyref.uops.optimise.opt import KernelOptError, Opt, OptOp, parse_opts
 from tinyref.uops.optimise.plan import Axis, Plan, changes
 from tinyref.uops.payload import AxisKind
@@ -152,33 +152,38 @@ def test_a_skip_is_declared_and_its_refusal_is_not_skipped() -> None:
         assert any(row.needs.unmet(nothing) is None for row in rows if ".refuse.no_" in row.id)
 
 
-def refusing_lines() -> dict[int, str]:
-    """The lines of the table of moves that give a reason; those of tiles have rows of their own."""
-    source = inspect.getsource(moves)
+# A file and a line in it.
+Place = tuple[str, int]
+
+
+def refusing_lines() -> dict[Place, str]:
+    """The lines of moves and limits that give a reason; those of tiles have rows of their own."""
     found = {}
-    for node in python_ast.walk(python_ast.parse(source)):
-        if isinstance(node, python_ast.Return) and node.value is not None:
-            text = python_ast.unparse(node.value)
-            if (
-                isinstance(node.value, python_ast.JoinedStr | python_ast.Constant)
-                and text != "None"
-            ):
-                found[node.lineno] = text
-            if isinstance(node.value, python_ast.IfExp):
-                found[node.lineno] = text
-    return {line: text for line, text in found.items() if "matrix tile" not in text}
+    for module in (moves, limits):
+        file = module.__file__
+        for node in python_ast.walk(python_ast.parse(inspect.getsource(module))):
+            if isinstance(node, python_ast.Return) and node.value is not None:
+                text = python_ast.unparse(node.value)
+                if (
+                    isinstance(node.value, python_ast.JoinedStr | python_ast.Constant)
+                    and text != "None"
+                ):
+                    found[file, node.lineno] = text
+                if isinstance(node.value, python_ast.IfExp):
+                    found[file, node.lineno] = text
+    return {place: text for place, text in found.items() if "matrix tile" not in text}
 
 
-def lines_run(work: Callable[[], None]) -> set[int]:
-    """The lines of the module of moves that `work` goes through."""
-    seen: set[int] = set()
-    file = moves.__file__
+def lines_run(work: Callable[[], None]) -> set[Place]:
+    """The lines of the modules of moves and limits that `work` goes through."""
+    seen: set[Place] = set()
+    files = (moves.__file__, limits.__file__)
 
     def trace(frame: FrameType, event: str, argument: object) -> Any:
-        if frame.f_code.co_filename != file:
+        if frame.f_code.co_filename not in files:
             return None
         if event == "line":
-            seen.add(frame.f_lineno)
+            seen.add((frame.f_code.co_filename, frame.f_lineno))
         return trace
 
     before = sys.gettrace()

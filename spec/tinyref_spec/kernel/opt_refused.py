@@ -68,6 +68,14 @@ _LANES = (
     Refused("unroll.whole_too_many", "all_sum", "UNROLL(0, 0)", "64 copies"),
     Refused("unroll.not_dividing", "prime_sum", "UNROLL(1, 4)", "4 is no amount that divides 11"),
     Refused("unroll.symbolic", "symbolic_columns", "UNROLL(1, 4)", "symbolic extent n"),
+    Refused(
+        "unroll.lanes_in_all",
+        "large_product",
+        "UNROLL(0, 32)",
+        "8192 lanes and copies in all: accepted are 4096",
+        "UPCAST(0, 16) UPCAST(0, 16)",
+        full_only=True,
+    ),
     Refused("unroll.lanes", "column_sum", "UNROLL(2, 2)", "axis 2 is upcast", "UPCAST(0, 4)"),
 )
 _GROUPS = (
