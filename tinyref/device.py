@@ -43,6 +43,7 @@ class Capabilities:
     buffer_limit: most buffers that one kernel may take.
     images: image types may be loaded and stored, by texels: vectors of four float32.
     matrix_tiles: the tiles that WMMA multiplies, preferred ones first (`tinyref.uops.tiles`).
+    tiles_pay: False where a tile takes longer than its products one by one, as when interpreted.
     keeps_subnormals: False where the device flushes them to zero.
     division_traps: integer division by zero or MIN/-1 must be guarded.
     slow_division: integer division by a constant is slower than a product and shifts.
@@ -62,6 +63,7 @@ class Capabilities:
     buffer_limit: int = 64
     images: bool = False
     matrix_tiles: tuple[MatrixTile, ...] = ()
+    tiles_pay: bool = True
     keeps_subnormals: bool = True
     division_traps: bool = False
     slow_division: bool = False

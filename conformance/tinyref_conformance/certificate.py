@@ -18,7 +18,7 @@ from tinyref.uops.serialize import tile_from_json, tile_to_json
 LIBRARIES = ("numpy", "ml-dtypes", "llvmlite", "mpmath")
 _PLAIN = (
     *("has_grid", "has_groups", "shared_bytes", "group_size_limit", "buffer_limit", "images"),
-    *("keeps_subnormals", "division_traps", "slow_division", "threads"),
+    *("keeps_subnormals", "division_traps", "slow_division", "threads", "tiles_pay"),
 )
 _TUPLES = ("vector_lanes", "grid_limit", "group_limit")
 

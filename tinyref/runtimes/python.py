@@ -106,6 +106,7 @@ class PythonBackend(Backend):
             shared_bytes=SHARED_BYTES,
             images=True,
             matrix_tiles=tuple(TILES.values()),
+            tiles_pay=False,
         )
 
     @functools.cached_property

@@ -8,6 +8,7 @@ from tinyref import config
 from tinyref.uops.optimise.opt import Opt, OptOp
 from tinyref.uops.optimise.plan import LANE_KINDS, Plan, number_of
 from tinyref.uops.optimise.strides import accesses
+from tinyref.uops.optimise.tile import exact_tiles
 from tinyref.uops.payload import AxisKind
 
 # The amounts that are tried of each optimisation that cuts an axis; 0 is the whole axis.
@@ -66,11 +67,11 @@ def candidates(plan: Plan) -> Iterator[Opt]:
 
 
 def _tiles(plan: Plan) -> Iterator[Opt]:
-    """Each tile of the device, in the mode and at the level that the flags TC and TC_LEVEL say."""
+    """Each tile that rounds no input, in the mode and at the level of the flags TC and TC_LEVEL."""
     mode = config.integer("TC")
     if plan.opts or not mode:
         return
-    for number in range(len(plan.capabilities.matrix_tiles)):
+    for number in exact_tiles(plan):
         yield Opt(OptOp.TC, 0, number, config.integer("TC_LEVEL"), mode)
 
 

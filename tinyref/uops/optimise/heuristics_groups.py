@@ -76,7 +76,7 @@ def _all_of(plan: Plan, opts: Sequence[Opt]) -> Plan | None:
 def _on_tile(plan: Plan) -> Plan | None:
     """The first tile of the device that fits, several of them for each run of threads."""
     mode = config.integer("TC")
-    if not mode or not plan.capabilities.matrix_tiles:
+    if not mode or not plan.capabilities.tiles_pay:
         return None
     found = plan.legal(Opt(OptOp.TC, 0, -1, config.integer("TC_LEVEL"), mode))
     if found is None or found.tile is None:

@@ -64,9 +64,8 @@ def with_tile(plan: Plan, opt: Opt) -> Plan | str:
     problem = _request_problem(plan, opt)
     if problem is not None:
         return problem
-    numbers = range(len(plan.capabilities.matrix_tiles)) if opt.arg == -1 else (opt.arg,)
-    reason = ""
-    for number in numbers:
+    reason = "every tile of the device rounds its inputs: such a one is named by its number"
+    for number in exact_tiles(plan) if opt.arg == -1 else (opt.arg,):
         tile = plan.capabilities.matrix_tiles[number]
         found = _on_tile(plan, tile, opt)
         problem = limit_problem(found) if isinstance(found, Plan) else found
@@ -74,6 +73,12 @@ def with_tile(plan: Plan, opt: Opt) -> Plan | str:
             return found
         reason = problem
     return reason
+
+
+def exact_tiles(plan: Plan) -> list[int]:
+    """The numbers of the device's tiles that take their inputs as they are."""
+    tiles = plan.capabilities.matrix_tiles
+    return [number for number, tile in enumerate(tiles) if tile.rounds_in is None]
 
 
 def _request_problem(plan: Plan, opt: Opt) -> str | None:
