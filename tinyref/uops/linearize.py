@@ -19,6 +19,8 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import RepeatArg
 
+_ACCESSES = frozenset({Ops.LOAD, Ops.STORE})
+
 
 def linearize(root: UOp, seed: int | None = None) -> tuple[UOp, ...]:
     """The nodes of the indexed kernel `root` as a program.
@@ -42,7 +44,7 @@ def linearize(root: UOp, seed: int | None = None) -> tuple[UOp, ...]:
         order = BlockOrder(needs, members)
         orders[block] = order.best() if chance is None else order.shuffled(chance)
     orders[BODY] = [*definitions, *orders[BODY]]
-    return _program(items, _nested(items, orders, blocks.idle(items.nodes)))
+    return _program(items, _nested(items, orders, blocks.idle(items.ops)))
 
 
 def _definitions(items: KernelItems, needs: Needs) -> dict[int, None]:
@@ -71,7 +73,8 @@ def _nested(
 
 def _program(items: KernelItems, order: Iterable[tuple[int, bool]]) -> tuple[UOp, ...]:
     """The node of each item in a program: with the sources that it has there."""
-    forms: dict[int, UOp] = {}
+    # By item: each is set before it is taken.
+    forms = list(items.nodes)
     repeats: dict[UOp, int] = {}
     emitted: list[UOp] = []
     for item, closes in order:
@@ -79,9 +82,10 @@ def _program(items: KernelItems, order: Iterable[tuple[int, bool]]) -> tuple[UOp
             emitted.append(UOp(Ops.END, dtypes.void, (forms[item],)))
             continue
         node = items.nodes[item]
+        op = node.op
         src = tuple([forms[source] for source in items.sources[item]])
-        form = node if src == node.src else node.replace(src=src)
-        if node.op in (Ops.LOAD, Ops.STORE):
+        form = node if src == node.src else UOp(op, node.dtype, src, node.arg)
+        if op in _ACCESSES:
             before = repeats.get(form, 0)
             repeats[form] = before + 1
             if before:

@@ -17,9 +17,10 @@ from tinyref.uops.ops import Ops
 Items = tuple[int, ...]
 NOTHING: Items = ()
 
+_SINK, _AFTER = Ops.SINK, Ops.AFTER
+
 # What happens at a place of the program; anything else is a value that is the same everywhere.
 HAPPENS = frozenset({Ops.LOAD, Ops.STORE, Ops.BARRIER, Ops.RANGE, Ops.DEFINE_ACC, Ops.UPDATE_ACC})
-
 
 _SPECIAL_SOURCES = frozenset({Ops.DEFINE_ACC, Ops.UPDATE_ACC, Ops.BARRIER})
 
@@ -35,9 +36,9 @@ class Mark:
 class KernelItems:
     """The items of an indexed kernel, sources before users, in parallel lists.
 
-    nodes: what the item is. sources: the items that it takes, in the order of the node's sources
-    in a program. marks: what it must come after besides. loops: the RANGEs that each DEFINE_ACC
-    names. updates: the UPDATE_ACC of each DEFINE_ACC.
+    nodes: what the item is. ops: their operations. sources: the items that it takes, in the order
+    of the node's sources in a program. marks: what it must come after besides. loops: the RANGEs
+    that each DEFINE_ACC names. updates: the UPDATE_ACC of each DEFINE_ACC.
     """
 
     def __init__(self, order: Sequence[UOp]) -> None:
@@ -46,19 +47,20 @@ class KernelItems:
         self.marks: list[tuple[Mark, ...]] = []
         self.loops: dict[int, Items] = {}
         self.updates: dict[int, int] = {}
-        if any(node.op is Ops.AFTER for node in order):
+        if _AFTER in {node.op for node in order}:
             self._merge(order)
         else:
             self._take(order)
+        self.ops: list[Ops] = [node.op for node in self.nodes]
 
     def _take(self, order: Sequence[UOp]) -> None:
         """Every node is an item."""
         item_of: dict[UOp, int] = {}
-        for node in order:
-            if node.op is Ops.SINK:
-                continue
-            item_of[node] = len(self.nodes)
-            items = tuple([item_of[source] for source in node.src])
+        nodes = [node for node in order if node.op is not _SINK]
+        for item, node in enumerate(nodes):
+            item_of[node] = item
+            src = node.src
+            items = tuple([item_of[source] for source in src]) if src else NOTHING
             if node.op in _SPECIAL_SOURCES:
                 self._add(node, items, ())
             else:
@@ -72,20 +74,25 @@ class KernelItems:
         carried: dict[UOp, tuple[Mark, ...]] = {}
         known: dict[object, int] = {}
         for node in order:
-            if node.op is Ops.SINK:
+            op = node.op
+            if op is _SINK:
                 continue
-            marks = _union(carried.get(source, ()) for source in node.src)
+            marks: tuple[Mark, ...] = ()
+            for source in node.src:
+                if source in carried:
+                    more = carried[source]
+                    marks = _union((marks, more)) if marks and more is not marks else more
             items = tuple([item_of[source] for source in node.src])
-            if node.op is Ops.AFTER:
+            if op is _AFTER:
                 item_of[node] = items[0]
                 carried[node] = _union([marks, (self._mark(node.src[1:], items[1:]),)])
                 continue
             taken: tuple[Mark, ...] = ()
-            if node.op in HAPPENS:
+            if op in HAPPENS:
                 taken = marks
             elif marks:
                 carried[node] = marks
-            key = (node.op, node.dtype, node.arg, items, taken)
+            key = (op, node.dtype, node.arg, items, taken)
             found = known.get(key)
             if found is None:
                 found = len(self.nodes)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import operator
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
@@ -20,15 +22,19 @@ UNCOUNTED = DEFINED | {
 }
 
 
+_UPDATE, _INDEX = Ops.UPDATE_ACC, Ops.INDEX
+_ACCESSES = frozenset({Ops.LOAD, Ops.STORE})
+
+
 class Needs:
     """For each member of a block what must stand before it, and which values it uses up.
 
     before: the members of its block that come first. uses: those of them that are values in
     registers, each of which it (or something in it, for a loop) takes; the last value of an
     accumulator counts as its DEFINE_ACC. Of items: registers, how many it takes to compute one
-    from what stands in its block; addresses, those that are part of one, which take no registers of
-    the kind that is scarce; turns_over, how many accumulators one reads for the last time in a
-    turn, negative for an update, after which there is one more.
+    from what stands in its block, none for a gate; addresses, those that are part of one, which
+    take no registers of the kind that is scarce; turns_over, how many accumulators one reads for
+    the last time in a turn, negative for an update, after which there is one more.
     """
 
     def __init__(self, items: KernelItems, blocks: Blocks) -> None:
@@ -37,11 +43,10 @@ class Needs:
         self.before: list[list[int]] = [[] for _ in items.nodes]
         self.uses: list[list[int]] = [[] for _ in items.nodes]
         self.addresses = _addresses(items)
-        self.is_defined = [node.op in DEFINED for node in items.nodes]
-        self.is_counted = [
-            node.op not in UNCOUNTED and item not in self.addresses
-            for item, node in enumerate(items.nodes)
-        ]
+        self.is_defined = [op in DEFINED for op in items.ops]
+        self.is_counted = [op not in UNCOUNTED for op in items.ops]
+        for item in self.addresses:
+            self.is_counted[item] = False
         self._of_items()
         readers = _readers(items)
         self._reads_before_updates(readers)
@@ -60,32 +65,34 @@ class Needs:
     def _of_items(self) -> None:
         items, home = self.items, self.blocks.home
         is_defined, is_counted = self.is_defined, self.is_counted
-        for item, sources in enumerate(items.sources):
-            before = self.before[item]
+        parallel = zip(items.sources, self.before, self.uses, items.marks, strict=True)
+        for item, (sources, before, uses, marks) in enumerate(parallel):
             here = home[item]
             for source in sources:
                 if is_defined[source]:
                     continue
-                if home[source] != here or not is_counted[source]:
+                if home[source] != here or items.ops[source] is _UPDATE:
                     self._of_source(item, source)
-                else:
-                    before.append(source)
-                    self.uses[item].append(source)
-            for mark in items.marks[item]:
+                    continue
+                before.append(source)
+                if is_counted[source]:
+                    uses.append(source)
+            for mark in marks:
                 for other in (*mark.items, *mark.over):
                     if not is_defined[other]:
                         self.add(other, item)
 
     def _of_source(self, item: int, source: int) -> None:
-        """The needs for a source that is no value of the same block."""
+        """The needs for a source of another block, or for the last value of an accumulator."""
         items = self.items
-        self.add(source, item)
-        if items.nodes[source].op is Ops.UPDATE_ACC:
+        value, user = self.blocks.meet(source, item)
+        if value != user:
+            self.before[user].append(value)
+        if items.ops[source] is _UPDATE:
             source = items.sources[source][0]
-        if self.is_counted[source]:
             value, user = self.blocks.meet(source, item)
-            if value == source:
-                self.uses[user].append(source)
+        if value == source and self.is_counted[source]:
+            self.uses[user].append(source)
 
     def _reads_before_updates(self, readers: Mapping[int, list[int]]) -> None:
         """What takes the old value of an accumulator stands before its update."""
@@ -95,16 +102,19 @@ class Needs:
 
     def _registers(self) -> list[int]:
         """The number of Sethi and Ullman: of sources that take as many, one waits for the other."""
-        found: list[int] = []
+        found: list[int] = [*self.is_counted]
         for item, uses in enumerate(self.uses):
+            if not uses:
+                continue
             # A loop takes values that are found after its RANGE.
             parts = [found[use] for use in uses if use < item]
             if len(parts) > 1:
                 parts.sort(reverse=True)
-                most = max([part + held for held, part in enumerate(parts)])
+                most = max(map(operator.add, parts, itertools.count()))
             else:
                 most = parts[0] if parts else 0
-            found.append(most or self.is_counted[item])
+            if most:
+                found[item] = most
         return found
 
 
@@ -112,23 +122,25 @@ def _readers(items: KernelItems) -> dict[int, list[int]]:
     """What takes each accumulator, but for its update."""
     found: dict[int, list[int]] = {accumulator: [] for accumulator in items.loops}
     if found:
+        accumulators = found.keys()
         for item, sources in enumerate(items.sources):
-            for source in sources:
-                if source in found and items.nodes[item].op is not Ops.UPDATE_ACC:
-                    found[source].append(item)
+            if not accumulators.isdisjoint(sources) and items.ops[item] is not _UPDATE:
+                for source in sources:
+                    if source in found:
+                        found[source].append(item)
     return found
 
 
 def _addresses(items: KernelItems) -> set[int]:
     """The arithmetic behind positions in memory, back to what is loaded."""
     found: set[int] = set()
-    for item in range(len(items.nodes) - 1, -1, -1):
-        op = items.nodes[item].op
-        if op is Ops.INDEX:
+    ops = items.ops
+    for item in range(len(ops) - 1, -1, -1):
+        if ops[item] is _INDEX:
             found.update(items.sources[item][1:])
-        elif item in found and op in ALU:
+        elif item in found and ops[item] in ALU:
             found.update(items.sources[item])
-    return {item for item in found if items.nodes[item].op in ALU}
+    return {item for item in found if ops[item] in ALU}
 
 
 def _turns_over(
@@ -155,22 +167,28 @@ def _order_memory(needs: Needs) -> None:
     """
     items = needs.items
     accesses: dict[int, list[int]] = defaultdict(list)
-    for item, node in enumerate(items.nodes):
-        if node.op in (Ops.LOAD, Ops.STORE):
+    for item, op in enumerate(items.ops):
+        if op in _ACCESSES:
             accesses[items.memory(item)].append(item)
     for found in accesses.values():
-        if len({items.nodes[access].op for access in found}) == 2:
-            _order_accesses(needs, found, _stores_before(items, set(found)))
+        stores = {access for access in found if items.ops[access] is Ops.STORE}
+        if 0 < len(stores) < len(found):
+            _order_accesses(needs, found, _stores_before(items, stores))
 
 
-def _stores_before(items: KernelItems, accesses: set[int]) -> list[int]:
-    """How many STOREs among `accesses` each item waits for, one for the other, itself included."""
-    counts: list[int] = []
-    for item, node in enumerate(items.nodes):
-        count = max((counts[source] for source in items.sources[item]), default=0)
+def _stores_before(items: KernelItems, stores: set[int]) -> list[int]:
+    """How many of the STOREs `stores` each item waits for, one for the other, itself included."""
+    counts = [0] * len(items.ops)
+    for item in range(min(stores), len(counts)):
+        count = 0
+        for source in items.sources[item]:
+            if counts[source] > count:
+                count = counts[source]
         for mark in items.marks[item]:
-            count = max(count, max((counts[other] for other in mark.items), default=0))
-        counts.append(count + (node.op is Ops.STORE and item in accesses))
+            for source in mark.items:
+                if counts[source] > count:
+                    count = counts[source]
+        counts[item] = count + (item in stores)
     return counts
 
 
@@ -215,6 +233,7 @@ def _gates(
         gate = needs.blocks.add(block)
         needs.before.append(list(gates.values())[-1:])
         needs.uses.append([])
+        needs.registers.append(0)
         gates[count] = gate
     for member, count in reading.items():
         needs.before[gates[count]].append(member)

@@ -48,16 +48,34 @@ class BlockOrder:
     """
 
     def __init__(self, needs: Needs, members: Sequence[int]) -> None:
-        nodes = needs.items.nodes
-        place = {member: number for number, member in enumerate(members)}
+        ops = needs.items.ops
         self.needs = needs
         self.members = members
-        # A gate is no item and has no node.
-        self.nodes: list[UOp | None] = [
-            nodes[member] if member < len(nodes) else None for member in members
+        # A gate is no item and has no operation.
+        self.ops: list[Ops | None] = [
+            ops[member] if member < len(ops) else None for member in members
         ]
-        self.before = [_places(needs.before[member], place) for member in members]
-        self.uses = [_places(needs.uses[member], place) for member in members]
+        self.before: list[list[int]] = []
+        self.uses: list[list[int]] = []
+        self._find_places()
+
+    def _find_places(self) -> None:
+        needs = self.needs
+        place = {member: number for number, member in enumerate(self.members)}
+        nothing: list[int] = []
+        for member in self.members:
+            before, uses = needs.before[member], needs.uses[member]
+            if not before:
+                places = nothing
+            elif len(before) == 1:
+                places = [place[before[0]]]
+            else:
+                places = [place[other] for other in dict.fromkeys(before)]
+            self.before.append(places)
+            if uses != before:
+                # Also what is a value and not waited for by itself, such as an accumulator.
+                places = [place[other] for other in dict.fromkeys(uses)] if uses else nothing
+            self.uses.append(places)
 
     @functools.cached_property
     def users(self) -> list[list[int]]:
@@ -79,11 +97,13 @@ class BlockOrder:
         order = self._depth_first()
         if sum(map(len, self.uses)) > FEW:
             pressure = self._pressure(order)
-            if pressure > FEW:
-                for other in (self._listed(), self.sorted(self.rank)):
-                    found = self._pressure(other)
-                    if found < pressure:
-                        order, pressure = other, found
+            enough = max(FEW, self._least_pressure())
+            for find in (_listed, BlockOrder.found):
+                if pressure <= enough:
+                    break
+                other = find(self, pressure)
+                if other is not None:
+                    order, pressure = other, self._pressure(other)
         return [self.members[place] for place in order]
 
     def shuffled(self, chance: random.Random) -> list[int]:
@@ -112,27 +132,46 @@ class BlockOrder:
         return result
 
     def _stuck(self, places: set[int]) -> UserError:
-        nodes = [self.nodes[place] for place in places]
-        numbers = sorted(
-            range_number(node) for node in nodes if node is not None and node.op is Ops.RANGE
-        )
+        nodes = self.needs.items.nodes
+        loops = [self.members[place] for place in places if self.ops[place] is Ops.RANGE]
+        numbers = sorted(range_number(nodes[loop]) for loop in loops)
         return UserError(f"kernel: the loops {numbers} need each other's results")
 
-    def rank(self, place: int) -> float:
+    def rank(self, place: int) -> int:
         """The order in which the graph was found, launch indices first."""
-        node = self.nodes[place]
-        return place - len(self.members) if node is not None and node.op is _LAUNCH else place
+        return place - len(self.members) if self.ops[place] is _LAUNCH else place
 
-    def _pressure(self, order: Sequence[int]) -> int:
-        """The most values that are live at once in this order."""
-        left = [len(users) for users in self.takers]
-        # The accumulators that are updated here, whose old values are live.
-        live = sum(count for count in self.turns_over if count > 0)
-        most = live
+    def found(self, below: int) -> list[int] | None:
+        """The order in which the graph was found, if fewer than `below` values live at once."""
+        order = sorted(range(len(self.members)), key=self.rank)
+        if any(max(before) > place for place, before in enumerate(self.before) if before):
+            order = self.sorted(self.rank)
+        return order if self._pressure(order, below) < below else None
+
+    @functools.cached_property
+    def live_at_first(self) -> int:
+        """The accumulators that are updated here, whose old values are live."""
+        return sum([count for count in self.turns_over if count > 0])
+
+    def _least_pressure(self) -> int:
+        """What no order is below: all that one member takes is live together with what it gives."""
+        most = self.live_at_first
+        for uses, takers in zip(self.uses, self.takers, strict=True):
+            most = max(most, len(uses) + (1 if takers else 0))
+        return most
+
+    def _pressure(self, order: Sequence[int], limit: int = _AT_FIRST) -> int:
+        """The most values that are live at once in this order; counted up to `limit`."""
+        uses, turns_over = self.uses, self.turns_over
+        left = [len(takers) for takers in self.takers]
+        live = most = self.live_at_first
         for place in order:
-            live += (left[place] > 0) - self.turns_over[place]
-            most = max(most, live)
-            for value in self.uses[place]:
+            live += (left[place] > 0) - turns_over[place]
+            if live > most:
+                most = live
+                if most >= limit:
+                    break
+            for value in uses[place]:
                 left[value] -= 1
                 if not left[value]:
                     live -= 1
@@ -143,40 +182,42 @@ class BlockOrder:
     def _depth_first(self) -> list[int]:
         """Sources right before their user, the one that takes the most registers first."""
         before = self.before
-        done = [False] * len(before)
+        is_done = [False] * len(before)
         on_way: set[int] = set()
         order: list[int] = []
-        for root in self._roots():
-            stack = [root]
-            while stack:
-                place = stack[-1]
-                if done[place]:
-                    stack.pop()
-                    continue
-                missing = [other for other in before[place] if not done[other]]
-                if not missing:
-                    stack.pop()
-                    done[place] = True
-                    order.append(place)
-                    continue
-                if place in on_way:
-                    # They wait for each other: this says who does.
-                    return self.sorted(self.rank)
-                on_way.add(place)
-                if len(missing) > 1:
-                    self._by_registers(place, missing)
-                stack += missing
+        stack = self._roots()
+        stack.reverse()
+        while stack:
+            place = stack.pop()
+            if place < 0:
+                # The complement of a place stands for it, after all that it waits for.
+                is_done[~place] = True
+                order.append(~place)
+                continue
+            if is_done[place]:
+                continue
+            missing = [other for other in before[place] if not is_done[other]]
+            if not missing:
+                is_done[place] = True
+                order.append(place)
+                continue
+            if place in on_way:
+                # They wait for each other: this says who does.
+                return self.sorted(self.rank)
+            on_way.add(place)
+            stack.append(~place)
+            if len(missing) > 1:
+                self._by_registers(place, missing)
+            stack += missing
         return order
 
     def _roots(self) -> list[int]:
         """Launch indices, then what happens in its place, then what is left."""
         launch, roots, others = [], [], []
-        for place, node in enumerate(self.nodes):
-            if node is None:
-                others.append(place)
-            elif node.op is _LAUNCH:
+        for place, op in enumerate(self.ops):
+            if op is _LAUNCH:
                 launch.append(place)
-            elif node.op in _ROOTS:
+            elif op in _ROOTS:
                 roots.append(place)
             else:
                 others.append(place)
@@ -187,20 +228,27 @@ class BlockOrder:
 
         What it only waits for comes first, of its sources the one that takes more registers.
         """
-        uses, registers, members = self.uses[place], self.needs.registers, self.members
-        node = self.nodes[place]
-        if node is None or node.op is Ops.RANGE:
+        op = self.ops[place]
+        if op is None or op is Ops.RANGE:
             missing.reverse()
             return
+        uses, registers, members = self.uses[place], self.needs.registers, self.members
+        missing.sort(reverse=True)
         missing.sort(
-            key=lambda other: (registers[members[other]] if other in uses else _AT_FIRST, -other)
+            key=lambda other: registers[members[other]] if other in uses else _AT_FIRST,
         )
 
-    # List schedule
 
-    def _listed(self) -> list[int]:
-        """Next is always what adds the fewest values to those that are live."""
-        return _ListSchedule(self).order
+# --- list schedule ----------------------------------------------------------------------------
+
+
+def _listed(block: BlockOrder, below: int) -> list[int] | None:
+    """Next is always what adds the fewest values to those that are live.
+
+    None if it comes to `below` of them.
+    """
+    schedule = _ListSchedule(block, below)
+    return schedule.order if schedule.most < below else None
 
 
 class _ListSchedule:
@@ -208,10 +256,11 @@ class _ListSchedule:
 
     What can be had at any time, such as a LOAD, is late: it comes right before the first member
     that takes it. `cost` is by how many the live values grow with a member and what is late of
-    its sources; it only ever falls.
+    its sources; it only ever falls. `most` is how many values live at once; the schedule ends
+    where these are not `below` a number.
     """
 
-    def __init__(self, block: BlockOrder) -> None:
+    def __init__(self, block: BlockOrder, below: int) -> None:
         self.block = block
         count = len(block.members)
         self.late = _late(block)
@@ -222,28 +271,30 @@ class _ListSchedule:
         self.cost = [self._first_cost(place) for place in range(count)]
         self.waits = [len(needed) for needed in block.before]
         self.is_ready = [False] * count
-        self.heap: list[tuple[int, float, int]] = []
+        self.heap: list[tuple[int, int, int]] = []
         self.order: list[int] = []
+        self.live = self.most = block.live_at_first
         for place in range(count):
             if not self.waits[place] and not self.is_ready[place]:
                 self._make_ready(place)
-        while self.heap:
+        while self.heap and self.most < below:
             cost, _, place = heapq.heappop(self.heap)
             if not self.done[place] and cost == self.cost[place]:
                 self._take(place)
-        if len(self.order) < count:
+        if len(self.order) < count and self.most < below:
             self._take_rest()
 
     def _first_cost(self, place: int) -> int:
         block = self.block
-        node = block.nodes[place]
-        if node is None:
-            return sum(self.late[other] for other in block.before[place])
-        if node.op is _LAUNCH:
+        op = block.ops[place]
+        if op is None:
+            return sum([self.late[other] for other in block.before[place]])
+        if op is _LAUNCH:
             return _AT_ONCE
+        late, remaining = self.late, self.remaining
         cost = 1 if block.takers[place] else 0
         for value in block.uses[place]:
-            cost += self.late[value] - (self.remaining[value] == 1)
+            cost += late[value] - (remaining[value] == 1)
         return cost - block.turns_over[place]
 
     def _make_ready(self, first: int) -> None:
@@ -271,35 +322,40 @@ class _ListSchedule:
 
     def _take(self, goal: int) -> None:
         """Emits `goal` after what is late of all that it waits for."""
+        done, before = self.done, self.block.before
         stack = [goal]
         while stack:
             place = stack[-1]
-            missing = (
-                []
-                if self.done[place]
-                else [other for other in self.block.before[place] if not self.done[other]]
-            )
-            if missing:
-                stack += reversed(missing)
+            if done[place]:
+                stack.pop()
                 continue
-            stack.pop()
-            if not self.done[place]:
+            missing = [other for other in before[place] if not done[other]]
+            if missing:
+                missing.reverse()
+                stack += missing
+            else:
+                stack.pop()
                 self._emit(place)
 
     def _emit(self, place: int) -> None:
+        block, remaining = self.block, self.remaining
         self.done[place] = True
         self.order.append(place)
+        self.live += (remaining[place] > 0) - block.turns_over[place]
+        self.most = max(self.most, self.live)
         if self.late[place]:
-            for user in self.block.takers[place]:
+            for user in block.takers[place]:
                 self._cheaper(user)
-            for user in self.block.users[place]:
-                if self.block.nodes[user] is None:
+            for user in block.users[place]:
+                if block.ops[user] is None:
                     self._cheaper(user)
-        for value in self.block.uses[place]:
-            self.remaining[value] -= 1
+        for value in block.uses[place]:
+            left = remaining[value] = remaining[value] - 1
             self.sum[value] -= place
-            if self.remaining[value] == 1:
+            if left == 1:
                 self._cheaper(self.sum[value])
+            elif not left:
+                self.live -= 1
         if not self.late[place]:
             for user in self._release(place):
                 self._make_ready(user)
@@ -318,20 +374,12 @@ class _ListSchedule:
 def _late(block: BlockOrder) -> list[bool]:
     """What can wait for its first user: LOADs, start values, addresses, broadcasts, casts."""
     late = [False] * len(block.members)
-    for place, node in enumerate(block.nodes):
-        if node is None:
-            continue
-        if node.op in _LATE or block.members[place] in block.needs.addresses:
+    for place, op in enumerate(block.ops):
+        if op in _LATE or block.members[place] in block.needs.addresses:
             late[place] = True
-        elif node.op in _MOVES:
+        elif op in _MOVES:
             late[place] = len(block.uses[place]) == 1 and late[block.uses[place][0]]
     return late
-
-
-def _places(members: Sequence[int], place: dict[int, int]) -> list[int]:
-    if len(members) < 2:
-        return [place[member] for member in members]
-    return [place[member] for member in dict.fromkeys(members)]
 
 
 def _reversed(lists: Sequence[Sequence[int]]) -> list[list[int]]:

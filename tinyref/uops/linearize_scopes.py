@@ -18,6 +18,8 @@ BODY = -1
 # What fixes how loops nest: where these happen, they do once a turn.
 _DOES = frozenset({Ops.STORE, Ops.UPDATE_ACC, Ops.BARRIER})
 _COUNTED = _DOES | {Ops.RANGE}
+_OPENS = frozenset({Ops.RANGE, Ops.DEFINE_ACC})
+_RANGE, _UPDATE = Ops.RANGE, Ops.UPDATE_ACC
 
 
 def range_number(node: UOp) -> int:
@@ -35,7 +37,7 @@ class Scopes:
 
     def __init__(self, items: KernelItems) -> None:
         self.items = items
-        self.ranges = [item for item, node in enumerate(items.nodes) if node.op is Ops.RANGE]
+        self.ranges = [item for item, op in enumerate(items.ops) if op is _RANGE]
         self.ranges.sort(key=lambda item: range_number(items.nodes[item]))
         self.bit = {item: 1 << place for place, item in enumerate(self.ranges)}
         self.around = [0] * len(self.ranges)
@@ -47,8 +49,7 @@ class Scopes:
 
     def _find(self) -> None:
         """A fixed point: what stands in the inner of two nested loops stands in the outer too."""
-        nodes = self.items.nodes
-        counted = [item for item, node in enumerate(nodes) if node.op in _COUNTED]
+        counted = [item for item, op in enumerate(self.items.ops) if op in _COUNTED]
         while True:
             self._closed = {0: 0}
             self.of = self._given_around()
@@ -99,25 +100,27 @@ class Scopes:
         scopes: list[int] = []
         # What remains around a user of the item.
         shown: list[int] = []
-        for node, sources, marks in zip(items.nodes, items.sources, items.marks, strict=True):
+        for op, sources, marks in zip(items.ops, items.sources, items.marks, strict=True):
             scope = 0
             for source in sources:
                 scope |= shown[source]
             for mark in marks:
                 scope |= self._around_mark(mark, shown)
-            op = node.op
-            if op is Ops.RANGE:
-                scope |= self.bit[len(scopes)]
-            elif op is Ops.DEFINE_ACC:
-                scope |= self.mask(items.loops[len(scopes)])
-            found = closed.get(scope)
-            if found is None:
-                found = closed[scope] = self._close(scope)
-            scopes.append(found)
-            if op is Ops.UPDATE_ACC:
-                found &= ~self.mask(items.loops[sources[0]])
-            shown.append(found)
+            if op in _OPENS:
+                scope |= self._opened(len(scopes))
+            if scope in closed:
+                scope = closed[scope]
+            else:
+                closed[scope] = scope = self._close(scope)
+            scopes.append(scope)
+            if op is _UPDATE:
+                scope &= ~self.mask(items.loops[sources[0]])
+            shown.append(scope)
         return scopes
+
+    def _opened(self, item: int) -> int:
+        """The loops that a RANGE or a DEFINE_ACC is in whatever its sources are."""
+        return self.bit[item] if item in self.bit else self.mask(self.items.loops[item])
 
     def _around_mark(self, mark: Mark, shown: list[int]) -> int:
         scope = 0
@@ -140,15 +143,13 @@ class Scopes:
 
     def _homes(self) -> list[int]:
         own = {**self.bit, **{item: self.mask(named) for item, named in self.items.loops.items()}}
-        innermost = {0: BODY}
-        found = []
-        for item, scope in enumerate(self.of):
-            if item in own:
-                scope &= ~own[item]
-            home = innermost.get(scope)
-            if home is None:
-                home = innermost[scope] = self.ranges[scope.bit_length() - 1]
-            found.append(home)
+        innermost = {
+            scope: self.ranges[scope.bit_length() - 1] if scope else BODY for scope in set(self.of)
+        }
+        found = [innermost[scope] for scope in self.of]
+        for item, named in own.items():
+            scope = self.of[item] & ~named
+            found[item] = self.ranges[scope.bit_length() - 1] if scope else BODY
         return found
 
 
@@ -200,11 +201,11 @@ class Blocks:
                 return
             item = block
 
-    def idle(self, nodes: Sequence[UOp]) -> set[int]:
-        """The loops in which nothing happens, of items that are `nodes`."""
+    def idle(self, ops: Sequence[Ops]) -> set[int]:
+        """The loops in which nothing happens, of items with these `ops`."""
         busy: set[int] = set()
-        for item, node in enumerate(nodes):
-            if node.op in _DOES:
+        for item, op in enumerate(ops):
+            if op in _DOES:
                 block = self.home[item]
                 while block != BODY and block not in busy:
                     busy.add(block)
