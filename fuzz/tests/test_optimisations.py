@@ -71,6 +71,7 @@ def check(name: str, where: str, lists: list[tuple[Opt, ...]]) -> None:
 # --- the law ------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("where", CAPABILITIES)
 @pytest.mark.parametrize("name", KERNELS)
 def test_a_legal_list_keeps_every_bit(name, where):

@@ -44,6 +44,7 @@ def _slopes(form: Form, arrays: list[Array], place: int, weights: Array) -> Arra
     return found
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("form", FORMS)
 def test_closed_form_agrees_with_differences(form: Form) -> None:
     arrays = list(inputs_of(form, dtypes.float64, 1).values())

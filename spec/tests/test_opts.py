@@ -119,14 +119,21 @@ def failures(device: DeviceUnderTest, cases: Iterable[Case]) -> list[str]:
     return found
 
 
+PARTS = 8
+
+
+@pytest.mark.sampled(PARTS + 1)
+@pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("name", DEVICES)
-def test_devices_of_every_kind_pass(name: str) -> None:
-    assert failures(SimulatedDevice(DEVICES[name]), cases_of("")) == []
+def test_devices_of_every_kind_pass(name: str, part: int) -> None:
+    assert failures(SimulatedDevice(DEVICES[name]), cases_of("")[part::PARTS]) == []
 
 
-def test_real_devices_pass(interpreter: DeviceUnderTest, cpu: DeviceUnderTest) -> None:
-    assert failures(interpreter, cases_of("")) == []
-    assert failures(cpu, cases_of("")) == []
+@pytest.mark.sampled(PARTS)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_real_devices_pass(interpreter: DeviceUnderTest, cpu: DeviceUnderTest, part: int) -> None:
+    assert failures(interpreter, cases_of("")[part::PARTS]) == []
+    assert failures(cpu, cases_of("")[part::PARTS]) == []
 
 
 # --- the tables are whole -------------------------------------------------------------------------
@@ -485,6 +492,7 @@ def mutant_name(mutant: Patch) -> str:
     return getattr(mutant, "__name__", "") or f"{mutant.func.__name__}_again"  # type: ignore[attr-defined]
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("mutant", MUTANTS, ids=mutant_name)
 def test_a_mutant_is_caught(monkeypatch: pytest.MonkeyPatch, mutant: Patch) -> None:
     capabilities, prefixes, symptom = MUTANTS[mutant]

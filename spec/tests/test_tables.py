@@ -47,28 +47,45 @@ def failing(rows: list[Row], device: DeviceUnderTest) -> list[str]:
     return found
 
 
-def test_the_op_meanings_pass_every_primitive_row(reference: ReferenceDevice) -> None:
+# The rows go in as many interleaved parts, of which one is quick.
+STEPS = 5
+
+
+@pytest.mark.sampled(STEPS)
+@pytest.mark.parametrize("start", range(STEPS))
+def test_the_op_meanings_pass_every_primitive_row(reference: ReferenceDevice, start: int) -> None:
     """The self-test of the meanings that folding, the evaluator and the interpreter share."""
     rows = [row for row in all_rows() if row.level == "isa"]
-    assert failing([row for row in rows if row.op != "CAST"], reference) == []
-    assert failing([row for row in rows if row.op == "CAST"][::3], reference) == []
+    assert failing([row for row in rows if row.op != "CAST"][start::STEPS], reference) == []
+    assert (
+        failing([row for row in rows if row.op == "CAST"][start * 3 :: STEPS * 3], reference) == []
+    )
 
 
-def test_the_evaluator_passes_every_kernel_row(reference: ReferenceDevice) -> None:
+@pytest.mark.sampled(STEPS)
+@pytest.mark.parametrize("start", range(STEPS))
+def test_the_evaluator_passes_every_kernel_row(reference: ReferenceDevice, start: int) -> None:
     rows = [
         row for row in all_rows() if row.level in ("kernel", "memory") and ".program." not in row.id
     ]
-    assert failing(rows, reference) == []
+    assert failing(rows[start::STEPS], reference) == []
 
 
-def test_the_interpreter_passes_a_sample_of_all_rows(interpreter: DeviceUnderTest) -> None:
+@pytest.mark.sampled(STEPS)
+@pytest.mark.parametrize("start", range(STEPS))
+def test_the_interpreter_passes_a_sample_of_all_rows(
+    interpreter: DeviceUnderTest, start: int
+) -> None:
     rows = [*every_nth(9, *AST_LEVELS), *every_nth(23, "tensor")]
     rows += [row for row in all_rows() if ".program." in row.id]
-    assert failing(rows, interpreter) == []
+    assert failing(rows[start::STEPS], interpreter) == []
 
 
-def test_the_cpu_passes_a_sample_of_all_rows(cpu: DeviceUnderTest) -> None:
-    assert failing([*every_nth(11, *AST_LEVELS), *every_nth(19, "tensor")], cpu) == []
+@pytest.mark.sampled(STEPS)
+@pytest.mark.parametrize("start", range(STEPS))
+def test_the_cpu_passes_a_sample_of_all_rows(cpu: DeviceUnderTest, start: int) -> None:
+    rows = [*every_nth(11, *AST_LEVELS), *every_nth(19, "tensor")]
+    assert failing(rows[start::STEPS], cpu) == []
 
 
 @pytest.mark.slow
@@ -160,7 +177,7 @@ def ast_rows(*levels: str) -> list[Row]:
 
 
 def test_comparing_cases_see_a_flipped_bit() -> None:
-    rows = [*ast_rows("kernel", "memory"), *ast_rows("isa")[::5]]
+    rows = [*ast_rows("kernel", "memory")[::3], *ast_rows("isa")[::21]]
     assert passing(rows, CorruptDevice(flipped)) == []
 
 
@@ -169,13 +186,15 @@ def test_every_comparing_case_sees_a_flipped_bit() -> None:
     assert passing(ast_rows(*AST_LEVELS), CorruptDevice(flipped)) == []
 
 
-def test_exact_cases_see_one_flipped_bit_in_the_last_element() -> None:
-    found = passing(ast_rows("kernel", "memory"), CorruptDevice(one_flipped))
+@pytest.mark.sampled(STEPS)
+@pytest.mark.parametrize("start", range(STEPS))
+def test_exact_cases_see_one_flipped_bit_in_the_last_element(start: int) -> None:
+    found = passing(ast_rows("kernel", "memory")[start::STEPS], CorruptDevice(one_flipped))
     assert found == []
     # Of these the last lane of a batch may be unspecified.
     partial = ("IDIV", "MOD", "SHL", "SHR", "CAST")
     rows = [row for row in ast_rows("isa") if row.op not in partial]
-    assert passing(rows[::7], CorruptDevice(one_flipped)) == []
+    assert passing(rows[start * 7 :: STEPS * 7], CorruptDevice(one_flipped)) == []
 
 
 def test_program_rows_see_a_flipped_bit() -> None:

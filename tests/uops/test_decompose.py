@@ -123,6 +123,7 @@ def test_every_encoding_survives_the_way_to_float32_and_back(small: DType) -> No
     assert same(evaluate(narrow(there, small), [encodings]).view(encodings.dtype), encodings)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("small", SMALL_FLOATS, ids=lambda dtype: dtype.name)
 def test_float32_narrows_as_ml_dtypes_does(small: DType) -> None:
     values = hard_floats(dtypes.float32, 1)
@@ -131,6 +132,7 @@ def test_float32_narrows_as_ml_dtypes_does(small: DType) -> None:
         assert same(got, values.astype(numpy_dtype(small)))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("small", SMALL_FLOATS, ids=lambda dtype: dtype.name)
 def test_float64_narrows_in_one_rounding(small: DType) -> None:
     values = hard_floats(dtypes.float64, 2)

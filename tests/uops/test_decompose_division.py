@@ -64,6 +64,7 @@ def divisors(dtype: DType) -> list[int]:
     return sorted(d for d in found if d and dtype.minimum <= d <= dtype.maximum)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", [dtypes.int8, dtypes.uint8], ids=name)
 def test_every_8_bit_dividend_by_every_divisor(dtype: DType) -> None:
     for divisor in range(int(dtype.minimum), int(dtype.maximum) + 1):
@@ -71,6 +72,7 @@ def test_every_8_bit_dividend_by_every_divisor(dtype: DType) -> None:
             check(dtype, divisor, every(dtype))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", [dtypes.int16, dtypes.uint16], ids=name)
 def test_every_16_bit_dividend_by_chosen_divisors(dtype: DType) -> None:
     for divisor in divisors(dtype)[::5]:
@@ -92,6 +94,7 @@ def dividends(dtype: DType, divisor: int) -> Array:
     return np.array(kept, numpy_dtype(dtype))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("dtype", "device"),
     [*((dtype, SLOW) for dtype in LARGE), *((dtype, NARROW) for dtype in LARGE[:2])],

@@ -40,6 +40,7 @@ def quotient_samples(dtype: DType) -> tuple[Array, Array]:
     return np.concatenate(left), np.concatenate(right)
 
 
+@pytest.mark.sampled(2)
 @FORMATS
 def test_quotients_are_correctly_rounded(dtype: DType) -> None:
     x, y = quotient_samples(dtype)

@@ -197,6 +197,7 @@ def matmul(kinds: tuple[int, int, int], strides: tuple[int, int] = (8, 16)) -> U
 MATRICES = [zeros(128, F32), numbers(8 * 9, F32, 1), numbers(8 * 17, F32, 2)]
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize(
     "kinds", [(8, 16, 2), (2, 4, 4), (4, 1, 8), (1, 8, 8), (8, 2, 1), (2, 2, 2)]
 )
@@ -411,6 +412,7 @@ REDUCES = [
 ]
 
 
+@pytest.mark.sampled(11)
 @pytest.mark.parametrize(("op", "dtype"), REDUCES, ids=lambda each: each.name)
 @pytest.mark.parametrize(("terms", "lanes"), [(8, 8), (12, 4), (6, 3), (32, 16)])
 def test_reduces(op: Ops, dtype: DType, terms: int, lanes: int) -> None:
@@ -621,10 +623,11 @@ def test_a_loop_whose_length_differs_between_lanes_is_refused() -> None:
         expand(root, VECTORS)
 
 
-def test_deep_kernels_need_no_recursion() -> None:
+@pytest.mark.parametrize("depth", [700, pytest.param(3000, marks=pytest.mark.slow)])
+def test_deep_kernels_need_no_recursion(depth: int) -> None:
     u = upcast(4, 0)
     value = build.load(at(memory(1, 4), u))
-    for _ in range(3000):
+    for _ in range(depth):
         value = build.add(build.mul(value, 3), build.load(at(memory(1, 4), u)))
     root = build.sink(build.store(at(memory(0, 4), u), value))
     for capabilities in (SCALARS, VECTORS):

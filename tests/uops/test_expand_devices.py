@@ -75,6 +75,7 @@ def products(dtype: DType, rows: int, columns: int, terms: int, stride: int) -> 
     return build.sink(build.store(out, total(Ops.ADD, build.mul(x, y), k, w)))
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize(
     "dtype",
     [dtypes.float32, dtypes.float64, dtypes.int8, dtypes.int32, dtypes.uint64, dtypes.bfloat16],

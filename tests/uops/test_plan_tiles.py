@@ -95,6 +95,7 @@ def tiles_in(program: Program) -> list[UOp]:
     return [node for node in program.uops if node.op is Ops.WMMA]
 
 
+@pytest.mark.sampled(6)
 @every_tile
 def test_a_tile_multiplies_unrolled_and_sums_through_c(tile: MatrixTile) -> None:
     """Whole reduce unrolled: two products, the second on top of the first."""
@@ -102,6 +103,7 @@ def test_a_tile_multiplies_unrolled_and_sums_through_c(tile: MatrixTile) -> None
     assert second.src[2] is first
 
 
+@pytest.mark.sampled(6)
 @every_tile
 def test_a_tile_is_emulated_from_local_memory(tile: MatrixTile) -> None:
     assert not tiles_in(agrees(tile, "TC(0, 0, level 0, mode 3) LOCAL(0, 2)"))

@@ -290,6 +290,7 @@ def with_layout(tile: MatrixTile, operand: Operand, layout: FragmentLayout) -> M
     return dataclasses.replace(tile, **{name: layout})  # type: ignore[arg-type]
 
 
+@pytest.mark.sampled(7)
 @every_tile
 @pytest.mark.parametrize("operand", Operand)
 def test_a_layout_that_loses_or_doubles_an_element_is_caught(
@@ -303,6 +304,7 @@ def test_a_layout_that_loses_or_doubles_an_element_is_caught(
             with_layout(tile, operand, mutant)
 
 
+@pytest.mark.sampled(7)
 @every_tile
 @pytest.mark.parametrize("operand", Operand)
 def test_a_layout_with_two_bits_swapped_is_caught(tile: MatrixTile, operand: Operand) -> None:
@@ -311,6 +313,7 @@ def test_a_layout_with_two_bits_swapped_is_caught(tile: MatrixTile, operand: Ope
         assert differs(with_layout(tile, operand, mutant))
 
 
+@pytest.mark.sampled(7)
 @every_tile
 @pytest.mark.parametrize("operand", Operand)
 def test_index_expressions_give_the_same_elements(tile: MatrixTile, operand: Operand) -> None:

@@ -166,6 +166,7 @@ def check(product: Product, **options: Any) -> None:
 # --- products ------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(4)
 @every_tile
 def test_one_run_multiplies_matrices(tile: MatrixTile) -> None:
     check(Product(tile))
@@ -213,6 +214,7 @@ def test_two_lanes_swapped_are_seen(tile: MatrixTile) -> None:
         check(Product(tile), hooks=Hooks(tile=swap))
 
 
+@pytest.mark.sampled(7)
 @every_tile
 @pytest.mark.parametrize("operand", Operand)
 def test_a_fragment_of_another_lane_is_seen(tile: MatrixTile, operand: Operand) -> None:
