@@ -95,9 +95,13 @@ class KernelItems:
             key = (op, node.dtype, node.arg, items, taken)
             found = known.get(key)
             if found is None:
-                found = len(self.nodes)
-                known[key] = found
-                self._add(node, items, taken)
+                found = known[key] = len(self.nodes)
+                if op in _SPECIAL_SOURCES:
+                    self._add(node, items, taken)
+                else:
+                    self.nodes.append(node)
+                    self.sources.append(items)
+                    self.marks.append(taken)
             item_of[node] = found
 
     def _mark(self, sources: Sequence[UOp], items: Items) -> Mark:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import heapq
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from tinyref.errors import UserError
 from tinyref.uops.linearize_needs import Needs
@@ -69,6 +69,8 @@ class BlockOrder:
                 places = nothing
             elif len(before) == 1:
                 places = [place[before[0]]]
+            elif len(before) == 2 and before[0] != before[1]:
+                places = [place[before[0]], place[before[1]]]
             else:
                 places = [place[other] for other in dict.fromkeys(before)]
             self.before.append(places)
@@ -116,20 +118,24 @@ class BlockOrder:
 
         Raises `UserError` where members wait for each other.
         """
+        return list(self._lowest_first(rank))
+
+    def _lowest_first(self, rank: Callable[[int], float]) -> Iterator[int]:
+        """What `sorted` gives, one by one: for who may not need all of it."""
         left = [len(needed) for needed in self.before]
         ready = [(rank(place), place) for place, count in enumerate(left) if count == 0]
         heapq.heapify(ready)
-        result = []
+        users = self.users
         while ready:
             place = heapq.heappop(ready)[1]
-            result.append(place)
-            for user in self.users[place]:
+            yield place
+            for user in users[place]:
                 left[user] -= 1
-                if left[user] == 0:
+                if not left[user]:
                     heapq.heappush(ready, (rank(user), user))
-        if len(result) < len(left):
-            raise self._stuck({place for place, count in enumerate(left) if count})
-        return result
+        waiting = {place for place, count in enumerate(left) if count}
+        if waiting:
+            raise self._stuck(waiting)
 
     def _stuck(self, places: set[int]) -> UserError:
         nodes = self.needs.items.nodes
@@ -143,10 +149,9 @@ class BlockOrder:
 
     def found(self, below: int) -> list[int] | None:
         """The order in which the graph was found, if fewer than `below` values live at once."""
-        order = sorted(range(len(self.members)), key=self.rank)
-        if any(max(before) > place for place, before in enumerate(self.before) if before):
-            order = self.sorted(self.rank)
-        return order if self._pressure(order, below) < below else None
+        if self._pressure(self._lowest_first(self.rank), below) >= below:
+            return None
+        return self.sorted(self.rank)
 
     @functools.cached_property
     def live_at_first(self) -> int:
@@ -160,7 +165,7 @@ class BlockOrder:
             most = max(most, len(uses) + (1 if takers else 0))
         return most
 
-    def _pressure(self, order: Sequence[int], limit: int = _AT_FIRST) -> int:
+    def _pressure(self, order: Iterable[int], limit: int = _AT_FIRST) -> int:
         """The most values that are live at once in this order; counted up to `limit`."""
         uses, turns_over = self.uses, self.turns_over
         left = [len(takers) for takers in self.takers]
@@ -196,7 +201,9 @@ class BlockOrder:
                 continue
             if is_done[place]:
                 continue
-            missing = [other for other in before[place] if not is_done[other]]
+            missing = before[place]
+            if missing:
+                missing = [other for other in missing if not is_done[other]]
             if not missing:
                 is_done[place] = True
                 order.append(place)
