@@ -92,6 +92,7 @@ def test_kill_of_the_main_process_loses_nothing_and_leaves_no_orphan(fake: Any) 
     assert max(runs.values()) <= 2
 
 
+@pytest.mark.slow
 def test_kill_of_workers_loses_nothing(fake: Any) -> None:
     fake.scenario("long")
     process = start(fake)
@@ -108,6 +109,7 @@ def test_kill_of_workers_loses_nothing(fake: Any) -> None:
     assert sum(count > 1 for count in runs.values()) <= 3
 
 
+@pytest.mark.slow
 def test_interrupt_keeps_what_was_measured(fake: Any) -> None:
     fake.scenario("long")
     process = start(fake)
@@ -129,6 +131,7 @@ def test_a_resume_of_a_whole_run_runs_nothing(fake: Any) -> None:
     assert again.report.counts == first.report.counts
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("members", "says"),
     [
@@ -167,6 +170,7 @@ def test_a_resume_of_nothing_is_refused(fake: Any) -> None:
         fake.run(resume=True)
 
 
+@pytest.mark.slow
 def test_a_new_run_keeps_the_old_journal(fake: Any) -> None:
     fake.scenario("good").run()
     fake.run()
@@ -200,6 +204,7 @@ def test_a_torn_line_is_left_out_and_hides_nothing(tmp_path: Path) -> None:
     journal.close()
 
 
+@pytest.mark.slow
 def test_a_full_disk_in_mid_run_is_named_and_keeps_what_was_measured(fake: Any) -> None:
     fake.scenario("long")
     limited = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (6000, 6000))\n"

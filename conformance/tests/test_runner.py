@@ -45,6 +45,7 @@ def test_a_conformance_run_does_not_search(fake: Any, monkeypatch: pytest.Monkey
     assert started == ["0"]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("name", "status", "phase", "says"),
     [
@@ -83,6 +84,7 @@ def test_a_hang_ends_at_its_time(fake: Any, case_of: CaseOf) -> None:
     assert done.report.counts[Status.PASS] == 3
 
 
+@pytest.mark.slow
 def test_a_case_that_eats_memory_is_ended(fake: Any, case_of: CaseOf) -> None:
     done = fake.scenario("eats_memory").run(memory_limit=250 << 20)
     bad = case_of(done, "isa.eats_memory.int32.special:1")
@@ -91,12 +93,14 @@ def test_a_case_that_eats_memory_is_ended(fake: Any, case_of: CaseOf) -> None:
     assert done.report.counts[Status.PASS] == 3
 
 
+@pytest.mark.slow
 def test_the_log_of_a_dead_worker_is_kept(fake: Any, case_of: CaseOf) -> None:
     bad = case_of(fake.scenario("aborts").run(), "isa.aborts.int32.special:1")
     assert bad.details is not None
     assert "Fatal Python error: Aborted" in bad.details["log"]
 
 
+@pytest.mark.slow
 def test_a_kill_from_outside_is_excused_once(fake: Any, case_of: CaseOf) -> None:
     done = fake.scenario("killed_once").run()
     assert case_of(done, "isa.killed_once.int32.special:1").status is Status.PASS

@@ -116,6 +116,7 @@ def check(found: Score) -> None:
         assert caught.is_on_its_rung, found.text()
 
 
+@pytest.mark.slow
 def test_one_of_the_zoo_is_caught_on_its_rung() -> None:
     found = score(only="OffByOneTail", query=QUERY, jobs=2)
     check(found)
@@ -129,6 +130,7 @@ def test_all_of_the_zoo_is_caught_on_the_right_rungs() -> None:
     assert len(found.caught) == 9
 
 
+@pytest.mark.slow
 def test_an_escape_is_no_perfect_score() -> None:
     # Copies alone cannot show what is wrong with multiplication.
     found = score(only="Tf32Rounding", query="memory.copy.uint8,memory.launch", jobs=1)

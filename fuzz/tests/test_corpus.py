@@ -53,6 +53,7 @@ def test_every_op_on_exact_values_is_there():
     assert arithmetic - inexact - {Ops.TRUNC, Ops.THREEFRY} <= ops
 
 
+@pytest.mark.sampled(5)
 @each_kernel
 def test_results_are_exact_and_depend_on_the_data(kernel):
     first = evaluated(kernel)
@@ -66,6 +67,7 @@ def test_results_are_exact_and_depend_on_the_data(kernel):
         assert any(not np.array_equal(first[slot], again[slot]) for slot in first)
 
 
+@pytest.mark.sampled(5)
 @each_kernel
 def test_evaluator_interpreter_and_cpu_agree(kernel):
     expected = evaluated(kernel)

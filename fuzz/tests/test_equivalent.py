@@ -135,6 +135,7 @@ def test_domains(domain, admitted):
 # --- the law ------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(5)
 @each_transformation
 def test_each_fires_and_keeps_the_value(name):
     outcomes = [broken_by(name, subject, seed) for seed, subject in enumerate(SUBJECTS)]
@@ -143,6 +144,7 @@ def test_each_fires_and_keeps_the_value(name):
     assert not any(fired), next(filter(None, fired))
 
 
+@pytest.mark.sampled(5)
 @each_transformation
 def test_interpreter_and_cpu_keep_the_value(name):
     checked = 0
@@ -356,6 +358,7 @@ MUTANTS = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_the_law_catches_wrong_equations(mutant, monkeypatch):
     monkeypatch.setitem(TRANSFORMATIONS, "commute", MUTANTS[mutant])

@@ -110,6 +110,7 @@ def test_a_device_without_tiles_is_told_so(cpu: DeviceUnderTest) -> None:
     assert catalogue.find("kernel.opt.tc.refuse.no_tile.unchanged").run(cpu).passed
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("refused", opt_tiles.REFUSED, ids=lambda refused: refused.name)
 def test_a_refusal_is_checked(refused: opt_tiles.Refused, monkeypatch: pytest.MonkeyPatch) -> None:
     """A planner that accepts everything fails every row of a refusal."""
@@ -217,6 +218,7 @@ def test_a_mutant_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert failures(tile, USES)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "name", [name for name in MUTANTS if name != "no leading barrier around reduces"]
 )

@@ -119,6 +119,7 @@ def test_conform_writes_a_report(capsys: pytest.CaptureFixture[str], tmp_path: P
     assert "PYTHON/quick" in output(capsys, "conform", "matrix", same)
 
 
+@pytest.mark.slow
 def test_conform_fails_on_a_broken_device_and_diff_tells(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -139,6 +140,7 @@ def test_conform_fails_on_a_broken_device_and_diff_tells(
     assert run(["conform", "diff", str(bad), str(good)]) == 0
 
 
+@pytest.mark.slow
 def test_the_script_of_a_failure_shows_it_again(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -199,6 +201,7 @@ def test_devices_named_are_shown_alone_and_decide_the_exit_code(
     assert run(["devices", "GPU9"]) == 2
 
 
+@pytest.mark.slow
 def test_a_backend_in_the_working_folder_needs_no_installation(tmp_path: Path) -> None:
     source = "from tinyref.runtimes.npy import NpyBackend\nclass Mine(NpyBackend):\n    pass\n"
     (tmp_path / "my_backend.py").write_text(source)
@@ -229,6 +232,7 @@ def test_spec_rules_lists_equation_domain_and_proof(capsys: pytest.CaptureFixtur
     assert "float-mul-one" not in text
 
 
+@pytest.mark.slow
 def test_spec_rules_as_json_counts_firings(capsys: pytest.CaptureFixture[str]) -> None:
     found = json.loads(output(capsys, "spec", "rules", "--json"))
     assert found["counts"]["rules"] == len(found["rules"]) > 100

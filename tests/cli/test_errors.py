@@ -106,6 +106,7 @@ def test_an_internal_error_says_that_it_is_a_bug_and_saves_the_case(
     assert "ZeroDivisionError" in "".join(case["traceback"])
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_enough_is_no_error() -> None:
     first = subprocess.Popen([*COMMAND, "spec", "list"], stdout=subprocess.PIPE, stderr=-1)
     assert first.stdout is not None

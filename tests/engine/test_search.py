@@ -129,6 +129,7 @@ def test_actions_are_legal_and_lead_to_other_plans() -> None:
 # --- processes ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_candidate_that_crashes_hangs_or_fails_costs_itself() -> None:
     worker = Worker(FRAGILE, copy_kernel(), 1.0)
     try:

@@ -315,6 +315,7 @@ def test_many_processes_share_one_file(tmp_path: Path) -> None:
         assert all(cache.get(f"{worker} {number}") for number in range(60))
 
 
+@pytest.mark.slow
 def test_many_processes_meet_a_torn_file(tmp_path: Path) -> None:
     torn = quiet_cache(tmp_path).path
     torn.write_bytes(b"torn" * 5000)

@@ -182,6 +182,7 @@ def test_the_key_names_the_processor_that_the_code_is_for() -> None:
     assert CCompiler(other).key != CCompiler(tools).key
 
 
+@pytest.mark.sampled(3)
 @needs_compiler
 @pytest.mark.parametrize(
     ("change", "lanes"),

@@ -169,6 +169,7 @@ UNARY_CASES = (
 )
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize(("op", "types"), BINARY_CASES)
 def test_binary_ops(run: Run, device: str, op: Ops, types: Sequence[DType]) -> None:
     compares = op in (Ops.CMPLT, Ops.CMPNE)
@@ -179,6 +180,7 @@ def test_binary_ops(run: Run, device: str, op: Ops, types: Sequence[DType]) -> N
     run_and_check(run, device, cases)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("op", "types"), UNARY_CASES)
 def test_unary_ops(run: Run, device: str, op: Ops, types: Sequence[DType]) -> None:
     run_and_check(run, device, [case(op, dtype, [dtype]) for dtype in supported(device, types)])
@@ -195,6 +197,7 @@ def test_where_selects_bits(run: Run, device: str) -> None:
     run_and_check(run, device, cases)
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("source", dtypes.all, ids=lambda dtype: dtype.name)
 def test_casts(run: Run, device: str, source: DType) -> None:
     if source not in supported(device, dtypes.all):
@@ -287,6 +290,7 @@ def magnitudes(dtype: DType) -> np.ndarray:
     return (signs * 2.0**exponents).astype(numpy_dtype(dtype))
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("source", dtypes.all[1:], ids=lambda dtype: dtype.name)
 def test_casts_of_many_values(run: Run, device: str, source: DType) -> None:
     if source not in supported(device, dtypes.all):

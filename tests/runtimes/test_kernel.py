@@ -234,6 +234,7 @@ def square_sum(dtype: DType) -> UOp:
     return build.sink(UOp(Ops.STORE, dtypes.void, (view(0, dtype, (4, 1)), total)))
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("dtype", [*dtypes.ints, *dtypes.floats], ids=lambda dtype: dtype.name)
 def test_a_kernel_ast_runs_in_every_dtype(
     device: str,

@@ -78,6 +78,7 @@ def test_each_call_has_scratch_of_its_own(
     assert (read(out).reshape(groups, size) == values.reshape(groups, size)[:, ::-1]).all()
 
 
+@pytest.mark.sampled(3)
 def test_all_that_is_declared_can_be_used(fill: Fill, read: Read, device: str) -> None:
     groups = 4
     size = Device[device].capabilities.shared_bytes // 4

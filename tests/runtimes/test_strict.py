@@ -58,6 +58,7 @@ def run(device: str, ast: UOp, inputs: list[np.ndarray], size: int) -> bytes:
     return bytes(output.copy_out())
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("form", ["chain", "divide", "dot", "product"])
 @pytest.mark.parametrize("dtype", dtypes.floats, ids=lambda dtype: dtype.name)
 @pytest.mark.parametrize("device", ["CPU", "CLANG"])

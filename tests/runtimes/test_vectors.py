@@ -77,6 +77,7 @@ def small_numbers(dtype: DType) -> np.ndarray:
     return values.astype(numpy_dtype(dtype))
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("lanes", [2, 4, 8, 16])
 @pytest.mark.parametrize("dtype", [*dtypes.ints, *dtypes.floats], ids=lambda dtype: dtype.name)
 def test_arithmetic_of_lanes(fill: Fill, read: Read, device: str, dtype: DType, lanes: int) -> None:
@@ -93,6 +94,7 @@ def test_arithmetic_of_lanes(fill: Fill, read: Read, device: str, dtype: DType, 
     assert (read(out) == want).all()
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("source", dtypes.all, ids=lambda dtype: dtype.name)
 def test_casts_of_lanes(fill: Fill, read: Read, device: str, source: DType) -> None:
     needs(device, source)
@@ -182,6 +184,7 @@ FAR = {
 }
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("source", "lanes"), [(dtypes.float32, 16), (dtypes.float64, 2)])
 @pytest.mark.parametrize("target", FAR, ids=lambda dtype: dtype.name)
 def test_lanes_out_of_range_saturate(

@@ -26,6 +26,7 @@ def network(images: Tensor, weights: list[Tensor]) -> Tensor:
     return images.linear(first, first_bias).relu().linear(second, second_bias).log_softmax()
 
 
+@pytest.mark.slow
 def test_a_network_learns_digits() -> None:
     datasets = pytest.importorskip("sklearn.datasets", reason="scikit-learn ships the digits")
     digits = datasets.load_digits()

@@ -140,6 +140,7 @@ def differences(function: Function, arrays: tuple[np.ndarray, ...], place: int) 
     return slopes.reshape(arrays[place].shape)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("op", "function", "arrays"), PLAIN)
 def test_every_rule_agrees_with_differences(
     op: Ops, function: Function, arrays: tuple[np.ndarray, ...]
@@ -202,6 +203,7 @@ SMOOTH: list[tuple[str, Function, np.ndarray]] = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("name", "function", "array"), SMOOTH, ids=[case[0] for case in SMOOTH])
 def test_second_order(name: str, function: Function, array: np.ndarray) -> None:
     def slope(x: Tensor) -> Tensor:

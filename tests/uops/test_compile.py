@@ -160,6 +160,7 @@ def test_in_place_reads_before_it_writes() -> None:
 SHAPE = (2, 3, 4)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("axes", [(0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2), ()])
 @pytest.mark.parametrize("op", [Ops.ADD, Ops.MUL, Ops.MAX])
 def test_reduces_over_every_set_of_axes(op: Ops, axes: tuple[int, ...]) -> None:

@@ -147,6 +147,7 @@ def test_a_float64_that_two_roundings_would_get_wrong() -> None:
     assert float(got[0]) == 1 + 2**-7
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("small", SMALL_FLOATS, ids=lambda dtype: dtype.name)
 @pytest.mark.parametrize("integer", dtypes.ints, ids=lambda dtype: dtype.name)
 def test_integers_narrow_in_one_rounding(small: DType, integer: DType) -> None:
@@ -174,6 +175,7 @@ def test_an_integer_that_two_roundings_would_get_wrong() -> None:
     assert got.astype(np.float64).tolist() == [2**32 + 2**25, -(2**32 + 2**25)]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("small", SMALL_FLOATS, ids=lambda dtype: dtype.name)
 @pytest.mark.parametrize("target", [*WIDE_TYPES, *SMALL_FLOATS], ids=lambda dtype: dtype.name)
 def test_small_floats_cast_to_every_type(small: DType, target: DType) -> None:
@@ -500,6 +502,7 @@ FLOAT_OPS = (
 BARE = Capabilities(WIDE_TYPES, CORE_OPS, frozenset(SMALL_FLOATS), (1, 2, 4))
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("dtype", [dtypes.float16, dtypes.bfloat16], ids=lambda dtype: dtype.name)
 @pytest.mark.parametrize("device", [EMULATING, BARE], ids=["emulating", "bare"])
 @pytest.mark.parametrize(("op", "count"), FLOAT_OPS)
@@ -519,6 +522,7 @@ def test_every_op_takes_vectors_of_small_floats(
     assert {node.dtype.lanes for node in decomposed(value, device).toposort()} <= {1, 4}
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("small", SMALL_FLOATS, ids=lambda dtype: dtype.name)
 @pytest.mark.parametrize("other", [*WIDE_TYPES, *SMALL_FLOATS], ids=lambda dtype: dtype.name)
 def test_casts_take_vectors_of_small_floats(small: DType, other: DType) -> None:

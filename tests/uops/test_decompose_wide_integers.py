@@ -74,6 +74,7 @@ def operands(dtype: DType) -> list[Array]:
     return [x, y]
 
 
+@pytest.mark.sampled(5)
 @DEVICES
 @BOTH
 @pytest.mark.parametrize(
@@ -136,6 +137,7 @@ def test_other_operations(dtype: DType) -> None:
     assert (got == x.view(got.dtype)).all()
 
 
+@pytest.mark.sampled(7)
 @DEVICES
 @BOTH
 @pytest.mark.parametrize("other", dtypes.all, ids=lambda dtype: dtype.name)
@@ -155,6 +157,7 @@ def test_casts_to_every_type(other: DType, dtype: DType, device: Capabilities) -
     assert same(got, meanings.apply(Ops.CAST, other, [x], [dtype]))
 
 
+@pytest.mark.sampled(7)
 @DEVICES
 @BOTH
 @pytest.mark.parametrize("other", dtypes.all, ids=lambda dtype: dtype.name)

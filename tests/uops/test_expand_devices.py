@@ -88,6 +88,7 @@ def test_matrix_products(device: str, dtype: DType, stride: int) -> None:
         check(device, products(dtype, *kinds, stride), buffers)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     "dtype",
     [dtypes.bool, *dtypes.ints, dtypes.float16, dtypes.float32, dtypes.float64],

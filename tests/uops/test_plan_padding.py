@@ -187,6 +187,7 @@ REFUSED: dict[str, tuple[Terms, DType, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", LEGAL)
 def test_terms_that_are_zero_may_be_padded(name: str) -> None:
     terms, dtype, given = LEGAL[name]

@@ -242,6 +242,7 @@ def covers(tile: MatrixTile, operand: Operand, layout: FragmentLayout) -> bool:
     return dict(coverage(layout, operand.axes)) == expected
 
 
+@pytest.mark.sampled(4)
 @every_tile
 @pytest.mark.parametrize("operand", Operand)
 def test_every_element_is_held_exactly_as_often_as_declared(

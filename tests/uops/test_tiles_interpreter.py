@@ -173,11 +173,13 @@ def test_one_run_multiplies_matrices(tile: MatrixTile) -> None:
     check(Product(tile), sanitize=False)
 
 
+@pytest.mark.sampled(6)
 @every_tile
 def test_runs_are_cut_from_groups_in_launch_order(tile: MatrixTile) -> None:
     check(Product(tile, grid=(2, 3, 1), group=(tile.threads // 2, 2, 2)))
 
 
+@pytest.mark.sampled(6)
 @every_tile
 def test_a_loop_accumulates_products(tile: MatrixTile) -> None:
     check(Product(tile, grid=(2, 1, 1), turns=3))
@@ -204,6 +206,7 @@ def test_a_tile_may_hold_one_element_for_many_threads() -> None:
 # --- swaps show ----------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(6)
 @every_tile
 def test_two_lanes_swapped_are_seen(tile: MatrixTile) -> None:
     def swap(_: MatrixTile, result: Array) -> Array:
