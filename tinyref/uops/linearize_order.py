@@ -241,9 +241,10 @@ class BlockOrder:
             return
         uses, registers, members = self.uses[place], self.needs.registers, self.members
         missing.sort(reverse=True)
-        missing.sort(
-            key=lambda other: registers[members[other]] if other in uses else _AT_FIRST,
-        )
+        ranks = {
+            other: registers[members[other]] if other in uses else _AT_FIRST for other in missing
+        }
+        missing.sort(key=ranks.__getitem__)
 
 
 # --- list schedule ----------------------------------------------------------------------------
@@ -272,11 +273,11 @@ class _ListSchedule:
         count = len(block.members)
         self.late = _late(block)
         self.done = [False] * count
-        # Uses of each value that remain: their number, and their sum, which is the last one.
-        self.remaining = [len(takers) for takers in block.takers]
-        self.sum = [sum(takers) for takers in block.takers]
-        self.cost = [self._first_cost(place) for place in range(count)]
-        self.waits = [len(needed) for needed in block.before]
+        # How many uses of each value remain, and for how many others each member waits.
+        self.remaining = list(map(len, block.takers))
+        self.waits = list(map(len, block.before))
+        # Of what is ready.
+        self.cost = [0] * count
         self.is_ready = [False] * count
         self.heap: list[tuple[int, int, int]] = []
         self.order: list[int] = []
@@ -292,16 +293,17 @@ class _ListSchedule:
             self._take_rest()
 
     def _first_cost(self, place: int) -> int:
+        """The cost of what just became ready."""
         block = self.block
         op = block.ops[place]
+        late, done, remaining = self.late, self.done, self.remaining
         if op is None:
-            return sum([self.late[other] for other in block.before[place]])
+            return sum([late[other] and not done[other] for other in block.before[place]])
         if op is _LAUNCH:
             return _AT_ONCE
-        late, remaining = self.late, self.remaining
         cost = 1 if block.takers[place] else 0
         for value in block.uses[place]:
-            cost += late[value] - (remaining[value] == 1)
+            cost += (late[value] and not done[value]) - (remaining[value] == 1)
         return cost - block.turns_over[place]
 
     def _make_ready(self, first: int) -> None:
@@ -313,6 +315,7 @@ class _ListSchedule:
             if self.late[place]:
                 stack += self._release(place)
             else:
+                self.cost[place] = self._first_cost(place)
                 self._push(place)
 
     def _release(self, place: int) -> list[int]:
@@ -358,9 +361,8 @@ class _ListSchedule:
                     self._cheaper(user)
         for value in block.uses[place]:
             left = remaining[value] = remaining[value] - 1
-            self.sum[value] -= place
             if left == 1:
-                self._cheaper(self.sum[value])
+                self._cheaper(next(user for user in block.takers[value] if not self.done[user]))
             elif not left:
                 self.live -= 1
         if not self.late[place]:
@@ -368,8 +370,8 @@ class _ListSchedule:
                 self._make_ready(user)
 
     def _cheaper(self, place: int) -> None:
-        self.cost[place] -= 1
         if self.is_ready[place] and not self.late[place] and not self.done[place]:
+            self.cost[place] -= 1
             self._push(place)
 
     def _take_rest(self) -> None:
@@ -381,8 +383,9 @@ class _ListSchedule:
 def _late(block: BlockOrder) -> list[bool]:
     """What can wait for its first user: LOADs, start values, addresses, broadcasts, casts."""
     late = [False] * len(block.members)
-    for place, op in enumerate(block.ops):
-        if op in _LATE or block.members[place] in block.needs.addresses:
+    addresses = block.needs.addresses
+    for place, (op, member) in enumerate(zip(block.ops, block.members, strict=True)):
+        if op in _LATE or member in addresses:
             late[place] = True
         elif op in _MOVES:
             late[place] = len(block.uses[place]) == 1 and late[block.uses[place][0]]
