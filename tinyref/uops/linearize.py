@@ -75,6 +75,7 @@ def _program(items: KernelItems, order: Iterable[tuple[int, bool]]) -> tuple[UOp
     """The node of each item in a program: with the sources that it has there."""
     # By item: each is set before it is taken.
     forms = list(items.nodes)
+    form_of = forms.__getitem__
     repeats: dict[UOp, int] = {}
     emitted: list[UOp] = []
     for item, closes in order:
@@ -83,7 +84,7 @@ def _program(items: KernelItems, order: Iterable[tuple[int, bool]]) -> tuple[UOp
             continue
         node = items.nodes[item]
         op = node.op
-        src = tuple([forms[source] for source in items.sources[item]])
+        src = tuple(map(form_of, items.sources[item]))
         form = node if src == node.src else UOp(op, node.dtype, src, node.arg)
         if op in _ACCESSES:
             before = repeats.get(form, 0)

@@ -55,18 +55,15 @@ class KernelItems:
 
     def _take(self, order: Sequence[UOp]) -> None:
         """Every node is an item."""
-        item_of: dict[UOp, int] = {}
-        nodes = [node for node in order if node.op is not _SINK]
-        for item, node in enumerate(nodes):
-            item_of[node] = item
-            src = node.src
-            items = tuple([item_of[source] for source in src]) if src else NOTHING
+        self.nodes = [node for node in order if node.op is not _SINK]
+        self.marks = [()] * len(self.nodes)
+        item_of = {node: item for item, node in enumerate(self.nodes)}
+        number = item_of.__getitem__
+        self.sources = [tuple(map(number, node.src)) for node in self.nodes]
+        for item, node in enumerate(self.nodes):
             if node.op in _SPECIAL_SOURCES:
-                self._add(node, items, ())
-            else:
-                self.nodes.append(node)
-                self.sources.append(items)
-                self.marks.append(())
+                kept = self._special(item, node, self.sources[item], ())
+                self.sources[item], self.marks[item] = kept
 
     def _merge(self, order: Sequence[UOp]) -> None:
         """Nodes that differ by AFTERs alone are one item, unless they happen at different times."""
@@ -97,19 +94,20 @@ class KernelItems:
             if found is None:
                 found = known[key] = len(self.nodes)
                 if op in _SPECIAL_SOURCES:
-                    self._add(node, items, taken)
-                else:
-                    self.nodes.append(node)
-                    self.sources.append(items)
-                    self.marks.append(taken)
+                    items, taken = self._special(found, node, items, taken)
+                self.nodes.append(node)
+                self.sources.append(items)
+                self.marks.append(taken)
             item_of[node] = found
 
     def _mark(self, sources: Sequence[UOp], items: Items) -> Mark:
         over = [item for source, item in zip(sources, items, strict=True) if source.op is Ops.RANGE]
         return Mark(tuple(item for item in items if item not in over), tuple(over))
 
-    def _add(self, node: UOp, items: Items, marks: tuple[Mark, ...]) -> None:
-        item = len(self.nodes)
+    def _special(
+        self, item: int, node: UOp, items: Items, marks: tuple[Mark, ...]
+    ) -> tuple[Items, tuple[Mark, ...]]:
+        """What `item` takes and waits for in a program, where these are not what it names."""
         if node.op is Ops.DEFINE_ACC:
             items, self.loops[item] = items[:1], items[1:]
         elif node.op is Ops.UPDATE_ACC:
@@ -117,9 +115,7 @@ class KernelItems:
         elif node.op is Ops.BARRIER:
             marks = _union([marks, (self._mark([self.nodes[other] for other in items], items),)])
             items = NOTHING
-        self.nodes.append(node)
-        self.sources.append(items)
-        self.marks.append(marks)
+        return items, marks
 
     def memory(self, access: int) -> int:
         """The item of the memory that a LOAD or STORE goes to."""
