@@ -136,7 +136,7 @@ FOLDED = (
 )
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(13)
 @pytest.mark.parametrize("op", FOLDED, ids=lambda op: op.name)
 def test_folding_constants_at_8_bits(op: Ops) -> None:
     """The meanings on all pairs of bytes against Python's integers; the rule on some of them."""
@@ -218,6 +218,7 @@ def test_casts_of_the_solver_agree_with_the_meanings(source: DType) -> None:
 # Floats
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("law", float_laws.FLOAT_LAWS, ids=lambda law: law.rule)
 def test_float_rules_keep_what_they_state(law: float_laws.FloatLaw) -> None:
     found = float_laws.check(law, RULES[law.rule])
@@ -237,6 +238,7 @@ def test_what_a_rule_does_not_keep_is_in_its_equation() -> None:
             assert missing.value.split()[0].lower() in rule.equation.lower(), rule.name
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", float_laws.CAST_RULES)
 def test_casts_through_floats(name: str) -> None:
     found = list(float_laws.float_casts(RULES[name]))
@@ -244,6 +246,7 @@ def test_casts_through_floats(name: str) -> None:
     assert [each[:3] for each in found if not each[3]] == []
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("target", prover.FLOAT_SORTS, ids=lambda dtype: dtype.name)
 def test_floats_that_casts_may_go_through_hold_every_value(target: DType) -> None:
     """What cast-cast asks of a float between two types, at all widths; and what it refuses."""
@@ -277,6 +280,7 @@ def test_wrong_float_rules_are_caught() -> None:
 # Ranges
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("op", ranges.SYMBOLIC, ids=lambda op: op.name)
 def test_ranges_hold_every_value(op: Ops) -> None:
     for dtype in ranges.types_of(op):
@@ -284,6 +288,7 @@ def test_ranges_hold_every_value(op: Ops) -> None:
         assert verdict.answer is Answer.PROVED, verdict
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("op", ranges.TABLED, ids=lambda op: op.name)
 @pytest.mark.parametrize("is_unsigned", [False, True], ids=["signed", "unsigned"])
 def test_ranges_hold_every_value_of_4_bits(op: Ops, is_unsigned: bool) -> None:

@@ -72,7 +72,7 @@ def test_every_8_bit_dividend_by_every_divisor(dtype: DType) -> None:
             check(dtype, divisor, every(dtype))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [dtypes.int16, dtypes.uint16], ids=name)
 def test_every_16_bit_dividend_by_chosen_divisors(dtype: DType) -> None:
     for divisor in divisors(dtype)[::5]:

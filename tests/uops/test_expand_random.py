@@ -228,7 +228,7 @@ MUTANTS: list[tuple[object, str, Callable[..., object]]] = [
 ]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize(
     ("target", "name", "mutant"), MUTANTS, ids=[mutant.__name__ for _, _, mutant in MUTANTS]
 )

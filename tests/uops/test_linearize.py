@@ -447,6 +447,7 @@ for make in cases.KERNELS:
 """
 
 
+@pytest.mark.slow
 def test_processes_agree_on_the_order() -> None:
     """Neither addresses nor hashes decide."""
     texts = {

@@ -92,6 +92,7 @@ def test_kernels_of_the_corpus_keep_their_value(kernel: CorpusKernel) -> None:
     agrees(kernel.ast, dict(enumerate(kernel.buffers())), kernel.bindings)
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(st.integers(0, 2**32))
 def test_generated_kernels_keep_their_value(seed: int) -> None:

@@ -228,6 +228,7 @@ def test_a_replacement_that_holds_the_node_is_a_loop():
         rewrite(build.unary(Ops.NEG, u), RuleSet([wrap]))
 
 
+@pytest.mark.slow
 def test_growth_without_end_names_the_rule():
     with pytest.raises(VerifyError, match=r"rewrite.loop.*test-grow"):
         rewrite(build.maximum(u, 3), RuleSet([grow]))

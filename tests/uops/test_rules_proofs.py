@@ -255,7 +255,7 @@ def differ(left, right):
     return None if np.all(same) else f"{text(left)} -> {text(right)}"
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("each", RULES, ids=lambda each: each.name)
 def test_both_sides_have_the_same_value(each):
     types = [dtype for dtype in (*SMALL_INTS, truth, *FLOATS) if each.domain.dtypes(dtype)]
@@ -330,7 +330,7 @@ def check_proofs(each, widths, wanted):
     assert found[Answer.UNKNOWN] <= found[Answer.PROVED]
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(11)
 @pytest.mark.parametrize("each", INTEGER_RULES, ids=lambda each: each.name)
 def test_proved(each):
     check_proofs(each, WIDTHS[:2], 2)

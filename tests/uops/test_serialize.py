@@ -56,6 +56,7 @@ def test_graphs_and_sequences_come_back_identical(nodes: list[UOp]) -> None:
     assert from_json_text(json.dumps(to_json(sequence), allow_nan=False)) == sequence
 
 
+@pytest.mark.slow
 @LAW
 @given(graphs.programs())
 def test_programs_come_back_equal(program: Program) -> None:
@@ -181,6 +182,7 @@ def test_sizes_cannot_blow_up() -> None:
             from_json(data)
 
 
+@pytest.mark.slow
 @settings(LAW, max_examples=150)
 @given(st.data())
 def test_a_random_change_is_refused_or_read(data: st.DataObject) -> None:

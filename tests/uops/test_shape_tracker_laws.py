@@ -137,6 +137,7 @@ def test_followed_by_is_composition(first: Chain, data: st.DataObject) -> None:
     np.testing.assert_array_equal(shown(first.tracker.followed_by(second.tracker)), expected)
 
 
+@pytest.mark.slow
 @LAW
 @given(chains(5))
 def test_inversion(chain: Chain) -> None:
@@ -151,6 +152,7 @@ def test_inversion(chain: Chain) -> None:
     np.testing.assert_array_equal(shown(back), expected.reshape(chain.base))
 
 
+@pytest.mark.slow
 @LAW
 @given(chains())
 def test_real_strides(chain: Chain) -> None:
@@ -161,6 +163,7 @@ def test_real_strides(chain: Chain) -> None:
         assert stride is None or set(steps.tolist()) <= {stride}, chain.steps
 
 
+@pytest.mark.slow
 @LAW
 @given(chains())
 def test_reach_and_contiguity(chain: Chain) -> None:
@@ -211,6 +214,7 @@ def without_inner_mask(outer: View, inner: View) -> Array:
     return np.where(valid, indices - indices.min(initial=0), -1)
 
 
+@pytest.mark.slow
 @LAW
 @given(chains())
 def test_simplify_finds_the_one_view_if_there_is_one(chain: Chain) -> None:

@@ -258,6 +258,7 @@ def test_long_sums_end():
     assert len(simplify(node).toposort()) >= len(terms)
 
 
+@pytest.mark.slow
 def test_deep_expressions_end():
     node = x
     for _ in range(4_000):

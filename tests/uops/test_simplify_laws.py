@@ -156,6 +156,7 @@ CORE = (
 )
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(st.data())
 def test_value_idempotence_and_core_ops(data):
@@ -191,6 +192,7 @@ def check_conditions(choose):
     assert np.array_equal(wanted[holds], given_[holds]), f"{text(node)} -> {text(found)} if {names}"
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(st.data())
 def test_conditions_change_nothing_where_they_hold(data):

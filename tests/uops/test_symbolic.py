@@ -133,6 +133,7 @@ def test_arithmetic_keeps_the_value(x: sint, y: sint, values: dict[str, int]) ->
     assert is_known(lift(x), lift(y)) in (None, first <= second)
 
 
+@pytest.mark.slow
 @LAW
 @given(expressions, expressions, bindings)
 def test_division_keeps_its_law(x: sint, y: sint, values: dict[str, int]) -> None:

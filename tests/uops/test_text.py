@@ -74,6 +74,7 @@ def test_a_graph_parses_back_to_the_identical_node(nodes: list[UOp]) -> None:
     assert from_text(to_text(nodes[-1])) is nodes[-1]
 
 
+@pytest.mark.slow
 @LAW
 @given(graphs.node_lists())
 def test_a_sequence_parses_back_to_the_identical_nodes(nodes: list[UOp]) -> None:
@@ -83,6 +84,7 @@ def test_a_sequence_parses_back_to_the_identical_nodes(nodes: list[UOp]) -> None
     assert from_text(to_text(sequence[::-1])) == sequence[::-1]
 
 
+@pytest.mark.slow
 @LAW
 @given(graphs.programs())
 def test_a_program_parses_back(program: Program) -> None:
