@@ -25,6 +25,7 @@ def test_committed_pages_are_current() -> None:
     assert stale == [], "run: python -m tinyref_spec.pages docs/spec"
 
 
+@pytest.mark.slow
 def test_pages_name_every_row_and_clause(tmp_path: Path) -> None:
     pages.write(tmp_path)
     text = "".join(path.read_text() for path in tmp_path.iterdir())

@@ -52,7 +52,7 @@ def test_laws_are_proved_at_both_widths() -> None:
             assert dtypes.index in ints, name
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(11)
 @pytest.mark.parametrize("name", by_rule())
 def test_laws_are_proved(name: str) -> None:
     for law in chosen(name):
@@ -280,7 +280,7 @@ def test_wrong_float_rules_are_caught() -> None:
 # Ranges
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(11)
 @pytest.mark.parametrize("op", ranges.SYMBOLIC, ids=lambda op: op.name)
 def test_ranges_hold_every_value(op: Ops) -> None:
     for dtype in ranges.types_of(op):
@@ -288,7 +288,7 @@ def test_ranges_hold_every_value(op: Ops) -> None:
         assert verdict.answer is Answer.PROVED, verdict
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("op", ranges.TABLED, ids=lambda op: op.name)
 @pytest.mark.parametrize("is_unsigned", [False, True], ids=["signed", "unsigned"])
 def test_ranges_hold_every_value_of_4_bits(op: Ops, is_unsigned: bool) -> None:

@@ -117,6 +117,7 @@ def test_a_reader_that_has_enough_is_no_error() -> None:
     assert first.wait(20) == 141
 
 
+@pytest.mark.slow
 def test_ctrl_c_saves_and_says_how_to_resume(tmp_path: Path) -> None:
     arguments = ["conform", "--device", "PYTHON", "--report", str(tmp_path), "--jobs", "1"]
     process = subprocess.Popen(

@@ -304,6 +304,7 @@ for number in range(60):
 """
 
 
+@pytest.mark.slow
 def test_many_processes_share_one_file(tmp_path: Path) -> None:
     workers = [
         subprocess.Popen([sys.executable, "-c", WORKER, str(tmp_path), str(number)])

@@ -94,7 +94,7 @@ def test_arithmetic_of_lanes(fill: Fill, read: Read, device: str, dtype: DType, 
     assert (read(out) == want).all()
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(11)
 @pytest.mark.parametrize("source", dtypes.all, ids=lambda dtype: dtype.name)
 def test_casts_of_lanes(fill: Fill, read: Read, device: str, source: DType) -> None:
     needs(device, source)
@@ -224,6 +224,7 @@ def test_special_floats_in_lanes(fill: Fill, read: Read, device: str, dtype: DTy
     assert [repr(float(value)) for value in got] == [repr(value) for value in want]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     "dtype",
     [dtypes.int8, dtypes.uint16, dtypes.int32, dtypes.uint64],

@@ -270,6 +270,7 @@ def test_kernels_stay_within_the_limit_of_buffers(machine):
     assert all(len(item.buffers) <= limit for item in machine.planned.kernels)
 
 
+@pytest.mark.slow
 def test_values_that_fan_out_through_shifts_are_cut(machine):
     # Each step doubles the number of different shifts of the first value.
     size = 4096

@@ -140,7 +140,7 @@ def differences(function: Function, arrays: tuple[np.ndarray, ...], place: int) 
     return slopes.reshape(arrays[place].shape)
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(11)
 @pytest.mark.parametrize(("op", "function", "arrays"), PLAIN)
 def test_every_rule_agrees_with_differences(
     op: Ops, function: Function, arrays: tuple[np.ndarray, ...]

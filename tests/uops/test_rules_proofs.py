@@ -330,7 +330,7 @@ def check_proofs(each, widths, wanted):
     assert found[Answer.UNKNOWN] <= found[Answer.PROVED]
 
 
-@pytest.mark.sampled(11)
+@pytest.mark.sampled(13)
 @pytest.mark.parametrize("each", INTEGER_RULES, ids=lambda each: each.name)
 def test_proved(each):
     check_proofs(each, WIDTHS[:2], 2)

@@ -124,6 +124,7 @@ def test_index_and_valid_agree_with_numpy(chain: Chain) -> None:
         assert got == chain.array[position], (position, chain.steps)
 
 
+@pytest.mark.slow
 @LAW
 @given(chains(4), st.data())
 def test_followed_by_is_composition(first: Chain, data: st.DataObject) -> None:

@@ -230,6 +230,7 @@ def test_rules_given_in_another_order_are_the_same_set():
         assert rewrite(node, backwards) is simplify(node)
 
 
+@pytest.mark.slow
 def test_any_order_of_the_rules_is_right():
     """Tried in any order, rules end, and give the right value; almost always the same node."""
     orders = [Shuffled(seed) for seed in range(3)]
