@@ -65,6 +65,7 @@ def is_alive(pid: int) -> bool:
     return state != "Z"
 
 
+@pytest.mark.slow
 def test_kill_of_the_main_process_loses_nothing_and_leaves_no_orphan(fake: Any) -> None:
     fake.scenario("long")
     process = start(fake)

@@ -235,6 +235,7 @@ def test_a_folder_that_cannot_be_written_is_named_before_the_run(fake: Any, tmp_
     assert fake.ran() == []
 
 
+@pytest.mark.slow
 def test_expectations_make_a_known_failure_expected(fake: Any, tmp_path: Path) -> None:
     path = tmp_path / "fake.toml"
     update = {"update": True, "reason": "known", "link": "https://example.org/1"}

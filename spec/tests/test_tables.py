@@ -197,6 +197,7 @@ def test_exact_cases_see_one_flipped_bit_in_the_last_element(start: int) -> None
     assert passing(rows[start * 7 :: STEPS * 7], CorruptDevice(one_flipped)) == []
 
 
+@pytest.mark.slow
 def test_program_rows_see_a_flipped_bit() -> None:
     rows = [row for row in all_rows() if ".program." in row.id]
     assert passing(rows, CorruptInterpreter()) == []

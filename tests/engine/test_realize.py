@@ -171,6 +171,7 @@ def test_dump_after_schedule_prints_kernels(capsys):
 # --- memory -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_intermediate_buffers_die_with_their_last_user():
     x = put(np.ones((100, 10), np.float32))
     gc.collect()

@@ -22,6 +22,7 @@ def test_each_buffer_node_is_another():
     assert new_buffer_node("PYTHON", 4, F32) is not new_buffer_node("PYTHON", 4, F32)
 
 
+@pytest.mark.slow
 def test_memory_belongs_to_the_node_and_dies_with_it():
     before = in_use()
     node = new_buffer_node("PYTHON", 1000, F32)

@@ -305,6 +305,7 @@ def test_an_interrupted_assignment_runs_once(monkeypatch, error) -> None:
     assert total.item() == 2.0
 
 
+@pytest.mark.slow
 def test_threads_compute_tensors_of_their_own_and_shared_ones() -> None:
     """Guards that two threads do not rewrite each other's graphs at once."""
     shared = Tensor(np.arange(10, dtype=np.float32)).realize()

@@ -109,6 +109,7 @@ def test_numpy_indices_agree_with_numpy(chain: Chain) -> None:
     np.testing.assert_array_equal(shown(chain.tracker), chain.array)
 
 
+@pytest.mark.slow
 @settings(LAW, max_examples=120)
 @given(chains())
 def test_index_and_valid_agree_with_numpy(chain: Chain) -> None:
