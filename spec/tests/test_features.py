@@ -57,5 +57,5 @@ def test_a_feature_that_is_declared_in_vain_fails(
 
     declare(monkeypatch, CpuBackend, MUCH)
     # The runner counts an error of the device as a failure of the case.
-    with pytest.raises(TinyrefError, match="SPECIAL: a host has no (group|item) index"):
+    with pytest.raises(TinyrefError, match=r"SPECIAL: a host has no (group|item) index"):
         run(feature, "CPU")

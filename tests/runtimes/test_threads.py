@@ -216,7 +216,11 @@ def test_an_interrupt_waits_for_the_helpers() -> None:
 
     with Context(THREADS=2), pytest.raises(KeyboardInterrupt):
         run_groups(call, 1000)
-    assert len(ended) == 1
+    # On a busy machine the helper may have taken another group before the interrupt was seen.
+    count = len(ended)
+    assert 1 <= count < 999
+    time.sleep(0.3)
+    assert len(ended) == count
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
