@@ -60,7 +60,7 @@ def shuffled(session: nox.Session) -> None:
     """The tests of the compiler with the rewriting rules tried in another order."""
     session.install("-e", ".[test]")
     arguments = session.posargs or ["-n", "auto", "-m", "not slow", "tests/uops", "tests/engine"]
-    session.run("pytest", *arguments, env={"TINYREF_SHUFFLE_RULES": "1"})
+    session.run("pytest", *arguments, env={"TINYREF_SHUFFLE_RULES": "7"})
 
 
 @nox.session(python=["3.11", "3.12", "3.13"])
