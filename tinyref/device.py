@@ -47,6 +47,7 @@ class Capabilities:
     keeps_subnormals: False where the device flushes them to zero.
     division_traps: integer division by zero or MIN/-1 must be guarded.
     slow_division: integer division by a constant is slower than a product and shifts.
+    is_interpreted: a thousand times slower than a compiler; the suite takes smaller sizes there.
     """
 
     dtypes: frozenset[DType]
@@ -67,6 +68,7 @@ class Capabilities:
     keeps_subnormals: bool = True
     division_traps: bool = False
     slow_division: bool = False
+    is_interpreted: bool = False
 
     def supports(self, dtype: DType) -> bool:
         """True where kernels of this scalar type run, natively or emulated."""

@@ -107,6 +107,7 @@ class PythonBackend(Backend):
             images=True,
             matrix_tiles=tuple(TILES.values()),
             tiles_pay=False,
+            is_interpreted=True,
         )
 
     @functools.cached_property

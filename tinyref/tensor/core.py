@@ -1,7 +1,8 @@
 """The core of Tensor: a node of the tensor graph, its device, and the record that gradients read.
 
 The class Tensor is a chain of floors, each in one module, each using only those before it:
-core, elementwise, movement, reduction, functions, contraction, indexing, creation, data, autograd.
+core, elementwise, movement, reduction, functions, contraction, indexing, operators, creation, data,
+selection, shaping, windows, losses, random, sharding, and on top Tensor itself with gradients.
 """
 
 from __future__ import annotations

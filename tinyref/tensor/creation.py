@@ -156,6 +156,16 @@ class Creation(Operators):
         matrix._request_gradient(bool(wanted))
         return matrix
 
+    @classmethod
+    def arange(
+        cls, start: ConstType, stop: ConstType | None = None, step: ConstType = 1, **kwargs: Any
+    ) -> Self:
+        """`start`, `start + step`, ... up to before `stop`; one bound alone is `stop`, from 0."""
+        first, last = (0, start) if stop is None else (start, stop)
+        whole = all(isinstance(bound, int) for bound in (first, last, step))
+        numbers = np.arange(first, last, step, dtype=np.int32 if whole else np.float32)
+        return cls(numbers, **kwargs)
+
     def full_like(self, fill_value: ConstType, **kwargs: Any) -> Self:
         """Every element is `fill_value`; shape, type and device are this tensor's unless named."""
         settings = {"device": self.device, "dtype": self.dtype, **kwargs}
