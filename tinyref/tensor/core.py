@@ -2,7 +2,7 @@
 
 The class Tensor is a chain of floors, each in one module, each using only those before it:
 core, elementwise, movement, reduction, functions, contraction, indexing, operators, creation, data,
-selection, shaping, windows, losses, random, sharding, and on top Tensor itself with gradients.
+selection, shaping, windows, random, losses, sharding, and on top Tensor itself with gradients.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tinyref.tensor.windows import Windows
+from tinyref.tensor.random import Random
 
 
-class Losses(Windows):
+class Losses(Random):
     """Losses, normalisation and attention: what models are trained with."""
 
     __slots__ = ()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tinyref.tensor.losses import Losses
+from tinyref.tensor.windows import Windows
 
 
-class Random(Losses):
+class Random(Windows):
     """Random numbers from Threefry counters: the same on every device."""
 
     __slots__ = ()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tinyref.tensor.random import Random
+from tinyref.tensor.losses import Losses
 
 
-class Sharding(Random):
+class Sharding(Losses):
     """Tensors that lie on several devices."""
 
     __slots__ = ()
