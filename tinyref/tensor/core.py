@@ -75,6 +75,7 @@ class Value:
     A tensor that is assigned to gets a new value; what was computed from it before keeps the old
     one, so gradients are those of the computation as it was written.
 
+    is_frozen: somebody said that it has no gradient; an optimiser asks for those of all others.
     owner: the tensor that was given this value; it may be gone, or have another value by now.
     is_overwritten: memory that the node reads was assigned to after the owner was gone.
     """
@@ -83,6 +84,7 @@ class Value:
     device: str
     record: Record | None = None
     requires_grad: bool = False
+    is_frozen: bool = False
     owner: weakref.ref[TensorCore] | None = None
     is_overwritten: bool = False
 

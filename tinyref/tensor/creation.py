@@ -75,22 +75,24 @@ class Creation(Operators):
             value = Value(_node_of(data, target, named), target)
         self._grad = None
         self._take(value)
-        self._request_gradient(bool(requires_grad))
+        self._request_gradient(requires_grad)
 
-    def _request_gradient(self, requires_grad: bool) -> None:
+    def _request_gradient(self, requires_grad: bool | None) -> None:
+        """True and False decide; None leaves it to an optimiser, which will ask for a gradient."""
+        self._value.is_frozen = requires_grad is False
         if requires_grad and not self.dtype.is_float:
             raise UserError(
                 f"requires_grad: a {self.dtype.name} tensor has no gradient: accepted are floats"
             )
-        if requires_grad is not self._value.requires_grad:
+        if bool(requires_grad) is not self._value.requires_grad:
             # From here on it is a leaf: gradients end here, or do not come here at all.
-            self._value.requires_grad = requires_grad
+            self._value.requires_grad = bool(requires_grad)
             self._value.record = None
 
     @classmethod
     def _made(cls, node: UOp, device: str, requires_grad: bool | None) -> Self:
         tensor = cls._from_node(node, device)
-        tensor._request_gradient(bool(requires_grad))
+        tensor._request_gradient(requires_grad)
         return tensor
 
     @classmethod
@@ -153,7 +155,7 @@ class Creation(Operators):
         laid = ones._reshape((rows * (columns + 1),))._part(0, 0, rows * columns)
         matrix = laid._reshape((rows, columns))
         matrix._value.record = None
-        matrix._request_gradient(bool(wanted))
+        matrix._request_gradient(wanted)
         return matrix
 
     @classmethod

@@ -233,7 +233,7 @@ class Data(Creation):
 
     @requires_grad.setter
     def requires_grad(self, requires_grad: bool | None) -> None:
-        self._request_gradient(bool(requires_grad))
+        self._request_gradient(requires_grad)
 
     def to_(self, device: str | None) -> Self:
         """Moves this tensor itself to another device; returns it."""
@@ -245,7 +245,8 @@ class Data(Creation):
 
     def _become(self, node: UOp, device: str) -> None:
         """A new value, as a leaf; what was computed from this tensor keeps the old one."""
-        self._take(Value(node, device, requires_grad=self._value.requires_grad))
+        was = self._value
+        self._take(Value(node, device, None, was.requires_grad, was.is_frozen))
 
     def replace(self, x: Self, allow_shape_mismatch: bool = False) -> Self:
         """This tensor stands for what `x` stands for; returns this tensor.
