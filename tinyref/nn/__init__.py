@@ -1,1 +1,37 @@
-"""Layers, optimisers and state: empty until their issue is built."""
+"""Layers, and with `nn.optim`, `nn.state` and `nn.datasets` what one trains them with.
+
+A layer is any object that has tensors: `nn.state.get_parameters` finds them. Calling it computes
+its output from its input.
+"""
+
+from tinyref.nn.convolution import Conv1d, Conv2d, ConvTranspose1d, ConvTranspose2d
+from tinyref.nn.linear import Embedding, Linear
+from tinyref.nn.normalisation import (
+    BatchNorm,
+    BatchNorm2d,
+    BatchNorm3d,
+    GroupNorm,
+    InstanceNorm,
+    LayerNorm,
+    LayerNorm2d,
+    RMSNorm,
+)
+from tinyref.nn.recurrent import LSTMCell
+
+__all__ = [
+    "BatchNorm",
+    "BatchNorm2d",
+    "BatchNorm3d",
+    "Conv1d",
+    "Conv2d",
+    "ConvTranspose1d",
+    "ConvTranspose2d",
+    "Embedding",
+    "GroupNorm",
+    "InstanceNorm",
+    "LSTMCell",
+    "LayerNorm",
+    "LayerNorm2d",
+    "Linear",
+    "RMSNorm",
+]

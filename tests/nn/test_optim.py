@@ -1,0 +1,196 @@
+"""Optimisers move as torch's do, or as their papers say in numpy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+
+from tinyref import Tensor
+from tinyref.errors import UserError
+from tinyref.nn import optim
+
+STEPS = 6
+START = np.linspace(-1.5, 2.0, 12).reshape(3, 4)
+OTHER = np.array([0.5, -0.25, 0.0])
+
+
+def gradient(values: np.ndarray, step: int) -> np.ndarray:
+    """A slope that changes sign and size from step to step."""
+    return np.cos(3 * values + step) * (1 + 0.3 * step)
+
+
+def moved_by(make: Callable[[list[Tensor]], optim.Optimizer], dtype: str) -> list[np.ndarray]:
+    params = [Tensor(START, dtype=dtype), Tensor(OTHER, dtype=dtype)]
+    optimizer = make(params)
+    for step in range(STEPS):
+        for param in params:
+            param.grad = Tensor(gradient(param.numpy(), step), dtype=dtype)
+        optimizer.step()
+    return [param.numpy() for param in params]
+
+
+def moved_by_torch(make: Callable[[list[torch.Tensor]], torch.optim.Optimizer]) -> list[np.ndarray]:
+    params = [torch.tensor(START, requires_grad=True), torch.tensor(OTHER, requires_grad=True)]
+    optimizer = make(params)
+    for step in range(STEPS):
+        for param in params:
+            param.grad = torch.tensor(gradient(param.detach().numpy(), step))
+        optimizer.step()
+    return [param.detach().numpy() for param in params]
+
+
+SAME_AS_TORCH = {
+    "sgd": (lambda p: optim.SGD(p, 0.1), lambda p: torch.optim.SGD(p, 0.1)),
+    "momentum": (
+        lambda p: optim.SGD(p, 0.1, momentum=0.9),
+        lambda p: torch.optim.SGD(p, 0.1, momentum=0.9),
+    ),
+    "nesterov": (
+        lambda p: optim.SGD(p, 0.1, momentum=0.9, weight_decay=0.05, nesterov=True),
+        lambda p: torch.optim.SGD(p, 0.1, momentum=0.9, weight_decay=0.05, nesterov=True),
+    ),
+    "adam": (
+        lambda p: optim.Adam(p, 0.05, 0.8, 0.95),
+        lambda p: torch.optim.Adam(p, 0.05, (0.8, 0.95)),
+    ),
+    "adamw": (
+        lambda p: optim.AdamW(p, 0.05, weight_decay=0.1),
+        lambda p: torch.optim.AdamW(p, 0.05, weight_decay=0.1),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SAME_AS_TORCH)
+@pytest.mark.parametrize(("dtype", "near"), [("float64", 1e-6), ("float32", 5e-6)])
+def test_moves_as_torch_does(name: str, dtype: str, near: float) -> None:
+    # The rate and the corrections of Adam are float32 for parameters of any type.
+    ours, theirs = SAME_AS_TORCH[name]
+    for found, wanted in zip(moved_by(ours, dtype), moved_by_torch(theirs), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=near, atol=near)
+
+
+def lars(values: np.ndarray, classic: bool, nesterov: bool) -> np.ndarray:
+    rate, decay, momentum, trust = 0.1, 0.01, 0.9, 0.02
+    velocity = np.zeros_like(values)
+    for step in range(STEPS):
+        slope = gradient(values, step)
+        weight, length = np.linalg.norm(values), np.linalg.norm(slope)
+        local = rate * trust * weight / (length + decay * weight) if weight and length else rate
+        slope = slope + decay * values
+        if classic:
+            velocity = momentum * velocity + local * slope
+            values = values - (local * slope + momentum * velocity if nesterov else velocity)
+        else:
+            velocity = momentum * velocity + slope
+            values = values - local * (slope + momentum * velocity if nesterov else velocity)
+    return values
+
+
+@pytest.mark.parametrize("classic", [True, False])
+@pytest.mark.parametrize("nesterov", [True, False])
+def test_lars_follows_its_paper(classic: bool, nesterov: bool) -> None:
+    found = moved_by(
+        lambda p: optim.LARS(p, 0.1, 0.9, 0.01, nesterov, classic, tcoef=0.02), "float64"
+    )
+    np.testing.assert_allclose(found[0], lars(START, classic, nesterov), rtol=1e-6)
+    np.testing.assert_allclose(found[1], lars(OTHER, classic, nesterov), rtol=1e-6)
+
+
+def lamb(values: np.ndarray) -> np.ndarray:
+    rate, first, second, eps, decay = 0.05, 0.9, 0.99, 1e-6, 0.1
+    mean, square = np.zeros_like(values), np.zeros_like(values)
+    for step in range(STEPS):
+        slope = gradient(values, step)
+        mean = first * mean + (1 - first) * slope
+        square = second * square + (1 - second) * slope**2
+        corrected = mean / (1 - first ** (step + 1))
+        spread = np.sqrt(square / (1 - second ** (step + 1)))
+        move = corrected / (spread + eps) + decay * values
+        values = values - rate * np.linalg.norm(values) / np.linalg.norm(move) * move
+    return values
+
+
+def test_lamb_follows_its_paper() -> None:
+    found = moved_by(lambda p: optim.LAMB(p, 0.05, 0.9, 0.99, weight_decay=0.1), "float64")
+    np.testing.assert_allclose(found[0], lamb(START), rtol=2e-6)
+    np.testing.assert_allclose(found[1], lamb(OTHER), rtol=2e-6)
+
+
+def test_a_norm_of_zero_does_not_make_nan() -> None:
+    weight = Tensor([0.0, 0.0], requires_grad=True)
+    weight.grad = Tensor([1.0, 2.0])
+    optim.LARS([weight], 0.5, momentum=0.0, weight_decay=0.0).step()
+    assert weight.tolist() == [-0.5, -1.0]
+
+
+def test_a_rate_can_be_assigned() -> None:
+    weight = Tensor([1.0], requires_grad=True)
+    optimizer = optim.SGD([weight], 0.5)
+    optimizer.lr.assign([0.25])
+    weight.grad = Tensor([1.0])
+    optimizer.step()
+    assert weight.tolist() == [0.75]
+
+
+def test_narrow_parameters_are_rounded_once() -> None:
+    weight = Tensor([1.0], dtype="float16", requires_grad=True)
+    optimizer = optim.SGD([weight], 2.0**-12)
+    for _ in range(4):
+        weight.grad = Tensor([1.0], dtype="float16")
+        optimizer.step()
+    # Each step is a quarter of a unit in the last place of 1 - 2^-11: none of them shows.
+    assert weight.dtype.name == "float16"
+    assert weight.tolist() == [1.0]
+
+
+def test_training_makes_parameters_of_what_nobody_decided_on() -> None:
+    undecided, frozen, number = Tensor([1.0]), Tensor([1.0], requires_grad=False), Tensor([1])
+    optimizer = optim.SGD([undecided, frozen, number, undecided])
+    assert optimizer.params == [undecided]
+    assert undecided.requires_grad
+    assert not frozen.requires_grad
+
+
+def test_what_has_no_gradient_stays() -> None:
+    moved, still = Tensor([1.0]), Tensor([1.0])
+    optimizer = optim.Adam([moved, still], 0.5)
+    (moved * 2).sum().backward()
+    optimizer.step()
+    assert moved.tolist() == [pytest.approx(0.5)]
+    assert still.tolist() == [1.0]
+    optimizer.zero_grad()
+    assert moved.grad is None
+
+
+def test_a_group_moves_all() -> None:
+    first, second = Tensor([1.0]), Tensor([1.0])
+    group = optim.OptimizerGroup(optim.SGD([first], 0.5), optim.SGD([second], 0.25))
+    (first + second).sum().backward()
+    group.step()
+    group.zero_grad()
+    assert first.tolist() == [0.5]
+    assert second.tolist() == [0.75]
+    assert first.grad is None
+
+
+WRONG = {
+    "no_params": (lambda: optim.SGD([]), "params: none is a float tensor"),
+    "frozen": (lambda: optim.SGD([Tensor([1])]), "params: none is a float tensor"),
+    "no_tensor": (lambda: optim.SGD([1.0]), "params: number 0 is a float"),
+    "rate": (lambda: optim.Adam([Tensor([1.0])], -1), "lr: got -1"),
+    "beta": (lambda: optim.Adam([Tensor([1.0])], b1=1.0), "b1: got 1.0, accepted are 0 to below 1"),
+    "nesterov": (lambda: optim.SGD([Tensor([1.0])], nesterov=True), "nesterov: needs a momentum"),
+    "no_gradient": (lambda: optim.SGD([Tensor([1.0])]).step(), "step: no parameter has a gradient"),
+    "empty_group": (lambda: optim.OptimizerGroup(), "OptimizerGroup: got no optimizers"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_calls_say_what_is_accepted(name: str) -> None:
+    call, words = WRONG[name]
+    with pytest.raises(UserError, match=words) as caught:
+        call()
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,189 @@
+"""Layers that shift and scale their input to mean 0 and variance 1 over some of its axes."""
+
+from __future__ import annotations
+
+import math
+
+from tinyref.dtype import dtypes
+from tinyref.errors import UserError
+from tinyref.nn.linear import positive
+from tinyref.tensor import Tensor
+from tinyref.uops.symbolic import describe_shape
+
+
+def _affine(shape: tuple[int, ...], wanted: bool) -> tuple[Tensor | None, Tensor | None]:
+    """Weights of one and biases of zero, in memory of their own, or None for both."""
+    if not wanted:
+        return None, None
+    weight = Tensor.ones(*shape).contiguous().requires_grad_()
+    bias = Tensor.zeros(*shape).contiguous().requires_grad_()
+    return weight, bias
+
+
+def _check_channels(name: str, x: Tensor, channels: int) -> None:
+    if x.ndim < 2 or x.shape[1] != channels:
+        raise UserError(
+            f"{name}: input {describe_shape(x.shape)}: accepted is (batch, {channels}, ...)"
+        )
+
+
+class BatchNorm:
+    """Normalises each channel (axis 1) over the batch and all other axes.
+
+    While `Tensor.training`, or without running statistics, by those of the batch (its biased
+    variance), which also move the running ones: r = (1 - momentum) r + momentum s, where the
+    variance s is the unbiased one. Else by the running ones. Shapes: input (batch, sz, ...).
+    Source: Ioffe and Szegedy, "Batch Normalization", 2015.
+    """
+
+    def __init__(
+        self,
+        sz: int,
+        eps: float = 1e-5,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        momentum: float = 0.1,
+    ) -> None:
+        self.channels = positive(sz, "BatchNorm: sz")
+        self.eps = eps
+        self.track_running_stats = track_running_stats
+        self.momentum = momentum
+        self.weight, self.bias = _affine((self.channels,), affine)
+        self.num_batches_tracked = Tensor.zeros(dtype=dtypes.int32).contiguous()
+        if track_running_stats:
+            self.running_mean = Tensor.zeros(self.channels).contiguous().requires_grad_(False)
+            self.running_var = Tensor.ones(self.channels).contiguous().requires_grad_(False)
+
+    def calc_stats(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and variance of each channel that `x` is normalised by: (sz,) both."""
+        if self.track_running_stats and not Tensor.training:
+            return self.running_mean, self.running_var
+        axes = tuple(axis for axis in range(x.ndim) if axis != 1)
+        mean = x.mean(axes)
+        shape = (1, self.channels, *(1,) * (x.ndim - 2))
+        return mean, (x - mean.reshape(shape)).square().mean(axes)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        _check_channels("BatchNorm", x, self.channels)
+        mean, variance = self.calc_stats(x)
+        if self.track_running_stats and Tensor.training:
+            self._track(x, mean.detach(), variance.detach())
+        return x.batchnorm(self.weight, self.bias, mean, (variance + self.eps).rsqrt())
+
+    def _track(self, x: Tensor, mean: Tensor, variance: Tensor) -> None:
+        count = math.prod(size for size in x.shape if isinstance(size, int)) // self.channels
+        unbiased = variance * (count / max(count - 1, 1))
+        kept = 1 - self.momentum
+        moved_mean = self.running_mean * kept + mean * self.momentum
+        moved_variance = self.running_var * kept + unbiased * self.momentum
+        self.running_mean.assign(moved_mean.cast(self.running_mean.dtype))
+        self.running_var.assign(moved_variance.cast(self.running_var.dtype))
+        self.num_batches_tracked.assign(self.num_batches_tracked + 1)
+
+
+BatchNorm2d = BatchNorm
+BatchNorm3d = BatchNorm
+
+
+class GroupNorm:
+    """Normalises each sample over groups of channels (axis 1) and all axes after it.
+
+    Shapes: input (batch, num_channels, ...), weight and bias (num_channels,). Source: Wu and He,
+    "Group Normalization", 2018.
+    """
+
+    def __init__(
+        self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True
+    ) -> None:
+        self.num_groups = positive(num_groups, "GroupNorm: num_groups")
+        self.num_channels = positive(num_channels, "GroupNorm: num_channels")
+        if self.num_channels % self.num_groups:
+            raise UserError(f"GroupNorm: {num_groups} groups do not divide {num_channels} channels")
+        self.eps = eps
+        self.weight, self.bias = _affine((self.num_channels,), affine)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        _check_channels("GroupNorm", x, self.num_channels)
+        grouped = x.reshape(x.shape[0], self.num_groups, -1)
+        normal = grouped.layernorm(eps=self.eps).reshape(x.shape)
+        if self.weight is None or self.bias is None:
+            return normal
+        shape = (1, self.num_channels, *(1,) * (x.ndim - 2))
+        return normal * self.weight.reshape(shape) + self.bias.reshape(shape)
+
+
+class InstanceNorm(GroupNorm):
+    """Normalises each channel of each sample over the axes after it: groups of one channel.
+
+    Source: Ulyanov, Vedaldi and Lempitsky, "Instance Normalization", 2016.
+    """
+
+    def __init__(self, num_features: int, eps: float = 1e-5, affine: bool = True) -> None:
+        super().__init__(num_features, num_features, eps, affine)
+
+
+class LayerNorm:
+    """Normalises over the last axes, whose sizes are `normalized_shape`.
+
+    Weight and bias have that shape. Source: Ba, Kiros and Hinton, "Layer Normalization", 2016.
+    """
+
+    def __init__(
+        self,
+        normalized_shape: int | tuple[int, ...],
+        eps: float = 1e-5,
+        elementwise_affine: bool = True,
+    ) -> None:
+        sizes = (normalized_shape,) if isinstance(normalized_shape, int) else normalized_shape
+        self.normalized_shape = tuple(
+            positive(size, "LayerNorm: normalized_shape") for size in sizes
+        )
+        self.axis = tuple(range(-len(self.normalized_shape), 0))
+        self.eps = eps
+        self.elementwise_affine = elementwise_affine
+        self.weight, self.bias = _affine(self.normalized_shape, elementwise_affine)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        if x.shape[-len(self.normalized_shape) :] != self.normalized_shape:
+            raise UserError(
+                f"LayerNorm: input {describe_shape(x.shape)}: accepted is a shape that ends in "
+                f"{describe_shape(self.normalized_shape)}"
+            )
+        normal = x.layernorm(self.axis, self.eps)
+        if self.weight is None or self.bias is None:
+            return normal
+        return normal * self.weight + self.bias
+
+
+class LayerNorm2d(LayerNorm):
+    """A `LayerNorm` over the channels (axis 1) of images: (batch, channels, rows, columns)."""
+
+    def __call__(self, x: Tensor) -> Tensor:
+        if x.ndim != 4:
+            raise UserError(
+                f"LayerNorm2d: input {describe_shape(x.shape)}: accepted are 4 axes: "
+                "(batch, channels, rows, columns)"
+            )
+        return super().__call__(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+
+
+class RMSNorm:
+    """x / sqrt(mean(x^2) + eps) over the last axis, of size `dim`, times a learned weight.
+
+    Computed in at least float32 and rounded to the type of `x` before the weight. Source: Zhang
+    and Sennrich, "Root Mean Square Layer Normalization", 2019.
+    """
+
+    def __init__(self, dim: int, eps: float = 1e-6) -> None:
+        self.dim = positive(dim, "RMSNorm: dim")
+        self.eps = eps
+        self.weight = Tensor.ones(self.dim).contiguous().requires_grad_()
+
+    def __call__(self, x: Tensor) -> Tensor:
+        if not x.ndim or x.shape[-1] != self.dim:
+            raise UserError(
+                f"RMSNorm: input {describe_shape(x.shape)}: accepted is a last axis of {self.dim}"
+            )
+        wide = x if x.dtype is dtypes.float64 else x.float()
+        scale = (wide.square().mean(-1, keepdim=True) + self.eps).rsqrt()
+        return (wide * scale).cast(x.dtype) * self.weight

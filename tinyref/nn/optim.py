@@ -1,0 +1,299 @@
+"""Optimisers: each `step` writes new elements into the parameters, by their gradients."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+
+from tinyref.dtype import dtypes
+from tinyref.errors import UserError
+from tinyref.tensor import Tensor
+
+__all__ = ["LAMB", "LARS", "SGD", "Adam", "AdamW", "Optimizer", "OptimizerGroup"]
+
+
+def _trainable(params: Iterable[Tensor]) -> list[Tensor]:
+    """The tensors among `params` that may have a gradient, each once, and from now on do.
+
+    Those of an integer type, or with requires_grad=False, are state of a model, no parameters.
+    """
+    found: dict[int, Tensor] = {}
+    for number, tensor in enumerate(params):
+        if not isinstance(tensor, Tensor):
+            name = type(tensor).__name__
+            raise UserError(f"params: number {number} is a {name}, accepted are Tensors")
+        if tensor.dtype.is_float and not tensor._value.is_frozen:
+            found[id(tensor)] = tensor
+    for tensor in found.values():
+        if not tensor.requires_grad:
+            tensor.requires_grad_()
+    return list(found.values())
+
+
+def _limited(value: float, name: str, below: float | None = None) -> float:
+    """A finite number of 0 and more, and under `below`. Raises `UserError`."""
+    limit = float("inf") if below is None else below
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < limit:
+        accepted = "numbers of 0 and more" if below is None else f"0 to below {below:g}"
+        raise UserError(f"{name}: got {value!r}, accepted are {accepted}")
+    return float(value)
+
+
+class Optimizer(ABC):
+    """What all optimisers share: the parameters, the rate, and the writing of a step.
+
+    params: tensors of a model; those that are no parameters (see `_trainable`) are left alone.
+    lr: the learning rate, kept as a tensor of shape (1,), so that a schedule can assign to it, a
+    captured step too. Raises `UserError` where there is nothing to train.
+    """
+
+    def __init__(self, params: list[Tensor], lr: float) -> None:
+        self.params = _trainable(params)
+        if not self.params:
+            raise UserError("params: none is a float tensor that may have a gradient")
+        rate = [_limited(lr, "lr")]
+        self.device = self.params[0].device
+        self.lr = Tensor(rate, dtype=dtypes.float32).to(self.device).requires_grad_(False)
+
+    def zero_grad(self) -> None:
+        """Forgets the gradients of all parameters."""
+        for param in self.params:
+            param.grad = None
+
+    def step(self) -> None:
+        """Moves every parameter that has a gradient, now. Raises `UserError` where none has."""
+        changed = self.schedule_step()
+        changed[0].realize(*changed[1:])
+
+    def schedule_step(self) -> list[Tensor]:
+        """As `step`, but computed later: gives the tensors to realise."""
+        moving = [number for number, param in enumerate(self.params) if param.grad is not None]
+        if not moving:
+            raise UserError("step: no parameter has a gradient: call backward() first")
+        with Tensor.no_grad():
+            changed = self._advance()
+            for number in moving:
+                param = self.params[number]
+                gradient = param.grad
+                assert gradient is not None, "only parameters with a gradient move"
+                wide = _wide(gradient)
+                target, state = self._moved(number, _wide(param.detach()), wide)
+                param.assign(target.cast(param.dtype))
+                changed += [param, *state]
+        return changed
+
+    def _advance(self) -> list[Tensor]:
+        """What changes once in a step, whatever the number of parameters."""
+        return []
+
+    @abstractmethod
+    def _moved(self, number: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """The new elements of parameter `number`, and the state that was assigned to for it."""
+
+    def _rate(self, like: Tensor) -> Tensor:
+        return self.lr.to(like.device).cast(like.dtype)
+
+    def _state(self) -> list[Tensor]:
+        """Zeros for every parameter, in at least float32."""
+        return [_zeros(param) for param in self.params]
+
+
+def _wide(tensor: Tensor) -> Tensor:
+    """In at least float32: 16-bit parameters are updated there and rounded once."""
+    return tensor if tensor.dtype is dtypes.float64 else tensor.float()
+
+
+def _zeros(param: Tensor) -> Tensor:
+    return _wide(param.detach()).zeros_like().contiguous().requires_grad_(False)
+
+
+def _norm(tensor: Tensor) -> Tensor:
+    return tensor.square().sum().sqrt()
+
+
+class LARS(Optimizer):
+    """Gradient descent with momentum, where each parameter's rate follows its own norm.
+
+    The trust ratio is tcoef |w| / (|g| + weight_decay |w|), 1 where a norm is 0 or `tcoef` is 0.
+    `classic`: the velocity holds steps (gradient times rate) instead of gradients. Source: You,
+    Gitman and Ginsburg, "Large Batch Training of Convolutional Networks", 2017.
+    """
+
+    def __init__(
+        self,
+        params: list[Tensor],
+        lr: float = 0.001,
+        momentum: float = 0.9,
+        weight_decay: float = 1e-4,
+        nesterov: bool = False,
+        classic: bool = True,
+        tcoef: float = 0.001,
+    ) -> None:
+        super().__init__(params, lr)
+        self.momentum = _limited(momentum, "momentum")
+        self.weight_decay = _limited(weight_decay, "weight_decay")
+        if nesterov and not self.momentum:
+            raise UserError("nesterov: needs a momentum above 0")
+        self.nesterov = nesterov
+        self.classic = classic
+        self.tcoef = _limited(tcoef, "tcoef")
+        self.b = self._state() if self.momentum else []
+
+    def _moved(self, number: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
+        rate = self._rate(param)
+        if self.tcoef:
+            rate = rate * self._trust(param, grad)
+        if self.weight_decay:
+            grad = grad + param * self.weight_decay
+        if self.classic:
+            grad = grad * rate
+        state = []
+        if self.momentum:
+            velocity = self.b[number].assign(self.b[number] * self.momentum + grad)
+            state.append(velocity)
+            grad = grad + velocity * self.momentum if self.nesterov else velocity
+        if not self.classic:
+            grad = grad * rate
+        return param - grad, state
+
+    def _trust(self, param: Tensor, grad: Tensor) -> Tensor:
+        weight, slope = _norm(param), _norm(grad)
+        ratio = weight * self.tcoef / (slope + weight * self.weight_decay)
+        return ((weight > 0) & (slope > 0)).where(ratio, 1.0)
+
+
+class SGD(LARS):
+    """Gradient descent, with momentum (Polyak, 1964; Nesterov, 1983) if that is above 0.
+
+    `weight_decay` adds that much of the parameter to its gradient.
+    """
+
+    def __init__(
+        self,
+        params: list[Tensor],
+        lr: float = 0.001,
+        momentum: float = 0.0,
+        weight_decay: float = 0.0,
+        nesterov: bool = False,
+        classic: bool = False,
+    ) -> None:
+        super().__init__(params, lr, momentum, weight_decay, nesterov, classic, tcoef=0.0)
+
+
+class LAMB(Optimizer):
+    """Adam's step, scaled for each parameter by |w| / |step|; with `adam` it is not scaled.
+
+    The decay of weights is decoupled: added to the step, not to the gradient. Sources: You et al.,
+    "Large Batch Optimization for Deep Learning", 2019; Kingma and Ba, "Adam", 2014; Loshchilov and
+    Hutter, "Decoupled Weight Decay Regularization", 2017.
+    """
+
+    def __init__(
+        self,
+        params: list[Tensor],
+        lr: float = 0.001,
+        b1: float = 0.9,
+        b2: float = 0.999,
+        eps: float = 1e-6,
+        weight_decay: float = 0.0,
+        adam: bool = False,
+    ) -> None:
+        super().__init__(params, lr)
+        self.b1 = _limited(b1, "b1", below=1)
+        self.b2 = _limited(b2, "b2", below=1)
+        self.eps = _limited(eps, "eps")
+        self.weight_decay = _limited(weight_decay, "weight_decay")
+        self.adam = adam
+        # What an average of ones would be after t steps, 1 - b^t: the averages are divided by it.
+        # Averaged like them, because 1 - b^t in float32 would lose the digits that matter.
+        self.b1_sum = self._nothing()
+        self.b2_sum = self._nothing()
+        self.m = self._state()
+        self.v = self._state()
+
+    def _nothing(self) -> Tensor:
+        return Tensor([0.0], dtype=dtypes.float32).to(self.device).requires_grad_(False)
+
+    def _advance(self) -> list[Tensor]:
+        self.b1_sum.assign(self.b1_sum * self.b1 + (1 - self.b1))
+        self.b2_sum.assign(self.b2_sum * self.b2 + (1 - self.b2))
+        return [self.b1_sum, self.b2_sum]
+
+    def _moved(self, number: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
+        mean, square = self.m[number], self.v[number]
+        mean.assign(mean * self.b1 + grad * (1 - self.b1))
+        square.assign(square * self.b2 + grad.square() * (1 - self.b2))
+        step = self._corrected(mean, self.b1_sum) / (
+            self._corrected(square, self.b2_sum).sqrt() + self.eps
+        )
+        if self.weight_decay:
+            step = step + param * self.weight_decay
+        rate = self._rate(param)
+        if not self.adam:
+            weight, length = _norm(param), _norm(step)
+            rate = rate * ((weight > 0) & (length > 0)).where(weight / length, 1.0)
+        return param - step * rate, [mean, square]
+
+    @staticmethod
+    def _corrected(average: Tensor, of_ones: Tensor) -> Tensor:
+        return average / of_ones.to(average.device).cast(average.dtype)
+
+
+class AdamW(LAMB):
+    """Adam with decoupled decay of weights (Loshchilov and Hutter, 2017)."""
+
+    def __init__(
+        self,
+        params: list[Tensor],
+        lr: float = 0.001,
+        b1: float = 0.9,
+        b2: float = 0.999,
+        eps: float = 1e-8,
+        weight_decay: float = 0.01,
+    ) -> None:
+        super().__init__(params, lr, b1, b2, eps, weight_decay, adam=True)
+
+
+class Adam(LAMB):
+    """Adam (Kingma and Ba, 2014), without decay of weights."""
+
+    def __init__(
+        self,
+        params: list[Tensor],
+        lr: float = 0.001,
+        b1: float = 0.9,
+        b2: float = 0.999,
+        eps: float = 1e-8,
+    ) -> None:
+        super().__init__(params, lr, b1, b2, eps, 0.0, adam=True)
+
+
+class OptimizerGroup(Optimizer):
+    """Several optimisers as one: each moves its own parameters, in one step."""
+
+    def __init__(self, *optimizers: Optimizer) -> None:
+        if not optimizers:
+            raise UserError("OptimizerGroup: got no optimizers")
+        for number, optimizer in enumerate(optimizers):
+            if not isinstance(optimizer, Optimizer):
+                name = type(optimizer).__name__
+                raise UserError(f"OptimizerGroup: number {number} is a {name}, not an Optimizer")
+        self.optimizers = optimizers
+        self.params = [param for optimizer in optimizers for param in optimizer.params]
+        self.device = optimizers[0].device
+
+    def __getitem__(self, number: int) -> Optimizer:
+        return self.optimizers[number]
+
+    def schedule_step(self) -> list[Tensor]:
+        """As `step`, but computed later. Raises `UserError` where no parameter has a gradient."""
+        changed: list[Tensor] = []
+        for optimizer in self.optimizers:
+            if any(param.grad is not None for param in optimizer.params):
+                changed += optimizer.schedule_step()
+        if not changed:
+            raise UserError("step: no parameter has a gradient: call backward() first")
+        return changed
+
+    def _moved(self, number: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
+        raise TypeError("a group moves nothing itself")
