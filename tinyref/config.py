@@ -62,10 +62,15 @@ FLAGS: dict[str, Flag] = {
         Flag("STRICT_FLOAT", 1, "every float op rounds to its dtype, nothing is contracted", 0, 1),
         Flag("TRANSCENDENTAL", 0, "1 decomposes EXP2, LOG2, SIN and POW on every device", 0, 1),
         Flag("NOOPT", 0, "compile kernels plainly: no optimisation is applied", 0, 1),
+        Flag(
+            "WINO", 0, "conv2d of floats by 3 x 3 kernels without strides: Winograd filtering", 0, 1
+        ),
         Flag("TC", 1, "matrix tiles: 0 none, 1 instructions, 2 their shape, 3 local memory", 0, 3),
         Flag("TC_LEVEL", 0, "for tiles: 0 plain loads, 1 any operands, 2 padded axes too", 0, 2),
         Flag("BEAM", 0, "search optimisations by timing, keeping so many plans; 0: none", 0, 64),
         Flag("BEAM_SECONDS", 10, "seconds that a candidate may take to compile and run", 1),
+        Flag("MEMORY_PLAN", 1, "intermediate results share memory when not in use together", 0, 1),
+        Flag("JIT", 1, "TinyJit captures and replays; 0 runs its functions plainly", 0, 1),
         Flag("CACHE", 1, "keep compiled programs on disk", 0, 1),
         Flag("CACHE_DIR", "", "where compiled programs are kept; empty is the user's cache folder"),
         Flag("CPU_LEVEL", 1, "how hard LLVM optimises for the CPU device: 1 is quick", 0, 3),

@@ -7,19 +7,21 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 
 from tinyref import config
-from tinyref.device import Device
+from tinyref.device import Buffer, Device
+from tinyref.dtype import dtypes
 from tinyref.engine.counters import GlobalCounters
 from tinyref.engine.estimate import estimate, value_of
 from tinyref.engine.search import chosen_opts
 from tinyref.errors import DeviceError
-from tinyref.lazy.buffers import buffer_of
+from tinyref.lazy.buffers import buffer_of, has_memory, set_buffer
 from tinyref.runtimes.kernel import Kernel, compile_ast
 from tinyref.schedule import CopyItem, Item, KernelItem, Schedule, schedule
+from tinyref.schedule.memory import Lifetime, plan_arena, temporaries
 from tinyref.uops.compile import kernel_name, planned
 from tinyref.uops.node import UOp
 from tinyref.uops.optimise.plan import Plan
 from tinyref.uops.optimise.show import print_plan
-from tinyref.uops.payload import ViewArg
+from tinyref.uops.payload import BufferArg, ViewArg
 from tinyref.uops.symbolic import describe_shape
 from tinyref.uops.text import to_text
 
@@ -75,6 +77,8 @@ def run(planned: Schedule, completed: dict[UOp, UOp] | None = None) -> None:
     afterwards.
     """
     items = deque((item, _compiled(item)) for item in planned.items)
+    if config.integer("MEMORY_PLAN"):
+        _share_memory(planned)
     planned.items.clear()
     completed = {} if completed is None else completed
     while items:
@@ -87,6 +91,20 @@ def run(planned: Schedule, completed: dict[UOp, UOp] | None = None) -> None:
         except DeviceError as error:
             raise RealizeError(error.device, error.message, error.source, completed) from error
         completed.update((node, planned.results[node]) for node in item.completes)
+
+
+def _share_memory(planned: Schedule) -> None:
+    """Gives the intermediate buffers of a schedule their places in one arena for each device."""
+    by_device: dict[str, dict[UOp, Lifetime]] = {}
+    for node, lifetime in temporaries(planned.items, planned.results).items():
+        if isinstance(node.arg, BufferArg) and not has_memory(node):
+            by_device.setdefault(node.arg.device, {})[node] = lifetime
+    for device, lifetimes in by_device.items():
+        arena = plan_arena(list(lifetimes.values()))
+        whole = Buffer(device, arena.nbytes, dtypes.uint8)
+        for node, offset in zip(lifetimes, arena.offsets, strict=True):
+            if isinstance(node.arg, BufferArg):
+                set_buffer(node, whole.view(offset, node.arg.size, node.dtype))
 
 
 def _compiled(item: Item) -> Kernel | None:

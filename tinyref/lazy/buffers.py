@@ -54,6 +54,11 @@ def set_buffer(node: UOp, memory: Buffer) -> None:
     _memory[node] = memory
 
 
+def has_memory(node: UOp) -> bool:
+    """Whether a BUFFER node has been given memory: whether `buffer_of` was asked for it before."""
+    return node in _memory
+
+
 def live_buffers() -> Sequence[UOp]:
     """The BUFFER nodes that have memory now, oldest first."""
     return sorted(_memory, key=_number)
