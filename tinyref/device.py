@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.metadata
+import os
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -146,12 +147,21 @@ class Backend(ABC):
     """One device: subclass it, set the members, and declare it under `tinyref.backends`.
 
     `index` is the number after the colon in "CUDA:1".
+    runs_kernels: False where the device only holds data: parts of its memory are tensors at once.
+    takes_path: what follows the colon is the path of a file, as in "DISK:/tmp/weights".
     """
 
     title: str = ""
+    runs_kernels: bool = True
+    takes_path: bool = False
 
     def __init__(self, index: int = 0) -> None:
         self.index = index
+
+    @classmethod
+    def opened(cls, suffix: str) -> Backend:
+        """The device for what follows the colon of its name; "" where nothing does."""
+        return cls(int(suffix or 0))
 
     @classmethod
     @abstractmethod
@@ -216,7 +226,24 @@ class DeviceRegistry:
             return self._canonical(config.text("DEVICE"))
         if not isinstance(name, str):
             raise UserError(f"device: got {name!r}, accepted is a name such as 'CPU'")
-        return self._canonical(name)
+        path = self._path(name)
+        if path is None:
+            return self._canonical(name)
+        return f"{name.partition(':')[0].upper()}:{os.path.abspath(path)}"
+
+    def _path(self, name: str) -> str | None:
+        """The path in the name of a device that takes one; None for all other names."""
+        head, _, tail = name.partition(":")
+        if not tail or tail.isdigit() or head.upper() not in self._entry_points:
+            return None
+        return tail if self._takes_path(head.upper()) else None
+
+    @functools.cache  # noqa: B019 - the registry is one object that lives as long as the process
+    def _takes_path(self, base: str) -> bool:
+        try:
+            return bool(getattr(self._entry_points[base].load(), "takes_path", False))
+        except (ImportError, AttributeError):
+            return False
 
     @functools.cache  # noqa: B019 - the registry is one object that lives as long as the process
     def _canonical(self, name: str) -> str:
@@ -236,7 +263,7 @@ class DeviceRegistry:
 
         Raises `UserError` for an unknown name, `DeviceError` if its package does not import.
         """
-        base, _ = _split(self.canonical(name))
+        base, _ = self._parts(self.canonical(name))
         try:
             found = _import_class(base) if ":" in base else self._entry_points[base].load()
         except (ImportError, AttributeError) as error:
@@ -259,9 +286,23 @@ class DeviceRegistry:
             available = self.availability(canonical)
             if not available.works:
                 raise DeviceError(canonical, f"is not available here: {available.reason}")
-            found = self.backend_class(canonical)(_split(canonical)[1])
+            found = self.backend_class(canonical).opened(self._parts(canonical)[1])
             self._open[canonical] = found
         return found
+
+    def _parts(self, canonical: str) -> tuple[str, str]:
+        """The declared name and what follows its colon: a number, a path, or ""."""
+        path = self._path(canonical)
+        if path is not None:
+            return canonical.partition(":")[0], path
+        base, index = _split(canonical)
+        return base, str(index) if index else ""
+
+    def runs_kernels(self, name: str) -> bool:
+        """False where `name` only holds data. It is not opened for that."""
+        # Asked of every view that is built: the device that is open already is found at once.
+        found = self._open.get(name)
+        return (self.backend_class(name) if found is None else found).runs_kernels
 
     def opened(self) -> Iterator[tuple[str, Backend]]:
         """The devices that are open now."""
@@ -317,13 +358,16 @@ class Buffer:
         """Makes sure that there is memory behind this buffer, and returns the buffer."""
         if self._handle is not None:
             return self
-        allocator = Device[self.device].allocator
+        backend = Device[self.device]
+        allocator = backend.allocator
         if self.base is not None:
             self._handle = allocator.view(self.base.handle, self.offset, self.nbytes)
             return self
         self._handle = allocator.allocate(self.nbytes)
-        memory.add(self.device, self.nbytes)
-        weakref.finalize(self, _release, allocator, self._handle, self.device, self.nbytes)
+        # A file takes no memory.
+        used = 0 if backend.takes_path else self.nbytes
+        memory.add(self.device, used)
+        weakref.finalize(self, _release, allocator, self._handle, self.device, used)
         return self
 
     def view(self, offset: int, size: int, dtype: DType) -> Buffer:

@@ -43,6 +43,7 @@ class NpyBackend(Backend):
     """Host arrays as a device: allocate, copy in, copy out. Every kernel is refused."""
 
     title = "arrays of the host, no kernels"
+    runs_kernels = False
 
     def __init__(self, index: int = 0) -> None:
         super().__init__(index)

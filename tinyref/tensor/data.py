@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Self, cast
 
@@ -15,13 +15,16 @@ from tinyref.errors import UserError
 from tinyref.lazy import graph
 from tinyref.lazy.buffers import buffer_of
 from tinyref.lazy.folding import uniform_value
+from tinyref.lazy.storage import only_holds_data
 from tinyref.schedule.hazards import assigned_buffer
 from tinyref.tensor.arguments import bound_sizes, broadcast, fixed
-from tinyref.tensor.core import GradientSwitch, TensorCore, Value, is_recording, live_values
+from tinyref.tensor.core import GradientSwitch, TensorCore, Value, is_recording
 from tinyref.tensor.creation import Creation, base_of
 from tinyref.tensor.literals import MOST_AXES, HostArray, is_scalar
+from tinyref.tensor.registry import is_computed, registry
 from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import MOVEMENT, Ops
+from tinyref.uops.payload import BufferArg
 from tinyref.uops.symbolic import describe_shape
 
 _computing = threading.RLock()
@@ -37,7 +40,7 @@ def compute(tensors: Sequence[TensorCore]) -> None:
     for tensor in tensors:
         if not isinstance(tensor, TensorCore):
             raise UserError(f"realize: got a {type(tensor).__name__}, accepted are Tensors")
-    if all(_is_computed(tensor._node) for tensor in tensors):
+    if all(is_computed(tensor._node) for tensor in tensors):
         return
     # What one thread computes changes the graphs of all others.
     with _computing:
@@ -48,20 +51,49 @@ def _compute(tensors: Sequence[TensorCore]) -> None:
     from tinyref.engine import realize
 
     outputs = [(tensor._node, tensor._device) for tensor in tensors]
-    owned = [(value.node, value.device) for value in live_values() if value.tensor is not None]
+    watched = _Watched([node for node, _ in outputs])
     completed: dict[UOp, UOp] = {}
     try:
-        realised = realize(outputs, owned, completed)
+        realised = realize(outputs, watched.graphs(), completed)
     except BaseException:
         # An assignment that did run must not run again with the next attempt.
-        _substitute_everywhere(live_values(), completed)
+        _substitute_everywhere(watched.values(tensors), completed)
         raise
     # Other threads may have made tensors in the meantime.
-    _substitute_everywhere(live_values(), realised)
+    _substitute_everywhere(watched.values(tensors), realised)
 
 
-def _is_computed(node: UOp) -> bool:
-    return graph.backing(node) is not None or uniform_value(node) is not None
+class _Watched:
+    """The values that computing `outputs` may concern: all others are plain views of other memory.
+
+    Those are what is not computed yet, and what shows memory that an assignment overwrites.
+    """
+
+    def __init__(self, outputs: Sequence[UOp]) -> None:
+        self.outputs = outputs
+
+    def graphs(self) -> Iterator[tuple[UOp, str]]:
+        """The graphs of tensors that may be computed later; asked for only where it matters."""
+        for value in self.values(()):
+            if value.tensor is not None:
+                yield value.node, value.device
+
+    def values(self, requested: Sequence[TensorCore]) -> list[Value]:
+        """All of them, with those of the requested tensors."""
+        pending = registry.pending()
+        roots = [*self.outputs, *(value.node for value in pending)]
+        numbers = dict.fromkeys(
+            base.arg.number
+            for node in toposort(roots)
+            if node.op is Ops.ASSIGN
+            for base in (assigned_buffer(node),)
+            if isinstance(base.arg, BufferArg)
+        )
+        found = {id(value): value for value in pending}
+        for number in numbers:
+            found.update((id(value), value) for value in registry.showing(number))
+        found.update((id(tensor._value), tensor._value) for tensor in requested)
+        return list(found.values())
 
 
 def _substitute_everywhere(values: Sequence[Value], realised: dict[UOp, UOp]) -> None:
@@ -93,7 +125,9 @@ def _substitute(values: Sequence[Value], realised: dict[UOp, UOp]) -> None:
             lost.add(node)
     for value in values:
         was = value.node
-        value.node = done[was]
+        if done[was] is not was:
+            value.node = done[was]
+            registry.add(value)
         value.is_overwritten |= was in lost
         # A computed tensor is a leaf, unless gradients have to go through it.
         if was in realised and not value.requires_grad:
@@ -135,11 +169,14 @@ class Data(Creation):
 
     def _buffer_node(self) -> UOp:
         """The BUFFER that holds exactly the elements, in order, after computing them."""
-        compute([self])
+        if not only_holds_data(self._node):
+            compute([self])
         found = graph.backing(self._node)
         if found is None:
             with GradientSwitch():
-                copy = self.contiguous()
+                # A device that only holds data cannot put elements in order.
+                moved = self.to(None) if only_holds_data(self._node) else self
+                copy = moved.contiguous()
             compute([copy])
             found = graph.backing(copy._node)
         if found is None:
@@ -314,10 +351,10 @@ class Data(Creation):
             node = base_of(node.src[0])
         if node.op is not Ops.BUFFER:
             return False
-        others = (value for value in live_values() if value is not self._value)
-        return not any(
-            value.tensor is not None and _shown_buffer(value.node) is node for value in others
-        )
+        if not isinstance(node.arg, BufferArg):
+            return False
+        others = (value for value in registry.showing(node.arg.number))
+        return not any(value.tensor is not None for value in others if value is not self._value)
 
     def _updated(self, name: str, result: Self) -> Self:
         """`result`, computed from this tensor, in its place, for operators such as `+=`.
@@ -384,10 +421,3 @@ class Data(Creation):
 
     def __irshift__(self, x: int) -> Self:
         return self._updated(">>=", self.rshift(x))
-
-
-def _shown_buffer(node: UOp) -> UOp:
-    """The node below all views and assignments: the BUFFER whose elements `node` shows."""
-    while node.op in MOVEMENT or node.op in (Ops.ASSIGN, Ops.DETACH):
-        node = node.src[0]
-    return node

@@ -9,6 +9,7 @@ from typing import Any, Self
 from tinyref.device import Device
 from tinyref.dtype import ConstType, DType, DTypeLike, dtypes, promote, to_dtype
 from tinyref.errors import UserError
+from tinyref.lazy.storage import stored_buffer
 from tinyref.tensor.arguments import (
     Bounds,
     Shape,
@@ -304,7 +305,7 @@ class Movement(Elementwise):
         have, want = self.dtype.itemsize, target.itemsize
         if target.is_bool and not self.dtype.is_bool:
             raise UserError("bitcast: not every byte is a bool: compare with 0")
-        if have == want:
+        if have == want or stored_buffer(self._node) is not None:
             return self._bits_as(target)
         if not self.ndim:
             raise UserError(

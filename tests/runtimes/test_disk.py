@@ -1,0 +1,269 @@
+"""The DISK device: a file as a tensor of bytes, views of it, and files that are written whole."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tinyref import Tensor, dtypes
+from tinyref.device import Buffer, Device, memory
+from tinyref.errors import DeviceError, UserError
+from tinyref.lazy.buffers import buffer_of
+from tinyref.runtimes.disk import replace_file
+from tinyref.tensor.creation import base_of
+from tinyref.uops.ops import Ops
+
+BYTES = np.arange(240, dtype=np.uint8)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    file = tmp_path / "Some Bytes:1"
+    file.write_bytes(BYTES.tobytes())
+    return file
+
+
+def backing(tensor: Tensor) -> Buffer:
+    node = base_of(tensor.node)
+    assert node.op is Ops.BUFFER, "no view of memory"
+    return buffer_of(node)
+
+
+# --- names --------------------------------------------------------------------------------------
+
+
+def test_the_path_keeps_its_case_and_becomes_absolute(path, monkeypatch):
+    assert Device.canonical(f"disk:{path}") == f"DISK:{path}"
+    monkeypatch.chdir(path.parent)
+    assert Device.canonical("DISK:a/../Some Bytes:1") == f"DISK:{path}"
+    monkeypatch.chdir("/")
+    assert Device.canonical("DISK:Some") == "DISK:/Some", "names are not kept for another folder"
+
+
+def test_one_file_is_one_device(path):
+    assert Device[f"disk:{path}"] is Device[f"DISK:{path.parent}/./{path.name}"]
+    assert Device[f"DISK:{path}"] is not Device[f"DISK:{path}2"]
+
+
+def test_a_file_needs_a_name():
+    assert Device.availability("DISK").works
+    with pytest.raises(UserError, match="DISK is a file: name it"):
+        Tensor([1, 2], device="DISK")
+    with pytest.raises(UserError, match=r"write DISK:\./3"):
+        Tensor([1, 2], device="DISK:3")
+    with pytest.raises(UserError, match="is not the number of a device"):
+        Device.canonical("DISK:")
+
+
+# --- reading ------------------------------------------------------------------------------------
+
+
+def test_a_path_is_a_tensor_of_bytes(path):
+    tensor = Tensor(path)
+    assert (tensor.shape, tensor.dtype, tensor.device) == ((240,), dtypes.uint8, f"DISK:{path}")
+    assert np.array_equal(tensor.numpy(), BYTES)
+    assert np.array_equal(Tensor(path, dtype="int16").numpy(), BYTES.view(np.int16))
+    assert np.array_equal(Tensor(path, device="CPU").numpy(), BYTES)
+    assert Tensor(path, device="CPU").device == "CPU"
+    assert np.array_equal(
+        Tensor.empty(20, dtype="int32", device=f"DISK:{path}").numpy(), BYTES[:80].view(np.int32)
+    )
+
+
+def test_slices_reshapes_and_bitcasts_are_views(path):
+    tensor = Tensor(path)
+    whole = backing(tensor)
+    part = tensor[8:48].reshape(5, 8)[1:3].bitcast(dtypes.float16)
+    assert (part.shape, part.dtype) == ((2, 4), dtypes.float16)
+    buffer = backing(part)
+    assert buffer.base is whole
+    assert (buffer.offset, buffer.nbytes) == (16, 16)
+    assert np.array_equal(part.numpy(), BYTES[16:32].view(np.float16).reshape(2, 4))
+    back = part.bitcast(dtypes.uint8)
+    assert back.shape == (2, 8)
+    assert np.array_equal(back.numpy(), BYTES[16:32].reshape(2, 8))
+    # At an offset that no wide element of memory could have.
+    assert np.array_equal(tensor[3:11].bitcast("int64").numpy(), BYTES[3:11].view(np.int64))
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda x: x[5],
+        lambda x: x[2:2],
+        lambda x: x[::-1],
+        lambda x: x[10:200:7],
+        lambda x: x.reshape(10, 24)[3, 5:20],
+        lambda x: x.reshape(10, 24)[:, 5:20],
+        lambda x: x.reshape(10, 24)[2:5, 4:20:2].T,
+        lambda x: x.reshape(10, 1, 24)[4:5, :, -3:],
+    ],
+)
+@pytest.mark.parametrize("name", ["DISK", "NPY"])
+def test_views_copy_as_numpy_views(path, view, name):
+    tensor = Tensor(path) if name == "DISK" else Tensor(BYTES, device="NPY")
+    expected = view(BYTES)
+    assert np.array_equal(view(tensor).to("CPU").numpy(), expected)
+    assert np.array_equal(view(tensor).numpy(), expected)
+    assert np.array_equal((view(tensor).to("CPU").cast("int32") + 1).numpy(), expected + 1.0)
+
+
+def test_only_the_part_that_is_needed_is_copied(path, monkeypatch):
+    copied: list[int] = []
+    allocator = type(Device[f"DISK:{path}"].allocator)
+    copy_out = allocator.copy_out
+
+    def counted(self, destination, handle):
+        copied.append(destination.nbytes)
+        copy_out(self, destination, handle)
+
+    monkeypatch.setattr(allocator, "copy_out", counted)
+    tensor = Tensor(path).reshape(10, 24)
+    tensor[3:5].to("CPU").realize()
+    assert copied == [48]
+    tensor[3:5, 1:2].transpose(0, 1).to("CPU").realize()
+    assert copied == [48, 48], "rows are the smallest range that holds a part of them"
+    tensor[7, 3:5].to("CPU").realize()
+    assert copied == [48, 48, 2]
+
+
+def test_a_file_is_no_memory_in_use(path):
+    before = sum(memory.now.values())
+    tensor = Tensor(path)
+    assert tensor[:3].tolist() == [0, 1, 2]
+    del tensor
+    gc.collect()
+    assert sum(memory.now.values()) == before
+
+
+def test_files_are_closed_with_their_tensors(path):
+    descriptors = Path("/proc/self/fd")
+    if not descriptors.exists():
+        pytest.skip("the host does not list open files")
+    before = len(list(descriptors.iterdir()))
+    tensors = [Tensor(path) for _ in range(20)]
+    assert len(list(descriptors.iterdir())) >= before + 20
+    del tensors
+    gc.collect()
+    assert len(list(descriptors.iterdir())) == before
+
+
+def test_empty_files_are_empty_tensors(tmp_path):
+    (tmp_path / "none").touch()
+    tensor = Tensor(tmp_path / "none")
+    assert (tensor.shape, tensor.to("CPU").tolist()) == ((0,), [])
+
+
+def test_nothing_is_computed_on_a_file(path):
+    with pytest.raises(UserError, match="runs no kernels"):
+        (Tensor(path) + 1).numpy()
+    with pytest.raises(UserError, match="runs no kernels"):
+        Tensor(path)[::2].contiguous().realize()
+
+
+def test_what_cannot_be_read_is_said(tmp_path, path):
+    with pytest.raises(DeviceError, match=r"missing: cannot be read: No such file"):
+        Tensor(tmp_path / "missing")
+    with pytest.raises(DeviceError, match="is not a regular file"):
+        Tensor(tmp_path)
+    with pytest.raises(DeviceError, match="is not a regular file"):
+        Tensor(Path("/dev/zero"))
+    with pytest.raises(DeviceError, match="null"):
+        Tensor(Path("a\0b"))
+    (tmp_path / "odd").write_bytes(b"123")
+    with pytest.raises(UserError, match="no whole elements of int64"):
+        Tensor(tmp_path / "odd", dtype="int64")
+    with pytest.raises(UserError, match="the last axis must fill whole elements of 4 bytes"):
+        Tensor(path)[:6].bitcast("int32")
+    with pytest.raises(DeviceError, match="has 240 bytes, 400 are needed: truncated"):
+        Tensor.empty(100, device=f"DISK:{path}").numpy()
+
+
+def test_a_file_that_is_cut_is_an_error_and_no_crash(path):
+    tensor = Tensor(path)
+    os.truncate(path, 100)
+    with pytest.raises(DeviceError, match="has 100 bytes, 240 are needed: truncated"):
+        tensor[200:].numpy()
+
+
+def test_a_file_that_is_replaced_keeps_its_bytes_for_open_tensors(path):
+    tensor = Tensor(path)
+    replace_file(str(path), [b"new"])
+    assert np.array_equal(tensor.numpy(), BYTES)
+    assert Tensor(path).numpy().tobytes() == b"new"
+
+
+# --- writing ------------------------------------------------------------------------------------
+
+
+def test_a_copy_to_a_file_writes_it(tmp_path):
+    target = tmp_path / "w"
+    moved = (Tensor([1.0, 2.0]) + 1).to(f"DISK:{target}")
+    assert not target.exists()
+    moved.realize()
+    assert target.read_bytes() == np.float32([2, 3]).tobytes()
+    assert moved.tolist() == [2.0, 3.0]
+    assert Tensor([7, 8], device=f"DISK:{target}", dtype="int16").tolist() == [7, 8]
+    assert target.read_bytes() == np.int16([7, 8]).tobytes()
+    assert moved.tolist() == [2.0, 3.0], "a tensor keeps the file that it read"
+    assert os.listdir(tmp_path) == ["w"]
+
+
+def test_a_file_that_exists_is_replaced_or_left(path, tmp_path):
+    def pieces():
+        yield b"some"
+        raise UserError("the source broke off")
+
+    with pytest.raises(UserError, match="broke off"):
+        replace_file(str(path), pieces())
+    assert path.read_bytes() == BYTES.tobytes()
+    assert os.listdir(tmp_path) == [path.name]
+
+
+def test_links_stay_and_special_files_are_refused(path, tmp_path):
+    link = tmp_path / "link"
+    link.symlink_to(path)
+    replace_file(str(link), [b"12", b"3"])
+    assert link.is_symlink()
+    assert path.read_bytes() == b"123"
+    for special in ("/dev/null", str(tmp_path)):
+        with pytest.raises(DeviceError, match="is not a regular file"):
+            replace_file(special, [b""])
+    with pytest.raises(DeviceError, match="cannot be written: No such file"):
+        replace_file(str(tmp_path / "none" / "file"), [b""])
+    with pytest.raises(DeviceError, match="a part of a file is read only"):
+        backing(Tensor(path)[1:]).copy_in(memoryview(b"12"))
+
+
+def test_a_full_disk_leaves_the_old_file(path, tmp_path):
+    """A limit on the size of files fails as a full disk does: in the middle of a write."""
+    code = (
+        "import resource, sys\n"
+        "from tinyref.runtimes.disk import replace_file\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
+        "replace_file(sys.argv[1], [bytes(600), bytes(600)])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode != 0
+    assert "cannot be written: File too large" in done.stderr
+    assert path.read_bytes() == BYTES.tobytes()
+    assert os.listdir(tmp_path) == [path.name]
+
+
+def test_a_folder_without_permission_is_refused(path, tmp_path):
+    if os.geteuid() == 0:
+        pytest.skip("the superuser may write anywhere")
+    tmp_path.chmod(0o500)
+    try:
+        with pytest.raises(DeviceError, match="cannot be written: Permission denied"):
+            replace_file(str(path), [b"1"])
+    finally:
+        tmp_path.chmod(0o700)

@@ -1,0 +1,242 @@
+"""The DISK device: "DISK:/path" is a file whose bytes are the memory. It runs no kernels.
+
+Reading maps the file and copies what is asked for; a part of it is a view. Writing makes a new file
+next to the old one and renames it, so that a reader sees the old bytes or all of the new ones.
+"""
+
+from __future__ import annotations
+
+import functools
+import mmap
+import os
+import secrets
+import stat
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import NoReturn
+
+from tinyref.device import Availability, Backend, Capabilities
+from tinyref.dtype import dtypes
+from tinyref.errors import DeviceError, UserError
+from tinyref.runtimes.npy import Refusal
+
+# Written at once: a signal is answered between two of them.
+WRITE_BYTES = 16 * 2**20
+
+
+def file_size(path: str) -> int:
+    """The bytes of a regular file. Raises `DeviceError` with the path and the reason."""
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError) as error:
+        raise _failed(path, "cannot be read", error) from error
+    if not stat.S_ISREG(found.st_mode):
+        raise DeviceError(_device(path), f"{_shown(path)} is not a regular file")
+    return found.st_size
+
+
+def replace_file(path: str, pieces: Iterable[memoryview | bytes]) -> None:
+    """Puts a file with the bytes of `pieces` in the place of `path`, or leaves all as it was.
+
+    A symbolic link stays, and what it points to is replaced. Raises `DeviceError`, with the path
+    and the reason, where the folder or the device refuses, and for what is no regular file;
+    whatever else `pieces` raises passes through. The new file is removed in every such case.
+    """
+    target = os.path.realpath(path)
+    if os.path.exists(target):
+        file_size(target)
+    folder, name = os.path.split(target)
+    # Names have at most 255 bytes, and a long one has no room for more.
+    fresh = os.path.join(folder, f".{name[:32]}.{secrets.token_hex(8)}.part")
+    try:
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    except (OSError, ValueError) as error:
+        raise _failed(path, "cannot be written", error) from error
+    try:
+        with open(descriptor, "wb", buffering=0) as file:
+            for piece in pieces:
+                _write_all(path, file.fileno(), memoryview(piece).cast("B"))
+        _rename(path, fresh, target)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(fresh)
+        raise
+
+
+def _write_all(path: str, descriptor: int, data: memoryview) -> None:
+    written = 0
+    try:
+        while written < data.nbytes:
+            written += os.write(descriptor, data[written : written + WRITE_BYTES])
+    except OSError as error:
+        raise _failed(path, "cannot be written", error) from error
+
+
+def _rename(path: str, fresh: str, target: str) -> None:
+    try:
+        os.replace(fresh, target)
+    except OSError as error:
+        raise _failed(path, "cannot be written", error) from error
+
+
+class MappedFile:
+    """The first `nbytes` of a file; it is opened when they are first read, and stays open.
+
+    Writing gives the whole file new bytes, in a file that takes its name.
+    """
+
+    def __init__(self, path: str, nbytes: int) -> None:
+        self.path = path
+        self.nbytes = nbytes
+        self._mapping: mmap.mmap | None = None
+
+    def _mapped(self) -> mmap.mmap:
+        """The mapping; asks each time whether all bytes are still there.
+
+        A mapped byte beyond the end of a file that was cut is no error to catch: it ends the
+        process.
+        """
+        try:
+            if self._mapping is None:
+                with open(self.path, "rb") as file:
+                    found = file_size(self.path)
+                    self._check(found)
+                    self._mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            self._check(self._mapping.size())
+        except (OSError, ValueError) as error:
+            raise _failed(self.path, "cannot be read", error) from error
+        return self._mapping
+
+    def _check(self, found: int) -> None:
+        if found < self.nbytes:
+            raise DeviceError(
+                _device(self.path),
+                f"{_shown(self.path)} has {found} bytes, {self.nbytes} are needed: truncated",
+            )
+
+    def open(self) -> None:
+        """Opens the file now, so that a later rename does not change what is read."""
+        if self.nbytes:
+            self._mapped()
+
+    def read_into(self, destination: memoryview, offset: int) -> None:
+        """Fills `destination` with the bytes from `offset` on. Raises `DeviceError`."""
+        end = offset + destination.nbytes
+        if end > self.nbytes:
+            raise UserError(f"copy_out: bytes {offset} to {end} of {self.nbytes}")
+        with memoryview(self._mapped()) as mapped:
+            destination[:] = mapped[offset:end]
+
+    def write(self, source: memoryview) -> None:
+        """Replaces the file by the bytes of `source`. Raises `DeviceError`."""
+        if source.nbytes != self.nbytes:
+            raise UserError(f"copy_in: {source.nbytes} bytes for a file of {self.nbytes}")
+        replace_file(self.path, [source])
+        self._mapping = None
+        self.open()
+
+
+@dataclass(frozen=True)
+class FilePart:
+    """`nbytes` of a file from `offset` on."""
+
+    file: MappedFile
+    offset: int
+    nbytes: int
+
+
+class DiskAllocator:
+    """Memory is the file `path`: allocating it reads and writes nothing."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def allocate(self, nbytes: int) -> FilePart:
+        """The first `nbytes` of the file, which need not be there before they are read."""
+        if nbytes < 0:
+            raise UserError(f"allocate: nbytes is {nbytes}, accepted is 0 and above")
+        if not self.path:
+            raise UserError("device: DISK is a file: name it, as in DISK:/tmp/weights")
+        return FilePart(MappedFile(self.path, nbytes), 0, nbytes)
+
+    def free(self, handle: FilePart) -> None:
+        """Nothing to do: the file is closed with the last reference to it."""
+
+    def view(self, handle: FilePart, offset: int, nbytes: int) -> FilePart:
+        """The `nbytes` of `handle` from `offset` on, without a copy. Raises `UserError`."""
+        if offset < 0 or nbytes < 0 or offset + nbytes > handle.nbytes:
+            raise UserError(
+                f"view: bytes {offset} to {offset + nbytes} are outside the {handle.nbytes}"
+            )
+        return FilePart(handle.file, handle.offset + offset, nbytes)
+
+    def copy_in(self, handle: FilePart, source: memoryview) -> None:
+        """Replaces the file. Raises `DeviceError`, for a part of it as well."""
+        if handle.offset or handle.nbytes != handle.file.nbytes:
+            raise DeviceError(
+                _device(self.path), "a part of a file is read only: write the whole file"
+            )
+        handle.file.write(source)
+
+    def copy_out(self, destination: memoryview, handle: FilePart) -> None:
+        """Fills `destination` from the start of `handle`. Raises `DeviceError`."""
+        if destination.nbytes > handle.nbytes:
+            raise UserError(f"copy_out: asked for {destination.nbytes} bytes of {handle.nbytes}")
+        handle.file.read_into(destination, handle.offset)
+
+
+class DiskBackend(Backend):
+    """One file as a device: its bytes are read when they are copied to another device."""
+
+    title = "a file, mapped: DISK:/path"
+    runs_kernels = False
+    takes_path = True
+
+    def __init__(self, index: int = 0, path: str = "") -> None:
+        super().__init__(index)
+        self.name = _device(path) if path else "DISK"
+        self._allocator = DiskAllocator(path)
+
+    @classmethod
+    def opened(cls, suffix: str) -> DiskBackend:
+        if suffix.isdigit():
+            raise UserError(f"device: DISK takes a path: write DISK:./{suffix} for that file")
+        return cls(path=suffix)
+
+    @classmethod
+    def availability(cls) -> Availability:
+        return Availability(True, "files of this host")
+
+    @functools.cached_property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(dtypes=frozenset(dtypes.all), ops=frozenset())
+
+    @functools.cached_property
+    def renderer(self) -> Refusal:
+        return Refusal(self.name)
+
+    @functools.cached_property
+    def compiler(self) -> Refusal:
+        return Refusal(self.name)
+
+    @property
+    def allocator(self) -> DiskAllocator:
+        return self._allocator
+
+    def load(self, entry: str, binary: bytes) -> NoReturn:
+        self.renderer.refuse(entry)
+
+
+def _device(path: str) -> str:
+    return f"DISK:{_shown(path)}"
+
+
+def _shown(path: str) -> str:
+    """The path on one line, whatever characters it has."""
+    return path if path.isprintable() else ascii(path)
+
+
+def _failed(path: str, what: str, error: Exception) -> DeviceError:
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return DeviceError(_device(path), f"{what}: {reason}")
