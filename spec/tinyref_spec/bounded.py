@@ -10,13 +10,17 @@ So softmax(x) = exp(x - max x) / sum(exp(x - max x)) is written once, in these v
 both its reference and its rule. What an implementation may order otherwise (exp as 2 ** (x log2 e)
 or the terms of a gradient) is covered by `SLACK`, a constant factor for a constant number of
 further roundings. It is never a tolerance on the data: where nothing rounds, the bound is zero.
+
+Every value remembers what it was made of and how a gradient goes back to its operands, so `tape.py`
+derives the gradient of a reference, with its bound, from the reference itself.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 
@@ -29,13 +33,19 @@ SLACK = 4.0
 Axes = tuple[int, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Value:
-    """A reference and a bound on the error of its computation in `dtype`."""
+    """A reference and a bound on the error of its computation in `dtype`.
+
+    parents: the values that it was computed from. pull: for the gradient of this value, that of
+    each parent (None where there is none).
+    """
 
     value: Array
     error: Array
     dtype: DType
+    parents: tuple[Value, ...] = field(default=(), repr=False)
+    pull: Pull | None = field(default=None, repr=False)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -45,62 +55,124 @@ class Value:
     def unit(self) -> float:
         return unit_roundoff(self.dtype)
 
-    def _rounded(self, value: Array, error: Array, roundings: float = 1.0) -> Value:
+    def made(self, value: Array, error: Array, parents: tuple[Value, ...], pull: Pull) -> Value:
+        """A value of this type that was computed from `parents` without a further rounding."""
+        return Value(np.asarray(value), np.asarray(error), self.dtype, parents, pull)
+
+    def rounded(
+        self,
+        value: Array,
+        error: Array,
+        parents: tuple[Value, ...],
+        pull: Pull,
+        roundings: float = 1.0,
+    ) -> Value:
+        """A value of this type: `error` is what the operands passed on, to which it adds its own
+        roundings.
+        """
         tiny = smallest_subnormal(self.dtype)
         with np.errstate(all="ignore"):
             own = roundings * (self.unit * (np.abs(value) + error) + tiny)
-        return Value(value, error + own, self.dtype)
+        return self.made(value, error + own, parents, pull)
 
     def _other(self, other: Value | float) -> Value:
         return other if isinstance(other, Value) else constant(other, self.dtype)
 
     def __add__(self, other: Value | float) -> Value:
         right = self._other(other)
-        return self._rounded(self.value + right.value, self.error + right.error)
+
+        def pull(g: Value) -> Gradients:
+            return g.unbroadcast(self.shape), g.unbroadcast(right.shape)
+
+        error = self.error + right.error
+        return self.rounded(self.value + right.value, error, (self, right), pull)
 
     def __sub__(self, other: Value | float) -> Value:
         right = self._other(other)
-        return self._rounded(self.value - right.value, self.error + right.error)
+
+        def pull(g: Value) -> Gradients:
+            return g.unbroadcast(self.shape), (-g).unbroadcast(right.shape)
+
+        error = self.error + right.error
+        return self.rounded(self.value - right.value, error, (self, right), pull)
 
     def __mul__(self, other: Value | float) -> Value:
         right = self._other(other)
-        error = (
-            np.abs(self.value) * right.error
-            + np.abs(right.value) * self.error
-            + self.error * right.error
-        )
-        return self._rounded(self.value * right.value, error)
+
+        def pull(g: Value) -> Gradients:
+            return (g * right).unbroadcast(self.shape), (g * self).unbroadcast(right.shape)
+
+        with np.errstate(all="ignore"):
+            error = (
+                np.abs(self.value) * right.error
+                + np.abs(right.value) * self.error
+                + self.error * right.error
+            )
+            return self.rounded(self.value * right.value, error, (self, right), pull)
 
     def __truediv__(self, other: Value | float) -> Value:
         right = self._other(other)
+
+        def pull(g: Value) -> Gradients:
+            left = (g / right).unbroadcast(self.shape)
+            return left, (-(g * (self / right)) / right).unbroadcast(right.shape)
+
         with np.errstate(all="ignore"):
             value = self.value / right.value
             left = np.abs(right.value) - right.error
             error = np.where(left > 0, (self.error + np.abs(value) * right.error) / left, np.inf)
-        return self._rounded(value, error, 2 * ulp_limit("FDIV", self.dtype, False) + 1)
+        roundings = 2 * ulp_limit("FDIV", self.dtype, False) + 1
+        return self.rounded(value, error, (self, right), pull, roundings)
 
     def __neg__(self) -> Value:
-        return Value(-self.value, self.error, self.dtype)
+        return self.made(-self.value, self.error, (self,), lambda g: (-g,))
 
     def reshape(self, *shape: int) -> Value:
         """The same elements in another shape."""
-        return Value(self.value.reshape(shape), self.error.reshape(shape), self.dtype)
+        return self.made(
+            self.value.reshape(shape),
+            self.error.reshape(shape),
+            (self,),
+            lambda g: (g.reshape(*self.shape),),
+        )
+
+    def spread(self, shape: Sequence[int]) -> Value:
+        """Repeated to `shape`, as broadcasting does it."""
+        return self.made(
+            np.broadcast_to(self.value, tuple(shape)),
+            np.broadcast_to(self.error, tuple(shape)),
+            (self,),
+            lambda g: (g.unbroadcast(self.shape),),
+        )
 
     def sum(self, axes: Axes | None = None, keepdims: bool = False) -> Value:
         """A sum in any order: n u times the sum of magnitudes."""
-        where = tuple(range(self.value.ndim)) if axes is None else axes
+        where = tuple(range(self.value.ndim)) if axes is None else self._counted(axes)
         length = math.prod(self.value.shape[axis] for axis in where)
         value = self.value.sum(axis=where, keepdims=keepdims)
         magnitude = (np.abs(self.value) + self.error).sum(axis=where, keepdims=keepdims)
         error = self.error.sum(axis=where, keepdims=keepdims) + length * self.unit * magnitude
-        return Value(np.asarray(value), np.asarray(error), self.dtype)
+        return self.made(value, error, (self,), lambda g: (g.restored(where, self.shape),))
+
+    def _counted(self, axes: Axes) -> Axes:
+        """Axes counted from the front."""
+        return tuple(axis % self.value.ndim for axis in axes)
+
+    def restored(self, axes: Axes, shape: tuple[int, ...]) -> Value:
+        """What a reduction over `axes` of `shape` left, repeated along them again."""
+        kept = tuple(1 if axis in axes else extent for axis, extent in enumerate(shape))
+        return self.reshape(*kept).spread(shape)
 
     def to(self, dtype: DType) -> Value:
         """Rounded once more, into a type that rounds more; a wider one adds nothing."""
+
+        def pull(g: Value) -> Gradients:
+            return (g.to(self.dtype),)
+
         if unit_roundoff(dtype) <= self.unit:
-            return Value(self.value, self.error, dtype)
+            return Value(self.value, self.error, dtype, (self,), pull)
         found = Value(self.value, self.error, dtype)
-        return found._rounded(self.value, self.error)
+        return found.rounded(self.value, self.error, (self,), pull)
 
     def unbroadcast(self, shape: Sequence[int]) -> Value:
         """Summed over the axes that broadcasting added or grew: the gradient of a broadcast."""
@@ -114,9 +186,16 @@ class Value:
         return found.sum(grown, keepdims=True) if grown else found
 
 
+Gradients = tuple[Value | None, ...]
+Pull = Callable[[Value], Gradients]
+
+
+# Values that nothing was computed for
+
+
 def exact(values: Array, dtype: DType) -> Value:
     """Inputs: they are what they are."""
-    wide = values.astype(np.float64)
+    wide = np.asarray(values).astype(np.float64)
     return Value(wide, np.zeros_like(wide), dtype)
 
 
@@ -126,17 +205,39 @@ def constant(value: float, dtype: DType) -> Value:
         return Value(np.array(float(value)), np.array(0.0), dtype)
     wide = np.array(float(value))
     rounded = round_to(wide.reshape(1), dtype).astype(np.float64)[0]
-    return Value(wide, np.array(abs(float(rounded) - float(value))), dtype)
+    with np.errstate(all="ignore"):
+        error = 0.0 if math.isinf(value) else abs(float(rounded) - float(value))
+    return Value(wide, np.array(error), dtype)
 
 
-def _function(x: Value, op: str, value: Array, passed: Array) -> Value:
-    return x._rounded(value, passed, 2 * ulp_limit(op, x.dtype, False) + 1)
+def zeros(shape: Sequence[int], dtype: DType) -> Value:
+    """Exact zeros."""
+    return exact(np.zeros(tuple(shape)), dtype)
+
+
+def ones(shape: Sequence[int], dtype: DType) -> Value:
+    """Exact ones."""
+    return exact(np.ones(tuple(shape)), dtype)
+
+
+def detached(x: Value) -> Value:
+    """The same value, through which no gradient goes back."""
+    return Value(x.value, x.error, x.dtype)
+
+
+# Functions of one
+
+
+def function(x: Value, op: str, value: Array, passed: Array, pull: Pull) -> Value:
+    """The result of a primitive op: `passed` is what the error of x makes of it."""
+    return x.rounded(value, passed, (x,), pull, 2 * ulp_limit(op, x.dtype, False) + 1)
 
 
 def exp2(x: Value) -> Value:
     """2 ** x: an absolute error of x is a relative one of the result."""
     value = np.exp2(x.value)
-    return _function(x, "EXP2", value, value * np.expm1(x.error * math.log(2)))
+    passed = value * np.expm1(x.error * math.log(2))
+    return function(x, "EXP2", value, passed, lambda g: (g * exp2(x) * math.log(2),))
 
 
 def exp(x: Value) -> Value:
@@ -149,7 +250,8 @@ def log2(x: Value) -> Value:
     with np.errstate(all="ignore"):
         value = np.log2(x.value)
         passed = -np.log1p(-np.minimum(x.error / np.abs(x.value), 1)) / math.log(2)
-    return _function(x, "LOG2", value, passed)
+        passed = np.where(x.error > 0, passed, 0)
+    return function(x, "LOG2", value, passed, lambda g: (g / (x * math.log(2)),))
 
 
 def log(x: Value) -> Value:
@@ -159,12 +261,13 @@ def log(x: Value) -> Value:
 
 def sin(x: Value) -> Value:
     """The sine; its slope is at most 1."""
-    return _function(x, "SIN", np.sin(x.value), x.error)
+    return function(x, "SIN", np.sin(x.value), x.error, lambda g: (g * cos(x),))
 
 
 def cos(x: Value) -> Value:
-    """The cosine as sin(pi/2 - x)."""
-    return sin(-x + math.pi / 2)
+    """The cosine: from sines of x, 2x and x/2, each with the relative error of SIN."""
+    passed = x.error + 2 * ulp_limit("SIN", x.dtype, False) * x.unit * np.abs(np.cos(x.value))
+    return function(x, "SIN", np.cos(x.value), passed, lambda g: (-(g * sin(x)),))
 
 
 def sqrt(x: Value) -> Value:
@@ -172,60 +275,198 @@ def sqrt(x: Value) -> Value:
     with np.errstate(all="ignore"):
         value = np.sqrt(x.value)
         passed = np.where(x.error > 0, x.error / value, 0)
-    return _function(x, "SQRT", value, passed)
+    return function(x, "SQRT", value, passed, lambda g: (g / (sqrt(x) * 2.0),))
+
+
+def absolute(x: Value) -> Value:
+    """The magnitude; its slope at 0 is 0."""
+    sign = exact(np.sign(x.value), x.dtype)
+    return x.made(np.abs(x.value), x.error, (x,), lambda g: (g * sign,))
+
+
+def stepwise(x: Value, value: Array) -> Value:
+    """An exact function of x that is constant between its steps: its slope is 0."""
+    zero = zeros(x.shape, x.dtype)
+    return x.made(np.asarray(value, np.float64), np.zeros(x.shape), (x,), lambda g: (zero,))
+
+
+# Functions of two and more
 
 
 def power(x: Value, y: Value) -> Value:
     """x ** y for positive x."""
+
+    def pull(g: Value) -> Gradients:
+        for_base = g * (y * power(x, y - 1.0))
+        for_exponent = g * (power(x, y) * log(x))
+        return for_base.unbroadcast(x.shape), for_exponent.unbroadcast(y.shape)
+
     value = np.power(x.value, y.value)
     relative = np.abs(y.value) * x.error / np.abs(x.value) + y.error * np.abs(np.log(x.value))
-    return _function(x, "POW", value, np.abs(value) * np.expm1(relative))
+    roundings = 2 * ulp_limit("POW", x.dtype, False) + 1
+    passed = np.abs(value) * np.expm1(relative)
+    return x.rounded(value, passed, (x, y), pull, roundings)
 
 
-def largest(x: Value, axes: Axes, keepdims: bool = True) -> Value:
-    """The maximum over axes: no further off than the worst operand."""
-    return Value(
-        np.asarray(x.value.max(axis=axes, keepdims=keepdims)),
-        np.asarray(x.error.max(axis=axes, keepdims=keepdims)),
-        x.dtype,
-    )
+def maximum(x: Value, y: Value) -> Value:
+    """The larger one; equal ones share the gradient evenly."""
+    wins = x.value > y.value
+    share = np.where(wins, 1.0, np.where(x.value == y.value, 0.5, 0.0))
+
+    def pull(g: Value) -> Gradients:
+        mine, other = exact(share, g.dtype), exact(1 - share, g.dtype)
+        return (g * mine).unbroadcast(x.shape), (g * other).unbroadcast(y.shape)
+
+    value = np.maximum(x.value, y.value)
+    return x.made(value, np.maximum(x.error, y.error), (x, y), pull)
+
+
+def minimum(x: Value, y: Value) -> Value:
+    """The smaller one; equal ones share the gradient evenly."""
+    return -maximum(-x, -y)
 
 
 def choose(condition: Array, first: Value, second: Value) -> Value:
     """The first where the condition holds, else the second."""
-    return Value(
-        np.where(condition, first.value, second.value),
-        np.where(condition, first.error, second.error),
-        first.dtype,
-    )
+    condition = np.asarray(condition, dtype=np.bool_)
 
+    def pull(g: Value) -> Gradients:
+        zero = zeros(g.shape, g.dtype)
+        mine, other = choose(condition, g, zero), choose(condition, zero, g)
+        return mine.unbroadcast(first.shape), other.unbroadcast(second.shape)
 
-def zeros(shape: Sequence[int], dtype: DType) -> Value:
-    """Exact zeros."""
-    return exact(np.zeros(tuple(shape)), dtype)
-
-
-def product(x: Value, axis: int) -> Value:
-    """The product over one axis, factor by factor."""
-    found = Value(np.take(x.value, 0, axis), np.take(x.error, 0, axis), x.dtype)
-    for number in range(1, x.value.shape[axis]):
-        factor = Value(np.take(x.value, number, axis), np.take(x.error, number, axis), x.dtype)
-        found = found * factor
-    return found
+    value = np.where(condition, first.value, second.value)
+    error = np.where(condition, first.error, second.error)
+    return first.made(value, error, (first, second), pull)
 
 
 def matmul(x: Value, y: Value) -> Value:
     """x @ y for matrices (2-D or batches)."""
+
+    def pull(g: Value) -> Gradients:
+        left = matmul(g, transposed(y)).unbroadcast(x.shape)
+        return left, matmul(transposed(x), g).unbroadcast(y.shape)
+
     value = x.value @ y.value
     length = x.value.shape[-1]
     magnitude = (np.abs(x.value) + x.error) @ (np.abs(y.value) + y.error)
     passed = np.abs(x.value) @ y.error + x.error @ (np.abs(y.value) + y.error)
-    return Value(value, passed + (length + 1) * x.unit * magnitude, x.dtype)
+    return x.made(value, passed + (length + 1) * x.unit * magnitude, (x, y), pull)
+
+
+# Over axes
+
+
+def largest(x: Value, axes: Axes, keepdims: bool = True) -> Value:
+    """The maximum over axes: no further off than the worst operand; ties share the gradient."""
+    where = tuple(axis % x.value.ndim for axis in axes)
+    value = np.asarray(x.value.max(axis=where, keepdims=keepdims))
+    best = x.value == x.value.max(axis=where, keepdims=True)
+    share = best / best.sum(axis=where, keepdims=True)
+
+    def pull(g: Value) -> Gradients:
+        return (g.restored(where, x.shape) * exact(share, g.dtype),)
+
+    return x.made(value, x.error.max(axis=where, keepdims=keepdims), (x,), pull)
+
+
+def smallest(x: Value, axes: Axes, keepdims: bool = True) -> Value:
+    """The minimum over axes; ties share the gradient."""
+    return -largest(-x, axes, keepdims)
+
+
+def product(x: Value, axis: int) -> Value:
+    """The product over one axis, factor by factor."""
+    found = taken(x, 0, axis)
+    for number in range(1, x.value.shape[axis]):
+        found = found * taken(x, number, axis)
+    return found
+
+
+def cumsum(x: Value, axis: int) -> Value:
+    """Running sums along an axis: the i-th is a sum of i + 1 terms in any order."""
+    magnitude = np.cumsum(np.abs(x.value) + x.error, axis)
+    terms = np.arange(1, x.value.shape[axis] + 1)
+    shape = [1] * x.value.ndim
+    shape[axis] = -1
+    error = np.cumsum(x.error, axis) + terms.reshape(shape) * x.unit * magnitude
+
+    def pull(g: Value) -> Gradients:
+        return (flipped(cumsum(flipped(g, axis), axis), axis),)
+
+    return x.made(np.cumsum(x.value, axis), error, (x,), pull)
+
+
+# Movement
+
+
+def gathered(x: Value, numbers: Array) -> Value:
+    """Any movement: element numbers from 1 on, in C order, give the result; 0 is padding.
+
+    In the gradient every element gets the sum of the places where it went.
+    """
+    places = np.asarray(numbers)
+    values = np.concatenate([[0.0], x.value.reshape(-1)])
+    errors = np.concatenate([[0.0], x.error.reshape(-1)])
+    return x.made(values[places], errors[places], (x,), lambda g: (scattered(g, places, x.shape),))
+
+
+def scattered(g: Value, numbers: Array, shape: tuple[int, ...]) -> Value:
+    """The transpose of `gathered`: zeros of `shape` to which every element of g is added at its
+    number; one that nothing, or one element, is added to is exact.
+    """
+    size = math.prod(shape)
+    flat = np.asarray(numbers).reshape(-1)
+    counts = np.bincount(flat, minlength=size + 1)
+    total, error, magnitude = np.zeros(size + 1), np.zeros(size + 1), np.zeros(size + 1)
+    np.add.at(total, flat, g.value.reshape(-1))
+    np.add.at(error, flat, g.error.reshape(-1))
+    np.add.at(magnitude, flat, np.abs(g.value.reshape(-1)) + g.error.reshape(-1))
+    error += np.where(counts > 1, counts * g.unit * magnitude, 0)
+    return g.made(
+        total[1:].reshape(shape),
+        error[1:].reshape(shape),
+        (g,),
+        lambda h: (gathered(h, np.asarray(numbers)),),
+    )
+
+
+def moved(x: Value, move: Callable[[Array], Array]) -> Value:
+    """`gathered` by a function of numpy that moves elements, such as a slice or a transpose."""
+    return gathered(x, move(np.arange(1, x.value.size + 1).reshape(x.shape)))
 
 
 def transposed(x: Value) -> Value:
     """The last two axes exchanged."""
-    return Value(np.swapaxes(x.value, -1, -2), np.swapaxes(x.error, -1, -2), x.dtype)
+    return moved(x, lambda numbers: np.swapaxes(numbers, -1, -2))
+
+
+def flipped(x: Value, axis: int) -> Value:
+    """An axis in reverse order."""
+    return moved(x, lambda numbers: np.flip(numbers, axis))
+
+
+def taken(x: Value, number: int, axis: int) -> Value:
+    """One place of an axis, which goes."""
+    return moved(x, lambda numbers: np.take(numbers, number, axis))
+
+
+def concatenated(values: Sequence[Value], axis: int = 0) -> Value:
+    """Values one after the other along an axis."""
+    ends = np.cumsum([0, *(value.shape[axis] for value in values)])
+
+    def pull(g: Value) -> Gradients:
+        return tuple(
+            moved(g, lambda numbers, part=range(low, high): np.take(numbers, part, axis))
+            for low, high in pairwise(ends)
+        )
+
+    return values[0].made(
+        np.concatenate([value.value for value in values], axis),
+        np.concatenate([value.error for value in values], axis),
+        tuple(values),
+        pull,
+    )
 
 
 def expected(value: Value, output: DType) -> Expected:

@@ -9,7 +9,7 @@ import numpy as np
 from tinyref.dtype import dtypes
 from tinyref_spec.bits import Array
 from tinyref_spec.bounded import Value
-from tinyref_spec.tensor.forms import Form, Function, Input
+from tinyref_spec.tensor.forms import Form, Function, Input, Refusals, Refused
 
 Pair = tuple[int, int]
 
@@ -100,6 +100,7 @@ def _form(arguments: str, x: tuple[int, ...], y: tuple[int, ...], convolution: C
         convolution.forward,
         backward=convolution.backward,
         is_wide=True,
+        torch=f"F.conv2d(x, y{arguments})",
     )
 
 
@@ -116,3 +117,14 @@ CONVOLUTION = Function(
     ),
     (*dtypes.floats, dtypes.int32),
 )
+
+FUNCTIONS = (CONVOLUTION,)
+REFUSED: Refusals = {
+    "conv2d": (
+        Refused(
+            "x.reshape(1, 1, 4, 6).conv2d(Tensor.zeros(1, 2, 3, 3))",
+            "F.conv2d(x.reshape(1, 1, 4, 6), torch.zeros(1, 2, 3, 3))",
+        ),
+        Refused("x.reshape(1, 1, 4, 6).conv2d(Tensor.zeros(1, 1, 3, 3), groups=2)"),
+    )
+}

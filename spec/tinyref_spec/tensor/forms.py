@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
 from tinyref.dtype import DType, dtypes, numpy_dtype, sum_dtype
-from tinyref_spec import bounded
+from tinyref_spec import bounded, tape
 from tinyref_spec.bits import Array
 from tinyref_spec.bounded import Value
 
@@ -60,6 +60,15 @@ Forward = Callable[..., Value]
 Backward = Callable[..., "tuple[Value | None, ...]"]
 
 
+class Derived:
+    """Says that the gradient is that of the form's own `forward`."""
+
+
+derived = Derived()
+# `Form.torch` where torch takes the very same expression.
+SAME = "same"
+
+
 def same_dtype(dtype: DType) -> DType:
     """The result has the type of the inputs."""
     return dtype
@@ -79,40 +88,103 @@ def summed(dtype: DType) -> DType:
 class Form:
     """One expression of a Tensor function.
 
+    expression: over the inputs by name, `device` (its name) and `dtype` (that of the row).
     forward: the reference in bounded values (`Value`), of the inputs in order. exact: or the
-    reference on the arrays themselves, for results without rounding. backward: gradient of
+    reference on the arrays themselves, for results without rounding; it goes before `forward`,
+    which then gives the gradient. backward: `derived` from `forward`; or the gradient of
     sum(result * g) with respect to the inputs, of (g, *inputs). is_wide: 16-bit floats are
-    computed in float32 and rounded once.
+    computed in float32 and rounded once. torch: the same computation over the same names for
+    torch (`torch`, `F`, `np`, `dtype`); `SAME` is the same text. no_torch: why there is none.
+    torch_dtype: why torch gives another result type.
     """
 
     expression: str
     inputs: tuple[Input, ...]
     forward: Forward | None = None
     exact: Callable[..., Array] | None = None
-    backward: Backward | None = None
+    backward: Backward | Derived | None = None
     is_wide: bool = False
     output: Callable[[DType], DType] = same_dtype
+    torch: str = ""
+    no_torch: str = ""
+    torch_dtype: str = ""
 
     def compute_dtype(self, dtype: DType) -> DType:
         """In what the function computes for inputs of `dtype`."""
         return sum_dtype(dtype) if self.is_wide and dtype.is_float else dtype
 
+    @property
+    def torch_expression(self) -> str:
+        """What torch is asked for; empty where it has no such function."""
+        return self.expression if self.torch == SAME else self.torch
+
+    def gradients(self, g: Value, *inputs: Value) -> tuple[Value | None, ...]:
+        """The gradient of sum(result * g) for each input, None where there is none."""
+        assert self.backward is not None, "the table gives a gradient"
+        if not isinstance(self.backward, Derived):
+            return self.backward(g, *inputs)
+        assert self.forward is not None, "a gradient is derived from a forward reference"
+        found = tape.gradients(self.forward(*inputs), g, inputs)
+        pairs = zip(self.inputs, found, strict=True)
+        return tuple(value if item.is_differentiable else None for item, value in pairs)
+
 
 @dataclass(frozen=True)
 class Function:
-    """All forms of one Tensor function and the dtypes that it is checked on."""
+    """All forms of one Tensor function and the dtypes that it is checked on.
+
+    name: that of the method, and of the clause. covers: further names of the public surface that
+    the forms call. generate: a form drawn at random (shapes, axes, arguments).
+    """
 
     name: str
     sentence: str
     forms: tuple[Form, ...]
     dtypes: tuple[DType, ...] = dtypes.floats
+    generate: Callable[[np.random.Generator], Form] | None = None
+    covers: tuple[str, ...] = ()
 
     @property
     def has_gradient(self) -> bool:
         return any(form.backward is not None for form in self.forms)
 
 
-def moved(expression: str, shape: Shape, move: Callable[[Array], Array], kind: str = "any") -> Form:
+@dataclass(frozen=True)
+class Refused:
+    """An expression that must raise a `UserError` of one line, over the names of `refusing_inputs`.
+
+    torch: the same mistake in torch, which raises too; empty where torch accepts it, or has no
+    such function.
+    """
+
+    expression: str
+    torch: str = ""
+
+
+# For each function the calls that it refuses: one, or several.
+Refusals = Mapping[str, "str | Refused | tuple[str | Refused, ...]"]
+
+
+def refusals_of(found: str | Refused | tuple[str | Refused, ...]) -> tuple[Refused, ...]:
+    """An entry of `Refusals` in full."""
+    listed = found if isinstance(found, tuple) else (found,)
+    return tuple(Refused(item) if isinstance(item, str) else item for item in listed)
+
+
+def refusing_inputs() -> dict[str, Array]:
+    """What the expressions of `Refusals` are about: floats x, integers i, and the bools c."""
+    numbers = np.arange(24).reshape(4, 6)
+    return {"x": numbers.astype(np.float32), "i": numbers.astype(np.int32), "c": numbers % 2 == 0}
+
+
+def moved(
+    expression: str,
+    shape: Shape,
+    move: Callable[[Array], Array],
+    kind: str = "any",
+    torch: str = "",
+    no_torch: str = "",
+) -> Form:
     """A form that only moves elements: the reference and the gradient come from one function.
 
     `move` is applied to element numbers from 1 on; a 0 in its result is padding.
@@ -120,8 +192,11 @@ def moved(expression: str, shape: Shape, move: Callable[[Array], Array], kind: s
     return Form(
         expression,
         (Input("x", shape, kind),),
+        partial(bounded.moved, move=move),
         exact=partial(_moved, move),
-        backward=partial(_moved_back, move),
+        backward=derived,
+        torch=torch,
+        no_torch=no_torch,
     )
 
 
@@ -131,33 +206,25 @@ def _moved(move: Callable[[Array], Array], x: Array) -> Array:
     return np.asarray(flat[numbers])
 
 
-def _moved_back(move: Callable[[Array], Array], g: Value, x: Value) -> tuple[Value]:
-    """Every element gets the sum of the gradients of the places where it went."""
-    numbers = np.asarray(move(np.arange(1, x.value.size + 1).reshape(x.shape))).reshape(-1)
-    total = np.zeros(x.value.size + 1)
-    magnitude = np.zeros(x.value.size + 1)
-    places = np.bincount(numbers, minlength=x.value.size + 1)
-    np.add.at(total, numbers, g.value.reshape(-1))
-    np.add.at(magnitude, numbers, np.abs(g.value.reshape(-1)))
-    error = np.where(places > 1, places * x.unit * magnitude, 0)
-    return (Value(total[1:].reshape(x.shape), error[1:].reshape(x.shape), x.dtype),)
-
-
 def unary(
     expression: str,
     forward: Callable[[Value], Value],
-    slope: Callable[[Value], Value] | None = None,
     kind: str = "any",
     shape: Shape = (4, 9),
     is_wide: bool = False,
+    torch: str = "",
+    no_torch: str = "",
 ) -> Form:
-    """An elementwise form of x; the gradient is g times the slope."""
-    backward = None if slope is None else partial(_chain, slope)
-    return Form(expression, (Input("x", shape, kind),), forward, backward=backward, is_wide=is_wide)
-
-
-def _chain(slope: Callable[[Value], Value], g: Value, x: Value) -> tuple[Value]:
-    return (g * slope(x),)
+    """An elementwise form of x with the gradient of its reference."""
+    return Form(
+        expression,
+        (Input("x", shape, kind),),
+        forward,
+        backward=derived,
+        is_wide=is_wide,
+        torch=torch,
+        no_torch=no_torch,
+    )
 
 
 def one_like(x: Value) -> Value:

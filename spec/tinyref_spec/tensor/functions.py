@@ -1,4 +1,4 @@
-"""The Tensor functions: expressions with references and gradients in closed form."""
+"""The Tensor functions: expressions with references in bounded values and their twins in torch."""
 
 from __future__ import annotations
 
@@ -11,19 +11,21 @@ from tinyref_spec import bounded
 from tinyref_spec.bits import Array
 from tinyref_spec.bounded import Value
 from tinyref_spec.tensor.forms import (
+    SAME,
     Form,
     Function,
     Input,
+    Refusals,
+    Refused,
     always_bool,
+    derived,
     moved,
-    one_like,
     summed,
     unary,
 )
 
 FLOATS = dtypes.floats
 NUMBERS = (*dtypes.floats, dtypes.int32, dtypes.int64, dtypes.uint8)
-SHAPES = ((4, 9), (4, 9))
 ANYTHING = (
     dtypes.float32,
     dtypes.float16,
@@ -32,7 +34,6 @@ ANYTHING = (
     dtypes.int32,
     dtypes.uint8,
 )
-LN2 = math.log(2)
 
 
 def _pair(first: str = "any", second: str = "any") -> tuple[Input, Input]:
@@ -43,40 +44,38 @@ def _broadcast(first: str = "any", second: str = "any") -> tuple[Input, Input]:
     return Input("x", (3, 1, 5), first), Input("y", (4, 5), second)
 
 
-def _back(gx: Value, gy: Value, x: Value, y: Value) -> tuple[Value, Value]:
-    """Gradients of a broadcast, summed to the shapes of the inputs."""
-    return gx.unbroadcast(x.shape), gy.unbroadcast(y.shape)
+def _binary(expression: str, forward: object, inputs: tuple[Input, ...], torch: str = SAME) -> Form:
+    assert callable(forward)
+    return Form(expression, inputs, forward, backward=derived, torch=torch)
 
 
-def _add_back(g: Value, x: Value, y: Value) -> tuple[Value, Value]:
-    return _back(g, g, x, y)
+def _add(x: Value, y: Value) -> Value:
+    return x + y
 
 
-def _sub_back(g: Value, x: Value, y: Value) -> tuple[Value, Value]:
-    return _back(g, -g, x, y)
+def _sub(x: Value, y: Value) -> Value:
+    return x - y
 
 
-def _mul_back(g: Value, x: Value, y: Value) -> tuple[Value, Value]:
-    return _back(g * y, g * x, x, y)
+def _mul(x: Value, y: Value) -> Value:
+    return x * y
 
 
-def _div_back(g: Value, x: Value, y: Value) -> tuple[Value, Value]:
-    return _back(g / y, -(g * (x / y)) / y, x, y)
+def _div(x: Value, y: Value) -> Value:
+    return x / y
 
 
-def _larger_back(g: Value, x: Value, y: Value) -> tuple[Value, Value]:
-    wins = x.value > y.value
-    zero = bounded.zeros(g.shape, g.dtype)
-    return bounded.choose(wins, g, zero), bounded.choose(wins, zero, g)
-
-
-def _smaller_back(g: Value, x: Value, y: Value) -> tuple[Value, Value]:
-    return _larger_back(g, -x, -y)
-
-
-def _power_back(g: Value, x: Value, y: Value) -> tuple[Value, Value]:
-    slope = y * bounded.power(x, y - 1.0)
-    return g * slope, g * (bounded.power(x, y) * bounded.log(x))
+def _extreme_of_two(name: str, forward: object, reference: object) -> Form:
+    assert callable(forward)
+    assert callable(reference)
+    return Form(
+        f"x.{name}(y)",
+        (Input("x", (4, 9), "distinct"), Input("y", (4, 9), "any")),
+        forward,
+        exact=reference,
+        backward=derived,
+        torch=SAME,
+    )
 
 
 ARITHMETIC = (
@@ -84,27 +83,25 @@ ARITHMETIC = (
         "add",
         "x + y with broadcasting; integers wrap, floats round.",
         (
-            Form("x + y", _pair(), lambda x, y: x + y, backward=_add_back),
-            Form("x + y", _broadcast(), lambda x, y: x + y, backward=_add_back),
+            _binary("x + y", _add, _pair()),
+            _binary("x + y", _add, _broadcast()),
+            _binary("x.add(y)", _add, _broadcast()),
         ),
         NUMBERS,
     ),
     Function(
         "sub",
         "x - y with broadcasting.",
-        (
-            Form("x - y", _pair("any", "any"), lambda x, y: x - y, backward=_sub_back),
-            Form("x.sub(y)", _broadcast(), lambda x, y: x - y, backward=_sub_back),
-        ),
+        (_binary("x - y", _sub, _pair()), _binary("x.sub(y)", _sub, _broadcast())),
         (*FLOATS, dtypes.int32, dtypes.int64),
     ),
     Function(
         "mul",
         "x * y with broadcasting.",
         (
-            Form("x * y", _pair(), lambda x, y: x * y, backward=_mul_back),
-            Form("x * y", _broadcast(), lambda x, y: x * y, backward=_mul_back),
-            unary("x * 3", lambda x: x * 3.0, lambda x: one_like(x) * 3.0),
+            _binary("x * y", _mul, _pair()),
+            _binary("x * y", _mul, _broadcast()),
+            unary("x * 3", lambda x: x * 3.0, torch=SAME),
         ),
         NUMBERS,
     ),
@@ -112,154 +109,98 @@ ARITHMETIC = (
         "div",
         "x / y of floats.",
         (
-            Form("x / y", _pair("any", "away"), lambda x, y: x / y, backward=_div_back),
-            Form("x / y", _broadcast("any", "away"), lambda x, y: x / y, backward=_div_back),
+            _binary("x / y", _div, _pair("any", "away")),
+            _binary("x / y", _div, _broadcast("any", "away")),
         ),
     ),
     Function(
         "pow",
         "x ** y for positive x, and for whole exponents.",
         (
-            Form("x ** y", _pair("positive", "any"), bounded.power, backward=_power_back),
-            unary("x ** 2", lambda x: x * x, lambda x: x * 2.0),
-            unary("x ** 3", lambda x: x * x * x, lambda x: x * x * 3.0),
+            _binary("x ** y", bounded.power, _pair("positive", "any")),
+            unary("x ** 2", lambda x: x * x, torch=SAME),
+            unary("x ** 3", lambda x: x * x * x, torch=SAME),
         ),
     ),
     Function(
         "maximum",
-        "The larger of x and y; the gradient goes to it.",
-        (
-            Form(
-                "x.maximum(y)",
-                (Input("x", (4, 9), "distinct"), Input("y", (4, 9), "any")),
-                exact=np.maximum,
-                backward=_larger_back,
-            ),
-        ),
+        "The larger of x and y; the gradient goes to it, and half to each of two equal ones.",
+        (_extreme_of_two("maximum", bounded.maximum, np.maximum),),
         ANYTHING,
     ),
     Function(
         "minimum",
-        "The smaller of x and y; the gradient goes to it.",
-        (
-            Form(
-                "x.minimum(y)",
-                (Input("x", (4, 9), "distinct"), Input("y", (4, 9), "any")),
-                exact=np.minimum,
-                backward=_smaller_back,
-            ),
-        ),
+        "The smaller of x and y; the gradient goes to it, and half to each of two equal ones.",
+        (_extreme_of_two("minimum", bounded.minimum, np.minimum),),
         ANYTHING,
     ),
 )
 
 
-def _sigmoid(x: Value) -> Value:
+def sigmoid(x: Value) -> Value:
+    """1 / (1 + e ** -x)."""
     return bounded.constant(1.0, x.dtype) / (bounded.exp(-x) + 1.0)
 
 
-def _sigmoid_slope(x: Value) -> Value:
-    y = _sigmoid(x)
-    return y * (-y + 1.0)
-
-
-def _tanh(x: Value) -> Value:
+def tanh(x: Value) -> Value:
     """2 sigmoid(2x) - 1: its absolute error is that of the parts, its relative one is not held."""
-    return _sigmoid(x * 2.0) * 2.0 - 1.0
+    return sigmoid(x * 2.0) * 2.0 - 1.0
 
 
-def _tanh_slope(x: Value) -> Value:
-    y = _tanh(x)
-    return -(y * y) + 1.0
-
-
-def _relu(x: Value) -> Value:
+def relu(x: Value) -> Value:
+    """x where it is positive, else 0, and so its slope."""
     return bounded.choose(x.value > 0, x, bounded.zeros(x.shape, x.dtype))
 
 
-def _step(x: Value) -> Value:
-    return bounded.choose(x.value > 0, one_like(x), bounded.zeros(x.shape, x.dtype))
-
-
-def _sign(x: Value) -> Value:
-    return bounded.exact(np.sign(x.value), x.dtype)
-
-
 def _reciprocal(x: Value) -> Value:
-    return one_like(x) / x
+    return bounded.ones(x.shape, x.dtype) / x
 
 
 UNARY = (
-    Function("neg", "-x.", (unary("-x", lambda x: -x, lambda x: -one_like(x)),), ANYTHING),
+    Function("neg", "-x.", (unary("-x", lambda x: -x, torch=SAME),), ANYTHING),
     Function(
         "reciprocal",
         "1 / x.",
-        (
-            unary(
-                "x.reciprocal()",
-                _reciprocal,
-                lambda x: -(_reciprocal(x) * _reciprocal(x)),
-                "away",
-            ),
-        ),
+        (unary("x.reciprocal()", _reciprocal, "away", torch=SAME),),
     ),
     Function(
-        "sqrt",
-        "The square root.",
-        (
-            unary(
-                "x.sqrt()",
-                bounded.sqrt,
-                lambda x: one_like(x) / (bounded.sqrt(x) * 2.0),
-                "positive",
-            ),
-        ),
+        "sqrt", "The square root.", (unary("x.sqrt()", bounded.sqrt, "positive", torch=SAME),)
     ),
-    Function(
-        "exp2",
-        "2 ** x.",
-        (unary("x.exp2()", bounded.exp2, lambda x: bounded.exp2(x) * LN2),),
-    ),
+    Function("exp2", "2 ** x.", (unary("x.exp2()", bounded.exp2, torch=SAME),)),
     Function(
         "log2",
         "The logarithm to base 2.",
-        (unary("x.log2()", bounded.log2, lambda x: one_like(x) / (x * LN2), "positive"),),
+        (unary("x.log2()", bounded.log2, "positive", torch=SAME),),
     ),
-    Function("sin", "The sine.", (unary("x.sin()", bounded.sin, bounded.cos),)),
+    Function("sin", "The sine.", (unary("x.sin()", bounded.sin, torch=SAME),)),
     Function(
         "exp",
         "e ** x, by way of 2 ** (x log2 e).",
-        (unary("x.exp()", bounded.exp, bounded.exp, is_wide=True),),
+        (unary("x.exp()", bounded.exp, is_wide=True, torch=SAME),),
     ),
     Function(
         "log",
         "The natural logarithm, by way of log2(x) ln 2.",
-        (unary("x.log()", bounded.log, _reciprocal, "positive", is_wide=True),),
+        (unary("x.log()", bounded.log, "positive", is_wide=True, torch=SAME),),
     ),
     Function(
         "sigmoid",
         "1 / (1 + e ** -x).",
-        (unary("x.sigmoid()", _sigmoid, _sigmoid_slope, is_wide=True),),
+        (unary("x.sigmoid()", sigmoid, is_wide=True, torch=SAME),),
     ),
     Function(
         "tanh",
         "The hyperbolic tangent.",
-        (unary("x.tanh()", _tanh, _tanh_slope, is_wide=True),),
+        (unary("x.tanh()", tanh, is_wide=True, torch=SAME),),
     ),
     Function(
         "relu",
         "x where it is positive, else 0.",
-        (unary("x.relu()", _relu, _step, "away"),),
+        (unary("x.relu()", relu, "away", torch=SAME),),
     ),
-    Function("abs", "The magnitude.", (unary("x.abs()", lambda x: x * _sign(x), _sign, "away"),)),
-    Function("square", "x * x.", (unary("x.square()", lambda x: x * x, lambda x: x * 2.0),)),
+    Function("abs", "The magnitude.", (unary("x.abs()", bounded.absolute, "away", torch=SAME),)),
+    Function("square", "x * x.", (unary("x.square()", lambda x: x * x, torch=SAME),)),
 )
-
-
-def _chosen_back(g: Value, c: Value, x: Value, y: Value) -> tuple[None, Value, Value]:
-    zero = bounded.zeros(g.shape, g.dtype)
-    chosen = c.value != 0
-    return None, bounded.choose(chosen, g, zero), bounded.choose(chosen, zero, g)
 
 
 def _compared(expression: str, reference: object) -> Form:
@@ -269,7 +210,13 @@ def _compared(expression: str, reference: object) -> Form:
         (Input("x", (4, 9), "small"), Input("y", (4, 9), "small")),
         exact=reference,
         output=always_bool,
+        torch=SAME,
     )
+
+
+def _bitwise(expression: str, reference: object) -> Form:
+    assert callable(reference)
+    return Form(expression, _pair("small", "small"), exact=reference, torch=SAME)
 
 
 CHOICE = (
@@ -280,8 +227,10 @@ CHOICE = (
             Form(
                 "c.where(x, y)",
                 (Input("c", (4, 9), "bool", dtypes.bool), *_pair()),
+                lambda c, x, y: bounded.choose(c.value != 0, x, y),
                 exact=np.where,
-                backward=_chosen_back,
+                backward=derived,
+                torch="torch.where(c, x, y)",
             ),
         ),
         ANYTHING,
@@ -298,22 +247,20 @@ CHOICE = (
             _compared("x != y", np.not_equal),
         ),
         ANYTHING,
+        covers=("eq", "ne"),
     ),
     Function(
         "bitwise",
         "Bitwise operations on integers.",
         (
-            Form("x & y", _pair("small", "small"), exact=np.bitwise_and),
-            Form("x | y", _pair("small", "small"), exact=np.bitwise_or),
-            Form("x ^ y", _pair("small", "small"), exact=np.bitwise_xor),
+            _bitwise("x & y", np.bitwise_and),
+            _bitwise("x | y", np.bitwise_or),
+            _bitwise("x ^ y", np.bitwise_xor),
         ),
         (dtypes.int32, dtypes.uint8, dtypes.int64, dtypes.bool),
+        covers=("bitwise_and", "bitwise_or", "bitwise_xor"),
     ),
 )
-
-
-def _pad_window(x: Array, bounds: tuple[tuple[int, int], ...]) -> Array:
-    return np.pad(x, bounds)
 
 
 MOVEMENT = (
@@ -321,9 +268,9 @@ MOVEMENT = (
         "reshape",
         "The same elements in another shape; -1 is what is left.",
         (
-            moved("x.reshape(6, 4)", (2, 3, 4), lambda x: x.reshape(6, 4)),
-            moved("x.reshape((-1,))", (2, 3, 4), lambda x: x.reshape(-1)),
-            moved("x.flatten()", (2, 3, 4), lambda x: x.reshape(-1)),
+            moved("x.reshape(6, 4)", (2, 3, 4), lambda x: x.reshape(6, 4), torch=SAME),
+            moved("x.reshape((-1,))", (2, 3, 4), lambda x: x.reshape(-1), torch=SAME),
+            moved("x.flatten()", (2, 3, 4), lambda x: x.reshape(-1), torch=SAME),
         ),
         ANYTHING,
     ),
@@ -331,9 +278,9 @@ MOVEMENT = (
         "permute",
         "The axes in another order.",
         (
-            moved("x.permute(2, 0, 1)", (2, 3, 4), lambda x: x.transpose(2, 0, 1)),
-            moved("x.transpose(0, 1)", (5, 3), lambda x: x.T),
-            moved("x.T", (5, 3), lambda x: x.T),
+            moved("x.permute(2, 0, 1)", (2, 3, 4), lambda x: x.transpose(2, 0, 1), torch=SAME),
+            moved("x.transpose(0, 1)", (5, 3), lambda x: x.T, torch=SAME),
+            moved("x.T", (5, 3), lambda x: x.T, torch=SAME),
         ),
         ANYTHING,
     ),
@@ -341,8 +288,8 @@ MOVEMENT = (
         "expand",
         "Axes of size 1 repeated; their gradient is a sum.",
         (
-            moved("x.expand(4, 5)", (1, 5), lambda x: np.broadcast_to(x, (4, 5))),
-            moved("x.expand(3, 4, 5)", (4, 1), lambda x: np.broadcast_to(x, (3, 4, 5))),
+            moved("x.expand(4, 5)", (1, 5), lambda x: np.broadcast_to(x, (4, 5)), torch=SAME),
+            moved("x.expand(3, 4, 5)", (4, 1), lambda x: np.broadcast_to(x, (3, 4, 5)), torch=SAME),
         ),
         ANYTHING,
     ),
@@ -350,8 +297,8 @@ MOVEMENT = (
         "flip",
         "Axes in reverse order.",
         (
-            moved("x.flip(0)", (4, 5), lambda x: x[::-1]),
-            moved("x.flip((0, 1))", (4, 5), lambda x: x[::-1, ::-1]),
+            moved("x.flip(0)", (4, 5), lambda x: x[::-1], torch=SAME),
+            moved("x.flip((0, 1))", (4, 5), lambda x: x[::-1, ::-1], torch=SAME),
         ),
         ANYTHING,
     ),
@@ -359,8 +306,8 @@ MOVEMENT = (
         "shrink",
         "A part of every axis.",
         (
-            moved("x.shrink(((1, 3), (0, 5)))", (4, 5), lambda x: x[1:3]),
-            moved("x.shrink(((1, 3), None))", (4, 5), lambda x: x[1:3]),
+            moved("x.shrink(((1, 3), (0, 5)))", (4, 5), lambda x: x[1:3], torch="x[1:3]"),
+            moved("x.shrink(((1, 3), None))", (4, 5), lambda x: x[1:3], torch="x[1:3]"),
         ),
         ANYTHING,
     ),
@@ -368,8 +315,18 @@ MOVEMENT = (
         "pad",
         "Zeros around.",
         (
-            moved("x.pad(((1, 2), (0, 3)))", (4, 5), lambda x: _pad_window(x, ((1, 2), (0, 3)))),
-            moved("x.pad((1, 2))", (4, 5), lambda x: _pad_window(x, ((0, 0), (1, 2)))),
+            moved(
+                "x.pad(((1, 2), (0, 3)))",
+                (4, 5),
+                lambda x: np.pad(x, ((1, 2), (0, 3))),
+                torch="F.pad(x, (0, 3, 1, 2))",
+            ),
+            moved(
+                "x.pad((1, 2))",
+                (4, 5),
+                lambda x: np.pad(x, ((0, 0), (1, 2))),
+                torch="F.pad(x, (1, 2))",
+            ),
         ),
         ANYTHING,
     ),
@@ -377,13 +334,13 @@ MOVEMENT = (
         "index",
         "Indexing by integers and slices, also negative ones and steps.",
         (
-            moved("x[1]", (4, 5), lambda x: x[1]),
-            moved("x[-1, 2:4]", (4, 5), lambda x: x[-1, 2:4]),
-            moved("x[::2, ::-1]", (4, 5), lambda x: x[::2, ::-1]),
-            moved("x[:, None, 1:]", (4, 5), lambda x: x[:, None, 1:]),
-            moved("x[..., -2]", (2, 3, 4), lambda x: x[..., -2]),
-            moved("x[3:1:-1]", (4, 5), lambda x: x[3:1:-1]),
-            moved("x[2, 3]", (4, 5), lambda x: x[2, 3]),
+            moved("x[1]", (4, 5), lambda x: x[1], torch=SAME),
+            moved("x[-1, 2:4]", (4, 5), lambda x: x[-1, 2:4], torch=SAME),
+            moved("x[::2, ::-1]", (4, 5), lambda x: x[::2, ::-1], torch="x[::2].flip(1)"),
+            moved("x[:, None, 1:]", (4, 5), lambda x: x[:, None, 1:], torch=SAME),
+            moved("x[..., -2]", (2, 3, 4), lambda x: x[..., -2], torch=SAME),
+            moved("x[3:1:-1]", (4, 5), lambda x: x[3:1:-1], torch="x[2:4].flip(0)"),
+            moved("x[2, 3]", (4, 5), lambda x: x[2, 3], torch=SAME),
         ),
         ANYTHING,
     ),
@@ -392,23 +349,18 @@ MOVEMENT = (
 Axes = tuple[int, ...]
 
 
-def _restore(x: Value, axes: Axes, shape: tuple[int, ...]) -> Value:
-    """A reduced value with its axes back at size 1, repeated to `shape`."""
-    kept = tuple(1 if axis in axes else extent for axis, extent in enumerate(shape))
-    spread = x.reshape(*kept)
-    return Value(
-        np.broadcast_to(spread.value, shape), np.broadcast_to(spread.error, shape), x.dtype
-    )
-
-
-def _sum_form(expression: str, shape: tuple[int, ...], axes: Axes, keepdims: bool = False) -> Form:
+def _sum_form(
+    expression: str, shape: tuple[int, ...], axes: Axes, keepdims: bool = False, torch: str = SAME
+) -> Form:
     return Form(
         expression,
         (Input("x", shape),),
         lambda x: x.sum(axes, keepdims),
-        backward=lambda g, x: (_restore(g, axes, shape),),
+        backward=derived,
         is_wide=True,
         output=summed,
+        torch=torch,
+        torch_dtype="torch adds up integers in int64, tinyref in int32 or uint32",
     )
 
 
@@ -418,26 +370,24 @@ def _mean_form(expression: str, shape: tuple[int, ...], axes: Axes) -> Form:
         expression,
         (Input("x", shape),),
         lambda x: x.sum(axes) / count,
-        backward=lambda g, x: (_restore(g, axes, shape) / count,),
+        backward=derived,
         is_wide=True,
+        torch=SAME,
     )
 
 
-def _extreme_form(expression: str, shape: tuple[int, ...], axes: Axes, sign: int) -> Form:
+def _extreme_form(
+    expression: str, shape: tuple[int, ...], axes: Axes, sign: int, torch: str
+) -> Form:
     def reference(x: Array) -> Array:
         return np.asarray(x.max(axis=axes) if sign > 0 else x.min(axis=axes))
 
-    def backward(g: Value, x: Value) -> tuple[Value]:
-        best = (x.value * sign).max(axis=axes, keepdims=True)
-        zero = bounded.zeros(shape, g.dtype)
-        return (bounded.choose(x.value * sign == best, _restore(g, axes, shape), zero),)
+    def forward(x: Value) -> Value:
+        extreme = bounded.largest if sign > 0 else bounded.smallest
+        return extreme(x, axes, keepdims=False)
 
-    return Form(expression, (Input("x", shape, "distinct"),), exact=reference, backward=backward)
-
-
-def _prod_back(g: Value, x: Value) -> tuple[Value]:
-    whole = bounded.product(x, 1)
-    return (_restore(g * whole, (1,), x.shape) / x,)
+    inputs = (Input("x", shape, "distinct"),)
+    return Form(expression, inputs, forward, exact=reference, backward=derived, torch=torch)
 
 
 REDUCTION = (
@@ -462,19 +412,19 @@ REDUCTION = (
     ),
     Function(
         "max",
-        "The largest element; the gradient goes to it.",
+        "The largest element; the gradient goes to it, evenly where there are several.",
         (
-            _extreme_form("x.max()", (4, 9), (0, 1), 1),
-            _extreme_form("x.max(1)", (4, 9), (1,), 1),
+            _extreme_form("x.max()", (4, 9), (0, 1), 1, SAME),
+            _extreme_form("x.max(1)", (4, 9), (1,), 1, "x.amax(1)"),
         ),
         ANYTHING,
     ),
     Function(
         "min",
-        "The smallest element; the gradient goes to it.",
+        "The smallest element; the gradient goes to it, evenly where there are several.",
         (
-            _extreme_form("x.min()", (4, 9), (0, 1), -1),
-            _extreme_form("x.min(0)", (4, 9), (0,), -1),
+            _extreme_form("x.min()", (4, 9), (0, 1), -1, SAME),
+            _extreme_form("x.min(0)", (4, 9), (0,), -1, "x.amin(0)"),
         ),
         ANYTHING,
     ),
@@ -486,37 +436,31 @@ REDUCTION = (
                 "x.prod(1)",
                 (Input("x", (4, 5), "away"),),
                 lambda x: bounded.product(x, 1),
-                backward=_prod_back,
+                backward=derived,
                 is_wide=True,
+                torch=SAME,
             ),
         ),
     ),
 )
 
 
-def _softmax(x: Value) -> Value:
-    powers = bounded.exp(x - bounded.largest(x, (1,)))
-    return powers / powers.sum((1,), keepdims=True)
+def softmax(x: Value, axis: int = -1) -> Value:
+    """exp(x - max) / sum(exp(x - max)); it does not depend on the maximum."""
+    powers = bounded.exp(x - bounded.detached(bounded.largest(x, (axis,))))
+    return powers / powers.sum((axis,), keepdims=True)
 
 
-def _softmax_back(g: Value, x: Value) -> tuple[Value]:
-    y = _softmax(x)
-    return (y * (g - (g * y).sum((1,), keepdims=True)),)
+def log_softmax(x: Value, axis: int = -1) -> Value:
+    """x - max - log(sum(exp(x - max)))."""
+    shifted = x - bounded.detached(bounded.largest(x, (axis,)))
+    return shifted - bounded.log(bounded.exp(shifted).sum((axis,), keepdims=True))
 
 
-def _log_softmax(x: Value) -> Value:
-    shifted = x - bounded.largest(x, (1,))
-    return shifted - bounded.log(bounded.exp(shifted).sum((1,), keepdims=True))
-
-
-def _log_softmax_back(g: Value, x: Value) -> tuple[Value]:
-    return (g - _softmax(x) * g.sum((1,), keepdims=True),)
-
-
-def _matmul_back(g: Value, x: Value, y: Value) -> tuple[Value, Value]:
-    return (
-        bounded.matmul(g, bounded.transposed(y)),
-        bounded.matmul(bounded.transposed(x), g),
+def _along(expression: str, shape: tuple[int, ...], forward: object) -> Form:
+    assert callable(forward)
+    return Form(
+        expression, (Input("x", shape),), forward, backward=derived, is_wide=True, torch=SAME
     )
 
 
@@ -525,52 +469,22 @@ def _product_form(expression: str, first: tuple[int, ...], second: tuple[int, ..
         expression,
         (Input("x", first), Input("y", second)),
         bounded.matmul,
-        backward=_matmul_back,
+        backward=derived,
         is_wide=True,
+        torch=expression.replace(".dot(", ".matmul("),
     )
-
-
-def _vector_dot(x: Value, y: Value) -> Value:
-    return (x * y).sum()
-
-
-def _vector_dot_back(g: Value, x: Value, y: Value) -> tuple[Value, Value]:
-    return y * g, x * g
 
 
 COMPOSITE = (
     Function(
         "softmax",
         "exp(x - max) / sum(exp(x - max)).",
-        (
-            Form(
-                "x.softmax(-1)",
-                (Input("x", (4, 9)),),
-                _softmax,
-                backward=_softmax_back,
-                is_wide=True,
-            ),
-            Form(
-                "x.softmax(1)",
-                (Input("x", (1, 33)),),
-                _softmax,
-                backward=_softmax_back,
-                is_wide=True,
-            ),
-        ),
+        (_along("x.softmax(-1)", (4, 9), softmax), _along("x.softmax(1)", (1, 33), softmax)),
     ),
     Function(
         "log_softmax",
         "x - max - log(sum(exp(x - max))).",
-        (
-            Form(
-                "x.log_softmax(-1)",
-                (Input("x", (4, 9)),),
-                _log_softmax,
-                backward=_log_softmax_back,
-                is_wide=True,
-            ),
-        ),
+        (_along("x.log_softmax(-1)", (4, 9), log_softmax),),
     ),
     Function(
         "matmul",
@@ -589,11 +503,40 @@ COMPOSITE = (
             Form(
                 "x.dot(y)",
                 (Input("x", (17,)), Input("y", (17,))),
-                _vector_dot,
-                backward=_vector_dot_back,
+                lambda x, y: (x * y).sum(),
+                backward=derived,
                 is_wide=True,
+                torch=SAME,
             ),
             _product_form("x.dot(y)", (4, 7), (7, 5)),
         ),
     ),
 )
+
+FUNCTIONS = (*ARITHMETIC, *UNARY, *CHOICE, *MOVEMENT, *REDUCTION, *COMPOSITE)
+REFUSED: Refusals = {
+    "add": (
+        Refused("x + Tensor([1.0, 2.0, 3.0, 4.0])", "x + torch.tensor([1.0, 2.0, 3.0, 4.0])"),
+        Refused("x + 'one'", "x + 'one'"),
+        Refused("x + Tensor([1.0] * 6, device='PYTHON')"),
+    ),
+    "sub": (Refused("x.reshape(6, 4) - x", "x.reshape(6, 4) - x"), Refused("c - c", "c - c")),
+    "mul": Refused("x * x.T", "x * x.T"),
+    "div": Refused("x.div(x, rounding_mode='up')", "x.div(x, rounding_mode='up')"),
+    "pow": (Refused("i ** -1", "i ** -1"), "i ** i"),
+    "maximum": Refused("x.maximum(x.T)", "x.maximum(x.T)"),
+    "minimum": Refused("x.minimum('one')", "x.minimum('one')"),
+    "neg": Refused("-c", "-c"),
+    "softmax": Refused("x.softmax(2)", "x.softmax(2)"),
+    "log_softmax": Refused("x.log_softmax(-3)", "x.log_softmax(-3)"),
+    "sum": Refused("x.sum(2)", "x.sum(2)"),
+    "mean": Refused("x.mean((0, 0))", "x.mean((0, 0))"),
+    "max": Refused("x.max(-3)", "x.max(-3)"),
+    "min": Refused("x.min(1.5)", "x.min(1.5)"),
+    "prod": Refused("x.prod(5)", "x.prod(5)"),
+    "where": ("x.where(x, x)", Refused("c.where(x, x.T)", "torch.where(c, x, x.T)")),
+    "matmul": (Refused("x @ x", "x @ x"), "x @ 3"),
+    "dot": Refused("x.dot(x)", "x.matmul(x)"),
+    "bitwise": Refused("x & x", "x & x"),
+    "compare": Refused("x < x.T", "x < x.T"),
+}

@@ -4,26 +4,48 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
 
 from tinyref.dtype import DType, dtypes
 from tinyref_spec.bounded import SLACK
-from tinyref_spec.case import Row, Rung
+from tinyref_spec.case import Measurement, Row, Rung
 from tinyref_spec.checks import Check, kernel_needs, make_row
+from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.error_rules import Ulp
-from tinyref_spec.tensor import functions, literals
-from tinyref_spec.tensor.convolution import CONVOLUTION
-from tinyref_spec.tensor.forms import Form, Function
-from tinyref_spec.tensor.run import run_backward, run_forward
-
-FUNCTIONS: tuple[Function, ...] = (
-    *functions.ARITHMETIC,
-    *functions.UNARY,
-    *functions.CHOICE,
-    *functions.MOVEMENT,
-    *functions.REDUCTION,
-    *functions.COMPOSITE,
-    CONVOLUTION,
+from tinyref_spec.tensor import convolution, functions, literals
+from tinyref_spec.tensor.forms import (
+    Form,
+    Function,
+    Refusals,
+    Refused,
+    refusals_of,
+    refusing_inputs,
 )
+from tinyref_spec.tensor.run import run_backward, run_forward, run_refused
+
+
+@dataclass(frozen=True)
+class Family:
+    """The functions of one module of the tables, and the calls that each of them refuses."""
+
+    functions: tuple[Function, ...]
+    refused: Refusals
+
+
+# One line for each module of the tables.
+FAMILIES: tuple[Family, ...] = (
+    Family(functions.FUNCTIONS, functions.REFUSED),
+    Family(convolution.FUNCTIONS, convolution.REFUSED),
+)
+FUNCTIONS: tuple[Function, ...] = tuple(
+    function for family in FAMILIES for function in family.functions
+)
+REFUSED: dict[str, tuple[Refused, ...]] = {}
+for _family in FAMILIES:
+    for _name, _calls in _family.refused.items():
+        REFUSED[_name] = REFUSED.get(_name, ()) + refusals_of(_calls)
 # In the quick profile gradients run on this type alone, and other types with one form.
 MAIN = dtypes.float32
 
@@ -41,7 +63,21 @@ def _forward(function: Function, dtype: DType) -> list[Check]:
         )
         for seed in range(8)
         for number, form in enumerate(function.forms)
+    ] + [
+        Check(f"generated:{seed}", functools.partial(run_forward, form, dtype, seed), True)
+        for seed, form in enumerate(generated(function))
     ]
+
+
+# Random forms of a function in the full profile.
+GENERATED = 8
+
+
+def generated(function: Function, count: int = GENERATED) -> list[Form]:
+    """The first forms that the function's generator draws, the same every time."""
+    if function.generate is None:
+        return []
+    return [function.generate(np.random.default_rng([25, seed])) for seed in range(count)]
 
 
 def _backward(function: Function, dtype: DType) -> list[Check]:
@@ -54,6 +90,10 @@ def _backward(function: Function, dtype: DType) -> list[Check]:
         )
         for seed in range(4)
         for number, form in enumerate(forms)
+    ] + [
+        Check(f"generated:{seed}", functools.partial(run_backward, form, dtype, seed), True)
+        for seed, form in enumerate(generated(function))
+        if form.backward is not None
     ]
 
 
@@ -103,8 +143,36 @@ def _function_rows(function: Function) -> Iterator[Row]:
             )
 
 
+def _refused_row(name: str, calls: tuple[Refused, ...]) -> Row:
+    own = tuple(f"tensor.{function.name}" for function in FUNCTIONS if function.name == name)
+    return make_row(
+        f"tensor.{name}.refused",
+        f"Calls of {name} that cannot be meant are refused with one clear line.",
+        (*own, "tensor.refuse"),
+        Rung.TENSOR,
+        name,
+        "",
+        "Refused with one clear line.",
+        kernel_needs(dtypes.float32, dtypes.int32, dtypes.bool),
+        functools.partial(_refusals, calls),
+    )
+
+
+def _refusals(calls: tuple[Refused, ...]) -> list[Check]:
+    return [
+        Check(f":{number}", functools.partial(_run_refused, call.expression))
+        for number, call in enumerate(calls)
+    ]
+
+
+def _run_refused(expression: str, case_id: str, device: DeviceUnderTest) -> Measurement:
+    return run_refused(expression, refusing_inputs(), case_id, device)
+
+
 def rows() -> Iterator[Row]:
     """Tensor functions, forward and backward; literals, refusals, long schedules."""
     for function in FUNCTIONS:
         yield from _function_rows(function)
+    for name, calls in REFUSED.items():
+        yield _refused_row(name, calls)
     yield from literals.rows()

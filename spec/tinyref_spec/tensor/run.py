@@ -37,6 +37,11 @@ def tensors(values: Arrays, device: str) -> dict[str, Any]:
     return {name: Tensor(array, device=device) for name, array in values.items()}
 
 
+def named(values: Arrays, dtype: DType, device: str) -> dict[str, Any]:
+    """What an expression of a form may name: its inputs, the device and the type."""
+    return {**tensors(values, device), "device": device, "dtype": dtype}
+
+
 def inputs_of(form: Form, dtype: DType, seed: int) -> dict[str, Array]:
     """The input arrays of a form by name."""
     return {item.name: make_values(item, dtype, seed) for item in form.inputs}
@@ -64,7 +69,7 @@ def run_forward(
     """The result has the right dtype, shape and values."""
     values = inputs_of(form, dtype, seed)
     expected, shape = reference(form, dtype, values)
-    result = evaluate(form.expression, tensors(values, device.name))
+    result = evaluate(form.expression, named(values, dtype, device.name))
     problem = _misfit(form.expression, result, form.output(dtype), shape)
     if problem:
         return Measurement(False, problem, compared=1)
@@ -81,14 +86,14 @@ def run_backward(
     _, shape = reference(form, dtype, values)
     weights = samples.moderate(dtype, int(np.prod(shape)), seed + 77).reshape(shape)
     compute = form.compute_dtype(dtype)
-    wanted = form.backward(bounded.exact(weights, compute), *_exact(form, dtype, values))
-    named = tensors(values, device.name)
+    wanted = form.gradients(bounded.exact(weights, compute), *_exact(form, dtype, values))
+    names = named(values, dtype, device.name)
     targets = [item.name for item in form.inputs if item.is_differentiable]
     for name in targets:
-        named[name].requires_grad_()
+        names[name].requires_grad_()
     seed_tensor = tensors({"g": weights}, device.name)["g"]
-    result = evaluate(form.expression, named)
-    gradients = result.gradient(*[named[name] for name in targets], gradient=seed_tensor)
+    result = evaluate(form.expression, names)
+    gradients = result.gradient(*[names[name] for name in targets], gradient=seed_tensor)
     references = [value for value in wanted if value is not None]
     judged = []
     for name, gradient, value in zip(targets, gradients, references, strict=True):
@@ -157,7 +162,7 @@ def run_refused(
 ) -> Measurement:
     """The expression must raise a UserError of one line."""
     try:
-        got = evaluate(expression, tensors(values, device.name))
+        got = evaluate(expression, {**tensors(values, device.name), "device": device.name})
         if hasattr(got, "numpy"):
             got = got.numpy()
     except TinyrefError as error:

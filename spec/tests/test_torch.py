@@ -1,0 +1,251 @@
+"""Every form of the tables against torch: our references, and what tinyref makes of it.
+
+Three independent things must agree: the reference in bounded values, torch, and tinyref on CPU.
+The references are compared in float64, where both sides round alike; tinyref in float32, within
+the bound of the reference; result types for every type of the row.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tinyref import Tensor
+from tinyref.dtype import DType, dtypes
+from tinyref.errors import UserError
+from tinyref_spec import bounded
+from tinyref_spec.bits import Array
+from tinyref_spec.bounded import Value
+from tinyref_spec.error_rules import Bounded, Ulp
+from tinyref_spec.measure import judge
+from tinyref_spec.oracles import Expected, round_to
+from tinyref_spec.tensor import functions
+from tinyref_spec.tensor.forms import Form, Function, Refused, refusing_inputs
+from tinyref_spec.tensor.rows import FUNCTIONS, REFUSED, generated
+from tinyref_spec.tensor.run import evaluate, inputs_of, named, reference, tensors
+
+sys.path.insert(0, str(Path(__file__).parent))
+from torch_twins import (  # a neighbour of this file, which is no package
+    TORCH_DTYPES,
+    torch_gradients,
+    torch_names,
+    torch_tensor,
+    torch_value,
+    weights_for,
+)
+
+Case = tuple[Function, Form]
+
+
+def cases(sampled: int = 8) -> list[object]:
+    """Every form that has a twin, and every form that the generators draw."""
+    return [
+        pytest.param(function, form, id=f"{function.name}-{number}")
+        for function in FUNCTIONS
+        for number, form in enumerate([*function.forms, *generated(function, sampled)])
+        if form.torch
+    ]
+
+
+def main_dtype(function: Function) -> DType:
+    """The widest float type of a function, or its first type."""
+    return dtypes.float64 if dtypes.float64 in function.dtypes else function.dtypes[0]
+
+
+def reference_of(form: Form, dtype: DType, arrays: dict[str, Array]) -> tuple[Expected, list[int]]:
+    expected, shape = reference(form, dtype, arrays)
+    return expected, list(shape)
+
+
+# Torch may compute the parts in another way, such as the slope of tanh as 1 - tanh(x) ** 2: in
+# float64 that is off by some roundings of the largest element.
+ROUNDINGS = 64 * 2.0**-53
+
+
+def loosened(expected: Expected) -> Expected:
+    """What torch may give in float64 where the reference is right."""
+    if expected.tolerance is None or expected.wide is None:
+        return expected
+    sizes = np.abs(expected.wide[np.isfinite(expected.wide)])
+    slack = ROUNDINGS * (1 + sizes.max(initial=0))
+    return dataclasses.replace(expected, tolerance=expected.tolerance + slack)
+
+
+def differs(actual: Array, expected: Expected) -> bool:
+    """Whether values are not what the reference owes, by the rule of the table."""
+    rule = Ulp(0, signed_zero=False) if expected.tolerance is None else Bounded()
+    flat = np.ascontiguousarray(actual).reshape(-1)
+    return judge(flat.astype(expected.values.dtype), expected, rule).fails
+
+
+def problem_with(function: Function, form: Form) -> str:
+    """How the reference and torch differ in values or gradients; empty where they agree."""
+    dtype = main_dtype(function)
+    arrays = inputs_of(form, dtype, 5)
+    expected, shape = reference_of(form, dtype, arrays)
+    names = torch_names(form, arrays, dtype)
+    result = torch_value(form.torch_expression, names)
+    if list(result.shape) != shape:
+        return f"shape {shape}, torch has {list(result.shape)}"
+    if differs(result.detach().numpy(), loosened(expected)):
+        return "values differ"
+    if form.backward is None or not dtype.is_float:
+        return ""
+    given = [bounded.exact(array, dtype) for array in arrays.values()]
+    wanted = form.gradients(bounded.exact(weights_for(tuple(shape)), dtype), *given)
+    for item, ours, theirs in zip(
+        form.inputs, wanted, torch_gradients(form, result, names), strict=True
+    ):
+        if (ours is None) != (theirs is None):
+            return f"only one side has a gradient of {item.name}"
+        if ours is None or theirs is None:
+            continue
+        if differs(theirs, loosened(bounded.expected(ours, dtype))):
+            return f"gradients of {item.name} differ"
+    return ""
+
+
+@pytest.mark.parametrize(("function", "form"), cases())
+def test_the_reference_agrees_with_torch(function: Function, form: Form) -> None:
+    assert problem_with(function, form) == ""
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize(("function", "form"), cases(1))
+def test_result_types_agree_with_torch(function: Function, form: Form) -> None:
+    different = []
+    for dtype in function.dtypes:
+        if dtype not in TORCH_DTYPES or form.output(dtype) not in TORCH_DTYPES:
+            continue
+        arrays = inputs_of(form, dtype, 5)
+        ours = evaluate(form.expression, named(arrays, dtype, "CPU"))
+        assert ours.dtype is form.output(dtype)
+        try:
+            theirs = torch_value(form.torch_expression, torch_names(form, arrays, dtype))
+        except (NotImplementedError, RuntimeError):
+            continue  # Torch has no such kernel for the type.
+        if theirs.dtype is not TORCH_DTYPES[ours.dtype]:
+            different.append(f"{dtype.name}: {ours.dtype.name}, torch {theirs.dtype}")
+    if form.torch_dtype and any(dtype.is_int for dtype in function.dtypes):
+        assert different, f"{form.torch_dtype}: it does not differ"
+    else:
+        assert different == []
+
+
+@pytest.mark.sampled(9)
+@pytest.mark.parametrize(("function", "form"), cases(4))
+def test_tinyref_agrees_with_torch(function: Function, form: Form) -> None:
+    """Values and gradients on CPU in float32, within the bound of the reference."""
+    dtype = dtypes.float32 if dtypes.float32 in function.dtypes else function.dtypes[0]
+    wide = dtypes.float64 if dtype.is_float else dtype
+    arrays = inputs_of(form, dtype, 6)
+    names = named(arrays, dtype, "CPU")
+    asked = [item.name for item in form.inputs if item.is_differentiable and dtype.is_float]
+    for name in asked:
+        names[name].requires_grad_()
+    ours = evaluate(form.expression, names)
+    exactly = {
+        name: array.astype(np.float64) if array.dtype == np.float32 else array
+        for name, array in arrays.items()
+    }
+    torch_inputs = torch_names(form, exactly, wide)
+    theirs = torch_value(form.torch_expression, torch_inputs)
+    expected, shape = reference_of(form, dtype, arrays)
+    assert list(ours.shape) == list(theirs.shape) == shape
+    assert not differs(ours.numpy(), _from_torch(expected, theirs.detach().numpy(), ours.dtype))
+    if form.backward is None or not dtype.is_float:
+        return
+    weights = weights_for(tuple(shape)).astype(np.float32)
+    seed = Tensor(weights, device="CPU")
+    found = iter(ours.gradient(*[names[name] for name in asked], gradient=seed))
+    given = [bounded.exact(array, dtype) for array in arrays.values()]
+    wanted = form.gradients(bounded.exact(weights, dtype), *given)
+    exact_gradients = torch_gradients(form, theirs, torch_inputs)
+    for bound, truth in zip(wanted, exact_gradients, strict=True):
+        if bound is not None and truth is not None:
+            owed = _from_torch(bounded.expected(bound, dtype), truth, dtype)
+            assert not differs(next(found).numpy(), owed)
+
+
+def _from_torch(bound: Expected, values: Array, dtype: DType) -> Expected:
+    """Torch's values in place of the reference's, under the bound of the reference."""
+    flat = np.ascontiguousarray(values).reshape(-1)
+    if bound.tolerance is None or not dtype.is_float:
+        return Expected(flat.astype(bound.values.dtype))
+    # Gradients weigh by float32 here and by float64 there.
+    tolerance = bound.tolerance + 2.0**-23 * np.abs(flat)
+    return Expected(round_to(flat, dtype), tolerance=tolerance, wide=flat)
+
+
+def test_every_form_has_a_twin_or_a_reason() -> None:
+    bad = [
+        f"{function.name}: {form.expression}"
+        for function in FUNCTIONS
+        for form in [*function.forms, *generated(function, 1)]
+        if bool(form.torch) == bool(form.no_torch)
+    ]
+    assert bad == []
+
+
+# What both refuse.
+
+
+def refused_calls() -> list[object]:
+    return [
+        pytest.param(call, id=f"{name}-{number}")
+        for name, calls in REFUSED.items()
+        for number, call in enumerate(calls)
+    ]
+
+
+@pytest.mark.parametrize("call", refused_calls())
+def test_bad_calls_are_refused_here_and_by_torch(call: Refused) -> None:
+    given = {**tensors(refusing_inputs(), "CPU"), "device": "CPU"}
+    with pytest.raises(UserError) as raised:
+        evaluate(call.expression, given)
+    assert "\n" not in str(raised.value)
+    if call.torch:
+        with pytest.raises((RuntimeError, TypeError, ValueError, IndexError)):
+            torch_value(
+                call.torch,
+                {name: torch_tensor(array) for name, array in refusing_inputs().items()},
+            )
+
+
+# A wrong reference must fail.
+
+
+def _off(value: Value) -> Value:
+    return Value(value.value * (1 + 1e-12), value.error, value.dtype, (value,), lambda g: (g,))
+
+
+def mutants() -> list[object]:
+    softmax = functions.COMPOSITE[0].forms[0]
+    addition = functions.ARITHMETIC[0].forms[0]
+    maximum = functions.ARITHMETIC[5].forms[0]
+    rows = functions.REDUCTION[0].forms[1]
+    return [
+        pytest.param(softmax, lambda x: functions.softmax(x, 0), "values differ", id="axis"),
+        pytest.param(
+            softmax, lambda x: _off(functions.softmax(x)), "values differ", id="12 digits"
+        ),
+        pytest.param(addition, lambda x, y: x + bounded.detached(y), "gradients of y", id="detach"),
+        pytest.param(maximum, lambda x, y: bounded.maximum(x, y) * 1.0 + (y - y), "", id="none"),
+        pytest.param(
+            maximum, lambda x, y: bounded.maximum(y, x) + (y - x), "gradients", id="slope"
+        ),
+        pytest.param(rows, lambda x: x.sum((0,)), "shape", id="shape"),
+    ]
+
+
+@pytest.mark.parametrize(("form", "forward", "problem"), mutants())
+def test_a_wrong_reference_is_seen(form: Form, forward: object, problem: str) -> None:
+    assert callable(forward)
+    function = Function("mutant", "", (form,))
+    found = problem_with(function, dataclasses.replace(form, forward=forward))
+    assert found.startswith(problem)
+    assert bool(found) == bool(problem)

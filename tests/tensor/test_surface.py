@@ -1,0 +1,138 @@
+"""The public surface: every name with its parameters, and every name in the tables."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+
+import pytest
+
+from tinyref import Tensor
+from tinyref_spec.tensor import deviations, surface
+from tinyref_spec.tensor.rows import FUNCTIONS, REFUSED
+from tinyref_spec.tensor.surface import Name
+
+NAMES = [pytest.param(name, id=name.label) for name in surface.names()]
+
+
+def found(name: Name) -> object:
+    """What tinyref has under the name; None where there is none yet."""
+    try:
+        holder: object = Tensor
+        if name.where != "Tensor":
+            holder = importlib.import_module(f"tinyref.{name.where}")
+    except ModuleNotFoundError:
+        return None
+    return inspect.getattr_static(holder, name.name, None) and getattr(holder, name.name)
+
+
+def parameters(item: object) -> list[inspect.Parameter]:
+    """The parameters of a callable or a class, without `self` and annotations."""
+    assert callable(item)
+    listed = inspect.signature(item).parameters.values()
+    return [
+        parameter.replace(annotation=inspect.Parameter.empty)
+        for parameter in listed
+        if parameter.name != "self"
+    ]
+
+
+def shown(listed: list[inspect.Parameter]) -> str:
+    return ", ".join(map(str, listed))
+
+
+def missing() -> list[str]:
+    return [name.label for name in surface.names() if found(name) is None]
+
+
+@pytest.mark.xfail(reason="names of the surface are still being built", strict=True)
+def test_no_name_is_missing() -> None:
+    assert missing() == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_parameters(name: Name) -> None:
+    item = found(name)
+    if item is None or name.parameters is None:
+        return
+    ours = parameters(item)
+    agrees = shown(ours) == shown(list(name.parameters)) and [p.default for p in ours] == [
+        p.default for p in name.parameters
+    ]
+    if name.label in deviations.SIGNATURES:
+        assert not agrees, f"{name.label} is listed as a deviation and is none"
+    else:
+        assert agrees, f"{shown(ours)} is not {shown(list(name.parameters))}"
+
+
+def test_operators() -> None:
+    assert [name for name in surface.operators() if not hasattr(Tensor, name)] == []
+
+
+# The tables
+
+
+def covered() -> set[str]:
+    """Names of Tensor that some form calls."""
+    return {name for function in FUNCTIONS for name in (function.name, *function.covers)}
+
+
+def without_values() -> list[str]:
+    listed = deviations.NO_VALUES
+    names = [name for name in surface.names() if name.where == "Tensor"]
+    return [n.label for n in names if n.name not in covered() and n.label not in listed]
+
+
+def without_refusal() -> list[str]:
+    listed = deviations.NO_REFUSAL
+    refused = set(REFUSED) | {
+        name for function in FUNCTIONS if function.name in REFUSED for name in function.covers
+    }
+    names = [name for name in surface.names() if name.where == "Tensor"]
+    return [n.label for n in names if n.name not in refused and n.label not in listed]
+
+
+@pytest.mark.xfail(reason="rows of the surface are still being written", strict=True)
+def test_every_name_has_values() -> None:
+    assert without_values() == []
+
+
+@pytest.mark.xfail(reason="rows of the surface are still being written", strict=True)
+def test_every_name_has_a_refused_call() -> None:
+    assert without_refusal() == []
+
+
+def test_every_function_on_floats_has_a_gradient_or_a_reason() -> None:
+    bad = [
+        function.name
+        for function in FUNCTIONS
+        if any(dtype.is_float for dtype in function.dtypes)
+        and any(form.output(dtype).is_float for form in function.forms for dtype in function.dtypes)
+        and not function.has_gradient
+        and function.name not in deviations.NO_GRADIENT
+    ]
+    assert bad == []
+
+
+def test_deviations_are_about_something() -> None:
+    labels = {name.label for name in surface.names()}
+    listed = {*deviations.SIGNATURES, *deviations.NO_VALUES, *deviations.NO_REFUSAL}
+    assert listed - labels == set()
+    assert set(deviations.NO_GRADIENT) - {function.name for function in FUNCTIONS} == set()
+    stale = [name for name in deviations.NO_VALUES if name.removeprefix("Tensor.") in covered()]
+    assert stale == []
+
+
+def test_functions_are_named_once() -> None:
+    names = [function.name for function in FUNCTIONS]
+    assert sorted(names) == sorted(set(names))
+
+
+def test_a_changed_default_is_seen() -> None:
+    softmax = next(name for name in surface.names() if name.label == "Tensor.clamp")
+
+    def changed(min_: object = 0, max_: object = None) -> None: ...
+
+    assert softmax.parameters is not None
+    assert shown(parameters(Tensor.clamp)) == shown(list(softmax.parameters))
+    assert shown(parameters(changed)) != shown(list(softmax.parameters))
