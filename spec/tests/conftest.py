@@ -1,11 +1,16 @@
-"""Devices that the tables are tested with."""
+"""Devices that the tables are tested with; makes the helpers in this folder importable."""
 
 from __future__ import annotations
+
+import sys
+from pathlib import Path
 
 import pytest
 
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.reference_device import ReferenceDevice
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 
 @pytest.fixture(scope="session")

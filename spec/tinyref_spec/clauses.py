@@ -150,6 +150,10 @@ _KERNEL: dict[str, tuple[str, str]] = {
     "kernel.global": ("A kernel takes its buffers by slot, and may read one that it writes.", OPS),
     "kernel.view": ("A view maps the axes of a kernel to elements: strides, offset, mask.", OPS),
     "kernel.valid": ("VALID is true where the mask of a view holds.", OPS),
+    "kernel.iota": (
+        "IOTA gives 0, 1, 2 ... as a load of a buffer with those numbers would, without memory.",
+        OPS,
+    ),
     "kernel.index": ("An address is computed exactly, for any shape.", OPS),
     "kernel.variable": ("A symbolic integer has the value that the launch gives it.", OPS),
     "kernel.range": ("A loop runs from 0 to its bound minus 1; a bound of 0 runs nothing.", OPS),
@@ -227,10 +231,22 @@ _TENSOR: dict[str, tuple[str, str]] = {
     "tensor.system": ("Long schedules and large buffers compute what short ones compute.", HARNESS),
     "tensor.buffer": ("A realised tensor owns memory on its device.", HARNESS),
     "tensor.assign": ("An assignment writes into the memory of its target.", HARNESS),
+    "tensor.multi": (
+        "A tensor on several devices has the elements that it has on one.",
+        HARNESS,
+    ),
     "tensor.contiguous": ("CONTIGUOUS gives the same values in memory of their own.", HARNESS),
     "tensor.copy": ("COPY gives the same values on a device.", HARNESS),
     "tensor.detach": ("No gradient flows through DETACH.", HARNESS),
     "model.trains": ("A network trains on a device as it does in float64.", HARNESS),
+    "model.learns": (
+        "A network learns its task: it answers questions that it has not seen.",
+        HARNESS,
+    ),
+    "model.generates": (
+        "A network run token by token gives what it gives for a sequence.",
+        HARNESS,
+    ),
     "tensor.bind": ("A bound variable stands for its value.", HARNESS),
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +13,15 @@ from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement, Row, Rung
 from tinyref_spec.checks import Check, kernel_needs, make_row
 from tinyref_spec.device_under_test import DeviceUnderTest
+from tinyref_spec.model.experiments import (
+    EXPERIMENTS,
+    STEPS,
+    Experiment,
+    expected,
+    loss_of,
+    make,
+)
+from tinyref_spec.model.learning import GENERATION, TASKS, Task, generate, learn, near
 
 HIDDEN = 16
 RATE = 0.1
@@ -75,9 +85,112 @@ def _train(steps: int, case_id: str, device: DeviceUnderTest) -> Measurement:
     return Measurement(not bad, message, compared=steps)
 
 
+def _trained(
+    experiment: Experiment, steps: int, case_id: str, device: DeviceUnderTest
+) -> Measurement:
+    """Output and gradients before the first step, and the loss before each, are those of torch."""
+    from tinyref import Tensor
+    from tinyref.nn.optim import SGD
+
+    network, state = make(experiment, device.name)
+    optimizer = SGD(list(state.values()), experiment.rate)
+    x, y = (Tensor(part, device=device.name) for part in experiment.batch())
+    wanted = expected()[experiment.name]
+    losses = []
+    with Tensor.train():
+        for step in range(steps):
+            optimizer.zero_grad()
+            output = network(x)
+            loss = loss_of(experiment, output, y)
+            loss.backward()
+            if not step:
+                first = _first_step(experiment, output, state)
+                if not first.passed:
+                    return first
+            optimizer.step()
+            losses.append(loss.item())
+    return near("loss", np.array(losses), np.array(wanted.losses[:steps]), experiment)
+
+
+def _first_step(experiment: Experiment, output: Any, state: dict[str, Any]) -> Measurement:
+    wanted = expected()[experiment.name]
+    given = output.numpy().reshape(-1)[: len(wanted.output)]
+    found = near("output", given, np.array(wanted.output), experiment)
+    if not found.passed:
+        return found
+    norms = []
+    for name in wanted.gradients:
+        gradient = state[name].grad
+        if gradient is None:
+            return Measurement(False, f"no gradient came to {name}", compared=1)
+        norms.append(float(np.linalg.norm(gradient.numpy().astype(np.float64))))
+    names = ", ".join(wanted.gradients)
+    return near(
+        f"norms of gradients ({names})",
+        np.array(norms),
+        np.array([*wanted.gradients.values()]),
+        experiment,
+    )
+
+
 def rows() -> Iterator[Row]:
     """Networks that train."""
+    yield _two_layers()
+    for experiment in EXPERIMENTS:
+        yield _experiment_row(experiment)
     yield make_row(
+        "model.generate.float32",
+        "A transformer run token by token on a cache of keys and values, at a symbolic position, "
+        "gives the logits of the whole sequence.",
+        ("model.generates",),
+        Rung.MODEL,
+        "generate",
+        "float32",
+        _ROUNDINGS.format(GENERATION.roundings),
+        _NEEDS,
+        lambda: [Check("transformer", generate)],
+    )
+    for task in TASKS:
+        yield make_row(
+            f"model.learns.{task.name}.float32",
+            task.sentence,
+            ("model.learns", "tensor.gradient"),
+            Rung.MODEL,
+            "train",
+            "float32",
+            "The share of right answers to questions that were not in the training.",
+            _NEEDS,
+            functools.partial(_task_checks, task),
+        )
+
+
+_NEEDS = kernel_needs(dtypes.float32, dtypes.int32, dtypes.uint32, dtypes.bool)
+_ROUNDINGS = "Each value within {} float32 roundings of the largest, against torch in float64."
+
+
+def _task_checks(task: Task) -> list[Check]:
+    return [Check("unseen", functools.partial(learn, task), full_only=True)]
+
+
+def _experiment_row(experiment: Experiment) -> Row:
+    return make_row(
+        f"model.{experiment.name}.float32",
+        experiment.sentence,
+        ("model.trains", "tensor.gradient"),
+        Rung.MODEL,
+        "train",
+        "float32",
+        _ROUNDINGS.format(experiment.roundings),
+        _NEEDS,
+        lambda: [
+            Check("steps:2", functools.partial(_trained, experiment, 2)),
+            Check(f"steps:{STEPS}", functools.partial(_trained, experiment, STEPS), full_only=True),
+        ],
+    )
+
+
+def _two_layers() -> Row:
+    return make_row(
         "model.two_layers.float32",
         "A network of two layers trains by gradient descent as it does in float64.",
         ("model.trains", "tensor.gradient"),

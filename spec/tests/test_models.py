@@ -1,0 +1,80 @@
+"""The record of the model level is what torch computes in float64 with the same weights."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812  its usual name
+import torch_networks
+
+from tinyref_spec.model import data, experiments
+from tinyref_spec.model.experiments import EXPERIMENTS, STEPS, Experiment
+from tinyref_spec.model.networks import weights
+
+RECORD = Path(experiments.__file__).with_name("expected.json")
+
+
+def trained(experiment: Experiment) -> experiments.Expected:
+    network = getattr(torch_networks, experiment.network)(*experiment.arguments).double()
+    shapes = {name: tuple(value.shape) for name, value in network.state_dict().items()}
+    drawn = {name: torch.tensor(value) for name, value in weights(shapes).items()}
+    network.load_state_dict(drawn)
+    x, y = (torch.tensor(part) for part in experiment.batch())
+    x, y = (part.double() if part.is_floating_point() else part.long() for part in (x, y))
+    optimizer = torch.optim.SGD(network.parameters(), experiment.rate)
+    outputs, losses = [], []
+    gradients: dict[str, float] = {}
+    for _ in range(STEPS):
+        output = network(x)
+        if experiment.loss == "squares":
+            loss = (output - y).square().mean()
+        else:
+            loss = F.cross_entropy(output.reshape(-1, output.shape[-1]), y.reshape(-1))
+        optimizer.zero_grad()
+        loss.backward()
+        if not losses:
+            outputs = output.detach().flatten()[:64].tolist()
+            gradients = {
+                name: float(parameter.grad.norm()) for name, parameter in network.named_parameters()
+            }
+        optimizer.step()
+        losses.append(loss.item())
+    return experiments.Expected(outputs, gradients, losses)
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda item: item.name)
+def test_the_record_is_what_torch_gives(experiment: Experiment) -> None:
+    found, kept = trained(experiment), experiments.expected()[experiment.name]
+    np.testing.assert_allclose(found.output, kept.output, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(found.losses, kept.losses, rtol=1e-9)
+    assert found.gradients.keys() == kept.gradients.keys()
+    for name, norm in found.gradients.items():
+        assert norm == pytest.approx(kept.gradients[name], rel=1e-9, abs=1e-12)
+    # It is a training: the loss falls.
+    assert kept.losses[-1] < 0.97 * kept.losses[0]
+
+
+def test_the_digits_are_those_of_scikit_learn() -> None:
+    datasets = pytest.importorskip("sklearn.datasets", reason="scikit-learn ships the digits")
+    theirs = datasets.load_digits()
+    images, labels = data.digits()
+    order = np.random.default_rng(2024).permutation(1797)
+    np.testing.assert_array_equal(images * 16, theirs.images[order])
+    np.testing.assert_array_equal(labels, theirs.target[order])
+
+
+def test_sums_and_copies_are_what_they_say() -> None:
+    for a, b, c, d, e, f, g in data.sums(3, 50).tolist():
+        assert a + 10 * b + c + 10 * d == e + 10 * f + 100 * g
+    rows = data.copies(3, 50)
+    np.testing.assert_array_equal(rows[:, :5], rows[:, 5:])
+    assert rows.max() == 9
+
+
+if __name__ == "__main__":
+    record = {item.name: vars(trained(item)) for item in EXPERIMENTS}
+    RECORD.write_text(json.dumps(record, indent=1) + "\n")

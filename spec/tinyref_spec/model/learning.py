@@ -1,0 +1,202 @@
+"""Trainings that go on until a task is learned, and a network that is run token by token."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tinyref_spec.bits import Array
+from tinyref_spec.case import Measurement
+from tinyref_spec.device_under_test import DeviceUnderTest
+from tinyref_spec.model import experiments
+from tinyref_spec.model.data import TRAINING_IMAGES, copies, digits, sums
+
+if TYPE_CHECKING:
+    from tinyref import Tensor
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a network must learn.
+
+    network, arguments: as an `Experiment` names them. training, testing: inputs and targets.
+    batch: samples a step. rate: of Adam. steps: at most; on an interpreted device a tenth of them.
+    wanted: share of right answers in the end; on an interpreted device of `wanted_early`.
+    """
+
+    name: str
+    sentence: str
+    network: str
+    arguments: tuple[int, ...]
+    training: Callable[[], tuple[Array, Array]]
+    testing: Callable[[], tuple[Array, Array]]
+    batch: int
+    rate: float
+    steps: int
+    wanted: float
+    wanted_early: float
+
+
+def _digits(part: slice) -> tuple[Array, Array]:
+    images, labels = digits()
+    return images[part], labels[part]
+
+
+def _answers(rows: Array, start: int) -> tuple[Array, Array]:
+    """Tokens and the next ones, of which only those from `start` on are asked for (else -1)."""
+    targets = rows[:, 1:].copy()
+    targets[:, : start - 1] = -1
+    return rows[:, :-1], targets
+
+
+_SEEN, _UNSEEN = slice(0, TRAINING_IMAGES), slice(TRAINING_IMAGES, None)
+
+TASKS = (
+    Task(
+        "digits_mlp",
+        "A network of two layers reads digits that it has not seen: 97 % of them.",
+        "DigitsMlp",
+        (),
+        lambda: _digits(_SEEN),
+        lambda: _digits(_UNSEEN),
+        100,
+        0.005,
+        600,
+        0.97,
+        0.85,
+    ),
+    Task(
+        "digits_conv",
+        "A network of two convolutions reads digits that it has not seen: 97 % of them.",
+        "DigitsConv",
+        (),
+        lambda: _digits(_SEEN),
+        lambda: _digits(_UNSEEN),
+        100,
+        0.005,
+        300,
+        0.97,
+        0.6,
+    ),
+    Task(
+        "copy",
+        "A transformer of two blocks learns to write five tokens once more.",
+        "Transformer",
+        (10, 10, 32, 4, 2),
+        lambda: _answers(copies(1, 4096), 5),
+        lambda: _answers(copies(2, 200), 5),
+        64,
+        0.003,
+        800,
+        0.97,
+        0.1,
+    ),
+    Task(
+        "add",
+        "A transformer of two blocks learns to add numbers of two digits.",
+        "Transformer",
+        (10, 7, 32, 4, 2),
+        lambda: _answers(sums(1, 4096), 4),
+        lambda: _answers(sums(2, 200), 4),
+        64,
+        0.003,
+        1500,
+        0.95,
+        0.1,
+    ),
+)
+
+
+def learn(task: Task, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Trains with Adam, the step captured, and counts the right answers to unseen questions."""
+    network = _network(task, device.name)
+    slow = device.capabilities.is_interpreted
+    steps = task.steps // 10 if slow else task.steps
+    _train(network, task, steps, device.name)
+    wanted = task.wanted_early if slow else task.wanted
+    share, count = _share_right(network, task, device.name)
+    message = "" if share >= wanted else f"{share:.1%} of the answers are right, {wanted:.0%} asked"
+    return Measurement(not message, message, compared=count, observed=f"{share:.1%} right")
+
+
+def _network(task: Task, device: str) -> Any:
+    how = experiments.Experiment(
+        task.name, "", task.network, task.arguments, task.training, "classes", task.rate
+    )
+    return experiments.make(how, device)[0]
+
+
+def _train(network: Any, task: Task, steps: int, device: str) -> None:
+    from tinyref import Tensor, TinyJit, nn
+
+    optimizer = nn.optim.Adam(nn.state.get_parameters(network), lr=task.rate)
+    inputs, targets = task.training()
+    order = np.random.default_rng(7)
+
+    @TinyJit
+    def step(x: Tensor, y: Tensor) -> Tensor:
+        optimizer.zero_grad()
+        output = network(x)
+        logits = output.reshape(-1, output.shape[-1])
+        loss = logits.sparse_categorical_crossentropy(y.reshape(-1), ignore_index=-1)
+        loss.backward()
+        optimizer.step()
+        return loss.realize()
+
+    with Tensor.train():
+        for _ in range(steps):
+            chosen = order.integers(0, len(inputs), task.batch)
+            x, y = (Tensor(part[chosen], device=device) for part in (inputs, targets))
+            step(x, y)
+
+
+def _share_right(network: Any, task: Task, device: str) -> tuple[float, int]:
+    """The share of right answers to the unseen questions, and their number."""
+    from tinyref import Tensor
+
+    inputs, targets = task.testing()
+    found = network(Tensor(inputs, device=device)).numpy().argmax(-1)
+    asked = targets >= 0
+    right = (found == targets)[asked]
+    return float(right.mean()), int(right.size)
+
+
+GENERATION = next(item for item in experiments.EXPERIMENTS if item.name == "transformer_add")
+
+
+def generate(case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Every position, run alone on a cache of keys and values, gives what torch gives for all.
+
+    The position is a bound variable: the kernels of the second token serve all that follow.
+    """
+    from tinyref import Tensor, Variable
+
+    network, _ = experiments.make(GENERATION, device.name)
+    _, positions, width, heads, blocks = GENERATION.arguments
+    shape = (1, heads, positions, width // heads)
+    caches = [
+        tuple(Tensor.zeros(*shape, device=device.name).contiguous().realize() for _ in range(2))
+        for _ in range(blocks)
+    ]
+    sequence = GENERATION.batch()[0][0]
+    place = Variable("place", 0, positions - 1)
+    rows = [
+        network.next(Tensor([[int(token)]], device=device.name), caches, place.bind(number)).numpy()
+        for number, token in enumerate(sequence)
+    ]
+    wanted = np.array(experiments.expected()[GENERATION.name].output)
+    return near("logits", np.concatenate(rows).reshape(-1)[: wanted.size], wanted, GENERATION)
+
+
+def near(what: str, found: Array, wanted: Array, how: experiments.Experiment) -> Measurement:
+    """Each value within `how.roundings` roundings of the largest one."""
+    bound = how.roundings * 2.0**-24 * float(np.abs(wanted).max())
+    wrong = np.flatnonzero(~(np.abs(found - wanted) <= bound))
+    message = ""
+    if wrong.size:
+        first = int(wrong[0])
+        message = f"{what}[{first}]: expected {wanted[first]}, got {found[first]}, within {bound:g}"
+    return Measurement(not message, message, compared=int(wanted.size))
