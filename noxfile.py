@@ -35,11 +35,18 @@ def types(session: nox.Session) -> None:
 
 
 def run_tests(session: nox.Session) -> None:
-    """The whole suite on all cores, with the coverage floor on tinyref/."""
+    """The whole suite on all cores, with the coverage floor on tinyref/ for the quick tests.
+
+    The slow ones run the same code on more cases, and tracing would make them half as slow again.
+    """
     # Editable, so that coverage and the page tests see the files of this checkout.
     session.install("-e", ".[test]")
-    arguments = session.posargs or ["-n", "auto", "--cov", "--cov-report=term:skip-covered"]
-    session.run("pytest", *arguments)
+    if session.posargs:
+        session.run("pytest", *session.posargs)
+        return
+    covered = ("--cov", "--cov-report=term:skip-covered")
+    session.run("pytest", "-n", "auto", "-m", "not slow", *covered)
+    session.run("pytest", "-n", "auto", "-m", "slow")
 
 
 @nox.session
