@@ -1,8 +1,9 @@
 """Which nodes get memory of their own; everything else is computed inside the kernel that reads it.
 
-Elementwise operations always fuse. A REDUCE fuses with the elementwise operations that follow it,
-up to where its result is repeated, read by several kernels, or met by another reduce that loops
-differently; there, or at the last narrow value before, its result is stored.
+Elementwise operations fuse, up to what is costly to repeat (see `repeats`). A REDUCE fuses with the
+elementwise operations that follow it, up to where its result is repeated, read by several kernels,
+or met by another reduce that loops differently; there, or at the last narrow value before, its
+result is stored.
 """
 
 from __future__ import annotations
@@ -11,28 +12,15 @@ import heapq
 from collections.abc import Iterable, Sequence
 
 from tinyref.lazy.graph import backing
-from tinyref.lazy.shape import device_of, shape_of
+from tinyref.lazy.shape import shape_of
 from tinyref.schedule.prepare import peel
+from tinyref.schedule.repeats import costly_bases, costly_repeats
 from tinyref.uops.node import UOp, sint, toposort
-from tinyref.uops.ops import ALU, MOVEMENT, Ops
+from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ReduceArg
 
 Axes = tuple[sint, ...]
 
-# Work for each element that is cheaper to repeat than to store and load again.
-CHEAP = 12
-WORK = {
-    Ops.EXP2: 16,
-    Ops.LOG2: 16,
-    Ops.SIN: 16,
-    Ops.POW: 32,
-    Ops.THREEFRY: 64,
-    Ops.FDIV: 4,
-    Ops.RECIP: 4,
-    Ops.SQRT: 4,
-    Ops.IDIV: 4,
-    Ops.MOD: 4,
-}
 ALWAYS_STORED = frozenset({Ops.ASSIGN, Ops.CONTIGUOUS, Ops.COPY})
 
 
@@ -67,38 +55,12 @@ class Fusion:
         self.stored: set[UOp] = {node for node in self.order if node.op in ALWAYS_STORED}
         self.stored.update(root for root in self.roots if backing(root) is None)
         self._claims: dict[UOp, Axes] = {}
-        self._store_costly()
+        self._holders: dict[UOp, UOp] = {}
+        self.stored |= costly_bases(self.order, self.stored)
         for node in self.order:
             if node.op is Ops.REDUCE:
                 self._place(node)
-
-    # --- what is costly to repeat ---------------------------------------------------------------
-
-    def _store_costly(self) -> None:
-        """Stores an expensive value that an EXPAND repeats, so that it is computed once."""
-        for node in self.order:
-            if node.op is not Ops.EXPAND:
-                continue
-            base = node.src[0]
-            while base.op in MOVEMENT and base.op is not Ops.PAD:
-                base = base.src[0]
-            if base.op in ALU and device_of(base) is not None and self._work(base) > CHEAP:
-                self.stored.add(base)
-
-    def _work(self, root: UOp) -> int:
-        total = 0
-        seen = {root}
-        stack = [root]
-        while stack and total <= CHEAP:
-            node = stack.pop()
-            if node in self.stored or node.op is Ops.REDUCE:
-                continue
-            total += WORK.get(node.op, 1) if node.op in ALU else 0
-            for source in node.src:
-                if source not in seen:
-                    seen.add(source)
-                    stack.append(source)
-        return total
+        self.stored |= costly_repeats(self.order, self.consumers, self.stored)
 
     # --- where a reduce is stored ---------------------------------------------------------------
 
@@ -107,8 +69,13 @@ class Fusion:
         axes = reduce_axes(node)
         region = _Region(self, node, axes)
         self.stored.add(region.best)
-        for member in region.members_up_to(region.best):
+        for member in region.members_up_to_best():
             self._claims[member] = axes
+            self._holders[member] = region.best
+
+    def holder(self, node: UOp) -> UOp | None:
+        """Where the reduce is stored that was given `node` as part of its kernel."""
+        return self._holders.get(node)
 
     def accepts(self, node: UOp, axes: Axes) -> bool:
         """Whether a reduce over `axes` may run in the kernel that computes `node`."""
@@ -134,9 +101,11 @@ class _Region:
             self._leave(start)
             self._grow()
 
-    def members_up_to(self, last: UOp) -> Sequence[UOp]:
-        """The nodes from the REDUCE to `last`."""
-        return self.members[: self.members.index(last) + 1]
+    def members_up_to_best(self) -> Sequence[UOp]:
+        """The nodes from the REDUCE to `best`, or to where another REDUCE went on to it."""
+        if self.best not in self.members:
+            return self.members
+        return self.members[: self.members.index(self.best) + 1]
 
     def _leave(self, node: UOp) -> None:
         for consumer in self.fusion.consumers[node]:
@@ -149,6 +118,11 @@ class _Region:
             node = heapq.heappop(self._open)[1]
             alone = not self._open
             if not self._may_join(node, alone):
+                return
+            holder = self.fusion.holder(node) if alone else None
+            if holder is not None:
+                # From here on the way is the same, and it ends at what is stored.
+                self.best = holder
                 return
             self.members.append(node)
             is_stored = node in self.fusion.stored

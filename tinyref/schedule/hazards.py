@@ -10,15 +10,25 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tinyref.lazy.graph import backing
 from tinyref.schedule.prepare import peel
-from tinyref.uops.node import UOp, toposort
-from tinyref.uops.ops import Ops
+from tinyref.uops.node import UOp, node_fact, toposort
+from tinyref.uops.ops import MOVEMENT, Ops
 
 
 def assigned_buffer(node: UOp) -> UOp:
-    """The BUFFER that an ASSIGN writes."""
-    while node.op is not Ops.BUFFER:
-        node = node.src[0]
-    return node
+    """The BUFFER that an ASSIGN writes, or that a view of one shows."""
+    found = node if node.op is Ops.BUFFER else _shown_buffer(node)
+    if found is None:
+        raise TypeError(f"{node.op.name} shows no buffer")
+    return found
+
+
+@node_fact
+def _shown_buffer(node: UOp) -> UOp | None:
+    """The BUFFER below views and ASSIGNs; None for a BUFFER, which would keep itself alive."""
+    if node.op is not Ops.ASSIGN and node.op not in MOVEMENT:
+        return None
+    below = node.src[0]
+    return below if below.op is Ops.BUFFER else _shown_buffer(below)
 
 
 class Versions:
@@ -26,48 +36,49 @@ class Versions:
 
     def __init__(self, roots: Iterable[UOp]) -> None:
         self.assigns: dict[UOp, list[UOp]] = {}
-        self._all: set[UOp] = set()
+        self._numbers: dict[UOp, int] = {}
         for node in toposort(roots):
             if node.op is Ops.ASSIGN:
-                self._all.add(node)
-                self.assigns.setdefault(assigned_buffer(node), []).append(node)
+                found = self.assigns.setdefault(assigned_buffer(node), [])
+                self._numbers[node] = len(found)
+                found.append(node)
 
     def __contains__(self, assign: UOp) -> bool:
-        return assign in self._all
+        return assign in self._numbers
 
-    def overwriting(self, buffer: UOp, version: UOp | None) -> list[UOp]:
-        """The ASSIGNs that replace what `version` of `buffer` holds.
+    def next(self, buffer: UOp, version: UOp | None) -> UOp | None:
+        """The first ASSIGN that replaces what `version` of `buffer` holds; None if none does.
 
-        Assigns to one buffer run in the order of the graph, so those are the ones that follow.
+        Assigns to one buffer run in the order of the graph, so any others follow that one.
         """
         found = self.assigns.get(buffer, [])
-        return found if version is None else found[found.index(version) + 1 :]
+        number = 0 if version is None else self._numbers[version] + 1
+        return found[number] if number < len(found) else None
 
     def outlives(self, node: UOp) -> bool:
         """Whether the memory that `node` is a plain view of will be overwritten."""
         base = peel(node)
         if base.op is Ops.ASSIGN:
-            return bool(self.overwriting(assigned_buffer(base), base))
+            return self.next(assigned_buffer(base), base) is not None
         buffer = backing(node)
-        return buffer is not None and bool(self.overwriting(buffer, None))
+        return buffer is not None and self.next(buffer, None) is not None
 
-    def reads_old(self, root: UOp) -> bool:
-        """Whether a graph, perhaps of another tensor, needs contents that will be overwritten."""
-        seen = {root}
-        stack = [root]
-        while stack:
-            node = stack.pop()
-            if node.op is Ops.BUFFER and node in self.assigns:
-                return True
-            if node in self:
-                if self.overwriting(assigned_buffer(node), node):
-                    return True
-                continue
-            for source in node.src:
-                if source not in seen:
-                    seen.add(source)
-                    stack.append(source)
-        return False
+    def reading_old(self, roots: Iterable[UOp]) -> set[UOp]:
+        """The nodes of graphs, perhaps of other tensors, that need what will be overwritten."""
+        old: set[UOp] = set()
+        for node in toposort(roots, self._looked_at):
+            if self._is_old(node) or not old.isdisjoint(self._looked_at(node)):
+                old.add(node)
+        return old
+
+    def _looked_at(self, node: UOp) -> tuple[UOp, ...]:
+        # What an ASSIGN that runs here needs is there when it runs.
+        return () if node in self else node.src
+
+    def _is_old(self, node: UOp) -> bool:
+        if node in self:
+            return self.next(assigned_buffer(node), node) is not None
+        return node.op is Ops.BUFFER and node in self.assigns
 
 
 def needing_old_contents(
@@ -79,17 +90,18 @@ def needing_old_contents(
     further ASSIGNs, so this goes on until nothing is added.
     """
     added: list[UOp] = []
-    everything = list(roots)
+    everything = dict.fromkeys(roots)
     while True:
         versions = Versions(everything)
         if not versions.assigns:
             return added, versions
+        old = versions.reading_old(live.values())
         more = [
             owner
             for owner, prepared in live.items()
-            if owner not in added and prepared not in everything and versions.reads_old(prepared)
+            if prepared in old and prepared not in everything
         ]
         if not more:
             return added, versions
         added.extend(more)
-        everything.extend(live[owner] for owner in more)
+        everything.update(dict.fromkeys(live[owner] for owner in more))

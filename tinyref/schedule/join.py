@@ -18,6 +18,9 @@ from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ReduceArg, SlotArg, ViewArg
 from tinyref.uops.shape_tracker import ShapeTracker
 
+# Joining works through both kernels, so what is joined time and again must stay short.
+MOST_JOINED = 500
+
 
 @dataclass(frozen=True)
 class Draft:
@@ -47,6 +50,8 @@ def join(first: Draft, second: Draft, dropped: set[UOp]) -> Draft | None:
     if first.outer != second.outer or set(first.written) & set(second.written):
         return None
     if first.inner and second.inner and first.inner != second.inner:
+        return None
+    if len(first.root.toposort()) + len(second.root.toposort()) > MOST_JOINED:
         return None
     inner = first.inner or second.inner
     written = [buffer for buffer in first.written if buffer not in dropped]

@@ -70,7 +70,8 @@ class KernelBuilder:
     """Builds the AST of the kernel that stores `root` at `target`.
 
     `locate` gives the location of a stored node, None for one that is computed in place. After
-    `build`, `buffers` are the BUFFER nodes by slot and `reads` the loads.
+    `build`, `buffers` are the BUFFER nodes by slot and `reads` the loads; `members` are the nodes
+    that the kernel computes itself.
     """
 
     def __init__(self, root: UOp, target: Location, locate: Locate) -> None:
@@ -78,9 +79,10 @@ class KernelBuilder:
         self.target = target
         self.locate = locate
         self.value = content(root)
-        self.buffers: list[UOp] = [target.buffer]
+        self.slots: dict[UOp, int] = {target.buffer: 0}
         self.reads: list[Read] = []
         self.outer: Shape = tuple(size for size in shape_of(root) if size != 1)
+        self.members = self._find_members()
         self.inner: Shape = self._reduced_axes()
         self._done: dict[Key, UOp] = {}
         self._needs: dict[Key, list[Key]] = {}
@@ -100,7 +102,22 @@ class KernelBuilder:
     def _is_leaf(self, node: UOp) -> bool:
         return node.op is Ops.BUFFER or (node is not self.root and self.locate(node) is not None)
 
-    def members(self) -> list[UOp]:
+    @property
+    def buffers(self) -> list[UOp]:
+        """The BUFFER nodes by slot."""
+        return list(self.slots)
+
+    def count_buffers(self) -> int:
+        """How many buffers the kernel takes, before it is built."""
+        found = {self.target.buffer}
+        for node in self.members:
+            for source in node.src:
+                location = self.locate(source) if self._is_leaf(source) else None
+                if location is not None:
+                    found.add(location.buffer)
+        return len(found)
+
+    def _find_members(self) -> list[UOp]:
         """The nodes that this kernel computes itself, users before sources."""
         found: list[UOp] = []
         seen: set[UOp] = set()
@@ -116,7 +133,7 @@ class KernelBuilder:
 
     def _reduced_axes(self) -> Shape:
         found: Shape | None = None
-        for node in self.members():
+        for node in self.members:
             if node.op is not Ops.REDUCE:
                 continue
             axes = reduce_axes(node)
@@ -182,6 +199,8 @@ class KernelBuilder:
             return UOp(node.op, node.dtype, tuple(values))
         if node.op in (Ops.CONST, Ops.DEFINE_VAR):
             return node
+        if node.op is Ops.IOTA:
+            return node.replace(arg=ViewArg(tracker))
         raise InternalError(f"kernel: {node.op.name} cannot be computed inside a kernel")
 
     def _load(self, node: UOp, tracker: ShapeTracker) -> UOp:
@@ -193,10 +212,9 @@ class KernelBuilder:
         return build.load(self._view(location.buffer, view))
 
     def _view(self, buffer: UOp, tracker: ShapeTracker) -> UOp:
-        if buffer not in self.buffers:
-            self.buffers.append(buffer)
+        slot = self.slots.setdefault(buffer, len(self.slots))
         size = buffer.arg.size if isinstance(buffer.arg, BufferArg) else 0
-        memory = build.define_global(self.buffers.index(buffer), buffer.dtype, size)
+        memory = build.define_global(slot, buffer.dtype, size)
         return UOp(Ops.VIEW, memory.dtype, (memory,), ViewArg(tracker))
 
     def _reduce(self, node: UOp, tracker: ShapeTracker, value: UOp) -> UOp:
@@ -234,7 +252,7 @@ class KernelBuilder:
             if node in self._zero:
                 stack.pop()
                 continue
-            known = self._is_leaf(node) or node.op in (Ops.PAD, Ops.CONST)
+            known = self._is_leaf(node) or node.op in (Ops.PAD, Ops.CONST, Ops.IOTA)
             missing = [] if known else [x for x in node.src if x not in self._zero]
             if missing:
                 stack.extend(missing)
@@ -247,7 +265,7 @@ class KernelBuilder:
         zero = ConstArg(as_const(0, node.dtype))
         if isinstance(node.arg, ConstArg):
             return node.arg
-        if self._is_leaf(node) or node.op is Ops.PAD:
+        if self._is_leaf(node) or node.op in (Ops.PAD, Ops.IOTA):
             return zero
         sources = [self._zero[source] for source in node.src]
         if node.op in MOVEMENT:

@@ -13,7 +13,7 @@ from tinyref.lazy.shape import describe_shape, shape_of
 from tinyref.schedule.hazards import Versions
 from tinyref.schedule.items import CopyItem, Item, KernelItem
 from tinyref.schedule.join import Draft, join
-from tinyref.schedule.kernel_ast import MOST_VALUES, Location
+from tinyref.schedule.kernel_ast import Location
 from tinyref.uops.node import UOp
 from tinyref.uops.optimise.merge_axes import merge_axes
 
@@ -74,10 +74,17 @@ class Ordering:
         self.waits: dict[int, set[int]] = {number: set() for number in self.tasks}
         self.users: dict[int, set[int]] = {number: set() for number in self.tasks}
         self._find_dependencies()
+        self.readers: dict[UOp, set[int]] = {}
+        self.levels: dict[int, int] = {}
 
     def items(self) -> list[Item]:
         """All items in order. Raises `UserError` for a cycle of assigns."""
-        for number in self._topological():
+        order = self._topological()
+        for number in order:
+            self._add_readers(number)
+            needed = self.waits[number]
+            self.levels[number] = 1 + max((self.levels[other] for other in needed), default=0)
+        for number in order:
             while self._join_one_into(number):
                 pass
         return [self.tasks[number].item(self.owners) for number in self._topological()]
@@ -100,7 +107,8 @@ class Ordering:
                     self._add(number, assigner[version])
             for read in task.reads:
                 # The first one is enough: those after it wait for it.
-                for assign in self.versions.overwriting(read.buffer, read.version)[:1]:
+                assign = self.versions.next(read.buffer, read.version)
+                if assign is not None:
                     self._add(assigner[assign], number)
         for assigns in self.versions.assigns.values():
             for first, second in itertools.pairwise(assigns):
@@ -146,18 +154,20 @@ class Ordering:
             limit = Device[second.device].capabilities.buffer_limit
             if joined is None or len(joined.buffers) > limit:
                 continue
-            if len(joined.root.toposort()) > MOST_VALUES:
-                continue
             self._replace(needed, number, joined)
             return True
         return False
 
     def _is_between(self, first: int, second: int) -> bool:
         """Whether `second` also waits for `first` through some other task."""
+        level = self.levels[first]
         stack = [number for number in self.waits[second] if number != first]
         seen = set(stack)
         while stack:
             number = stack.pop()
+            # Whatever waits for `first` has a higher level.
+            if self.levels[number] <= level:
+                continue
             for needed in self.waits[number]:
                 if needed == first:
                     return True
@@ -170,15 +180,31 @@ class Ordering:
         """Whether nobody but task `reader` will look at `buffer`."""
         if buffer in self.owners or buffer in self.versions.assigns:
             return False
-        return not any(
-            buffer in task.buffers and buffer not in task.written
-            for number, task in self.tasks.items()
-            if number != reader
-        )
+        return self.readers.get(buffer, set()) <= {reader}
+
+    def _add_readers(self, number: int) -> None:
+        """Notes what task `number` reads without writing it."""
+        task = self.tasks[number]
+        for buffer in set(task.buffers).difference(task.written):
+            self.readers.setdefault(buffer, set()).add(number)
+
+    def _raise(self, start: int) -> None:
+        """Lifts the levels of what waits for `start` above its own."""
+        stack = [start]
+        while stack:
+            number = stack.pop()
+            for user in self.users[number]:
+                if self.levels[user] <= self.levels[number]:
+                    self.levels[user] = self.levels[number] + 1
+                    stack.append(user)
 
     def _replace(self, first: int, second: int, joined: Draft) -> None:
         """Task `second` becomes the joined kernel, task `first` goes."""
         before, after = self.tasks.pop(first), self.tasks[second]
+        for buffer in before.buffers:
+            self.readers.get(buffer, set()).discard(first)
+        for buffer in after.buffers:
+            self.readers.get(buffer, set()).discard(second)
         assigns = before.assigns + after.assigns
         waits_for = tuple(x for x in before.after + after.after if x not in assigns)
         self.tasks[second] = replace(
@@ -195,6 +221,8 @@ class Ordering:
         for user in self.users.pop(first):
             self.waits[user].discard(first)
             self._add(user, second)
+        self._add_readers(second)
+        self._raise(second)
 
 
 def _cycle_message(stuck: Sequence[Task]) -> str:

@@ -136,6 +136,8 @@ _BUILDERS: dict[Ops, Callable[..., UOp]] = {
 
 def _rebuild(node: UOp, src: tuple[UOp, ...], argument: Payload) -> UOp:
     """`node` with other sources, through its builder, so that what became a no-op goes."""
+    if node.op is Ops.IOTA and isinstance(argument, ShapeArg):
+        return graph.iota(argument.shape[0])
     if isinstance(argument, ShapeArg):
         build = graph.reshape if node.op is Ops.RESHAPE else graph.expand
         return build(src[0], argument.shape)

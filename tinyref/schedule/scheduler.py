@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from tinyref import config
 from tinyref.device import Device
@@ -26,25 +27,29 @@ from tinyref.schedule.kernel_ast import (
 )
 from tinyref.schedule.order import Ordering, Task, copy_task, reads_of
 from tinyref.schedule.prepare import Prepared, bound_values, peel
+from tinyref.schedule.shards import Placed, Shards
 from tinyref.uops.dump import dump_after
 from tinyref.uops.node import UOp, toposort
-from tinyref.uops.ops import ALU, MOVEMENT, Dialect, Ops
+from tinyref.uops.ops import MOVEMENT, Dialect, Ops
 from tinyref.uops.payload import BufferArg, CopyArg
 from tinyref.uops.shape_tracker import ShapeTracker
 from tinyref.uops.verify import verify
 
-Outputs = Sequence[tuple[UOp, str]]
-
-
-def schedule(outputs: Outputs, live: Iterable[tuple[UOp, str]] = ()) -> Schedule:
+def schedule(outputs: Sequence[Placed], live: Iterable[Placed] = ()) -> Schedule:
     """The kernels and copies that compute `outputs`, each a node and the device it goes to.
 
+    What lies on several devices goes to all of them.
     `live` are graphs that may be computed later: those that read contents which an ASSIGN in the
     outputs overwrites become outputs too. In `results`, every output and every stored node (ASSIGN,
     CONTIGUOUS, COPY) maps to a view of a BUFFER, a constant to itself. Raises `UserError` for a
     graph that reads and assigns one buffer in ways that no order of kernels satisfies.
     """
-    return _Scheduler(outputs, live).run()
+    outputs = list(outputs)
+    _check_graph([node for node, _ in outputs])
+    shards = Shards()
+    planned = _Scheduler(shards.outputs(outputs), shards.live(live)).run()
+    shards.add_results(planned.results)
+    return planned
 
 
 def _check_graph(roots: Sequence[UOp]) -> None:
@@ -54,10 +59,18 @@ def _check_graph(roots: Sequence[UOp]) -> None:
         verify(Dialect.TENSOR, toposort(roots))
 
 
+@dataclass(frozen=True)
+class _Target:
+    """What an ASSIGN writes to: a plain view of a BUFFER, and where its elements lie there."""
+
+    view: UOp
+    tracker: ShapeTracker
+
+
 class _Scheduler:
-    def __init__(self, outputs: Outputs, live: Iterable[tuple[UOp, str]]) -> None:
-        outputs = list(outputs)
-        _check_graph([node for node, _ in outputs])
+    def __init__(
+        self, outputs: Sequence[tuple[UOp, str]], live: Iterable[tuple[UOp, str]]
+    ) -> None:
         self.prepared = Prepared()
         self.devices: dict[UOp, str] = {}
         requested = self._on_devices(outputs)
@@ -73,6 +86,7 @@ class _Scheduler:
         self.fusion = Fusion(computed)
         self.places = self._place(computed)
         self.locations: dict[UOp, Location] = {}
+        self.targets: dict[UOp, _Target] = {}
         self.tasks: dict[UOp, Task] = {}
         self.results: dict[UOp, UOp] = {}
         self.owners: dict[UOp, list[UOp]] = {}
@@ -124,10 +138,7 @@ class _Scheduler:
 
     def _new_location(self, node: UOp) -> Location:
         if node.op is Ops.ASSIGN:
-            tracker = ShapeTracker.from_shape(shape_of(assigned_buffer(node)))
-            for step in reversed(_target_chain(node)):
-                tracker = tracker.followed_by(movement_tracker(step))
-            return Location(assigned_buffer(node), tracker, node)
+            return Location(assigned_buffer(node), self._target_of(node).tracker, node)
         same = self._stored_already(node)
         if same is not None:
             return Location(same.buffer, same.tracker.reshape(shape_of(node)), same.version)
@@ -139,6 +150,25 @@ class _Scheduler:
             capacity = shape_of(node)
         size = largest_size(capacity)
         return Location(new_buffer_node(self.places[node], size, node.dtype), tracker)
+
+    def _target_of(self, assign: UOp) -> _Target:
+        """What an ASSIGN writes to; the ASSIGNs under its target are looked at only once."""
+        waiting: list[tuple[UOp, list[UOp]]] = []
+        node = assign
+        while node.op is Ops.ASSIGN and node not in self.targets:
+            steps, below = _target_steps(node)
+            waiting.append((node, steps))
+            node = below
+        if node.op is Ops.BUFFER:
+            found = _Target(node, ShapeTracker.from_shape(shape_of(node)))
+        else:
+            found = self.targets[node]
+        for user, steps in reversed(waiting):
+            for step in reversed(steps):
+                tracker = found.tracker.followed_by(movement_tracker(step))
+                found = _Target(step.replace(src=(found.view,)), tracker)
+            self.targets[user] = found
+        return found
 
     def _stored_already(self, node: UOp) -> Location | None:
         """The memory of what a CONTIGUOUS would copy, if that has fresh memory in order."""
@@ -157,10 +187,10 @@ class _Scheduler:
             node = waiting.popleft()
             if node in self.tasks or self._stored_already(node) is not None:
                 continue
-            cut = self._add_task(node)
-            if cut is not None:
-                self.fusion.stored.add(cut)
-                waiting.extendleft((node, cut))
+            cuts = self._add_task(node)
+            if cuts:
+                self.fusion.stored.update(cuts)
+                waiting.extendleft((node, *reversed(cuts)))
         self._find_results()
         ordering = Ordering(self.tasks.values(), self.versions, self.owners)
         items = ordering.items()
@@ -169,24 +199,24 @@ class _Scheduler:
                 dump_after("schedule", item.device, item.ast)
         return Schedule(items, self.results, self.bindings)
 
-    def _add_task(self, node: UOp) -> UOp | None:
-        """Makes the item that stores `node`, or names a node to be stored first."""
+    def _add_task(self, node: UOp) -> Sequence[UOp]:
+        """Makes the item that stores `node`, or names nodes to be stored first."""
         target = self.locate(node)
         if target is None:
-            return None
+            return ()
         if isinstance(node.arg, CopyArg):
             source = self.locate(node.src[0])
             if source is not None:
                 self.tasks[node] = copy_task(target.buffer, source)
-            return None
+            return ()
         builder = KernelBuilder(node, target, self.locate)
+        limit = Device[self.places[node]].capabilities.buffer_limit
+        if builder.count_buffers() > limit:
+            return self._cuts(builder, limit)
         try:
             ast = builder.build()
         except TooLarge as error:
-            return error.node
-        limit = Device[self.places[node]].capabilities.buffer_limit
-        if len(builder.buffers) > limit:
-            return self._cut(builder, limit)
+            return (error.node,)
         if node.op is Ops.ASSIGN:
             _check_in_place(node, builder)
         device = self.places[node]
@@ -195,33 +225,36 @@ class _Scheduler:
         draft = Draft(ast, buffers, reads, builder.outer, builder.inner)
         assigns = (node,) if node.op is Ops.ASSIGN else ()
         # The last one before is enough: it waits for those before it.
-        steps = _targets(node) if assigns else []
-        after = [step for step in steps if step.op is Ops.ASSIGN][:1]
-        self.tasks[node] = Task(device, draft, buffers, reads_of(draft), tuple(after), assigns)
-        return None
+        before = _target_steps(node)[1] if assigns else None
+        after = () if before is None or before.op is Ops.BUFFER else (before,)
+        self.tasks[node] = Task(device, draft, buffers, reads_of(draft), after, assigns)
+        return ()
 
-    def _cut(self, builder: KernelBuilder, limit: int) -> UOp:
-        """The node below which most of the buffers that one kernel may take are read."""
-        below: dict[UOp, frozenset[UOp]] = {}
-        best: UOp | None = None
-        for node in reversed(builder.members()):
-            below[node] = frozenset()
-        order = [node for node in self.fusion.order if node in below]
-        for node in order:
-            read: frozenset[UOp] = frozenset()
-            for source in node.src:
-                location = None if source in below else self.locate(source)
-                read |= below.get(source, frozenset((location.buffer,) if location else ()))
-            below[node] = read
-            fits = 2 <= len(read) < limit and node.op in ALU and node is not builder.value
-            if fits and (best is None or len(read) > len(below[best])):
-                best = node
-        if best is None:
-            raise UserError(
-                f"schedule: a kernel needs {len(builder.buffers)} buffers and "
-                f"{self.places[builder.root]} accepts {limit}"
-            )
-        return best
+    def _cuts(self, builder: KernelBuilder, limit: int) -> Sequence[UOp]:
+        """Nodes to store so that no kernel reads more buffers than `limit`, with what it writes."""
+        members = sorted(builder.members, key=self.fusion.position.__getitem__)
+        read: dict[UOp, frozenset[UOp]] = {}
+        cuts: list[UOp] = []
+        for node in members:
+            sources = dict.fromkeys(source for source in node.src)
+            for source in sources:
+                if source not in read:
+                    location = self.locate(source)
+                    read[source] = frozenset((location.buffer,) if location else ())
+            found = _union(read[source] for source in sources)
+            while len(found) >= limit:
+                source = max(sources, key=lambda source: len(read[source]))
+                cut = _computed_below(source)
+                if len(read[source]) < 2 or cut is builder.value:
+                    raise UserError(
+                        f"schedule: a kernel needs {len(found) + 1} buffers and "
+                        f"{self.places[builder.root]} accepts {limit}"
+                    )
+                cuts.append(cut)
+                read[source] = frozenset((cut,))
+                found = _union(read[source] for source in sources)
+            read[node] = found
+        return cuts
 
     def _on_device(self, buffer: UOp, device: str) -> UOp:
         """A buffer of constants that was computed for another device is copied over."""
@@ -261,7 +294,11 @@ class _Scheduler:
             self.results[owner] = graph.window(location.buffer, shape_of(owner))
             self.owners.setdefault(location.buffer, []).append(owner)
         else:
-            self.results[owner] = _assigned_view(owner)
+            assign = owner
+            while assign.op is not Ops.ASSIGN:
+                assign = assign.src[0]
+            view = self._target_of(assign).view
+            self.results[owner] = graph.reshape(view, shape_of(owner))
             self.owners.setdefault(location.version, []).append(owner)
 
 
@@ -270,30 +307,28 @@ def _needs_memory(node: UOp) -> bool:
     return not is_empty(shape_of(node)) and uniform_value(node) is None
 
 
-def _assigned_view(node: UOp) -> UOp:
-    """A node that reshapes an ASSIGN, as a plain view of the BUFFER."""
-    assign = node
-    while assign.op is not Ops.ASSIGN:
-        assign = assign.src[0]
-    view = assigned_buffer(assign)
-    for step in reversed(_target_chain(assign)):
-        view = step.replace(src=(view,))
-    return graph.reshape(view, shape_of(node))
+def _union(sets: Iterable[frozenset[UOp]]) -> frozenset[UOp]:
+    return frozenset[UOp]().union(*sets)
 
 
-def _targets(assign: UOp) -> list[UOp]:
-    """The nodes from the target of an ASSIGN down to its BUFFER, which is left out."""
+def _computed_below(node: UOp) -> UOp:
+    """The node under movement, which is computed and not just looked at another way."""
+    while node.op in MOVEMENT:
+        node = node.src[0]
+    return node
+
+
+def _target_steps(assign: UOp) -> tuple[list[UOp], UOp]:
+    """The movement under the target of an ASSIGN, outermost first, and what is below it.
+
+    That is the BUFFER, or the ASSIGN that wrote to it before.
+    """
     steps: list[UOp] = []
     node = assign.src[0]
-    while node.op is not Ops.BUFFER:
+    while node.op in MOVEMENT:
         steps.append(node)
         node = node.src[0]
-    return steps
-
-
-def _target_chain(assign: UOp) -> list[UOp]:
-    """The movement between the target of an ASSIGN and its BUFFER, outermost first."""
-    return [step for step in _targets(assign) if step.op in MOVEMENT]
+    return steps, node
 
 
 def _check_in_place(node: UOp, builder: KernelBuilder) -> None:
