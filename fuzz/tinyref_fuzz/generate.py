@@ -121,8 +121,11 @@ class Generator:
         return value
 
     def leaf(self, shape: Shape, dtype: DType) -> Value:
-        """A constant or a load."""
-        if self.tape.chance(50):
+        """A constant, a load, or the numbers of elements."""
+        choice = self.tape.below(20)
+        if choice < 3:
+            return self.numbered(shape, dtype)
+        if choice < 10:
             number = self.tape.between(0, 1 if dtype.is_bool else LARGEST_INPUT)
             return Value(build.const(dtype, number), shape, number)
         return self.loaded(shape, dtype)
@@ -141,6 +144,13 @@ class Generator:
         )
         loaded = build.load(view(build.define_global(slot, source, size), tracker))
         return Value(build.cast(loaded, dtype), shape, 1 if dtype.is_bool else LARGEST_INPUT)
+
+    def numbered(self, shape: Shape, dtype: DType) -> Value:
+        """The numbers of elements through a drawn view, small enough for every type."""
+        numbers = UOp(Ops.IOTA, dtypes.int32, (), ViewArg(self.tracker(shape)))
+        period = self.tape.between(1, LARGEST_INPUT) + 1
+        small = build.cast(build.mod(numbers, period), dtype)
+        return Value(small, shape, 1 if dtype.is_bool else period - 1)
 
     def tracker(self, shape: Shape) -> ShapeTracker:
         """A view of some buffer that has `shape`: movements drawn backward from the result."""

@@ -47,6 +47,38 @@ def test_shapes_of_every_builder():
     assert g.shape_of(buffer()) == ()
 
 
+def test_iota_has_a_size_and_no_device():
+    numbers = g.iota(5)
+    assert (g.shape_of(numbers), numbers.dtype) == ((5,), I32)
+    assert g.device_of(numbers) is None
+    assert value(numbers) is None
+    assert g.iota(5) is numbers
+    verify(Dialect.TENSOR, numbers)
+    assert g.copy(numbers, "PYTHON") is numbers
+    assert g.device_of(g.alu(Ops.ADD, numbers, buffer(5, dtype=I32))) == "PYTHON"
+
+
+def test_iota_of_one_is_a_constant():
+    assert (value(g.iota(1)), g.shape_of(g.iota(1))) == (0, (1,))
+    assert g.shape_of(g.iota(0)) == (0,)
+
+
+def test_iota_takes_a_symbolic_size():
+    n = build.variable("n", 1, 9)
+    assert g.shape_of(g.iota(n)) == (n,)
+    verify(Dialect.TENSOR, g.iota(n))
+
+
+def test_iota_refuses_sizes_that_int32_does_not_number():
+    assert g.shape_of(g.iota(2**31 - 1)) == (2**31 - 1,)
+    with pytest.raises(UserError, match="iota: 2147483648 may be 2147483648 elements"):
+        g.iota(2**31)
+    with pytest.raises(UserError, match="iota: n may be 2147483648 elements"):
+        g.iota(build.variable("n", 1, 2**31))
+    with pytest.raises(UserError, match="negative size -1"):
+        g.iota(-1)
+
+
 def test_a_scalar_spreads_over_the_other_operand():
     x = g.alu(Ops.ADD, number(1.0), buffer(2, 3))
     assert [g.shape_of(source) for source in x.src] == [(2, 3), (2, 3)]

@@ -33,6 +33,41 @@ def has(ast, op):
     return any(node.op is op for node in ast.toposort())
 
 
+# --- numbers without memory ---------------------------------------------------------------------
+
+
+def test_numbers_take_part_in_a_kernel_as_a_load_would(machine):
+    x = machine.put(np.array([5, 7, 11], np.int32))
+    numbers = g.iota(3)
+    (got,) = machine.run(g.pad(add(x, numbers), ((1, 1),)))
+    assert got.tolist() == [0, 5, 8, 13, 0]
+    (item,) = machine.planned.kernels
+    assert len(item.buffers) == 2
+    assert has(item.ast, Ops.IOTA)
+
+
+def test_padded_numbers_are_0_and_what_does_not_keep_0_is_masked(machine):
+    (got,) = machine.run(g.pad(g.flip(g.iota(3), (0,)), ((1, 2),)))
+    assert got.tolist() == [0, 2, 1, 0, 0, 0]
+    one = g.full((3,), 1, I32)
+    (got,) = machine.run(g.pad(add(g.iota(3), one), ((1, 2),)))
+    assert got.tolist() == [0, 1, 2, 3, 0, 0]
+    assert has(machine.planned.kernels[0].ast, Ops.VALID)
+
+
+def test_numbers_alone_are_a_kernel_and_may_be_reduced(machine):
+    (got,) = machine.run(g.reshape(g.iota(6), (2, 3)))
+    assert got.tolist() == [[0, 1, 2], [3, 4, 5]]
+    (got,) = machine.run(total(g.reshape(g.iota(6), (2, 3)), 1))
+    assert got.tolist() == [[3], [12]]
+
+
+def test_numbers_of_a_bound_size(machine):
+    n = g.bind(build.variable("n", 1, 8), 5)
+    (got,) = machine.run(g.iota(n))
+    assert got.tolist() == [0, 1, 2, 3, 4]
+
+
 # --- padding ------------------------------------------------------------------------------------
 
 ZERO_KEEPERS = {

@@ -12,7 +12,7 @@ from tinyref.uops import build
 from tinyref.uops.evaluate import evaluate, evaluate_index
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import AxisKind
+from tinyref.uops.payload import AxisKind, ViewArg
 
 f32 = dtypes.float32
 i32 = dtypes.int32
@@ -55,6 +55,15 @@ def test_integer_sums_wrap() -> None:
     assert total(np.array([100, 100], np.int8), dtypes.int8) == -56
     assert total(np.array([2**32 - 1, 2], np.uint32), dtypes.uint32) == 1
     assert total(np.array([16, 16], np.uint8), dtypes.uint8, Ops.MUL) == 0
+
+
+def test_iota_gives_the_numbers_of_elements_and_0_where_masked() -> None:
+    shown = tracker((2, 3)).permute((1, 0)).pad(((1, 0), (0, 1)))
+    numbers = UOp(Ops.IOTA, i32, (), ViewArg(shown))
+    ast = build.sink(store(0, 12, tracker((4, 3)), numbers))
+    (got,) = evaluate(ast, {0: np.full(12, 7, np.int32)}).values()
+    assert got.dtype == np.int32
+    assert got.tolist() == [0, 0, 0, 0, 3, 0, 1, 4, 0, 2, 5, 0]
 
 
 @pytest.mark.parametrize("dtype", [*dtypes.ints, *dtypes.floats], ids=lambda d: d.name)

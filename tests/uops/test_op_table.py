@@ -25,7 +25,9 @@ from tinyref.uops.payload import (
     SpecialArg,
     TileArg,
     VarArg,
+    ViewArg,
 )
+from tinyref.uops.shape_tracker import ShapeTracker
 from tinyref.uops.tiles import FragmentLayout, MatrixTile
 
 i32, u32, i8, f32, f16 = dtypes.int32, dtypes.uint32, dtypes.int8, dtypes.float32, dtypes.float16
@@ -64,6 +66,8 @@ GOOD = [
     variable,
     node(Ops.BIND, index, variable, build.const(index, 3)),
     a,
+    node(Ops.IOTA, i32, arg=ShapeArg((4,))),
+    node(Ops.IOTA, i32, arg=ViewArg(ShapeTracker.from_shape((4,)))),
     node(Ops.COPY, f32, a, arg=CopyArg("CPU")),
     node(Ops.CONTIGUOUS, f32, a),
     node(Ops.DETACH, f32, a),
@@ -187,6 +191,8 @@ BAD = [
     (node(Ops.IF, void, n), "IF has a condition of int32"),
     (node(Ops.END, void, branch), "END closes RANGE, got IF"),
     (node(Ops.ENDIF, void, counter), "ENDIF closes IF, got RANGE"),
+    (node(Ops.IOTA, index, arg=ShapeArg((4,))), "IOTA accepts int32, got index"),
+    (node(Ops.IOTA, i32), "IOTA needs a payload ShapeArg or ViewArg, got none"),
     (node(Ops.VALID, f32), "needs a payload ViewArg"),
 ]
 

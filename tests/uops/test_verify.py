@@ -25,6 +25,7 @@ from tinyref.uops.payload import (
     ShapeArg,
     SlotArg,
     TileArg,
+    ViewArg,
 )
 from tinyref.uops.shape_tracker import ShapeTracker
 from tinyref.uops.tiles import TILES, Operand
@@ -55,6 +56,10 @@ def buffer(*shape: int, number: int = 0, dtype: DType = F32, device: str = "CPU"
     return UOp(Ops.RESHAPE, dtype, (flat,), ShapeArg(shape))
 
 
+def numbers(*shape: int) -> UOp:
+    return node(Ops.IOTA, I32, arg=ViewArg(ShapeTracker.from_shape(shape)))
+
+
 X = buffer(3, 4)
 FLAT = X.src[0]
 TENSOR_GRAPHS: list[tuple[str, Callable[[], Graph]]] = [
@@ -78,6 +83,11 @@ TENSOR_GRAPHS: list[tuple[str, Callable[[], Graph]]] = [
     ("tensor.buffer.1", lambda: UOp(Ops.BUFFER, F32, (), BufferArg("CPU", -1, 0))),
     ("tensor.buffer.1", lambda: UOp(Ops.BUFFER, F32, (), BufferArg("", 1, 0))),
     ("tensor.buffer.2", lambda: b.add(X, node(Ops.CAST, F32, buffer(3, 4, dtype=I32)))),
+    ("tensor.iota.1", lambda: node(Ops.IOTA, I32, arg=ShapeArg((2, 3)))),
+    ("tensor.iota.1", lambda: node(Ops.IOTA, I32, arg=ShapeArg((2**31,)))),
+    ("tensor.iota.1", lambda: node(Ops.IOTA, I32, arg=ShapeArg((b.variable("n", 1, 2**31),)))),
+    ("tensor.iota.1", lambda: node(Ops.IOTA, I32, arg=numbers(4).arg)),
+    ("tensor.type.1", lambda: node(Ops.IOTA, F32, arg=ShapeArg((2,)))),
     ("tensor.shape.1", lambda: b.add(X, buffer(4, 3, number=1))),
     ("tensor.shape.1", lambda: b.add(X, b.const(F32, 1))),
     ("tensor.shape.2", lambda: node(Ops.RESHAPE, F32, X, arg=ShapeArg((5, 2)))),
@@ -189,6 +199,9 @@ AST_GRAPHS: list[tuple[str, Callable[[], Graph]]] = [
             b.load(view(IN, tracker=ShapeTracker.from_shape((b.special("group", 0, 3), 4))))
         ),
     ),
+    ("ast.iota.1", lambda: kernel(b.cast(node(Ops.IOTA, I32, arg=ShapeArg((12,))), F32))),
+    ("ast.iota.1", lambda: kernel(b.reduce(Ops.ADD, b.cast(numbers(3, 2**30), F32), (1,)))),
+    ("ast.view.2", lambda: kernel(b.cast(b.reduce(Ops.ADD, numbers(3, 4, 1), (1,)), F32))),
     ("ast.load.1", lambda: kernel(b.load(IN))),
     (
         "ast.load.1",

@@ -64,6 +64,7 @@ __all__ = [
     "flip",
     "full",
     "full_like",
+    "iota",
     "is_contiguous",
     "new_buffer",
     "pad",
@@ -91,6 +92,23 @@ def constant(value: ConstType, dtype: DType) -> UOp:
 def full_like(x: UOp, value: ConstType) -> UOp:
     """A constant of the shape and dtype of `x`."""
     return full(shape_of(x), value, x.dtype)
+
+
+def iota(size: sint) -> UOp:
+    """The int32 numbers 0, 1, 2 ... `size` - 1: of shape (size,), without memory or device.
+
+    Raises `UserError` for a negative size, or one that may be more than int32 can number.
+    """
+    sizes = as_shape((size,), "iota")
+    most = largest_size(sizes)
+    if most > dtypes.int32.maximum:
+        raise UserError(
+            f"iota: {describe(sizes[0])} may be {most} elements: accepted are sizes up to "
+            f"{dtypes.int32.maximum}, the largest int32"
+        )
+    if sizes[0] in (0, 1):
+        return full(sizes, 0, dtypes.int32)
+    return UOp(Ops.IOTA, dtypes.int32, (), ShapeArg(sizes))
 
 
 def bind(variable: UOp, value: int) -> UOp:

@@ -15,6 +15,7 @@ from tinyref.tensor import literals
 from tinyref.tensor.arguments import Shape, fixed, shape_argument
 from tinyref.tensor.core import Value
 from tinyref.tensor.operators import Operators
+from tinyref.tensor.ranges import arange_node
 from tinyref.uops.node import UOp
 
 
@@ -160,13 +161,22 @@ class Creation(Operators):
 
     @classmethod
     def arange(
-        cls, start: ConstType, stop: ConstType | None = None, step: ConstType = 1, **kwargs: Any
+        cls,
+        start: ConstType,
+        stop: ConstType | None = None,
+        step: ConstType = 1,
+        *,
+        device: str | None = None,
+        dtype: DTypeLike | None = None,
+        requires_grad: bool | None = None,
     ) -> Self:
-        """`start`, `start + step`, ... up to before `stop`; one bound alone is `stop`, from 0."""
+        """`start`, `start + step`, ... up to before `stop`; one bound alone is `stop`, from 0.
+
+        Without `dtype` it is int32, or float32 if a bound is a float. It takes no memory.
+        """
         first, last = (0, start) if stop is None else (start, stop)
-        whole = all(isinstance(bound, int) for bound in (first, last, step))
-        numbers = np.arange(first, last, step, dtype=np.int32 if whole else np.float32)
-        return cls(numbers, **kwargs)
+        node = arange_node(first, last, step, element_dtype(dtype))
+        return cls._made(node, Device.canonical(device), requires_grad)
 
     def full_like(self, fill_value: ConstType, **kwargs: Any) -> Self:
         """Every element is `fill_value`; shape, type and device are this tensor's unless named."""

@@ -13,7 +13,7 @@ from tinyref.dtype import ConstType, DType, dtypes
 from tinyref.errors import UserError
 from tinyref.uops.node import UOp, node_fact
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import ConstArg, VarArg
+from tinyref.uops.payload import ConstArg, ShapeArg, VarArg, ViewArg
 
 Range = tuple[int, int]
 # The node and the ranges of its sources (None for a float or a pointer) give the node's range.
@@ -65,6 +65,16 @@ def _const(node: UOp, sources: Sequence[Range | None]) -> Range | None:
 
 def _variable(node: UOp, sources: Sequence[Range | None]) -> Range | None:
     return (node.arg.minimum, node.arg.maximum) if isinstance(node.arg, VarArg) else None
+
+
+def _numbering(node: UOp, sources: Sequence[Range | None]) -> Range | None:
+    if isinstance(node.arg, ViewArg):
+        reach = node.arg.tracker.reach()
+        return (0, 0) if reach is None else (min(reach[0], 0), max(reach[1], 0))
+    if not isinstance(node.arg, ShapeArg):
+        return _full(node, sources)
+    (size,) = node.arg.shape
+    return 0, max((size if isinstance(size, int) else bounds(size)[1]) - 1, 0)
 
 
 def _counter(node: UOp, sources: Sequence[Range | None]) -> Range | None:
@@ -250,6 +260,7 @@ RANGE_RULES: dict[Ops, RangeRule] = {
     Ops.CONST: _const,
     Ops.DEFINE_VAR: _variable,
     Ops.BIND: _first,
+    Ops.IOTA: _numbering,
     Ops.RANGE: _counter,
     Ops.SPECIAL: _counter,
     Ops.NEG: _interval(_negate),

@@ -67,6 +67,9 @@ class _Evaluator:
             return self._load(node)
         if node.op is Ops.VALID:
             return self._positions(node)[1]
+        if node.op is Ops.IOTA:
+            positions, valid = self._positions(node)
+            return np.where(valid, positions, 0).astype(np.int32)
         sources = [self.values[source] for source in node.src]
         if node.op is Ops.REDUCE and isinstance(node.arg, ReduceArg):
             return _reduce(node, sources[0], node.arg)

@@ -116,8 +116,10 @@ class Lowering:
                 return value
         if node.op is Ops.LOAD:
             return self._load(node)
-        if isinstance(node.arg, ViewArg):
+        if node.op is Ops.VALID:
             return self._is_valid(node, self.positions)
+        if node.op is Ops.IOTA:
+            return self._number(node, self.positions)
         src = tuple([self.done.get(source, source) for source in node.src])
         if isinstance(node.arg, ReduceArg):
             return self._reduce(node, node.arg, src[0])
@@ -131,6 +133,8 @@ class Lowering:
                 done[node] = self._read(node, positions)
             elif node.op is Ops.VALID:
                 done[node] = self._is_valid(node, positions)
+            elif node.op is Ops.IOTA:
+                done[node] = self._number(node, positions)
             else:
                 src = tuple([done[source] for source in node.src])
                 done[node] = node if src == node.src else node.replace(src=src)
@@ -162,6 +166,15 @@ class Lowering:
             raise UserError(f"kernel: {view.op.name} is no view of a buffer")
         valid = view.arg.tracker.index_and_valid(positions)[1]
         return self._valid(varies(view), valid, positions)
+
+    def _number(self, view: UOp, positions: tuple[UOp, ...]) -> UOp:
+        """The number that an IOTA has, by the index arithmetic of its view."""
+        if not isinstance(view.arg, ViewArg):
+            raise UserError(f"kernel: {view.op.name} has no view")
+        position, valid = view.arg.tracker.index_and_valid(positions)
+        number = build.cast(position, view.dtype)
+        is_there = simplify(self._valid(varies(view), valid, positions))
+        return number if _is_const(is_there, True) else build.where(is_there, number, 0)
 
     def _valid(self, targets: Iterable[int], valid: UOp, positions: tuple[UOp, ...]) -> UOp:
         """`valid`, and not at a position that only padding has added to one of the AST axes."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
+from types import MappingProxyType, UnionType
+from typing import get_args
 
 from tinyref.dtype import AddressSpace
 from tinyref.uops import bounds, meanings, payload, typing_rules
@@ -34,7 +35,7 @@ class OpSpec:
     op: Ops
     arity: Arity
     typing: Typing
-    payload: type | None
+    payload: type | UnionType | None
     meaning: meanings.Meaning | None
     value_range: bounds.RangeRule
     clause: str
@@ -55,7 +56,9 @@ class OpSpec:
             return self.typing(node)
         if self.payload is not None and not isinstance(node.arg, self.payload):
             found = "none" if node.arg is None else type(node.arg).__name__
-            return f"{self.op.name} needs a payload {self.payload.__name__}, got {found}"
+            kinds = get_args(self.payload) or (self.payload,)
+            accepted = " or ".join(kind.__name__ for kind in kinds)
+            return f"{self.op.name} needs a payload {accepted}, got {found}"
         return self.typing(node)
 
 
@@ -74,7 +77,7 @@ def _row(
     typing: Typing,
     sentence: str,
     *,
-    payload: type | None = None,
+    payload: type | UnionType | None = None,
     dialects: frozenset[Dialect] = _ALL,
     clause: str = "",
     needs_payload: bool = True,
@@ -250,6 +253,15 @@ STRUCTURE_ROWS = (
         "A symbolic variable together with its value.",
         dialects=_TENSOR,
         clause="tensor.bind",
+    ),
+    _row(
+        Ops.IOTA,
+        0,
+        typing_rules.numbering,
+        "The integers 0, 1, 2 ... along one axis; in a kernel through a view, 0 where masked.",
+        payload=payload.ShapeArg | payload.ViewArg,
+        dialects=_TENSOR | _AST,
+        clause="kernel.iota",
     ),
     _row(
         Ops.REDUCE,

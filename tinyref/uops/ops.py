@@ -16,6 +16,7 @@ class Ops(Enum):
     CONST = "CONST"
     DEFINE_VAR = "DEFINE_VAR"
     BIND = "BIND"
+    IOTA = "IOTA"
 
     # Tensor graph: memory, movement, placement
     BUFFER = "BUFFER"

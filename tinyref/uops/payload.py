@@ -66,7 +66,7 @@ class CopyArg:
 
 @dataclass(frozen=True, slots=True)
 class ShapeArg:
-    """The target shape of RESHAPE and EXPAND; a dimension is an int or a symbolic expression."""
+    """The shape of an IOTA, or what RESHAPE and EXPAND give; a size is an int or symbolic."""
 
     shape: tuple[int | UOp, ...]
 

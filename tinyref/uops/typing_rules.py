@@ -165,6 +165,11 @@ def scalar_integer(node: UOp) -> str | None:
     return None
 
 
+def numbering(node: UOp) -> str | None:
+    """IOTA: int32, the type of positions that every device has."""
+    return None if node.dtype is dtypes.int32 else _wrong_type(node, node.dtype, "int32")
+
+
 def variable(node: UOp) -> str | None:
     """DEFINE_VAR: one integer with a range that is not empty."""
     problem = scalar_integer(node)

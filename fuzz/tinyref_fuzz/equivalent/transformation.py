@@ -76,7 +76,7 @@ class Transformation:
 
 TRANSFORMATIONS: dict[str, Transformation] = {}
 
-_VALUES = ALU | {Ops.CONST, Ops.LOAD, Ops.VALID, Ops.REDUCE}
+_VALUES = ALU | {Ops.CONST, Ops.LOAD, Ops.VALID, Ops.IOTA, Ops.REDUCE}
 _COMPARISONS = (Ops.CMPLT, Ops.CMPNE)
 
 

@@ -13,14 +13,16 @@ from tinyref_spec.kernel import (
     opts,
     products,
     programs,
+    ranges,
     reduces,
     tiles,
 )
 
 
 def rows() -> Iterator[Row]:
-    """Forms, reduces, products, programs, images, tiles, optimisations, features both ways."""
+    """Every kind of kernel, optimisations, and features both ways."""
     yield from forms.rows()
+    yield from ranges.rows()
     yield from reduces.rows()
     yield from products.rows()
     yield from programs.rows()

@@ -26,10 +26,10 @@ def padding_problem(reduce: UOp, axis: int) -> str | None:
 
 
 def _is_zero_beyond(root: UOp, axis: int) -> bool:
-    """Whether `root` is 0 at the padded positions of `axis`, where every LOAD and VALID gives 0."""
+    """Whether `root` is 0 at the padded positions of `axis`: LOAD, VALID and IOTA give 0 there."""
     zero: dict[UOp, bool] = {}
     for node in root.toposort():
-        if node.op in (Ops.LOAD, Ops.VALID):
+        if node.op in (Ops.LOAD, Ops.VALID, Ops.IOTA):
             zero[node] = axis in varies(node)
         elif isinstance(node.arg, ConstArg):
             zero[node] = node.arg.value == 0

@@ -119,7 +119,7 @@ def views_a_buffer(node: UOp, graph: Graph, _: int) -> Finding:
     return None if source.op is Ops.DEFINE_GLOBAL else ("DEFINE_GLOBAL", source.op.name)
 
 
-@AST.graph("view.2", Ops.VIEW, Ops.VALID)
+@AST.graph("view.2", Ops.VIEW, Ops.VALID, Ops.IOTA)
 def views_have_one_rank(node: UOp, graph: Graph, _: int) -> Finding:
     """All views of a kernel have the same number of axes."""
     first = next(other for other in graph.nodes if isinstance(other.arg, ViewArg))
@@ -137,7 +137,7 @@ def stays_within_its_buffer(node: UOp, graph: Graph, _: int) -> Finding:
     return f"elements 0 to {size - 1}", f"elements {reach[0]} to {reach[1]}"
 
 
-@AST.local("view.4", Ops.VIEW, Ops.VALID)
+@AST.local("view.4", Ops.VIEW, Ops.VALID, Ops.IOTA)
 def sizes_depend_on_variables(node: UOp, graph: Graph, _: int) -> Finding:
     """Symbolic sizes are arithmetic on DEFINE_VARs."""
     for size in payload_nodes(node.arg):
@@ -145,6 +145,17 @@ def sizes_depend_on_variables(node: UOp, graph: Graph, _: int) -> Finding:
             if part.op not in _SIZE_OPS:
                 return "CONST, DEFINE_VAR and integer arithmetic", part.op.name
     return None
+
+
+@AST.local("iota.1", Ops.IOTA)
+def numbers_through_a_view(node: UOp, graph: Graph, _: int) -> Finding:
+    """In a kernel IOTA has a view, and shows numbers that int32 holds."""
+    if not isinstance(node.arg, ViewArg):
+        return "a view", type(node.arg).__name__
+    reach = node.arg.tracker.reach()
+    if reach is None or (reach[0] >= 0 and reach[1] <= node.dtype.maximum):
+        return None
+    return f"numbers 0 to {node.dtype.maximum}", f"numbers {reach[0]} to {reach[1]}"
 
 
 @AST.local("load.1", Ops.LOAD)

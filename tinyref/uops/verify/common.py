@@ -14,7 +14,7 @@ from tinyref.uops.symbolic import describe, variables_of
 from tinyref.uops.verify.rule import Finding, Graph, Rules, buffer_text
 
 # The ops whose payload may hold symbolic sizes.
-_WITH_SIZES = (Ops.VIEW, Ops.VALID, *sorted(MOVEMENT, key=lambda op: op.value))
+_WITH_SIZES = (Ops.VIEW, Ops.VALID, Ops.IOTA, *sorted(MOVEMENT, key=lambda op: op.value))
 
 
 # The key under which a node remembers that the op table accepts it, in whatever dialect.

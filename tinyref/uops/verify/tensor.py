@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 
 from tinyref.errors import UserError
+from tinyref.uops.bounds import bounds
 from tinyref.uops.node import UOp, node_fact
 from tinyref.uops.ops import ALU, MOVEMENT, Dialect, Ops
-from tinyref.uops.payload import BufferArg, CopyArg, ReduceArg
+from tinyref.uops.payload import BufferArg, CopyArg, ReduceArg, ShapeArg
 from tinyref.uops.shape import shape_of
 from tinyref.uops.shape_tracker import ShapeTracker, apply_movement
 from tinyref.uops.symbolic import describe_shape
@@ -34,6 +35,18 @@ def buffer_has_a_number_of_its_own(node: UOp, graph: Graph, _: int) -> Finding:
     if first is node:
         return None
     return f"{first.dtype.name} {first.arg}", f"{node.dtype.name} {node.arg}"
+
+
+@TENSOR.local("iota.1", Ops.IOTA)
+def numbers_one_axis(node: UOp, graph: Graph, _: int) -> Finding:
+    """IOTA has one axis, with no more elements than int32 can number."""
+    shape = node.arg.shape if isinstance(node.arg, ShapeArg) else ()
+    if len(shape) != 1:
+        return "the shape of one axis", describe_shape(shape)
+    low, high = (shape[0], shape[0]) if isinstance(shape[0], int) else bounds(shape[0])
+    if low >= 0 and high <= node.dtype.maximum:
+        return None
+    return f"0 to {node.dtype.maximum} elements", f"{low} to {high}"
 
 
 @TENSOR.local("shape.1", *ALU)

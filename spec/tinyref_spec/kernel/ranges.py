@@ -1,0 +1,143 @@
+"""Kernels of IOTA: the numbers of elements through views of every kind, without any memory."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+
+import numpy as np
+
+from tinyref.dtype import dtypes
+from tinyref.uops import build
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import ViewArg
+from tinyref.uops.shape_tracker import ShapeTracker
+from tinyref_spec import samples
+from tinyref_spec.asts import load, store, store_view
+from tinyref_spec.case import Measurement, Row, Rung
+from tinyref_spec.checks import Check, kernel_needs, make_row
+from tinyref_spec.device_under_test import DeviceUnderTest
+from tinyref_spec.kernel.forms import EXACT, VIEW_FORMS, ViewForm, run_exact
+
+# The numbers through a view, as literals; what the table of views says by numpy is said here once.
+LITERALS: dict[str, tuple[ShapeTracker, list[int]]] = {
+    "plain": (ShapeTracker.from_shape((5,)), [0, 1, 2, 3, 4]),
+    "one": (ShapeTracker.from_shape((1,)), [0]),
+    "padded": (ShapeTracker.from_shape((3,)).pad(((2, 1),)), [0, 0, 0, 1, 2, 0]),
+    "flipped": (ShapeTracker.from_shape((4,)).flip((0,)), [3, 2, 1, 0]),
+    "part": (ShapeTracker.from_shape((9,)).shrink(((3, 7),)), [3, 4, 5, 6]),
+    "repeated": (ShapeTracker.from_shape((1, 3)).expand((2, 3)), [0, 1, 2, 0, 1, 2]),
+    "transposed": (ShapeTracker.from_shape((2, 3)).permute((1, 0)), [0, 3, 1, 4, 2, 5]),
+    "last": (
+        ShapeTracker.from_shape((2**31 - 1,)).shrink(((2**31 - 3, 2**31 - 1),)),
+        [2147483645, 2147483646],
+    ),
+}
+
+
+def iota(tracker: ShapeTracker) -> UOp:
+    """IOTA through a view."""
+    return UOp(Ops.IOTA, dtypes.int32, (), ViewArg(tracker))
+
+
+def _shape(tracker: ShapeTracker) -> tuple[int, ...]:
+    return tuple(size for size in tracker.shape if isinstance(size, int))
+
+
+def _literal(name: str, case_id: str, device: DeviceUnderTest) -> Measurement:
+    tracker, expected = LITERALS[name]
+    kernel = build.sink(store(0, iota(tracker), _shape(tracker)))
+    return run_exact(case_id, device, kernel, [None], [np.array(expected, np.int32)])
+
+
+def _view(form: ViewForm, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """out = IOTA through the view; where the view is padded it is 0."""
+    size = int(np.prod(form.shape))
+    tracker = form.move(ShapeTracker.from_shape(form.shape))
+    kernel = build.sink(store(0, iota(tracker), _shape(tracker)))
+    numbers = np.arange(size, dtype=np.int32).reshape(form.shape)
+    expected = np.ascontiguousarray(form.reference(numbers))
+    return run_exact(case_id, device, kernel, [None], [expected])
+
+
+def _symbolic(value: int, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """The first n numbers, from the last on; the rest of the output stays."""
+    tracker = ShapeTracker.from_shape((build.variable("n", 1, 64),))
+    kernel = build.sink(store_view(0, iota(tracker.flip((0,))), tracker, 64))
+    old = samples.small_integers(dtypes.int32, 64, 5, 100)
+    expected = old.copy()
+    expected[:value] = [value - 1 - place for place in range(value)]
+    return run_exact(case_id, device, kernel, [old], [expected], {"n": value})
+
+
+def _weighted_sum(case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Sum of i * x[i]: a loop over the numbers."""
+    numbers = iota(ShapeTracker.from_shape((6,)))
+    total = build.reduce(Ops.ADD, build.mul(load(1, dtypes.int32, (6,)), numbers), (0,))
+    data = np.array([9, 1, 0, -2, 5, 1], np.int32)
+    return run_exact(
+        case_id,
+        device,
+        build.sink(store(0, total, (1,))),
+        [None, data],
+        # 1 + 0 - 6 + 20 + 5
+        [np.array([20], np.int32)],
+    )
+
+
+def _largest(case_id: str, device: DeviceUnderTest) -> Measurement:
+    """The maximum and the sum of numbers alone: a kernel that loads nothing."""
+    numbers = iota(ShapeTracker.from_shape((7,)))
+    kernel = build.sink(
+        store(0, build.reduce(Ops.MAX, numbers, (0,)), (1,)),
+        store(1, build.reduce(Ops.ADD, numbers, (0,)), (1,)),
+    )
+    expected = [np.array([6], np.int32), np.array([21], np.int32)]
+    return run_exact(case_id, device, kernel, [None, None], expected)
+
+
+def _triangle(case_id: str, device: DeviceUnderTest) -> Measurement:
+    """1 where the row is at least the column: a mask without memory."""
+    rows = iota(ShapeTracker.from_shape((3, 1)).expand((3, 3)))
+    columns = iota(ShapeTracker.from_shape((1, 3)).expand((3, 3)))
+    value = build.where(build.less(rows, columns), build.const(dtypes.int32, 0), 1)
+    expected = [np.array([1, 0, 0, 1, 1, 0, 1, 1, 1], np.int32)]
+    return run_exact(case_id, device, build.sink(store(0, value, (3, 3))), [None], expected)
+
+
+def rows() -> Iterator[Row]:
+    """Rows of kernels of IOTA."""
+
+    def row(name: str, sentence: str, rung: Rung, checks: list[Check]) -> Row:
+        return make_row(
+            f"kernel.iota.{name}.int32",
+            sentence,
+            ("kernel.iota", "kernel.index"),
+            rung,
+            "IOTA",
+            "int32",
+            EXACT,
+            kernel_needs(dtypes.int32),
+            lambda: checks,
+        )
+
+    literals = [Check(name, functools.partial(_literal, name)) for name in LITERALS]
+    yield row("literal", "IOTA gives the numbers of elements.", Rung.GATE, literals)
+    for kind, forms in VIEW_FORMS.items():
+        checks = [Check(form.name, functools.partial(_view, form)) for form in forms]
+        rung = Rung.GATE if kind == "pad" else Rung.INDEX
+        yield row(kind, f"IOTA gives the numbers of elements through {kind} views.", rung, checks)
+    used = {"weighted_sum": _weighted_sum, "largest": _largest, "triangle": _triangle}
+    yield row(
+        "used",
+        "Loops, masks and sums take the numbers as they take loads.",
+        Rung.LOOP,
+        [Check(name, run) for name, run in used.items()],
+    )
+    yield row(
+        "symbolic",
+        "IOTA of a symbolic size gives as many numbers as the launch says.",
+        Rung.LOOP,
+        [Check(f"n:{value}", functools.partial(_symbolic, value)) for value in (1, 2, 63, 64)],
+    )
