@@ -98,8 +98,13 @@ class Functions(Reduction):
         wide = self._cast(target)._wide(name)
         return wide.sub(wide.detach().max(axes, keepdim=True)), target, number
 
-    def softmax(self, axis: int = -1, dtype: DTypeLike | None = None) -> Self:
-        """e ** self, scaled to add up to 1 along `axis`; `dtype` names the result's type."""
+    def softmax(
+        self, axis: int = -1, dtype: DTypeLike | None = None, _single_kernel: int = 0
+    ) -> Self:
+        """e ** self, scaled to add up to 1 along `axis`; `dtype` names the result's type.
+
+        `_single_kernel` asks for one kernel; how many there are is the scheduler's decision.
+        """
         shifted, target, number = self._shifted(axis, "softmax", dtype)
         powers = shifted.exp()
         axes = (number,) if self.ndim else ()
