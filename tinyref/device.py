@@ -15,7 +15,7 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from tinyref import config
 from tinyref.dtype import DType, dtypes
@@ -141,6 +141,38 @@ class Launchable(Protocol):
     ) -> float | None:
         """Launches `grid` groups of `group` work-items; with `wait`, returns seconds taken."""
         ...
+
+
+class PreparedLaunch(Protocol):
+    """A launch with its arguments bound, to be repeated: a call costs as little as may be."""
+
+    def __call__(self) -> None:
+        """Launches the kernel on what is bound now."""
+        ...
+
+    def rebind(self, place: int, handle: Handle) -> None:
+        """From now on the buffer at `place` is `handle`."""
+        ...
+
+    def vary(self, grid: tuple[int, int, int], variables: Sequence[int]) -> None:
+        """From now on the launch has another grid and other values of the variables."""
+        ...
+
+
+@runtime_checkable
+class PreparableKernel(Protocol):
+    """A loaded kernel that binds arguments itself: a backend may offer it, and replays are quicker.
+
+    `tinyref.runtimes.launch` prepares the kernels of all other backends.
+    """
+
+    def prepare(
+        self,
+        buffers: Sequence[Handle],
+        grid: tuple[int, int, int],
+        group: tuple[int, int, int],
+        variables: Sequence[int],
+    ) -> PreparedLaunch: ...
 
 
 class Backend(ABC):

@@ -62,9 +62,7 @@ def test_nothing_that_is_in_use_together_overlaps(lifetimes):
 def test_a_plan_that_ends_each_life_one_item_early_is_caught():
     """The mutant: an output may then lie where an input of the same kernel is."""
     lifetimes = [Lifetime(64, 0, 1), Lifetime(64, 1, 2), Lifetime(64, 2, 3)]
-    early = [
-        dataclasses.replace(life, last=max(life.first, life.last - 1)) for life in lifetimes
-    ]
+    early = [dataclasses.replace(life, last=max(life.first, life.last - 1)) for life in lifetimes]
     assert overlaps(lifetimes, plan_arena(early)) != []
     assert overlaps(lifetimes, plan_arena(lifetimes)) == []
 

@@ -13,7 +13,7 @@ import pytest
 
 from tinyref import Context, GlobalCounters, Tensor, Variable, dtypes
 from tinyref.errors import UserError
-from tinyref.tensor.core import live_values
+from tinyref.tensor.registry import registry
 
 
 def kernels() -> int:
@@ -249,13 +249,13 @@ def test_replace_and_to_in_place() -> None:
 
 def test_tensors_are_freed() -> None:
     gc.collect()
-    before, used = len(live_values()), GlobalCounters.mem_used
+    before, used = len(registry.live()), GlobalCounters.mem_used
     tensor = Tensor(np.zeros(1000, np.float32), requires_grad=True)
     (tensor * 2 + 1).sum().backward()
     assert GlobalCounters.mem_used > used
     del tensor
     gc.collect()
-    assert len(live_values()) == before
+    assert len(registry.live()) == before
     assert GlobalCounters.mem_used == used
 
 
@@ -264,7 +264,7 @@ def test_a_realised_loop_keeps_no_history() -> None:
     counts = set()
     for _ in range(5):
         state = (state * 0.5 + 1).realize()
-        counts.add(len(live_values()))
+        counts.add(len(registry.live()))
     assert len(counts) <= 2
     assert state.item() == pytest.approx(1.96875)
 

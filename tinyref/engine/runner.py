@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import sys
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 
 from tinyref import config
 from tinyref.device import Buffer, Device
 from tinyref.dtype import dtypes
-from tinyref.engine.counters import GlobalCounters
-from tinyref.engine.estimate import estimate, value_of
+from tinyref.engine.capture import Recorder, active_recorder, copy_buffer
+from tinyref.engine.report import report, report_kernel
 from tinyref.engine.search import chosen_opts
 from tinyref.errors import DeviceError
 from tinyref.lazy.buffers import buffer_of, has_memory, set_buffer
+from tinyref.lazy.shards import Place
 from tinyref.runtimes.kernel import Kernel, compile_ast
 from tinyref.schedule import CopyItem, Item, KernelItem, Schedule, schedule
 from tinyref.schedule.memory import Lifetime, plan_arena, temporaries
-from tinyref.uops.compile import kernel_name, planned
+from tinyref.uops.compile import kernel_name
 from tinyref.uops.node import UOp
-from tinyref.uops.optimise.plan import Plan
-from tinyref.uops.optimise.show import print_plan
-from tinyref.uops.payload import BufferArg, ViewArg
-from tinyref.uops.symbolic import describe_shape
-from tinyref.uops.text import to_text
+from tinyref.uops.payload import BufferArg
 
 
 class RealizeError(DeviceError):
@@ -48,8 +44,8 @@ class RealizeError(DeviceError):
 
 
 def realize(
-    outputs: Sequence[tuple[UOp, str]],
-    live: Iterable[tuple[UOp, str]] = (),
+    outputs: Sequence[tuple[UOp, Place]],
+    live: Iterable[tuple[UOp, Place]] = (),
     completed: dict[UOp, UOp] | None = None,
 ) -> dict[UOp, UOp]:
     """Computes `outputs`, each a node and the device it goes to, and says where they are now.
@@ -81,13 +77,11 @@ def run(planned: Schedule, completed: dict[UOp, UOp] | None = None) -> None:
         _share_memory(planned)
     planned.items.clear()
     completed = {} if completed is None else completed
+    recorder = active_recorder()
     while items:
         item, kernel = items.popleft()
         try:
-            if isinstance(item, CopyItem):
-                _run_copy(item)
-            elif kernel is not None:
-                _run_kernel(item, kernel, planned.bindings)
+            _run_item(item, kernel, planned.bindings, recorder)
         except DeviceError as error:
             raise RealizeError(error.device, error.message, error.source, completed) from error
         completed.update((node, planned.results[node]) for node in item.completes)
@@ -117,22 +111,25 @@ def _compiled(item: Item) -> Kernel | None:
         raise DeviceError(error.device, message, error.source) from error
 
 
-def _plan(item: KernelItem) -> Plan:
-    return planned(item.ast, Device[item.device].capabilities, chosen_opts(item.device, item.ast))
+def _run_item(
+    item: Item, kernel: Kernel | None, bindings: Mapping[str, int], recorder: Recorder | None
+) -> None:
+    if isinstance(item, CopyItem):
+        if recorder is not None:
+            recorder.add_copy(item)
+        _run_copy(item)
+    elif kernel is not None:
+        if recorder is not None:
+            recorder.add_kernel(item, kernel, bindings)
+        _run_kernel(item, kernel, bindings)
 
 
 def _run_copy(item: CopyItem) -> None:
     source = buffer_of(item.source)
     target = buffer_of(item.target)
-    what = f"copy of {source.nbytes} bytes from {source.device}"
-    try:
-        target.copy_in(memoryview(source.copy_out()))
-    except DeviceError as error:
-        raise DeviceError(error.device, f"{what}: {error.message}", error.source) from error
-    except MemoryError as error:
-        raise DeviceError(target.device, f"{what}: out of memory: {error}") from error
+    copy_buffer(target, source)
     if config.integer("DEBUG") >= 1:
-        _report(f"copy {source.nbytes:,} bytes {source.device} -> {target.device}")
+        report(f"copy {source.nbytes:,} bytes {source.device} -> {target.device}")
 
 
 def _run_kernel(item: KernelItem, kernel: Kernel, bindings: Mapping[str, int]) -> None:
@@ -146,45 +143,7 @@ def _run_kernel(item: KernelItem, kernel: Kernel, bindings: Mapping[str, int]) -
     except MemoryError as error:
         message = f"kernel {kernel.name}: out of memory: {error}"
         raise DeviceError(item.device, message, kernel.source) from error
-    amount = estimate(item.ast)
-    operations = value_of(amount.operations, bindings)
-    nbytes = value_of(amount.nbytes, bindings)
-    GlobalCounters.kernel_count += 1
-    GlobalCounters.global_ops += operations
-    GlobalCounters.global_mem += nbytes
-    GlobalCounters.time_sum_s += seconds or 0.0
-    if debug >= 1:
-        _report(_line(item, kernel, operations, nbytes, seconds))
-    if debug >= 2:
-        print_plan(_plan(item), sys.stderr, "  ")
-    if debug >= 3:
-        _report(to_text(item.ast).rstrip())
-    if debug >= 4:
-        _report(kernel.source.rstrip())
-    if debug >= 5:
-        _report(to_text(kernel.program.uops).rstrip())
-
-
-def _line(
-    item: KernelItem, kernel: Kernel, operations: int, nbytes: int, seconds: float | None
-) -> str:
-    views = [node.arg for node in item.ast.toposort() if isinstance(node.arg, ViewArg)]
-    shapes = dict.fromkeys(describe_shape(view.tracker.shape) for view in views)
-    text = (
-        f"kernel {GlobalCounters.kernel_count:>5} {item.device:<8} {kernel.name:<24} "
-        f"{' '.join(shapes)}  {len(item.buffers)} buffers"
-    )
-    if seconds is None:
-        return text
-    rate = operations / seconds / 1e9 if seconds else 0.0
-    return (
-        f"{text}  {seconds * 1e3:9.3f} ms  {rate:8.2f} GFLOPS  "
-        f"{nbytes:,} bytes  {GlobalCounters.mem_used:,} in use"
-    )
-
-
-def _report(line: str) -> None:
-    print(line, file=sys.stderr)  # noqa: T201  DEBUG asks for it
+    report_kernel(item.ast, kernel, bindings, seconds)
 
 
 def synchronize() -> None:

@@ -10,6 +10,8 @@ from tinyref.errors import UserError
 from tinyref.runtimes.host_memory import HostHandle, address_of
 from tinyref.runtimes.host_threads import run_groups
 
+Extents = tuple[int, int, int]
+
 # void name(void **buffers, const int *variables)
 _PROTOTYPE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 
@@ -31,17 +33,13 @@ class HostFunction:
     def __call__(
         self,
         buffers: Sequence[HostHandle],
-        grid: tuple[int, int, int] = (1, 1, 1),
-        group: tuple[int, int, int] = (1, 1, 1),
+        grid: Extents = (1, 1, 1),
+        group: Extents = (1, 1, 1),
         variables: Sequence[int] = (),
         wait: bool = False,
     ) -> float | None:
         """Runs the kernel to its end; with `wait`, returns the seconds that it took."""
-        if grid[1:] != (1, 1) or grid[0] < 0 or group != (1, 1, 1):
-            raise UserError(
-                f"{self.device}: has launch indices for threads alone: "
-                f"accepted are grid (n, 1, 1) and group (1, 1, 1), got {grid} and {group}"
-            )
+        self._check_extents(grid, group)
         addresses = (ctypes.c_void_p * len(buffers))(*[address_of(buffer) for buffer in buffers])
         start = time.perf_counter() if wait else 0.0
         if grid[0] == 1:
@@ -49,6 +47,62 @@ class HostFunction:
         else:
             run_groups(lambda index: self._function(addresses, _values(variables, index)), grid[0])
         return time.perf_counter() - start if wait else None
+
+    def _check_extents(self, grid: Extents, group: Extents) -> None:
+        if grid[1:] != (1, 1) or grid[0] < 0 or group != (1, 1, 1):
+            raise UserError(
+                f"{self.device}: has launch indices for threads alone: "
+                f"accepted are grid (n, 1, 1) and group (1, 1, 1), got {grid} and {group}"
+            )
+
+    def prepare(
+        self,
+        buffers: Sequence[HostHandle],
+        grid: Extents,
+        group: Extents,
+        variables: Sequence[int],
+    ) -> HostLaunch:
+        """The same launch, to be repeated without building its arguments again."""
+        self._check_extents(grid, group)
+        return HostLaunch(self, buffers, grid[0], variables)
+
+
+class HostLaunch:
+    """A launch whose argument arrays are kept; they hold on to the memory and to the kernel."""
+
+    def __init__(
+        self,
+        kernel: HostFunction,
+        buffers: Sequence[HostHandle],
+        groups: int,
+        variables: Sequence[int],
+    ) -> None:
+        self._kernel = kernel
+        self._function = kernel._function
+        self._handles = list(buffers)
+        self._addresses = (ctypes.c_void_p * len(buffers))(*map(address_of, buffers))
+        self._place = ctypes.addressof(self._addresses)
+        self.vary((groups, 1, 1), variables)
+
+    def __call__(self) -> None:
+        if self._single:
+            self._function(self._place, self._single)
+        elif self._values:
+            run_groups(self._run_group, len(self._values))
+
+    def _run_group(self, index: int) -> None:
+        self._function(self._place, self._values[index])
+
+    def rebind(self, place: int, handle: HostHandle) -> None:
+        """From now on the buffer at `place` is `handle`."""
+        self._handles[place] = handle
+        self._addresses[place] = address_of(handle)
+
+    def vary(self, grid: Extents, variables: Sequence[int]) -> None:
+        """From now on the launch has `grid[0]` groups and other values of the variables."""
+        self._values = [_values(variables, index) for index in range(grid[0])]
+        # One group needs no threads: its values alone are looked at.
+        self._single = ctypes.addressof(self._values[0]) if grid[0] == 1 else 0
 
 
 def _values(variables: Sequence[int], group: int) -> ctypes.Array[ctypes.c_int32]:

@@ -41,7 +41,7 @@ class Kernel:
         self.device = device
         self.program = program
         self.source = source
-        self._launch = launch
+        self.launchable = launch
         self._variables = [node.arg for node in program.variables if isinstance(node.arg, VarArg)]
 
     @property
@@ -64,19 +64,26 @@ class Kernel:
         `UserError` when a buffer does not fit its parameter, or a value its variable.
         """
         values = bindings or {}
-        self._check_buffers(buffers)
-        variables = self._values(values)
-        grid = self.program.launch_grid(values) if self._has_grid else (1, 1, 1)
+        self.check_buffers(buffers)
+        variables = self.values(values)
+        grid = self.grid(values)
         if 0 in grid:
             return 0.0 if wait else None
         handles = [buffer.handle for buffer in buffers]
-        return self._launch(handles, grid, self.program.group, variables, wait)
+        return self.launchable(handles, grid, self.program.group, variables, wait)
 
-    @property
-    def _has_grid(self) -> bool:
-        return self.program.grid != (1, 1, 1)
+    def grid(self, bindings: Mapping[str, int]) -> tuple[int, int, int]:
+        """The groups of a launch for the given values of the variables."""
+        if self.program.grid == (1, 1, 1):
+            return (1, 1, 1)
+        return self.program.launch_grid(bindings)
 
-    def _check_buffers(self, buffers: Sequence[Buffer]) -> None:
+    def misfit(self, place: int, buffer: Buffer) -> str | None:
+        """Why `buffer` cannot be the one of parameter `place`, or None when it can."""
+        return _misfit(self.program.parameters[place], buffer, self.device)
+
+    def check_buffers(self, buffers: Sequence[Buffer]) -> None:
+        """Raises `UserError` unless there is one buffer that fits for each parameter."""
         parameters = self.program.parameters
         if len(buffers) != len(parameters):
             raise UserError(
@@ -87,7 +94,8 @@ class Kernel:
             if problem:
                 raise UserError(f"{self.name}: buffer {parameter.slot}: {problem}")
 
-    def _values(self, bindings: Mapping[str, int]) -> list[int]:
+    def values(self, bindings: Mapping[str, int]) -> list[int]:
+        """The values of the variables in their order. Raises `UserError` for a wrong one."""
         values = []
         for variable in self._variables:
             value = bindings.get(variable.name)

@@ -17,9 +17,12 @@ from typing import Self
 from tinyref.dtype import DType
 from tinyref.errors import UserError
 from tinyref.lazy import graph
+from tinyref.lazy.multi import build
+from tinyref.lazy.shards import Place, describe_place, on_place
 from tinyref.tensor.arguments import Bounds, Shape, axis_of, bound_sizes
+from tinyref.tensor.registry import registry
 from tinyref.uops.node import UOp, sint
-from tinyref.uops.ops import ALU, CASTS, Ops
+from tinyref.uops.ops import Ops
 from tinyref.uops.payload import (
     BoundsArg,
     CopyArg,
@@ -28,6 +31,7 @@ from tinyref.uops.payload import (
     PermuteArg,
     ReduceArg,
     ShapeArg,
+    ShardArg,
 )
 from tinyref.uops.symbolic import product
 
@@ -70,7 +74,7 @@ class Record:
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
 class Value:
-    """What a tensor stands for now: a node on a device, and how it was made.
+    """What a tensor stands for now: a node on a device, or on several, and how it was made.
 
     A tensor that is assigned to gets a new value; what was computed from it before keeps the old
     one, so gradients are those of the computation as it was written.
@@ -81,12 +85,15 @@ class Value:
     """
 
     node: UOp
-    device: str
+    device: Place
     record: Record | None = None
     requires_grad: bool = False
     is_frozen: bool = False
     owner: weakref.ref[TensorCore] | None = None
     is_overwritten: bool = False
+
+    def __post_init__(self) -> None:
+        self.node = on_place(self.node, self.device)
 
     @property
     def tensor(self) -> TensorCore | None:
@@ -100,56 +107,16 @@ class Value:
         return None if self.owner is None else self.owner()
 
 
-# Every value there is: realising one gives the others that share its graph the result as well.
-_values: dict[int, weakref.ref[Value]] = {}
-
-
-def _register(value: Value) -> None:
-    number = id(value)
-
-    def forget(dead: weakref.ref[Value]) -> None:
-        if _values.get(number) is dead:
-            del _values[number]
-
-    _values[number] = weakref.ref(value, forget)
-
-
-def live_values() -> list[Value]:
-    """Every value that a tensor or a record still refers to."""
-    found = [reference() for reference in list(_values.values())]
-    return [value for value in found if value is not None]
-
-
 def is_recording() -> bool:
     """False within `Tensor.no_grad()`."""
     return _recording.get()
 
 
-def build(op: Ops, arg: Payload, dtype: DType | None, sources: Sequence[UOp]) -> UOp:
-    """The node of the tensor graph for `op`; `dtype` is the target of a cast."""
-    if op in CASTS and dtype is not None:
-        make = graph.cast if op is Ops.CAST else graph.bitcast
-        return make(sources[0], dtype)
-    if op in ALU:
-        return graph.alu(op, *sources)
-    match arg:
-        case ShapeArg(shape):
-            reshaping = graph.reshape if op is Ops.RESHAPE else graph.expand
-            return reshaping(sources[0], shape)
-        case PermuteArg(order):
-            return graph.permute(sources[0], order)
-        case BoundsArg(bounds):
-            resizing = graph.pad if op is Ops.PAD else graph.shrink
-            return resizing(sources[0], bounds)
-        case FlipArg(axes):
-            return graph.flip(sources[0], axes)
-        case ReduceArg(reducing, axes):
-            return graph.reduce(reducing, sources[0], axes)
-        case CopyArg(device):
-            return graph.copy(sources[0], device)
-    if op is Ops.DETACH:
-        return graph.detach(sources[0])
-    return graph.contiguous(sources[0])
+def _target(arg: Payload) -> Place | None:
+    """Where an operation that moves a tensor puts it."""
+    if isinstance(arg, CopyArg):
+        return arg.device
+    return arg.devices if isinstance(arg, ShardArg) else None
 
 
 class TensorCore:
@@ -166,7 +133,7 @@ class TensorCore:
     no_grad = GradientSwitch()
 
     @classmethod
-    def _from_node(cls, node: UOp, device: str) -> Self:
+    def _from_node(cls, node: UOp, device: Place) -> Self:
         return cls._of(Value(node, device))
 
     @classmethod
@@ -188,15 +155,15 @@ class TensorCore:
     def _take(self, value: Value) -> None:
         """From now on this tensor stands for `value`."""
         value.owner = weakref.ref(self)
-        _register(value)
         self._value = value
+        registry.add(value)
 
     @property
     def _node(self) -> UOp:
         return self._value.node
 
     @property
-    def _device(self) -> str:
+    def _device(self) -> Place:
         return self._value.device
 
     def _apply(
@@ -208,7 +175,7 @@ class TensorCore:
     ) -> Self:
         """The tensor that `op` makes of this one and `others`, recorded for gradients."""
         sources = (self, *others)
-        device = arg.device if isinstance(arg, CopyArg) else self._common_device(op, sources)
+        device = _target(arg) or self._common_device(op, sources)
         node = build(op, arg, dtype, [source._node for source in sources])
         value = Value(node, device)
         if _recording.get() and node.dtype.is_float and op is not Ops.DETACH:
@@ -218,15 +185,16 @@ class TensorCore:
         return self._of(value)
 
     @staticmethod
-    def _common_device(op: Ops, sources: Sequence[TensorCore]) -> str:
-        """The one device of all sources; a constant has no memory and joins any device."""
+    def _common_device(op: Ops, sources: Sequence[TensorCore]) -> Place:
+        """Where all sources are; a constant has no memory and joins any device."""
         device = sources[0]._device
         if all(source._device == device for source in sources):
             return device
         placed = {source._device for source in sources if graph.device_of(source._node)}
         if len(placed) > 1:
             raise UserError(
-                f"{op.name.lower()}: tensors are on {' and '.join(sorted(placed))}: "
+                f"{op.name.lower()}: tensors are on "
+                f"{' and '.join(sorted(map(describe_place, placed)))}: "
                 f"bring them to one device with .to(device)"
             )
         return placed.pop() if placed else device
@@ -247,8 +215,11 @@ class TensorCore:
         return self._node.dtype
 
     @property
-    def device(self) -> str:
-        """The canonical name of the device that holds, or will compute, the elements."""
+    def device(self) -> Place:
+        """The canonical name of the device that holds, or will compute, the elements.
+
+        The names of all of them where there are several.
+        """
         return self._device
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Self, cast
 
@@ -15,6 +15,15 @@ from tinyref.errors import UserError
 from tinyref.lazy import graph
 from tinyref.lazy.buffers import buffer_of
 from tinyref.lazy.folding import uniform_value
+from tinyref.lazy.multi import assign
+from tinyref.lazy.shape import is_empty, shape_of
+from tinyref.lazy.shards import (
+    Place,
+    describe_layout,
+    describe_place,
+    first_device,
+    layout_of,
+)
 from tinyref.lazy.storage import only_holds_data
 from tinyref.schedule.hazards import assigned_buffer
 from tinyref.tensor.arguments import bound_sizes, broadcast, fixed
@@ -72,7 +81,7 @@ class _Watched:
     def __init__(self, outputs: Sequence[UOp]) -> None:
         self.outputs = outputs
 
-    def graphs(self) -> Iterator[tuple[UOp, str]]:
+    def graphs(self) -> Iterator[tuple[UOp, Place]]:
         """The graphs of tensors that may be computed later; asked for only where it matters."""
         for value in self.values(()):
             if value.tensor is not None:
@@ -134,6 +143,19 @@ def _substitute(values: Sequence[Value], realised: dict[UOp, UOp]) -> None:
             value.record = None
 
 
+def _parts(node: UOp) -> tuple[UOp, ...]:
+    """What lies on each device."""
+    return node.src if node.op is Ops.MULTI else (node,)
+
+
+def _state(node: UOp) -> str:
+    if graph.device_of(node) is None:
+        return "constant"
+    while node.op in MOVEMENT:
+        node = node.src[0]
+    return "in memory" if node.op is Ops.BUFFER else f"not computed yet ({node.op.name})"
+
+
 class Data(Creation):
     """Reading elements computes what is not computed yet."""
 
@@ -158,6 +180,8 @@ class Data(Creation):
             raise UserError(
                 f"numpy: {len(shape)} axes: arrays have at most {MOST_AXES}, reshape first"
             )
+        if self._node.op is Ops.MULTI:
+            return self._gathered()
         value = uniform_value(self._node)
         if value is not None:
             return np.full(shape, value, dtype=numpy_dtype(self.dtype))
@@ -167,8 +191,20 @@ class Data(Creation):
         array = np.frombuffer(buffer.copy_out(), dtype=numpy_dtype(self.dtype))
         return array[: math.prod(shape)].reshape(shape)
 
+    def _gathered(self) -> HostArray:
+        """The elements that lie on several devices."""
+        compute([self])
+        layout = layout_of(self._node)
+        places = zip(self._node.src, layout.devices, strict=True)
+        parts = [type(self)._from_node(part, device) for part, device in places]
+        if layout.axis is None:
+            return parts[0].numpy()
+        return np.concatenate([part.numpy() for part in parts], axis=layout.axis)
+
     def _buffer_node(self) -> UOp:
         """The BUFFER that holds exactly the elements, in order, after computing them."""
+        if self._node.op is Ops.MULTI:
+            return self.detach().to(first_device(self._device))._buffer_node()
         if not only_holds_data(self._node):
             compute([self])
         found = graph.backing(self._node)
@@ -239,17 +275,12 @@ class Data(Creation):
         return int(self.item())
 
     def __repr__(self) -> str:
-        if graph.device_of(self._node) is None:
-            state = "constant"
-        else:
-            views = self._node
-            while views.op in MOVEMENT:
-                views = views.src[0]
-            state = "in memory" if views.op is Ops.BUFFER else f"not computed yet ({views.op.name})"
+        states = dict.fromkeys(map(_state, _parts(self._node)))
+        state = ", ".join(states)
         wants = ", requires grad" if self._value.requires_grad else ""
         return (
             f"<Tensor {describe_shape(self.shape)} {self.dtype.name} "
-            f"on {self.device}, {state}{wants}>"
+            f"on {describe_layout(self._node, self.device)}, {state}{wants}>"
         )
 
     # New elements
@@ -272,15 +303,18 @@ class Data(Creation):
     def requires_grad(self, requires_grad: bool | None) -> None:
         self._request_gradient(requires_grad)
 
-    def to_(self, device: str | None) -> Self:
-        """Moves this tensor itself to another device; returns it."""
+    def to_(self, device: Place | None) -> Self:
+        """Moves this tensor itself to another device, or to several; returns it."""
+        return self._move(lambda: self.to(device))
+
+    def _move(self, moving: Callable[[], Self]) -> Self:
         with GradientSwitch():
-            moved = self.to(device)
+            moved = moving()
         if moved is not self:
             self._become(moved._node, moved._device)
         return self
 
-    def _become(self, node: UOp, device: str) -> None:
+    def _become(self, node: UOp, device: Place) -> None:
         """A new value, as a leaf; what was computed from this tensor keeps the old one."""
         was = self._value
         self._take(Value(node, device, None, was.requires_grad, was.is_frozen))
@@ -317,7 +351,7 @@ class Data(Creation):
                 "use detach() on it, or Tensor.no_grad()"
             )
         in_place = self._has_memory_alone()
-        node = graph.assign(self._node, value._node) if in_place else value._node
+        node = assign(self._node, value._node) if in_place else value._node
         self._become(node, self._device)
         return self
 
@@ -334,8 +368,8 @@ class Data(Creation):
             )
         if value.device != self.device and graph.device_of(value._node) is not None:
             raise UserError(
-                f"assign: the value is on {value.device}, the tensor on {self.device}: "
-                f"use .to({self.device!r})"
+                f"assign: the value is on {describe_place(value.device)}, "
+                f"the tensor on {describe_place(self.device)}: use .to({self.device!r})"
             )
         if broadcast((value.shape, self.shape), "assign") != self.shape:
             raise UserError(
@@ -346,14 +380,18 @@ class Data(Creation):
 
     def _has_memory_alone(self) -> bool:
         """True where this tensor stands for a whole buffer that no other tensor shows."""
-        node = base_of(self._node)
+        parts = [part for part in _parts(self._node) if not is_empty(shape_of(part))]
+        return bool(parts) and all(self._is_alone(part) for part in parts)
+
+    def _is_alone(self, part: UOp) -> bool:
+        node = base_of(part)
         while node.op is Ops.ASSIGN:
             node = base_of(node.src[0])
         if node.op is not Ops.BUFFER:
             return False
         if not isinstance(node.arg, BufferArg):
             return False
-        others = (value for value in registry.showing(node.arg.number))
+        others = registry.showing(node.arg.number)
         return not any(value.tensor is not None for value in others if value is not self._value)
 
     def _updated(self, name: str, result: Self) -> Self:

@@ -1,0 +1,326 @@
+"""Capturing what a function runs, and running it again without building a graph.
+
+While a `Recorder` is active, every kernel and copy that the engine runs is noted. What it notes
+does not keep intermediate results alive: a buffer whose node is gone when the function has returned
+is nobody's but the capture's own, and gets a place in the arena of the `Replay`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+from tinyref import config
+from tinyref.device import Buffer
+from tinyref.dtype import DType, dtypes
+from tinyref.engine.counters import GlobalCounters
+from tinyref.engine.estimate import estimate, value_of
+from tinyref.engine.report import report, report_kernel
+from tinyref.errors import DeviceError, UserError
+from tinyref.lazy.buffers import buffer_of, has_memory
+from tinyref.runtimes.kernel import Kernel
+from tinyref.runtimes.launch import BoundKernel
+from tinyref.schedule import CopyItem, KernelItem
+from tinyref.schedule.memory import Lifetime, plan_arena, spans, written_by
+from tinyref.uops.node import UOp, sint
+from tinyref.uops.payload import BufferArg
+from tinyref.uops.symbolic import lift, lower
+
+Bindings = Mapping[str, int]
+
+
+def copy_buffer(target: Buffer, source: Buffer) -> None:
+    """All bytes of `source` to `target`, which has as many. Errors name the copy."""
+    what = f"copy of {source.nbytes} bytes from {source.device}"
+    try:
+        target.copy_in(memoryview(source.copy_out()))
+    except DeviceError as error:
+        raise DeviceError(error.device, f"{what}: {error.message}", error.source) from error
+    except MemoryError as error:
+        raise DeviceError(target.device, f"{what}: out of memory: {error}") from error
+
+
+@dataclass(frozen=True)
+class KernelStep:
+    """A kernel of a capture; `buffers` are the numbers of its BUFFERs by slot."""
+
+    kernel: Kernel
+    ast: UOp
+    buffers: tuple[int, ...]
+    bindings: Bindings
+
+
+@dataclass(frozen=True)
+class CopyStep:
+    """A copy of a whole BUFFER to another, by their numbers."""
+
+    target: int
+    source: int
+
+    @property
+    def buffers(self) -> tuple[int, ...]:
+        return (self.target, self.source)
+
+
+Step = KernelStep | CopyStep
+
+
+@dataclass
+class Known:
+    """A BUFFER that a capture has met; `memory` is held only of what held something before.
+
+    existed: its contents were there before the first step that touches it. is_written: by a step.
+    """
+
+    argument: BufferArg
+    dtype: DType
+    node: weakref.ref[UOp]
+    memory: Buffer | None
+    existed: bool
+    is_written: bool = False
+
+    @property
+    def nbytes(self) -> int:
+        return self.argument.size * self.dtype.itemsize
+
+    @property
+    def is_temporary(self) -> bool:
+        """Whether nobody can look at it any more but the steps themselves."""
+        return self.memory is None and self.node() is None
+
+    def buffer(self) -> Buffer:
+        """Its memory, fresh for a temporary."""
+        node = self.node()
+        if self.memory is not None:
+            return self.memory
+        if node is not None:
+            return buffer_of(node)
+        return Buffer(self.argument.device, self.argument.size, self.dtype)
+
+
+@dataclass
+class Recorder:
+    """The steps that ran while it was active, and the BUFFERs they touch by number."""
+
+    steps: list[Step] = field(default_factory=list)
+    known: dict[int, Known] = field(default_factory=dict)
+
+    def add_kernel(self, item: KernelItem, kernel: Kernel, bindings: Bindings) -> None:
+        """Notes a kernel that is about to run."""
+        numbers = self._meet(item.buffers, written_by(item))
+        self.steps.append(KernelStep(kernel, item.ast, numbers, dict(bindings)))
+
+    def add_copy(self, item: CopyItem) -> None:
+        """Notes a copy that is about to run."""
+        numbers = self._meet((item.target, item.source), (item.target,))
+        self.steps.append(CopyStep(*numbers))
+
+    def _meet(self, nodes: Sequence[UOp], written: Sequence[UOp]) -> tuple[int, ...]:
+        numbers = []
+        for node in nodes:
+            argument = node.arg
+            if not isinstance(argument, BufferArg):
+                raise RuntimeError(f"capture: an item has a {node.op.name} among its buffers")
+            numbers.append(argument.number)
+            if argument.number not in self.known:
+                self.known[argument.number] = _first_met(node, argument, node in written)
+            if node in written:
+                self.known[argument.number].is_written = True
+        return tuple(numbers)
+
+
+def _first_met(node: UOp, argument: BufferArg, is_written: bool) -> Known:
+    existed = not is_written or (has_memory(node) and buffer_of(node).is_allocated)
+    memory = buffer_of(node) if existed else None
+    return Known(argument, node.dtype, weakref.ref(node), memory, existed)
+
+
+_active: ContextVar[Recorder | None] = ContextVar("tinyref_capture", default=None)
+
+
+def active_recorder() -> Recorder | None:
+    """The recorder that notes what runs now, if any."""
+    return _active.get()
+
+
+@contextlib.contextmanager
+def recording() -> Iterator[Recorder]:
+    """Notes all that the engine runs within the block, in this thread."""
+    recorder = Recorder()
+    token = _active.set(recorder)
+    try:
+        yield recorder
+    finally:
+        _active.reset(token)
+
+
+def forbid_while_capturing(what: str) -> None:
+    """Raises `UserError` during a capture: `what` says what a replay could not repeat."""
+    if _active.get() is not None:
+        raise UserError(
+            f"TinyJit: {what} within the function: a replay runs no Python and would give the old "
+            f"value again: return the tensor, and read it outside"
+        )
+
+
+class Replay:
+    """The steps of a capture, ready to run again on other inputs.
+
+    `exchanged` are the numbers of BUFFERs that get other memory for each run: inputs and outputs.
+    Raises `UserError` for a capture without steps.
+    """
+
+    def __init__(self, recorder: Recorder, exchanged: Sequence[int]) -> None:
+        if not recorder.steps:
+            raise UserError(
+                "TinyJit: the function ran no kernel and no copy: nothing there is to replay; "
+                "return what it computes, or realize it within"
+            )
+        self.steps = recorder.steps
+        self.arena_bytes = 0
+        self.memory = _memory_of(recorder)
+        self.unplanned_bytes = sum(
+            known.nbytes for known in recorder.known.values() if known.is_temporary
+        )
+        for number, buffer in self._planned(recorder).items():
+            self.memory[number] = buffer
+        self.bindings: dict[str, int] = {}
+        self._bound: list[BoundKernel | _Copy] = [self._bind(step) for step in self.steps]
+        self._uses = _uses(self.steps, exchanged)
+        self._work = _Work([step for step in self.steps if isinstance(step, KernelStep)])
+        self._launches = self._to_launch()
+
+    @property
+    def kernels(self) -> int:
+        """How many kernels a run has."""
+        return sum(isinstance(step, KernelStep) for step in self.steps)
+
+    def _planned(self, recorder: Recorder) -> dict[int, Buffer]:
+        """The places of the intermediate results: one arena for each device."""
+        if not config.integer("MEMORY_PLAN"):
+            return {}
+        by_device: dict[str, dict[int, Lifetime]] = {}
+        for number, span in spans(step.buffers for step in self.steps).items():
+            known = recorder.known[number]
+            if known.is_temporary and known.nbytes:
+                lifetimes = by_device.setdefault(known.argument.device, {})
+                lifetimes[number] = Lifetime(known.nbytes, *span)
+        found: dict[int, Buffer] = {}
+        for device, lifetimes in by_device.items():
+            arena = plan_arena(list(lifetimes.values()))
+            self.arena_bytes += arena.nbytes
+            whole = Buffer(device, arena.nbytes, dtypes.uint8)
+            for number, offset in zip(lifetimes, arena.offsets, strict=True):
+                known = recorder.known[number]
+                found[number] = whole.view(offset, known.argument.size, known.dtype)
+        return found
+
+    def _bind(self, step: Step) -> BoundKernel | _Copy:
+        buffers = [self.memory[number] for number in step.buffers]
+        if isinstance(step, CopyStep):
+            return _Copy(buffers)
+        self.bindings.update(step.bindings)
+        return BoundKernel(step.kernel, buffers, step.bindings)
+
+    def _to_launch(self) -> list[Callable[[], None]]:
+        return [
+            bound if isinstance(bound, _Copy) else bound.launch
+            for bound in self._bound
+            if isinstance(bound, _Copy) or not bound.is_empty
+        ]
+
+    def run(self, exchanged: Mapping[int, Buffer], bindings: Bindings) -> None:
+        """Runs all steps, with other memory for the exchanged BUFFERs and values for variables.
+
+        Raises `UserError` for memory that a kernel does not take, `DeviceError` as a launch does.
+        """
+        for number, buffer in exchanged.items():
+            if self.memory.get(number) is not buffer:
+                self.memory[number] = buffer
+                for place, slot in self._uses[number]:
+                    self._bound[place].rebind(slot, buffer)
+        if any(self.bindings.get(name) != value for name, value in bindings.items()):
+            self._vary(bindings)
+        if config.integer("DEBUG"):
+            self._run_aloud()
+            return
+        try:
+            for launch in self._launches:
+                launch()
+        except DeviceError as error:
+            raise DeviceError(error.device, f"replay: {error.message}", error.source) from error
+        self._work.count(self.bindings)
+
+    def _vary(self, bindings: Bindings) -> None:
+        self.bindings.update(bindings)
+        for bound in self._bound:
+            if isinstance(bound, BoundKernel) and bound.has_variables:
+                bound.vary(self.bindings)
+        self._launches = self._to_launch()
+
+    def _run_aloud(self) -> None:
+        """The same, each kernel called for itself, so that it can be timed and told about."""
+        wait = config.integer("DEBUG") >= 2
+        for step, bound in zip(self.steps, self._bound, strict=True):
+            if isinstance(bound, _Copy):
+                bound()
+                report(f"copy {bound.source.nbytes:,} bytes, replayed")
+            elif isinstance(step, KernelStep):
+                seconds = step.kernel(bound.buffers, self.bindings, wait)
+                report_kernel(step.ast, step.kernel, self.bindings, seconds)
+
+
+def _memory_of(recorder: Recorder) -> dict[int, Buffer]:
+    return {number: known.buffer() for number, known in recorder.known.items()}
+
+
+def _uses(steps: Sequence[Step], numbers: Sequence[int]) -> dict[int, list[tuple[int, int]]]:
+    """For each number the places where it occurs: the step, and the slot within."""
+    found: dict[int, list[tuple[int, int]]] = {number: [] for number in numbers}
+    for place, step in enumerate(steps):
+        for slot, number in enumerate(step.buffers):
+            if number in found:
+                found[number].append((place, slot))
+    return found
+
+
+class _Copy:
+    """A copy between two buffers, which can be exchanged."""
+
+    def __init__(self, buffers: Sequence[Buffer]) -> None:
+        self.target, self.source = buffers
+
+    def __call__(self) -> None:
+        copy_buffer(self.target, self.source)
+
+    def rebind(self, slot: int, buffer: Buffer) -> None:
+        if slot:
+            self.source = buffer
+        else:
+            self.target = buffer
+
+
+class _Work:
+    """The totals of all kernels of a capture, summed once."""
+
+    def __init__(self, steps: Sequence[KernelStep]) -> None:
+        self.kernels = len(steps)
+        amounts = [estimate(step.ast) for step in steps]
+        self.operations = _sum([amount.operations for amount in amounts])
+        self.nbytes = _sum([amount.nbytes for amount in amounts])
+
+    def count(self, bindings: Bindings) -> None:
+        """Adds one run to the global counters."""
+        GlobalCounters.kernel_count += self.kernels
+        GlobalCounters.global_ops += value_of(self.operations, bindings)
+        GlobalCounters.global_mem += value_of(self.nbytes, bindings)
+
+
+def _sum(amounts: Sequence[sint]) -> sint:
+    total = lift(0)
+    for amount in amounts:
+        total = total + lift(amount)
+    return lower(total)

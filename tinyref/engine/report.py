@@ -1,0 +1,65 @@
+"""Counting the kernels that ran, and telling what DEBUG asks for."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+
+from tinyref import config
+from tinyref.device import Device
+from tinyref.engine.counters import GlobalCounters
+from tinyref.engine.estimate import estimate, value_of
+from tinyref.engine.search import chosen_opts
+from tinyref.runtimes.kernel import Kernel
+from tinyref.uops.compile import planned
+from tinyref.uops.node import UOp
+from tinyref.uops.optimise.show import print_plan
+from tinyref.uops.payload import ViewArg
+from tinyref.uops.symbolic import describe_shape
+from tinyref.uops.text import to_text
+
+
+def report_kernel(
+    ast: UOp, kernel: Kernel, bindings: Mapping[str, int], seconds: float | None
+) -> None:
+    """Adds a kernel that ran to the totals, and prints about it as much as DEBUG says."""
+    amount = estimate(ast)
+    operations = value_of(amount.operations, bindings)
+    nbytes = value_of(amount.nbytes, bindings)
+    GlobalCounters.kernel_count += 1
+    GlobalCounters.global_ops += operations
+    GlobalCounters.global_mem += nbytes
+    GlobalCounters.time_sum_s += seconds or 0.0
+    debug = config.integer("DEBUG")
+    if debug >= 1:
+        report(_line(ast, kernel, operations, nbytes, seconds))
+    if debug >= 2:
+        capabilities = Device[kernel.device].capabilities
+        print_plan(planned(ast, capabilities, chosen_opts(kernel.device, ast)), sys.stderr, "  ")
+    if debug >= 3:
+        report(to_text(ast).rstrip())
+    if debug >= 4:
+        report(kernel.source.rstrip())
+    if debug >= 5:
+        report(to_text(kernel.program.uops).rstrip())
+
+
+def _line(ast: UOp, kernel: Kernel, operations: int, nbytes: int, seconds: float | None) -> str:
+    views = [node.arg for node in ast.toposort() if isinstance(node.arg, ViewArg)]
+    shapes = dict.fromkeys(describe_shape(view.tracker.shape) for view in views)
+    text = (
+        f"kernel {GlobalCounters.kernel_count:>5} {kernel.device:<8} {kernel.name:<24} "
+        f"{' '.join(shapes)}  {len(kernel.program.parameters)} buffers"
+    )
+    if seconds is None:
+        return text
+    rate = operations / seconds / 1e9 if seconds else 0.0
+    return (
+        f"{text}  {seconds * 1e3:9.3f} ms  {rate:8.2f} GFLOPS  "
+        f"{nbytes:,} bytes  {GlobalCounters.mem_used:,} in use"
+    )
+
+
+def report(line: str) -> None:
+    """Prints a line that DEBUG asks for."""
+    print(line, file=sys.stderr)  # noqa: T201  DEBUG asks for it

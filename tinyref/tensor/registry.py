@@ -1,0 +1,108 @@
+"""Every value that a tensor or a record refers to, found by its state and by its memory.
+
+Realising one value gives the others that share its graph the result as well. What is in memory
+already shares no graph that could be computed, so only the others are looked at.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING
+
+from tinyref.lazy import graph
+from tinyref.lazy.folding import uniform_value
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import MOVEMENT, Ops
+from tinyref.uops.payload import BufferArg
+
+if TYPE_CHECKING:
+    from tinyref.tensor.core import Value
+
+
+def is_computed(node: UOp) -> bool:
+    """True for a plain view of memory, and for a constant, on each of its devices."""
+    if node.op is Ops.MULTI:
+        return all(is_computed(part) for part in node.src)
+    return graph.backing(node) is not None or uniform_value(node) is not None
+
+
+def shown_buffers(node: UOp) -> tuple[UOp, ...]:
+    """The BUFFERs whose elements `node` shows, on each of its devices, below all views."""
+    if node.op is Ops.MULTI:
+        return tuple(base for part in node.src for base in shown_buffers(part))
+    while node.op in MOVEMENT or node.op in (Ops.ASSIGN, Ops.DETACH):
+        node = node.src[0]
+    return (node,) if node.op is Ops.BUFFER else ()
+
+
+class _Entry(weakref.ref["Value"]):
+    """A value that lives as long as someone holds it, and where the registry keeps it."""
+
+    __slots__ = ("buffers", "identity")
+
+    identity: int
+    buffers: tuple[int, ...]
+
+
+class Registry:
+    """Values by identity; `pending` are not computed yet, `showing` those of one buffer.
+
+    A buffer goes by its number, which does not keep it alive.
+    """
+
+    def __init__(self) -> None:
+        self._all: dict[int, _Entry] = {}
+        self._pending: dict[int, _Entry] = {}
+        self._by_buffer: dict[int, dict[int, _Entry]] = {}
+
+    def add(self, value: Value) -> None:
+        """Enters a value, or enters it anew after its node has changed."""
+        entry = _Entry(value, self._forget)
+        entry.identity = id(value)
+        bases = (base.arg for base in shown_buffers(value.node))
+        entry.buffers = tuple(base.number for base in bases if isinstance(base, BufferArg))
+        before = self._all.get(entry.identity)
+        if before is not None:
+            self._forget(before)
+        self._all[entry.identity] = entry
+        if not is_computed(value.node):
+            self._pending[entry.identity] = entry
+        for buffer in entry.buffers:
+            self._by_buffer.setdefault(buffer, {})[entry.identity] = entry
+
+    def _forget(self, entry: weakref.ref[Value]) -> None:
+        """Called when a value is gone; another one may have its identity by now."""
+        if not isinstance(entry, _Entry):
+            return
+        _remove(self._all, entry)
+        _remove(self._pending, entry)
+        for buffer in entry.buffers:
+            shown = self._by_buffer.get(buffer, {})
+            _remove(shown, entry)
+            if not shown:
+                self._by_buffer.pop(buffer, None)
+
+    def live(self) -> list[Value]:
+        """Every value that a tensor or a record still refers to, oldest first."""
+        return _alive(self._all)
+
+    def pending(self) -> list[Value]:
+        """The live values that are not computed yet."""
+        return _alive(self._pending)
+
+    def showing(self, number: int) -> list[Value]:
+        """The live values that show BUFFER `number`, or what will be assigned to it."""
+        return _alive(self._by_buffer.get(number, {}))
+
+
+def _remove(entries: dict[int, _Entry], entry: _Entry) -> None:
+    if entries.get(entry.identity) is entry:
+        entries.pop(entry.identity, None)
+
+
+def _alive(entries: dict[int, _Entry]) -> list[Value]:
+    found = [entry() for entry in list(entries.values())]
+    return [value for value in found if value is not None]
+
+
+registry = Registry()
