@@ -21,6 +21,10 @@ Function = Callable[..., Tensor]
 # For each op of the gradient table, functions whose graphs contain it, and where to check them.
 CASES: dict[Ops, list[tuple[str, Function, tuple[np.ndarray, ...]]]] = {
     Ops.COPY: [("to", lambda x: (x * 2).to("PYTHON") * x.to("PYTHON"), (X,))],
+    Ops.MULTI: [
+        ("shard", lambda x: (x * 2).shard(("CPU", "CPU:1"), 1) * x.shard(("CPU", "CPU:1")), (X,)),
+        ("shard and gather", lambda x: x.shard(("CPU:1", "CPU:2"), 0).square().to("CPU") * x, (X,)),
+    ],
     Ops.CONTIGUOUS: [("contiguous", lambda x: (x * x).contiguous() * x, (X,))],
     Ops.DETACH: [],
     Ops.RESHAPE: [("reshape", lambda x: x.reshape(3, 2) * Tensor(Y.reshape(3, 2)), (X,))],

@@ -23,6 +23,7 @@ from tinyref.uops.payload import (
     ReduceArg,
     RepeatArg,
     ShapeArg,
+    ShardArg,
     SlotArg,
     TileArg,
     ViewArg,
@@ -54,6 +55,10 @@ def buffer(*shape: int, number: int = 0, dtype: DType = F32, device: str = "CPU"
     assert isinstance(size, int)
     flat = UOp(Ops.BUFFER, dtype, (), BufferArg(device, size, number))
     return UOp(Ops.RESHAPE, dtype, (flat,), ShapeArg(shape))
+
+
+def multi(devices: tuple[str, ...], axis: int | None, sizes: tuple[int, ...], *parts: UOp) -> UOp:
+    return UOp(Ops.MULTI, F32, parts, ShardArg(devices, axis, sizes))
 
 
 def numbers(*shape: int) -> UOp:
@@ -109,6 +114,14 @@ TENSOR_GRAPHS: list[tuple[str, Callable[[], Graph]]] = [
             X,
         ),
     ),
+    ("tensor.multi.1", lambda: multi(("CPU",), None, (), X, X)),
+    ("tensor.multi.1", lambda: multi(("CPU", "CPU"), None, (), X, X)),
+    ("tensor.multi.2", lambda: multi(("CPU", "CPU:1"), None, (), X, X)),
+    ("tensor.multi.3", lambda: multi(("CPU",), 2, (4,), X)),
+    ("tensor.multi.3", lambda: multi(("CPU",), 0, (4,), X)),
+    ("tensor.multi.3", lambda: multi(("CPU",), None, (4,), X)),
+    ("tensor.multi.3", lambda: multi(("CPU", "CPU:1"), None, (), X, b.const(F32, 1))),
+    ("tensor.multi.4", lambda: node(Ops.DETACH, F32, multi(("CPU",), None, (), X))),
     ("tensor.device.1", lambda: b.add(X, buffer(3, 4, number=1, device="CLANG"))),
 ]
 
@@ -490,6 +503,16 @@ GOOD: list[tuple[str, Dialect, Graph]] = [
         "tensor: a sum with a constant",
         Dialect.TENSOR,
         b.reduce(Ops.ADD, b.add(X, node(Ops.EXPAND, F32, SCALAR, arg=ShapeArg((3, 4)))), (0, 1)),
+    ),
+    (
+        "tensor: parts on two devices and a constant on each",
+        Dialect.TENSOR,
+        node(
+            Ops.SINK,
+            VOID,
+            multi(("CPU", "CPU:1"), 0, (3, 1), X, buffer(1, 4, number=1, device="CPU:1")),
+            multi(("CPU", "CPU:1"), None, (), b.const(F32, 1), b.const(F32, 1)),
+        ),
     ),
     (
         "tensor: a copy",

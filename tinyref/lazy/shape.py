@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from tinyref.errors import UserError
 from tinyref.uops.node import UOp, node_fact, sint
-from tinyref.uops.payload import BufferArg, CopyArg
+from tinyref.uops.payload import BufferArg, CopyArg, ShardArg
 from tinyref.uops.shape import shape_of
 from tinyref.uops.symbolic import as_size, describe, describe_shape, highest, lift, lowest, product
 
@@ -27,6 +27,8 @@ __all__ = [
 def _device(node: UOp) -> str | None:
     if isinstance(node.arg, BufferArg | CopyArg):
         return node.arg.device
+    if isinstance(node.arg, ShardArg):
+        return node.arg.devices[0]
     for source in node.src:
         found = _device(source)
         if found is not None:
@@ -35,7 +37,10 @@ def _device(node: UOp) -> str | None:
 
 
 def device_of(node: UOp) -> str | None:
-    """The canonical name of the device that `node` lives on; None for constants alone."""
+    """The canonical name of the device that `node` lives on, the first of several.
+
+    None for constants alone.
+    """
     return _device(node)
 
 

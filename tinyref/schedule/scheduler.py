@@ -35,6 +35,7 @@ from tinyref.uops.payload import BufferArg, CopyArg
 from tinyref.uops.shape_tracker import ShapeTracker
 from tinyref.uops.verify import verify
 
+
 def schedule(outputs: Sequence[Placed], live: Iterable[Placed] = ()) -> Schedule:
     """The kernels and copies that compute `outputs`, each a node and the device it goes to.
 
@@ -68,9 +69,7 @@ class _Target:
 
 
 class _Scheduler:
-    def __init__(
-        self, outputs: Sequence[tuple[UOp, str]], live: Iterable[tuple[UOp, str]]
-    ) -> None:
+    def __init__(self, outputs: Sequence[tuple[UOp, str]], live: Iterable[tuple[UOp, str]]) -> None:
         self.prepared = Prepared()
         self.devices: dict[UOp, str] = {}
         requested = self._on_devices(outputs)

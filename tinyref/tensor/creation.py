@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
 from typing import Any, Self, cast
 
 import numpy as np
@@ -11,6 +12,8 @@ from tinyref.dtype import ConstType, DType, DTypeLike, dtypes, to_dtype
 from tinyref.errors import UserError
 from tinyref.lazy import graph
 from tinyref.lazy.buffers import buffer_of
+from tinyref.lazy.shards import Place, canonical_place, first_device, new_buffer
+from tinyref.runtimes.disk import file_size
 from tinyref.tensor import literals
 from tinyref.tensor.arguments import Shape, fixed, shape_argument
 from tinyref.tensor.core import Value
@@ -49,8 +52,10 @@ def from_host(array: literals.HostArray, dtype: DType, device: str) -> UOp:
 class Creation(Operators):
     """`Tensor(data)` and the constructors with a shape.
 
-    data: a number, nested lists or tuples of numbers, bytes, a numpy array, or a Tensor.
-    device: a name such as "CPU"; None is the default device.
+    data: a number, nested lists or tuples of numbers, bytes, a numpy array, a Tensor, or the
+        path of a file, which is a tensor of bytes (of `dtype`) on the device "DISK:/path".
+    device: a name such as "CPU", or a tuple of names, each of which gets all elements; None is the
+        default device.
     dtype: a type or its name. Without one a numpy array keeps its type, bytes are uint8, and
     Python numbers give bool, int32 or float32 by the highest kind among them.
     requires_grad: whether `backward` fills `grad`; only float tensors can have one.
@@ -62,21 +67,40 @@ class Creation(Operators):
     def __init__(
         self,
         data: object,
-        device: str | None = None,
+        device: Place | None = None,
         dtype: DTypeLike | None = None,
         requires_grad: bool | None = None,
     ) -> None:
         named = element_dtype(dtype)
+        if isinstance(data, PurePath):
+            data = type(self)._of_file(data, named or dtypes.uint8)
+            device = data.device if device is None else device
         if isinstance(data, Creation):
             moved = data.to(data.device if device is None else device)
             converted = moved if named is None else moved._cast(named)
             value = Value(converted._node, converted._device)
         else:
-            target = Device.canonical(device)
-            value = Value(_node_of(data, target, named), target)
+            target = canonical_place(device)
+            value = Value(_node_of(data, first_device(target), named), target)
         self._grad = None
         self._take(value)
         self._request_gradient(requires_grad)
+
+    @classmethod
+    def _of_file(cls, path: PurePath, dtype: DType) -> Self:
+        """The bytes of a file as elements of `dtype`, on the device that is this file."""
+        device = Device.canonical(f"DISK:{path}")
+        nbytes = file_size(device.partition(":")[2])
+        if nbytes % dtype.itemsize:
+            raise UserError(
+                f"data: {path} has {nbytes} bytes: no whole elements of {dtype.name}, "
+                f"which has {dtype.itemsize}"
+            )
+        if not nbytes:
+            return cls.zeros(0, dtype=dtype, device=device)
+        node = graph.new_buffer(device, (nbytes // dtype.itemsize,), dtype)
+        buffer_of(base_of(node)).handle.file.open()
+        return cls._from_node(node, device)
 
     def _request_gradient(self, requires_grad: bool | None) -> None:
         """True and False decide; None leaves it to an optimiser, which will ask for a gradient."""
@@ -91,7 +115,7 @@ class Creation(Operators):
             self._value.record = None
 
     @classmethod
-    def _made(cls, node: UOp, device: str, requires_grad: bool | None) -> Self:
+    def _made(cls, node: UOp, device: Place, requires_grad: bool | None) -> Self:
         tensor = cls._from_node(node, device)
         tensor._request_gradient(requires_grad)
         return tensor
@@ -102,7 +126,7 @@ class Creation(Operators):
         shape: int | Shape,
         fill_value: ConstType,
         *,
-        device: str | None = None,
+        device: Place | None = None,
         dtype: DTypeLike | None = None,
         requires_grad: bool | None = None,
     ) -> Self:
@@ -118,7 +142,7 @@ class Creation(Operators):
         literals.check_fits(fill_value, target)
         value = graph.constant(fill_value, target)
         node = graph.expand(graph.reshape(value, (1,) * len(sizes)), sizes)
-        return cls._made(node, Device.canonical(device), requires_grad)
+        return cls._made(node, canonical_place(device), requires_grad)
 
     @classmethod
     def zeros(cls, *shape: Any, **kwargs: Any) -> Self:
@@ -134,17 +158,17 @@ class Creation(Operators):
     def empty(
         cls,
         *shape: Any,
-        device: str | None = None,
+        device: Place | None = None,
         dtype: DTypeLike | None = None,
         requires_grad: bool | None = None,
     ) -> Self:
         """Memory that is not written yet: whatever it holds are the elements."""
         sizes = _shape_of_zeros(shape)
         target = element_dtype(dtype) or dtypes.default_float
-        place = Device.canonical(device)
+        place = canonical_place(device)
         if 0 in sizes:
             return cls.zeros(sizes, device=place, dtype=target, requires_grad=requires_grad)
-        return cls._made(graph.new_buffer(place, sizes, target), place, requires_grad)
+        return cls._made(new_buffer(place, sizes, target), place, requires_grad)
 
     @classmethod
     def eye(cls, n: int, m: int | None = None, **kwargs: Any) -> Self:
@@ -166,7 +190,7 @@ class Creation(Operators):
         stop: ConstType | None = None,
         step: ConstType = 1,
         *,
-        device: str | None = None,
+        device: Place | None = None,
         dtype: DTypeLike | None = None,
         requires_grad: bool | None = None,
     ) -> Self:
@@ -176,7 +200,7 @@ class Creation(Operators):
         """
         first, last = (0, start) if stop is None else (start, stop)
         node = arange_node(first, last, step, element_dtype(dtype))
-        return cls._made(node, Device.canonical(device), requires_grad)
+        return cls._made(node, canonical_place(device), requires_grad)
 
     def full_like(self, fill_value: ConstType, **kwargs: Any) -> Self:
         """Every element is `fill_value`; shape, type and device are this tensor's unless named."""
@@ -218,5 +242,5 @@ def _node_of(data: object, device: str, dtype: DType | None) -> UOp:
         return from_host(array, found, device)
     raise UserError(
         f"data: got a {type(data).__name__}: accepted are a number, nested lists of numbers, "
-        f"bytes, a numpy array and a Tensor"
+        f"bytes, a numpy array, a Tensor and the path of a file"
     )

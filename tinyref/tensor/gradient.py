@@ -72,7 +72,13 @@ def gradient_rule(
 @gradient_rule(Ops.COPY)
 def copy(step: Step) -> tuple[Contribution, ...]:
     """The gradient goes back to the device that the source is on."""
-    return (lambda: step.gradient.to(step.sources[0].device),)
+    return (lambda: step.gradient._placed_like(step.sources[0]),)
+
+
+@gradient_rule(Ops.MULTI)
+def multi(step: Step) -> tuple[Contribution, ...]:
+    """The gradient goes back to where the source is."""
+    return (lambda: step.gradient._placed_like(step.sources[0]),)
 
 
 @gradient_rule(Ops.CONTIGUOUS)

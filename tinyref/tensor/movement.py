@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Any, Self
 
-from tinyref.device import Device
 from tinyref.dtype import ConstType, DType, DTypeLike, dtypes, promote, to_dtype
 from tinyref.errors import UserError
+from tinyref.lazy.shards import Place, canonical_place
 from tinyref.lazy.storage import stored_buffer
 from tinyref.tensor.arguments import (
     Bounds,
@@ -27,7 +27,7 @@ from tinyref.tensor.elementwise import Elementwise
 from tinyref.tensor.literals import weak_dtype
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import CopyArg
+from tinyref.uops.payload import CopyArg, ShardArg
 from tinyref.uops.symbolic import describe_shape, product
 
 
@@ -357,10 +357,17 @@ class Movement(Elementwise):
         rows = self._pad(tuple(bounds))._reshape((*before, count, step, *after))
         return rows._part(axis + 1, 0, 1)._reshape((*before, count, *after))
 
-    def to(self, device: str | None) -> Self:
-        """The tensor on another device; None is the default one. Raises `UserError`."""
-        target = Device.canonical(device)
-        return self if target == self.device else self._apply(Ops.COPY, arg=CopyArg(target))
+    def to(self, device: Place | None) -> Self:
+        """The tensor on another device; None is the default one. Raises `UserError`.
+
+        On several devices, each has all elements: `shard` gives each a part.
+        """
+        target = canonical_place(device)
+        if target == self.device:
+            return self
+        if isinstance(target, str):
+            return self._apply(Ops.COPY, arg=CopyArg(target))
+        return self._apply(Ops.MULTI, arg=ShardArg(target))
 
 
 def _word(itemsize: int) -> DType:

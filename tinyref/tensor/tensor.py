@@ -74,7 +74,8 @@ class Tensor(Sharding):
             for value, part in zip(leaves, found, strict=True):
                 leaf = value.maker
                 if part is not None and isinstance(leaf, Tensor):
-                    leaf._grad = part if leaf._grad is None else leaf._grad.add(part)
+                    here = part._placed_like(leaf)
+                    leaf._grad = here if leaf._grad is None else leaf._grad.add(here)
         return self
 
     def gradient(
@@ -102,7 +103,10 @@ class Tensor(Sharding):
                     f"computation: materialize_grads=True gives zeros there"
                 )
         pairs = zip(targets, found, strict=True)
-        made = [target.zeros_like() if part is None else part for target, part in pairs]
+        made = [
+            target.zeros_like() if part is None else part._placed_like(target)
+            for target, part in pairs
+        ]
         return cast(list[Self], made)
 
     # These names are those of Python's types: nothing may follow them that is annotated with one.

@@ -197,6 +197,15 @@ TENSOR_ROWS = (
         dialects=_TENSOR,
         clause="tensor.assign",
     ),
+    _row(
+        Ops.MULTI,
+        (1, None),
+        typing_rules.values_of_one_type,
+        "One tensor on several devices: parts along an axis, or the whole on each.",
+        payload=payload.ShardArg,
+        dialects=_TENSOR,
+        clause="tensor.multi",
+    ),
     *(
         _row(
             op,

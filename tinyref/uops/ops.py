@@ -24,6 +24,7 @@ class Ops(Enum):
     CONTIGUOUS = "CONTIGUOUS"
     DETACH = "DETACH"
     ASSIGN = "ASSIGN"
+    MULTI = "MULTI"
     RESHAPE = "RESHAPE"
     PERMUTE = "PERMUTE"
     EXPAND = "EXPAND"

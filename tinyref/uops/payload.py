@@ -65,6 +65,19 @@ class CopyArg:
 
 
 @dataclass(frozen=True, slots=True)
+class ShardArg:
+    """MULTI: where each source lies, one per device of `devices`, in that order.
+
+    The sources lie end to end along `axis`, `sizes` long each; without an axis each of them is the
+    whole, and `sizes` is empty.
+    """
+
+    devices: tuple[str, ...]
+    axis: int | None = None
+    sizes: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ShapeArg:
     """The shape of an IOTA, or what RESHAPE and EXPAND give; a size is an int or symbolic."""
 
@@ -187,6 +200,7 @@ Payload = (
     | VarArg
     | BufferArg
     | CopyArg
+    | ShardArg
     | ShapeArg
     | PermuteArg
     | BoundsArg

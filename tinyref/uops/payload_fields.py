@@ -176,6 +176,11 @@ FIELDS: dict[type, tuple[tuple[str, Kind], ...]] = {
     payloads.VarArg: (("name", NAME), ("minimum", INTEGER), ("maximum", INTEGER)),
     payloads.BufferArg: (("device", NAME), ("size", INTEGER), ("number", INTEGER)),
     payloads.CopyArg: (("device", NAME),),
+    payloads.ShardArg: (
+        ("devices", tuple_of(NAME)),
+        ("axis", _optional(INTEGER)),
+        ("sizes", INTEGERS),
+    ),
     payloads.ShapeArg: (("shape", SIZES),),
     payloads.PermuteArg: (("order", INTEGERS),),
     payloads.BoundsArg: (("bounds", BOUNDS),),

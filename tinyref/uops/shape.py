@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from tinyref.uops.node import UOp, node_fact, sint
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import BoundsArg, BufferArg, PermuteArg, ReduceArg, ShapeArg, ViewArg
+from tinyref.uops.payload import (
+    BoundsArg,
+    BufferArg,
+    PermuteArg,
+    ReduceArg,
+    ShapeArg,
+    ShardArg,
+    ViewArg,
+)
 from tinyref.uops.symbolic import lift, lower
 
 Shape = tuple[sint, ...]
@@ -33,6 +41,9 @@ def shape_of(node: UOp) -> Shape:
     if isinstance(argument, ReduceArg):
         shape = shape_of(node.src[0])
         return tuple(1 if axis in argument.axes else size for axis, size in enumerate(shape))
+    if isinstance(argument, ShardArg) and argument.axis is not None:
+        shape = shape_of(node.src[0])
+        return (*shape[: argument.axis], sum(argument.sizes), *shape[argument.axis + 1 :])
     # A constant in a kernel has no shape and takes that of its neighbours.
     return next((shape for shape in map(shape_of, node.src) if shape), ())
 

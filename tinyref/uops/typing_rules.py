@@ -146,6 +146,11 @@ def value_like_first(node: UOp) -> str | None:
     return value(node) or like_first(node)
 
 
+def values_of_one_type(node: UOp) -> str | None:
+    """MULTI: result and sources are values of one type."""
+    return _same(_is_value, "values")(node)
+
+
 def constant(node: UOp) -> str | None:
     """CONST: a Python value of the type's own kind, inside its range."""
     if not isinstance(node.arg, payload.ConstArg) or not _is_value(node.dtype):

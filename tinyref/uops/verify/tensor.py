@@ -8,7 +8,7 @@ from tinyref.errors import UserError
 from tinyref.uops.bounds import bounds
 from tinyref.uops.node import UOp, node_fact
 from tinyref.uops.ops import ALU, MOVEMENT, Dialect, Ops
-from tinyref.uops.payload import BufferArg, CopyArg, ReduceArg, ShapeArg
+from tinyref.uops.payload import BufferArg, CopyArg, ReduceArg, ShapeArg, ShardArg
 from tinyref.uops.shape import shape_of
 from tinyref.uops.shape_tracker import ShapeTracker, apply_movement
 from tinyref.uops.symbolic import describe_shape
@@ -103,7 +103,56 @@ def assigns_to_a_buffer(node: UOp, graph: Graph, _: int) -> Finding:
 def _device(node: UOp) -> str | None:
     if isinstance(node.arg, BufferArg | CopyArg):
         return node.arg.device
+    if isinstance(node.arg, ShardArg):
+        return node.arg.devices[0]
     return next((found for found in map(_device, node.src) if found is not None), None)
+
+
+@TENSOR.local("multi.1", Ops.MULTI)
+def has_a_source_per_device(node: UOp, graph: Graph, _: int) -> Finding:
+    """MULTI has one source for each of its devices, which all differ."""
+    devices = node.arg.devices if isinstance(node.arg, ShardArg) else ()
+    if len(node.src) == len(set(devices)) == len(devices):
+        return None
+    return "one source for each device, and no device twice", f"{len(node.src)} for {devices}"
+
+
+@TENSOR.local("multi.2", Ops.MULTI)
+def sources_are_where_it_says(node: UOp, graph: Graph, _: int) -> Finding:
+    """Each source of a MULTI lives on its device; constants live on every device."""
+    devices = node.arg.devices if isinstance(node.arg, ShardArg) else ()
+    for source, device in zip(node.src, devices, strict=False):
+        if _device(source) not in (device, None):
+            return f"a source on {device}", f"one on {_device(source)}"
+    return None
+
+
+@TENSOR.local("multi.3", Ops.MULTI)
+def sources_are_parts_of_one_shape(node: UOp, graph: Graph, _: int) -> Finding:
+    """The sources of a MULTI have one shape, but for the sizes along its axis that it states."""
+    layout = node.arg if isinstance(node.arg, ShardArg) else ShardArg(())
+    first = shape_of(node.src[0])
+    axis = layout.axis
+    if axis is None:
+        sizes: tuple[int, ...] = ()
+        expected = [first] * len(node.src)
+    elif not 0 <= axis < len(first):
+        return f"an axis below {len(first)}", f"axis {axis}"
+    else:
+        sizes = layout.sizes
+        expected = [(*first[:axis], size, *first[axis + 1 :]) for size in sizes]
+    found = [shape_of(source) for source in node.src]
+    if found == expected and sizes == layout.sizes:
+        return None
+    return " and ".join(map(describe_shape, expected)), " and ".join(map(describe_shape, found))
+
+
+@TENSOR.local("multi.4")
+def is_of_no_further_use(node: UOp, graph: Graph, _: int) -> Finding:
+    """A MULTI is the root of a graph: what uses it is built from its sources."""
+    if node.op is Ops.SINK or not any(source.op is Ops.MULTI for source in node.src):
+        return None
+    return f"a {node.op.name} of the sources of a MULTI", f"a {node.op.name} of the MULTI"
 
 
 @TENSOR.local("device.1", *ALU, Ops.ASSIGN)

@@ -1,0 +1,313 @@
+"""Builds the tensor graph of an operation, also of tensors that lie on several devices.
+
+A tensor on several devices is a MULTI of one part per device (`lazy.shards`). What an operation
+makes of it is again a MULTI, of what the operation makes of the parts: one rule per op says of
+which parts, and what has to be moved before. The meaning of every operation is that on one
+device; where the parts cannot give it by themselves, each device gets the whole first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tinyref.dtype import DType
+from tinyref.errors import UserError
+from tinyref.lazy import graph
+from tinyref.lazy.all_reduce import all_reduce
+from tinyref.lazy.folding import uniform_value
+from tinyref.lazy.shape import device_of, is_empty, product, shape_of
+from tinyref.lazy.shards import (
+    check_devices,
+    common_layout,
+    gathered,
+    joined,
+    layout_of,
+    parts_in,
+    placed,
+    replicated,
+    resized,
+    spans,
+)
+from tinyref.uops.node import UOp, sint
+from tinyref.uops.ops import ALU, CASTS, Ops
+from tinyref.uops.payload import (
+    BoundsArg,
+    CopyArg,
+    FlipArg,
+    Payload,
+    PermuteArg,
+    ReduceArg,
+    ShapeArg,
+    ShardArg,
+)
+
+
+def build(op: Ops, arg: Payload, dtype: DType | None, sources: Sequence[UOp]) -> UOp:
+    """The node of the tensor graph for `op`; `dtype` is the target of a cast.
+
+    Raises `UserError` for sources on different devices.
+    """
+    if isinstance(arg, ShardArg):
+        return placed(sources[0], arg)
+    if not any(source.op is Ops.MULTI for source in sources):
+        return _plain(op, arg, dtype, sources)
+    if op in ALU:
+        return _elements(op, dtype, sources)
+    return RULES[op](sources[0], arg)
+
+
+def assign(target: UOp, value: UOp) -> UOp:
+    """`target`, a view of a buffer or of one on each device, after `value` was written to it.
+
+    Raises as `graph.assign` does, and where one of the two lies on several devices alone.
+    """
+    if target.op is not Ops.MULTI and value.op is not Ops.MULTI:
+        return graph.assign(target, value)
+    layout = common_layout("assign", (target, value))
+    if target.op is not Ops.MULTI:
+        check_devices("assign", target, layout.devices)
+        raise UserError("assign: the target is a constant, accepted is a buffer: realise it")
+    layout = layout_of(target)
+    pairs = zip(target.src, parts_in(value, layout), strict=True)
+    written = [part if is_empty(shape_of(part)) else graph.assign(part, new) for part, new in pairs]
+    return joined(layout, written)
+
+
+def bound(part: UOp, device: str) -> UOp:
+    """`part` in memory on `device`, where nothing in it says on which device it is computed.
+
+    Two devices would share the node of such a part otherwise, but not its memory.
+    """
+    if device_of(part) is not None or is_empty(shape_of(part)):
+        return part
+    return graph.assign(graph.new_buffer(device, shape_of(part), part.dtype), part)
+
+
+def _plain(op: Ops, arg: Payload, dtype: DType | None, sources: Sequence[UOp]) -> UOp:
+    """The node on one device."""
+    if op in CASTS and dtype is not None:
+        make = graph.cast if op is Ops.CAST else graph.bitcast
+        return make(sources[0], dtype)
+    if op in ALU:
+        return graph.alu(op, *sources)
+    match arg:
+        case ShapeArg(shape):
+            reshaping = graph.reshape if op is Ops.RESHAPE else graph.expand
+            return reshaping(sources[0], shape)
+        case PermuteArg(order):
+            return graph.permute(sources[0], order)
+        case BoundsArg(bounds):
+            resizing = graph.pad if op is Ops.PAD else graph.shrink
+            return resizing(sources[0], bounds)
+        case FlipArg(axes):
+            return graph.flip(sources[0], axes)
+        case ReduceArg(reducing, axes):
+            return graph.reduce(reducing, sources[0], axes)
+        case CopyArg(device):
+            return graph.copy(sources[0], device)
+    if op is Ops.DETACH:
+        return graph.detach(sources[0])
+    return graph.contiguous(sources[0])
+
+
+def _elements(op: Ops, dtype: DType | None, sources: Sequence[UOp]) -> UOp:
+    """Each device computes its elements; of a whole it takes the part that it needs.
+
+    Operands in another layout than the common one (see `common_layout`) are moved to it.
+    """
+    layout = common_layout(op.name, sources)
+    parts = [parts_in(source, layout) for source in sources]
+    return joined(layout, [_plain(op, None, dtype, each) for each in zip(*parts, strict=True)])
+
+
+# --- one rule per op ----------------------------------------------------------------------------
+
+Rule = Callable[[UOp, Payload], UOp]
+RULES: dict[Ops, Rule] = {}
+
+
+def rule(op: Ops) -> Callable[[Rule], Rule]:
+    """Enters the decorated function into the table as the rule of `op`, for a MULTI."""
+
+    def enter(function: Rule) -> Rule:
+        RULES[op] = function
+        return function
+
+    return enter
+
+
+def _each(node: UOp, op: Ops, arg: Payload) -> UOp:
+    """The same operation on every part."""
+    return joined(layout_of(node), [_plain(op, arg, None, (part,)) for part in node.src])
+
+
+def _on_wholes(node: UOp, op: Ops, arg: Payload) -> UOp:
+    """The operation on each device, which gets the whole first."""
+    return _each(replicated(node, layout_of(node).devices), op, arg)
+
+
+@rule(Ops.COPY)
+def copy(node: UOp, arg: Payload) -> UOp:
+    """The parts come together on one device."""
+    assert isinstance(arg, CopyArg), "COPY carries its device"
+    return gathered(node, arg.device)
+
+
+@rule(Ops.DETACH)
+def detach(node: UOp, arg: Payload) -> UOp:
+    """Each part."""
+    return _each(node, Ops.DETACH, arg)
+
+
+@rule(Ops.CONTIGUOUS)
+def contiguous(node: UOp, arg: Payload) -> UOp:
+    """Each part, on its device."""
+    layout = layout_of(node)
+    parts = zip(node.src, layout.devices, strict=True)
+    return joined(layout, [graph.contiguous(bound(part, device)) for part, device in parts])
+
+
+@rule(Ops.RESHAPE)
+def reshape(node: UOp, arg: Payload) -> UOp:
+    """Each part, where an axis of the new shape is cut at the same elements."""
+    assert isinstance(arg, ShapeArg), "RESHAPE carries its shape"
+    layout = layout_of(node)
+    if layout.axis is None:
+        return _each(node, Ops.RESHAPE, arg)
+    found = _axis_cut_alike(shape_of(node), layout, arg.shape)
+    if found is None or sum(found.sizes) != arg.shape[found.axis or 0]:
+        return _on_wholes(node, Ops.RESHAPE, arg)
+    parts = zip(node.src, found.sizes, strict=True)
+    axis = found.axis or 0
+    shapes = [(part, resized(arg.shape, axis, size)) for part, size in parts]
+    return joined(found, [graph.reshape(part, shape) for part, shape in shapes])
+
+
+def _axis_cut_alike(
+    have: tuple[sint, ...], layout: ShardArg, want: tuple[sint, ...]
+) -> ShardArg | None:
+    """The layout of the shape `want` whose parts are those of `layout`, if there is one."""
+    axis = layout.axis or 0
+    before, after = product(have[:axis]), product(have[axis + 1 :])
+    for new in range(len(want)):
+        if product(want[:new]) != before:
+            continue
+        rest = product(want[new + 1 :])
+        if rest == after:
+            return ShardArg(layout.devices, new, layout.sizes)
+        if not isinstance(rest, int) or not isinstance(after, int) or rest == 0:
+            continue
+        counts = [size * after for size in layout.sizes]
+        if all(count % rest == 0 for count in counts):
+            return ShardArg(layout.devices, new, tuple(count // rest for count in counts))
+    return None
+
+
+@rule(Ops.PERMUTE)
+def permute(node: UOp, arg: Payload) -> UOp:
+    """Each part; the axis along which they lie is another."""
+    assert isinstance(arg, PermuteArg), "PERMUTE carries its order"
+    layout = layout_of(node)
+    axis = None if layout.axis is None else arg.order.index(layout.axis)
+    moved = ShardArg(layout.devices, axis, layout.sizes)
+    return joined(moved, [graph.permute(part, arg.order) for part in node.src])
+
+
+@rule(Ops.EXPAND)
+def expand(node: UOp, arg: Payload) -> UOp:
+    """Each part; an axis along which they lie is not repeated, but its one element wholly given."""
+    assert isinstance(arg, ShapeArg), "EXPAND carries its shape"
+    layout = layout_of(node)
+    if layout.axis is None:
+        return _each(node, Ops.EXPAND, arg)
+    if shape_of(node)[layout.axis] != arg.shape[layout.axis]:
+        return _on_wholes(node, Ops.EXPAND, arg)
+    shapes = [resized(arg.shape, layout.axis, size) for size in layout.sizes]
+    pairs = zip(node.src, shapes, strict=True)
+    return joined(layout, [graph.expand(part, shape) for part, shape in pairs])
+
+
+@rule(Ops.PAD)
+def pad(node: UOp, arg: Payload) -> UOp:
+    """Each part; along their axis the first one grows before, the last one after."""
+    assert isinstance(arg, BoundsArg), "PAD carries its amounts"
+    layout = layout_of(node)
+    if layout.axis is None:
+        return _each(node, Ops.PAD, arg)
+    before, after = arg.bounds[layout.axis]
+    if not isinstance(before, int) or not isinstance(after, int):
+        return _on_wholes(node, Ops.PAD, arg)
+    last = len(layout.sizes) - 1
+    amounts = [
+        (before if place == 0 else 0, after if place == last else 0) for place in range(last + 1)
+    ]
+    sizes = [size + sum(both) for size, both in zip(layout.sizes, amounts, strict=True)]
+    grown = [
+        graph.pad(part, (*arg.bounds[: layout.axis], both, *arg.bounds[layout.axis + 1 :]))
+        for part, both in zip(node.src, amounts, strict=True)
+    ]
+    return joined(ShardArg(layout.devices, layout.axis, tuple(sizes)), grown)
+
+
+@rule(Ops.SHRINK)
+def shrink(node: UOp, arg: Payload) -> UOp:
+    """Each part; along their axis each device keeps what it has of what is kept, maybe nothing."""
+    assert isinstance(arg, BoundsArg), "SHRINK carries its bounds"
+    layout = layout_of(node)
+    if layout.axis is None:
+        return _each(node, Ops.SHRINK, arg)
+    begin, end = arg.bounds[layout.axis]
+    if not isinstance(begin, int) or not isinstance(end, int):
+        return _on_wholes(node, Ops.SHRINK, arg)
+    kept = []
+    for part, (low, high) in zip(node.src, spans(layout), strict=True):
+        first = min(max(begin - low, 0), high - low)
+        last = max(min(end - low, high - low), first)
+        bounds = (*arg.bounds[: layout.axis], (first, last), *arg.bounds[layout.axis + 1 :])
+        kept.append((graph.shrink(part, bounds), last - first))
+    sizes = tuple(size for _, size in kept)
+    return joined(ShardArg(layout.devices, layout.axis, sizes), [part for part, _ in kept])
+
+
+@rule(Ops.FLIP)
+def flip(node: UOp, arg: Payload) -> UOp:
+    """Each part; along their axis the parts change places as well."""
+    assert isinstance(arg, FlipArg), "FLIP carries its axes"
+    layout = layout_of(node)
+    flipped = [graph.flip(part, arg.axes) for part in node.src]
+    if layout.axis not in arg.axes:
+        return joined(layout, flipped)
+    moved = [
+        graph.copy(part, device)
+        for part, device in zip(reversed(flipped), layout.devices, strict=True)
+    ]
+    return joined(ShardArg(layout.devices, layout.axis, layout.sizes[::-1]), moved)
+
+
+@rule(Ops.REDUCE)
+def reduce(node: UOp, arg: Payload) -> UOp:
+    """Each part; over the axis along which they lie, the parts' results are combined everywhere."""
+    assert isinstance(arg, ReduceArg), "REDUCE carries its op and axes"
+    layout = layout_of(node)
+    if layout.axis is None or layout.axis not in arg.axes:
+        return _each(node, Ops.REDUCE, arg)
+    filled = [place for place, size in enumerate(layout.sizes) if size]
+    if not filled:
+        return _on_wholes(node, Ops.REDUCE, arg)
+    results = [graph.reduce(arg.op, node.src[place], arg.axes) for place in filled]
+    found = _combined(arg.op, results, [layout.devices[place] for place in filled])
+    if len(filled) < len(layout.devices):
+        # The result on a device that had no elements is that of another.
+        here = dict(zip(filled, found, strict=True))
+        devices = enumerate(layout.devices)
+        found = [here.get(place) or graph.copy(found[0], device) for place, device in devices]
+    return joined(ShardArg(layout.devices), found)
+
+
+def _combined(op: Ops, parts: list[UOp], devices: list[str]) -> list[UOp]:
+    if all(uniform_value(part) is not None for part in parts):
+        whole = parts[0]
+        for part in parts[1:]:
+            whole = graph.alu(op, whole, part)
+        return [whole] * len(parts)
+    return all_reduce(op, parts, devices)
