@@ -107,7 +107,8 @@ def _integer_index(item: object, size: int, axis: int) -> AxisIndex:
         place = None
     if place is None:
         raise UserError(
-            f"index: got a {type(item).__name__}: accepted are integers, slices, None and Ellipsis"
+            f"index: got a {type(item).__name__}: accepted are integers, slices, None, Ellipsis, "
+            f"and tensors, arrays or lists of integers or bools"
         )
     if not -size <= place < size:
         limits = f"{-size} to {size - 1}" if size else "none: the axis is empty"
@@ -138,19 +139,28 @@ class Indexing(Contraction):
     def _written(self, key: object, value: Self) -> Self:
         """This tensor with the elements at `key` replaced by `value`, which broadcasts to them."""
         index = parse_index(self.shape, key)
-        needless = value.ndim - len(index.shape)
-        fits = value
-        if needless > 0 and all(size == 1 for size in value.shape[:needless]):
-            fits = value._reshape(value.shape[needless:])
-        if broadcast([fits.shape, index.shape], "assignment by index") != index.shape:
-            raise UserError(
-                f"assignment by index: shape {describe_shape(value.shape)} "
-                f"does not fit {describe_shape(index.shape)}"
-            )
-        spread = fits._cast(self.dtype)._broadcast_to(index.shape)
         chosen = self._constant(True, dtypes.bool)._broadcast_to(index.shape)
+        return self._merged(index, chosen, value._cast(self.dtype)._spread_over(index.shape))
+
+    def _merged(self, index: Index, chosen: Self, value: Self) -> Self:
+        """This tensor with the elements that `index` takes replaced by those of `value`, where
+        `chosen` says so; both have the shape of the index.
+        """
         places = chosen._scattered(index, self.shape)
-        return places.where(spread._scattered(index, self.shape), self)
+        return places.where(value._scattered(index, self.shape), self)
+
+    def _spread_over(self, shape: Shape) -> Self:
+        """Broadcast to `shape`; axes of size 1 in front that it does not have are dropped."""
+        needless = self.ndim - len(shape)
+        fits = self
+        if needless > 0 and all(size == 1 for size in self.shape[:needless]):
+            fits = self._reshape(self.shape[needless:])
+        if broadcast([fits.shape, shape], "assignment by index") != shape:
+            raise UserError(
+                f"assignment by index: shape {describe_shape(self.shape)} "
+                f"does not fit {describe_shape(shape)}"
+            )
+        return fits._broadcast_to(shape)
 
     def _scattered(self, index: Index, shape: Shape) -> Self:
         """The elements back at the places of `shape` that `index` takes, zeros elsewhere."""
