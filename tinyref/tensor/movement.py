@@ -30,6 +30,9 @@ from tinyref.uops.ops import Ops
 from tinyref.uops.payload import CopyArg, ShardArg
 from tinyref.uops.symbolic import describe_shape, product
 
+# As many tensors are joined by one kernel.
+_CAT_TOGETHER = 16
+
 
 class Movement(Elementwise):
     """Every result is a tensor of its own: changing one later never changes the other."""
@@ -134,15 +137,52 @@ class Movement(Elementwise):
         """`value` around the elements; negative amounts cut elements away.
 
         `padding` is flat numbers from the last axis backwards, two for each, or one pair
-        (before, after) for each axis from the first on, None for no padding.
+        (before, after) for each axis from the first on, None for no padding. mode: "constant", or
+        what is around instead: "reflect" the elements mirrored at the edge, which is not repeated,
+        "replicate" the edge itself, "circular" the elements of the other end.
         """
-        if mode != "constant":
-            raise UserError(f"pad: mode {mode!r}: accepted is 'constant'")
         bounds = padding_bounds(padding, self.ndim)
+        if mode != "constant":
+            return self._surrounded(bounds, mode)
         cut = self._cut_negative(bounds)
         grown = tuple((_positive(before), _positive(after)) for before, after in bounds)
         is_default = value == 0 and math.copysign(1, value) > 0
         return cut._padded(grown, False if is_default else value)
+
+    def _surrounded(self, bounds: Bounds, mode: str) -> Self:
+        """Padding with elements of this tensor, after negative amounts have cut it."""
+        if mode not in ("reflect", "replicate", "circular"):
+            raise UserError(
+                f"pad: mode {mode!r}: accepted are constant, reflect, replicate and circular"
+            )
+        result = self._cut_negative(bounds)
+        for axis, pair in enumerate(bounds):
+            before, after = (max(amount, 0) for amount in fixed(pair, "pad"))
+            if before or after:
+                result = result._with_edges(axis, before, after, mode)
+        return result
+
+    def _with_edges(self, axis: int, before: int, after: int, mode: str) -> Self:
+        size = fixed((self.shape[axis],), "pad")[0]
+        limit = {"reflect": size - 1, "replicate": size and math.inf, "circular": size}[mode]
+        if max(before, after) > limit:
+            raise UserError(
+                f"pad: ({before}, {after}) around {size} elements of axis {axis}: "
+                f"mode {mode} has no more than {max(limit, 0)} on a side"
+            )
+        if mode == "replicate":
+            grown = list(self.shape)
+            grown[axis] = before
+            front = self._part(axis, 0, 1)._expand(tuple(grown))
+            grown[axis] = after
+            back = self._part(axis, size - 1, size)._expand(tuple(grown))
+        elif mode == "circular":
+            front, back = self._part(axis, size - before, size), self._part(axis, 0, after)
+        else:
+            front = self._part(axis, 1, before + 1)._flip((axis,))
+            back = self._part(axis, size - after - 1, size - 1)._flip((axis,))
+        parts = [part for part, count in ((front, before), (self, 1), (back, after)) if count]
+        return parts[0].cat(*parts[1:], dim=axis)
 
     def _cut_negative(self, bounds: Bounds) -> Self:
         kept: list[tuple[sint, sint]] = []
@@ -202,12 +242,20 @@ class Movement(Elementwise):
                     f"cat: tensor {place} has shape {describe_shape(part.shape)}, tensor 0 "
                     f"{describe_shape(self.shape)}: only axis {axis} may differ"
                 )
+        while len(parts) > _CAT_TOGETHER:
+            # Every element looks at every tensor, so many of them are joined by groups first.
+            groups = [parts[i : i + _CAT_TOGETHER] for i in range(0, len(parts), _CAT_TOGETHER)]
+            parts = [group[0]._laid_out(group, axis).contiguous() for group in groups]
+        return self._laid_out(parts, axis)
+
+    def _laid_out(self, parts: Sequence[Self], axis: int) -> Self:
+        """The parts one after the other along an axis."""
         sizes = [fixed((part.shape[axis],), "cat")[0] for part in parts]
         total = sum(sizes)
         begin = 0
         placed: list[Self] = []
         for part, size in zip(parts, sizes, strict=True):
-            bounds: list[tuple[sint, sint]] = [(0, 0)] * self.ndim
+            bounds: list[tuple[sint, sint]] = [(0, 0)] * part.ndim
             bounds[axis] = (begin, total - begin - size)
             begin += size
             placed.append(part._pad(tuple(bounds)))
