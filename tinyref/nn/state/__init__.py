@@ -1,0 +1,26 @@
+"""Weights: found in models, given to models, read from files and written to them.
+
+safetensors is read and written; checkpoints of torch, GGUF and tar files are read. Tensors of a
+file are views of it on the DISK device, and are read when they are copied to another device.
+Nothing of a file is executed: what it may not hold is refused with a `UserError`.
+"""
+
+from tinyref.nn.state.ggml import ggml_data_to_tensor
+from tinyref.nn.state.gguf import gguf_load
+from tinyref.nn.state.names import get_parameters, get_state_dict, load_state_dict
+from tinyref.nn.state.safetensors import safe_load, safe_load_metadata, safe_save
+from tinyref.nn.state.tar import tar_extract
+from tinyref.nn.state.torch_files import torch_load
+
+__all__ = [
+    "get_parameters",
+    "get_state_dict",
+    "ggml_data_to_tensor",
+    "gguf_load",
+    "load_state_dict",
+    "safe_load",
+    "safe_load_metadata",
+    "safe_save",
+    "tar_extract",
+    "torch_load",
+]

@@ -1,0 +1,239 @@
+"""Pickles read as data: a stack machine that imports nothing and calls nothing of a pickle.
+
+The standard library's `pickletools.genops` cuts the bytes into opcodes. A global is refused unless
+the caller's table has it; what it stands for is a function of the table, never of the pickle.
+"""
+
+from __future__ import annotations
+
+import pickletools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+# A global by module and name, such as ("collections", "OrderedDict").
+Global = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """What stands for a global of the pickle: calling it gives `make(*arguments)`.
+
+    make is None where the global is only a name, such as an element type.
+    """
+
+    name: str
+    make: Callable[..., Any] | None = None
+    value: object = None
+
+
+class _Mark:
+    """The place on the stack where a MARK was put."""
+
+
+_MARK = _Mark()
+
+
+class PickleReader:
+    """Reads one pickle after the other from a file.
+
+    allowed: what the globals mean. persistent: the object for a persistent id. All raise
+    `ValueError` for what the pickle may not hold; other errors mean that it is broken.
+    """
+
+    def __init__(
+        self, allowed: Mapping[Global, Allowed], persistent: Callable[[object], object]
+    ) -> None:
+        self.allowed = allowed
+        self.persistent = persistent
+        self.stack: list[Any] = []
+        self.memo: dict[int, Any] = {}
+
+    def read(self, file: BinaryIO) -> Any:
+        """The object of the next pickle; the file is then at the byte after it."""
+        self.stack, self.memo = [], {}
+        try:
+            return self._run(file)
+        except (IndexError, KeyError):
+            raise ValueError("the pickle takes what it did not put there") from None
+
+    def _run(self, file: BinaryIO) -> Any:
+        for opcode, argument, place in pickletools.genops(file):
+            if opcode.name == "STOP":
+                return self._pop()
+            step = _STEPS.get(opcode.name)
+            if step is None:
+                raise ValueError(f"the pickle has {opcode.name} at {place}, which is not accepted")
+            step(self, argument)
+        raise ValueError("the pickle does not end")
+
+    def _pop(self) -> Any:
+        item = self.stack.pop()
+        if item is _MARK:
+            raise ValueError("the pickle takes a mark for an object")
+        return item
+
+    def _top(self) -> Any:
+        item = self._pop()
+        self.stack.append(item)
+        return item
+
+    def _to_mark(self) -> list[Any]:
+        """Everything above the last mark, which goes too."""
+        items: list[Any] = []
+        while (item := self.stack.pop()) is not _MARK:
+            items.append(item)
+        items.reverse()
+        return items
+
+    # --- steps ----------------------------------------------------------------------------------
+
+    def push(self, item: object) -> None:
+        self.stack.append(item)
+
+    def pop(self, _: object) -> None:
+        self.stack.pop()
+
+    def duplicate(self, _: object) -> None:
+        self.stack.append(self._top())
+
+    def take_tuple(self, count: int) -> None:
+        items = [self._pop() for _ in range(count)]
+        self.stack.append(tuple(reversed(items)))
+
+    def append(self, items: list[Any]) -> None:
+        target = self._top()
+        if not isinstance(target, list):
+            raise ValueError(f"the pickle appends to a {type(target).__name__}")
+        target.extend(items)
+
+    def set_items(self, items: list[Any]) -> None:
+        target = self._top()
+        if not isinstance(target, dict) or len(items) % 2:
+            raise ValueError(f"the pickle sets items of a {type(target).__name__}")
+        target.update(_pairs(items))
+
+    def add_items(self, items: list[Any]) -> None:
+        target = self._top()
+        if not isinstance(target, set):
+            raise ValueError(f"the pickle adds items to a {type(target).__name__}")
+        target.update(plain_keys(items))
+
+    def remember(self, number: int) -> None:
+        self.memo[number] = self._top()
+
+    def recall(self, number: int) -> None:
+        self.stack.append(self.memo[number])
+
+    def find_global(self, module: object, name: object) -> None:
+        if not isinstance(module, str) or not isinstance(name, str):
+            raise ValueError("the pickle asks for a global that is no name")
+        found = self.allowed.get((module, name))
+        if found is None:
+            raise ValueError(
+                f"the pickle asks for {module}.{name}, which is not among what tensors need"
+            )
+        self.stack.append(found)
+
+    def call(self, _: object) -> None:
+        arguments, function = self._pop(), self._pop()
+        if not isinstance(function, Allowed) or function.make is None:
+            raise ValueError(f"the pickle calls {_described(function)}")
+        if not isinstance(arguments, tuple):
+            raise ValueError(f"the pickle calls {function.name} without a tuple of arguments")
+        self.stack.append(function.make(*arguments))
+
+    def set_state(self, _: object) -> None:
+        """The state of an object: dictionaries of tensors keep only their items."""
+        self._pop()
+        target = self._top()
+        if not isinstance(target, dict):
+            raise ValueError(f"the pickle gives a state to {_described(target)}")
+
+    def find_persistent(self, key: object) -> None:
+        self.stack.append(self.persistent(key))
+
+
+def _described(item: object) -> str:
+    return item.name if isinstance(item, Allowed) else f"a {type(item).__name__}"
+
+
+Step = Callable[[PickleReader, Any], None]
+
+
+def _push(make: Callable[[], object]) -> Step:
+    return lambda reader, _: reader.push(make())
+
+
+def _from_mark(make: Callable[[list[Any]], object]) -> Step:
+    return lambda reader, _: reader.push(make(reader._to_mark()))
+
+
+def _pairs(items: list[Any]) -> dict[Any, Any]:
+    return dict(zip(plain_keys(items[::2]), items[1::2], strict=True))
+
+
+def plain_keys(items: Any) -> list[Any]:
+    """`items`, which must be fit for keys of dictionaries.
+
+    A tuple is not: one that holds another twice, and so on, takes forever to hash or to print.
+    """
+    for item in items:
+        if item is not None and not isinstance(item, str | bytes | int | float):
+            raise ValueError(f"the pickle has a {type(item).__name__} for a key")
+    return list(items)
+
+
+def _global(reader: PickleReader, argument: str) -> None:
+    reader.find_global(*argument.split(" ", 1))
+
+
+def _stack_global(reader: PickleReader, _: object) -> None:
+    name, module = reader._pop(), reader._pop()
+    reader.find_global(module, name)
+
+
+_VALUES = (
+    *("INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT"),
+    *("STRING", "BINSTRING", "SHORT_BINSTRING", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8"),
+    *("UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"),
+)
+
+_STEPS: dict[str, Step] = {
+    "PROTO": lambda reader, _: None,
+    "FRAME": lambda reader, _: None,
+    "MARK": _push(lambda: _MARK),
+    "POP": PickleReader.pop,
+    "POP_MARK": lambda reader, _: reader._to_mark() and None,
+    "DUP": PickleReader.duplicate,
+    "NONE": _push(lambda: None),
+    "NEWTRUE": _push(lambda: True),
+    "NEWFALSE": _push(lambda: False),
+    "EMPTY_LIST": _push(list),
+    "EMPTY_TUPLE": _push(tuple),
+    "EMPTY_DICT": _push(dict),
+    "EMPTY_SET": _push(set),
+    "LIST": _from_mark(list),
+    "TUPLE": _from_mark(tuple),
+    "DICT": _from_mark(_pairs),
+    "FROZENSET": _from_mark(lambda items: frozenset(plain_keys(items))),
+    "TUPLE1": lambda reader, _: reader.take_tuple(1),
+    "TUPLE2": lambda reader, _: reader.take_tuple(2),
+    "TUPLE3": lambda reader, _: reader.take_tuple(3),
+    "APPEND": lambda reader, _: reader.append([reader._pop()]),
+    "APPENDS": lambda reader, _: reader.append(reader._to_mark()),
+    "SETITEM": lambda reader, _: reader.set_items([reader._pop(), reader._pop()][::-1]),
+    "SETITEMS": lambda reader, _: reader.set_items(reader._to_mark()),
+    "ADDITEMS": lambda reader, _: reader.add_items(reader._to_mark()),
+    "MEMOIZE": lambda reader, _: reader.remember(len(reader.memo)),
+    "GLOBAL": _global,
+    "STACK_GLOBAL": _stack_global,
+    "REDUCE": PickleReader.call,
+    "NEWOBJ": PickleReader.call,
+    "BUILD": PickleReader.set_state,
+    "PERSID": PickleReader.find_persistent,
+    "BINPERSID": lambda reader, _: reader.find_persistent(reader._pop()),
+    **dict.fromkeys(_VALUES, PickleReader.push),
+    **dict.fromkeys(("GET", "BINGET", "LONG_BINGET"), PickleReader.recall),
+    **dict.fromkeys(("PUT", "BINPUT", "LONG_BINPUT"), PickleReader.remember),
+}

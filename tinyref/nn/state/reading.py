@@ -1,0 +1,150 @@
+"""A tensor of bytes as a file: for parsers, which read little of it."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path, PurePath
+from typing import Any, NoReturn
+
+import numpy as np
+
+from tinyref.dtype import DType, dtypes
+from tinyref.errors import TinyrefError, UserError
+from tinyref.lazy.buffers import buffer_of
+from tinyref.lazy.storage import part_of, stored_buffer
+from tinyref.tensor import Tensor
+from tinyref.tensor.arguments import bound_sizes
+from tinyref.uops.symbolic import describe_shape
+
+# What a parser may ask for in one read: larger than any header that is no attack.
+MOST_READ = 128 * 2**20
+LONGEST_LINE = 2**20
+BLOCK = 64 * 2**10
+
+
+def tensor_of_bytes(source: object, name: str) -> Tensor:
+    """`source`, a path or a tensor, as a tensor of bytes. Raises `UserError` for others."""
+    if isinstance(source, str | PurePath):
+        return Tensor(Path(source))
+    if not isinstance(source, Tensor):
+        kind = type(source).__name__
+        raise UserError(f"{name}: got a {kind}, accepted are a path and a Tensor of bytes")
+    if source.dtype is not dtypes.uint8 or source.ndim != 1:
+        raise UserError(
+            f"{name}: got {source.dtype.name} {describe_shape(source.shape)}, "
+            f"accepted is one axis of uint8"
+        )
+    return source
+
+
+class TensorFile(io.RawIOBase):
+    """The bytes of a tensor, read only. One that lies on DISK is read block by block."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        super().__init__()
+        (self.nbytes,) = bound_sizes(tensor.shape)
+        self._place = 0
+        node = stored_buffer(tensor._node)
+        self._buffer = None if node is None else buffer_of(node)
+        self._data = memoryview(b"") if self._buffer else memoryview(tensor.numpy())
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._place
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self.nbytes}[whence]
+        if start + offset < 0:
+            raise ValueError(f"a place before the start: {start + offset}")
+        self._place = start + offset
+        return self._place
+
+    def readinto(self, target: Any) -> int:
+        destination = memoryview(target).cast("B")
+        count = max(0, min(destination.nbytes, self.nbytes - self._place))
+        if count and self._buffer is not None:
+            part = self._buffer.view(self._place, count, dtypes.uint8)
+            destination[:count] = part.copy_out()
+        elif count:
+            destination[:count] = self._data[self._place : self._place + count]
+        self._place += count
+        return count
+
+    def readall(self) -> bytes:
+        raise ValueError("no parser needs all bytes at once")
+
+
+class ByteReader(io.BufferedReader):
+    """The bytes of a tensor for parsers: buffered, with a limit on what is read at once."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        file = TensorFile(tensor)
+        super().__init__(file, BLOCK)
+        self.nbytes = file.nbytes
+
+    def read(self, size: int | None = -1) -> bytes:
+        if size is None or not 0 <= size <= MOST_READ:
+            raise ValueError(f"{size} bytes in one read")
+        return super().read(size)
+
+    def readline(self, size: int | None = -1) -> bytes:
+        most = LONGEST_LINE if size is None or size < 0 else min(size, LONGEST_LINE)
+        return super().readline(most)
+
+    def exactly(self, size: int) -> bytes:
+        """The next `size` bytes. Raises `ValueError` where there are not so many."""
+        if not 0 <= size <= self.nbytes - self.tell():
+            raise ValueError(f"{size} bytes wanted, {self.nbytes - self.tell()} are left")
+        return self.read(size)
+
+
+def parsed(name: str, parse: Callable[[], Any]) -> Any:
+    """What `parse` returns; whatever it trips over in the bytes is a `UserError`.
+
+    Parsers of the standard library fail on hostile bytes in more ways than they document.
+    """
+    try:
+        return parse()
+    except TinyrefError:
+        raise
+    except RecursionError:
+        _refuse(name, "nested too deeply")
+    except Exception as error:
+        _refuse(name, str(error) or type(error).__name__)
+
+
+def _refuse(name: str, reason: str) -> NoReturn:
+    line = " ".join(reason.split())[:300]
+    raise UserError(f"{name}: {line}") from None
+
+
+def section(tensor: Tensor, offset: int, count: int, dtype: DType) -> Tensor:
+    """`count` elements of `dtype` that start `offset` bytes into a tensor of bytes.
+
+    A view where the tensor lies on a device that only holds data. Bytes of bool must be 0 or 1.
+    """
+    part = tensor[offset : offset + count * dtype.itemsize]
+    if not dtype.is_bool:
+        return part.bitcast(dtype)
+    node = stored_buffer(part._node)
+    if node is None:
+        return part.cast(dtypes.bool)
+    return Tensor._from_node(part_of(node, 0, count, dtype), part.device)
+
+
+def check_bools(tensor: Tensor, offset: int, count: int, name: str) -> None:
+    """Raises `UserError` unless these bytes are 0 or 1: devices compute with nothing else."""
+    with ByteReader(tensor) as file:
+        file.seek(offset)
+        left = count
+        while left:
+            block = np.frombuffer(file.exactly(min(left, BLOCK)), np.uint8)
+            if block.max() > 1:
+                raise UserError(f"{name}: a bool is {block.max()}, accepted are 0 and 1")
+            left -= block.size

@@ -1,0 +1,230 @@
+"""safetensors: a JSON header of names, types, shapes and places, then the elements.
+
+https://huggingface.co/docs/safetensors describes the format; the rules below are its own.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import PurePath
+from typing import Any
+
+import numpy as np
+
+from tinyref.dtype import DType, dtypes
+from tinyref.errors import UserError
+from tinyref.lazy.storage import only_holds_data
+from tinyref.nn.state.reading import (
+    ByteReader,
+    check_bools,
+    parsed,
+    section,
+    tensor_of_bytes,
+)
+from tinyref.runtimes.disk import replace_file
+from tinyref.tensor import Tensor
+from tinyref.tensor.arguments import bound_sizes
+from tinyref.tensor.literals import MOST_AXES
+
+LENGTH_BYTES = 8
+MOST_HEADER = 100_000_000
+METADATA = "__metadata__"
+DTYPES: dict[str, DType] = {
+    "BOOL": dtypes.bool,
+    "U8": dtypes.uint8,
+    "I8": dtypes.int8,
+    "F8_E4M3": dtypes.fp8e4m3,
+    "F8_E5M2": dtypes.fp8e5m2,
+    "U16": dtypes.uint16,
+    "I16": dtypes.int16,
+    "F16": dtypes.float16,
+    "BF16": dtypes.bfloat16,
+    "U32": dtypes.uint32,
+    "I32": dtypes.int32,
+    "F32": dtypes.float32,
+    "U64": dtypes.uint64,
+    "I64": dtypes.int64,
+    "F64": dtypes.float64,
+}
+NAMES = {dtype: name for name, dtype in DTYPES.items()}
+
+
+def safe_load(fn: Tensor | str | PurePath) -> dict[str, Tensor]:
+    """The tensors of a file: views of it, which are read when they are copied elsewhere.
+
+    `fn` is a path, or the bytes of a file on any device. Raises `UserError` for bytes that are no
+    such file, naming the rule they break, and `DeviceError` for a file that cannot be read.
+    """
+    tensor, start, header = safe_load_metadata(fn)
+    found: dict[str, Tensor] = {}
+    for name, entry in header.items():
+        if name == METADATA:
+            continue
+        dtype, shape = DTYPES[entry["dtype"]], tuple(entry["shape"])
+        place = start + entry["data_offsets"][0]
+        if dtype.is_bool:
+            check_bools(tensor, place, math.prod(shape), f"safe_load: {name!r}")
+        found[name] = section(tensor, place, math.prod(shape), dtype).reshape(shape)
+    return found
+
+
+def safe_load_metadata(t: Tensor | str | PurePath) -> tuple[Tensor, int, dict[str, Any]]:
+    """The bytes, where the elements start in them, and the header, which follows the rules.
+
+    The header has for each name "dtype", "shape" and "data_offsets", and may have "__metadata__".
+    Raises as `safe_load` does.
+    """
+    tensor = tensor_of_bytes(t, "safe_load")
+    start, header = parsed("safe_load: no safetensors", lambda: _header(tensor))
+    return tensor, start, header
+
+
+def _header(tensor: Tensor) -> tuple[int, dict[str, Any]]:
+    with ByteReader(tensor) as file:
+        length = int.from_bytes(file.exactly(LENGTH_BYTES), "little")
+        if length > MOST_HEADER:
+            raise ValueError(f"a header of {length} bytes, accepted are up to {MOST_HEADER}")
+        text = file.exactly(length).decode("utf-8")
+        data = file.nbytes - LENGTH_BYTES - length
+    if not text.startswith("{"):
+        raise ValueError("the header does not start with '{'")
+    header = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_number)
+    if not isinstance(header, dict):
+        raise ValueError("the header is no object")
+    for name in header:
+        name.encode()
+    _check_metadata(header.get(METADATA, {}))
+    entries = {name: entry for name, entry in header.items() if name != METADATA}
+    for name, entry in entries.items():
+        _check_entry(name, entry)
+    _check_places(entries, data)
+    return LENGTH_BYTES + length, header
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"the key {name!r} is there twice")
+        found[name] = value
+    return found
+
+
+def _no_number(word: str) -> None:
+    raise ValueError(f"{word} is no JSON")
+
+
+def _check_metadata(metadata: object) -> None:
+    if not isinstance(metadata, dict):
+        raise ValueError(f"{METADATA} is no object")
+    for key, value in metadata.items():
+        if not isinstance(value, str):
+            raise ValueError(f"{METADATA}: {key!r} is no text")
+
+
+def _check_entry(name: str, entry: object) -> None:
+    """The members that each tensor has, and that its bytes are as many as its shape needs."""
+    if not isinstance(entry, dict):
+        raise ValueError(f"{name!r} is no object")
+    for key in ("dtype", "shape", "data_offsets"):
+        if key not in entry:
+            raise ValueError(f"{name!r} has no {key}")
+    dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
+    if not isinstance(dtype, str) or dtype not in DTYPES:
+        raise ValueError(f"{name!r} has dtype {dtype!r}, accepted are {', '.join(DTYPES)}")
+    if not _sizes(shape) or len(shape) > MOST_AXES:
+        raise ValueError(f"{name!r}: the shape is no list of up to {MOST_AXES} sizes")
+    if not _sizes(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
+        raise ValueError(f"{name!r}: data_offsets are no begin and end")
+    needed = math.prod(shape) * DTYPES[dtype].itemsize
+    if offsets[1] - offsets[0] != needed:
+        have = offsets[1] - offsets[0]
+        raise ValueError(f"{name!r} has {have} bytes, its shape and dtype need {needed}")
+
+
+def _sizes(values: object) -> bool:
+    return isinstance(values, list) and all(
+        type(value) is int and 0 <= value < 2**63 for value in values
+    )
+
+
+def _check_places(entries: Mapping[str, Any], data: int) -> None:
+    """Every byte belongs to exactly one tensor."""
+    end = 0
+    for name, entry in sorted(entries.items(), key=lambda item: item[1]["data_offsets"]):
+        begin = entry["data_offsets"][0]
+        if begin != end:
+            what = "overlap" if begin < end else "leave a hole"
+            raise ValueError(f"{name!r} starts at {begin}, the bytes before end at {end}: {what}")
+        end = entry["data_offsets"][1]
+    if end != data:
+        raise ValueError(f"the tensors have {end} bytes, the file has {data} after the header")
+
+
+def safe_save(
+    tensors: Mapping[str, Tensor],
+    fn: str | os.PathLike[str],
+    metadata: Mapping[str, Any] | None = None,
+) -> None:
+    """Writes `tensors`, and `metadata` of texts, to the file `fn`, which is replaced at once.
+
+    Raises `UserError` for names, metadata and tensors that the format cannot hold, `DeviceError`
+    where the file cannot be written; then `fn` is as it was.
+    """
+    if not isinstance(fn, str | os.PathLike):
+        raise UserError(f"safe_save: fn is a {type(fn).__name__}, accepted is a path")
+    for name, tensor in tensors.items():
+        _check_saved(name, tensor)
+    # Wide elements first: then each starts at a multiple of its size.
+    order = sorted(tensors, key=lambda name: -tensors[name].dtype.itemsize)
+    header: dict[str, Any] = {}
+    if metadata:
+        if not all(isinstance(text, str) for text in (*metadata, *metadata.values())):
+            raise UserError("safe_save: metadata: accepted are texts by texts")
+        header[METADATA] = dict(metadata)
+    end = 0
+    for name in order:
+        tensor = tensors[name]
+        begin, end = end, end + tensor.nbytes()
+        header[name] = {
+            "dtype": NAMES[tensor.dtype],
+            "shape": list(bound_sizes(tensor.shape)),
+            "data_offsets": [begin, end],
+        }
+    try:
+        text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError as error:
+        raise UserError(f"safe_save: a name or metadata is no Unicode: {error}") from error
+    text += b" " * (-len(text) % LENGTH_BYTES)
+    if len(text) > MOST_HEADER:
+        raise UserError(f"safe_save: a header of {len(text)} bytes: up to {MOST_HEADER} are read")
+    chosen = [tensors[name] for name in order]
+    if chosen:
+        _computed(chosen)
+    replace_file(os.fspath(fn), _pieces(text, chosen))
+
+
+def _check_saved(name: object, tensor: object) -> None:
+    if not isinstance(name, str) or name == METADATA:
+        raise UserError(f"safe_save: {name!r} is no name of a tensor")
+    if not isinstance(tensor, Tensor):
+        raise UserError(f"safe_save: {name!r} is a {type(tensor).__name__}, accepted are Tensors")
+    if tensor.dtype not in NAMES:
+        raise UserError(f"safe_save: {name!r} is {tensor.dtype.name}, which the format lacks")
+
+
+def _computed(tensors: list[Tensor]) -> None:
+    """Computes what several tensors share once, and fails before a file is touched."""
+    lazy = [tensor for tensor in tensors if not only_holds_data(tensor._node)]
+    if lazy:
+        lazy[0].realize(*lazy[1:])
+
+
+def _pieces(header: bytes, tensors: list[Tensor]) -> Iterator[memoryview | bytes]:
+    yield len(header).to_bytes(LENGTH_BYTES, "little")
+    yield header
+    for tensor in tensors:
+        yield np.ascontiguousarray(tensor.numpy()).reshape(-1).view(np.uint8).data

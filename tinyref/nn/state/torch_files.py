@@ -1,0 +1,409 @@
+"""Checkpoints that `torch.save` wrote: zip archives, and the older files without one."""
+
+from __future__ import annotations
+
+import struct
+import zipfile
+from collections import OrderedDict
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any, cast
+
+from tinyref.dtype import DType, dtypes
+from tinyref.nn.state.pickles import Allowed, Global, PickleReader, plain_keys
+from tinyref.nn.state.reading import (
+    ByteReader,
+    check_bools,
+    parsed,
+    section,
+    tensor_of_bytes,
+)
+from tinyref.nn.state.strided import strided_view
+from tinyref.tensor import Tensor
+from tinyref.tensor.literals import MOST_AXES
+
+ZIP_START = b"PK\x03\x04"
+LOCAL_HEADER = struct.Struct("<4sHHHHHIIIHH")
+LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
+LEGACY_PROTOCOL = 1001
+
+STORAGES: dict[str, DType | None] = {
+    "BoolStorage": dtypes.bool,
+    "ByteStorage": dtypes.uint8,
+    "CharStorage": dtypes.int8,
+    "ShortStorage": dtypes.int16,
+    "IntStorage": dtypes.int32,
+    "LongStorage": dtypes.int64,
+    "HalfStorage": dtypes.float16,
+    "BFloat16Storage": dtypes.bfloat16,
+    "FloatStorage": dtypes.float32,
+    "DoubleStorage": dtypes.float64,
+    "UntypedStorage": None,
+}
+ELEMENTS: dict[str, DType] = {
+    "bool": dtypes.bool,
+    "uint8": dtypes.uint8,
+    "int8": dtypes.int8,
+    "uint16": dtypes.uint16,
+    "int16": dtypes.int16,
+    "uint32": dtypes.uint32,
+    "int32": dtypes.int32,
+    "uint64": dtypes.uint64,
+    "int64": dtypes.int64,
+    "float16": dtypes.float16,
+    "bfloat16": dtypes.bfloat16,
+    "float32": dtypes.float32,
+    "float64": dtypes.float64,
+    "float8_e4m3fn": dtypes.fp8e4m3,
+    "float8_e5m2": dtypes.fp8e5m2,
+}
+
+
+@dataclass
+class Storage:
+    """A row of bytes in a file; `offset` is -1 until it is known where they are.
+
+    dtype is None where the tensors that share the bytes say what they are.
+    """
+
+    dtype: DType | None
+    nbytes: int
+    offset: int = -1
+    is_checked: bool = False
+
+
+@dataclass(frozen=True)
+class _Strided:
+    """What the pickle says of a tensor, until it is known where its storage is."""
+
+    storage: Storage
+    dtype: DType
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+def torch_load(t: Tensor | str | PurePath) -> dict[str, Tensor]:
+    """What was saved, as a rule a dictionary of tensors, which are views of the file.
+
+    `t` is a path, or the bytes of a file on any device. Nothing in the file is executed: globals
+    other than those of tensors, parameters, storages and plain containers are refused by name.
+    Tensors that shared memory are read one by one. Raises `UserError` for bytes that are no such
+    file, and `DeviceError` for a file that cannot be read.
+    """
+    tensor = tensor_of_bytes(t, "torch_load")
+
+    def parse() -> object:
+        with ByteReader(tensor) as file:
+            start = file.read(len(ZIP_START))
+            file.seek(0)
+            return _load_zip(tensor, file) if start == ZIP_START else _load_legacy(tensor, file)
+
+    return cast(dict[str, Tensor], parsed("torch_load", parse))
+
+
+# --- what a pickle may ask for ------------------------------------------------------------------
+
+
+def _sizes(values: object, what: str) -> tuple[int, ...]:
+    if not isinstance(values, tuple | list) or len(values) > MOST_AXES:
+        raise ValueError(f"{what} is no tuple of up to {MOST_AXES} sizes")
+    for value in values:
+        if type(value) is not int or not 0 <= value < 2**63:
+            raise ValueError(f"{what} has a size that is no number of 0 or more")
+    return tuple(values)
+
+
+def _rebuild(storage: object, offset: object, size: object, stride: object, *_: object) -> object:
+    """A tensor of the storage's type: the arguments behind the strides are about gradients."""
+    if not isinstance(storage, Storage) or storage.dtype is None:
+        raise ValueError("a tensor without a typed storage")
+    return _strided(storage, storage.dtype, offset, size, stride)
+
+
+def _rebuild_untyped(
+    storage: object, offset: object, size: object, stride: object,
+    requires_grad: object, hooks: object, dtype: object, *_: object,
+) -> object:  # fmt: skip
+    if not isinstance(storage, Storage):
+        raise ValueError("a tensor without a storage")
+    element = dtype.value if isinstance(dtype, Allowed) else None
+    if not isinstance(element, DType):
+        raise ValueError("a tensor without an element type")
+    return _strided(storage, element, offset, size, stride)
+
+
+def _strided(
+    storage: Storage, dtype: DType, offset: object, size: object, stride: object
+) -> _Strided:
+    (start,) = _sizes((offset,), "the offset of a tensor")
+    shape = _sizes(size, "the shape of a tensor")
+    return _Strided(storage, dtype, start, shape, _sizes(stride, "the strides of a tensor"))
+
+
+def _parameter(data: object, *_: object) -> object:
+    if not isinstance(data, _Strided):
+        raise ValueError("a parameter without a tensor")
+    return data
+
+
+def _with_type(function: object, kind: object, arguments: object, state: object) -> object:
+    """A tensor with attributes of its own, which go: `kind` is Tensor or Parameter."""
+    if not isinstance(function, Allowed) or not isinstance(kind, Allowed):
+        raise ValueError("a tensor of an unknown kind")
+    if kind.name not in ("Tensor", "Parameter") or function.make is None:
+        raise ValueError(f"a tensor of kind {kind.name} made by {function.name}")
+    if not isinstance(arguments, tuple):
+        raise ValueError("a tensor without arguments")
+    return function.make(*arguments)
+
+
+def _ordered(pairs: object = ()) -> object:
+    if not isinstance(pairs, list | tuple):
+        raise ValueError("an OrderedDict of no pairs")
+    found: OrderedDict[Any, Any] = OrderedDict()
+    for pair in pairs:
+        if not isinstance(pair, list | tuple) or len(pair) != 2:
+            raise ValueError("an OrderedDict of no pairs")
+        found[plain_keys(pair[:1])[0]] = pair[1]
+    return found
+
+
+def _set(items: object = ()) -> object:
+    if not isinstance(items, list | tuple):
+        raise ValueError("a set of no list")
+    return set(plain_keys(items))
+
+
+def _device(*names: object) -> str:
+    if not all(isinstance(name, str | int) for name in names):
+        raise ValueError("a device without a name")
+    return ":".join(str(name) for name in names)
+
+
+def _encoded(text: object, encoding: object) -> bytes:
+    if not isinstance(text, str) or encoding != "latin1":
+        raise ValueError("bytes in an encoding other than latin1")
+    return text.encode("latin1")
+
+
+def _allowed() -> dict[Global, Allowed]:
+    found = {
+        ("torch._utils", "_rebuild_tensor"): Allowed("_rebuild_tensor", _rebuild),
+        ("torch._utils", "_rebuild_tensor_v2"): Allowed("_rebuild_tensor_v2", _rebuild),
+        ("torch._utils", "_rebuild_tensor_v3"): Allowed("_rebuild_tensor_v3", _rebuild_untyped),
+        ("torch._utils", "_rebuild_parameter"): Allowed("_rebuild_parameter", _parameter),
+        ("torch._utils", "_rebuild_parameter_with_state"): Allowed(
+            "_rebuild_parameter_with_state", _parameter
+        ),
+        ("torch._tensor", "_rebuild_from_type_v2"): Allowed("_rebuild_from_type_v2", _with_type),
+        ("torch", "Tensor"): Allowed("Tensor"),
+        ("torch.nn.parameter", "Parameter"): Allowed("Parameter"),
+        ("torch", "Size"): Allowed("Size", lambda sizes: _sizes(sizes, "a torch.Size")),
+        ("torch", "device"): Allowed("device", _device),
+        ("collections", "OrderedDict"): Allowed("OrderedDict", _ordered),
+        ("_codecs", "encode"): Allowed("encode", _encoded),
+    }
+    for module in ("builtins", "__builtin__"):
+        found[module, "set"] = Allowed("set", _set)
+    for name, dtype in ELEMENTS.items():
+        found["torch", name] = Allowed(name, value=dtype)
+    for module in ("torch", "torch.storage", "torch.cuda"):
+        for name, element in STORAGES.items():
+            found[module, name] = Allowed(name, value=element)
+    return found
+
+
+ALLOWED = _allowed()
+
+
+class _Storages:
+    """The storages that a pickle names, by key, each once."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, Storage] = {}
+
+    def persistent(self, key: object) -> Storage:
+        """The storage of ("storage", type, key, device, elements), and in old files a view."""
+        if not isinstance(key, tuple) or len(key) not in (5, 6) or key[0] != "storage":
+            raise ValueError("the pickle asks for an object that is no storage")
+        kind, name, count = key[1], key[2], key[4]
+        if not isinstance(name, str):
+            raise ValueError("a storage whose key is no text")
+        if not isinstance(kind, Allowed) or kind.name not in STORAGES:
+            raise ValueError(f"storage {name} has no element type")
+        if len(key) == 6 and key[5] is not None:
+            raise ValueError(f"storage {name} is a view of another: save it with a newer torch")
+        (size,) = _sizes((count,), f"storage {name}")
+        dtype = STORAGES[kind.name]
+        nbytes = size * (1 if dtype is None else dtype.itemsize)
+        known = self.found.setdefault(name, Storage(dtype, nbytes))
+        if (known.dtype, known.nbytes) != (dtype, nbytes):
+            raise ValueError(f"storage {name} is named with two types or sizes")
+        return known
+
+
+def _with_tensors(item: object, tensor: Tensor) -> object:
+    """`item` with every tensor that it describes, however deep; containers that it shares stay
+    shared.
+    """
+    made: dict[int, Any] = {}
+    waiting: list[tuple[Any, bool]] = [(item, False)]
+    open_now: set[int] = set()
+    while waiting:
+        here, is_ready = waiting.pop()
+        if id(here) in made:
+            continue
+        if isinstance(here, _Strided):
+            made[id(here)] = _tensor_of(here, tensor)
+        elif not isinstance(here, dict | list | tuple):
+            made[id(here)] = here
+        elif is_ready:
+            made[id(here)] = _rebuilt(here, made)
+            open_now.discard(id(here))
+        else:
+            if id(here) in open_now:
+                raise ValueError("a container that holds itself")
+            open_now.add(id(here))
+            waiting.append((here, True))
+            members = here.values() if isinstance(here, dict) else here
+            waiting.extend((member, False) for member in members)
+    return made[id(item)]
+
+
+def _rebuilt(container: Any, made: dict[int, Any]) -> Any:
+    if isinstance(container, dict):
+        # Not a copy by `type(container)`: an OrderedDict is a dictionary to those who read it.
+        return {key: made[id(value)] for key, value in container.items()}
+    return type(container)(made[id(member)] for member in container)
+
+
+def _tensor_of(found: _Strided, tensor: Tensor) -> Tensor:
+    storage, dtype = found.storage, found.dtype
+    count = storage.nbytes // dtype.itemsize
+    if dtype.is_bool and not storage.is_checked:
+        check_bools(tensor, storage.offset, count, "torch_load")
+        storage.is_checked = True
+    row = section(tensor, storage.offset, count, dtype)
+    return strided_view(row, found.offset, found.shape, found.strides)
+
+
+# --- zip archives -------------------------------------------------------------------------------
+
+
+def _load_zip(tensor: Tensor, file: ByteReader) -> object:
+    with zipfile.ZipFile(cast(Any, file)) as archive:
+        entries = _entries(archive, file)
+    pickles = [name for name in entries if name.rpartition("/")[2] == "data.pkl"]
+    if len(pickles) != 1:
+        raise ValueError(f"the archive has {len(pickles)} entries data.pkl, accepted is one")
+    folder = pickles[0].removesuffix("data.pkl")
+    order = entries.get(f"{folder}byteorder")
+    if order is not None:
+        file.seek(order[0])
+        word = file.exactly(min(order[1], 16))
+        if word != b"little":
+            raise ValueError(f"the byte order is {word!r}, accepted is little endian")
+    storages = _Storages()
+    start, size = entries[pickles[0]]
+    found = PickleReader(ALLOWED, storages.persistent).read(_Part(file, start, size))
+    for name, storage in storages.found.items():
+        place = entries.get(f"{folder}data/{name}")
+        if place is None:
+            raise ValueError(f"the archive has no storage {name}")
+        if place[1] < storage.nbytes:
+            raise ValueError(f"storage {name} has {place[1]} bytes, {storage.nbytes} are needed")
+        storage.offset = place[0]
+    return _with_tensors(found, tensor)
+
+
+def _entries(archive: zipfile.ZipFile, file: ByteReader) -> dict[str, tuple[int, int]]:
+    """Where the bytes of each entry are. Raises `ValueError` for those that are not as they are."""
+    found: dict[str, tuple[int, int]] = {}
+    for entry in archive.infolist():
+        name = entry.filename
+        if name.startswith("/") or ".." in name.split("/") or "\\" in name or "\0" in name:
+            raise ValueError(f"the archive has an entry with the path {name!r}")
+        if name in found:
+            raise ValueError(f"the archive has two entries {name!r}")
+        if entry.compress_type != zipfile.ZIP_STORED or entry.file_size != entry.compress_size:
+            raise ValueError(f"entry {name!r} is compressed, accepted is stored")
+        if entry.flag_bits & 1:
+            raise ValueError(f"entry {name!r} is encrypted")
+        file.seek(entry.header_offset)
+        local = LOCAL_HEADER.unpack(file.exactly(LOCAL_HEADER.size))
+        if local[0] != ZIP_START or file.exactly(local[9]) != _raw_name(entry):
+            raise ValueError(f"entry {name!r} is not where the directory says")
+        start = entry.header_offset + LOCAL_HEADER.size + local[9] + local[10]
+        found[name] = (start, entry.file_size)
+    end = 0
+    for name, (start, size) in sorted(found.items(), key=lambda item: item[1]):
+        if start < end or start + size > file.nbytes:
+            raise ValueError(f"entry {name!r} overlaps another, or the end of the file")
+        end = start + size
+    return found
+
+
+def _raw_name(entry: zipfile.ZipInfo) -> bytes:
+    is_utf8 = entry.flag_bits & 0x800
+    return entry.orig_filename.encode("utf-8" if is_utf8 else "cp437")
+
+
+class _Part:
+    """The bytes of one entry, for the parser of pickles."""
+
+    def __init__(self, file: ByteReader, start: int, size: int) -> None:
+        self.file = file
+        self.start = start
+        self.size = size
+        file.seek(start)
+
+    def tell(self) -> int:
+        return self.file.tell() - self.start
+
+    def read(self, count: int = -1) -> bytes:
+        left = self.size - self.tell()
+        return self.file.read(left if count < 0 else min(count, left))
+
+    def readline(self) -> bytes:
+        return self.file.readline(self.size - self.tell())
+
+
+# --- older files --------------------------------------------------------------------------------
+
+
+def _load_legacy(tensor: Tensor, file: ByteReader) -> object:
+    """Pickles of a magic number, a version, the system, the object, and the keys of storages;
+    then each storage with the number of its elements before it.
+    """
+    storages = _Storages()
+    reader = PickleReader(ALLOWED, storages.persistent)
+    try:
+        magic = reader.read(file)
+    except ValueError as error:
+        raise ValueError(f"no checkpoint: {error}") from error
+    if magic != LEGACY_MAGIC or type(magic) is not int:
+        raise ValueError("no checkpoint: neither a zip archive nor torch's magic number")
+    if reader.read(file) != LEGACY_PROTOCOL:
+        raise ValueError(f"an unknown version, accepted is {LEGACY_PROTOCOL}")
+    system = reader.read(file)
+    if not isinstance(system, dict) or system.get("little_endian") is not True:
+        raise ValueError("the file was not written by a little-endian machine")
+    found = reader.read(file)
+    keys = reader.read(file)
+    if not isinstance(keys, list) or set(plain_keys(keys)) != set(storages.found):
+        raise ValueError("the list of storages is not that of the tensors")
+    for key in keys:
+        _place_legacy(storages.found[key], key, file)
+    return _with_tensors(found, tensor)
+
+
+def _place_legacy(storage: Storage, name: str, file: ByteReader) -> None:
+    count = int.from_bytes(file.exactly(8), "little")
+    itemsize = 1 if storage.dtype is None else storage.dtype.itemsize
+    if storage.offset != -1 or count * itemsize != storage.nbytes:
+        raise ValueError(f"storage {name} is there twice, or with another size")
+    storage.offset = file.tell()
+    if storage.nbytes > file.nbytes - storage.offset:
+        raise ValueError(f"storage {name} ends after the file")
+    file.seek(storage.nbytes, 1)
