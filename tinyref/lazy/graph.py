@@ -33,6 +33,7 @@ from tinyref.lazy.shape import (
     product,
     shape_of,
 )
+from tinyref.lazy.storage import only_holds_data, stored_bits, stored_window
 from tinyref.uops import build
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.op_table import OP_TABLE
@@ -206,9 +207,15 @@ def cast(x: UOp, dtype: DType) -> UOp:
 
 
 def bitcast(x: UOp, dtype: DType) -> UOp:
-    """The bits of `x` read as `dtype`. Raises `UserError` unless the sizes are equal."""
+    """The bits of `x` read as `dtype`. Raises `UserError` unless the sizes are equal.
+
+    Where the device only holds data they may differ: the last axis shrinks or grows.
+    """
     if x.dtype is dtype:
         return x
+    stored = stored_bits(x, dtype)
+    if stored is not None:
+        return reshape(*stored)
     if x.dtype.itemsize != dtype.itemsize:
         raise UserError(
             f"bitcast: {x.dtype.name} has {x.dtype.itemsize} bytes and {dtype.name} "
@@ -338,6 +345,10 @@ def shrink(x: UOp, bounds: Bounds) -> UOp:
     value = uniform_value(x)
     if value is not None or is_empty(sizes):
         return full(sizes, 0 if value is None else value, x.dtype)
+    stored = stored_window(x, pairs)
+    if stored is not None:
+        part, kept, rest = stored
+        return shrink(reshape(part, kept), rest)
     if x.op is Ops.SHRINK and isinstance(x.arg, BoundsArg):
         pairs = tuple(
             (lower(lift(first) + lift(begin)), lower(lift(first) + lift(end)))
@@ -433,7 +444,11 @@ def copy(x: UOp, device: str) -> UOp:
     if is_empty(shape_of(x)):
         return full(shape_of(x), 0, x.dtype)
     # These keep or repeat elements, so the copy below them is no larger.
-    if x.op in (Ops.RESHAPE, Ops.PERMUTE, Ops.EXPAND, Ops.FLIP):
+    after = {Ops.RESHAPE, Ops.PERMUTE, Ops.EXPAND, Ops.FLIP}
+    if only_holds_data(x):
+        # Nothing can be computed before the copy.
+        after |= {Ops.SHRINK, Ops.PAD, Ops.BITCAST, Ops.DETACH}
+    if x.op in after:
         return x.replace(src=(copy(x.src[0], target),))
     return UOp(Ops.COPY, x.dtype, (x,), CopyArg(target))
 
