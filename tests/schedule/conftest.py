@@ -1,4 +1,10 @@
-"""A machine without lowering: runs schedules by the AST evaluator on numpy arrays."""
+"""A machine without lowering: runs schedules by the AST evaluator on numpy arrays.
+
+It also makes the helpers in this folder (kernel_counts.py) importable by its tests.
+"""
+
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,6 +14,8 @@ from tinyref.lazy import graph
 from tinyref.schedule import CopyItem, schedule
 from tinyref.uops.evaluate import evaluate
 from tinyref.uops.symbolic import value_of
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 DEVICE = "PYTHON"
 

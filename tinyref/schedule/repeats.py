@@ -19,6 +19,8 @@ from tinyref.uops.payload import BoundsArg
 CHEAP = 12
 # Work for each element, loads included, that a second kernel may do again.
 CHEAP_AGAIN = 24
+# The same for what is computed of constants alone.
+CHEAP_CONSTANT = 64
 WORK = {
     Ops.EXP2: 16,
     Ops.LOG2: 16,
@@ -41,7 +43,7 @@ Parts = frozenset[UOp]
 class Work:
     """What computing one element of a node takes, down to what is stored, as a set of nodes.
 
-    None stands for more than `CHEAP_AGAIN`, so that each step takes the same time in any graph.
+    None stands for more than any limit, so that each step takes the same time in any graph.
     """
 
     def __init__(self, stored: Collection[UOp]) -> None:
@@ -60,7 +62,7 @@ class Work:
         if parts is None or node.op not in ALU:
             return parts
         parts |= {node}
-        return parts if self._sum(parts) <= CHEAP_AGAIN else None
+        return parts if self._sum(parts) <= CHEAP_CONSTANT else None
 
     def _together(self, sources: Sequence[UOp]) -> Parts | None:
         found: Parts = frozenset()
@@ -94,10 +96,20 @@ def costly_repeats(
         work.add(node)
         if node in chosen or node.op not in ALU or len(places[node]) < SEVERAL:
             continue
-        if work.exceeds(node, CHEAP_AGAIN):
+        if not _is_parting(node, consumers):
+            continue
+        if work.exceeds(node, CHEAP_CONSTANT if device_of(node) is None else CHEAP_AGAIN):
             chosen.add(node)
             work.add(node)
     return chosen - stored
+
+
+def _is_parting(node: UOp, consumers: Mapping[UOp, Sequence[UOp]]) -> bool:
+    """Whether ways part here: before that, the last value on the common way is the one to store."""
+    users = consumers[node]
+    while len(users) == 1 and users[0].op in MOVEMENT and users[0].op is not Ops.EXPAND:
+        users = consumers[users[0]]
+    return len(users) != 1 or users[0].op in (Ops.EXPAND, Ops.REDUCE)
 
 
 def costly_bases(order: Sequence[UOp], stored: Set[UOp]) -> set[UOp]:
@@ -117,7 +129,7 @@ def costly_bases(order: Sequence[UOp], stored: Set[UOp]) -> set[UOp]:
 
 def _base(expand: UOp) -> UOp:
     base = expand.src[0]
-    while base.op in MOVEMENT and base.op is not Ops.PAD:
+    while base.op in MOVEMENT:
         base = base.src[0]
     return base
 

@@ -1,0 +1,220 @@
+"""The kernel-count table: programs, how many kernels (and copies) each becomes, and why.
+
+The numbers are exact. A change that raises one is a loss and has to be undone; one that lowers it
+updates the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import kernel_programs as p
+from kernel_programs import data
+
+from tinyref.dtype import dtypes
+from tinyref.tensor import Tensor
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program by name: the exact number of kernels and copies, the reason, its outputs."""
+
+    name: str
+    kernels: int
+    why: str
+    build: Callable[[], Tensor | Sequence[Tensor]]
+    copies: int = 0
+
+
+ELEMENTWISE = (
+    Program("a + b", 1, "one loop", lambda: data(4, 5) + data(4, 5)),
+    Program("gelu", 1, "elementwise work fuses", lambda: p.gelu(data(8, 8))),
+    Program("gelu backward", 1, "elementwise work fuses", p.gelu_backward),
+    Program("where of comparisons", 1, "elementwise work fuses", lambda: p.banded(data(8, 8))),
+    Program("chain of 1000", 1, "elementwise work fuses", lambda: p.deep_chain(500)),
+    Program("a + a.T", 1, "views need no memory", p.transposed_sum),
+    Program("permute, contiguous", 1, "a copy in order", p.turned),
+    Program("reshape", 0, "a view", lambda: data(4, 5).reshape(20)),
+    Program("slice of a slice", 1, "one copy", p.part_of_a_part),
+    Program("flip and pad", 1, "views merge", lambda: data(4, 5).flip(0).pad(((1, 1), (0, 2)))),
+)
+CONSTANT = (
+    Program("zeros", 0, "a constant needs no memory", lambda: Tensor.zeros(4, 5)),
+    Program("zeros + 1, reshaped", 0, "folds", lambda: (Tensor.zeros(4, 5) + 1).reshape(20)),
+    Program("sum of a constant", 0, "folds", lambda: Tensor.full((4, 5), 2.0).sum()),
+    Program("empty sum", 0, "the identity", lambda: data(0, 5).sum(0)),
+    Program("product with nothing", 0, "no elements", lambda: data(3, 0) @ data(0, 4)),
+    Program("arange", 1, "written by its own kernel", lambda: Tensor.arange(64).contiguous()),
+    Program("x + arange", 1, "computed in place", lambda: data(64) + Tensor.arange(64)),
+    Program("eye", 1, "a comparison of places", lambda: Tensor.eye(16).contiguous()),
+    Program("x * eye", 1, "computed in place", lambda: data(16, 16) * Tensor.eye(16)),
+    Program("causal mask", 1, "a comparison of places", p.causal_mask),
+    Program("one_hot", 1, "a comparison of places", p.one_hot),
+)
+REDUCES = (
+    Program("sum", 1, "one loop", lambda: data(4, 5).sum()),
+    Program("sum of relu", 1, "the reduce takes what it reads", lambda: data(4, 5).relu().sum()),
+    Program("relu of sum", 1, "the reduce takes what follows", lambda: data(4, 5).sum(1).relu()),
+    Program("sum of sums", 1, "one reduce over both axes", lambda: data(4, 5).sum(1).sum(0)),
+    Program("sum of max", 2, "two kinds of reduce", lambda: data(4, 5).max(1).sum(0)),
+    Program("x.sum(0), x.sum(1)", 2, "one for each result", p.sums_apart),
+    Program("x.sum(0) + x.sum(1)", 1, "loops of one length", p.sums_added),
+    Program("sums of other lengths", 2, "loops differ", p.sums_of_other_lengths),
+    Program("max - min", 1, "both reduces in one kernel", p.spread_of_values),
+    Program("var", 1, "the mean stays in the kernel", lambda: data(8, 16).var(-1)),
+    Program("var, mean", 1, "two results of one kernel", p.variance_and_mean),
+    Program("std, mean", 1, "two results of one kernel", p.deviation_and_mean),
+    Program("logsumexp", 1, "max and sum in one kernel", lambda: data(8, 16).logsumexp(-1)),
+    Program("sum of 65536", 2, "split in two", lambda: data(65536).sum()),
+    Program("sum of 65537", 2, "split in two, the last part padded", lambda: data(65537).sum()),
+    Program("argmax", 1, "max and its first place in one kernel", lambda: p.argmax(data(8, 16))),
+    Program("cumsum", 1, "a masked sum", lambda: p.cumsum(data(8, 16))),
+    Program(
+        "32 dependent sums", 8, "some steps repeat, then one is stored", lambda: p.reduce_chain(32)
+    ),
+)
+NORMALISATION = (
+    Program("softmax", 2, "max and sum, then the quotient", lambda: data(8, 16).softmax(-1)),
+    Program("softmax backward", 2, "three reduces of rows, then the rest", p.softmax_backward),
+    Program("log_softmax", 2, "max and sum, then the rest", lambda: data(8, 16).log_softmax(-1)),
+    Program("softmax and log_softmax", 3, "one pass over the rows", p.shared_softmax),
+    Program("layernorm", 2, "mean and variance, then the rest", lambda: p.layernorm(data(8, 16))),
+    Program("layernorm backward", 2, "four reduces of rows, then the rest", p.layernorm_backward),
+    Program("rmsnorm", 2, "the mean square, then the rest", lambda: p.rmsnorm(data(8, 16))),
+    Program("batchnorm eval", 1, "elementwise", lambda: p.batchnorm_eval(data(2, 8, 4, 4), 8)),
+    Program(
+        "batchnorm train",
+        2,
+        "statistics, then the rest",
+        lambda: p.batchnorm_train(data(2, 8, 4, 4), data(8), data(8)),
+    ),
+    Program("batchnorm running", 2, "statistics in place, then the rest", p.batchnorm_running),
+)
+CONTRACTIONS = (
+    Program("matmul", 1, "a product and a sum", lambda: data(4, 5) @ data(5, 6)),
+    Program("matmul backward", 3, "the product, one gradient each", p.matmul_backward),
+    Program("matmul + bias, relu", 1, "the sum takes them", p.linear_relu),
+    Program("relu before matmul", 1, "cheap to repeat", lambda: data(4, 5).relu() @ data(5, 6)),
+    Program("exp before matmul", 2, "costly to repeat", lambda: data(4, 5).exp() @ data(5, 6)),
+    Program("a @ b @ c", 2, "one for each", lambda: data(4, 5) @ data(5, 6) @ data(6, 7)),
+    Program("half matmul", 1, "narrow result", p.half_matmul),
+    Program("conv2d + bias, relu", 1, "windows are views", p.conv_relu),
+    Program(
+        "conv2d backward",
+        5,
+        "forward, products, windows added, weight, bias",
+        p.convolution_backward,
+    ),
+    Program("padded conv2d of relu", 1, "relu keeps zero", lambda: p.padded_convolution("relu")),
+    Program("padded conv2d of exp", 2, "exp does not", lambda: p.padded_convolution("exp")),
+    Program(
+        "conv block",
+        3,
+        "convolution, statistics, the rest",
+        lambda: p.conv_block(data(2, 3, 8, 8), data(8, 3, 3, 3), data(8), data(8)),
+    ),
+    Program(
+        "conv block backward", 6, "two forward, gradient, two for x, weight", p.conv_block_backward
+    ),
+    Program("residual block", 2, "one for each convolution", p.residual_block),
+    Program("max_pool2d", 1, "windows are views", lambda: data(2, 3, 8, 8).max_pool2d((2, 2))),
+    Program(
+        "max_pool2d backward",
+        2,
+        "most and how often, then the gradient",
+        lambda: p.pool_backward("max_pool2d"),
+    ),
+    Program("avg_pool2d", 1, "windows are views", lambda: data(2, 3, 8, 8).avg_pool2d((2, 2))),
+    Program(
+        "avg_pool2d backward", 2, "means, then the gradient", lambda: p.pool_backward("avg_pool2d")
+    ),
+    Program(
+        "attention", 4, "scores, their rows, quotients, values", lambda: p.attention(*p.heads())
+    ),
+    Program(
+        "causal attention", 4, "the mask is computed", lambda: p.attention(*p.heads(), causal=True)
+    ),
+    Program(
+        "attention backward",
+        10,
+        "4 forward, values, rows, scores, 3 products",
+        lambda: p.attention_backward(causal=False),
+    ),
+    Program(
+        "causal attention backward",
+        10,
+        "the mask is computed each time",
+        lambda: p.attention_backward(causal=True),
+    ),
+    Program("lstm cell", 3, "two products, then the gates", p.lstm_cell),
+    Program(
+        "transformer block",
+        12,
+        "2 norms, 3 + 2 + 1 + 2 products, 2 for softmax",
+        p.transformer_block,
+    ),
+)
+TRAINING = (
+    Program("mlp", 2, "one for each layer", lambda: p.mlp(data(16, 5), *p.mlp_weights())),
+    Program(
+        "cross entropy",
+        2,
+        "rows, then their mean",
+        lambda: p.cross_entropy(data(8, 10), data(8, dtype=dtypes.int32)),
+    ),
+    Program("cross entropy backward", 2, "rows, then the gradient", p.cross_entropy_backward),
+    Program("mlp backward", 9, "2 forward, rows, gradient, then 5 sums", p.mlp_backward),
+    Program("mlp training step", 10, "as backward and the loss; updates fuse", p.mlp_training),
+    Program("training step, 8 layers", 32, "four for each layer", lambda: p.deep_mlp_training(8)),
+    Program("training step, 9 layers", 36, "four for each layer", lambda: p.deep_mlp_training(9)),
+    Program("momentum step, 3", 3, "one for each parameter", lambda: p.momentum_step(3)),
+    Program(
+        "adam step, 1", 2, "the count of steps, one for each parameter", lambda: p.adam_step(1)
+    ),
+    Program(
+        "adam step, 5", 6, "the count of steps, one for each parameter", lambda: p.adam_step(5)
+    ),
+)
+SELECTION = (
+    Program("embedding", 1, "a gated load", p.rows_of_a_table),
+    Program("embedding backward", 2, "rows, then their sum for each place", p.embedding_backward),
+    Program("gather", 1, "a gated load", p.gathered),
+    Program(
+        "sort of 8",
+        5,
+        "some exchanges repeat, then all are stored",
+        lambda: p.bitonic_sort(data(4, 8)),
+    ),
+    Program("random numbers", 1, "counters and arithmetic", lambda: p.uniform(16, 16)),
+    Program("dropout", 1, "counters and arithmetic", lambda: p.dropout(data(16, 16))),
+    Program("dropout backward", 2, "the loss, the gradient", p.dropout_backward),
+    *(
+        Program(f"cat of {n}", 1, "one loop over the result", lambda n=n: Tensor.cat(*p.pieces(n)))
+        for n in (2, 3, 8, 32, 63)
+    ),
+    Program("cat of 64", 2, "64 buffers are a device's most", lambda: Tensor.cat(*p.pieces(64))),
+    Program("stack of 8", 1, "one loop over the result", lambda: Tensor.stack(*p.pieces(8))),
+)
+PLACEMENT = (
+    Program("x += 1", 1, "in place", lambda: p.in_place(p.add_one)),
+    Program("x += 1 twice", 2, "one for each", lambda: p.in_place(p.add_one_twice)),
+    Program("x[1] = row", 1, "in place", lambda: p.in_place(p.write_row)),
+    Program("x[:, ::2] = 0", 1, "in place", lambda: p.in_place(p.write_columns)),
+    Program("to another device", 2, "before and after the copy", p.moved, copies=1),
+    Program("there and back", 2, "one on each device", p.moved_and_back, copies=2),
+    Program("copy of a buffer", 0, "bytes", lambda: data(4, 5).to("PYTHON"), copies=1),
+    Program("copy of a part", 1, "put in order first", lambda: data(4, 5)[1:3, 2:].to("PYTHON"), 1),
+    Program("symbolic sum", 1, "one kernel for any size", p.symbolic_sum),
+    Program("symbolic attention", 4, "as attention", p.symbolic_attention),
+)
+TABLE = (
+    *ELEMENTWISE,
+    *CONSTANT,
+    *REDUCES,
+    *NORMALISATION,
+    *CONTRACTIONS,
+    *TRAINING,
+    *SELECTION,
+    *PLACEMENT,
+)

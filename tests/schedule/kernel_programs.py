@@ -1,0 +1,457 @@
+"""The programs of the kernel-count table, built of tensors whose memory exists.
+
+What the memory holds does not matter: nothing of this runs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from tinyref.dtype import DType, dtypes
+from tinyref.lazy import graph
+from tinyref.tensor import Tensor
+from tinyref.tensor.variable import Variable
+
+DEVICE = "CPU"
+
+
+def data(*shape: int, dtype: DType = dtypes.float32, device: str = DEVICE) -> Tensor:
+    """A tensor with memory behind it."""
+    return Tensor._from_node(graph.new_buffer(device, shape, dtype), device)
+
+
+def weight(*shape: int) -> Tensor:
+    """A tensor with memory that wants a gradient."""
+    return data(*shape).requires_grad_()
+
+
+def backward(loss: Tensor, *leaves: Tensor) -> list[Tensor]:
+    """The loss and the gradients that it gives to `leaves`."""
+    return [loss, *gradients(loss, *leaves)]
+
+
+def gradients(loss: Tensor, *leaves: Tensor) -> list[Tensor]:
+    """The gradients of `leaves` alone."""
+    return [gradient.detach() for gradient in loss.gradient(*leaves)]
+
+
+# --- normalisation ------------------------------------------------------------------------------
+
+
+def layernorm(x: Tensor, axis: int | tuple[int, ...] = -1) -> Tensor:
+    centred = x - x.mean(axis, keepdim=True)
+    return centred * (centred.square().mean(axis, keepdim=True) + 1e-5).rsqrt()
+
+
+def rmsnorm(x: Tensor) -> Tensor:
+    return x * (x.square().mean(-1, keepdim=True) + 1e-6).rsqrt()
+
+
+def per_channel(x: Tensor) -> Tensor:
+    return x.reshape(1, -1, 1, 1)
+
+
+def batchnorm_eval(x: Tensor, channels: int) -> Tensor:
+    scale, shift, mean, variance = (per_channel(data(channels)) for _ in range(4))
+    return (x - mean) * (variance + 1e-5).rsqrt() * scale + shift
+
+
+def batchnorm_train(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+    return layernorm(x, (0, 2, 3)) * per_channel(scale) + per_channel(shift)
+
+
+def batchnorm_running() -> list[Tensor]:
+    """The output, and the running mean and variance updated in place."""
+    x, mean, variance = data(4, 8, 6, 6), data(8), data(8)
+    found = x.mean((0, 2, 3), keepdim=True)
+    centred = x - found
+    spread = centred.square().mean((0, 2, 3), keepdim=True)
+    mean.assign(mean * 0.9 + found.reshape(8) * 0.1)
+    variance.assign(variance * 0.9 + spread.reshape(8) * 0.1)
+    return [centred * (spread + 1e-5).rsqrt(), mean, variance]
+
+
+# --- layers -------------------------------------------------------------------------------------
+
+
+def mlp(x: Tensor, *weights: Tensor) -> Tensor:
+    """Linear layers with relu between them; weights and biases in turns."""
+    for number in range(0, len(weights), 2):
+        x = (x.relu() if number else x).linear(weights[number], weights[number + 1])
+    return x
+
+
+def mlp_weights() -> list[Tensor]:
+    return [weight(5, 7), weight(7), weight(7, 3), weight(3)]
+
+
+def cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
+    classes = Tensor.arange(logits.shape[-1])
+    hot = classes == target.unsqueeze(-1)
+    return -(hot.where(logits.log_softmax(-1), 0.0).sum(-1)).mean()
+
+
+def mlp_loss(weights: Sequence[Tensor]) -> Tensor:
+    return cross_entropy(mlp(data(16, 5), *weights), data(16, dtype=dtypes.int32))
+
+
+def sgd_step(weights: Sequence[Tensor], found: Sequence[Tensor]) -> list[Tensor]:
+    with Tensor.no_grad():
+        for target, gradient in zip(weights, found, strict=True):
+            target.assign(target.detach() - gradient * 0.1)
+    return list(weights)
+
+
+def mlp_training() -> list[Tensor]:
+    weights = mlp_weights()
+    loss = mlp_loss(weights)
+    return [loss.detach(), *sgd_step(weights, gradients(loss, *weights))]
+
+
+def momentum_step(count: int) -> list[Tensor]:
+    outputs = []
+    for number in range(count):
+        target, momentum, gradient = (data(4, 5 + number) for _ in range(3))
+        momentum.assign(momentum * 0.9 + gradient)
+        target.assign(target - momentum * 0.1)
+        outputs += [target, momentum]
+    return outputs
+
+
+def adam_step(count: int) -> list[Tensor]:
+    """Several parameters, with a count of steps on the device for the correction of bias."""
+    steps = data(1)
+    steps.assign(steps + 1)
+    outputs = [steps]
+    for number in range(count):
+        target, first, second, gradient = (data(4, 5 + number) for _ in range(4))
+        first.assign(first * 0.9 + gradient * 0.1)
+        second.assign(second * 0.99 + gradient.square() * 0.01)
+        unbiased_first = first / (1 - (steps * math.log2(0.9)).exp2())
+        unbiased_second = second / (1 - (steps * math.log2(0.99)).exp2())
+        target.assign(target - unbiased_first / (unbiased_second.sqrt() + 1e-8) * 0.001)
+        outputs += [target, first, second]
+    return outputs
+
+
+def conv_block(x: Tensor, w: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+    return batchnorm_train(x.conv2d(w, padding=1), scale, shift).relu()
+
+
+def conv_block_backward() -> list[Tensor]:
+    leaves = [weight(2, 3, 8, 8), weight(8, 3, 3, 3), weight(8), weight(8)]
+    return gradients(conv_block(*leaves).square().sum(), *leaves)
+
+
+def attention(query: Tensor, key: Tensor, value: Tensor, *, causal: bool = False) -> Tensor:
+    scores = query @ key.transpose(-1, -2) * (1 / math.sqrt(8))
+    if causal:
+        length = query.shape[-2]
+        places = Tensor.arange(length)
+        allowed = places.reshape(length, 1) >= places.reshape(1, length)
+        scores = allowed.where(scores, -math.inf)
+    return scores.softmax(-1) @ value
+
+
+def heads() -> list[Tensor]:
+    return [weight(2, 4, 16, 8) for _ in range(3)]
+
+
+def attention_backward(*, causal: bool) -> list[Tensor]:
+    leaves = heads()
+    return gradients(attention(*leaves, causal=causal).square().sum(), *leaves)
+
+
+def embedding(indices: Tensor, table: Tensor) -> Tensor:
+    """Written as the sum that a gather folds into."""
+    rows = Tensor.arange(table.shape[0])
+    hot = rows == indices.unsqueeze(-1)
+    return hot.unsqueeze(-1).where(table, 0.0).sum(-2)
+
+
+def argmax(x: Tensor) -> Tensor:
+    """The first place of the maximum of each row."""
+    count = x.shape[-1]
+    places = count - Tensor.arange(count)
+    is_most = x == x.max(-1, keepdim=True)
+    return count - is_most.where(places, 0).max(-1)
+
+
+def cumsum(x: Tensor) -> Tensor:
+    """Written as the sum of windows that end at each element."""
+    count = x.shape[-1]
+    places = Tensor.arange(count)
+    before = places.reshape(count, 1) >= places.reshape(1, count)
+    return before.where(x.unsqueeze(-2), 0.0).sum(-1)
+
+
+def bitonic_sort(x: Tensor) -> Tensor:
+    """Sorts 8 elements along the last axis by exchanging neighbours in a fixed pattern."""
+    for stage in range(3):
+        for step in range(stage, -1, -1):
+            shape = (8 >> (step + 1), 2, 1 << step)
+            pairs = x.reshape(*x.shape[:-1], *shape)
+            low, high = (pairs.shrink((None, None, (n, n + 1), None)) for n in (0, 1))
+            least, most = low.minimum(high), low.maximum(high)
+            blocks = Tensor.arange(shape[0]).reshape(1, shape[0], 1, 1)
+            rising = (blocks // (1 << (stage - step))) % 2 == 0
+            pairs = rising.where(least, most).cat(rising.where(most, least), dim=2)
+            x = pairs.reshape(x.shape)
+    return x
+
+
+def uniform(*shape: int) -> Tensor:
+    """Numbers from 0 to 1 from counters, by a mixing of bits."""
+    count = math.prod(shape)
+    bits = Tensor.arange(count).cast(dtypes.uint32)
+    for factor, shift in ((2654435769, 16), (2246822507, 13), (3266489909, 16)):
+        bits = bits * factor
+        bits = bits ^ (bits >> shift)
+    return ((bits >> 8).cast(dtypes.float32) * (1 / (1 << 24))).reshape(shape)
+
+
+def dropout(x: Tensor) -> Tensor:
+    return (uniform(*x.shape) >= 0.5).where(x, 0.0) * 2.0
+
+
+def dropout_backward() -> list[Tensor]:
+    x = weight(16, 16)
+    return backward(dropout(x).square().sum(), x)
+
+
+# --- updates in place ---------------------------------------------------------------------------
+
+
+def in_place(change: Callable[[Tensor], object]) -> Tensor:
+    x = data(4, 6)
+    change(x)
+    return x
+
+
+def add_one(x: Tensor) -> None:
+    x += 1
+
+
+def add_one_twice(x: Tensor) -> None:
+    x += 1
+    x += 1
+
+
+def write_row(x: Tensor) -> None:
+    x[1] = data(6)
+
+
+def write_columns(x: Tensor) -> None:
+    x[:, ::2] = 0.0
+
+
+def symbolic_sum() -> Tensor:
+    rows = Variable("rows", 1, 16).bind(5)
+    return data(16, 8).shrink(((0, rows), None)).sum(0)
+
+
+def symbolic_attention() -> Tensor:
+    """One query over a cache of which a variable number of places is filled."""
+    length = Variable("length", 1, 32).bind(7)
+    keys, values = (data(2, 32, 8).shrink((None, (0, length), None)) for _ in range(2))
+    scores = (data(2, 1, 8) * keys).sum(-1)
+    return (scores.softmax(-1).unsqueeze(-1) * values).sum(1)
+
+
+def lstm_cell() -> list[Tensor]:
+    x, hidden, cell = data(4, 8), data(4, 16), data(4, 16)
+    gates = x @ data(8, 64) + hidden @ data(16, 64) + data(64)
+    inputs, forget, new, output = gates.chunk(4, dim=1)
+    cell = forget.sigmoid() * cell + inputs.sigmoid() * new.tanh()
+    return [output.sigmoid() * cell.tanh(), cell]
+
+
+def deep_mlp_training(layers: int) -> list[Tensor]:
+    weights = [weight(6, 6) if number % 2 == 0 else weight(6) for number in range(2 * layers)]
+    loss = mlp(data(4, 6), *weights).square().mean()
+    return [loss.detach(), *sgd_step(weights, gradients(loss, *weights))]
+
+
+def causal_mask() -> Tensor:
+    places = Tensor.arange(16)
+    mask = places.reshape(16, 1) >= places.reshape(1, 16)
+    return mask.where(0.0, -math.inf).contiguous()
+
+
+def gelu(x: Tensor) -> Tensor:
+    """The tanh form."""
+    return x * 0.5 * ((x * 0.7978845608 * (x * x * 0.044715 + 1)).tanh() + 1)
+
+
+def gelu_backward() -> list[Tensor]:
+    x = weight(8, 8)
+    return gradients(gelu(x).sum(), x)
+
+
+def banded(x: Tensor) -> Tensor:
+    return (x < 0).where(x * 0.1, (x > 6).where(6.0, x))
+
+
+def deep_chain(steps: int) -> Tensor:
+    x = data(64)
+    for step in range(steps):
+        x = (x * (step + 0.5)).maximum(0.25)
+    return x
+
+
+def sums_apart() -> list[Tensor]:
+    x = data(8, 8)
+    return [x.sum(0), x.sum(1)]
+
+
+def sums_added() -> Tensor:
+    x = data(8, 8)
+    return x.sum(0) + x.sum(1)
+
+
+def sums_of_other_lengths() -> Tensor:
+    x = data(4, 9)
+    return x.sum(0).sum() + x.sum(1)
+
+
+def variance_and_mean() -> list[Tensor]:
+    x = data(8, 16)
+    return [x.var(-1), x.mean(-1)]
+
+
+def deviation_and_mean() -> list[Tensor]:
+    x = data(8, 16)
+    return [x.std(-1), x.mean(-1)]
+
+
+def spread_of_values() -> Tensor:
+    x = data(8, 16)
+    return x.max(-1) - x.min(-1)
+
+
+def reduce_chain(steps: int) -> Tensor:
+    x = data(8, 8)
+    for step in range(steps):
+        x = (x + x.sum(1, keepdim=True)) * (step + 0.5)
+    return x
+
+
+def convolution(x: Tensor, w: Tensor, bias: Tensor) -> Tensor:
+    return x.conv2d(w, bias, padding=1).relu()
+
+
+def convolution_backward() -> list[Tensor]:
+    leaves = [weight(2, 3, 8, 8), weight(4, 3, 3, 3), weight(4)]
+    return gradients(convolution(*leaves).square().sum(), *leaves)
+
+
+def pool_backward(name: str) -> list[Tensor]:
+    x = weight(2, 3, 8, 8)
+    return gradients(getattr(x, name)((2, 2)).square().sum(), x)
+
+
+def softmax_backward() -> list[Tensor]:
+    x = weight(8, 16)
+    return gradients((x.softmax(-1) * data(8, 16)).sum(), x)
+
+
+def layernorm_backward() -> list[Tensor]:
+    x = weight(8, 16)
+    return gradients((layernorm(x) * data(8, 16)).sum(), x)
+
+
+def cross_entropy_backward() -> list[Tensor]:
+    logits = weight(8, 10)
+    return gradients(cross_entropy(logits, data(8, dtype=dtypes.int32)), logits)
+
+
+def matmul_backward() -> list[Tensor]:
+    leaves = [weight(4, 5), weight(5, 6)]
+    return gradients((leaves[0] @ leaves[1]).square().sum(), *leaves)
+
+
+def mlp_backward() -> list[Tensor]:
+    weights = mlp_weights()
+    return gradients(mlp_loss(weights), *weights)
+
+
+def embedding_backward() -> list[Tensor]:
+    table = weight(50, 8)
+    return gradients(embedding(data(6, dtype=dtypes.int32), table).square().sum(), table)
+
+
+def moved() -> Tensor:
+    """Work on one device, the rest on another."""
+    return (data(4, 5) + 1).to("PYTHON") * 2
+
+
+def moved_and_back() -> Tensor:
+    return (data(4, 5).to("PYTHON") * 2).to(DEVICE) + 1
+
+
+def shared_softmax() -> list[Tensor]:
+    x = data(8, 16)
+    return [x.softmax(-1), x.log_softmax(-1)]
+
+
+def residual_block() -> Tensor:
+    x = data(2, 4, 6, 6)
+    y = batchnorm_eval(x.conv2d(data(4, 4, 3, 3), padding=1), 4).relu()
+    return (batchnorm_eval(y.conv2d(data(4, 4, 3, 3), padding=1), 4) + x).relu()
+
+
+def transformer_block() -> Tensor:
+    x = data(2, 16, 32)
+    wide = layernorm(x)
+    query, key, value = (
+        (wide @ data(32, 32)).reshape(2, 16, 4, 8).transpose(1, 2) for _ in range(3)
+    )
+    mixed = attention(query, key, value, causal=True).transpose(1, 2).reshape(2, 16, 32)
+    x = x + mixed @ data(32, 32)
+    return x + gelu(layernorm(x) @ data(32, 64)) @ data(64, 32)
+
+
+def pieces(count: int) -> list[Tensor]:
+    return [data(3, 4) for _ in range(count)]
+
+
+def transposed_sum() -> Tensor:
+    x = data(5, 5)
+    return x + x.T
+
+
+def one_hot() -> Tensor:
+    return (data(6, dtype=dtypes.int32).unsqueeze(-1) == Tensor.arange(10)).contiguous()
+
+
+def linear_relu() -> Tensor:
+    return data(4, 5).linear(data(5, 6), data(6)).relu()
+
+
+def half_matmul() -> Tensor:
+    return data(4, 5, dtype=dtypes.float16) @ data(5, 6, dtype=dtypes.float16)
+
+
+def conv_relu() -> Tensor:
+    return data(2, 3, 8, 8).conv2d(data(4, 3, 3, 3), data(4)).relu()
+
+
+def padded_convolution(name: str) -> Tensor:
+    return getattr(data(2, 3, 8, 8), name)().conv2d(data(4, 3, 3, 3), padding=1)
+
+
+def rows_of_a_table() -> Tensor:
+    return embedding(data(6, dtype=dtypes.int32), data(50, 8))
+
+
+def gathered() -> Tensor:
+    return data(4, 5).gather(1, data(4, 3, dtype=dtypes.int32))
+
+
+def turned() -> Tensor:
+    return data(4, 5).T.contiguous()
+
+
+def part_of_a_part() -> Tensor:
+    return data(9, 9)[1:8, ::2][2:4].contiguous()
