@@ -9,10 +9,10 @@ from tinyref.dtype import dtypes
 from tinyref_spec import bounded
 from tinyref_spec.bits import Array
 from tinyref_spec.model.rows import reference_losses
-from tinyref_spec.tensor.convolution import Convolution
 from tinyref_spec.tensor.forms import Form
 from tinyref_spec.tensor.rows import FUNCTIONS
 from tinyref_spec.tensor.run import inputs_of
+from tinyref_spec.tensor.windows import Sliding, correlated
 
 STEP = 1e-5
 FORMS = [
@@ -63,23 +63,27 @@ def test_closed_form_agrees_with_differences(form: Form) -> None:
         assert (gradient.error <= 1e-9 * (1 + np.abs(gradient.value)).max()).all()
 
 
+def _correlated(x: Array, y: Array, sliding: Sliding, groups: int = 1) -> Array:
+    values = [bounded.exact(array, dtypes.float64) for array in (x, y)]
+    return correlated(values[0], values[1], sliding, groups).value
+
+
 @pytest.mark.parametrize(
-    "convolution",
-    [Convolution(), Convolution(2, 1), Convolution(padding=2), Convolution(dilation=2)],
+    ("stride", "padding", "dilation"), [(1, 0, 1), (2, 1, 1), (1, 2, 1), (1, 0, 2)]
 )
-def test_convolution_reference_by_definition(convolution: Convolution) -> None:
+def test_convolution_reference_by_definition(stride: int, padding: int, dilation: int) -> None:
     generator = np.random.default_rng(1)
     x, y = generator.standard_normal((2, 2, 7, 6)), generator.standard_normal((3, 2, 3, 2))
-    found = convolution.apply(x, y)
-    padded = np.pad(x, ((0, 0), (0, 0), *[(convolution.padding,) * 2] * 2))
+    found = _correlated(x, y, Sliding.over((3, 2), stride, dilation, padding))
+    padded = np.pad(x, ((0, 0), (0, 0), *[(padding,) * 2] * 2))
     for place in np.ndindex(found.shape):
         batch, output, row, column = place
         total = 0.0
         for channel in range(2):
             for down in range(3):
                 for across in range(2):
-                    at_row = row * convolution.stride + down * convolution.dilation
-                    at_column = column * convolution.stride + across * convolution.dilation
+                    at_row = row * stride + down * dilation
+                    at_column = column * stride + across * dilation
                     seen = padded[batch, channel, at_row, at_column]
                     total += seen * y[output, channel, down, across]
         assert found[place] == pytest.approx(total)
@@ -88,8 +92,9 @@ def test_convolution_reference_by_definition(convolution: Convolution) -> None:
 def test_grouped_convolution_is_separate_convolutions() -> None:
     generator = np.random.default_rng(1)
     x, y = generator.standard_normal((1, 4, 5, 5)), generator.standard_normal((6, 2, 3, 3))
-    found = Convolution(groups=2).apply(x, y)
-    parts = [Convolution().apply(x[:, :2], y[:3]), Convolution().apply(x[:, 2:], y[3:])]
+    sliding = Sliding.over((3, 3))
+    found = _correlated(x, y, sliding, 2)
+    parts = [_correlated(x[:, :2], y[:3], sliding), _correlated(x[:, 2:], y[3:], sliding)]
     assert np.allclose(found, np.concatenate(parts, axis=1))
 
 

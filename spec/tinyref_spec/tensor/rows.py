@@ -14,7 +14,7 @@ from tinyref_spec.case import Measurement, Row, Rung
 from tinyref_spec.checks import Check, kernel_needs, make_row
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.error_rules import Ulp
-from tinyref_spec.tensor import convolution, functions, literals
+from tinyref_spec.tensor import functions, literals, windows
 from tinyref_spec.tensor.forms import (
     Form,
     Function,
@@ -37,7 +37,7 @@ class Family:
 # One line for each module of the tables.
 FAMILIES: tuple[Family, ...] = (
     Family(functions.FUNCTIONS, functions.REFUSED),
-    Family(convolution.FUNCTIONS, convolution.REFUSED),
+    Family(windows.FUNCTIONS, windows.REFUSED),
 )
 FUNCTIONS: tuple[Function, ...] = tuple(
     function for family in FAMILIES for function in family.functions
