@@ -31,10 +31,16 @@ def parameters(item: object) -> list[inspect.Parameter]:
     assert callable(item)
     listed = inspect.signature(item).parameters.values()
     return [
-        parameter.replace(annotation=inspect.Parameter.empty)
+        parameter.replace(annotation=inspect.Parameter.empty, default=named(parameter.default))
         for parameter in listed
         if parameter.name != "self"
     ]
+
+
+def named(default: object) -> object:
+    """A default that is a class by its name, as the list has it; any other as it is."""
+    is_class = inspect.isclass(default) and default is not inspect.Parameter.empty
+    return default.__name__ if is_class else default
 
 
 def shown(listed: list[inspect.Parameter]) -> str:

@@ -1,7 +1,7 @@
 """The core of Tensor: a node of the tensor graph, its device, and the record that gradients read.
 
 The class Tensor is a chain of floors, each in one module, each using only those before it:
-core, elementwise, movement, reduction, functions, contraction, indexing, operators, creation, data,
+core, elementwise, movement, reduction, mathematics, functions, contraction, indexing, operators, creation, data,
 selection, shaping, windows, random, losses, sharding, and on top Tensor itself with gradients.
 """
 
@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from tinyref.dtype import DType
 from tinyref.errors import UserError
@@ -34,6 +34,9 @@ from tinyref.uops.payload import (
     ShardArg,
 )
 from tinyref.uops.symbolic import product
+
+if TYPE_CHECKING:
+    from tinyref.tensor.gradient import GradientRule
 
 _recording: ContextVar[bool] = ContextVar("tinyref_recording", default=True)
 
@@ -65,11 +68,16 @@ class GradientSwitch:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """How a value was made: by one op of the tensor graph from `parents`."""
+    """How a value was made: by one op of the tensor graph from `parents`.
+
+    rule: how the gradient goes back, where it is not that of the op: the value is a function of
+    the parents that several ops compute.
+    """
 
     op: Ops
     arg: Payload
     parents: tuple[Value, ...]
+    rule: GradientRule | None = None
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False)

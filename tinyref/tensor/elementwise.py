@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Literal, Self, cast
 
 import numpy as np
 
-from tinyref.dtype import ConstType, DType, DTypeLike, as_const, dtypes, promote, to_dtype
+from tinyref.dtype import (
+    ConstType,
+    DType,
+    DTypeLike,
+    as_const,
+    dtypes,
+    promote,
+    to_dtype,
+)
 from tinyref.errors import UserError
 from tinyref.lazy import graph
+from tinyref.tensor import rounding
 from tinyref.tensor.arguments import broadcast, integer
-from tinyref.tensor.core import TensorCore
+from tinyref.tensor.core import GradientSwitch, Record, TensorCore, Value, is_recording
+from tinyref.tensor.gradient import RULES, GradientRule
 from tinyref.tensor.literals import is_scalar, scalar_dtype, weak_dtype
 from tinyref.uops.ops import Ops
+from tinyref.uops.payload import Payload
 
 RoundingMode = Literal["trunc", "floor"] | None
 
@@ -81,6 +93,30 @@ class Elementwise(TensorCore):
             return self
         return self._cast(dtypes.default_float)
 
+    # Functions with a gradient of their own
+
+    def _ruled(
+        self,
+        rule: GradientRule,
+        compute: Callable[..., Self],
+        *others: Self,
+        op: Ops | None = None,
+        arg: Payload = None,
+    ) -> Self:
+        """`compute` of this tensor and `others`, whose gradient is that of `rule` alone.
+
+        op, arg: what the gradient's rule knows it as; without `op` it is that of the last node.
+        """
+        sources = (self, *others)
+        with GradientSwitch():
+            result = compute(*sources)
+        value = Value(result._node, result._device)
+        if is_recording() and result.dtype.is_float:
+            parents = tuple(source._value for source in sources)
+            value.record = Record(op or result._node.op, arg, parents, rule)
+            value.requires_grad = any(parent.requires_grad for parent in parents)
+        return self._of(value)
+
     # Arithmetic of two
 
     def add(self, x: Self | ConstType, reverse: bool = False) -> Self:
@@ -117,10 +153,10 @@ class Elementwise(TensorCore):
         left, right = self._pair(x, "div", reverse)
         if rounding_mode is not None and not left.dtype.is_float:
             return left.idiv(right) if rounding_mode == "trunc" else left._floor_divide(right)
+        if rounding_mode == "floor":
+            return left._floor_divide(right)
         quotient = left._as_float("div")._apply(Ops.FDIV, right._as_float("div"))
-        if rounding_mode is None:
-            return quotient
-        return quotient.trunc() if rounding_mode == "trunc" else quotient.floor()
+        return quotient if rounding_mode is None else quotient.trunc()
 
     def idiv(self, x: Self | ConstType, reverse: bool = False) -> Self:
         """The quotient of integers, rounded toward zero (`//` rounds down); floats are refused."""
@@ -131,7 +167,7 @@ class Elementwise(TensorCore):
     def _floor_divide(self, x: Self | ConstType, reverse: bool = False) -> Self:
         left, right = self._pair(x, "floor_divide", reverse)
         if left.dtype.is_float:
-            return left._apply(Ops.FDIV, right).floor()
+            return left._ruled(rounding.STEPS, rounding.floor_divide, right)
         quotient = left.idiv(right)
         if left.dtype.is_unsigned:
             return quotient
@@ -147,11 +183,11 @@ class Elementwise(TensorCore):
     def mod(self, x: Self | ConstType, reverse: bool = False) -> Self:
         """The remainder with the sign of the divisor, as `%` of Python and torch.
 
-        Floats compute x - floor(x / y) * y, each step rounded.
+        Floats are exact while the quotient has no more bits than the type's mantissa.
         """
         left, right = self._pair(x, "mod", reverse)
         if left.dtype.is_float:
-            return left.sub(left._apply(Ops.FDIV, right).floor().mul(right))
+            return left._ruled(rounding.REMAINDER, rounding.remainder, right)
         require_integer("mod", left.dtype, accept_bool=False)
         remainder = left._apply(Ops.MOD, right)
         if left.dtype.is_unsigned:
@@ -206,16 +242,19 @@ class Elementwise(TensorCore):
         return result.reciprocal() if inverted else result
 
     def maximum(self, x: Self | ConstType) -> Self:
-        """The larger element. Where one is NaN the device decides which; so does +0 against -0."""
+        """The larger element; NaN where one is NaN. Of +0 and -0 it may be either."""
         left, right = self._pair(x, "maximum")
+        if left.dtype.is_float:
+            # MAX may lose a NaN; this does not.
+            return left._ruled(RULES[Ops.MAX], rounding.larger, right, op=Ops.MAX)
         return left._apply(Ops.OR if left.dtype.is_bool else Ops.MAX, right)
 
     def minimum(self, x: Self | ConstType) -> Self:
-        """The smaller element. Where one is NaN the device decides which; so does +0 against -0."""
+        """The smaller element; NaN where one is NaN. Of +0 and -0 it may be either."""
         left, right = self._pair(x, "minimum")
         if left.dtype.is_bool:
             return left._apply(Ops.AND, right)
-        return left._reversed()._apply(Ops.MAX, right._reversed())._reversed()
+        return left._reversed().maximum(right._reversed())._reversed()
 
     def _reversed(self) -> Self:
         """An exact map that turns the order around, and undoes itself: -x, or ~x for integers."""
@@ -392,12 +431,10 @@ class Elementwise(TensorCore):
         return self.mul(self)
 
     def sign(self) -> Self:
-        """-1, 0 or 1 in the tensor's type; NaN for NaN, and a zero keeps its sign."""
+        """-1, 0 or 1 in the tensor's type, with slope 0; NaN for NaN, and a zero keeps its sign."""
         if self.dtype.is_bool:
             return self
-        fixed = self.detach()
-        positive = fixed.gt(0).where(1, fixed)
-        return positive if self.dtype.is_unsigned else fixed.lt(0).where(-1, positive)
+        return self._ruled(rounding.STEPS, rounding.sign)
 
     def abs(self) -> Self:
         """The magnitude; the smallest signed integer wraps to itself. The slope at 0 is 0."""
@@ -406,7 +443,7 @@ class Elementwise(TensorCore):
         if self.dtype.is_float:
             compute_dtype("abs", self.dtype)
             # The product with the sign clears the sign of -0 too; sign itself has no slope.
-            return self.mul(self.sign())
+            return self.mul(self.detach().sign())
         return self.lt(0).where(self.neg(), self)
 
     def clamp(

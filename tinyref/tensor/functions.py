@@ -5,44 +5,37 @@ from __future__ import annotations
 import math
 from typing import Self
 
-from tinyref.dtype import DType, DTypeLike, dtypes, sum_dtype, to_dtype
+from tinyref.dtype import ConstType, DType, DTypeLike, to_dtype
 from tinyref.errors import UserError
 from tinyref.tensor.arguments import axes_of, axis_of
 from tinyref.tensor.elementwise import compute_dtype
-from tinyref.tensor.reduction import Axes, Reduction
-
-# tanh(x) for |x| < 0.625 is x * (1 + z * P(z) / Q(z)) with z = x * x, Q monic (Moshier, Cephes
-# library, tanhf.c with Q = 1, and tanh.c). Highest power first.
-_TANH_FLOAT32 = (
-    (-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1),
-    (),
-)
-_TANH_FLOAT64 = (
-    (-9.64399179425052238628e-1, -9.92877231001918586564e1, -1.61468768441708447952e3),
-    (1.12811678491632931402e2, 2.23548839060100448583e3, 4.84406305325125486048e3),
-)
+from tinyref.tensor.gradient import Contribution, GradientRule, Step
+from tinyref.tensor.literals import is_scalar
+from tinyref.tensor.mathematics import Mathematics, log1p
+from tinyref.tensor.reduction import Axes
+from tinyref.uops.ops import Ops
 
 
-class Functions(Reduction):
+def _require_numbers(name: str, **given: object) -> None:
+    """Raises `UserError` for an argument that is no number."""
+    for argument, value in given.items():
+        if not is_scalar(value):
+            kind = type(value).__name__
+            raise UserError(f"{name}: {argument} is a {kind}: accepted is a number")
+
+
+def _logistic(step: Step) -> tuple[Contribution, ...]:
+    """d(softplus x) = sigmoid(x) dx."""
+    return (lambda: step.gradient * step.sources[0].sigmoid(),)
+
+
+_SOFTPLUS = GradientRule("softplus", _logistic, True, False)
+
+
+class Functions(Mathematics):
     """float16 and bfloat16 are computed in float32 and rounded once; integers give float32."""
 
     __slots__ = ()
-
-    def _wide(self, name: str) -> Self:
-        """This tensor in the type that the function is computed in."""
-        floats = self._as_float(name)
-        return floats._cast(sum_dtype(floats.dtype))
-
-    def _result_dtype(self) -> DType:
-        return self.dtype if self.dtype.is_float else dtypes.default_float
-
-    def exp(self) -> Self:
-        """e ** self, as 2 ** (self * log2(e))."""
-        return self._wide("exp").mul(1 / math.log(2)).exp2()._cast(self._result_dtype())
-
-    def log(self) -> Self:
-        """The natural logarithm, as log2(self) * ln(2); -inf for 0, NaN below."""
-        return self._wide("log").log2().mul(math.log(2))._cast(self._result_dtype())
 
     def sigmoid(self) -> Self:
         """1 / (1 + e ** -self), by powers of e that never overflow, so its gradient is finite."""
@@ -51,39 +44,103 @@ class Functions(Reduction):
         power = negative.where(x, x.neg()).exp()
         return negative.where(power, 1.0).div(power.add(1))._cast(self._result_dtype())
 
-    def tanh(self) -> Self:
-        """The hyperbolic tangent: +-1 far out, and accurate near 0 where tanh(x) is nearly x."""
-        x = self._wide("tanh")
-        negative = x.lt(0)
-        magnitude = negative.where(x.neg(), x)
-        far = magnitude.gt(20)
-        power = far.where(20, magnitude).mul(-2).exp()
-        large = power.sub(1).div(power.add(1))
-        signed = negative.where(large, large.neg())
-        result = magnitude.lt(0.625).where(x._tanh_near_zero(), signed)
-        return result._cast(self._result_dtype())
-
-    def _tanh_near_zero(self) -> Self:
-        numerator, denominator = _TANH_FLOAT64 if self.dtype is dtypes.float64 else _TANH_FLOAT32
-        # Far from zero the value is not used; keeping it small keeps its gradient finite.
-        x = self.lt(1).mul(self.gt(-1)).where(self, 0)
-        z = x.square()
-        quotient = z._polynomial(numerator)
-        if denominator:
-            quotient = quotient.div(z._polynomial((1.0, *denominator)))
-        return x.mul(z.mul(quotient).add(1))
-
-    def _polynomial(self, coefficients: tuple[float, ...]) -> Self:
-        """By Horner's scheme, highest power first; at least two coefficients."""
-        result = self.mul(coefficients[0])
-        for coefficient in coefficients[1:-1]:
-            result = result.add(coefficient).mul(self)
-        return result.add(coefficients[-1])
-
     def silu(self) -> Self:
         """self * sigmoid(self)."""
         x = self._wide("silu")
         return x.mul(x.sigmoid())._cast(self._result_dtype())
+
+    def swish(self) -> Self:
+        """The same as `silu`."""
+        return self.silu()
+
+    def gelu(self) -> Self:
+        """self * (1 + tanh(u)) / 2 with u = sqrt(2 / pi) (x + 0.044715 x^3), as self * sigmoid(2u).
+
+        Hendrycks and Gimpel, "Gaussian Error Linear Units", 2016: the approximation by tanh.
+        """
+        x = self._wide("gelu")
+        inner = x.mul(x.square().mul(0.044715).add(1)).mul(2 * math.sqrt(2 / math.pi))
+        return x.mul(inner.sigmoid())._cast(self._result_dtype())
+
+    def quick_gelu(self) -> Self:
+        """self * sigmoid(1.702 self)."""
+        x = self._wide("quick_gelu")
+        return x.mul(x.mul(1.702).sigmoid())._cast(self._result_dtype())
+
+    def relu6(self) -> Self:
+        """The element from 0 to 6, else the nearer end."""
+        return self.relu().clamp(max_=6)
+
+    def hardtanh(self, min_val: ConstType = -1, max_val: ConstType = 1) -> Self:
+        """The element from `min_val` to `max_val`, else the nearer end."""
+        _require_numbers("hardtanh", min_val=min_val, max_val=max_val)
+        if min_val > max_val:
+            raise UserError(f"hardtanh: min_val {min_val} is above max_val {max_val}")
+        return self.clamp(min_val, max_val)
+
+    def hardsigmoid(self, alpha: float = 1 / 6, beta: float = 0.5) -> Self:
+        """alpha * self + beta, from 0 to 1, else the nearer end."""
+        _require_numbers("hardsigmoid", alpha=alpha, beta=beta)
+        x = self._wide("hardsigmoid")
+        return x.mul(alpha).add(beta).clamp(0, 1)._cast(self._result_dtype())
+
+    def hardswish(self) -> Self:
+        """self * relu6(self + 3) / 6."""
+        x = self._wide("hardswish")
+        return x.mul(x.add(3).relu6()).mul(1 / 6)._cast(self._result_dtype())
+
+    def leaky_relu(self, neg_slope: float = 0.01) -> Self:
+        """The element where it is above 0, else `neg_slope` times it."""
+        _require_numbers("leaky_relu", neg_slope=neg_slope)
+        x = self._as_float("leaky_relu")
+        return x.gt(0).where(x, x.mul(neg_slope))
+
+    def elu(self, alpha: float = 1.0) -> Self:
+        """The element where it is above 0, else alpha * (e ** self - 1)."""
+        _require_numbers("elu", alpha=alpha)
+        return self._exponential_below_zero("elu", alpha, 1.0)
+
+    def celu(self, alpha: float = 1.0) -> Self:
+        """The element where it is above 0, else alpha * (e ** (self / alpha) - 1)."""
+        _require_numbers("celu", alpha=alpha)
+        if alpha == 0:
+            raise UserError("celu: alpha is 0, by which it divides: accepted are other numbers")
+        return self._exponential_below_zero("celu", alpha, alpha)
+
+    def selu(self, alpha: float = 1.67326, gamma: float = 1.0507) -> Self:
+        """gamma * elu(self, alpha): Klambauer and others, "Self-Normalizing Neural Networks"."""
+        _require_numbers("selu", alpha=alpha, gamma=gamma)
+        found = self._wide("selu")._exponential_below_zero("selu", alpha, 1.0)
+        return found.mul(gamma)._cast(self._result_dtype())
+
+    def _exponential_below_zero(self, name: str, scale: float, width: float) -> Self:
+        """The element where it is above 0, else scale * (e ** (self / width) - 1)."""
+        x = self._wide(name)
+        is_above = x.gt(0)
+        # The side that is not chosen stays small, so that its gradient is finite.
+        below = is_above.where(0, x)
+        scaled = below if width == 1 else below.div(width)
+        return is_above.where(x, scaled._expm1().mul(scale))._cast(self._result_dtype())
+
+    def softplus(self, beta: float = 1) -> Self:
+        """log(1 + e ** (beta * self)) / beta, as max(z, 0) + log(1 + e ** -|z|): no overflow."""
+        _require_numbers("softplus", beta=beta)
+        if beta == 0:
+            raise UserError("softplus: beta is 0, by which it divides: accepted are other numbers")
+        z = self._wide("softplus")
+        z = z if beta == 1 else z.mul(beta)
+        found = z._ruled(_SOFTPLUS, lambda z: z.relu().add(log1p(z.abs().neg().exp())))
+        return (found if beta == 1 else found.div(beta))._cast(self._result_dtype())
+
+    def mish(self) -> Self:
+        """self * tanh(softplus(self)): Misra, "Mish: A Self Regularized Activation Function"."""
+        x = self._wide("mish")
+        return x.mul(x.softplus().tanh())._cast(self._result_dtype())
+
+    def softsign(self) -> Self:
+        """self / (1 + |self|)."""
+        x = self._wide("softsign")
+        return x.div(x.abs().add(1))._cast(self._result_dtype())
 
     def _shifted(self, axis: int, name: str, dtype: DTypeLike | None) -> tuple[Self, DType, int]:
         """Distances from the largest element along `axis`, the result's type, and the axis.
@@ -96,7 +153,7 @@ class Functions(Reduction):
         if not compute_dtype(name, target).is_float:
             raise UserError(f"{name}: dtype {target.name}, accepted are float types")
         wide = self._cast(target)._wide(name)
-        return wide.sub(wide.detach().max(axes, keepdim=True)), target, number
+        return wide.sub(wide.detach()._reduce(Ops.MAX, axes)), target, number
 
     def softmax(
         self, axis: int = -1, dtype: DTypeLike | None = None, _single_kernel: int = 0
@@ -120,7 +177,8 @@ class Functions(Reduction):
         """log(sum(e ** self)), without overflow; -inf where all elements are -inf."""
         axes = axes_of(axis, self.ndim, "logsumexp")
         wide = self._wide("logsumexp")
-        largest = wide.detach().max(axes, keepdim=True)
+        # MAX may lose a NaN; the sum below does not.
+        largest = wide.detach()._reduce(Ops.MAX, axes)
         # An infinite maximum would give inf - inf; 0 in its place leaves the infinity as it is.
         base = largest.isfinite().where(largest, 0)
         kept = wide.sub(base).exp().sum(axes, keepdim=True).log().add(base)

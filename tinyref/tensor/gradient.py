@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tinyref.dtype import dtypes
 from tinyref.errors import UserError
 from tinyref.lazy.shape import describe_shape, shape_of
 from tinyref.tensor.core import Value
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import BoundsArg, FlipArg, Payload, PermuteArg, ReduceArg
-from tinyref.uops.symbolic import lift, lower
+from tinyref.uops.symbolic import lift, lower, product
 
 if TYPE_CHECKING:
     from tinyref.tensor.tensor import Tensor
@@ -39,9 +40,10 @@ class GradientRule:
     """`contributions` gives for each source a function that makes its gradient, or None.
 
     `reads_sources` and `reads_output` say that their elements are read, not only their shapes.
+    `name` is that of an op, or of a function with a rule of its own.
     """
 
-    op: Ops
+    name: str
     contributions: Callable[[Step], tuple[Contribution, ...]]
     reads_sources: bool
     reads_output: bool
@@ -60,7 +62,7 @@ def gradient_rule(
     def enter(
         function: Callable[[Step], tuple[Contribution, ...]],
     ) -> Callable[[Step], tuple[Contribution, ...]]:
-        RULES[op] = GradientRule(op, function, reads_sources, reads_output)
+        RULES[op] = GradientRule(op.name, function, reads_sources, reads_output)
         return function
 
     return enter
@@ -186,14 +188,14 @@ def log2(step: Step) -> tuple[Contribution, ...]:
 
 @gradient_rule(Ops.SIN, reads_sources=True)
 def sin(step: Step) -> tuple[Contribution, ...]:
-    """d(sin x) = cos x dx, with cos x = sin(pi/2 - x)."""
-    return (lambda: step.gradient * (math.pi / 2 - step.sources[0]).sin(),)
+    """d(sin x) = cos x dx."""
+    return (lambda: step.gradient * step.sources[0].cos(),)
 
 
 @gradient_rule(Ops.TRUNC)
 def trunc(step: Step) -> tuple[Contribution, ...]:
-    """Constant between the steps."""
-    return (None,)
+    """Constant between the steps: the slope is 0, also where the step is."""
+    return (step.gradient.zeros_like,)
 
 
 @gradient_rule(Ops.ADD)
@@ -304,18 +306,49 @@ def _of_sum(step: Step, axes: tuple[int, ...]) -> Tensor:
 
 
 def _of_product(step: Step, axes: tuple[int, ...]) -> Tensor:
-    """To each factor the product of the others, which a factor of zero does not make NaN.
+    """To each factor the product of the others, which a factor of zero does not make NaN."""
+    return step.gradient * _product_of_others(step.sources[0], axes)
 
-    With zeros among the factors, second derivatives across them come out as 0.
+
+def _product_of_others(x: Tensor, axes: tuple[int, ...]) -> Tensor:
+    """For each element the product of the others along `axes`.
+
+    Computed by dividing, with zeros counted; its own gradient, which second derivatives need, by
+    leaving one factor out of each of n products.
     """
+
+    def divided(x: Tensor) -> Tensor:
+        is_zero = x == 0
+        zeros = is_zero.cast(x.dtype)._reduce(Ops.ADD, axes)
+        others = is_zero.where(1, x)
+        product = others._reduce(Ops.MUL, axes)
+        without_zeros = (zeros == 0).where(product, 0) / others
+        return is_zero.where((zeros == 1).where(product, 0), without_zeros)
+
+    def slopes(step: Step) -> tuple[Contribution, ...]:
+        return (lambda: _slope_of_others(step, axes),)
+
+    return x._ruled(GradientRule("product", slopes, True, False), divided)
+
+
+def _slope_of_others(step: Step, axes: tuple[int, ...]) -> Tensor:
+    """The sum over i of g[i] times the product of all factors but i and this one."""
     x = step.sources[0]
-    is_zero = x == 0
-    zeros = is_zero.cast(x.dtype)._reduce(Ops.ADD, axes)
-    others = is_zero.where(1, x)
-    product = others._reduce(Ops.MUL, axes)
-    without_zeros = (zeros == 0).where(product, 0) / others
-    slope = is_zero.where((zeros == 1).where(product, 0), without_zeros)
-    return step.gradient * slope
+    kept = tuple(axis for axis in range(x.ndim) if axis not in axes)
+    order = (*kept, *axes)
+    shape = tuple(x.shape[axis] for axis in order)
+    rows = (*shape[: len(kept)], -1)
+    count = product(x.shape[axis] for axis in axes)
+    if not isinstance(count, int):
+        raise UserError("backward: the second derivative of a product needs known sizes")
+    left_out = x.eye(count, dtype=dtypes.bool, device=x.device)
+    factors = x.permute(order).reshape(rows)
+    matrix = left_out.where(1, factors.unsqueeze(-2))
+    others = left_out.where(0, _product_of_others(matrix, (matrix.ndim - 1,)))
+    weights = step.gradient.permute(order).reshape(rows)
+    found = (others * weights.unsqueeze(-1)).sum(-2)
+    inverse = tuple(sorted(range(x.ndim), key=order.__getitem__))
+    return found.reshape(shape).permute(inverse)
 
 
 def _of_maximum(step: Step, axes: tuple[int, ...]) -> Tensor:
@@ -373,7 +406,7 @@ def _propagate(value: Value, gradient: Tensor, wanted: set[int], found: dict[int
     record = value.record
     if record is None:
         return
-    rule = RULES[record.op]
+    rule = record.rule or RULES[record.op]
     peek = type(gradient)._peek
     step = Step(gradient, peek(value), tuple(peek(source) for source in record.parents), record.arg)
     for source, contribution in zip(record.parents, rule.contributions(step), strict=True):
@@ -396,7 +429,7 @@ def _check_unchanged(rule: GradientRule, value: Value) -> None:
     for source in read:
         if source.is_overwritten:
             raise UserError(
-                f"backward: elements that the gradient of {rule.op.name} reads, of shape "
+                f"backward: elements that the gradient of {rule.name} reads, of shape "
                 f"{describe_shape(shape_of(source.node))}, were assigned to since: "
                 f"compute the result again"
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Self
 
@@ -10,8 +11,10 @@ from tinyref.errors import UserError
 from tinyref.lazy import graph
 from tinyref.tensor.arguments import axes_of
 from tinyref.tensor.elementwise import compute_dtype
+from tinyref.tensor.gradient import RULES
 from tinyref.tensor.movement import Movement
 from tinyref.uops.ops import Ops
+from tinyref.uops.payload import ReduceArg
 from tinyref.uops.symbolic import product
 
 Axes = int | Sequence[int] | None
@@ -59,19 +62,28 @@ class Reduction(Movement):
         return self._accumulated(Ops.MUL, axis, keepdim, dtype, "prod")
 
     def max(self, axis: Axes = None, keepdim: bool = False) -> Self:
-        """The largest element; where there is a NaN the device decides whether it shows.
-
-        Ties share the gradient evenly.
-        """
+        """The largest element, or NaN where there is one. Ties share the gradient evenly."""
         axes = axes_of(axis, self.ndim, "max")
         compute_dtype("max", self.dtype)
-        return self._reduced(Ops.MAX, axes, keepdim)
+        return self._maximum_over(axes)._without(() if keepdim else axes)
+
+    def _maximum_over(self, axes: tuple[int, ...]) -> Self:
+        """The largest element over `axes`, which stay. A reduce by MAX may lose a NaN, so another
+        one in the same loop looks for it.
+        """
+        if not (self.dtype.is_float and axes):
+            return self._reduce(Ops.MAX, axes)
+
+        def compute(x: Self) -> Self:
+            return x.isnan()._reduce(Ops.MAX, axes).where(math.nan, x._reduce(Ops.MAX, axes))
+
+        return self._ruled(RULES[Ops.REDUCE], compute, op=Ops.REDUCE, arg=ReduceArg(Ops.MAX, axes))
 
     def min(self, axis: Axes = None, keepdim: bool = False) -> Self:
-        """The smallest element; where there is a NaN the device decides whether it shows."""
+        """The smallest element, or NaN where there is one. Ties share the gradient evenly."""
         axes = axes_of(axis, self.ndim, "min")
         compute_dtype("min", self.dtype)
-        return self._reversed()._reduced(Ops.MAX, axes, keepdim)._reversed()
+        return self._reversed()._maximum_over(axes)._without(() if keepdim else axes)._reversed()
 
     def any(self, axis: Axes = None, keepdim: bool = False) -> Self:
         """True where some element is not zero."""
@@ -114,6 +126,18 @@ class Reduction(Movement):
     def std(self, axis: Axes = None, keepdim: bool = False, correction: int = 1) -> Self:
         """The square root of the variance."""
         return self.var(axis, keepdim, correction).sqrt()
+
+    def std_mean(
+        self, axis: Axes = None, keepdim: bool = False, correction: int = 1
+    ) -> tuple[Self, Self]:
+        """`std` and `mean` of the same axes."""
+        return self.std(axis, keepdim, correction), self.mean(axis, keepdim)
+
+    def var_mean(
+        self, axis: Axes = None, keepdim: bool = False, correction: int = 1
+    ) -> tuple[Self, Self]:
+        """`var` and `mean` of the same axes."""
+        return self.var(axis, keepdim, correction), self.mean(axis, keepdim)
 
 
 def accumulator_dtype(operands: DType, dtype: DTypeLike | None, name: str) -> tuple[DType, DType]:

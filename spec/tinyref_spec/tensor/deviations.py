@@ -12,7 +12,6 @@ SIGNATURES: dict[str, str] = {
     "Tensor.arange": _NAMED,
     "Tensor.empty": _NAMED,
     "Tensor.full": _NAMED,
-    "Tensor.softmax": "_single_kernel is private: the scheduler decides how many kernels it takes",
 }
 
 _PROPERTY = "a property: it takes no argument, and its value is part of every row"
