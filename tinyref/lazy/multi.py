@@ -296,12 +296,13 @@ def reduce(node: UOp, arg: Payload) -> UOp:
         return _on_wholes(node, Ops.REDUCE, arg)
     results = [graph.reduce(arg.op, node.src[place], arg.axes) for place in filled]
     found = _combined(arg.op, results, [layout.devices[place] for place in filled])
-    if len(filled) < len(layout.devices):
-        # The result on a device that had no elements is that of another.
-        here = dict(zip(filled, found, strict=True))
-        devices = enumerate(layout.devices)
-        found = [here.get(place) or graph.copy(found[0], device) for place, device in devices]
-    return joined(ShardArg(layout.devices), found)
+    # A device that had no elements gets the result of another.
+    here = dict(zip(filled, found, strict=True))
+    everywhere = [
+        here[place] if place in here else graph.copy(found[0], device)
+        for place, device in enumerate(layout.devices)
+    ]
+    return joined(ShardArg(layout.devices), everywhere)
 
 
 def _combined(op: Ops, parts: list[UOp], devices: list[str]) -> list[UOp]:

@@ -1,0 +1,115 @@
+"""Random tensor graphs on several devices against numpy: every rule, in layouts of all kinds."""
+
+from random import Random
+
+import numpy as np
+import pytest
+import random_tensors
+
+from tinyref import Context
+from tinyref.dtype import from_numpy_dtype
+from tinyref.engine import realize
+from tinyref.lazy import graph
+from tinyref.lazy.buffers import buffer_of
+from tinyref.lazy.multi import build
+from tinyref.lazy.shards import gathered, joined, layout_of, placed
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import ShardArg
+
+DEVICES = ("CPU", "CPU:1", "CPU:2", "CPU:3")
+
+
+def put(array):
+    node = graph.new_buffer("CPU", array.shape, from_numpy_dtype(array.dtype))
+    if array.size:
+        memory = buffer_of(graph.backing(node))
+        memory.copy_in(memoryview(np.ascontiguousarray(array)).cast("B"))
+    # Views of it stay views of this node, which the leaves are known by.
+    return graph.detach(node)
+
+
+def get(node):
+    value = graph.uniform_value(node)
+    if value is not None or 0 in graph.shape_of(node):
+        return np.full(graph.shape_of(node), value or 0, np.int32)
+    values = np.frombuffer(buffer_of(graph.backing(node)).copy_out(), np.int32)
+    return values[: np.prod(graph.shape_of(node), dtype=int)].reshape(graph.shape_of(node))
+
+
+def random_layout(random, shape, devices):
+    """Whole on each device, or cut along some axis into parts of any sizes, none among them."""
+    if not shape or random.random() < 0.2:
+        return ShardArg(devices)
+    axis = random.randrange(len(shape))
+    cuts = sorted(random.randint(0, shape[axis]) for _ in devices[1:])
+    ends = [*cuts, shape[axis]]
+    sizes = tuple(end - begin for begin, end in zip([0, *cuts], ends, strict=True))
+    return ShardArg(devices, axis, sizes)
+
+
+def distributed(root, leaves):
+    """The graph of `root`, built again with the leaves on several devices."""
+    new = dict(leaves)
+    for node in root.toposort():
+        if node in new:
+            continue
+        sources = [new[source] for source in node.src]
+        new[node] = build(node.op, node.arg, node.dtype, sources) if sources else node
+    return new[root]
+
+
+def check(seed, steps, count=4):
+    random = Random(seed)
+    generator = random_tensors.Generator(random, put)
+    for _ in range(random.randint(1, steps)):
+        generator.grow()
+    devices = DEVICES[:count]
+    leaves = {
+        node: placed(node, random_layout(random, array.shape, devices))
+        for node, array in generator.leaves
+    }
+    node, array = generator.values[-1]
+    found = distributed(node, leaves)
+    if found.op is not Ops.MULTI:
+        return
+    layout = layout_of(found)
+    result = realize([(found, devices)])[found]
+    parts = [get(part) for part in result.src]
+    if layout.axis is None:
+        for part in parts:
+            np.testing.assert_array_equal(part, array)
+    else:
+        assert [part.shape[layout.axis] for part in parts] == list(layout.sizes)
+        np.testing.assert_array_equal(np.concatenate(parts, layout.axis), array)
+    for part, device in zip(result.src, devices, strict=True):
+        assert graph.device_of(part) in (device, None)
+    together = gathered(found, "CPU:1")
+    np.testing.assert_array_equal(get(realize([(together, "CPU:1")])[together]), array)
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("first", range(0, 160, 10))
+@pytest.mark.parametrize("ring", [0, 2])
+def test_random_graphs(first, ring):
+    with Context(RING=ring):
+        for seed in range(first, first + 10):
+            check(seed, 10, 2 + seed % 3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(1000, 3000, 50))
+def test_many_random_graphs(first):
+    with Context(RING=first // 50 % 3):
+        for seed in range(first, first + 50):
+            check(seed, 20, 2 + seed % 3)
+
+
+def test_a_part_that_is_lost_is_noticed():
+    """The comparison can fail: a MULTI with two parts exchanged is not the array."""
+    array = np.arange(8, dtype=np.int32)
+    node = placed(put(array), ShardArg(DEVICES, 0, (2, 2, 2, 2)))
+    moved = [graph.copy(part, name) for part, name in zip(node.src[::-1], DEVICES, strict=True)]
+    wrong = joined(layout_of(node), moved)
+    result = realize([(wrong, DEVICES)])[wrong]
+    parts = np.concatenate([get(part) for part in result.src])
+    assert not np.array_equal(parts, array)
