@@ -11,9 +11,10 @@ if TYPE_CHECKING:
     from tinyref.dtype import dtypes
     from tinyref.engine.counters import GlobalCounters
     from tinyref.tensor import Tensor, Variable
+    from tinyref.tensor.jit import TinyJit
 
 __version__ = "0.1.0"
-__all__ = ["Context", "Device", "GlobalCounters", "Tensor", "Variable", "dtypes"]
+__all__ = ["Context", "Device", "GlobalCounters", "Tensor", "TinyJit", "Variable", "dtypes"]
 
 # Each name is imported when it is first used: `import tinyref` and the command line stay quick.
 _HOMES = {
@@ -21,6 +22,7 @@ _HOMES = {
     "Device": "tinyref.device",
     "GlobalCounters": "tinyref.engine.counters",
     "Tensor": "tinyref.tensor",
+    "TinyJit": "tinyref.tensor.jit",
     "Variable": "tinyref.tensor",
     "dtypes": "tinyref.dtype",
 }

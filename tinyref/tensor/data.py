@@ -36,7 +36,8 @@ from tinyref.uops.ops import MOVEMENT, Ops
 from tinyref.uops.payload import BufferArg
 from tinyref.uops.symbolic import describe_shape
 
-_computing = threading.RLock()
+# Held while graphs are computed: what one thread computes changes the graphs of all others.
+computing = threading.RLock()
 
 
 def compute(tensors: Sequence[TensorCore]) -> None:
@@ -51,8 +52,7 @@ def compute(tensors: Sequence[TensorCore]) -> None:
             raise UserError(f"realize: got a {type(tensor).__name__}, accepted are Tensors")
     if all(is_computed(tensor._node) for tensor in tensors):
         return
-    # What one thread computes changes the graphs of all others.
-    with _computing:
+    with computing:
         _compute(tensors)
 
 
@@ -187,6 +187,9 @@ class Data(Creation):
             return np.full(shape, value, dtype=numpy_dtype(self.dtype))
         if 0 in shape:
             return np.empty(shape, dtype=numpy_dtype(self.dtype))
+        from tinyref.engine.capture import forbid_while_capturing
+
+        forbid_while_capturing("a tensor's elements are read")
         buffer = buffer_of(self._buffer_node())
         array = np.frombuffer(buffer.copy_out(), dtype=numpy_dtype(self.dtype))
         return array[: math.prod(shape)].reshape(shape)

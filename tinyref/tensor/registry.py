@@ -35,6 +35,17 @@ def shown_buffers(node: UOp) -> tuple[UOp, ...]:
     return (node,) if node.op is Ops.BUFFER else ()
 
 
+def parts_of(node: UOp) -> tuple[UOp, ...]:
+    """The parts of a tensor on several devices; of one on a single device the node itself."""
+    return node.src if node.op is Ops.MULTI else (node,)
+
+
+def shown_numbers(node: UOp) -> tuple[int, ...]:
+    """The numbers of the BUFFERs whose elements `node` shows."""
+    found = (base.arg for base in shown_buffers(node))
+    return tuple(argument.number for argument in found if isinstance(argument, BufferArg))
+
+
 class _Entry(weakref.ref["Value"]):
     """A value that lives as long as someone holds it, and where the registry keeps it."""
 
@@ -93,6 +104,15 @@ class Registry:
     def showing(self, number: int) -> list[Value]:
         """The live values that show BUFFER `number`, or what will be assigned to it."""
         return _alive(self._by_buffer.get(number, {}))
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether any value is not computed yet."""
+        return bool(self._pending)
+
+    def count_showing(self, number: int) -> int:
+        """How many values show BUFFER `number`: quicker than to list them."""
+        return len(self._by_buffer.get(number, ()))
 
 
 def _remove(entries: dict[int, _Entry], entry: _Entry) -> None:

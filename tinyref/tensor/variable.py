@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from tinyref.errors import UserError
 from tinyref.lazy import graph
 from tinyref.tensor.arguments import integer
 from tinyref.uops.build import variable
-from tinyref.uops.node import UOp
+from tinyref.uops.node import UOp, sint, substitute, toposort
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import ConstArg, VarArg
+from tinyref.uops.symbolic import normalise, variables_of
 
 
 class Variable:
@@ -34,3 +39,42 @@ class Variable:
 
     def __repr__(self) -> str:
         return f"Variable({self.name!r}, {self.minimum}, {self.maximum})"
+
+
+def values_bound(sizes: Sequence[sint], argument: str) -> dict[str, int]:
+    """The values that the variables of `sizes` are bound to, by name.
+
+    Raises `UserError` for a variable without a value, and for one with two.
+    """
+    values: dict[str, int] = {}
+    bound: set[UOp] = set()
+    for node in toposort(size for size in sizes if isinstance(size, UOp)):
+        if node.op is not Ops.BIND:
+            continue
+        variable, value = node.src
+        bound.add(variable)
+        if isinstance(variable.arg, VarArg) and isinstance(value.arg, ConstArg):
+            number = int(value.arg.value)
+            if values.setdefault(variable.arg.name, number) != number:
+                raise UserError(
+                    f"{argument}: variable {variable.arg.name} is bound to "
+                    f"{values[variable.arg.name]} and to {number}: accepted is one value"
+                )
+    for variable in variables_of([size for size in sizes if isinstance(size, UOp)]):
+        if variable not in bound and isinstance(variable.arg, VarArg):
+            raise UserError(
+                f"{argument}: variable {variable.arg.name} has no value: give it one with bind()"
+            )
+    return values
+
+
+def rebound(size: sint, values: Mapping[str, int]) -> sint:
+    """`size` with each variable bound to its value of `values`; others stay as they are."""
+    if isinstance(size, int):
+        return size
+    bound = {
+        node: graph.bind(node, values[node.arg.name])
+        for node in variables_of([size])
+        if isinstance(node.arg, VarArg) and node.arg.name in values
+    }
+    return normalise(substitute(size, bound))

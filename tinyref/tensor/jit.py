@@ -1,0 +1,553 @@
+"""TinyJit: a function of tensors that runs as the list of kernels that it was seen to run."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import itertools
+import threading
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
+
+from tinyref import config
+from tinyref.device import Buffer
+from tinyref.dtype import DType
+from tinyref.engine.capture import Recorder, Replay, active_recorder, recording
+from tinyref.errors import UserError
+from tinyref.lazy import graph
+from tinyref.lazy.buffers import buffer_of, new_buffer_node
+from tinyref.lazy.folding import uniform_value
+from tinyref.lazy.shape import is_empty
+from tinyref.lazy.shards import Place
+from tinyref.schedule.prepare import unbound
+from tinyref.tensor.arguments import Shape
+from tinyref.tensor.core import TensorCore
+from tinyref.tensor.data import compute, computing
+from tinyref.tensor.jit_arguments import (
+    Arguments,
+    check_returned,
+    mismatch,
+    read_arguments,
+    rebuilt,
+)
+from tinyref.tensor.jit_state import State, assigned_later, shown_by_tensors
+from tinyref.tensor.registry import parts_of, registry
+from tinyref.tensor.tensor import Tensor
+from tinyref.tensor.variable import rebound
+from tinyref.uops.node import UOp, substitute
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import BufferArg
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class Captured:
+    """What a capture holds: see `TinyJit.captured`.
+
+    inputs: a description of each tensor and symbolic size that may change from call to call.
+    state: how many buffers outside are written. arena_bytes: memory of intermediate results, which
+    would take unplanned_bytes if they shared none.
+    """
+
+    kernels: int
+    copies: int
+    inputs: tuple[str, ...]
+    state: int
+    arena_bytes: int
+    unplanned_bytes: int
+
+
+class TinyJit(Generic[P, R]):
+    """Runs `fxn` plainly once, captures its kernels in the second call, then replays only those.
+
+    As a decorator of a function or a method, or as a call: `step = TinyJit(step)`. Tensors and
+    bound variables, in arguments and in lists, tuples and dicts in them, may change from call to
+    call, but no shape, type or device; any other argument, like all else that Python decides, is
+    part of the capture. Tensors that the function assigns to in place go on being updated. It
+    returns tensors, numbers, texts and None in lists, tuples and dicts: the tensors have memory
+    of their own and no gradients, all else is as it was captured.
+
+    A call that fits no replay raises `UserError`; so do reading elements within the function,
+    assigning to its arguments, and replacing tensors instead of assigning to them. Within another
+    TinyJit's capture, and with the flag JIT=0, the function runs plainly. Threads take turns.
+    """
+
+    def __init__(self, fxn: Callable[P, R]) -> None:
+        if not callable(fxn):
+            raise UserError(f"TinyJit: got a {type(fxn).__name__}, accepted is a function")
+        self.fxn = fxn
+        functools.update_wrapper(self, fxn)
+        self._program = _Program(_parameter_names(fxn))
+        self._methods: dict[int, tuple[weakref.ref[object], _Program]] = {}
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return cast(R, self._program.call(self.fxn, args, kwargs))
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> TinyJit[P, R]: ...
+    @overload
+    def __get__(self, instance: object, owner: type) -> JitMethod: ...
+    def __get__(self, instance: object | None, owner: type) -> TinyJit[P, R] | JitMethod:
+        """As a method: each instance has a capture of its own."""
+        if instance is None:
+            return self
+        return JitMethod(self.fxn, instance, self._program_of(instance))
+
+    def _program_of(self, instance: object) -> _Program:
+        identity = id(instance)
+        found = self._methods.get(identity)
+        if found is not None and found[0]() is instance:
+            return found[1]
+
+        def forget(_: weakref.ref[object]) -> None:
+            self._methods.pop(identity, None)
+
+        try:
+            reference = weakref.ref(instance, forget)
+        except TypeError:
+            raise UserError(
+                f"TinyJit: a {type(instance).__name__} takes no weak references: "
+                f"add '__weakref__' to its slots"
+            ) from None
+        program = _Program(_parameter_names(self.fxn)[1:])
+        self._methods[identity] = (reference, program)
+        return program
+
+    def reset(self) -> None:
+        """Forgets the capture: the next call runs plainly, the one after captures again."""
+        self._program.reset()
+
+    @property
+    def captured(self) -> Captured | None:
+        """What was captured; None before the second call."""
+        return self._program.captured
+
+
+class JitMethod:
+    """A captured function bound to one instance."""
+
+    def __init__(self, fxn: Callable[..., Any], instance: object, program: _Program) -> None:
+        self.fxn = fxn
+        self.instance = instance
+        self._program = program
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._program.call(functools.partial(self.fxn, self.instance), args, kwargs)
+
+    def reset(self) -> None:
+        """As `TinyJit.reset`, for this instance."""
+        self._program.reset()
+
+    @property
+    def captured(self) -> Captured | None:
+        """As `TinyJit.captured`, for this instance."""
+        return self._program.captured
+
+
+def _parameter_names(fxn: Callable[..., object]) -> list[str]:
+    try:
+        parameters = inspect.signature(fxn).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return [parameter.name for parameter in parameters if parameter.kind in positional]
+
+
+class _Program:
+    """The calls of one function: plainly first, then captured, then replayed."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = names
+        self._lock = threading.RLock()
+        self._is_running = False
+        self.reset()
+
+    def reset(self) -> None:
+        self._has_run = False
+        self._capture: _Capture | None = None
+
+    @property
+    def captured(self) -> Captured | None:
+        return None if self._capture is None else self._capture.describe()
+
+    def call(
+        self, fxn: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object]
+    ) -> object:
+        if not config.integer("JIT") or active_recorder() is not None:
+            return fxn(*args, **kwargs)
+        with self._lock:
+            if self._is_running:
+                return fxn(*args, **kwargs)
+            self._is_running = True
+            try:
+                return self._call(fxn, args, kwargs)
+            finally:
+                self._is_running = False
+
+    def _call(
+        self, fxn: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object]
+    ) -> object:
+        arguments = read_arguments(self._names, args, kwargs)
+        if self._capture is not None:
+            return self._capture.replay(arguments)
+        if not self._has_run:
+            result = _Result(fxn(*args, **kwargs))
+            result.settle(())
+            self._has_run = True
+            return result.build()
+        with computing:
+            self._capture, result = _captured(fxn, arguments, args, kwargs)
+        return result.build()
+
+
+# --- inputs -------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Input:
+    """A tensor argument during a capture: another tensor, in memory of its own, stands for it.
+
+    So the function's uses of its argument can be told from uses of a tensor that it keeps.
+    """
+
+    path: str
+    stand_in: TensorCore
+    numbers: tuple[int, ...]
+    node: UOp
+
+    @classmethod
+    def of(cls, tensor: TensorCore, node: UOp, path: str) -> _Input:
+        """Copies the elements of `tensor`, which are in memory as `node`."""
+        fresh: dict[UOp, UOp] = {}
+        for buffer in _buffers(node):
+            fresh[buffer] = _copied(buffer)
+        node = substitute(node, fresh)
+        value = replace(tensor._value, node=node, record=None, owner=None)
+        stand_in = type(tensor)._of(value)
+        return cls(path, stand_in, tuple(_number(buffer) for buffer in fresh.values()), node)
+
+    def check(self, recorder: Recorder) -> None:
+        """Raises `UserError` where the function did to it what a replay could not do."""
+        known = [recorder.known[number] for number in self.numbers if number in recorder.known]
+        if self.stand_in._node is not self.node or any(found.is_written for found in known):
+            raise UserError(
+                f"TinyJit: argument {self.path} is assigned to within the function: return the "
+                f"new value, or let the function keep the tensor as its state"
+            )
+        if self.stand_in._grad is not None:
+            raise UserError(
+                f"TinyJit: argument {self.path} gets a grad within the function, which a replay "
+                f"could not hand out: use gradient() and return it"
+            )
+
+
+def _buffers(node: UOp) -> list[UOp]:
+    """The BUFFERs behind a computed tensor, one for each part; none for what has no elements."""
+    found = [graph.backing(part) for part in parts_of(node)]
+    return [buffer for buffer in found if buffer is not None]
+
+
+def _number(buffer: UOp) -> int:
+    assert isinstance(buffer.arg, BufferArg), "a BUFFER has a number"
+    return buffer.arg.number
+
+
+def _copied(buffer: UOp) -> UOp:
+    """A BUFFER of its own with the same contents."""
+    assert isinstance(buffer.arg, BufferArg), "a BUFFER has a size"
+    fresh = new_buffer_node(buffer.arg.device, buffer.arg.size, buffer.dtype)
+    buffer_of(fresh).copy_in(memoryview(buffer_of(buffer).copy_out()))
+    return fresh
+
+
+def _in_memory(tensor: TensorCore, path: str) -> UOp:
+    """A node of the elements of `tensor` in memory, in order: computes and copies if need be."""
+    if tensor._value.requires_grad and tensor._value.record is not None:
+        raise UserError(
+            f"TinyJit: argument {path} was computed from tensors that require grad, and no "
+            f"gradient flows through a replay: pass {path}.detach()"
+        )
+    node = tensor._node
+    if is_empty(graph.shape_of(node)) or _is_backed(node):
+        return node
+    compute([tensor])
+    if _is_backed(tensor._node):
+        return tensor._node
+    copy = Tensor._from_node(tensor._node, tensor._device).contiguous()
+    compute([copy])
+    return copy._node
+
+
+def _is_backed(node: UOp) -> bool:
+    return all(graph.backing(part) is not None for part in parts_of(node))
+
+
+# --- results ------------------------------------------------------------------------------------
+
+
+class _Result:
+    """What a call returned: its tensors in order, computed and detached, and all around them."""
+
+    def __init__(self, returned: object) -> None:
+        check_returned(returned)
+        places: dict[int, int] = {}
+        self.tensors: list[TensorCore] = []
+        originals: list[TensorCore] = []
+
+        def take(tensor: TensorCore) -> object:
+            if id(tensor) not in places:
+                places[id(tensor)] = len(originals)
+                originals.append(tensor)
+            return _Placeholder(places[id(tensor)])
+
+        self.template = rebuilt(returned, take)
+        # From here on the function's own tensors are held by whoever keeps them outside.
+        self.tensors = [type(x)._from_node(x._node, x._device) for x in originals]
+
+    def settle(self, own: Sequence[int], others: Sequence[TensorCore] = ()) -> None:
+        """Computes the tensors, with `others`, and gives each memory that nothing else shows.
+
+        `own` are the BUFFERs of inputs: an input that is returned stays what it is.
+        """
+        compute([*self.tensors, *others])
+        mine = {id(tensor._value) for tensor in self.tensors}
+        copies = []
+        seen: set[int] = set()
+        for place, tensor in enumerate(self.tensors):
+            if not _is_private(tensor, mine, own, seen):
+                nodes = [UOp(Ops.CONTIGUOUS, p.dtype, (p,)) for p in parts_of(tensor._node)]
+                node = tensor._node.replace(src=tuple(nodes)) if _is_multi(tensor) else nodes[0]
+                self.tensors[place] = type(tensor)._from_node(node, tensor._device)
+                copies.append(self.tensors[place])
+        compute(copies)
+
+    def build(self) -> object:
+        """The returned value."""
+        return _filled(self.template, self.tensors)
+
+
+def _is_multi(tensor: TensorCore) -> bool:
+    return tensor._node.op is Ops.MULTI
+
+
+def _is_private(tensor: TensorCore, mine: set[int], own: Sequence[int], seen: set[int]) -> bool:
+    """Whether a computed result is a constant, an input, or memory that only results show."""
+    node = tensor._node
+    if uniform_value(node) is not None or is_empty(graph.shape_of(node)):
+        return True
+    if not _is_backed(node):
+        return False
+    numbers = [_number(buffer) for buffer in _buffers(node)]
+    if all(number in own for number in numbers):
+        return True
+    shown = itertools.chain.from_iterable(map(registry.showing, numbers))
+    others = [value for value in shown if id(value) not in mine and value.tensor is not None]
+    is_first = not seen.intersection(numbers)
+    seen.update(numbers)
+    return is_first and not others
+
+
+@dataclass(frozen=True)
+class _Placeholder:
+    """Stands for tensor number `place` in what a function returned."""
+
+    place: int
+
+
+def _filled(template: object, tensors: Sequence[object]) -> object:
+    if isinstance(template, _Placeholder):
+        return tensors[template.place]
+    if isinstance(template, dict):
+        items = {key: _filled(item, tensors) for key, item in template.items()}
+        return items if type(template) is dict else cast(Any, type(template))(items)
+    if isinstance(template, list | tuple):
+        listed = [_filled(item, tensors) for item in template]
+        if hasattr(template, "_fields"):
+            return cast(Any, type(template))(*listed)
+        return listed if type(template) is list else cast(Any, type(template))(listed)
+    return template
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One part of a result: `number` is its BUFFER in the capture, None for a constant `node`."""
+
+    number: int | None
+    device: str
+    capacity: int
+    dtype: DType
+    shape: Shape
+    node: UOp | None
+
+    @classmethod
+    def of(cls, node: UOp) -> _Part:
+        buffer = graph.backing(node)
+        shape = tuple(unbound(size) for size in graph.shape_of(node))
+        if buffer is None:
+            return cls(None, "", 0, node.dtype, shape, node)
+        argument = buffer.arg
+        assert isinstance(argument, BufferArg), "a BUFFER has a size"
+        return cls(argument.number, argument.device, argument.size, node.dtype, shape, None)
+
+    def fresh(self, values: Mapping[str, int]) -> tuple[UOp, Buffer | None]:
+        """A node for the result of the next replay, and its memory."""
+        shape = tuple(rebound(size, values) for size in self.shape)
+        if self.number is None:
+            value = None if self.node is None else uniform_value(self.node)
+            return graph.full(shape, 0 if value is None else value, self.dtype), None
+        node = new_buffer_node(self.device, self.capacity, self.dtype)
+        return graph.window(node, shape), buffer_of(node)
+
+
+@dataclass(frozen=True)
+class _Output:
+    """A tensor of a result: the parts of fresh memory, or the number of the input that it is."""
+
+    device: Place
+    parts: tuple[_Part, ...]
+    input: int | None
+    multi: UOp | None
+
+    @classmethod
+    def of(cls, tensor: TensorCore, inputs: Sequence[_Input]) -> _Output:
+        node = tensor._node
+        numbers = tuple(_number(buffer) for buffer in _buffers(node))
+        same = (n for n, item in enumerate(inputs) if numbers and item.numbers == numbers)
+        multi = node if node.op is Ops.MULTI else None
+        parts = tuple(map(_Part.of, parts_of(node)))
+        return cls(tensor._device, parts, next(same, None), multi)
+
+
+# --- capture and replay -------------------------------------------------------------------------
+
+
+def _captured(
+    fxn: Callable[..., object],
+    arguments: Arguments,
+    args: Sequence[object],
+    kwargs: Mapping[str, object],
+) -> tuple[_Capture, _Result]:
+    """Runs the function while its kernels are noted; what it returns and what to replay."""
+    compute(assigned_later())
+    inputs: list[_Input] = []
+    for tensor, path in zip(arguments.tensors, arguments.tensor_paths, strict=True):
+        inputs.append(_Input.of(tensor, _in_memory(tensor, path), path))
+    before = shown_by_tensors()
+    pending = {id(value) for value in registry.pending()}
+    own = [number for item in inputs for number in item.numbers]
+    queue = iter([item.stand_in for item in inputs])
+
+    def next_stand_in(_: TensorCore) -> object:
+        return next(queue)
+
+    given = [rebuilt(value, next_stand_in) for value in args]
+    named = {name: rebuilt(kwargs[name], next_stand_in) for name in sorted(kwargs)}
+    with recording() as recorder:
+        result = _Result(fxn(*given, **named))
+        result.settle(own, _left_over(pending))
+    for item in inputs:
+        item.check(recorder)
+    return _Capture(recorder, arguments, inputs, result, before), result
+
+
+def _left_over(pending: set[int]) -> list[TensorCore]:
+    """Tensors that the function made, or assigned to, and left behind uncomputed."""
+    return [
+        tensor
+        for value in registry.pending()
+        if id(value) not in pending and (tensor := value.tensor) is not None
+    ]
+
+
+class _Capture:
+    """A captured function: checks what a call gives, and replays."""
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        arguments: Arguments,
+        inputs: Sequence[_Input],
+        result: _Result,
+        before: dict[int, str],
+    ) -> None:
+        self.arguments = arguments
+        self.numbers = [item.numbers for item in inputs]
+        self.template = result.template
+        self.outputs = [_Output.of(tensor, inputs) for tensor in result.tensors]
+        own = {number for numbers in self.numbers for number in numbers}
+        results = {
+            part.number
+            for output in self.outputs
+            for part in output.parts
+            if part.number is not None
+        }
+        self.replayed = Replay(recorder, sorted(own | results))
+        self.state = State(recorder, own | results, before)
+        # The tensors themselves are the caller's; what they were says the specs.
+        arguments.tensors = []
+
+    def describe(self) -> Captured:
+        steps = self.replayed.steps
+        kernels = self.replayed.kernels
+        inputs = [
+            f"{path}: {spec}"
+            for path, spec in zip(self.arguments.paths, self.arguments.specs, strict=True)
+            if path in self.arguments.tensor_paths
+        ]
+        inputs += [f"{name}: a variable" for name in self.arguments.values]
+        replayed = self.replayed
+        return Captured(
+            kernels,
+            len(steps) - kernels,
+            tuple(inputs),
+            len(self.state),
+            replayed.arena_bytes,
+            replayed.unplanned_bytes,
+        )
+
+    def replay(self, given: Arguments) -> object:
+        if given.specs != self.arguments.specs or given.paths != self.arguments.paths:
+            raise UserError(
+                f"TinyJit: {mismatch(self.arguments, given)}: "
+                f"call it as it was captured, or reset() it to capture anew"
+            )
+        with computing:
+            exchanged: dict[int, Buffer] = {}
+            nodes: list[UOp] = []
+            for tensor, path, numbers in zip(
+                given.tensors, given.tensor_paths, self.numbers, strict=True
+            ):
+                node = _in_memory(tensor, path)
+                nodes.append(node)
+                for number, buffer in zip(numbers, _buffers(node), strict=True):
+                    exchanged[number] = buffer_of(buffer)
+            results = [self._result(output, nodes, given, exchanged) for output in self.outputs]
+            self.state.before_replay(compute)
+            self.replayed.run(exchanged, given.values)
+        return _filled(self.template, results)
+
+    def _result(
+        self,
+        output: _Output,
+        nodes: Sequence[UOp],
+        given: Arguments,
+        exchanged: dict[int, Buffer],
+    ) -> TensorCore:
+        """A tensor for one result, whose memory, if it is fresh, is added to `exchanged`."""
+        if output.input is not None:
+            shape = tuple(rebound(size, given.values) for size in output.parts[0].shape)
+            node = nodes[output.input]
+            node = node if output.multi is not None else graph.reshape(node, shape)
+            return Tensor._from_node(node, output.device)
+        parts = []
+        for part in output.parts:
+            node, memory = part.fresh(given.values)
+            parts.append(node)
+            if part.number is not None and memory is not None:
+                exchanged[part.number] = memory
+        whole = parts[0] if output.multi is None else output.multi.replace(src=tuple(parts))
+        return Tensor._from_node(whole, output.device)
