@@ -142,3 +142,17 @@ def test_a_changed_default_is_seen() -> None:
     assert softmax.parameters is not None
     assert shown(parameters(Tensor.clamp)) == shown(list(softmax.parameters))
     assert shown(parameters(changed)) != shown(list(softmax.parameters))
+
+
+def test_no_floor_of_tensor_hides_a_method_of_another() -> None:
+    """The floors are one class in the end: a name that two of them give is an accident."""
+    seen: dict[str, str] = {}
+    twice = []
+    for floor in Tensor.__mro__[:-1]:
+        for name in vars(floor):
+            if name.startswith("__") or name in ("_is_protocol",):
+                continue
+            if name in seen:
+                twice.append(f"{name}: {seen[name]} and {floor.__name__}")
+            seen[name] = floor.__name__
+    assert twice == []

@@ -1,8 +1,9 @@
 """The core of Tensor: a node of the tensor graph, its device, and the record that gradients read.
 
 The class Tensor is a chain of floors, each in one module, each using only those before it:
-core, elementwise, movement, reduction, mathematics, functions, contraction, indexing, operators, creation, data,
-selection, shaping, windows, random, losses, sharding, and on top Tensor itself with gradients.
+core, elementwise, movement, reduction, mathematics, functions, contraction, indexing, operators,
+creation, data, selection, shaping, windows, random, losses, sharding, and on top Tensor itself with
+gradients.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from tinyref.lazy import graph
 from tinyref.lazy.multi import build
 from tinyref.lazy.shards import Place, describe_place, on_place
 from tinyref.tensor.arguments import Bounds, Shape, axis_of, bound_sizes
+from tinyref.tensor.names import name_node
 from tinyref.tensor.registry import registry
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import Ops
@@ -164,6 +166,7 @@ class TensorCore:
         """From now on this tensor stands for `value`."""
         value.owner = weakref.ref(self)
         self._value = value
+        name_node(value.node)
         registry.add(value)
 
     @property
