@@ -135,10 +135,9 @@ def _check_shapes(
 
 def _given(target: Tensor, source: Tensor) -> Tensor:
     """`target`, which stands for the elements of `source` from now on."""
-    value = source.detach()
-    if value.device != target.device:
-        value = value.to(target.device)
-    return target.replace(value.cast(target.dtype).reshape(target.shape))
+    # Placed before it is cast: where it lies now there may be no kernels.
+    value = source.detach().reshape(target.shape)._placed_like(target)
+    return target.replace(value.cast(target.dtype))
 
 
 def _listed(names: list[str]) -> str:

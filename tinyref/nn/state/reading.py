@@ -89,9 +89,11 @@ class ByteReader(io.BufferedReader):
         self.nbytes = file.nbytes
 
     def read(self, size: int | None = -1) -> bytes:
-        if size is None or not 0 <= size <= MOST_READ:
-            raise ValueError(f"{size} bytes in one read")
-        return super().read(size)
+        left = max(0, self.nbytes - self.tell())
+        wanted = left if size is None or size == -1 else size
+        if not 0 <= wanted <= MOST_READ:
+            raise ValueError(f"{wanted} bytes in one read")
+        return super().read(min(wanted, left))
 
     def readline(self, size: int | None = -1) -> bytes:
         most = LONGEST_LINE if size is None or size < 0 else min(size, LONGEST_LINE)
