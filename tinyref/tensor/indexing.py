@@ -11,6 +11,8 @@ from tinyref.dtype import dtypes
 from tinyref.errors import UserError
 from tinyref.tensor.arguments import Bounds, Shape, broadcast, fixed, integer
 from tinyref.tensor.contraction import Contraction
+from tinyref.tensor.variable import place_bounds, slice_bounds
+from tinyref.uops.node import UOp, sint
 from tinyref.uops.symbolic import describe_shape
 
 
@@ -20,10 +22,16 @@ class AxisIndex:
     `is_flipped`, then every `step`-th; an integer takes one element.
     """
 
-    begin: int
-    end: int
+    begin: sint
+    end: sint
     step: int = 1
     is_flipped: bool = False
+
+    @property
+    def count(self) -> sint:
+        """How many elements are taken."""
+        span = self.end - self.begin
+        return span if self.step == 1 else -(-span // self.step)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,19 +59,20 @@ def parse_index(shape: Shape, key: object) -> Index:
     items = list(key) if isinstance(key, tuple) else [key]
     items = list(_without_ellipsis(items, len(shape)))
     axes: list[AxisIndex] = []
-    result: list[int] = []
+    result: list[sint] = []
     for item in items:
         if item is None:
             result.append(1)
             continue
         number = len(axes)
-        size = fixed(shape[number : number + 1], "index")[0]
+        size = shape[number]
         if isinstance(item, slice):
             axes.append(_slice_index(item, size))
-            span = axes[-1].end - axes[-1].begin
-            result.append(-(-span // axes[-1].step))
+            result.append(axes[-1].count)
+        elif isinstance(item, UOp):
+            axes.append(AxisIndex(*place_bounds(item, size, number)))
         else:
-            axes.append(_integer_index(item, size, number))
+            axes.append(_integer_index(item, fixed((size,), "index")[0], number))
     return Index(tuple(axes), tuple(result))
 
 
@@ -85,7 +94,9 @@ def _without_ellipsis(items: list[object], ndim: int) -> Iterator[object]:
         yield from rest
 
 
-def _slice_index(item: slice, size: int) -> AxisIndex:
+def _slice_index(item: slice, size: sint) -> AxisIndex:
+    if isinstance(size, UOp) or isinstance(item.start, UOp) or isinstance(item.stop, UOp):
+        return AxisIndex(*slice_bounds(item, size))
     for part in (item.start, item.stop, item.step):
         if part is not None:
             integer(part, "index: a slice")
@@ -164,19 +175,18 @@ class Indexing(Contraction):
 
     def _scattered(self, index: Index, shape: Shape) -> Self:
         """The elements back at the places of `shape` that `index` takes, zeros elsewhere."""
-        sizes = fixed(shape, "assignment by index")
-        counts = tuple(-(-(axis.end - axis.begin) // axis.step) for axis in index.axes)
+        counts = tuple(axis.count for axis in index.axes)
         result = self._reshape(counts)
         for number, axis in enumerate(index.axes):
             result = result._spaced(number, axis.step, axis.end - axis.begin)
         if index.flipped:
             result = result._flip(index.flipped)
         margins = tuple(
-            (axis.begin, size - axis.end) for axis, size in zip(index.axes, sizes, strict=True)
+            (axis.begin, size - axis.end) for axis, size in zip(index.axes, shape, strict=True)
         )
         return result._pad(margins)
 
-    def _spaced(self, axis: int, step: int, length: int) -> Self:
+    def _spaced(self, axis: int, step: int, length: sint) -> Self:
         """The inverse of `_strided`: `step - 1` zeros after each element, cut to `length`."""
         if step == 1:
             return self
@@ -185,4 +195,5 @@ class Indexing(Contraction):
         bounds[axis + 1] = (0, step - 1)
         rows = self._reshape((*before, count, 1, *after))._pad(tuple(bounds))
         total = fixed((count,), "assignment by index")[0] * step
-        return rows._reshape((*before, total, *after))._part(axis, 0, length)
+        whole = rows._reshape((*before, total, *after))
+        return whole._part(axis, 0, fixed((length,), "assignment by index")[0])

@@ -250,9 +250,9 @@ class Movement(Elementwise):
 
     def _laid_out(self, parts: Sequence[Self], axis: int) -> Self:
         """The parts one after the other along an axis."""
-        sizes = [fixed((part.shape[axis],), "cat")[0] for part in parts]
-        total = sum(sizes)
-        begin = 0
+        sizes = [part.shape[axis] for part in parts]
+        total = _sum(sizes)
+        begin: sint = 0
         placed: list[Self] = []
         for part, size in zip(parts, sizes, strict=True):
             bounds: list[tuple[sint, sint]] = [(0, 0)] * part.ndim
@@ -271,13 +271,13 @@ class Movement(Elementwise):
         dtype = promote(*(part.dtype for part in (self, *others)))
         return [part._cast(dtype) for part in (self, *others)]
 
-    def _select(self, placed: Sequence[Self], sizes: Sequence[int], axis: int) -> Self:
+    def _select(self, placed: Sequence[Self], sizes: Sequence[sint], axis: int) -> Self:
         """At each place along `axis` the tensor that is not padding there.
 
         A sum would do for numbers, but it loses -0 and it has no meaning for the storage types.
         """
         result = placed[-1]
-        total = sum(sizes)
+        total = _sum(sizes)
         end = total - sizes[-1]
         for part, size in zip(reversed(placed[:-1]), reversed(sizes[:-1]), strict=True):
             before: Shape = tuple(end if number == axis else 1 for number in range(part.ndim))
@@ -428,6 +428,13 @@ def _keeps(size: object) -> bool:
 
 def _is_one(size: sint) -> bool:
     return isinstance(size, int) and size == 1
+
+
+def _sum(sizes: Sequence[sint]) -> sint:
+    total: sint = 0
+    for size in sizes:
+        total = total + size
+    return total
 
 
 def _positive(amount: sint) -> sint:

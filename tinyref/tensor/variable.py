@@ -11,7 +11,16 @@ from tinyref.uops.build import variable
 from tinyref.uops.node import UOp, sint, substitute, toposort
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ConstArg, VarArg
-from tinyref.uops.symbolic import normalise, variables_of
+from tinyref.uops.symbolic import (
+    as_size,
+    at_most,
+    describe,
+    lift,
+    lower,
+    lowest,
+    normalise,
+    variables_of,
+)
 
 
 class Variable:
@@ -78,3 +87,50 @@ def rebound(size: sint, values: Mapping[str, int]) -> sint:
         if isinstance(node.arg, VarArg) and node.arg.name in values
     }
     return normalise(substitute(size, bound))
+
+
+def slice_bounds(item: slice, size: sint) -> tuple[sint, sint]:
+    """Begin and end of a slice with symbolic ends, or of an axis of symbolic `size`.
+
+    As in Python a negative end counts from the back, and what lies beyond the axis is cut off;
+    both must be clear for all values of the variables. Raises `UserError` where they are not, and
+    for steps other than 1.
+    """
+    if item.step not in (None, 1):
+        raise UserError(
+            f"index: step {item.step!r} of a symbolic slice: accepted is 1, or fixed sizes"
+        )
+    begin = 0 if item.start is None else _place(item.start, size)
+    end = size if item.stop is None else _place(item.stop, size)
+    return begin, end
+
+
+def _place(value: object, size: sint) -> sint:
+    """The place in an axis that one end of a slice names."""
+    place, whole = lift(as_size(value, "index: a slice")), lift(size)
+    if at_most(place, -1):
+        place = place + whole
+    if lowest(place) < 0:
+        raise UserError(
+            f"index: {describe(lower(place))} in a slice may be negative: accepted are sizes that "
+            f"are never, and integers"
+        )
+    if at_most(whole, place):
+        return size
+    if not at_most(place, whole):
+        raise UserError(
+            f"index: {describe(lower(place))} in a slice may be more than the {describe(size)} "
+            f"elements of the axis: accepted is what never is"
+        )
+    return lower(place)
+
+
+def place_bounds(place: UOp, size: sint, axis: int) -> tuple[sint, sint]:
+    """Begin and end of the one element at a symbolic place. Raises `UserError` for one outside."""
+    low, whole = lift(as_size(place, "index")), lift(size)
+    if lowest(low) < 0 or not at_most(low + 1, whole):
+        raise UserError(
+            f"index: {describe(place)} may be outside axis {axis}: accepted is what is always from "
+            f"0 to {describe(lower(whole - 1))}"
+        )
+    return lower(low), lower(low + 1)

@@ -138,6 +138,47 @@ class UOp:
     def __bool__(self) -> bool:
         raise TypeError("UOp: a node has no truth value; compare with `is` or read its range")
 
+    # Sizes are computed with; a result in normal form is the same node however it was written.
+
+    def __add__(self, other: sint) -> sint:
+        return _arithmetic("+", self, other)
+
+    def __radd__(self, other: sint) -> sint:
+        return _arithmetic("+", other, self)
+
+    def __sub__(self, other: sint) -> sint:
+        return _arithmetic("-", self, other)
+
+    def __rsub__(self, other: sint) -> sint:
+        return _arithmetic("-", other, self)
+
+    def __mul__(self, other: sint) -> sint:
+        return _arithmetic("*", self, other)
+
+    def __rmul__(self, other: sint) -> sint:
+        return _arithmetic("*", other, self)
+
+    def __neg__(self) -> sint:
+        return _arithmetic("*", self, -1)
+
+    def __floordiv__(self, other: sint) -> sint:
+        return _arithmetic("//", self, other)
+
+    def __rfloordiv__(self, other: sint) -> sint:
+        return _arithmetic("//", other, self)
+
+    def __mod__(self, other: sint) -> sint:
+        return _arithmetic("%", self, other)
+
+    def __rmod__(self, other: sint) -> sint:
+        return _arithmetic("%", other, self)
+
+
+def _arithmetic(sign: str, left: sint, right: sint) -> sint:
+    from tinyref.uops.symbolic import arithmetic
+
+    return arithmetic(sign, left, right)
+
 
 # A size or position that is known now, or an `index` expression over symbolic variables.
 sint = int | UOp

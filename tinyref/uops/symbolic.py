@@ -196,6 +196,29 @@ def product(values: Iterable[sint]) -> sint:
     return lower(total)
 
 
+def arithmetic(sign: str, left: object, right: object) -> sint:
+    """`left sign right` of sizes, for one of + - * // %; the last two round down.
+
+    Raises `UserError` for what is no size, and for a division by what may be 0 or less, or of what
+    may be negative, except where it leaves no remainder.
+    """
+    first, second = (lift(as_size(operand, f"size {sign}")) for operand in (left, right))
+    if sign == "+":
+        return lower(first + second)
+    if sign == "-":
+        return lower(first - second)
+    if sign == "*":
+        return lower(first * second)
+    whole = f"{describe(lower(first))} {sign} {describe(lower(second))}"
+    if lowest(second) < 1:
+        raise UserError(f"size: {whole}: the divisor may be below 1, accepted are divisors from 1")
+    try:
+        quotient, rest = split(first, second)
+    except Undecided:
+        raise UserError(f"size: {whole}: accepted are sizes that are never negative") from None
+    return lower(quotient if sign == "//" else rest)
+
+
 # --- bounds -------------------------------------------------------------------------------------
 
 

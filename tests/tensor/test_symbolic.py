@@ -1,0 +1,188 @@
+"""Symbolic shapes: values against numpy, one compilation for all bindings, and what is refused."""
+
+import numpy as np
+import pytest
+
+from tinyref import Tensor, TinyJit, Variable
+from tinyref.errors import UserError, VerifyError
+from tinyref.runtimes import kernel
+
+WHOLE = np.random.default_rng(0).normal(size=(3, 8)).astype(np.float32)
+
+
+@pytest.fixture
+def compiled(monkeypatch):
+    """Counts the kernels that are compiled and were not known before."""
+    kernel.forget_kernels()
+    found = []
+    compile_kernel = kernel.compile_kernel
+
+    def counted(ast, *args, **kwargs):
+        found.append(ast)
+        return compile_kernel(ast, *args, **kwargs)
+
+    monkeypatch.setattr(kernel, "compile_kernel", counted)
+    return found
+
+
+def softmax(x):
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+FORMS = {
+    "shrink": (lambda x, n: x.shrink(((0, 3), (0, n))) + 1, lambda x, n: x[:, :n] + 1),
+    "slice": (lambda x, n: x[:, :n] * 2, lambda x, n: x[:, :n] * 2),
+    "behind": (lambda x, n: x[1:, n - 1 :] * 2, lambda x, n: x[1:, n - 1 :] * 2),
+    "window": (lambda x, n: x[0, n - 1 : n] * 2, lambda x, n: x[0, n - 1 : n] * 2),
+    "element": (lambda x, n: x[:, n - 1] * 2, lambda x, n: x[:, n - 1] * 2),
+    "last of a part": (lambda x, n: x[:, :n][:, -1:] * 2, lambda x, n: x[:, :n][:, -1:] * 2),
+    "row of a part": (lambda x, n: x.T[:n][None, :, 1] * 2, lambda x, n: x.T[:n][None, :, 1] * 2),
+    "sum": (lambda x, n: x[:, :n].sum(1), lambda x, n: x[:, :n].sum(1)),
+    "sum of all": (lambda x, n: x[:, :n].sum(), lambda x, n: x[:, :n].sum()),
+    "mean": (lambda x, n: x[:, :n].mean(1), lambda x, n: x[:, :n].mean(1)),
+    "max": (lambda x, n: x[:, :n].max(1), lambda x, n: x[:, :n].max(1)),
+    "var": (lambda x, n: x[:, :n].var(1, correction=0), lambda x, n: x[:, :n].var(1)),
+    "softmax": (lambda x, n: x[:, :n].softmax(), lambda x, n: softmax(x[:, :n])),
+    "matmul": (lambda x, n: x[:, :n] @ x[:, :n].T, lambda x, n: x[:, :n] @ x[:, :n].T),
+    "outer": (lambda x, n: x[:, :n].T @ x[:, :n], lambda x, n: x[:, :n].T @ x[:, :n]),
+    "reshape": (lambda x, n: x[:, :n].reshape(n * 3) * 2, lambda x, n: x[:, :n].reshape(-1) * 2),
+    "pad": (
+        lambda x, n: x[:, :n].pad(((0, 0), (1, 8 - n))) + 1,
+        lambda x, n: np.pad(x[:, :n], ((0, 0), (1, 8 - n))) + 1,
+    ),
+    "cat": (
+        lambda x, n: x[:, :n].cat(x, x[:, :n], dim=1) * 2,
+        lambda x, n: np.concatenate([x[:, :n], x, x[:, :n]], 1) * 2,
+    ),
+    "zeros": (lambda x, n: Tensor.ones(3, n) + x[:, :n], lambda x, n: x[:, :n] + 1),
+    "blocks": (
+        lambda x, n: x.reshape(3, 2, 4)[:, :, : (n + 1) // 2].sum(2),
+        lambda x, n: x.reshape(3, 2, 4)[:, :, : (n + 1) // 2].sum(2),
+    ),
+}
+
+
+@pytest.mark.parametrize("device", ["CPU", pytest.param("PYTHON", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("form", FORMS)
+def test_kernels_are_compiled_once_for_all_bindings(form, device, compiled):
+    function, reference = FORMS[form]
+    n = Variable("n", 1, 8)
+    counts = []
+    for size in (5, 1, 8, 3):
+        found = function(Tensor(WHOLE, device=device).realize(), n.bind(size)).numpy()
+        wanted = reference(WHOLE, size)
+        assert found.shape == wanted.shape
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+        counts.append(len(compiled))
+    assert counts[0] > 0
+    assert len(set(counts)) == 1
+
+
+def attention(cache_k, cache_v, query, key, value, position):
+    """One step with a cache: writes at a symbolic position, looks at all positions so far."""
+    cache_k[:, position : position + 1] = key
+    cache_v[:, position : position + 1] = value
+    keys, values = cache_k[:, : position + 1], cache_v[:, : position + 1]
+    scores = (query @ keys.transpose(1, 2) * 0.5).softmax()
+    return (scores @ values).realize(cache_k, cache_v)
+
+
+@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize("device", ["CPU", "CLANG"])
+def test_attention_with_a_growing_cache(jit, device, compiled):
+    length, width = 6, 4
+    generator = np.random.default_rng(1)
+    keys, values, queries = generator.normal(size=(3, length, 2, 1, width)).astype(np.float32)
+    caches = [Tensor(np.zeros((2, length, width), np.float32), device=device) for _ in range(2)]
+    Tensor.realize(*caches)
+    position = Variable("position", 0, length - 1)
+
+    def step(query, key, value, at):
+        return attention(*caches, query, key, value, at)
+
+    run = TinyJit(step) if jit else step
+    counts = []
+    for at in range(length):
+        now = [Tensor(part[at], device=device) for part in (queries, keys, values)]
+        found = run(*now, position.bind(at)).numpy()
+        seen_k, seen_v = (part[: at + 1, :, 0].transpose(1, 0, 2) for part in (keys, values))
+        scores = softmax(queries[at] @ seen_k.transpose(0, 2, 1) * np.float32(0.5))
+        np.testing.assert_allclose(found, scores @ seen_v, rtol=1e-5, atol=1e-6)
+        counts.append(len(compiled))
+    assert len(set(counts)) == 1
+    np.testing.assert_array_equal(caches[0].numpy(), keys[:, :, 0].transpose(1, 0, 2))
+
+
+def test_sizes_are_computed_with():
+    n = Variable("n", 2, 8).bind(6)
+    assert n + 1 is 1 + n
+    assert n - n == 0
+    assert (n + 3) * 2 - 6 is n * 2
+    assert (n * 4) // 4 is n
+    assert (n * 4 + 3) % 4 == 3
+    x = Tensor(np.arange(40.0)).reshape(5, 8)
+    assert x[:, : n // 2].sum(0).numpy().shape == (3,)
+    assert x[:, : 8 - n].sum(0).numpy().shape == (2,)
+    assert x[:, : n % 4 + 1].sum(0).numpy().shape == (3,)
+    with pytest.raises(UserError, match="divisor may be below 1"):
+        n // (n - 2)
+    # Rounded down, as Python does it: (3 - 6) // 2 is -2.
+    assert x[:, : 4 + (3 - n) // 2].sum(0).numpy().shape == (2,)
+    with pytest.raises(UserError, match="a size is an integer or an index expression, got 1.5"):
+        n + 1.5
+
+
+@pytest.mark.parametrize("value", [0, 9, -1])
+def test_a_value_outside_of_the_bounds_is_refused(value):
+    with pytest.raises(UserError, match="for variable n: accepted are 1 to 8"):
+        Variable("n", 1, 8).bind(value)
+
+
+def test_two_values_of_one_variable_are_refused():
+    n = Variable("n", 1, 8)
+    x = Tensor(WHOLE)
+    both = x[:, : n.bind(3)].sum() + x[:, : n.bind(4)].sum()
+    with pytest.raises(UserError, match="variable n: bound to 3 and to 4 in one graph"):
+        both.realize()
+
+
+def test_two_variables_of_one_name_are_refused():
+    x = Tensor(WHOLE)
+    one, other = Variable("n", 1, 8).bind(3), Variable("n", 1, 4).bind(3)
+    with pytest.raises(VerifyError, match=r"tensor.variable.1: .*maximum=8.*maximum=4"):
+        (x[:, :one].sum() + x[:, :other].sum()).realize()
+
+
+def test_a_variable_without_a_value_is_refused():
+    n = Variable("n", 1, 8)
+    x = Tensor(WHOLE).shrink(((0, 3), (0, n.node)))
+    with pytest.raises(UserError, match="variable n"):
+        x.sum(1).numpy()
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        (lambda n: slice(None, n + 1), "may be more than the 8 elements"),
+        (lambda n: slice(n - 2, None), "may be negative"),
+        (lambda n: slice(None, n, 2), "step 2 of a symbolic slice"),
+        (lambda n: n, "may be outside axis 1"),
+        (lambda n: slice(n, 3), "accepted is 0 <= begin <= end"),
+    ],
+)
+def test_places_that_may_be_outside_are_refused(key, message):
+    n = Variable("n", 1, 8).bind(3)
+    with pytest.raises(UserError, match=message):
+        Tensor(WHOLE)[:, key(n)]
+
+
+def test_sizes_that_may_be_zero():
+    n = Variable("n", 0, 8)
+    for size in (0, 3, 8):
+        x = Tensor(WHOLE)[:, : n.bind(size)]
+        np.testing.assert_allclose(x.sum(1).numpy(), WHOLE[:, :size].sum(1), rtol=1e-5)
+        np.testing.assert_array_equal((x * 2).numpy(), WHOLE[:, :size] * 2)
+        padded = x.pad(((0, 0), (1, 1)))[:, : n.bind(size) + 1]
+        wanted = np.pad(WHOLE[:, :size], ((0, 0), (1, 1)))[:, : size + 1]
+        np.testing.assert_array_equal((padded * 2).numpy(), wanted * 2)
