@@ -14,7 +14,20 @@ from tinyref_spec.case import Measurement, Row, Rung
 from tinyref_spec.checks import Check, kernel_needs, make_row
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.error_rules import Ulp
-from tinyref_spec.tensor import functions, literals, windows
+from tinyref_spec.tensor import (
+    attention,
+    contraction,
+    functions,
+    indexing,
+    literals,
+    losses,
+    movement,
+    scans,
+    selection,
+    shaping,
+    sorting,
+    windows,
+)
 from tinyref_spec.tensor.forms import (
     Form,
     Function,
@@ -37,7 +50,16 @@ class Family:
 # One line for each module of the tables.
 FAMILIES: tuple[Family, ...] = (
     Family(functions.FUNCTIONS, functions.REFUSED),
+    Family(indexing.FUNCTIONS, indexing.REFUSED),
+    Family(scans.FUNCTIONS, scans.REFUSED),
+    Family(selection.FUNCTIONS, selection.REFUSED),
+    Family(sorting.FUNCTIONS, sorting.REFUSED),
     Family(windows.FUNCTIONS, windows.REFUSED),
+    Family(attention.FUNCTIONS, attention.REFUSED),
+    Family(losses.FUNCTIONS, losses.REFUSED),
+    Family(shaping.FUNCTIONS, shaping.REFUSED),
+    Family(movement.FUNCTIONS, movement.REFUSED),
+    Family(contraction.FUNCTIONS, contraction.REFUSED),
 )
 FUNCTIONS: tuple[Function, ...] = tuple(
     function for family in FAMILIES for function in family.functions

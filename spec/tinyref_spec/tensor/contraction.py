@@ -1,0 +1,212 @@
+"""Sums of products by a formula, and matrix products of every rank."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+import numpy as np
+
+from tinyref.dtype import dtypes
+from tinyref_spec import bounded
+from tinyref_spec.bounded import Value
+from tinyref_spec.tensor.forms import (
+    Form,
+    Function,
+    Input,
+    Refusals,
+    Refused,
+    Shape,
+    derived,
+    summed,
+)
+
+NAMES = "xyzw"
+_WIDER = "sums of narrow integers widen"
+
+
+def contracted(*operands: Value, terms: tuple[str, ...], output: str) -> Value:
+    """All products of elements with equal letters, summed over the letters not in `output`."""
+    summed_over = sorted(set("".join(terms)) - set(output))
+    letters = output + "".join(summed_over)
+    result: Value | None = None
+    for operand, term in zip(operands, terms, strict=True):
+        numbers = np.arange(1, math.prod(operand.shape) + 1).reshape(operand.shape)
+        own = [letter for letter in letters if letter in term]
+        # Of one operand alone numpy's einsum only moves elements: diagonals and transposes.
+        placed = np.einsum(f"{term}->{''.join(own)}", numbers)
+        sizes = iter(placed.shape)
+        spread = [next(sizes) if letter in own else 1 for letter in letters]
+        factor = bounded.gathered(operand, placed.reshape(spread))
+        result = factor if result is None else result * factor
+    assert result is not None
+    return result.sum(tuple(range(len(output), len(letters))))
+
+
+def _einsum(formula: str, *shapes: Shape, spelled: str = "") -> Form:
+    """`spelled` is the formula with every axis as a letter, where that is not the formula."""
+    left, _, output = (spelled or formula).replace(" ", "").partition("->")
+    names = NAMES[: len(shapes)]
+    arguments = f'"{formula}", {", ".join(names)}'
+    return Form(
+        f"Tensor.einsum({arguments})",
+        tuple(Input(name, shape) for name, shape in zip(names, shapes, strict=True)),
+        partial(contracted, terms=tuple(left.split(",")), output=output),
+        backward=derived,
+        is_wide=True,
+        output=summed,
+        torch=f"torch.einsum({arguments})",
+    )
+
+
+def _drawn_einsum(generator: np.random.Generator) -> Form:
+    """Up to three operands of up to three axes, any of which may be summed or repeated."""
+    sizes = dict(zip("abcd", generator.integers(1, 4, 4), strict=True))
+    count = int(generator.integers(1, 4))
+    terms = [
+        "".join(generator.choice(list(sizes), int(generator.integers(1, 4)))) for _ in range(count)
+    ]
+    letters = sorted(set("".join(terms)))
+    kept = [letter for letter in letters if generator.integers(2)]
+    generator.shuffle(kept)
+    shapes = [tuple(int(sizes[letter]) for letter in term) for term in terms]
+    return _einsum(f"{','.join(terms)}->{''.join(kept)}", *shapes)
+
+
+def _linear(x: Value, y: Value, b: Value) -> Value:
+    return bounded.matmul(x, y) + b
+
+
+def _scaled(x: Value, y: Value) -> Value:
+    return x * y
+
+
+def _ranked(expression: str, first: Shape, second: Shape, spelled: str) -> Form:
+    """A matrix product of any ranks, each operand's axes spelled as letters."""
+    left, _, output = spelled.partition("->")
+    return Form(
+        expression,
+        (Input("x", first), Input("y", second)),
+        partial(contracted, terms=tuple(left.split(",")), output=output),
+        backward=derived,
+        is_wide=True,
+        output=summed,
+        torch="torch.matmul(x, y)",
+    )
+
+
+def _batched(x: Value, y: Value) -> Value:
+    return bounded.matmul(x, y)
+
+
+FUNCTIONS: tuple[Function, ...] = (
+    Function(
+        "einsum",
+        "Sums of products by a formula: diagonals, transposes, several operands, ellipses.",
+        (
+            _einsum("ij,jk->ik", (3, 4), (4, 2)),
+            _einsum("ij,jk", (3, 4), (4, 2), spelled="ij,jk->ik"),
+            _einsum("ba", (2, 3), spelled="ba->ab"),
+            _einsum("ii", (4, 4), spelled="ii->"),
+            _einsum("iji->ji", (3, 2, 3)),
+            _einsum("i,j,k->kji", (2,), (3,), (4,)),
+            _einsum("ij,jk,kl->il", (2, 3), (3, 4), (4, 2)),
+            _einsum("bhid,bhjd->bhij", (2, 2, 3, 4), (2, 2, 5, 4)),
+            _einsum("...ij,...jk->...ik", (5, 2, 3), (5, 3, 4), spelled="zij,zjk->zik"),
+            _einsum("i...,i...->...", (3, 2, 2), (3, 2, 2), spelled="iyz,iyz->yz"),
+            _einsum("ij, ij, ij -> i", (2, 5), (2, 5), (2, 5), spelled="ij,ij,ij->i"),
+            _einsum("ij->", (3, 4)),
+        ),
+        dtypes.floats,
+        _drawn_einsum,
+    ),
+    Function(
+        "linear",
+        "x @ weight + bias; a weight of one axis scales.",
+        (
+            Form(
+                "x.linear(y, b)",
+                (Input("x", (3, 5)), Input("y", (5, 4)), Input("b", (4,))),
+                _linear,
+                backward=derived,
+                is_wide=True,
+                torch="F.linear(x, y.T, b)",
+            ),
+            Form(
+                "x.linear(y)",
+                (Input("x", (2, 3, 5)), Input("y", (5, 4))),
+                _batched,
+                backward=derived,
+                is_wide=True,
+                torch="F.linear(x, y.T)",
+            ),
+            Form(
+                "x.linear(y)",
+                (Input("x", (3, 5)), Input("y", (5,))),
+                _scaled,
+                backward=derived,
+                torch="x * y",
+            ),
+        ),
+    ),
+    Function(
+        "matmul_ranks",
+        "Matrix products of vectors, matrices and batches that broadcast.",
+        (
+            _ranked("x @ y", (5,), (5,), "k,k->"),
+            _ranked("x @ y", (3, 5), (5,), "ik,k->i"),
+            _ranked("x @ y", (5,), (5, 3), "k,kj->j"),
+            _ranked("x @ y", (2, 3, 4), (4, 5), "bik,kj->bij"),
+            _ranked("x @ y", (3, 4), (2, 4, 5), "ik,bkj->bij"),
+            _ranked("x.matmul(y)", (2, 3, 4), (4,), "bik,k->bi"),
+            _ranked("y.matmul(x, reverse=True)", (4,), (2, 4, 3), "k,bkj->bj"),
+            Form(
+                "x @ y",
+                (Input("x", (2, 1, 3, 4)), Input("y", (5, 4, 2))),
+                _batched,
+                backward=derived,
+                is_wide=True,
+                torch="x @ y",
+            ),
+        ),
+        (*dtypes.floats, dtypes.int32, dtypes.int64),
+        covers=("matmul",),
+    ),
+    Function(
+        "dot_ranks",
+        "The same by the name dot.",
+        (
+            _ranked("x.dot(y)", (2, 3), (3,), "ik,k->i"),
+            _ranked("x.dot(y)", (2, 2, 3), (3, 4), "bik,kj->bij"),
+        ),
+        covers=("dot",),
+    ),
+)
+
+REFUSED: Refusals = {
+    "einsum": (
+        Refused('Tensor.einsum("ij,jk->ik", x)', 'torch.einsum("ij,jk->ik", x)'),
+        Refused('Tensor.einsum("ij,jk->ik", x, x)', 'torch.einsum("ij,jk->ik", x, x)'),
+        Refused('Tensor.einsum("ij->ik", x)', 'torch.einsum("ij->ik", x)'),
+        Refused('Tensor.einsum("ij->ii", x)', 'torch.einsum("ij->ii", x)'),
+        Refused('Tensor.einsum("ii->i", x)', 'torch.einsum("ii->i", x)'),
+        Refused('Tensor.einsum("i->i", x)', 'torch.einsum("i->i", x)'),
+        Refused('Tensor.einsum("i1->i", x)', 'torch.einsum("i1->i", x)'),
+        Refused('Tensor.einsum("i....->i", x)', 'torch.einsum("i....->i", x)'),
+        Refused('Tensor.einsum("ij->ij", 3)'),
+        Refused("Tensor.einsum(3, x)"),
+    ),
+    "linear": (
+        Refused("x.linear(x)", "F.linear(x, x.T)"),
+        Refused("x.linear(3)", "F.linear(x, 3)"),
+        Refused("x.linear(x.T, Tensor.zeros(3))", "F.linear(x, x, torch.zeros(3))"),
+    ),
+    "matmul": (
+        Refused("x @ x", "x @ x"),
+        Refused("x.matmul(x.reshape(2, 2, 6))", "x.matmul(x.reshape(2, 2, 6))"),
+        Refused("x.sum() @ x", "x.sum() @ x"),
+        Refused("x.matmul(x.T, dtype='bool')"),
+        Refused("x.reshape(2, 2, 6) @ x.reshape(4, 6, 1).expand(4, 6, 3)[:3]"),
+    ),
+    "dot": (Refused("x.dot(x)", "x.dot(x)"), Refused("x.dot(3)", "x.dot(3)")),
+}

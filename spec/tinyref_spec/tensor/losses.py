@@ -1,0 +1,467 @@
+"""Losses and normalisations: what they are by definition, in bounded values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+
+from tinyref.dtype import dtypes
+from tinyref_spec import bounded
+from tinyref_spec.bounded import Value
+from tinyref_spec.tensor.forms import (
+    Form,
+    Function,
+    Input,
+    Refusals,
+    Refused,
+    Shape,
+    derived,
+)
+
+Numbers = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
+
+
+def layernorm(x: Value, axes: tuple[int, ...], eps: float = 1e-5) -> Value:
+    """Mean 0 and variance 1 along axes."""
+    count = float(math.prod(x.shape[axis] for axis in axes))
+    distance = x - x.sum(axes, keepdims=True) / count
+    variance = (distance * distance).sum(axes, keepdims=True) / count
+    return distance / bounded.sqrt(variance + eps)
+
+
+def _batchnorm(x: Value, *parts: Value, shape: Shape) -> Value:
+    """x, mean, invstd, and where there are any weight and bias."""
+    mean, scale, *affine = (part.reshape(*shape) for part in parts)
+    result = x - mean
+    if affine:
+        result = result * affine[0]
+    result = result * scale
+    return result + affine[1] if affine else result
+
+
+def _reduced(losses: Value, reduction: str, count: float | None = None) -> Value:
+    if reduction == "none":
+        return losses
+    total = losses.sum()
+    return total if reduction == "sum" else total / (count or float(losses.value.size))
+
+
+def _log_softmax(x: Value, axis: int) -> Value:
+    shifted = x - bounded.detached(bounded.largest(x, (axis,)))
+    return shifted - bounded.log(bounded.exp(shifted).sum((axis,), keepdims=True))
+
+
+def _labels(c: Value, x: Value, axis: int) -> Numbers:
+    """The classes that the counts 0 to 7 name, in the shape of x without its classes."""
+    return np.asarray(c.value, np.int64) % x.shape[axis]
+
+
+def _of_class(x: Value, labels: Numbers, axis: int) -> Value:
+    numbers = np.arange(1, x.value.size + 1).reshape(x.shape)
+    taken = np.take_along_axis(numbers, np.expand_dims(labels, axis), axis)
+    return bounded.gathered(x, np.squeeze(taken, axis))
+
+
+def _cross_entropy(
+    x: Value,
+    c: Value,
+    axis: int,
+    reduction: str = "mean",
+    smoothing: float = 0.0,
+    ignored: int | None = None,
+) -> Value:
+    """Of classes. Those that are ignored give 0, and are not counted by the mean."""
+    labels = _labels(c, x, axis)
+    logarithms = _log_softmax(x, axis)
+    losses = -_of_class(logarithms, labels, axis)
+    if smoothing:
+        even = -logarithms.sum((axis,)) / float(x.shape[axis])
+        losses = losses * (1 - smoothing) + even * smoothing
+    return _counted(losses, labels, reduction, ignored)
+
+
+def _counted(losses: Value, labels: Numbers, reduction: str, ignored: int | None) -> Value:
+    if ignored is None:
+        return _reduced(losses, reduction)
+    kept = labels != ignored
+    chosen = bounded.choose(kept, losses, bounded.zeros(losses.shape, losses.dtype))
+    return _reduced(chosen, reduction, float(kept.sum()))
+
+
+def _soft_cross_entropy(x: Value, y: Value, reduction: str, smoothing: float) -> Value:
+    wanted = y * (1 - smoothing) + smoothing / x.shape[1] if smoothing else y
+    return _reduced(-(_log_softmax(x, 1) * wanted).sum((1,)), reduction)
+
+
+def _nll(
+    x: Value, c: Value, *weight: Value, axis: int, reduction: str, ignored: int | None = None
+) -> Value:
+    labels = _labels(c, x, axis)
+    losses = -_of_class(x, labels, axis)
+    kept = np.ones(labels.shape) if ignored is None else (labels != ignored).astype(float)
+    factors = bounded.exact(kept, x.dtype)
+    if weight:
+        factors = factors * bounded.gathered(weight[0], labels + 1)
+    losses = losses * factors
+    return losses.sum() / factors.sum() if reduction == "mean" else _reduced(losses, reduction)
+
+
+def _binary(x: Value, y: Value, reduction: str) -> Value:
+    losses = -(y * bounded.log(x) + (-y + 1.0) * bounded.log(-x + 1.0))
+    return _reduced(losses, reduction)
+
+
+def _binary_logits(x: Value, y: Value, reduction: str) -> Value:
+    negative = x.value < 0
+    power = bounded.exp(bounded.choose(negative, x, -x))
+    largest = bounded.choose(negative, bounded.zeros(x.shape, x.dtype), x)
+    return _reduced(largest + bounded.log(power + 1.0) - x * y, reduction)
+
+
+def _classified(
+    expression: str,
+    torch: str,
+    x: Shape,
+    forward: Callable[..., Value],
+    *more: Input,
+) -> Form:
+    """A loss of x and the classes `c % size`, which stand for any integers."""
+    axis = 0 if len(x) == 1 else 1
+    labels = Input("c", (*x[:axis], *x[axis + 1 :]), "counts", dtypes.int32)
+    return Form(
+        expression,
+        (Input("x", x), labels, *more),
+        forward,
+        backward=derived,
+        is_wide=True,
+        torch=torch,
+    )
+
+
+def _cross(x: Shape, reduction: str = "mean", smoothing: float = 0.0) -> Form:
+    axis = 0 if len(x) == 1 else 1
+    size = x[axis]
+    arguments = f'reduction="{reduction}", label_smoothing={smoothing}'
+    return _classified(
+        f"x.cross_entropy(c % {size}, {arguments})",
+        f"F.cross_entropy(x, c.long() % {size}, {arguments})",
+        x,
+        partial(_cross_entropy, axis=axis, reduction=reduction, smoothing=smoothing),
+    )
+
+
+def _soft(x: Shape, reduction: str = "mean", smoothing: float = 0.0) -> Form:
+    arguments = f'reduction="{reduction}", label_smoothing={smoothing}'
+    return Form(
+        f"x.cross_entropy(y, {arguments})",
+        (Input("x", x), Input("y", x, "positive")),
+        partial(_soft_cross_entropy, reduction=reduction, smoothing=smoothing),
+        backward=derived,
+        is_wide=True,
+        torch=f"F.cross_entropy(x, y, {arguments})",
+    )
+
+
+def _sparse(
+    x: Shape, reduction: str = "mean", smoothing: float = 0.0, ignored: int | None = None
+) -> Form:
+    arguments = f'label_smoothing={smoothing}, reduction="{reduction}"'
+    given = "" if ignored is None else f", ignore_index={ignored}"
+    last = len(x) - 1
+    labels = Input("c", x[:-1], "counts", dtypes.int32)
+    in_front = f"x.movedim({last}, 1)" if last > 1 else "x"
+    return Form(
+        f"x.sparse_categorical_crossentropy(c % {x[-1]}, {arguments}{given})",
+        (Input("x", x), labels),
+        partial(
+            _cross_entropy, axis=last, reduction=reduction, smoothing=smoothing, ignored=ignored
+        ),
+        backward=derived,
+        is_wide=True,
+        torch=f"F.cross_entropy({in_front}, c.long() % {x[-1]}, {arguments}{given})",
+    )
+
+
+def _negative(
+    x: Shape, reduction: str = "mean", weighted: bool = False, ignored: int | None = None
+) -> Form:
+    axis = 0 if len(x) == 1 else 1
+    size = x[axis]
+    arguments = f'reduction="{reduction}"'
+    if ignored is not None:
+        arguments += f", ignore_index={ignored}"
+    if weighted:
+        arguments += ", weight=w"
+    # Torch has no gradient of the weights, so they are whole numbers, which have none here.
+    weight = (Input("w", (size,), "counts"),) if weighted else ()
+    return _classified(
+        f"x.nll_loss(c % {size}, {arguments})",
+        f"F.nll_loss(x, c.long() % {size}, {arguments})",
+        x,
+        partial(_nll, axis=axis, reduction=reduction, ignored=ignored),
+        *weight,
+    )
+
+
+def _drawn_cross_entropy(generator: np.random.Generator) -> Form:
+    ndim = int(generator.integers(1, 4))
+    shape = tuple(int(size) for size in generator.integers(1, 5, ndim))
+    reduction = str(generator.choice(["mean", "sum", "none"]))
+    smoothing = float(generator.choice([0.0, 0.25]))
+    return _cross(shape, reduction, smoothing)
+
+
+def _normalised(x: Shape, arguments: str, axes: Shape, torch: str, eps: float = 1e-5) -> Form:
+    return Form(
+        f"x.layernorm({arguments})",
+        (Input("x", x),),
+        partial(layernorm, axes=axes, eps=eps),
+        backward=derived,
+        is_wide=True,
+        torch=torch,
+    )
+
+
+def _drawn_layernorm(generator: np.random.Generator) -> Form:
+    shape = tuple(int(size) for size in generator.integers(2, 6, int(generator.integers(1, 4))))
+    count = int(generator.integers(1, len(shape) + 1))
+    axes = tuple(range(-count, 0))
+    return _normalised(shape, f"{axes}", axes, f"F.layer_norm(x, {shape[-count:]})")
+
+
+def _standardised(x: Shape, axis: int, affine: bool) -> Form:
+    size = (x[axis],)
+    shape = tuple(extent if number == axis else 1 for number, extent in enumerate(x))
+    more = (Input("w", size), Input("b", size)) if affine else ()
+    placed = {name: f"{name}.reshape{shape}" for name in "wbms"}
+    scaled = f"(x - {placed['m']}) * {placed['s']}"
+    return Form(
+        f"x.batchnorm({'w, b' if affine else 'None, None'}, m, s, {axis})",
+        (Input("x", x), Input("m", size), Input("s", size, "positive"), *more),
+        partial(_batchnorm, shape=shape),
+        backward=derived,
+        is_wide=True,
+        torch=f"{scaled} * {placed['w']} + {placed['b']}" if affine else scaled,
+    )
+
+
+def _pairs(name: str, torch: str, forward: Callable[..., Value], reduction: str) -> Form:
+    """A loss of two tensors of one shape, the second between 0 and 1."""
+    is_logits = "logits" in name
+    probabilities = "(y / 8).abs()" if is_logits else "y / 5"
+    elements = "x" if is_logits else "x / 5"
+
+    def scaled(x: Value, y: Value) -> Value:
+        if is_logits:
+            size = bounded.absolute(y / 8.0)
+            return forward(x, size, reduction)
+        return forward(x / 5.0, y / 5.0, reduction)
+
+    kind = "away" if is_logits else "positive"
+    return Form(
+        f'({elements}).{name}({probabilities}, reduction="{reduction}")',
+        (Input("x", (4, 5), kind), Input("y", (4, 5), kind)),
+        scaled,
+        backward=derived,
+        torch=f'F.{torch}({elements}, {probabilities}, reduction="{reduction}")',
+    )
+
+
+def _dropped(expression: str, torch: str, kept: float) -> Form:
+    return Form(
+        expression,
+        (Input("x", (3, 4)),),
+        lambda x: x * kept,
+        exact=lambda x: x * x.dtype.type(kept),
+        backward=derived,
+        torch=torch,
+    )
+
+
+def _sequence(x: Value) -> Value:
+    return bounded.choose(x.value > 0, x, bounded.zeros(x.shape, x.dtype)) * 3.0
+
+
+BINARY = ("mean", "sum", "none")
+# No bfloat16 and float16 where the form divides before the function computes in float32.
+WIDE = (dtypes.float32, dtypes.float64)
+
+FUNCTIONS: tuple[Function, ...] = (
+    Function(
+        "layernorm",
+        "Mean 0 and variance 1 along axes.",
+        (
+            _normalised((4, 9), "", (-1,), "F.layer_norm(x, (9,))"),
+            _normalised((2, 3, 5), "(1, 2)", (1, 2), "F.layer_norm(x, (3, 5))"),
+            _normalised((2, 6), "-1, eps=0.5", (-1,), "F.layer_norm(x, (6,), eps=0.5)", 0.5),
+            _normalised((3, 4), "0", (0,), "F.layer_norm(x.T, (3,)).T"),
+        ),
+        generate=_drawn_layernorm,
+    ),
+    Function(
+        "batchnorm",
+        "Less the mean, times weight and 1 / deviation, plus bias; one for each along an axis.",
+        (
+            _standardised((3, 4), 1, True),
+            _standardised((2, 3, 4), 1, False),
+            _standardised((2, 3, 2, 2), 1, True),
+            _standardised((2, 3), 0, True),
+        ),
+    ),
+    Function(
+        "dropout",
+        "Nothing happens outside of training; there, elements go with a probability.",
+        (
+            _dropped("x.dropout(0.5)", "F.dropout(x, 0.5, training=False)", 1.0),
+            _dropped("Tensor.train()(lambda x: x.dropout(0))(x)", "F.dropout(x, 0.0)", 1.0),
+            _dropped("Tensor.train()(lambda x: x.dropout(1.0))(x)", "F.dropout(x, 1.0)", 0.0),
+            _dropped(
+                "Tensor.train()(Tensor.test()(lambda x: x.dropout(1.0)))(x)",
+                "F.dropout(x, 1.0, training=False)",
+                1.0,
+            ),
+            _dropped(
+                "Tensor.train()(lambda x: x * (2.0 if Tensor.training else 1.0))(x)", "x * 2.0", 2.0
+            ),
+        ),
+        covers=("train", "test", "training"),
+    ),
+    Function(
+        "sequential",
+        "Through functions, one after the other.",
+        (
+            Form(
+                "x.sequential([Tensor.relu, lambda t: t * 3.0])",
+                (Input("x", (4, 9), "away"),),
+                _sequence,
+                backward=derived,
+                torch="F.relu(x) * 3.0",
+            ),
+            _dropped("x.sequential([])", "x * 1.0", 1.0),
+        ),
+    ),
+    Function(
+        "binary_crossentropy",
+        "-(y log x + (1 - y) log(1 - x)), reduced.",
+        tuple(
+            _pairs("binary_crossentropy", "binary_cross_entropy", _binary, reduction)
+            for reduction in BINARY
+        ),
+        WIDE,
+    ),
+    Function(
+        "binary_crossentropy_logits",
+        "The same of sigmoid(x), without its overflow.",
+        tuple(
+            _pairs(
+                "binary_crossentropy_logits",
+                "binary_cross_entropy_with_logits",
+                _binary_logits,
+                reduction,
+            )
+            for reduction in BINARY
+        ),
+        WIDE,
+    ),
+    Function(
+        "cross_entropy",
+        "-sum(y log softmax(x)) of classes or probabilities, smoothed and reduced.",
+        (
+            _cross((4, 5)),
+            _cross((4, 5), "sum", 0.25),
+            _cross((5,), "none"),
+            _cross((2, 5, 3), "none", 0.5),
+            _cross((2, 4, 2, 2)),
+            _soft((4, 5)),
+            _soft((2, 5, 3), "sum", 0.25),
+            _soft((3, 4), "none"),
+        ),
+        generate=_drawn_cross_entropy,
+    ),
+    Function(
+        "sparse_categorical_crossentropy",
+        "Of classes on the last axis; those that are ignored do not count.",
+        (
+            _sparse((4, 5)),
+            _sparse((4, 5), "none", 0.25),
+            _sparse((2, 3, 4), "sum"),
+            _sparse((7, 3), ignored=1),
+            _sparse((7, 3), "none", 0.25, 1),
+        ),
+    ),
+    Function(
+        "nll_loss",
+        "Less the element of each class, weighed and reduced.",
+        (
+            _negative((4, 5)),
+            _negative((5,), "none"),
+            _negative((2, 5, 3), "sum"),
+            _negative((7, 3), weighted=True),
+            _negative((7, 3), "none", True, 1),
+            _negative((7, 3), ignored=0),
+        ),
+    ),
+)
+
+_LABELS = "i[:, 0] % 3"
+REFUSED: Refusals = {
+    "layernorm": (Refused("x.layernorm(2)"), Refused("x.layernorm((1, 1))")),
+    "batchnorm": (
+        Refused("x.batchnorm(None, None, x[0, :2], x[0])"),
+        Refused("x.batchnorm(x, None, x[0], x[0])"),
+        Refused("x.batchnorm(None, None, x[0], 1.0)"),
+    ),
+    "dropout": (
+        Refused("x.dropout(1.5)", "F.dropout(x, 1.5)"),
+        Refused("x.dropout(-0.1)", "F.dropout(x, -0.1)"),
+        Refused("i.dropout(0.5)"),
+        Refused('x.dropout("half")', 'F.dropout(x, "half")'),
+    ),
+    "train": (Refused("Tensor.train(2)"), Refused('Tensor.train("no")')),
+    "test": Refused("Tensor.test(None)"),
+    "training": Refused('setattr(Tensor, "training", 1)'),
+    "sequential": Refused("x.sequential([3])"),
+    "binary_crossentropy": (
+        Refused("x.binary_crossentropy(x[0])", "F.binary_cross_entropy(x, x[0])"),
+        Refused('x.binary_crossentropy(x, "avg")', 'F.binary_cross_entropy(x, x, reduction="avg")'),
+        Refused("x.binary_crossentropy(1.0)"),
+    ),
+    "binary_crossentropy_logits": (
+        Refused(
+            "x.binary_crossentropy_logits(x[0])", "F.binary_cross_entropy_with_logits(x, x[0])"
+        ),
+        Refused("x.binary_crossentropy_logits(x, None)"),
+    ),
+    "cross_entropy": (
+        Refused("x.cross_entropy(i)", "F.cross_entropy(x, i.long())"),
+        Refused("x.cross_entropy(x[0])", "F.cross_entropy(x, x[0])"),
+        Refused(
+            f'x.cross_entropy({_LABELS}, "avg")',
+            f'F.cross_entropy(x, ({_LABELS}).long(), reduction="avg")',
+        ),
+        Refused(
+            f"x.cross_entropy({_LABELS}, label_smoothing=1.5)",
+            f"F.cross_entropy(x, ({_LABELS}).long(), label_smoothing=1.5)",
+        ),
+        Refused("x.sum().cross_entropy(i.sum())"),
+    ),
+    "sparse_categorical_crossentropy": (
+        Refused("x.sparse_categorical_crossentropy(i)"),
+        Refused("x.sparse_categorical_crossentropy(x[:, 0])"),
+        Refused(f"x.sparse_categorical_crossentropy({_LABELS}, label_smoothing=-1)"),
+    ),
+    "nll_loss": (
+        Refused("x.nll_loss(i)", "F.nll_loss(x, i.long())"),
+        Refused(
+            f"x.nll_loss({_LABELS}, weight=x[0, :2])",
+            f"F.nll_loss(x, ({_LABELS}).long(), weight=x[0, :2])",
+        ),
+        Refused(
+            f'x.nll_loss({_LABELS}, reduction="avg")',
+            f'F.nll_loss(x, ({_LABELS}).long(), reduction="avg")',
+        ),
+    ),
+}

@@ -1,0 +1,318 @@
+"""Axes that come and go, joining and cutting, and padding with what is around."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+
+from tinyref.dtype import dtypes
+from tinyref_spec import bounded
+from tinyref_spec.bits import Array
+from tinyref_spec.bounded import Value
+from tinyref_spec.tensor.forms import (
+    SAME,
+    Form,
+    Function,
+    Input,
+    Refusals,
+    Refused,
+    Shape,
+    derived,
+    moved,
+)
+
+ANYTHING = (*dtypes.floats, dtypes.int32, dtypes.uint8, dtypes.bool)
+# How numpy calls what torch and we call by the same names.
+_NUMPY_MODES = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+
+
+def _joined(expression: str, shapes: Sequence[Shape], axis: int, torch: str) -> Form:
+    """Inputs of several shapes one after the other along an axis."""
+    names = "xyzw"[: len(shapes)]
+
+    def forward(*values: Value) -> Value:
+        return bounded.concatenated(values, axis)
+
+    def exactly(*arrays: Array) -> Array:
+        return np.concatenate(arrays, axis)
+
+    inputs = tuple(Input(name, shape) for name, shape in zip(names, shapes, strict=True))
+    return Form(expression, inputs, forward, exact=exactly, backward=derived, torch=torch)
+
+
+def _stacked(expression: str, shape: Shape, count: int, axis: int, torch: str) -> Form:
+    place = axis % (len(shape) + 1)
+    grown = (*shape[:place], 1, *shape[place:])
+
+    def forward(*values: Value) -> Value:
+        return bounded.concatenated([value.reshape(*grown) for value in values], place)
+
+    def exactly(*arrays: Array) -> Array:
+        return np.stack(arrays, axis)
+
+    inputs = tuple(Input(name, shape) for name in "xyzw"[:count])
+    return Form(expression, inputs, forward, exact=exactly, backward=derived, torch=torch)
+
+
+def _drawn_cat(generator: np.random.Generator) -> Form:
+    ndim = int(generator.integers(1, 4))
+    axis = int(generator.integers(ndim))
+    sizes = [int(size) for size in generator.integers(1, 4, ndim)]
+    shapes = [
+        tuple(
+            int(generator.integers(0, 4)) if number == axis else size
+            for number, size in enumerate(sizes)
+        )
+        for _ in range(3)
+    ]
+    return _joined(f"x.cat(y, z, dim={axis})", shapes, axis, f"torch.cat([x, y, z], dim={axis})")
+
+
+def _surrounded(shape: Shape, pads: tuple[int, ...], mode: str) -> Form:
+    """Padding of the last axes; negative amounts cut first."""
+    pairs = [(pads[i], pads[i + 1]) for i in range(0, len(pads), 2)][::-1]
+    whole = [(0, 0)] * (len(shape) - len(pairs)) + pairs
+
+    def move(numbers: Array) -> Array:
+        kept = tuple(
+            slice(max(-before, 0), size - max(-after, 0))
+            for size, (before, after) in zip(numbers.shape, whole, strict=True)
+        )
+        grown = [(max(before, 0), max(after, 0)) for before, after in whole]
+        return np.pad(numbers[kept], grown, mode=_NUMPY_MODES[mode])  # type: ignore[call-overload]
+
+    return moved(
+        f'x.pad({pads}, mode="{mode}")', shape, move, torch=f'F.pad(x, {pads}, mode="{mode}")'
+    )
+
+
+def _drawn_pad(generator: np.random.Generator) -> Form:
+    mode = str(generator.choice(list(_NUMPY_MODES)))
+    shape = (2, *(int(size) for size in generator.integers(4, 7, 2)))
+    pads = tuple(int(amount) for amount in generator.integers(-1, 3, 4))
+    return _surrounded((1, *shape), pads, mode)
+
+
+def _filled(x: Array, bounds: tuple[tuple[int, int], ...], value: float) -> Array:
+    return np.pad(x, bounds, constant_values=value)
+
+
+def _constant(
+    expression: str, shape: Shape, bounds: tuple[tuple[int, int], ...], value: float, torch: str
+) -> Form:
+    def forward(x: Value) -> Value:
+        numbers = np.arange(1, x.value.size + 1).reshape(x.shape)
+        places = np.pad(numbers, bounds)
+        filler = bounded.exact(np.array(value), x.dtype)
+        return bounded.choose(places > 0, bounded.gathered(x, places), filler)
+
+    return Form(
+        expression,
+        (Input("x", shape),),
+        forward,
+        exact=partial(_filled, bounds=bounds, value=value),
+        backward=derived,
+        torch=torch,
+    )
+
+
+FUNCTIONS: tuple[Function, ...] = (
+    Function(
+        "cat",
+        "Tensors one after the other along an axis.",
+        (
+            _joined("x.cat(y)", [(2, 3), (1, 3)], 0, "torch.cat([x, y])"),
+            _joined(
+                "x.cat(y, z, dim=-1)",
+                [(2, 1), (2, 3), (2, 0)],
+                -1,
+                "torch.cat([x, y, z], dim=-1)",
+            ),
+            _joined(
+                "x.cat(*[y] * 20, dim=1)[:, :5]",
+                [(2, 2, 2), (2, 3, 2)],
+                1,
+                "torch.cat([x, *[y] * 20], dim=1)[:, :5]",
+            ),
+        ),
+        ANYTHING,
+        _drawn_cat,
+    ),
+    Function(
+        "stack",
+        "Tensors of one shape along a new axis.",
+        (
+            _stacked("x.stack(y, z)", (2, 3), 3, 0, "torch.stack([x, y, z])"),
+            _stacked("x.stack(y, dim=-1)", (2, 3), 2, -1, "torch.stack([x, y], dim=-1)"),
+            _stacked("x.stack(y)", (), 2, 0, "torch.stack([x, y])"),
+        ),
+        ANYTHING,
+    ),
+    Function(
+        "split",
+        "Parts of one size, or of given sizes.",
+        (
+            moved("x.split(2)[2]", (5, 3), lambda x: x[4:], torch=SAME),
+            moved("x.split([1, 4], dim=1)[1]", (2, 5), lambda x: x[:, 1:], torch=SAME),
+            moved("x.split((2, 0, 3), -1)[0]", (2, 5), lambda x: x[:, :2], torch=SAME),
+        ),
+        ANYTHING,
+    ),
+    Function(
+        "chunk",
+        "So many parts of equal size, the last maybe shorter.",
+        (
+            moved("x.chunk(3)[1]", (5, 3), lambda x: x[2:4], torch=SAME),
+            moved("x.chunk(2, dim=-1)[1]", (2, 5), lambda x: x[:, 3:], torch=SAME),
+            moved("x.chunk(4)[2]", (5, 2), lambda x: x[4:], torch=SAME),
+        ),
+        ANYTHING,
+    ),
+    Function(
+        "squeeze",
+        "Without axes of size 1.",
+        (
+            moved("x.squeeze()", (1, 3, 1), lambda x: x.reshape(3), torch=SAME),
+            moved("x.squeeze(-1)", (1, 3, 1), lambda x: x.reshape(1, 3), torch=SAME),
+            moved("x.squeeze(1)", (1, 3, 1), lambda x: x, torch=SAME),
+        ),
+        ANYTHING,
+    ),
+    Function(
+        "unsqueeze",
+        "With a new axis of size 1.",
+        (
+            moved("x.unsqueeze(0)", (2, 3), lambda x: x[None], torch=SAME),
+            moved("x.unsqueeze(-1)", (2, 3), lambda x: x[..., None], torch=SAME),
+            moved("x.unsqueeze(-2)", (2, 3), lambda x: x[:, None], torch=SAME),
+        ),
+        ANYTHING,
+    ),
+    Function(
+        "unflatten",
+        "One axis as several.",
+        (
+            moved("x.unflatten(1, (2, 3))", (2, 6), lambda x: x.reshape(2, 2, 3), torch=SAME),
+            moved("x.unflatten(-2, (-1, 2))", (4, 3), lambda x: x.reshape(2, 2, 3), torch=SAME),
+        ),
+        ANYTHING,
+    ),
+    Function(
+        "flatten",
+        "Several axes as one.",
+        (
+            moved("x.flatten(1)", (2, 3, 2), lambda x: x.reshape(2, 6), torch=SAME),
+            moved("x.flatten(0, -2)", (2, 3, 2), lambda x: x.reshape(6, 2), torch=SAME),
+            moved("x.flatten()", (), lambda x: x.reshape(1), torch=SAME),
+        ),
+        ANYTHING,
+    ),
+    Function(
+        "view",
+        "The same as reshape; what is changed later does not change the other.",
+        (
+            moved("x.view(3, -1)", (2, 6), lambda x: x.reshape(3, 4), torch=SAME),
+            moved("x.view((12,))", (2, 6), lambda x: x.reshape(12), torch=SAME),
+        ),
+        ANYTHING,
+    ),
+    Function(
+        "transpose",
+        "Two axes exchanged.",
+        (
+            moved("x.transpose()", (2, 3), lambda x: x.T, torch="x.transpose(0, 1)"),
+            moved("x.transpose(-1, 0)", (2, 3, 4), lambda x: x.transpose(2, 1, 0), torch=SAME),
+            moved("x.T", (2, 3), lambda x: x.T, torch=SAME),
+        ),
+        ANYTHING,
+        covers=("T",),
+    ),
+    Function(
+        "repeat",
+        "Laid out several times along each axis.",
+        (
+            moved("x.repeat(2, 3)", (2, 2), lambda x: np.tile(x, (2, 3)), torch=SAME),
+            moved("x.repeat((2, 1, 2))", (2, 2), lambda x: np.tile(x, (2, 1, 2)), torch=SAME),
+            moved("x.repeat(2, 0)", (2, 2), lambda x: np.tile(x, (2, 0)), torch=SAME),
+        ),
+        ANYTHING,
+    ),
+    Function(
+        "pad_modes",
+        "Padding with a value, or with what is around; negative amounts cut.",
+        (
+            _surrounded((1, 2, 5), (2, 3), "reflect"),
+            _surrounded((1, 2, 5), (3, 1), "replicate"),
+            _surrounded((1, 2, 5), (5, 2), "circular"),
+            _surrounded((1, 1, 4, 5), (1, 2, 3, 0), "reflect"),
+            _surrounded((1, 1, 4, 5), (-1, 2, 1, -2), "circular"),
+            _surrounded((1, 2, 5), (-2, 4), "replicate"),
+            _constant(
+                "x.pad((1, 2), value=2.0)",
+                (2, 3),
+                ((0, 0), (1, 2)),
+                2.0,
+                "F.pad(x, (1, 2), value=2.0)",
+            ),
+        ),
+        dtypes.floats,
+        _drawn_pad,
+        ("pad",),
+    ),
+)
+
+REFUSED: Refusals = {
+    "cat": (
+        Refused("x.cat(x.T)", "torch.cat([x, x.T])"),
+        Refused("x.cat(x, dim=2)", "torch.cat([x, x], dim=2)"),
+        Refused("x.cat(x[0])", "torch.cat([x, x[0]])"),
+        Refused("x.sum().cat(x.sum())", "torch.cat([x.sum(), x.sum()])"),
+        Refused("x.cat([1])", "torch.cat([x, [1]])"),
+    ),
+    "stack": (
+        Refused("x.stack(x.T)", "torch.stack([x, x.T])"),
+        Refused("x.stack(x, dim=3)", "torch.stack([x, x], dim=3)"),
+    ),
+    "split": (
+        Refused("x.split([1, 1])", "x.split([1, 1])"),
+        Refused("x.split(0)", "x.split(0)"),
+        Refused("x.split([5, -1])", "x.split([5, -1])"),
+        Refused("x.split(1, dim=2)", "x.split(1, dim=2)"),
+    ),
+    "chunk": (
+        Refused("x.chunk(0)", "x.chunk(0)"),
+        Refused("x.chunk(2, dim=-3)", "x.chunk(2, dim=-3)"),
+    ),
+    "squeeze": Refused("x.squeeze(2)", "x.squeeze(2)"),
+    "unsqueeze": Refused("x.unsqueeze(3)", "x.unsqueeze(3)"),
+    "unflatten": (
+        Refused("x.unflatten(1, (4, 2))", "x.unflatten(1, (4, 2))"),
+        Refused("x.unflatten(2, (4, 2))", "x.unflatten(2, (4, 2))"),
+        Refused("x.unflatten(1, 6)"),
+    ),
+    "flatten": (
+        Refused("x.flatten(1, 0)", "x.flatten(1, 0)"),
+        Refused("x.flatten(2)", "x.flatten(2)"),
+    ),
+    "view": (
+        Refused("x.view(5, 5)", "x.view(5, 5)"),
+        Refused("x.view(-1, -1)", "x.view(-1, -1)"),
+        Refused("x.view(-2, 12)", "x.view(-2, 12)"),
+    ),
+    "transpose": Refused("x.transpose(0, 2)", "x.transpose(0, 2)"),
+    "T": Refused("x.reshape(2, 2, 6).T"),
+    "repeat": (
+        Refused("x.repeat(2)", "x.repeat(2)"),
+        Refused("x.repeat(-1, 1)", "x.repeat(-1, 1)"),
+    ),
+    "pad": (
+        Refused('x.pad((6, 0), mode="reflect")', 'F.pad(x, (6, 0), mode="reflect")'),
+        Refused('x.pad((7, 0), mode="circular")', 'F.pad(x, (7, 0), mode="circular")'),
+        Refused('x.pad((1, 0), mode="mirror")', 'F.pad(x, (1, 0), mode="mirror")'),
+        Refused("x.pad((1, 2, 3))", "F.pad(x, (1, 2, 3))"),
+        Refused("x.pad((-4, -3))", "F.pad(x, (-4, -3))"),
+        Refused("x.pad(1)", "F.pad(x, 1)"),
+    ),
+}

@@ -1,0 +1,255 @@
+"""Shapes by a formula, and images in another size."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+
+from tinyref.dtype import dtypes
+from tinyref_spec import bounded
+from tinyref_spec.bits import Array
+from tinyref_spec.bounded import Value
+from tinyref_spec.tensor.forms import (
+    Form,
+    Function,
+    Input,
+    Refusals,
+    Refused,
+    Shape,
+    derived,
+    moved,
+)
+
+ANYTHING = (*dtypes.floats, dtypes.int32, dtypes.uint8, dtypes.bool)
+
+
+def _arranged(
+    formula: str, shape: Shape, move: Callable[[Array], Array], torch: str, sizes: str = ""
+) -> Form:
+    return moved(f'x.rearrange("{formula}"{sizes})', shape, move, torch=torch)
+
+
+def _source(place: int, old: int, new: int, align_corners: bool) -> float:
+    """Where the middle of a new element lies between the middles of old ones."""
+    if align_corners:
+        return place * (old - 1) / (new - 1) if new > 1 else 0.0
+    return (place + 0.5) * old / new - 0.5
+
+
+def _linear(old: int, new: int, align_corners: bool) -> Array:
+    """(new, old): what every old element weighs, by the height of its hat function."""
+    centres = [min(max(_source(i, old, new, align_corners), 0), old - 1) for i in range(new)]
+    heights = 1 - np.abs(np.array(centres)[:, None] - np.arange(old)[None])
+    return np.maximum(heights, 0)
+
+
+def _keys(distance: float, a: float = -0.75) -> float:
+    """Keys' cubic kernel (1981, equation 4), with its parameter as torch has it."""
+    x = abs(distance)
+    if x <= 1:
+        return (a + 2) * x**3 - (a + 3) * x**2 + 1
+    return a * x**3 - 5 * a * x**2 + 8 * a * x - 4 * a if x < 2 else 0.0
+
+
+def _cubic(old: int, new: int, align_corners: bool) -> Array:
+    found = np.zeros((new, old))
+    for i in range(new):
+        centre = _source(i, old, new, align_corners)
+        for place in range(math.floor(centre) - 1, math.floor(centre) + 3):
+            found[i, min(max(place, 0), old - 1)] += _keys(centre - place)
+    return found
+
+
+def _nearest(old: int, new: int, align_corners: bool) -> Array:
+    return np.eye(old)[[i * old // new for i in range(new)]]
+
+
+def _nearest_exact(old: int, new: int, align_corners: bool) -> Array:
+    return np.eye(old)[[math.floor((i + 0.5) * old / new) for i in range(new)]]
+
+
+_WEIGHTS = {
+    "linear": _linear,
+    "cubic": _cubic,
+    "nearest": _nearest,
+    "nearest-exact": _nearest_exact,
+}
+_TORCH_MODES = {
+    ("linear", 1): "linear",
+    ("linear", 2): "bilinear",
+    ("linear", 3): "trilinear",
+    ("cubic", 2): "bicubic",
+}
+
+
+def resized(x: Value, size: Shape, mode: str, align_corners: bool) -> Value:
+    """Every axis by a matrix of weights, the first one first."""
+    result = x
+    lead = len(x.shape) - len(size)
+    for number, new in enumerate(size):
+        axis = lead + number
+        old = result.shape[axis]
+        weights = _WEIGHTS[mode](old, new, align_corners)
+        order = [place for place in range(len(x.shape)) if place != axis]
+        rows = bounded.moved(result, lambda x, order=order, axis=axis: x.transpose(*order, axis))
+        flat = rows.reshape(-1, old)
+        if mode.startswith("nearest"):
+            taken = np.argmax(weights, 1)
+            found = bounded.moved(flat, lambda x, taken=taken: x[:, taken])
+        else:
+            # The weights themselves are rounded.
+            factors = bounded.exact(weights.T, x.dtype)
+            factors = Value(factors.value, x.unit * np.abs(factors.value), x.dtype)
+            found = bounded.matmul(flat, factors)
+        back = np.argsort([*order, axis])
+        wide = found.reshape(*rows.shape[:-1], new)
+        result = bounded.moved(wide, lambda x, back=back: x.transpose(*back))
+    return result
+
+
+def _resize(shape: Shape, size: Shape, mode: str, align_corners: bool = False) -> Form:
+    is_nearest = mode.startswith("nearest")
+    aligned = ", align_corners=True" if align_corners else ""
+    torch_mode = _TORCH_MODES.get((mode, len(size)), mode)
+
+    def exactly(x: Array) -> Array:
+        for number, new in enumerate(size):
+            axis = x.ndim - len(size) + number
+            taken = np.argmax(_WEIGHTS[mode](x.shape[axis], new, False), 1)
+            x = np.take(x, taken, axis)
+        return x
+
+    return Form(
+        f'x.interpolate({size}, "{mode}"{aligned})',
+        (Input("x", shape),),
+        partial(resized, size=size, mode=mode, align_corners=align_corners),
+        exact=exactly if is_nearest else None,
+        backward=derived,
+        is_wide=not is_nearest,
+        torch=f'F.interpolate(x, {size}, mode="{torch_mode}"{aligned})',
+    )
+
+
+def _drawn_size(generator: np.random.Generator) -> Form:
+    count = int(generator.integers(1, 4))
+    modes = ["linear", "nearest", "nearest-exact"] + (["cubic"] if count == 2 else [])
+    mode = str(generator.choice(modes))
+    old, new = (tuple(int(size) for size in generator.integers(1, 6, count)) for _ in range(2))
+    aligned = bool(generator.integers(2)) and not mode.startswith("nearest")
+    return _resize((1, 2, *old), new, mode, aligned)
+
+
+def _drawn_formula(generator: np.random.Generator) -> Form:
+    """Axes split in two, reordered, and joined at random places."""
+    names = "abcd"[: int(generator.integers(1, 5))]
+    sizes = [int(size) for size in generator.integers(1, 4, len(names))]
+    order = [int(place) for place in generator.permutation(len(names))]
+    cut = int(generator.integers(1, len(names) + 1))
+    joined = int(generator.integers(1, len(names) + 1))
+    left = " ".join([f"({' '.join(names[:cut])})", *names[cut:]])
+    after = [names[place] for place in order]
+    right = " ".join([f"({' '.join(after[:joined])})", *after[joined:]])
+    given = "".join(f", {name}={size}" for name, size in zip(names, sizes, strict=True))
+    shape = (math.prod(sizes[:cut]), *sizes[cut:])
+    moved_sizes = [sizes[place] for place in order]
+    result = (math.prod(moved_sizes[:joined]), *moved_sizes[joined:])
+    return _arranged(
+        f"{left} -> {right}",
+        shape,
+        lambda x: x.reshape(sizes).transpose(order).reshape(result),
+        f"x.reshape({tuple(sizes)}).permute({tuple(order)}).reshape({result})",
+        given,
+    )
+
+
+FUNCTIONS: tuple[Function, ...] = (
+    Function(
+        "rearrange",
+        "Axes split, reordered and joined by a formula.",
+        (
+            _arranged("a b -> b a", (2, 3), lambda x: x.T, "x.T"),
+            _arranged("a b c -> (a b c)", (2, 3, 2), lambda x: x.reshape(-1), "x.reshape(-1)"),
+            _arranged(
+                "b (h p) c -> b h (c p)",
+                (2, 6, 2),
+                lambda x: x.reshape(2, 3, 2, 2).transpose(0, 1, 3, 2).reshape(2, 3, 4),
+                "x.reshape(2, 3, 2, 2).transpose(2, 3).reshape(2, 3, 4)",
+                ", p=2",
+            ),
+            _arranged(
+                "... h w -> w (... h)",
+                (2, 2, 3, 4),
+                lambda x: x.transpose(3, 0, 1, 2).reshape(4, 12),
+                "x.permute(3, 0, 1, 2).reshape(4, 12)",
+            ),
+            _arranged(
+                "a 1 b -> () b a 1", (2, 1, 3), lambda x: x.T[None], "x.permute(2, 1, 0)[None]"
+            ),
+            _arranged(
+                "a ... -> ... a", (2, 3, 4), lambda x: x.transpose(1, 2, 0), "x.permute(1, 2, 0)"
+            ),
+        ),
+        ANYTHING,
+        _drawn_formula,
+    ),
+    Function(
+        "interpolate",
+        "The last axes in other sizes: nearest, linear or cubic.",
+        (
+            _resize((1, 2, 5), (8,), "linear"),
+            _resize((1, 1, 4, 5), (6, 3), "linear"),
+            _resize((1, 1, 4, 5), (6, 3), "linear", True),
+            _resize((1, 1, 2, 3, 3), (3, 2, 4), "linear"),
+            _resize((1, 1, 4, 5), (7, 3), "cubic"),
+            _resize((1, 1, 4, 5), (1, 8), "cubic", True),
+        ),
+        generate=_drawn_size,
+    ),
+    Function(
+        "interpolate_nearest",
+        "The element that is nearest, of any type.",
+        tuple(
+            _resize(shape, size, mode)
+            for (shape, size), mode in itertools.product(
+                [((1, 2, 5), (8,)), ((1, 1, 4, 6), (3, 9))], ["nearest", "nearest-exact"]
+            )
+        ),
+        (*dtypes.floats, dtypes.uint8),
+        covers=("interpolate",),
+    ),
+)
+
+REFUSED: Refusals = {
+    "rearrange": (
+        Refused('x.rearrange("a b c -> c b a")'),
+        Refused('x.rearrange("a b -> a")'),
+        Refused('x.rearrange("a b -> a c")'),
+        Refused('x.rearrange("a b -> a b b")'),
+        Refused('x.rearrange("(a c) b -> a b c")'),
+        Refused('x.rearrange("(a c) b -> a b c", c=3)'),
+        Refused('x.rearrange("a b -> b a", c=3)'),
+        Refused('x.rearrange("a b")'),
+        Refused('x.rearrange("(a b -> a b")'),
+        Refused('x.rearrange("a) b -> a b")'),
+        Refused('x.rearrange("((a) b) c -> a b c")'),
+        Refused('x.rearrange("a 2 -> a 2")'),
+        Refused('x.rearrange("a b -> ... a b")'),
+        Refused('x.rearrange("(a ...) -> a ...", a=2)'),
+        Refused("x.rearrange(2)"),
+    ),
+    "interpolate": (
+        Refused('x[None].interpolate((3,), "area2")', 'F.interpolate(x[None], (3,), mode="area2")'),
+        Refused(
+            'x[None].interpolate((3,), "nearest", align_corners=True)',
+            'F.interpolate(x[None], (3,), mode="nearest", align_corners=True)',
+        ),
+        Refused("x[None].interpolate((0,))", 'F.interpolate(x[None], (0,), mode="linear")'),
+        Refused("x.interpolate((3, 3, 3))"),
+        Refused("x.interpolate(3.5)"),
+        Refused("i[None].interpolate((3,))", 'F.interpolate(i[None], (3,), mode="linear")'),
+    ),
+}
