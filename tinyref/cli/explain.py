@@ -95,6 +95,8 @@ def _explain_kernel(item: KernelItem, number: int, every_stage: bool) -> None:
         if stage == "ast":
             _title(f"kernel {number}, {program.name}: plan")
             print_plan(planned(item.ast, capabilities, opts), sys.stdout)
+    if item.names:
+        print(f"computes: {', '.join(item.names)}")
     if any(extent != 1 for extent in (*program.grid, *program.group)):
         print(f"launch: {_extents(program.grid)} groups of {_extents(program.group)}")
     _title(f"kernel {number}, {program.name}: source for {item.device}")

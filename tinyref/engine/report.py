@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tinyref import config
 from tinyref.device import Device
@@ -20,9 +20,16 @@ from tinyref.uops.text import to_text
 
 
 def report_kernel(
-    ast: UOp, kernel: Kernel, bindings: Mapping[str, int], seconds: float | None
+    ast: UOp,
+    kernel: Kernel,
+    bindings: Mapping[str, int],
+    seconds: float | None,
+    names: Sequence[str] = (),
 ) -> None:
-    """Adds a kernel that ran to the totals, and prints about it as much as DEBUG says."""
+    """Adds a kernel that ran to the totals, and prints about it as much as DEBUG says.
+
+    `names` are the user's functions that it computes.
+    """
     amount = estimate(ast)
     operations = value_of(amount.operations, bindings)
     nbytes = value_of(amount.nbytes, bindings)
@@ -34,6 +41,8 @@ def report_kernel(
     if debug >= 1:
         report(_line(ast, kernel, operations, nbytes, seconds))
     if debug >= 2:
+        if names:
+            report(f"  computes {', '.join(names)}")
         capabilities = Device[kernel.device].capabilities
         print_plan(planned(ast, capabilities, chosen_opts(kernel.device, ast)), sys.stderr, "  ")
     if debug >= 3:

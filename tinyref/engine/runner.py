@@ -143,7 +143,7 @@ def _run_kernel(item: KernelItem, kernel: Kernel, bindings: Mapping[str, int]) -
     except MemoryError as error:
         message = f"kernel {kernel.name}: out of memory: {error}"
         raise DeviceError(item.device, message, kernel.source) from error
-    report_kernel(item.ast, kernel, bindings, seconds)
+    report_kernel(item.ast, kernel, bindings, seconds, item.names)
 
 
 def synchronize() -> None:

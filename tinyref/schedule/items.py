@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tinyref.uops.compile import kernel_name
 from tinyref.uops.node import UOp
 
 
@@ -12,13 +13,19 @@ from tinyref.uops.node import UOp
 class KernelItem:
     """A kernel to run on `device`: `buffers` are BUFFER nodes by slot, the outputs first.
 
-    `completes` are the nodes whose result is there once the kernel has run.
+    `completes` are the nodes whose result is there once the kernel has run, `names` the functions
+    of the user that it computes: softmax, linear, backward relu.
     """
 
     ast: UOp
     buffers: tuple[UOp, ...]
     device: str
     completes: tuple[UOp, ...] = ()
+    names: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        name = kernel_name(self.ast)
+        return f"kernel {self.device} {name}, {len(self.buffers)} buffers: {', '.join(self.names)}"
 
 
 @dataclass(frozen=True)
@@ -31,6 +38,9 @@ class CopyItem:
     target: UOp
     source: UOp
     completes: tuple[UOp, ...] = ()
+
+    def __str__(self) -> str:
+        return f"copy {self.source.arg} -> {self.target.arg}"
 
 
 Item = KernelItem | CopyItem
@@ -47,6 +57,9 @@ class Schedule:
     items: list[Item]
     results: dict[UOp, UOp] = field(default_factory=dict)
     bindings: Mapping[str, int] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return "\n".join(f"{number}. {item}" for number, item in enumerate(self.items, 1))
 
     @property
     def kernels(self) -> list[KernelItem]:

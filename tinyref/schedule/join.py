@@ -27,7 +27,7 @@ class Draft:
     """A kernel that may still be joined with others.
 
     root: its SINK. buffers: BUFFER nodes by slot, one for each store first. reads: its loads.
-    outer, inner: the axes T and R of `kernel_ast`.
+    outer, inner: the axes T and R of `kernel_ast`. names: the user's functions that it computes.
     """
 
     root: UOp
@@ -35,6 +35,7 @@ class Draft:
     reads: tuple[Read, ...]
     outer: Shape
     inner: Shape
+    names: tuple[str, ...] = ()
 
     @property
     def written(self) -> tuple[UOp, ...]:
@@ -65,7 +66,8 @@ def join(first: Draft, second: Draft, dropped: set[UOp]) -> Draft | None:
     reads = [*first.reads]
     reads.extend(read for read in second.reads if read.location.buffer not in first.written)
     root = build.sink(*left, *stores)
-    joined = Draft(root, tuple(joiner.buffers), tuple(reads), first.outer, inner)
+    names = tuple(dict.fromkeys((*first.names, *second.names)))
+    joined = Draft(root, tuple(joiner.buffers), tuple(reads), first.outer, inner, names)
     return joined if _writes_in_place(joined) and _reduces_in_full(joined) else None
 
 

@@ -45,7 +45,8 @@ class Task:
         completes = tuple(owner for node in stored for owner in owners.get(node, ()))
         if self.draft is None:
             return CopyItem(self.buffers[0], self.buffers[1], completes)
-        return KernelItem(merge_axes(self.draft.root), self.buffers, self.device, completes)
+        ast = merge_axes(self.draft.root)
+        return KernelItem(ast, self.buffers, self.device, completes, self.draft.names)
 
 
 def copy_task(target: UOp, source: Location) -> Task:

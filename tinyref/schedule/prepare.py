@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from tinyref.errors import UserError
 from tinyref.lazy import graph
+from tinyref.lazy.names import keep_name
 from tinyref.lazy.shape import device_of, shape_of
 from tinyref.schedule.reduces import simplify_reduce
 from tinyref.uops.node import UOp, sint, substitute, toposort
@@ -46,6 +47,7 @@ class Prepared:
         for node in order:
             if node not in self.new:
                 self.new[node] = self._rewrite(node)
+                keep_name(node, self.new[node])
 
     def _rewrite(self, node: UOp) -> UOp:
         if node.op is Ops.BIND:

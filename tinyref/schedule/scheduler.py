@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tinyref import config
 from tinyref.device import Device
@@ -13,10 +13,12 @@ from tinyref.errors import UserError
 from tinyref.lazy import graph
 from tinyref.lazy.buffers import new_buffer_node
 from tinyref.lazy.folding import full, uniform_value
+from tinyref.lazy.names import name_of
 from tinyref.lazy.shape import describe_shape, device_of, is_empty, largest_size, shape_of
 from tinyref.schedule.fusion import ALWAYS_STORED, Fusion
 from tinyref.schedule.hazards import Versions, assigned_buffer, needing_old_contents
-from tinyref.schedule.items import KernelItem, Schedule
+from tinyref.schedule.images import with_images
+from tinyref.schedule.items import Item, KernelItem, Schedule
 from tinyref.schedule.join import Draft
 from tinyref.schedule.kernel_ast import (
     KernelBuilder,
@@ -192,7 +194,7 @@ class _Scheduler:
                 waiting.extendleft((node, *reversed(cuts)))
         self._find_results()
         ordering = Ordering(self.tasks.values(), self.versions, self.owners)
-        items = ordering.items()
+        items = [_by_images(item) for item in ordering.items()]
         for item in items:
             if isinstance(item, KernelItem):
                 dump_after("schedule", item.device, item.ast)
@@ -221,13 +223,25 @@ class _Scheduler:
         device = self.places[node]
         buffers = tuple(self._on_device(buffer, device) for buffer in builder.buffers)
         reads = tuple(builder.reads)
-        draft = Draft(ast, buffers, reads, builder.outer, builder.inner)
+        names = self._names(builder)
+        draft = Draft(ast, buffers, reads, builder.outer, builder.inner, names)
         assigns = (node,) if node.op is Ops.ASSIGN else ()
         # The last one before is enough: it waits for those before it.
         before = _target_steps(node)[1] if assigns else None
         after = () if before is None or before.op is Ops.BUFFER else (before,)
         self.tasks[node] = Task(device, draft, buffers, reads_of(draft), after, assigns)
         return ()
+
+    def _names(self, builder: KernelBuilder) -> tuple[str, ...]:
+        """The user's functions that a kernel computes, in order; what only moves is left out."""
+        root = [] if builder.root in builder.members else [builder.root]
+        named = [node for node in builder.members if name_of(node)]
+        computing = [node for node in named if node.op not in MOVEMENT]
+        named = [*(computing or named), *(node for node in root if name_of(node))]
+        if computing and builder.root.op is Ops.CONTIGUOUS:
+            named = computing
+        named.sort(key=self.fusion.position.__getitem__)
+        return tuple(dict.fromkeys(name_of(node) for node in named))
 
     def _cuts(self, builder: KernelBuilder, limit: int) -> Sequence[UOp]:
         """Nodes to store so that no kernel reads more buffers than `limit`, with what it writes."""
@@ -299,6 +313,13 @@ class _Scheduler:
             view = self._target_of(assign).view
             self.results[owner] = graph.reshape(view, shape_of(owner))
             self.owners.setdefault(location.version, []).append(owner)
+
+
+def _by_images(item: Item) -> Item:
+    """The item with images in place of buffers, where the flag IMAGE asks for them."""
+    if isinstance(item, KernelItem):
+        return replace(item, ast=with_images(item.ast, item.device))
+    return item
 
 
 def _needs_memory(node: UOp) -> bool:

@@ -16,6 +16,7 @@ from tinyref.lazy import graph
 from tinyref.lazy.buffers import buffer_of
 from tinyref.lazy.folding import uniform_value
 from tinyref.lazy.multi import assign
+from tinyref.lazy.names import keep_name
 from tinyref.lazy.shape import is_empty, shape_of
 from tinyref.lazy.shards import (
     Place,
@@ -25,6 +26,7 @@ from tinyref.lazy.shards import (
     layout_of,
 )
 from tinyref.lazy.storage import only_holds_data
+from tinyref.schedule import Schedule, schedule
 from tinyref.schedule.hazards import assigned_buffer
 from tinyref.tensor.arguments import bound_sizes, broadcast, fixed
 from tinyref.tensor.core import GradientSwitch, TensorCore, Value, is_recording
@@ -130,6 +132,7 @@ def _substitute(values: Sequence[Value], realised: dict[UOp, UOp]) -> None:
             continue
         src = tuple(done[source] for source in node.src)
         done[node] = node if src == node.src else node.replace(src=src)
+        keep_name(node, done[node])
         if any(source in lost for source in node.src):
             lost.add(node)
     for value in values:
@@ -172,6 +175,15 @@ class Data(Creation):
         compute([self, *lst])
         vars(GlobalCounters).update(before)
         return self
+
+    def schedule(self, *lst: Self) -> Schedule:
+        """What `realize` would run for these tensors, in order; nothing runs.
+
+        Each kernel among the items has the `names` of the functions that it computes. Raises
+        `UserError` for graphs that no order of kernels computes.
+        """
+        outputs = [(tensor._node, tensor._device) for tensor in (self, *lst)]
+        return schedule(outputs, _Watched([node for node, _ in outputs]).graphs())
 
     def numpy(self) -> HostArray:
         """The elements as a numpy array of its own; bfloat16 and fp8 as the types of ml_dtypes."""

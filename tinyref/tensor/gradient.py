@@ -15,6 +15,7 @@ from tinyref.dtype import dtypes
 from tinyref.errors import UserError
 from tinyref.lazy.shape import describe_shape, shape_of
 from tinyref.tensor.core import Value
+from tinyref.tensor.names import go_back_through
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import BoundsArg, FlipArg, Payload, PermuteArg, ReduceArg
 from tinyref.uops.symbolic import lift, lower, product
@@ -394,10 +395,14 @@ def gradients(
         if any(id(source) in wanted for source in _parents(value)):
             wanted.add(id(value))
     found = {id(root._value): seed}
-    for value in reversed(order):
-        gradient = found.get(id(value))
-        if gradient is not None and id(value) in wanted:
-            _propagate(value, gradient, wanted, found)
+    try:
+        for value in reversed(order):
+            gradient = found.get(id(value))
+            if gradient is not None and id(value) in wanted:
+                go_back_through(value.node)
+                _propagate(value, gradient, wanted, found)
+    finally:
+        go_back_through(None)
     return [found.get(id(target)) for target in targets]
 
 

@@ -1,0 +1,108 @@
+"""Kernels know the functions of the user that they compute."""
+
+import pytest
+
+from tinyref.config import Context
+from tinyref.dtype import dtypes
+from tinyref.errors import UserError
+from tinyref.lazy import graph as g
+from tinyref.lazy.names import give_name, keep_name, name_of
+from tinyref.schedule import KernelItem
+from tinyref.tensor import Tensor
+from tinyref.uops.ops import Ops
+
+
+def data(*shape):
+    return Tensor._from_node(g.new_buffer("CPU", shape, dtypes.float32), "CPU")
+
+
+def names(*outputs):
+    return [item.names for item in outputs[0].schedule(*outputs[1:]).kernels]
+
+
+def test_a_kernel_names_the_functions_that_were_called():
+    y = data(8, 16).linear(data(16, 4)).relu().softmax()
+    assert names(y) == [("linear", "relu"), ("softmax",), ("softmax",)]
+
+
+def test_only_the_outermost_function_counts():
+    # layernorm and attention call mean, rsqrt, softmax.
+    assert names(data(4, 8).log_softmax()) == [("log_softmax",), ("log_softmax",)]
+    assert names(data(4, 8).var()) == [("var",)]
+
+
+def test_operators_go_by_the_name_of_the_operation():
+    x = data(4, 4)
+    assert names(1 - x * 2) == [("mul", "sub")]
+    assert names(x @ x) == [("matmul",)]
+
+
+def test_a_constructor_and_movement_are_named_where_nothing_else_is():
+    assert names(data(4, 5).T.contiguous()) == [("T", "contiguous")]
+    assert names(data(4, 5).T.contiguous() + 1) == [("T", "contiguous", "add")]
+
+
+def test_gradients_say_what_they_are_the_gradient_of():
+    x = data(4, 8).requires_grad_()
+    gradient = x.exp().sum().gradient(x)[0]
+    assert names(gradient.detach()) == [("exp", "backward exp")]
+    # Afterwards functions have their own names again.
+    assert names(data(4).sin()) == [("sin",)]
+
+
+def test_a_gradient_of_a_gradient_is_called_backward_once():
+    x = data(4).requires_grad_()
+    first = x.sin().sum().gradient(x)[0]
+    second = first.sum().gradient(x)[0]
+    found = {name for kernel in names(second.detach()) for name in kernel}
+    assert any(name.startswith("backward") for name in found)
+    assert not any("backward backward" in name for name in found)
+
+
+def test_names_outlast_computing_a_part():
+    x = Tensor([1.0, 2.0])
+    hidden = x.sin()
+    result = hidden.exp()
+    hidden.realize()
+    assert names(result) == [("exp",)]
+
+
+def test_the_first_name_stays_and_leaves_have_none():
+    x = g.new_buffer("CPU", (4,), dtypes.float32)
+    node = g.alu(Ops.MUL, x, g.full((4,), 3.75, dtypes.float32))
+    give_name(node, "first")
+    give_name(node, "second")
+    assert name_of(node) == "first"
+    other = g.alu(Ops.MUL, x, g.full((4,), 4.75, dtypes.float32))
+    keep_name(node, other)
+    assert name_of(other) == "first"
+    leaf = g.constant(17.25, dtypes.float32)
+    give_name(leaf, "mine")
+    assert name_of(leaf) == ""
+
+
+def test_a_schedule_prints_a_line_for_each_item():
+    x = data(4, 5)
+    text = str((x.sum() + 1).to("PYTHON").schedule())
+    assert text.splitlines()[0].endswith("sum, add")
+    assert text.splitlines()[1].startswith("2. copy")
+
+
+def test_schedule_runs_nothing_and_takes_several_outputs():
+    x = data(4, 5)
+    planned = x.sum(0).schedule(x.sum(1))
+    assert [type(item) for item in planned.items] == [KernelItem, KernelItem]
+    assert planned.kernels[0].buffers[0] not in (x.node,)
+
+
+def test_schedule_refuses_what_no_order_computes():
+    x = Tensor.ones(4, 4).contiguous().realize()
+    x.assign(x + x.T)
+    with pytest.raises(UserError, match=r"contiguous\(\)"):
+        x.schedule()
+
+
+def test_debug_tells_the_names(capfd):
+    with Context(DEBUG=2):
+        (Tensor([1.0, 2.0]).sin() * 2).realize()
+    assert "computes sin, mul" in capfd.readouterr().err

@@ -1,0 +1,29 @@
+"""Which function of the user a node of the tensor graph comes from: for schedules and messages.
+
+A name is no part of a node: equal nodes are one object whoever made them, and keep the name of the
+first who did.
+"""
+
+from __future__ import annotations
+
+from tinyref.uops.node import UOp
+
+_NAME = "the user's function"
+
+
+def name_of(node: UOp) -> str:
+    """The name of the function that made `node`; empty where that is not known."""
+    found: str = node.facts.get(_NAME, "")
+    return found
+
+
+def give_name(node: UOp, name: str) -> None:
+    """Names `node`, unless it has a name, or no sources: then it belongs to all who use it."""
+    if name and node.src:
+        node.facts.setdefault(_NAME, name)
+
+
+def keep_name(old: UOp, new: UOp) -> None:
+    """Names `new`, which takes the place of `old`, like it."""
+    if old is not new:
+        give_name(new, name_of(old))

@@ -1,0 +1,54 @@
+"""Naming the nodes of the tensor graph after the functions of Tensor that users call."""
+
+from __future__ import annotations
+
+import sys
+from contextvars import ContextVar
+
+from tinyref.lazy.names import give_name, name_of
+from tinyref.uops.node import UOp
+
+_PACKAGE = "tinyref.tensor."
+_BACKWARD = "backward"
+# While gradients are computed: what the nodes are called that are made meanwhile.
+_going_back: ContextVar[str] = ContextVar("tinyref_going_back", default="")
+
+
+def name_node(node: UOp) -> None:
+    """Names a fresh node after the outermost function of this package that is being called."""
+    if not name_of(node):
+        give_name(node, _going_back.get() or _outermost_function())
+
+
+def go_back_through(node: UOp | None) -> None:
+    """Until the next call, fresh nodes belong to the gradient of `node`; None ends that."""
+    if node is None:
+        _going_back.set("")
+        return
+    name = name_of(node)
+    _going_back.set(name if name.startswith(_BACKWARD) else f"{_BACKWARD} {name}".rstrip())
+
+
+def _outermost_function() -> str:
+    frame = sys._getframe(2)
+    name = ""
+    while frame.f_globals.get("__name__", "").startswith(_PACKAGE):
+        name = frame.f_code.co_name
+        if frame.f_back is None:
+            break
+        frame = frame.f_back
+    return _written(name)
+
+
+def _written(name: str) -> str:
+    """A method of Python's as users know it: add for __add__, __radd__ and __iadd__."""
+    if not (name.startswith("__") and name.endswith("__")):
+        return "" if name.startswith(("_", "<")) else name
+    name = name.strip("_")
+    if name == "init":
+        return "Tensor"
+    return name[1:] if name[:1] in ("r", "i") and name[1:] in _OPERATORS else name
+
+
+_ARITHMETIC = frozenset({"add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul"})
+_OPERATORS = _ARITHMETIC | {"and", "or", "xor", "lshift", "rshift"}
