@@ -67,6 +67,7 @@ FLAGS: dict[str, Flag] = {
         ),
         Flag("TC", 1, "matrix tiles: 0 none, 1 instructions, 2 their shape, 3 local memory", 0, 3),
         Flag("TC_LEVEL", 0, "for tiles: 0 plain loads, 1 any operands, 2 padded axes too", 0, 2),
+        Flag("IMAGE", 0, "matmul and conv2d read images, on devices that declare them", 0, 1),
         Flag("RING", 1, "all-reduce in a ring: 0 never, 1 for large tensors, 2 always", 0, 2),
         Flag("BEAM", 0, "search optimisations by timing, keeping so many plans; 0: none", 0, 64),
         Flag("BEAM_SECONDS", 10, "seconds that a candidate may take to compile and run", 1),

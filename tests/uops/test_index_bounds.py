@@ -4,7 +4,7 @@ import pytest
 from kernel_cases import DEVICES, load, store, tracker
 
 from tinyref.config import Context
-from tinyref.dtype import dtypes
+from tinyref.dtype import dtypes, image
 from tinyref.errors import VerifyError
 from tinyref.uops import build
 from tinyref.uops import compile as compiling
@@ -30,6 +30,15 @@ def kernel(position, gate=None, lanes=1, target=output):
     return build.sink(build.store(build.index(target, build.const(index, 0)), value))
 
 
+def picture(row, column, gate=None):
+    """Reads a texel of an image of 6 rows and 4 columns."""
+    address = build.texel(
+        build.define_global(0, f32, 96).replace(dtype=image(f32, 6, 4)), row, column
+    )
+    value = build.load(address, gate, build.const(f32.vec(4), 0.0), 4)
+    return build.sink(build.store(build.index(output, build.const(index, 0)), value))
+
+
 def counts(root):
     return {found: count for found, count in check_index_bounds(root).items() if count}
 
@@ -44,6 +53,8 @@ INSIDE = [
     (kernel(shifted(3), build.less(flat, 21)), {Found.RANGES: 1, Found.GATE: 1}),
     (kernel(build.mul(a, 4), lanes=4), {Found.RANGES: 2}),
     (kernel(build.counter(n, 2, AxisKind.LOOP)), {Found.RANGES: 2}),
+    (picture(a, b), {Found.RANGES: 3}),
+    (picture(build.add(a, -1), b, build.at_least(a, 1)), {Found.RANGES: 2, Found.GATE: 1}),
     (
         kernel(shifted(1), build.not_equal(flat, build.const(index, 23))),
         {Found.RANGES: 1, Found.VALUES: 1},
@@ -56,7 +67,9 @@ OUTSIDE = [
     (kernel(shifted(-2), build.at_least(flat, 1)), "position -1 for"),
     (kernel(build.add(build.mul(a, 4), 4), lanes=4), "position 24 to 27 for RANGE 0 = 5"),
     (kernel(build.add(build.counter(n, 2, AxisKind.LOOP), 1)), "position 24 for n = 24"),
-    (kernel(build.const(index, 24)), "position 24"),
+    (kernel(build.const(index, 24)), "positions from 0 to 23, got position 24"),
+    (picture(b, a), "positions from 0 to 3, got position 4 for RANGE 0 = 4"),
+    (picture(build.add(a, -1), b), "positions from 0 to 5, got position -1 for RANGE 0 = 0"),
 ]
 
 
@@ -70,7 +83,7 @@ def test_wrong_accesses_are_found_with_values(root, got):
     with pytest.raises(VerifyError, match=r"indexed\.bounds\.1") as caught:
         check_index_bounds(root)
     assert got in str(caught.value)
-    assert "positions from 0 to 23" in str(caught.value)
+    assert "positions from 0 to " in str(caught.value)
 
 
 def test_stores_and_scratch_memory_are_checked():

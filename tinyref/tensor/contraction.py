@@ -13,6 +13,7 @@ from tinyref.errors import UserError
 from tinyref.tensor.arguments import Bounds, fixed
 from tinyref.tensor.functions import Functions
 from tinyref.tensor.reduction import accumulator_dtype
+from tinyref.tensor.texels import in_texels, takes_texels
 from tinyref.uops.node import sint
 from tinyref.uops.ops import Ops
 from tinyref.uops.symbolic import describe, describe_shape
@@ -55,10 +56,11 @@ class Contraction(Functions):
                 f"equal axis {-min(other.ndim, 2)} of the second"
             )
         accumulator, result = accumulator_dtype(promote(self.dtype, other.dtype), dtype, name)
-        rows = self._cast(accumulator)
-        columns = other._cast(accumulator)
-        if other.ndim > 1:
-            columns = columns.transpose(-1, -2)
+        rows = self
+        columns = other.transpose(-1, -2) if other.ndim > 1 else other
+        if takes_texels(rows, columns, rows.shape[-1]):
+            rows, columns = in_texels(rows, -1), in_texels(columns, -1)
+        rows, columns = rows._cast(accumulator), columns._cast(accumulator)
         if self.ndim > 1 and other.ndim > 1:
             rows = rows.unsqueeze(-2)
             columns = columns.unsqueeze(-3)

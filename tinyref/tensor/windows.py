@@ -13,6 +13,7 @@ from tinyref.errors import UserError
 from tinyref.tensor.arguments import fixed, integer, per_axis, spatial_padding
 from tinyref.tensor.pooling import Pooling, Sizes, check_windows
 from tinyref.tensor.reduction import accumulator_dtype
+from tinyref.tensor.texels import in_texels, takes_texels
 from tinyref.uops.ops import Ops
 from tinyref.uops.symbolic import describe_shape
 
@@ -187,7 +188,10 @@ class Windows(Pooling):
         self._check_channels(weight, bias, plan)
         kernel = fixed(weight.shape[2:], plan.name)
         check_windows(self.shape[2:], kernel, plan.dilation, plan.name)
-        data, factors = self._cast(plan.accumulator), weight._cast(plan.accumulator)
+        data, factors = self, weight
+        if plan.groups == 1 and takes_texels(data, factors, weight.shape[1]):
+            data, factors = in_texels(data, 1), in_texels(factors, 1)
+        data, factors = data._cast(plan.accumulator), factors._cast(plan.accumulator)
         is_minimal = (
             bool(config.integer("WINO"))
             and plan.accumulator.is_float

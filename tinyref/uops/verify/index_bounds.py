@@ -17,7 +17,7 @@ from enum import Enum
 import numpy as np
 import numpy.typing as npt
 
-from tinyref.dtype import PtrDType, numpy_dtype
+from tinyref.dtype import ImageDType, PtrDType, numpy_dtype
 from tinyref.errors import VerifyError
 from tinyref.uops import build
 from tinyref.uops.bounds import bounds
@@ -81,17 +81,19 @@ def check_index_bounds(root: UOp) -> dict[Found, int]:
 
 
 def accesses(root: UOp) -> Iterator[Access]:
-    """Every LOAD and STORE of the indexed kernel, but those of images."""
+    """Every LOAD and STORE of the indexed kernel; one of an image by its row and by its column."""
     for node in root.toposort():
         if node.op not in (Ops.LOAD, Ops.STORE):
             continue
         address = skip_after(node.src[0])
         buffer = skip_after(address.src[0]) if address.src else address
-        if not isinstance(buffer.dtype, PtrDType) or len(address.src) != 2:
-            continue
-        lanes = (node if node.op is Ops.LOAD else node.src[1]).dtype.lanes
         gates = tuple(source for source in node.src[2:] if source.dtype.is_bool)
-        yield Access(node, address.src[1], buffer.dtype.size, lanes, gates)
+        if isinstance(buffer.dtype, ImageDType) and len(address.src) == 3:
+            for position, size in zip(address.src[1:], buffer.dtype.shape, strict=True):
+                yield Access(node, position, size, 1, gates)
+        elif isinstance(buffer.dtype, PtrDType) and len(address.src) == 2:
+            lanes = (node if node.op is Ops.LOAD else node.src[1]).dtype.lanes
+            yield Access(node, address.src[1], buffer.dtype.size, lanes, gates)
 
 
 def _decide(access: Access) -> Found:

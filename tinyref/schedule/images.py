@@ -1,0 +1,113 @@
+"""Operands of products as images, on devices that declare them, under the flag IMAGE.
+
+An image is another way to see the memory of a buffer: the same elements in the same order, which a
+kernel reads by texels of four lanes. So the kernel that reads decides, and the one that wrote does
+not know. `tensor.texels` lays operands out so that they fit.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+from tinyref import config
+from tinyref.device import Device
+from tinyref.dtype import TEXEL, ImageDType, PtrDType, dtypes, image
+from tinyref.errors import UserError
+from tinyref.uops.compile import compile_kernel, kernel_name
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import ReduceArg, SlotArg, ViewArg
+
+# The most rows and the most columns of an image.
+LIMIT = 16384
+
+
+def with_images(ast: UOp, device: str) -> UOp:
+    """`ast` with an image in place of every buffer of factors that fits one.
+
+    Factors are float32, or float16 that is widened, and summed as products. A buffer that does not
+    fit stays one; DEBUG=3 says why.
+    """
+    if not config.integer("IMAGE") or not Device[device].capabilities.images:
+        return ast
+    for load in list(_factors(ast)):
+        memory = load.src[0].src[0]
+        try:
+            tried = _with_image(ast, memory, _image_of(load))
+            # Whether all accesses are of whole texels is known once lanes are chosen.
+            compile_kernel(tried, Device[device].capabilities)
+        except UserError as error:
+            _report(ast, memory, error)
+            continue
+        ast = tried
+    return ast
+
+
+def _factors(ast: UOp) -> Iterator[UOp]:
+    """The first load of each buffer that a sum of products multiplies."""
+    written = {node.src[0].src[0] for node in ast.toposort() if node.op is Ops.STORE}
+    seen: set[UOp] = set()
+    for node in ast.toposort():
+        argument = node.arg
+        if not isinstance(argument, ReduceArg) or argument.op is not Ops.ADD:
+            continue
+        product = _uncast(node.src[0])
+        for factor in map(_uncast, product.src if product.op is Ops.MUL else ()):
+            is_load = factor.op is Ops.LOAD and factor.dtype in (dtypes.float32, dtypes.float16)
+            if is_load and factor.src[0].src[0] not in written | seen:
+                seen.add(factor.src[0].src[0])
+                yield factor
+
+
+def _uncast(node: UOp) -> UOp:
+    return node.src[0] if node.op is Ops.CAST else node
+
+
+def _image_of(load: UOp) -> ImageDType:
+    """The image that a buffer can be, its rows as long as those that the load sees.
+
+    Raises `UserError` where there is none.
+    """
+    memory, argument = load.src[0].src[0].dtype, load.src[0].arg
+    assert isinstance(memory, PtrDType), "a view is of memory"
+    assert isinstance(argument, ViewArg), "a load has a view"
+    texels, rest = divmod(memory.size, TEXEL)
+    if rest or not texels:
+        raise UserError(f"{memory.size} elements are no whole texels of {TEXEL}")
+    strides = {stride for view in argument.tracker.views for stride in view.strides}
+    moves = sorted(stride for stride in strides if isinstance(stride, int) and stride > 0)
+    rows = [move // TEXEL for move in moves if move % TEXEL == 0]
+    for width in (*rows, *range(min(texels, LIMIT), 0, -1)):
+        if width <= LIMIT and texels % width == 0 and texels // width <= LIMIT:
+            return image(memory.base, texels // width, width)
+    raise UserError(f"{texels} texels have no shape of at most {LIMIT} by {LIMIT}")
+
+
+def _with_image(ast: UOp, memory: UOp, shown: ImageDType) -> UOp:
+    """`ast` with `memory` as an image, whose loads give float32."""
+    done: dict[UOp, UOp] = {}
+    for node in ast.toposort():
+        src = tuple(done[source] for source in node.src)
+        if node is memory:
+            done[node] = node.replace(dtype=shown)
+        elif src == node.src:
+            done[node] = node
+        elif node.op is Ops.VIEW:
+            done[node] = node.replace(dtype=shown, src=src)
+        elif node.op is Ops.LOAD:
+            done[node] = node.replace(dtype=dtypes.float32, src=src)
+        elif node.op is Ops.CAST and src[0].dtype is node.dtype:
+            done[node] = src[0]
+        elif any(old.dtype is not new.dtype for old, new in zip(node.src, src, strict=True)):
+            raise UserError(f"{node.op.name} reads the same elements as {shown.base.name}")
+        else:
+            done[node] = node.replace(src=src)
+    return done[ast]
+
+
+def _report(ast: UOp, memory: UOp, reason: UserError) -> None:
+    if config.integer("DEBUG") >= 3:
+        slot = memory.arg.slot if isinstance(memory.arg, SlotArg) else 0
+        text = f"image: buffer {slot} of {kernel_name(ast)} stays a buffer: {reason}"
+        print(text, file=sys.stderr)  # noqa: T201  DEBUG asks for it
