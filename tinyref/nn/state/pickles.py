@@ -94,6 +94,9 @@ class PickleReader:
     def pop(self, _: object) -> None:
         self.stack.pop()
 
+    def drop_to_mark(self, _: object) -> None:
+        self._to_mark()
+
     def duplicate(self, _: object) -> None:
         self.stack.append(self._top())
 
@@ -204,7 +207,7 @@ _STEPS: dict[str, Step] = {
     "FRAME": lambda reader, _: None,
     "MARK": _push(lambda: _MARK),
     "POP": PickleReader.pop,
-    "POP_MARK": lambda reader, _: reader._to_mark() and None,
+    "POP_MARK": PickleReader.drop_to_mark,
     "DUP": PickleReader.duplicate,
     "NONE": _push(lambda: None),
     "NEWTRUE": _push(lambda: True),

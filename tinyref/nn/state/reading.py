@@ -47,7 +47,7 @@ class TensorFile(io.RawIOBase):
         self._place = 0
         node = stored_buffer(tensor._node)
         self._buffer = None if node is None else buffer_of(node)
-        self._data = memoryview(b"") if self._buffer else memoryview(tensor.numpy())
+        self._data = memoryview(b"") if self._buffer else memoryview(tensor.numpy().tobytes())
 
     def readable(self) -> bool:
         return True

@@ -30,7 +30,7 @@ def tar_extract(t: Tensor | str | PurePath) -> dict[str, Tensor]:
 def _files(file: ByteReader) -> list[tuple[str, int, int]]:
     found: list[tuple[str, int, int]] = []
     names: set[str] = set()
-    archive = tarfile.TarFile(fileobj=cast(Any, file), mode="r", errorlevel=1)
+    archive: Any = tarfile.TarFile(fileobj=cast(Any, file), mode="r", errorlevel=1)
     place = -1
     while True:
         member = archive.next()

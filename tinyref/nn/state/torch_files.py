@@ -7,7 +7,7 @@ import zipfile
 from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Any, cast
+from typing import Any, BinaryIO, cast
 
 from tinyref.dtype import DType, dtypes
 from tinyref.nn.state.pickles import Allowed, Global, PickleReader, plain_keys
@@ -306,7 +306,8 @@ def _load_zip(tensor: Tensor, file: ByteReader) -> object:
             raise ValueError(f"the byte order is {word!r}, accepted is little endian")
     storages = _Storages()
     start, size = entries[pickles[0]]
-    found = PickleReader(ALLOWED, storages.persistent).read(_Part(file, start, size))
+    part = cast(BinaryIO, _Part(file, start, size))
+    found = PickleReader(ALLOWED, storages.persistent).read(part)
     for name, storage in storages.found.items():
         place = entries.get(f"{folder}data/{name}")
         if place is None:
