@@ -187,7 +187,10 @@ FUNCTIONS: tuple[Function, ...] = (
                 "x.permute(3, 0, 1, 2).reshape(4, 12)",
             ),
             _arranged(
-                "a 1 b -> () b a 1", (2, 1, 3), lambda x: x.T[None], "x.permute(2, 1, 0)[None]"
+                "a 1 b -> () b a 1",
+                (2, 1, 3),
+                lambda x: x[:, 0].T[None, ..., None],
+                "x[:, 0].T[None, ..., None]",
             ),
             _arranged(
                 "a ... -> ... a", (2, 3, 4), lambda x: x.transpose(1, 2, 0), "x.permute(1, 2, 0)"
