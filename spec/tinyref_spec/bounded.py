@@ -278,6 +278,13 @@ def sqrt(x: Value) -> Value:
     return function(x, "SQRT", value, passed, lambda g: (g / (sqrt(x) * 2.0),))
 
 
+def smooth(x: Value, value: Array, slope: Callable[[Value], Value], ulp: float = 2.0) -> Value:
+    """A function that a device computes to within `ulp` ULP; `slope` is that of the function."""
+    with np.errstate(all="ignore"):
+        passed = np.where(x.error > 0, np.abs(slope(detached(x)).value) * x.error, 0)
+    return x.rounded(value, passed, (x,), lambda g: (g * slope(x),), 2 * ulp + 1)
+
+
 def absolute(x: Value) -> Value:
     """The magnitude; its slope at 0 is 0."""
     sign = exact(np.sign(x.value), x.dtype)

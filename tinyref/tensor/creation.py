@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import PurePath
 from typing import Any, Self, cast
 
@@ -15,7 +16,7 @@ from tinyref.lazy.buffers import buffer_of
 from tinyref.lazy.shards import Place, canonical_place, first_device, new_buffer
 from tinyref.runtimes.disk import file_size
 from tinyref.tensor import literals
-from tinyref.tensor.arguments import Shape, fixed, shape_argument
+from tinyref.tensor.arguments import Shape, dimension, fixed, integer, shape_argument
 from tinyref.tensor.core import Value
 from tinyref.tensor.operators import Operators
 from tinyref.tensor.ranges import arange_node
@@ -201,6 +202,36 @@ class Creation(Operators):
         first, last = (0, start) if stop is None else (start, stop)
         node = arange_node(first, last, step, element_dtype(dtype))
         return cls._made(node, canonical_place(device), requires_grad)
+
+    @classmethod
+    def linspace(cls, start: int | float, stop: int | float, steps: int, **kwargs: Any) -> Self:
+        """`steps` numbers at even distance from `start` to `stop`, both of them exactly.
+
+        Of the default float, or of `dtype`: integers are cut off. The other keywords are those of
+        `full`.
+        """
+        count = integer(steps, "linspace: steps")
+        dimension(count, "linspace: steps")
+        for name, value in (("start", start), ("stop", stop)):
+            if not literals.is_scalar(value) or not math.isfinite(value):
+                raise UserError(f"linspace: {name} is {value!r}, accepted is a finite number")
+        settings = {"device": None, "dtype": None, "requires_grad": None, **kwargs}
+        if len(settings) > 3:
+            raise UserError(f"linspace: unknown keywords among {', '.join(kwargs)}")
+        target = element_dtype(settings["dtype"]) or dtypes.default_float
+        wide = dtypes.float64 if target is dtypes.float64 else dtypes.float32
+        numbers = cls.arange(count, device=settings["device"])._cast(wide)
+        gaps = count - 1
+        by = (stop - start) / max(gaps, 1)
+        # From the nearer end, so that both ends are exact.
+        found = numbers.mul(by).add(start)
+        if gaps > 0:
+            from_stop = numbers.neg().add(gaps).mul(-by).add(stop)
+            found = numbers.lt(count / 2).where(found, from_stop)
+        result = found._cast(target)
+        result._value.record = None
+        result._request_gradient(settings["requires_grad"])
+        return result
 
     def full_like(self, fill_value: ConstType, **kwargs: Any) -> Self:
         """Every element is `fill_value`; shape, type and device are this tensor's unless named."""

@@ -21,7 +21,8 @@ class Input:
     """One argument: its name in the expression, its shape, and what its values are like.
 
     kind: "any" (around 0), "positive" (0.2 to 4), "away" (from 0), "distinct" (no ties), "small"
-    (integers within 3), "counts" (0 to 7), "bool". dtype: fixed, where it is not the row's.
+    (integers within 3), "counts" (0 to 7), "nonzero" (1 to 3), "bool", "unit" (within 0.9),
+    "above" (1.1 to 5), "wide" (to 30 in size). dtype: fixed, where it is not the row's.
     """
 
     name: str
@@ -41,6 +42,8 @@ def make_values(item: Input, dtype: DType, seed: int) -> Array:
     count = int(np.prod(item.shape))
     if own.is_bool or item.kind == "bool":
         return generator.integers(0, 2, item.shape).astype(np.bool_)
+    if item.kind == "nonzero":
+        return generator.integers(1, 4, item.shape).astype(numpy_dtype(own))
     if not own.is_float or item.kind in ("small", "counts"):
         low = 0 if own.is_unsigned or item.kind == "counts" else -3
         high = 8 if item.kind == "counts" else 4
@@ -48,6 +51,12 @@ def make_values(item: Input, dtype: DType, seed: int) -> Array:
     values = generator.standard_normal(item.shape)
     if item.kind == "positive":
         values = generator.uniform(0.2, 4, item.shape)
+    elif item.kind == "unit":
+        values = generator.uniform(-0.9, 0.9, item.shape)
+    elif item.kind == "above":
+        values = generator.uniform(1.1, 5, item.shape)
+    elif item.kind == "wide":
+        values = values * 12
     elif item.kind == "away":
         values = np.copysign(np.abs(values) + 0.5, values)
     elif item.kind == "distinct":

@@ -21,6 +21,7 @@ from tinyref_spec.tensor import (
     indexing,
     literals,
     losses,
+    mathematics,
     movement,
     scans,
     selection,
@@ -51,6 +52,7 @@ class Family:
 FAMILIES: tuple[Family, ...] = (
     Family(functions.FUNCTIONS, functions.REFUSED),
     Family(indexing.FUNCTIONS, indexing.REFUSED),
+    Family(mathematics.FUNCTIONS, mathematics.REFUSED),
     Family(scans.FUNCTIONS, scans.REFUSED),
     Family(selection.FUNCTIONS, selection.REFUSED),
     Family(sorting.FUNCTIONS, sorting.REFUSED),

@@ -1,0 +1,564 @@
+"""Functions of one element, or of two: circular, hyperbolic, rounding, activations, bits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from tinyref.dtype import dtypes
+from tinyref_spec import bounded
+from tinyref_spec.bits import Array
+from tinyref_spec.bounded import Value
+from tinyref_spec.tensor.forms import (
+    SAME,
+    Form,
+    Function,
+    Input,
+    Refusals,
+    Refused,
+    always_bool,
+    derived,
+    unary,
+)
+from tinyref_spec.tensor.functions import sigmoid, tanh
+
+INTEGERS = (dtypes.int32, dtypes.int64, dtypes.int8, dtypes.uint8)
+ANY = (*dtypes.floats, dtypes.int32, dtypes.uint8)
+Reference = Callable[[Value], Value]
+
+
+def _one(x: Value) -> Value:
+    return bounded.ones(x.shape, x.dtype)
+
+
+def _smooth(name: str, function: Callable[[Array], Array], slope: Reference) -> Reference:
+    """A function of numpy with its slope."""
+
+    def reference(x: Value) -> Value:
+        return bounded.smooth(x, function(x.value), slope)
+
+    reference.__name__ = name
+    return reference
+
+
+def _root(x: Value) -> Value:
+    """1 / sqrt(x)."""
+    return _one(x) / bounded.sqrt(x)
+
+
+def _reciprocal(x: Value) -> Value:
+    return _one(x) / x
+
+
+def sinh(x: Value) -> Value:
+    """(e ** x - e ** -x) / 2: the larger power's error is all there is, near 0 its own."""
+    value = np.sinh(x.value)
+    exponent = 2 + np.abs(x.value)
+    return x.rounded(
+        value, np.cosh(x.value) * x.error, (x,), lambda g: (g * cosh(x),), exponent * 4
+    )
+
+
+def cosh(x: Value) -> Value:
+    """(e ** x + e ** -x) / 2: an exponent of n bits makes the power n roundings uncertain."""
+    value = np.cosh(x.value)
+    exponent = 2 + np.abs(x.value)
+    passed = np.abs(np.sinh(x.value)) * x.error
+    return x.rounded(value, passed, (x,), lambda g: (g * sinh(x),), exponent * 4)
+
+
+_erf = np.vectorize(math.erf, otypes=[np.float64])
+
+
+def erf(x: Value) -> Value:
+    """The error function."""
+    slope = _smooth("gauss", lambda v: np.exp(-v * v) * 2 / math.sqrt(math.pi), _gauss_slope)
+    return bounded.smooth(x, _erf(x.value), slope)
+
+
+def _gauss_slope(x: Value) -> Value:
+    gauss = bounded.exp(-(x * x)) * (2 / math.sqrt(math.pi))
+    return gauss * x * -2.0
+
+
+# name -> (reference, kind of input, sentence)
+SMOOTH: dict[str, tuple[Reference, str, str]] = {
+    "cos": (bounded.cos, "wide", "The cosine of radians."),
+    "tan": (
+        _smooth("tan", np.tan, lambda x: _one(x) / (bounded.cos(x) * bounded.cos(x))),
+        "any",
+        "The tangent of radians.",
+    ),
+    "asin": (
+        _smooth("asin", np.arcsin, lambda x: _root((-x + 1.0) * (x + 1.0))),
+        "unit",
+        "The angle from -pi/2 to pi/2 with this sine.",
+    ),
+    "acos": (
+        _smooth("acos", np.arccos, lambda x: -_root((-x + 1.0) * (x + 1.0))),
+        "unit",
+        "The angle from 0 to pi with this cosine.",
+    ),
+    "atan": (
+        _smooth("atan", np.arctan, lambda x: _reciprocal(x * x + 1.0)),
+        "wide",
+        "The angle from -pi/2 to pi/2 with this tangent.",
+    ),
+    "sinh": (sinh, "any", "The hyperbolic sine."),
+    "cosh": (cosh, "any", "The hyperbolic cosine."),
+    "asinh": (
+        _smooth("asinh", np.arcsinh, lambda x: _root(x * x + 1.0)),
+        "wide",
+        "The inverse of sinh.",
+    ),
+    "acosh": (
+        _smooth("acosh", np.arccosh, lambda x: _root((x - 1.0) * (x + 1.0))),
+        "above",
+        "The inverse of cosh, from 0 on.",
+    ),
+    "atanh": (
+        _smooth("atanh", np.arctanh, lambda x: _reciprocal((-x + 1.0) * (x + 1.0))),
+        "unit",
+        "The inverse of tanh.",
+    ),
+    "erf": (erf, "any", "The error function."),
+}
+CIRCULAR = tuple(
+    Function(
+        name,
+        sentence,
+        (unary(f"x.{name}()", reference, kind, is_wide=True, torch=SAME),),
+    )
+    for name, (reference, kind, sentence) in SMOOTH.items()
+)
+
+
+def _where_positive(x: Value, other: Value) -> Value:
+    return bounded.choose(x.value > 0, x, other)
+
+
+def _expm1(x: Value) -> Value:
+    return bounded.smooth(x, np.expm1(x.value), bounded.exp)
+
+
+def elu(x: Value, alpha: float = 1.0, width: float = 1.0) -> Value:
+    """x above 0, else alpha * (e ** (x / width) - 1)."""
+    below = bounded.choose(x.value > 0, bounded.zeros(x.shape, x.dtype), x)
+    return _where_positive(x, _expm1(below / width) * alpha)
+
+
+def silu(x: Value) -> Value:
+    """x * sigmoid(x)."""
+    return x * sigmoid(x)
+
+
+def gelu(x: Value) -> Value:
+    """x (1 + tanh(u)) / 2 as x sigmoid(2u), u = sqrt(2 / pi) (x + 0.044715 x^3)."""
+    inner = (x + x * x * x * 0.044715) * math.sqrt(2 / math.pi)
+    return x * sigmoid(inner * 2.0)
+
+
+def softplus(x: Value, beta: float = 1.0) -> Value:
+    """log(1 + e ** (beta x)) / beta."""
+    z = x * beta
+    return bounded.smooth(z, np.logaddexp(0, z.value), sigmoid, 4.0) / beta
+
+
+def clamp(x: Value, low: float, high: float) -> Value:
+    """x from low to high."""
+    ends = bounded.constant(low, x.dtype), bounded.constant(high, x.dtype)
+    raised = bounded.choose(x.value < low, ends[0].spread(x.shape), x)
+    return bounded.choose(x.value > high, ends[1].spread(x.shape), raised)
+
+
+def hardsigmoid(x: Value, alpha: float = 1 / 6, beta: float = 0.5) -> Value:
+    """alpha x + beta from 0 to 1."""
+    return clamp(x * alpha + beta, 0.0, 1.0)
+
+
+def _activation(
+    name: str, sentence: str, *forms: tuple[str, Reference, str], covers: tuple[str, ...] = ()
+) -> Function:
+    """Forms of (expression, reference, torch's expression)."""
+    made = tuple(
+        unary(expression, reference, "wide", is_wide=True, torch=torch)
+        for expression, reference, torch in forms
+    )
+    return Function(name, sentence, made, covers=covers)
+
+
+ACTIVATIONS = (
+    _activation(
+        "celu",
+        "x above 0, else alpha * (e ** (x / alpha) - 1).",
+        ("x.celu()", elu, "F.celu(x)"),
+        ("x.celu(2.0)", lambda x: elu(x, 2.0, 2.0), "F.celu(x, 2.0)"),
+    ),
+    _activation(
+        "elu",
+        "x above 0, else alpha * (e ** x - 1).",
+        ("x.elu()", elu, "F.elu(x)"),
+        ("x.elu(alpha=0.5)", lambda x: elu(x, 0.5), "F.elu(x, alpha=0.5)"),
+    ),
+    _activation(
+        "selu",
+        "gamma times elu.",
+        ("x.selu()", lambda x: elu(x, 1.67326) * 1.0507, "1.0507 * F.elu(x, alpha=1.67326)"),
+    ),
+    Function(
+        "gelu",
+        "The unit by tanh: x (1 + tanh(u)) / 2.",
+        # Further out torch loses digits of 1 + tanh(u).
+        (unary("x.gelu()", gelu, is_wide=True, torch="F.gelu(x, approximate='tanh')"),),
+    ),
+    _activation(
+        "quick_gelu",
+        "x sigmoid(1.702 x).",
+        ("x.quick_gelu()", lambda x: x * sigmoid(x * 1.702), "x * torch.sigmoid(1.702 * x)"),
+    ),
+    _activation(
+        "silu",
+        "x sigmoid(x).",
+        ("x.silu()", silu, "F.silu(x)"),
+        ("x.swish()", silu, "F.silu(x)"),
+        covers=("swish",),
+    ),
+    _activation(
+        "mish",
+        "x tanh(softplus(x)).",
+        ("x.mish()", lambda x: x * tanh(softplus(x)), "F.mish(x)"),
+    ),
+    _activation(
+        "softplus",
+        "log(1 + e ** (beta x)) / beta.",
+        ("x.softplus()", softplus, "F.softplus(x, threshold=1e9)"),
+        ("x.softplus(3)", lambda x: softplus(x, 3.0), "F.softplus(x, 3, threshold=1e9)"),
+    ),
+    _activation(
+        "softsign",
+        "x / (1 + |x|).",
+        ("x.softsign()", lambda x: x / (bounded.absolute(x) + 1.0), "F.softsign(x)"),
+    ),
+    _activation(
+        "hardsigmoid",
+        "alpha x + beta from 0 to 1.",
+        # The slope of torch's own is 1/6 in float32.
+        ("x.hardsigmoid()", hardsigmoid, "(x / 6 + 0.5).clamp(0, 1)"),
+        (
+            "x.hardsigmoid(0.2, 0.4)",
+            lambda x: hardsigmoid(x, 0.2, 0.4),
+            "(0.2 * x + 0.4).clamp(0, 1)",
+        ),
+    ),
+    _activation(
+        "hardswish",
+        "x relu6(x + 3) / 6.",
+        ("x.hardswish()", lambda x: x * clamp(x + 3.0, 0.0, 6.0) * (1 / 6), "F.hardswish(x)"),
+    ),
+    _activation(
+        "hardtanh",
+        "x from -1 to 1, or other ends.",
+        ("x.hardtanh()", lambda x: clamp(x, -1.0, 1.0), "F.hardtanh(x)"),
+        ("x.hardtanh(-2, 3)", lambda x: clamp(x, -2.0, 3.0), "F.hardtanh(x, -2, 3)"),
+    ),
+    _activation(
+        "relu6",
+        "x from 0 to 6.",
+        ("x.relu6()", lambda x: clamp(x, 0.0, 6.0), "F.relu6(x)"),
+    ),
+    _activation(
+        "leaky_relu",
+        "x above 0, else neg_slope times it.",
+        ("x.leaky_relu()", lambda x: _where_positive(x, x * 0.01), "F.leaky_relu(x)"),
+        ("x.leaky_relu(0.3)", lambda x: _where_positive(x, x * 0.3), "F.leaky_relu(x, 0.3)"),
+    ),
+    _activation(
+        "clamp",
+        "x from min_ to max_, where they are given.",
+        ("x.clamp(-1, 2)", lambda x: clamp(x, -1.0, 2.0), SAME),
+        ("x.clamp(min_=0.5)", lambda x: clamp(x, 0.5, math.inf), "x.clamp(min=0.5)"),
+        ("x.clip(max_=0.5)", lambda x: clamp(x, -math.inf, 0.5), "x.clip(max=0.5)"),
+        covers=("clip",),
+    ),
+    Function(
+        "rsqrt",
+        "1 / sqrt(x).",
+        (unary("x.rsqrt()", _root, "positive", torch=SAME),),
+    ),
+)
+
+
+def _steps(name: str, sentence: str, step: Callable[[Array], Array]) -> Function:
+    """A function of steps: exact, with slope 0."""
+    form = Form(
+        f"x.{name}()",
+        (Input("x", (5, 7), "wide"),),
+        lambda x: bounded.stepwise(x, step(x.value)),
+        exact=lambda x: step(x.astype(np.float64)).astype(x.dtype),
+        backward=derived,
+        torch=SAME,
+    )
+    return Function(name, sentence, (form,), ANY)
+
+
+ROUNDING = (
+    _steps("round", "The nearest integer, of two the even one.", np.rint),
+    _steps("floor", "Rounded down.", np.floor),
+    _steps("ceil", "Rounded up.", np.ceil),
+    _steps("trunc", "Rounded toward zero.", np.trunc),
+    _steps("sign", "-1, 0 or 1.", np.sign),
+)
+
+
+def _asked(expression: str, reference: Callable[..., Array], inputs: tuple[Input, ...]) -> Form:
+    return Form(expression, inputs, exact=reference, output=always_bool, torch=SAME)
+
+
+_X = (Input("x", (4, 6), "small"),)
+_XY = (Input("x", (4, 6), "small"), Input("y", (4, 6), "small"))
+QUESTIONS = (
+    Function(
+        "isnan", "Where an element is NaN.", (_asked("(x / x).isnan()", lambda x: x == 0, _X),)
+    ),
+    Function(
+        "isinf",
+        "Where an element is an infinity.",
+        (
+            _asked("(1 / x).isinf()", lambda x: x == 0, _X),
+            Form(
+                "(x / 0).isinf(detect_negative=False)",
+                _X,
+                exact=lambda x: x > 0,
+                output=always_bool,
+                torch="torch.isposinf(x / 0)",
+            ),
+        ),
+    ),
+    Function(
+        "isfinite",
+        "Where an element is neither NaN nor an infinity.",
+        (_asked("(1 / x).isfinite()", lambda x: x != 0, _X),),
+    ),
+    Function(
+        "isclose",
+        "Where |x - y| <= atol + rtol |y|.",
+        (
+            _asked("x.isclose(y)", lambda x, y: x == y, _XY),
+            _asked("x.isclose(y, rtol=0.0, atol=1.5)", lambda x, y: np.abs(x - y) <= 1, _XY),
+        ),
+        (*dtypes.floats, dtypes.int32),
+    ),
+    Function(
+        "logical_not",
+        "Where an element is zero.",
+        (_asked("x.logical_not()", lambda x: x == 0, _X),),
+        (*ANY, dtypes.bool),
+    ),
+    Function(
+        "any",
+        "Whether some element is not zero.",
+        (
+            Form("x.any()", _X, exact=lambda x: (x != 0).any(), output=always_bool, torch=SAME),
+            Form("x.any(1)", _X, exact=lambda x: (x != 0).any(1), output=always_bool, torch=SAME),
+        ),
+        (*dtypes.floats, dtypes.int32, dtypes.bool),
+    ),
+    Function(
+        "all",
+        "Whether no element is zero.",
+        (
+            Form("x.all()", _X, exact=lambda x: (x != 0).all(), output=always_bool, torch=SAME),
+            Form(
+                "x.all(0, keepdim=True)",
+                _X,
+                exact=lambda x: (x != 0).all(0, keepdims=True),
+                output=always_bool,
+                torch=SAME,
+            ),
+        ),
+        (*dtypes.floats, dtypes.int32, dtypes.bool),
+    ),
+)
+
+
+def _integers(name: str, sentence: str, *forms: tuple[str, Callable[..., Array], str]) -> Function:
+    inputs = (Input("x", (4, 6), "small"), Input("y", (4, 6), "nonzero"))
+    made = tuple(
+        Form(expression, inputs if "y" in expression else inputs[:1], exact=reference, torch=torch)
+        for expression, reference, torch in forms
+    )
+    return Function(name, sentence, made, INTEGERS)
+
+
+BITS = (
+    _integers("bitwise_not", "Every bit turned.", ("~x", np.invert, SAME)),
+    _integers("lshift", "Bits moved up.", ("x << 2", lambda x: x << 2, SAME)),
+    _integers("rshift", "Bits moved down, the sign kept.", ("x >> 1", lambda x: x >> 1, SAME)),
+    _integers(
+        "idiv",
+        "The quotient of integers toward zero; // rounds down.",
+        (
+            "x.idiv(y)",
+            lambda x, y: np.trunc(x / y).astype(x.dtype),
+            "torch.div(x, y, rounding_mode='trunc')",
+        ),
+        ("x // y", np.floor_divide, SAME),
+        ("x.div(y, rounding_mode='trunc')", lambda x, y: np.trunc(x / y).astype(x.dtype), SAME),
+    ),
+)
+
+
+def _remainder(x: Value, y: Value) -> Value:
+    quotient = bounded.exact(np.floor(x.value / y.value), x.dtype)
+    value = x.value - quotient.value * y.value
+    return x.rounded(
+        value,
+        x.error,
+        (x, y),
+        lambda g: (g.unbroadcast(x.shape), (-(g * quotient)).unbroadcast(y.shape)),
+    )
+
+
+def copysign(x: Value, y: Value) -> Value:
+    """|x| with the sign of y."""
+    turned = bounded.exact(np.where(np.signbit(x.value) == np.signbit(y.value), 1.0, -1.0), x.dtype)
+    zero = bounded.zeros(y.shape, y.dtype)
+    return x.made(np.copysign(x.value, y.value), x.error, (x, y), lambda g: (g * turned, zero))
+
+
+def lerp(x: Value, y: Value, w: Value) -> Value:
+    """x + (y - x) w."""
+    return x + (y - x) * w
+
+
+def _floats(*kinds: str) -> tuple[Input, ...]:
+    return tuple(Input(name, (3, 7), kind) for name, kind in zip("xyw", kinds, strict=False))
+
+
+PAIRS = (
+    Function(
+        "mod",
+        "The remainder with the sign of the divisor.",
+        (
+            Form("x % y", _floats("wide", "away"), _remainder, backward=derived, torch=SAME),
+            Form(
+                "x.mod(2.5)",
+                _floats("wide"),
+                lambda x: _remainder(x, bounded.constant(2.5, x.dtype)),
+                backward=derived,
+                torch="torch.remainder(x, 2.5)",
+            ),
+        ),
+        (dtypes.float32, dtypes.float64),
+    ),
+    Function(
+        "copysign",
+        "The magnitude of x with the sign of y.",
+        (Form("x.copysign(y)", _floats("away", "any"), copysign, backward=derived, torch=SAME),),
+    ),
+    Function(
+        "lerp",
+        "x + (y - x) w.",
+        (
+            Form("x.lerp(y, w)", _floats("any", "any", "any"), lerp, backward=derived, torch=SAME),
+            Form(
+                "x.lerp(y, 0.25)",
+                _floats("any", "any"),
+                lambda x, y: x + (y - x) * 0.25,
+                backward=derived,
+                torch=SAME,
+            ),
+        ),
+    ),
+)
+
+
+def _variance(x: Value, axes: tuple[int, ...], correction: int = 1) -> Value:
+    count = float(math.prod(x.shape[axis] for axis in axes))
+    distance = x - x.sum(axes, keepdims=True) / count
+    return (distance * distance).sum(axes) / (count - correction)
+
+
+def _spread(expression: str, torch: str, reference: Reference) -> Form:
+    return unary(expression, reference, shape=(4, 9), is_wide=True, torch=torch)
+
+
+SPREAD = (
+    Function(
+        "var",
+        "Squared distances from the mean over the count less a correction.",
+        (
+            _spread("x.var()", SAME, lambda x: _variance(x, (0, 1))),
+            _spread("x.var(1, correction=0)", SAME, lambda x: _variance(x, (1,), 0)),
+        ),
+    ),
+    Function(
+        "std",
+        "The square root of the variance.",
+        (_spread("x.std(0)", SAME, lambda x: bounded.sqrt(_variance(x, (0,)))),),
+    ),
+    Function(
+        "var_mean",
+        "The variance and the mean.",
+        (
+            _spread("x.var_mean(1)[0]", "torch.var_mean(x, 1)[0]", lambda x: _variance(x, (1,))),
+            _spread("x.var_mean(1)[1]", "torch.var_mean(x, 1)[1]", lambda x: x.sum((1,)) / 9.0),
+        ),
+    ),
+    Function(
+        "std_mean",
+        "The square root of the variance, and the mean.",
+        (
+            _spread(
+                "x.std_mean(1)[0]",
+                "torch.std_mean(x, 1)[0]",
+                lambda x: bounded.sqrt(_variance(x, (1,))),
+            ),
+            _spread("x.std_mean(1)[1]", "torch.std_mean(x, 1)[1]", lambda x: x.sum((1,)) / 9.0),
+        ),
+    ),
+)
+
+FUNCTIONS = (*CIRCULAR, *ACTIVATIONS, *ROUNDING, *QUESTIONS, *BITS, *PAIRS, *SPREAD)
+_NO_ARGUMENT = ("cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh")
+REFUSED: Refusals = {
+    **{
+        name: Refused(f"x.cast('fp8e5m2').{name}()")
+        for name in (*_NO_ARGUMENT, "erf", "gelu", "quick_gelu", "silu", "mish", "softsign", "sin")
+    },
+    **{
+        name: Refused(f"x.cast('fp8e4m3').{name}()")
+        for name in ("exp", "log", "exp2", "log2", "sqrt", "rsqrt", "reciprocal", "sigmoid", "tanh")
+    },
+    "hardswish": "x.cast('fp8e5m2').hardswish()",
+    "celu": ("x.celu(0)", Refused("x.celu('a')", "F.celu(x, 'a')")),
+    "elu": Refused("x.elu(None)", "F.elu(x, None)"),
+    "selu": "x.selu(gamma=x)",
+    "softplus": ("x.softplus(0)", Refused("x.softplus('a')", "F.softplus(x, 'a')")),
+    "hardsigmoid": "x.hardsigmoid(alpha='a')",
+    "hardtanh": Refused("x.hardtanh(2, 1)", "F.hardtanh(x, 2, 1)"),
+    "leaky_relu": Refused("x.leaky_relu('a')", "F.leaky_relu(x, 'a')"),
+    "clamp": Refused("x.clamp()", "x.clamp()"),
+    "lshift": (Refused("x << 1", "x << 1"), "i << 32", "i << -1"),
+    "rshift": (Refused("x >> 1", "x >> 1"), "i >> 32"),
+    "bitwise_not": Refused("~x", "~x"),
+    "idiv": ("x.idiv(2)", Refused("i.idiv(i.T)", "i // i.T")),
+    "mod": (Refused("x % x.T", "x % x.T"), "c % c"),
+    "copysign": Refused("x.copysign(x.T)", "x.copysign(x.T)"),
+    "lerp": (
+        Refused("x.lerp(x.T, 0.5)", "x.lerp(x.T, 0.5)"),
+        Refused("i.lerp(i, i)", "i.lerp(i, i)"),
+    ),
+    "isclose": (
+        Refused("x.isclose(x, rtol=-1.0)", "x.isclose(x, rtol=-1.0)"),
+        Refused("x.isclose(x.T)", "x.isclose(x.T)"),
+    ),
+    "any": Refused("x.any(2)", "x.any(2)"),
+    "all": Refused("x.all(-3)", "x.all(-3)"),
+    "var": Refused("x.var(2)", "x.var(2)"),
+    "std": Refused("x.std((0, 0))", "x.std((0, 0))"),
+    "var_mean": Refused("x.var_mean(3)", "torch.var_mean(x, 3)"),
+    "std_mean": Refused("x.std_mean(3)", "torch.std_mean(x, 3)"),
+}
