@@ -189,6 +189,27 @@ def _growth(repeats: int) -> Iterator[Measured]:
         yield Measured(f"lower.growth.{name}", "exponent of nodes", [slope], note=note)
 
 
+def _schedule_growth(repeats: int) -> Iterator[Measured]:
+    from tinyref.cli.bench_schedules import SCHEDULE_GROWTHS, SCHEDULE_SIZES, time_schedule
+
+    for name, make in SCHEDULE_GROWTHS.items():
+        time_schedule(make, SCHEDULE_SIZES[0])
+        sizes: list[float] = []
+        medians: list[float] = []
+        for count in SCHEDULE_SIZES:
+            found = [time_schedule(make, count) for _ in range(repeats)]
+            values = [taken for *_, taken in found]
+            nodes, kernels, _ = found[0]
+            note = f"{nodes:,} nodes, {kernels:,} kernels"
+            row = f"schedule.growth.{name}.{count}"
+            yield Measured(row, "ms, tensor graph to kernels", values, note=note)
+            sizes.append(nodes)
+            medians.append(statistics.median(values))
+        slope = float(np.polyfit(np.log(sizes), np.log(medians), 1)[0])
+        note = "1 is linear"
+        yield Measured(f"schedule.growth.{name}", "exponent of nodes", [slope], note=note)
+
+
 # The interpreter
 
 
@@ -333,6 +354,7 @@ def _conformance(repeats: int) -> Iterator[Measured]:
 ROWS = (
     BenchRow("lower", _lowering),
     BenchRow("lower.growth", _growth),
+    BenchRow("schedule.growth", _schedule_growth),
     BenchRow("interpreter.matmul", _interpreter_matmul),
     BenchRow("interpreter.sin", _interpreter_sin),
     BenchRow("compile", _cold_compiles),
