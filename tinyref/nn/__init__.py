@@ -4,6 +4,7 @@ A layer is any object that has tensors: `nn.state.get_parameters` finds them. Ca
 its output from its input.
 """
 
+from tinyref.nn import datasets, optim, state
 from tinyref.nn.convolution import Conv1d, Conv2d, ConvTranspose1d, ConvTranspose2d
 from tinyref.nn.linear import Embedding, Linear
 from tinyref.nn.normalisation import (
@@ -34,4 +35,7 @@ __all__ = [
     "LayerNorm2d",
     "Linear",
     "RMSNorm",
+    "datasets",
+    "optim",
+    "state",
 ]

@@ -183,10 +183,11 @@ def generate(case_id: str, device: DeviceUnderTest) -> Measurement:
     ]
     sequence = GENERATION.batch()[0][0]
     place = Variable("place", 0, positions - 1)
-    rows = [
-        network.next(Tensor([[int(token)]], device=device.name), caches, place.bind(number)).numpy()
-        for number, token in enumerate(sequence)
-    ]
+    rows = []
+    with Tensor.no_grad():
+        for number, token in enumerate(sequence):
+            last = Tensor([[int(token)]], device=device.name)
+            rows.append(network.next(last, caches, place.bind(number)).numpy())
     wanted = np.array(experiments.expected()[GENERATION.name].output)
     return near("logits", np.concatenate(rows).reshape(-1)[: wanted.size], wanted, GENERATION)
 
