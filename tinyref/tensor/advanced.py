@@ -138,14 +138,18 @@ def _places_of_mask(item: IntegerIndex, shape: Shape, place: int) -> Sequence[In
     is_mask = item.dtype.is_bool if isinstance(item, Lookup) else item.dtype == np.bool_
     if not is_mask:
         return [item]
-    covered = shape[place : place + item.ndim]
-    if tuple(item.shape) != covered:
-        raise UserError(
-            f"index: a mask of {describe_shape(tuple(item.shape))} "
-            f"for axes of {describe_shape(covered)}: they must be equal"
-        )
+    check_mask(item.shape, shape[place : place + item.ndim])
     elements = item.numpy() if isinstance(item, Lookup) else item
     return [places.astype(np.int32) for places in np.nonzero(elements)]
+
+
+def check_mask(shape: Shape, covered: Shape) -> None:
+    """Raises `UserError` unless a mask has the shape of the axes that it stands for."""
+    if tuple(shape) != tuple(covered):
+        raise UserError(
+            f"index: a mask of {describe_shape(shape)} "
+            f"for axes of {describe_shape(covered)}: they must be equal"
+        )
 
 
 def _checked(index: IntegerIndex, size: int, axis: int) -> IntegerIndex:
@@ -275,12 +279,7 @@ class AdvancedIndexing(Lookup):
 
     def _written_by_mask(self, mask: Self, value: Self) -> Self:
         """One value for all places of a mask: the elements of the mask need not be read now."""
-        covered = self.shape[: mask.ndim]
-        if not mask.ndim or mask.shape != covered:
-            raise UserError(
-                f"index: a mask of {describe_shape(mask.shape)} "
-                f"for axes of {describe_shape(covered)}: they must be equal"
-            )
+        check_mask(as_index(mask).shape, self.shape[: mask.ndim])
         aligned = mask._reshape((*mask.shape, *(1 for _ in self.shape[mask.ndim :])))
         spread = value._reshape(())._cast(self.dtype)
         return aligned._broadcast_to(self.shape).where(spread, self)

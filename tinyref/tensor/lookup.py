@@ -277,7 +277,7 @@ class Lookup(Data):
         candidates = hits.where(source.unsqueeze(-2), lowest)
         if include_self:
             candidates = candidates.cat(self.unsqueeze(-1), dim=-1)
-        return candidates._reduced_last(Ops.MAX)
+        return candidates.max(-1)
 
     def _smallest(self, hits: Self, source: Self, include_self: bool) -> Self:
         """The smallest, as the largest of the reversed order."""

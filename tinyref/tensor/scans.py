@@ -7,11 +7,10 @@ Their Applications", 1990). A block of n elements takes n * n steps, all at once
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Self
 
-from tinyref.dtype import ConstType, dtypes, sum_dtype
+from tinyref.dtype import ConstType, sum_dtype
 from tinyref.tensor.advanced import AdvancedIndexing
 from tinyref.tensor.arguments import axis_of, fixed
 from tinyref.tensor.elementwise import compute_dtype
@@ -88,16 +87,16 @@ class Scans(AdvancedIndexing):
 
         Equal maxima share the gradient, where torch gives all to the last one.
         """
-        if self.dtype.is_bool:
-            return self._cast(dtypes.uint8).cummax(axis)._cast(dtypes.bool)
         lowest = self.dtype.minimum
-        if not self.dtype.is_float:
-            return self._along(axis, "cummax", lambda row: row._reduced_scan(Ops.MAX, lowest))
-        # Where an operand is NaN, MAX gives either: what follows a NaN is found by itself.
-        unordered = self.isnan()
-        numbers = unordered.where(lowest, self)
-        largest = numbers._along(axis, "cummax", lambda row: row._reduced_scan(Ops.MAX, lowest))
-        return unordered.cummax(axis).where(math.nan, largest)
+        return self._along(
+            axis,
+            "cummax",
+            lambda row: row._scanned(
+                lowest,
+                lambda block: block._prefixes(lowest).max(-1),
+                lambda before, inner: before.maximum(inner),
+            ),
+        )
 
     def logcumsumexp(self, axis: int = 0) -> Self:
         """log(e ** x0 + e ** x1 + ...) along `axis`, without overflow; integers give float32."""

@@ -76,20 +76,20 @@ class Selection(Sorting):
         """
         chosen = self._mask_operand(mask, "masked_fill")
         if isinstance(value, Sorting):
-            filling = cast(Self, value)
+            filling = value
             if filling.ndim:
                 raise UserError(
                     f"masked_fill: value has shape {describe_shape(filling.shape)}: accepted are "
                     f"a number and a tensor without axes"
                 )
-            rank = _kind(filling) <= _kind(self)
+            fits = _kind(filling) <= _kind(self)
         elif is_scalar(value):
-            rank = weak_dtype(cast(ConstType, value), self.dtype) is self.dtype
-            filling = self._constant(cast(ConstType, value), self.dtype) if rank else self
+            fits = weak_dtype(value, self.dtype) is self.dtype
+            filling = self._constant(value, self.dtype) if fits else self
         else:
             kind = type(value).__name__
             raise UserError(f"masked_fill: value is a {kind}, accepted are a Tensor and a number")
-        if not rank:
+        if not fits:
             raise UserError(f"masked_fill: value {value!r} has no place in {self.dtype.name}")
         return chosen.where(filling._cast(self.dtype), self)
 
@@ -99,7 +99,7 @@ class Selection(Sorting):
         The mask decides the size of the result, so its elements are read at once.
         """
         chosen, source = self._mask_operand(mask, "masked_select")._spread("masked_select", self)
-        return source[chosen._row()] if self.ndim or mask.ndim else source._row()[chosen._row()]
+        return source._row()[chosen._row()]
 
     def _mask_operand(self, mask: object, name: str) -> Self:
         if not isinstance(mask, Sorting):
@@ -123,8 +123,9 @@ class Selection(Sorting):
                 raise UserError("one_hot: no element names a class: num_classes must be given")
             count = max(int(self.max().item()), 0) + 1
         classes = self._numbered(check_axis_size(count, "one_hot"))
-        inside = self.unsqueeze(-1)
-        return inside.eq(classes)._cast(dtypes.int32)
+        # In one type that holds both: an integer of 64 bits keeps its own.
+        named = self._cast(dtypes.int32) if self.dtype.itemsize < 4 else self
+        return named.unsqueeze(-1).eq(classes._cast(named.dtype))._cast(dtypes.int32)
 
     # Patterns
 

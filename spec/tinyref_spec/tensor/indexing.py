@@ -1,0 +1,370 @@
+"""Rows of the level `tensor`: reading and writing at an index, gather, scatter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tinyref.dtype import dtypes
+from tinyref_spec.bits import Array
+from tinyref_spec.tensor.forms import SAME, Form, Function, Refusals, Refused, moved
+from tinyref_spec.tensor.functions import ANYTHING
+from tinyref_spec.tensor.places import (
+    NEGATIVE,
+    READS_ZERO,
+    c_of,
+    chosen,
+    i_of,
+    meets,
+    selected,
+    v_of,
+    written,
+    x_of,
+)
+
+BACKWARD_STEPS = "torch takes no negative steps"
+
+
+def _read(key: str, *shape: int, no_torch: str = "") -> Form:
+    """x[key] for a key of numbers alone, which numpy reads as torch does."""
+    move = eval(f"lambda x: x[{key}]", {"np": np})
+    torch = "" if no_torch else SAME
+    return moved(f"x[{key}]", shape, move, torch=torch, no_torch=no_torch)
+
+
+def _draw_read(generator: np.random.Generator) -> Form:
+    """x[key] with slices, new axes, and lists of places or of bools that fit each other."""
+    shape = tuple(int(size) for size in generator.integers(1, 6, generator.integers(1, 5)))
+    count = int(generator.integers(1, 4))
+    items: list[str] = []
+    for size in shape[: generator.integers(1, len(shape) + 1)]:
+        match int(generator.integers(0, 4)):
+            case 0:
+                begin = int(generator.integers(0, size))
+                end = int(generator.integers(begin + 1, size + 3))
+                items.append(f"{begin - size}:{end}:{generator.integers(1, 4)}")
+            case 1:
+                items.append(":")
+            case 2:
+                items += ["None", ":"]
+            case _:
+                items.append(str(generator.integers(-size, size, count).tolist()))
+    if generator.integers(0, 3) == 0:
+        items.append("...")
+    return _read(", ".join(items), *shape)
+
+
+READ = Function(
+    "getitem",
+    "Integers, slices of any step, None and Ellipsis view; tensors, lists, ranges and arrays of "
+    "integers or bools choose: next to each other their axes stay in place, else they go in front. "
+    "A place outside reads 0 where it is not known, and is refused where it is.",
+    (
+        _read("1", 3, 4),
+        _read("-1, 2", 3, 4),
+        _read("..., 1:", 3, 2, 4),
+        _read("::2, None, 1:-1", 5, 4),
+        _read("::-1, 3:0:-2", 5, 4, no_torch=BACKWARD_STEPS),
+        _read("[2, 0, 0, -1]", 3, 4),
+        _read("np.array([[0, 1], [2, 2]])", 3, 4),
+        _read("[0, 2], :, [1, 3]", 3, 2, 4),
+        _read("[True, False, True], 1:", 3, 4),
+        _read("range(2), [[1], [0]]", 3, 4, no_torch="torch takes no ranges"),
+        _read("np.array([1, 3]), ::2", 4, 5),
+        chosen("x[i % 4]", (x_of(4, 3), i_of(2, 5)), lambda x, i: x[i % 4], SAME),
+        chosen("x[i % 4 - 4]", (x_of(4, 3), i_of(7)), lambda x, i: x[i % 4], SAME),
+        chosen("x[:, i % 3]", (x_of(4, 3, 2), i_of(2, 2)), lambda x, i: x[:, i % 3], SAME),
+        chosen(
+            "x[i % 4, 1:, i % 3]",
+            (x_of(4, 3, 3), i_of(6)),
+            lambda x, i: x[i % 4, 1:, i % 3],
+            SAME,
+        ),
+        chosen(
+            "x[1, :, i % 3]",
+            (x_of(4, 2, 3), i_of(6)),
+            lambda x, i: x[1][:, i % 3],
+            SAME,
+        ),
+        chosen(
+            "x[:, i % 3, j % 2, None]",
+            (x_of(2, 3, 2), i_of(4, 1), i_of(5, name="j")),
+            lambda x, i, j: x[:, i % 3, j % 2, None],
+            SAME,
+        ),
+        chosen("x[c]", (x_of(4, 3), c_of(4, 3)), lambda x, c: x[c], SAME),
+        chosen("x[:, c]", (x_of(4, 7), c_of(7)), lambda x, c: x[:, c], SAME),
+        chosen(
+            "x[c, i[0] % 2]",
+            (x_of(4, 2), c_of(4), i_of(1)),
+            lambda x, c, i: x[c, i[0] % 2],
+            SAME,
+        ),
+        chosen(
+            "x[i]",
+            (x_of(4, 3), i_of(9)),
+            lambda x, i: selected((i < 4)[:, None], x[i % 4], 0),
+            no_torch=READS_ZERO,
+        ),
+    ),
+    ANYTHING,
+    generate=_draw_read,
+    covers=("__getitem__",),
+)
+
+
+def _put(x: Array, key: Any, v: Array) -> Array:
+    result = x.copy()
+    result[key] = v
+    return result
+
+
+WRITTEN = Function(
+    "setitem",
+    "The elements that an index takes are replaced by a value, which broadcasts to them; of "
+    "several values for one place the last one counts.",
+    (
+        written("1", (x_of(3, 4), v_of(4)), lambda x, v: _put(x, 1, v)),
+        written(
+            "(slice(1, None), slice(None, None, 2))",
+            (x_of(3, 4), v_of(2, 1)),
+            lambda x, v: _put(x, np.s_[1:, ::2], v),
+        ),
+        written(
+            "(slice(None, None, -1), 0)",
+            (x_of(3, 4), v_of(3)),
+            lambda x, v: _put(x, np.s_[::-1, 0], v),
+            no_torch=BACKWARD_STEPS,
+        ),
+        written("[2, 0]", (x_of(3, 4), v_of(2, 4)), lambda x, v: _put(x, [2, 0], v)),
+        written(
+            "([0, 2], slice(None), [1, 3])",
+            (x_of(3, 2, 4), v_of(2, 1)),
+            lambda x, v: _put(x, np.s_[[0, 2], :, [1, 3]], v),
+        ),
+        written(
+            "(slice(1, None), [[0], [2]])",
+            (x_of(3, 4), v_of(2, 1)),
+            lambda x, v: _put(x, np.s_[1:, [[0], [2]]], v),
+        ),
+        written("c", (x_of(4, 3), v_of(), c_of(4, 3)), lambda x, v, c: selected(c, v, x)),
+        written(
+            "c",
+            (x_of(4, 3), v_of(3), c_of(4)),
+            lambda x, v, c: _put(x, c, v),
+        ),
+        written(
+            "i % 4",
+            (x_of(4, 3), v_of(9, 3), i_of(9)),
+            lambda x, v, i: _put(x, i % 4, v),
+            no_torch="torch leaves open which of several values counts",
+        ),
+        written(
+            "i",
+            (x_of(4), v_of(), i_of(9)),
+            lambda x, v, i: _put(x, i[i < 4], v),
+            no_torch=READS_ZERO,
+        ),
+    ),
+    ANYTHING,
+    covers=("__setitem__",),
+)
+
+LONG = "(i % 4).long()"
+
+
+def _draw_gather(generator: np.random.Generator) -> Form:
+    shape = tuple(int(size) for size in generator.integers(2, 6, generator.integers(1, 4)))
+    axis = int(generator.integers(-len(shape), len(shape)))
+    index = [int(generator.integers(1, size + 1)) for size in shape]
+    index[axis] = int(generator.integers(1, 8))
+    size = shape[axis]
+
+    def choose(x: Array, i: Array) -> Array:
+        cut = tuple(
+            slice(None) if number == axis % len(shape) else slice(0, index[number])
+            for number in range(len(shape))
+        )
+        return np.take_along_axis(x[cut], i % size, axis)
+
+    return chosen(
+        f"x.gather({axis}, i % {size})",
+        (x_of(*shape), i_of(*index)),
+        choose,
+        f"x.gather({axis}, (i % {size}).long())",
+    )
+
+
+GATHER = Function(
+    "gather",
+    "Along one axis the element that the index names, in the shape of the index; a place outside "
+    "gives 0.",
+    (
+        chosen(
+            "x.gather(0, i % 4)",
+            (x_of(4, 3), i_of(6, 3)),
+            lambda x, i: np.take_along_axis(x, i % 4, 0),
+            f"x.gather(0, {LONG})",
+        ),
+        chosen(
+            "x.gather(-1, i % 4)",
+            (x_of(3, 2, 4), i_of(2, 2, 5)),
+            lambda x, i: np.take_along_axis(x[:2], i % 4, 2),
+            f"x.gather(-1, {LONG})",
+        ),
+        chosen(
+            "x.gather(1, i - 4)",
+            (x_of(3, 8), i_of(3, 4)),
+            lambda x, i: np.take_along_axis(x, (i - 4) % 8, 1),
+            no_torch=NEGATIVE,
+        ),
+        chosen(
+            "x.gather(1, i)",
+            (x_of(3, 4), i_of(3, 6)),
+            lambda x, i: selected(i < 4, np.take_along_axis(x, i % 4, 1), 0),
+            no_torch=READS_ZERO,
+        ),
+    ),
+    ANYTHING,
+    generate=_draw_gather,
+)
+UNIQUE = "Tensor([[2, 0, 1], [0, 3, 2]], device=device)"
+TORCH_UNIQUE = "torch.tensor([[2, 0, 1], [0, 3, 2]])"
+
+
+def _scattered(x: Array, v: Array) -> Array:
+    result = x.copy()
+    np.put_along_axis(result[:, :3], np.array([[2, 0, 1], [0, 3, 2]]), v[:2, :3], 0)
+    return result
+
+
+def _last_wins(x: Array, v: Array, i: Array) -> Array:
+    result = x.copy()
+    for place in np.ndindex(*i.shape):
+        if i[place] < x.shape[1]:
+            result[place[0], i[place]] = v[place]
+    return result
+
+
+SCATTER = Function(
+    "scatter",
+    "The elements that the index names along one axis are replaced by, added to or multiplied by "
+    "those of the source; of several for one place the last one counts, and places outside none.",
+    (
+        chosen(
+            f"x.scatter(0, {UNIQUE}, v)",
+            (x_of(4, 5), v_of(3, 4)),
+            _scattered,
+            no_torch="the source has more elements than the index: torch has no gradient then",
+        ),
+        chosen(
+            f"x.scatter(0, {UNIQUE}, v)",
+            (x_of(4, 5), v_of(2, 3)),
+            _scattered,
+            f"x.scatter(0, {TORCH_UNIQUE}, v)",
+        ),
+        chosen(
+            "x.scatter(1, i, v)",
+            (x_of(3, 4), v_of(3, 9), i_of(3, 9)),
+            _last_wins,
+            no_torch="torch leaves open which of several values counts",
+        ),
+    ),
+    ANYTHING,
+)
+_SOURCES = (x_of(4, 5), i_of(6, 3), v_of(6, 3))
+_TIES = (x_of(4, 5, kind="small"), i_of(6, 3), v_of(6, 3, kind="small"))
+MEETING = Function(
+    "scatter_into",
+    "scatter with reduce adds to, or multiplies, what is there.",
+    (
+        meets("x.scatter(0, i % 4, v, 'add')", _SOURCES, 0, "sum", f"x.scatter_add(0, {LONG}, v)"),
+        meets(
+            "x.scatter(0, i % 4, v, reduce='multiply')",
+            _SOURCES,
+            0,
+            "prod",
+            f"x.scatter_reduce(0, {LONG}, v, 'prod')",
+        ),
+    ),
+    (*dtypes.floats, dtypes.int32, dtypes.int64),
+    covers=("scatter",),
+)
+
+
+def _reducing(reduce: str, include_self: bool) -> Form:
+    # Torch shares with an element that ties without being part of it: no ties there.
+    sources = _TIES if include_self or reduce not in ("amax", "amin") else _SOURCES
+    arguments = f"v, {reduce!r}, include_self={include_self}"
+    return meets(
+        f"x.scatter_reduce(0, i % 4, {arguments})",
+        sources,
+        0,
+        reduce,
+        f"x.scatter_reduce(0, {LONG}, {arguments})",
+        include_self,
+    )
+
+
+SCATTER_REDUCE = Function(
+    "scatter_reduce",
+    "Each element and those of the source that name it, as a sum, product, mean, largest or "
+    "smallest; equal extremes share the gradient.",
+    tuple(
+        _reducing(reduce, include_self)
+        for reduce in ("sum", "prod", "mean", "amax", "amin")
+        for include_self in (True, False)
+    ),
+)
+
+FUNCTIONS = (READ, WRITTEN, GATHER, SCATTER, MEETING, SCATTER_REDUCE)
+REFUSED: Refusals = {
+    "getitem": (
+        Refused("x[4]", "x[4]"),
+        Refused("x[0, 0, 0]", "x[0, 0, 0]"),
+        Refused("x[[4]]", "x[[4]]"),
+        Refused("x[[0, -7], 0]", "x[[0, -7], 0]"),
+        Refused("x[[0.5]]", "x[torch.tensor([0.5])]"),
+        Refused("x[x]", "x[x]"),
+        Refused("x[[0, 1], [0, 1, 2]]", "x[[0, 1], [0, 1, 2]]"),
+        Refused("x[c[1:]]", "x[c[1:]]"),
+        Refused("x[:, c[:, 0]]", "x[:, c[:, 0]]"),
+        Refused("x[..., ...]"),
+        Refused("x[::0]", "x[::0]"),
+        Refused("x['first']", "x['first']"),
+        "x[True]",
+        "x[c[0, 0]]",
+        "x[[None]]",
+        "x[[[0], [0, 1]]]",
+        "x[range(5)]",
+    ),
+    "setitem": (
+        Refused("x.__setitem__(4, 1.0)", "x.__setitem__(4, 1.0)"),
+        Refused("x.__setitem__([0, 1], x)", "x.__setitem__([0, 1], x)"),
+        Refused("x.__setitem__(c[0], 1.0)", "x.__setitem__(c[0], 1.0)"),
+        Refused(
+            "x.requires_grad_().__setitem__([0], 1.0)", "x.requires_grad_().__setitem__([0], 1.0)"
+        ),
+    ),
+    "gather": (
+        Refused("x.gather(2, i)", "x.gather(2, i.long())"),
+        Refused("x.gather(0, i[0])", "x.gather(0, i[0].long())"),
+        Refused("x[1:].gather(1, i)", "x[1:].gather(1, i.long())"),
+        Refused("x.gather(0, x)", "x.gather(0, x)"),
+        "x.gather(0, [[0]])",
+    ),
+    "scatter": (
+        Refused("x.scatter(0, i, x[1:])", "x.scatter(0, i.long(), x[1:])"),
+        Refused("x.scatter(0, i, i)", "x.scatter(0, i.long(), i)"),
+        Refused("x.scatter(0, i, x, reduce='mean')", "x.scatter(0, i.long(), x, reduce='mean')"),
+        Refused("x.scatter(0, c, x)", "x.scatter(0, c, x)"),
+        "i.scatter(0, i, 0.5)",
+        "x.scatter(0, i, 'one')",
+    ),
+    "scatter_reduce": (
+        Refused("x.scatter_reduce(0, i, x, 'max')", "x.scatter_reduce(0, i.long(), x, 'max')"),
+        Refused("x.scatter_reduce(0, i, 1.0, 'sum')", "x.scatter_reduce(0, i.long(), 1.0, 'sum')"),
+        Refused("x.scatter_reduce(-3, i, x, 'sum')", "x.scatter_reduce(-3, i.long(), x, 'sum')"),
+    ),
+}

@@ -1,0 +1,199 @@
+"""Forms that choose elements: references by element numbers, from the values of the indices.
+
+Elements are numbered from 1 on through all inputs that have elements to choose; 0 is a zero that
+is none of them. What a function does to the numbers is its reference and, by the sums of what goes
+where, its gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+
+from tinyref.dtype import DType, dtypes
+from tinyref_spec import bounded
+from tinyref_spec.bits import Array
+from tinyref_spec.bounded import Value
+from tinyref_spec.tensor.forms import Form, Input, Shape, derived, same_dtype
+
+Choose = Callable[..., Array]
+INT32 = "indices and classes are int32, those of torch int64: a device need not have 64 bits"
+READS_ZERO = "torch raises an error for a place outside; here, elements are not read to check them"
+NEGATIVE = "torch takes no negative places here: those of tinyref count from the end everywhere"
+
+
+def x_of(*shape: int, kind: str = "any") -> Input:
+    """The tensor to choose from."""
+    return Input("x", shape, kind)
+
+
+def v_of(*shape: int, kind: str = "any") -> Input:
+    """The values to write."""
+    return Input("v", shape, kind)
+
+
+def i_of(*shape: int, name: str = "i") -> Input:
+    """Indices from 0 to 7."""
+    return Input(name, shape, "counts", dtypes.int32)
+
+
+def c_of(*shape: int) -> Input:
+    """A mask."""
+    return Input("c", shape, "bool", dtypes.bool)
+
+
+def always_int32(dtype: DType) -> DType:
+    """The result is int32."""
+    return dtypes.int32
+
+
+def _has_elements(item: Input) -> bool:
+    return item.dtype is None
+
+
+def _numbers(inputs: Sequence[Input], choose: Choose, values: Sequence[Array]) -> Array:
+    """`choose` of the inputs, those with elements as the numbers of their elements."""
+    given: list[Array] = []
+    first = 1
+    for item, value in zip(inputs, values, strict=True):
+        if _has_elements(item):
+            given.append(np.arange(first, first + value.size).reshape(value.shape))
+            first += value.size
+        else:
+            given.append(value)
+    return np.asarray(choose(*given))
+
+
+def _exact(inputs: Sequence[Input], choose: Choose, *values: Array) -> Array:
+    parts = [v.reshape(-1) for item, v in zip(inputs, values, strict=True) if _has_elements(item)]
+    flat = np.concatenate([np.zeros(1, parts[0].dtype), *parts])
+    return np.asarray(flat[_numbers(inputs, choose, values)])
+
+
+def _forward(inputs: Sequence[Input], choose: Choose, *values: Value) -> Value:
+    parts = [v.reshape(-1) for item, v in zip(inputs, values, strict=True) if _has_elements(item)]
+    arrays = [
+        v.value if _has_elements(item) else v.value.astype(np.bool_ if item.kind == "bool" else int)
+        for item, v in zip(inputs, values, strict=True)
+    ]
+    joined = parts[0] if len(parts) == 1 else bounded.concatenated(parts)
+    return bounded.gathered(joined, _numbers(inputs, choose, arrays))
+
+
+def chosen(
+    expression: str,
+    inputs: tuple[Input, ...],
+    choose: Choose,
+    torch: str = "",
+    no_torch: str = "",
+) -> Form:
+    """A form whose result is `choose` of its inputs, of which those with elements are numbers."""
+    return Form(
+        expression,
+        inputs,
+        partial(_forward, inputs, choose),
+        exact=partial(_exact, inputs, choose),
+        backward=derived,
+        torch=torch,
+        no_torch=no_torch,
+    )
+
+
+def written(key: str, inputs: tuple[Input, ...], choose: Choose, **torch: str) -> Form:
+    """`x[key] = v` as an expression; `choose` writes into a copy of the numbers of x."""
+    expression = f"(t := x.clone(), t.__setitem__({key}, v))[0]"
+    named = {"torch": expression, **torch} if "no_torch" not in torch else torch
+    return chosen(expression, inputs, choose, **named)
+
+
+def selected(condition: Array, first: Array, second: Array | int) -> Array:
+    """The first where the condition holds, else the second; they broadcast."""
+    return np.asarray(np.where(condition, first, second))
+
+
+# Several elements that meet at one place
+
+
+def meeting(index: Array, shape: Shape, source: Shape, axis: int) -> Array:
+    """For each place of `shape` the numbers, from 1 on, of the elements of a source that `index`
+    sends there along `axis`: (most of them, *shape), 0 for none.
+    """
+    numbers = np.arange(1, int(np.prod(source)) + 1).reshape(source)
+    lists: dict[tuple[int, ...], list[int]] = {}
+    for place in np.ndindex(*index.shape):
+        target = list(place)
+        target[axis] = int(index[place])
+        if 0 <= target[axis] < shape[axis]:
+            lists.setdefault(tuple(target), []).append(int(numbers[place]))
+    result = np.zeros((max(map(len, lists.values()), default=1), *shape), dtype=np.int64)
+    for where, found in lists.items():
+        for number, element in enumerate(found):
+            result[(number, *where)] = element
+    return result
+
+
+def met(
+    x: Value, index: Value, v: Value, *, axis: int, reduce: str, include_self: bool = True
+) -> Value:
+    """What scatter_reduce owes, from the elements that meet at each place, x among them."""
+    numbers = meeting(index.value.astype(int), x.shape, v.shape, axis)
+    is_there: Array = np.asarray(numbers > 0)
+    if include_self:
+        is_there = np.concatenate([np.ones((1, *x.shape), np.bool_), is_there])
+    values = bounded.gathered(v, numbers)
+    if include_self:
+        values = bounded.concatenated([x.reshape(1, *x.shape), values])
+    identity = {"sum": 0.0, "mean": 0.0, "prod": 1.0, "amax": -1e4, "amin": 1e4}[reduce]
+    filling = bounded.constant(identity, x.dtype).spread(values.shape)
+    values = bounded.choose(is_there, values, filling)
+    if reduce == "prod":
+        result = bounded.product(values, 0)
+    elif reduce in ("amax", "amin"):
+        result = (bounded.largest if reduce == "amax" else bounded.smallest)(values, (0,), False)
+    else:
+        result = values.sum((0,))
+    if reduce == "mean":
+        counts = bounded.exact(np.maximum(is_there.sum(0), 1), x.dtype)
+        result = result / counts
+    return bounded.choose(np.asarray(is_there.any(0)), result, x)
+
+
+def meets(
+    expression: str,
+    inputs: tuple[Input, ...],
+    axis: int,
+    reduce: str,
+    torch: str,
+    include_self: bool = True,
+) -> Form:
+    """A form of scatter with a reduction; inputs x, i (used modulo the size of the axis), v."""
+    size = inputs[0].shape[axis]
+
+    def forward(x: Value, i: Value, v: Value) -> Value:
+        places = bounded.exact(i.value % size, dtypes.int32)
+        return met(x, places, v, axis=axis, reduce=reduce, include_self=include_self)
+
+    return Form(expression, inputs, forward, backward=derived, is_wide=True, torch=torch)
+
+
+def found(
+    expression: str,
+    inputs: tuple[Input, ...],
+    find: Choose,
+    torch: str = "",
+    no_torch: str = "",
+    torch_dtype: str = INT32,
+    output: Callable[[DType], DType] = same_dtype,
+) -> Form:
+    """A form whose result are places or classes: int32, without a gradient."""
+    return Form(
+        expression,
+        inputs,
+        exact=find,
+        output=always_int32 if output is same_dtype else output,
+        torch=torch,
+        no_torch=no_torch,
+        torch_dtype=torch_dtype if torch else "",
+    )

@@ -1,0 +1,139 @@
+"""Rows of the level `tensor`: running sums, products, maxima and logarithms of sums."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from tinyref.dtype import dtypes
+from tinyref_spec import bounded
+from tinyref_spec.bits import Array
+from tinyref_spec.bounded import Value
+from tinyref_spec.tensor.forms import (
+    SAME,
+    Form,
+    Function,
+    Input,
+    Refusals,
+    Refused,
+    Shape,
+    derived,
+    same_dtype,
+    summed,
+)
+from tinyref_spec.tensor.functions import NUMBERS
+
+WIDENS = "narrow integers add up in at least int32 or uint32, where torch takes int64"
+
+
+def _stacked(x: Value, axis: int, prefix: Callable[[Value], Value]) -> Value:
+    """`prefix` of the elements 0 to i along `axis`, for each i."""
+    rows = bounded.moved(x, lambda numbers: np.moveaxis(numbers, axis, -1))
+    length = rows.shape[-1]
+    parts = [
+        prefix(bounded.moved(rows, partial(_cut, count))).reshape(*rows.shape[:-1], 1)
+        for count in range(1, length + 1)
+    ]
+    joined = bounded.concatenated(parts, len(rows.shape) - 1)
+    return bounded.moved(joined, lambda numbers: np.moveaxis(numbers, -1, axis))
+
+
+def _cut(count: int, numbers: Array) -> Array:
+    return numbers[..., :count]
+
+
+def _running_product(x: Value, axis: int) -> Value:
+    return _stacked(x, axis, lambda part: bounded.product(part, len(part.shape) - 1))
+
+
+def _running_maximum(x: Value, axis: int) -> Value:
+    return _stacked(x, axis, lambda part: bounded.largest(part, (-1,), False))
+
+
+def _running_log_sum(x: Value, axis: int) -> Value:
+    """From the largest element of each prefix, as any stable computation has it."""
+
+    def of_prefix(part: Value) -> Value:
+        base = bounded.detached(bounded.largest(part, (-1,)))
+        total = bounded.exp(part - base).sum((len(part.shape) - 1,), keepdims=True)
+        return bounded.log(total) + base
+
+    return _stacked(x, axis, of_prefix)
+
+
+@dataclass(frozen=True)
+class Scan:
+    """One function: its name, its reference, the kind of its inputs, and whether it adds up.
+
+    A function that adds up (or multiplies) widens narrow types as `sum` does.
+    """
+
+    name: str
+    reference: Callable[[Value, int], Value]
+    kind: str = "any"
+    is_wide: bool = True
+    adds_up: bool = False
+
+    def form(self, shape: Shape, axis: int, kind: str = "") -> Form:
+        """Along an axis, which torch has under the same place."""
+        ours = f"x.{self.name}({axis})"
+        return Form(
+            ours,
+            (Input("x", shape, kind or self.kind),),
+            lambda x: self.reference(x, axis % len(shape)),
+            backward=derived,
+            is_wide=self.is_wide,
+            output=summed if self.adds_up else same_dtype,
+            torch=f"{ours}.values" if self.name == "cummax" else SAME,
+            torch_dtype=WIDENS if self.adds_up else "",
+        )
+
+    def draw(self, generator: np.random.Generator) -> Form:
+        """Of a random shape along a random axis."""
+        shape = tuple(int(size) for size in generator.integers(1, 7, generator.integers(1, 4)))
+        return self.form(shape, int(generator.integers(-len(shape), len(shape))))
+
+
+_SUM = Scan("cumsum", bounded.cumsum, adds_up=True)
+_PRODUCT = Scan("cumprod", _running_product, "small", adds_up=True)
+_MAXIMUM = Scan("cummax", _running_maximum, "distinct", is_wide=False)
+_LOG_SUM = Scan("logcumsumexp", _running_log_sum)
+CUMSUM = Function(
+    "cumsum",
+    "Running sums along an axis, in the types of `sum`.",
+    (_SUM.form((4, 7), 1), _SUM.form((3, 5, 2), 0), _SUM.form((2, 300), -1)),
+    NUMBERS,
+    generate=_SUM.draw,
+)
+CUMPROD = Function(
+    "cumprod",
+    "Running products along an axis, in the types of `sum`; a factor of zero has a slope.",
+    (_PRODUCT.form((4, 7), 1, "away"), _PRODUCT.form((3, 2, 5), -1)),
+    NUMBERS,
+    generate=_PRODUCT.draw,
+)
+CUMMAX = Function(
+    "cummax",
+    "Running maxima along an axis; NaN from the first one on.",
+    (_MAXIMUM.form((4, 7), 1), _MAXIMUM.form((5, 2, 3), 0)),
+    NUMBERS,
+    generate=_MAXIMUM.draw,
+)
+LOGCUMSUMEXP = Function(
+    "logcumsumexp",
+    "The logarithm of running sums of powers of e, without overflow.",
+    (_LOG_SUM.form((4, 7), 1),),
+    dtypes.floats,
+    generate=_LOG_SUM.draw,
+)
+
+FUNCTIONS = (CUMSUM, CUMPROD, CUMMAX, LOGCUMSUMEXP)
+REFUSED: Refusals = {
+    "cumsum": (Refused("x.cumsum(2)", "x.cumsum(2)"), Refused("x.cumsum(0.5)", "x.cumsum(0.5)")),
+    "cumprod": Refused("x.cumprod(-3)", "x.cumprod(-3)"),
+    "cummax": Refused("x.cummax(2)", "x.cummax(2)"),
+    "logcumsumexp": Refused("x.logcumsumexp('rows')", "x.logcumsumexp('rows')"),
+}

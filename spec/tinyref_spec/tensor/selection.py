@@ -1,0 +1,286 @@
+"""Rows of the level `tensor`: places of extremes, masks, classes, triangles, repetitions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from tinyref.dtype import dtypes
+from tinyref_spec import bounded
+from tinyref_spec.bits import Array
+from tinyref_spec.bounded import Value
+from tinyref_spec.tensor.forms import (
+    SAME,
+    Form,
+    Function,
+    Refusals,
+    Refused,
+    derived,
+    moved,
+)
+from tinyref_spec.tensor.functions import ANYTHING, NUMBERS
+from tinyref_spec.tensor.places import c_of, chosen, found, selected, v_of, x_of
+
+
+def _place(x: Array, axis: int, is_largest: bool) -> Array:
+    """The first of equal ones; as float64, in which all inputs of the tables are exact."""
+    wide = x.astype(np.float64)
+    best = np.argmax(wide, axis) if is_largest else np.argmin(wide, axis)
+    return np.asarray(best).astype(np.int32)
+
+
+def _places(name: str, is_largest: bool) -> tuple[Form, ...]:
+    ties = (x_of(4, 6, kind="small"),)
+    return (
+        found(f"x.{name}()", ties, lambda x: _place(x.reshape(-1), 0, is_largest), SAME),
+        found(f"x.{name}(0)", ties, lambda x: _place(x, 0, is_largest), SAME),
+        found(
+            f"x.{name}(-1, keepdim=True)",
+            ties,
+            lambda x: _place(x, 1, is_largest)[:, None],
+            SAME,
+        ),
+        found(f"x.{name}(1)", (x_of(3, 40),), lambda x: _place(x, 1, is_largest), SAME),
+    )
+
+
+def _draws_place(name: str, is_largest: bool) -> Callable[[np.random.Generator], Form]:
+    def draw(generator: np.random.Generator) -> Form:
+        shape = tuple(int(size) for size in generator.integers(1, 7, generator.integers(1, 4)))
+        axis = int(generator.integers(-len(shape), len(shape)))
+        return found(
+            f"x.{name}({axis})",
+            (x_of(*shape, kind="small"),),
+            lambda x: _place(x, axis, is_largest),
+            SAME,
+        )
+
+    return draw
+
+
+EXTREMES = (
+    Function(
+        "argmax",
+        "The place of the largest element, the first of equal ones, the first NaN if there is one.",
+        _places("argmax", True),
+        NUMBERS,
+        generate=_draws_place("argmax", True),
+    ),
+    Function(
+        "argmin",
+        "The place of the smallest element; else as `argmax`.",
+        _places("argmin", False),
+        NUMBERS,
+        generate=_draws_place("argmin", False),
+    ),
+)
+
+
+def _filled(x: Value, c: Value, value: float) -> Value:
+    filling = bounded.constant(value, x.dtype).spread(x.shape)
+    return bounded.choose(c.value != 0, filling, x)
+
+
+MASKS = (
+    Function(
+        "masked_fill",
+        "A value where a mask is true, else the element, whose type it takes.",
+        (
+            Form(
+                "x.masked_fill(c, 2)",
+                (x_of(4, 6), c_of(4, 6)),
+                lambda x, c: _filled(x, c, 2),
+                backward=derived,
+                torch=SAME,
+            ),
+            Form(
+                "x.masked_fill(c, True)",
+                (x_of(4, 6), c_of(6)),
+                lambda x, c: _filled(x, c, 1),
+                backward=derived,
+                torch=SAME,
+            ),
+            chosen(
+                "x.masked_fill(c, v)",
+                (x_of(4, 6), c_of(4, 1), v_of()),
+                lambda x, c, v: selected(c, v, x),
+                SAME,
+            ),
+        ),
+        ANYTHING,
+    ),
+    Function(
+        "masked_select",
+        "The elements where a mask is true, in order.",
+        (
+            chosen("x.masked_select(c)", (x_of(4, 6), c_of(4, 6)), lambda x, c: x[c], SAME),
+            chosen(
+                "x.masked_select(c)",
+                (x_of(4, 1), c_of(6)),
+                lambda x, c: np.broadcast_to(x, (4, 6))[np.broadcast_to(c, (4, 6))],
+                SAME,
+            ),
+        ),
+        ANYTHING,
+    ),
+    Function(
+        "one_hot",
+        "1 at the place that an integer names, else 0, along a new last axis.",
+        (
+            found(
+                "x.one_hot(9)",
+                (x_of(3, 4, kind="counts"),),
+                lambda x: (x[..., None] == np.arange(9)).astype(np.int32),
+                "F.one_hot(x.long(), 9)",
+            ),
+            found(
+                "x.one_hot()",
+                (x_of(7, kind="counts"),),
+                lambda x: np.eye(int(x.max()) + 1, dtype=np.int32)[x.astype(np.int64)],
+                "F.one_hot(x.long())",
+            ),
+            found(
+                "(x - 4).one_hot(3)",
+                (x_of(9, kind="counts"),),
+                lambda x: (x[:, None] - 4 == np.arange(3)).astype(np.int32),
+                no_torch="torch refuses elements that name no class; here they are not read",
+            ),
+        ),
+        (dtypes.int32, dtypes.int64, dtypes.int8),
+    ),
+)
+
+
+def _draw_roll(generator: np.random.Generator) -> Form:
+    shape = tuple(int(size) for size in generator.integers(1, 7, generator.integers(1, 4)))
+    axes = generator.permutation(len(shape))[: generator.integers(1, len(shape) + 1)]
+    dims = tuple(int(axis) - len(shape) * int(generator.integers(0, 2)) for axis in axes)
+    shifts = tuple(int(shift) for shift in generator.integers(-9, 10, len(dims)))
+    return moved(f"x.roll({shifts}, {dims})", shape, lambda x: np.roll(x, shifts, dims), torch=SAME)
+
+
+def _draw_triangle(generator: np.random.Generator) -> Form:
+    shape = tuple(int(size) for size in generator.integers(1, 6, generator.integers(2, 4)))
+    diagonal = int(generator.integers(-6, 7))
+    name = ("tril", "triu")[int(generator.integers(0, 2))]
+    part = np.tril if name == "tril" else np.triu
+    return moved(f"x.{name}({diagonal})", shape, lambda x: part(x, diagonal), torch=SAME)
+
+
+PATTERNS = (
+    Function(
+        "tril",
+        "The last two axes with zeros above a diagonal.",
+        (
+            moved("x.tril()", (4, 5), np.tril, torch=SAME),
+            moved("x.tril(-2)", (2, 5, 4), lambda x: np.tril(x, -2), torch=SAME),
+            moved("x.tril(diagonal=1)", (3, 3), lambda x: np.tril(x, 1), torch=SAME),
+        ),
+        ANYTHING,
+        generate=_draw_triangle,
+    ),
+    Function(
+        "triu",
+        "The last two axes with zeros below a diagonal.",
+        (
+            moved("x.triu()", (4, 5), np.triu, torch=SAME),
+            moved("x.triu(2)", (2, 5, 4), lambda x: np.triu(x, 2), torch=SAME),
+            moved("x.triu(-9)", (3, 3), lambda x: np.triu(x, -9), torch=SAME),
+        ),
+        ANYTHING,
+    ),
+    Function(
+        "roll",
+        "Elements moved along axes, those at the end to the front.",
+        (
+            moved("x.roll(2, 0)", (5, 3), lambda x: np.roll(x, 2, 0), torch=SAME),
+            moved("x.roll(-8, -1)", (2, 5), lambda x: np.roll(x, -8, -1), torch=SAME),
+            moved(
+                "x.roll((1, 2), (0, 1))", (3, 4), lambda x: np.roll(x, (1, 2), (0, 1)), torch=SAME
+            ),
+        ),
+        ANYTHING,
+        generate=_draw_roll,
+    ),
+    Function(
+        "repeat_interleave",
+        "Each element several times in a row.",
+        (
+            moved("x.repeat_interleave(3, 1)", (2, 3), lambda x: np.repeat(x, 3, 1), torch=SAME),
+            moved("x.repeat_interleave(2)", (2, 3), lambda x: np.repeat(x, 2), torch=SAME),
+            moved(
+                "x.repeat_interleave(2, dim=-2)", (3, 2), lambda x: np.repeat(x, 2, 0), torch=SAME
+            ),
+        ),
+        ANYTHING,
+    ),
+    Function(
+        "meshgrid",
+        "Tensors with one axis spread over the grid of all of them.",
+        (
+            Form(
+                "x.meshgrid(v)[0] * x.meshgrid(v)[1]",
+                (x_of(4), v_of(3)),
+                lambda x, v: x.reshape(4, 1) * v,
+                backward=derived,
+                torch="torch.meshgrid(x, v, indexing='ij')[0] * v",
+            ),
+            Form(
+                "x.meshgrid(v, indexing='xy')[0] * x.meshgrid(v, indexing='xy')[1]",
+                (x_of(4), v_of(3)),
+                lambda x, v: v.reshape(3, 1) * x,
+                backward=derived,
+                torch="x * torch.meshgrid(x, v, indexing='xy')[1]",
+            ),
+        ),
+        NUMBERS,
+    ),
+)
+
+FUNCTIONS = (*EXTREMES, *MASKS, *PATTERNS)
+REFUSED: Refusals = {
+    "argmax": (
+        Refused("x.argmax(2)", "x.argmax(2)"),
+        Refused("x[:0].argmax(0)", "x[:0].argmax(0)"),
+        Refused("x[:0].argmax()", "x[:0].argmax()"),
+    ),
+    "argmin": (
+        Refused("x.argmin(-3)", "x.argmin(-3)"),
+        Refused("x[:0].argmin(0)", "x[:0].argmin(0)"),
+    ),
+    "masked_fill": (
+        Refused("x.masked_fill(i, 1)", "x.masked_fill(i, 1)"),
+        Refused("x.masked_fill(c, x)", "x.masked_fill(c, x)"),
+        Refused("x.masked_fill(c[:2], 1)", "x.masked_fill(c[:2], 1)"),
+        Refused("x.masked_fill(c, 'one')", "x.masked_fill(c, 'one')"),
+        "i.masked_fill(c, 1.5)",
+    ),
+    "masked_select": (
+        Refused("x.masked_select(i)", "x.masked_select(i)"),
+        Refused("x.masked_select(c[:2])", "x.masked_select(c[:2])"),
+    ),
+    "one_hot": (
+        Refused("i.one_hot(0)", "F.one_hot(i.long(), 0)"),
+        Refused("i.one_hot(-2)", "F.one_hot(i.long(), -2)"),
+        Refused("x.one_hot(30)", "F.one_hot(x, 30)"),
+        Refused("i[:0].one_hot()", "F.one_hot(i[:0].long())"),
+    ),
+    "tril": (Refused("x[0].tril()", "x[0].tril()"), Refused("x.tril(0.5)", "x.tril(0.5)")),
+    "triu": Refused("x[0].triu()", "x[0].triu()"),
+    "roll": (
+        Refused("x.roll((1, 2), 0)", "x.roll((1, 2), 0)"),
+        Refused("x.roll(1, 2)", "x.roll(1, 2)"),
+        Refused("x.roll(0.5, 0)", "x.roll(0.5, 0)"),
+    ),
+    "repeat_interleave": (
+        Refused("x.repeat_interleave(-1)", "x.repeat_interleave(-1)"),
+        Refused("x.repeat_interleave(2, 2)", "x.repeat_interleave(2, 2)"),
+        "x.repeat_interleave(i)",
+    ),
+    "meshgrid": (
+        Refused("x.meshgrid(x)", "torch.meshgrid(x, x, indexing='ij')"),
+        Refused("x[0].meshgrid(x[0], indexing='yx')", "torch.meshgrid(x[0], x[0], indexing='yx')"),
+        "x[0].meshgrid([1, 2])",
+    ),
+}
