@@ -503,13 +503,14 @@ def assign(target: UOp, value: UOp) -> UOp:
     that repeats or pads one.
     """
     base = target
-    while base.op in MOVEMENT or base.op is Ops.ASSIGN:
+    while base.op in MOVEMENT:
         if base.op in (Ops.EXPAND, Ops.PAD):
             raise UserError(
                 f"assign: the target goes through {base.op.name}: assign to a buffer itself"
             )
         base = base.src[0]
-    if base.op is not Ops.BUFFER:
+    # What an ASSIGN wrote to was looked at when that was made.
+    if base.op not in (Ops.BUFFER, Ops.ASSIGN):
         raise UserError(f"assign: the target is a {base.op.name}, accepted is a buffer: realise it")
     shape = shape_of(target)
     if shape_of(value) == () and shape != ():

@@ -1,0 +1,86 @@
+"""Scheduling takes work in proportion to the nodes, counted, not timed; depth overflows nothing."""
+
+import pytest
+
+from tinyref.cli.bench_schedules import SCHEDULE_GROWTHS
+from tinyref.dtype import dtypes
+from tinyref.lazy import graph as g
+from tinyref.schedule import kernel_ast, schedule
+from tinyref.schedule.hazards import Versions, assigned_buffer, needing_old_contents
+from tinyref.schedule.order import Ordering
+from tinyref.uops.node import toposort
+from tinyref.uops.ops import Ops
+
+F32 = dtypes.float32
+
+
+def planned(name, count):
+    outputs = [(tensor.node, tensor.device) for tensor in SCHEDULE_GROWTHS[name](count)]
+    nodes = len(toposort([node for node, _ in outputs]))
+    return nodes, schedule(outputs)
+
+
+@pytest.mark.parametrize("name", SCHEDULE_GROWTHS)
+def test_kernels_together_grow_like_the_graph(name, monkeypatch):
+    """Guards n dependent reduces, whose kernels had n * n nodes.
+
+    Values count that are computed while kernels are built, those of kernels given up as well.
+    """
+    looks = []
+    working = kernel_ast.KernelBuilder._sources
+    monkeypatch.setattr(
+        kernel_ast.KernelBuilder, "_sources", lambda *key: looks.append(key) or working(*key)
+    )
+
+    def lengths(count):
+        looks.clear()
+        nodes, found = planned(name, count)
+        together = sum(len(item.ast.toposort()) for item in found.kernels)
+        return together / nodes, len(looks) / nodes
+
+    (few_nodes, few_looks), (nodes, many_looks) = lengths(150), lengths(600)
+    assert nodes < 1.5 * few_nodes + 1
+    assert many_looks < 1.5 * few_looks + 1
+
+
+def test_a_join_looks_only_at_tasks_between_the_two(monkeypatch):
+    walks = []
+    working = Ordering._is_between
+    monkeypatch.setattr(
+        Ordering, "_is_between", lambda *tasks: walks.append(tasks) or working(*tasks)
+    )
+    nodes, _ = planned("reduces", 350)
+    assert len(walks) < nodes
+
+
+@pytest.mark.parametrize("name", SCHEDULE_GROWTHS)
+@pytest.mark.slow
+def test_ten_thousand_nodes_schedule(name):
+    nodes, found = planned(name, 10_000)
+    assert nodes > 5000
+    assert found.kernels
+
+
+def test_live_graphs_are_walked_together(monkeypatch):
+    """Guards many live tensors on top of each other, each of which was walked down to its roots."""
+    looks = []
+    working = Versions._is_old
+    monkeypatch.setattr(Versions, "_is_old", lambda *node: looks.append(1) or working(*node))
+    node = g.new_buffer("PYTHON", (4,), F32)
+    live = {}
+    for step in range(300):
+        node = g.alu(Ops.ADD, node, g.full((4,), step + 0.5, F32))
+        live[node] = node
+    target = g.new_buffer("PYTHON", (4,), F32)
+    added, _ = needing_old_contents([g.assign(target, g.full((4,), 1.0, F32))], live)
+    assert added == []
+    assert len(looks) < 5 * len(live)
+
+
+def test_the_buffer_below_hundreds_of_assigns_is_found():
+    node = target = g.new_buffer("PYTHON", (4,), F32)
+    for step in range(500):
+        node = g.assign(node, g.full((4,), step + 0.5, F32))
+    assert assigned_buffer(node) is g.backing(target)
+    with pytest.raises(TypeError, match="shows no buffer"):
+        assigned_buffer(g.full((4,), 2.0, F32))
