@@ -7,9 +7,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tinyref import Context, GlobalCounters, Tensor, dtypes
+from tinyref import Context, GlobalCounters, Tensor, TinyJit, dtypes, nn
 from tinyref.errors import UserError
 from tinyref.lazy.multi import RULES, _each
+from tinyref.nn.optim import SGD, Adam
+from tinyref.nn.state import get_parameters, get_state_dict, load_state_dict
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ShardArg
@@ -396,6 +398,113 @@ def test_training_is_that_on_one_device(name: str) -> None:
         if axis is None:
             wholes = parts(many)
             assert all(whole.tobytes() == wholes[0].tobytes() for whole in wholes)
+
+
+class Model:
+    """Words to scores: an embedding, two layers and a norm between them."""
+
+    def __init__(self) -> None:
+        self.words = nn.Embedding(10, 8)
+        self.first = nn.Linear(8, 6)
+        self.norm = nn.LayerNorm(6)
+        self.second = nn.Linear(6, 4)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self.second(self.norm(self.first(self.words(x)).relu()).dropout(0.1))
+
+
+def learned(cut: tuple[str, ...] | None, jit: bool, optimiser: str) -> tuple[list[float], Model]:
+    """The losses of four steps; the batch is cut, and the weights that are named, along axis 0."""
+    Tensor.manual_seed(7)
+    model = Model()
+    if cut is not None:
+        for name, weight in get_state_dict(model).items():
+            weight.shard_(FOUR, 0 if name in cut else None)
+    rule = {"sgd": lambda p: SGD(p, lr=0.1, momentum=0.9), "adam": lambda p: Adam(p, lr=0.01)}
+    optim = rule[optimiser](get_parameters(model))
+
+    def step(x: Tensor, y: Tensor) -> Tensor:
+        with Tensor.train():
+            optim.zero_grad()
+            loss = model(x).sparse_categorical_crossentropy(y).backward()
+            optim.step()
+            return loss.realize()
+
+    run = TinyJit(step) if jit else step
+    random = np.random.default_rng(0)
+    losses = []
+    for _ in range(4):
+        batch = [Tensor(random.integers(0, high, 8)) for high in (10, 4)]
+        if cut is not None:
+            batch = [tensor.shard(FOUR, 0) for tensor in batch]
+        losses.append(run(*(tensor.realize() for tensor in batch)).item())
+    return losses, model
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("optimiser", ["sgd", "adam"])
+@pytest.mark.parametrize("jit", [True, False], ids=["captured", "plain"])
+@pytest.mark.parametrize("cut", [(), ("words.weight", "first.weight")], ids=["data", "both"])
+def test_models_learn_as_on_one_device(cut: tuple[str, ...], jit: bool, optimiser: str) -> None:
+    expected, single = learned(None, False, optimiser)
+    found, several = learned(cut, jit, optimiser)
+    assert np.allclose(found, expected, rtol=1e-5)
+    wanted, weights = get_state_dict(single), get_state_dict(several)
+    for name, weight in weights.items():
+        assert layout(weight).axis == (0 if name in cut else None)
+        assert np.allclose(weight.numpy(), wanted[name].numpy(), rtol=1e-4, atol=1e-6)
+
+
+def test_states_are_loaded_into_parts() -> None:
+    model = Model()
+    weights = get_state_dict(model)
+    for weight in weights.values():
+        weight.shard_(FOUR, 0)
+    before = {name: layout(weight) for name, weight in weights.items()}
+    state = {name: Tensor(floats(*weight.shape)) for name, weight in weights.items()}
+    load_state_dict(model, dict(state))
+    for name, weight in get_state_dict(model).items():
+        assert layout(weight) == before[name]
+        assert np.array_equal(weight.numpy(), state[name].numpy())
+
+
+def test_random_numbers_are_those_of_one_device() -> None:
+    def draw(place: Callable[[Tensor], Tensor], **device: object) -> list[np.ndarray]:
+        Tensor.manual_seed(5)
+        made = [Tensor.rand(7, 2, **device), Tensor.randn(7, **device), Tensor.rand(4, **device)]
+        return [place(tensor).numpy() for tensor in made]
+
+    expected = draw(lambda x: x)
+    for found in (
+        draw(lambda x: x.shard(FOUR, 0)),
+        draw(lambda x: x, device=FOUR),
+        draw(lambda x: x.shard(FOUR, 0), device=FOUR),
+    ):
+        assert all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
+    Tensor.manual_seed(6)
+    with Tensor.train():
+        kept = Tensor.ones(40).dropout(0.5).numpy()
+        Tensor.manual_seed(6)
+        assert np.array_equal(Tensor.ones(40).shard(TWO, 0).dropout(0.5).numpy(), kept)
+
+
+def test_a_capture_knows_the_layout_of_its_arguments() -> None:
+    weight = Tensor(INTEGERS.T.copy()).shard(TWO).contiguous().realize()
+
+    @TinyJit
+    def step(x: Tensor) -> tuple[Tensor, Tensor]:
+        weight.assign(weight + 1).realize()
+        return x @ weight, x.sum(0)
+
+    for number in range(4):
+        x = Tensor(INTEGERS + number).shard(TWO, 0).realize()
+        product, total = step(x)
+        assert np.array_equal(product.numpy(), (INTEGERS + number) @ (INTEGERS.T + number + 1))
+        assert np.array_equal(total.numpy(), (INTEGERS + number).sum(0))
+        assert layout(product) == ShardArg(NAMES[:2], 0, (4, 3))
+    for other in (Tensor(INTEGERS).shard(TWO), Tensor(INTEGERS), Tensor(INTEGERS).shard(FOUR, 0)):
+        with pytest.raises(UserError, match="captured was"):
+            step(other)
 
 
 # --- errors --------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from tinyref.tensor.arguments import Shape
 from tinyref.tensor.core import TensorCore
 from tinyref.tensor.variable import values_bound
 from tinyref.uops.node import UOp
+from tinyref.uops.payload import ShardArg
 from tinyref.uops.symbolic import describe, describe_shape, variables_of
 
 _MOST_NESTED = 100
@@ -25,14 +26,21 @@ _RETURNED = (bool, int, float, complex, str, bytes)
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
-    """A tensor: any other of equal shape, type and device may take its place."""
+    """A tensor: any other of equal shape, type and device may take its place.
+
+    layout: how it lies on several devices.
+    """
 
     shape: Shape
     dtype: DType
     device: Place
+    layout: ShardArg | None = None
 
     def __str__(self) -> str:
-        return f"a {self.dtype.name} tensor of shape {describe_shape(self.shape)} on {self.device}"
+        where = f"{self.device}"
+        if self.layout is not None and self.layout.axis is not None:
+            where += f", axis {self.layout.axis} in {self.layout.sizes}"
+        return f"a {self.dtype.name} tensor of shape {describe_shape(self.shape)} on {where}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +137,9 @@ class Arguments:
         if any(isinstance(size, UOp) for size in shape):
             self._bind([size for size in shape if isinstance(size, UOp)], path)
             shape = tuple(unbound(size) for size in shape)
-        self.specs.append(TensorSpec(shape, tensor.dtype, tensor._device))
+        argument = tensor._node.arg
+        layout = argument if isinstance(argument, ShardArg) else None
+        self.specs.append(TensorSpec(shape, tensor.dtype, tensor._device, layout))
         self.tensors.append(tensor)
         self.tensor_paths.append(path)
 

@@ -18,9 +18,9 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 
-from tinyref.device import Device
 from tinyref.dtype import ConstType, DType, DTypeLike, dtypes, to_dtype
 from tinyref.errors import UserError
+from tinyref.lazy.shards import Place, canonical_place, first_device
 from tinyref.tensor.arguments import fixed, integer, shape_argument
 from tinyref.tensor.core import GradientSwitch
 from tinyref.tensor.creation import element_dtype
@@ -48,13 +48,14 @@ class Streams:
         self.seed = int.from_bytes(os.urandom(4), "little")
         self._of: dict[str, Stream[Any]] = {}
 
-    def draw(self, maker: type[T], count: int, device: str) -> T:
-        """The next `count` words of 64 bits on `device`."""
+    def draw(self, maker: type[T], count: int, place: Place) -> T:
+        """The next `count` words of 64 bits; several devices compute the same, of the first one."""
         with self.lock, GradientSwitch():
+            device = first_device(place)
             stream = self._of.get(device) or self._open(maker, device)
-            numbers = maker.arange(count, device=device, dtype=dtypes.uint64)
-            counters = numbers.add(stream.counter)
-            bits = counters._apply(Ops.THREEFRY, stream.key._broadcast_to((count,)))
+            numbers = maker.arange(count, device=place, dtype=dtypes.uint64)
+            counters = numbers.add(stream.counter.to(place))
+            bits = counters._apply(Ops.THREEFRY, stream.key.to(place)._broadcast_to((count,)))
             stream.counter.assign(stream.counter.add(count))
             return bits
 
@@ -101,9 +102,9 @@ class Random(Windows):
         Random._streams.restart(number)
 
     @classmethod
-    def _random_words(cls, shape: Sizes, device: str | None) -> Self:
+    def _random_words(cls, shape: Sizes, device: Place | None) -> Self:
         """64 random bits for each element, as uint64."""
-        place = Device.canonical(device)
+        place = canonical_place(device)
         words = cls._streams.draw(cls, math.prod(shape), place)
         return words._reshape(shape)
 
@@ -111,7 +112,7 @@ class Random(Windows):
     def rand(
         cls,
         *shape: Any,
-        device: str | None = None,
+        device: Place | None = None,
         dtype: DTypeLike | None = None,
         contiguous: bool = True,
         **kwargs: Any,
