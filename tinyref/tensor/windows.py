@@ -145,9 +145,17 @@ class Windows(Pooling):
             (reach - before, reach - after + grown)
             for reach, (before, after), grown in zip(reaches, margins, growth, strict=True)
         )
+        whole = self._spread_out(steps)
+        sizes = fixed(whole.shape[2:], name)
+        left = [
+            size + sum(pair) - reach
+            for size, pair, reach in zip(sizes, bounds, reaches, strict=True)
+        ]
+        if min(left) < 1 or 0 in sizes:
+            raise UserError(f"{name}: padding {margins} leaves sizes {tuple(left)} of the result")
         types = accumulator_dtype(promote(self.dtype, weight.dtype), None, name)
         plan = ConvolutionPlan(number, (1,) * count, spread, *types, name)
-        return self._spread_out(steps).pad(((0, 0), (0, 0), *bounds))._convolved(turned, bias, plan)
+        return whole.pad(((0, 0), (0, 0), *bounds))._convolved(turned, bias, plan)
 
     def _spread_out(self, steps: tuple[int, ...]) -> Self:
         """With `step - 1` zeros between the elements of each axis after the second."""

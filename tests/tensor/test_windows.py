@@ -1,0 +1,329 @@
+"""Convolutions and pooling: literals, the definition by loops, and bounds that are derived."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from tinyref import Tensor, Variable, dtypes
+from tinyref.config import Context
+from tinyref.errors import UserError
+
+
+def whole_numbers(*shape: int, seed: int = 0) -> np.ndarray:
+    """Small integers as floats: their sums of products are exact in any order."""
+    return np.random.default_rng(seed).integers(-4, 5, shape).astype(np.float32)
+
+
+def convolution(x, w, stride, dilation, padding, groups):  # type: ignore[no-untyped-def]
+    """The definition, by loops over the output."""
+    x = np.pad(x, ((0, 0), (0, 0), *((p, p) for p in padding)))
+    sizes = [
+        (size - d * (k - 1) - 1) // s + 1
+        for size, k, s, d in zip(x.shape[2:], w.shape[2:], stride, dilation, strict=True)
+    ]
+    outputs, share = w.shape[:2]
+    result = np.zeros((x.shape[0], outputs, *sizes))
+    for channel in range(outputs):
+        first = channel // (outputs // groups) * share
+        for place in itertools.product(*(range(size) for size in sizes)):
+            window = tuple(
+                slice(p * s, p * s + d * (k - 1) + 1, d)
+                for p, s, d, k in zip(place, stride, dilation, w.shape[2:], strict=True)
+            )
+            part = x[(slice(None), slice(first, first + share), *window)]
+            axes = tuple(range(1, part.ndim))
+            result[(slice(None), channel, *place)] = (part * w[channel]).sum(axes)
+    return result
+
+
+@pytest.mark.parametrize(
+    ("x", "w", "stride", "dilation", "padding", "groups"),
+    [
+        ((2, 3, 5, 6), (4, 3, 3, 3), (1, 1), (1, 1), (0, 0), 1),
+        ((2, 3, 5, 6), (4, 3, 3, 2), (2, 1), (1, 2), (1, 0), 1),
+        ((1, 4, 7, 7), (6, 2, 3, 3), (2, 3), (2, 1), (2, 1), 2),
+        ((1, 4, 6, 6), (4, 1, 2, 2), (2, 2), (1, 1), (0, 0), 4),
+        ((1, 1, 5, 5), (1, 1, 1, 1), (3, 3), (1, 1), (0, 0), 1),
+        ((1, 1, 7, 7), (1, 1, 2, 2), (5, 4), (2, 1), (0, 0), 1),
+        ((2, 2, 8), (3, 2, 3), (2,), (1,), (1,), 1),
+        ((1, 2, 3, 4, 3), (2, 2, 2, 2, 2), (1, 1, 1), (1, 1, 1), (0, 1, 0), 1),
+        ((1, 1, 3, 3), (1, 1, 3, 3), (1, 1), (1, 1), (0, 0), 1),
+    ],
+)
+def test_convolution_agrees_with_its_definition(x, w, stride, dilation, padding, groups) -> None:  # type: ignore[no-untyped-def]
+    data, weight = whole_numbers(*x), whole_numbers(*w, seed=1)
+    found = Tensor(data).conv2d(Tensor(weight), None, groups, stride, dilation, padding)
+    assert (found.numpy() == convolution(data, weight, stride, dilation, padding, groups)).all()
+
+
+def test_convolution_by_hand() -> None:
+    image = Tensor(np.arange(9, dtype=np.float32).reshape(1, 1, 3, 3))
+    weight = Tensor([[[[1.0, 0.0], [0.0, -1.0]]]])
+    assert image.conv2d(weight).tolist() == [[[[-4.0, -4.0], [-4.0, -4.0]]]]
+    assert image.conv2d(weight, Tensor([0.5]), stride=2).tolist() == [[[[-3.5]]]]
+    # (left, right, top, bottom): one column before, one row after.
+    assert image.conv2d(weight, padding=(1, 0, 0, 1)).shape == (1, 1, 3, 3)
+    assert image.conv2d(weight, padding=(0, 1)).shape == (1, 1, 2, 4)
+    half = image.half().conv2d(weight.half())
+    assert half.dtype is dtypes.float16
+    assert image.int().conv2d(weight.int()).dtype is dtypes.int32
+
+
+def test_pooling_by_hand() -> None:
+    image = Tensor(np.arange(16, dtype=np.float32).reshape(1, 1, 4, 4))
+    assert image.max_pool2d().tolist() == [[[[5.0, 7.0], [13.0, 15.0]]]]
+    assert image.avg_pool2d().tolist() == [[[[2.5, 4.5], [10.5, 12.5]]]]
+    assert image.max_pool2d(3, stride=1).tolist() == [[[[10.0, 11.0], [14.0, 15.0]]]]
+    assert image.max_pool2d(2, padding=1).tolist()[0][0][0] == [0.0, 2.0, 3.0]
+    assert (image - 20).max_pool2d(2, padding=1).max().item() == -5.0
+    assert image.avg_pool2d(2, padding=1).tolist()[0][0][0] == [0.0, 0.75, 0.75]
+    even = image.avg_pool2d(2, padding=1, count_include_pad=False)
+    assert even.tolist()[0][0][0] == [0.0, 1.5, 3.0]
+    assert image.max_pool2d(2, stride=1, dilation=2).tolist() == [[[[10.0, 11.0], [14.0, 15.0]]]]
+    assert image.int().max_pool2d((2, 4)).tolist() == [[[[7], [15]]]]
+    assert Tensor([1.0, 3.0, 2.0]).max_pool2d((2,), stride=1).tolist() == [3.0, 3.0]
+
+
+def test_pooling_past_the_end() -> None:
+    line = Tensor([1.0, 2.0, 3.0, 4.0, 6.0])
+    assert line.max_pool2d((2,)).tolist() == [2.0, 4.0]
+    assert line.max_pool2d((2,), ceil_mode=True).tolist() == [2.0, 4.0, 6.0]
+    assert line.avg_pool2d((2,), ceil_mode=True).tolist() == [1.5, 3.5, 6.0]
+    # The padding counts, what lies past it does not: (4 + 6 + 0) / 3, not / 4.
+    padded = line.avg_pool2d((4,), padding=1, ceil_mode=True)
+    assert padded.tolist() == pytest.approx([1.5, 10 / 3])
+    # The window that would begin in the padding behind the end is left out.
+    assert line.max_pool2d((2,), stride=3, padding=1, ceil_mode=True).tolist() == [1.0, 4.0]
+    assert line.max_pool2d((1,), stride=6, padding=0, ceil_mode=True).tolist() == [1.0]
+    assert (-line).max_pool2d((2,), ceil_mode=True).tolist() == [-1.0, -3.0, -6.0]
+
+
+def winograd_bound(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """c u A (|G| |g| |G'| * |B| |d| |B'|) A' summed over channels, by magnitudes, in float64.
+
+    The matrices of F(4x4, 3x3) are written once more, from the paper; c is the length of all sums
+    together: 9 + 36 + channels + 36, and a rounding for each product.
+    """
+    data = [
+        [4, 0, 5, 0, 1, 0],
+        [0, 4, 4, 1, 1, 0],
+        [0, 4, 4, 1, 1, 0],
+        [0, 2, 1, 2, 1, 0],
+        [0, 2, 1, 2, 1, 0],
+        [0, 4, 0, 5, 0, 1],
+    ]
+    sixth, small = [1 / 6] * 3, [1 / 24, 1 / 12, 1 / 6]
+    kernel = [[1 / 4, 0, 0], sixth, sixth, small, small, [0, 0, 1]]
+    result = [[1, 1, 1, 1, 1, 0], [0, 1, 1, 2, 2, 0], [0, 1, 1, 4, 4, 0], [0, 1, 1, 8, 8, 1]]
+    rows, columns = x.shape[2] - 2, x.shape[3] - 2
+    found = np.zeros((x.shape[0], w.shape[0], rows, columns))
+    factors = np.einsum("ai,bj,ocij->ocab", kernel, kernel, np.abs(w))
+    for top, left in itertools.product(range(0, rows, 4), range(0, columns, 4)):
+        tile = np.zeros((*x.shape[:2], 6, 6))
+        part = np.abs(x[:, :, top : top + 6, left : left + 6])
+        tile[:, :, : part.shape[2], : part.shape[3]] = part
+        seen = np.einsum("ai,bj,ncij->ncab", data, data, tile)
+        square = np.einsum("ai,bj,ocij,ncij->noab", result, result, factors, seen)
+        fits = found[:, :, top : top + 4, left : left + 4]
+        fits[:] = square[:, :, : fits.shape[2], : fits.shape[3]]
+    return (9 + 36 + x.shape[1] + 36 + 6) * 2.0**-24 * found
+
+
+@pytest.mark.parametrize(
+    ("x", "w", "padding", "groups"),
+    [
+        ((1, 3, 9, 11), (2, 3, 3, 3), 1, 1),
+        ((2, 4, 6, 6), (6, 2, 3, 3), 0, 2),
+        ((1, 1, 3, 3), (1, 1, 3, 3), 0, 1),
+    ],
+)
+def test_winograd_is_within_its_bound(x, w, padding, groups) -> None:  # type: ignore[no-untyped-def]
+    generator = np.random.default_rng(3)
+    data, weight = (generator.standard_normal(shape).astype(np.float32) for shape in (x, w))
+    exact = convolution(data.astype(np.float64), weight, (1, 1), (1, 1), (padding,) * 2, groups)
+    with Context(WINO=1):
+        found = Tensor(data).conv2d(Tensor(weight), padding=padding, groups=groups).numpy()
+    grown = np.pad(data, ((0, 0), (0, 0), (padding, padding), (padding, padding)))
+    share = x[1] // groups
+    outputs = w[0] // groups
+    for group in range(groups):
+        channels = slice(group * share, (group + 1) * share)
+        kernels = slice(group * outputs, (group + 1) * outputs)
+        bound = winograd_bound(grown[:, channels], weight[kernels])
+        error = np.abs(found[:, kernels] - exact[:, kernels])
+        assert (error <= bound).all()
+        # The bound is worth something: it does not pass what is a percent off.
+        assert (np.abs(found[:, kernels] * 1.01 - exact[:, kernels]) > bound).any()
+
+
+def test_winograd_is_used_where_it_fits_alone() -> None:
+    """Its roundings show where thirds do; whole numbers stay exact by the definition."""
+    image, square = Tensor(whole_numbers(1, 2, 8, 8)), Tensor(whole_numbers(1, 2, 3, 3, seed=1))
+    wide = Tensor(whole_numbers(1, 2, 3, 2, seed=1))
+
+    def differs(make) -> bool:  # type: ignore[no-untyped-def]
+        with Context(WINO=1):
+            filtered = make().numpy()
+        return bool((filtered != make().numpy()).any())
+
+    assert differs(lambda: (image * 1e3).conv2d(square / 7))
+    assert not differs(lambda: image.conv2d(square, stride=2))
+    assert not differs(lambda: image.conv2d(square, dilation=2))
+    assert not differs(lambda: image.conv2d(wide))
+    assert not differs(lambda: image.int().conv2d(square.int()))
+
+
+def test_transposed_convolution_by_hand() -> None:
+    image = Tensor([[[[1.0, 2.0], [3.0, 4.0]]]])
+    ones = Tensor.ones(1, 1, 2, 2)
+    assert image.conv_transpose2d(ones).tolist() == [
+        [[[1.0, 3.0, 2.0], [4.0, 10.0, 6.0], [3.0, 7.0, 4.0]]]
+    ]
+    spread = image.conv_transpose2d(ones, stride=2)
+    assert spread.tolist()[0][0] == [[1, 1, 2, 2], [1, 1, 2, 2], [3, 3, 4, 4], [3, 3, 4, 4]]
+    assert image.conv_transpose2d(ones, padding=1).tolist() == [[[[10.0]]]]
+    # (left, right, top, bottom): only the first column is cut.
+    assert image.conv_transpose2d(ones, padding=(1, 0, 0, 0)).shape == (1, 1, 3, 2)
+    assert image.conv_transpose2d(ones, Tensor([0.5]), stride=2, output_padding=1).shape[2:] == (
+        5,
+        5,
+    )
+    line = Tensor([[[1, 2]]]).conv_transpose2d(Tensor([[[1, 10]]]), stride=2)
+    assert line.tolist() == [[[1, 10, 2, 20]]]
+    assert line.dtype is dtypes.int32
+
+
+def test_indices_of_pooling() -> None:
+    image = Tensor([[[1.0, 5.0, 5.0, 2.0], [0.0, 5.0, 3.0, 9.0]]])
+    largest, places = image.max_pool2d(return_indices=True)
+    assert largest.tolist() == [[[5.0, 9.0]]]
+    # Of equal ones the first, counted over both axes.
+    assert places.tolist() == [[[1, 7]]]
+    assert places.dtype is dtypes.int32
+    lowest = Tensor([-np.inf, -np.inf, 1.0]).max_pool2d((2,), 1, padding=1, return_indices=True)
+    assert lowest[1].tolist() == [0, 0, 2, 2]
+    minimum = Tensor([-128, -128], dtype="int8").max_pool2d((2,), 1, 1, 1, return_indices=True)
+    assert minimum[1].tolist() == [0, 0, 1]
+    # A NaN is where the result comes from, whatever the device makes of it.
+    assert Tensor([1.0, np.nan]).max_pool2d((2,), return_indices=True)[1].tolist() == [1]
+
+
+def test_unpooling_by_hand() -> None:
+    numbers = Tensor([[5.0, 7.0]])
+    assert numbers.max_unpool2d(Tensor([[1, 6]]), (1, 2)).tolist() == [[0.0, 5.0, 0.0, 0.0]]
+    found = numbers.max_unpool2d(Tensor([[3, 6]]))
+    assert found.tolist() == [[0.0, 0.0, 0.0, 5.0], [0.0, 0.0, 7.0, 0.0]]
+    # Of two with one place the last stays; a place outside is left out.
+    assert numbers.max_unpool2d(Tensor([[2, 2]]), (1, 2)).tolist() == [[0.0, 0.0, 7.0, 0.0]]
+    assert numbers.max_unpool2d(Tensor([[2, -1]]), (1, 2)).tolist() == [[0.0, 0.0, 5.0, 0.0]]
+    whole = numbers.int().max_unpool2d(Tensor([[0, 4]]), (1, 2), output_size=(1, 5))
+    assert whole.tolist() == [[5, 0, 0, 0, 7]]
+    assert whole.dtype is dtypes.int32
+    # The same by the whole shape that was pooled.
+    lead = Tensor([[[5.0]]]).max_unpool2d(Tensor([[[4]]]), (2, 2), output_size=(1, 3, 3))
+    assert lead.shape == (1, 3, 3)
+
+
+def test_windows_of_a_symbolic_batch() -> None:
+    images, weight = whole_numbers(8, 2, 6, 6), whole_numbers(3, 2, 3, 3, seed=1)
+    whole = Tensor(images).realize()
+    for count in (1, 5):
+        some = whole.shrink(((0, Variable("n", 1, 8).bind(count)), None, None, None))
+        part = Tensor(images[:count])
+        for function in (
+            lambda x: x.conv2d(Tensor(weight), stride=2, padding=1),
+            lambda x: x.conv_transpose2d(Tensor(weight[:2])),
+            lambda x: x.max_pool2d(),
+            lambda x: x.avg_pool2d(3, 1, padding=1, count_include_pad=False),
+        ):
+            assert (function(some).numpy() == function(part).numpy()).all()
+
+
+def test_windows_of_nothing() -> None:
+    assert Tensor.zeros(0, 2, 5, 5).conv2d(Tensor.ones(3, 2, 3, 3)).numpy().shape == (0, 3, 3, 3)
+    assert Tensor.zeros(0, 2, 4, 4).conv_transpose2d(Tensor.ones(2, 1, 2, 2)).shape == (0, 1, 5, 5)
+    assert Tensor.zeros(0, 4, 4).max_pool2d(return_indices=True)[1].numpy().shape == (0, 2, 2)
+    assert Tensor.zeros(0, 4, 4).avg_pool2d().numpy().shape == (0, 2, 2)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Tensor.ones(1, 2, 4, 4).conv2d(Tensor.ones(1, 3, 2, 2)), ["conv2d", "3"]),
+        (lambda: Tensor.ones(1, 2, 4).conv2d(Tensor.ones(1, 2, 2, 2)), ["conv2d", "(1, 2, 4)"]),
+        (lambda: Tensor.ones(1, 4).conv2d(Tensor.ones(1, 4)), ["conv2d", "spatial"]),
+        (
+            lambda: Tensor.ones(1, 4, 4, 4).conv2d(Tensor.ones(3, 2, 2, 2), groups=2),
+            ["conv2d", "groups", "3"],
+        ),
+        (
+            lambda: Tensor.ones(1, 1, 2, 2).conv2d(Tensor.ones(1, 1, 3, 3)),
+            ["conv2d", "3", "2"],
+        ),
+        (
+            lambda: Tensor.ones(1, 1, 4, 4).conv2d(Tensor.ones(1, 1, 2, 2), Tensor.ones(2)),
+            ["conv2d", "bias", "(2,)", "(1,)"],
+        ),
+        (
+            lambda: Tensor.ones(1, 1, 4, 4).conv2d(Tensor.ones(1, 1, 2, 2), stride=0),
+            ["conv2d", "stride", "0", "1"],
+        ),
+        (
+            lambda: Tensor.ones(1, 1, 4, 4).conv2d(Tensor.ones(1, 1, 2, 2), padding=-1),
+            ["conv2d", "padding", "-1"],
+        ),
+        (
+            lambda: Tensor.ones(1, 1, 4, 4).conv2d(Tensor.ones(1, 1, 2, 2), dilation=(1, 2, 3)),
+            ["conv2d", "dilation", "(1, 2, 3)", "2"],
+        ),
+        (
+            lambda: Tensor.ones(1, 1, 2, 2).conv2d(Tensor.ones(1, 1, 0, 1)),
+            ["conv2d", "(1, 1, 0, 1)", "empty"],
+        ),
+        (lambda: Tensor.ones(4).max_pool2d(), ["max_pool2d", "(4,)", "2 axes"]),
+        (lambda: Tensor.ones(4, 4).max_pool2d(5), ["max_pool2d", "5", "4"]),
+        (lambda: Tensor.ones(4, 4).avg_pool2d(0), ["avg_pool2d", "kernel_size", "0"]),
+        (
+            lambda: Tensor.ones(2, 2).max_pool2d(2, padding=2),
+            ["max_pool2d", "padding (2, 2)", "nothing else"],
+        ),
+        (
+            lambda: Tensor.ones(1, 3, 2, 2).conv_transpose2d(Tensor.ones(2, 1, 2, 2)),
+            ["conv_transpose2d", "(1, 3, 2, 2)", "2"],
+        ),
+        (
+            lambda: Tensor.ones(1, 1, 2).conv_transpose2d(Tensor.ones(1, 1, 2), output_padding=1),
+            ["conv_transpose2d", "output_padding (1,)", "stride (1,)"],
+        ),
+        (
+            lambda: Tensor.ones(1, 1, 2).conv_transpose2d(Tensor.ones(1, 1, 2), padding=2),
+            ["conv_transpose2d", "padding ((2, 2),)", "(-1,)"],
+        ),
+        (
+            lambda: Tensor.ones(1, 1, 2, 2).conv2d(Tensor.ones(1, 1, 1, 1), bias=1.0),
+            ["conv2d: bias", "float", "Tensor"],
+        ),
+        (
+            lambda: Tensor.ones(2, 2).max_unpool2d(Tensor.ones(2, 2)),
+            ["max_unpool2d", "indices", "integers"],
+        ),
+        (
+            lambda: Tensor.ones(2, 2).max_unpool2d(Tensor([1, 2])),
+            ["max_unpool2d", "(2,)", "(2, 2)"],
+        ),
+        (
+            lambda: Tensor.ones(2, 2).max_unpool2d(Tensor([[1, 2]] * 2), output_size=(4, 9)),
+            ["max_unpool2d", "(4, 9)", "(4, 4)"],
+        ),
+        (
+            lambda: Tensor.ones(2).max_unpool2d(Tensor([1, 2])),
+            ["max_unpool2d", "(2,)", "2 axes"],
+        ),
+    ],
+)
+def test_errors_name_the_argument(make: object, words: list[str]) -> None:
+    with pytest.raises(UserError) as caught:
+        make()  # type: ignore[operator]
+    for word in words:
+        assert word in str(caught.value), str(caught.value)
