@@ -196,7 +196,7 @@ def split_long_reduce(node: UOp) -> UOp:
         return node
     if length < LONG_REDUCE or results > FEW_RESULTS:
         return node
-    axis = max(argument.axes, key=lambda axis: (_parts(shape[axis]), -axis))
+    axis = max(argument.axes, key=lambda axis: (_possible_parts(shape[axis]), -axis))
     source, parts = _parted(node.src[0], axis, argument.op)
     shape = shape_of(source)
     size = shape[axis]
@@ -217,6 +217,14 @@ def _parts(size: sint) -> int:
     return max(count for count in range(1, MOST_PARTS + 1) if size % count == 0)
 
 
+def _possible_parts(size: sint) -> int:
+    """Into how many equal parts an axis is divided, padded where that is better."""
+    parts = _parts(size)
+    if parts >= FEW_PARTS or not isinstance(size, int) or size < FEW_PARTS * MOST_PARTS:
+        return parts
+    return MOST_PARTS
+
+
 def _parted(source: UOp, axis: int, op: Ops) -> tuple[UOp, int]:
     """`source`, and into how many equal parts to divide its `axis`.
 
@@ -224,14 +232,14 @@ def _parted(source: UOp, axis: int, op: Ops) -> tuple[UOp, int]:
     """
     shape = shape_of(source)
     size = shape[axis]
-    parts = _parts(size)
-    if parts >= FEW_PARTS or not isinstance(size, int) or size < FEW_PARTS * MOST_PARTS:
+    parts = _possible_parts(size)
+    if not isinstance(size, int) or size % parts == 0:
         return source, parts
-    missing = -size % MOST_PARTS
+    missing = -size % parts
     bounds = [(0, missing if other == axis else 0) for other in range(len(shape))]
     padded = graph.pad(source, bounds)
     if op is not Ops.ADD:
         is_there = graph.pad(full(shape, True, dtypes.bool), bounds)
         identity = full(shape_of(padded), meanings.reduce_identity(op, source.dtype), source.dtype)
         padded = graph.where(is_there, padded, identity)
-    return padded, MOST_PARTS
+    return padded, parts
