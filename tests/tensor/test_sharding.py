@@ -441,7 +441,7 @@ def learned(cut: tuple[str, ...] | None, jit: bool, optimiser: str) -> tuple[lis
     return losses, model
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("optimiser", ["sgd", "adam"])
 @pytest.mark.parametrize("jit", [True, False], ids=["captured", "plain"])
 @pytest.mark.parametrize("cut", [(), ("words.weight", "first.weight")], ids=["data", "both"])

@@ -170,15 +170,18 @@ class Recent(Generic[T]):
 
 _by_program: Recent[Kernel] = Recent(KEPT_KERNELS)
 _by_ast: Recent[Kernel] = Recent(KEPT_KERNELS)
+_programs: Recent[Program] = Recent(KEPT_KERNELS)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_by_program.renew_lock)
     os.register_at_fork(after_in_child=_by_ast.renew_lock)
+    os.register_at_fork(after_in_child=_programs.renew_lock)
 
 
 def forget_kernels() -> None:
     """Drops every loaded kernel of this process, so that the next call compiles again."""
     _by_program.clear()
     _by_ast.clear()
+    _programs.clear()
 
 
 def _flags() -> tuple[config.FlagValue, ...]:
@@ -234,5 +237,13 @@ def compile_ast(device: str, ast: UOp, opts: Sequence[Opt] | None = None) -> Ker
         raise UserError(
             f"kernel: {canonical} holds data but runs no kernels: accepted are devices with ops"
         )
-    program = compile_kernel(ast, backend.capabilities, opts=chosen)
-    return _by_ast.put(key, compile_program(canonical, program))
+    return _by_ast.put(key, compile_program(canonical, _program_of(backend, ast, chosen)))
+
+
+def _program_of(backend: Backend, ast: UOp, opts: tuple[Opt, ...] | None) -> Program:
+    """The program of a kernel AST: several devices of one kind, each with its kernel, share it."""
+    key = (type(backend), backend.capabilities, _flags(), opts, ast)
+    found = _programs.get(key)
+    if found is not None:
+        return found
+    return _programs.put(key, compile_kernel(ast, backend.capabilities, opts=opts))
