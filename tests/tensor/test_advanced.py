@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tinyref import Tensor
+from tinyref import Tensor, TinyJit, Variable
 from tinyref.dtype import DType, dtypes
 from tinyref.engine import GlobalCounters
 from tinyref.errors import UserError
@@ -198,6 +198,39 @@ def test_empty_keys_and_axes() -> None:
     assert Tensor.zeros(0, 3)[[]].shape == (0, 3)
     assert Tensor.zeros(2, 0)[Tensor([1, 0, 1])].shape == (3, 0)
     assert Tensor.zeros(0)[Tensor([0, 1])].tolist() == [0.0, 0.0]
+
+
+def test_a_symbolic_number_of_places() -> None:
+    table = Tensor(GRID)
+    rows = Tensor([2, 0, 1, 1])
+    for count in (1, 3):
+        some = rows[: Variable("count", 1, 4).bind(count)]
+        assert table[some].tolist() == GRID[[2, 0, 1, 1]][:count].tolist()
+        assert table[some, 1].tolist() == GRID[[2, 0, 1, 1], 1][:count].tolist()
+
+
+def test_reading_within_a_capture() -> None:
+    table = Tensor(GRID).realize()
+
+    @TinyJit
+    def rows_of(index: Tensor) -> Tensor:
+        return table[index].realize()
+
+    for places in ([0, 1], [2, 2], [1, 0], [0, 2]):
+        assert rows_of(Tensor(places).realize()).tolist() == GRID[places].tolist()
+
+
+def test_a_mask_is_not_read_within_a_capture() -> None:
+    @TinyJit
+    def positive(x: Tensor) -> Tensor:
+        return x[x > 0].realize()
+
+    def call_until_captured() -> None:
+        for _ in range(3):
+            positive(Tensor([1.0, -1.0]).realize())
+
+    with pytest.raises(UserError, match="TinyJit"):
+        call_until_captured()
 
 
 # Writing

@@ -156,11 +156,12 @@ def _checked(index: IntegerIndex, size: int, axis: int) -> IntegerIndex:
     """Places that are known are checked now, and counted from 0."""
     if isinstance(index, Lookup):
         return index
-    # Comparisons with the limits as integers: no type of numpy changes them.
-    wrong = [place for place in index.reshape(-1).tolist() if not -size <= place < size]
-    if wrong:
-        limits = f"{-size} to {size - 1}" if size else "none: the axis is empty"
-        raise UserError(f"index: {wrong[0]} is outside axis {axis}: accepted are {limits}")
+    # As integers of Python, which no type of numpy wraps.
+    ends = (int(index.min()), int(index.max())) if index.size else ()
+    for place in ends:
+        if not -size <= place < size:
+            limits = f"{-size} to {size - 1}" if size else "none: the axis is empty"
+            raise UserError(f"index: {place} is outside axis {axis}: accepted are {limits}")
     wide = index.astype(np.int64)
     return np.where(wide < 0, wide + size, wide)
 
@@ -177,7 +178,7 @@ class Layout:
     sizes: tuple[int, ...]
     others: tuple[int, ...]
     rest: Shape
-    shape: tuple[int, ...]
+    shape: Shape
     begin: int
 
     @property
@@ -187,8 +188,8 @@ class Layout:
 
     @property
     def count(self) -> int:
-        """The number of places."""
-        return math.prod(self.shape)
+        """The number of places. Raises `UserError` where it is symbolic."""
+        return math.prod(fixed(self.shape, "assignment by index"))
 
 
 def layout_of(shape: Shape, chosen: Sequence[Chosen]) -> Layout:
@@ -199,7 +200,7 @@ def layout_of(shape: Shape, chosen: Sequence[Chosen]) -> Layout:
     axes = tuple(item.axis for item in chosen)
     sizes = fixed(tuple(shape[axis] for axis in axes), "index")
     check_axis_size(math.prod(sizes), "index")
-    places = fixed(broadcast([tuple(item.index.shape) for item in chosen], "index"), "index")
+    places = broadcast([tuple(item.index.shape) for item in chosen], "index")
     away = {item.axis for item in chosen if item.takes_axis_away}
     left = [axis for axis in range(len(shape)) if axis not in away]
     taken = [number for number, axis in enumerate(left) if axis in axes]
@@ -243,13 +244,14 @@ class AdvancedIndexing(Lookup):
         """The places on the joined axis, in the shape of the layout; outside of it for none."""
         is_joined = len(chosen) > 1
         stride = layout.size
-        known = np.zeros(layout.shape, dtype=np.int64)
+        known: HostArray | None = None
         total: Self | None = None
         outside: Self | None = None
         for item, size in zip(chosen, layout.sizes, strict=True):
             stride = stride // size if size else 0
             if not isinstance(item.index, Lookup):
-                known += item.index * stride
+                part = np.asarray(item.index * stride)
+                known = part if known is None else np.asarray(known + part)
                 continue
             places = cast(Self, item.index)._as_places(size, "index", mark=is_joined)
             if is_joined:
@@ -257,9 +259,10 @@ class AdvancedIndexing(Lookup):
                 outside = missed if outside is None else outside.bitwise_or(missed)
                 places = places.mul(stride)
             total = places if total is None else total.add(places)
-        if total is None or known.any():
+        if known is not None:
             numbers = self._beside(known.astype(np.int32))
             total = numbers if total is None else total.add(numbers)
+        assert total is not None, "a lookup has at least one index"
         if outside is not None:
             total = outside.where(-1, total)
         return total._broadcast_to(layout.shape)
