@@ -2,8 +2,8 @@
 
 The class Tensor is a chain of floors, each in one module, each using only those before it:
 core, elementwise, movement, reduction, mathematics, functions, contraction, indexing, operators,
-creation, data, selection, shaping, windows, random, losses, sharding, and on top Tensor itself with
-gradients.
+creation, data, lookup, advanced, scans, sorting, selection, shaping, windows, random, losses,
+sharding, and on top Tensor itself with gradients.
 """
 
 from __future__ import annotations
