@@ -109,12 +109,13 @@ def problem_with(function: Function, form: Form) -> str:
     return ""
 
 
-@pytest.mark.parametrize(("function", "form"), cases())
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize(("function", "form"), cases(4))
 def test_the_reference_agrees_with_torch(function: Function, form: Form) -> None:
     assert problem_with(function, form) == ""
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("function", "form"), cases(1))
 def test_result_types_agree_with_torch(function: Function, form: Form) -> None:
     different = []
@@ -136,7 +137,7 @@ def test_result_types_agree_with_torch(function: Function, form: Form) -> None:
         assert different == []
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(25)
 @pytest.mark.parametrize(("function", "form"), cases(4))
 def test_tinyref_agrees_with_torch(function: Function, form: Form) -> None:
     """Values and gradients on CPU in float32, within the bound of the reference."""
@@ -202,6 +203,7 @@ def refused_calls() -> list[object]:
     ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("call", refused_calls())
 def test_bad_calls_are_refused_here_and_by_torch(call: Refused) -> None:
     given = {**tensors(refusing_inputs(), "CPU"), "device": "CPU"}

@@ -92,8 +92,8 @@ class Functions(Mathematics):
     def leaky_relu(self, neg_slope: float = 0.01) -> Self:
         """The element where it is above 0, else `neg_slope` times it."""
         _require_numbers("leaky_relu", neg_slope=neg_slope)
-        x = self._as_float("leaky_relu")
-        return x.gt(0).where(x, x.mul(neg_slope))
+        x = self._wide("leaky_relu")
+        return x.gt(0).where(x, x.mul(neg_slope))._cast(self._result_dtype())
 
     def elu(self, alpha: float = 1.0) -> Self:
         """The element where it is above 0, else alpha * (e ** self - 1)."""

@@ -114,18 +114,24 @@ class Reduction(Movement):
 
         NaN where that is zero or below, as there is no such estimate.
         """
-        axes = axes_of(axis, self.ndim, "var")
-        compute_dtype("var", self.dtype)
+        result = self.dtype if self.dtype.is_float else dtypes.default_float
+        return self._wide_variance("var", axis, keepdim, correction)._cast(result)
+
+    def _wide_variance(self, name: str, axis: Axes, keepdim: bool, correction: int) -> Self:
+        """The variance in the type that it is computed in."""
+        axes = axes_of(axis, self.ndim, name)
+        compute_dtype(name, self.dtype)
         result = self.dtype if self.dtype.is_float else dtypes.default_float
         wide = self._cast(sum_dtype(result))
         distance = wide.sub(wide.mean(axes, keepdim=True))
         squares = distance.square()._reduced(Ops.ADD, axes, keepdim)
         count = self._count(axes, wide.dtype).sub(correction).maximum(0)
-        return squares.div(count)._cast(result)
+        return squares.div(count)
 
     def std(self, axis: Axes = None, keepdim: bool = False, correction: int = 1) -> Self:
         """The square root of the variance."""
-        return self.var(axis, keepdim, correction).sqrt()
+        result = self.dtype if self.dtype.is_float else dtypes.default_float
+        return self._wide_variance("std", axis, keepdim, correction).sqrt()._cast(result)
 
     def std_mean(
         self, axis: Axes = None, keepdim: bool = False, correction: int = 1

@@ -518,7 +518,7 @@ REFUSED: Refusals = {
     "add": (
         Refused("x + Tensor([1.0, 2.0, 3.0, 4.0])", "x + torch.tensor([1.0, 2.0, 3.0, 4.0])"),
         Refused("x + 'one'", "x + 'one'"),
-        Refused("x + Tensor([1.0] * 6, device='PYTHON')"),
+        Refused("x + Tensor([1.0] * 6, device='CPU:7')"),
     ),
     "sub": (Refused("x.reshape(6, 4) - x", "x.reshape(6, 4) - x"), Refused("c - c", "c - c")),
     "mul": Refused("x * x.T", "x * x.T"),

@@ -411,8 +411,9 @@ BITS = (
 
 
 def _remainder(x: Value, y: Value) -> Value:
-    quotient = bounded.exact(np.floor(x.value / y.value), x.dtype)
-    value = x.value - quotient.value * y.value
+    """x - floor(x / y) y, exactly."""
+    quotient = bounded.exact(np.floor_divide(x.value, y.value), x.dtype)
+    value = np.mod(x.value, y.value)
     return x.rounded(
         value,
         x.error,
