@@ -11,7 +11,9 @@ import torch
 import torch.nn.functional as F  # noqa: N812  its usual name
 import torch_networks
 
-from tinyref_spec.model import data, experiments
+from tinyref import Tensor
+from tinyref_spec.device_under_test import DeviceUnderTest
+from tinyref_spec.model import data, experiments, rows
 from tinyref_spec.model.experiments import EXPERIMENTS, STEPS, Experiment
 from tinyref_spec.model.networks import weights
 
