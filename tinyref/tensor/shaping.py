@@ -20,6 +20,8 @@ Places = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 Weights = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 _TOKEN = re.compile(r"\s*([()]|\.\.\.|[A-Za-z_][A-Za-z0-9_]*|1(?![A-Za-z0-9_]))")
+# An ellipsis within brackets, which are one axis together.
+_JOINED_DOTS = "(...)"
 # The free parameter of Keys, "Cubic Convolution Interpolation", 1981, as most image tools set it.
 _CUBIC = -0.75
 _MODES = ("linear", "nearest", "nearest-exact", "cubic")
@@ -150,10 +152,14 @@ class Shaping(Selection):
 
 
 def nearest_places(old: int, new: int, is_exact: bool) -> Places:
-    """(1, new): the element that each new one takes."""
-    numbers = np.arange(new, dtype=np.int64)
-    found = (2 * numbers + 1) * old // (2 * new) if is_exact else numbers * old // new
-    return np.asarray(found[None])
+    """(1, new): the element that each new one takes.
+
+    Rounded to float32, as torch does it: where a quotient is nearly whole, that decides.
+    """
+    scale = np.float64(np.float32(old) / np.float32(new))
+    numbers = np.arange(new, dtype=np.float64) + (0.5 if is_exact else 0)
+    places = np.floor((numbers * scale).astype(np.float32)).astype(np.int64)
+    return np.minimum(places, old - 1)[None]
 
 
 def _sources(old: int, new: int, align_corners: bool) -> Weights:
@@ -212,10 +218,10 @@ def _parse_side(text: str, formula: str) -> list[Axis]:
             if group is None:
                 axes.append(names)
             else:
-                group.extend(names)
+                group.extend(_JOINED_DOTS if name == "..." else name for name in names)
     if group is not None:
         raise UserError(f"rearrange: {formula!r}: a bracket is not closed")
-    listed = [name for axis in axes for name in axis]
+    listed = [name.strip("()") for axis in axes for name in axis]
     for name in listed:
         if listed.count(name) > 1:
             raise UserError(f"rearrange: {formula!r}: {name} twice on one side")
@@ -227,7 +233,7 @@ def _without_dots(
 ) -> tuple[list[Axis], list[Axis]]:
     """Both sides with `...` spelled out as the axes that are not named."""
     dots = ("...",)
-    if any("..." in axis and axis != dots for axis in left):
+    if any(_JOINED_DOTS in axis for axis in left):
         raise UserError(f"rearrange: {formula!r}: ... in brackets on the left says too little")
     named = sum(axis != dots for axis in left)
     if named > ndim or (named < ndim and dots not in left):
@@ -239,11 +245,11 @@ def _without_dots(
     for axis in right:
         if axis == dots:
             result += [(name,) for name in spelled]
-        elif "..." in axis:
-            at = axis.index("...")
+        elif _JOINED_DOTS in axis:
+            at = axis.index(_JOINED_DOTS)
             result.append((*axis[:at], *spelled, *axis[at + 1 :]))
         else:
             result.append(axis)
-    if (dots in left) != any("..." in axis for axis in right):
+    if (dots in left) != any(axis == dots or _JOINED_DOTS in axis for axis in right):
         raise UserError(f"rearrange: {formula!r}: ... must be on both sides")
     return whole, result
