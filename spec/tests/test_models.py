@@ -13,7 +13,8 @@ import torch_networks
 
 from tinyref import Tensor
 from tinyref_spec.device_under_test import DeviceUnderTest
-from tinyref_spec.model import data, experiments, rows
+from tinyref_spec.model import data, experiments
+from tinyref_spec.model import rows as model_rows
 from tinyref_spec.model.experiments import EXPERIMENTS, STEPS, Experiment
 from tinyref_spec.model.networks import weights
 
@@ -75,6 +76,25 @@ def test_sums_and_copies_are_what_they_say() -> None:
     rows = data.copies(3, 50)
     np.testing.assert_array_equal(rows[:, :5], rows[:, 5:])
     assert rows.max() == 9
+
+
+BROKEN = {
+    "gelu": ("transformer_copy", "gelu", lambda x: x.relu()),
+    "norm": ("transformer_copy", "layernorm", lambda x, *_: x - x.mean(-1, keepdim=True)),
+    "pool": ("digits_conv", "max_pool2d", lambda x: x.avg_pool2d()),
+    "gate": ("lstm", "sigmoid", lambda x: x.tanh()),
+}
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_network_that_is_built_wrongly_is_caught(
+    name: str, monkeypatch: pytest.MonkeyPatch, cpu: DeviceUnderTest
+) -> None:
+    network, method, wrong = BROKEN[name]
+    experiment = next(item for item in EXPERIMENTS if item.name == network)
+    monkeypatch.setattr(Tensor, method, wrong)
+    assert not model_rows.train(experiment, 1, name, cpu).passed
 
 
 if __name__ == "__main__":

@@ -85,9 +85,7 @@ def _train(steps: int, case_id: str, device: DeviceUnderTest) -> Measurement:
     return Measurement(not bad, message, compared=steps)
 
 
-def _trained(
-    experiment: Experiment, steps: int, case_id: str, device: DeviceUnderTest
-) -> Measurement:
+def train(experiment: Experiment, steps: int, case_id: str, device: DeviceUnderTest) -> Measurement:
     """Output and gradients before the first step, and the loss before each, are those of torch."""
     from tinyref import Tensor
     from tinyref.nn.optim import SGD
@@ -185,8 +183,8 @@ def _experiment_row(experiment: Experiment) -> Row:
         _ROUNDINGS.format(experiment.roundings),
         _NEEDS,
         lambda: [
-            Check("steps:2", functools.partial(_trained, experiment, 2)),
-            Check(f"steps:{STEPS}", functools.partial(_trained, experiment, STEPS), full_only=True),
+            Check("steps:2", functools.partial(train, experiment, 2)),
+            Check(f"steps:{STEPS}", functools.partial(train, experiment, STEPS), full_only=True),
         ],
     )
 
