@@ -1,8 +1,10 @@
-"""`tinyref explain`: one expression through every stage, from tensor to source and result."""
+"""`tinyref explain`: an expression or a program through every stage, from tensor to source."""
 
 from __future__ import annotations
 
+import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,34 +17,110 @@ LARGEST_RESULT = 1 << 22
 
 
 def explain(
-    expression: Annotated[str, typer.Argument(help="A tensor expression, in quotes.")],
+    expression: Annotated[
+        str,
+        typer.Argument(metavar="EXPRESSION|FILE.py", help="A tensor expression, or a program."),
+    ],
     device: Annotated[str, typer.Option(help="The device; the default one if empty.")] = "",
     every_stage: Annotated[
         bool, typer.Option("--every-stage", help="Show each stage of the kernel compiler.")
     ] = False,
+    html: Annotated[
+        str, typer.Option("--html", metavar="OUT", help="Write a page to this file instead.")
+    ] = "",
 ) -> None:
-    """Run a one-line tensor expression and print each stage on the way to its result.
+    """Show each stage on the way from tensors to kernels: of an expression, or of a program.
 
     \b
     Examples:
       tinyref explain "Tensor([1, 2, 3]).sum()"
       tinyref explain "(Tensor.ones(4, 4) @ Tensor.ones(4, 2)).relu()" --device PYTHON
       tinyref explain "Tensor.eye(4)[:, 1:3] * 2.5" --every-stage
+      tinyref explain train.py --html train.html
 
     \b
     Allowed are Tensor and its methods, dtypes.NAME, operators, subscripts and literals.
     The stages: the tensor graph, the kernels that the scheduler makes of it, and for each kernel
     its AST, its plan (the kinds of its axes, and the optimisations that gave them), the indexed
     kernel, the program, and the source that the device compiles.
+
+    \b
+    With --html the same goes to one page, with the time of each kernel, what each stage changed
+    and the rules that fired in it. FILE.py is run as a program of its own, with all your rights,
+    as python FILE.py would; the page shows all that it computes, in its own thread, and is
+    written even where the program ends in an error (exit code 1 then).
+
     TINYREF_NOOPT=1 shows kernels without optimisations, TINYREF_BEAM=2 those that a search finds.
     """
     from tinyref.cli.expression import evaluate
     from tinyref.config import Context
     from tinyref.device import Device
 
+    if html or expression.endswith(".py"):
+        _write_page(expression, Device.canonical(device or None), html)
+        return
     with Context(DEVICE=Device.canonical(device or None)):
         tensor = evaluate(expression)
         _explain(tensor, every_stage)
+
+
+def _write_page(subject: str, device: str, html: str) -> None:
+    """Runs an expression or a program with a recorder, and writes the page of what it did."""
+    from tinyref.cli.explain_page import page
+    from tinyref.cli.explain_record import Failure, ProgramRecord, run_expression, run_program
+    from tinyref.errors import UserError
+
+    target = _checked_target(subject, html)
+    record = ProgramRecord()
+    failure: Failure | None = None
+    if subject.endswith(".py"):
+        failure = run_program(_checked_program(subject), device, record)
+    else:
+        run_expression(subject, device, record)
+    if failure is None and not record.realizes:
+        raise UserError(
+            f"explain: {subject} computed nothing: it must ask for elements, as by realize(), "
+            "and not of constants alone"
+        )
+    _write(target, page(subject, device, record, failure))
+    kernels = _count(len(record.kernels), "kernel")
+    print(f"wrote {html}: {_count(len(record.realizes), 'schedule')}, {kernels}")
+    if failure is not None:
+        print(f"tinyref: error: {subject} ended with {failure.line}", file=sys.stderr)
+        raise typer.Exit(1)
+
+
+def _checked_program(subject: str) -> Path:
+    from tinyref.errors import UserError
+
+    path = Path(subject)
+    if not path.is_file():
+        raise UserError(f"explain: {subject}: no such file")
+    return path
+
+
+def _checked_target(subject: str, html: str) -> Path:
+    """Where the page goes: asked before the program runs, which may take long."""
+    from tinyref.errors import UserError
+
+    if not html:
+        raise UserError(f"explain: {subject} is a program: say with --html where its page goes")
+    target = Path(html)
+    if target.is_dir() or not os.access(target.absolute().parent, os.W_OK):
+        raise UserError(f"explain: --html {html} cannot be written: its folder must be there")
+    if target.resolve() == Path(subject).resolve():
+        raise UserError(f"explain: --html {html} is the program itself")
+    return target
+
+
+def _write(target: Path, text: str) -> None:
+    from tinyref.errors import DeviceError, UserError
+    from tinyref.runtimes.disk import replace_file
+
+    try:
+        replace_file(str(target), [text.encode()])
+    except DeviceError as error:
+        raise UserError(f"explain: {target}: {error.message}") from error
 
 
 def _explain(tensor: Tensor, every_stage: bool) -> None:

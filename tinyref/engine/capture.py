@@ -8,6 +8,7 @@ is nobody's but the capture's own, and gets a place in the arena of the `Replay`
 from __future__ import annotations
 
 import contextlib
+import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
@@ -18,7 +19,8 @@ from tinyref.device import Buffer
 from tinyref.dtype import DType, dtypes
 from tinyref.engine.counters import GlobalCounters
 from tinyref.engine.estimate import estimate, value_of
-from tinyref.engine.report import report, report_kernel
+from tinyref.engine.report import is_timed, is_told, report, report_kernel
+from tinyref.engine.watch import active_watcher
 from tinyref.errors import DeviceError, UserError
 from tinyref.lazy.buffers import buffer_of, has_memory
 from tinyref.runtimes.kernel import Kernel
@@ -35,12 +37,16 @@ Bindings = Mapping[str, int]
 def copy_buffer(target: Buffer, source: Buffer) -> None:
     """All bytes of `source` to `target`, which has as many. Errors name the copy."""
     what = f"copy of {source.nbytes} bytes from {source.device}"
+    start = time.perf_counter()
     try:
         target.copy_in(memoryview(source.copy_out()))
     except DeviceError as error:
         raise DeviceError(error.device, f"{what}: {error.message}", error.source) from error
     except MemoryError as error:
         raise DeviceError(target.device, f"{what}: out of memory: {error}") from error
+    watcher = active_watcher()
+    if watcher is not None:
+        watcher.copied(target, source, time.perf_counter() - start)
 
 
 @dataclass(frozen=True)
@@ -244,7 +250,7 @@ class Replay:
                     self._bound[place].rebind(slot, buffer)
         if any(self.bindings.get(name) != value for name, value in bindings.items()):
             self._vary(bindings)
-        if config.integer("DEBUG"):
+        if is_told():
             self._run_aloud()
             return
         try:
@@ -263,13 +269,13 @@ class Replay:
 
     def _run_aloud(self) -> None:
         """The same, each kernel called for itself, so that it can be timed and told about."""
-        wait = config.integer("DEBUG") >= 2
         for step, bound in zip(self.steps, self._bound, strict=True):
             if isinstance(bound, _Copy):
                 bound()
-                report(f"copy {bound.source.nbytes:,} bytes, replayed")
+                if config.integer("DEBUG"):
+                    report(f"copy {bound.source.nbytes:,} bytes, replayed")
             elif isinstance(step, KernelStep):
-                seconds = step.kernel(bound.buffers, self.bindings, wait)
+                seconds = step.kernel(bound.buffers, self.bindings, is_timed())
                 report_kernel(step.ast, step.kernel, self.bindings, seconds)
 
 

@@ -10,6 +10,7 @@ from tinyref.device import Device
 from tinyref.engine.counters import GlobalCounters
 from tinyref.engine.estimate import estimate, value_of
 from tinyref.engine.search import chosen_opts
+from tinyref.engine.watch import active_watcher
 from tinyref.runtimes.kernel import Kernel
 from tinyref.uops.compile import planned
 from tinyref.uops.node import UOp
@@ -17,6 +18,16 @@ from tinyref.uops.optimise.show import print_plan
 from tinyref.uops.payload import ViewArg
 from tinyref.uops.symbolic import describe_shape
 from tinyref.uops.text import to_text
+
+
+def is_timed() -> bool:
+    """Whether kernels are waited for, so that the time they take is known."""
+    return config.integer("DEBUG") >= 2 or active_watcher() is not None
+
+
+def is_told() -> bool:
+    """Whether each kernel is told about, by DEBUG or to a watcher."""
+    return config.integer("DEBUG") >= 1 or active_watcher() is not None
 
 
 def report_kernel(
@@ -37,6 +48,9 @@ def report_kernel(
     GlobalCounters.global_ops += operations
     GlobalCounters.global_mem += nbytes
     GlobalCounters.time_sum_s += seconds or 0.0
+    watcher = active_watcher()
+    if watcher is not None:
+        watcher.ran(ast, kernel, bindings, seconds)
     debug = config.integer("DEBUG")
     if debug >= 1:
         report(_line(ast, kernel, operations, nbytes, seconds))

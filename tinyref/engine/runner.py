@@ -9,8 +9,9 @@ from tinyref import config
 from tinyref.device import Buffer, Device
 from tinyref.dtype import dtypes
 from tinyref.engine.capture import Recorder, active_recorder, copy_buffer
-from tinyref.engine.report import report, report_kernel
+from tinyref.engine.report import is_timed, report, report_kernel
 from tinyref.engine.search import chosen_opts
+from tinyref.engine.watch import active_watcher
 from tinyref.errors import DeviceError
 from tinyref.lazy.buffers import buffer_of, has_memory, set_buffer
 from tinyref.lazy.shards import Place
@@ -62,6 +63,9 @@ def realize(
     `completed` is filled with it as it is computed, so it is known after an interrupt too.
     """
     planned = schedule(outputs, live)
+    watcher = active_watcher()
+    if watcher is not None:
+        watcher.scheduled(outputs, planned)
     run(planned, completed)
     return planned.results
 
@@ -133,10 +137,9 @@ def _run_copy(item: CopyItem) -> None:
 
 
 def _run_kernel(item: KernelItem, kernel: Kernel, bindings: Mapping[str, int]) -> None:
-    debug = config.integer("DEBUG")
     try:
         buffers = [buffer_of(node).allocate() for node in item.buffers]
-        seconds = kernel(buffers, bindings, wait=debug >= 2)
+        seconds = kernel(buffers, bindings, wait=is_timed())
     except DeviceError as error:
         message = f"kernel {kernel.name}: {error.message}"
         raise DeviceError(error.device, message, error.source or kernel.source) from error

@@ -1,6 +1,6 @@
 """Rewriting: patterns, named rules, and the engine that applies them to a fixed point."""
 
-from tinyref.uops.rewrite.engine import RuleSet, firings, rewrite
+from tinyref.uops.rewrite.engine import RuleSet, firings, listening, rewrite
 from tinyref.uops.rewrite.pattern import Pattern, any_node, commute, constant, is_const, match
 from tinyref.uops.rewrite.rule import Domain, Keeps, Rule, rule, rules_of
 
@@ -15,6 +15,7 @@ __all__ = [
     "constant",
     "firings",
     "is_const",
+    "listening",
     "match",
     "rewrite",
     "rule",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
 
 from tinyref import config
 from tinyref.dtype import DType
@@ -190,6 +192,19 @@ class _Rewrite:
         )
 
 
+_listener: ContextVar[Trace | None] = ContextVar("tinyref_rewrites", default=None)
+
+
+@contextlib.contextmanager
+def listening(trace: Trace) -> Iterator[None]:
+    """Calls `trace` at every firing of the block, also of what would have been kept: slower."""
+    token = _listener.set(trace)
+    try:
+        yield
+    finally:
+        _listener.reset(token)
+
+
 def _print_firing(name: str, node: UOp, result: UOp) -> None:
     sys.stderr.write(f"rewrite {name}: {node!r} -> {result!r}\n")
 
@@ -204,6 +219,8 @@ def rewrite(
     `VerifyError` rewrite.loop, naming the rules, where a node turns into itself or rules fire
     without end, and rewrite.type where a rule changes a type.
     """
+    if trace is None:
+        trace = _listener.get()
     if trace is None:
         if context is None and rules in root.facts:
             kept = root.facts[rules]

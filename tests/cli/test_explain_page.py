@@ -1,0 +1,321 @@
+"""The page of a program's way: what it holds, what hostile programs put in it, and its errors."""
+
+from __future__ import annotations
+
+import html
+import os
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from tinyref.cli.entry import run
+from tinyref.cli.explain_page import rate_text, seconds_text
+from tinyref.cli.explain_record import shortened
+from tinyref.cli.explain_stages import _changes
+
+PROGRAM = """
+import sys
+from tinyref import Tensor
+assert __name__ == "__main__" and sys.argv == [sys.argv[0]], sys.argv
+x = Tensor([[1.5, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]])
+for step in range(3):
+    y = (x @ x.T).relu().realize()
+print("made", y.numpy().tolist())
+z = x.sum(1).to("PYTHON").exp2().numpy()
+"""
+
+
+class Page(HTMLParser):
+    """What a browser would find, as far as these tests ask."""
+
+    VOID = frozenset({"meta", "link", "input", "br"})
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.handlers: list[str] = []
+        self.feed(text)
+        assert not self.open, f"not closed: {self.open}"
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        if tag not in self.VOID:
+            self.open.append(tag)
+        for name, value in attrs:
+            if name == "id":
+                self.ids.append(value or "")
+            if name in ("href", "src"):
+                self.links.append(value or "")
+            if name.startswith("on"):
+                self.handlers.append(name)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def explained(tmp_path: Path, program: str, *more: str, code: int = 0) -> str:
+    path = tmp_path / "program.py"
+    path.write_text(program)
+    target = tmp_path / "out.html"
+    assert run(["explain", str(path), "--html", str(target), *more]) == code
+    return target.read_text()
+
+
+@pytest.fixture
+def page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    text = explained(tmp_path, PROGRAM)
+    out = capsys.readouterr().out
+    assert out.startswith("made [[")
+    assert out.endswith(f"wrote {tmp_path / 'out.html'}: 2 schedules, 3 kernels\n")
+    return text
+
+
+def test_the_page_is_one_file_with_everything_in_it(page: str) -> None:
+    found = Page(page)
+    assert not {"img", "iframe", "object"} & set(found.tags)
+    assert all(link.startswith("#") or link == "data:," for link in found.links)
+    assert len(set(found.ids)) == len(found.ids)
+    assert {link[1:] for link in found.links if link.startswith("#")} <= set(found.ids)
+    assert not found.handlers
+    assert "default-src 'none'" in page
+    assert len(page) < 200_000
+
+
+def test_schedules_kernels_stages_rules_and_sources_are_there(page: str) -> None:
+    assert page.count('<details class="card entry kernel"') == 3
+    # The same graph three times is one schedule.
+    (first, second) = re.findall(
+        r'<details class="card entry" id="schedule.*?</details>', page, re.S
+    )
+    assert "3 times" in first
+    assert "1 step, gives float32 (2, 2) on CPU" in first
+    assert "gives float32 (2,) on PYTHON" in second
+    assert "copy" in second
+    assert "float32 x 8 (32 bytes) on CPU" in second
+    kernels = re.findall(r'<details class="card entry kernel".*', page, re.S)[0]
+    for stage in ("ast", "normal", "lower", "simplify", "expand", "decompose", "linearize"):
+        assert f"<strong>{stage}</strong>" in kernels
+    assert "<dt>Plan</dt><dd>" in kernels
+    assert "define void @" in kernels, "the source of CPU"
+    assert "Source for PYTHON" in kernels
+    assert "in 3 launches" in kernels
+    assert re.search(r'<li title="[^"]+"><code>[a-z0-9-]+</code> <b>[1-9]', kernels), "a rule"
+    assert '<span class="p">' in kernels
+    assert '<span class="m">' in kernels
+    assert ">matmul<" in kernels or "matmul" in page
+
+
+def test_rules_fire_each_time_a_page_is_made(tmp_path: Path, page: str) -> None:
+    """Rewriting keeps its results with the nodes: a second page would show that no rule fired."""
+    again = explained(tmp_path, PROGRAM)
+    rules = re.findall(r"<code>([a-z0-9-]+)</code> <b>(\d+)", page)
+    assert rules == re.findall(r"<code>([a-z0-9-]+)</code> <b>(\d+)", again)
+    assert rules
+
+
+def test_captured_functions_show_their_replays(tmp_path: Path) -> None:
+    text = explained(
+        tmp_path,
+        "from tinyref import Tensor, TinyJit\n"
+        "f = TinyJit(lambda x: (x + 1).realize())\n"
+        "for i in range(5): f(Tensor([1.0 * i, 2.0]).realize())\n",
+    )
+    assert "3 of them replayed" in text
+    assert "in 5 launches" in text
+
+
+def test_an_expression_has_a_page_too(tmp_path: Path) -> None:
+    target = tmp_path / "out.html"
+    assert run(["explain", "Tensor([1, 2]) + 1", "--html", str(target), "--device", "PYTHON"]) == 0
+    text = target.read_text()
+    assert "explain, on PYTHON" in text
+    assert "<h1>Tensor([1, 2]) + 1</h1>" in text
+
+
+def test_the_device_is_that_of_the_option(tmp_path: Path) -> None:
+    program = "from tinyref import Tensor\n(Tensor([1, 2]) + 1).realize()\n"
+    assert "Source for PYTHON" in explained(tmp_path, program, "--device", "PYTHON")
+
+
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
+
+
+def test_hostile_text_stays_text(tmp_path: Path) -> None:
+    program = f"""
+from tinyref import Tensor
+(Tensor([1, 2]) + 1).realize()
+raise ValueError({HOSTILE!r} + chr(0xd800))
+"""
+    folder = tmp_path / "<b>&quot;<i>"
+    folder.mkdir()
+    path = folder / "a'\"<u>.py"
+    path.write_text(program)
+    target = tmp_path / "out.html"
+    assert run(["explain", str(path), "--html", str(target)]) == 1
+    text = target.read_text()
+    found = Page(text)
+    assert found.tags.count("script") == 1
+    assert not {"img", "u"} & set(found.tags)
+    assert not found.handlers
+    assert HOSTILE in html.unescape(text)
+    assert HOSTILE not in text
+
+
+def test_a_program_that_raises_still_gets_its_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = (
+        "from tinyref import Tensor\n(Tensor([1, 2]) + 1).realize()\n"
+        "def broken():\n    raise KeyError('no such thing')\nbroken()\n"
+    )
+    text = explained(tmp_path, program, code=1)
+    captured = capsys.readouterr()
+    assert captured.err == (
+        f"tinyref: error: {tmp_path / 'program.py'} ended with KeyError: 'no such thing'\n"
+    )
+    assert "1 schedule, 1 kernel" in captured.out
+    assert "KeyError: &#39;no such thing&#39;" in text
+    assert "line 4, in broken" in text
+    assert "runpy" not in text
+    assert text.count('<details class="card entry kernel"') == 1
+
+
+@pytest.mark.parametrize(
+    ("program", "line"),
+    [
+        ("def (:\n", "SyntaxError: "),
+        ("import sys; sys.exit(3)\n", "SystemExit: 3"),
+        ("import no_such_module\n", "ModuleNotFoundError: "),
+        ("raise KeyboardInterrupt\n", "KeyboardInterrupt"),
+        ("from tinyref import Tensor\nTensor([1]).reshape(7)\n", "tinyref.errors.UserError: "),
+    ],
+)
+def test_other_ways_to_end(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], program: str, line: str
+) -> None:
+    text = explained(tmp_path, program, code=1)
+    assert line in html.unescape(text)
+    assert f"ended with {line}" in capsys.readouterr().err
+
+
+def test_leaving_with_zero_is_no_failure(tmp_path: Path) -> None:
+    program = "import sys\nfrom tinyref import Tensor\n(Tensor([1]) + 1).realize()\nsys.exit(0)\n"
+    assert "did not end well" not in explained(tmp_path, program)
+
+
+def test_a_kernel_that_does_not_run_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tinyref.engine import runner
+    from tinyref.errors import DeviceError
+
+    def failing(*arguments: object) -> None:
+        raise DeviceError("CPU", "out of order")
+
+    monkeypatch.setattr(runner, "_run_kernel", failing)
+    text = explained(
+        tmp_path, "from tinyref import Tensor\n(Tensor([1, 2]) + 1).realize()\n", code=1
+    )
+    assert "(did not run)" in text
+    assert "out of order" in text
+
+
+@pytest.mark.parametrize(
+    ("program", "arguments", "says"),
+    [
+        (None, ["--html", "out.html"], "no such file"),
+        ("pass\n", [], "say with --html where its page goes"),
+        ("pass\n", ["--html", "out.html"], "computed nothing"),
+        ("from tinyref import Tensor\nTensor.ones(3).numpy()\n", ["--html", "o"], "nothing"),
+        ("pass\n", ["--html", "none/out.html"], "cannot be written"),
+        ("pass\n", ["--html", "."], "cannot be written"),
+        ("pass\n", ["--html", "program.py"], "is the program itself"),
+        ("pass\n", ["--html", "o", "--device", "NONE"], "unknown device"),
+    ],
+)
+def test_errors_are_one_line(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    program: str | None,
+    arguments: list[str],
+    says: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if program is not None:
+        Path("program.py").write_text(program)
+    assert run(["explain", "program.py", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert says in error
+    assert error.count("\n") == 1
+    assert set(os.listdir(tmp_path)) <= {"program.py"}
+
+
+def test_long_texts_lose_their_middle() -> None:
+    text = "".join(f"line {number}\n" for number in range(1000))
+    short = shortened(text, 10).splitlines()
+    assert len(short) == 11
+    assert (short[0], short[5], short[-1]) == (
+        "line 0",
+        "... 990 of 1,000 lines are left out here ...",
+        "line 999",
+    )
+    assert shortened("a\nb\n", 2) == "a\nb"
+
+
+def test_changes_are_found_without_the_numbers_of_nodes() -> None:
+    old = ["%0 = CONST int32 () 1", "%1 = NEG int32 (%0)", "%2 = SINK void (%1)"]
+    new = ["%0 = CONST int32 () 1", "%1 = CONST int32 () 2", "%2 = NEG int32 (%0)"]
+    new.append("%3 = SINK void (%2)")
+    changes = _changes(old, new)
+    assert changes is not None
+    assert [line.text for line in changes if line.mark == "+"] == ["%1 = CONST int32 () 2"]
+    assert [line.text for line in changes if line.mark == "-"] == []
+    same = _changes(old, old)
+    assert same is not None
+    assert [line.text for line in same] == ["3 lines as before"]
+    assert _changes(old, ["a", "b", "c"]) is None
+    assert _changes(old, ["a"] * 2000) is None
+
+
+def test_times_and_rates_have_units() -> None:
+    assert [seconds_text(x) for x in (0.0, 2e-9, 1.5e-6, 0.0123, 1.5, 2345.0)] == [
+        *("0", "2 ns", "1.5 µs", "12.3 ms", "1.5 s", "2,345 s"),
+    ]
+    assert [rate_text(x) for x in (1.5e12, 2e9, 3.25e6, 4e3)] == [
+        *("1.5 TFLOPS", "2 GFLOPS", "3.25 MFLOPS", "4 kFLOPS"),
+    ]
+
+
+CHROMIUM = shutil.which("chromium")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+def test_the_page_works_in_a_browser_from_a_file(tmp_path: Path, page: str) -> None:
+    def dumped(fragment: str) -> str:
+        return subprocess.run(
+            [
+                *(str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"),
+                *(f"--user-data-dir={tmp_path / 'profile'}",),
+                f"{(tmp_path / 'out.html').as_uri()}{fragment}",
+            ],
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        ).stdout
+
+    filtered = dumped("#filter=python")
+    assert "of 3 kernels</span>" in filtered
+    assert re.search(r'<details class="card entry kernel" id="kernel-1"[^>]*hidden=""', filtered)
+    opened = dumped("#kernel-2")
+    assert re.search(r'<details class="card entry kernel" id="kernel-2"[^>]*open=""', opened)
+    assert 'class="tools" role="search">' in opened

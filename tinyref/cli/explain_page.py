@@ -1,0 +1,190 @@
+"""The page of a program's way: one file, no network, works from file://."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from dataclasses import dataclass
+from importlib import resources
+
+import jinja2
+from markupsafe import Markup
+
+from tinyref import __version__
+from tinyref.cli.explain_record import (
+    Failure,
+    KernelRecord,
+    ProgramRecord,
+    RealizeRecord,
+    shortened,
+)
+from tinyref.cli.explain_stages import Compiled, compiled_stages
+from tinyref.engine.estimate import estimate, value_of
+from tinyref.errors import TinyrefError
+from tinyref.uops.node import UOp
+from tinyref.uops.payload import SlotArg, ViewArg
+from tinyref.uops.symbolic import describe_shape
+
+# Kernels whose stages are shown, the slowest first: a page of more is none that a person reads.
+MOST_KERNELS = 150
+MOST_SOURCE = 600
+
+_PACKAGE = "tinyref.cli.page"
+
+
+@dataclass(frozen=True)
+class KernelView:
+    """What the page says of a kernel; `compiled` is None where there are too many of them."""
+
+    record: KernelRecord
+    shapes: list[str]
+    buffers: list[str]
+    launch: str
+    operations: str
+    nbytes: str
+    rate: str
+    share: float
+    source: str
+    compiled: Compiled | None
+
+    @property
+    def search(self) -> str:
+        """The words that the filter looks in."""
+        words = [
+            f"#{self.record.number}",
+            self.record.name,
+            self.record.device,
+            *self.record.names,
+            *self.shapes,
+        ]
+        return " ".join([*words, *self.buffers]).lower()
+
+
+def page(title: str, device: str, record: ProgramRecord, failure: Failure | None) -> str:
+    """The page. What the program said and named goes in as text, never as markup."""
+    total = sum(kernel.seconds for kernel in record.kernels.values())
+    slowest = sorted(record.kernels.values(), key=lambda kernel: -kernel.seconds)
+    shown = set(map(id, slowest[:MOST_KERNELS]))
+    kernels = [
+        _view(kernel, total, compiled_stages(kernel) if id(kernel) in shown else None)
+        for kernel in record.kernels.values()
+    ]
+    script = _read("explain.js")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["seconds"] = seconds_text
+    text = environment.from_string(_read("explain.html.j2")).render(
+        title=title,
+        device=device,
+        version=__version__,
+        failure=failure,
+        realizes=list(record.realizes.values()),
+        kernels=kernels,
+        by_time=sorted(kernels, key=lambda kernel: -kernel.record.seconds),
+        launches=sum(kernel.launches for kernel in record.kernels.values()),
+        replays=sum(kernel.replays for kernel in record.kernels.values()),
+        copies=sum(_copies(realize) for realize in record.realizes.values())
+        + record.replayed_copies,
+        total=total,
+        css=Markup(_read("explain.css")),
+        script=Markup(script),
+        script_hash=Markup(f"sha256-{digest}"),
+    )
+    # A lone surrogate is no text that a file can hold.
+    return text.encode("utf-8", errors="replace").decode("utf-8")
+
+
+def seconds_text(seconds: float) -> str:
+    """A time with three digits, in the unit that fits it."""
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= scale:
+            return (
+                f"{seconds / scale:.3g} {unit}" if seconds < 1000 * scale else f"{seconds:,.0f} s"
+            )
+    return "0" if not seconds else f"{seconds * 1e9:.0f} ns"
+
+
+def rate_text(operations: float) -> str:
+    """Operations in a second with three digits, in the unit that fits them."""
+    for unit, scale in (("TFLOPS", 1e12), ("GFLOPS", 1e9), ("MFLOPS", 1e6)):
+        if operations >= scale:
+            return f"{operations / scale:.3g} {unit}"
+    return f"{operations / 1e3:.3g} kFLOPS"
+
+
+def _read(name: str) -> str:
+    return resources.files(_PACKAGE).joinpath(name).read_text(encoding="utf-8")
+
+
+def _copies(realize: RealizeRecord) -> int:
+    return sum(step.runs for step in realize.steps if step.kernel is None)
+
+
+def _view(record: KernelRecord, total: float, compiled: Compiled | None) -> KernelView:
+    operations, nbytes = _work(record)
+    done = operations * record.launches
+    rate = rate_text(done / record.seconds) if record.seconds and done else ""
+    return KernelView(
+        record,
+        _shapes(record.ast),
+        _buffers(record),
+        _launch(record),
+        f"{operations:,}",
+        f"{nbytes:,}",
+        rate,
+        100 * record.seconds / total if total else 0.0,
+        "" if record.kernel is None else shortened(record.kernel.source, MOST_SOURCE),
+        compiled,
+    )
+
+
+def _work(record: KernelRecord) -> tuple[int, int]:
+    """Operations and bytes of one launch; 0 where a size has no value, as it never ran."""
+    amount = estimate(record.ast)
+    try:
+        return (
+            value_of(amount.operations, record.bindings),
+            value_of(amount.nbytes, record.bindings),
+        )
+    except TinyrefError:
+        return 0, 0
+
+
+def _shapes(ast: UOp) -> list[str]:
+    views = [node.arg for node in ast.toposort() if isinstance(node.arg, ViewArg)]
+    return list(dict.fromkeys(describe_shape(view.tracker.shape) for view in views))
+
+
+def _buffers(record: KernelRecord) -> list[str]:
+    """Each parameter of the program: its type, its size, and whether it is written or read."""
+    if record.kernel is None:
+        slots = [node for node in record.ast.toposort() if isinstance(node.arg, SlotArg)]
+        return [
+            f"{node.arg.slot}: {node.dtype.name}" for node in slots if isinstance(node.arg, SlotArg)
+        ]
+    found = []
+    for parameter in record.kernel.program.parameters:
+        uses = [
+            word
+            for word, is_so in (("written", parameter.is_written), ("read", parameter.is_read))
+            if is_so
+        ]
+        found.append(
+            f"{parameter.slot}: {parameter.dtype.name} x {parameter.size:,}, "
+            f"{' and '.join(uses) or 'not touched'}"
+        )
+    return found
+
+
+def _launch(record: KernelRecord) -> str:
+    if record.kernel is None:
+        return "did not run"
+    program = record.kernel.program
+    try:
+        grid = record.kernel.grid(record.bindings)
+    except TinyrefError:
+        return "did not run"
+    sizes = [" x ".join(map(str, extents)) for extents in (grid, program.group)]
+    return f"{sizes[0]} groups of {sizes[1]}"

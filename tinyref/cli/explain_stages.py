@@ -1,0 +1,173 @@
+"""The stages of one kernel: what each changed, and the rules that fired in it."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tinyref.cli.explain_record import KernelRecord, shortened
+from tinyref.device import Device
+from tinyref.engine.search import chosen_opts
+from tinyref.errors import TinyrefError
+from tinyref.uops.compile import STAGES, compile_kernel, planned
+from tinyref.uops.node import UOp
+from tinyref.uops.optimise.opt import opts_text
+from tinyref.uops.rewrite import listening
+from tinyref.uops.simplify import ALL_RULES
+from tinyref.uops.text import to_text
+
+# More lines than this are not compared: the time grows with the square of their number.
+MOST_COMPARED = 1500
+# Less in common than this, and the lines side by side say nothing.
+LEAST_IN_COMMON = 0.35
+CONTEXT = 2
+MOST_SHOWN = 300
+
+SENTENCES = {
+    "ast": "The kernel as the scheduler made it: views, elementwise operations, reduces.",
+    "normal": "Axes merged and ordered; equal kernels become the same.",
+    "lower": "Views become index arithmetic, axes become loops and launch indices.",
+    "simplify": "The rules, applied until none fires any more.",
+    "expand": "Unrolled and vectorised axes become copies and lanes.",
+    "accumulate": "Reduces become loops that add to an accumulator.",
+    "decompose": "What the device lacks, in terms of what it has.",
+    "narrow": "Index arithmetic gets its type: int32 where that is enough.",
+    "linearize": "The program: the nodes in one order, each loop closed.",
+}
+
+_EQUATIONS = {rule.name: " ".join(rule.equation.split()) for rule in ALL_RULES.rules}
+_LINE_NAME = re.compile(r"^[%$]\d+ = ")
+_NAME = re.compile(r"[%$]\d+")
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a stage. `mark` is "+" for new, "-" for gone, "@" for a gap, "" for the rest."""
+
+    mark: str
+    text: str
+
+
+@dataclass(frozen=True)
+class RuleCount:
+    """A rule that fired, how often, and its equation."""
+
+    name: str
+    count: int
+    equation: str
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage: its result, as lines that changed or whole, and the rules that made it."""
+
+    name: str
+    sentence: str
+    lines: list[Line]
+    nodes: int
+    added: int
+    removed: int
+    is_whole: bool
+    rules: list[RuleCount]
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """What the compiler makes of a kernel; `problem` says why it came no further."""
+
+    plan: str
+    opts: str
+    stages: list[Stage]
+    problem: str = ""
+
+
+def compiled_stages(record: KernelRecord) -> Compiled:
+    """Compiles the kernel once more, with an ear on the stages and on the rules."""
+    texts: list[tuple[str, str, Counter[str]]] = []
+    fired: Counter[str] = Counter()
+
+    def on_stage(name: str, value: UOp | tuple[UOp, ...]) -> None:
+        texts.append((name, to_text(value), fired.copy()))
+        fired.clear()
+
+    def on_firing(name: str, node: UOp, result: UOp) -> None:
+        fired[name] += 1
+
+    plan = opts = problem = ""
+    try:
+        capabilities = Device[record.device].capabilities
+        chosen = chosen_opts(record.device, record.ast)
+        found = planned(record.ast, capabilities, chosen)
+        plan = ", ".join(map(str, found.axes)) or "no axes"
+        opts = opts_text(found.opts) if found.opts else "none"
+        with listening(on_firing):
+            compile_kernel(record.ast, capabilities, on_stage=on_stage, opts=chosen)
+    except TinyrefError as error:
+        problem = str(error)
+    stages: list[Stage] = []
+    before = ""
+    for name, text, rules in texts:
+        stages.append(_stage(name, before, text, rules))
+        before = text
+    return Compiled(plan, opts, stages, problem)
+
+
+def _stage(name: str, before: str, text: str, fired: Counter[str]) -> Stage:
+    rules = [
+        RuleCount(rule, count, _EQUATIONS.get(rule, "")) for rule, count in fired.most_common()
+    ]
+    old, new = before.splitlines(), text.splitlines()
+    changes = None if name in (STAGES[0], STAGES[-1]) else _changes(old, new)
+    if changes is None:
+        whole = [Line("", line) for line in shortened(text, MOST_SHOWN).split("\n")]
+        return Stage(name, SENTENCES[name], whole, len(new), 0, 0, True, rules)
+    added = sum(line.mark == "+" for line in changes)
+    removed = sum(line.mark == "-" for line in changes)
+    if len(changes) > MOST_SHOWN:
+        left = f"... {len(changes) - MOST_SHOWN:,} lines more are left out here ..."
+        changes = [*changes[:MOST_SHOWN], Line("@", left)]
+    return Stage(name, SENTENCES[name], changes, len(new), added, removed, False, rules)
+
+
+def _changes(old: Sequence[str], new: Sequence[str]) -> list[Line] | None:
+    """The lines that differ, with some around; None where too much does, or too many there are.
+
+    Lines are compared without the numbers of nodes, which change with every node before them.
+    """
+    if max(len(old), len(new)) > MOST_COMPARED:
+        return None
+    plain_old, plain_new = list(map(_plain, old)), list(map(_plain, new))
+    matcher = difflib.SequenceMatcher(None, plain_old, plain_new, autojunk=False)
+    if matcher.ratio() < LEAST_IN_COMMON:
+        return None
+    return list(_hunks(matcher, old, new))
+
+
+def _plain(line: str) -> str:
+    return _NAME.sub("%", _LINE_NAME.sub("", line))
+
+
+def _hunks(
+    matcher: difflib.SequenceMatcher[str], old: Sequence[str], new: Sequence[str]
+) -> Iterator[Line]:
+    end = 0
+    for group in matcher.get_grouped_opcodes(CONTEXT):
+        start = group[0][3]
+        if start > end:
+            yield _gap(start - end)
+        for tag, old_begin, old_end, new_begin, new_end in group:
+            if tag == "equal":
+                yield from (Line("", line) for line in new[new_begin:new_end])
+                continue
+            yield from (Line("-", line) for line in old[old_begin:old_end])
+            yield from (Line("+", line) for line in new[new_begin:new_end])
+        end = group[-1][4]
+    if len(new) > end:
+        yield _gap(len(new) - end)
+
+
+def _gap(count: int) -> Line:
+    return Line("@", f"{count:,} {'line' if count == 1 else 'lines'} as before")
