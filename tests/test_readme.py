@@ -24,6 +24,15 @@ def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.split("\n")[:2] == ["52.0 [[ 8. 12.]", " [ 8. 12.]]"]
 
 
+def test_the_guide_runs() -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "guide.md").read_text(), re.DOTALL)
+    assert len(blocks) >= 9
+    names: dict[str, object] = {}
+    for block in blocks:
+        assert "assert" in block or "def " in block or "load" in block
+        exec(compile(block, "docs/guide.md", "exec"), names)
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_of_the_table_exists(
     capsys: pytest.CaptureFixture[str], command: str
