@@ -83,9 +83,9 @@ def test_nearest_places_are_those_of_torch(is_exact: bool) -> None:
     """Where the rounding of the scale decides, too."""
     mode = "nearest-exact" if is_exact else "nearest"
     different = []
-    for old in range(1, 48):
+    for old in range(1, 41):
         line = torch.arange(old, dtype=torch.float32).reshape(1, 1, old)
-        for new in range(1, 48):
+        for new in range(1, 41):
             theirs = torch.nn.functional.interpolate(line, new, mode=mode).reshape(-1).int()
             if not (nearest_places(old, new, is_exact)[0] == theirs.numpy()).all():
                 different.append((old, new))
