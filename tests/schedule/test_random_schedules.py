@@ -1,0 +1,69 @@
+"""Random graphs under limits so low that every rule of the scheduler fires, against numpy."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+
+from tinyref.device import Device
+from tinyref.lazy import graph
+from tinyref.schedule import join, kernel_ast, reduces, repeats
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "engine"))
+import random_tensors
+
+LIMITS = {
+    "as they are": (),
+    "everything costly": ((repeats, "CHEAP_AGAIN", 2), (repeats, "CHEAP_CONSTANT", 3)),
+    "nothing costly": ((repeats, "CHEAP_AGAIN", 10**6), (repeats, "CHEAP_CONSTANT", 10**6)),
+    "every reduce at once": ((reduces, "MOST_GROWTH", 50),),
+    "every reduce long": (
+        (reduces, "LONG_REDUCE", 3),
+        (reduces, "FEW_PARTS", 2),
+        (reduces, "MOST_PARTS", 2),
+    ),
+    "few values": ((kernel_ast, "MOST_VALUES", 12), (join, "MOST_JOINED", 40)),
+}
+
+
+def check(machine, seed, steps):
+    random = Random(seed)
+    generator = random_tensors.Generator(random, machine.put)
+    for _ in range(random.randint(4, steps)):
+        generator.grow()
+    outputs = [generator.values[-1], *random.sample(generator.values, 3)]
+    for got, (_, array) in zip(machine.run(*(node for node, _ in outputs)), outputs, strict=True):
+        np.testing.assert_array_equal(got, array)
+
+
+def get_constants(machine):
+    """A machine that gives the elements of outputs that need no memory as well."""
+    working = machine.get
+
+    def get(node):
+        value = graph.uniform_value(node)
+        return working(node) if value is None else np.full(graph.shape_of(node), value)
+
+    return get
+
+
+@pytest.mark.parametrize("name", LIMITS)
+@pytest.mark.parametrize("seed", [3, pytest.param(5, marks=pytest.mark.slow)])
+def test_random_graphs(machine, name, seed, monkeypatch):
+    for module, limit, value in LIMITS[name]:
+        monkeypatch.setattr(module, limit, value)
+    monkeypatch.setattr(machine, "get", get_constants(machine))
+    for number in range(25):
+        check(machine, 1000 * seed + number, 40)
+
+
+def test_random_graphs_within_few_buffers(machine, monkeypatch):
+    found = Device["PYTHON"].capabilities
+    monkeypatch.setattr(Device["PYTHON"], "capabilities", replace(found, buffer_limit=4))
+    monkeypatch.setattr(machine, "get", get_constants(machine))
+    for number in range(25):
+        check(machine, 7000 + number, 40)
+        assert all(len(item.buffers) <= 4 for item in machine.planned.kernels)
