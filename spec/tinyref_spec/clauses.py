@@ -154,6 +154,11 @@ _KERNEL: dict[str, tuple[str, str]] = {
         "IOTA gives 0, 1, 2 ... as a load of a buffer with those numbers would, without memory.",
         OPS,
     ),
+    "kernel.gather": (
+        "A reduce whose terms are the identity but where a counter is an index gives that term, or "
+        "the identity; it touches no other element.",
+        OPS,
+    ),
     "kernel.index": ("An address is computed exactly, for any shape.", OPS),
     "kernel.variable": ("A symbolic integer has the value that the launch gives it.", OPS),
     "kernel.range": ("A loop runs from 0 to its bound minus 1; a bound of 0 runs nothing.", OPS),

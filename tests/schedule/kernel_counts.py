@@ -178,7 +178,7 @@ TRAINING = (
 )
 SELECTION = (
     Program("embedding", 1, "a gated load", p.rows_of_a_table),
-    Program("embedding backward", 2, "rows, then their sum for each place", p.embedding_backward),
+    Program("embedding backward", 1, "a sum of gated loads for each place", p.embedding_backward),
     Program("gather", 1, "a gated load", p.gathered),
     Program(
         "sort of 8",

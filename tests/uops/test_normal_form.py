@@ -242,9 +242,9 @@ def test_a_view_at_the_wrong_axis_is_seen(monkeypatch: pytest.MonkeyPatch) -> No
     moved = module._Walk._moved
 
     def backwards(
-        self: module._Walk, shown: ShapeTracker, context: tuple[int, ...]
+        self: module._Walk, shown: ShapeTracker, context: tuple[int, ...], placed: int
     ) -> ShapeTracker:
-        found = moved(self, shown, context)
+        found = moved(self, shown, context, placed)
         return found if shown == tracker((6, 4)) else found.flip((0,))
 
     monkeypatch.setattr(module._Walk, "_moved", backwards)

@@ -65,6 +65,11 @@ def numbers(*shape: int) -> UOp:
     return node(Ops.IOTA, I32, arg=ViewArg(ShapeTracker.from_shape(shape)))
 
 
+def placed(position: UOp, *shape: int) -> UOp:
+    return numbers(*shape).replace(src=(position,))
+
+
+CUBE = ViewArg(ShapeTracker.from_shape((3, 4, 1)))
 X = buffer(3, 4)
 FLAT = X.src[0]
 TENSOR_GRAPHS: list[tuple[str, Callable[[], Graph]]] = [
@@ -92,6 +97,7 @@ TENSOR_GRAPHS: list[tuple[str, Callable[[], Graph]]] = [
     ("tensor.iota.1", lambda: node(Ops.IOTA, I32, arg=ShapeArg((2**31,)))),
     ("tensor.iota.1", lambda: node(Ops.IOTA, I32, arg=ShapeArg((b.variable("n", 1, 2**31),)))),
     ("tensor.iota.1", lambda: node(Ops.IOTA, I32, arg=numbers(4).arg)),
+    ("tensor.iota.1", lambda: node(Ops.IOTA, I32, i32(0), arg=ShapeArg((2,)))),
     ("tensor.type.1", lambda: node(Ops.IOTA, F32, arg=ShapeArg((2,)))),
     ("tensor.shape.1", lambda: b.add(X, buffer(4, 3, number=1))),
     ("tensor.shape.1", lambda: b.add(X, b.const(F32, 1))),
@@ -214,6 +220,11 @@ AST_GRAPHS: list[tuple[str, Callable[[], Graph]]] = [
     ),
     ("ast.iota.1", lambda: kernel(b.cast(node(Ops.IOTA, I32, arg=ShapeArg((12,))), F32))),
     ("ast.iota.1", lambda: kernel(b.reduce(Ops.ADD, b.cast(numbers(3, 2**30), F32), (1,)))),
+    ("ast.type.1", lambda: kernel(b.cast(placed(b.const(F32, 1), 3, 4, 5), F32))),
+    ("ast.view.2", lambda: kernel(b.cast(placed(i32(1), 3, 4), F32))),
+    ("ast.view.5", lambda: kernel(b.cast(placed(numbers(3, 5), 3, 4, 5), F32))),
+    ("ast.view.5", lambda: kernel(b.cast(placed(i32(1)), F32))),
+    ("ast.view.6", lambda: kernel(LOADED, node(Ops.VIEW, OUT.dtype, OUT, i32(1), arg=CUBE))),
     ("ast.view.2", lambda: kernel(b.cast(b.reduce(Ops.ADD, numbers(3, 4, 1), (1,)), F32))),
     ("ast.load.1", lambda: kernel(b.load(IN))),
     (

@@ -15,6 +15,7 @@ from tinyref.lazy.graph import backing
 from tinyref.lazy.shape import shape_of
 from tinyref.schedule.prepare import peel
 from tinyref.schedule.repeats import costly_bases, costly_repeats
+from tinyref.uops.choice import is_choice
 from tinyref.uops.node import UOp, sint, toposort
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ReduceArg
@@ -58,7 +59,7 @@ class Fusion:
         self._holders: dict[UOp, UOp] = {}
         self.stored |= costly_bases(self.order, self.stored)
         for node in self.order:
-            if node.op is Ops.REDUCE:
+            if node.op is Ops.REDUCE and not is_choice(node):
                 self._place(node)
         self.stored |= costly_repeats(self.order, self.consumers, self.stored)
 

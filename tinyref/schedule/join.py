@@ -28,6 +28,7 @@ class Draft:
 
     root: its SINK. buffers: BUFFER nodes by slot, one for each store first. reads: its loads.
     outer, inner: the axes T and R of `kernel_ast`. names: the user's functions that it computes.
+    folded: the number of its axes F.
     """
 
     root: UOp
@@ -36,6 +37,7 @@ class Draft:
     outer: Shape
     inner: Shape
     names: tuple[str, ...] = ()
+    folded: int = 0
 
     @property
     def written(self) -> tuple[UOp, ...]:
@@ -56,7 +58,8 @@ def join(first: Draft, second: Draft, dropped: set[UOp]) -> Draft | None:
         return None
     inner = first.inner or second.inner
     written = [buffer for buffer in first.written if buffer not in dropped]
-    joiner = _Joiner([*written, *second.written], dropped, len(inner))
+    folded = max(first.folded, second.folded)
+    joiner = _Joiner([*written, *second.written], dropped, len(inner), folded)
     kept = joiner.rewrite(first, {})
     results = dict(zip(first.written, kept, strict=True))
     stores = joiner.rewrite(second, results)
@@ -67,22 +70,25 @@ def join(first: Draft, second: Draft, dropped: set[UOp]) -> Draft | None:
     reads.extend(read for read in second.reads if read.location.buffer not in first.written)
     root = build.sink(*left, *stores)
     names = tuple(dict.fromkeys((*first.names, *second.names)))
-    joined = Draft(root, tuple(joiner.buffers), tuple(reads), first.outer, inner, names)
+    memory = tuple(joiner.buffers)
+    joined = Draft(root, memory, tuple(reads), first.outer, inner, names, folded)
     return joined if _writes_in_place(joined) and _reduces_in_full(joined) else None
 
 
 class _Joiner:
     """Rewrites kernels into one numbering of slots and one rank."""
 
-    def __init__(self, written: list[UOp], dropped: set[UOp], inner_rank: int) -> None:
+    def __init__(self, written: list[UOp], dropped: set[UOp], inner_rank: int, folded: int) -> None:
         self.buffers = written
         self.dropped = dropped
         self.inner_rank = inner_rank
+        self.folded = folded
         self.is_impossible = False
 
     def rewrite(self, draft: Draft, results: Mapping[UOp, UOp]) -> tuple[UOp, ...]:
         """The stores of `draft`; loads from the keys of `results` become those stores' values."""
-        extra = 0 if draft.inner else self.inner_rank
+        added = 0 if draft.inner else self.inner_rank
+        extra = Extra(len(draft.outer), added, self.folded - draft.folded)
         done: dict[UOp, UOp] = {}
         for node in draft.root.toposort()[:-1]:
             buffer = _buffer_of_load(node, draft)
@@ -92,12 +98,14 @@ class _Joiner:
             done[node] = self._rewritten(node, draft, done, extra)
         return tuple(done[store] for store in draft.root.src)
 
-    def _rewritten(self, node: UOp, draft: Draft, done: Mapping[UOp, UOp], extra: int) -> UOp:
+    def _rewritten(self, node: UOp, draft: Draft, done: Mapping[UOp, UOp], extra: Extra) -> UOp:
         argument = node.arg
         if isinstance(argument, SlotArg):
             return self._define(node, draft.buffers[argument.slot])
         if isinstance(argument, ViewArg):
-            argument = ViewArg(_with_axes(argument.tracker, extra))
+            argument = ViewArg(extra.shown(argument.tracker))
+        elif isinstance(argument, ReduceArg):
+            argument = ReduceArg(argument.op, extra.moved(argument.axes))
         return UOp(node.op, node.dtype, tuple(done[source] for source in node.src), argument)
 
     def _define(self, node: UOp, buffer: UOp) -> UOp:
@@ -108,16 +116,33 @@ class _Joiner:
             self.buffers.append(buffer)
         return node.replace(arg=SlotArg(self.buffers.index(buffer)))
 
-    def _value(self, load: UOp, store: UOp, extra: int) -> UOp:
-        wanted = _with_axes(_tracker(load.src[0]), extra)
+    def _value(self, load: UOp, store: UOp, extra: Extra) -> UOp:
+        wanted = extra.shown(_tracker(load.src[0]))
         stored = _tracker(store.src[0])
         if wanted is not stored and wanted is not stored.expand(wanted.shape):
             self.is_impossible = True
         return store.src[1]
 
 
-def _with_axes(tracker: ShapeTracker, extra: int) -> ShapeTracker:
-    return tracker.reshape((*tracker.shape, *(1,) * extra)) if extra else tracker
+@dataclass(frozen=True)
+class Extra:
+    """Axes of size 1 that a kernel gets: `added` after the first `rank`, `last` at the end."""
+
+    rank: int
+    added: int
+    last: int
+
+    def shown(self, tracker: ShapeTracker) -> ShapeTracker:
+        """A view with the axes."""
+        if not self.added and not self.last:
+            return tracker
+        shape = tracker.shape
+        ones, more = (1,) * self.added, (1,) * self.last
+        return tracker.reshape((*shape[: self.rank], *ones, *shape[self.rank :], *more))
+
+    def moved(self, axes: tuple[int, ...]) -> tuple[int, ...]:
+        """The new numbers of axes."""
+        return tuple(axis if axis < self.rank else axis + self.added for axis in axes)
 
 
 def _tracker(view: UOp) -> ShapeTracker:

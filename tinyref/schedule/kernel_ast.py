@@ -1,13 +1,16 @@
 """The AST of one kernel: views pushed down to the loads, one slot for each buffer.
 
-A kernel has axes T + R: T is the shape of what it stores, R what its reduces loop over. Outside a
-reduce every value has shape T + (1, ...), inside it T + R. A node is computed at a tracker that
+A kernel has axes T + R + F: T is the shape of what it stores, R what its reduces loop over. Outside
+a reduce every value has shape T + (1, ...), inside it T + R. A node is computed at a tracker that
 says which of its elements each position of the kernel wants; movement changes the tracker, a reduce
-appends R to it, and at a load the tracker becomes the view.
+puts R into it, and at a load the tracker becomes the view. F are axes of reduces that choose one
+element, and so are no loops (see `uops.choice`): one after the other where such reduces are nested,
+while those side by side share them.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -16,8 +19,9 @@ from tinyref.errors import TinyrefError
 from tinyref.lazy.shape import shape_of
 from tinyref.schedule.fusion import content, reduce_axes
 from tinyref.uops import build, meanings
+from tinyref.uops.choice import is_choice
 from tinyref.uops.kernel_shape import kernel_shape
-from tinyref.uops.node import UOp, sint
+from tinyref.uops.node import UOp, sint, toposort
 from tinyref.uops.ops import ALU, MOVEMENT, Ops
 from tinyref.uops.payload import BufferArg, ConstArg, ReduceArg, ViewArg
 from tinyref.uops.shape_tracker import ShapeTracker, apply_movement
@@ -84,13 +88,15 @@ class KernelBuilder:
         self.outer: Shape = tuple(size for size in shape_of(root) if size != 1)
         self.members = self._find_members()
         self.inner: Shape = self._reduced_axes()
+        self.first_axes: dict[UOp, int] = {}
+        self.folded = self._place_choices()
         self._done: dict[Key, UOp] = {}
         self._needs: dict[Key, list[Key]] = {}
         self._zero: dict[UOp, ConstArg | None] = {}
 
     def build(self) -> UOp:
         """The SINK of the kernel. Raises `TooLarge` where too much would be computed twice."""
-        shape = (*self.outer, *(1,) * len(self.inner))
+        shape = (*self.outer, *(1,) * (len(self.inner) + self.folded))
         start = ShapeTracker.from_shape(shape_of(self.root)).reshape(shape)
         self.store_view = self.target.tracker.reshape(shape)
         value = self._compute((self.value, start))
@@ -134,13 +140,25 @@ class KernelBuilder:
     def _reduced_axes(self) -> Shape:
         found: Shape | None = None
         for node in self.members:
-            if node.op is not Ops.REDUCE:
+            if node.op is not Ops.REDUCE or is_choice(node):
                 continue
             axes = reduce_axes(node)
             if found not in (None, axes):
                 raise InternalError(f"kernel: reduces over {found} and {axes} share one kernel")
             found = axes
         return found or ()
+
+    def _place_choices(self) -> int:
+        """Finds the first axis of each REDUCE that chooses; gives the number of all such axes."""
+        ends: dict[UOp, int] = {}
+        needs = functools.partial(_sources_but, self._is_leaf)
+        for node in toposort((self.value,), needs):
+            below = max((ends.get(source, 0) for source in needs(node)), default=0)
+            if node.op is Ops.REDUCE and not self._is_leaf(node) and is_choice(node):
+                self.first_axes[node] = len(self.outer) + len(self.inner) + below
+                below += len(reduce_axes(node))
+            ends[node] = below
+        return ends[self.value]
 
     # --- values ---------------------------------------------------------------------------------
 
@@ -182,7 +200,7 @@ class KernelBuilder:
         if node.op in MOVEMENT:
             return [(node.src[0], movement_tracker(node).followed_by(tracker))]
         if node.op is Ops.REDUCE:
-            return [(node.src[0], reduced_tracker(node, tracker, self.inner))]
+            return [(node.src[0], self._inside(node, tracker))]
         return [(source, tracker) for source in node.src]
 
     def _combine(self, key: Key, values: Sequence[UOp]) -> UOp:
@@ -221,14 +239,24 @@ class KernelBuilder:
         argument = node.arg
         if not isinstance(argument, ReduceArg):
             raise InternalError("kernel: REDUCE without its payload")
-        inside = reduced_tracker(node, tracker, self.inner)
+        inside = self._inside(node, tracker)
         if kernel_shape(value) == ():
             # A value without loads has no shape of its own, and a reduce needs one.
             valid = UOp(Ops.VALID, dtypes.bool, (), ViewArg(ShapeTracker.from_shape(inside.shape)))
             value = UOp(Ops.WHERE, value.dtype, (valid, value, build.const(value.dtype, 0)))
-        first = len(self.outer)
-        axes = tuple(range(first, first + len(self.inner)))
-        return UOp(Ops.REDUCE, node.dtype, (value,), ReduceArg(argument.op, axes))
+        return UOp(Ops.REDUCE, node.dtype, (value,), ReduceArg(argument.op, self._axes_of(node)))
+
+    def _axes_of(self, node: UOp) -> tuple[int, ...]:
+        """The axes of the kernel that a REDUCE goes over."""
+        first = self.first_axes.get(node, len(self.outer))
+        return tuple(range(first, first + len(reduce_axes(node))))
+
+    def _inside(self, node: UOp, tracker: ShapeTracker) -> ShapeTracker:
+        """What a REDUCE at `tracker` reads of its source."""
+        axes = self._axes_of(node)
+        order = [axis for axis in range(len(tracker.shape)) if axis not in axes] + list(axes)
+        inside = reduced_tracker(node, tracker.permute(order), reduce_axes(node))
+        return inside.permute(sorted(range(len(order)), key=order.__getitem__))
 
     # --- padding --------------------------------------------------------------------------------
 
@@ -278,6 +306,11 @@ class KernelBuilder:
             return None
         types = [source.dtype for source in node.src]
         return ConstArg(meanings.fold(node.op, node.dtype, values, types))
+
+
+def _sources_but(is_leaf: Callable[[UOp], bool], node: UOp) -> tuple[UOp, ...]:
+    """The sources of `node`; none of a leaf."""
+    return () if is_leaf(node) else node.src
 
 
 def _is_specified(node: UOp, values: Sequence[ConstType]) -> bool:

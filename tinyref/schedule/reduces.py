@@ -13,6 +13,7 @@ from tinyref.lazy import graph
 from tinyref.lazy.folding import full, uniform_value
 from tinyref.lazy.shape import shape_of
 from tinyref.uops import meanings
+from tinyref.uops.choice import chosen_axes, is_choice
 from tinyref.uops.node import UOp, node_fact, sint
 from tinyref.uops.ops import ALU, MOVEMENT, Ops
 from tinyref.uops.payload import BoundsArg, FlipArg, PermuteArg, ReduceArg, ShapeArg
@@ -46,6 +47,8 @@ def simplify_reduce(node: UOp, *, stacked: bool = False) -> UOp:
     repeated = _reduce_repeated(node, argument)
     if repeated is not None:
         return repeated
+    if chosen_axes(node):
+        return _reduce_chosen(node, argument)
     together = _reduce_at_once(node, argument) if stacked else None
     if together is None:
         return split_long_reduce(node)
@@ -113,6 +116,17 @@ def repeated_axes(node: UOp) -> frozenset[int]:
     return single
 
 
+def _reduce_chosen(node: UOp, argument: ReduceArg) -> UOp:
+    """A REDUCE that chooses along some of its axes, which are no loops, apart from the others."""
+    if is_choice(node):
+        return node
+    chosen = chosen_axes(node)
+    rest = tuple(axis for axis in argument.axes if axis not in chosen)
+    inner = UOp(Ops.REDUCE, node.dtype, node.src, ReduceArg(argument.op, chosen))
+    outer = UOp(Ops.REDUCE, node.dtype, (inner,), ReduceArg(argument.op, rest))
+    return split_long_reduce(outer)
+
+
 # --- a reduce of a reduce -----------------------------------------------------------------------
 
 
@@ -128,6 +142,8 @@ def _reduce_at_once(node: UOp, argument: ReduceArg) -> UOp | None:
         steps.append(inner)
         inner = inner.src[0]
     if not isinstance(inner.arg, ReduceArg) or inner.arg.op is not argument.op:
+        return None
+    if is_choice(inner):
         return None
     moved = product(shape_of(node.src[0]))
     made = product(shape_of(inner))

@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Collection, Mapping, Sequence, Set
 
 from tinyref.lazy.shape import device_of, shape_of
+from tinyref.uops.choice import is_choice
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, MOVEMENT, Ops
 from tinyref.uops.payload import BoundsArg
@@ -56,7 +57,8 @@ class Work:
 
     def _found(self, node: UOp) -> Parts | None:
         # A REDUCE, or a value after it, gets memory in any case: it counts as a load.
-        if node.op in (Ops.BUFFER, Ops.REDUCE) or node in self.stored:
+        is_reduced = node.op is Ops.REDUCE and not is_choice(node)
+        if node.op is Ops.BUFFER or is_reduced or node in self.stored:
             return frozenset((node,))
         parts = self._together(node.src)
         if parts is None or node.op not in ALU:

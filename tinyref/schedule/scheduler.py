@@ -224,7 +224,7 @@ class _Scheduler:
         buffers = tuple(self._on_device(buffer, device) for buffer in builder.buffers)
         reads = tuple(builder.reads)
         names = self._names(builder)
-        draft = Draft(ast, buffers, reads, builder.outer, builder.inner, names)
+        draft = Draft(ast, buffers, reads, builder.outer, builder.inner, names, builder.folded)
         assigns = (node,) if node.op is Ops.ASSIGN else ()
         # The last one before is enough: it waits for those before it.
         before = _target_steps(node)[1] if assigns else None

@@ -7,7 +7,8 @@ have the range of all their lanes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 
 from tinyref.dtype import ConstType, DType, dtypes
 from tinyref.errors import UserError
@@ -235,7 +236,64 @@ def _where(node: UOp, sources: Sequence[Range | None]) -> Range | None:
         return other
     if chosen is None or other is None:
         return None
-    return min(chosen[0], other[0]), max(chosen[1], other[1])
+    low, high = _under(node.src[0], node.src[1], chosen)
+    return min(low, other[0]), max(high, other[1])
+
+
+def _under(condition: UOp, value: UOp, found: Range) -> Range:
+    """The range of `value`, which is `found`, where it or what it casts is compared first."""
+    limits = _limits(condition)
+    inside: list[DType] = []
+    while True:
+        if value in limits:
+            known = value_range(value) or found
+            low = int(max(known[0], limits[value][0]))
+            high = int(min(known[1], limits[value][1]))
+            if low <= high and all(wrap_range(kind, low, high) == (low, high) for kind in inside):
+                return max(low, found[0]), min(high, found[1])
+        if value.op is not Ops.CAST or not (value.dtype.is_int and value.src[0].dtype.is_int):
+            return found
+        inside.append(value.dtype)
+        value = value.src[0]
+
+
+# Conditions are looked at so deep.
+_MOST_CONDITIONS = 16
+
+
+def _limits(condition: UOp) -> dict[UOp, tuple[int | float, int | float]]:
+    """What a conjunction of comparisons with constants says of the integers in it."""
+    limits: dict[UOp, tuple[int | float, int | float]] = {}
+    stack = [(condition, True)]
+    for _ in range(_MOST_CONDITIONS):
+        if not stack:
+            break
+        node, holds = stack.pop()
+        if node.op is Ops.AND and holds and node.dtype.is_bool:
+            stack += [(source, True) for source in node.src]
+        elif node.op is Ops.CMPNE and value_range(node.src[1]) == (1, 1) and _is_truth(node):
+            stack.append((node.src[0], not holds))
+        elif node.op is Ops.CMPLT and node.src[0].dtype.is_int:
+            for place, (least, most) in _limits_of_less(node, holds):
+                low, high = limits.get(place, (-math.inf, math.inf))
+                limits[place] = max(low, least), min(high, most)
+    return limits
+
+
+def _is_truth(node: UOp) -> bool:
+    return node.src[0].dtype.is_bool
+
+
+def _limits_of_less(
+    node: UOp, holds: bool
+) -> Iterator[tuple[UOp, tuple[int | float, int | float]]]:
+    """Of x < c, or of not x < c where `holds` is false, and the same for c < x."""
+    x, y = node.src
+    left, right = value_range(x), value_range(y)
+    if right is not None and right[0] == right[1]:
+        yield x, (-math.inf, right[0] - 1) if holds else (right[0], math.inf)
+    if left is not None and left[0] == left[1]:
+        yield y, (left[0] + 1, math.inf) if holds else (-math.inf, left[0])
 
 
 def _multiply_accumulate(node: UOp, sources: Sequence[Range | None]) -> Range | None:

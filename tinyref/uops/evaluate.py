@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ import numpy.typing as npt
 from tinyref.dtype import DType, dtypes, narrow_float64, numpy_dtype
 from tinyref.errors import UserError
 from tinyref.uops import meanings
+from tinyref.uops.kernel_shape import positions_of
 from tinyref.uops.node import UOp, sint, toposort
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ConstArg, ReduceArg, SlotArg, VarArg, ViewArg
@@ -81,7 +82,9 @@ class _Evaluator:
     def _positions(self, view: UOp) -> tuple[Array, Array]:
         if not isinstance(view.arg, ViewArg):
             raise UserError(f"evaluate: {view.op.name} does not carry a view")
-        return view.arg.tracker.numpy_indices(self.bindings)
+        found = view.arg.tracker.numpy_indices(self.bindings)
+        places = [self.values[position] for position in positions_of(view)]
+        return _at_places(*found, places) if places else found
 
     def _buffer(self, view: UOp) -> tuple[int, Array]:
         arg = view.src[0].arg if view.src else None
@@ -109,6 +112,26 @@ class _Evaluator:
             self.written[slot] = buffer.copy()
         full = np.broadcast_to(self.values[value], positions.shape)
         self.written[slot][positions[valid]] = full[valid]
+
+
+def _at_places(positions: Array, valid: Array, places: Sequence[Array]) -> tuple[Array, Array]:
+    """Of a view over more axes than the kernel has: the last ones are at `places`, one each."""
+    rank = positions.ndim - len(places)
+    sizes = positions.shape[rank:]
+    shape = np.broadcast_shapes(positions.shape[:rank], *(place.shape for place in places))
+    counters: list[Array] = list(np.indices(shape, sparse=True))
+    own = [
+        np.broadcast_to(counter if size > 1 else np.zeros_like(counter), shape)
+        for counter, size in zip(counters, positions.shape, strict=False)
+    ]
+    inside = np.ones(shape, np.bool_)
+    chosen = []
+    for place, size in zip(places, sizes, strict=True):
+        is_there = (place >= 0) & (place < size)
+        chosen.append(np.broadcast_to(np.where(is_there, place, 0).astype(np.int64), shape))
+        inside = inside & is_there
+    there = (*own, *chosen)
+    return np.where(inside, positions[there], 0), inside & valid[there]
 
 
 def _check_inside(slot: int, buffer: Array, positions: Array) -> None:

@@ -18,11 +18,21 @@ def is_one(size: sint) -> bool:
     return isinstance(size, int) and size == 1
 
 
+def positions_of(view: UOp) -> tuple[UOp, ...]:
+    """The values that give the positions on the last axes of a VIEW, VALID or IOTA."""
+    return view.src[1:] if view.op is Ops.VIEW else view.src
+
+
 @node_fact
 def kernel_shape(node: UOp) -> Shape:
     """The shape of an AST node, sizes broadcast; () for what takes any shape."""
     if isinstance(node.arg, ViewArg):
-        return node.arg.tracker.shape
+        shown = node.arg.tracker.shape
+        positions = positions_of(node)
+        if not positions:
+            return shown
+        shapes = [shape for shape in map(kernel_shape, positions) if shape]
+        return _broadcast([shown[: len(shown) - len(positions)], *shapes])
     if node.op is Ops.LOAD:
         return kernel_shape(node.src[0])
     shapes = [shape for shape in map(kernel_shape, node.src) if shape]

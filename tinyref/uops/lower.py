@@ -14,6 +14,7 @@ from tinyref.device import Capabilities
 from tinyref.dtype import AddressSpace, DType, dtypes, pointer
 from tinyref.errors import UserError
 from tinyref.uops import build
+from tinyref.uops.kernel_shape import positions_of
 from tinyref.uops.launch import launch_axes
 from tinyref.uops.lower_tile import tile_value
 from tinyref.uops.node import UOp, sint
@@ -36,6 +37,9 @@ from tinyref.uops.simplify import simplify
 
 ZERO = build.const(dtypes.index, 0)
 TRUE = build.const(dtypes.bool, True)
+
+# What nodes of the AST became.
+Done = dict[UOp, UOp]
 
 
 def lower(plan: Plan) -> UOp:
@@ -63,7 +67,7 @@ class Lowering:
                 kind = AxisKind.LOOP if axis.kind is AxisKind.GLOBAL else axis.kind
                 self.counters[axis] = self.range(axis.extent, kind)
         self.positions = self.positions_of(self.counters)
-        self.done: dict[UOp, UOp] = {}
+        self.done: Done = {}
 
     # Counters
 
@@ -117,9 +121,9 @@ class Lowering:
         if node.op is Ops.LOAD:
             return self._load(node)
         if node.op is Ops.VALID:
-            return self._is_valid(node, self.positions)
+            return self._is_valid(node, self.positions, self.done)
         if node.op is Ops.IOTA:
-            return self._number(node, self.positions)
+            return self._number(node, self.positions, self.done)
         src = tuple([self.done.get(source, source) for source in node.src])
         if isinstance(node.arg, ReduceArg):
             return self._reduce(node, node.arg, src[0])
@@ -127,15 +131,15 @@ class Lowering:
 
     def value_at(self, root: UOp, positions: tuple[UOp, ...]) -> UOp:
         """The value of an AST node without reduces at other positions than those of the kernel."""
-        done: dict[UOp, UOp] = {}
+        done: Done = {}
         for node in root.toposort():
             if node.op is Ops.LOAD:
-                done[node] = self._read(node, positions)
+                done[node] = self._read(node, positions, done)
             elif node.op is Ops.VALID:
-                done[node] = self._is_valid(node, positions)
+                done[node] = self._is_valid(node, positions, done)
             elif node.op is Ops.IOTA:
-                done[node] = self._number(node, positions)
-            else:
+                done[node] = self._number(node, positions, done)
+            elif node.op is not Ops.VIEW:
                 src = tuple([done[source] for source in node.src])
                 done[node] = node if src == node.src else node.replace(src=src)
         return done[root]
@@ -151,7 +155,7 @@ class Lowering:
             is_extra = is_output and axis.target not in written
             if is_extra or axis.kind is AxisKind.GROUP_REDUCE:
                 gate = build.both(gate, build.equal(self.counters[axis], 0))
-        address, valid = self._address(store.src[0], self.positions)
+        address, valid = self._address(store.src[0], self.positions, self.done)
         gate = simplify(build.both(gate, valid))
         if _is_const(gate, False):
             return None
@@ -161,17 +165,28 @@ class Lowering:
 
     # Memory
 
-    def _is_valid(self, view: UOp, positions: tuple[UOp, ...]) -> UOp:
-        if not isinstance(view.arg, ViewArg):
-            raise UserError(f"kernel: {view.op.name} is no view of a buffer")
-        valid = view.arg.tracker.index_and_valid(positions)[1]
-        return self._valid(varies(view), valid, positions)
+    def _shown(self, view: UOp, positions: tuple[UOp, ...], done: Done) -> tuple[UOp, UOp]:
+        """The number of the element that a view shows, and whether there is one.
 
-    def _number(self, view: UOp, positions: tuple[UOp, ...]) -> UOp:
-        """The number that an IOTA has, by the index arithmetic of its view."""
+        `done` has the values that give positions on the last axes of the view.
+        """
         if not isinstance(view.arg, ViewArg):
-            raise UserError(f"kernel: {view.op.name} has no view")
-        position, valid = view.arg.tracker.index_and_valid(positions)
+            raise UserError(f"kernel: {view.op.name} is no view")
+        tracker = view.arg.tracker
+        values = positions_of(view)
+        sizes = tracker.shape[len(tracker.shape) - len(values) :]
+        places = [_place(done[value], size) for value, size in zip(values, sizes, strict=True)]
+        number, valid = tracker.index_and_valid((*positions, *(place for place, _ in places)))
+        for _, is_there in places:
+            valid = build.both(is_there, valid)
+        return number, valid
+
+    def _is_valid(self, view: UOp, positions: tuple[UOp, ...], done: Done) -> UOp:
+        return self._valid(varies(view), self._shown(view, positions, done)[1], positions)
+
+    def _number(self, view: UOp, positions: tuple[UOp, ...], done: Done) -> UOp:
+        """The number that an IOTA has, by the index arithmetic of its view."""
+        position, valid = self._shown(view, positions, done)
         number = build.cast(position, view.dtype)
         is_there = simplify(self._valid(varies(view), valid, positions))
         return number if _is_const(is_there, True) else build.where(is_there, number, 0)
@@ -187,24 +202,30 @@ class Lowering:
         return valid
 
     def _address(
-        self, view: UOp, positions: tuple[UOp, ...], targets: frozenset[int] | None = None
+        self,
+        view: UOp,
+        positions: tuple[UOp, ...],
+        done: Done,
+        targets: frozenset[int] | None = None,
     ) -> tuple[UOp, UOp]:
-        if not isinstance(view.arg, ViewArg):
-            raise UserError(f"kernel: {view.op.name} is no view of a buffer")
-        position, valid = view.arg.tracker.index_and_valid(positions)
+        position, valid = self._shown(view, positions, done)
         gated = varies(view) if targets is None else targets
         return build.index(view.src[0], position), simplify(self._valid(gated, valid, positions))
 
     def _load(self, node: UOp) -> UOp:
         if slot_of(node) in self.plan.packed:
             return self._packed(node)
-        return self._read(node, self.positions)
+        return self._read(node, self.positions, self.done)
 
     def _read(
-        self, node: UOp, positions: tuple[UOp, ...], targets: frozenset[int] | None = None
+        self,
+        node: UOp,
+        positions: tuple[UOp, ...],
+        done: Done,
+        targets: frozenset[int] | None = None,
     ) -> UOp:
         """What `node` loads; 0 where padding has added the position to one of `targets`, or any."""
-        address, valid = self._address(node.src[0], positions, targets)
+        address, valid = self._address(node.src[0], positions, done, targets)
         if _is_const(valid, False):
             return build.const(node.dtype, 0)
         if _is_const(valid, True):
@@ -235,7 +256,7 @@ class Lowering:
             filling[axis] = self.range(axis.extent, kind)
             if is_loop:
                 loops.append(filling[axis])
-        element = self._read(node, self.positions_of(filling), changes(node))
+        element = self._read(node, self.positions_of(filling), self.done, changes(node))
         copy = build.store(build.index(memory, flat(inside, filling)), element)
         filled = UOp(Ops.AFTER, memory.dtype, (memory, copy, *loops))
         copied = build.load(build.index(filled, flat(inside, self.counters)))
@@ -288,6 +309,24 @@ def _step(strides: Sequence[sint | None], axis: Axis) -> int:
     """How far apart in the buffer two neighbours along `axis` are; far where that varies."""
     stride = strides[axis.target]
     return abs(stride) * axis.stride if isinstance(stride, int) else 1 << 62
+
+
+def _place(value: UOp, size: sint) -> tuple[UOp, UOp]:
+    """The position `value` on an axis of `size`, 0 where it is none, and whether it is one."""
+    is_there = build.at_least(value, 0)
+    last = value.dtype.maximum
+    if isinstance(size, int):
+        if size <= last:
+            is_there = build.both(is_there, build.less(value, size))
+    else:
+        # The size itself is compared in index arithmetic, which 64 bits may not reach.
+        largest = min(last, dtypes.int32.maximum - 1)
+        is_there = build.both(is_there, build.less(value, largest + 1))
+    number = build.cast(build.cast(value, dtypes.int32), dtypes.index)
+    if not isinstance(size, int):
+        is_there = build.both(is_there, build.less(number, size))
+    is_there = simplify(is_there)
+    return build.where(is_there, number, 0), is_there
 
 
 def _is_const(node: UOp, value: bool) -> bool:

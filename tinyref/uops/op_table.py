@@ -265,7 +265,7 @@ STRUCTURE_ROWS = (
     ),
     _row(
         Ops.IOTA,
-        0,
+        (0, None),
         typing_rules.numbering,
         "The integers 0, 1, 2 ... along one axis; in a kernel through a view, 0 where masked.",
         payload=payload.ShapeArg | payload.ViewArg,
@@ -294,7 +294,7 @@ KERNEL_ROWS = (
     ),
     _row(
         Ops.VIEW,
-        1,
+        (1, None),
         typing_rules.address,
         "How the axes of the kernel map to elements of a buffer.",
         payload=payload.ViewArg,
@@ -303,7 +303,7 @@ KERNEL_ROWS = (
     ),
     _row(
         Ops.VALID,
-        0,
+        (0, None),
         typing_rules.truth,
         "True where the mask of a view holds.",
         payload=payload.ViewArg,

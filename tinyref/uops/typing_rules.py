@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tinyref.dtype import AddressSpace, DType, Kind, PtrDType, dtypes
 from tinyref.uops import payload
@@ -172,7 +172,8 @@ def scalar_integer(node: UOp) -> str | None:
 
 def numbering(node: UOp) -> str | None:
     """IOTA: int32, the type of positions that every device has."""
-    return None if node.dtype is dtypes.int32 else _wrong_type(node, node.dtype, "int32")
+    wrong = None if node.dtype is dtypes.int32 else _wrong_type(node, node.dtype, "int32")
+    return wrong or _positions(node, node.src)
 
 
 def variable(node: UOp) -> str | None:
@@ -233,15 +234,20 @@ def address(node: UOp) -> str | None:
     """INDEX and VIEW: an address in the memory that the first source points to."""
     if not isinstance(node.src[0].dtype, PtrDType):
         return _wrong_type(node, node.src[0].dtype, "a pointer as its first source")
-    for position in node.src[1:]:
+    return _positions(node, node.src[1:]) or like_first(node)
+
+
+def _positions(node: UOp, sources: Sequence[UOp]) -> str | None:
+    for position in sources:
         if not position.dtype.is_int or position.dtype.lanes != 1:
             return _wrong_type(node, position.dtype, "one integer as its position")
-    return like_first(node)
+    return None
 
 
 def truth(node: UOp) -> str | None:
-    """The node is a bool."""
-    return None if node.dtype.is_bool else _wrong_type(node, node.dtype, "bool")
+    """VALID: a bool, at positions that are integers."""
+    wrong = None if node.dtype.is_bool else _wrong_type(node, node.dtype, "bool")
+    return wrong or _positions(node, node.src)
 
 
 def _gate(node: UOp, gate: UOp) -> str | None:

@@ -8,6 +8,7 @@ from tinyref_spec.case import Row
 from tinyref_spec.kernel import (
     features,
     forms,
+    gathers,
     images,
     opt_tiles,
     opts,
@@ -23,6 +24,7 @@ def rows() -> Iterator[Row]:
     """Every kind of kernel, optimisations, and features both ways."""
     yield from forms.rows()
     yield from ranges.rows()
+    yield from gathers.rows()
     yield from reduces.rows()
     yield from products.rows()
     yield from programs.rows()

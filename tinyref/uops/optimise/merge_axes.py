@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tinyref.uops.kernel_shape import is_one
+from tinyref.uops.kernel_shape import is_one, kernel_shape
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.payload import ReduceArg, ViewArg
 from tinyref.uops.shape_tracker import ShapeTracker
@@ -24,7 +24,7 @@ def merge_axes(ast: UOp) -> UOp:
 def reducers(ast: UOp) -> list[int]:
     """For each axis a number; equal where the same REDUCEs go over the axes, 0 where none does."""
     order = ast.toposort()
-    rank = next((len(n.arg.tracker.shape) for n in order if isinstance(n.arg, ViewArg)), 0)
+    rank = next((len(kernel_shape(n)) for n in order if isinstance(n.arg, ViewArg)), 0)
     by: list[set[UOp]] = [set() for _ in range(rank)]
     for node in order:
         if isinstance(node.arg, ReduceArg):
@@ -55,7 +55,9 @@ def merge_within(ast: UOp, labels: Sequence[int]) -> tuple[UOp, list[int]]:
 
 
 def _merged_shape(tracker: ShapeTracker, runs: Runs) -> tuple[sint, ...]:
-    return tuple(product(tracker.shape[axis] for axis in run) for run in runs)
+    # Axes after those of the kernel take their positions from values.
+    placed = tracker.shape[runs[-1][-1] + 1 :]
+    return (*(product(tracker.shape[axis] for axis in run) for run in runs), *placed)
 
 
 def _stays_simple(tracker: ShapeTracker, runs: Runs, axis: int) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tinyref.errors import UserError
+from tinyref.uops.kernel_shape import positions_of
 from tinyref.uops.launch import launch_axes
 from tinyref.uops.optimise.limits import limit_problem
 from tinyref.uops.optimise.opt import KernelOptError, Opt, OptOp
@@ -264,6 +265,8 @@ def _pack(plan: Plan, opt: Opt) -> Plan | str:
         return f"the kernel writes to slot {opt.arg}"
     if plan.axes[opt.axis].target in changes(load):
         return f"the loads of slot {opt.arg} use each element once along axis {opt.axis}"
+    if positions_of(load.src[0]):
+        return f"the loads of slot {opt.arg} are at positions that the kernel computes"
     inside = plan.axes_of(load, AxisKind.REDUCE, AxisKind.UNROLL)
     if not inside:
         return f"the loads of slot {opt.arg} stand in no reduce"

@@ -17,11 +17,13 @@ from tinyref.uops.kernel_shape import (
     common_shape,
     is_one,
     kernel_shape,
+    positions_of,
     reduced_sizes,
 )
 from tinyref.uops.meanings import reduce_identity
 from tinyref.uops.node import UOp, node_fact
 from tinyref.uops.ops import Ops
+from tinyref.uops.optimise.fold_ranges import fold_ranges
 from tinyref.uops.optimise.merge_axes import merge_within
 from tinyref.uops.payload import ReduceArg, ViewArg
 from tinyref.uops.shape_tracker import ShapeTracker
@@ -63,6 +65,7 @@ def normal_form(ast: UOp) -> NormalForm:
 
     Raises `UserError` where the shapes of the stores do not belong together.
     """
+    ast = fold_ranges(ast)
     # An empty output writes nothing, and must not keep another of the same kernel from writing.
     stores = [store for store in ast.src if 0 not in kernel_shape(store.src[0])]
     if not stores:
@@ -125,8 +128,10 @@ class _Walk:
 
     def sources(self, node: UOp, context: Context) -> list[Task]:
         """The sources of `node` in their contexts; none of a REDUCE over nothing."""
-        if _is_empty(node) or isinstance(node.arg, ViewArg):
+        if _is_empty(node):
             return []
+        if isinstance(node.arg, ViewArg):
+            return [_task(position, context) for position in positions_of(node)]
         if isinstance(node.arg, ReduceArg):
             context = self.inside(node, node.arg, context)
         return [_task(source, context) for source in node.src]
@@ -154,8 +159,9 @@ class _Walk:
 
     def _rebuilt(self, node: UOp, context: Context, src: tuple[UOp, ...]) -> UOp:
         if isinstance(node.arg, ViewArg):
-            tracker = self._moved(node.arg.tracker, context)
-            return UOp(node.op, node.dtype, node.src, ViewArg(tracker))
+            tracker = self._moved(node.arg.tracker, context, len(src))
+            memory = node.src[: len(node.src) - len(src)]
+            return UOp(node.op, node.dtype, (*memory, *src), ViewArg(tracker))
         if not isinstance(node.arg, ReduceArg):
             return node if src == node.src else node.replace(src=src)
         if _is_empty(node):
@@ -169,19 +175,26 @@ class _Walk:
         is_float_sum = node.arg.op is Ops.ADD and node.dtype.is_float
         return build.add(src[0], 0) if is_float_sum else src[0]
 
-    def _moved(self, tracker: ShapeTracker, context: Context) -> ShapeTracker:
-        """The view with its axes at their new places, and size 1 on all others."""
-        kept = [axis for axis, size in enumerate(tracker.shape) if not is_one(size)]
+    def _moved(self, tracker: ShapeTracker, context: Context, placed: int) -> ShapeTracker:
+        """The view with its axes at their new places, and size 1 on all others.
+
+        Its last `placed` axes take their positions from values, and stay.
+        """
+        rank = len(tracker.shape) - placed
+        last = tracker.shape[rank:]
+        kept = [axis for axis, size in enumerate(tracker.shape[:rank]) if not is_one(size)]
         places = [self.places[axis, context[axis]] for axis in kept]
-        if len(kept) < len(tracker.shape):
-            tracker = tracker.reshape([tracker.shape[axis] for axis in kept])
+        if len(kept) < rank:
+            tracker = tracker.reshape([*(tracker.shape[axis] for axis in kept), *last])
         if places != sorted(places):
-            tracker = tracker.permute(sorted(range(len(kept)), key=places.__getitem__))
+            order = sorted(range(len(kept)), key=places.__getitem__)
+            tracker = tracker.permute((*order, *range(len(kept), len(kept) + placed)))
             places.sort()
         if len(places) == len(self.owners):
             return tracker
-        sizes = dict(zip(places, tracker.shape, strict=True))
-        return tracker.reshape([sizes.get(place, 1) for place in range(len(self.owners))])
+        sizes = dict(zip(places, tracker.shape, strict=False))
+        ones = [sizes.get(place, 1) for place in range(len(self.owners))]
+        return tracker.reshape([*ones, *last])
 
 
 @node_fact

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from tinyref.device import Capabilities
 from tinyref.dtype import PtrDType
-from tinyref.uops.kernel_shape import Shape, kernel_shape
+from tinyref.uops.kernel_shape import Shape, kernel_shape, positions_of
 from tinyref.uops.node import UOp, node_fact, sint
 from tinyref.uops.ops import Ops
 from tinyref.uops.optimise.normal_form import OUTPUT, NormalForm, normal_form
@@ -269,9 +269,15 @@ def changes(node: UOp) -> frozenset[int]:
             stride == 0 and (view.mask is None or view.mask[axis] == (0, view.shape[axis]))
             for axis, stride in enumerate(view.strides)
         ]
-        return frozenset(axis for axis in varies(node) if not repeated[axis])
+        placed = _places_change(node)
+        return frozenset(axis for axis in varies(node) if axis in placed or not repeated[axis])
     found: frozenset[int] = frozenset().union(*map(changes, node.src))
     return found.difference(node.arg.axes) if isinstance(node.arg, ReduceArg) else found
+
+
+def _places_change(view: UOp) -> frozenset[int]:
+    """The axes along which the positions change that a view takes from values."""
+    return frozenset().union(*map(changes, positions_of(view)))
 
 
 def slot_of(access: UOp) -> int:
@@ -285,4 +291,10 @@ def element_strides(access: UOp) -> tuple[sint | None, ...]:
     view = access.src[0]
     if not isinstance(view.arg, ViewArg) or not isinstance(view.dtype, PtrDType):
         raise TypeError(f"{view.op.name} is no view of a buffer")
-    return view.arg.tracker.real_strides()
+    strides = view.arg.tracker.real_strides()
+    positions = positions_of(view)
+    if not positions:
+        return strides
+    placed = _places_change(view)
+    own = strides[: len(strides) - len(positions)]
+    return tuple(None if axis in placed else stride for axis, stride in enumerate(own))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 from tinyref.dtype import PtrDType, dtypes
+from tinyref.uops.kernel_shape import positions_of
 from tinyref.uops.node import UOp, node_fact, sint
 from tinyref.uops.ops import ALU, Dialect, Ops
 from tinyref.uops.payload import ReduceArg, SlotArg, ViewArg
@@ -44,7 +45,9 @@ _SIZE_OPS = frozenset(
 def _shape(node: UOp) -> Shape:
     """The shape of a node, axes of size 1 broadcast; () for what fits any shape."""
     if isinstance(node.arg, ViewArg):
-        return node.arg.tracker.shape
+        shown, positions = node.arg.tracker.shape, positions_of(node)
+        own = shown[: len(shown) - len(positions)]
+        return _broadcast([own, *(shape for shape in map(_shape, positions) if shape)])
     if node.op is Ops.LOAD:
         return _shape(node.src[0])
     shapes = [shape for shape in map(_shape, node.src) if shape]
@@ -145,6 +148,26 @@ def sizes_depend_on_variables(node: UOp, graph: Graph, _: int) -> Finding:
             if part.op not in _SIZE_OPS:
                 return "CONST, DEFINE_VAR and integer arithmetic", part.op.name
     return None
+
+
+@AST.local("view.5", Ops.VIEW, Ops.VALID, Ops.IOTA)
+def positions_agree(node: UOp, graph: Graph, _: int) -> Finding:
+    """Values that give positions agree with the view in the axes that are left of it."""
+    positions = positions_of(node)
+    if not isinstance(node.arg, ViewArg) or not positions:
+        return None
+    shown = node.arg.tracker.shape
+    if len(positions) > len(shown):
+        return f"at most {len(shown)} positions", f"{len(positions)}"
+    own = shown[: len(shown) - len(positions)]
+    return _disagreement([own, *(shape for shape in map(_shape, positions) if shape)])
+
+
+@AST.local("view.6", Ops.STORE)
+def stores_at_fixed_places(node: UOp, graph: Graph, _: int) -> Finding:
+    """A STORE goes through a view whose positions are those of the kernel alone."""
+    count = len(positions_of(node.src[0]))
+    return None if not count else ("no position that is a value", f"{count} of them")
 
 
 @AST.local("iota.1", Ops.IOTA)

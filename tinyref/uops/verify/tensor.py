@@ -41,8 +41,8 @@ def buffer_has_a_number_of_its_own(node: UOp, graph: Graph, _: int) -> Finding:
 def numbers_one_axis(node: UOp, graph: Graph, _: int) -> Finding:
     """IOTA has one axis, with no more elements than int32 can number."""
     shape = node.arg.shape if isinstance(node.arg, ShapeArg) else ()
-    if len(shape) != 1:
-        return "the shape of one axis", describe_shape(shape)
+    if len(shape) != 1 or node.src:
+        return "the shape of one axis alone", f"{describe_shape(shape)}, {len(node.src)} sources"
     low, high = (shape[0], shape[0]) if isinstance(shape[0], int) else bounds(shape[0])
     if low >= 0 and high <= node.dtype.maximum:
         return None
