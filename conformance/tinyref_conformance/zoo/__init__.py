@@ -14,6 +14,7 @@ from tinyref_conformance.zoo.arithmetic import (
 )
 from tinyref_conformance.zoo.memory import GatedStoreIgnored, OffByOneTail, StaleOutput
 from tinyref_conformance.zoo.registry import ZOO, Animal
+from tinyref_conformance.zoo.replay import StalePointers, StaleVariables
 from tinyref_conformance.zoo.tiles import SwappedTileLane
 
 __all__ = [
@@ -25,6 +26,8 @@ __all__ = [
     "LostNegativeZero",
     "OffByOneTail",
     "StaleOutput",
+    "StalePointers",
+    "StaleVariables",
     "SwappedTileLane",
     "Tf32Rounding",
     "TruncatedBfloat16",

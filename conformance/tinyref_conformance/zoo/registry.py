@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tinyref_conformance.zoo import arithmetic, memory, tiles
+from tinyref_conformance.zoo import arithmetic, memory, replay, tiles
 from tinyref_conformance.zoo.broken import BrokenBackend
 from tinyref_spec.case import Rung
 
@@ -46,5 +46,7 @@ ZOO: dict[str, Animal] = {
         _animal(arithmetic.TruncatedBfloat16, Rung.CAST),
         _animal(memory.GatedStoreIgnored, Rung.GATE),
         _animal(tiles.SwappedTileLane, Rung.MATMUL),
+        _animal(replay.StalePointers, Rung.JIT),
+        _animal(replay.StaleVariables, Rung.JIT),
     )
 }

@@ -1,0 +1,1 @@
+"""The level `system`: replay, symbolic shapes, memory, transfers, many kernels."""
