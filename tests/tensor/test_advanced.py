@@ -220,6 +220,30 @@ def test_reading_within_a_capture() -> None:
         assert rows_of(Tensor(places).realize()).tolist() == GRID[places].tolist()
 
 
+def test_writing_within_a_capture() -> None:
+    cache = Tensor.zeros(4, 2).contiguous().realize()
+
+    @TinyJit
+    def put(index: Tensor, value: Tensor) -> Tensor:
+        cache[index] = value
+        return cache.realize()
+
+    for step in range(4):
+        put(Tensor([step, 3 - step]).realize(), Tensor([[step + 1.0]] * 2).realize())
+    # The last two steps write 3 to places 2 and 1, then 4 to places 3 and 0.
+    assert cache.tolist() == [[4.0] * 2, [3.0] * 2, [3.0] * 2, [4.0] * 2]
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("axis", [0, 1, None])
+def test_lookups_of_tensors_on_several_devices(axis: int | None) -> None:
+    devices = ("CPU:0", "CPU:1")
+    tensor = Tensor(GRID[:2]).shard(devices, axis)
+    index = Tensor([1, 0, 1]).shard(devices)
+    assert tensor[index].tolist() == GRID[[1, 0, 1]].tolist()
+    assert tensor[:, [3, 0]].tolist() == GRID[:2, [3, 0]].tolist()
+
+
 def test_a_mask_is_not_read_within_a_capture() -> None:
     @TinyJit
     def positive(x: Tensor) -> Tensor:
@@ -301,6 +325,11 @@ def test_a_leaf_that_wants_a_gradient_is_not_written() -> None:
         leaf = Tensor([1.0, 2.0], requires_grad=True)
         leaf[[0]] = 5.0
     assert leaf.tolist() == [5.0, 2.0]
+
+
+def test_more_elements_than_int32_numbers_are_refused() -> None:
+    with pytest.raises(UserError, match="4294967296 elements to choose from"):
+        Tensor.zeros(2**16, 2**16)[[0], [0]]
 
 
 # What is refused: further calls are in the tables of the spec.
