@@ -48,6 +48,7 @@ class Capabilities:
     keeps_subnormals: False where the device flushes them to zero.
     division_traps: integer division by zero or MIN/-1 must be guarded.
     slow_division: integer division by a constant is slower than a product and shifts.
+    is_single: there is one of it: the next number after the colon does not open.
     is_interpreted: a thousand times slower than a compiler; the suite takes smaller sizes there.
     """
 
@@ -70,6 +71,7 @@ class Capabilities:
     division_traps: bool = False
     slow_division: bool = False
     is_interpreted: bool = False
+    is_single: bool = False
 
     def supports(self, dtype: DType) -> bool:
         """True where kernels of this scalar type run, natively or emulated."""

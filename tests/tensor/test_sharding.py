@@ -265,6 +265,15 @@ def test_assigning_in_another_layout(axis: int | None) -> None:
     assert np.array_equal(target.numpy(), INTEGERS)
 
 
+@pytest.mark.parametrize("axis", [None, 0, 1])
+@pytest.mark.parametrize("other", [None, 0, 1])
+def test_assigning_what_was_computed_in_another_layout(axis: int | None, other: int | None) -> None:
+    target = Tensor(INTEGERS).shard(FOUR, axis).contiguous().realize()
+    target.assign(Tensor(INTEGERS).shard(FOUR, other) + target * 2).realize()
+    assert np.array_equal(target.numpy(), INTEGERS * 3)
+    assert layout(target).axis == axis
+
+
 def test_a_tensor_that_shares_memory_keeps_it() -> None:
     original = Tensor(INTEGERS).realize()
     sharded = original.shard(TWO).realize()

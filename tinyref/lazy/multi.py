@@ -68,7 +68,11 @@ def assign(target: UOp, value: UOp) -> UOp:
         check_devices("assign", target, layout.devices)
         raise UserError("assign: the target is a constant, accepted is a buffer: realise it")
     layout = layout_of(target)
-    pairs = zip(target.src, parts_in(value, layout), strict=True)
+    parts = parts_in(value, layout)
+    if value.op is Ops.MULTI and value.arg != layout:
+        # Moved parts stand at other places than those that they may be computed from.
+        parts = tuple(map(graph.contiguous, parts))
+    pairs = zip(target.src, parts, strict=True)
     written = [part if is_empty(shape_of(part)) else graph.assign(part, new) for part, new in pairs]
     return joined(layout, written)
 

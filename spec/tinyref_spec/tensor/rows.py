@@ -17,12 +17,15 @@ from tinyref_spec.error_rules import Ulp
 from tinyref_spec.tensor import (
     attention,
     contraction,
+    creation,
     functions,
     indexing,
     literals,
     losses,
     mathematics,
     movement,
+    placement,
+    random,
     scans,
     selection,
     shaping,
@@ -53,6 +56,8 @@ FAMILIES: tuple[Family, ...] = (
     Family(functions.FUNCTIONS, functions.REFUSED),
     Family(indexing.FUNCTIONS, indexing.REFUSED),
     Family(mathematics.FUNCTIONS, mathematics.REFUSED),
+    Family(creation.FUNCTIONS, creation.REFUSED),
+    Family(random.FUNCTIONS, random.REFUSED),
     Family(scans.FUNCTIONS, scans.REFUSED),
     Family(selection.FUNCTIONS, selection.REFUSED),
     Family(sorting.FUNCTIONS, sorting.REFUSED),
@@ -62,6 +67,7 @@ FAMILIES: tuple[Family, ...] = (
     Family(shaping.FUNCTIONS, shaping.REFUSED),
     Family(movement.FUNCTIONS, movement.REFUSED),
     Family(contraction.FUNCTIONS, contraction.REFUSED),
+    Family(placement.FUNCTIONS, placement.REFUSED),
 )
 FUNCTIONS: tuple[Function, ...] = tuple(
     function for family in FAMILIES for function in family.functions

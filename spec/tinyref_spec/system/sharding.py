@@ -1,0 +1,222 @@
+"""Rows of tensors on several devices of the kind under test: NAME and NAME:1, as on one of them.
+
+Data are small integers, so every result is exact in every order of additions.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tinyref.config import Context
+from tinyref.dtype import DType, dtypes, numpy_dtype
+from tinyref_spec import samples
+from tinyref_spec.bits import Array, to_bits
+from tinyref_spec.case import Measurement, Row, Rung
+from tinyref_spec.checks import Check, kernel_needs, make_row
+from tinyref_spec.device_under_test import DeviceUnderTest
+from tinyref_spec.error_rules import Ulp
+
+# Neither size divides by the number of devices.
+SHAPE = (7, 5)
+AXES = (None, 0, 1)
+DTYPES = (dtypes.float32, dtypes.int32)
+
+
+@dataclass(frozen=True)
+class Program:
+    """What is computed of x and y, both of `SHAPE`, and the same of arrays."""
+
+    sentence: str
+    run: Callable[[Any, Any], Any]
+    expected: Callable[[Array, Array], Array]
+
+
+def _descended(x: Any, y: Any) -> Any:
+    """x less the gradient of sum((x y)^2) / 2, which is x y^2."""
+    weight = x.detach().requires_grad_()
+    (weight * y).square().sum().backward()
+    return (weight.detach() * 2 - weight.grad).contiguous()
+
+
+def _assigned(x: Any, y: Any) -> Any:
+    target = (x + 0).contiguous().realize()
+    target.assign(target * 2 + y).realize()
+    target += 1
+    return target
+
+
+PROGRAMS: dict[str, Program] = {
+    "elementwise": Program(
+        "Elements of parts alike.", lambda x, y: (x + y) * x - 3, lambda x, y: (x + y) * x - 3
+    ),
+    "sum": Program(
+        "Sums over each axis and over both.",
+        lambda x, y: x.sum(0, keepdim=True) * y + x.sum(1, keepdim=True) + x.sum(),
+        lambda x, y: x.sum(0, keepdims=True) * y + x.sum(1, keepdims=True) + x.sum(),
+    ),
+    "max": Program(
+        "Largest elements over each axis and over both.",
+        lambda x, y: x.max(0, keepdim=True) - y.max(1, keepdim=True) * x.max(),
+        lambda x, y: x.max(0, keepdims=True) - y.max(1, keepdims=True) * x.max(),
+    ),
+    "matmul": Program(
+        "A product whose factors are cut along rows or columns.",
+        lambda x, y: x @ y.T,
+        lambda x, y: x @ y.T,
+    ),
+    "moved": Program(
+        "Other shapes and orders of the axes.",
+        lambda x, y: (x.T.reshape(5, 7, 1).flip(0) + y.reshape(1, 7, 5)[:, :, ::-1]).reshape(-1),
+        lambda x, y: (x.T.reshape(5, 7, 1)[::-1] + y.reshape(1, 7, 5)[:, :, ::-1]).reshape(-1),
+    ),
+    "parts": Program(
+        "Parts across the cuts, joined and padded.",
+        lambda x, y: x[1:6].cat(y[:3], dim=0).pad(((1, 0), (0, 2))),
+        lambda x, y: np.pad(np.concatenate([x[1:6], y[:3]]), ((1, 0), (0, 2))),
+    ),
+    "assign": Program(
+        "New elements in the memory of each device.", _assigned, lambda x, y: x * 2 + y + 1
+    ),
+}
+GRADIENT = Program(
+    "A gradient lies as its tensor, and one step down it.",
+    _descended,
+    lambda x, y: x * 2 - 2 * x * y * y,
+)
+
+
+def _devices(device: DeviceUnderTest) -> tuple[str, str]:
+    name, _, number = device.name.rpartition(":")
+    if name and number.isdigit():
+        return device.name, f"{name}:{int(number) + 1}"
+    return device.name, f"{device.name}:1"
+
+
+def _values(dtype: DType) -> tuple[Array, Array]:
+    count = SHAPE[0] * SHAPE[1]
+    x, y = (samples.small_integers(dtype, count, seed, 3).reshape(SHAPE) for seed in (1, 2))
+    return x, y
+
+
+def _same(found: Array, expected: Array, what: str) -> Measurement:
+    """Compares shapes, types and bits."""
+    if (found.shape, found.dtype) != (expected.shape, expected.dtype):
+        have, want = f"{found.dtype} {found.shape}", f"{expected.dtype} {expected.shape}"
+        return Measurement(False, f"{what}: is {have}, expected {want}", compared=1)
+    wrong = np.flatnonzero(to_bits(found.reshape(-1)) != to_bits(expected.reshape(-1)))
+    if not wrong.size:
+        return Measurement(True, compared=expected.size)
+    first = int(wrong[0])
+    got, want = found.reshape(-1)[first], expected.reshape(-1)[first]
+    return Measurement(
+        False, f"{what}: element {first} is {got!r}, expected {want!r}", compared=expected.size
+    )
+
+
+def _run(
+    program: Program,
+    dtype: DType,
+    axes: tuple[int | None, int | None],
+    case_id: str,
+    device: DeviceUnderTest,
+) -> Measurement:
+    """The program on tensors that are cut along these axes, or not."""
+    from tinyref import Tensor
+
+    arrays = _values(dtype)
+    devices = _devices(device)
+    x, y = (
+        Tensor(array, device=device.name).shard(devices, axis)
+        for array, axis in zip(arrays, axes, strict=True)
+    )
+    expected = np.asarray(program.expected(*arrays)).astype(numpy_dtype(dtype))
+    # An addition of zeros may turn one zero into the other.
+    found = program.run(x, y).numpy() + 0
+    return _same(found, expected + 0, f"cut along {axes[0]} and {axes[1]}")
+
+
+def _all_reduced(ring: int, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """A float sum over the cut axis: the same bits on both devices, and near the exact sum."""
+    from tinyref import Tensor
+
+    values = np.random.default_rng(ring).standard_normal((6, 40)).astype(np.float32)
+    devices = _devices(device)
+    with Context(RING=ring):
+        result = Tensor(values, device=device.name).shard(devices, 0).sum(0)
+        pieces = [result.shard((name,)).numpy() for name in devices]
+    found = _same(pieces[1], pieces[0], "on the second device")
+    bound = 6 * 2.0**-24 * np.abs(values.astype(np.float64)).sum(0)
+    error = np.abs(pieces[0] - values.astype(np.float64).sum(0))
+    if found.passed and bool((error > bound).any()):
+        return Measurement(False, f"the sum errs by {error.max()}", compared=error.size)
+    return found
+
+
+def _moved(axis: int | None, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """To several devices and back to each of them, random bits."""
+    from tinyref import Tensor
+
+    values = samples.random_bits(dtypes.int32, 35, 3).reshape(SHAPE)
+    there = Tensor(values, device=device.name).shard(_devices(device), axis)
+    for name in _devices(device):
+        found = _same(there.to(name).numpy(), values, f"back on {name}")
+        if not found.passed:
+            return found
+    return found
+
+
+def _checks(program: Program, dtype: DType) -> list[Check]:
+    return [
+        Check(
+            f"{first}_{second}".lower(),
+            functools.partial(_run, program, dtype, (first, second)),
+            full_only=first is not None and second is not None and first != second,
+        )
+        for first in AXES
+        for second in AXES
+        if (first, second) != (None, None)
+    ]
+
+
+def _row(name: str, dtype: DType, sentence: str, make: Callable[[], list[Check]]) -> Row:
+    return make_row(
+        f"system.shard.{name}.{dtype.name}",
+        f"On two devices, {dtype.name}: {sentence}",
+        ("system.shard", "tensor.multi", "tensor.copy"),
+        Rung.JIT,
+        "shard",
+        dtype.name,
+        Ulp(0).sentence,
+        kernel_needs(dtype, dtypes.bool, dtypes.int32, features=("second",)),
+        make,
+    )
+
+
+def rows() -> Iterator[Row]:
+    """Rows of tensors on several devices."""
+    for dtype in DTYPES:
+        for name, program in PROGRAMS.items():
+            make = functools.partial(_checks, program, dtype)
+            yield _row(name, dtype, program.sentence, make)
+    gradients = functools.partial(_checks, GRADIENT, dtypes.float32)
+    yield _row("gradient", dtypes.float32, GRADIENT.sentence, gradients)
+    yield _row(
+        "all_reduce",
+        dtypes.float32,
+        "A sum is the same bits on every device, summed in a ring or not.",
+        lambda: [
+            Check("naive", functools.partial(_all_reduced, 0)),
+            Check("ring", functools.partial(_all_reduced, 2)),
+        ],
+    )
+    yield _row(
+        "moved_back",
+        dtypes.int32,
+        "Elements come back from several devices as they went.",
+        lambda: [Check(str(axis).lower(), functools.partial(_moved, axis)) for axis in AXES],
+    )
