@@ -237,8 +237,18 @@ def test_links_stay_and_special_files_are_refused(path, tmp_path):
             replace_file(special, [b""])
     with pytest.raises(DeviceError, match="cannot be written: No such file"):
         replace_file(str(tmp_path / "none" / "file"), [b""])
-    with pytest.raises(DeviceError, match="a part of a file is read only"):
-        backing(Tensor(path)[1:]).copy_in(memoryview(b"12"))
+
+
+def test_a_part_of_a_file_is_written_in_its_place(path):
+    whole, other = Tensor(path), Tensor(path)
+    backing(whole[3:5].reshape(1, 2)).copy_in(memoryview(b"ab"))
+    expected = bytearray(BYTES.tobytes())
+    expected[3:5] = b"ab"
+    assert path.read_bytes() == expected
+    assert whole.numpy().tobytes() == expected
+    assert np.array_equal(other.numpy(), BYTES), "another tensor keeps the file that it read"
+    with pytest.raises(UserError, match="copy_in: got 3 bytes, the buffer has 2"):
+        backing(whole[3:5]).copy_in(memoryview(b"abc"))
 
 
 def test_a_full_disk_leaves_the_old_file(path, tmp_path):

@@ -128,11 +128,19 @@ class MappedFile:
         with memoryview(self._mapped()) as mapped:
             destination[:] = mapped[offset:end]
 
-    def write(self, source: memoryview) -> None:
-        """Replaces the file by the bytes of `source`. Raises `DeviceError`."""
-        if source.nbytes != self.nbytes:
-            raise UserError(f"copy_in: {source.nbytes} bytes for a file of {self.nbytes}")
-        replace_file(self.path, [source])
+    def write(self, source: memoryview, offset: int) -> None:
+        """Replaces the file by one that has the bytes of `source` from `offset` on.
+
+        The bytes around them stay, so a part costs as much as the whole file. Raises `DeviceError`.
+        """
+        end = offset + source.nbytes
+        if end > self.nbytes:
+            raise UserError(f"copy_in: bytes {offset} to {end} do not fit into {self.nbytes}")
+        if source.nbytes == self.nbytes:
+            replace_file(self.path, [source])
+        else:
+            with memoryview(self._mapped()) as mapped:
+                replace_file(self.path, [mapped[:offset], source, mapped[end:]])
         self._mapping = None
         self.open()
 
@@ -172,12 +180,11 @@ class DiskAllocator:
         return FilePart(handle.file, handle.offset + offset, nbytes)
 
     def copy_in(self, handle: FilePart, source: memoryview) -> None:
-        """Replaces the file. Raises `DeviceError`, for a part of it as well."""
-        if handle.offset or handle.nbytes != handle.file.nbytes:
-            raise DeviceError(
-                _device(self.path), "a part of a file is read only: write the whole file"
-            )
-        handle.file.write(source)
+        """Writes the bytes of `source` to the start of `handle`. Raises `DeviceError`."""
+        if source.nbytes > handle.nbytes:
+            raise UserError(f"copy_in: {source.nbytes} bytes do not fit into {handle.nbytes}")
+        if source.nbytes:
+            handle.file.write(source, handle.offset)
 
     def copy_out(self, destination: memoryview, handle: FilePart) -> None:
         """Fills `destination` from the start of `handle`. Raises `DeviceError`."""
