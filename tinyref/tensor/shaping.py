@@ -160,7 +160,7 @@ def nearest_places(old: int, new: int, is_exact: bool) -> Places:
     scale = np.float32(old) / np.float32(new)
     numbers = np.arange(new, dtype=np.float32) + np.float32(0.5 if is_exact else 0)
     places = np.floor(numbers * scale).astype(np.int64)
-    return np.minimum(places, old - 1)[None]
+    return np.asarray(np.minimum(places, old - 1)[None])
 
 
 def _sources(old: int, new: int, align_corners: bool) -> Weights:

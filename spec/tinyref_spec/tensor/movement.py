@@ -81,7 +81,7 @@ def _surrounded(shape: Shape, pads: tuple[int, ...], mode: str) -> Form:
             for size, (before, after) in zip(numbers.shape, whole, strict=True)
         )
         grown = [(max(before, 0), max(after, 0)) for before, after in whole]
-        return np.pad(numbers[kept], grown, mode=_NUMPY_MODES[mode])  # type: ignore[call-overload]
+        return np.asarray(np.pad(numbers[kept], grown, mode=_NUMPY_MODES[mode]))  # type: ignore[call-overload]
 
     return moved(
         f'x.pad({pads}, mode="{mode}")', shape, move, torch=f'F.pad(x, {pads}, mode="{mode}")'

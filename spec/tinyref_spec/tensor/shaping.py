@@ -44,7 +44,7 @@ def _linear(old: int, new: int, align_corners: bool) -> Array:
     """(new, old): what every old element weighs, by the height of its hat function."""
     centres = [min(max(_source(i, old, new, align_corners), 0), old - 1) for i in range(new)]
     heights = 1 - np.abs(np.array(centres)[:, None] - np.arange(old)[None])
-    return np.maximum(heights, 0)
+    return np.asarray(np.maximum(heights, 0))
 
 
 def _keys(distance: float, a: float = -0.75) -> float:
@@ -94,20 +94,18 @@ def resized(x: Value, size: Shape, mode: str, align_corners: bool) -> Value:
         axis = lead + number
         old = result.shape[axis]
         weights = _WEIGHTS[mode](old, new, align_corners)
+        # The axis last, as rows of a matrix.
         order = [place for place in range(len(x.shape)) if place != axis]
-        rows = bounded.moved(result, lambda x, order=order, axis=axis: x.transpose(*order, axis))
+        rows = bounded.moved(result, partial(np.transpose, axes=(*order, axis)))
         flat = rows.reshape(-1, old)
         if mode.startswith("nearest"):
-            taken = np.argmax(weights, 1)
-            found = bounded.moved(flat, lambda x, taken=taken: x[:, taken])
+            found = bounded.moved(flat, partial(np.take, indices=np.argmax(weights, 1), axis=1))
         else:
             # The weights themselves are rounded.
-            factors = bounded.exact(weights.T, x.dtype)
-            factors = Value(factors.value, x.unit * np.abs(factors.value), x.dtype)
+            factors = Value(weights.T, x.unit * np.abs(weights.T), x.dtype)
             found = bounded.matmul(flat, factors)
-        back = np.argsort([*order, axis])
         wide = found.reshape(*rows.shape[:-1], new)
-        result = bounded.moved(wide, lambda x, back=back: x.transpose(*back))
+        result = bounded.moved(wide, partial(np.transpose, axes=np.argsort([*order, axis])))
     return result
 
 

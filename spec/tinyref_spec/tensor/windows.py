@@ -219,7 +219,7 @@ def _drawn_transpose(generator: np.random.Generator) -> Form:
 def _lowest_outside(x: Array, numbers: Array) -> Array:
     """Elements by their numbers; outside what never is the largest."""
     flat = x.reshape(-1)
-    return np.where(numbers > 0, flat[np.maximum(numbers, 1) - 1], x.min())
+    return np.asarray(np.where(numbers > 0, flat[np.maximum(numbers, 1) - 1], x.min()))
 
 
 def _largest(x: Value, sliding: Sliding) -> Value:
