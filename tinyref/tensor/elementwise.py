@@ -472,6 +472,10 @@ class Elementwise(TensorCore):
         """The same elements, through which no gradient flows."""
         return self._apply(Ops.DETACH)
 
+    def contiguous_backward(self) -> Self:
+        """The same elements; their gradient gets memory of its own when it comes by here."""
+        return self._ruled(rounding.STORED, lambda x: x, op=Ops.CONTIGUOUS)
+
     # Selection and types
 
     def where(self, x: Self | ConstType, y: Self | ConstType) -> Self:

@@ -38,6 +38,12 @@ def _slope_of_copysign(step: Step) -> tuple[Contribution, ...]:
     )
 
 
+def _stored(step: Step) -> tuple[Contribution, ...]:
+    """The gradient itself, in memory of its own."""
+    return (step.gradient.contiguous,)
+
+
+STORED = GradientRule("contiguous_backward", _stored, False, False)
 STEPS = GradientRule("steps", _zero, False, False)
 REMAINDER = GradientRule("mod", _slopes_of_remainder, True, False)
 COPYSIGN = GradientRule("copysign", _slope_of_copysign, True, True)

@@ -18,10 +18,41 @@ _PROPERTY = "a property: it takes no argument, and its value is part of every ro
 _PLACEMENT = "it moves or shares memory: rows of the level `system`"
 
 # "where.name" -> why no form of a Function gives its values.
-NO_VALUES: dict[str, str] = {}
+NO_VALUES: dict[str, str] = {
+    "Tensor.empty": "its elements are whatever the memory holds",
+    "Tensor.no_grad": "a block of statements: the tests of gradients",
+}
 
 # Name of a Function on floats -> why it has no gradient.
-NO_GRADIENT: dict[str, str] = {}
+_NUMBERS = "made of no tensor"
+NO_GRADIENT: dict[str, str] = {
+    **dict.fromkeys(("arange", "linspace", "eye", "full", "zeros", "ones"), _NUMBERS),
+    **dict.fromkeys(("zeros_like", "ones_like", "full_like"), "only the shape and type are read"),
+    **dict.fromkeys(("rand", "randn", "rand_like", "randn_like", "normal", "uniform"), _NUMBERS),
+    **dict.fromkeys(("scaled_uniform", "glorot_uniform"), _NUMBERS),
+    **dict.fromkeys(("kaiming_uniform", "kaiming_normal"), _NUMBERS),
+    **dict.fromkeys(("tolist", "numpy", "data", "item"), "values leave the graph"),
+    "detach": "that is what it is for",
+    "assign": "no gradient flows through an assignment",
+    "replace": "the tensor takes over the record of another: nothing is computed",
+    "backward": "gradients that are added up have none; `gradient` gives those",
+}
 
 # "where.name" -> why there is no call of it that is refused.
-NO_REFUSAL: dict[str, str] = {}
+_NO_ARGUMENT = "it takes no argument, and every tensor"
+NO_REFUSAL: dict[str, str] = {
+    **dict.fromkeys(
+        (
+            *("Tensor.bool", "Tensor.clone", "Tensor.contiguous", "Tensor.contiguous_backward"),
+            *("Tensor.data", "Tensor.detach", "Tensor.element_size", "Tensor.float"),
+            *("Tensor.half", "Tensor.int", "Tensor.is_floating_point", "Tensor.isfinite"),
+            *("Tensor.logical_not", "Tensor.nbytes", "Tensor.no_grad", "Tensor.numel"),
+            *("Tensor.numpy", "Tensor.realize", "Tensor.tolist"),
+        ),
+        _NO_ARGUMENT,
+    ),
+    **dict.fromkeys(
+        ("Tensor.device", "Tensor.dtype", "Tensor.ndim", "Tensor.requires_grad", "Tensor.shape"),
+        _PROPERTY,
+    ),
+}

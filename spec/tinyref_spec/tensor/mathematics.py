@@ -533,7 +533,21 @@ REFUSED: Refusals = {
         name: Refused(f"x.cast('fp8e4m3').{name}()")
         for name in ("exp", "log", "exp2", "log2", "sqrt", "rsqrt", "reciprocal", "sigmoid", "tanh")
     },
-    "hardswish": "x.cast('fp8e5m2').hardswish()",
+    **{
+        name: Refused(f"x.cast('fp8e5m2').{name}()")
+        for name in (
+            "hardswish",
+            "relu",
+            "relu6",
+            "abs",
+            "square",
+            "round",
+            "floor",
+            "ceil",
+            "trunc",
+        )
+    },
+    **{name: Refused(f"x.cast('fp8e5m2').{name}()") for name in ("sign", "isnan", "isinf")},
     "celu": ("x.celu(0)", Refused("x.celu('a')", "F.celu(x, 'a')")),
     "elu": Refused("x.elu(None)", "F.elu(x, None)"),
     "selu": "x.selu(gamma=x)",

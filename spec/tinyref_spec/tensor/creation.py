@@ -1,0 +1,503 @@
+"""Making tensors, their types and memory, what Python reads from them, and gradients by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from tinyref.dtype import DType, dtypes
+from tinyref_spec import bounded
+from tinyref_spec.bits import Array
+from tinyref_spec.bounded import Value
+from tinyref_spec.tensor.forms import (
+    SAME,
+    Form,
+    Function,
+    Input,
+    Refusals,
+    Refused,
+    always_bool,
+    derived,
+    unary,
+)
+
+MANY = (*dtypes.floats, dtypes.int32, dtypes.uint8, dtypes.int64)
+KEYWORDS = "device=device, dtype=dtype"
+
+
+def _is(dtype: DType) -> Callable[[DType], DType]:
+    """The result has this type, whatever that of the row."""
+    return lambda _: dtype
+
+
+def _made(
+    expression: str,
+    values: Callable[[], Array],
+    torch: str,
+    output: Callable[[DType], DType] | None = None,
+) -> Form:
+    """A form without inputs; the type of the row where `dtype` is named, else a fixed one."""
+    if output is None:
+        return Form(expression, (), exact=values, torch=torch)
+    return Form(expression, (), exact=values, output=output, torch=torch)
+
+
+_FLOAT = _is(dtypes.float32)
+_INT = _is(dtypes.int32)
+MADE = (
+    Function(
+        "arange",
+        "start, start + step, ... up to before stop.",
+        (
+            _made(
+                f"Tensor.arange(7, {KEYWORDS})",
+                lambda: np.arange(7),
+                "torch.arange(7, dtype=dtype)",
+            ),
+            _made(
+                f"Tensor.arange(2, 9, 3, {KEYWORDS})",
+                lambda: np.arange(2, 9, 3),
+                "torch.arange(2, 9, 3, dtype=dtype)",
+            ),
+            _made(
+                f"Tensor.arange(5, 0, -2, {KEYWORDS})",
+                lambda: np.array([5, 3, 1]),
+                "torch.arange(5, 0, -2, dtype=dtype)",
+            ),
+            _made(
+                f"Tensor.arange(3, 3, {KEYWORDS})",
+                lambda: np.arange(0),
+                "torch.arange(3, 3, dtype=dtype)",
+            ),
+        ),
+        MANY,
+    ),
+    Function(
+        "linspace",
+        "Numbers at even distance, both ends among them.",
+        (
+            _made(
+                f"Tensor.linspace(0, 8, 5, {KEYWORDS})",
+                lambda: np.array([0, 2, 4, 6, 8]),
+                "torch.linspace(0, 8, 5, dtype=dtype)",
+            ),
+            _made(
+                f"Tensor.linspace(3, 1, 1, {KEYWORDS})",
+                lambda: np.array([3]),
+                "torch.linspace(3, 1, 1, dtype=dtype)",
+            ),
+            _made(
+                f"Tensor.linspace(3, 1, 0, {KEYWORDS})",
+                lambda: np.zeros(0),
+                "torch.linspace(3, 1, 0, dtype=dtype)",
+            ),
+        ),
+        dtypes.floats,
+    ),
+    Function(
+        "eye",
+        "Ones on the diagonal.",
+        (
+            _made(f"Tensor.eye(3, {KEYWORDS})", lambda: np.eye(3), "torch.eye(3, dtype=dtype)"),
+            _made(
+                f"Tensor.eye(2, 4, {KEYWORDS})",
+                lambda: np.eye(2, 4),
+                "torch.eye(2, 4, dtype=dtype)",
+            ),
+            _made(
+                f"Tensor.eye(3, 1, {KEYWORDS})",
+                lambda: np.eye(3, 1),
+                "torch.eye(3, 1, dtype=dtype)",
+            ),
+        ),
+        MANY,
+    ),
+    Function(
+        "full",
+        "Every element is one number.",
+        (
+            _made(
+                f"Tensor.full((2, 3), 7, {KEYWORDS})",
+                lambda: np.full((2, 3), 7),
+                "torch.full((2, 3), 7, dtype=dtype)",
+            ),
+            _made(
+                "Tensor.full((2,), 0.5, device=device)",
+                lambda: np.full(2, 0.5),
+                "torch.full((2,), 0.5)",
+                _FLOAT,
+            ),
+        ),
+        MANY,
+    ),
+    Function(
+        "zeros",
+        "Zeros.",
+        (
+            _made(
+                f"Tensor.zeros(2, 3, {KEYWORDS})",
+                lambda: np.zeros((2, 3)),
+                "torch.zeros(2, 3, dtype=dtype)",
+            ),
+            _made(
+                "Tensor.zeros(0, 3, device=device)",
+                lambda: np.zeros((0, 3)),
+                "torch.zeros(0, 3)",
+                _FLOAT,
+            ),
+        ),
+        MANY,
+    ),
+    Function(
+        "ones",
+        "Ones.",
+        (
+            _made(
+                f"Tensor.ones(2, 3, {KEYWORDS})",
+                lambda: np.ones((2, 3)),
+                "torch.ones(2, 3, dtype=dtype)",
+            ),
+            _made(
+                "Tensor.ones((2,), device=device)", lambda: np.ones(2), "torch.ones((2,))", _FLOAT
+            ),
+        ),
+        MANY,
+    ),
+)
+
+_X = (Input("x", (4, 9)),)
+
+
+def _like(name: str, arguments: str, value: float) -> Function:
+    return Function(
+        f"{name}_like",
+        "One number in the shape and type of another tensor.",
+        (
+            Form(
+                f"x.{name}_like({arguments})",
+                _X,
+                lambda x: bounded.exact(np.full(x.shape, value), x.dtype),
+                exact=lambda x: np.full_like(x, value),
+                torch=f"torch.{name}_like(x{', ' if arguments else ''}{arguments})",
+            ),
+        ),
+        MANY,
+    )
+
+
+LIKE = (_like("zeros", "", 0), _like("ones", "", 1), _like("full", "3", 3))
+
+
+def _same(expression: str, torch: str) -> Form:
+    """A form that gives x itself, and its gradient."""
+    return Form(
+        expression, _X, lambda x: x, exact=lambda x: x.copy(), backward=derived, torch=torch
+    )
+
+
+def _transposed(expression: str, torch: str) -> Form:
+    return Form(
+        expression,
+        _X,
+        bounded.transposed,
+        exact=lambda x: x.T.copy(),
+        backward=derived,
+        torch=torch,
+    )
+
+
+_NEW = f"Tensor.zeros(4, 9, {KEYWORDS})"
+MEMORY = (
+    Function(
+        "contiguous",
+        "The same elements in memory of their own, in order; the gradient too, by its method.",
+        (_transposed("x.T.contiguous()", SAME), _transposed("x.T.contiguous_backward()", "x.T")),
+        MANY,
+        covers=("contiguous_backward",),
+    ),
+    Function(
+        "clone", "The same elements in a tensor of its own.", (_same("x.clone()", SAME),), MANY
+    ),
+    Function(
+        "realize",
+        "Computed now: the same elements.",
+        (unary("(x * 2).realize()", lambda x: x * 2.0, torch="x * 2"),),
+    ),
+    Function(
+        "detach",
+        "The same elements, through which no gradient flows.",
+        (Form("x.detach()", _X, exact=lambda x: x.copy(), torch=SAME),),
+        MANY,
+    ),
+    Function(
+        "assign",
+        "The elements of another tensor, in the memory of this one.",
+        (
+            Form(
+                f"{_NEW}.contiguous().realize().assign(x)",
+                _X,
+                exact=lambda x: x.copy(),
+                torch="torch.zeros_like(x).copy_(x)",
+            ),
+        ),
+        MANY,
+    ),
+    Function(
+        "replace",
+        "This tensor stands for what another stands for.",
+        (
+            Form(f"{_NEW}.replace(x)", _X, exact=lambda x: x.copy(), torch="x.clone()"),
+            Form(
+                f"{_NEW}.replace(x.T, allow_shape_mismatch=True)",
+                _X,
+                exact=lambda x: x.T.copy(),
+                torch="x.T",
+            ),
+        ),
+        MANY,
+    ),
+)
+
+
+def _small(expression: str, exact: Callable[[Array], Array], output: DType, torch: str) -> Form:
+    inputs = (Input("x", (4, 9), "small"),)
+    return Form(expression, inputs, exact=exact, output=_is(output), torch=torch)
+
+
+CASTS = (
+    Function(
+        "cast",
+        "The elements in another type.",
+        (
+            Form(
+                "x.cast('float64')",
+                _X,
+                lambda x: x,
+                backward=derived,
+                output=_is(dtypes.float64),
+                torch="x.double()",
+            ),
+            _small("x.half()", lambda x: x.astype(np.float16), dtypes.float16, SAME),
+            _small("x.float()", lambda x: x.astype(np.float32), dtypes.float32, SAME),
+            _small("x.int()", lambda x: x.astype(np.int32), dtypes.int32, SAME),
+            _small("x.bool()", lambda x: x != 0, dtypes.bool, SAME),
+            _small(
+                "x.cast(dtypes.int8)", lambda x: x.astype(np.int8), dtypes.int8, "x.to(torch.int8)"
+            ),
+        ),
+        (dtypes.float32, dtypes.float64),
+        covers=("half", "float", "int", "bool"),
+    ),
+    Function(
+        "bitcast",
+        "The same bits as another type.",
+        (
+            Form(
+                "x.bitcast('int32')",
+                _X,
+                exact=lambda x: x.view(np.int32),
+                output=_INT,
+                torch="x.view(torch.int32)",
+            ),
+        ),
+        (dtypes.float32,),
+    ),
+)
+
+_PROPERTIES = (
+    "x.numel(), x.nbytes(), x.element_size(), x.ndim, x.size(0), x.size(-1), *x.shape, "
+    "int(x.is_floating_point()), int(x.dtype is dtype), int(x.device == device)"
+)
+_TORCH_PROPERTIES = (
+    "x.numel(), x.nbytes, x.element_size(), x.ndim, x.size(0), x.size(-1), *x.shape, "
+    "int(x.is_floating_point()), int(x.dtype is dtype), int(str(x.device) == device)"
+)
+
+
+def _properties(x: Array) -> Array:
+    is_float = int(not np.issubdtype(x.dtype, np.integer))
+    found = [x.size, x.nbytes, x.itemsize, x.ndim, *x[:, :1].shape[:1], x.shape[-1], *x.shape]
+    return np.array([*found, is_float, 1, 1])
+
+
+PYTHON = (
+    Function(
+        "shape",
+        "What Python knows of a tensor without computing it.",
+        (
+            Form(
+                f"Tensor([{_PROPERTIES}], device=device)",
+                _X,
+                exact=_properties,
+                output=_INT,
+                torch=f"torch.tensor([{_TORCH_PROPERTIES}], dtype=torch.int32)",
+            ),
+        ),
+        MANY,
+        covers=(
+            *("numel", "nbytes", "element_size", "ndim", "size", "is_floating_point"),
+            *("dtype", "device"),
+        ),
+    ),
+    Function(
+        "tolist",
+        "The elements as nested lists of Python numbers.",
+        (
+            Form(
+                f"Tensor(x.tolist(), {KEYWORDS})",
+                _X,
+                exact=lambda x: x.copy(),
+                torch="torch.tensor(x.tolist(), dtype=dtype)",
+            ),
+        ),
+        MANY,
+    ),
+    Function(
+        "numpy",
+        "The elements as an array of numpy.",
+        (Form("Tensor(x.T.numpy(), device=device)", _X, exact=lambda x: x.T.copy(), torch="x.T"),),
+        MANY,
+    ),
+    Function(
+        "data",
+        "The elements as bytes in order.",
+        (
+            Form(
+                f"Tensor(bytes(x.data()), {KEYWORDS})",
+                _X,
+                exact=lambda x: x.reshape(-1),
+                torch="x.reshape(-1)",
+            ),
+        ),
+        MANY,
+    ),
+    Function(
+        "item",
+        "The one element as a Python number.",
+        (
+            Form(
+                f"Tensor(x.item(), {KEYWORDS})",
+                (Input("x", (1, 1)),),
+                exact=lambda x: x.reshape(()),
+                torch="torch.tensor(x.item(), dtype=dtype)",
+            ),
+        ),
+        MANY,
+    ),
+)
+
+
+def _six(x: Value) -> Value:
+    return x * 6.0
+
+
+_BACKWARD = "[(y.square().sum().backward(), y.grad) for y in [x.detach().requires_grad_()]][0][1]"
+GRADIENTS = (
+    Function(
+        "gradient",
+        "The gradient as a tensor, with a gradient itself.",
+        (
+            unary(
+                "(x * x * 3).sum().gradient(x)[0]",
+                _six,
+                torch="torch.autograd.grad((x * x * 3).sum(), x, create_graph=True)[0]",
+            ),
+            unary(
+                "(x * x * x).gradient(x, gradient=x)[0]",
+                lambda x: x * x * x * 3.0,
+                torch="torch.autograd.grad(x * x * x, x, x, create_graph=True)[0]",
+            ),
+        ),
+        (dtypes.float32, dtypes.float64),
+    ),
+    Function(
+        "backward",
+        "The gradient is added to that of the leaves.",
+        (
+            Form(_BACKWARD, _X, lambda x: x * 2.0, torch=SAME),
+            Form(
+                _BACKWARD.replace("x.detach()", "x.detach() * 2"),
+                _X,
+                lambda x: x * 4.0,
+                torch=SAME,
+            ),
+            Form(
+                "Tensor([y.requires_grad for y in "
+                "[x.detach(), x.detach().requires_grad_(), x.detach().requires_grad_(False)]], "
+                "device=device)",
+                _X,
+                exact=lambda x: np.array([False, True, False]),
+                output=always_bool,
+                torch="torch.tensor([y.requires_grad for y in "
+                "[x.detach(), x.detach().requires_grad_(), x.detach().requires_grad_(False)]])",
+            ),
+        ),
+        (dtypes.float32, dtypes.float64),
+        covers=("grad", "requires_grad", "requires_grad_"),
+    ),
+)
+
+
+def _log_sum_exp(x: Value) -> Value:
+    largest = bounded.detached(bounded.largest(x, (1,)))
+    total = bounded.exp(x - largest).sum((1,), keepdims=True)
+    return (bounded.log(total) + largest).reshape(x.shape[0])
+
+
+SUMS = (
+    Function(
+        "logsumexp",
+        "log(sum(e ** x)) without overflow.",
+        (unary("x.logsumexp(1)", _log_sum_exp, "wide", is_wide=True, torch=SAME),),
+    ),
+)
+
+FUNCTIONS = (*MADE, *LIKE, *MEMORY, *CASTS, *PYTHON, *GRADIENTS, *SUMS)
+REFUSED: Refusals = {
+    "arange": (
+        Refused("Tensor.arange(1, 5, 0)", "torch.arange(1, 5, 0)"),
+        "Tensor.arange(300, dtype='uint8')",
+        "Tensor.arange(float('inf'))",
+    ),
+    "linspace": (
+        Refused("Tensor.linspace(0, 1, -1)", "torch.linspace(0, 1, -1)"),
+        "Tensor.linspace(0, float('nan'), 3)",
+        "Tensor.linspace(0, 1, 3, flavour=1)",
+    ),
+    "eye": (Refused("Tensor.eye(-1)", "torch.eye(-1)"), "Tensor.eye(2.5)"),
+    "full": (
+        Refused("Tensor.full((2, -1), 0)", "torch.full((2, -1), 0)"),
+        Refused("Tensor.full((2,), 'a')", "torch.full((2,), 'a')"),
+        "Tensor.full((2,), 300, dtype='uint8')",
+    ),
+    "zeros": Refused("Tensor.zeros(-1)", "torch.zeros(-1)"),
+    "ones": Refused("Tensor.ones(2.5)", "torch.ones(2.5)"),
+    "empty": Refused("Tensor.empty(-3)", "torch.empty(-3)"),
+    "full_like": Refused("i.full_like('a')", "torch.full_like(i, 'a')"),
+    "zeros_like": Refused("x.zeros_like(dtype='int3')", "torch.zeros_like(x, dtype='int3')"),
+    "ones_like": "x.ones_like(device='NOSUCH')",
+    "assign": (
+        Refused("x.assign(x.T)", "x.copy_(x.T)"),
+        "x.assign(i)",
+        "x.requires_grad_().sum(0).contiguous().assign(x.sum(0))",
+    ),
+    "replace": ("x.replace(x.T)", "x.replace(3)"),
+    "cast": (Refused("x.cast('float33')", "x.to('float33')"), "x.cast(None)"),
+    "bitcast": (
+        Refused("x[:, :5].bitcast('float64')", "x[:, :5].view(torch.float64)"),
+        "c.bitcast('int32')",
+    ),
+    "item": Refused("x.item()", "x.item()"),
+    "backward": (
+        Refused("x.requires_grad_().sum(0).backward()", "x.requires_grad_().sum(0).backward()"),
+        Refused("x.sum().backward()", "x.sum().backward()"),
+        Refused("i.sum().backward()", "i.sum().backward()"),
+        Refused("x.requires_grad_().sum().backward(x)", "x.requires_grad_().sum().backward(x)"),
+    ),
+    "gradient": ("x.sum().gradient(i)", "x.sum().gradient(3)", "x.gradient(x)"),
+    "requires_grad_": Refused("i.requires_grad_()", "i.requires_grad_()"),
+    "grad": "setattr(x, 'grad', x.T)",
+    "size": Refused("x.size(2)", "x.size(2)"),
+    "logsumexp": Refused("x.logsumexp(2)", "x.logsumexp(2)"),
+}
