@@ -334,6 +334,41 @@ def _quality(name: str, repeats: int) -> Iterator[Measured]:
     )
 
 
+# Whole steps of training
+
+
+def _replay(repeats: int) -> Iterator[Measured]:
+    from tinyref.cli.bench_system import replay_costs
+
+    found = [replay_costs() for _ in range(repeats)]
+    yield Measured(
+        "jit.replay",
+        "us a kernel, Adam step of a small perceptron",
+        [replayed for replayed, _, _ in found],
+        "the same step, called plainly",
+        [plain for _, plain, _ in found],
+        note=f"{found[0][2]} kernels that take no time to speak of",
+    )
+
+
+def _memory_plan(repeats: int) -> Iterator[Measured]:
+    from tinyref.cli.bench_system import peak_bytes
+
+    # What is counted is the same each time: two runs show it.
+    runs = range(min(repeats, 2))
+    for name, jit, peer in (
+        ("memory.plan.replay", 1, "a buffer for each intermediate result"),
+        ("memory.plan.realize", 0, "buffers that are freed after their last use"),
+    ):
+        yield Measured(
+            name,
+            "MiB at the peak of a step of a convolutional network",
+            [peak_bytes(1, jit) for _ in runs],
+            peer,
+            [peak_bytes(0, jit) for _ in runs],
+        )
+
+
 # Conformance
 
 
@@ -359,6 +394,8 @@ ROWS = (
     BenchRow("interpreter.sin", _interpreter_sin),
     BenchRow("compile", _cold_compiles),
     *(BenchRow(name, functools.partial(_quality, name)) for name in QUALITY),
+    BenchRow("jit.replay", _replay),
+    BenchRow("memory.plan", _memory_plan),
     BenchRow("conform.CPU", _conformance),
 )
 

@@ -28,6 +28,14 @@ def new_buffer_node(device: str, size: int, dtype: DType) -> UOp:
     return UOp(Ops.BUFFER, dtype, (), argument)
 
 
+def new_buffer_like(argument: BufferArg, dtype: DType) -> tuple[UOp, Buffer]:
+    """A fresh BUFFER like another one, and its memory, not yet allocated."""
+    fresh = BufferArg(argument.device, argument.size, next(_numbers))
+    node = UOp(Ops.BUFFER, dtype, (), fresh)
+    memory = _memory[node] = Buffer(fresh.device, fresh.size, dtype)
+    return node, memory
+
+
 def buffer_of(node: UOp) -> Buffer:
     """The memory of a BUFFER node: always the same object while the node lives.
 

@@ -17,12 +17,11 @@ from tinyref.dtype import DType
 from tinyref.engine.capture import Recorder, Replay, active_recorder, recording
 from tinyref.errors import UserError
 from tinyref.lazy import graph
-from tinyref.lazy.buffers import buffer_of, new_buffer_node
+from tinyref.lazy.buffers import buffer_of, new_buffer_like
 from tinyref.lazy.folding import uniform_value
 from tinyref.lazy.shape import is_empty
 from tinyref.lazy.shards import Place
 from tinyref.schedule.prepare import unbound
-from tinyref.tensor.arguments import Shape
 from tinyref.tensor.core import TensorCore
 from tinyref.tensor.data import compute, computing
 from tinyref.tensor.jit_arguments import (
@@ -38,7 +37,8 @@ from tinyref.tensor.tensor import Tensor
 from tinyref.tensor.variable import rebound
 from tinyref.uops.node import UOp, substitute
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import BufferArg
+from tinyref.uops.payload import BufferArg, ShapeArg
+from tinyref.uops.symbolic import product
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -259,9 +259,9 @@ def _number(buffer: UOp) -> int:
 def _copied(buffer: UOp) -> UOp:
     """A BUFFER of its own with the same contents."""
     assert isinstance(buffer.arg, BufferArg), "a BUFFER has a size"
-    fresh = new_buffer_node(buffer.arg.device, buffer.arg.size, buffer.dtype)
-    buffer_of(fresh).copy_in(memoryview(buffer_of(buffer).copy_out()))
-    return fresh
+    node, memory = new_buffer_like(buffer.arg, buffer.dtype)
+    memory.copy_in(memoryview(buffer_of(buffer).copy_out()))
+    return node
 
 
 def _in_memory(tensor: TensorCore, path: str) -> UOp:
@@ -272,7 +272,7 @@ def _in_memory(tensor: TensorCore, path: str) -> UOp:
             f"gradient flows through a replay: pass {path}.detach()"
         )
     node = tensor._node
-    if is_empty(graph.shape_of(node)) or _is_backed(node):
+    if _is_backed(node) or is_empty(graph.shape_of(node)):
         return node
     compute([tensor])
     if _is_backed(tensor._node):
@@ -283,7 +283,9 @@ def _in_memory(tensor: TensorCore, path: str) -> UOp:
 
 
 def _is_backed(node: UOp) -> bool:
-    return all(graph.backing(part) is not None for part in parts_of(node))
+    if node.op is not Ops.MULTI:
+        return graph.backing(node) is not None
+    return all(graph.backing(part) is not None for part in node.src)
 
 
 # --- results ------------------------------------------------------------------------------------
@@ -374,13 +376,15 @@ def _filled(template: object, tensors: Sequence[object]) -> object:
 
 @dataclass(frozen=True)
 class _Part:
-    """One part of a result: `number` is its BUFFER in the capture, None for a constant `node`."""
+    """One part of a result: `buffer` is what it had in the capture, None for a constant `node`.
 
-    number: int | None
-    device: str
-    capacity: int
+    is_whole: of a shape without symbolic sizes, which takes up all of the buffer.
+    """
+
+    buffer: BufferArg | None
     dtype: DType
-    shape: Shape
+    shape: ShapeArg
+    is_whole: bool
     node: UOp | None
 
     @classmethod
@@ -388,19 +392,24 @@ class _Part:
         buffer = graph.backing(node)
         shape = tuple(unbound(size) for size in graph.shape_of(node))
         if buffer is None:
-            return cls(None, "", 0, node.dtype, shape, node)
+            return cls(None, node.dtype, ShapeArg(shape), False, node)
         argument = buffer.arg
         assert isinstance(argument, BufferArg), "a BUFFER has a size"
-        return cls(argument.number, argument.device, argument.size, node.dtype, shape, None)
+        is_whole = product(shape) == argument.size and shape != (argument.size,)
+        return cls(argument, node.dtype, ShapeArg(shape), is_whole, None)
 
     def fresh(self, values: Mapping[str, int]) -> tuple[UOp, Buffer | None]:
         """A node for the result of the next replay, and its memory."""
-        shape = tuple(rebound(size, values) for size in self.shape)
-        if self.number is None:
+        if self.buffer is not None and self.is_whole:
+            # What `window` would build, without its checks: this is done for every replay.
+            node, memory = new_buffer_like(self.buffer, self.dtype)
+            return UOp(Ops.RESHAPE, self.dtype, (node,), self.shape), memory
+        shape = tuple(rebound(size, values) for size in self.shape.shape)
+        if self.buffer is None:
             value = None if self.node is None else uniform_value(self.node)
             return graph.full(shape, 0 if value is None else value, self.dtype), None
-        node = new_buffer_node(self.device, self.capacity, self.dtype)
-        return graph.window(node, shape), buffer_of(node)
+        node, memory = new_buffer_like(self.buffer, self.dtype)
+        return graph.window(node, shape), memory
 
 
 @dataclass(frozen=True)
@@ -480,10 +489,10 @@ class _Capture:
         self.outputs = [_Output.of(tensor, inputs) for tensor in result.tensors]
         own = {number for numbers in self.numbers for number in numbers}
         results = {
-            part.number
+            part.buffer.number
             for output in self.outputs
             for part in output.parts
-            if part.number is not None
+            if part.buffer is not None
         }
         self.replayed = Replay(recorder, sorted(own | results))
         self.state = State(recorder, own | results, before)
@@ -523,6 +532,7 @@ class _Capture:
             ):
                 node = _in_memory(tensor, path)
                 nodes.append(node)
+                # What has no elements has no memory either.
                 for number, buffer in zip(numbers, _buffers(node), strict=True):
                     exchanged[number] = buffer_of(buffer)
             results = [self._result(output, nodes, given, exchanged) for output in self.outputs]
@@ -539,7 +549,7 @@ class _Capture:
     ) -> TensorCore:
         """A tensor for one result, whose memory, if it is fresh, is added to `exchanged`."""
         if output.input is not None:
-            shape = tuple(rebound(size, given.values) for size in output.parts[0].shape)
+            shape = tuple(rebound(size, given.values) for size in output.parts[0].shape.shape)
             node = nodes[output.input]
             node = node if output.multi is not None else graph.reshape(node, shape)
             return Tensor._from_node(node, output.device)
@@ -547,7 +557,7 @@ class _Capture:
         for part in output.parts:
             node, memory = part.fresh(given.values)
             parts.append(node)
-            if part.number is not None and memory is not None:
-                exchanged[part.number] = memory
+            if part.buffer is not None and memory is not None:
+                exchanged[part.buffer.number] = memory
         whole = parts[0] if output.multi is None else output.multi.replace(src=tuple(parts))
         return Tensor._from_node(whole, output.device)

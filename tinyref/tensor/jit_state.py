@@ -113,10 +113,8 @@ class State:
             if tensor is None or tensor._value is not holder.value:
                 self._renew(compute)
                 break
-        for number, count in self._counts.items():
-            if registry.count_showing(number) != count:
-                self._keep_copies(compute)
-                break
+        if registry.differs(self._counts):
+            self._keep_copies(compute)
         if registry.has_pending:
             self._keep_results(compute)
 

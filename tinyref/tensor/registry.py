@@ -7,6 +7,7 @@ already shares no graph that could be computed, so only the others are looked at
 from __future__ import annotations
 
 import weakref
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tinyref.lazy import graph
@@ -109,6 +110,11 @@ class Registry:
     def has_pending(self) -> bool:
         """Whether any value is not computed yet."""
         return bool(self._pending)
+
+    def differs(self, counts: Mapping[int, int]) -> bool:
+        """Whether any BUFFER is shown by another number of values than `counts` says."""
+        shown = self._by_buffer
+        return any(len(shown.get(number, ())) != count for number, count in counts.items())
 
     def count_showing(self, number: int) -> int:
         """How many values show BUFFER `number`: quicker than to list them."""
