@@ -2,39 +2,36 @@
 
 from __future__ import annotations
 
-from tinyref_spec.bits import Array
+import numpy as np
+
 from tinyref_spec.tensor.forms import Form, Function, Input, Refusals, Shape, moved
 
 
-def _still(expression: str, shape: Shape) -> Form:
-    """A form that leaves every element as it is."""
-    return moved(expression, shape, _same, torch="x")
+def _moved(expression: str, shape: Shape) -> Form:
+    """A form of x upside down, so that there is something to compute, at another place."""
+    return moved(expression, shape, np.flipud, torch="x.flip(0)")
 
 
 def _in_place(expression: str, shape: Shape) -> Form:
     """The same of a tensor that is moved itself, through which no gradient flows."""
-    return Form(expression, (Input("x", shape),), exact=_same, torch="x")
-
-
-def _same(x: Array) -> Array:
-    return x
+    return Form(expression, (Input("x", shape),), exact=np.flipud, torch="x.flip(0)")
 
 
 FUNCTIONS = (
     Function(
         "to",
         "The same elements on the device of that name.",
-        (_still("x.to(device)", (3, 4)), _in_place("(x + 0).to_(device)", (5,))),
+        (_moved("x.flip(0).to(device)", (3, 4)), _in_place("x.flip(0).to_(device)", (5,))),
         covers=("to_",),
     ),
     Function(
         "shard",
         "The same elements, cut along an axis or whole, on each device of a list.",
         (
-            _still("x.shard((device,), 1)", (3, 4)),
-            _still("x.shard((device,), -2).T.T", (3, 4)),
-            _still("x.shard((device,))", ()),
-            _in_place("(x + 0).shard_((device,), 0).to(device)", (5,)),
+            _moved("x.shard((device,), 1).flip(0)", (3, 4)),
+            _moved("x.flip(0).shard((device,), -2).T.T", (3, 4)),
+            _moved("x.shard((device,)).flip(0)", (7,)),
+            _in_place("x.flip(0).shard_((device,), 0).to(device)", (5,)),
         ),
         covers=("shard_",),
     ),
