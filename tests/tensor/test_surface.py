@@ -51,7 +51,6 @@ def missing() -> list[str]:
     return [name.label for name in surface.names() if found(name) is None]
 
 
-@pytest.mark.xfail(reason="names of the surface are still being built", strict=True)
 def test_no_name_is_missing() -> None:
     assert missing() == []
 
@@ -98,7 +97,6 @@ def without_refusal() -> list[str]:
     return [n.label for n in names if n.name not in refused and n.label not in listed]
 
 
-@pytest.mark.xfail(reason="rows of the surface are still being written", strict=True)
 def test_every_name_has_values() -> None:
     assert without_values() == []
 

@@ -175,12 +175,10 @@ class Creation(Operators):
     def eye(cls, n: int, m: int | None = None, **kwargs: Any) -> Self:
         """Ones on the diagonal of an `n` by `m` matrix (`m` is `n` by default), else zeros."""
         rows, columns = fixed(shape_argument(n, (n if m is None else m,), "eye"), "eye")
-        wanted = kwargs.pop("requires_grad", None)
-        # Rows of one element more than columns, laid end to end, move the one a place per row.
-        ones = cls.ones(rows, 1, **kwargs)._pad(((0, 0), (0, columns)))
-        laid = ones._reshape((rows * (columns + 1),))._part(0, 0, rows * columns)
-        matrix = laid._reshape((rows, columns))
-        matrix._value.record = None
+        wanted, dtype = kwargs.pop("requires_grad", None), kwargs.pop("dtype", None)
+        down = cls.arange(rows, **kwargs)._reshape((rows, 1))
+        is_diagonal = down.eq(cls.arange(columns, **kwargs))
+        matrix = is_diagonal._cast(element_dtype(dtype) or dtypes.default_float)
         matrix._request_gradient(wanted)
         return matrix
 
