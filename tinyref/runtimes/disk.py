@@ -120,6 +120,10 @@ class MappedFile:
         if self.nbytes:
             self._mapped()
 
+    def view(self, offset: int, nbytes: int) -> memoryview:
+        """The bytes from `offset` on, as they are mapped. Raises `DeviceError`."""
+        return memoryview(self._mapped())[offset : offset + nbytes]
+
     def read_into(self, destination: memoryview, offset: int) -> None:
         """Fills `destination` with the bytes from `offset` on. Raises `DeviceError`."""
         end = offset + destination.nbytes
@@ -185,6 +189,10 @@ class DiskAllocator:
             raise UserError(f"copy_in: {source.nbytes} bytes do not fit into {handle.nbytes}")
         if source.nbytes:
             handle.file.write(source, handle.offset)
+
+    def in_place(self, handle: FilePart) -> memoryview:
+        """The bytes of `handle` as they are mapped, to be read at once. Raises `DeviceError`."""
+        return handle.file.view(handle.offset, handle.nbytes)
 
     def copy_out(self, destination: memoryview, handle: FilePart) -> None:
         """Fills `destination` from the start of `handle`. Raises `DeviceError`."""
