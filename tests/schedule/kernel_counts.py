@@ -31,6 +31,7 @@ ELEMENTWISE = (
     Program("a + b", 1, "one loop", lambda: data(4, 5) + data(4, 5)),
     Program("gelu", 1, "elementwise work fuses", lambda: p.gelu(data(8, 8))),
     Program("gelu backward", 1, "elementwise work fuses", p.gelu_backward),
+    Program("x + 1, x * 2", 1, "both read x", p.twins),
     Program("where of comparisons", 1, "elementwise work fuses", lambda: p.banded(data(8, 8))),
     Program("chain of 1000", 1, "elementwise work fuses", lambda: p.deep_chain(500)),
     Program("a + a.T", 1, "views need no memory", p.transposed_sum),
@@ -78,7 +79,7 @@ NORMALISATION = (
     Program("softmax", 2, "max and sum, then the quotient", lambda: data(8, 16).softmax(-1)),
     Program("softmax backward", 2, "three reduces of rows, then the rest", p.softmax_backward),
     Program("log_softmax", 2, "max and sum, then the rest", lambda: data(8, 16).log_softmax(-1)),
-    Program("softmax and log_softmax", 3, "one pass over the rows", p.shared_softmax),
+    Program("softmax and log_softmax", 2, "rows once, then both results", p.shared_softmax),
     Program("layernorm", 2, "mean and variance, then the rest", lambda: p.layernorm(data(8, 16))),
     Program("layernorm backward", 2, "four reduces of rows, then the rest", p.layernorm_backward),
     Program("rmsnorm", 2, "the mean square, then the rest", lambda: p.rmsnorm(data(8, 16))),
@@ -208,6 +209,79 @@ PLACEMENT = (
     Program("symbolic sum", 1, "one kernel for any size", p.symbolic_sum),
     Program("symbolic attention", 4, "as attention", p.symbolic_attention),
 )
+METHODS = (
+    Program("Tensor.layernorm", 2, "as layernorm", lambda: data(8, 16).layernorm()),
+    Program(
+        "Tensor.batchnorm",
+        1,
+        "elementwise",
+        lambda: data(2, 8, 4, 4).batchnorm(data(8), data(8), data(8), data(8)),
+    ),
+    Program("Tensor.gelu", 1, "elementwise", lambda: data(8, 8).gelu()),
+    Program(
+        "Tensor.scaled_dot_product_attention",
+        4,
+        "as attention",
+        lambda: Tensor.scaled_dot_product_attention(*p.heads(), is_causal=True),
+    ),
+    Program("its backward", 10, "as attention backward", p.dot_product_attention_backward),
+    Program("Tensor.cross_entropy", 2, "as above", lambda: data(8, 10).cross_entropy(p.classes(8))),
+    Program("Tensor.cross_entropy backward", 2, "as above", p.method_cross_entropy_backward),
+    Program(
+        "binary_crossentropy", 1, "one mean", lambda: data(8, 9).binary_crossentropy(data(8, 9))
+    ),
+    Program("Tensor.argmax", 1, "max and place in one kernel", lambda: data(8, 16).argmax(-1)),
+    Program("Tensor.cumsum of 16", 1, "windows", lambda: data(8, 16).cumsum(-1)),
+    Program("Tensor.cumsum of 1000", 3, "parts, their ends, all", lambda: data(1000).cumsum(0)),
+    Program("Tensor.sort of 8", 2, "values; places", lambda: data(4, 8).sort()),
+    Program("Tensor.topk", 2, "of the sorted", lambda: data(4, 8).topk(3)),
+    Program("Tensor.one_hot", 1, "a comparison", lambda: p.classes(6).one_hot(10)),
+    Program(
+        "Tensor.scatter",
+        1,
+        "a comparison of places",
+        lambda: data(4, 5).scatter(1, p.classes(4, 3), data(4, 3)),
+    ),
+    Program("x[indices]", 1, "a gated load", lambda: data(50, 8)[p.classes(6)]),
+    Program("x[indices] backward", 1, "the rows are read again", p.selected_rows_backward),
+    Program("x[i, j]", 1, "a gated load", lambda: data(50, 8)[p.classes(6), p.classes(6)]),
+    Program(
+        "x[indices] = 1", 2, "which places, then in place", lambda: p.in_place(p.write_at_places)
+    ),
+    Program("Tensor.tril", 1, "a comparison of places", lambda: data(8, 8).tril()),
+    Program("Tensor.std_mean", 1, "two results of one kernel", lambda: data(8, 16).std_mean(-1)),
+    Program("Tensor.roll", 1, "two views", lambda: data(4, 5).roll(2, 1)),
+    Program(
+        "Tensor.interpolate",
+        1,
+        "gated loads along both axes",
+        lambda: data(1, 2, 4, 4).interpolate((8, 8)),
+    ),
+    Program(
+        "strided conv2d",
+        1,
+        "windows are views",
+        lambda: data(2, 3, 9, 9).conv2d(data(4, 3, 3, 3), stride=2),
+    ),
+    Program("strided conv2d backward", 5, "as conv2d", p.strided_convolution_backward),
+    Program(
+        "conv_transpose2d",
+        1,
+        "windows of spread elements",
+        lambda: data(2, 3, 5, 5).conv_transpose2d(data(3, 4, 3, 3)),
+    ),
+    Program("SGD, 3", 3, "one for each parameter", lambda: p.optimiser_step("SGD")),
+    Program(
+        "SGD with momentum, 3",
+        3,
+        "one for each parameter",
+        lambda: p.optimiser_step("SGD", momentum=0.9),
+    ),
+    Program("Adam, 3", 4, "both powers, one each", lambda: p.optimiser_step("Adam")),
+    Program("AdamW, 3", 4, "both powers, one each", lambda: p.optimiser_step("AdamW")),
+    Program("LARS, 3", 6, "norms, then the step", lambda: p.optimiser_step("LARS")),
+    Program("LAMB, 3", 9, "moments, norms, the step", lambda: p.optimiser_step("LAMB")),
+)
 TABLE = (
     *ELEMENTWISE,
     *CONSTANT,
@@ -217,4 +291,5 @@ TABLE = (
     *TRAINING,
     *SELECTION,
     *PLACEMENT,
+    *METHODS,
 )

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from tinyref.dtype import DType, dtypes
 from tinyref.lazy import graph
+from tinyref.nn import optim
 from tinyref.tensor import Tensor
 from tinyref.tensor.variable import Variable
 
@@ -293,6 +294,11 @@ def banded(x: Tensor) -> Tensor:
     return (x < 0).where(x * 0.1, (x > 6).where(6.0, x))
 
 
+def twins() -> list[Tensor]:
+    x = data(8, 8)
+    return [x + 1, x * 2]
+
+
 def deep_chain(steps: int) -> Tensor:
     x = data(64)
     for step in range(steps):
@@ -455,3 +461,47 @@ def turned() -> Tensor:
 
 def part_of_a_part() -> Tensor:
     return data(9, 9)[1:8, ::2][2:4].contiguous()
+
+
+# --- methods that stand for whole programs ------------------------------------------------------
+
+
+def classes(*shape: int) -> Tensor:
+    return data(*shape, dtype=dtypes.int32)
+
+
+def dot_product_attention_backward() -> list[Tensor]:
+    leaves = heads()
+    result = Tensor.scaled_dot_product_attention(*leaves, is_causal=True)
+    return gradients(result.square().sum(), *leaves)
+
+
+def method_cross_entropy_backward() -> list[Tensor]:
+    logits = weight(8, 10)
+    return gradients(logits.cross_entropy(classes(8)), logits)
+
+
+def selected_rows_backward() -> list[Tensor]:
+    table = weight(50, 8)
+    return gradients(table[classes(6)].square().sum(), table)
+
+
+def strided_convolution_backward() -> list[Tensor]:
+    leaves = [weight(2, 3, 9, 9), weight(4, 3, 3, 3)]
+    return gradients(leaves[0].conv2d(leaves[1], stride=2).square().sum(), *leaves)
+
+
+def write_at_places(x: Tensor) -> None:
+    x[classes(3)] = 1.0
+
+
+def optimiser_step(name: str, **options: float) -> list[Tensor]:
+    """The second step for three parameters: the first also makes what the optimiser remembers."""
+    weights = [weight(4, 5 + number) for number in range(3)]
+    optimiser = getattr(optim, name)(weights, **options)
+    for target in weights:
+        target.grad = data(*target.shape)
+    with Tensor.train():
+        for state in optimiser.schedule_step():
+            state.replace(data(*state.shape, dtype=state.dtype))
+        return list(optimiser.schedule_step())

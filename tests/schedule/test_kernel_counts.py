@@ -213,7 +213,7 @@ TABLE = {
 def test_tensor_program_has_exactly_this_many_kernels(program):
     built = program.build()
     outputs = [built] if isinstance(built, Tensor) else built
-    planned = schedule([(output.node, output.device) for output in outputs])
+    planned = outputs[0].schedule(*outputs[1:])
     kernels = len(planned.kernels)
     assert (kernels, len(planned.items) - kernels) == (program.kernels, program.copies)
 

@@ -291,6 +291,52 @@ def test_outputs_of_one_reduce_share_its_kernel(machine):
     assert len(reduces(kernel.ast)) == 1
 
 
+# --- side by side -------------------------------------------------------------------------------
+
+
+def test_elementwise_kernels_that_read_the_same_memory_are_one(machine):
+    x, y = numbers(8, 9), numbers(8, 9) + 1
+    a, b = machine.put(x), machine.put(y)
+    first, second = machine.run(add(a, b), mul(a, g.full((8, 9), 3, I32)))
+    np.testing.assert_array_equal(first, x + y)
+    np.testing.assert_array_equal(second, x * 3)
+    assert len(machine.planned.kernels) == 1
+
+
+def test_they_stay_apart_where_one_needs_the_other_or_sees_other_contents(machine):
+    x = numbers(8, 9)
+    a = machine.put(x)
+    turned = g.contiguous(g.permute(a, (1, 0)))
+    new = g.assign(a, plus(a, 5))
+    got, old = machine.run(new, plus(turned, 1))
+    np.testing.assert_array_equal(got, x + 5)
+    np.testing.assert_array_equal(old, x.T + 1)
+    assert len(machine.planned.kernels) == 2
+
+
+def test_other_shapes_and_reduces_stay_apart():
+    x, y = empty(8, 9), empty(9, 8)
+    assert len(asts(plus(x, 1.0), plus(y, 1.0))) == 2
+    assert len(asts(plus(x, 1.0), total(x, 1))) == 2
+
+
+def test_a_shared_number_is_no_reason_to_join():
+    rate = empty(1)
+    steps = [mul(empty(8, 9), g.expand(g.reshape(rate, (1, 1)), (8, 9))) for _ in range(3)]
+    assert len(asts(*steps)) == 3
+
+
+def test_kernels_of_a_few_elements_are_one():
+    counters = [empty(1) for _ in range(3)]
+    assert len(asts(*(g.assign(counter, plus(counter, 1.0)) for counter in counters))) == 1
+
+
+def test_no_more_than_eight_outputs_are_joined():
+    x = empty(8, 9)
+    planned = schedule([(plus(x, step + 0.5), "PYTHON") for step in range(20)])
+    assert sorted(len(item.ast.src) for item in planned.kernels) == [4, 8, 8]
+
+
 # --- limits of devices --------------------------------------------------------------------------
 
 

@@ -16,6 +16,14 @@ from tinyref.schedule.join import Draft, join
 from tinyref.schedule.kernel_ast import Location
 from tinyref.uops.node import UOp
 from tinyref.uops.optimise.merge_axes import merge_axes
+from tinyref.uops.payload import BufferArg
+from tinyref.uops.symbolic import product
+
+# Elementwise kernels that only share what they read are joined up to so many outputs: each output
+# is a stream of stores of its own.
+MOST_OUTPUTS = 8
+# A kernel of so few elements costs little but its launch.
+FEW_ELEMENTS = 32
 
 
 @dataclass(frozen=True)
@@ -83,11 +91,13 @@ class Ordering:
         order = self._topological()
         for number in order:
             self._add_readers(number)
-            needed = self.waits[number]
-            self.levels[number] = 1 + max((self.levels[other] for other in needed), default=0)
+        self._find_levels(order)
         for number in order:
             while self._join_one_into(number):
                 pass
+        order = self._topological()
+        self._find_levels(order)
+        self._join_side_by_side(order)
         return [self.tasks[number].item(self.owners) for number in self._topological()]
 
     # --- dependencies ---------------------------------------------------------------------------
@@ -158,6 +168,57 @@ class Ordering:
             self._replace(needed, number, joined)
             return True
         return False
+
+    def _find_levels(self, order: Sequence[int]) -> None:
+        """A task's level is higher than that of all it waits for."""
+        for number in order:
+            needed = self.waits[number]
+            self.levels[number] = 1 + max((self.levels[other] for other in needed), default=0)
+
+    def _join_side_by_side(self, order: Sequence[int]) -> None:
+        """Joins elementwise kernels of one level, so that neither waits for the other.
+
+        They have one shape, and read some buffer both, or are too small to be worth a launch each.
+        """
+        latest: dict[object, int] = {}
+        for number in order:
+            for meeting in self._meetings(number):
+                first = latest.get(meeting)
+                if first in self.tasks and first != number and self._join_pair(first, number):
+                    break
+            latest.update(dict.fromkeys(self._meetings(number), number))
+
+    def _meetings(self, number: int) -> list[object]:
+        """What a task must have in common with another to be joined with it."""
+        task = self.tasks[number]
+        if task.draft is None or task.draft.inner:
+            return []
+        together = (task.device, task.draft.outer, self.levels[number])
+        count = product(task.draft.outer)
+        if not isinstance(count, int):
+            return []
+        # To share what is read for every element saves memory traffic; one number does not.
+        shared = [
+            read.location.buffer
+            for read in task.draft.reads
+            if isinstance(read.location.buffer.arg, BufferArg)
+            and read.location.buffer.arg.size >= count
+        ]
+        found: list[object] = [(*together, buffer) for buffer in shared]
+        if count <= FEW_ELEMENTS:
+            found.append(together)
+        return found
+
+    def _join_pair(self, first: int, second: int) -> bool:
+        one, other = self.tasks[first], self.tasks[second]
+        if one.draft is None or other.draft is None:
+            return False
+        joined = join(one.draft, other.draft, set())
+        limit = Device[other.device].capabilities.buffer_limit
+        if joined is None or len(joined.buffers) > limit or len(joined.written) > MOST_OUTPUTS:
+            return False
+        self._replace(first, second, joined)
+        return True
 
     def _is_between(self, first: int, second: int) -> bool:
         """Whether `second` also waits for `first` through some other task."""
