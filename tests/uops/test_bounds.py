@@ -9,10 +9,12 @@ from tinyref.dtype import dtypes, numpy_dtype
 from tinyref.errors import UserError
 from tinyref.uops import build
 from tinyref.uops.bounds import bounds, is_constant, value_range, wrap_range
+from tinyref.uops.expression import evaluate_expression
 from tinyref.uops.meanings import apply
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import AxisKind, BufferArg, LocalArg, ReduceArg
+from tinyref.uops.payload import AxisKind, BufferArg, LocalArg, ReduceArg, ShapeArg, ViewArg
+from tinyref.uops.shape_tracker import ShapeTracker
 
 i8, u8, i32, index, truth = dtypes.int8, dtypes.uint8, dtypes.int32, dtypes.index, dtypes.bool
 x = build.variable("x", 0, 10)
@@ -21,6 +23,10 @@ small = build.variable("s", -100, 100, i8)
 unknown = UOp(Ops.BUFFER, i8, (), BufferArg("CPU", 4, 1))
 number = UOp(Ops.BUFFER, dtypes.float32, (), BufferArg("CPU", 4, 2))
 flag = UOp(Ops.BUFFER, truth, (), BufferArg("CPU", 4, 3))
+
+wide = build.variable("w", -(2**40), 2**40, dtypes.int64)
+x_of_i8 = build.cast(build.variable("x", 0, 10), i8)
+IN_NINE = build.both(build.at_least(wide, 0), build.less(wide, 9))
 
 LITERALS = [
     (build.const(i8, -5), (-5, -5)),
@@ -49,6 +55,17 @@ LITERALS = [
     (build.less(x, 0), (0, 0)),
     (build.less(x, 5), (0, 1)),
     (build.less(number, 5.0), (0, 1)),
+    (build.where(build.both(build.at_least(small, 0), build.less(small, 5)), small, 0), (0, 4)),
+    (build.where(build.less(small, 5), small, 7), (-100, 7)),
+    (build.where(build.less(build.const(i8, 5), small), small, 0), (0, 100)),
+    (build.where(build.at_least(small, 5), build.cast(small, index), 9), (5, 100)),
+    (build.where(IN_NINE, build.cast(build.cast(wide, i8), index), 0), (0, 8)),
+    # More than int8 holds: the cast may wrap.
+    (build.where(build.less(wide, 900), build.cast(build.cast(wide, i8), index), 0), (-128, 127)),
+    (build.where(build.less(small, x_of_i8), small, 0), (-100, 9)),
+    (UOp(Ops.IOTA, i32, (), ShapeArg((7,))), (0, 6)),
+    (UOp(Ops.IOTA, i32, (), ShapeArg((build.variable("n", 1, 9),))), (0, 8)),
+    (UOp(Ops.IOTA, i32, (), ViewArg(ShapeTracker.from_shape((9,)).shrink(((3, 7),)))), (0, 6)),
     (build.not_equal(x, 11), (1, 1)),
     (build.not_equal(x, 3), (0, 1)),
     (build.not_equal(build.const(i8, 3), build.const(i8, 3)), (0, 0)),
@@ -183,3 +200,24 @@ def test_deep_graphs(depth):
     for _ in range(depth):
         node = UOp(Ops.ADD, index, (node, build.const(index, 1)))
     assert bounds(node) == (depth, depth + 10)
+
+
+def test_a_choice_after_comparisons_holds_every_value():
+    """x where it is compared with constants and with other values, in all ways of three."""
+    value = build.variable("v", -128, 127, i8)
+    other = build.variable("o", -3, 5, i8)
+    every = np.arange(-128, 128, dtype=np.int8)
+    limits = [build.const(i8, -100), build.const(i8, 0), build.const(i8, 6), other]
+    comparisons = [build.less(value, limit) for limit in limits]
+    comparisons += [build.less(limit, value) for limit in limits]
+    comparisons += [build.logical_not(comparison) for comparison in comparisons]
+    shown = [value, build.cast(value, i32), build.cast(build.cast(value, u8), i32)]
+    for first, second in itertools.combinations(comparisons, 2):
+        for chosen in shown:
+            node = build.where(build.both(first, second), chosen, 0)
+            low, high = bounds(node)
+            for number in (-3, 0, 5):
+                leaves = {value: every, other: np.full(256, number, np.int8)}
+                found = evaluate_expression(node, leaves)
+                assert low <= found.min()
+                assert found.max() <= high

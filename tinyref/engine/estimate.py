@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 from tinyref.uops.evaluate import evaluate_index
-from tinyref.uops.kernel_shape import kernel_shape
+from tinyref.uops.kernel_shape import kernel_shape, positions_of
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import ALU, Ops
+from tinyref.uops.optimise.fold_ranges import fold_ranges
 from tinyref.uops.payload import ReduceArg, ViewArg
 from tinyref.uops.symbolic import lift, lower, product
 
@@ -18,7 +19,9 @@ from tinyref.uops.symbolic import lift, lower, product
 class Estimate:
     """`operations`: one for each ALU op on each element, and one for each element of a reduce.
 
-    `nbytes`: the elements that each view can reach, once, for loads and for stores.
+    `nbytes`: the elements that each view can reach, once, for loads and for stores. Of a load at
+    places that are computed, as many elements as there are places: a reduce that only chooses
+    them is none.
     """
 
     operations: sint
@@ -42,14 +45,23 @@ def estimate(ast: UOp) -> Estimate:
 def _estimated(ast: UOp) -> Estimate:
     operations = lift(0)
     nbytes = lift(0)
-    for node in ast.toposort():
+    for node in fold_ranges(ast).toposort():
         if node.op in ALU and node.op not in (Ops.CAST, Ops.BITCAST):
             operations = operations + lift(product(kernel_shape(node)))
         elif isinstance(node.arg, ReduceArg):
             operations = operations + lift(product(kernel_shape(node.src[0])))
+        elif node.op is Ops.LOAD and positions_of(node.src[0]):
+            nbytes = nbytes + lift(_chosen(node))
         elif node.op in (Ops.LOAD, Ops.STORE):
             nbytes = nbytes + _touched(node)
     return Estimate(lower(operations), lower(nbytes))
+
+
+def _chosen(load: UOp) -> sint:
+    """The bytes of a LOAD at places that values give: no more than its view can reach."""
+    reached = _touched(load)
+    places = lower(lift(product(kernel_shape(load))) * load.dtype.itemsize)
+    return min(places, reached) if isinstance(places, int) else places
 
 
 def _touched(node: UOp) -> int:

@@ -262,7 +262,7 @@ _MOST_CONDITIONS = 16
 
 
 def _limits(condition: UOp) -> dict[UOp, tuple[int | float, int | float]]:
-    """What a conjunction of comparisons with constants says of the integers in it."""
+    """What a conjunction of comparisons says of the integers in it."""
     limits: dict[UOp, tuple[int | float, int | float]] = {}
     stack = [(condition, True)]
     for _ in range(_MOST_CONDITIONS):
@@ -287,13 +287,13 @@ def _is_truth(node: UOp) -> bool:
 def _limits_of_less(
     node: UOp, holds: bool
 ) -> Iterator[tuple[UOp, tuple[int | float, int | float]]]:
-    """Of x < c, or of not x < c where `holds` is false, and the same for c < x."""
+    """What x < y says of both sides, or its contrary where `holds` is false."""
     x, y = node.src
     left, right = value_range(x), value_range(y)
-    if right is not None and right[0] == right[1]:
-        yield x, (-math.inf, right[0] - 1) if holds else (right[0], math.inf)
-    if left is not None and left[0] == left[1]:
-        yield y, (left[0] + 1, math.inf) if holds else (-math.inf, left[0])
+    if right is not None:
+        yield x, (-math.inf, right[1] - 1) if holds else (right[0], math.inf)
+    if left is not None:
+        yield y, (left[0] + 1, math.inf) if holds else (-math.inf, left[1])
 
 
 def _multiply_accumulate(node: UOp, sources: Sequence[Range | None]) -> Range | None:

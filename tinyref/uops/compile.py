@@ -19,6 +19,7 @@ from tinyref.uops.lower import lower
 from tinyref.uops.narrow import narrow_index
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import Dialect, Ops
+from tinyref.uops.optimise.fold_ranges import fold_ranges
 from tinyref.uops.optimise.heuristics import optimised
 from tinyref.uops.optimise.images import with_texels
 from tinyref.uops.optimise.opt import Opt
@@ -128,7 +129,7 @@ def kernel_name(ast: UOp) -> str:
     The prefix is r for a kernel with a reduce, else e; a symbolic size gives its variables.
     """
     sizes = [_size_text(size) for size in output_shape(ast) if not _is_one(size)]
-    reduces = [node for node in ast.toposort() if node.op is Ops.REDUCE]
+    reduces = [node for node in fold_ranges(ast).toposort() if node.op is Ops.REDUCE]
     inner = [_size_text(size) for node in reduces for size in reduced_sizes(node)]
     # A kernel with many reduces over the same axes would have a name without end.
     return "_".join(["r" if reduces else "e", *sizes, *inner[:4]])

@@ -315,16 +315,11 @@ def _place(value: UOp, size: sint) -> tuple[UOp, UOp]:
     """The position `value` on an axis of `size`, 0 where it is none, and whether it is one."""
     is_there = build.at_least(value, 0)
     last = value.dtype.maximum
-    if isinstance(size, int):
-        if size <= last:
-            is_there = build.both(is_there, build.less(value, size))
-    else:
-        # The size itself is compared in index arithmetic, which 64 bits may not reach.
-        largest = min(last, dtypes.int32.maximum - 1)
-        is_there = build.both(is_there, build.less(value, largest + 1))
+    if isinstance(size, UOp):
+        is_there = build.both(is_there, build.less(value, build.cast(size, value.dtype)))
+    elif size <= last:
+        is_there = build.both(is_there, build.less(value, size))
     number = build.cast(build.cast(value, dtypes.int32), dtypes.index)
-    if not isinstance(size, int):
-        is_there = build.both(is_there, build.less(number, size))
     is_there = simplify(is_there)
     return build.where(is_there, number, 0), is_there
 
