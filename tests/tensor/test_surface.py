@@ -101,7 +101,6 @@ def test_every_name_has_values() -> None:
     assert without_values() == []
 
 
-@pytest.mark.xfail(reason="rows of the surface are still being written", strict=True)
 def test_every_name_has_a_refused_call() -> None:
     assert without_refusal() == []
 

@@ -539,4 +539,13 @@ REFUSED: Refusals = {
     "dot": Refused("x.dot(x)", "x.matmul(x)"),
     "bitwise": Refused("x & x", "x & x"),
     "compare": Refused("x < x.T", "x < x.T"),
+    "reshape": (
+        Refused("x.reshape(5, 5)", "x.reshape(5, 5)"),
+        Refused("x.reshape(-1, -1)", "x.reshape(-1, -1)"),
+        Refused("x.reshape(-2, 12)", "x.reshape(-2, 12)"),
+    ),
+    "permute": Refused("x.permute(0, 0)", "x.permute(0, 0)"),
+    "expand": Refused("x.expand(4, 7)", "x.expand(4, 7)"),
+    "flip": Refused("x.flip(2)", "x.flip(2)"),
+    "shrink": "x.shrink(((0, 5), (0, 6)))",
 }
