@@ -95,6 +95,20 @@ def test_topk() -> None:
     assert Tensor([1.0, float("nan"), 2.0]).topk(2)[1].tolist() == [1, 2]
 
 
+@pytest.mark.parametrize("largest", [False, True])
+def test_topk_of_a_long_axis_leaves_out_what_cannot_be_among_them(largest: bool) -> None:
+    values = np.random.default_rng(11).integers(-50, 50, (2, 2500)).astype(np.float32)
+    values[1, 2499] = np.nan
+    tensor = Tensor(values).realize()
+    before = GlobalCounters.kernel_count
+    found, places = tensor.topk(60, largest=largest)
+    found.realize(places)
+    assert GlobalCounters.kernel_count - before <= 6
+    order = order_of(values, 1, largest)[:, :60]
+    assert (places.numpy() == order).all()
+    assert np.array_equal(found.numpy(), np.take_along_axis(values, order, 1), equal_nan=True)
+
+
 def test_gradients_follow_the_elements() -> None:
     x = Tensor([3.0, 1.0, 2.0], requires_grad=True)
     (first,) = (x.sort()[0] ** 2 * Tensor([1.0, 10.0, 100.0])).sum().gradient(x)

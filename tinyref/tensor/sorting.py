@@ -85,9 +85,32 @@ class Sorting(Scans):
         """The places of the first `count` of the sorted keys (..., size), as int32."""
         if size <= COUNTED:
             return self._counted_order(size, count)
+        if 2 * count <= COUNTED:
+            return self._order_of_best(size, count)
         shape = self.shape[:-1]
         order = self._reshape((product(shape), size))._network_order(size)
         return order._part(1, 0, count)._reshape((*shape, count))
+
+    def _order_of_best(self, size: int, count: int) -> Self:
+        """Only the first `count` elements of a block can be among the first of all."""
+        blocks = -(-size // COUNTED)
+        keys, numbers = self._sorted_blocks(size, blocks, count)
+        left = blocks * count
+        joined = (*self.shape[:-1], left)
+        order = keys._reshape(joined).contiguous()._order(left, count)
+        return numbers._reshape(joined).unsqueeze(-2)._looked_up(order)
+
+    def _sorted_blocks(self, size: int, blocks: int, count: int) -> tuple[Self, Self]:
+        """The first `count` keys and places of each of `blocks` blocks, in order.
+
+        What fills the last block comes last: no key is larger, and no place.
+        """
+        rows = self.shape[:-1]
+        margins = (*((0, 0) for _ in rows), (0, blocks * COUNTED - size))
+        parts = self._padded(margins, self.dtype.maximum)._reshape((*rows, blocks, COUNTED))
+        within = parts._counted_order(COUNTED, count).contiguous()
+        numbers = within.add(self._numbered(blocks).mul(COUNTED).unsqueeze(-1))
+        return parts.unsqueeze(-2)._looked_up(within), numbers
 
     def _counted_order(self, size: int, count: int) -> Self:
         """By rank: the number of keys that are smaller, or equal and before."""
@@ -104,13 +127,8 @@ class Sorting(Scans):
         rows = fixed(self.shape, "sort")[0]
         blocks = 1 << (-(-size // COUNTED) - 1).bit_length()
         total = blocks * COUNTED
-        # What fills the last block comes last: no key is larger, and its numbers are.
-        padded = self._padded(((0, 0), (0, total - size)), self.dtype.maximum)
-        parts = padded._reshape((rows, blocks, COUNTED))
-        within = parts._counted_order(COUNTED, COUNTED).contiguous()
-        keys = parts.unsqueeze(-2)._looked_up(within)
-        numbers = within.add(self._numbered(blocks).mul(COUNTED).unsqueeze(-1))._cast(self.dtype)
-        pairs = keys.stack(numbers)._reshape((2, rows, total)).contiguous()
+        keys, numbers = self._sorted_blocks(size, blocks, COUNTED)
+        pairs = keys.stack(numbers._cast(self.dtype))._reshape((2, rows, total)).contiguous()
         width = COUNTED
         while width < total:
             width *= 2
