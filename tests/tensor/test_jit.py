@@ -535,3 +535,47 @@ def test_empty_tensors_pass():
     jitted = TinyJit(lambda x, y: x.sum() + y)
     for i in range(4):
         assert jitted(Tensor(np.zeros((0, 3), np.float32)), Tensor([float(i)])).item() == i
+
+
+def test_tensors_on_several_devices_are_inputs_results_and_state():
+    devices = ("CPU:1", "CPU:2")
+    weight = Tensor(floats(4, 6, seed=9)).shard(devices, axis=0).realize()
+
+    @TinyJit
+    def step(x):
+        weight.assign(weight + x)
+        return weight.sum(0), x + 1
+
+    wanted = floats(4, 6, seed=9)
+    for i in range(4):
+        x = floats(4, 6, seed=i)
+        wanted = wanted + x
+        total, more = step(Tensor(x).shard(devices, axis=0))
+        np.testing.assert_allclose(total.numpy(), wanted.sum(0), rtol=1e-5)
+        np.testing.assert_array_equal(more.numpy(), x + 1)
+        assert more.device == devices
+    np.testing.assert_array_equal(weight.numpy(), wanted)
+    with pytest.raises(UserError, match=r"captured was .*CPU:1.*CPU:2"):
+        step(Tensor(floats(4, 6)))
+
+
+def test_random_numbers_are_those_of_plain_calls():
+    jitted = TinyJit(lambda x: x + Tensor.rand(3))
+    x = Tensor([0.0, 0.0, 0.0])
+    Tensor.manual_seed(1)
+    found = [jitted(x).tolist() for _ in range(5)]
+    Tensor.manual_seed(1)
+    assert found == [(x + Tensor.rand(3)).tolist() for _ in range(5)]
+    assert len({tuple(numbers) for numbers in found}) == 5
+
+
+def test_a_function_that_waits_for_another_thread_can_be_captured():
+    def add(x):
+        results = []
+        thread = threading.Thread(target=lambda: results.append(Tensor([2.0]).exp2().item()))
+        thread.start()
+        thread.join()
+        return x + results[0]
+
+    jitted = TinyJit(add)
+    assert [jitted(Tensor([float(i)])).item() for i in range(4)] == [4, 5, 6, 7]

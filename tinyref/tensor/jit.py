@@ -199,8 +199,7 @@ class _Program:
             result.settle(())
             self._has_run = True
             return result.build()
-        with computing:
-            self._capture, result = _captured(fxn, arguments, args, kwargs)
+        self._capture, result = _captured(fxn, arguments, args, kwargs)
         return result.build()
 
 

@@ -1,0 +1,62 @@
+"""The registry of values: realising looks at what is not computed, and at no other tensor."""
+
+import gc
+
+import numpy as np
+
+from tinyref import Tensor
+from tinyref.tensor import data
+from tinyref.tensor.registry import registry, shown_numbers
+
+
+def test_computed_tensors_are_not_pending():
+    gc.collect()
+    before = len(registry.pending())
+    x = Tensor(np.arange(6)).realize()
+    total, constant = x.sum(), Tensor.ones(3)
+    assert len(registry.pending()) == before + 1
+    total.realize()
+    assert len(registry.pending()) == before
+    (number,) = shown_numbers(x.node)
+    assert [value.tensor for value in registry.showing(number)] == [x]
+    assert shown_numbers(constant.node) == ()
+    del x, total
+    assert registry.showing(number) == []
+    assert registry.count_showing(number) == 0
+
+
+def test_views_and_assignments_show_their_memory():
+    x = Tensor(np.arange(6)).realize()
+    (number,) = shown_numbers(x.node)
+    turned, part = x.reshape(2, 3).T, x[1:3].detach()
+    assert {id(value.tensor) for value in registry.showing(number)} == set(
+        map(id, (x, turned, part))
+    )
+    del turned, part
+    x.assign(x + 1)
+    assert [value.tensor for value in registry.showing(number)] == [x]
+    assert registry.differs({number: 2})
+    assert not registry.differs({number: 1})
+
+
+def test_realising_looks_at_no_tensor_that_is_in_memory(monkeypatch):
+    many = [Tensor([float(i)]).realize() for i in range(50)]
+    looked_at = []
+    substitute = data._substitute
+
+    def counted(values, realised):
+        looked_at.append(len(values))
+        substitute(values, realised)
+
+    monkeypatch.setattr(data, "_substitute", counted)
+    gc.collect()
+    pending = len(registry.pending())
+    total = many[0] + many[1]
+    total.realize()
+    assert looked_at == [pending + 1]
+    # An assignment looks at those that show the memory as well.
+    alias = many[2].detach()
+    many[2].assign(many[3] * 2).realize()
+    assert max(looked_at) <= pending + 4
+    assert alias.item() == 2.0
+    assert many[2].item() == 6.0
