@@ -2,6 +2,7 @@
 
 import pytest
 
+from tinyref.cli.explain import explain
 from tinyref.config import Context
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError
@@ -106,3 +107,8 @@ def test_debug_tells_the_names(capfd):
     with Context(DEBUG=2):
         (Tensor([1.0, 2.0]).sin() * 2).realize()
     assert "computes sin, mul" in capfd.readouterr().err
+
+
+def test_explain_tells_the_names(capsys):
+    explain("(Tensor([1.0, 2.0]).sin() * 2).sum()", device="PYTHON")
+    assert "computes: sin, mul, sum" in capsys.readouterr().out

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 from contextvars import ContextVar
+from types import CodeType, FrameType
 
 from tinyref.lazy.names import give_name, name_of
 from tinyref.uops.node import UOp
 
 _PACKAGE = "tinyref.tensor."
 _BACKWARD = "backward"
+MOST_KNOWN = 10_000
 # While gradients are computed: what the nodes are called that are made meanwhile.
 _going_back: ContextVar[str] = ContextVar("tinyref_going_back", default="")
 
@@ -29,15 +31,30 @@ def go_back_through(node: UOp | None) -> None:
     _going_back.set(name if name.startswith(_BACKWARD) else f"{_BACKWARD} {name}".rstrip())
 
 
+# The name that a function of this package gives, None for any other function: by its code.
+_known: dict[CodeType, str | None] = {}
+
+
 def _outermost_function() -> str:
-    frame = sys._getframe(2)
-    name = ""
-    while frame.f_globals.get("__name__", "").startswith(_PACKAGE):
-        name = frame.f_code.co_name
-        if frame.f_back is None:
+    frame: FrameType | None = sys._getframe(2)
+    outermost = ""
+    while frame is not None:
+        code = frame.f_code
+        name = _known[code] if code in _known else _learn(frame)
+        if name is None:
             break
+        outermost = name
         frame = frame.f_back
-    return _written(name)
+    return outermost
+
+
+def _learn(frame: FrameType) -> str | None:
+    is_ours = frame.f_globals.get("__name__", "").startswith(_PACKAGE)
+    name = _written(frame.f_code.co_name) if is_ours else None
+    # Code that is made anew each time, as at a prompt, must not pile up here.
+    if is_ours or len(_known) < MOST_KNOWN:
+        _known[frame.f_code] = name
+    return name
 
 
 def _written(name: str) -> str:
