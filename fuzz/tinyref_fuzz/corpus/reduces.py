@@ -8,6 +8,7 @@ from tinyref_fuzz.corpus.sketch import (
     Family,
     below_diagonal,
     largest,
+    numbers,
     product,
     shaped,
     total,
@@ -201,6 +202,38 @@ with kernel("gather-rows", "gather", "nested", "count") as k:
     table = k.load(i32, shaped(1, 8, 1))
     chosen = build.where(build.equal(position, wanted), table, 0)
     k.store(total(chosen, 1), 6, 1, 1)
+
+with kernel("choose-rows", "gather", "float") as k:
+    shape = (6, 9, 4)
+    place = build.both(k.load(i32, shaped(6, 1, 1).expand(shape)), 15)
+    table = k.load(f32, shaped(1, 9, 4).expand(shape))
+    here = build.equal(numbers(shaped(1, 9, 1).expand(shape)), place)
+    k.store(total(build.where(here, table, 0.0), 1), 6, 1, 4)
+
+with kernel("choose-pairs", "gather", "two-axes", "narrow") as k:
+    shape = (10, 5, 3)
+    row, column = (build.mod(k.load(i16, shaped(10, 1, 1).expand(shape)), 7) for _ in range(2))
+    rows = build.cast(numbers(shaped(1, 5, 1).expand(shape)), i16)
+    columns = build.cast(numbers(shaped(1, 1, 3).flip((2,)).expand(shape)), i16)
+    here = build.both(build.equal(rows, row), build.equal(columns, column))
+    k.store(total(build.where(here, k.load(i16, shaped(1, 5, 3).expand(shape)), 0), 1, 2), 10, 1, 1)
+
+with kernel("choose-then-multiply", "gather", "nested", "matmul") as k:
+    shape = (4, 7, 6, 5)
+    place = build.mod(k.load(i64, shaped(4, 1, 1, 1).expand(shape)), 8)
+    here = build.equal(build.cast(numbers(shaped(1, 7, 1, 1).expand(shape)), i64), place)
+    chosen = total(build.where(here, k.load(i32, shaped(1, 7, 6, 1).expand(shape)), 0), 1)
+    k.store(
+        total(build.mul(chosen, k.load(i32, shaped(1, 1, 6, 5).expand((4, 1, 6, 5)))), 2),
+        4,
+        1,
+        1,
+        5,
+    )
+
+with kernel("weigh-by-place", "sum", "odd") as k:
+    x = k.input(i32, 7, 11)
+    k.store(total(build.mul(x, numbers(shaped(7, 11).flip((1,)))), 1), 7, 1)
 
 with kernel("one-hot", "gather", "nested", "count", "bool") as k:
     position = total(build.cast(valid(below_diagonal(9).reshape((1, 9, 9))), i32), 2)

@@ -163,6 +163,11 @@ def valid(tracker: ShapeTracker) -> UOp:
     return UOp(Ops.VALID, dtypes.bool, (), ViewArg(tracker))
 
 
+def numbers(tracker: ShapeTracker) -> UOp:
+    """The numbers of elements as a view shows them."""
+    return UOp(Ops.IOTA, dtypes.int32, (), ViewArg(tracker))
+
+
 def total(x: UOp, *axes: int) -> UOp:
     """The sum over axes, which stay as size 1."""
     return build.reduce(Ops.ADD, x, axes)

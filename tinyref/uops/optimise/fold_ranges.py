@@ -1,8 +1,8 @@
 """Folded ranges: a reduce that chooses one position of an axis becomes a load at that position.
 
-`sum over i of (x[i] where i == k[j] else 0)` becomes x[k[j]]: a VIEW of x whose last axis is none of
-the kernel's but takes its position from a value, here the LOAD of k. Where k[j] is no position of
-the axis the load is masked, so it touches nothing and gives 0, and the result is the identity.
+`sum over i of (x[i] where i == k[j] else 0)` becomes x[k[j]]: a VIEW of x whose last axis is none
+of the kernel's but takes its position from a value, here the LOAD of k. Where k[j] is no position
+of the axis the load is masked, so it touches nothing and gives 0, and the result is the identity.
 
 Only the position is put in the place of the counter, so whatever is reduced may hold any number of
 loads and conditions; and a term that was not chosen is not computed, so its NaN stays unseen.
