@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Generic, Self, TypeVar, cast
 
-from tinyref.dtype import DTypeLike, promote
+from tinyref.dtype import DType, DTypeLike, promote
 from tinyref.errors import UserError
 from tinyref.tensor.arguments import Bounds, fixed
 from tinyref.tensor.functions import Functions
@@ -44,6 +44,11 @@ class Contraction(Functions):
         return x._product(self, dtype, "matmul") if reverse else self._product(x, dtype, "matmul")
 
     def _product(self, other: Self, dtype: DTypeLike | None, name: str) -> Self:
+        sums, result = self._wide_product(other, dtype, name)
+        return sums._cast(result)
+
+    def _wide_product(self, other: Self, dtype: DTypeLike | None, name: str) -> tuple[Self, DType]:
+        """The matrix product in the accumulator's type, and the type of the result."""
         self._factors(other, name)
         left_shape, right_shape = describe_shape(self.shape), describe_shape(other.shape)
         if not self.ndim or not other.ndim:
@@ -66,7 +71,14 @@ class Contraction(Functions):
             columns = columns.unsqueeze(-3)
         rows, columns = rows._spread(name, columns)
         products = rows._apply(Ops.MUL, columns)
-        return products._reduced(Ops.ADD, (products.ndim - 1,), False)._cast(result)
+        return products._reduced(Ops.ADD, (products.ndim - 1,), False), result
+
+    def _biased(self, bias: Self | None, result: DType, name: str) -> Self:
+        """Sums in the accumulator's type plus a bias, rounded once; the types are promoted."""
+        if bias is None:
+            return self._cast(result)
+        self._factors(bias, f"{name}: bias")
+        return self.add(bias)._cast(promote(result, bias.dtype))
 
     def linear(
         self, weight: Self, bias: Self | None = None, dtype: DTypeLike | None = None
@@ -78,10 +90,10 @@ class Contraction(Functions):
         self._factors(weight, "linear")
         if weight.ndim == 1:
             named = self if dtype is None else self.cast(dtype)
-            result = named.mul(weight if dtype is None else weight.cast(dtype))
-        else:
-            result = self._product(weight, dtype, "linear")
-        return result if bias is None else result.add(bias)
+            scaled = named.mul(weight if dtype is None else weight.cast(dtype))
+            return scaled._biased(bias, scaled.dtype, "linear")
+        sums, result = self._wide_product(weight, dtype, "linear")
+        return sums._biased(bias, result, "linear")
 
     @classmethod
     def einsum(

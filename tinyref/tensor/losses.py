@@ -194,7 +194,8 @@ class Losses(Random, metaclass=Trained):
         self._check_loss(Y, reduction, 0, "binary_crossentropy")
         self._check_pairs(Y, "binary_crossentropy")
         x = self._wide("binary_crossentropy")
-        losses = x._limited_log().mul(Y).add(x.sub(1).neg()._limited_log().mul(Y.sub(1).neg()))
+        y = Y._wide("binary_crossentropy")
+        losses = x._limited_log().mul(y).add(x.sub(1).neg()._limited_log().mul(y.sub(1).neg()))
         return losses.neg()._mean_or_sum(reduction)._cast(self._result_dtype())
 
     def _limited_log(self) -> Self:
@@ -213,7 +214,11 @@ class Losses(Random, metaclass=Trained):
         x = self._wide("binary_crossentropy_logits")
         negative = x.lt(0)
         power = negative.where(x, x.neg()).exp()
-        losses = negative.where(0, x).add(power.add(1).log()).sub(x.mul(Y))
+        losses = (
+            negative.where(0, x)
+            .add(power.add(1).log())
+            .sub(x.mul(Y._wide("binary_crossentropy_logits")))
+        )
         return losses._mean_or_sum(reduction)._cast(self._result_dtype())
 
     def cross_entropy(
@@ -237,9 +242,9 @@ class Losses(Random, metaclass=Trained):
         else:
             self._check_pairs(Y, name)
             classes = fixed((self.shape[axis],), name)[0]
-            spread = Y
+            spread = Y._wide(name)
             if label_smoothing:
-                spread = Y.mul(1 - label_smoothing).add(label_smoothing / classes)
+                spread = spread.mul(1 - label_smoothing).add(label_smoothing / classes)
             logarithms = self._wide(name).log_softmax(axis)
             losses = logarithms.mul(spread).sum(axis).neg()
         return losses._mean_or_sum(reduction)._cast(self._result_dtype())

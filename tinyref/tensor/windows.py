@@ -206,10 +206,8 @@ class Windows(Pooling):
             and (kernel, plan.stride, plan.dilation) == ((3, 3), (1, 1), (1, 1))
         )
         sums = data._filtered(factors, plan) if is_minimal else data._correlated(factors, plan)
-        rounded = sums._cast(plan.result)
-        if bias is None:
-            return rounded
-        return rounded.add(bias._reshape((bias.shape[0], *(1,) * len(kernel))))
+        placed = None if bias is None else bias._reshape((bias.shape[0], *(1,) * len(kernel)))
+        return sums._biased(placed, plan.result, plan.name)
 
     def _correlated(self, weight: Self, plan: ConvolutionPlan) -> Self:
         """By the definition: the sum over every window, in one reduction."""
