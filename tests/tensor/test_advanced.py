@@ -141,7 +141,7 @@ def compare_with_numpy(seed: int) -> bool:
 
 
 def test_random_keys_agree_with_numpy() -> None:
-    assert sum(compare_with_numpy(seed) for seed in range(20)) > 12
+    assert sum(compare_with_numpy(seed) for seed in range(12)) > 7
 
 
 @pytest.mark.slow
@@ -152,6 +152,7 @@ def test_many_random_keys_agree_with_numpy() -> None:
 # Reading
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["int8", "uint8", "int16", "uint16", "uint32", "int64", "uint64"])
 def test_every_integer_type_is_an_index(name: str) -> None:
     index = Tensor([100, 3, 0], dtype=name)
@@ -175,6 +176,7 @@ def test_elements_that_are_not_chosen_do_not_leak() -> None:
     assert np.isnan(tensor[Tensor([0])].numpy()).all()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", dtypes.all, ids=lambda dtype: dtype.name)
 def test_every_type_is_read_and_written_as_it_is(dtype: DType) -> None:
     tensor = Tensor([1, 0, 1, 1]).cast(dtype)

@@ -15,6 +15,7 @@ GENERATOR = np.random.default_rng(4)
 INF, NAN = math.inf, math.nan
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("length", [0, 1, 2, 127, 128, 129, 1000])
 def test_sums_of_integers_are_exact(length: int) -> None:
     values = GENERATOR.integers(-9, 10, length).astype(np.int32)
@@ -37,7 +38,8 @@ def test_three_levels_of_blocks() -> None:
     assert (Tensor(values).cumsum().numpy() == np.cumsum(values)).all()
 
 
-@pytest.mark.parametrize("axis", [0, 1, 2, -1])
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("axis", [1, 0, 2, -1])
 def test_every_axis_and_blocks(axis: int) -> None:
     values = GENERATOR.standard_normal((3, 150, 2))
     tensor = Tensor(values)

@@ -14,6 +14,7 @@ from tinyref.errors import UserError
 NAN = math.nan
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ["int8", "uint8", "int32", "uint64", "float16", "float64"])
 def test_the_first_of_equal_extremes(name: str) -> None:
     tensor = Tensor([[2, 5, 5], [1, 1, 3]], dtype=name)

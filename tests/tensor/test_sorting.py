@@ -31,6 +31,7 @@ def check(values: Array, axis: int, descending: bool) -> None:
     assert np.array_equal(found.numpy(), expected, equal_nan=values.dtype.kind == "f")
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("descending", [False, True])
 @pytest.mark.parametrize("name", [*NAMES, *FLOATS])
 def test_ties_and_extremes_of_every_type(name: str, descending: bool) -> None:
@@ -43,6 +44,7 @@ def test_ties_and_extremes_of_every_type(name: str, descending: bool) -> None:
     check(values, 0, descending)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("shape", [(1,), (2,), (5,), (3, 4), (2, 3, 5), (0,), (2, 0), (0, 3)])
 def test_shapes_and_axes(shape: tuple[int, ...]) -> None:
     values = np.random.default_rng(7).integers(0, 4, shape).astype(np.int32)
@@ -95,6 +97,7 @@ def test_topk() -> None:
     assert Tensor([1.0, float("nan"), 2.0]).topk(2)[1].tolist() == [1, 2]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("largest", [False, True])
 def test_topk_of_a_long_axis_leaves_out_what_cannot_be_among_them(largest: bool) -> None:
     values = np.random.default_rng(11).integers(-50, 50, (2, 2500)).astype(np.float32)
