@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from tinyref import Tensor, dtypes
+from tinyref import GlobalCounters, Tensor, dtypes
 from tinyref.errors import UserError
 
 GRID = np.arange(6, dtype=np.int32).reshape(2, 3)
@@ -75,6 +75,35 @@ def grid() -> Tensor:
 )
 def test_movement(result: object, elements: object) -> None:
     assert result().tolist() == elements  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])
+def test_padding_with_what_is_around(mode: str) -> None:
+    named = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}[mode]
+    for before, after in ((1, 2), (2, 0), (0, 0)):
+        wanted = np.pad(BLOCK, ((0, 0), (2, 1), (before, after)), mode=named)  # type: ignore[call-overload]
+        assert (Tensor(BLOCK).pad((before, after, 2, 1), mode=mode).numpy() == wanted).all()
+    # What is cut away is not mirrored, and what is left is.
+    cut = {"reflect": [1, 2, 1], "replicate": [1, 2, 2], "circular": [1, 2, 1]}[mode]
+    assert Tensor([0, 1, 2]).pad((-1, 1), mode=mode).tolist() == cut
+    assert Tensor([True, False]).pad((0, 1), mode=mode).dtype is dtypes.bool
+
+
+def test_many_tensors_are_joined_in_groups() -> None:
+    parts = [np.full((2, 1 + place % 3), place, np.int32) for place in range(70)]
+    tensors = [Tensor(part) for part in parts]
+    before = GlobalCounters.kernel_count
+    found = tensors[0].cat(*tensors[1:], dim=1).numpy()
+    assert (found == np.concatenate(parts, axis=1)).all()
+    # Five groups of at most 16, and those together.
+    assert GlobalCounters.kernel_count - before == 6
+
+
+def test_the_gradient_of_many_joined_tensors() -> None:
+    whole = Tensor(np.arange(20, dtype=np.float32), requires_grad=True)
+    parts = whole.split(1)
+    joined = parts[0].cat(*parts[1:])
+    assert (joined * joined).sum().gradient(whole)[0].tolist() == [2.0 * x for x in range(20)]
 
 
 def test_cat_keeps_signed_zeros_and_nan() -> None:
@@ -165,7 +194,10 @@ def test_moving_to_another_device() -> None:
         (lambda: grid().pad(((1, 1),)), ["pad", "1 pairs", "2 axes"]),
         (lambda: grid().pad(1), ["pad", "1"]),
         (lambda: grid().pad((-2, -2)), ["pad", "axis 1"]),
-        (lambda: grid().pad((1, 1), mode="reflect"), ["pad", "mode", "'reflect'", "'constant'"]),
+        (lambda: grid().pad((1, 1), mode="mirror"), ["pad", "mode", "'mirror'", "constant"]),
+        (lambda: grid().pad((3, 0), mode="reflect"), ["pad", "(3, 0)", "3 elements", "than 2"]),
+        (lambda: grid().pad((0, 4), mode="circular"), ["pad", "(0, 4)", "3 elements", "than 3"]),
+        (lambda: Tensor.ones(0).pad((1, 0), mode="replicate"), ["pad", "0 elements", "than 0"]),
         (lambda: grid().pad((0.5, 1)), ["pad", "0.5"]),
         (lambda: grid().pad(((1, 1, 1), None)), ["pad", "(1, 1, 1)", "pair"]),
         (lambda: Tensor([1]).bitcast("void"), ["bitcast", "void"]),
