@@ -136,7 +136,8 @@ def test_what_is_no_file(tmp_path):
 def test_any_damage_is_an_error_or_an_archive(tmp_path: Path, damaged):
     path = tmp_path / "files.tar"
     refused = 0
-    for data in damaged(archive(), 300):
+    versions = damaged(archive())
+    for data in versions:
         path.write_bytes(data)
         try:
             found = tar_extract(path)
@@ -144,5 +145,5 @@ def test_any_damage_is_an_error_or_an_archive(tmp_path: Path, damaged):
             refused += 1
             continue
         assert sum(tensor.numel() for tensor in found.values()) <= len(data)
-    assert refused > 50
+    assert refused > len(versions) // 8
     assert os.listdir(tmp_path) == ["files.tar"]

@@ -99,12 +99,12 @@ def test_strided_tensors_that_share_a_storage(written):
 
 def test_a_model_and_an_optimiser(written):
     model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2))
-    optimiser = torch.optim.Adam(model.parameters(), lr=0.5)
-    model(torch.ones(4, 3)).sum().backward()
-    optimiser.step()
+    # As torch.optim writes it, which takes seconds to import.
+    moments = {"step": torch.tensor(1.0), "exp_avg": torch.ones(2, 3), "exp_avg_sq": torch.ones(2)}
+    optimiser = {"state": {0: moments, 1: moments}, "param_groups": [{"lr": 0.5, "params": [0]}]}
     item = {
         "model": model.state_dict(),
-        "optimiser": optimiser.state_dict(),
+        "optimiser": optimiser,
         "epoch": 3,
         "loss": 0.5,
         "names": ["a", ("b", None, True)],
@@ -377,7 +377,8 @@ def test_big_endian_legacy_files_are_refused(tmp_path):
 def test_any_damage_is_an_error_or_a_checkpoint(written, tmp_path, damaged):
     path = written({"a": torch.arange(5), "b": [torch.ones(2, 3).T, "x"], "c": OrderedDict(d=2)})
     refused = 0
-    for data in damaged(path.read_bytes(), 300):
+    versions = damaged(path.read_bytes())
+    for data in versions:
         path.write_bytes(data)
         start = time.process_time()
         try:
@@ -386,7 +387,7 @@ def test_any_damage_is_an_error_or_a_checkpoint(written, tmp_path, damaged):
             refused += 1
         # A hang would be hours; this only stops the test from waiting for it in vain.
         assert time.process_time() - start < 60
-    assert refused > 50
+    assert refused > len(versions) // 8
     assert os.listdir(tmp_path) == ["checkpoint"]
 
 
