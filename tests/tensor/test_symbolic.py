@@ -57,6 +57,11 @@ FORMS = {
         lambda x, n: np.concatenate([x[:, :n], x, x[:, :n]], 1) * 2,
     ),
     "zeros": (lambda x, n: Tensor.ones(3, n) + x[:, :n], lambda x, n: x[:, :n] + 1),
+    "as a number": (lambda x, n: x[:, :n] * (n + 1) - n, lambda x, n: x[:, :n] * (n + 1) - n),
+    "arange": (
+        lambda x, n: Tensor.arange(n - 1, 2 * n, device=x.device) * 2,
+        lambda x, n: np.arange(n - 1, 2 * n) * 2,
+    ),
     "blocks": (
         lambda x, n: x.reshape(3, 2, 4)[:, :, : (n + 1) // 2].sum(2),
         lambda x, n: x.reshape(3, 2, 4)[:, :, : (n + 1) // 2].sum(2),
@@ -129,8 +134,8 @@ def test_sizes_are_computed_with():
     with pytest.raises(UserError, match="divisor may be below 1"):
         n // (n - 2)
     # Rounded down, as Python does it: (3 - 6) // 2 is -2.
-    assert value_of((3 - n) // 2, {}) == -2
-    with pytest.raises(UserError, match="a size is an integer or an index expression, got 1.5"):
+    assert value_of((3 - n) // 2, {"n": 6}) == -2
+    with pytest.raises(UserError, match=r"is an integer or an index expression, got 1\.5"):
         n + 1.5
 
 
@@ -187,3 +192,22 @@ def test_sizes_that_may_be_zero():
         padded = x.pad(((0, 0), (1, 1)))[:, : n.bind(size) + 1]
         wanted = np.pad(WHOLE[:, :size], ((0, 0), (1, 1)))[:, : size + 1]
         np.testing.assert_array_equal((padded * 2).numpy(), wanted * 2)
+
+
+def test_a_symbolic_range_that_may_run_backwards_is_refused():
+    n = Variable("n", 1, 8).bind(3)
+    with pytest.raises(UserError, match="arange: n=3 may be below 2: accepted is what never is"):
+        Tensor.arange(2, n)
+    with pytest.raises(UserError, match="arange: step 2 of a symbolic range, accepted is 1"):
+        Tensor.arange(0, n, 2)
+
+
+def test_a_causal_mask_of_symbolic_size():
+    n = Variable("n", 1, 8)
+    x = Tensor(WHOLE.reshape(1, 1, 3, 8)).transpose(2, 3)
+    for size in (2, 8, 5):
+        part = x[:, :, : n.bind(size)]
+        found = part.scaled_dot_product_attention(part, part, is_causal=True).numpy()[0, 0]
+        rows = WHOLE.T[:size]
+        scores = np.where(np.tri(size, dtype=bool), rows @ rows.T / np.sqrt(3), -np.inf)
+        np.testing.assert_allclose(found, softmax(scores) @ rows, rtol=1e-4, atol=1e-5)

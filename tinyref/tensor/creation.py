@@ -21,6 +21,7 @@ from tinyref.tensor.core import Value
 from tinyref.tensor.operators import Operators
 from tinyref.tensor.ranges import arange_node
 from tinyref.uops.node import UOp
+from tinyref.uops.symbolic import as_size, describe, highest, lift, lowest
 
 
 def base_of(node: UOp) -> UOp:
@@ -198,8 +199,26 @@ class Creation(Operators):
         Without `dtype` it is int32, or float32 if a bound is a float. It takes no memory.
         """
         first, last = (0, start) if stop is None else (start, stop)
+        if isinstance(first, UOp) or isinstance(last, UOp):
+            counted = cls._symbolic_range(first, last, step, canonical_place(device))
+            found = counted if dtype is None else counted._cast(to_dtype(dtype))
+            return cls._made(found._node, canonical_place(device), requires_grad)
         node = arange_node(first, last, step, element_dtype(dtype))
         return cls._made(node, canonical_place(device), requires_grad)
+
+    @classmethod
+    def _symbolic_range(cls, first: object, last: object, step: object, place: Place) -> Self:
+        """The part of a range up to the largest size that a symbolic one has now."""
+        if step != 1:
+            raise UserError(f"arange: step {step!r} of a symbolic range, accepted is 1")
+        begin, end = (as_size(bound, "arange") for bound in (first, last))
+        count = end - begin
+        if lowest(lift(count)) < 0:
+            raise UserError(
+                f"arange: {describe(end)} may be below {describe(begin)}: accepted is what never is"
+            )
+        whole = cls.arange(highest(lift(count)), device=place)._shrink(((0, count),))
+        return whole if begin == 0 else whole.add(begin)
 
     @classmethod
     def linspace(cls, start: int | float, stop: int | float, steps: int, **kwargs: Any) -> Self:

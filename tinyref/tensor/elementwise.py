@@ -24,8 +24,10 @@ from tinyref.tensor.arguments import broadcast, integer
 from tinyref.tensor.core import GradientSwitch, Record, TensorCore, Value, is_recording
 from tinyref.tensor.gradient import RULES, GradientRule
 from tinyref.tensor.literals import is_scalar, scalar_dtype, weak_dtype
+from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import Payload
+from tinyref.uops.symbolic import as_node, as_size
 
 RoundingMode = Literal["trunc", "floor"] | None
 
@@ -66,6 +68,10 @@ class Elementwise(TensorCore):
             value = value.item()
         if is_scalar(value):
             return cast(ConstType, value)
+        if isinstance(value, UOp):
+            # A symbolic size is a number too: an int32 tensor without axes.
+            size = as_node(as_size(value, name))
+            return self._from_node(graph.cast(size, dtypes.int32), self._device)
         raise UserError(f"{name}: got a {type(value).__name__}: accepted are a Tensor and a number")
 
     def _pair(self, other: object, name: str, reverse: bool = False) -> tuple[Self, Self]:
