@@ -60,6 +60,7 @@ REDUCES = (
     Program("sum of sums", 1, "one reduce over both axes", lambda: data(4, 5).sum(1).sum(0)),
     Program("sum of max", 2, "two kinds of reduce", lambda: data(4, 5).max(1).sum(0)),
     Program("x.sum(0), x.sum(1)", 2, "one for each result", p.sums_apart),
+    Program("x.sum(1), x.max(1)", 1, "both read x in the same order", p.sum_and_max),
     Program("x.sum(0) + x.sum(1)", 1, "loops of one length", p.sums_added),
     Program("sums of other lengths", 2, "loops differ", p.sums_of_other_lengths),
     Program("max - min", 1, "both reduces in one kernel", p.spread_of_values),

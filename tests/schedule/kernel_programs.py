@@ -311,6 +311,11 @@ def sums_apart() -> list[Tensor]:
     return [x.sum(0), x.sum(1)]
 
 
+def sum_and_max() -> list[Tensor]:
+    x = data(8, 16)
+    return [x.sum(1), x.max(1)]
+
+
 def sums_added() -> Tensor:
     x = data(8, 8)
     return x.sum(0) + x.sum(1)

@@ -294,7 +294,7 @@ def test_outputs_of_one_reduce_share_its_kernel(machine):
 # --- side by side -------------------------------------------------------------------------------
 
 
-def test_elementwise_kernels_that_read_the_same_memory_are_one(machine):
+def test_kernels_that_read_the_same_memory_are_one(machine):
     x, y = numbers(8, 9), numbers(8, 9) + 1
     a, b = machine.put(x), machine.put(y)
     first, second = machine.run(add(a, b), mul(a, g.full((8, 9), 3, I32)))
@@ -314,10 +314,27 @@ def test_they_stay_apart_where_one_needs_the_other_or_sees_other_contents(machin
     assert len(machine.planned.kernels) == 2
 
 
-def test_other_shapes_and_reduces_stay_apart():
+def test_other_shapes_and_loops_stay_apart():
     x, y = empty(8, 9), empty(9, 8)
     assert len(asts(plus(x, 1.0), plus(y, 1.0))) == 2
     assert len(asts(plus(x, 1.0), total(x, 1))) == 2
+    assert len(asts(total(x, 0), total(x, 1))) == 2
+
+
+def test_reduces_of_the_same_elements_are_one_kernel(machine):
+    x = numbers(8, 9)
+    a = machine.put(x)
+    sums, most = machine.run(total(a, 1), g.reduce(Ops.MAX, plus(a, 2), (1,)))
+    np.testing.assert_array_equal(sums, x.sum(1, keepdims=True))
+    np.testing.assert_array_equal(most, x.max(1, keepdims=True) + 2)
+    assert len(machine.planned.kernels) == 1
+
+
+def test_products_of_matrices_stay_apart():
+    x, left, right = empty(8, 1, 9), empty(1, 7, 9), empty(1, 7, 9)
+    wide = g.expand(x, (8, 7, 9))
+    products = [total(mul(wide, g.expand(w, (8, 7, 9))), 2) for w in (left, right)]
+    assert len(asts(*products)) == 2
 
 
 def test_a_shared_number_is_no_reason_to_join():

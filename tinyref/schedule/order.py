@@ -19,8 +19,8 @@ from tinyref.uops.optimise.merge_axes import merge_axes
 from tinyref.uops.payload import BufferArg
 from tinyref.uops.symbolic import product
 
-# Elementwise kernels that only share what they read are joined up to so many outputs: each output
-# is a stream of stores of its own.
+# Kernels that only share what they read are joined up to so many outputs: each output is a stream
+# of stores of its own.
 MOST_OUTPUTS = 8
 # A kernel of so few elements costs little but its launch.
 FEW_ELEMENTS = 32
@@ -176,9 +176,10 @@ class Ordering:
             self.levels[number] = 1 + max((self.levels[other] for other in needed), default=0)
 
     def _join_side_by_side(self, order: Sequence[int]) -> None:
-        """Joins elementwise kernels of one level, so that neither waits for the other.
+        """Joins kernels of one level, so that neither waits for the other.
 
-        They have one shape, and read some buffer both, or are too small to be worth a launch each.
+        They have one shape, and read some buffer alike, or are too small to be worth a launch each.
+        Products of matrices, which read each element many times, are left alone.
         """
         latest: dict[object, int] = {}
         for number in order:
@@ -191,20 +192,19 @@ class Ordering:
     def _meetings(self, number: int) -> list[object]:
         """What a task must have in common with another to be joined with it."""
         task = self.tasks[number]
-        if task.draft is None or task.draft.inner:
+        if task.draft is None:
             return []
-        together = (task.device, task.draft.outer, self.levels[number])
-        count = product(task.draft.outer)
+        together = (task.device, task.draft.outer, task.draft.inner, self.levels[number])
+        count = product((*task.draft.outer, *task.draft.inner))
         if not isinstance(count, int):
             return []
         # To share what is read for every element saves memory traffic; one number does not.
-        shared = [
-            read.location.buffer
+        found: list[object] = [
+            (*together, read.location.buffer, read.tracker)
             for read in task.draft.reads
             if isinstance(read.location.buffer.arg, BufferArg)
             and read.location.buffer.arg.size >= count
         ]
-        found: list[object] = [(*together, buffer) for buffer in shared]
         if count <= FEW_ELEMENTS:
             found.append(together)
         return found
