@@ -184,7 +184,7 @@ WRONG = {
     "beta": (lambda: optim.Adam([Tensor([1.0])], b1=1.0), "b1: got 1.0, accepted are 0 to below 1"),
     "nesterov": (lambda: optim.SGD([Tensor([1.0])], nesterov=True), "nesterov: needs a momentum"),
     "no_gradient": (lambda: optim.SGD([Tensor([1.0])]).step(), "step: no parameter has a gradient"),
-    "empty_group": (lambda: optim.OptimizerGroup(), "OptimizerGroup: got no optimizers"),
+    "empty_group": (optim.OptimizerGroup, "OptimizerGroup: got no optimizers"),
 }
 
 

@@ -56,7 +56,7 @@ class BatchNorm:
 
     def calc_stats(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance of each channel that `x` is normalised by: (sz,) both."""
-        if self.track_running_stats and not Tensor.training:
+        if self.track_running_stats and not x.training:
             return self.running_mean, self.running_var
         axes = tuple(axis for axis in range(x.ndim) if axis != 1)
         mean = x.mean(axes)
@@ -66,7 +66,7 @@ class BatchNorm:
     def __call__(self, x: Tensor) -> Tensor:
         _check_channels("BatchNorm", x, self.channels)
         mean, variance = self.calc_stats(x)
-        if self.track_running_stats and Tensor.training:
+        if self.track_running_stats and x.training:
             self._track(x, mean.detach(), variance.detach())
         return x.batchnorm(self.weight, self.bias, mean, (variance + self.eps).rsqrt())
 

@@ -141,7 +141,7 @@ def _train(network: Any, task: Task, steps: int, device: str) -> None:
         optimizer.zero_grad()
         output = network(x)
         logits = output.reshape(-1, output.shape[-1])
-        loss = logits.sparse_categorical_crossentropy(y.reshape(-1), ignore_index=-1)
+        loss: Tensor = logits.sparse_categorical_crossentropy(y.reshape(-1), ignore_index=-1)
         loss.backward()
         optimizer.step()
         return loss.realize()

@@ -85,8 +85,8 @@ class Lstm:
 
     def __call__(self, x: Tensor) -> Tensor:
         state = None
-        for step in range(int(x.shape[0])):
-            state = self.cell(x[step], state)
+        for inputs in x:
+            state = self.cell(inputs, state)
         assert state is not None, "a sequence has a step"
         return self.last(state[0])
 
@@ -114,11 +114,8 @@ class Attention:
         if cache is None:
             mixed = query.scaled_dot_product_attention(key, value, is_causal=True)
         else:
-            kept = [
-                self._kept(memory, new, start)
-                for memory, new in zip(cache, (key, value), strict=True)
-            ]
-            mixed = query.scaled_dot_product_attention(*kept)
+            keys, values = self._kept(cache[0], key, start), self._kept(cache[1], value, start)
+            mixed = query.scaled_dot_product_attention(keys, values)
         return self.outward(mixed.transpose(1, 2).reshape(batch, length, width))
 
     @staticmethod
@@ -159,8 +156,7 @@ class Transformer:
         self.last = nn.Linear(width, tokens, bias=False)
 
     def __call__(self, tokens: Tensor) -> Tensor:
-        places = Tensor.arange(int(tokens.shape[1]), device=tokens.device)
-        x = self.token(tokens) + self.position(places)
+        x = self.token(tokens) + self.position.weight[: tokens.shape[1]]
         for block in self.blocks:
             x = block(x)
         return self.last(self.norm(x))
