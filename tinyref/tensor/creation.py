@@ -218,7 +218,8 @@ class Creation(Operators):
                 f"arange: {describe(end)} may be below {describe(begin)}: accepted is what never is"
             )
         whole = cls.arange(highest(lift(count)), device=place)._shrink(((0, count),))
-        return whole if begin == 0 else whole.add(begin)
+        # A symbolic size is taken as a number where one is asked for.
+        return whole if begin == 0 else whole.add(cast(int, begin))
 
     @classmethod
     def linspace(cls, start: int | float, stop: int | float, steps: int, **kwargs: Any) -> Self:
