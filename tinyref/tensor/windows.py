@@ -129,18 +129,11 @@ class Windows(Pooling):
                 f"or the dilation {spread}"
             )
         number = integer(groups, f"{name}: groups")
-        inputs, share = fixed(weight.shape[:2], name)
-        if number < 1 or self.shape[1] != inputs or inputs % number:
-            raise UserError(
-                f"{name}: input {describe_shape(self.shape)}, weight "
-                f"{describe_shape(weight.shape)}, groups {number}: input channels must be "
-                f"{inputs} and divide by groups"
-            )
-        kernel = fixed(weight.shape[2:], name)
-        turned = weight._flip(tuple(range(2, 2 + count)))
-        turned = turned._reshape((number, inputs // number, share, *kernel)).transpose(1, 2)
-        turned = turned._reshape((number * share, inputs // number, *kernel))
-        reaches = tuple(gap * (width - 1) for gap, width in zip(spread, kernel, strict=True))
+        turned = self._turned(weight, number)
+        reaches = tuple(
+            gap * (width - 1)
+            for gap, width in zip(spread, fixed(weight.shape[2:], name), strict=True)
+        )
         bounds = tuple(
             (reach - before, reach - after + grown)
             for reach, (before, after), grown in zip(reaches, margins, growth, strict=True)
@@ -156,6 +149,19 @@ class Windows(Pooling):
         types = accumulator_dtype(promote(self.dtype, weight.dtype), None, name)
         plan = ConvolutionPlan(number, (1,) * count, spread, *types, name)
         return whole.pad(((0, 0), (0, 0), *bounds))._convolved(turned, bias, plan)
+
+    def _turned(self, weight: Self, groups: int) -> Self:
+        """The kernels of the convolution that a transposed one is: outputs first, mirrored."""
+        inputs, share, *kernel = fixed(weight.shape, "conv_transpose2d")
+        if groups < 1 or self.shape[1] != inputs or inputs % groups:
+            raise UserError(
+                f"conv_transpose2d: input {describe_shape(self.shape)}, weight "
+                f"{describe_shape(weight.shape)}, groups {groups}: input channels must be "
+                f"{inputs} and divide by groups"
+            )
+        mirrored = weight._flip(tuple(range(2, weight.ndim)))
+        parts = mirrored._reshape((groups, inputs // groups, share, *kernel)).transpose(1, 2)
+        return parts._reshape((groups * share, inputs // groups, *kernel))
 
     def _spread_out(self, steps: tuple[int, ...]) -> Self:
         """With `step - 1` zeros between the elements of each axis after the second."""
