@@ -183,9 +183,9 @@ class Ordering:
         """
         latest: dict[object, int] = {}
         for number in order:
-            for meeting in self._meetings(number):
-                first = latest.get(meeting)
-                if first in self.tasks and first != number and self._join_pair(first, number):
+            others = {latest.get(meeting) for meeting in self._meetings(number)}
+            for first in sorted(other for other in others if other is not None):
+                if first in self.tasks and self._join_pair(first, number):
                     break
             latest.update(dict.fromkeys(self._meetings(number), number))
 
@@ -213,9 +213,11 @@ class Ordering:
         one, other = self.tasks[first], self.tasks[second]
         if one.draft is None or other.draft is None:
             return False
+        if len(one.written) + len(other.written) > MOST_OUTPUTS:
+            return False
         joined = join(one.draft, other.draft, set())
         limit = Device[other.device].capabilities.buffer_limit
-        if joined is None or len(joined.buffers) > limit or len(joined.written) > MOST_OUTPUTS:
+        if joined is None or len(joined.buffers) > limit:
             return False
         self._replace(first, second, joined)
         return True
