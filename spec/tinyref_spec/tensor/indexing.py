@@ -8,7 +8,7 @@ import numpy as np
 
 from tinyref.dtype import dtypes
 from tinyref_spec.bits import Array
-from tinyref_spec.tensor.forms import SAME, Form, Function, Refusals, Refused, moved
+from tinyref_spec.tensor.forms import SAME, Form, Function, Refusals, Refused, Shape, moved
 from tinyref_spec.tensor.functions import ANYTHING
 from tinyref_spec.tensor.places import (
     NEGATIVE,
@@ -33,10 +33,13 @@ def _read(key: str, *shape: int, no_torch: str = "") -> Form:
     return moved(f"x[{key}]", shape, move, torch=torch, no_torch=no_torch)
 
 
-def _draw_read(generator: np.random.Generator) -> Form:
-    """x[key] with slices, new axes, and lists of places or of bools that fit each other."""
-    shape = tuple(int(size) for size in generator.integers(1, 6, generator.integers(1, 5)))
-    count = int(generator.integers(1, 4))
+def _draw_shape(generator: np.random.Generator) -> tuple[int, ...]:
+    return tuple(int(size) for size in generator.integers(1, 6, generator.integers(1, 5)))
+
+
+def _draw_key(generator: np.random.Generator, shape: Shape, is_unique: bool) -> str:
+    """Slices, new axes, and lists of places that fit each other; no place twice if unique."""
+    count = int(generator.integers(1, 1 + (min(shape) if is_unique else 3)))
     items: list[str] = []
     for size in shape[: generator.integers(1, len(shape) + 1)]:
         match int(generator.integers(0, 4)):
@@ -48,11 +51,30 @@ def _draw_read(generator: np.random.Generator) -> Form:
                 items.append(":")
             case 2:
                 items += ["None", ":"]
+            case _ if is_unique:
+                signs = size * generator.integers(0, 2, count)
+                items.append(str((generator.permutation(size)[:count] - signs).tolist()))
             case _:
                 items.append(str(generator.integers(-size, size, count).tolist()))
     if generator.integers(0, 3) == 0:
         items.append("...")
-    return _read(", ".join(items), *shape)
+    return ", ".join(items)
+
+
+def _draw_read(generator: np.random.Generator) -> Form:
+    shape = _draw_shape(generator)
+    return _read(_draw_key(generator, shape, False), *shape)
+
+
+def _draw_write(generator: np.random.Generator) -> Form:
+    """x[key] = v with a value of some shape that broadcasts; a single list is no tuple to torch."""
+    shape = _draw_shape(generator)
+    key = f"np.s_[{_draw_key(generator, shape, True)}, ...]".replace("..., ...", "...")
+    index = eval(key, {"np": np})
+    taken = np.zeros(shape)[index].shape
+    sizes = [size if generator.integers(0, 3) else 1 for size in taken]
+    sizes = sizes[generator.integers(0, len(sizes) + 1) :]
+    return written(key, (x_of(*shape), v_of(*sizes)), lambda x, v: _put(x, index, v))
 
 
 READ = Function(
@@ -61,6 +83,7 @@ READ = Function(
     "integers or bools choose: next to each other their axes stay in place, else they go in front. "
     "A place outside reads 0 where it is not known, and is refused where it is.",
     (
+        _read("None"),
         _read("1", 3, 4),
         _read("-1, 2", 3, 4),
         _read("..., 1:", 3, 2, 4),
@@ -168,6 +191,7 @@ WRITTEN = Function(
         ),
     ),
     ANYTHING,
+    generate=_draw_write,
     covers=("__setitem__",),
 )
 
@@ -307,15 +331,32 @@ def _reducing(reduce: str, include_self: bool) -> Form:
     )
 
 
+def _draw_reducing(generator: np.random.Generator) -> Form:
+    """Any axis, an index that is smaller beside it, and a source of its shape."""
+    shape = tuple(int(size) for size in generator.integers(1, 6, generator.integers(1, 4)))
+    axis = int(generator.integers(-len(shape), len(shape)))
+    index = [int(generator.integers(1, size + 1)) for size in shape]
+    index[axis] = int(generator.integers(1, 8))
+    reduce = REDUCES[int(generator.integers(0, len(REDUCES)))]
+    include_self = bool(generator.integers(0, 2))
+    arguments = f"v, {reduce!r}, include_self={include_self}"
+    return meets(
+        f"x.scatter_reduce({axis}, i % {shape[axis]}, {arguments})",
+        (x_of(*shape), i_of(*index), v_of(*index)),
+        axis % len(shape),
+        reduce,
+        f"x.scatter_reduce({axis}, (i % {shape[axis]}).long(), {arguments})",
+        include_self,
+    )
+
+
+REDUCES = ("sum", "prod", "mean", "amax", "amin")
 SCATTER_REDUCE = Function(
     "scatter_reduce",
     "Each element and those of the source that name it, as a sum, product, mean, largest or "
     "smallest; equal extremes share the gradient.",
-    tuple(
-        _reducing(reduce, include_self)
-        for reduce in ("sum", "prod", "mean", "amax", "amin")
-        for include_self in (True, False)
-    ),
+    tuple(_reducing(reduce, include_self) for reduce in REDUCES for include_self in (True, False)),
+    generate=_draw_reducing,
 )
 
 FUNCTIONS = (READ, WRITTEN, GATHER, SCATTER, MEETING, SCATTER_REDUCE)
