@@ -19,7 +19,8 @@ FORMS = [
     pytest.param(form, id=f"{function.name}-{number}")
     for function in FUNCTIONS
     for number, form in enumerate(function.forms)
-    if form.backward is not None
+    # Small integers are for ties, where there is no slope.
+    if form.backward is not None and all(item.kind != "small" for item in form.inputs)
 ]
 
 
@@ -60,7 +61,7 @@ def test_closed_form_agrees_with_differences(form: Form) -> None:
         assert gradient.value.shape == arrays[place].shape
         assert np.allclose(gradient.value, wanted, rtol=1e-6, atol=1e-7)
         assert (gradient.error >= 0).all()
-        assert (gradient.error <= 1e-9 * (1 + np.abs(gradient.value)).max()).all()
+        assert (gradient.error <= 1e-9 * (1 + np.abs(gradient.value).max(initial=0))).all()
 
 
 def _correlated(x: Array, y: Array, sliding: Sliding, groups: int = 1) -> Array:

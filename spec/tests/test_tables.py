@@ -11,6 +11,7 @@ import pytest
 
 from tinyref.device import Buffer, Capabilities
 from tinyref.dtype import from_numpy_dtype
+from tinyref.errors import TinyrefError
 from tinyref.uops.node import UOp
 from tinyref.uops.program import Program
 from tinyref_spec.bits import Array, bits_dtype
@@ -162,9 +163,17 @@ def passing(rows: list[Row], device: DeviceUnderTest) -> list[str]:
     found = []
     for row in rows:
         for case in sample_of(row):
-            if case.needs.unmet(device.capabilities) is None and case.run(device).passed:
+            if case.needs.unmet(device.capabilities) is None and _passes(case, device):
                 found.append(case.id)
     return found
+
+
+def _passes(case: Case, device: DeviceUnderTest) -> bool:
+    """Whether the case passes; an error, as where a wrong count is a wrong shape, is no pass."""
+    try:
+        return case.run(device).passed
+    except TinyrefError:
+        return False
 
 
 def ast_rows(*levels: str) -> list[Row]:
@@ -233,6 +242,8 @@ def test_tensor_rows_see_a_flipped_bit(
 
     monkeypatch.setattr(Tensor, "numpy", wrong)
     rows = [row for row in every_nth(7, "tensor") if not row.id.endswith((".literal", ".refused"))]
+    # What is read by `numpy` and judged by `numpy` is flipped twice.
+    rows = [row for row in rows if row.op != "numpy"]
     assert passing(rows, interpreter) == []
 
 

@@ -65,7 +65,7 @@ class Value:
         error: Array,
         parents: tuple[Value, ...],
         pull: Pull,
-        roundings: float = 1.0,
+        roundings: float | Array = 1.0,
     ) -> Value:
         """A value of this type: `error` is what the operands passed on, to which it adds its own
         roundings.
@@ -458,15 +458,17 @@ def taken(x: Value, number: int, axis: int) -> Value:
     return moved(x, lambda numbers: np.take(numbers, number, axis))
 
 
+def cut(x: Value, low: int, high: int, axis: int) -> Value:
+    """The places of an axis from `low` to before `high`."""
+    return moved(x, lambda numbers: np.take(numbers, range(low, high), axis))
+
+
 def concatenated(values: Sequence[Value], axis: int = 0) -> Value:
     """Values one after the other along an axis."""
     ends = np.cumsum([0, *(value.shape[axis] for value in values)])
 
     def pull(g: Value) -> Gradients:
-        return tuple(
-            moved(g, lambda numbers, part=range(low, high): np.take(numbers, part, axis))
-            for low, high in pairwise(ends)
-        )
+        return tuple(cut(g, low, high, axis) for low, high in pairwise(ends))
 
     return values[0].made(
         np.concatenate([value.value for value in values], axis),
