@@ -41,7 +41,7 @@ CASES = {
     ),
     "binary_crossentropy_logits": (
         lambda x: x.binary_crossentropy_logits(Tensor(np.full(3, 0.3))),
-        lambda x: functional.binary_cross_entropy_with_logits(x, torch.full((3,), 0.3).double()),
+        lambda x: functional.binary_cross_entropy_with_logits(x, torch.full_like(x, 0.3)),
         [(3,)],
     ),
     "interpolate": (
