@@ -242,8 +242,8 @@ def test_tensor_rows_see_a_flipped_bit(
 
     monkeypatch.setattr(Tensor, "numpy", wrong)
     rows = [row for row in every_nth(7, "tensor") if not row.id.endswith((".literal", ".refused"))]
-    # What is read by `numpy` and judged by `numpy` is flipped twice.
-    rows = [row for row in rows if row.op != "numpy"]
+    # What is read in Python and judged by `numpy` is flipped twice.
+    rows = [row for row in rows if row.op not in ("numpy", "tolist", "item", "data")]
     assert passing(rows, interpreter) == []
 
 
