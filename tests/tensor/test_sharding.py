@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tinyref import Context, GlobalCounters, Tensor, TinyJit, dtypes, nn
+from tinyref import Context, GlobalCounters, Tensor, TinyJit, Variable, dtypes, nn
 from tinyref.errors import UserError
 from tinyref.lazy.multi import RULES, _each
 from tinyref.nn.optim import SGD, Adam
@@ -192,6 +192,16 @@ def test_what_is_cut_off_stays_where_it_is() -> None:
     assert layout(x.sum(1)) == ShardArg(NAMES, 0, (2, 2, 2, 1))
     assert layout(x.sum(0)) == ShardArg(NAMES)
     assert layout(x.T.reshape(42)) == ShardArg(NAMES)
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1])
+def test_symbolic_sizes(axis: int | None) -> None:
+    n = Variable("n", 1, 7)
+    x = Tensor(INTEGERS).shard(TWO, axis).realize()
+    for count in (2, 5):
+        part = x[: n.bind(count)]
+        assert np.array_equal(part.sum(0).numpy(), INTEGERS[:count].sum(0))
+        assert np.array_equal((part + 1).numpy(), INTEGERS[:count] + 1)
 
 
 @pytest.mark.parametrize(("name", "op"), [("sum", Ops.ADD), ("prod", Ops.MUL), ("max", Ops.MAX)])

@@ -25,6 +25,9 @@ from tinyref.uops.symbolic import (
 )
 from tinyref.uops.view import CACHE, Shape, View, check_sizes, nowhere, sizes_of
 
+# A box of plain sizes settles in two or three rounds.
+MOST_ROUNDS = 16
+
 
 def reshape(view: View, shape: Sequence[sint]) -> View | None:
     """The positions of `view`, row-major, seen as `shape`; None if that takes a second view.
@@ -192,8 +195,8 @@ def _masked(
         for line, run in zip(lines, runs, strict=True)
         if not (run.begin == 0 and run.end == run.size)
     ]
-    changed = True
-    while changed:
+    # A cut by symbolic sizes may grow an expression in every round, and never settle.
+    for _ in range(MOST_ROUNDS):
         changed = False
         for line, run in limits:
             for axis, step in enumerate(line.steps):
@@ -205,6 +208,10 @@ def _masked(
                 if (begin, end) != box[axis]:
                     box[axis] = (begin, end)
                     changed = True
+        if not changed:
+            break
+    else:
+        return None
     for line, run in limits:
         low, high = line.span(first, box)
         if at_most(high + 1, run.begin) or at_most(run.end, low):
