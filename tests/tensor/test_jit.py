@@ -579,3 +579,21 @@ def test_a_function_that_waits_for_another_thread_can_be_captured():
 
     jitted = TinyJit(add)
     assert [jitted(Tensor([float(i)])).item() for i in range(4)] == [4, 5, 6, 7]
+
+
+def test_results_that_no_kernel_makes_come_with_every_replay():
+    kept = Tensor([7.0]).realize()
+    jitted = TinyJit(lambda x: (x + 1, Tensor([1.0, 2.0, 3.0]), kept))
+    for i in range(4):
+        more, constant, same = jitted(Tensor([float(i)]))
+        assert more.item() == i + 1
+        assert constant.tolist() == [1.0, 2.0, 3.0]
+        assert same.item() == 7.0
+
+
+def test_a_result_that_is_taken_from_a_list_is_refused():
+    queue = [Tensor([float(i)]).realize() for i in range(3)]
+    jitted = TinyJit(lambda x: (x + 1, queue.pop()))
+    jitted(Tensor([0.0]))
+    with pytest.raises(UserError, match="was replaced"):
+        jitted(Tensor([0.0]))

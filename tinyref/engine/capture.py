@@ -124,6 +124,11 @@ class Recorder:
         numbers = self._meet((item.target, item.source), (item.target,))
         self.steps.append(CopyStep(*numbers))
 
+    def makes(self, number: int) -> bool:
+        """Whether the steps fill BUFFER `number`, which held nothing before."""
+        known = self.known.get(number)
+        return known is not None and known.is_written and not known.existed
+
     def _meet(self, nodes: Sequence[UOp], written: Sequence[UOp]) -> tuple[int, ...]:
         numbers = []
         for node in nodes:

@@ -196,7 +196,7 @@ class _Program:
             return self._capture.replay(arguments)
         if not self._has_run:
             result = _Result(fxn(*args, **kwargs))
-            result.settle(())
+            result.settle()
             self._has_run = True
             return result.build()
         self._capture, result = _captured(fxn, arguments, args, kwargs)
@@ -309,17 +309,24 @@ class _Result:
         # From here on the function's own tensors are held by whoever keeps them outside.
         self.tensors = [type(x)._from_node(x._node, x._device) for x in originals]
 
-    def settle(self, own: Sequence[int], others: Sequence[TensorCore] = ()) -> None:
+    def settle(
+        self,
+        own: Sequence[int] = (),
+        others: Sequence[TensorCore] = (),
+        recorder: Recorder | None = None,
+    ) -> None:
         """Computes the tensors, with `others`, and gives each memory that nothing else shows.
 
-        `own` are the BUFFERs of inputs: an input that is returned stays what it is.
+        `own` are the BUFFERs of inputs: an input that is returned stays what it is. With a
+        `recorder` the memory is also one that its steps fill: what was there before, or came from
+        the host, is copied by a step of its own.
         """
         compute([*self.tensors, *others])
         mine = {id(tensor._value) for tensor in self.tensors}
         copies = []
         seen: set[int] = set()
         for place, tensor in enumerate(self.tensors):
-            if not _is_private(tensor, mine, own, seen):
+            if not _is_private(tensor, mine, own, seen) or not _is_made(tensor, own, recorder):
                 nodes = [UOp(Ops.CONTIGUOUS, p.dtype, (p,)) for p in parts_of(tensor._node)]
                 node = tensor._node.replace(src=tuple(nodes)) if _is_multi(tensor) else nodes[0]
                 self.tensors[place] = type(tensor)._from_node(node, tensor._device)
@@ -350,6 +357,14 @@ def _is_private(tensor: TensorCore, mine: set[int], own: Sequence[int], seen: se
     is_first = not seen.intersection(numbers)
     seen.update(numbers)
     return is_first and not others
+
+
+def _is_made(tensor: TensorCore, own: Sequence[int], recorder: Recorder | None) -> bool:
+    """Whether the steps of `recorder` fill all memory of a result that is no input."""
+    if recorder is None:
+        return True
+    numbers = [_number(buffer) for buffer in _buffers(tensor._node)]
+    return all(number in own or recorder.makes(number) for number in numbers)
 
 
 @dataclass(frozen=True)
@@ -456,7 +471,7 @@ def _captured(
     named = {name: rebuilt(kwargs[name], next_stand_in) for name in sorted(kwargs)}
     with recording() as recorder:
         result = _Result(fxn(*given, **named))
-        result.settle(own, _left_over(pending))
+        result.settle(own, _left_over(pending), recorder)
     for item in inputs:
         item.check(recorder)
     return _Capture(recorder, arguments, inputs, result, before), result
