@@ -33,7 +33,7 @@ def _damaged(data: bytes, count: int) -> Iterator[bytes]:
             yield bytes(bytes_)
 
 
-@pytest.fixture(params=[60, pytest.param(2000, marks=pytest.mark.slow)])
+@pytest.fixture(params=[60, pytest.param(1000, marks=pytest.mark.slow)])
 def damaged(request: pytest.FixtureRequest) -> Callable[[bytes], list[bytes]]:
     """The damaged versions of some bytes: few in the quick suite, many in the whole one."""
     return lambda data: list(_damaged(data, request.param))

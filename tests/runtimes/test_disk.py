@@ -167,6 +167,34 @@ def test_nothing_is_computed_on_a_file(path):
         Tensor(path)[::2].contiguous().realize()
 
 
+def test_nothing_is_assigned_to_on_a_file(path):
+    tensor = Tensor(path)
+    for change in (
+        lambda: tensor.assign(tensor[:1]),
+        lambda: tensor.__iadd__(1),
+        lambda: tensor.__setitem__(3, 1),
+    ):
+        with pytest.raises(UserError, match="only holds data"):
+            change()
+    assert np.array_equal(tensor.numpy(), BYTES), "the tensor is as it was"
+    assert path.read_bytes() == BYTES.tobytes()
+
+
+def test_parts_of_a_file_go_to_several_devices(path):
+    tensor = Tensor(path).reshape(10, 24)
+    shards = tensor.shard(("CPU:1", "CPU:2"), 0)
+    assert np.array_equal(shards.numpy(), BYTES.reshape(10, 24))
+
+
+def test_a_captured_function_reads_other_parts(path):
+    from tinyref import TinyJit
+
+    step = TinyJit(lambda part: (part.to("CPU") + 1).realize())
+    rows = Tensor(path).reshape(10, 24)
+    for row in range(4):
+        assert np.array_equal(step(rows[row]).numpy(), BYTES.reshape(10, 24)[row] + 1)
+
+
 def test_what_cannot_be_read_is_said(tmp_path, path):
     with pytest.raises(DeviceError, match=r"missing: cannot be read: No such file"):
         Tensor(tmp_path / "missing")

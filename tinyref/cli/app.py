@@ -21,6 +21,7 @@ A first look at this machine:
   tinyref devices                              which devices work here, and what is missing
   tinyref conform --device CPU                 run the conformance suite, write an HTML report
   tinyref explain "Tensor([1, 2, 3]).sum()"    see every stage from tensor to source
+  tinyref explain train.py --html train.html   a page of all that a program computes
 
 \b
 Bringing up a device of your own, before its package is installed:

@@ -366,6 +366,11 @@ class Data(Creation):
                 "use detach() on it, or Tensor.no_grad()"
             )
         in_place = self._has_memory_alone()
+        if in_place and only_holds_data(self._node):
+            raise UserError(
+                f"assign: {self.device} only holds data: nothing is computed there; write a file "
+                f"with .to('DISK:/path') or safe_save, or copy this tensor to another device first"
+            )
         node = assign(self._node, value._node) if in_place else value._node
         self._become(node, self._device)
         return self
