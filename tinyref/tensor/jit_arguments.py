@@ -192,7 +192,7 @@ def rebuilt(value: object, replace: Callable[[TensorCore], object]) -> object:
     if isinstance(value, list | tuple):
         listed = [rebuilt(item, replace) for item in value]
         if isinstance(value, tuple) and hasattr(value, "_fields"):
-            return type(value)(*listed)
+            return cast(Callable[..., object], type(value))(*listed)
         return listed if type(value) is list else _same_kind(value, listed)
     return value
 
