@@ -99,6 +99,7 @@ def test_many_tensors_are_joined_in_groups() -> None:
     assert GlobalCounters.kernel_count - before == 6
 
 
+@pytest.mark.slow
 def test_the_gradient_of_many_joined_tensors() -> None:
     whole = Tensor(np.arange(20, dtype=np.float32), requires_grad=True)
     parts = whole.split(1)

@@ -157,6 +157,7 @@ def test_winograd_is_within_its_bound(x, w, padding, groups) -> None:  # type: i
         assert (np.abs(found[:, kernels] * 1.01 - exact[:, kernels]) > bound).any()
 
 
+@pytest.mark.slow
 def test_winograd_is_used_where_it_fits_alone() -> None:
     """Its roundings show where thirds do; whole numbers stay exact by the definition."""
     image, square = Tensor(whole_numbers(1, 2, 8, 8)), Tensor(whole_numbers(1, 2, 3, 3, seed=1))
