@@ -67,7 +67,11 @@ REDUCES = (
     (Ops.MUL, lambda x, axes: np.multiply.reduce(x, axes, dtype=x.dtype, keepdims=True)),
     (Ops.MAX, lambda x, axes: np.maximum.reduce(x, axes, keepdims=True, initial=-(2**31))),
 )
-KINDS = ("unary", "binary", "binary", "where", "reduce", "reduce", "back", "move", "move", "move")
+KINDS = (
+    *("unary", "binary", "binary", "where", "reduce", "reduce", "back", "move", "move", "move"),
+    *("gather", "number"),
+)
+MOST_PLACES = 5
 
 
 class Generator:
@@ -122,6 +126,40 @@ class Generator:
         reduced, reduced_array = self.reduce(node, array)
         wide = graph.expand(reduced, array.shape)
         return graph.alu(Ops.SUB, node, wide), array - np.broadcast_to(reduced_array, array.shape)
+
+    def gather(self, node, array):
+        """Elements along an axis at places that another value gives; outside of it they are 0."""
+        places, numbers = self.pick()
+        count = min(numbers.size, MOST_PLACES)
+        if not array.ndim or 0 in (array.size, count):
+            return plus_3(node), array + np.int32(3)
+        axis = self.random.randrange(array.ndim)
+        size = array.shape[axis]
+        before, after = array.shape[:axis], array.shape[axis + 1 :]
+        full = (*before, count, size, *after)
+        places = graph.shrink(graph.reshape(places, (numbers.size,)), ((0, count),))
+        numbers = numbers.reshape(-1)[:count]
+
+        def along(value, number):
+            ones = tuple(full[at] if at == number else 1 for at in range(len(full)))
+            return graph.expand(graph.reshape(value, ones), full)
+
+        differs = graph.alu(Ops.CMPNE, along(graph.iota(size), axis + 1), along(places, axis))
+        rows = graph.expand(graph.reshape(node, (*before, 1, size, *after)), full)
+        chosen = graph.where(differs, graph.full_like(rows, 0), rows)
+        taken = graph.reshape(graph.reduce(Ops.ADD, chosen, [axis + 1]), (*before, count, *after))
+        inside = ((numbers >= 0) & (numbers < size)).reshape((count, *(1,) * len(after)))
+        return taken, np.where(inside, np.take(array, numbers, axis, mode="clip"), 0).astype(
+            np.int32
+        )
+
+    def number(self, node, array):
+        """The numbers of the elements beside their values."""
+        if not array.size:
+            return node, array
+        numbers = graph.reshape(graph.iota(array.size), array.shape)
+        counted = np.arange(array.size, dtype=np.int32).reshape(array.shape)
+        return graph.alu(Ops.SUB, node, numbers), array - counted
 
     def move(self, node, array):
         kind = self.random.choice(("reshape", "permute", "expand", "pad", "shrink", "flip"))

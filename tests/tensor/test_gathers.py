@@ -39,6 +39,10 @@ PROGRAMS = {
     "computed index": (lambda t, i: rows(t, 6 - i), lambda t, i: t[6 - i]),
     "computed table": (lambda t, i: rows(t * 2 + 1, i), lambda t, i: t[i] * 2 + 1),
     "gather then add": (lambda t, i: rows(t, i) + 1, lambda t, i: t[i] + 1),
+    "padding": (
+        lambda t, i: rows(t, i).pad(((1, 0), (0, 2), (0, 0))),
+        lambda t, i: np.pad(t[i], ((1, 0), (0, 2), (0, 0))),
+    ),
     "two": (lambda t, i: rows(t, i) + rows(t, 6 - i), lambda t, i: t[i] + t[6 - i]),
     "of a gather": (
         lambda t, i: rows(rows(t, Tensor.arange(7) * 0 + 2), i),

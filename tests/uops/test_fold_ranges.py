@@ -201,6 +201,10 @@ HERE = build.equal(iota(1, *SHAPE), INDEX)
 COUNTER = iota(1, *SHAPE)
 
 
+MASKED = tracker((1, 4)).expand((1, 4)).pad(((1, 1), (0, 0)))
+MASKED_COUNTER = UOp(Ops.IOTA, I32, (), ViewArg(MASKED))
+
+
 def summed(value: UOp, op: Ops = Ops.ADD) -> UOp:
     return build.reduce(op, value, (1,))
 
@@ -230,6 +234,8 @@ LEFT_ALONE: dict[str, UOp] = {
     "a counter of both axes": summed(
         build.where(build.equal(UOp(Ops.IOTA, I32, (), ViewArg(tracker(SHAPE))), INDEX), TABLE, 0.0)
     ),
+    # Where it is masked it is 0 at every place, so an index of 0 takes the whole row.
+    "a counter that is masked": summed(build.where(build.equal(MASKED_COUNTER, INDEX), TABLE, 0.0)),
     "a bool counter": summed(
         build.where(
             build.equal(build.cast(COUNTER, dtypes.bool), build.cast(INDEX, dtypes.bool)),
@@ -268,6 +274,24 @@ def test_indices_that_need_each_other_stay() -> None:
     ast = build.sink(store(0, 1, tracker((1, 1)), build.reduce(Ops.ADD, value, (0, 1))))
     assert count(fold_ranges(ast), Ops.REDUCE) == 1
     agree(ast, {0: np.zeros(1, np.int32), 1: np.arange(9, dtype=np.int32)}, {0: [0]})
+
+
+def test_padding_around_a_choice_leaves_it_one() -> None:
+    """All that it is made of is 0 in the padding, and so is what is chosen."""
+    around = ((1, 1), (0, 0))
+    index = load(1, I32, 2, tracker((2, 1)).expand((2, 4)).pad(around))
+    table = load(2, F32, 4, tracker((1, 4)).expand((2, 4)).pad(around))
+    counter = UOp(Ops.IOTA, I32, (), ViewArg(tracker((1, 4)).expand((2, 4)).pad(around)))
+    value = gathers.chosen(counter, index, table)
+    ast = build.sink(store(0, 4, tracker((4, 1)), value))
+    assert count(fold_ranges(ast), Ops.REDUCE) == 0
+    data = {0: np.zeros(4, np.float32), 1: np.array([2, 0], np.int32)}
+    agree(ast, {**data, 2: np.array([1, 2, 4, 8], np.float32)}, {0: [0, 4, 1, 0]})
+    # What is chosen is not 0 in the padding: the reduce stays.
+    plus_one = gathers.chosen(counter, index, build.add(table, 1.0))
+    ast = build.sink(store(0, 4, tracker((4, 1)), plus_one))
+    assert fold_ranges(ast) is ast
+    agree(ast, {**data, 2: np.array([1, 2, 4, 8], np.float32)}, {0: [4, 5, 2, 4]})
 
 
 # --- optimisations --------------------------------------------------------------------------------

@@ -24,6 +24,9 @@ from tinyref.uops.shape_tracker import ShapeTracker, apply_movement
 # A node, and in a tensor graph which of its elements each position of the reduce wants.
 Term = tuple[UOp, ShapeTracker | None]
 
+# The positions along each axis at which a view shows elements: from the first to before the second.
+Mask = tuple[tuple[sint, sint], ...]
+
 # A pattern of more terms than this is not looked for.
 MOST_TERMS = 2000
 MOST_CONDITIONS = 64
@@ -45,7 +48,8 @@ class Step:
 class Choice:
     """Along `axis`, terms that are not the identity have `equality`, a CMPNE, false.
 
-    After `steps` on `index` that holds where the index is offset + sign * position.
+    After `steps` on `index` that holds where the index is offset + sign * position. Where `mask`
+    does not hold, the counter is 0 throughout; None where it counts at every position.
     """
 
     axis: int
@@ -54,6 +58,7 @@ class Choice:
     steps: tuple[Step, ...]
     sign: int
     offset: int
+    mask: Mask | None = None
 
     def depends_on(self, axis: int) -> bool:
         """Whether the chosen position may change along `axis`."""
@@ -228,7 +233,7 @@ def _solved(axis: int, size: sint, equality: UOp, counted: Term, index: Term) ->
         counted = _at_value(counted)
         line = _line(counted, axis, size)
         if line is not None:
-            return Choice(axis, equality, index, tuple(steps), *line)
+            return Choice(axis, equality, index, tuple(steps), *line, _mask_of(counted))
         node, shown = counted
         if node.op is Ops.NEG:
             steps.append(Step(Ops.NEG))
@@ -271,6 +276,20 @@ def _line(term: Term, axis: int, size: sint) -> tuple[int, int] | None:
     return found
 
 
+def node_tracker(node: UOp) -> ShapeTracker | None:
+    """The tracker of a VIEW, VALID or IOTA of a kernel; None of any other node."""
+    return node.arg.tracker if isinstance(node.arg, ViewArg) else None
+
+
+def _mask_of(counted: Term) -> Mask | None:
+    """The mask of the IOTA below a line of a kernel."""
+    for node in counted[0].toposort():
+        shown = node_tracker(node)
+        if node.op is Ops.IOTA and shown is not None:
+            return shown.views[0].mask
+    return None
+
+
 def _stepped(step: UOp, sign: int, offset: int) -> tuple[int, int] | None:
     """The line after one more operation with a constant."""
     if step.op is Ops.CAST:
@@ -291,11 +310,14 @@ def _counts(node: UOp, shown: ShapeTracker | None, axis: int) -> tuple[int, int]
     """(sign, offset) of an IOTA that counts along `axis` and along no other."""
     if node.op is not Ops.IOTA or node.src:
         return None
-    if shown is None and isinstance(node.arg, ViewArg):
-        shown = node.arg.tracker
-    if shown is None or len(shown.views) > 1 or shown.views[0].mask is not None:
+    shown = shown or node_tracker(node)
+    is_kernel = shown is node_tracker(node)
+    if shown is None or len(shown.views) > 1:
         return None
     (view,) = shown.views
+    # A kernel may mask what is around a reduce that chooses; a tensor graph cuts there.
+    if view.mask is not None and (not is_kernel or view.mask[axis] != (0, view.shape[axis])):
+        return None
     stride, offset = view.strides[axis], view.offset
     others = [other for other in range(len(view.shape)) if other != axis]
     if any(view.strides[other] != 0 and not is_one(view.shape[other]) for other in others):
@@ -327,6 +349,9 @@ def repeats(shown: ShapeTracker, axis: int) -> bool:
     """Whether a view shows the same element at every position along `axis`."""
     view = shown.views[-1]
     if is_one(view.shape[axis]):
+        return True
+    if view.mask is not None and any(begin == end for begin, end in view.mask):
+        # Nothing is shown: it is 0 everywhere.
         return True
     return view.strides[axis] == 0 and (
         view.mask is None or view.mask[axis] == (0, view.shape[axis])

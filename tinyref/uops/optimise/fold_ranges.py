@@ -10,9 +10,11 @@ loads and conditions; and a term that was not chosen is not computed, so its NaN
 
 from __future__ import annotations
 
-from tinyref.dtype import ImageDType, dtypes
+from collections.abc import Mapping
+
+from tinyref.dtype import ImageDType, as_const, dtypes
 from tinyref.uops import build, meanings
-from tinyref.uops.choice import Choice, choices, repeats
+from tinyref.uops.choice import Choice, Mask, choices, repeats
 from tinyref.uops.kernel_shape import Shape, is_one, kernel_shape, positions_of
 from tinyref.uops.node import UOp, sint, toposort
 from tinyref.uops.ops import ALU, Ops
@@ -48,7 +50,9 @@ def _rebuilt(ast: UOp) -> UOp:
 
 def _folded(reduce: UOp, arg: ReduceArg) -> UOp:
     value = reduce.src[0]
+    identity = build.const(reduce.dtype, meanings.reduce_identity(arg.op, reduce.dtype))
     found = [] if _shows_image(value) else choices(reduce)
+    found = [choice for choice in found if _is_idle_outside(value, choice, identity)]
     if not found:
         return reduce
     sizes = kernel_shape(value)
@@ -60,7 +64,6 @@ def _folded(reduce: UOp, arg: ReduceArg) -> UOp:
             position = _at_position(position, other, build.const(dtypes.int32, 0))
         value = _at_position(value, choice, position)
         guards.append(_guard(len(sizes), sizes[choice.axis], position))
-    identity = build.const(reduce.dtype, meanings.reduce_identity(arg.op, reduce.dtype))
     folded = {choice.axis for choice in found}
     rest = tuple(axis for axis in arg.axes if axis not in folded)
     wanted = tuple(1 if axis in folded else size for axis, size in enumerate(sizes))
@@ -82,6 +85,62 @@ def _shows_image(value: UOp) -> bool:
         isinstance(node.dtype, ImageDType) and isinstance(node.arg, ViewArg)
         for node in value.toposort()
     )
+
+
+def _is_idle_outside(root: UOp, choice: Choice, identity: UOp) -> bool:
+    """Whether `root` is the identity where a mask makes the counter 0, chosen or not.
+
+    So it is if all that it is made of is 0 there: a mask that padding has put around all of it.
+    """
+    mask = choice.mask
+    if mask is None:
+        return True
+    natural: dict[UOp, ConstArg | None] = {}
+    forced: dict[UOp, ConstArg | None] = {}
+    for node in root.toposort():
+        if isinstance(node.arg, ConstArg):
+            natural[node] = forced[node] = node.arg
+        elif isinstance(node.arg, ViewArg):
+            is_hidden = _hides(node.arg.tracker, mask)
+            natural[node] = forced[node] = _zero(node) if is_hidden else None
+        elif node.op is Ops.LOAD:
+            is_hidden = natural[node.src[0]] is not None
+            natural[node] = forced[node] = _zero(node) if is_hidden else None
+        else:
+            natural[node], forced[node] = _at_zero(node, natural), _at_zero(node, forced)
+        if node is choice.equality:
+            forced[node] = ConstArg(False)
+    return natural[root] == identity.arg and forced[root] == identity.arg
+
+
+def _zero(node: UOp) -> ConstArg:
+    return ConstArg(as_const(0, node.dtype if node.op is not Ops.VIEW else dtypes.int32))
+
+
+def _hides(shown: ShapeTracker, mask: Mask) -> bool:
+    """Whether a view shows nothing where `mask` does not hold."""
+    view = shown.views[-1]
+    for axis, (begin, end) in enumerate(mask):
+        if (begin, end) == (0, view.shape[axis]):
+            continue
+        if view.mask is None or is_one(view.shape[axis]) or view.mask[axis] != (begin, end):
+            return False
+    return True
+
+
+# What these give of 0 is unspecified, or not worth telling.
+_UNKNOWN_AT_ZERO = frozenset({Ops.IDIV, Ops.MOD, Ops.SHL, Ops.SHR, Ops.BITCAST, Ops.THREEFRY})
+
+
+def _at_zero(node: UOp, known: Mapping[UOp, ConstArg | None]) -> ConstArg | None:
+    """The value of an operation on known values; None where one of them, or it, is not known."""
+    values = [found.value for found in map(known.get, node.src) if found is not None]
+    if node.op not in ALU or node.op in _UNKNOWN_AT_ZERO or len(values) < len(node.src):
+        return None
+    if node.op is Ops.CAST and node.src[0].dtype.is_float and not node.dtype.is_float:
+        return None
+    types = [source.dtype for source in node.src]
+    return ConstArg(meanings.fold(node.op, node.dtype, values, types))
 
 
 def _guard(rank: int, size: sint, position: UOp) -> UOp:
