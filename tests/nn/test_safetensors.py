@@ -183,7 +183,7 @@ BROKEN = {
     "half a character": (encoded(b'{"\\ud800": {}}'), "surrogates"),
     "deep": (encoded(b'{"a":' * 100_000), "nested too deeply"),
     "a long number": (encoded(b'{"a":' + b"1" * 5000 + b"}"), "Exceeds the limit"),
-    "NaN": (encoded(b'{"a":NaN}'), "NaN is no JSON"),
+    "NaN": (encoded(b'{"a":NaN}'), "NaN is no number of a header"),
     "a key twice": (
         encoded(b'{"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},"a":{}}'),
         "the key 'a' is there twice",
@@ -198,7 +198,7 @@ BROKEN = {
     "a negative size": (encoded({"a": entry(shape=[-2, -2])}, bytes(4)), "no list of up to"),
     "a size of no number": (encoded({"a": entry(shape=["4"])}, bytes(4)), "no list of up to"),
     "a size true": (encoded({"a": entry(shape=[True])}, bytes(4)), "no list of up to"),
-    "a size of a float": (encoded({"a": entry(shape=[4.0])}, bytes(4)), "no list of up to"),
+    "a size of a float": (encoded({"a": entry(shape=[4.0])}, bytes(4)), "4.0 is no number"),
     "too many axes": (encoded({"a": entry(shape=[1] * 65)}, bytes(4)), "no list of up to 64"),
     "sizes that overflow": (
         encoded({"a": entry(shape=[2**32, 2**32])}, bytes(4)),
@@ -237,6 +237,16 @@ def test_broken_files_are_refused(name, tmp_path):
     if name not in LENIENT:
         with pytest.raises(SafetensorError):
             safetensors.torch.load_file(path)
+
+
+def test_a_long_header_of_brackets_is_refused_before_it_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr("tinyref.nn.state.safetensors.LONG_HEADER", 100)
+    data = encoded(b'{"a":[' + b"[]," * 40 + b"1]}")
+    with pytest.raises(UserError, match="more lists and objects than words"):
+        safe_load(Tensor(data))
+    names = {f"x{number}": Tensor([1]) for number in range(20)}
+    safe_save(names, tmp_path / "w")
+    assert len(safe_load(tmp_path / "w")) == 20
 
 
 def test_bytes_that_are_no_bool_are_refused(tmp_path):

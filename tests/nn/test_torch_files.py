@@ -297,6 +297,13 @@ def test_broken_pickles_are_refused(name):
     assert len(str(caught.value)) < 400
 
 
+def test_a_pickle_of_too_many_steps_is_refused(monkeypatch):
+    monkeypatch.setattr("tinyref.nn.state.pickles.MOST_STEPS", 1000)
+    assert load(archive(b"(" + b"]" * 900 + b"l."))
+    with pytest.raises(UserError, match="more than 1000 steps"):
+        load(archive(b"(" + b"]" * 1100 + b"l."))
+
+
 def test_the_pickle_of_these_tests_is_good():
     check(load(archive(tensor_pickle(), data_0=bytes(16))), torch.zeros(4))
 

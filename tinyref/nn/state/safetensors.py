@@ -31,6 +31,7 @@ from tinyref.tensor.literals import MOST_AXES
 
 LENGTH_BYTES = 8
 MOST_HEADER = 100_000_000
+LONG_HEADER = 10_000_000
 METADATA = "__metadata__"
 DTYPES: dict[str, DType] = {
     "BOOL": dtypes.bool,
@@ -91,7 +92,10 @@ def _header(tensor: Tensor) -> tuple[int, dict[str, Any]]:
         data = file.nbytes - LENGTH_BYTES - length
     if not text.startswith("{"):
         raise ValueError("the header does not start with '{'")
-    header = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_number)
+    _check_nesting(text)
+    header = json.loads(
+        text, object_pairs_hook=_unique, parse_constant=_no_number, parse_float=_no_number
+    )
     if not isinstance(header, dict):
         raise ValueError("the header is no object")
     for name in header:
@@ -104,6 +108,15 @@ def _header(tensor: Tensor) -> tuple[int, dict[str, Any]]:
     return LENGTH_BYTES + length, header
 
 
+def _check_nesting(text: str) -> None:
+    """Refuses a long header that is little but brackets: each takes 60 bytes, or more, to hold.
+
+    A tensor has three pairs of them, and five quoted words.
+    """
+    if len(text) > LONG_HEADER and text.count("[") + text.count("{") > text.count('"'):
+        raise ValueError("the header has more lists and objects than words")
+
+
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in pairs:
@@ -114,7 +127,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_number(word: str) -> None:
-    raise ValueError(f"{word} is no JSON")
+    raise ValueError(f"{word} is no number of a header")
 
 
 def _check_metadata(metadata: object) -> None:
