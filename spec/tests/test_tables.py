@@ -19,6 +19,7 @@ from tinyref_spec.case import Case, Profile, Row
 from tinyref_spec.catalogue import all_rows
 from tinyref_spec.device_under_test import POISONS, DeviceUnderTest, Inputs
 from tinyref_spec.reference_device import ReferenceDevice
+from tinyref_spec.tensor.rows import FUNCTIONS
 
 AST_LEVELS = ("isa", "kernel", "memory")
 
@@ -237,13 +238,23 @@ def test_tensor_rows_see_a_flipped_bit(
     to_numpy = Tensor.numpy
 
     def wrong(self: Any) -> Array:
-        array = np.asarray(to_numpy(self))
+        # A tensor on several devices reads another tensor: once is enough.
+        with monkeypatch.context() as inner:
+            inner.setattr(Tensor, "numpy", to_numpy)
+            array = np.asarray(to_numpy(self))
         return flipped(array.reshape(-1)).reshape(array.shape)
 
     monkeypatch.setattr(Tensor, "numpy", wrong)
-    rows = [row for row in every_nth(7, "tensor") if not row.id.endswith((".literal", ".refused"))]
+    rows = [row for row in every_nth(29, "tensor") if not row.id.endswith((".literal", ".refused"))]
     # What is read in Python and judged by `numpy` is flipped twice.
-    rows = [row for row in rows if row.op not in ("numpy", "tolist", "item", "data")]
+    reading = (".numpy(", ".tolist(", ".item(", ".data(")
+    twice = {
+        function.name
+        for function in FUNCTIONS
+        for form in function.forms
+        if any(call in form.expression for call in reading)
+    }
+    rows = [row for row in rows if row.op not in twice]
     assert passing(rows, interpreter) == []
 
 
