@@ -597,3 +597,23 @@ def test_a_result_that_is_taken_from_a_list_is_refused():
     jitted(Tensor([0.0]))
     with pytest.raises(UserError, match="was replaced"):
         jitted(Tensor([0.0]))
+
+
+def test_state_that_the_function_assigns_to_is_no_argument():
+    weight = Tensor([1.0, 2.0]).realize()
+
+    def step(x):
+        weight.assign(weight + 1)
+        return weight + x
+
+    jitted = TinyJit(step)
+    jitted(weight)
+    with pytest.raises(UserError, match="argument x is a tensor that the function assigns to"):
+        jitted(weight)
+    jitted.reset()
+    for _ in range(2):
+        jitted(Tensor([0.0, 0.0]))
+    with pytest.raises(UserError, match="argument x is a tensor that the function assigns to"):
+        jitted(weight)
+    assert weight.tolist() == [5.0, 6.0]
+    assert jitted(weight + 0).tolist() == [11.0, 13.0]

@@ -217,6 +217,7 @@ class _Input:
     stand_in: TensorCore
     numbers: tuple[int, ...]
     node: UOp
+    given: tuple[int, ...]
 
     @classmethod
     def of(cls, tensor: TensorCore, node: UOp, path: str) -> _Input:
@@ -227,7 +228,8 @@ class _Input:
         node = substitute(node, fresh)
         value = replace(tensor._value, node=node, record=None, owner=None)
         stand_in = type(tensor)._of(value)
-        return cls(path, stand_in, tuple(_number(buffer) for buffer in fresh.values()), node)
+        numbers = tuple(_number(buffer) for buffer in fresh.values())
+        return cls(path, stand_in, numbers, node, tuple(map(_number, fresh)))
 
     def check(self, recorder: Recorder) -> None:
         """Raises `UserError` where the function did to it what a replay could not do."""
@@ -237,11 +239,21 @@ class _Input:
                 f"TinyJit: argument {self.path} is assigned to within the function: return the "
                 f"new value, or let the function keep the tensor as its state"
             )
+        for number in self.given:
+            if number in recorder.known and recorder.known[number].is_written:
+                raise _also_state(self.path)
         if self.stand_in._grad is not None:
             raise UserError(
                 f"TinyJit: argument {self.path} gets a grad within the function, which a replay "
                 f"could not hand out: use gradient() and return it"
             )
+
+
+def _also_state(path: str) -> UserError:
+    return UserError(
+        f"TinyJit: argument {path} is a tensor that the function assigns to as well: "
+        f"pass another tensor, and let the function use the one that it keeps"
+    )
 
 
 def _buffers(node: UOp) -> list[UOp]:
@@ -548,6 +560,8 @@ class _Capture:
                 nodes.append(node)
                 # What has no elements has no memory either.
                 for number, buffer in zip(numbers, _buffers(node), strict=True):
+                    if _number(buffer) in self.state.written:
+                        raise _also_state(path)
                     exchanged[number] = buffer_of(buffer)
             results = [self._result(output, nodes, given, exchanged) for output in self.outputs]
             self.state.before_replay(compute)

@@ -66,6 +66,8 @@ class _Holder:
 class State:
     """The memory that a capture shares with tensors outside.
 
+    written: the numbers of the BUFFERs that the steps write.
+
     recorder: what was captured. own: BUFFERs that are inputs or outputs, and no state. before:
     the BUFFERs that tensors showed before the capture, with descriptions.
     """
@@ -77,15 +79,15 @@ class State:
             for number, known in recorder.known.items()
             if number not in own and not known.is_temporary
         }
-        self._written = {number for number, known in outside.items() if known.is_written}
+        self.written = {number for number, known in outside.items() if known.is_written}
         self._needed: dict[int, str] = {}
         self._holders: list[_Holder] = []
         for number, known in outside.items():
             self._add_holders(number, known, before)
-        self._counts = {number: registry.count_showing(number) for number in self._written}
+        self._counts = {number: registry.count_showing(number) for number in self.written}
 
     def __len__(self) -> int:
-        return len(self._written)
+        return len(self.written)
 
     def _add_holders(self, number: int, known: Known, before: dict[int, str]) -> None:
         values = [value for value in registry.showing(number) if value.tensor is not None]
@@ -138,11 +140,11 @@ class State:
                     f"other memory by now: assign() to it in place, or capture anew after reset()"
                 )
         self._holders = [holder for holder in holders if set(holder.numbers) & self._outside]
-        self._counts = {number: registry.count_showing(number) for number in self._written}
+        self._counts = {number: registry.count_showing(number) for number in self.written}
 
     @property
     def _outside(self) -> set[int]:
-        return self._written | self._needed.keys()
+        return self.written | self._needed.keys()
 
     def _keep_copies(self, compute: Compute) -> None:
         """Tensors that show memory which the replay overwrites get copies of their own."""
@@ -160,12 +162,12 @@ class State:
             value.node = value.node.replace(src=tuple(parts)) if multi else parts[0]
             registry.add(value)
         compute([tensor for _, tensor in copied])
-        self._counts = {number: registry.count_showing(number) for number in self._written}
+        self._counts = {number: registry.count_showing(number) for number in self.written}
 
     def _others(self) -> list[Value]:
         """The values that show memory which is written, but do not hold it as state."""
         holding = {id(holder.value) for holder in self._holders}
-        found = {id(value): value for number in self._written for value in registry.showing(number)}
+        found = {id(value): value for number in self.written for value in registry.showing(number)}
         return [value for identity, value in found.items() if identity not in holding]
 
     def _keep_results(self, compute: Compute) -> None:
@@ -176,4 +178,4 @@ class State:
         compute([tensor for value in reading if (tensor := value.tensor) is not None])
 
     def _is_written(self, node: UOp) -> bool:
-        return isinstance(node.arg, BufferArg) and node.arg.number in self._written
+        return isinstance(node.arg, BufferArg) and node.arg.number in self.written
