@@ -219,10 +219,10 @@ with kernel("choose-pairs", "gather", "two-axes", "narrow") as k:
     k.store(total(build.where(here, k.load(i16, shaped(1, 5, 3).expand(shape)), 0), 1, 2), 10, 1, 1)
 
 with kernel("choose-then-multiply", "gather", "nested", "matmul") as k:
-    shape = (4, 7, 6, 5)
-    place = build.mod(k.load(i64, shaped(4, 1, 1, 1).expand(shape)), 8)
-    here = build.equal(build.cast(numbers(shaped(1, 7, 1, 1).expand(shape)), i64), place)
-    chosen = total(build.where(here, k.load(i32, shaped(1, 7, 6, 1).expand(shape)), 0), 1)
+    cube = (4, 7, 6, 5)
+    place = build.mod(k.load(i64, shaped(4, 1, 1, 1).expand(cube)), 8)
+    here = build.equal(build.cast(numbers(shaped(1, 7, 1, 1).expand(cube)), i64), place)
+    chosen = total(build.where(here, k.load(i32, shaped(1, 7, 6, 1).expand(cube)), 0), 1)
     k.store(
         total(build.mul(chosen, k.load(i32, shaped(1, 1, 6, 5).expand((4, 1, 6, 5)))), 2),
         4,
