@@ -109,13 +109,13 @@ def problem_with(function: Function, form: Form) -> str:
     return ""
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(("function", "form"), cases(4))
 def test_the_reference_agrees_with_torch(function: Function, form: Form) -> None:
     assert problem_with(function, form) == ""
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(("function", "form"), cases(1))
 def test_result_types_agree_with_torch(function: Function, form: Form) -> None:
     different = []
@@ -137,7 +137,7 @@ def test_result_types_agree_with_torch(function: Function, form: Form) -> None:
         assert different == []
 
 
-@pytest.mark.sampled(25)
+@pytest.mark.sampled(60)
 @pytest.mark.parametrize(("function", "form"), cases(4))
 def test_tinyref_agrees_with_torch(function: Function, form: Form) -> None:
     """Values and gradients on CPU in float32, within the bound of the reference."""
@@ -205,7 +205,7 @@ def refused_calls() -> list[object]:
     ]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("call", refused_calls())
 def test_bad_calls_are_refused_here_and_by_torch(call: Refused) -> None:
     given = {**tensors(refusing_inputs(), "CPU"), "device": "CPU"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from tinyref_spec.tensor.forms import (
     Refused,
     always_bool,
     derived,
+    in_any_shape,
     moved,
     summed,
     unary,
@@ -513,7 +515,10 @@ COMPOSITE = (
     ),
 )
 
-FUNCTIONS = (*ARITHMETIC, *UNARY, *CHOICE, *MOVEMENT, *REDUCTION, *COMPOSITE)
+_ELEMENTWISE = tuple(
+    replace(function, generate=in_any_shape(*function.forms)) for function in (*ARITHMETIC, *UNARY)
+)
+FUNCTIONS = (*_ELEMENTWISE, *CHOICE, *MOVEMENT, *REDUCTION, *COMPOSITE)
 REFUSED: Refusals = {
     "add": (
         Refused("x + Tensor([1.0, 2.0, 3.0, 4.0])", "x + torch.tensor([1.0, 2.0, 3.0, 4.0])"),

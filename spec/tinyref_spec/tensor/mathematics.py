@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from tinyref_spec.tensor.forms import (
     Refused,
     always_bool,
     derived,
+    in_any_shape,
     unary,
 )
 from tinyref_spec.tensor.functions import sigmoid, tanh
@@ -522,7 +524,11 @@ SPREAD = (
     ),
 )
 
-FUNCTIONS = (*CIRCULAR, *ACTIVATIONS, *ROUNDING, *QUESTIONS, *BITS, *PAIRS, *SPREAD)
+_ELEMENTWISE = tuple(
+    replace(function, generate=in_any_shape(*function.forms))
+    for function in (*CIRCULAR, *ACTIVATIONS, *ROUNDING)
+)
+FUNCTIONS = (*_ELEMENTWISE, *QUESTIONS, *BITS, *PAIRS, *SPREAD)
 _NO_ARGUMENT = ("cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh")
 REFUSED: Refusals = {
     **{
