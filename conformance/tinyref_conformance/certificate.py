@@ -19,6 +19,7 @@ LIBRARIES = ("numpy", "ml-dtypes", "llvmlite", "mpmath")
 _PLAIN = (
     *("has_grid", "has_groups", "shared_bytes", "group_size_limit", "buffer_limit", "images"),
     *("keeps_subnormals", "division_traps", "slow_division", "threads", "tiles_pay"),
+    *("is_single", "is_interpreted"),
 )
 _TUPLES = ("vector_lanes", "grid_limit", "group_limit")
 
