@@ -55,7 +55,9 @@ def check(form: NormalForm) -> None:
     reduces = [node for node in nodes if isinstance(node.arg, ReduceArg)]
     for node in nodes:
         if isinstance(node.arg, ViewArg):
-            assert len(node.arg.tracker.shape) == rank
+            # Positions that are computed come after the buffer, and stand for axes of the view.
+            computed = len(node.src) - (node.op is Ops.VIEW)
+            assert len(node.arg.tracker.shape) == rank + computed
     for axis, owner in enumerate(form.owners):
         over = [node for node in reduces if axis in node.arg.axes]
         assert bool(over) == (owner != OUTPUT), f"axis {axis} of {owner}"
