@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import subprocess
 import sys
+from collections.abc import Sequence
 
 import pytest
 
@@ -11,28 +13,31 @@ from tinyref.device import CORE_OPS, Capabilities
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError
 from tinyref_spec import catalogue
-from tinyref_spec.case import Needs, Profile, Rung
+from tinyref_spec.case import Case, Needs, Profile, Rung
 from tinyref_spec.ladder import FOUNDATIONS, foundations
 
-QUICK = catalogue.cases(Profile.QUICK)
-FULL = catalogue.cases(Profile.FULL)
+
+@functools.cache
+def cases_of(profile: Profile) -> Sequence[Case]:
+    """All cases of a profile: listing them takes seconds, so no test does it twice."""
+    return catalogue.cases(profile)
 
 
 def test_sizes() -> None:
-    assert len(QUICK) >= 5000
-    assert len(FULL) > 50_000
+    assert len(cases_of(Profile.QUICK)) >= 5000
+    assert len(cases_of(Profile.FULL)) > 50_000
 
 
 def test_ids_are_unique_and_quick_is_part_of_full() -> None:
-    ids = {case.id for case in FULL}
-    assert len(ids) == len(FULL)
-    assert {case.id for case in QUICK} <= ids
+    ids = {case.id for case in cases_of(Profile.FULL)}
+    assert len(ids) == len(cases_of(Profile.FULL))
+    assert {case.id for case in cases_of(Profile.QUICK)} <= ids
 
 
 def test_rows_are_prefixes_of_their_cases() -> None:
     rows = {row.id for row in catalogue.all_rows()}
     assert len(rows) == len(catalogue.all_rows())
-    for case in FULL:
+    for case in cases_of(Profile.FULL):
         assert case.row in rows
         assert case.id.startswith((f"{case.row}.", f"{case.row}:"))
         assert case.clauses
@@ -44,7 +49,7 @@ def test_dependencies_are_rows_of_lower_rungs() -> None:
     for rung, names in FOUNDATIONS.items():
         for name in names:
             assert rows[name].rung is rung
-    for case in QUICK:
+    for case in cases_of(Profile.QUICK):
         assert case.row not in case.depends_on
         for name in case.depends_on:
             assert rows[name].rung < case.rung
@@ -63,7 +68,7 @@ def test_a_case_rests_on_its_own_dtype_and_not_on_others() -> None:
 
 
 def test_every_rung_has_cases() -> None:
-    assert {case.rung for case in QUICK} == set(Rung)
+    assert {case.rung for case in cases_of(Profile.QUICK)} == set(Rung)
 
 
 def test_cases_of_the_contract_exist() -> None:
@@ -80,7 +85,7 @@ def test_cases_of_the_contract_exist() -> None:
 
 def test_exhaustive_tables_are_whole() -> None:
     def count(row: str) -> int:
-        return sum(case.row == row and ".exhaustive:" in case.id for case in FULL)
+        return sum(case.row == row and ".exhaustive:" in case.id for case in cases_of(Profile.FULL))
 
     assert count("isa.unary.sin.float16") == 64
     assert count("isa.unary.log2.bfloat16") == 64
@@ -103,7 +108,7 @@ def test_queries() -> None:
     assert ids("isa.*.float16") >= ids("isa.unary.sin.float16")
     assert ids("isa.binary.mod.int3") == set()
     assert ids("nothing") == set()
-    assert len(ids("*")) == len(QUICK)
+    assert len(ids("*")) == len(cases_of(Profile.QUICK))
 
 
 def test_find_names_what_is_near() -> None:
@@ -134,7 +139,7 @@ def test_a_fresh_process_enumerates_the_same_cases() -> None:
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    assert int(done.stdout) == len(QUICK)
+    assert int(done.stdout) == len(cases_of(Profile.QUICK))
 
 
 def test_suite_hash_names_the_sources() -> None:

@@ -103,11 +103,12 @@ def _forward(function: Function, dtype: DType) -> list[Check]:
 GENERATED = 8
 
 
-def generated(function: Function, count: int = GENERATED) -> list[Form]:
+@functools.cache
+def generated(function: Function, count: int = GENERATED) -> tuple[Form, ...]:
     """The first forms that the function's generator draws, the same every time."""
     if function.generate is None:
-        return []
-    return [function.generate(np.random.default_rng([25, seed])) for seed in range(count)]
+        return ()
+    return tuple(function.generate(np.random.default_rng([25, seed])) for seed in range(count))
 
 
 def _backward(function: Function, dtype: DType) -> list[Check]:
