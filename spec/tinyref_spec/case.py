@@ -63,7 +63,10 @@ _RUNGS: dict[Rung, tuple[str, str]] = {
     Rung.MATMUL: ("matrix products", "Matrix products within bound, bias and variance."),
     Rung.TENSOR: ("tensor functions", "Every Tensor function, forward."),
     Rung.AUTOGRAD: ("gradients", "Every Tensor function, backward."),
-    Rung.JIT: ("many kernels", "Long schedules, large buffers, replay."),
+    Rung.JIT: (
+        "schedules and replay",
+        "Many kernels in a row, replayed too; symbolic sizes, transfers, several devices, images.",
+    ),
     Rung.MODEL: ("models", "Small networks train."),
 }
 
