@@ -617,3 +617,58 @@ def test_state_that_the_function_assigns_to_is_no_argument():
         jitted(weight)
     assert weight.tolist() == [5.0, 6.0]
     assert jitted(weight + 0).tolist() == [11.0, 13.0]
+
+
+# --- tensors outside that are not in memory when a function is captured ---------------------------
+
+
+@pytest.mark.parametrize("make", [lambda: Tensor(3.0), lambda: Tensor([1.0, 1.0]).sum() + 1])
+def test_state_that_is_no_memory_yet_goes_on(make):
+    total = make()
+    wanted = 3.0
+
+    @TinyJit
+    def add(x):
+        total.assign(total + x.sum())
+        return x * 2
+
+    for number in range(5):
+        add(Tensor([number, 1.0]))
+        wanted += number + 1.0
+    assert total.item() == wanted
+
+
+def test_a_constant_that_the_function_counts_up_goes_on():
+    count = Tensor(0)
+
+    @TinyJit
+    def step(x):
+        nonlocal count
+        count += 1
+        return x * 2
+
+    for _ in range(5):
+        step(Tensor([1.0]))
+    assert count.item() == 5
+
+
+@pytest.mark.parametrize("make", [lambda: Tensor.full((2,), 3.0), lambda: Tensor([1.0, 2.0]) + 1])
+def test_what_is_assigned_outside_after_the_capture_is_seen(make):
+    scale = make()
+    scaled = TinyJit(lambda x: x * scale)
+    for number in range(5):
+        if number >= 2:
+            scale.assign(Tensor([number, 1.0]) * 2)
+        wanted = np.array([1.0, number]) * scale.numpy()
+        np.testing.assert_array_equal(scaled(Tensor([1.0, number])).numpy(), wanted)
+
+
+@pytest.mark.parametrize("make", [lambda n: Tensor.full((2,), n), lambda n: Tensor([n, 2.0]) + 1])
+def test_a_tensor_outside_that_was_replaced_is_refused(make):
+    kept = {"scale": make(0.0)}
+    scaled = TinyJit(lambda x: x * kept["scale"])
+    scaled(Tensor([1.0, 2.0]))
+    scaled(Tensor([1.0, 2.0]))
+    kept["scale"] = make(3.0)
+    with pytest.raises(UserError, match="is gone"):
+        scaled(Tensor([1.0, 2.0]))

@@ -31,7 +31,7 @@ from tinyref.tensor.jit_arguments import (
     read_arguments,
     rebuilt,
 )
-from tinyref.tensor.jit_state import State, assigned_later, shown_by_tensors
+from tinyref.tensor.jit_state import State, give_memory, shown_by_tensors
 from tinyref.tensor.registry import parts_of, registry
 from tinyref.tensor.tensor import Tensor
 from tinyref.tensor.variable import rebound
@@ -467,7 +467,7 @@ def _captured(
     kwargs: Mapping[str, object],
 ) -> tuple[_Capture, _Result]:
     """Runs the function while its kernels are noted; what it returns and what to replay."""
-    compute(assigned_later())
+    give_memory(compute)
     inputs: list[_Input] = []
     for tensor, path in zip(arguments.tensors, arguments.tensor_paths, strict=True):
         inputs.append(_Input.of(tensor, _in_memory(tensor, path), path))

@@ -6,18 +6,24 @@ still have it, and what was computed from old contents, or shows them, must get 
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from tinyref.engine.capture import Known, Recorder
-from tinyref.errors import UserError
+from tinyref.errors import TinyrefError, UserError
+from tinyref.lazy.folding import uniform_value
+from tinyref.lazy.shape import is_empty, largest_size, shape_of
 from tinyref.tensor.core import TensorCore, Value
 from tinyref.tensor.registry import parts_of, registry, shown_numbers
 from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import BufferArg
 from tinyref.uops.symbolic import describe_shape
+
+# A constant of more elements is part of a capture: that much memory is not taken unasked.
+LARGEST_CONSTANT = 1 << 22
 
 Compute = Callable[[Sequence[TensorCore]], None]
 
@@ -36,13 +42,38 @@ def _description(tensor: TensorCore) -> str:
     return f"{tensor.dtype.name} tensor of shape {describe_shape(tensor.shape)}"
 
 
-def assigned_later() -> list[TensorCore]:
-    """The tensors whose graphs hold an assignment that has not run yet."""
-    return [
-        tensor
-        for value in _reaching(registry.pending(), lambda node: node.op is Ops.ASSIGN)
-        if (tensor := value.tensor) is not None
-    ]
+def give_memory(compute: Compute) -> None:
+    """Computes all tensors, constants too, so that a capture meets memory where it meets a tensor.
+
+    A replay finds what a tensor holds by then in its memory, and nowhere else: a graph that is not
+    computed yet, or a constant, would be repeated as it was. A tensor that cannot be computed, and
+    a constant above `LARGEST_CONSTANT` elements, stays as it is.
+    """
+    for value in registry.live():
+        if value.tensor is None or not _is_small_constant(value.node):
+            continue
+        _store(value)
+    waiting = [tensor for value in registry.pending() if (tensor := value.tensor) is not None]
+    try:
+        compute(waiting)
+    except TinyrefError:
+        for tensor in waiting:
+            with contextlib.suppress(TinyrefError):
+                compute([tensor])
+
+
+def _store(value: Value) -> None:
+    """Gives a value memory of its own when it is computed."""
+    parts = [UOp(Ops.CONTIGUOUS, part.dtype, (part,)) for part in parts_of(value.node)]
+    multi = value.node.op is Ops.MULTI
+    value.node = value.node.replace(src=tuple(parts)) if multi else parts[0]
+    registry.add(value)
+
+
+def _is_small_constant(node: UOp) -> bool:
+    if is_empty(shape_of(node)) or any(uniform_value(part) is None for part in parts_of(node)):
+        return False
+    return largest_size(shape_of(node)) <= LARGEST_CONSTANT
 
 
 def _reaching(values: Sequence[Value], is_wanted: Callable[[UOp], bool]) -> list[Value]:
@@ -157,10 +188,7 @@ class State:
             (value, tensor) for value in self._others() if (tensor := value.tensor) is not None
         ]
         for value, _ in copied:
-            parts = [UOp(Ops.CONTIGUOUS, part.dtype, (part,)) for part in parts_of(value.node)]
-            multi = value.node.op is Ops.MULTI
-            value.node = value.node.replace(src=tuple(parts)) if multi else parts[0]
-            registry.add(value)
+            _store(value)
         compute([tensor for _, tensor in copied])
         self._counts = {number: registry.count_showing(number) for number in self.written}
 
