@@ -88,6 +88,7 @@ SPECIAL: list[tuple[str, list[float], list[float]]] = [
     ("cosh", [INF, -INF, NAN, 0.0, -1000.0], [INF, INF, NAN, 1.0, INF]),
     ("asinh", [INF, -INF, NAN, -0.0], [INF, -INF, NAN, -0.0]),
     ("acosh", [INF, 1.0, 0.5, -INF, NAN], [INF, 0.0, NAN, NAN, NAN]),
+    ("acosh", [-1.0, -100.0, -1e10], [NAN, NAN, NAN]),
     ("atanh", [1.0, -1.0, 1.5, NAN, -0.0], [INF, -INF, NAN, NAN, -0.0]),
     ("erf", [INF, -INF, NAN, -0.0, 30.0], [1.0, -1.0, NAN, -0.0, 1.0]),
     ("gelu", [INF, NAN, 0.0], [INF, NAN, 0.0]),
@@ -164,6 +165,11 @@ def test_remainders_of_special_values() -> None:
     assert np.array_equal((x // y).numpy()[:3], np.array([0.0, -1.0, -1.0], np.float32))
     assert (Tensor([7, -7, 7, -7]) % Tensor([3, 3, -3, -3])).tolist() == [1, 2, -2, -1]
     assert (7.5 % Tensor([2.0])).tolist() == [1.5]
+    # Divisors near the largest number.
+    huge = np.array([3e38, -3e38, 3e38, 1.5], np.float32)
+    small = np.array([0.5, 0.5, -0.0, -0.5], np.float32)
+    assert np.array_equal((Tensor(small) % Tensor(huge)).numpy(), remainders(small, huge))
+    assert (Tensor(small) // Tensor(huge)).tolist() == [0.0, -1.0, 0.0, -1.0]
 
 
 # NaN

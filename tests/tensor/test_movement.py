@@ -205,6 +205,7 @@ def test_moving_to_another_device() -> None:
         (lambda: grid().pad((1, 1), value=2.5), ["pad", "2.5", "int32"]),
         (lambda: grid().unsqueeze(3), ["unsqueeze", "3", "-3 to 2"]),
         (lambda: grid().squeeze(2), ["squeeze", "2"]),
+        (lambda: Tensor(1).size(-1), ["size", "dim -1", "without axes"]),
         (lambda: grid().flatten(1, 0), ["flatten", "1", "0"]),
         (lambda: grid().unflatten(1, (2, 2)), ["unflatten", "3"]),
         (lambda: grid().unflatten(1, None), ["unflatten", "None", "sizes"]),

@@ -341,6 +341,7 @@ def test_numbers_are_leaves(draw: Callable[[], Tensor]) -> None:
         (lambda: Tensor.normal(2, std=-1.0), "std -1"),
         (lambda: Tensor.uniform(2, low=2, high=1), "low 2"),
         (lambda: Tensor.uniform(2, low=math.nan), "nan"),
+        (lambda: Tensor.uniform(2, low=-3e38, high=3e38), "wider than float32"),
         (Tensor.glorot_uniform, "glorot_uniform"),
         (lambda: Tensor.kaiming_uniform(2, low=3), "low"),
         (lambda: Tensor.randperm(-1), "-1"),

@@ -240,7 +240,12 @@ class TensorCore:
 
     def size(self, dim: int | None = None) -> sint | Shape:
         """The shape, or the size of axis `dim`."""
-        return self.shape if dim is None else self.shape[axis_of(dim, self.ndim, "size")]
+        if dim is None:
+            return self.shape
+        axis = axis_of(dim, self.ndim, "size")
+        if not self.shape:
+            raise UserError(f"size: dim {dim}: a tensor without axes has none to measure")
+        return self.shape[axis]
 
     def numel(self) -> sint:
         """The number of elements; an expression where a size is symbolic."""

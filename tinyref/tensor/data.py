@@ -196,7 +196,12 @@ class Data(Creation):
             return self._gathered()
         value = uniform_value(self._node)
         if value is not None:
-            return np.full(shape, value, dtype=numpy_dtype(self.dtype))
+            try:
+                return np.full(shape, value, dtype=numpy_dtype(self.dtype))
+            except (MemoryError, ValueError) as error:
+                raise UserError(
+                    f"numpy: shape {shape} of {self.dtype.name}: the host has no memory for it"
+                ) from error
         if 0 in shape:
             return np.empty(shape, dtype=numpy_dtype(self.dtype))
         from tinyref.engine.capture import forbid_while_capturing

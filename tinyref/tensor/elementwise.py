@@ -210,7 +210,9 @@ class Elementwise(TensorCore):
             number = cast(ConstType, x)
             if abs(number) <= 4 and float(number).is_integer() and self.dtype.is_float:
                 compute_dtype("pow", self.dtype)
-                return self._power(abs(int(number)), number < 0)
+                # The reciprocal first: the slope at 0 and at infinities is then no 0 * inf.
+                base = self.reciprocal() if number < 0 else self
+                return base._power(abs(int(number)))
             if isinstance(number, int) and not self.dtype.is_float:
                 return self._cast(weak_dtype(number, self.dtype))._integer_power(number)
         left, right = self._pair(x, "pow", reverse)
@@ -226,9 +228,9 @@ class Elementwise(TensorCore):
             raise UserError(
                 f"pow: {self.dtype.name} ** {exponent} is no integer: cast to a float type first"
             )
-        return self._power(exponent, False)
+        return self._power(exponent)
 
-    def _power(self, exponent: int, inverted: bool) -> Self:
+    def _power(self, exponent: int) -> Self:
         """By repeated squaring; exponent 0 gives ones."""
         if exponent == 0 and self.dtype.is_float:
             # An op of its own, so that the result is known to depend on this tensor.
@@ -245,7 +247,7 @@ class Elementwise(TensorCore):
                 break
             square = square._apply(Ops.MUL, square)
         assert result is not None, "an exponent above zero has a lowest set bit"
-        return result.reciprocal() if inverted else result
+        return result
 
     def maximum(self, x: Self | ConstType) -> Self:
         """The larger element; NaN where one is NaN. Of +0 and -0 it may be either."""

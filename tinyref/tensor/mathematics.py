@@ -361,6 +361,8 @@ def _inverse_sinh(x: T) -> T:
 def _inverse_cosh(x: T) -> T:
     huge = x.gt(_HUGE[x.dtype])
     above = huge.where(1, x).sub(1)
+    # Below -1 the square is positive too, and its root would hide that there is no result.
+    above = above.lt(0).where(math.nan, above)
     near = log1p(above.add(above.mul(2).add(above.square()).sqrt()))
     return huge.where(x.log().add(math.log(2)), near)
 

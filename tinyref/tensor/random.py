@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 
-from tinyref.dtype import ConstType, DType, DTypeLike, dtypes, to_dtype
+from tinyref.dtype import ConstType, DType, DTypeLike, dtypes, round_float, to_dtype
 from tinyref.errors import UserError
 from tinyref.lazy.shards import Place, canonical_place, first_device
 from tinyref.tensor.arguments import fixed, integer, shape_argument
@@ -233,6 +233,8 @@ class Random(Windows):
         if first > last:
             raise UserError(f"uniform: low {low} is above high {high}")
         target = _float_dtype("uniform", dtype)
+        if math.isinf(round_float(last - first, target)):
+            raise UserError(f"uniform: {low} to {high} is wider than {target.name} has numbers")
         with GradientSwitch():
             found = cls.rand(*shape, dtype=target, **kwargs).mul(last - first).add(first)
             return found._as_leaf(requires_grad)

@@ -129,9 +129,13 @@ class Reduction(Movement):
         return squares.div(count)
 
     def std(self, axis: Axes = None, keepdim: bool = False, correction: int = 1) -> Self:
-        """The square root of the variance."""
+        """The square root of the variance; its slope at equal elements is 0."""
         result = self.dtype if self.dtype.is_float else dtypes.default_float
-        return self._wide_variance("std", axis, keepdim, correction).sqrt()._cast(result)
+        variance = self._wide_variance("std", axis, keepdim, correction)
+        is_constant = variance.eq(0)
+        # The root has an infinite slope at 0, which times 0 would be no number.
+        root = is_constant.where(1, variance).sqrt()
+        return is_constant.where(0, root)._cast(result)
 
     def std_mean(
         self, axis: Axes = None, keepdim: bool = False, correction: int = 1

@@ -102,10 +102,11 @@ def _floor_parts(x: T, y: T) -> tuple[T, T]:
     rest = x.sub(high).sub(_rounding_of_product(quotient, y, high))
     is_opposite = y.lt(0).where(rest.gt(0), rest.lt(0))
     remainder = is_opposite.where(rest.add(y), rest)
-    # A finite number and an infinite divisor: nothing goes into it, or -1 times of the other sign.
-    is_beyond = y.isinf().bitwise_and(x.isfinite())
+    # A larger divisor goes into it 0 times, or -1 times of the other sign. The halves of a divisor
+    # near the largest number would overflow, and those of an infinite one are none.
+    is_beyond = x.abs().lt(y.abs())
     below = x.lt(0).ne(y.lt(0)).bitwise_and(x.ne(0))
-    remainder = is_beyond.where(below.where(y, x), remainder)
+    remainder = is_beyond.where(below.where(x.add(y), x), remainder)
     whole = is_opposite.where(quotient.sub(1), quotient)
     whole = is_beyond.where(below.where(-1, quotient), whole)
     return whole._cast(dtype), remainder._cast(dtype)
