@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tinyref.dtype import DType, numpy_dtype
+from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
@@ -19,6 +19,7 @@ from tinyref.uops.shape_tracker import ShapeTracker
 from tinyref_spec import samples
 from tinyref_spec.asts import load, load_view, store, store_view
 from tinyref_spec.bits import Array
+from tinyref_spec.kernel import gathers
 
 
 @dataclass(frozen=True)
@@ -341,6 +342,21 @@ def square(dtype: DType) -> Subject:
     return Subject(kernel, [None, a], [_as(dtype, a @ a.T)])
 
 
+def gathered_product(dtype: DType) -> Subject:
+    """out[i, j] = sum_k a[p[i], k] * b[k, j]: axes global 4, global 6, reduce 8."""
+    a, b = _values(dtype, 5, 8), _values(dtype, 8, 6, seed=2)
+    places = np.array([4, 0, 2, 2], np.int32)
+    sizes = (4, 6, 5, 8)
+    index = gathers.loaded(2, dtypes.int32, (0,), *sizes)
+    rows = gathers.chosen(
+        gathers.along(2, *sizes), index, gathers.loaded(1, dtype, (2, 3), *sizes), (2,)
+    )
+    columns = shaped((8, 6)).permute((1, 0)).reshape((1, 6, 1, 8)).expand((4, 6, 1, 8))
+    terms = build.mul(rows, load_view(3, dtype, columns))
+    kernel = build.sink(store(0, build.reduce(Ops.ADD, terms, (3,)), (4, 6, 1, 1)))
+    return Subject(kernel, [None, a, places, b], [_as(dtype, a[places] @ b)])
+
+
 def symbolic_row_sums(dtype: DType) -> Subject:
     """out[i] = sum_k x[i, k] for i < n: axes global n, reduce 8."""
     extent, value = build.variable("n", 1, 16), 13
@@ -378,6 +394,6 @@ FORMS: dict[str, Form] = {
         *(matmul, prime_matmul, large_product, nested, nested_sums, sibling, two_lengths),
         *(softmax, reduce_outputs, masked_sum, chosen_sum, repeated_sum, repeated_nested),
         *(shifted_sum, scaled_sum, sum_in_place, square, symbolic_row_sums, symbolic_columns),
-        symbolic_repeated,
+        *(symbolic_repeated, gathered_product),
     )
 }

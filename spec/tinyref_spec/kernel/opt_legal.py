@@ -454,6 +454,14 @@ _PACK = (
         "pack.prime", "prime_matmul", (("PACK(0, 2)", "global 5, global 7, reduce 11"),), "int64"
     ),
     Legal("pack.repeated", "repeated_sum", (("PACK(0, 1)", "global 6, reduce 8"),)),
+    Legal(
+        "pack.gathered",
+        "gathered_product",
+        (
+            ("PACK(0, 3)", "global 4, global 6, reduce 8"),
+            ("UPCAST(0, 2) PACK(0, 3)", "global 2, global 6, reduce 8, upcast 2"),
+        ),
+    ),
     Legal("pack.nested", "repeated_nested", (("PACK(0, 1)", "global 4, reduce 6, reduce 8"),)),
     Legal(
         "pack.lanes",

@@ -330,6 +330,13 @@ _HOSTS = (
     Refused("pack.used_once", "matmul", "PACK(0, 1)", "each element once", features=SCRATCH),
     Refused("pack.no_reduce", "outer", "PACK(1, 1)", "stand in no reduce", features=SCRATCH),
     Refused("pack.reduce_axis", "matmul", "PACK(2, 1)", "axis 2 is reduce", features=SCRATCH),
+    Refused(
+        "pack.computed",
+        "gathered_product",
+        "PACK(1, 1)",
+        "at positions that the kernel computes",
+        features=SCRATCH,
+    ),
     Refused("pack.symbolic", "symbolic_repeated", "PACK(0, 1)", "symbolic", features=SCRATCH),
     Refused(
         "pack.memory_limit",
