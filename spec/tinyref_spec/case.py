@@ -65,9 +65,12 @@ _RUNGS: dict[Rung, tuple[str, str]] = {
     Rung.AUTOGRAD: ("gradients", "Every Tensor function, backward."),
     Rung.JIT: (
         "schedules and replay",
-        "Many kernels in a row, replayed too; symbolic sizes, transfers, several devices, images.",
+        "Many kernels in a row, also replayed; symbolic sizes, several devices, images, state files.",
     ),
-    Rung.MODEL: ("models", "Small networks train."),
+    Rung.MODEL: (
+        "models",
+        "Layers, optimisers and small networks compute and learn as they should.",
+    ),
 }
 
 
