@@ -266,6 +266,7 @@ def test_sequential() -> None:
         (lambda x: x.dropout(2), ["dropout: p 2", "0 to 1"]),
         (lambda x: x.int().dropout(), ["dropout", "int32", "floats"]),
         (lambda x: x.sequential([1]), ["sequential", "item 0", "int"]),
+        (lambda x: x.sequential(1), ["sequential", "ll", "int", "list"]),
         (lambda x: Tensor.train(1), ["train", "mode 1"]),
         (lambda x: setattr(Tensor, "training", "yes"), ["training", "'yes'"]),
         (

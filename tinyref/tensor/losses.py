@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from typing import Self
 
@@ -95,6 +95,8 @@ class Losses(Random, metaclass=Trained):
     def sequential(self, ll: Sequence[Callable[[Self], Self]]) -> Self:
         """This tensor through the functions of `ll`, one after the other."""
         result = self
+        if not isinstance(ll, Iterable):
+            raise UserError(f"sequential: ll is a {type(ll).__name__}, accepted is a list")
         for place, layer in enumerate(ll):
             if not callable(layer):
                 name = type(layer).__name__

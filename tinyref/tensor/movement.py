@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any, Self
 
+import numpy as np
+
 from tinyref.dtype import ConstType, DType, DTypeLike, dtypes, promote, to_dtype
 from tinyref.errors import UserError
 from tinyref.lazy.shards import Place, canonical_place
@@ -24,7 +26,7 @@ from tinyref.tensor.arguments import (
     resolve_reshape,
 )
 from tinyref.tensor.elementwise import Elementwise
-from tinyref.tensor.literals import weak_dtype
+from tinyref.tensor.literals import is_scalar, weak_dtype
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import CopyArg, ShardArg
@@ -144,6 +146,8 @@ class Movement(Elementwise):
         bounds = padding_bounds(padding, self.ndim)
         if mode != "constant":
             return self._surrounded(bounds, mode)
+        if not is_scalar(value) and not isinstance(value, np.generic | Elementwise):
+            raise UserError(f"pad: value is a {type(value).__name__}, accepted is a number")
         cut = self._cut_negative(bounds)
         grown = tuple((_positive(before), _positive(after)) for before, after in bounds)
         is_default = value == 0 and math.copysign(1, value) > 0
@@ -229,6 +233,7 @@ class Movement(Elementwise):
 
         All other sizes must be equal; types are promoted.
         """
+        _require_tensor("cat", self)
         parts = self._joined(args, "cat")
         axis = axis_of(dim, self.ndim, "cat")
         if not self.ndim:
@@ -290,6 +295,7 @@ class Movement(Elementwise):
 
     def stack(self, *args: Self, dim: int = 0) -> Self:
         """This tensor and `args`, all of one shape, along a new axis `dim`."""
+        _require_tensor("stack", self)
         for place, other in enumerate(args):
             if isinstance(other, Movement) and other.shape != self.shape:
                 raise UserError(
@@ -416,6 +422,15 @@ class Movement(Elementwise):
         if isinstance(target, str):
             return self._apply(Ops.COPY, arg=CopyArg(target))
         return self._apply(Ops.MULTI, arg=ShardArg(target))
+
+
+def _require_tensor(name: str, first: object) -> None:
+    """Refuses what is not a tensor, as in the call `Tensor.cat([x, y])`."""
+    if not isinstance(first, Movement):
+        raise UserError(
+            f"{name}: the first argument is a {type(first).__name__}, accepted are Tensors, one "
+            f"argument each"
+        )
 
 
 def _word(itemsize: int) -> DType:
