@@ -145,14 +145,6 @@ def test_a_value_outside_of_the_bounds_is_refused(value):
         Variable("n", 1, 8).bind(value)
 
 
-def test_two_values_of_one_variable_are_refused():
-    n = Variable("n", 1, 8)
-    x = Tensor(WHOLE)
-    both = x[:, : n.bind(3)].sum() + x[:, : n.bind(4)].sum()
-    with pytest.raises(UserError, match="variable n: bound to 3 and to 4 in one graph"):
-        both.realize()
-
-
 def test_two_variables_of_one_name_are_refused():
     x = Tensor(WHOLE)
     one, other = Variable("n", 1, 8).bind(3), Variable("n", 1, 4).bind(3)
@@ -211,3 +203,48 @@ def test_a_causal_mask_of_symbolic_size():
         rows = WHOLE.T[:size]
         scores = np.where(np.tri(size, dtype=bool), rows @ rows.T / np.sqrt(3), -np.inf)
         np.testing.assert_allclose(found, softmax(scores) @ rows, rtol=1e-4, atol=1e-5)
+
+
+# --- one variable with several values ------------------------------------------------------------
+
+
+def grown(wrap, kept, weight):
+    """Sums of a cache that is written to at one place after the other, with views of it kept."""
+    place = Variable("place", 0, 7)
+    cache = Tensor.zeros(2, 8).contiguous().realize()
+
+    def add(x, at):
+        cache[:, at : at + 1] = x @ weight
+        return (cache[:, : at + 1] * 2).sum()
+
+    add = wrap(add)
+    sums = []
+    for number in range(5):
+        at = place.bind(number)
+        sums.append(add(Tensor([[number + 1.0], [2.0]]), at).item())
+        kept.append(cache[:, : at + 1])
+    return sums, cache
+
+
+@pytest.mark.parametrize(
+    ("wrap", "needs_gradient"),
+    [(lambda add: add, False), (lambda add: add, True), (TinyJit, False)],
+)
+def test_views_with_older_values_stay_what_they_were(wrap, needs_gradient):
+    kept = []
+    weight = Tensor([[3.0]], requires_grad=needs_gradient)
+    sums, cache = grown(wrap, kept, weight)
+    wanted = np.array([[3.0, 6.0, 9.0, 12.0, 15.0, 0.0, 0.0, 0.0], [6.0] * 5 + [0.0] * 3])
+    assert sums == [2 * wanted[:, : number + 1].sum() for number in range(5)]
+    np.testing.assert_array_equal(cache.numpy(), wanted)
+    for number, view in enumerate(kept):
+        np.testing.assert_array_equal(view.numpy(), wanted[:, : number + 1])
+
+
+def test_two_values_that_meet_in_one_size_are_refused():
+    base, size = Tensor.arange(8).contiguous().realize(), Variable("size", 1, 8)
+    both = base[: size.bind(2)].cat(base[: size.bind(3)])
+    with pytest.raises(UserError, match="variable size: bound to 2 and to 3"):
+        both.sum().item()
+    # Where fixed sizes meet, each part is computed with its own value.
+    assert (base[: size.bind(2)].sum() + base[: size.bind(4)].sum()).item() == 7

@@ -10,10 +10,10 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
-from tinyref.errors import UserError
 from tinyref.lazy import graph
 from tinyref.lazy.names import keep_name
 from tinyref.lazy.shape import device_of, shape_of
+from tinyref.schedule.bindings import ConflictError
 from tinyref.schedule.reduces import simplify_reduce
 from tinyref.uops.node import UOp, sint, substitute, toposort
 from tinyref.uops.ops import ALU, MOVEMENT, Ops
@@ -92,7 +92,7 @@ def unbound(size: sint) -> sint:
 def bound_values(roots: Iterable[UOp]) -> dict[str, int]:
     """The value of each variable that the graphs of `roots`, not yet prepared, bind.
 
-    Raises `UserError` where two of them bind one variable to different values.
+    Raises `ConflictError` where two of them bind one variable to different values.
     """
     sizes: dict[UOp, None] = {}
     nodes = toposort(roots)
@@ -110,10 +110,7 @@ def bound_values(roots: Iterable[UOp]) -> dict[str, int]:
         if isinstance(variable, VarArg) and isinstance(value, ConstArg):
             number = int(value.value)
             if values.setdefault(variable.name, number) != number:
-                raise UserError(
-                    f"variable {variable.name}: bound to {values[variable.name]} and to {number} "
-                    "in one graph: accepted is one value"
-                )
+                raise ConflictError(variable.name, (values[variable.name], number))
     return values
 
 

@@ -15,6 +15,7 @@ from tinyref.lazy.buffers import new_buffer_node
 from tinyref.lazy.folding import full, uniform_value
 from tinyref.lazy.names import name_of
 from tinyref.lazy.shape import device_of, is_empty, largest_size, shape_of
+from tinyref.schedule.bindings import ConflictError
 from tinyref.schedule.fusion import ALWAYS_STORED, Fusion
 from tinyref.schedule.hazards import Versions, assigned_buffer, needing_old_contents
 from tinyref.schedule.images import with_images
@@ -80,8 +81,8 @@ class _Scheduler:
         overwrites = bool(Versions(roots).assigns)
         waiting = self._on_devices(live) if overwrites else {}
         added, self.versions = needing_old_contents(roots, waiting)
+        self.bindings = _common_bindings(list(requested), added)
         requested.update((owner, waiting[owner]) for owner in added)
-        self.bindings = bound_values(requested)
         self.requested = {owner: self._kept(node) for owner, node in requested.items()}
         computed = [node for node in self.requested.values() if _needs_memory(node)]
         self.fusion = Fusion(computed)
@@ -320,6 +321,26 @@ def _by_images(item: Item) -> Item:
     if isinstance(item, KernelItem):
         return replace(item, ast=with_images(item.ast, item.device))
     return item
+
+
+def _common_bindings(outputs: Sequence[UOp], added: Sequence[UOp]) -> dict[str, int]:
+    """The values of all variables. Raises `ConflictError` for `added` that need others."""
+    try:
+        return bound_values((*outputs, *added))
+    except ConflictError as conflict:
+        if not _agree(outputs):
+            raise
+        apart = [owner for owner in added if not _agree((*outputs, owner))]
+        raise ConflictError(conflict.name, conflict.values, apart or added) from None
+
+
+def _agree(roots: Sequence[UOp]) -> bool:
+    """Whether each variable has one value in all of `roots`."""
+    try:
+        bound_values(roots)
+    except ConflictError:
+        return False
+    return True
 
 
 def _needs_memory(node: UOp) -> bool:

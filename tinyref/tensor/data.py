@@ -27,6 +27,7 @@ from tinyref.lazy.shards import (
 )
 from tinyref.lazy.storage import only_holds_data
 from tinyref.schedule import Schedule, schedule
+from tinyref.schedule.bindings import ConflictError, made_with_one_value
 from tinyref.schedule.hazards import assigned_buffer
 from tinyref.tensor.arguments import bound_sizes, broadcast, fixed
 from tinyref.tensor.core import GradientSwitch, TensorCore, Value, is_recording
@@ -59,6 +60,24 @@ def compute(tensors: Sequence[TensorCore]) -> None:
 
 
 def _compute(tensors: Sequence[TensorCore]) -> None:
+    before: Sequence[UOp] = ()
+    while True:
+        try:
+            _compute_together(tensors)
+            return
+        except ConflictError as conflict:
+            roots = [tensor._node for tensor in tensors]
+            first = conflict.apart or made_with_one_value(roots)
+            if not first or first == before:
+                raise
+            if conflict.apart:
+                _compute_live(roots, conflict.apart)
+            else:
+                _compute_below(first, first_device(tensors[0]._device))
+            before = first
+
+
+def _compute_together(tensors: Sequence[TensorCore]) -> None:
     from tinyref.engine import realize
 
     outputs = [(tensor._node, tensor._device) for tensor in tensors]
@@ -72,6 +91,31 @@ def _compute(tensors: Sequence[TensorCore]) -> None:
         raise
     # Other threads may have made tensors in the meantime.
     _substitute_everywhere(watched.values(tensors), realised)
+
+
+def _compute_live(roots: Sequence[UOp], nodes: Sequence[UOp]) -> None:
+    """Computes the live tensors that stand for `nodes`, one by one, before `roots` overwrite what
+    they show: each gets memory of its own.
+    """
+    for value in _Watched(roots).values(()):
+        tensor = value.tensor
+        if tensor is not None and any(part in nodes for part in _parts(value.node)):
+            store_apart(value)
+            _compute([tensor])
+
+
+def _compute_below(nodes: Sequence[UOp], device: str) -> None:
+    """Computes parts of graphs that were made with one value of a variable, before the rest."""
+    places = [graph.device_of(node) or device for node in nodes]
+    pairs = zip(nodes, places, strict=True)
+    _compute([TensorCore._from_node(node, place) for node, place in pairs])
+
+
+def store_apart(value: Value) -> None:
+    """When `value` is computed next it gets memory of its own, even if it is in some already."""
+    parts = tuple(UOp(Ops.CONTIGUOUS, part.dtype, (part,)) for part in _parts(value.node))
+    value.node = value.node.replace(src=parts) if value.node.op is Ops.MULTI else parts[0]
+    registry.add(value)
 
 
 class _Watched:

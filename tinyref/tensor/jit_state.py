@@ -16,9 +16,9 @@ from tinyref.errors import TinyrefError, UserError
 from tinyref.lazy.folding import uniform_value
 from tinyref.lazy.shape import is_empty, largest_size, shape_of
 from tinyref.tensor.core import TensorCore, Value
+from tinyref.tensor.data import store_apart
 from tinyref.tensor.registry import parts_of, registry, shown_numbers
 from tinyref.uops.node import UOp, toposort
-from tinyref.uops.ops import Ops
 from tinyref.uops.payload import BufferArg
 from tinyref.uops.symbolic import describe_shape
 
@@ -52,7 +52,7 @@ def give_memory(compute: Compute) -> None:
     for value in registry.live():
         if value.tensor is None or not _is_small_constant(value.node):
             continue
-        _store(value)
+        store_apart(value)
     waiting = [tensor for value in registry.pending() if (tensor := value.tensor) is not None]
     try:
         compute(waiting)
@@ -60,14 +60,6 @@ def give_memory(compute: Compute) -> None:
         for tensor in waiting:
             with contextlib.suppress(TinyrefError):
                 compute([tensor])
-
-
-def _store(value: Value) -> None:
-    """Gives a value memory of its own when it is computed."""
-    parts = [UOp(Ops.CONTIGUOUS, part.dtype, (part,)) for part in parts_of(value.node)]
-    multi = value.node.op is Ops.MULTI
-    value.node = value.node.replace(src=tuple(parts)) if multi else parts[0]
-    registry.add(value)
 
 
 def _is_small_constant(node: UOp) -> bool:
@@ -188,7 +180,7 @@ class State:
             (value, tensor) for value in self._others() if (tensor := value.tensor) is not None
         ]
         for value, _ in copied:
-            _store(value)
+            store_apart(value)
         compute([tensor for _, tensor in copied])
         self._counts = {number: registry.count_showing(number) for number in self.written}
 
