@@ -8,6 +8,7 @@ import pytest
 from tinyref.dtype import dtypes
 from tinyref_spec import bounded
 from tinyref_spec.bits import Array
+from tinyref_spec.model import layers
 from tinyref_spec.model.rows import reference_losses
 from tinyref_spec.tensor.forms import Form
 from tinyref_spec.tensor.rows import FUNCTIONS
@@ -17,7 +18,7 @@ from tinyref_spec.tensor.windows import Sliding, correlated
 STEP = 1e-5
 FORMS = [
     pytest.param(form, id=f"{function.name}-{number}")
-    for function in FUNCTIONS
+    for function in (*FUNCTIONS, *layers.FUNCTIONS)
     for number, form in enumerate(function.forms)
     # Small integers are for ties, where there is no slope.
     if form.backward is not None and all(item.kind != "small" for item in form.inputs)

@@ -22,6 +22,7 @@ from tinyref_spec.bits import Array
 from tinyref_spec.bounded import Value
 from tinyref_spec.error_rules import Bounded, Ulp
 from tinyref_spec.measure import judge
+from tinyref_spec.model import layers
 from tinyref_spec.oracles import Expected, round_to
 from tinyref_spec.tensor import functions
 from tinyref_spec.tensor.forms import Form, Function, Refused, refusing_inputs
@@ -45,7 +46,7 @@ def cases(sampled: int = 8) -> list[object]:
     """Every form that has a twin, and every form that the generators draw."""
     return [
         pytest.param(function, form, id=f"{function.name}-{number}")
-        for function in FUNCTIONS
+        for function in (*FUNCTIONS, *layers.FUNCTIONS)
         for number, form in enumerate([*function.forms, *generated(function, sampled)])
         if form.torch
     ]
@@ -187,7 +188,7 @@ def _from_torch(bound: Expected, values: Array, dtype: DType) -> Expected:
 def test_every_form_has_a_twin_or_a_reason() -> None:
     bad = [
         f"{function.name}: {form.expression}"
-        for function in FUNCTIONS
+        for function in (*FUNCTIONS, *layers.FUNCTIONS)
         for form in [*function.forms, *generated(function, 1)]
         if bool(form.torch) == bool(form.no_torch)
     ]

@@ -257,6 +257,15 @@ _TENSOR: dict[str, tuple[str, str]] = {
     "system.symbolic": ("A kernel with symbolic sizes serves every value of them.", HARNESS),
     "system.jit": ("A replay computes what a plain call with its arguments computes.", HARNESS),
     "system.jit.state": ("What a captured function assigns to goes on with each replay.", HARNESS),
+    "system.state": (
+        "Weights come out of files, models and the device as they went in; no file is trusted.",
+        "safetensors format; torch.save; GGUF specification; POSIX tar",
+    ),
+    "model.layer": ("A layer computes its definition from the weights that it has.", HARNESS),
+    "model.optim": (
+        "An optimiser moves its parameters by the steps of its paper, and nothing else.",
+        "the papers that nn.optim names",
+    ),
     "model.trains": ("A network trains on a device as it does in float64.", HARNESS),
     "model.learns": (
         "A network learns its task: it answers questions that it has not seen.",

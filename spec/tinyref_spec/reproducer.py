@@ -98,6 +98,10 @@ def tensor_script(
         "from tinyref import Tensor, dtypes",
         "from tinyref.dtype import numpy_dtype",
     ]
+    if "nn." in expression:
+        lines += ["from tinyref import nn", "from tinyref_spec.model.given import *"]
+    if "device" in expression:
+        lines.append(f"device = {device!r}")
     for name, values in inputs.items():
         shaped = f"({array_literal(values)}).reshape({values.shape})"
         lines.append(f"{name} = Tensor({shaped}, device={device!r}, requires_grad=True)")

@@ -1,4 +1,4 @@
-"""Rows of the level `model`: a small network trains as the same network in float64 does."""
+"""Rows of the level `model`: layers, optimisers, and networks that train as in float64."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement, Row, Rung
 from tinyref_spec.checks import Check, kernel_needs, make_row
 from tinyref_spec.device_under_test import DeviceUnderTest
+from tinyref_spec.model import layers, optim
 from tinyref_spec.model.experiments import (
     EXPERIMENTS,
     STEPS,
@@ -134,7 +135,9 @@ def _first_step(experiment: Experiment, output: Any, state: dict[str, Any]) -> M
 
 
 def rows() -> Iterator[Row]:
-    """Networks that train."""
+    """Layers, optimisers, and networks that train."""
+    yield from layers.rows()
+    yield from optim.rows()
     yield _two_layers()
     for experiment in EXPERIMENTS:
         yield _experiment_row(experiment)

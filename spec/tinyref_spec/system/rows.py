@@ -18,7 +18,7 @@ from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement, Row, Rung
 from tinyref_spec.checks import Check, kernel_needs, make_row
 from tinyref_spec.device_under_test import DeviceUnderTest
-from tinyref_spec.system import images, sharding
+from tinyref_spec.system import images, sharding, state
 
 CALLS = 5
 EXACT = "Equal in every bit: small integers."
@@ -345,3 +345,4 @@ def rows() -> Iterator[Row]:
         yield make_row(row_id, sentence, cited, Rung.JIT, name, dtype, EXACT, needs, checks)
     yield from sharding.rows()
     yield from images.rows()
+    yield from state.rows()

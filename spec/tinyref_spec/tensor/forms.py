@@ -22,17 +22,19 @@ class Input:
 
     kind: "any" (around 0), "positive" (0.2 to 4), "away" (from 0), "distinct" (no ties), "small"
     (integers within 3), "counts" (0 to 7), "nonzero" (1 to 3), "bool", "unit" (within 0.9),
-    "above" (1.1 to 5), "wide" (to 30 in size). dtype: fixed, where it is not the row's.
+    "above" (1.1 to 5), "wide" (to 30 in size). dtype: fixed, where it is not the row's. is_kept: it
+    is the state of a layer, and gets no gradient.
     """
 
     name: str
     shape: Shape
     kind: str = "any"
     dtype: DType | None = None
+    is_kept: bool = False
 
     @property
     def is_differentiable(self) -> bool:
-        return self.dtype is None and self.kind not in ("bool", "counts")
+        return self.dtype is None and not self.is_kept and self.kind not in ("bool", "counts")
 
 
 def make_values(item: Input, dtype: DType, seed: int) -> Array:

@@ -153,7 +153,7 @@ def _drawn_convolution(generator: np.random.Generator) -> Form:
     )
 
 
-def _transposed(x: Value, y: Value, sliding: Sliding, groups: int, sizes: Shape) -> Value:
+def transposed(x: Value, y: Value, sliding: Sliding, groups: int, sizes: Shape) -> Value:
     """Every element puts its multiple of the kernel at its window of the result."""
     inputs, share = y.shape[:2]
     single = (1,) * sliding.count
@@ -187,7 +187,7 @@ def _transpose(
     return Form(
         f"x.conv_transpose2d(y, {arguments})",
         (Input("x", x), Input("y", y)),
-        partial(_transposed, sliding=sliding, groups=groups, sizes=sizes),
+        partial(transposed, sliding=sliding, groups=groups, sizes=sizes),
         backward=derived,
         is_wide=True,
         torch=f"F.conv_transpose{len(kernel)}d(x, y, {arguments})",

@@ -1,0 +1,53 @@
+"""What the expressions of layers may call besides `nn`: layers with given weights, and runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tinyref.errors import VerifyError
+
+if TYPE_CHECKING:
+    from tinyref import Tensor
+
+__all__ = ["after", "given", "stepped", "training"]
+
+
+def given(layer: Any, device: str, **tensors: Tensor) -> Any:
+    """The layer with these tensors in place of its own of the same shape; the others on `device`.
+
+    Raises `VerifyError` where the layer has no such tensor, or one of another shape.
+    """
+    from tinyref.nn.state import get_state_dict
+
+    own = get_state_dict(layer)
+    for name, tensor in tensors.items():
+        if name not in own or own[name].shape != tensor.shape:
+            have = str(own[name].shape) if name in own else "nothing"
+            raise VerifyError("model.layer", name, str(tensor.shape), have)
+        setattr(layer, name, tensor)
+    for name in own.keys() - tensors.keys():
+        setattr(layer, name, own[name].to(device).contiguous().realize())
+    return layer
+
+
+def training(layer: Any, *inputs: Tensor) -> Tensor:
+    """The output for the last input of those that the layer gets while training."""
+    from tinyref import Tensor
+
+    with Tensor.train():
+        return [layer(x) for x in inputs][-1]
+
+
+def after(layer: Any, *inputs: Tensor) -> Any:
+    """The layer after it got these inputs while training."""
+    training(layer, *inputs)
+    return layer
+
+
+def stepped(cell: Any, x: Tensor) -> Tensor:
+    """Hidden and cell state of a recurrent cell, side by side, after all steps along axis 0."""
+    state = None
+    for number in range(x.shape[0]):
+        state = cell(x[number], state)
+    assert state is not None, "a sequence has a step"
+    return state[0].cat(state[1], dim=1)
