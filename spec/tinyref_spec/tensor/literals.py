@@ -268,7 +268,7 @@ def rows() -> Iterator[Row]:
             "Special values and empty tensors through composite functions.",
             ("tensor.special",),
             SPECIAL_VALUES,
-            floats,
+            kernel_needs(dtypes.float32, dtypes.int32, dtypes.int8, dtypes.bool, dtypes.uint8),
         ),
     )
     for name, sentence, cited, table, needs in tables:

@@ -40,6 +40,7 @@ from tinyref_spec.tensor.forms import (
     refusals_of,
     refusing_inputs,
 )
+from tinyref_spec.tensor.needs import needed
 from tinyref_spec.tensor.run import run_backward, run_forward, run_refused
 
 
@@ -145,15 +146,9 @@ def _forward_rule(function: Function) -> str:
     return Ulp(0).sentence if is_exact else DERIVED
 
 
-def _needed(form: Form, dtype: DType) -> set[DType]:
-    found = {dtype, form.output(dtype), form.compute_dtype(dtype), dtypes.bool}
-    return found | {item.dtype for item in form.inputs if item.dtype is not None}
-
-
 def _function_rows(function: Function) -> Iterator[Row]:
     for dtype in function.dtypes:
-        needed: set[DType] = set().union(*(_needed(form, dtype) for form in function.forms))
-        needs = kernel_needs(*needed)
+        needs = kernel_needs(*needed(function, dtype))
         yield make_row(
             f"tensor.{function.name}.{dtype.name}.forward",
             f"{function.name} on {dtype.name}: {function.sentence}",

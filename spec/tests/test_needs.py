@@ -1,0 +1,84 @@
+"""Rows of the level `tensor` declare every type that their kernels compute in."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+
+import pytest
+
+from tinyref.dtype import DType, dtypes
+from tinyref.engine import runner
+from tinyref.uops.node import UOp
+from tinyref_spec.case import Case, Profile, Row
+from tinyref_spec.catalogue import all_rows
+from tinyref_spec.checks import kernel_needs
+from tinyref_spec.device_under_test import DeviceUnderTest
+
+# A device without these makes them of words of 32 bits.
+MADE_OF_WORDS = {dtypes.uint64}
+# Rows that declare more than the types of their inputs and results.
+TELLING = ("sort.float64", "topk.float16", "isclose.int32", "interpolate.float32", "rand.float32")
+
+
+def types_of(ast: UOp) -> set[DType]:
+    return {node.dtype.scalar for node in ast.toposort()} & set(dtypes.all)
+
+
+@pytest.fixture
+def computed(monkeypatch: pytest.MonkeyPatch) -> set[DType]:
+    """The types in the kernels that were run."""
+    found: set[DType] = set()
+    compile_ast = runner.compile_ast
+
+    def noted(device: str, ast: UOp, *rest: object) -> object:
+        found.update(types_of(ast))
+        return compile_ast(device, ast, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(runner, "compile_ast", noted)
+    return found
+
+
+def undeclared(
+    cases: Iterable[Case], computed: set[DType], device: DeviceUnderTest
+) -> dict[str, set[DType]]:
+    found = {}
+    for case in cases:
+        computed.clear()
+        case.run(device)
+        missing = computed - case.needs.dtypes - MADE_OF_WORDS
+        if missing:
+            found[case.id] = missing
+    return found
+
+
+def cases_of(rows: Iterable[Row]) -> list[Case]:
+    return [case for row in rows for case in row.cases(Profile.QUICK)[:3]]
+
+
+def tensor_rows() -> list[Row]:
+    rows = [row for row in all_rows() if row.level == "tensor"]
+    return [row for row in rows if row.id.endswith((".forward", ".backward"))]
+
+
+def test_telling_rows_declare_what_they_compute_in(
+    computed: set[DType], cpu: DeviceUnderTest
+) -> None:
+    rows = [
+        row for row in tensor_rows() if row.id.startswith(tuple(f"tensor.{x}." for x in TELLING))
+    ]
+    assert len(rows) >= len(TELLING)
+    assert undeclared(cases_of(rows), computed, cpu) == {}
+    assert computed
+
+
+@pytest.mark.slow
+def test_every_row_declares_what_it_computes_in(computed: set[DType], cpu: DeviceUnderTest) -> None:
+    assert undeclared(cases_of(tensor_rows()), computed, cpu) == {}
+
+
+def test_a_type_that_is_not_declared_is_seen(computed: set[DType], cpu: DeviceUnderTest) -> None:
+    (row,) = (row for row in tensor_rows() if row.id == "tensor.sort.float64.forward")
+    case = cases_of([row])[0]
+    silent = dataclasses.replace(case, needs=kernel_needs(*case.needs.dtypes - {dtypes.int64}))
+    assert undeclared([silent], computed, cpu) == {case.id: {dtypes.int64}}

@@ -1,0 +1,38 @@
+"""What the kernels of a Tensor function compute in, besides the types of its forms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tinyref.dtype import DType, dtypes, sum_dtype
+from tinyref_spec.tensor import random
+from tinyref_spec.tensor.forms import Form, Function
+
+# Random numbers are drawn from words, whose pairs stand for 64 bits where a device has no such
+# type; integers are compared as floats; positions between elements need float64.
+_FURTHER: Mapping[str, tuple[DType, ...]] = {
+    **{function.name: (dtypes.uint32,) for function in random.FUNCTIONS},
+    "isclose": (dtypes.float32,),
+    "interpolate": (dtypes.float64,),
+}
+# The integers that order the elements of a type as wide as they are.
+_ORDERED_BY: Mapping[DType, DType] = {dtypes.float64: dtypes.int64}
+_ORDERING = frozenset({"sort", "topk"})
+
+
+def needed(function: Function, dtype: DType) -> set[DType]:
+    """The types that a device must have for the rows of `function` on `dtype`.
+
+    Places and sizes are int32, and 16-bit floats are summed in float32, in gradients of all kinds.
+    """
+    found = {dtypes.bool, dtypes.int32, *_FURTHER.get(function.name, ())}
+    if dtype.is_float:
+        found.add(sum_dtype(dtype))
+    if function.name in _ORDERING and dtype in _ORDERED_BY:
+        found.add(_ORDERED_BY[dtype])
+    return found.union(*(_of_form(form, dtype) for form in function.forms))
+
+
+def _of_form(form: Form, dtype: DType) -> set[DType]:
+    found = {dtype, form.output(dtype), form.compute_dtype(dtype)}
+    return found | {item.dtype for item in form.inputs if item.dtype is not None}
