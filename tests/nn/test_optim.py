@@ -63,6 +63,7 @@ SAME_AS_TORCH = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", SAME_AS_TORCH)
 @pytest.mark.parametrize(("dtype", "near"), [("float64", 1e-6), ("float32", 5e-6)])
 def test_moves_as_torch_does(name: str, dtype: str, near: float) -> None:
@@ -89,6 +90,7 @@ def lars(values: np.ndarray, classic: bool, nesterov: bool) -> np.ndarray:
     return values
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("classic", [True, False])
 @pytest.mark.parametrize("nesterov", [True, False])
 def test_lars_follows_its_paper(classic: bool, nesterov: bool) -> None:

@@ -204,6 +204,7 @@ def test_symbolic_sizes(axis: int | None) -> None:
         assert np.array_equal((part + 1).numpy(), INTEGERS[:count] + 1)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("name", "op"), [("sum", Ops.ADD), ("prod", Ops.MUL), ("max", Ops.MAX)])
 @pytest.mark.parametrize("count", [2, 3, 4])
 def test_all_reduce(name: str, op: Ops, count: int) -> None:
@@ -460,7 +461,7 @@ def learned(cut: tuple[str, ...] | None, jit: bool, optimiser: str) -> tuple[lis
     return losses, model
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.slow
 @pytest.mark.parametrize("optimiser", ["sgd", "adam"])
 @pytest.mark.parametrize("jit", [True, False], ids=["captured", "plain"])
 @pytest.mark.parametrize("cut", [(), ("words.weight", "first.weight")], ids=["data", "both"])
@@ -559,6 +560,7 @@ def test_errors_say_what_is_accepted(make: Callable[[Tensor], object], words: li
         assert word in message
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "op", [Ops.RESHAPE, Ops.PERMUTE, Ops.PAD, Ops.SHRINK, Ops.FLIP, Ops.REDUCE]
 )

@@ -75,6 +75,7 @@ CASES = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", CASES)
 def test_operands_are_read_by_texels(name: str) -> None:
     function, first, second, dtype, expected = CASES[name]
@@ -102,6 +103,7 @@ def test_a_weight_in_order_is_not_copied() -> None:
         assert len(kernels(x @ weight.T, "PYTHON")) == 1
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("function", [MATMUL, CONV], ids=["matmul", "conv2d"])
 def test_gradients_are_those_without_images(function: Function) -> None:
     shapes = ((3, 6), (6, 5)) if function is MATMUL else ((1, 3, 4, 4), (2, 3, 3, 3))
