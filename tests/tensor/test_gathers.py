@@ -34,7 +34,7 @@ def put(array):
 
 
 PROGRAMS = {
-    "rows": (lambda t, i: rows(t, i), lambda t, i: t[i]),
+    "rows": (rows, lambda t, i: t[i]),
     "indexing": (lambda t, i: t[i], lambda t, i: t[i]),
     "computed index": (lambda t, i: rows(t, 6 - i), lambda t, i: t[6 - i]),
     "computed table": (lambda t, i: rows(t * 2 + 1, i), lambda t, i: t[i] * 2 + 1),
