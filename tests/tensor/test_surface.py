@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import importlib
 import inspect
+from collections.abc import Iterable, Mapping
 
 import pytest
 
 from tinyref import Tensor
+from tinyref_spec import catalogue
+from tinyref_spec.case import Profile
+from tinyref_spec.model import layers, optim
+from tinyref_spec.system import state
 from tinyref_spec.tensor import deviations, surface
 from tinyref_spec.tensor.rows import FUNCTIONS, REFUSED
 from tinyref_spec.tensor.surface import Name
@@ -77,38 +82,69 @@ def test_operators() -> None:
 # The tables
 
 
+def labels(where: str, names: Iterable[str]) -> set[str]:
+    return {f"{where}.{name}" for name in names}
+
+
 def covered() -> set[str]:
-    """Names of Tensor that some form calls."""
-    return {name for function in FUNCTIONS for name in (function.name, *function.covers)}
+    """Labels of the names whose values some row gives."""
+    called = {name for function in FUNCTIONS for name in (function.name, *function.covers)}
+    return (
+        labels("Tensor", called)
+        | labels("nn", (layer.name for layer in layers.FUNCTIONS))
+        | labels("nn.optim", optim.NAMES)
+        | labels("nn.state", state.JOBS)
+    )
 
 
-def without_values() -> list[str]:
-    listed = deviations.NO_VALUES
-    names = [name for name in surface.names() if name.where == "Tensor"]
-    return [n.label for n in names if n.name not in covered() and n.label not in listed]
-
-
-def without_refusal() -> list[str]:
-    listed = deviations.NO_REFUSAL
-    refused = set(REFUSED) | {
+def refused() -> set[str]:
+    """Labels of the names of which some row has a refused call."""
+    called = set(REFUSED) | {
         name for function in FUNCTIONS if function.name in REFUSED for name in function.covers
     }
-    names = [name for name in surface.names() if name.where == "Tensor"]
-    return [n.label for n in names if n.name not in refused and n.label not in listed]
+    return (
+        labels("Tensor", called)
+        | labels("nn", layers.REFUSED)
+        | labels("nn.optim", optim.REFUSED)
+        | labels("nn.state", state.REFUSED)
+    )
+
+
+def without(found: set[str], listed: Mapping[str, str]) -> list[str]:
+    """The names of the surface that are neither among those found nor listed with a reason."""
+    return [n.label for n in surface.names() if n.label not in found and n.label not in listed]
 
 
 def test_every_name_has_values() -> None:
-    assert without_values() == []
+    assert without(covered(), deviations.NO_VALUES) == []
 
 
 def test_every_name_has_a_refused_call() -> None:
-    assert without_refusal() == []
+    assert without(refused(), deviations.NO_REFUSAL) == []
+
+
+def test_a_name_without_rows_is_seen() -> None:
+    for label in ("Tensor.softmax", "nn.Linear", "nn.optim.Adam", "nn.state.safe_load"):
+        assert without(covered() - {label}, deviations.NO_VALUES) == [label]
+        assert without(refused() - {label}, deviations.NO_REFUSAL) == [label]
+
+
+@pytest.mark.parametrize(
+    ("where", "row"),
+    [("nn", "model.layer.{}"), ("nn.optim", "model.optim.{}"), ("nn.state", "system.state.{}")],
+)
+def test_every_name_of_nn_has_quick_cases(where: str, row: str) -> None:
+    """What the tables name is in the catalogue too, with values and with refused calls."""
+    for name in (name.name for name in surface.names() if name.where == where):
+        listed = [case.id for case in catalogue.cases(Profile.QUICK, row.format(name.lower()))]
+        assert any("refused" in case for case in listed), name
+        assert any("refused" not in case for case in listed), name
 
 
 def test_every_function_on_floats_has_a_gradient_or_a_reason() -> None:
     bad = [
         function.name
-        for function in FUNCTIONS
+        for function in (*FUNCTIONS, *layers.FUNCTIONS)
         if any(dtype.is_float for dtype in function.dtypes)
         and any(form.output(dtype).is_float for form in function.forms for dtype in function.dtypes)
         and not function.has_gradient
@@ -118,11 +154,11 @@ def test_every_function_on_floats_has_a_gradient_or_a_reason() -> None:
 
 
 def test_deviations_are_about_something() -> None:
-    labels = {name.label for name in surface.names()}
+    known = {name.label for name in surface.names()}
     listed = {*deviations.SIGNATURES, *deviations.NO_VALUES, *deviations.NO_REFUSAL}
-    assert listed - labels == set()
+    assert listed - known == set()
     assert set(deviations.NO_GRADIENT) - {function.name for function in FUNCTIONS} == set()
-    stale = [name for name in deviations.NO_VALUES if name.removeprefix("Tensor.") in covered()]
+    stale = [label for label in deviations.NO_VALUES if label in covered()]
     assert stale == []
 
 

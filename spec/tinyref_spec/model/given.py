@@ -35,7 +35,8 @@ def training(layer: Any, *inputs: Tensor) -> Tensor:
     from tinyref import Tensor
 
     with Tensor.train():
-        return [layer(x) for x in inputs][-1]
+        outputs: list[Tensor] = [layer(x) for x in inputs]
+    return outputs[-1]
 
 
 def after(layer: Any, *inputs: Tensor) -> Any:
@@ -46,8 +47,8 @@ def after(layer: Any, *inputs: Tensor) -> Any:
 
 def stepped(cell: Any, x: Tensor) -> Tensor:
     """Hidden and cell state of a recurrent cell, side by side, after all steps along axis 0."""
-    state = None
-    for number in range(x.shape[0]):
-        state = cell(x[number], state)
+    state: tuple[Tensor, Tensor] | None = None
+    for inputs in x:
+        state = cell(inputs, state)
     assert state is not None, "a sequence has a step"
     return state[0].cat(state[1], dim=1)
