@@ -5,6 +5,7 @@ import math
 import subprocess
 import sys
 import tracemalloc
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import ml_dtypes
@@ -385,3 +386,50 @@ def test_assigning_what_reads_other_elements_of_the_same_memory(write):
         exec(write, {"w": w})
         w.realize()
     np.testing.assert_array_equal(w.numpy(), wanted)
+
+
+UNCHANGED: list[Callable[[Tensor], Tensor]] = [
+    lambda x: x.sum(()),
+    lambda x: x.prod(()),
+    lambda x: x.max(()),
+    lambda x: x.reshape(2, 1),
+    lambda x: x.view(2, 1),
+    lambda x: x.flatten(0, 0),
+    lambda x: x.unflatten(0, (2,)),
+    lambda x: x.squeeze(0),
+    lambda x: x[:, 0].squeeze(),
+    lambda x: x.expand(2, 1),
+    lambda x: x[0, 0].repeat(()),
+    lambda x: x.roll(2, 0),
+    lambda x: x.roll(0, 0),
+    lambda x: x**1,
+    lambda x: x.interpolate((1,)),
+    lambda x: x.int().round().float(),
+]
+
+
+@pytest.mark.parametrize("function", UNCHANGED)
+def test_a_result_is_a_tensor_of_its_own(function: Callable[[Tensor], Tensor]) -> None:
+    """Also where the function has nothing to do."""
+    x = Tensor([[1.0], [2.0]])
+    result = function(x)
+    before = result.tolist()
+    x += 10
+    assert result.tolist() == before
+    result += 100
+    assert x.tolist() == [[11.0], [12.0]]
+
+
+@pytest.mark.parametrize("name", ["abs", "sign", "floor", "ceil", "trunc", "round", "any"])
+def test_a_result_of_integers_is_a_tensor_of_its_own(name: str) -> None:
+    x = Tensor([0, 1], dtype=dtypes.bool if name in ("sign", "any") else dtypes.uint8)
+    result = x.any(()) if name == "any" else getattr(x, name)()
+    x |= True
+    assert result.tolist() == [0, 1]
+
+
+def test_a_gradient_goes_through_a_result_of_the_same_elements() -> None:
+    x = Tensor([3.0], requires_grad=True)
+    ((x.reshape(1) * x.sum(())) ** 1).sum().backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [6.0]

@@ -61,7 +61,6 @@ CASES: dict[Ops, list[tuple[str, Function, tuple[np.ndarray, ...]]]] = {
     Ops.TRUNC: [
         ("trunc", lambda x: x.trunc() * x, (Y,)),
         ("floor", lambda x: x.floor() * x, (Y,)),
-        ("mod", lambda x: x % 0.7, (X,)),
     ],
     Ops.ADD: [("add", lambda x, y: (x + y) * x, (X, Y))],
     Ops.SUB: [("sub", lambda x, y: (x - y) * x, (X, Y)), ("rsub", lambda x: 2 - x, (X,))],
@@ -77,6 +76,7 @@ CASES: dict[Ops, list[tuple[str, Function, tuple[np.ndarray, ...]]]] = {
         ("minimum", lambda x, y: x.minimum(y), (X, Y)),
     ],
     Ops.WHERE: [
+        ("mod", lambda x: x % 0.7, (X,)),
         ("where", lambda x, y: (x > 0).where(x * y, y - x), (X, Y)),
         ("abs", lambda x: x.abs(), (X,)),
         ("relu", lambda x: x.relu(), (X,)),

@@ -265,6 +265,13 @@ class TensorCore:
 
     # One method for each op of the tensor graph that is no arithmetic; no argument is checked.
 
+    def _apart_from(self, source: Self) -> Self:
+        """This tensor; where it is `source` itself another one of the same elements.
+
+        So an operator in place on a function's result never changes what the function was given.
+        """
+        return self if self is not source else self._apply(Ops.RESHAPE, arg=ShapeArg(self.shape))
+
     def _reshape(self, shape: Shape) -> Self:
         return self if shape == self.shape else self._apply(Ops.RESHAPE, arg=ShapeArg(shape))
 

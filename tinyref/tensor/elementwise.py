@@ -247,7 +247,7 @@ class Elementwise(TensorCore):
                 break
             square = square._apply(Ops.MUL, square)
         assert result is not None, "an exponent above zero has a lowest set bit"
-        return result
+        return result._apart_from(self)
 
     def maximum(self, x: Self | ConstType) -> Self:
         """The larger element; NaN where one is NaN. Of +0 and -0 it may be either."""
@@ -418,19 +418,19 @@ class Elementwise(TensorCore):
 
     def trunc(self) -> Self:
         """Rounded toward zero; integers as they are."""
-        return self._apply(Ops.TRUNC) if self.dtype.is_float else self
+        return self._apply(Ops.TRUNC) if self.dtype.is_float else self._apart_from(self)
 
     def floor(self) -> Self:
         """Rounded down; integers as they are, -0 and infinities kept."""
         if not self.dtype.is_float:
-            return self
+            return self._apart_from(self)
         whole = self.trunc()
         return self.lt(whole).where(whole.sub(1), whole)
 
     def ceil(self) -> Self:
         """Rounded up; integers as they are, -0 and infinities kept."""
         if not self.dtype.is_float:
-            return self
+            return self._apart_from(self)
         whole = self.trunc()
         return whole.lt(self).where(whole.add(1), whole)
 
@@ -441,13 +441,13 @@ class Elementwise(TensorCore):
     def sign(self) -> Self:
         """-1, 0 or 1 in the tensor's type, with slope 0; NaN for NaN, and a zero keeps its sign."""
         if self.dtype.is_bool:
-            return self
+            return self._apart_from(self)
         return self._ruled(rounding.STEPS, rounding.sign)
 
     def abs(self) -> Self:
         """The magnitude; the smallest signed integer wraps to itself. The slope at 0 is 0."""
         if self.dtype.is_unsigned or self.dtype.is_bool:
-            return self
+            return self._apart_from(self)
         if self.dtype.is_float:
             compute_dtype("abs", self.dtype)
             # The product with the sign clears the sign of -0 too; sign itself has no slope.

@@ -146,7 +146,7 @@ class Mathematics(Reduction):
     def round(self) -> Self:
         """Rounded to the nearest integer, halves to the even one; integers as they are."""
         if not self.dtype.is_float:
-            return self
+            return self._apart_from(self)
         return self._ruled(rounding.STEPS, rounding.nearest_even)
 
     def copysign(self, other: Self | ConstType) -> Self:

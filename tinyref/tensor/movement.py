@@ -43,11 +43,13 @@ class Movement(Elementwise):
 
     def reshape(self, shape: Any, *args: Any) -> Self:
         """The elements in order in another shape; one size may be -1, None keeps the old size."""
-        return self._reshape(resolve_reshape(self.shape, flat(shape, args), "reshape"))
+        sizes = resolve_reshape(self.shape, flat(shape, args), "reshape")
+        return self._reshape(sizes)._apart_from(self)
 
     def view(self, shape: Any, *args: Any) -> Self:
         """The same as `reshape`."""
-        return self._reshape(resolve_reshape(self.shape, flat(shape, args), "view"))
+        sizes = resolve_reshape(self.shape, flat(shape, args), "view")
+        return self._reshape(sizes)._apart_from(self)
 
     def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Self:
         """Joins the axes from `start_dim` to `end_dim`, both included, into one."""
@@ -56,7 +58,8 @@ class Movement(Elementwise):
         if start > end:
             raise UserError(f"flatten: start_dim {start_dim} is behind end_dim {end_dim}")
         joined = product(self.shape[start : end + 1])
-        return self._reshape((*self.shape[:start], joined, *self.shape[end + 1 :]))
+        joined_shape = (*self.shape[:start], joined, *self.shape[end + 1 :])
+        return self._reshape(joined_shape)._apart_from(self)
 
     def unflatten(self, dim: int, sizes: Sequence[int]) -> Self:
         """Splits axis `dim` into axes of `sizes`, of which one may be -1."""
@@ -64,15 +67,17 @@ class Movement(Elementwise):
         if not isinstance(sizes, list | tuple):
             raise UserError(f"unflatten: sizes {sizes!r}: accepted are a tuple of sizes")
         parts = resolve_reshape(self.shape[axis : axis + 1], tuple(sizes), "unflatten")
-        return self._reshape((*self.shape[:axis], *parts, *self.shape[axis + 1 :]))
+        split_shape = (*self.shape[:axis], *parts, *self.shape[axis + 1 :])
+        return self._reshape(split_shape)._apart_from(self)
 
     def squeeze(self, dim: int | None = None) -> Self:
         """Without the axes of size 1, or without axis `dim` if it has size 1."""
         if dim is None:
-            return self._reshape(tuple(size for size in self.shape if not _is_one(size)))
+            kept = tuple(size for size in self.shape if not _is_one(size))
+            return self._reshape(kept)._apart_from(self)
         axis = axis_of(dim, self.ndim, "squeeze")
         if not self.ndim or not _is_one(self.shape[axis]):
-            return self
+            return self._apart_from(self)
         return self._reshape((*self.shape[:axis], *self.shape[axis + 1 :]))
 
     def unsqueeze(self, dim: int) -> Self:
@@ -112,7 +117,7 @@ class Movement(Elementwise):
             have if _keeps(want) else dimension(want, "expand")
             for have, want in zip(aligned, wanted, strict=True)
         )
-        return self._reshape(aligned)._expand(sizes)
+        return self._reshape(aligned)._expand(sizes)._apart_from(self)
 
     def flip(self, axis: Any, *args: Any) -> Self:
         """The given axes reversed."""
@@ -226,7 +231,8 @@ class Movement(Elementwise):
             split += [1, size]
             grown += [count, size]
         joined = tuple(product((count, size)) for size, count in zip(shape, counts, strict=True))
-        return self._reshape(tuple(split))._expand(tuple(grown))._reshape(joined)
+        rows = self._reshape(tuple(split))._expand(tuple(grown))
+        return rows._reshape(joined)._apart_from(self)
 
     def cat(self, *args: Self, dim: int = 0) -> Self:
         """This tensor and `args` one after the other along axis `dim`.

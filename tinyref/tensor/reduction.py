@@ -45,9 +45,9 @@ class Reduction(Movement):
         compute_dtype(name, self.dtype)
         if dtype is not None:
             named, _ = accumulator_dtype(self.dtype, dtype, name)
-            return self._cast(named)._reduced(op, axes, keepdim)
+            return self._cast(named)._reduced(op, axes, keepdim)._apart_from(self)
         wide = self._cast(sum_dtype(self.dtype))._reduced(op, axes, keepdim)
-        return wide._cast(self.dtype) if self.dtype.is_float else wide
+        return (wide._cast(self.dtype) if self.dtype.is_float else wide)._apart_from(self)
 
     def sum(self, axis: Axes = None, keepdim: bool = False, dtype: DTypeLike | None = None) -> Self:
         """The sum. Narrow integers and bool add up in int32 or uint32, and stay so; float16 and
@@ -65,7 +65,7 @@ class Reduction(Movement):
         """The largest element, or NaN where there is one. Ties share the gradient evenly."""
         axes = axes_of(axis, self.ndim, "max")
         compute_dtype("max", self.dtype)
-        return self._maximum_over(axes)._without(() if keepdim else axes)
+        return self._maximum_over(axes)._without(() if keepdim else axes)._apart_from(self)
 
     def _maximum_over(self, axes: tuple[int, ...]) -> Self:
         """The largest element over `axes`, which stay. A reduce by MAX may lose a NaN, so another

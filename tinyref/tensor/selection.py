@@ -167,7 +167,7 @@ class Selection(Sorting):
                 cut = size - shift % size
                 front, back = result._part(axis, cut, size), result._part(axis, 0, cut)
                 result = front.cat(back, dim=axis)
-        return result
+        return result._apart_from(self)
 
     def repeat_interleave(self, repeats: int, dim: int | None = None) -> Self:
         """Each element `repeats` times in a row along axis `dim`, or in all laid end to end."""

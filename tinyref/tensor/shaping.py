@@ -133,7 +133,7 @@ class Shaping(Selection):
             elif new != old:
                 find = linear_places if mode == "linear" else cubic_places
                 result = result._resampled(lead + place, *find(old, new, align_corners))
-        return result._cast(self.dtype)
+        return result._cast(self.dtype)._apart_from(self)
 
     def _resampled(self, axis: int, places: Places, weights: Weights) -> Self:
         """The sum over the rows of weight times the element at the place; both (rows, new)."""
