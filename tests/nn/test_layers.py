@@ -12,6 +12,7 @@ import torch
 from tinyref import Tensor, nn
 from tinyref.errors import UserError
 from tinyref.nn.state import get_state_dict
+from tinyref.uops.node import toposort
 
 GENERATOR = np.random.default_rng(11)
 
@@ -93,6 +94,7 @@ def equalise(ours: Any, theirs: torch.nn.Module) -> None:
         state[name].assign(Tensor(values)).realize()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", LAYERS)
 def test_layers_are_torchs(name: str) -> None:
     make, make_theirs, shape = LAYERS[name]
@@ -199,3 +201,18 @@ def test_wrong_calls_say_what_is_accepted(name: str) -> None:
     with pytest.raises(UserError, match=words) as caught:
         call()
     assert "\n" not in str(caught.value)
+
+
+def test_statistics_that_nothing_reads_do_not_pile_up():
+    norm = nn.BatchNorm(2)
+    values = np.random.default_rng(1).normal(size=(40, 3, 2)).astype(np.float32)
+    with Tensor.train():
+        for batch in values:
+            norm(Tensor(batch))
+    below = toposort([norm.num_batches_tracked._node, norm.running_mean._node])
+    assert len(below) < 200
+    assert norm.num_batches_tracked.item() == 40
+    wanted = np.zeros(2)
+    for batch in values:
+        wanted = 0.9 * wanted + 0.1 * batch.mean(axis=0)
+    np.testing.assert_allclose(norm.running_mean.numpy(), wanted, atol=1e-5)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from tinyref import Tensor, dtypes
+from tinyref import Tensor, dtypes, nn
 from tinyref.errors import UserError
 from tinyref.nn.state import (
     get_parameters,
@@ -203,3 +203,10 @@ def test_loading_may_wait():
     load_state_dict(layer, {name: x + 1 for name, x in numbers(layer).items()}, realize=False)
     assert "not computed yet" in repr(layer.weight)
     assert layer.weight.tolist() == [[2, 3], [4, 5]]
+
+
+def test_a_state_that_is_no_dict_is_refused(tmp_path):
+    with pytest.raises(UserError, match="load_state_dict: the state is a list"):
+        nn.state.load_state_dict(nn.Linear(1, 1), [Tensor([1.0])])
+    with pytest.raises(UserError, match="safe_save: tensors is a list"):
+        nn.state.safe_save([Tensor([1.0])], tmp_path / "x")

@@ -27,6 +27,10 @@ def _check_channels(name: str, x: Tensor, channels: int) -> None:
         )
 
 
+# Statistics that nothing reads would wait as a graph of all updates, with all inputs in memory.
+UPDATES_AT_ONCE = 16
+
+
 class BatchNorm:
     """Normalises each channel (axis 1) over the batch and all other axes.
 
@@ -50,6 +54,7 @@ class BatchNorm:
         self.momentum = momentum
         self.weight, self.bias = _affine((self.channels,), affine)
         self.num_batches_tracked = Tensor.zeros(dtype=dtypes.int32).contiguous()
+        self._updates = 0
         if track_running_stats:
             self.running_mean = Tensor.zeros(self.channels).contiguous().requires_grad_(False)
             self.running_var = Tensor.ones(self.channels).contiguous().requires_grad_(False)
@@ -79,6 +84,9 @@ class BatchNorm:
         self.running_mean.assign(moved_mean.cast(self.running_mean.dtype))
         self.running_var.assign(moved_variance.cast(self.running_var.dtype))
         self.num_batches_tracked.assign(self.num_batches_tracked + 1)
+        self._updates += 1
+        if self._updates % UPDATES_AT_ONCE == 0:
+            self.num_batches_tracked.realize(self.running_mean, self.running_var)
 
 
 BatchNorm2d = BatchNorm

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, MutableMapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -94,6 +94,11 @@ def load_state_dict(
     Raises `UserError` for names and shapes that do not fit, before anything changed.
     """
     wanted = get_state_dict(model)
+    if not isinstance(state_dict, Mapping):
+        raise UserError(
+            f"load_state_dict: the state is a {type(state_dict).__name__}, accepted is a dict of "
+            f"Tensors by name"
+        )
     for name, value in state_dict.items():
         if not isinstance(value, Tensor):
             raise UserError(f"load_state_dict: {name!r} is a {type(value).__name__}, not a Tensor")

@@ -189,6 +189,11 @@ def safe_save(
     """
     if not isinstance(fn, str | os.PathLike):
         raise UserError(f"safe_save: fn is a {type(fn).__name__}, accepted is a path")
+    if not isinstance(tensors, Mapping):
+        raise UserError(
+            f"safe_save: tensors is a {type(tensors).__name__}, accepted is a dict of Tensors by "
+            f"name: see get_state_dict"
+        )
     for name, tensor in tensors.items():
         _check_saved(name, tensor)
     # Wide elements first: then each starts at a multiple of its size.
