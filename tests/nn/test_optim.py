@@ -181,6 +181,8 @@ def test_a_group_moves_all() -> None:
 WRONG = {
     "no_params": (lambda: optim.SGD([]), "params: none is a float tensor"),
     "frozen": (lambda: optim.SGD([Tensor([1])]), "params: none is a float tensor"),
+    "one_tensor": (lambda: optim.SGD(Tensor([1.0])), "params: got a Tensor, accepted is a list"),
+    "none": (lambda: optim.SGD(None), "params: got a NoneType, accepted is a list"),
     "no_tensor": (lambda: optim.SGD([1.0]), "params: number 0 is a float"),
     "rate": (lambda: optim.Adam([Tensor([1.0])], -1), "lr: got -1"),
     "beta": (lambda: optim.Adam([Tensor([1.0])], b1=1.0), "b1: got 1.0, accepted are 0 to below 1"),

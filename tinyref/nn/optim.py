@@ -17,6 +17,9 @@ def _trainable(params: Iterable[Tensor]) -> list[Tensor]:
 
     Those of an integer type, or with requires_grad=False, are state of a model, no parameters.
     """
+    if isinstance(params, Tensor) or not isinstance(params, Iterable):
+        name = type(params).__name__
+        raise UserError(f"params: got a {name}, accepted is a list of Tensors: see get_parameters")
     found: dict[int, Tensor] = {}
     for number, tensor in enumerate(params):
         if not isinstance(tensor, Tensor):

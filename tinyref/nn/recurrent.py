@@ -43,8 +43,10 @@ class LSTMCell:
         if hc is None:
             shape = (x.shape[0], self.hidden_size)
             hidden = cell = Tensor.zeros(*shape, device=x.device, dtype=x.dtype)
-        else:
+        elif isinstance(hc, tuple | list) and len(hc) == 2:
             hidden, cell = hc
+        else:
+            raise UserError("LSTMCell: hc: accepted are two Tensors (hidden, cell), or None")
         gates = x.linear(self.weight_ih.T, self.bias_ih)
         gates = gates + hidden.linear(self.weight_hh.T, self.bias_hh)
         entering, forgetting, content, leaving = gates.chunk(4, dim=1)
