@@ -378,11 +378,11 @@ def test_an_infinite_constant_reads_back() -> None:
     assert Tensor.full((1,), -math.inf, dtype=dtypes.float16).tolist() == [-math.inf]
 
 
-@pytest.mark.parametrize("write", ["w[1:3] += 2", "w[1:3] = w[0:2] * 2 + w[2:]", "w += w[::-1]"])
+@pytest.mark.parametrize("write", ["w[1:3] += 2", "w[1:3] = w[0:2] * 2 + w[2:]", "w[1:] = w[:-1]"])
 def test_assigning_what_reads_other_elements_of_the_same_memory(write):
     w, wanted = Tensor([1.0, 2.0, 3.0, 4.0]).realize(), np.array([1.0, 2.0, 3.0, 4.0])
     for _ in range(2):
-        exec(write.replace("w +=", "w[:] = w +"), {"w": wanted})
+        exec(write, {"w": wanted})
         exec(write, {"w": w})
         w.realize()
     np.testing.assert_array_equal(w.numpy(), wanted)

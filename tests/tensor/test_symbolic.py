@@ -116,7 +116,8 @@ def test_attention_with_a_growing_cache(jit, device, compiled):
         scores = softmax(queries[at] @ seen_k.transpose(0, 2, 1) * np.float32(0.5))
         np.testing.assert_allclose(found, scores @ seen_v, rtol=1e-5, atol=1e-6)
         counts.append(len(compiled))
-    assert len(set(counts)) == 1
+    # The second call captures, and computes before that whatever else waits in this process.
+    assert len(set(counts[1:] if jit else counts)) == 1
     np.testing.assert_array_equal(caches[0].numpy(), keys[:, :, 0].transpose(1, 0, 2))
 
 

@@ -14,7 +14,7 @@ from tinyref.lazy import graph
 from tinyref.lazy.buffers import new_buffer_node
 from tinyref.lazy.folding import full, uniform_value
 from tinyref.lazy.names import name_of
-from tinyref.lazy.shape import device_of, is_empty, largest_size, shape_of
+from tinyref.lazy.shape import describe_shape, device_of, is_empty, largest_size, shape_of
 from tinyref.schedule.bindings import ConflictError
 from tinyref.schedule.fusion import ALWAYS_STORED, Fusion
 from tinyref.schedule.hazards import Versions, assigned_buffer, needing_old_contents
@@ -219,8 +219,8 @@ class _Scheduler:
             ast = builder.build()
         except TooLarge as error:
             return (error.node,)
-        if node.op is Ops.ASSIGN and not _writes_in_place(builder):
-            return (builder.value,)
+        if node.op is Ops.ASSIGN:
+            _check_in_place(node, builder)
         device = self.places[node]
         buffers = tuple(self._on_device(buffer, device) for buffer in builder.buffers)
         reads = tuple(builder.reads)
@@ -372,16 +372,16 @@ def _target_steps(assign: UOp) -> tuple[list[UOp], UOp]:
     return steps, node
 
 
-def _writes_in_place(builder: KernelBuilder) -> bool:
-    """Whether a kernel reads the buffer that it writes only where it writes.
-
-    Else the value has to be complete, in memory of its own, before the first element is written.
-    """
-    return all(
-        _in_place(read, builder)
-        for read in builder.reads
-        if read.location.buffer is builder.target.buffer
-    )
+def _check_in_place(node: UOp, builder: KernelBuilder) -> None:
+    """An assigned buffer may be read in the same kernel only where it is written."""
+    for read in builder.reads:
+        if read.location.buffer is builder.target.buffer and not _in_place(read, builder):
+            shape = describe_shape(shape_of(node))
+            raise UserError(
+                f"assign: the value of the assign to {node.dtype.name}{shape} reads other elements "
+                "of the same memory than the one being written: call contiguous() on the value "
+                "before assigning it"
+            )
 
 
 def _in_place(read: Read, builder: KernelBuilder) -> bool:

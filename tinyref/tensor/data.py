@@ -33,7 +33,7 @@ from tinyref.tensor.arguments import bound_sizes, broadcast, fixed
 from tinyref.tensor.core import GradientSwitch, TensorCore, Value, is_recording
 from tinyref.tensor.creation import Creation, base_of
 from tinyref.tensor.literals import MOST_AXES, HostArray, is_scalar
-from tinyref.tensor.registry import is_computed, registry
+from tinyref.tensor.registry import is_computed, registry, shown_numbers
 from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import MOVEMENT, Ops
 from tinyref.uops.payload import BufferArg
@@ -488,7 +488,16 @@ class Data(Creation):
             found = value
         else:
             found = type(self)(value, device=self.device, dtype=self.dtype)
+        if self._shares_memory(found):
+            # Elements may move within the memory, so all of them are read before one is written.
+            found = found.contiguous()
         self._updated("assignment by index", self._written(key, found))
+
+    def _shares_memory(self, other: Self) -> bool:
+        """Whether `other` is computed from a buffer that this tensor shows."""
+        shown = set(shown_numbers(self._node))
+        read = (node.arg for node in toposort([other._node]) if isinstance(node.arg, BufferArg))
+        return bool(shown) and any(argument.number in shown for argument in read)
 
     def __iadd__(self, x: Self | ConstType) -> Self:
         return self._updated("+=", self.add(x))
