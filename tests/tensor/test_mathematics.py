@@ -248,3 +248,20 @@ def test_even_distances() -> None:
     assert found[-1] == np.float32(0.7)
     assert np.allclose(found, np.linspace(-0.1, 0.7, 1000), rtol=0, atol=1e-7)
     assert Tensor.linspace(0, 10, 4, dtype=dtypes.int32).tolist() == [0, 3, 6, 10]
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_remainders_of_large_quotients_are_exact(dtype):
+    generator = np.random.default_rng(3)
+    spread = 4 if dtype is np.float16 else 30
+    x = (generator.standard_normal(500) * 2.0 ** generator.uniform(-8, spread, 500)).astype(dtype)
+    y = generator.uniform(0.1, 9, 500).astype(dtype) * generator.choice([-1, 1], 500).astype(dtype)
+    wanted = [float(a) % float(b) for a, b in zip(x, y, strict=True)]
+    np.testing.assert_array_equal((Tensor(x) % Tensor(y)).numpy(), np.array(wanted).astype(dtype))
+
+
+def test_a_remainder_that_is_not_known_is_nan():
+    assert (Tensor([1e10, 2.0**48]) % 3).tolist() == [1.0, 1.0]
+    # The quotient has more digits than two divisions find.
+    assert np.isnan((Tensor([1e30, math.inf, math.nan]) % 3).numpy()).all()
+    assert np.isnan((Tensor([math.inf]) // 3).numpy()).all()

@@ -112,7 +112,8 @@ class GroupNorm:
 
     def __call__(self, x: Tensor) -> Tensor:
         _check_channels("GroupNorm", x, self.num_channels)
-        grouped = x.reshape(x.shape[0], self.num_groups, -1)
+        share = self.num_channels // self.num_groups
+        grouped = x.unflatten(1, (self.num_groups, share)).flatten(2)
         normal = grouped.layernorm(eps=self.eps).reshape(x.shape)
         if self.weight is None or self.bias is None:
             return normal

@@ -6,6 +6,7 @@ its rule.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, TypeVar
 
 from tinyref.dtype import sum_dtype
@@ -89,27 +90,41 @@ def floor_divide(x: T, y: T) -> T:
 
 
 def _floor_parts(x: T, y: T) -> tuple[T, T]:
-    """floor(x / y) and x - floor(x / y) y.
+    """floor(x / y) and x - floor(x / y) y; of an infinite x both are NaN.
 
+    With p bits of mantissa the remainder is exact while the quotient is below 2^2p, and NaN beyond.
     The quotient's rounding may reach the next integer, which shows as a remainder of the wrong
-    sign. The product is exact, in two parts (Dekker, "A floating-point technique for extending the
-    available precision", 1971).
+    sign; what a quotient of 2^p and more leaves is divided once more.
     """
     dtype = x.dtype
     x, y = (item._cast(sum_dtype(dtype)) for item in (x, y))
+    bits = x.dtype.mantissa_bits + 1
     quotient = x._apply(Ops.FDIV, y).floor()
-    high = quotient.mul(y)
-    rest = x.sub(high).sub(_rounding_of_product(quotient, y, high))
+    is_far = quotient.abs().gt(2.0**bits)
+    near = is_far.where(_without_multiple(x, quotient, y), x)
+    whole = near._apply(Ops.FDIV, y).floor()
+    rest = _without_multiple(near, whole, y)
     is_opposite = y.lt(0).where(rest.gt(0), rest.lt(0))
     remainder = is_opposite.where(rest.add(y), rest)
+    remainder = quotient.abs().gt(2.0 ** (2 * bits)).where(math.nan, remainder)
     # A larger divisor goes into it 0 times, or -1 times of the other sign. The halves of a divisor
     # near the largest number would overflow, and those of an infinite one are none.
     is_beyond = x.abs().lt(y.abs())
     below = x.lt(0).ne(y.lt(0)).bitwise_and(x.ne(0))
     remainder = is_beyond.where(below.where(x.add(y), x), remainder)
-    whole = is_opposite.where(quotient.sub(1), quotient)
+    whole = is_far.where(quotient, is_opposite.where(whole.sub(1), whole))
     whole = is_beyond.where(below.where(-1, quotient), whole)
+    whole = x.abs().eq(math.inf).where(math.nan, whole)
     return whole._cast(dtype), remainder._cast(dtype)
+
+
+def _without_multiple(x: T, count: T, y: T) -> T:
+    """x - count * y where that is small: exact, with the product in two parts.
+
+    Source: Dekker, "A floating-point technique for extending the available precision", 1971.
+    """
+    high = count.mul(y)
+    return x.sub(high).sub(_rounding_of_product(count, y, high))
 
 
 def _rounding_of_product(x: T, y: T, product: T) -> T:
