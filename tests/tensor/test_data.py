@@ -149,6 +149,13 @@ def test_item_truth_and_length() -> None:
         (lambda: Variable("n", -1, 2), ["n", "-1"]),
         (lambda: Variable("n", 1, 2).bind(3), ["n", "3"]),
         (lambda: Tensor.zeros(2**60).numpy(), ["numpy", str(2**60), "memory"]),
+        (lambda: Tensor([1.0]).clamp("a"), ["clamp: min_", "str"]),
+        (lambda: Tensor([1.0]).var(correction=1.5), ["var: correction", "1.5"]),
+        (lambda: Tensor([1.0]).layernorm(eps="a"), ["layernorm: eps", "str"]),
+        (
+            lambda: Tensor([[1.0]]).nll_loss(Tensor([0]), ignore_index="a"),
+            ["nll_loss: ignore_index", "'a'"],
+        ),
     ],
 )
 def test_errors_name_the_argument(make: object, words: list[str]) -> None:

@@ -460,6 +460,9 @@ class Elementwise(TensorCore):
         """Not below `min_` and not above `max_`, where they are given; NaN stays NaN."""
         if min_ is None and max_ is None:
             raise UserError("clamp: min_ and max_ are both None: accepted is at least one bound")
+        for name, bound in (("min_", min_), ("max_", max_)):
+            if bound is not None:
+                self._operand(bound, f"clamp: {name}")
         raised = self if min_ is None else self.lt(min_).where(min_, self)
         return raised if max_ is None else raised.gt(max_).where(max_, raised)
 

@@ -10,7 +10,7 @@ from typing import Self
 
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError
-from tinyref.tensor.arguments import axes_of, axis_of, fixed
+from tinyref.tensor.arguments import axes_of, axis_of, fixed, integer
 from tinyref.tensor.random import Random
 from tinyref.tensor.reduction import Axes
 from tinyref.uops.symbolic import describe, describe_shape
@@ -112,6 +112,7 @@ class Losses(Random, metaclass=Trained):
         Ba, Kiros and Hinton, "Layer Normalization", 2016. The variance is that of the population.
         """
         axes = axes_of(axis, self.ndim, "layernorm")
+        self._operand(eps, "layernorm: eps")
         wide = self._wide("layernorm")
         distance = wide.sub(wide.mean(axes, keepdim=True))
         variance = distance.square().mean(axes, keepdim=True)
@@ -304,7 +305,9 @@ class Losses(Random, metaclass=Trained):
         factors = self._class_weights(labels, weight, axis, name)._cast(wide.dtype)
         losses = wide._picked(axis, labels, name).neg().mul(factors)
         losses = self._exists(axis, labels).where(losses, math.nan)
-        counted = None if ignore_index is None else labels.ne(ignore_index)
+        counted = None
+        if ignore_index is not None:
+            counted = labels.ne(integer(ignore_index, f"{name}: ignore_index"))
         found = losses._weighed(factors, counted, axis, reduction)
         return found._cast(self._result_dtype())
 
@@ -344,7 +347,8 @@ class Losses(Random, metaclass=Trained):
         labels = self._labels(Y, axis, name)
         losses = self._class_losses(labels, axis, label_smoothing, name).unsqueeze(axis)
         ones = losses._constant(1, losses.dtype)._broadcast_to(losses.shape)
-        found = losses._weighed(ones, labels.ne(ignore_index), axis, reduction)
+        counted = labels.ne(integer(ignore_index, f"{name}: ignore_index"))
+        found = losses._weighed(ones, counted, axis, reduction)
         return found._cast(self._result_dtype())
 
     # Attention

@@ -9,7 +9,7 @@ from typing import Self
 from tinyref.dtype import DType, DTypeLike, dtypes, sum_dtype, to_dtype
 from tinyref.errors import UserError
 from tinyref.lazy import graph
-from tinyref.tensor.arguments import axes_of
+from tinyref.tensor.arguments import axes_of, integer
 from tinyref.tensor.elementwise import compute_dtype
 from tinyref.tensor.gradient import RULES
 from tinyref.tensor.movement import Movement
@@ -125,7 +125,8 @@ class Reduction(Movement):
         wide = self._cast(sum_dtype(result))
         distance = wide.sub(wide.mean(axes, keepdim=True))
         squares = distance.square()._reduced(Ops.ADD, axes, keepdim)
-        count = self._count(axes, wide.dtype).sub(correction).maximum(0)
+        less = integer(correction, f"{name}: correction")
+        count = self._count(axes, wide.dtype).sub(less).maximum(0)
         return squares.div(count)
 
     def std(self, axis: Axes = None, keepdim: bool = False, correction: int = 1) -> Self:
