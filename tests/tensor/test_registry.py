@@ -53,7 +53,7 @@ def test_realising_looks_at_no_tensor_that_is_in_memory(monkeypatch):
     pending = len(registry.pending())
     total = many[0] + many[1]
     total.realize()
-    assert looked_at == [pending + 1]
+    assert sum(looked_at) == pending + 1
     # An assignment looks at those that show the memory as well.
     alias = many[2].detach()
     many[2].assign(many[3] * 2).realize()
