@@ -32,6 +32,7 @@ def test_every_kernel_is_valid_and_its_answer_is_a_small_integer():
         assert np.array_equal(finite, np.trunc(finite)), dtype
 
 
+@pytest.mark.slow
 def test_kernels_cover_types_ops_and_shapes():
     seen_ops, seen_dtypes, empty, masked = set(), set(), 0, 0
     for case in kernels(600):

@@ -23,17 +23,20 @@ def cases_of(profile: Profile) -> Sequence[Case]:
     return catalogue.cases(profile)
 
 
+@pytest.mark.slow
 def test_sizes() -> None:
     assert len(cases_of(Profile.QUICK)) >= 5000
     assert len(cases_of(Profile.FULL)) > 50_000
 
 
+@pytest.mark.slow
 def test_ids_are_unique_and_quick_is_part_of_full() -> None:
     ids = {case.id for case in cases_of(Profile.FULL)}
     assert len(ids) == len(cases_of(Profile.FULL))
     assert {case.id for case in cases_of(Profile.QUICK)} <= ids
 
 
+@pytest.mark.slow
 def test_rows_are_prefixes_of_their_cases() -> None:
     rows = {row.id for row in catalogue.all_rows()}
     assert len(rows) == len(catalogue.all_rows())
@@ -134,6 +137,7 @@ def test_needs() -> None:
         assert feature in str(Needs(features=frozenset({feature})).unmet(small))
 
 
+@pytest.mark.slow
 def test_a_fresh_process_enumerates_the_same_cases() -> None:
     program = "from tinyref_spec import catalogue; print(len(catalogue.cases()))"
     done = subprocess.run(

@@ -49,6 +49,7 @@ def trained(experiment: Experiment) -> experiments.Expected:
     return experiments.Expected(outputs, gradients, losses)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda item: item.name)
 def test_the_record_is_what_torch_gives(experiment: Experiment) -> None:
     found, kept = trained(experiment), experiments.expected()[experiment.name]
@@ -61,6 +62,7 @@ def test_the_record_is_what_torch_gives(experiment: Experiment) -> None:
     assert kept.losses[-1] < 0.97 * kept.losses[0]
 
 
+@pytest.mark.slow
 def test_the_digits_are_those_of_scikit_learn() -> None:
     datasets = pytest.importorskip("sklearn.datasets", reason="scikit-learn ships the digits")
     theirs = datasets.load_digits()
@@ -86,7 +88,7 @@ BROKEN = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_network_that_is_built_wrongly_is_caught(
     name: str, monkeypatch: pytest.MonkeyPatch, cpu: DeviceUnderTest

@@ -18,6 +18,7 @@ from tinyref_spec.samples import random_bits
 COMMITTED = Path(__file__).parents[2] / "docs" / "spec"
 
 
+@pytest.mark.slow
 def test_committed_pages_are_current() -> None:
     made = pages.pages()
     found = {path.name: path.read_text(encoding="utf-8") for path in COMMITTED.glob("*.md")}

@@ -40,6 +40,7 @@ def failed(query: str, device: str, dtype: str = "") -> list[str]:
     return names
 
 
+@pytest.mark.slow
 def test_right_devices_pass() -> None:
     assert failed("system.shard", "CPU", "int32") == []
     assert failed("system.image", "PYTHON", "float16") == []

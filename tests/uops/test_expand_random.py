@@ -143,6 +143,7 @@ def combinations(draw: st.DrawFn, x: UOp, y: UOp, axes: list[UOp]) -> UOp:
     return build.mul(x, y) if kind == 2 else build.add(x, y)
 
 
+@pytest.mark.slow
 @settings(RANDOM, max_examples=10)
 @given(kernels())
 def test_random_kernels_agree_with_their_loops(kernel: Kernel) -> None:
