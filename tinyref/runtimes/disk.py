@@ -6,7 +6,6 @@ next to the old one and renames it, so that a reader sees the old bytes or all o
 
 from __future__ import annotations
 
-import functools
 import mmap
 import os
 import secrets
@@ -14,12 +13,10 @@ import stat
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import NoReturn
 
-from tinyref.device import Availability, Backend, Capabilities
-from tinyref.dtype import dtypes
+from tinyref.device import Availability
 from tinyref.errors import DeviceError, UserError
-from tinyref.runtimes.npy import Refusal
+from tinyref.runtimes.data_only import DataOnlyBackend
 
 # Written at once: a signal is answered between two of them.
 WRITE_BYTES = 16 * 2**20
@@ -201,11 +198,10 @@ class DiskAllocator:
         handle.file.read_into(destination, handle.offset)
 
 
-class DiskBackend(Backend):
+class DiskBackend(DataOnlyBackend):
     """One file as a device: its bytes are read when they are copied to another device."""
 
     title = "a file, mapped: DISK:/path"
-    runs_kernels = False
     takes_path = True
 
     def __init__(self, index: int = 0, path: str = "") -> None:
@@ -223,24 +219,9 @@ class DiskBackend(Backend):
     def availability(cls) -> Availability:
         return Availability(True, "files of this host")
 
-    @functools.cached_property
-    def capabilities(self) -> Capabilities:
-        return Capabilities(dtypes=frozenset(dtypes.all), ops=frozenset())
-
-    @functools.cached_property
-    def renderer(self) -> Refusal:
-        return Refusal(self.name)
-
-    @functools.cached_property
-    def compiler(self) -> Refusal:
-        return Refusal(self.name)
-
     @property
     def allocator(self) -> DiskAllocator:
         return self._allocator
-
-    def load(self, entry: str, binary: bytes) -> NoReturn:
-        self.renderer.refuse(entry)
 
 
 def _device(path: str) -> str:
