@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from made_files import made  # a neighbour of this file, which is no package
+from run_rows import failed
 
 from tinyref import Tensor, nn
 from tinyref.dtype import dtypes
@@ -22,25 +23,9 @@ from tinyref.nn import optim as their_optim
 from tinyref.nn.state import ggml, names, safetensors, tar, torch_files
 from tinyref_spec import bounded, catalogue
 from tinyref_spec.case import Profile
-from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.model import optim
 from tinyref_spec.model.given import given
 from tinyref_spec.system import state, state_files
-
-
-def failed(query: str, device: str = "PYTHON") -> list[str]:
-    """The cases of the quick profile that fail, an error on the way included."""
-    under_test = DeviceUnderTest(device)
-    listed = catalogue.cases(Profile.QUICK, query)
-    assert listed
-    names = []
-    for case in listed:
-        try:
-            passed = case.run(under_test).passed
-        except Exception:
-            passed = False
-        names += [] if passed else [case.id]
-    return names
 
 
 @pytest.mark.parametrize(

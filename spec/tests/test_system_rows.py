@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from run_rows import failed
 
 from tinyref.dtype import dtypes
 from tinyref.lazy import all_reduce, graph, multi
@@ -12,32 +13,9 @@ from tinyref.schedule import scheduler
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import Payload
-from tinyref_spec import catalogue
-from tinyref_spec.case import Case, Profile
-from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.system import images, sharding
 
 PROGRAMS = sorted({*sharding.PROGRAMS, "gradient", "all_reduce", "moved_back"})
-
-
-def cases(query: str, dtype: str = "") -> list[Case]:
-    found = catalogue.cases(Profile.QUICK, query)
-    return [case for case in found if dtype in case.dtype]
-
-
-def failed(query: str, device: str, dtype: str = "") -> list[str]:
-    """The cases that fail, an error on the way included."""
-    under_test = DeviceUnderTest(device)
-    listed = cases(query, dtype)
-    assert listed
-    names = []
-    for case in listed:
-        try:
-            passed = case.run(under_test).passed
-        except Exception:
-            passed = False
-        names += [] if passed else [case.id]
-    return names
 
 
 @pytest.mark.slow

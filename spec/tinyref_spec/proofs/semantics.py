@@ -9,6 +9,7 @@ the value that the meanings define, so that a law which is proved holds for cons
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
@@ -44,7 +45,7 @@ def logical(op: Ops, x: Term, y: Term) -> Term:
     return arms[op]()
 
 
-class Semantics:
+class Semantics(ABC):
     """Terms of the nodes of a graph, sources first; the arms that both tables share."""
 
     def __init__(self, leaves: Mapping[UOp, Term] | None = None) -> None:
@@ -54,20 +55,20 @@ class Semantics:
         # What holds for the terms made so far: the definitions of quotients and the like.
         self.definitions: list[Term] = []
 
-    def constant(self, dtype: DType, value: int) -> Term:
-        raise NotImplementedError
+    @abstractmethod
+    def constant(self, dtype: DType, value: int) -> Term: ...
 
-    def variable(self, dtype: DType, name: str) -> Term:
-        raise NotImplementedError
+    @abstractmethod
+    def variable(self, dtype: DType, name: str) -> Term: ...
 
-    def binary(self, op: Ops, dtype: DType, x: Term, y: Term) -> Term:
-        raise NotImplementedError
+    @abstractmethod
+    def binary(self, op: Ops, dtype: DType, x: Term, y: Term) -> Term: ...
 
-    def negate(self, dtype: DType, x: Term) -> Term:
-        raise NotImplementedError
+    @abstractmethod
+    def negate(self, dtype: DType, x: Term) -> Term: ...
 
-    def convert(self, source: DType, target: DType, x: Term) -> Term:
-        raise NotImplementedError
+    @abstractmethod
+    def convert(self, source: DType, target: DType, x: Term) -> Term: ...
 
     def settle(self, node: UOp, raw: Term) -> Term:
         """The term of an integer node from what its op gives, before it wraps."""
