@@ -15,6 +15,7 @@ from tinyref.errors import UserError
 from tinyref.lazy import graph
 from tinyref.lazy.all_reduce import all_reduce
 from tinyref.lazy.folding import uniform_value
+from tinyref.lazy.rebuild import rebuilt
 from tinyref.lazy.shape import device_of, is_empty, product, shape_of
 from tinyref.lazy.shards import (
     check_devices,
@@ -29,7 +30,7 @@ from tinyref.lazy.shards import (
     spans,
 )
 from tinyref.uops.node import UOp, sint
-from tinyref.uops.ops import ALU, CASTS, Ops
+from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import (
     BoundsArg,
     CopyArg,
@@ -89,29 +90,10 @@ def bound(part: UOp, device: str) -> UOp:
 
 def _plain(op: Ops, arg: Payload, dtype: DType | None, sources: Sequence[UOp]) -> UOp:
     """The node on one device."""
-    if op in CASTS and dtype is not None:
-        make = graph.cast if op is Ops.CAST else graph.bitcast
-        return make(sources[0], dtype)
-    if op in ALU:
-        return graph.alu(op, *sources)
-    match arg:
-        case ShapeArg(shape):
-            reshaping = graph.reshape if op is Ops.RESHAPE else graph.expand
-            return reshaping(sources[0], shape)
-        case PermuteArg(order):
-            return graph.permute(sources[0], order)
-        case BoundsArg(bounds):
-            resizing = graph.pad if op is Ops.PAD else graph.shrink
-            return resizing(sources[0], bounds)
-        case FlipArg(axes):
-            return graph.flip(sources[0], axes)
-        case ReduceArg(reducing, axes):
-            return graph.reduce(reducing, sources[0], axes)
-        case CopyArg(device):
-            return graph.copy(sources[0], device)
-    if op is Ops.DETACH:
-        return graph.detach(sources[0])
-    return graph.contiguous(sources[0])
+    node = rebuilt(op, arg, dtype, sources)
+    if node is None:
+        raise TypeError(f"{op.name} has no builder")
+    return node
 
 
 def _elements(op: Ops, dtype: DType | None, sources: Sequence[UOp]) -> UOp:

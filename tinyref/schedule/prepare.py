@@ -8,23 +8,21 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from tinyref.lazy import graph
 from tinyref.lazy.names import keep_name
+from tinyref.lazy.rebuild import rebuilt
 from tinyref.lazy.shape import device_of, shape_of
 from tinyref.schedule.bindings import ConflictError
 from tinyref.schedule.reduces import simplify_reduce
 from tinyref.uops.node import UOp, sint, substitute, toposort
-from tinyref.uops.ops import ALU, MOVEMENT, Ops
+from tinyref.uops.ops import MOVEMENT, Ops
 from tinyref.uops.payload import (
     BoundsArg,
     ConstArg,
     CopyArg,
-    FlipArg,
     Payload,
-    PermuteArg,
-    ReduceArg,
     ShapeArg,
     VarArg,
 )
@@ -132,36 +130,7 @@ def peel(node: UOp) -> UOp:
     return node
 
 
-_BUILDERS: dict[Ops, Callable[..., UOp]] = {
-    Ops.CAST: graph.cast,
-    Ops.BITCAST: graph.bitcast,
-    Ops.CONTIGUOUS: graph.contiguous,
-    Ops.ASSIGN: graph.assign,
-}
-
-
 def _rebuild(node: UOp, src: tuple[UOp, ...], argument: Payload) -> UOp:
     """`node` with other sources, through its builder, so that what became a no-op goes."""
-    if node.op is Ops.IOTA and isinstance(argument, ShapeArg):
-        return graph.iota(argument.shape[0])
-    if isinstance(argument, ShapeArg):
-        build = graph.reshape if node.op is Ops.RESHAPE else graph.expand
-        return build(src[0], argument.shape)
-    if isinstance(argument, PermuteArg):
-        return graph.permute(src[0], argument.order)
-    if isinstance(argument, BoundsArg):
-        build_bounds = graph.pad if node.op is Ops.PAD else graph.shrink
-        return build_bounds(src[0], argument.bounds)
-    if isinstance(argument, FlipArg):
-        return graph.flip(src[0], argument.axes)
-    if isinstance(argument, ReduceArg):
-        return graph.reduce(argument.op, src[0], argument.axes)
-    if isinstance(argument, CopyArg):
-        return graph.copy(src[0], argument.device)
-    if node.op in (Ops.CAST, Ops.BITCAST):
-        return _BUILDERS[node.op](src[0], node.dtype)
-    if node.op in _BUILDERS:
-        return _BUILDERS[node.op](*src)
-    if node.op in ALU:
-        return graph.alu(node.op, *src)
-    return node.replace(src=src, arg=argument)
+    found = rebuilt(node.op, argument, node.dtype, src)
+    return node.replace(src=src, arg=argument) if found is None else found

@@ -2,7 +2,7 @@
 
 `Bits` gives machine words their widths; `Integers` gives every value its mathematical integer,
 which is what `index` means, and what a fixed-width value is where nothing wraps. Both follow
-semantics.md, and `spec/tests/test_proof_semantics.py` holds them against the meanings of the op
+semantics.md, and `spec/tests/test_proofs.py` holds them against the meanings of the op
 table. What semantics.md leaves unspecified (division by 0, a shift by the width or more) has here
 the value that the meanings define, so that a law which is proved holds for constant folding too.
 """
