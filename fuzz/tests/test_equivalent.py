@@ -21,6 +21,7 @@ from tinyref.uops.ops import Dialect, Ops
 from tinyref.uops.payload import ReduceArg
 from tinyref.uops.verify import verify
 from tinyref_fuzz import judge as judging
+from tinyref_fuzz.case import Pair
 from tinyref_fuzz.corpus import load
 from tinyref_fuzz.equivalent import (
     TRANSFORMATIONS,
@@ -397,7 +398,7 @@ def test_a_wrong_step_is_blamed_by_its_name(case):
     trail = (*before, ("planted", wrong(last)), ("after", wrong(last)))
     planted = replace(case, equivalent=replace(case.equivalent, trail=trail))
     verdict = judge(planted, "PYTHON")
-    assert verdict.stage == "equivalent"
+    assert verdict.pair is Pair.EQUIVALENT
     assert "evaluator against itself after planted in" in verdict.detail
 
 
@@ -412,7 +413,7 @@ def test_a_device_that_gets_the_equivalent_kernel_wrong_is_caught(case, monkeypa
 
     monkeypatch.setattr(judging, "run_on_device", wrong_later)
     verdict = judge(case, "PYTHON")
-    assert verdict.stage == "equivalent"
+    assert verdict.pair is Pair.EQUIVALENT
     assert f"PYTHON against itself after {case.equivalent.labels[0]} in" in verdict.detail
 
 

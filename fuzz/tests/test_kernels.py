@@ -12,6 +12,7 @@ from tinyref.uops.ops import Dialect, Ops
 from tinyref.uops.verify import verify
 from tinyref_fuzz import __main__ as lane
 from tinyref_fuzz import judge as judging
+from tinyref_fuzz.case import Pair
 from tinyref_fuzz.generate import DTYPES, exact_bound, generate
 from tinyref_fuzz.judge import first_difference, judge
 from tinyref_fuzz.tape import Tape
@@ -107,7 +108,7 @@ def test_a_wrong_program_is_blamed_on_lowering(case, monkeypatch):
 
     monkeypatch.setattr(judging, "run_program", wrong)
     verdict = judge(case, "CPU")
-    assert verdict.stage == "lower"
+    assert verdict.pair is Pair.PLAIN
     assert "evaluator against interpreter: element" in verdict.detail
 
 
@@ -116,7 +117,7 @@ def test_a_wrong_device_is_blamed_on_the_device(case, monkeypatch):
     monkeypatch.setattr(
         judging, "run_on_device", lambda *given: np.roll(healthy(*given), 1) * 2 + 1
     )
-    assert judge(case, "CPU").stage == "device"
+    assert judge(case, "CPU").pair is Pair.DEVICE
 
 
 def test_a_device_that_fails_is_reported_in_its_own_words(case, monkeypatch):
@@ -139,7 +140,10 @@ def test_the_lane_counts_and_exits(capsys, monkeypatch):
     monkeypatch.setattr(judging, "first_difference", lambda *given: "planted")
     assert lane.main(["--device", "PYTHON", "--kernels", "2", "--seed", "5"]) == 1
     shown = capsys.readouterr().out
-    assert "seed 5: stage lower: evaluator against interpreter: planted" in shown
+    assert (
+        "between the evaluator and the plain program: evaluator against interpreter: planted"
+        in shown
+    )
     assert "again: python -m tinyref_fuzz --device PYTHON --kernels 1 --seed 6" in shown
     assert lane.main(["--device", "GPU9"]) == 2
     assert "unknown device 'GPU9'" in capsys.readouterr().err

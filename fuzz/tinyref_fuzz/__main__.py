@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from tinyref.device import Device
 from tinyref.errors import TinyrefError
 from tinyref.uops.text import to_text
-from tinyref_fuzz.generate import Case, generate
-from tinyref_fuzz.judge import Verdict, judge
+from tinyref_fuzz.case import Case, Pair, Verdict
+from tinyref_fuzz.generate import generate
+from tinyref_fuzz.judge import judge
 from tinyref_fuzz.tape import Tape
 
 MOST_REPORTS = 5
@@ -32,10 +33,11 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
 def report(device: str, seed: int, case: Case, verdict: Verdict) -> str:
     """The text that shows one failure and how to see it again."""
     text = to_text(case.ast)
-    if verdict.stage == "equivalent" and case.equivalent is not None:
+    if verdict.pair is Pair.EQUIVALENT and case.equivalent is not None:
         text += "\nwhich should compute the same as\n" + to_text(case.equivalent.ast)
+    where = verdict.pair.value if verdict.pair else ""
     return (
-        f"seed {seed}: stage {verdict.stage}: {verdict.detail}\n"
+        f"seed {seed}: between {where}: {verdict.detail}\n"
         f"{text}\n"
         f"choices: {','.join(str(choice) for choice in case.choices)}\n"
         f"again: python -m tinyref_fuzz --device {device} --kernels 1 --seed {seed}"

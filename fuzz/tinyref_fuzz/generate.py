@@ -18,6 +18,7 @@ from tinyref.uops.node import UOp, substitute
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import SlotArg, ViewArg
 from tinyref.uops.shape_tracker import ShapeTracker
+from tinyref_fuzz.case import Case
 from tinyref_fuzz.equivalent import Equivalent, equivalents
 from tinyref_fuzz.tape import Tape
 
@@ -34,19 +35,6 @@ MOST_ELEMENTS = 4096
 # Percent of the kernels that get an equivalent one, and the most transformations of one.
 WITH_EQUIVALENT = 25
 MOST_STEPS = 4
-
-
-@dataclass(frozen=True)
-class Case:
-    """One kernel, and the contents of each of its buffers by slot; slot 0 is the output.
-
-    `equivalent`, where there is one, computes the same by construction.
-    """
-
-    ast: UOp
-    buffers: tuple[npt.NDArray[np.generic], ...]
-    choices: tuple[int, ...]
-    equivalent: Equivalent | None = None
 
 
 @dataclass(frozen=True)

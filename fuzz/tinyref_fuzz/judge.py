@@ -9,7 +9,6 @@ does not is named.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -23,25 +22,10 @@ from tinyref.uops.evaluate import evaluate
 from tinyref.uops.interpreter import run_program
 from tinyref.uops.node import UOp
 from tinyref.uops.optimise.opt import Opt
+from tinyref_fuzz.case import Case, Pair, Symptom, Verdict
 from tinyref_fuzz.equivalent import Equivalent
-from tinyref_fuzz.generate import Case
 
 Array = npt.NDArray[np.generic]
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What became of a case: `stage` is empty when all agree, else the first stage that is wrong.
-
-    `detail` says what differs, or carries the error's own words.
-    """
-
-    stage: str = ""
-    detail: str = ""
-
-    @property
-    def agrees(self) -> bool:
-        return not self.stage
 
 
 def judge(case: Case, device: str) -> Verdict:
@@ -52,22 +36,22 @@ def judge(case: Case, device: str) -> Verdict:
         program = compile_kernel(case.ast, backend.capabilities)
         reference = compile_kernel(case.ast, Device["PYTHON"].capabilities)
     except TinyrefError as error:
-        return Verdict("compile", str(error))
+        return Verdict(Pair.PLAIN, Symptom.ERROR, str(error))
     try:
         interpreted = [buffer.copy() for buffer in case.buffers]
         run_program(reference, interpreted)
     except TinyrefError as error:
-        return Verdict("lower", str(error))
+        return Verdict(Pair.PLAIN, Symptom.ERROR, str(error))
     difference = first_difference(expected, interpreted[0])
     if difference:
-        return Verdict("lower", f"evaluator against interpreter: {difference}")
+        return Verdict(Pair.PLAIN, Symptom.VALUE, f"evaluator against interpreter: {difference}")
     try:
         measured = run_on_device(device, compile_program(device, program), case.buffers)
     except TinyrefError as error:
-        return Verdict("device", str(error))
+        return Verdict(Pair.DEVICE, Symptom.ERROR, str(error))
     difference = first_difference(interpreted[0], measured)
     if difference:
-        return Verdict("device", f"interpreter against {device}: {difference}")
+        return Verdict(Pair.DEVICE, Symptom.VALUE, f"interpreter against {device}: {difference}")
     if case.equivalent is None:
         return Verdict()
     return judge_equivalent(case.equivalent, case.buffers, expected, device)
@@ -92,7 +76,9 @@ def judge_equivalent(
             blamed = first_wrong_step(equivalent, run, expected)
             steps = " ".join(equivalent.labels)
             return Verdict(
-                "equivalent", f"{where} against itself after {blamed} in {steps}: {problem}"
+                Pair.EQUIVALENT,
+                Symptom.VALUE,
+                f"{where} against itself after {blamed} in {steps}: {problem}",
             )
     return Verdict()
 
