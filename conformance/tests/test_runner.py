@@ -35,9 +35,9 @@ def test_a_conformance_run_does_not_search(fake: Any, monkeypatch: pytest.Monkey
     started: list[str] = []
 
     class Recording(runner.Pool):
-        def __init__(self, config: Mapping[str, Any], environment: Mapping[str, str]) -> None:
-            started.append(environment["TINYREF_BEAM"])
-            super().__init__(config, environment)
+        def __init__(self, config: Mapping[str, Any]) -> None:
+            super().__init__(config)
+            started.append(self.environment["TINYREF_BEAM"])
 
     monkeypatch.setenv("TINYREF_BEAM", "4")
     monkeypatch.setattr(runner, "Pool", Recording)

@@ -155,7 +155,7 @@ class Runner:
         started = time.monotonic()
         self._absorb()
         self.outcome.resumed = sum(len(found) for found in self.outcome.records.values())
-        self._pool = Pool(self._config(), self._environment())
+        self._pool = Pool(self._config())
         try:
             if self._open_first():
                 self._queue_first_attempts()
@@ -177,12 +177,6 @@ class Runner:
             "device": self.settings.device,
             "journal": str(self.journal.path.resolve()),
         }
-
-    def _environment(self) -> dict[str, str]:
-        # Many workers with many threads each would time each other out.
-        threads = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL")}
-        # A search for each kernel would take hours, and make a report depend on what was fast.
-        return {**threads, **os.environ, "TINYREF_BEAM": "0"}
 
     # Opening
 

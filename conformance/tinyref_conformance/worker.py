@@ -9,16 +9,8 @@ closed pipe tells, and the worker leaves.
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import dataclasses
-import faulthandler
-import json
 import os
-import queue
-import signal
-import sys
-import threading
 import time
 import traceback
 from collections.abc import Mapping
@@ -26,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tinyref.errors import DeviceError, TinyrefError, UserError, VerifyError
+from tinyref.processes import Line
 from tinyref_conformance import journal, records
 from tinyref_conformance.expectations import Phase
 from tinyref_conformance.records import Record
@@ -33,47 +26,26 @@ from tinyref_conformance.statuses import Status
 from tinyref_conformance.suite import Suite
 from tinyref_spec.case import Case, Profile, Row
 
-EXIT_ORPHANED = 3
 EXIT_JOURNAL = 4
-_PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
     """Runs until the main process closes the pipe or says to stop."""
-    faulthandler.enable()
-    _die_with_parent()
-    # What device code prints must not look like messages: standard output becomes the log.
-    channel = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
-    os.dup2(2, 1)
-    messages: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-    threading.Thread(target=_listen, args=(messages,), daemon=True).start()
-    worker = Worker(messages.get(), channel)
+    line = Line()
+    worker = Worker(line.hear(), line)
     worker.open()
     while True:
-        message = messages.get()
+        message = line.hear()
         if message.get("stop"):
             return
         worker.run_row(message)
 
 
-def _die_with_parent() -> None:
-    # A device call that never lets other threads run would hide the closed pipe from us.
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-def _listen(messages: queue.SimpleQueue[dict[str, Any]]) -> None:
-    for line in sys.stdin:
-        messages.put(json.loads(line))
-    os._exit(EXIT_ORPHANED)
-
-
 class Worker:
     """The state of one worker process."""
 
-    def __init__(self, config: Mapping[str, Any], channel: Any) -> None:
-        self.channel = channel
+    def __init__(self, config: Mapping[str, Any], line: Line) -> None:
+        self.say = line.say
         self.suite = Suite(config["catalogue"])
         self.profile = Profile(config["profile"])
         self.suite_hash = str(config["suite_hash"])
@@ -83,10 +55,6 @@ class Worker:
         self.journal = journal.Appender(path)
         self._rows: dict[str, Row] | None = None
         self._device: Any = None
-
-    def say(self, message: Mapping[str, Any]) -> None:
-        self.channel.write(json.dumps(message) + "\n")
-        self.channel.flush()
 
     def open(self) -> None:
         """Opens the device and reports what it declares, or why it does not open."""
