@@ -1,0 +1,483 @@
+"""Cases on file: the same case again, bit for bit, whatever else is in the file is refused."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from random import Random
+from types import MappingProxyType
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tinyref.dtype import dtypes, numpy_dtype
+from tinyref.errors import UserError
+from tinyref.uops import build
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref.uops.optimise.opt import parse_opts
+from tinyref.uops.payload import ViewArg
+from tinyref.uops.serialize import to_json
+from tinyref.uops.shape_tracker import ShapeTracker
+from tinyref_fuzz.case import Blame, Case, Mode, Pair, Symptom, Verdict
+from tinyref_fuzz.corpus import load
+from tinyref_fuzz.equivalent import equivalents
+from tinyref_fuzz.store import (
+    as_case,
+    blame_of,
+    case_from_json,
+    case_text,
+    case_to_json,
+    load_case,
+    load_kept,
+    save_case,
+    verdict_of,
+)
+from tinyref_fuzz.tape import Tape
+from tinyref_spec.kept.buffers import buffer_from_json, buffer_to_json
+
+
+def flat(slot: int, dtype, size: int) -> UOp:
+    memory = build.define_global(slot, dtype, size)
+    return UOp(Ops.VIEW, memory.dtype, (memory,), ViewArg(ShapeTracker.from_shape((size,))))
+
+
+def doubled(dtype=dtypes.float32, size: int = 4) -> UOp:
+    loaded = build.load(flat(1, dtype, size))
+    return build.sink(build.store(flat(0, dtype, size), build.add(loaded, loaded)))
+
+
+def small(**changes) -> Case:
+    """A case with something in each of its fields."""
+    ast = doubled()
+    output = np.array([0x7FC00001, 0xFFC00000, 0x80000000, 1], "u4").view("f4")
+    inputs = np.array([1.5, -0.0, np.inf, 1e-45], np.float32)
+    members = {
+        "choices": (3, 0, 2**32 - 1),
+        "equivalent": equivalents(ast, Tape(seed=4), 2),
+        "opts": (parse_opts("UPCAST(0, 4)"), (), parse_opts("LOCAL(0, 2) UPCAST(0, 0)")),
+        "mode": Mode.EDGE,
+        "bindings": MappingProxyType({"n": 3}),
+    }
+    return Case(ast, (output, inputs), **(members | changes))
+
+
+def same(found: Case, wanted: Case) -> None:
+    assert found.ast is wanted.ast
+    assert found.choices == wanted.choices
+    assert found.opts == wanted.opts
+    assert dict(found.bindings) == dict(wanted.bindings)
+    assert found.mode is wanted.mode
+    assert found.equivalent == wanted.equivalent
+    assert [each.dtype for each in found.buffers] == [each.dtype for each in wanted.buffers]
+    for left, right in zip(found.buffers, wanted.buffers, strict=True):
+        assert left.tobytes() == right.tobytes()
+
+
+# --- there and back -----------------------------------------------------------------------------
+
+
+def test_a_case_comes_back_with_every_field():
+    case = small()
+    assert len(case.equivalent.trail) == 2
+    same(case_from_json(json.loads(case_text(case))), case)
+
+
+@pytest.mark.parametrize("dtype", dtypes.all, ids=lambda dtype: dtype.name)
+@pytest.mark.parametrize("size", [0, 1, 7, 256, 257, 1000])
+def test_every_pattern_of_bits_of_every_type_comes_back(dtype, size):
+    random = np.random.default_rng(size)
+    if dtype.is_bool:
+        content = random.integers(0, 2, size).astype(bool)
+    else:
+        words = random.integers(0, 2 ** (8 * dtype.itemsize), size, f"u{dtype.itemsize}")
+        content = words.view(numpy_dtype(dtype))
+    data = json.loads(json.dumps(buffer_to_json(content)))
+    assert ("base64" in data) == (size > 256)
+    found = buffer_from_json(data, "here")
+    assert found.dtype == content.dtype
+    assert found.tobytes() == content.tobytes()
+
+
+@pytest.mark.parametrize(
+    "numpy", [np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2]
+)
+def test_every_narrow_float_comes_back(numpy):
+    width = np.dtype(numpy).itemsize
+    every = np.arange(2 ** (8 * width), dtype=f"u{width}").view(numpy)
+    for first in range(0, min(every.size, 1 << 16), 256):
+        part = every[first : first + 256]
+        assert buffer_from_json(buffer_to_json(part), "here").tobytes() == part.tobytes()
+
+
+def test_the_text_of_buffers():
+    bits = np.array([0x7FC00001, 0xFF800001, 0x80000000, 0x3FC00000, 0x7F800000, 1], "u4")
+    assert buffer_to_json(bits.view("f4")) == {
+        "dtype": "float32",
+        "size": 6,
+        "values": ["bits:7fc00001", "bits:ff800001", "-0.0", "1.5", "inf", "1.401298464324817e-45"],
+    }
+    eighth = np.array([0x7F, 0xFF, 0x80, 0x7E], "u1").view(ml_dtypes.float8_e4m3fn)
+    assert buffer_to_json(eighth)["values"] == ["bits:7f", "bits:ff", "-0.0", "448.0"]
+    limits = np.array([-(2**63), 2**63 - 1])
+    assert buffer_to_json(limits)["values"] == [-(2**63), 2**63 - 1]
+    assert buffer_to_json(np.array([True, False]))["values"] == [True, False]
+    assert buffer_to_json(np.arange(257, dtype=np.uint16))["base64"].startswith("AAABAAIA")
+
+
+def test_every_kernel_of_the_corpus_comes_back():
+    for kernel in load():
+        case = Case(kernel.ast, kernel.buffers(), bindings=kernel.bindings)
+        same(case_from_json(json.loads(case_text(case))), case)
+
+
+def test_verdict_blame_note_and_device_come_back(tmp_path):
+    verdict = Verdict(Pair.OPTIMISED, Symptom.RED_ZONE, "byte 3 of slot 1", 2, 7)
+    blame = Blame("optimise", "PADTO", "a sum of 3")
+    path = save_case(tmp_path / "it.json", small(), "a pad too many", verdict, blame, "CPU")
+    kept = load_kept(path)
+    assert (kept.note, kept.device, verdict_of(kept)) == ("a pad too many", "CPU", verdict)
+    assert blame_of(kept) == blame
+    same(as_case(kept), small())
+    agreed = load_kept(save_case(tmp_path / "it.json", small(), verdict=Verdict(judged=2)))
+    assert verdict_of(agreed) == Verdict(judged=2)
+    assert blame_of(agreed) is None
+
+
+def test_details_of_any_length_and_characters_can_be_kept(tmp_path):
+    verdict = Verdict(Pair.DEVICE, Symptom.ERROR, "\ud800" + "x" * 100_000)
+    kept = load_kept(save_case(tmp_path / "it.json", small(), verdict=verdict))
+    assert kept.verdict.detail == "?" + "x" * 19_996 + "..."
+
+
+# --- the text -----------------------------------------------------------------------------------
+
+
+def test_the_text_is_stable_and_a_change_is_a_small_difference():
+    lines = case_text(small()).splitlines()
+    assert lines == case_text(small()).splitlines()
+    assert max(map(len, lines)) <= 100
+    assert [line for line in lines if line.startswith(' "')] == sorted(
+        line for line in lines if line.startswith(' "')
+    )
+    changed = small(opts=(parse_opts("UPCAST(0, 2)"), *small().opts[1:]))
+    assert len(set(case_text(changed).splitlines()) - set(lines)) == 1
+
+
+def test_a_folder_gets_a_name_for_each_content(tmp_path):
+    first = save_case(tmp_path, small(), stem="store")
+    assert first.parent == tmp_path
+    digest = first.name.removeprefix("store-").removesuffix(".json")
+    assert len(digest) == 12
+    assert set(digest) <= set("0123456789abcdef")
+    # What was found is not the content; the data are.
+    assert save_case(tmp_path, small(), "a note", stem="store", device="CPU") == first
+    other = small().buffers[1].copy()
+    other[0] = 2
+    second = save_case(tmp_path, small().__class__(small().ast, (small().buffers[0], other)))
+    assert second.name != first.name
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_file_is_there_whole_or_not_at_all(tmp_path, monkeypatch):
+    path = tmp_path / "it.json"
+    save_case(path, small(), "first")
+    before = path.read_bytes()
+
+    def full(*given):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.write", full)
+    with pytest.raises(UserError, match=r"it\.json: .*No space left"):
+        save_case(path, small(), "second")
+    assert path.read_bytes() == before
+    assert [each.name for each in tmp_path.iterdir()] == ["it.json"]
+
+
+def test_it_is_written_where_a_folder_is_only(tmp_path):
+    with pytest.raises(UserError, match="cannot be written"):
+        save_case(tmp_path / "none" / "it.json", small())
+
+
+def test_a_case_that_no_reader_would_accept_is_not_written(tmp_path):
+    short = Case(doubled(), (np.zeros(4, np.float32),))
+    with pytest.raises(UserError, match="ast: kernel: slot 1 has no buffer, there are 1"):
+        save_case(tmp_path / "it.json", short)
+    assert not list(tmp_path.iterdir())
+
+
+# --- what is refused ----------------------------------------------------------------------------
+
+
+def damaged(path: str, value: object) -> dict:
+    """The JSON of `small` with the member at `path`, such as `buffers.0.size`, replaced."""
+    data = json.loads(case_text(small(), verdict=Verdict(), blame=Blame("lower")))
+    place = data
+    *folders, last = path.split(".")
+    for name in folders:
+        place = place[int(name) if isinstance(place, list) else name]
+    place[int(last) if isinstance(place, list) else last] = value
+    return data
+
+
+HUGE = 10**30
+FOUND = {"pair": "plain", "symptom": "value", "detail": "", "trial": 0, "judged": 0}
+REFUSED = [
+    ("schema", "x", "case, schema: expected 'tinyref.case', got 'x'"),
+    ("version", 2, "case, version: expected a version from 0 to 1"),
+    ("version", -1, "case, version: expected a version from 0 to 1"),
+    ("version", True, "case, version: expected a version from 0 to 1"),
+    ("extra", 1, "case: expected only the members ast, "),
+    ("mode", "fast", "case, mode: expected one of exact, float, edge, got 'fast'"),
+    ("mode", [], "case, mode: expected one of"),
+    ("note", 3, "note: expected a text of at most 20000 characters, got 3"),
+    ("note", "x" * 30_000, "note: expected a text of at most 20000 characters"),
+    ("note", "\ud800", "note: expected a text, got half of a character"),
+    ("device", "C\nPU", "device: expected a text of one line"),
+    ("tinyref", None, "tinyref: expected a text"),
+    ("choices", [1, -1], "choices[1]: expected an integer from 0"),
+    ("choices", [1.0], "choices[0]: expected an integer from 0"),
+    ("choices", [2**128], "choices[0]: expected an integer from 0 to 2**128 - 1"),
+    ("choices", {}, "choices: expected a list"),
+    ("bindings", {"n": "3"}, "bindings.n: expected an integer"),
+    ("bindings", [], "bindings: expected an object"),
+    ("opts", ["UPCAST(0,4)"], "opts[0]: expected 'UPCAST(0, 4)', the same in normal form"),
+    ("opts", ["UPCAST"], "opts[0]: optimisations: cannot read 'UPCAST'"),
+    ("opts", ["UPCAST(0, 4) " * 65], "opts[0]: expected 'UPCAST(0, 4) UPCAST(0, 4)"),
+    ("opts", [" ".join(["UPCAST(0, 4)"] * 65)], "opts[0]: expected at most 64 of them, got 65"),
+    ("opts", [""] * 1025, "opts: expected at most 1024 entries, got 1025"),
+    ("verdict.pair", "plain", "verdict: expected a pair and a symptom, or neither"),
+    ("verdict", FOUND | {"pair": "PLAIN"}, "verdict.pair: expected one of plain, optimised, "),
+    ("verdict", FOUND | {"symptom": "fire"}, "verdict.symptom: expected one of value, error, "),
+    ("verdict.trial", -2, "verdict.trial: expected an integer from -1"),
+    ("verdict", {}, "verdict: expected a member 'detail', got none"),
+    ("blame.stage", 1, "blame.stage: expected a text"),
+    ("buffers", [], "equivalent.kernels[0]: kernel: slot "),
+    ("buffers.0", 1, "buffers[0]: expected an object, got 1"),
+    ("buffers.0.dtype", "float32x4", "buffers[0].dtype: expected one of bool, int8"),
+    ("buffers.0.dtype", [], "buffers[0].dtype: expected one of bool, int8"),
+    ("buffers.0.size", 5, "buffers[0].values: expected a list of `size` values"),
+    ("buffers.0.size", -1, "buffers[0].size: expected a size of at most 16777216 bytes"),
+    ("buffers.0.size", HUGE, "buffers[0].size: expected a size of at most 16777216 bytes"),
+    ("buffers.0.values.0", 1.5, "buffers[0].values[0]: expected the text of a value of float32"),
+    ("buffers.0.values.0", "0.1", "buffers[0].values[0]: expected the text of a value of float32"),
+    ("buffers.0.values.0", "1e400", "buffers[0].values[0]: expected the text of"),
+    ("buffers.0.values.0", "1_0.0", "buffers[0].values[0]: expected the text of"),
+    ("buffers.0.values.0", "nan", "buffers[0].values[0]: expected the text of"),
+    ("buffers.0.values.0", "bits:3f800000", "buffers[0].values[0]: expected the bits of a NaN"),
+    ("buffers.0.values.0", "bits:7FC00001", "buffers[0].values[0]: expected the bits of a NaN"),
+    ("buffers.0.values.0", "bits:7fc0", "buffers[0].values[0]: expected the bits of a NaN"),
+    ("buffers.1", {"dtype": "int32", "size": 4, "values": [0] * 4}, "slot 1 is float32*4@global"),
+    (
+        "buffers.1",
+        {"dtype": "int8", "size": 1, "values": [128]},
+        "[0]: expected an integer of int8",
+    ),
+    ("buffers.1", {"dtype": "int8", "size": 1, "values": [True]}, "expected an integer of int8"),
+    ("buffers.1", {"dtype": "bool", "size": 1, "values": [1]}, "expected true or false, got 1"),
+    ("buffers.1", {"dtype": "bool", "size": 1, "base64": "Ag=="}, "expected the bytes 0 and 1"),
+    ("buffers.1", {"dtype": "int8", "size": 2, "base64": "Ag=="}, "expected 2 bytes, got 1"),
+    (
+        "buffers.1",
+        {"dtype": "int8", "size": 1, "base64": "A*"},
+        "buffers[1].base64: cannot be read",
+    ),
+    ("buffers.1", {"dtype": "int8", "size": 1, "base64": "é"}, "buffers[1].base64: cannot be read"),
+    ("buffers.1", {"dtype": "int8", "size": 1}, "buffers[1]: expected the members dtype, size"),
+    ("ast", [], "ast: expected a graph"),
+    ("ast.kind", "program", "ast: json: expected a member"),
+    ("ast.kind", "sequence", "ast: json: expected a member 'order'"),
+    ("ast.root", 0, "ast: kernel: expected a SINK, got DEFINE_GLOBAL"),
+    ("ast.nodes.0.op", "EVAL", "ast: nodes[0].op: expected the name of an op"),
+    ("ast.nodes.1.payload.groups.0.shape", [HUGE], "expected an integer below 2**64"),
+    ("ast.nodes.1.payload.groups.0.shape", [1] * 65, "expected at most 64 axes, got 65"),
+    ("ast.nodes.1.payload.groups", [{}] * 33, "expected at most 32 views, got 33"),
+    ("ast.nodes", [{"op": "NOOP"}] * 20_001, "ast: expected at most 20000 nodes, got 20001"),
+    ("equivalent.labels", [], "equivalent.kernels: expected the first kernel, and one for each"),
+    ("equivalent.labels.0", "\n", "equivalent.labels[0]: expected a text of one line"),
+    ("equivalent.kernels.order", [0, 0, 0], "equivalent.kernels[0]: kernel: expected a SINK"),
+]
+
+
+@pytest.mark.parametrize(("path", "value", "message"), REFUSED, ids=range(len(REFUSED)))
+def test_what_the_writer_does_not_write_is_refused_with_its_place(path, value, message):
+    with pytest.raises(UserError) as refused:
+        case_from_json(damaged(path, value))
+    assert message in str(refused.value)
+
+
+def wide(extent: int, axes: int = 1) -> UOp:
+    """A kernel that shows one element `extent` times on each axis, and stores the sum."""
+    shape = (extent,) * axes
+    one = ShapeTracker.from_shape((1,) * axes)
+    memory = build.define_global(1, dtypes.int32, 1)
+    seen = UOp(Ops.VIEW, memory.dtype, (memory,), ViewArg(one.expand(shape)))
+    total = build.reduce(Ops.ADD, build.load(seen), tuple(range(axes)))
+    output = build.define_global(0, dtypes.int32, 1)
+    target = UOp(Ops.VIEW, output.dtype, (output,), ViewArg(one))
+    return build.sink(build.store(target, total))
+
+
+def test_kernels_that_would_take_forever_are_refused():
+    buffers = (np.zeros(1, np.int32), np.zeros(1, np.int32))
+    case_to_json(Case(wide(1 << 20), buffers))
+    for extent, axes in ((1 << 25, 1), (1 << 40, 1), (1000, 9)):
+        with pytest.raises(UserError, match="expected at most 16777216 elements"):
+            case_to_json(Case(wide(extent, axes), buffers))
+
+
+def test_a_variable_needs_a_value_in_its_range():
+    kernel = next(kernel for kernel in load() if kernel.bindings)
+    name, value = next(iter(kernel.bindings.items()))
+    data = case_to_json(Case(kernel.ast, kernel.buffers(), bindings=kernel.bindings))
+    assert case_from_json(data).bindings[name] == value
+    for bindings, message in (({}, "no value given"), ({name: 10**9}, "is outside")):
+        with pytest.raises(UserError, match=message):
+            case_from_json(data | {"bindings": bindings})
+
+
+def test_sizes_are_no_way_to_fill_the_memory():
+    """A size n ** (2 ** 60) has few nodes."""
+    n = build.variable("n", 1, 2)
+    size = n
+    for _ in range(60):
+        size = UOp(Ops.MUL, dtypes.index, (size, size))
+    data = case_to_json(Case(doubled(), (np.zeros(4, np.float32),) * 2))
+    nodes = to_json(size)["nodes"]
+    shift = len(nodes)
+    moved = copy.deepcopy(data["ast"])
+    for node in moved["nodes"]:
+        node["src"] = [source + shift for source in node["src"]]
+    view = next(node for node in moved["nodes"] if node["op"] == "VIEW")
+    view["payload"]["groups"][0]["shape"] = [{"node": shift - 1}]
+    data["ast"] = moved | {"nodes": nodes + moved["nodes"], "root": moved["root"] + shift}
+    with pytest.raises(UserError, match="a product has more than 16 factors"):
+        case_from_json(data | {"bindings": {"n": 1}})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"", "is no JSON"),
+        (b"[" * 100_000, "is no JSON"),
+        (b"\xff\xfe", "is no JSON"),
+        (b'{"schema": 1, "schema": 2}', "the member 'schema' is there twice"),
+        (b'{"x": NaN}', "NaN is no JSON"),
+        (b"1" * 5000, "is no JSON"),
+        (b"[]", "case: expected an object"),
+        (b"null", "case: expected an object"),
+        (b" " * ((1 << 25) + 1), "expected at most 33554432 bytes, got more"),
+    ],
+    ids=range(9),
+)
+def test_files_that_are_no_cases_are_refused_with_their_path(tmp_path, text, message):
+    path = tmp_path / "it.json"
+    path.write_bytes(text)
+    with pytest.raises(UserError) as refused:
+        load_case(path)
+    assert str(refused.value).startswith(str(path))
+    assert message in str(refused.value)
+
+
+def test_a_file_that_is_not_there_or_no_file(tmp_path):
+    for path in (tmp_path / "none.json", tmp_path, tmp_path / ("x" * 300), "a\0b"):
+        with pytest.raises(UserError):
+            load_case(path)
+
+
+def every_place(data: object) -> list[tuple[object, object]]:
+    """Each list or object in `data` with each of its keys."""
+    found, waiting = [], [data]
+    while waiting:
+        place = waiting.pop()
+        keys = place.keys() if isinstance(place, dict) else range(len(place))
+        for key in keys:
+            found.append((place, key))
+            if isinstance(place[key], dict | list):
+                waiting.append(place[key])
+    return found
+
+
+ODD = (
+    *(None, True, 0, -1, 1, 3, 2**31, 2**63, 2**64, 10**40, 1.5, "", "x", "nan", "0", [], {}),
+    *([0], [[]], [None], {"": 0}, {"node": 0}, {"node": 10**9}, {"float": "inf"}, "int32", "ADD"),
+    *("float32*4@global", "image.float32[4,4]", "float32x4", "void", "index", "\ud800"),
+)
+
+
+def damaged_anyhow(random: Random, text: str) -> object:
+    """The JSON `text` with one to three values replaced, removed, doubled, or moved."""
+    data = json.loads(text)
+    for _ in range(random.randint(1, 3)):
+        place, key = random.choice(every_place(data))
+        way = random.randrange(4)
+        if way == 0:
+            place[key] = copy.deepcopy(random.choice(ODD))
+        elif way == 1:
+            del place[key]
+        elif way == 2 and isinstance(place, list):
+            place.insert(key, copy.deepcopy(place[key]))
+        else:
+            other, at = random.choice(every_place(data))
+            place[key] = copy.deepcopy(other[at])
+    return data
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_damaged_cases_are_refused_or_read_and_nothing_else(seed):
+    random = Random(seed)
+    kernel = next(kernel for kernel in load() if kernel.bindings)
+    symbolic = Case(kernel.ast, kernel.buffers(), bindings=kernel.bindings)
+    texts = [case_text(small(), "note", Verdict(), Blame("lower")), case_text(symbolic)]
+    refused: list[UserError] = []
+    for number in range(400):
+        data = damaged_anyhow(random, texts[number % 2])
+        try:
+            case_to_json(case_from_json(data))
+        except UserError as error:
+            refused.append(error)
+    assert len(refused) > 250
+
+
+def test_damaged_bytes_are_refused_or_read_and_nothing_else(tmp_path):
+    random = Random(5)
+    path = tmp_path / "it.json"
+    text = case_text(small()).encode()
+    refused: list[UserError] = []
+    for _ in range(300):
+        data = bytearray(text)
+        for _ in range(random.randint(1, 4)):
+            data[random.randrange(len(data))] = random.randrange(256)
+        path.write_bytes(data[: random.choice((len(data), random.randrange(len(data))))])
+        try:
+            load_case(path)
+        except UserError as error:
+            refused.append(error)
+    assert len(refused) > 250
+    assert all(str(error).startswith(str(path)) for error in refused)
+
+
+# --- tapes --------------------------------------------------------------------------------------
+
+
+def tapes_digest(count: int, hash_seed: str) -> str:
+    """What the script prints in a fresh process, which replays each tape and reads each text."""
+    script = Path(__file__).parent / "tapes_digest.py"
+    environment = os.environ | {"PYTHONHASHSEED": hash_seed}
+    command = [sys.executable, str(script), str(count)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("count", [40, 200])
+def test_a_tape_gives_the_same_bytes_in_every_process(count):
+    first = tapes_digest(count, "1")
+    assert len(first.strip()) == 64
+    assert first == tapes_digest(count, "2")

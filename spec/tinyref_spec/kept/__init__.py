@@ -1,0 +1,39 @@
+"""Cases on file: a kernel with its data, lists of optimisations and what was found with it.
+
+The format is `tinyref.case`, described field by field in docs/corpus.md. What is read may come from
+anywhere: nothing is evaluated, and everything that the writer does not write is refused.
+"""
+
+from __future__ import annotations
+
+from tinyref_spec.kept.document import (
+    MODES,
+    SCHEMA,
+    VERSION,
+    KeptBlame,
+    KeptCase,
+    KeptVerdict,
+    content_hash,
+    from_json,
+    to_json,
+)
+from tinyref_spec.kept.files import hash_in_name, named, read_json, read_kept, write_text
+from tinyref_spec.kept.stable_text import stable_text
+
+__all__ = [
+    "MODES",
+    "SCHEMA",
+    "VERSION",
+    "KeptBlame",
+    "KeptCase",
+    "KeptVerdict",
+    "content_hash",
+    "from_json",
+    "hash_in_name",
+    "named",
+    "read_json",
+    "read_kept",
+    "stable_text",
+    "to_json",
+    "write_text",
+]

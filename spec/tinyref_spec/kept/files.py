@@ -1,0 +1,74 @@
+"""Files of cases: read with a limit, written whole or not at all, named by their content."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from tinyref.errors import DeviceError, UserError
+from tinyref.runtimes.disk import replace_file
+from tinyref_spec.kept.document import KeptCase, content_hash, from_json
+
+MOST_FILE_BYTES = 1 << 25
+_NAMED = re.compile(r".*-([0-9a-f]{12})\.json", re.ASCII | re.DOTALL)
+
+
+def read_kept(path: str | Path) -> KeptCase:
+    """The case in a file of the present version. Raises `UserError` beginning with the path."""
+    data = read_json(path)
+    try:
+        return from_json(data)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
+
+
+def read_json(path: str | Path) -> object:
+    """The JSON in a file: no member twice, no NaN, not too large. Raises `UserError`."""
+    try:
+        if not Path(path).is_file():
+            raise UserError(f"{path}: no such file")
+        with open(path, "rb") as file:
+            data = file.read(MOST_FILE_BYTES + 1)
+        if len(data) > MOST_FILE_BYTES:
+            raise UserError(f"{path}: expected at most {MOST_FILE_BYTES} bytes, got more")
+        return json.loads(
+            data.decode("utf-8"), object_pairs_hook=_members, parse_constant=_no_constant
+        )
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path}: is no JSON: {error}") from None
+
+
+def _members(pairs: Iterable[tuple[str, object]]) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"the member {name[:80]!r} is there twice")
+        found[name] = value
+    return found
+
+
+def _no_constant(name: str) -> object:
+    raise ValueError(f"{name} is no JSON")
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Puts a file with `text` in the place of `path`, or leaves all as it was; `UserError`."""
+    try:
+        replace_file(str(path), [text.encode("utf-8")])
+    except DeviceError as error:
+        raise UserError(f"{path}: {error.message}") from None
+
+
+def named(stem: str, case: KeptCase) -> str:
+    """The name of a file in a folder that several write to: `stem-<hash of its content>.json`."""
+    return f"{stem}-{content_hash(case)}.json"
+
+
+def hash_in_name(path: str | Path) -> str | None:
+    """The hash in the name of a file, None where it has none."""
+    found = _NAMED.fullmatch(Path(path).name)
+    return found[1] if found else None
