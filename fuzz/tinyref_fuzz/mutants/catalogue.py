@@ -1,0 +1,32 @@
+"""All mutants, by name. Importing it imports nothing of the compiler."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from tinyref_fuzz.mutants.mutant import Mutant
+
+# One module a class of bugs; each has its mutants as MUTANTS.
+_MODULES = (
+    *("rules", "numbers", "optimiser", "lowering", "barriers", "expansion"),
+    *("linearising", "views", "renderers"),
+)
+
+
+def _collected() -> Mapping[str, Mutant]:
+    found: dict[str, Mutant] = {}
+    for name in _MODULES:
+        module = f"tinyref_fuzz.mutants.{name}"
+        if importlib.util.find_spec(module) is None:
+            continue
+        for mutant in importlib.import_module(module).MUTANTS:
+            if mutant.name in found:
+                raise ValueError(f"mutants: {mutant.name} stands twice in the catalogue")
+            found[mutant.name] = mutant
+    return MappingProxyType(found)
+
+
+MUTANTS: Mapping[str, Mutant] = _collected()

@@ -1,0 +1,133 @@
+"""Mutants of accumulators and of the order of a program: loops, scopes, memory."""
+
+from __future__ import annotations
+
+from tinyref_fuzz.mutants.mutant import Mutant
+
+_ACCUMULATE = "tinyref.uops.accumulate"
+_LINEARIZE = "tinyref.uops.linearize"
+_SCOPES = "tinyref.uops.linearize_scopes"
+_NEEDS = "tinyref.uops.linearize_needs"
+
+ACCUMULATORS = (
+    Mutant(
+        name="integer-max-starts-too-high",
+        kind="wrong reduce identity",
+        module=_ACCUMULATE,
+        old="    start = build.const(node.dtype, reduce_identity(op, node.dtype))",
+        new="    start = build.const(node.dtype, -1 if op is Ops.MAX and node.dtype.is_int "
+        "and not node.dtype.is_unsigned else reduce_identity(op, node.dtype))",
+        resembles="the least integer was taken from the wrong end of a table",
+        stages=("accumulate",),
+    ),
+    Mutant(
+        name="accumulator-of-two-reduces",
+        kind="accumulator shared by two reduces",
+        module=_ACCUMULATE,
+        old='        done[node] = _accumulator(f"acc{count}", node, node.arg.op, src)',
+        new='        done[node] = _accumulator("acc0", node, node.arg.op, src)',
+        resembles="two reduces of one type over the same loops went into one accumulator",
+        stages=("accumulate", "linearize"),
+    ),
+    Mutant(
+        name="accumulator-not-reset",
+        kind="accumulator not reset",
+        module=_SCOPES,
+        old="            found[item] = self.ranges[scope.bit_length() - 1] if scope else BODY",
+        new="            found[item] = self.ranges[scope.bit_length() - 1] "
+        "if scope and item in self.bit else BODY",
+        resembles="a sum in a loop was started once before it, not in every turn",
+        stages=("linearize", "optimise"),
+    ),
+)
+
+LOOPS = (
+    Mutant(
+        name="loop-ends-before-its-last-child",
+        kind="loop end before its last child",
+        module=_LINEARIZE,
+        old=(
+            "            stack.append((item, True))\n"
+            "            stack += [(member, False) for member in reversed(orders[item])]"
+        ),
+        new=(
+            "            last = next((m for m in orders[item][::-1] if m < count), -1)\n"
+            "            inside = [m for m in orders[item] if m != last]\n"
+            "            stack += [(last, False)] if last >= 0 and last not in orders else []\n"
+            "            stack.append((item, True))\n"
+            "            inside += [last] if last in orders else []\n"
+            "            stack += [(member, False) for member in reversed(inside)]"
+        ),
+        resembles="a loop was closed before the last of what stands in it",
+        stages=("linearize",),
+    ),
+    Mutant(
+        name="merged-reduces-of-other-depth",
+        kind="merged ranges across scopes",
+        module="tinyref.uops.optimise.normal_form",
+        old="        key = (context, arg.axes, reduced_sizes(node), _depth(node))",
+        new="        key = (context, arg.axes, reduced_sizes(node), 0)",
+        resembles="a sum and the maximum that it needs shared one loop, as in softmax",
+        stages=("normal", "linearize", "lower"),
+    ),
+    Mutant(
+        name="merged-reduces-of-other-context",
+        kind="merged ranges across scopes",
+        module="tinyref.uops.optimise.normal_form",
+        old="        key = (context, arg.axes, reduced_sizes(node), _depth(node))",
+        new="        key = (len(context), arg.axes, reduced_sizes(node), _depth(node))",
+        resembles="a reduce inside of another one was given the loop of one outside of it",
+        stages=("normal", "linearize", "lower"),
+    ),
+    Mutant(
+        name="idle-loop-with-stores",
+        kind="loop dropped",
+        module=_SCOPES,
+        old="            if op in _DOES:\n                block = self.home[item]",
+        new="            if op in _DOES and op is not _UPDATE:\n                block = self.home[item]",
+        resembles="a loop that only updates an accumulator was taken for one that does nothing",
+        stages=("linearize",),
+    ),
+)
+
+MEMORY = (
+    Mutant(
+        name="load-after-store",
+        kind="a load moved over a store that it depends on",
+        module=_NEEDS,
+        old="        if 0 < len(stores) < len(found):",
+        new="        if 0 < len(stores) < len(found) - len(found):",
+        resembles="an output that is also read was overwritten before it was read",
+        stages=("linearize",),
+    ),
+    Mutant(
+        name="loads-of-one-address-merged",
+        kind="a load moved over a store that it depends on",
+        module="tinyref.uops.linearize_graph",
+        old="            key = (op, node.dtype, node.arg, items, taken)",
+        new="            key = (op, node.dtype, node.arg, items, () if op is Ops.LOAD else taken)",
+        resembles="a load after a barrier was taken for the same as one before it",
+        stages=("linearize", "optimise"),
+    ),
+    Mutant(
+        name="waits-forgotten",
+        kind="a load moved over a store that it depends on",
+        module="tinyref.uops.linearize_graph",
+        old="                carried[node] = _union([marks, "
+        "(self._mark(node.src[1:], items[1:]),)])",
+        new="                carried[node] = _union([marks, ()])",
+        resembles="what an access must come after was lost when it was scheduled",
+        stages=("linearize", "optimise"),
+    ),
+    Mutant(
+        name="old-value-after-update",
+        kind="a load moved over a store that it depends on",
+        module=_NEEDS,
+        old="            for reader in readers[accumulator]:\n",
+        new="            for reader in readers[accumulator][:0]:\n",
+        resembles="an accumulator was read after it was updated",
+        stages=("linearize",),
+    ),
+)
+
+MUTANTS = (*ACCUMULATORS, *LOOPS, *MEMORY)

@@ -1,0 +1,213 @@
+"""Mutants of the renderers: what a program is in LLVM IR and in C."""
+
+from __future__ import annotations
+
+from tinyref_fuzz.mutants.mutant import Mutant
+
+_LLVM = "tinyref.renderers.llvm"
+_C = "tinyref.renderers.c"
+_STAGES = ("device",)
+
+
+def _llvm(name: str, kind: str, old: str, new: str, resembles: str) -> Mutant:
+    return Mutant(name, kind, _LLVM, old, new, resembles, _STAGES, device="CPU")
+
+
+def _c(name: str, kind: str, old: str, new: str, resembles: str) -> Mutant:
+    return Mutant(name, kind, _C, old, new, resembles, _STAGES, device="CLANG")
+
+
+LLVM = (
+    _llvm(
+        "llvm-signed-less-as-unsigned",
+        "signed taken for unsigned",
+        '("icmp ult", "icmp slt", "icmp ult", "fcmp olt")',
+        '("icmp ult", "icmp ult", "icmp ult", "fcmp olt")',
+        "comparisons of negative integers went by their bits",
+    ),
+    _llvm(
+        "llvm-unsigned-less-as-signed",
+        "signed taken for unsigned",
+        '("icmp ult", "icmp slt", "icmp ult", "fcmp olt")',
+        '("icmp ult", "icmp slt", "icmp slt", "fcmp olt")',
+        "large unsigned numbers counted as negative where they are compared",
+    ),
+    _llvm(
+        "llvm-shift-is-logical",
+        "signed taken for unsigned",
+        '("", "ashr", "lshr", "")',
+        '("", "lshr", "lshr", "")',
+        "a negative number shifted to the right became a large one",
+    ),
+    _llvm(
+        "llvm-unsigned-division-signed",
+        "signed taken for unsigned",
+        '("", "sdiv", "udiv", "")',
+        '("", "sdiv", "sdiv", "")',
+        "division of large unsigned numbers was done signed",
+    ),
+    _llvm(
+        "llvm-signed-remainder-unsigned",
+        "signed taken for unsigned",
+        '("", "srem", "urem", "")',
+        '("", "urem", "urem", "")',
+        "the remainder of a negative number was that of its bits",
+    ),
+    _llvm(
+        "llvm-widened-with-zeros",
+        "signed taken for unsigned",
+        '        widen = "sext" if source.kind is Kind.SIGNED else "zext"',
+        '        widen = "sext" if source.kind is Kind.SIGNED and source.bits > 8 else "zext"',
+        "a negative byte became 255 when it was widened",
+    ),
+    _llvm(
+        "llvm-unsigned-to-float-signed",
+        "signed taken for unsigned",
+        '            opcode = "sitofp" if have.kind is Kind.SIGNED else "uitofp"',
+        '            opcode = "uitofp" if have.is_bool else "sitofp"',
+        "large unsigned numbers became negative floats",
+    ),
+    _llvm(
+        "llvm-float-constant-short",
+        "float constant printed with too few digits",
+        "struct.unpack('<Q', struct.pack('<d', value))",
+        "struct.unpack('<Q', struct.pack('<d', float(f'{value:.6g}')))",
+        "constants were printed with six digits",
+    ),
+    _llvm(
+        "llvm-lane-extracted-from-other-end",
+        "vector lane extract swapped",
+        'self.emit(f"extractelement {self.typed(source)}, i32 {lanes[0]}")',
+        'self.emit(f"extractelement {self.typed(source)}, '
+        'i32 {source.dtype.lanes - 1 - lanes[0]}")',
+        "lanes were counted as a big-endian machine does",
+    ),
+    _llvm(
+        "llvm-inverted-if",
+        "inverted IF",
+        'gate = self.value(node.src[2])\n        self.lines.append(f"  br i1 {gate}, '
+        'label %{label}.do, label %{label}.end")',
+        'gate = self.value(node.src[2])\n        self.lines.append(f"  br i1 {gate}, '
+        'label %{label}.end, label %{label}.do")',
+        "a gated store was done where its gate is closed",
+    ),
+    _llvm(
+        "llvm-gated-load-alternative",
+        "inverted IF",
+        'self.emit(f"phi {kind} [ {value}, %{label}.do ], [ {alternative}, %{before} ]")',
+        'self.emit(f"phi {kind} [ {value}, %{label}.do ], [ {alternative}, %{before} ]"'
+        ".replace(alternative, 'zeroinitializer' if ' x ' in kind else alternative))"
+        " if node.dtype.lanes > 2 else self.emit("
+        'f"phi {kind} [ {value}, %{label}.do ], [ zeroinitializer, %{before} ]")',
+        "a load that is gated off always gave zero, whatever it should give instead",
+    ),
+    _llvm(
+        "llvm-loop-once-more",
+        "loop bound off by one",
+        "more = icmp slt {kind} {name}.next, {self.value(opened.src[0])}",
+        "more = icmp sle {kind} {name}.next, {self.value(opened.src[0])}",
+        "a loop that tests at its end went one turn too far",
+    ),
+    _llvm(
+        "llvm-max-is-min",
+        "operands swapped",
+        'select {flags} {condition}, {kind} {second}, {kind} {first}")',
+        "select {flags} {condition}, {kind} {second if left.dtype.lanes < 2 else first}, "
+        '{kind} {first if left.dtype.lanes < 2 else second}")',
+        "the vector form of a maximum chose the other operand",
+    ),
+    _llvm(
+        "llvm-contracts",
+        "FMA contraction allowed",
+        '        self.contracts = not config.integer("STRICT_FLOAT")',
+        "        self.contracts = True",
+        "a product and a sum were fused, and rounded once instead of twice",
+    ),
+    _llvm(
+        "llvm-fast-math",
+        "fast-math flag set",
+        '            opcode += " contract"\n',
+        '            opcode += " contract"\n'
+        "        elif left.dtype.is_float and node.op in _CONTRACTED:\n"
+        '            opcode += " fast"\n',
+        "sums were re-associated, and NaN and infinities taken for impossible",
+    ),
+    _llvm(
+        "llvm-bool-of-float-is-integer",
+        "wrong cast of bool",
+        '            compare = "fcmp une" if have.is_float else "icmp ne"',
+        '            compare = "fcmp ogt" if have.is_float else "icmp ne"',
+        "a negative float was false",
+    ),
+    _llvm(
+        "llvm-bool-of-float-misses-nan",
+        "wrong cast of bool",
+        '            compare = "fcmp une" if have.is_float else "icmp ne"',
+        '            compare = "fcmp one" if have.is_float else "icmp ne"',
+        "NaN was false, though it is not zero",
+    ),
+)
+
+C = (
+    _c(
+        "c-missing-parentheses",
+        "missing parentheses",
+        'masked = f"({count} & {dtype.bits - 1})"',
+        'masked = f"{count} & {dtype.bits - 1}"',
+        "in C a shift binds more tightly than a mask",
+    ),
+    _c(
+        "c-float-constant-short",
+        "float constant printed with too few digits",
+        "digits = str(np.float32(number)) if dtype is dtypes.float32 else repr(number)",
+        'digits = f"{number:.6g}" if abs(number) < 2.0**31 else repr(number)',
+        "constants were printed with six digits",
+    ),
+    _c(
+        "c-infinity-as-name",
+        "NaN and infinity as constants",
+        "        if math.isfinite(number) and (number or math.copysign(1, number) > 0):",
+        "        if not math.isnan(number) and (number or math.copysign(1, number) > 0):",
+        "infinity was printed as a name that C does not know",
+    ),
+    _c(
+        "c-shift-unsigned",
+        "signed taken for unsigned",
+        '            text = f"{left} >> {masked}"',
+        '            text = f"({self.type(word_type(dtype))}){left} >> {masked}"',
+        "a negative number was shifted to the right as an unsigned one",
+    ),
+    _c(
+        "c-vector-choice-by-one-bit",
+        "vector masks",
+        'mask = f"-__builtin_convertvector({condition}, ',
+        'mask = f"__builtin_convertvector({condition}, ',
+        "the mask of a vector choice had one bit set instead of all",
+    ),
+    _c(
+        "c-vector-flags-not-normalised",
+        "wrong cast of bool",
+        'return f"__builtin_convertvector({mask}, {self.type(dtype)}) & 1"',
+        'return f"__builtin_convertvector({mask}, {self.type(dtype)})"',
+        "true was -1 in vectors and 1 elsewhere",
+    ),
+    _c(
+        "c-bool-through-integer",
+        "wrong cast of bool",
+        '        if want.is_bool:\n            return f"{value} != 0"\n'
+        "        if have.is_float and want.is_int:\n            # The limits",
+        '        if want.is_bool:\n            return f"({value} & 1) != 0" if have.is_int '
+        'else f"{value} != 0"\n'
+        "        if have.is_float and want.is_int:\n            # The limits",
+        "only the lowest bit told whether an integer is true",
+    ),
+    _c(
+        "c-gate-for-the-address-alone",
+        "inverted IF",
+        'self.line(f"{gate}{address} = {value};")',
+        'self.line(f"{address} = {value};")',
+        "a scalar store forgot its gate",
+    ),
+)
+
+MUTANTS = (*LLVM, *C)

@@ -1,0 +1,171 @@
+"""Mutants of views in the compiler: merged axes, masks, index arithmetic, the normal form."""
+
+from __future__ import annotations
+
+from tinyref_fuzz.mutants.mutant import Mutant
+
+_TRACKER = "tinyref.uops.shape_tracker"
+_COMPOSITION = "tinyref.uops.view_composition"
+_NORMAL = "tinyref.uops.optimise.normal_form"
+# A view is made for the normal form and read by lowering.
+_STAGES = ("normal", "lower", "evaluate")
+
+MERGES = (
+    Mutant(
+        name="merged-with-gap",
+        kind="merged non-contiguous dims",
+        module=_COMPOSITION,
+        old="        elif outer.stride == axis.size * axis.stride "
+        "and axis.end - axis.begin == axis.size:",
+        new="        elif axis.stride == 1 and axis.end - axis.begin == axis.size:",
+        resembles="rows with a gap between them were read as one long row",
+        stages=_STAGES,
+    ),
+    Mutant(
+        name="merged-loses-inner-mask",
+        kind="masks lost when views merge",
+        module=_COMPOSITION,
+        old="        elif outer.stride == axis.size * axis.stride "
+        "and axis.end - axis.begin == axis.size:",
+        new="        elif outer.stride == axis.size * axis.stride:",
+        resembles="the padding of rows was forgotten when rows became one axis",
+        stages=_STAGES,
+    ),
+    Mutant(
+        name="merged-loses-outer-begin",
+        kind="masks lost when views merge",
+        module=_COMPOSITION,
+        old="            begin, end = outer.begin * axis.size, outer.end * axis.size",
+        new="            begin, end = outer.begin, outer.end * axis.size",
+        resembles="where a mask begins was counted in rows, where it ends in elements",
+        stages=_STAGES,
+    ),
+    Mutant(
+        name="composed-mask-not-a-box",
+        kind="masks lost when views merge",
+        module=_COMPOSITION,
+        old="        if not at_most(run.begin, low) or not at_most(high + 1, run.end):\n"
+        "            return None",
+        new="        if not at_most(run.begin, low) or not at_most(high + 1, run.end):\n"
+        "            return box",
+        resembles="a mask that is no box after a reshape was replaced by the box around it",
+        stages=_STAGES,
+    ),
+    Mutant(
+        name="composed-mask-short",
+        kind="masks lost when views merge",
+        module=_COMPOSITION,
+        old="        end = first[axis] + split(run.end - 1 - low, step)[0] + 1",
+        new="        end = first[axis] + split(run.end - low, step)[0] + 1",
+        resembles="where a strided axis leaves a mask was rounded up instead of down",
+        stages=_STAGES,
+    ),
+    Mutant(
+        name="axes-of-other-owners-merged",
+        kind="merged non-contiguous dims",
+        module="tinyref.uops.optimise.merge_axes",
+        old="            if all(_stays_simple(tracker, wider + rest, axis) "
+        "for tracker in trackers):",
+        new="            if all(_stays_simple(tracker, wider + rest, axis) "
+        "for tracker in trackers[:1]):",
+        resembles="axes were merged because the first buffer allows it",
+        stages=("normal",),
+    ),
+    Mutant(
+        name="permutation-inverted",
+        kind="permuted axes",
+        module=_NORMAL,
+        old="            order = sorted(range(len(kept)), key=places.__getitem__)",
+        new=(
+            "            order = sorted(range(len(kept)), key=places.__getitem__)\n"
+            "            sizes = tracker.shape\n"
+            "            back = sorted(range(len(kept)), key=order.__getitem__)\n"
+            "            if all(sizes[a] == sizes[b] for a, b in zip(order, back)):\n"
+            "                order = back"
+        ),
+        resembles="a permutation of three axes was applied the other way round",
+        stages=("normal",),
+    ),
+)
+
+INDICES = (
+    Mutant(
+        name="mask-end-included",
+        kind="mask off by one",
+        module=_TRACKER,
+        old="            conditions.append(build.less(position, as_node(bounds[1])))",
+        new="            conditions.append(build.less(position, build.add(as_node(bounds[1]), 1)))",
+        resembles="the first element of the padding was read too",
+        stages=("lower",),
+    ),
+    Mutant(
+        name="mask-begin-excluded",
+        kind="mask off by one",
+        module=_TRACKER,
+        old="            conditions.append(build.at_least(position, as_node(bounds[0])))",
+        new="            conditions.append(build.less(as_node(bounds[0]), position))",
+        resembles="the element just after the padding was taken for padding",
+        stages=("lower",),
+    ),
+    Mutant(
+        name="only-last-mask",
+        kind="masks lost when views merge",
+        module=_TRACKER,
+        old="        valid = condition if valid.op is Ops.CONST else build.both(valid, condition)",
+        new="        valid = condition",
+        resembles="of several conditions on an index only the last was kept",
+        stages=("lower",),
+    ),
+    Mutant(
+        name="mask-of-outer-view-alone",
+        kind="masks lost when views merge",
+        module=_TRACKER,
+        old="        index = _flat(view, _unflatten(index, view.shape), conditions)",
+        new="        index = _flat(view, _unflatten(index, view.shape), [])",
+        resembles="of a padded view that was reshaped the padding was forgotten",
+        stages=("lower",),
+    ),
+    Mutant(
+        name="offset-of-constant-view",
+        kind="offset lost",
+        module=_TRACKER,
+        old="    elif view.offset != 0:",
+        new="    elif view.offset != 0 and view.strides[-1] != -1:",
+        resembles="a flipped axis was read from the wrong end",
+        stages=("lower",),
+    ),
+    Mutant(
+        name="stride-of-multi-view",
+        kind="wrong strides of a view",
+        module=_TRACKER,
+        old="            if counter in rest:\n                rest.remove(counter)",
+        new="            rest = [atom for atom in rest if counter not in atom.toposort()]",
+        resembles="a view through two reshapes was taken for one of constant stride",
+        stages=("optimise", "lower"),
+        causes=("PACK",),
+        device="CPU",
+    ),
+)
+
+REDUCES = (
+    Mutant(
+        name="empty-reduce-is-zero",
+        kind="wrong reduce identity",
+        module=_NORMAL,
+        old="            return build.const(node.dtype, reduce_identity(node.arg.op, node.dtype))",
+        new="            return build.const(node.dtype, 0)",
+        resembles="the maximum of nothing was 0",
+        stages=("normal",),
+    ),
+    Mutant(
+        name="empty-output-stops-all",
+        kind="store gated wrongly",
+        module=_NORMAL,
+        old="    if not stores:\n",
+        new="    if len(stores) < len(ast.src):\n",
+        resembles="one output without elements kept all others from being written",
+        stages=("normal",),
+    ),
+)
+
+MUTANTS = (*MERGES, *INDICES, *REDUCES)
