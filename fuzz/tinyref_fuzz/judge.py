@@ -1,102 +1,396 @@
-"""Judges one case: the AST evaluator, the program on the interpreter, and the device must agree.
+"""Judges one case: evaluator, plain program, optimised programs and device must agree.
 
-The first pair that differs names the stage: the evaluator against the interpreter blames lowering,
-the interpreter against the device blames the renderer, the compiler or the device. A kernel that
-computes the same by construction must give the same too; the first transformation after which it
-does not is named.
+Each value is computed once, and compared with the one before it, so that the first pair that
+differs names the stage. On the way every program is checked against what the device declares, and
+every launch by red zones, poison and the interpreter's sanitizer. Whatever is no agreement, no
+refusal of what the device declares to lack, and no `KernelOptError`, is a fault.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
+from tinyref import config
 from tinyref.device import Buffer, Device
-from tinyref.dtype import from_numpy_dtype
-from tinyref.errors import TinyrefError
+from tinyref.dtype import ImageDType, from_numpy_dtype
 from tinyref.runtimes.kernel import Kernel, compile_program
-from tinyref.uops.compile import compile_kernel
+from tinyref.runtimes.python import PythonBackend
+from tinyref.uops.compile import compile_kernel, planned
 from tinyref.uops.evaluate import evaluate
-from tinyref.uops.interpreter import run_program
 from tinyref.uops.node import UOp
-from tinyref.uops.optimise.opt import Opt
-from tinyref_fuzz.case import Case, Pair, Symptom, Verdict
+from tinyref.uops.optimise.opt import KernelOptError, Opt
+from tinyref.uops.program import Program
+from tinyref_fuzz.case import Array, Case, Mode, Opts, Pair, Symptom, Verdict
 from tinyref_fuzz.equivalent import Equivalent
+from tinyref_fuzz.guard import PATTERNS, Guarded, Outputs, reversed_contents
+from tinyref_fuzz.limits import declared_lack, limit_problem
+from tinyref_fuzz.oracles import expected
+from tinyref_fuzz.runs import (
+    Compiled,
+    Replayed,
+    TroubleError,
+    apart,
+    compiled,
+    has_float_maximum,
+    interpreted,
+    launched,
+    loaded,
+    told,
+)
 
-Array = npt.NDArray[np.generic]
+Results = Mapping[int, Array]
+
+# One case of so many gets the checks that cost as much as all others together.
+THOROUGH_SHARE = 4
+# How hard LLVM optimises for the CPU device, by the number of the case: most cases quickly.
+LEVELS = (0, 0, 1, 0, 0, 1, 0, 2, 0, 0, 1, 0, 0, 1, 0, 3)
+ALL_LEVELS = (0, 1, 2, 3)
+# The same optimisations are legal on machines with more cores, or fewer.
+THREADS = 4
+# Of `linearize`: any number gives a legal order.
+SHUFFLE = 1
 
 
-def judge(case: Case, device: str) -> Verdict:
-    """Runs `case` in every way that `device` allows and compares bit for bit."""
-    expected = evaluate(case.ast, dict(enumerate(case.buffers)))[0]
-    backend = Device[device]
+def judge(case: Case, device: str, thorough: bool = False) -> Verdict:
+    """Whether all values of `case` agree on `device`; see `Judge`."""
+    return Judge(device).verdict(case, thorough)
+
+
+class Judge:
+    """Judges cases on one device.
+
+    `capabilities` are those with which programs are compiled: the same on a machine with other
+    cores. Raises `UserError` for an unknown device, `DeviceError` for one that does not work here.
+    """
+
+    def __init__(self, device: str) -> None:
+        self.device = Device.canonical(device)
+        self.backend = Device[self.device]
+        with config.Context(THREADS=THREADS):
+            self.capabilities = self.backend.capabilities
+        # The device is the interpreter itself: a program runs there once, after its text is read.
+        self.is_reference = (
+            isinstance(self.backend, PythonBackend)
+            and type(self.backend).load is PythonBackend.load
+        )
+
+    def verdict(self, case: Case, thorough: bool = False) -> Verdict:
+        """The first pair of values of `case` that differs, or that all agree.
+
+        With `thorough`, every check is made: launches again, with other poison and other data, in
+        other orders, and at all levels of LLVM. Without it that happens to a share of the cases,
+        which the case itself decides.
+        """
+        number = case_number(case)
+        everything = thorough or number % THOROUGH_SHARE == 0
+        level = LEVELS[number // THOROUGH_SHARE % len(LEVELS)]
+        levels = ALL_LEVELS if thorough and self.device == "CPU" else (level,)
+        trial = _Trial(self, case, everything, levels)
+        with config.Context(VERIFY=1, SANITIZE=1, THREADS=THREADS):
+            try:
+                trial.run()
+            except DisagreementError as found:
+                return replace(found.verdict, trial=trial.number, judged=trial.judged)
+        return Verdict(judged=trial.judged)
+
+    def trials(self, case: Case) -> tuple[Opts, ...]:
+        """The lists of optimisations that are judged: the case's, else the heuristics' one.
+
+        `Verdict.trial` is a number of this tuple.
+        """
+        if case.opts:
+            return case.opts
+        chosen = planned(case.ast, self.capabilities).opts
+        return (chosen,) if chosen else ()
+
+
+def case_number(case: Case) -> int:
+    """A number of the case that is the same on any machine."""
+    ops = ",".join(node.op.name for node in case.ast.toposort())
+    return zlib.crc32(f"{case.choices} {ops}".encode())
+
+
+class DisagreementError(Exception):
+    """Ends the judging of a case: what does not agree."""
+
+    def __init__(self, pair: Pair, symptom: Symptom, detail: str) -> None:
+        self.verdict = Verdict(pair, symptom, detail)
+        super().__init__(detail)
+
+
+@contextlib.contextmanager
+def between(pair: Pair) -> Iterator[None]:
+    """A `TroubleError` inside is a disagreement of `pair`."""
     try:
-        program = compile_kernel(case.ast, backend.capabilities)
-        reference = compile_kernel(case.ast, Device["PYTHON"].capabilities)
-    except TinyrefError as error:
-        return Verdict(Pair.PLAIN, Symptom.ERROR, str(error))
-    try:
-        interpreted = [buffer.copy() for buffer in case.buffers]
-        run_program(reference, interpreted)
-    except TinyrefError as error:
-        return Verdict(Pair.PLAIN, Symptom.ERROR, str(error))
-    difference = first_difference(expected, interpreted[0])
-    if difference:
-        return Verdict(Pair.PLAIN, Symptom.VALUE, f"evaluator against interpreter: {difference}")
-    try:
-        measured = run_on_device(device, compile_program(device, program), case.buffers)
-    except TinyrefError as error:
-        return Verdict(Pair.DEVICE, Symptom.ERROR, str(error))
-    difference = first_difference(interpreted[0], measured)
-    if difference:
-        return Verdict(Pair.DEVICE, Symptom.VALUE, f"interpreter against {device}: {difference}")
-    if case.equivalent is None:
-        return Verdict()
-    return judge_equivalent(case.equivalent, case.buffers, expected, device)
+        yield
+    except TroubleError as trouble:
+        raise DisagreementError(pair, trouble.symptom, trouble.detail) from trouble
 
 
-def judge_equivalent(
-    equivalent: Equivalent, buffers: tuple[Array, ...], expected: Array, device: str
-) -> Verdict:
-    """Whether the equivalent kernel gives `expected`, which the original gives everywhere."""
-    capabilities = Device[device].capabilities
+class _Trial:
+    """One case on its way; `number` is the list of optimisations at work."""
 
-    def evaluated(ast: UOp) -> Array:
-        return evaluate(ast, dict(enumerate(buffers)))[0]
+    def __init__(self, judge: Judge, case: Case, everything: bool, levels: tuple[int, ...]) -> None:
+        self.judge = judge
+        self.case = case
+        self.everything = everything
+        self.levels = levels
+        self.number = -1
+        self.judged = 0
 
-    def measured(ast: UOp) -> Array:
-        program = compile_kernel(ast, capabilities)
-        return run_on_device(device, compile_program(device, program), buffers)
+    def run(self) -> None:
+        """Raises `DisagreementError` where two values differ."""
+        case = self.case
+        with between(Pair.PLAIN), told(lambda: "evaluator"):
+            self.oracle = expected(case)
+            self.outputs = Outputs.of(case.ast, case.buffers, case.bindings)
+        program = self._plain()
+        if program is None:
+            return
+        plain = self._value(Pair.PLAIN, program, self._differs_from_evaluator)
+        for number, opts in enumerate(self._trials()):
+            self.number = number
+            with contextlib.suppress(KernelOptError):
+                self._optimised(opts, plain)
+        self.number = -1
+        if case.equivalent is not None:
+            self._equivalent(case.equivalent)
 
-    for where, run in (("evaluator", evaluated), (device, measured)):
-        problem = problem_of(run, equivalent.ast, expected)
-        if problem:
-            blamed = first_wrong_step(equivalent, run, expected)
-            steps = " ".join(equivalent.labels)
-            return Verdict(
-                Pair.EQUIVALENT,
-                Symptom.VALUE,
-                f"{where} against itself after {blamed} in {steps}: {problem}",
+    def _trials(self) -> tuple[Opts, ...]:
+        with between(Pair.OPTIMISED), told(lambda: "heuristics"):
+            try:
+                return self.judge.trials(self.case)
+            except KernelOptError as error:
+                raise TroubleError(Symptom.ERROR, f"heuristics: {error}") from error
+
+    def _plain(self) -> Compiled | None:
+        """The program without optimisations, or None where the device may refuse the kernel."""
+        lack = declared_lack(self.case.ast, self.judge.capabilities)
+        try:
+            with between(Pair.PLAIN):
+                return self._compiled(self.case.ast, ())
+        except DisagreementError:
+            if lack:
+                return None
+            raise
+
+    def _optimised(self, opts: Opts, plain: Results) -> None:
+        """Judges one list. Raises `KernelOptError` where this device refuses it."""
+        with between(Pair.OPTIMISED):
+            program = self._compiled(self.case.ast, opts)
+
+        def differs(slot: int, actual: Array) -> str:
+            return self.oracle.difference(slot, actual, against=plain[slot])
+
+        self._value(Pair.OPTIMISED, program, differs)
+        self.judged += 1
+
+    def _compiled(self, ast: UOp, opts: Sequence[Opt] | None) -> Compiled:
+        """A program that takes no more than the device declares. Raises `TroubleError`."""
+        # The interpreter sees all accesses of this launch; with variables there are others.
+        checks_bounds = self.everything or bool(self.case.bindings)
+        made = compiled(ast, self.judge.capabilities, opts, checks_bounds)
+        with told(lambda: "limits"):
+            problem = limit_problem(
+                made.program, self.judge.capabilities, opts or (), self.case.bindings
             )
-    return Verdict()
+        if problem:
+            raise TroubleError(Symptom.LIMIT, problem)
+        return made
+
+    def _differs_from_evaluator(self, slot: int, actual: Array) -> str:
+        return self.oracle.difference(slot, actual)
+
+    # One program
+
+    def _value(
+        self, pair: Pair, program: Compiled, differs: Callable[[int, Array], str]
+    ) -> Results:
+        """What the interpreter gives for a program, once it and the device agree."""
+        fault = None
+        if self.judge.is_reference:
+            try:
+                with between(pair):
+                    results = self._launched(program.program)
+                    self._compare(results, differs)
+                    self._check_orders(program, results)
+                    return results
+            except DisagreementError as found:
+                fault = found.verdict
+        with between(pair):
+            results = interpreted(program.program, self._memory(), self.case.bindings)
+            self._compare(results, differs)
+            self._check_orders(program, results)
+        if fault is not None and fault.symptom is not None:
+            # The program is right, so that its text, or the reading of it, is not.
+            raise DisagreementError(Pair.DEVICE, fault.symptom, fault.detail)
+        with between(Pair.DEVICE):
+            self._check_device(program.program, results)
+        return results
+
+    def _compare(self, results: Results, differs: Callable[[int, Array], str]) -> None:
+        for slot, actual in results.items():
+            problem = differs(slot, actual)
+            if problem:
+                raise TroubleError(Symptom.VALUE, problem)
+
+    def _memory(self, pattern: int = 0, shifted: bool = False, reverses: bool = False) -> Guarded:
+        contents = self.case.buffers
+        if reverses:
+            read = set(range(len(contents))) - set(self.outputs.masks)
+            contents = reversed_contents(contents, read)
+        return Guarded(contents, self.outputs, PATTERNS[pattern], shifted)
+
+    def _launched(self, program: Program) -> Results:
+        """What the device gives, after a compile of its own."""
+        kernel = loaded(self.judge.backend, self.judge.device, program)
+        return launched(kernel, self._memory(), self.case.bindings)
+
+    # What only a share of the cases gets
+
+    def _check_orders(self, program: Compiled, results: Results) -> None:
+        """The same on the interpreter with other poison, and in other orders."""
+        if not self.everything:
+            return
+        bindings = self.case.bindings
+        again = interpreted(program.program, self._memory(1), bindings)
+        self._check_same(again, results, Symptom.ACCESS, "with other poison around")
+        again = interpreted(program.program, self._memory(1), bindings, backward=True)
+        self._check_same(again, results, Symptom.RACE, "with work-items in reverse order")
+        with told(lambda: "another order of the nodes"):
+            shuffled = program.shuffled(SHUFFLE)
+        again = interpreted(shuffled, self._memory(), bindings)
+        self._check_same(again, results, Symptom.VALUE, "in another order of the nodes")
+
+    def _check_same(self, actual: Results, wanted: Results, symptom: Symptom, how: str) -> None:
+        for slot, values in actual.items():
+            differs = apart(values, wanted[slot], zeros_differ=True)
+            if differs.any():
+                raise TroubleError(symptom, _sentence(slot, differs, values, wanted[slot], how))
+
+    # The device
+
+    def _check_device(self, program: Program, results: Results) -> None:
+        """The device gives what the interpreter gave. Raises `TroubleError`."""
+        for level in self.levels:
+            with config.Context(CPU_LEVEL=level):
+                kernel = loaded(self.judge.backend, self.judge.device, program)
+                measured = launched(kernel, self._memory(), self.case.bindings)
+                self._check_measured(program, measured, results)
+                if self.everything and level == self.levels[-1]:
+                    self._check_replay(kernel, measured)
+
+    def _check_measured(self, program: Program, measured: Results, wanted: Results) -> None:
+        """Bit for bit in strict float mode, else as the oracle has it."""
+        if not config.integer("STRICT_FLOAT"):
+            self._compare(measured, self._differs_from_evaluator)
+            return
+        for slot, values in measured.items():
+            differs = apart(values, wanted[slot], not has_float_maximum(program))
+            unknown = self.oracle.allowed[slot].unknown
+            if unknown is not None:
+                differs &= ~unknown
+            if differs.any():
+                raise TroubleError(Symptom.VALUE, _sentence(slot, differs, values, wanted[slot]))
+
+    def _check_replay(self, kernel: Kernel, measured: Results) -> None:
+        """A launch that is prepared once is right on other data and other poison.
+
+        The buffers lie elsewhere each time, and start at any element.
+        """
+        shifts = not any(isinstance(node.dtype, ImageDType) for node in kernel.program.uops)
+        replayed = Replayed(kernel, self._memory(), self.case.bindings)
+        if self._may_reverse():
+            self._check_other_data(kernel, replayed, shifts)
+        again = replayed.run(self._memory(1, shifts))
+        self._check_same(again, measured, Symptom.UNSTABLE, "in another launch")
+
+    def _may_reverse(self) -> bool:
+        """Other data may meet where nothing is specified; small integers do not."""
+        return self.case.mode is Mode.EXACT and all(
+            allowed.unknown is None for allowed in self.oracle.allowed.values()
+        )
+
+    def _check_other_data(self, kernel: Kernel, replayed: Replayed, shifts: bool) -> None:
+        bindings, program = self.case.bindings, kernel.program
+        wanted = interpreted(program, self._memory(reverses=True), bindings)
+        measured = replayed.run(self._memory(1, shifts, reverses=True))
+        differing = self._first_apart(program, measured, wanted)
+        if differing is None:
+            return
+        fresh = loaded(self.judge.backend, self.judge.device, program)
+        alone = launched(fresh, self._memory(reverses=True), bindings)
+        is_fresh_right = self._first_apart(program, alone, wanted) is None
+        symptom = Symptom.UNSTABLE if is_fresh_right else Symptom.VALUE
+        slot, differs = differing
+        how = "with inputs reversed"
+        raise TroubleError(symptom, _sentence(slot, differs, measured[slot], wanted[slot], how))
+
+    def _first_apart(
+        self, program: Program, actual: Results, wanted: Results
+    ) -> tuple[int, npt.NDArray[np.bool_]] | None:
+        zeros_differ = not has_float_maximum(program)
+        for slot, values in actual.items():
+            differs = apart(values, wanted[slot], zeros_differ)
+            if differs.any():
+                return slot, differs
+        return None
+
+    # Kernels that compute the same
+
+    def _equivalent(self, equivalent: Equivalent) -> None:
+        """The evaluator and the device give the same for the equivalent kernel."""
+        if declared_lack(equivalent.ast, self.judge.capabilities):
+            return
+        for where, run in (("evaluator", self._evaluated), ("device", self._run_optimised)):
+            problem = self._problem_of(run, equivalent.ast)
+            if problem is not None:
+                steps = " ".join(equivalent.labels)
+                blamed = self._first_wrong_step(equivalent, run)
+                detail = f"{where}, wrong after {blamed} in {steps}: {problem.detail}"
+                raise DisagreementError(Pair.EQUIVALENT, problem.symptom, detail)
+
+    def _problem_of(self, run: Callable[[UOp], Results], ast: UOp) -> TroubleError | None:
+        try:
+            self._compare(run(ast), self._differs_from_evaluator)
+        except TroubleError as trouble:
+            return trouble
+        return None
+
+    def _first_wrong_step(self, equivalent: Equivalent, run: Callable[[UOp], Results]) -> str:
+        """The label of the first transformation after which the value is another."""
+        for label, ast in equivalent.trail:
+            if self._problem_of(run, ast) is not None:
+                return label
+        return "no step"
+
+    def _evaluated(self, ast: UOp) -> Results:
+        with told(lambda: "evaluator"):
+            return evaluate(ast, dict(enumerate(self.case.buffers)), self.case.bindings)
+        raise AssertionError("unreachable")
+
+    def _run_optimised(self, ast: UOp) -> Results:
+        with told(lambda: "heuristics"), config.Context(CPU_LEVEL=self.levels[0]):
+            return self._launched(self._compiled(ast, None).program)
+        raise AssertionError("unreachable")
 
 
-def problem_of(run: Callable[[UOp], Array], ast: UOp, expected: Array) -> str:
-    """How the value of a kernel differs from `expected`, or why it has none; else nothing."""
-    try:
-        return first_difference(expected, run(ast))
-    except TinyrefError as error:
-        return str(error)
+def _sentence(
+    slot: int, differs: npt.NDArray[np.bool_], actual: Array, wanted: Array, how: str = ""
+) -> str:
+    """What differs first."""
+    at = int(np.flatnonzero(differs)[0])
+    text = f"slot {slot}: element {at} of {actual.size} is {actual[at]!s} instead of {wanted[at]!s}"
+    return f"{text} {how}".rstrip()
 
 
-def first_wrong_step(equivalent: Equivalent, run: Callable[[UOp], Array], expected: Array) -> str:
-    """The label of the first transformation after which the value is not `expected`."""
-    for label, ast in equivalent.trail:
-        if problem_of(run, ast, expected):
-            return label
-    return "no step"
+# --- running a kernel alone -----------------------------------------------------------------------
 
 
 def measured_outputs(
@@ -126,19 +420,3 @@ def filled(device: str, contents: Sequence[Array]) -> list[Buffer]:
         buffer = Buffer(device, content.size, from_numpy_dtype(content.dtype)).allocate()
         buffers.append(buffer.copy_in(content.view(np.uint8).data))
     return buffers
-
-
-def run_on_device(device: str, kernel: Kernel, contents: tuple[Array, ...]) -> Array:
-    """Copies `contents` to `device`, launches `kernel`, and returns what slot 0 holds then."""
-    buffers = filled(device, contents)
-    kernel(buffers, wait=True)
-    return np.frombuffer(buffers[0].copy_out(), contents[0].dtype)
-
-
-def first_difference(expected: Array, actual: Array) -> str:
-    """Where two arrays differ first, or nothing; zeros of either sign are equal."""
-    unequal = np.flatnonzero(expected != actual)
-    if not unequal.size:
-        return ""
-    at = int(unequal[0])
-    return f"element {at} of {expected.size} is {actual[at]!s} instead of {expected[at]!s}"

@@ -65,13 +65,23 @@ class Machine:
     `items` numbers the work-items from 1 over the whole launch, group by group.
     """
 
-    def __init__(self, grid: Extents, group: Extents, sanitize: bool, hooks: Hooks) -> None:
+    def __init__(
+        self,
+        grid: Extents,
+        group: Extents,
+        sanitize: bool,
+        hooks: Hooks,
+        backward: bool = False,
+    ) -> None:
         self.grid = grid
         self.group = group
         self.group_size = group[0] * group[1] * group[2]
         self.is_alone = grid == (1, 1, 1) and self.group_size == 1
         self.sanitize = sanitize
         self.hooks = hooks
+        self.backward = backward
+        # The work-items that hold a matrix tile together are known by their order.
+        self.may_turn = True
         # On a launch of one work-item, turns of loops may be lanes; `span` counts their numbers.
         self.may_widen = self.is_alone
         self.span = 1
@@ -98,9 +108,11 @@ class Machine:
             shape = [1] * len(kept) if place is not None else []
             if place is not None:
                 shape[place] = count
-            self.specials[scope, dim] = np.arange(first, first + count, dtype=np.int64).reshape(
-                shape
-            )
+            numbers = np.arange(first, first + count, dtype=np.int64)
+            # Where lanes meet in one element, numpy lets the last of them win.
+            if self.backward and (scope == "group" or self.may_turn):
+                numbers = numbers[::-1]
+            self.specials[scope, dim] = numbers.reshape(shape)
         groups = [self.specials["group", dim] for dim in range(3)]
         inside = [self.specials["item", dim] for dim in range(3)]
         group = (groups[2] * self.grid[1] + groups[1]) * self.grid[0] + groups[0]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -25,6 +26,8 @@ from tinyref.uops.program import Program
 # Work-items that run at a time: enough to hide Python's overhead, few enough for the cache.
 CHUNK = 1 << 15
 MANY = 1 << 62
+# Backward, a launch takes about so many parts.
+PARTS = 4
 
 _translations: WeakKeyDictionary[Program, Translation] = WeakKeyDictionary()
 
@@ -53,11 +56,14 @@ class Interpreter:
         grid: Extents | None = None,
         group: Extents | None = None,
         sanitize: bool = True,
+        backward: bool = False,
     ) -> None:
         """Runs the program on `buffers`: flat arrays by slot, changed in place.
 
-        grid and group default to the program's own. Raises `SanitizerError` for what no device
-        may be trusted with, `UserError` for wrong buffers or bindings.
+        grid and group default to the program's own. `backward` runs groups and work-items from
+        the last to the first, and few groups at a time, which gives the same. Raises
+        `SanitizerError` for what no device may be trusted with, `UserError` for wrong buffers or
+        bindings.
         """
         bindings = bindings or {}
         grid = self.program.launch_grid(bindings) if grid is None else grid
@@ -67,7 +73,7 @@ class Interpreter:
         if 0 in grid or 0 in group:
             return
         arrays = self._arrays(buffers)
-        machine = Machine(grid, group, sanitize, self.hooks)
+        machine = Machine(grid, group, sanitize, self.hooks, backward)
         machine.may_widen = machine.is_alone and self.translation.may_widen
         if not machine.may_widen:
             self._launch(machine, arrays, bindings)
@@ -84,7 +90,7 @@ class Interpreter:
                 self.translation.may_widen = False
         else:
             return
-        machine = Machine(grid, group, sanitize, self.hooks)
+        machine = Machine(grid, group, sanitize, self.hooks, backward)
         machine.may_widen = False
         self._launch(machine, arrays, bindings)
 
@@ -97,10 +103,11 @@ class Interpreter:
         globals_ = {number: self._global(machine, number, arrays[number]) for number in arrays}
         values = list(self.translation.initial)
         values[MACHINE] = machine
+        machine.may_turn = not self.translation.has_tiles
         for place, node in self.translation.variables:
             values[place] = np.full((), check_binding(node, bindings), numpy_dtype(node.dtype))
         with np.errstate(all="ignore"):
-            for start, extent in _chunks(machine.grid, machine.group):
+            for start, extent in _boxes(machine):
                 machine.enter(start, extent)
                 self._run_chunk(machine, list(values), globals_)
 
@@ -178,9 +185,17 @@ def _translate(program: Program, meanings: Mapping[Ops, Meaning] | None) -> Tran
     return found
 
 
-def _chunks(grid: Extents, group: Extents) -> Iterator[tuple[Extents, Extents]]:
-    """Boxes of groups, first group and extents, of about `CHUNK` work-items each."""
-    room = max(1, CHUNK // (group[0] * group[1] * group[2]))
+def _boxes(machine: Machine) -> Iterable[tuple[Extents, Extents]]:
+    """The boxes of groups that run one after the other."""
+    if not machine.backward:
+        return _chunks(machine.grid, machine.group, CHUNK)
+    items = math.prod(machine.grid) * machine.group_size
+    return reversed(list(_chunks(machine.grid, machine.group, min(CHUNK, items // PARTS + 1))))
+
+
+def _chunks(grid: Extents, group: Extents, chunk: int) -> Iterator[tuple[Extents, Extents]]:
+    """Boxes of groups, first group and extents, of about `chunk` work-items each."""
+    room = max(1, chunk // (group[0] * group[1] * group[2]))
     step = []
     for extent in grid:
         step.append(min(extent, room))

@@ -66,6 +66,7 @@ class Translation:
         self.memories: list[MemoryPlan] = []
         self.memory_of: dict[UOp, int] = {}
         self.has_barriers = any(node.op is Ops.BARRIER for node in uops)
+        self.has_tiles = any(node.op is Ops.WMMA for node in uops)
         self._written = {_buffer_of(node.src[0]) for node in uops if node.op is Ops.STORE}
         # Whether turns of a loop may run as lanes; cleared once they turn out to depend on memory.
         self.may_widen = True
