@@ -15,13 +15,13 @@ from tinyref_spec.bits import BoolArray, to_bits
 class Allowed:
     """What one slot may hold, element by element: flat arrays of its type and size.
 
-    value: what the kernel means. low, high: the smallest and largest value that is accepted, both
-    `value` itself where there is but one. unknown: where any value will do, None for nowhere.
-    reordered: whether the bounds cover a float sum or product whose order is free; where they do
-    not, two runs must agree bit for bit.
+    low, high: the smallest and largest value that is accepted; the same array where there is but
+    one for every element. A NaN at both ends is a NaN. unknown: where any value will do, None for
+    nowhere. reordered: whether the bounds cover a float sum or product whose order is free, or an
+    elementary function, which is folded in one program and approximated in another; else two runs
+    must agree bit for bit.
     """
 
-    value: Array
     low: Array
     high: Array
     unknown: BoolArray | None = None
@@ -35,22 +35,21 @@ class Allowed:
     def rejected(self, actual: Array) -> BoolArray:
         """Where `actual` is not accepted."""
         with np.errstate(all="ignore"):
-            if self.low is self.high:
-                wrong = different(actual, self.value)
-            else:
-                # A comparison with a NaN is false, so that a NaN is rejected here.
-                inside = (self.low <= actual) & (actual <= self.high)
-                wrong = ~inside & (is_nan(actual) != is_nan(self.value))
-                wrong |= ~inside & ~is_nan(self.value)
+            wrong = different(actual, self.low)
+            if self.low is not self.high:
+                # A comparison with a NaN is false: only where a NaN is owed is one accepted.
+                wrong &= ~((self.low <= actual) & (actual <= self.high))
+        return self.where_known(wrong)
+
+    def where_known(self, wrong: BoolArray) -> BoolArray:
+        """`wrong` but for elements that may hold anything."""
         return wrong if self.unknown is None else wrong & ~self.unknown
 
     def sentence(self, number: int, actual: Array) -> str:
         """What is wrong with the element of this number."""
-        found, want = actual[number], self.value[number]
-        text = f"element {number} of {actual.size} is {found!s} instead of {want!s}"
         low, high = self.low[number], self.high[number]
-        is_one = low == high or bool(is_nan(np.asarray(want)))
-        return text if is_one else f"{text}, bounds {low!s} to {high!s}"
+        want = f"{low!s}" if not low < high else f"a value from {low!s} to {high!s}"
+        return f"element {number} of {actual.size} is {actual[number]!s} instead of {want}"
 
 
 @dataclass(frozen=True)
@@ -75,16 +74,15 @@ class Oracle:
         Zeros of either sign are equal, and so are all NaNs.
         """
         allowed = self.allowed[slot]
-        if actual.size != allowed.value.size:
-            return f"{actual.size} elements instead of {allowed.value.size}"
-        if not allowed.is_exact or not is_same(actual, allowed.value):
+        if actual.size != allowed.low.size:
+            return f"{actual.size} elements instead of {allowed.low.size}"
+        if not allowed.is_exact or not is_same(actual, allowed.low):
             rejected = np.flatnonzero(allowed.rejected(actual))
             if rejected.size:
                 return self._told(slot, allowed.sentence(int(rejected[0]), actual), rejected.size)
         if against is None or (allowed.reordered and not same_program):
             return ""
-        wrong = different(actual, against)
-        apart = np.flatnonzero(wrong if allowed.unknown is None else wrong & ~allowed.unknown)
+        apart = np.flatnonzero(allowed.where_known(different(actual, against)))
         if not apart.size:
             return ""
         number = int(apart[0])

@@ -1,0 +1,170 @@
+"""Spans of every node of a kernel AST: a second evaluator, which knows what is not certain.
+
+It shares with the AST evaluator the meanings of the ops on numbers and the positions that a view
+shows, and nothing else: where the two differ on certain elements, one of them is wrong.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from tinyref import config
+from tinyref.dtype import DType, numpy_dtype
+from tinyref.errors import UserError
+from tinyref.uops.kernel_shape import positions_of
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import ALU, Ops
+from tinyref.uops.payload import ConstArg, ReduceArg, SlotArg, VarArg, ViewArg
+from tinyref_fuzz.case import Array
+from tinyref_fuzz.oracles.arithmetic import apply
+from tinyref_fuzz.oracles.oracle import Allowed
+from tinyref_fuzz.oracles.reduces import reduced, smallest_normal
+from tinyref_fuzz.oracles.span import Span, Values, either, mask_of, point, span
+from tinyref_spec.bits import BoolArray
+
+ELEMENTARY = frozenset({Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.POW})
+
+
+class Analysis:
+    """What the written slots of one kernel may hold, given the contents of its buffers.
+
+    flushes: whether the device may take subnormals for zero. Raises `UserError` for a node that is
+    no part of a kernel AST, and unless every float op rounds to its type (STRICT_FLOAT).
+    """
+
+    def __init__(
+        self,
+        ast: UOp,
+        buffers: Sequence[Array],
+        bindings: Mapping[str, int],
+        flushes: bool = False,
+    ) -> None:
+        if not config.integer("STRICT_FLOAT"):
+            raise UserError("oracle: bounds are derived for strict floats: STRICT_FLOAT is 0")
+        self.buffers = buffers
+        self.bindings = bindings
+        self.flushes = flushes
+        self.spans: dict[UOp, Span] = {}
+        # Nodes whose value within the span depends on how the kernel is compiled.
+        self.loose: set[UOp] = set()
+        self.allowed: dict[int, Allowed] = {}
+        with np.errstate(all="ignore"):
+            for node in ast.toposort():
+                self._visit(node)
+
+    def _visit(self, node: UOp) -> None:
+        if node.op in (Ops.SINK, Ops.DEFINE_GLOBAL, Ops.VIEW):
+            return
+        if node.op is Ops.STORE:
+            self._store(node)
+            return
+        found = self._span(node)
+        if self.flushes and node.dtype.is_float:
+            found = flushed(found, node.dtype)
+        self.spans[node] = found
+        is_source = node.op in ELEMENTARY or (
+            node.op is Ops.REDUCE and node.dtype.is_float and not found.is_point
+        )
+        if is_source or any(source in self.loose for source in node.src):
+            self.loose.add(node)
+
+    def _span(self, node: UOp) -> Span:
+        arg = node.arg
+        if isinstance(arg, ConstArg):
+            return point(np.array(arg.value, numpy_dtype(node.dtype)))
+        if isinstance(arg, VarArg):
+            return point(np.array(self.bindings[arg.name], numpy_dtype(node.dtype)))
+        if node.op is Ops.LOAD:
+            return self._load(node)
+        if isinstance(arg, ViewArg):
+            positions, valid, unknown = self._positions(node)
+            return point(valid if node.op is Ops.VALID else positions.astype(np.int32), unknown)
+        sources = [self.spans[source] for source in node.src]
+        if isinstance(arg, ReduceArg):
+            return reduced(arg.op, node.dtype, sources[0], arg.axes, self.flushes)
+        if node.op in ALU:
+            return apply(node.op, node.dtype, [source.dtype for source in node.src], sources)
+        raise UserError(f"oracle: {node.op.name} does not belong in a kernel AST")
+
+    def _positions(self, view: UOp) -> tuple[Values, BoolArray, BoolArray | None]:
+        """Which element is shown where (0 where none is), whether one is, and where unknown."""
+        if not isinstance(view.arg, ViewArg):
+            raise UserError(f"oracle: {view.op.name} does not carry a view")
+        positions, valid = view.arg.tracker.numpy_indices(self.bindings)
+        places = [self.spans[place] for place in positions_of(view)]
+        if not places:
+            return positions, valid, None
+        rank = positions.ndim - len(places)
+        own, sizes = positions.shape[:rank], positions.shape[rank:]
+        shape = np.broadcast_shapes(own, *(place.low.shape for place in places))
+        number, inside = np.zeros(shape, np.int64), np.ones(shape, np.bool_)
+        unknown: BoolArray | None = None
+        for place, size in zip(places, sizes, strict=True):
+            at = place.low.astype(np.int64)
+            fits = (at >= 0) & (at < size)
+            number = number * size + np.where(fits, at, 0)
+            inside = inside & fits
+            unknown = either(unknown, place.unknown)
+        if unknown is not None:
+            unknown = np.broadcast_to(unknown, shape)
+        if not math.prod(sizes):
+            return np.zeros(shape, np.int64), np.zeros(shape, np.bool_), unknown
+        shown = (*shape, math.prod(sizes))
+        rows = [
+            np.broadcast_to(each.reshape(*own, shown[-1]), shown) for each in (positions, valid)
+        ]
+        taken = [np.take_along_axis(row, number[..., None], -1)[..., 0] for row in rows]
+        inside = inside & taken[1]
+        return np.where(inside, taken[0], 0), inside, unknown
+
+    def _load(self, node: UOp) -> Span:
+        view = node.src[0]
+        positions, valid, unknown = self._positions(view)
+        buffer = self.buffers[slot_of(view)]
+        if not buffer.size:
+            return point(np.zeros(positions.shape, numpy_dtype(node.dtype)), unknown)
+        value = buffer[positions].astype(numpy_dtype(node.dtype))
+        return point(np.where(valid, value, np.zeros((), value.dtype)), unknown)
+
+    def _store(self, node: UOp) -> None:
+        view, source = node.src
+        slot = slot_of(view)
+        positions, valid, _ = self._positions(view)
+        before = self.buffers[slot]
+        stored = self.spans[source]
+        where = positions[valid]
+        ends = []
+        for end in (stored.low,) if stored.is_point else (stored.low, stored.high):
+            after = before.copy()
+            after[where] = np.broadcast_to(end, positions.shape)[valid].astype(before.dtype)
+            ends.append(after)
+        unknown = None
+        if stored.unknown is not None:
+            unknown = np.zeros(before.shape, np.bool_)
+            unknown[where] = np.broadcast_to(stored.unknown, positions.shape)[valid]
+        is_loose = source in self.loose and not stored.is_point
+        self.allowed[slot] = Allowed(ends[0], ends[-1], unknown, is_loose)
+
+
+def slot_of(view: UOp) -> int:
+    """The slot of the buffer that a VIEW shows."""
+    arg = view.src[0].arg if view.src else None
+    if not isinstance(arg, SlotArg):
+        raise UserError("oracle: a LOAD or STORE goes to a VIEW of a DEFINE_GLOBAL")
+    return arg.slot
+
+
+def flushed(found: Span, dtype: DType) -> Span:
+    """Subnormals may be zero of either sign."""
+    least = smallest_normal(dtype)
+    small = [(np.abs(end) < least) for end in (found.low, found.high)]
+    if not (small[0] | small[1]).any():
+        return found
+    zero = np.zeros((), found.low.dtype)
+    low = np.where(small[0] & (found.low > 0), zero, found.low)
+    high = np.where(small[1] & (found.high < 0), zero, found.high)
+    is_open = found.open() | (small[0] & (found.low != 0)) | (small[1] & (found.high != 0))
+    return span(low, high, mask_of(found), is_open)
