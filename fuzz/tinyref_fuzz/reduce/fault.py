@@ -1,0 +1,39 @@
+"""When two verdicts are about the same fault: a smaller case must not fail for another reason."""
+
+from __future__ import annotations
+
+import re
+
+from tinyref_fuzz.case import Symptom, Verdict
+
+# Labels of rules of the verifier, such as program.range.2.
+_RULE = re.compile(r"\b(?:tensor|ast|indexed|program)\.[a-z_]+\.\d+\b")
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
+# Words without digits and underscores: sizes, types and names of kernels change on the way.
+_WORD = re.compile(r"(?<![\w.%$])[A-Za-z]{3,}(?![\w])")
+_WORDS = 5
+_WITH_WORDS = frozenset({Symptom.ERROR, Symptom.LIMIT})
+
+
+def error_words(detail: str) -> str:
+    """What stays the same of an error while its kernel shrinks: a rule's label, or first words."""
+    rule = _RULE.search(detail)
+    if rule is not None:
+        return rule[0]
+    words = _WORD.findall(_QUOTED.sub(" ", detail))
+    return " ".join(words[:_WORDS]).lower()
+
+
+def is_same_fault(first: Verdict, second: Verdict) -> bool:
+    """Whether both differ in one pair by one symptom; errors also in their words.
+
+    A value never stands for a race or an access here: a kernel from which the one is gone may
+    still have the other, for another reason.
+    """
+    if first.agrees or second.agrees:
+        return False
+    if (first.pair, first.symptom) != (second.pair, second.symptom):
+        return False
+    if first.symptom not in _WITH_WORDS:
+        return True
+    return error_words(first.detail) == error_words(second.detail)

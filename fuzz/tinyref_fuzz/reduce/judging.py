@@ -1,0 +1,48 @@
+"""Which checks of the judge a reduction asks for: as few as show the fault, the same every time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tinyref_fuzz.case import Case, Verdict
+from tinyref_fuzz.judge import LEVELS, THOROUGH_SHARE, Judge, case_number
+from tinyref_fuzz.reduce.fault import is_same_fault
+from tinyref_fuzz.reduce.search import JudgeFunction
+
+
+def judge_for(case: Case, verdict: Verdict, device: str) -> JudgeFunction:
+    """The quick judge where it sees the fault of `verdict` in `case`, else the thorough one."""
+    return quick if is_same_fault(quick(case, device), verdict) else thorough
+
+
+def quick(case: Case, device: str) -> Verdict:
+    """The verdict on `case` without the checks that only a share of the cases gets.
+
+    The judge draws that share by the number of a case, which its tape decides: one is chosen.
+    """
+    attempt = 0
+    numbered = case
+    while not _is_quick(numbered):
+        numbered = replace(case, choices=(attempt,))
+        attempt += 1
+    return Judge(device).verdict(numbered)
+
+
+def _is_quick(case: Case) -> bool:
+    number = case_number(case)
+    level = LEVELS[number // THOROUGH_SHARE % len(LEVELS)]
+    return number % THOROUGH_SHARE != 0 and level == 0
+
+
+def thorough(case: Case, device: str) -> Verdict:
+    """The verdict on `case` with all checks."""
+    return Judge(device).verdict(case, thorough=True)
+
+
+def explicit(case: Case, device: str) -> Case:
+    """The case with the optimisations that the heuristics choose, where it names none."""
+    try:
+        return replace(case, opts=Judge(device).trials(case))
+    except Exception:
+        # The heuristics may be what is broken.
+        return case

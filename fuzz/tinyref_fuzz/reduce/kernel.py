@@ -1,0 +1,189 @@
+"""Operations on the kernel of a case: rebuild it, give it other buffers, know its values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from tinyref.dtype import DType, PtrDType, dtypes, numpy_dtype, pointer
+from tinyref.uops import build
+from tinyref.uops.evaluate import evaluate
+from tinyref.uops.kernel_shape import kernel_shape
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import ALU, Ops
+from tinyref.uops.payload import ReduceArg, SlotArg, ViewArg
+from tinyref.uops.shape_tracker import ShapeTracker
+from tinyref_fuzz.case import Array, Case
+from tinyref_fuzz.equivalent.transformation import slot_of, written_slots
+from tinyref_fuzz.reduce.measure import known, slots
+
+# What computes or reads a value, as opposed to structure.
+VALUES = ALU | {Ops.CONST, Ops.LOAD, Ops.VALID, Ops.IOTA, Ops.REDUCE}
+LEAVES = frozenset({Ops.CONST, Ops.LOAD, Ops.VALID, Ops.IOTA, Ops.DEFINE_VAR})
+
+Change = Callable[[UOp, tuple[UOp, ...]], UOp | None]
+
+
+@dataclass(frozen=True)
+class Fresh:
+    """Where the next buffer of a case goes: a slot behind all others, until `tidied` renumbers."""
+
+    case: Case
+
+    @property
+    def slot(self) -> int:
+        """The first slot that is free."""
+        return len(self.case.buffers)
+
+    def load(self, tracker: ShapeTracker, dtype: DType, content: Array) -> UOp:
+        """A LOAD of the new buffer through `tracker`."""
+        return build.load(view_of(self.slot, dtype, content.size, tracker))
+
+    def with_kernel(self, ast: UOp, content: Array) -> Case:
+        """The case with `ast` for its kernel, and the new buffer."""
+        return replace(self.case, ast=ast, buffers=(*self.case.buffers, content))
+
+
+def view_of(slot: int, dtype: DType, size: int, tracker: ShapeTracker) -> UOp:
+    """A view of a buffer of `size` elements."""
+    buffer = build.define_global(slot, dtype, size)
+    return UOp(Ops.VIEW, buffer.dtype, (buffer,), ViewArg(tracker))
+
+
+def with_sources(node: UOp, src: tuple[UOp, ...]) -> UOp:
+    """The node over other sources; a view takes the type of its buffer."""
+    if src == node.src:
+        return node
+    return node.replace(src=src, dtype=src[0].dtype if node.op is Ops.VIEW else node.dtype)
+
+
+def rebuilt(root: UOp, change: Change) -> UOp:
+    """`root` with every node as `change` gives it of the node and its new sources.
+
+    None keeps the node over its new sources.
+    """
+    done: dict[UOp, UOp] = {}
+    for node in root.toposort():
+        src = tuple(done[source] for source in node.src)
+        new = change(node, src)
+        done[node] = with_sources(node, src) if new is None else new
+    return done[root]
+
+
+def replaced(root: UOp, mapping: Mapping[UOp, UOp]) -> UOp:
+    """`root` with every node that is a key of `mapping` replaced."""
+    return rebuilt(root, lambda node, src: mapping.get(node))
+
+
+def values_of(case: Case, nodes: Iterable[UOp]) -> dict[UOp, Array]:
+    """The value of each node by the evaluator, in the shape that it has for the bindings."""
+    wanted = [node for node in nodes if node.dtype is not dtypes.index]
+    rank = next((len(shape) for shape in map(kernel_shape, wanted) if shape), 0)
+    contents: dict[int, Array] = dict(enumerate(case.buffers))
+    stores = []
+    shapes = []
+    for node in wanted:
+        shape = concrete_shape(case, node, rank)
+        content = np.zeros(int(np.prod(shape)), numpy_dtype(node.dtype))
+        slot = len(contents)
+        contents[slot] = content
+        target = view_of(slot, node.dtype, content.size, ShapeTracker.from_shape(shape))
+        stores.append(UOp(Ops.STORE, dtypes.void, (target, node)))
+        shapes.append(shape)
+    found = evaluate(build.sink(*stores), contents, case.bindings)
+    first = len(case.buffers)
+    return {
+        node: found[first + at].reshape(shape)
+        for at, (node, shape) in enumerate(zip(wanted, shapes, strict=True))
+    }
+
+
+def concrete_shape(case: Case, node: UOp, rank: int) -> tuple[int, ...]:
+    """The shape of a value for the bindings; ones for what fits any shape."""
+    shape = kernel_shape(node) or (1,) * rank
+    return tuple(known(size, case.bindings) for size in shape)
+
+
+def scattered(
+    value: Array, tracker: ShapeTracker, bindings: Mapping[str, int]
+) -> npt.NDArray[np.generic]:
+    """A buffer that shows `value` through `tracker`, wherever that has an element."""
+    positions, valid = tracker.numpy_indices(bindings)
+    content: Array = np.zeros(max(1, tracker.real_size()), value.dtype)
+    content[positions[valid]] = np.broadcast_to(value, positions.shape)[valid]
+    return content
+
+
+def tidied(case: Case) -> Case:
+    """The case with the slots that its kernel uses, outputs first, and buffers as small as can be.
+
+    It comes from no tape any more.
+    """
+    used = slots(case.ast)
+    written = written_slots(case.ast)
+    order = sorted(used, key=lambda slot: (slot not in written, slot))
+    sizes = {slot: _needed(case.ast, slot) for slot in order}
+    buffers = {}
+    for at, slot in enumerate(order):
+        node = used[slot]
+        if type(node.dtype) is PtrDType:
+            size = min(sizes[slot], node.dtype.size)
+            buffers[node] = UOp(Ops.DEFINE_GLOBAL, pointer(node.dtype.base, size), (), SlotArg(at))
+        else:
+            sizes[slot] = case.buffers[slot].size
+            buffers[node] = node.replace(arg=SlotArg(at))
+    ast = replaced(case.ast, buffers)
+    contents = tuple(case.buffers[slot][: sizes[slot]].copy() for slot in order)
+    names = {name for name in case.bindings if _uses(ast, name)}
+    return replace(
+        case,
+        ast=ast,
+        buffers=contents,
+        choices=(),
+        bindings={name: case.bindings[name] for name in sorted(names)},
+    )
+
+
+def _uses(ast: UOp, name: str) -> bool:
+    from tinyref_fuzz.reduce.measure import variables
+
+    return any(getattr(variable.arg, "name", "") == name for variable in variables(ast))
+
+
+def _needed(ast: UOp, slot: int) -> int:
+    """How many elements of a buffer its views reach; at least one."""
+    return max(
+        1,
+        *(
+            node.arg.tracker.real_size()
+            for node in ast.toposort()
+            if node.op is Ops.VIEW and isinstance(node.arg, ViewArg) and _is_slot(node, slot)
+        ),
+    )
+
+
+def _is_slot(view: UOp, slot: int) -> bool:
+    buffer = view.src[0].arg
+    return isinstance(buffer, SlotArg) and buffer.slot == slot
+
+
+def moved_along(root: UOp, move: Callable[[ShapeTracker], ShapeTracker], axes: Change) -> UOp:
+    """The kernel with every view moved, and every REDUCE as `axes` gives it."""
+
+    def change(node: UOp, src: tuple[UOp, ...]) -> UOp | None:
+        if isinstance(node.arg, ViewArg):
+            return with_sources(node, src).replace(arg=ViewArg(move(node.arg.tracker)))
+        return axes(node, src) if isinstance(node.arg, ReduceArg) else None
+
+    return rebuilt(root, change)
+
+
+def loads_of_written(ast: UOp) -> frozenset[UOp]:
+    """The LOADs of what the kernel also writes: their views must stay those of the stores."""
+    written = written_slots(ast)
+    return frozenset(
+        node for node in ast.toposort() if node.op is Ops.LOAD and slot_of(node) in written
+    )

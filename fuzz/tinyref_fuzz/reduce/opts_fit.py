@@ -1,0 +1,50 @@
+"""Optimisations that fit a kernel that has become smaller: other axes, other amounts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from tinyref.device import Capabilities
+from tinyref.uops.node import UOp
+from tinyref.uops.optimise.opt import Opt, OptOp
+from tinyref.uops.optimise.plan import Plan
+from tinyref_fuzz.case import Opts
+
+_WITHOUT_AMOUNT = frozenset({OptOp.NOLOCALS, OptOp.TC, OptOp.PACK})
+_WHOLE = frozenset({OptOp.UPCAST, OptOp.UNROLL})
+
+
+def fitted(ast: UOp, opts: Opts, capabilities: Capabilities) -> Opts | None:
+    """The list with each optimisation as near as may be to what it was, all of them legal.
+
+    None where one of them fits nowhere. Axes that are gone move those behind them to the front,
+    and a smaller axis takes a smaller amount.
+    """
+    plan = Plan.of(ast, capabilities)
+    found = []
+    for opt in opts:
+        for near in _near(opt):
+            reached = plan.legal(near)
+            if reached is not None:
+                plan = reached
+                found.append(near)
+                break
+        else:
+            return None
+    return tuple(found)
+
+
+def _near(opt: Opt) -> Iterator[Opt]:
+    """The optimisation itself, then on an axis before and with smaller amounts."""
+    if opt.op is OptOp.NOLOCALS:
+        yield opt
+        return
+    amounts = [opt.arg]
+    if opt.op not in _WITHOUT_AMOUNT and opt.op is not OptOp.SWAP:
+        amounts += [less for less in (2, 3, 4) if less < opt.arg]
+        amounts += [0] if opt.op in _WHOLE and opt.arg else []
+    others = range(opt.arg, -1, -1) if opt.op in (OptOp.SWAP, OptOp.PACK) else amounts
+    for arg in others:
+        for axis in range(opt.axis, -1, -1):
+            yield replace(opt, axis=axis, arg=arg)

@@ -1,0 +1,119 @@
+"""`reduced`: every step of a reduction, again and again, until none makes the case smaller."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tinyref.errors import UserError
+from tinyref_fuzz.case import Case, Verdict
+from tinyref_fuzz.reduce import (
+    steps_axes,
+    steps_data,
+    steps_nodes,
+    steps_opts,
+    steps_types,
+    steps_views,
+)
+from tinyref_fuzz.reduce.judging import explicit, judge_for
+from tinyref_fuzz.reduce.measure import node_count, opt_count
+from tinyref_fuzz.reduce.search import JudgeFunction, OutOfTimeError, Search
+
+Step = Callable[[Search], None]
+
+# What makes a judgement cheap comes first: one list of optimisations, one output, small axes.
+STEPS: tuple[Step, ...] = (
+    steps_opts.fewer_opts,
+    steps_opts.without_equivalent,
+    steps_nodes.fewer_outputs,
+    steps_axes.constant_sizes,
+    steps_axes.fewer_axes,
+    steps_nodes.parts,
+    steps_axes.smaller_extents,
+    steps_nodes.simpler_nodes,
+    steps_nodes.simpler_leaves,
+    steps_views.plain_loads,
+    steps_views.plain_stores,
+    steps_views.plain_masks,
+    steps_opts.simpler_opts,
+    steps_types.simpler_types,
+    steps_nodes.simpler_constants,
+    steps_data.exact_mode,
+)
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """The smallest case that was found, and the verdict on it.
+
+    nodes, opts: as of `node_count` and `opt_count`. seconds: how long it took. tried: how many
+    smaller cases were judged. is_complete: False where the time was over before a fixed point.
+    """
+
+    case: Case
+    verdict: Verdict
+    nodes: int
+    opts: int
+    seconds: float
+    tried: int
+    is_complete: bool = True
+
+
+def reduced(
+    case: Case,
+    verdict: Verdict,
+    device: str,
+    seconds: float = 10.0,
+    judge: JudgeFunction | None = None,
+) -> Reduction:
+    """The smallest case that fails by the same pair and symptom as `case` does.
+
+    Every step keeps the fault, a valid kernel, and data of its mode; the result is never larger
+    than `case`, and the same for the same arguments, given the time. After `seconds` the best so
+    far is returned. Raises `UserError` for a case that does not fail.
+
+    The list of optimisations is reduced by delta debugging (Zeller and Hildebrandt, "Simplifying
+    and isolating failure-inducing input", 2002), the kernel by what is known of its structure, as
+    hierarchical delta debugging does (Misherghi and Su, "HDD", 2006).
+    """
+    start = time.monotonic()
+    case = explicit(case, device)
+    asked = judge_for(case, verdict, device) if judge is None else judge
+    found = asked(case, device)
+    if verdict.agrees or found.agrees:
+        raise UserError("reduce: the case does not fail: accepted is one on which values differ")
+    search = Search(case, found, device, asked, start + seconds)
+    is_complete = _run(search)
+    smallest = search.case
+    return Reduction(
+        smallest,
+        search.verdict,
+        node_count(smallest.ast),
+        opt_count(smallest),
+        time.monotonic() - start,
+        search.tried,
+        is_complete,
+    )
+
+
+def _run(search: Search) -> bool:
+    """Whether the search came to its end before the time was over."""
+    try:
+        steps_opts.only_the_failing_list(search)
+        search.trust_plans()
+        _to_fixed_point(search, STEPS)
+        # Data last: every change of the kernel before would undo it.
+        _to_fixed_point(search, (steps_data.simpler_data,))
+        _to_fixed_point(search, (*STEPS, steps_data.simpler_data))
+    except OutOfTimeError:
+        return False
+    return True
+
+
+def _to_fixed_point(search: Search, steps: tuple[Step, ...]) -> None:
+    size = None
+    while size != search.size:
+        size = search.size
+        for step in steps:
+            step(search)

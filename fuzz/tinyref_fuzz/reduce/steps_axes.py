@@ -1,0 +1,139 @@
+"""Steps on the iteration space: symbolic sizes, axes and extents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tinyref.dtype import dtypes
+from tinyref.uops import build
+from tinyref.uops.kernel_shape import kernel_shape
+from tinyref.uops.node import UOp
+from tinyref.uops.optimise.opt import OptOp
+from tinyref.uops.payload import ReduceArg, VarArg, ViewArg
+from tinyref.uops.shape_tracker import ShapeTracker
+from tinyref_fuzz.case import Case, Opts
+from tinyref_fuzz.equivalent.moving import cut, rank_of, reduced_axes
+from tinyref_fuzz.reduce.kernel import moved_along, rebuilt, with_sources
+from tinyref_fuzz.reduce.measure import known, variables
+from tinyref_fuzz.reduce.search import Search
+
+_SMALL = (1, 2, 3, 4, 8, 16, 32)
+
+
+def constant_sizes(search: Search) -> None:
+    """Constants instead of variables: all of them, else one by one; else smaller values."""
+    names = sorted(variables(search.case.ast), key=_name)
+    if not names:
+        return
+    for chosen in (names, *([name] for name in names if len(names) > 1)):
+        values = {variable: search.case.bindings[_name(variable)] for variable in chosen}
+        search.offer(lambda values=values: _bound(search.case, values))  # type: ignore[misc]
+    for variable in sorted(variables(search.case.ast), key=_name):
+        low = variable.arg.minimum if isinstance(variable.arg, VarArg) else 0
+        for value in range(low, search.case.bindings[_name(variable)]):
+            bindings = {**search.case.bindings, _name(variable): value}
+            if search.offer(lambda bindings=bindings: replace(search.case, bindings=bindings)):  # type: ignore[misc]
+                break
+
+
+def _name(variable: UOp) -> str:
+    return variable.arg.name if isinstance(variable.arg, VarArg) else ""
+
+
+def _bound(case: Case, values: Mapping[UOp, int]) -> Case:
+    """The case with numbers in the place of variables."""
+    sizes = {variable: build.const(dtypes.index, value) for variable, value in values.items()}
+
+    def change(node: UOp, src: tuple[UOp, ...]) -> UOp | None:
+        if node in values:
+            return build.const(node.dtype, values[node])
+        if isinstance(node.arg, ViewArg):
+            tracker = node.arg.tracker.substitute(sizes)
+            return with_sources(node, src).replace(arg=ViewArg(tracker))
+        return None
+
+    return replace(case, ast=rebuilt(case.ast, change))
+
+
+def fewer_axes(search: Search) -> None:
+    """Without each axis: of what varies along it, only the first elements are left, or the last."""
+    for axis in reversed(range(rank_of(search.case.ast))):
+        if axis < rank_of(search.case.ast):
+            size = _size_along(search.case, axis)
+            for begin in sorted({0, max(0, size - 1)}):
+                case = search.case
+                if search.offer(lambda: _without_axis(case, axis, begin)):  # noqa: B023
+                    break
+
+
+def _size_along(case: Case, axis: int) -> int:
+    """The largest size that any view has along an axis."""
+    views = (node for node in case.ast.toposort() if isinstance(node.arg, ViewArg))
+    return max(known(kernel_shape(view)[axis], case.bindings) for view in views)
+
+
+def _without_axis(case: Case, axis: int, begin: int) -> Case:
+    def move(tracker: ShapeTracker) -> ShapeTracker:
+        shown = _window(tracker, axis, begin, begin + 1)
+        return shown.reshape((*shown.shape[:axis], *shown.shape[axis + 1 :]))
+
+    def reduce(node: UOp, src: tuple[UOp, ...]) -> UOp:
+        assert isinstance(node.arg, ReduceArg)
+        axes = tuple(at - (at > axis) for at in reduced_axes(node) if at != axis)
+        return node.replace(src=src, arg=ReduceArg(node.arg.op, axes)) if axes else src[0]
+
+    return replace(case, ast=moved_along(case.ast, move, reduce))
+
+
+def _window(tracker: ShapeTracker, axis: int, begin: int, end: int) -> ShapeTracker:
+    """Some positions of an axis; all where the view does not vary along it."""
+    size = tracker.shape[axis]
+    return tracker if isinstance(size, int) and size == 1 else cut(tracker, axis, begin, end)
+
+
+def smaller_extents(search: Search) -> None:
+    """Fewer positions along each axis, from its beginning or its end, all at once first."""
+    for limit in (2, 4):
+        search.offer(lambda limit=limit: _all_below(search.case, limit))  # type: ignore[misc]
+    for axis in range(rank_of(search.case.ast)):
+        _shrink_axis(search, axis)
+
+
+def _shrink_axis(search: Search, axis: int) -> None:
+    size = _size_along(search.case, axis)
+    for extent in sorted({*_SMALL, size // 2, size - 1}):
+        if not 0 < extent < size:
+            continue
+        for begin in (0, size - extent):
+            case = search.case
+            smaller = _cut_along(case, axis, begin, begin + extent)
+            scaled = replace(smaller, opts=_scaled(smaller.opts, size, extent))
+            if search.offer(lambda: smaller) or search.offer(lambda: scaled):  # noqa: B023
+                return
+
+
+def _cut_along(case: Case, axis: int, begin: int, end: int) -> Case:
+    ast = moved_along(
+        case.ast, lambda tracker: _window(tracker, axis, begin, end), lambda node, src: None
+    )
+    return replace(case, ast=ast)
+
+
+def _all_below(case: Case, limit: int) -> Case:
+    """Every axis cut to `limit` positions."""
+    for axis in range(rank_of(case.ast)):
+        if _size_along(case, axis) > limit:
+            case = _cut_along(case, axis, 0, limit)
+    return case
+
+
+def _scaled(lists: tuple[Opts, ...], size: int, extent: int) -> tuple[Opts, ...]:
+    """The whole of the axis stays the whole of it."""
+    return tuple(
+        tuple(
+            replace(opt, arg=extent) if opt.arg == size and opt.op is not OptOp.TC else opt
+            for opt in opts
+        )
+        for opts in lists
+    )

@@ -1,0 +1,171 @@
+"""Steps on the nodes of the kernel: outputs, parts of it, and simple values in place of others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from tinyref.dtype import dtypes, numpy_dtype
+from tinyref.uops import build
+from tinyref.uops.kernel_shape import kernel_shape
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref.uops.shape_tracker import ShapeTracker
+from tinyref_fuzz.case import Case
+from tinyref_fuzz.equivalent.moving import rank_of
+from tinyref_fuzz.reduce.kernel import (
+    LEAVES,
+    VALUES,
+    Fresh,
+    concrete_shape,
+    replaced,
+    values_of,
+    view_of,
+)
+from tinyref_fuzz.reduce.measure import node_count
+from tinyref_fuzz.reduce.search import Search
+
+
+def fewer_outputs(search: Search) -> None:
+    """One output alone, else without each of them."""
+    stores = search.case.ast.src
+    if len(stores) < 2:
+        return
+    for store in stores:
+        if search.offer(lambda store=store: _storing(search.case, (store,))):  # type: ignore[misc]
+            return
+    for at in reversed(range(len(stores))):
+        stores = search.case.ast.src
+        rest = (*stores[:at], *stores[at + 1 :])
+        search.offer(lambda rest=rest: _storing(search.case, rest))  # type: ignore[misc]
+
+
+def _storing(case: Case, stores: tuple[UOp, ...]) -> Case:
+    """Some of the outputs; what the others wrote is only read."""
+    return replace(case, ast=build.sink(*stores))
+
+
+def parts(search: Search) -> None:
+    """One value of the kernel as its only output, the smallest first."""
+    whole = search.case
+    nodes = [
+        node for node in whole.ast.toposort() if node.op in VALUES and node.op is not Ops.CONST
+    ]
+    nodes = [node for node in nodes if node.dtype is not dtypes.index]
+    for node in sorted(nodes, key=node_count):
+        if search.offer(lambda node=node: _only(whole, node)):  # type: ignore[misc]
+            return
+
+
+def _only(case: Case, node: UOp) -> Case:
+    """The kernel that stores `node` alone, row-major."""
+    shape = kernel_shape(node)
+    fresh = Fresh(case)
+    size = max(1, int(np.prod(concrete_shape(case, node, rank_of(case.ast)))))
+    content = np.full(size, 0x5A, np.uint8).astype(numpy_dtype(node.dtype))
+    tracker = ShapeTracker.from_shape(shape)
+    target = view_of(fresh.slot, node.dtype, max(size, tracker.real_size()), tracker)
+    ast = build.sink(build.store(target, node))
+    return fresh.with_kernel(ast, np.resize(content, max(size, tracker.real_size())))
+
+
+def simpler_nodes(search: Search) -> None:
+    """For each node from the outputs on: what is below it cut off, or a source in its place."""
+    at = 0
+    while at < len(_inner(search.case.ast)):
+        # After a change the nodes before this place are the same, over other sources.
+        if not _simplify(search, _inner(search.case.ast)[at]):
+            at += 1
+
+
+def _inner(ast: UOp) -> list[UOp]:
+    """The values that are computed from others, users before their sources."""
+    nodes = reversed(ast.toposort())
+    return [node for node in nodes if node.op in VALUES and node.op not in LEAVES]
+
+
+def _simplify(search: Search, node: UOp) -> bool:
+    case = search.case
+    if search.offer(lambda: _as_buffer(case, node)):
+        return True
+    for new in _substitutes(node):
+        if search.offer(lambda new=new: replace(case, ast=replaced(case.ast, {node: new}))):  # type: ignore[misc]
+            return True
+    return False
+
+
+def _as_buffer(case: Case, node: UOp) -> Case:
+    """The kernel that loads the value of `node` instead of computing it."""
+    value = values_of(case, (node,))[node]
+    fresh = Fresh(case)
+    shape = kernel_shape(node) or (1,) * rank_of(case.ast)
+    tracker = ShapeTracker.from_shape(shape)
+    content = np.resize(value.reshape(-1), max(1, tracker.real_size()))
+    load = fresh.load(tracker, node.dtype, content)
+    return fresh.with_kernel(replaced(case.ast, {node: load}), content)
+
+
+def _substitutes(node: UOp) -> Iterator[UOp]:
+    """What may stand for a node: constants, its sources, what those are made of."""
+    yield from (source for source in node.src if source.dtype is node.dtype)
+    yield build.const(node.dtype, 0)
+    yield build.const(node.dtype, 1)
+    yield from (below for source in node.src for below in source.src if below.dtype is node.dtype)
+    yield from (build.cast(source, node.dtype) for source in node.src if source.op is not Ops.CAST)
+    if node.op in (Ops.WHERE, Ops.MULACC):
+        yield from _binary_of(node)
+
+
+def _binary_of(node: UOp) -> Iterator[UOp]:
+    """Two of the three operands alone."""
+    first, second, third = node.src
+    if node.op is Ops.MULACC:
+        yield build.mul(first, second)
+        yield build.add(second, third)
+
+
+def simpler_leaves(search: Search) -> None:
+    """For each load, validity and number: a constant, or another load that is there already."""
+    at = 0
+    while at < len(_leaves(search.case.ast)):
+        case = search.case
+        leaf = _leaves(case.ast)[at]
+        others = [other for other in _leaves(case.ast) if _fits(other, leaf)]
+        constants = [build.const(leaf.dtype, number) for number in (1, 0, 2)]
+        for new in (*others, *constants):
+            if search.offer(lambda new=new: replace(case, ast=replaced(case.ast, {leaf: new}))):  # type: ignore[misc]  # noqa: B023
+                break
+        else:
+            if leaf.op is Ops.LOAD or not search.offer(lambda: _as_buffer(case, leaf)):  # noqa: B023
+                at += 1
+
+
+def _leaves(ast: UOp) -> list[UOp]:
+    leaves = (node for node in ast.toposort() if node.op in LEAVES and node.op is not Ops.CONST)
+    return [node for node in leaves if node.dtype is not dtypes.index]
+
+
+def _fits(other: UOp, leaf: UOp) -> bool:
+    if other is leaf or other.dtype is not leaf.dtype:
+        return False
+    return kernel_shape(other) == kernel_shape(leaf) and leaf not in other.toposort()
+
+
+def simpler_constants(search: Search) -> None:
+    """Constants of 0, 1 and 2."""
+    at = 0
+    while at < len(_constants(search.case.ast)):
+        node = _constants(search.case.ast)[at]
+        case = search.case
+        numbers = (0, 1) if node.dtype.is_bool else (0, 1, 2, 3)
+        for number in numbers:
+            new = build.const(node.dtype, number)
+            if search.offer(lambda new=new: replace(case, ast=replaced(case.ast, {node: new}))):  # type: ignore[misc]  # noqa: B023
+                break
+        at += 1
+
+
+def _constants(ast: UOp) -> list[UOp]:
+    return [node for node in ast.toposort() if node.op is Ops.CONST]

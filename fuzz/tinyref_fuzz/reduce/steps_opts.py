@@ -1,0 +1,103 @@
+"""Steps on what is done to the kernel: optimisations and the equivalent kernel."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tinyref.uops.optimise.opt import Opt, OptOp
+from tinyref_fuzz.case import Opts, Pair
+from tinyref_fuzz.equivalent import Equivalent
+from tinyref_fuzz.reduce.search import Search
+
+# What an optimisation is tried as instead: simpler ones of its kind.
+_SIMPLER = {
+    OptOp.GROUPTOP: (OptOp.UNROLL, OptOp.GROUP),
+    OptOp.GROUP: (OptOp.UNROLL,),
+    OptOp.LOCAL: (OptOp.UPCAST,),
+    OptOp.THREAD: (OptOp.UPCAST, OptOp.LOCAL),
+}
+
+
+def only_the_failing_list(search: Search) -> None:
+    """Of the lists of optimisations, the one that fails; none where the plain kernel does."""
+    case, trial = search.case, search.verdict.trial
+    if search.verdict.pair in (Pair.PLAIN, Pair.EQUIVALENT) or trial < 0:
+        search.offer(lambda: replace(case, opts=()))
+    if 0 <= trial < len(case.opts):
+        search.offer(lambda: replace(case, opts=(case.opts[trial],)))
+    # Where the judge does not say which: each of them alone.
+    for opts in case.opts if len(search.case.opts) > 1 else ():
+        if search.offer(lambda opts=opts: replace(case, opts=(opts,))):  # type: ignore[misc]
+            break
+
+
+def without_equivalent(search: Search) -> None:
+    """No equivalent kernel, or only its first step that fails."""
+    case = search.case
+    if case.equivalent is None:
+        return
+    if search.offer(lambda: replace(case, equivalent=None)):
+        return
+    before = case.equivalent.origin
+    for label, ast in case.equivalent.trail if len(case.equivalent.trail) > 1 else ():
+        step = Equivalent(before, ((label, ast),))
+        if search.offer(lambda step=step: replace(case, ast=step.origin, equivalent=step)):  # type: ignore[misc]
+            return
+        before = ast
+
+
+def fewer_opts(search: Search) -> None:
+    """Delta debugging of the list of optimisations (ddmin of Zeller and Hildebrandt, 2002).
+
+    A complement whose later optimisations no longer fit is tried with those that do.
+    """
+    parts = 2
+    while search.case.opts and search.case.opts[0]:
+        (opts, *_) = search.case.opts
+        parts = min(parts, len(opts))
+        size = -(-len(opts) // parts)
+        chunks = [opts[at : at + size] for at in range(0, len(opts), size)]
+        if len(chunks) > 1 and any(_with_opts(search, chunk) for chunk in chunks):
+            parts = 2
+            continue
+        rests = [(*opts[:at], *opts[at + size :]) for at in range(0, len(opts), size)]
+        if any(_with_opts(search, rest) for rest in rests):
+            parts = max(parts - 1, 2)
+            continue
+        if size == 1:
+            return
+        parts *= 2
+
+
+def _with_opts(search: Search, opts: Opts) -> bool:
+    case = search.case
+    return search.offer(lambda: replace(case, opts=(opts,)))
+
+
+def simpler_opts(search: Search) -> None:
+    """Simpler optimisations instead, smaller amounts, and axes further to the front."""
+    for at in range(sum(map(len, search.case.opts[:1]))):
+        for op in _SIMPLER.get(search.case.opts[0][at].op, ()):
+            opt = search.case.opts[0][at]
+            if _with_opt(search, at, replace(opt, op=op)):
+                break
+        for arg in smaller_amounts(search.case.opts[0][at]):
+            if _with_opt(search, at, replace(search.case.opts[0][at], arg=arg)):
+                break
+        for axis in range(search.case.opts[0][at].axis):
+            if _with_opt(search, at, replace(search.case.opts[0][at], axis=axis)):
+                break
+
+
+def smaller_amounts(opt: Opt) -> list[int]:
+    """Amounts to try instead of that of `opt`, the smallest first."""
+    if opt.op in (OptOp.NOLOCALS, OptOp.TC):
+        return []
+    if opt.op in (OptOp.SWAP, OptOp.PACK):
+        return list(range(opt.arg))
+    return sorted({less for less in (2, 3, 4, opt.arg // 2) if 1 < less < (opt.arg or 3)})
+
+
+def _with_opt(search: Search, at: int, opt: Opt) -> bool:
+    opts = search.case.opts[0]
+    return _with_opts(search, (*opts[:at], opt, *opts[at + 1 :]))

@@ -1,0 +1,200 @@
+"""Steps on views: row-major ones, else less of masks, offsets, strides and views of views."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from tinyref.dtype import PtrDType
+from tinyref.uops import build
+from tinyref.uops.kernel_shape import positions_of
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import SlotArg, ViewArg
+from tinyref.uops.shape_tracker import ShapeTracker
+from tinyref.uops.view import View
+from tinyref_fuzz.case import Case
+from tinyref_fuzz.equivalent.transformation import slot_of
+from tinyref_fuzz.reduce.kernel import (
+    Fresh,
+    loads_of_written,
+    rebuilt,
+    replaced,
+    scattered,
+    values_of,
+    with_sources,
+)
+from tinyref_fuzz.reduce.measure import tracker_cost
+from tinyref_fuzz.reduce.search import Search
+
+
+def plain_loads(search: Search) -> None:
+    """Every load row-major, of a buffer of its own that holds the same values."""
+    search.offer(lambda: _all_plain(search.case))
+    _each(search, _loads, _load_through)
+
+
+def plain_stores(search: Search) -> None:
+    """Every output row-major, with the loads of it."""
+    _each(search, lambda case: list(case.ast.src), _store_through)
+
+
+def plain_masks(search: Search) -> None:
+    """Validities and numbers of elements through simpler views."""
+    _each(search, _masks, _mask_through)
+
+
+def _each(
+    search: Search,
+    nodes: Callable[[Case], list[UOp]],
+    through: Callable[[Case, UOp, ShapeTracker], Case],
+) -> None:
+    """Each of the nodes through the simplest view with which the case still fails."""
+    at = 0
+    while at < len(nodes(search.case)):
+        case = search.case
+        node = nodes(case)[at]
+        view = node if isinstance(node.arg, ViewArg) else node.src[0]
+        for tracker in _simpler(view):
+            if search.offer(lambda tracker=tracker: through(case, node, tracker)):  # type: ignore[misc]  # noqa: B023
+                break
+        at += 1
+
+
+def _loads(case: Case) -> list[UOp]:
+    fixed = loads_of_written(case.ast)
+    return [node for node in case.ast.toposort() if node.op is Ops.LOAD and node not in fixed]
+
+
+def _masks(case: Case) -> list[UOp]:
+    return [node for node in case.ast.toposort() if node.op in (Ops.VALID, Ops.IOTA)]
+
+
+def _simpler(view: UOp) -> Iterator[ShapeTracker]:
+    """Trackers of the same shape, the simplest first, that are simpler than that of the view."""
+    assert isinstance(view.arg, ViewArg)
+    tracker = view.arg.tracker
+    cost = tracker_cost(tracker)
+    if positions_of(view):
+        yield from (each for each in _pieces(tracker) if tracker_cost(each) < cost)
+        return
+    found = [ShapeTracker.from_shape(tracker.shape), *_pieces(tracker)]
+    yield from sorted(
+        (each for each in dict.fromkeys(found) if tracker_cost(each) < cost), key=tracker_cost
+    )
+
+
+def _pieces(tracker: ShapeTracker) -> Iterator[ShapeTracker]:
+    """Trackers of the same shape with only some of what this one does."""
+    last = tracker.views[-1]
+    shape = tracker.shape
+    if len(tracker.views) > 1:
+        yield ShapeTracker((last,))
+        yield ShapeTracker(tracker.views[1:])
+        yield ShapeTracker((*tracker.views[:-2], last)) if _chains(tracker) else tracker
+    ones = tuple(1 if s == 0 else n for n, s in zip(shape, last.strides, strict=True))
+    yield ShapeTracker.from_shape(ones).expand(shape)
+    backward = [axis for axis, stride in enumerate(last.strides) if _is_negative(stride)]
+    yield ShapeTracker.from_shape(shape).flip(backward)
+    order = sorted(range(len(shape)), key=lambda axis: -_size(last.strides[axis]))
+    turned = ShapeTracker.from_shape(tuple(shape[axis] for axis in order))
+    yield turned.permute(tuple(order.index(axis) for axis in range(len(shape))))
+    if last.mask is not None:
+        yield _padded(last)
+        bounds = tuple(
+            (begin, end) if end is not begin else (0, size)
+            for (begin, end), size in zip(last.mask, shape, strict=True)
+        )
+        for axis, bound in enumerate(bounds):
+            kept = [(0, size) for size in shape]
+            kept[axis] = bound  # type: ignore[call-overload]
+            yield _padded(View(shape, View.contiguous(shape).strides, 0, tuple(kept)))
+    yield _without_offset(last)
+
+
+def _chains(tracker: ShapeTracker) -> bool:
+    return len(tracker.views) > 2
+
+
+def _is_negative(stride: object) -> bool:
+    return isinstance(stride, int) and stride < 0
+
+
+def _size(stride: object) -> int:
+    return abs(stride) if isinstance(stride, int) else 0
+
+
+def _padded(view: View) -> ShapeTracker:
+    """Row-major inside of the mask of `view`, nothing outside of it."""
+    assert view.mask is not None
+    inner = tuple(end - begin for begin, end in view.mask)
+    bounds = tuple(
+        (begin, size - end) for (begin, end), size in zip(view.mask, view.shape, strict=True)
+    )
+    return ShapeTracker.from_shape(inner).pad(bounds)
+
+
+def _without_offset(view: View) -> ShapeTracker:
+    """The view from the first element of the buffer on."""
+    ends = View(view.shape, view.strides, 0, view.mask).reach()
+    return ShapeTracker((View(view.shape, view.strides, -ends[0] if ends else 0, view.mask),))
+
+
+def _load_through(case: Case, load: UOp, tracker: ShapeTracker) -> Case:
+    view = load.src[0]
+    if positions_of(view):
+        return _gather_through(case, load, tracker)
+    value = values_of(case, (load,))[load]
+    fresh = Fresh(case)
+    content = scattered(value, tracker, case.bindings)
+    new = fresh.load(tracker, load.dtype, content)
+    return fresh.with_kernel(replaced(case.ast, {load: new}), content)
+
+
+def _gather_through(case: Case, load: UOp, tracker: ShapeTracker) -> Case:
+    """A load at positions that are values, through another view of a buffer of its own."""
+    view = load.src[0]
+    slot = slot_of(load)
+    fresh = Fresh(case)
+    content = np.resize(case.buffers[slot], max(1, tracker.real_size()))
+    plain = fresh.load(tracker, load.dtype, content)
+    new = plain.replace(src=(plain.src[0].replace(src=(*plain.src[0].src, *positions_of(view))),))
+    return fresh.with_kernel(replaced(case.ast, {load: new}), content)
+
+
+def _all_plain(case: Case) -> Case:
+    """All loads at once, row-major."""
+    loads = [node for node in _loads(case) if not positions_of(node.src[0])]
+    values = values_of(case, loads)
+    ast, mapping = case.ast, {}
+    for load in loads:
+        tracker = ShapeTracker.from_shape(load.src[0].arg.tracker.shape)  # type: ignore[union-attr]
+        fresh = Fresh(case)
+        content = scattered(values[load], tracker, case.bindings)
+        mapping[load] = fresh.load(tracker, load.dtype, content)
+        case = fresh.with_kernel(ast, content)
+    return replace(case, ast=replaced(ast, mapping))
+
+
+def _store_through(case: Case, store: UOp, tracker: ShapeTracker) -> Case:
+    """The output through another view, in a buffer that is large enough, with its loads."""
+    slot = slot_of(store)
+    size = max(1, tracker.real_size(), case.buffers[slot].size)
+
+    def change(node: UOp, src: tuple[UOp, ...]) -> UOp | None:
+        if isinstance(node.arg, SlotArg) and node.arg.slot == slot:
+            assert isinstance(node.dtype, PtrDType)
+            return build.define_global(slot, node.dtype.base, size)
+        if node.op is Ops.VIEW and src[0].arg == SlotArg(slot):
+            return with_sources(node, src).replace(arg=ViewArg(tracker))
+        return None
+
+    grown = np.resize(case.buffers[slot], size)
+    buffers = (*case.buffers[:slot], grown, *case.buffers[slot + 1 :])
+    return replace(case, ast=rebuilt(case.ast, change), buffers=buffers)
+
+
+def _mask_through(case: Case, node: UOp, tracker: ShapeTracker) -> Case:
+    return replace(case, ast=replaced(case.ast, {node: node.replace(arg=ViewArg(tracker))}))
