@@ -113,10 +113,12 @@ class Analysis:
         if not math.prod(sizes):
             return np.zeros(shape, np.int64), np.zeros(shape, np.bool_), unknown
         shown = (*shape, math.prod(sizes))
-        rows = [
+        rows: list[Values] = [
             np.broadcast_to(each.reshape(*own, shown[-1]), shown) for each in (positions, valid)
         ]
-        taken = [np.take_along_axis(row, number[..., None], -1)[..., 0] for row in rows]
+        taken: list[Values] = [
+            np.take_along_axis(row, number[..., None], -1)[..., 0] for row in rows
+        ]
         inside = inside & taken[1]
         return np.where(inside, taken[0], 0), inside, unknown
 

@@ -38,7 +38,7 @@ class Allowed:
             wrong = different(actual, self.low)
             if self.low is not self.high:
                 # A comparison with a NaN is false: only where a NaN is owed is one accepted.
-                wrong &= ~((self.low <= actual) & (actual <= self.high))
+                wrong &= ~(np.less_equal(self.low, actual) & np.less_equal(actual, self.high))
         return self.where_known(wrong)
 
     def where_known(self, wrong: BoolArray) -> BoolArray:

@@ -40,8 +40,12 @@ def reduced(op: Ops, dtype: DType, x: Span, axes: Axes, flushes: bool = False) -
     return _sum(terms, smallest_normal(dtype) if flushes else 0.0)
 
 
+def _any(mask: BoolArray, axes: Axes) -> BoolArray:
+    return np.asarray(mask.any(axis=axes, keepdims=True))
+
+
 def _integers(op: Ops, dtype: DType, x: Span, axes: Axes) -> Span:
-    unknown = None if x.unknown is None else x.unknown.any(axis=axes, keepdims=True)
+    unknown = None if x.unknown is None else _any(x.unknown, axes)
     if dtype.is_bool and op in (Ops.ADD, Ops.MAX):
         return _any_true(x, axes, unknown)
     if op is Ops.MAX:
@@ -56,7 +60,7 @@ def _integers(op: Ops, dtype: DType, x: Span, axes: Axes) -> Span:
 
 def _any_true(x: Span, axes: Axes, unknown: BoolArray | None) -> Span:
     """One that is certainly true decides."""
-    value = np.asarray(x.low & ~mask_of(x)).any(axis=axes, keepdims=True)
+    value = _any(np.asarray(x.low & ~mask_of(x)), axes)
     return point(value, None if unknown is None else unknown & ~value)
 
 
@@ -67,11 +71,11 @@ def _largest(dtype: DType, x: Span, axes: Axes) -> Span:
     high = (
         low if x.is_point else np.maximum.reduce(x.high, axis=axes, keepdims=True, initial=lowest)
     )
-    unknown = (is_nan(x.low) | mask_of(x)).any(axis=axes, keepdims=True)
+    unknown = _any(is_nan(x.low) | mask_of(x), axes)
     zeros = np.asarray((low == 0) | (high == 0))
     if x.is_point and not zeros.any():
         return point(low, unknown)
-    return span(low, high, unknown, zeros | x.open().any(axis=axes, keepdims=True))
+    return span(low, high, unknown, zeros | _any(x.open(), axes))
 
 
 class _Terms:
@@ -80,9 +84,9 @@ class _Terms:
     def __init__(self, dtype: DType, x: Span, axes: Axes) -> None:
         self.dtype, self.x, self.axes = dtype, x, axes
         self.wide = np.longdouble if dtype is dtypes.float64 else np.float64
-        self.low = x.low.astype(self.wide)
-        self.high = self.low if x.is_point else x.high.astype(self.wide)
-        self.largest = np.abs(self.low)
+        self.low: Values = x.low.astype(self.wide)
+        self.high: Values = self.low if x.is_point else x.high.astype(self.wide)
+        self.largest: Values = np.abs(self.low)
         if not x.is_point:
             self.largest = np.maximum(self.largest, np.abs(self.high))
         self.finite = np.isfinite(self.largest)
@@ -105,7 +109,7 @@ class _Terms:
 
     def any(self, mask: BoolArray) -> BoolArray:
         """Whether it holds for one of the terms."""
-        return np.asarray(mask.any(axis=self.axes, keepdims=True))
+        return _any(mask, self.axes)
 
     def narrowed(self, low: Values, high: Values, unknown: BoolArray) -> Span:
         """Wide ends rounded to the type; which sign a zero has depends on the order."""
