@@ -40,9 +40,8 @@ MUTANTS = (
         name="barrier-waits-for-nothing",
         kind="missing barrier",
         module="tinyref.uops.linearize_graph",
-        old="            marks = _union([marks, (self._mark([self.nodes[other] for other in items], "
-        "items),)])\n",
-        new="            marks = _union([marks])\n",
+        old="(self._mark([self.nodes[other] for other in items], items),)",
+        new="()",
         resembles="a scheduler moved a barrier above the stores that it was for",
         stages=("linearize",),
     ),

@@ -152,16 +152,6 @@ MUTANTS = (
         causes=("where-not",),
     ),
     Mutant(
-        name="gep-order-ignored",
-        kind="rule",
-        module=f"{_RULES}.select",
-        old="    taken = [x.src[lane] for lane in node.arg.lanes]",
-        new="    taken = [x.src[lane] for lane in sorted(node.arg.lanes)]",
-        resembles="lanes taken from a vector in their order there, not in the order asked for",
-        stages=_SIMPLIFY,
-        causes=("gep-vectorize",),
-    ),
-    Mutant(
         name="cast-through-narrower",
         kind="rule",
         module=f"{_RULES}.casts",

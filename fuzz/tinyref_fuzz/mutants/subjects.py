@@ -1,0 +1,52 @@
+"""What the fuzzer is scored by: the mutants of the compiler, and the broken devices of the zoo."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+
+from tinyref.errors import UserError
+from tinyref_fuzz.mutants.catalogue import MUTANTS
+from tinyref_fuzz.mutants.records import Subject
+
+# By name, so that this package needs the other one only where it is installed and asked for.
+_ZOO = "tinyref_conformance.zoo.registry"
+
+
+def compiler_mutants() -> list[Subject]:
+    """A subject for every mutant of the catalogue."""
+    return [Subject(m.name, m.kind, m.name, m.device, m.stages, m.causes) for m in MUTANTS.values()]
+
+
+def broken_devices() -> list[Subject]:
+    """A subject for every device of the conformance zoo; none where that is not installed."""
+    if importlib.util.find_spec(_ZOO.partition(".")[0]) is None:
+        return []
+    zoo = importlib.import_module(_ZOO).ZOO
+    return [
+        Subject(f"device:{name}", "broken device", "", animal.device, ("device",))
+        for name, animal in zoo.items()
+    ]
+
+
+def subjects(only: str = "") -> list[Subject]:
+    """All of them, or those that `only` names: names, the starts of names with *, or kinds.
+
+    Several are joined by commas. Raises `UserError` for what names nothing.
+    """
+    known = [*compiler_mutants(), *broken_devices()]
+    if not only:
+        return known
+    chosen: dict[str, Subject] = {}
+    for word in filter(None, (part.strip() for part in only.split(","))):
+        found = [each for each in known if _is_named(each, word)]
+        if not found:
+            raise UserError(f"mutants: {word!r} names none: accepted are names, NAME* and kinds")
+        chosen.update({each.name: each for each in found})
+    return list(chosen.values())
+
+
+def _is_named(subject: Subject, word: str) -> bool:
+    if word.endswith("*"):
+        return subject.name.startswith(word[:-1])
+    return word in (subject.name, subject.kind)

@@ -1,0 +1,170 @@
+"""One mutant and one seed in a process of its own: fuzzes until the mutant shows.
+
+    python -m tinyref_fuzz.mutants.trial
+
+The request comes as one line of JSON, answers go out as such; see `Request`. The compiler is only
+imported once the mutant is switched on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tinyref.processes import Line
+from tinyref_fuzz.mutants.catalogue import MUTANTS
+from tinyref_fuzz.mutants.mutant import MutantError, Reached, switch_on
+
+if TYPE_CHECKING:
+    from tinyref_fuzz.case import Case, Verdict
+
+# The parent is told of life this often, so that it can tell a hang from work.
+BEAT_SECONDS = 0.5
+# Findings after the first, each of which is examined: their buckets are counted.
+MOST_FINDINGS = 5
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a process is to do.
+
+    mutant: its name, empty for the healthy compiler. device: what is fuzzed. seconds: how long a
+    mutant may live. further: for how long cases are judged after the first finding. examine: the
+    seconds that the reduction of a finding may take, 0 for none. trace: the number of cases of
+    which the programs are told, instead of any judging.
+    """
+
+    mutant: str
+    device: str
+    seed: int
+    seconds: float = 60.0
+    further: float = 5.0
+    examine: float = 10.0
+    trace: int = 0
+
+
+class Trial:
+    """Judges the cases of one seed, and says what becomes of them."""
+
+    def __init__(
+        self, request: Request, reached: Reached, say: Callable[[Mapping[str, Any]], None]
+    ):
+        self.request = request
+        self.reached = reached
+        self.say = say
+        self.beaten = 0.0
+
+    def run(self) -> None:
+        """Until the mutant is killed and its further findings are examined, or time is up."""
+        from tinyref_fuzz.campaign.cases import verdict_of
+
+        findings: list[tuple[Case, Verdict]] = []
+        start = time.perf_counter()
+        until = start + self.request.seconds
+        number = -1
+        for number, case in enumerate(self.cases()):
+            if time.perf_counter() > until or len(findings) == MOST_FINDINGS:
+                break
+            self.beat(number)
+            verdict = verdict_of(case, self.request.device)
+            if verdict.agrees:
+                continue
+            if not findings:
+                now = time.perf_counter()
+                until = now + self.request.further
+                self.say(self.killed(number, verdict, now - start))
+            findings.append((case, verdict))
+        self.say({"judged": number, "reached": self.reached.count})
+        for case, verdict in findings:
+            self.examined(case, verdict)
+        self.say({"done": True})
+
+    def cases(self) -> Iterator[Case]:
+        """The cases of this seed: those of a campaign with it."""
+        from tinyref_fuzz.campaign.cases import case_at
+
+        number = 0
+        while True:
+            yield case_at(self.request.device, self.request.seed, number)
+            number += 1
+
+    def beat(self, number: int) -> None:
+        """Says that it lives, now and then."""
+        now = time.perf_counter()
+        if now - self.beaten > BEAT_SECONDS:
+            self.beaten = now
+            self.say({"at": number})
+
+    def killed(self, number: int, verdict: Verdict, seconds: float) -> dict[str, Any]:
+        return {
+            "killed": number,
+            "seconds": seconds,
+            "pair": verdict.pair.name if verdict.pair else "",
+            "symptom": verdict.symptom.name if verdict.symptom else "",
+            "detail": verdict.detail[:400],
+        }
+
+    def examined(self, case: Case, verdict: Verdict) -> None:
+        """Reduces, blames and buckets one finding."""
+        if not self.request.examine:
+            return
+        from tinyref_fuzz.examine import examine
+
+        start = time.perf_counter()
+        found = examine(case, verdict, self.request.device, self.request.examine)
+        self.say({"finding": found.summary(), "seconds": time.perf_counter() - start})
+
+    def trace(self) -> None:
+        """Says for each case what its programs are, so that two compilers can be compared."""
+        from tinyref.device import Device
+        from tinyref.uops.compile import compile_kernel
+
+        backend = Device[self.request.device]
+        for number, case in enumerate(self.cases()):
+            if number == self.request.trace:
+                break
+            digest = hashlib.blake2b(digest_size=8)
+            for opts in ((), *case.opts):
+                try:
+                    program = compile_kernel(case.ast, backend.capabilities, opts=opts)
+                    text = backend.renderer.render(program)
+                except Exception as error:  # a crash is a difference too
+                    text = f"{type(error).__name__}: {error}"
+                digest.update(text.encode())
+            self.say({"at": number, "digest": digest.hexdigest()})
+        self.say({"judged": self.request.trace, "reached": self.reached.count})
+        self.say({"done": True})
+
+
+def main() -> None:
+    """Does what the parent asks, and ends."""
+    line = Line()
+    request = Request(**line.hear())
+    try:
+        reached = switch_on(MUTANTS[request.mutant]) if request.mutant else Reached()
+    except MutantError as error:
+        line.say({"refused": str(error)})
+        os._exit(1)
+    try:
+        from tinyref.device import Device
+
+        assert Device[request.device].capabilities.ops, "the device runs kernels"
+        trial = Trial(request, reached, line.say)
+        line.say({"ready": True})
+    except Exception as error:  # the mutant may be so bad that nothing starts
+        line.say({"broken": f"{type(error).__name__}: {error}"})
+        os._exit(1)
+    if request.trace:
+        trial.trace()
+    else:
+        trial.run()
+    # Threads of a device must not keep the process.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+"""`tinyref fuzz score`: how many planted bugs the fuzzer finds, how fast, and what it says."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from tinyref_fuzz.mutants.records import Row, Score
+
+
+def score(
+    only: Annotated[str, typer.Option(help="Only these: names, NAME* or kinds; commas join.")] = "",
+    seeds: Annotated[int, typer.Option(min=1, help="How many seeds each mutant gets.")] = 5,
+    seconds: Annotated[float, typer.Option(min=1, help="How long a mutant may live.")] = 60.0,
+    jobs: Annotated[int, typer.Option(min=1, help="Processes at a time.")] = 2,
+    further: Annotated[
+        float, typer.Option(min=0, help="Seconds for more findings after the first.")
+    ] = 5.0,
+    examine: Annotated[
+        float,
+        typer.Option(min=0, help="Seconds to reduce a finding; 0: no reduction, blame, buckets."),
+    ] = 10.0,
+    json: Annotated[
+        Path | None, typer.Option(help="Where to write all that was found, after each run.")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the interrupted score in --json.")
+    ] = False,
+    listing: Annotated[bool, typer.Option("--list", help="Only list what there is.")] = False,
+) -> None:
+    """Score the fuzzer by compilers and devices that are broken on purpose.
+
+    Each mutant is a small wrong edit of the compiler, made in a process of its own: it is fuzzed on its
+    device until it shows, and what is found is reduced, blamed and sorted into buckets. Times are
+    without the start of the process. Exit code 0: every target is met. 1: one is not.
+    """
+    from tinyref.errors import UserError
+    from tinyref_fuzz.mutants.score import Scoring, Settings
+    from tinyref_fuzz.mutants.subjects import subjects
+
+    chosen = subjects(only)
+    if listing:
+        for subject in chosen:
+            print(f"{subject.name:40} {subject.device:30} {subject.kind}")
+        return
+    if resume and json is None:
+        raise UserError("score: --resume needs the --json file to go on with")
+    settings = Settings(seeds, seconds, jobs, further, examine)
+    scoring = Scoring(chosen, settings, json, _say)
+    if resume:
+        scoring.resume()
+    found = scoring.run()
+    _show(found)
+    raise typer.Exit(0 if found.is_good else 1)
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(line + "\n")
+
+
+def _show(found: Score) -> None:
+    from rich.console import Console
+
+    console = Console(width=None if sys.stdout.isatty() else 150, highlight=False)
+    console.print(_table(found))
+    for row in found.rows:
+        for run in row.runs:
+            if run.problem:
+                console.print(f"{run.subject} under seed {run.seed}: {run.problem}", markup=False)
+    for total in found.totals:
+        shown = "unknown" if total.value is None else f"{total.value:.3g}"
+        limit = f"{'at least' if total.is_at_least else 'at most'} {total.target:g}"
+        verdict = "met" if total.is_met else "MISSED"
+        console.print(f"{total.what:45} {shown:>8}  {limit:16} {verdict}", markup=False)
+
+
+def _table(found: Score) -> Table:
+    from rich.table import Table
+
+    table = Table(
+        title=f"score of the fuzzer, {found.settings['seeds']} seeds, sources {found.code}"
+    )
+    names = ("mutant", "reached", "triggered", "killed", "seconds", "stage", "cause")
+    for name in (*names, "nodes", "opts", "reduced in", "buckets"):
+        table.add_column(name, justify="left" if name == "mutant" else "right")
+    for row in found.rows:
+        table.add_row(*_cells(row))
+    return table
+
+
+def _cells(row: Row) -> list[str]:
+    examined = len(row.found)
+    cause = "-" if row.causes_right is None else f"{row.causes_right}/{examined}"
+    return [
+        row.subject.name,
+        _word(row.is_reached),
+        _word(row.is_triggered),
+        f"{row.kills}/{len(row.runs)}",
+        _number(row.seconds),
+        f"{row.stages_right}/{examined}",
+        cause,
+        _number(row.nodes),
+        _number(row.opts),
+        _number(row.examination),
+        str(row.buckets),
+    ]
+
+
+def _word(value: bool | None) -> str:
+    return "?" if value is None else "yes" if value else "NO"
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3g}"
