@@ -20,8 +20,7 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import Dialect, Ops
 from tinyref.uops.payload import ReduceArg
 from tinyref.uops.verify import verify
-from tinyref_fuzz import judge as judging
-from tinyref_fuzz.case import Pair
+from tinyref_fuzz.case import Mode, Pair
 from tinyref_fuzz.corpus import load
 from tinyref_fuzz.equivalent import (
     TRANSFORMATIONS,
@@ -34,11 +33,13 @@ from tinyref_fuzz.equivalent import (
 )
 from tinyref_fuzz.equivalent.moving import moved_everywhere
 from tinyref_fuzz.equivalent.transformation import of_node
-from tinyref_fuzz.generate import DTYPES, Case, generate
+from tinyref_fuzz.generate import DTYPES, POLICIES, Case, generate
 from tinyref_fuzz.judge import judge, measured_outputs
 from tinyref_fuzz.tape import Tape
 
 ALL = frozenset(DTYPES)
+PYTHON = Device["PYTHON"].capabilities
+EXACT = replace(POLICIES["mixed"], modes={Mode.FLOAT: 0, Mode.EDGE: 0})
 INTEGERS = frozenset(dtype for dtype in DTYPES if not dtype.is_float)
 NAMES = sorted(TRANSFORMATIONS)
 each_transformation = pytest.mark.parametrize("name", NAMES)
@@ -75,8 +76,8 @@ class Subject:
 def integer_kernels(count: int) -> Iterator[Subject]:
     """Generated kernels without floats, at the limits of their types."""
     for seed in range(count):
-        case = generate(Tape(seed=seed), INTEGERS)
-        yield Subject(f"seed {seed}", case.ast, extremes(case, seed))
+        case = generate(Tape(seed=seed), replace(PYTHON, dtypes=INTEGERS), POLICIES["small"])
+        yield Subject(f"seed {seed}", case.ast, extremes(case, seed), case.bindings)
 
 
 SUBJECTS = (
@@ -170,18 +171,20 @@ def test_interpreter_and_cpu_keep_the_value(name):
 def test_long_chains_keep_the_value():
     lengths = []
     for seed in range(60):
-        case = generate(Tape(seed=seed), ALL)
+        case = generate(Tape(seed=seed), PYTHON, EXACT)
         found = equivalents(case.ast, Tape(seed=seed), 8, ALL)
         lengths.append(len(found.labels))
         verify(Dialect.AST, found.ast)
         buffers = dict(enumerate(case.buffers))
-        expected, actual = evaluate(case.ast, buffers)[0], evaluate(found.ast, buffers)[0]
-        assert np.array_equal(expected, actual), (seed, found.labels)
+        expected = evaluate(case.ast, buffers, case.bindings)
+        actual = evaluate(found.ast, buffers, case.bindings)
+        for slot, values in expected.items():
+            assert np.array_equal(values, actual[slot]), (seed, found.labels)
     assert np.mean(lengths) > 7
 
 
 def test_a_tape_replays_the_same_chain():
-    case = generate(Tape(seed=3), ALL)
+    case = generate(Tape(seed=3), PYTHON, EXACT)
     tape = Tape(seed=3)
     found = equivalents(case.ast, tape, 5)
     again = equivalents(case.ast, Tape(choices=tape.choices), 5)
@@ -192,7 +195,7 @@ def test_a_tape_replays_the_same_chain():
 def test_only_supported_types_are_used():
     only = frozenset({dtypes.int32, dtypes.float32, dtypes.bool})
     for seed in range(60):
-        case = generate(Tape(seed=seed), only)
+        case = generate(Tape(seed=seed), replace(PYTHON, dtypes=only), EXACT)
         found = equivalents(case.ast, Tape(seed=seed), 8, only)
         used = {node.dtype for node in found.ast.toposort() if node.op in (Ops.CAST, Ops.BITCAST)}
         assert used <= only, found.labels
@@ -378,12 +381,12 @@ def test_the_law_catches_wrong_equations(mutant, monkeypatch):
 
 @pytest.fixture
 def case() -> Case:
-    found = (generate(Tape(seed=seed), ALL) for seed in range(100))
+    found = (generate(Tape(seed=seed), PYTHON, EXACT) for seed in range(100))
     return next(each for each in found if each.equivalent is not None and each.equivalent.labels)
 
 
 def test_a_share_of_the_kernels_has_an_equivalent_one():
-    cases = [generate(Tape(seed=seed), ALL) for seed in range(200)]
+    cases = [generate(Tape(seed=seed), PYTHON, EXACT) for seed in range(200)]
     assert 30 < sum(case.equivalent is not None for case in cases) < 80
 
 
@@ -399,22 +402,7 @@ def test_a_wrong_step_is_blamed_by_its_name(case):
     planted = replace(case, equivalent=replace(case.equivalent, trail=trail))
     verdict = judge(planted, "PYTHON")
     assert verdict.pair is Pair.EQUIVALENT
-    assert "evaluator against itself after planted in" in verdict.detail
-
-
-def test_a_device_that_gets_the_equivalent_kernel_wrong_is_caught(case, monkeypatch):
-    healthy = judging.run_on_device
-    calls = []
-
-    def wrong_later(*given):
-        calls.append(given)
-        measured = healthy(*given)
-        return measured if len(calls) == 1 else np.roll(measured, 1) * 2 + 1
-
-    monkeypatch.setattr(judging, "run_on_device", wrong_later)
-    verdict = judge(case, "PYTHON")
-    assert verdict.pair is Pair.EQUIVALENT
-    assert f"PYTHON against itself after {case.equivalent.labels[0]} in" in verdict.detail
+    assert "evaluator, wrong after planted in" in verdict.detail
 
 
 def test_a_meaning_that_is_wrong_everywhere_alike_is_caught(monkeypatch):

@@ -51,9 +51,8 @@ def main(words: Sequence[str] | None = None) -> int:
     start = time.perf_counter()
     try:
         supported = Device[options.device].capabilities
-        dtypes = supported.dtypes | supported.emulated
         for seed in range(options.seed, options.seed + options.kernels):
-            case = generate(Tape(seed=seed), dtypes)
+            case = generate(Tape(seed=seed), supported)
             verdict = judge(case, options.device)
             if not verdict.agrees:
                 failures += 1

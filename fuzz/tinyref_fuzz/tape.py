@@ -5,7 +5,9 @@ A case is its tape: the same choices build the same kernel and the same data on 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import accumulate
 from random import Random
 from typing import TypeVar
 
@@ -45,9 +47,23 @@ class Tape:
         """A number from `low` to `high`, both included."""
         return low + self.below(high - low + 1)
 
-    def pick(self, items: Sequence[T]) -> T:
-        """One of `items`; the first is the simplest, which reducers move toward."""
-        return items[self.below(len(items))]
+    def pick(self, items: Sequence[T], weights: Sequence[float] | None = None) -> T:
+        """One of `items`; the first is the simplest, which reducers move toward.
+
+        `weights`, one each, sway a draw from a seed: those of 0 are not drawn, unless all are 0.
+        What is recorded is the number of the item, so that a replay does not need them. Raises
+        `UserError` for another number of weights.
+        """
+        if weights is None or self._random is None:
+            return items[self.below(len(items))]
+        if len(weights) != len(items):
+            raise UserError(f"tape: {len(weights)} weights for {len(items)} items")
+        ends = list(accumulate(weights))
+        if not ends or ends[-1] <= 0:
+            return items[self.below(len(items))]
+        chosen = bisect_right(ends, self._random.random() * ends[-1])
+        self.choices.append(min(chosen, len(items) - 1))
+        return items[self.choices[-1]]
 
     def chance(self, percent: int) -> bool:
         """True in `percent` of 100 draws; the choice 0 means False."""

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_cases import DEVICES, load, store, tracker
 
+from tinyref.device import Device
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError
 from tinyref.uops import build
@@ -25,7 +26,7 @@ from tinyref.uops.payload import ReduceArg, ViewArg
 from tinyref.uops.shape_tracker import ShapeTracker
 from tinyref_fuzz.corpus import CorpusKernel
 from tinyref_fuzz.corpus import load as corpus
-from tinyref_fuzz.generate import generate
+from tinyref_fuzz.generate import POLICIES, generate
 from tinyref_fuzz.tape import Tape
 
 i32 = dtypes.int32
@@ -98,10 +99,10 @@ def test_kernels_of_the_corpus_keep_their_value(kernel: CorpusKernel) -> None:
 @settings(max_examples=150)
 @given(st.integers(0, 2**32))
 def test_generated_kernels_keep_their_value(seed: int) -> None:
-    case = generate(Tape(seed=seed), frozenset(dtypes.all))
-    agrees(case.ast, dict(enumerate(case.buffers)), {})
+    case = generate(Tape(seed=seed), Device["PYTHON"].capabilities, POLICIES["small"])
+    agrees(case.ast, dict(enumerate(case.buffers)), case.bindings)
     if case.equivalent is not None:
-        agrees(case.equivalent.ast, dict(enumerate(case.buffers)), {})
+        agrees(case.equivalent.ast, dict(enumerate(case.buffers)), case.bindings)
 
 
 # --- whose axes -----------------------------------------------------------------------------------

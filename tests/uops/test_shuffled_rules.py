@@ -21,7 +21,7 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.rewrite import RuleSet, rewrite
 from tinyref.uops.shape_tracker import ShapeTracker
-from tinyref_fuzz.generate import generate
+from tinyref_fuzz.generate import POLICIES, generate
 from tinyref_fuzz.tape import Tape
 
 f32, i32, index = dtypes.float32, dtypes.int32, dtypes.index
@@ -69,10 +69,10 @@ KERNELS = {
 }
 
 
-def results(ast, buffers, capabilities):
+def results(ast, buffers, capabilities, bindings=None):
     program = compile_kernel(ast, capabilities)
     copies = [buffer.copy() for buffer in buffers]
-    run_program(program, copies, {})
+    run_program(program, copies, bindings or {})
     return copies[0]
 
 
@@ -87,9 +87,9 @@ def test_kernels_compute_the_same_in_any_order(order, name, device):
 
 def test_random_kernels_compute_the_same_in_any_order(order):
     for seed in range(25):
-        case = generate(Tape(seed), DEVICES["loops"].dtypes)
-        wanted = evaluate(case.ast, dict(enumerate(case.buffers)))[0]
-        found = results(case.ast, case.buffers, DEVICES["loops"])
+        case = generate(Tape(seed), DEVICES["loops"], POLICIES["small"])
+        wanted = evaluate(case.ast, dict(enumerate(case.buffers)), case.bindings)[0]
+        found = results(case.ast, case.buffers, DEVICES["loops"], case.bindings)
         assert found.tobytes() == wanted.tobytes(), f"seed {seed}"
 
 

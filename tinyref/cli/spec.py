@@ -130,7 +130,7 @@ def _firings() -> dict[str, int]:
         if not program.missing:
             time_lowering(program, "CPU")
     for seed in range(_RANDOM_KERNELS):
-        compile_kernel(generate(Tape(seed), capabilities.dtypes).ast, capabilities)
+        compile_kernel(generate(Tape(seed), capabilities).ast, capabilities)
     return dict(firings - before)
 
 

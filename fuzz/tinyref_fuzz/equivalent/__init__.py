@@ -9,7 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tinyref.dtype import DType, dtypes
+from tinyref.uops.kernel_shape import positions_of
 from tinyref.uops.node import UOp
+from tinyref.uops.payload import ViewArg
 from tinyref_fuzz.equivalent import arithmetic, axes, casts, loads, logic, reduces
 from tinyref_fuzz.equivalent.transformation import (
     TRANSFORMATIONS,
@@ -25,6 +27,8 @@ __all__ = ["FAMILIES", "TRANSFORMATIONS", "Domain", "Equivalent", "Transformatio
 # Importing a family declares its transformations.
 FAMILIES = (arithmetic, axes, casts, loads, logic, reduces)
 
+# Those that move axes take all views to have as many: not so where positions are values.
+MOVING = frozenset({"axes", "loads", "reduces"})
 # So many transformations are tried for one step: most fit most kernels.
 TRIES = 12
 
@@ -84,7 +88,13 @@ def transformed(
     exact_floats: bool = True,
 ) -> UOp | None:
     """The kernel `ast` after the transformation `name`, or None where that fits nowhere."""
+    if TRANSFORMATIONS[name].family in MOVING and _has_computed_positions(ast):
+        return None
     allowed = frozenset(dtypes.all) if supported is None else supported
     draw = Draw(tape, allowed, written_slots(ast), exact_floats)
     new = TRANSFORMATIONS[name].rewrite(ast, draw)
     return None if new is ast else new
+
+
+def _has_computed_positions(ast: UOp) -> bool:
+    return any(isinstance(node.arg, ViewArg) and positions_of(node) for node in ast.toposort())

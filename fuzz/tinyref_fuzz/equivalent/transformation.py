@@ -66,12 +66,14 @@ class Transformation:
     """One way to write a kernel differently: `equation` holds for the types in `domain`.
 
     `rewrite` gives the new kernel of a kernel's SINK, or None where the equation fits nowhere.
+    `family` is the module that declares it.
     """
 
     name: str
     equation: str
     domain: Domain
     rewrite: Rewrite
+    family: str = ""
 
 
 TRANSFORMATIONS: dict[str, Transformation] = {}
@@ -92,7 +94,7 @@ def of_kernel(name: str, domain: Domain) -> Callable[[Rewrite], Rewrite]:
                 return None
             return rewrite(sink, draw)
 
-        TRANSFORMATIONS[name] = Transformation(name, _equation(rewrite), domain, in_kernel)
+        TRANSFORMATIONS[name] = _declared(name, domain, rewrite, in_kernel)
         return rewrite
 
     return declare
@@ -117,10 +119,15 @@ def of_node(name: str, domain: Domain, *ops: Ops) -> Callable[[Rewrite], Rewrite
                 sink, [node for node in sink.toposort() if fits(node, draw)], draw, rewrite
             )
 
-        TRANSFORMATIONS[name] = Transformation(name, _equation(rewrite), domain, in_kernel)
+        TRANSFORMATIONS[name] = _declared(name, domain, rewrite, in_kernel)
         return rewrite
 
     return declare
+
+
+def _declared(name: str, domain: Domain, rewrite: Rewrite, in_kernel: Rewrite) -> Transformation:
+    family = rewrite.__module__.rpartition(".")[2]
+    return Transformation(name, _equation(rewrite), domain, in_kernel, family)
 
 
 def _sums_floats(sink: UOp) -> bool:

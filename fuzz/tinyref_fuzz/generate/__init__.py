@@ -1,0 +1,69 @@
+"""The generator: kernel ASTs that are valid by construction, with data on which they are defined.
+
+Every decision is a choice of a tape, and what the tape draws is swayed by the weights of a policy.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+from tinyref.device import Capabilities
+from tinyref_fuzz.case import Case, Mode
+from tinyref_fuzz.equivalent import Equivalent, equivalents
+from tinyref_fuzz.generate.expressions import Expressions
+from tinyref_fuzz.generate.forms import BUILDERS
+from tinyref_fuzz.generate.kernel import Kernel
+from tinyref_fuzz.generate.outputs import Outputs
+from tinyref_fuzz.generate.values import exact_bound
+from tinyref_fuzz.optimisations import drawn_lists
+from tinyref_fuzz.policies import DTYPES, FORMS, POLICIES, Policy, policy_named
+from tinyref_fuzz.tape import Tape
+
+__all__ = ["DTYPES", "FORMS", "POLICIES", "Policy", "exact_bound", "generate", "policy_named"]
+
+# Most transformations of an equivalent kernel.
+MOST_STEPS = 4
+
+
+def generate(tape: Tape, capabilities: Capabilities, policy: Policy = POLICIES["even"]) -> Case:
+    """One case of a tape, of the types that a device with these capabilities runs.
+
+    Its kernel is valid, and its lists of optimisations are legal for the device, whatever the
+    choices of the tape are. The same tape, capabilities and policy give the same case.
+    """
+    policy = policy.drawn(tape)
+    case = _kernel(tape, capabilities, policy)
+    equivalent = _equivalent(tape, case, capabilities, policy)
+    lists = drawn_lists(case.ast, capabilities, tape, policy)
+    return Case(
+        case.ast,
+        case.buffers,
+        tuple(tape.choices),
+        equivalent,
+        lists,
+        case.bindings,
+        case.mode,
+    )
+
+
+def _kernel(tape: Tape, capabilities: Capabilities, policy: Policy) -> Case:
+    """The kernel and its data alone."""
+    forms = list(BUILDERS)
+    form = tape.pick(forms, [policy.forms.get(form, 1) for form in forms])
+    kernel = Kernel.drawn(tape, policy, capabilities)
+    draw = Expressions(kernel)
+    value = BUILDERS[form](draw)
+    for _ in range(tape.below(3)):
+        value = draw.grown(value)
+    ast, contents = Outputs(draw).drawn(value)
+    return Case(ast, contents, bindings=MappingProxyType(kernel.bindings), mode=kernel.mode)
+
+
+def _equivalent(
+    tape: Tape, case: Case, capabilities: Capabilities, policy: Policy
+) -> Equivalent | None:
+    """A kernel that computes the same, now and then, where that is exact."""
+    if case.mode is not Mode.EXACT or not tape.chance(policy.equivalent):
+        return None
+    steps = tape.between(1, MOST_STEPS)
+    return equivalents(case.ast, tape, steps, capabilities.dtypes | capabilities.emulated)

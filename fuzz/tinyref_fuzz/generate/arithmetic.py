@@ -1,0 +1,484 @@
+"""One more operation on a value: for each op how it is made, and when it is exact or specified.
+
+A maker gives None where the op would round in EXACT mode, leave the moderate range in FLOAT mode,
+or give what nobody specifies in either; EDGE mode only keeps such values from deciding anything.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from tinyref.dtype import DType, dtypes
+from tinyref.uops import build
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref_fuzz.case import Mode
+from tinyref_fuzz.generate.values import (
+    Number,
+    Shape,
+    Value,
+    broadcast,
+    corners,
+    full_range,
+    magnitude,
+    ranged,
+)
+
+if TYPE_CHECKING:
+    from tinyref_fuzz.generate.expressions import Expressions
+
+Maker = Callable[["Expressions", Value], Value | None]
+
+
+def unspecified(draw: Expressions, *values: Value) -> bool:
+    """Whether a decision by these values could fall one way or the other."""
+    return any(value.is_rough for value in values)
+
+
+def _rounds(draw: Expressions, dtype: DType) -> bool:
+    """Whether arithmetic on floats rounds in a way that depends on its order."""
+    return dtype.is_float and draw.kernel.mode is Mode.FLOAT
+
+
+def _arithmetic(
+    draw: Expressions, op: Ops, x: Value, y: Value, low: Number, high: Number, bound: Number
+) -> Value | None:
+    """A binary op that integers wrap and floats round."""
+    rough = x.is_rough or y.is_rough or _rounds(draw, x.dtype)
+    shape = broadcast(x.shape, y.shape)
+    node = build.binary(op, x.node, y.node)
+    return ranged(draw.kernel.mode, node, shape, low, high, bound=bound, is_rough=rough)
+
+
+def add(draw: Expressions, x: Value) -> Value | None:
+    """x + y."""
+    y = draw.operand(x)
+    return _arithmetic(draw, Ops.ADD, x, y, x.low + y.low, x.high + y.high, x.bound + y.bound)
+
+
+def subtract(draw: Expressions, x: Value) -> Value | None:
+    """x - y, or y - x."""
+    y = draw.operand(x)
+    if draw.tape.below(2):
+        x, y = y, x
+    return _arithmetic(draw, Ops.SUB, x, y, x.low - y.high, x.high - y.low, x.bound + y.bound)
+
+
+def multiply(draw: Expressions, x: Value) -> Value | None:
+    """x * y."""
+    y = draw.operand(x)
+    return product(draw, x, y)
+
+
+def product(draw: Expressions, x: Value, y: Value) -> Value | None:
+    """The product of two values of one type."""
+    bound = 0 if not x.bound or not y.bound else x.bound * y.bound
+    return _arithmetic(draw, Ops.MUL, x, y, *corners(x, y), bound)
+
+
+def negate(draw: Expressions, x: Value) -> Value | None:
+    """-x."""
+    node = build.unary(Ops.NEG, x.node)
+    mode = draw.kernel.mode
+    return ranged(mode, node, x.shape, -x.high, -x.low, bound=x.bound, is_rough=x.is_rough)
+
+
+def maximum(draw: Expressions, x: Value) -> Value | None:
+    """The larger of x and y; in EDGE mode a NaN leaves it open which."""
+    y = draw.operand(x)
+    rough = x.is_rough or y.is_rough or (draw.kernel.mode is Mode.EDGE and x.dtype.is_float)
+    node = build.maximum(x.node, y.node)
+    low, high, bound = max(x.low, y.low), max(x.high, y.high), max(x.bound, y.bound)
+    shape = broadcast(x.shape, y.shape)
+    return ranged(draw.kernel.mode, node, shape, low, high, bound=bound, is_rough=rough)
+
+
+def multiply_accumulate(draw: Expressions, x: Value) -> Value | None:
+    """x * y + z, which may round once or twice."""
+    y, z = draw.operand(x), draw.operand(x)
+    low, high = corners(x, y)
+    bound = z.bound + (0 if not x.bound or not y.bound else x.bound * y.bound)
+    node = UOp(Ops.MULACC, x.dtype, (x.node, y.node, z.node))
+    rough = any(each.is_rough for each in (x, y, z))
+    if x.dtype.is_float and draw.kernel.mode is not Mode.EXACT:
+        rough = True
+    shape = broadcast(x.shape, y.shape, z.shape)
+    return ranged(
+        draw.kernel.mode, node, shape, low + z.low, high + z.high, bound=bound, is_rough=rough
+    )
+
+
+# --- integers -------------------------------------------------------------------------------------
+
+DIVISORS = (2, 3, 4, 5, 7, 8, 16, 13, 100, 64)
+
+
+def divide(draw: Expressions, x: Value) -> Value | None:
+    """The quotient or the remainder of x by a constant, or by a value that is not 0."""
+    op = draw.tape.pick((Ops.IDIV, Ops.MOD))
+    if draw.tape.chance(75):
+        divisor = draw.tape.pick(DIVISORS)
+        if not x.dtype.is_unsigned and draw.tape.chance(30):
+            divisor = -divisor
+        node = build.binary(op, x.node, divisor)
+        return _divided(draw, op, node, x, abs(divisor), x.shape, x.is_rough)
+    y = draw.operand(x)
+    if draw.kernel.mode is Mode.EDGE and draw.tape.chance(30):
+        # By 0, and MIN by -1: nobody says what comes out, but it must not trap.
+        node = build.binary(op, x.node, y.node)
+        shape = broadcast(x.shape, y.shape)
+        return ranged(draw.kernel.mode, node, shape, *full_range(x.dtype), is_rough=True)
+    mask = draw.tape.pick((7, 3, 15, 63))
+    divisor_node = build.add(build.both(y.node, mask), 1)
+    node = build.binary(op, x.node, divisor_node)
+    rough = x.is_rough or y.is_rough
+    return _divided(draw, op, node, x, mask + 1, broadcast(x.shape, y.shape), rough)
+
+
+def _divided(
+    draw: Expressions, op: Ops, node: UOp, x: Value, largest: int, shape: Shape, rough: bool
+) -> Value | None:
+    if op is Ops.MOD:
+        most = min(magnitude(x), largest - 1)
+    else:
+        most = magnitude(x)
+    low = -most if x.low < 0 or (op is Ops.IDIV and not x.dtype.is_unsigned) else 0
+    return ranged(draw.kernel.mode, node, shape, low, most, is_rough=rough)
+
+
+def shift(draw: Expressions, x: Value) -> Value | None:
+    """x shifted left or right by a count below its width; in EDGE mode by any."""
+    op = draw.tape.pick((Ops.SHL, Ops.SHR))
+    bits = x.dtype.bits
+    if draw.tape.chance(70):
+        count = draw.tape.below(bits)
+        node, shape, rough = build.binary(op, x.node, count), x.shape, x.is_rough
+        least = most = count
+    else:
+        y = draw.operand(x)
+        rough = x.is_rough or y.is_rough
+        counts = y.node
+        if draw.kernel.mode is Mode.EDGE and draw.tape.chance(30):
+            rough = True
+        else:
+            counts = build.both(counts, bits - 1)
+        node, shape = build.binary(op, x.node, counts), broadcast(x.shape, y.shape)
+        least, most = 0, bits - 1
+    if op is Ops.SHL:
+        ends = [int(end) << count for end in (x.low, x.high) for count in (least, most)]
+    else:
+        ends = [int(end) >> count for end in (x.low, x.high) for count in (least, most)]
+    return ranged(draw.kernel.mode, node, shape, min(ends), max(ends), is_rough=rough)
+
+
+def bitwise(draw: Expressions, x: Value) -> Value | None:
+    """AND, OR or XOR of two values."""
+    return bitwise_by(draw, draw.tape.pick((Ops.AND, Ops.OR, Ops.XOR)), x)
+
+
+def bitwise_by(draw: Expressions, op: Ops, x: Value) -> Value | None:
+    """One of the bitwise ops."""
+    y = draw.operand(x)
+    node = build.binary(op, x.node, y.node)
+    low, high = _bits_range(op, x, y)
+    rough = x.is_rough or y.is_rough
+    return ranged(draw.kernel.mode, node, broadcast(x.shape, y.shape), low, high, is_rough=rough)
+
+
+def _bits_range(op: Ops, x: Value, y: Value) -> tuple[int, int]:
+    if x.dtype.is_bool:
+        return 0, 1
+    if op is Ops.AND:
+        masks = [int(value.high) for value in (x, y) if value.low >= 0]
+        if masks:
+            return 0, min(masks)
+    ends = (x.low, x.high, y.low, y.high)
+    ones = (1 << max(int(end).bit_length() for end in ends)) - 1
+    return (0, ones) if min(ends) >= 0 else (-ones - 1, ones)
+
+
+def threefry(draw: Expressions, x: Value) -> Value | None:
+    """A random number of a counter and a key."""
+    y = draw.operand(x)
+    node = build.binary(Ops.THREEFRY, x.node, y.node)
+    rough = x.is_rough or y.is_rough
+    shape = broadcast(x.shape, y.shape)
+    return ranged(draw.kernel.mode, node, shape, *full_range(x.dtype), is_rough=rough)
+
+
+# --- choices --------------------------------------------------------------------------------------
+
+
+def compare(draw: Expressions, x: Value) -> Value | None:
+    """A comparison as 0 or 1, or a choice by it."""
+    y = draw.operand(x)
+    if unspecified(draw, x, y):
+        return None
+    op = draw.tape.pick((Ops.CMPLT, Ops.CMPNE))
+    left, right = (x, y) if draw.tape.below(2) else (y, x)
+    condition = build.binary(op, left.node, right.node)
+    shape = broadcast(x.shape, y.shape)
+    if draw.tape.chance(25) or x.dtype.is_bool:
+        return Value(build.cast(condition, x.dtype), shape, 0, 1, 1)
+    return choose(draw, Value(condition, shape, 0, 1, 1), x, y)
+
+
+def where(draw: Expressions, x: Value) -> Value | None:
+    """x where a condition holds, else y."""
+    condition = draw.condition(x.shape)
+    return choose(draw, condition, x, draw.operand(x)) if condition is not None else None
+
+
+def choose(draw: Expressions, condition: Value, x: Value, y: Value) -> Value | None:
+    """x or y by a condition."""
+    node = build.where(condition.node, x.node, y.node)
+    shape = broadcast(condition.shape, x.shape, y.shape)
+    rough = x.is_rough or y.is_rough
+    low, high, bound = min(x.low, y.low), max(x.high, y.high), max(x.bound, y.bound)
+    return ranged(draw.kernel.mode, node, shape, low, high, bound=bound, is_rough=rough)
+
+
+# --- casts ----------------------------------------------------------------------------------------
+
+
+def through(draw: Expressions, x: Value) -> Value | None:
+    """x as another type, perhaps with an operation there, and back."""
+    others = [dtype for dtype in draw.kernel.dtypes if dtype is not x.dtype]
+    if not others:
+        return None
+    target = draw.tape.pick(others, [draw.policy.dtypes.get(dtype, 1) for dtype in others])
+    there = converted(draw, x, target)
+    if there is None:
+        return None
+    if draw.tape.below(2) and target not in dtypes.storage_only:
+        there = draw.grown(there)
+    return converted(draw, there, x.dtype)
+
+
+def converted(draw: Expressions, x: Value, target: DType) -> Value | None:
+    """x cast to `target`, where that is exact, or rounds a float once."""
+    source, mode = x.dtype, draw.kernel.mode
+    if source is target:
+        return x
+    if target not in draw.kernel.dtypes:
+        return None
+    node = build.cast(x.node, target)
+    if target.is_bool:
+        return None if x.is_rough else Value(node, x.shape, 0, 1, 1)
+    if target.is_int and source.is_float:
+        low, high = full_range(target)
+        fits = low <= x.low and x.high <= high
+        if mode is Mode.EDGE:
+            return ranged(mode, node, x.shape, low, high, is_rough=True)
+        if x.is_rough or not fits:
+            return None
+        return ranged(mode, node, x.shape, math.floor(x.low), math.ceil(x.high))
+    if target.is_int:
+        return ranged(mode, node, x.shape, x.low, x.high, is_rough=x.is_rough)
+    # Floats of more bits hold every value of one of fewer, if the exponent does too.
+    holds = source.is_bool or (
+        source.is_float
+        and source.mantissa_bits <= target.mantissa_bits
+        and source.exponent_bits <= target.exponent_bits
+    )
+    rough = x.is_rough or (mode is Mode.FLOAT and not holds)
+    return ranged(mode, node, x.shape, x.low, x.high, bound=x.bound, is_rough=rough)
+
+
+def reinterpret(draw: Expressions, x: Value) -> Value | None:
+    """The bits of x as another type of its size, something done to them there, and back."""
+    others = [
+        dtype
+        for dtype in draw.kernel.dtypes
+        if dtype.itemsize == x.dtype.itemsize and dtype is not x.dtype and not dtype.is_bool
+    ]
+    if x.is_rough or not others or x.dtype.is_bool:
+        return None
+    if x.dtype.is_float:
+        return _sign_bits(draw, x)
+    integers = [dtype for dtype in others if dtype.is_int]
+    if not integers:
+        return None
+    target = draw.tape.pick(integers)
+    there = ranged(draw.kernel.mode, build.bitcast(x.node, target), x.shape, *_same_bits(x, target))
+    return None if there is None else converted(draw, draw.grown(there), x.dtype)
+
+
+def _same_bits(x: Value, target: DType) -> tuple[Number, Number]:
+    low, high = full_range(target)
+    return (x.low, x.high) if low <= x.low and x.high <= high else (low, high)
+
+
+def _sign_bits(draw: Expressions, x: Value) -> Value | None:
+    """-x or |x| by the sign bit, of a load: elsewhere nobody says which zero it is."""
+    words = [dtype for dtype in (dtypes.uint8, dtypes.uint16, dtypes.uint32, dtypes.uint64)]
+    word = next(dtype for dtype in words if dtype.itemsize == x.dtype.itemsize)
+    if word not in draw.kernel.dtypes:
+        return None
+    sign = 1 << (word.bits - 1)
+    bits = build.bitcast(x.node, word)
+    if draw.tape.below(2):
+        node = build.bitcast(build.binary(Ops.XOR, bits, sign), x.dtype)
+        low, high = -x.high, -x.low
+    else:
+        node = build.bitcast(build.both(bits, sign - 1), x.dtype)
+        low, high = 0 if x.low <= 0 <= x.high else min(abs(x.low), abs(x.high)), magnitude(x)
+    return ranged(draw.kernel.mode, node, x.shape, low, high, bound=x.bound)
+
+
+# --- floats ---------------------------------------------------------------------------------------
+
+LEAST_POSITIVE = 0.25
+
+
+def _positive(draw: Expressions, x: Value) -> Value:
+    """x, or the larger of it and a quarter: roots, logarithms and quotients are tame there."""
+    if x.low >= LEAST_POSITIVE or draw.kernel.mode is Mode.EDGE:
+        return x
+    node = build.maximum(x.node, LEAST_POSITIVE)
+    high = max(x.high, LEAST_POSITIVE)
+    return Value(node, x.shape, LEAST_POSITIVE, high, max(x.bound, high), x.is_rough)
+
+
+def _function(
+    draw: Expressions, op: Ops, x: Value, function: Callable[[float], float]
+) -> Value | None:
+    """A function that rises; the last places of its result are not specified."""
+    node = build.unary(op, x.node)
+    if draw.kernel.mode is Mode.EDGE:
+        return ranged(draw.kernel.mode, node, x.shape, 0, 0, is_rough=True)
+    low, high = function(x.low), function(x.high)
+    return ranged(draw.kernel.mode, node, x.shape, low, high, is_rough=True)
+
+
+def root(draw: Expressions, x: Value) -> Value | None:
+    """The square root."""
+    return _function(draw, Ops.SQRT, _positive(draw, x), math.sqrt)
+
+
+def logarithm(draw: Expressions, x: Value) -> Value | None:
+    """The logarithm to base 2."""
+    return _function(draw, Ops.LOG2, _positive(draw, x), math.log2)
+
+
+def exponential(draw: Expressions, x: Value) -> Value | None:
+    """2 to the power x."""
+    if draw.kernel.mode is not Mode.EDGE and magnitude(x) > 8:
+        return None
+    return _function(draw, Ops.EXP2, x, lambda end: 2.0**end)
+
+
+def sine(draw: Expressions, x: Value) -> Value | None:
+    """The sine."""
+    if draw.kernel.mode is not Mode.EDGE and magnitude(x) > 30:
+        return None
+    node = build.unary(Ops.SIN, x.node)
+    return ranged(draw.kernel.mode, node, x.shape, -1.0, 1.0, is_rough=True)
+
+
+def reciprocal(draw: Expressions, x: Value) -> Value | None:
+    """1 / x."""
+    x = _positive(draw, x)
+    node = build.unary(Ops.RECIP, x.node)
+    if draw.kernel.mode is Mode.EDGE:
+        return ranged(draw.kernel.mode, node, x.shape, 0, 0, is_rough=True)
+    return ranged(draw.kernel.mode, node, x.shape, 0.0, 1 / x.low, is_rough=True)
+
+
+def quotient(draw: Expressions, x: Value) -> Value | None:
+    """x / y."""
+    y = _positive(draw, draw.operand(x))
+    node = build.binary(Ops.FDIV, x.node, y.node)
+    shape = broadcast(x.shape, y.shape)
+    if draw.kernel.mode is Mode.EDGE:
+        return ranged(draw.kernel.mode, node, shape, 0, 0, is_rough=True)
+    largest = magnitude(x) / y.low
+    return ranged(draw.kernel.mode, node, shape, -largest, largest, is_rough=True)
+
+
+def power(draw: Expressions, x: Value) -> Value | None:
+    """x to the power y."""
+    x, y = _positive(draw, x), draw.operand(x)
+    node = build.binary(Ops.POW, x.node, y.node)
+    shape = broadcast(x.shape, y.shape)
+    if draw.kernel.mode is Mode.EDGE:
+        return ranged(draw.kernel.mode, node, shape, 0, 0, is_rough=True)
+    if magnitude(y) > 4:
+        return None
+    largest = max(x.high, 1 / x.low) ** magnitude(y)
+    return ranged(draw.kernel.mode, node, shape, 0.0, largest, is_rough=True)
+
+
+def truncate(draw: Expressions, x: Value) -> Value | None:
+    """The integer part of a quarter of x, or of x."""
+    mode = draw.kernel.mode
+    if x.is_rough:
+        return None
+    if mode is not Mode.EXACT:
+        node = build.unary(Ops.TRUNC, x.node)
+        return ranged(mode, node, x.shape, x.low, x.high, bound=x.bound)
+    # With two more digits no quarter rounds.
+    if ranged(mode, x.node, x.shape, x.low, x.high, bound=x.bound * 4) is None:
+        return None
+    quarter = build.mul(x.node, 0.25)
+    low, high = math.trunc(x.low / 4), math.trunc(x.high / 4)
+    return ranged(mode, build.unary(Ops.TRUNC, quarter), x.shape, low, high)
+
+
+# --- which op on which type -----------------------------------------------------------------------
+
+MAKERS: dict[Ops, Maker] = {
+    Ops.ADD: add,
+    Ops.MUL: multiply,
+    Ops.SUB: subtract,
+    Ops.MAX: maximum,
+    Ops.WHERE: where,
+    Ops.CMPLT: compare,
+    Ops.CAST: through,
+    Ops.NEG: negate,
+    Ops.MULACC: multiply_accumulate,
+    Ops.IDIV: divide,
+    Ops.XOR: bitwise,
+    Ops.SHL: shift,
+    Ops.BITCAST: reinterpret,
+    Ops.THREEFRY: threefry,
+    Ops.TRUNC: truncate,
+    Ops.SQRT: root,
+    Ops.EXP2: exponential,
+    Ops.LOG2: logarithm,
+    Ops.SIN: sine,
+    Ops.POW: power,
+    Ops.RECIP: reciprocal,
+    Ops.FDIV: quotient,
+}
+# Other names of a maker, by which a policy may weigh it too.
+ALSO = {
+    Ops.IDIV: (Ops.MOD,),
+    Ops.CMPLT: (Ops.CMPNE,),
+    Ops.SHL: (Ops.SHR,),
+    Ops.XOR: (Ops.AND, Ops.OR),
+}
+_ROUNDING = (Ops.SQRT, Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.POW, Ops.RECIP, Ops.FDIV)
+_OF_NUMBERS = (Ops.ADD, Ops.MUL, Ops.SUB, Ops.NEG, Ops.MULACC)
+_OF_ALL = (Ops.MAX, Ops.WHERE, Ops.CMPLT, Ops.CAST)
+_BASE = {Ops.ADD: 3.0, Ops.MUL: 3.0, Ops.SUB: 2.0, Ops.MAX: 1.5, Ops.NEG: 0.7, Ops.CAST: 2.0}
+
+
+def makers(dtype: DType, mode: Mode) -> tuple[Ops, ...]:
+    """The ops of `MAKERS` that values of the type take in this mode, the simplest first."""
+    if dtype in dtypes.storage_only:
+        return (Ops.WHERE, Ops.CAST)
+    if dtype.is_bool:
+        return (*_OF_ALL, Ops.XOR)
+    if dtype.is_int:
+        words = (Ops.THREEFRY,) if dtype is dtypes.uint64 else ()
+        return (*_OF_NUMBERS, *_OF_ALL, Ops.IDIV, Ops.XOR, Ops.SHL, Ops.BITCAST, *words)
+    rounding = () if mode is Mode.EXACT else _ROUNDING
+    return (*_OF_NUMBERS, *_OF_ALL, Ops.BITCAST, Ops.TRUNC, *rounding)
+
+
+def weight(op: Ops, weights: dict[Ops, float]) -> float:
+    """How often a maker is drawn."""
+    return _BASE.get(op, 1.0) * max(weights.get(each, 1) for each in (op, *ALSO.get(op, ())))

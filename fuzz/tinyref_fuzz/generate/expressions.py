@@ -1,0 +1,221 @@
+"""Expressions: trees of operations over loads, with reduces in them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tinyref.dtype import DType, dtypes, sum_dtype
+from tinyref.uops import build
+from tinyref.uops.ops import Ops
+from tinyref_fuzz.case import Mode
+from tinyref_fuzz.generate.arithmetic import MAKERS, choose, converted, makers, weight
+from tinyref_fuzz.generate.kernel import MOST_REDUCES, MOST_TERMS, Kernel
+from tinyref_fuzz.generate.values import (
+    Shape,
+    Value,
+    float_limit,
+    full_range,
+    is_one,
+    magnitude,
+    most,
+    positions,
+    ranged,
+)
+
+if TYPE_CHECKING:
+    from tinyref_fuzz.policies import Policy
+    from tinyref_fuzz.tape import Tape
+
+# Of the operands of an operation this many in 100 are expressions of their own.
+DEEP = 25
+# Of the loads this many in 100 are of another type, and cast.
+CAST_LOADS = 15
+# No more ops than this are drawn for one that fits.
+TRIES = 3
+MOST_FACTORS = 16
+
+
+JOINING = (Ops.ADD, Ops.SUB, Ops.MUL, Ops.MAX, Ops.CMPLT)
+
+
+def _joins(dtype: DType) -> bool:
+    return not dtype.is_bool and dtype not in dtypes.storage_only
+
+
+class Expressions:
+    """Draws expressions for a kernel: what has a shape of its space, and is exact or specified."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.tape: Tape = kernel.tape
+        self.policy: Policy = kernel.policy
+        # How deep operands may still go, and the operand that the next operation takes.
+        self.depth = 0
+        self._given: Value | None = None
+
+    def tree(self, axes: Sequence[int], dtype: DType, depth: int | None = None) -> Value:
+        """An expression over these axes, with at least one load in it."""
+        depth = self.tape.between(0, self.policy.depth) if depth is None else depth
+        value = self.load(self.kernel.shape(axes), dtype)
+        for left in range(depth - 1, -1, -1):
+            self.depth = left
+            value = self.grown(value)
+        return value
+
+    def load(self, shape: Shape, dtype: DType) -> Value:
+        """A load of `dtype`, or of another type and cast."""
+        if self.tape.chance(CAST_LOADS) or dtype in dtypes.storage_only:
+            source = self.tape.pick(self.kernel.dtypes)
+            found = converted(self, self.kernel.load(shape, source), dtype)
+            if found is not None:
+                return found
+        return self.kernel.load(shape, dtype)
+
+    def grown(self, x: Value) -> Value:
+        """One more operation on `x`, or `x` where none fits."""
+        ops = makers(x.dtype, self.kernel.mode)
+        weights = [weight(op, self.policy.ops) for op in ops]
+        for _ in range(TRIES):
+            found = MAKERS[self.tape.pick(ops, weights)](self, x)
+            if found is not None:
+                return found
+        return x
+
+    def operand(self, x: Value) -> Value:
+        """Another value of the type of `x`, whose shape is that of the values it meets."""
+        if self._given is not None:
+            given, self._given = self._given, None
+            return given
+        shape = self._near(x.shape)
+        if self.depth > 0 and self.tape.chance(DEEP):
+            self.depth -= 1
+            return self.grown(self.load(shape, x.dtype))
+        return self.kernel.leaf(shape, x.dtype)
+
+    def joined(self, x: Value, y: Value) -> Value:
+        """A binary operation on two values of one type, the larger one where no other fits."""
+        for _ in range(TRIES):
+            self._given = y
+            found = MAKERS[self.tape.pick(JOINING)](self, x) if _joins(x.dtype) else None
+            self._given = None
+            if found is not None:
+                return found
+        condition = self.kernel.mask(x.shape)
+        return choose(self, condition, x, y) or x
+
+    def constant(self, dtype: DType) -> Value:
+        """A constant that fits every shape."""
+        return self.kernel.constant(dtype)
+
+    def _near(self, shape: Shape) -> Shape:
+        """`shape`, or now and then one with an axis less or, of the outputs', more."""
+        if not shape or not self.tape.chance(20):
+            return shape
+        axis = self.tape.below(len(shape))
+        size = self.kernel.space[axis]
+        if is_one(shape[axis]) and axis not in self.kernel.outer:
+            return shape
+        other = size if is_one(shape[axis]) else 1
+        return (*shape[:axis], other, *shape[axis + 1 :])
+
+    def condition(self, shape: Shape) -> Value | None:
+        """A bool: a comparison with a constant, a mask, or a load."""
+        choice = self.tape.below(4)
+        if choice == 0:
+            return self.kernel.mask(shape)
+        if choice == 1 and self.kernel.has(dtypes.bool):
+            return self.kernel.load(shape, dtypes.bool)
+        dtype = self.kernel.number()
+        x = self.kernel.again(shape, dtype) or self.kernel.load(shape, dtype)
+        if x.is_rough:
+            return None
+        if dtype.is_float:
+            number: float | int = float(self.tape.between(-1, 1))
+        else:
+            # About as many below as above it.
+            number = self.tape.pick((int(x.low + x.high) // 2, 0, 1))
+        op = self.tape.pick((Ops.CMPLT, Ops.CMPNE))
+        return Value(build.binary(op, x.node, number), x.shape, 0, 1, 1)
+
+    # --- reduces ----------------------------------------------------------------------------------
+
+    def reduced(self, x: Value, axes: Sequence[int], op: Ops | None = None) -> Value:
+        """A sum, product or maximum of `x` over those of `axes` along which it varies.
+
+        `x` itself where no reduce is exact, or where there are enough of them.
+        """
+        over = tuple(axis for axis in axes if not is_one(x.shape[axis]))
+        if not over or self.kernel.reduces >= MOST_REDUCES or positions(x.shape) > MOST_TERMS:
+            return x
+        op = self._reducing(x) if op is None else op
+        maker = {Ops.ADD: self._sum, Ops.MAX: self._largest, Ops.MUL: self._product}[op]
+        found = maker(x, over) or self._largest(x, over)
+        if found is None:
+            return x
+        self.kernel.reduces += 1
+        return found
+
+    def _reducing(self, x: Value) -> Ops:
+        ops = (Ops.ADD, Ops.MAX, Ops.MUL)
+        if x.dtype.is_bool:
+            return Ops.MAX
+        weights = [
+            share * self.policy.ops.get(op, 1) for share, op in zip((6, 3, 1), ops, strict=True)
+        ]
+        return self.tape.pick(ops, weights)
+
+    def _shape(self, x: Value, over: Sequence[int]) -> tuple[Shape, int]:
+        """The shape of a reduce, and of how many terms each of its elements is made."""
+        shape = tuple(1 if axis in over else size for axis, size in enumerate(x.shape))
+        return shape, math.prod(most(x.shape[axis]) for axis in over)
+
+    def _sum(self, x: Value, over: tuple[int, ...]) -> Value | None:
+        shape, count = self._shape(x, over)
+        mode = self.kernel.mode
+        if x.dtype.is_bool or (mode is Mode.EDGE and x.dtype.is_float and self.tape.chance(80)):
+            return None
+        if x.bound * count > (float_limit(mode, x.dtype) if x.dtype.is_float else math.inf):
+            wide = converted(self, x, sum_dtype(x.dtype))
+            if wide is None or wide.bound * count > float_limit(mode, wide.dtype):
+                return None
+            x = wide
+        node = build.reduce(Ops.ADD, x.node, over)
+        rough = x.is_rough or (x.dtype.is_float and mode is not Mode.EXACT)
+        low, high = min(0, x.low * count), max(0, x.high * count)
+        return ranged(mode, node, shape, low, high, bound=x.bound * count, is_rough=rough)
+
+    def _largest(self, x: Value, over: tuple[int, ...]) -> Value | None:
+        shape, count = self._shape(x, over)
+        mode = self.kernel.mode
+        node = build.reduce(Ops.MAX, x.node, over)
+        if x.dtype in dtypes.storage_only:
+            return None
+        if count == 0:
+            # The largest of nothing is -inf or MIN.
+            if x.dtype.is_float and mode is not Mode.EDGE:
+                return None
+            return ranged(mode, node, shape, *full_range(x.dtype))
+        rough = x.is_rough or (x.dtype.is_float and mode is Mode.EDGE)
+        return ranged(mode, node, shape, x.low, x.high, bound=x.bound, is_rough=rough)
+
+    def _product(self, x: Value, over: tuple[int, ...]) -> Value | None:
+        shape, count = self._shape(x, over)
+        mode, dtype = self.kernel.mode, x.dtype
+        if dtype.is_bool or (dtype.is_float and (mode is Mode.EDGE or count > MOST_FACTORS)):
+            return None
+        if dtype.is_int:
+            # Even factors would soon make every product 0.
+            node = build.reduce(Ops.MUL, build.either(x.node, 1), over)
+            return ranged(mode, node, shape, *full_range(dtype), is_rough=x.is_rough)
+        factors = x
+        if magnitude(x) > 2:
+            if x.is_rough:
+                return None
+            small = build.where(build.less(x.node, 1.0), -1.0, build.const(dtype, 2.0))
+            factors = Value(small, x.shape, -1.0, 2.0, 2.0)
+        largest = max(1.0, factors.bound) ** count
+        node = build.reduce(Ops.MUL, factors.node, over)
+        rough = x.is_rough or mode is Mode.FLOAT
+        return ranged(mode, node, shape, -largest, largest, is_rough=rough)

@@ -1,0 +1,424 @@
+"""What kernels are built around: for each of `FORMS` a builder that gives the value to store.
+
+Each form is there for what a stage of the compiler must get right: tiles and their padding,
+grouped reduces inside of loops, folds over positions, division and remainder of positions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tinyref.dtype import DType, dtypes, sum_dtype
+from tinyref.uops import build
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import ViewArg
+from tinyref.uops.shape_tracker import ShapeTracker
+from tinyref.uops.view import View
+from tinyref_fuzz.case import Mode
+from tinyref_fuzz.generate.arithmetic import choose, converted, product
+from tinyref_fuzz.generate.expressions import Expressions
+from tinyref_fuzz.generate.kernel import view
+from tinyref_fuzz.generate.values import Shape, Value, ranged
+
+Form = Callable[[Expressions], Value]
+shaped = ShapeTracker.from_shape
+
+LONG = (64, 128, 96, 256, 100, 512, 127, 192, 65)
+SHORT = (2, 3, 4, 5, 1, 8)
+# Multiples of the sides of matrix tiles, and sizes next to them.
+TILE_SIDES = (16, 8, 32, 16, 8, 7, 9, 15, 17, 12, 24, 20, 5)
+# What a tile takes and gives: the type of the operands, and of the sum.
+TILE_TYPES = (
+    *((dtypes.float32, dtypes.float32), (dtypes.float16, dtypes.float32)),
+    *((dtypes.int8, dtypes.int32), (dtypes.bfloat16, dtypes.float32)),
+    *((dtypes.float16, dtypes.float16), (dtypes.int32, dtypes.int32)),
+    *((dtypes.uint8, dtypes.int32), (dtypes.float64, dtypes.float64)),
+    *((dtypes.int64, dtypes.int64), (dtypes.fp8e4m3, dtypes.float32)),
+)
+
+
+def _outer(draw: Expressions, least: int, most: int) -> tuple[int, ...]:
+    """Axes of the outputs."""
+    count = draw.tape.between(least, most)
+    return draw.kernel.add_axes([draw.kernel.extent() for _ in range(count)], outer=True)
+
+
+def _inner(draw: Expressions, *sizes: int) -> tuple[int, ...]:
+    """Axes that only reduces go over."""
+    return draw.kernel.add_axes(sizes, outer=False)
+
+
+def tree(draw: Expressions) -> Value:
+    """Operations over loads."""
+    axes = _outer(draw, 0, 4)
+    draw.kernel.make_symbolic()
+    return draw.tree(axes, draw.kernel.dtype())
+
+
+def reduce(draw: Expressions) -> Value:
+    """A reduce over one axis or several, in the midst of or around the axes of the output."""
+    kernel = draw.kernel
+    count = draw.tape.between(1, 4)
+    axes = []
+    for _ in range(count):
+        is_inner = draw.tape.chance(50)
+        axes += kernel.add_axes([kernel.extent()], outer=not is_inner)
+    inner = [axis for axis in axes if axis not in kernel.outer]
+    if not inner:
+        inner = list(_inner(draw, kernel.extent()))
+    kernel.make_symbolic()
+    x = draw.tree(
+        (*kernel.outer, *inner), kernel.number() if draw.tape.chance(90) else kernel.dtype()
+    )
+    return draw.reduced(x, inner)
+
+
+def long(draw: Expressions) -> Value:
+    """A long reduce with few outputs: one that groups of work-items share out."""
+    kernel = draw.kernel
+    length = draw.tape.pick(LONG)
+    sizes = [draw.tape.pick(SHORT) for _ in range(draw.tape.below(3))]
+    if draw.tape.below(2):
+        inner = _inner(draw, length)
+        kernel.add_axes(sizes, outer=True)
+    else:
+        kernel.add_axes(sizes, outer=True)
+        inner = _inner(draw, length)
+    kernel.make_symbolic()
+    x = draw.tree((*kernel.outer, *inner), kernel.number(), min(1, draw.policy.depth))
+    return draw.reduced(x, inner)
+
+
+def matmul(draw: Expressions) -> Value:
+    """A sum of products of a matrix that n repeats and one that m repeats."""
+    kernel = draw.kernel
+    fitting = [(a, b) for a, b in TILE_TYPES if kernel.has(a, b)] or [(kernel.number(),) * 2]
+    source, result = draw.tape.pick(fitting)
+    batch = [draw.tape.between(1, 3)] if draw.tape.chance(20) else []
+    outer = kernel.add_axes(batch, outer=True)
+    m, n = kernel.add_axes([draw.tape.pick(TILE_SIDES) for _ in range(2)], outer=True)
+    (k,) = _inner(draw, draw.tape.pick(TILE_SIDES))
+    kernel.make_symbolic()
+    factors = []
+    for axes in ((*outer, m, k), (*outer, n, k)):
+        factor = kernel.load(kernel.shape(axes), source, 1)
+        if draw.tape.chance(25):
+            factor = draw.grown(factor)
+        factors.append(converted(draw, factor, result) or kernel.load(kernel.shape(axes), result))
+    if draw.tape.chance(30):
+        factors = factors[::-1]
+    terms = product(draw, *factors)
+    if terms is None:
+        return draw.reduced(factors[0], (k,))
+    return draw.reduced(terms, (k,), Ops.ADD)
+
+
+def softmax(draw: Expressions) -> Value:
+    """x with its own maximum or sum over an axis: the same axis is reduced and kept."""
+    kernel = draw.kernel
+    axes = _outer(draw, 1, 3)
+    kernel.make_symbolic()
+    over = [draw.tape.pick(axes)]
+    x = draw.tree(axes, kernel.number(), min(1, draw.policy.depth))
+    largest = draw.reduced(x, over, draw.tape.pick((Ops.MAX, Ops.ADD)))
+    shifted = _joined(draw, x, largest)
+    if draw.tape.chance(50):
+        total = draw.reduced(shifted, over)
+        if draw.tape.below(2):
+            return total
+        shifted = _joined(draw, shifted, total)
+    return shifted
+
+
+def _joined(draw: Expressions, x: Value, y: Value) -> Value:
+    """A difference, product, comparison or other of two values, in a type that both fit."""
+    y = converted(draw, y, x.dtype) or x
+    return draw.joined(x, y)
+
+
+def siblings(draw: Expressions) -> Value:
+    """Two or three reduces side by side, over the same axis or others, of the same loads."""
+    kernel = draw.kernel
+    outer = _outer(draw, 0, 2)
+    inner = _inner(draw, *(kernel.extent() for _ in range(draw.tape.between(1, 2))))
+    kernel.make_symbolic()
+    dtype = kernel.number()
+    found = None
+    for _ in range(draw.tape.between(2, 3)):
+        over = inner if draw.tape.chance(70) else inner[-1:]
+        reused = kernel.again(kernel.shape((*outer, *over)), dtype)
+        x = reused if reused and draw.tape.below(2) else draw.tree((*outer, *over), dtype, 1)
+        part = draw.reduced(x, over)
+        found = part if found is None else _joined(draw, found, part)
+    assert found is not None, "there are two at least"
+    return found
+
+
+def nested(draw: Expressions) -> Value:
+    """A reduce of what has a reduce in it, perhaps of both axes of the same loads."""
+    kernel = draw.kernel
+    outer = _outer(draw, 0, 2)
+    first, second = _inner(draw, kernel.extent(), kernel.extent((2, 3, 4, 8, 5, 16, 32)))
+    kernel.make_symbolic()
+    dtype = kernel.number()
+    x = draw.tree((*outer, first, second), dtype, 1)
+    x = draw.reduced(x, (second,))
+    if draw.tape.chance(70):
+        axes = (*outer, first) if draw.tape.chance(70) else (*outer, first, second)
+        x = _joined(draw, x, draw.load(kernel.shape(axes), x.dtype))
+    return draw.reduced(x, (first, second))
+
+
+# --- positions that are values --------------------------------------------------------------------
+
+
+def _place(draw: Expressions, shape: Shape, size: int, dtype: DType) -> Value | None:
+    """Positions on an axis of `size`: most of them inside of it, some not."""
+    x = draw.kernel.again(shape, dtype) or draw.kernel.load(shape, dtype)
+    if x.is_rough:
+        return None
+    divisor = max(1, min(size + draw.tape.between(0, 2), int(dtype.maximum)))
+    node = build.mod(x.node, divisor)
+    low = 0 if x.low >= 0 else 1 - divisor
+    if draw.tape.chance(60) and not dtype.is_unsigned:
+        # MOD has the sign of the dividend; so this is the floored one.
+        shifted = build.add(node, build.where(build.less(node, 0), build.const(dtype, divisor), 0))
+        node, low = shifted, 0
+    return ranged(draw.kernel.mode, node, x.shape, low, divisor - 1)
+
+
+def choose_by_count(draw: Expressions) -> Value:
+    """A sum over i of x[i] where i is a place that is loaded: one load at that place."""
+    kernel = draw.kernel
+    outer = _outer(draw, 0, 2)
+    size = max(1, kernel.extent())
+    (axis,) = _inner(draw, size)
+    size_there = kernel.space[axis]
+    dtype = kernel.integer()
+    shape = kernel.shape((*outer, axis))
+    place = _place(draw, kernel.shape(outer), size, dtype)
+    assert isinstance(size_there, int), "there is no variable yet"
+    numbers = UOp(Ops.IOTA, dtypes.int32, (), ViewArg(_along(shape, axis)))
+    counter = build.cast(numbers, dtype)
+    table = draw.load(shape, kernel.number())
+    if place is None:
+        return draw.reduced(table, (axis,))
+    here = Value(build.equal(counter, place.node), shape, 0, 1, 1)
+    zero = build.const(table.dtype, 0.0 if table.dtype.is_float else 0)
+    chosen = choose(draw, here, table, Value(zero, shape, 0, 0, 0))
+    # One term alone is not 0, so that even long sums of floats are as large as it.
+    node = build.reduce(Ops.ADD, (chosen or table).node, (axis,))
+    kernel.reduces += 1
+    over = kernel.shape(outer)
+    if kernel.mode is Mode.EDGE and table.dtype.is_float:
+        return Value(node, over, table.low, table.high, table.bound, True)
+    low, high = min(0, table.low), max(0, table.high)
+    return Value(node, over, low, high, table.bound, table.is_rough)
+
+
+def _along(shape: Shape, axis: int) -> ShapeTracker:
+    ones = tuple(size if other == axis else 1 for other, size in enumerate(shape))
+    return shaped(ones).expand(shape)
+
+
+def gather(draw: Expressions) -> Value:
+    """A load at a place that is computed from another load; outside of the axis it is 0."""
+    kernel = draw.kernel
+    outer = _outer(draw, 1, 3)
+    inner = _inner(draw, kernel.extent()) if draw.tape.chance(30) else ()
+    shape = kernel.shape((*outer, *inner))
+    sizes = [draw.tape.between(1, 9) for _ in range(draw.tape.between(1, 2))]
+    places = []
+    for size in sizes:
+        kept = shape if draw.tape.chance(70) else kernel.shape(outer[:1])
+        place = _place(draw, kept, size, kernel.integer())
+        if place is not None:
+            places.append((size, place))
+    if not places:
+        return draw.reduced(draw.load(shape, kernel.number()), inner)
+    # The kernel's own axes: all of them, or 1 where the table does not vary.
+    own = tuple(size if draw.tape.chance(40) else 1 for size in shape)
+    table = (*own, *(size for size, _ in places))
+    tracker = shaped(table)
+    if draw.tape.chance(40):
+        tracker = tracker.flip((draw.tape.below(len(table)),))
+    if draw.tape.chance(30):
+        tracker = _padded_last(tracker)
+    dtype = kernel.dtype()
+    buffer = kernel.buffer(dtype, max(1, tracker.real_size()), kernel.content_range(dtype))
+    address = view(buffer, tracker, *(place.node for _, place in places))
+    found = kernel.loaded(address, shape, True)
+    return draw.reduced(draw.grown(found), inner)
+
+
+def _padded_last(tracker: ShapeTracker) -> ShapeTracker:
+    return tracker.pad((*((0, 0) for _ in tracker.shape[:-1]), (1, 1)))
+
+
+def running(draw: Expressions) -> Value:
+    """A sum or maximum over what lies before each position: a mask below the diagonal."""
+    kernel = draw.kernel
+    size = max(2, kernel.extent())
+    outer = _outer(draw, 0, 1)
+    (row,) = kernel.add_axes([size], outer=True)
+    (column,) = _inner(draw, size)
+    if kernel.space[column] != kernel.space[row]:
+        return draw.reduced(draw.tree((*outer, row, column), kernel.number(), 1), (column,))
+    triangle = _triangle(size).reshape((*(1 for _ in outer), size, size))
+    shape = kernel.shape((*outer, row, column))
+    below = Value(UOp(Ops.VALID, dtypes.bool, (), ViewArg(triangle)), triangle.shape, 0, 1, 1)
+    dtype = kernel.number()
+    if draw.tape.below(3) == 0:
+        count = converted(draw, below, dtype)
+        return draw.reduced(count or below, (column,))
+    x = draw.load(kernel.shape((*outer, column)), dtype)
+    chosen = choose(draw, below, x, draw.constant(dtype))
+    return draw.reduced(chosen or draw.load(shape, dtype), (column,))
+
+
+def _triangle(size: int) -> ShapeTracker:
+    """A square view, valid at column < row: a row of both, read at a period of one less."""
+    period = 2 * size - 1
+    row = shaped((1,)).expand((size - 1,)).pad(((size, 0),))
+    rows = row.reshape((1, period)).expand((size, period)).reshape((size * period,))
+    moved = rows.shrink(((0, size * (period - 1)),)).reshape((size, period - 1))
+    return moved.shrink(((0, size), (0, size)))
+
+
+# --- movement -------------------------------------------------------------------------------------
+
+
+def movement(draw: Expressions) -> Value:
+    """Loads through several views: quotients and remainders of positions."""
+    kernel = draw.kernel
+    axes = _outer(draw, 1, 4)
+    moves = max(3, draw.policy.moves)
+    dtype = kernel.dtype()
+    x = kernel.load(kernel.shape(axes), dtype, moves)
+    if draw.tape.chance(60):
+        x = draw.joined(x, kernel.load(kernel.shape(axes), dtype, moves))
+    if draw.tape.chance(30):
+        x = draw.reduced(x, [draw.tape.pick(axes)])
+    return x
+
+
+def concatenate(draw: Expressions) -> Value:
+    """Two or three buffers end to end: sums of loads that are masked, or choices by a mask."""
+    kernel = draw.kernel
+    axes = _outer(draw, 1, 3)
+    shape = kernel.shape(axes)
+    axis = draw.tape.pick(axes)
+    size = kernel.space[axis]
+    assert isinstance(size, int), "there is no variable yet"
+    if size < 2:
+        return draw.tree(axes, kernel.number())
+    ends = sorted({0, size, draw.tape.below(size), draw.tape.below(size)})
+    dtype = kernel.number()
+    found = None
+    for begin, end in zip(ends, ends[1:], strict=False):
+        part = tuple(end - begin if a == axis else n for a, n in enumerate(shape))
+        edges = tuple((begin, size - end) if a == axis else (0, 0) for a in range(len(shape)))
+        tracker = shaped(part).pad(edges)
+        value = kernel.load_through(tracker, dtype)
+        if found is None:
+            found = value
+        elif draw.tape.below(2):
+            there = UOp(Ops.VALID, dtypes.bool, (), ViewArg(tracker))
+            found = choose(draw, Value(there, shape, 0, 1, 1), value, found) or found
+        else:
+            node = build.add(found.node, value.node)
+            low, high = min(found.low, value.low), max(found.high, value.high)
+            rough = kernel.mode is Mode.FLOAT and dtype.is_float
+            bound = max(found.bound, value.bound)
+            found = (
+                ranged(kernel.mode, node, shape, low, high, bound=bound, is_rough=rough) or found
+            )
+    return found if found is not None else draw.tree(axes, dtype)
+
+
+def convolution(draw: Expressions) -> Value:
+    """Windows that overlap, times taps that are the same everywhere."""
+    kernel = draw.kernel
+    places, taps, step = (
+        draw.tape.pick((8, 5, 12, 16)),
+        draw.tape.between(2, 5),
+        draw.tape.between(1, 2),
+    )
+    outer = _outer(draw, 0, 1)
+    (place,) = kernel.add_axes([places], outer=True)
+    (tap,) = _inner(draw, taps)
+    shape = kernel.shape((place, tap))
+    dtype = kernel.number()
+    strides = tuple(
+        step if axis == place else 1 if axis == tap else 0 for axis in range(len(shape))
+    )
+    windows = ShapeTracker((View(shape, strides),))
+    if draw.tape.chance(40):
+        flat = places * step + taps
+        windows = ShapeTracker((View((flat,), (1,)).pad(((1, 1),)), View(shape, strides)))
+    x = kernel.load_through(windows, dtype)
+    weights = kernel.load(kernel.shape((*outer, tap)), dtype, 1)
+    return draw.reduced(product(draw, x, weights) or x, (tap,), Ops.ADD)
+
+
+# --- others ---------------------------------------------------------------------------------------
+
+
+def products(draw: Expressions) -> Value:
+    """A product of many factors."""
+    kernel = draw.kernel
+    outer = _outer(draw, 0, 2)
+    inner = _inner(draw, draw.tape.pick((3, 4, 8, 5, 9)))
+    kernel.make_symbolic()
+    x = draw.tree((*outer, *inner), kernel.number(), 1)
+    return draw.reduced(x, inner, Ops.MUL)
+
+
+def count(draw: Expressions) -> Value:
+    """How many elements fulfil a condition, or whether any does."""
+    kernel = draw.kernel
+    outer = _outer(draw, 0, 2)
+    inner = _inner(draw, *(kernel.extent() for _ in range(draw.tape.between(1, 2))))
+    kernel.make_symbolic()
+    shape = kernel.shape((*outer, *inner))
+    found = draw.condition(shape) or kernel.load(shape, kernel.number())
+    if draw.tape.chance(30):
+        return draw.reduced(found, inner, Ops.MAX)
+    dtype = kernel.number()
+    return draw.reduced(converted(draw, found, sum_dtype(dtype)) or found, inner, Ops.ADD)
+
+
+def random(draw: Expressions) -> Value:
+    """Random bits of a counter and a key, or 64-bit arithmetic where there are no such bits."""
+    kernel = draw.kernel
+    axes = _outer(draw, 1, 3)
+    if not kernel.has(dtypes.uint64):
+        return draw.tree(axes, kernel.integer())
+    shape = kernel.shape(axes)
+    counter = draw.grown(kernel.leaf(shape, dtypes.uint64))
+    key = kernel.load(shape, dtypes.uint64)
+    node = build.binary(Ops.THREEFRY, counter.node, key.node)
+    bits = Value(node, shape, 0, dtypes.uint64.maximum, dtypes.uint64.maximum, counter.is_rough)
+    word = converted(draw, bits, kernel.integer()) or bits
+    return draw.grown(word)
+
+
+BUILDERS: dict[str, Form] = {
+    "tree": tree,
+    "reduce": reduce,
+    "long": long,
+    "matmul": matmul,
+    "softmax": softmax,
+    "siblings": siblings,
+    "nested": nested,
+    "gather": gather,
+    "choose": choose_by_count,
+    "running": running,
+    "movement": movement,
+    "concatenate": concatenate,
+    "convolution": convolution,
+    "product": products,
+    "count": count,
+    "random": random,
+}

@@ -1,0 +1,284 @@
+"""A kernel in the making: its axes, its buffers, and the values that it loads."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tinyref.device import Capabilities
+from tinyref.dtype import DType, PtrDType, dtypes
+from tinyref.uops import build
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import SlotArg, VarArg, ViewArg
+from tinyref.uops.shape_tracker import ShapeTracker
+from tinyref_fuzz.case import Array, Mode
+from tinyref_fuzz.generate.data import Content
+from tinyref_fuzz.generate.values import (
+    Number,
+    Shape,
+    Value,
+    exact_bound,
+    full_range,
+    is_one,
+    most,
+    positions,
+)
+from tinyref_fuzz.generate.views import drawn_view
+from tinyref_fuzz.policies import DTYPES, Policy
+from tinyref_fuzz.tape import Tape
+
+# The slots of inputs while the number of outputs is not known.
+FIRST_INPUT = 64
+# Of exact floats: most are small, so that many of them can be summed and multiplied.
+FLOAT_BOUNDS = (3, 2, 1, 7, 15, 100)
+SMALL_INTEGERS = (3, 1, 7, 20, 100)
+MOST_REDUCES = 4
+# No kernel has more terms in all of its reduces than this.
+MOST_TERMS = 1 << 14
+SIGNS = ("both", "negative", "positive")
+
+
+@dataclass
+class Kernel:
+    """What has been drawn of a kernel so far.
+
+    space: the sizes of all axes; values have these or 1. outer: the axes that outputs have.
+    inputs: contents by slot. loads: values that may be used again. numbers: bindings.
+    """
+
+    tape: Tape
+    policy: Policy
+    mode: Mode
+    dtypes: tuple[DType, ...]
+    space: Shape = ()
+    outer: tuple[int, ...] = ()
+    inputs: dict[int, Content] = field(default_factory=dict)
+    loads: list[Value] = field(default_factory=list)
+    bindings: dict[str, int] = field(default_factory=dict)
+    reduces: int = 0
+    is_symbolic: bool = False
+
+    @classmethod
+    def drawn(cls, tape: Tape, policy: Policy, capabilities: Capabilities) -> Kernel:
+        """An empty kernel for a device, its mode and whether it has a variable drawn."""
+        supported = tuple(dtype for dtype in DTYPES if capabilities.supports(dtype))
+        modes = tuple(Mode)
+        mode = tape.pick(modes, [policy.modes.get(mode, 1) for mode in modes])
+        kernel = cls(tape, policy, mode, supported)
+        kernel.is_symbolic = tape.chance(policy.symbolic)
+        return kernel
+
+    # --- types ------------------------------------------------------------------------------------
+
+    def dtype(self, accepted: Sequence[DType] | None = None) -> DType:
+        """A type of the device that computes, of those that are accepted."""
+        found = [
+            dtype
+            for dtype in self.dtypes
+            if dtype not in dtypes.storage_only and (accepted is None or dtype in accepted)
+        ]
+        choices = found or list(self.dtypes)
+        return self.tape.pick(choices, [self.policy.dtypes.get(dtype, 1) for dtype in choices])
+
+    def number(self) -> DType:
+        """A type of the device that adds and multiplies."""
+        return self.dtype([*dtypes.floats, *dtypes.ints])
+
+    def integer(self) -> DType:
+        """An integer type of the device."""
+        return self.dtype(dtypes.ints)
+
+    def has(self, *wanted: DType) -> bool:
+        """Whether the device has these types."""
+        return all(dtype in self.dtypes for dtype in wanted)
+
+    # --- axes -------------------------------------------------------------------------------------
+
+    def extent(self, choices: Sequence[int] | None = None) -> int:
+        """The size of an axis; now and then none at all."""
+        if self.tape.chance(1):
+            return 0
+        return self.tape.pick(self.policy.extents if choices is None else choices)
+
+    def add_axes(self, sizes: Sequence[int], *, outer: bool) -> tuple[int, ...]:
+        """More axes, as far as the space stays small enough: their numbers."""
+        added = []
+        for size in sizes:
+            fits = positions(self.space) * size <= self.policy.most
+            self.space = (*self.space, size if fits else 1)
+            added.append(len(self.space) - 1)
+        if outer:
+            self.outer = (*self.outer, *added)
+        return tuple(added)
+
+    def make_symbolic(self) -> None:
+        """Gives an axis a variable instead of its size, if the kernel is to have one."""
+        axes = [axis for axis, size in enumerate(self.space) if isinstance(size, int) and size > 1]
+        if not self.is_symbolic or not axes:
+            return
+        axis = self.tape.pick(axes)
+        largest = most(self.space[axis])
+        variable = build.variable("n", 1, largest)
+        self.bindings["n"] = self.tape.between(1, largest)
+        self.space = (*self.space[:axis], variable, *self.space[axis + 1 :])
+
+    def shape(self, axes: Sequence[int]) -> Shape:
+        """The shape that has these axes of the space."""
+        return tuple(size if axis in axes else 1 for axis, size in enumerate(self.space))
+
+    # --- buffers ----------------------------------------------------------------------------------
+
+    def content_range(self, dtype: DType) -> tuple[Number, Number]:
+        """From where to where the contents of a new buffer go."""
+        if dtype.is_bool:
+            return 0, 1
+        sign = self.tape.pick(SIGNS, (6, 1, 1))
+        if self.mode is Mode.EDGE:
+            return full_range(dtype)
+        if dtype.is_int:
+            return self._integer_range(dtype, sign)
+        if self.mode is Mode.EXACT:
+            largest: Number = min(self.tape.pick(FLOAT_BOUNDS), exact_bound(dtype) // 2)
+            least: Number = 1
+        else:
+            least, largest = self.tape.pick(((0.25, 4.0), (0.5, 2.0), (0.0625, 1.0)))
+        return _signed(sign, -largest, least, largest)
+
+    def _integer_range(self, dtype: DType, sign: str) -> tuple[Number, Number]:
+        low, high = full_range(dtype)
+        if not self.tape.chance(self.policy.wide_data):
+            largest = self.tape.pick(SMALL_INTEGERS)
+            low, high = max(low, -largest), largest
+        return (low, high) if dtype.is_unsigned else _signed(sign, low, 1, high)
+
+    def buffer(self, dtype: DType, size: int, span: tuple[Number, Number]) -> UOp:
+        """A new input."""
+        slot = FIRST_INPUT + len(self.inputs)
+        seed = self.tape.below(1 << 32)
+        self.inputs[slot] = Content(dtype, size, *span, seed)
+        return build.define_global(slot, dtype, size)
+
+    def load(self, shape: Shape, dtype: DType, moves: int | None = None) -> Value:
+        """A load of a buffer through a drawn view, perhaps of one that is loaded already."""
+        moves = self.policy.moves if moves is None else moves
+        tracker = drawn_view(self.tape, shape, moves)
+        return self.load_through(tracker, dtype, self._buffer_for(tracker, dtype))
+
+    def load_through(self, tracker: ShapeTracker, dtype: DType, buffer: UOp | None = None) -> Value:
+        """A load through `tracker`, of a new buffer if none is given."""
+        if buffer is None:
+            span = self.content_range(dtype)
+            buffer = self.buffer(dtype, max(1, tracker.real_size()), span)
+        return self.keep(self.loaded(view(buffer, tracker), tracker.shape, tracker.is_masked))
+
+    def loaded(self, address: UOp, shape: Shape, is_masked: bool) -> Value:
+        """The value of a load: its range is that of the contents, and 0 where it is masked."""
+        content = self.inputs[_slot(address)]
+        low, high = content.low, content.high
+        if is_masked:
+            low, high = min(low, 0), max(high, 0)
+        return Value(build.load(address), shape, low, high, max(abs(low), abs(high)))
+
+    def _buffer_for(self, tracker: ShapeTracker, dtype: DType) -> UOp | None:
+        """A buffer that is loaded already and large enough, now and then."""
+        if not self.tape.chance(12):
+            return None
+        size = tracker.real_size()
+        fitting = [
+            value.node.src[0].src[0]
+            for value in self.loads
+            if value.dtype is dtype and self.inputs[_slot(value.node.src[0])].size >= size
+        ]
+        return self.tape.pick(fitting) if fitting else None
+
+    def keep(self, value: Value) -> Value:
+        """`value`, which may be used again."""
+        self.loads.append(value)
+        return value
+
+    def again(self, shape: Shape, dtype: DType) -> Value | None:
+        """A load that is there already and fits the shape, if there is one."""
+        fitting = [
+            value for value in self.loads if value.dtype is dtype and _fits(value.shape, shape)
+        ]
+        return self.tape.pick(fitting) if fitting else None
+
+    # --- leaves -----------------------------------------------------------------------------------
+
+    def leaf(self, shape: Shape, dtype: DType) -> Value:
+        """A load, one that is there already, a constant, the numbers of elements or a mask."""
+        choice = self.tape.below(20)
+        if choice < 8:
+            return self.load(shape, dtype)
+        if choice < 13:
+            return self.again(shape, dtype) or self.load(shape, dtype)
+        if choice < 17 or dtype in dtypes.storage_only:
+            return self.constant(dtype)
+        return self.numbered(shape, dtype) if choice < 19 else self.valid(shape, dtype)
+
+    def constant(self, dtype: DType) -> Value:
+        """A small number, or of an integer one of any size."""
+        if dtype.is_bool:
+            number: Number = self.tape.below(2)
+        elif dtype.is_float:
+            number = self.tape.between(0, 3) - (3 if self.tape.below(2) else 0)
+        elif self.tape.chance(30):
+            low, high = full_range(dtype)
+            number = self.tape.pick((low, high, high // 2, high - 1, -low // 2 or 1))
+        else:
+            number = self.tape.pick((1, 2, 3, 5, 7, 10, 100, 0))
+            number = -number if not dtype.is_unsigned and self.tape.below(2) else number
+        node = build.const(dtype, float(number) if dtype.is_float else int(number))
+        return Value(node, (1,) * len(self.space), number, number, abs(number))
+
+    def numbered(self, shape: Shape, dtype: DType) -> Value:
+        """The numbers of elements through a drawn view, small enough for every type."""
+        tracker = drawn_view(self.tape, shape, self.policy.moves)
+        numbers = UOp(Ops.IOTA, dtypes.int32, (), ViewArg(tracker))
+        if dtype.is_int and dtype.bits > 16 and self.tape.below(2):
+            high = max(0, tracker.real_size() - 1)
+            return Value(build.cast(numbers, dtype), shape, 0, high, high)
+        period = self.tape.between(2, 4)
+        high = 1 if dtype.is_bool else period - 1
+        return Value(build.cast(build.mod(numbers, period), dtype), shape, 0, high, high)
+
+    def mask(self, shape: Shape) -> Value:
+        """Where a drawn view has elements."""
+        tracker = drawn_view(self.tape, shape, max(2, self.policy.moves))
+        return Value(UOp(Ops.VALID, dtypes.bool, (), ViewArg(tracker)), shape, 0, 1, 1)
+
+    def valid(self, shape: Shape, dtype: DType) -> Value:
+        """0 or 1: where a drawn view has elements."""
+        value = self.mask(shape)
+        return Value(build.cast(value.node, dtype), shape, 0, 1, 1)
+
+
+def _signed(sign: str, low: Number, least: Number, high: Number) -> tuple[Number, Number]:
+    if sign == "both" or low >= 0:
+        return low, high
+    return (low, -least) if sign == "negative" else (least, high)
+
+
+def _fits(shape: Shape, into: Shape) -> bool:
+    return all(
+        is_one(size) or size is want or size == want for size, want in zip(shape, into, strict=True)
+    )
+
+
+def _slot(address: UOp) -> int:
+    arg = address.src[0].arg
+    return arg.slot if isinstance(arg, SlotArg) else -1
+
+
+def view(buffer: UOp, tracker: ShapeTracker, *places: UOp) -> UOp:
+    """The view of `buffer` through `tracker`, its last axes at `places`."""
+    return UOp(Ops.VIEW, buffer.dtype, (buffer, *places), ViewArg(tracker))
+
+
+def contents_of(kernel: Kernel, slots: Sequence[int]) -> tuple[Array, ...]:
+    """The contents of these slots, in this order."""
+    return tuple(kernel.inputs[slot].array(kernel.mode) for slot in slots)

@@ -1,0 +1,130 @@
+"""What a kernel stores, and the whole case: stores, buffers, bindings, optimisations."""
+
+from __future__ import annotations
+
+from tinyref.dtype import dtypes
+from tinyref.uops import build
+from tinyref.uops.node import UOp, substitute
+from tinyref.uops.payload import SlotArg
+from tinyref.uops.shape_tracker import ShapeTracker
+from tinyref_fuzz.case import Array
+from tinyref_fuzz.generate.arithmetic import converted
+from tinyref_fuzz.generate.data import Content
+from tinyref_fuzz.generate.expressions import Expressions
+from tinyref_fuzz.generate.kernel import FIRST_INPUT, view
+from tinyref_fuzz.generate.values import Shape, Value, is_one
+from tinyref_fuzz.generate.views import drawn_target
+
+MOST_OUTPUTS = 3
+# Percent of the outputs that are stored in another order, with gaps, or not everywhere.
+MOVED_STORES = 20
+
+
+class Outputs:
+    """Draws the stores of a kernel around its main value."""
+
+    def __init__(self, draw: Expressions) -> None:
+        self.draw = draw
+        self.kernel = draw.kernel
+        self.tape = draw.tape
+        self.contents: list[Content] = []
+        self.stores: list[UOp] = []
+
+    def drawn(self, value: Value) -> tuple[UOp, tuple[Array, ...]]:
+        """The kernel that stores `value`, and more of what it is made of: AST and contents."""
+        policy = self.draw.policy
+        shape = self._shape(value)
+        value = self._widened(value)
+        tracker = drawn_target(self.tape, shape, MOVED_STORES)
+        extra: list[Value] = []
+        if self.tape.chance(policy.outputs):
+            extra = [self._more(value) for _ in range(self.tape.between(1, MOST_OUTPUTS - 1))]
+        buffer = self._buffer(value, tracker)
+        if self.tape.chance(policy.in_place) and _is_whole(shape, extra):
+            value = self._in_place(value, buffer, tracker)
+        self.stores.append(build.store(view(buffer, tracker), value.node))
+        for other in extra:
+            there = drawn_target(self.tape, other.shape, MOVED_STORES)
+            self.stores.append(build.store(view(self._buffer(other, there), there), other.node))
+        return self._finished()
+
+    def _shape(self, value: Value) -> Shape:
+        """The value's own shape; an axis of the outputs that it lacks is now and then repeated."""
+        shape = list(value.shape)
+        for axis in self.kernel.outer:
+            if is_one(shape[axis]) and self.tape.chance(25):
+                shape[axis] = self.kernel.space[axis]
+        return tuple(shape)
+
+    def _widened(self, value: Value) -> Value:
+        """Values that the device cannot store in their own type go into one that it has."""
+        return value if value.dtype in self.kernel.dtypes else self._cast(value)
+
+    def _cast(self, value: Value) -> Value:
+        target = self.tape.pick(self.kernel.dtypes)
+        return converted(self.draw, value, target) or value
+
+    def _more(self, value: Value) -> Value:
+        """Another output: of the same value, of a load, or of what is made of them."""
+        kernel = self.kernel
+        found = value
+        outer = kernel.shape(kernel.outer)
+        fitting = [load for load in kernel.loads if _stands_in(load.shape, outer, value.shape)]
+        if fitting and self.tape.chance(60):
+            found = self.tape.pick(fitting)
+        if self.tape.chance(25):
+            found = self._cast(found)
+        if found.dtype not in dtypes.storage_only and self.tape.chance(70):
+            grown = self.draw.grown(found)
+            found = grown if _stands_in(grown.shape, outer, value.shape) else found
+        return found
+
+    def _buffer(self, value: Value, tracker: ShapeTracker) -> UOp:
+        slot = len(self.contents)
+        size = max(1, tracker.real_size())
+        span = self.kernel.content_range(value.dtype)
+        self.contents.append(Content(value.dtype, size, *span, self.tape.below(1 << 32)))
+        return build.define_global(slot, value.dtype, size)
+
+    def _in_place(self, value: Value, buffer: UOp, tracker: ShapeTracker) -> Value:
+        """`value` and what the output holds before, put together."""
+        content = self.contents[-1]
+        low, high = min(content.low, 0), max(content.high, 0)
+        before = Value(
+            build.load(view(buffer, tracker)), tracker.shape, low, high, max(abs(low), abs(high))
+        )
+        return self.draw.joined(value, before)
+
+    def _finished(self) -> tuple[UOp, tuple[Array, ...]]:
+        """The kernel with its slots numbered from 0, outputs first, and their contents."""
+        ast = build.sink(*self.stores)
+        used = {
+            node.arg.slot: node
+            for node in ast.toposort()
+            if isinstance(node.arg, SlotArg) and node.arg.slot >= FIRST_INPUT
+        }
+        first = len(self.contents)
+        slots = sorted(used)
+        numbered = {
+            used[slot]: used[slot].replace(arg=SlotArg(first + at)) for at, slot in enumerate(slots)
+        }
+        contents = [*self.contents, *(self.kernel.inputs[slot] for slot in slots)]
+        arrays = tuple(content.array(self.kernel.mode) for content in contents)
+        return substitute(ast, numbered), arrays
+
+
+def _stands_in(shape: Shape, outer: Shape, main: Shape) -> bool:
+    """Whether an output may have this shape: axes that outputs have."""
+    return all(
+        is_one(size) or not is_one(whole) or not is_one(there)
+        for size, whole, there in zip(shape, outer, main, strict=True)
+    )
+
+
+def _is_whole(shape: Shape, others: list[Value]) -> bool:
+    """Whether no other output has an axis that `shape` has not."""
+    return all(
+        is_one(size) or not is_one(whole)
+        for other in others
+        for size, whole in zip(other.shape, shape, strict=True)
+    )

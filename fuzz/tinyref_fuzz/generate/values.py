@@ -1,0 +1,127 @@
+"""Values of a kernel in the making: nodes with what is known of their elements."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tinyref.dtype import DType, dtypes
+from tinyref.uops.bounds import bounds
+from tinyref.uops.node import UOp, sint
+from tinyref_fuzz.case import Mode
+
+Shape = tuple[sint, ...]
+Number = int | float
+# In FLOAT mode values stay below this: far from where a type overflows or has few digits left.
+MODERATE = {dtypes.float16: 1000.0, dtypes.fp8e4m3: 60.0, dtypes.fp8e5m2: 1000.0}
+MODERATE_ELSE = 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A node, its shape (1 where it is repeated), and the range of its elements.
+
+    bound: of the absolute value of each partial result, in whatever order they are taken. A value
+    is rough where two right programs may give different ones: it was rounded in some order, is
+    within some units in the last place, or is not specified.
+    """
+
+    node: UOp
+    shape: Shape
+    low: Number
+    high: Number
+    bound: Number
+    is_rough: bool = False
+
+    @property
+    def dtype(self) -> DType:
+        """The type of the elements."""
+        return self.node.dtype
+
+
+def exact_bound(dtype: DType) -> int:
+    """The largest integer up to which `dtype` holds every integer of either sign it can have."""
+    if dtype.is_bool:
+        return 1
+    if dtype.is_float:
+        return int(2 ** (dtype.mantissa_bits + 1))
+    return int(dtype.maximum)
+
+
+def float_limit(mode: Mode, dtype: DType) -> float:
+    """The largest absolute value that the floats of a kernel may have in this mode."""
+    if mode is Mode.EXACT:
+        return exact_bound(dtype)
+    return math.inf if mode is Mode.EDGE else MODERATE.get(dtype, MODERATE_ELSE)
+
+
+def full_range(dtype: DType) -> tuple[Number, Number]:
+    """Every value of the type."""
+    low, high = dtype.minimum, dtype.maximum
+    return (low, high) if dtype.is_float else (int(low), int(high))
+
+
+def magnitude(value: Value) -> Number:
+    """The largest absolute value of an element."""
+    return max(abs(value.low), abs(value.high))
+
+
+def most(size: sint) -> int:
+    """The largest value of a size."""
+    return int(bounds(size)[1]) if isinstance(size, UOp) else size
+
+
+def positions(shape: Sequence[sint]) -> int:
+    """The largest number of positions of a shape."""
+    return math.prod(map(most, shape))
+
+
+def is_one(size: sint) -> bool:
+    """Whether the size is known to be 1."""
+    return isinstance(size, int) and size == 1
+
+
+def broadcast(*shapes: Shape) -> Shape:
+    """The shape of shapes of one space: each size that is not 1."""
+    return tuple(
+        next((size for size in sizes if not is_one(size)), 1) for sizes in zip(*shapes, strict=True)
+    )
+
+
+def ranged(
+    mode: Mode,
+    node: UOp,
+    shape: Shape,
+    low: Number,
+    high: Number,
+    *,
+    bound: Number | None = None,
+    is_rough: bool = False,
+) -> Value | None:
+    """The value of `node`, whose elements would be `low` to `high` if nothing wrapped.
+
+    None where the mode does not admit it: a float out of its limit.
+    """
+    dtype = node.dtype
+    if not dtype.is_float:
+        lowest, highest = full_range(dtype)
+        if low < lowest or high > highest:
+            low, high = lowest, highest
+        return Value(node, shape, low, high, max(abs(low), abs(high)), is_rough)
+    if mode is Mode.EDGE:
+        return Value(node, shape, -math.inf, math.inf, math.inf, is_rough)
+    bound = max(abs(low), abs(high)) if bound is None else bound
+    if bound > float_limit(mode, dtype):
+        return None
+    return Value(node, shape, low, high, bound, is_rough)
+
+
+def corners(x: Value, y: Value) -> tuple[Number, Number]:
+    """The range of a product."""
+    ends = [_product(a, b) for a in (x.low, x.high) for b in (y.low, y.high)]
+    return min(ends), max(ends)
+
+
+def _product(a: Number, b: Number) -> Number:
+    return 0 if a == 0 or b == 0 else a * b

@@ -1,0 +1,146 @@
+"""Views: movements drawn backward from the shape that a kernel sees."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from tinyref.uops.node import sint
+from tinyref.uops.shape_tracker import ShapeTracker
+from tinyref_fuzz.generate.values import Shape, is_one
+from tinyref_fuzz.tape import Tape
+
+# Views of more elements than this are not padded or cut out of larger ones any further.
+MOST_ELEMENTS = 1 << 14
+# Gives the view of a shape that is seen through the rest of the movements.
+Rest = Callable[[Shape], ShapeTracker]
+Movement = Callable[[Tape, Shape, Rest], ShapeTracker]
+
+
+def drawn_view(tape: Tape, shape: Shape, moves: int) -> ShapeTracker:
+    """A view of some buffer that has `shape`, after up to `moves` movements."""
+    count = tape.below(moves + 1)
+    movements = FIXED if all(isinstance(size, int) for size in shape) else SYMBOLIC
+    steps = [tape.pick(movements) for _ in range(count)]
+    return _moved(tape, shape, steps)
+
+
+def _moved(tape: Tape, shape: Shape, steps: Sequence[Movement]) -> ShapeTracker:
+    """At most a handful of steps, so the recursion is shallow."""
+    if not steps or not shape:
+        return ShapeTracker.from_shape(shape)
+    return steps[0](tape, shape, lambda inner: _moved(tape, inner, steps[1:]))
+
+
+def drawn_target(tape: Tape, shape: Shape, percent: int) -> ShapeTracker:
+    """A view to store `shape` through: no element twice; with masks some not at all."""
+    if not shape or not tape.chance(percent):
+        return ShapeTracker.from_shape(shape)
+    is_fixed = all(isinstance(size, int) for size in shape)
+    movements = (permuted, flipped, cut_out, padded) if is_fixed else (permuted, flipped)
+    steps = [tape.pick(movements) for _ in range(tape.between(1, 2))]
+    return _moved(tape, shape, steps)
+
+
+# --- movements ------------------------------------------------------------------------------------
+
+
+def repeated(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
+    """The same elements all along an axis."""
+    axis = tape.below(len(shape))
+    return rest((*shape[:axis], 1, *shape[axis + 1 :])).expand(shape)
+
+
+def permuted(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
+    """The axes in another order."""
+    order = list(range(len(shape)))
+    for last in range(len(order) - 1, 0, -1):
+        other = last - tape.below(last + 1)
+        order[last], order[other] = order[other], order[last]
+    inner = tuple(shape[order.index(axis)] for axis in range(len(shape)))
+    return rest(inner).permute(tuple(order))
+
+
+def flipped(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
+    """An axis that runs backward."""
+    return rest(shape).flip((tape.below(len(shape)),))
+
+
+def cut_out(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
+    """A part of larger axes."""
+    edges = [(tape.below(3), tape.below(3)) for _ in shape]
+    larger = tuple(n + low + high for n, (low, high) in zip(shape, edges, strict=True))
+    if _count(larger) > MOST_ELEMENTS:
+        return rest(shape)
+    kept = tuple((low, low + n) for n, (low, _) in zip(shape, edges, strict=True))
+    return rest(larger).shrink(kept)
+
+
+def every_other(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
+    """Every second or third element of an axis, from some element on."""
+    axis, step = tape.below(len(shape)), tape.between(2, 3)
+    start = tape.below(step)
+    larger = (*shape[:axis], shape[axis] * step, *shape[axis + 1 :])
+    if _count(larger) > MOST_ELEMENTS:
+        return rest(shape)
+    apart = rest(larger).reshape((*shape[: axis + 1], step, *shape[axis + 1 :]))
+    ends: list[tuple[sint, sint]] = [(0, size) for size in shape]
+    ends.insert(axis + 1, (start, start + 1))
+    return apart.shrink(tuple(ends)).reshape(shape)
+
+
+def padded(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
+    """Positions without an element around the others."""
+    edges = tuple(_edges(tape, size) for size in shape)
+    inner = tuple(n - low - high for n, (low, high) in zip(shape, edges, strict=True))
+    return rest(inner).pad(edges)
+
+
+def _edges(tape: Tape, size: sint) -> tuple[int, int]:
+    if not isinstance(size, int):
+        return 0, 0
+    low = tape.below(min(2, size) + 1)
+    return low, tape.below(min(2, size - low) + 1)
+
+
+def flattened(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
+    """Elements in a row, or in another shape of as many."""
+    total = _count(shape)
+    divisors = [n for n in range(1, min(total, 32) + 1) if total % n == 0] or [1]
+    first = tape.pick(divisors)
+    return rest((first, total // first)).reshape(shape)
+
+
+def tiled(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
+    """An axis that is a shorter one several times over: a remainder of its positions."""
+    axis = tape.below(len(shape))
+    divisors = [n for n in range(1, shape[axis] + 1) if shape[axis] % n == 0] or [1]
+    period = tape.pick(divisors)
+    if is_one(shape[axis]) or shape[axis] == 0:
+        return rest(shape)
+    before, after = shape[:axis], shape[axis + 1 :]
+    once = rest((*before, period, *after)).reshape((*before, 1, period, *after))
+    return once.expand((*before, shape[axis] // period, period, *after)).reshape(shape)
+
+
+def wrapped(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
+    """All elements in a row, moved along by some that come back at the other end or are masked."""
+    total = _count(shape)
+    shift = tape.between(1, 3)
+    if total <= shift:
+        return rest(shape)
+    row = rest((total,))
+    if tape.below(2):
+        return row.shrink(((0, total - shift),)).pad(((shift, 0),)).reshape(shape)
+    return row.pad(((0, shift),)).shrink(((shift, total + shift),)).reshape(shape)
+
+
+def _count(shape: Shape) -> int:
+    return math.prod(size for size in shape if isinstance(size, int))
+
+
+FIXED: tuple[Movement, ...] = (
+    *(permuted, repeated, flipped, cut_out, padded, flattened),
+    *(every_other, tiled, wrapped, permuted),
+)
+SYMBOLIC: tuple[Movement, ...] = (permuted, repeated, flipped)
