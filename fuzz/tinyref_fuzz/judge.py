@@ -57,7 +57,7 @@ THREADS = 4
 SHUFFLE = 1
 
 
-def judge(case: Case, device: str, thorough: bool = False) -> Verdict:
+def judge(case: Case, device: str, thorough: bool | None = None) -> Verdict:
     """Whether all values of `case` agree on `device`; see `Judge`."""
     return Judge(device).verdict(case, thorough)
 
@@ -80,17 +80,18 @@ class Judge:
             and type(self.backend).load is PythonBackend.load
         )
 
-    def verdict(self, case: Case, thorough: bool = False) -> Verdict:
+    def verdict(self, case: Case, thorough: bool | None = None) -> Verdict:
         """The first pair of values of `case` that differs, or that all agree.
 
-        With `thorough`, every check is made: launches again, with other poison and other data, in
-        other orders, and at all levels of LLVM. Without it that happens to a share of the cases,
-        which the case itself decides.
+        thorough: True makes every check: launches again, with other poison and other data, in other
+        orders, and at all levels of LLVM; False makes none of them, at the lowest level. None is
+        for campaigns: a share of the cases gets more, which the case itself decides.
         """
         number = case_number(case)
-        everything = thorough or number % THOROUGH_SHARE == 0
-        level = LEVELS[number // THOROUGH_SHARE % len(LEVELS)]
-        levels = ALL_LEVELS if thorough and self.device == "CPU" else (level,)
+        everything = number % THOROUGH_SHARE == 0 if thorough is None else thorough
+        levels: tuple[int, ...] = (LEVELS[number // THOROUGH_SHARE % len(LEVELS)],)
+        if thorough is not None:
+            levels = ALL_LEVELS if thorough and self.device == "CPU" else (0,)
         trial = _Trial(self, case, everything, levels)
         with config.Context(VERIFY=1, SANITIZE=1, THREADS=THREADS):
             try:

@@ -1,0 +1,480 @@
+"""The judge: one planted fault for each pair and symptom, and nothing said of what is right."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tinyref.dtype import dtypes
+from tinyref.errors import DeviceError, UserError, VerifyError
+from tinyref.runtimes.host_memory import address_of
+from tinyref.runtimes.python import InterpretedKernel, PythonBackend
+from tinyref.uops import build
+from tinyref.uops.interpreter import Interpreter
+from tinyref.uops.meanings import apply
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref.uops.optimise import moves
+from tinyref.uops.optimise.opt import parse_opts
+from tinyref.uops.payload import ViewArg
+from tinyref.uops.shape_tracker import ShapeTracker
+from tinyref_fuzz import judge as judging
+from tinyref_fuzz import runs
+from tinyref_fuzz.case import Case, Mode, Pair, Symptom
+from tinyref_fuzz.corpus import load
+from tinyref_fuzz.equivalent import Equivalent
+from tinyref_fuzz.judge import Judge, judge
+from tinyref_fuzz.optimisations import random_opts
+from tinyref_fuzz.tape import Tape
+
+CORPUS = {kernel.name: kernel for kernel in load()}
+
+
+def case_of(name: str, *opts: str, mode: Mode = Mode.EXACT) -> Case:
+    """A kernel of the corpus with lists of optimisations."""
+    kernel = CORPUS[name]
+    lists = tuple(parse_opts(text) for text in opts)
+    return Case(kernel.ast, kernel.buffers(), opts=lists, bindings=kernel.bindings, mode=mode)
+
+
+def found(
+    case: Case, device: str, thorough: bool | None = True
+) -> tuple[Pair | None, Symptom | None]:
+    verdict = judge(case, device, thorough)
+    assert bool(verdict.detail) != verdict.agrees
+    assert "\n" not in verdict.detail
+    return verdict.pair, verdict.symptom
+
+
+GROUPED = case_of("sum-rows", "GROUP(1, 4)")
+ELEMENTWISE = case_of("multiply-add-int32", "UPCAST(0, 2)")
+
+
+# --- nothing is said of what is right -------------------------------------------------------------
+
+
+@pytest.mark.sampled(12)
+@pytest.mark.parametrize("device", ["PYTHON", "CPU"])
+@pytest.mark.parametrize("name", CORPUS)
+def test_healthy_devices_agree_on_the_corpus(name, device):
+    judged = Judge(device)
+    case = case_of(name)
+    lists = [
+        random_opts(case.ast, judged.capabilities, Tape(seed=number), 1 + number).opts
+        for number in range(3)
+    ]
+    verdict = judged.verdict(replace(case, opts=tuple(filter(None, lists))), thorough=True)
+    assert verdict.agrees, verdict
+    assert verdict.judged == len(list(filter(None, lists))) or not any(lists)
+
+
+def test_without_lists_the_heuristics_are_judged():
+    verdict = judge(case_of("matmul-int32"), "PYTHON", thorough=False)
+    assert verdict.agrees
+    assert verdict.judged == 1
+    assert Judge("PYTHON").trials(case_of("matmul-int32"))[0]
+
+
+def test_every_list_counts_and_a_refused_one_does_not():
+    case = case_of("sum-rows", "UPCAST(0, 2)", "UPCAST(0, 31)", "GROUP(1, 4)")
+    assert judge(case, "PYTHON").judged == 2
+    assert judge(case, "CPU").judged == 1
+
+
+def test_a_device_may_refuse_what_it_lacks():
+    class Small(PythonBackend):
+        @property
+        def capabilities(self):
+            own = super().capabilities
+            return replace(own, dtypes=own.dtypes - {CORPUS["sum-float16"].ast.src[0].src[1].dtype})
+
+    globals()["Small"] = Small
+    verdict = judge(case_of("sum-float16"), f"{__name__}:Small")
+    assert verdict.agrees
+    assert verdict.judged == 0
+
+
+# --- the compiler is wrong ------------------------------------------------------------------------
+
+
+def add_one(ast: UOp) -> UOp:
+    view, value = ast.src[0].src
+    return build.sink(build.store(view, build.add(value, build.const(value.dtype, 1))))
+
+
+def shifted(program):
+    """The program with every STORE one element further."""
+    done = {}
+    for node in program.uops:
+        src = tuple(done.get(source, source) for source in node.src)
+        if node.op is Ops.STORE and node.src[0].op is Ops.INDEX:
+            buffer, position = src[0].src
+            further = build.add(position, build.const(position.dtype, 1))
+            src = (src[0].replace(src=(buffer, further)), *src[1:])
+        done[node] = node.replace(src=src)
+    order = []
+    for node in (done[node] for node in program.uops):
+        order += [each for each in node.toposort() if each not in order]
+    return replace(program, uops=tuple(order))
+
+
+def without_barriers(program):
+    return replace(program, uops=tuple(n for n in program.uops if n.op is not Ops.BARRIER))
+
+
+def compile_with(monkeypatch, change, when=lambda opts: True):
+    """Lets the compiler make another program where `when` says so."""
+    healthy = runs.compile_kernel
+
+    def wrong(ast, capabilities, on_stage=None, opts=None):
+        if not when(opts):
+            return healthy(ast, capabilities, on_stage=on_stage, opts=opts)
+        if isinstance(change, Exception):
+            on_stage("normal", ast)
+            raise change
+        if change is add_one:
+            return healthy(add_one(ast), capabilities, on_stage=on_stage, opts=opts)
+        return change(healthy(ast, capabilities, on_stage=on_stage, opts=opts))
+
+    monkeypatch.setattr(runs, "compile_kernel", wrong)
+
+
+each_device = pytest.mark.parametrize("device", ["PYTHON", "CPU"])
+
+
+@each_device
+def test_a_wrong_value_of_the_plain_program(device, monkeypatch):
+    compile_with(monkeypatch, add_one)
+    assert found(ELEMENTWISE, device, False) == (Pair.PLAIN, Symptom.VALUE)
+
+
+@each_device
+def test_a_wrong_value_of_an_optimised_program_names_its_list(device, monkeypatch):
+    compile_with(monkeypatch, add_one, when=lambda opts: opts == parse_opts("UPCAST(0, 3)"))
+    case = case_of("multiply-add-int32", "UPCAST(0, 2)", "UPCAST(0, 3)", "UPCAST(0, 0)")
+    verdict = judge(case, device, False)
+    assert (verdict.pair, verdict.symptom) == (Pair.OPTIMISED, Symptom.VALUE)
+    assert verdict.judged == sum(opts in case.opts[: verdict.trial] for opts in case.opts)
+
+
+@each_device
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (KeyError("x"), "compiler, normal reached: KeyError: 'x'"),
+        (AssertionError("first\nsecond"), "compiler, normal reached: AssertionError: first"),
+        (RecursionError("deep"), "compiler, normal reached: RecursionError: deep"),
+        (
+            VerifyError("ast.store.2", "here", "this", "that"),
+            "compiler, normal reached: VerifyError: ast.store.2: expected this, got that, at here",
+        ),
+        (UserError("kernel: no"), "compiler, normal reached: UserError: kernel: no"),
+    ],
+)
+def test_an_error_of_the_compiler(device, monkeypatch, error, words):
+    compile_with(monkeypatch, error)
+    verdict = judge(ELEMENTWISE, device)
+    assert (verdict.pair, verdict.symptom, verdict.detail) == (Pair.PLAIN, Symptom.ERROR, words)
+    compile_with(monkeypatch, error, when=bool)
+    verdict = judge(ELEMENTWISE, device)
+    # The compiler of before is wrong still.
+    assert verdict.pair is Pair.PLAIN
+
+
+def test_an_error_with_a_list_of_optimisations(monkeypatch):
+    compile_with(monkeypatch, IndexError("no such axis"), when=bool)
+    assert found(ELEMENTWISE, "PYTHON") == (Pair.OPTIMISED, Symptom.ERROR)
+
+
+@each_device
+def test_an_access_out_of_bounds(device, monkeypatch):
+    compile_with(monkeypatch, shifted)
+    assert found(ELEMENTWISE, device, False) == (Pair.PLAIN, Symptom.ACCESS)
+    monkeypatch.undo()
+    compile_with(monkeypatch, shifted, when=bool)
+    assert found(case_of("sum-rows", "UNROLL(1, 2)"), device, False)[0] is Pair.OPTIMISED
+
+
+def test_a_missing_barrier_is_a_race(monkeypatch):
+    compile_with(monkeypatch, without_barriers)
+    assert found(GROUPED, "PYTHON", False) == (Pair.OPTIMISED, Symptom.RACE)
+
+
+def test_an_order_that_loses_a_barrier_is_a_race(monkeypatch):
+    healthy = runs.linearize
+    monkeypatch.setattr(
+        runs,
+        "linearize",
+        lambda root, seed: tuple(n for n in healthy(root, seed) if n.op is not Ops.BARRIER),
+    )
+    assert found(GROUPED, "PYTHON", False) == (None, None)
+    assert found(GROUPED, "PYTHON", True) == (Pair.OPTIMISED, Symptom.RACE)
+
+
+def test_more_than_the_device_declares(monkeypatch):
+    class Cramped(PythonBackend):
+        @property
+        def capabilities(self):
+            return replace(super().capabilities, group_size_limit=2)
+
+    globals()["Cramped"] = Cramped
+    device = f"{__name__}:Cramped"
+    assert found(GROUPED, device) == (None, None)
+    monkeypatch.setattr(moves, "limit_problem", lambda plan: None)
+    assert found(GROUPED, device) == (Pair.OPTIMISED, Symptom.LIMIT)
+
+
+# --- the device is wrong --------------------------------------------------------------------------
+
+
+class Kernel(InterpretedKernel):
+    """A kernel of a wrong device, that can count its launches."""
+
+    launches = 0
+
+
+class Wrong(PythonBackend):
+    """The interpreter as a device of which something is wrong."""
+
+    kernel: type[InterpretedKernel] = Kernel
+
+    def load(self, entry, binary):
+        return self.kernel(self.name, super().load(entry, binary).program)
+
+
+def floor_divide(dtype, operands, sources):
+    return np.floor_divide(*operands)
+
+
+class FloorDividing(Wrong):
+    def load(self, entry, binary):
+        kernel = super().load(entry, binary)
+        kernel.interpreter = Interpreter(kernel.program, {Ops.IDIV: floor_divide})
+        return kernel
+
+
+class _Refusing(Kernel):
+    def __call__(self, *given, **named):
+        raise DeviceError("WRONG", "the power is off\nand so is the light")
+
+
+class Refusing(Wrong):
+    kernel = _Refusing
+
+
+class Unloadable(PythonBackend):
+    def load(self, entry, binary):
+        raise KeyError(entry)
+
+
+class Unprintable(PythonBackend):
+    """Loses a line of every program on its way through the text."""
+
+    @property
+    def renderer(self):
+        healthy = super().renderer
+
+        class Losing:
+            def render(self, program):
+                return healthy.render(program).replace("ADD", "SUB")
+
+        return Losing()
+
+
+class _Idle(Kernel):
+    def __call__(self, buffers, grid=(1, 1, 1), group=(1, 1, 1), variables=(), wait=False):
+        return 0.0
+
+
+class Idle(Wrong):
+    kernel = _Idle
+
+
+class _Overrunning(Kernel):
+    at = 0
+
+    def __call__(self, buffers, grid=(1, 1, 1), group=(1, 1, 1), variables=(), wait=False):
+        super().__call__(buffers, grid, group, variables, wait)
+        first = buffers[0]
+        place = address_of(first) + (self.at if self.at < 0 else first.size + self.at)
+        ctypes.memset(place, 0, 1)
+        return 0.0
+
+
+class Overrunning(Wrong):
+    kernel = _Overrunning
+
+
+class _Underrunning(_Overrunning):
+    at = -1
+
+
+class Underrunning(Wrong):
+    kernel = _Underrunning
+
+
+class _Scribbling(Kernel):
+    def __call__(self, buffers, grid=(1, 1, 1), group=(1, 1, 1), variables=(), wait=False):
+        super().__call__(buffers, grid, group, variables, wait)
+        buffers[1][-1] ^= 1
+        return 0.0
+
+
+class Scribbling(Wrong):
+    kernel = _Scribbling
+
+
+class _Stale(Kernel):
+    """Gives what it gave first, whatever it is given."""
+
+    written: bytes = b""
+
+    def __call__(self, buffers, grid=(1, 1, 1), group=(1, 1, 1), variables=(), wait=False):
+        if self.written:
+            buffers[0][:] = np.frombuffer(self.written, np.uint8)
+            return 0.0
+        super().__call__(buffers, grid, group, variables, wait)
+        self.written = bytes(buffers[0])
+        return 0.0
+
+
+class Stale(Wrong):
+    kernel = _Stale
+
+
+class _Tired(Kernel):
+    """Forgets the first element from the third launch on."""
+
+    def __call__(self, buffers, grid=(1, 1, 1), group=(1, 1, 1), variables=(), wait=False):
+        before = bytes(buffers[0])
+        super().__call__(buffers, grid, group, variables, wait)
+        self.launches += 1
+        if self.launches > 2:
+            buffers[0][:] = np.frombuffer(before, np.uint8)
+        return 0.0
+
+
+class Tired(Wrong):
+    kernel = _Tired
+
+
+class _Hungry(Kernel):
+    def __call__(self, *given, **named):
+        raise MemoryError("no 8 GiB")
+
+
+class Hungry(Wrong):
+    kernel = _Hungry
+
+
+class NegativeZeroLost(Wrong):
+    def load(self, entry, binary):
+        kernel = super().load(entry, binary)
+
+        def plus(dtype, operands, sources):
+            result = apply(Ops.MUL, dtype, operands, sources)
+            return np.where(result == 0, np.zeros_like(result), result)
+
+        kernel.interpreter = Interpreter(kernel.program, {Ops.MUL: plus})
+        return kernel
+
+
+class _Unaligned(Kernel):
+    """Writes nothing to a buffer that does not start at a multiple of 64 bytes."""
+
+    def __call__(self, buffers, grid=(1, 1, 1), group=(1, 1, 1), variables=(), wait=False):
+        if address_of(buffers[0]) % 64:
+            return 0.0
+        return super().__call__(buffers, grid, group, variables, wait)
+
+
+class Unaligned(Wrong):
+    kernel = _Unaligned
+
+
+DEVICES = [
+    (FloorDividing, "divide-remainder-int32", Symptom.VALUE),
+    (Refusing, "multiply-add-int32", Symptom.ERROR),
+    (Unloadable, "multiply-add-int32", Symptom.ERROR),
+    (Unprintable, "multiply-add-int32", Symptom.VALUE),
+    (Idle, "multiply-add-int32", Symptom.VALUE),
+    (Overrunning, "multiply-add-int32", Symptom.RED_ZONE),
+    (Underrunning, "multiply-add-int32", Symptom.RED_ZONE),
+    (Scribbling, "multiply-add-int32", Symptom.RED_ZONE),
+    (Stale, "multiply-add-int32", Symptom.UNSTABLE),
+    (Tired, "multiply-add-int32", Symptom.UNSTABLE),
+    (Unaligned, "multiply-add-int32", Symptom.UNSTABLE),
+    (Hungry, "multiply-add-int32", Symptom.MEMORY),
+]
+
+
+@pytest.mark.parametrize(("backend", "name", "symptom"), DEVICES)
+def test_a_wrong_device(backend, name, symptom):
+    assert found(case_of(name), f"{__name__}:{backend.__name__}") == (Pair.DEVICE, symptom)
+
+
+def test_the_sign_of_a_zero_counts_between_interpreter_and_device():
+    tracker = ShapeTracker.from_shape((4,))
+    views = [
+        UOp(Ops.VIEW, buffer.dtype, (buffer,), ViewArg(tracker))
+        for buffer in (build.define_global(slot, dtypes.float32, 4) for slot in range(3))
+    ]
+    product = build.mul(build.load(views[1]), build.load(views[2]))
+    data = np.array([0, 0, 1, 2], np.float32), np.array([1, -1, 1, 3], np.float32)
+    case = Case(build.sink(build.store(views[0], product)), (np.zeros(4, np.float32), *data))
+    assert found(case, "CPU") == (None, None)
+    assert found(case, f"{__name__}:NegativeZeroLost") == (Pair.DEVICE, Symptom.VALUE)
+
+
+def test_a_healthy_kernel_of_that_kind_agrees():
+    assert found(case_of("multiply-add-int32"), f"{__name__}:Wrong") == (None, None)
+
+
+def test_errors_are_told_in_the_first_line_of_their_own_words():
+    verdict = judge(ELEMENTWISE, f"{__name__}:Refusing")
+    assert verdict.detail == "launch: DeviceError: WRONG: the power is off"
+    verdict = judge(ELEMENTWISE, f"{__name__}:Unloadable")
+    assert verdict.detail.startswith("loading: KeyError: ")
+
+
+def test_what_holds_the_answer_already_does_not_help():
+    # The buffer holds what the kernel is to write, and the device writes nothing.
+    case = case_of("multiply-add-int32")
+    answer = judging.evaluate(case.ast, dict(enumerate(case.buffers)))[0]
+    case = replace(case, buffers=(answer, *case.buffers[1:]))
+    assert found(case, f"{__name__}:Idle") == (Pair.DEVICE, Symptom.VALUE)
+
+
+# --- kernels that compute the same ----------------------------------------------------------------
+
+
+def test_a_wrong_equivalent_kernel_names_the_step():
+    case = case_of("multiply-add-int32")
+    wrong = add_one(case.ast)
+    trail = (("right", case.ast), ("planted", wrong), ("after", wrong))
+    verdict = judge(replace(case, equivalent=Equivalent(case.ast, trail)), "PYTHON")
+    assert (verdict.pair, verdict.symptom) == (Pair.EQUIVALENT, Symptom.VALUE)
+    assert verdict.detail.startswith("evaluator, wrong after planted in right planted after: ")
+
+
+def test_a_device_that_gets_the_equivalent_kernel_wrong(monkeypatch):
+    case = case_of("multiply-add-int32", "UPCAST(0, 2)")
+    case = replace(case, equivalent=Equivalent(case.ast, (("step", case.ast),)))
+    compile_with(monkeypatch, add_one, when=lambda opts: opts is None)
+    verdict = judge(case, "PYTHON")
+    assert (verdict.pair, verdict.symptom) == (Pair.EQUIVALENT, Symptom.VALUE)
+    assert verdict.detail.startswith("device, wrong after step in step: ")
+
+
+# --- order and share ------------------------------------------------------------------------------
+
+
+def test_the_share_of_thorough_cases_is_decided_by_the_case():
+    numbers = {judging.case_number(replace(ELEMENTWISE, choices=(at,))) for at in range(100)}
+    assert len(numbers) == 100
+    assert 10 < sum(number % judging.THOROUGH_SHARE == 0 for number in numbers) < 45
+    # The same on any machine.
+    assert judging.case_number(Case(build.sink(), ())) == 2841329647
