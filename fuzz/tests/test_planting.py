@@ -19,7 +19,7 @@ from tinyref_fuzz.planting import plantable, planted
 from tinyref_fuzz.tape import Tape
 
 TYPES = tuple(dtype for dtype in dtypes.all if dtype not in dtypes.fp8s)
-SEEDS = 20
+SEEDS = 100
 # Rules on what only lowering makes: addresses, gates, lanes, sums of `index`.
 BELOW = {
     *("div-symbolic", "mod-symbolic", "int-distribute", "int-mulacc", "mask-index"),

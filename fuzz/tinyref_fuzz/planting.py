@@ -17,7 +17,7 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, CASTS, TERNARY, UNARY, Ops
 from tinyref.uops.rewrite.pattern import Pattern
 from tinyref.uops.rewrite.rule import Rule
-from tinyref.uops.simplify import ALL_RULES, simplify
+from tinyref.uops.simplify import ALL_RULES
 from tinyref_fuzz.tape import Tape
 
 # A value of the kernel that has the type.
@@ -30,8 +30,8 @@ DIVISIONS = frozenset({Ops.IDIV, Ops.MOD})
 _BELOW = frozenset({Ops.LOAD, Ops.STORE, Ops.GEP, Ops.VECTORIZE})
 
 _SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 12, 15, 16, 63, 64, 100, 127)
-# So many instances are built at most until the rule takes one.
-TRIES = 8
+# Where the ranges of small values and of what is made of them end.
+_ENDS = (0, 1, 3, 4, 7, 8, 15, 16, -1, -4, -8, 49, 64)
 
 
 def plantable(dtype_choice: Iterable[DType]) -> tuple[Rule, ...]:
@@ -79,12 +79,13 @@ def _gives(op: Ops, dtype: DType) -> bool:
 
 @dataclass
 class _Planting:
-    """One attempt: what each capture stands for."""
+    """One instance: what each capture stands for, and the constants so far."""
 
     tape: Tape
     chosen: tuple[DType, ...]
     leaf: Leaf
     captures: dict[str, UOp] = field(default_factory=dict)
+    sizes: list[int] = field(default_factory=list)
 
     def node(self, pattern: Pattern, dtype: DType, under: Ops) -> UOp:
         """An instance of `pattern` with that type, which will be a source of an `under`."""
@@ -149,7 +150,9 @@ class _Planting:
             return build.const(dtype, self.tape.below(dtype.bits))
         if dtype.is_int and under in (Ops.AND, Ops.OR, Ops.XOR) and self.tape.below(4) == 3:
             return build.const(dtype, as_const(-1, dtype))
-        size = self.tape.pick(_SIZES)
+        if dtype.is_int and under is Ops.AND and self.tape.below(2):
+            return build.const(dtype, self.tape.pick((1, 3, 7, 15, 127)))
+        size = self.size()
         is_negative = not dtype.is_unsigned and self.tape.below(4) == 3
         if dtype.is_float:
             # Powers of two and small integers, which every type has.
@@ -157,6 +160,13 @@ class _Planting:
         if not is_negative and self.tape.below(8) == 7 and under not in DIVISIONS:
             size = 0
         return build.const(dtype, as_const(-size if is_negative else size, dtype))
+
+    def size(self) -> int:
+        """A number from 1 up, every other time one that an earlier one is divided by."""
+        earlier = self.sizes[-1] if self.sizes else 1
+        divisors = [each for each in _SIZES if earlier % each == 0]
+        self.sizes.append(self.tape.pick(divisors if self.tape.below(2) else _SIZES))
+        return self.sizes[-1]
 
     def narrowed(self, dtype: DType) -> UOp:
         """A value of the kernel, as it is or brought into a range."""
@@ -265,9 +275,29 @@ class _Templates:
     def below_variable(self, op: Ops) -> UOp:
         return build.binary(op, self.small(3), build.add(self.small(7), self.tape.between(4, 6)))
 
+    def shifted(self) -> UOp:
+        """A narrow value around 0, where the type has negative ones."""
+        narrow = self.small(self.tape.pick((3, 7, 15)))
+        if self.dtype.is_unsigned or self.tape.below(3) == 0:
+            return narrow
+        return build.sub(narrow, self.tape.between(1, 9))
+
     def constant_range(self) -> UOp:
-        """A comparison that holds for every value."""
-        return build.less(self.small(3), self.tape.between(4, 9))
+        """A comparison of a value of known range with a number near the ends of that range."""
+        x, y = self.shifted(), self.shifted()
+        choice = self.tape.below(8)
+        if choice < 4:
+            op = (Ops.MUL, Ops.AND, Ops.OR, Ops.XOR)[choice]
+            value = build.binary(op, x, y)
+        elif choice == 4:
+            value = build.binary(self.tape.pick((Ops.MOD, Ops.IDIV)), x, self.tape.between(2, 5))
+        elif choice == 5:
+            value = build.binary(Ops.SHR, x, self.tape.between(1, 3))
+        elif choice == 6:
+            value = build.maximum(x, y)
+        else:
+            value = build.where(build.less(x, 2), x, y)
+        return build.less(value, as_const(self.tape.pick(_ENDS), self.dtype))
 
     def constants(self) -> UOp:
         """An operation on constants alone."""
@@ -335,33 +365,21 @@ _BY_TEMPLATE: dict[str, Callable[[_Templates], UOp]] = {
 }
 
 
-def _takes(rule: Rule, node: UOp) -> bool:
-    """Whether `rule` fires on `node` once its sources are simple."""
-    src = tuple(simplify(source) for source in node.src)
-    return rule(node.replace(src=src)) is not None
-
-
 def planted(rule: Rule, tape: Tape, chosen: Iterable[DType], leaf: Leaf) -> UOp | None:
     """An instance of the left-hand side of `rule`, or None where it has none of these types.
 
-    `leaf` gives values of the kernel. The rule fires on the instance if it did on one of a few
-    attempts; another rule may fire first.
+    `leaf` gives values of the kernel. Nothing is asked of the compiler, which is under test: the
+    constants may not suit the rule, or another rule may fire first.
     """
     types = tuple(chosen)
     roots = _roots(rule, types)
     if not roots:
         return None
-    found: UOp | None = None
-    for _ in range(TRIES):
-        op, dtype = tape.pick(roots)
-        try:
-            if rule.name in _BY_TEMPLATE:
-                found = _BY_TEMPLATE[rule.name](_Templates(tape, types, leaf))
-            else:
-                found = _Planting(tape, types, leaf).instance(rule.pattern, op, dtype)
-            if _takes(rule, found):
-                return found
-        except (TinyrefError, IndexError, ValueError):
-            # No such op of these types, or a hole that nothing fills.
-            found = None
-    return found
+    op, dtype = tape.pick(roots)
+    try:
+        if rule.name in _BY_TEMPLATE:
+            return _BY_TEMPLATE[rule.name](_Templates(tape, types, leaf))
+        return _Planting(tape, types, leaf).instance(rule.pattern, op, dtype)
+    except (TinyrefError, IndexError, ValueError):
+        # No such op of these types, or a hole that nothing fills.
+        return None
