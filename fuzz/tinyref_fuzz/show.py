@@ -1,0 +1,276 @@
+"""The stages of a case side by side, with the first difference marked, and its values there."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from tinyref import config
+from tinyref.device import Capabilities
+from tinyref.uops.compile import STAGES, compile_kernel
+from tinyref.uops.evaluate import evaluate
+from tinyref.uops.interpreter import run_program
+from tinyref.uops.node import UOp
+from tinyref.uops.optimise.opt import opts_text
+from tinyref.uops.text import to_text
+from tinyref_fuzz.case import Array, Blame, Case, Opts, Pair, Verdict
+from tinyref_fuzz.examine import blame_or_pair
+from tinyref_fuzz.judge import THREADS, Judge, measured_outputs
+from tinyref_fuzz.one_line import clipped, data_line, fault_line, kernel_line
+
+_MARK = ">"
+_NARROWEST = 40
+_MOST_LINES = 60
+# Elements shown before the first that differs, and after it.
+_BEFORE, _AFTER = 3, 6
+_ENDS_WITH = 5
+
+Values = dict[int, Array]
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of two things that should be the same.
+
+    stages: the text after each stage of its compile, as far as it came. values: what it gives by
+    slot; None where it fails, and `problem` says why.
+    """
+
+    title: str
+    stages: dict[str, str]
+    values: Values | None
+    problem: str = ""
+
+
+def side_by_side(
+    case: Case, verdict: Verdict, device: str, width: int = 100, blame: Blame | None = None
+) -> str:
+    """A case for a terminal of `width` columns: the fault, what is blamed, and both sides.
+
+    Of an optimised program the stages stand next to those of the plain one; the first that differs
+    and the one to blame are shown in full. For other pairs the blamed stage stands next to the one
+    before it. `blame` is found where it is not given.
+    """
+    blamed = blame_or_pair(case, verdict, device) if blame is None else blame
+    left, right = _sides(case, verdict, device)
+    lines = [*_header(case, verdict, blamed, width), ""]
+    lines += _values(left, right, width)
+    lines += ["", *_stages(left, right, verdict, blamed, width)]
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def _header(case: Case, verdict: Verdict, blame: Blame, width: int) -> Iterator[str]:
+    yield clipped(f"fault   {fault_line(verdict)}", width)
+    yield clipped(f"blame   {blame}", width)
+    if blame.detail:
+        yield clipped(f"        {blame.detail.partition(chr(10))[0]}", width)
+    yield clipped(f"kernel  {kernel_line(case.ast)}", width)
+    yield clipped(f"opts    {opts_text(_opts(case, verdict)) or 'none'}", width)
+    yield clipped(f"data    {data_line(case)}", width)
+
+
+def _opts(case: Case, verdict: Verdict) -> Opts:
+    return case.opts[verdict.trial] if 0 <= verdict.trial < len(case.opts) else ()
+
+
+# Both sides
+
+
+def _sides(case: Case, verdict: Verdict, device: str) -> tuple[Side, Side]:
+    """What the pair of the verdict compares."""
+    capabilities = Judge(device).capabilities
+    opts = _opts(case, verdict)
+
+    def evaluated(ast: UOp) -> Callable[[], Values]:
+        return lambda: evaluate(ast, dict(enumerate(case.buffers)), case.bindings)
+
+    def on_interpreter(opts: Opts) -> Callable[[], Values]:
+        return lambda: _interpreted(case, capabilities, opts)
+
+    def measured() -> Values:
+        return measured_outputs(device, case.ast, case.buffers, case.bindings, opts)
+
+    stages = stage_texts(case.ast, capabilities, opts)
+    if verdict.pair is Pair.OPTIMISED:
+        plain = stage_texts(case.ast, capabilities, ())
+        return (
+            _side("plain", plain, on_interpreter(())),
+            _side("optimised", stages, on_interpreter(opts)),
+        )
+    if verdict.pair is Pair.DEVICE:
+        name = "interpreter" if Judge(device).device != "PYTHON" else "interpreter, program as is"
+        return _side(name, stages, on_interpreter(opts)), _side(device, stages, measured)
+    if verdict.pair is Pair.EQUIVALENT and case.equivalent is not None:
+        equivalent = case.equivalent.ast
+        texts = ({"ast": to_text(case.ast)}, {"ast": to_text(equivalent)})
+        return (
+            _side("kernel", texts[0], evaluated(case.ast)),
+            _side("equivalent", texts[1], evaluated(equivalent)),
+        )
+    return (
+        _side("evaluator", {}, evaluated(case.ast)),
+        _side("interpreter", stages, on_interpreter(())),
+    )
+
+
+def _side(title: str, stages: dict[str, str], run: Callable[[], Values]) -> Side:
+    try:
+        with config.Context(THREADS=THREADS):
+            return Side(title, stages, run())
+    except Exception as error:
+        # What is shown is a fault: it may raise anything.
+        first = str(error).partition("\n")[0]
+        return Side(title, stages, None, f"{type(error).__name__}: {first}")
+
+
+def _interpreted(case: Case, capabilities: Capabilities, opts: Opts) -> Values:
+    buffers = [buffer.copy() for buffer in case.buffers]
+    run_program(compile_kernel(case.ast, capabilities, opts=opts), buffers, case.bindings)
+    return {slot: buffers[slot] for slot in range(len(case.ast.src))}
+
+
+def stage_texts(ast: UOp, capabilities: Capabilities, opts: Opts) -> dict[str, str]:
+    """The text after each stage of a compile, up to the one that raises an error."""
+    found: dict[str, str] = {}
+
+    def note(stage: str, value: UOp | tuple[UOp, ...]) -> None:
+        found[stage] = to_text(value)
+
+    try:
+        compile_kernel(ast, capabilities, on_stage=note, opts=opts)
+    except Exception as error:
+        first = str(error).partition("\n")[0]
+        found[_next_stage(found)] = f"{type(error).__name__}: {first}\n"
+    return found
+
+
+def _next_stage(found: dict[str, str]) -> str:
+    return next((stage for stage in STAGES if stage not in found), "after the last stage")
+
+
+# Values
+
+
+def _values(left: Side, right: Side, width: int) -> Iterator[str]:
+    """The elements around the first that differs, of each slot where any does."""
+    for side in (left, right):
+        if side.values is None:
+            yield clipped(f"values  {side.title} fails: {side.problem}", width)
+    if left.values is None or right.values is None:
+        yield from _one_sided(left if right.values is None else right, width)
+        return
+    differing = 0
+    for slot, wanted in left.values.items():
+        places = _differing(wanted, right.values[slot])
+        if places.size:
+            differing += 1
+            yield from _around(slot, int(places[0]), left, right)
+    if not differing:
+        yield "values  are equal in this run"
+
+
+def _one_sided(side: Side, width: int) -> Iterator[str]:
+    for slot, values in (side.values or {}).items():
+        shown = " ".join(str(each) for each in values[: _BEFORE + _AFTER])
+        yield clipped(f"        {side.title} gives slot {slot}: {shown}", width)
+
+
+def _differing(left: Array, right: Array) -> np.ndarray:
+    """Where two arrays differ; a NaN is like another."""
+    with np.errstate(all="ignore"):
+        differs = np.asarray(left != right) & ~(
+            np.asarray(left != left) & np.asarray(right != right)
+        )
+    return np.flatnonzero(differs)
+
+
+def _around(slot: int, at: int, left: Side, right: Side) -> Iterator[str]:
+    assert left.values is not None
+    assert right.values is not None
+    wanted, actual = left.values[slot], right.values[slot]
+    yield f"values  {f'slot {slot}':>12}  {left.title:>22}  {right.title:>22}"
+    differing = set(_differing(wanted, actual).tolist())
+    for place in range(max(0, at - _BEFORE), min(wanted.size, at + _AFTER)):
+        mark = _MARK if place in differing else " "
+        row = f"{place:>12}  {wanted[place]!s:>22}  {actual[place]!s:>22}"
+        yield f"      {mark} {row}"
+    if len(differing) > 1:
+        yield f"        {len(differing)} of {wanted.size} elements differ"
+
+
+# Stages
+
+
+def _stages(left: Side, right: Side, verdict: Verdict, blame: Blame, width: int) -> Iterator[str]:
+    if verdict.pair in (Pair.OPTIMISED, Pair.EQUIVALENT):
+        yield from _compared(left, right, blame, width)
+        return
+    yield from _before_and_after(right.stages, blame, width)
+
+
+def _compared(left: Side, right: Side, blame: Blame, width: int) -> Iterator[str]:
+    """Stage by stage, those that matter in full: the first that differs, and the blamed one."""
+    names = [stage for stage in STAGES if stage in left.stages or stage in right.stages]
+    texts = {stage: (left.stages.get(stage, ""), right.stages.get(stage, "")) for stage in names}
+    first = next((stage for stage in names if texts[stage][0] != texts[stage][1]), None)
+    for stage in names:
+        before, after = texts[stage]
+        notes = [_counted(before, after)]
+        notes += ["the first that differs"] if stage == first else []
+        notes += ["blamed"] if stage == blame.stage else []
+        yield clipped(f"--- {stage}: {', '.join(notes)}", width)
+        if stage == first or (stage == blame.stage and before != after):
+            yield from columns(before, after, left.title, right.title, width)
+
+
+def _counted(left: str, right: str) -> str:
+    if left == right:
+        return f"{left.count(chr(10))} lines on both sides"
+    return f"{left.count(chr(10))} and {right.count(chr(10))} lines"
+
+
+def _before_and_after(stages: dict[str, str], blame: Blame, width: int) -> Iterator[str]:
+    """The blamed stage next to the one before it; the last one where none is blamed."""
+    names = [stage for stage in stages if stage != blame.stage]
+    for stage, text in stages.items():
+        note = ", blamed" if stage == blame.stage else ""
+        yield f"--- {stage}: {text.count(chr(10))} lines{note}"
+        if stage == blame.stage:
+            previous = list(itertools.takewhile(lambda name: name != blame.stage, stages))
+            before = previous[-1] if previous else ""
+            yield from columns(stages.get(before, ""), text, before or "nothing", stage, width)
+    if blame.stage not in stages and names:
+        yield from _whole(names[-1], stages[names[-1]], width)
+
+
+def _whole(stage: str, text: str, width: int) -> Iterator[str]:
+    yield f"    {stage}"
+    lines = text.splitlines()
+    yield from (clipped(f"    {line}", width) for line in lines[:_MOST_LINES])
+    if len(lines) > _MOST_LINES:
+        yield f"    ... {len(lines) - _MOST_LINES} lines more"
+
+
+def columns(left: str, right: str, left_title: str, right_title: str, width: int) -> Iterator[str]:
+    """Two texts next to each other, line by line, the first line that differs marked.
+
+    Lines are cut to half of the width. Of long texts the lines around that place are shown.
+    """
+    column = max(_NARROWEST, width) // 2 - 2
+    pairs = list(itertools.zip_longest(left.splitlines(), right.splitlines(), fillvalue=""))
+    first = next((at for at, (one, other) in enumerate(pairs) if one != other), None)
+    yield f"  {clipped(left_title, column):<{column}} | {right_title}"
+    start = 0
+    if first is not None and len(pairs) > _MOST_LINES:
+        start = max(0, min(first - _ENDS_WITH, len(pairs) - _MOST_LINES))
+    if start:
+        yield f"  ... {start} equal lines"
+    for at, (one, other) in enumerate(pairs[start : start + _MOST_LINES], start):
+        mark = _MARK if at == first else " "
+        yield f"{mark} {clipped(one, column):<{column}} | {clipped(other, column)}"
+    rest = len(pairs) - start - _MOST_LINES
+    if rest > 0:
+        yield f"  ... {rest} lines more"
