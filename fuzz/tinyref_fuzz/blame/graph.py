@@ -145,6 +145,7 @@ class _Evaluator:
         for store in stores:
             self._write(store)
         self._check_loops()
+        self._check_memories()
         return self.result
 
     def _keep(self, node: UOp, value: Array) -> None:
@@ -541,6 +542,23 @@ class _Evaluator:
             if not needed <= ready:
                 text = "in a loop local memory is written again without a barrier before"
                 self._fault(Symptom.RACE, f"{text}, at {node_text(store)}")
+
+    def _check_memories(self) -> None:
+        """Local memory is for one use: no two STOREs of a kernel write the same of its elements."""
+        written: dict[UOp, list[UOp]] = {}
+        for node in self.order:
+            if node.op is Ops.STORE and _place(node).memory.op is Ops.DEFINE_LOCAL:
+                written.setdefault(_place(node).memory, []).append(node)
+        for memory, stores in written.items():
+            is_set = np.zeros(_size(memory), np.bool_)
+            for store in stores if len(stores) > 1 else ():
+                position, _, active = self._store_parts(store)
+                elements = np.unique(position[active])
+                if is_set[elements].any():
+                    self._fault(
+                        Symptom.RACE, f"what another STORE left is written, at {node_text(store)}"
+                    )
+                is_set[elements] = True
 
 
 _STRUCTURE = frozenset(

@@ -1,0 +1,270 @@
+"""Names the stage to blame for a verdict, and inside of it the pass, rule or optimisation.
+
+The compile that failed is gone through stage by stage (`stages`); the first wrong value names the
+stage. Rules fire in many stages, so before a stage is blamed every firing is looked at; before
+lowering is blamed, the plan is. Cause and effect are those of a single fault, as delta debugging
+has it (Zeller and Hildebrandt 2002).
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from tinyref import config
+from tinyref.errors import TinyrefError, VerifyError
+from tinyref.uops.compile import planned
+from tinyref.uops.evaluate import evaluate
+from tinyref.uops.interpreter import run_program
+from tinyref.uops.optimise.opt import Opt
+from tinyref.uops.optimise.plan import Plan
+from tinyref_fuzz.blame.firings import Wrong, first_misjudged, first_wrong, recorded
+from tinyref_fuzz.blame.passes import wrong_in_decompose, wrong_in_normal
+from tinyref_fuzz.blame.plans import plan_problem
+from tinyref_fuzz.blame.rules import needed_without
+from tinyref_fuzz.blame.samples import Samples
+from tinyref_fuzz.blame.stages import (
+    THREADS,
+    Chain,
+    Subject,
+    graph_problem,
+)
+from tinyref_fuzz.case import Array, Blame, Case, Opts, Pair, Symptom, Verdict
+from tinyref_fuzz.judge import Judge
+from tinyref_fuzz.limits import limit_problem
+from tinyref_fuzz.oracles import Oracle, expected
+
+# Stages in which rules fire, or what rules believe is used.
+_REWRITING = frozenset({"normal", "lower", "simplify", "expand", "decompose", "narrow"})
+# Those whose fault may need an optimisation to show.
+_OPTIMISED = frozenset({"lower", "simplify", "expand"})
+# Without a wrong value in the compile: who else it may be.
+_OF_PAIR = {
+    Pair.PLAIN: "linearize",
+    Pair.OPTIMISED: "optimise",
+    Pair.DEVICE: "device",
+    Pair.EQUIVALENT: "evaluate",
+}
+
+
+def find_blame(case: Case, verdict: Verdict, device: str) -> Blame:
+    """What is to blame for `verdict` of `case` on `device`.
+
+    The cause is empty where nothing inside of the stage can be told. Where every value is right
+    when it is computed again, the stage is the one that the pair of the verdict suggests, and the
+    detail says so. Raises `UserError` for an unknown device.
+    """
+    return _Search(case, verdict, device).blame()
+
+
+class _Search:
+    def __init__(self, case: Case, verdict: Verdict, device: str) -> None:
+        self.case = case
+        self.verdict = verdict
+        self.judge = Judge(device)
+        self.capabilities = self.judge.capabilities
+
+    def blame(self) -> Blame:
+        if self.verdict.pair is Pair.DEVICE:
+            return Blame("device", "", self.verdict.detail)
+        if self.verdict.detail.startswith("evaluator:"):
+            return Blame("evaluate", "", self.verdict.detail)
+        if self.verdict.symptom is Symptom.LIMIT:
+            found = self._of_limit()
+            if found is not None:
+                return found
+        try:
+            subject = self._subject(self.case)
+        except Exception as error:  # the evaluator may be what is wrong
+            return Blame("evaluate", "", f"{type(error).__name__}: {error}")
+        if self.verdict.pair is Pair.EQUIVALENT:
+            return self._of_equivalent(subject)
+        for chain in self._chains(subject):
+            found = self._of_chain(chain)
+            if found is not None:
+                return found
+        return self._unknown()
+
+    def _subject(self, case: Case) -> Subject:
+        return Subject(case.ast, case.buffers, case.bindings, expected(case))
+
+    def _unknown(self) -> Blame:
+        stage = _OF_PAIR[self.verdict.pair] if self.verdict.pair else "evaluate"
+        text = f"every value is right when computed again; seen was: {self.verdict.detail}"
+        return Blame(stage, "", text)
+
+    # Which compile
+
+    def _chains(self, subject: Subject) -> Iterator[Chain]:
+        """The plain compile, then the optimised one that failed."""
+        plain = Chain(subject, self.capabilities, ())
+        yield plain
+        opts = self._opts()
+        if opts:
+            yield Chain(replace(subject, against=_given(plain)), self.capabilities, opts)
+
+    def _opts(self) -> Opts:
+        """The optimisations that the verdict is about."""
+        if self.verdict.trial < 0:
+            return ()
+        with config.Context(THREADS=THREADS):
+            lists = self.judge.trials(self.case)
+        return lists[self.verdict.trial] if self.verdict.trial < len(lists) else ()
+
+    def _of_equivalent(self, subject: Subject) -> Blame:
+        """The evaluator, or whatever is wrong in the compile of the equivalent kernel."""
+        equivalent = self.case.equivalent
+        if equivalent is None:
+            return self._unknown()
+        label = _first_label(subject, self.case)
+        if label:
+            return Blame("evaluate", label, "the evaluator gives another value after it")
+        for ast in (equivalent.ast, self.case.ast):
+            other = replace(subject, ast=ast)
+            for opts in dict.fromkeys(((), self._heuristics(other))):
+                found = self._of_chain(Chain(other, self.capabilities, opts))
+                if found is not None:
+                    return found
+        return Blame("device", "", self.verdict.detail)
+
+    def _heuristics(self, subject: Subject) -> Opts:
+        try:
+            with config.Context(THREADS=THREADS):
+                return planned(subject.ast, self.capabilities).opts
+        except TinyrefError:
+            return ()
+
+    def _of_limit(self) -> Blame | None:
+        """The first optimisation after which the program takes more than is declared."""
+        opts = self._opts()
+        if not opts:
+            return Blame("lower", "", self.verdict.detail)
+        for count in range(1, len(opts) + 1):
+            subject = Subject(self.case.ast, self.case.buffers, self.case.bindings, Oracle({}))
+            chain = Chain(subject, self.capabilities, opts[:count])
+            if chain.program is None:
+                continue
+            given = (chain.program, self.capabilities, opts[:count], self.case.bindings)
+            problem = limit_problem(*given)
+            if problem:
+                return Blame("optimise", opts[count - 1].op.value, problem)
+        return None
+
+    # Which stage
+
+    def _of_chain(self, chain: Chain) -> Blame | None:
+        wrong = chain.first_wrong or chain.first_outside()
+        if wrong is None:
+            return None
+        stage, problem = wrong
+        if stage == "ast":
+            return Blame("evaluate", "", problem)
+        if stage in _REWRITING:
+            rule = self._wrong_rule(chain, stage)
+            if rule is not None:
+                return Blame("simplify", rule.cause, f"after {stage}: {problem}; {rule.detail}")
+        if stage == "normal":
+            return Blame(stage, wrong_in_normal(chain.subject), problem)
+        if stage == "decompose":
+            return Blame(stage, self._wrong_decomposition(chain), problem)
+        if stage in _OPTIMISED and chain.opts:
+            return self._of_optimisation(chain, stage, problem)
+        return Blame(stage, "", problem)
+
+    def _wrong_decomposition(self, chain: Chain) -> str:
+        root = chain.graph("accumulate")
+        if root is None:
+            return ""
+        return wrong_in_decompose(chain.subject, root, self.capabilities)
+
+    def _of_optimisation(self, chain: Chain, stage: str, problem: str) -> Blame:
+        """The first optimisation after which the stage is wrong; its plan may be already."""
+        first, at_first = chain.opts[-1], chain
+        for count in range(1, len(chain.opts)):
+            part = Chain(chain.subject, self.capabilities, chain.opts[:count])
+            root = part.graph(stage)
+            if root is not None and graph_problem(chain.subject, root):
+                first, at_first = chain.opts[count - 1], part
+                break
+        if stage == "lower":
+            of_plan = self._plan_problem(chain.subject, at_first.opts)
+            if of_plan:
+                return Blame("optimise", first.op.value, f"{of_plan}; after lower: {problem}")
+        return Blame(stage, first.op.value, problem)
+
+    def _plan_problem(self, subject: Subject, opts: tuple[Opt, ...]) -> str:
+        try:
+            with config.Context(THREADS=THREADS):
+                return plan_problem(Plan.of(subject.ast, self.capabilities).apply_all(opts))
+        except TinyrefError as error:
+            return f"{type(error).__name__}: {error}"
+
+    # Which rule
+
+    def _wrong_rule(self, chain: Chain, stage: str) -> Wrong | None:
+        _forget()
+        firings = recorded(chain.compile)
+        slots, bindings = chain.subject.slots, chain.subject.bindings
+        found = first_wrong(firings, slots, bindings)
+        if found is None:
+            found = _misjudged(chain, slots, bindings)
+        error = chain.error
+        if found is None and isinstance(error, VerifyError) and error.rule.startswith("rewrite"):
+            return Wrong(firings[-1].rule if firings else "", str(error))
+        if found is None and stage == "simplify":
+            names = {firing.rule for firing in firings}
+            rule = needed_without(names, functools.partial(_is_right, chain))
+            found = Wrong(rule, "right without it") if rule else None
+        return found
+
+
+def _misjudged(
+    chain: Chain, slots: Mapping[int, Array], bindings: Mapping[str, int]
+) -> Wrong | None:
+    try:
+        return first_misjudged(chain.graphs(), Samples(slots, bindings))
+    except Exception:  # a graph that is wrong need not have values
+        return None
+
+
+def _is_right(chain: Chain) -> bool:
+    """Whether the kernel is right when it is compiled again."""
+    again = Chain(chain.subject, chain.capabilities, chain.opts)
+    return again.error is None and again.problem("simplify") == ""
+
+
+def _given(chain: Chain) -> dict[int, Array]:
+    """What the plain program gives, with which optimised ones must agree."""
+    if chain.program is None:
+        return {}
+    buffers = [np.array(buffer) for buffer in chain.subject.buffers]
+    try:
+        run_program(chain.program, buffers, chain.subject.bindings)
+    except Exception:  # then there is nothing to agree with
+        return {}
+    return {slot: buffers[slot] for slot in chain.subject.oracle.slots}
+
+
+def _first_label(subject: Subject, case: Case) -> str:
+    """The first transformation after which the evaluator gives another value, or ""."""
+    for label, ast in case.equivalent.trail if case.equivalent else ():
+        try:
+            if subject.difference(evaluate(ast, subject.slots, subject.bindings)):
+                return label
+        except Exception:  # whatever it is, the evaluator raised it
+            return label
+    return ""
+
+
+def _forget() -> None:
+    """Empties the caches of tinyref, so that rules fire again whose results were kept there."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith("tinyref."):
+            for value in list(vars(module).values()):
+                clear: Callable[[], None] | None = getattr(value, "cache_clear", None)
+                if clear is not None and callable(clear):
+                    clear()

@@ -1,0 +1,78 @@
+"""Which pass inside of a stage: each is applied by itself, and the value computed after it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tinyref.device import Capabilities
+from tinyref.uops.decompose.constant_division import divide_by_constants
+from tinyref.uops.decompose.division import guard_divisions
+from tinyref.uops.decompose.missing import replace_missing_ops
+from tinyref.uops.decompose.small_floats import emulate_small_floats
+from tinyref.uops.decompose.storage import SMALL_FLOATS, WIDE_INTEGERS, scalar_of
+from tinyref.uops.decompose.wide_integers import emulate_wide_integers
+from tinyref.uops.node import UOp
+from tinyref.uops.optimise import normal_form as forms
+from tinyref.uops.optimise.fold_ranges import fold_ranges
+from tinyref_fuzz.blame.stages import Subject, linear_problem, value_problem
+
+Pass = tuple[str, Callable[[UOp], UOp]]
+
+
+def wrong_in_normal(subject: Subject) -> str:
+    """Of the passes of the stage `normal` the first after which the value is wrong, or ""."""
+    for name, given in (
+        ("fold_ranges", lambda: fold_ranges(subject.ast)),
+        ("normal_form", lambda: _unmerged(subject.ast)),
+        ("merge_axes", lambda: forms.normal_form(subject.ast).ast),
+    ):
+        try:
+            problem = value_problem(subject, given())
+        except Exception:  # a pass that raises is wrong too
+            return name
+        if problem:
+            return name
+    return ""
+
+
+def _unmerged(ast: UOp) -> UOp:
+    """The normal form before neighbouring axes are merged."""
+    merge = forms.merge_within
+    forms.merge_within = lambda root, labels: (root, list(labels))
+    try:
+        return forms.normal_form(ast).ast
+    finally:
+        forms.merge_within = merge
+
+
+def wrong_in_decompose(subject: Subject, root: UOp, capabilities: Capabilities) -> str:
+    """Of the passes of `decompose` on `root` the first after which the value is wrong, or ""."""
+    for name, apply in _decomposition(root, capabilities):
+        try:
+            root = apply(root)
+        except Exception:  # a pass that raises is wrong too
+            return name
+        if linear_problem(subject, root):
+            return name
+    return ""
+
+
+def _decomposition(root: UOp, capabilities: Capabilities) -> list[Pass]:
+    """The passes in the order in which `decompose` applies them."""
+    lacking = capabilities.emulated - capabilities.dtypes
+    emulated = lacking & frozenset(scalar_of(node.dtype) for node in root.toposort())
+    found: list[Pass] = [("missing_ops", lambda given: replace_missing_ops(given, capabilities))]
+    if emulated:
+        small = emulated & frozenset(SMALL_FLOATS)
+        wide = emulated & frozenset(WIDE_INTEGERS)
+        found.append(("small_floats", lambda given: emulate_small_floats(given, small)))
+        found.append(
+            ("wide_integers", lambda given: emulate_wide_integers(given, wide, capabilities))
+        )
+    if capabilities.slow_division:
+        found.append(("constant_division", lambda given: divide_by_constants(given, capabilities)))
+    if emulated or capabilities.slow_division:
+        found.append(found[0])
+    if capabilities.division_traps:
+        found.append(("guards", guard_divisions))
+    return found

@@ -1,0 +1,104 @@
+"""Whether a plan is one that computes the kernel: told from its axes, not by the optimiser."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+
+from tinyref.uops import build
+from tinyref.uops.node import UOp, substitute
+from tinyref.uops.ops import Ops
+from tinyref.uops.optimise.normal_form import OUTPUT
+from tinyref.uops.optimise.opt import OptOp
+from tinyref.uops.optimise.plan import Plan, slot_of, varies
+from tinyref.uops.payload import AxisKind, ReduceArg
+from tinyref_fuzz.blame.samples import Samples
+
+MOST_POSITIONS = 1 << 20
+
+_REDUCED = frozenset({AxisKind.REDUCE, AxisKind.UNROLL, AxisKind.GROUP_REDUCE})
+_OF_GROUPS = frozenset({AxisKind.LOCAL, AxisKind.GROUP_REDUCE})
+
+
+def plan_problem(plan: Plan) -> str:
+    """Why `plan` cannot be right, in one line; "" where nothing is seen to be wrong.
+
+    Every position on every axis of the kernel must be gone over once, in an axis of a fitting
+    kind; what padding adds must not change a reduce; NOLOCALS must last; no work-item may write
+    what another one is still to read.
+    """
+    for target, size in enumerate(plan.shape):
+        problem = _axis_problem(plan, target, size) or _padding_problem(plan, target)
+        if problem:
+            return f"axis {target} of the kernel: {problem}"
+    uses_groups = plan.uses_groups or any(axis.kind in _OF_GROUPS for axis in plan.axes)
+    if uses_groups and any(opt.op is OptOp.NOLOCALS for opt in plan.opts):
+        return "groups are in use after NOLOCALS"
+    return _group_problem(plan) or _tile_problem(plan)
+
+
+def _axis_problem(plan: Plan, target: int, size: int | UOp) -> str:
+    axes = [axis for axis in plan.axes if axis.target == target]
+    is_output = plan.form.owners[target] == OUTPUT
+    for axis in axes:
+        if (axis.kind in _REDUCED) == is_output:
+            return f"{axis.kind.value} is no kind for it"
+    if not isinstance(size, int) or any(not isinstance(axis.extent, int) for axis in axes):
+        return ""
+    extents = [int(axis.extent) for axis in axes if isinstance(axis.extent, int)]
+    if math.prod(extents) > MOST_POSITIONS:
+        return ""
+    counters = itertools.product(*(range(extent) for extent in extents))
+    strides = [axis.stride for axis in axes]
+    positions = np.array(
+        [sum(i * stride for i, stride in zip(each, strides, strict=True)) for each in counters]
+    )
+    if np.unique(positions).size != positions.size:
+        return "a position is gone over twice"
+    missing = np.setdiff1d(np.arange(size), positions)
+    return f"position {missing[0]} is left out" if missing.size else ""
+
+
+def _padding_problem(plan: Plan, target: int) -> str:
+    """What is added to a reduce must be 0 where all that is loaded is."""
+    if not plan.is_padded(target):
+        return ""
+    for reduce in plan.reduces_over(target):
+        if isinstance(reduce.arg, ReduceArg) and reduce.arg.op is not Ops.ADD:
+            return f"{reduce.arg.op.name} is padded with zeros"
+        value, is_known = Samples({}, {}).of(_at_zero(reduce.src[0], target))
+        if not (value == 0).all() or not is_known.all():
+            return "what is padded is not zero where its inputs are"
+    return ""
+
+
+def _at_zero(root: UOp, target: int) -> UOp:
+    """`root` with 0 for everything that is loaded and moves along the axis."""
+    zeros: dict[UOp, UOp] = {}
+    for node in root.toposort():
+        if node.op in (Ops.LOAD, Ops.VALID, Ops.IOTA) and target in varies(node):
+            zeros[node] = build.const(node.dtype, 0)
+        elif node.op is Ops.REDUCE and target in varies(node):
+            # A sum, product or maximum of zeros is 0; of anything else it is told by one term.
+            zeros[node] = substitute(node.src[0], zeros)
+    return substitute(root, zeros)
+
+
+def _group_problem(plan: Plan) -> str:
+    if not plan.of_kind(AxisKind.GROUP_REDUCE):
+        return ""
+    if any(plan.loads_of(slot_of(store)) for store in plan.form.ast.src):
+        return "a group shares a reduce of a kernel that reads what it writes"
+    return ""
+
+
+def _tile_problem(plan: Plan) -> str:
+    use = plan.tile
+    if use is None:
+        return ""
+    m, n, k = use.targets
+    if n in varies(use.a) - {m, k} and n not in varies(use.b):
+        return "the operands of the tile are exchanged"
+    return ""

@@ -1,0 +1,248 @@
+"""One compile of a kernel, stage by stage, each stage's value computed by means of its own.
+
+The kernel AST by the evaluator, indexed kernels by `graph`, those with accumulators by the naive
+order of `order` on the interpreter, the program on the interpreter.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tinyref import config
+from tinyref.device import Capabilities
+from tinyref.errors import TinyrefError, UserError, VerifyError
+from tinyref.uops.compile import STAGES, compile_kernel
+from tinyref.uops.evaluate import evaluate
+from tinyref.uops.interpreter import Interpreter
+from tinyref.uops.linearize import linearize
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Dialect
+from tinyref.uops.optimise.opt import Opt
+from tinyref.uops.program import Program
+from tinyref.uops.verify import verify
+from tinyref.uops.verify.index_bounds import check_index_bounds
+from tinyref_fuzz.blame.graph import evaluate_graph
+from tinyref_fuzz.blame.order import naive_program, run_graph
+from tinyref_fuzz.oracles import Oracle
+
+Array = npt.NDArray[Any]
+
+GRAPHS = ("lower", "simplify", "expand")
+LINEAR_GRAPHS = ("accumulate", "decompose", "narrow")
+# Orders of a program's nodes that are tried besides the compiler's own.
+SEEDS = (1, 2)
+THREADS = 4
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A kernel with its data and what it must give.
+
+    against: what another program gave for it, with which it must agree as far as the oracle says.
+    """
+
+    ast: UOp
+    buffers: tuple[Array, ...]
+    bindings: Mapping[str, int]
+    oracle: Oracle
+    against: Mapping[int, Array] = field(default_factory=dict)
+
+    @property
+    def slots(self) -> dict[int, Array]:
+        """The contents by slot."""
+        return dict(enumerate(self.buffers))
+
+    def difference(self, written: Mapping[int, Array]) -> str:
+        """How the contents after a run differ from what is allowed, or ""."""
+        for slot in self.oracle.slots:
+            actual = written.get(slot, self.buffers[slot])
+            problem = self.oracle.difference(slot, actual, against=self.against.get(slot))
+            if problem:
+                return problem
+        for slot, actual in written.items():
+            if slot not in self.oracle.slots and actual.tobytes() != self.buffers[slot].tobytes():
+                return f"slot {slot} changes, which is only read"
+        return ""
+
+
+class Chain:
+    """One compile with the optimisations `opts`: what each stage gave, and how it ended.
+
+    error: what was raised. reached: the last stage that was told.
+    """
+
+    def __init__(self, subject: Subject, capabilities: Capabilities, opts: Sequence[Opt]) -> None:
+        self.subject = subject
+        self.capabilities = capabilities
+        self.opts = tuple(opts)
+        self.given: dict[str, UOp | tuple[UOp, ...]] = {}
+        self.error: Exception | None = None
+        self.program: Program | None = None
+        try:
+            self.program = self.compile()
+        except Exception as error:  # a compiler that is wrong may raise anything
+            self.error = error
+
+    def compile(self) -> Program:
+        """The compile itself, to be listened to again."""
+        with config.Context(VERIFY=1, SANITIZE=1, THREADS=THREADS):
+            return compile_kernel(
+                self.subject.ast,
+                self.capabilities,
+                opts=self.opts,
+                on_stage=self.given.__setitem__,
+            )
+
+    def graph(self, stage: str) -> UOp | None:
+        """The root that a stage gave."""
+        found = self.given.get(stage)
+        return found if isinstance(found, UOp) else None
+
+    def graphs(self) -> list[UOp]:
+        """The indexed kernels of all stages."""
+        found = (self.graph(stage) for stage in (*GRAPHS, *LINEAR_GRAPHS))
+        return [root for root in found if root is not None]
+
+    @functools.cached_property
+    def first_wrong(self) -> tuple[str, str] | None:
+        """The first stage whose result is wrong, and how; None where all that can be told is."""
+        for stage in STAGES:
+            problem = self.problem(stage)
+            if problem:
+                return stage, problem
+        return self.raised()
+
+    def raised(self) -> tuple[str, str] | None:
+        """The stage that raised an error, and the error; None without one."""
+        if self.error is None:
+            return None
+        text = f"{type(self.error).__name__}: {str(self.error).partition(chr(10))[0]}"
+        reached = list(self.given)[-1] if self.given else ""
+        if isinstance(self.error, VerifyError) and not self.error.rule.startswith("rewrite"):
+            stage = self._first_invalid()
+            if stage:
+                return stage, text
+        if isinstance(self.error, VerifyError) and reached in ("ast", "narrow", "linearize"):
+            return reached, text
+        number = STAGES.index(reached) + 1 if reached else 0
+        return STAGES[min(number, len(STAGES) - 1)], text
+
+    def _first_invalid(self) -> str:
+        """The first stage whose graph breaks a rule of its dialect."""
+        for stage in (*GRAPHS, *LINEAR_GRAPHS):
+            root = self.graph(stage)
+            try:
+                if root is not None:
+                    verify(Dialect.INDEXED, root, allows_index=stage != "narrow")
+            except VerifyError:
+                return stage
+        root = self.graph("narrow")
+        if root is not None and "linearize" in self.given:
+            verify(Dialect.PROGRAM, naive_program(root).uops)
+            return "linearize"
+        return ""
+
+    # One stage
+
+    def problem(self, stage: str) -> str:
+        """What is wrong with the value after `stage`, or "" also where that cannot be told."""
+        if stage == "linearize":
+            return self._program_problem()
+        root = self.graph(stage)
+        if root is None:
+            return ""
+        if stage in ("ast", "normal"):
+            return value_problem(self.subject, root)
+        if stage in GRAPHS:
+            return graph_problem(self.subject, root)
+        return linear_problem(self.subject, root)
+
+    def _program_problem(self) -> str:
+        if self.program is None:
+            return ""
+        root = self.graph("narrow")
+        problem = self._run(self.program)
+        if problem or root is None:
+            return problem
+        for seed in SEEDS:
+            try:
+                uops = linearize(root, seed)
+                verify(Dialect.PROGRAM, uops)
+            except TinyrefError as error:
+                return f"in another order: {error}"
+            other = Program(
+                self.program.name,
+                uops,
+                self.program.parameters,
+                self.program.variables,
+                self.program.grid,
+                self.program.group,
+            )
+            problem = self._run(other)
+            if problem:
+                return f"in another order: {problem}"
+        return ""
+
+    def _run(self, program: Program) -> str:
+        for backward in (False, True):
+            buffers = [np.array(buffer) for buffer in self.subject.buffers]
+            try:
+                Interpreter(program).run(buffers, self.subject.bindings, backward=backward)
+            except Exception as error:  # the program may be wrong in any way
+                return _words(error)
+            problem = self.subject.difference(dict(enumerate(buffers)))
+            if problem:
+                return problem
+        return ""
+
+    def first_outside(self) -> tuple[str, str] | None:
+        """The first stage with an access that may leave its buffer for some binding."""
+        for stage in (*GRAPHS, *LINEAR_GRAPHS[:-1]):
+            root = self.graph(stage)
+            try:
+                if root is not None:
+                    check_index_bounds(root)
+            except VerifyError as error:
+                return stage, _words(error)
+            except Exception:  # nothing that this check could read
+                continue
+        return None
+
+
+def value_problem(subject: Subject, ast: UOp) -> str:
+    """What the evaluator finds wrong with a kernel AST."""
+    try:
+        return subject.difference(evaluate(ast, subject.slots, subject.bindings))
+    except Exception as error:  # a wrong AST may break the evaluator anywhere
+        return _words(error)
+
+
+def graph_problem(subject: Subject, root: UOp) -> str:
+    """What is wrong with an indexed kernel before accumulation; "" where it is too large."""
+    try:
+        found = evaluate_graph(root, subject.slots, subject.bindings)
+    except UserError:
+        return ""
+    except Exception as error:
+        return _words(error)
+    if found.faults:
+        return f"{found.faults[0].symptom.name}: {found.faults[0].text}"
+    return subject.difference(found.written)
+
+
+def linear_problem(subject: Subject, root: UOp) -> str:
+    """What is wrong with an indexed kernel after accumulation."""
+    try:
+        return subject.difference(run_graph(root, subject.slots, subject.bindings))
+    except Exception as error:
+        return _words(error)
+
+
+def _words(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
