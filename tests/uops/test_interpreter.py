@@ -639,3 +639,45 @@ def test_a_hook_may_drop_the_gate() -> None:
     result = zeros(4)
     run_program(program(gated, group=(6, 1, 1)), [result], sanitize=False, hooks=ungated)
     assert list(result) == [0, 1, 2, 3]
+
+
+# --- backward -------------------------------------------------------------------------------------
+
+
+def test_backward_runs_groups_and_items_from_the_last_to_the_first():
+    # All write one element: who comes last decides, and only without the sanitizer.
+    out = build.define_global(0, i32, 1)
+    number = build.add(build.mul(group(3), 10), item(4))
+    racy = program(
+        build.store(build.index(out, build.const(i32, 0)), number), grid=(3, 1, 1), group=(4, 1, 1)
+    )
+    for backward, last in ((False, 23), (True, 0)):
+        array = np.full(1, -1, np.int32)
+        Interpreter(racy).run([array], sanitize=False, backward=backward)
+        assert array.tolist() == [last]
+    with pytest.raises(SanitizerError, match="race"):
+        Interpreter(racy).run([np.zeros(1, np.int32)], backward=True)
+
+
+def test_backward_no_group_runs_beside_all_others():
+    # Each group reads what the next one writes: the order of groups shows.
+    array = build.define_global(0, i32, 5)
+    read = build.load(build.index(array, build.add(group(4), 1)))
+    copies = program(build.store(build.index(array, group(4)), read), grid=(4, 1, 1))
+    for backward, wanted in ((False, [1, 2, 3, 4, 4]), (True, [4, 4, 4, 4, 4])):
+        values = np.arange(5, dtype=np.int32)
+        Interpreter(copies).run([values], sanitize=False, backward=backward)
+        assert values.tolist() == wanted
+
+
+def test_backward_gives_the_same_where_nothing_is_shared():
+    out = build.define_global(0, i32, 24)
+    number = build.add(build.mul(group(6), 4), item(4))
+    plain = program(
+        build.store(build.index(out, number), build.mul(number, number)),
+        grid=(6, 1, 1),
+        group=(4, 1, 1),
+    )
+    array = np.zeros(24, np.int32)
+    Interpreter(plain).run([array], backward=True)
+    assert array.tolist() == [n * n for n in range(24)]

@@ -190,7 +190,7 @@ def _boxes(machine: Machine) -> Iterable[tuple[Extents, Extents]]:
     if not machine.backward:
         return _chunks(machine.grid, machine.group, CHUNK)
     items = math.prod(machine.grid) * machine.group_size
-    return reversed(list(_chunks(machine.grid, machine.group, min(CHUNK, items // PARTS + 1))))
+    return reversed(list(_chunks(machine.grid, machine.group, min(CHUNK, -(-items // PARTS)))))
 
 
 def _chunks(grid: Extents, group: Extents, chunk: int) -> Iterator[tuple[Extents, Extents]]:
