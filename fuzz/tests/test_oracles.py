@@ -1,0 +1,470 @@
+"""The oracle of a kernel: what is specified and what is not, by literals; planted faults show."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from tinyref.dtype import DType, dtypes, from_numpy_dtype, numpy_dtype
+from tinyref.errors import UserError
+from tinyref.uops import build
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import UNARY, Ops
+from tinyref.uops.payload import ViewArg
+from tinyref.uops.shape_tracker import ShapeTracker
+from tinyref_fuzz.case import Case, Mode
+from tinyref_fuzz.inputs import contents
+from tinyref_fuzz.oracles import Oracle, expected
+
+NAN, INF = math.nan, math.inf
+F32, F64, F16, BF16 = dtypes.float32, dtypes.float64, dtypes.float16, dtypes.bfloat16
+I8, I32, U8, BOOL = dtypes.int8, dtypes.int32, dtypes.uint8, dtypes.bool
+
+
+def shown(slot: int, dtype: DType, shape: tuple[int, ...]) -> UOp:
+    memory = build.define_global(slot, dtype, max(1, math.prod(shape)))
+    return UOp(Ops.VIEW, memory.dtype, (memory,), ViewArg(ShapeTracker.from_shape(shape)))
+
+
+def loads(*arrays) -> list[UOp]:
+    """A load of each array, from slot 1 on."""
+    return [
+        build.load(shown(slot, from_numpy_dtype(array.dtype), array.shape))
+        for slot, array in enumerate(arrays, 1)
+    ]
+
+
+def case_of(value: UOp, arrays, shape=None, mode: Mode = Mode.EDGE, before=None) -> Case:
+    """The kernel that stores `value`, a node over the loads of `arrays`."""
+    shape = arrays[0].shape if shape is None else shape
+    ast = build.sink(build.store(shown(0, value.dtype, shape), value))
+    output = np.zeros(max(1, math.prod(shape)), numpy_dtype(value.dtype))
+    return Case(ast, (output, *(array.reshape(-1) for array in arrays)), mode=mode)
+
+
+def oracle_of(op: Ops, dtype: DType, *columns, out: DType | None = None) -> Oracle:
+    """The oracle of one op on columns of numbers of `dtype`."""
+    with np.errstate(all="ignore"):
+        arrays = [np.array(column).astype(numpy_dtype(dtype)) for column in columns]
+    return expected(case_of(UOp(op, out or dtype, tuple(loads(*arrays))), arrays))
+
+
+def accepts(oracle: Oracle, *values) -> bool:
+    """Whether slot 0 may hold `values`."""
+    low = oracle.allowed[0].low
+    with np.errstate(all="ignore"):
+        return oracle.difference(0, np.array(values).astype(low.dtype)) == ""
+
+
+def unknown(oracle: Oracle) -> list[bool]:
+    mask = oracle.allowed[0].unknown
+    return [False] * oracle.allowed[0].low.size if mask is None else mask.tolist()
+
+
+# What has no specified value
+
+
+@pytest.mark.parametrize("op", [Ops.IDIV, Ops.MOD], ids=lambda op: op.name)
+def test_division_by_zero_and_of_min_by_minus_one_is_unspecified(op):
+    oracle = oracle_of(op, I8, [7, 0, -128, -128, -128, 7], [0, 0, -1, 1, 0, -1])
+    assert unknown(oracle) == [True, True, True, False, True, False]
+    oracle = oracle_of(op, U8, [7, 128, 128], [0, 255, 1])
+    assert unknown(oracle) == [True, False, False]
+
+
+@pytest.mark.parametrize("op", [Ops.SHL, Ops.SHR], ids=lambda op: op.name)
+def test_a_shift_by_the_width_or_a_negative_count_is_unspecified(op):
+    oracle = oracle_of(op, I8, [1, 1, 1, 1, -1], [0, 7, 8, -1, 127])
+    assert unknown(oracle) == [False, False, True, True, True]
+    oracle = oracle_of(op, dtypes.uint64, [1, 1, 1], [63, 64, 2**63])
+    assert unknown(oracle) == [False, True, True]
+
+
+def test_a_cast_to_an_integer_that_does_not_hold_it_is_unspecified():
+    values = [127.9, 128.0, -128.9, -129.0, NAN, INF, -0.5]
+    oracle = oracle_of(Ops.CAST, F32, values, out=I8)
+    assert unknown(oracle) == [False, True, False, True, True, True, False]
+    assert accepts(oracle, 127, 0, -128, 1, 2, 3, 0)
+    assert not accepts(oracle, 127, 0, -128, 1, 2, 3, -1)
+    oracle = oracle_of(Ops.CAST, F64, [2.0**63, -(2.0**63), 2.0**63 - 1024], out=dtypes.int64)
+    assert unknown(oracle) == [True, False, False]
+    oracle = oracle_of(Ops.CAST, F32, [-0.9, -1.0, 255.5, 256.0], out=U8)
+    assert unknown(oracle) == [False, True, False, True]
+    assert unknown(oracle_of(Ops.CAST, F32, [NAN, INF, 0.0], out=BOOL)) == [False] * 3
+    assert accepts(oracle_of(Ops.CAST, F32, [NAN, INF, -0.0], out=BOOL), True, True, False)
+
+
+def test_the_maximum_of_a_nan_and_a_number_is_unspecified_and_of_zeros_the_sign():
+    columns = [1.0, NAN, NAN, 0.0, -0.0], [NAN, 1.0, NAN, -0.0, -0.0]
+    oracle = oracle_of(Ops.MAX, F32, *columns)
+    assert unknown(oracle) == [True, True, False, False, False]
+    assert accepts(oracle, NAN, 1, NAN, 0, 0)
+    assert not accepts(oracle, NAN, 1, 2, 0, 0)
+    x, y = loads(*(arrays := [np.array(column, np.float32) for column in columns]))
+    bits = build.bitcast(build.maximum(x, y), I32)
+    assert unknown(expected(case_of(bits, arrays))) == [True, True, True, True, False]
+
+
+def test_the_bits_of_a_nan_and_of_a_zero_of_either_sign_are_unspecified():
+    assert unknown(oracle_of(Ops.BITCAST, F32, [NAN, 1.0, -0.0], out=I32)) == [True, False, False]
+    x = np.array([[1.0, -1.0], [3.0, 0.0]], np.float32)
+    total = build.reduce(Ops.ADD, loads(x)[0], (1,))
+    found = expected(case_of(build.bitcast(total, I32), [x], (2, 1), Mode.EXACT))
+    # 1 - 1 is a zero, and in which order it is added decides its sign; 3 is 3.
+    assert unknown(found) == [True, False]
+
+
+def test_where_takes_the_chosen_side_alone():
+    condition = np.array([True, False, True])
+    x, y = np.array([5, 5, 5], np.int8), np.array([0, 0, 1], np.int8)
+    chosen, left, right = loads(condition, x, y)
+    divided = build.idiv(left, right)
+    oracle = expected(case_of(build.where(chosen, left, divided), [condition, x, y]))
+    assert unknown(oracle) == [False, True, False]
+    oracle = expected(case_of(build.where(chosen, divided, left), [condition, x, y]))
+    assert unknown(oracle) == [True, False, False]
+
+
+def test_where_an_unknown_condition_chooses_between_equal_or_near_values():
+    zero, x = np.array([0, 0, 0], np.int8), np.array([1.0, NAN, 2.0], np.float32)
+    y = np.array([1.0, NAN, 3.0], np.float32)
+    counts, left, right = loads(zero, x, y)
+    condition = build.less(build.idiv(counts, counts), 1)
+    oracle = expected(case_of(build.where(condition, left, right), [zero, x, y]))
+    assert accepts(oracle, 1, NAN, 2.5)
+    assert not accepts(oracle, 1, NAN, 3.5)
+    assert not accepts(oracle, 1.5, NAN, 2)
+    # The same among integers: there is no union, but equal ones are known.
+    chosen = build.where(condition, build.cast(left, I32), build.cast(right, I32))
+    assert unknown(expected(case_of(chosen, [zero, x, y]))) == [False, True, True]
+
+
+def test_what_absorbs_an_unspecified_value():
+    zero, ones = np.zeros(1, np.int8), np.full(1, -1, np.int8)
+    left, right = loads(zero, ones)
+    bad = build.idiv(right, left)
+    for value, is_unknown in (
+        (build.mul(bad, left), False),
+        (build.both(bad, left), False),
+        (build.either(bad, right), False),
+        (build.either(bad, left), True),
+        (build.both(bad, right), True),
+        (build.add(bad, left), True),
+        (build.both(build.less(bad, 0), build.less(left, 0)), False),
+        (build.either(build.less(bad, 0), build.less(right, 0)), False),
+        (build.not_equal(bad, bad), True),
+    ):
+        assert unknown(expected(case_of(value, [zero, ones]))) == [is_unknown], value
+    # Of floats it is not zero: an unspecified one may be infinite.
+    value = build.mul(build.cast(bad, F32), 0.0)
+    assert unknown(expected(case_of(value, [zero, ones]))) == [True]
+    nan = build.maximum(build.bitcast(build.cast(left, I32), F32), math.nan)
+    assert unknown(expected(case_of(build.mul(nan, 0.0), [zero, ones]))) == [True]
+    assert unknown(expected(case_of(build.add(nan, math.nan), [zero, ones]))) == [False]
+
+
+def test_a_gather_at_an_unspecified_position():
+    table = np.array([10, 20, 30], np.int32)
+    index, divisor = np.array([0, 2, 5], np.int32), np.array([1, 1, 0], np.int32)
+    memory = build.define_global(1, I32, 3)
+    at = build.idiv(*loads(table, index, divisor)[1:])
+    tracker = ShapeTracker.from_shape((1, 3)).expand((3, 3))
+    gathered = build.load(UOp(Ops.VIEW, memory.dtype, (memory, at), ViewArg(tracker)))
+    case = case_of(gathered, [table, index, divisor], (3,))
+    oracle = expected(case)
+    assert unknown(oracle) == [False, False, True]
+    assert accepts(oracle, 10, 30, 99)
+    assert not accepts(oracle, 10, 20, 99)
+
+
+# What is exact
+
+
+def test_correctly_rounded_ops_are_exact_to_the_bit():
+    x, y = (contents(Mode.FLOAT, F32, 64, seed) for seed in (1, 2))
+    left, right = loads(x, y)
+    value = build.binary(Ops.FDIV, build.mul(build.add(left, right), left), right)
+    value = build.add(build.unary(Ops.SQRT, build.mul(value, value)), build.unary(Ops.TRUNC, left))
+    oracle = expected(case_of(value, [x, y], mode=Mode.FLOAT))
+    want = np.sqrt(((x + y) * x / y) ** 2) + np.trunc(x)
+    assert oracle.allowed[0].is_exact
+    assert oracle.difference(0, want) == ""
+    wrong = want.copy()
+    wrong[7] = np.nextafter(wrong[7], np.float32(0))
+    assert oracle.difference(0, wrong) == (
+        f"element 7 of 64 is {wrong[7]!s} instead of {want[7]!s}"
+    )
+
+
+def test_special_cases_of_the_elementary_functions_are_exact():
+    def check(op, columns, values):
+        oracle = oracle_of(op, F32, *columns)
+        assert accepts(oracle, *values)
+        for number, value in enumerate(values):
+            others = list(values)
+            others[number] = 1e-30 if value != 1e-30 else 1.0
+            assert not accepts(oracle, *others), (op, number)
+
+    check(Ops.EXP2, [[-INF, INF, NAN, 1e38, -1e38, 0.0]], [0, INF, NAN, INF, 0, 1])
+    check(Ops.LOG2, [[0.0, -1.0, INF, NAN]], [-INF, NAN, INF, NAN])
+    check(Ops.SIN, [[INF, NAN]], [NAN, NAN])
+    check(Ops.POW, [[NAN, 1.0, 0.0, -2.0, 2.0], [0.0, NAN, -1.0, 0.5, -INF]], [1, 1, INF, NAN, 0])
+
+
+def test_elementary_functions_lie_within_their_units_in_the_last_place():
+    for op, limit in ((Ops.EXP2, 3), (Ops.LOG2, 3), (Ops.SIN, 4)):
+        oracle = oracle_of(op, F32, [3.3])
+        exact = {Ops.EXP2: 2**3.3, Ops.LOG2: math.log2(3.3), Ops.SIN: math.sin(3.3)}
+        wide = {Ops.EXP2: np.exp2, Ops.LOG2: np.log2, Ops.SIN: np.sin}[op]
+        value = np.float32(wide(np.float64(np.float32(3.3))))
+        assert abs(value - exact[op]) < 1e-5
+        unit = np.spacing(abs(value))
+        assert accepts(oracle, value + limit * unit)
+        assert accepts(oracle, value - limit * unit)
+        assert not accepts(oracle, value + 2 * (limit + 1) * unit)
+        assert not accepts(oracle, value - 2 * (limit + 1) * unit)
+
+
+def test_infinite_and_nan_sums_that_no_order_changes():
+    x = np.array([[1, INF, 2], [INF, -INF, 0], [NAN, 1, 1], [1, -INF, -INF]], np.float32)
+    oracle = expected(case_of(build.reduce(Ops.ADD, loads(x)[0], (1,)), [x], (4, 1)))
+    assert unknown(oracle) == [False] * 4
+    assert accepts(oracle, INF, NAN, NAN, -INF)
+    assert not accepts(oracle, 3, NAN, NAN, -INF)
+    assert not accepts(oracle, INF, INF, NAN, -INF)
+
+
+def test_sums_that_overflow_in_some_order_are_unknown():
+    x = np.array([[3e38, 3e38, -3e38], [1e38, 1.0, -1e38]], np.float32)
+    oracle = expected(case_of(build.reduce(Ops.ADD, loads(x)[0], (1,)), [x], (2, 1)))
+    assert unknown(oracle) == [True, False]
+    x = np.array([[3e38, 3e38, -INF], [1e38, 1e38, -INF]], np.float32)
+    oracle = expected(case_of(build.reduce(Ops.ADD, loads(x)[0], (1,)), [x], (2, 1)))
+    assert unknown(oracle) == [True, False]
+
+
+@pytest.mark.parametrize("dtype", [F16, BF16, F32, F64], ids=lambda dtype: dtype.name)
+def test_sums_and_products_of_small_integers_are_exact_in_any_order(dtype):
+    x = contents(Mode.EXACT, dtype, 40, 3).reshape(4, 10)
+    oracle = expected(case_of(build.reduce(Ops.ADD, loads(x)[0], (1,)), [x], (4, 1)))
+    want = x.astype(np.float64).sum(axis=1)
+    assert accepts(oracle, *want)
+    assert not accepts(oracle, *want[:3], want[3] + 1)
+    y = np.array([[2, 4, -0.5, 3]], x.dtype)
+    oracle = expected(case_of(build.reduce(Ops.MUL, loads(y)[0], (1,)), [y], (1, 1)))
+    assert accepts(oracle, -12)
+    assert np.array_equal(oracle.allowed[0].low, oracle.allowed[0].high)
+
+
+def test_the_product_of_a_zero_and_of_infinities():
+    x = np.array([[0, 5, 0.1], [INF, 2, -1], [0, INF, 1], [NAN, 1, 1]], np.float32)
+    oracle = expected(case_of(build.reduce(Ops.MUL, loads(x)[0], (1,)), [x], (4, 1)))
+    assert unknown(oracle) == [False] * 4
+    assert accepts(oracle, 0, -INF, NAN, NAN)
+    tiny = np.array([[1e-30, 1e-30, 1e30], [1e30, 1e30, 1e-30]], np.float32)
+    oracle = expected(case_of(build.reduce(Ops.MUL, loads(tiny)[0], (1,)), [tiny], (2, 1)))
+    assert unknown(oracle) == [True, True]
+
+
+def test_an_empty_reduce_is_its_identity():
+    x = np.zeros((2, 0), np.float32)
+    for op, identity in ((Ops.ADD, 0.0), (Ops.MUL, 1.0), (Ops.MAX, -INF)):
+        reduced = build.reduce(op, loads(x)[0], (1,))
+        case = case_of(reduced, [x], (2, 1))
+        oracle = expected(
+            Case(case.ast, (case.buffers[0], np.zeros(1, np.float32)), mode=case.mode)
+        )
+        assert accepts(oracle, identity, identity)
+        assert not accepts(oracle, identity, 7)
+        assert unknown(oracle) == [False, False]
+
+
+def test_a_maximum_over_a_nan_is_unspecified():
+    x = np.array([[1, NAN], [1, 2], [-0.0, 0.0], [-INF, -5]], np.float32)
+    oracle = expected(case_of(build.reduce(Ops.MAX, loads(x)[0], (1,)), [x], (4, 1)))
+    assert unknown(oracle) == [True, False, False, False]
+    assert accepts(oracle, 99, 2, -0.0, -5)
+
+
+# What rounds in an unknown order
+
+
+def dot(dtype: DType, rows: int, length: int, seed: int = 1):
+    """Row sums of products, and what they are of."""
+    x, y = (
+        contents(Mode.FLOAT, dtype, rows * length, seed + number).reshape(rows, length)
+        for number in (0, 1)
+    )
+    left, right = loads(x, y)
+    return build.reduce(Ops.ADD, build.mul(left, right), (1,)), x, y
+
+
+def test_a_sum_is_bounded_by_its_terms_in_any_order():
+    value, x, y = dot(F32, 50, 64)
+    oracle = expected(case_of(value, [x, y], (50, 1), Mode.FLOAT))
+    terms = x * y
+    forward = np.zeros(50, np.float32)
+    backward = np.zeros(50, np.float32)
+    for column in range(64):
+        forward = forward + terms[:, column]
+        backward = backward + terms[:, 63 - column]
+    assert (forward != backward).any()
+    assert oracle.difference(0, forward) == ""
+    assert oracle.difference(0, backward, forward) == ""
+    # One program gives one value, in whatever order it sums.
+    assert "in one run and" in oracle.difference(0, backward, forward, same_program=True)
+    allowed = oracle.allowed[0]
+    error = 63 * 2.0**-24 * np.abs(terms.astype(np.float64)).sum(axis=1)
+    width = allowed.high.astype(np.float64) - allowed.low
+    assert (width <= 2.1 * error + 2 * np.spacing(np.abs(forward))).all()
+
+
+def faults(x, y):
+    """What goes wrong with a sum of products of float32, by name."""
+    exact = (x.astype(np.float64) * y).sum(axis=1)
+    cut = [(array.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32) for array in (x, y)]
+    half = np.zeros(len(x), np.float16)
+    for column in range(x.shape[1]):
+        half = half + (x[:, column] * y[:, column]).astype(np.float16)
+    yield "TF32", (cut[0].astype(np.float64) * cut[1]).sum(axis=1)
+    yield "dropped element", exact - x[:, 3].astype(np.float64) * y[:, 3]
+    yield "element twice", exact + x[:, 2].astype(np.float64) * y[:, 2]
+    yield "f16 accumulation", half.astype(np.float64)
+    yield "bf16 result", exact.astype(numpy_dtype(BF16)).astype(np.float64)
+    yield "zero", np.zeros_like(exact)
+    yield "NaN", np.full_like(exact, np.nan)
+    yield "rows rotated", np.roll(exact, 1)
+
+
+@pytest.mark.parametrize("length", [4, 64, 1000])
+def test_planted_faults_of_a_sum_are_found(length):
+    value, x, y = dot(F32, 40, length)
+    oracle = expected(case_of(value, [x, y], (40, 1), Mode.FLOAT))
+    exact = (x.astype(np.float64) * y).sum(axis=1).astype(np.float32)
+    assert oracle.difference(0, exact) == ""
+    for name, wrong in faults(x, y):
+        assert oracle.difference(0, wrong.astype(np.float32)), (name, length)
+    allowed = oracle.allowed[0]
+    off = exact.copy()
+    off[11] += 3 * (allowed.high[11] - exact[11])
+    found = oracle.difference(0, off)
+    want = f"a value from {allowed.low[11]!s} to {allowed.high[11]!s}"
+    assert found == f"element 11 of 40 is {off[11]!s} instead of {want}"
+
+
+def test_flushed_subnormals_are_found_unless_the_device_flushes():
+    x = np.array([1e-39, -1e-39, 2e-38, 1.0], np.float32)
+    case = case_of(build.mul(loads(x)[0], 0.5), [x])
+    kept, flushed = np.array([5e-40, -5e-40, 1e-38, 0.5]), np.array([0.0, 0.0, 0.0, 0.5])
+    assert accepts(expected(case), *kept)
+    assert not accepts(expected(case), *flushed)
+    assert accepts(expected(case, flushes=True), *flushed)
+    assert accepts(expected(case, flushes=True), *kept)
+    assert not accepts(expected(case, flushes=True), 0, 0, 1, 0.5)
+    assert not accepts(expected(case, flushes=True), 0, 0, 0, 0)
+
+
+def test_uncertain_values_pass_through_all_kinds_of_ops():
+    """sin(x) near 0.5 has a small span; what follows is certain, uncertain, or unknown."""
+    x = np.full(1, math.pi / 6, np.float32)
+    near = build.unary(Ops.SIN, loads(x)[0])
+    for value, is_unknown in (
+        (build.less(near, 0.5), True),
+        (build.less(near, 0.6), False),
+        (build.not_equal(near, near), True),
+        (build.not_equal(near, 0.6), False),
+        (build.cast(build.mul(near, 10.0), I32), True),
+        (build.cast(build.mul(near, 11.0), I32), False),
+        (build.cast(near, BOOL), False),
+        (build.cast(build.sub(near, 0.5), BOOL), True),
+        (build.bitcast(near, I32), True),
+        (build.binary(Ops.FDIV, near, build.sub(near, 0.5)), True),
+        (build.binary(Ops.FDIV, near, build.sub(near, 0.7)), False),
+        (build.unary(Ops.RECIP, near), False),
+        (build.unary(Ops.LOG2, build.sub(near, 0.5)), True),
+        (build.unary(Ops.LOG2, near), False),
+        (build.unary(Ops.SQRT, build.sub(near, 0.5)), True),
+        (build.maximum(near, 0.4), False),
+        (build.cast(near, F16), False),
+        (build.unary(Ops.NEG, near), False),
+        (build.unary(Ops.EXP2, near), False),
+        (build.binary(Ops.POW, near, near), False),
+        (UOp(Ops.MULACC, F32, (near, near, near)), False),
+        (build.mul(near, math.inf), False),
+        (build.mul(build.sub(near, 0.5), math.inf), True),
+        (build.add(near, math.nan), False),
+    ):
+        case = case_of(value, [x], mode=Mode.FLOAT)
+        assert unknown(expected(case)) == [is_unknown], value
+
+
+@pytest.mark.parametrize(
+    "op", sorted(UNARY - {Ops.NEG, Ops.TRUNC}, key=lambda op: op.name), ids=str
+)
+def test_spans_contain_what_each_end_gives(op):
+    """The value in float64 of points drawn from inside of a span lies in the span of the op."""
+    x = np.linspace(0.3, 9.0, 200).astype(np.float32)
+    near = build.unary(Ops.EXP2, loads(x)[0])
+    ends = expected(case_of(near, [x], mode=Mode.FLOAT)).allowed[0]
+    oracle = expected(case_of(build.unary(op, near), [x], mode=Mode.FLOAT))
+    function = {
+        Ops.RECIP: lambda value: 1 / value,
+        Ops.SQRT: np.sqrt,
+        Ops.EXP2: np.exp2,
+        Ops.LOG2: np.log2,
+        Ops.SIN: np.sin,
+    }[op]
+    for share in np.linspace(0, 1, 9):
+        inside = ends.low + (ends.high.astype(np.float64) - ends.low) * share
+        with np.errstate(all="ignore"):
+            value = function(inside.astype(np.float32).astype(np.float64)).astype(np.float32)
+        assert oracle.difference(0, value) == "", share
+
+
+# The oracle itself
+
+
+def test_a_store_leaves_what_it_does_not_cover():
+    x = np.array([5, 6], np.int32)
+    memory = build.define_global(0, I32, 5)
+    tracker = ShapeTracker.from_shape((5,)).shrink(((1, 3),))
+    target = UOp(Ops.VIEW, memory.dtype, (memory,), ViewArg(tracker))
+    ast = build.sink(build.store(target, build.idiv(loads(x)[0], loads(x)[0])))
+    for mode in Mode:
+        oracle = expected(Case(ast, (np.full(5, 9, np.int32), x), mode=mode))
+        assert oracle.slots == (0,)
+        assert accepts(oracle, 9, 1, 1, 9, 9)
+        assert not accepts(oracle, 9, 1, 1, 9, 0)
+    zero = np.array([0, 6], np.int32)
+    oracle = expected(Case(ast, (np.full(5, 9, np.int32), zero), mode=Mode.EDGE))
+    assert unknown(oracle) == [False, True, False, False, False]
+    assert oracle.unknown_share(0) == 0.2
+
+
+def test_differences_name_slot_element_and_values():
+    x = np.array([1, 2], np.int32)
+    value = loads(x)[0].replace(src=(shown(2, I32, (2,)),))
+    ast = build.sink(*(build.store(shown(slot, I32, (2,)), value) for slot in (0, 1)))
+    empty = np.zeros(2, np.int32)
+    oracle = expected(Case(ast, (empty, empty, x)))
+    assert oracle.slots == (0, 1)
+    found = oracle.difference(1, np.array([7, 8], np.int32))
+    assert found == "slot 1: element 0 of 2 is 7 instead of 1 (2 elements differ)"
+    assert oracle.difference(1, x, np.array([1, 2], np.int32)) == ""
+    assert oracle.difference(0, np.zeros(3, np.int32)) == "3 elements instead of 2"
+
+
+def test_nans_are_equal_and_so_are_zeros_of_either_sign():
+    oracle = oracle_of(Ops.ADD, F32, [NAN, -0.0], [1.0, -0.0])
+    assert accepts(oracle, NAN, 0.0)
+    assert accepts(oracle, -NAN, -0.0)
+    assert not accepts(oracle, 1.0, 0.0)
+    assert not accepts(oracle, NAN, NAN)
+
+
+def test_bounds_are_refused_where_floats_are_not_strict(monkeypatch):
+    monkeypatch.setenv("TINYREF_STRICT_FLOAT", "0")
+    with pytest.raises(UserError, match="STRICT_FLOAT is 0"):
+        oracle_of(Ops.FDIV, F32, [1.0], [3.0])
