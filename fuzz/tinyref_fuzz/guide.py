@@ -1,0 +1,130 @@
+"""Guidance: what was seldom reached is drawn more often.
+
+What is counted is which rewriting rules fired and which kinds of optimisation met in one list. Both
+become factors for the weights of a policy; every choice stays possible, and a tape replays
+without them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from tinyref.uops.optimise.opt import OptOp
+from tinyref.uops.simplify import ALL_RULES
+from tinyref_fuzz.planting import plantable
+from tinyref_fuzz.policies import DTYPES
+
+# No factor is further from 1 than this, so that no kind of kernel dies out.
+STRONGEST = 4.0
+
+# Rules on what is only built by hand: simplification comes before lanes and gates are there, and
+# lowering itself leaves out gates that are constant. Their tests are in tests/uops.
+NOT_IN_KERNELS = frozenset(
+    {
+        *("gep-all", "gep-const", "gep-vectorize"),
+        *("load-gate-true", "load-gate-false", "store-gate-true"),
+        *("shift-left-index", "shift-right-index", "mask-index", "int-mulacc"),
+        # The range of the result is one number, and the rule for that comes first.
+        *("mod-one", "int-mul-zero"),
+    }
+)
+
+# At most one of each is in a list of optimisations.
+_ONCE = frozenset({OptOp.TC, OptOp.NOLOCALS})
+
+
+def guidance(rules: Mapping[str, int], pairs: Mapping[str, int]) -> dict[str, dict[str, float]]:
+    """Factors by name for a policy: of rules to plant, and of optimisations to apply.
+
+    rules: how often each rule fired. pairs: how often two kinds of optimisation, in this order,
+    were in one list, as `UPCAST LOCAL`.
+    """
+    names = [rule.name for rule in plantable(DTYPES)]
+    by_rule = factors({name: rules.get(name, 0) for name in names})
+    by_pair = factors({pair: pairs.get(pair, 0) for pair in possible_pairs()})
+    by_op = {
+        op.name: _mean(by_pair[pair] for pair in by_pair if op.name in pair.split()) for op in OptOp
+    }
+    return {"rules": by_rule, "opts": by_op}
+
+
+def factors(counts: Mapping[str, int]) -> dict[str, float]:
+    """A factor for each name: above 1 for what was reached less often than the median.
+
+    The square root of the ratio, so that guidance converges instead of swinging.
+    """
+    ordered = sorted(counts.values())
+    median = ordered[len(ordered) // 2] if ordered else 0
+    return {
+        name: round(min(STRONGEST, max(1 / STRONGEST, math.sqrt((1 + median) / (1 + count)))), 3)
+        for name, count in counts.items()
+    }
+
+
+def _mean(values: Iterable[float]) -> float:
+    found = list(values)
+    return round(sum(found) / len(found), 3) if found else 1.0
+
+
+def possible_pairs() -> tuple[str, ...]:
+    """Every two kinds of optimisation that a list may have in this order."""
+    return tuple(
+        f"{first.name} {second.name}"
+        for first in OptOp
+        for second in OptOp
+        # A tile comes first or not at all; without groups there is nothing to take them from.
+        if second is not OptOp.TC and not (first is second and first in _ONCE)
+    )
+
+
+@dataclass(frozen=True)
+class Unreached:
+    """What a campaign never reached: rules with their equations, and pairs of optimisations."""
+
+    rules: tuple[tuple[str, str], ...]
+    by_hand: tuple[str, ...]
+    pairs: tuple[str, ...]
+    fired: int
+    met: int
+
+    def text(self) -> str:
+        """A page in Markdown."""
+        lines = [
+            "# What was never reached",
+            "",
+            f"{self.fired} of {len(ALL_RULES.rules)} rewriting rules fired, and {self.met} of "
+            f"{len(possible_pairs())} ordered pairs of optimisations were in one list.",
+            "",
+            "## Rules",
+            "",
+            *([f"- `{name}`: {equation}" for name, equation in self.rules] or ["None is left."]),
+            "",
+            "These only fire on graphs that are built by hand, and have tests of their own: "
+            + ", ".join(f"`{name}`" for name in self.by_hand)
+            + ".",
+            "",
+            "## Pairs of optimisations",
+            "",
+            *([f"- {pair}" for pair in self.pairs] or ["None is left."]),
+            "",
+            "Pairs that the device refuses are among them.",
+        ]
+        return "\n".join(lines) + "\n"
+
+
+def unreached(rules: Mapping[str, int], pairs: Mapping[str, int]) -> Unreached:
+    """What is missing in these counts, which are as for `guidance`."""
+    missing = [rule for rule in ALL_RULES.rules if not rules.get(rule.name)]
+    return Unreached(
+        rules=tuple(
+            (rule.name, rule.equation.split("\n")[0])
+            for rule in missing
+            if rule.name not in NOT_IN_KERNELS
+        ),
+        by_hand=tuple(rule.name for rule in missing if rule.name in NOT_IN_KERNELS),
+        pairs=tuple(pair for pair in possible_pairs() if not pairs.get(pair)),
+        fired=len(ALL_RULES.rules) - len(missing),
+        met=sum(1 for pair in possible_pairs() if pairs.get(pair)),
+    )
