@@ -36,9 +36,9 @@ def score(
 ) -> None:
     """Score the fuzzer by compilers and devices that are broken on purpose.
 
-    Each mutant is a small wrong edit of the compiler, made in a process of its own: it is fuzzed on its
-    device until it shows, and what is found is reduced, blamed and sorted into buckets. Times are
-    without the start of the process. Exit code 0: every target is met. 1: one is not.
+    Each mutant is a small wrong edit of the compiler, made in a process of its own: it is fuzzed
+    on its device until it shows, and what is found is reduced, blamed and sorted into buckets.
+    Times are without the start of the process. Exit code 0: every target is met. 1: one is not.
     """
     from tinyref.errors import UserError
     from tinyref_fuzz.mutants.score import Scoring, Settings

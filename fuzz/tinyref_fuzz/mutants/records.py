@@ -59,7 +59,8 @@ class Run:
 
     reached: how often the edited code ran. triggered: whether some program differs from that of
     the healthy compiler, None where that was not looked at. seconds: until the kill, else until
-    the run ended, both without the start of the process. problem: why it is no run at all.
+    the run ended, both without the start of the process; processor: the same of the processor's
+    time. problem: why it is no run at all.
     """
 
     subject: str
@@ -68,6 +69,7 @@ class Run:
     triggered: bool | None = None
     killed: bool = False
     seconds: float = 0.0
+    processor: float = 0.0
     cases: int = 0
     pair: str = ""
     symptom: str = ""
@@ -112,6 +114,11 @@ class Row:
     def seconds(self) -> float | None:
         """The median time to a kill."""
         return _median(run.seconds for run in self.runs if run.killed)
+
+    @property
+    def processor(self) -> float | None:
+        """The same of the processor's time."""
+        return _median(run.processor for run in self.runs if run.killed)
 
     @property
     def found(self) -> list[Found]:
@@ -159,6 +166,7 @@ class Row:
             "kills": self.kills,
             "seeds": len(self.runs),
             "seconds": self.seconds,
+            "processor_seconds": self.processor,
             "examined": len(self.found),
             "stage_right": self.stages_right,
             "cause_right": self.causes_right,

@@ -119,31 +119,21 @@ class Scoring:
 
     def _work(self, tasks: Sequence[_Task]) -> None:
         waiting = deque(tasks)
-        pool: Pool[_Process] = Pool(_MODULE, {}, _Process)
+        kept = self.settings
+        common = {"seconds": kept.seconds, "further": kept.further, "examine": kept.examine}
+        pool: Pool[_Process] = Pool(_MODULE, common, _Process)
         try:
             while waiting or pool.workers:
                 while waiting and len(pool.workers) < self.settings.jobs:
                     process = pool.start()
                     process.task = waiting.popleft()
-                    process.send(self._request(process.task))
+                    process.send(_request(process.task))
                 for process in pool.wait(1.0):
                     self._heard(pool, process)
                 for process in pool.workers:
                     _check(process, self.settings)
         finally:
             pool.close()
-
-    def _request(self, task: _Task) -> dict[str, Any]:
-        settings = self.settings
-        return {
-            "mutant": task.subject.mutant,
-            "device": task.subject.device,
-            "seed": task.seed,
-            "seconds": settings.seconds,
-            "further": settings.further,
-            "examine": settings.examine,
-            "trace": TRACED_CASES if task.what == _TRACES else 0,
-        }
 
     def _heard(self, pool: Pool[_Process], process: _Process) -> None:
         messages = process.read()
@@ -201,6 +191,15 @@ class Scoring:
         self._save()
 
 
+def _request(task: _Task) -> dict[str, Any]:
+    return {
+        "mutant": task.subject.mutant,
+        "device": task.subject.device,
+        "seed": task.seed,
+        "trace": TRACED_CASES if task.what == _TRACES else 0,
+    }
+
+
 def _check(process: _Process, settings: Settings) -> None:
     """Kills what says nothing for too long, and what takes too much memory."""
     # Examinations are not told of while they go on.
@@ -219,13 +218,19 @@ def _run_of(process: _Process, task: _Task, death: str, tail: str, ended: float)
         return replace(run, problem=str(refused["refused"]))
     if broken is not None:
         # Nothing starts with it: nobody could miss that.
-        return replace(
-            run, killed=True, reached=1, triggered=True, symptom="ERROR", **_told(broken)
-        )
+        detail = str(broken["broken"])
+        return replace(run, killed=True, reached=1, triggered=True, symptom="ERROR", detail=detail)
     killed, judged = process.said("killed"), process.said("judged")
-    found = tuple(_found(message) for message in process.messages if "finding" in message)
+    found = tuple(_found(message) for message in process.messages if "bucket" in message)
     if judged is not None:
-        run = replace(run, cases=judged["judged"], reached=judged["reached"], found=found)
+        run = replace(
+            run,
+            cases=judged["judged"],
+            reached=judged["reached"],
+            seconds=judged["seconds"],
+            processor=judged["processor"],
+            found=found,
+        )
     if killed is not None:
         if process.said("done") is None:
             problem = Found(problem=f"the examination ended: {death}")
@@ -237,12 +242,13 @@ def _run_of(process: _Process, task: _Task, death: str, tail: str, ended: float)
             reached=max(run.reached, 1),
             cases=killed["killed"] + 1,
             seconds=killed["seconds"],
+            processor=killed["processor"],
             pair=killed["pair"],
             symptom=killed["symptom"],
             detail=killed["detail"],
         )
     if process.said("done") is not None:
-        return replace(run, seconds=ended - (process.ready_at or ended))
+        return run
     if process.ready_at is None:
         return replace(run, problem=f"did not start: {death}: {tail[-400:]}")
     # A crash or a hang gives a mutant away like a wrong value; isolation makes it cost one case.
@@ -257,12 +263,8 @@ def _run_of(process: _Process, task: _Task, death: str, tail: str, ended: float)
     )
 
 
-def _told(broken: Message) -> dict[str, str]:
-    return {"detail": str(broken["broken"])}
-
-
 def _found(message: Message) -> Found:
-    return Found(**message["finding"], seconds=message["seconds"])
+    return Found(**message)
 
 
 def describe(run: Run) -> str:

@@ -2,13 +2,14 @@
 
     python -m tinyref_fuzz.mutants.trial
 
-The request comes as one line of JSON, answers go out as such; see `Request`. The compiler is only
+The request comes as two lines of JSON, answers go out as such; see `Request`. The compiler is only
 imported once the mutant is switched on.
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +21,9 @@ from tinyref_fuzz.mutants.catalogue import MUTANTS
 from tinyref_fuzz.mutants.mutant import MutantError, Reached, switch_on
 
 if TYPE_CHECKING:
+    from tinyref.device import Capabilities
     from tinyref_fuzz.case import Case, Verdict
+    from tinyref_fuzz.judge import Judge
 
 # The parent is told of life this often, so that it can tell a hang from work.
 BEAT_SECONDS = 0.5
@@ -60,37 +63,37 @@ class Trial:
 
     def run(self) -> None:
         """Until the mutant is killed and its further findings are examined, or time is up."""
-        from tinyref_fuzz.campaign.cases import verdict_of
+        from tinyref_fuzz.judge import Judge
 
+        judge = Judge(self.request.device)
         findings: list[tuple[Case, Verdict]] = []
-        start = time.perf_counter()
-        until = start + self.request.seconds
+        clock = Clock()
+        until = self.request.seconds
         number = -1
-        for number, case in enumerate(self.cases()):
-            if time.perf_counter() > until or len(findings) == MOST_FINDINGS:
+        for number, case in enumerate(self.cases(judge.capabilities)):
+            if clock.wall > until or len(findings) == MOST_FINDINGS:
                 break
             self.beat(number)
-            verdict = verdict_of(case, self.request.device)
+            verdict = verdict_of(judge, case)
             if verdict.agrees:
                 continue
             if not findings:
-                now = time.perf_counter()
-                until = now + self.request.further
-                self.say(self.killed(number, verdict, now - start))
+                until = clock.wall + self.request.further
+                self.say(killed(number, verdict, clock))
             findings.append((case, verdict))
-        self.say({"judged": number, "reached": self.reached.count})
+        self.say({"judged": number, "reached": self.reached.count, **clock.read()})
         for case, verdict in findings:
             self.examined(case, verdict)
         self.say({"done": True})
 
-    def cases(self) -> Iterator[Case]:
-        """The cases of this seed: those of a campaign with it."""
-        from tinyref_fuzz.campaign.cases import case_at
+    def cases(self, capabilities: Capabilities) -> Iterator[Case]:
+        """The cases of this seed: those of a campaign with it and no guidance."""
+        from tinyref_fuzz.campaign.cases import tape_seed
+        from tinyref_fuzz.generate import generate
+        from tinyref_fuzz.tape import Tape
 
-        number = 0
-        while True:
-            yield case_at(self.request.device, self.request.seed, number)
-            number += 1
+        for number in itertools.count():
+            yield generate(Tape(seed=tape_seed(self.request.seed, number)), capabilities)
 
     def beat(self, number: int) -> None:
         """Says that it lives, now and then."""
@@ -99,39 +102,39 @@ class Trial:
             self.beaten = now
             self.say({"at": number})
 
-    def killed(self, number: int, verdict: Verdict, seconds: float) -> dict[str, Any]:
-        return {
-            "killed": number,
-            "seconds": seconds,
-            "pair": verdict.pair.name if verdict.pair else "",
-            "symptom": verdict.symptom.name if verdict.symptom else "",
-            "detail": verdict.detail[:400],
-        }
-
     def examined(self, case: Case, verdict: Verdict) -> None:
         """Reduces, blames and buckets one finding."""
         if not self.request.examine:
             return
         from tinyref_fuzz.examine import examine
 
-        start = time.perf_counter()
         found = examine(case, verdict, self.request.device, self.request.examine)
-        self.say({"finding": found.summary(), "seconds": time.perf_counter() - start})
+        self.say(
+            {
+                "stage": found.blame.stage,
+                "cause": found.blame.cause,
+                "bucket": found.bucket.key,
+                "nodes": found.nodes,
+                "opts": found.opts,
+                "seconds": found.seconds,
+            }
+        )
 
     def trace(self) -> None:
         """Says for each case what its programs are, so that two compilers can be compared."""
         from tinyref.device import Device
         from tinyref.uops.compile import compile_kernel
+        from tinyref_fuzz.judge import Judge
 
-        backend = Device[self.request.device]
-        for number, case in enumerate(self.cases()):
-            if number == self.request.trace:
-                break
+        renderer = Device[self.request.device].renderer
+        capabilities = Judge(self.request.device).capabilities
+        cases = self.cases(capabilities)
+        for number, case in enumerate(itertools.islice(cases, self.request.trace)):
             digest = hashlib.blake2b(digest_size=8)
             for opts in ((), *case.opts):
                 try:
-                    program = compile_kernel(case.ast, backend.capabilities, opts=opts)
-                    text = backend.renderer.render(program)
+                    program = compile_kernel(case.ast, capabilities, opts=opts)
+                    text = renderer.render(program)
                 except Exception as error:  # a crash is a difference too
                     text = f"{type(error).__name__}: {error}"
                 digest.update(text.encode())
@@ -140,10 +143,46 @@ class Trial:
         self.say({"done": True})
 
 
+class Clock:
+    """Seconds since it was made: of the wall, and of the processor, which others may share."""
+
+    def __init__(self) -> None:
+        self._start = time.perf_counter(), time.process_time()
+
+    @property
+    def wall(self) -> float:
+        return time.perf_counter() - self._start[0]
+
+    def read(self) -> dict[str, float]:
+        return {"seconds": self.wall, "processor": time.process_time() - self._start[1]}
+
+
+def verdict_of(judge: Judge, case: Case) -> Verdict:
+    """The verdict; an error that the judge does not catch gives a mutant away as well."""
+    from tinyref_fuzz.case import Pair, Symptom, Verdict
+
+    try:
+        return judge.verdict(case)
+    except Exception as error:
+        return Verdict(Pair.PLAIN, Symptom.ERROR, f"{type(error).__name__}: {error}")
+
+
+def killed(number: int, verdict: Verdict, clock: Clock) -> dict[str, Any]:
+    """The message of the first case that does not agree."""
+    return {
+        "killed": number,
+        "pair": verdict.pair.name if verdict.pair else "",
+        "symptom": verdict.symptom.name if verdict.symptom else "",
+        "detail": verdict.detail[:400],
+        **clock.read(),
+    }
+
+
 def main() -> None:
     """Does what the parent asks, and ends."""
     line = Line()
-    request = Request(**line.hear())
+    # What is the same for all processes, then what this one is to do.
+    request = Request(**{**line.hear(), **line.hear()})
     try:
         reached = switch_on(MUTANTS[request.mutant]) if request.mutant else Reached()
     except MutantError as error:
