@@ -42,7 +42,8 @@ def _is_exact(node: UOp, values: dict[UOp, Array]) -> bool:
     if node.op in (Ops.IDIV, Ops.MOD):
         return _divides(node.dtype, *sources)
     if node.op in (Ops.SHL, Ops.SHR):
-        return bool(((sources[1] >= 0) & (sources[1] < node.dtype.itemsize * 8)).all())
+        count = _wide(sources[1])
+        return bool(((count >= 0) & (count < node.dtype.itemsize * 8)).all())
     if node.op is Ops.CAST:
         return _casts(node, value, sources[0])
     if not node.dtype.is_float or node.op not in ALU or node.op in _CHOOSING:

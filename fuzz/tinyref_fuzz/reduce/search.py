@@ -6,6 +6,7 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import Concatenate, ParamSpec
 
 from tinyref.device import Device
 from tinyref.errors import TinyrefError
@@ -23,6 +24,7 @@ from tinyref_fuzz.reduce.measure import Measure, measure, work
 from tinyref_fuzz.reduce.opts_fit import fitted
 from tinyref_fuzz.tape import Tape
 
+P = ParamSpec("P")
 JudgeFunction = Callable[[Case, str], Verdict]
 
 # Where a transformation of the smaller kernel is made: the first places of it.
@@ -57,7 +59,7 @@ class Search:
         self.capabilities = Device["PYTHON"].capabilities
         self.supported = capabilities.dtypes | capabilities.emulated
         # A kernel that is broken enough may fail these itself: then they say nothing.
-        self.checks_exact = self.case.mode is Mode.EXACT and _holds(lambda: is_exact(self.case))
+        self.checks_exact = self.case.mode is Mode.EXACT and _holds(is_exact, self.case)
         self.checks_opts = False
 
     def trust_plans(self) -> None:
@@ -67,17 +69,19 @@ class Search:
         """
         ast, capabilities = self.case.ast, self.capabilities
         self.checks_opts = all(
-            _holds(lambda opts=opts: fitted(ast, opts, capabilities) == opts)  # type: ignore[misc]
+            _holds(lambda opts: fitted(ast, opts, capabilities) == opts, opts)
             for opts in self.case.opts
         )
 
-    def offer(self, make: Callable[[], Case]) -> bool:
-        """Takes the case that `make` gives where it is smaller and fails alike.
+    def offer(
+        self, change: Callable[Concatenate[Case, P], Case], *args: P.args, **kwargs: P.kwargs
+    ) -> bool:
+        """Takes what `change` makes of the case where that is smaller and fails alike.
 
         Raises `OutOfTimeError` at the deadline.
         """
         self.check_time()
-        candidate = self.made(make)
+        candidate = self.made(lambda: change(self.case, *args, **kwargs))
         if candidate is None:
             return False
         return any(self._accepts(variant) for variant in self._variants(candidate))
@@ -156,7 +160,7 @@ class Search:
             return True
         if self.case.mode is Mode.EXACT and not self.checks_exact:
             return True
-        return _holds(lambda: is_exact(candidate))
+        return _holds(is_exact, candidate)
 
     @property
     def is_equivalent(self) -> bool:
@@ -175,10 +179,10 @@ def is_legal(ast: UOp, opts: Opts, search: Search) -> bool:
     return True
 
 
-def _holds(check: Callable[[], bool]) -> bool:
+def _holds(check: Callable[P, bool], *args: P.args, **kwargs: P.kwargs) -> bool:
     """What the check says; False where it fails itself, in a compiler that is broken."""
     try:
-        return check()
+        return check(*args, **kwargs)
     except Exception:
         return False
 

@@ -28,12 +28,12 @@ def constant_sizes(search: Search) -> None:
         return
     for chosen in (names, *([name] for name in names if len(names) > 1)):
         values = {variable: search.case.bindings[_name(variable)] for variable in chosen}
-        search.offer(lambda values=values: _bound(search.case, values))  # type: ignore[misc]
+        search.offer(_bound, values)
     for variable in sorted(variables(search.case.ast), key=_name):
         low = variable.arg.minimum if isinstance(variable.arg, VarArg) else 0
         for value in range(low, search.case.bindings[_name(variable)]):
             bindings = {**search.case.bindings, _name(variable): value}
-            if search.offer(lambda bindings=bindings: replace(search.case, bindings=bindings)):  # type: ignore[misc]
+            if search.offer(replace, bindings=bindings):
                 break
 
 
@@ -62,8 +62,7 @@ def fewer_axes(search: Search) -> None:
         if axis < rank_of(search.case.ast):
             size = _size_along(search.case, axis)
             for begin in sorted({0, max(0, size - 1)}):
-                case = search.case
-                if search.offer(lambda: _without_axis(case, axis, begin)):  # noqa: B023
+                if search.offer(_without_axis, axis, begin):
                     break
 
 
@@ -95,7 +94,7 @@ def _window(tracker: ShapeTracker, axis: int, begin: int, end: int) -> ShapeTrac
 def smaller_extents(search: Search) -> None:
     """Fewer positions along each axis, from its beginning or its end, all at once first."""
     for limit in (2, 4):
-        search.offer(lambda limit=limit: _all_below(search.case, limit))  # type: ignore[misc]
+        search.offer(_all_below, limit)
     for axis in range(rank_of(search.case.ast)):
         _shrink_axis(search, axis)
 
@@ -106,10 +105,10 @@ def _shrink_axis(search: Search, axis: int) -> None:
         if not 0 < extent < size:
             continue
         for begin in (0, size - extent):
-            case = search.case
-            smaller = _cut_along(case, axis, begin, begin + extent)
-            scaled = replace(smaller, opts=_scaled(smaller.opts, size, extent))
-            if search.offer(lambda: smaller) or search.offer(lambda: scaled):  # noqa: B023
+            end = begin + extent
+            if search.offer(_cut_along, axis, begin, end):
+                return
+            if search.offer(_cut_with_opts, axis, begin, end, size):
                 return
 
 
@@ -118,6 +117,12 @@ def _cut_along(case: Case, axis: int, begin: int, end: int) -> Case:
         case.ast, lambda tracker: _window(tracker, axis, begin, end), lambda node, src: None
     )
     return replace(case, ast=ast)
+
+
+def _cut_with_opts(case: Case, axis: int, begin: int, end: int, size: int) -> Case:
+    """Also the amounts that are the size of the axis."""
+    smaller = _cut_along(case, axis, begin, end)
+    return replace(smaller, opts=_scaled(smaller.opts, size, end - begin))
 
 
 def _all_below(case: Case, limit: int) -> Case:

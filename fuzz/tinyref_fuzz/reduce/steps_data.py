@@ -20,11 +20,10 @@ def exact_mode(search: Search) -> None:
     """The data as they are in the mode that owes exact results; else rounded to small integers."""
     if search.case.mode is Mode.EXACT:
         return
-    case = search.case
-    rounded = tuple(_small_integers(buffer) for buffer in case.buffers)
-    if not search.offer(lambda: replace(case, mode=Mode.EXACT)):
-        search.offer(lambda: replace(case, mode=Mode.EXACT, buffers=rounded))
-        search.offer(lambda: replace(search.case, mode=Mode.FLOAT))
+    rounded = tuple(_small_integers(buffer) for buffer in search.case.buffers)
+    if not search.offer(replace, mode=Mode.EXACT):
+        search.offer(replace, mode=Mode.EXACT, buffers=rounded)
+        search.offer(replace, mode=Mode.FLOAT)
 
 
 def _small_integers(buffer: Array) -> Array:
@@ -40,11 +39,11 @@ def _small_integers(buffer: Array) -> Array:
 def simpler_data(search: Search) -> None:
     """All buffers at once, then each: zeros, ones, counted; then zeros for what is not needed."""
     for number in range(len(_kinds(search.case.buffers[0]))) if search.case.buffers else ():
-        if search.offer(lambda number=number: _all_as(search.case, number)):  # type: ignore[misc]
+        if search.offer(_all_as, number):
             break
     for slot in range(len(search.case.buffers)):
         for new in _kinds(search.case.buffers[slot]):
-            if search.offer(lambda slot=slot, new=new: _with(search.case, slot, new)):  # type: ignore[misc]
+            if search.offer(_with, slot, new):
                 break
         _sparser(search, slot)
         _smaller_values(search, slot)
@@ -78,7 +77,7 @@ def _sparser(search: Search, slot: int) -> None:
             places = _places(search.case.buffers[slot])[start : start + size]
             content = search.case.buffers[slot].copy()
             content[places] = np.zeros((), content.dtype)
-            if not search.offer(lambda content=content: _with(search.case, slot, content)):  # type: ignore[misc]
+            if not search.offer(_with, slot, content):
                 start += size
         size //= 2
 
@@ -93,7 +92,7 @@ def _smaller_values(search: Search, slot: int) -> None:
     places = _places(search.case.buffers[slot])
     for at in places if len(places) <= 8 else ():
         for content in _simpler_at(search.case.buffers[slot], at):
-            if search.offer(lambda content=content: _with(search.case, slot, content)):  # type: ignore[misc]
+            if search.offer(_with, slot, content):
                 break
 
 

@@ -34,12 +34,12 @@ def fewer_outputs(search: Search) -> None:
     if len(stores) < 2:
         return
     for store in stores:
-        if search.offer(lambda store=store: _storing(search.case, (store,))):  # type: ignore[misc]
+        if search.offer(_storing, (store,)):
             return
     for at in reversed(range(len(stores))):
         stores = search.case.ast.src
         rest = (*stores[:at], *stores[at + 1 :])
-        search.offer(lambda rest=rest: _storing(search.case, rest))  # type: ignore[misc]
+        search.offer(_storing, rest)
 
 
 def _storing(case: Case, stores: tuple[UOp, ...]) -> Case:
@@ -55,7 +55,7 @@ def parts(search: Search) -> None:
     ]
     nodes = [node for node in nodes if node.dtype is not dtypes.index]
     for node in sorted(nodes, key=node_count):
-        if search.offer(lambda node=node: _only(whole, node)):  # type: ignore[misc]
+        if search.offer(_only, node):
             return
 
 
@@ -87,13 +87,14 @@ def _inner(ast: UOp) -> list[UOp]:
 
 
 def _simplify(search: Search, node: UOp) -> bool:
-    case = search.case
-    if search.offer(lambda: _as_buffer(case, node)):
+    if search.offer(_as_buffer, node):
         return True
-    for new in _substitutes(node):
-        if search.offer(lambda new=new: replace(case, ast=replaced(case.ast, {node: new}))):  # type: ignore[misc]
-            return True
-    return False
+    return any(search.offer(_with, node, new) for new in _substitutes(node))
+
+
+def _with(case: Case, node: UOp, new: UOp) -> Case:
+    """The kernel with another node in the place of one."""
+    return replace(case, ast=replaced(case.ast, {node: new}))
 
 
 def _as_buffer(case: Case, node: UOp) -> Case:
@@ -130,15 +131,15 @@ def simpler_leaves(search: Search) -> None:
     """For each load, validity and number: a constant, or another load that is there already."""
     at = 0
     while at < len(_leaves(search.case.ast)):
-        case = search.case
-        leaf = _leaves(case.ast)[at]
-        others = [other for other in _leaves(case.ast) if _fits(other, leaf)]
+        leaves = _leaves(search.case.ast)
+        leaf = leaves[at]
+        others = [other for other in leaves if _fits(other, leaf)]
         constants = [build.const(leaf.dtype, number) for number in (1, 0, 2)]
         for new in (*others, *constants):
-            if search.offer(lambda new=new: replace(case, ast=replaced(case.ast, {leaf: new}))):  # type: ignore[misc]  # noqa: B023
+            if search.offer(_with, leaf, new):
                 break
         else:
-            if leaf.op is Ops.LOAD or not search.offer(lambda: _as_buffer(case, leaf)):  # noqa: B023
+            if leaf.op is Ops.LOAD or not search.offer(_as_buffer, leaf):
                 at += 1
 
 
@@ -158,11 +159,10 @@ def simpler_constants(search: Search) -> None:
     at = 0
     while at < len(_constants(search.case.ast)):
         node = _constants(search.case.ast)[at]
-        case = search.case
         numbers = (0, 1) if node.dtype.is_bool else (0, 1, 2, 3)
         for number in numbers:
             new = build.const(node.dtype, number)
-            if search.offer(lambda new=new: replace(case, ast=replaced(case.ast, {node: new}))):  # type: ignore[misc]  # noqa: B023
+            if search.offer(_with, node, new):
                 break
         at += 1
 

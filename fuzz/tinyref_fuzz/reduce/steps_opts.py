@@ -22,12 +22,12 @@ def only_the_failing_list(search: Search) -> None:
     """Of the lists of optimisations, the one that fails; none where the plain kernel does."""
     case, trial = search.case, search.verdict.trial
     if search.verdict.pair in (Pair.PLAIN, Pair.EQUIVALENT) or trial < 0:
-        search.offer(lambda: replace(case, opts=()))
+        search.offer(replace, opts=())
     if 0 <= trial < len(case.opts):
-        search.offer(lambda: replace(case, opts=(case.opts[trial],)))
+        search.offer(replace, opts=(case.opts[trial],))
     # Where the judge does not say which: each of them alone.
     for opts in case.opts if len(search.case.opts) > 1 else ():
-        if search.offer(lambda opts=opts: replace(case, opts=(opts,))):  # type: ignore[misc]
+        if search.offer(replace, opts=(opts,)):
             break
 
 
@@ -36,12 +36,12 @@ def without_equivalent(search: Search) -> None:
     case = search.case
     if case.equivalent is None:
         return
-    if search.offer(lambda: replace(case, equivalent=None)):
+    if search.offer(replace, equivalent=None):
         return
     before = case.equivalent.origin
     for label, ast in case.equivalent.trail if len(case.equivalent.trail) > 1 else ():
         step = Equivalent(before, ((label, ast),))
-        if search.offer(lambda step=step: replace(case, ast=step.origin, equivalent=step)):  # type: ignore[misc]
+        if search.offer(replace, ast=step.origin, equivalent=step):
             return
         before = ast
 
@@ -70,8 +70,7 @@ def fewer_opts(search: Search) -> None:
 
 
 def _with_opts(search: Search, opts: Opts) -> bool:
-    case = search.case
-    return search.offer(lambda: replace(case, opts=(opts,)))
+    return search.offer(replace, opts=(opts,))
 
 
 def simpler_opts(search: Search) -> None:

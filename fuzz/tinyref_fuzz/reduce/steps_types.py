@@ -23,13 +23,11 @@ Types = Mapping[DType, DType]
 def simpler_types(search: Search) -> None:
     """All integers as int32 and all floats as float32, or all as one of them; else type by type."""
     for mapping in _everywhere(search.case):
-        if search.offer(lambda mapping=mapping: retyped(search.case, mapping)):  # type: ignore[misc]
+        if search.offer(retyped, mapping):
             break
     for dtype in _types(search.case):
         for target in (dtypes.int32, dtypes.float32):
-            if target is not dtype and search.offer(
-                lambda dtype=dtype, target=target: retyped(search.case, {dtype: target})  # type: ignore[misc]
-            ):
+            if target is not dtype and search.offer(retyped, {dtype: target}):
                 break
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from tinyref.dtype import PtrDType
 from tinyref.uops import build
 from tinyref.uops.kernel_shape import positions_of
-from tinyref.uops.node import UOp
+from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import SlotArg, ViewArg
 from tinyref.uops.shape_tracker import ShapeTracker
@@ -32,7 +32,7 @@ from tinyref_fuzz.reduce.search import Search
 
 def plain_loads(search: Search) -> None:
     """Every load row-major, of a buffer of its own that holds the same values."""
-    search.offer(lambda: _all_plain(search.case))
+    search.offer(_all_plain)
     _each(search, _loads, _load_through)
 
 
@@ -54,11 +54,10 @@ def _each(
     """Each of the nodes through the simplest view with which the case still fails."""
     at = 0
     while at < len(nodes(search.case)):
-        case = search.case
-        node = nodes(case)[at]
+        node = nodes(search.case)[at]
         view = node if isinstance(node.arg, ViewArg) else node.src[0]
         for tracker in _simpler(view):
-            if search.offer(lambda tracker=tracker: through(case, node, tracker)):  # type: ignore[misc]  # noqa: B023
+            if search.offer(through, node, tracker):
                 break
         at += 1
 
@@ -103,13 +102,9 @@ def _pieces(tracker: ShapeTracker) -> Iterator[ShapeTracker]:
     yield turned.permute(tuple(order.index(axis) for axis in range(len(shape))))
     if last.mask is not None:
         yield _padded(last)
-        bounds = tuple(
-            (begin, end) if end is not begin else (0, size)
-            for (begin, end), size in zip(last.mask, shape, strict=True)
-        )
-        for axis, bound in enumerate(bounds):
-            kept = [(0, size) for size in shape]
-            kept[axis] = bound  # type: ignore[call-overload]
+        for axis, bound in enumerate(last.mask):
+            kept: list[tuple[sint, sint]] = [(0, size) for size in shape]
+            kept[axis] = bound
             yield _padded(View(shape, View.contiguous(shape).strides, 0, tuple(kept)))
     yield _without_offset(last)
 
