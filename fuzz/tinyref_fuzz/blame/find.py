@@ -157,7 +157,7 @@ class _Search:
     # Which stage
 
     def _of_chain(self, chain: Chain) -> Blame | None:
-        wrong = chain.first_wrong or chain.first_outside()
+        wrong = chain.first_wrong or chain.first_outside() or chain.wrong_in_other_orders()
         if wrong is None:
             return None
         stage, problem = wrong

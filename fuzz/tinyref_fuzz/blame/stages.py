@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -164,42 +164,34 @@ class Chain:
         return linear_problem(self.subject, root)
 
     def _program_problem(self) -> str:
-        if self.program is None:
-            return ""
+        return "" if self.program is None else self._run(self.program)
+
+    def _run(self, program: Program, backward: bool = False) -> str:
+        buffers = [np.array(buffer) for buffer in self.subject.buffers]
+        try:
+            Interpreter(program).run(buffers, self.subject.bindings, backward=backward)
+        except Exception as error:  # the program may be wrong in any way
+            return _words(error)
+        return self.subject.difference(dict(enumerate(buffers)))
+
+    def wrong_in_other_orders(self) -> tuple[str, str] | None:
+        """Whether the program is wrong in another order of its nodes or of the work-items."""
         root = self.graph("narrow")
-        problem = self._run(self.program)
-        if problem or root is None:
-            return problem
+        if self.program is None or root is None:
+            return None
+        problem = self._run(self.program, backward=True)
+        if problem:
+            return "linearize", f"with work-items in reverse order: {problem}"
         for seed in SEEDS:
             try:
                 uops = linearize(root, seed)
                 verify(Dialect.PROGRAM, uops)
+                problem = self._run(replace(self.program, uops=uops))
             except TinyrefError as error:
-                return f"in another order: {error}"
-            other = Program(
-                self.program.name,
-                uops,
-                self.program.parameters,
-                self.program.variables,
-                self.program.grid,
-                self.program.group,
-            )
-            problem = self._run(other)
+                problem = _words(error)
             if problem:
-                return f"in another order: {problem}"
-        return ""
-
-    def _run(self, program: Program) -> str:
-        for backward in (False, True):
-            buffers = [np.array(buffer) for buffer in self.subject.buffers]
-            try:
-                Interpreter(program).run(buffers, self.subject.bindings, backward=backward)
-            except Exception as error:  # the program may be wrong in any way
-                return _words(error)
-            problem = self.subject.difference(dict(enumerate(buffers)))
-            if problem:
-                return problem
-        return ""
+                return "linearize", f"in another order of its nodes: {problem}"
+        return None
 
     def first_outside(self) -> tuple[str, str] | None:
         """The first stage with an access that may leave its buffer for some binding."""
