@@ -41,8 +41,9 @@ class Policy:
     """Weights of what is drawn; where a key is missing, it has the weight 1.
 
     forms: of `FORMS`. modes: of the data. dtypes, ops, opts: of types, of the operations of the
-    kernel and of its optimisations. extents: those of most axes. most: positions of the iteration
-    space. depth: of expressions. moves: most movements of one view. wide_data: percent of the
+    kernel and of its optimisations. rules: of the rewriting rules whose left-hand sides are
+    planted, in `planted` percent of the kernels. extents: those of most axes. most: positions of
+    the iteration space. depth: of expressions. moves: most movements of one view. wide_data: percent of the
     integer buffers that hold any value of their type. symbolic, outputs, in_place, equivalent:
     percent of the kernels with a variable, more outputs, a load of an output, an equivalent
     kernel. lists: the least and the most lists of optimisations. mixes: where it is not empty,
@@ -57,6 +58,8 @@ class Policy:
     dtypes: Weights[DType] = field(default_factory=lambda: MappingProxyType({}))
     ops: Weights[Ops] = field(default_factory=lambda: MappingProxyType({}))
     opts: Weights[OptOp] = field(default_factory=lambda: MappingProxyType({}))
+    rules: Weights[str] = field(default_factory=_weights)
+    planted: int = 40
     extents: tuple[int, ...] = EXTENTS
     most: int = 2048
     depth: int = 3
@@ -76,6 +79,7 @@ class Policy:
         dtypes: Weights[DType] | None = None,
         ops: Weights[Ops] | None = None,
         opts: Weights[OptOp] | None = None,
+        rules: Weights[str] | None = None,
         mixes: Weights[str] | None = None,
     ) -> Policy:
         """The policy with these weights multiplied by the given factors.
@@ -88,6 +92,7 @@ class Policy:
             dtypes=_times(self.dtypes, dtypes),
             ops=_times(self.ops, ops),
             opts=_times(self.opts, opts),
+            rules=_times(self.rules, rules),
             mixes=_times(self.mixes, mixes),
         )
 
@@ -97,7 +102,13 @@ class Policy:
             return self
         names = sorted(self.mixes)
         part = POLICIES[tape.pick(names, [self.mixes[name] for name in names])]
-        return part.scaled(forms=self.forms, dtypes=self.dtypes, ops=self.ops, opts=self.opts)
+        return part.scaled(
+            forms=self.forms,
+            dtypes=self.dtypes,
+            ops=self.ops,
+            opts=self.opts,
+            rules=self.rules,
+        )
 
 
 def _times(weights: Weights[K], factors: Weights[K] | None) -> Weights[K]:
@@ -161,7 +172,7 @@ _ALL = (
         "floats",
         forms=_only(tree=5, reduce=3, long=1, matmul=1, softmax=3, nested=1, siblings=1),
         modes=MappingProxyType({Mode.EXACT: 0, Mode.FLOAT: 1, Mode.EDGE: 0}),
-        dtypes=MappingProxyType({dtype: 5.0 for dtype in dtypes.floats}),
+        dtypes=MappingProxyType(dict.fromkeys(dtypes.floats, 5.0)),
     ),
     Policy(
         "vectors",

@@ -14,6 +14,7 @@ from tinyref_fuzz.generate.expressions import Expressions
 from tinyref_fuzz.generate.forms import BUILDERS
 from tinyref_fuzz.generate.kernel import Kernel
 from tinyref_fuzz.generate.outputs import Outputs
+from tinyref_fuzz.generate.plants import with_plant
 from tinyref_fuzz.generate.values import exact_bound
 from tinyref_fuzz.optimisations import drawn_lists
 from tinyref_fuzz.policies import DTYPES, FORMS, POLICIES, Policy, policy_named
@@ -23,6 +24,8 @@ __all__ = ["DTYPES", "FORMS", "POLICIES", "Policy", "exact_bound", "generate", "
 
 # Most transformations of an equivalent kernel.
 MOST_STEPS = 4
+# Most expressions that rules match, in one kernel.
+MOST_PLANTS = 3
 
 
 def generate(tape: Tape, capabilities: Capabilities, policy: Policy = POLICIES["even"]) -> Case:
@@ -53,6 +56,9 @@ def _kernel(tape: Tape, capabilities: Capabilities, policy: Policy) -> Case:
     kernel = Kernel.drawn(tape, policy, capabilities)
     draw = Expressions(kernel)
     value = BUILDERS[form](draw)
+    if tape.chance(policy.planted):
+        for _ in range(tape.between(1, MOST_PLANTS)):
+            value = with_plant(draw, value)
     for _ in range(tape.below(3)):
         value = draw.grown(value)
     ast, contents = Outputs(draw).drawn(value)

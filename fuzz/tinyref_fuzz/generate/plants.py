@@ -1,0 +1,103 @@
+"""Planted expressions in generated kernels: what a rule matches, made of the kernel's values."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING
+
+from tinyref.dtype import DType, dtypes
+from tinyref.uops import build
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref.uops.rewrite.rule import Rule
+from tinyref_fuzz.case import Mode
+from tinyref_fuzz.generate.arithmetic import choose, converted
+from tinyref_fuzz.generate.values import Value, broadcast, full_range, ranged
+from tinyref_fuzz.planting import plantable, planted
+
+if TYPE_CHECKING:
+    from tinyref_fuzz.generate.expressions import Expressions
+
+# Of floats only ranges are known, not what an expression makes of them: they are planted where
+# every value is admitted.
+_UNBOUNDED = Mode.EDGE
+# A planted number goes among others by its rest, so that it stays small: a prime of five bits.
+_SMALL = 31
+
+
+@functools.cache
+def _rules(types: tuple[DType, ...]) -> tuple[Rule, ...]:
+    return plantable(types)
+
+
+def with_plant(draw: Expressions, x: Value) -> Value:
+    """`x`, or a value that depends on it and on an instance of a rule's left-hand side."""
+    kernel = draw.kernel
+    types = tuple(
+        dtype
+        for dtype in kernel.dtypes
+        if dtype not in dtypes.storage_only and (kernel.mode is _UNBOUNDED or not dtype.is_float)
+    )
+    rules = _rules(types)
+    if not rules:
+        return x
+    weights = [draw.policy.rules.get(rule.name, 1) for rule in rules]
+    used = [x]
+
+    def leaf(dtype: DType) -> UOp:
+        value = _leaf(draw, x, dtype)
+        used.append(value)
+        return value.node
+
+    node = planted(draw.tape.pick(rules, weights), draw.tape, types, leaf)
+    if node is None:
+        return x
+    shape = broadcast(*(value.shape for value in used))
+    rough = any(value.is_rough for value in used)
+    plant = ranged(kernel.mode, node, shape, *full_range(node.dtype), is_rough=rough)
+    return x if plant is None else _together(draw, x, plant)
+
+
+def _leaf(draw: Expressions, x: Value, dtype: DType) -> Value:
+    """The value at hand, one that is loaded already, or a new load."""
+    choice = draw.tape.below(4)
+    if x.dtype is dtype and choice < 2:
+        return x
+    found = draw.kernel.again(x.shape, dtype) if choice < 3 else None
+    return found or draw.kernel.load(x.shape, dtype)
+
+
+def _together(draw: Expressions, x: Value, plant: Value) -> Value:
+    """One value of both, or the planted one alone."""
+    if draw.tape.below(2):
+        return plant
+    if plant.dtype.is_bool:
+        other = draw.kernel.leaf(x.shape, x.dtype)
+        return choose(draw, plant, x, other) or plant
+    if plant.dtype is x.dtype and x.dtype.is_int:
+        node = build.binary(Ops.XOR, x.node, plant.node)
+        shape = broadcast(x.shape, plant.shape)
+        rough = x.is_rough or plant.is_rough
+        return ranged(draw.kernel.mode, node, shape, *full_range(x.dtype), is_rough=rough) or plant
+    return _as_small_number(draw, x, plant) or plant
+
+
+def _as_small_number(draw: Expressions, x: Value, plant: Value) -> Value | None:
+    """The sum of `x` and the rest of the planted integer, where that is exact."""
+    if not plant.dtype.is_int or x.dtype.is_bool:
+        return None
+    low = 0 if plant.dtype.is_unsigned else -_SMALL
+    rest = Value(build.mod(plant.node, _SMALL), plant.shape, low, _SMALL, _SMALL, plant.is_rough)
+    small = converted(draw, rest, x.dtype)
+    if small is None:
+        return None
+    node = build.add(x.node, small.node)
+    return ranged(
+        draw.kernel.mode,
+        node,
+        broadcast(x.shape, small.shape),
+        x.low + small.low,
+        x.high + small.high,
+        bound=x.bound + small.bound,
+        is_rough=x.is_rough or small.is_rough,
+    )
