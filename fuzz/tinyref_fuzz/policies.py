@@ -43,10 +43,10 @@ class Policy:
     forms: of `FORMS`. modes: of the data. dtypes, ops, opts: of types, of the operations of the
     kernel and of its optimisations. rules: of the rewriting rules whose left-hand sides are
     planted, in `planted` percent of the kernels. extents: those of most axes. most: positions of
-    the iteration space. depth: of expressions. moves: most movements of one view. wide_data: percent of the
-    integer buffers that hold any value of their type. symbolic, outputs, in_place, equivalent:
-    percent of the kernels with a variable, more outputs, a load of an output, an equivalent
-    kernel. lists: the least and the most lists of optimisations. mixes: where it is not empty,
+    the iteration space. depth: of expressions. moves: most movements of one view. wide_data:
+    percent of the integer buffers that hold any value of their type. symbolic, outputs, in_place,
+    equivalent: percent of the kernels with a variable, more outputs, a load of an output, an
+    equivalent kernel. lists: the least and the most lists of optimisations. mixes: where it is not empty,
     each kernel is drawn by one of these policies.
     """
 
