@@ -46,8 +46,8 @@ class Policy:
     the iteration space. depth: of expressions. moves: most movements of one view. wide_data:
     percent of the integer buffers that hold any value of their type. symbolic, outputs, in_place,
     equivalent: percent of the kernels with a variable, more outputs, a load of an output, an
-    equivalent kernel. lists: the least and the most lists of optimisations. mixes: where it is not empty,
-    each kernel is drawn by one of these policies.
+    equivalent kernel. lists: the least and the most lists of optimisations. mixes: where it is not
+    empty, each kernel is drawn by one of these policies.
     """
 
     name: str
