@@ -1,0 +1,178 @@
+"""The oracle over generated kernels: no false report, few unknown elements, tight bounds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import MappingProxyType
+
+import numpy as np
+import pytest
+
+from tinyref.device import Device
+from tinyref.dtype import dtypes
+from tinyref.uops.compile import compile_kernel
+from tinyref.uops.evaluate import evaluate
+from tinyref.uops.interpreter import run_program
+from tinyref_fuzz.case import Case, Mode
+from tinyref_fuzz.generate import DTYPES, POLICIES, generate
+from tinyref_fuzz.judge import Judge
+from tinyref_fuzz.oracles import Oracle, expected
+from tinyref_fuzz.tape import Tape
+
+COUNT = 50
+MODES = pytest.mark.parametrize("mode", Mode, ids=lambda mode: mode.name)
+
+
+def case_of(mode: Mode, seed: int, device: str = "PYTHON", lists: int = 0) -> Case:
+    """The case of a seed, in turn of each policy, with data of one mode."""
+    policies = [policy for policy in POLICIES.values() if not policy.mixes]
+    modes = MappingProxyType({other: float(other is mode) for other in Mode})
+    policy = replace(policies[seed % len(policies)], modes=modes, lists=(lists, lists))
+    return generate(Tape(seed=seed), Device[device].capabilities, policy)
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[Mode, list[tuple[Case, Oracle]]]:
+    """Cases of each mode, and what is expected of them."""
+    cases = {mode: [case_of(mode, seed) for seed in range(COUNT)] for mode in Mode}
+    return {mode: [(case, expected(case)) for case in cases[mode]] for mode in Mode}
+
+
+def interpreted(case: Case, opts=()) -> list[np.ndarray]:
+    program = compile_kernel(case.ast, Device["PYTHON"].capabilities, opts=opts)
+    buffers = [buffer.copy() for buffer in case.buffers]
+    run_program(program, buffers, dict(case.bindings))
+    return buffers
+
+
+@MODES
+def test_the_evaluator_gives_what_is_expected(found, mode):
+    for seed, (case, oracle) in enumerate(found[mode]):
+        values = evaluate(case.ast, dict(enumerate(case.buffers)), case.bindings)
+        assert oracle.slots == tuple(sorted(values))
+        for slot, value in values.items():
+            assert oracle.difference(slot, value) == "", (seed, slot)
+
+
+@pytest.mark.slow
+@MODES
+def test_optimised_programs_agree_as_far_as_they_must(mode):
+    for seed in range(40):
+        case = case_of(mode, seed, lists=2)
+        oracle, plain = expected(case), interpreted(case)
+        for opts in case.opts:
+            optimised = interpreted(case, opts)
+            for slot in oracle.slots:
+                assert oracle.difference(slot, plain[slot]) == "", (seed, slot)
+                assert oracle.difference(slot, optimised[slot], plain[slot]) == "", (seed, opts)
+
+
+@pytest.mark.slow
+@MODES
+@pytest.mark.parametrize("device", ["PYTHON", "CPU"])
+def test_healthy_devices_are_not_reported(device, mode):
+    judge = Judge(device)
+    for seed in range(40):
+        verdict = judge.verdict(case_of(mode, seed, device, 2))
+        assert verdict.agrees, (seed, verdict)
+
+
+@pytest.mark.parametrize("mode", [Mode.FLOAT, Mode.EDGE], ids=lambda mode: mode.name)
+def test_most_elements_are_known(found, mode):
+    shares = [oracle.unknown_share(slot) for _, oracle in found[mode] for slot in oracle.slots]
+    assert np.median(shares) < 0.1
+    assert np.mean(shares) < (0.02 if mode is Mode.FLOAT else 0.25)
+
+
+def test_exact_cases_have_nothing_unknown(found):
+    exact = found[Mode.EXACT]
+    unknown = [oracle.unknown_share(slot) for _, oracle in exact for slot in oracle.slots]
+    assert np.mean([share > 0 for share in unknown]) < 0.03
+
+
+def relative_widths(oracle: Oracle, slot: int) -> np.ndarray:
+    """Half the width of the bounds over the value, where there is a width."""
+    allowed = oracle.allowed[slot]
+    low, high = (end.astype(np.float64) for end in (allowed.low, allowed.high))
+    with np.errstate(all="ignore"):
+        width = (high - low) / 2 / np.maximum(np.abs(low), np.abs(high))
+    return width[np.isfinite(width) & (low != high)]
+
+
+def test_bounds_of_float32_are_tight():
+    """Of what has a width at all; most elements have none."""
+    modes = MappingProxyType({Mode.EXACT: 0.0, Mode.FLOAT: 1.0, Mode.EDGE: 0.0})
+    types = MappingProxyType({dtype: float(dtype is dtypes.float32) for dtype in DTYPES})
+    policy = replace(POLICIES["floats"], modes=modes, lists=(0, 0), dtypes=types)
+    widths = []
+    for seed in range(40):
+        case = generate(Tape(seed=seed), Device["PYTHON"].capabilities, policy)
+        oracle = expected(case)
+        found = [relative_widths(oracle, slot) for slot in oracle.slots]
+        widths += [float(np.median(width)) for width in found if width.size]
+    assert len(widths) >= 10
+    assert np.median(widths) < 1e-5
+
+
+def test_most_float_kernels_round_in_one_way_only(found):
+    floats = found[Mode.FLOAT]
+    exact = [oracle.allowed[slot].is_exact for _, oracle in floats for slot in oracle.slots]
+    assert np.mean(exact) > 0.5
+
+
+def spoilt(value: np.ndarray, oracle: Oracle, slot: int) -> np.ndarray | None:
+    """`value` with one known element off by 3 bounds, or by the least step; None without any."""
+    allowed = oracle.allowed[slot]
+    known = np.ones(value.shape, bool) if allowed.unknown is None else ~allowed.unknown
+    numbers = np.flatnonzero(known & np.isfinite(value.astype(np.float64)))
+    if not numbers.size:
+        return None
+    number = int(numbers[numbers.size // 2])
+    wrong = value.copy()
+    if value.dtype == np.bool_:
+        wrong[number] = not value[number]
+        return wrong
+    with np.errstate(all="ignore"):
+        low, high = (float(end[number]) for end in (allowed.low, allowed.high))
+        step = np.ones((), value.dtype)
+        if low != high:
+            wrong[number] = np.array(high + 3 * (high - low)).astype(value.dtype)
+        else:
+            wrong[number] = value[number] + step if abs(low) < 64 else -value[number]
+    return wrong if wrong[number] != value[number] else None
+
+
+@MODES
+def test_a_value_that_is_off_by_three_bounds_is_found(found, mode):
+    tried = 0
+    for seed, (case, oracle) in enumerate(found[mode]):
+        values = evaluate(case.ast, dict(enumerate(case.buffers)), case.bindings)
+        for slot, value in values.items():
+            wrong = spoilt(value, oracle, slot)
+            if wrong is None:
+                continue
+            tried += 1
+            assert oracle.difference(slot, wrong), (seed, slot)
+    assert tried > 40
+
+
+def test_values_rounded_to_fewer_bits_are_found(found):
+    """Outputs of float32 as TF32 or bfloat16 would have them."""
+    caught = tried = 0
+    for case, oracle in found[Mode.FLOAT]:
+        for slot, value in evaluate(case.ast, dict(enumerate(case.buffers)), case.bindings).items():
+            if value.dtype != np.float32 or not value.size:
+                continue
+            short = (value.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
+            written = value != case.buffers[slot]
+            if (short != value)[written].any():
+                tried += 1
+                spoilt_value = np.where(written, short, value)
+                caught += oracle.difference(slot, spoilt_value) != ""
+    assert tried >= 5
+    assert caught / tried > 0.9
+
+
+def test_nearly_all_types_occur(found):
+    seen = {buffer.dtype for mode in Mode for case, _ in found[mode] for buffer in case.buffers}
+    assert len(seen) >= len(dtypes.all) - 2
