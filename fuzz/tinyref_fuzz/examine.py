@@ -14,7 +14,7 @@ from tinyref_fuzz.reduce.search import JudgeFunction
 BlameFunction = Callable[[Case, Verdict, str], Blame]
 
 # The stage that a pair of values is about as a whole, where nothing more can be said.
-_STAGE_OF = {
+STAGE_OF = {
     Pair.PLAIN: "lower",
     Pair.OPTIMISED: "optimise",
     Pair.DEVICE: "device",
@@ -83,5 +83,5 @@ def blame_or_pair(
         return blame(case, verdict, device)
     except Exception as error:
         # It runs a compiler that is broken: a finding without a cause is still one.
-        stage = _STAGE_OF[verdict.pair] if verdict.pair is not None else _STAGE_OF[Pair.PLAIN]
+        stage = STAGE_OF[verdict.pair] if verdict.pair is not None else STAGE_OF[Pair.PLAIN]
         return Blame(stage, "", f"blame failed: {type(error).__name__}: {error}".split("\n")[0])

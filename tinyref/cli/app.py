@@ -12,6 +12,7 @@ from tinyref.cli.conform import conform_app
 from tinyref.cli.devices import devices
 from tinyref.cli.explain import explain
 from tinyref.cli.flags import config_command
+from tinyref.cli.fuzz import fuzz_app
 from tinyref.cli.spec import spec_app
 
 _HELP = """Test accelerators against a small reference tensor compiler.
@@ -20,6 +21,7 @@ _HELP = """Test accelerators against a small reference tensor compiler.
 A first look at this machine:
   tinyref devices                              which devices work here, and what is missing
   tinyref conform --device CPU                 run the conformance suite, write an HTML report
+  tinyref fuzz --device CPU                    judge random kernels for a minute
   tinyref explain "Tensor([1, 2, 3]).sum()"    see every stage from tensor to source
   tinyref explain train.py --html train.html   a page of all that a program computes
 
@@ -63,6 +65,7 @@ def _root(
 
 app.command("devices")(devices)
 app.add_typer(conform_app, name="conform")
+app.add_typer(fuzz_app, name="fuzz")
 app.add_typer(spec_app, name="spec")
 app.command("explain")(explain)
 app.command("bench")(bench)

@@ -1,0 +1,148 @@
+"""Devices for tests of campaigns: the PYTHON device, and one fault with some of the kernels."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+import zlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from tinyref.device import Availability
+from tinyref.errors import DeviceError
+from tinyref.runtimes.python import PythonBackend
+
+# One program in so many has the fault: chosen by its text, so always the same ones.
+ONE_IN = 16
+
+
+def is_chosen(binary: bytes) -> bool:
+    """Whether a program has the fault; its name in the text does not count."""
+    return zlib.crc32(binary) % ONE_IN == 0
+
+
+class Faulty(PythonBackend):
+    """Does `fault` before it loads a chosen program."""
+
+    def fault(self) -> None:
+        """What goes wrong."""
+
+    def load(self, entry: str, binary: bytes) -> Any:
+        if is_chosen(binary):
+            self.fault()
+        return super().load(entry, binary)
+
+
+class Healthy(PythonBackend):
+    """The device as it is, under another name."""
+
+
+class Crashing(Faulty):
+    def fault(self) -> None:
+        os.kill(os.getpid(), signal.SIGSEGV)
+
+
+class Leaving(Faulty):
+    def fault(self) -> None:
+        os._exit(5)
+
+
+class Hanging(Faulty):
+    def fault(self) -> None:
+        time.sleep(1000)
+
+
+class Eating(Faulty):
+    def fault(self) -> None:
+        held = []
+        while True:
+            held.append(b"\1" * (32 << 20))
+            time.sleep(0.01)
+
+
+class Raising(Faulty):
+    def fault(self) -> None:
+        raise DeviceError("FAULTY", "the queue is broken")
+
+
+class Killed(Faulty):
+    """Dies by a signal that somebody else might have sent."""
+
+    def fault(self) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class KilledOnce(Faulty):
+    """Dies so once; the file in FAULT_FILE remembers."""
+
+    def fault(self) -> None:
+        path = Path(os.environ["FAULT_FILE"])
+        if not path.exists():
+            path.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Leaking(PythonBackend):
+    """Holds 8 MiB more after each program."""
+
+    held: list[bytes] = []
+
+    def load(self, entry: str, binary: bytes) -> Any:
+        self.held.append(b"\1" * (8 << 20))
+        return super().load(entry, binary)
+
+
+class Printing(PythonBackend):
+    """Prints what looks like messages, and what does not look like text."""
+
+    def load(self, entry: str, binary: bytes) -> Any:
+        sys.stdout.write('{"end": {"number": -1}}\n{"done": true}\n')
+        sys.stdout.flush()
+        os.write(1, b"\xff\x00garbage")
+        return super().load(entry, binary)
+
+
+class Wrong(PythonBackend):
+    """Flips a bit of the first output of the chosen programs."""
+
+    def load(self, entry: str, binary: bytes) -> Any:
+        loaded = super().load(entry, binary)
+        return _flipping(loaded) if is_chosen(binary) else loaded
+
+
+def _flipping(loaded: Callable[..., Any]) -> Callable[..., Any]:
+    def call(buffers: Sequence[Any], *arguments: Any, **named: Any) -> Any:
+        result = loaded(buffers, *arguments, **named)
+        if buffers and buffers[0].size:
+            buffers[0][0] ^= 1
+        return result
+
+    return call
+
+
+class Missing(PythonBackend):
+    @classmethod
+    def availability(cls) -> Availability:
+        return Availability(False, "no driver: install faulty-driver")
+
+
+class DyingAtOpen(PythonBackend):
+    def __init__(self, index: int = 0) -> None:
+        os.write(2, b"firmware mismatch\n")
+        os._exit(9)
+
+
+class OpeningOnce(Crashing):
+    """Opens until it has crashed once; the file in FAULT_FILE remembers."""
+
+    def __init__(self, index: int = 0) -> None:
+        if Path(os.environ["FAULT_FILE"]).exists():
+            raise DeviceError("FAULTY", "it fell off the bus")
+        super().__init__(index)
+
+    def fault(self) -> None:
+        Path(os.environ["FAULT_FILE"]).touch()
+        super().fault()

@@ -1,0 +1,345 @@
+"""Campaigns on healthy and faulty devices: each fault costs one case, and nothing is lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tinyref.errors import UserError
+from tinyref_fuzz.campaign import database as databases
+from tinyref_fuzz.campaign.campaign import Request, Summary, run
+from tinyref_fuzz.campaign.cases import judged
+from tinyref_fuzz.campaign.database import NAME, Database
+from tinyref_fuzz.campaign.report import exit_code, text
+from tinyref_fuzz.case import Symptom
+from tinyref_fuzz.store import load_case
+
+HERE = Path(__file__).parent
+SEED = 11
+KERNELS = 20
+
+
+@pytest.fixture(autouse=True)
+def _devices_are_found_by_workers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
+    monkeypatch.setenv("PYTHONPATH", path)
+    monkeypatch.setenv("FAULT_FILE", str(tmp_path / "fault"))
+    monkeypatch.syspath_prepend(str(HERE))
+
+
+def request(folder: Path, device: str, **members: Any) -> Request:
+    wanted = {
+        "seed": SEED,
+        "policy": "small",
+        "kernels": KERNELS,
+        "jobs": 2,
+        "examine_seconds": 1.0,
+        **members,
+    }
+    return Request(f"campaign_devices:{device}", folder, **wanted)
+
+
+def campaign(folder: Path, device: str, **members: Any) -> Summary:
+    return run(request(folder, device, **members))
+
+
+def findings(folder: Path) -> dict[int, Symptom | None]:
+    found = Database.open(folder)
+    try:
+        return {each.number: each.verdict.symptom for each in found.findings()}
+    finally:
+        found.close()
+
+
+def coverage(folder: Path) -> tuple[Any, ...]:
+    found = Database.open(folder)
+    try:
+        return found.coverage("rule"), found.coverage("pair"), found.totals()[:2]
+    finally:
+        found.close()
+
+
+@pytest.fixture(scope="module")
+def faulty_numbers() -> list[int]:
+    """The cases that have a chosen program, by an exception that the judge catches, in process."""
+    sys.path.insert(0, str(HERE))
+    try:
+        stream = islice(judged("campaign_devices:Raising", SEED, "small"), KERNELS)
+        return [number for number, _, verdict, _ in stream if not verdict.agrees]
+    finally:
+        sys.path.remove(str(HERE))
+
+
+def test_a_healthy_device_agrees(tmp_path: Path):
+    summary = campaign(tmp_path, "Healthy")
+    assert (summary.cases, summary.findings, summary.incomplete) == (KERNELS, 0, "")
+    assert summary.judged > KERNELS
+    assert exit_code(summary) == 0
+    assert "campaign_devices:Healthy: 20 kernels judged, all agree" in text(summary)
+
+
+def test_what_a_device_computes_wrongly_is_kept_as_a_case(tmp_path: Path):
+    summary = campaign(tmp_path, "Wrong")
+    assert summary.cases == KERNELS
+    assert summary.findings >= 2
+    assert set(findings(tmp_path).values()) == {Symptom.VALUE}
+    assert exit_code(summary) == 1
+    bucket = summary.buckets[0]
+    assert load_case(bucket.file).ast.src
+    assert f"tinyref fuzz replay {bucket.file}" in text(summary)
+    assert f"seed {SEED}" in text(summary)
+
+
+@pytest.mark.sampled(7)
+@pytest.mark.parametrize(
+    ("device", "symptom", "says", "members"),
+    [
+        ("Crashing", Symptom.CRASH, "killed by SIGSEGV", {}),
+        ("Leaving", Symptom.CRASH, "left with exit code 5", {}),
+        ("Killed", Symptom.CRASH, "killed by SIGKILL", {}),
+        ("Hanging", Symptom.HANG, "no end within 4 s", {"timeout": 4.0}),
+        ("Eating", Symptom.MEMORY, "held over 600 MiB", {"memory": 600 << 20}),
+        ("Raising", Symptom.ERROR, "the queue is broken", {}),
+    ],
+)
+def test_a_fault_costs_one_case_and_the_rest_goes_on(
+    tmp_path: Path,
+    faulty_numbers: list[int],
+    device: str,
+    symptom: Symptom,
+    says: str,
+    members: dict[str, Any],
+):
+    assert 2 <= len(faulty_numbers) < KERNELS
+    summary = campaign(tmp_path, device, **members)
+    assert (summary.cases, summary.incomplete) == (KERNELS, "")
+    assert findings(tmp_path) == dict.fromkeys(faulty_numbers, symptom)
+    assert all(says in bucket.examination.detail for bucket in summary.buckets)
+    assert all(load_case(bucket.file).buffers for bucket in summary.buckets)
+    assert exit_code(summary) == 1
+
+
+@pytest.mark.slow
+def test_a_kill_from_outside_is_excused_once(tmp_path: Path):
+    summary = campaign(tmp_path, "KilledOnce")
+    assert (tmp_path / "fault").exists()
+    assert (summary.cases, summary.findings) == (KERNELS, 0)
+
+
+@pytest.mark.slow
+def test_what_a_device_prints_is_no_message(tmp_path: Path):
+    summary = campaign(tmp_path, "Printing")
+    assert (summary.cases, summary.findings) == (KERNELS, 0)
+
+
+@pytest.mark.slow
+def test_a_worker_that_leaks_is_replaced_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    # The programs of 20 kernels would leak over 600 MiB in one process.
+    monkeypatch.setattr("tinyref_fuzz.campaign.plan.CHUNK", 5)
+    summary = campaign(tmp_path, "Leaking", memory=600 << 20, jobs=1)
+    assert (summary.cases, summary.findings) == (KERNELS, 0)
+
+
+def test_a_device_that_does_not_open_is_an_error_with_the_reason(tmp_path: Path):
+    with pytest.raises(UserError, match="no driver: install faulty-driver"):
+        campaign(tmp_path, "Missing")
+    with pytest.raises(UserError, match="exit code 9\nfirmware mismatch"):
+        campaign(tmp_path, "DyingAtOpen")
+
+
+@pytest.mark.slow
+def test_a_device_that_stops_opening_ends_the_campaign_and_keeps_what_was_found(tmp_path: Path):
+    summary = campaign(tmp_path, "OpeningOnce", jobs=1)
+    assert "stopped opening in new workers" in summary.incomplete
+    assert "it fell off the bus" in summary.incomplete
+    assert "INCOMPLETE" in text(summary)
+    assert summary.cases == 0
+    assert exit_code(summary) == 3
+
+
+@pytest.mark.slow
+def test_the_same_is_judged_and_found_with_any_number_of_workers(tmp_path: Path):
+    for jobs in (1, 3):
+        campaign(tmp_path / str(jobs), "Wrong", jobs=jobs, kernels=70)
+    assert findings(tmp_path / "1") == findings(tmp_path / "3")
+    assert coverage(tmp_path / "1") == coverage(tmp_path / "3")
+
+
+def started(folder: Path, device: str, kernels: int) -> subprocess.Popen[bytes]:
+    """A campaign in a process of its own, as of the command line."""
+    words = ["--device", f"campaign_devices:{device}", "--folder", str(folder), "--seed", str(SEED)]
+    words += ["--policy", "small", "--kernels", str(kernels), "--jobs", "2"]
+    return subprocess.Popen(
+        [sys.executable, "-m", "tinyref.cli", "fuzz", *words],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 120.0) -> None:
+    give_up = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < give_up, "nothing happened"
+        time.sleep(0.05)
+
+
+def has_chunks(folder: Path) -> bool:
+    try:
+        found = Database.open(folder)
+    except UserError:
+        return False
+    try:
+        return bool(found.chunks())
+    finally:
+        found.close()
+
+
+def children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+@pytest.mark.slow
+def test_a_killed_campaign_goes_on_where_it_stopped(tmp_path: Path):
+    whole = campaign(tmp_path / "whole", "Wrong", kernels=120)
+    folder = tmp_path / "killed"
+    process = started(folder, "Wrong", 120)
+    wait_for(lambda: has_chunks(folder))
+    workers = children(process.pid)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    # Its workers do not stay behind.
+    wait_for(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers))
+    before = Database.open(folder).chunks()
+    assert 0 < sum(stop - first for first, stop in before) < 120
+    resumed = campaign(folder, "Wrong", seed=None, policy=None, kernels=None, resume=True)
+    assert (resumed.cases, resumed.seed, resumed.policy) == (120, SEED, "small")
+    assert resumed.judged == whole.judged
+    assert findings(folder) == findings(tmp_path / "whole")
+    assert coverage(folder) == coverage(tmp_path / "whole")
+
+
+@pytest.mark.slow
+def test_killed_workers_change_nothing(tmp_path: Path):
+    whole = campaign(tmp_path / "whole", "Wrong", kernels=120)
+    folder = tmp_path / "killed"
+    process = started(folder, "Wrong", 120)
+    wait_for(lambda: has_chunks(folder))
+    for worker in children(process.pid):
+        os.kill(worker, signal.SIGKILL)
+    assert process.wait() == 1
+    assert findings(folder) == findings(tmp_path / "whole")
+    assert coverage(folder)[2] == (120, whole.judged)
+
+
+def test_a_resumed_campaign_must_be_the_same(tmp_path: Path):
+    campaign(tmp_path, "Healthy", kernels=5, jobs=1)
+    with pytest.raises(UserError, match="is of seed 11, not 12: start anew without --resume"):
+        campaign(tmp_path, "Healthy", seed=12, resume=True)
+    with pytest.raises(UserError, match="is of policy small, not even"):
+        campaign(tmp_path, "Healthy", policy="even", resume=True)
+    with pytest.raises(UserError, match="is of device campaign_devices:Healthy, not"):
+        campaign(tmp_path, "Wrong", resume=True)
+    connection = Database.open(tmp_path)._connection
+    connection.execute("update config set value = '\"0.0.1-abc\"' where key = 'code'")
+    connection.close()
+    with pytest.raises(UserError, match=r"is of code 0\.0\.1-abc, not 0"):
+        campaign(tmp_path, "Healthy", resume=True)
+    with pytest.raises(UserError, match="policy: 'odd'"):
+        campaign(tmp_path, "Healthy", policy="odd")
+
+
+@pytest.mark.slow
+def test_more_kernels_of_the_same_campaign(tmp_path: Path):
+    campaign(tmp_path, "Wrong", kernels=25)
+    grown = campaign(tmp_path, "Wrong", kernels=70, resume=True)
+    campaign(tmp_path / "whole", "Wrong", kernels=70)
+    assert grown.cases == 70
+    assert findings(tmp_path) == findings(tmp_path / "whole")
+
+
+@pytest.mark.slow
+def test_a_full_disk_ends_the_campaign_and_keeps_what_was_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    connected = databases._connected
+    (tmp_path / "empty").mkdir()
+    empty = Database.create(tmp_path / "empty", {"seed": 1})
+    (pages,) = empty._connection.execute("pragma page_count").fetchone()
+
+    def small(path: Path) -> Any:
+        connection = connected(path)
+        # As a full disk does: room for the tables, and little more.
+        connection.execute(f"pragma max_page_count = {pages + 1}")
+        return connection
+
+    monkeypatch.setattr(databases, "_connected", small)
+    monkeypatch.setattr("tinyref_fuzz.campaign.plan.CHUNK", 2)
+    summary = campaign(tmp_path, "Raising", kernels=200, policy="small", jobs=1)
+    assert "database or disk is full" in summary.incomplete
+    assert str(tmp_path / NAME) in summary.incomplete
+    assert 0 < summary.cases < 200
+    monkeypatch.undo()
+    assert Database.open(tmp_path).totals()[0] == summary.cases
+
+
+@pytest.mark.slow
+def test_two_campaigns_share_a_corpus_but_not_a_folder(tmp_path: Path):
+    lock = databases.Lock(tmp_path)
+    with pytest.raises(UserError, match="another campaign is running"):
+        campaign(tmp_path, "Healthy")
+    lock.release()
+    corpus = tmp_path / "corpus"
+    found = []
+    for name in ("a", "b"):
+        summary = campaign(tmp_path / name, "Wrong", corpus=corpus, jobs=1, kernels=20)
+        found.append({bucket.file for bucket in summary.buckets})
+    # The same cases have the same names.
+    assert found[0] == found[1]
+    assert found[0] <= {str(path) for path in corpus.iterdir()}
+
+
+def test_a_campaign_without_a_case_knows_nothing(tmp_path: Path):
+    summary = Summary("CPU", 1, "even", tmp_path)
+    assert exit_code(summary) == 3
+    assert "no case was judged" in text(summary)
+
+
+@pytest.mark.slow
+def test_a_time_limit_ends_a_campaign_without_making_it_incomplete(tmp_path: Path):
+    summary = campaign(tmp_path, "Healthy", kernels=None, seconds=2.0)
+    assert summary.cases > 0
+    assert summary.incomplete == ""
+    more = campaign(tmp_path, "Healthy", seed=None, kernels=None, seconds=2.0, resume=True)
+    assert more.cases > summary.cases
+
+
+@pytest.mark.slow
+def test_a_guide_sways_epochs_by_what_was_covered_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("tinyref_fuzz.campaign.plan.EPOCH", 10)
+    monkeypatch.setattr("tinyref_fuzz.campaign.plan.CHUNK", 10)
+    seen = []
+
+    def guidance(rules: Any, pairs: Any) -> dict[str, dict[str, float]]:
+        seen.append(sum(rules.values()))
+        return {"opts": {"UPCAST": 2.0}, "dtypes": {"int8": 3.0}, "ops": {"MUL": 2.0}}
+
+    run(request(tmp_path, "Healthy", kernels=40), guidance=guidance)
+    database = Database.open(tmp_path)
+    # An epoch knows what was covered before the one before it.
+    before = [sum(database.coverage("rule", epoch).values()) for epoch in (1, 2)]
+    assert seen == before
+    assert 0 < before[0] < before[1]
+    guides = database.guides()
+    assert [guides[epoch] is None for epoch in range(4)] == [True, True, False, False]
+    assert guides[2]["dtypes"] == {"int8": 3.0}

@@ -1,0 +1,152 @@
+"""The database of a campaign: all or nothing, and nothing else than its own kind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tinyref.errors import UserError
+from tinyref_fuzz.campaign.cases import CaseResult
+from tinyref_fuzz.campaign.database import NAME, PREVIOUS, Database, Lock
+from tinyref_fuzz.campaign.task import CampaignError, Done, Examination, Task
+from tinyref_fuzz.case import Pair, Symptom, Verdict
+
+WRONG = Verdict(Pair.DEVICE, Symptom.VALUE, "element 3 of 8 is 1 instead of 2", 0, 2)
+CONFIG = {"seed": 5, "device": "PYTHON"}
+
+
+def chunk(first: int, *wrong: int, guide: dict[str, int] | None = None) -> Done:
+    results = [
+        CaseResult(n, 0.5, 2, {"int-sum": 3}, {"A B": 1}, WRONG if n in wrong else None)
+        for n in range(first, first + 20)
+    ]
+    return Done(Task(first, first + 20, guide), tuple(results))
+
+
+def filled(folder: Path) -> Database:
+    database = Database.create(folder, CONFIG)
+    database.add(chunk(0, 3), 0)
+    database.add(chunk(1000, 1007, 1009, guide={"x": 1}), 1)
+    return database
+
+
+def test_what_is_stored_is_there_when_it_is_opened_again(tmp_path: Path):
+    database = filled(tmp_path)
+    database.keep(Examination(3, "bucket", "DEVICE", "", "x", {"ast": []}, 8, 2), "case.json")
+    database.assign(1009, "bucket")
+    database.close()
+    again = Database.open(tmp_path)
+    assert again.config() == CONFIG
+    assert again.chunks() == [(0, 20), (1000, 1020)]
+    assert again.totals() == (40, 80, 20.0)
+    assert again.coverage("rule") == {"int-sum": 120}
+    assert again.coverage("rule", before=1) == {"int-sum": 60}
+    assert again.coverage("pair") == {"A B": 40}
+    assert [(each.number, each.bucket, each.guide) for each in again.findings()] == [
+        (3, "bucket", None),
+        (1007, None, {"x": 1}),
+        (1009, "bucket", {"x": 1}),
+    ]
+    (bucket,) = again.buckets()
+    assert (bucket.key, bucket.findings, bucket.file) == ("bucket", 2, "case.json")
+    assert bucket.examination.nodes == 8
+
+
+def test_a_chunk_is_stored_whole_or_not_at_all(tmp_path: Path):
+    database = filled(tmp_path)
+    with pytest.raises(CampaignError, match="UNIQUE constraint"):
+        database.add(chunk(0, 4), 0)
+    assert database.totals() == (40, 80, 20.0)
+    assert database.coverage("rule") == {"int-sum": 120}
+    assert [each.number for each in database.findings()] == [3, 1007, 1009]
+
+
+def test_an_earlier_campaign_is_kept_beside_a_new_one(tmp_path: Path):
+    filled(tmp_path).close()
+    database = Database.create(tmp_path, {"seed": 6})
+    assert database.config() == {"seed": 6}
+    assert database.chunks() == []
+    previous = sqlite3.connect(tmp_path / PREVIOUS)
+    assert previous.execute("select count(*) from chunks").fetchone() == (2,)
+
+
+@pytest.mark.parametrize("how", ["truncated", "garbage", "foreign", "newer", "lacking", "missing"])
+def test_what_is_not_a_whole_database_of_ours_is_refused(tmp_path: Path, how: str):
+    filled(tmp_path).close()
+    path = tmp_path / NAME
+    if how == "truncated":
+        data = path.read_bytes()
+        path.write_bytes(data[: len(data) // 2])
+    elif how == "garbage":
+        path.write_bytes(b"not a database at all" * 100)
+    elif how == "missing":
+        path.unlink()
+    else:
+        statement = {
+            "foreign": "pragma application_id = 7",
+            "newer": "pragma user_version = 99",
+            "lacking": "drop table findings",
+        }[how]
+        with sqlite3.connect(path) as connection:
+            connection.execute(statement)
+        connection.close()
+    says = {
+        "truncated": "damaged",
+        "garbage": "damaged, or no database: file is not a database",
+        "foreign": "is not of a fuzzing campaign",
+        "newer": "is of version 99, this tinyref reads up to 1",
+        "lacking": "it lacks tables",
+        "missing": "there is no campaign in",
+    }[how]
+    before = path.read_bytes() if path.exists() else b""
+    with pytest.raises(UserError, match=says):
+        Database.open(tmp_path)
+    if how != "missing":
+        # Nor is it thrown away by a campaign that starts anew.
+        with pytest.raises(UserError, match=says):
+            Database.create(tmp_path, CONFIG)
+        assert path.read_bytes() == before
+
+
+def test_a_full_disk_is_reported_and_what_was_stored_stays(tmp_path: Path):
+    database = filled(tmp_path)
+    pages = database._connection.execute("pragma page_count").fetchone()[0]
+    # As a full disk does, the limit stops the file from growing.
+    database._connection.execute(f"pragma max_page_count = {pages}")
+    rules = {f"rule-{number}": 1 for number in range(5000)}
+    large = Done(Task(20, 21), (CaseResult(20, 0.5, 2, rules),))
+    with pytest.raises(CampaignError, match="database or disk is full"):
+        database.add(large, 0)
+    database.close()
+    assert Database.open(tmp_path).totals() == (40, 80, 20.0)
+
+
+def test_a_folder_has_one_campaign_at_a_time(tmp_path: Path):
+    lock = Lock(tmp_path)
+    with pytest.raises(UserError, match="another campaign is running in"):
+        Lock(tmp_path)
+    lock.release()
+    Lock(tmp_path).release()
+
+
+def test_a_writer_that_is_killed_leaves_the_chunks_that_it_finished(tmp_path: Path):
+    code = f"""
+import os, signal, sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from pathlib import Path
+from test_campaign_database import *
+database = filled(Path({str(tmp_path)!r}))
+connection = database._connection
+connection.execute("begin immediate")
+connection.execute("insert into chunks values (40, 60, 1, 1.0)")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    killed = subprocess.run([sys.executable, "-c", code], check=False, env=dict(os.environ))
+    assert killed.returncode == -signal.SIGKILL
+    assert Database.open(tmp_path).chunks() == [(0, 20), (1000, 1020)]

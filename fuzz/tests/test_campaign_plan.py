@@ -1,0 +1,118 @@
+"""Which cases come next and which findings are examined: by numbers alone."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from tinyref.uops.optimise.opt import Opt, OptOp
+from tinyref_fuzz.campaign.cases import (
+    CaseResult,
+    code_version,
+    forget,
+    judge_of,
+    judged,
+    pairs_of,
+    result_of,
+    tape_seed,
+)
+from tinyref_fuzz.campaign.database import Finding
+from tinyref_fuzz.campaign.examination import signature
+from tinyref_fuzz.campaign.plan import Frontier, Triage, epoch_of, gaps
+from tinyref_fuzz.campaign.task import Done, Examination, Task
+from tinyref_fuzz.case import Pair, Symptom, Verdict
+
+WRONG = Verdict(Pair.DEVICE, Symptom.VALUE, "element 3 of 8 is 1 instead of 2", 0, 2)
+
+
+def finding(number: int, name: str = "a") -> Finding:
+    return Finding(number, name, WRONG, None, None)
+
+
+def test_gaps_are_what_is_left_in_chunks_of_a_fixed_grid():
+    assert list(gaps([], 50)) == [(0, 20), (20, 40), (40, 50)]
+    assert list(gaps([(0, 20), (40, 60)], 70)) == [(20, 40), (60, 70)]
+    assert list(gaps([(0, 20), (20, 50)], 70)) == [(50, 60), (60, 70)]
+    assert list(gaps([(25, 30)], 45)) == [(0, 20), (20, 25), (30, 40), (40, 45)]
+    assert list(gaps([(0, 20)], 20)) == []
+    assert list(gaps([(0, 20)], 0)) == []
+    assert list(islice(gaps([], None), 2)) == [(0, 20), (20, 40)]
+
+
+def test_the_frontier_waits_for_the_first_gap():
+    frontier = Frontier()
+    frontier.add(20, 40)
+    assert frontier.number == 0
+    frontier.add(0, 20)
+    assert frontier.number == 40
+    frontier.add(60, 80)
+    assert frontier.number == 40
+
+
+def test_few_of_many_that_look_alike_are_examined_in_the_order_of_their_numbers():
+    for order in (range(40), reversed(range(40))):
+        triage = Triage()
+        for number in order:
+            triage.add(finding(number))
+        triage.add(finding(7, "b"))
+        first = [each.number for each in triage.due(before=10)]
+        # Ranks 1 to 4 and 8 of one kind, and the only one of another.
+        assert first == [0, 1, 2, 3, 7, 7]
+        assert [each.number for each in triage.due(None)] == [15, 31]
+        assert triage.due(None) == []
+
+
+def test_neighbours_have_tapes_of_their_own():
+    # printf 1/0 | b2sum -l 64
+    assert tape_seed(1, 0) == 0x099B9DD8225C354B
+    assert len({tape_seed(seed, number) for seed in range(20) for number in range(20)}) == 400
+
+
+def test_epochs():
+    assert [epoch_of(number) for number in (0, 999, 1000, 2500)] == [0, 0, 1, 2]
+
+
+def test_signatures_leave_out_what_differs_from_case_to_case():
+    assert signature(WRONG) == "DEVICE VALUE"
+    error = Verdict(Pair.DEVICE, Symptom.ERROR, "kernel 'r_4_8': slot 3 at 0x7f\nand more", 1)
+    assert signature(error) == "DEVICE ERROR kernel *: slot * at *"
+
+
+def test_pairs_of_optimisations_keep_their_order():
+    upcast, local, tile = Opt(OptOp.UPCAST, 0, 4), Opt(OptOp.LOCAL, 0, 2), Opt(OptOp.TC, 0, 0, 0)
+    found = pairs_of([(upcast, local), (upcast, upcast, local), (tile,), ()])
+    assert found == {"UPCAST LOCAL": 2, "UPCAST UPCAST": 1}
+
+
+def test_what_goes_between_processes_comes_back_equal():
+    result = CaseResult(7, 0.5, 2, {"int-sum": 3}, {"UPCAST LOCAL": 1}, WRONG)
+    task = Task(0, 20, {"weights": [1, 2]}, WRONG)
+    examination = Examination(7, "a", "DEVICE", "", "differs", {"ast": []}, 8, 2)
+    for done in (Done(task, (result,)), Done(task, examination=examination)):
+        assert Done.from_json(done.to_json()) == done
+
+
+def test_the_numbered_cases_are_those_that_workers_judge():
+    found = list(islice(judged("PYTHON", 3, "even", start=5), 4))
+    assert [number for number, _, _, _ in found] == [5, 6, 7, 8]
+    assert [verdict.agrees for _, _, verdict, _ in found] == [True] * 4
+    again = result_of(judge_of("PYTHON"), 3, 6, "even")
+    assert (again.number, again.verdict, again.judged) == (6, None, found[1][2].judged)
+
+
+def test_coverage_does_not_depend_on_what_ran_before():
+    judge = judge_of("PYTHON")
+
+    def fired() -> list[dict[str, int]]:
+        forget()
+        return [dict(result_of(judge, 1, number, "even").rules) for number in range(4)]
+
+    alone = fired()
+    for number in range(10, 14):
+        result_of(judge, 1, number, "even")
+    assert fired() == alone
+    assert any(alone)
+
+
+def test_the_code_has_one_version_in_a_process():
+    assert code_version() == code_version()
+    assert code_version().startswith("0.")

@@ -1,0 +1,448 @@
+"""A campaign: gives out chunks of numbered cases, keeps what comes back, examines the findings."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import shutil
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from tinyref.errors import UserError
+from tinyref_fuzz.campaign.cases import DEFAULT_POLICY, Guide, code_version, known_rules
+from tinyref_fuzz.campaign.database import Bucket, Database, Lock
+from tinyref_fuzz.campaign.plan import Frontier, Triage, epoch_of, gaps
+from tinyref_fuzz.campaign.progress import Progress, Quiet, Reporter
+from tinyref_fuzz.campaign.task import (
+    CampaignError,
+    Done,
+    Examination,
+    Executor,
+    Setup,
+    Task,
+)
+from tinyref_fuzz.guide import guidance, unreached
+from tinyref_fuzz.policies import policy_named
+from tinyref_fuzz.store import kept_from_json, save_kept
+from tinyref_spec.kept import named
+
+DEFAULT_SECONDS = 60.0
+TICK_SECONDS = 0.2
+# What the examinations that are left may take once the last case is judged.
+LAST_EXAMINATIONS_SECONDS = 60.0
+MEMORY_SHARE = 0.8
+RATE_SECONDS = 20.0
+MIN_FREE_BYTES = 16 << 20
+CASES = "cases"
+UNREACHED = "unreached.md"
+
+# Coverage of rules and of pairs so far, to what is to sway the generator.
+Guidance = Callable[[Mapping[str, int], Mapping[str, int]], Guide | None]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked for.
+
+    folder: where the database and the reproducers go. seed: drawn where it is None. kernels,
+    seconds: whichever is reached first ends the campaign; a minute where neither is given. jobs:
+    worker processes, one a core where it is 0. corpus: the folder for reproducers, shared perhaps.
+    cluster: the address of a Dask scheduler, empty for this machine. With resume, what is not
+    given is as before.
+    """
+
+    device: str
+    folder: Path
+    seed: int | None = None
+    policy: str | None = None
+    kernels: int | None = None
+    seconds: float | None = None
+    jobs: int = 0
+    cluster: str = ""
+    corpus: Path | None = None
+    resume: bool = False
+    timeout: float = 30.0
+    memory: int | None = None
+    examine_seconds: float = 10.0
+
+    @property
+    def workers(self) -> int:
+        return self.jobs if self.jobs > 0 else os.cpu_count() or 1
+
+    @property
+    def memory_bytes(self) -> int:
+        if self.memory is not None:
+            return self.memory
+        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        return int(total * MEMORY_SHARE / self.workers)
+
+
+@dataclass
+class Summary:
+    """What a campaign came to. incomplete: why it did not do what was asked, empty if it did."""
+
+    device: str
+    seed: int
+    policy: str
+    folder: Path
+    cases: int = 0
+    judged: int = 0
+    seconds: float = 0.0
+    findings: int = 0
+    buckets: list[Bucket] = field(default_factory=list)
+    unexamined: Counter[str] = field(default_factory=Counter)
+    rules: Counter[str] = field(default_factory=Counter)
+    pairs: Counter[str] = field(default_factory=Counter)
+    incomplete: str = ""
+
+
+def prepare_folder(folder: Path) -> None:
+    """Makes the folder and proves that it can be written. Raises `UserError`."""
+    probe = folder / ".probe"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe.write_bytes(bytes(4096))
+        probe.unlink()
+        free = shutil.disk_usage(folder).free
+    except OSError as error:
+        raise UserError(f"folder: cannot write to {folder}: {error.strerror or error}") from error
+    if free < MIN_FREE_BYTES:
+        raise UserError(
+            f"folder: only {free >> 20} MiB are free in {folder}, {MIN_FREE_BYTES >> 20} are needed"
+        )
+
+
+def run(
+    request: Request,
+    reporter: Reporter | None = None,
+    guidance: Guidance | None = guidance,
+    started: Callable[[Request], None] = lambda request: None,
+) -> Summary:
+    """Carries out or resumes a campaign. started: told the request with all that was left open.
+
+    Raises `UserError` for what cannot be begun; lets `KeyboardInterrupt` out, with everything
+    stored. Where it cannot go on, the summary says why.
+    """
+    if request.policy is not None:
+        policy_named(request.policy)
+    prepare_folder(request.folder)
+    lock = Lock(request.folder)
+    try:
+        request, database = _opened(request)
+        started(request)
+        try:
+            summary = Campaign(request, database, reporter or Quiet(), guidance).run()
+            _write_unreached(summary)
+            return summary
+        finally:
+            database.close()
+    finally:
+        lock.release()
+
+
+def _write_unreached(summary: Summary) -> None:
+    """A page of the rules that never fired, and of the optimisations that never met."""
+    with contextlib.suppress(OSError):
+        page = unreached(summary.rules, summary.pairs).text()
+        (summary.folder / UNREACHED).write_text(page, encoding="utf-8")
+
+
+def _opened(request: Request) -> tuple[Request, Database]:
+    """The database to write to, and the request with what is known from it."""
+    if not request.resume:
+        request = replace(
+            request,
+            seed=random.SystemRandom().randrange(2**32) if request.seed is None else request.seed,
+            policy=request.policy or DEFAULT_POLICY,
+        )
+        if request.kernels is None and request.seconds is None:
+            request = replace(request, seconds=DEFAULT_SECONDS)
+        return request, Database.create(request.folder, _config(request))
+    database = Database.open(request.folder)
+    try:
+        return _resumed(request, database.config()), database
+    except UserError:
+        database.close()
+        raise
+
+
+def _config(request: Request) -> dict[str, Any]:
+    return {
+        "device": request.device,
+        "seed": request.seed,
+        "policy": request.policy,
+        "kernels": request.kernels,
+        "seconds": request.seconds,
+        "code": code_version(),
+    }
+
+
+def _resumed(request: Request, config: Mapping[str, Any]) -> Request:
+    """The request as the stored campaign has it. Raises `UserError` where they contradict."""
+    if missing := {"device", "seed", "policy", "kernels", "seconds", "code"} - set(config):
+        raise UserError(f"resume: {request.folder} lacks {', '.join(sorted(missing))}")
+    given = {"device": request.device, "seed": request.seed, "policy": request.policy}
+    for key, value in {**given, "code": code_version()}.items():
+        if value is not None and value != config[key]:
+            raise UserError(
+                f"resume: the campaign in {request.folder} is of {key} {config[key]}, "
+                f"not {value}: start anew without --resume"
+            )
+    if request.kernels is None and request.seconds is None:
+        request = replace(request, kernels=config["kernels"], seconds=config["seconds"])
+    return replace(request, seed=config["seed"], policy=config["policy"])
+
+
+def executor_of(request: Request, setup: Setup) -> Executor:
+    """Where the request wants its tasks done."""
+    if request.cluster:
+        from tinyref_fuzz.campaign.cluster import ClusterExecutor
+
+        return ClusterExecutor(setup, request.cluster)
+    from tinyref_fuzz.campaign.local import LocalExecutor
+
+    return LocalExecutor(setup, request.workers)
+
+
+class Campaign:
+    """One run of a campaign, on the state that its database has."""
+
+    def __init__(
+        self,
+        request: Request,
+        database: Database,
+        reporter: Reporter,
+        guidance: Guidance | None = None,
+    ) -> None:
+        assert request.seed is not None, "the seed is drawn before"
+        self.request = request
+        self.database = database
+        self.reporter = reporter
+        self.guidance = guidance
+        self.seed = request.seed
+        self.policy = request.policy or DEFAULT_POLICY
+        self.corpus = request.corpus or request.folder / CASES
+        self._triage = Triage()
+        self._frontier = Frontier()
+        self._examinations: deque[Task] = deque()
+        self._buckets = {bucket.key: bucket for bucket in database.buckets()}
+        self._rules = database.coverage("rule")
+        self._guides = database.guides()
+        done = database.chunks()
+        self._cases = sum(stop - first for first, stop in done)
+        self._cases_before = self._cases
+        for first, stop in done:
+            self._frontier.add(first, stop)
+        self._findings = self._chunks = 0
+        for finding in database.findings():
+            self._findings += 1
+            self._triage.add(finding)
+        self._ranges: Iterator[tuple[int, int]] = gaps(done, request.kernels)
+        self._next = next(self._ranges, None)
+        self._recent: deque[tuple[float, int]] = deque()
+
+    def run(self) -> Summary:
+        """The summary; lets `KeyboardInterrupt` out."""
+        setup = Setup(
+            device=self.request.device,
+            seed=self.seed,
+            policy=self.policy,
+            timeout=self.request.timeout,
+            memory=self.request.memory_bytes,
+            examine_seconds=self.request.examine_seconds,
+        )
+        self._began = time.monotonic()
+        self._ready: float | None = None
+        incomplete = ""
+        executor = executor_of(self.request, setup)
+        try:
+            with self.reporter.showing():
+                self._work(executor)
+        except CampaignError as error:
+            incomplete = str(error)
+        finally:
+            executor.close()
+        return self.summary(incomplete)
+
+    def summary(self, incomplete: str = "") -> Summary:
+        """What the database has, in numbers."""
+        cases, judged, _ = self.database.totals()
+        findings = self.database.findings()
+        unexamined = Counter(each.signature for each in findings if each.bucket is None)
+        return Summary(
+            device=self.request.device,
+            seed=self.seed,
+            policy=self.policy,
+            folder=self.request.folder,
+            cases=cases,
+            judged=judged,
+            seconds=time.monotonic() - self._began,
+            findings=len(findings),
+            buckets=self.database.buckets(),
+            unexamined=unexamined,
+            rules=self.database.coverage("rule"),
+            pairs=self.database.coverage("pair"),
+            incomplete=incomplete,
+        )
+
+    def _work(self, executor: Executor) -> None:
+        """Until there is nothing left to do, or no time."""
+        give_up = float("inf")
+        while True:
+            if self._ready is None and executor.is_ready:
+                self._ready = time.monotonic()
+            if self._is_late():
+                self._drop_what_is_too_late(executor)
+            self._queue_examinations()
+            self._give_out(executor)
+            if executor.busy == 0 and self._is_over():
+                return
+            if self._is_over() and not self._chunks:
+                give_up = min(give_up, time.monotonic() + LAST_EXAMINATIONS_SECONDS)
+            if time.monotonic() > give_up:
+                return
+            for done in executor.finished(TICK_SECONDS):
+                self._take(done)
+            self.reporter.update(self._progress())
+
+    def _is_over(self) -> bool:
+        """Whether no more cases are to be judged."""
+        return self._next is None or self._is_late()
+
+    def _queue_examinations(self) -> None:
+        """Those of findings below which every case is judged; in the end, of all that are left."""
+        is_settled = self._is_over() and not self._chunks
+        for finding in self._triage.due(None if is_settled else self._frontier.number):
+            if finding.bucket is None:
+                number = finding.number
+                self._examinations.append(Task(number, number + 1, finding.guide, finding.verdict))
+
+    def _give_out(self, executor: Executor) -> None:
+        """Keeps the executor busy: what was found is looked at before more is sought."""
+        while executor.busy < executor.capacity:
+            task = self._examinations.popleft() if self._examinations else self._next_chunk()
+            if task is None:
+                return
+            self._chunks += not task.is_examination
+            executor.submit(task)
+
+    def _is_late(self) -> bool:
+        """Whether the time is up; it begins when the first worker is ready."""
+        seconds = self.request.seconds
+        return seconds is not None and self._elapsed() >= seconds
+
+    def _elapsed(self) -> float:
+        return time.monotonic() - self._ready if self._ready is not None else 0.0
+
+    def _drop_what_is_too_late(self, executor: Executor) -> None:
+        for task in executor.recall():
+            if task.is_examination:
+                executor.submit(task)
+            else:
+                self._chunks -= 1
+
+    def _next_chunk(self) -> Task | None:
+        """The next range with its guide; None for now where the guide is not known yet."""
+        if self._next is None or self._is_late():
+            return None
+        first, stop = self._next
+        epoch = epoch_of(first)
+        if self.guidance is not None and epoch not in self._guides:
+            # The last epoch is not known yet: so that no worker waits, the ones before must do.
+            if epoch_of(self._frontier.number) < epoch - 1:
+                return None
+            rules = self.database.coverage("rule", epoch - 1)
+            pairs = self.database.coverage("pair", epoch - 1)
+            self._guides[epoch] = self.guidance(rules, pairs) if epoch >= 2 else None
+            self.database.keep_guide(epoch, self._guides[epoch])
+        self._next = next(self._ranges, None)
+        return Task(first, stop, self._guides.get(epoch))
+
+    # What comes back
+
+    def _take(self, done: Done) -> None:
+        if done.examination is not None:
+            self._keep(done.examination)
+            return
+        task = done.task
+        self._chunks -= 1
+        findings = self.database.add(done, epoch_of(task.first))
+        self._frontier.add(task.first, task.stop)
+        self._cases += task.stop - task.first
+        self._findings += len(findings)
+        for finding in findings:
+            self._triage.add(finding)
+        for result in done.results:
+            self._rules.update(result.rules)
+        self._recent.append((time.monotonic(), task.stop - task.first))
+
+    def _keep(self, found: Examination) -> None:
+        """Stores an examined finding; a bucket shows the smallest case, then the earliest."""
+        known = self._buckets.get(found.bucket)
+        if known is not None and _size(known.examination) <= _size(found):
+            self.database.assign(found.number, found.bucket)
+            return
+        file = self._save(found)
+        self.database.keep(found, file)
+        self._buckets[found.bucket] = Bucket(found.bucket, found, file, 1)
+        if known is not None and self.request.corpus is None and known.file not in ("", file):
+            Path(known.file).unlink(missing_ok=True)
+
+    def _save(self, found: Examination) -> str:
+        """The file of the reproducer, empty where there is none. Raises `CampaignError`."""
+        if found.case is None:
+            return ""
+        kept = kept_from_json(dict(found.case))
+        path = self.corpus / named("case", kept)
+        try:
+            self.corpus.mkdir(parents=True, exist_ok=True)
+            save_kept(path, kept)
+        except (OSError, UserError) as error:
+            raise CampaignError(f"cannot write a reproducer: {error}") from error
+        return str(path)
+
+    def _progress(self) -> Progress:
+        now = time.monotonic()
+        while self._recent and now - self._recent[0][0] > RATE_SECONDS:
+            self._recent.popleft()
+        elapsed = self._elapsed()
+        rate = sum(cases for _, cases in self._recent) / max(min(elapsed, RATE_SECONDS), 1e-3)
+        fraction, left = self._ahead(elapsed)
+        return Progress(
+            cases=self._cases,
+            rate=rate,
+            rules=len(self._rules),
+            known_rules=known_rules(),
+            findings=self._findings,
+            buckets=len(self._buckets),
+            fraction=fraction,
+            left=left,
+            state=self._state(),
+        )
+
+    def _state(self) -> str:
+        if self._ready is None:
+            return "opening the device"
+        return "examining" if self._is_over() and not self._chunks else ""
+
+    def _ahead(self, elapsed: float) -> tuple[float, float | None]:
+        """How much of the whole is done, and seconds to go: of the limit that comes first."""
+        fraction, left = 0.0, None
+        if self.request.seconds:
+            fraction, left = elapsed / self.request.seconds, self.request.seconds - elapsed
+        fresh = self._cases - self._cases_before
+        if self.request.kernels and fresh:
+            by_kernels = elapsed / fresh * (self.request.kernels - self._cases)
+            if left is None or by_kernels < left:
+                fraction, left = self._cases / self.request.kernels, by_kernels
+        return min(fraction, 1.0), left
+
+
+def _size(found: Examination) -> tuple[bool, int, int, int]:
+    """A case that is there before one that is not, then the smallest, then the earliest."""
+    return found.case is None, found.nodes, found.opts, found.number

@@ -1,0 +1,216 @@
+"""The numbered cases of a campaign, and what is kept of each once it is judged.
+
+Case `number` of `seed` is one tape, so it can be made again from these two, the policy and the
+version of the code; nothing of another case goes into it.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations, count
+from pathlib import Path
+from typing import Any
+
+import tinyref
+import tinyref_fuzz
+from tinyref.dtype import dtypes
+from tinyref.errors import TinyrefError, UserError
+from tinyref.uops.ops import Ops
+from tinyref.uops.optimise.opt import OptOp
+from tinyref.uops.rewrite.engine import firings
+from tinyref_fuzz.case import Case, Opts, Pair, Symptom, Verdict
+from tinyref_fuzz.generate import generate
+from tinyref_fuzz.judge import Judge
+from tinyref_fuzz.policies import Policy, policy_named
+from tinyref_fuzz.tape import Tape
+
+# Factors for the weights of a policy, by name: {"opts": {"UPCAST": 2.0}, "forms": {...}}.
+Guide = Mapping[str, Mapping[str, float]]
+DEFAULT_POLICY = "even"
+
+
+@functools.cache
+def code_version() -> str:
+    """The version and a hash of the sources: cases of other sources may be other cases."""
+    digest = hashlib.blake2b(digest_size=8)
+    for package in (tinyref, tinyref_fuzz):
+        folder = Path(str(package.__file__)).parent
+        for path in sorted(folder.rglob("*.py")):
+            digest.update(path.relative_to(folder).as_posix().encode())
+            digest.update(path.read_bytes())
+    return f"{tinyref.__version__}-{digest.hexdigest()}"
+
+
+def tape_seed(seed: int, number: int) -> int:
+    """The seed of the tape of case `number`: neighbours have nothing in common."""
+    return int.from_bytes(hashlib.blake2b(f"{seed}/{number}".encode(), digest_size=8).digest())
+
+
+def judge_of(device: str) -> Judge:
+    """The judge for a device. Raises `TinyrefError` where it does not open or runs no kernels."""
+    judge = Judge(device)
+    if not judge.capabilities.ops:
+        raise UserError(f"device: {device} holds data but runs no kernels")
+    return judge
+
+
+def guided(policy: Policy, guide: Guide | None) -> Policy:
+    """The policy with its weights multiplied by the factors of the guide."""
+    if not guide:
+        return policy
+    return policy.scaled(
+        forms=guide.get("forms"),
+        rules=guide.get("rules"),
+        mixes=guide.get("mixes"),
+        dtypes={getattr(dtypes, name): by for name, by in guide.get("dtypes", {}).items()},
+        ops={Ops[name]: by for name, by in guide.get("ops", {}).items()},
+        opts={OptOp[name]: by for name, by in guide.get("opts", {}).items()},
+    )
+
+
+def case_at(
+    judge: Judge, seed: int, number: int, policy: str = DEFAULT_POLICY, guide: Guide | None = None
+) -> Case:
+    """Case `number` for the judge's device. Raises `UserError` for an unknown policy."""
+    tape = Tape(seed=tape_seed(seed, number))
+    return generate(tape, judge.capabilities, guided(policy_named(policy), guide))
+
+
+def judged(
+    device: str,
+    seed: int,
+    policy: str = DEFAULT_POLICY,
+    start: int = 0,
+    guide: Guide | None = None,
+) -> Iterator[tuple[int, Case, Verdict, float]]:
+    """The cases from number `start` on without end: number, case, verdict, and seconds it took.
+
+    In this process: what crashes or hangs takes it down. Raises as `judge_of` and `case_at`.
+    """
+    judge = judge_of(device)
+    for number in count(start):
+        began = time.perf_counter()
+        case = case_at(judge, seed, number, policy, guide)
+        verdict = verdict_of(judge, case)
+        yield number, case, verdict, time.perf_counter() - began
+
+
+def verdict_of(judge: Judge, case: Case) -> Verdict:
+    """The judge's verdict; what escapes the judge is a finding too, and costs one case."""
+    try:
+        return judge.verdict(case)
+    except MemoryError:
+        return Verdict(Pair.DEVICE, Symptom.MEMORY, "out of memory")
+    except Exception as error:  # nothing that one case does may end a campaign
+        return Verdict(Pair.PLAIN, Symptom.ERROR, error_text(error))
+
+
+def error_text(error: BaseException) -> str:
+    """The error in words; one that nobody raised on purpose comes with its last frames."""
+    if isinstance(error, TinyrefError):
+        return str(error)
+    frames = "".join(traceback.format_tb(error.__traceback__)[-3:])
+    return f"{type(error).__name__}: {error}\n{frames}".rstrip()
+
+
+def forget() -> None:
+    """Empties the caches of tinyref, so that what fires next does not depend on what ran before.
+
+    Rewritten nodes keep their results while they live, and caches keep nodes alive.
+    """
+    for name, module in list(sys.modules.items()):
+        if not name.startswith("tinyref"):
+            continue
+        for value in list(vars(module).values()):
+            if isinstance(value, functools._lru_cache_wrapper):
+                value.cache_clear()
+
+
+@dataclass(frozen=True)
+class CaseResult:
+    """What is kept of one case.
+
+    judged: optimised programs that were compared. rules: how often each rule fired. pairs: how
+    often two kinds of optimisation, in this order, were in one list. verdict: None where all agree.
+    """
+
+    number: int
+    seconds: float
+    judged: int = 0
+    rules: Mapping[str, int] = field(default_factory=dict)
+    pairs: Mapping[str, int] = field(default_factory=dict)
+    verdict: Verdict | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        verdict = verdict_to_json(self.verdict) if self.verdict is not None else None
+        return {**vars(self), "verdict": verdict}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> CaseResult:
+        verdict = verdict_from_json(data["verdict"]) if data["verdict"] is not None else None
+        return CaseResult(**{**data, "verdict": verdict})
+
+
+def verdict_to_json(verdict: Verdict) -> dict[str, Any]:
+    """A verdict as JSON; the enumerations by name."""
+    return {
+        "pair": verdict.pair.name if verdict.pair else None,
+        "symptom": verdict.symptom.name if verdict.symptom else None,
+        "detail": verdict.detail,
+        "trial": verdict.trial,
+        "judged": verdict.judged,
+    }
+
+
+def verdict_from_json(data: Mapping[str, Any]) -> Verdict:
+    """The verdict that `verdict_to_json` wrote."""
+    pair = Pair[data["pair"]] if data["pair"] else None
+    symptom = Symptom[data["symptom"]] if data["symptom"] else None
+    return Verdict(pair, symptom, data["detail"], data["trial"], data["judged"])
+
+
+def result_of(
+    judge: Judge, seed: int, number: int, policy: str, guide: Guide | None = None
+) -> CaseResult:
+    """Makes and judges case `number`, and counts what it reached."""
+    firings.clear()
+    began = time.perf_counter()
+    pairs: Counter[str] = Counter()
+    try:
+        case = case_at(judge, seed, number, policy, guide)
+    except Exception as error:  # a generator that fails is a bug as well, and costs one case
+        verdict = Verdict(Pair.PLAIN, Symptom.ERROR, f"while generating: {error_text(error)}")
+    else:
+        pairs = pairs_of(case.opts)
+        verdict = verdict_of(judge, case)
+    return CaseResult(
+        number=number,
+        seconds=round(time.perf_counter() - began, 4),
+        judged=verdict.judged,
+        rules=dict(firings),
+        pairs=dict(pairs),
+        verdict=None if verdict.agrees else verdict,
+    )
+
+
+def pairs_of(lists: Sequence[Opts]) -> Counter[str]:
+    """How many lists have an optimisation of one kind before one of another: `UPCAST LOCAL`."""
+    found: Counter[str] = Counter()
+    for opts in lists:
+        ops = [opt.op.name for opt in opts]
+        found.update({f"{first} {second}" for first, second in combinations(ops, 2)})
+    return found
+
+
+def known_rules() -> int:
+    """How many rules there are to fire."""
+    from tinyref.uops.simplify import ALL_RULES
+
+    return len(ALL_RULES.rules)

@@ -1,0 +1,303 @@
+"""The database of a campaign: one SQLite file that survives kill -9 at any moment.
+
+What is done comes in whole tasks, one transaction each, so what a query sees is always the state
+after some task. Only one process writes, and holds a lock on the folder while it does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tinyref.errors import UserError
+from tinyref_fuzz.campaign.cases import verdict_from_json, verdict_to_json
+from tinyref_fuzz.campaign.examination import signature
+from tinyref_fuzz.campaign.task import CampaignError, Done, Examination
+from tinyref_fuzz.case import Verdict
+
+NAME = "campaign.sqlite"
+PREVIOUS = "campaign.previous.sqlite"
+LOCK = "campaign.lock"
+VERSION = 1
+APPLICATION = int.from_bytes(b"tryf")
+_TABLES = """
+create table config (key text primary key, value text not null) without rowid;
+create table chunks (
+    first integer primary key, stop integer not null, judged integer not null, seconds real not null
+);
+create table coverage (
+    epoch integer not null, kind text not null, name text not null, count integer not null,
+    primary key (epoch, kind, name)
+) without rowid;
+create table findings (
+    number integer primary key, signature text not null,
+    verdict text not null, guide text, bucket text
+);
+create table buckets (
+    key text primary key, number integer not null, examination text not null, file text not null
+) without rowid;
+create table guides (epoch integer primary key, guide text not null);
+create index findings_of_a_signature on findings (signature, number);
+"""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A case that does not agree. bucket: the key of its bucket, None until it is examined."""
+
+    number: int
+    signature: str
+    verdict: Verdict
+    guide: Mapping[str, Any] | None
+    bucket: str | None
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """Findings of one cause: the smallest of its examined cases, and the file that keeps it."""
+
+    key: str
+    examination: Examination
+    file: str
+    findings: int
+
+
+class Lock:
+    """Holds a folder for one campaign. Raises `UserError` where another one has it."""
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise UserError(f"folder: cannot write to {folder}: {error.strerror}") from error
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(self._descriptor)
+            raise UserError(
+                f"folder: another campaign is running in {folder}: give this one its own --folder"
+            ) from error
+
+    def release(self) -> None:
+        os.close(self._descriptor)
+
+
+class Database:
+    """The stored state of one campaign; the folder is to be locked before."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        self.path = path
+        self._connection = connection
+
+    @staticmethod
+    def create(folder: Path, config: Mapping[str, Any]) -> Database:
+        """A new one; that of an earlier campaign is kept beside it as campaign.previous.sqlite.
+
+        Raises `UserError` where the folder cannot be written, or holds such a file of something
+        else.
+        """
+        path = folder / NAME
+        if path.exists():
+            Database.open(folder).close()
+            path.replace(folder / PREVIOUS)
+        try:
+            connection = _connected(path)
+            with connection:
+                connection.executescript(
+                    f"pragma application_id = {APPLICATION}; pragma user_version = {VERSION};"
+                )
+                connection.execute("begin")
+                for statement in _TABLES.split(";"):
+                    connection.execute(statement)
+                rows = [(key, json.dumps(value)) for key, value in config.items()]
+                connection.executemany("insert into config values (?, ?)", rows)
+        except sqlite3.Error as error:
+            raise UserError(f"folder: cannot write {path}: {error}") from error
+        return Database(path, connection)
+
+    @staticmethod
+    def open(folder: Path) -> Database:
+        """The one that is there. Raises `UserError` where there is none that can be read."""
+        path = folder / NAME
+        if not path.is_file():
+            raise UserError(f"resume: there is no campaign in {folder}")
+        try:
+            connection = _connected(path)
+            (application,) = connection.execute("pragma application_id").fetchone()
+            (version,) = connection.execute("pragma user_version").fetchone()
+            (problem,) = connection.execute("pragma quick_check(1)").fetchone()
+            tables = {row[0] for row in connection.execute("select name from sqlite_master")}
+        except sqlite3.Error as error:
+            raise UserError(f"folder: {path} is damaged, or no database: {error}") from error
+        found = Database(path, connection)
+        refusal = ""
+        if application != APPLICATION:
+            refusal = "is not of a fuzzing campaign"
+        elif version > VERSION:
+            refusal = f"is of version {version}, this tinyref reads up to {VERSION}"
+        elif problem != "ok":
+            refusal = f"is damaged: {problem}"
+        elif not {"config", "chunks", "coverage", "findings", "buckets", "guides"} <= tables:
+            refusal = "is damaged: it lacks tables"
+        if refusal:
+            found.close()
+            raise UserError(f"folder: {path} {refusal}: choose another --folder, or move it away")
+        return found
+
+    def close(self) -> None:
+        """Nothing of it is lost without, but its log is folded into the one file."""
+        with contextlib.suppress(sqlite3.Error):
+            self._connection.close()
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        """One transaction. Raises `CampaignError` where it cannot be stored; then nothing of it is.
+
+        A full disk is the caller's to mend, and what was stored before stays.
+        """
+        try:
+            with self._connection as connection:
+                connection.execute("begin immediate")
+                yield connection
+        except (sqlite3.Error, OSError) as error:
+            raise CampaignError(f"cannot write {self.path}: {error}") from error
+
+    def config(self) -> dict[str, Any]:
+        """What the campaign was started with."""
+        rows = self._connection.execute("select key, value from config")
+        try:
+            return {key: json.loads(value) for key, value in rows}
+        except ValueError as error:
+            raise UserError(f"folder: {self.path} is damaged: {error}") from error
+
+    def add(self, done: Done, epoch: int) -> list[Finding]:
+        """Stores a chunk of judged cases, all or nothing; returns its findings."""
+        task = done.task
+        totals: Counter[tuple[str, str]] = Counter()
+        for result in done.results:
+            totals.update({("rule", name): count for name, count in result.rules.items()})
+            totals.update({("pair", name): count for name, count in result.pairs.items()})
+        judged = sum(result.judged for result in done.results)
+        seconds = sum(result.seconds for result in done.results)
+        guide = json.dumps(task.guide) if task.guide is not None else None
+        findings = [
+            Finding(result.number, signature(result.verdict), result.verdict, task.guide, None)
+            for result in done.results
+            if result.verdict is not None
+        ]
+        with self._writing() as connection:
+            connection.execute(
+                "insert into chunks values (?, ?, ?, ?)", (task.first, task.stop, judged, seconds)
+            )
+            connection.executemany(
+                "insert into coverage values (?, ?, ?, ?) "
+                "on conflict do update set count = count + excluded.count",
+                [(epoch, kind, name, count) for (kind, name), count in totals.items()],
+            )
+            connection.executemany(
+                "insert into findings values (?, ?, ?, ?, null)",
+                [
+                    (each.number, each.signature, json.dumps(verdict_to_json(each.verdict)), guide)
+                    for each in findings
+                ],
+            )
+        return findings
+
+    def keep(self, examination: Examination, file: str) -> None:
+        """Stores what came of a finding; of a bucket the smallest case is kept."""
+        with self._writing() as connection:
+            connection.execute(
+                "update findings set bucket = ? where number = ?",
+                (examination.bucket, examination.number),
+            )
+            connection.execute(
+                "insert or replace into buckets values (?, ?, ?, ?)",
+                (
+                    examination.bucket,
+                    examination.number,
+                    json.dumps(examination.to_json()),
+                    file,
+                ),
+            )
+
+    def assign(self, number: int, bucket: str) -> None:
+        """The finding is of that bucket, which has a smaller case already."""
+        with self._writing() as connection:
+            connection.execute("update findings set bucket = ? where number = ?", (bucket, number))
+
+    def keep_guide(self, epoch: int, guide: Mapping[str, Any] | None) -> None:
+        """The cases of that epoch are drawn with this guide, after a resume as well."""
+        with self._writing() as connection:
+            connection.execute("insert into guides values (?, ?)", (epoch, json.dumps(guide)))
+
+    def guides(self) -> dict[int, Mapping[str, Any] | None]:
+        """The guides that were settled so far, by epoch."""
+        rows = self._connection.execute("select epoch, guide from guides")
+        return {epoch: json.loads(guide) for epoch, guide in rows}
+
+    def chunks(self) -> list[tuple[int, int]]:
+        """The ranges of numbers that are done, in order."""
+        return list(self._connection.execute("select first, stop from chunks order by first"))
+
+    def totals(self) -> tuple[int, int, float]:
+        """Cases, optimised programs compared, and seconds of workers."""
+        row = self._connection.execute(
+            "select coalesce(sum(stop - first), 0), coalesce(sum(judged), 0), "
+            "coalesce(sum(seconds), 0) from chunks"
+        ).fetchone()
+        return int(row[0]), int(row[1]), float(row[2])
+
+    def coverage(self, kind: str, before: int | None = None) -> Counter[str]:
+        """How often each rule fired (`rule`) or each pair was drawn (`pair`), of the epochs before.
+
+        All of them without `before`.
+        """
+        rows = self._connection.execute(
+            "select name, sum(count) from coverage where kind = ? and epoch < ? group by name",
+            (kind, before if before is not None else 1 << 60),
+        )
+        return Counter(dict(rows))
+
+    def findings(self) -> list[Finding]:
+        """All of them, by number."""
+        rows = self._connection.execute(
+            "select number, signature, verdict, guide, bucket from findings order by number"
+        )
+        return [
+            Finding(
+                number,
+                name,
+                verdict_from_json(json.loads(verdict)),
+                json.loads(guide) if guide is not None else None,
+                bucket,
+            )
+            for number, name, verdict, guide, bucket in rows
+        ]
+
+    def buckets(self) -> list[Bucket]:
+        """All of them, the one that was found first at the front."""
+        rows = self._connection.execute(
+            "select key, examination, file, count(findings.number) from buckets "
+            "join findings on findings.bucket = key group by key order by min(findings.number)"
+        )
+        return [
+            Bucket(key, Examination.from_json(json.loads(examination)), file, count)
+            for key, examination, file, count in rows
+        ]
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("pragma journal_mode = wal")
+    # Survives the death of any process; after a power cut the last tasks may be done again.
+    connection.execute("pragma synchronous = normal")
+    return connection

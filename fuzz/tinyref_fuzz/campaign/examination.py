@@ -1,0 +1,150 @@
+"""What is done with a case that does not agree: reduce it, blame a stage, name its bucket."""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import os
+import re
+import signal
+from dataclasses import replace
+
+from tinyref_fuzz.campaign.cases import (
+    case_at,
+    error_text,
+    verdict_from_json,
+    verdict_to_json,
+)
+from tinyref_fuzz.campaign.task import Examination, Setup, Task
+from tinyref_fuzz.case import Blame, Case, Pair, Symptom, Verdict
+from tinyref_fuzz.examine import STAGE_OF, Finding, examine
+from tinyref_fuzz.judge import Judge
+from tinyref_fuzz.reduce import node_count, opt_count
+from tinyref_fuzz.reproducer import terminal_lines
+from tinyref_fuzz.store import case_to_json
+
+# To try anything on such a case takes too long, or too much.
+HOPELESS = frozenset({Symptom.HANG, Symptom.MEMORY})
+# What a pipe holds before its reader comes.
+_PIPE = 1 << 16
+MOST_WORDS = 12
+
+
+def signature(verdict: Verdict) -> str:
+    """What can be said of a finding before it is examined: pair, symptom, and the error's words.
+
+    Numbers and quoted names are left out of the words, and values have none.
+    """
+    pair = verdict.pair.name if verdict.pair else ""
+    symptom = verdict.symptom.name if verdict.symptom else ""
+    if verdict.symptom in (Symptom.VALUE, Symptom.UNSTABLE, Symptom.RED_ZONE):
+        return f"{pair} {symptom}"
+    line = verdict.detail.strip().partition("\n")[0]
+    words = re.sub(r"'[^']*'|\"[^\"]*\"|0x[0-9a-f]+|\d+", "*", line).split()
+    return " ".join([pair, symptom, *words[:MOST_WORDS]])
+
+
+def examined(setup: Setup, judge: Judge, task: Task, attempt: int) -> Examination:
+    """The examination of case `task.first`; of a second attempt only the case as it is."""
+    verdict = task.verdict
+    assert verdict is not None, "an examination has a verdict"
+    try:
+        case = case_at(judge, setup.seed, task.first, setup.policy, task.guide)
+    except Exception as error:  # the finding may be that it cannot be made
+        return unexamined(task, f"the case cannot be made: {error_text(error)}")
+    if attempt > 1 or verdict.symptom in HOPELESS:
+        problem = "its examination ended the process" if attempt > 1 else ""
+        return _as_it_is(setup, task, case, problem)
+    try:
+        if verdict.symptom is Symptom.CRASH:
+            isolated = functools.partial(verdict_apart, verdict=verdict, limit=setup.timeout)
+            seconds = setup.examine_seconds
+            found = examine(case, verdict, setup.device, seconds, isolated, _blame_of_a_death)
+        else:
+            found = examine(case, verdict, setup.device, setup.examine_seconds)
+    except Exception as error:  # a bug of the reducer must not hide the finding
+        return _as_it_is(setup, task, case, f"not reduced: {error_text(error)}")
+    return _reduced(setup, task, found)
+
+
+def _reduced(setup: Setup, task: Task, found: Finding) -> Examination:
+    note = _note(setup, task)
+    return Examination(
+        number=task.first,
+        bucket=found.bucket.key,
+        stage=found.blame.stage,
+        cause=found.blame.cause,
+        detail=found.verdict.detail,
+        case=case_to_json(found.case, note, found.verdict, found.blame, setup.device),
+        nodes=found.nodes,
+        opts=found.opts,
+        lines=_lines(found.case, found.verdict),
+        seconds=found.seconds,
+    )
+
+
+def _as_it_is(setup: Setup, task: Task, case: Case, problem: str) -> Examination:
+    """The finding with its case unreduced, in a bucket with all that look like it."""
+    verdict = task.verdict
+    assert verdict is not None, "an examination has a verdict"
+    return replace(
+        unexamined(task, problem),
+        case=case_to_json(case, _note(setup, task), verdict, device=setup.device),
+        nodes=node_count(case.ast),
+        opts=opt_count(case),
+        lines=_lines(case, verdict),
+    )
+
+
+def unexamined(task: Task, problem: str) -> Examination:
+    """What is known of a finding without making its case."""
+    verdict = task.verdict
+    assert verdict is not None, "an examination has a verdict"
+    stage = STAGE_OF[verdict.pair] if verdict.pair is not None else ""
+    return Examination(task.first, signature(verdict), stage, "", verdict.detail, problem=problem)
+
+
+def _note(setup: Setup, task: Task) -> str:
+    return (
+        f"tinyref fuzz {setup.code} on {setup.device}: seed {setup.seed}, policy {setup.policy}, "
+        f"case {task.first}"
+    )
+
+
+def _lines(case: Case, verdict: Verdict) -> tuple[str, ...]:
+    """Fault, kernel, optimisations and data; the command is for whoever knows the file."""
+    return tuple(terminal_lines(case, verdict, "").splitlines()[:4])
+
+
+def _blame_of_a_death(case: Case, verdict: Verdict, device: str) -> Blame:
+    # To try anything on it would end this process.
+    return Blame(STAGE_OF[verdict.pair or Pair.DEVICE], "", "")
+
+
+def verdict_apart(case: Case, device: str, verdict: Verdict, limit: float) -> Verdict:
+    """The verdict of a forked process, which may die: then it is `verdict`.
+
+    For reduction alone: what the device makes of a fork is not known, so a campaign judges in
+    processes that are started afresh.
+    """
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.close(reader)
+            signal.alarm(math.ceil(limit))
+            found = Judge(device).verdict(case, thorough=True)
+            os.write(writer, json.dumps(verdict_to_json(found)).encode()[:_PIPE])
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        answer = pipe.read()
+    _, status = os.waitpid(child, 0)
+    if os.waitstatus_to_exitcode(status) == -signal.SIGALRM:
+        return Verdict(verdict.pair, Symptom.HANG, f"no end within {limit:g} s")
+    try:
+        return verdict_from_json(json.loads(answer))
+    except ValueError:
+        return verdict

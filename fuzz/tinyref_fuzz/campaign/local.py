@@ -1,0 +1,282 @@
+"""Tasks in worker processes of this machine: each death costs one case, and the rest goes on."""
+
+from __future__ import annotations
+
+import re
+import signal
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+from tinyref import processes
+from tinyref.errors import UserError
+from tinyref.processes import death_in_words
+from tinyref_fuzz.campaign.cases import CaseResult
+from tinyref_fuzz.campaign.examination import unexamined
+from tinyref_fuzz.campaign.task import CampaignError, Done, Examination, Executor, Setup, Task
+from tinyref_fuzz.case import Pair, Symptom, Verdict
+
+OPENING_SECONDS = 60.0
+# What an examination may take beyond its own limit, which it checks between its steps.
+EXAMINATION_GRACE = 30.0
+# Between the signal that leaves the stack in the log, and the one that nothing survives.
+LAST_WORDS_SECONDS = 2.0
+# Device libraries leak: a worker is replaced after so many cases, or with this share of its limit.
+MOST_CASES = 2000
+RETIRING_SHARE = 0.5
+MAX_FAILED_OPENINGS = 3
+MAX_DEATHS_BETWEEN_CASES = 3
+
+
+@dataclass
+class Work:
+    """A task under way: the results so far, and how often a worker died in it."""
+
+    task: Task
+    results: list[CaseResult] = field(default_factory=list)
+    attempt: int = 1
+    deaths_between_cases: int = 0
+
+    @property
+    def is_untouched(self) -> bool:
+        return not self.results and not self.deaths_between_cases and self.attempt == 1
+
+    @property
+    def next_number(self) -> int:
+        return self.task.first + len(self.results)
+
+
+@dataclass
+class WorkerProcess(processes.WorkerProcess):
+    """One worker; `number` is the case that it has begun and not ended."""
+
+    is_open: bool = False
+    is_retired: bool = False
+    work: Work | None = None
+    number: int | None = None
+    cases: int = 0
+
+    @property
+    def is_idle(self) -> bool:
+        return self.is_open and self.work is None and not self.killed_for and not self.is_retired
+
+    def begin(self, work: Work) -> None:
+        """Gives the worker what is left of a task."""
+        self.work = work
+        self.silent_since = time.monotonic()
+        message = {"task": work.task.to_json(), "from": work.next_number, "again": work.attempt}
+        self.send(message)
+
+
+class LocalExecutor(Executor):
+    """Workers of this machine, started when they are needed and replaced when they die.
+
+    Raises `UserError` where the device does not even open the first time.
+    """
+
+    def __init__(self, setup: Setup, jobs: int) -> None:
+        self.setup = setup
+        self.jobs = jobs
+        self._pool = processes.Pool("tinyref_fuzz.campaign.worker", setup.to_json(), WorkerProcess)
+        self._waiting: deque[Work] = deque()
+        self._done: list[Done] = []
+        self._excused: set[int] = set()
+        self._failed_openings = 0
+        self._has_opened = False
+        self._problem = ""
+
+    @property
+    def capacity(self) -> int:
+        # One task waits, so that a worker need not.
+        return self.jobs + 1
+
+    @property
+    def busy(self) -> int:
+        working = sum(worker.work is not None for worker in self._pool.workers)
+        return working + len(self._waiting) + len(self._done)
+
+    @property
+    def is_ready(self) -> bool:
+        return self._has_opened
+
+    def recall(self) -> list[Task]:
+        recalled = [work.task for work in self._waiting if work.is_untouched]
+        self._waiting = deque(work for work in self._waiting if not work.is_untouched)
+        return recalled
+
+    def submit(self, task: Task) -> None:
+        self._waiting.append(Work(task))
+
+    def finished(self, seconds: float) -> list[Done]:
+        self._give_out()
+        if not self._done:
+            for worker in self._pool.wait(seconds):
+                messages = worker.read()
+                if messages is None:
+                    self._on_death(worker)
+                    continue
+                for message in messages:
+                    self._on_message(worker, message)
+            for worker in list(self._pool.workers):
+                self._check_limits(worker)
+            self._give_out()
+        done, self._done = self._done, []
+        if self._problem and not done:
+            raise CampaignError(self._problem)
+        return done
+
+    def close(self) -> None:
+        self._pool.close()
+
+    def _give_out(self) -> None:
+        idle = [worker for worker in self._pool.workers if worker.is_idle]
+        while self._waiting and idle:
+            idle.pop().begin(self._waiting.popleft())
+        opening = sum(not worker.is_open for worker in self._pool.workers)
+        # The first one finds out alone whether the device opens at all.
+        most = self.jobs if self._has_opened else 1
+        for _ in range(min(len(self._waiting) - opening, most - len(self._pool.workers))):
+            self._pool.start()
+
+    def _on_message(self, worker: WorkerProcess, message: dict[str, Any]) -> None:
+        worker.silent_since = time.monotonic()
+        if "begin" in message:
+            worker.number = message["begin"]
+        elif "end" in message:
+            worker.number = None
+            worker.cases += 1
+            assert worker.work is not None, "a worker ends what it was given"
+            worker.work.results.append(CaseResult.from_json(message["end"]))
+        elif "examined" in message:
+            self._examined(worker, Examination.from_json(message["examined"]))
+        elif "done" in message:
+            self._complete(worker)
+        elif "opened" in message:
+            worker.is_open = self._has_opened = True
+            self._failed_openings = 0
+        elif "refused" in message:
+            self._failed_to_open(message["refused"])
+            worker.kill("the device does not open")
+        elif "fatal" in message:
+            self._problem = message["fatal"]
+
+    def _complete(self, worker: WorkerProcess) -> None:
+        assert worker.work is not None, "a worker ends what it was given"
+        self._done.append(Done(worker.work.task, tuple(worker.work.results)))
+        self._release(worker)
+
+    def _examined(self, worker: WorkerProcess, found: Examination) -> None:
+        assert worker.work is not None, "a worker ends what it was given"
+        self._done.append(Done(worker.work.task, examination=found))
+        worker.number = None
+        self._release(worker)
+
+    def _release(self, worker: WorkerProcess) -> None:
+        """The worker is free, or leaves before it holds too much."""
+        worker.work = None
+        if worker.cases >= MOST_CASES or worker.memory_bytes() > self.setup.memory * RETIRING_SHARE:
+            worker.is_retired = True
+            worker.send({"stop": True})
+
+    # Limits and deaths
+
+    def _check_limits(self, worker: WorkerProcess) -> None:
+        silent = time.monotonic() - worker.silent_since
+        if worker.killed_for or worker.is_retired:
+            if silent > self._limit(worker) + LAST_WORDS_SECONDS:
+                worker.kill("no end")
+        elif silent > self._limit(worker):
+            # With this signal the log gets the stack, which tells where it hangs.
+            worker.kill("no end", signal.SIGABRT)
+        elif worker.work is not None and worker.memory_bytes() > self.setup.memory:
+            worker.kill("memory")
+
+    def _limit(self, worker: WorkerProcess) -> float:
+        if not worker.is_open:
+            return max(OPENING_SECONDS, self.setup.timeout)
+        if worker.work is None:
+            # One that was told to leave, or has nothing to say; only the former is limited.
+            return self.setup.timeout if worker.is_retired else float("inf")
+        if worker.work.task.is_examination:
+            return self.setup.examine_seconds + EXAMINATION_GRACE + self.setup.timeout
+        return self.setup.timeout
+
+    def _on_death(self, worker: WorkerProcess) -> None:
+        tail = worker.log_tail()
+        code = self._pool.remove(worker)
+        if not worker.is_open:
+            if worker.killed_for != "the device does not open":
+                self._failed_to_open(self._opening_in_words(worker, code, tail))
+            return
+        work = worker.work
+        if work is None:
+            return
+        if work.task.is_examination:
+            self._died_examining(work, code)
+            return
+        if worker.number is not None:
+            self._pin(work, worker, code, tail)
+        else:
+            work.deaths_between_cases += 1
+            if work.deaths_between_cases >= MAX_DEATHS_BETWEEN_CASES:
+                self._excused.add(work.next_number)
+                self._pin(work, worker, code, tail)
+        if work.next_number < work.task.stop:
+            self._waiting.appendleft(work)
+        else:
+            self._done.append(Done(work.task, tuple(work.results)))
+
+    def _failed_to_open(self, reason: str) -> None:
+        if not self._has_opened:
+            raise UserError(f"device: {self.setup.device} does not open: {reason}")
+        self._failed_openings += 1
+        if self._failed_openings >= MAX_FAILED_OPENINGS:
+            self._problem = (
+                f"the device {self.setup.device} stopped opening in new workers: {reason}"
+            )
+
+    def _opening_in_words(self, worker: WorkerProcess, code: int, tail: str) -> str:
+        words = death_in_words(code)
+        if worker.killed_for:
+            words = f"no answer within {max(OPENING_SECONDS, self.setup.timeout):g} s"
+        return f"{words}\n{tail}".strip()
+
+    def _died_examining(self, work: Work, code: int) -> None:
+        """Once more, only to keep the case; and if even that fails, without it."""
+        work.attempt += 1
+        if work.attempt <= 2:
+            self._waiting.appendleft(work)
+            return
+        problem = f"its case cannot be kept: {death_in_words(code)}"
+        self._done.append(Done(work.task, examination=unexamined(work.task, problem)))
+
+    def _pin(self, work: Work, worker: WorkerProcess, code: int, tail: str) -> None:
+        """The verdict on the case in which a worker ended."""
+        number, seconds = work.next_number, 0.0
+        if worker.killed_for == "no end":
+            seconds = self.setup.timeout
+            symptom, words = Symptom.HANG, f"no end within {seconds:g} s"
+        elif worker.killed_for == "memory":
+            symptom = Symptom.MEMORY
+            words = f"the worker held over {self.setup.memory >> 20} MiB"
+        elif code == -signal.SIGKILL and number not in self._excused:
+            # Not by us: somebody else's kill, or memory short for another's sake. Once is excused.
+            self._excused.add(number)
+            return
+        else:
+            symptom, words = Symptom.CRASH, death_in_words(code)
+        detail = f"{words}\n{tail}".strip()
+        verdict = Verdict(pair_of_death(tail), symptom, detail)
+        work.results.append(CaseResult(number, seconds, verdict=verdict))
+
+
+def pair_of_death(log: str) -> Pair:
+    """Where a process died, by the stack that it left: in our own stages, or on the device."""
+    frames = re.findall(r'File "([^"]+)"', log)
+    for frame in frames:
+        if "/tinyref/runtimes/" in frame or "/tinyref/renderers/" in frame:
+            return Pair.DEVICE
+        if "/tinyref/uops/" in frame:
+            return Pair.PLAIN
+    return Pair.DEVICE

@@ -1,0 +1,105 @@
+"""What a campaign prints when it ends: a line, a table of buckets, and a reproducer for each."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+
+from tinyref_fuzz.campaign.campaign import Summary
+from tinyref_fuzz.campaign.database import Bucket
+from tinyref_fuzz.campaign.progress import clock
+
+EXIT_CLEAN = 0
+EXIT_FOUND = 1
+EXIT_INCOMPLETE = 3
+# Of the longest texts so much is shown; the rest is in the database.
+WIDTH = 100
+MOST_BUCKETS = 30
+
+
+def exit_code(summary: Summary) -> int:
+    """1 where anything was found, else 3 where not all was done that was asked for."""
+    if summary.findings:
+        return EXIT_FOUND
+    return EXIT_INCOMPLETE if summary.incomplete or not summary.cases else EXIT_CLEAN
+
+
+def text(summary: Summary) -> str:
+    """The whole of it."""
+    return "\n".join(_lines(summary)) + "\n"
+
+
+def _lines(summary: Summary) -> Iterator[str]:
+    yield verdict_line(summary)
+    yield (
+        f"seed {summary.seed}, policy {summary.policy}, {summary.judged:,} optimised programs, "
+        f"{len(summary.rules)} rules, {len(summary.pairs)} pairs of optimisations"
+    )
+    if summary.buckets:
+        yield ""
+        yield from table(summary.buckets)
+        for number, bucket in enumerate(summary.buckets[:MOST_BUCKETS], 1):
+            yield ""
+            yield from reproducer(number, bucket)
+        if len(summary.buckets) > MOST_BUCKETS:
+            more = len(summary.buckets) - MOST_BUCKETS
+            yield f"... and {more:,} more buckets in {summary.folder}"
+    if summary.unexamined:
+        yield ""
+        yield "not examined, as they look like others, or for lack of time:"
+        for name, count in summary.unexamined.most_common(MOST_BUCKETS):
+            yield shortened(f"{count:7,}  {name}")
+    if summary.incomplete:
+        yield ""
+        yield f"INCOMPLETE: {summary.incomplete}"
+    elif not summary.cases:
+        yield ""
+        yield "INCOMPLETE: no case was judged: nothing is known of this device"
+
+
+def verdict_line(summary: Summary) -> str:
+    """The campaign in one sentence."""
+    found = "all agree"
+    if summary.findings:
+        buckets = len(summary.buckets)
+        found = f"{_counted(summary.findings, 'finding')} in {_counted(buckets, 'bucket')}"
+    cases = _counted(summary.cases, "kernel")
+    return f"{summary.device}: {cases} judged, {found}, {clock(summary.seconds)}"
+
+
+def table(buckets: Sequence[Bucket]) -> Iterator[str]:
+    """One line for each bucket; columns as wide as their contents, within 80 characters."""
+    shown = buckets[:MOST_BUCKETS]
+    rows = [("#", "found", "nodes", "opts", "stage", "cause")]
+    for number, bucket in enumerate(shown, 1):
+        found = bucket.examination
+        size = (str(found.nodes), str(found.opts)) if found.case is not None else ("-", "-")
+        rows.append((str(number), f"{bucket.findings:,}", *size, found.stage, found.cause or "-"))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        numbers = [cell.rjust(width) for cell, width in zip(row[:4], widths, strict=False)]
+        yield shortened("  ".join((*numbers, row[4].ljust(widths[4]), row[5])).rstrip())
+
+
+def reproducer(number: int, bucket: Bucket) -> Iterator[str]:
+    """The bucket, five lines on its smallest case, and what went wrong with it if anything did."""
+    found = bucket.examination
+    yield shortened(f"{number}. {bucket.key}")
+    for line in found.lines or (f"fault   {found.detail.partition(chr(10))[0]}",):
+        yield shortened(f"   {line}")
+    if found.problem:
+        yield shortened(f"   note    {found.problem.partition(chr(10))[0]}")
+    # Never cut: it is to be pasted.
+    if bucket.file:
+        yield f"   replay  tinyref fuzz replay {shlex.quote(bucket.file)}"
+    else:
+        yield f"   case    {found.number} of the seed"
+
+
+def shortened(line: str) -> str:
+    """The line, cut where it is longer than a terminal likes."""
+    return line if len(line) <= WIDTH else line[: WIDTH - 3] + "..."
+
+
+def _counted(count: int, name: str) -> str:
+    return f"{count:,} {name}{'' if count == 1 else 's'}"

@@ -1,0 +1,159 @@
+"""What is given to workers, and what comes back: plain JSON both ways."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tinyref_fuzz.campaign.cases import (
+    CaseResult,
+    Guide,
+    code_version,
+    verdict_from_json,
+    verdict_to_json,
+)
+from tinyref_fuzz.case import Verdict
+
+# Long enough that a round trip does not count, short enough that little is lost with a worker.
+CHUNK = 20
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What every worker of a campaign is told once.
+
+    timeout: seconds a case may take. memory: bytes a worker may hold. examine_seconds: what a
+    finding may take to be reduced and blamed. code: the sources that the campaign is of.
+    """
+
+    device: str
+    seed: int
+    policy: str = "even"
+    timeout: float = 30.0
+    memory: int = 4 << 30
+    examine_seconds: float = 10.0
+    code: str = field(default_factory=code_version)
+
+    def to_json(self) -> dict[str, Any]:
+        return dict(vars(self))
+
+
+@dataclass(frozen=True)
+class Task:
+    """The cases from `first` to before `stop` to judge; or, with a verdict, one to examine.
+
+    guide: what the generator is swayed by, the same for all runs of the campaign.
+    """
+
+    first: int
+    stop: int
+    guide: Guide | None = None
+    verdict: Verdict | None = None
+
+    @property
+    def is_examination(self) -> bool:
+        return self.verdict is not None
+
+    def to_json(self) -> dict[str, Any]:
+        verdict = verdict_to_json(self.verdict) if self.verdict is not None else None
+        return {"first": self.first, "stop": self.stop, "guide": self.guide, "verdict": verdict}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Task:
+        verdict = verdict_from_json(data["verdict"]) if data["verdict"] is not None else None
+        return Task(data["first"], data["stop"], data["guide"], verdict)
+
+
+@dataclass(frozen=True)
+class Examination:
+    """What is known of a finding after it was reduced and blamed.
+
+    bucket: the key under which findings of one cause meet. case: the reduced case as JSON, None
+    where there is none to give; nodes, opts: its size. lines: fault, kernel, optimisations and
+    data in a line each. problem: why it could not be reduced or blamed, empty if it could.
+    """
+
+    number: int
+    bucket: str
+    stage: str
+    cause: str
+    detail: str
+    case: Mapping[str, Any] | None = None
+    nodes: int = 0
+    opts: int = 0
+    lines: tuple[str, ...] = ()
+    seconds: float = 0.0
+    problem: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return dict(vars(self))
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Examination:
+        return Examination(**{**data, "lines": tuple(data["lines"])})
+
+
+@dataclass(frozen=True)
+class Done:
+    """A task with what came of it: a result for each case, or one examination."""
+
+    task: Task
+    results: tuple[CaseResult, ...] = ()
+    examination: Examination | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "task": self.task.to_json(),
+            "results": [result.to_json() for result in self.results],
+            "examination": self.examination.to_json() if self.examination else None,
+        }
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Done:
+        examination = data["examination"]
+        return Done(
+            Task.from_json(data["task"]),
+            tuple(CaseResult.from_json(result) for result in data["results"]),
+            Examination.from_json(examination) if examination is not None else None,
+        )
+
+
+class CampaignError(Exception):
+    """The campaign cannot go on, though it was asked for rightly: what is stored stays."""
+
+
+class Executor(ABC):
+    """Where tasks are carried out. Raises `CampaignError` where none can be any more."""
+
+    @property
+    @abstractmethod
+    def capacity(self) -> int:
+        """How many tasks keep it busy."""
+
+    @property
+    @abstractmethod
+    def busy(self) -> int:
+        """How many tasks it has now."""
+
+    @property
+    @abstractmethod
+    def is_ready(self) -> bool:
+        """Whether anybody is there to work: until then the clock of a campaign stands."""
+
+    @abstractmethod
+    def recall(self) -> list[Task]:
+        """Takes back tasks that nobody has begun, as far as that is known."""
+
+    @abstractmethod
+    def submit(self, task: Task) -> None:
+        """Takes a task."""
+
+    @abstractmethod
+    def finished(self, seconds: float) -> list[Done]:
+        """The tasks that are done, after waiting at most `seconds` for the first."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Stops everything; tasks that are not done are dropped."""

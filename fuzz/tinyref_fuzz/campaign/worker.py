@@ -1,0 +1,78 @@
+"""A worker: opens the device, judges and examines cases, one JSON line in, one JSON line out.
+
+    python -m tinyref_fuzz.campaign.worker
+
+It says which case it begins before it begins it, so a death is pinned to one case.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from tinyref.processes import Line
+from tinyref_fuzz.campaign.cases import (
+    code_version,
+    error_text,
+    forget,
+    judge_of,
+    result_of,
+)
+from tinyref_fuzz.campaign.examination import examined
+from tinyref_fuzz.campaign.task import Setup, Task
+
+EXIT_CHANGED = 4
+
+
+def main() -> None:
+    """Runs until the parent closes the pipe or says to stop."""
+    line = Line()
+    worker = Worker(Setup(**line.hear()), line)
+    worker.open()
+    while True:
+        message = line.hear()
+        if message.get("stop"):
+            # Threads of a device must not keep the process.
+            os._exit(0)
+        worker.work(message)
+
+
+class Worker:
+    """The state of one worker process."""
+
+    def __init__(self, setup: Setup, line: Line) -> None:
+        self.setup = setup
+        self.say = line.say
+
+    def open(self) -> None:
+        """Opens the device and says so, or why it does not open."""
+        if code_version() != self.setup.code:
+            self.say({"fatal": "the sources of tinyref are not those that the campaign is of"})
+            os._exit(EXIT_CHANGED)
+        try:
+            self.judge = judge_of(self.setup.device)
+        except Exception as error:  # anything at all: the campaign is to say what it was
+            self.say({"refused": error_text(error)})
+        else:
+            self.say({"opened": True})
+
+    def work(self, message: Mapping[str, Any]) -> None:
+        """Carries out one task, beginning with the case `from`."""
+        task = Task.from_json(message["task"])
+        if task.is_examination:
+            self.say({"begin": task.first})
+            found = examined(self.setup, self.judge, task, message["again"])
+            self.say({"examined": found.to_json()})
+            return
+        forget()
+        for number in range(message["from"], task.stop):
+            self.say({"begin": number})
+            seed, policy = self.setup.seed, self.setup.policy
+            result = result_of(self.judge, seed, number, policy, task.guide)
+            self.say({"end": result.to_json()})
+        self.say({"done": True})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,168 @@
+"""`tinyref fuzz`: a campaign on one device, and what one does with the cases that it keeps."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tinyref.errors import UserError
+
+if TYPE_CHECKING:
+    from tinyref_fuzz.campaign.campaign import Request
+    from tinyref_fuzz.campaign.progress import Reporter
+
+_EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells report it
+
+_HELP = """Fuzz a device: random kernels, whose every value must agree with the reference.
+
+\b
+Examples:
+  tinyref fuzz --device CPU                        a minute, on all cores
+  tinyref fuzz --device CPU --seconds 28800        a night
+  tinyref fuzz --device MINE --kernels 5000 --seed 7   the same 5000 kernels, always
+  tinyref fuzz --device MINE --policy matmul       mostly kernels of one kind
+  tinyref fuzz --device MINE --resume              go on after Ctrl-C or a power cut
+  tinyref fuzz --device MINE --cluster tcp://10.0.0.7:8786   on a Dask cluster
+
+A device is a name of `tinyref devices`, or package.module:ClassName before it is installed. What
+does not agree is reduced, blamed on a stage and put in a bucket with all of the same cause; the
+smallest case of each bucket is kept as a file. A device that crashes or hangs costs one case.
+
+\b
+The folder, ./fuzz-DEVICE unless --folder is given:
+  campaign.sqlite   all that was done and found; survives kill -9, and --resume goes on with it
+  cases/*.json      one reduced case for each bucket: tinyref fuzz replay FILE
+
+Exit code 0: all agree. 1: something was found. 2: wrong usage, or the device does not work here.
+3: the campaign is incomplete, and says why. 130: interrupted.
+"""
+
+fuzz_app = typer.Typer(rich_markup_mode=None, invoke_without_command=True, help=_HELP)
+
+
+@fuzz_app.callback(help=_HELP)
+def fuzz(
+    context: typer.Context,
+    device: Annotated[
+        str | None, typer.Option(help="The device; the default device if not given.")
+    ] = None,
+    seconds: Annotated[
+        float | None,
+        typer.Option(min=0.1, help="Judge for so long: 60 if --kernels is not given either."),
+    ] = None,
+    kernels: Annotated[int | None, typer.Option(min=1, help="Judge so many kernels.")] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(min=0, help="The same seed gives the same kernels; a random one, printed."),
+    ] = None,
+    jobs: Annotated[
+        int, typer.Option(min=0, help="Worker processes; 0 is one a core.", show_default=False)
+    ] = 0,
+    cluster: Annotated[
+        str, typer.Option(help="The address of a Dask scheduler; needs tinyref[cluster].")
+    ] = "",
+    policy: Annotated[
+        str | None, typer.Option(help="What the kernels are like: even, or see docs/fuzzing.md.")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the campaign in the folder.")
+    ] = False,
+    folder: Annotated[Path | None, typer.Option(help="Where all is kept: ./fuzz-DEVICE.")] = None,
+    corpus: Annotated[
+        Path | None,
+        typer.Option(help="Where reproducers go, shared by campaigns perhaps: FOLDER/cases."),
+    ] = None,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds that one case may take.")] = 30.0,
+    memory_limit: Annotated[
+        int | None,
+        typer.Option(min=64, help="MiB that a worker may hold; a fair share if not given."),
+    ] = None,
+) -> None:
+    """Fuzz a device."""
+    if context.invoked_subcommand is not None:
+        return
+    from tinyref_fuzz.campaign.campaign import Request
+
+    if cluster and jobs:
+        raise UserError("jobs: a cluster has its own workers: give --jobs or --cluster, not both")
+    name = _device(device, is_remote=bool(cluster))
+    request = Request(
+        device=name,
+        folder=folder or Path(f"fuzz-{_file_name(name)}"),
+        seed=seed,
+        policy=policy,
+        kernels=kernels,
+        seconds=seconds,
+        jobs=jobs,
+        cluster=cluster,
+        corpus=corpus,
+        resume=resume,
+        timeout=timeout,
+        memory=memory_limit << 20 if memory_limit is not None else None,
+    )
+    raise typer.Exit(_fuzz(request))
+
+
+def _device(name: str | None, is_remote: bool) -> str:
+    """The canonical name. Raises `UserError` where it is unknown or does not work here."""
+    from tinyref.device import Device
+
+    canonical = Device.canonical(name)
+    Device.backend_class(canonical)
+    available = Device.availability(canonical)
+    # On a cluster it is the other machines that must have it.
+    if not available.works and not is_remote:
+        raise UserError(f"device: {canonical} is not available here: {available.reason}")
+    return canonical
+
+
+def _file_name(text: str) -> str:
+    return "".join(letter if letter.isalnum() else "-" for letter in text)
+
+
+def _reporter() -> Reporter:
+    from tinyref_fuzz.campaign.progress import Bar, Lines
+
+    return Bar() if sys.stderr.isatty() else Lines(sys.stderr)
+
+
+def _fuzz(request: Request) -> int:
+    from tinyref_fuzz.campaign import report
+    from tinyref_fuzz.campaign.campaign import run
+
+    try:
+        summary = run(request, _reporter(), started=_say_seed)
+    except KeyboardInterrupt:
+        print("\ntinyref: stopped; what was judged and found is kept. Go on with:", file=sys.stderr)
+        print(f"  {resume_command(request)}", file=sys.stderr)
+        return _EXIT_INTERRUPTED
+    print(report.text(summary), end="")
+    if summary.incomplete:
+        print(f"go on with: {resume_command(request)}")
+    return report.exit_code(summary)
+
+
+def _say_seed(request: Request) -> None:
+    """Before the first case, so that a campaign that is killed can be repeated too."""
+    print(
+        f"fuzzing {request.device} with seed {request.seed}, policy {request.policy}, "
+        f"in {request.folder}",
+        file=sys.stderr,
+        flush=True,
+    )
+
+
+def resume_command(request: Request) -> str:
+    """The command that goes on with an interrupted campaign."""
+    words = ["tinyref", "fuzz", "--device", request.device, "--folder", str(request.folder)]
+    if request.cluster:
+        words += ["--cluster", request.cluster]
+    if request.corpus is not None:
+        words += ["--corpus", str(request.corpus)]
+    if request.kernels is not None:
+        words += ["--kernels", str(request.kernels)]
+    return shlex.join([*words, "--resume"])
