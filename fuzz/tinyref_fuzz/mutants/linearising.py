@@ -80,7 +80,7 @@ LOOPS = (
         stages=("normal", "linearize", "lower"),
     ),
     Mutant(
-        name="idle-loop-with-stores",
+        name="loop-of-updates-dropped",
         kind="loop dropped",
         module=_SCOPES,
         old="            if op in _DOES:\n",
@@ -101,15 +101,6 @@ MEMORY = (
         stages=("linearize",),
     ),
     Mutant(
-        name="loads-of-one-address-merged",
-        kind="a load moved over a store that it depends on",
-        module="tinyref.uops.linearize_graph",
-        old="            key = (op, node.dtype, node.arg, items, taken)",
-        new="            key = (op, node.dtype, node.arg, items, () if op is Ops.LOAD else taken)",
-        resembles="a load after a barrier was taken for the same as one before it",
-        stages=("linearize", "optimise"),
-    ),
-    Mutant(
         name="waits-forgotten",
         kind="a load moved over a store that it depends on",
         module="tinyref.uops.linearize_graph",
@@ -118,15 +109,6 @@ MEMORY = (
         new="                carried[node] = _union([marks, ()])",
         resembles="what an access must come after was lost when it was scheduled",
         stages=("linearize", "optimise"),
-    ),
-    Mutant(
-        name="old-value-after-update",
-        kind="a load moved over a store that it depends on",
-        module=_NEEDS,
-        old="            for reader in readers[accumulator]:\n",
-        new="            for reader in readers[accumulator][:0]:\n",
-        resembles="an accumulator was read after it was updated",
-        stages=("linearize",),
     ),
 )
 

@@ -62,7 +62,10 @@ class Mutant:
             (i for i, (x, y) in enumerate(zip(self.old, self.new, strict=False)) if x != y),
             min(len(self.old), len(self.new)),
         )
-        return source.replace(self.old, self.new), source.count("\n", 0, at + same) + 1
+        # What is added after a whole line is a line of its own.
+        same += self.new[same : same + 1] == "\n" and same == len(self.old)
+        edited = source.replace(self.old, self.new)
+        return edited, edited.count("\n", 0, at + same) + 1
 
 
 @dataclass

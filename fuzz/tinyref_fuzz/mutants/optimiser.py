@@ -228,17 +228,6 @@ FACTS = (
         stages=_STAGES,
         causes=("GROUP", "GROUPTOP", "UPCAST", "PACK"),
     ),
-    Mutant(
-        name="pack-changing-loads",
-        kind="scratch memory stale",
-        module=_MOVES,
-        old="    if plan.axes[opt.axis].target in changes(load):",
-        new="    if plan.axes[opt.axis].target in changes(load) and opt.axis:",
-        resembles="a copy was made once for a loop along which the elements change",
-        stages=_STAGES,
-        causes=("PACK",),
-        device="CPU",
-    ),
 )
 
 TILES = (

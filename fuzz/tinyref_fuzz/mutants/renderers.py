@@ -92,16 +92,6 @@ LLVM = (
         "a gated store was done where its gate is closed",
     ),
     _llvm(
-        "llvm-gated-load-alternative",
-        "inverted IF",
-        'self.emit(f"phi {kind} [ {value}, %{label}.do ], [ {alternative}, %{before} ]")',
-        'self.emit(f"phi {kind} [ {value}, %{label}.do ], [ {alternative}, %{before} ]"'
-        ".replace(alternative, 'zeroinitializer' if ' x ' in kind else alternative))"
-        " if node.dtype.lanes > 2 else self.emit("
-        'f"phi {kind} [ {value}, %{label}.do ], [ zeroinitializer, %{before} ]")',
-        "a load that is gated off always gave zero, whatever it should give instead",
-    ),
-    _llvm(
         "llvm-loop-once-more",
         "loop bound off by one",
         "more = icmp slt {kind} {name}.next, {self.value(opened.src[0])}",

@@ -78,10 +78,7 @@ MERGES = (
         old="            order = sorted(range(len(kept)), key=places.__getitem__)",
         new=(
             "            order = sorted(range(len(kept)), key=places.__getitem__)\n"
-            "            sizes = tracker.shape\n"
-            "            back = sorted(range(len(kept)), key=order.__getitem__)\n"
-            "            if all(sizes[a] == sizes[b] for a, b in zip(order, back)):\n"
-            "                order = back"
+            "            order.sort(key=order.copy().__getitem__)"
         ),
         resembles="a permutation of three axes was applied the other way round",
         stages=("normal",),
@@ -130,20 +127,9 @@ INDICES = (
         kind="offset lost",
         module=_TRACKER,
         old="    elif view.offset != 0:",
-        new="    elif view.offset != 0 and view.strides[-1] != -1:",
+        new="    elif view.offset != 0 and -1 not in view.strides:",
         resembles="a flipped axis was read from the wrong end",
         stages=("lower",),
-    ),
-    Mutant(
-        name="stride-of-multi-view",
-        kind="wrong strides of a view",
-        module=_TRACKER,
-        old="            if counter in rest:\n                rest.remove(counter)",
-        new="            rest = [atom for atom in rest if counter not in atom.toposort()]",
-        resembles="a view through two reshapes was taken for one of constant stride",
-        stages=("optimise", "lower"),
-        causes=("PACK",),
-        device="CPU",
     ),
 )
 
