@@ -287,7 +287,7 @@ def code_version() -> str:
 def read_score(file: Path) -> Mapping[str, Any]:
     """A score as it was written. Raises `UserError` for anything else."""
     try:
-        data = json.loads(file.read_text())
+        data: Mapping[str, Any] = json.loads(file.read_text())
     except (OSError, ValueError) as error:
         raise UserError(f"score: cannot read {file}: {error}") from error
     known = isinstance(data, dict) and data.get("schema") == SCHEMA
