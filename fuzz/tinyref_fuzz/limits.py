@@ -46,9 +46,10 @@ def _problems(
     yield from _launch(program, capabilities, bindings)
     yield from _memory(program, capabilities)
     yield from _promises(program, opts)
+    fragments = _fragments(program)
     for node in program.uops:
         yield from _op(node, capabilities)
-        yield from _dtype(node, capabilities)
+        yield from _dtype(node, capabilities, fragments)
 
 
 def _launch(
@@ -107,7 +108,7 @@ def _op(node: UOp, capabilities: Capabilities) -> Iterator[str]:
         yield f"the tile {node.arg.tile}, which the device does not declare"
 
 
-def _dtype(node: UOp, capabilities: Capabilities) -> Iterator[str]:
+def _dtype(node: UOp, capabilities: Capabilities, fragments: frozenset[DType]) -> Iterator[str]:
     """A type in which the device does not compute, or a width that it does not have."""
     if isinstance(node.dtype, ImageDType):
         if not capabilities.images:
@@ -118,15 +119,14 @@ def _dtype(node: UOp, capabilities: Capabilities) -> Iterator[str]:
         return
     if dtype.scalar not in capabilities.dtypes:
         yield f"{node.op.name} of {dtype.name}, a type that the device does not declare"
-    if dtype.lanes not in capabilities.vector_lanes and not _is_fragment(dtype, capabilities):
+    if dtype.lanes not in capabilities.vector_lanes and dtype not in fragments:
         yield f"{node.op.name} of {dtype.lanes} lanes, declared are {capabilities.vector_lanes}"
 
 
-def _is_fragment(dtype: DType, capabilities: Capabilities) -> bool:
-    """Whether a vector is what a thread holds of a declared matrix tile."""
-    return any(
-        dtype == tile.fragment(operand) for tile in capabilities.matrix_tiles for operand in Operand
-    )
+def _fragments(program: Program) -> frozenset[DType]:
+    """The vectors that threads hold of the matrix tiles of a program, whatever their width."""
+    tiles = {node.arg.tile for node in program.uops if isinstance(node.arg, TileArg)}
+    return frozenset(tile.fragment(operand) for tile in tiles for operand in Operand)
 
 
 def declared_lack(ast: UOp, capabilities: Capabilities) -> str:

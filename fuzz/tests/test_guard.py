@@ -1,0 +1,153 @@
+"""Guarded memory: what may not change is seen to change, and poison is never taken for a result."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tinyref.device import Device
+from tinyref.dtype import dtypes
+from tinyref.runtimes.host_memory import address_of
+from tinyref.uops import build
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import ViewArg
+from tinyref.uops.shape_tracker import ShapeTracker
+from tinyref_fuzz.guard import PATTERNS, ZONE, Guarded, Outputs, reversed_contents
+
+FLAT = ShapeTracker.from_shape((4,))
+EVERY_OTHER = FLAT.reshape((2, 2)).shrink(((0, 2), (0, 1)))
+
+
+def view(slot: int, tracker: ShapeTracker, size: int = 4) -> UOp:
+    buffer = build.define_global(slot, dtypes.int32, size)
+    return UOp(Ops.VIEW, buffer.dtype, (buffer,), ViewArg(tracker))
+
+
+def copy_to(tracker: ShapeTracker, source: int = 1) -> UOp:
+    """Slot 0 through `tracker` gets what `source` holds there."""
+    return build.sink(build.store(view(0, tracker), build.load(view(source, tracker))))
+
+
+CONTENTS = (np.arange(4, dtype=np.int32), np.arange(10, 14, dtype=np.int32))
+
+
+def outputs_of(ast: UOp) -> Outputs:
+    return Outputs.of(ast, CONTENTS, {})
+
+
+@pytest.fixture
+def memory() -> Guarded:
+    return Guarded(CONTENTS, outputs_of(copy_to(FLAT)))
+
+
+# --- what is written ------------------------------------------------------------------------------
+
+
+def test_outputs_know_which_elements_are_written():
+    whole = outputs_of(copy_to(FLAT))
+    assert whole.masks == {0: None}
+    assert whole.poisoned == {0}
+    part = outputs_of(copy_to(EVERY_OTHER))
+    assert part.masks[0].tolist() == [True, False, True, False]
+    assert part.poisoned == {0}
+
+
+def test_a_slot_that_is_read_too_is_not_poisoned():
+    assert outputs_of(copy_to(FLAT, source=0)).poisoned == frozenset()
+
+
+def test_two_stores_write_what_either_writes():
+    other = EVERY_OTHER.flip((0,))
+    stores = [
+        build.store(view(0, each), build.load(view(1, each))) for each in (EVERY_OTHER, other)
+    ]
+    assert outputs_of(build.sink(*stores)).masks[0].tolist() == [True, False, True, False]
+
+
+# --- the layout -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shifted", [False, True])
+@pytest.mark.parametrize("dtype", ["int8", "float32", "float64", "bool"])
+def test_buffers_are_apart_and_aligned(shifted, dtype):
+    contents = tuple(np.zeros(size, dtype) for size in (3, 0, 1, 700))
+    memory = Guarded(contents, Outputs({0: None}, frozenset({0})), shifted=shifted)
+    ends = [0]
+    for start, content in zip(memory.starts, contents, strict=True):
+        assert start - ends[-1] >= ZONE
+        assert start % ZONE == (content.itemsize if shifted else 0)
+        ends.append(start + content.nbytes)
+    assert memory.nbytes - ends[-1] >= ZONE
+    assert address_of(memory.memory) % 64 == 0
+
+
+def test_contents_are_there_and_outputs_are_poison(memory):
+    assert memory.arrays()[1].tolist() == [10, 11, 12, 13]
+    assert (memory.part(0) == PATTERNS[0]).all()
+    other = Guarded(CONTENTS, memory.outputs, PATTERNS[1])
+    assert not (other.part(0) == memory.part(0)).any()
+
+
+def test_a_slot_that_keeps_elements_is_poison_too_and_read_back_as_given():
+    memory = Guarded(CONTENTS, outputs_of(copy_to(EVERY_OTHER)))
+    memory.arrays()[0][::2] = 7
+    assert memory.stray() == ""
+    assert memory.results()[0].tolist() == [7, 1, 7, 3]
+    memory.arrays()[0][3] = 3
+    assert memory.stray() == "slot 0: element 3 is written, which the kernel leaves alone"
+
+
+def test_views_that_are_no_copies_of_strided_contents():
+    strided = np.arange(8, dtype=np.int32)[::-2]
+    memory = Guarded((CONTENTS[0], strided), outputs_of(copy_to(FLAT)))
+    assert memory.arrays()[1].tolist() == [7, 5, 3, 1]
+
+
+# --- what changes ---------------------------------------------------------------------------------
+
+
+def test_writing_the_output_is_no_problem(memory):
+    memory.arrays()[0][:] = 5
+    assert memory.problem() == ""
+    assert memory.results()[0].tolist() == [5, 5, 5, 5]
+
+
+@pytest.mark.parametrize(
+    ("slot", "distance", "words"),
+    [
+        (0, -1, "the byte 1 before slot 0 changed from 0x5a to 0x5b"),
+        (0, -200, "the byte 200 before slot 0 changed from 0x5a to 0x5b"),
+        (0, 16, "before slot 1 changed from 0x5a to 0x5b"),
+        (1, 16, "the byte 1 after slot 1 changed from 0x5a to 0x5b"),
+        (1, 4, "element 1 of slot 1, only read, changed from 0x0b to 0x0c"),
+    ],
+)
+def test_each_byte_that_must_stay_is_watched(memory, slot, distance, words):
+    memory.memory[memory.starts[slot] + distance] += 1
+    assert words in memory.problem()
+
+
+def test_no_buffers_at_all():
+    memory = Guarded((), Outputs({}, frozenset()))
+    assert memory.problem() == ""
+    memory.memory[0] = 0
+    assert "changed" in memory.problem()
+
+
+@pytest.mark.parametrize("device", ["PYTHON", "CPU"])
+def test_the_device_has_the_same_layout(memory, device):
+    buffers = memory.on_device(device)
+    assert [buffer.offset for buffer in buffers] == memory.starts
+    assert bytes(buffers[1].copy_out()) == CONTENTS[1].tobytes()
+    allocator = Device[device].allocator
+    allocator.copy_in(buffers[0].handle, memoryview(np.full(4, 9, np.int32)).cast("B"))
+    memory.fetch()
+    assert memory.problem() == ""
+    assert memory.results()[0].tolist() == [9, 9, 9, 9]
+
+
+def test_reversed_contents_are_other_data_of_the_same_kind():
+    first, second = reversed_contents(CONTENTS, {1})
+    assert first is CONTENTS[0]
+    assert second.tolist() == [13, 12, 11, 10]
