@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from tinyref.dtype import DType, dtypes, from_numpy_dtype, numpy_dtype
-from tinyref.errors import UserError
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import UNARY, Ops
@@ -464,7 +463,18 @@ def test_nans_are_equal_and_so_are_zeros_of_either_sign():
     assert not accepts(oracle, NAN, NAN)
 
 
-def test_bounds_are_refused_where_floats_are_not_strict(monkeypatch):
+def test_products_may_be_contracted_where_floats_are_not_strict(monkeypatch):
+    x, y, z = (contents(Mode.FLOAT, F32, 64, seed) for seed in (1, 2, 3))
+    left, right, added = loads(x, y, z)
+    case = case_of(build.add(build.mul(left, right), added), [x, y, z], mode=Mode.FLOAT)
+    fused = (x.astype(np.float64) * y + z).astype(np.float32)
+    assert (fused != x * y + z).any()
+    assert expected(case).difference(0, fused)
     monkeypatch.setenv("TINYREF_STRICT_FLOAT", "0")
-    with pytest.raises(UserError, match="STRICT_FLOAT is 0"):
-        oracle_of(Ops.FDIV, F32, [1.0], [3.0])
+    oracle = expected(case)
+    assert oracle.difference(0, fused, x * y + z) == ""
+    assert oracle.difference(0, fused * np.float32(1 + 2**-19))
+    assert accepts(oracle_of(Ops.FDIV, F32, [1.0], [3.0]), np.float32(1 / 3) * (1 + 2**-22))
+    assert not accepts(oracle_of(Ops.FDIV, F32, [1.0], [3.0]), np.float32(1 / 3) * (1 + 2**-20))
+    assert accepts(oracle_of(Ops.MUL, F32, [0.0], [3.0]), 0)
+    assert not accepts(oracle_of(Ops.MUL, F32, [0.0], [3.0]), 1e-45)

@@ -19,20 +19,22 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ConstArg, ReduceArg, SlotArg, VarArg, ViewArg
 from tinyref_fuzz.case import Array
-from tinyref_fuzz.oracles.arithmetic import apply
+from tinyref_fuzz.oracles.arithmetic import apply, unrounded
 from tinyref_fuzz.oracles.oracle import Allowed
 from tinyref_fuzz.oracles.reduces import reduced, smallest_normal
 from tinyref_fuzz.oracles.span import Span, Values, either, mask_of, point, span
 from tinyref_spec.bits import BoolArray
 
 ELEMENTARY = frozenset({Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.POW})
+# Of these the next op may take the exact result, where floats are not strict.
+CONTRACTED = frozenset({Ops.ADD, Ops.SUB, Ops.MUL, Ops.MULACC, Ops.CAST})
 
 
 class Analysis:
     """What the written slots of one kernel may hold, given the contents of its buffers.
 
-    flushes: whether the device may take subnormals for zero. Raises `UserError` for a node that is
-    no part of a kernel AST, and unless every float op rounds to its type (STRICT_FLOAT).
+    flushes: whether the device may take subnormals for zero. Where floats are not strict, sums and
+    products may be contracted. Raises `UserError` for a node that is no part of a kernel AST.
     """
 
     def __init__(
@@ -42,8 +44,7 @@ class Analysis:
         bindings: Mapping[str, int],
         flushes: bool = False,
     ) -> None:
-        if not config.integer("STRICT_FLOAT"):
-            raise UserError("oracle: bounds are derived for strict floats: STRICT_FLOAT is 0")
+        self.is_strict = config.integer("STRICT_FLOAT") != 0
         self.buffers = buffers
         self.bindings = bindings
         self.flushes = flushes
@@ -65,9 +66,8 @@ class Analysis:
         if self.flushes and node.dtype.is_float:
             found = flushed(found, node.dtype)
         self.spans[node] = found
-        is_source = node.op in ELEMENTARY or (
-            node.op is Ops.REDUCE and node.dtype.is_float and not found.is_point
-        )
+        is_free = node.op in ELEMENTARY or node.op is Ops.REDUCE or not self.is_strict
+        is_source = is_free and node.dtype.is_float and not found.is_point
         if is_source or any(source in self.loose for source in node.src):
             self.loose.add(node)
 
@@ -86,7 +86,9 @@ class Analysis:
         if isinstance(arg, ReduceArg):
             return reduced(arg.op, node.dtype, sources[0], arg.axes, self.flushes)
         if node.op in ALU:
-            return apply(node.op, node.dtype, [source.dtype for source in node.src], sources)
+            found = apply(node.op, node.dtype, [source.dtype for source in node.src], sources)
+            rounds = node.op in CONTRACTED and node.dtype.is_float and not self.is_strict
+            return unrounded(node.op, found, sources) if rounds else found
         raise UserError(f"oracle: {node.op.name} does not belong in a kernel AST")
 
     def _positions(self, view: UOp) -> tuple[Values, BoolArray, BoolArray | None]:

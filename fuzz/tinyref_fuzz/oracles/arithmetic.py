@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
+from tinyref import config
 from tinyref.dtype import DType, Kind, from_numpy_dtype
 from tinyref.uops.meanings import kernel_for
 from tinyref.uops.ops import Ops
@@ -135,16 +136,24 @@ def _passes_zero(op: Ops, spans: Sequence[Span]) -> BoolArray | None:
     return unknown | (second.open() & second.may_be_zero() & ~np.isfinite(first.low))
 
 
-def division_of_floats(
-    op: Ops, dtype: DType, sources: Sequence[DType], spans: Sequence[Span]
-) -> Span:
-    """FDIV and RECIP: correctly rounded, or within the limit of the type; special cases exact."""
+def within_limit(op: Ops, dtype: DType, sources: Sequence[DType], spans: Sequence[Span]) -> Span:
+    """FDIV, RECIP and SQRT: correctly rounded, or within the limit; special cases exact."""
     found = float_arithmetic(op, dtype, sources, spans)
-    limit = ulp_limit(op.name, dtype)
+    limit = ulp_limit(op.name, dtype, config.integer("STRICT_FLOAT") != 0)
     if not limit:
         return found
     is_special = _any([~np.isfinite(each.low) | (each.low == 0) for each in spans])
     return widened(found, limit, is_special)
+
+
+def unrounded(op: Ops, found: Span, spans: Sequence[Span]) -> Span:
+    """A sum, difference, product or conversion whose rounding a compiler may leave out.
+
+    The exact value lies next to the rounded one. A sum that rounds to zero is zero, and so is a
+    product by zero; infinities and NaNs stay.
+    """
+    has_zero = _any([each.low == 0 for each in spans]) if op in (Ops.MUL, Ops.CAST) else np.True_
+    return widened(found, 1, ~np.isfinite(found.low) | ((found.low == 0) & has_zero))
 
 
 def negation(op: Ops, dtype: DType, sources: Sequence[DType], spans: Sequence[Span]) -> Span:
@@ -316,12 +325,13 @@ def reinterpret(op: Ops, dtype: DType, sources: Sequence[DType], spans: Sequence
 
 RULES: dict[Ops, Rule] = {
     Ops.NEG: negation,
-    Ops.RECIP: division_of_floats,
+    Ops.RECIP: within_limit,
+    Ops.SQRT: within_limit,
     Ops.EXP2: elementary,
     Ops.LOG2: elementary,
     Ops.SIN: elementary,
     Ops.MUL: product_of_integers,
-    Ops.FDIV: division_of_floats,
+    Ops.FDIV: within_limit,
     Ops.IDIV: division_of_integers,
     Ops.MOD: division_of_integers,
     Ops.POW: elementary,
