@@ -96,7 +96,7 @@ def save_case(
 ) -> Path:
     """Writes a case to the file `path`, or into the folder `path`, and gives the file's path.
 
-    The file is there whole or not at all. In a folder its name is `stem-<hash of what is run>.json`,
+    The file is there whole or not at all. In a folder its name is `stem-<hash of content>.json`,
     so that several may write there: the same case has the same name. Raises `UserError` where it
     cannot be written.
     """

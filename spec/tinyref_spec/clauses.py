@@ -182,6 +182,10 @@ _KERNEL: dict[str, tuple[str, str]] = {
         "An optimisation changes how a kernel runs and nothing of what it computes.",
         OPTIMISER,
     ),
+    "kernel.regression": (
+        "Kernels that found a bug once are compiled right: what was wrong stays right.",
+        OPTIMISER,
+    ),
     "kernel.opt.refuse": (
         "An optimisation that is not legal is refused with a reason; the kernel is unchanged.",
         OPTIMISER,

@@ -14,9 +14,10 @@ from tinyref.uops.ops import Dialect
 from tinyref.uops.payload import VarArg, ViewArg
 from tinyref.uops.verify import verify
 from tinyref_fuzz.corpus import contractions, elementwise, reduces
+from tinyref_fuzz.corpus.collection import harvested
 from tinyref_fuzz.corpus.sketch import TAGS, CorpusKernel
 
-__all__ = ["TAGS", "CorpusKernel", "load"]
+__all__ = ["TAGS", "CorpusKernel", "harvested", "load"]
 
 FAMILIES = (elementwise.FAMILY, reduces.FAMILY, contractions.FAMILY)
 

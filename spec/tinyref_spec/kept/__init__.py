@@ -6,6 +6,7 @@ anywhere: nothing is evaluated, and everything that the writer does not write is
 
 from __future__ import annotations
 
+from tinyref_spec.kept.buffers import MOST_BYTES
 from tinyref_spec.kept.document import (
     MODES,
     SCHEMA,
@@ -18,15 +19,19 @@ from tinyref_spec.kept.document import (
     to_json,
 )
 from tinyref_spec.kept.files import hash_in_name, named, read_json, read_kept, write_text
+from tinyref_spec.kept.limits import check_fits, check_work
 from tinyref_spec.kept.stable_text import stable_text
 
 __all__ = [
     "MODES",
+    "MOST_BYTES",
     "SCHEMA",
     "VERSION",
     "KeptBlame",
     "KeptCase",
     "KeptVerdict",
+    "check_fits",
+    "check_work",
     "content_hash",
     "from_json",
     "hash_in_name",

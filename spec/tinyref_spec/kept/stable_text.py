@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 
 WIDTH = 100
+# Longer items of a list have a line each.
+LONGEST_FILLED = 24
 
 
 def stable_text(data: object) -> str:
     """`data` as JSON: keys in order, on one line what fits there, in ASCII; ends with a newline.
 
-    Lists of numbers and short texts fill their lines, other members have lines of their own.
+    Lists of numbers and short texts fill their lines, longer members have lines of their own.
     """
     return _text(data, 0, 0) + "\n"
 
@@ -34,7 +35,7 @@ def _text(data: object, indent: int, used: int) -> str:
             for key in sorted(data)
         ]
         return "{\n" + ",\n".join(members) + f"\n{outside}}}"
-    if all(not isinstance(item, list | Mapping) for item in data):
+    if all(len(compact(item)) <= LONGEST_FILLED for item in data):
         return "[\n" + "\n".join(_filled(data, inside)) + f"\n{outside}]"
     items = [inside + _text(item, indent + 1, 1) for item in data]
     return "[\n" + ",\n".join(items) + f"\n{outside}]"

@@ -16,6 +16,7 @@ from tinyref_spec.kernel import (
     programs,
     ranges,
     reduces,
+    regressions,
     tiles,
 )
 
@@ -33,3 +34,4 @@ def rows() -> Iterator[Row]:
     yield from opts.rows()
     yield from opt_tiles.rows()
     yield from features.rows()
+    yield from regressions.rows()

@@ -1,0 +1,174 @@
+"""Takes the kernels out of a program: it is run, watched, and what it computes is kept.
+
+The program runs in a process of its own with all rights of its user, as `python FILE.py` would.
+`python -m tinyref_fuzz.harvest FILE DEVICE OUT` is that process.
+"""
+
+from __future__ import annotations
+
+import runpy
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tinyref.config import Context
+from tinyref.device import Buffer
+from tinyref.engine.watch import watching
+from tinyref.errors import TinyrefError, UserError
+from tinyref.lazy.shards import Place
+from tinyref.runtimes.kernel import Kernel
+from tinyref.schedule import CopyItem, Schedule
+from tinyref.uops.node import UOp
+from tinyref_fuzz.corpus.collection import (
+    Harvested,
+    check,
+    kernels_from_json,
+    kernels_to_json,
+    structure_of,
+    work_of,
+)
+from tinyref_fuzz.corpus.sketch import CorpusKernel
+from tinyref_spec.kept import read_json, stable_text, write_text
+
+# Kernels of more elements take the interpreter long, and those of more nodes the compiler.
+MOST_WORK = 1 << 18
+MOST_NODES = 200
+
+
+class Recorder:
+    """A watcher that keeps each kernel, what it is for, and the sizes of its first run."""
+
+    def __init__(self) -> None:
+        self.bindings: dict[UOp, dict[str, int]] = {}
+        self.computes: dict[UOp, tuple[str, ...]] = {}
+
+    def scheduled(self, outputs: Sequence[tuple[UOp, Place]], planned: Schedule) -> None:
+        for item in planned.items:
+            if not isinstance(item, CopyItem):
+                self.computes.setdefault(item.ast, tuple(item.names))
+
+    def ran(
+        self, ast: UOp, kernel: Kernel, bindings: Mapping[str, int], seconds: float | None
+    ) -> None:
+        self.bindings.setdefault(ast, dict(bindings))
+
+    def copied(self, target: Buffer, source: Buffer, seconds: float) -> None:
+        return
+
+    def kernels(self) -> list[Harvested]:
+        """What ran, in order."""
+        return [
+            Harvested(ast, bindings, self.computes.get(ast, ()))
+            for ast, bindings in self.bindings.items()
+        ]
+
+
+@dataclass(frozen=True)
+class Harvest:
+    """What a program computed.
+
+    kernels: what was kept. ran: how many different ones there were. large: how many structures
+    were left out, as all of them are too large to judge. failure: how the program ended, if not
+    well.
+    """
+
+    kernels: tuple[CorpusKernel, ...]
+    ran: int
+    large: int
+    failure: str = ""
+
+
+def chosen(
+    kernels: Iterable[Harvested], every_size: bool = False, most_nodes: int = MOST_NODES
+) -> list[Harvested]:
+    """The kernels that can be judged; of one structure the smallest, or each with `every_size`."""
+    fitting = [kernel for kernel in kernels if fits(kernel, most_nodes)]
+    if every_size:
+        return fitting
+    smallest: dict[str, Harvested] = {}
+    for kernel in fitting:
+        key = structure_of(kernel.ast)
+        known = smallest.get(key)
+        if known is None or work_of(kernel.ast) < work_of(known.ast):
+            smallest[key] = kernel
+    return list(smallest.values())
+
+
+def fits(kernel: Harvested, most_nodes: int) -> bool:
+    """Whether a kernel is small enough to be judged."""
+    try:
+        check(kernel.ast, kernel.bindings)
+    except TinyrefError:
+        return False
+    return work_of(kernel.ast) <= MOST_WORK and len(kernel.ast.toposort()) <= most_nodes
+
+
+def harvest(
+    program: Path,
+    device: str,
+    target: Path,
+    every_size: bool = False,
+    most_nodes: int = MOST_NODES,
+) -> Harvest:
+    """Runs `program` in a process of its own and writes what it computes on `device` to `target`.
+
+    Raises `UserError` for a file that is not there, a program that ended before it could say what
+    it computed, and one that computed nothing.
+    """
+    if not program.is_file():
+        raise UserError(f"harvest: {program}: no such file")
+    with tempfile.TemporaryDirectory(prefix="tinyref-harvest-") as folder:
+        told = Path(folder) / "kernels.json"
+        sizes = "every" if every_size else "smallest"
+        words = [str(program), device, str(told), sizes, str(most_nodes)]
+        done = subprocess.run([sys.executable, "-m", "tinyref_fuzz.harvest", *words], check=False)
+        if not told.exists():
+            raise UserError(f"harvest: {program} ended with {done.returncode}, and told nothing")
+        found = read_json(told)
+    if not isinstance(found, dict) or found.keys() != {"collection", "ran", "large", "failure"}:
+        raise UserError(f"harvest: {program} wrote over what it computed")
+    kernels = kernels_from_json(found["collection"])
+    ran, large, failure = int(found["ran"]), int(found["large"]), str(found["failure"])
+    if not kernels:
+        why = f"it ended with {failure}" if failure else "it must ask for elements, as by realize()"
+        raise UserError(f"harvest: {program} computed nothing that can be kept: {why}")
+    write_text(target, stable_text(found["collection"]))
+    return Harvest(kernels, ran, large, failure)
+
+
+def main(words: Sequence[str]) -> None:
+    """The process that runs the program."""
+    program, device, told, sizes, most_nodes = words
+    recorder = Recorder()
+    failure = _run(Path(program), device, recorder)
+    ran = recorder.kernels()
+    kept = chosen(ran, sizes == "every", int(most_nodes))
+    structures = {structure_of(kernel.ast) for kernel in kept}
+    data = {
+        "collection": kernels_to_json(Path(program).stem, kept),
+        "ran": len(ran),
+        "large": len({structure_of(kernel.ast) for kernel in ran} - structures),
+        "failure": failure,
+    }
+    write_text(told, stable_text(data))
+
+
+def _run(program: Path, device: str, recorder: Recorder) -> str:
+    """How the program ended, "" for well."""
+    sys.argv = [str(program)]
+    sys.path.insert(0, str(program.resolve().parent))
+    try:
+        with Context(DEVICE=device), watching(recorder):
+            runpy.run_path(str(program), run_name="__main__")
+    except SystemExit as error:
+        return "" if error.code in (None, 0) else f"SystemExit: {error.code}"
+    except BaseException as error:
+        return f"{type(error).__name__}: {error}".partition("\n")[0]
+    return ""
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,233 @@
+"""`tinyref fuzz replay|reduce|show|keep|corpus|harvest`: what one does with cases on file."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from tinyref_fuzz.case import Case, Verdict
+    from tinyref_spec.kept import KeptCase
+
+_CASE = Annotated[Path, typer.Argument(metavar="CASE", help="The file of a case.")]
+_DEVICE = Annotated[
+    str, typer.Option(help="The device; the one that the case was found on if empty.")
+]
+_FOLDER = Annotated[
+    Path | None,
+    typer.Argument(metavar="FOLDER", help="A folder of cases; those that come with tinyref."),
+]
+
+
+def replay(case: _CASE, device: _DEVICE = "") -> None:
+    """Judge a case again: what differs, in which stage. Exit code 1 if anything does.
+
+    \b
+    Examples:
+      tinyref fuzz replay fuzz-CPU/cases/lower-4f1d2a90b3c7.json
+      tinyref fuzz replay case.json --device PYTHON
+    """
+    from tinyref_fuzz.examine import blame_or_pair
+    from tinyref_fuzz.store import as_case, load_kept
+
+    kept = load_kept(case)
+    name = _device(device, kept)
+    loaded = as_case(kept)
+    verdict = _judged(loaded, name)
+    if kept.note:
+        print(f"note: {kept.note}")
+    if verdict.pair is None or verdict.symptom is None:
+        programs = f"{verdict.judged} optimised program{'' if verdict.judged == 1 else 's'}"
+        print(f"{name}: all agree ({programs} judged)")
+        return
+    print(f"{name}: between {verdict.pair.value}: {verdict.symptom.value}")
+    print(f"  {verdict.detail}")
+    print(f"  {_trial(loaded, verdict, name)}")
+    print(f"  stage: {blame_or_pair(loaded, verdict, name)}")
+    raise typer.Exit(1)
+
+
+def reduce(
+    case: _CASE,
+    device: _DEVICE = "",
+    out: Annotated[
+        Path | None, typer.Option(help="Write it to this file, or into this folder.")
+    ] = None,
+    seconds: Annotated[float, typer.Option(min=0.1, help="Stop after so long.")] = 10.0,
+) -> None:
+    """Make a failing case small, name the stage to blame, and write what is left.
+
+    The file goes beside CASE, with `-reduced` before its ending, unless --out is given.
+    """
+    from tinyref.errors import UserError
+    from tinyref_fuzz.examine import examine
+    from tinyref_fuzz.store import as_case, load_kept, save_case
+
+    kept = load_kept(case)
+    name = _device(device, kept)
+    loaded = as_case(kept)
+    verdict = _judged(loaded, name)
+    if verdict.agrees:
+        raise UserError(f"reduce: {case} does not fail on {name}: there is nothing to reduce")
+    found = examine(loaded, verdict, name, seconds)
+    target = out or case.with_name(f"{case.stem}-reduced{case.suffix}")
+    written = save_case(target, found.case, kept.note, found.verdict, found.blame, name, case.stem)
+    print(f"{found.nodes} nodes, {found.opts} optimisations, in {found.seconds:.1f} s")
+    print(f"{found.bucket}: {found.blame}")
+    print(f"wrote {written}")
+    print(f"again: tinyref fuzz replay {shlex.quote(str(written))} --device {name}")
+
+
+def show(case: _CASE, device: _DEVICE = "") -> None:
+    """Show a case: kernel, data, and its stages side by side with the first difference marked."""
+    from tinyref_fuzz.show import side_by_side
+    from tinyref_fuzz.store import as_case, load_kept
+
+    kept = load_kept(case)
+    name = _device(device, kept)
+    for label, text in (("note", kept.note), ("found on", kept.device), ("blame", _blame(kept))):
+        if text:
+            print(f"{label}: {text}")
+    loaded = as_case(kept)
+    print(side_by_side(loaded, _judged(loaded, name), name))
+
+
+def keep(
+    case: _CASE,
+    note: Annotated[str, typer.Option(help="A line on the bug that it found.")],
+    name: Annotated[
+        str, typer.Option(help="What to call it, in lower case; the file's name if empty.")
+    ] = "",
+    folder: Annotated[
+        Path | None, typer.Option(help="Where to; the regressions of the spec suite if not given.")
+    ] = None,
+) -> None:
+    """Keep a case as a regression, which the spec suite runs on every device.
+
+    Its row is kernel.regression.NAME; the case must agree on the interpreter by now.
+    """
+    from tinyref_fuzz.keep import keep_regression
+
+    written = keep_regression(case, name or case.stem, note, folder)
+    print(f"wrote {written}")
+    print(f"run it: tinyref conform --query kernel.regression.{written.stem}")
+
+
+_CORPUS_HELP = """Check folders of cases, or bring old files up to date.
+
+\b
+Without FOLDER these are the regressions and the harvested kernels that come with tinyref.
+Other files than *.json are not looked at.
+"""
+corpus_app = typer.Typer(rich_markup_mode=None, no_args_is_help=True, help=_CORPUS_HELP)
+
+
+@corpus_app.callback(help=_CORPUS_HELP)
+def _corpus() -> None:
+    return
+
+
+@corpus_app.command("check")
+def check(
+    folder: _FOLDER = None,
+    device: Annotated[str, typer.Option(help="The device; the default one if empty.")] = "",
+) -> None:
+    """Load, verify and replay every case. Exit code 1 if any file has a problem."""
+    from tinyref.device import Device
+    from tinyref_fuzz.folder import SHIPPED, files_of, problems_of
+
+    name = Device.canonical(device or None)
+    folders = SHIPPED if folder is None else (folder,)
+    problems = 0
+    for each in folders:
+        for problem in problems_of(each, name):
+            problems += 1
+            print(problem)
+    files = sum(len(files_of(each)) for each in folders)
+    print(f"{files} file{'' if files == 1 else 's'}, {problems} with a problem, on {name}")
+    if problems:
+        raise typer.Exit(1)
+
+
+@corpus_app.command("migrate")
+def migrate(folder: _FOLDER = None) -> None:
+    """Rewrite files of older versions in place, each at once."""
+    from tinyref_fuzz.folder import SHIPPED, migrate_folder
+
+    count = 0
+    for each in SHIPPED if folder is None else (folder,):
+        for old, new in migrate_folder(each):
+            count += 1
+            print(f"{old}" if old == new else f"{old} is now {new}")
+    print(f"{count} file{'' if count == 1 else 's'} migrated")
+
+
+def harvest(
+    program: Annotated[Path, typer.Argument(metavar="FILE.py", help="A program.")],
+    out: Annotated[
+        Path | None, typer.Option(help="A file, or a folder; FILE-kernels.json if not given.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="The device; the default one if empty.")] = "",
+    every_size: Annotated[
+        bool, typer.Option("--every-size", help="Keep kernels that differ in sizes alone, too.")
+    ] = False,
+    most_nodes: Annotated[
+        int, typer.Option(min=1, help="Leave out kernels of more nodes.", show_default=False)
+    ] = 200,
+) -> None:
+    """Take the kernels out of a program: it is run, and what it computes is written to a file.
+
+    FILE.py is run as a program of its own, with all your rights, as python FILE.py would. Kernels
+    are kept without their data, and of those that differ in sizes alone the smallest one.
+    """
+    from tinyref.device import Device
+    from tinyref_fuzz.harvest import harvest as run_harvest
+
+    target = out if out is not None else Path(f"{program.stem}-kernels.json")
+    if target.is_dir():
+        target /= f"{program.stem}-kernels.json"
+    name = Device.canonical(device or None)
+    found = run_harvest(program, name, target, every_size, most_nodes)
+    left_out = f"; {found.large} structures too large to judge" if found.large else ""
+    print(f"wrote {target}: {len(found.kernels)} of {found.ran} kernels{left_out}")
+    if found.failure:
+        print(f"tinyref: error: {program} ended with {found.failure}", file=sys.stderr)
+        raise typer.Exit(1)
+
+
+def _device(asked: str, kept: KeptCase) -> str:
+    """The canonical name. Raises `UserError` where it is unknown or does not work here."""
+    from tinyref.device import Device
+    from tinyref.errors import UserError
+
+    name = Device.canonical(asked or kept.device or None)
+    available = Device.availability(name)
+    if not available.works:
+        raise UserError(f"device: {name} is not available here: {available.reason}")
+    return name
+
+
+def _judged(case: Case, device: str) -> Verdict:
+    """With every check, whichever a campaign would have left out."""
+    from tinyref_fuzz.judge import judge
+
+    return judge(case, device, True)
+
+
+def _trial(case: Case, verdict: Verdict, device: str) -> str:
+    from tinyref.uops.optimise.opt import opts_text
+    from tinyref_fuzz.judge import Judge
+
+    if verdict.trial < 0:
+        return "without optimisations"
+    return f"with {opts_text(Judge(device).trials(case)[verdict.trial]) or 'no optimisations'}"
+
+
+def _blame(kept: KeptCase) -> str:
+    from tinyref_fuzz.store import blame_of
+
+    return str(blame_of(kept) or "")
