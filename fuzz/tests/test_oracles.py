@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
 
 import numpy as np
@@ -420,6 +422,63 @@ def test_spans_contain_what_each_end_gives(op):
         with np.errstate(all="ignore"):
             value = function(inside.astype(np.float32).astype(np.float64)).astype(np.float32)
         assert oracle.difference(0, value) == "", share
+
+
+@pytest.mark.parametrize("op", [Ops.ADD, Ops.SUB, Ops.MUL, Ops.FDIV, Ops.MAX, Ops.POW], ids=str)
+def test_spans_of_two_contain_what_lies_between(op):
+    """Of two uncertain operands: any two values from inside of their spans."""
+    x = np.linspace(-3.0, 3.0, 120).astype(np.float32)
+    y = np.linspace(1.0, 5.0, 120).astype(np.float32)
+    functions = {
+        Ops.ADD: np.add,
+        Ops.SUB: np.subtract,
+        Ops.MUL: np.multiply,
+        Ops.FDIV: np.divide,
+        Ops.MAX: np.maximum,
+        Ops.POW: np.power,
+    }
+    left, right = loads(x, y)
+    left = build.unary(Ops.EXP2, left) if op is Ops.POW else build.unary(Ops.SIN, left)
+    right = build.unary(Ops.LOG2, build.add(right, 0.5))
+    arrays = [x, y]
+    ends = [expected(case_of(each, arrays)).allowed[0] for each in (left, right)]
+    oracle = expected(case_of(build.binary(op, left, right), arrays))
+    assert oracle.unknown_share(0) < 0.02
+    shares = np.linspace(0, 1, 5)
+    for share, other in itertools.product(shares, shares):
+        inside = [
+            (end.low + (end.high.astype(np.float64) - end.low) * at).astype(np.float32)
+            for end, at in zip(ends, (share, other), strict=True)
+        ]
+        value = functions[op](*(each.astype(np.float64) for each in inside))
+        assert oracle.difference(0, value.astype(np.float32)) == "", (share, other)
+
+
+@pytest.mark.parametrize("op", [Ops.ADD, Ops.MUL], ids=str)
+@pytest.mark.parametrize("dtype", [F16, BF16, F32, F64], ids=lambda dtype: dtype.name)
+def test_bounds_hold_in_any_order(op, dtype):
+    """Left to right, right to left, in pairs, and in a drawn order, each step rounded."""
+    x = contents(Mode.FLOAT, dtype, 40 * 16, 9).reshape(40, 16)
+    if op is Ops.MUL:
+        # Near 1, so that no product of any of them is out of range.
+        x = (1 + x.astype(np.float64) / 64).astype(x.dtype)
+    oracle = expected(case_of(build.reduce(op, loads(x)[0], (1,)), [x], (40, 1), Mode.FLOAT))
+    step = np.add if op is Ops.ADD else np.multiply
+    order = [int(word) % 16 for word in np.random.PCG64(4).random_raw(16)]
+    drawn = sorted(range(16), key=lambda column: order[column])
+    found = set()
+    for columns in (range(16), reversed(range(16)), drawn):
+        total = functools.reduce(step, [x[:, column] for column in columns])
+        found.add(total.tobytes())
+        assert oracle.difference(0, total) == ""
+    pairs = x
+    while pairs.shape[1] > 1:
+        pairs = step(pairs[:, ::2], pairs[:, 1::2])
+    assert oracle.difference(0, pairs[:, 0]) == ""
+    assert len(found) > 1
+    assert not oracle.allowed[0].is_exact
+    wrong = functools.reduce(step, [x[:, column] for column in range(15)])
+    assert oracle.difference(0, wrong)
 
 
 # The oracle itself

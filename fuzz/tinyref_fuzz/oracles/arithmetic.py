@@ -164,9 +164,7 @@ def negation(op: Ops, dtype: DType, sources: Sequence[DType], spans: Sequence[Sp
     return Span(np.negative(x.high), np.negative(x.low), x.unknown)
 
 
-def product_of_integers(
-    op: Ops, dtype: DType, sources: Sequence[DType], spans: Sequence[Span]
-) -> Span:
+def multiplication(op: Ops, dtype: DType, sources: Sequence[DType], spans: Sequence[Span]) -> Span:
     """MUL: zero times an unspecified integer is zero."""
     if dtype.is_float:
         return float_arithmetic(op, dtype, sources, spans)
@@ -284,8 +282,10 @@ def _hull(spans: Sequence[Span]) -> Span:
 def multiply_accumulate(
     op: Ops, dtype: DType, sources: Sequence[DType], spans: Sequence[Span]
 ) -> Span:
-    """MULACC: a product and a sum, each rounded, in strict mode."""
+    """MULACC: a product and a sum, each rounded in strict mode, else one or both."""
     product = apply(Ops.MUL, dtype, sources[:2], spans[:2])
+    if dtype.is_float and not config.integer("STRICT_FLOAT"):
+        product = unrounded(Ops.MUL, product, spans[:2])
     return apply(Ops.ADD, dtype, (dtype, dtype), (product, spans[2]))
 
 
@@ -330,7 +330,7 @@ RULES: dict[Ops, Rule] = {
     Ops.EXP2: elementary,
     Ops.LOG2: elementary,
     Ops.SIN: elementary,
-    Ops.MUL: product_of_integers,
+    Ops.MUL: multiplication,
     Ops.FDIV: within_limit,
     Ops.IDIV: division_of_integers,
     Ops.MOD: division_of_integers,

@@ -46,22 +46,16 @@ def _any(mask: BoolArray, axes: Axes) -> BoolArray:
 
 def _integers(op: Ops, dtype: DType, x: Span, axes: Axes) -> Span:
     unknown = None if x.unknown is None else _any(x.unknown, axes)
-    if dtype.is_bool and op in (Ops.ADD, Ops.MAX):
-        return _any_true(x, axes, unknown)
+    if dtype.is_bool:
+        # Bools have a maximum alone: one that is certainly true decides.
+        found = _any(np.asarray(x.low & ~mask_of(x)), axes)
+        return point(found, None if unknown is None else unknown & ~found)
     if op is Ops.MAX:
         lowest = np.array(reduce_identity(op, dtype), x.low.dtype)
         found = np.maximum.reduce(x.low, axis=axes, keepdims=True, initial=lowest)
         return point(found, unknown)
-    if dtype.is_bool:
-        return point(np.logical_and.reduce(x.low, axis=axes, keepdims=True), unknown)
     ufunc = np.add if op is Ops.ADD else np.multiply
     return point(ufunc.reduce(x.low, axis=axes, keepdims=True, dtype=x.low.dtype), unknown)
-
-
-def _any_true(x: Span, axes: Axes, unknown: BoolArray | None) -> Span:
-    """One that is certainly true decides."""
-    value = _any(np.asarray(x.low & ~mask_of(x)), axes)
-    return point(value, None if unknown is None else unknown & ~value)
 
 
 def _largest(dtype: DType, x: Span, axes: Axes) -> Span:
