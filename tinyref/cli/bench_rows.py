@@ -386,6 +386,23 @@ def _conformance(repeats: int) -> Iterator[Measured]:
     yield Measured("conform.CPU", "s, quick profile", values, note=note)
 
 
+# The fuzzer
+
+
+def _fuzz(name: str, device: str, repeats: int) -> Iterator[Measured]:
+    from tinyref.cli.bench_fuzz import judged_cases
+
+    judged_cases(device, 0, 2)
+    found = [judged_cases(device, 100 * number) for number in range(repeats)]
+    cases = sum(each.cases for each in found)
+    yield Measured(
+        name,
+        "optimised kernels judged in a second of one core",
+        [each.rate for each in found],
+        note=f"{sum(each.optimised for each in found)} of {cases} cases, generated and judged",
+    )
+
+
 ROWS = (
     BenchRow("lower", _lowering),
     BenchRow("lower.growth", _growth),
@@ -397,6 +414,8 @@ ROWS = (
     BenchRow("jit.replay", _replay),
     BenchRow("memory.plan", _memory_plan),
     BenchRow("conform.CPU", _conformance),
+    BenchRow("fuzz.python", functools.partial(_fuzz, "fuzz.python", "PYTHON")),
+    BenchRow("fuzz.cpu", functools.partial(_fuzz, "fuzz.cpu", "CPU")),
 )
 
 
