@@ -102,8 +102,23 @@ def conform(session: nox.Session, device: str) -> None:
 
 @nox.session
 def fuzz(session: nox.Session) -> None:
-    """A short differential fuzz with fixed seeds; never flaky, at most 120 s on two cores."""
+    """A short differential fuzz with a fixed seed; never flaky, at most 120 s on two cores."""
     session.install(".")
-    arguments = session.posargs or ["--kernels", "400", "--seed", "1"]
-    for device in ("PYTHON", "CPU"):
-        session.run("python", "-m", "tinyref_fuzz", "--device", device, *arguments)
+    for device, kernels in (("PYTHON", 400), ("CPU", 300)):
+        arguments = session.posargs or ["--kernels", str(kernels), "--seed", "1", "--jobs", "2"]
+        # On a slow machine a case may take long: that is no finding of this lane.
+        arguments = ["--timeout", "300", *arguments]
+        folder = ROOT / "report" / f"fuzz-{device}"
+        session.run("tinyref", "fuzz", "--device", device, "--folder", str(folder), *arguments)
+
+
+@nox.session
+def fuzz_nightly(session: nox.Session) -> None:
+    """A long fuzz with a random seed: `nox -s fuzz_nightly -- --device MINE --seconds 28800`.
+
+    The folder report/fuzz-nightly keeps what was found; the last night's database stays beside it.
+    """
+    session.install(".[cluster]")
+    arguments = session.posargs or ["--seconds", "3600"]
+    folder = ROOT / "report" / "fuzz-nightly"
+    session.run("tinyref", "fuzz", "--folder", str(folder), *arguments)

@@ -1,6 +1,7 @@
 """The fixed-seed lane: `python -m tinyref_fuzz --device CPU --kernels 400 --seed 1`.
 
-Exit code 0 when every kernel agrees, 1 when one does not, 2 for bad arguments.
+The same kernels every time, in this process, so that it passes or fails for the code alone. Exit
+code 0 when every kernel agrees, 1 when one does not, 2 for bad arguments.
 """
 
 from __future__ import annotations
@@ -9,14 +10,13 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
+from itertools import islice
 
-from tinyref.device import Device
-from tinyref.errors import TinyrefError
-from tinyref.uops.text import to_text
-from tinyref_fuzz.case import Case, Pair, Verdict
-from tinyref_fuzz.generate import generate
-from tinyref_fuzz.judge import judge
-from tinyref_fuzz.tape import Tape
+from tinyref.errors import TinyrefError, UserError
+from tinyref_fuzz.campaign.cases import DEFAULT_POLICY, judged
+from tinyref_fuzz.case import Case, Verdict
+from tinyref_fuzz.examine import examine
+from tinyref_fuzz.reproducer import terminal_lines
 
 MOST_REPORTS = 5
 
@@ -26,38 +26,47 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tinyref_fuzz", description=__doc__)
     parser.add_argument("--device", default="CPU", help="the device to judge")
     parser.add_argument("--kernels", type=int, default=400, help="how many kernels to judge")
-    parser.add_argument("--seed", type=int, default=1, help="the seed of the first kernel")
+    parser.add_argument("--seed", type=int, default=1, help="which kernels")
+    parser.add_argument("--start", type=int, default=0, help="the number of the first kernel")
+    parser.add_argument("--policy", default=DEFAULT_POLICY, help="what the kernels are like")
+    parser.add_argument(
+        "--examine", type=float, default=10.0, help="seconds to reduce each of the first findings"
+    )
     return parser.parse_args(words)
 
 
-def report(device: str, seed: int, case: Case, verdict: Verdict) -> str:
-    """The text that shows one failure and how to see it again."""
-    text = to_text(case.ast)
-    if verdict.pair is Pair.EQUIVALENT and case.equivalent is not None:
-        text += "\nwhich should compute the same as\n" + to_text(case.equivalent.ast)
-    where = verdict.pair.value if verdict.pair else ""
-    return (
-        f"seed {seed}: between {where}: {verdict.detail}\n"
-        f"{text}\n"
-        f"choices: {','.join(str(choice) for choice in case.choices)}\n"
-        f"again: python -m tinyref_fuzz --device {device} --kernels 1 --seed {seed}"
+def report(options: argparse.Namespace, number: int, case: Case, verdict: Verdict) -> str:
+    """A finding as it is, and reduced where that succeeds, and how to see it again."""
+    lines = terminal_lines(case, verdict, "").splitlines()[:4]
+    try:
+        found = examine(case, verdict, options.device, options.examine)
+    except Exception as error:  # the finding counts, whatever becomes of its reduction
+        lines.append(f"note    not reduced: {type(error).__name__}: {error}".partition("\n")[0])
+    else:
+        lines.append(f"reduced to {found.nodes} nodes, {found.opts} optimisations: {found.bucket}")
+        lines += terminal_lines(found.case, found.verdict, "").splitlines()[:4]
+    again = (
+        f"python -m tinyref_fuzz --device {options.device} --kernels 1 --seed {options.seed} "
+        f"--start {number} --policy {options.policy}"
     )
+    return "\n".join([f"kernel {number}:", *(f"  {line}" for line in lines), f"  again   {again}"])
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Judges the kernels of consecutive seeds and prints what differs."""
+    """Judges consecutive kernels of a seed and prints what does not agree."""
     options = arguments(words)
     failures = 0
     start = time.perf_counter()
     try:
-        supported = Device[options.device].capabilities
-        for seed in range(options.seed, options.seed + options.kernels):
-            case = generate(Tape(seed=seed), supported)
-            verdict = judge(case, options.device)
-            if not verdict.agrees:
-                failures += 1
-                if failures <= MOST_REPORTS:
-                    sys.stdout.write(report(options.device, seed, case, verdict) + "\n\n")
+        if options.kernels < 1:
+            raise UserError(f"kernels: got {options.kernels}, accepted is 1 or more")
+        cases = judged(options.device, options.seed, options.policy, options.start)
+        for number, case, verdict, _ in islice(cases, options.kernels):
+            if verdict.agrees:
+                continue
+            failures += 1
+            if failures <= MOST_REPORTS:
+                sys.stdout.write(report(options, number, case, verdict) + "\n\n")
     except TinyrefError as error:
         sys.stderr.write(f"tinyref_fuzz: {error}\n")
         return 2

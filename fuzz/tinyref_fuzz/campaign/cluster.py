@@ -90,7 +90,8 @@ class ClusterExecutor(Executor):
 
     @property
     def capacity(self) -> int:
-        return max(1, TASKS_PER_THREAD * sum(self._client.nthreads().values()))
+        threads: int = sum(self._client.nthreads().values())
+        return max(1, TASKS_PER_THREAD * threads)
 
     @property
     def is_ready(self) -> bool:
@@ -110,7 +111,7 @@ class ClusterExecutor(Executor):
     def finished(self, seconds: float) -> list[Done]:
         from distributed import wait
 
-        with contextlib.suppress(TimeoutError):
+        with contextlib.suppress(TimeoutError), self._client.as_current():
             wait(list(self._pending), timeout=seconds, return_when="FIRST_COMPLETED")
         self._check_cluster()
         done = []
