@@ -5,11 +5,13 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from tinyref.dtype import DType, dtypes, from_numpy_dtype, numpy_dtype
+from tinyref.errors import UserError
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import UNARY, Ops
@@ -537,3 +539,21 @@ def test_products_may_be_contracted_where_floats_are_not_strict(monkeypatch):
     assert not accepts(oracle_of(Ops.FDIV, F32, [1.0], [3.0]), np.float32(1 / 3) * (1 + 2**-20))
     assert accepts(oracle_of(Ops.MUL, F32, [0.0], [3.0]), 0)
     assert not accepts(oracle_of(Ops.MUL, F32, [0.0], [3.0]), 1e-45)
+
+
+def test_what_the_case_lacks_is_named():
+    x = np.array([1.0, 2.0], np.float32)
+    case = case_of(build.unary(Ops.SIN, loads(x)[0]), [x])
+    with pytest.raises(UserError, match="no buffer for slot 1"):
+        expected(Case(case.ast, case.buffers[:1], mode=Mode.FLOAT))
+    with pytest.raises(UserError, match="slot 1 reaches from 0 to 1, the buffer has 1 elements"):
+        expected(Case(case.ast, (case.buffers[0], x[:1]), mode=Mode.FLOAT))
+    rows = build.cast(build.variable("n", 1, 4, I32), F32)
+    case = case_of(build.mul(loads(x)[0], rows), [x])
+    with pytest.raises(UserError, match="variable n has no value: give one from 1 to 4"):
+        expected(case)
+    bound = replace(case, bindings={"n": 3})
+    assert accepts(expected(bound), 3, 6)
+    assert not accepts(expected(bound), 3, 8)
+    with pytest.raises(UserError, match="n = 5: accepted is 1 to 4"):
+        expected(replace(case, bindings={"n": 5}))

@@ -14,6 +14,7 @@ import numpy as np
 from tinyref import config
 from tinyref.dtype import DType, numpy_dtype
 from tinyref.errors import UserError
+from tinyref.uops.evaluate import evaluate_index
 from tinyref.uops.kernel_shape import positions_of
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
@@ -76,7 +77,8 @@ class Analysis:
         if isinstance(arg, ConstArg):
             return point(np.array(arg.value, numpy_dtype(node.dtype)))
         if isinstance(arg, VarArg):
-            return point(np.array(self.bindings[arg.name], numpy_dtype(node.dtype)))
+            value = evaluate_index(node, self.bindings)
+            return point(np.array(value, numpy_dtype(node.dtype)))
         if node.op is Ops.LOAD:
             return self._load(node)
         if isinstance(arg, ViewArg):
@@ -99,47 +101,38 @@ class Analysis:
         places = [self.spans[place] for place in positions_of(view)]
         if not places:
             return positions, valid, None
-        rank = positions.ndim - len(places)
-        own, sizes = positions.shape[:rank], positions.shape[rank:]
-        shape = np.broadcast_shapes(own, *(place.low.shape for place in places))
-        number, inside = np.zeros(shape, np.int64), np.ones(shape, np.bool_)
-        unknown: BoolArray | None = None
-        for place, size in zip(places, sizes, strict=True):
-            at = place.low.astype(np.int64)
-            fits = (at >= 0) & (at < size)
-            number = number * size + np.where(fits, at, 0)
-            inside = inside & fits
-            unknown = either(unknown, place.unknown)
-        if unknown is not None:
-            unknown = np.broadcast_to(unknown, shape)
-        if not math.prod(sizes):
-            return np.zeros(shape, np.int64), np.zeros(shape, np.bool_), unknown
-        shown = (*shape, math.prod(sizes))
-        rows: list[Values] = [
-            np.broadcast_to(each.reshape(*own, shown[-1]), shown) for each in (positions, valid)
-        ]
-        taken: list[Values] = [
-            np.take_along_axis(row, number[..., None], -1)[..., 0] for row in rows
-        ]
-        inside = inside & taken[1]
-        return np.where(inside, taken[0], 0), inside, unknown
+        return _at_places(positions, valid, places)
+
+    def _buffer(self, view: UOp, positions: Values) -> tuple[int, Array]:
+        """The slot that a VIEW shows, and its contents, in which all `positions` must lie."""
+        arg = view.src[0].arg if view.src else None
+        if not isinstance(arg, SlotArg):
+            raise UserError("oracle: a LOAD or STORE goes to a VIEW of a DEFINE_GLOBAL")
+        if not 0 <= arg.slot < len(self.buffers):
+            raise UserError(f"oracle: no buffer for slot {arg.slot}")
+        buffer = self.buffers[arg.slot]
+        if positions.size and not 0 <= positions.min() <= positions.max() < buffer.size:
+            raise UserError(
+                f"oracle: a view of slot {arg.slot} reaches from {positions.min()} to "
+                f"{positions.max()}, the buffer has {buffer.size} elements"
+            )
+        return arg.slot, buffer
 
     def _load(self, node: UOp) -> Span:
         view = node.src[0]
         positions, valid, unknown = self._positions(view)
-        buffer = self.buffers[slot_of(view)]
-        if not buffer.size:
-            return point(np.zeros(positions.shape, numpy_dtype(node.dtype)), unknown)
-        value = buffer[positions].astype(numpy_dtype(node.dtype))
-        return point(np.where(valid, value, np.zeros((), value.dtype)), unknown)
+        where = positions[valid]
+        _, buffer = self._buffer(view, where)
+        value = np.zeros(positions.shape, numpy_dtype(node.dtype))
+        value[valid] = buffer[where].astype(value.dtype)
+        return point(value, unknown)
 
     def _store(self, node: UOp) -> None:
         view, source = node.src
-        slot = slot_of(view)
         positions, valid, _ = self._positions(view)
-        before = self.buffers[slot]
-        stored = self.spans[source]
         where = positions[valid]
+        slot, before = self._buffer(view, where)
+        stored = self.spans[source]
         ends = []
         for end in (stored.low,) if stored.is_point else (stored.low, stored.high):
             after = before.copy()
@@ -153,12 +146,32 @@ class Analysis:
         self.allowed[slot] = Allowed(ends[0], ends[-1], unknown, is_loose)
 
 
-def slot_of(view: UOp) -> int:
-    """The slot of the buffer that a VIEW shows."""
-    arg = view.src[0].arg if view.src else None
-    if not isinstance(arg, SlotArg):
-        raise UserError("oracle: a LOAD or STORE goes to a VIEW of a DEFINE_GLOBAL")
-    return arg.slot
+def _at_places(
+    positions: Values, valid: BoolArray, places: Sequence[Span]
+) -> tuple[Values, BoolArray, BoolArray | None]:
+    """Of a view over more axes than the kernel has: the last ones are at `places`, one each."""
+    rank = positions.ndim - len(places)
+    own, sizes = positions.shape[:rank], positions.shape[rank:]
+    shape = np.broadcast_shapes(own, *(place.low.shape for place in places))
+    number, inside = np.zeros(shape, np.int64), np.ones(shape, np.bool_)
+    unknown: BoolArray | None = None
+    for place, size in zip(places, sizes, strict=True):
+        at = place.low.astype(np.int64)
+        fits = (at >= 0) & (at < size)
+        number = number * size + np.where(fits, at, 0)
+        inside = inside & fits
+        unknown = either(unknown, place.unknown)
+    if unknown is not None:
+        unknown = np.broadcast_to(unknown, shape)
+    count = math.prod(sizes)
+    if not count:
+        return np.zeros(shape, np.int64), np.zeros(shape, np.bool_), unknown
+    taken: list[Values] = []
+    for each in (positions, valid):
+        rows = np.broadcast_to(each.reshape(*own, count), (*shape, count))
+        taken.append(np.take_along_axis(rows, number[..., None], -1)[..., 0])
+    inside = inside & taken[1]
+    return np.where(inside, taken[0], 0), inside, unknown
 
 
 def flushed(found: Span, dtype: DType) -> Span:
