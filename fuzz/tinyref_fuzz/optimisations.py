@@ -79,8 +79,10 @@ def drawn_lists(
     """Lists for the kernel `ast`, none of them empty or there twice: what the heuristics choose,
     then random ones, as many as the policy wants as far as the kernel has so many.
     """
-    plan = Plan.of(ast, settled(capabilities))
     wanted = tape.between(*policy.lists)
+    if not wanted:
+        return ()
+    plan = Plan.of(ast, settled(capabilities))
     lists: dict[Opts, None] = {optimised(plan).opts: None}
     weights = {op: weight * policy.opts.get(op, 1) for op, weight in WEIGHTS.items()}
     for _ in range(wanted):

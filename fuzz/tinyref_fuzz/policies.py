@@ -132,6 +132,7 @@ def _only(**forms: float) -> Weights[str]:
 
 
 _NARROW_TYPES = (dtypes.int32, dtypes.float32, dtypes.int8, dtypes.uint8, dtypes.bool)
+_FUNCTIONS = (Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.POW, Ops.SQRT, Ops.RECIP, Ops.FDIV)
 _WIDE_OPS = (Ops.CAST, Ops.BITCAST, Ops.SHL, Ops.SHR, Ops.MUL, Ops.IDIV, Ops.MOD, Ops.THREEFRY)
 _REDUCES = _only(reduce=3, long=2, softmax=2, siblings=2, nested=3, running=1, count=1, product=1)
 _EXACT: Weights[Mode] = MappingProxyType({Mode.EXACT: 1, Mode.FLOAT: 0, Mode.EDGE: 0})
@@ -152,8 +153,16 @@ _ALL = (
         moves=1,
         outputs=5,
     ),
-    Policy("reduces", forms=_REDUCES, extents=(2, 3, 4, 5, 6, 8, 12, 16, 13), depth=2),
-    Policy("matmul", forms=_only(matmul=6, convolution=1), modes=_EXACT, depth=1, symbolic=0),
+    Policy("reduces", forms=_REDUCES, extents=(2, 3, 4, 5, 6, 8, 12, 16, 13), depth=2, planted=15),
+    Policy(
+        "matmul",
+        forms=_only(matmul=6, convolution=1),
+        modes=_EXACT,
+        opts=MappingProxyType({OptOp.TC: 3}),
+        depth=1,
+        symbolic=0,
+        planted=10,
+    ),
     Policy(
         "wide",
         forms=_only(tree=4, reduce=2, random=2, count=1, siblings=1),
@@ -170,6 +179,7 @@ _ALL = (
     ),
     Policy(
         "floats",
+        ops=MappingProxyType(dict.fromkeys(_FUNCTIONS, 2.0)),
         forms=_only(tree=5, reduce=3, long=1, matmul=1, softmax=3, nested=1, siblings=1),
         modes=MappingProxyType({Mode.EXACT: 0, Mode.FLOAT: 1, Mode.EDGE: 0}),
         dtypes=MappingProxyType(dict.fromkeys(dtypes.floats, 5.0)),
@@ -194,6 +204,7 @@ _ALL = (
         forms=_only(long=4, reduce=3, softmax=2, nested=3, siblings=2),
         modes=MappingProxyType({Mode.EXACT: 6, Mode.FLOAT: 1, Mode.EDGE: 0}),
         opts=MappingProxyType({OptOp.GROUP: 4, OptOp.GROUPTOP: 4, OptOp.LOCAL: 2}),
+        planted=15,
         extents=(2, 4, 6, 8, 16, 32, 12),
         depth=1,
     ),
@@ -206,7 +217,7 @@ POLICIES: Mapping[str, Policy] = MappingProxyType(
             "even",
             mixes=MappingProxyType(
                 {
-                    policy.name: {"mixed": 4.0, "matmul": 0.7}.get(policy.name, 1.0)
+                    policy.name: {"mixed": 4.0, "matmul": 1.2}.get(policy.name, 1.0)
                     for policy in _ALL
                 }
             ),

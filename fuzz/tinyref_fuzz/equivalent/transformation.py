@@ -19,7 +19,7 @@ class Domain(Enum):
 
     __hash__ = object.__hash__
 
-    EVERY = "every type, all data"
+    EVERY = "every type that computes, all data"
     NUMBER = "integers and floats, all data"
     INTEGER = "integers, which wrap, all data"
     BITS = "integers and bools, all data"
@@ -31,7 +31,7 @@ class Domain(Enum):
 
     def admits(self, dtype: DType, exact_floats: bool) -> bool:
         """Whether the equation may be used on values of `dtype`."""
-        if dtype is dtypes.index or dtype.lanes != 1:
+        if dtype is dtypes.index or dtype.lanes != 1 or dtype in dtypes.storage_only:
             return False
         if self is Domain.EVERY:
             return True

@@ -140,10 +140,7 @@ def divide(draw: Expressions, x: Value) -> Value | None:
 def _divided(
     draw: Expressions, op: Ops, node: UOp, x: Value, largest: int, shape: Shape, rough: bool
 ) -> Value | None:
-    if op is Ops.MOD:
-        most = min(magnitude(x), largest - 1)
-    else:
-        most = magnitude(x)
+    most = min(magnitude(x), largest - 1) if op is Ops.MOD else magnitude(x)
     low = -most if x.low < 0 or (op is Ops.IDIV and not x.dtype.is_unsigned) else 0
     return ranged(draw.kernel.mode, node, shape, low, most, is_rough=rough)
 
@@ -313,7 +310,7 @@ def _same_bits(x: Value, target: DType) -> tuple[Number, Number]:
 
 def _sign_bits(draw: Expressions, x: Value) -> Value | None:
     """-x or |x| by the sign bit, of a load: elsewhere nobody says which zero it is."""
-    words = [dtype for dtype in (dtypes.uint8, dtypes.uint16, dtypes.uint32, dtypes.uint64)]
+    words = (dtypes.uint8, dtypes.uint16, dtypes.uint32, dtypes.uint64)
     word = next(dtype for dtype in words if dtype.itemsize == x.dtype.itemsize)
     if word not in draw.kernel.dtypes:
         return None

@@ -1,4 +1,7 @@
-"""The contents of buffers: numbers of a range, of any size, or those at which types differ."""
+"""The contents of buffers: numbers of a range, of any size, or those at which types differ.
+
+As in `tinyref_fuzz.inputs`, all of it is made of raw words by integer arithmetic and exact scaling.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +9,16 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from tinyref.dtype import DType, numpy_dtype
-from tinyref_fuzz.case import Mode
+from tinyref_fuzz.case import Array, Mode
 from tinyref_fuzz.generate.values import Number, full_range
-
-Array = npt.NDArray[np.generic]
-# One in so many integers of any size is an extreme of its type, and of edge data an edge.
-EXTREME = 6
-EDGE = 3
+from tinyref_fuzz.inputs import contents
 
 
 @dataclass(frozen=True)
 class Content:
-    """What a buffer holds: `size` elements from `low` to `high`, drawn from `seed`.
-
-    An integer buffer whose range is that of its type has extremes as well.
-    """
+    """What a buffer holds: `size` elements from `low` to `high`, drawn from `seed`."""
 
     dtype: DType
     size: int
@@ -32,57 +27,36 @@ class Content:
     seed: int
 
     def array(self, mode: Mode) -> Array:
-        """The contents; the same on any machine."""
-        random = np.random.default_rng(self.seed)
-        if self.dtype.is_bool:
-            return random.integers(0, 2, self.size).astype(np.bool_)
-        if self.dtype.is_int:
-            return self._integers(random)
-        if mode is Mode.EXACT:
-            low, high = int(self.low), int(self.high)
-            drawn = random.integers(low, high, self.size, endpoint=True)
-            return drawn.astype(numpy_dtype(self.dtype))
-        moderate = self._floats(random)
-        return moderate if mode is Mode.FLOAT else self._edges(random, moderate)
+        """The contents, the same on any machine.
 
-    def _integers(self, random: np.random.Generator) -> Array:
-        target = numpy_dtype(self.dtype)
-        low, high = int(self.low), int(self.high)
-        values = random.integers(low, high, self.size, dtype=target.type, endpoint=True)
-        if (self.low, self.high) != full_range(self.dtype):
-            return values
-        extremes = np.array([low, low + 1, 0, 1, high - 1, high], target)
-        is_extreme = random.integers(0, EXTREME, self.size) == 0
-        return np.where(is_extreme, random.choice(extremes, self.size), values)
+        Of the whole range of an integer type, and in EDGE mode, those of `inputs.contents`.
+        """
+        is_whole = self.dtype.is_bool or (self.low, self.high) == full_range(self.dtype)
+        if mode is Mode.EDGE or is_whole:
+            return contents(mode, self.dtype, self.size, self.seed, wide=True)
+        words = np.random.PCG64(self.seed).random_raw(self.size + 1)[: self.size]
+        if self.dtype.is_int or mode is Mode.EXACT:
+            low, count = int(self.low), int(self.high) - int(self.low) + 1
+            drawn = (words >> np.uint64(1)) % np.uint64(min(count, 2**63 - 1))
+            return _moved(drawn, low).astype(numpy_dtype(self.dtype))
+        return self._moderate(words)
 
-    def _floats(self, random: np.random.Generator) -> Array:
-        """Of both signs as the range has them, their sizes spread evenly over a few binades."""
-        largest = max(abs(self.low), abs(self.high))
-        largest = 4.0 if math.isinf(largest) else float(largest)
-        least = min(abs(self.low), abs(self.high)) if self.low * self.high > 0 else largest / 64
-        sizes = np.exp2(random.uniform(math.log2(least), math.log2(largest), self.size))
-        if self.low >= 0:
-            signs = np.ones(self.size)
+    def _moderate(self, words: Array) -> Array:
+        """Floats of both signs or of the only one, their exponents spread evenly over the range."""
+        ends = sorted((abs(self.low), abs(self.high)))
+        least = ends[0] if self.low * self.high > 0 else ends[1] / 64
+        lowest, highest = (round(math.log2(end)) for end in (least, ends[1]))
+        steps = 1 << self.dtype.mantissa_bits
+        significand = 1.0 + (words % np.uint64(steps)).astype(np.float64) / steps
+        binades = np.uint64(highest - lowest)
+        exponent = ((words >> np.uint64(54)) % binades).astype(np.int64) + lowest
+        if self.low * self.high > 0:
+            sign = np.full(self.size, math.copysign(1.0, self.low))
         else:
-            signs = (
-                np.full(self.size, -1.0)
-                if self.high <= 0
-                else random.choice([-1.0, 1.0], self.size)
-            )
-        return (sizes * signs).astype(numpy_dtype(self.dtype))
-
-    def _edges(self, random: np.random.Generator, others: Array) -> Array:
-        edges = edge_values(self.dtype)
-        is_edge = random.integers(0, EDGE, self.size) == 0
-        return np.where(is_edge, random.choice(edges, self.size), others)
+            sign = np.where(words >> np.uint64(63) == 1, -1.0, 1.0)
+        return np.ldexp(significand * sign, exponent).astype(numpy_dtype(self.dtype))
 
 
-def edge_values(dtype: DType) -> Array:
-    """Zeros of either sign, infinities, NaN, the least and largest numbers, and 1 and -1."""
-    target = numpy_dtype(dtype)
-    bits = np.dtype(f"uint{dtype.bits}")
-    largest_subnormal = (1 << dtype.mantissa_bits) - 1
-    patterns = np.array([1, largest_subnormal, largest_subnormal + 1], bits).view(target)
-    with np.errstate(all="ignore"):
-        named = np.array([0.0, -0.0, math.inf, -math.inf, math.nan, 1.0, -1.0]).astype(target)
-        return np.concatenate([named, patterns, -patterns])
+def _moved(drawn: Array, low: int) -> Array:
+    """`drawn` numbers from 0 on, from `low` on: in the wrapping arithmetic of 64 bits."""
+    return (drawn.astype(np.uint64) + np.uint64(low % 2**64)).astype(np.int64)

@@ -6,6 +6,7 @@ grouped reduces inside of loops, folds over positions, division and remainder of
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 from tinyref.dtype import DType, dtypes, sum_dtype
@@ -19,7 +20,7 @@ from tinyref_fuzz.case import Mode
 from tinyref_fuzz.generate.arithmetic import choose, converted, product
 from tinyref_fuzz.generate.expressions import Expressions
 from tinyref_fuzz.generate.kernel import view
-from tinyref_fuzz.generate.values import Shape, Value, ranged
+from tinyref_fuzz.generate.values import Shape, Value, most, ranged
 
 Form = Callable[[Expressions], Value]
 shaped = ShapeTracker.from_shape
@@ -194,11 +195,10 @@ def choose_by_count(draw: Expressions) -> Value:
     outer = _outer(draw, 0, 2)
     size = max(1, kernel.extent())
     (axis,) = _inner(draw, size)
-    size_there = kernel.space[axis]
+    there = kernel.space[axis]
     dtype = kernel.integer()
     shape = kernel.shape((*outer, axis))
-    place = _place(draw, kernel.shape(outer), size, dtype)
-    assert isinstance(size_there, int), "there is no variable yet"
+    place = _place(draw, kernel.shape(outer), most(there), dtype)
     numbers = UOp(Ops.IOTA, dtypes.int32, (), ViewArg(_along(shape, axis)))
     counter = build.cast(numbers, dtype)
     table = draw.load(shape, kernel.number())
@@ -316,7 +316,7 @@ def concatenate(draw: Expressions) -> Value:
     ends = sorted({0, size, draw.tape.below(size), draw.tape.below(size)})
     dtype = kernel.number()
     found = None
-    for begin, end in zip(ends, ends[1:], strict=False):
+    for begin, end in itertools.pairwise(ends):
         part = tuple(end - begin if a == axis else n for a, n in enumerate(shape))
         edges = tuple((begin, size - end) if a == axis else (0, 0) for a in range(len(shape)))
         tracker = shaped(part).pad(edges)
@@ -349,6 +349,7 @@ def convolution(draw: Expressions) -> Value:
     (place,) = kernel.add_axes([places], outer=True)
     (tap,) = _inner(draw, taps)
     shape = kernel.shape((place, tap))
+    places, taps = most(kernel.space[place]), most(kernel.space[tap])
     dtype = kernel.number()
     strides = tuple(
         step if axis == place else 1 if axis == tap else 0 for axis in range(len(shape))

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from tinyref.device import Capabilities
-from tinyref.dtype import DType, PtrDType, dtypes
+from tinyref.dtype import DType, dtypes
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import SlotArg, VarArg, ViewArg
+from tinyref.uops.payload import SlotArg, ViewArg
 from tinyref.uops.shape_tracker import ShapeTracker
 from tinyref_fuzz.case import Array, Mode
 from tinyref_fuzz.generate.data import Content
@@ -100,7 +97,7 @@ class Kernel:
 
     def extent(self, choices: Sequence[int] | None = None) -> int:
         """The size of an axis; now and then none at all."""
-        if self.tape.chance(1):
+        if self.tape.chance(2):
             return 0
         return self.tape.pick(self.policy.extents if choices is None else choices)
 
@@ -108,8 +105,8 @@ class Kernel:
         """More axes, as far as the space stays small enough: their numbers."""
         added = []
         for size in sizes:
-            fits = positions(self.space) * size <= self.policy.most
-            self.space = (*self.space, size if fits else 1)
+            left = self.policy.most // max(1, positions(self.space))
+            self.space = (*self.space, min(size, max(left, 1 if outer else 2)))
             added.append(len(self.space) - 1)
         if outer:
             self.outer = (*self.outer, *added)

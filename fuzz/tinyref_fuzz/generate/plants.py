@@ -69,7 +69,7 @@ def _leaf(draw: Expressions, x: Value, dtype: DType) -> Value:
 
 def _together(draw: Expressions, x: Value, plant: Value) -> Value:
     """One value of both, or the planted one alone."""
-    if draw.tape.below(2):
+    if draw.tape.chance(20):
         return plant
     if plant.dtype.is_bool:
         other = draw.kernel.leaf(x.shape, x.dtype)
