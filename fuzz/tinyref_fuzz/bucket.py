@@ -3,7 +3,8 @@
 The key of a bucket leaves out what varies from one finding of a bug to the next. Where blame names
 a rule, a pass or an optimisation, that is the key, whatever symptom it shows by. Where it names a
 stage alone, the key says how the fault shows: the words of an error, else what the reduced case
-does: its optimisations for the optimiser, its operations for the stages that translate single ones.
+does, for the stages that translate single operations. For the optimiser it is the minimal set of
+optimisations.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ _BY_OPERATION = frozenset({"evaluate", "decompose", "device"})
 # The same loop, shared out among the work-items of a group from the outside or the inside.
 _ALIKE = {OptOp.GROUPTOP: OptOp.GROUP}
 _ERRORS = frozenset({Symptom.ERROR, Symptom.LIMIT})
+# Rules on accesses that leave their buffers.
+_BOUNDS = "indexed.bounds."
 _DEATHS = frozenset({Symptom.CRASH, Symptom.HANG, Symptom.MEMORY})
 # They connect values to memory and types in every kernel.
 _EVERYWHERE = frozenset({Ops.CAST})
@@ -45,13 +48,16 @@ class Bucket:
     @property
     def key(self) -> str:
         """A short text that is the same for all findings of the bucket."""
-        names = [alike(name) for name in self.opts]
-        listed = f" [{' '.join(sorted(set(names)))}]" if names else ""
-        if self.cause:
-            is_optimiser = self.stage == OPTIMISER
-            return f"{self.stage}/{alike(self.cause)}{listed if is_optimiser else ''}"
+        names = sorted({alike(name) for name in self.opts})
+        if self.stage == OPTIMISER and (not self.cause or alike(self.cause) in names):
+            # Which one of several is at fault depends on their order, which of them are not.
+            what = "+".join(names)
+        else:
+            what = self.cause
+        if what:
+            return f"{self.stage}/{what}"
         detail = f" {{{self.essence}}}" if self.essence else ""
-        return f"{self.stage} {self.symptom}{listed if self.stage == OPTIMISER else ''}{detail}"
+        return f"{self.stage} {self.symptom}{detail}"
 
     def __str__(self) -> str:
         return self.key
@@ -79,26 +85,34 @@ def _kind(verdict: Verdict) -> str:
 
     A missing barrier is a race or a wrong value, a wrong index a value or an access outside.
     """
-    if verdict.symptom in _ERRORS:
+    if _is_error(verdict):
         return "error"
     if verdict.symptom in _DEATHS:
         return "death"
     return "value"
 
 
+def _is_error(verdict: Verdict) -> bool:
+    """Whether the words matter; an access that is refused before it happens is one all the same."""
+    return verdict.symptom in _ERRORS and not error_words(verdict.detail).startswith(_BOUNDS)
+
+
 def _essence(blame: Blame, case: Case, verdict: Verdict) -> str:
-    if verdict.symptom in _ERRORS:
+    if _is_error(verdict):
         return error_words(verdict.detail)
     return operations(case) if blame.stage in _BY_OPERATION else ""
 
 
 def operations(case: Case) -> str:
-    """The operations of a kernel by name, each once, in alphabetical order."""
+    """The operations of a kernel by name, each once, in alphabetical order.
+
+    A reduce counts as its operation. A kernel without any loads and stores.
+    """
     names: set[str] = set()
     for node in case.ast.toposort():
         if isinstance(node.arg, ReduceArg):
-            names.add(f"REDUCE-{node.arg.op.name}")
-        elif node.op in ALU or node.op in (Ops.VALID, Ops.IOTA):
+            names.add(node.arg.op.name)
+        elif node.op in ALU:
             names.add(node.op.name)
     without = names - {op.name for op in _EVERYWHERE}
     return " ".join(sorted(without or names or {Ops.LOAD.name}))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tinyref_fuzz.case import Case, Verdict
-from tinyref_fuzz.judge import LEVELS, THOROUGH_SHARE, Judge, case_number
+from tinyref_fuzz.judge import Judge
 from tinyref_fuzz.reduce.fault import is_same_fault
 from tinyref_fuzz.reduce.search import JudgeFunction
 
@@ -16,22 +16,8 @@ def judge_for(case: Case, verdict: Verdict, device: str) -> JudgeFunction:
 
 
 def quick(case: Case, device: str) -> Verdict:
-    """The verdict on `case` without the checks that only a share of the cases gets.
-
-    The judge draws that share by the number of a case, which its tape decides: one is chosen.
-    """
-    attempt = 0
-    numbered = case
-    while not _is_quick(numbered):
-        numbered = replace(case, choices=(attempt,))
-        attempt += 1
-    return Judge(device).verdict(numbered)
-
-
-def _is_quick(case: Case) -> bool:
-    number = case_number(case)
-    level = LEVELS[number // THOROUGH_SHARE % len(LEVELS)]
-    return number % THOROUGH_SHARE != 0 and level == 0
+    """The verdict on `case` without the checks that only a share of the cases gets."""
+    return Judge(device).verdict(case, thorough=False)
 
 
 def thorough(case: Case, device: str) -> Verdict:

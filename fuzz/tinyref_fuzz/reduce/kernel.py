@@ -120,8 +120,10 @@ def scattered(
 def tidied(case: Case) -> Case:
     """The case with the slots that its kernel uses, outputs first, and buffers as small as can be.
 
-    It comes from no tape any more.
+    It comes from no tape any more. A kernel that has an equivalent one stays as it is.
     """
+    if case.equivalent is not None and case.equivalent.origin is case.ast:
+        return replace(case, choices=())
     used = slots(case.ast)
     written = written_slots(case.ast)
     order = sorted(used, key=lambda slot: (slot not in written, slot))

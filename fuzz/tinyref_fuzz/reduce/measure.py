@@ -18,6 +18,7 @@ from tinyref.uops.optimise.opt import Opt, OptOp
 from tinyref.uops.payload import ConstArg, SlotArg, ViewArg
 from tinyref.uops.shape_tracker import ShapeTracker
 from tinyref.uops.symbolic import value_of
+from tinyref.uops.view import View
 from tinyref_fuzz.case import Array, Case, Mode
 from tinyref_fuzz.equivalent.transformation import slot_of, written_slots
 
@@ -57,7 +58,7 @@ def measure(case: Case) -> Measure:
         sum(node_count(ast) for _, ast in trail),
         _rank(nodes) + 2 * len(_variables(nodes)),
         sum(_view_cost(node) for node in nodes),
-        sum(_type_cost(node.dtype) for node in nodes) + 3 * len({each.dtype for each in nodes}),
+        sum(_type_cost(_base(node)) for node in nodes) + 3 * len({_base(node) for node in nodes}),
         sum(node.op is Ops.LOAD for node in nodes) + sum(node.op is Ops.REDUCE for node in nodes),
         work(case),
         sum(_opt_cost(opt) for opts in case.opts for opt in opts),
@@ -123,11 +124,32 @@ def tracker_cost(tracker: ShapeTracker) -> int:
         cost += sum(not isinstance(stride, int) or stride < 0 for stride in view.strides)
         repeats = zip(view.strides, view.shape, strict=True)
         cost += sum(stride == 0 and size != 1 for stride, size in repeats)
+        cost += not _is_dense(view)
     return cost
 
 
-def _type_cost(dtype: DType) -> int:
-    base = dtype.base if isinstance(dtype, PtrDType) else dtype
+def _is_dense(view: View) -> bool:
+    """Whether the elements that are shown lie next to each other in memory, in any order."""
+    bounds = view.mask or tuple((0, size) for size in view.shape)
+    steps = [
+        (abs(stride), end - begin)
+        for stride, (begin, end) in zip(view.strides, bounds, strict=True)
+        if isinstance(stride, int) and isinstance(begin, int) and isinstance(end, int) and stride
+    ]
+    expected = 1
+    for stride, count in sorted(steps):
+        if stride != expected:
+            return False
+        expected *= count
+    return True
+
+
+def _base(node: UOp) -> DType:
+    """The type of a value, or of the elements of a buffer."""
+    return node.dtype.base if isinstance(node.dtype, PtrDType) else node.dtype
+
+
+def _type_cost(base: DType) -> int:
     if base in (dtypes.void, dtypes.int32, dtypes.index):
         return 0
     if base in (dtypes.float32, dtypes.bool):

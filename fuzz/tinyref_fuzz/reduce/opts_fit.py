@@ -36,7 +36,7 @@ def fitted(ast: UOp, opts: Opts, capabilities: Capabilities) -> Opts | None:
 
 
 def _near(opt: Opt) -> Iterator[Opt]:
-    """The optimisation itself, then on an axis before and with smaller amounts."""
+    """The optimisation itself, then on another axis and with smaller amounts."""
     if opt.op is OptOp.NOLOCALS:
         yield opt
         return
@@ -46,5 +46,6 @@ def _near(opt: Opt) -> Iterator[Opt]:
         amounts += [0] if opt.op in _WHOLE and opt.arg else []
     others = range(opt.arg, -1, -1) if opt.op in (OptOp.SWAP, OptOp.PACK) else amounts
     for arg in others:
-        for axis in range(opt.axis, -1, -1):
+        # An axis comes back where nothing consumes it any more.
+        for axis in (*range(opt.axis, -1, -1), opt.axis + 1, opt.axis + 2):
             yield replace(opt, axis=axis, arg=arg)

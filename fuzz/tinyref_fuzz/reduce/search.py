@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Concatenate, ParamSpec
 
 from tinyref.device import Device
-from tinyref.errors import TinyrefError
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Dialect
-from tinyref.uops.optimise.opt import KernelOptError
-from tinyref.uops.optimise.plan import Plan
 from tinyref.uops.verify import verify
-from tinyref_fuzz.case import Array, Case, Mode, Opts, Pair, Verdict
+from tinyref_fuzz.case import Case, Mode, Verdict
 from tinyref_fuzz.equivalent import Equivalent, transformed
 from tinyref_fuzz.reduce.exact import is_exact
 from tinyref_fuzz.reduce.fault import is_same_fault
@@ -25,12 +22,13 @@ from tinyref_fuzz.reduce.opts_fit import fitted
 from tinyref_fuzz.tape import Tape
 
 P = ParamSpec("P")
+Key = tuple[Hashable, ...]
 JudgeFunction = Callable[[Case, str], Verdict]
 
 # Where a transformation of the smaller kernel is made: the first places of it.
 _SITES = 4
-# A smaller case may compute a little more, where a value becomes a buffer.
-_SLACK = 16
+# Members of a measure before those of optimisations.
+_WITHOUT_AMOUNTS = 8
 
 
 class OutOfTimeError(Exception):
@@ -50,11 +48,13 @@ class Search:
     judge: JudgeFunction
     deadline: float
     tried: int = 0
-    seen: set[bytes] = field(default_factory=set)
+    seen: set[Key] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.size: Measure = measure(self.case)
-        self.effort = work(self.case)
+        # No candidate takes much longer than the case that came in.
+        self.limit = 2 * work(self.case)
+        self.seen.add(case_key(self.case))
         capabilities = Device[self.device].capabilities
         self.capabilities = Device["PYTHON"].capabilities
         self.supported = capabilities.dtypes | capabilities.emulated
@@ -81,7 +81,7 @@ class Search:
         Raises `OutOfTimeError` at the deadline.
         """
         self.check_time()
-        candidate = self.made(lambda: change(self.case, *args, **kwargs))
+        candidate = self._made(lambda: change(self.case, *args, **kwargs))
         if candidate is None:
             return False
         return any(self._accepts(variant) for variant in self._variants(candidate))
@@ -91,11 +91,14 @@ class Search:
         if time.monotonic() >= self.deadline:
             raise OutOfTimeError
 
-    def made(self, make: Callable[[], Case]) -> Case | None:
-        """The candidate, or None for one that is no valid kernel."""
+    def _made(self, make: Callable[[], Case]) -> Case | None:
+        """The candidate, or None for one that is no valid kernel, not new, or not smaller."""
         try:
             candidate = tidied(make())
-            if work(candidate) > self.effort + _SLACK:
+            if not self._is_new(candidate) or work(candidate) > self.limit:
+                return None
+            # Optimisations are still to be fitted, the last members may become smaller.
+            if measure(candidate)[:_WITHOUT_AMOUNTS] > self.size[:_WITHOUT_AMOUNTS]:
                 return None
             verify(Dialect.AST, candidate.ast)
         except Exception:
@@ -104,21 +107,41 @@ class Search:
             return None
         return candidate
 
+    def _is_new(self, candidate: Case) -> bool:
+        """Whether the case was not looked at before; it is noted."""
+        key = case_key(candidate)
+        is_new = key not in self.seen
+        self.seen.add(key)
+        return is_new
+
     def _variants(self, candidate: Case) -> Iterator[Case]:
         """The candidate with optimisations that are legal for it, and equivalent kernels."""
-        opts = candidate.opts
-        if self.checks_opts and opts and candidate.ast is not self.case.ast:
-            found = [fitted(candidate.ast, each, self.capabilities) for each in opts]
-            opts = tuple(each for each in found if each is not None)
-            if len(opts) < len(found):
-                return
-            candidate = replace(candidate, opts=opts)
-        elif self.checks_opts and not all(is_legal(candidate.ast, each, self) for each in opts):
+        fitting = self._with_legal_opts(candidate)
+        if fitting is None:
             return
+        if fitting is not candidate and not self._is_new(fitting):
+            return
+        candidate = fitting
         if candidate.equivalent is None or candidate.equivalent.origin is candidate.ast:
             yield candidate
         else:
             yield from self._transformed(candidate)
+
+    def _with_legal_opts(self, candidate: Case) -> Case | None:
+        """The candidate with its optimisations as the plan of its kernel accepts them."""
+        if not self.checks_opts or not candidate.opts:
+            return candidate
+        if candidate.ast is self.case.ast and candidate.opts == self.case.opts:
+            return candidate
+        try:
+            fits = [fitted(candidate.ast, each, self.capabilities) for each in candidate.opts]
+        except Exception:
+            # Plans may be what is broken: the judge will see.
+            return candidate
+        opts = tuple(each for each in fits if each is not None)
+        if opts == candidate.opts:
+            return candidate
+        return replace(candidate, opts=opts) if len(opts) == len(fits) else None
 
     def _transformed(self, candidate: Case) -> Iterator[Case]:
         """The candidate with the last transformation made anew, in each of the first places."""
@@ -131,7 +154,8 @@ class Search:
                 new = transformed(
                     candidate.ast, label, tape, self.supported, candidate.mode is Mode.EXACT
                 )
-            except TinyrefError:
+            except Exception:
+                # Transformations move views, which may be what is broken.
                 return
             if new is not None and new not in found:
                 found.add(new)
@@ -140,10 +164,6 @@ class Search:
 
     def _accepts(self, candidate: Case) -> bool:
         self.check_time()
-        key = case_key(candidate)
-        if key in self.seen:
-            return False
-        self.seen.add(key)
         size = measure(candidate)
         if not size < self.size or not self._is_valid(candidate):
             return False
@@ -152,7 +172,6 @@ class Search:
         if not is_same_fault(self.verdict, verdict):
             return False
         self.case, self.size, self.verdict = candidate, size, verdict
-        self.effort = work(candidate)
         return True
 
     def _is_valid(self, candidate: Case) -> bool:
@@ -161,22 +180,6 @@ class Search:
         if self.case.mode is Mode.EXACT and not self.checks_exact:
             return True
         return _holds(is_exact, candidate)
-
-    @property
-    def is_equivalent(self) -> bool:
-        """Whether the fault is between the kernel and its equivalent."""
-        return self.verdict.pair is Pair.EQUIVALENT
-
-
-def is_legal(ast: UOp, opts: Opts, search: Search) -> bool:
-    """Whether the plan of a kernel accepts the list; what fails otherwise is left to the judge."""
-    try:
-        Plan.of(ast, search.capabilities).apply_all(opts)
-    except KernelOptError:
-        return False
-    except Exception:
-        return True
-    return True
 
 
 def _holds(check: Callable[P, bool], *args: P.args, **kwargs: P.kwargs) -> bool:
@@ -187,25 +190,10 @@ def _holds(check: Callable[P, bool], *args: P.args, **kwargs: P.kwargs) -> bool:
         return False
 
 
-def case_key(case: Case) -> bytes:
-    """Equal for equal cases: kernels by their nodes, which are the same objects while they live."""
+def case_key(case: Case) -> Key:
+    """Equal for equal cases: equal kernels are one object, which the key keeps alive."""
     digest = hashlib.blake2b(digest_size=16)
-    trail = case.equivalent.trail if case.equivalent is not None else ()
-    kernels = [text_of(case.ast), *(label + text_of(ast) for label, ast in trail)]
-    for part in (*kernels, str(case.opts), str(sorted(case.bindings.items())), case.mode.name):
-        digest.update(part.encode() + b"\0")
     for buffer in case.buffers:
-        digest.update(bytes_of(buffer))
-    return digest.digest()
-
-
-def text_of(ast: UOp) -> str:
-    """A kernel as text."""
-    from tinyref.uops.text import to_text
-
-    return to_text(ast)
-
-
-def bytes_of(buffer: Array) -> bytes:
-    """Type, size and contents of a buffer."""
-    return f"{buffer.dtype.name} {buffer.size} ".encode() + buffer.tobytes()
+        digest.update(f"{buffer.dtype.name} {buffer.size} ".encode() + buffer.tobytes())
+    bindings = tuple(sorted(case.bindings.items()))
+    return case.ast, case.equivalent, case.opts, bindings, case.mode, digest.digest()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -10,11 +11,11 @@ import numpy as np
 from tinyref.dtype import PtrDType
 from tinyref.uops import build
 from tinyref.uops.kernel_shape import positions_of
-from tinyref.uops.node import UOp, sint
+from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import SlotArg, ViewArg
 from tinyref.uops.shape_tracker import ShapeTracker
-from tinyref.uops.view import View
+from tinyref.uops.view import Mask, Shape, View, full_mask
 from tinyref_fuzz.case import Case
 from tinyref_fuzz.equivalent.transformation import slot_of
 from tinyref_fuzz.reduce.kernel import (
@@ -71,46 +72,46 @@ def _masks(case: Case) -> list[UOp]:
     return [node for node in case.ast.toposort() if node.op in (Ops.VALID, Ops.IOTA)]
 
 
-def _simpler(view: UOp) -> Iterator[ShapeTracker]:
+def _simpler(view: UOp) -> list[ShapeTracker]:
     """Trackers of the same shape, the simplest first, that are simpler than that of the view."""
     assert isinstance(view.arg, ViewArg)
     tracker = view.arg.tracker
-    cost = tracker_cost(tracker)
-    if positions_of(view):
-        yield from (each for each in _pieces(tracker) if tracker_cost(each) < cost)
-        return
-    found = [ShapeTracker.from_shape(tracker.shape), *_pieces(tracker)]
-    yield from sorted(
-        (each for each in dict.fromkeys(found) if tracker_cost(each) < cost), key=tracker_cost
-    )
+    wanted = [] if positions_of(view) else [lambda: ShapeTracker.from_shape(tracker.shape)]
+    found = []
+    for make in (*wanted, *_pieces(tracker)):
+        # A view of views may not fit without those between, and movements may be what is broken.
+        with contextlib.suppress(Exception):
+            found.append(make())
+    simpler = [each for each in dict.fromkeys(found) if _cost(each) < _cost(tracker)]
+    return sorted(simpler, key=_cost)
 
 
-def _pieces(tracker: ShapeTracker) -> Iterator[ShapeTracker]:
+def _cost(tracker: ShapeTracker) -> tuple[int, int]:
+    return tracker_cost(tracker), tracker.real_size()
+
+
+def _pieces(tracker: ShapeTracker) -> Iterator[Callable[[], ShapeTracker]]:
     """Trackers of the same shape with only some of what this one does."""
-    last = tracker.views[-1]
-    shape = tracker.shape
-    if len(tracker.views) > 1:
-        yield ShapeTracker((last,))
-        yield ShapeTracker(tracker.views[1:])
-        yield ShapeTracker((*tracker.views[:-2], last)) if _chains(tracker) else tracker
+    views, shape = tracker.views, tracker.shape
+    last = views[-1]
+    if len(views) > 1:
+        yield lambda: ShapeTracker((last,))
+        yield lambda: ShapeTracker(views[1:])
+        yield lambda: ShapeTracker((*views[:-2], last))
     ones = tuple(1 if s == 0 else n for n, s in zip(shape, last.strides, strict=True))
-    yield ShapeTracker.from_shape(ones).expand(shape)
+    yield lambda: ShapeTracker.from_shape(ones).expand(shape)
     backward = [axis for axis, stride in enumerate(last.strides) if _is_negative(stride)]
-    yield ShapeTracker.from_shape(shape).flip(backward)
+    yield lambda: ShapeTracker.from_shape(shape).flip(backward)
     order = sorted(range(len(shape)), key=lambda axis: -_size(last.strides[axis]))
-    turned = ShapeTracker.from_shape(tuple(shape[axis] for axis in order))
-    yield turned.permute(tuple(order.index(axis) for axis in range(len(shape))))
-    if last.mask is not None:
-        yield _padded(last)
-        for axis, bound in enumerate(last.mask):
-            kept: list[tuple[sint, sint]] = [(0, size) for size in shape]
-            kept[axis] = bound
-            yield _padded(View(shape, View.contiguous(shape).strides, 0, tuple(kept)))
-    yield _without_offset(last)
-
-
-def _chains(tracker: ShapeTracker) -> bool:
-    return len(tracker.views) > 2
+    turned = tuple(shape[axis] for axis in order)
+    back = tuple(order.index(axis) for axis in range(len(shape)))
+    yield lambda: ShapeTracker.from_shape(turned).permute(back)
+    yield lambda: _padded(shape, last.mask or full_mask(shape))
+    for axis, bound in enumerate(last.mask or ()):
+        kept = list(full_mask(shape))
+        kept[axis] = bound
+        yield lambda kept=tuple(kept): _padded(shape, kept)  # type: ignore[misc]
+    yield lambda: _without_offset(last)
 
 
 def _is_negative(stride: object) -> bool:
@@ -121,13 +122,10 @@ def _size(stride: object) -> int:
     return abs(stride) if isinstance(stride, int) else 0
 
 
-def _padded(view: View) -> ShapeTracker:
-    """Row-major inside of the mask of `view`, nothing outside of it."""
-    assert view.mask is not None
-    inner = tuple(end - begin for begin, end in view.mask)
-    bounds = tuple(
-        (begin, size - end) for (begin, end), size in zip(view.mask, view.shape, strict=True)
-    )
+def _padded(shape: Shape, mask: Mask) -> ShapeTracker:
+    """Row-major inside of the mask, nothing outside of it."""
+    inner = tuple(end - begin for begin, end in mask)
+    bounds = tuple((begin, size - end) for (begin, end), size in zip(mask, shape, strict=True))
     return ShapeTracker.from_shape(inner).pad(bounds)
 
 

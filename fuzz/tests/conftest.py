@@ -1,0 +1,8 @@
+"""Modules next to the tests, such as planted faults, are imported by name; devices by path too."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))

@@ -1,0 +1,266 @@
+"""A large case, and faults planted into the compiler or a device, for tests of what follows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from tinyref.dtype import dtypes, numpy_dtype
+from tinyref.errors import DeviceError
+from tinyref.runtimes.python import InterpretedKernel, PythonBackend
+from tinyref.uops import build
+from tinyref.uops import compile as compiler
+from tinyref.uops.interpreter import Interpreter
+from tinyref.uops.meanings import apply
+from tinyref.uops.node import UOp, substitute
+from tinyref.uops.ops import Ops
+from tinyref.uops.optimise.opt import OptOp, parse_opts
+from tinyref.uops.payload import ConstArg, ViewArg
+from tinyref.uops.shape_tracker import ShapeTracker
+from tinyref_fuzz import runs
+from tinyref_fuzz.case import Case, Pair, Symptom
+
+# --- a case with something of everything ----------------------------------------------------------
+
+ROWS, COLUMNS = 4, 6
+LISTS = (
+    "UPCAST(0, 2) UPCAST(1, 2) UNROLL(2, 2)",
+    "GROUP(2, 2) UPCAST(0, 2)",
+    "PADTO(0, 3) LOCAL(0, 3)",
+)
+
+
+def large_case(*lists: str) -> Case:
+    """22 nodes, two outputs, five buffers, three types; masked, backward and repeated views."""
+    contents = [np.full(ROWS, 90, np.float32), np.full(ROWS * COLUMNS, 90, np.int32)]
+
+    def load(tracker: ShapeTracker, dtype=dtypes.int32) -> UOp:
+        size, slot = tracker.real_size(), len(contents)
+        values = (np.arange(size) * 7 + slot) % 5 - (slot % 2)
+        contents.append(values.astype(numpy_dtype(dtype)))
+        return build.load(view(slot, dtype, size, tracker))
+
+    whole = ShapeTracker.from_shape((ROWS, COLUMNS))
+    padded = ShapeTracker.from_shape((ROWS, COLUMNS - 2)).pad(((0, 0), (1, 1)))
+    repeated = ShapeTracker.from_shape((1, COLUMNS)).expand((ROWS, COLUMNS))
+    x, y = load(whole.flip((1,))), load(padded)
+    half = build.cast(build.add(load(whole, dtypes.float16), 1.0), dtypes.float32)
+    count = build.mod(build.add(build.mul(x, y), load(repeated)), 3)
+    larger = build.maximum(count, y)
+    chosen = build.where(build.less(x, y), larger, build.mul(x, 3))
+    terms = build.mul(build.cast(chosen, dtypes.float32), half)
+    total = build.reduce(Ops.ADD, terms, (1,))
+    rows = ShapeTracker.from_shape((ROWS, 1))
+    ast = build.sink(
+        build.store(view(0, dtypes.float32, ROWS, rows), build.add(total, 2.0)),
+        build.store(view(1, dtypes.int32, ROWS * COLUMNS, whole), chosen),
+    )
+    return Case(ast, tuple(contents), opts=tuple(map(parse_opts, lists or LISTS)))
+
+
+def view(slot: int, dtype, size: int, tracker: ShapeTracker) -> UOp:
+    """A view of a buffer."""
+    buffer = build.define_global(slot, dtype, size)
+    return UOp(Ops.VIEW, buffer.dtype, (buffer,), ViewArg(tracker))
+
+
+# --- faults ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault: how it is planted, and what the judge must say of it.
+
+    plant: is given pytest's monkeypatch.
+    """
+
+    name: str
+    plant: Callable
+    pair: Pair
+    symptom: Symptom
+    device: str = "PYTHON"
+    opts: tuple[OptOp, ...] = ()
+    lists: tuple[str, ...] = LISTS
+
+
+def in_stage(stage: str, change: Callable[[UOp], UOp | None]) -> Callable:
+    """Plants a fault into a stage of the compiler: nodes for which `change` gives another."""
+
+    def plant(monkeypatch) -> None:
+        healthy = getattr(compiler, stage)
+
+        def wrong(*given):
+            root = healthy(*given)
+            found = {node: change(node) for node in root.toposort()}
+            return substitute(root, {old: new for old, new in found.items() if new is not None})
+
+        monkeypatch.setattr(compiler, stage, wrong)
+
+    return plant
+
+
+def with_opts(error: Exception, *ops: OptOp) -> Callable:
+    """Plants an error that needs all of these optimisations."""
+
+    def plant(monkeypatch) -> None:
+        healthy = runs.compile_kernel
+
+        def wrong(ast, capabilities, on_stage=None, opts=None):
+            if opts and set(ops) <= {opt.op for opt in opts}:
+                raise error
+            return healthy(ast, capabilities, on_stage=on_stage, opts=opts)
+
+        monkeypatch.setattr(runs, "compile_kernel", wrong)
+
+    return plant
+
+
+def nothing(monkeypatch) -> None:
+    """The device is wrong already."""
+
+
+def is_data(node: UOp) -> bool:
+    return node.dtype is not dtypes.index and node.dtype is not dtypes.void
+
+
+def maximum_of_second(node: UOp) -> UOp | None:
+    if node.op is Ops.MAX and is_data(node):
+        return node.replace(src=(node.src[1], node.src[1]))
+    return None
+
+
+def half_added_twice(node: UOp) -> UOp | None:
+    if node.op is Ops.ADD and node.dtype is dtypes.float16:
+        return node.replace(src=(node.src[0], node.src[0]))
+    return None
+
+
+def seven_where_masked(node: UOp) -> UOp | None:
+    if node.op is Ops.LOAD and len(node.src) == 3 and node.src[1].op is Ops.CONST:
+        value = True if node.dtype.is_bool else 7.0 if node.dtype.is_float else 7
+        return node.replace(src=(node.src[0], build.const(node.dtype, value), node.src[2]))
+    return None
+
+
+def forward_always(node: UOp) -> UOp | None:
+    if node.op is Ops.CONST and node.dtype is dtypes.index and node.arg == ConstArg(-1):
+        return build.const(dtypes.index, 1)
+    return None
+
+
+def lanes_backward(node: UOp) -> UOp | None:
+    return node.replace(src=node.src[::-1]) if node.op is Ops.VECTORIZE and is_data(node) else None
+
+
+def waits_for_no_barrier(node: UOp) -> UOp | None:
+    if node.op is not Ops.AFTER or all(each.op is not Ops.BARRIER for each in node.src):
+        return None
+    sources: list[UOp] = []
+    for each in node.src:
+        sources += each.src if each.op is Ops.BARRIER else [each]
+    return node.replace(src=tuple(sources))
+
+
+def sum_for_product(node: UOp) -> UOp | None:
+    if node.op is Ops.MUL and node.dtype is dtypes.float32:
+        return UOp(Ops.ADD, node.dtype, node.src)
+    return None
+
+
+def swapped_select(node: UOp) -> UOp | None:
+    if node.op is Ops.WHERE and is_data(node):
+        return node.replace(src=(node.src[0], node.src[2], node.src[1]))
+    return None
+
+
+def never_less(node: UOp) -> UOp | None:
+    if node.op is Ops.CMPLT and node.src[0].dtype is not dtypes.index:
+        return build.const(dtypes.bool, False)
+    return None
+
+
+class Wrong(PythonBackend):
+    """The interpreter as a device of which something is wrong."""
+
+    def load(self, entry: str, binary: bytes) -> InterpretedKernel:
+        return InterpretedKernel(self.name, super().load(entry, binary).program)
+
+
+class ModOffByOne(Wrong):
+    """MOD is one too large."""
+
+    def load(self, entry: str, binary: bytes) -> InterpretedKernel:
+        kernel = super().load(entry, binary)
+        kernel.interpreter = Interpreter(kernel.program, {Ops.MOD: _mod_off_by_one})
+        return kernel
+
+
+def _mod_off_by_one(dtype, operands, sources):
+    return apply(Ops.MOD, dtype, operands, sources) + np.ones((), numpy_dtype(dtype))
+
+
+class NoTwoOutputs(Wrong):
+    """Refuses kernels that write two buffers."""
+
+    def load(self, entry: str, binary: bytes) -> InterpretedKernel:
+        kernel = super().load(entry, binary)
+        if sum(parameter.is_written for parameter in kernel.program.parameters) > 1:
+            raise DeviceError(self.name, "the second output does not fit")
+        return kernel
+
+
+class LastElementLost(Wrong):
+    """A launch writes all but the last element of the first buffer, if there are three."""
+
+    def load(self, entry: str, binary: bytes) -> InterpretedKernel:
+        return _Lossy(self.name, super().load(entry, binary).program)
+
+
+class _Lossy(InterpretedKernel):
+    def __call__(self, buffers, grid=(1, 1, 1), group=(1, 1, 1), variables=(), wait=False):
+        size = self.program.parameters[0].dtype.itemsize
+        last = buffers[0][-size:].copy()
+        super().__call__(buffers, grid, group, variables, wait)
+        if buffers[0].size >= 3 * size:
+            buffers[0][-size:] = last
+        return 0.0
+
+
+_PLAIN = (Pair.PLAIN, Symptom.VALUE)
+_DEVICE = (Pair.DEVICE, Symptom.VALUE)
+
+FAULTS = (
+    Fault("maximum", in_stage("simplify", maximum_of_second), *_PLAIN),
+    Fault("half", in_stage("lower", half_added_twice), *_PLAIN),
+    Fault("mask", in_stage("lower", seven_where_masked), *_PLAIN),
+    Fault("flip", in_stage("lower", forward_always), Pair.PLAIN, Symptom.ACCESS),
+    Fault("product", in_stage("decompose", sum_for_product), *_PLAIN),
+    Fault("select", in_stage("expand", swapped_select), *_PLAIN),
+    Fault("less", in_stage("lower", never_less), *_PLAIN),
+    Fault(
+        *("lanes", in_stage("expand", lanes_backward), Pair.OPTIMISED, Symptom.VALUE),
+        opts=(OptOp.UPCAST,),
+    ),
+    Fault(
+        *("barrier", in_stage("accumulate", waits_for_no_barrier), Pair.OPTIMISED, Symptom.RACE),
+        opts=(OptOp.GROUP,),
+    ),
+    Fault(
+        "both",
+        with_opts(KeyError("axis"), OptOp.UPCAST, OptOp.UNROLL),
+        *(Pair.OPTIMISED, Symptom.ERROR),
+        opts=(OptOp.UPCAST, OptOp.UNROLL),
+        lists=("LOCAL(0, 2) UPCAST(1, 2) UNROLL(2, 2)",),
+    ),
+    Fault(
+        "padding",
+        with_opts(IndexError("no such axis"), OptOp.PADTO),
+        *(Pair.OPTIMISED, Symptom.ERROR),
+        opts=(OptOp.PADTO,),
+    ),
+    Fault("mod", nothing, *_DEVICE, device="planted:ModOffByOne"),
+    Fault("outputs", nothing, Pair.DEVICE, Symptom.ERROR, device="planted:NoTwoOutputs"),
+    Fault("tail", nothing, *_DEVICE, device="planted:LastElementLost"),
+)

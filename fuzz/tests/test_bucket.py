@@ -1,0 +1,152 @@
+"""Buckets: one for each cause, whatever else varies; examined faults that differ fall apart."""
+
+from __future__ import annotations
+
+import pytest
+from planted import FAULTS, large_case
+
+from tinyref.errors import UserError
+from tinyref.uops.optimise.opt import parse_opts
+from tinyref_fuzz.blame import STAGES
+from tinyref_fuzz.bucket import Bucket, bucket_of, operations
+from tinyref_fuzz.case import Blame, Case, Pair, Symptom, Verdict
+from tinyref_fuzz.corpus import load
+from tinyref_fuzz.examine import blame_or_pair, examine
+from tinyref_fuzz.judge import judge
+from tinyref_fuzz.reduce import node_count
+
+CORPUS = {kernel.name: kernel for kernel in load()}
+WRONG = Verdict(Pair.OPTIMISED, Symptom.VALUE, "element 3 of 4 is 1 instead of 0", 0)
+
+
+def key(stage: str, cause: str = "", opts: str = "", verdict: Verdict = WRONG, name="sum-rows"):
+    kernel = CORPUS[name]
+    lists = (parse_opts(opts),) if opts else ()
+    case = Case(kernel.ast, kernel.buffers(), opts=lists)
+    return bucket_of(Blame(stage, cause), case, verdict).key
+
+
+def failing(symptom: Symptom, detail: str = "", pair: Pair = Pair.PLAIN) -> Verdict:
+    return Verdict(pair, symptom, detail)
+
+
+def test_keys_are_short_texts():
+    assert key("optimise", "PADTO", "PADTO(0, 3)") == "optimise/PADTO"
+    assert key("simplify", "mod-of-mod") == "simplify/mod-of-mod"
+    assert key("lower") == "lower value"
+    assert key("device") == "device value {ADD}"
+    assert str(Bucket("lower", "x", (), "value")) == "lower/x"
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        # The names of amounts and axes are incidental, and so is the order.
+        (("optimise", "UPCAST", "UPCAST(0, 2)"), ("optimise", "UPCAST", "UPCAST(1, 4)")),
+        (
+            ("optimise", "GROUP", "UPCAST(0, 2) GROUP(0, 2)"),
+            ("optimise", "UPCAST", "GROUP(0, 2) UPCAST(0, 2)"),
+        ),
+        (("optimise", "GROUPTOP", "GROUPTOP(1, 2)"), ("optimise", "GROUP", "GROUP(1, 2)")),
+        # A rule is a rule, whatever it needed to fire.
+        (("simplify", "rule", "UPCAST(0, 2)"), ("simplify", "rule")),
+        (("lower", "", "UPCAST(0, 2)"), ("lower", "")),
+    ],
+)
+def test_what_is_incidental_makes_no_other_bucket(first, second):
+    assert key(*first) == key(*second)
+
+
+def test_how_one_fault_shows_makes_no_other_bucket():
+    race, access = failing(Symptom.RACE, "a race"), failing(Symptom.ACCESS, "element 4")
+    assert key("linearize", verdict=race) == key("linearize", verdict=access)
+    refused = failing(Symptom.ERROR, "compiler: VerifyError: indexed.bounds.1: expected 2")
+    assert key("lower", verdict=refused) == key("lower", verdict=access) == "lower value"
+    error = failing(Symptom.ERROR, "compiler, lower reached: KeyError: 3")
+    other = failing(Symptom.ERROR, "compiler, lower reached: KeyError: 4", Pair.OPTIMISED)
+    assert key("lower", verdict=error) == key("lower", verdict=other)
+    assert key("simplify", "rule", verdict=error) == key("simplify", "rule", verdict=race)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (("optimise", "PADTO", "PADTO(0, 3)"), ("optimise", "SWAP", "SWAP(0, 1)")),
+        (("optimise", "", "PADTO(0, 3)"), ("optimise", "", "SWAP(0, 1)")),
+        (("simplify", "one"), ("simplify", "two")),
+        (("lower", ""), ("expand", "")),
+        (("device", "", "", WRONG, "sum-rows"), ("device", "", "", WRONG, "matmul-int32")),
+        (
+            ("lower", "", "", failing(Symptom.ERROR, "VerifyError: indexed.load.1: x")),
+            ("lower", "", "", failing(Symptom.ERROR, "VerifyError: indexed.gate.1: x")),
+        ),
+        (
+            ("device", "", "", failing(Symptom.CRASH)),
+            ("device", "", "", failing(Symptom.VALUE)),
+        ),
+    ],
+)
+def test_other_causes_are_other_buckets(first, second):
+    assert key(*first) != key(*second)
+
+
+def test_operations_are_named_once_and_casts_only_alone():
+    assert operations(large_case()) == "ADD CMPLT MAX MOD MUL WHERE"
+
+
+# --- examined -------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_planted_faults_fall_into_a_bucket_each(monkeypatch):
+    keys = {}
+    for fault in FAULTS:
+        with monkeypatch.context() as patched:
+            fault.plant(patched)
+            case = large_case(*fault.lists)
+            verdict = judge(case, fault.device, thorough=False)
+            finding = examine(case, verdict, fault.device, 600.0)
+            assert finding.blame.stage in STAGES
+            assert finding.nodes == node_count(finding.case.ast) <= 8
+            assert finding.original is case
+            keys[fault.name] = finding.bucket.key
+    assert len(set(keys.values())) == len(FAULTS), keys
+
+
+def test_a_finding_has_all_that_is_known(monkeypatch):
+    (fault,) = (fault for fault in FAULTS if fault.name == "padding")
+    fault.plant(monkeypatch)
+    case = large_case()
+    verdict = judge(case, "PYTHON", thorough=False)
+    blame = Blame("optimise", "PADTO", "seen")
+    finding = examine(case, verdict, "PYTHON", 600.0, blame=lambda *given: blame)
+    assert finding.bucket.key == "optimise/PADTO"
+    assert finding.bucket.opts == ("PADTO",)
+    assert (finding.blame, finding.original, finding.opts) == (blame, case, 1)
+    assert finding.nodes <= 2
+    assert finding.seconds > 0
+    assert finding.verdict.symptom is Symptom.ERROR
+
+
+@pytest.mark.parametrize(
+    ("pair", "stage"),
+    [
+        (Pair.PLAIN, "lower"),
+        (Pair.OPTIMISED, "optimise"),
+        (Pair.DEVICE, "device"),
+        (Pair.EQUIVALENT, "evaluate"),
+    ],
+)
+def test_without_blame_the_pair_names_the_stage(pair, stage):
+    def fails(*given):
+        raise KeyError("no\nstage")
+
+    blame = blame_or_pair(large_case(), Verdict(pair, Symptom.VALUE), "PYTHON", fails)
+    assert (blame.stage, blame.cause) == (stage, "")
+    assert "KeyError" in blame.detail
+    assert "\n" not in blame.detail
+
+
+def test_a_case_that_agrees_is_no_finding():
+    with pytest.raises(UserError, match="does not fail"):
+        examine(large_case(), Verdict(), "PYTHON")

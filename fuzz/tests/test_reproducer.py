@@ -1,0 +1,158 @@
+"""Reproducers show the fault by themselves, in a process of their own; five lines say it all."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from planted import large_case
+
+from tinyref.uops.optimise.opt import parse_opts
+from tinyref_fuzz.case import Case, Mode, Pair, Symptom, Verdict
+from tinyref_fuzz.corpus import load
+from tinyref_fuzz.equivalent import equivalents
+from tinyref_fuzz.examine import examine
+from tinyref_fuzz.judge import judge
+from tinyref_fuzz.one_line import kernel_line
+from tinyref_fuzz.reproducer import MOST_LINES, reproducer, terminal_lines
+from tinyref_fuzz.tape import Tape
+
+HERE = Path(__file__).parent
+CORPUS = {kernel.name: kernel for kernel in load()}
+
+
+def output_of(script: str, tmp_path: Path) -> str:
+    """What a script prints, in a process that knows nothing of this one."""
+    file = tmp_path / "reproducer.py"
+    file.write_text(script)
+    environment = {**os.environ, "PYTHONPATH": str(HERE)}
+    words = [sys.executable, str(file)]
+    done = subprocess.run(
+        words, check=False, capture_output=True, text=True, env=environment, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def values_of(output: str) -> list[list]:
+    """The lists that a reproducer prints."""
+    return [ast.literal_eval(line.partition(": ")[2]) for line in output.splitlines()]
+
+
+def test_a_broken_device_shows_its_fault_in_a_process_of_its_own(tmp_path):
+    case = large_case()
+    device = "planted:ModOffByOne"
+    verdict = judge(case, device, thorough=False)
+    assert (verdict.pair, verdict.symptom) == (Pair.DEVICE, Symptom.VALUE)
+    finding = examine(case, verdict, device, 600.0)
+    script = reproducer(finding.case, finding.verdict, device)
+    assert script.count("\n") <= MOST_LINES == 40
+    output = output_of(script, tmp_path)
+    assert "slot 0 interpreter: " in output
+    assert "slot 0 planted:ModOffByOne: " in output
+    right, wrong = values_of(output)
+    assert wrong == [value + 1 for value in right]
+
+
+SCRIPTS = {
+    Pair.PLAIN: ("evaluator", "interpreter"),
+    Pair.OPTIMISED: ("plain", "optimised"),
+    Pair.DEVICE: ("interpreter", "CPU"),
+    Pair.EQUIVALENT: ("kernel", "equivalent"),
+}
+
+
+def healthy(name: str, opts: str = "", mode: Mode = Mode.EXACT) -> Case:
+    kernel = CORPUS[name]
+    case = Case(kernel.ast, kernel.buffers(), opts=(parse_opts(opts),), bindings=kernel.bindings)
+    return replace(case, equivalent=equivalents(case.ast, Tape(seed=3), 2), mode=mode)
+
+
+def run_here(script: str, capsys) -> str:
+    capsys.readouterr()
+    exec(compile(script, "reproducer.py", "exec"), {})
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("pair", SCRIPTS)
+@pytest.mark.parametrize("name", ["sum-rows", "sum-float16", "matmul-int32"])
+def test_both_values_are_printed_and_agree_where_nothing_is_wrong(pair, name, capsys):
+    case = healthy(name, "UPCAST(0, 2)")
+    script = reproducer(case, Verdict(pair, Symptom.VALUE, "planted", 0), "CPU")
+    assert script.count("\n") <= MOST_LINES
+    output = run_here(script, capsys)
+    first, second = SCRIPTS[pair]
+    assert f"slot 0 {first}: " in output
+    assert f"slot 0 {second}: " in output
+    left, right = values_of(output)
+    assert left == right
+    assert left
+
+
+def test_variables_and_numbers_without_a_literal(capsys):
+    name = next(name for name, kernel in CORPUS.items() if kernel.bindings)
+    case = healthy(name)
+    data = [buffer.copy() for buffer in case.buffers]
+    floats = [buffer for buffer in data if buffer.dtype.kind == "f"]
+    for buffer in floats:
+        buffer[:1] = np.nan
+        buffer[1:2] = -np.inf
+    script = reproducer(
+        replace(case, buffers=tuple(data)), Verdict(Pair.PLAIN, Symptom.VALUE), "CPU"
+    )
+    assert ("bytes.fromhex" in script) == bool(floats) or any(b.size > 64 for b in data)
+    assert "slot 0 evaluator" in run_here(script, capsys)
+
+
+def test_threads_are_those_of_the_judge(capsys):
+    case = healthy("sum-rows", "THREAD(0, 2)")
+    script = reproducer(case, Verdict(Pair.OPTIMISED, Symptom.VALUE, "", 0), "CPU")
+    assert "THREADS=4" in script
+    left, right = values_of(run_here(script, capsys))
+    assert left == right
+
+
+def test_a_large_kernel_still_fits():
+    case = large_case()
+    assert len(case.ast.toposort()) > MOST_LINES - 10
+    script = reproducer(case, Verdict(Pair.OPTIMISED, Symptom.VALUE, 'say "so" \\', 1), "PYTHON")
+    assert script.count("\n") <= MOST_LINES
+    compile(script, "reproducer.py", "exec")
+
+
+def test_an_error_comes_out_as_it_is(tmp_path):
+    case = large_case()
+    verdict = judge(case, "planted:NoTwoOutputs", thorough=False)
+    script = reproducer(case, verdict, "planted:NoTwoOutputs")
+    with pytest.raises(Exception, match="the second output does not fit"):
+        exec(compile(script, "reproducer.py", "exec"), {})
+
+
+def test_five_lines_for_the_terminal():
+    case = healthy("sum-rows", "GROUP(1, 4)")
+    verdict = Verdict(Pair.OPTIMISED, Symptom.RACE, "a race\nand more", 0)
+    lines = terminal_lines(case, verdict, "/a b/case.json").splitlines()
+    assert lines[0] == "fault   OPTIMISED RACE: a race"
+    assert lines[1].startswith("kernel  b0:")
+    assert lines[2] == "opts    GROUP(1, 4)"
+    assert lines[3].startswith("data    b0 = [")
+    assert lines[4] == "replay  tinyref fuzz replay '/a b/case.json'"
+    assert len(lines) == 5
+    assert max(map(len, lines)) <= 100
+    plain = terminal_lines(replace(case, opts=()), replace(verdict, trial=-1), "case.json")
+    assert plain.splitlines()[2] == "opts    none"
+
+
+def test_a_kernel_on_one_line():
+    assert kernel_line(CORPUS["sum-rows"].ast).count("REDUCE-ADD") == 1
+    text = kernel_line(large_case().ast)
+    assert "\n" not in text
+    assert text.count(" = ") >= 4
+    assert "mask 0:4, 1:5" in text
+    assert "offset 5" in text

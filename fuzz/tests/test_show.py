@@ -1,0 +1,122 @@
+"""Stages side by side: the first difference is marked, the blamed stage is there, lines are short."""
+
+from __future__ import annotations
+
+import pytest
+from planted import FAULTS, large_case
+
+from tinyref_fuzz.case import Blame, Case, Pair, Symptom, Verdict
+from tinyref_fuzz.judge import judge
+from tinyref_fuzz.reduce import reduced
+from tinyref_fuzz.show import columns, side_by_side
+
+WIDTH = 100
+BY_NAME = {fault.name: fault for fault in FAULTS}
+
+
+def shown(name: str, monkeypatch, blame: Blame, reduces: bool = True) -> list[str]:
+    """The lines for a planted fault."""
+    fault = BY_NAME[name]
+    fault.plant(monkeypatch)
+    case = large_case(*fault.lists)
+    verdict = judge(case, fault.device, thorough=False)
+    if reduces:
+        found = reduced(case, verdict, fault.device, 600.0)
+        case, verdict = found.case, found.verdict
+    text = side_by_side(case, verdict, fault.device, WIDTH, blame)
+    assert text.endswith("\n")
+    assert max(map(len, text.splitlines())) <= WIDTH
+    assert all(line == line.rstrip() for line in text.splitlines())
+    return text.splitlines()
+
+
+def marked(lines: list[str]) -> list[str]:
+    return [line for line in lines if line.lstrip().startswith(">")]
+
+
+def test_an_optimised_program_stands_next_to_the_plain_one(monkeypatch):
+    lines = shown("lanes", monkeypatch, Blame("expand", "UPCAST", "seen there"))
+    assert lines[0].startswith("fault   OPTIMISED VALUE: ")
+    assert lines[1] == "blame   expand: UPCAST"
+    assert lines[2] == "        seen there"
+    assert lines[4].startswith("opts    UPCAST(0, ")
+    assert any("plain" in line and "optimised" in line and "slot 0" in line for line in lines)
+    (first,) = (line for line in lines if "the first that differs" in line)
+    assert first.startswith("--- lower: ")
+    (blamed,) = (line for line in lines if line.endswith("blamed"))
+    assert blamed.startswith("--- expand: ")
+    # Under both headings the two texts, of which one line is marked.
+    after = lines[lines.index(first) + 1 :]
+    assert " | optimised" in after[0]
+    assert len([line for line in marked(lines) if " | " in line]) == 2
+
+
+def test_a_wrong_device_stands_next_to_the_interpreter(monkeypatch):
+    lines = shown("tail", monkeypatch, Blame("device"))
+    (heading,) = (line for line in lines if line.startswith("values "))
+    assert "interpreter" in heading
+    assert "planted:LastElementLost" in heading
+    assert marked(lines)
+    assert "--- linearize: " in "\n".join(lines)
+
+
+def test_a_wrong_stage_stands_next_to_the_one_before(monkeypatch):
+    lines = shown("maximum", monkeypatch, Blame("simplify"))
+    (heading,) = (line for line in lines if line.startswith("values "))
+    assert "evaluator" in heading
+    assert "interpreter" in heading
+    (at,) = (number for number, line in enumerate(lines) if line.endswith("blamed"))
+    assert lines[at].startswith("--- simplify: ")
+    assert lines[at + 1].startswith("  lower ")
+    assert lines[at + 1].endswith("| simplify")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BY_NAME)
+@pytest.mark.parametrize("reduces", [True, False])
+def test_every_fault_can_be_shown(name, reduces, monkeypatch):
+    text = "\n".join(shown(name, monkeypatch, Blame("lower"), reduces))
+    assert "--- " in text or "fails" in text
+    assert "values " in text
+
+
+def test_an_error_is_shown_where_it_happens(monkeypatch):
+    lines = shown("outputs", monkeypatch, Blame("device"))
+    (problem,) = (line for line in lines if line.startswith("values "))
+    assert problem == (
+        "values  planted:NoTwoOutputs fails: DeviceError: PYTHON: the second output does not fit"
+    )
+
+
+def test_blame_is_found_where_it_is_not_given():
+    case = large_case()
+    text = side_by_side(case, Verdict(Pair.DEVICE, Symptom.VALUE, "x"), "planted:ModOffByOne")
+    assert "blame   " in text
+
+
+def test_equivalent_kernels_stand_next_to_each_other():
+    from tinyref_fuzz.corpus import load
+    from tinyref_fuzz.equivalent import equivalents
+    from tinyref_fuzz.tape import Tape
+
+    kernel = next(kernel for kernel in load() if kernel.name == "sum-rows")
+    equivalent = equivalents(kernel.ast, Tape(seed=1), 2)
+    case = Case(kernel.ast, kernel.buffers(), equivalent=equivalent)
+    verdict = Verdict(Pair.EQUIVALENT, Symptom.VALUE, "evaluator, wrong")
+    text = side_by_side(case, verdict, "PYTHON", WIDTH, Blame("evaluate"))
+    assert "values  are equal in this run" in text
+    assert " | equivalent" in text
+    assert "> %" in text
+
+
+def test_columns_mark_the_first_line_that_differs():
+    lines = list(columns("a\nb\nc\n", "a\nx\ny\nz\n", "left", "right", 60))
+    assert lines[0].split() == ["left", "|", "right"]
+    assert [line[0] for line in lines[1:]] == [" ", ">", " ", " "]
+    assert [line.partition(" | ")[2] for line in lines] == ["right", "a", "x", "y", "z"]
+    long = "\n".join(map(str, range(500)))
+    other = "\n".join(map(str, [*range(400), *range(500, 600)]))
+    lines = list(columns(long, other, "left", "right", 60))
+    assert len(lines) < 70
+    assert any(line.startswith("> 400") for line in lines)
+    assert "equal lines" in lines[1]
