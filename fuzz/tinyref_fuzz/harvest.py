@@ -16,12 +16,15 @@ from pathlib import Path
 
 from tinyref.config import Context
 from tinyref.device import Buffer
+from tinyref.dtype import PtrDType
 from tinyref.engine.watch import watching
 from tinyref.errors import TinyrefError, UserError
 from tinyref.lazy.shards import Place
 from tinyref.runtimes.kernel import Kernel
 from tinyref.schedule import CopyItem, Schedule
 from tinyref.uops.node import UOp
+from tinyref.uops.payload import SlotArg
+from tinyref_fuzz.case import Case, Mode
 from tinyref_fuzz.corpus.collection import (
     Harvested,
     check,
@@ -31,10 +34,11 @@ from tinyref_fuzz.corpus.collection import (
     work_of,
 )
 from tinyref_fuzz.corpus.sketch import CorpusKernel
+from tinyref_fuzz.inputs import contents
 from tinyref_spec.kept import read_json, stable_text, write_text
 
 # Kernels of more elements take the interpreter long, and those of more nodes the compiler.
-MOST_WORK = 1 << 18
+MOST_WORK = 1 << 16
 MOST_NODES = 200
 
 
@@ -79,6 +83,20 @@ class Harvest:
     ran: int
     large: int
     failure: str = ""
+
+
+def case_of(kernel: CorpusKernel, seed: int = 0) -> Case:
+    """The kernel on data drawn from `seed`: moderate floats where it has floats, else integers."""
+    mode = Mode.FLOAT if "float" in kernel.tags else Mode.EXACT
+    memories: dict[int, PtrDType] = {}
+    for node in kernel.ast.toposort():
+        if isinstance(node.arg, SlotArg) and isinstance(node.dtype, PtrDType):
+            memories[node.arg.slot] = node.dtype
+    buffers = [
+        contents(mode, memories[slot].base, memories[slot].size, 1000 * seed + slot)
+        for slot in sorted(memories)
+    ]
+    return Case(kernel.ast, tuple(buffers), bindings=kernel.bindings, mode=mode)
 
 
 def chosen(

@@ -1,8 +1,8 @@
 """The program whose kernels `corpus/data/models.json` holds: the networks of the model level.
 
-`tinyref fuzz harvest fuzz/tinyref_fuzz/models.py --out FILE` writes them anew. One step of training
-of each network, with batches and sizes so small that the interpreter runs every kernel at once,
-then layers and functions that no network has.
+`tinyref fuzz harvest fuzz/tinyref_fuzz/models.py --most-nodes 100 --out FILE` writes them anew.
+Two steps of training of each network, with batches so small that the interpreter runs every kernel
+at once, then layers and functions that no network has.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from tinyref_spec.bits import Array
 from tinyref_spec.model import experiments
 from tinyref_spec.model.experiments import EXPERIMENTS, Experiment
 
+# Samples in a batch, of images one.
+BATCHES = {"digits_conv": 1}
 BATCH = 4
 # What the networks are made with here, where the experiments have more.
 ARGUMENTS = {
@@ -41,7 +43,8 @@ def small(experiment: Experiment) -> Experiment:
         # The LSTM has its steps first and its samples second, which are few.
         if experiment.name == "lstm":
             return inputs, targets
-        return inputs[:BATCH], targets[:BATCH]
+        batch_size = BATCHES.get(experiment.name, BATCH)
+        return inputs[:batch_size], targets[:batch_size]
 
     arguments = ARGUMENTS.get(experiment.name, experiment.arguments)
     return dataclasses.replace(experiment, arguments=arguments, batch=batch)

@@ -1,0 +1,235 @@
+"""Kernels harvested from programs: those that are shipped, and those of a user's program."""
+
+from __future__ import annotations
+
+import copy
+import json
+from random import Random
+
+import pytest
+
+from tinyref.errors import UserError
+from tinyref.uops.text import from_text
+from tinyref_fuzz.case import Mode
+from tinyref_fuzz.corpus import check, harvested
+from tinyref_fuzz.corpus.collection import (
+    SHIPPED,
+    Harvested,
+    kernels_from_json,
+    kernels_to_json,
+    load_collection,
+    structure_of,
+    work_of,
+)
+from tinyref_fuzz.harvest import MOST_WORK, case_of, chosen, harvest
+from tinyref_fuzz.judge import Judge
+from tinyref_fuzz.store import case_from_json, case_to_json
+
+KERNELS = harvested()
+FILE = SHIPPED / "models.json"
+
+
+# --- what is shipped ----------------------------------------------------------------------------
+
+
+def test_the_shipped_kernels_are_many_small_and_different():
+    assert len(KERNELS) >= 100
+    assert FILE.stat().st_size < 300 * 1024
+    assert len({structure_of(kernel.ast) for kernel in KERNELS}) == len(KERNELS)
+    assert max(work_of(kernel.ast) for kernel in KERNELS) <= MOST_WORK
+    check(KERNELS)
+
+
+def test_every_network_left_something():
+    computed = {
+        name for item in json.loads(FILE.read_text())["kernels"] for name in item["computes"]
+    }
+    assert computed >= {
+        *("conv2d", "backward conv2d", "layernorm", "cross_entropy", "relu", "getitem"),
+        *("scaled_dot_product_attention", "batchnorm", "max_pool2d", "softmax", "backward linear"),
+    }
+    tags = {tag for kernel in KERNELS for tag in kernel.tags}
+    assert tags >= {"float", "mask", "broadcast", "sum", "maximum", "two-axes", "outputs", "cast"}
+
+
+@pytest.mark.sampled(12)
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
+def test_the_present_compiler_agrees_on_each(kernel):
+    case = case_of(kernel)
+    assert case.mode is (Mode.FLOAT if "float" in kernel.tags else Mode.EXACT)
+    verdict = Judge("PYTHON").verdict(case, thorough=False)
+    assert verdict.agrees, verdict
+    assert case_from_json(case_to_json(case)).ast is kernel.ast
+
+
+# --- a user's program ---------------------------------------------------------------------------
+
+PROGRAM = """
+from tinyref import Tensor
+print("the program runs")
+for size in (5, 3, 4):
+    (Tensor.ones(size, 4).contiguous().realize() * 2 + 1).sum(1).realize()
+(Tensor([1, 2, 3]).contiguous().realize() * 5).realize()
+Tensor.ones(1000, 1000).contiguous().realize().sum().realize()
+"""
+
+
+def written(tmp_path, text: str):
+    path = tmp_path / "user.py"
+    path.write_text(text)
+    return path
+
+
+def test_a_program_is_run_and_each_structure_kept_once(tmp_path, capfd):
+    found = harvest(written(tmp_path, PROGRAM), "PYTHON", tmp_path / "out.json")
+    assert "the program runs" in capfd.readouterr().out
+    assert found.failure == ""
+    assert found.ran > len(found.kernels) >= 2
+    # A million elements are too many, and no smaller kernel has the structure.
+    assert found.large >= 1
+    kernels = load_collection(tmp_path / "out.json")
+    assert [kernel.name for kernel in kernels] == [kernel.name for kernel in found.kernels]
+    assert all(kernel.name.startswith("user-") for kernel in kernels)
+    rows = [work_of(kernel.ast) for kernel in kernels if "sum" in kernel.tags]
+    assert 12 in rows
+    assert not {16, 20} & set(rows)
+
+
+@pytest.mark.slow
+def test_every_size_may_be_kept(tmp_path):
+    every = harvest(written(tmp_path, PROGRAM), "PYTHON", tmp_path / "out.json", every_size=True)
+    assert {12, 16, 20} <= {work_of(kernel.ast) for kernel in every.kernels}
+
+
+@pytest.mark.slow
+def test_the_same_program_gives_the_same_bytes(tmp_path):
+    texts = []
+    for name in ("a.json", "b.json"):
+        harvest(written(tmp_path, PROGRAM), "PYTHON", tmp_path / name)
+        texts.append((tmp_path / name).read_bytes())
+    assert texts[0] == texts[1]
+
+
+@pytest.mark.slow
+def test_a_program_that_fails_leaves_what_it_computed(tmp_path, capfd):
+    program = written(tmp_path, PROGRAM + "raise ValueError('no more')\n")
+    found = harvest(program, "PYTHON", tmp_path / "out.json")
+    assert found.failure == "ValueError: no more"
+    assert found.kernels
+    capfd.readouterr()
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x = 1\n", "computed nothing that can be kept"),
+        ("import os\nos._exit(3)\n", "ended with 3, and told nothing"),
+        ("1 / 0\n", "it ended with ZeroDivisionError"),
+        ("this is no Python\n", "it ended with SyntaxError"),
+    ],
+    ids=range(4),
+)
+def test_a_program_without_kernels_is_refused(tmp_path, text, message):
+    with pytest.raises(UserError, match=message):
+        harvest(written(tmp_path, text), "PYTHON", tmp_path / "out.json")
+    assert not (tmp_path / "out.json").exists()
+
+
+def test_a_program_that_is_not_there():
+    with pytest.raises(UserError, match=r"none\.py: no such file"):
+        harvest(FILE.parent / "none.py", "PYTHON", FILE)
+
+
+# --- the file -----------------------------------------------------------------------------------
+
+DATA = json.loads(FILE.read_text())
+SMALL = DATA | {"kernels": DATA["kernels"][:3]}
+
+
+def test_a_collection_comes_back():
+    kernels = [
+        Harvested(kernel.ast, kernel.bindings, ("mul",)) for kernel in kernels_from_json(SMALL)
+    ]
+    assert [each.ast for each in kernels_from_json(kernels_to_json("models", kernels))] == [
+        kernel.ast for kernel in kernels
+    ]
+    assert len(chosen(kernels + kernels)) == 3
+
+
+def changed(**members) -> dict:
+    return SMALL | {"kernels": [SMALL["kernels"][0] | members]}
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ([], "kernels, schema: expected 'tinyref.kernels'"),
+        (SMALL | {"version": 2}, "kernels, version: expected 1"),
+        (SMALL | {"more": 1}, "kernels: expected the members"),
+        (SMALL | {"source": "a\nb"}, "source: expected a text of one line"),
+        (SMALL | {"kernels": [1]}, "kernels[0]: expected the members ast, bindings, computes"),
+        (SMALL | {"kernels": SMALL["kernels"] * 2}, "expected each kernel once"),
+        (changed(ast="x"), "kernels[0].ast: expected a list of lines"),
+        (changed(ast=["%0 = EVIL"]), "kernels[0].ast: "),
+        (changed(ast=["x" * 100_001]), "expected at most 100000 characters"),
+        (changed(ast=["DEFINE_VAR"] * 5), "4 variables"),
+        (changed(bindings={"n": "1"}), "kernels[0].bindings: expected an integer"),
+        (changed(computes=[1]), "kernels[0].computes[0]: expected a text"),
+        (
+            changed(ast=["%0 = DEFINE_GLOBAL int32*9999999999@global () Slot{slot=0}"]),
+            "expected buffers of at most 16777216 bytes",
+        ),
+        (
+            changed(ast=["%0 = DEFINE_GLOBAL int32*1@global () Slot{slot=3}"]),
+            "expected the slots from 0 on",
+        ),
+    ],
+    ids=range(14),
+)
+def test_what_is_no_collection_is_refused(data, message):
+    with pytest.raises(UserError) as refused:
+        kernels_from_json(data)
+    assert message in str(refused.value)
+
+
+def test_damaged_collections_are_refused_or_read_and_nothing_else():
+    random = Random(1)
+    refused = 0
+    for _ in range(300):
+        data = copy.deepcopy(SMALL)
+        lines = random.choice(data["kernels"])["ast"]
+        at = random.randrange(len(lines))
+        line = lines[at]
+        cut = random.randrange(len(line))
+        lines[at] = random.choice(
+            (line[:cut], line[:cut] + random.choice("(,=%9-x{") + line[cut + 1 :], "", line + line)
+        )
+        try:
+            kernels_from_json(data)
+        except UserError:
+            refused += 1
+    assert refused > 200
+
+
+def test_structures_differ_in_more_than_sizes():
+    texts = [
+        "\n".join(
+            (
+                f"%0 = DEFINE_GLOBAL int32*{size}@global () Slot{{slot=0}}",
+                f"%1 = VIEW int32*{size}@global (%0) "
+                f"View{{shape=({size},) strides=({stride},) offset={offset} mask=none}}",
+                f"%2 = CONST int32 () {number}",
+                "%3 = STORE void (%1, %2)",
+                "%4 = SINK void (%3)",
+            )
+        )
+        + "\n"
+        for size, stride, offset, number in (
+            *((4, 1, 0, 7), (9, 1, 0, 8)),
+            *((4, -1, 3, 7), (4, 1, 0, 1), (4, 1, 0, 0)),
+        )
+    ]
+    found = [structure_of(from_text(text)) for text in texts]
+    assert found[0] == found[1]
+    assert len(set(found)) == 4
