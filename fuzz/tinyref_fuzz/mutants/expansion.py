@@ -20,15 +20,6 @@ LANES = (
         stages=_STAGES,
     ),
     Mutant(
-        name="nested-gep-ignored",
-        kind="GEP order ignored",
-        module=_VECTORS,
-        old="    if isinstance(vector.arg, GepArg):\n",
-        new="    if isinstance(vector.arg, GepArg):\n        return take(vector.src[0], *lanes)\n",
-        resembles="of two shuffles one after the other only the second was done",
-        stages=_STAGES,
-    ),
-    Mutant(
         name="tile-lane-order",
         kind="GEP order ignored",
         module=_COPIES,

@@ -222,13 +222,13 @@ def _kill_seconds(rows: Sequence[Row]) -> list[float]:
 
 
 def _examined_totals(rows: Sequence[Row]) -> list[Total]:
-    # A finding whose examination came to no end has neither blame nor size: it counts as wrong.
-    firsts = [run.found[0] for row in rows for run in row.runs if run.found]
-    ended = [found for found in firsts if not found.problem]
+    # A kill whose examination came to no end has neither blame nor size: it counts as wrong.
+    kills = sum(row.kills for row in rows)
+    ended = [found for row in rows for found in row.found]
     right = sum(row.stages_right for row in rows)
     bucketed = [row.buckets for row in rows if row.buckets]
     return [
-        Total("blamed stage right", right / len(firsts) if firsts else None, 0.9, True),
+        Total("blamed stage right", right / kills if kills else None, 0.9, True),
         Total("median nodes of a reproducer", _median(f.nodes for f in ended), 8, False),
         Total("median optimisations of a reproducer", _median(f.opts for f in ended), 2, False),
         Total("median seconds of examination", _median(f.seconds for f in ended), 10, False),

@@ -9,10 +9,9 @@ imported once the mutant is switched on.
 from __future__ import annotations
 
 import hashlib
-import itertools
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -69,31 +68,44 @@ class Trial:
         findings: list[tuple[Case, Verdict]] = []
         clock = Clock()
         until = self.request.seconds
-        number = -1
-        for number, case in enumerate(self.cases(judge.capabilities)):
-            if clock.wall > until or len(findings) == MOST_FINDINGS:
-                break
+        is_killed = False
+        number = 0
+        while clock.wall < until and len(findings) < MOST_FINDINGS:
             self.beat(number)
-            verdict = verdict_of(judge, case)
+            case, verdict = self.judged(judge, number)
+            number += 1
             if verdict.agrees:
                 continue
-            if not findings:
+            if not is_killed:
+                is_killed = True
                 until = clock.wall + self.request.further
-                self.say(killed(number, verdict, clock))
-            findings.append((case, verdict))
+                self.say(killed(number - 1, verdict, clock))
+            if case is not None:
+                findings.append((case, verdict))
         self.say({"judged": number, "reached": self.reached.count, **clock.read()})
         for case, verdict in findings:
             self.examined(case, verdict)
         self.say({"done": True})
 
-    def cases(self, capabilities: Capabilities) -> Iterator[Case]:
-        """The cases of this seed: those of a campaign with it and no guidance."""
+    def judged(self, judge: Judge, number: int) -> tuple[Case | None, Verdict]:
+        """A case and its verdict; no case where the compiler is too broken to draw its plans."""
+        from tinyref_fuzz.case import Pair, Symptom, Verdict
+
+        case = None
+        try:
+            case = self.case(number, judge.capabilities)
+            return case, judge.verdict(case)
+        except Exception as error:  # what the judge does not catch gives a mutant away as well
+            detail = f"{type(error).__name__}: {error}"
+            return case, Verdict(Pair.PLAIN, Symptom.ERROR, detail)
+
+    def case(self, number: int, capabilities: Capabilities) -> Case:
+        """A case of this seed: that of a campaign with it and no guidance."""
         from tinyref_fuzz.campaign.cases import tape_seed
         from tinyref_fuzz.generate import generate
         from tinyref_fuzz.tape import Tape
 
-        for number in itertools.count():
-            yield generate(Tape(seed=tape_seed(self.request.seed, number)), capabilities)
+        return generate(Tape(seed=tape_seed(self.request.seed, number)), capabilities)
 
     def beat(self, number: int) -> None:
         """Says that it lives, now and then."""
@@ -128,16 +140,15 @@ class Trial:
 
         renderer = Device[self.request.device].renderer
         capabilities = Judge(self.request.device).capabilities
-        cases = self.cases(capabilities)
-        for number, case in enumerate(itertools.islice(cases, self.request.trace)):
+        for number in range(self.request.trace):
             digest = hashlib.blake2b(digest_size=8)
-            for opts in ((), *case.opts):
-                try:
+            try:
+                case = self.case(number, capabilities)
+                for opts in ((), *case.opts):
                     program = compile_kernel(case.ast, capabilities, opts=opts)
-                    text = renderer.render(program)
-                except Exception as error:  # a crash is a difference too
-                    text = f"{type(error).__name__}: {error}"
-                digest.update(text.encode())
+                    digest.update(renderer.render(program).encode())
+            except Exception as error:  # a crash is a difference too
+                digest.update(f"{type(error).__name__}: {error}".encode())
             self.say({"at": number, "digest": digest.hexdigest()})
         self.say({"judged": self.request.trace, "reached": self.reached.count})
         self.say({"done": True})
@@ -155,16 +166,6 @@ class Clock:
 
     def read(self) -> dict[str, float]:
         return {"seconds": self.wall, "processor": time.process_time() - self._start[1]}
-
-
-def verdict_of(judge: Judge, case: Case) -> Verdict:
-    """The verdict; an error that the judge does not catch gives a mutant away as well."""
-    from tinyref_fuzz.case import Pair, Symptom, Verdict
-
-    try:
-        return judge.verdict(case)
-    except Exception as error:
-        return Verdict(Pair.PLAIN, Symptom.ERROR, f"{type(error).__name__}: {error}")
 
 
 def killed(number: int, verdict: Verdict, clock: Clock) -> dict[str, Any]:

@@ -52,15 +52,6 @@ MERGES = (
         stages=_STAGES,
     ),
     Mutant(
-        name="composed-mask-short",
-        kind="masks lost when views merge",
-        module=_COMPOSITION,
-        old="        end = first[axis] + split(run.end - 1 - low, step)[0] + 1",
-        new="        end = first[axis] + split(run.end - low, step)[0] + 1",
-        resembles="where a strided axis leaves a mask was rounded up instead of down",
-        stages=_STAGES,
-    ),
-    Mutant(
         name="axes-of-other-owners-merged",
         kind="merged non-contiguous dims",
         module="tinyref.uops.optimise.merge_axes",
