@@ -16,7 +16,7 @@ from tinyref.errors import DeviceError
 from tinyref.runtimes.python import PythonBackend
 
 # One program in so many has the fault: chosen by its text, so always the same ones.
-ONE_IN = 16
+ONE_IN = 10
 
 
 def is_chosen(binary: bytes) -> bool:
@@ -146,3 +146,11 @@ class OpeningOnce(Crashing):
     def fault(self) -> None:
         Path(os.environ["FAULT_FILE"]).touch()
         super().fault()
+
+
+class KillingMachines(Faulty):
+    """Takes the parent down: on a cluster that is a process of the cluster."""
+
+    def fault(self) -> None:
+        os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(10)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tinyref.cli.fuzz_case import corpus_app, harvest, keep, reduce, replay, show
+from tinyref.cli.fuzz_score import score
 from tinyref.errors import UserError
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ Examples:
   tinyref fuzz --device MINE --policy matmul       mostly kernels of one kind
   tinyref fuzz --device MINE --resume              go on after Ctrl-C or a power cut
   tinyref fuzz --device MINE --cluster tcp://10.0.0.7:8786   on a Dask cluster
+  tinyref fuzz replay fuzz-MINE/cases/case-1f0c.json         judge one kept case again
 
 A device is a name of `tinyref devices`, or package.module:ClassName before it is installed. What
 does not agree is reduced, blamed on a stage and put in a bucket with all of the same cause; the
@@ -166,3 +169,12 @@ def resume_command(request: Request) -> str:
     if request.kernels is not None:
         words += ["--kernels", str(request.kernels)]
     return shlex.join([*words, "--resume"])
+
+
+fuzz_app.command("replay")(replay)
+fuzz_app.command("show")(show)
+fuzz_app.command("reduce")(reduce)
+fuzz_app.command("keep")(keep)
+fuzz_app.add_typer(corpus_app, name="corpus")
+fuzz_app.command("harvest")(harvest)
+fuzz_app.command("score")(score)

@@ -11,6 +11,7 @@ import atexit
 import contextlib
 import threading
 import time
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -86,10 +87,14 @@ class ClusterExecutor(Executor):
         self.setup = setup
         self.address = address
         self._pending: dict[Future, _Pending] = {}
+        # What was with a machine when it died again and again: to be done with nothing beside it.
+        self._suspects: deque[_Pending] = deque()
         self._deserted_since: float | None = None
 
     @property
     def capacity(self) -> int:
+        if self._suspects or any(pending.is_alone for pending in self._pending.values()):
+            return 0
         threads: int = sum(self._client.nthreads().values())
         return max(1, TASKS_PER_THREAD * threads)
 
@@ -103,14 +108,17 @@ class ClusterExecutor(Executor):
 
     @property
     def busy(self) -> int:
-        return len({id(pending.whole) for pending in self._pending.values()})
+        pending = (*self._pending.values(), *self._suspects)
+        return len({id(each.whole) for each in pending})
 
     def submit(self, task: Task) -> None:
-        self._send(task, _Whole(task))
+        self._send(_Pending(task, _Whole(task)))
 
     def finished(self, seconds: float) -> list[Done]:
         from distributed import wait
 
+        if self._suspects and not self._pending:
+            self._send(self._suspects.popleft())
         with contextlib.suppress(TimeoutError), self._client.as_current():
             wait(list(self._pending), timeout=seconds, return_when="FIRST_COMPLETED")
         self._check_cluster()
@@ -129,9 +137,10 @@ class ClusterExecutor(Executor):
         with contextlib.suppress(Exception):
             self._client.close(timeout=CONNECT_SECONDS)
 
-    def _send(self, task: Task, whole: _Whole) -> None:
-        future = self._client.submit(run_task, self.setup.to_json(), task.to_json(), pure=False)
-        self._pending[future] = _Pending(task, whole)
+    def _send(self, pending: _Pending) -> None:
+        task = pending.task.to_json()
+        future = self._client.submit(run_task, self.setup.to_json(), task, pure=False)
+        self._pending[future] = pending
 
     def _check_cluster(self) -> None:
         """Raises `CampaignError` where nobody is left to do anything."""
@@ -147,7 +156,7 @@ class ClusterExecutor(Executor):
             )
 
     def _outcome(self, future: Future, pending: _Pending) -> list[Done]:
-        """What a future gave, as far as it says; else its cases are sent again, one by one."""
+        """What a future gave; nothing yet where its cases are to be done again one by one."""
         from distributed import KilledWorker
 
         error = future.exception() if future.status != "cancelled" else None
@@ -160,16 +169,21 @@ class ClusterExecutor(Executor):
             return [Done.from_json(answer)]
         if not isinstance(error, KilledWorker):
             raise CampaignError(f"the cluster failed: {type(error).__name__}: {error}")
+        return self._killed(pending, error)
+
+    def _killed(self, pending: _Pending, error: Exception) -> list[Done]:
+        """Machines died with it: its own fault only where it was alone."""
         task = pending.task
+        if not pending.is_alone:
+            for number in range(task.first, task.stop):
+                alone = Task(number, number + 1, task.guide, task.verdict)
+                self._suspects.append(_Pending(alone, pending.whole, is_alone=True))
+            return []
         if task.is_examination:
             problem = f"its examination ended machines of the cluster: {error}"
             return [Done(task, examination=unexamined(task, problem))]
-        if task.stop - task.first == 1:
-            verdict = Verdict(Pair.DEVICE, Symptom.CRASH, f"it ends machines: {error}")
-            return [Done(task, (CaseResult(task.first, 0.0, verdict=verdict),))]
-        for number in range(task.first, task.stop):
-            self._send(Task(number, number + 1, task.guide), pending.whole)
-        return []
+        verdict = Verdict(Pair.DEVICE, Symptom.CRASH, f"it ends machines: {error}")
+        return [Done(task, (CaseResult(task.first, 0.0, verdict=verdict),))]
 
 
 @dataclass
@@ -195,3 +209,4 @@ class _Pending:
 
     task: Task
     whole: _Whole
+    is_alone: bool = False
