@@ -1,4 +1,4 @@
-"""Stages side by side: the first difference is marked, the blamed stage is there, lines are short."""
+"""Stages side by side: the first difference is marked, and lines are short."""
 
 from __future__ import annotations
 
@@ -114,6 +114,11 @@ def test_columns_mark_the_first_line_that_differs():
     assert lines[0].split() == ["left", "|", "right"]
     assert [line[0] for line in lines[1:]] == [" ", ">", " ", " "]
     assert [line.partition(" | ")[2] for line in lines] == ["right", "a", "x", "y", "z"]
+    left, right = "a" * 70 + "b" + "c" * 9, "a" * 70 + "d" + "c" * 9
+    (line,) = list(columns(left, right, "left", "right", 60))[1:]
+    assert "ab" in line
+    assert "ad" in line
+    assert len(line) <= 60
     long = "\n".join(map(str, range(500)))
     other = "\n".join(map(str, [*range(400), *range(500, 600)]))
     lines = list(columns(long, other, "left", "right", 60))

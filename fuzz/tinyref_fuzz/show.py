@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -27,6 +28,8 @@ _MOST_LINES = 60
 # Elements shown before the first that differs, and after it.
 _BEFORE, _AFTER = 3, 6
 _ENDS_WITH = 5
+# A difference further to the right is brought into view.
+_SHOWN_OF_DIFFERENCE = 12
 
 Values = dict[int, Array]
 
@@ -259,7 +262,7 @@ def columns(left: str, right: str, left_title: str, right_title: str, width: int
 
     Lines are cut to half of the width. Of long texts the lines around that place are shown.
     """
-    column = max(_NARROWEST, width) // 2 - 2
+    column = (max(_NARROWEST, width) - 5) // 2
     pairs = list(itertools.zip_longest(left.splitlines(), right.splitlines(), fillvalue=""))
     first = next((at for at, (one, other) in enumerate(pairs) if one != other), None)
     yield f"  {clipped(left_title, column):<{column}} | {right_title}"
@@ -270,7 +273,16 @@ def columns(left: str, right: str, left_title: str, right_title: str, width: int
         yield f"  ... {start} equal lines"
     for at, (one, other) in enumerate(pairs[start : start + _MOST_LINES], start):
         mark = _MARK if at == first else " "
-        yield f"{mark} {clipped(one, column):<{column}} | {clipped(other, column)}"
+        here, there = (_cut(text, one, other, column) for text in (one, other))
+        yield f"{mark} {here:<{column}} | {there}"
     rest = len(pairs) - start - _MOST_LINES
     if rest > 0:
         yield f"  ... {rest} lines more"
+
+
+def _cut(text: str, one: str, other: str, column: int) -> str:
+    """The part of a line that fits: its beginning, or what is around the first difference."""
+    common = len(os.path.commonprefix([one, other]))
+    if common < column - _SHOWN_OF_DIFFERENCE or one == other:
+        return clipped(text, column)
+    return clipped("... " + text[common - column // 2 :], column)
