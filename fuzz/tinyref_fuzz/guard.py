@@ -37,17 +37,19 @@ class Outputs:
 
     masks: by written slot, which elements are written, or None for all. poisoned: the written
     slots that are never read, so that they may hold anything before; a slot that is written at
-    computed places is none of them.
+    computed places is none of them. is_scattered: whether there is such a slot.
     """
 
     masks: Mapping[int, npt.NDArray[np.bool_] | None]
     poisoned: frozenset[int]
+    is_scattered: bool = False
 
     @classmethod
     def of(cls, ast: UOp, buffers: Sequence[Array], bindings: Mapping[str, int]) -> Outputs:
         """The outputs of the kernel `ast` on these buffers."""
         masks: dict[int, npt.NDArray[np.bool_] | None] = {}
         kept = set()
+        is_scattered = False
         for node in ast.toposort():
             if node.op is Ops.LOAD:
                 kept.add(_slot(node.src[0]))
@@ -58,11 +60,12 @@ class Outputs:
             if positions_of(view):
                 kept.add(slot)
                 masks[slot] = None
+                is_scattered = True
                 continue
             mask = _written(view, buffers[slot].size, bindings)
             before = masks.get(slot, mask)
             masks[slot] = None if mask is None or before is None else mask | before
-        return cls(masks, frozenset(masks) - kept)
+        return cls(masks, frozenset(masks) - kept, is_scattered)
 
 
 def _slot(view: UOp) -> int:

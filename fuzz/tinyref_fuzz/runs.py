@@ -17,6 +17,7 @@ from tinyref.device import Backend, Buffer, Capabilities
 from tinyref.runtimes.kernel import Kernel
 from tinyref.runtimes.launch import BoundKernel
 from tinyref.uops.compile import compile_kernel
+from tinyref.uops.decompose import ELEMENTARY_OPS
 from tinyref.uops.interpreter import Fault, Interpreter, SanitizerError
 from tinyref.uops.linearize import linearize
 from tinyref.uops.node import UOp
@@ -219,3 +220,8 @@ def apart(actual: Array, wanted: Array, zeros_differ: bool) -> npt.NDArray[np.bo
 def has_float_maximum(program: Program) -> bool:
     """Whether the sign of a zero may be either, as MAX gives any of two zeros."""
     return any(node.op is Ops.MAX and node.dtype.is_float for node in program.uops)
+
+
+def is_approximate(program: Program) -> bool:
+    """Whether it has functions of which devices give other last bits, and numpy in other places."""
+    return any(node.op.name in ELEMENTARY_OPS for node in program.uops)
