@@ -1,0 +1,227 @@
+"""`tinyref fuzz replay|reduce|show|keep|corpus|harvest`: exit codes and what is printed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from planted import in_stage  # a neighbour of this file, which is no package
+
+from tinyref.cli.entry import run
+from tinyref.dtype import dtypes
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref_fuzz import folder as folders
+from tinyref_fuzz.folder import SHIPPED, migrate_folder, problems_of
+from tinyref_fuzz.store import as_case, case_text, load_case, load_kept, save_case
+from tinyref_spec.kernel import regressions
+
+VERSIONS = Path(__file__).parent / "versions"
+GOOD = regressions.FOLDER / "group-of-a-sum-in-place.json"
+
+
+def tinyref(*words: object) -> int:
+    return run(["fuzz", *map(str, words)])
+
+
+def difference_for_sum(node: UOp) -> UOp | None:
+    if node.op is Ops.ADD and node.dtype is dtypes.int32:
+        return UOp(Ops.SUB, node.dtype, node.src)
+    return None
+
+
+@pytest.fixture
+def wrong(monkeypatch):
+    """A compiler that subtracts where it should add."""
+    in_stage("lower", difference_for_sum)(monkeypatch)
+
+
+# --- replay, show, reduce -----------------------------------------------------------------------
+
+
+def test_replay_of_a_healthy_case(capsys):
+    assert tinyref("replay", GOOD, "--device", "PYTHON") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"note: {load_kept(GOOD).note}"
+    assert lines[1].startswith("PYTHON: all agree (")
+
+
+def test_replay_takes_the_device_that_is_kept(capsys, tmp_path):
+    path = save_case(tmp_path / "it.json", load_case(GOOD), device="PYTHON")
+    assert tinyref("replay", path) == 0
+    assert capsys.readouterr().out.startswith("PYTHON: all agree")
+
+
+def test_replay_of_a_case_that_fails(capsys, wrong):
+    assert tinyref("replay", GOOD, "--device", "PYTHON") == 1
+    found = capsys.readouterr().out
+    assert "PYTHON: between the evaluator and the plain program: another value" in found
+    assert "without optimisations" in found
+    assert "stage: lower" in found
+
+
+def test_show_has_both_sides(capsys, wrong):
+    assert tinyref("show", GOOD, "--device", "PYTHON") == 0
+    found = capsys.readouterr().out
+    assert "note: GROUP of a kernel that adds" in found
+    assert "REDUCE" in found
+
+
+def test_show_of_a_healthy_case(capsys):
+    assert tinyref("show", GOOD, "--device", "PYTHON") == 0
+    assert "REDUCE" in capsys.readouterr().out
+
+
+def test_reduce_writes_a_smaller_case(capsys, tmp_path, wrong):
+    path = tmp_path / "it.json"
+    shutil.copy(GOOD, path)
+    assert tinyref("reduce", path, "--device", "PYTHON", "--seconds", "3") == 0
+    found = capsys.readouterr().out
+    assert f"wrote {tmp_path / 'it-reduced.json'}" in found
+    small = load_kept(tmp_path / "it-reduced.json")
+    assert small.verdict is not None
+    assert small.verdict.pair == "plain"
+    assert small.blame is not None
+    assert len(small.ast.toposort()) < len(load_case(GOOD).ast.toposort())
+
+
+def test_reduce_of_a_healthy_case_is_refused(capsys):
+    assert tinyref("reduce", GOOD, "--device", "PYTHON") == 2
+    assert "does not fail on PYTHON: there is nothing to reduce" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["replay", "reduce", "show"])
+def test_files_and_devices_that_are_none_are_one_line(command, capsys, tmp_path):
+    assert tinyref(command, tmp_path / "none.json") == 2
+    (tmp_path / "bad.json").write_text("{")
+    assert tinyref(command, tmp_path / "bad.json") == 2
+    assert tinyref(command, GOOD, "--device", "GPU9") == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 3
+    assert all(line.startswith("tinyref: error: ") for line in lines)
+    assert "none.json: no such file" in lines[0]
+    assert "bad.json: is no JSON" in lines[1]
+    assert "unknown device 'GPU9'" in lines[2]
+
+
+# --- keep ---------------------------------------------------------------------------------------
+
+
+def test_keep_writes_a_regression(capsys, tmp_path):
+    case = save_case(tmp_path / "found.json", as_case(load_kept(GOOD)), device="CPU")
+    words = ["--name", "a-new-one", "--note", "It was wrong once.", "--folder", tmp_path]
+    assert tinyref("keep", case, *words) == 0
+    assert "run it: tinyref conform --query kernel.regression.a-new-one" in capsys.readouterr().out
+    kept = load_kept(tmp_path / "a-new-one.json")
+    assert (kept.note, kept.device) == ("It was wrong once.", "CPU")
+    assert kept.ast is load_case(GOOD).ast
+    assert tinyref("keep", case, *words) == 2
+    assert "is there: give another name" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "note", "message"),
+    [
+        ("Bad", "It was.", "keep: name 'Bad', accepted are words in lower case"),
+        ("../up", "It was.", "keep: name '../up', accepted are words"),
+        ("good", "no dot", "note: expected a line on what it found"),
+    ],
+)
+def test_what_is_not_kept(name, note, message, capsys, tmp_path):
+    assert tinyref("keep", GOOD, "--name", name, "--note", note, "--folder", tmp_path) == 2
+    assert message in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_case_that_still_fails_is_not_kept(capsys, tmp_path, wrong):
+    assert tinyref("keep", GOOD, "--note", "It was wrong once.", "--folder", tmp_path) == 2
+    assert "still fails, between the evaluator and the plain program" in capsys.readouterr().err
+
+
+# --- corpus -------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_what_comes_with_tinyref_is_clean(capsys):
+    assert tinyref("corpus", "check") == 0
+    files = sum(len(folders.files_of(each)) for each in SHIPPED)
+    assert f"{files} files, 0 with a problem, on CPU" in capsys.readouterr().out
+
+
+def test_check_lists_problems(capsys, tmp_path):
+    good = as_case(load_kept(GOOD))
+    save_case(tmp_path, good)
+    renamed = tmp_path / "case-000000000000.json"
+    renamed.write_text(case_text(good))
+    (tmp_path / "broken.json").write_text("{}")
+    (tmp_path / "note.txt").write_text("not looked at")
+    shutil.copy(VERSIONS / "v0-sum-int32.json", tmp_path)
+    assert tinyref("corpus", "check", tmp_path, "--device", "PYTHON") == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 4
+    assert "broken.json: case, schema: expected 'tinyref.case', got None" in lines[0]
+    assert "case-000000000000.json: its name says 000000000000, its content is" in lines[1]
+    assert "v0-sum-int32.json: is of an older version" in lines[2]
+    assert lines[3] == "4 files, 3 with a problem, on PYTHON"
+
+
+def test_check_replays(tmp_path, wrong):
+    save_case(tmp_path, load_case(GOOD))
+    (problem,) = problems_of(tmp_path, "PYTHON")
+    assert "fails on PYTHON, between the evaluator and the plain program" in problem.text
+
+
+def test_migrate_rewrites_old_files_in_place(capsys, tmp_path):
+    data = json.loads((VERSIONS / "v0-sum-int32.json").read_text())
+    (tmp_path / "plain.json").write_text(json.dumps(data))
+    (tmp_path / "case-000000000000.json").write_text(json.dumps(data))
+    before = save_case(tmp_path / "new.json", load_case(GOOD)).read_bytes()
+    assert tinyref("corpus", "migrate", tmp_path) == 0
+    assert "2 files migrated" in capsys.readouterr().out
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert len(names) == 3
+    assert "plain.json" in names
+    assert "case-000000000000.json" not in names
+    assert (tmp_path / "new.json").read_bytes() == before
+    assert list(problems_of(tmp_path, "PYTHON")) == []
+    assert list(migrate_folder(tmp_path)) == []
+
+
+def test_a_migration_that_cannot_be_written_leaves_the_old_file(tmp_path, monkeypatch, capsys):
+    path = tmp_path / "old.json"
+    shutil.copy(VERSIONS / "v0-sum-int32.json", path)
+    before = path.read_bytes()
+
+    def full(*given):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.write", full)
+    assert tinyref("corpus", "migrate", tmp_path) == 2
+    assert "No space left" in capsys.readouterr().err
+    assert path.read_bytes() == before
+
+
+def test_folders_that_are_none(capsys, tmp_path):
+    for command in ("check", "migrate"):
+        assert tinyref("corpus", command, tmp_path / "none") == 2
+        assert "none: cannot be read: No such file or directory" in capsys.readouterr().err
+
+
+# --- harvest ------------------------------------------------------------------------------------
+
+
+def test_harvest_writes_a_file(capsys, tmp_path, monkeypatch):
+    (tmp_path / "user.py").write_text(
+        "from tinyref import Tensor\n(Tensor.ones(3).contiguous().realize() + 1).realize()\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    assert tinyref("harvest", "user.py", "--device", "PYTHON") == 0
+    assert capsys.readouterr().out.startswith("wrote user-kernels.json: 2 of 2 kernels")
+    assert tinyref("corpus", "check", tmp_path) == 0
+
+
+def test_harvest_of_nothing_is_one_line(capsys):
+    assert tinyref("harvest", "none.py") == 2
+    assert capsys.readouterr().err == "tinyref: error: harvest: none.py: no such file\n"
