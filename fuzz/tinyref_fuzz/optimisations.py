@@ -6,7 +6,7 @@ that no plan accepts too: a refusal must be a `KernelOptError` and must leave th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
@@ -89,6 +89,52 @@ def drawn_lists(
         length = tape.between(1, LONGEST)
         lists[_extended(plan, tape, length, weights).opts] = None
     return tuple(opts for opts in lists if opts)[:wanted]
+
+
+def mutated_lists(
+    ast: UOp, capabilities: Capabilities, tape: Tape, policy: Policy, lists: Sequence[Opts]
+) -> tuple[Opts, ...]:
+    """`lists` for the kernel `ast`, each with one change, and what is legal of it.
+
+    Where that leaves fewer than the policy wants, there are new ones, as of `drawn_lists`.
+    """
+    least, most = policy.lists
+    if not most:
+        return ()
+    plan = Plan.of(ast, settled(capabilities))
+    weights = {op: weight * policy.opts.get(op, 1) for op, weight in WEIGHTS.items()}
+    found: dict[Opts, None] = {}
+    for opts in lists[:most]:
+        found[legal_part(plan, _changed(plan, opts, tape, weights))] = None
+    for _ in range(max(1, least - len(found))):
+        found[_extended(plan, tape, tape.between(1, LONGEST), weights).opts] = None
+    return tuple(opts for opts in found if opts)[:most]
+
+
+def legal_part(plan: Plan, opts: Sequence[Opt]) -> Opts:
+    """Those of `opts` that are legal one after the other on `plan`, and leave it small enough."""
+    for opt in opts:
+        reached = plan.legal(opt)
+        if reached is not None and copies(reached) <= MOST_COPIES:
+            plan = reached
+    return plan.opts
+
+
+def _changed(plan: Plan, opts: Opts, tape: Tape, weights: dict[OptOp, float]) -> list[Opt]:
+    """A list with one optimisation more or less, two exchanged, or another amount."""
+    changed = list(opts)
+    choice = tape.below(5)
+    at = tape.below(len(changed)) if changed else 0
+    if choice == 1 and changed:
+        del changed[at]
+    elif choice == 2 and len(changed) > 1:
+        other = tape.below(len(changed))
+        changed[at], changed[other] = changed[other], changed[at]
+    elif choice == 3 and changed:
+        changed[at] = replace(changed[at], arg=tape.pick(AMOUNTS))
+    elif choice == 4:
+        changed.insert(at, draw(plan, tape, _slots(plan), weights))
+    return changed
 
 
 def random_opts(
@@ -231,15 +277,6 @@ def wild(plan: Plan, tape: Tape, slots: int) -> Opt:
         choice, level, mode = tape.pick((0, 0, 1, 2)), tape.pick((2, 2, 1, 0, 3)), tape.below(4)
         return Opt(op, choice, tile, level, mode)
     return Opt(op, axis, tape.pick(AMOUNTS))
-
-
-def candidates(plan: Plan) -> Iterator[Opt]:
-    """Every optimisation that may be legal next, for whoever tries them all."""
-    for op, axes in _axes_by_op(plan).items():
-        if op in (OptOp.TC, OptOp.NOLOCALS, OptOp.SWAP, OptOp.PACK):
-            continue
-        for axis in axes:
-            yield from (Opt(op, axis, amount) for amount in CUTS)
 
 
 def cramped(capabilities: Capabilities) -> Capabilities:

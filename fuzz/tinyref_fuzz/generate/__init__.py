@@ -51,8 +51,12 @@ def generate(tape: Tape, capabilities: Capabilities, policy: Policy = POLICIES["
 
 def _kernel(tape: Tape, capabilities: Capabilities, policy: Policy) -> Case:
     """The kernel and its data alone."""
-    forms = list(BUILDERS)
-    form = tape.pick(forms, [policy.forms.get(form, 1) for form in forms])
+    form = tape.pick(FORMS, [policy.forms.get(form, 1) for form in FORMS])
+    if form == "real":
+        # The mutations take from this package in their turn.
+        from tinyref_fuzz.mutate import real_kernel
+
+        return real_kernel(tape, capabilities, policy)
     kernel = Kernel.drawn(tape, policy, capabilities)
     draw = Expressions(kernel)
     value = BUILDERS[form](draw)
