@@ -20,7 +20,7 @@ from tinyref.errors import TinyrefError, VerifyError
 from tinyref.uops.compile import planned
 from tinyref.uops.evaluate import evaluate
 from tinyref.uops.interpreter import run_program
-from tinyref.uops.optimise.opt import Opt
+from tinyref.uops.optimise.opt import Opt, OptOp
 from tinyref.uops.optimise.plan import Plan
 from tinyref_fuzz.blame.firings import Wrong, first_misjudged, first_wrong, recorded
 from tinyref_fuzz.blame.passes import wrong_in_decompose, wrong_in_normal
@@ -42,6 +42,14 @@ from tinyref_fuzz.oracles import Oracle, expected
 _REWRITING = frozenset({"normal", "lower", "simplify", "expand", "decompose", "narrow"})
 # Those whose fault may need an optimisation to show.
 _OPTIMISED = frozenset({"lower", "simplify", "expand"})
+# Of several optimisations that a fault needs, the one that the stage does most for.
+_MOST_OF_LOWER = (
+    *(OptOp.TC, OptOp.PACK, OptOp.PADTO, OptOp.GROUP, OptOp.GROUPTOP, OptOp.THREAD),
+    *(OptOp.LOCAL, OptOp.NOLOCALS, OptOp.SWAP, OptOp.UNROLL, OptOp.UPCAST),
+)
+_LANES = (OptOp.TC, OptOp.UNROLL, OptOp.UPCAST)
+_MOST_OF_EXPAND = (*_LANES, *(op for op in _MOST_OF_LOWER if op not in _LANES))
+_OF_LOCAL_MEMORY = (OptOp.GROUP, OptOp.GROUPTOP, OptOp.TC, OptOp.PACK)
 # Without a wrong value in the compile: who else it may be.
 _OF_PAIR = {
     Pair.PLAIN: "linearize",
@@ -151,7 +159,7 @@ class _Search:
             given = (chain.program, self.capabilities, opts[:count], self.case.bindings)
             problem = limit_problem(*given)
             if problem:
-                return Blame("optimise", opts[count - 1].op.value, problem)
+                return Blame("optimise", _op_of_limit(problem, opts[:count]).value, problem)
         return None
 
     # Which stage
@@ -163,6 +171,8 @@ class _Search:
         stage, problem = wrong
         if stage == "ast":
             return Blame("evaluate", "", problem)
+        if stage == "optimise":
+            return Blame(stage, self._refused(chain), problem)
         if stage in _REWRITING:
             rule = self._wrong_rule(chain, stage)
             if rule is not None:
@@ -175,6 +185,14 @@ class _Search:
             return self._of_optimisation(chain, stage, problem)
         return Blame(stage, "", problem)
 
+    def _refused(self, chain: Chain) -> str:
+        """The first optimisation that no plan comes out of."""
+        for count, opt in enumerate(chain.opts, 1):
+            part = Chain(chain.subject, self.capabilities, chain.opts[:count])
+            if part.raised() is not None and part.graph("normal") is None:
+                return opt.op.value
+        return ""
+
     def _wrong_decomposition(self, chain: Chain) -> str:
         root = chain.graph("accumulate")
         if root is None:
@@ -182,19 +200,29 @@ class _Search:
         return wrong_in_decompose(chain.subject, root, self.capabilities)
 
     def _of_optimisation(self, chain: Chain, stage: str, problem: str) -> Blame:
-        """The first optimisation after which the stage is wrong; its plan may be already."""
-        first, at_first = chain.opts[-1], chain
-        for count in range(1, len(chain.opts)):
-            part = Chain(chain.subject, self.capabilities, chain.opts[:count])
-            root = part.graph(stage)
-            if root is not None and graph_problem(chain.subject, root):
-                first, at_first = chain.opts[count - 1], part
-                break
+        """The first optimisation after which the plan, or the value after the stage, is wrong."""
+        prefixes = [chain.opts[:count] for count in range(1, len(chain.opts) + 1)]
         if stage == "lower":
-            of_plan = self._plan_problem(chain.subject, at_first.opts)
-            if of_plan:
-                return Blame("optimise", first.op.value, f"{of_plan}; after lower: {problem}")
-        return Blame(stage, first.op.value, problem)
+            for opts in prefixes:
+                of_plan = self._plan_problem(chain.subject, opts)
+                if of_plan:
+                    return Blame("optimise", opts[-1].op.value, f"{of_plan}; {problem}")
+        shortest = next(
+            (opts for opts in prefixes if self._is_wrong(chain, stage, opts)), chain.opts
+        )
+        needed = [
+            opt
+            for number, opt in enumerate(shortest)
+            if not self._is_wrong(chain, stage, shortest[:number] + shortest[number + 1 :])
+        ]
+        order = _MOST_OF_EXPAND if stage == "expand" else _MOST_OF_LOWER
+        ops = sorted({opt.op for opt in needed or shortest[-1:]}, key=order.index)
+        return Blame(stage, ops[0].value, problem)
+
+    def _is_wrong(self, chain: Chain, stage: str, opts: Opts) -> bool:
+        """Whether the value after `stage` is wrong with these optimisations too."""
+        root = Chain(chain.subject, self.capabilities, opts).graph(stage)
+        return root is not None and graph_problem(chain.subject, root) != ""
 
     def _plan_problem(self, subject: Subject, opts: tuple[Opt, ...]) -> str:
         try:
@@ -220,6 +248,14 @@ class _Search:
             rule = needed_without(names, functools.partial(_is_right, chain))
             found = Wrong(rule, "right without it") if rule else None
         return found
+
+
+def _op_of_limit(problem: str, opts: Opts) -> OptOp:
+    """The last optimisation, or the one that takes local memory or was to switch groups off."""
+    if "NOLOCALS" in problem and any(opt.op is OptOp.NOLOCALS for opt in opts):
+        return OptOp.NOLOCALS
+    taking = [opt.op for opt in opts if opt.op in _OF_LOCAL_MEMORY]
+    return taking[0] if "local memory" in problem and taking else opts[-1].op
 
 
 def _misjudged(

@@ -33,6 +33,9 @@ def plan_problem(plan: Plan) -> str:
         problem = _axis_problem(plan, target, size) or _padding_problem(plan, target)
         if problem:
             return f"axis {target} of the kernel: {problem}"
+    size = math.prod(e for e in plan.extents(*_OF_GROUPS) if isinstance(e, int))
+    if size > plan.capabilities.group_size_limit:
+        return f"a group of {size} work-items, declared are {plan.capabilities.group_size_limit}"
     uses_groups = plan.uses_groups or any(axis.kind in _OF_GROUPS for axis in plan.axes)
     if uses_groups and any(opt.op is OptOp.NOLOCALS for opt in plan.opts):
         return "groups are in use after NOLOCALS"

@@ -10,25 +10,26 @@ import contextlib
 import time
 from collections.abc import Callable, Collection, Iterator
 
+from tinyref.uops import simplify
 from tinyref.uops.node import UOp
 from tinyref.uops.rewrite.engine import listening
-from tinyref.uops.simplify import ALL_RULES
 
 
 @contextlib.contextmanager
 def without(names: Collection[str]) -> Iterator[None]:
     """In the block the rules of these names never fire; nothing of it is kept with nodes."""
-    rules = ALL_RULES.rules
-    known = ALL_RULES._by_root
-    ALL_RULES.rules = tuple(rule for rule in rules if rule.name not in names)
-    ALL_RULES._by_root = {}
+    rule_set = simplify.ALL_RULES
+    rules = rule_set.rules
+    known = rule_set._by_root
+    rule_set.rules = tuple(rule for rule in rules if rule.name not in names)
+    rule_set._by_root = {}
     try:
         # A rewrite that is listened to keeps no results, and takes none that were kept.
         with listening(_ignore):
             yield
     finally:
-        ALL_RULES.rules = rules
-        ALL_RULES._by_root = known
+        rule_set.rules = rules
+        rule_set._by_root = known
 
 
 def _ignore(name: str, node: UOp, result: UOp) -> None:

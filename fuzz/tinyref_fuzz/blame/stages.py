@@ -24,11 +24,12 @@ from tinyref.uops.linearize import linearize
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Dialect
 from tinyref.uops.optimise.opt import Opt
+from tinyref.uops.optimise.plan import Plan
 from tinyref.uops.program import Program
 from tinyref.uops.verify import verify
 from tinyref.uops.verify.index_bounds import check_index_bounds
 from tinyref_fuzz.blame.graph import evaluate_graph
-from tinyref_fuzz.blame.order import naive_program, run_graph
+from tinyref_fuzz.blame.order import run_graph
 from tinyref_fuzz.oracles import Oracle
 
 Array = npt.NDArray[Any]
@@ -112,26 +113,39 @@ class Chain:
     @functools.cached_property
     def first_wrong(self) -> tuple[str, str] | None:
         """The first stage whose result is wrong, and how; None where all that can be told is."""
+        invalid = self._first_invalid() if self._breaks_a_rule() else ""
         for stage in STAGES:
             problem = self.problem(stage)
+            if not problem and stage == invalid:
+                problem = _words(self.error) if self.error is not None else ""
             if problem:
                 return stage, problem
         return self.raised()
+
+    def _breaks_a_rule(self) -> bool:
+        """Whether the compile ended at a graph that its dialect does not allow."""
+        return isinstance(self.error, VerifyError) and not self.error.rule.startswith("rewrite")
 
     def raised(self) -> tuple[str, str] | None:
         """The stage that raised an error, and the error; None without one."""
         if self.error is None:
             return None
-        text = f"{type(self.error).__name__}: {str(self.error).partition(chr(10))[0]}"
+        text = _words(self.error)
         reached = list(self.given)[-1] if self.given else ""
-        if isinstance(self.error, VerifyError) and not self.error.rule.startswith("rewrite"):
-            stage = self._first_invalid()
-            if stage:
-                return stage, text
         if isinstance(self.error, VerifyError) and reached in ("ast", "narrow", "linearize"):
             return reached, text
+        if reached == "ast" and self.opts and self._has_plan():
+            return "optimise", text
         number = STAGES.index(reached) + 1 if reached else 0
         return STAGES[min(number, len(STAGES) - 1)], text
+
+    def _has_plan(self) -> bool:
+        """Whether there is a plan without optimisations."""
+        try:
+            Plan.of(self.subject.ast, self.capabilities)
+        except Exception:  # whatever it is, the normal form raised it
+            return False
+        return True
 
     def _first_invalid(self) -> str:
         """The first stage whose graph breaks a rule of its dialect."""
@@ -142,10 +156,6 @@ class Chain:
                     verify(Dialect.INDEXED, root, allows_index=stage != "narrow")
             except VerifyError:
                 return stage
-        root = self.graph("narrow")
-        if root is not None and "linearize" in self.given:
-            verify(Dialect.PROGRAM, naive_program(root).uops)
-            return "linearize"
         return ""
 
     # One stage

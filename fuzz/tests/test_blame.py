@@ -1,0 +1,283 @@
+"""Faults planted in every stage must come out with the right stage and, if any, cause."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tinyref.uops import bounds, build, lower, simplify
+from tinyref.uops import compile as compiling
+from tinyref.uops.decompose import constant_division
+from tinyref.uops.node import UOp, substitute
+from tinyref.uops.ops import Ops
+from tinyref.uops.optimise import moves, normal_form
+from tinyref.uops.optimise.opt import parse_opts
+from tinyref.uops.payload import AxisKind, ReduceArg
+from tinyref.uops.rewrite import RuleSet
+from tinyref_fuzz.blame.find import find_blame
+from tinyref_fuzz.blame.firings import first_misjudged
+from tinyref_fuzz.blame.rules import needed_without
+from tinyref_fuzz.blame.samples import Samples
+from tinyref_fuzz.case import Blame, Case, Pair, Symptom, Verdict
+from tinyref_fuzz.corpus import load
+from tinyref_fuzz.equivalent import Equivalent
+
+KERNELS = {kernel.name: kernel for kernel in load()}
+
+
+def blamed(
+    name: str,
+    opts: str = "",
+    symptom: Symptom = Symptom.VALUE,
+    device: str = "PYTHON",
+    pair: Pair | None = None,
+    buffers: tuple[np.ndarray, ...] | None = None,
+) -> Blame:
+    """The blame for a case of the corpus that shows with `opts`, by `opts`' last list."""
+    kernel = KERNELS[name]
+    lists = (parse_opts(opts),) if opts else ()
+    case = Case(kernel.ast, buffers or kernel.buffers(), bindings=kernel.bindings, opts=lists)
+    pair = pair or (Pair.OPTIMISED if opts else Pair.PLAIN)
+    return find_blame(case, Verdict(pair, symptom, "planted", len(lists) - 1), device)
+
+
+def spoilt(root: UOp) -> UOp:
+    """The graph with another value in its first STORE to a buffer."""
+    store = next(node for node in root.toposort() if node.op is Ops.STORE)
+    one = build.const(store.src[1].dtype, 1)
+    changed = store.replace(src=(store.src[0], build.add(store.src[1], one), *store.src[2:]))
+    return substitute(root, {store: changed})
+
+
+@pytest.mark.parametrize(
+    ("function", "stage"),
+    [
+        ("lower", "lower"),
+        ("simplify", "simplify"),
+        ("expand", "expand"),
+        ("accumulate", "accumulate"),
+        ("decompose", "decompose"),
+        ("narrow_index", "narrow"),
+    ],
+)
+@pytest.mark.parametrize("name", ["sum-rows", "sum-float32"])
+def test_the_first_stage_with_a_wrong_value_is_blamed(function, stage, name, monkeypatch):
+    healthy = getattr(compiling, function)
+    monkeypatch.setattr(compiling, function, lambda *given: spoilt(healthy(*given)))
+    assert blamed(name).stage == stage
+
+
+def test_a_wrong_order_is_blamed_on_linearizing(monkeypatch):
+    healthy = compiling.linearize
+    monkeypatch.setattr(compiling, "linearize", lambda root: healthy(spoilt(root)))
+    assert blamed("sum-rows").stage == "linearize"
+
+
+@pytest.mark.parametrize(
+    ("function", "stage"), [("expand", "expand"), ("linearize", "linearize"), ("lower", "lower")]
+)
+def test_a_stage_that_raises_is_blamed(function, stage, monkeypatch):
+    def fails(*given):
+        raise IndexError("planted")
+
+    monkeypatch.setattr(compiling, function, fails)
+    found = blamed("sum-rows", symptom=Symptom.ERROR)
+    assert (found.stage, "planted" in found.detail) == (stage, True)
+
+
+def test_a_graph_that_breaks_a_rule_is_blamed_on_the_stage_that_made_it(monkeypatch):
+    def twice(root):
+        """Two accumulators of one name."""
+        made = accumulate(root)
+        named = [node for node in made.toposort() if node.op is Ops.DEFINE_ACC]
+        assert len(named) > 1
+        arg = named[0].arg
+        return substitute(made, {named[1]: named[1].replace(arg=arg)})
+
+    accumulate = compiling.accumulate
+    monkeypatch.setattr(compiling, "accumulate", twice)
+    assert blamed("sum-and-maximum", symptom=Symptom.ERROR).stage == "accumulate"
+
+
+# --- inside of stages -----------------------------------------------------------------------------
+
+
+def other_reduce(root: UOp) -> UOp:
+    """A maximum for every sum."""
+    reduces = [node for node in root.toposort() if isinstance(node.arg, ReduceArg)]
+    return substitute(
+        root, {node: node.replace(arg=ReduceArg(Ops.MAX, node.arg.axes)) for node in reduces}
+    )
+
+
+def test_a_wrong_merge_of_axes_is_named(monkeypatch):
+    merge = normal_form.merge_within
+
+    def wrong(root, labels):
+        merged, left = merge(root, labels)
+        return other_reduce(merged), left
+
+    monkeypatch.setattr(normal_form, "merge_within", wrong)
+    assert str(blamed("sum-rows")) == "normal: merge_axes"
+
+
+def test_a_wrong_normal_form_is_named(monkeypatch):
+    rebuilt = normal_form._Walk.rebuilt
+    monkeypatch.setattr(normal_form._Walk, "rebuilt", lambda *given: other_reduce(rebuilt(*given)))
+    assert str(blamed("sum-rows")) == "normal: normal_form"
+
+
+@pytest.mark.parametrize(
+    ("rule", "planted"),
+    [
+        ("int-add-zero", lambda x: build.add(x, 0)),
+        ("int-mul-one", lambda x: build.mul(x, 1)),
+        ("bit-same", lambda x: build.both(x, x)),
+        ("where-same", lambda x: build.where(build.less(x, 3), x, x)),
+    ],
+)
+def test_a_wrong_rule_is_named(rule, planted, monkeypatch):
+    def wrong(matcher):
+        def match(node, context):
+            found = matcher(node, context)
+            return None if found is None else build.add(found, 1)
+
+        return match
+
+    rules = [
+        replace(each, matcher=wrong(each.matcher)) if each.name == rule else each
+        for each in simplify.ALL_RULES.rules
+    ]
+    monkeypatch.setattr(simplify, "ALL_RULES", RuleSet(rules, "wrong"))
+    kernel = KERNELS["multiply-add-int32"]
+    store = kernel.ast.src[0]
+    ast = build.sink(build.store(store.src[0], planted(store.src[1])))
+    verdict = Verdict(Pair.PLAIN, Symptom.VALUE)
+    found = find_blame(Case(ast, kernel.buffers()), verdict, "PYTHON")
+    assert str(found) == f"simplify: {rule}"
+    assert "instead of" in found.detail
+
+
+def test_a_wrong_value_range_is_named_and_not_the_rule_that_believes_it(monkeypatch):
+    monkeypatch.setitem(bounds.RANGE_RULES, Ops.MOD, lambda node, sources: (0, 1))
+    counter = build.counter(977, 7, AxisKind.LOOP)
+    found = first_misjudged([build.add(build.mod(counter, 131), 5)], Samples({}, {}))
+    assert found is not None
+    assert (found.cause, "range from 0 to 1" in found.detail) == ("bounds", True)
+
+
+def test_the_rule_without_which_a_kernel_is_right_is_found():
+    names = {rule.name for rule in simplify.ALL_RULES.rules}
+    x = build.variable("left", 0, 7919)
+    node = build.where(build.less(x, 13), x, x)
+
+    def is_right() -> bool:
+        return simplify.simplify(node) is node
+
+    assert simplify.simplify(node) is not node
+    assert needed_without(names, is_right) == "where-same"
+    assert needed_without({"max-same", "div-one"}, is_right) == ""
+    assert simplify.simplify(node) is not node
+
+
+def test_a_wrong_decomposition_is_named(monkeypatch):
+    shift = constant_division.shift_right
+    monkeypatch.setattr(
+        constant_division, "shift_right", lambda *given: build.add(shift(*given), 1)
+    )
+    found = blamed("divide-remainder-int32", device="tinyref_fuzz.devices:SlowDivision")
+    assert str(found) == "decompose: constant_division"
+
+
+# --- optimisations --------------------------------------------------------------------------------
+
+
+def test_an_optimisation_that_is_not_legal_is_blamed_with_its_name(monkeypatch):
+    monkeypatch.setattr(moves, "padding_problem", lambda reduce, target: None)
+    below_zero = tuple(-np.abs(each) - 1 for each in KERNELS["maximum-int32"].buffers())
+    found = blamed("maximum-int32", "UPCAST(0, 2) PADTO(1, 16)", buffers=below_zero)
+    assert str(found) == "optimise: PADTO"
+    assert "MAX is padded with zeros" in found.detail
+
+
+def test_an_optimisation_that_is_refused_though_it_was_legal_is_blamed():
+    found = blamed("sum-rows", "UPCAST(0, 2) UPCAST(0, 5)", Symptom.ERROR)
+    assert str(found) == "optimise: UPCAST"
+
+
+def test_an_optimisation_that_loses_elements_is_blamed(monkeypatch):
+    healthy = moves._split
+
+    def short(plan, opt, kind, from_outside=False):
+        found = healthy(plan, opt, kind, from_outside)
+        if isinstance(found, str):
+            return found
+        axes = [replace(a, extent=1) if a.kind is AxisKind.GLOBAL else a for a in found.axes]
+        return found.with_axes(axes)
+
+    monkeypatch.setattr(moves, "_split", short)
+    found = blamed("multiply-add-int32", "LOCAL(0, 2) UPCAST(0, 2)")
+    assert str(found) == "optimise: LOCAL"
+    assert "is left out" in found.detail
+
+
+@pytest.mark.parametrize(
+    ("opts", "cause"),
+    [("GROUP(1, 2)", "GROUP"), ("UPCAST(0, 2) GROUPTOP(1, 2)", "GROUPTOP")],
+)
+def test_a_barrier_that_lowering_forgets_is_blamed_on_it(opts, cause, monkeypatch):
+    healthy = compiling.lower
+
+    def without_barriers(plan):
+        root = healthy(plan)
+        waits = {}
+        for node in root.toposort():
+            if node.op is Ops.AFTER and node.src[1].op is Ops.BARRIER:
+                waits[node] = node.replace(src=(node.src[0], *node.src[1].src))
+        return substitute(root, waits)
+
+    monkeypatch.setattr(compiling, "lower", without_barriers)
+    found = blamed("sum-rows", opts, Symptom.RACE)
+    assert (found.stage, found.cause) == ("lower", cause)
+    assert "barrier" in found.detail
+
+
+def test_a_missing_barrier_before_memory_is_used_again_is_found(monkeypatch):
+    monkeypatch.setattr(lower.Lowering, "is_in_loop", lambda self, node: False)
+    found = blamed("sum-of-maxima", "GROUP(2, 2)", Symptom.RACE)
+    assert found.stage == "lower"
+    assert found.cause == "GROUP"
+
+
+def test_a_limit_is_blamed_on_the_optimisation_that_breaks_it(monkeypatch):
+    monkeypatch.setattr(moves, "limit_problem", lambda plan: None)
+    cramped = "tinyref_fuzz.devices:Cramped"
+    found = blamed("normalised-rows", "LOCAL(0, 4) LOCAL(1, 8)", Symptom.LIMIT, cramped)
+    assert str(found) == "optimise: LOCAL"
+    grouped = "GROUP(3, 8) UPCAST(0, 8) LOCAL(0, 2)"
+    found = blamed("normalised-rows", grouped, Symptom.LIMIT, cramped)
+    assert (str(found), "local memory" in found.detail) == ("optimise: GROUP", True)
+
+
+# --- other pairs ----------------------------------------------------------------------------------
+
+
+def test_a_device_is_blamed_for_what_it_alone_does():
+    assert str(blamed("sum-rows", pair=Pair.DEVICE)) == "device"
+
+
+def test_a_wrong_transformation_is_named():
+    kernel = KERNELS["sum-rows"]
+    other = other_reduce(kernel.ast)
+    trail = (("nothing", kernel.ast), ("sum-as-maximum", other))
+    case = Case(kernel.ast, kernel.buffers(), equivalent=Equivalent(kernel.ast, trail))
+    found = find_blame(case, Verdict(Pair.EQUIVALENT, Symptom.VALUE), "PYTHON")
+    assert str(found) == "evaluate: sum-as-maximum"
+
+
+def test_nothing_wrong_is_said_to_be_so():
+    found = blamed("sum-rows", "UPCAST(0, 2)")
+    assert found.stage == "optimise"
+    assert found.detail.startswith("every value is right when computed again; seen was: planted")

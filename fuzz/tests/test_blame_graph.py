@@ -1,0 +1,189 @@
+"""Two independent ways to the value of a graph: counters as axes, and a naive order.
+
+On the healthy compiler both give what the evaluator gives, whatever the optimisations; planted
+accesses and races are found.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tinyref.device import Device
+from tinyref.dtype import dtypes
+from tinyref.errors import DeviceError, UserError
+from tinyref.uops import build
+from tinyref.uops.compile import compile_kernel
+from tinyref.uops.evaluate import evaluate
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Dialect, Ops
+from tinyref.uops.payload import AxisKind, LocalArg, ReduceArg
+from tinyref.uops.verify import verify
+from tinyref_fuzz.blame.firings import first_misjudged, first_wrong, recorded
+from tinyref_fuzz.blame.graph import evaluate_graph
+from tinyref_fuzz.blame.order import naive_program, run_graph
+from tinyref_fuzz.blame.samples import Samples
+from tinyref_fuzz.case import Symptom
+from tinyref_fuzz.corpus import load
+from tinyref_fuzz.optimisations import cramped, random_opts, settled
+from tinyref_fuzz.tape import Tape
+
+KERNELS = {kernel.name: kernel for kernel in load()}
+PYTHON = Device["PYTHON"].capabilities
+CAPABILITIES = {
+    "PYTHON": PYTHON,
+    "CPU": settled(Device["CPU"].capabilities),
+    "cramped": cramped(PYTHON),
+    "core": Device["tinyref_fuzz.devices:Core"].capabilities,
+}
+# A device runs the kernels of types that it has or emulates; matrices take long where it emulates.
+CASES = [
+    (name, where)
+    for where, capabilities in CAPABILITIES.items()
+    for name, kernel in KERNELS.items()
+    if all(
+        capabilities.supports(node.dtype.base)
+        for node in kernel.ast.toposort()
+        if node.op is Ops.DEFINE_GLOBAL
+    )
+    and not (where == "core" and name.startswith(("matmul", "batched", "convolution")))
+]
+GRAPHS = ("lower", "simplify", "expand")
+LINEAR = ("accumulate", "decompose", "narrow")
+
+
+def compiled(name: str, where: str) -> dict[str, UOp]:
+    """The graph after each stage, with optimisations that the name draws."""
+    kernel, capabilities = KERNELS[name], CAPABILITIES[where]
+    number = list(KERNELS).index(name)
+    opts = random_opts(kernel.ast, capabilities, Tape(seed=number), number % 5).opts
+    found: dict[str, UOp] = {}
+    compile_kernel(kernel.ast, capabilities, opts=opts, on_stage=found.__setitem__)
+    return found
+
+
+def is_same(written, expected, buffers) -> bool:
+    return all(
+        np.array_equal(written.get(slot, buffers[slot]), values, equal_nan=values.dtype.kind == "f")
+        for slot, values in expected.items()
+    )
+
+
+@pytest.mark.sampled(29)
+@pytest.mark.parametrize(("name", "where"), CASES)
+def test_graphs_of_the_healthy_compiler_give_what_the_evaluator_gives(name, where):
+    kernel = KERNELS[name]
+    buffers = dict(enumerate(kernel.buffers()))
+    expected = evaluate(kernel.ast, buffers, kernel.bindings)
+    given = compiled(name, where)
+    for stage in GRAPHS:
+        found = evaluate_graph(given[stage], buffers, kernel.bindings)
+        assert found.faults == [], stage
+        assert is_same(found.written, expected, buffers), stage
+    for stage in LINEAR:
+        assert is_same(run_graph(given[stage], buffers, kernel.bindings), expected, buffers), stage
+    verify(Dialect.PROGRAM, naive_program(given["narrow"]).uops)
+
+
+@pytest.mark.sampled(49)
+@pytest.mark.parametrize(("name", "where"), CASES)
+def test_no_rule_range_or_form_of_the_healthy_compiler_is_wrong(name, where):
+    kernel = KERNELS[name]
+    buffers = dict(enumerate(kernel.buffers()))
+    given = {}
+    firings = recorded(lambda: given.update(compiled(name, where)))
+    assert first_wrong(firings, buffers, kernel.bindings) is None
+    roots = [given[stage] for stage in (*GRAPHS, *LINEAR)]
+    assert first_misjudged(roots, Samples(buffers, kernel.bindings)) is None
+
+
+# --- planted faults -------------------------------------------------------------------------------
+
+ITEM = build.special("item", 0, 4)
+OUT = build.define_global(0, dtypes.int32, 4)
+IN = build.define_global(1, dtypes.int32, 4)
+BUFFERS = {0: np.zeros(4, np.int32), 1: np.array([1, 2, 4, 8], np.int32)}
+MEMORY = build.define_local("temp0", dtypes.int32, 4)
+
+
+def symptoms(*stores: UOp) -> list[Symptom]:
+    return [fault.symptom for fault in evaluate_graph(build.sink(*stores), BUFFERS).faults]
+
+
+def after(node: UOp, *waits: UOp) -> UOp:
+    return UOp(Ops.AFTER, node.dtype, (node, *waits))
+
+
+def barrier(*waits: UOp) -> UOp:
+    return UOp(Ops.BARRIER, dtypes.void, waits)
+
+
+def opposite(memory: UOp) -> UOp:
+    """What the item at the other end has left in `memory`."""
+    return build.load(build.index(memory, build.sub(build.const(dtypes.index, 3), ITEM)))
+
+
+def test_items_exchange_through_local_memory():
+    left = build.store(build.index(MEMORY, ITEM), build.load(build.index(IN, ITEM)))
+    store = build.store(build.index(OUT, ITEM), opposite(after(MEMORY, barrier(left))))
+    found = evaluate_graph(build.sink(store), BUFFERS)
+    assert found.faults == []
+    assert found.written[0].tolist() == [8, 4, 2, 1]
+
+
+def test_a_read_without_a_barrier_is_a_race():
+    left = build.store(build.index(MEMORY, ITEM), build.load(build.index(IN, ITEM)))
+    assert symptoms(build.store(build.index(OUT, ITEM), opposite(after(MEMORY, left)))) == [
+        Symptom.RACE
+    ]
+
+
+@pytest.mark.parametrize(("is_guarded", "expected"), [(True, []), (False, [Symptom.RACE])])
+def test_memory_that_is_used_again_in_a_loop_needs_a_barrier_before(is_guarded, expected):
+    turn = build.counter(3, 0, AxisKind.REDUCE)
+    part = build.add(build.load(build.index(IN, ITEM)), build.cast(turn, dtypes.int32))
+    place = after(MEMORY, barrier(part)) if is_guarded else MEMORY
+    left = build.store(build.index(place, ITEM), part)
+    element = opposite(after(MEMORY, barrier(left)))
+    total = UOp(Ops.REDUCE, dtypes.int32, (element, turn), ReduceArg(Ops.ADD))
+    store = build.store(build.index(OUT, ITEM), total)
+    assert symptoms(store) == expected
+    assert evaluate_graph(build.sink(store), BUFFERS).written[0].tolist() == [27, 15, 9, 6]
+
+
+def test_two_items_that_write_one_element_are_a_race():
+    first = build.const(dtypes.index, 0)
+    value = build.load(build.index(IN, ITEM))
+    assert symptoms(build.store(build.index(OUT, first), value)) == [Symptom.RACE]
+    assert symptoms(build.store(build.index(OUT, first), value, build.equal(ITEM, 2))) == []
+
+
+def test_reads_outside_and_of_what_nobody_wrote_are_found():
+    beyond = build.load(build.index(IN, build.add(ITEM, 1)))
+    assert symptoms(build.store(build.index(OUT, ITEM), beyond)) == [Symptom.ACCESS]
+    gated = build.load(build.index(IN, build.add(ITEM, 1)), build.less(ITEM, 3), 7)
+    assert symptoms(build.store(build.index(OUT, ITEM), gated)) == []
+    left = build.store(build.index(MEMORY, ITEM), build.const(dtypes.int32, 1), build.less(ITEM, 2))
+    store = build.store(build.index(OUT, ITEM), opposite(after(MEMORY, barrier(left))))
+    assert symptoms(store) == [Symptom.ACCESS]
+
+
+def test_accumulators_and_kernels_that_are_too_large_are_refused():
+    start = build.const(dtypes.int32, 0)
+    accumulator = UOp(Ops.DEFINE_ACC, dtypes.int32, (start,), LocalArg("acc0"))
+    with pytest.raises(UserError, match="DEFINE_ACC has no value"):
+        evaluate_graph(build.sink(build.store(build.index(OUT, ITEM), accumulator)), BUFFERS)
+    wide = [build.counter(4096, number, AxisKind.REDUCE) for number in range(2)]
+    total = UOp(Ops.REDUCE, dtypes.index, (build.add(*wide), *wide), ReduceArg(Ops.ADD))
+    value = build.cast(total, dtypes.int32)
+    with pytest.raises(UserError, match="graph: a value of 16777216 elements"):
+        evaluate_graph(build.sink(build.store(build.index(OUT, ITEM), value)), BUFFERS)
+
+
+def test_the_naive_order_keeps_races_that_are_in_the_graph():
+    left = build.store(build.index(MEMORY, ITEM), build.load(build.index(IN, ITEM)))
+    raced = build.sink(build.store(build.index(OUT, ITEM), opposite(after(MEMORY, left))))
+    with pytest.raises(DeviceError, match="race"):
+        run_graph(raced, BUFFERS, {})
+    ordered = build.store(build.index(OUT, ITEM), opposite(after(MEMORY, barrier(left))))
+    assert run_graph(build.sink(ordered), BUFFERS, {})[0].tolist() == [8, 4, 2, 1]
