@@ -1,0 +1,193 @@
+"""Mutations of cases: valid, runnable, and exact where they say so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tinyref.device import Device
+from tinyref.dtype import PtrDType, dtypes, numpy_dtype
+from tinyref.uops import build
+from tinyref.uops.evaluate import evaluate
+from tinyref.uops.kernel_shape import kernel_shape
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Dialect, Ops
+from tinyref.uops.optimise.opt import parse_opts
+from tinyref.uops.optimise.plan import Plan
+from tinyref.uops.payload import SlotArg, ViewArg
+from tinyref.uops.shape_tracker import ShapeTracker
+from tinyref.uops.text import to_text
+from tinyref.uops.verify import verify
+from tinyref_fuzz import mutate
+from tinyref_fuzz.case import Case, Mode
+from tinyref_fuzz.corpus import load
+from tinyref_fuzz.generate import POLICIES, generate
+from tinyref_fuzz.generate.exactness import is_exact
+from tinyref_fuzz.optimisations import legal_part, settled
+from tinyref_fuzz.tape import Tape
+
+PYTHON = Device["PYTHON"].capabilities
+KERNELS = {kernel.name: kernel for kernel in load()}
+POLICY = replace(POLICIES["mixed"], lists=(1, 2))
+f16, f32, i32 = dtypes.float16, dtypes.float32, dtypes.int32
+shaped = ShapeTracker.from_shape
+
+
+def chain(seed: int, length: int = 4) -> Iterator[Case]:
+    """A kernel of the corpus or a generated one, and what mutations make of it in turn."""
+    tape = Tape(seed=seed)
+    kernel = list(KERNELS.values())[seed % len(KERNELS)]
+    case = Case(kernel.ast, kernel.buffers(), bindings=kernel.bindings)
+    if seed % 2:
+        case = generate(tape, PYTHON, POLICY)
+    for _ in range(length):
+        yield case
+        case = mutate.mutated(case, tape, PYTHON, POLICY)
+
+
+@pytest.mark.parametrize("first", range(0, 40, 10))
+def test_chains_of_mutations_stay_valid(first):
+    for seed in range(first, first + 10):
+        for case in chain(seed):
+            verify(Dialect.AST, case.ast)
+            evaluate(case.ast, dict(enumerate(case.buffers)), case.bindings)
+            plan = Plan.of(case.ast, settled(PYTHON))
+            for opts in case.opts:
+                plan.apply_all(opts)
+            for node in case.ast.toposort():
+                if isinstance(node.arg, SlotArg) and isinstance(node.dtype, PtrDType):
+                    buffer = case.buffers[node.arg.slot]
+                    assert buffer.dtype == numpy_dtype(node.dtype.base)
+                    assert buffer.size == node.dtype.size
+
+
+def test_a_tape_replays_a_mutation():
+    kernel = KERNELS["matmul-int32"]
+    case = Case(kernel.ast, kernel.buffers())
+    for seed in range(10):
+        tape = Tape(seed=seed)
+        first = mutate.mutated(case, tape, PYTHON, POLICY)
+        again = mutate.mutated(case, Tape(choices=tape.choices), PYTHON, POLICY)
+        assert first.ast is again.ast
+        assert first.opts == again.opts
+        assert [b.tobytes() for b in first.buffers] == [b.tobytes() for b in again.buffers]
+
+
+def reached(name: str, mutation) -> list[UOp]:
+    """The valid kernels that a mutation makes of one of the corpus."""
+    ast = KERNELS[name].ast
+    found = (mutation(ast, Tape(seed=seed), PYTHON) for seed in range(40))
+    return [each for each in found if each is not None and mutate.is_valid(each, PYTHON)]
+
+
+def texts(name: str, mutation) -> str:
+    return "\n".join(to_text(each) for each in reached(name, mutation))
+
+
+def test_each_mutation_does_what_it_is_called():
+    assert "SUB int32" in texts("multiply-add-int32", mutate.change_op)
+    assert "Reduce{op=MAX axes=(1,)}" in texts("sum-rows", mutate.change_op)
+    assert "int64" in texts("sum-rows", mutate.change_dtype)
+    assert "float16" in texts("sum-float32", mutate.change_dtype)
+    assert "strides=(8, -1)" in texts("multiply-add-int32", mutate.change_view)
+    assert "mask=((0, 24), (1, 8))" in texts("multiply-add-int32", mutate.change_view)
+    removed = reached("multiply-add-int32", mutate.remove)
+    assert any(all(node.op is not Ops.ADD for node in ast.toposort()) for ast in removed)
+    # The sum of a row cannot be left out: what is stored would have another shape.
+    assert reached("sum-rows", mutate.remove) == []
+    assert any(len(ast.src) == 2 for ast in reached("sum-and-maximum", mutate.add_output))
+    inserted = reached("sum-rows", mutate.insert)
+    assert any(len(a.toposort()) > len(KERNELS["sum-rows"].ast.toposort()) for a in inserted)
+    swapped = reached("sum-and-maximum", mutate.swap_operands)
+    assert all(ast is not KERNELS["sum-and-maximum"].ast for ast in swapped)
+
+
+def test_an_extent_changes_in_every_view():
+    shapes = {
+        tuple(kernel_shape(store.src[1]))
+        for ast in reached("matmul-int32", mutate.change_extent)
+        for store in ast.src
+    }
+    assert {(16, 16, 1), (7, 16, 1), (16, 13, 1)} <= shapes
+    for ast in reached("matmul-int32", mutate.change_extent):
+        buffers = [node for node in ast.toposort() if node.op is Ops.DEFINE_GLOBAL]
+        assert all(buffer.dtype.size <= 32 * 16 for buffer in buffers)
+
+
+def test_what_breaks_a_rule_is_not_taken():
+    ast = KERNELS["in-place-add"].ast
+    load = next(node for node in ast.toposort() if node.op is Ops.LOAD)
+    view = load.src[0]
+    backward = view.replace(arg=ViewArg(view.arg.tracker.flip((0,))))
+    broken = build.sink(build.store(view, load.replace(src=(backward,))))
+    assert mutate.is_valid(ast, PYTHON)
+    assert not mutate.is_valid(broken, PYTHON)
+    without = replace(PYTHON, dtypes=frozenset({f32, dtypes.bool}))
+    assert not mutate.is_valid(ast, without)
+
+
+# --- exactness ------------------------------------------------------------------------------------
+
+
+def kernel_of(value: UOp, size: int) -> UOp:
+    memory = build.define_global(0, value.dtype, size)
+    target = UOp(Ops.VIEW, memory.dtype, (memory,), ViewArg(shaped((size,))))
+    return build.sink(build.store(target, value))
+
+
+def loaded(dtype, size: int = 4, slot: int = 1) -> UOp:
+    memory = build.define_global(slot, dtype, size)
+    return build.load(UOp(Ops.VIEW, memory.dtype, (memory,), ViewArg(shaped((size,)))))
+
+
+def exact(value: UOp, *data: float, dtype: str = "float16") -> bool:
+    contents = np.array(data, dtype)
+    return is_exact(kernel_of(value, contents.size), (contents, contents))
+
+
+def test_what_rounds_is_not_exact():
+    x = loaded(f16)
+    assert exact(build.mul(x, x), 45, 1, 2, 3)
+    assert not exact(build.mul(x, x), 46, 1, 2, 3)
+    assert not exact(x, 0.5, 1, 2, 3)
+    assert not exact(x, np.inf, 1, 2, 3)
+    assert not exact(build.unary(Ops.SQRT, x), 4, 1, 0, 1)
+    assert exact(build.reduce(Ops.ADD, x, (0,)), 512, 1, 2, 3)
+    assert not exact(build.reduce(Ops.ADD, x, (0,)), 513, 1, 2, 3)
+    assert exact(build.reduce(Ops.MUL, x, (0,)), 6, 1, 2, 3)
+    assert not exact(build.reduce(Ops.MUL, x, (0,)), 7, 1, 2, 3)
+    assert not exact(build.cast(x, dtypes.uint8), -1, 1, 2, 3)
+    assert exact(build.cast(build.cast(x, dtypes.int8), f32), 100, 1, 2, 3)
+    assert not exact(build.cast(loaded(i32), f16), 100, 1, 2, 3, dtype="int32")
+    assert exact(build.less(x, 1.0), 100, 1, 2, 3)
+
+
+def test_a_kernel_that_is_no_longer_exact_is_judged_as_floats_are():
+    x = loaded(f32)
+    case = Case(kernel_of(build.unary(Ops.EXP2, x), 4), (np.zeros(4, "f4"), np.ones(4, "f4")))
+    mode, buffers = mutate.data_of(case.ast, case, Tape(seed=1))
+    assert mode is Mode.FLOAT
+    assert not np.array_equal(buffers[1], np.trunc(buffers[1]))
+    whole = replace(case, ast=kernel_of(build.add(x, x), 4))
+    assert mutate.data_of(whole.ast, whole, Tape(seed=1))[0] is Mode.EXACT
+
+
+# --- lists ----------------------------------------------------------------------------------------
+
+
+def test_the_legal_part_of_a_list_is_kept():
+    plan = Plan.of(KERNELS["sum-rows"].ast, PYTHON)
+    opts = parse_opts("UPCAST(0, 4) UPCAST(0, 7) GROUPTOP(1, 8) UNROLL(9, 2) UNROLL(2, 4)")
+    assert legal_part(plan, opts) == parse_opts("UPCAST(0, 4) GROUPTOP(1, 8) UNROLL(2, 4)")
+
+
+def test_real_kernels_are_there_and_run():
+    names = {kernel.name for kernel in mutate.real_kernels(PYTHON)}
+    assert set(KERNELS) <= names
+    assert len(names) > len(KERNELS)
+    for seed in range(10):
+        case = generate(Tape(seed=seed), PYTHON, replace(POLICIES["real"], lists=(0, 0)))
+        evaluate(case.ast, dict(enumerate(case.buffers)), case.bindings)
