@@ -15,7 +15,7 @@ from tinyref.dtype import DType, PtrDType, dtypes, pointer
 from tinyref.errors import UserError, VerifyError
 from tinyref.uops import build
 from tinyref.uops.kernel_shape import kernel_shape, positions_of
-from tinyref.uops.node import UOp, substitute
+from tinyref.uops.node import UOp, sint, substitute
 from tinyref.uops.ops import ALU, Dialect, Ops
 from tinyref.uops.payload import ConstArg, ReduceArg, SlotArg, ViewArg
 from tinyref.uops.shape_tracker import ShapeTracker
@@ -259,8 +259,7 @@ def change_view(ast: UOp, tape: Tape, capabilities: Capabilities) -> UOp | None:
     if not sites:
         return None
     node = tape.pick(sites)
-    assert isinstance(node.arg, ViewArg), "these are views"
-    tracker = node.arg.tracker
+    tracker = _tracker(node)
     axis = tape.below(len(tracker.shape))
     size = tracker.shape[axis]
     move = tape.below(4)
@@ -283,14 +282,21 @@ def change_view(ast: UOp, tape: Tape, capabilities: Capabilities) -> UOp | None:
     return substitute(ast, {node: node.replace(arg=ViewArg(new))})
 
 
+def _tracker(view: UOp) -> ShapeTracker:
+    """The tracker of a VIEW, VALID or IOTA."""
+    if not isinstance(view.arg, ViewArg):
+        raise TypeError(f"{view.op.name} has no view")
+    return view.arg.tracker
+
+
 def _cut(tracker: ShapeTracker, axis: int, begin: int, end: int) -> ShapeTracker:
-    ends = [(0, size) for size in tracker.shape]
+    ends: list[tuple[sint, sint]] = [(0, size) for size in tracker.shape]
     ends[axis] = (begin, end)
     return tracker.shrink(tuple(ends))
 
 
 def _along(tracker: ShapeTracker, axis: int, before: int, after: int = 0) -> ShapeTracker:
-    edges = [(0, 0)] * len(tracker.shape)
+    edges: list[tuple[sint, sint]] = [(0, 0)] * len(tracker.shape)
     edges[axis] = (before, after)
     return tracker.pad(tuple(edges))
 
@@ -301,7 +307,7 @@ def change_extent(ast: UOp, tape: Tape, capabilities: Capabilities) -> UOp | Non
     sizes = [
         (axis, size)
         for node in views
-        for axis, size in enumerate(node.arg.tracker.shape)
+        for axis, size in enumerate(_tracker(node).shape)
         if isinstance(size, int) and size > 1 and not positions_of(node)
     ]
     if not sizes or any(positions_of(node) for node in views):
@@ -309,21 +315,21 @@ def change_extent(ast: UOp, tape: Tape, capabilities: Capabilities) -> UOp | Non
     axis, old = tape.pick(sorted(set(sizes)))
     new = tape.pick([size for size in EXTENTS if size != old])
     changed = {
-        node: _resized(node.arg.tracker, axis, new)
+        node: _resized(_tracker(node), axis, new)
         for node in views
-        if not is_one(node.arg.tracker.shape[axis])
+        if not is_one(_tracker(node).shape[axis])
     }
     reach: dict[UOp, int] = {}
     for node in views:
         if node.src:
-            size = changed.get(node, node.arg.tracker).real_size()
+            size = changed.get(node, _tracker(node)).real_size()
             reach[node.src[0]] = max(reach.get(node.src[0], 1), size)
 
     def change(node: UOp, src: tuple[UOp, ...]) -> UOp:
         if node in reach and isinstance(node.dtype, PtrDType):
             return UOp(node.op, pointer(node.dtype.base, reach[node]), (), node.arg)
         if node.op is Ops.VIEW:
-            tracker = changed.get(node, node.arg.tracker)
+            tracker = changed.get(node, _tracker(node))
             return UOp(Ops.VIEW, src[0].dtype, src, ViewArg(tracker))
         if node in changed:
             return node.replace(src=src, arg=ViewArg(changed[node]))

@@ -7,7 +7,7 @@ or give what nobody specifies in either; EDGE mode only keeps such values from d
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from tinyref.dtype import DType, dtypes
@@ -476,6 +476,6 @@ def makers(dtype: DType, mode: Mode) -> tuple[Ops, ...]:
     return (*_OF_NUMBERS, *_OF_ALL, Ops.BITCAST, Ops.TRUNC, *rounding)
 
 
-def weight(op: Ops, weights: dict[Ops, float]) -> float:
+def weight(op: Ops, weights: Mapping[Ops, float]) -> float:
     """How often a maker is drawn."""
     return _BASE.get(op, 1.0) * max(weights.get(each, 1) for each in (op, *ALSO.get(op, ())))

@@ -9,11 +9,14 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from tinyref.dtype import DType, numpy_dtype
 from tinyref_fuzz.case import Array, Mode
 from tinyref_fuzz.generate.values import Number, full_range
 from tinyref_fuzz.inputs import contents
+
+Words = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ class Content:
             return _moved(drawn, low).astype(numpy_dtype(self.dtype))
         return self._moderate(words)
 
-    def _moderate(self, words: Array) -> Array:
+    def _moderate(self, words: Words) -> Array:
         """Floats of both signs or of the only one, their exponents spread evenly over the range."""
         ends = sorted((abs(self.low), abs(self.high)))
         least = ends[0] if self.low * self.high > 0 else ends[1] / 64
@@ -54,9 +57,11 @@ class Content:
             sign = np.full(self.size, math.copysign(1.0, self.low))
         else:
             sign = np.where(words >> np.uint64(63) == 1, -1.0, 1.0)
-        return np.ldexp(significand * sign, exponent).astype(numpy_dtype(self.dtype))
+        values: npt.NDArray[np.float64] = np.ldexp(significand * sign, exponent)
+        return values.astype(numpy_dtype(self.dtype))
 
 
-def _moved(drawn: Array, low: int) -> Array:
+def _moved(drawn: Words, low: int) -> npt.NDArray[np.int64]:
     """`drawn` numbers from 0 on, from `low` on: in the wrapping arithmetic of 64 bits."""
-    return (drawn.astype(np.uint64) + np.uint64(low % 2**64)).astype(np.int64)
+    moved: npt.NDArray[np.uint64] = drawn + np.uint64(low % 2**64)
+    return moved.astype(np.int64)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from tinyref_fuzz.generate.values import exact_bound, full_range, positions
 
 INEXACT = math.inf
 # What the bounds of the sources make of a float.
-_COMBINES = {
+_COMBINES: dict[Ops, Callable[..., float]] = {
     Ops.ADD: lambda x, y: x + y,
     Ops.SUB: lambda x, y: x + y,
     Ops.MUL: lambda x, y: x * y,

@@ -61,7 +61,7 @@ def reduce(draw: Expressions) -> Value:
     """A reduce over one axis or several, in the midst of or around the axes of the output."""
     kernel = draw.kernel
     count = draw.tape.between(1, 4)
-    axes = []
+    axes: list[int] = []
     for _ in range(count):
         is_inner = draw.tape.chance(50)
         axes += kernel.add_axes([kernel.extent()], outer=not is_inner)

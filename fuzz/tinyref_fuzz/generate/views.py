@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from tinyref.uops.node import sint
 from tinyref.uops.shape_tracker import ShapeTracker
-from tinyref_fuzz.generate.values import Shape, is_one
+from tinyref_fuzz.generate.values import Shape
 from tinyref_fuzz.tape import Tape
 
 # Views of more elements than this are not padded or cut out of larger ones any further.
@@ -114,13 +114,13 @@ def flattened(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
 def tiled(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
     """An axis that is a shorter one several times over: a remainder of its positions."""
     axis = tape.below(len(shape))
-    divisors = [n for n in range(1, shape[axis] + 1) if shape[axis] % n == 0] or [1]
-    period = tape.pick(divisors)
-    if is_one(shape[axis]) or shape[axis] == 0:
+    size = shape[axis]
+    if not isinstance(size, int) or size < 2:
         return rest(shape)
+    period = tape.pick([n for n in range(1, size + 1) if size % n == 0])
     before, after = shape[:axis], shape[axis + 1 :]
     once = rest((*before, period, *after)).reshape((*before, 1, period, *after))
-    return once.expand((*before, shape[axis] // period, period, *after)).reshape(shape)
+    return once.expand((*before, size // period, period, *after)).reshape(shape)
 
 
 def wrapped(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
