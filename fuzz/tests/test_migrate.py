@@ -13,9 +13,11 @@ from tinyref.errors import UserError
 from tinyref.uops.evaluate import evaluate
 from tinyref.uops.optimise.opt import opts_text
 from tinyref_fuzz.case import Blame, Mode, Pair, Symptom, Verdict
+from tinyref_fuzz.harvest import MOST_NODES, MOST_WORK
 from tinyref_fuzz.migrate import STEPS, is_present, migrate
 from tinyref_fuzz.store import as_case, blame_of, case_from_json, load_kept, verdict_of
-from tinyref_spec.kept import VERSION
+from tinyref_spec.kept import VERSION, document, limits
+from tinyref_spec.kernel import regressions
 
 FILES = Path(__file__).parent / "versions"
 
@@ -116,3 +118,20 @@ def test_what_no_step_can_bring_over_is_refused(data, message):
     with pytest.raises(UserError) as refused:
         case_from_json(data)
     assert message in str(refused.value)
+
+
+def test_the_page_shows_a_real_file():
+    page = (Path(__file__).parents[2] / "docs" / "corpus.md").read_text()
+    shown = json.loads(page.partition("```json")[2].partition("```")[0])
+    path = regressions.FOLDER / "padto-bits-of-negative-zero.json"
+    real = json.loads(path.read_text())
+    assert shown == {name: value for name, value in real.items() if name != "ast"}
+    page = " ".join(page.split())
+    for member in real:
+        assert f"`{member}`" in page
+    for number in (document.LONGEST_TEXT, limits.MOST_NODES, MOST_WORK):
+        assert f"{number:,}" in page
+    for number in (document.MOST_BUFFERS, limits.MOST_AXES, document.MOST_LISTS, MOST_NODES):
+        assert f" {number} " in page
+    assert (limits.MOST_ELEMENTS, limits.MOST_WORK) == (1 << 24, 1 << 30)
+    assert "2^24 elements of one value and 2^30 of all together" in page
