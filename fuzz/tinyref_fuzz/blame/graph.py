@@ -8,7 +8,6 @@ Graphs before accumulation are taken; `order` makes programs of those after it.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,24 +16,34 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tinyref.dtype import TEXEL, ImageDType, PtrDType, dtypes, narrow_float64, numpy_dtype
+from tinyref.dtype import TEXEL, ImageDType, PtrDType, dtypes, numpy_dtype
 from tinyref.errors import UserError
 from tinyref.uops import meanings
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import (
-    AxisKind,
     ConstArg,
     GepArg,
     RangeArg,
     ReduceArg,
-    SlotArg,
     SpecialArg,
     TileArg,
     VarArg,
 )
 from tinyref.uops.text import node_text
-from tinyref.uops.tiles import InputRounding, MatrixTile, Operand
+from tinyref.uops.tiles import MatrixTile, Operand
+from tinyref_fuzz.blame.structure import (
+    LANE_KINDS,
+    Place,
+    all_below,
+    is_lane,
+    loops_around,
+    place_of,
+    size_of,
+    slot_of,
+    waited,
+)
+from tinyref_fuzz.blame.sums import holders, product, reduced
 from tinyref_fuzz.case import Symptom
 
 Array = npt.NDArray[Any]
@@ -44,9 +53,6 @@ MOST_ELEMENTS = 1 << 21
 MOST_BYTES = 1 << 28
 # numpy has no more axes than 64 (32 before version 2); one is for the lanes, one for a memory.
 MOST_AXES = 30
-
-_LANE_KINDS = frozenset({AxisKind.UPCAST, AxisKind.UNROLL})
-_MEMORIES = frozenset({Ops.DEFINE_GLOBAL, Ops.DEFINE_LOCAL})
 
 
 @dataclass(frozen=True)
@@ -76,15 +82,6 @@ def evaluate_graph(
     evaluator = _Evaluator(root, buffers, bindings or {})
     with np.errstate(all="ignore"):
         return evaluator.run()
-
-
-@dataclass(frozen=True)
-class _Place:
-    """Where a LOAD or STORE goes: `waits` are the sources of the AFTERs on the way."""
-
-    memory: UOp
-    waits: tuple[UOp, ...]
-    index: UOp
 
 
 @dataclass
@@ -121,7 +118,7 @@ class _Evaluator:
         self.shared: dict[UOp, None] = {}
         self.reads: dict[int, list[tuple[Array, Array, Array]]] = {}
         stores = [node for node in self.order if node.op is Ops.STORE]
-        self.written_slots = {_slot(_place(node).memory) for node in stores}
+        self.written_slots = {slot_of(place_of(node).memory) for node in stores}
         self.items = self._special_axes("item")
         self.groups = self._special_axes("group")
 
@@ -138,7 +135,7 @@ class _Evaluator:
         stores = []
         for node in self.order:
             if node.op is Ops.STORE:
-                if _place(node).memory.op is Ops.DEFINE_GLOBAL:
+                if place_of(node).memory.op is Ops.DEFINE_GLOBAL:
                     stores.append(node)
             elif node.op not in _STRUCTURE:
                 self._keep(node, self._value(node))
@@ -260,10 +257,10 @@ class _Evaluator:
         for value, operand in zip(values, Operand, strict=True):
             full = np.broadcast_to(value, (*outer, *value.shape[-2:]))
             matrices.append(self._matrix(node, tile, operand, full))
-        product = _product(tile, *matrices)
+        result = product(tile, *matrices)
         registers = tile.layout(Operand.C).registers
-        rows, columns = _holders(tile, Operand.C)
-        fragments = product[..., rows, columns].reshape(*outer, *group, registers)
+        rows, columns = holders(tile, Operand.C)
+        fragments = result[..., rows, columns].reshape(*outer, *group, registers)
         # The axes of work-items go back to where they belong.
         places = tuple(self.axes[item] for item in self.items)
         found = np.squeeze(fragments, axis=places)
@@ -288,7 +285,7 @@ class _Evaluator:
         threads, registers = tile.threads, tile.layout(operand).registers
         fragments = value.reshape(*value.shape[:-2], -1, threads, registers)
         found = np.zeros((*fragments.shape[:-2], *tile.shape(operand)), value.dtype)
-        rows, columns = _holders(tile, operand)
+        rows, columns = holders(tile, operand)
         found[..., rows, columns] = fragments
         differs = found[..., rows, columns] != fragments
         if (differs & (fragments == fragments)).any():
@@ -298,7 +295,7 @@ class _Evaluator:
 
     # Memory
 
-    def _position(self, place: _Place) -> Array:
+    def _position(self, place: Place) -> Array:
         """The number of the first element."""
         index = place.index
         if isinstance(index.dtype, ImageDType) and len(index.src) == 3:
@@ -324,9 +321,9 @@ class _Evaluator:
         return np.where(active, position, 0), active
 
     def _load(self, node: UOp) -> Array:
-        place, lanes = _place(node), node.dtype.lanes
+        place, lanes = place_of(node), node.dtype.lanes
         gate = self.values[node.src[2]] if len(node.src) == 3 else np.ones((), np.bool_)
-        size = _size(place.memory)
+        size = size_of(place.memory)
         position, active = self._checked(node, self._position(place), gate, size, lanes)
         other = self._widened(node.src[1], lanes) if len(node.src) == 3 else self._zero(node)
         at = position if lanes == 1 else position[..., None] + np.arange(lanes)
@@ -345,7 +342,7 @@ class _Evaluator:
         return np.zeros((), numpy_dtype(node.dtype.scalar))
 
     def _from_global(self, node: UOp, memory: UOp, at: Array, held: Array) -> Array:
-        slot = _slot(memory)
+        slot = slot_of(memory)
         if slot not in self.buffers:
             raise UserError(f"graph: no buffer for slot {slot}")
         content = self._held(memory)
@@ -353,11 +350,11 @@ class _Evaluator:
             self.reads.setdefault(slot, []).append((at, held, self._launched(node.dtype.lanes)))
         # A texel of float16 is float32 to kernels.
         wanted = numpy_dtype(node.dtype.scalar)
-        return content[np.clip(at, 0, max(content.size - 1, 0))].astype(wanted)
+        return np.asarray(content[np.clip(at, 0, max(content.size - 1, 0))].astype(wanted))
 
     def _held(self, memory: UOp) -> Array:
         """The buffer as elements of the kernel's type, which may be of another one that is held."""
-        content = np.ascontiguousarray(self.buffers[_slot(memory)])
+        content = np.ascontiguousarray(self.buffers[slot_of(memory)])
         dtype = memory.dtype.base if isinstance(memory.dtype, PtrDType) else memory.dtype
         wanted = numpy_dtype(dtype)
         return content if content.dtype == wanted else content.view(wanted)
@@ -376,7 +373,7 @@ class _Evaluator:
             number = number * self.extents[counter] + self.values[counter]
         return number
 
-    def _from_local(self, node: UOp, place: _Place, at: Array, held: Array) -> Array:
+    def _from_local(self, node: UOp, place: Place, at: Array, held: Array) -> Array:
         stores, unguarded, over = waited(place.waits, place.memory)
         key = (place.memory, frozenset(stores), over)
         contents = self.contents.get(key)
@@ -421,12 +418,12 @@ class _Evaluator:
         scattered.update(
             counter
             for counter in self.axes
-            if isinstance(counter.arg, RangeArg) and counter.arg.kind in _LANE_KINDS
+            if isinstance(counter.arg, RangeArg) and counter.arg.kind in LANE_KINDS
         )
         parts = [self._store_parts(store) for store in stores]
         shape = np.broadcast_shapes((1,) * len(self.axes), *(part[0].shape for part in parts))
         kept = [1 if counter in scattered else shape[axis] for counter, axis in self.axes.items()]
-        size = _size(memory)
+        size = size_of(memory)
         self._check_size((*kept, size))
         base = memory.dtype.base if isinstance(memory.dtype, PtrDType) else memory.dtype
         contents = _Contents(
@@ -444,9 +441,9 @@ class _Evaluator:
 
         The lanes of a vector are the last axis of each, of size 1 for a scalar.
         """
-        place, lanes = _place(store), store.src[1].dtype.lanes
+        place, lanes = place_of(store), store.src[1].dtype.lanes
         gate = self.values[store.src[2]] if len(store.src) == 3 else np.ones((), np.bool_)
-        size = _size(place.memory)
+        size = size_of(place.memory)
         position, active = self._checked(store, self._position(place), gate, size, lanes)
         value = self.values[store.src[1]]
         value = value if lanes > 1 else value[..., None]
@@ -489,8 +486,8 @@ class _Evaluator:
 
     def _write(self, store: UOp) -> None:
         """A STORE to a buffer, by all work-items."""
-        memory = _place(store).memory
-        slot = _slot(memory)
+        memory = place_of(store).memory
+        slot = slot_of(memory)
         if slot not in self.buffers:
             raise UserError(f"graph: no buffer for slot {slot}")
         if slot not in self.result.written:
@@ -531,14 +528,14 @@ class _Evaluator:
     def _check_loops(self) -> None:
         """In a loop nobody may write before all have read what the turn before has left."""
         for store in self.shared:
-            waits = _place(store).waits
-            around = {each for each in _around(store) if self.extents.get(each, 0) > 1}
+            waits = place_of(store).waits
+            around = {each for each in loops_around(store) if self.extents.get(each, 0) > 1}
             # The loops that are over when the memory is read turn without barriers.
-            needed = {each for each in around if not _is_lane(each)}
+            needed = {each for each in around if not is_lane(each)}
             ready: set[UOp] = set()
-            for barrier in _below(waits):
+            for barrier in all_below(waits):
                 if barrier.op is Ops.BARRIER:
-                    ready |= _around(barrier)
+                    ready |= loops_around(barrier)
             if not needed <= ready:
                 text = "in a loop local memory is written again without a barrier before"
                 self._fault(Symptom.RACE, f"{text}, at {node_text(store)}")
@@ -547,10 +544,10 @@ class _Evaluator:
         """Local memory is for one use: no two STOREs of a kernel write the same of its elements."""
         written: dict[UOp, list[UOp]] = {}
         for node in self.order:
-            if node.op is Ops.STORE and _place(node).memory.op is Ops.DEFINE_LOCAL:
-                written.setdefault(_place(node).memory, []).append(node)
+            if node.op is Ops.STORE and place_of(node).memory.op is Ops.DEFINE_LOCAL:
+                written.setdefault(place_of(node).memory, []).append(node)
         for memory, stores in written.items():
-            is_set = np.zeros(_size(memory), np.bool_)
+            is_set = np.zeros(size_of(memory), np.bool_)
             for store in stores if len(stores) > 1 else ():
                 position, _, active = self._store_parts(store)
                 elements = np.unique(position[active])
@@ -567,138 +564,6 @@ _STRUCTURE = frozenset(
         Ops.STORE,
     }
 )
-
-
-# --- structure ------------------------------------------------------------------------------------
-
-
-def _place(access: UOp) -> _Place:
-    address = access.src[0]
-    waits: list[UOp] = []
-    index = None
-    while address.op in (Ops.AFTER, Ops.INDEX):
-        if address.op is Ops.AFTER:
-            waits += address.src[1:]
-        else:
-            index = address
-        address = address.src[0]
-    if index is None or address.op not in _MEMORIES:
-        raise UserError(f"graph: {node_text(access)} does not go through an INDEX of a memory")
-    return _Place(address, tuple(waits), index)
-
-
-def _slot(memory: UOp) -> int:
-    return memory.arg.slot if isinstance(memory.arg, SlotArg) else -1
-
-
-def _size(memory: UOp) -> int:
-    return memory.dtype.size if isinstance(memory.dtype, PtrDType) else 0
-
-
-def _is_lane(counter: UOp) -> bool:
-    return isinstance(counter.arg, RangeArg) and counter.arg.kind in _LANE_KINDS
-
-
-def waited(
-    waits: Sequence[UOp], memory: UOp
-) -> tuple[tuple[UOp, ...], frozenset[UOp], frozenset[UOp]]:
-    """The STOREs to `memory` behind `waits`; those with no BARRIER after; loops that are over."""
-    found: dict[UOp, None] = {}
-    unguarded: set[UOp] = set()
-    over: set[UOp] = {each for each in waits if each.op is Ops.RANGE}
-    seen: set[tuple[UOp, bool]] = set()
-    stack = [(node, False) for node in waits]
-    while stack:
-        node, is_guarded = stack.pop()
-        if (node, is_guarded) in seen:
-            continue
-        seen.add((node, is_guarded))
-        if node.op is Ops.STORE and _place(node).memory is memory:
-            found[node] = None
-            if not is_guarded:
-                unguarded.add(node)
-        if node.op in (Ops.BARRIER, Ops.AFTER):
-            over.update(source for source in node.src[0:] if source.op is Ops.RANGE)
-        is_guarded = is_guarded or node.op is Ops.BARRIER
-        stack += [(source, is_guarded) for source in node.src]
-    return tuple(found), frozenset(unguarded), frozenset(over)
-
-
-def _below(nodes: Sequence[UOp]) -> list[UOp]:
-    found: dict[UOp, None] = {}
-    stack = list(nodes)
-    while stack:
-        node = stack.pop()
-        if node not in found:
-            found[node] = None
-            stack += node.src
-    return list(found)
-
-
-def _around(root: UOp) -> set[UOp]:
-    """The RANGEs in which `root` stands."""
-    opened: dict[UOp, set[UOp]] = {}
-    for node in root.toposort():
-        around = set().union(*(opened[source] for source in node.src))
-        if node.op is Ops.RANGE:
-            around.add(node)
-        elif node.op is Ops.REDUCE:
-            around.difference_update(node.src[1:])
-        elif node.op in (Ops.AFTER, Ops.BARRIER):
-            around.difference_update(source for source in node.src if source.op is Ops.RANGE)
-        opened[node] = around
-    return opened[root]
-
-
-# --- arithmetic -----------------------------------------------------------------------------------
-
-
-def reduced(op: Ops, node: UOp, value: Array, axes: tuple[int, ...]) -> Array:
-    """`value` reduced over `axes`, which stay as size 1, in an accumulator that loses nothing."""
-    dtype = node.dtype.scalar
-    if op is Ops.MAX:
-        lowest = np.array(dtype.minimum, value.dtype)
-        return np.asarray(np.maximum.reduce(value, axis=axes, keepdims=True, initial=lowest))
-    if op not in (Ops.ADD, Ops.MUL):
-        raise UserError(f"graph: {op.name} does not reduce")
-    if dtype.is_bool:
-        return np.asarray((np.any if op is Ops.ADD else np.all)(value, axis=axes, keepdims=True))
-    total = np.sum if op is Ops.ADD else np.prod
-    if dtype.is_int:
-        return np.asarray(total(value, axis=axes, keepdims=True, dtype=numpy_dtype(dtype)))
-    wide = np.longdouble if dtype is dtypes.float64 else np.float64
-    exact = np.asarray(total(value.astype(wide), axis=axes, keepdims=True))
-    return narrow_float64(exact.astype(np.float64), dtype)
-
-
-@functools.lru_cache(maxsize=256)
-def _holders(tile: MatrixTile, operand: Operand) -> tuple[Array, Array]:
-    """Row and column of each register of each thread: two arrays [thread, register]."""
-    registers = range(tile.layout(operand).registers)
-    pairs = [
-        [tile.element(operand, thread, register) for register in registers]
-        for thread in range(tile.threads)
-    ]
-    found = np.array(pairs, np.intp)
-    return found[..., 0], found[..., 1]
-
-
-def _product(tile: MatrixTile, a: Array, b: Array, c: Array) -> Array:
-    """A * B + C of stacks of matrices, k from 0 up, each operation rounded in the type of C."""
-    wide = numpy_dtype(tile.dtype_out)
-    if tile.rounds_in is InputRounding.TF32:
-        a, b = _tf32(a), _tf32(b)
-    total = c.astype(wide)
-    for k in range(tile.size("k")):
-        total = total + a[..., :, k, None].astype(wide) * b[..., k, None, :].astype(wide)
-    return total
-
-
-def _tf32(values: Array) -> Array:
-    """float32 with 10 bits of mantissa: to nearest, ties away from zero."""
-    bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
-    rounded = ((bits + np.uint32(1 << 12)) >> np.uint32(13) << np.uint32(13)).view(np.float32)
-    return np.where(np.isfinite(values), rounded, values)
 
 
 def group_of(root: UOp, scope: str, bindings: Mapping[str, int]) -> tuple[int, int, int]:

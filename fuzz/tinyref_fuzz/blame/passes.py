@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tinyref.device import Capabilities
 from tinyref.uops.decompose.constant_division import divide_by_constants
@@ -21,13 +21,14 @@ Pass = tuple[str, Callable[[UOp], UOp]]
 
 def wrong_in_normal(subject: Subject) -> str:
     """Of the passes of the stage `normal` the first after which the value is wrong, or ""."""
-    for name, given in (
-        ("fold_ranges", lambda: fold_ranges(subject.ast)),
-        ("normal_form", lambda: _unmerged(subject.ast)),
-        ("merge_axes", lambda: forms.normal_form(subject.ast).ast),
-    ):
+    passes: tuple[Pass, ...] = (
+        ("fold_ranges", fold_ranges),
+        ("normal_form", _unmerged),
+        ("merge_axes", lambda ast: forms.normal_form(ast).ast),
+    )
+    for name, given in passes:
         try:
-            problem = value_problem(subject, given())
+            problem = value_problem(subject, given(subject.ast))
         except Exception:  # a pass that raises is wrong too
             return name
         if problem:
@@ -37,12 +38,17 @@ def wrong_in_normal(subject: Subject) -> str:
 
 def _unmerged(ast: UOp) -> UOp:
     """The normal form before neighbouring axes are merged."""
-    merge = forms.merge_within
-    forms.merge_within = lambda root, labels: (root, list(labels))
+    members = vars(forms)
+    merge = members["merge_within"]
+    members["merge_within"] = _merged_nothing
     try:
         return forms.normal_form(ast).ast
     finally:
-        forms.merge_within = merge
+        members["merge_within"] = merge
+
+
+def _merged_nothing(ast: UOp, labels: Sequence[int]) -> tuple[UOp, list[int]]:
+    return ast, list(labels)
 
 
 def wrong_in_decompose(subject: Subject, root: UOp, capabilities: Capabilities) -> str:

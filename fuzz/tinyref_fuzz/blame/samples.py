@@ -65,14 +65,14 @@ class Samples:
             return self._variable(node, argument)
         if node.op in ALU:
             return self._arithmetic(node)
-        if node.op is Ops.LOAD and not node.dtype.scalar.is_bool | isinstance(node.dtype, PtrDType):
+        if node.op is Ops.LOAD:
             return self._load(node)
         if node.op is Ops.VECTORIZE:
             parts = [self.found[source] for source in node.src]
             shape = np.broadcast_shapes(*(part[0].shape for part in parts))
             values = [np.broadcast_to(value, shape) for value, _ in parts]
-            known = [np.broadcast_to(is_known, shape) for _, is_known in parts]
-            return np.concatenate(values, axis=1), np.concatenate(known, axis=1)
+            specified = [np.broadcast_to(known, shape) for _, known in parts]
+            return np.concatenate(values, axis=1), np.concatenate(specified, axis=1)
         if isinstance(argument, GepArg) and len(node.src) == 1:
             value, known = self.found[node.src[0]]
             lanes = list(argument.lanes)
