@@ -233,12 +233,12 @@ _DEVICE = (Pair.DEVICE, Symptom.VALUE)
 
 FAULTS = (
     Fault("maximum", in_stage("simplify", maximum_of_second), *_PLAIN),
-    Fault("half", in_stage("lower", half_added_twice), *_PLAIN),
+    Fault("half", in_stage("simplify", half_added_twice), *_PLAIN),
     Fault("mask", in_stage("lower", seven_where_masked), *_PLAIN),
     Fault("flip", in_stage("lower", forward_always), Pair.PLAIN, Symptom.ACCESS),
     Fault("product", in_stage("decompose", sum_for_product), *_PLAIN),
     Fault("select", in_stage("expand", swapped_select), *_PLAIN),
-    Fault("less", in_stage("lower", never_less), *_PLAIN),
+    Fault("less", in_stage("narrow_index", never_less), *_PLAIN),
     Fault(
         *("lanes", in_stage("expand", lanes_backward), Pair.OPTIMISED, Symptom.VALUE),
         opts=(OptOp.UPCAST,),

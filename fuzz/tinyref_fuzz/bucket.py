@@ -3,8 +3,8 @@
 The key of a bucket leaves out what varies from one finding of a bug to the next. Where blame names
 a rule, a pass or an optimisation, that is the key, whatever symptom it shows by. Where it names a
 stage alone, the key says how the fault shows: the words of an error, else what the reduced case
-does, for the stages that translate single operations. For the optimiser it is the minimal set of
-optimisations.
+does: its operations for the stages that translate single ones, for the others whether it reduces,
+and what is special about its views. For the optimiser it is the minimal set of optimisations.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from dataclasses import dataclass
 
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.optimise.opt import OptOp
-from tinyref.uops.payload import ReduceArg
+from tinyref.uops.payload import ReduceArg, ViewArg
 from tinyref_fuzz.case import Blame, Case, Symptom, Verdict
 from tinyref_fuzz.reduce.fault import error_words
 
 OPTIMISER = "optimise"
 # Stages that treat each operation on its own: two operations are two bugs.
-_BY_OPERATION = frozenset({"evaluate", "decompose", "device"})
+_BY_OPERATION = frozenset({"evaluate", "simplify", "decompose", "narrow", "device"})
 # The same loop, shared out among the work-items of a group from the outside or the inside.
 _ALIKE = {OptOp.GROUPTOP: OptOp.GROUP}
 _ERRORS = frozenset({Symptom.ERROR, Symptom.LIMIT})
@@ -100,7 +100,7 @@ def _is_error(verdict: Verdict) -> bool:
 def _essence(blame: Blame, case: Case, verdict: Verdict) -> str:
     if _is_error(verdict):
         return error_words(verdict.detail)
-    return operations(case) if blame.stage in _BY_OPERATION else ""
+    return operations(case) if blame.stage in _BY_OPERATION else structure(case)
 
 
 def operations(case: Case) -> str:
@@ -116,3 +116,18 @@ def operations(case: Case) -> str:
             names.add(node.op.name)
     without = names - {op.name for op in _EVERYWHERE}
     return " ".join(sorted(without or names or {Ops.LOAD.name}))
+
+
+def structure(case: Case) -> str:
+    """The one thing that sets a kernel apart from a row-major copy; empty where nothing does."""
+    nodes = case.ast.toposort()
+    views = [
+        view for node in nodes if isinstance(node.arg, ViewArg) for view in node.arg.tracker.views
+    ]
+    if any(node.op is Ops.REDUCE for node in nodes):
+        return "reduce"
+    if any(view.mask is not None for view in views):
+        return "mask"
+    if any(isinstance(step, int) and step < 0 for view in views for step in view.strides):
+        return "backward"
+    return "outputs" if len(case.ast.src) > 1 else ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -282,7 +281,8 @@ def columns(left: str, right: str, left_title: str, right_title: str, width: int
 
 def _cut(text: str, one: str, other: str, column: int) -> str:
     """The part of a line that fits: its beginning, or what is around the first difference."""
-    common = len(os.path.commonprefix([one, other]))
+    pairs = zip(one, other, strict=False)
+    common = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
     if common < column - _SHOWN_OF_DIFFERENCE or one == other:
         return clipped(text, column)
     return clipped("... " + text[common - column // 2 :], column)
