@@ -166,6 +166,8 @@ class Pool(Generic[W]):
 
     def remove(self, worker: W) -> int:
         """Forgets a worker whose pipe has closed; returns its exit code."""
+        # One that died by itself may leave behind what it started.
+        worker.kill("it is gone")
         self._selector.unregister(worker.fileno())
         self.workers.remove(worker)
         return worker.bury()

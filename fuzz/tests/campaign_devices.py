@@ -154,3 +154,4 @@ class KillingMachines(Faulty):
     def fault(self) -> None:
         os.kill(os.getppid(), signal.SIGKILL)
         time.sleep(10)
+        os._exit(1)

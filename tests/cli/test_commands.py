@@ -24,14 +24,16 @@ def test_help_teaches_with_examples(capsys: pytest.CaptureFixture[str]) -> None:
     text = output(capsys, "--help")
     assert "tinyref conform --device CPU" in text
     assert "Exit codes: 0 all as expected" in text
-    for command in ("devices", "conform", "spec", "config", "explain", "bench"):
+    for command in ("devices", "conform", "fuzz", "spec", "config", "explain", "bench"):
         assert f"\n  {command} " in text
 
 
 @pytest.mark.parametrize(
     "command",
     [
-        *("devices", "conform", "conform diff", "conform matrix", "conform zoo", "spec"),
+        *("devices", "conform", "conform diff", "conform matrix", "conform zoo", "spec", "fuzz"),
+        *("fuzz replay", "fuzz show", "fuzz reduce", "fuzz keep", "fuzz corpus", "fuzz harvest"),
+        *("fuzz corpus check", "fuzz corpus migrate", "fuzz score"),
         *("spec list", "spec show", "spec rules", "config", "explain", "bench"),
     ],
 )

@@ -23,13 +23,13 @@ _HELP = """Fuzz a device: random kernels, whose every value must agree with the 
 
 \b
 Examples:
-  tinyref fuzz --device CPU                        a minute, on all cores
-  tinyref fuzz --device CPU --seconds 28800        a night
-  tinyref fuzz --device MINE --kernels 5000 --seed 7   the same 5000 kernels, always
-  tinyref fuzz --device MINE --policy matmul       mostly kernels of one kind
-  tinyref fuzz --device MINE --resume              go on after Ctrl-C or a power cut
-  tinyref fuzz --device MINE --cluster tcp://10.0.0.7:8786   on a Dask cluster
-  tinyref fuzz replay fuzz-MINE/cases/case-1f0c.json         judge one kept case again
+  tinyref fuzz --device CPU                       a minute, on all cores
+  tinyref fuzz --device CPU --seconds 28800       a night
+  tinyref fuzz --device MINE --kernels 5000 --seed 7   always the same 5000
+  tinyref fuzz --device MINE --policy matmul      kernels of one kind
+  tinyref fuzz --device MINE --resume             go on after Ctrl-C, a crash
+  tinyref fuzz --device MINE --cluster tcp://10.0.0.7:8786
+  tinyref fuzz replay fuzz-MINE/cases/case-1f0c.json   judge one case again
 
 A device is a name of `tinyref devices`, or package.module:ClassName before it is installed. What
 does not agree is reduced, blamed on a stage and put in a bucket with all of the same cause; the
@@ -37,8 +37,9 @@ smallest case of each bucket is kept as a file. A device that crashes or hangs c
 
 \b
 The folder, ./fuzz-DEVICE unless --folder is given:
-  campaign.sqlite   all that was done and found; survives kill -9, and --resume goes on with it
-  cases/*.json      one reduced case for each bucket: tinyref fuzz replay FILE
+  campaign.sqlite   all that was done and found; survives kill -9
+  cases/*.json      one reduced case for each bucket
+  unreached.md      rules that never fired, optimisations that never met
 
 Exit code 0: all agree. 1: something was found. 2: wrong usage, or the device does not work here.
 3: the campaign is incomplete, and says why. 130: interrupted.
@@ -60,7 +61,9 @@ def fuzz(
     kernels: Annotated[int | None, typer.Option(min=1, help="Judge so many kernels.")] = None,
     seed: Annotated[
         int | None,
-        typer.Option(min=0, help="The same seed gives the same kernels; a random one, printed."),
+        typer.Option(
+            min=0, help="The same seed gives the same kernels; drawn and printed if not given."
+        ),
     ] = None,
     jobs: Annotated[
         int, typer.Option(min=0, help="Worker processes; 0 is one a core.", show_default=False)
