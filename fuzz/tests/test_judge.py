@@ -26,6 +26,7 @@ from tinyref_fuzz import runs
 from tinyref_fuzz.case import Case, Mode, Pair, Symptom
 from tinyref_fuzz.corpus import load
 from tinyref_fuzz.equivalent import Equivalent
+from tinyref_fuzz.generate import generate
 from tinyref_fuzz.judge import Judge, judge
 from tinyref_fuzz.optimisations import random_opts
 from tinyref_fuzz.tape import Tape
@@ -56,7 +57,7 @@ ELEMENTWISE = case_of("multiply-add-int32", "UPCAST(0, 2)")
 # --- nothing is said of what is right -------------------------------------------------------------
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("device", ["PYTHON", "CPU"])
 @pytest.mark.parametrize("name", CORPUS)
 def test_healthy_devices_agree_on_the_corpus(name, device):
@@ -69,6 +70,16 @@ def test_healthy_devices_agree_on_the_corpus(name, device):
     verdict = judged.verdict(replace(case, opts=tuple(filter(None, lists))), thorough=True)
     assert verdict.agrees, verdict
     assert verdict.judged == len(list(filter(None, lists))) or not any(lists)
+
+
+@pytest.mark.sampled(60)
+@pytest.mark.parametrize("device", ["PYTHON", "CPU"])
+@pytest.mark.parametrize("first", range(0, 300, 10))
+def test_healthy_devices_agree_on_generated_cases(first, device):
+    judged = Judge(device)
+    for seed in range(first, first + 10):
+        verdict = judged.verdict(generate(Tape(seed=seed), judged.capabilities))
+        assert verdict.agrees, (seed, verdict)
 
 
 def test_without_lists_the_heuristics_are_judged():
@@ -446,6 +457,37 @@ def test_what_holds_the_answer_already_does_not_help():
     answer = judging.evaluate(case.ast, dict(enumerate(case.buffers)))[0]
     case = replace(case, buffers=(answer, *case.buffers[1:]))
     assert found(case, f"{__name__}:Idle") == (Pair.DEVICE, Symptom.VALUE)
+
+
+class Approximate(Wrong):
+    """Gives the last bit of a sine as it likes, as C libraries do."""
+
+    def load(self, entry, binary):
+        kernel = super().load(entry, binary)
+
+        def near(dtype, operands, sources):
+            return np.nextafter(apply(Ops.SIN, dtype, operands, sources), np.float32(2))
+
+        kernel.interpreter = Interpreter(kernel.program, {Ops.SIN: near})
+        return kernel
+
+
+def test_last_bits_of_elementary_functions_are_left_to_the_oracle():
+    tracker = ShapeTracker.from_shape((5,))
+    views = [
+        UOp(Ops.VIEW, buffer.dtype, (buffer,), ViewArg(tracker))
+        for buffer in (build.define_global(slot, dtypes.float32, 5) for slot in range(2))
+    ]
+    sine = UOp(Ops.SIN, dtypes.float32, (build.load(views[1]),))
+    data = np.array([0.5, 1, 2, 3, 4], np.float32)
+    ast = build.sink(build.store(views[0], sine))
+    case = Case(ast, (np.zeros(5, np.float32), data), mode=Mode.FLOAT)
+    assert found(case, f"{__name__}:Approximate") == (None, None)
+
+
+def test_a_launch_that_was_prepared_with_other_values_of_variables_is_right():
+    for device in ("PYTHON", "CPU", f"{__name__}:Wrong"):
+        assert found(case_of("symbolic-rows"), device) == (None, None)
 
 
 # --- kernels that compute the same ----------------------------------------------------------------
