@@ -372,6 +372,44 @@ class Tired(Wrong):
     kernel = _Tired
 
 
+class _Prepared:
+    """A launch with its arguments bound; `keeps` are those that it never exchanges."""
+
+    def __init__(self, kernel, buffers, grid, group, variables, keeps):
+        self.kernel, self.buffers, self.group, self.keeps = kernel, list(buffers), group, keeps
+        self.grid, self.variables = grid, variables
+
+    def __call__(self):
+        self.kernel(self.buffers, self.grid, self.group, self.variables)
+
+    def rebind(self, place, handle):
+        if self.keeps != "buffers":
+            self.buffers[place] = handle
+
+    def vary(self, grid, variables):
+        if self.keeps != "variables":
+            self.grid, self.variables = grid, variables
+
+
+class _KeepingBuffers(Kernel):
+    keeps = "buffers"
+
+    def prepare(self, buffers, grid, group, variables):
+        return _Prepared(self, buffers, grid, group, variables, self.keeps)
+
+
+class KeepingBuffers(Wrong):
+    kernel = _KeepingBuffers
+
+
+class _KeepingVariables(_KeepingBuffers):
+    keeps = "variables"
+
+
+class KeepingVariables(Wrong):
+    kernel = _KeepingVariables
+
+
 class _Hungry(Kernel):
     def __call__(self, *given, **named):
         raise MemoryError("no 8 GiB")
@@ -418,6 +456,8 @@ DEVICES = [
     (Stale, "multiply-add-int32", Symptom.UNSTABLE),
     (Tired, "multiply-add-int32", Symptom.UNSTABLE),
     (Unaligned, "multiply-add-int32", Symptom.UNSTABLE),
+    (KeepingBuffers, "multiply-add-int32", Symptom.UNSTABLE),
+    (KeepingVariables, "symbolic-rows", Symptom.UNSTABLE),
     (Hungry, "multiply-add-int32", Symptom.MEMORY),
 ]
 
