@@ -20,6 +20,7 @@ from tinyref.errors import TinyrefError, VerifyError
 from tinyref.uops.compile import planned
 from tinyref.uops.evaluate import evaluate
 from tinyref.uops.interpreter import run_program
+from tinyref.uops.node import UOp
 from tinyref.uops.optimise.opt import Opt, OptOp
 from tinyref.uops.optimise.plan import Plan
 from tinyref_fuzz.blame.firings import Wrong, first_misjudged, first_wrong, recorded
@@ -31,6 +32,7 @@ from tinyref_fuzz.blame.stages import (
     THREADS,
     Chain,
     Subject,
+    graph_after,
     graph_problem,
 )
 from tinyref_fuzz.case import Array, Blame, Case, Opts, Pair, Symptom, Verdict
@@ -221,7 +223,10 @@ class _Search:
 
     def _is_wrong(self, chain: Chain, stage: str, opts: Opts) -> bool:
         """Whether the value after `stage` is wrong with these optimisations too."""
-        root = Chain(chain.subject, self.capabilities, opts).graph(stage)
+        try:
+            root = graph_after(stage, chain.subject.ast, self.capabilities, opts)
+        except Exception:  # not what is asked for
+            return False
         return root is not None and graph_problem(chain.subject, root) != ""
 
     def _plan_problem(self, subject: Subject, opts: tuple[Opt, ...]) -> str:
@@ -239,7 +244,7 @@ class _Search:
         slots, bindings = chain.subject.slots, chain.subject.bindings
         found = first_wrong(firings, slots, bindings)
         if found is None:
-            found = _misjudged(chain, slots, bindings)
+            found = _misjudged(chain.graphs(stage), slots, bindings)
         error = chain.error
         if found is None and isinstance(error, VerifyError) and error.rule.startswith("rewrite"):
             return Wrong(firings[-1].rule if firings else "", str(error))
@@ -259,10 +264,10 @@ def _op_of_limit(problem: str, opts: Opts) -> OptOp:
 
 
 def _misjudged(
-    chain: Chain, slots: Mapping[int, Array], bindings: Mapping[str, int]
+    roots: list[UOp], slots: Mapping[int, Array], bindings: Mapping[str, int]
 ) -> Wrong | None:
     try:
-        return first_misjudged(chain.graphs(), Samples(slots, bindings))
+        return first_misjudged(roots, Samples(slots, bindings))
     except Exception:  # a graph that is wrong need not have values
         return None
 

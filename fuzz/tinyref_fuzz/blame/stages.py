@@ -6,6 +6,7 @@ order of `order` on the interpreter, the program on the interpreter.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -105,9 +106,10 @@ class Chain:
         found = self.given.get(stage)
         return found if isinstance(found, UOp) else None
 
-    def graphs(self) -> list[UOp]:
-        """The indexed kernels of all stages."""
-        found = (self.graph(stage) for stage in (*GRAPHS, *LINEAR_GRAPHS))
+    def graphs(self, last: str) -> list[UOp]:
+        """The indexed kernels of all stages up to `last`."""
+        stages = STAGES[: STAGES.index(last) + 1] if last in STAGES else STAGES
+        found = (self.graph(each) for each in (*GRAPHS, *LINEAR_GRAPHS) if each in stages)
         return [root for root in found if root is not None]
 
     @functools.cached_property
@@ -215,6 +217,29 @@ class Chain:
             except Exception:  # nothing that this check could read
                 continue
         return None
+
+
+class _ReachedError(Exception):
+    """Ends a compile after the stage that is asked for."""
+
+
+def graph_after(
+    stage: str, ast: UOp, capabilities: Capabilities, opts: Sequence[Opt]
+) -> UOp | None:
+    """The graph that a stage gives, without the stages behind it; None where it gives none.
+
+    Errors as of `compile_kernel`.
+    """
+    given: list[UOp] = []
+
+    def note(reached: str, value: UOp | tuple[UOp, ...]) -> None:
+        if reached == stage and isinstance(value, UOp):
+            given.append(value)
+            raise _ReachedError
+
+    with config.Context(VERIFY=1, THREADS=THREADS), contextlib.suppress(_ReachedError):
+        compile_kernel(ast, capabilities, opts=opts, on_stage=note)
+    return given[0] if given else None
 
 
 def value_problem(subject: Subject, ast: UOp) -> str:
