@@ -225,6 +225,18 @@ def test_an_order_that_loses_a_barrier_is_a_race(monkeypatch):
     assert found(GROUPED, "PYTHON", True) == (Pair.OPTIMISED, Symptom.RACE)
 
 
+def test_a_plan_that_forgets_what_was_applied(monkeypatch):
+    healthy = judging.planned
+
+    def forgetful(ast, capabilities, opts=None):
+        return replace(healthy(ast, capabilities, opts), opts=())
+
+    monkeypatch.setattr(judging, "planned", forgetful)
+    verdict = judge(ELEMENTWISE, "PYTHON", True)
+    assert (verdict.pair, verdict.symptom) == (Pair.OPTIMISED, Symptom.ERROR)
+    assert verdict.detail == "plan: UPCAST(0, 2) gave a plan of none"
+
+
 def test_more_than_the_device_declares(monkeypatch):
     class Cramped(PythonBackend):
         @property

@@ -24,7 +24,7 @@ from tinyref.runtimes.python import PythonBackend
 from tinyref.uops.compile import compile_kernel, planned
 from tinyref.uops.evaluate import evaluate
 from tinyref.uops.node import UOp
-from tinyref.uops.optimise.opt import KernelOptError, Opt
+from tinyref.uops.optimise.opt import KernelOptError, Opt, opts_text
 from tinyref.uops.program import Program
 from tinyref_fuzz.case import Array, Case, Mode, Opts, Pair, Symptom, Verdict
 from tinyref_fuzz.equivalent import Equivalent
@@ -186,12 +186,23 @@ class _Trial:
         """Judges one list. Raises `KernelOptError` where this device refuses it."""
         with between(Pair.OPTIMISED):
             program = self._compiled(self.case.ast, opts)
+            self._check_applied(opts)
 
         def differs(slot: int, actual: Array) -> str:
             return self.oracle.difference(slot, actual, against=plain[slot])
 
         self._value(Pair.OPTIMISED, program, differs)
         self.judged += 1
+
+    def _check_applied(self, opts: Opts) -> None:
+        """The plan of `opts` says of itself that they were applied, and nothing else."""
+        if not self.everything:
+            return
+        with told(lambda: "plan"):
+            applied = planned(self.case.ast, self.judge.capabilities, opts).opts
+        if applied != opts:
+            told_as = opts_text(applied) or "none"
+            raise TroubleError(Symptom.ERROR, f"plan: {opts_text(opts)} gave a plan of {told_as}")
 
     def _compiled(self, ast: UOp, opts: Sequence[Opt] | None) -> Compiled:
         """A program that takes no more than the device declares. Raises `TroubleError`."""
