@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tinyref_fuzz.case import Case, Verdict
+from tinyref_fuzz.case import Case, Pair, Verdict
 from tinyref_fuzz.judge import Judge
-from tinyref_fuzz.reduce.fault import is_same_fault
 from tinyref_fuzz.reduce.search import JudgeFunction
-
-
-def judge_for(case: Case, verdict: Verdict, device: str) -> JudgeFunction:
-    """The quick judge where it sees the fault of `verdict` in `case`, else the thorough one."""
-    return quick if is_same_fault(quick(case, device), verdict) else thorough
 
 
 def quick(case: Case, device: str) -> Verdict:
@@ -32,3 +26,15 @@ def explicit(case: Case, device: str) -> Case:
     except Exception:
         # The heuristics may be what is broken.
         return case
+
+
+def narrowed(case: Case, verdict: Verdict) -> Case:
+    """The case with the list of optimisations that the verdict names; none where it names none."""
+    opts = case.opts[verdict.trial : verdict.trial + 1] if verdict.trial >= 0 else ()
+    if opts == case.opts or (not opts and verdict.pair is Pair.OPTIMISED):
+        return case
+    return replace(case, opts=opts)
+
+
+# The quick one is tried first.
+JUDGES: tuple[JudgeFunction, ...] = (quick, thorough)

@@ -16,7 +16,8 @@ from tinyref_fuzz.reduce import (
     steps_types,
     steps_views,
 )
-from tinyref_fuzz.reduce.judging import explicit, judge_for
+from tinyref_fuzz.reduce.fault import is_same_fault
+from tinyref_fuzz.reduce.judging import JUDGES, explicit, narrowed
 from tinyref_fuzz.reduce.measure import node_count, opt_count
 from tinyref_fuzz.reduce.search import JudgeFunction, OutOfTimeError, Search
 
@@ -41,6 +42,9 @@ STEPS: tuple[Step, ...] = (
     steps_nodes.simpler_constants,
     steps_data.exact_mode,
 )
+
+
+_AGREES = "reduce: the case does not fail: accepted is one on which values differ"
 
 
 @dataclass(frozen=True)
@@ -71,18 +75,17 @@ def reduced(
 
     Every step keeps the fault, a valid kernel, and data of its mode; the result is never larger
     than `case`, and the same for the same arguments, given the time. After `seconds` the best so
-    far is returned. Raises `UserError` for a case that does not fail.
+    far is returned. `judge` is asked about every candidate; without it the judge with as few of its
+    checks as show the fault. Raises `UserError` for a case that does not fail.
 
     The list of optimisations is reduced by delta debugging (Zeller and Hildebrandt, "Simplifying
     and isolating failure-inducing input", 2002), the kernel by what is known of its structure, as
     hierarchical delta debugging does (Misherghi and Su, "HDD", 2006).
     """
     start = time.monotonic()
-    case = explicit(case, device)
-    asked = judge_for(case, verdict, device) if judge is None else judge
-    found = asked(case, device)
-    if verdict.agrees or found.agrees:
-        raise UserError("reduce: the case does not fail: accepted is one on which values differ")
+    if verdict.agrees:
+        raise UserError(_AGREES)
+    case, found, asked = _begun(explicit(case, device), verdict, device, judge)
     search = Search(case, found, device, asked, start + seconds)
     is_complete = _run(search)
     smallest = search.case
@@ -95,6 +98,31 @@ def reduced(
         search.tried,
         is_complete,
     )
+
+
+def _begun(
+    case: Case, verdict: Verdict, device: str, judge: JudgeFunction | None
+) -> tuple[Case, Verdict, JudgeFunction]:
+    """The case with the failing list alone, else as it is, and the judge that sees it fail.
+
+    Where nothing fails just as `verdict` says, what fails otherwise has to do.
+    """
+    judges = JUDGES if judge is None else (judge,)
+    otherwise = None
+    for asked in judges:
+        for start in _either(narrowed(case, verdict), case):
+            found = asked(start, device)
+            if is_same_fault(found, verdict):
+                return start, found, asked
+            if not found.agrees and otherwise is None:
+                otherwise = (start, found, asked)
+    if otherwise is None:
+        raise UserError(_AGREES)
+    return otherwise
+
+
+def _either(first: Case, second: Case) -> tuple[Case, ...]:
+    return (first,) if first is second else (first, second)
 
 
 def _run(search: Search) -> bool:
