@@ -71,15 +71,6 @@ LOOPS = (
         stages=("normal", "linearize", "lower"),
     ),
     Mutant(
-        name="merged-reduces-of-other-context",
-        kind="merged ranges across scopes",
-        module="tinyref.uops.optimise.normal_form",
-        old="        key = (context, arg.axes, reduced_sizes(node), _depth(node))",
-        new="        key = (len(context), arg.axes, reduced_sizes(node), _depth(node))",
-        resembles="a reduce inside of another one was given the loop of one outside of it",
-        stages=("normal", "linearize", "lower"),
-    ),
-    Mutant(
         name="loop-of-updates-dropped",
         kind="loop dropped",
         module=_SCOPES,

@@ -113,6 +113,16 @@ LOADS = (
 
 GROUPS = (
     Mutant(
+        name="group-results-of-one-axis",
+        kind="partial results read with the wrong count",
+        module=_LOWER,
+        old="        for axis in shared:\n            others[axis]",
+        new="        shared = shared[:1]\n        for axis in shared:\n            others[axis]",
+        resembles="of two grouped axes only one was reduced in the end",
+        stages=_STAGES,
+        causes=("GROUP", "GROUPTOP"),
+    ),
+    Mutant(
         name="stale-group-index",
         kind="stale group indices",
         module=_LOWER,
@@ -120,16 +130,6 @@ GROUPS = (
         new="        element = build.load(build.index(filled, "
         "flat((*items, *lanes), self.counters)))",
         resembles="after a grouped reduce every work-item went on with its own index",
-        stages=_STAGES,
-        causes=("GROUP", "GROUPTOP"),
-    ),
-    Mutant(
-        name="group-results-of-one-axis",
-        kind="partial results read with the wrong count",
-        module=_LOWER,
-        old="        ranges = [others[axis] for axis in shared]\n",
-        new="        ranges = [others[axis] for axis in shared[:1]]\n",
-        resembles="of two grouped axes only one was reduced in the end",
         stages=_STAGES,
         causes=("GROUP", "GROUPTOP"),
     ),
@@ -168,17 +168,6 @@ PACKS = (
         device="CPU",
     ),
     Mutant(
-        name="packed-copy-gated-elsewhere",
-        kind="scratch memory stale",
-        module=_LOWER,
-        old="self._read(node, self.positions_of(filling), self.done, changes(node))",
-        new="self._read(node, self.positions_of(filling), self.done)",
-        resembles="a copy was gated by an axis that it repeats along, by the last lane for all",
-        stages=_STAGES,
-        causes=("PACK", "PADTO"),
-        device="CPU",
-    ),
-    Mutant(
         name="packed-copy-ungated",
         kind="padding unmasked",
         module=_LOWER,
@@ -197,32 +186,21 @@ LAUNCHES = (
         name="odd-grid-halved",
         kind="halved odd grid dims",
         module=_LAUNCH,
-        old="            rest = -(-rest // size)",
-        new="            rest = rest // size",
-        resembles="a grid dimension that is too large was halved though it was odd",
+        old="        size = _largest_divisor(total, most)",
+        new="        size = min(total, most)",
+        resembles="a grid dimension that is too large was divided though that leaves a remainder",
         stages=("lower",),
         device=_CRAMPED,
     ),
     Mutant(
-        name="grid-dims-in-wrong-order",
+        name="grid-dims-overlap",
         kind="halved odd grid dims",
         module=_LAUNCH,
-        old="            flat = build.add(build.mul(build.special("
-        '"group", dim, sizes[dim]), stride), flat)',
-        new="            flat = build.add(build.mul(flat, sizes[dim]) if dim == 1 else build.mul("
-        'build.special("group", dim, sizes[dim]), stride), '
-        'build.special("group", dim, sizes[dim]) if dim == 1 else flat)',
-        resembles="a row cut into dimensions was put together again in another order",
-        stages=("lower",),
-        device=_CRAMPED,
-    ),
-    Mutant(
-        name="groups-beyond-the-end-write",
-        kind="store gated wrongly",
-        module=_LAUNCH,
-        old="    valid = build.less(flat, total)\n",
-        new="    valid = build.less(flat, stride)\n",
-        resembles="groups that only round a launch up were not kept from writing",
+        old="            flat = build.add(build.mul("
+        'build.special("group", dim, sizes[dim]), stride), flat)',
+        new="            flat = build.add(build.mul("
+        'build.special("group", dim, sizes[dim]), stride - (dim == 2)), flat)',
+        resembles="the weight of the third dimension of a launch was one too small",
         stages=("lower",),
         device=_CRAMPED,
     ),
@@ -231,9 +209,10 @@ LAUNCHES = (
         kind="halved odd grid dims",
         module=_LAUNCH,
         old="    for extent in reversed(extents[1:]):",
-        new="    for extent in extents[1:]:",
-        resembles="axes merged into one launch dimension were taken apart from the wrong end",
+        new="    for extent in reversed(extents[:-1]):",
+        resembles="axes merged into one launch dimension were taken apart by the wrong sizes",
         stages=("lower",),
+        device=_CRAMPED,
     ),
     Mutant(
         name="symbolic-extent-short",
