@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tinyref_fuzz.blame.find import find_blame
 from tinyref_fuzz.bucket import Bucket, bucket_of
 from tinyref_fuzz.case import Blame, Case, Pair, Verdict
 from tinyref_fuzz.reduce import reduced
@@ -20,13 +21,6 @@ STAGE_OF = {
     Pair.DEVICE: "device",
     Pair.EQUIVALENT: "evaluate",
 }
-
-
-def find_blame(case: Case, verdict: Verdict, device: str) -> Blame:
-    """What `tinyref_fuzz.blame` says; imported late, for it takes a while to import."""
-    from tinyref_fuzz.blame.find import find_blame as found
-
-    return found(case, verdict, device)
 
 
 @dataclass(frozen=True)
