@@ -146,12 +146,3 @@ class OpeningOnce(Crashing):
     def fault(self) -> None:
         Path(os.environ["FAULT_FILE"]).touch()
         super().fault()
-
-
-class KillingMachines(Faulty):
-    """Takes the parent down: on a cluster that is a process of the cluster."""
-
-    def fault(self) -> None:
-        os.kill(os.getppid(), signal.SIGKILL)
-        time.sleep(10)
-        os._exit(1)

@@ -76,6 +76,14 @@ def test_an_earlier_campaign_is_kept_beside_a_new_one(tmp_path: Path):
     assert previous.execute("select count(*) from chunks").fetchone() == (2,)
 
 
+def test_a_campaign_that_was_killed_before_it_began_is_in_nobodys_way(tmp_path: Path):
+    (tmp_path / NAME).touch()
+    database = Database.create(tmp_path, CONFIG)
+    assert database.config() == CONFIG
+    database.close()
+    assert not (tmp_path / PREVIOUS).exists()
+
+
 @pytest.mark.parametrize("how", ["truncated", "garbage", "foreign", "newer", "lacking", "missing"])
 def test_what_is_not_a_whole_database_of_ours_is_refused(tmp_path: Path, how: str):
     filled(tmp_path).close()

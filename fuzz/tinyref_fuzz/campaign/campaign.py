@@ -238,7 +238,7 @@ class Campaign:
         self._cases_before = self._cases
         for first, stop in done:
             self._frontier.add(first, stop)
-        self._findings = self._chunks = 0
+        self._findings = self._chunks = self._examining = 0
         for finding in database.findings():
             self._findings += 1
             self._triage.add(finding)
@@ -329,6 +329,7 @@ class Campaign:
             if task is None:
                 return
             self._chunks += not task.is_examination
+            self._examining += task.is_examination
             executor.submit(task)
 
     def _is_late(self) -> bool:
@@ -367,6 +368,7 @@ class Campaign:
 
     def _take(self, done: Done) -> None:
         if done.examination is not None:
+            self._examining -= 1
             self._keep(done.examination)
             return
         task = done.task
@@ -428,7 +430,7 @@ class Campaign:
     def _state(self) -> str:
         if self._ready is None:
             return "opening the device"
-        return "examining" if self._is_over() and not self._chunks else ""
+        return "examining" if self._is_over() and not self._chunks and self._examining else ""
 
     def _ahead(self, elapsed: float) -> tuple[float, float | None]:
         """How much of the whole is done, and seconds to go: of the limit that comes first."""

@@ -106,7 +106,7 @@ class Database:
         else.
         """
         path = folder / NAME
-        if path.exists():
+        if path.exists() and not _is_blank(path):
             Database.open(folder).close()
             path.replace(folder / PREVIOUS)
         try:
@@ -293,6 +293,15 @@ class Database:
             Bucket(key, Examination.from_json(json.loads(examination)), file, count)
             for key, examination, file, count in rows
         ]
+
+
+def _is_blank(path: Path) -> bool:
+    """Whether it is what a campaign leaves that is killed before its first table is there."""
+    try:
+        with contextlib.closing(_connected(path)) as connection:
+            return connection.execute("select 1 from sqlite_master").fetchone() is None
+    except sqlite3.Error:
+        return False
 
 
 def _connected(path: Path) -> sqlite3.Connection:
