@@ -382,12 +382,12 @@ def test_policies_do_what_they_are_called():
 
     assert share("small", lambda case: max(b.size for b in case.buffers) <= 400) > 0.9
     assert share("reduces", has(Ops.REDUCE)) > 0.75
-    assert share("matmul", has("sum of products")) > 0.7
-    assert share("wide", has(dtypes.int64, dtypes.uint64, dtypes.float64)) > 0.6
+    assert share("matmul", has("sum of products")) > 0.6
+    assert share("wide", has(dtypes.int64, dtypes.uint64, dtypes.float64)) > 0.4
     assert share("edges", has(Mode.EDGE)) == 1
     assert share("floats", has(Mode.FLOAT)) == 1
-    assert share("index", has("several views", "mask", "gather")) > 0.6
-    assert share("groups", has("reduce ADD", "reduce MAX")) > 0.8
+    assert share("index", has("several views", "mask", "gather")) > 0.5
+    assert share("groups", has("reduce ADD", "reduce MAX")) > 0.7
 
 
 def test_a_policy_can_be_scaled():

@@ -44,6 +44,8 @@ PADDINGS = (4, 2, 8, 16, 3, 5, 32, 13, 7)
 MOST_COPIES = 64
 # So many candidates are tried for each optimisation that is wanted.
 TRIES = 5
+# A list of a case ends after so many failures in a row: little is left that would be legal.
+PATIENCE = 4
 # Percent of the candidates that are drawn of everything, legal or not.
 WILD = 6
 LONGEST = 5
@@ -147,20 +149,26 @@ def random_opts(
     through.
     """
     plan = Plan.of(ast, settled(capabilities)) if start is None else start
-    return _extended(plan, tape, wanted, WEIGHTS)
+    return _extended(plan, tape, wanted, WEIGHTS, wanted * TRIES)
 
 
-def _extended(plan: Plan, tape: Tape, wanted: int, weights: dict[OptOp, float]) -> OptList:
+def _extended(
+    plan: Plan, tape: Tape, wanted: int, weights: dict[OptOp, float], patience: int = PATIENCE
+) -> OptList:
+    """`plan` with up to `wanted` optimisations; after `patience` in a row that fail, no more."""
     slots = _slots(plan)
+    failed = 0
     refused: list[tuple[Opt, str]] = []
     for _ in range(wanted * TRIES):
-        if len(plan.opts) >= wanted:
+        if len(plan.opts) >= wanted or failed >= patience:
             break
+        failed += 1
         opt = draw(plan, tape, slots, weights)
         before = _members(plan)
         try:
             reached = plan.apply(opt)
-            plan = reached if copies(reached) <= MOST_COPIES else plan
+            if copies(reached) <= MOST_COPIES:
+                plan, failed = reached, 0
         except KernelOptError as error:
             if _members(plan) != before:
                 raise AssertionError(f"{opt} was refused and changed the plan {plan}") from error

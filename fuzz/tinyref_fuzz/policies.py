@@ -217,7 +217,7 @@ POLICIES: Mapping[str, Policy] = MappingProxyType(
             "even",
             mixes=MappingProxyType(
                 {
-                    policy.name: {"mixed": 4.0, "matmul": 1.2}.get(policy.name, 1.0)
+                    policy.name: {"mixed": 4.0, "matmul": 2.0}.get(policy.name, 1.0)
                     for policy in _ALL
                 }
             ),
