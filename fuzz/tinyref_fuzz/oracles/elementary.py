@@ -29,7 +29,7 @@ def elementary(op: Ops, dtype: DType, sources: Sequence[DType], spans: Sequence[
         low, high = _sine(spans[0])
     elif op is Ops.POW:
         x, y = spans
-        unknown = either(unknown, is_open & ~(x.low > 0) & ~is_nan(x.low))
+        unknown = either(unknown, is_open & (~(x.low > 0) | is_nan(y.low)))
         corners = [kernel(a, b) for a in (x.low, x.high) for b in (y.low, y.high)]
         low, high = np.minimum.reduce(corners), np.maximum.reduce(corners)
     else:
@@ -48,7 +48,8 @@ def _sine(x: Span) -> tuple[Values, Values]:
         value = kernel(low).astype(x.low.dtype)
         return value, value
     half = np.where(x.open(), (high - low) / 2, 0.0)
-    middle = kernel(np.where(x.open(), low + half, low))
+    # Of a wide span, whose middle may overflow, any number will do.
+    middle = kernel(np.where(x.open(), np.where(half > TURN, 0.0, low + half), low))
     # The middle is rounded too, in float64; what is not uncertain stays as it is.
     reach = np.where(x.open(), half * (1 + 1e-12) + np.spacing(np.abs(low) + half), 0.0)
     reach = np.where(reach > TURN, 2.0, reach)
