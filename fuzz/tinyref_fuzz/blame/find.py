@@ -23,7 +23,7 @@ from tinyref.uops.interpreter import run_program
 from tinyref.uops.node import UOp
 from tinyref.uops.optimise.opt import Opt, OptOp
 from tinyref.uops.optimise.plan import Plan
-from tinyref_fuzz.blame.firings import Wrong, first_misjudged, first_wrong, recorded
+from tinyref_fuzz.blame.firings import Firing, Wrong, first_misjudged, first_wrong, recorded
 from tinyref_fuzz.blame.passes import wrong_in_decompose, wrong_in_normal
 from tinyref_fuzz.blame.plans import plan_problem
 from tinyref_fuzz.blame.rules import needed_without
@@ -242,7 +242,7 @@ class _Search:
         _forget()
         firings = recorded(chain.compile)
         slots, bindings = chain.subject.slots, chain.subject.bindings
-        found = first_wrong(firings, slots, bindings)
+        found = _misfired(firings, slots, bindings)
         if found is None:
             found = _misjudged(chain.graphs(stage), slots, bindings)
         error = chain.error
@@ -261,6 +261,15 @@ def _op_of_limit(problem: str, opts: Opts) -> OptOp:
         return OptOp.NOLOCALS
     taking = [opt.op for opt in opts if opt.op in _OF_LOCAL_MEMORY]
     return taking[0] if "local memory" in problem and taking else opts[-1].op
+
+
+def _misfired(
+    firings: list[Firing], slots: Mapping[int, Array], bindings: Mapping[str, int]
+) -> Wrong | None:
+    try:
+        return first_wrong(firings, slots, bindings)
+    except Exception:  # what a wrong compiler hands to its rules need not have values
+        return None
 
 
 def _misjudged(
