@@ -35,3 +35,15 @@ def test_bad_tapes_are_refused():
         Tape(seed=1, choices=[1])
     with pytest.raises(UserError, match="below 0"):
         Tape(seed=1).below(0)
+
+
+def test_weights_sway_a_draw_and_not_a_replay():
+    tape = Tape(seed=2)
+    found = [tape.pick("abc", (0, 1, 9)) for _ in range(200)]
+    assert "a" not in found
+    assert 5 < found.count("b") < 40
+    again = Tape(choices=tape.choices)
+    assert [again.pick("abc") for _ in range(200)] == found
+    assert {Tape(seed=seed).pick("ab", (0, 0)) for seed in range(20)} == {"a", "b"}
+    with pytest.raises(UserError, match="2 weights for 3 items"):
+        Tape(seed=1).pick("abc", (1, 2))
