@@ -70,8 +70,11 @@ LLVM = (
     _llvm(
         "llvm-float-constant-short",
         "float constant printed with too few digits",
-        "struct.unpack('<Q', struct.pack('<d', value))",
-        "struct.unpack('<Q', struct.pack('<d', float(f'{value:.6g}')))",
+        "    elif dtype.is_float:\n",
+        "    elif dtype.is_float:\n"
+        '        value = float(f"{value:.6g}")\n'
+        "        if dtype.scalar is dtypes.float32:\n"
+        '            (value,) = struct.unpack("<f", struct.pack("<f", value))\n',
         "constants were printed with six digits",
     ),
     _llvm(

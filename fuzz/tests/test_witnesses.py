@@ -1,0 +1,41 @@
+"""Witnesses of mutants: cases that pass on the compiler as it is, and fail with the mutant."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tinyref_fuzz.mutants.catalogue import MUTANTS
+from tinyref_fuzz.mutants.witness import FOLDER, fails, file_of
+
+NAMES = sorted(file.stem for file in FOLDER.glob("*.json"))
+
+
+def test_there_are_witnesses_of_mutants_alone():
+    assert NAMES
+    assert set(NAMES) <= set(MUTANTS)
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_witness_passes_without_its_mutant(name):
+    assert not fails(file_of(name), MUTANTS[name].device)
+
+
+@pytest.mark.sampled(9)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_witness_fails_with_its_mutant(name):
+    code = (
+        "import sys\n"
+        "from tinyref_fuzz.mutants.catalogue import MUTANTS\n"
+        "from tinyref_fuzz.mutants.mutant import switch_on\n"
+        "from tinyref_fuzz.mutants.witness import fails, file_of\n"
+        f"mutant = MUTANTS[{name!r}]\n"
+        "reached = switch_on(mutant)\n"
+        "assert fails(file_of(mutant.name), mutant.device), 'it agrees'\n"
+        "assert reached.count, 'the edited code did not run'\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-1500:]
