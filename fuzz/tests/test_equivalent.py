@@ -290,7 +290,11 @@ def signs_ignored(node, draw):
 
 def floored(node, draw):
     x, y = node.src
-    return build.sub(x, build.mul(build.binary(Ops.SHR, x, 4), 16)) if y is build.const(y.dtype, 16) else None
+    return (
+        build.sub(x, build.mul(build.binary(Ops.SHR, x, 4), 16))
+        if y is build.const(y.dtype, 16)
+        else None
+    )
 
 
 def narrow_round_trip(node, draw):
