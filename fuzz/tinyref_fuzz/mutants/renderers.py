@@ -125,20 +125,6 @@ LLVM = (
         '            opcode += " fast"\n',
         "sums were re-associated, and NaN and infinities taken for impossible",
     ),
-    _llvm(
-        "llvm-bool-of-float-is-integer",
-        "wrong cast of bool",
-        '            compare = "fcmp une" if have.is_float else "icmp ne"',
-        '            compare = "fcmp ogt" if have.is_float else "icmp ne"',
-        "a negative float was false",
-    ),
-    _llvm(
-        "llvm-bool-of-float-misses-nan",
-        "wrong cast of bool",
-        '            compare = "fcmp une" if have.is_float else "icmp ne"',
-        '            compare = "fcmp one" if have.is_float else "icmp ne"',
-        "NaN was false, though it is not zero",
-    ),
 )
 
 C = (
@@ -183,16 +169,6 @@ C = (
         'return f"__builtin_convertvector({mask}, {self.type(dtype)}) & 1"',
         'return f"__builtin_convertvector({mask}, {self.type(dtype)})"',
         "true was -1 in vectors and 1 elsewhere",
-    ),
-    _c(
-        "c-bool-through-integer",
-        "wrong cast of bool",
-        '        if want.is_bool:\n            return f"{value} != 0"\n'
-        "        if have.is_float and want.is_int:\n            # The limits",
-        '        if want.is_bool:\n            return f"({value} & 1) != 0" if have.is_int '
-        'else f"{value} != 0"\n'
-        "        if have.is_float and want.is_int:\n            # The limits",
-        "only the lowest bit told whether an integer is true",
     ),
     _c(
         "c-gate-for-the-address-alone",
