@@ -103,12 +103,12 @@ def test_what_a_device_computes_wrongly_is_kept_as_a_case(tmp_path: Path):
 @pytest.mark.parametrize(
     ("device", "symptom", "says", "members"),
     [
+        ("Raising", Symptom.ERROR, "the queue is broken", {}),
         ("Crashing", Symptom.CRASH, "killed by SIGSEGV", {}),
         ("Leaving", Symptom.CRASH, "left with exit code 5", {}),
         ("Killed", Symptom.CRASH, "killed by SIGKILL", {}),
         ("Hanging", Symptom.HANG, "no end within 4 s", {"timeout": 4.0}),
         ("Eating", Symptom.MEMORY, "held over 600 MiB", {"memory": 600 << 20}),
-        ("Raising", Symptom.ERROR, "the queue is broken", {}),
     ],
 )
 def test_a_fault_costs_one_case_and_the_rest_goes_on(
