@@ -89,6 +89,9 @@ def float_arithmetic(
     found = _ends(op, dtype, sources, spans, CHOICES[op])
     low, high = found[0], found[-1]
     if len(found) > 2:
+        # Zero by zero at one corner says nothing of the others.
+        some_nan = _any(map(is_nan, found)) & ~_all(map(is_nan, found))
+        unknown = either(unknown, some_nan)
         low, high = np.minimum.reduce(found), np.maximum.reduce(found)
     result = span(low, high, unknown, is_open)
     if result.unknown is None:
@@ -117,6 +120,13 @@ def _any(masks: Iterable[BoolArray]) -> BoolArray:
     found: BoolArray = np.zeros((), np.bool_)
     for mask in masks:
         found = found | mask
+    return found
+
+
+def _all(masks: Iterable[BoolArray]) -> BoolArray:
+    found: BoolArray = np.ones((), np.bool_)
+    for mask in masks:
+        found = found & mask
     return found
 
 

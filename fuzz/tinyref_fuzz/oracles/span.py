@@ -79,12 +79,13 @@ def point(value: Values, unknown: BoolArray | None = None) -> Span:
 def span(low: Values, high: Values, unknown: BoolArray | None, is_open: BoolArray) -> Span:
     """From `low` to `high`; a NaN at one end makes the element unknown unless both have it.
 
+    From one infinity to the other it is unknown too, for what may be both may soon be a NaN.
     is_open: where an operand was no single value. There a zero at an end has either sign, for
     which of two zeros a minimum gives is by chance.
     """
     low, high = np.asarray(low), np.asarray(high)
-    half_nan = is_nan(low) != is_nan(high)
-    unknown = half_nan if unknown is None else unknown | half_nan
+    anything = (is_nan(low) != is_nan(high)) | ((low == -np.inf) & (high == np.inf))
+    unknown = anything if unknown is None else unknown | anything
     zero = np.zeros((), low.dtype)
     low = np.where(is_open & (low == 0), -zero, low)
     high = np.where(is_open & (high == 0), zero, high)
