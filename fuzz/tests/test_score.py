@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from tinyref_fuzz.mutants import score as scoring
 from tinyref_fuzz.mutants.records import Found, Row, Run, Score, Subject, Total, totals
 from tinyref_fuzz.mutants.score import Scoring, Settings, describe, read_score, write_score
 from tinyref_fuzz.mutants.subjects import subjects
+from tinyref_fuzz.mutants.trial import Clock
 
 SUBJECT = Subject("padto-max", "PADTO", "padto-max", "PYTHON", ("optimise", "lower"), ("PADTO",))
 RIGHT = Found("optimise", "PADTO", "optimise/PADTO", nodes=4, opts=1, seconds=2.0)
@@ -100,14 +103,15 @@ KILL = {
     "symptom": "RACE",
     "detail": "d",
     "seconds": 1.5,
-    "processor": 1.0,
+    "wall": 4.0,
 }
-JUDGED = {"judged": 9, "reached": 4, "seconds": 6.0, "processor": 5.0}
+JUDGED = {"judged": 9, "reached": 4, "seconds": 6.0, "wall": 9.0}
 
 
 def test_a_kill_is_told_by_its_case_and_time():
     run = run_of({"ready": True}, KILL, JUDGED, vars(RIGHT), {"done": True})
     assert (run.killed, run.seconds, run.cases, run.reached) == (True, 1.5, 8, 4)
+    assert run.wall == 4.0
     assert run.found == (RIGHT,)
     assert describe(run) == "padto-max under seed 3: killed in 1.5 s by PLAIN RACE"
 
@@ -119,11 +123,12 @@ def test_what_lives_is_told_by_how_much_was_judged():
 
 
 @pytest.mark.parametrize(
-    ("death", "symptom"), [("silent for 60 s", "HANG"), ("killed by SIGSEGV", "CRASH")]
+    ("death", "symptom", "seconds"),
+    [("silent for 60 s", "HANG", 62.5), ("killed by SIGSEGV", "CRASH", 2.5)],
 )
-def test_a_crash_or_a_hang_of_the_process_is_a_kill(death, symptom):
-    run = run_of({"ready": True}, {"at": 3}, death=death)
-    assert (run.killed, run.symptom, run.seconds) == (True, symptom, 7.0)
+def test_a_crash_or_a_hang_of_the_process_is_a_kill(death, symptom, seconds):
+    run = run_of({"ready": True}, {"at": 3, "seconds": 2.5, "wall": 5.0}, death=death)
+    assert (run.killed, run.symptom, run.seconds, run.wall) == (True, symptom, seconds, 7.0)
 
 
 def test_a_death_in_the_examination_leaves_the_kill_and_says_so():
@@ -201,3 +206,13 @@ def test_a_mutant_is_killed_and_a_healthy_compiler_lives(tmp_path):
     found = Scoring([mutant], settings, file, lambda line: None).run()
     assert found.rows[0].is_killed
     assert json.loads(file.read_text())["mutants"][0]["kills"] == 1
+
+
+def test_waiting_costs_a_mutant_no_time_and_children_do():
+    clock = Clock()
+    time.sleep(0.2)
+    slept = clock.processor
+    work = "x = 0\nfor i in range(1_000_000): x += i"
+    subprocess.run([sys.executable, "-c", work], check=True)
+    assert clock.wall > 0.2 > slept
+    assert clock.processor > slept

@@ -17,10 +17,12 @@ if TYPE_CHECKING:
 def score(
     only: Annotated[str, typer.Option(help="Only these: names, NAME* or kinds; commas join.")] = "",
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds each mutant gets.")] = 5,
-    seconds: Annotated[float, typer.Option(min=1, help="How long a mutant may live.")] = 60.0,
+    seconds: Annotated[
+        float, typer.Option(min=1, help="Processor seconds that a mutant may live.")
+    ] = 60.0,
     jobs: Annotated[int, typer.Option(min=1, help="Processes at a time.")] = 2,
     further: Annotated[
-        float, typer.Option(min=0, help="Seconds for more findings after the first.")
+        float, typer.Option(min=0, help="Processor seconds for more findings after the first.")
     ] = 5.0,
     examine: Annotated[
         float,
@@ -38,7 +40,9 @@ def score(
 
     Each mutant is a small wrong edit of the compiler, made in a process of its own: it is fuzzed
     on its device until it shows, and what is found is reduced, blamed and sorted into buckets.
-    Times are without the start of the process. Exit code 0: every target is met. 1: one is not.
+    Times until a kill are seconds of the processor, of the process and its children and without
+    its start, so that other work on the machine makes no difference; what hangs is ended by the
+    clock on the wall. Exit code 0: every target is met. 1: one is not.
     """
     from tinyref.errors import UserError
     from tinyref_fuzz.mutants.score import Scoring, Settings
@@ -86,7 +90,7 @@ def _table(found: Score) -> Table:
     table = Table(
         title=f"score of the fuzzer, {found.settings['seeds']} seeds, sources {found.code}"
     )
-    names = ("mutant", "reached", "triggered", "killed", "seconds", "stage", "cause")
+    names = ("mutant", "reached", "triggered", "killed", "processor s", "stage", "cause")
     for name in (*names, "nodes", "opts", "reduced in", "buckets"):
         table.add_column(name, justify="left" if name == "mutant" else "right")
     for row in found.rows:

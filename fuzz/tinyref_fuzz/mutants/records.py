@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 SCHEMA = "tinyref-fuzz-score"
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -58,9 +58,9 @@ class Run:
     """One subject under one seed.
 
     reached: how often the edited code ran. triggered: whether some program differs from that of
-    the healthy compiler, None where that was not looked at. seconds: until the kill, else until
-    the run ended, both without the start of the process; processor: the same of the processor's
-    time. problem: why it is no run at all.
+    the healthy compiler, None where that was not looked at. seconds: of the processor, until the
+    kill, else until the run ended, both without the start of the process; wall: the same by the
+    clock on the wall, to which all that runs on the machine adds. problem: why it is no run at all.
     """
 
     subject: str
@@ -69,7 +69,7 @@ class Run:
     triggered: bool | None = None
     killed: bool = False
     seconds: float = 0.0
-    processor: float = 0.0
+    wall: float = 0.0
     cases: int = 0
     pair: str = ""
     symptom: str = ""
@@ -112,13 +112,13 @@ class Row:
 
     @property
     def seconds(self) -> float | None:
-        """The median time to a kill."""
+        """The median of the processor's seconds to a kill."""
         return _median(run.seconds for run in self.runs if run.killed)
 
     @property
-    def processor(self) -> float | None:
-        """The same of the processor's time."""
-        return _median(run.processor for run in self.runs if run.killed)
+    def wall(self) -> float | None:
+        """The same by the clock on the wall."""
+        return _median(run.wall for run in self.runs if run.killed)
 
     @property
     def found(self) -> list[Found]:
@@ -166,7 +166,7 @@ class Row:
             "kills": self.kills,
             "seeds": len(self.runs),
             "seconds": self.seconds,
-            "processor_seconds": self.processor,
+            "wall_seconds": self.wall,
             "examined": len(self.found),
             "stage_right": self.stages_right,
             "cause_right": self.causes_right,
@@ -208,7 +208,7 @@ def totals(rows: Sequence[Row], seconds: float, examines: bool) -> list[Total]:
     killed = sum(row.is_killed for row in rows)
     found = [
         Total("mutants killed under every seed", killed / max(len(rows), 1), wanted, True),
-        Total("median seconds to kill", _median(_kill_seconds(rows)), 5.0, False),
+        Total("median processor seconds to kill", _median(_kill_seconds(rows)), 5.0, False),
     ]
     races = [row for row in rows if "barrier" in row.subject.kind or "sharing" in row.subject.kind]
     if races:

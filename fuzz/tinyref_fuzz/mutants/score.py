@@ -30,9 +30,9 @@ Say = Callable[[str], None]
 class Settings:
     """How to score.
 
-    seeds: 0 to this, without it. seconds: what a mutant may live. jobs: processes at a time.
-    further: seconds for more findings after the first. examine: seconds of a reduction; 0 does
-    without reduction, blame and buckets.
+    seeds: 0 to this, without it. seconds: what a mutant may live, of the processor. jobs: processes
+    at a time. further: seconds of the processor for more findings after the first. examine:
+    seconds of a reduction; 0 does without reduction, blame and buckets.
     """
 
     seeds: int = 5
@@ -228,7 +228,7 @@ def _run_of(process: _Process, task: _Task, death: str, tail: str, ended: float)
             cases=judged["judged"],
             reached=judged["reached"],
             seconds=judged["seconds"],
-            processor=judged["processor"],
+            wall=judged["wall"],
             found=found,
         )
     if killed is not None:
@@ -242,7 +242,7 @@ def _run_of(process: _Process, task: _Task, death: str, tail: str, ended: float)
             reached=max(run.reached, 1),
             cases=killed["killed"] + 1,
             seconds=killed["seconds"],
-            processor=killed["processor"],
+            wall=killed["wall"],
             pair=killed["pair"],
             symptom=killed["symptom"],
             detail=killed["detail"],
@@ -252,13 +252,17 @@ def _run_of(process: _Process, task: _Task, death: str, tail: str, ended: float)
     if process.ready_at is None:
         return replace(run, problem=f"did not start: {death}: {tail[-400:]}")
     # A crash or a hang gives a mutant away like a wrong value; isolation makes it cost one case.
+    is_hang = death.startswith("silent")
+    alive = [message["seconds"] for message in process.messages if "at" in message]
     return replace(
         run,
         killed=True,
         triggered=True,
         reached=1,
-        seconds=ended - process.ready_at,
-        symptom="HANG" if death.startswith("silent") else "CRASH",
+        # A hang is noticed after the silence, whatever the process does in it.
+        seconds=max(alive, default=0.0) + (SILENCE_SECONDS if is_hang else 0.0),
+        wall=ended - process.ready_at,
+        symptom="HANG" if is_hang else "CRASH",
         detail=f"{death}: {tail[-200:]}",
     )
 

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 # The parent is told of life this often, so that it can tell a hang from work.
 BEAT_SECONDS = 0.5
+# A process that rather waits than works ends after so many times the seconds it may work.
+MOST_WAITING = 20
 # Findings after the first, each of which is examined: their buckets are counted.
 MOST_FINDINGS = 5
 
@@ -35,9 +37,10 @@ class Request:
     """What a process is to do.
 
     mutant: its name, empty for the healthy compiler. device: what is fuzzed. seconds: how long a
-    mutant may live. further: for how long cases are judged after the first finding. examine: the
-    seconds that the reduction of a finding may take, 0 for none. trace: the number of cases of
-    which the programs are told, instead of any judging.
+    mutant may live. further: for how long cases are judged after the first finding. Both are
+    seconds of the processor, as of `Clock`. examine: the seconds that the reduction of a finding
+    may take, 0 for none. trace: the number of cases of which the programs are told, instead of any
+    judging.
     """
 
     mutant: str
@@ -68,17 +71,18 @@ class Trial:
         findings: list[tuple[Case, Verdict]] = []
         clock = Clock()
         until = self.request.seconds
+        at_most = MOST_WAITING * (self.request.seconds + self.request.further)
         is_killed = False
         number = 0
-        while clock.wall < until and len(findings) < MOST_FINDINGS:
-            self.beat(number)
+        while clock.processor < until and clock.wall < at_most and len(findings) < MOST_FINDINGS:
+            self.beat(number, clock)
             case, verdict = self.judged(judge, number)
             number += 1
             if verdict.agrees:
                 continue
             if not is_killed:
                 is_killed = True
-                until = clock.wall + self.request.further
+                until = clock.processor + self.request.further
                 self.say(killed(number - 1, verdict, clock))
             if case is not None:
                 findings.append((case, verdict))
@@ -107,12 +111,12 @@ class Trial:
 
         return generate(Tape(seed=tape_seed(self.request.seed, number)), capabilities)
 
-    def beat(self, number: int) -> None:
+    def beat(self, number: int, clock: Clock) -> None:
         """Says that it lives, now and then."""
         now = time.perf_counter()
         if now - self.beaten > BEAT_SECONDS:
             self.beaten = now
-            self.say({"at": number})
+            self.say({"at": number, **clock.read()})
 
     def examined(self, case: Case, verdict: Verdict) -> None:
         """Reduces, blames and buckets one finding."""
@@ -155,17 +159,30 @@ class Trial:
 
 
 class Clock:
-    """Seconds since it was made: of the wall, and of the processor, which others may share."""
+    """Seconds since it was made, of the processor and of the wall.
+
+    The processor is that of this process and of the children that have ended, so that it makes no
+    difference what else runs on the machine.
+    """
 
     def __init__(self) -> None:
-        self._start = time.perf_counter(), time.process_time()
+        self._start = _processor(), time.perf_counter()
+
+    @property
+    def processor(self) -> float:
+        return _processor() - self._start[0]
 
     @property
     def wall(self) -> float:
-        return time.perf_counter() - self._start[0]
+        return time.perf_counter() - self._start[1]
 
     def read(self) -> dict[str, float]:
-        return {"seconds": self.wall, "processor": time.process_time() - self._start[1]}
+        return {"seconds": self.processor, "wall": self.wall}
+
+
+def _processor() -> float:
+    used = os.times()
+    return used.user + used.system + used.children_user + used.children_system
 
 
 def killed(number: int, verdict: Verdict, clock: Clock) -> dict[str, Any]:
