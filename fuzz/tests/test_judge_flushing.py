@@ -1,0 +1,128 @@
+"""A device that declares to flush subnormals is judged by what that allows, and no more."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tinyref.dtype import dtypes
+from tinyref.runtimes.python import InterpretedKernel, PythonBackend
+from tinyref.uops import build
+from tinyref.uops.interpreter import Interpreter
+from tinyref.uops.meanings import apply
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import ViewArg
+from tinyref.uops.shape_tracker import ShapeTracker
+from tinyref_fuzz.case import Case, Mode, Pair, Symptom
+from tinyref_fuzz.generate import generate
+from tinyref_fuzz.judge import Judge, judge
+from tinyref_fuzz.policies import POLICIES
+from tinyref_fuzz.tape import Tape
+
+SMALLEST = np.finfo(np.float32).tiny
+
+
+def flushed(dtype, values):
+    """Subnormals of float32 become zero of the same sign."""
+    if dtype.scalar is not dtypes.float32:
+        return values
+    with np.errstate(all="ignore"):
+        return np.where(np.abs(values) < SMALLEST, np.copysign(np.float32(0), values), values)
+
+
+def meaning(op: Ops):
+    def given(dtype, operands, sources):
+        operands = [flushed(*each) for each in zip(sources, operands, strict=True)]
+        return flushed(dtype, apply(op, dtype, operands, sources))
+
+    return given
+
+
+class Flushing(PythonBackend):
+    """Takes subnormals for zero, and says so."""
+
+    @property
+    def capabilities(self):
+        return replace(super().capabilities, keeps_subnormals=False)
+
+    def load(self, entry, binary):
+        kernel = InterpretedKernel(self.name, super().load(entry, binary).program)
+        wrong = {op: meaning(op) for op in (Ops.ADD, Ops.SUB, Ops.MUL, Ops.FDIV)}
+        kernel.interpreter = Interpreter(kernel.program, wrong)
+        return kernel
+
+
+class SecretlyFlushing(Flushing):
+    """Takes subnormals for zero, and does not say so."""
+
+    @property
+    def capabilities(self):
+        return replace(super().capabilities, keeps_subnormals=True)
+
+
+class FlushingTooMuch(Flushing):
+    """Takes everything for zero that is below one."""
+
+    def load(self, entry, binary):
+        kernel = super().load(entry, binary)
+
+        def wrong(dtype, operands, sources):
+            found = apply(Ops.MUL, dtype, operands, sources)
+            return np.where(np.abs(found) < 1, np.zeros_like(found), found)
+
+        kernel.interpreter = Interpreter(kernel.program, {Ops.MUL: wrong})
+        return kernel
+
+
+def halved(*values: float, mode: Mode = Mode.EDGE) -> Case:
+    """The kernel that halves so many values."""
+    tracker = ShapeTracker.from_shape((len(values),))
+    views = [
+        UOp(Ops.VIEW, buffer.dtype, (buffer,), ViewArg(tracker))
+        for buffer in (build.define_global(slot, dtypes.float32, len(values)) for slot in range(2))
+    ]
+    ast = build.sink(build.store(views[0], build.mul(build.load(views[1]), 0.5)))
+    return Case(ast, (np.zeros(len(values), np.float32), np.float32(values)), mode=mode)
+
+
+def found(case: Case, device: str):
+    verdict = judge(case, f"{__name__}:{device}", thorough=True)
+    return verdict.pair, verdict.symptom
+
+
+def test_a_device_may_flush_what_it_declares_to_flush():
+    case = halved(SMALLEST, 1.0, -1e-44, 3.0)
+    assert found(case, "Flushing") == (None, None)
+    assert found(case, "SecretlyFlushing") == (Pair.DEVICE, Symptom.VALUE)
+
+
+@pytest.mark.parametrize("mode", Mode, ids=lambda mode: mode.name)
+def test_and_nothing_else(mode):
+    assert found(halved(1.0, 3.0, mode=mode), "FlushingTooMuch") == (Pair.DEVICE, Symptom.VALUE)
+    assert found(halved(2.0, 6.0, mode=mode), "FlushingTooMuch") == (None, None)
+
+
+def test_the_compiler_may_not_flush(monkeypatch):
+    """What the device may do, the interpreter may not."""
+    case = halved(SMALLEST, 1.0)
+    healthy = Interpreter.run
+
+    def run(self, buffers, *given, **named):
+        healthy(self, buffers, *given, **named)
+        buffers[0][:] = flushed(dtypes.float32, buffers[0])
+
+    monkeypatch.setattr(Interpreter, "run", run)
+    assert found(case, "Flushing") == (Pair.PLAIN, Symptom.VALUE)
+
+
+@pytest.mark.sampled(16)
+@pytest.mark.parametrize("first", range(0, 96, 6))
+def test_generated_kernels_are_not_reported(first):
+    judged = Judge(f"{__name__}:Flushing")
+    for seed in range(first, first + 6):
+        policy = POLICIES["edges" if seed % 2 else "floats"]
+        verdict = judged.verdict(generate(Tape(seed=seed), judged.capabilities, policy))
+        assert verdict.agrees, (seed, verdict)
