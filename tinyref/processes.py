@@ -26,6 +26,8 @@ from typing import Any, Generic, TypeVar
 
 LOG_TAIL = 4000
 EXIT_ORPHANED = 3
+# Between the end of a worker's pipe and the end of the worker.
+LEAVING_SECONDS = 2.0
 _PR_SET_PDEATHSIG = 1
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -76,6 +78,10 @@ class WorkerProcess:
     def kill(self, reason: str, how: signal.Signals = signal.SIGKILL) -> None:
         """Ends the worker and all that it started; its pipe then closes."""
         self.killed_for = self.killed_for or reason
+        self.signal_group(how)
+
+    def signal_group(self, how: signal.Signals) -> None:
+        """Sends a signal to the worker and all that it started, whichever of them still are."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, how)
 
@@ -166,8 +172,11 @@ class Pool(Generic[W]):
 
     def remove(self, worker: W) -> int:
         """Forgets a worker whose pipe has closed; returns its exit code."""
-        # One that died by itself may leave behind what it started.
-        worker.kill("it is gone")
+        # One that leaves by itself is to tell its own exit code, which a signal now would change.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            worker.process.wait(LEAVING_SECONDS)
+        # It may leave behind what it started.
+        worker.signal_group(signal.SIGKILL)
         self._selector.unregister(worker.fileno())
         self.workers.remove(worker)
         return worker.bury()

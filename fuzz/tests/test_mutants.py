@@ -158,7 +158,7 @@ def test_the_line_of_an_edit_is_the_first_that_differs():
 
 def test_a_mutant_comes_too_late_where_its_module_is_imported():
     with pytest.raises(MutantError, match="imported already"):
-        switch_on(replace(ANY, module="tinyref.errors"))
+        switch_on(replace(ANY, module=Mutant.__module__))
 
 
 def test_a_normal_run_imports_no_mutant():
