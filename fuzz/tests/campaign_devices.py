@@ -75,6 +75,14 @@ class Killed(Faulty):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+class KillingMachines(Faulty):
+    """Takes the process down that started it: the worker of a cluster."""
+
+    def fault(self) -> None:
+        os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(1000)
+
+
 class KilledOnce(Faulty):
     """Dies so once; the file in FAULT_FILE remembers."""
 

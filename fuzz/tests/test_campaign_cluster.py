@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,25 +19,39 @@ import pytest
 from tinyref.errors import UserError
 from tinyref_fuzz.campaign import cluster as clusters
 from tinyref_fuzz.campaign.campaign import Request, Summary, run
-from tinyref_fuzz.campaign.cases import CaseResult
+from tinyref_fuzz.campaign.cases import CaseResult, judged
 from tinyref_fuzz.campaign.database import Database
 from tinyref_fuzz.campaign.task import CampaignError, Done, Setup, Task
 from tinyref_fuzz.case import Pair, Symptom, Verdict
 
 HERE = Path(__file__).parent
 KERNELS = 80
+# Each death of a machine of the cluster takes many seconds.
+FEW_KERNELS = 4
 
 distributed = pytest.importorskip("distributed", reason="the extra `cluster` is not installed")
+dask = pytest.importorskip("dask", reason="the extra `cluster` is not installed")
 
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Two machines, of which a new one comes for one that dies, however long that takes here.
+
+    The scheduler forgives no death, so that whatever was with a machine is suspected at once.
+    """
     path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
     monkeypatch.setenv("PYTHONPATH", path)
     monkeypatch.syspath_prepend(str(HERE))
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
-    ) as found:
+    settings = {
+        "distributed.deploy.lost-worker-timeout": "600s",
+        "distributed.scheduler.allowed-failures": 0,
+    }
+    with (
+        dask.config.set(settings),
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+        ) as found,
+    ):
         yield found
 
 
@@ -86,25 +102,48 @@ def test_a_cluster_of_which_a_machine_dies_gives_the_same(tmp_path: Path, cluste
     assert state(tmp_path / "cluster") == state(tmp_path / "here")
 
 
-class FakeFuture:
-    """Of a cluster on which every machine that gets case 5 dies, and nothing else goes wrong."""
+@pytest.mark.slow
+def test_only_cases_that_alone_end_machines_are_pinned(tmp_path: Path, cluster: Any):
+    sys.path.insert(0, str(HERE))
+    stream = islice(judged("campaign_devices:Raising", 11, "small"), FEW_KERNELS)
+    killing = {number for number, _, verdict, _ in stream if not verdict.agrees}
+    assert len(killing) == 1
+    address = cluster.scheduler_address
+    summary = campaign(tmp_path, "KillingMachines", address, kernels=FEW_KERNELS)
+    assert (summary.cases, summary.incomplete) == (FEW_KERNELS, "")
+    assert state(tmp_path)[0] == dict.fromkeys(killing, Symptom.CRASH)
 
-    def __init__(self, task: dict[str, Any]) -> None:
-        self.is_killed = task["first"] <= 5 < task["stop"]
-        self.status = "error" if self.is_killed else "finished"
-        self.task = task
+
+class FakeFuture:
+    """Of a cluster on which case 5 ends every machine, case 1 the first that it is alone on."""
+
+    def __init__(self, client: FakeClient, function: Any, given: Any, workers: Any) -> None:
+        self.status = "finished"
+        self.is_over = True
+        self.function = function
+        self.error: Exception | None = None
+        if function is not clusters.run_task:
+            return
+        self.task = given[2]
+        client.sent.append((self.task["first"], self.task["stop"]))
+        numbers = range(self.task["first"], self.task["stop"])
+        is_first = client.sent.count((1, 2)) <= 1
+        if 5 in numbers or (1 in numbers and (not workers or is_first)):
+            if workers and len(client.sent) % 2:
+                # Seen first as a machine that is not there any more.
+                self.is_over = False
+                client.machines = {f"{workers[0]}+": 2}
+            else:
+                self.error = distributed.KilledWorker("t", SimpleNamespace(address="m"), 3)
 
     def done(self) -> bool:
-        return True
+        return self.is_over
 
-    def exception(self) -> Exception | None:
-        return (
-            distributed.KilledWorker("t", SimpleNamespace(address="m"), 3)
-            if self.is_killed
-            else None
-        )
-
-    def result(self) -> dict[str, Any]:
+    def result(self, timeout: float) -> Any:
+        if self.error is not None:
+            raise self.error
+        if self.function is not clusters.run_task:
+            return None
         numbers = range(self.task["first"], self.task["stop"])
         return Done(Task.from_json(self.task), tuple(map(agreed, numbers))).to_json()
 
@@ -114,56 +153,106 @@ class FakeClient:
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         self.sent: list[tuple[int, int]] = []
+        self.machines = {"a": 2}
 
     def nthreads(self) -> dict[str, int]:
-        return {"a": 2}
+        return self.machines
 
-    def submit(self, function: Any, setup: Any, task: dict[str, Any], pure: bool) -> FakeFuture:
-        self.sent.append((task["first"], task["stop"]))
-        return FakeFuture(task)
+    def submit(self, function: Any, *given: Any, **named: Any) -> FakeFuture:
+        return FakeFuture(self, function, given, named.get("workers"))
+
+    def cancel(self, futures: list[FakeFuture], force: bool) -> None:
+        return
 
     def as_current(self) -> Any:
         return contextlib.nullcontext()
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> clusters.ClusterExecutor:
+    monkeypatch.setattr(distributed, "Client", FakeClient)
+    monkeypatch.setattr(distributed, "wait", lambda *arguments, **named: None)
+    return clusters.ClusterExecutor(Setup("PYTHON", 1), "tcp://fake")
 
 
 def agreed(number: int) -> CaseResult:
     return CaseResult(number, 0.5)
 
 
-def test_a_case_that_kills_machines_is_pinned_by_doing_it_alone(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(distributed, "Client", FakeClient)
-    monkeypatch.setattr(distributed, "wait", lambda *arguments, **named: None)
-    executor = clusters.ClusterExecutor(Setup("PYTHON", 1), "tcp://fake")
-    assert executor.capacity == 4
-    executor.submit(Task(0, 3))
-    executor.submit(Task(3, 7))
-    assert executor.busy == 2
-    (done,) = executor.finished(0.1)
-    assert done.results == tuple(map(agreed, range(3)))
-    # Until it is known which one it was, nothing else is to be beside it.
-    assert (executor.capacity, executor.busy) == (0, 1)
+def until_done(executor: clusters.ClusterExecutor, count: int) -> list[Done]:
     found: list[Done] = []
-    while not found:
-        found = executor.finished(0.1)
-    assert [result.number for result in found[0].results] == [3, 4, 5, 6]
-    assert [result.verdict is None for result in found[0].results] == [True, True, False, True]
-    verdict = found[0].results[2].verdict
-    assert verdict is not None
-    assert verdict.symptom is Symptom.CRASH
-    assert (executor.capacity, executor.busy) == (4, 0)
-    # Each once: the chunks, then the cases of the one that was killed.
-    assert executor._client.sent == [(0, 3), (3, 7), (3, 4), (4, 5), (5, 6), (6, 7)]
+    for _ in range(100):
+        found += executor.finished(0.0)
+    assert len(found) == count
+    return found
 
 
-def test_an_examination_that_kills_machines_is_left_out(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(distributed, "Client", FakeClient)
-    monkeypatch.setattr(distributed, "wait", lambda *arguments, **named: None)
-    executor = clusters.ClusterExecutor(Setup("PYTHON", 1), "tcp://fake")
-    executor.submit(Task(5, 6, verdict=Verdict(Pair.DEVICE, Symptom.VALUE, "differs")))
-    assert executor.finished(0.1) == []
-    (done,) = executor.finished(0.1)
+def test_a_case_is_pinned_where_it_alone_ends_machines(fake: clusters.ClusterExecutor):
+    assert fake.capacity == 4
+    fake.submit(Task(0, 3))
+    fake.submit(Task(3, 7))
+    fake.submit(Task(7, 9))
+    assert fake.busy == 3
+    (done,) = fake.finished(0.1)
+    assert done.results == tuple(map(agreed, (7, 8)))
+    # Until it is known which ones it was, nothing else is to be beside them.
+    assert (fake.capacity, fake.busy) == (0, 2)
+    first, second = until_done(fake, 2)
+    # Case 1 had bad luck, once.
+    assert first.results == tuple(map(agreed, range(3)))
+    assert [result.number for result in second.results] == [3, 4, 5, 6]
+    verdicts = [result.verdict for result in second.results]
+    assert [verdict is None for verdict in verdicts] == [True, True, False, True]
+    assert verdicts[2] is not None
+    assert verdicts[2].symptom is Symptom.CRASH
+    assert "it ends machines of the cluster" in verdicts[2].detail
+    assert (fake.capacity, fake.busy) == (4, 0)
+    alone = [0, 1, 1, 2, 3, 4, 5, 5, 5, 6]
+    sent = [(0, 3), (3, 7), (7, 9), *((number, number + 1) for number in alone)]
+    assert fake._client.sent == sent
+
+
+def test_an_examination_that_ends_machines_is_left_out(fake: clusters.ClusterExecutor):
+    fake.submit(Task(5, 6, verdict=Verdict(Pair.DEVICE, Symptom.VALUE, "differs")))
+    (done,) = until_done(fake, 1)
     assert done.examination is not None
     assert "ended machines" in done.examination.problem
+
+
+def test_what_a_cluster_forgets_is_sent_again(fake: clusters.ClusterExecutor):
+    fake.submit(Task(10, 12))
+    for _ in range(clusters.MOST_LOSSES):
+        (future,) = fake._pending
+        future.status = "cancelled"
+        assert fake.finished(0.0) == []
+        assert fake.busy == 1
+    (future,) = fake._pending
+    future.status = "cancelled"
+    with pytest.raises(CampaignError, match="forgot what it was given"):
+        fake.finished(0.0)
+
+
+def test_a_result_that_died_with_its_machine_is_waited_for(fake: clusters.ClusterExecutor):
+    fake.submit(Task(10, 12))
+    (future,) = fake._pending
+    future.error = TimeoutError()
+    assert fake.finished(0.0) == []
+    assert fake.busy == 1
+    future.error = None
+    (done,) = fake.finished(0.0)
+    assert done.results == (agreed(10), agreed(11))
+
+
+def test_a_campaign_ends_only_its_own_processes(monkeypatch: pytest.MonkeyPatch):
+    closed = []
+    ours, theirs = (
+        SimpleNamespace(close=lambda name=name: closed.append(name)) for name in ("ours", "theirs")
+    )
+    monkeypatch.setattr(clusters, "_executors", {("a", 1): ours, ("b", 1): theirs})
+    clusters.release("a")
+    assert closed == ["ours"]
+    clusters.release()
+    assert closed == ["ours", "theirs"]
 
 
 @pytest.mark.slow
