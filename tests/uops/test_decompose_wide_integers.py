@@ -20,6 +20,7 @@ from tinyref.uops.compile import compile_kernel
 from tinyref.uops.decompose import decompose, word_pairs
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
+from tinyref.uops.optimise.opt import parse_opts
 from tinyref.uops.payload import AxisKind, LocalArg, ViewArg
 from tinyref.uops.verify.common import skip_after
 
@@ -294,3 +295,25 @@ def test_an_index_beyond_int32_needs_an_int64_that_is_no_pair() -> None:
     x = load(1, dtypes.int32, 1 << 32, tracker((1 << 32,)))
     with pytest.raises(UserError, match="needs int64, which the device lacks"):
         compile_kernel(build.sink(store(0, 1 << 32, tracker((1 << 32,)), x)), WORDS)
+
+
+@DEVICES
+@pytest.mark.parametrize("opts", ["", "UPCAST(0, 4)"])
+@BOTH
+def test_rows_may_be_chosen_by_pairs(dtype: DType, opts: str, device: Capabilities) -> None:
+    """The place is known to be in range by a comparison, of which the words say nothing."""
+    if opts and device is not VECTORS:
+        pytest.skip("has no vectors")
+    places = load(2, dtype, 8, tracker((8,)))
+    memory = build.define_global(1, dtypes.int32, 28)
+    # Of four rows of seven numbers the second, and in it the number that is asked for.
+    row = tracker((4, 7)).shrink(((1, 2), (0, 7))).expand((8, 7))
+    chosen = build.load(UOp(Ops.VIEW, memory.dtype, (memory, places), ViewArg(row)))
+    ast = build.sink(store(0, 8, tracker((8,)), chosen))
+    program = compile_kernel(ast, device, opts=parse_opts(opts))
+    table = np.arange(28, dtype=np.int32)
+    asked = np.array([0, 6, 7, 3, 2**32, 2**63 - 1, 5, -1], np.object_) % 2**64
+    numbers = asked.astype(np.uint64).view(numpy_dtype(dtype))
+    out = np.zeros(8, np.int32)
+    run_program(program, [out, table, numbers])
+    assert out.tolist() == [7, 13, 0, 10, 0, 0, 12, 0]

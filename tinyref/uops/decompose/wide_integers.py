@@ -12,6 +12,7 @@ from tinyref.device import Capabilities
 from tinyref.dtype import DType, PtrDType, dtypes, pointer
 from tinyref.errors import UserError
 from tinyref.uops import build
+from tinyref.uops.bounds import bounds
 from tinyref.uops.build import both, cast, either
 from tinyref.uops.decompose import word_pairs
 from tinyref.uops.decompose.storage import scalar_of
@@ -54,7 +55,7 @@ class _Emulation:
         if not any(self.touches(touching.dtype) for touching in (node, *node.src)):
             # A root, or a barrier after stores, may have more sources now.
             flat = tuple(part for parts in src for part in parts)
-            return (node if flat == node.src else node.replace(src=flat),)
+            return (node if flat == node.src else _in_range(node, node.replace(src=flat)),)
         arm = _ARMS.get(node.op)
         if arm is None:
             raise UserError(f"{node.op.name} of {node.dtype.name}: this type is only emulated here")
@@ -222,6 +223,23 @@ class _Emulation:
         if want is dtypes.float32:
             return word_pairs.to_single(x, is_signed)
         return cast(word_pairs.to_single(x, is_signed, is_odd=True), want)
+
+
+def _in_range(node: UOp, changed: UOp) -> UOp:
+    """`changed`, which `node` became; a position that was chosen stays within its range.
+
+    What is known of a number by the comparisons before it is not known of its words: without this,
+    the sum of a position and an offset may seem to be beyond int32.
+    """
+    if node.op is not Ops.WHERE or node.dtype.scalar is not dtypes.index:
+        return changed
+    low, high = bounds(node)
+    least, most = bounds(changed)
+    if least < low:
+        changed = build.maximum(changed, int(low))
+    if most > high:
+        changed = build.where(build.less(changed, int(high)), changed, int(high))
+    return changed
 
 
 def _unsigned_position(x: Words) -> UOp:
