@@ -191,6 +191,7 @@ class _Templates:
     def __init__(self, tape: Tape, chosen: tuple[DType, ...], leaf: Leaf) -> None:
         self.tape = tape
         self.leaf = leaf
+        self.types = chosen
         integers = [kind for kind in chosen if kind.is_int]
         self.dtype = tape.pick(integers) if integers else dtypes.bool
 
@@ -198,9 +199,19 @@ class _Templates:
         """A value from 0 to `most`, one less than a power of two."""
         return build.both(self.leaf(self.dtype), as_const(most, self.dtype))
 
+    def upto(self, most: int) -> UOp:
+        """A value from 0 to `most`."""
+        if most & (most + 1) == 0:
+            return self.small(most)
+        return build.mod(self.small(127), most + 1)
+
     def sum(self, factor: int, below: int) -> UOp:
         """x * factor + y with y from 0 to `below`; not negative, and nothing wraps."""
-        return build.add(build.mul(self.small(7), factor), self.small(below))
+        return build.add(build.mul(self.small(7), factor), self.upto(below))
+
+    def rest(self, factor: int) -> int:
+        """The largest rest, mostly one at which it is decided whether it is below `factor`."""
+        return self.tape.pick((factor - 1, factor - 1, factor, 1))
 
     def factors(self) -> tuple[int, int]:
         """A factor and a divisor that share one."""
@@ -208,12 +219,88 @@ class _Templates:
 
     def divided(self, op: Ops) -> UOp:
         factor, divisor = self.factors()
-        total = self.sum(factor, self.tape.pick((3, 1, 7)))
+        total = self.sum(factor, self.rest(factor))
         if self.tape.below(3) == 2:
             total = build.add(total, self.tape.between(1, 9))
         if self.tape.below(4) == 3 and not self.dtype.is_unsigned:
             total = build.sub(total, self.tape.between(1, 9))
         return build.binary(op, total, divisor)
+
+    def remainder_of(self, op: Ops) -> UOp:
+        """x % m % d or x % m // d, where d divides m or not."""
+        divisor, times = self.tape.between(2, 9), self.tape.between(2, 6)
+        modulus = divisor * times + self.tape.pick((0, 0, 1, -1))
+        return build.binary(op, build.mod(self.leaf(self.dtype), modulus), divisor)
+
+    def divided_twice(self) -> UOp:
+        """x // c // d, where the type holds c * d or not."""
+        x = self.leaf(self.dtype)
+        return build.idiv(build.idiv(x, self.divisor()), self.divisor())
+
+    def divisor(self) -> int:
+        return self.tape.pick((2, 3, 4, 7, 12, 15, 16, 63, 64, 100, 127))
+
+    def divided_sum(self) -> UOp:
+        """(x // c + e) // d of an x that is not negative."""
+        x = self.upto(self.tape.pick((15, 63, 127)))
+        inner = build.add(build.idiv(x, self.tape.between(2, 5)), self.tape.between(1, 5))
+        return build.idiv(inner, self.tape.between(2, 5))
+
+    def divided_by(self, divisor: int) -> UOp:
+        """x // -1 and the like, where the type has such a number."""
+        return build.idiv(self.leaf(self.dtype), as_const(divisor, self.dtype))
+
+    def near_divisor(self) -> UOp:
+        """x % c of a narrow x whose quotients are one number, or nearly so."""
+        least, width = self.tape.between(0, 9), self.tape.pick((1, 3, 7))
+        x = build.add(self.small(width), least)
+        most = least + width
+        return build.mod(x, max(1, self.tape.pick((most, most + 1, least, most + 2, least + 1))))
+
+    def quotient_below(self) -> UOp:
+        """x // c < d of any sign."""
+        low = 0 if self.dtype.is_unsigned else -5
+        quotient = build.idiv(self.leaf(self.dtype), self.tape.between(2, 9))
+        return build.less(quotient, self.tape.between(low, 5))
+
+    def quotient_not_zero(self) -> UOp:
+        x = self.leaf(self.dtype) if self.dtype.is_unsigned else self.shifted()
+        return build.not_equal(build.idiv(x, self.tape.between(2, 9)), 0)
+
+    def sums_compared(self) -> UOp:
+        """x + c < y + d of small values, where nothing wraps, or a part of it."""
+        low = 0 if self.dtype.is_unsigned else -9
+        x, y = self.shifted(), self.shifted()
+        c, d = (as_const(self.tape.between(low, 9), self.dtype) for _ in range(2))
+        left = build.add(x, c) if self.tape.below(3) else build.sub(as_const(d, self.dtype), x)
+        return build.less(left, build.add(y, d) if self.tape.below(2) else as_const(d, self.dtype))
+
+    def first(self) -> UOp:
+        return build.less(build.mod(self.upto(15), self.tape.between(2, 6)), 1)
+
+    def larger_compared(self) -> UOp:
+        x = build.maximum(self.leaf(self.dtype), self.tape.between(0, 9))
+        return build.less(x, self.tape.between(0, 12))
+
+    def masked(self) -> UOp:
+        """x & (2**n - 1) of a narrow x, which may be negative."""
+        return build.both(self.shifted(), as_const(self.tape.pick((3, 7, 15)), self.dtype))
+
+    def all_ones(self) -> UOp:
+        op = self.tape.pick((Ops.AND, Ops.OR))
+        return build.binary(op, self.leaf(self.dtype), as_const(-1, self.dtype))
+
+    def cast_twice(self, is_narrow: bool) -> UOp:
+        """A value cast to one type and to another, of which each may be narrower, or unsigned."""
+        wide = [kind for kind in self.types if not kind.is_bool]
+        integers = [kind for kind in wide if kind.is_int]
+        if is_narrow or self.tape.below(2):
+            x = self.shifted()
+        else:
+            x = self.leaf(self.tape.pick(wide))
+        inner = self.tape.pick(integers if x.dtype.is_int else wide)
+        outer = self.tape.pick(integers if inner.is_int and self.tape.below(3) else wide)
+        return build.cast(build.cast(x, inner), outer)
 
     def reduced(self) -> UOp:
         """(x * 8 + y) // 7 and the like, where x and y together are less than the divisor."""
@@ -221,13 +308,13 @@ class _Templates:
         return build.idiv(build.add(build.mul(self.small(3), divisor + 1), self.small(3)), divisor)
 
     def inner_remainder(self) -> UOp:
-        modulus, divisor = self.tape.pick(((6, 3), (12, 4), (8, 8), (10, 5)))
+        modulus, divisor = self.tape.pick(((6, 3), (12, 4), (8, 8), (10, 5), (6, 4)))
         inner = build.mod(self.small(15), modulus)
         return build.mod(build.add(inner, self.small(3)), divisor)
 
     def compared(self) -> UOp:
         factor, divisor = self.factors()
-        left = self.sum(factor, self.tape.pick((3, 1)))
+        left = self.sum(factor, self.rest(factor))
         if self.tape.below(2):
             limit: UOp | int = self.tape.between(1, 40)
         else:
@@ -336,6 +423,22 @@ class _Templates:
 
 
 _BY_TEMPLATE: dict[str, Callable[[_Templates], UOp]] = {
+    "mod-of-mod": lambda made: made.remainder_of(Ops.MOD),
+    "div-of-mod": lambda made: made.remainder_of(Ops.IDIV),
+    "div-nested": _Templates.divided_twice,
+    "div-nested-sum": _Templates.divided_sum,
+    "div-minus-one": lambda made: made.divided_by(-1),
+    "mod-bounds": _Templates.near_divisor,
+    "lt-div": _Templates.quotient_below,
+    "ne-div": _Templates.quotient_not_zero,
+    "lt-sum": _Templates.sums_compared,
+    "lt-first": _Templates.first,
+    "lt-max": _Templates.larger_compared,
+    "bit-mask": _Templates.masked,
+    "bit-ones": _Templates.all_ones,
+    "cast-cast": lambda made: made.cast_twice(False),
+    "cast-cast-wrap": lambda made: made.cast_twice(False),
+    "cast-cast-bounds": lambda made: made.cast_twice(True),
     "div-factor": lambda made: made.divided(Ops.IDIV),
     "div-split": lambda made: made.divided(Ops.IDIV),
     "div-reduce": _Templates.reduced,
@@ -363,6 +466,15 @@ _BY_TEMPLATE: dict[str, Callable[[_Templates], UOp]] = {
     "where-not": _Templates.chosen,
     "where-bool": _Templates.chosen_bool,
 }
+
+
+# Rules that are right by a side condition: the more of them are planted, the sooner it is seen.
+_SUBTLE = 2.5
+
+
+def hardness(rule: Rule) -> float:
+    """How often a rule is planted: more often where it has a condition to get wrong."""
+    return _SUBTLE if rule.domain.needs_bounds or rule.name in _BY_TEMPLATE else 1.0
 
 
 def planted(rule: Rule, tape: Tape, chosen: Iterable[DType], leaf: Leaf) -> UOp | None:

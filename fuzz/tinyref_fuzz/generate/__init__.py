@@ -15,6 +15,7 @@ from tinyref_fuzz.generate.forms import BUILDERS
 from tinyref_fuzz.generate.kernel import Kernel
 from tinyref_fuzz.generate.outputs import Outputs
 from tinyref_fuzz.generate.plants import with_plant
+from tinyref_fuzz.generate.several import several
 from tinyref_fuzz.generate.values import exact_bound
 from tinyref_fuzz.optimisations import drawn_lists
 from tinyref_fuzz.policies import DTYPES, FORMS, POLICIES, Policy, policy_named
@@ -59,6 +60,9 @@ def _kernel(tape: Tape, capabilities: Capabilities, policy: Policy) -> Case:
         return real_kernel(tape, capabilities, policy)
     kernel = Kernel.drawn(tape, policy, capabilities)
     draw = Expressions(kernel)
+    if form == "several":
+        ast, contents = Outputs(draw).stored(several(draw))
+        return Case(ast, contents, bindings=MappingProxyType(kernel.bindings), mode=kernel.mode)
     value = BUILDERS[form](draw)
     if tape.chance(policy.planted):
         for _ in range(tape.between(1, MOST_PLANTS)):

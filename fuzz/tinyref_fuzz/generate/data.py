@@ -16,6 +16,9 @@ from tinyref_fuzz.case import Array, Mode
 from tinyref_fuzz.generate.values import Number, full_range
 from tinyref_fuzz.inputs import contents
 
+# Of integers of the whole range one of so many is at most this, and of both signs.
+SMALL_SHARE, SMALL = 3, 9
+
 Words = npt.NDArray[np.uint64]
 
 
@@ -35,14 +38,22 @@ class Content:
         Of the whole range of an integer type, and in EDGE mode, those of `inputs.contents`.
         """
         is_whole = self.dtype.is_bool or (self.low, self.high) == full_range(self.dtype)
-        if mode is Mode.EDGE or is_whole:
-            return contents(mode, self.dtype, self.size, self.seed, wide=True)
         words = np.random.PCG64(self.seed).random_raw(self.size + 1)[: self.size]
+        if mode is Mode.EDGE or is_whole:
+            values = contents(mode, self.dtype, self.size, self.seed, wide=True)
+            return self._with_small(values, words) if self.dtype.is_int else values
         if self.dtype.is_int or mode is Mode.EXACT:
             low, count = int(self.low), int(self.high) - int(self.low) + 1
             drawn = (words >> np.uint64(1)) % np.uint64(min(count, 2**63 - 1))
             return _moved(drawn, low).astype(numpy_dtype(self.dtype))
         return self._moderate(words)
+
+    def _with_small(self, values: Array, words: Words) -> Array:
+        """Integers of any size with some near 0 among them, at which most expressions change."""
+        least = 0 if self.dtype.is_unsigned else -SMALL
+        near = _moved((words >> np.uint64(8)) % np.uint64(SMALL - least + 1), least)
+        is_small = (words >> np.uint64(40)) % np.uint64(SMALL_SHARE) == 0
+        return np.where(is_small, near.astype(values.dtype), values)
 
     def _moderate(self, words: Words) -> Array:
         """Floats of both signs or of the only one, their exponents spread evenly over the range."""

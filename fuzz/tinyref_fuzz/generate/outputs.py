@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tinyref.dtype import dtypes
 from tinyref.uops import build
 from tinyref.uops.node import UOp, substitute
@@ -46,6 +48,14 @@ class Outputs:
         for other in extra:
             there = drawn_target(self.tape, other.shape, MOVED_STORES)
             self.stores.append(build.store(view(self._buffer(other, there), there), other.node))
+        return self._finished()
+
+    def stored(self, values: Sequence[Value]) -> tuple[UOp, tuple[Array, ...]]:
+        """The kernel that stores each of `values` as it is: AST and contents."""
+        for value in map(self._widened, values):
+            tracker = ShapeTracker.from_shape(value.shape)
+            address = view(self._buffer(value, tracker), tracker)
+            self.stores.append(build.store(address, value.node))
         return self._finished()
 
     def _shape(self, value: Value) -> Shape:

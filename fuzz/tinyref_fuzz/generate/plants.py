@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tinyref.dtype import DType, dtypes
@@ -13,7 +14,7 @@ from tinyref.uops.rewrite.rule import Rule
 from tinyref_fuzz.case import Mode
 from tinyref_fuzz.generate.arithmetic import choose, converted
 from tinyref_fuzz.generate.values import Value, broadcast, full_range, ranged
-from tinyref_fuzz.planting import plantable, planted
+from tinyref_fuzz.planting import hardness, plantable, planted
 
 if TYPE_CHECKING:
     from tinyref_fuzz.generate.expressions import Expressions
@@ -32,6 +33,15 @@ def _rules(types: tuple[DType, ...]) -> tuple[Rule, ...]:
 
 def with_plant(draw: Expressions, x: Value) -> Value:
     """`x`, or a value that depends on it and on an instance of a rule's left-hand side."""
+    plant = plant_of(draw, lambda dtype: _leaf(draw, x, dtype), x)
+    return x if plant is None else _together(draw, x, plant)
+
+
+def plant_of(draw: Expressions, leaf: Callable[[DType], Value], *used: Value) -> Value | None:
+    """An instance of a rule's left-hand side whose holes are filled by `leaf`, None without one.
+
+    Its shape is that of all that it is made of, and of what is `used` next to it.
+    """
     kernel = draw.kernel
     types = tuple(
         dtype
@@ -40,22 +50,21 @@ def with_plant(draw: Expressions, x: Value) -> Value:
     )
     rules = _rules(types)
     if not rules:
-        return x
-    weights = [draw.policy.rules.get(rule.name, 1) for rule in rules]
-    used = [x]
+        return None
+    weights = [hardness(rule) * draw.policy.rules.get(rule.name, 1) for rule in rules]
+    leaves = list(used)
 
-    def leaf(dtype: DType) -> UOp:
-        value = _leaf(draw, x, dtype)
-        used.append(value)
+    def node_of(dtype: DType) -> UOp:
+        value = leaf(dtype)
+        leaves.append(value)
         return value.node
 
-    node = planted(draw.tape.pick(rules, weights), draw.tape, types, leaf)
-    if node is None:
-        return x
-    shape = broadcast(*(value.shape for value in used))
-    rough = any(value.is_rough for value in used)
-    plant = ranged(kernel.mode, node, shape, *full_range(node.dtype), is_rough=rough)
-    return x if plant is None else _together(draw, x, plant)
+    node = planted(draw.tape.pick(rules, weights), draw.tape, types, node_of)
+    if node is None or not leaves:
+        return None
+    shape = broadcast(*(value.shape for value in leaves))
+    rough = any(value.is_rough for value in leaves)
+    return ranged(kernel.mode, node, shape, *full_range(node.dtype), is_rough=rough)
 
 
 def _leaf(draw: Expressions, x: Value, dtype: DType) -> Value:
