@@ -28,6 +28,7 @@ DTYPES = (
 FORMS = (
     *("tree", "reduce", "long", "matmul", "softmax", "siblings", "nested", "gather", "choose"),
     *("running", "movement", "concatenate", "convolution", "product", "count", "random", "real"),
+    *("several", "looped", "launch"),
 )
 EXTENTS = (1, 2, 3, 4, 5, 6, 7, 8, 12, 13, 16)
 
@@ -209,6 +210,30 @@ _ALL = (
         depth=1,
     ),
     Policy("real", forms=_only(real=1)),
+    Policy(
+        "rules",
+        forms=_only(several=1),
+        modes=MappingProxyType({Mode.EXACT: 6, Mode.FLOAT: 1, Mode.EDGE: 3}),
+        wide_data=75,
+        symbolic=2,
+        equivalent=5,
+        lists=(0, 1),
+    ),
+    Policy(
+        "plans",
+        forms=_only(looped=6, matmul=3, launch=1),
+        modes=MappingProxyType({Mode.EXACT: 5, Mode.FLOAT: 3, Mode.EDGE: 0}),
+        dtypes=MappingProxyType({dtypes.int32: 8, dtypes.float32: 8}),
+        most=512,
+        wide_data=20,
+        depth=0,
+        planted=0,
+        symbolic=4,
+        outputs=25,
+        in_place=12,
+        equivalent=0,
+        lists=(6, 8),
+    ),
 )
 POLICIES: Mapping[str, Policy] = MappingProxyType(
     {
@@ -216,10 +241,7 @@ POLICIES: Mapping[str, Policy] = MappingProxyType(
         "even": Policy(
             "even",
             mixes=MappingProxyType(
-                {
-                    policy.name: {"mixed": 4.0, "matmul": 2.0}.get(policy.name, 1.0)
-                    for policy in _ALL
-                }
+                {policy.name: {"mixed": 4.0, "plans": 5.0}.get(policy.name, 1.0) for policy in _ALL}
             ),
         ),
         **{policy.name: policy for policy in _ALL},
