@@ -13,44 +13,31 @@ from typing import TYPE_CHECKING
 from tinyref.device import Capabilities
 from tinyref.uops.node import UOp
 from tinyref.uops.optimise.heuristics import optimised
-from tinyref.uops.optimise.opt import KernelOptError, Opt, OptOp
-from tinyref.uops.optimise.plan import ITEM_KINDS, LANE_KINDS, Axis, Plan, number_of
-from tinyref.uops.payload import AxisKind, SlotArg
+from tinyref.uops.optimise.opt import KernelOptError, Opt, OptOp, opts_text
+from tinyref.uops.optimise.plan import Plan
+from tinyref_fuzz.candidates import (
+    AMOUNTS,
+    MOST_COPIES,
+    THREADS,
+    WEIGHTS,
+    copies,
+    draw,
+    slots_of,
+)
 from tinyref_fuzz.case import Opts
+from tinyref_fuzz.probes import accepted, cooked, fitting_recipes
 from tinyref_fuzz.tape import Tape
 
 if TYPE_CHECKING:
     from tinyref_fuzz.policies import Policy
 
-# Those that are legal in many places, such as PADTO, or bar others, as NOLOCALS does, are rarer.
-WEIGHTS = {
-    OptOp.UPCAST: 8.0,
-    OptOp.UNROLL: 8.0,
-    OptOp.LOCAL: 8.0,
-    OptOp.GROUP: 8.0,
-    OptOp.GROUPTOP: 8.0,
-    OptOp.SWAP: 3.0,
-    OptOp.PADTO: 5.0,
-    OptOp.THREAD: 4.0,
-    OptOp.PACK: 6.0,
-    OptOp.TC: 30.0,
-    OptOp.NOLOCALS: 0.7,
-}
-# Divisors, multiples, 0 for whole axes, and what no op accepts.
-AMOUNTS = (2, 4, 3, 8, 0, 16, 5, 7, 32, 6, 12, 13, 64, 1, -1)
-CUTS = (2, 4, 3, 8, 16, 5, 32, 7, 6, 13, 64)
-PADDINGS = (4, 2, 8, 16, 3, 5, 32, 13, 7)
-# Plans of more lanes and copies are legal, but take seconds to compile.
-MOST_COPIES = 64
 # So many candidates are tried for each optimisation that is wanted.
 TRIES = 5
 # A list of a case ends after so many failures in a row: little is left that would be legal.
 PATIENCE = 4
-# Percent of the candidates that are drawn of everything, legal or not.
-WILD = 6
 LONGEST = 5
-# Lists do not depend on how many cores a machine has: where there are threads, there are so many.
-THREADS = 4
+# Of the lists so many in 100 are recipes.
+RECIPE_SHARE = 55
 
 
 @dataclass(frozen=True)
@@ -66,6 +53,14 @@ class OptList:
         return self.plan.opts
 
 
+class BrokenPlanError(Exception):
+    """An optimisation that is neither applied nor refused: the list `opts` ends with it."""
+
+    def __init__(self, opts: Opts) -> None:
+        self.opts = opts
+        super().__init__(f"{opts_text(opts)} is neither applied nor refused")
+
+
 def settled(capabilities: Capabilities) -> Capabilities:
     """The capabilities with `THREADS` threads where the device runs kernels on those of its host.
 
@@ -78,19 +73,60 @@ def settled(capabilities: Capabilities) -> Capabilities:
 def drawn_lists(
     ast: UOp, capabilities: Capabilities, tape: Tape, policy: Policy
 ) -> tuple[Opts, ...]:
-    """Lists for the kernel `ast`, none of them empty or there twice: what the heuristics choose,
-    then random ones, as many as the policy wants as far as the kernel has so many.
+    """Lists for the kernel `ast`, none of them empty or there twice.
+
+    First what the heuristics choose, then recipes and random ones, as many as the policy wants as
+    far as the kernel has so many; last what ought to be refused and is not. A kernel of which the
+    compiler makes no plan has no lists, and one with an optimisation that it fails at has that.
     """
     wanted = tape.between(*policy.lists)
     if not wanted:
         return ()
-    plan = Plan.of(ast, settled(capabilities))
-    lists: dict[Opts, None] = {optimised(plan).opts: None}
-    weights = {op: weight * policy.opts.get(op, 1) for op, weight in WEIGHTS.items()}
-    for _ in range(wanted):
-        length = tape.between(1, LONGEST)
-        lists[_extended(plan, tape, length, weights).opts] = None
-    return tuple(opts for opts in lists if opts)[:wanted]
+    drawn = _Drawn(ast, settled(capabilities), tape, policy)
+    try:
+        drawn.draw(wanted)
+    except BrokenPlanError as broken:
+        drawn.lists[broken.opts] = None
+    except AssertionError:
+        raise
+    except Exception:
+        # The compiler does not even plan this kernel: the judge is told so by itself.
+        return ()
+    return tuple(drawn.lists)
+
+
+class _Drawn:
+    """The lists of one kernel, as far as they are drawn."""
+
+    def __init__(self, ast: UOp, capabilities: Capabilities, tape: Tape, policy: Policy) -> None:
+        self.ast = ast
+        self.capabilities = capabilities
+        self.tape = tape
+        self.policy = policy
+        self.lists: dict[Opts, None] = {}
+
+    def draw(self, wanted: int) -> None:
+        """What is accepted though it is doubtful comes on top of the `wanted` lists."""
+        tape = self.tape
+        plan = Plan.of(self.ast, self.capabilities)
+        plans = [optimised(plan)]
+        self._keep(plans[0])
+        weights = {op: weight * self.policy.opts.get(op, 1) for op, weight in WEIGHTS.items()}
+        recipes, shares = fitting_recipes(plan)
+        for _ in range(wanted - 1):
+            if recipes and tape.chance(RECIPE_SHARE):
+                reached = cooked(plan, tape, tape.pick(recipes, shares))
+            else:
+                reached = _extended(plan, tape, tape.between(1, LONGEST), weights).plan
+            plans.append(reached)
+            self._keep(reached)
+        for each in (plan, *plans[1:]):
+            for opts in accepted(each, tape):
+                self.lists[opts] = None
+
+    def _keep(self, plan: Plan) -> None:
+        if plan.opts:
+            self.lists[plan.opts] = None
 
 
 def mutated_lists(
@@ -135,7 +171,7 @@ def _changed(plan: Plan, opts: Opts, tape: Tape, weights: dict[OptOp, float]) ->
     elif choice == 3 and changed:
         changed[at] = replace(changed[at], arg=tape.pick(AMOUNTS))
     elif choice == 4:
-        changed.insert(at, draw(plan, tape, _slots(plan), weights))
+        changed.insert(at, draw(plan, tape, slots_of(plan), weights))
     return changed
 
 
@@ -149,14 +185,20 @@ def random_opts(
     through.
     """
     plan = Plan.of(ast, settled(capabilities)) if start is None else start
-    return _extended(plan, tape, wanted, WEIGHTS, wanted * TRIES)
+    try:
+        return _extended(plan, tape, wanted, WEIGHTS, wanted * TRIES)
+    except BrokenPlanError as broken:
+        raise (broken.__cause__ or broken) from None
 
 
 def _extended(
     plan: Plan, tape: Tape, wanted: int, weights: dict[OptOp, float], patience: int = PATIENCE
 ) -> OptList:
-    """`plan` with up to `wanted` optimisations; after `patience` in a row that fail, no more."""
-    slots = _slots(plan)
+    """`plan` with up to `wanted` optimisations; after `patience` in a row that fail, no more.
+
+    Raises `BrokenPlanError` for an optimisation that is neither applied nor refused.
+    """
+    slots = slots_of(plan)
     failed = 0
     refused: list[tuple[Opt, str]] = []
     for _ in range(wanted * TRIES):
@@ -173,118 +215,13 @@ def _extended(
             if _members(plan) != before:
                 raise AssertionError(f"{opt} was refused and changed the plan {plan}") from error
             refused.append((opt, str(error)))
+        except Exception as error:
+            raise BrokenPlanError((*plan.opts, opt)) from error
     return OptList(plan, tuple(refused))
-
-
-def copies(plan: Plan) -> int:
-    """How many times the value of a work-item stands in its program."""
-    return number_of(axis.extent for axis in plan.axes if axis.kind in LANE_KINDS)
 
 
 def _members(plan: Plan) -> tuple[object, ...]:
     return tuple(getattr(plan, field.name) for field in fields(plan))
-
-
-def _slots(plan: Plan) -> int:
-    return 1 + max((n.arg.slot for n in plan.nodes if isinstance(n.arg, SlotArg)), default=0)
-
-
-# --- candidates -----------------------------------------------------------------------------------
-
-
-def draw(plan: Plan, tape: Tape, slots: int, weights: dict[OptOp, float]) -> Opt:
-    """One optimisation that may be legal, now and then one that need not."""
-    if tape.chance(WILD):
-        return wild(plan, tape, slots)
-    axes = _axes_by_op(plan)
-    ops = [op for op in WEIGHTS if op in axes]
-    if not ops:
-        return wild(plan, tape, slots)
-    op = tape.pick(ops, [weights[each] for each in ops])
-    if op is OptOp.NOLOCALS:
-        return Opt(op)
-    if op is OptOp.TC:
-        return _tile(plan, tape)
-    axis = tape.pick(axes[op])
-    if op is OptOp.SWAP:
-        return Opt(op, axis, tape.pick(axes[op]))
-    if op is OptOp.PACK:
-        return Opt(op, axis, tape.below(slots))
-    return Opt(op, axis, _amount(op, plan.axes[axis], tape))
-
-
-def _axes_by_op(plan: Plan) -> dict[OptOp, Sequence[int]]:
-    """For each optimisation that may be legal the axes that it may be legal on."""
-    found: dict[OptOp, Sequence[int]] = {}
-    device = plan.capabilities
-    outputs = [n for n in plan.of_kind(AxisKind.GLOBAL) if _is_free(plan.axes[n])]
-    loops = [n for n in plan.of_kind(AxisKind.REDUCE) if _is_free(plan.axes[n])]
-    items = [n for n in plan.of_kind(*ITEM_KINDS) if _is_free(plan.axes[n])]
-    cut = {
-        OptOp.UPCAST: [*outputs, *(n for n in items if plan.axes[n].kind is AxisKind.LOCAL)],
-        OptOp.UNROLL: [*loops, *(n for n in items if plan.axes[n].kind is AxisKind.GROUP_REDUCE)],
-        OptOp.PADTO: [*outputs, *loops],
-    }
-    if device.has_groups and plan.uses_groups:
-        cut[OptOp.LOCAL] = outputs
-        cut[OptOp.GROUP] = cut[OptOp.GROUPTOP] = loops if device.shared_bytes else []
-        if not plan.opts and device.matrix_tiles and len(outputs) > 1 and loops:
-            cut[OptOp.TC] = loops
-        if not items:
-            cut[OptOp.NOLOCALS] = [0]
-    elif not device.has_grid and device.threads > 1 and not plan.of_kind(AxisKind.THREAD):
-        cut[OptOp.THREAD] = outputs
-    if not device.has_groups and device.shared_bytes and loops:
-        cut[OptOp.PACK] = outputs
-    if len(outputs) > 1:
-        cut[OptOp.SWAP] = outputs
-    for op, axes in cut.items():
-        if axes:
-            found[op] = axes
-    return found
-
-
-def _is_free(axis: Axis) -> bool:
-    return isinstance(axis.extent, int) and axis.extent > 1 and not axis.is_fixed
-
-
-def _amount(op: OptOp, axis: Axis, tape: Tape) -> int:
-    extent = axis.extent
-    assert isinstance(extent, int), "only axes of known extent are candidates"
-    if op is OptOp.PADTO:
-        return tape.pick([n for n in PADDINGS if extent % n] or PADDINGS)
-    most = {OptOp.UPCAST: 16, OptOp.UNROLL: 32, OptOp.THREAD: THREADS}.get(op, 64)
-    found = [n for n in CUTS if n <= most and extent % n == 0]
-    if op in (OptOp.UPCAST, OptOp.UNROLL) and extent <= most:
-        found.append(0)
-    elif extent <= most and extent not in found:
-        found.append(extent)
-    # An amount that leaves something over is refused.
-    return tape.pick(found or CUTS)
-
-
-def _tile(plan: Plan, tape: Tape) -> Opt:
-    """Any tile at the level that admits most, or one by its number."""
-    tile = -1 if tape.chance(60) else tape.below(len(plan.capabilities.matrix_tiles))
-    choice, level, mode = tape.pick((0, 0, 0, 1)), tape.pick((2, 2, 2, 1, 0)), tape.between(1, 3)
-    return Opt(OptOp.TC, choice, tile, level, mode)
-
-
-def wild(plan: Plan, tape: Tape, slots: int) -> Opt:
-    """Any optimisation: an axis may be one too far, an amount may not divide."""
-    op = tape.pick(tuple(WEIGHTS))
-    axis = tape.below(len(plan.axes) + 1)
-    if op is OptOp.NOLOCALS:
-        return Opt(op)
-    if op is OptOp.SWAP:
-        return Opt(op, axis, tape.below(len(plan.axes) + 1))
-    if op is OptOp.PACK:
-        return Opt(op, axis, tape.below(slots + 1))
-    if op is OptOp.TC:
-        tile = tape.between(-1, len(plan.capabilities.matrix_tiles))
-        choice, level, mode = tape.pick((0, 0, 1, 2)), tape.pick((2, 2, 1, 0, 3)), tape.below(4)
-        return Opt(op, choice, tile, level, mode)
-    return Opt(op, axis, tape.pick(AMOUNTS))
 
 
 def cramped(capabilities: Capabilities) -> Capabilities:

@@ -97,13 +97,18 @@ class Expressions:
     def joined(self, x: Value, y: Value) -> Value:
         """A binary operation on two values of one type, the larger one where no other fits."""
         for _ in range(TRIES):
-            self._given = y
-            found = MAKERS[self.tape.pick(JOINING)](self, x) if _joins(x.dtype) else None
-            self._given = None
+            found = self.applied(self.tape.pick(JOINING), x, y) if _joins(x.dtype) else None
             if found is not None:
                 return found
         condition = self.kernel.mask(x.shape)
         return choose(self, condition, x, y) or x
+
+    def applied(self, op: Ops, x: Value, y: Value) -> Value | None:
+        """A binary operation on two values of one type, None where it does not fit them."""
+        self._given = y
+        found = MAKERS[op](self, x)
+        self._given = None
+        return found
 
     def constant(self, dtype: DType) -> Value:
         """A constant that fits every shape."""

@@ -20,6 +20,7 @@ from tinyref_fuzz.case import Mode
 from tinyref_fuzz.generate.arithmetic import choose, converted, product
 from tinyref_fuzz.generate.expressions import Expressions
 from tinyref_fuzz.generate.kernel import view
+from tinyref_fuzz.generate.structures import launch, looped
 from tinyref_fuzz.generate.values import Shape, Value, most, ranged
 
 Form = Callable[[Expressions], Value]
@@ -29,14 +30,20 @@ LONG = (64, 128, 96, 256, 100, 512, 127, 192, 65)
 SHORT = (2, 3, 4, 5, 1, 8)
 # Multiples of the sides of matrix tiles, and sizes next to them.
 TILE_SIDES = (16, 8, 32, 16, 8, 7, 9, 15, 17, 12, 24, 20, 5)
-# What a tile takes and gives: the type of the operands, and of the sum.
-TILE_TYPES = (
-    *((dtypes.float32, dtypes.float32), (dtypes.float16, dtypes.float32)),
-    *((dtypes.int8, dtypes.int32), (dtypes.bfloat16, dtypes.float32)),
-    *((dtypes.float16, dtypes.float16), (dtypes.int32, dtypes.int32)),
-    *((dtypes.uint8, dtypes.int32), (dtypes.float64, dtypes.float64)),
-    *((dtypes.int64, dtypes.int64), (dtypes.fp8e4m3, dtypes.float32)),
-)
+# What a tile takes and gives, the type of the operands and of the sum, and how often it is drawn;
+# the last ones no tile takes.
+TILE_TYPES = {
+    (dtypes.float32, dtypes.float32): 3.0,
+    (dtypes.float16, dtypes.float32): 4.0,
+    (dtypes.int8, dtypes.int32): 3.0,
+    (dtypes.bfloat16, dtypes.float32): 3.0,
+    (dtypes.float16, dtypes.float16): 2.0,
+    (dtypes.float64, dtypes.float64): 1.0,
+    (dtypes.int32, dtypes.int32): 1.0,
+    (dtypes.uint8, dtypes.int32): 0.5,
+    (dtypes.int64, dtypes.int64): 0.5,
+    (dtypes.fp8e4m3, dtypes.float32): 0.5,
+}
 
 
 def _outer(draw: Expressions, least: int, most: int) -> tuple[int, ...]:
@@ -94,8 +101,8 @@ def long(draw: Expressions) -> Value:
 def matmul(draw: Expressions) -> Value:
     """A sum of products of a matrix that n repeats and one that m repeats."""
     kernel = draw.kernel
-    fitting = [(a, b) for a, b in TILE_TYPES if kernel.has(a, b)] or [(kernel.number(),) * 2]
-    source, result = draw.tape.pick(fitting)
+    fitting = [types for types in TILE_TYPES if kernel.has(*types)] or [(kernel.number(),) * 2]
+    source, result = draw.tape.pick(fitting, [TILE_TYPES.get(types, 1.0) for types in fitting])
     batch = [draw.tape.between(1, 3)] if draw.tape.chance(20) else []
     outer = kernel.add_axes(batch, outer=True)
     m, n = kernel.add_axes([draw.tape.pick(TILE_SIDES) for _ in range(2)], outer=True)
@@ -422,4 +429,6 @@ BUILDERS: dict[str, Form] = {
     "product": products,
     "count": count,
     "random": random,
+    "looped": looped,
+    "launch": launch,
 }

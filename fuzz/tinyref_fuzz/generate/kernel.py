@@ -44,7 +44,8 @@ class Kernel:
     """What has been drawn of a kernel so far.
 
     space: the sizes of all axes; values have these or 1. outer: the axes that outputs have.
-    inputs: contents by slot. loads: values that may be used again. numbers: bindings.
+    inputs: contents by slot. loads: values that may be used again. bindings: of variables. signs:
+    how often the contents of a buffer are of the signs `SIGNS`.
     """
 
     tape: Tape
@@ -58,6 +59,7 @@ class Kernel:
     bindings: dict[str, int] = field(default_factory=dict)
     reduces: int = 0
     is_symbolic: bool = False
+    signs: tuple[int, ...] = (6, 1, 1)
 
     @classmethod
     def drawn(cls, tape: Tape, policy: Policy, capabilities: Capabilities) -> Kernel:
@@ -133,7 +135,7 @@ class Kernel:
         """From where to where the contents of a new buffer go."""
         if dtype.is_bool:
             return 0, 1
-        sign = self.tape.pick(SIGNS, (6, 1, 1))
+        sign = self.tape.pick(SIGNS, self.signs)
         if self.mode is Mode.EDGE:
             return full_range(dtype)
         if dtype.is_int:

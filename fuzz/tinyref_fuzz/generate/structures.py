@@ -1,0 +1,166 @@
+"""Small kernels for the optimiser: reduces in loops, repeated and masked terms, odd launches.
+
+Their values are simple and their axes short, so that what counts is how the axes are cut: many
+lists of optimisations are judged on each.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tinyref.dtype import dtypes
+from tinyref.uops import build
+from tinyref.uops.ops import Ops
+from tinyref.uops.shape_tracker import ShapeTracker
+from tinyref_fuzz.case import Mode
+from tinyref_fuzz.generate.arithmetic import MAKERS, choose, converted
+from tinyref_fuzz.generate.values import Shape, Value, most
+
+if TYPE_CHECKING:
+    from tinyref_fuzz.generate.expressions import Expressions
+
+OUTER = (4, 5, 2, 3, 8, 6, 7)
+INNER = (4, 6, 8, 12, 16, 5, 3, 7, 9)
+# Of both signs, negative, positive: a maximum of negative numbers is not 0.
+SIGNS = (3, 2, 1)
+# Of a launch: axes that do not merge or do not fit, and totals that no small number divides.
+MANY = (2, 3, 4, 1, 5)
+LARGE = (143, 64, 100, 41, 61, 77, 121, 200)
+
+
+def looped(draw: Expressions) -> Value:
+    """One reduce or two: side by side, one in the loop of the other, or next to its own terms."""
+    draw.kernel.signs = SIGNS
+    outer = _axes(draw, draw.tape.between(1, 2), OUTER, outer=True)
+    structure = draw.tape.pick((_single, _nested, _siblings, _kept, _empty), (6, 5, 4, 3, 0.5))
+    return structure(draw, outer)
+
+
+def launch(draw: Expressions) -> Value:
+    """Many axes that do not merge, or a few that are large: every position is written once."""
+    kernel = draw.kernel
+    if draw.tape.below(2):
+        axes = _axes(draw, draw.tape.between(4, 6), MANY, outer=True)
+    else:
+        axes = _axes(draw, 1, LARGE, outer=True) + _axes(draw, draw.tape.below(3), MANY, outer=True)
+    shape = kernel.shape(axes)
+    # The order of the elements is another one than that of the positions, so nothing merges.
+    order = tuple(reversed(range(len(shape))))
+    backward = ShapeTracker.from_shape(tuple(shape[axis] for axis in order)).permute(order)
+    x = kernel.load_through(backward, kernel.number())
+    return draw.joined(x, kernel.load(shape, x.dtype, 1))
+
+
+def _axes(draw: Expressions, count: int, sizes: tuple[int, ...], *, outer: bool) -> tuple[int, ...]:
+    return draw.kernel.add_axes([draw.tape.pick(sizes) for _ in range(count)], outer=outer)
+
+
+# --- structures -----------------------------------------------------------------------------------
+
+
+def _single(draw: Expressions, outer: tuple[int, ...]) -> Value:
+    """One reduce, over an axis or two."""
+    inner = _axes(draw, draw.tape.pick((1, 2), (3, 2)), INNER, outer=False)
+    return draw.reduced(_term(draw, outer, inner), inner)
+
+
+def _nested(draw: Expressions, outer: tuple[int, ...]) -> Value:
+    """A reduce inside of the loop of another one."""
+    first, second = _axes(draw, 2, INNER, outer=False)
+    x = draw.reduced(_term(draw, (*outer, first), (second,)), (second,))
+    if draw.tape.chance(40):
+        x = draw.joined(x, draw.load(draw.kernel.shape((*outer, first)), x.dtype))
+    return draw.reduced(x, (first,))
+
+
+def _siblings(draw: Expressions, outer: tuple[int, ...]) -> Value:
+    """Two reduces over the same axis, or over one each."""
+    inner = _axes(draw, draw.tape.between(1, 2), INNER, outer=False)
+    over = inner[:1], inner[-1:]
+    x, y = (draw.reduced(_term(draw, outer, axes), axes) for axes in over)
+    return draw.joined(x, converted(draw, y, x.dtype) or x)
+
+
+def _kept(draw: Expressions, outer: tuple[int, ...]) -> Value:
+    """Terms next to their own reduce, as in softmax."""
+    axis = draw.tape.pick(outer)
+    others = tuple(other for other in outer if other != axis)
+    x = _term(draw, others, (axis,))
+    total = draw.reduced(x, (axis,))
+    return draw.joined(x, converted(draw, total, x.dtype) or x)
+
+
+def _empty(draw: Expressions, outer: tuple[int, ...]) -> Value:
+    """The reduce of nothing at all."""
+    inner = draw.kernel.add_axes([0], outer=False)
+    return draw.reduced(_load(draw, draw.kernel.shape((*outer, *inner))), inner)
+
+
+# --- terms ----------------------------------------------------------------------------------------
+
+
+def _term(draw: Expressions, outer: tuple[int, ...], inner: tuple[int, ...]) -> Value:
+    """A load, perhaps repeated along an axis or masked there, and an operation on it."""
+    x = _load(draw, draw.kernel.shape((*outer, *inner)), outer, inner)
+    functions = 8 if draw.kernel.mode is Mode.FLOAT else 2
+    weights = (7, 3, 2, functions, 3)
+    wrapped = draw.tape.pick((None, _plus_one, _masked, _function, _product), weights)
+    return x if wrapped is None else wrapped(draw, x) or x
+
+
+def _load(
+    draw: Expressions, shape: Shape, outer: tuple[int, ...] = (), inner: tuple[int, ...] = ()
+) -> Value:
+    kernel = draw.kernel
+    choice = draw.tape.pick((0, 1, 2, 3, 4), (5, 3, 3, 2, 1))
+    axes = outer if choice in (1, 2) else inner
+    is_rough = kernel.mode is Mode.FLOAT and draw.tape.chance(80)
+    dtype = kernel.dtype(dtypes.floats) if is_rough else kernel.number()
+    if not choice or not axes:
+        return kernel.load(shape, dtype, 0)
+    if choice == 4:
+        return kernel.load(shape, dtype, 2)
+    axis = draw.tape.pick(axes)
+    size = most(shape[axis])
+    if choice != 2 or size < 3:
+        once = (*shape[:axis], 1, *shape[axis + 1 :])
+        return kernel.load_through(ShapeTracker.from_shape(once).expand(shape), dtype)
+    return kernel.load_through(_repeated_between(draw, shape, axis, size), dtype)
+
+
+def _repeated_between(draw: Expressions, shape: Shape, axis: int, size: int) -> ShapeTracker:
+    """The same elements all along an axis but for its ends, where there are none."""
+    low = draw.tape.between(0, 2)
+    high = draw.tape.between(0 if low else 1, max(1, min(2, size - low - 1)))
+    fewer = (*shape[:axis], size - low - high, *shape[axis + 1 :])
+    once = (*shape[:axis], 1, *shape[axis + 1 :])
+    edges = tuple((low, high) if other == axis else (0, 0) for other in range(len(shape)))
+    return ShapeTracker.from_shape(once).expand(fewer).pad(edges)
+
+
+def _plus_one(draw: Expressions, x: Value) -> Value | None:
+    """What is not 0 where its load is."""
+    one = build.const(x.dtype, 1.0 if x.dtype.is_float else 1)
+    op = draw.tape.pick((Ops.ADD, Ops.SUB, Ops.MAX))
+    return draw.applied(op, x, Value(one, (1,) * len(x.shape), 1, 1, 1))
+
+
+def _masked(draw: Expressions, x: Value) -> Value | None:
+    """x or a constant, by a mask or a comparison."""
+    condition = draw.condition(x.shape)
+    if condition is None:
+        return None
+    other = draw.constant(x.dtype)
+    return choose(draw, condition, x, other)
+
+
+def _function(draw: Expressions, x: Value) -> Value | None:
+    """A function of which 0 is not 0."""
+    is_float = x.dtype.is_float and draw.kernel.mode is Mode.FLOAT
+    names = (Ops.EXP2, Ops.RECIP, Ops.FDIV) if is_float else (Ops.CMPLT, Ops.NEG, Ops.CAST)
+    return MAKERS[draw.tape.pick(names)](draw, x)
+
+
+def _product(draw: Expressions, x: Value) -> Value | None:
+    """A product with another load, which is read again where the first one is repeated."""
+    return draw.applied(Ops.MUL, x, draw.kernel.load(x.shape, x.dtype, 1))
