@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -95,6 +96,22 @@ def test_a_grid_that_is_too_large_is_refused() -> None:
     n = build.variable("n", 1, 2000)
     with pytest.raises(UserError, match="2000 elements"):
         launch_axes((n,), (10, 10, 10))
+
+
+@pytest.mark.parametrize("is_symbolic", [False, True])
+def test_work_items_beyond_the_last_element_read_nothing_that_is_written(is_symbolic: bool) -> None:
+    """Their position is that of the last element, which another one writes."""
+    shown = tracker((143,))
+    if is_symbolic:
+        shown = shown.shrink(((0, build.variable("n", 1, 143)),))
+    # 143 is 11 times 13: more groups are launched than there are elements.
+    device = replace(GRID, grid_limit=(7, 5, 40))
+    ast = build.sink(store(0, 143, shown, build.add(load(0, i32, 143, shown), 1)))
+    program = compile_kernel(ast, device)
+    for count in (1, 8, 30, 143) if is_symbolic else (143,):
+        numbers = np.arange(143, dtype=np.int32)
+        run_program(program, [numbers], {"n": count} if is_symbolic else {})
+        assert numbers.tolist() == [*range(1, count + 1), *range(count, 143)]
 
 
 def test_an_empty_output_does_not_keep_another_from_being_written() -> None:

@@ -60,6 +60,7 @@ class Lowering:
         self.ranges = 0
         self.locals = 0
         self.in_launch = TRUE
+        self.written = {slot_of(store) for store in plan.form.ast.src}
         self.counters: Counters = {}
         self._count_launch()
         for axis in plan.axes:
@@ -226,6 +227,9 @@ class Lowering:
     ) -> UOp:
         """What `node` loads; 0 where padding has added the position to one of `targets`, or any."""
         address, valid = self._address(node.src[0], positions, done, targets)
+        if slot_of(node) in self.written:
+            # Beyond the last element is a work-item that would read what another one writes.
+            valid = simplify(build.both(self.in_launch, valid))
         if _is_const(valid, False):
             return build.const(node.dtype, 0)
         if _is_const(valid, True):
