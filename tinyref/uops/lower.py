@@ -60,7 +60,6 @@ class Lowering:
         self.ranges = 0
         self.locals = 0
         self.in_launch = TRUE
-        self.written = {slot_of(store) for store in plan.form.ast.src}
         self.counters: Counters = {}
         self._count_launch()
         for axis in plan.axes:
@@ -227,7 +226,7 @@ class Lowering:
     ) -> UOp:
         """What `node` loads; 0 where padding has added the position to one of `targets`, or any."""
         address, valid = self._address(node.src[0], positions, done, targets)
-        if slot_of(node) in self.written:
+        if any(slot_of(store) == slot_of(node) for store in self.plan.form.ast.src):
             # Beyond the last element is a work-item that would read what another one writes.
             valid = simplify(build.both(self.in_launch, valid))
         if _is_const(valid, False):
