@@ -302,6 +302,9 @@ class DeviceRegistry:
             found = _import_class(base) if ":" in base else self._entry_points[base].load()
         except (ImportError, AttributeError) as error:
             raise DeviceError(base, f"its package does not import: {error}") from error
+        except (Exception, SystemExit) as error:  # a package may do anything while it is imported
+            words = f"{type(error).__name__}: {error}"
+            raise DeviceError(base, f"its package does not import: {words}") from error
         if not (isinstance(found, type) and issubclass(found, Backend)):
             raise UserError(f"device: {base} names {found!r}, accepted is a subclass of Backend")
         return found
@@ -312,6 +315,8 @@ class DeviceRegistry:
             return self.backend_class(name).availability()
         except TinyrefError as error:
             return Availability(False, str(error))
+        except Exception as error:  # a backend asks drivers, which may fail in any way
+            return Availability(False, f"{type(error).__name__}: {error}")
 
     def __getitem__(self, name: str | None) -> Backend:
         canonical = self.canonical(name)

@@ -25,11 +25,15 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 LOG_TAIL = 4000
+# A worker may print for days: its log begins anew where it is longer.
+LOG_MOST_BYTES = 16 << 20
 EXIT_ORPHANED = 3
 # Between the end of a worker's pipe and the end of the worker.
 LEAVING_SECONDS = 2.0
 _PR_SET_PDEATHSIG = 1
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+# Of the memory of a machine, for all workers together.
+MEMORY_SHARE = 0.8
 
 Message = dict[str, Any]
 
@@ -65,7 +69,7 @@ class WorkerProcess:
         if not data:
             return None
         *lines, self._unread = (self._unread + data).split(b"\n")
-        return [json.loads(line) for line in lines if line]
+        return [message for line in lines if (message := _message(line)) is not None]
 
     def memory_bytes(self) -> int:
         """What the worker holds in memory now; 0 where the system does not tell."""
@@ -93,6 +97,12 @@ class WorkerProcess:
             return ""
         return text.strip()
 
+    def trim_log(self) -> None:
+        """Drops what the worker printed, where it is more than anybody will read."""
+        with contextlib.suppress(OSError):
+            if self.log.stat().st_size > LOG_MOST_BYTES:
+                os.truncate(self.log, 0)
+
     def bury(self) -> int:
         """Waits for the process to end, closes its pipes, and returns its exit code."""
         for pipe in (self.process.stdin, self.process.stdout):
@@ -104,6 +114,15 @@ class WorkerProcess:
         return code
 
 
+def _message(line: bytes) -> Message | None:
+    """The message of a line; None for what something printed before the worker had its pipes."""
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
 def death_in_words(code: int) -> str:
     """How a process ended: the signal by name, or the exit code."""
     if code >= 0:
@@ -113,6 +132,11 @@ def death_in_words(code: int) -> str:
     except ValueError:
         return f"killed by signal {-code}"
     return f"killed by {found.name} ({signal.strsignal(found)})"
+
+
+def usable_memory() -> int:
+    """How many bytes the workers of this machine may hold together."""
+    return int(_PAGE * os.sysconf("SC_PHYS_PAGES") * MEMORY_SHARE)
 
 
 def worker_environment() -> dict[str, str]:
@@ -151,7 +175,8 @@ class Pool(Generic[W]):
         """One more worker; it says by a message of its own when it is ready."""
         self._started += 1
         log = Path(self._logs.name) / f"worker-{self._started}.log"
-        with log.open("wb") as file:
+        # To append, so that what follows a log that was trimmed begins at its new end.
+        with log.open("ab") as file:
             process = subprocess.Popen(
                 [sys.executable, "-m", self._module],
                 stdin=subprocess.PIPE,

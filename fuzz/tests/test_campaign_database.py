@@ -76,6 +76,22 @@ def test_an_earlier_campaign_is_kept_beside_a_new_one(tmp_path: Path):
     assert previous.execute("select count(*) from chunks").fetchone() == (2,)
 
 
+def test_one_that_judged_nothing_does_not_push_out_another(tmp_path: Path):
+    filled(tmp_path).close()
+    for seed in (6, 7, 8):
+        Database.create(tmp_path, {"seed": seed}).close()
+    assert Database.open(tmp_path).config() == {"seed": 8}
+    previous = sqlite3.connect(tmp_path / PREVIOUS)
+    assert previous.execute("select count(*) from chunks").fetchone() == (2,)
+
+
+def test_a_folder_in_the_place_of_the_database_is_refused(tmp_path: Path):
+    (tmp_path / NAME).mkdir()
+    for begin in (Database.open, lambda folder: Database.create(folder, CONFIG)):
+        with pytest.raises(UserError, match="unable to open database file"):
+            begin(tmp_path)
+
+
 def test_a_campaign_that_was_killed_before_it_began_is_in_nobodys_way(tmp_path: Path):
     (tmp_path / NAME).touch()
     database = Database.create(tmp_path, CONFIG)

@@ -71,7 +71,20 @@ def test_show_has_both_sides(capsys, wrong):
 
 def test_show_of_a_healthy_case(capsys):
     assert tinyref("show", GOOD, "--device", "PYTHON") == 0
-    assert "REDUCE" in capsys.readouterr().out
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("note: GROUP of a kernel")
+    assert lines[1].startswith("PYTHON: all agree (")
+    assert [line.split()[0] for line in lines[2:]] == ["kernel", "opts", "data"]
+
+
+def test_what_is_shown_fits_the_terminal(capsys, wrong, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    assert tinyref("show", GOOD, "--device", "PYTHON") == 0
+    lines = capsys.readouterr().out.splitlines()
+    # Values have columns of their own, and a note is never cut.
+    texts = [line for line in lines[1:] if line.startswith(("fault", "blame", "kernel", "---"))]
+    assert len(texts) >= 4
+    assert max(map(len, texts)) <= 60
 
 
 def test_reduce_writes_a_smaller_case(capsys, tmp_path, wrong):

@@ -64,11 +64,18 @@ def side_by_side(
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
-def _header(case: Case, verdict: Verdict, blame: Blame, width: int) -> Iterator[str]:
-    yield clipped(f"fault   {fault_line(verdict)}", width)
-    yield clipped(f"blame   {blame}", width)
-    if blame.detail:
-        yield clipped(f"        {blame.detail.partition(chr(10))[0]}", width)
+def outline(case: Case, verdict: Verdict, width: int = 100) -> str:
+    """Fault, if any, kernel, optimisations and data, of a case that is not to be run for it."""
+    return "\n".join(line.rstrip() for line in _header(case, verdict, None, width)) + "\n"
+
+
+def _header(case: Case, verdict: Verdict, blame: Blame | None, width: int) -> Iterator[str]:
+    if not verdict.agrees:
+        yield clipped(f"fault   {fault_line(verdict)}", width)
+    if blame is not None:
+        yield clipped(f"blame   {blame}", width)
+        if blame.detail:
+            yield clipped(f"        {blame.detail.partition(chr(10))[0]}", width)
     yield clipped(f"kernel  {kernel_line(case.ast)}", width)
     yield clipped(f"opts    {opts_text(_opts(case, verdict)) or 'none'}", width)
     yield clipped(f"data    {data_line(case)}", width)

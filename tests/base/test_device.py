@@ -141,6 +141,30 @@ def test_what_is_missing_is_said(toy):
     assert "does not import" in Device.availability("no_such_package:Thing").reason
 
 
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ("def f(:", "SyntaxError"),
+        ("raise SystemExit(7)", "SystemExit: 7"),
+        ("raise ValueError('no licence')", "ValueError: no licence"),
+    ],
+)
+def test_whatever_a_package_does_while_it_is_imported_is_said(source, says, tmp_path, monkeypatch):
+    (tmp_path / "odd_package.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "odd_package", raising=False)
+    with pytest.raises(DeviceError, match=f"does not import: {says}"):
+        Device.backend_class("odd_package:Odd")
+
+
+def test_whatever_a_driver_raises_is_why_a_device_is_not_available(toy, monkeypatch):
+    def broken() -> Availability:
+        raise RuntimeError("no driver answers")
+
+    monkeypatch.setattr(Device.backend_class(toy), "availability", broken)
+    assert Device.availability(toy) == Availability(False, "RuntimeError: no driver answers")
+
+
 def test_buffers_hold_bytes_and_free_them(toy):
     before = memory.now.get(toy, 0)
     buffer = Buffer(toy, 6, dtypes.int16)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import shlex
+import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,7 +22,9 @@ if TYPE_CHECKING:
     from tinyref_fuzz.campaign.campaign import Request
     from tinyref_fuzz.campaign.progress import Reporter
 
-_EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells report it
+_SIGNALLED = 128  # with the number of the signal, as shells report it
+_MOST_JOBS = 1024
+_DEFAULT_TIMEOUT = 30.0
 
 _HELP = """Fuzz a device: random kernels, whose every value must agree with the reference.
 
@@ -42,7 +49,7 @@ The folder, ./fuzz-DEVICE unless --folder is given:
   unreached.md      rules that never fired, optimisations that never met
 
 Exit code 0: all agree. 1: something was found. 2: wrong usage, or the device does not work here.
-3: the campaign is incomplete, and says why. 130: interrupted.
+3: the campaign is incomplete, and says why. 130: interrupted; 129, 143: by a signal.
 """
 
 fuzz_app = typer.Typer(rich_markup_mode=None, invoke_without_command=True, help=_HELP)
@@ -66,7 +73,10 @@ def fuzz(
         ),
     ] = None,
     jobs: Annotated[
-        int, typer.Option(min=0, help="Worker processes; 0 is one a core.", show_default=False)
+        int,
+        typer.Option(
+            min=0, max=_MOST_JOBS, help="Worker processes; 0 is one a core.", show_default=False
+        ),
     ] = 0,
     cluster: Annotated[
         str, typer.Option(help="The address of a Dask scheduler; needs tinyref[cluster].")
@@ -82,7 +92,9 @@ def fuzz(
         Path | None,
         typer.Option(help="Where reproducers go, shared by campaigns perhaps: FOLDER/cases."),
     ] = None,
-    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds that one case may take.")] = 30.0,
+    timeout: Annotated[
+        float, typer.Option(min=0.1, help="Seconds that one case may take.")
+    ] = _DEFAULT_TIMEOUT,
     memory_limit: Annotated[
         int | None,
         typer.Option(min=64, help="MiB that a worker may hold; a fair share if not given."),
@@ -95,6 +107,9 @@ def fuzz(
 
     if cluster and jobs:
         raise UserError("jobs: a cluster has its own workers: give --jobs or --cluster, not both")
+    for option, value in (("seconds", seconds), ("timeout", timeout)):
+        if value is not None and not math.isfinite(value):
+            raise UserError(f"{option}: expected a number of seconds, got {value}")
     name = _device(device, is_remote=bool(cluster))
     request = Request(
         device=name,
@@ -141,15 +156,39 @@ def _fuzz(request: Request) -> int:
     from tinyref_fuzz.campaign.campaign import run
 
     try:
-        summary = run(request, _reporter(), started=_say_seed)
-    except KeyboardInterrupt:
+        with _signals_that_stop():
+            summary = run(request, _reporter(), started=_say_seed)
+    except KeyboardInterrupt as stop:
         print("\ntinyref: stopped; what was judged and found is kept. Go on with:", file=sys.stderr)
         print(f"  {resume_command(request)}", file=sys.stderr)
-        return _EXIT_INTERRUPTED
+        return _SIGNALLED + (stop.number if isinstance(stop, _Stopped) else signal.SIGINT)
     print(report.text(summary), end="")
     if summary.incomplete:
         print(f"go on with: {resume_command(request)}")
     return report.exit_code(summary)
+
+
+class _Stopped(KeyboardInterrupt):
+    """Somebody asked for an end by another signal than Ctrl-C."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+@contextlib.contextmanager
+def _signals_that_stop() -> Iterator[None]:
+    """Within the block, what a system or a closed terminal sends ends as Ctrl-C does."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise _Stopped(number)
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _say_seed(request: Request) -> None:
@@ -171,6 +210,13 @@ def resume_command(request: Request) -> str:
         words += ["--corpus", str(request.corpus)]
     if request.kernels is not None:
         words += ["--kernels", str(request.kernels)]
+    # What counts as a hang, or as too much, is to stay the same.
+    if request.timeout != _DEFAULT_TIMEOUT:
+        words += ["--timeout", f"{request.timeout:g}"]
+    if request.memory is not None:
+        words += ["--memory-limit", str(request.memory >> 20)]
+    if request.jobs:
+        words += ["--jobs", str(request.jobs)]
     return shlex.join([*words, "--resume"])
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 import sys
+import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,41 +16,45 @@ if TYPE_CHECKING:
     from tinyref_fuzz.case import Case, Verdict
     from tinyref_spec.kept import KeptCase
 
+# Where nobody knows how wide the terminal is.
+_WIDTH = 100
+
 _CASE = Annotated[Path, typer.Argument(metavar="CASE", help="The file of a case.")]
 _DEVICE = Annotated[
     str, typer.Option(help="The device; the one that the case was found on if empty.")
 ]
+_TIMEOUT = Annotated[float, typer.Option(min=0.1, help="Seconds that judging it may take.")]
 _FOLDER = Annotated[
     Path | None,
     typer.Argument(metavar="FOLDER", help="A folder of cases; those that come with tinyref."),
 ]
 
 
-def replay(case: _CASE, device: _DEVICE = "") -> None:
+def replay(case: _CASE, device: _DEVICE = "", timeout: _TIMEOUT = 60.0) -> None:
     """Judge a case again: what differs, in which stage. Exit code 1 if anything does.
+
+    A case that crashes the device, or does not end, is one that fails: it has a process of its own.
 
     \b
     Examples:
       tinyref fuzz replay fuzz-CPU/cases/lower-4f1d2a90b3c7.json
       tinyref fuzz replay case.json --device PYTHON
     """
-    from tinyref_fuzz.examine import blame_or_pair
     from tinyref_fuzz.store import as_case, load_kept
 
     kept = load_kept(case)
     name = _device(device, kept)
     loaded = as_case(kept)
-    verdict = _judged(loaded, name)
+    verdict = _judged(loaded, name, timeout)
     if kept.note:
         print(f"note: {kept.note}")
     if verdict.pair is None or verdict.symptom is None:
-        programs = f"{verdict.judged} optimised program{'' if verdict.judged == 1 else 's'}"
-        print(f"{name}: all agree ({programs} judged)")
+        print(_agreement(verdict, name))
         return
     print(f"{name}: between {verdict.pair.value}: {verdict.symptom.value}")
-    print(f"  {verdict.detail}")
-    print(f"  {_trial(loaded, verdict, name)}")
-    print(f"  stage: {blame_or_pair(loaded, verdict, name)}")
+    print(textwrap.indent(verdict.detail, "  "))
+    for line in _particulars(loaded, verdict, name):
+        print(f"  {line}")
     raise typer.Exit(1)
 
 
@@ -58,22 +65,33 @@ def reduce(
         Path | None, typer.Option(help="Write it to this file, or into this folder.")
     ] = None,
     seconds: Annotated[float, typer.Option(min=0.1, help="Stop after so long.")] = 10.0,
+    timeout: _TIMEOUT = 60.0,
 ) -> None:
     """Make a failing case small, name the stage to blame, and write what is left.
 
     The file goes beside CASE, with `-reduced` before its ending, unless --out is given.
     """
     from tinyref.errors import UserError
+    from tinyref_fuzz.campaign.examination import HOPELESS, examined_crash
+    from tinyref_fuzz.case import Symptom
     from tinyref_fuzz.examine import examine
     from tinyref_fuzz.store import as_case, load_kept, save_case
 
     kept = load_kept(case)
     name = _device(device, kept)
     loaded = as_case(kept)
-    verdict = _judged(loaded, name)
+    verdict = _judged(loaded, name, timeout)
     if verdict.agrees:
         raise UserError(f"reduce: {case} does not fail on {name}: there is nothing to reduce")
-    found = examine(loaded, verdict, name, seconds)
+    if verdict.symptom in HOPELESS:
+        first = verdict.detail.partition("\n")[0]
+        raise UserError(
+            f"reduce: {case} on {name}: {first}: to try parts of it would take too long"
+        )
+    if verdict.symptom is Symptom.CRASH:
+        found = examined_crash(loaded, verdict, name, seconds, timeout)
+    else:
+        found = examine(loaded, verdict, name, seconds)
     target = out or case.with_name(f"{case.stem}-reduced{case.suffix}")
     written = save_case(target, found.case, kept.note, found.verdict, found.blame, name, case.stem)
     print(f"{found.nodes} nodes, {found.opts} optimisations, in {found.seconds:.1f} s")
@@ -82,18 +100,33 @@ def reduce(
     print(f"again: tinyref fuzz replay {shlex.quote(str(written))} --device {name}")
 
 
-def show(case: _CASE, device: _DEVICE = "") -> None:
-    """Show a case: kernel, data, and its stages side by side with the first difference marked."""
-    from tinyref_fuzz.show import side_by_side
+def show(case: _CASE, device: _DEVICE = "", timeout: _TIMEOUT = 60.0) -> None:
+    """Show a case: kernel, data, and its stages side by side with the first difference marked.
+
+    Of one that agrees, and of one that crashes or does not end, only what it is.
+    """
+    from tinyref_fuzz.apart import DEATHS
+    from tinyref_fuzz.show import outline, side_by_side
     from tinyref_fuzz.store import as_case, load_kept
 
     kept = load_kept(case)
     name = _device(device, kept)
-    for label, text in (("note", kept.note), ("found on", kept.device), ("blame", _blame(kept))):
+    for label, text in (
+        ("note", kept.note),
+        ("found on", kept.device),
+        ("blamed then", _blame(kept)),
+    ):
         if text:
             print(f"{label}: {text}")
     loaded = as_case(kept)
-    print(side_by_side(loaded, _judged(loaded, name), name))
+    verdict = _judged(loaded, name, timeout)
+    width = shutil.get_terminal_size((_WIDTH, 0)).columns
+    if verdict.agrees:
+        print(_agreement(verdict, name))
+    if verdict.agrees or verdict.symptom in DEATHS:
+        print(outline(loaded, verdict, width), end="")
+        return
+    print(side_by_side(loaded, verdict, name, width), end="")
 
 
 def keep(
@@ -211,20 +244,36 @@ def _device(asked: str, kept: KeptCase) -> str:
     return name
 
 
-def _judged(case: Case, device: str) -> Verdict:
+def _judged(case: Case, device: str, seconds: float) -> Verdict:
     """With every check, whichever a campaign would have left out."""
-    from tinyref_fuzz.judge import judge
+    from tinyref_fuzz.apart import judged_safely
 
-    return judge(case, device, True)
+    return judged_safely(case, device, seconds)
 
 
-def _trial(case: Case, verdict: Verdict, device: str) -> str:
+def _agreement(verdict: Verdict, device: str) -> str:
+    programs = f"{verdict.judged} optimised program{'' if verdict.judged == 1 else 's'}"
+    return f"{device}: all agree ({programs} judged)"
+
+
+def _particulars(case: Case, verdict: Verdict, device: str) -> Iterator[str]:
+    """The optimisations and the stage of a fault; of a process that ended nobody knows the former.
+
+    To try more of such a case here would end this process too.
+    """
     from tinyref.uops.optimise.opt import opts_text
+    from tinyref_fuzz.apart import DEATHS
+    from tinyref_fuzz.campaign.examination import blame_of_a_death
+    from tinyref_fuzz.examine import blame_or_pair
     from tinyref_fuzz.judge import Judge
 
-    if verdict.trial < 0:
-        return "without optimisations"
-    return f"with {opts_text(Judge(device).trials(case)[verdict.trial]) or 'no optimisations'}"
+    if verdict.symptom in DEATHS:
+        yield f"stage: {blame_of_a_death(case, verdict, device)}"
+        return
+    trial = verdict.trial
+    opts = opts_text(Judge(device).trials(case)[trial]) if trial >= 0 else ""
+    yield f"with {opts}" if opts else "without optimisations"
+    yield f"stage: {blame_or_pair(case, verdict, device)}"
 
 
 def _blame(kept: KeptCase) -> str:

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from tinyref import processes
 from tinyref.errors import UserError
 from tinyref_fuzz.campaign.cases import DEFAULT_POLICY, Guide, code_version, known_rules
-from tinyref_fuzz.campaign.database import Bucket, Database, Lock
+from tinyref_fuzz.campaign.database import NAME, Bucket, Database, Lock
 from tinyref_fuzz.campaign.plan import Frontier, Triage, epoch_of, gaps
 from tinyref_fuzz.campaign.progress import Progress, Quiet, Reporter
 from tinyref_fuzz.campaign.task import (
@@ -35,7 +36,6 @@ DEFAULT_SECONDS = 60.0
 TICK_SECONDS = 0.2
 # What the examinations that are left may take once the last case is judged.
 LAST_EXAMINATIONS_SECONDS = 60.0
-MEMORY_SHARE = 0.8
 RATE_SECONDS = 20.0
 MIN_FREE_BYTES = 16 << 20
 CASES = "cases"
@@ -78,8 +78,7 @@ class Request:
     def memory_bytes(self) -> int:
         if self.memory is not None:
             return self.memory
-        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        return int(total * MEMORY_SHARE / self.workers)
+        return processes.usable_memory() // self.workers
 
 
 @dataclass
@@ -101,19 +100,20 @@ class Summary:
     incomplete: str = ""
 
 
-def prepare_folder(folder: Path) -> None:
+def prepare_folder(folder: Path, name: str = "folder") -> None:
     """Makes the folder and proves that it can be written. Raises `UserError`."""
-    probe = folder / ".probe"
+    # Campaigns that share a folder for reproducers may look at the same time.
+    probe = folder / f".probe-{os.getpid()}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         probe.write_bytes(bytes(4096))
         probe.unlink()
         free = shutil.disk_usage(folder).free
     except OSError as error:
-        raise UserError(f"folder: cannot write to {folder}: {error.strerror or error}") from error
+        raise UserError(f"{name}: cannot write to {folder}: {error.strerror or error}") from error
     if free < MIN_FREE_BYTES:
         raise UserError(
-            f"folder: only {free >> 20} MiB are free in {folder}, {MIN_FREE_BYTES >> 20} are needed"
+            f"{name}: only {free >> 20} MiB are free in {folder}, {MIN_FREE_BYTES >> 20} are needed"
         )
 
 
@@ -130,7 +130,11 @@ def run(
     """
     if request.policy is not None:
         policy_named(request.policy)
+    if request.resume and not (request.folder / NAME).exists():
+        raise UserError(f"resume: there is no campaign in {request.folder}")
     prepare_folder(request.folder)
+    if request.corpus is not None:
+        prepare_folder(request.corpus, "corpus")
     lock = Lock(request.folder)
     try:
         request, database = _opened(request)

@@ -34,6 +34,8 @@ from tinyref_fuzz.tape import Tape
 # Factors for the weights of a policy, by name: {"opts": {"UPCAST": 2.0}, "forms": {...}}.
 Guide = Mapping[str, Mapping[str, float]]
 DEFAULT_POLICY = "even"
+# Types are equal where they are the same: one that is made again would be another one.
+TYPES = dtypes.__module__
 
 
 @functools.cache
@@ -102,10 +104,10 @@ def judged(
         yield number, case, verdict, time.perf_counter() - began
 
 
-def verdict_of(judge: Judge, case: Case) -> Verdict:
+def verdict_of(judge: Judge, case: Case, thorough: bool | None = None) -> Verdict:
     """The judge's verdict; what escapes the judge is a finding too, and costs one case."""
     try:
-        return judge.verdict(case)
+        return judge.verdict(case, thorough)
     except MemoryError:
         return Verdict(Pair.DEVICE, Symptom.MEMORY, "out of memory")
     except Exception as error:  # nothing that one case does may end a campaign
@@ -129,7 +131,7 @@ def forget() -> None:
         if not name.startswith("tinyref"):
             continue
         for value in list(vars(module).values()):
-            if isinstance(value, functools._lru_cache_wrapper):
+            if isinstance(value, functools._lru_cache_wrapper) and value.__module__ != TYPES:
                 value.cache_clear()
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import gc
 import threading
 import time
 import uuid
@@ -97,10 +98,15 @@ class ClusterExecutor(Executor):
             raise UserError(
                 "cluster: dask.distributed is not installed: pip install 'tinyref[cluster]'"
             ) from error
+        problem = ""
         try:
             self._client: Client = Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
         except (OSError, ValueError, TimeoutError) as error:
-            raise UserError(f"cluster: no scheduler answers at {address}: {error}") from error
+            problem = str(error)
+        if problem:
+            # What is half made and kept by its error would hang when the process ends.
+            gc.collect()
+            raise UserError(f"cluster: no scheduler answers at {address}: {problem}")
         self.setup = setup
         self.address = address
         # Others may use the cluster too, and their processes are not ours to end.

@@ -107,8 +107,14 @@ class Database:
         """
         path = folder / NAME
         if path.exists() and not _is_blank(path):
-            Database.open(folder).close()
-            path.replace(folder / PREVIOUS)
+            earlier = Database.open(folder)
+            is_worth_keeping = bool(earlier.chunks())
+            earlier.close()
+            # One that judged nothing, as where the device did not open, is not to push out another.
+            if is_worth_keeping:
+                path.replace(folder / PREVIOUS)
+            else:
+                path.unlink()
         try:
             connection = _connected(path)
             with connection:
@@ -128,7 +134,7 @@ class Database:
     def open(folder: Path) -> Database:
         """The one that is there. Raises `UserError` where there is none that can be read."""
         path = folder / NAME
-        if not path.is_file():
+        if not path.exists():
             raise UserError(f"resume: there is no campaign in {folder}")
         try:
             connection = _connected(path)

@@ -58,9 +58,8 @@ def examined(setup: Setup, judge: Judge, task: Task, attempt: int) -> Examinatio
         return _as_it_is(setup, task, case, problem)
     try:
         if verdict.symptom is Symptom.CRASH:
-            isolated = functools.partial(verdict_apart, verdict=verdict, limit=setup.timeout)
             seconds = setup.examine_seconds
-            found = examine(case, verdict, setup.device, seconds, isolated, _blame_of_a_death)
+            found = examined_crash(case, verdict, setup.device, seconds, setup.timeout)
         else:
             found = examine(case, verdict, setup.device, setup.examine_seconds)
     except Exception as error:  # a bug of the reducer must not hide the finding
@@ -117,8 +116,16 @@ def _lines(case: Case, verdict: Verdict) -> tuple[str, ...]:
     return tuple(terminal_lines(case, verdict, "").splitlines()[:4])
 
 
-def _blame_of_a_death(case: Case, verdict: Verdict, device: str) -> Blame:
-    # To try anything on it would end this process.
+def examined_crash(
+    case: Case, verdict: Verdict, device: str, seconds: float, limit: float
+) -> Finding:
+    """As `examine`, with every judgement in a process of its own that may take `limit` seconds."""
+    isolated = functools.partial(verdict_apart, verdict=verdict, limit=limit)
+    return examine(case, verdict, device, seconds, isolated, blame_of_a_death)
+
+
+def blame_of_a_death(case: Case, verdict: Verdict, device: str) -> Blame:
+    """The stage of the pair: to try anything on the case would end this process."""
     return Blame(STAGE_OF[verdict.pair or Pair.DEVICE], "", "")
 
 

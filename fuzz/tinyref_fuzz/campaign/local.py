@@ -78,7 +78,7 @@ class LocalExecutor(Executor):
     def __init__(self, setup: Setup, jobs: int) -> None:
         self.setup = setup
         self.jobs = jobs
-        self._pool = processes.Pool("tinyref_fuzz.campaign.worker", setup.to_json(), WorkerProcess)
+        self._pool = _pool(setup)
         self._waiting: deque[Work] = deque()
         self._done: list[Done] = []
         self._excused: set[int] = set()
@@ -137,7 +137,15 @@ class LocalExecutor(Executor):
         # The first one finds out alone whether the device opens at all.
         most = self.jobs if self._has_opened else 1
         for _ in range(min(len(self._waiting) - opening, most - len(self._pool.workers))):
+            self._start()
+
+    def _start(self) -> None:
+        try:
             self._pool.start()
+        except OSError as error:
+            # Of processes, memory or room for a log there is none left: others may go on.
+            if not self._pool.workers:
+                raise CampaignError(f"cannot start a worker: {error}") from error
 
     def _on_message(self, worker: WorkerProcess, message: dict[str, Any]) -> None:
         worker.silent_since = time.monotonic()
@@ -153,6 +161,8 @@ class LocalExecutor(Executor):
         elif "done" in message:
             self._complete(worker)
         elif "opened" in message:
+            if not self._has_opened:
+                self._check_memory(worker)
             worker.is_open = self._has_opened = True
             self._failed_openings = 0
         elif "refused" in message:
@@ -160,6 +170,15 @@ class LocalExecutor(Executor):
             worker.kill("the device does not open")
         elif "fatal" in message:
             self._problem = message["fatal"]
+
+    def _check_memory(self, worker: WorkerProcess) -> None:
+        """Raises `UserError` where every case would look as if it held too much."""
+        held, limit = worker.memory_bytes(), self.setup.memory
+        if held > limit * RETIRING_SHARE:
+            raise UserError(
+                f"memory-limit: a worker holds {held >> 20} MiB before its first case, more than "
+                f"half of its limit of {limit >> 20} MiB: give a higher one, or fewer --jobs"
+            )
 
     def _complete(self, worker: WorkerProcess) -> None:
         assert worker.work is not None, "a worker ends what it was given"
@@ -182,6 +201,7 @@ class LocalExecutor(Executor):
     # Limits and deaths
 
     def _check_limits(self, worker: WorkerProcess) -> None:
+        worker.trim_log()
         silent = time.monotonic() - worker.silent_since
         if worker.killed_for or worker.is_retired:
             if silent > self._limit(worker) + LAST_WORDS_SECONDS:
@@ -269,6 +289,13 @@ class LocalExecutor(Executor):
         detail = f"{words}\n{tail}".strip()
         verdict = Verdict(pair_of_death(tail), symptom, detail)
         work.results.append(CaseResult(number, seconds, verdict=verdict))
+
+
+def _pool(setup: Setup) -> processes.Pool[WorkerProcess]:
+    try:
+        return processes.Pool("tinyref_fuzz.campaign.worker", setup.to_json(), WorkerProcess)
+    except OSError as error:
+        raise CampaignError(f"cannot keep the logs of workers: {error}") from error
 
 
 def pair_of_death(log: str) -> Pair:
