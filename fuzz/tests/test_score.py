@@ -197,7 +197,7 @@ def test_subjects_are_chosen_by_name_by_start_and_by_kind():
 def test_a_mutant_is_killed_and_a_healthy_compiler_lives(tmp_path):
     mutant = subjects("no-barrier-after-grouped-reduce")[0]
     healthy = replace(mutant, name="healthy", mutant="")
-    settings = Settings(seeds=1, seconds=4.0, further=0.0, examine=0.0)
+    settings = Settings(seeds=1, seconds=0.5, further=0.0, examine=0.0)
     found = Scoring([healthy], settings, None, lambda line: None).run()
     assert found.rows[0].kills == 0
     assert found.rows[0].runs[0].cases > 0
