@@ -572,3 +572,21 @@ def test_the_share_of_thorough_cases_is_decided_by_the_case():
     assert 10 < sum(number % judging.THOROUGH_SHARE == 0 for number in numbers) < 45
     # The same on any machine.
     assert judging.case_number(Case(build.sink(), ())) == 2841329647
+
+
+def test_data_that_meet_nothing_unspecified_may_do_so_when_reversed():
+    """Counts of shifts, of which the kernel sees the first two, and not the negative ones."""
+    whole, first = ShapeTracker.from_shape((2,)), ShapeTracker.from_shape((6,)).shrink(((0, 2),))
+    views = [
+        UOp(Ops.VIEW, buffer.dtype, (buffer,), ViewArg(tracker))
+        for buffer, tracker in (
+            (build.define_global(0, dtypes.int32, 2), whole),
+            (build.define_global(1, dtypes.int32, 2), whole),
+            (build.define_global(2, dtypes.int32, 6), first),
+        )
+    ]
+    shifted = build.binary(Ops.SHL, build.load(views[1]), build.load(views[2]))
+    data = [[0, 0], [5, 7], [2, 3, 1, 1, -3, -2]]
+    buffers = tuple(np.array(each, np.int32) for each in data)
+    case = Case(build.sink(build.store(views[0], shifted)), buffers)
+    assert found(case, "CPU") == (None, None)

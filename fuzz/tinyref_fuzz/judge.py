@@ -30,7 +30,7 @@ from tinyref_fuzz.case import Array, Case, Mode, Opts, Pair, Symptom, Verdict
 from tinyref_fuzz.equivalent import Equivalent
 from tinyref_fuzz.guard import PATTERNS, Guarded, Outputs, reversed_contents
 from tinyref_fuzz.limits import declared_lack, limit_problem
-from tinyref_fuzz.oracles import expected
+from tinyref_fuzz.oracles import Oracle, expected
 from tinyref_fuzz.runs import (
     Compiled,
     Replayed,
@@ -147,6 +147,7 @@ class _Trial:
         self.levels = levels
         self.number = -1
         self.judged = 0
+        self.may_reverse: bool | None = None
 
     def run(self) -> None:
         """Raises `DisagreementError` where two values differ."""
@@ -260,11 +261,14 @@ class _Trial:
                 raise TroubleError(Symptom.VALUE, problem)
 
     def _memory(self, pattern: int = 0, shifted: bool = False, reverses: bool = False) -> Guarded:
+        return Guarded(self._contents(reverses), self.outputs, PATTERNS[pattern], shifted)
+
+    def _contents(self, reverses: bool) -> tuple[Array, ...]:
         contents = self.case.buffers
-        if reverses:
-            read = set(range(len(contents))) - set(self.outputs.masks)
-            contents = reversed_contents(contents, read)
-        return Guarded(contents, self.outputs, PATTERNS[pattern], shifted)
+        if not reverses:
+            return contents
+        read = set(range(len(contents))) - set(self.outputs.masks)
+        return reversed_contents(contents, read)
 
     def _launched(self, program: Program) -> Results:
         """What the device gives, after a compile of its own."""
@@ -334,18 +338,29 @@ class _Trial:
     def _reversed_results(self, pair: Pair, program: Program) -> Results | None:
         """What the interpreter gives where each input is reversed; None where that may not be.
 
-        Other data may meet where nothing is specified, or be written to one place; small integers
-        that are written to places of their own do not.
+        Other data may meet what has no value, or be written to one place; small integers that are
+        written to places of their own, and have a value everywhere, do not.
         """
-        is_harmless = (
-            self.case.mode is Mode.EXACT
-            and not self.outputs.is_scattered
-            and all(allowed.unknown is None for allowed in self.oracle.allowed.values())
-        )
-        if not self.everything or not is_harmless or self.judge.flushes:
+        if not self.everything or self.judge.flushes or not self._may_reverse():
             return None
         with between(pair):
             return interpreted(program, self._memory(reverses=True), self.case.bindings)
+        raise AssertionError("unreachable")
+
+    def _may_reverse(self) -> bool:
+        """Whether every element is specified where each input is reversed; decided once a case."""
+        if self.may_reverse is None:
+            self.may_reverse = (
+                self.case.mode is Mode.EXACT
+                and not self.outputs.is_scattered
+                and _all_known(self.oracle)
+                and _all_known(self._reversed_oracle())
+            )
+        return self.may_reverse
+
+    def _reversed_oracle(self) -> Oracle:
+        with between(Pair.PLAIN), told(lambda: "evaluator, inputs reversed"):
+            return expected(replace(self.case, buffers=self._contents(reverses=True)))
         raise AssertionError("unreachable")
 
     def _check_other_data(self, kernel: Kernel, again: Results, wanted: Results) -> None:
@@ -396,6 +411,10 @@ class _Trial:
         with told(lambda: "heuristics"), config.Context(CPU_LEVEL=self.levels[0]):
             return self._launched(self._compiled(ast, None).program)
         raise AssertionError("unreachable")
+
+
+def _all_known(oracle: Oracle) -> bool:
+    return all(allowed.unknown is None for allowed in oracle.allowed.values())
 
 
 def _sentence(
