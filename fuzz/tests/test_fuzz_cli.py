@@ -1,0 +1,137 @@
+"""`tinyref fuzz` as a user meets it: signals, folders, and what cannot be done."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tinyref.cli.entry import run
+from tinyref.cli.fuzz import resume_command
+from tinyref.errors import UserError
+from tinyref_fuzz.campaign.campaign import Request
+from tinyref_fuzz.campaign.database import NAME, Database
+
+HERE = Path(__file__).parent
+
+
+def tinyref(*words: object) -> int:
+    return run(["fuzz", *map(str, words)])
+
+
+def test_the_command_that_goes_on_keeps_what_decides_verdicts(tmp_path: Path):
+    plain = Request("CPU", Path("a b"), seed=3, policy="small", seconds=5.0)
+    assert resume_command(plain) == "tinyref fuzz --device CPU --folder 'a b' --resume"
+    full = Request(
+        "CPU", Path("f"), kernels=7, jobs=3, corpus=Path("c"), timeout=4.5, memory=900 << 20
+    )
+    assert resume_command(full) == (
+        "tinyref fuzz --device CPU --folder f --corpus c --kernels 7 --timeout 4.5 "
+        "--memory-limit 900 --jobs 3 --resume"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--seconds", "inf"], "seconds: expected a number of seconds, got inf"),
+        (["--timeout", "inf"], "timeout: expected a number of seconds, got inf"),
+        (["--kernels", "0"], "--kernels"),
+        (["--seconds", "0"], "--seconds"),
+        (["--seed", "-1"], "--seed"),
+        (["--jobs", "-1"], "--jobs"),
+        (["--jobs", "99999"], "--jobs"),
+        (["--memory-limit", "1"], "--memory-limit"),
+        (["--policy", "odd"], "policy: 'odd'"),
+        (["--device", "GPU9"], "unknown device 'GPU9'"),
+        (["--cluster", "tcp://a:1", "--jobs", "2"], "give --jobs or --cluster, not both"),
+        (["--resume", "--folder", "nowhere"], "resume: there is no campaign in nowhere"),
+        (["--folder", "a-file"], "folder: cannot write to a-file"),
+        (["--corpus", "a-file"], "corpus: cannot write to a-file"),
+        (["--folder", "/proc/no"], "folder: cannot write to /proc/no"),
+        (["nonsense"], "No such command 'nonsense'"),
+    ],
+)
+def test_what_cannot_be_done_is_said_before_anything_is(
+    words: Sequence[str],
+    says: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a-file").touch()
+    device = [] if "--device" in words else ["--device", "PYTHON"]
+    assert tinyref(*device, *words) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    (line,) = [line for line in shown.err.splitlines() if "rror: " in line]
+    assert says in line
+    assert not list(tmp_path.glob(f"*/{NAME}"))
+    assert not (tmp_path / "nowhere").exists()
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_too_large_by_itself_is_no_finding(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    words = ["--device", "PYTHON", "--folder", tmp_path, "--kernels", 2, "--jobs", 1]
+    assert tinyref(*words, "--memory-limit", 64) == 2
+    assert "before its first case, more than half of its limit of 64 MiB" in capsys.readouterr().err
+
+
+def chunks(folder: Path) -> int:
+    try:
+        found = Database.open(folder)
+    except UserError:
+        return 0
+    try:
+        return len(found.chunks())
+    finally:
+        found.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("signals", "code"),
+    [
+        ([signal.SIGTERM], 143),
+        ([signal.SIGHUP], 129),
+        ([signal.SIGINT], 130),
+        ([signal.SIGINT, signal.SIGINT], 130),
+    ],
+)
+def test_a_signal_ends_a_campaign_and_says_how_to_go_on(
+    signals: Sequence[signal.Signals], code: int, tmp_path: Path
+):
+    words = ["--device", "PYTHON", "--policy", "small", "--kernels", "100000", "--jobs", "2"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tinyref.cli", "fuzz", *words, "--folder", str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "LANG": "C", "NO_COLOR": "1", "COLUMNS": "60"},
+    )
+    while not chunks(tmp_path):
+        assert process.poll() is None
+        time.sleep(0.1)
+    for number in signals:
+        process.send_signal(number)
+        time.sleep(0.02)
+    out, err = process.communicate()
+    assert process.returncode == code
+    assert out == ""
+    assert "Traceback" not in err
+    if len(signals) == 1:
+        command = f"tinyref fuzz --device PYTHON --folder {tmp_path} --kernels 100000 --jobs 2"
+        assert err.splitlines()[-2:] == [
+            "tinyref: stopped; what was judged and found is kept. Go on with:",
+            f"  {command} --resume",
+        ]
+    assert chunks(tmp_path)
