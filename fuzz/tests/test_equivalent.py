@@ -39,7 +39,9 @@ from tinyref_fuzz.tape import Tape
 
 ALL = frozenset(DTYPES)
 PYTHON = Device["PYTHON"].capabilities
-EXACT = replace(POLICIES["mixed"], modes={Mode.FLOAT: 0, Mode.EDGE: 0})
+# Kernels alone: to draw lists of optimisations takes as long again.
+EXACT = replace(POLICIES["mixed"], modes={Mode.FLOAT: 0, Mode.EDGE: 0}, lists=(0, 0))
+SMALL = replace(POLICIES["small"], lists=(0, 0), equivalent=0)
 INTEGERS = frozenset(dtype for dtype in DTYPES if not dtype.is_float)
 NAMES = sorted(TRANSFORMATIONS)
 each_transformation = pytest.mark.parametrize("name", NAMES)
@@ -76,7 +78,7 @@ class Subject:
 def integer_kernels(count: int) -> Iterator[Subject]:
     """Generated kernels without floats, at the limits of their types."""
     for seed in range(count):
-        case = generate(Tape(seed=seed), replace(PYTHON, dtypes=INTEGERS), POLICIES["small"])
+        case = generate(Tape(seed=seed), replace(PYTHON, dtypes=INTEGERS), SMALL)
         yield Subject(f"seed {seed}", case.ast, extremes(case, seed), case.bindings)
 
 
@@ -170,7 +172,7 @@ def test_interpreter_and_cpu_keep_the_value(name):
 
 def test_long_chains_keep_the_value():
     lengths = []
-    for seed in range(60):
+    for seed in range(40):
         case = generate(Tape(seed=seed), PYTHON, EXACT)
         found = equivalents(case.ast, Tape(seed=seed), 8, ALL)
         lengths.append(len(found.labels))
@@ -194,7 +196,7 @@ def test_a_tape_replays_the_same_chain():
 
 def test_only_supported_types_are_used():
     only = frozenset({dtypes.int32, dtypes.float32, dtypes.bool})
-    for seed in range(60):
+    for seed in range(30):
         case = generate(Tape(seed=seed), replace(PYTHON, dtypes=only), EXACT)
         found = equivalents(case.ast, Tape(seed=seed), 8, only)
         used = {node.dtype for node in found.ast.toposort() if node.op in (Ops.CAST, Ops.BITCAST)}
@@ -390,8 +392,8 @@ def case() -> Case:
 
 
 def test_a_share_of_the_kernels_has_an_equivalent_one():
-    cases = [generate(Tape(seed=seed), PYTHON, EXACT) for seed in range(200)]
-    assert 30 < sum(case.equivalent is not None for case in cases) < 80
+    cases = [generate(Tape(seed=seed), PYTHON, EXACT) for seed in range(100)]
+    assert 15 < sum(case.equivalent is not None for case in cases) < 40
 
 
 def test_a_wrong_step_is_blamed_by_its_name(case):

@@ -170,7 +170,7 @@ def test_the_empty_tape_gives_the_simplest_case():
 
 
 def test_cases_do_not_depend_on_the_number_of_cores():
-    for seed in range(30):
+    for seed in range(15):
         one, many = (
             generate(Tape(seed=seed), replace(CPU, threads=threads)) for threads in (1, 64)
         )
@@ -183,7 +183,7 @@ def test_cases_do_not_depend_on_the_number_of_cores():
 def test_only_types_of_the_device_are_generated():
     only = frozenset({dtypes.int32, dtypes.float32, dtypes.bool})
     narrow = replace(PYTHON, dtypes=only)
-    for seed in range(80):
+    for seed in range(40):
         case = generate(Tape(seed=seed), narrow, PARTS["even"])
         for node in case.ast.toposort():
             base = node.dtype.base if isinstance(node.dtype, PtrDType) else node.dtype
@@ -416,13 +416,15 @@ def test_lists_are_legal_and_several(device):
     capabilities = Device[device].capabilities
     used: Counter[OptOp] = Counter()
     lists = []
-    for seed in range(100):
+    most = max(policy.lists[1] for policy in POLICIES.values())
+    for seed in range(60):
         case = generate(Tape(seed=seed), capabilities)
         plan = Plan.of(case.ast, settled(capabilities))
         for opts in case.opts:
             plan.apply_all(opts)
             used.update({opt.op for opt in opts})
-        assert len(set(case.opts)) == len(case.opts) <= 5
+        # Those that are accepted though they are doubtful come on top.
+        assert len(set(case.opts)) == len(case.opts) <= 2 * most
         lists.append(len(case.opts))
     assert np.mean(lists) > 2.5
     everywhere = {OptOp.UPCAST, OptOp.UNROLL, OptOp.SWAP, OptOp.PADTO}

@@ -37,6 +37,8 @@ from tinyref_fuzz.tape import Tape
 CORPUS = {kernel.name: kernel for kernel in load()}
 # Enough on any machine: what is cut short is tested apart.
 PLENTY = 600.0
+# By the name of the fault: several tests look at one.
+REDUCTIONS: dict[str, Reduction] = {}
 each_fault = pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 
 
@@ -48,7 +50,9 @@ def reduction_of(fault: Fault, monkeypatch) -> tuple[Case, Reduction]:
     case = large_case(*fault.lists)
     verdict = judge(case, fault.device, thorough=False)
     assert (verdict.pair, verdict.symptom) == (fault.pair, fault.symptom)
-    return case, reduced(case, verdict, fault.device, PLENTY)
+    if fault.name not in REDUCTIONS:
+        REDUCTIONS[fault.name] = reduced(case, verdict, fault.device, PLENTY)
+    return case, REDUCTIONS[fault.name]
 
 
 def test_the_large_case_is_healthy():

@@ -14,7 +14,7 @@ WIDTH = 100
 BY_NAME = {fault.name: fault for fault in FAULTS}
 
 
-def shown(name: str, monkeypatch, blame: Blame, reduces: bool = True) -> list[str]:
+def shown(name: str, monkeypatch, blame: Blame, reduces: bool = False) -> list[str]:
     """The lines for a planted fault."""
     fault = BY_NAME[name]
     fault.plant(monkeypatch)

@@ -24,7 +24,7 @@ def test_a_witness_passes_without_its_mutant(name):
     assert not fails(file_of(name), MUTANTS[name].device)
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_witness_fails_with_its_mutant(name):
     code = (
