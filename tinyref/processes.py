@@ -51,6 +51,7 @@ class WorkerProcess:
     silent_since: float = field(default_factory=time.monotonic)
     killed_for: str = ""
     _unread: bytes = b""
+    _waited: float = 0.0
 
     def fileno(self) -> int:
         assert self.process.stdout is not None, "workers are started with a pipe"
@@ -70,6 +71,26 @@ class WorkerProcess:
             return None
         *lines, self._unread = (self._unread + data).split(b"\n")
         return [message for line in lines if (message := _message(line)) is not None]
+
+    def heard(self) -> None:
+        """Begins to count the silence of the worker anew."""
+        self.silent_since = time.monotonic()
+        self._waited = self._waiting_seconds()
+
+    def silence(self) -> float:
+        """For how many seconds it has not spoken; those when others had the processor do not count.
+
+        So no machine is so busy that a worker seems to hang.
+        """
+        return time.monotonic() - self.silent_since - (self._waiting_seconds() - self._waited)
+
+    def _waiting_seconds(self) -> float:
+        """How long it was ready to run and did not; 0 where the system does not tell."""
+        try:
+            fields = Path(f"/proc/{self.process.pid}/schedstat").read_text().split()
+        except OSError:
+            return 0.0
+        return int(fields[1]) / 1e9 if len(fields) > 1 else 0.0
 
     def memory_bytes(self) -> int:
         """What the worker holds in memory now; 0 where the system does not tell."""

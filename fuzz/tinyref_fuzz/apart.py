@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 
 from tinyref import processes
 from tinyref.device import Device
@@ -76,7 +75,7 @@ class _Watch:
                     if "verdict" in message:
                         return verdict_from_json(message["verdict"])
                     self.is_open = True
-                    worker.silent_since = time.monotonic()
+                    worker.heard()
             self._check_limits()
 
     def _check_limits(self) -> None:
@@ -84,7 +83,7 @@ class _Watch:
         if self.worker.memory_bytes() > usable_memory():
             self.worker.kill("memory")
         limit = self.seconds if self.is_open else OPENING_SECONDS
-        silent = time.monotonic() - self.worker.silent_since
+        silent = self.worker.silence()
         if silent > limit + LAST_WORDS_SECONDS:
             self.worker.kill("no end")
         elif silent > limit and not self.worker.killed_for:

@@ -100,3 +100,24 @@ def test_lines_that_are_no_messages_are_skipped_and_long_logs_begin_anew(monkeyp
         assert set(worker.log_tail().split("\n")) <= {"", "more and more"}
     finally:
         chattering.close()
+
+
+def test_time_in_which_others_had_the_processor_is_no_silence(monkeypatch, pool):
+    worker = pool.start()
+    now, waited = [100.0], [3.0]
+    monkeypatch.setattr(processes.time, "monotonic", lambda: now[0])
+    assert worker._waiting_seconds() >= 0
+    monkeypatch.setattr(WorkerProcess, "_waiting_seconds", lambda self: waited[0])
+    worker.heard()
+    now[0], waited[0] = 160.0, 48.0
+    assert worker.silence() == 15
+    worker.heard()
+    assert worker.silence() == 0
+    now[0] = 190.0
+    assert worker.silence() == 30
+
+
+def test_a_worker_that_is_gone_waits_for_nothing(pool):
+    worker = pool.start()
+    pool.remove(worker)
+    assert worker._waiting_seconds() == 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import signal
-import time
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
@@ -64,7 +63,7 @@ class WorkerProcess(processes.WorkerProcess):
     def begin(self, work: Work) -> None:
         """Gives the worker what is left of a task."""
         self.work = work
-        self.silent_since = time.monotonic()
+        self.heard()
         message = {"task": work.task.to_json(), "from": work.next_number, "again": work.attempt}
         self.send(message)
 
@@ -148,7 +147,7 @@ class LocalExecutor(Executor):
                 raise CampaignError(f"cannot start a worker: {error}") from error
 
     def _on_message(self, worker: WorkerProcess, message: dict[str, Any]) -> None:
-        worker.silent_since = time.monotonic()
+        worker.heard()
         if "begin" in message:
             worker.number = message["begin"]
         elif "end" in message:
@@ -202,7 +201,7 @@ class LocalExecutor(Executor):
 
     def _check_limits(self, worker: WorkerProcess) -> None:
         worker.trim_log()
-        silent = time.monotonic() - worker.silent_since
+        silent = worker.silence()
         if worker.killed_for or worker.is_retired:
             if silent > self._limit(worker) + LAST_WORDS_SECONDS:
                 worker.kill("no end")
