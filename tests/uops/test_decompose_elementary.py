@@ -316,7 +316,7 @@ PRECISION = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", PRECISION)
 @pytest.mark.parametrize("position", [0, 1])
 def test_polynomials_are_as_near_as_they_say(name: str, position: int) -> None:
