@@ -160,6 +160,9 @@ _ALL = (
         forms=_only(matmul=6, convolution=1),
         modes=_EXACT,
         opts=MappingProxyType({OptOp.TC: 3}),
+        most=8192,
+        equivalent=5,
+        lists=(5, 7),
         depth=1,
         symbolic=0,
         planted=10,
@@ -221,14 +224,14 @@ _ALL = (
     ),
     Policy(
         "plans",
-        forms=_only(looped=6, matmul=3, launch=1),
+        forms=_only(looped=7, launch=1, choose=1.5, gather=0.5),
         modes=MappingProxyType({Mode.EXACT: 5, Mode.FLOAT: 3, Mode.EDGE: 0}),
         dtypes=MappingProxyType({dtypes.int32: 8, dtypes.float32: 8}),
         most=512,
         wide_data=20,
         depth=0,
         planted=0,
-        symbolic=4,
+        symbolic=10,
         outputs=25,
         in_place=12,
         equivalent=0,
@@ -241,7 +244,10 @@ POLICIES: Mapping[str, Policy] = MappingProxyType(
         "even": Policy(
             "even",
             mixes=MappingProxyType(
-                {policy.name: {"mixed": 4.0, "plans": 5.0}.get(policy.name, 1.0) for policy in _ALL}
+                {
+                    policy.name: {"mixed": 4.0, "plans": 6.0, "matmul": 3.0}.get(policy.name, 1.0)
+                    for policy in _ALL
+                }
             ),
         ),
         **{policy.name: policy for policy in _ALL},

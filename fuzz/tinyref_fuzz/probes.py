@@ -16,13 +16,12 @@ from tinyref.uops.optimise.plan import ITEM_KINDS, Axis, Plan
 from tinyref.uops.payload import AxisKind, ReduceArg
 from tinyref_fuzz.candidates import (
     CUTS,
-    MOST_COPIES,
     PADDINGS,
     THREADS,
     amount,
     axes_by_op,
-    copies,
     is_free,
+    is_small,
 )
 from tinyref_fuzz.case import Opts
 from tinyref_fuzz.tape import Tape
@@ -46,7 +45,7 @@ RECIPES: tuple[tuple[tuple[OptOp, ...], float], ...] = (
     ((OptOp.PADTO, OptOp.UPCAST), 3),
     ((OptOp.PADTO, OptOp.UNROLL), 3),
     ((OptOp.PADTO, OptOp.LOCAL), 3),
-    ((OptOp.PADTO, OptOp.PACK), 6),
+    ((OptOp.PADTO, OptOp.PACK), 12),
     ((OptOp.UPCAST, OptOp.PACK), 3),
     ((OptOp.PACK,), 6),
     ((OptOp.THREAD, OptOp.UPCAST), 2),
@@ -82,11 +81,12 @@ def fitting_recipes(plan: Plan) -> tuple[list[tuple[OptOp, ...]], list[float]]:
 def cooked(plan: Plan, tape: Tape, ops: tuple[OptOp, ...]) -> Plan:
     """`plan` with as many optimisations of a recipe as are accepted."""
     target = -1
+    start = plan
     for op in ops:
         for _ in range(TRIES):
-            opt = _ingredient(plan, tape, op, target)
+            opt = _ingredient(plan, tape, op, target, start)
             reached = plan.legal(opt) if opt is not None else None
-            if opt is not None and reached is not None and copies(reached) <= MOST_COPIES:
+            if opt is not None and reached is not None and is_small(reached):
                 has_axis = op not in (OptOp.TC, OptOp.NOLOCALS)
                 target = plan.axes[opt.axis].target if has_axis else -1
                 plan = reached
@@ -94,8 +94,11 @@ def cooked(plan: Plan, tape: Tape, ops: tuple[OptOp, ...]) -> Plan:
     return plan
 
 
-def _ingredient(plan: Plan, tape: Tape, op: OptOp, target: int) -> Opt | None:
-    """An optimisation of this kind, mostly on the axis of the AST that was cut before."""
+def _ingredient(plan: Plan, tape: Tape, op: OptOp, target: int, start: Plan) -> Opt | None:
+    """An optimisation of this kind, mostly on the axis of the AST that was cut before.
+
+    Of copies mostly those that `start`, the plan at the beginning, does not admit.
+    """
     if op is OptOp.NOLOCALS:
         return Opt(op)
     if op is OptOp.TC:
@@ -103,8 +106,14 @@ def _ingredient(plan: Plan, tape: Tape, op: OptOp, target: int) -> Opt | None:
         return Opt(op, 0, tape.pick(tiles), 2, tape.between(1, 3)) if tiles else None
     if op is OptOp.PACK:
         packs = list(_packs(plan))
+        before = list(_packs(start)) if plan is not start else []
+        new = [opt for opt in packs if opt not in before]
+        packs = new if new and tape.chance(SAME_AXIS) else packs
         return tape.pick(packs) if packs else None
     axes = list(axes_by_op(plan).get(op, ()))
+    if op is OptOp.PADTO and tape.chance(SAME_AXIS):
+        # Padding of a reduce has to give nothing; that of outputs is only not stored.
+        axes = [axis for axis in axes if plan.axes[axis].kind is AxisKind.REDUCE] or axes
     again = [axis for axis in axes if plan.axes[axis].target == target]
     if again and tape.chance(SAME_AXIS):
         axes = again
@@ -150,7 +159,7 @@ def accepted(plan: Plan, tape: Tape) -> list[Opts]:
         except Exception:  # the judge tells of it
             found[pads] = (*plan.opts, opt)
             continue
-        if copies(reached) <= MOST_COPIES:
+        if is_small(reached):
             found[pads] = reached.opts
     return list(found.values())
 

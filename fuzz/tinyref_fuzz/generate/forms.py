@@ -21,7 +21,7 @@ from tinyref_fuzz.generate.arithmetic import choose, converted, product
 from tinyref_fuzz.generate.expressions import Expressions
 from tinyref_fuzz.generate.kernel import view
 from tinyref_fuzz.generate.structures import launch, looped
-from tinyref_fuzz.generate.values import Shape, Value, most, ranged
+from tinyref_fuzz.generate.values import Shape, Value, full_range, most, ranged
 
 Form = Callable[[Expressions], Value]
 shaped = ShapeTracker.from_shape
@@ -109,9 +109,15 @@ def matmul(draw: Expressions) -> Value:
     (k,) = _inner(draw, draw.tape.pick(TILE_SIDES))
     kernel.make_symbolic()
     factors = []
+    # Of such a product no factor is 0 where its load is, so that nothing may be padded.
+    is_moved = draw.tape.chance(15)
     for axes in ((*outer, m, k), (*outer, n, k)):
         factor = kernel.load(kernel.shape(axes), source, 1)
-        if draw.tape.chance(25):
+        if is_moved:
+            one = build.const(source, 1.0 if source.is_float else 1)
+            shape = (1,) * len(factor.shape)
+            factor = draw.applied(Ops.ADD, factor, Value(one, shape, 1, 1, 1)) or factor
+        elif draw.tape.chance(20):
             factor = draw.grown(factor)
         factors.append(converted(draw, factor, result) or kernel.load(kernel.shape(axes), result))
     if draw.tape.chance(30):
@@ -212,16 +218,26 @@ def choose_by_count(draw: Expressions) -> Value:
     if place is None:
         return draw.reduced(table, (axis,))
     here = Value(build.equal(counter, place.node), shape, 0, 1, 1)
-    zero = build.const(table.dtype, 0.0 if table.dtype.is_float else 0)
-    chosen = choose(draw, here, table, Value(zero, shape, 0, 0, 0))
-    # One term alone is not 0, so that even long sums of floats are as large as it.
-    node = build.reduce(Ops.ADD, (chosen or table).node, (axis,))
+    op, idle = _idle(draw, table.dtype)
+    zero = build.const(table.dtype, float(idle) if table.dtype.is_float else idle)
+    chosen = choose(draw, here, table, Value(zero, shape, idle, idle, abs(idle)))
+    # One term alone is not idle, so that even long sums of floats are as large as it.
+    node = build.reduce(op, (chosen or table).node, (axis,))
     kernel.reduces += 1
     over = kernel.shape(outer)
     if kernel.mode is Mode.EDGE and table.dtype.is_float:
         return Value(node, over, table.low, table.high, table.bound, True)
-    low, high = min(0, table.low), max(0, table.high)
-    return Value(node, over, low, high, table.bound, table.is_rough)
+    low, high = min(idle, table.low), max(idle, table.high)
+    if chosen is None:
+        low, high = full_range(table.dtype)
+    return Value(node, over, low, high, max(abs(low), abs(high)), table.is_rough)
+
+
+def _idle(draw: Expressions, dtype: DType) -> tuple[Ops, int]:
+    """What is reduced by, and the value that changes nothing in it."""
+    ops = (Ops.ADD, Ops.MAX, Ops.MUL) if dtype.is_int else (Ops.ADD,)
+    op = draw.tape.pick(ops, (4, 3, 1)[: len(ops)])
+    return op, {Ops.ADD: 0, Ops.MUL: 1, Ops.MAX: int(dtype.minimum) if dtype.is_int else 0}[op]
 
 
 def _along(shape: Shape, axis: int) -> ShapeTracker:

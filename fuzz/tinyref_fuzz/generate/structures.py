@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 
 from tinyref.dtype import dtypes
 from tinyref.uops import build
+from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
+from tinyref.uops.payload import ViewArg
 from tinyref.uops.shape_tracker import ShapeTracker
 from tinyref_fuzz.case import Mode
 from tinyref_fuzz.generate.arithmetic import MAKERS, choose, converted
-from tinyref_fuzz.generate.values import Shape, Value, most
+from tinyref_fuzz.generate.values import Shape, Value, is_one, most
 
 if TYPE_CHECKING:
     from tinyref_fuzz.generate.expressions import Expressions
@@ -23,6 +25,7 @@ OUTER = (4, 5, 2, 3, 8, 6, 7)
 INNER = (4, 6, 8, 12, 16, 5, 3, 7, 9)
 # Of both signs, negative, positive: a maximum of negative numbers is not 0.
 SIGNS = (3, 2, 1)
+FLOAT_SIGNS = (3, 1, 4)
 # Of a launch: axes that do not merge or do not fit, and totals that no small number divides.
 MANY = (2, 3, 4, 1, 5)
 LARGE = (143, 64, 100, 41, 61, 77, 121, 200)
@@ -30,10 +33,12 @@ LARGE = (143, 64, 100, 41, 61, 77, 121, 200)
 
 def looped(draw: Expressions) -> Value:
     """One reduce or two: side by side, one in the loop of the other, or next to its own terms."""
-    draw.kernel.signs = SIGNS
+    kernel = draw.kernel
+    kernel.signs = FLOAT_SIGNS if kernel.mode is Mode.FLOAT else SIGNS
     outer = _axes(draw, draw.tape.between(1, 2), OUTER, outer=True)
-    structure = draw.tape.pick((_single, _nested, _siblings, _kept, _empty), (6, 5, 4, 3, 0.5))
-    return structure(draw, outer)
+    structures = (_single, _nested, _siblings, _kept, _empty, _repeated)
+    weights = (6, 5, 4, 3, 0.5, 20 if kernel.packs else 2)
+    return draw.tape.pick(structures, weights)(draw, outer)
 
 
 def launch(draw: Expressions) -> Value:
@@ -90,6 +95,24 @@ def _kept(draw: Expressions, outer: tuple[int, ...]) -> Value:
     return draw.joined(x, converted(draw, total, x.dtype) or x)
 
 
+def _repeated(draw: Expressions, outer: tuple[int, ...]) -> Value:
+    """A reduce of what is read again along some axes: elements that are worth a copy."""
+    if len(outer) < 2:
+        outer = (*outer, *_axes(draw, 1, OUTER, outer=True))
+    i, j = outer
+    (k,) = _axes(draw, 1, INNER, outer=False)
+    dtype = draw.kernel.number()
+    kept = draw.tape.pick((((i,), (j, k)), ((i, k), (j, k)), ((i, k), (j,)), ((k,), (i, j))))
+    parts = []
+    for axes in kept:
+        once = ShapeTracker.from_shape(draw.kernel.shape(axes))
+        whole = draw.kernel.shape((i, j, k))
+        parts.append(draw.kernel.load_through(once.expand(whole), dtype))
+    x, y = parts if draw.tape.below(2) else parts[::-1]
+    op = draw.tape.pick((Ops.ADD, Ops.MUL, Ops.SUB), (3, 2, 1))
+    return draw.reduced(draw.applied(op, x, y) or x, (k,), Ops.ADD)
+
+
 def _empty(draw: Expressions, outer: tuple[int, ...]) -> Value:
     """The reduce of nothing at all."""
     inner = draw.kernel.add_axes([0], outer=False)
@@ -102,9 +125,9 @@ def _empty(draw: Expressions, outer: tuple[int, ...]) -> Value:
 def _term(draw: Expressions, outer: tuple[int, ...], inner: tuple[int, ...]) -> Value:
     """A load, perhaps repeated along an axis or masked there, and an operation on it."""
     x = _load(draw, draw.kernel.shape((*outer, *inner)), outer, inner)
-    functions = 8 if draw.kernel.mode is Mode.FLOAT else 2
-    weights = (7, 3, 2, functions, 3)
-    wrapped = draw.tape.pick((None, _plus_one, _masked, _function, _product), weights)
+    functions = 24 if draw.kernel.mode is Mode.FLOAT else 2
+    weights = (6, 3, 2, functions, 3, 3)
+    wrapped = draw.tape.pick((None, _plus_one, _masked, _function, _product, _numbered), weights)
     return x if wrapped is None else wrapped(draw, x) or x
 
 
@@ -157,10 +180,28 @@ def _masked(draw: Expressions, x: Value) -> Value | None:
 def _function(draw: Expressions, x: Value) -> Value | None:
     """A function of which 0 is not 0."""
     is_float = x.dtype.is_float and draw.kernel.mode is Mode.FLOAT
-    names = (Ops.EXP2, Ops.RECIP, Ops.FDIV) if is_float else (Ops.CMPLT, Ops.NEG, Ops.CAST)
-    return MAKERS[draw.tape.pick(names)](draw, x)
+    if not is_float:
+        return MAKERS[draw.tape.pick((Ops.CMPLT, Ops.NEG, Ops.CAST))](draw, x)
+    # What is positive has a reciprocal as it is, but is 0 beyond its end.
+    weights = (1, 3, 1) if x.low > 0 else (3, 1, 1)
+    return MAKERS[draw.tape.pick((Ops.EXP2, Ops.RECIP, Ops.FDIV), weights)](draw, x)
 
 
 def _product(draw: Expressions, x: Value) -> Value | None:
     """A product with another load, which is read again where the first one is repeated."""
     return draw.applied(Ops.MUL, x, draw.kernel.load(x.shape, x.dtype, 1))
+
+
+def _numbered(draw: Expressions, x: Value) -> Value | None:
+    """x and the numbers of elements, which are 0 where there are none."""
+    axes = [axis for axis, size in enumerate(x.shape) if not is_one(size) and most(size) > 2]
+    if not axes or any(not isinstance(size, int) for size in x.shape):
+        return None
+    axis = draw.tape.pick(axes)
+    edges = tuple((1, 1) if other == axis else (0, 0) for other in range(len(x.shape)))
+    inner = tuple(size - 2 if other == axis else size for other, size in enumerate(x.shape))
+    tracker = ShapeTracker.from_shape(inner).pad(edges)
+    numbers = build.add(UOp(Ops.IOTA, dtypes.int32, (), ViewArg(tracker)), draw.tape.below(2))
+    high = tracker.real_size()
+    value = converted(draw, Value(numbers, x.shape, 0, high, high), x.dtype)
+    return None if value is None else draw.applied(Ops.ADD, x, value)
