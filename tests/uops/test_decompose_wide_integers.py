@@ -317,3 +317,20 @@ def test_rows_may_be_chosen_by_pairs(dtype: DType, opts: str, device: Capabiliti
     out = np.zeros(8, np.int32)
     run_program(program, [out, table, numbers])
     assert out.tolist() == [7, 13, 0, 10, 0, 0, 12, 0]
+
+
+@pytest.mark.parametrize(
+    "dtype", [*WIDE, dtypes.bfloat16, dtypes.float16], ids=lambda dtype: dtype.name
+)
+def test_emulated_values_are_shared_in_every_turn_of_a_loop(dtype: DType) -> None:
+    """In the next turn nobody may write before all have read: a barrier after a value."""
+    own = Device["PYTHON"].capabilities
+    device = dataclasses.replace(own, dtypes=own.dtypes - {dtype}, emulated=frozenset({dtype}))
+    terms = load(1, dtype, 12, tracker((3, 4)))
+    total = build.reduce(Ops.MAX, build.reduce(Ops.ADD, terms, (1,)), (0,))
+    ast = build.sink(store(0, 1, tracker((1, 1)), total))
+    program = compile_kernel(ast, device, opts=parse_opts("GROUP(1, 2)"))
+    assert sum(node.op is Ops.BARRIER for node in program.uops) == 2
+    out = np.zeros(1, numpy_dtype(dtype))
+    run_program(program, [out, np.arange(12).astype(numpy_dtype(dtype))])
+    assert out[0] == 8 + 9 + 10 + 11

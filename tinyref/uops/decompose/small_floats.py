@@ -241,6 +241,11 @@ def _after(node: UOp, src: tuple[UOp, ...], emulated: frozenset[DType]) -> UOp:
     return UOp(node.op, src[0].dtype, src, node.arg)
 
 
+def _waits(node: UOp, src: tuple[UOp, ...], emulated: frozenset[DType]) -> UOp:
+    """A barrier that comes after a value: the next turn of a loop writes over what gave it."""
+    return UOp(node.op, node.dtype, src, node.arg)
+
+
 def _compare(node: UOp, src: tuple[UOp, ...], emulated: frozenset[DType]) -> UOp:
     wide = [_to_wide(x, old.dtype, emulated) for x, old in zip(src, node.src, strict=True)]
     return UOp(node.op, node.dtype, tuple(wide))
@@ -299,6 +304,7 @@ _ARMS: dict[Ops, Arm] = {
     Ops.DEFINE_LOCAL: _definition,
     Ops.INDEX: _address,
     Ops.AFTER: _after,
+    Ops.BARRIER: _waits,
     Ops.STORE: _store,
     Ops.LOAD: _moves_bits,
     Ops.WHERE: _moves_bits,

@@ -84,6 +84,11 @@ class _Emulation:
             return (UOp(Ops.AFTER, memory.dtype, (memory, *waits)), *position)
         return tuple(UOp(Ops.AFTER, part.dtype, (part, *waits)) for part in src[0])
 
+    def barrier(self, node: UOp, src: list[Nodes]) -> Nodes:
+        """After a value: after both its words."""
+        waits = tuple(part for parts in src for part in parts)
+        return (UOp(node.op, node.dtype, waits, node.arg),)
+
     def load(self, node: UOp, src: list[Nodes]) -> Nodes:
         lanes = node.dtype.lanes
         gate = src[2][0] if len(src) == 3 else None
@@ -277,6 +282,7 @@ _ARMS: dict[Ops, Arm] = {
     Ops.DEFINE_LOCAL: _Emulation.definition,
     Ops.INDEX: _Emulation.address,
     Ops.AFTER: _Emulation.after,
+    Ops.BARRIER: _Emulation.barrier,
     Ops.LOAD: _Emulation.load,
     Ops.STORE: _Emulation.store,
     Ops.DEFINE_ACC: _Emulation.accumulator,
