@@ -17,8 +17,16 @@ from tinyref.cli.fuzz import resume_command
 from tinyref.errors import UserError
 from tinyref_fuzz.campaign.campaign import Request
 from tinyref_fuzz.campaign.database import NAME, Database
+from tinyref_fuzz.policies import POLICIES
 
 HERE = Path(__file__).parent
+# What a shell starts in the background ignores Ctrl-C, and so would what a test starts there.
+LISTENING = """
+import signal, sys
+from tinyref.cli.entry import run
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.exit(run(sys.argv[1:]))
+"""
 
 
 def tinyref(*words: object) -> int:
@@ -77,6 +85,15 @@ def test_what_cannot_be_done_is_said_before_anything_is(
     assert not (tmp_path / "nowhere").exists()
 
 
+def test_the_policies_are_told_in_the_help_and_in_the_guide(capsys: pytest.CaptureFixture[str]):
+    assert tinyref("--help") == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert f"What the kernels are like: {', '.join(POLICIES)};" in shown
+    guide = (HERE.parents[1] / "docs" / "fuzzing.md").read_text()
+    rows = guide.split("| policy | kernels |\n|---|---|\n")[1].partition("\n\n")[0]
+    assert [row.split()[1] for row in rows.splitlines()] == list(POLICIES)
+
+
 @pytest.mark.slow
 def test_a_worker_that_is_too_large_by_itself_is_no_finding(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -112,7 +129,7 @@ def test_a_signal_ends_a_campaign_and_says_how_to_go_on(
 ):
     words = ["--device", "PYTHON", "--policy", "small", "--kernels", "100000", "--jobs", "2"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "tinyref.cli", "fuzz", *words, "--folder", str(tmp_path)],
+        [sys.executable, "-c", LISTENING, "fuzz", *words, "--folder", str(tmp_path)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -26,6 +26,12 @@ _SIGNALLED = 128  # with the number of the signal, as shells report it
 _MOST_JOBS = 1024
 _DEFAULT_TIMEOUT = 30.0
 
+# Told in the help without importing them.
+_POLICIES = (
+    "even, mixed, small, reduces, matmul, wide, edges, floats, vectors, index, groups, real, "
+    "rules, plans"
+)
+
 _HELP = """Fuzz a device: random kernels, whose every value must agree with the reference.
 
 \b
@@ -82,7 +88,7 @@ def fuzz(
         str, typer.Option(help="The address of a Dask scheduler; needs tinyref[cluster].")
     ] = "",
     policy: Annotated[
-        str | None, typer.Option(help="What the kernels are like: even, or see docs/fuzzing.md.")
+        str | None, typer.Option(help=f"What the kernels are like: {_POLICIES}; even if not given.")
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the campaign in the folder.")
