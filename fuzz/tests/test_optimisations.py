@@ -10,12 +10,19 @@ import pytest
 
 from tinyref.config import Context
 from tinyref.device import Device
+from tinyref.dtype import dtypes
 from tinyref.runtimes.kernel import compile_program
+from tinyref.uops import build
 from tinyref.uops.compile import compile_kernel
 from tinyref.uops.evaluate import evaluate
 from tinyref.uops.interpreter import run_program
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
 from tinyref.uops.optimise.opt import KernelOptError, Opt, OptOp, opts_text, parse_opts
 from tinyref.uops.optimise.plan import Plan
+from tinyref.uops.payload import ViewArg
+from tinyref.uops.shape_tracker import ShapeTracker
+from tinyref_fuzz.candidates import is_small
 from tinyref_fuzz.corpus import CorpusKernel, load
 from tinyref_fuzz.judge import filled, measured_outputs
 from tinyref_fuzz.optimisations import THREADS, cramped, random_opts, settled
@@ -195,3 +202,24 @@ def test_only_devices_with_threads_get_four():
     assert settled(PYTHON) is PYTHON
     core = Device["tinyref_fuzz.devices:Core"].capabilities
     assert settled(core).threads == 1
+
+
+def test_plans_of_few_operations_have_many_copies_and_those_of_many_have_few():
+    def added(dtype, terms):
+        x = build.define_global(1, dtype, 64)
+        shown = ViewArg(ShapeTracker.from_shape((64,)))
+        value = build.load(UOp(Ops.VIEW, x.dtype, (x,), shown))
+        for _ in range(terms):
+            value = build.add(build.mul(value, value), value)
+        out = build.define_global(0, dtype, 64)
+        return build.sink(build.store(UOp(Ops.VIEW, out.dtype, (out,), shown), value))
+
+    def is_small_with(ast, amount):
+        plan = Plan.of(ast, Device["CPU"].capabilities)
+        return is_small(plan.apply(Opt(OptOp.UPCAST, 0, amount)))
+
+    # 16 copies of a load, a store and 2 operations for each term; of float16 each is many.
+    assert is_small_with(added(dtypes.float32, 1), 16)
+    assert not is_small_with(added(dtypes.float32, 12), 16)
+    assert not is_small_with(added(dtypes.float16, 1), 16)
+    assert is_small_with(added(dtypes.float16, 12), 4)

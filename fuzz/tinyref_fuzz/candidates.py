@@ -5,10 +5,13 @@ A small share is drawn of everything, those that no plan accepts too.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
+from tinyref.uops.node import UOp, sint
+from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.optimise.opt import Opt, OptOp
-from tinyref.uops.optimise.plan import ITEM_KINDS, LANE_KINDS, Axis, Plan, number_of
+from tinyref.uops.optimise.plan import ITEM_KINDS, LANE_KINDS, Axis, Plan, changes, number_of
 from tinyref.uops.payload import AxisKind, SlotArg
 from tinyref_fuzz.tape import Tape
 
@@ -30,17 +33,55 @@ WEIGHTS = {
 AMOUNTS = (2, 4, 3, 8, 0, 16, 5, 7, 32, 6, 12, 13, 64, 1, -1)
 CUTS = (2, 4, 3, 8, 16, 5, 32, 7, 6, 13, 64)
 PADDINGS = (4, 2, 8, 16, 3, 5, 32, 13, 7)
+_OPERATIONS = ALU | {Ops.LOAD, Ops.STORE, Ops.REDUCE}
 # Percent of the candidates that are drawn of everything, legal or not.
 WILD = 6
 # Lists do not depend on how many cores a machine has: where there are threads, there are so many.
 THREADS = 4
-# Plans of more lanes and copies are legal, but take seconds to compile.
+# Plans of more copies, or of more operations in all of them, are legal, but take seconds to
+# compile: a tenth of the lists would take half of the time. Every kernel may have a few copies.
 MOST_COPIES = 64
+MOST_OPERATIONS = 384
+FEW_COPIES = 4
+# What one operation becomes that the device lacks, or that is of a type that it lacks.
+EMULATION = 12
 
 
 def copies(plan: Plan) -> int:
     """How many times the value of a work-item stands in its program."""
     return number_of(axis.extent for axis in plan.axes if axis.kind in LANE_KINDS)
+
+
+def operations(plan: Plan) -> int:
+    """About how many operations the program of `plan` has: each as often as its operands change."""
+    lanes: dict[int, list[sint]] = {}
+    for axis in plan.axes:
+        if axis.kind in LANE_KINDS:
+            lanes.setdefault(axis.target, []).append(axis.extent)
+    total = 0
+    for node in plan.nodes:
+        if node.op in _OPERATIONS:
+            # A reduce has an operation for each of its terms.
+            targets = changes(node.src[0] if node.op is Ops.REDUCE else node)
+            times = math.prod(number_of(lanes.get(target, ())) for target in targets)
+            total += times * (EMULATION if _is_emulated(node, plan) else 1)
+    return total
+
+
+def _is_emulated(node: UOp, plan: Plan) -> bool:
+    device = plan.capabilities
+    if node.op in ALU and node.op.name not in device.ops:
+        return True
+    lacking = device.emulated - device.dtypes
+    return any(each.dtype in lacking for each in (node, *node.src))
+
+
+def is_small(plan: Plan) -> bool:
+    """Whether the program of `plan` is small enough to be compiled and run in little time."""
+    number = copies(plan)
+    if number <= FEW_COPIES:
+        return True
+    return number <= MOST_COPIES and operations(plan) <= MOST_OPERATIONS
 
 
 def slots_of(plan: Plan) -> int:

@@ -17,11 +17,10 @@ from tinyref.uops.optimise.opt import KernelOptError, Opt, OptOp, opts_text
 from tinyref.uops.optimise.plan import Plan
 from tinyref_fuzz.candidates import (
     AMOUNTS,
-    MOST_COPIES,
     THREADS,
     WEIGHTS,
-    copies,
     draw,
+    is_small,
     slots_of,
 )
 from tinyref_fuzz.case import Opts
@@ -153,7 +152,7 @@ def legal_part(plan: Plan, opts: Sequence[Opt]) -> Opts:
     """Those of `opts` that are legal one after the other on `plan`, and leave it small enough."""
     for opt in opts:
         reached = plan.legal(opt)
-        if reached is not None and copies(reached) <= MOST_COPIES:
+        if reached is not None and is_small(reached):
             plan = reached
     return plan.opts
 
@@ -209,7 +208,7 @@ def _extended(
         before = _members(plan)
         try:
             reached = plan.apply(opt)
-            if copies(reached) <= MOST_COPIES:
+            if is_small(reached):
                 plan, failed = reached, 0
         except KernelOptError as error:
             if _members(plan) != before:
