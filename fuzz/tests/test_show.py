@@ -125,3 +125,8 @@ def test_columns_mark_the_first_line_that_differs():
     assert len(lines) < 70
     assert any(line.startswith("> 400") for line in lines)
     assert "equal lines" in lines[1]
+
+
+def test_nothing_is_blamed_where_nothing_differs():
+    text = side_by_side(large_case(), Verdict(), "PYTHON", WIDTH)
+    assert text.startswith("kernel  ")

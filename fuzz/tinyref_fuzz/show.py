@@ -54,9 +54,12 @@ def side_by_side(
 
     Of an optimised program the stages stand next to those of the plain one; the first that differs
     and the one to blame are shown in full. For other pairs the blamed stage stands next to the one
-    before it. `blame` is found where it is not given.
+    before it. `blame` is found where it is not given, and something differs.
     """
-    blamed = blame_or_pair(case, verdict, device) if blame is None else blame
+    if blame is not None:
+        blamed = blame
+    else:
+        blamed = Blame("") if verdict.agrees else blame_or_pair(case, verdict, device)
     left, right = _sides(case, verdict, device)
     lines = [*_header(case, verdict, blamed, width), ""]
     lines += _values(left, right, width)
@@ -72,7 +75,7 @@ def outline(case: Case, verdict: Verdict, width: int = 100) -> str:
 def _header(case: Case, verdict: Verdict, blame: Blame | None, width: int) -> Iterator[str]:
     if not verdict.agrees:
         yield clipped(f"fault   {fault_line(verdict)}", width)
-    if blame is not None:
+    if blame is not None and blame.stage:
         yield clipped(f"blame   {blame}", width)
         if blame.detail:
             yield clipped(f"        {blame.detail.partition(chr(10))[0]}", width)
