@@ -12,6 +12,7 @@ from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.optimise.opt import Opt, OptOp
 from tinyref.uops.optimise.plan import ITEM_KINDS, LANE_KINDS, Axis, Plan, changes, number_of
+from tinyref.uops.optimise.tile import TileMode
 from tinyref.uops.payload import AxisKind, SlotArg
 from tinyref_fuzz.tape import Tape
 
@@ -48,8 +49,13 @@ EMULATION = 12
 
 
 def copies(plan: Plan) -> int:
-    """How many times the value of a work-item stands in its program."""
-    return number_of(axis.extent for axis in plan.axes if axis.kind in LANE_KINDS)
+    """How many times the value of a work-item stands in its program.
+
+    The lanes of a tile that is one instruction of the device are no copies.
+    """
+    is_whole = plan.tile is not None and plan.tile.mode == TileMode.INSTRUCTION
+    lanes = [axis for axis in plan.axes if axis.kind in LANE_KINDS]
+    return number_of(axis.extent for axis in lanes if not (is_whole and axis.is_fixed))
 
 
 def operations(plan: Plan) -> int:

@@ -1,0 +1,84 @@
+"""Recipes and what has to be refused: drawn lists fit their plans, and a loose check shows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from tinyref.device import Device
+from tinyref.uops.optimise import moves
+from tinyref.uops.optimise.opt import Opt, OptOp
+from tinyref.uops.optimise.plan import Plan
+from tinyref_fuzz.candidates import is_small
+from tinyref_fuzz.corpus import load
+from tinyref_fuzz.generate import POLICIES, generate
+from tinyref_fuzz.optimisations import drawn_lists, settled
+from tinyref_fuzz.probes import accepted, cooked, doubtful, fitting_recipes
+from tinyref_fuzz.tape import Tape
+
+PYTHON = Device["PYTHON"].capabilities
+CPU = settled(Device["CPU"].capabilities)
+AST = {kernel.name: kernel.ast for kernel in load()}
+
+
+def plan_of(name: str, capabilities=PYTHON) -> Plan:
+    return Plan.of(AST[name], capabilities)
+
+
+def test_recipes_begin_with_what_the_kernel_takes():
+    recipes, weights = fitting_recipes(plan_of("matmul-float16-float32"))
+    assert (OptOp.TC, OptOp.LOCAL) in recipes
+    assert len(recipes) == len(weights)
+    assert not any(OptOp.TC in ops for ops in fitting_recipes(plan_of("sum-rows"))[0])
+    assert (OptOp.PADTO, OptOp.PACK) in fitting_recipes(plan_of("matmul-int32", CPU))[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "capabilities", "ops"),
+    [
+        ("matmul-float16-float32", PYTHON, (OptOp.TC, OptOp.UPCAST)),
+        ("sum-rows", PYTHON, (OptOp.GROUP, OptOp.UNROLL)),
+        ("matmul-int32", CPU, (OptOp.PADTO, OptOp.PACK)),
+    ],
+)
+def test_most_recipes_come_out_whole(name, capabilities, ops):
+    plan = plan_of(name, capabilities)
+    found = [cooked(plan, Tape(seed=seed), ops) for seed in range(20)]
+    assert all(map(is_small, found))
+    whole = Counter(tuple(opt.op for opt in each.opts) == ops for each in found)
+    assert whole[True] >= 10
+
+
+def test_what_is_doubtful_is_refused_but_for_padding():
+    tried: Counter[OptOp] = Counter()
+    for number, ast in enumerate(AST.values()):
+        plan = Plan.of(ast, PYTHON)
+        tape = Tape(seed=number)
+        tried.update(opt.op for opt in doubtful(plan, tape))
+        for opts in accepted(plan, tape):
+            assert opts[-1].op is OptOp.PADTO, opts
+    assert {OptOp.UPCAST, OptOp.LOCAL, OptOp.UNROLL, OptOp.GROUP, OptOp.PADTO} <= tried.keys()
+
+
+def loose(plan: Plan, opt: Opt) -> Plan:
+    return replace(plan, opts=(*plan.opts, opt))
+
+
+def test_a_compiler_that_refuses_nothing_gets_lists_of_what_it_should(monkeypatch):
+    plan = plan_of("sum-rows")
+    monkeypatch.setattr(moves, "applied", loose)
+    lists = accepted(plan, Tape(seed=1))
+    assert {opts[-1].op is OptOp.PADTO for opts in lists} == {False}
+
+
+def test_an_optimisation_that_fails_is_the_end_of_its_list(monkeypatch):
+    def fails(plan: Plan, opt: Opt) -> Plan:
+        raise IndexError("tuple index out of range")
+
+    monkeypatch.setattr(moves, "applied", fails)
+    # The heuristics fail as well: the judge finds out by itself.
+    assert drawn_lists(AST["sum-rows"], PYTHON, Tape(seed=1), POLICIES["even"]) == ()
+    assert accepted(plan_of("sum-rows"), Tape(seed=1))
+    assert generate(Tape(seed=3), PYTHON).opts == ()
