@@ -238,7 +238,8 @@ def test_a_killed_campaign_goes_on_where_it_stopped(tmp_path: Path):
     wait_for(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers))
     before = Database.open(folder).chunks()
     assert 0 < sum(stop - first for first, stop in before) < 120
-    resumed = campaign(folder, "Wrong", seed=None, policy=None, kernels=None, resume=True)
+    # With another number of workers.
+    resumed = campaign(folder, "Wrong", seed=None, policy=None, kernels=None, resume=True, jobs=3)
     assert (resumed.cases, resumed.seed, resumed.policy) == (120, SEED, "small")
     assert resumed.judged == whole.judged
     assert findings(folder) == findings(tmp_path / "whole")
