@@ -16,7 +16,7 @@ from tinyref.uops.kernel_shape import output_shape
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.optimise.opt import Opt, OptOp
-from tinyref.uops.payload import ConstArg, SlotArg, SpecialArg, TileArg
+from tinyref.uops.payload import ConstArg, SlotArg, SpecialArg, TileArg, ViewArg
 from tinyref.uops.program import Program
 from tinyref.uops.tiles import Operand
 
@@ -132,7 +132,7 @@ def _fragments(program: Program) -> frozenset[DType]:
 def declared_lack(ast: UOp, capabilities: Capabilities) -> str:
     """What the kernel `ast` needs that the device declares not to have, so that it may refuse it.
 
-    Types, images, more buffers or a larger grid; nothing where the device has to take it.
+    Types, images, positions, more buffers or a larger grid; nothing where the device has to take it.
     """
     accepted = capabilities.dtypes | capabilities.emulated
     slots = set()
@@ -148,6 +148,8 @@ def declared_lack(ast: UOp, capabilities: Capabilities) -> str:
             return "a BITCAST of 64 bits"
     if len(slots) > capabilities.buffer_limit:
         return f"{len(slots)} buffers"
+    if dtypes.int64 not in capabilities.dtypes and any(map(_is_long, ast.toposort())):
+        return "positions beyond 32 bits"
     shape = output_shape(ast)
     most = math.prod(size if isinstance(size, int) else bounds(size)[1] for size in shape)
     if capabilities.has_grid and most > math.prod(capabilities.grid_limit):
@@ -157,3 +159,12 @@ def declared_lack(ast: UOp, capabilities: Capabilities) -> str:
 
 def _is_wide(node: UOp) -> bool:
     return any(each.dtype.itemsize == 8 for each in (node, node.src[0]))
+
+
+def _is_long(node: UOp) -> bool:
+    """Whether a view has so many positions on its way that 32 bits do not count them."""
+    return isinstance(node.arg, ViewArg) and any(
+        math.prod(int(bounds(size)[1]) if isinstance(size, UOp) else size for size in view.shape)
+        > dtypes.int32.maximum
+        for view in node.arg.tracker.views
+    )

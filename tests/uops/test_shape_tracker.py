@@ -492,3 +492,11 @@ def test_symbolic_trackers_are_what_they_are_for_each_value(
                 want_valid, range(want_index.shape[axis] - 1), axis
             )
             assert set((ahead - behind)[both].tolist()) <= {step}
+
+
+def test_positions_of_a_view_of_more_than_memory_holds():
+    row = ShapeTracker.from_shape((2, 1)).expand((2, 10**12)).reshape((2 * 10**12,))
+    steps = row.shrink(((0, 4 * (5 * 10**11 - 1)),)).reshape((4, 5 * 10**11 - 1))
+    indices, valid = steps.shrink(((0, 4), (0, 2))).numpy_indices()
+    assert indices.tolist() == [[0, 0], [0, 0], [0, 0], [1, 1]]
+    assert valid.all()

@@ -202,10 +202,9 @@ class ShapeTracker:
             shape = tuple(value_of(size, values) for size in view.shape)
             if not valid.any():
                 break
-            inner_indices, inner_valid = view.numpy_indices(values)
-            where = np.unravel_index(np.where(valid, indices, 0), shape) if shape else ()
-            indices = inner_indices[where] if shape else np.broadcast_to(inner_indices, valid.shape)
-            valid = valid & (inner_valid[where] if shape else inner_valid)
+            places = np.unravel_index(np.where(valid, indices, 0), shape) if shape else ()
+            found, inner_valid = view.numpy_indices_at(places, values)
+            indices, valid = np.broadcast_to(found, valid.shape), valid & inner_valid
         return np.where(valid, indices, 0), np.array(valid)
 
     def variables(self) -> tuple[UOp, ...]:

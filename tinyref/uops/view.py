@@ -156,18 +156,25 @@ class View:
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
         """Element number and validity of every position, both of the view's shape."""
         shape = tuple(value_of(size, bindings) for size in self.shape)
-        rank = len(shape)
-        indices = np.full((1,) * rank, value_of(self.offset, bindings), dtype=np.int64)
-        valid = np.ones((1,) * rank, dtype=np.bool_)
-        for axis, (_, stride, (begin, end)) in enumerate(self.axes()):
-            along = [1] * rank
-            along[axis] = shape[axis]
-            positions = np.arange(shape[axis], dtype=np.int64).reshape(along)
-            indices = indices + positions * value_of(stride, bindings)
+        indices, valid = self.numpy_indices_at(np.ogrid[tuple(map(slice, shape))], bindings)
+        return np.broadcast_to(indices, shape), np.broadcast_to(valid, shape)
+
+    def numpy_indices_at(
+        self, places: Sequence[npt.NDArray[np.int64]], bindings: Mapping[str, int]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+        """Element number and validity at `places`, a position along each axis.
+
+        The arrays broadcast together, and nothing else is made: a view may have more positions than
+        there is memory.
+        """
+        indices = np.array(value_of(self.offset, bindings), dtype=np.int64)
+        valid = np.array(True)
+        for along, (_, stride, (begin, end)) in zip(places, self.axes(), strict=True):
+            indices = indices + along * value_of(stride, bindings)
             if self.mask is not None:
                 low, high = value_of(begin, bindings), value_of(end, bindings)
-                valid = valid & (positions >= low) & (positions < high)
-        return np.broadcast_to(indices, shape), np.broadcast_to(valid, shape)
+                valid = valid & (along >= low) & (along < high)
+        return indices, valid
 
     # --- movement -------------------------------------------------------------------------------
 

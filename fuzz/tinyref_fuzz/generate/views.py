@@ -12,6 +12,8 @@ from tinyref_fuzz.tape import Tape
 
 # Views of more elements than this are not padded or cut out of larger ones any further.
 MOST_ELEMENTS = 1 << 14
+# How often elements are repeated in a row whose positions need more than 32 bits: no round numbers.
+MANY_TIMES = (1_000_000_007, 1 << 31, 2_147_483_647)
 # Gives the view of a shape that is seen through the rest of the movements.
 Rest = Callable[[Shape], ShapeTracker]
 Movement = Callable[[Tape, Shape, Rest], ShapeTracker]
@@ -135,12 +137,32 @@ def wrapped(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
     return row.pad(((0, shift),)).shrink(((shift, total + shift),)).reshape(shape)
 
 
+def sampled(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
+    """An axis as steps through a row of some elements that is longer than 32 bits count."""
+    axis = tape.below(len(shape))
+    size = shape[axis]
+    if not isinstance(size, int) or size < 2:
+        return rest(shape)
+    blocks, block = tape.between(2, 4), tape.between(1, 3)
+    times = tape.pick(MANY_TIMES)
+    before, after = shape[:axis], shape[axis + 1 :]
+    row = rest((*before, blocks, 1, block, *after)).expand((*before, blocks, times, block, *after))
+    total = blocks * times * block
+    step = total // size
+    ends: list[tuple[sint, sint]] = [(0, n) for n in shape]
+    ends[axis] = (0, size * step)
+    steps = row.reshape((*before, total, *after)).shrink(tuple(ends))
+    first = [*ends, (0, 1)]
+    first[axis], first[axis + 1 :] = (0, size), [(0, 1), *ends[axis + 1 :]]
+    return steps.reshape((*before, size, step, *after)).shrink(tuple(first)).reshape(shape)
+
+
 def _count(shape: Shape) -> int:
     return math.prod(size for size in shape if isinstance(size, int))
 
 
 FIXED: tuple[Movement, ...] = (
     *(permuted, repeated, flipped, cut_out, padded, flattened),
-    *(every_other, tiled, wrapped, permuted),
+    *(every_other, tiled, wrapped, permuted, sampled),
 )
 SYMBOLIC: tuple[Movement, ...] = (permuted, repeated, flipped)
