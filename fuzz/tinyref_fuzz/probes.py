@@ -13,7 +13,7 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.optimise.opt import KernelOptError, Opt, OptOp
 from tinyref.uops.optimise.plan import ITEM_KINDS, Axis, Plan
-from tinyref.uops.payload import AxisKind, ReduceArg
+from tinyref.uops.payload import AxisKind, ReduceArg, SlotArg
 from tinyref_fuzz.candidates import (
     CUTS,
     PADDINGS,
@@ -131,7 +131,7 @@ def _tiles(plan: Plan) -> list[int]:
 
 def _packs(plan: Plan) -> Iterator[Opt]:
     """Each copy into scratch memory that `plan` accepts."""
-    slots = {buffer.arg.slot for buffer in plan.nodes if buffer.op is Ops.DEFINE_GLOBAL}
+    slots = {node.arg.slot for node in plan.nodes if isinstance(node.arg, SlotArg)}
     for axis in plan.of_kind(AxisKind.GLOBAL):
         for slot in sorted(slots):
             opt = Opt(OptOp.PACK, axis, slot)
