@@ -294,10 +294,8 @@ class _Templates:
         """A value cast to one type and to another, of which each may be narrower, or unsigned."""
         wide = [kind for kind in self.types if not kind.is_bool]
         integers = [kind for kind in wide if kind.is_int]
-        if is_narrow or self.tape.below(2):
-            x = self.shifted()
-        else:
-            x = self.leaf(self.tape.pick(wide))
+        is_near = is_narrow or self.tape.below(2)
+        x = self.shifted() if is_near else self.leaf(self.tape.pick(wide))
         inner = self.tape.pick(integers if x.dtype.is_int else wide)
         outer = self.tape.pick(integers if inner.is_int and self.tape.below(3) else wide)
         return build.cast(build.cast(x, inner), outer)
@@ -447,7 +445,6 @@ _BY_TEMPLATE: dict[str, Callable[[_Templates], UOp]] = {
     "mod-inner-mod": _Templates.inner_remainder,
     "lt-factor": _Templates.compared,
     "lt-factor-sum": _Templates.compared,
-    "lt-sum": _Templates.compared,
     "ne-sum": _Templates.unequal,
     "max-offset": _Templates.larger,
     "max-bounds": _Templates.apart,

@@ -215,6 +215,8 @@ _ALL = (
     Policy("real", forms=_only(real=1)),
     Policy(
         "rules",
+        ops=MappingProxyType(dict.fromkeys(_WIDE_OPS, 3.0)),
+        dtypes=MappingProxyType({dtypes.int64: 2, dtypes.uint64: 2}),
         forms=_only(several=1),
         modes=MappingProxyType({Mode.EXACT: 6, Mode.FLOAT: 1, Mode.EDGE: 3}),
         wide_data=75,
@@ -238,17 +240,14 @@ _ALL = (
         lists=(6, 8),
     ),
 )
+# How often the default draws a kernel by each of them; 1 for the others.
+SHARES = {"mixed": 4.0, "plans": 6.0, "matmul": 3.0, "rules": 5.0}
 POLICIES: Mapping[str, Policy] = MappingProxyType(
     {
         # The default: a mix of all others, evenly but for those that cost more.
         "even": Policy(
             "even",
-            mixes=MappingProxyType(
-                {
-                    policy.name: {"mixed": 4.0, "plans": 6.0, "matmul": 3.0}.get(policy.name, 1.0)
-                    for policy in _ALL
-                }
-            ),
+            mixes=MappingProxyType({policy.name: SHARES.get(policy.name, 1.0) for policy in _ALL}),
         ),
         **{policy.name: policy for policy in _ALL},
     }

@@ -118,7 +118,7 @@ DIVISORS = (2, 3, 4, 5, 7, 8, 16, 13, 100, 64)
 def divide(draw: Expressions, x: Value) -> Value | None:
     """The quotient or the remainder of x by a constant, or by a value that is not 0."""
     op = draw.tape.pick((Ops.IDIV, Ops.MOD))
-    if draw.tape.chance(75):
+    if draw.tape.chance(60):
         divisor = draw.tape.pick(DIVISORS)
         if not x.dtype.is_unsigned and draw.tape.chance(30):
             divisor = -divisor
@@ -149,7 +149,7 @@ def shift(draw: Expressions, x: Value) -> Value | None:
     """x shifted left or right by a count below its width; in EDGE mode by any."""
     op = draw.tape.pick((Ops.SHL, Ops.SHR))
     bits = x.dtype.bits
-    if draw.tape.chance(70):
+    if draw.tape.chance(50):
         count = draw.tape.below(bits)
         node, shape, rough = build.binary(op, x.node, count), x.shape, x.is_rough
         least = most = count

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tinyref.dtype import DType, dtypes
-from tinyref.uops.node import UOp
-from tinyref_fuzz.case import Mode
+from tinyref.dtype import DType
 from tinyref_fuzz.generate.arithmetic import MAKERS, converted, makers, weight
 from tinyref_fuzz.generate.plants import plant_of
 from tinyref_fuzz.generate.values import Shape, Value
@@ -50,7 +48,8 @@ def _leaf(draw: Expressions, shape: Shape, dtype: DType) -> Value:
 def _operation(draw: Expressions, shape: Shape) -> Value:
     """An operation on a load, or a load as another type."""
     kernel = draw.kernel
-    x = _leaf(draw, shape, draw.tape.pick(kernel.dtypes))
+    weights = [draw.policy.dtypes.get(dtype, 1) for dtype in kernel.dtypes]
+    x = _leaf(draw, shape, draw.tape.pick(kernel.dtypes, weights))
     if draw.tape.chance(30):
         found = converted(draw, x, draw.tape.pick(kernel.dtypes))
         if found is not None:
