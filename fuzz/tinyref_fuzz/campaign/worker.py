@@ -65,9 +65,10 @@ class Worker:
             found = examined(self.setup, self.judge, task, message["again"])
             self.say({"examined": found.to_json()})
             return
-        forget()
         for number in range(message["from"], task.stop):
             self.say({"begin": number})
+            # What is counted is the same wherever a task is cut, as by the death of a worker.
+            forget()
             seed, policy = self.setup.seed, self.setup.policy
             result = result_of(self.judge, seed, number, policy, task.guide)
             self.say({"end": result.to_json()})
