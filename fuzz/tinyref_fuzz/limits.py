@@ -132,7 +132,7 @@ def _fragments(program: Program) -> frozenset[DType]:
 def declared_lack(ast: UOp, capabilities: Capabilities) -> str:
     """What the kernel `ast` needs that the device declares not to have, so that it may refuse it.
 
-    Types, images, positions, more buffers or a larger grid; nothing where the device has to take it.
+    Types, images, positions, more buffers or a larger grid; nothing where it has to take it.
     """
     accepted = capabilities.dtypes | capabilities.emulated
     slots = set()

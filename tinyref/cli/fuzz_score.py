@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 def score(
     only: Annotated[str, typer.Option(help="Only these: names, NAME* or kinds; commas join.")] = "",
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds each mutant gets.")] = 5,
+    first: Annotated[int, typer.Option(min=0, help="The first seed; the others follow.")] = 0,
     seconds: Annotated[
         float, typer.Option(min=1, help="Processor seconds that a mutant may live.")
     ] = 60.0,
@@ -55,7 +56,7 @@ def score(
         return
     if resume and json is None:
         raise UserError("score: --resume needs the --json file to go on with")
-    settings = Settings(seeds, seconds, jobs, further, examine)
+    settings = Settings(seeds, seconds, jobs, further, examine, first)
     scoring = Scoring(chosen, settings, json, _say)
     if resume:
         scoring.resume()

@@ -30,7 +30,7 @@ Say = Callable[[str], None]
 class Settings:
     """How to score.
 
-    seeds: 0 to this, without it. seconds: what a mutant may live, of the processor. jobs: processes
+    seeds: how many, from `first` on. seconds: what a mutant may live, of the processor. jobs: processes
     at a time. further: seconds of the processor for more findings after the first. examine:
     seconds of a reduction; 0 does without reduction, blame and buckets.
     """
@@ -40,6 +40,12 @@ class Settings:
     jobs: int = 2
     further: float = 5.0
     examine: float = 10.0
+    first: int = 0
+
+    @property
+    def numbers(self) -> range:
+        """The seeds."""
+        return range(self.first, self.first + self.seeds)
 
     def kept(self) -> dict[str, Any]:
         """What a result depends on."""
@@ -98,7 +104,7 @@ class Scoring:
         """Scores what is not known yet, then looks at those that live."""
         tasks = [
             _Task(subject, seed)
-            for seed in range(self.settings.seeds)
+            for seed in self.settings.numbers
             for subject in self.chosen
             if (subject.name, seed) not in self.runs
         ]
@@ -111,7 +117,7 @@ class Scoring:
         """What is known now."""
         rows = []
         for subject in self.chosen:
-            runs = [self.runs.get((subject.name, seed)) for seed in range(self.settings.seeds)]
+            runs = [self.runs.get((subject.name, seed)) for seed in self.settings.numbers]
             rows.append(Row(subject, tuple(run for run in runs if run is not None)))
         return Score(self.settings.kept(), self.code, rows)
 
