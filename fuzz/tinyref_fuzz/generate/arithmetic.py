@@ -125,7 +125,7 @@ def divide(draw: Expressions, x: Value) -> Value | None:
         node = build.binary(op, x.node, divisor)
         return _divided(draw, op, node, x, abs(divisor), x.shape, x.is_rough)
     y = draw.operand(x)
-    if draw.kernel.mode is Mode.EDGE and draw.tape.chance(30):
+    if draw.kernel.mode is Mode.EDGE and draw.tape.chance(60):
         # By 0, and MIN by -1: nobody says what comes out, but it must not trap.
         node = build.binary(op, x.node, y.node)
         shape = broadcast(x.shape, y.shape)

@@ -110,7 +110,7 @@ def matmul(draw: Expressions) -> Value:
     kernel.make_symbolic()
     factors = []
     # Of such a product no factor is 0 where its load is, so that nothing may be padded.
-    is_moved = draw.tape.chance(15)
+    is_moved = draw.tape.chance(15) and source not in dtypes.storage_only
     for axes in ((*outer, m, k), (*outer, n, k)):
         factor = kernel.load(kernel.shape(axes), source, 1)
         if is_moved:
