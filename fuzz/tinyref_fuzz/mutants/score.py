@@ -30,8 +30,8 @@ Say = Callable[[str], None]
 class Settings:
     """How to score.
 
-    seeds: how many, from `first` on. seconds: what a mutant may live, of the processor. jobs: processes
-    at a time. further: seconds of the processor for more findings after the first. examine:
+    seeds: how many, from `first` on. seconds: what a mutant may live, of the processor. jobs:
+    processes at a time. further: seconds of the processor for more findings. examine:
     seconds of a reduction; 0 does without reduction, blame and buckets.
     """
 
