@@ -417,7 +417,7 @@ def test_lists_are_legal_and_several(device):
     used: Counter[OptOp] = Counter()
     lists = []
     most = max(policy.lists[1] for policy in POLICIES.values())
-    for seed in range(60):
+    for seed in range(100):
         case = generate(Tape(seed=seed), capabilities)
         plan = Plan.of(case.ast, settled(capabilities))
         for opts in case.opts:

@@ -178,14 +178,18 @@ class _Trial:
 
     def _plain(self) -> Compiled | None:
         """The program without optimisations, or None where the device may refuse the kernel."""
-        lack = declared_lack(self.case.ast, self.judge.capabilities)
         try:
             with between(Pair.PLAIN):
                 return self._compiled(self.case.ast, ())
-        except DisagreementError:
-            if lack:
+        except DisagreementError as found:
+            if self._may_refuse(found.verdict):
                 return None
             raise
+
+    def _may_refuse(self, verdict: Verdict) -> bool:
+        """Whether an error of the compiler is due: the kernel needs what the device lacks."""
+        lacks = declared_lack(self.case.ast, self.judge.capabilities)
+        return verdict.symptom is Symptom.ERROR and lacks != ""
 
     def _optimised(self, opts: Opts, plain: Results) -> None:
         """Judges one list. Raises `KernelOptError` where this device refuses it."""
@@ -193,8 +197,9 @@ class _Trial:
             with between(Pair.OPTIMISED):
                 program = self._compiled(self.case.ast, opts)
                 self._check_applied(opts)
-        except DisagreementError:
-            if declared_lack(self.case.ast, self.judge.capabilities):
+        except DisagreementError as found:
+            # A plan may need a longer index than the kernel alone does.
+            if self._may_refuse(found.verdict):
                 return
             raise
 

@@ -135,13 +135,13 @@ def _only(**forms: float) -> Weights[str]:
 _NARROW_TYPES = (dtypes.int32, dtypes.float32, dtypes.int8, dtypes.uint8, dtypes.bool)
 _FUNCTIONS = (Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.POW, Ops.SQRT, Ops.RECIP, Ops.FDIV)
 _WIDE_OPS = (Ops.CAST, Ops.BITCAST, Ops.SHL, Ops.SHR, Ops.MUL, Ops.IDIV, Ops.MOD, Ops.THREEFRY)
-_REDUCES = _only(reduce=3, long=2, softmax=2, siblings=2, nested=3, running=1, count=1, product=1)
+_REDUCES = _only(reduce=3, long=2, softmax=4, siblings=2, nested=3, running=1, count=1, product=1)
 _EXACT: Weights[Mode] = MappingProxyType({Mode.EXACT: 1, Mode.FLOAT: 0, Mode.EDGE: 0})
 
 _ALL = (
     Policy(
         "mixed",
-        forms=_weights(tree=4, reduce=3, long=2, matmul=2, softmax=2, siblings=2, nested=2, real=0),
+        forms=_weights(tree=4, reduce=3, long=2, matmul=2, softmax=4, siblings=2, nested=2, real=0),
     ),
     Policy(
         "small",
@@ -205,7 +205,7 @@ _ALL = (
     ),
     Policy(
         "groups",
-        forms=_only(long=4, reduce=3, softmax=2, nested=3, siblings=2),
+        forms=_only(long=4, reduce=3, softmax=4, nested=3, siblings=2),
         modes=MappingProxyType({Mode.EXACT: 6, Mode.FLOAT: 1, Mode.EDGE: 0}),
         opts=MappingProxyType({OptOp.GROUP: 4, OptOp.GROUPTOP: 4, OptOp.LOCAL: 2}),
         planted=15,
@@ -241,7 +241,7 @@ _ALL = (
     ),
 )
 # How often the default draws a kernel by each of them; 1 for the others.
-SHARES = {"mixed": 4.0, "plans": 6.0, "matmul": 3.0, "rules": 5.0}
+SHARES = {"mixed": 4.0, "plans": 6.0, "matmul": 3.0, "rules": 10.0}
 POLICIES: Mapping[str, Policy] = MappingProxyType(
     {
         # The default: a mix of all others, evenly but for those that cost more.
