@@ -317,10 +317,11 @@ def reduce_features(nodes: list[UOp]) -> Iterator[str]:
         yield "sibling reduces"
 
 
+RARE = {Ops.THREEFRY, Ops.POW, Ops.EXP2, Ops.SIN}
 # About how many kernels of 800 have it; of the 400 of `mixed` a quarter of that must.
 WANTED = {
-    **dict.fromkeys(ALU - {Ops.THREEFRY, Ops.POW, Ops.EXP2, Ops.SIN}, 8),
-    **dict.fromkeys((Ops.IOTA, Ops.VALID, Ops.THREEFRY, Ops.POW, Ops.EXP2, Ops.SIN), 4),
+    **dict.fromkeys((op for op in Ops if op in ALU - RARE), 8),
+    **dict.fromkeys((op for op in Ops if op in RARE | {Ops.IOTA, Ops.VALID}), 4),
     **dict.fromkeys(DTYPES, 8),
     **dict.fromkeys(Mode, 60),
     **dict.fromkeys(("mask", "offset", "repeated axis", "several views", "transpose"), 60),
