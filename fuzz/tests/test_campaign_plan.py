@@ -7,10 +7,10 @@ from itertools import islice
 from tinyref.dtype import dtypes, image, pointer
 from tinyref.uops.optimise.opt import Opt, OptOp
 from tinyref.uops.text import from_text, to_text
+from tinyref_fuzz.caches import forget
 from tinyref_fuzz.campaign.cases import (
     CaseResult,
     code_version,
-    forget,
     judge_of,
     judged,
     pairs_of,

@@ -401,7 +401,7 @@ def test_a_wrong_step_is_blamed_by_its_name(case):
         view, value = sink.src[0].src
         other = build.const(value.dtype, 1)
         changed = build.binary(Ops.XOR if value.dtype.is_bool else Ops.ADD, value, other)
-        return build.sink(build.store(view, changed))
+        return build.sink(build.store(view, changed), *sink.src[1:])
 
     *before, (_, last) = case.equivalent.trail
     trail = (*before, ("planted", wrong(last)), ("after", wrong(last)))

@@ -9,8 +9,7 @@ has it (Zeller and Hildebrandt 2002).
 from __future__ import annotations
 
 import functools
-import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -35,6 +34,7 @@ from tinyref_fuzz.blame.stages import (
     graph_after,
     graph_problem,
 )
+from tinyref_fuzz.caches import forget
 from tinyref_fuzz.case import Array, Blame, Case, Opts, Pair, Symptom, Verdict
 from tinyref_fuzz.judge import Judge
 from tinyref_fuzz.limits import limit_problem
@@ -239,7 +239,7 @@ class _Search:
     # Which rule
 
     def _wrong_rule(self, chain: Chain, stage: str) -> Wrong | None:
-        _forget()
+        forget()
         firings = recorded(chain.compile)
         slots, bindings = chain.subject.slots, chain.subject.bindings
         found = _misfired(firings, slots, bindings)
@@ -308,13 +308,3 @@ def _first_label(subject: Subject, case: Case) -> str:
         except Exception:  # whatever it is, the evaluator raised it
             return label
     return ""
-
-
-def _forget() -> None:
-    """Empties the caches of tinyref, so that rules fire again whose results were kept there."""
-    for name, module in list(sys.modules.items()):
-        if name.startswith("tinyref."):
-            for value in list(vars(module).values()):
-                clear: Callable[[], None] | None = getattr(value, "cache_clear", None)
-                if clear is not None and callable(clear):
-                    clear()

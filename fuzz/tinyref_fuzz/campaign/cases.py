@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import sys
 import time
 import traceback
 from collections import Counter
@@ -34,8 +33,6 @@ from tinyref_fuzz.tape import Tape
 # Factors for the weights of a policy, by name: {"opts": {"UPCAST": 2.0}, "forms": {...}}.
 Guide = Mapping[str, Mapping[str, float]]
 DEFAULT_POLICY = "even"
-# Types are equal where they are the same: one that is made again would be another one.
-TYPES = dtypes.__module__
 
 
 @functools.cache
@@ -120,19 +117,6 @@ def error_text(error: BaseException) -> str:
         return str(error)
     frames = "".join(traceback.format_tb(error.__traceback__)[-3:])
     return f"{type(error).__name__}: {error}\n{frames}".rstrip()
-
-
-def forget() -> None:
-    """Empties the caches of tinyref, so that what fires next does not depend on what ran before.
-
-    Rewritten nodes keep their results while they live, and caches keep nodes alive.
-    """
-    for name, module in list(sys.modules.items()):
-        if not name.startswith("tinyref"):
-            continue
-        for value in list(vars(module).values()):
-            if isinstance(value, functools._lru_cache_wrapper) and value.__module__ != TYPES:
-                value.cache_clear()
 
 
 @dataclass(frozen=True)

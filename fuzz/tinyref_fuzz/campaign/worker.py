@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from tinyref.processes import Line
+from tinyref_fuzz.caches import forget
 from tinyref_fuzz.campaign.cases import (
     code_version,
     error_text,
-    forget,
     judge_of,
     result_of,
 )
