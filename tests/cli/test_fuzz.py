@@ -99,6 +99,7 @@ def test_an_interrupted_campaign_says_how_to_go_on(tmp_path: Path) -> None:
         stderr=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
+        cwd=tmp_path,
     )
     assert process.stderr is not None
     assert "seed 3" in process.stderr.readline()
@@ -106,6 +107,6 @@ def test_an_interrupted_campaign_says_how_to_go_on(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    command = "tinyref fuzz --device PYTHON --folder kept --kernels 100000 --resume"
+    command = "tinyref fuzz --device PYTHON --folder kept --kernels 100000 --jobs 1 --resume"
     assert command in err
     assert "Traceback" not in err + out
