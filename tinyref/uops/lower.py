@@ -57,6 +57,7 @@ class Lowering:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
+        self.written = frozenset(slot_of(store) for store in plan.form.ast.src)
         self.ranges = 0
         self.locals = 0
         self.in_launch = TRUE
@@ -226,7 +227,7 @@ class Lowering:
     ) -> UOp:
         """What `node` loads; 0 where padding has added the position to one of `targets`, or any."""
         address, valid = self._address(node.src[0], positions, done, targets)
-        if any(slot_of(store) == slot_of(node) for store in self.plan.form.ast.src):
+        if slot_of(node) in self.written:
             # Beyond the last element is a work-item that would read what another one writes.
             valid = simplify(build.both(self.in_launch, valid))
         if _is_const(valid, False):

@@ -243,7 +243,7 @@ def _after(node: UOp, src: tuple[UOp, ...], emulated: frozenset[DType]) -> UOp:
 
 def _waits(node: UOp, src: tuple[UOp, ...], emulated: frozenset[DType]) -> UOp:
     """A barrier that comes after a value: the next turn of a loop writes over what gave it."""
-    return UOp(node.op, node.dtype, src, node.arg)
+    return node.replace(src=src)
 
 
 def _compare(node: UOp, src: tuple[UOp, ...], emulated: frozenset[DType]) -> UOp:

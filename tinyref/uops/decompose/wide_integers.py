@@ -54,7 +54,7 @@ class _Emulation:
     def node(self, node: UOp, src: list[Nodes]) -> Nodes:
         if not any(self.touches(touching.dtype) for touching in (node, *node.src)):
             # A root, or a barrier after stores, may have more sources now.
-            flat = tuple(part for parts in src for part in parts)
+            flat = _flat(src)
             return (node if flat == node.src else _in_range(node, node.replace(src=flat)),)
         arm = _ARMS.get(node.op)
         if arm is None:
@@ -78,7 +78,7 @@ class _Emulation:
         return src[0][0], build.mul(src[1][0], 2)
 
     def after(self, node: UOp, src: list[Nodes]) -> Nodes:
-        waits = tuple(part for parts in src[1:] for part in parts)
+        waits = _flat(src[1:])
         if isinstance(node.dtype, PtrDType):
             memory, *position = src[0]
             return (UOp(Ops.AFTER, memory.dtype, (memory, *waits)), *position)
@@ -86,8 +86,7 @@ class _Emulation:
 
     def barrier(self, node: UOp, src: list[Nodes]) -> Nodes:
         """After a value: after both its words."""
-        waits = tuple(part for parts in src for part in parts)
-        return (UOp(node.op, node.dtype, waits, node.arg),)
+        return (node.replace(src=_flat(src)),)
 
     def load(self, node: UOp, src: list[Nodes]) -> Nodes:
         lanes = node.dtype.lanes
@@ -228,6 +227,11 @@ class _Emulation:
         if want is dtypes.float32:
             return word_pairs.to_single(x, is_signed)
         return cast(word_pairs.to_single(x, is_signed, is_odd=True), want)
+
+
+def _flat(src: list[Nodes]) -> Nodes:
+    """All that the sources became, in order."""
+    return tuple(part for parts in src for part in parts)
 
 
 def _in_range(node: UOp, changed: UOp) -> UOp:
