@@ -9,7 +9,6 @@ EXIT_AS_EXPECTED = 0
 EXIT_FAILURES = 1
 EXIT_USAGE = 2
 EXIT_INTERNAL = 70  # EX_SOFTWARE of sysexits.h
-EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 
 
 class Status(Enum):

@@ -22,11 +22,14 @@ from tinyref_fuzz.policies import POLICIES
 HERE = Path(__file__).parent
 # What a shell starts in the background ignores Ctrl-C, and so would what a test starts there.
 LISTENING = """
-import signal, sys
-from tinyref.cli.entry import run
+import signal
+from tinyref.cli import main
 signal.signal(signal.SIGINT, signal.default_int_handler)
-sys.exit(run(sys.argv[1:]))
+main()
 """
+NOHUP = LISTENING.replace(
+    "signal.SIGINT, signal.default_int_handler", "signal.SIGHUP, signal.SIG_IGN"
+)
 
 
 def tinyref(*words: object) -> int:
@@ -152,3 +155,20 @@ def test_a_signal_ends_a_campaign_and_says_how_to_go_on(
             f"  {command} --resume",
         ]
     assert chunks(tmp_path)
+
+
+def test_a_campaign_under_nohup_outlives_its_terminal(tmp_path: Path):
+    words = ["--device", "PYTHON", "--policy", "small", "--kernels", "40", "--jobs", "1"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", NOHUP, "fuzz", *words, "--folder", str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while not (tmp_path / NAME).exists():
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(signal.SIGHUP)
+    out, err = process.communicate()
+    assert (process.returncode, err.count("stopped")) == (0, 0)
+    assert out

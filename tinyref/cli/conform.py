@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tinyref.cli.signals import until_stopped
 from tinyref.errors import UserError
 
 if TYPE_CHECKING:
@@ -154,16 +155,20 @@ def _reporter() -> Reporter:
 
 
 def _conform(request: Request) -> int:
-    from tinyref_conformance.conform import conform as run_suite
-    from tinyref_conformance.conform import resume_command
-    from tinyref_conformance.statuses import EXIT_INTERRUPTED
+    return until_stopped(lambda: _measure(request), lambda: _say_how_to_go_on(request))
 
-    try:
-        finished = run_suite(request, _reporter())
-    except KeyboardInterrupt:
-        print("\ntinyref: stopped; what was measured is kept. Go on with:", file=sys.stderr)
-        print(f"  {resume_command(request)}", file=sys.stderr)
-        return EXIT_INTERRUPTED
+
+def _say_how_to_go_on(request: Request) -> None:
+    from tinyref_conformance.conform import resume_command
+
+    print("\ntinyref: stopped; what was measured is kept. Go on with:", file=sys.stderr)
+    print(f"  {resume_command(request)}", file=sys.stderr)
+
+
+def _measure(request: Request) -> int:
+    from tinyref_conformance.conform import conform as run_suite
+
+    finished = run_suite(request, _reporter())
     _print_summary(finished)
     return finished.report.exit_code
 

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import shlex
-import signal
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tinyref.cli.fuzz_case import corpus_app, harvest, keep, reduce, replay, show
 from tinyref.cli.fuzz_score import score
+from tinyref.cli.signals import until_stopped
 from tinyref.errors import UserError
 
 if TYPE_CHECKING:
     from tinyref_fuzz.campaign.campaign import Request
     from tinyref_fuzz.campaign.progress import Reporter
 
-_SIGNALLED = 128  # with the number of the signal, as shells report it
 _MOST_JOBS = 1024
 _DEFAULT_TIMEOUT = 30.0
 
@@ -158,43 +154,23 @@ def _reporter() -> Reporter:
 
 
 def _fuzz(request: Request) -> int:
+    return until_stopped(lambda: _campaign(request), lambda: _say_how_to_go_on(request))
+
+
+def _say_how_to_go_on(request: Request) -> None:
+    print("\ntinyref: stopped; what was judged and found is kept. Go on with:", file=sys.stderr)
+    print(f"  {resume_command(request)}", file=sys.stderr)
+
+
+def _campaign(request: Request) -> int:
     from tinyref_fuzz.campaign import report
     from tinyref_fuzz.campaign.campaign import run
 
-    try:
-        with _signals_that_stop():
-            summary = run(request, _reporter(), started=_say_seed)
-    except KeyboardInterrupt as stop:
-        print("\ntinyref: stopped; what was judged and found is kept. Go on with:", file=sys.stderr)
-        print(f"  {resume_command(request)}", file=sys.stderr)
-        return _SIGNALLED + (stop.number if isinstance(stop, _Stopped) else signal.SIGINT)
+    summary = run(request, _reporter(), started=_say_seed)
     print(report.text(summary), end="")
     if summary.incomplete:
         print(f"go on with: {resume_command(request)}")
     return report.exit_code(summary)
-
-
-class _Stopped(KeyboardInterrupt):
-    """Somebody asked for an end by another signal than Ctrl-C."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.number = number
-
-
-@contextlib.contextmanager
-def _signals_that_stop() -> Iterator[None]:
-    """Within the block, what a system or a closed terminal sends ends as Ctrl-C does."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        raise _Stopped(number)
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _say_seed(request: Request) -> None:
