@@ -124,7 +124,7 @@ def one_flipped(values: Array) -> Array:
 
 
 class CorruptDevice(ReferenceDevice):
-    """Computes rightly and gives wrong results."""
+    """Computes rightly and gives a wrong last result that has elements."""
 
     def __init__(self, corrupt: Callable[[Array], Array]) -> None:
         super().__init__()
@@ -138,7 +138,9 @@ class CorruptDevice(ReferenceDevice):
         poison: int = POISONS[0],
     ) -> list[Array]:
         outputs = super().run_ast(ast, inputs, bindings, poison)
-        return [*outputs[:-1], self.corrupt(outputs[-1])]
+        last = max((place for place, values in enumerate(outputs) if values.size), default=0)
+        outputs[last] = self.corrupt(outputs[last])
+        return outputs
 
 
 class CorruptInterpreter(DeviceUnderTest):
