@@ -19,7 +19,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -215,6 +215,15 @@ class Pool(Generic[W]):
     def wait(self, seconds: float) -> Sequence[W]:
         """The workers that have something to say, after at most `seconds`."""
         return [key.data for key, _ in self._selector.select(seconds)]
+
+    def said(self, seconds: float) -> Iterator[tuple[W, Message | None]]:
+        """What workers say within `seconds`, message by message; None at the end of a pipe."""
+        for worker in self.wait(seconds):
+            messages = worker.read()
+            if messages is None:
+                yield worker, None
+            else:
+                yield from ((worker, message) for message in messages)
 
     def remove(self, worker: W) -> int:
         """Forgets a worker whose pipe has closed; returns its exit code."""

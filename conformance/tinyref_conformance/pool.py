@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -26,8 +25,8 @@ class Task:
 class WorkerProcess(processes.WorkerProcess):
     """One worker: its process, what it works on, and since when.
 
-    case: the case that it has begun and not ended. silent_since: start of that case, or of the
-    process before it has opened the device.
+    case: the case that it has begun and not ended. Its silence counts from the start of that case,
+    or of the process before it has opened the device.
     """
 
     opened: Mapping[str, Any] | None = None
@@ -41,7 +40,7 @@ class WorkerProcess(processes.WorkerProcess):
     def begin(self, task: Task) -> None:
         """Gives the worker a task."""
         self.task = task
-        self.silent_since = time.monotonic()
+        self.heard()
         self.send({"row": task.row, "cases": task.cases, "attempt": task.attempt})
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from tinyref.device import Capabilities
 from tinyref.errors import UserError
+from tinyref.processes import usable_memory
 from tinyref_conformance import journal as journals
 from tinyref_conformance import pool as pools
 from tinyref_conformance.certificate import capabilities_from_json
@@ -27,7 +28,6 @@ from tinyref_spec.case import Case, Rung
 
 OPENING_SECONDS = 60.0
 TICK_SECONDS = 0.1
-MEMORY_SHARE = 0.8
 # Workers in a row that do not even open the device, and deaths of one row between its cases.
 MAX_FAILED_OPENINGS = 3
 MAX_DEATHS_BETWEEN_CASES = 3
@@ -60,8 +60,7 @@ class Settings:
     def memory_bytes(self) -> int:
         if self.memory_limit is not None:
             return self.memory_limit
-        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        return int(total * MEMORY_SHARE / self.workers)
+        return usable_memory() // self.workers
 
 
 @dataclass
@@ -319,12 +318,10 @@ class Runner:
 
     def _turn(self) -> None:
         """Waits a moment, takes what workers say, and checks their limits."""
-        for worker in self._pool.wait(TICK_SECONDS):
-            messages = worker.read()
-            if messages is None:
+        for worker, message in self._pool.said(TICK_SECONDS):
+            if message is None:
                 self._on_death(worker)
-                continue
-            for message in messages:
+            else:
                 self._on_message(worker, message)
         for worker in list(self._pool.workers):
             self._check_limits(worker)
@@ -333,10 +330,10 @@ class Runner:
     def _on_message(self, worker: WorkerProcess, message: Mapping[str, Any]) -> None:
         if "begin" in message:
             worker.case = message["begin"]
-            worker.silent_since = time.monotonic()
+            worker.heard()
         elif "end" in message:
             worker.case = None
-            worker.silent_since = time.monotonic()
+            worker.heard()
             self._absorb()
             self.progress(self._decided(), worker.task.row if worker.task else "")
         elif "row_done" in message:
@@ -369,7 +366,7 @@ class Runner:
     def _check_limits(self, worker: WorkerProcess) -> None:
         if worker.killed_for:
             return
-        silent = time.monotonic() - worker.silent_since
+        silent = worker.silence()
         if worker.opened is None:
             if silent > max(OPENING_SECONDS, self.settings.timeout):
                 worker.kill("timeout")

@@ -93,7 +93,7 @@ def run_of(*messages: dict[str, object], death: str = "killed by SIGSEGV") -> Ru
     process = scoring._Process(subprocess.Popen(["true"]), Path("/nowhere"))
     process.process.wait()
     process.messages = list(messages)
-    process.ready_at = 100.0 if process.said("ready") else None
+    process.ready_at = 100.0 if process.first("ready") else None
     return scoring._run_of(process, scoring._Task(SUBJECT, 3), death, "the log", 107.0)
 
 

@@ -65,17 +65,15 @@ class _Watch:
 
     def verdict(self) -> Verdict:
         while True:
-            for worker in self.pool.wait(TICK_SECONDS):
-                messages = worker.read()
-                if messages is None:
+            for worker, message in self.pool.said(TICK_SECONDS):
+                if message is None:
                     return self._death()
-                for message in messages:
-                    if "refused" in message:
-                        raise self._refusal(message["refused"])
-                    if "verdict" in message:
-                        return verdict_from_json(message["verdict"])
-                    self.is_open = True
-                    worker.heard()
+                if "refused" in message:
+                    raise self._refusal(message["refused"])
+                if "verdict" in message:
+                    return verdict_from_json(message["verdict"])
+                self.is_open = True
+                worker.heard()
             self._check_limits()
 
     def _check_limits(self) -> None:

@@ -9,24 +9,13 @@ from __future__ import annotations
 import functools
 from dataclasses import replace
 
-from tinyref.device import Capabilities
+from tinyref.device import CORE_DTYPES, CORE_OPS, Capabilities
 from tinyref.dtype import dtypes
 from tinyref.runtimes.python import PythonBackend
+from tinyref.uops.decompose import SMALL_FLOATS, WIDE_INTEGERS
+from tinyref_fuzz.optimisations import cramped
 
-CORE_DTYPES = frozenset(
-    {
-        *(dtypes.bool, dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uint16),
-        *(dtypes.int32, dtypes.uint32, dtypes.float32),
-    }
-)
-SMALL_FLOATS = frozenset({*dtypes.fp8s, dtypes.float16, dtypes.bfloat16})
-WIDE_INTEGERS = frozenset({dtypes.int64, dtypes.uint64})
-CORE_OPS = frozenset(
-    {
-        *("ADD", "MUL", "IDIV", "MOD", "MAX", "CMPLT", "CMPNE", "AND", "OR", "XOR", "SHL", "SHR"),
-        *("WHERE", "CAST", "BITCAST", "LOAD", "STORE"),
-    }
-)
+NARROW_INTEGERS = frozenset({dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uint16})
 
 
 class Core(PythonBackend):
@@ -35,9 +24,9 @@ class Core(PythonBackend):
     @functools.cached_property
     def capabilities(self) -> Capabilities:
         return Capabilities(
-            dtypes=CORE_DTYPES,
+            dtypes=CORE_DTYPES | NARROW_INTEGERS,
             ops=CORE_OPS,
-            emulated=SMALL_FLOATS | WIDE_INTEGERS,
+            emulated=frozenset((*SMALL_FLOATS, *WIDE_INTEGERS)),
             shared_bytes=4096,
             division_traps=True,
             is_interpreted=True,
@@ -50,7 +39,9 @@ class SlowDivision(PythonBackend):
     @functools.cached_property
     def capabilities(self) -> Capabilities:
         own = super().capabilities
-        return replace(own, slow_division=True, division_traps=True, emulated=SMALL_FLOATS)
+        return replace(
+            own, slow_division=True, division_traps=True, emulated=frozenset(SMALL_FLOATS)
+        )
 
 
 class Cramped(PythonBackend):
@@ -60,13 +51,8 @@ class Cramped(PythonBackend):
     def capabilities(self) -> Capabilities:
         own = super().capabilities
         return replace(
-            own,
-            dtypes=own.dtypes - SMALL_FLOATS,
-            emulated=SMALL_FLOATS,
-            vector_lanes=(1, 2, 4),
-            grid_limit=(7, 5, 40),
-            group_limit=(8, 4, 2),
-            group_size_limit=16,
-            shared_bytes=256,
+            cramped(own),
+            dtypes=own.dtypes.difference(SMALL_FLOATS),
+            emulated=frozenset(SMALL_FLOATS),
             matrix_tiles=(),
         )

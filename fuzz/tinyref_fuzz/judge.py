@@ -26,6 +26,7 @@ from tinyref.uops.evaluate import evaluate
 from tinyref.uops.node import UOp
 from tinyref.uops.optimise.opt import KernelOptError, Opt, opts_text
 from tinyref.uops.program import Program
+from tinyref_fuzz.candidates import THREADS
 from tinyref_fuzz.case import Array, Case, Mode, Opts, Pair, Symptom, Verdict
 from tinyref_fuzz.equivalent import Equivalent
 from tinyref_fuzz.guard import PATTERNS, Guarded, Outputs, reversed_contents
@@ -52,8 +53,6 @@ THOROUGH_SHARE = 4
 # How hard LLVM optimises for the CPU device, by the number of the case: most cases quickly.
 LEVELS = (0, 0, 1, 0, 0, 1, 0, 2, 0, 0, 1, 0, 0, 1, 0, 3)
 ALL_LEVELS = (0, 1, 2, 3)
-# The same optimisations are legal on machines with more cores, or fewer.
-THREADS = 4
 # Of `linearize`: any number gives a legal order.
 SHUFFLE = 1
 

@@ -10,8 +10,8 @@ from tinyref.dtype import from_numpy_dtype
 from tinyref.uops.node import UOp
 from tinyref.uops.optimise.opt import OptOp, opts_text
 from tinyref.uops.text import to_text
+from tinyref_fuzz.candidates import THREADS
 from tinyref_fuzz.case import Array, Case, Opts, Pair, Verdict
-from tinyref_fuzz.judge import THREADS
 from tinyref_fuzz.one_line import clipped, data_line, fault_line, kernel_line
 
 MOST_LINES = 40

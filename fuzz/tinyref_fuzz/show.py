@@ -16,9 +16,10 @@ from tinyref.uops.interpreter import run_program
 from tinyref.uops.node import UOp
 from tinyref.uops.optimise.opt import opts_text
 from tinyref.uops.text import to_text
+from tinyref_fuzz.candidates import THREADS
 from tinyref_fuzz.case import Array, Blame, Case, Opts, Pair, Verdict
 from tinyref_fuzz.examine import blame_or_pair
-from tinyref_fuzz.judge import THREADS, Judge, measured_outputs
+from tinyref_fuzz.judge import Judge, measured_outputs
 from tinyref_fuzz.one_line import clipped, data_line, fault_line, kernel_line
 
 _MARK = ">"

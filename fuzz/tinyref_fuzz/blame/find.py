@@ -28,13 +28,13 @@ from tinyref_fuzz.blame.plans import plan_problem
 from tinyref_fuzz.blame.rules import needed_without
 from tinyref_fuzz.blame.samples import Samples
 from tinyref_fuzz.blame.stages import (
-    THREADS,
     Chain,
     Subject,
     graph_after,
     graph_problem,
 )
 from tinyref_fuzz.caches import forget
+from tinyref_fuzz.candidates import THREADS
 from tinyref_fuzz.case import Array, Blame, Case, Opts, Pair, Symptom, Verdict
 from tinyref_fuzz.judge import Judge
 from tinyref_fuzz.limits import limit_problem

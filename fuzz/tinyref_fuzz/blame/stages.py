@@ -31,6 +31,7 @@ from tinyref.uops.verify import verify
 from tinyref.uops.verify.index_bounds import check_index_bounds
 from tinyref_fuzz.blame.graph import evaluate_graph
 from tinyref_fuzz.blame.order import run_graph
+from tinyref_fuzz.candidates import THREADS
 from tinyref_fuzz.oracles import Oracle
 
 Array = npt.NDArray[Any]
@@ -39,7 +40,6 @@ GRAPHS = ("lower", "simplify", "expand")
 LINEAR_GRAPHS = ("accumulate", "decompose", "narrow")
 # Orders of a program's nodes that are tried besides the compiler's own.
 SEEDS = (1, 2)
-THREADS = 4
 
 
 @dataclass(frozen=True)

@@ -110,12 +110,10 @@ class LocalExecutor(Executor):
     def finished(self, seconds: float) -> list[Done]:
         self._give_out()
         if not self._done:
-            for worker in self._pool.wait(seconds):
-                messages = worker.read()
-                if messages is None:
+            for worker, message in self._pool.said(seconds):
+                if message is None:
                     self._on_death(worker)
-                    continue
-                for message in messages:
+                else:
                     self._on_message(worker, message)
             for worker in list(self._pool.workers):
                 self._check_limits(worker)

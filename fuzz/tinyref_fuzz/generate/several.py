@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tinyref.dtype import DType
-from tinyref_fuzz.generate.arithmetic import MAKERS, converted, makers, weight
+from tinyref_fuzz.generate.arithmetic import converted
 from tinyref_fuzz.generate.plants import plant_of
 from tinyref_fuzz.generate.values import Shape, Value
 
@@ -21,8 +21,6 @@ LENGTHS = (48, 64, 30, 17)
 LEAST, MOST = 8, 14
 # Of the outputs this many in 100 are instances of rules, the others are operations.
 PLANTS = 60
-# No more operations are tried for one that the values admit.
-TRIES = 3
 
 
 def several(draw: Expressions) -> list[Value]:
@@ -54,10 +52,4 @@ def _operation(draw: Expressions, shape: Shape) -> Value:
         found = converted(draw, x, draw.tape.pick(kernel.dtypes))
         if found is not None:
             return found
-    ops = makers(x.dtype, kernel.mode)
-    weights = [weight(op, draw.policy.ops) for op in ops]
-    for _ in range(TRIES):
-        found = MAKERS[draw.tape.pick(ops, weights)](draw, x)
-        if found is not None:
-            return found
-    return x
+    return draw.grown(x)

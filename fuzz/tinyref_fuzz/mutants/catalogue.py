@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -19,10 +18,7 @@ _MODULES = (
 def _collected() -> Mapping[str, Mutant]:
     found: dict[str, Mutant] = {}
     for name in _MODULES:
-        module = f"tinyref_fuzz.mutants.{name}"
-        if importlib.util.find_spec(module) is None:
-            continue
-        for mutant in importlib.import_module(module).MUTANTS:
+        for mutant in importlib.import_module(f"tinyref_fuzz.mutants.{name}").MUTANTS:
             if mutant.name in found:
                 raise ValueError(f"mutants: {mutant.name} stands twice in the catalogue")
             found[mutant.name] = mutant

@@ -69,7 +69,14 @@ class _Process(WorkerProcess):
     messages: list[Message] = field(default_factory=list)
     is_done: bool = False
 
-    def said(self, key: str) -> Message | None:
+    def hear(self, message: Message) -> None:
+        """Keeps what it said."""
+        self.heard()
+        self.messages.append(message)
+        if self.ready_at is None and "ready" in message:
+            self.ready_at = time.monotonic()
+
+    def first(self, key: str) -> Message | None:
         """The first message with this key."""
         return next((message for message in self.messages if key in message), None)
 
@@ -134,21 +141,17 @@ class Scoring:
                     process = pool.start()
                     process.task = waiting.popleft()
                     process.send(_request(process.task))
-                for process in pool.wait(1.0):
-                    self._heard(pool, process)
+                for process, message in pool.said(1.0):
+                    if message is None:
+                        self._ended(pool, process)
+                    else:
+                        process.hear(message)
                 for process in pool.workers:
                     _check(process, self.settings)
         finally:
             pool.close()
 
-    def _heard(self, pool: Pool[_Process], process: _Process) -> None:
-        messages = process.read()
-        if messages is not None:
-            process.silent_since = time.monotonic()
-            process.messages += messages
-            if process.ready_at is None and process.said("ready"):
-                process.ready_at = time.monotonic()
-            return
+    def _ended(self, pool: Pool[_Process], process: _Process) -> None:
         ended = time.monotonic()
         killed_for, tail = process.killed_for, process.log_tail()
         code = pool.remove(process)
@@ -209,8 +212,8 @@ def _request(task: _Task) -> dict[str, Any]:
 def _check(process: _Process, settings: Settings) -> None:
     """Kills what says nothing for too long, and what takes too much memory."""
     # Examinations are not told of while they go on.
-    patience = SILENCE_SECONDS + (3 * settings.examine if process.said("judged") else 0)
-    if time.monotonic() - process.silent_since > patience:
+    patience = SILENCE_SECONDS + (3 * settings.examine if process.first("judged") else 0)
+    if process.silence() > patience:
         process.kill(f"silent for {patience:g} s")
     elif process.memory_bytes() > MEMORY_BYTES:
         process.kill(f"took more than {MEMORY_BYTES >> 30} GiB of memory")
@@ -219,14 +222,14 @@ def _check(process: _Process, settings: Settings) -> None:
 def _run_of(process: _Process, task: _Task, death: str, tail: str, ended: float) -> Run:
     """What became of one mutant under one seed, from all that its process said."""
     run = Run(task.subject.name, task.seed)
-    refused, broken = process.said("refused"), process.said("broken")
+    refused, broken = process.first("refused"), process.first("broken")
     if refused is not None:
         return replace(run, problem=str(refused["refused"]))
     if broken is not None:
         # Nothing starts with it: nobody could miss that.
         detail = str(broken["broken"])
         return replace(run, killed=True, reached=1, triggered=True, symptom="ERROR", detail=detail)
-    killed, judged = process.said("killed"), process.said("judged")
+    killed, judged = process.first("killed"), process.first("judged")
     found = tuple(_found(message) for message in process.messages if "bucket" in message)
     if judged is not None:
         run = replace(
@@ -238,7 +241,7 @@ def _run_of(process: _Process, task: _Task, death: str, tail: str, ended: float)
             found=found,
         )
     if killed is not None:
-        if process.said("done") is None:
+        if process.first("done") is None:
             problem = Found(problem=f"the examination ended: {death}")
             run = replace(run, found=(*found, problem))
         return replace(
@@ -253,7 +256,7 @@ def _run_of(process: _Process, task: _Task, death: str, tail: str, ended: float)
             symptom=killed["symptom"],
             detail=killed["detail"],
         )
-    if process.said("done") is not None:
+    if process.first("done") is not None:
         return run
     if process.ready_at is None:
         return replace(run, problem=f"did not start: {death}: {tail[-400:]}")
