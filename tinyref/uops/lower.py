@@ -57,7 +57,6 @@ class Lowering:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.written = frozenset(slot_of(store) for store in plan.form.ast.src)
         self.ranges = 0
         self.locals = 0
         self.in_launch = TRUE
@@ -105,6 +104,11 @@ class Lowering:
         return tuple(ZERO if total is None else total for total in totals)
 
     # The kernel
+
+    @functools.cached_property
+    def _written(self) -> frozenset[int]:
+        """The slots of the buffers that the kernel stores to."""
+        return frozenset(slot_of(store) for store in self.plan.form.ast.src)
 
     def kernel(self) -> UOp:
         stores = self.plan.form.ast.src
@@ -227,7 +231,7 @@ class Lowering:
     ) -> UOp:
         """What `node` loads; 0 where padding has added the position to one of `targets`, or any."""
         address, valid = self._address(node.src[0], positions, done, targets)
-        if slot_of(node) in self.written:
+        if slot_of(node) in self._written:
             # Beyond the last element is a work-item that would read what another one writes.
             valid = simplify(build.both(self.in_launch, valid))
         if _is_const(valid, False):
