@@ -5,6 +5,10 @@ from outside, else what is accumulated, and then the accumulator takes the value
 other, in order. What a program computes is the same either way. Turns that meet in memory do
 depend on each other; that shows when they touch one element, as a race does, and then the launch
 starts again turn by turn.
+
+An array that is used in one loop only, as scratch space of each turn, is no such meeting: every
+turn gets a copy of its own (array privatisation: Tu and Padua 1993). It must have been written in
+the same turn where it is read, which shows as well.
 """
 
 from __future__ import annotations
@@ -30,6 +34,8 @@ MACHINE = 0
 
 # Lanes that run at a time, turns included.
 WIDTH = 1 << 13
+# Elements of scratch arrays that all turns at a time may hold together.
+SCRATCH = 1 << 20
 # Below this many turns at a time it is not worth the trouble.
 FEWEST = 8
 
@@ -134,11 +140,34 @@ def _turns(machine: Machine, limit: Array) -> int:
     return turns if machine.hooks.loop is None else machine.hooks.loop(turns)
 
 
-def one_by_one(counter: int, bound: int, dtype: np.dtype[Any], body: Sequence[Step]) -> Step:
-    """A loop that runs turn by turn; lanes whose bound is reached are masked."""
+def nested(inner: Step) -> Step:
+    """A loop whose place in the order of accesses is kept: what is before it, in it, after it."""
 
     def step(values: Values) -> None:
         machine: Machine = values[MACHINE]
+        if not machine.may_widen:
+            inner(values)
+            return
+        machine.pass_boundary()
+        machine.depth += 1
+        inner(values)
+        machine.depth -= 1
+        machine.pass_boundary()
+
+    return step
+
+
+def one_by_one(
+    counter: int, bound: int, dtype: np.dtype[Any], body: Sequence[Step], scratch: Sequence[int]
+) -> Step:
+    """A loop that runs turn by turn; lanes whose bound is reached are masked.
+
+    scratch: the numbers of the memories that are used in this loop only; it is filled later.
+    """
+
+    def step(values: Values) -> None:
+        machine: Machine = values[MACHINE]
+        machine.privatise(scratch)
         limit = values[bound]
         turns = _turns(machine, limit)
         varies = np.size(limit) > 1
@@ -155,9 +184,15 @@ def one_by_one(counter: int, bound: int, dtype: np.dtype[Any], body: Sequence[St
     return step
 
 
-def _blocks(turns: int, lanes: tuple[int, ...], dtype: np.dtype[Any]) -> Sequence[Array]:
-    """The counter of all turns, in blocks with an axis for the turns before those of `lanes`."""
-    width = max(1, WIDTH // max(1, math.prod(lanes)))
+def _blocks(
+    turns: int, lanes: tuple[int, ...], dtype: np.dtype[Any], scratch: int = 0
+) -> Sequence[Array]:
+    """The counter of all turns, in blocks with an axis for the turns before those of `lanes`.
+
+    scratch: the elements that every turn of every lane has for itself.
+    """
+    most = min(WIDTH, SCRATCH // scratch) if scratch else WIDTH
+    width = max(1, most // max(1, math.prod(lanes)))
     shape = (-1, *(1 for _ in lanes))
     return [
         np.arange(start, min(start + width, turns), dtype=dtype).reshape(shape)
@@ -166,11 +201,17 @@ def _blocks(turns: int, lanes: tuple[int, ...], dtype: np.dtype[Any]) -> Sequenc
 
 
 def all_at_once(
-    counter: int, bound: int, dtype: np.dtype[Any], body: Sequence[Step], otherwise: Step
+    counter: int,
+    bound: int,
+    dtype: np.dtype[Any],
+    body: Sequence[Step],
+    scratch: Sequence[int],
+    otherwise: Step,
 ) -> Step:
     """A loop of independent turns, each a lane with a number of its own, where that is possible.
 
-    It is on a launch of a single work-item, whose lanes are all turns of loops.
+    It is on a launch of few threads, whose other lanes are all turns of loops. scratch: as of
+    `one_by_one`.
     """
 
     def step(values: Values) -> None:
@@ -181,17 +222,16 @@ def all_at_once(
             return
         turns = _turns(machine, limit)
         lanes, items, span = machine.lanes, machine.items, machine.span
-        for block in _blocks(turns, lanes, dtype):
+        elements = sum(machine.memories[number].size for number in scratch)
+        for block in _blocks(turns, lanes, dtype, elements):
             values[counter] = block
             machine.lanes = (block.shape[0], *lanes)
+            machine.privatise(scratch)
             machine.span = span * turns
             machine.items = block.astype(np.int64) * span + items
             for inner in body:
                 inner(values)
         machine.lanes, machine.items, machine.span = lanes, items, span
-        if not lanes:
-            # What comes after the outermost loop comes after all of its turns.
-            machine.epoch = machine.epoch + 1
 
     return step
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,9 @@ Array = npt.NDArray[Any]
 Extents = tuple[int, int, int]
 # Rows and columns of texels.
 Texels = tuple[Array, Array]
+
+# So many work-items, each a group of its own, are threads, of which each has long loops.
+MOST_THREADS = 64
 
 
 @dataclass(frozen=True)
@@ -82,9 +86,12 @@ class Machine:
         self.backward = backward
         # The work-items that hold a matrix tile together are known by their order.
         self.may_turn = True
-        # On a launch of one work-item, turns of loops may be lanes; `span` counts their numbers.
-        self.may_widen = self.is_alone
-        self.span = 1
+        # In a launch of few threads, turns of loops may be lanes; `span` counts their numbers.
+        self.may_widen = self.group_size == 1 and math.prod(grid) <= MOST_THREADS
+        self.span = math.prod(grid)
+        # How many loops there are around, and how many have begun or ended within so many.
+        self.depth = 0
+        self.boundaries: dict[int, int] = {}
         self.mask: Array | None = None
         self.epoch: Array | int = 0
         self.lanes: tuple[int, ...] = ()
@@ -151,6 +158,21 @@ class Machine:
             raise SanitizerError(Fault.DIVERGENCE, node_text(node), message, work_item=who)
         self.epoch = self.epoch + mask.astype(np.int64)
 
+    def pass_boundary(self) -> None:
+        """A loop begins or ends: within one turn of the loop around it, what was is over.
+
+        Between threads nothing ever is.
+        """
+        if self.depth == 0 and self.is_alone:
+            self.epoch = self.epoch + 1
+        self.boundaries[self.depth] = self.boundaries.get(self.depth, 0) + 1
+
+    def privatise(self, numbers: Sequence[int]) -> None:
+        """Gives every lane a copy, with nothing in it, of the memories of these numbers."""
+        if self.may_widen:
+            for number in numbers:
+                self.memories[number] = self.memories[number].private(self)
+
     def epoch_of(self, chosen: Array | None, shape: tuple[int, ...]) -> Array | int:
         """The epoch of each lane of `shape`, flat; only of the `chosen` ones when given."""
         if isinstance(self.epoch, int):
@@ -160,9 +182,9 @@ class Machine:
 
     def name_item(self, item: int) -> str:
         """The launch indices of a work-item by its number."""
-        if self.is_alone:
-            # Numbers above 1 are turns of loops.
-            item = 1
+        if self.may_widen:
+            # Higher numbers are turns of loops.
+            item = (item - 1) % math.prod(self.grid) + 1
         group, inside = divmod(item - 1, self.group_size)
         return f"group {_unravel(group, self.grid)} item {_unravel(inside, self.group)}"
 
@@ -177,7 +199,8 @@ class Memory:
     """A buffer, or an array that each group has for itself, with the checks on its accesses.
 
     `array` is flat; a local array holds one stretch of `size` elements per running group.
-    texels: the rows and columns of an image, which is accessed by pairs of these.
+    texels: the rows and columns of an image, which is accessed by pairs of these. copy: the stretch
+    of each turn of the loops around, `depth` of them, where each of these has one for itself.
     """
 
     def __init__(
@@ -195,6 +218,24 @@ class Memory:
         self.texels = texels
         self.shadow: Shadow | None = None
         self.is_set: npt.NDArray[np.bool_] | None = None
+        self.copy: npt.NDArray[np.int64] | None = None
+        self.depth = 0
+
+    def private(self, machine: Machine) -> Memory:
+        """A copy for each lane that runs now. What is read must be written before, in that lane."""
+        copies = math.prod(machine.lanes)
+        size = copies * self.size
+        found = Memory(self.name, np.zeros(size, self.array.dtype), self.size, is_local=True)
+        found.copy = np.arange(copies).reshape(machine.lanes)
+        found.depth = machine.depth
+        found.is_set = np.zeros(size, np.bool_)
+        # Its accesses are ordered as if there were one group: only loops lie between them.
+        found.shadow = Shadow(size, np.iinfo(np.int64).max, True)
+        return found
+
+    def _stretch(self, machine: Machine) -> Array:
+        """Which stretch of a local array each lane has."""
+        return machine.local_group if self.copy is None else self.copy
 
     def load(
         self,
@@ -269,7 +310,7 @@ class Memory:
         elif not self._is_inside(index, width):
             self._report_outside(machine, node, index, active, width)
         if self.is_local:
-            index = index + machine.local_group * self.size
+            index = index + self._stretch(machine) * self.size
         if width > 1:
             index = index[..., None] + np.arange(width)
         if self.shadow is not None or self.is_set is not None:
@@ -323,6 +364,9 @@ class Memory:
         if self.is_set is not None:
             unset = ~self.is_set[elements]
             if unset.any():
+                if self.copy is not None:
+                    # An earlier turn may have written it.
+                    raise OrderMattersError
                 first = int(np.flatnonzero(unset)[0])
                 position = int(elements[first]) % max(self.size, 1)
                 message = f"element {position} of {self.name} was never written"
@@ -342,7 +386,11 @@ class Memory:
         shape = np.broadcast_shapes(machine.lanes, lanes)
         items = np.broadcast_to(machine.items, shape)
         chosen = None if active is None else np.broadcast_to(active, shape)
-        epoch = machine.epoch_of(chosen, shape)
+        epoch: Array | int
+        if self.copy is None:
+            epoch = machine.epoch_of(chosen, shape)
+        else:
+            epoch = machine.boundaries.get(self.depth, 0)
         if width == 1:
             elements = np.broadcast_to(flat, shape)
         else:
@@ -362,7 +410,7 @@ class Memory:
         self, machine: Machine, node: UOp, elements: Array, items: Array
     ) -> Callable[[npt.NDArray[np.bool_], npt.NDArray[np.int64]], None]:
         def report(conflict: npt.NDArray[np.bool_], others: npt.NDArray[np.int64]) -> None:
-            if machine.is_alone:
+            if machine.may_widen:
                 raise OrderMattersError
             first = int(np.flatnonzero(conflict)[0])
             position = int(elements[first]) % max(self.size, 1)
@@ -405,7 +453,7 @@ class Memory:
         elif not self._is_inside(index, width):
             self._report_outside(machine, node, index, active, width)
         if self.is_local:
-            index = index + machine.local_group * self.size
+            index = index + self._stretch(machine) * self.size
         if width > 1:
             index = index[..., None] + np.arange(width)
         self._write(machine, node, index, value, active, width)

@@ -74,7 +74,7 @@ class Interpreter:
             return
         arrays = self._arrays(buffers)
         machine = Machine(grid, group, sanitize, self.hooks, backward)
-        machine.may_widen = machine.is_alone and self.translation.may_widen
+        machine.may_widen = machine.may_widen and self._may_widen(machine)
         if not machine.may_widen:
             self._launch(machine, arrays, bindings)
             return
@@ -93,6 +93,11 @@ class Interpreter:
         machine = Machine(grid, group, sanitize, self.hooks, backward)
         machine.may_widen = False
         self._launch(machine, arrays, bindings)
+
+    def _may_widen(self, machine: Machine) -> bool:
+        # A barrier would order the turns of one thread, but not those of another.
+        orders_all = machine.is_alone or not self.translation.has_barriers
+        return self.translation.may_widen and orders_all
 
     def _launch(
         self,
@@ -119,6 +124,9 @@ class Interpreter:
             globals_[number] if number in globals_ else self._local(machine, number)
             for number in range(len(translation.memories))
         ]
+        if not machine.is_alone:
+            locals_ = range(len(translation.memories))
+            machine.privatise([number for number in locals_ if number not in globals_])
         for place, node in translation.specials:
             if not isinstance(node.arg, SpecialArg):
                 raise UserError("interpreter: a SPECIAL without scope and dimension")
@@ -151,8 +159,8 @@ class Interpreter:
     def _global(self, machine: Machine, number: int, array: npt.NDArray[Any]) -> Memory:
         plan = self.translation.memories[number]
         memory = Memory(plan.name, array, plan.size, is_local=False, texels=plan.texels)
-        checks_order = machine.may_widen if machine.is_alone else machine.sanitize
-        if plan.is_written and checks_order:
+        checks_races = machine.sanitize and not machine.is_alone
+        if plan.is_written and (machine.may_widen or checks_races):
             memory.shadow = self._shadow(machine, plan.size)
         return memory
 
@@ -168,9 +176,9 @@ class Interpreter:
         return memory
 
     def _shadow(self, machine: Machine, size: int) -> Shadow:
-        if machine.is_alone:
-            # The turns of its loops are like items of one group that no barrier separates, but
-            # for the end of a loop.
+        if machine.may_widen:
+            # The turns of loops are like items of one group that no barrier separates, but for the
+            # beginning and end of a loop.
             return Shadow(size, MANY, True)
         return Shadow(size, machine.group_size, self.translation.has_barriers)
 

@@ -71,12 +71,19 @@ class Translation:
         # Whether turns of a loop may run as lanes; cleared once they turn out to depend on memory.
         self.may_widen = True
         self._blocks = [Block(None)]
+        # Of each memory the loops around all of its accesses, and of each loop the memories that
+        # are used in its turns only.
+        self._loops_around: dict[int, list[UOp]] = {}
+        self._scratch: dict[UOp, list[int]] = {}
         for node in uops:
             self._blocks[-1].nodes.append(node)
             self._translate(node)
         if len(self._blocks) > 1:
             raise UserError(f"interpreter: {self._blocks[-1].opener} is never closed")
         self.steps = [step for _, step in self._blocks[0].steps]
+        for number, loops_around in self._loops_around.items():
+            if loops_around and self.memories[number].is_local:
+                self._scratch[loops_around[-1]].append(number)
 
     def _translate(self, node: UOp) -> None:
         if node.op in ALU:
@@ -126,6 +133,16 @@ class Translation:
         if found is None:
             raise UserError(f"interpreter: {node_text(buffer)} is used before it is computed")
         return found
+
+    def _accessed(self, address: UOp) -> int:
+        """The memory behind an address, of which it is noted where it is used."""
+        number = self._memory_behind(address)
+        openers = [block.opener for block in self._blocks]
+        here = [opener for opener in openers if opener is not None and opener.op is Ops.RANGE]
+        before = self._loops_around.get(number, here)
+        common = [loop for loop, other in zip(here, before, strict=False) if loop is other]
+        self._loops_around[number] = common
+        return number
 
     def _index(self, node: UOp) -> None:
         # An address is a memory, which is known now, and a position, which is the value.
@@ -204,7 +221,7 @@ class Translation:
     # Memory
 
     def _load(self, node: UOp) -> None:
-        memory_id = self._memory_behind(node.src[0])
+        memory_id = self._accessed(node.src[0])
         width = node.dtype.lanes
         position = self._place(node.src[0])
         shape = () if width == 1 else (width,)
@@ -226,7 +243,7 @@ class Translation:
         self._emit(node, step)
 
     def _store(self, node: UOp) -> None:
-        memory_id = self._memory_behind(node.src[0])
+        memory_id = self._accessed(node.src[0])
         width = node.src[1].dtype.lanes
         position = self._place(node.src[0])
         value = self._place(node.src[1])
@@ -293,15 +310,17 @@ class Translation:
     def _loop(self, opener: UOp, block: Block) -> Step:
         head = self._place(opener), self._place(opener.src[0]), numpy_dtype(opener.dtype)
         body = [step for _, step in block.steps]
-        step = loops.one_by_one(*head, body)
+        scratch = self._scratch.setdefault(opener, [])
+        step = loops.one_by_one(*head, body, scratch)
         if loops.is_independent(block):
-            return loops.all_at_once(*head, body, step)
+            return loops.nested(loops.all_at_once(*head, body, scratch, step))
         folds = loops.folds_of(block)
         if folds is None:
-            return step
+            return loops.nested(step)
         left_out = {node for fold in folds for node in (fold.combined, fold.update)}
         rest = [inner for node, inner in block.steps if node not in left_out]
-        return loops.folded(*head, rest, [self._placed(fold) for fold in folds], step)
+        placed = [self._placed(fold) for fold in folds]
+        return loops.nested(loops.folded(*head, rest, placed, step))
 
     def _placed(self, fold: loops.Fold) -> loops.PlacedFold:
         op, dtype = fold.combined.op, fold.combined.dtype
