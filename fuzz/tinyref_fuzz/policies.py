@@ -28,7 +28,7 @@ DTYPES = (
 FORMS = (
     *("tree", "reduce", "long", "matmul", "softmax", "siblings", "nested", "gather", "choose"),
     *("running", "movement", "concatenate", "convolution", "product", "count", "random", "real"),
-    *("several", "looped", "launch"),
+    *("several", "looped", "launch", "texels"),
 )
 EXTENTS = (1, 2, 3, 4, 5, 6, 7, 8, 12, 13, 16)
 
@@ -141,7 +141,9 @@ _EXACT: Weights[Mode] = MappingProxyType({Mode.EXACT: 1, Mode.FLOAT: 0, Mode.EDG
 _ALL = (
     Policy(
         "mixed",
-        forms=_weights(tree=4, reduce=3, long=2, matmul=2, softmax=4, siblings=2, nested=2, real=0),
+        forms=_weights(
+            tree=4, reduce=3, long=2, matmul=2, softmax=4, siblings=2, nested=2, real=0, texels=0.5
+        ),
     ),
     Policy(
         "small",
@@ -226,7 +228,7 @@ _ALL = (
     ),
     Policy(
         "plans",
-        forms=_only(looped=7, launch=1, choose=1.5, gather=0.5),
+        forms=_only(looped=7, launch=1, choose=1.5, gather=0.5, texels=1),
         modes=MappingProxyType({Mode.EXACT: 5, Mode.FLOAT: 3, Mode.EDGE: 0}),
         dtypes=MappingProxyType({dtypes.int32: 8, dtypes.float32: 8}),
         most=512,

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
+from tinyref.device import Capabilities
 from tinyref.dtype import DType, dtypes
 from tinyref.uops.kernel_shape import kernel_shape
 from tinyref.uops.node import UOp, substitute
@@ -50,12 +51,14 @@ class Draw:
 
     dtypes: the types that the kernel may use. written: the slots that it writes, whose loads must
     keep their view. exact_floats: whether all float data are integers without rounding.
+    capabilities: of the device that will run the kernel, where that is known.
     """
 
     tape: Tape
     dtypes: frozenset[DType]
     written: frozenset[int]
     exact_floats: bool = True
+    capabilities: Capabilities | None = None
 
 
 Rewrite = Callable[[UOp, Draw], UOp | None]

@@ -25,6 +25,8 @@ __all__ = ["DTYPES", "FORMS", "POLICIES", "Policy", "exact_bound", "generate", "
 
 # Most transformations of an equivalent kernel.
 MOST_STEPS = 4
+# On a device with images so many of 100 equivalent kernels get one, if it fits.
+IMAGES = 25
 # Most expressions that rules match, in one kernel.
 MOST_PLANTS = 3
 
@@ -36,8 +38,9 @@ def generate(tape: Tape, capabilities: Capabilities, policy: Policy = POLICIES["
     choices of the tape are. The same tape, capabilities and policy give the same case.
     """
     policy = policy.drawn(tape)
-    case = _kernel(tape, capabilities, policy)
-    equivalent = _equivalent(tape, case, capabilities, policy)
+    form = tape.pick(FORMS, [policy.forms.get(form, 1) for form in FORMS])
+    case = _kernel(tape, capabilities, policy, form)
+    equivalent = _equivalent(tape, case, capabilities, policy, form == "texels")
     lists = drawn_lists(case.ast, capabilities, tape, policy)
     return Case(
         case.ast,
@@ -50,9 +53,8 @@ def generate(tape: Tape, capabilities: Capabilities, policy: Policy = POLICIES["
     )
 
 
-def _kernel(tape: Tape, capabilities: Capabilities, policy: Policy) -> Case:
+def _kernel(tape: Tape, capabilities: Capabilities, policy: Policy, form: str) -> Case:
     """The kernel and its data alone."""
-    form = tape.pick(FORMS, [policy.forms.get(form, 1) for form in FORMS])
     if form == "real":
         # The mutations take from this package in their turn.
         from tinyref_fuzz.mutate import real_kernel
@@ -74,10 +76,13 @@ def _kernel(tape: Tape, capabilities: Capabilities, policy: Policy) -> Case:
 
 
 def _equivalent(
-    tape: Tape, case: Case, capabilities: Capabilities, policy: Policy
+    tape: Tape, case: Case, capabilities: Capabilities, policy: Policy, is_image: bool
 ) -> Equivalent | None:
     """A kernel that computes the same, now and then, where that is exact."""
-    if case.mode is not Mode.EXACT or not tape.chance(policy.equivalent):
+    if case.mode is not Mode.EXACT or not (is_image or tape.chance(policy.equivalent)):
         return None
-    steps = tape.between(1, MOST_STEPS)
-    return equivalents(case.ast, tape, steps, capabilities.dtypes | capabilities.emulated)
+    steps = 0 if is_image else tape.between(1, MOST_STEPS)
+    supported = capabilities.dtypes | capabilities.emulated
+    images = 100 if is_image else IMAGES
+    found = equivalents(case.ast, tape, steps, supported, capabilities=capabilities, images=images)
+    return found if found.trail else None

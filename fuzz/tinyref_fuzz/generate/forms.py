@@ -20,7 +20,7 @@ from tinyref_fuzz.case import Mode
 from tinyref_fuzz.generate.arithmetic import choose, converted, product
 from tinyref_fuzz.generate.expressions import Expressions
 from tinyref_fuzz.generate.kernel import view
-from tinyref_fuzz.generate.structures import launch, looped
+from tinyref_fuzz.generate.structures import launch, looped, texels
 from tinyref_fuzz.generate.values import Shape, Value, full_range, most, ranged
 
 Form = Callable[[Expressions], Value]
@@ -30,6 +30,8 @@ LONG = (64, 128, 96, 256, 100, 512, 127, 192, 65)
 SHORT = (2, 3, 4, 5, 1, 8)
 # Multiples of the sides of matrix tiles, and sizes next to them.
 TILE_SIDES = (16, 8, 32, 16, 8, 7, 9, 15, 17, 12, 24, 20, 5)
+# Of the sum mostly several tiles, one on top of the other.
+TILE_DEPTHS = (*TILE_SIDES, 16, 32, 32, 24, 48)
 # What a tile takes and gives, the type of the operands and of the sum, and how often it is drawn;
 # the last ones no tile takes.
 TILE_TYPES = {
@@ -106,7 +108,7 @@ def matmul(draw: Expressions) -> Value:
     batch = [draw.tape.between(1, 3)] if draw.tape.chance(20) else []
     outer = kernel.add_axes(batch, outer=True)
     m, n = kernel.add_axes([draw.tape.pick(TILE_SIDES) for _ in range(2)], outer=True)
-    (k,) = _inner(draw, draw.tape.pick(TILE_SIDES))
+    (k,) = _inner(draw, draw.tape.pick(TILE_DEPTHS))
     kernel.make_symbolic()
     factors = []
     # Of such a product no factor is 0 where its load is, so that nothing may be padded.
@@ -447,4 +449,5 @@ BUILDERS: dict[str, Form] = {
     "random": random,
     "looped": looped,
     "launch": launch,
+    "texels": texels,
 }

@@ -43,7 +43,13 @@ class Outputs:
             extra = [self._more(value) for _ in range(self.tape.between(1, MOST_OUTPUTS - 1))]
         buffer = self._buffer(value, tracker)
         if self.tape.chance(policy.in_place) and _is_whole(shape, extra):
-            value = self._in_place(value, buffer, tracker)
+            before = self._before(buffer, tracker)
+            value = self.draw.joined(value, before)
+            # What the kernel reads it must not have written yet, for another output neither.
+            extra = [
+                self.draw.joined(before, other) if other.dtype is before.dtype else other
+                for other in extra
+            ]
         self.stores.append(build.store(view(buffer, tracker), value.node))
         for other in extra:
             there = drawn_target(self.tape, other.shape, MOVED_STORES)
@@ -100,14 +106,12 @@ class Outputs:
         self.contents.append(Content(value.dtype, size, *span, self.tape.below(1 << 32)))
         return build.define_global(slot, value.dtype, size)
 
-    def _in_place(self, value: Value, buffer: UOp, tracker: ShapeTracker) -> Value:
-        """`value` and what the output holds before, put together."""
+    def _before(self, buffer: UOp, tracker: ShapeTracker) -> Value:
+        """What the output holds before."""
         content = self.contents[-1]
         low, high = min(content.low, 0), max(content.high, 0)
-        before = Value(
-            build.load(view(buffer, tracker)), tracker.shape, low, high, max(abs(low), abs(high))
-        )
-        return self.draw.joined(value, before)
+        load = build.load(view(buffer, tracker))
+        return Value(load, tracker.shape, low, high, max(abs(low), abs(high)))
 
     def _finished(self) -> tuple[UOp, tuple[Array, ...]]:
         """The kernel with its slots numbered from 0, outputs first, and their contents."""

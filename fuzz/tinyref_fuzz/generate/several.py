@@ -1,17 +1,20 @@
 """Kernels of many small outputs: one operation or one planted expression each, over shared inputs.
 
 What stands alone is not diluted: nothing after it takes its bits away, and one kernel tries as many
-as it has outputs. The types of loads meet in casts, and the data are of the whole range.
+as it has outputs. The types of loads meet in casts, and the data are of the whole range. Of numbers
+whose range a compiler can tell it is asked what only the ends of that range decide.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tinyref.dtype import DType
+from tinyref.dtype import DType, dtypes
+from tinyref.uops import build
+from tinyref.uops.ops import Ops
 from tinyref_fuzz.generate.arithmetic import converted
 from tinyref_fuzz.generate.plants import plant_of
-from tinyref_fuzz.generate.values import Shape, Value
+from tinyref_fuzz.generate.values import Shape, Value, ranged
 
 if TYPE_CHECKING:
     from tinyref_fuzz.generate.expressions import Expressions
@@ -19,8 +22,12 @@ if TYPE_CHECKING:
 # Elements of each output, enough for some to be an extreme of their type.
 LENGTHS = (48, 64, 30, 17)
 LEAST, MOST = 8, 14
-# Of the outputs this many in 100 are instances of rules, the others are operations.
+# Of the outputs this many in 100 are instances of rules, of the others so many questions about the
+# range of a number; the rest are operations.
 PLANTS = 60
+QUESTIONS = 35
+# What joins two numbers of a known range.
+JOINED = (Ops.MUL, Ops.ADD, Ops.SUB, Ops.MAX, Ops.MUL)
 
 
 def several(draw: Expressions) -> list[Value]:
@@ -33,6 +40,8 @@ def several(draw: Expressions) -> list[Value]:
     for _ in range(draw.tape.between(LEAST, MOST)):
         is_planted = draw.tape.chance(PLANTS)
         found = plant_of(draw, lambda dtype: _leaf(draw, shape, dtype)) if is_planted else None
+        if found is None and draw.tape.chance(QUESTIONS):
+            found = _question(draw, shape)
         values.append(found or _operation(draw, shape))
     return values
 
@@ -53,3 +62,51 @@ def _operation(draw: Expressions, shape: Shape) -> Value:
         if found is not None:
             return found
     return draw.grown(x)
+
+
+# --- ranges ---------------------------------------------------------------------------------------
+
+
+def _question(draw: Expressions, shape: Shape) -> Value | None:
+    """A comparison, quotient or remainder that is decided only at the ends of a number's range."""
+    tape, mode = draw.tape, draw.kernel.mode
+    signed = [each for each in draw.kernel.dtypes if each in dtypes.ints and not each.is_unsigned]
+    if not signed:
+        return None
+    dtype = tape.pick(signed)
+    x = _narrow(draw, shape, dtype)
+    if tape.chance(70):
+        y = _narrow(draw, shape, dtype)
+        node = build.binary(tape.pick(JOINED), x.node, y.node)
+        ends = [a * b for a in (x.low, x.high) for b in (y.low, y.high)]
+        ends += [x.low + y.low, x.high + y.high, x.low - y.high, x.high - y.low]
+    else:
+        node, ends = x.node, [x.low, x.high]
+    least, most = int(dtype.minimum), int(dtype.maximum)
+    end = max(least, min(most, int(tape.pick(ends)) + tape.between(-1, 1)))
+    choice = tape.below(4)
+    if choice < 2 or not end or end == least:
+        sides = (node, build.const(dtype, end))
+        answer = build.less(*(sides if choice else sides[::-1]))
+        return ranged(mode, answer, shape, 0, 1)
+    op = Ops.IDIV if choice == 2 else Ops.MOD
+    return ranged(mode, build.binary(op, node, build.const(dtype, abs(end))), shape, least, most)
+
+
+def _narrow(draw: Expressions, shape: Shape, dtype: DType) -> Value:
+    """A number of a range that its operations tell: a remainder, some bits, a mask, a position."""
+    tape, kernel = draw.tape, draw.kernel
+    x = _leaf(draw, shape, dtype)
+    size = tape.pick((2, 3, 5, 7))
+    choice = tape.below(4)
+    if choice == 0:
+        found = Value(build.mod(x.node, size), x.shape, 1 - size, size - 1, size)
+    elif choice == 1:
+        found = Value(build.both(x.node, size), x.shape, 0, size, size)
+    elif choice == 2:
+        found = kernel.valid(shape, dtype)
+    else:
+        found = kernel.numbered(shape, dtype)
+    shift = tape.pick((0, 0, 1, size, -size))
+    node = build.add(found.node, shift) if shift else found.node
+    return Value(node, found.shape, found.low + shift, found.high + shift, found.bound + abs(shift))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tinyref.dtype import dtypes
+from tinyref.dtype import DType, dtypes
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
@@ -29,6 +29,8 @@ FLOAT_SIGNS = (3, 1, 4)
 # Of a launch: axes that do not merge or do not fit, and totals that no small number divides.
 MANY = (2, 3, 4, 1, 5)
 LARGE = (143, 64, 100, 41, 61, 77, 121, 200)
+# Of rows that whole texels make.
+TEXELS = (8, 4, 12, 16, 20)
 
 
 def looped(draw: Expressions) -> Value:
@@ -56,6 +58,40 @@ def launch(draw: Expressions) -> Value:
     return draw.joined(x, kernel.load(shape, x.dtype, 1))
 
 
+def texels(draw: Expressions) -> Value:
+    """Rows of whole texels: what a device with images reads four elements at a time."""
+    kernel = draw.kernel
+    types = [dtype for dtype in (dtypes.float32, dtypes.float16) if kernel.has(dtype)]
+    dtype = draw.tape.pick(types) if types else kernel.number()
+    (row,) = _axes(draw, 1, MANY, outer=True)
+    (column,) = _axes(draw, 1, TEXELS, outer=True)
+    shape = kernel.shape((row, column))
+    x = _texels(draw, shape, dtype)
+    if draw.tape.chance(40):
+        x = draw.applied(Ops.MUL, x, _texels(draw, shape, dtype)) or x
+    if draw.tape.chance(40):
+        x = draw.reduced(x, (draw.tape.pick((row, column)),), Ops.ADD)
+    return x
+
+
+def _texels(draw: Expressions, shape: Shape, dtype: DType) -> Value:
+    """A load of rows as they are, backward, turned, or with whole texels masked; as float32."""
+    backward = tuple(reversed(shape))
+    plain = ShapeTracker.from_shape(shape)
+    fewer = tuple(size - 4 if size == max(map(most, shape)) else size for size in map(most, shape))
+    edges = tuple(
+        (0, 4) if size < most(n) else (0, 0) for size, n in zip(fewer, shape, strict=True)
+    )
+    trackers = (
+        *(plain, plain.flip((0,))),
+        ShapeTracker.from_shape(backward).permute(tuple(reversed(range(len(shape))))),
+        ShapeTracker.from_shape(fewer).pad(edges),
+    )
+    found = draw.kernel.load_through(draw.tape.pick(trackers, (4, 2, 2, 2)), dtype)
+    wide = converted(draw, found, dtypes.float32) if draw.kernel.has(dtypes.float32) else None
+    return wide or found
+
+
 def _axes(draw: Expressions, count: int, sizes: tuple[int, ...], *, outer: bool) -> tuple[int, ...]:
     return draw.kernel.add_axes([draw.tape.pick(sizes) for _ in range(count)], outer=outer)
 
@@ -81,8 +117,15 @@ def _nested(draw: Expressions, outer: tuple[int, ...]) -> Value:
 def _siblings(draw: Expressions, outer: tuple[int, ...]) -> Value:
     """Two reduces over the same axis, or over one each."""
     inner = _axes(draw, draw.tape.between(1, 2), INNER, outer=False)
-    over = inner[:1], inner[-1:]
-    x, y = (draw.reduced(_term(draw, outer, axes), axes) for axes in over)
+    first, last = inner[:1], inner[-1:]
+    x = draw.reduced(_term(draw, outer, first), first)
+    if draw.tape.chance(25):
+        # As often as the other terms, but each time the same: a part of a sum that does not vary.
+        once = ShapeTracker.from_shape(draw.kernel.shape(outer))
+        same = draw.kernel.load_through(once.expand(draw.kernel.shape((*outer, *last))), x.dtype)
+    else:
+        same = _term(draw, outer, last)
+    y = draw.reduced(same, last)
     return draw.joined(x, converted(draw, y, x.dtype) or x)
 
 
@@ -126,7 +169,7 @@ def _term(draw: Expressions, outer: tuple[int, ...], inner: tuple[int, ...]) -> 
     """A load, perhaps repeated along an axis or masked there, and an operation on it."""
     x = _load(draw, draw.kernel.shape((*outer, *inner)), outer, inner)
     functions = 24 if draw.kernel.mode is Mode.FLOAT else 2
-    weights = (6, 3, 2, functions, 3, 3)
+    weights = (6, 3, 4, functions, 3, 3)
     wrapped = draw.tape.pick((None, _plus_one, _masked, _function, _product, _numbered), weights)
     return x if wrapped is None else wrapped(draw, x) or x
 
@@ -169,12 +212,13 @@ def _plus_one(draw: Expressions, x: Value) -> Value | None:
 
 
 def _masked(draw: Expressions, x: Value) -> Value | None:
-    """x or a constant, by a mask or a comparison."""
+    """x or a constant, by a mask, a comparison or a bool that is loaded."""
     condition = draw.condition(x.shape)
     if condition is None:
         return None
     other = draw.constant(x.dtype)
-    return choose(draw, condition, x, other)
+    pair = (x, other) if draw.tape.below(2) else (other, x)
+    return choose(draw, condition, *pair)
 
 
 def _function(draw: Expressions, x: Value) -> Value | None:

@@ -137,6 +137,34 @@ def wrapped(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
     return row.pad(((0, shift),)).shrink(((shift, total + shift),)).reshape(shape)
 
 
+def blanked(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
+    """Nothing at the ends of an axis: the other elements stay where they were."""
+    axis = tape.below(len(shape))
+    edges = tuple(_edges(tape, n) if other == axis else (0, 0) for other, n in enumerate(shape))
+    kept = tuple((low, n - high) for n, (low, high) in zip(shape, edges, strict=True))
+    return rest(shape).shrink(kept).pad(edges)
+
+
+def overlapped(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
+    """An axis that begins anew after a few elements, not in whole periods; nothing at its ends."""
+    axis = tape.below(len(shape))
+    size = shape[axis]
+    if not isinstance(size, int) or size < 4:
+        return rest(shape)
+    edges = _edges(tape, size)
+    inside = size - sum(edges)
+    period = tape.pick((max(1, inside - 1), max(1, inside - 2), inside // 2 + 1, 3))
+    times = -(-inside // period)
+    before, after = shape[:axis], shape[axis + 1 :]
+    once = rest((*before, period, *after)).reshape((*before, 1, period, *after))
+    row = once.expand((*before, times, period, *after)).reshape((*before, times * period, *after))
+    kept: list[tuple[sint, sint]] = [(0, n) for n in shape]
+    kept[axis] = (0, inside)
+    around: list[tuple[sint, sint]] = [(0, 0) for _ in shape]
+    around[axis] = edges
+    return row.shrink(tuple(kept)).pad(tuple(around))
+
+
 def sampled(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
     """An axis as steps through a row of some elements that is longer than 32 bits count."""
     axis = tape.below(len(shape))
@@ -163,6 +191,6 @@ def _count(shape: Shape) -> int:
 
 FIXED: tuple[Movement, ...] = (
     *(permuted, repeated, flipped, cut_out, padded, flattened),
-    *(every_other, tiled, wrapped, permuted, sampled),
+    *(every_other, tiled, wrapped, permuted, sampled, blanked, overlapped),
 )
 SYMBOLIC: tuple[Movement, ...] = (permuted, repeated, flipped)

@@ -151,8 +151,9 @@ class Search:
         for site in range(_SITES):
             tape = Tape(choices=(site,) * 3)
             try:
+                exact = candidate.mode is Mode.EXACT
                 new = transformed(
-                    candidate.ast, label, tape, self.supported, candidate.mode is Mode.EXACT
+                    candidate.ast, label, tape, self.supported, exact, self.capabilities
                 )
             except Exception:
                 # Transformations move views, which may be what is broken.
