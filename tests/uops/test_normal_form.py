@@ -253,3 +253,31 @@ def test_a_view_at_the_wrong_axis_is_seen(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(module._Walk, "_moved", backwards)
     with pytest.raises(AssertionError, match="Mismatched elements"):
         agrees(ast, contents, {})
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner", "expected"),
+    [(Ops.ADD, Ops.ADD, 24), (Ops.ADD, Ops.MUL, 36), (Ops.MUL, Ops.MUL, 2**4 * 3**4 * 4**4)],
+)
+def test_an_empty_reduce_keeps_the_axes_of_the_reduce_around_it(
+    outer: Ops, inner: Ops, expected: int
+) -> None:
+    """Over i of 3 and j of 4 of x[i] = 1, 2, 3 and an empty reduce, whose axis alone is j."""
+    nothing = build.reduce(inner, load(1, i32, 1, tracker((0, 1, 4))), (0,))
+    value = build.add(nothing, rows(2, (1, 3, 1)))
+    whole = build.reduce(outer, value, (1, 2))
+    ast = build.sink(store(0, 1, tracker((1, 1, 1)), whole))
+    for device in DEVICES.values():
+        arrays = [np.zeros(1, np.int32), np.zeros(1, np.int32), np.array([1, 2, 3], np.int32)]
+        run_program(compile_kernel(ast, device), arrays)
+        assert arrays[0].tolist() == [expected]
+
+
+def test_a_reduce_of_nothing_but_an_empty_reduce() -> None:
+    nothing = build.reduce(Ops.MUL, load(1, i32, 1, tracker((0, 5))), (0,))
+    ast = build.sink(store(0, 1, tracker((1, 1)), total(nothing, 1)))
+    check(normal_form(ast))
+    for device in DEVICES.values():
+        arrays = [np.zeros(1, np.int32), np.zeros(1, np.int32)]
+        run_program(compile_kernel(ast, device), arrays)
+        assert arrays[0].tolist() == [5]

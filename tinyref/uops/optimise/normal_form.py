@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 
+from tinyref.dtype import dtypes
 from tinyref.uops import build
 from tinyref.uops.kernel_shape import (
     Shape,
@@ -165,7 +166,7 @@ class _Walk:
         if not isinstance(node.arg, ReduceArg):
             return node if src == node.src else node.replace(src=src)
         if _is_empty(node):
-            return build.const(node.dtype, reduce_identity(node.arg.op, node.dtype))
+            return self._identity(node, node.arg, context)
         inside = self.inside(node, node.arg, context)
         sizes = zip(node.arg.axes, reduced_sizes(node), strict=True)
         axes = [self.places[axis, inside[axis]] for axis, size in sizes if not is_one(size)]
@@ -174,6 +175,18 @@ class _Walk:
         # A sum starts at 0.0, so that of one float it is never -0.0.
         is_float_sum = node.arg.op is Ops.ADD and node.dtype.is_float
         return build.add(src[0], 0) if is_float_sum else src[0]
+
+    def _identity(self, node: UOp, arg: ReduceArg, context: Context) -> UOp:
+        """The value of a REDUCE over nothing, on all axes that it keeps.
+
+        A reduce around it goes over these axes, which may have their size from nowhere else.
+        """
+        identity = build.const(node.dtype, reduce_identity(arg.op, node.dtype))
+        if all(owner in (OUTPUT, NOBODY) for owner in context):
+            return identity
+        tracker = self._moved(ShapeTracker.from_shape(kernel_shape(node)), context, 0)
+        everywhere = UOp(Ops.VALID, dtypes.bool, (), ViewArg(tracker))
+        return UOp(Ops.WHERE, node.dtype, (everywhere, identity, identity))
 
     def _moved(self, tracker: ShapeTracker, context: Context, placed: int) -> ShapeTracker:
         """The view with its axes at their new places, and size 1 on all others.
