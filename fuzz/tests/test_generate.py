@@ -317,7 +317,7 @@ def reduce_features(nodes: list[UOp]) -> Iterator[str]:
         yield "sibling reduces"
 
 
-RARE = {Ops.THREEFRY, Ops.POW, Ops.EXP2, Ops.SIN}
+RARE = {Ops.THREEFRY, Ops.POW, Ops.EXP2, Ops.LOG2, Ops.SIN}
 # About how many kernels of 800 have it; of the 400 of `mixed` a quarter of that must.
 WANTED = {
     **dict.fromkeys((op for op in Ops if op in ALU - RARE), 8),

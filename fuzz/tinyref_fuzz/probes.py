@@ -31,7 +31,7 @@ RECIPES: tuple[tuple[tuple[OptOp, ...], float], ...] = (
     ((OptOp.TC,), 12),
     ((OptOp.TC, OptOp.LOCAL), 8),
     ((OptOp.TC, OptOp.UPCAST), 8),
-    ((OptOp.TC, OptOp.UNROLL), 6),
+    ((OptOp.TC, OptOp.UNROLL), 10),
     ((OptOp.TC, OptOp.LOCAL, OptOp.UPCAST, OptOp.UNROLL), 3),
     ((OptOp.GROUP,), 4),
     ((OptOp.GROUPTOP,), 3),
@@ -55,6 +55,8 @@ RECIPES: tuple[tuple[tuple[OptOp, ...], float], ...] = (
     ((OptOp.UNROLL,), 3),
     ((OptOp.NOLOCALS,), 1),
 )
+# Of tiles: their instruction, most of the time, or only their shape, or all of it by local memory.
+MODES = (1, 2, 3), (4, 1, 1)
 # So many axes and amounts are tried for each optimisation of a recipe.
 TRIES = 3
 # Where an optimisation fits the axis of the one before it, it goes there in so many of 100.
@@ -103,7 +105,7 @@ def _ingredient(plan: Plan, tape: Tape, op: OptOp, target: int, start: Plan) -> 
         return Opt(op)
     if op is OptOp.TC:
         tiles = _tiles(plan)
-        return Opt(op, 0, tape.pick(tiles), 2, tape.between(1, 3)) if tiles else None
+        return Opt(op, 0, tape.pick(tiles), 2, tape.pick(*MODES)) if tiles else None
     if op is OptOp.PACK:
         packs = list(_packs(plan))
         before = list(_packs(start)) if plan is not start else []

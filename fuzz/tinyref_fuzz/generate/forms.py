@@ -31,7 +31,7 @@ SHORT = (2, 3, 4, 5, 1, 8)
 # Multiples of the sides of matrix tiles, and sizes next to them.
 TILE_SIDES = (16, 8, 32, 16, 8, 7, 9, 15, 17, 12, 24, 20, 5)
 # Of the sum mostly several tiles, one on top of the other.
-TILE_DEPTHS = (*TILE_SIDES, 16, 32, 32, 24, 48)
+TILE_DEPTHS = (*TILE_SIDES, 16, 32, 32, 32, 24, 48, 64, 64)
 # What a tile takes and gives, the type of the operands and of the sum, and how often it is drawn;
 # the last ones no tile takes.
 TILE_TYPES = {
@@ -194,7 +194,8 @@ def _place(draw: Expressions, shape: Shape, size: int, dtype: DType) -> Value | 
     x = draw.kernel.again(shape, dtype) or draw.kernel.load(shape, dtype)
     if x.is_rough:
         return None
-    divisor = max(1, min(size + draw.tape.between(0, 2), int(dtype.maximum)))
+    beyond = draw.tape.pick((0, 1, 2), (1, 3, 2))
+    divisor = max(1, min(size + beyond, int(dtype.maximum)))
     node = build.mod(x.node, divisor)
     low = 0 if x.low >= 0 else 1 - divisor
     if draw.tape.chance(60) and not dtype.is_unsigned:
@@ -238,7 +239,7 @@ def choose_by_count(draw: Expressions) -> Value:
 def _idle(draw: Expressions, dtype: DType) -> tuple[Ops, int]:
     """What is reduced by, and the value that changes nothing in it."""
     ops = (Ops.ADD, Ops.MAX, Ops.MUL) if dtype.is_int else (Ops.ADD,)
-    op = draw.tape.pick(ops, (4, 3, 1)[: len(ops)])
+    op = draw.tape.pick(ops, (3, 4, 2)[: len(ops)])
     return op, {Ops.ADD: 0, Ops.MUL: 1, Ops.MAX: int(dtype.minimum) if dtype.is_int else 0}[op]
 
 

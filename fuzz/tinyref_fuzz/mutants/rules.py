@@ -1,4 +1,7 @@
-"""Mutants of rewriting rules and of what rules know: value ranges, linear forms, facts of gates."""
+"""Mutants of rewriting rules and of what rules know: value ranges and linear forms.
+
+Not of what is known behind a gate: only the check of bounds asks for that, so no program changes.
+"""
 
 from __future__ import annotations
 
@@ -267,23 +270,5 @@ MUTANTS = (
         return least <= low""",
         resembles="a sum compared term by term although it may wrap past the type's maximum",
         stages=_SIMPLIFY,
-    ),
-    Mutant(
-        name="gate-fact-too-strong",
-        kind="gate",
-        module="tinyref.uops.simplify",
-        old="    return [left.plus(right, -1).plus(Linear({}, 1))]",
-        new="    return [left.plus(right, -1).plus(Linear({}, 2))]",
-        resembles="behind a gate x < n the index simplified as if x < n - 1",
-        stages=("simplify", "lower", "expand"),
-    ),
-    Mutant(
-        name="gate-negation-kept",
-        kind="gate",
-        module="tinyref.uops.simplify",
-        old="            known[inner] = build.const(fact.dtype, False)",
-        new="            known[inner] = build.const(fact.dtype, True)",
-        resembles="behind a gate `not p` the condition p taken for true",
-        stages=("simplify", "lower", "expand"),
     ),
 )
