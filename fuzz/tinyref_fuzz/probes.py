@@ -28,11 +28,11 @@ from tinyref_fuzz.tape import Tape
 
 # Sequences, and how often each is drawn where its first optimisation fits.
 RECIPES: tuple[tuple[tuple[OptOp, ...], float], ...] = (
-    ((OptOp.TC,), 12),
-    ((OptOp.TC, OptOp.LOCAL), 8),
-    ((OptOp.TC, OptOp.UPCAST), 8),
-    ((OptOp.TC, OptOp.UNROLL), 10),
-    ((OptOp.TC, OptOp.LOCAL, OptOp.UPCAST, OptOp.UNROLL), 3),
+    ((OptOp.TC,), 14),
+    ((OptOp.TC, OptOp.LOCAL), 14),
+    ((OptOp.TC, OptOp.UPCAST), 14),
+    ((OptOp.TC, OptOp.UNROLL), 24),
+    ((OptOp.TC, OptOp.LOCAL, OptOp.UPCAST, OptOp.UNROLL), 8),
     ((OptOp.GROUP,), 4),
     ((OptOp.GROUPTOP,), 3),
     ((OptOp.GROUP, OptOp.GROUPTOP), 4),
@@ -52,7 +52,7 @@ RECIPES: tuple[tuple[tuple[OptOp, ...], float], ...] = (
     ((OptOp.LOCAL, OptOp.UPCAST), 3),
     ((OptOp.LOCAL, OptOp.LOCAL), 3),
     ((OptOp.UPCAST, OptOp.UPCAST), 3),
-    ((OptOp.UNROLL,), 3),
+    ((OptOp.UNROLL,), 6),
     ((OptOp.NOLOCALS,), 1),
 )
 # Of tiles: their instruction, most of the time, or only their shape, or all of it by local memory.
@@ -61,6 +61,8 @@ MODES = (1, 2, 3), (4, 1, 1)
 TRIES = 3
 # Where an optimisation fits the axis of the one before it, it goes there in so many of 100.
 SAME_AXIS = 60
+# What is unrolled after another optimisation is by two in so many of 100.
+HALVED = 30
 # No amount that is to be refused is larger than this.
 ODD_AMOUNTS = (2, 3, 4, 5, 7, 8)
 
@@ -122,6 +124,9 @@ def _ingredient(plan: Plan, tape: Tape, op: OptOp, target: int, start: Plan) -> 
     if not axes:
         return None
     axis = tape.pick(axes)
+    if op is OptOp.UNROLL and start.opts != plan.opts and tape.chance(HALVED):
+        # A loop stays around what is unrolled.
+        return Opt(op, axis, 2)
     return Opt(op, axis, amount(op, plan.axes[axis], tape))
 
 

@@ -31,7 +31,7 @@ SHORT = (2, 3, 4, 5, 1, 8)
 # Multiples of the sides of matrix tiles, and sizes next to them.
 TILE_SIDES = (16, 8, 32, 16, 8, 7, 9, 15, 17, 12, 24, 20, 5)
 # Of the sum mostly several tiles, one on top of the other.
-TILE_DEPTHS = (*TILE_SIDES, 16, 32, 32, 32, 24, 48, 64, 64)
+TILE_DEPTHS = (*TILE_SIDES, 32, 32, 32, 32, 32, 24, 48, 48, 64, 64, 64)
 # What a tile takes and gives, the type of the operands and of the sum, and how often it is drawn;
 # the last ones no tile takes.
 TILE_TYPES = {

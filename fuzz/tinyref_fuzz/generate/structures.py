@@ -39,7 +39,7 @@ def looped(draw: Expressions) -> Value:
     kernel.signs = FLOAT_SIGNS if kernel.mode is Mode.FLOAT else SIGNS
     outer = _axes(draw, draw.tape.between(1, 2), OUTER, outer=True)
     structures = (_single, _nested, _siblings, _kept, _empty, _repeated)
-    weights = (6, 5, 4, 3, 0.5, 20 if kernel.packs else 2)
+    weights = (6, 5, 5, 3, 1, 20 if kernel.packs else 2)
     return draw.tape.pick(structures, weights)(draw, outer)
 
 
@@ -119,7 +119,7 @@ def _siblings(draw: Expressions, outer: tuple[int, ...]) -> Value:
     inner = _axes(draw, draw.tape.between(1, 2), INNER, outer=False)
     first, last = inner[:1], inner[-1:]
     x = draw.reduced(_term(draw, outer, first), first)
-    if draw.tape.chance(25):
+    if draw.tape.chance(35):
         # As often as the other terms, but each time the same: a part of a sum that does not vary.
         once = ShapeTracker.from_shape(draw.kernel.shape(outer))
         same = draw.kernel.load_through(once.expand(draw.kernel.shape((*outer, *last))), x.dtype)
@@ -157,9 +157,15 @@ def _repeated(draw: Expressions, outer: tuple[int, ...]) -> Value:
 
 
 def _empty(draw: Expressions, outer: tuple[int, ...]) -> Value:
-    """The reduce of nothing at all."""
+    """The reduce of nothing at all, perhaps as a term of another one."""
     inner = draw.kernel.add_axes([0], outer=False)
-    return draw.reduced(_load(draw, draw.kernel.shape((*outer, *inner))), inner)
+    if draw.tape.below(3) == 0:
+        return draw.reduced(_load(draw, draw.kernel.shape((*outer, *inner))), inner)
+    over = _axes(draw, 1, INNER, outer=False)
+    x = draw.reduced(_load(draw, draw.kernel.shape((*over, *inner))), inner)
+    if draw.tape.below(3):
+        x = draw.joined(x, draw.kernel.load(draw.kernel.shape(outer), x.dtype))
+    return draw.reduced(x, over)
 
 
 # --- terms ----------------------------------------------------------------------------------------
