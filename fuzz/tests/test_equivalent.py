@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tinyref.device import Device
-from tinyref.dtype import dtypes
+from tinyref.dtype import ImageDType, dtypes
 from tinyref.errors import TinyrefError
 from tinyref.uops import build, meanings
 from tinyref.uops.compile import compile_kernel
@@ -33,8 +33,9 @@ from tinyref_fuzz.equivalent import (
 )
 from tinyref_fuzz.equivalent.moving import moved_everywhere
 from tinyref_fuzz.equivalent.transformation import of_node
-from tinyref_fuzz.generate import DTYPES, POLICIES, Case, generate
+from tinyref_fuzz.generate import DTYPES, FORMS, POLICIES, Case, generate
 from tinyref_fuzz.judge import judge, measured_outputs
+from tinyref_fuzz.limits import declared_lack
 from tinyref_fuzz.tape import Tape
 
 ALL = frozenset(DTYPES)
@@ -43,6 +44,8 @@ PYTHON = Device["PYTHON"].capabilities
 EXACT = replace(POLICIES["mixed"], modes={Mode.FLOAT: 0, Mode.EDGE: 0}, lists=(0, 0))
 SMALL = replace(POLICIES["small"], lists=(0, 0), equivalent=0)
 INTEGERS = frozenset(dtype for dtype in DTYPES if not dtype.is_float)
+TEXELS = replace(EXACT, forms={form: float(form == "texels") for form in FORMS})
+CPU = Device["CPU"].capabilities
 NAMES = sorted(TRANSFORMATIONS)
 each_transformation = pytest.mark.parametrize("name", NAMES)
 
@@ -94,7 +97,7 @@ def named(name: str) -> Subject:
 
 def broken_by(name: str, subject: Subject, seed: int) -> str | None:
     """What a transformation did to the value of a kernel: "" is nothing, None where it fits not."""
-    new = transformed(subject.ast, name, Tape(seed=seed))
+    new = transformed(subject.ast, name, Tape(seed=seed), capabilities=PYTHON)
     if new is None:
         return None
     verify(Dialect.AST, new)
@@ -155,15 +158,18 @@ def test_interpreter_and_cpu_keep_the_value(name):
     # Another transformation begins at another kernel, so that all of them are seen.
     start = NAMES.index(name) * 7 % len(SUBJECTS)
     for subject in (*SUBJECTS[start:], *SUBJECTS[:start]):
-        new = transformed(subject.ast, name, Tape(seed=start))
+        new = transformed(subject.ast, name, Tape(seed=start), capabilities=PYTHON)
         if new is None:
             continue
         arrays = [content.copy() for content in subject.contents]
         run_program(compile_kernel(new, Device["PYTHON"].capabilities), arrays, subject.bindings)
-        on_cpu = measured_outputs("CPU", new, subject.contents, subject.bindings)
         for slot, values in subject.value.items():
             np.testing.assert_array_equal(arrays[slot], values, f"interpreter: {subject.name}")
-            np.testing.assert_array_equal(on_cpu[slot], values, f"CPU: {subject.name}")
+        # The CPU has no images.
+        if not declared_lack(new, Device["CPU"].capabilities):
+            on_cpu = measured_outputs("CPU", new, subject.contents, subject.bindings)
+            for slot, values in subject.value.items():
+                np.testing.assert_array_equal(on_cpu[slot], values, f"CPU: {subject.name}")
         checked += 1
         if checked == 2:
             return
@@ -192,6 +198,23 @@ def test_a_tape_replays_the_same_chain():
     again = equivalents(case.ast, Tape(choices=tape.choices), 5)
     assert again.labels == found.labels
     assert again.ast is found.ast
+
+
+def images(ast: UOp) -> list[ImageDType]:
+    return [node.dtype for node in ast.toposort() if isinstance(node.dtype, ImageDType)]
+
+
+def test_an_image_comes_last_and_only_on_a_device_that_has_them():
+    """A chain may end with it on the interpreter, and the CPU is asked for none."""
+    ends = 0
+    for seed in range(60):
+        case = generate(Tape(seed=seed), PYTHON, TEXELS)
+        chain = equivalents(case.ast, Tape(seed=seed), 0, ALL, capabilities=PYTHON, images=100)
+        assert chain.labels in ((), ("image",))
+        ends += bool(images(chain.ast))
+        on_cpu = equivalents(case.ast, Tape(seed=seed), 3, ALL, capabilities=CPU, images=100)
+        assert "image" not in on_cpu.labels
+    assert ends >= 20
 
 
 def test_only_supported_types_are_used():

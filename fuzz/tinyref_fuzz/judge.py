@@ -50,6 +50,9 @@ Results = Mapping[int, Array]
 
 # One case of so many gets the checks that cost as much as all others together.
 THOROUGH_SHARE = 4
+# One of so many if it has more outputs than most: it tries values, not orders and launches.
+SELDOM_SHARE = 16
+MANY_OUTPUTS = 4
 # How hard LLVM optimises for the CPU device, by the number of the case: most cases quickly.
 LEVELS = (0, 0, 1, 0, 0, 1, 0, 2, 0, 0, 1, 0, 0, 1, 0, 3)
 ALL_LEVELS = (0, 1, 2, 3)
@@ -90,7 +93,8 @@ class Judge:
         for campaigns: a share of the cases gets more, which the case itself decides.
         """
         number = case_number(case)
-        everything = number % THOROUGH_SHARE == 0 if thorough is None else thorough
+        share = SELDOM_SHARE if len(case.ast.src) > MANY_OUTPUTS else THOROUGH_SHARE
+        everything = number % share == 0 if thorough is None else thorough
         levels: tuple[int, ...] = (LEVELS[number // THOROUGH_SHARE % len(LEVELS)],)
         if thorough is not None:
             levels = ALL_LEVELS if thorough and self.device == "CPU" else (0,)

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 # Elements of each output, enough for some to be an extreme of their type.
 LENGTHS = (48, 64, 30, 17)
-LEAST, MOST = 8, 14
+LEAST, MOST = 10, 18
 # Of the outputs this many in 100 are instances of rules, of the others so many questions about the
 # range of a number; the rest are operations.
 PLANTS = 60
-QUESTIONS = 35
+QUESTIONS = 25
 # What joins two numbers of a known range.
 JOINED = (Ops.MUL, Ops.ADD, Ops.SUB, Ops.MAX, Ops.MUL)
 
