@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping
@@ -53,8 +54,11 @@ class _Interning:
             # The one before is gone, but not yet forgotten.
             self.forget(first)
 
-    def forget(self, entry: _Entry) -> None:
+    def forget(self, entry: _Entry, is_over: Callable[[], bool] = sys.is_finalizing) -> None:
         """Called when the node of `entry` is gone; another one may have taken its place."""
+        # The interpreter takes itself apart at its end, this object included.
+        if is_over():
+            return
         # It looks and removes in two steps, between which nothing else may remove.
         with self.lock:
             if self.entries.get(entry.key) is entry:
