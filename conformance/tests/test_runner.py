@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from tinyref.errors import UserError
+from tinyref.folders import prepare_folder
 from tinyref_conformance import runner
 from tinyref_conformance.conform import Finished
 from tinyref_conformance.ladder import RungState
 from tinyref_conformance.report import CaseResult
-from tinyref_conformance.runner import prepare_folder
 from tinyref_conformance.statuses import Status
 from tinyref_spec.case import Rung
 
@@ -228,7 +228,7 @@ def test_a_folder_that_cannot_be_written_is_named_before_the_run(fake: Any, tmp_
     occupied = tmp_path / "file"
     occupied.write_text("")
     with pytest.raises(UserError, match=r"report: cannot write to .*file"):
-        prepare_folder(occupied / "report")
+        prepare_folder(occupied / "report", "report")
     fake.folder = occupied
     with pytest.raises(UserError, match="report: cannot write to"):
         fake.scenario("good").run()

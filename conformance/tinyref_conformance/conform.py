@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tinyref.errors import UserError
+from tinyref.folders import prepare_folder
 from tinyref_conformance import expectations as known
 from tinyref_conformance import journal as journals
 from tinyref_conformance import queries, reports
@@ -17,7 +18,7 @@ from tinyref_conformance.assemble import Assembler
 from tinyref_conformance.plan import Plan, Shard, make_plan
 from tinyref_conformance.progress import Quiet, Reporter
 from tinyref_conformance.report import Report
-from tinyref_conformance.runner import Outcome, Runner, Settings, prepare_folder
+from tinyref_conformance.runner import Outcome, Runner, Settings
 from tinyref_conformance.suite import Suite
 from tinyref_spec.case import Profile
 
@@ -61,7 +62,7 @@ def conform(request: Request, reporter: Reporter | None = None) -> Finished:
     expectations = _expectations(request)
     timings = _timings(request.timings)
     plan = make_plan(suite, request.profile, request.query, request.shard, timings)
-    prepare_folder(settings.folder)
+    prepare_folder(settings.folder, "report")
     journal = journals.start(
         settings.folder / journals.NAME, _binding(request, suite, plan), settings.resume
     )

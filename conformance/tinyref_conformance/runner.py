@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -31,7 +30,6 @@ TICK_SECONDS = 0.1
 # Workers in a row that do not even open the device, and deaths of one row between its cases.
 MAX_FAILED_OPENINGS = 3
 MAX_DEATHS_BETWEEN_CASES = 3
-MIN_FREE_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -89,25 +87,6 @@ class Outcome:
 
     def has(self, case_id: str, attempt: int) -> bool:
         return any(known.attempt == attempt for known in self.records.get(case_id, ()))
-
-
-def prepare_folder(folder: Path) -> None:
-    """Makes the report folder and proves that it can be written, before the run.
-
-    Raises `UserError` naming the folder and what is wrong with it.
-    """
-    probe = folder / ".probe"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        probe.write_bytes(bytes(4096))
-        probe.unlink()
-        free = shutil.disk_usage(folder).free
-    except OSError as error:
-        raise UserError(f"report: cannot write to {folder}: {error.strerror or error}") from error
-    if free < MIN_FREE_BYTES:
-        raise UserError(
-            f"report: only {free >> 20} MiB are free in {folder}, {MIN_FREE_BYTES >> 20} are needed"
-        )
 
 
 IsExpected = Callable[[Record], bool]

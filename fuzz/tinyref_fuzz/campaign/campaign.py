@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import random
-import shutil
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
@@ -15,6 +14,7 @@ from typing import Any
 
 from tinyref import processes
 from tinyref.errors import UserError
+from tinyref.folders import prepare_folder
 from tinyref_fuzz.campaign.cases import DEFAULT_POLICY, Guide, code_version, known_rules
 from tinyref_fuzz.campaign.database import NAME, Bucket, Database, Lock
 from tinyref_fuzz.campaign.plan import Frontier, Triage, epoch_of, gaps
@@ -37,7 +37,6 @@ TICK_SECONDS = 0.2
 # What the examinations that are left may take once the last case is judged.
 LAST_EXAMINATIONS_SECONDS = 60.0
 RATE_SECONDS = 20.0
-MIN_FREE_BYTES = 16 << 20
 CASES = "cases"
 UNREACHED = "unreached.md"
 
@@ -100,23 +99,6 @@ class Summary:
     incomplete: str = ""
 
 
-def prepare_folder(folder: Path, name: str = "folder") -> None:
-    """Makes the folder and proves that it can be written. Raises `UserError`."""
-    # Campaigns that share a folder for reproducers may look at the same time.
-    probe = folder / f".probe-{os.getpid()}"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        probe.write_bytes(bytes(4096))
-        probe.unlink()
-        free = shutil.disk_usage(folder).free
-    except OSError as error:
-        raise UserError(f"{name}: cannot write to {folder}: {error.strerror or error}") from error
-    if free < MIN_FREE_BYTES:
-        raise UserError(
-            f"{name}: only {free >> 20} MiB are free in {folder}, {MIN_FREE_BYTES >> 20} are needed"
-        )
-
-
 def run(
     request: Request,
     reporter: Reporter | None = None,
@@ -132,7 +114,7 @@ def run(
         policy_named(request.policy)
     if request.resume and not (request.folder / NAME).exists():
         raise UserError(f"resume: there is no campaign in {request.folder}")
-    prepare_folder(request.folder)
+    prepare_folder(request.folder, "folder")
     if request.corpus is not None:
         prepare_folder(request.corpus, "corpus")
     lock = Lock(request.folder)
