@@ -590,3 +590,33 @@ def test_data_that_meet_nothing_unspecified_may_do_so_when_reversed():
     buffers = tuple(np.array(each, np.int32) for each in data)
     case = Case(build.sink(build.store(views[0], shifted)), buffers)
     assert found(case, "CPU") == (None, None)
+
+
+# --- shares ---------------------------------------------------------------------------------------
+
+
+def kernel_of_many(number: int) -> Case:
+    """Six outputs x + i, of `number` choices that are not used but for the number of the case."""
+    shown = ViewArg(ShapeTracker.from_shape((16,)))
+
+    def view(slot: int) -> UOp:
+        memory = build.define_global(slot, dtypes.int32, 16)
+        return UOp(Ops.VIEW, memory.dtype, (memory,), shown)
+
+    x = build.load(view(6))
+    ast = build.sink(*(build.store(view(slot), build.add(x, slot)) for slot in range(6)))
+    buffers = (*(np.zeros(16, np.int32) for _ in range(6)), np.arange(16, dtype=np.int32))
+    return Case(ast, buffers, choices=(number,))
+
+
+def test_a_kernel_of_many_outputs_is_optimised_in_a_share_of_the_cases() -> None:
+    cases = [kernel_of_many(number) for number in range(64)]
+    seldom = [case for case in cases if judging.case_number(case) % judging.SELDOM_SHARE == 0]
+    assert 0 < len(seldom) < 16
+    for case in cases[:8]:
+        verdict = judge(case, "PYTHON")
+        assert verdict.agrees
+        assert verdict.judged == (judging.case_number(case) % judging.SELDOM_SHARE == 0)
+    # Where somebody asks for one case, all of it is judged.
+    assert judge(seldom[0], "PYTHON").judged == 1
+    assert judge(cases[0], "PYTHON", thorough=False).judged == 1

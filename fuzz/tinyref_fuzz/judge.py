@@ -50,7 +50,7 @@ Results = Mapping[int, Array]
 
 # One case of so many gets the checks that cost as much as all others together.
 THOROUGH_SHARE = 4
-# One of so many if it has more outputs than most: it tries values, not orders and launches.
+# One of so many if it has more outputs than these.
 SELDOM_SHARE = 16
 MANY_OUTPUTS = 4
 # How hard LLVM optimises for the CPU device, by the number of the case: most cases quickly.
@@ -93,12 +93,13 @@ class Judge:
         for campaigns: a share of the cases gets more, which the case itself decides.
         """
         number = case_number(case)
-        share = SELDOM_SHARE if len(case.ast.src) > MANY_OUTPUTS else THOROUGH_SHARE
+        share = SELDOM_SHARE if has_many_outputs(case) else THOROUGH_SHARE
         everything = number % share == 0 if thorough is None else thorough
         levels: tuple[int, ...] = (LEVELS[number // THOROUGH_SHARE % len(LEVELS)],)
         if thorough is not None:
             levels = ALL_LEVELS if thorough and self.device == "CPU" else (0,)
-        trial = _Trial(self, case, everything, levels)
+        is_quick = thorough is None and not everything and has_many_outputs(case)
+        trial = _Trial(self, case, everything, levels, is_quick)
         with config.Context(VERIFY=1, SANITIZE=1, THREADS=THREADS):
             try:
                 trial.run()
@@ -115,6 +116,11 @@ class Judge:
             return case.opts
         chosen = planned(case.ast, self.capabilities).opts
         return (chosen,) if chosen else ()
+
+
+def has_many_outputs(case: Case) -> bool:
+    """Whether the kernel is one that tries many values, rather than axes, orders and launches."""
+    return len(case.ast.src) > MANY_OUTPUTS
 
 
 def case_number(case: Case) -> int:
@@ -143,11 +149,19 @@ def between(pair: Pair) -> Iterator[None]:
 class _Trial:
     """One case on its way; `number` is the list of optimisations at work."""
 
-    def __init__(self, judge: Judge, case: Case, everything: bool, levels: tuple[int, ...]) -> None:
+    def __init__(
+        self,
+        judge: Judge,
+        case: Case,
+        everything: bool,
+        levels: tuple[int, ...],
+        is_quick: bool = False,
+    ) -> None:
         self.judge = judge
         self.case = case
         self.everything = everything
         self.levels = levels
+        self.is_quick = is_quick
         self.number = -1
         self.judged = 0
         self.may_reverse: bool | None = None
@@ -173,6 +187,9 @@ class _Trial:
             self._equivalent(case.equivalent)
 
     def _trials(self) -> tuple[Opts, ...]:
+        if self.is_quick and not self.case.opts:
+            # The same values again: another kernel of many outputs tells more in that time.
+            return ()
         with between(Pair.OPTIMISED), told(lambda: "heuristics"):
             try:
                 return self.judge.trials(self.case)

@@ -238,7 +238,10 @@ class _Templates:
         return build.idiv(build.idiv(x, self.divisor()), self.divisor())
 
     def divisor(self) -> int:
-        return self.tape.pick((2, 3, 4, 7, 12, 15, 16, 63, 64, 100, 127))
+        # Of the last ones two have a product that the type just holds, or does not.
+        half = 1 << (self.dtype.bits // 2) if self.dtype.is_int else 1
+        sizes = (2, 3, 4, 7, 12, 15, 16, 63, 64, 100, 127, half, half - 1, half, half // 2 or 1)
+        return self.tape.pick(sizes)
 
     def divided_sum(self) -> UOp:
         """(x // c + e) // d of an x that is not negative."""
