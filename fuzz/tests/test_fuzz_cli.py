@@ -20,16 +20,16 @@ from tinyref_fuzz.campaign.database import NAME, Database
 from tinyref_fuzz.policies import POLICIES
 
 HERE = Path(__file__).parent
-# What a shell starts in the background ignores Ctrl-C, and so would what a test starts there.
+# What a shell starts in the background ignores Ctrl-C, and under nohup a closed terminal, and so
+# would what a test starts there.
 LISTENING = """
 import signal
 from tinyref.cli import main
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 main()
 """
-NOHUP = LISTENING.replace(
-    "signal.SIGINT, signal.default_int_handler", "signal.SIGHUP, signal.SIG_IGN"
-)
+NOHUP = LISTENING.replace("SIG_DFL", "SIG_IGN")
 
 
 def tinyref(*words: object) -> int:
@@ -144,7 +144,7 @@ def test_a_signal_ends_a_campaign_and_says_how_to_go_on(
     for number in signals:
         process.send_signal(number)
         time.sleep(0.02)
-    out, err = process.communicate()
+    out, err = process.communicate(timeout=300)
     assert process.returncode == code
     assert out == ""
     assert "Traceback" not in err
@@ -169,6 +169,6 @@ def test_a_campaign_under_nohup_outlives_its_terminal(tmp_path: Path):
         assert process.poll() is None
         time.sleep(0.05)
     process.send_signal(signal.SIGHUP)
-    out, err = process.communicate()
+    out, err = process.communicate(timeout=300)
     assert (process.returncode, err.count("stopped")) == (0, 0)
     assert out
