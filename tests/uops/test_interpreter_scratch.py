@@ -30,6 +30,11 @@ class Writer:
         self.uops += [each for each in node.toposort() if each not in self.uops]
         return node
 
+    def memories(self, size: int, scratch: int) -> tuple[UOp, UOp]:
+        """What is written for the caller, and the array that each turn may use."""
+        out, local = build.define_global(0, i32, size), build.define_local("scratch", i32, scratch)
+        return self.add(out), self.add(local)
+
     def begin(self, turns: int) -> UOp:
         self.loops += 1
         return self.add(build.counter(turns, self.loops - 1, AxisKind.LOOP, i32))
@@ -67,10 +72,7 @@ class Nest:
 
     def program(self, threads: int = 1) -> Program:
         writer = Writer()
-        out = build.define_global(0, i32, threads * self.turns * self.read)
-        scratch = build.define_local("scratch", i32, self.size)
-        writer.add(out)
-        writer.add(scratch)
+        out, scratch = writer.memories(threads * self.turns * self.read, self.size)
         thread = writer.add(build.special("group", 0, threads, i32))
         i = writer.begin(self.turns)
         j = writer.begin(self.filled)
@@ -141,9 +143,7 @@ def test_what_an_earlier_turn_left_is_read_in_order(threads: int) -> None:
 def test_a_value_that_is_carried_from_turn_to_turn() -> None:
     """The first turn fills all of the array; the others read what it left."""
     writer = Writer()
-    out, scratch = build.define_global(0, i32, 12), build.define_local("kept", i32, 4)
-    writer.add(out)
-    writer.add(scratch)
+    out, scratch = writer.memories(12, 4)
     i = writer.begin(3)
     first = writer.add(UOp(Ops.IF, dtypes.void, (build.less(i, 1),)))
     j = writer.begin(4)
@@ -166,9 +166,7 @@ def test_a_value_that_is_carried_from_turn_to_turn() -> None:
 def test_a_recurrence_within_the_scratch_array_runs_in_order() -> None:
     """scratch[j + 1] = scratch[j] + i in every turn i: only the outer turns may run at once."""
     writer = Writer()
-    out, scratch = build.define_global(0, i32, 4), build.define_local("sums", i32, 6)
-    writer.add(out)
-    writer.add(scratch)
+    out, scratch = writer.memories(4, 6)
     i = writer.begin(4)
     writer.put(scratch, build.const(i32, 0), build.const(i32, 10))
     j = writer.begin(5)
@@ -192,9 +190,7 @@ def fill(writer: Writer, scratch: UOp, size: int) -> None:
 def test_a_recurrence_over_elements_that_are_all_filled_runs_in_order() -> None:
     """scratch[j + 1] = scratch[j] + 10: at once, every turn would read what was filled in."""
     writer = Writer()
-    out, scratch = build.define_global(0, i32, 3), build.define_local("sums", i32, 5)
-    writer.add(out)
-    writer.add(scratch)
+    out, scratch = writer.memories(3, 5)
     i = writer.begin(3)
     fill(writer, scratch, 5)
     j = writer.begin(4)
@@ -211,9 +207,7 @@ def test_a_recurrence_over_elements_that_are_all_filled_runs_in_order() -> None:
 def test_the_end_of_an_inner_loop_orders_no_other_turn_of_the_loop_around_it() -> None:
     """Turn m reads in its first loop what turn m - 1 wrote in its second one."""
     writer = Writer()
-    out, scratch = build.define_global(0, i32, 2 * 3 * 2), build.define_local("kept", i32, 4)
-    writer.add(out)
-    writer.add(scratch)
+    out, scratch = writer.memories(2 * 3 * 2, 4)
     i = writer.begin(2)
     fill(writer, scratch, 4)
     m = writer.begin(3)

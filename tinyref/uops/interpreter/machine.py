@@ -229,8 +229,7 @@ class Memory:
         found.copy = np.arange(copies).reshape(machine.lanes)
         found.depth = machine.depth
         found.is_set = np.zeros(size, np.bool_)
-        # Its accesses are ordered as if there were one group: only loops lie between them.
-        found.shadow = Shadow(size, np.iinfo(np.int64).max, True)
+        found.shadow = Shadow.of_turns(size)
         return found
 
     def _stretch(self, machine: Machine) -> Array:

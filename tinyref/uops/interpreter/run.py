@@ -25,7 +25,6 @@ from tinyref.uops.program import Program
 
 # Work-items that run at a time: enough to hide Python's overhead, few enough for the cache.
 CHUNK = 1 << 15
-MANY = 1 << 62
 # Backward, a launch takes about so many parts.
 PARTS = 4
 
@@ -124,9 +123,6 @@ class Interpreter:
             globals_[number] if number in globals_ else self._local(machine, number)
             for number in range(len(translation.memories))
         ]
-        if not machine.is_alone:
-            locals_ = range(len(translation.memories))
-            machine.privatise([number for number in locals_ if number not in globals_])
         for place, node in translation.specials:
             if not isinstance(node.arg, SpecialArg):
                 raise UserError("interpreter: a SPECIAL without scope and dimension")
@@ -169,6 +165,8 @@ class Interpreter:
         size = plan.size * machine.local_groups
         # Without the sanitizer a device gives whatever was there; a fixed value repeats.
         memory = Memory(plan.name, np.zeros(size, numpy_dtype(plan.dtype)), plan.size, True)
+        if machine.may_widen and not machine.is_alone:
+            return memory.private(machine)
         if machine.sanitize:
             memory.is_set = np.zeros(size, np.bool_)
         if machine.may_widen or (machine.sanitize and machine.group_size > 1):
@@ -177,9 +175,7 @@ class Interpreter:
 
     def _shadow(self, machine: Machine, size: int) -> Shadow:
         if machine.may_widen:
-            # The turns of loops are like items of one group that no barrier separates, but for the
-            # beginning and end of a loop.
-            return Shadow(size, MANY, True)
+            return Shadow.of_turns(size)
         return Shadow(size, machine.group_size, self.translation.has_barriers)
 
 

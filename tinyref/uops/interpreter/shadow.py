@@ -20,6 +20,8 @@ Report = Callable[[npt.NDArray[np.bool_], Ints], None]
 NOBODY = 0
 # Readers are kept as a work-item (1 and up), as several of one group (-1 - group), or as this.
 MANY_GROUPS = np.iinfo(np.int64).min
+# Work-items of a group that has all of them.
+ALL = np.iinfo(np.int64).max
 
 
 class Shadow:
@@ -35,6 +37,15 @@ class Shadow:
         self.reader: Ints | None = None
         self.writer_epoch = np.zeros(size, np.int64) if epochs else None
         self.reader_epoch: Ints | None = None
+
+    @classmethod
+    def of_turns(cls, size: int) -> Shadow:
+        """Where turns of loops are the work-items.
+
+        They are like items of one group that no barrier separates, but for the beginning and the
+        end of a loop.
+        """
+        return cls(size, ALL, True)
 
     def _group_of(self, who: Ints) -> Ints:
         return np.where(who > 0, (who - 1) // self.group_size, -1 - who)

@@ -71,8 +71,8 @@ class Translation:
         # Whether turns of a loop may run as lanes; cleared once they turn out to depend on memory.
         self.may_widen = True
         self._blocks = [Block(None)]
-        # Of each memory the loops around all of its accesses, and of each loop the memories that
-        # are used in its turns only.
+        # Of each local memory the loops around all of its accesses, and of each loop those that are
+        # used in its turns only.
         self._loops_around: dict[int, list[UOp]] = {}
         self._scratch: dict[UOp, list[int]] = {}
         for node in uops:
@@ -82,7 +82,7 @@ class Translation:
             raise UserError(f"interpreter: {self._blocks[-1].opener} is never closed")
         self.steps = [step for _, step in self._blocks[0].steps]
         for number, loops_around in self._loops_around.items():
-            if loops_around and self.memories[number].is_local:
+            if loops_around:
                 self._scratch[loops_around[-1]].append(number)
 
     def _translate(self, node: UOp) -> None:
@@ -135,8 +135,10 @@ class Translation:
         return found
 
     def _accessed(self, address: UOp) -> int:
-        """The memory behind an address, of which it is noted where it is used."""
+        """The memory behind an address; of a local one it is noted where it is used."""
         number = self._memory_behind(address)
+        if not self.memories[number].is_local:
+            return number
         openers = [block.opener for block in self._blocks]
         here = [opener for opener in openers if opener is not None and opener.op is Ops.RANGE]
         before = self._loops_around.get(number, here)
