@@ -12,7 +12,7 @@ from tinyref.device import Device
 from tinyref.dtype import ImageDType, dtypes, image, pointer
 from tinyref.errors import UserError
 from tinyref.schedule import KernelItem, schedule
-from tinyref.schedule.images import LIMIT, image_of
+from tinyref.schedule.images import LIMIT, _image_of
 from tinyref.uops import build
 from tinyref.uops.compile import compile_kernel
 from tinyref.uops.node import UOp
@@ -164,9 +164,9 @@ def loaded(*shape: int) -> UOp:
 
 
 def test_rows_and_columns_have_a_limit() -> None:
-    assert image_of(loaded(10, 4 * LIMIT)) == image(F32, 10, LIMIT)
-    assert image_of(loaded(10, 8 * LIMIT)) == image(F32, 20, LIMIT)
-    assert image_of(loaded(LIMIT + 2, 8)) == image(F32, 3, 10924)
+    assert _image_of(loaded(10, 4 * LIMIT)) == image(F32, 10, LIMIT)
+    assert _image_of(loaded(10, 8 * LIMIT)) == image(F32, 20, LIMIT)
+    assert _image_of(loaded(LIMIT + 2, 8)) == image(F32, 3, 10924)
     with pytest.raises(UserError, match="no shape of at most"):
         # A prime number of texels.
-        image_of(loaded(4 * 16411))
+        _image_of(loaded(4 * 16411))

@@ -34,7 +34,7 @@ def with_images(ast: UOp, device: str) -> UOp:
     for load in list(_factors(ast)):
         memory = load.src[0].src[0]
         try:
-            tried = read_as(ast, memory, image_of(load))
+            tried = with_image(ast, load)
             # Whether all accesses are of whole texels is known once lanes are chosen.
             compile_kernel(tried, Device[device].capabilities)
         except UserError as error:
@@ -64,8 +64,16 @@ def _uncast(node: UOp) -> UOp:
     return node.src[0] if node.op is Ops.CAST else node
 
 
-def image_of(load: UOp) -> ImageDType:
-    """The image that the buffer of a LOAD can be, its rows as long as those that the load sees.
+def with_image(ast: UOp, load: UOp) -> UOp:
+    """`ast` with an image in place of the buffer of its LOAD `load`.
+
+    Raises `UserError` where the buffer cannot be one, or what is loaded is used as another type.
+    """
+    return _read_as(ast, load.src[0].src[0], _image_of(load))
+
+
+def _image_of(load: UOp) -> ImageDType:
+    """The image that a buffer can be, its rows as long as those that the load sees.
 
     Raises `UserError` where there is none.
     """
@@ -84,11 +92,8 @@ def image_of(load: UOp) -> ImageDType:
     raise UserError(f"{texels} texels have no shape of at most {LIMIT} by {LIMIT}")
 
 
-def read_as(ast: UOp, memory: UOp, shown: ImageDType) -> UOp:
-    """`ast` with the buffer `memory` as the image `shown`, whose loads give float32.
-
-    Raises `UserError` where what is loaded is used as another type.
-    """
+def _read_as(ast: UOp, memory: UOp, shown: ImageDType) -> UOp:
+    """`ast` with `memory` as an image, whose loads give float32."""
     done: dict[UOp, UOp] = {}
     for node in ast.toposort():
         src = tuple(done[source] for source in node.src)

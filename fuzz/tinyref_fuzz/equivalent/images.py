@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError
-from tinyref.schedule.images import image_of, read_as
+from tinyref.schedule.images import with_image
 from tinyref.uops.compile import compile_kernel
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
@@ -17,9 +17,8 @@ def image(sink: UOp, draw: Draw) -> UOp | None:
     loads = [node for node in sink.toposort() if _may_be_image(node, draw)]
     if not loads or draw.capabilities is None:
         return None
-    load = draw.tape.pick(loads)
     try:
-        found = read_as(sink, load.src[0].src[0], image_of(load))
+        found = with_image(sink, draw.tape.pick(loads))
         # Whether all accesses are of whole texels is known once lanes are chosen.
         compile_kernel(found, draw.capabilities)
     except UserError:
