@@ -155,14 +155,9 @@ def _reporter() -> Reporter:
 
 
 def _conform(request: Request) -> int:
-    return until_stopped(lambda: _measure(request), lambda: _say_how_to_go_on(request))
-
-
-def _say_how_to_go_on(request: Request) -> None:
     from tinyref_conformance.conform import resume_command
 
-    print("\ntinyref: stopped; what was measured is kept. Go on with:", file=sys.stderr)
-    print(f"  {resume_command(request)}", file=sys.stderr)
+    return until_stopped(lambda: _measure(request), "measured", lambda: resume_command(request))
 
 
 def _measure(request: Request) -> int:

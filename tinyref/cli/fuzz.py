@@ -154,12 +154,9 @@ def _reporter() -> Reporter:
 
 
 def _fuzz(request: Request) -> int:
-    return until_stopped(lambda: _campaign(request), lambda: _say_how_to_go_on(request))
-
-
-def _say_how_to_go_on(request: Request) -> None:
-    print("\ntinyref: stopped; what was judged and found is kept. Go on with:", file=sys.stderr)
-    print(f"  {resume_command(request)}", file=sys.stderr)
+    return until_stopped(
+        lambda: _campaign(request), "judged and found", lambda: resume_command(request)
+    )
 
 
 def _campaign(request: Request) -> int:

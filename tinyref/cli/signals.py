@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from types import FrameType
 
@@ -19,10 +20,11 @@ class Stopped(KeyboardInterrupt):
         self.number = number
 
 
-def until_stopped(work: Callable[[], int], say: Callable[[], None]) -> int:
-    """The exit code of `work`, or that of the signal that ended it, after `say` told how to go on.
+def until_stopped(work: Callable[[], int], kept: str, resuming: Callable[[], str]) -> int:
+    """The exit code of `work`, or that of the signal that ended it.
 
-    A signal that the process was started to ignore, as under `nohup`, stays ignored.
+    Then it is told what is `kept`, and the command `resuming` that goes on. A signal that the
+    process was started to ignore, as under `nohup`, stays ignored.
     """
     with _raising(SIGNALS):
         try:
@@ -31,7 +33,8 @@ def until_stopped(work: Callable[[], int], say: Callable[[], None]) -> int:
             # Whoever presses the keys twice is to read the message too.
             for number in SIGNALS:
                 signal.signal(number, signal.SIG_IGN)
-            say()
+            print(f"\ntinyref: stopped; what was {kept} is kept. Go on with:", file=sys.stderr)
+            print(f"  {resuming()}", file=sys.stderr)
             return _SIGNALLED + (stop.number if isinstance(stop, Stopped) else signal.SIGINT)
 
 
