@@ -124,7 +124,7 @@ def _ingredient(plan: Plan, tape: Tape, op: OptOp, target: int, start: Plan) -> 
     if not axes:
         return None
     axis = tape.pick(axes)
-    if op is OptOp.UNROLL and start.opts != plan.opts and tape.chance(HALVED):
+    if op is OptOp.UNROLL and plan is not start and tape.chance(HALVED):
         # A loop stays around what is unrolled.
         return Opt(op, axis, 2)
     return Opt(op, axis, amount(op, plan.axes[axis], tape))

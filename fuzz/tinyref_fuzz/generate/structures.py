@@ -122,10 +122,10 @@ def _siblings(draw: Expressions, outer: tuple[int, ...]) -> Value:
     if draw.tape.chance(35):
         # As often as the other terms, but each time the same: a part of a sum that does not vary.
         once = ShapeTracker.from_shape(draw.kernel.shape(outer))
-        same = draw.kernel.load_through(once.expand(draw.kernel.shape((*outer, *last))), x.dtype)
+        terms = draw.kernel.load_through(once.expand(draw.kernel.shape((*outer, *last))), x.dtype)
     else:
-        same = _term(draw, outer, last)
-    y = draw.reduced(same, last)
+        terms = _term(draw, outer, last)
+    y = draw.reduced(terms, last)
     return draw.joined(x, converted(draw, y, x.dtype) or x)
 
 

@@ -120,9 +120,15 @@ def tiled(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
     if not isinstance(size, int) or size < 2:
         return rest(shape)
     period = tape.pick([n for n in range(1, size + 1) if size % n == 0])
+    return _again(rest, shape, axis, period, size // period)
+
+
+def _again(rest: Rest, shape: Shape, axis: int, period: int, times: int) -> ShapeTracker:
+    """`shape` but for an axis that is `period` elements so many times over."""
     before, after = shape[:axis], shape[axis + 1 :]
     once = rest((*before, period, *after)).reshape((*before, 1, period, *after))
-    return once.expand((*before, size // period, period, *after)).reshape(shape)
+    rows = once.expand((*before, times, period, *after))
+    return rows.reshape((*before, times * period, *after))
 
 
 def wrapped(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
@@ -155,9 +161,7 @@ def overlapped(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
     inside = size - sum(edges)
     period = tape.pick((max(1, inside - 1), max(1, inside - 2), inside // 2 + 1, 3))
     times = -(-inside // period)
-    before, after = shape[:axis], shape[axis + 1 :]
-    once = rest((*before, period, *after)).reshape((*before, 1, period, *after))
-    row = once.expand((*before, times, period, *after)).reshape((*before, times * period, *after))
+    row = _again(rest, shape, axis, period, times)
     kept: list[tuple[sint, sint]] = [(0, n) for n in shape]
     kept[axis] = (0, inside)
     around: list[tuple[sint, sint]] = [(0, 0) for _ in shape]
