@@ -117,6 +117,21 @@ def chunks(folder: Path) -> int:
         found.close()
 
 
+def started(script: str, words: Sequence[str], folder: Path) -> subprocess.Popen[str]:
+    """A campaign in a process of its own that has judged its first cases."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, "fuzz", *words, "--folder", str(folder)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "LANG": "C", "NO_COLOR": "1", "COLUMNS": "60"},
+    )
+    while not chunks(folder):
+        assert process.poll() is None
+        time.sleep(0.1)
+    return process
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("signals", "code"),
@@ -131,16 +146,7 @@ def test_a_signal_ends_a_campaign_and_says_how_to_go_on(
     signals: Sequence[signal.Signals], code: int, tmp_path: Path
 ):
     words = ["--device", "PYTHON", "--policy", "small", "--kernels", "100000", "--jobs", "2"]
-    process = subprocess.Popen(
-        [sys.executable, "-c", LISTENING, "fuzz", *words, "--folder", str(tmp_path)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "LANG": "C", "NO_COLOR": "1", "COLUMNS": "60"},
-    )
-    while not chunks(tmp_path):
-        assert process.poll() is None
-        time.sleep(0.1)
+    process = started(LISTENING, words, tmp_path)
     for number in signals:
         process.send_signal(number)
         time.sleep(0.02)
@@ -158,16 +164,8 @@ def test_a_signal_ends_a_campaign_and_says_how_to_go_on(
 
 
 def test_a_campaign_under_nohup_outlives_its_terminal(tmp_path: Path):
-    words = ["--device", "PYTHON", "--policy", "small", "--kernels", "40", "--jobs", "1"]
-    process = subprocess.Popen(
-        [sys.executable, "-c", NOHUP, "fuzz", *words, "--folder", str(tmp_path)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    while not (tmp_path / NAME).exists():
-        assert process.poll() is None
-        time.sleep(0.05)
+    words = ["--device", "PYTHON", "--policy", "small", "--kernels", "120", "--jobs", "1"]
+    process = started(NOHUP, words, tmp_path)
     process.send_signal(signal.SIGHUP)
     out, err = process.communicate(timeout=300)
     assert (process.returncode, err.count("stopped")) == (0, 0)
