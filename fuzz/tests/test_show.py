@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from planted import FAULTS, large_case
 
+from tinyref.uops import build
+from tinyref.uops.compile import STAGES
 from tinyref_fuzz.case import Blame, Case, Pair, Symptom, Verdict
+from tinyref_fuzz.equivalent import Equivalent
 from tinyref_fuzz.judge import judge
 from tinyref_fuzz.reduce import reduced
 from tinyref_fuzz.show import columns, side_by_side
@@ -94,19 +99,36 @@ def test_blame_is_found_where_it_is_not_given():
     assert "blame   " in text
 
 
-def test_equivalent_kernels_stand_next_to_each_other():
-    from tinyref_fuzz.corpus import load
-    from tinyref_fuzz.equivalent import equivalents
-    from tinyref_fuzz.tape import Tape
+def with_equivalent(change) -> Case:
+    """A case whose equivalent kernel stores `change` of what the kernel stores first."""
+    case = large_case()
+    store, *others = case.ast.src
+    wrong = build.sink(build.store(store.src[0], change(store.src[1])), *others)
+    return replace(case, equivalent=Equivalent(case.ast, (("step", wrong),)))
 
-    kernel = next(kernel for kernel in load() if kernel.name == "sum-rows")
-    equivalent = equivalents(kernel.ast, Tape(seed=1), 2)
-    case = Case(kernel.ast, kernel.buffers(), equivalent=equivalent)
+
+def test_a_wrong_equivalent_kernel_stands_next_to_the_kernel():
+    case = with_equivalent(lambda value: build.add(value, 1.0))
     verdict = Verdict(Pair.EQUIVALENT, Symptom.VALUE, "evaluator, wrong")
     text = side_by_side(case, verdict, "PYTHON", WIDTH, Blame("evaluate"))
-    assert "values  are equal in this run" in text
+    lines = text.splitlines()
+    (title,) = [line for line in lines if line.startswith("values  ")]
+    assert title.split() == ["values", "slot", "0", "kernel", "equivalent"]
+    assert "        4 of 4 elements differ" in lines
+    assert any(line.startswith("--- ast: ") for line in lines)
     assert " | equivalent" in text
-    assert any(line.startswith("> ") for line in text.splitlines())
+
+
+def test_of_a_right_equivalent_kernel_what_the_device_gives_is_shown():
+    case = with_equivalent(lambda value: value)
+    verdict = Verdict(Pair.EQUIVALENT, Symptom.VALUE, "device, wrong")
+    device = "planted:ModOffByOne"
+    lines = side_by_side(case, verdict, device, WIDTH, Blame("linearize")).splitlines()
+    titles = [line.split() for line in lines if line.startswith("values  ")]
+    assert ["values", "slot", "1", "kernel", "other", "on", device] in titles
+    assert "values  are equal in this run" not in lines
+    stages = [line.split()[1].strip(":") for line in lines if line.startswith("---")]
+    assert stages == list(STAGES)
 
 
 def test_columns_mark_the_first_line_that_differs():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from tinyref_fuzz.case import Array, Blame, Case, Opts, Pair, Verdict
 from tinyref_fuzz.examine import blame_or_pair
 from tinyref_fuzz.judge import Judge, measured_outputs
 from tinyref_fuzz.one_line import clipped, data_line, fault_line, kernel_line
+from tinyref_fuzz.oracles import expected
 
 _MARK = ">"
 _NARROWEST = 40
@@ -97,9 +98,6 @@ def _sides(case: Case, verdict: Verdict, device: str) -> tuple[Side, Side]:
     capabilities = Judge(device).capabilities
     opts = _opts(case, verdict)
 
-    def evaluated(ast: UOp) -> Callable[[], Values]:
-        return lambda: evaluate(ast, dict(enumerate(case.buffers)), case.bindings)
-
     def on_interpreter(opts: Opts) -> Callable[[], Values]:
         return lambda: _interpreted(case, capabilities, opts)
 
@@ -117,16 +115,36 @@ def _sides(case: Case, verdict: Verdict, device: str) -> tuple[Side, Side]:
         name = "interpreter" if Judge(device).device != "PYTHON" else "interpreter, program as is"
         return _side(name, stages, on_interpreter(opts)), _side(device, stages, measured)
     if verdict.pair is Pair.EQUIVALENT and case.equivalent is not None:
-        equivalent = case.equivalent.ast
-        texts = ({"ast": to_text(case.ast)}, {"ast": to_text(equivalent)})
-        return (
-            _side("kernel", texts[0], evaluated(case.ast)),
-            _side("equivalent", texts[1], evaluated(equivalent)),
-        )
+        return _equivalent_sides(case, case.equivalent.ast, device)
     return (
-        _side("evaluator", {}, evaluated(case.ast)),
+        _side("evaluator", {}, lambda: _evaluated(case, case.ast)),
         _side("interpreter", stages, on_interpreter(())),
     )
+
+
+def _equivalent_sides(case: Case, equivalent: UOp, device: str) -> tuple[Side, Side]:
+    """The evaluator's values of both; where those are right, the device's of the other one."""
+    kernel = _side("kernel", {"ast": to_text(case.ast)}, lambda: _evaluated(case, case.ast))
+    other = _side("equivalent", {"ast": to_text(equivalent)}, lambda: _evaluated(case, equivalent))
+    if other.values is None or _is_wrong(case, other.values):
+        return kernel, other
+
+    def measured() -> Values:
+        return measured_outputs(device, equivalent, case.buffers, case.bindings)
+
+    capabilities = Judge(device).capabilities
+    kernel = replace(kernel, stages=stage_texts(case.ast, capabilities, None))
+    stages = stage_texts(equivalent, capabilities, None)
+    return kernel, _side(f"other on {device}", stages, measured)
+
+
+def _is_wrong(case: Case, values: Values) -> bool:
+    oracle = expected(case)
+    return any(oracle.difference(slot, actual) for slot, actual in values.items())
+
+
+def _evaluated(case: Case, ast: UOp) -> Values:
+    return evaluate(ast, dict(enumerate(case.buffers)), case.bindings)
 
 
 def _side(title: str, stages: dict[str, str], run: Callable[[], Values]) -> Side:
@@ -145,8 +163,11 @@ def _interpreted(case: Case, capabilities: Capabilities, opts: Opts) -> Values:
     return {slot: buffers[slot] for slot in range(len(case.ast.src))}
 
 
-def stage_texts(ast: UOp, capabilities: Capabilities, opts: Opts) -> dict[str, str]:
-    """The text after each stage of a compile, up to the one that raises an error."""
+def stage_texts(ast: UOp, capabilities: Capabilities, opts: Opts | None) -> dict[str, str]:
+    """The text after each stage of a compile, up to the one that raises an error.
+
+    Without `opts` the heuristics choose.
+    """
     found: dict[str, str] = {}
 
     def note(stage: str, value: UOp | tuple[UOp, ...]) -> None:
