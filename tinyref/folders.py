@@ -1,4 +1,4 @@
-"""Folders that long runs write to: it is found out before the run whether they can."""
+"""Folders that long runs write to: their names, and before the run whether they can be written."""
 
 from __future__ import annotations
 
@@ -9,6 +9,11 @@ from pathlib import Path
 from tinyref.errors import UserError
 
 MIN_FREE_BYTES = 16 << 20
+
+
+def file_name(text: str) -> str:
+    """`text` with a hyphen for whatever is neither a letter nor a digit, to name a folder by."""
+    return "".join(letter if letter.isalnum() else "-" for letter in text)
 
 
 def prepare_folder(folder: Path, name: str) -> None:

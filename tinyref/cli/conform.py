@@ -10,6 +10,7 @@ import typer
 
 from tinyref.cli.signals import until_stopped
 from tinyref.errors import UserError
+from tinyref.folders import file_name
 
 if TYPE_CHECKING:
     from tinyref_conformance.conform import Finished, Request
@@ -128,14 +129,10 @@ def _device(name: str | None) -> str:
 
 def _folder(device: str, query: str, shard: str) -> Path:
     """Where reports go by default; a reduced run does not overwrite the whole one's report."""
-    folder = Path(f"conformance-{_file_name(device)}")
+    folder = Path(f"conformance-{file_name(device)}")
     if shard:
-        folder = folder / f"shard-{_file_name(shard)}"
+        folder = folder / f"shard-{file_name(shard)}"
     return folder if query == "*" else folder / "query"
-
-
-def _file_name(text: str) -> str:
-    return "".join(letter if letter.isalnum() else "-" for letter in text)
 
 
 def _profile(text: str) -> Profile:

@@ -14,6 +14,7 @@ from tinyref.cli.fuzz_case import corpus_app, harvest, keep, reduce, replay, sho
 from tinyref.cli.fuzz_score import score
 from tinyref.cli.signals import until_stopped
 from tinyref.errors import UserError
+from tinyref.folders import file_name
 
 if TYPE_CHECKING:
     from tinyref_fuzz.campaign.campaign import Request
@@ -115,7 +116,7 @@ def fuzz(
     name = _device(device, is_remote=bool(cluster))
     request = Request(
         device=name,
-        folder=folder or Path(f"fuzz-{_file_name(name)}"),
+        folder=folder or Path(f"fuzz-{file_name(name)}"),
         seed=seed,
         policy=policy,
         kernels=kernels,
@@ -141,10 +142,6 @@ def _device(name: str | None, is_remote: bool) -> str:
     if not available.works and not is_remote:
         raise UserError(f"device: {canonical} is not available here: {available.reason}")
     return canonical
-
-
-def _file_name(text: str) -> str:
-    return "".join(letter if letter.isalnum() else "-" for letter in text)
 
 
 def _reporter() -> Reporter:
