@@ -17,6 +17,7 @@ from tinyref.cli.fuzz import resume_command
 from tinyref.errors import UserError
 from tinyref_fuzz.campaign.campaign import Request
 from tinyref_fuzz.campaign.database import NAME, Database
+from tinyref_fuzz.case import Pair, Symptom
 from tinyref_fuzz.policies import POLICIES
 
 HERE = Path(__file__).parent
@@ -95,6 +96,16 @@ def test_the_policies_are_told_in_the_help_and_in_the_guide(capsys: pytest.Captu
     guide = (HERE.parents[1] / "docs" / "fuzzing.md").read_text()
     rows = guide.split("| policy | kernels |\n|---|---|\n")[1].partition("\n\n")[0]
     assert [row.split()[1] for row in rows.splitlines()] == list(POLICIES)
+
+
+def test_what_a_finding_may_say_is_told_in_the_guide():
+    guide = (HERE.parents[1] / "docs" / "fuzzing.md").read_text()
+    rows = [line.strip("| ").split(" | ") for line in guide.splitlines() if line.startswith("| ")]
+    told = {row[0]: row[1] for row in rows if len(row) > 1}
+    assert {symptom.name: told.get(symptom.name) for symptom in Symptom} == {
+        symptom.name: symptom.value for symptom in Symptom
+    }
+    assert {pair.name for pair in Pair} <= told.keys()
 
 
 @pytest.mark.slow
