@@ -232,9 +232,21 @@ def test_groups_that_share_too_much_are_seen(monkeypatch: pytest.MonkeyPatch) ->
     above = build.sub(x, largest(x, 1))
     ast = build.sink(store(0, 4, tracker((4, 1)), total(above, 1)))
     check(normal_form(ast))
+    ast.facts.clear()
     monkeypatch.setattr(module, "_depth", lambda node: 0)
     with pytest.raises(AssertionError):
         check(normal_form(ast))
+
+
+def test_the_form_is_kept_with_the_kernel_unless_it_is_the_kernel() -> None:
+    x = load(1, i32, 24, tracker((4, 6)))
+    ast = build.sink(store(0, 24, tracker((4, 6)), x))
+    form = normal_form(ast)
+    assert form.shape == (24,)
+    assert normal_form(ast) is form
+    # A node that kept itself would stay until cycles are collected.
+    assert normal_form(form.ast).ast is form.ast
+    assert normal_form not in form.ast.facts
 
 
 def test_a_view_at_the_wrong_axis_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,6 +262,7 @@ def test_a_view_at_the_wrong_axis_is_seen(monkeypatch: pytest.MonkeyPatch) -> No
         found = moved(self, shown, context, placed)
         return found if shown == tracker((6, 4)) else found.flip((0,))
 
+    ast.facts.clear()
     monkeypatch.setattr(module._Walk, "_moved", backwards)
     with pytest.raises(AssertionError, match="Mismatched elements"):
         agrees(ast, contents, {})

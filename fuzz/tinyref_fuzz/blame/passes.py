@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from tinyref.device import Capabilities
 from tinyref.uops.decompose.constant_division import divide_by_constants
@@ -23,7 +23,7 @@ def wrong_in_normal(subject: Subject) -> str:
     """Of the passes of the stage `normal` the first after which the value is wrong, or ""."""
     passes: tuple[Pass, ...] = (
         ("fold_ranges", fold_ranges),
-        ("normal_form", _unmerged),
+        ("normal_form", lambda ast: forms.unmerged_form(ast).ast),
         ("merge_axes", lambda ast: forms.normal_form(ast).ast),
     )
     for name, given in passes:
@@ -34,21 +34,6 @@ def wrong_in_normal(subject: Subject) -> str:
         if problem:
             return name
     return ""
-
-
-def _unmerged(ast: UOp) -> UOp:
-    """The normal form before neighbouring axes are merged."""
-    members = vars(forms)
-    merge = members["merge_within"]
-    members["merge_within"] = _merged_nothing
-    try:
-        return forms.normal_form(ast).ast
-    finally:
-        members["merge_within"] = merge
-
-
-def _merged_nothing(ast: UOp, labels: Sequence[int]) -> tuple[UOp, list[int]]:
-    return ast, list(labels)
 
 
 def wrong_in_decompose(subject: Subject, root: UOp, capabilities: Capabilities) -> str:

@@ -66,6 +66,20 @@ def normal_form(ast: UOp) -> NormalForm:
 
     Raises `UserError` where the shapes of the stores do not belong together.
     """
+    kept: NormalForm | None = ast.facts.get(normal_form)
+    if kept is not None:
+        return kept
+    form = unmerged_form(ast)
+    merged, owners = merge_within(form.ast, form.owners)
+    found = NormalForm(merged, tuple(owners))
+    # Not the node itself, which would keep itself alive.
+    if merged is not ast:
+        ast.facts[normal_form] = found
+    return found
+
+
+def unmerged_form(ast: UOp) -> NormalForm:
+    """The normal form before neighbouring axes are merged; errors as of `normal_form`."""
     ast = fold_ranges(ast)
     # An empty output writes nothing, and must not keep another of the same kernel from writing.
     stores = [store for store in ast.src if 0 not in kernel_shape(store.src[0])]
@@ -75,8 +89,7 @@ def normal_form(ast: UOp) -> NormalForm:
     check_repeated_axes(stores, shape)
     walk = _Walk(stores, shape)
     root = walk.rebuilt(stores)
-    merged, owners = merge_within(root, walk.owners)
-    return NormalForm(merged, tuple(owners))
+    return NormalForm(root, tuple(walk.owners))
 
 
 def _task(node: UOp, context: Context) -> Task:

@@ -35,9 +35,21 @@ def verify(
     """
     rules = _DIALECTS[dialect]
     if isinstance(root_or_nodes, UOp):
-        nodes: Sequence[UOp] = graph_nodes(root_or_nodes)
-    else:
-        nodes = tuple(root_or_nodes)
+        _verify_graph(rules, root_or_nodes, allows_index)
+        return
+    _verify_nodes(rules, tuple(root_or_nodes), allows_index)
+
+
+def _verify_graph(rules: Rules, root: UOp, allows_index: bool) -> None:
+    """Checks a graph, which never changes, once: its root remembers that it passed."""
+    passed = (rules, allows_index)
+    if passed not in root.facts:
+        _verify_nodes(rules, graph_nodes(root), allows_index)
+        root.facts[passed] = True
+
+
+def _verify_nodes(rules: Rules, nodes: Sequence[UOp], allows_index: bool) -> None:
+    dialect = rules.dialect
     if dialect is Dialect.PROGRAM:
         graph: Graph = ProgramGraph(nodes, allows_index)
     else:
