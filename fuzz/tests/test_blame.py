@@ -40,7 +40,11 @@ def blamed(
     lists = (parse_opts(opts),) if opts else ()
     case = Case(kernel.ast, buffers or kernel.buffers(), bindings=kernel.bindings, opts=lists)
     pair = pair or (Pair.OPTIMISED if opts else Pair.PLAIN)
-    return find_blame(case, Verdict(pair, symptom, "planted", len(lists) - 1), device)
+    try:
+        return find_blame(case, Verdict(pair, symptom, "planted", len(lists) - 1), device)
+    finally:
+        # What a planted fault made of the kernel is not to be kept with it.
+        kernel.ast.facts.clear()
 
 
 def spoilt(root: UOp) -> UOp:
