@@ -39,11 +39,12 @@ def guidance(rules: Mapping[str, int], pairs: Mapping[str, int]) -> dict[str, di
     """Factors by name for a policy: of rules to plant, and of optimisations to apply.
 
     rules: how often each rule fired. pairs: how often two kinds of optimisation, in this order,
-    were in one list, as `UPCAST LOCAL`.
+    were in one list, as `UPCAST LOCAL`. Kinds that were in no pair keep their weights: the device
+    refuses them.
     """
     names = [rule.name for rule in plantable(DTYPES)]
     by_rule = factors({name: rules.get(name, 0) for name in names})
-    by_pair = factors({pair: pairs.get(pair, 0) for pair in possible_pairs()})
+    by_pair = factors({pair: pairs.get(pair, 0) for pair in possible_pairs(_met(pairs))})
     by_op = {
         op.name: _mean(by_pair[pair] for pair in by_pair if op.name in pair.split()) for op in OptOp
     }
@@ -68,12 +69,19 @@ def _mean(values: Iterable[float]) -> float:
     return round(sum(found) / len(found), 3) if found else 1.0
 
 
-def possible_pairs() -> tuple[str, ...]:
-    """Every two kinds of optimisation that a list may have in this order."""
+def _met(pairs: Mapping[str, int]) -> tuple[OptOp, ...]:
+    """The kinds of optimisation that were in some pair, in their order."""
+    names = {name for pair, count in pairs.items() if count for name in pair.split()}
+    return tuple(op for op in OptOp if op.name in names)
+
+
+def possible_pairs(ops: Iterable[OptOp] = OptOp) -> tuple[str, ...]:
+    """Every two kinds of optimisation, out of `ops`, that a list may have in this order."""
+    kinds = tuple(ops)
     return tuple(
         f"{first.name} {second.name}"
-        for first in OptOp
-        for second in OptOp
+        for first in kinds
+        for second in kinds
         # A tile comes first or not at all; without groups there is nothing to take them from.
         if second is not OptOp.TC and not (first is second and first in _ONCE)
     )
@@ -81,11 +89,15 @@ def possible_pairs() -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Unreached:
-    """What a campaign never reached: rules with their equations, and pairs of optimisations."""
+    """What a campaign never reached: rules with their equations, and pairs of optimisations.
+
+    alone: the kinds of optimisation that were in no pair at all; `pairs` are of the others.
+    """
 
     rules: tuple[tuple[str, str], ...]
     by_hand: tuple[str, ...]
     pairs: tuple[str, ...]
+    alone: tuple[str, ...]
     fired: int
     met: int
 
@@ -95,7 +107,7 @@ class Unreached:
             "# What was never reached",
             "",
             f"{self.fired} of {len(ALL_RULES.rules)} rewriting rules fired, and {self.met} of "
-            f"{len(possible_pairs())} ordered pairs of optimisations were in one list.",
+            f"{self.met + len(self.pairs)} ordered pairs of optimisations were in one list.",
             "",
             "## Rules",
             "",
@@ -109,7 +121,8 @@ class Unreached:
             "",
             *([f"- {pair}" for pair in self.pairs] or ["None is left."]),
             "",
-            "Pairs that the device refuses are among them.",
+            "Never in a list with another: " + (", ".join(self.alone) or "none") + ". What the "
+            "device refuses is among them.",
         ]
         return "\n".join(lines) + "\n"
 
@@ -117,6 +130,8 @@ class Unreached:
 def unreached(rules: Mapping[str, int], pairs: Mapping[str, int]) -> Unreached:
     """What is missing in these counts, which are as for `guidance`."""
     missing = [rule for rule in ALL_RULES.rules if not rules.get(rule.name)]
+    met = _met(pairs)
+    possible = possible_pairs(met)
     return Unreached(
         rules=tuple(
             (rule.name, rule.equation.split("\n")[0])
@@ -124,7 +139,8 @@ def unreached(rules: Mapping[str, int], pairs: Mapping[str, int]) -> Unreached:
             if rule.name not in NOT_IN_KERNELS
         ),
         by_hand=tuple(rule.name for rule in missing if rule.name in NOT_IN_KERNELS),
-        pairs=tuple(pair for pair in possible_pairs() if not pairs.get(pair)),
+        pairs=tuple(pair for pair in possible if not pairs.get(pair)),
+        alone=tuple(op.name for op in OptOp if op not in met),
         fired=len(ALL_RULES.rules) - len(missing),
-        met=sum(1 for pair in possible_pairs() if pairs.get(pair)),
+        met=sum(1 for pair in possible if pairs.get(pair)),
     )
