@@ -85,20 +85,37 @@ class Fault:
     lists: tuple[str, ...] = LISTS
 
 
-def in_stage(stage: str, change: Callable[[UOp], UOp | None]) -> Callable:
+Change = Callable[[UOp], UOp | None]
+
+
+def in_stage(stage: str, change: Change) -> Callable:
     """Plants a fault into a stage of the compiler: nodes for which `change` gives another."""
 
     def plant(monkeypatch) -> None:
         healthy = getattr(compiler, stage)
-
-        def wrong(*given):
-            root = healthy(*given)
-            found = {node: change(node) for node in root.toposort()}
-            return substitute(root, {old: new for old, new in found.items() if new is not None})
-
-        monkeypatch.setattr(compiler, stage, wrong)
+        monkeypatch.setattr(compiler, stage, lambda *given: changed(healthy(*given), change))
 
     return plant
+
+
+def in_plans_with(op: OptOp, change: Change) -> Callable:
+    """Plants a fault into the lowering of plans with this optimisation, which must be legal."""
+
+    def plant(monkeypatch) -> None:
+        healthy = compiler.lower
+
+        def wrong(plan):
+            root = healthy(plan)
+            return changed(root, change) if any(opt.op is op for opt in plan.opts) else root
+
+        monkeypatch.setattr(compiler, "lower", wrong)
+
+    return plant
+
+
+def changed(root: UOp, change: Change) -> UOp:
+    found = {node: change(node) for node in root.toposort()}
+    return substitute(root, {old: new for old, new in found.items() if new is not None})
 
 
 def with_opts(error: Exception, *ops: OptOp) -> Callable:
@@ -259,6 +276,14 @@ FAULTS = (
         with_opts(IndexError("no such axis"), OptOp.PADTO),
         *(Pair.OPTIMISED, Symptom.ERROR),
         opts=(OptOp.PADTO,),
+    ),
+    Fault(
+        "threads",
+        in_plans_with(OptOp.THREAD, swapped_select),
+        *(Pair.OPTIMISED, Symptom.VALUE),
+        device="CPU",
+        opts=(OptOp.THREAD,),
+        lists=("UPCAST(1, 2) THREAD(0, 4) UNROLL(2, 2)",),
     ),
     Fault("mod", nothing, *_DEVICE, device="planted:ModOffByOne"),
     Fault("outputs", nothing, Pair.DEVICE, Symptom.ERROR, device="planted:NoTwoOutputs"),

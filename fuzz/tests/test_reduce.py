@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -32,6 +33,7 @@ from tinyref_fuzz.reduce import Reduction, node_count, opt_count, reduced
 from tinyref_fuzz.reduce.exact import is_exact
 from tinyref_fuzz.reduce.fault import error_words, is_same_fault
 from tinyref_fuzz.reduce.measure import measure
+from tinyref_fuzz.reduce.search import Search
 from tinyref_fuzz.tape import Tape
 
 CORPUS = {kernel.name: kernel for kernel in load()}
@@ -87,6 +89,22 @@ def test_reduction_is_idempotent(fault, monkeypatch):
     second = reduced(first.case, first.verdict, fault.device, PLENTY)
     assert to_text(second.case.ast) == to_text(first.case.ast)
     assert measure(second.case) == measure(first.case)
+
+
+@pytest.mark.parametrize(
+    ("device", "opts", "trusted"),
+    [
+        ("CPU", "THREAD(0, 2) UPCAST(1, 2)", True),
+        ("PYTHON", "THREAD(0, 2) UPCAST(1, 2)", False),
+        ("PYTHON", "LOCAL(0, 2) UPCAST(1, 2)", True),
+        ("CPU", "LOCAL(0, 2) UPCAST(1, 2)", False),
+    ],
+)
+def test_what_is_legal_is_a_matter_of_the_device(device, opts, trusted):
+    verdict = Verdict(Pair.OPTIMISED, Symptom.VALUE, "planted", 0)
+    search = Search(large_case(opts), verdict, device, judge, time.monotonic() + PLENTY)
+    search.trust_plans()
+    assert search.checks_opts is trusted
 
 
 @pytest.mark.slow

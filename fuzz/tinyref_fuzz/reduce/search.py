@@ -14,6 +14,7 @@ from tinyref.uops.ops import Dialect
 from tinyref.uops.verify import verify
 from tinyref_fuzz.case import Case, Mode, Verdict
 from tinyref_fuzz.equivalent import Equivalent, transformed
+from tinyref_fuzz.optimisations import settled
 from tinyref_fuzz.reduce.exact import is_exact
 from tinyref_fuzz.reduce.fault import is_same_fault
 from tinyref_fuzz.reduce.kernel import tidied
@@ -55,9 +56,9 @@ class Search:
         # No candidate takes much longer than the case that came in.
         self.limit = 2 * work(self.case)
         self.seen.add(case_key(self.case))
-        capabilities = Device[self.device].capabilities
-        self.capabilities = Device["PYTHON"].capabilities
-        self.supported = capabilities.dtypes | capabilities.emulated
+        # Those with which the judge compiles: what is legal for one device is not for another.
+        self.capabilities = settled(Device[self.device].capabilities)
+        self.supported = self.capabilities.dtypes | self.capabilities.emulated
         # A kernel that is broken enough may fail these itself: then they say nothing.
         self.checks_exact = self.case.mode is Mode.EXACT and _holds(is_exact, self.case)
         self.checks_opts = False
