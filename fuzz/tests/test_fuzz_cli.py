@@ -174,8 +174,9 @@ def test_a_signal_ends_a_campaign_and_says_how_to_go_on(
     assert chunks(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_campaign_under_nohup_outlives_its_terminal(tmp_path: Path):
-    words = ["--device", "PYTHON", "--policy", "small", "--kernels", "120", "--jobs", "1"]
+    words = ["--device", "PYTHON", "--policy", "small", "--kernels", "60", "--jobs", "1"]
     process = started(NOHUP, words, tmp_path)
     process.send_signal(signal.SIGHUP)
     out, err = process.communicate(timeout=300)
