@@ -27,8 +27,6 @@ EDGE_SHARE = 3
 # Of so many blocks, each of so many elements, one holds no positive number: a maximum that starts
 # at zero, or takes in what is masked, shows there.
 BLOCKS, BLOCK = 4, 8
-# Bytes of memory that nobody wrote; they differ in every bit pattern's meaning, 0 and 1 for bool.
-POISONS = (0x5A, 0xA7)
 
 
 def contents(mode: Mode, dtype: DType, size: int, seed: int, wide: bool = False) -> Array:
@@ -99,15 +97,3 @@ def edge_values(dtype: DType) -> Array:
     powers = [1 << shift for shift in range(2, dtype.bits, 3)]
     top = [1 << (dtype.bits - 1)] if dtype.kind is Kind.UNSIGNED else []
     return np.unique(np.concatenate([grid, from_bits([*alternate, *powers, *top], dtype)]))
-
-
-def poisoned(dtype: DType, size: int, pattern: int = POISONS[0]) -> Array:
-    """`size` elements of which every byte is `pattern`; of bool, its last bit.
-
-    Raises `UserError` for what is no byte.
-    """
-    if not 0 <= pattern <= 0xFF:
-        raise UserError(f"poison: pattern {pattern}: accepted is a byte, 0 to 255")
-    if dtype.is_bool:
-        return np.full(size, bool(pattern & 1))
-    return np.full(size * dtype.itemsize, pattern, np.uint8).view(numpy_dtype(dtype))

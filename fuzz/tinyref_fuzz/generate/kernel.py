@@ -12,7 +12,7 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import SlotArg, ViewArg
 from tinyref.uops.shape_tracker import ShapeTracker
-from tinyref_fuzz.case import Array, Mode
+from tinyref_fuzz.case import Mode
 from tinyref_fuzz.generate.data import Content
 from tinyref_fuzz.generate.values import (
     Number,
@@ -279,8 +279,3 @@ def _slot(address: UOp) -> int:
 def view(buffer: UOp, tracker: ShapeTracker, *places: UOp) -> UOp:
     """The view of `buffer` through `tracker`, its last axes at `places`."""
     return UOp(Ops.VIEW, buffer.dtype, (buffer, *places), ViewArg(tracker))
-
-
-def contents_of(kernel: Kernel, slots: Sequence[int]) -> tuple[Array, ...]:
-    """The contents of these slots, in this order."""
-    return tuple(kernel.inputs[slot].array(kernel.mode) for slot in slots)

@@ -63,15 +63,12 @@ class Oracle:
         """The written slots, in order."""
         return tuple(sorted(self.allowed))
 
-    def difference(
-        self, slot: int, actual: Array, against: Array | None = None, same_program: bool = False
-    ) -> str:
+    def difference(self, slot: int, actual: Array, against: Array | None = None) -> str:
         """Why `actual` is not what `slot` may hold, in one line; "" where it is acceptable.
 
         actual: the flat contents of the slot after the kernel. against: those of another run, with
         which it must agree bit for bit but where a float sum may be taken in another order, or no
-        value is specified. same_program: the two ran one program, so that order is no excuse.
-        Zeros of either sign are equal, and so are all NaNs.
+        value is specified. Zeros of either sign are equal, and so are all NaNs.
         """
         allowed = self.allowed[slot]
         if actual.size != allowed.low.size:
@@ -80,7 +77,7 @@ class Oracle:
             rejected = np.flatnonzero(allowed.rejected(actual))
             if rejected.size:
                 return self._told(slot, allowed.sentence(int(rejected[0]), actual), rejected.size)
-        if against is None or (allowed.reordered and not same_program):
+        if against is None or allowed.reordered:
             return ""
         apart = np.flatnonzero(allowed.where_known(different(actual, against)))
         if not apart.size:
