@@ -165,6 +165,30 @@ def test_what_rounds_is_not_exact():
     assert exact(build.less(x, 1.0), 100, 1, 2, 3)
 
 
+def test_a_product_beyond_all_floats_is_not_exact():
+    many = build.reduce(Ops.MUL, loaded(f32, 500), (0,))
+    assert not exact(many, *[900] * 500, dtype="float32")
+    assert exact(many, *[1] * 500, dtype="float32")
+
+
+def test_a_share_of_the_generated_cases_is_mutated_with_their_lists():
+    """A tape gives the same case up to there, and is drawn from further."""
+    never, always = (replace(POLICIES["mixed"], mutated=share) for share in (0, 100))
+    kernels, lists = [], []
+    for seed in range(16):
+        plain, changed = (generate(Tape(seed=seed), PYTHON, policy) for policy in (never, always))
+        if not plain.opts:
+            continue
+        kernels.append(plain.ast is not changed.ast)
+        lists.append(plain.opts != changed.opts)
+        assert changed.equivalent is None
+        again = generate(Tape(choices=changed.choices), PYTHON, always)
+        assert (again.ast, again.opts) == (changed.ast, changed.opts)
+    assert len(kernels) > 12
+    assert sum(kernels) > len(kernels) // 2
+    assert sum(lists) > len(lists) // 2
+
+
 def test_a_kernel_that_is_no_longer_exact_is_judged_as_floats_are():
     x = loaded(f32)
     case = Case(kernel_of(build.unary(Ops.EXP2, x), 4), (np.zeros(4, "f4"), np.ones(4, "f4")))

@@ -47,7 +47,8 @@ class Policy:
     the iteration space. depth: of expressions. moves: most movements of one view. wide_data:
     percent of the integer buffers that hold any value of their type. symbolic, outputs, in_place,
     equivalent: percent of the kernels with a variable, more outputs, a load of an output, an
-    equivalent kernel. lists: the least and the most lists of optimisations. mixes: where it is not
+    equivalent kernel. lists: the least and the most lists of optimisations. mutated: percent of the
+    cases with such lists whose kernel and lists are then mutated together. mixes: where it is not
     empty, each kernel is drawn by one of these policies.
     """
 
@@ -71,6 +72,7 @@ class Policy:
     in_place: int = 10
     equivalent: int = 20
     lists: tuple[int, int] = (3, 5)
+    mutated: int = 10
     mixes: Weights[str] = field(default_factory=_weights)
 
     def scaled(

@@ -5,6 +5,7 @@ Every decision is a choice of a tape, and what the tape draws is swayed by the w
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import MappingProxyType
 
 from tinyref.device import Capabilities
@@ -42,15 +43,13 @@ def generate(tape: Tape, capabilities: Capabilities, policy: Policy = POLICIES["
     case = _kernel(tape, capabilities, policy, form)
     equivalent = _equivalent(tape, case, capabilities, policy, form == "texels")
     lists = drawn_lists(case.ast, capabilities, tape, policy)
-    return Case(
-        case.ast,
-        case.buffers,
-        tuple(tape.choices),
-        equivalent,
-        lists,
-        case.bindings,
-        case.mode,
-    )
+    case = replace(case, equivalent=equivalent, opts=lists)
+    if lists and tape.chance(policy.mutated):
+        # The mutations take from this package in their turn.
+        from tinyref_fuzz.mutate import mutated
+
+        case = mutated(case, tape, capabilities, policy)
+    return replace(case, choices=tuple(tape.choices))
 
 
 def _kernel(tape: Tape, capabilities: Capabilities, policy: Policy, form: str) -> Case:

@@ -17,6 +17,8 @@ from tinyref_fuzz.case import Array
 from tinyref_fuzz.generate.values import exact_bound, full_range, positions
 
 INEXACT = math.inf
+# No type of the data holds an integer of so many bits exactly.
+_MOST_BITS = 64
 # What the bounds of the sources make of a float.
 _COMBINES: dict[Ops, Callable[..., float]] = {
     Ops.ADD: lambda x, y: x + y,
@@ -87,7 +89,8 @@ def _reduced(op: Ops, bound: float, count: int) -> float:
     if op is Ops.MAX:
         # The largest of nothing is -inf.
         return bound if count else INEXACT
-    return max(1.0, bound) ** min(count, 2000) if bound < 1e3 else INEXACT
+    bound = max(1.0, bound)
+    return bound**count if count * math.log2(bound) < _MOST_BITS else INEXACT
 
 
 def _largest(values: Array) -> float:
