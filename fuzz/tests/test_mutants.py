@@ -16,6 +16,7 @@ import tinyref
 from tinyref_fuzz.blame import STAGES
 from tinyref_fuzz.mutants.catalogue import MUTANTS
 from tinyref_fuzz.mutants.mutant import Mutant, MutantError, switch_on
+from tinyref_fuzz.mutants.subjects import subjects
 
 ROOT = Path(str(tinyref.__file__)).parent.parent
 DEVICES = {
@@ -65,6 +66,27 @@ def test_the_catalogue_has_all_classes_and_enough_of_them():
     assert len(MUTANTS) >= 45
     missing = {name for name in CLASSES.values() if name not in MUTANTS}
     assert not missing
+
+
+def test_race_mutants_are_those_of_barriers_and_of_orders_between_work_items():
+    races = {name for name, mutant in MUTANTS.items() if mutant.is_race}
+    assert races == {
+        "no-leading-barrier-in-loop",
+        "leading-barrier-waits-for-nothing",
+        "no-barrier-after-grouped-reduce",
+        "barrier-waits-for-nothing",
+        "barrier-in-branch",
+        "reduces-share-local-memory",
+        "tile-memory-without-barrier",
+        "tile-memory-without-leading-barrier",
+        "loop-on-host-only",
+        "in-place-group",
+        "store-gated-on-one-group-axis",
+        "small-output-written-by-all",
+        "waits-forgotten",
+    }
+    assert not MUTANTS["load-after-store"].is_race
+    assert {subject.name for subject in subjects() if subject.is_race} == races
 
 
 def problem_of(mutant: Mutant) -> str:

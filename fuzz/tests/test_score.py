@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import subprocess
 import sys
 import time
@@ -11,6 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from tinyref.cli.entry import run as tinyref
+from tinyref.cli.fuzz_score import resume_command
+from tinyref.device import Availability, Device
 from tinyref.errors import UserError
 from tinyref_fuzz.mutants import score as scoring
 from tinyref_fuzz.mutants.records import Found, Row, Run, Score, Subject, Total, totals
@@ -19,6 +24,7 @@ from tinyref_fuzz.mutants.subjects import subjects
 from tinyref_fuzz.mutants.trial import Clock
 
 SUBJECT = Subject("padto-max", "PADTO", "padto-max", "PYTHON", ("optimise", "lower"), ("PADTO",))
+OTHER = replace(SUBJECT, name="padto-exp2", mutant="padto-exp2")
 RIGHT = Found("optimise", "PADTO", "optimise/PADTO", nodes=4, opts=1, seconds=2.0)
 WRONG = Found("expand", "", "expand value", nodes=9, opts=3, seconds=4.0)
 KILLED = Run("padto-max", 0, 5, True, True, 3.0, 2.0, 12, "OPTIMISED", "VALUE", found=(RIGHT,))
@@ -70,7 +76,7 @@ def test_within_ten_minutes_all_have_to_be_killed():
 
 
 def test_race_mutants_are_counted_by_themselves():
-    race = replace(SUBJECT, kind="missing leading barrier in a loop")
+    race = replace(SUBJECT, is_race=True)
     found = totals([Row(SUBJECT, (KILLED,)), Row(race, (LIVES,))], 60.0, False)
     assert value_of(found, "barrier and race mutants killed").value == 0
 
@@ -80,6 +86,16 @@ def test_a_run_that_is_none_spoils_the_score():
     assert Score(settings, "code", [Row(SUBJECT, (KILLED,))]).is_good
     refused = replace(KILLED, problem="the text stands 0 times")
     assert not Score(settings, "code", [Row(SUBJECT, (refused,))]).is_good
+
+
+def test_a_score_with_missing_runs_is_not_good():
+    settings = {"seconds": 60.0, "examine": 10.0, "seeds": 2}
+    both = Row(SUBJECT, (KILLED, replace(KILLED, seed=1)))
+    assert Score(settings, "code", [both]).missing == 0
+    assert Score(settings, "code", [both]).is_good
+    half = Score(settings, "code", [both, Row(OTHER, (replace(KILLED, subject="padto-exp2"),))])
+    assert half.missing == 1
+    assert not half.is_good
 
 
 def test_runs_survive_json():
@@ -124,11 +140,30 @@ def test_what_lives_is_told_by_how_much_was_judged():
 
 @pytest.mark.parametrize(
     ("death", "symptom", "seconds"),
-    [("silent for 60 s", "HANG", 62.5), ("killed by SIGSEGV", "CRASH", 2.5)],
+    [
+        ("silent for 60 s", "HANG", 62.5),
+        ("took more than 3 GiB of memory", "MEMORY", 2.5),
+        ("killed by SIGSEGV", "CRASH", 2.5),
+    ],
 )
 def test_a_crash_or_a_hang_of_the_process_is_a_kill(death, symptom, seconds):
-    run = run_of({"ready": True}, {"at": 3, "seconds": 2.5, "wall": 5.0}, death=death)
+    alive = {"at": 3, "seconds": 2.5, "wall": 5.0}
+    run = run_of({"begun": True}, {"ready": True}, alive, death=death)
     assert (run.killed, run.symptom, run.seconds, run.wall) == (True, symptom, seconds, 7.0)
+
+
+@pytest.mark.parametrize(
+    ("death", "symptom", "seconds"),
+    [("silent for 60 s", "HANG", 60.0), ("killed by SIGSEGV", "CRASH", 0.0)],
+)
+def test_a_compiler_that_dies_as_it_is_imported_is_killed(death, symptom, seconds):
+    run = run_of({"begun": True}, death=death)
+    assert (run.killed, run.symptom, run.seconds, run.problem) == (True, symptom, seconds, "")
+
+
+def test_what_somebody_else_killed_is_no_run():
+    run = run_of({"begun": True}, {"ready": True}, death="killed by SIGKILL (Killed)")
+    assert (run.killed, run.problem) == (False, "killed by SIGKILL (Killed), not by the score")
 
 
 def test_a_death_in_the_examination_leaves_the_kill_and_says_so():
@@ -173,12 +208,181 @@ def test_a_score_of_other_settings_is_not_gone_on_with(tmp_path):
         Scoring([SUBJECT], Settings(seeds=2), file, lambda line: None).resume()
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"schema": "x"}', "{"])
+def quiet(line: str) -> None:
+    pass
+
+
+def scoring_of(monkeypatch, chosen: list[Subject], file: Path, say=quiet) -> Scoring:
+    """A scoring under one seed that starts no process."""
+    found = Scoring(chosen, Settings(seeds=1, seconds=5.0, examine=0.0), file, say)
+    monkeypatch.setattr(found, "_work", lambda tasks: None)
+    return found
+
+
+def finished(monkeypatch, file: Path, *runs: Run) -> None:
+    """Writes a score of both subjects that has these runs."""
+    found = scoring_of(monkeypatch, [SUBJECT, OTHER], file)
+    found.runs = {(run.subject, run.seed): run for run in runs}
+    write_score(file, found.score())
+
+
+KILLED_OTHER = replace(KILLED, subject="padto-exp2")
+
+
+def test_runs_of_subjects_that_are_not_chosen_stay_in_the_file(tmp_path, monkeypatch):
+    file, said = tmp_path / "score.json", []
+    finished(monkeypatch, file, KILLED, KILLED_OTHER)
+    rest = scoring_of(monkeypatch, [OTHER], file, said.append)
+    rest.resume()
+    found = rest.run()
+    assert [row.subject.name for row in found.rows] == ["padto-max", "padto-exp2"]
+    assert [run["subject"] for run in read_score(file)["runs"]] == ["padto-max", "padto-exp2"]
+    assert said == [f"score: {file} keeps 1 more, not chosen; the summary counts them too"]
+
+
+def test_only_runs_of_chosen_subjects_are_to_go(tmp_path, monkeypatch):
+    file = tmp_path / "score.json"
+    finished(monkeypatch, file, KILLED)
+    rest = scoring_of(monkeypatch, [OTHER], file)
+    rest.resume()
+    assert [task.subject.name for task in rest.to_go()] == ["padto-exp2"]
+
+
+def test_a_subject_of_the_file_that_is_gone_is_told(tmp_path, monkeypatch):
+    file = tmp_path / "score.json"
+    gone = replace(SUBJECT, name="device:Gone")
+    write_score(file, scoring_of(monkeypatch, [gone], file).score())
+    with pytest.raises(UserError, match="has device:Gone, which is not in --list"):
+        scoring_of(monkeypatch, [SUBJECT], file).resume()
+
+
+def test_a_run_that_was_none_is_tried_again(tmp_path, monkeypatch):
+    file = tmp_path / "score.json"
+    finished(monkeypatch, file, Run("padto-max", 0, problem="did not start"), KILLED_OTHER)
+    rest = scoring_of(monkeypatch, [SUBJECT, OTHER], file)
+    rest.resume()
+    assert [task.subject.name for task in rest.to_go()] == ["padto-max"]
+
+
+def test_a_score_that_is_not_there_yet_is_begun(tmp_path, monkeypatch):
+    file, said = tmp_path / "score.json", []
+    rest = scoring_of(monkeypatch, [SUBJECT], file, said.append)
+    rest.resume()
+    assert said == [f"score: there is no {file} yet: nothing to go on with"]
+    assert len(rest.to_go()) == 1
+
+
+def test_the_folder_of_the_score_is_made(tmp_path, monkeypatch):
+    file = tmp_path / "out" / "deep" / "score.json"
+    scoring_of(monkeypatch, [SUBJECT], file).run()
+    assert read_score(file)["runs"] == []
+
+
+@pytest.mark.parametrize("name", ["folder", "file/score.json"])
+def test_a_score_that_cannot_be_written_is_refused_before_anything_runs(
+    tmp_path, monkeypatch, name
+):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+    found = Scoring([SUBJECT], Settings(seeds=1), tmp_path / name, quiet)
+    monkeypatch.setattr(found, "_work", lambda tasks: pytest.fail("something runs"))
+    with pytest.raises(UserError, match=f"score: cannot write to {tmp_path}/(folder|file)"):
+        found.run()
+
+
+def test_a_full_disk_leaves_what_the_file_held(tmp_path, monkeypatch):
+    file = tmp_path / "score.json"
+    finished(monkeypatch, file, KILLED)
+    before = file.read_text()
+
+    def full(descriptor: int, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", full)
+        with pytest.raises(UserError, match=r"score\.json: .*No space left"):
+            finished(monkeypatch, file, KILLED, KILLED_OTHER)
+    assert file.read_text() == before
+    assert os.listdir(tmp_path) == ["score.json"]
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"schema": "x"}', "{", "[" * 100_000, "\udcff"])
 def test_what_is_no_score_is_refused(tmp_path, text):
     file = tmp_path / "score.json"
-    file.write_text(text)
-    with pytest.raises(UserError, match="score:"):
+    file.write_text(text, errors="surrogateescape")
+    with pytest.raises(UserError, match=r"score\.json"):
         read_score(file)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"runs": [{"subject": "padto-max"}]},
+        {"runs": [{**KILLED.to_json(), "color": "red"}]},
+        {"runs": None},
+        {"runs": [7]},
+        {"mutants": [{}]},
+    ],
+)
+def test_a_damaged_score_is_not_gone_on_with(tmp_path, monkeypatch, change):
+    file = tmp_path / "score.json"
+    finished(monkeypatch, file, KILLED)
+    file.write_text(json.dumps({**read_score(file), **change}))
+    with pytest.raises(UserError, match=r"score\.json is damaged"):
+        scoring_of(monkeypatch, [SUBJECT], file).resume()
+
+
+def test_a_score_without_sources_is_not_gone_on_with(tmp_path):
+    file = tmp_path / "score.json"
+    file.write_text(json.dumps({"schema": "tinyref-fuzz-score", "version": 2}))
+    with pytest.raises(UserError, match="other sources or settings"):
+        Scoring([SUBJECT], Settings(), file, quiet).resume()
+
+
+# --- the command --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--seconds", "inf"], "seconds: expected a number of seconds, got inf"),
+        (["--further", "inf"], "further: expected a number of seconds, got inf"),
+        (["--examine", "inf"], "examine: expected a number of seconds, got inf"),
+        (["--seconds", "0"], "--seconds"),
+        (["--seeds", "0"], "--seeds"),
+        (["--jobs", "100000"], "--jobs"),
+        (["--only", "nobody"], "'nobody' names none"),
+        (["--only", " , "], "' , ' names none"),
+        (["--resume"], "--resume needs the --json file"),
+    ],
+)
+def test_what_cannot_be_scored_is_told(words, says, capsys, monkeypatch):
+    monkeypatch.setattr(Scoring, "run", lambda self: pytest.fail("something runs"))
+    assert tinyref(["fuzz", "score", *words]) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_an_interrupted_score_says_how_to_go_on(tmp_path, capsys, monkeypatch):
+    def interrupted(self: Scoring) -> Score:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Scoring, "run", interrupted)
+    words = ["fuzz", "score", "--only", "padto-max", "--seeds", "2", "--json", "a b.json"]
+    monkeypatch.chdir(tmp_path)
+    assert tinyref(words) == 130
+    said = capsys.readouterr().err
+    assert "tinyref fuzz score --only padto-max --seeds 2 --json 'a b.json' --resume" in said
+
+
+def test_the_command_that_goes_on_has_all_settings():
+    settings = Settings(7, 90.5, 3, 4.0, 0.0, 10_000_000)
+    assert resume_command("", settings, Path("s.json")) == (
+        "tinyref fuzz score --seeds 7 --seconds 90.5 --jobs 3 --further 4.0 --examine 0.0 "
+        "--first 10000000 --json s.json --resume"
+    )
+    assert resume_command("llvm-*", Settings(), Path("s.json")) == (
+        "tinyref fuzz score --only 'llvm-*' --json s.json --resume"
+    )
 
 
 # --- subjects and processes ---------------------------------------------------------------------
@@ -192,6 +396,74 @@ def test_subjects_are_chosen_by_name_by_start_and_by_kind():
     assert any(each.name == "device:FloorDivision" for each in subjects())
     with pytest.raises(UserError, match="'nobody' names none"):
         subjects("nobody")
+
+
+def test_subjects_stand_in_the_order_of_the_catalogue_and_once():
+    found = subjects("padto-exp2, padto-max,padto-exp2")
+    assert [each.name for each in found] == ["padto-max", "padto-exp2"]
+
+
+def test_a_mutant_without_its_device_is_no_run_and_no_kill(monkeypatch):
+    gone = Availability(False, "no such compiler")
+    monkeypatch.setattr(type(Device), "availability", lambda self, name: gone)
+    said: list[str] = []
+    found = Scoring([SUBJECT], Settings(seeds=2), None, said.append).run()
+    problem = "PYTHON is not available here: no such compiler"
+    assert [run.problem for run in found.rows[0].runs] == [problem, problem]
+    assert found.rows[0].kills == 0
+    assert said == [f"score: {problem}: left out are padto-max"]
+
+
+TRIAL = """
+from dataclasses import replace
+from tinyref_fuzz.mutants import trial
+mutant = trial.MUTANTS["max-of-lanes-as-sum"]
+trial.MUTANTS = {mutant.name: replace(mutant, old="no such text anywhere")}
+trial.main()
+"""
+
+
+def test_an_edit_that_does_not_fit_is_refused_and_no_kill():
+    request = {"mutant": "max-of-lanes-as-sum", "device": "PYTHON", "seed": 0, "seconds": 1.0}
+    # What ends the input ends the process as well, so it stays open.
+    with subprocess.Popen(
+        [sys.executable, "-c", TRIAL], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(f"{{}}\n{json.dumps(request)}\n")
+        process.stdin.flush()
+        messages = [json.loads(line) for line in process.stdout]
+    assert "stands 0 times" in messages[-1]["refused"]
+
+
+@pytest.mark.parametrize(
+    ("mutant", "healthy", "triggered"),
+    [(["a", "b"], ["a", "b"], False), (["a", "c"], ["a", "b"], True), (["a"], ["a", "b"], True)],
+)
+def test_what_lives_is_triggered_where_a_program_differs(mutant, healthy, triggered):
+    found = Scoring([SUBJECT], Settings(seeds=2), None, quiet)
+    found.runs["padto-max", 1] = LIVES
+    traced(found, SUBJECT, mutant, is_done=True)
+    traced(found, replace(SUBJECT, mutant=""), healthy, is_done=True)
+    found._compare()
+    assert found.runs["padto-max", 1].triggered is triggered
+
+
+def test_programs_that_are_not_all_known_are_not_compared():
+    found = Scoring([SUBJECT], Settings(seeds=2), None, quiet)
+    found.runs["padto-max", 1] = LIVES
+    traced(found, SUBJECT, ["a", "b"], is_done=True)
+    traced(found, replace(SUBJECT, mutant=""), ["a"], is_done=False)
+    found._compare()
+    assert found.runs["padto-max", 1].triggered is None
+
+
+def traced(found: Scoring, subject: Subject, digests: list[str], is_done: bool) -> None:
+    process = scoring._Process(subprocess.Popen(["true"]), Path("/nowhere"))
+    process.process.wait()
+    process.messages = [{"digest": digest} for digest in digests] + [{"done": True}] * is_done
+    found._traced(process, scoring._Task(subject, 1, "trace"))
 
 
 def test_a_mutant_is_killed_and_a_healthy_compiler_lives(tmp_path):

@@ -7,6 +7,9 @@ import sys
 
 import pytest
 
+from tinyref_fuzz.case import Pair, Symptom
+from tinyref_fuzz.judge import Judge
+from tinyref_fuzz.mutants import witness
 from tinyref_fuzz.mutants.catalogue import MUTANTS
 from tinyref_fuzz.mutants.witness import FOLDER, fails, file_of
 
@@ -39,3 +42,22 @@ def test_a_witness_fails_with_its_mutant(name):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-1500:]
+
+
+def test_what_escapes_the_judge_is_a_witness_as_well(monkeypatch):
+    def broken(self, case, thorough=None):
+        raise ValueError("not a lane")
+
+    monkeypatch.setattr(Judge, "verdict", broken)
+    found = witness.first_failure("PYTHON", 0, 5.0)
+    assert found is not None
+    assert (found[1].pair, found[1].symptom) == (Pair.PLAIN, Symptom.ERROR)
+    assert found[1].detail.startswith("ValueError: not a lane")
+
+
+def test_a_folder_that_cannot_be_written_is_told_before_the_search(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(witness, "switch_on", lambda mutant: pytest.fail("it is searched"))
+    (tmp_path / "file").touch()
+    words = ["padto-max", "--folder", str(tmp_path / "file" / "witnesses")]
+    assert witness.main(words) == 2
+    assert "witness: cannot write to" in capsys.readouterr().err

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import math
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tinyref.cli.signals import until_stopped
+from tinyref.errors import UserError
+
 if TYPE_CHECKING:
     from rich.table import Table
 
     from tinyref_fuzz.mutants.records import Row, Score
+    from tinyref_fuzz.mutants.score import Scoring, Settings
+
+_MOST_JOBS = 1024
 
 
 def score(
@@ -21,7 +29,7 @@ def score(
     seconds: Annotated[
         float, typer.Option(min=1, help="Processor seconds that a mutant may live.")
     ] = 60.0,
-    jobs: Annotated[int, typer.Option(min=1, help="Processes at a time.")] = 2,
+    jobs: Annotated[int, typer.Option(min=1, max=_MOST_JOBS, help="Processes at a time.")] = 2,
     further: Annotated[
         float, typer.Option(min=0, help="Processor seconds for more findings after the first.")
     ] = 5.0,
@@ -33,7 +41,8 @@ def score(
         Path | None, typer.Option(help="Where to write all that was found, after each run.")
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the interrupted score in --json.")
+        bool,
+        typer.Option("--resume", help="Go on with the score in --json; all that it has stays."),
     ] = False,
     listing: Annotated[bool, typer.Option("--list", help="Only list what there is.")] = False,
 ) -> None:
@@ -43,10 +52,8 @@ def score(
     on its device until it shows, and what is found is reduced, blamed and sorted into buckets.
     Times until a kill are seconds of the processor, of the process and its children and without
     its start, so that other work on the machine makes no difference; what hangs is ended by the
-    clock on the wall. Exit code 0: every target is met. 1: one is not.
+    clock on the wall. Exit code 0: every target is met. 1: one is not, or a run is missing.
     """
-    from tinyref.errors import UserError
-    from tinyref_fuzz.mutants.score import Scoring, Settings
     from tinyref_fuzz.mutants.subjects import subjects
 
     chosen = subjects(only)
@@ -56,13 +63,37 @@ def score(
         return
     if resume and json is None:
         raise UserError("score: --resume needs the --json file to go on with")
+    for option, value in (("seconds", seconds), ("further", further), ("examine", examine)):
+        if not math.isfinite(value):
+            raise UserError(f"{option}: expected a number of seconds, got {value}")
+    from tinyref_fuzz.mutants.score import Scoring, Settings
+
     settings = Settings(seeds, seconds, jobs, further, examine, first)
     scoring = Scoring(chosen, settings, json, _say)
     if resume:
         scoring.resume()
+    if json is None:
+        raise typer.Exit(_scored(scoring))
+    command = resume_command(only, settings, json)
+    raise typer.Exit(until_stopped(lambda: _scored(scoring), "scored", lambda: command))
+
+
+def _scored(scoring: Scoring) -> int:
     found = scoring.run()
     _show(found)
-    raise typer.Exit(0 if found.is_good else 1)
+    return 0 if found.is_good else 1
+
+
+def resume_command(only: str, settings: Settings, file: Path) -> str:
+    """The command that goes on with an interrupted score."""
+    words = ["tinyref", "fuzz", "score"]
+    if only:
+        words += ["--only", only]
+    usual = vars(type(settings)())
+    for name, value in vars(settings).items():
+        if value != usual[name]:
+            words += [f"--{name}", str(value)]
+    return shlex.join([*words, "--json", str(file), "--resume"])
 
 
 def _say(line: str) -> None:
@@ -83,6 +114,10 @@ def _show(found: Score) -> None:
         limit = f"{'at least' if total.is_at_least else 'at most'} {total.target:g}"
         verdict = "met" if total.is_met else "MISSED"
         console.print(f"{total.what:45} {shown:>8}  {limit:16} {verdict}", markup=False)
+    if found.missing:
+        console.print(
+            f"{found.missing} runs are missing: --resume without --only goes on with them"
+        )
 
 
 def _table(found: Score) -> Table:

@@ -17,6 +17,7 @@ MUTANTS = (
         new="        if self.is_in_loop(node) and not shared:",
         resembles="the next turn wrote partial results before all had read those of the last",
         stages=_STAGES,
+        is_race=True,
     ),
     Mutant(
         name="leading-barrier-waits-for-nothing",
@@ -26,6 +27,7 @@ MUTANTS = (
         new="            place = UOp(Ops.AFTER, memory.dtype, (memory, part))",
         resembles="the barrier stood before the loop instead of in it",
         stages=_STAGES,
+        is_race=True,
     ),
     Mutant(
         name="no-barrier-after-grouped-reduce",
@@ -35,6 +37,7 @@ MUTANTS = (
         new="        filled = UOp(Ops.AFTER, memory.dtype, (memory, *barrier.src))",
         resembles="partial results were read as soon as the reader had written its own",
         stages=_STAGES,
+        is_race=True,
     ),
     Mutant(
         name="barrier-waits-for-nothing",
@@ -44,6 +47,7 @@ MUTANTS = (
         new="()",
         resembles="a scheduler moved a barrier above the stores that it was for",
         stages=("linearize",),
+        is_race=True,
     ),
     Mutant(
         name="barrier-in-branch",
@@ -66,6 +70,7 @@ MUTANTS = (
         ),
         resembles="a barrier slid under the gate of a store, where not all work-items come",
         stages=("linearize",),
+        is_race=True,
     ),
     Mutant(
         name="reduces-share-local-memory",
@@ -75,6 +80,7 @@ MUTANTS = (
         new='LocalArg(f"temp{(self.locals - 1) // 2}"))',
         resembles="two buffers of one name: the second reduce wrote where others still read",
         stages=_STAGES,
+        is_race=True,
     ),
     Mutant(
         name="tile-memory-without-barrier",
@@ -87,6 +93,7 @@ MUTANTS = (
         resembles="fragments were read from shared memory before all threads had left theirs",
         stages=_STAGES,
         causes=("TC",),
+        is_race=True,
     ),
     Mutant(
         name="tile-memory-without-leading-barrier",
@@ -97,6 +104,7 @@ MUTANTS = (
         resembles="the next turn along k overwrote fragments that others were still to read",
         stages=_STAGES,
         causes=("TC",),
+        is_race=True,
     ),
     Mutant(
         name="loop-on-host-only",
@@ -106,5 +114,6 @@ MUTANTS = (
         new="        return len(self.plan.axes_of(node, *kinds)) > 1",
         resembles="one loop around a grouped reduce was thought to need no barrier of its own",
         stages=_STAGES,
+        is_race=True,
     ),
 )

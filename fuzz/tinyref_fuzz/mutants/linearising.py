@@ -100,6 +100,7 @@ MEMORY = (
         new="                carried[node] = _union([marks, ()])",
         resembles="what an access must come after was lost when it was scheduled",
         stages=("linearize", "optimise"),
+        is_race=True,
     ),
 )
 

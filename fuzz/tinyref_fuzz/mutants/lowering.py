@@ -21,6 +21,7 @@ STORES = (
         "build.equal(self.counters[axis], 0))",
         resembles="of two grouped axes only the last one kept a result from being written twice",
         stages=_STAGES,
+        is_race=True,
     ),
     Mutant(
         name="small-output-written-by-all",
@@ -30,6 +31,7 @@ STORES = (
         new="            is_extra = is_output and axis.target not in written and axis.stride > 1",
         resembles="an output that is smaller than another of its kernel was written many times",
         stages=_STAGES,
+        is_race=True,
     ),
     Mutant(
         name="second-output-under-first-gate",

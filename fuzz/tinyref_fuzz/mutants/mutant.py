@@ -31,7 +31,8 @@ class Mutant:
     new: the text that stands exactly once in it, and what replaces it. resembles: the real bug
     that it is like. stages: the stages that a right blame may name; the first is the best. causes:
     rules, optimisations or passes of which a right blame names one; none asks for no cause. device:
-    the device on which it shows.
+    the device on which it shows. is_race: whether it is about barriers, or about which work-item
+    reads or writes before another one.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Mutant:
     stages: tuple[str, ...]
     causes: tuple[str, ...] = ()
     device: str = "PYTHON"
+    is_race: bool = False
 
     def edited(self, source: str) -> tuple[str, int]:
         """`source` with the edit, and the number of the first line that it changes.

@@ -206,6 +206,7 @@ FACTS = (
         resembles="one work-item wrote what the others of its group were still to read",
         stages=_STAGES,
         causes=("GROUP", "GROUPTOP"),
+        is_race=True,
     ),
     Mutant(
         name="padding-does-not-vary",

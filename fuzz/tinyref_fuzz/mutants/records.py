@@ -16,7 +16,8 @@ class Subject:
     """What is scored: a mutant of the compiler, or a broken device.
 
     kind: the class of bugs. mutant: the name of the edit, empty for a device. device: what is
-    fuzzed. stages, causes: what a right blame names, as of `Mutant`.
+    fuzzed. stages, causes, is_race: what a right blame names, and whether the order of work-items
+    is broken, as of `Mutant`.
     """
 
     name: str
@@ -25,6 +26,7 @@ class Subject:
     device: str
     stages: tuple[str, ...]
     causes: tuple[str, ...] = ()
+    is_race: bool = False
 
     def is_stage_right(self, found: Found) -> bool:
         """Whether the blamed stage is one of those that may be named."""
@@ -161,6 +163,7 @@ class Row:
             "device": subject.device,
             "stages": list(subject.stages),
             "causes": list(subject.causes),
+            "race": subject.is_race,
             "reached": self.is_reached,
             "triggered": self.is_triggered,
             "kills": self.kills,
@@ -210,7 +213,7 @@ def totals(rows: Sequence[Row], seconds: float, examines: bool) -> list[Total]:
         Total("mutants killed under every seed", killed / max(len(rows), 1), wanted, True),
         Total("median processor seconds to kill", _median(_kill_seconds(rows)), 5.0, False),
     ]
-    races = [row for row in rows if "barrier" in row.subject.kind or "sharing" in row.subject.kind]
+    races = [row for row in rows if row.subject.is_race]
     if races:
         share = sum(row.is_killed for row in races) / len(races)
         found.append(Total("barrier and race mutants killed", share, 1.0, True))
@@ -254,10 +257,16 @@ class Score:
         return totals(self.rows, self.settings["seconds"], self.settings["examine"] > 0)
 
     @property
+    def missing(self) -> int:
+        """How many runs there are not yet."""
+        return sum(self.settings["seeds"] - len(row.runs) for row in self.rows)
+
+    @property
     def is_good(self) -> bool:
-        """Whether every target is met, and every run was one."""
+        """Whether every target is met, no run is missing, and every run was one."""
         has_problem = any(run.problem for row in self.rows for run in row.runs)
-        return not has_problem and all(total.is_met for total in self.totals)
+        is_complete = self.missing == 0 and not has_problem
+        return is_complete and all(total.is_met for total in self.totals)
 
     def to_json(self) -> dict[str, Any]:
         return {

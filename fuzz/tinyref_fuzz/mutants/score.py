@@ -6,14 +6,18 @@ import json
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from tinyref.device import Device
 from tinyref.errors import UserError
+from tinyref.folders import prepare_folder
 from tinyref.processes import Message, Pool, WorkerProcess, death_in_words
 from tinyref_fuzz.mutants.records import SCHEMA, VERSION, Found, Row, Run, Score, Subject
+from tinyref_fuzz.mutants.subjects import subjects
+from tinyref_spec.kept import read_json, write_text
 
 _MODULE = "tinyref_fuzz.mutants.trial"
 # A process that starts, or one case, may take so long; more is a hang.
@@ -22,6 +26,8 @@ MEMORY_BYTES = 3 * 2**30
 # Programs of so many cases are compared for a mutant that lives.
 TRACED_CASES = 60
 _FUZZES, _TRACES = "fuzz", "trace"
+# How the words begin for what ended a process.
+_SILENT, _TOO_LARGE, _KILLED_BY_OTHERS = "silent for", "took more than", "killed by SIGKILL"
 
 Say = Callable[[str], None]
 
@@ -82,12 +88,17 @@ class _Process(WorkerProcess):
 
 
 class Scoring:
-    """One scoring on its way; `file` is rewritten after each run, so that nothing is lost."""
+    """One scoring on its way; `file` is rewritten after each run, so that nothing is lost.
+
+    chosen: what is run. subjects: what the file and the summary are of, which is more where a file
+    that is gone on with has more.
+    """
 
     def __init__(
         self, chosen: Sequence[Subject], settings: Settings, file: Path | None, say: Say
     ) -> None:
         self.chosen = list(chosen)
+        self.subjects = self.chosen
         self.settings = settings
         self.file = file
         self.say = say
@@ -96,37 +107,73 @@ class Scoring:
         self.digests: dict[tuple[str, str, int], list[str]] = {}
 
     def resume(self) -> None:
-        """Takes over what the file has. Raises `UserError` where that is of other settings."""
-        if self.file is None or not self.file.exists():
+        """Takes over what the file has, also of subjects that are not chosen.
+
+        A run that was none is left out, so that it is tried again. Raises `UserError` where the
+        file is of other sources or settings, or is damaged.
+        """
+        if self.file is None:
+            return
+        if not os.path.exists(self.file):
+            self.say(f"score: there is no {self.file} yet: nothing to go on with")
             return
         data = read_score(self.file)
-        if data["code"] != self.code or data["settings"] != self.settings.kept():
+        if data.get("code") != self.code or data.get("settings") != self.settings.kept():
             raise UserError(
                 f"score: {self.file} is of other sources or settings: accepted is the same again"
             )
-        for run in map(Run.from_json, data["runs"]):
-            self.runs[run.subject, run.seed] = run
+        names, runs = _names_and_runs(self.file, data)
+        self.subjects = _with_those_of(self.file, self.chosen, names)
+        self.runs = {(run.subject, run.seed): run for run in runs if not run.problem}
+        if more := len(self.subjects) - len(self.chosen):
+            self.say(
+                f"score: {self.file} keeps {more} more, not chosen; the summary counts them too"
+            )
 
     def run(self) -> Score:
-        """Scores what is not known yet, then looks at those that live."""
-        tasks = [
+        """Scores what is not known yet, then looks at those that live.
+
+        Raises `UserError`, before anything runs, where the file cannot be written.
+        """
+        if self.file is not None:
+            _prepare(self.file)
+        self._leave_out_unavailable()
+        self._work(self.to_go())
+        self._work(self._traces())
+        self._compare()
+        return self.score()
+
+    def to_go(self) -> list[_Task]:
+        """What is to be run yet."""
+        return [
             _Task(subject, seed)
             for seed in self.settings.numbers
             for subject in self.chosen
             if (subject.name, seed) not in self.runs
         ]
-        self._work(tasks)
-        self._work(self._traces())
-        self._compare()
-        return self.score()
 
     def score(self) -> Score:
         """What is known now."""
         rows = []
-        for subject in self.chosen:
+        for subject in self.subjects:
             runs = [self.runs.get((subject.name, seed)) for seed in self.settings.numbers]
             rows.append(Row(subject, tuple(run for run in runs if run is not None)))
         return Score(self.settings.kept(), self.code, rows)
+
+    def _leave_out_unavailable(self) -> None:
+        """Gives those without a device here a run that is none: that they fail is no kill."""
+        for device in {subject.device: None for subject in self.chosen}:
+            available = Device.availability(Device.canonical(device))
+            if available.works:
+                continue
+            problem = f"{device} is not available here: {available.reason}"
+            tasks = [task for task in self.to_go() if task.subject.device == device]
+            for task in tasks:
+                run = Run(task.subject.name, task.seed, problem=problem)
+                self.runs[run.subject, run.seed] = run
+            if tasks:
+                names = {task.subject.name: None for task in tasks}
+                self.say(f"score: {problem}: left out are {', '.join(names)}")
 
     # Processes
 
@@ -163,8 +210,7 @@ class Scoring:
         run = _run_of(process, process.task, death, tail, ended)
         self.runs[run.subject, run.seed] = run
         self._save()
-        left = len(self.chosen) * self.settings.seeds - len(self.runs)
-        self.say(f"{describe(run)}; {left} to go")
+        self.say(f"{describe(run)}; {len(self.to_go())} to go")
 
     def _save(self) -> None:
         if self.file is not None:
@@ -187,16 +233,18 @@ class Scoring:
         return list(tasks.values())
 
     def _traced(self, process: _Process, task: _Task) -> None:
+        # A mutant may end its process, which is a difference; the healthy compiler may not.
+        if process.first("done") is None and not task.subject.mutant:
+            return
         digests = [message["digest"] for message in process.messages if "digest" in message]
         self.digests[task.subject.mutant, task.subject.device, task.seed] = digests
 
     def _compare(self) -> None:
         for (mutant, device, seed), digests in self.digests.items():
             run = self.runs.get((mutant, seed))
-            if not mutant or run is None:
-                continue
-            healthy = self.digests.get(("", device, seed), [])
-            self.runs[mutant, seed] = replace(run, triggered=digests != healthy)
+            healthy = self.digests.get(("", device, seed))
+            if mutant and run is not None and healthy is not None:
+                self.runs[mutant, seed] = replace(run, triggered=digests != healthy)
         self._save()
 
 
@@ -214,55 +262,75 @@ def _check(process: _Process, settings: Settings) -> None:
     # Examinations are not told of while they go on.
     patience = SILENCE_SECONDS + (3 * settings.examine if process.first("judged") else 0)
     if process.silence() > patience:
-        process.kill(f"silent for {patience:g} s")
+        process.kill(f"{_SILENT} {patience:g} s")
     elif process.memory_bytes() > MEMORY_BYTES:
-        process.kill(f"took more than {MEMORY_BYTES >> 30} GiB of memory")
+        process.kill(f"{_TOO_LARGE} {MEMORY_BYTES >> 30} GiB of memory")
 
 
 def _run_of(process: _Process, task: _Task, death: str, tail: str, ended: float) -> Run:
     """What became of one mutant under one seed, from all that its process said."""
     run = Run(task.subject.name, task.seed)
     refused, broken = process.first("refused"), process.first("broken")
+    killed, judged = process.first("killed"), process.first("judged")
     if refused is not None:
         return replace(run, problem=str(refused["refused"]))
     if broken is not None:
         # Nothing starts with it: nobody could miss that.
         detail = str(broken["broken"])
         return replace(run, killed=True, reached=1, triggered=True, symptom="ERROR", detail=detail)
-    killed, judged = process.first("killed"), process.first("judged")
-    found = tuple(_found(message) for message in process.messages if "bucket" in message)
     if judged is not None:
-        run = replace(
-            run,
-            cases=judged["judged"],
-            reached=judged["reached"],
-            seconds=judged["seconds"],
-            wall=judged["wall"],
-            found=found,
-        )
+        run = _judged(run, judged, process)
     if killed is not None:
-        if process.first("done") is None:
-            problem = Found(problem=f"the examination ended: {death}")
-            run = replace(run, found=(*found, problem))
-        return replace(
-            run,
-            killed=True,
-            triggered=True,
-            reached=max(run.reached, 1),
-            cases=killed["killed"] + 1,
-            seconds=killed["seconds"],
-            wall=killed["wall"],
-            pair=killed["pair"],
-            symptom=killed["symptom"],
-            detail=killed["detail"],
-        )
+        return _killed(run, killed, "" if process.first("done") is not None else death)
     if process.first("done") is not None:
         return run
-    if process.ready_at is None:
+    if process.first("begun") is None:
         return replace(run, problem=f"did not start: {death}: {tail[-400:]}")
-    # A crash or a hang gives a mutant away like a wrong value; isolation makes it cost one case.
-    is_hang = death.startswith("silent")
+    if death.startswith(_KILLED_BY_OTHERS):
+        # Somebody's kill, or memory short for another's sake, says nothing about the mutant.
+        return replace(run, problem=f"{death}, not by the score")
+    return _died(run, process, death, tail, ended)
+
+
+def _judged(run: Run, judged: Message, process: _Process) -> Run:
+    """A run whose process came to the end of its cases."""
+    return replace(
+        run,
+        cases=judged["judged"],
+        reached=judged["reached"],
+        seconds=judged["seconds"],
+        wall=judged["wall"],
+        found=tuple(_found(message) for message in process.messages if "bucket" in message),
+    )
+
+
+def _killed(run: Run, killed: Message, death: str) -> Run:
+    """A run in which a case failed; `death` is what ended the examination, empty for its end."""
+    problems = (Found(problem=f"the examination ended: {death}"),) if death else ()
+    return replace(
+        run,
+        killed=True,
+        triggered=True,
+        reached=max(run.reached, 1),
+        cases=killed["killed"] + 1,
+        seconds=killed["seconds"],
+        wall=killed["wall"],
+        pair=killed["pair"],
+        symptom=killed["symptom"],
+        detail=killed["detail"],
+        found=(*run.found, *problems),
+    )
+
+
+def _died(run: Run, process: _Process, death: str, tail: str, ended: float) -> Run:
+    """A run whose process ended in a case, or as it imported the compiler.
+
+    That gives a mutant away like a wrong value; isolation makes it cost one case.
+    """
+    is_hang = death.startswith(_SILENT)
+    symptom = "HANG" if is_hang else "MEMORY" if death.startswith(_TOO_LARGE) else "CRASH"
     alive = [message["seconds"] for message in process.messages if "at" in message]
+    began = process.started if process.ready_at is None else process.ready_at
     return replace(
         run,
         killed=True,
@@ -270,8 +338,8 @@ def _run_of(process: _Process, task: _Task, death: str, tail: str, ended: float)
         reached=1,
         # A hang is noticed after the silence, whatever the process does in it.
         seconds=max(alive, default=0.0) + (SILENCE_SECONDS if is_hang else 0.0),
-        wall=ended - process.ready_at,
-        symptom="HANG" if is_hang else "CRASH",
+        wall=ended - began,
+        symptom=symptom,
         detail=f"{death}: {tail[-200:]}",
     )
 
@@ -299,18 +367,43 @@ def code_version() -> str:
 
 def read_score(file: Path) -> Mapping[str, Any]:
     """A score as it was written. Raises `UserError` for anything else."""
-    try:
-        data: Mapping[str, Any] = json.loads(file.read_text())
-    except (OSError, ValueError) as error:
-        raise UserError(f"score: cannot read {file}: {error}") from error
-    known = isinstance(data, dict) and data.get("schema") == SCHEMA
-    if not known or data.get("version") != VERSION:
+    data = read_json(file)
+    if not isinstance(data, dict) or data.get("schema") != SCHEMA or data.get("version") != VERSION:
         raise UserError(f"score: {file} is no {SCHEMA} of version {VERSION}")
     return data
 
 
+def _names_and_runs(file: Path, data: Mapping[str, Any]) -> tuple[set[str], list[Run]]:
+    """The subjects and the runs of a score. Raises `UserError` where they are damaged."""
+    try:
+        names = {str(row["name"]) for row in data["mutants"]}
+        runs = [Run.from_json(run) for run in data["runs"]]
+    except (KeyError, TypeError) as error:
+        raise UserError(f"score: {file} is damaged: {type(error).__name__}: {error}") from error
+    return names | {run.subject for run in runs}, runs
+
+
+def _with_those_of(file: Path, chosen: Sequence[Subject], names: Collection[str]) -> list[Subject]:
+    """`chosen` and those with these names, in the order of the catalogue.
+
+    Raises `UserError` for a name that is not in it, such as of a device that is not installed.
+    """
+    known = {each.name: each for each in (*subjects(), *chosen)}
+    if lost := sorted(set(names) - known.keys()):
+        raise UserError(f"score: {file} has {', '.join(lost)}, which is not in --list")
+    kept = {*names, *(each.name for each in chosen)}
+    return [each for name, each in known.items() if name in kept]
+
+
+def _prepare(file: Path) -> None:
+    """Hours of scoring must not end in an error that was there before; makes the folder."""
+    # A link stays, and what it points to is replaced.
+    target = Path(os.path.realpath(file))
+    prepare_folder(target.parent, "score")
+    if target.exists() and not target.is_file():
+        raise UserError(f"score: cannot write to {file}: it is no file")
+
+
 def write_score(file: Path, score: Score) -> None:
-    """Writes the whole file or, where that is interrupted, leaves the one that was there."""
-    partial = file.with_name(f".{file.name}.partial")
-    partial.write_text(json.dumps(score.to_json(), indent=1) + "\n")
-    os.replace(partial, file)
+    """Writes the whole file or, where that fails, leaves the one that was there; `UserError`."""
+    write_text(file, json.dumps(score.to_json(), indent=1) + "\n")

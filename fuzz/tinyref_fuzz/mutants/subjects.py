@@ -15,7 +15,10 @@ _ZOO = "tinyref_conformance.zoo.registry"
 
 def compiler_mutants() -> list[Subject]:
     """A subject for every mutant of the catalogue."""
-    return [Subject(m.name, m.kind, m.name, m.device, m.stages, m.causes) for m in MUTANTS.values()]
+    return [
+        Subject(m.name, m.kind, m.name, m.device, m.stages, m.causes, m.is_race)
+        for m in MUTANTS.values()
+    ]
 
 
 def broken_devices() -> list[Subject]:
@@ -32,18 +35,17 @@ def broken_devices() -> list[Subject]:
 def subjects(only: str = "") -> list[Subject]:
     """All of them, or those that `only` names: names, the starts of names with *, or kinds.
 
-    Several are joined by commas. Raises `UserError` for what names nothing.
+    Several are joined by commas; the order is that of the catalogue. Raises `UserError` for what
+    names nothing.
     """
     known = [*compiler_mutants(), *broken_devices()]
     if not only:
         return known
-    chosen: dict[str, Subject] = {}
-    for word in filter(None, (part.strip() for part in only.split(","))):
-        found = [each for each in known if _is_named(each, word)]
-        if not found:
+    words = [part.strip() for part in only.split(",") if part.strip()]
+    for word in words or [only]:
+        if not any(_is_named(each, word) for each in known):
             raise UserError(f"mutants: {word!r} names none: accepted are names, NAME* and kinds")
-        chosen.update({each.name: each for each in found})
-    return list(chosen.values())
+    return [each for each in known if any(_is_named(each, word) for word in words)]
 
 
 def _is_named(subject: Subject, word: str) -> bool:

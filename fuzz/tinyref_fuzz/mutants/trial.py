@@ -9,6 +9,7 @@ imported once the mutant is switched on.
 from __future__ import annotations
 
 import hashlib
+import importlib
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -196,25 +197,38 @@ def killed(number: int, verdict: Verdict, clock: Clock) -> dict[str, Any]:
     }
 
 
+def _started(request: Request) -> Reached:
+    """Switches the mutant on and opens the device. Raises `MutantError` for an edit that is none.
+
+    Whatever else it raises, the mutant is to blame for.
+    """
+    mutant = MUTANTS[request.mutant] if request.mutant else None
+    reached = switch_on(mutant) if mutant else Reached()
+    from tinyref.device import Device
+
+    if mutant:
+        # An edit that does not fit shows here, and never in a case, where it would be a kill.
+        importlib.import_module(mutant.module)
+    assert Device[request.device].capabilities.ops, "the device runs kernels"
+    return reached
+
+
 def main() -> None:
     """Does what the parent asks, and ends."""
     line = Line()
     # What is the same for all processes, then what this one is to do.
     request = Request(**{**line.hear(), **line.hear()})
+    line.say({"begun": True})
     try:
-        reached = switch_on(MUTANTS[request.mutant]) if request.mutant else Reached()
+        reached = _started(request)
     except MutantError as error:
         line.say({"refused": str(error)})
         os._exit(1)
-    try:
-        from tinyref.device import Device
-
-        assert Device[request.device].capabilities.ops, "the device runs kernels"
-        trial = Trial(request, reached, line.say)
-        line.say({"ready": True})
     except Exception as error:  # the mutant may be so bad that nothing starts
         line.say({"broken": f"{type(error).__name__}: {error}"})
         os._exit(1)
+    trial = Trial(request, reached, line.say)
+    line.say({"ready": True})
     if request.trace:
         trial.trace()
     else:

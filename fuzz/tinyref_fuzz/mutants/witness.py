@@ -3,19 +3,20 @@
     python -m tinyref_fuzz.mutants.witness NAME [--seed N] [--seconds N] [--folder FOLDER]
 
 Searches one, reduces it, and keeps it in a file of its own, from which it can be judged again
-whatever the generator draws by then. Exit code 1 where none is found.
+whatever the generator draws by then. Exit code 1 where none is found, 2 where it cannot be kept.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tinyref.errors import UserError
+from tinyref.folders import prepare_folder
 from tinyref_fuzz.mutants.catalogue import MUTANTS
 from tinyref_fuzz.mutants.mutant import Mutant, switch_on
 
@@ -39,16 +40,19 @@ def fails(file: Path, device: str) -> bool:
 
 
 def search(mutant: Mutant, seed: int, seconds: float, folder: Path = FOLDER) -> Path | None:
-    """Switches `mutant` on in this process, and keeps the first case that it fails, reduced."""
+    """Switches `mutant` on in this process, and keeps the first case that it fails, reduced.
+
+    Raises `UserError` where nothing can be kept in `folder`.
+    """
+    prepare_folder(folder, "witness")
     switch_on(mutant)
     from tinyref_fuzz.reduce import reduced
     from tinyref_fuzz.store import save_case
 
-    found = _first_failure(mutant.device, seed, seconds)
+    found = first_failure(mutant.device, seed, seconds)
     if found is None:
         return None
     reduction = reduced(*found, mutant.device, 60.0)
-    folder.mkdir(exist_ok=True)
     file = file_of(mutant.name, folder)
     save_case(
         file,
@@ -60,33 +64,32 @@ def search(mutant: Mutant, seed: int, seconds: float, folder: Path = FOLDER) -> 
     return file
 
 
-def _first_failure(device: str, seed: int, seconds: float) -> tuple[Case, Verdict] | None:
-    from tinyref_fuzz.campaign.cases import tape_seed
-    from tinyref_fuzz.generate import generate
-    from tinyref_fuzz.judge import Judge
-    from tinyref_fuzz.tape import Tape
+def first_failure(device: str, seed: int, seconds: float) -> tuple[Case, Verdict] | None:
+    """The first case of `seed` that fails on `device`; None where none does in `seconds`."""
+    from tinyref_fuzz.campaign.cases import judged
 
-    judge = Judge(device)
     until = time.perf_counter() + seconds
-    for number in itertools.count():
-        if time.perf_counter() > until:
-            return None
-        case = generate(Tape(seed=tape_seed(seed, number)), judge.capabilities)
-        verdict = judge.verdict(case)
+    for _, case, verdict, _ in judged(device, seed):
         if not verdict.agrees:
             return case, verdict
+        if time.perf_counter() > until:
+            break
     return None
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Searches the witness of one mutant; 0 where there is one."""
+    """Searches the witness of one mutant, and gives the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tinyref_fuzz.mutants.witness")
     parser.add_argument("name", choices=sorted(MUTANTS), metavar="NAME", help="a mutant")
     parser.add_argument("--seed", type=int, default=0, help="the seed of the cases")
     parser.add_argument("--seconds", type=float, default=60.0, help="how long to search")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="where to keep it")
     options = parser.parse_args(words)
-    file = search(MUTANTS[options.name], options.seed, options.seconds, options.folder)
+    try:
+        file = search(MUTANTS[options.name], options.seed, options.seconds, options.folder)
+    except UserError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
     sys.stdout.write(f"{options.name}: {file or 'no case fails'}\n")
     return 0 if file else 1
 
