@@ -90,19 +90,6 @@ def test_the_cpu_passes_a_sample_of_all_rows(cpu: DeviceUnderTest, start: int) -
     assert failing(rows[start::STEPS], cpu) == []
 
 
-@pytest.mark.slow
-def test_the_interpreter_passes_the_quick_profile(interpreter: DeviceUnderTest) -> None:
-    bad = []
-    for row in all_rows():
-        for case in row.cases(Profile.QUICK):
-            if case.needs.unmet(interpreter.capabilities) is not None:
-                continue
-            measured = case.run(interpreter)
-            if not measured.passed:
-                bad.append(f"{case.id}: {measured.message}")
-    assert bad == []
-
-
 # --- one wrong bit must be seen ------------------------------------------------------------------
 
 
