@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import signal
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
+from planted import large_case  # a neighbour of this file, which is no package
 
 from tinyref.cli.entry import run
+from tinyref.device import Capabilities
 from tinyref.errors import UserError
+from tinyref.runtimes.python import PythonBackend
 from tinyref_fuzz import apart
-from tinyref_fuzz.apart import judged_apart, judged_safely
+from tinyref_fuzz.apart import JudgeApart, judged_apart
 from tinyref_fuzz.campaign.cases import judged
-from tinyref_fuzz.case import Case, Pair, Symptom
-from tinyref_fuzz.store import load_kept, save_case
+from tinyref_fuzz.case import Case, Pair, Symptom, Verdict
+from tinyref_fuzz.folder import problems_of
+from tinyref_fuzz.judge import judge
+from tinyref_fuzz.store import load_case, load_kept, save_case
+from tinyref_spec.kernel import regressions
 
 HERE = Path(__file__).parent
+# Bytes of a program: those of the large case with the first of its outputs alone have more.
+LARGE = 2000
+# Its programs are not among those that the faulty devices choose.
+HEALTHY = regressions.FOLDER / "sum-of-one-negative-zero.json"
 
 
 @pytest.fixture(autouse=True)
@@ -35,8 +50,8 @@ def case() -> Case:
 def test_a_crash_is_the_verdict_of_a_replay(
     case: Case, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    path = save_case(tmp_path / "it.json", case, device="campaign_devices:Crashing")
-    assert run(["fuzz", "replay", str(path)]) == 1
+    path = save_case(tmp_path / "it.json", case)
+    assert run(["fuzz", "replay", str(path), "--device", "campaign_devices:Crashing"]) == 1
     found = capsys.readouterr().out.splitlines()
     assert found[0] == (
         "campaign_devices:Crashing: between the interpreter and the device: the process died"
@@ -66,11 +81,130 @@ def test_every_fault_is_a_verdict(
     assert says in verdict.detail
 
 
+def flipping(loaded: Callable[..., Any]) -> Callable[..., Any]:
+    """The kernel, and then a bit of its first output is another."""
+
+    def call(buffers: Sequence[Any], *given: Any, **named: Any) -> Any:
+        taken = loaded(buffers, *given, **named)
+        buffers[0][0] ^= 1
+        return taken
+
+    return call
+
+
+class Brittle(PythonBackend):
+    """Flips the first output of every kernel, and falls over where a large one has no other."""
+
+    def fall(self) -> None:
+        os.kill(os.getpid(), signal.SIGSEGV)
+
+    def load(self, entry: str, binary: bytes) -> Any:
+        if binary.count(b"STORE") == 1 and len(binary) > LARGE:
+            self.fall()
+        return flipping(super().load(entry, binary))
+
+
+class Sleepy(Brittle):
+    def fall(self) -> None:
+        time.sleep(1000)
+
+
+class Forgetful(PythonBackend):
+    """Every kernel is right the first time that it runs, and no other time."""
+
+    def load(self, entry: str, binary: bytes) -> Any:
+        right, wrong = super().load(entry, binary), flipping(super().load(entry, binary))
+        kernels = itertools.chain([right], itertools.repeat(wrong))
+
+        def call(*given: Any, **named: Any) -> Any:
+            return next(kernels)(*given, **named)
+
+        return call
+
+
+@pytest.mark.parametrize(
+    ("device", "words"),
+    [("Brittle", []), pytest.param("Sleepy", ["--timeout", "1"], marks=pytest.mark.slow)],
+)
+def test_parts_of_a_case_that_crash_or_have_no_end_are_left_out(
+    device: str, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    path = save_case(tmp_path / "it.json", large_case())
+    small = tmp_path / "small.json"
+    words = [*words, "--device", f"test_apart:{device}", "--out", str(small), "--seconds", "20"]
+    assert run(["fuzz", "reduce", str(path), *words]) == 0
+    assert f"wrote {small}" in capsys.readouterr().out
+    kept = load_kept(small)
+    assert kept.verdict is not None
+    assert (kept.verdict.pair, kept.verdict.symptom) == ("device", "value")
+    assert len(kept.ast.toposort()) < len(large_case().ast.toposort())
+
+
+@pytest.mark.slow
+def test_a_case_whose_examination_ends_the_process_is_kept_as_it_is(case: Case):
+    verdict = Verdict(Pair.DEVICE, Symptom.VALUE, "slot 0", 0)
+    with JudgeApart("test_apart:LeavingWhenAsked", 60.0) as judge:
+        found = judge.finding(case, verdict, 2.0)
+    assert found.case is case
+    assert found.problem == "the worker left with exit code 7"
+    assert found.bucket.key.startswith("device value")
+
+
+@pytest.mark.slow
+def test_what_ends_the_process_later_is_not_told_and_not_shown(case: Case):
+    verdict = Verdict(Pair.DEVICE, Symptom.VALUE, "slot 0", 0)
+    with JudgeApart("test_apart:LeavingWhenAsked", 60.0) as judge:
+        assert judge.explained(case, verdict) is None
+        lines = judge.shown(case, verdict, 80).splitlines()
+    assert [line.split()[0] for line in lines] == ["fault", "kernel", "opts", "data", "stages"]
+    assert lines[-1] == "stages  cannot be shown: the worker left with exit code 7"
+
+
+class LeavingWhenAsked(PythonBackend):
+    """Leaves when it is asked again what it can do: the judge asks first, then the reduction."""
+
+    asked = 0
+
+    @property
+    def capabilities(self) -> Capabilities:
+        LeavingWhenAsked.asked += 1
+        if LeavingWhenAsked.asked > 1:
+            os._exit(7)
+        return super().capabilities
+
+
+def test_every_file_gets_every_check(tmp_path: Path):
+    # Only a share of the cases of a campaign is launched again.
+    assert judge(large_case(), "test_apart:Forgetful", thorough=False).agrees
+    save_case(tmp_path / "it.json", large_case())
+    (problem,) = problems_of(tmp_path, "test_apart:Forgetful")
+    assert "fails on test_apart:Forgetful, between the interpreter and the device" in problem.text
+
+
+def test_a_crash_costs_one_file(case: Case, tmp_path: Path):
+    save_case(tmp_path / "a.json", case)
+    save_case(tmp_path / "b.json", load_case(HEALTHY))
+    save_case(tmp_path / "c.json", case)
+    first, second = problems_of(tmp_path, "campaign_devices:Crashing")
+    assert (first.path.name, second.path.name) == ("a.json", "c.json")
+    assert first.text == (
+        "fails on campaign_devices:Crashing, between the interpreter and the device: "
+        "killed by SIGSEGV (Segmentation fault)"
+    )
+
+
+def test_a_process_judges_one_case_after_another(case: Case):
+    healthy = load_case(HEALTHY)
+    with JudgeApart("campaign_devices:Crashing", 60.0) as judge:
+        symptoms = [judge.verdict(each).symptom for each in (healthy, case, healthy)]
+    assert symptoms == [None, Symptom.CRASH, None]
+
+
 @pytest.mark.slow
 def test_what_agrees_here_agrees_there(case: Case):
     apart = judged_apart(case, "campaign_devices:Healthy", 60.0)
     assert apart.agrees
-    assert apart.judged == judged_safely(case, "PYTHON", 60.0).judged > 0
+    assert apart.judged == judged_apart(case, "PYTHON", 60.0).judged > 0
 
 
 @pytest.mark.slow
@@ -85,13 +219,14 @@ def test_a_device_that_does_not_open_is_an_error(case: Case):
 def test_a_crash_is_shown_and_reduced(
     case: Case, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    path = save_case(tmp_path / "it.json", case, device="campaign_devices:Crashing")
-    assert run(["fuzz", "show", str(path)]) == 0
+    path = save_case(tmp_path / "it.json", case)
+    device = ["--device", "campaign_devices:Crashing"]
+    assert run(["fuzz", "show", str(path), *device]) == 0
     shown = capsys.readouterr().out.splitlines()
-    assert shown[1].startswith("fault   DEVICE CRASH: killed by SIGSEGV")
-    assert [line.split()[0] for line in shown[2:]] == ["kernel", "opts", "data"]
+    assert shown[0].startswith("fault   DEVICE CRASH: killed by SIGSEGV")
+    assert [line.split()[0] for line in shown[1:]] == ["kernel", "opts", "data"]
     small = tmp_path / "small.json"
-    words = ["--out", str(small), "--seconds", "2"]
+    words = [*device, "--out", str(small), "--seconds", "2"]
     assert run(["fuzz", "reduce", str(path), *words]) == 0
     kept = load_kept(small)
     assert kept.verdict is not None
@@ -102,6 +237,7 @@ def test_a_crash_is_shown_and_reduced(
 def test_a_case_without_an_end_is_not_reduced(
     case: Case, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    path = save_case(tmp_path / "it.json", case, device="campaign_devices:Hanging")
-    assert run(["fuzz", "reduce", str(path), "--timeout", "2"]) == 2
+    path = save_case(tmp_path / "it.json", case)
+    words = ["--device", "campaign_devices:Hanging", "--timeout", "2"]
+    assert run(["fuzz", "reduce", str(path), *words]) == 2
     assert "no end within 2 s: to try parts of it would take too long" in capsys.readouterr().err

@@ -8,7 +8,7 @@ from planted import FAULTS, large_case
 from tinyref.errors import UserError
 from tinyref.uops.optimise.opt import parse_opts
 from tinyref_fuzz.blame import STAGES
-from tinyref_fuzz.bucket import Bucket, bucket_of, operations
+from tinyref_fuzz.bucket import DEATHS, Bucket, bucket_of, operations
 from tinyref_fuzz.case import Blame, Case, Pair, Symptom, Verdict
 from tinyref_fuzz.corpus import load
 from tinyref_fuzz.examine import blame_or_pair, examine
@@ -55,6 +55,12 @@ def test_keys_are_short_texts():
 )
 def test_what_is_incidental_makes_no_other_bucket(first, second):
     assert key(*first) == key(*second)
+
+
+def test_deaths_of_one_stage_are_one_bucket():
+    found = {key("device", verdict=failing(symptom)) for symptom in DEATHS}
+    assert found == {"device death {ADD}"}
+    assert {symptom.name for symptom in DEATHS} == {"CRASH", "HANG", "MEMORY"}
 
 
 def test_how_one_fault_shows_makes_no_other_bucket():

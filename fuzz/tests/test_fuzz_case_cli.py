@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
 import shutil
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from planted import in_stage  # a neighbour of this file, which is no package
 
 from tinyref.cli.entry import run
 from tinyref.dtype import dtypes
@@ -18,12 +21,19 @@ from tinyref_fuzz.folder import SHIPPED, migrate_folder, problems_of
 from tinyref_fuzz.store import as_case, case_text, load_case, load_kept, save_case
 from tinyref_spec.kernel import regressions
 
+HERE = Path(__file__).parent
 VERSIONS = Path(__file__).parent / "versions"
 GOOD = regressions.FOLDER / "group-of-a-sum-in-place.json"
+WITHOUT_SUM = regressions.FOLDER / "sum-of-one-negative-zero.json"
 
 
 def tinyref(*words: object) -> int:
     return run(["fuzz", *map(str, words)])
+
+
+def no_end_for_sum(node: UOp) -> None:
+    if node.op is Ops.ADD and node.dtype is dtypes.int32:
+        time.sleep(1000)
 
 
 def difference_for_sum(node: UOp) -> UOp | None:
@@ -32,10 +42,32 @@ def difference_for_sum(node: UOp) -> UOp | None:
     return None
 
 
+# Python runs a module of this name when it starts.
+SITE = """
+import pytest
+from planted import in_stage
+from test_fuzz_case_cli import {change}
+
+in_stage("lower", {change})(pytest.MonkeyPatch())
+"""
+
+
 @pytest.fixture
-def wrong(monkeypatch):
+def plant(monkeypatch, tmp_path_factory):
+    """Has every process that is started from now on lower wrongly."""
+
+    def plants(change: Callable[[UOp], UOp | None]) -> None:
+        folder = tmp_path_factory.mktemp("site")
+        (folder / "sitecustomize.py").write_text(SITE.format(change=change.__name__))
+        monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(folder), str(HERE)]))
+
+    return plants
+
+
+@pytest.fixture
+def wrong(plant):
     """A compiler that subtracts where it should add."""
-    in_stage("lower", difference_for_sum)(monkeypatch)
+    plant(difference_for_sum)
 
 
 # --- replay, show, reduce -----------------------------------------------------------------------
@@ -119,6 +151,54 @@ def test_files_and_devices_that_are_none_are_one_line(command, capsys, tmp_path)
     assert "unknown device 'GPU9'" in lines[2]
 
 
+@pytest.mark.parametrize("command", ["replay", "reduce", "show"])
+@pytest.mark.parametrize("device", ["evil:X", "evil:", "evil:X:1", "DISK:/tmp/x", "CPU:\u00b2"])
+def test_what_a_file_names_is_not_imported(command, device, capsys, tmp_path, monkeypatch):
+    (tmp_path / "evil.py").write_text("open('was-here', 'w')\n")
+    monkeypatch.chdir(tmp_path)
+    case = save_case("a case.json", load_case(GOOD), device=device)
+    assert tinyref(command, case) == 2
+    assert capsys.readouterr().err == (
+        f"tinyref: error: device: a case.json names {device!r}, which is not the name of an "
+        "installed device: a file may not choose what code runs; if you trust it: "
+        f"tinyref fuzz {command} 'a case.json' --device {shlex.quote(device)}\n"
+    )
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a case.json", "evil.py"]
+
+
+def test_a_class_that_the_user_names_is_imported(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(HERE))
+    monkeypatch.syspath_prepend(str(HERE))
+    case = save_case(tmp_path / "it.json", load_case(GOOD), device="campaign_devices:Healthy")
+    assert tinyref("replay", case, "--device", "campaign_devices:Healthy") == 0
+    assert capsys.readouterr().out.startswith("campaign_devices:Healthy: all agree")
+
+
+@pytest.mark.parametrize("device", ["PYTHON", "python:0"])
+def test_the_name_of_an_installed_device_is_taken_from_a_file(device, capsys, tmp_path):
+    case = save_case(tmp_path / "it.json", load_case(GOOD), device=device)
+    assert tinyref("replay", case) == 0
+    assert capsys.readouterr().out.startswith("PYTHON: all agree")
+
+
+def test_a_case_without_an_end_on_the_interpreter(capsys, plant):
+    plant(no_end_for_sum)
+    assert tinyref("replay", GOOD, "--device", "PYTHON", "--timeout", "1") == 1
+    found = capsys.readouterr().out
+    assert "PYTHON: between the evaluator and the plain program: no end in sight" in found
+    assert "no end within 1 s" in found
+
+
+@pytest.mark.slow
+def test_a_case_without_an_end_on_the_interpreter_is_shown_and_not_reduced(capsys, plant):
+    plant(no_end_for_sum)
+    words = [GOOD, "--device", "PYTHON", "--timeout", "2"]
+    assert tinyref("show", *words) == 0
+    assert "fault   PLAIN HANG: no end within 2 s" in capsys.readouterr().out
+    assert tinyref("reduce", *words) == 2
+    assert "no end within 2 s: to try parts of it would take too long" in capsys.readouterr().err
+
+
 # --- keep ---------------------------------------------------------------------------------------
 
 
@@ -184,6 +264,45 @@ def test_check_replays(tmp_path, wrong):
     save_case(tmp_path, load_case(GOOD))
     (problem,) = problems_of(tmp_path, "PYTHON")
     assert "fails on PYTHON, between the evaluator and the plain program" in problem.text
+
+
+def test_any_error_of_one_file_is_that_of_the_file(capsys, tmp_path, monkeypatch):
+    for name in ("a", "b", "c"):
+        save_case(tmp_path / f"{name}.json", load_case(GOOD), note=name)
+    healthy = folders.kept_from_json
+
+    def broken(data):
+        if data["note"] == "b":
+            raise RecursionError("too deep")
+        return healthy(data)
+
+    monkeypatch.setattr(folders, "kept_from_json", broken)
+    assert tinyref("corpus", "check", tmp_path, "--device", "PYTHON") == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2
+    assert lines[0].endswith("b.json: cannot be read: RecursionError: too deep")
+    assert lines[1] == "3 files, 1 with a problem, on PYTHON"
+
+
+@pytest.mark.slow
+def test_a_case_without_an_end_costs_one_file(capsys, tmp_path, plant):
+    plant(no_end_for_sum)
+    save_case(tmp_path / "a.json", load_case(GOOD))
+    save_case(tmp_path / "b.json", load_case(WITHOUT_SUM))
+    words = ["--device", "PYTHON", "--timeout", "2"]
+    assert tinyref("corpus", "check", tmp_path, *words) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].endswith(
+        "a.json: fails on PYTHON, between the evaluator and the plain program: no end within 2 s"
+    )
+    assert lines[1:] == ["2 files, 1 with a problem, on PYTHON"]
+
+
+def test_a_device_that_does_not_work_ends_the_check(capsys, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(HERE))
+    save_case(tmp_path, load_case(GOOD))
+    assert tinyref("corpus", "check", tmp_path, "--device", "campaign_devices:Missing") == 2
+    assert "is not available here: no driver" in capsys.readouterr().err
 
 
 def test_migrate_rewrites_old_files_in_place(capsys, tmp_path):

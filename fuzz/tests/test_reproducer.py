@@ -118,6 +118,20 @@ def test_threads_are_those_of_the_judge(capsys):
     assert left == right
 
 
+def test_the_list_of_the_heuristics_is_written_out(capsys):
+    case = replace(healthy("sum-rows"), opts=())
+    script = reproducer(case, Verdict(Pair.OPTIMISED, Symptom.VALUE, "", 0), "PYTHON")
+    assert 'parse_opts("UNROLL(1, 4) UPCAST(0, 4) LOCAL(0, 3)")' in script
+    left, right = values_of(run_here(script, capsys))
+    assert left == right
+
+
+def test_without_a_device_the_list_of_the_heuristics_has_a_name():
+    case = replace(healthy("sum-rows"), opts=())
+    lines = terminal_lines(case, Verdict(Pair.OPTIMISED, Symptom.VALUE, "", 0), "case.json")
+    assert lines.splitlines()[2] == "opts    those of the heuristics"
+
+
 def test_a_large_kernel_still_fits():
     case = large_case()
     assert len(case.ast.toposort()) > MOST_LINES - 10

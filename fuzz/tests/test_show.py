@@ -10,6 +10,7 @@ from planted import FAULTS, large_case
 from tinyref.uops import build
 from tinyref.uops.compile import STAGES
 from tinyref_fuzz.case import Blame, Case, Pair, Symptom, Verdict
+from tinyref_fuzz.corpus import load
 from tinyref_fuzz.equivalent import Equivalent
 from tinyref_fuzz.judge import judge
 from tinyref_fuzz.reduce import reduced
@@ -129,6 +130,16 @@ def test_of_a_right_equivalent_kernel_what_the_device_gives_is_shown():
     assert "values  are equal in this run" not in lines
     stages = [line.split()[1].strip(":") for line in lines if line.startswith("---")]
     assert stages == list(STAGES)
+
+
+def test_the_list_of_the_heuristics_stands_next_to_the_plain_program():
+    kernel = next(kernel for kernel in load() if kernel.name == "sum-rows")
+    case = Case(kernel.ast, kernel.buffers(), bindings=kernel.bindings)
+    verdict = Verdict(Pair.OPTIMISED, Symptom.VALUE, "x", 0)
+    lines = side_by_side(case, verdict, "PYTHON", WIDTH, Blame("lower")).splitlines()
+    assert lines[3] == "opts    UNROLL(1, 4) UPCAST(0, 4) LOCAL(0, 3)"
+    (first,) = (line for line in lines if "the first that differs" in line)
+    assert first.startswith("--- lower: ")
 
 
 def test_columns_mark_the_first_line_that_differs():

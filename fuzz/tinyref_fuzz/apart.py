@@ -1,20 +1,24 @@
-"""The verdict of a process of its own, on a case that may crash it or never end.
+"""A judge in a process of its own, for cases that may crash it or never end.
 
     python -m tinyref_fuzz.apart
 
-What `tinyref fuzz replay` does with a case on file; campaigns have workers, which judge many.
+The commands on case files ask it; campaigns have workers, which make their cases themselves.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
 
 from tinyref import processes
-from tinyref.device import Device
 from tinyref.errors import UserError
-from tinyref.processes import Line, WorkerProcess, death_in_words, usable_memory
-from tinyref.runtimes.python import PythonBackend
+from tinyref.processes import Line, Message, WorkerProcess, death_in_words, usable_memory
+from tinyref.uops.optimise.opt import opts_text, parse_opts
+from tinyref_fuzz.bucket import bucket_of
 from tinyref_fuzz.campaign.cases import (
     error_text,
     judge_of,
@@ -22,103 +26,247 @@ from tinyref_fuzz.campaign.cases import (
     verdict_of,
     verdict_to_json,
 )
-from tinyref_fuzz.campaign.local import LAST_WORDS_SECONDS, OPENING_SECONDS, pair_of_death
-from tinyref_fuzz.case import Case, Symptom, Verdict
-from tinyref_fuzz.judge import judge
-from tinyref_fuzz.store import case_from_json, case_to_json
+from tinyref_fuzz.campaign.examination import examined_crash
+from tinyref_fuzz.campaign.local import (
+    EXAMINATION_GRACE,
+    LAST_WORDS_SECONDS,
+    OPENING_SECONDS,
+    pair_of_death,
+)
+from tinyref_fuzz.case import Blame, Case, Opts, Symptom, Verdict
+from tinyref_fuzz.examine import STAGE_OF, Finding, blame_or_pair, examine, failing_opts
+from tinyref_fuzz.judge import Judge
+from tinyref_fuzz.reduce import node_count, opt_count
+from tinyref_fuzz.reduce.fault import is_same_fault
+from tinyref_fuzz.reduce.search import JudgeFunction
+from tinyref_fuzz.show import outline, side_by_side
+from tinyref_fuzz.store import as_case, blame_of, case_from_json, case_to_json, kept_from_json
+from tinyref_fuzz.store import verdict_of as kept_verdict_of
 
 TICK_SECONDS = 0.2
-# Here there is nothing to compare, and to try more would end more processes.
-DEATHS = frozenset({Symptom.CRASH, Symptom.HANG, Symptom.MEMORY})
-
-
-def judged_safely(case: Case, device: str, seconds: float) -> Verdict:
-    """As `judged_apart`, but here where the device has no way to end the process."""
-    if Device.backend_class(device) is PythonBackend:
-        return judge(case, device, thorough=True)
-    return judged_apart(case, device, seconds)
+# What judging a case may take where nobody says.
+MOST_SECONDS = 60.0
 
 
 def judged_apart(case: Case, device: str, seconds: float) -> Verdict:
-    """The verdict with every check.
+    """The verdict of a `JudgeApart`, with every check."""
+    with JudgeApart(device, seconds) as judge:
+        return judge.verdict(case)
 
-    That the process died is one too, that it took over `seconds`, or most of the machine's memory.
-    Raises `UserError` where the device does not open.
+
+@dataclass(frozen=True)
+class Death:
+    """How the process ended: as a symptom, in words, and the end of what it printed."""
+
+    symptom: Symptom
+    words: str
+    log: str
+
+    @property
+    def verdict(self) -> Verdict:
+        """What that says of the case at which it ended."""
+        return Verdict(pair_of_death(self.log), self.symptom, f"{self.words}\n{self.log}".strip())
+
+
+class JudgeApart:
+    """Judges cases on one device, in a process that is replaced when it dies; a context manager.
+
+    The process is started for the first case. `seconds` are what judging a case may take. Whatever
+    is asked for raises `UserError` where the device does not open.
     """
-    config = {"case": case_to_json(case), "device": device}
-    pool = processes.Pool("tinyref_fuzz.apart", config, WorkerProcess)
-    try:
-        return _Watch(pool, device, seconds).verdict()
-    finally:
-        pool.close()
 
-
-class _Watch:
-    """One process of a pool, until it has said its verdict or ended."""
-
-    def __init__(self, pool: processes.Pool[WorkerProcess], device: str, seconds: float) -> None:
-        self.pool = pool
+    def __init__(self, device: str, seconds: float) -> None:
         self.device = device
         self.seconds = seconds
-        self.worker = pool.start()
-        self.is_open = False
+        self._pool = processes.Pool("tinyref_fuzz.apart", {"device": device}, WorkerProcess)
 
-    def verdict(self) -> Verdict:
+    def __enter__(self) -> JudgeApart:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._pool.close()
+
+    def verdict(self, case: Case, thorough: bool = True) -> Verdict:
+        """The verdict with every check, or with few.
+
+        That the process died is one too, that it took too long, or most of the machine's memory.
+        """
+        answer = self._ask("judge", case, self.seconds, thorough=thorough)
+        return answer.verdict if isinstance(answer, Death) else verdict_from_json(answer["verdict"])
+
+    def explained(self, case: Case, verdict: Verdict) -> tuple[Opts, Blame] | None:
+        """The optimisations that a fault needs, and what is to blame; None where that dies too."""
+        within = self.seconds + EXAMINATION_GRACE
+        answer = self._ask("explain", case, within, verdict=verdict_to_json(verdict))
+        if isinstance(answer, Death):
+            return None
+        return parse_opts(answer["opts"]), Blame(**answer["blame"])
+
+    def shown(self, case: Case, verdict: Verdict, width: int) -> str:
+        """The text of `side_by_side`, or an outline where that dies too."""
+        within = self.seconds + EXAMINATION_GRACE
+        answer = self._ask("show", case, within, verdict=verdict_to_json(verdict), width=width)
+        if isinstance(answer, Death):
+            return f"{outline(case, verdict, width)}stages  cannot be shown: {answer.words}\n"
+        text: str = answer["text"]
+        return text
+
+    def finding(self, case: Case, verdict: Verdict, seconds: float) -> Finding:
+        """As `examine`, with `seconds` for the reduction, of which no part ends this process.
+
+        Where it ends the other process, the finding is the case as it is.
+        """
+        # It may take more than it is told: it looks at the time between its steps.
+        within = seconds + EXAMINATION_GRACE + self.seconds
+        given = {"verdict": verdict_to_json(verdict), "seconds": seconds, "limit": self.seconds}
+        answer = self._ask("examine", case, within, **given)
+        if isinstance(answer, Death):
+            return _as_it_is(case, verdict, answer.words)
+        return _finding(case, answer["reduced"], answer["seconds"])
+
+    def with_checks_for(self, case: Case, verdict: Verdict) -> JudgeFunction:
+        """Judges as `reduced` would: with few checks where those show the fault."""
+        thorough = not is_same_fault(self.verdict(case, thorough=False), verdict)
+        return lambda candidate, _: self.verdict(candidate, thorough)
+
+    # The process
+
+    def _ask(self, task: str, case: Case, within: float, **more: object) -> Message | Death:
+        """What it answers within so many seconds. Raises `UserError` with what it fails by."""
+        worker = self._open_worker()
+        worker.heard()
+        worker.send({"task": task, "case": case_to_json(case), **more})
+        answer = self._answer(worker, within)
+        if not isinstance(answer, Death) and "problem" in answer:
+            raise UserError(answer["problem"])
+        return answer
+
+    def _open_worker(self) -> WorkerProcess:
+        """The process, or a new one where it died after its last answer."""
+        for worker in list(self._pool.workers):
+            if worker.process.poll() is None:
+                return worker
+            self._pool.remove(worker)
+        worker = self._pool.start()
+        answer = self._answer(worker, OPENING_SECONDS)
+        if isinstance(answer, Death):
+            raise UserError(f"device: {self.device} does not open: {answer.verdict.detail}")
+        if "refused" in answer:
+            raise UserError(f"device: {self.device} does not open: {answer['refused']}")
+        return worker
+
+    def _answer(self, worker: WorkerProcess, limit: float) -> Message | Death:
         while True:
-            for worker, message in self.pool.said(TICK_SECONDS):
-                if message is None:
-                    return self._death()
-                if "refused" in message:
-                    raise self._refusal(message["refused"])
-                if "verdict" in message:
-                    return verdict_from_json(message["verdict"])
-                self.is_open = True
-                worker.heard()
-            self._check_limits()
+            heard = next(self._pool.said(TICK_SECONDS), None)
+            if heard is None:
+                _check_limits(worker, limit)
+                continue
+            _, message = heard
+            return self._death(worker, limit) if message is None else message
 
-    def _check_limits(self) -> None:
-        self.worker.trim_log()
-        if self.worker.memory_bytes() > usable_memory():
-            self.worker.kill("memory")
-        limit = self.seconds if self.is_open else OPENING_SECONDS
-        silent = self.worker.silence()
-        if silent > limit + LAST_WORDS_SECONDS:
-            self.worker.kill("no end")
-        elif silent > limit and not self.worker.killed_for:
-            # With this signal the log gets the stack, which tells where it hangs.
-            self.worker.kill("no end", signal.SIGABRT)
+    def _death(self, worker: WorkerProcess, limit: float) -> Death:
+        log = worker.log_tail()
+        words = death_in_words(self._pool.remove(worker))
+        if worker.killed_for == "memory":
+            return Death(Symptom.MEMORY, f"it held over {usable_memory() >> 20} MiB", log)
+        if worker.killed_for:
+            return Death(Symptom.HANG, f"no end within {limit:g} s", log)
+        return Death(Symptom.CRASH, words, log)
 
-    def _death(self) -> Verdict:
-        tail = self.worker.log_tail()
-        words = death_in_words(self.pool.remove(self.worker))
-        symptom = Symptom.CRASH
-        if self.worker.killed_for == "memory":
-            symptom, words = Symptom.MEMORY, f"it held over {usable_memory() >> 20} MiB"
-        elif self.worker.killed_for:
-            limit = self.seconds if self.is_open else OPENING_SECONDS
-            symptom, words = Symptom.HANG, f"no end within {limit:g} s"
-        if not self.is_open:
-            raise self._refusal(words)
-        return Verdict(pair_of_death(tail), symptom, f"{words}\n{tail}".strip())
 
-    def _refusal(self, words: str) -> UserError:
-        return UserError(f"device: {self.device} does not open: {words}")
+def _check_limits(worker: WorkerProcess, limit: float) -> None:
+    worker.trim_log()
+    if worker.memory_bytes() > usable_memory():
+        worker.kill("memory")
+    silent = worker.silence()
+    if silent > limit + LAST_WORDS_SECONDS:
+        worker.kill("no end")
+    elif silent > limit and not worker.killed_for:
+        # With this signal the log gets the stack, which tells where it hangs.
+        worker.kill("no end", signal.SIGABRT)
+
+
+def _finding(original: Case, reduced: object, seconds: float) -> Finding:
+    """The finding of which a process wrote the reduced case."""
+    kept = kept_from_json(reduced)
+    case, verdict, blame = as_case(kept), kept_verdict_of(kept), blame_of(kept)
+    assert verdict is not None, "a reduced case is written with its verdict"
+    assert blame is not None, "a reduced case is written with its blame"
+    size = node_count(case.ast), opt_count(case)
+    return Finding(bucket_of(blame, case, verdict), case, original, verdict, blame, *size, seconds)
+
+
+def _as_it_is(case: Case, verdict: Verdict, problem: str) -> Finding:
+    blame = Blame(STAGE_OF[verdict.pair] if verdict.pair is not None else "")
+    size = node_count(case.ast), opt_count(case)
+    bucket = bucket_of(blame, case, verdict)
+    return Finding(bucket, case, case, verdict, blame, *size, 0.0, problem)
+
+
+# --- in the process -------------------------------------------------------------------------------
 
 
 def main() -> None:
-    """Hears a case and a device, and says the verdict."""
+    """Hears a device, then what to do with one case after another, and says what came of it."""
     line = Line()
-    message = line.hear()
     try:
-        opened = judge_of(message["device"])
+        judge = judge_of(line.hear()["device"])
     except Exception as error:  # anything at all: the parent is to say what it was
         line.say({"refused": error_text(error)})
+        # Threads of a device must not keep the process.
+        os._exit(0)
+    line.say({"opened": True})
+    while True:
+        line.say(_done(judge, line.hear()))
+
+
+def _done(judge: Judge, message: Message) -> Message:
+    try:
+        return TASKS[message["task"]](judge, case_from_json(message["case"]), message)
+    except Exception as error:  # what a broken compiler raises ends this task alone
+        return {"problem": error_text(error)}
+
+
+def _judge(judge: Judge, case: Case, message: Mapping[str, Any]) -> Message:
+    return {"verdict": verdict_to_json(verdict_of(judge, case, message["thorough"]))}
+
+
+def _explain(judge: Judge, case: Case, message: Mapping[str, Any]) -> Message:
+    verdict = verdict_from_json(message["verdict"])
+    opts = opts_text(failing_opts(case, verdict, judge.device))
+    return {"opts": opts, "blame": vars(blame_or_pair(case, verdict, judge.device))}
+
+
+def _show(judge: Judge, case: Case, message: Mapping[str, Any]) -> Message:
+    verdict = verdict_from_json(message["verdict"])
+    return {"text": side_by_side(case, verdict, judge.device, message["width"])}
+
+
+def _examine(judge: Judge, case: Case, message: Mapping[str, Any]) -> Message:
+    """Candidates are judged one process further, so that one which crashes is only left out."""
+    verdict = verdict_from_json(message["verdict"])
+    device, seconds, limit = judge.device, message["seconds"], message["limit"]
+    if verdict.symptom is Symptom.CRASH:
+        found = examined_crash(case, verdict, device, seconds, limit)
     else:
-        case = case_from_json(message["case"])
-        line.say({"opened": True})
-        line.say({"verdict": verdict_to_json(verdict_of(opened, case, thorough=True))})
-    # Threads of a device must not keep the process.
-    os._exit(0)
+        with JudgeApart(device, limit) as candidates:
+            asked = candidates.with_checks_for(case, verdict)
+            found = examine(case, verdict, device, seconds, asked)
+    reduced = case_to_json(found.case, "", found.verdict, found.blame)
+    return {"reduced": reduced, "seconds": found.seconds}
+
+
+TASKS: dict[str, Callable[[Judge, Case, Mapping[str, Any]], Message]] = {
+    "judge": _judge,
+    "explain": _explain,
+    "show": _show,
+    "examine": _examine,
+}
 
 
 if __name__ == "__main__":

@@ -25,7 +25,8 @@ _ALIKE = {OptOp.GROUPTOP: OptOp.GROUP}
 _ERRORS = frozenset({Symptom.ERROR, Symptom.LIMIT})
 # Rules on accesses that leave their buffers.
 _BOUNDS = "indexed.bounds."
-_DEATHS = frozenset({Symptom.CRASH, Symptom.HANG, Symptom.MEMORY})
+# Here there is nothing to compare, and to try more would end more processes.
+DEATHS = frozenset({Symptom.CRASH, Symptom.HANG, Symptom.MEMORY})
 # They connect values to memory and types in every kernel.
 _EVERYWHERE = frozenset({Ops.CAST})
 
@@ -87,7 +88,7 @@ def _kind(verdict: Verdict) -> str:
     """
     if _is_error(verdict):
         return "error"
-    if verdict.symptom in _DEATHS:
+    if verdict.symptom in DEATHS:
         return "death"
     return "value"
 

@@ -6,15 +6,19 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tinyref import config
 from tinyref_fuzz.blame.find import find_blame
 from tinyref_fuzz.bucket import Bucket, bucket_of
-from tinyref_fuzz.case import Blame, Case, Pair, Verdict
+from tinyref_fuzz.candidates import THREADS
+from tinyref_fuzz.case import Blame, Case, Opts, Pair, Verdict
+from tinyref_fuzz.judge import Judge
 from tinyref_fuzz.reduce import reduced
 from tinyref_fuzz.reduce.search import JudgeFunction
 
 BlameFunction = Callable[[Case, Verdict, str], Blame]
 
-# The stage that a pair of values is about as a whole, where nothing more can be said.
+# The stage that a pair of values is about as a whole, where nothing more can be said. Blame, which
+# has looked at every stage, says something else of a plain program.
 STAGE_OF = {
     Pair.PLAIN: "lower",
     Pair.OPTIMISED: "optimise",
@@ -29,6 +33,7 @@ class Finding:
 
     case, verdict: reduced. original: the case that it was found with. nodes, opts: of the reduced
     case, as of `node_count` and `opt_count`. seconds: that reduction and blame took together.
+    problem: why it could not be reduced, empty if it could.
     """
 
     bucket: Bucket
@@ -39,6 +44,7 @@ class Finding:
     nodes: int
     opts: int
     seconds: float
+    problem: str = ""
 
 
 def examine(
@@ -67,6 +73,21 @@ def examine(
         reduction.opts,
         time.monotonic() - start,
     )
+
+
+def failing_opts(case: Case, verdict: Verdict, device: str) -> Opts:
+    """The list that the verdict is about: one of the case, or of the heuristics where it has none.
+
+    Empty for a verdict on a program without optimisations. Raises as `Judge` and its `trials`.
+    """
+    if verdict.trial < 0:
+        return ()
+    if case.opts:
+        lists = case.opts
+    else:
+        with config.Context(THREADS=THREADS):
+            lists = Judge(device).trials(case)
+    return lists[verdict.trial] if verdict.trial < len(lists) else ()
 
 
 def blame_or_pair(

@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tinyref.device import Device
-from tinyref.errors import TinyrefError, UserError
+from tinyref.errors import UserError
+from tinyref_fuzz.apart import MOST_SECONDS, JudgeApart
+from tinyref_fuzz.bucket import DEATHS
+from tinyref_fuzz.case import Case, Symptom
 from tinyref_fuzz.corpus import collection
-from tinyref_fuzz.judge import judge
 from tinyref_fuzz.migrate import is_present
 from tinyref_fuzz.store import as_case, kept_from_json, save_kept
 from tinyref_spec.kept import content_hash, hash_in_name, read_json
@@ -43,41 +44,54 @@ def files_of(folder: Path) -> list[Path]:
         raise UserError(f"{folder}: cannot be read: {error.strerror}") from None
 
 
-def problems_of(folder: Path, device: str) -> Iterator[Problem]:
+def problems_of(folder: Path, device: str, seconds: float = MOST_SECONDS) -> Iterator[Problem]:
     """What is wrong with the files of a folder, which are replayed on `device`, one after another.
 
-    Raises `UserError` for what is no folder and for a device that cannot be opened.
+    Judging a file may take `seconds`. Raises `UserError` for what is no folder, and for a device
+    that does not open once there is a case to judge.
     """
-    Device[device]  # a device that is not there is no fault of any file
-    for path in files_of(folder):
-        problem = problem_of(path, device)
-        if problem:
-            yield Problem(path, problem)
+    with JudgeApart(device, seconds) as judge:
+        for path in files_of(folder):
+            problem = problem_of(path, judge)
+            if problem:
+                yield Problem(path, problem)
 
 
-def problem_of(path: Path, device: str) -> str:
+def problem_of(path: Path, judge: JudgeApart) -> str:
     """What is wrong with one file, or nothing."""
     try:
-        data = read_json(path)
-        if collection.is_collection(data):
-            collection.kernels_from_json(data)
-            return ""
-        if not is_present(data):
-            kept_from_json(data)
-            return "is of an older version: `tinyref fuzz corpus migrate` brings it up to date"
-        kept = kept_from_json(data)
+        case = _case_in(path)
     except UserError as error:
         return str(error).removeprefix(f"{path}: ")
-    wanted = hash_in_name(path)
-    if wanted is not None and wanted != content_hash(kept):
-        return f"its name says {wanted}, its content is {content_hash(kept)}"
-    try:
-        verdict = judge(as_case(kept), device)
-    except TinyrefError as error:
-        return f"cannot be judged on {device}: {error}"
+    except Exception as error:  # whatever is in one file, the others are looked at
+        return f"cannot be read: {type(error).__name__}: {error}"
+    if case is None:
+        return ""
+    verdict = judge.verdict(case)
+    if verdict.symptom in DEATHS - {Symptom.HANG}:
+        # It may be what the cases before it left in the process: in a new one it is alone.
+        verdict = judge.verdict(case)
     if verdict.pair is None:
         return ""
-    return f"fails on {device}, between {verdict.pair.value}: {verdict.detail}"
+    detail = verdict.detail.partition("\n")[0]
+    return f"fails on {judge.device}, between {verdict.pair.value}: {detail}"
+
+
+def _case_in(path: Path) -> Case | None:
+    """The case to judge; None for a collection of kernels. Raises `UserError` for a bad file."""
+    data = read_json(path)
+    if collection.is_collection(data):
+        collection.kernels_from_json(data)
+        return None
+    kept = kept_from_json(data)
+    if not is_present(data):
+        raise UserError(
+            "is of an older version: `tinyref fuzz corpus migrate` brings it up to date"
+        )
+    wanted = hash_in_name(path)
+    if wanted is not None and wanted != content_hash(kept):
+        raise UserError(f"its name says {wanted}, its content is {content_hash(kept)}")
+    return as_case(kept)
 
 
 def migrate_folder(folder: Path) -> Iterator[tuple[Path, Path]]:

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from tinyref.errors import UserError
-from tinyref_fuzz.judge import judge
+from tinyref_fuzz.apart import MOST_SECONDS, judged_apart
 from tinyref_fuzz.store import as_case, load_kept, save_kept
 from tinyref_spec.kernel import regressions
 
@@ -30,9 +30,10 @@ def keep_regression(case: Path, name: str, note: str, folder: Path | None = None
     problem = regressions.problem_of(kept)
     if problem:
         raise UserError(f"keep: {case}: {problem}")
-    verdict = judge(as_case(kept), "PYTHON", True)
+    verdict = judged_apart(as_case(kept), "PYTHON", MOST_SECONDS)
     if verdict.pair is not None:
-        raise UserError(f"keep: {case} still fails, between {verdict.pair.value}: {verdict.detail}")
+        detail = verdict.detail.partition("\n")[0]
+        raise UserError(f"keep: {case} still fails, between {verdict.pair.value}: {detail}")
     target = (folder or regressions.FOLDER) / f"{name}.json"
     if target.exists():
         raise UserError(f"keep: {target} is there: give another name")

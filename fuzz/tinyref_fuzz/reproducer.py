@@ -12,6 +12,7 @@ from tinyref.uops.optimise.opt import OptOp, opts_text
 from tinyref.uops.text import to_text
 from tinyref_fuzz.candidates import THREADS
 from tinyref_fuzz.case import Array, Case, Opts, Pair, Verdict
+from tinyref_fuzz.examine import failing_opts
 from tinyref_fuzz.one_line import clipped, data_line, fault_line, kernel_line
 
 MOST_LINES = 40
@@ -56,7 +57,7 @@ def reproducer(case: Case, verdict: Verdict, device: str) -> str:
 
 
 def _script(case: Case, verdict: Verdict, device: str, in_one_line: bool) -> str:
-    opts = _opts(case, verdict)
+    opts = failing_opts(case, verdict, device)
     left, right = _sides(verdict)
     lines = [f'"""{_sentence(verdict)}"""', *_imports(opts, left, right), ""]
     lines.append(f"KERNEL = from_text({_literal(case.ast, in_one_line)})")
@@ -76,11 +77,6 @@ def _script(case: Case, verdict: Verdict, device: str, in_one_line: bool) -> str
 def _sentence(verdict: Verdict) -> str:
     text = fault_line(verdict).replace("\\", "/").replace('"', "'")
     return clipped(text, _WIDTH)
-
-
-def _opts(case: Case, verdict: Verdict) -> Opts:
-    """The list that the verdict is about."""
-    return case.opts[verdict.trial] if 0 <= verdict.trial < len(case.opts) else ()
 
 
 def _sides(verdict: Verdict) -> tuple[str, str]:
@@ -166,8 +162,17 @@ def terminal_lines(case: Case, verdict: Verdict, file: str, width: int = 100) ->
     lines = (
         f"fault   {fault_line(verdict)}",
         f"kernel  {kernel_line(case.ast)}",
-        f"opts    {opts_text(_opts(case, verdict)) or 'none'}",
+        f"opts    {_opts_line(case, verdict)}",
         f"data    {data_line(case)}",
     )
     shown = [clipped(line, width) for line in lines]
     return "\n".join([*shown, f"replay  tinyref fuzz replay {shlex.quote(file)}"]) + "\n"
+
+
+def _opts_line(case: Case, verdict: Verdict) -> str:
+    """The list that the verdict is about; what the heuristics choose only a device could tell."""
+    if verdict.trial < 0:
+        return "none"
+    if not case.opts:
+        return "those of the heuristics"
+    return opts_text(case.opts[verdict.trial]) if verdict.trial < len(case.opts) else "none"

@@ -18,7 +18,7 @@ from tinyref.uops.optimise.opt import opts_text
 from tinyref.uops.text import to_text
 from tinyref_fuzz.candidates import THREADS
 from tinyref_fuzz.case import Array, Blame, Case, Opts, Pair, Verdict
-from tinyref_fuzz.examine import blame_or_pair
+from tinyref_fuzz.examine import blame_or_pair, failing_opts
 from tinyref_fuzz.judge import Judge, measured_outputs
 from tinyref_fuzz.one_line import clipped, data_line, fault_line, kernel_line
 from tinyref_fuzz.oracles import expected
@@ -63,7 +63,7 @@ def side_by_side(
     else:
         blamed = Blame("") if verdict.agrees else blame_or_pair(case, verdict, device)
     left, right = _sides(case, verdict, device)
-    lines = [*_header(case, verdict, blamed, width), ""]
+    lines = [*_header(case, verdict, blamed, failing_opts(case, verdict, device), width), ""]
     lines += _values(left, right, width)
     lines += ["", *_stages(left, right, verdict, blamed, width)]
     return "\n".join(line.rstrip() for line in lines) + "\n"
@@ -71,10 +71,13 @@ def side_by_side(
 
 def outline(case: Case, verdict: Verdict, width: int = 100) -> str:
     """Fault, if any, kernel, optimisations and data, of a case that is not to be run for it."""
-    return "\n".join(line.rstrip() for line in _header(case, verdict, None, width)) + "\n"
+    lines = _header(case, verdict, None, (), width)
+    return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
-def _header(case: Case, verdict: Verdict, blame: Blame | None, width: int) -> Iterator[str]:
+def _header(
+    case: Case, verdict: Verdict, blame: Blame | None, opts: Opts, width: int
+) -> Iterator[str]:
     if not verdict.agrees:
         yield clipped(f"fault   {fault_line(verdict)}", width)
     if blame is not None and blame.stage:
@@ -82,12 +85,8 @@ def _header(case: Case, verdict: Verdict, blame: Blame | None, width: int) -> It
         if blame.detail:
             yield clipped(f"        {blame.detail.partition(chr(10))[0]}", width)
     yield clipped(f"kernel  {kernel_line(case.ast)}", width)
-    yield clipped(f"opts    {opts_text(_opts(case, verdict)) or 'none'}", width)
+    yield clipped(f"opts    {opts_text(opts) or 'none'}", width)
     yield clipped(f"data    {data_line(case)}", width)
-
-
-def _opts(case: Case, verdict: Verdict) -> Opts:
-    return case.opts[verdict.trial] if 0 <= verdict.trial < len(case.opts) else ()
 
 
 # Both sides
@@ -96,7 +95,7 @@ def _opts(case: Case, verdict: Verdict) -> Opts:
 def _sides(case: Case, verdict: Verdict, device: str) -> tuple[Side, Side]:
     """What the pair of the verdict compares."""
     capabilities = Judge(device).capabilities
-    opts = _opts(case, verdict)
+    opts = failing_opts(case, verdict, device)
 
     def on_interpreter(opts: Opts) -> Callable[[], Values]:
         return lambda: _interpreted(case, capabilities, opts)

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 from tinyref.device import Device
+from tinyref.dtype import dtypes
 from tinyref.errors import UserError
+from tinyref.uops import build
 from tinyref.uops.evaluate import evaluate
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref.uops.optimise.opt import parse_opts
+from tinyref.uops.payload import ViewArg
+from tinyref.uops.shape_tracker import ShapeTracker
 from tinyref_spec import catalogue
 from tinyref_spec.case import Profile
-from tinyref_spec.device_under_test import DeviceUnderTest
+from tinyref_spec.device_under_test import DeviceUnderTest, Optimised, Runnable
 from tinyref_spec.kept import KeptCase, read_kept
 from tinyref_spec.kernel import regressions
 
@@ -30,7 +38,9 @@ def test_there_are_regressions_and_each_has_a_row():
 @each_case
 def test_each_runs_plain_and_with_its_lists_in_the_quick_profile(name):
     cases = ROWS[f"kernel.regression.{name}"].cases(Profile.QUICK)
-    assert len(cases) == 1 + len({opts for opts in KEPT[name].opts if opts})
+    # Without lists that of the heuristics, and the equivalent kernel where there is one.
+    lists = len({opts for opts in KEPT[name].opts if opts}) if KEPT[name].opts else 1
+    assert len(cases) == 1 + lists + bool(KEPT[name].trail)
     assert ROWS[f"kernel.regression.{name}"].sentence == KEPT[name].note
 
 
@@ -88,6 +98,93 @@ def test_a_list_that_is_refused_leaves_the_plain_kernel():
     kept = KEPT["group-of-a-sum-in-place"]
     assert not Device["CPU"].capabilities.has_groups
     assert regressions.run(kept, kept.opts[0], "id", DeviceUnderTest("CPU")).passed
+
+
+def sum_of(operation: Callable[[UOp, UOp], UOp]) -> UOp:
+    """A kernel that stores what `operation` makes of each element and itself."""
+    slots = [build.define_global(slot, dtypes.int32, 64) for slot in (0, 1)]
+    whole = ViewArg(ShapeTracker.from_shape((64,)))
+    to, source = (UOp(Ops.VIEW, slot.dtype, (slot,), whole) for slot in slots)
+    loaded = build.load(source)
+    return build.sink(build.store(to, operation(loaded, loaded)))
+
+
+ADDED = sum_of(build.add)
+DOUBLED = sum_of(lambda x, _: build.mul(x, 2))
+TRIPLED = sum_of(lambda x, _: build.mul(x, 3))
+WITHOUT_LISTS = KeptCase(
+    ADDED,
+    (np.full(64, 90, np.int32), np.arange(64, dtype=np.int32)),
+    note="It was wrong once.",
+)
+WITH_EQUIVALENT = dataclasses.replace(
+    WITHOUT_LISTS, origin=ADDED, trail=(("first", TRIPLED), ("second", DOUBLED))
+)
+
+
+def failing_cases(kept: KeptCase, tested: DeviceUnderTest, monkeypatch) -> list[str]:
+    """What fails of the row of a case, by what each of its cases runs."""
+    monkeypatch.setattr(regressions, "kept_cases", lambda: {"new": kept})
+    (row,) = regressions.rows()
+    runs = dict(row.specials)
+    cases = {case.id.removeprefix(row.id): case for case in row.cases(Profile.QUICK)}
+    assert list(cases) == list(runs)
+    return [runs[name] for name, case in cases.items() if not case.run(tested).passed]
+
+
+class WrongOn(DeviceUnderTest):
+    """A device that gives another value for some of the kernels."""
+
+    def __init__(self, is_wrong: Callable[[Runnable], bool]) -> None:
+        super().__init__("CPU")
+        self.is_wrong = is_wrong
+
+    def run(self, kernel: Runnable, *given, **named):
+        results = super().run(kernel, *given, **named)
+        return [result + 1 for result in results] if self.is_wrong(kernel) else results
+
+
+def test_without_lists_the_heuristics_choose(monkeypatch):
+    tested = WrongOn(lambda kernel: not isinstance(kernel, Optimised))
+    assert failing_cases(WITHOUT_LISTS, tested, monkeypatch) == ["heuristics"]
+
+
+def test_with_lists_the_heuristics_are_not_asked(monkeypatch):
+    kept = dataclasses.replace(WITHOUT_LISTS, opts=(parse_opts("UPCAST(0, 4)"),))
+    tested = WrongOn(lambda kernel: not isinstance(kernel, Optimised))
+    assert failing_cases(kept, tested, monkeypatch) == []
+
+
+def test_the_last_equivalent_kernel_runs(monkeypatch):
+    # The first one is of a transformation that was wrong: only where it all ends is run.
+    assert failing_cases(WITH_EQUIVALENT, DeviceUnderTest("CPU"), monkeypatch) == []
+    tested = WrongOn(lambda kernel: kernel is DOUBLED)
+    assert failing_cases(WITH_EQUIVALENT, tested, monkeypatch) == ["equivalent: first second"]
+
+
+def test_an_equivalent_kernel_that_computes_something_else_fails(monkeypatch):
+    kept = dataclasses.replace(WITH_EQUIVALENT, trail=(("first", TRIPLED),))
+    failing = failing_cases(kept, DeviceUnderTest("CPU"), monkeypatch)
+    assert failing == ["equivalent: first"]
+
+
+def test_an_evaluator_that_is_wrong_on_the_equivalent_kernel_fails(monkeypatch):
+    def wrong(ast, *given):
+        written = evaluate(ast, *given)
+        return {slot: values + (ast is DOUBLED) for slot, values in written.items()}
+
+    monkeypatch.setattr(regressions, "evaluate", wrong)
+    failing = failing_cases(WITH_EQUIVALENT, DeviceUnderTest("CPU"), monkeypatch)
+    assert failing == ["equivalent: first second"]
+
+
+def test_a_device_without_the_types_of_the_equivalent_kernel_does_not_owe_it(monkeypatch):
+    wide = sum_of(lambda x, _: build.cast(build.mul(build.cast(x, dtypes.int64), 2), dtypes.int32))
+    kept = dataclasses.replace(WITH_EQUIVALENT, trail=(("wider", wide),))
+    monkeypatch.setattr(regressions, "kept_cases", lambda: {"new": kept})
+    (row,) = regressions.rows()
+    needs = [case.needs.dtypes for case in row.cases(Profile.QUICK)]
+    assert needs == [{dtypes.int32}, {dtypes.int32}, {dtypes.int32, dtypes.int64}]
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from tinyref_fuzz.apart import JudgeApart
     from tinyref_fuzz.case import Case, Verdict
     from tinyref_spec.kept import KeptCase
 
@@ -34,27 +35,30 @@ def replay(case: _CASE, device: _DEVICE = "", timeout: _TIMEOUT = 60.0) -> None:
     """Judge a case again: what differs, in which stage. Exit code 1 if anything does.
 
     A case that crashes the device, or does not end, is one that fails: it has a process of its own.
+    A device that is not installed, module:Class, is not taken from CASE: name it with --device.
 
     \b
     Examples:
       tinyref fuzz replay fuzz-CPU/cases/lower-4f1d2a90b3c7.json
       tinyref fuzz replay case.json --device PYTHON
     """
+    from tinyref_fuzz.apart import JudgeApart
     from tinyref_fuzz.store import as_case, load_kept
 
     kept = load_kept(case)
-    name = _device(device, kept)
+    name = _device(device, kept, "replay", case)
     loaded = as_case(kept)
-    verdict = _judged(loaded, name, timeout)
-    if kept.note:
-        print(f"note: {kept.note}")
-    if verdict.pair is None or verdict.symptom is None:
-        print(_agreement(verdict, name))
-        return
-    print(f"{name}: between {verdict.pair.value}: {verdict.symptom.value}")
-    print(textwrap.indent(verdict.detail, "  "))
-    for line in _particulars(loaded, verdict, name):
-        print(f"  {line}")
+    with JudgeApart(name, timeout) as judge:
+        verdict = judge.verdict(loaded)
+        if kept.note:
+            print(f"note: {kept.note}")
+        if verdict.pair is None or verdict.symptom is None:
+            print(_agreement(verdict, name))
+            return
+        print(f"{name}: between {verdict.pair.value}: {verdict.symptom.value}")
+        print(textwrap.indent(verdict.detail, "  "))
+        for line in _particulars(judge, loaded, verdict):
+            print(f"  {line}")
     raise typer.Exit(1)
 
 
@@ -71,31 +75,22 @@ def reduce(
 
     The file goes beside CASE, with `-reduced` before its ending, unless --out is given.
     """
-    from tinyref.errors import UserError
-    from tinyref_fuzz.campaign.examination import HOPELESS, examined_crash
-    from tinyref_fuzz.case import Symptom
-    from tinyref_fuzz.examine import examine
+    from tinyref_fuzz.apart import JudgeApart
     from tinyref_fuzz.store import as_case, load_kept, save_case
 
     kept = load_kept(case)
-    name = _device(device, kept)
+    name = _device(device, kept, "reduce", case)
     loaded = as_case(kept)
-    verdict = _judged(loaded, name, timeout)
-    if verdict.agrees:
-        raise UserError(f"reduce: {case} does not fail on {name}: there is nothing to reduce")
-    if verdict.symptom in HOPELESS:
-        first = verdict.detail.partition("\n")[0]
-        raise UserError(
-            f"reduce: {case} on {name}: {first}: to try parts of it would take too long"
-        )
-    if verdict.symptom is Symptom.CRASH:
-        found = examined_crash(loaded, verdict, name, seconds, timeout)
-    else:
-        found = examine(loaded, verdict, name, seconds)
+    with JudgeApart(name, timeout) as judge:
+        verdict = judge.verdict(loaded)
+        _check_reducible(case, verdict, name)
+        found = judge.finding(loaded, verdict, seconds)
     target = out or case.with_name(f"{case.stem}-reduced{case.suffix}")
     written = save_case(target, found.case, kept.note, found.verdict, found.blame, name, case.stem)
     print(f"{found.nodes} nodes, {found.opts} optimisations, in {found.seconds:.1f} s")
     print(f"{found.bucket}: {found.blame}")
+    if found.problem:
+        print(f"not reduced: {found.problem}")
     print(f"wrote {written}")
     print(f"again: tinyref fuzz replay {shlex.quote(str(written))} --device {name}")
 
@@ -105,12 +100,13 @@ def show(case: _CASE, device: _DEVICE = "", timeout: _TIMEOUT = 60.0) -> None:
 
     Of one that agrees, and of one that crashes or does not end, only what it is.
     """
-    from tinyref_fuzz.apart import DEATHS
-    from tinyref_fuzz.show import outline, side_by_side
+    from tinyref_fuzz.apart import JudgeApart
+    from tinyref_fuzz.bucket import DEATHS
+    from tinyref_fuzz.show import outline
     from tinyref_fuzz.store import as_case, load_kept
 
     kept = load_kept(case)
-    name = _device(device, kept)
+    name = _device(device, kept, "show", case)
     for label, text in (
         ("note", kept.note),
         ("found on", kept.device),
@@ -119,14 +115,15 @@ def show(case: _CASE, device: _DEVICE = "", timeout: _TIMEOUT = 60.0) -> None:
         if text:
             print(f"{label}: {text}")
     loaded = as_case(kept)
-    verdict = _judged(loaded, name, timeout)
     width = shutil.get_terminal_size((_WIDTH, 0)).columns
-    if verdict.agrees:
-        print(_agreement(verdict, name))
-    if verdict.agrees or verdict.symptom in DEATHS:
-        print(outline(loaded, verdict, width), end="")
-        return
-    print(side_by_side(loaded, verdict, name, width), end="")
+    with JudgeApart(name, timeout) as judge:
+        verdict = judge.verdict(loaded)
+        if verdict.agrees:
+            print(_agreement(verdict, name))
+        if verdict.agrees or verdict.symptom in DEATHS:
+            print(outline(loaded, verdict, width), end="")
+            return
+        print(judge.shown(loaded, verdict, width), end="")
 
 
 def keep(
@@ -168,16 +165,16 @@ def _corpus() -> None:
 def check(
     folder: _FOLDER = None,
     device: Annotated[str, typer.Option(help="The device; the default one if empty.")] = "",
+    timeout: _TIMEOUT = 60.0,
 ) -> None:
     """Load, verify and replay every case. Exit code 1 if any file has a problem."""
-    from tinyref.device import Device
     from tinyref_fuzz.folder import SHIPPED, files_of, problems_of
 
-    name = Device.canonical(device or None)
+    name = _working(device)
     folders = SHIPPED if folder is None else (folder,)
     problems = 0
     for each in folders:
-        for problem in problems_of(each, name):
+        for problem in problems_of(each, name, timeout):
             problems += 1
             print(problem)
     files = sum(len(files_of(each)) for each in folders)
@@ -232,23 +229,50 @@ def harvest(
         raise typer.Exit(1)
 
 
-def _device(asked: str, kept: KeptCase) -> str:
+def _device(asked: str, kept: KeptCase, command: str, case: Path) -> str:
     """The canonical name. Raises `UserError` where it is unknown or does not work here."""
+    return _working(asked or _device_of_file(kept, command, case))
+
+
+def _device_of_file(kept: KeptCase, command: str, case: Path) -> str:
+    """The installed device that a file names; files come from anywhere, and may not import."""
     from tinyref.device import Device
     from tinyref.errors import UserError
 
-    name = Device.canonical(asked or kept.device or None)
+    head, colon, number = kept.device.partition(":")
+    is_numbered = number.isascii() and number.isdigit()
+    if not colon or (is_numbered and head.upper() in Device.names()):
+        return kept.device
+    again = f"tinyref fuzz {command} {shlex.quote(str(case))} --device {shlex.quote(kept.device)}"
+    raise UserError(
+        f"device: {case} names {kept.device!r}, which is not the name of an installed device: "
+        f"a file may not choose what code runs; if you trust it: {again}"
+    )
+
+
+def _working(name: str) -> str:
+    """The canonical name, of the default device for none. Raises as `_device`."""
+    from tinyref.device import Device
+    from tinyref.errors import UserError
+
+    name = Device.canonical(name or None)
     available = Device.availability(name)
     if not available.works:
         raise UserError(f"device: {name} is not available here: {available.reason}")
     return name
 
 
-def _judged(case: Case, device: str, seconds: float) -> Verdict:
-    """With every check, whichever a campaign would have left out."""
-    from tinyref_fuzz.apart import judged_safely
+def _check_reducible(case: Path, verdict: Verdict, device: str) -> None:
+    from tinyref.errors import UserError
+    from tinyref_fuzz.campaign.examination import HOPELESS
 
-    return judged_safely(case, device, seconds)
+    if verdict.agrees:
+        raise UserError(f"reduce: {case} does not fail on {device}: there is nothing to reduce")
+    if verdict.symptom in HOPELESS:
+        first = verdict.detail.partition("\n")[0]
+        raise UserError(
+            f"reduce: {case} on {device}: {first}: to try parts of it would take too long"
+        )
 
 
 def _agreement(verdict: Verdict, device: str) -> str:
@@ -256,24 +280,22 @@ def _agreement(verdict: Verdict, device: str) -> str:
     return f"{device}: all agree ({programs} judged)"
 
 
-def _particulars(case: Case, verdict: Verdict, device: str) -> Iterator[str]:
+def _particulars(judge: JudgeApart, case: Case, verdict: Verdict) -> Iterator[str]:
     """The optimisations and the stage of a fault; of a process that ended nobody knows the former.
 
-    To try more of such a case here would end this process too.
+    To try more of such a case would end another process.
     """
     from tinyref.uops.optimise.opt import opts_text
-    from tinyref_fuzz.apart import DEATHS
+    from tinyref_fuzz.bucket import DEATHS
     from tinyref_fuzz.campaign.examination import blame_of_a_death
-    from tinyref_fuzz.examine import blame_or_pair
-    from tinyref_fuzz.judge import Judge
 
-    if verdict.symptom in DEATHS:
-        yield f"stage: {blame_of_a_death(case, verdict, device)}"
+    explained = None if verdict.symptom in DEATHS else judge.explained(case, verdict)
+    if explained is None:
+        yield f"stage: {blame_of_a_death(case, verdict, judge.device)}"
         return
-    trial = verdict.trial
-    opts = opts_text(Judge(device).trials(case)[trial]) if trial >= 0 else ""
-    yield f"with {opts}" if opts else "without optimisations"
-    yield f"stage: {blame_or_pair(case, verdict, device)}"
+    opts, blame = explained
+    yield f"with {opts_text(opts)}" if opts else "without optimisations"
+    yield f"stage: {blame}"
 
 
 def _blame(kept: KeptCase) -> str:

@@ -2,7 +2,8 @@
 
 The cases are the files of `regressions/`, in the format that docs/corpus.md describes; the note of
 each says what it found. A list of optimisations that is refused now, or by this device, leaves the
-kernel to the plan without: a refusal is as good as the right value.
+kernel to the plan without: a refusal is as good as the right value. A case without lists is run
+with that of the heuristics, and the last of its equivalent kernels must give the same.
 """
 
 from __future__ import annotations
@@ -12,17 +13,19 @@ import functools
 from collections.abc import Iterator
 from pathlib import Path
 
-from tinyref.dtype import DType, PtrDType, dtypes
+from tinyref.dtype import DType, ImageDType, PtrDType, dtypes
 from tinyref.errors import UserError
 from tinyref.uops.evaluate import evaluate
+from tinyref.uops.node import UOp
 from tinyref.uops.optimise.opt import KernelOptError, Opt, opts_text
 from tinyref.uops.optimise.plan import Plan
-from tinyref_spec.case import Measurement, Row, Rung
-from tinyref_spec.checks import Check, kernel_needs, make_row
-from tinyref_spec.device_under_test import DeviceUnderTest, Optimised, slots_of
+from tinyref_spec.bits import Array
+from tinyref_spec.case import Measurement, Needs, Row, Rung
+from tinyref_spec.checks import Check, Run, kernel_needs, make_row
+from tinyref_spec.device_under_test import DeviceUnderTest, Optimised, Runnable, slots_of
 from tinyref_spec.error_rules import Ulp
 from tinyref_spec.kept import KeptCase, read_kept
-from tinyref_spec.measure import Experiment, measure
+from tinyref_spec.measure import Experiment, judge, measure
 from tinyref_spec.oracles import Expected
 
 FOLDER = Path(__file__).parent.parent / "regressions"
@@ -57,13 +60,40 @@ def run(
     kept: KeptCase, opts: tuple[Opt, ...], case_id: str, device: DeviceUnderTest
 ) -> Measurement:
     """Whether a kept kernel, with these optimisations, gives what the AST evaluator gives."""
-    written = evaluate(kept.ast, dict(enumerate(kept.buffers)), kept.bindings)
-    slots = [slot.number for slot in slots_of(kept.ast) if slot.is_written]
-    wanted = [Expected(written.get(slot, kept.buffers[slot])) for slot in slots]
-    rules = [RULES[kept.mode]] * len(slots)
-    kernel = Optimised(kept.ast, _legal(kept, opts, device))
+    return _measured(kept, Optimised(kept.ast, _legal(kept, opts, device)), case_id, device)
+
+
+def run_as_chosen(kept: KeptCase, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """As `run`, with the optimisations that the heuristics choose."""
+    return _measured(kept, kept.ast, case_id, device)
+
+
+def run_equivalent(kept: KeptCase, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Whether the last equivalent kernel gives the same, by the AST evaluator and on the device."""
+    equivalent = kept.trail[-1][1]
+    wanted, again = _evaluated(kept, kept.ast), _evaluated(kept, equivalent)
+    for slot, values in wanted.items():
+        found = judge(again[slot], Expected(values), RULES[kept.mode])
+        if found.fails:
+            text = f"the evaluator gives another value for it: slot {slot}, element {found.first}"
+            return Measurement(False, text, compared=found.compared)
+    return _measured(kept, equivalent, case_id, device)
+
+
+def _measured(
+    kept: KeptCase, kernel: Runnable, case_id: str, device: DeviceUnderTest
+) -> Measurement:
+    wanted = [Expected(values) for values in _evaluated(kept, kept.ast).values()]
+    rules = [RULES[kept.mode]] * len(wanted)
     experiment = Experiment(case_id, kernel, kept.buffers, wanted, rules, kept.bindings)
     return measure(device, experiment)
+
+
+def _evaluated(kept: KeptCase, ast: UOp) -> dict[int, Array]:
+    """What a kernel leaves in each of the slots that the kept one writes, in their order."""
+    written = evaluate(ast, dict(enumerate(kept.buffers)), kept.bindings)
+    slots = [slot.number for slot in slots_of(kept.ast) if slot.is_written]
+    return {slot: written.get(slot, kept.buffers[slot]) for slot in slots}
 
 
 def _legal(kept: KeptCase, opts: tuple[Opt, ...], device: DeviceUnderTest) -> tuple[Opt, ...]:
@@ -74,21 +104,43 @@ def _legal(kept: KeptCase, opts: tuple[Opt, ...], device: DeviceUnderTest) -> tu
     return opts
 
 
-def _dtypes(kept: KeptCase) -> list[DType]:
-    """What the kernel computes in and reads, in the order of the table of types."""
+def _dtypes(ast: UOp) -> list[DType]:
+    """What a kernel computes in and reads, in the order of the table of types."""
     found = set()
-    for node in kept.ast.toposort():
+    for node in ast.toposort():
         scalar = node.dtype.base if isinstance(node.dtype, PtrDType) else node.dtype.scalar
         found.add(scalar)
     return [dtype for dtype in dtypes.all if dtype in found]
 
 
-def _row(name: str, kept: KeptCase) -> Row:
-    used = _dtypes(kept)
-    lists = dict.fromkeys(((), *kept.opts))
-    checks = [
-        Check(f":{number}", functools.partial(run, kept, opts)) for number, opts in enumerate(lists)
+def _equivalent_needs(kept: KeptCase) -> Needs:
+    """What the last equivalent kernel needs: other types than the kept one, or images."""
+    equivalent = kept.trail[-1][1]
+    has_images = any(isinstance(node.dtype, ImageDType) for node in equivalent.toposort())
+    return kernel_needs(*_dtypes(equivalent), features=("images",) if has_images else ())
+
+
+def _checks(kept: KeptCase) -> list[tuple[Check, str]]:
+    """The cases of a row in order, and in words what each of them runs."""
+    runs: list[tuple[str, Run, Needs | None]] = [
+        (opts_text(opts) or "plain", functools.partial(run, kept, opts), None)
+        for opts in dict.fromkeys(((), *kept.opts))
     ]
+    if not kept.opts:
+        runs.append(("heuristics", functools.partial(run_as_chosen, kept), None))
+    if kept.trail:
+        labels = " ".join(label for label, _ in kept.trail)
+        same = functools.partial(run_equivalent, kept)
+        runs.append((f"equivalent: {labels}", same, _equivalent_needs(kept)))
+    return [
+        (Check(f":{number}", runs_it, needs=needs), words)
+        for number, (words, runs_it, needs) in enumerate(runs)
+    ]
+
+
+def _row(name: str, kept: KeptCase) -> Row:
+    used = _dtypes(kept.ast)
+    checks = _checks(kept)
     main = used[0].name if used else ""
     row = make_row(
         f"kernel.regression.{name}",
@@ -99,10 +151,9 @@ def _row(name: str, kept: KeptCase) -> Row:
         main,
         RULES[kept.mode].sentence,
         kernel_needs(*used),
-        lambda: checks,
+        lambda: [check for check, _ in checks],
     )
-    specials = tuple((f":{at}", opts_text(opts) or "plain") for at, opts in enumerate(lists))
-    return dataclasses.replace(row, specials=specials)
+    return dataclasses.replace(row, specials=tuple((check.name, words) for check, words in checks))
 
 
 def rows() -> Iterator[Row]:
