@@ -6,6 +6,8 @@ import json
 import os
 import shlex
 import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -107,6 +109,26 @@ def test_show_of_a_healthy_case(capsys):
     assert lines[0].startswith("note: GROUP of a kernel")
     assert lines[1].startswith("PYTHON: all agree (")
     assert [line.split()[0] for line in lines[2:]] == ["kernel", "opts", "data"]
+
+
+def test_the_script_shows_the_fault_by_itself(capsys, wrong, tmp_path):
+    assert tinyref("show", GOOD, "--device", "PYTHON", "--script") == 0
+    script = capsys.readouterr().out
+    assert len(script.splitlines()) <= 40
+    words = [sys.executable, "-c", script]
+    done = subprocess.run(words, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    first, second = done.stdout.splitlines()
+    assert first.startswith("slot 0 evaluator: ")
+    assert second.startswith("slot 0 interpreter: ")
+    assert first.partition(": ")[2] != second.partition(": ")[2]
+
+
+def test_there_is_no_script_of_a_healthy_case(capsys):
+    assert tinyref("show", GOOD, "--device", "PYTHON", "--script") == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert f"show: {GOOD} does not fail on PYTHON: there is no fault to show" in shown.err
 
 
 def test_what_is_shown_fits_the_terminal(capsys, wrong, monkeypatch):

@@ -39,6 +39,7 @@ from tinyref_fuzz.judge import Judge
 from tinyref_fuzz.reduce import node_count, opt_count
 from tinyref_fuzz.reduce.fault import is_same_fault
 from tinyref_fuzz.reduce.search import JudgeFunction
+from tinyref_fuzz.reproducer import reproducer
 from tinyref_fuzz.show import outline, side_by_side
 from tinyref_fuzz.store import as_case, blame_of, case_from_json, case_to_json, kept_from_json
 from tinyref_fuzz.store import verdict_of as kept_verdict_of
@@ -113,6 +114,15 @@ class JudgeApart:
         answer = self._ask("show", case, within, verdict=verdict_to_json(verdict), width=width)
         if isinstance(answer, Death):
             return f"{outline(case, verdict, width)}stages  cannot be shown: {answer.words}\n"
+        text: str = answer["text"]
+        return text
+
+    def script(self, case: Case, verdict: Verdict) -> str:
+        """The text of `reproducer`. Raises `UserError` where writing it ends the process."""
+        within = self.seconds + EXAMINATION_GRACE
+        answer = self._ask("script", case, within, verdict=verdict_to_json(verdict))
+        if isinstance(answer, Death):
+            raise UserError(f"script: {self.device} does not even say its list: {answer.words}")
         text: str = answer["text"]
         return text
 
@@ -247,6 +257,10 @@ def _show(judge: Judge, case: Case, message: Mapping[str, Any]) -> Message:
     return {"text": side_by_side(case, verdict, judge.device, message["width"])}
 
 
+def _script(judge: Judge, case: Case, message: Mapping[str, Any]) -> Message:
+    return {"text": reproducer(case, verdict_from_json(message["verdict"]), judge.device)}
+
+
 def _examine(judge: Judge, case: Case, message: Mapping[str, Any]) -> Message:
     """Candidates are judged one process further, so that one which crashes is only left out."""
     verdict = verdict_from_json(message["verdict"])
@@ -265,6 +279,7 @@ TASKS: dict[str, Callable[[Judge, Case, Mapping[str, Any]], Message]] = {
     "judge": _judge,
     "explain": _explain,
     "show": _show,
+    "script": _script,
     "examine": _examine,
 }
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tinyref.errors import UserError
+
 if TYPE_CHECKING:
     from tinyref_fuzz.apart import JudgeApart
     from tinyref_fuzz.case import Case, Verdict
@@ -95,7 +97,14 @@ def reduce(
     print(f"again: tinyref fuzz replay {shlex.quote(str(written))} --device {name}")
 
 
-def show(case: _CASE, device: _DEVICE = "", timeout: _TIMEOUT = 60.0) -> None:
+def show(
+    case: _CASE,
+    device: _DEVICE = "",
+    timeout: _TIMEOUT = 60.0,
+    script: Annotated[
+        bool, typer.Option("--script", help="Print a program that shows the fault, nothing else.")
+    ] = False,
+) -> None:
     """Show a case: kernel, data, and its stages side by side with the first difference marked.
 
     Of one that agrees, and of one that crashes or does not end, only what it is.
@@ -107,6 +116,9 @@ def show(case: _CASE, device: _DEVICE = "", timeout: _TIMEOUT = 60.0) -> None:
 
     kept = load_kept(case)
     name = _device(device, kept, "show", case)
+    if script:
+        _print_script(as_case(kept), case, name, timeout)
+        return
     for label, text in (
         ("note", kept.note),
         ("found on", kept.device),
@@ -124,6 +136,17 @@ def show(case: _CASE, device: _DEVICE = "", timeout: _TIMEOUT = 60.0) -> None:
             print(outline(loaded, verdict, width), end="")
             return
         print(judge.shown(loaded, verdict, width), end="")
+
+
+def _print_script(loaded: Case, file: Path, name: str, timeout: float) -> None:
+    """Raises `UserError` where there is no fault to show."""
+    from tinyref_fuzz.apart import JudgeApart
+
+    with JudgeApart(name, timeout) as judge:
+        verdict = judge.verdict(loaded)
+        if verdict.agrees:
+            raise UserError(f"show: {file} does not fail on {name}: there is no fault to show")
+        print(judge.script(loaded, verdict), end="")
 
 
 def keep(
@@ -237,7 +260,6 @@ def _device(asked: str, kept: KeptCase, command: str, case: Path) -> str:
 def _device_of_file(kept: KeptCase, command: str, case: Path) -> str:
     """The installed device that a file names; files come from anywhere, and may not import."""
     from tinyref.device import Device
-    from tinyref.errors import UserError
 
     head, colon, number = kept.device.partition(":")
     is_numbered = number.isascii() and number.isdigit()
@@ -253,7 +275,6 @@ def _device_of_file(kept: KeptCase, command: str, case: Path) -> str:
 def _working(name: str) -> str:
     """The canonical name, of the default device for none. Raises as `_device`."""
     from tinyref.device import Device
-    from tinyref.errors import UserError
 
     name = Device.canonical(name or None)
     available = Device.availability(name)
@@ -263,7 +284,6 @@ def _working(name: str) -> str:
 
 
 def _check_reducible(case: Path, verdict: Verdict, device: str) -> None:
-    from tinyref.errors import UserError
     from tinyref_fuzz.campaign.examination import HOPELESS
 
     if verdict.agrees:
