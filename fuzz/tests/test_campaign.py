@@ -15,13 +15,16 @@ from typing import Any
 import pytest
 
 from tinyref.errors import UserError
+from tinyref_fuzz.__main__ import main as lane
 from tinyref_fuzz.campaign import database as databases
-from tinyref_fuzz.campaign.campaign import Request, Summary, run
-from tinyref_fuzz.campaign.cases import judged
+from tinyref_fuzz.campaign.campaign import Campaign, Request, Summary, run
+from tinyref_fuzz.campaign.cases import Guide, case_at, code_version, judge_of, judged
 from tinyref_fuzz.campaign.database import NAME, Database
+from tinyref_fuzz.campaign.progress import Quiet
 from tinyref_fuzz.campaign.report import exit_code, text
+from tinyref_fuzz.campaign.task import Examination
 from tinyref_fuzz.case import Symptom
-from tinyref_fuzz.store import load_case
+from tinyref_fuzz.store import case_to_json, load_case
 
 HERE = Path(__file__).parent
 SEED = 11
@@ -105,6 +108,88 @@ def check_that_no_other_is_resumed(folder: Path) -> None:
         campaign(folder, "Healthy", policy="odd")
 
 
+def test_what_is_not_given_with_resume_is_as_before(tmp_path: Path):
+    campaign(
+        tmp_path / "folder",
+        "Healthy",
+        kernels=5,
+        seconds=900.0,
+        timeout=7.0,
+        memory=900 << 20,
+        corpus=tmp_path / "corpus",
+    )
+    before = resumed(tmp_path / "folder")
+    assert (before.seed, before.policy, before.kernels) == (SEED, "small", 5)
+    assert (before.seconds, before.timeout, before.memory) == (900.0, 7.0, 900 << 20)
+    assert before.corpus == tmp_path / "corpus"
+    # Its time goes on where it stopped.
+    assert 0.0 < before.used < 900.0
+    changed = resumed(tmp_path / "folder", timeout=8.0)
+    assert (changed.timeout, changed.memory, changed.seconds) == (8.0, 900 << 20, 900.0)
+    assert changed.used >= before.used
+    # What is given anew is as before from then on; new seconds begin with none of them used.
+    given = {"kernels": 4, "seconds": 700.0, "memory": 800 << 20, "corpus": tmp_path / "other"}
+    assert resumed(tmp_path / "folder", **given).used == 0.0
+    again = resumed(tmp_path / "folder")
+    assert (again.kernels, again.seconds, again.timeout) == (4, 700.0, 8.0)
+    assert (again.memory, again.corpus) == (800 << 20, tmp_path / "other")
+    # Databases were once without these.
+    connection = Database.open(tmp_path / "folder")._connection
+    connection.execute("delete from config where key in ('used', 'timeout', 'memory', 'corpus')")
+    connection.close()
+    old = resumed(tmp_path / "folder")
+    assert (old.kernels, old.seconds, old.used) == (4, 700.0, 0.0)
+    assert (old.timeout, old.memory, old.corpus) == (None, None, None)
+
+
+def resumed(folder: Path, **members: Any) -> Request:
+    """What is asked for where the campaign in the folder is resumed."""
+    seen: list[Request] = []
+    given = Request("campaign_devices:Healthy", folder, resume=True, **members)
+    run(given, started=seen.append)
+    return seen[0]
+
+
+def test_a_campaign_whose_time_is_up_is_over_when_it_is_resumed(tmp_path: Path):
+    summary = campaign(tmp_path, "Healthy", kernels=None, seconds=0.5)
+    assert summary.cases > 0
+    again = campaign(tmp_path, "Healthy", kernels=None, resume=True)
+    assert (again.cases, again.incomplete) == (summary.cases, "")
+
+
+def test_a_corpus_that_cannot_be_written_any_more_is_refused(tmp_path: Path):
+    corpus = tmp_path / "corpus"
+    campaign(tmp_path / "folder", "Healthy", kernels=1, corpus=corpus)
+    corpus.rmdir()
+    corpus.touch()
+    with pytest.raises(UserError, match="corpus: cannot write to"):
+        resumed(tmp_path / "folder")
+
+
+def test_a_smaller_case_takes_the_place_of_a_file_in_the_folder_alone(tmp_path: Path):
+    folder, corpus = tmp_path / "folder", tmp_path / "corpus"
+    folder.mkdir()
+    database = Database.create(folder, {})
+    shared = Campaign(request(folder, "Wrong", corpus=corpus), database, Quiet())
+    shared._keep(examination(3, nodes=9))
+    (file,) = corpus.iterdir()
+    # Others may count on what lies in a corpus, also when it is no longer ours.
+    own = Campaign(request(folder, "Wrong"), database, Quiet())
+    own._buckets = dict(shared._buckets)
+    own._keep(examination(4, nodes=8))
+    assert file.exists()
+    (first,) = (folder / "cases").iterdir()
+    own._keep(examination(5, nodes=7))
+    (second,) = (folder / "cases").iterdir()
+    assert second != first
+    assert file.exists()
+
+
+def examination(number: int, nodes: int) -> Examination:
+    case = case_to_json(case_at(judge_of("PYTHON"), SEED, number, "small"), f"case {number}")
+    return Examination(number, "bucket", "device", "", "differs", case, nodes)
+
+
 def test_what_a_device_computes_wrongly_is_kept_as_a_case(tmp_path: Path):
     summary = campaign(tmp_path, "Wrong")
     assert summary.cases == KERNELS
@@ -113,7 +198,8 @@ def test_what_a_device_computes_wrongly_is_kept_as_a_case(tmp_path: Path):
     assert exit_code(summary) == 1
     bucket = summary.buckets[0]
     assert load_case(bucket.file).ast.src
-    assert f"tinyref fuzz replay {bucket.file}" in text(summary)
+    # What is not installed is imported only where the command says so.
+    assert f"replay {bucket.file} --device campaign_devices:Wrong\n" in text(summary)
     assert f"seed {SEED}" in text(summary)
 
 
@@ -236,8 +322,10 @@ def test_a_killed_campaign_goes_on_where_it_stopped(tmp_path: Path):
     process.wait()
     # Its workers do not stay behind.
     wait_for(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers))
-    before = Database.open(folder).chunks()
-    assert 0 < sum(stop - first for first, stop in before) < 120
+    database = Database.open(folder)
+    assert 0 < sum(stop - first for first, stop in database.chunks()) < 120
+    assert database.config()["used"] > 0
+    database.close()
     # With another number of workers.
     resumed = campaign(folder, "Wrong", seed=None, policy=None, kernels=None, resume=True, jobs=3)
     assert (resumed.cases, resumed.seed, resumed.policy) == (120, SEED, "small")
@@ -321,8 +409,66 @@ def test_a_time_limit_ends_a_campaign_without_making_it_incomplete(tmp_path: Pat
     summary = campaign(tmp_path, "Healthy", kernels=None, seconds=2.0)
     assert summary.cases > 0
     assert summary.incomplete == ""
+    # Seconds that are given anew are more of them.
     more = campaign(tmp_path, "Healthy", seed=None, kernels=None, seconds=2.0, resume=True)
     assert more.cases > summary.cases
+
+
+@pytest.fixture
+def guided_folder(tmp_path: Path) -> Path:
+    """Of a campaign that has come to case 2999, with a guide for the last thousand."""
+    config = {"device": "PYTHON", "seed": SEED, "policy": "small", "code": code_version()}
+    database = Database.create(tmp_path, config)
+    for epoch, guide in enumerate((None, None, {"opts": {"UPCAST": 2.0}})):
+        database.keep_guide(epoch, guide)
+    database.close()
+    return tmp_path
+
+
+def test_the_lane_judges_the_cases_of_a_campaign_with_its_guides(
+    guided_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    made: list[tuple[int, int, str, Guide | None]] = []
+
+    def noted(judge: Any, seed: int, number: int, policy: str, guide: Guide | None) -> Any:
+        made.append((seed, number, policy, guide))
+        return case_at(judge, seed, number, policy)
+
+    monkeypatch.setattr("tinyref_fuzz.campaign.cases.case_at", noted)
+    words = ["--campaign", str(guided_folder), "--start", "1999", "--kernels", "2"]
+    assert lane(words) == 0
+    assert made == [
+        (SEED, 1999, "small", None),
+        (SEED, 2000, "small", {"opts": {"UPCAST": 2.0}}),
+    ]
+    assert capsys.readouterr().out.startswith("PYTHON: 2 kernels, 0 disagree")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--start", "3000"], "has not come to case 3000"),
+        (["--seed", "12"], "is of seed 11, not 12"),
+        (["--device", "CPU"], "is of device PYTHON, not CPU"),
+    ],
+)
+def test_the_lane_refuses_what_the_campaign_is_not_of(
+    guided_folder: Path, words: list[str], says: str, capsys: pytest.CaptureFixture[str]
+):
+    assert lane(["--campaign", str(guided_folder), "--kernels", "1", *words]) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_the_lane_refuses_a_folder_without_a_campaign_and_one_of_other_sources(
+    guided_folder: Path, capsys: pytest.CaptureFixture[str]
+):
+    assert lane(["--campaign", str(guided_folder / "nothing")]) == 2
+    assert "folder: there is no campaign in" in capsys.readouterr().err
+    database = Database.open(guided_folder)
+    database.remember({"code": "0.0.1-abc"})
+    database.close()
+    assert lane(["--campaign", str(guided_folder)]) == 2
+    assert "is of code 0.0.1-abc, not 0." in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -15,11 +15,13 @@ from typing import Any
 
 import pytest
 
+from tinyref import processes
 from tinyref.errors import UserError
 from tinyref_fuzz.campaign import cluster as clusters
 from tinyref_fuzz.campaign.campaign import Request, Summary, run
 from tinyref_fuzz.campaign.cases import CaseResult, judged
 from tinyref_fuzz.campaign.database import Database
+from tinyref_fuzz.campaign.report import exit_code
 from tinyref_fuzz.campaign.task import CampaignError, Done, Setup, Task
 from tinyref_fuzz.case import Pair, Symptom, Verdict
 
@@ -233,6 +235,52 @@ def test_what_a_cluster_forgets_is_sent_again(fake: clusters.ClusterExecutor):
         fake.finished(0.0)
 
 
+@pytest.fixture
+def scheduler(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A scheduler in this process; it has no machine, so what it is given stays pending."""
+    monkeypatch.setattr(clusters, "CONNECT_SECONDS", 1.0)
+    settings = {
+        "processes": False,
+        "threads_per_worker": 3,
+        "protocol": "tcp",
+        "dashboard_address": None,
+    }
+    with distributed.LocalCluster(n_workers=0, **settings) as found:
+        yield found
+
+
+def pending_on(scheduler: Any) -> clusters.ClusterExecutor:
+    executor = clusters.ClusterExecutor(Setup("PYTHON", 1), scheduler.scheduler_address)
+    for first in (0, 20, 40):
+        executor.submit(Task(first, first + 20))
+    assert executor.finished(0.1) == []
+    return executor
+
+
+def test_what_was_pending_when_a_scheduler_began_afresh_is_sent_again(scheduler: Any):
+    executor = pending_on(scheduler)
+    before = set(executor._pending)
+    with distributed.Client(scheduler.scheduler_address, set_as_default=False) as other:
+        other.restart(wait_for_workers=False)
+    for _ in range(3):
+        assert executor.finished(0.1) == []
+    assert [pending.losses for pending in executor._pending.values()] == [1, 1, 1]
+    assert not before & set(executor._pending)
+    assert executor.busy == 3
+    executor.close()
+
+
+def test_a_scheduler_that_goes_away_while_tasks_are_pending_ends_the_campaign(
+    tmp_path: Path, scheduler: Any
+):
+    timer = threading.Timer(1.0, scheduler.close)
+    timer.start()
+    summary = campaign(tmp_path, "Healthy", scheduler.scheduler_address)
+    timer.join()
+    assert summary.incomplete.startswith(f"the cluster at {scheduler.scheduler_address} is gone")
+    assert exit_code(summary) == 3
+
+
 def test_a_result_that_died_with_its_machine_is_waited_for(fake: clusters.ClusterExecutor):
     fake.submit(Task(10, 12))
     (future,) = fake._pending
@@ -242,6 +290,27 @@ def test_a_result_that_died_with_its_machine_is_waited_for(fake: clusters.Cluste
     future.error = None
     (done,) = fake.finished(0.0)
     assert done.results == (agreed(10), agreed(11))
+
+
+def test_each_machine_takes_the_limit_of_memory_from_its_own(
+    tmp_path: Path, scheduler: Any, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(processes, "usable_memory", lambda: 12 << 30)
+    sent: list[Setup] = []
+
+    def only_told(request: Request, setup: Setup) -> Any:
+        sent.append(setup)
+        raise UserError("that is enough")
+
+    monkeypatch.setattr("tinyref_fuzz.campaign.campaign.executor_of", only_told)
+    for memory in (None, 600 << 20):
+        with pytest.raises(UserError, match="that is enough"):
+            campaign(tmp_path, "Healthy", scheduler.scheduler_address, memory=memory)
+    scheduler.scale(1)
+    with distributed.Client(scheduler.scheduler_address, set_as_default=False) as client:
+        found = [client.submit(clusters.setup_here, setup.to_json()) for setup in sent]
+        # Three threads on each machine of this cluster.
+        assert [future.result(20).memory for future in found] == [4 << 30, 600 << 20]
 
 
 def test_a_campaign_ends_only_its_own_processes(monkeypatch: pytest.MonkeyPatch):

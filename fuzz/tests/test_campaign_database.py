@@ -38,7 +38,8 @@ def filled(folder: Path) -> Database:
 
 def test_what_is_stored_is_there_when_it_is_opened_again(tmp_path: Path):
     database = filled(tmp_path)
-    database.keep(Examination(3, "bucket", "DEVICE", "", "x", {"ast": []}, 8, 2), "case.json")
+    case = tmp_path / "cases" / "case.json"
+    database.keep(Examination(3, "bucket", "DEVICE", "", "x", {"ast": []}, 8, 2), str(case))
     database.assign(1009, "bucket")
     database.close()
     again = Database.open(tmp_path)
@@ -54,8 +55,34 @@ def test_what_is_stored_is_there_when_it_is_opened_again(tmp_path: Path):
         (1009, "bucket", {"x": 1}),
     ]
     (bucket,) = again.buckets()
-    assert (bucket.key, bucket.findings, bucket.file) == ("bucket", 2, "case.json")
+    assert (bucket.key, bucket.findings, bucket.file) == ("bucket", 2, str(case))
     assert bucket.examination.nodes == 8
+
+
+def test_a_file_is_found_from_any_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "night" / "here").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "night")
+    database = filled(Path("here"))
+    for number, file in ((3, "here/cases/a.json"), (1007, "shared/b.json"), (1009, "")):
+        database.keep(Examination(number, str(number), "DEVICE", "", "x"), file)
+    assert [bucket.file for bucket in database.buckets()] == [
+        *("here/cases/a.json", str(tmp_path / "night/shared/b.json"), ""),
+    ]
+    database.close()
+    monkeypatch.chdir(tmp_path)
+    # With the folder its own cases move, and the corpus that others share does not.
+    (tmp_path / "night/here").rename("there")
+    assert [bucket.file for bucket in Database.open(Path("there")).buckets()] == [
+        *("there/cases/a.json", str(tmp_path / "night/shared/b.json"), ""),
+    ]
+
+
+def test_a_setting_is_replaced_and_the_others_stay(tmp_path: Path):
+    database = filled(tmp_path)
+    database.remember({"used": 1.5})
+    database.remember({"used": 2.5, "corpus": None})
+    database.close()
+    assert Database.open(tmp_path).config() == {**CONFIG, "used": 2.5, "corpus": None}
 
 
 def test_a_chunk_is_stored_whole_or_not_at_all(tmp_path: Path):

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 from itertools import islice
+from pathlib import Path
+
+import pytest
 
 from tinyref.dtype import dtypes, image, pointer
 from tinyref.uops.optimise.opt import Opt, OptOp
@@ -62,6 +66,18 @@ def test_few_of_many_that_look_alike_are_examined_in_the_order_of_their_numbers(
         assert first == [0, 1, 2, 3, 7, 7]
         assert [each.number for each in triage.due(None)] == [15, 31]
         assert triage.due(None) == []
+
+
+def test_findings_are_parted_without_comparing_each_with_each(monkeypatch: pytest.MonkeyPatch):
+    def compared(finding: Finding, other: object) -> bool:
+        raise AssertionError("of a device that is always wrong this would take hours")
+
+    monkeypatch.setattr(Finding, "__eq__", compared)
+    triage = Triage()
+    for number in (3, 1, 2):
+        triage.add(finding(number))
+    assert [each.number for each in triage.due(before=3)] == [1, 2]
+    assert [each.number for each in triage.due(None)] == [3]
 
 
 def test_neighbours_have_tapes_of_their_own():
@@ -129,3 +145,26 @@ def test_what_was_made_before_is_still_the_same_when_all_is_forgotten():
 def test_the_code_has_one_version_in_a_process():
     assert code_version() == code_version()
     assert code_version().startswith("0.")
+
+
+@pytest.mark.parametrize(
+    ("package", "file"),
+    [
+        ("tinyref", "uops/ops.py"),
+        ("tinyref_fuzz", "generate/forms.py"),
+        ("tinyref_fuzz", "corpus/data/models.json"),
+        ("tinyref_spec", "samples.py"),
+    ],
+)
+def test_the_version_changes_with_all_that_cases_depend_on(
+    package: str, file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    path = tmp_path / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("1")
+    module = importlib.import_module(package)
+    monkeypatch.setattr(module, "__file__", str(tmp_path / "__init__.py"))
+    before = code_version.__wrapped__()
+    assert code_version.__wrapped__() == before
+    path.write_text("2")
+    assert code_version.__wrapped__() != before

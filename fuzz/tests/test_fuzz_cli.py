@@ -37,15 +37,24 @@ def tinyref(*words: object) -> int:
     return run(["fuzz", *map(str, words)])
 
 
-def test_the_command_that_goes_on_keeps_what_decides_verdicts(tmp_path: Path):
-    plain = Request("CPU", Path("a b"), seed=3, policy="small", seconds=5.0)
-    assert resume_command(plain) == "tinyref fuzz --device CPU --folder 'a b' --resume"
-    full = Request(
-        "CPU", Path("f"), kernels=7, jobs=3, corpus=Path("c"), timeout=4.5, memory=900 << 20
+def test_the_command_that_goes_on_says_what_the_database_does_not_keep():
+    kept = Request(
+        "CPU",
+        Path("a b"),
+        seed=3,
+        policy="small",
+        kernels=7,
+        seconds=5.0,
+        corpus=Path("c"),
+        timeout=4.5,
+        memory=900 << 20,
     )
-    assert resume_command(full) == (
-        "tinyref fuzz --device CPU --folder f --corpus c --kernels 7 --timeout 4.5 "
-        "--memory-limit 900 --jobs 3 --resume"
+    assert resume_command(kept) == "tinyref fuzz --device CPU --folder 'a b' --resume"
+    here = Request("CPU", Path("f"), jobs=3)
+    assert resume_command(here) == "tinyref fuzz --device CPU --folder f --jobs 3 --resume"
+    there = Request("CPU", Path("f"), cluster="tcp://a:1")
+    assert resume_command(there) == (
+        "tinyref fuzz --device CPU --folder f --cluster tcp://a:1 --resume"
     )
 
 
@@ -166,7 +175,7 @@ def test_a_signal_ends_a_campaign_and_says_how_to_go_on(
     assert out == ""
     assert "Traceback" not in err
     if len(signals) == 1:
-        command = f"tinyref fuzz --device PYTHON --folder {tmp_path} --kernels 100000 --jobs 2"
+        command = f"tinyref fuzz --device PYTHON --folder {tmp_path} --jobs 2"
         assert err.splitlines()[-2:] == [
             "tinyref: stopped; what was judged and found is kept. Go on with:",
             f"  {command} --resume",

@@ -1,38 +1,86 @@
 """The fixed-seed lane: `python -m tinyref_fuzz --device CPU --kernels 400 --seed 1`.
 
-The same kernels every time, in this process, so that it passes or fails for the code alone. Exit
-code 0 when every kernel agrees, 1 when one does not, 2 for bad arguments.
+The same kernels every time, in this process, so that it passes or fails for the code alone. They
+are those of a campaign up to number 2000, where a guide begins to sway these; with `--campaign
+FOLDER` they are those of the campaign there. Exit code 0 when every kernel agrees, 1 when one does
+not, 2 for bad arguments.
 """
 
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
+from pathlib import Path
+from typing import Any
 
 from tinyref.errors import TinyrefError, UserError
-from tinyref_fuzz.campaign.cases import DEFAULT_POLICY, judged
+from tinyref_fuzz.campaign.cases import DEFAULT_POLICY, Guide, code_version, judged, unguided
+from tinyref_fuzz.campaign.database import Database
+from tinyref_fuzz.campaign.plan import epoch_of
 from tinyref_fuzz.case import Case, Verdict
 from tinyref_fuzz.examine import examine
 from tinyref_fuzz.reproducer import terminal_lines
 
 MOST_REPORTS = 5
+# What is judged where nothing is said of it, and no campaign.
+DEFAULTS = {"device": "CPU", "seed": 1, "policy": DEFAULT_POLICY}
 
 
 def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     """The parsed command line."""
     parser = argparse.ArgumentParser(prog="python -m tinyref_fuzz", description=__doc__)
-    parser.add_argument("--device", default="CPU", help="the device to judge")
+    parser.add_argument("--device", help="the device to judge: CPU if not given")
     parser.add_argument("--kernels", type=int, default=400, help="how many kernels to judge")
-    parser.add_argument("--seed", type=int, default=1, help="which kernels")
+    parser.add_argument("--seed", type=int, help="which kernels: 1 if not given")
     parser.add_argument("--start", type=int, default=0, help="the number of the first kernel")
-    parser.add_argument("--policy", default=DEFAULT_POLICY, help="what the kernels are like")
+    parser.add_argument("--policy", help=f"what they are like: {DEFAULT_POLICY} if not given")
+    parser.add_argument(
+        "--campaign", type=Path, help="the folder of a campaign: its kernels, by its guides"
+    )
     parser.add_argument(
         "--examine", type=float, default=10.0, help="seconds to reduce each of the first findings"
     )
     return parser.parse_args(words)
+
+
+def settled(options: argparse.Namespace) -> Callable[[int], Guide | None]:
+    """Fills in what was not given, and returns the guide by the number of a kernel.
+
+    Raises `UserError` where the campaign cannot be read, or is another one than was meant.
+    """
+    folder = options.campaign
+    if folder is None:
+        fill_in(options, DEFAULTS)
+        return unguided
+    database = Database.open(folder)
+    try:
+        config, guides = database.config(), database.guides()
+    finally:
+        database.close()
+    given = {"device": options.device, "seed": options.seed, "policy": options.policy}
+    for key, value in {**given, "code": code_version()}.items():
+        if value is not None and value != config[key]:
+            raise UserError(f"campaign: the one in {folder} is of {key} {config[key]}, not {value}")
+    fill_in(options, config)
+
+    def guide_of(number: int) -> Guide | None:
+        epoch = epoch_of(number)
+        if epoch not in guides:
+            raise UserError(f"campaign: the one in {folder} has not come to case {number}")
+        return guides[epoch]
+
+    return guide_of
+
+
+def fill_in(options: argparse.Namespace, known: Mapping[str, Any]) -> None:
+    """Takes from what is known whatever of it was not given."""
+    for key in DEFAULTS:
+        if getattr(options, key) is None:
+            setattr(options, key, known[key])
 
 
 def report(options: argparse.Namespace, number: int, case: Case, verdict: Verdict) -> str:
@@ -49,6 +97,8 @@ def report(options: argparse.Namespace, number: int, case: Case, verdict: Verdic
         f"python -m tinyref_fuzz --device {options.device} --kernels 1 --seed {options.seed} "
         f"--start {number} --policy {options.policy}"
     )
+    if options.campaign is not None:
+        again += f" --campaign {shlex.quote(str(options.campaign))}"
     return "\n".join([f"kernel {number}:", *(f"  {line}" for line in lines), f"  again   {again}"])
 
 
@@ -60,7 +110,8 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         if options.kernels < 1:
             raise UserError(f"kernels: got {options.kernels}, accepted is 1 or more")
-        cases = judged(options.device, options.seed, options.policy, options.start)
+        guide_of = settled(options)
+        cases = judged(options.device, options.seed, options.policy, options.start, guide_of)
         for number, case, verdict, _ in islice(cases, options.kernels):
             if verdict.agrees:
                 continue

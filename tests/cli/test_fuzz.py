@@ -40,8 +40,8 @@ def test_a_clean_campaign(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     ]
 
 
-def test_findings_come_with_a_table_and_reproducers_that_work(
-    capsys: pytest.CaptureFixture[str],
+def test_findings_come_with_a_table_and_reproducers_that_work_from_any_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     device = "campaign_devices:Wrong"
     words = ["fuzz", "--device", device, "--kernels", "8", "--seed", "11", *QUICK]
@@ -49,13 +49,26 @@ def test_findings_come_with_a_table_and_reproducers_that_work(
     out = capsys.readouterr().out
     assert f"{device}: 8 kernels judged, " in out
     assert "#  found  nodes  opts  stage   cause" in out
-    (command, *_) = [line for line in out.splitlines() if "tinyref fuzz replay" in line]
-    file = command.split()[-1]
+    (command, *_) = replays(out)
+    file = command[2]
     assert json.loads(Path(file).read_text())["note"].startswith("tinyref fuzz 0.")
     assert max(len(line) for line in out.splitlines() if "replay" not in line) <= 100
-    assert run(["fuzz", "replay", file]) == 1
+    assert run(command) == 1
     assert "between the interpreter and the device: another value" in capsys.readouterr().out
     assert run(["fuzz", "replay", file, "--device", "PYTHON"]) == 0
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    capsys.readouterr()
+    folder = f"../{Path(file).parts[0]}"
+    assert run(["fuzz", "--device", device, "--folder", folder, "--resume"]) == 1
+    files = [words[2] for words in replays(capsys.readouterr().out)]
+    assert f"../{file}" in files
+    assert Path(f"../{file}").exists()
+
+
+def replays(out: str) -> list[list[str]]:
+    """The words of the commands that replay."""
+    return [line.split()[2:] for line in out.splitlines() if "tinyref fuzz replay" in line]
 
 
 @pytest.mark.parametrize(
@@ -107,6 +120,6 @@ def test_an_interrupted_campaign_says_how_to_go_on(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    command = "tinyref fuzz --device PYTHON --folder kept --kernels 100000 --jobs 1 --resume"
+    command = "tinyref fuzz --device PYTHON --folder kept --jobs 1 --resume"
     assert command in err
     assert "Traceback" not in err + out

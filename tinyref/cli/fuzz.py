@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from tinyref_fuzz.campaign.progress import Reporter
 
 _MOST_JOBS = 1024
-_DEFAULT_TIMEOUT = 30.0
 
 # Told in the help without importing them.
 _POLICIES = (
@@ -52,7 +51,7 @@ The folder, ./fuzz-DEVICE unless --folder is given:
   unreached.md      rules that never fired, optimisations that never met
 
 Exit code 0: all agree. 1: something was found. 2: wrong usage, or the device does not work here.
-3: the campaign is incomplete, and says why. 130: interrupted; 129, 143: by a signal.
+3: nothing was, but the campaign is incomplete. 130: interrupted; 129, 143: by a signal.
 """
 
 fuzz_app = typer.Typer(rich_markup_mode=None, invoke_without_command=True, help=_HELP)
@@ -96,11 +95,14 @@ def fuzz(
         typer.Option(help="Where reproducers go, shared by campaigns perhaps: FOLDER/cases."),
     ] = None,
     timeout: Annotated[
-        float, typer.Option(min=0.1, help="Seconds that one case may take.")
-    ] = _DEFAULT_TIMEOUT,
+        float | None,
+        typer.Option(min=0.1, help="Seconds that one case may take: 30 if not given."),
+    ] = None,
     memory_limit: Annotated[
         int | None,
-        typer.Option(min=64, help="MiB that a worker may hold; a fair share if not given."),
+        typer.Option(
+            min=64, help="MiB that a worker may hold; its share of the machine if not given."
+        ),
     ] = None,
 ) -> None:
     """Fuzz a device."""
@@ -178,19 +180,10 @@ def _say_seed(request: Request) -> None:
 
 
 def resume_command(request: Request) -> str:
-    """The command that goes on with an interrupted campaign."""
+    """The command that goes on with an interrupted campaign; its database knows the rest."""
     words = ["tinyref", "fuzz", "--device", request.device, "--folder", str(request.folder)]
     if request.cluster:
         words += ["--cluster", request.cluster]
-    if request.corpus is not None:
-        words += ["--corpus", str(request.corpus)]
-    if request.kernels is not None:
-        words += ["--kernels", str(request.kernels)]
-    # What counts as a hang, or as too much, is to stay the same.
-    if request.timeout != _DEFAULT_TIMEOUT:
-        words += ["--timeout", f"{request.timeout:g}"]
-    if request.memory is not None:
-        words += ["--memory-limit", str(request.memory >> 20)]
     if request.jobs:
         words += ["--jobs", str(request.jobs)]
     return shlex.join([*words, "--resume"])

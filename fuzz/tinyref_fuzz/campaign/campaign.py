@@ -12,11 +12,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tinyref import processes
 from tinyref.errors import UserError
 from tinyref.folders import prepare_folder
 from tinyref_fuzz.campaign.cases import DEFAULT_POLICY, Guide, code_version, known_rules
-from tinyref_fuzz.campaign.database import NAME, Bucket, Database, Lock
+from tinyref_fuzz.campaign.database import NAME, Bucket, Database, Lock, stored_path
 from tinyref_fuzz.campaign.plan import Frontier, Triage, epoch_of, gaps
 from tinyref_fuzz.campaign.progress import Progress, Quiet, Reporter
 from tinyref_fuzz.campaign.task import (
@@ -33,6 +32,7 @@ from tinyref_fuzz.store import kept_from_json, save_kept
 from tinyref_spec.kept import named
 
 DEFAULT_SECONDS = 60.0
+DEFAULT_TIMEOUT = 30.0
 TICK_SECONDS = 0.2
 # What the examinations that are left may take once the last case is judged.
 LAST_EXAMINATIONS_SECONDS = 60.0
@@ -51,8 +51,10 @@ class Request:
     folder: where the database and the reproducers go. seed: drawn where it is None. kernels,
     seconds: whichever is reached first ends the campaign; a minute where neither is given. jobs:
     worker processes, one a core where it is 0. corpus: the folder for reproducers, shared perhaps.
-    cluster: the address of a Dask scheduler, empty for this machine. With resume, what is not
-    given is as before.
+    cluster: the address of a Dask scheduler, empty for this machine. timeout: seconds that a case
+    may take. memory: bytes that a worker may hold, a fair share of its machine where it is None.
+    With resume, what is not given is as before, but for jobs and cluster, which are of the machine;
+    used: how many of the seconds are gone then.
     """
 
     device: str
@@ -65,19 +67,14 @@ class Request:
     cluster: str = ""
     corpus: Path | None = None
     resume: bool = False
-    timeout: float = 30.0
+    timeout: float | None = None
     memory: int | None = None
     examine_seconds: float = 10.0
+    used: float = 0.0
 
     @property
     def workers(self) -> int:
         return self.jobs if self.jobs > 0 else os.cpu_count() or 1
-
-    @property
-    def memory_bytes(self) -> int:
-        if self.memory is not None:
-            return self.memory
-        return processes.usable_memory() // self.workers
 
 
 @dataclass
@@ -162,9 +159,21 @@ def _config(request: Request) -> dict[str, Any]:
         "device": request.device,
         "seed": request.seed,
         "policy": request.policy,
+        "code": code_version(),
+        **_settings(request),
+    }
+
+
+def _settings(request: Request) -> dict[str, Any]:
+    """What may be given anew when the campaign is resumed."""
+    corpus = request.corpus
+    return {
         "kernels": request.kernels,
         "seconds": request.seconds,
-        "code": code_version(),
+        "used": request.used,
+        "timeout": request.timeout,
+        "memory": request.memory,
+        "corpus": stored_path(corpus, request.folder) if corpus is not None else None,
     }
 
 
@@ -179,9 +188,21 @@ def _resumed(request: Request, config: Mapping[str, Any]) -> Request:
                 f"resume: the campaign in {request.folder} is of {key} {config[key]}, "
                 f"not {value}: start anew without --resume"
             )
-    if request.kernels is None and request.seconds is None:
-        request = replace(request, kernels=config["kernels"], seconds=config["seconds"])
-    return replace(request, seed=config["seed"], policy=config["policy"])
+    request = replace(request, **_as_before(request, config))
+    if request.corpus is not None:
+        prepare_folder(request.corpus, "corpus")
+    return request
+
+
+def _as_before(request: Request, config: Mapping[str, Any]) -> dict[str, Any]:
+    """What the request leaves open, as it is stored: older databases know nothing of some of it."""
+    settings = ("seed", "policy", "kernels", "seconds", "timeout", "memory")
+    found = {key: config.get(key) for key in settings if getattr(request, key) is None}
+    if request.seconds is None:
+        found["used"] = config.get("used", 0.0)
+    if request.corpus is None and config.get("corpus") is not None:
+        found["corpus"] = request.folder / config["corpus"]
+    return found
 
 
 def executor_of(request: Request, setup: Setup) -> Executor:
@@ -238,8 +259,8 @@ class Campaign:
             device=self.request.device,
             seed=self.seed,
             policy=self.policy,
-            timeout=self.request.timeout,
-            memory=self.request.memory_bytes,
+            timeout=self.request.timeout or DEFAULT_TIMEOUT,
+            memory=self.request.memory,
             examine_seconds=self.request.examine_seconds,
         )
         self._began = time.monotonic()
@@ -247,12 +268,16 @@ class Campaign:
         incomplete = ""
         executor = executor_of(self.request, setup)
         try:
+            self.database.remember(_settings(self.request))
             with self.reporter.showing():
                 self._work(executor)
         except CampaignError as error:
             incomplete = str(error)
         finally:
+            used = self._used()
             executor.close()
+            with contextlib.suppress(CampaignError):
+                self.database.remember({"used": used})
         return self.summary(incomplete)
 
     def summary(self, incomplete: str = "") -> Summary:
@@ -321,7 +346,11 @@ class Campaign:
     def _is_late(self) -> bool:
         """Whether the time is up; it begins when the first worker is ready."""
         seconds = self.request.seconds
-        return seconds is not None and self._elapsed() >= seconds
+        return seconds is not None and self._used() >= seconds
+
+    def _used(self) -> float:
+        """How many of the seconds are gone, in this run and in those before that it resumes."""
+        return self.request.used + self._elapsed()
 
     def _elapsed(self) -> float:
         return time.monotonic() - self._ready if self._ready is not None else 0.0
@@ -360,6 +389,7 @@ class Campaign:
         task = done.task
         self._chunks -= 1
         findings = self.database.add(done, epoch_of(task.first))
+        self.database.remember({"used": self._used()})
         self._frontier.add(task.first, task.stop)
         self._cases += task.stop - task.first
         self._findings += len(findings)
@@ -378,8 +408,14 @@ class Campaign:
         file = self._save(found)
         self.database.keep(found, file)
         self._buckets[found.bucket] = Bucket(found.bucket, found, file, 1)
-        if known is not None and self.request.corpus is None and known.file not in ("", file):
-            Path(known.file).unlink(missing_ok=True)
+        if known is not None and known.file not in ("", file):
+            self._remove(Path(known.file))
+
+    def _remove(self, file: Path) -> None:
+        """Removes a reproducer from the folder itself; others may count on those in a corpus."""
+        own = (self.request.folder / CASES).resolve()
+        if self.request.corpus is None and file.resolve().parent == own:
+            file.unlink(missing_ok=True)
 
     def _save(self, found: Examination) -> str:
         """The file of the reproducer, empty where there is none. Raises `CampaignError`."""
@@ -422,7 +458,8 @@ class Campaign:
         """How much of the whole is done, and seconds to go: of the limit that comes first."""
         fraction, left = 0.0, None
         if self.request.seconds:
-            fraction, left = elapsed / self.request.seconds, self.request.seconds - elapsed
+            used = self._used()
+            fraction, left = used / self.request.seconds, self.request.seconds - used
         fresh = self._cases - self._cases_before
         if self.request.kernels and fresh:
             by_kernels = elapsed / fresh * (self.request.kernels - self._cases)

@@ -1,7 +1,7 @@
 """The numbered cases of a campaign, and what is kept of each once it is judged.
 
-Case `number` of `seed` is one tape, so it can be made again from these two, the policy and the
-version of the code; nothing of another case goes into it.
+Case `number` of `seed` is one tape, so it can be made again from these two, the device, the policy,
+its guide and the version of the code; nothing else of another case goes into it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import hashlib
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, count
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import Any
 
 import tinyref
 import tinyref_fuzz
+import tinyref_spec
 from tinyref.dtype import dtypes
 from tinyref.errors import TinyrefError, UserError
 from tinyref.uops.ops import Ops
@@ -34,14 +35,22 @@ from tinyref_fuzz.tape import Tape
 Guide = Mapping[str, Mapping[str, float]]
 DEFAULT_POLICY = "even"
 
+# What cases and verdicts depend on: edge values and bounds are of the spec, kernels of the data.
+_SOURCES = (
+    (tinyref, "*.py"),
+    (tinyref_fuzz, "*.py"),
+    (tinyref_fuzz, "*.json"),
+    (tinyref_spec, "*.py"),
+)
+
 
 @functools.cache
 def code_version() -> str:
     """The version and a hash of the sources: cases of other sources may be other cases."""
     digest = hashlib.blake2b(digest_size=8)
-    for package in (tinyref, tinyref_fuzz):
+    for package, pattern in _SOURCES:
         folder = Path(str(package.__file__)).parent
-        for path in sorted(folder.rglob("*.py")):
+        for path in sorted(folder.rglob(pattern)):
             digest.update(path.relative_to(folder).as_posix().encode())
             digest.update(path.read_bytes())
     return f"{tinyref.__version__}-{digest.hexdigest()}"
@@ -82,21 +91,26 @@ def case_at(
     return generate(tape, judge.capabilities, guided(policy_named(policy), guide))
 
 
+def unguided(number: int) -> None:
+    """No guide, whatever the number."""
+
+
 def judged(
     device: str,
     seed: int,
     policy: str = DEFAULT_POLICY,
     start: int = 0,
-    guide: Guide | None = None,
+    guide_of: Callable[[int], Guide | None] = unguided,
 ) -> Iterator[tuple[int, Case, Verdict, float]]:
     """The cases from number `start` on without end: number, case, verdict, and seconds it took.
 
-    In this process: what crashes or hangs takes it down. Raises as `judge_of` and `case_at`.
+    guide_of: the guide by the number of a case. In this process: what crashes or hangs takes it
+    down. Raises as `judge_of` and `case_at`.
     """
     judge = judge_of(device)
     for number in count(start):
         began = time.perf_counter()
-        case = case_at(judge, seed, number, policy, guide)
+        case = case_at(judge, seed, number, policy, guide_of(number))
         verdict = verdict_of(judge, case)
         yield number, case, verdict, time.perf_counter() - began
 

@@ -17,13 +17,14 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from concurrent.futures import CancelledError
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from tinyref.errors import UserError
 from tinyref_fuzz.campaign.cases import CaseResult
 from tinyref_fuzz.campaign.examination import unexamined
-from tinyref_fuzz.campaign.local import LocalExecutor
+from tinyref_fuzz.campaign.local import LocalExecutor, share_of_memory
 from tinyref_fuzz.campaign.task import CampaignError, Done, Executor, Setup, Task
 from tinyref_fuzz.case import Pair, Symptom, Verdict
 
@@ -53,7 +54,7 @@ def run_task(campaign: str, setup: Mapping[str, Any], task: Mapping[str, Any]) -
     with _lock:
         executor = _executors.get(key)
         if executor is None:
-            executor = _executors[key] = LocalExecutor(Setup(**setup), 1)
+            executor = _executors[key] = LocalExecutor(setup_here(setup), 1)
     try:
         executor.submit(Task.from_json(task))
         while True:
@@ -67,6 +68,14 @@ def run_task(campaign: str, setup: Mapping[str, Any], task: Mapping[str, Any]) -
         if not isinstance(error, CampaignError | UserError):
             raise
         return {"problem": str(error)}
+
+
+def setup_here(setup: Mapping[str, Any]) -> Setup:
+    """The setup with the limit of memory for one of the threads that this Dask worker has."""
+    from distributed import get_worker
+
+    sent = Setup(**setup)
+    return replace(sent, memory=share_of_memory(sent, get_worker().state.nthreads))
 
 
 def answer() -> None:
@@ -170,7 +179,8 @@ class ClusterExecutor(Executor):
         if not self._pending:
             time.sleep(seconds)
             return
-        with contextlib.suppress(TimeoutError), self._client.as_current():
+        # What is cancelled, as when the scheduler begins afresh, is seen by its status.
+        with contextlib.suppress(TimeoutError, CancelledError), self._client.as_current():
             wait(list(self._pending), timeout=seconds, return_when="FIRST_COMPLETED")
 
     def _machines(self) -> dict[str, int]:

@@ -62,7 +62,10 @@ class Finding:
 
 @dataclass(frozen=True)
 class Bucket:
-    """Findings of one cause: the smallest of its examined cases, and the file that keeps it."""
+    """Findings of one cause: the smallest of its examined cases, and the file that keeps it.
+
+    file: as it is found from the current directory, empty where there is none.
+    """
 
     key: str
     examination: Examination
@@ -135,7 +138,7 @@ class Database:
         """The one that is there. Raises `UserError` where there is none that can be read."""
         path = folder / NAME
         if not path.exists():
-            raise UserError(f"resume: there is no campaign in {folder}")
+            raise UserError(f"folder: there is no campaign in {folder}")
         try:
             connection = _connected(path)
             (application,) = connection.execute("pragma application_id").fetchone()
@@ -185,6 +188,12 @@ class Database:
         except ValueError as error:
             raise UserError(f"folder: {self.path} is damaged: {error}") from error
 
+    def remember(self, settings: Mapping[str, Any]) -> None:
+        """Adds to what the campaign was started with, or replaces it."""
+        rows = [(key, json.dumps(value)) for key, value in settings.items()]
+        with self._writing() as connection:
+            connection.executemany("insert or replace into config values (?, ?)", rows)
+
     def add(self, done: Done, epoch: int) -> list[Finding]:
         """Stores a chunk of judged cases, all or nothing; returns its findings."""
         task = done.task
@@ -231,7 +240,7 @@ class Database:
                     examination.bucket,
                     examination.number,
                     json.dumps(examination.to_json()),
-                    file,
+                    stored_path(Path(file), self.path.parent) if file else "",
                 ),
             )
 
@@ -296,9 +305,24 @@ class Database:
             "join findings on findings.bucket = key group by key order by min(findings.number)"
         )
         return [
-            Bucket(key, Examination.from_json(json.loads(examination)), file, count)
+            Bucket(
+                key,
+                Examination.from_json(json.loads(examination)),
+                str(self.path.parent / file) if file else "",
+                count,
+            )
             for key, examination, file, count in rows
         ]
+
+
+def stored_path(path: Path, folder: Path) -> str:
+    """The path as the database of a folder has it, which holds in any current directory.
+
+    Relative to the folder where it lies inside, so that the folder may be moved; else absolute.
+    `folder / stored_path(path, folder)` is the path again.
+    """
+    path, folder = path.resolve(), folder.resolve()
+    return str(path.relative_to(folder) if path.is_relative_to(folder) else path)
 
 
 def _is_blank(path: Path) -> bool:

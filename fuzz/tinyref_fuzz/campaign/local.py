@@ -77,6 +77,7 @@ class LocalExecutor(Executor):
     def __init__(self, setup: Setup, jobs: int) -> None:
         self.setup = setup
         self.jobs = jobs
+        self.memory = share_of_memory(setup, jobs)
         self._pool = _pool(setup)
         self._waiting: deque[Work] = deque()
         self._done: list[Done] = []
@@ -170,7 +171,7 @@ class LocalExecutor(Executor):
 
     def _check_memory(self, worker: WorkerProcess) -> None:
         """Raises `UserError` where every case would look as if it held too much."""
-        held, limit = worker.memory_bytes(), self.setup.memory
+        held, limit = worker.memory_bytes(), self.memory
         if held > limit * RETIRING_SHARE:
             raise UserError(
                 f"memory-limit: a worker holds {held >> 20} MiB before its first case, more than "
@@ -191,7 +192,7 @@ class LocalExecutor(Executor):
     def _release(self, worker: WorkerProcess) -> None:
         """The worker is free, or leaves before it holds too much."""
         worker.work = None
-        if worker.cases >= MOST_CASES or worker.memory_bytes() > self.setup.memory * RETIRING_SHARE:
+        if worker.cases >= MOST_CASES or worker.memory_bytes() > self.memory * RETIRING_SHARE:
             worker.is_retired = True
             worker.send({"stop": True})
 
@@ -206,7 +207,7 @@ class LocalExecutor(Executor):
         elif silent > self._limit(worker):
             # With this signal the log gets the stack, which tells where it hangs.
             worker.kill("no end", signal.SIGABRT)
-        elif worker.work is not None and worker.memory_bytes() > self.setup.memory:
+        elif worker.work is not None and worker.memory_bytes() > self.memory:
             worker.kill("memory")
 
     def _limit(self, worker: WorkerProcess) -> float:
@@ -276,7 +277,7 @@ class LocalExecutor(Executor):
             symptom, words = Symptom.HANG, f"no end within {seconds:g} s"
         elif worker.killed_for == "memory":
             symptom = Symptom.MEMORY
-            words = f"the worker held over {self.setup.memory >> 20} MiB"
+            words = f"the worker held over {self.memory >> 20} MiB"
         elif code == -signal.SIGKILL and number not in self._excused:
             # Not by us: somebody else's kill, or memory short for another's sake. Once is excused.
             self._excused.add(number)
@@ -286,6 +287,13 @@ class LocalExecutor(Executor):
         detail = f"{words}\n{tail}".strip()
         verdict = Verdict(pair_of_death(tail), symptom, detail)
         work.results.append(CaseResult(number, seconds, verdict=verdict))
+
+
+def share_of_memory(setup: Setup, workers: int) -> int:
+    """How many bytes one of the workers of this machine may hold."""
+    if setup.memory is not None:
+        return setup.memory
+    return processes.usable_memory() // workers
 
 
 def _pool(setup: Setup) -> processes.Pool[WorkerProcess]:

@@ -74,10 +74,12 @@ class Triage:
 
     def due(self, before: int | None) -> list[Finding]:
         """Those to examine of the numbers below `before`, all of them without; each once."""
-        ready = [each for each in self._unranked if before is None or each.number < before]
-        if not ready:
-            return []
-        self._unranked = [each for each in self._unranked if each not in ready]
+        ready: list[Finding] = []
+        waiting: list[Finding] = []
+        for finding in self._unranked:
+            is_ready = before is None or finding.number < before
+            (ready if is_ready else waiting).append(finding)
+        self._unranked = waiting
         chosen = []
         for finding in sorted(ready, key=lambda each: each.number):
             self._ranks[finding.signature] += 1

@@ -40,7 +40,7 @@ def _lines(summary: Summary) -> Iterator[str]:
         yield from table(summary.buckets)
         for number, bucket in enumerate(summary.buckets[:MOST_BUCKETS], 1):
             yield ""
-            yield from reproducer(number, bucket)
+            yield from reproducer(number, bucket, summary.device)
         if len(summary.buckets) > MOST_BUCKETS:
             more = len(summary.buckets) - MOST_BUCKETS
             yield f"... and {more:,} more buckets in {summary.folder}"
@@ -81,7 +81,7 @@ def table(buckets: Sequence[Bucket]) -> Iterator[str]:
         yield shortened("  ".join((*numbers, row[4].ljust(widths[4]), row[5])).rstrip())
 
 
-def reproducer(number: int, bucket: Bucket) -> Iterator[str]:
+def reproducer(number: int, bucket: Bucket, device: str) -> Iterator[str]:
     """The bucket, five lines on its smallest case, and what went wrong with it if anything did."""
     found = bucket.examination
     yield shortened(f"{number}. {bucket.key}")
@@ -91,7 +91,11 @@ def reproducer(number: int, bucket: Bucket) -> Iterator[str]:
         yield shortened(f"   note    {found.problem.partition(chr(10))[0]}")
     # Never cut: it is to be pasted.
     if bucket.file:
-        yield f"   replay  tinyref fuzz replay {shlex.quote(bucket.file)}"
+        words = ["tinyref", "fuzz", "replay", bucket.file]
+        # A file may name what is installed, and nothing else that is to be imported.
+        if ":" in device:
+            words += ["--device", device]
+        yield f"   replay  {shlex.join(words)}"
     else:
         yield f"   case    {found.number} of the seed"
 

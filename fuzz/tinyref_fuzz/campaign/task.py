@@ -24,15 +24,16 @@ CHUNK = 20
 class Setup:
     """What every worker of a campaign is told once.
 
-    timeout: seconds a case may take. memory: bytes a worker may hold. examine_seconds: what a
-    finding may take to be reduced and blamed. code: the sources that the campaign is of.
+    timeout: seconds a case may take. memory: bytes a worker may hold, a fair share of the machine
+    that it is on where it is None. examine_seconds: what a finding may take to be reduced and
+    blamed. code: the sources that the campaign is of.
     """
 
     device: str
     seed: int
     policy: str = "even"
     timeout: float = 30.0
-    memory: int = 4 << 30
+    memory: int | None = None
     examine_seconds: float = 10.0
     code: str = field(default_factory=code_version)
 
