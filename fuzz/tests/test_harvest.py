@@ -4,27 +4,39 @@ from __future__ import annotations
 
 import copy
 import json
+from dataclasses import replace
+from pathlib import Path
 from random import Random
 
 import pytest
 
+from tinyref.cli.entry import run
+from tinyref.device import Device
 from tinyref.errors import UserError
 from tinyref.uops.text import from_text
+from tinyref_fuzz import mutate
+from tinyref_fuzz.__main__ import main
+from tinyref_fuzz.campaign.cases import kernels_for
+from tinyref_fuzz.campaign.database import Database
 from tinyref_fuzz.case import Mode
 from tinyref_fuzz.corpus import check, harvested
 from tinyref_fuzz.corpus.collection import (
     SHIPPED,
     Harvested,
+    collection_text,
     kernels_from_json,
     kernels_to_json,
     load_collection,
     structure_of,
     work_of,
 )
+from tinyref_fuzz.generate import POLICIES, generate
 from tinyref_fuzz.harvest import MOST_WORK, case_of, chosen, harvest
 from tinyref_fuzz.judge import Judge
 from tinyref_fuzz.store import case_from_json, case_to_json
+from tinyref_fuzz.tape import Tape
 
+PYTHON = Device["PYTHON"].capabilities
 KERNELS = harvested()
 FILE = SHIPPED / "models.json"
 
@@ -145,6 +157,51 @@ def test_a_program_that_is_not_there():
 
 DATA = json.loads(FILE.read_text())
 SMALL = DATA | {"kernels": DATA["kernels"][:3]}
+
+
+def saved(path: Path, first: int, last: int) -> Path:
+    path.write_text(json.dumps(DATA | {"kernels": DATA["kernels"][first:last]}))
+    return path
+
+
+def test_kernels_that_are_named_take_the_place_of_those_that_come_with_the_fuzzer():
+    own = kernels_from_json(SMALL)
+    policy = replace(POLICIES["real"], kernels=own, mutated=0)
+    cases = [generate(Tape(seed=seed), PYTHON, policy) for seed in range(30)]
+    # One case of four is a kernel as it is, the others are made of one by mutations.
+    assert len({case.ast for case in cases} & {kernel.ast for kernel in own}) == 3
+    assert len({case.ast for case in cases}) > 15
+    mixed = replace(POLICIES["even"], kernels=own)
+    assert mixed.drawn(Tape(seed=1)).kernels == own
+
+
+def test_a_campaign_is_of_the_harvested_kernels_that_it_began_with(tmp_path, capsys):
+    file, other = saved(tmp_path / "k.json", 0, 3), saved(tmp_path / "other.json", 3, 6)
+    folder = tmp_path / "campaign"
+    words = ["fuzz", "--device", "PYTHON", "--folder", str(folder), "--jobs", "1"]
+    assert run([*words, "--kernels", "4", "--harvested", str(file)]) == 0
+    assert "policy real" in capsys.readouterr().out
+    database = Database.open(folder)
+    assert database.config()["harvested"] == collection_text(file)
+    database.close()
+    # Case 0 again, in a process without the file.
+    lane = ["--campaign", str(folder), "--kernels", "1"]
+    assert main(lane) == 0
+    capsys.readouterr()
+    assert run([*words, "--kernels", "5", "--resume", "--harvested", str(other)]) == 2
+    assert "is of other harvested kernels: start anew" in capsys.readouterr().err
+    assert run([*words, "--kernels", "5", "--resume"]) == 0
+    assert "5 kernels judged" in capsys.readouterr().out
+
+
+def test_kernels_of_which_the_device_runs_none_are_refused(tmp_path, capsys, monkeypatch):
+    file = saved(tmp_path / "k.json", 0, 3)
+    monkeypatch.setattr(mutate, "MOST_ELEMENTS", 0)
+    with pytest.raises(UserError, match="harvested: none of 3 kernels is of types of the device"):
+        kernels_for(Judge("PYTHON"), collection_text(file))
+    assert kernels_for(Judge("PYTHON"), "") == ()
+    assert run(["fuzz", "--device", "PYTHON", "--harvested", str(tmp_path / "no.json")]) == 2
+    assert "no.json: no such file" in capsys.readouterr().err
 
 
 def test_a_collection_comes_back():

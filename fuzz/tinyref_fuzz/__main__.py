@@ -47,15 +47,15 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
-def settled(options: argparse.Namespace) -> Callable[[int], Guide | None]:
-    """Fills in what was not given, and returns the guide by the number of a kernel.
+def settled(options: argparse.Namespace) -> tuple[Callable[[int], Guide | None], str]:
+    """Fills in what was not given; returns the guide by the number, and kernels of a campaign.
 
     Raises `UserError` where the campaign cannot be read, or is another one than was meant.
     """
     folder = options.campaign
     if folder is None:
         fill_in(options, DEFAULTS)
-        return unguided
+        return unguided, ""
     database = Database.open(folder)
     try:
         config, guides = database.config(), database.guides()
@@ -73,7 +73,7 @@ def settled(options: argparse.Namespace) -> Callable[[int], Guide | None]:
             raise UserError(f"campaign: the one in {folder} has not come to case {number}")
         return guides[epoch]
 
-    return guide_of
+    return guide_of, config.get("harvested", "")
 
 
 def fill_in(options: argparse.Namespace, known: Mapping[str, Any]) -> None:
@@ -110,8 +110,9 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         if options.kernels < 1:
             raise UserError(f"kernels: got {options.kernels}, accepted is 1 or more")
-        guide_of = settled(options)
-        cases = judged(options.device, options.seed, options.policy, options.start, guide_of)
+        guide_of, harvested = settled(options)
+        which = options.device, options.seed, options.policy, options.start
+        cases = judged(*which, guide_of, harvested)
         for number, case, verdict, _ in islice(cases, options.kernels):
             if verdict.agrees:
                 continue

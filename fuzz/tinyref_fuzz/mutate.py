@@ -81,7 +81,7 @@ def mutated_kernel(ast: UOp, tape: Tape, capabilities: Capabilities) -> UOp:
 
 def real_kernel(tape: Tape, capabilities: Capabilities, policy: Policy) -> Case:
     """A kernel of the corpus, or of a model, with up to three mutations; it has no lists yet."""
-    kernel = tape.pick(real_kernels(capabilities))
+    kernel = tape.pick(policy.kernels or real_kernels(capabilities))
     modes = tuple(Mode)
     mode = tape.pick(modes, [policy.modes.get(mode, 1) for mode in modes])
     ast = kernel.ast
@@ -95,7 +95,14 @@ def real_kernel(tape: Tape, capabilities: Capabilities, policy: Policy) -> Case:
 @functools.lru_cache(maxsize=16)
 def real_kernels(capabilities: Capabilities) -> tuple[CorpusKernel, ...]:
     """The kernels of the corpus and of models that are small enough, and that the device runs."""
-    return tuple(each for each in (*load(), *harvested()) if is_valid(each.ast, capabilities))
+    return fitting((*load(), *harvested()), capabilities)
+
+
+def fitting(
+    kernels: Sequence[CorpusKernel], capabilities: Capabilities
+) -> tuple[CorpusKernel, ...]:
+    """Those of `kernels` that a device with these capabilities runs, and that can be judged."""
+    return tuple(each for each in kernels if is_valid(each.ast, capabilities))
 
 
 def is_valid(ast: UOp, capabilities: Capabilities) -> bool:

@@ -12,6 +12,7 @@ from tinyref.errors import UserError
 from tinyref.uops.ops import Ops
 from tinyref.uops.optimise.opt import OptOp
 from tinyref_fuzz.case import Mode
+from tinyref_fuzz.corpus import CorpusKernel
 from tinyref_fuzz.tape import Tape
 
 K = TypeVar("K")
@@ -48,8 +49,9 @@ class Policy:
     percent of the integer buffers that hold any value of their type. symbolic, outputs, in_place,
     equivalent: percent of the kernels with a variable, more outputs, a load of an output, an
     equivalent kernel. lists: the least and the most lists of optimisations. mutated: percent of the
-    cases with such lists whose kernel and lists are then mutated together. mixes: where it is not
-    empty, each kernel is drawn by one of these policies.
+    cases with such lists whose kernel and lists are then mutated together. kernels: what the form
+    `real` takes, those that come with the fuzzer where it is empty. mixes: where it is not empty,
+    each kernel is drawn by one of these policies.
     """
 
     name: str
@@ -73,6 +75,7 @@ class Policy:
     equivalent: int = 20
     lists: tuple[int, int] = (3, 5)
     mutated: int = 10
+    kernels: tuple[CorpusKernel, ...] = ()
     mixes: Weights[str] = field(default_factory=_weights)
 
     def scaled(
@@ -105,7 +108,7 @@ class Policy:
             return self
         names = sorted(self.mixes)
         part = POLICIES[tape.pick(names, [self.mixes[name] for name in names])]
-        return part.scaled(
+        return replace(part, kernels=self.kernels).scaled(
             forms=self.forms,
             dtypes=self.dtypes,
             ops=self.ops,

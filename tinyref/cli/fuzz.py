@@ -86,6 +86,13 @@ def fuzz(
     policy: Annotated[
         str | None, typer.Option(help=f"What the kernels are like: {_POLICIES}; even if not given.")
     ] = None,
+    harvested: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Draw kernels of this file of `fuzz harvest`; the policy is real if not given.",
+        ),
+    ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the campaign in the folder.")
     ] = False,
@@ -129,8 +136,16 @@ def fuzz(
         resume=resume,
         timeout=timeout,
         memory=memory_limit << 20 if memory_limit is not None else None,
+        harvested=_harvested(harvested) if harvested is not None else None,
     )
     raise typer.Exit(_fuzz(request))
+
+
+def _harvested(file: Path) -> str:
+    """The text of a collection of kernels. Raises `UserError` for any other file."""
+    from tinyref_fuzz.corpus.collection import collection_text
+
+    return collection_text(file)
 
 
 def _device(name: str | None, is_remote: bool) -> str:

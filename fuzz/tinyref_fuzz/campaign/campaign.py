@@ -32,6 +32,8 @@ from tinyref_fuzz.store import kept_from_json, save_kept
 from tinyref_spec.kept import named
 
 DEFAULT_SECONDS = 60.0
+# Whoever names kernels wants to see these, not a mix in which they are rare.
+HARVESTED_POLICY = "real"
 DEFAULT_TIMEOUT = 30.0
 TICK_SECONDS = 0.2
 # What the examinations that are left may take once the last case is judged.
@@ -53,8 +55,9 @@ class Request:
     worker processes, one a core where it is 0. corpus: the folder for reproducers, shared perhaps.
     cluster: the address of a Dask scheduler, empty for this machine. timeout: seconds that a case
     may take. memory: bytes that a worker may hold, a fair share of its machine where it is None.
-    With resume, what is not given is as before, but for jobs and cluster, which are of the machine;
-    used: how many of the seconds are gone then.
+    harvested: the text of a collection of kernels to draw from, instead of those that come with the
+    fuzzer. With resume, what is not given is as before, but for jobs and cluster, which are of the
+    machine; used: how many of the seconds are gone then.
     """
 
     device: str
@@ -70,6 +73,7 @@ class Request:
     timeout: float | None = None
     memory: int | None = None
     examine_seconds: float = 10.0
+    harvested: str | None = None
     used: float = 0.0
 
     @property
@@ -141,7 +145,7 @@ def _opened(request: Request) -> tuple[Request, Database]:
         request = replace(
             request,
             seed=random.SystemRandom().randrange(2**32) if request.seed is None else request.seed,
-            policy=request.policy or DEFAULT_POLICY,
+            policy=request.policy or (HARVESTED_POLICY if request.harvested else DEFAULT_POLICY),
         )
         if request.kernels is None and request.seconds is None:
             request = replace(request, seconds=DEFAULT_SECONDS)
@@ -160,6 +164,7 @@ def _config(request: Request) -> dict[str, Any]:
         "seed": request.seed,
         "policy": request.policy,
         "code": code_version(),
+        "harvested": request.harvested or "",
         **_settings(request),
     }
 
@@ -188,6 +193,11 @@ def _resumed(request: Request, config: Mapping[str, Any]) -> Request:
                 f"resume: the campaign in {request.folder} is of {key} {config[key]}, "
                 f"not {value}: start anew without --resume"
             )
+    if request.harvested is not None and request.harvested != config.get("harvested", ""):
+        raise UserError(
+            f"resume: the campaign in {request.folder} is of other harvested kernels: "
+            "start anew without --resume"
+        )
     request = replace(request, **_as_before(request, config))
     if request.corpus is not None:
         prepare_folder(request.corpus, "corpus")
@@ -196,7 +206,7 @@ def _resumed(request: Request, config: Mapping[str, Any]) -> Request:
 
 def _as_before(request: Request, config: Mapping[str, Any]) -> dict[str, Any]:
     """What the request leaves open, as it is stored: older databases know nothing of some of it."""
-    settings = ("seed", "policy", "kernels", "seconds", "timeout", "memory")
+    settings = ("seed", "policy", "kernels", "seconds", "timeout", "memory", "harvested")
     found = {key: config.get(key) for key in settings if getattr(request, key) is None}
     if request.seconds is None:
         found["used"] = config.get("used", 0.0)
@@ -262,6 +272,7 @@ class Campaign:
             timeout=self.request.timeout or DEFAULT_TIMEOUT,
             memory=self.request.memory,
             examine_seconds=self.request.examine_seconds,
+            harvested=self.request.harvested or "",
         )
         self._began = time.monotonic()
         self._ready: float | None = None

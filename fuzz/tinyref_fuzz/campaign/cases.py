@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import json
 import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations, count
 from pathlib import Path
 from typing import Any
@@ -26,8 +27,11 @@ from tinyref.uops.ops import Ops
 from tinyref.uops.optimise.opt import OptOp
 from tinyref.uops.rewrite.engine import firings
 from tinyref_fuzz.case import Case, Opts, Pair, Symptom, Verdict
+from tinyref_fuzz.corpus import CorpusKernel
+from tinyref_fuzz.corpus.collection import kernels_from_json
 from tinyref_fuzz.generate import generate
 from tinyref_fuzz.judge import Judge
+from tinyref_fuzz.mutate import MOST_POSITIONS, fitting
 from tinyref_fuzz.policies import Policy, policy_named
 from tinyref_fuzz.tape import Tape
 
@@ -83,12 +87,38 @@ def guided(policy: Policy, guide: Guide | None) -> Policy:
     )
 
 
+def kernels_for(judge: Judge, collection: str) -> tuple[CorpusKernel, ...]:
+    """The kernels in the text of a collection that the judge's device runs; none of an empty text.
+
+    Raises `UserError` for what is no collection, and where no kernel is left.
+    """
+    if not collection:
+        return ()
+    found = kernels_from_json(json.loads(collection))
+    kernels = fitting(found, judge.capabilities)
+    if not kernels:
+        raise UserError(
+            f"harvested: none of {len(found)} kernels is of types of the device and of at most "
+            f"{MOST_POSITIONS:,} positions"
+        )
+    return kernels
+
+
 def case_at(
-    judge: Judge, seed: int, number: int, policy: str = DEFAULT_POLICY, guide: Guide | None = None
+    judge: Judge,
+    seed: int,
+    number: int,
+    policy: str = DEFAULT_POLICY,
+    guide: Guide | None = None,
+    kernels: tuple[CorpusKernel, ...] = (),
 ) -> Case:
-    """Case `number` for the judge's device. Raises `UserError` for an unknown policy."""
+    """Case `number` for the judge's device, its form `real` of `kernels` where there are some.
+
+    Raises `UserError` for an unknown policy.
+    """
     tape = Tape(seed=tape_seed(seed, number))
-    return generate(tape, judge.capabilities, guided(policy_named(policy), guide))
+    chosen = replace(guided(policy_named(policy), guide), kernels=kernels)
+    return generate(tape, judge.capabilities, chosen)
 
 
 def unguided(number: int) -> None:
@@ -101,16 +131,18 @@ def judged(
     policy: str = DEFAULT_POLICY,
     start: int = 0,
     guide_of: Callable[[int], Guide | None] = unguided,
+    collection: str = "",
 ) -> Iterator[tuple[int, Case, Verdict, float]]:
     """The cases from number `start` on without end: number, case, verdict, and seconds it took.
 
-    guide_of: the guide by the number of a case. In this process: what crashes or hangs takes it
-    down. Raises as `judge_of` and `case_at`.
+    guide_of: the guide by the number of a case. collection: as of `kernels_for`. In this process:
+    what crashes or hangs takes it down. Raises as `judge_of`, `kernels_for` and `case_at`.
     """
     judge = judge_of(device)
+    kernels = kernels_for(judge, collection)
     for number in count(start):
         began = time.perf_counter()
-        case = case_at(judge, seed, number, policy, guide_of(number))
+        case = case_at(judge, seed, number, policy, guide_of(number), kernels)
         verdict = verdict_of(judge, case)
         yield number, case, verdict, time.perf_counter() - began
 
@@ -177,14 +209,19 @@ def verdict_from_json(data: Mapping[str, Any]) -> Verdict:
 
 
 def result_of(
-    judge: Judge, seed: int, number: int, policy: str, guide: Guide | None = None
+    judge: Judge,
+    seed: int,
+    number: int,
+    policy: str,
+    guide: Guide | None = None,
+    kernels: tuple[CorpusKernel, ...] = (),
 ) -> CaseResult:
     """Makes and judges case `number`, and counts what it reached."""
     firings.clear()
     began = time.perf_counter()
     pairs: Counter[str] = Counter()
     try:
-        case = case_at(judge, seed, number, policy, guide)
+        case = case_at(judge, seed, number, policy, guide, kernels)
     except Exception as error:  # a generator that fails is a bug as well, and costs one case
         verdict = Verdict(Pair.PLAIN, Symptom.ERROR, f"while generating: {error_text(error)}")
     else:

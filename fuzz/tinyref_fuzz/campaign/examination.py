@@ -18,6 +18,7 @@ from tinyref_fuzz.campaign.cases import (
 )
 from tinyref_fuzz.campaign.task import Examination, Setup, Task
 from tinyref_fuzz.case import Blame, Case, Pair, Symptom, Verdict
+from tinyref_fuzz.corpus import CorpusKernel
 from tinyref_fuzz.examine import STAGE_OF, Finding, examine
 from tinyref_fuzz.judge import Judge
 from tinyref_fuzz.reduce import node_count, opt_count
@@ -45,12 +46,14 @@ def signature(verdict: Verdict) -> str:
     return " ".join([pair, symptom, *words[:MOST_WORDS]])
 
 
-def examined(setup: Setup, judge: Judge, task: Task, attempt: int) -> Examination:
+def examined(
+    setup: Setup, judge: Judge, kernels: tuple[CorpusKernel, ...], task: Task, attempt: int
+) -> Examination:
     """The examination of case `task.first`; of a second attempt only the case as it is."""
     verdict = task.verdict
     assert verdict is not None, "an examination has a verdict"
     try:
-        case = case_at(judge, setup.seed, task.first, setup.policy, task.guide)
+        case = case_at(judge, setup.seed, task.first, setup.policy, task.guide, kernels)
     except Exception as error:  # the finding may be that it cannot be made
         return unexamined(task, f"the case cannot be made: {error_text(error)}")
     if attempt > 1 or verdict.symptom in HOPELESS:

@@ -26,7 +26,8 @@ class Setup:
 
     timeout: seconds a case may take. memory: bytes a worker may hold, a fair share of the machine
     that it is on where it is None. examine_seconds: what a finding may take to be reduced and
-    blamed. code: the sources that the campaign is of.
+    blamed. harvested: the text of a collection of kernels, to draw from instead of those that come
+    with the fuzzer. code: the sources that the campaign is of.
     """
 
     device: str
@@ -35,6 +36,7 @@ class Setup:
     timeout: float = 30.0
     memory: int | None = None
     examine_seconds: float = 10.0
+    harvested: str = ""
     code: str = field(default_factory=code_version)
 
     def to_json(self) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from tinyref_fuzz.campaign.cases import (
     code_version,
     error_text,
     judge_of,
+    kernels_for,
     result_of,
 )
 from tinyref_fuzz.campaign.examination import examined
@@ -52,6 +53,7 @@ class Worker:
             os._exit(EXIT_CHANGED)
         try:
             self.judge = judge_of(self.setup.device)
+            self.kernels = kernels_for(self.judge, self.setup.harvested)
         except Exception as error:  # anything at all: the campaign is to say what it was
             self.say({"refused": error_text(error)})
         else:
@@ -62,7 +64,7 @@ class Worker:
         task = Task.from_json(message["task"])
         if task.is_examination:
             self.say({"begin": task.first})
-            found = examined(self.setup, self.judge, task, message["again"])
+            found = examined(self.setup, self.judge, self.kernels, task, message["again"])
             self.say({"examined": found.to_json()})
             return
         for number in range(message["from"], task.stop):
@@ -70,7 +72,7 @@ class Worker:
             # What is counted is the same wherever a task is cut, as by the death of a worker.
             forget()
             seed, policy = self.setup.seed, self.setup.policy
-            result = result_of(self.judge, seed, number, policy, task.guide)
+            result = result_of(self.judge, seed, number, policy, task.guide, self.kernels)
             self.say({"end": result.to_json()})
         self.say({"done": True})
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -101,6 +102,12 @@ def load_collection(path: str | Path) -> tuple[CorpusKernel, ...]:
         return kernels_from_json(data)
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
+
+
+def collection_text(path: str | Path) -> str:
+    """The text of a file of kernels, in one form, once all of them are read; errors as there."""
+    load_collection(path)
+    return json.dumps(read_json(path), sort_keys=True)
 
 
 def kernels_from_json(data: object) -> tuple[CorpusKernel, ...]:
