@@ -105,6 +105,29 @@ def test_each_mutation_does_what_it_is_called():
     assert all(ast is not KERNELS["sum-and-maximum"].ast for ast in swapped)
 
 
+def test_a_reduce_inside_of_another_one_takes_its_turns_for_each_term():
+    assert mutate.turns(KERNELS["multiply-add-int32"].ast) == 24 * 8
+    rows, columns = 12, 16
+    memory = build.define_global(1, i32, rows * columns)
+    x = build.load(UOp(Ops.VIEW, memory.dtype, (memory,), ViewArg(shaped((rows, columns)))))
+    above = build.sub(x, build.reduce(Ops.MAX, x, (1,)))
+    total = build.reduce(Ops.ADD, above, (1,))
+    output = build.define_global(0, i32, rows)
+    target = UOp(Ops.VIEW, output.dtype, (output,), ViewArg(shaped((rows, 1))))
+    ast = build.sink(build.store(target, total))
+    assert mutate.turns(ast) == rows * columns * columns
+    assert mutate.is_valid(ast, PYTHON)
+
+
+def test_kernels_of_too_many_turns_are_not_taken(monkeypatch):
+    ast = KERNELS["matmul-int32"].ast
+    turns = mutate.turns(ast)
+    monkeypatch.setattr(mutate, "MOST_TURNS", turns)
+    assert mutate.is_valid(ast, PYTHON)
+    monkeypatch.setattr(mutate, "MOST_TURNS", turns - 1)
+    assert not mutate.is_valid(ast, PYTHON)
+
+
 def test_an_extent_changes_in_every_view():
     shapes = {
         tuple(kernel_shape(store.src[1]))

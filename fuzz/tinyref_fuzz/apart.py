@@ -34,7 +34,7 @@ from tinyref_fuzz.campaign.local import (
     pair_of_death,
 )
 from tinyref_fuzz.case import Blame, Case, Opts, Symptom, Verdict
-from tinyref_fuzz.examine import STAGE_OF, Finding, blame_or_pair, examine, failing_opts
+from tinyref_fuzz.examine import STAGE_OF, Finding, blame_or_pair, examine
 from tinyref_fuzz.judge import Judge
 from tinyref_fuzz.reduce import node_count, opt_count
 from tinyref_fuzz.reduce.fault import is_same_fault
@@ -248,7 +248,7 @@ def _judge(judge: Judge, case: Case, message: Mapping[str, Any]) -> Message:
 
 def _explain(judge: Judge, case: Case, message: Mapping[str, Any]) -> Message:
     verdict = verdict_from_json(message["verdict"])
-    opts = opts_text(failing_opts(case, verdict, judge.device))
+    opts = opts_text(judge.failing_opts(case, verdict))
     return {"opts": opts, "blame": vars(blame_or_pair(case, verdict, judge.device))}
 
 

@@ -6,12 +6,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tinyref import config
 from tinyref_fuzz.blame.find import find_blame
 from tinyref_fuzz.bucket import Bucket, bucket_of
-from tinyref_fuzz.candidates import THREADS
-from tinyref_fuzz.case import Blame, Case, Opts, Pair, Verdict
-from tinyref_fuzz.judge import Judge
+from tinyref_fuzz.case import Blame, Case, Pair, Verdict
 from tinyref_fuzz.reduce import reduced
 from tinyref_fuzz.reduce.search import JudgeFunction
 
@@ -73,21 +70,6 @@ def examine(
         reduction.opts,
         time.monotonic() - start,
     )
-
-
-def failing_opts(case: Case, verdict: Verdict, device: str) -> Opts:
-    """The list that the verdict is about: one of the case, or of the heuristics where it has none.
-
-    Empty for a verdict on a program without optimisations. Raises as `Judge` and its `trials`.
-    """
-    if verdict.trial < 0:
-        return ()
-    if case.opts:
-        lists = case.opts
-    else:
-        with config.Context(THREADS=THREADS):
-            lists = Judge(device).trials(case)
-    return lists[verdict.trial] if verdict.trial < len(lists) else ()
 
 
 def blame_or_pair(

@@ -114,8 +114,16 @@ class Judge:
         """
         if case.opts:
             return case.opts
-        chosen = planned(case.ast, self.capabilities).opts
+        with config.Context(THREADS=THREADS):
+            chosen = planned(case.ast, self.capabilities).opts
         return (chosen,) if chosen else ()
+
+    def failing_opts(self, case: Case, verdict: Verdict) -> Opts:
+        """The list that the verdict is about; empty for a program without optimisations."""
+        if verdict.trial < 0:
+            return ()
+        lists = self.trials(case)
+        return lists[verdict.trial] if verdict.trial < len(lists) else ()
 
 
 def has_many_outputs(case: Case) -> bool:

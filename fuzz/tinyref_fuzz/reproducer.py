@@ -12,7 +12,7 @@ from tinyref.uops.optimise.opt import OptOp, opts_text
 from tinyref.uops.text import to_text
 from tinyref_fuzz.candidates import THREADS
 from tinyref_fuzz.case import Array, Case, Opts, Pair, Verdict
-from tinyref_fuzz.examine import failing_opts
+from tinyref_fuzz.judge import Judge
 from tinyref_fuzz.one_line import clipped, data_line, fault_line, kernel_line
 
 MOST_LINES = 40
@@ -57,7 +57,7 @@ def reproducer(case: Case, verdict: Verdict, device: str) -> str:
 
 
 def _script(case: Case, verdict: Verdict, device: str, in_one_line: bool) -> str:
-    opts = failing_opts(case, verdict, device)
+    opts = Judge(device).failing_opts(case, verdict)
     left, right = _sides(verdict)
     lines = [f'"""{_sentence(verdict)}"""', *_imports(opts, left, right), ""]
     lines.append(f"KERNEL = from_text({_literal(case.ast, in_one_line)})")

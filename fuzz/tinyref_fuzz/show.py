@@ -18,7 +18,7 @@ from tinyref.uops.optimise.opt import opts_text
 from tinyref.uops.text import to_text
 from tinyref_fuzz.candidates import THREADS
 from tinyref_fuzz.case import Array, Blame, Case, Opts, Pair, Verdict
-from tinyref_fuzz.examine import blame_or_pair, failing_opts
+from tinyref_fuzz.examine import blame_or_pair
 from tinyref_fuzz.judge import Judge, measured_outputs
 from tinyref_fuzz.one_line import clipped, data_line, fault_line, kernel_line
 from tinyref_fuzz.oracles import expected
@@ -63,7 +63,7 @@ def side_by_side(
     else:
         blamed = Blame("") if verdict.agrees else blame_or_pair(case, verdict, device)
     left, right = _sides(case, verdict, device)
-    lines = [*_header(case, verdict, blamed, failing_opts(case, verdict, device), width), ""]
+    lines = [*_header(case, verdict, blamed, Judge(device).failing_opts(case, verdict), width), ""]
     lines += _values(left, right, width)
     lines += ["", *_stages(left, right, verdict, blamed, width)]
     return "\n".join(line.rstrip() for line in lines) + "\n"
@@ -95,7 +95,7 @@ def _header(
 def _sides(case: Case, verdict: Verdict, device: str) -> tuple[Side, Side]:
     """What the pair of the verdict compares."""
     capabilities = Judge(device).capabilities
-    opts = failing_opts(case, verdict, device)
+    opts = Judge(device).failing_opts(case, verdict)
 
     def on_interpreter(opts: Opts) -> Callable[[], Values]:
         return lambda: _interpreted(case, capabilities, opts)

@@ -114,17 +114,9 @@ class _Search:
         """The plain compile, then the optimised one that failed."""
         plain = Chain(subject, self.capabilities, ())
         yield plain
-        opts = self._opts()
+        opts = self.judge.failing_opts(self.case, self.verdict)
         if opts:
             yield Chain(replace(subject, against=_given(plain)), self.capabilities, opts)
-
-    def _opts(self) -> Opts:
-        """The optimisations that the verdict is about."""
-        if self.verdict.trial < 0:
-            return ()
-        with config.Context(THREADS=THREADS):
-            lists = self.judge.trials(self.case)
-        return lists[self.verdict.trial] if self.verdict.trial < len(lists) else ()
 
     def _of_equivalent(self, subject: Subject) -> Blame:
         """The evaluator, or whatever is wrong in the compile of the equivalent kernel."""
@@ -151,7 +143,7 @@ class _Search:
 
     def _of_limit(self) -> Blame | None:
         """The first optimisation after which the program takes more than is declared."""
-        opts = self._opts()
+        opts = self.judge.failing_opts(self.case, self.verdict)
         if not opts:
             return Blame("lower", "", self.verdict.detail)
         for count in range(1, len(opts) + 1):

@@ -115,14 +115,8 @@ def _substitutes(node: UOp) -> Iterator[UOp]:
     yield build.const(node.dtype, 1)
     yield from (below for source in node.src for below in source.src if below.dtype is node.dtype)
     yield from (build.cast(source, node.dtype) for source in node.src if source.op is not Ops.CAST)
-    if node.op in (Ops.WHERE, Ops.MULACC):
-        yield from _binary_of(node)
-
-
-def _binary_of(node: UOp) -> Iterator[UOp]:
-    """Two of the three operands alone."""
-    first, second, third = node.src
     if node.op is Ops.MULACC:
+        first, second, third = node.src
         yield build.mul(first, second)
         yield build.add(second, third)
 
