@@ -430,7 +430,9 @@ def test_the_lane_judges_the_cases_of_a_campaign_with_its_guides(
 ):
     made: list[tuple[int, int, str, Guide | None]] = []
 
-    def noted(judge: Any, seed: int, number: int, policy: str, guide: Guide | None) -> Any:
+    def noted(
+        judge: Any, seed: int, number: int, policy: str, guide: Guide | None, kernels: Any
+    ) -> Any:
         made.append((seed, number, policy, guide))
         return case_at(judge, seed, number, policy)
 

@@ -24,7 +24,7 @@ from tinyref.uops.verify import verify
 from tinyref_fuzz import mutate
 from tinyref_fuzz.case import Case, Mode
 from tinyref_fuzz.corpus import load
-from tinyref_fuzz.generate import POLICIES, generate
+from tinyref_fuzz.generate import POLICIES, generate, turns
 from tinyref_fuzz.generate.exactness import is_exact
 from tinyref_fuzz.optimisations import legal_part, settled
 from tinyref_fuzz.tape import Tape
@@ -106,7 +106,7 @@ def test_each_mutation_does_what_it_is_called():
 
 
 def test_a_reduce_inside_of_another_one_takes_its_turns_for_each_term():
-    assert mutate.turns(KERNELS["multiply-add-int32"].ast) == 24 * 8
+    assert turns.turns(KERNELS["multiply-add-int32"].ast) == 24 * 8
     rows, columns = 12, 16
     memory = build.define_global(1, i32, rows * columns)
     x = build.load(UOp(Ops.VIEW, memory.dtype, (memory,), ViewArg(shaped((rows, columns)))))
@@ -115,16 +115,16 @@ def test_a_reduce_inside_of_another_one_takes_its_turns_for_each_term():
     output = build.define_global(0, i32, rows)
     target = UOp(Ops.VIEW, output.dtype, (output,), ViewArg(shaped((rows, 1))))
     ast = build.sink(build.store(target, total))
-    assert mutate.turns(ast) == rows * columns * columns
+    assert turns.turns(ast) == rows * columns * columns
     assert mutate.is_valid(ast, PYTHON)
 
 
 def test_kernels_of_too_many_turns_are_not_taken(monkeypatch):
     ast = KERNELS["matmul-int32"].ast
-    turns = mutate.turns(ast)
-    monkeypatch.setattr(mutate, "MOST_TURNS", turns)
+    most = turns.turns(ast)
+    monkeypatch.setattr(turns, "MOST_TURNS", most)
     assert mutate.is_valid(ast, PYTHON)
-    monkeypatch.setattr(mutate, "MOST_TURNS", turns - 1)
+    monkeypatch.setattr(turns, "MOST_TURNS", most - 1)
     assert not mutate.is_valid(ast, PYTHON)
 
 

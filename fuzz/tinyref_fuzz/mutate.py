@@ -14,7 +14,7 @@ from tinyref.device import Capabilities
 from tinyref.dtype import DType, PtrDType, dtypes, pointer
 from tinyref.errors import UserError, VerifyError
 from tinyref.uops import build
-from tinyref.uops.kernel_shape import kernel_shape, positions_of, reduced_sizes
+from tinyref.uops.kernel_shape import kernel_shape, positions_of
 from tinyref.uops.node import UOp, sint, substitute
 from tinyref.uops.ops import ALU, Dialect, Ops
 from tinyref.uops.payload import ConstArg, ReduceArg, SlotArg, ViewArg
@@ -23,6 +23,7 @@ from tinyref.uops.verify import verify
 from tinyref_fuzz.case import Array, Case, Mode
 from tinyref_fuzz.corpus import CorpusKernel, harvested, load
 from tinyref_fuzz.generate.exactness import is_exact
+from tinyref_fuzz.generate.turns import is_moderate
 from tinyref_fuzz.generate.values import is_one, positions
 from tinyref_fuzz.inputs import contents
 from tinyref_fuzz.optimisations import mutated_lists
@@ -36,7 +37,6 @@ TRIES = 8
 MOST_MUTATIONS = 3
 MOST_ELEMENTS = 1 << 14
 MOST_POSITIONS = 1 << 14
-MOST_TURNS = 1 << 16
 EXTENTS = (1, 2, 3, 4, 5, 7, 8, 13, 16, 32)
 # Ops that may stand for each other on the types of the one that is there.
 ALIKE = (
@@ -121,28 +121,11 @@ def is_valid(ast: UOp, capabilities: Capabilities) -> bool:
             return False
         if isinstance(node.arg, ViewArg) and positions(kernel_shape(node)) > MOST_POSITIONS:
             return False
-    if turns(ast) > MOST_TURNS:
+    if not is_moderate(ast):
         return False
     return len({node.arg for node in nodes if isinstance(node.arg, SlotArg)}) <= (
         capabilities.buffer_limit
     )
-
-
-def turns(ast: UOp) -> int:
-    """How often a kernel computes the value that it computes most often.
-
-    A reduce is done for each position of the outputs, and one inside of it for each of its terms.
-    """
-    done: dict[UOp, int] = {}
-    for node in reversed(ast.toposort()):
-        times = done.get(node, 1)
-        if node.op is Ops.STORE:
-            times = positions(kernel_shape(node.src[0]))
-        elif node.op is Ops.REDUCE:
-            times *= positions(reduced_sizes(node))
-        for source in node.src:
-            done[source] = max(done.get(source, 1), times)
-    return max(done.values(), default=0)
 
 
 def data_of(ast: UOp, case: Case, tape: Tape) -> tuple[Mode, tuple[Array, ...]]:

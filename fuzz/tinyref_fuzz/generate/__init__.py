@@ -17,6 +17,7 @@ from tinyref_fuzz.generate.kernel import Kernel
 from tinyref_fuzz.generate.outputs import Outputs
 from tinyref_fuzz.generate.plants import with_plant
 from tinyref_fuzz.generate.several import several
+from tinyref_fuzz.generate.turns import is_moderate
 from tinyref_fuzz.generate.values import exact_bound
 from tinyref_fuzz.optimisations import drawn_lists
 from tinyref_fuzz.policies import DTYPES, FORMS, POLICIES, Policy, policy_named
@@ -30,6 +31,9 @@ MOST_STEPS = 4
 IMAGES = 25
 # Most expressions that rules match, in one kernel.
 MOST_PLANTS = 3
+# So many kernels are tried before one of at most so many positions is taken.
+TRIES = 3
+FEWEST = 16
 
 
 def generate(tape: Tape, capabilities: Capabilities, policy: Policy = POLICIES["even"]) -> Case:
@@ -40,7 +44,7 @@ def generate(tape: Tape, capabilities: Capabilities, policy: Policy = POLICIES["
     """
     policy = policy.drawn(tape)
     form = tape.pick(FORMS, [policy.forms.get(form, 1) for form in FORMS])
-    case = _kernel(tape, capabilities, policy, form)
+    case = _moderate(tape, capabilities, policy, form)
     equivalent = _equivalent(tape, case, capabilities, policy, form == "texels")
     lists = drawn_lists(case.ast, capabilities, tape, policy)
     case = replace(case, equivalent=equivalent, opts=lists)
@@ -52,8 +56,18 @@ def generate(tape: Tape, capabilities: Capabilities, policy: Policy = POLICIES["
     return replace(case, choices=tuple(tape.choices))
 
 
+def _moderate(tape: Tape, capabilities: Capabilities, policy: Policy, form: str) -> Case:
+    """The kernel and its data alone, of which the interpreter can run several programs soon."""
+    for _ in range(TRIES):
+        case = _kernel(tape, capabilities, policy, form)
+        if is_moderate(case.ast):
+            return case
+    # Whatever is nested, so few positions are soon done.
+    return _kernel(tape, capabilities, replace(policy, most=FEWEST), form)
+
+
 def _kernel(tape: Tape, capabilities: Capabilities, policy: Policy, form: str) -> Case:
-    """The kernel and its data alone."""
+    """The kernel and its data."""
     if form == "real":
         # The mutations take from this package in their turn.
         from tinyref_fuzz.mutate import real_kernel
