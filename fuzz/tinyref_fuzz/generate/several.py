@@ -26,6 +26,9 @@ LEAST, MOST = 10, 18
 # range of a number; the rest are operations.
 PLANTS = 60
 QUESTIONS = 25
+# So many kernels in 100 have outputs of nothing as well: over an empty axis, next to one of terms.
+EMPTIES = 12
+NOTHING = (3, 0)
 # What joins two numbers of a known range.
 JOINED = (Ops.MUL, Ops.ADD, Ops.SUB, Ops.MAX, Ops.MUL)
 
@@ -34,9 +37,10 @@ def several(draw: Expressions) -> list[Value]:
     """The values of the outputs, each over the one axis of the kernel."""
     kernel = draw.kernel
     axes = kernel.add_axes([draw.tape.pick(LENGTHS)], outer=True)
+    inner = kernel.add_axes(NOTHING, outer=False) if draw.tape.chance(EMPTIES) else ()
     kernel.make_symbolic()
     shape = kernel.shape(axes)
-    values = []
+    values = _of_nothing(draw, axes, inner) if inner else []
     for _ in range(draw.tape.between(LEAST, MOST)):
         is_planted = draw.tape.chance(PLANTS)
         found = plant_of(draw, lambda dtype: _leaf(draw, shape, dtype)) if is_planted else None
@@ -44,6 +48,17 @@ def several(draw: Expressions) -> list[Value]:
             found = _question(draw, shape)
         values.append(found or _operation(draw, shape))
     return values
+
+
+def _of_nothing(draw: Expressions, axes: tuple[int, ...], inner: tuple[int, ...]) -> list[Value]:
+    """A reduce of nothing next to a load, perhaps inside of another reduce; and an empty output."""
+    kernel = draw.kernel
+    over, nothing = inner[:1], inner[1:]
+    x = kernel.load(kernel.shape((*over, *nothing)), kernel.number(), 0)
+    x = draw.joined(draw.reduced(x, nothing), kernel.load(kernel.shape(axes), x.dtype))
+    if draw.tape.chance(60):
+        x = draw.reduced(x, over)
+    return [x, kernel.load(kernel.shape((*axes, *nothing)), x.dtype, 0)]
 
 
 def _leaf(draw: Expressions, shape: Shape, dtype: DType) -> Value:
