@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from tinyref.errors import TinyrefError, UserError
-from tinyref_fuzz.campaign.cases import DEFAULT_POLICY, Guide, code_version, judged, unguided
-from tinyref_fuzz.campaign.database import Database
+from tinyref_fuzz.campaign.cases import DEFAULT_POLICY, Guide, judged, unguided
+from tinyref_fuzz.campaign.database import Database, contradiction
 from tinyref_fuzz.campaign.plan import epoch_of
 from tinyref_fuzz.case import Case, Verdict
 from tinyref_fuzz.examine import examine
@@ -61,10 +61,9 @@ def settled(options: argparse.Namespace) -> tuple[Callable[[int], Guide | None],
         config, guides = database.config(), database.guides()
     finally:
         database.close()
-    given = {"device": options.device, "seed": options.seed, "policy": options.policy}
-    for key, value in {**given, "code": code_version()}.items():
-        if value is not None and value != config[key]:
-            raise UserError(f"campaign: the one in {folder} is of {key} {config[key]}, not {value}")
+    problem = contradiction(config, options.device, options.seed, options.policy)
+    if problem:
+        raise UserError(f"campaign: the one in {folder} is {problem}")
     fill_in(options, config)
 
     def guide_of(number: int) -> Guide | None:

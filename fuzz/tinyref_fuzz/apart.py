@@ -102,16 +102,14 @@ class JudgeApart:
 
     def explained(self, case: Case, verdict: Verdict) -> tuple[Opts, Blame] | None:
         """The optimisations that a fault needs, and what is to blame; None where that dies too."""
-        within = self.seconds + EXAMINATION_GRACE
-        answer = self._ask("explain", case, within, verdict=verdict_to_json(verdict))
+        answer = self._ask_about(verdict, "explain", case)
         if isinstance(answer, Death):
             return None
         return parse_opts(answer["opts"]), Blame(**answer["blame"])
 
     def shown(self, case: Case, verdict: Verdict, width: int) -> str:
         """The text of `side_by_side`, or an outline where that dies too."""
-        within = self.seconds + EXAMINATION_GRACE
-        answer = self._ask("show", case, within, verdict=verdict_to_json(verdict), width=width)
+        answer = self._ask_about(verdict, "show", case, width=width)
         if isinstance(answer, Death):
             return f"{outline(case, verdict, width)}stages  cannot be shown: {answer.words}\n"
         text: str = answer["text"]
@@ -119,8 +117,7 @@ class JudgeApart:
 
     def script(self, case: Case, verdict: Verdict) -> str:
         """The text of `reproducer`. Raises `UserError` where writing it ends the process."""
-        within = self.seconds + EXAMINATION_GRACE
-        answer = self._ask("script", case, within, verdict=verdict_to_json(verdict))
+        answer = self._ask_about(verdict, "script", case)
         if isinstance(answer, Death):
             raise UserError(f"script: {self.device} does not even say its list: {answer.words}")
         text: str = answer["text"]
@@ -145,6 +142,13 @@ class JudgeApart:
         return lambda candidate, _: self.verdict(candidate, thorough)
 
     # The process
+
+    def _ask_about(
+        self, verdict: Verdict, task: str, case: Case, **more: object
+    ) -> Message | Death:
+        """What it answers on a verdict, which may take as long as to come to it, and some more."""
+        within = self.seconds + EXAMINATION_GRACE
+        return self._ask(task, case, within, verdict=verdict_to_json(verdict), **more)
 
     def _ask(self, task: str, case: Case, within: float, **more: object) -> Message | Death:
         """What it answers within so many seconds. Raises `UserError` with what it fails by."""

@@ -62,8 +62,10 @@ def side_by_side(
         blamed = blame
     else:
         blamed = Blame("") if verdict.agrees else blame_or_pair(case, verdict, device)
-    left, right = _sides(case, verdict, device)
-    lines = [*_header(case, verdict, blamed, Judge(device).failing_opts(case, verdict), width), ""]
+    judge = Judge(device)
+    opts = judge.failing_opts(case, verdict)
+    left, right = _sides(case, verdict, judge, opts)
+    lines = [*_header(case, verdict, blamed, opts, width), ""]
     lines += _values(left, right, width)
     lines += ["", *_stages(left, right, verdict, blamed, width)]
     return "\n".join(line.rstrip() for line in lines) + "\n"
@@ -92,10 +94,9 @@ def _header(
 # Both sides
 
 
-def _sides(case: Case, verdict: Verdict, device: str) -> tuple[Side, Side]:
+def _sides(case: Case, verdict: Verdict, judge: Judge, opts: Opts) -> tuple[Side, Side]:
     """What the pair of the verdict compares."""
-    capabilities = Judge(device).capabilities
-    opts = Judge(device).failing_opts(case, verdict)
+    device, capabilities = judge.device, judge.capabilities
 
     def on_interpreter(opts: Opts) -> Callable[[], Values]:
         return lambda: _interpreted(case, capabilities, opts)
@@ -111,17 +112,17 @@ def _sides(case: Case, verdict: Verdict, device: str) -> tuple[Side, Side]:
             _side("optimised", stages, on_interpreter(opts)),
         )
     if verdict.pair is Pair.DEVICE:
-        name = "interpreter" if Judge(device).device != "PYTHON" else "interpreter, program as is"
+        name = "interpreter" if device != "PYTHON" else "interpreter, program as is"
         return _side(name, stages, on_interpreter(opts)), _side(device, stages, measured)
     if verdict.pair is Pair.EQUIVALENT and case.equivalent is not None:
-        return _equivalent_sides(case, case.equivalent.ast, device)
+        return _equivalent_sides(case, case.equivalent.ast, judge)
     return (
         _side("evaluator", {}, lambda: _evaluated(case, case.ast)),
         _side("interpreter", stages, on_interpreter(())),
     )
 
 
-def _equivalent_sides(case: Case, equivalent: UOp, device: str) -> tuple[Side, Side]:
+def _equivalent_sides(case: Case, equivalent: UOp, judge: Judge) -> tuple[Side, Side]:
     """The evaluator's values of both; where those are right, the device's of the other one."""
     kernel = _side("kernel", {"ast": to_text(case.ast)}, lambda: _evaluated(case, case.ast))
     other = _side("equivalent", {"ast": to_text(equivalent)}, lambda: _evaluated(case, equivalent))
@@ -129,12 +130,11 @@ def _equivalent_sides(case: Case, equivalent: UOp, device: str) -> tuple[Side, S
         return kernel, other
 
     def measured() -> Values:
-        return measured_outputs(device, equivalent, case.buffers, case.bindings)
+        return measured_outputs(judge.device, equivalent, case.buffers, case.bindings)
 
-    capabilities = Judge(device).capabilities
-    kernel = replace(kernel, stages=stage_texts(case.ast, capabilities, None))
-    stages = stage_texts(equivalent, capabilities, None)
-    return kernel, _side(f"other on {device}", stages, measured)
+    kernel = replace(kernel, stages=stage_texts(case.ast, judge.capabilities, None))
+    stages = stage_texts(equivalent, judge.capabilities, None)
+    return kernel, _side(f"other on {judge.device}", stages, measured)
 
 
 def _is_wrong(case: Case, values: Values) -> bool:

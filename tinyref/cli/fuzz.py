@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ import typer
 
 from tinyref.cli.fuzz_case import corpus_app, harvest, keep, reduce, replay, show
 from tinyref.cli.fuzz_score import score
+from tinyref.cli.options import MOST_JOBS, check_finite
 from tinyref.cli.signals import until_stopped
 from tinyref.errors import UserError
 from tinyref.folders import file_name
@@ -19,8 +19,6 @@ from tinyref.folders import file_name
 if TYPE_CHECKING:
     from tinyref_fuzz.campaign.campaign import Request
     from tinyref_fuzz.campaign.progress import Reporter
-
-_MOST_JOBS = 1024
 
 # Told in the help without importing them.
 _POLICIES = (
@@ -77,7 +75,7 @@ def fuzz(
     jobs: Annotated[
         int,
         typer.Option(
-            min=0, max=_MOST_JOBS, help="Worker processes; 0 is one a core.", show_default=False
+            min=0, max=MOST_JOBS, help="Worker processes; 0 is one a core.", show_default=False
         ),
     ] = 0,
     cluster: Annotated[
@@ -116,12 +114,11 @@ def fuzz(
     if context.invoked_subcommand is not None:
         return
     from tinyref_fuzz.campaign.campaign import Request
+    from tinyref_fuzz.corpus.collection import collection_text
 
     if cluster and jobs:
         raise UserError("jobs: a cluster has its own workers: give --jobs or --cluster, not both")
-    for option, value in (("seconds", seconds), ("timeout", timeout)):
-        if value is not None and not math.isfinite(value):
-            raise UserError(f"{option}: expected a number of seconds, got {value}")
+    check_finite(seconds=seconds, timeout=timeout)
     name = _device(device, is_remote=bool(cluster))
     request = Request(
         device=name,
@@ -136,16 +133,9 @@ def fuzz(
         resume=resume,
         timeout=timeout,
         memory=memory_limit << 20 if memory_limit is not None else None,
-        harvested=_harvested(harvested) if harvested is not None else None,
+        harvested=collection_text(harvested) if harvested is not None else None,
     )
     raise typer.Exit(_fuzz(request))
-
-
-def _harvested(file: Path) -> str:
-    """The text of a collection of kernels. Raises `UserError` for any other file."""
-    from tinyref_fuzz.corpus.collection import collection_text
-
-    return collection_text(file)
 
 
 def _device(name: str | None, is_remote: bool) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 import sys
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tinyref.cli.options import MOST_JOBS, check_finite
 from tinyref.cli.signals import until_stopped
 from tinyref.errors import UserError
 
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from tinyref_fuzz.mutants.records import Row, Score
     from tinyref_fuzz.mutants.score import Scoring, Settings
 
-_MOST_JOBS = 1024
-
 
 def score(
     only: Annotated[str, typer.Option(help="Only these: names, NAME* or kinds; commas join.")] = "",
@@ -29,7 +27,7 @@ def score(
     seconds: Annotated[
         float, typer.Option(min=1, help="Processor seconds that a mutant may live.")
     ] = 60.0,
-    jobs: Annotated[int, typer.Option(min=1, max=_MOST_JOBS, help="Processes at a time.")] = 2,
+    jobs: Annotated[int, typer.Option(min=1, max=MOST_JOBS, help="Processes at a time.")] = 2,
     further: Annotated[
         float, typer.Option(min=0, help="Processor seconds for more findings after the first.")
     ] = 5.0,
@@ -63,9 +61,7 @@ def score(
         return
     if resume and json is None:
         raise UserError("score: --resume needs the --json file to go on with")
-    for option, value in (("seconds", seconds), ("further", further), ("examine", examine)):
-        if not math.isfinite(value):
-            raise UserError(f"{option}: expected a number of seconds, got {value}")
+    check_finite(seconds=seconds, further=further, examine=examine)
     from tinyref_fuzz.mutants.score import Scoring, Settings
 
     settings = Settings(seeds, seconds, jobs, further, examine, first)

@@ -15,7 +15,7 @@ from typing import Any
 from tinyref.errors import UserError
 from tinyref.folders import prepare_folder
 from tinyref_fuzz.campaign.cases import DEFAULT_POLICY, Guide, code_version, known_rules
-from tinyref_fuzz.campaign.database import NAME, Bucket, Database, Lock, stored_path
+from tinyref_fuzz.campaign.database import NAME, Bucket, Database, Lock, contradiction, stored_path
 from tinyref_fuzz.campaign.plan import Frontier, Triage, epoch_of, gaps
 from tinyref_fuzz.campaign.progress import Progress, Quiet, Reporter
 from tinyref_fuzz.campaign.task import (
@@ -186,17 +186,12 @@ def _resumed(request: Request, config: Mapping[str, Any]) -> Request:
     """The request as the stored campaign has it. Raises `UserError` where they contradict."""
     if missing := {"device", "seed", "policy", "kernels", "seconds", "code"} - set(config):
         raise UserError(f"resume: {request.folder} lacks {', '.join(sorted(missing))}")
-    given = {"device": request.device, "seed": request.seed, "policy": request.policy}
-    for key, value in {**given, "code": code_version()}.items():
-        if value is not None and value != config[key]:
-            raise UserError(
-                f"resume: the campaign in {request.folder} is of {key} {config[key]}, "
-                f"not {value}: start anew without --resume"
-            )
+    problem = contradiction(config, request.device, request.seed, request.policy)
     if request.harvested is not None and request.harvested != config.get("harvested", ""):
+        problem = problem or "of other harvested kernels"
+    if problem:
         raise UserError(
-            f"resume: the campaign in {request.folder} is of other harvested kernels: "
-            "start anew without --resume"
+            f"resume: the campaign in {request.folder} is {problem}: start anew without --resume"
         )
     request = replace(request, **_as_before(request, config))
     if request.corpus is not None:
@@ -399,8 +394,7 @@ class Campaign:
             return
         task = done.task
         self._chunks -= 1
-        findings = self.database.add(done, epoch_of(task.first))
-        self.database.remember({"used": self._used()})
+        findings = self.database.add(done, epoch_of(task.first), {"used": self._used()})
         self._frontier.add(task.first, task.stop)
         self._cases += task.stop - task.first
         self._findings += len(findings)

@@ -15,10 +15,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from tinyref.errors import UserError
-from tinyref_fuzz.campaign.cases import verdict_from_json, verdict_to_json
+from tinyref_fuzz.campaign.cases import code_version, verdict_from_json, verdict_to_json
 from tinyref_fuzz.campaign.examination import signature
 from tinyref_fuzz.campaign.task import CampaignError, Done, Examination
 from tinyref_fuzz.case import Verdict
@@ -190,12 +191,16 @@ class Database:
 
     def remember(self, settings: Mapping[str, Any]) -> None:
         """Adds to what the campaign was started with, or replaces it."""
-        rows = [(key, json.dumps(value)) for key, value in settings.items()]
         with self._writing() as connection:
-            connection.executemany("insert or replace into config values (?, ?)", rows)
+            _remember(connection, settings)
 
-    def add(self, done: Done, epoch: int) -> list[Finding]:
-        """Stores a chunk of judged cases, all or nothing; returns its findings."""
+    def add(
+        self, done: Done, epoch: int, settings: Mapping[str, Any] = MappingProxyType({})
+    ) -> list[Finding]:
+        """Stores a chunk of judged cases, and `settings` as `remember`, all or nothing.
+
+        Returns the findings of the chunk.
+        """
         task = done.task
         totals: Counter[tuple[str, str]] = Counter()
         for result in done.results:
@@ -225,6 +230,7 @@ class Database:
                     for each in findings
                 ],
             )
+            _remember(connection, settings)
         return findings
 
     def keep(self, examination: Examination, file: str) -> None:
@@ -313,6 +319,25 @@ class Database:
             )
             for key, examination, file, count in rows
         ]
+
+
+def _remember(connection: sqlite3.Connection, settings: Mapping[str, Any]) -> None:
+    rows = [(key, json.dumps(value)) for key, value in settings.items()]
+    connection.executemany("insert or replace into config values (?, ?)", rows)
+
+
+def contradiction(
+    config: Mapping[str, Any], device: str | None, seed: int | None, policy: str | None
+) -> str:
+    """What the campaign of `config` is of, and not what is given; empty where all of it agrees.
+
+    The sources must agree too: with others the numbers mean other cases.
+    """
+    given = {"device": device, "seed": seed, "policy": policy, "code": code_version()}
+    for key, value in given.items():
+        if value is not None and value != config[key]:
+            return f"of {key} {config[key]}, not {value}"
+    return ""
 
 
 def stored_path(path: Path, folder: Path) -> str:

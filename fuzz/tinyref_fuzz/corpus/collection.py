@@ -97,17 +97,21 @@ def harvested() -> tuple[CorpusKernel, ...]:
 
 def load_collection(path: str | Path) -> tuple[CorpusKernel, ...]:
     """The kernels in a file. Raises `UserError` beginning with the path."""
-    data = read_json(path)
-    try:
-        return kernels_from_json(data)
-    except UserError as error:
-        raise UserError(f"{path}: {error}") from None
+    return _kernels_in(path, read_json(path))
 
 
 def collection_text(path: str | Path) -> str:
     """The text of a file of kernels, in one form, once all of them are read; errors as there."""
-    load_collection(path)
-    return json.dumps(read_json(path), sort_keys=True)
+    data = read_json(path)
+    _kernels_in(path, data)
+    return json.dumps(data, sort_keys=True)
+
+
+def _kernels_in(path: str | Path, data: object) -> tuple[CorpusKernel, ...]:
+    try:
+        return kernels_from_json(data)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
 
 
 def kernels_from_json(data: object) -> tuple[CorpusKernel, ...]:
