@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tinyref.device import Device
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
@@ -14,6 +16,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="rewrite the golden files after a wanted change",
     )
+
+
+@pytest.fixture
+def needs_device() -> Callable[[str], None]:
+    """Skips a test, with the reason, on a machine where that device does not work."""
+
+    def check(device: str) -> None:
+        available = Device.availability(device)
+        if not available.works:
+            pytest.skip(f"{device} is not available here: {available.reason}")
+
+    return check
 
 
 @pytest.fixture

@@ -102,9 +102,10 @@ def test_a_scalar_is_spread_once_for_all_its_products() -> None:
     ("device", "level"),
     [("CPU", 0), ("CPU", 1), ("CPU", 2), ("CPU", 3), ("CLANG", 1), ("PYTHON", 1)],
 )
-def test_the_block_computes_a_product(fill: Fill, read: Read, device: str, level: int) -> None:
-    if not Device.availability(device).works:
-        pytest.skip(f"{device} is not available here")
+def test_the_block_computes_a_product(
+    fill: Fill, read: Read, device: str, level: int, needs_device: Callable[[str], None]
+) -> None:
+    needs_device(device)
     if LANES not in Device[device].capabilities.vector_lanes:
         pytest.skip(f"{device} has no vectors of {LANES} lanes")
     random = np.random.default_rng(3)
@@ -119,10 +120,11 @@ def test_the_block_computes_a_product(fill: Fill, read: Read, device: str, level
 
 
 @pytest.mark.parametrize("device", ["CPU", "CLANG"])
-def test_two_parameters_may_be_one_buffer(fill: Fill, read: Read, device: str) -> None:
+def test_two_parameters_may_be_one_buffer(
+    fill: Fill, read: Read, device: str, needs_device: Callable[[str], None]
+) -> None:
     """Each turn reads what the turn before has written: nothing may be read ahead."""
-    if not Device.availability(device).works:
-        pytest.skip(f"{device} is not available here")
+    needs_device(device)
     i = build.counter(number(63), 0, AxisKind.LOOP, INT)
     value = build.load(build.index(build.define_global(1, INT, 64), i))
     target = build.index(build.define_global(0, INT, 64), build.add(i, 1))

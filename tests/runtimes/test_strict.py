@@ -62,10 +62,8 @@ def run(device: str, ast: UOp, inputs: list[np.ndarray], size: int) -> bytes:
 @pytest.mark.parametrize("form", ["chain", "divide", "dot", "product"])
 @pytest.mark.parametrize("dtype", dtypes.floats, ids=lambda dtype: dtype.name)
 @pytest.mark.parametrize("device", ["CPU", "CLANG"])
-def test_every_operation_rounds_in_its_own_dtype(device, dtype, form):
-    available = Device.availability(device)
-    if not available.works:
-        pytest.skip(f"{device} is not available here: {available.reason}")
+def test_every_operation_rounds_in_its_own_dtype(device, dtype, form, needs_device):
+    needs_device(device)
     if not Device[device].capabilities.supports(dtype):
         pytest.skip(f"{device} does not declare {dtype.name}")
     random = np.random.default_rng(7)

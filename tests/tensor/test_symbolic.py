@@ -96,7 +96,8 @@ def attention(cache_k, cache_v, query, key, value, position):
 
 @pytest.mark.parametrize("jit", [False, True])
 @pytest.mark.parametrize("device", ["CPU", "CLANG"])
-def test_attention_with_a_growing_cache(jit, device, compiled):
+def test_attention_with_a_growing_cache(jit, device, compiled, needs_device):
+    needs_device(device)
     length, width = 6, 4
     generator = np.random.default_rng(1)
     keys, values, queries = generator.normal(size=(3, length, 2, 1, width)).astype(np.float32)
