@@ -225,6 +225,34 @@ def test_an_order_that_loses_a_barrier_is_a_race(monkeypatch):
     assert found(GROUPED, "PYTHON", True) == (Pair.OPTIMISED, Symptom.RACE)
 
 
+# What matters to a run (its poison, its work-items, its nodes), and what is told of it.
+ORDERS = (
+    (lambda poison, backward, other: poison, Symptom.ACCESS, "with other poison around"),
+    (lambda poison, backward, other: backward, Symptom.RACE, "in reverse order"),
+    (lambda poison, backward, other: other, Symptom.VALUE, "in another order of the nodes"),
+    (lambda poison, backward, other: backward and other, Symptom.VALUE, "of nodes and work-items"),
+)
+
+
+@pytest.mark.parametrize(("matters", "symptom", "words"), ORDERS, ids=[row[2] for row in ORDERS])
+def test_what_a_run_must_not_depend_on_is_named(matters, symptom, words, monkeypatch):
+    healthy = judging.interpreted
+    first = []
+
+    def dependent(program, memory, bindings, backward=False):
+        first.append(program)
+        results = healthy(program, memory, bindings, backward)
+        if matters(memory.pattern != judging.PATTERNS[0], backward, program != first[0]):
+            results[0][3] += 1
+        return results
+
+    monkeypatch.setattr(judging, "interpreted", dependent)
+    # On the interpreter as a device the first run is of the text of the program.
+    verdict = judge(case_of("multiply-add-int32", "UPCAST(0, 2)"), "CPU", True)
+    assert (verdict.pair, verdict.symptom) == (Pair.PLAIN, symptom)
+    assert words in verdict.detail
+
+
 def test_a_plan_that_forgets_what_was_applied(monkeypatch):
     healthy = judging.planned
 
