@@ -7,7 +7,7 @@ that value ranges show not to wrap (`index` never does), so that it may be divid
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from tinyref.dtype import DType, as_const, dtypes
@@ -20,6 +20,7 @@ from tinyref.uops.payload import ConstArg
 
 # Longer sums are left as they are: normal forms of every prefix of a sum cost its length squared.
 MOST_TERMS = 64
+_SUMS = frozenset({Ops.ADD, Ops.SUB, Ops.NEG, Ops.MUL})
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,33 +82,67 @@ def constant_of(node: UOp) -> int | None:
     return None
 
 
-def _flatten(node: UOp, opens: Callable[[UOp], bool]) -> Linear | None:
-    """The sum, read through the ADD, SUB, NEG and MUL by a constant that `opens` admits."""
+def _sum(node: UOp, name: str, opens: Callable[[UOp], bool]) -> Linear | None:
+    """The sum, read through the ADD, SUB, NEG and MUL by a constant that `opens` admits.
+
+    It is put together from those of its parts, which keep theirs under `name`: the rules ask for
+    the sum of a part before that of the whole.
+    """
+
+    def opened(part: UOp) -> list[tuple[UOp, int]] | None:
+        return _pieces(part, 1) if part.op in _SUMS and opens(part) else None
+
+    if opened(node) is None:
+        # Not kept with the node: it is its own only term, and that were a cycle.
+        return _alone(node)
+    stack = [node]
+    while stack:
+        part = stack[-1]
+        pieces = opened(part) or ()
+        unread = [piece for piece, _ in pieces if name not in piece.facts and opened(piece)]
+        if unread:
+            stack += unread
+            continue
+        part.facts[name] = _together(pieces, name)
+        stack.pop()
+    found: Linear | None = node.facts[name]
+    return found
+
+
+def _alone(node: UOp) -> Linear:
+    value = constant_of(node)
+    return Linear({node: 1}, 0) if value is None else Linear({}, value)
+
+
+def _together(pieces: Iterable[tuple[UOp, int]], name: str) -> Linear | None:
+    """The sum of multiples of parts that are sums with a fact `name`, terms or constants."""
     terms: dict[UOp, int] = {}
     constant = 0
-    stack = [(node, 1)]
-    while stack:
-        part, factor = stack.pop()
-        value = constant_of(part)
+    for piece, factor in pieces:
+        value = constant_of(piece)
         if value is not None:
             constant += factor * value
             continue
-        pieces = _pieces(part, factor) if opens(part) else None
-        if pieces is None:
-            terms[part] = terms.get(part, 0) + factor
-        else:
-            stack += pieces
-        if len(terms) + len(stack) > MOST_TERMS:
+        if name not in piece.facts:
+            terms[piece] = terms.get(piece, 0) + factor
+            continue
+        known: Linear | None = piece.facts[name]
+        if known is None:
             return None
+        constant += factor * known.constant
+        for term, coefficient in known.terms.items():
+            terms[term] = terms.get(term, 0) + factor * coefficient
+    if len(terms) > MOST_TERMS:
+        return None
     return Linear({term: k for term, k in terms.items() if k}, constant)
 
 
 def _pieces(node: UOp, factor: int) -> list[tuple[UOp, int]] | None:
-    """`factor * node` as multiples of its sources, last one first; None for a term of its own."""
+    """`factor * node` as multiples of its sources; None for a term of its own."""
     if node.op is Ops.ADD:
-        return [(node.src[1], factor), (node.src[0], factor)]
+        return [(node.src[0], factor), (node.src[1], factor)]
     if node.op is Ops.SUB:
-        return [(node.src[1], -factor), (node.src[0], factor)]
+        return [(node.src[0], factor), (node.src[1], -factor)]
     if node.op is Ops.NEG:
         return [(node.src[0], -factor)]
     if node.op is Ops.MUL:
@@ -135,14 +170,10 @@ def _does_not_wrap(node: UOp) -> bool:
 
 
 def _remembered(node: UOp, name: str, opens: Callable[[UOp], bool]) -> Linear | None:
-    """`_flatten`, kept with the node, unless the node is its own only term: that were a cycle."""
     if name in node.facts:
         known: Linear | None = node.facts[name]
         return known
-    found = _flatten(node, opens)
-    if found is None or node not in found.terms:
-        node.facts[name] = found
-    return found
+    return _sum(node, name, opens)
 
 
 def modular(node: UOp) -> Linear | None:
