@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Mapping
 
 import numpy as np
@@ -238,15 +240,28 @@ def test_groups_that_share_too_much_are_seen(monkeypatch: pytest.MonkeyPatch) ->
         check(normal_form(ast))
 
 
-def test_the_form_is_kept_with_the_kernel_unless_it_is_the_kernel() -> None:
+def test_the_form_is_kept_with_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     x = load(1, i32, 24, tracker((4, 6)))
     ast = build.sink(store(0, 24, tracker((4, 6)), x))
     form = normal_form(ast)
     assert form.shape == (24,)
+    assert normal_form(form.ast) == form
+    monkeypatch.setattr(module, "unmerged_form", None)
     assert normal_form(ast) is form
-    # A node that kept itself would stay until cycles are collected.
-    assert normal_form(form.ast).ast is form.ast
-    assert normal_form not in form.ast.facts
+    assert normal_form(form.ast) == form
+
+
+def test_a_kernel_that_is_its_own_form_does_not_keep_itself() -> None:
+    gc.disable()
+    try:
+        x = load(1, i32, 24, tracker((24,)))
+        ast = build.sink(store(0, 24, tracker((24,)), x))
+        assert normal_form(ast).ast is ast
+        kernel = weakref.ref(ast)
+        del ast
+        assert kernel() is None
+    finally:
+        gc.enable()
 
 
 def test_a_view_at_the_wrong_axis_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,6 +55,8 @@ class Positions:
         self.numbering = numbering
         self._stepped: dict[UOp, Stepped | None] = {}
         self._found: dict[tuple[UOp, int, int], UOp] = {}
+        # What is simplified, held while others share parts of it: nodes keep what they become.
+        self._written_out: list[UOp] = []
 
     def stepped(self, position: UOp) -> Stepped | None:
         """See `stepped`."""
@@ -94,7 +96,8 @@ class Positions:
                     lane_range: build.const(lane_range.dtype, value)
                     for lane_range, value in counters.items()
                 }
-                found = simplify(substitute(node, values))
+                self._written_out.append(substitute(node, values))
+                found = simplify(self._written_out[-1])
             self._found[key] = found
         return found
 

@@ -66,15 +66,16 @@ def normal_form(ast: UOp) -> NormalForm:
 
     Raises `UserError` where the shapes of the stores do not belong together.
     """
-    kept: NormalForm | None = ast.facts.get(normal_form)
-    if kept is not None:
+    kept: NormalForm | tuple[int, ...] | None = ast.facts.get(normal_form)
+    if isinstance(kept, NormalForm):
         return kept
+    if kept is not None:
+        return NormalForm(ast, kept)
     form = unmerged_form(ast)
     merged, owners = merge_within(form.ast, form.owners)
     found = NormalForm(merged, tuple(owners))
     # Not the node itself, which would keep itself alive.
-    if merged is not ast:
-        ast.facts[normal_form] = found
+    ast.facts[normal_form] = found.owners if merged is ast else found
     return found
 
 

@@ -24,11 +24,9 @@ OP_TABLE_RULE = object()
 def add_op_rules(rules: Rules) -> None:
     """The dialect has the op, and the op table accepts the node."""
 
-    @rules.local("op.1")
+    @rules.local("op.1", *(op for op in Ops if rules.dialect not in OP_TABLE[op].dialects))
     def is_of_the_dialect(node: UOp, graph: Graph, _: int) -> Finding:
         """Only ops of the dialect stand in it."""
-        if graph.dialect in OP_TABLE[node.op].dialects:
-            return None
         known = ", ".join(dialect.value for dialect in OP_TABLE[node.op].dialects)
         return f"an op of the dialect {graph.dialect.value}", f"{node.op.name}, an op of {known}"
 
