@@ -132,6 +132,21 @@ def test_another_output_reads_what_one_overwrites() -> None:
     assert found >= 10
 
 
+def test_an_output_in_place_may_be_read_by_others_alone() -> None:
+    policy = replace(POLICIES["mixed"], in_place=100, lists=(0, 0), equivalent=0)
+    alone = 0
+    for seed in range(60):
+        case = generate(Tape(seed=seed), PYTHON, policy)
+        reads = {
+            slot(store): {slot(n) for n in store.src[1].toposort() if n.op is Ops.LOAD}
+            for store in case.ast.src
+        }
+        alone += any(
+            own not in reads[own] and any(own in read for read in reads.values()) for own in reads
+        )
+    assert alone >= 10
+
+
 def test_rows_of_texels_are_of_whole_texels() -> None:
     for seed in range(20):
         case = generate(Tape(seed=seed), PYTHON, only("texels", modes=EXACT, planted=0))

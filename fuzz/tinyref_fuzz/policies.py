@@ -73,7 +73,7 @@ class Policy:
     outputs: int = 20
     in_place: int = 10
     equivalent: int = 20
-    lists: tuple[int, int] = (3, 5)
+    lists: tuple[int, int] = (5, 7)
     mutated: int = 10
     kernels: tuple[CorpusKernel, ...] = ()
     mixes: Weights[str] = field(default_factory=_weights)
@@ -169,7 +169,7 @@ _ALL = (
         opts=MappingProxyType({OptOp.TC: 3}),
         most=8192,
         equivalent=5,
-        lists=(5, 7),
+        lists=(7, 9),
         depth=1,
         symbolic=0,
         planted=10,
@@ -244,7 +244,7 @@ _ALL = (
         outputs=25,
         in_place=12,
         equivalent=0,
-        lists=(6, 8),
+        lists=(8, 10),
     ),
 )
 # How often the default draws a kernel by each of them; 1 for the others.

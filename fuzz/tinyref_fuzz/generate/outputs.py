@@ -20,6 +20,8 @@ from tinyref_fuzz.generate.views import drawn_target
 MOST_OUTPUTS = 3
 # Percent of the outputs that are stored in another order, with gaps, or not everywhere.
 MOVED_STORES = 20
+# Percent of the kernels with an output in place in which others read it, and it does not itself.
+SPECTATORS = 50
 
 
 class Outputs:
@@ -42,19 +44,33 @@ class Outputs:
         if self.tape.chance(policy.outputs):
             extra = [self._more(value) for _ in range(self.tape.between(1, MOST_OUTPUTS - 1))]
         buffer = self._buffer(value, tracker)
-        if self.tape.chance(policy.in_place) and _is_whole(shape, extra):
-            before = self._before(buffer, tracker)
-            value = self.draw.joined(value, before)
-            # What the kernel reads it must not have written yet, for another output neither.
-            extra = [
-                self.draw.joined(before, other) if other.dtype is before.dtype else other
-                for other in extra
-            ]
+        if self.tape.chance(policy.in_place):
+            value, extra = self._in_place(value, extra, self._before(buffer, tracker))
         self.stores.append(build.store(view(buffer, tracker), value.node))
         for other in extra:
             there = drawn_target(self.tape, other.shape, MOVED_STORES)
             self.stores.append(build.store(view(self._buffer(other, there), there), other.node))
         return self._finished()
+
+    def _in_place(
+        self, value: Value, extra: list[Value], before: Value
+    ) -> tuple[Value, list[Value]]:
+        """The main value and the others, made of what the main output holds before, too.
+
+        What the kernel reads it must not have written yet, for another output neither. Now and then
+        only others read it: then no value that is stored there holds the store back.
+        """
+        if not extra and self.tape.chance(SPECTATORS):
+            extra = [value]
+        if not _is_whole(before.shape, extra):
+            return value, extra
+        readers = [
+            self.draw.joined(before, other) if other.dtype is before.dtype else other
+            for other in extra
+        ]
+        if readers == extra or not self.tape.chance(SPECTATORS):
+            value = self.draw.joined(value, before)
+        return value, readers
 
     def stored(self, values: Sequence[Value]) -> tuple[UOp, tuple[Array, ...]]:
         """The kernel that stores each of `values` as it is: AST and contents."""
