@@ -47,21 +47,27 @@ class Shadow:
         """
         return cls(size, ALL, True)
 
-    def _group_of(self, who: Ints) -> Ints:
-        return np.where(who > 0, (who - 1) // self.group_size, -1 - who)
+    def _group_of(self, items: Ints) -> Ints:
+        return (items - 1) // self.group_size
 
-    def _still_counts(self, past: Ints, past_epoch: Ints, items: Ints, epoch: Ints | int) -> Ints:
-        """Where an earlier access is not ordered before `items` now."""
-        other_group = self._group_of(past) != self._group_of(items)
-        unordered: Ints = (past_epoch == epoch) | other_group | (past == MANY_GROUPS)
-        return unordered
+    def _group_of_readers(self, who: Ints) -> Ints:
+        """Their group; of `MANY_GROUPS` a number that no group has."""
+        return np.where(who > 0, self._group_of(who), -1 - who)
+
+    def _unordered(
+        self, past_group: Ints, past_epoch: Ints, items: Ints, epoch: Ints | int
+    ) -> npt.NDArray[np.bool_]:
+        """Where an earlier access of some group is not ordered before `items` now."""
+        found: npt.NDArray[np.bool_] = (past_epoch == epoch) | (past_group != self._group_of(items))
+        return found
 
     def read(self, index: Ints, items: Ints, epoch: Ints | int, report: Report) -> None:
         """Notes that `items` read the elements `index` (flat arrays), and reports races."""
         writer = self.writer.take(index)
         conflict = (writer != NOBODY) & (writer != items)
-        if self.writer_epoch is not None:
-            conflict &= self._still_counts(writer, self.writer_epoch[index], items, epoch)
+        if self.writer_epoch is not None and conflict.any():
+            past_epoch = self.writer_epoch.take(index)
+            conflict &= self._unordered(self._group_of(writer), past_epoch, items, epoch)
         if conflict.any():
             report(conflict, writer)
         self._note_readers(index, items, epoch)
@@ -70,50 +76,54 @@ class Shadow:
         if self.reader is None:
             self.reader = np.zeros_like(self.writer)
             self.reader_epoch = None if self.writer_epoch is None else np.zeros_like(self.writer)
-        group = self._group_of(items)
         before = self.reader.take(index)
-        same_group = self._group_of(before) == group
-        replaces = (before == NOBODY) | (before == items)
+        after = self._joined(before, index, items, epoch) if before.any() else items
         if self.reader_epoch is not None:
-            is_old = self.reader_epoch[index] != epoch
-            replaces |= is_old & same_group & (before != MANY_GROUPS)
             self.reader_epoch[index] = epoch
-        joined = np.where(same_group & (before != MANY_GROUPS), -1 - group, MANY_GROUPS)
-        after = np.where(replaces, items, joined)
         self.reader[index] = after
         # Several items of this very access may share an element: only one of them was kept.
         kept = self.reader.take(index)
         lost = kept != after
         if lost.any():
-            same_group = self._group_of(kept[lost]) == group[lost]
-            shared = np.where(
-                same_group & (kept[lost] != MANY_GROUPS), -1 - group[lost], MANY_GROUPS
-            )
+            group = self._group_of(items[lost])
+            same_group = self._group_of_readers(kept[lost]) == group
+            shared = np.where(same_group, -1 - group, MANY_GROUPS)
             np.minimum.at(self.reader, index[lost], shared)
+
+    def _joined(self, before: Ints, index: Ints, items: Ints, epoch: Ints | int) -> Ints:
+        """The readers of each element, `before` and now."""
+        group = self._group_of(items)
+        is_own_group = self._group_of_readers(before) == group
+        replaces = (before == NOBODY) | (before == items)
+        if self.reader_epoch is not None:
+            replaces |= (self.reader_epoch.take(index) != epoch) & is_own_group
+        return np.where(replaces, items, np.where(is_own_group, -1 - group, MANY_GROUPS))
 
     def write(self, index: Ints, items: Ints, epoch: Ints | int, report: Report) -> None:
         """Notes that `items` write the elements `index` (flat arrays), and reports races."""
         writer = self.writer.take(index)
         conflict = (writer != NOBODY) & (writer != items)
         if self.writer_epoch is not None:
-            conflict &= self._still_counts(writer, self.writer_epoch[index], items, epoch)
+            if conflict.any():
+                past_epoch = self.writer_epoch.take(index)
+                conflict &= self._unordered(self._group_of(writer), past_epoch, items, epoch)
             self.writer_epoch[index] = epoch
         if conflict.any():
             report(conflict, writer)
         if self.reader is not None:
-            self._check_readers(index, items, epoch, report)
+            self._check_readers(self.reader.take(index), index, items, epoch, report)
         self.writer[index] = items
         kept = self.writer.take(index)
         twice = kept != items
         if twice.any():
             report(twice, kept)
 
-    def _check_readers(self, index: Ints, items: Ints, epoch: Ints | int, report: Report) -> None:
-        if self.reader is None:
-            return
-        reader = self.reader.take(index)
+    def _check_readers(
+        self, reader: Ints, index: Ints, items: Ints, epoch: Ints | int, report: Report
+    ) -> None:
         conflict = (reader != NOBODY) & (reader != items)
-        if self.reader_epoch is not None:
-            conflict &= self._still_counts(reader, self.reader_epoch[index], items, epoch)
+        if self.reader_epoch is not None and conflict.any():
+            group = self._group_of_readers(reader)
+            conflict &= self._unordered(group, self.reader_epoch.take(index), items, epoch)
         if conflict.any():
             report(conflict, reader)
