@@ -14,6 +14,7 @@ import numpy.typing as npt
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError
 from tinyref.uops import build
+from tinyref.uops.linear import Linear, modular, to_node
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import AxisKind, BoundsArg, FlipArg, Payload, PermuteArg, ShapeArg
@@ -268,21 +269,32 @@ def _flat(view: View, positions: Sequence[UOp], conditions: list[UOp]) -> UOp:
     if view.touches_nothing:
         conditions.append(build.const(dtypes.bool, False))
         return build.const(dtypes.index, 0)
-    total: UOp | None = None
-    for position, stride in zip(positions, view.strides, strict=True):
-        if stride != 0:
-            term = position if stride == 1 else build.mul(position, as_node(stride))
-            total = term if total is None else build.add(total, term)
-    if total is None:
-        total = as_node(view.offset)
-    elif view.offset != 0:
-        total = build.add(total, as_node(view.offset))
+    total = _weighted(positions, view.strides, view.offset)
     for position, size, bounds in zip(positions, view.shape, view.mask or (), strict=False):
         if bounds[0] != 0:
             conditions.append(build.at_least(position, as_node(bounds[0])))
         if bounds[1] != size:
             conditions.append(build.less(position, as_node(bounds[1])))
     return total
+
+
+def _weighted(positions: Sequence[UOp], strides: Shape, offset: sint) -> UOp:
+    """The sum of positions times strides, and the offset, in normal form as far as it is known."""
+    known = Linear({}, 0)
+    others: list[UOp] = []
+    for position, stride in zip(positions, strides, strict=True):
+        if stride == 0:
+            continue
+        linear = modular(position) if isinstance(stride, int) else None
+        if linear is not None and isinstance(stride, int):
+            known = known.plus(linear, stride)
+        else:
+            others.append(build.mul(position, as_node(stride)))
+    if isinstance(offset, int):
+        known = known.plus(Linear({}, offset))
+    else:
+        others.append(as_node(offset))
+    return functools.reduce(build.add, others, to_node(dtypes.index, known))
 
 
 def _unflatten(index: UOp, shape: Shape) -> list[UOp]:
