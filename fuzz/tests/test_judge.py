@@ -648,3 +648,30 @@ def test_a_kernel_of_many_outputs_is_optimised_in_a_share_of_the_cases() -> None
     # Where somebody asks for one case, all of it is judged.
     assert judge(seldom[0], "PYTHON").judged == 1
     assert judge(cases[0], "PYTHON", thorough=False).judged == 1
+
+
+@pytest.mark.parametrize("device", ["PYTHON", "CPU"])
+def test_a_kernel_of_many_outputs_is_judged_by_one_program(device, monkeypatch) -> None:
+    (opts,) = Judge(device).trials(kernel_of_many(0)) or (parse_opts("UPCAST(0, 4)"),)
+    case = replace(kernel_of_many(1), opts=(opts,))
+    assert judging.case_number(case) % judging.SELDOM_SHARE
+    # A wrong plain program alone is not seen: none is made.
+    compile_with(monkeypatch, add_one, when=lambda made: not made)
+    assert judge(case, device).judged == 1
+    assert judge(case, device, thorough=False).pair is Pair.PLAIN
+    monkeypatch.undo()
+    # All are made, in their order, where the optimised one is wrong.
+    compile_with(monkeypatch, add_one, when=bool)
+    verdict = judge(case, device)
+    assert (verdict.pair, verdict.trial, verdict.judged) == (Pair.OPTIMISED, 0, 0)
+    monkeypatch.undo()
+    compile_with(monkeypatch, add_one)
+    verdict = judge(case, device)
+    assert (verdict.pair, verdict.trial) == (Pair.PLAIN, -1)
+
+
+def test_a_kernel_of_many_outputs_whose_list_is_refused_has_its_plain_program(monkeypatch) -> None:
+    case = replace(kernel_of_many(1), opts=(parse_opts("UPCAST(7, 4)"),))
+    assert judge(case, "PYTHON").judged == 0
+    compile_with(monkeypatch, add_one, when=lambda made: not made)
+    assert judge(case, "PYTHON").pair is Pair.PLAIN
