@@ -34,13 +34,17 @@ class Core(PythonBackend):
 
 
 class SlowDivision(PythonBackend):
-    """Divides by constants with products and shifts, and guards every other division."""
+    """Divides by constants with products and shifts, guards other divisions, has no maximum."""
 
     @functools.cached_property
     def capabilities(self) -> Capabilities:
         own = super().capabilities
         return replace(
-            own, slow_division=True, division_traps=True, emulated=frozenset(SMALL_FLOATS)
+            own,
+            ops=own.ops - {"MAX"},
+            slow_division=True,
+            division_traps=True,
+            emulated=frozenset(SMALL_FLOATS),
         )
 
 

@@ -169,7 +169,7 @@ _ALL = (
         opts=MappingProxyType({OptOp.TC: 3}),
         most=8192,
         equivalent=5,
-        lists=(7, 9),
+        lists=(6, 8),
         depth=1,
         symbolic=0,
         planted=10,
@@ -248,7 +248,7 @@ _ALL = (
     ),
 )
 # How often the default draws a kernel by each of them; 1 for the others.
-SHARES = {"mixed": 4.0, "plans": 6.0, "matmul": 3.0, "rules": 10.0}
+SHARES = {"mixed": 4.0, "plans": 6.0, "matmul": 3.0, "rules": 14.0}
 POLICIES: Mapping[str, Policy] = MappingProxyType(
     {
         # The default: a mix of all others, evenly but for those that cost more.

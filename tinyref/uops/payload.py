@@ -22,18 +22,20 @@ class ConstArg:
     So -0.0 differs from 0.0, True from 1, and a NaN equals itself.
     """
 
-    __slots__ = ("_key", "value")
+    __slots__ = ("_hash", "_key", "value")
 
     def __init__(self, value: ConstType) -> None:
         self.value = value
         bits = struct.pack("<d", value) if isinstance(value, float) else value
         self._key = (type(value), bits)
+        # Constants are looked up so often that even this counts.
+        self._hash = hash(self._key)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ConstArg) and self._key == other._key
 
     def __hash__(self) -> int:
-        return hash(self._key)
+        return self._hash
 
     def __repr__(self) -> str:
         return f"ConstArg({self.value!r})"

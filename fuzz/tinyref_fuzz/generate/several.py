@@ -25,12 +25,13 @@ LEAST, MOST = 10, 18
 # Of the outputs this many in 100 are instances of rules, of the others so many questions about the
 # range of a number; the rest are operations.
 PLANTS = 60
-QUESTIONS = 25
+QUESTIONS = 35
 # So many kernels in 100 have outputs of nothing as well: over an empty axis, next to one of terms.
 EMPTIES = 12
 NOTHING = (3, 0)
 # What joins two numbers of a known range.
-JOINED = (Ops.MUL, Ops.ADD, Ops.SUB, Ops.MAX, Ops.MUL)
+JOINED = (Ops.MUL, Ops.ADD, Ops.SUB, Ops.MAX, Ops.AND, Ops.OR, Ops.XOR)
+WEIGHTS = (4, 2, 2, 2, 4, 1, 1)
 
 
 def several(draw: Expressions) -> list[Value]:
@@ -68,14 +69,15 @@ def _leaf(draw: Expressions, shape: Shape, dtype: DType) -> Value:
 
 
 def _operation(draw: Expressions, shape: Shape) -> Value:
-    """An operation on a load, or a load as another type."""
+    """An operation on a load, or a load as another type, and as one more."""
     kernel = draw.kernel
     weights = [draw.policy.dtypes.get(dtype, 1) for dtype in kernel.dtypes]
     x = _leaf(draw, shape, draw.tape.pick(kernel.dtypes, weights))
     if draw.tape.chance(30):
         found = converted(draw, x, draw.tape.pick(kernel.dtypes))
         if found is not None:
-            return found
+            again = converted(draw, found, draw.tape.pick(kernel.dtypes))
+            return again if again is not None and draw.tape.chance(50) else found
     return draw.grown(x)
 
 
@@ -92,13 +94,13 @@ def _question(draw: Expressions, shape: Shape) -> Value | None:
     x = _narrow(draw, shape, dtype)
     if tape.chance(70):
         y = _narrow(draw, shape, dtype)
-        node = build.binary(tape.pick(JOINED), x.node, y.node)
-        ends = [a * b for a in (x.low, x.high) for b in (y.low, y.high)]
-        ends += [x.low + y.low, x.high + y.high, x.low - y.high, x.high - y.low]
+        op = tape.pick(JOINED, WEIGHTS)
+        node = build.binary(op, x.node, y.node)
+        ends = _ends(op, x, y)
     else:
-        node, ends = x.node, [x.low, x.high]
+        node, ends = x.node, [int(x.low), int(x.high)]
     least, most = int(dtype.minimum), int(dtype.maximum)
-    end = max(least, min(most, int(tape.pick(ends)) + tape.between(-1, 1)))
+    end = max(least, min(most, tape.pick(ends) + tape.between(-1, 1)))
     choice = tape.below(4)
     if choice < 2 or not end or end == least:
         sides = (node, build.const(dtype, end))
@@ -106,6 +108,20 @@ def _question(draw: Expressions, shape: Shape) -> Value | None:
         return ranged(mode, answer, shape, 0, 1)
     op = Ops.IDIV if choice == 2 else Ops.MOD
     return ranged(mode, build.binary(op, node, build.const(dtype, abs(end))), shape, least, most)
+
+
+def _ends(op: Ops, x: Value, y: Value) -> list[int]:
+    """Where the range of what `op` joins may end."""
+    if op is Ops.MUL:
+        return [int(a * b) for a in (x.low, x.high) for b in (y.low, y.high)]
+    if op is Ops.ADD:
+        return [int(x.low + y.low), int(x.high + y.high)]
+    if op is Ops.SUB:
+        return [int(x.low - y.high), int(x.high - y.low)]
+    if op is Ops.MAX:
+        return [int(each) for each in (x.low, x.high, y.low, y.high)]
+    # Of bits mostly one side decides.
+    return [int(x.high), int(y.high), int(x.high), int(y.high), int(x.low), int(y.low)]
 
 
 def _narrow(draw: Expressions, shape: Shape, dtype: DType) -> Value:

@@ -98,7 +98,7 @@ MUTANTS = (
         new="    return where(less(left, right), left, right)",
         resembles="the sides of a select exchanged: a maximum becomes a minimum",
         stages=_STAGES,
-        device=_CORE,
+        device=_SLOW_DIVISION,
     ),
     Mutant(
         name="guard-replaces-quotient",
