@@ -20,6 +20,7 @@ from tinyref.uops.payload import ConstArg
 
 # Longer sums are left as they are: normal forms of every prefix of a sum cost its length squared.
 MOST_TERMS = 64
+# What may be a sum; a product is the multiple of one where it is by a constant.
 _SUMS = frozenset({Ops.ADD, Ops.SUB, Ops.NEG, Ops.MUL})
 
 
