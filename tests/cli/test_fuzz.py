@@ -113,6 +113,8 @@ def test_an_interrupted_campaign_says_how_to_go_on(tmp_path: Path) -> None:
         stdout=subprocess.PIPE,
         text=True,
         cwd=tmp_path,
+        # A shell starts its jobs in the background with this signal ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - no threads here
     )
     assert process.stderr is not None
     assert "seed 3" in process.stderr.readline()
