@@ -7,7 +7,7 @@ that value ranges show not to wrap (`index` never does), so that it may be divid
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tinyref.dtype import DType, as_const, dtypes
@@ -22,6 +22,8 @@ from tinyref.uops.payload import ConstArg
 MOST_TERMS = 64
 # What may be a sum; a product is the multiple of one where it is by a constant.
 _SUMS = frozenset({Ops.ADD, Ops.SUB, Ops.NEG, Ops.MUL})
+# Nodes and their factors.
+Pieces = list[tuple[UOp, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,17 +92,24 @@ def _sum(node: UOp, name: str, opens: Callable[[UOp], bool]) -> Linear | None:
     the sum of a part before that of the whole.
     """
 
-    def opened(part: UOp) -> list[tuple[UOp, int]] | None:
-        return _pieces(part, 1) if part.op in _SUMS and opens(part) else None
+    def opened(part: UOp) -> Pieces | None:
+        return _pieces(part) if part.op in _SUMS and opens(part) else None
 
-    if opened(node) is None:
+    if name in node.facts:
+        known: Linear | None = node.facts[name]
+        return known
+    pieces = opened(node)
+    if pieces is None:
         # Not kept with the node: it is its own only term, and that were a cycle.
         return _alone(node)
-    stack = [node]
+    stack = [(node, pieces)]
     while stack:
-        part = stack[-1]
-        pieces = opened(part) or ()
-        unread = [piece for piece, _ in pieces if name not in piece.facts and opened(piece)]
+        part, pieces = stack[-1]
+        unread = [
+            (piece, inside)
+            for piece, _ in pieces
+            if name not in piece.facts and (inside := opened(piece)) is not None
+        ]
         if unread:
             stack += unread
             continue
@@ -115,40 +124,28 @@ def _alone(node: UOp) -> Linear:
     return Linear({node: 1}, 0) if value is None else Linear({}, value)
 
 
-def _together(pieces: Iterable[tuple[UOp, int]], name: str) -> Linear | None:
+def _together(pieces: Pieces, name: str) -> Linear | None:
     """The sum of multiples of parts that are sums with a fact `name`, terms or constants."""
-    terms: dict[UOp, int] = {}
-    constant = 0
+    total = Linear({}, 0)
     for piece, factor in pieces:
-        value = constant_of(piece)
-        if value is not None:
-            constant += factor * value
-            continue
-        if name not in piece.facts:
-            terms[piece] = terms.get(piece, 0) + factor
-            continue
-        known: Linear | None = piece.facts[name]
+        known: Linear | None = piece.facts[name] if name in piece.facts else _alone(piece)
         if known is None:
             return None
-        constant += factor * known.constant
-        for term, coefficient in known.terms.items():
-            terms[term] = terms.get(term, 0) + factor * coefficient
-    if len(terms) > MOST_TERMS:
-        return None
-    return Linear({term: k for term, k in terms.items() if k}, constant)
+        total = total.plus(known, factor)
+    return None if len(total.terms) > MOST_TERMS else total
 
 
-def _pieces(node: UOp, factor: int) -> list[tuple[UOp, int]] | None:
-    """`factor * node` as multiples of its sources; None for a term of its own."""
+def _pieces(node: UOp) -> Pieces | None:
+    """The node as multiples of its sources; None for a term of its own."""
     if node.op is Ops.ADD:
-        return [(node.src[0], factor), (node.src[1], factor)]
+        return [(node.src[0], 1), (node.src[1], 1)]
     if node.op is Ops.SUB:
-        return [(node.src[0], factor), (node.src[1], -factor)]
+        return [(node.src[0], 1), (node.src[1], -1)]
     if node.op is Ops.NEG:
-        return [(node.src[0], -factor)]
+        return [(node.src[0], -1)]
     if node.op is Ops.MUL:
         value = constant_of(node.src[1])
-        return None if value is None else [(node.src[0], factor * value)]
+        return None if value is None else [(node.src[0], value)]
     return None
 
 
@@ -160,7 +157,7 @@ def _opens_in_ring(node: UOp) -> bool:
 def _does_not_wrap(node: UOp) -> bool:
     if node.dtype.scalar is dtypes.index:
         return True
-    pieces = _pieces(node, 1)
+    pieces = _pieces(node)
     if pieces is None:
         return False
     ends = [(bounds(part), factor) for part, factor in pieces]
@@ -170,21 +167,14 @@ def _does_not_wrap(node: UOp) -> bool:
     return least <= low and high <= most
 
 
-def _remembered(node: UOp, name: str, opens: Callable[[UOp], bool]) -> Linear | None:
-    if name in node.facts:
-        known: Linear | None = node.facts[name]
-        return known
-    return _sum(node, name, opens)
-
-
 def modular(node: UOp) -> Linear | None:
     """The integer `node` as a sum in the ring of its type; None for a sum that is too long."""
-    return _remembered(node, "linear.modular", _opens_in_ring)
+    return _sum(node, "linear.modular", _opens_in_ring)
 
 
 def exact(node: UOp) -> Linear | None:
     """The integer `node` as a sum of mathematical integers; None for a sum that is too long."""
-    return _remembered(node, "linear.exact", _does_not_wrap)
+    return _sum(node, "linear.exact", _does_not_wrap)
 
 
 def to_node(dtype: DType, linear: Linear) -> UOp:
