@@ -285,8 +285,7 @@ def _weighted(positions: Sequence[UOp], strides: Shape, offset: sint) -> UOp:
     for position, stride in zip(positions, strides, strict=True):
         if stride == 0:
             continue
-        linear = modular(position) if isinstance(stride, int) else None
-        if linear is not None and isinstance(stride, int):
+        if isinstance(stride, int) and (linear := modular(position)) is not None:
             known = known.plus(linear, stride)
         else:
             others.append(build.mul(position, as_node(stride)))
