@@ -54,22 +54,31 @@ class Shadow:
         """Their group; of `MANY_GROUPS` a number that no group has."""
         return np.where(who > 0, self._group_of(who), -1 - who)
 
-    def _unordered(
-        self, past_group: Ints, past_epoch: Ints, items: Ints, epoch: Ints | int
-    ) -> npt.NDArray[np.bool_]:
-        """Where an earlier access of some group is not ordered before `items` now."""
-        found: npt.NDArray[np.bool_] = (past_epoch == epoch) | (past_group != self._group_of(items))
-        return found
+    def _report_conflicts(
+        self,
+        past: Ints,
+        past_epoch: Ints | None,
+        index: Ints,
+        items: Ints,
+        epoch: Ints | int,
+        report: Report,
+    ) -> None:
+        """Reports where `past` touched an element before `items` do, and no barrier lies between.
+
+        past: of each access, who it meets. past_epoch: of each element, when that was; None where
+        there are no barriers.
+        """
+        conflict = (past != NOBODY) & (past != items)
+        if past_epoch is not None and conflict.any():
+            is_now = past_epoch.take(index) == epoch
+            conflict &= is_now | (self._group_of_readers(past) != self._group_of(items))
+        if conflict.any():
+            report(conflict, past)
 
     def read(self, index: Ints, items: Ints, epoch: Ints | int, report: Report) -> None:
         """Notes that `items` read the elements `index` (flat arrays), and reports races."""
         writer = self.writer.take(index)
-        conflict = (writer != NOBODY) & (writer != items)
-        if self.writer_epoch is not None and conflict.any():
-            past_epoch = self.writer_epoch.take(index)
-            conflict &= self._unordered(self._group_of(writer), past_epoch, items, epoch)
-        if conflict.any():
-            report(conflict, writer)
+        self._report_conflicts(writer, self.writer_epoch, index, items, epoch, report)
         self._note_readers(index, items, epoch)
 
     def _note_readers(self, index: Ints, items: Ints, epoch: Ints | int) -> None:
@@ -102,28 +111,14 @@ class Shadow:
     def write(self, index: Ints, items: Ints, epoch: Ints | int, report: Report) -> None:
         """Notes that `items` write the elements `index` (flat arrays), and reports races."""
         writer = self.writer.take(index)
-        conflict = (writer != NOBODY) & (writer != items)
-        if self.writer_epoch is not None:
-            if conflict.any():
-                past_epoch = self.writer_epoch.take(index)
-                conflict &= self._unordered(self._group_of(writer), past_epoch, items, epoch)
-            self.writer_epoch[index] = epoch
-        if conflict.any():
-            report(conflict, writer)
+        self._report_conflicts(writer, self.writer_epoch, index, items, epoch, report)
         if self.reader is not None:
-            self._check_readers(self.reader.take(index), index, items, epoch, report)
+            reader = self.reader.take(index)
+            self._report_conflicts(reader, self.reader_epoch, index, items, epoch, report)
+        if self.writer_epoch is not None:
+            self.writer_epoch[index] = epoch
         self.writer[index] = items
         kept = self.writer.take(index)
         twice = kept != items
         if twice.any():
             report(twice, kept)
-
-    def _check_readers(
-        self, reader: Ints, index: Ints, items: Ints, epoch: Ints | int, report: Report
-    ) -> None:
-        conflict = (reader != NOBODY) & (reader != items)
-        if self.reader_epoch is not None and conflict.any():
-            group = self._group_of_readers(reader)
-            conflict &= self._unordered(group, self.reader_epoch.take(index), items, epoch)
-        if conflict.any():
-            report(conflict, reader)
