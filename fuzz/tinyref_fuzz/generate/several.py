@@ -112,16 +112,17 @@ def _question(draw: Expressions, shape: Shape) -> Value | None:
 
 def _ends(op: Ops, x: Value, y: Value) -> list[int]:
     """Where the range of what `op` joins may end."""
+    a, b, c, d = (int(each) for each in (x.low, x.high, y.low, y.high))
     if op is Ops.MUL:
-        return [int(a * b) for a in (x.low, x.high) for b in (y.low, y.high)]
+        return [a * c, a * d, b * c, b * d]
     if op is Ops.ADD:
-        return [int(x.low + y.low), int(x.high + y.high)]
+        return [a + c, b + d]
     if op is Ops.SUB:
-        return [int(x.low - y.high), int(x.high - y.low)]
+        return [a - d, b - c]
     if op is Ops.MAX:
-        return [int(each) for each in (x.low, x.high, y.low, y.high)]
+        return [a, b, c, d]
     # Of bits mostly one side decides.
-    return [int(x.high), int(y.high), int(x.high), int(y.high), int(x.low), int(y.low)]
+    return [b, d, b, d, a, c]
 
 
 def _narrow(draw: Expressions, shape: Shape, dtype: DType) -> Value:
