@@ -248,7 +248,7 @@ _ALL = (
     ),
 )
 # How often the default draws a kernel by each of them; 1 for the others.
-SHARES = {"mixed": 4.0, "plans": 6.0, "matmul": 3.0, "rules": 14.0}
+SHARES = {"mixed": 4.0, "plans": 6.0, "matmul": 3.0, "rules": 14.0, "groups": 2.0}
 POLICIES: Mapping[str, Policy] = MappingProxyType(
     {
         # The default: a mix of all others, evenly but for those that cost more.
