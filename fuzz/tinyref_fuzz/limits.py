@@ -16,7 +16,7 @@ from tinyref.uops.kernel_shape import output_shape
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.optimise.opt import Opt, OptOp
-from tinyref.uops.payload import ConstArg, SlotArg, SpecialArg, TileArg, ViewArg
+from tinyref.uops.payload import ConstArg, Payload, SlotArg, SpecialArg, TileArg, ViewArg
 from tinyref.uops.program import Program
 from tinyref.uops.tiles import Operand
 
@@ -47,7 +47,12 @@ def _problems(
     yield from _memory(program, capabilities)
     yield from _promises(program, opts)
     fragments = _fragments(program)
+    # One node of each kind says what all of them need.
+    kinds: dict[tuple[Ops, DType, Payload], UOp] = {}
     for node in program.uops:
+        tile = node.arg if node.op is Ops.WMMA else None
+        kinds.setdefault((node.op, node.dtype, tile), node)
+    for node in kinds.values():
         yield from _op(node, capabilities)
         yield from _dtype(node, capabilities, fragments)
 
@@ -125,7 +130,11 @@ def _dtype(node: UOp, capabilities: Capabilities, fragments: frozenset[DType]) -
 
 def _fragments(program: Program) -> frozenset[DType]:
     """The vectors that threads hold of the matrix tiles of a program, whatever their width."""
-    tiles = {node.arg.tile for node in program.uops if isinstance(node.arg, TileArg)}
+    tiles = {
+        node.arg.tile
+        for node in program.uops
+        if node.op is Ops.WMMA and isinstance(node.arg, TileArg)
+    }
     return frozenset(tile.fragment(operand) for tile in tiles for operand in Operand)
 
 

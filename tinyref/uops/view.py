@@ -156,7 +156,13 @@ class View:
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
         """Element number and validity of every position, both of the view's shape."""
         shape = tuple(value_of(size, bindings) for size in self.shape)
-        indices, valid = self.numpy_indices_at(np.ogrid[tuple(map(slice, shape))], bindings)
+        places = [
+            np.arange(size).reshape(
+                tuple(size if axis == other else 1 for other in range(len(shape)))
+            )
+            for axis, size in enumerate(shape)
+        ]
+        indices, valid = self.numpy_indices_at(places, bindings)
         return np.broadcast_to(indices, shape), np.broadcast_to(valid, shape)
 
     def numpy_indices_at(

@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tinyref.dtype import DType, dtypes, numpy_dtype
+from tinyref.uops.interpreter.lanes import common_shape, stretched
 from tinyref.uops.interpreter.machine import Machine
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import REDUCING, Ops
@@ -258,13 +259,15 @@ def folded(
         for block in _blocks(_turns(machine, limit), lanes, dtype):
             values[counter] = block
             machine.lanes = (block.shape[0], *lanes)
-            machine.items = np.broadcast_to(items, machine.lanes)
+            machine.items = stretched(items, machine.lanes)
             for inner in body:
                 inner(values)
             for fold in folds:
                 rank = len(lanes) + fold.own_axes
-                value = _with_turns(values[fold.value], block.shape[0], rank)
-                values[fold.accumulator] = _accumulate(fold, values[fold.accumulator], value)
+                value = _with_turns(values[fold.value], rank)
+                values[fold.accumulator] = _accumulate(
+                    fold, values[fold.accumulator], value, block.shape[0]
+                )
         machine.lanes, machine.items = lanes, items
         if mask is not None:
             for fold, start in zip(folds, before, strict=True):
@@ -275,22 +278,23 @@ def folded(
     return step
 
 
-def _with_turns(value: Array, turns: int, rank: int) -> Array:
-    """`value` with an axis of `turns` before its `rank` other ones, also if no turn changes it."""
+def _with_turns(value: Array, rank: int) -> Array:
+    """`value` with an axis for the turns before its `rank` other ones, of 1 if none changes it."""
     value = np.asarray(value)
-    own = value.shape[max(value.ndim - rank, 0) :]
-    return np.broadcast_to(value, (turns, *(1 for _ in range(rank - len(own))), *own))
+    missing = rank + 1 - value.ndim
+    return value if missing <= 0 else value.reshape((1,) * missing + value.shape)
 
 
-def _accumulate(fold: PlacedFold, start: Array, value: Array) -> Array:
+def _accumulate(fold: PlacedFold, start: Array, value: Array, turns: int) -> Array:
+    """What `fold` makes of `start` and the values of all turns, in their order."""
     if fold.ufunc is not None:
-        first = np.broadcast_to(start, np.broadcast_shapes(np.shape(start), value.shape[1:]))
-        rest = np.broadcast_to(value, (value.shape[0], *first.shape))
-        rows = np.concatenate([first[None], rest])
-        return np.asarray(
-            fold.ufunc.accumulate(rows, axis=0, dtype=numpy_dtype(fold.dtype.scalar))[-1]
-        )
-    for row in value:
+        dtype = numpy_dtype(fold.dtype.scalar)
+        shape = common_shape(np.shape(start), value.shape[1:])
+        rows = np.empty((turns + 1, *shape), dtype)
+        rows[0] = start
+        rows[1:] = value
+        return np.asarray(fold.ufunc.accumulate(rows, axis=0, dtype=dtype)[-1])
+    for row in stretched(value, (turns, *value.shape[1:])):
         start = fold.kernel(row, start) if fold.is_flipped else fold.kernel(start, row)
     return start
 

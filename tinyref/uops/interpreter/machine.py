@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from tinyref.dtype import TEXEL
 from tinyref.uops.interpreter.errors import Fault, OrderMattersError, SanitizerError
+from tinyref.uops.interpreter.lanes import common_shape, stretched
 from tinyref.uops.interpreter.shadow import Shadow
 from tinyref.uops.node import UOp
 from tinyref.uops.text import node_text
@@ -125,7 +126,7 @@ class Machine:
         group = (groups[2] * self.grid[1] + groups[1]) * self.grid[0] + groups[0]
         item = (inside[2] * self.group[1] + inside[1]) * self.group[0] + inside[0]
         items = np.asarray(group * self.group_size + item + 1)
-        self.items = np.broadcast_to(items, self.lanes)
+        self.items = stretched(items, self.lanes)
         corner = [groups[dim] - start[dim] for dim in range(3)]
         self.local_group = np.asarray((corner[2] * extent[1] + corner[1]) * extent[0] + corner[0])
 
@@ -177,7 +178,7 @@ class Machine:
         """The epoch of each lane of `shape`, flat; only of the `chosen` ones when given."""
         if isinstance(self.epoch, int):
             return self.epoch
-        epoch = np.broadcast_to(self.epoch, shape)
+        epoch = stretched(self.epoch, shape)
         return epoch.reshape(-1) if chosen is None else epoch[chosen]
 
     def name_item(self, item: int) -> str:
@@ -382,18 +383,15 @@ class Memory:
     ) -> tuple[Array, Array | int, Array]:
         """Work-item, epoch and element of every single access, as flat arrays."""
         lanes = flat.shape if width == 1 else flat.shape[:-1]
-        shape = np.broadcast_shapes(machine.lanes, lanes)
-        items = np.broadcast_to(machine.items, shape)
-        chosen = None if active is None else np.broadcast_to(active, shape)
+        shape = common_shape(machine.lanes, lanes)
+        items = stretched(machine.items, shape)
+        chosen = None if active is None else stretched(active, shape)
         epoch: Array | int
         if self.copy is None:
             epoch = machine.epoch_of(chosen, shape)
         else:
             epoch = machine.boundaries.get(self.depth, 0)
-        if width == 1:
-            elements = np.broadcast_to(flat, shape)
-        else:
-            elements = np.broadcast_to(flat, (*shape, width))
+        elements = stretched(flat, shape if width == 1 else (*shape, width))
         if chosen is None:
             items = items.reshape(-1)
             elements = elements.reshape(-1)
@@ -471,15 +469,15 @@ class Memory:
             self.shadow.write(
                 elements, items, epoch, self._race_report(machine, node, elements, items)
             )
-        shape = np.broadcast_shapes(flat.shape, np.shape(value))
+        shape = common_shape(flat.shape, np.shape(value))
         if active is not None:
             chosen = active if width == 1 else active[..., None]
-            shape = np.broadcast_shapes(shape, chosen.shape)
-            chosen = np.broadcast_to(chosen, shape)
-            flat = np.broadcast_to(flat, shape)[chosen]
-            value = np.broadcast_to(value, shape)[chosen]
-        elif flat.shape != shape:
-            flat = np.broadcast_to(flat, shape)
+            shape = common_shape(shape, chosen.shape)
+            chosen = stretched(chosen, shape)
+            flat = stretched(flat, shape)[chosen]
+            value = stretched(np.asarray(value), shape)[chosen]
+        else:
+            flat = stretched(flat, shape)
         self.array[flat] = value
         if self.is_set is not None:
             self.is_set[flat] = True

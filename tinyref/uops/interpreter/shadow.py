@@ -86,7 +86,11 @@ class Shadow:
             self.reader = np.zeros_like(self.writer)
             self.reader_epoch = None if self.writer_epoch is None else np.zeros_like(self.writer)
         before = self.reader.take(index)
-        after = self._joined(before, index, items, epoch) if before.any() else items
+        is_known = (before != NOBODY) & (before != items) & (before != MANY_GROUPS)
+        if is_known.any():
+            after = self._joined(before, index, items, epoch)
+        else:
+            after = np.where(before == MANY_GROUPS, MANY_GROUPS, items)
         if self.reader_epoch is not None:
             self.reader_epoch[index] = epoch
         self.reader[index] = after

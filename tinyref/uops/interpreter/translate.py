@@ -65,8 +65,9 @@ class Translation:
         self.specials: list[tuple[int, UOp]] = []
         self.memories: list[MemoryPlan] = []
         self.memory_of: dict[UOp, int] = {}
-        self.has_barriers = any(node.op is Ops.BARRIER for node in uops)
-        self.has_tiles = any(node.op is Ops.WMMA for node in uops)
+        ops = {node.op for node in uops}
+        self.has_barriers = Ops.BARRIER in ops
+        self.has_tiles = Ops.WMMA in ops
         self._written = {_buffer_of(node.src[0]) for node in uops if node.op is Ops.STORE}
         # Whether turns of a loop may run as lanes; cleared once they turn out to depend on memory.
         self.may_widen = True
