@@ -229,7 +229,7 @@ _ALL = (
         wide_data=75,
         symbolic=2,
         equivalent=5,
-        lists=(0, 1),
+        lists=(1, 1),
     ),
     Policy(
         "plans",
