@@ -20,6 +20,7 @@ from tinyref.uops.ops import Ops
 from tinyref.uops.optimise import moves
 from tinyref.uops.optimise.opt import parse_opts
 from tinyref.uops.payload import ViewArg
+from tinyref.uops.program import Program
 from tinyref.uops.shape_tracker import ShapeTracker
 from tinyref_fuzz import judge as judging
 from tinyref_fuzz import runs
@@ -597,9 +598,34 @@ def test_a_device_that_gets_the_equivalent_kernel_wrong(monkeypatch):
 def test_the_share_of_thorough_cases_is_decided_by_the_case():
     numbers = {judging.case_number(replace(ELEMENTWISE, choices=(at,))) for at in range(100)}
     assert len(numbers) == 100
-    assert 10 < sum(number % judging.THOROUGH_SHARE == 0 for number in numbers) < 45
+    assert 10 < sum(number % judging.THOROUGH_SHARE == 0 for number in numbers) < 25
     # The same on any machine.
     assert judging.case_number(Case(build.sink(), ())) == 2841329647
+
+
+def test_of_the_programs_of_a_case_a_share_is_judged_thoroughly(monkeypatch):
+    """Twelve lists, and the program without: two of every twelve are shuffled."""
+    lists = tuple(parse_opts(f"UPCAST(0, {amount})") for amount in (2, 4) for _ in range(6))
+    shuffled: list[int] = []
+
+    def shuffle(self: runs.Compiled, seed: int) -> Program:
+        shuffled.append(seed)
+        return self.program
+
+    monkeypatch.setattr(runs.Compiled, "shuffled", shuffle)
+    counts = set()
+    for choice in range(20):
+        shuffled.clear()
+        case = replace(ELEMENTWISE, opts=lists, choices=(choice,))
+        assert judge(case, "PYTHON").judged == 12
+        counts.add(len(shuffled))
+    assert counts == {2, 3}
+    shuffled.clear()
+    assert judge(case, "PYTHON", thorough=True).agrees
+    assert len(shuffled) == 13
+    shuffled.clear()
+    assert judge(case, "PYTHON", thorough=False).agrees
+    assert not shuffled
 
 
 def test_data_that_meet_nothing_unspecified_may_do_so_when_reversed():

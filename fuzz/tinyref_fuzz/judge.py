@@ -48,9 +48,10 @@ from tinyref_fuzz.runs import (
 
 Results = Mapping[int, Array]
 
-# One case of so many gets the checks that cost as much as all others together.
-THOROUGH_SHARE = 4
-# One of so many if it has more outputs than these.
+# One program of so many gets the checks that cost as much as all others together. Programs of one
+# case are alike: another case tells more than another program of the same.
+THOROUGH_SHARE = 6
+# All programs of one case of so many if it has more outputs than these.
 SELDOM_SHARE = 16
 MANY_OUTPUTS = 4
 # How hard LLVM optimises for the CPU device, by the number of the case: most cases quickly.
@@ -90,16 +91,13 @@ class Judge:
 
         thorough: True makes every check: launches again, with other poison and other data, in other
         orders, and at all levels of LLVM; False makes none of them, at the lowest level. None is
-        for campaigns: a share of the cases gets more, which the case itself decides.
+        for campaigns: a share of the programs gets more, which the case itself decides.
         """
         number = case_number(case)
-        share = SELDOM_SHARE if has_many_outputs(case) else THOROUGH_SHARE
-        everything = number % share == 0 if thorough is None else thorough
-        levels: tuple[int, ...] = (LEVELS[number // THOROUGH_SHARE % len(LEVELS)],)
+        levels: tuple[int, ...] = (LEVELS[number // SELDOM_SHARE % len(LEVELS)],)
         if thorough is not None:
             levels = ALL_LEVELS if thorough and self.device == "CPU" else (0,)
-        is_quick = thorough is None and not everything and has_many_outputs(case)
-        trial = _Trial(self, case, everything, levels, is_quick)
+        trial = _Trial(self, case, number, thorough, levels)
         with config.Context(VERIFY=1, SANITIZE=1, THREADS=THREADS):
             try:
                 trial.run()
@@ -161,18 +159,33 @@ class _Trial:
         self,
         judge: Judge,
         case: Case,
-        everything: bool,
+        case_number: int,
+        thorough: bool | None,
         levels: tuple[int, ...],
-        is_quick: bool = False,
     ) -> None:
         self.judge = judge
         self.case = case
-        self.everything = everything
+        self.case_number = case_number
+        self.thorough = thorough
         self.levels = levels
-        self.is_quick = is_quick
+        self.is_quick = thorough is None and has_many_outputs(case) and not self.is_seldom
         self.number = -1
         self.judged = 0
         self.may_reverse: bool | None = None
+
+    @property
+    def is_seldom(self) -> bool:
+        """Whether a case of many outputs gets what few of them get."""
+        return self.case_number % SELDOM_SHARE == 0
+
+    @property
+    def everything(self) -> bool:
+        """Whether the program at work gets all checks."""
+        if self.thorough is not None:
+            return self.thorough
+        if has_many_outputs(self.case):
+            return self.is_seldom
+        return (self.case_number + self.number) % THOROUGH_SHARE == 0
 
     def run(self) -> None:
         """Raises `DisagreementError` where two values differ."""
