@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.optimise.opt import KernelOptError, Opt, OptOp
+from tinyref.uops.optimise.opt import Opt, OptOp
 from tinyref.uops.optimise.plan import ITEM_KINDS, Axis, Plan
 from tinyref.uops.payload import AxisKind, ReduceArg, SlotArg
 from tinyref_fuzz.candidates import (
@@ -160,13 +160,11 @@ def accepted(plan: Plan, tape: Tape) -> list[Opts]:
         if pads in found:
             continue
         try:
-            reached = plan.apply(opt)
-        except KernelOptError:
-            continue
+            reached = plan.legal(opt)
         except Exception:  # the judge tells of it
             found[pads] = (*plan.opts, opt)
             continue
-        if is_small(reached):
+        if reached is not None and is_small(reached):
             found[pads] = reached.opts
     return list(found.values())
 

@@ -34,13 +34,19 @@ Move = Callable[[Plan, Opt], Plan | str]
 
 def applied(plan: Plan, opt: Opt) -> Plan:
     """`plan` with `opt`. Raises `KernelOptError` naming the optimisation and the reason."""
-    found = _moved(plan, opt)
+    found = attempted(plan, opt)
     if isinstance(found, Plan):
-        problem = limit_problem(found)
-        if problem is None:
-            return replace(found, opts=(*plan.opts, opt))
-        found = problem
+        return found
     raise KernelOptError(f"{opt}: {found}, in a plan of {plan}")
+
+
+def attempted(plan: Plan, opt: Opt) -> Plan | str:
+    """`plan` with `opt`, or the reason why that is refused."""
+    found = _moved(plan, opt)
+    if not isinstance(found, Plan):
+        return found
+    problem = limit_problem(found)
+    return replace(found, opts=(*plan.opts, opt)) if problem is None else problem
 
 
 def _moved(plan: Plan, opt: Opt) -> Plan | str:

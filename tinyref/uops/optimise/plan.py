@@ -18,7 +18,7 @@ from tinyref.uops.kernel_shape import Shape, kernel_shape, positions_of
 from tinyref.uops.node import UOp, node_fact, sint
 from tinyref.uops.ops import Ops
 from tinyref.uops.optimise.normal_form import OUTPUT, NormalForm, normal_form
-from tinyref.uops.optimise.opt import KernelOptError, Opt, checked_opts, opts_text
+from tinyref.uops.optimise.opt import Opt, checked_opts, opts_text
 from tinyref.uops.payload import AxisKind, ReduceArg, SlotArg, ViewArg
 from tinyref.uops.symbolic import describe
 from tinyref.uops.tiles import MatrixTile, Operand
@@ -117,10 +117,10 @@ class Plan:
 
     def legal(self, opt: Opt) -> Plan | None:
         """The plan with `opt`, or None where that is refused."""
-        try:
-            return self.apply(opt)
-        except KernelOptError:
-            return None
+        from tinyref.uops.optimise.moves import attempted
+
+        found = attempted(self, opt)
+        return found if isinstance(found, Plan) else None
 
     def __str__(self) -> str:
         axes = ", ".join(map(str, self.axes)) or "no axes"
