@@ -272,6 +272,40 @@ def test_a_score_that_is_not_there_yet_is_begun(tmp_path, monkeypatch):
     assert len(rest.to_go()) == 1
 
 
+def test_an_earlier_score_is_kept_beside_a_new_one(tmp_path, monkeypatch):
+    file, previous, said = tmp_path / "score.json", tmp_path / "score.previous.json", []
+    finished(monkeypatch, file, KILLED)
+    earlier = file.read_text()
+    scoring_of(monkeypatch, [SUBJECT], file, said.append).run()
+    assert read_score(file)["runs"] == []
+    assert previous.read_text() == earlier
+    assert said == [f"score: {file} was there: kept as {previous}"]
+    # One that has no run does not push out another.
+    scoring_of(monkeypatch, [SUBJECT], file, said.append).run()
+    assert previous.read_text() == earlier
+    assert len(said) == 1
+
+
+def test_a_score_that_is_gone_on_with_is_not_set_aside(tmp_path, monkeypatch):
+    file = tmp_path / "score.json"
+    finished(monkeypatch, file, KILLED)
+    rest = scoring_of(monkeypatch, [SUBJECT], file)
+    rest.resume()
+    rest.run()
+    assert os.listdir(tmp_path) == ["score.json"]
+
+
+@pytest.mark.parametrize("text", ["{}", "my thesis\n"])
+def test_a_score_takes_the_place_of_no_other_file(tmp_path, monkeypatch, text):
+    file = tmp_path / "score.json"
+    file.write_text(text)
+    found = scoring_of(monkeypatch, [SUBJECT], file)
+    monkeypatch.setattr(found, "_work", lambda tasks: pytest.fail("something runs"))
+    with pytest.raises(UserError, match=r"score\.json"):
+        found.run()
+    assert file.read_text() == text
+
+
 def test_the_folder_of_the_score_is_made(tmp_path, monkeypatch):
     file = tmp_path / "out" / "deep" / "score.json"
     scoring_of(monkeypatch, [SUBJECT], file).run()

@@ -105,6 +105,7 @@ class Scoring:
         self.code = code_version()
         self.runs: dict[tuple[str, int], Run] = {}
         self.digests: dict[tuple[str, str, int], list[str]] = {}
+        self.is_resumed = False
 
     def resume(self) -> None:
         """Takes over what the file has, also of subjects that are not chosen.
@@ -114,6 +115,7 @@ class Scoring:
         """
         if self.file is None:
             return
+        self.is_resumed = True
         if not os.path.exists(self.file):
             self.say(f"score: there is no {self.file} yet: nothing to go on with")
             return
@@ -133,10 +135,13 @@ class Scoring:
     def run(self) -> Score:
         """Scores what is not known yet, then looks at those that live.
 
-        Raises `UserError`, before anything runs, where the file cannot be written.
+        A score that the file has, and that is not gone on with, is kept beside it. Raises
+        `UserError`, before anything runs, where the file cannot be written or is something else.
         """
         if self.file is not None:
             _prepare(self.file)
+            if not self.is_resumed and (previous := _set_aside(self.file)):
+                self.say(f"score: {self.file} was there: kept as {previous}")
         self._leave_out_unavailable()
         self._work(self.to_go())
         self._work(self._traces())
@@ -402,6 +407,22 @@ def _prepare(file: Path) -> None:
     prepare_folder(target.parent, "score")
     if target.exists() and not target.is_file():
         raise UserError(f"score: cannot write to {file}: it is no file")
+
+
+def _set_aside(file: Path) -> Path | None:
+    """Where the score that `file` has is kept from now on; None where it has no runs."""
+    target = Path(os.path.realpath(file))
+    if not target.exists() or not target.stat().st_size:
+        return None
+    if not read_score(file).get("runs"):
+        # One that came to nothing is not to push out another.
+        return None
+    previous = target.with_name(f"{target.stem}.previous{target.suffix}")
+    try:
+        target.replace(previous)
+    except OSError as error:
+        raise UserError(f"score: cannot keep {file} as {previous}: {error.strerror}") from error
+    return previous
 
 
 def write_score(file: Path, score: Score) -> None:
