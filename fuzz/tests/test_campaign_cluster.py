@@ -313,6 +313,22 @@ def test_each_machine_takes_the_limit_of_memory_from_its_own(
         assert [future.result(20).memory for future in found] == [4 << 30, 600 << 20]
 
 
+@pytest.mark.parametrize(
+    ("limit", "share"), [(6 << 30, 2 << 30), (None, 4 << 30), (48 << 30, 4 << 30)]
+)
+def test_a_dask_worker_takes_no_more_memory_than_its_own_limit(
+    monkeypatch: pytest.MonkeyPatch, limit: int | None, share: int
+):
+    """Several of them on one machine, as of `dask worker --nworkers`, have a part of it each."""
+    worker = SimpleNamespace(
+        state=SimpleNamespace(nthreads=3), memory_manager=SimpleNamespace(memory_limit=limit)
+    )
+    monkeypatch.setattr(processes, "usable_memory", lambda: 12 << 30)
+    monkeypatch.setattr(distributed, "get_worker", lambda: worker)
+    sent = Setup("PYTHON", 1, "even").to_json()
+    assert clusters.setup_here(sent).memory == share
+
+
 def test_a_campaign_ends_only_its_own_processes(monkeypatch: pytest.MonkeyPatch):
     closed = []
     ours, theirs = (

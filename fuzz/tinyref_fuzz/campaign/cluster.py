@@ -74,8 +74,11 @@ def setup_here(setup: Mapping[str, Any]) -> Setup:
     """The setup with the limit of memory for one of the threads that this Dask worker has."""
     from distributed import get_worker
 
+    worker = get_worker()
+    # Less than the machine has where several Dask workers are on it.
+    most = worker.memory_manager.memory_limit
     sent = Setup(**setup)
-    return replace(sent, memory=share_of_memory(sent, get_worker().state.nthreads))
+    return replace(sent, memory=share_of_memory(sent, worker.state.nthreads, most))
 
 
 def answer() -> None:

@@ -289,11 +289,12 @@ class LocalExecutor(Executor):
         work.results.append(CaseResult(number, seconds, verdict=verdict))
 
 
-def share_of_memory(setup: Setup, workers: int) -> int:
-    """How many bytes one of the workers of this machine may hold."""
+def share_of_memory(setup: Setup, workers: int, most: int | None = None) -> int:
+    """How many bytes one of the workers of this machine may hold, of `most` where that is less."""
     if setup.memory is not None:
         return setup.memory
-    return processes.usable_memory() // workers
+    usable = processes.usable_memory()
+    return (usable if most is None else min(usable, most)) // workers
 
 
 def _pool(setup: Setup) -> processes.Pool[WorkerProcess]:
