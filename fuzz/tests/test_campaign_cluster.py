@@ -244,6 +244,8 @@ def scheduler(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         "threads_per_worker": 3,
         "protocol": "tcp",
         "dashboard_address": None,
+        # None of its own, so that what a test says of the memory of the machine holds.
+        "memory_limit": 0,
     }
     with distributed.LocalCluster(n_workers=0, **settings) as found:
         yield found

@@ -595,7 +595,7 @@ def test_a_device_that_gets_the_equivalent_kernel_wrong(monkeypatch):
 # --- order and share ------------------------------------------------------------------------------
 
 
-def test_the_share_of_thorough_cases_is_decided_by_the_case():
+def test_the_number_that_decides_the_share_is_that_of_the_case():
     numbers = {judging.case_number(replace(ELEMENTWISE, choices=(at,))) for at in range(100)}
     assert len(numbers) == 100
     assert 10 < sum(number % judging.THOROUGH_SHARE == 0 for number in numbers) < 25

@@ -280,10 +280,17 @@ def test_an_earlier_score_is_kept_beside_a_new_one(tmp_path, monkeypatch):
     assert read_score(file)["runs"] == []
     assert previous.read_text() == earlier
     assert said == [f"score: {file} was there: kept as {previous}"]
-    # One that has no run does not push out another.
+    # One of no runs, or of runs that came to nothing, is not kept.
     scoring_of(monkeypatch, [SUBJECT], file, said.append).run()
-    assert previous.read_text() == earlier
+    finished(monkeypatch, file, Run("padto-max", 0, problem="did not start"))
+    scoring_of(monkeypatch, [SUBJECT], file, said.append).run()
     assert len(said) == 1
+    # A second one takes the place of none, whatever has the name.
+    finished(monkeypatch, file, KILLED, KILLED_OTHER)
+    scoring_of(monkeypatch, [SUBJECT], file).run()
+    assert previous.read_text() == earlier
+    assert len(read_score(tmp_path / "score.previous1.json")["runs"]) == 2
+    assert len(os.listdir(tmp_path)) == 3
 
 
 def test_a_score_that_is_gone_on_with_is_not_set_aside(tmp_path, monkeypatch):
@@ -301,7 +308,7 @@ def test_a_score_takes_the_place_of_no_other_file(tmp_path, monkeypatch, text):
     file.write_text(text)
     found = scoring_of(monkeypatch, [SUBJECT], file)
     monkeypatch.setattr(found, "_work", lambda tasks: pytest.fail("something runs"))
-    with pytest.raises(UserError, match=r"score\.json"):
+    with pytest.raises(UserError, match=r"score\.json.*: move it away, or name another file"):
         found.run()
     assert file.read_text() == text
 

@@ -305,7 +305,7 @@ class _Trial:
     ) -> Results:
         """What the interpreter gives for a program, once it and the device agree.
 
-        Where the interpreter is the device, some cases go through the text of the program, too.
+        Where the interpreter is the device, some programs go through their text, too.
         """
         fault = None
         if self.judge.is_reference and self.everything:

@@ -175,7 +175,8 @@ class LocalExecutor(Executor):
         if held > limit * RETIRING_SHARE:
             raise UserError(
                 f"memory-limit: a worker holds {held >> 20} MiB before its first case, more than "
-                f"half of its limit of {limit >> 20} MiB: give a higher one, or fewer --jobs"
+                f"half of its limit of {limit >> 20} MiB: give a higher one, fewer --jobs, or Dask "
+                "workers with more memory"
             )
 
     def _complete(self, worker: WorkerProcess) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import time
@@ -410,19 +411,28 @@ def _prepare(file: Path) -> None:
 
 
 def _set_aside(file: Path) -> Path | None:
-    """Where the score that `file` has is kept from now on; None where it has no runs."""
+    """Where the score that `file` has is kept from now on; None where it came to nothing."""
     target = Path(os.path.realpath(file))
     if not target.exists() or not target.stat().st_size:
         return None
-    if not read_score(file).get("runs"):
-        # One that came to nothing is not to push out another.
+    try:
+        _, runs = _names_and_runs(file, read_score(file))
+    except UserError as error:
+        raise UserError(f"{error}: move it away, or name another file") from error
+    if all(run.problem for run in runs):
         return None
-    previous = target.with_name(f"{target.stem}.previous{target.suffix}")
+    previous = _free_name(target)
     try:
         target.replace(previous)
     except OSError as error:
         raise UserError(f"score: cannot keep {file} as {previous}: {error.strerror}") from error
     return previous
+
+
+def _free_name(file: Path) -> Path:
+    """NAME.previous.json, or with a number where that is taken."""
+    names = (f"{file.stem}.previous{number or ''}{file.suffix}" for number in itertools.count())
+    return next(path for name in names if not os.path.lexists(path := file.with_name(name)))
 
 
 def write_score(file: Path, score: Score) -> None:

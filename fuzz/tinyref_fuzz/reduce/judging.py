@@ -10,7 +10,7 @@ from tinyref_fuzz.reduce.search import JudgeFunction
 
 
 def quick(case: Case, device: str) -> Verdict:
-    """The verdict on `case` without the checks that only a share of the cases gets."""
+    """The verdict on `case` without the checks that only a share of the programs gets."""
     return Judge(device).verdict(case, thorough=False)
 
 
