@@ -1,4 +1,4 @@
-"""Which cases of the suite are quick: the mark `sampled` leaves some cases of a test unmarked."""
+"""Which cases of the suite are slow, by the mark `sampled`, and which are `quick`."""
 
 from __future__ import annotations
 
@@ -9,18 +9,22 @@ import pytest
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """`sampled(every)`: the first of every `every` cases of a test is quick, the others are slow.
+    """Sets marks before `-m` selects; cases count in the order of their collection.
 
-    The whole suite runs all of them. The cases count in the order of their collection, for each
-    test function by itself, before `-m` selects.
+    `sampled(every)`: but for the first of every `every` cases of a test function, they are slow.
+    `quick`: the first case of each function that is neither slow nor `long`.
     """
     seen: Counter[str] = Counter()
+    begun: set[str] = set()
     for item in items:
-        mark = item.get_closest_marker("sampled")
-        if mark is None:
-            continue
         function = item.nodeid.split("[", maxsplit=1)[0]
-        (every,) = mark.args
-        if seen[function] % every:
-            item.add_marker(pytest.mark.slow)
-        seen[function] += 1
+        mark = item.get_closest_marker("sampled")
+        if mark is not None:
+            (every,) = mark.args
+            if seen[function] % every:
+                item.add_marker(pytest.mark.slow)
+            seen[function] += 1
+        takes_long = any(item.get_closest_marker(name) for name in ("slow", "long"))
+        if function not in begun and not takes_long:
+            item.add_marker(pytest.mark.quick)
+            begun.add(function)

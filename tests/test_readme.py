@@ -24,6 +24,7 @@ def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.split("\n")[:2] == ["52.0 [[ 8. 12.]", " [ 8. 12.]]"]
 
 
+@pytest.mark.long
 def test_the_guide_runs() -> None:
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "guide.md").read_text(), re.DOTALL)
     assert len(blocks) >= 9

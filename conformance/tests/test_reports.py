@@ -106,6 +106,7 @@ def test_the_page_says_verdict_ladder_and_statuses_without_script() -> None:
         assert f"</span> {status.value} <b>1</b>" in text
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rows", [50, pytest.param(1000, marks=pytest.mark.slow)])
 def test_a_page_of_many_cases_is_small(rows: int) -> None:
     good = [

@@ -124,6 +124,7 @@ def test_interrupt_keeps_what_was_measured(fake: Any) -> None:
     assert all(runs[name] == 1 for name in measured)
 
 
+@pytest.mark.long
 def test_a_resume_of_a_whole_run_runs_nothing(fake: Any) -> None:
     first = fake.scenario("fails", "above").run()
     ran = fake.ran()
@@ -132,6 +133,7 @@ def test_a_resume_of_a_whole_run_runs_nothing(fake: Any) -> None:
     assert again.report.counts == first.report.counts
 
 
+@pytest.mark.long
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("members", "says"),
@@ -156,6 +158,7 @@ def test_a_resume_of_another_run_is_refused(fake: Any, members: Any, says: str) 
         conform(request)
 
 
+@pytest.mark.long
 def test_a_resume_after_the_tables_changed_is_refused(fake: Any) -> None:
     fake.scenario("good").run()
     with pytest.raises(UserError, match="was of suite hash"):

@@ -21,6 +21,7 @@ from tinyref_spec.case import Rung
 CaseOf = Callable[[Finished, str], CaseResult]
 
 
+@pytest.mark.long
 def test_a_good_device_conforms(fake: Any) -> None:
     done = fake.scenario("good").run(jobs=2)
     assert done.report.exit_code == 0
@@ -31,6 +32,7 @@ def test_a_good_device_conforms(fake: Any) -> None:
     ]
 
 
+@pytest.mark.long
 def test_a_conformance_run_does_not_search(fake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[str] = []
 
@@ -45,6 +47,7 @@ def test_a_conformance_run_does_not_search(fake: Any, monkeypatch: pytest.Monkey
     assert started == ["0"]
 
 
+@pytest.mark.long
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("name", "status", "phase", "says"),
@@ -77,6 +80,7 @@ def test_a_bad_case_is_pinned_and_the_rest_goes_on(
     assert done.report.exit_code == 1
 
 
+@pytest.mark.long
 def test_a_hang_ends_at_its_time(fake: Any, case_of: CaseOf) -> None:
     done = fake.scenario("hangs").run(timeout=1.0)
     bad = case_of(done, "isa.hangs.int32.special:1")
@@ -106,6 +110,7 @@ def test_a_kill_from_outside_is_excused_once(fake: Any, case_of: CaseOf) -> None
     assert case_of(done, "isa.killed_once.int32.special:1").status is Status.PASS
 
 
+@pytest.mark.long
 def test_rows_above_a_broken_row_are_suppressed(fake: Any, case_of: CaseOf) -> None:
     done = fake.scenario("fails", "above").run()
     above = case_of(done, "tensor.sum.float32.special:0")
@@ -117,6 +122,7 @@ def test_rows_above_a_broken_row_are_suppressed(fake: Any, case_of: CaseOf) -> N
     assert not {above.id, top.id} & set(fake.ran())
 
 
+@pytest.mark.long
 def test_a_broken_foundation_suppresses_everything_above(fake: Any) -> None:
     report = fake.scenario("good", "low").run(jobs=2).report
     assert report.first_broken is Rung.MEMORY
@@ -126,6 +132,7 @@ def test_a_broken_foundation_suppresses_everything_above(fake: Any) -> None:
     assert "first broken rung is 'allocate and copy'" in report.verdict
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("how", "says"),
     [("refuse", "no such card in this machine"), ("abort", "killed by SIGABRT")],
@@ -142,6 +149,7 @@ def test_a_device_that_does_not_open_gives_a_report(
     assert (fake.folder / "report.html").exists()
 
 
+@pytest.mark.long
 def test_a_skip_carries_its_reason_and_alone_does_not_make_a_run(fake: Any) -> None:
     report = fake.scenario("skipped").run().report
     assert report.cases[1].status is Status.SKIP
@@ -150,6 +158,7 @@ def test_a_skip_carries_its_reason_and_alone_does_not_make_a_run(fake: Any) -> N
     assert fake.scenario("skipped", "good").run().report.exit_code == 0
 
 
+@pytest.mark.long
 def test_an_unexplained_skip_fails(fake: Any, case_of: CaseOf) -> None:
     done = fake.scenario("unexplained", "good").run()
     bad = case_of(done, "isa.odd.int8.special:0")
@@ -158,12 +167,14 @@ def test_an_unexplained_skip_fails(fake: Any, case_of: CaseOf) -> None:
     assert "skipped without a reason" in bad.message
 
 
+@pytest.mark.long
 def test_a_proven_refusal_is_unsupported(fake: Any) -> None:
     report = fake.scenario("refusal").run().report
     assert report.cases[1].status is Status.UNSUPPORTED
     assert report.exit_code == 0
 
 
+@pytest.mark.long
 def test_a_failure_that_passes_again_is_a_flake(fake: Any, case_of: CaseOf) -> None:
     done = fake.scenario("flaky", "fails").run(rerun_failures=True)
     flake = case_of(done, "isa.flaky.int32.special:1")
@@ -173,6 +184,7 @@ def test_a_failure_that_passes_again_is_a_flake(fake: Any, case_of: CaseOf) -> N
     assert done.report.exit_code == 1
 
 
+@pytest.mark.long
 def test_fail_fast_stops_and_says_what_is_missing(fake: Any) -> None:
     report = fake.scenario("fails", "long").run(fail_fast=True).report
     assert report.counts[Status.MISSING] > 60
@@ -180,10 +192,12 @@ def test_fail_fast_stops_and_says_what_is_missing(fake: Any) -> None:
     assert report.exit_code == 1
 
 
+@pytest.mark.long
 def test_what_a_device_prints_is_no_message(fake: Any) -> None:
     assert fake.scenario("good").run(query="isa.mul").report.counts[Status.PASS] == 3
 
 
+@pytest.mark.long
 def test_a_query_names_a_set_and_reduces_the_run(fake: Any) -> None:
     done = fake.scenario("good").run(query="isa.add.*")
     assert done.report.counts == {Status.PASS: 4}
@@ -199,11 +213,13 @@ def test_a_query_that_names_nothing_is_bad_input(fake: Any) -> None:
         fake.scenario("good").run(query="isa.nothing")
 
 
+@pytest.mark.long
 def test_rows_that_depend_on_each_other_are_refused(fake: Any) -> None:
     with pytest.raises(UserError, match="depend on each other in a circle"):
         fake.scenario("circle").run()
 
 
+@pytest.mark.long
 def test_the_certificate(fake: Any) -> None:
     certificate = fake.scenario("good").run().report.certificate
     assert certificate["seed"] == 7
@@ -213,6 +229,7 @@ def test_the_certificate(fake: Any) -> None:
     assert {"suite_hash", "git", "python", "platform", "tinyref", "libraries"} <= set(certificate)
 
 
+@pytest.mark.long
 def test_the_json_is_strict(fake: Any) -> None:
     fake.scenario("fails").run()
 
@@ -248,6 +265,7 @@ def test_expectations_make_a_known_failure_expected(fake: Any, tmp_path: Path) -
     assert report.verdict == "FAKE conforms to the quick profile with 1 expected failures"
 
 
+@pytest.mark.long
 def test_an_expectation_of_what_passes_fails_the_run(fake: Any, tmp_path: Path) -> None:
     path = tmp_path / "fake.toml"
     path.write_text(

@@ -47,6 +47,7 @@ def case() -> Case:
     return next(case for _, case, verdict, _ in stream if not verdict.agrees)
 
 
+@pytest.mark.long
 def test_a_crash_is_the_verdict_of_a_replay(
     case: Case, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
@@ -122,6 +123,7 @@ class Forgetful(PythonBackend):
         return call
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("device", "words"),
     [("Brittle", []), pytest.param("Sleepy", ["--timeout", "1"], marks=pytest.mark.slow)],
@@ -173,6 +175,7 @@ class LeavingWhenAsked(PythonBackend):
         return super().capabilities
 
 
+@pytest.mark.long
 def test_every_file_gets_every_check(tmp_path: Path):
     # Only a share of the cases of a campaign is launched again.
     assert judge(large_case(), "test_apart:Forgetful", thorough=False).agrees
@@ -181,6 +184,7 @@ def test_every_file_gets_every_check(tmp_path: Path):
     assert "fails on test_apart:Forgetful, between the interpreter and the device" in problem.text
 
 
+@pytest.mark.long
 def test_a_crash_costs_one_file(case: Case, tmp_path: Path):
     save_case(tmp_path / "a.json", case)
     save_case(tmp_path / "b.json", load_case(HEALTHY))
@@ -193,6 +197,7 @@ def test_a_crash_costs_one_file(case: Case, tmp_path: Path):
     )
 
 
+@pytest.mark.long
 def test_a_process_judges_one_case_after_another(case: Case):
     healthy = load_case(HEALTHY)
     with JudgeApart("campaign_devices:Crashing", 60.0) as judge:

@@ -119,6 +119,7 @@ def test_planted_faults_fall_into_a_bucket_each(monkeypatch):
     assert len(set(keys.values())) == len(FAULTS), keys
 
 
+@pytest.mark.long
 def test_a_finding_has_all_that_is_known(monkeypatch):
     (fault,) = (fault for fault in FAULTS if fault.name == "padding")
     fault.plant(monkeypatch)

@@ -83,6 +83,7 @@ def faulty_numbers() -> list[int]:
         sys.path.remove(str(HERE))
 
 
+@pytest.mark.long
 def test_a_healthy_device_agrees_and_only_the_same_campaign_is_resumed(tmp_path: Path):
     summary = campaign(tmp_path, "Healthy", jobs=1)
     assert (summary.cases, summary.findings, summary.incomplete) == (KERNELS, 0, "")
@@ -108,6 +109,7 @@ def check_that_no_other_is_resumed(folder: Path) -> None:
         campaign(folder, "Healthy", policy="odd")
 
 
+@pytest.mark.long
 def test_what_is_not_given_with_resume_is_as_before(tmp_path: Path):
     campaign(
         tmp_path / "folder",
@@ -150,6 +152,7 @@ def resumed(folder: Path, **members: Any) -> Request:
     return seen[0]
 
 
+@pytest.mark.long
 def test_a_campaign_whose_time_is_up_is_over_when_it_is_resumed(tmp_path: Path):
     summary = campaign(tmp_path, "Healthy", kernels=None, seconds=0.5)
     assert summary.cases > 0
@@ -157,6 +160,7 @@ def test_a_campaign_whose_time_is_up_is_over_when_it_is_resumed(tmp_path: Path):
     assert (again.cases, again.incomplete) == (summary.cases, "")
 
 
+@pytest.mark.long
 def test_a_corpus_that_cannot_be_written_any_more_is_refused(tmp_path: Path):
     corpus = tmp_path / "corpus"
     campaign(tmp_path / "folder", "Healthy", kernels=1, corpus=corpus)
@@ -190,6 +194,7 @@ def examination(number: int, nodes: int) -> Examination:
     return Examination(number, "bucket", "device", "", "differs", case, nodes)
 
 
+@pytest.mark.long
 def test_what_a_device_computes_wrongly_is_kept_as_a_case(tmp_path: Path):
     summary = campaign(tmp_path, "Wrong")
     assert summary.cases == KERNELS
@@ -203,6 +208,7 @@ def test_what_a_device_computes_wrongly_is_kept_as_a_case(tmp_path: Path):
     assert f"seed {SEED}" in text(summary)
 
 
+@pytest.mark.long
 @pytest.mark.sampled(7)
 @pytest.mark.parametrize(
     ("device", "symptom", "says", "members"),
@@ -253,6 +259,7 @@ def test_a_worker_that_leaks_is_replaced_in_time(tmp_path: Path, monkeypatch: py
     assert (summary.cases, summary.findings) == (KERNELS, 0)
 
 
+@pytest.mark.long
 def test_a_device_that_does_not_open_is_an_error_with_the_reason(tmp_path: Path):
     with pytest.raises(UserError, match="no driver: install faulty-driver"):
         campaign(tmp_path, "Missing")

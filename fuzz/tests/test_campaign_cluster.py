@@ -272,6 +272,7 @@ def test_what_was_pending_when_a_scheduler_began_afresh_is_sent_again(scheduler:
     executor.close()
 
 
+@pytest.mark.long
 def test_a_scheduler_that_goes_away_while_tasks_are_pending_ends_the_campaign(
     tmp_path: Path, scheduler: Any
 ):

@@ -186,6 +186,7 @@ def test_a_folder_has_one_campaign_at_a_time(tmp_path: Path):
     Lock(tmp_path).release()
 
 
+@pytest.mark.long
 def test_a_writer_that_is_killed_leaves_the_chunks_that_it_finished(tmp_path: Path):
     code = f"""
 import os, signal, sys

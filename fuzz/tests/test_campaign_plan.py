@@ -110,6 +110,7 @@ def test_what_goes_between_processes_comes_back_equal():
         assert Done.from_json(done.to_json()) == done
 
 
+@pytest.mark.long
 def test_the_numbered_cases_are_those_that_workers_judge():
     found = list(islice(judged("PYTHON", 3, "small", start=5), 3))
     assert [number for number, _, _, _ in found] == [5, 6, 7]
@@ -118,6 +119,7 @@ def test_the_numbered_cases_are_those_that_workers_judge():
     assert (again.number, again.verdict, again.judged) == (6, None, found[1][2].judged)
 
 
+@pytest.mark.long
 def test_coverage_does_not_depend_on_what_ran_before():
     judge = judge_of("PYTHON")
 

@@ -142,6 +142,7 @@ def test_domains(domain, admitted):
 # --- the law ------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.sampled(5)
 @each_transformation
 def test_each_fires_and_keeps_the_value(name):
@@ -176,6 +177,7 @@ def test_interpreter_and_cpu_keep_the_value(name):
     assert checked
 
 
+@pytest.mark.long
 def test_long_chains_keep_the_value():
     lengths = []
     for seed in range(40):
@@ -204,6 +206,7 @@ def images(ast: UOp) -> list[ImageDType]:
     return [node.dtype for node in ast.toposort() if isinstance(node.dtype, ImageDType)]
 
 
+@pytest.mark.long
 def test_an_image_comes_last_and_only_on_a_device_that_has_them():
     """A chain may end with it on the interpreter, and the CPU is asked for none."""
     ends = 0
@@ -426,6 +429,7 @@ def writes_something(case: Case) -> bool:
     return bool(np.any(given == again)) and given.size > 4
 
 
+@pytest.mark.long
 def test_a_share_of_the_kernels_has_an_equivalent_one():
     cases = [generate(Tape(seed=seed), PYTHON, EXACT) for seed in range(100)]
     assert 15 < sum(case.equivalent is not None for case in cases) < 40

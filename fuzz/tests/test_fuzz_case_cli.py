@@ -75,6 +75,7 @@ def wrong(plant):
 # --- replay, show, reduce -----------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_replay_of_a_healthy_case(capsys):
     assert tinyref("replay", GOOD, "--device", "PYTHON") == 0
     lines = capsys.readouterr().out.splitlines()
@@ -82,12 +83,14 @@ def test_replay_of_a_healthy_case(capsys):
     assert lines[1].startswith("PYTHON: all agree (")
 
 
+@pytest.mark.long
 def test_replay_takes_the_device_that_is_kept(capsys, tmp_path):
     path = save_case(tmp_path / "it.json", load_case(GOOD), device="PYTHON")
     assert tinyref("replay", path) == 0
     assert capsys.readouterr().out.startswith("PYTHON: all agree")
 
 
+@pytest.mark.long
 def test_replay_of_a_case_that_fails(capsys, wrong):
     assert tinyref("replay", GOOD, "--device", "PYTHON") == 1
     found = capsys.readouterr().out
@@ -96,6 +99,7 @@ def test_replay_of_a_case_that_fails(capsys, wrong):
     assert "stage: lower" in found
 
 
+@pytest.mark.long
 def test_show_has_both_sides(capsys, wrong):
     assert tinyref("show", GOOD, "--device", "PYTHON") == 0
     found = capsys.readouterr().out
@@ -103,6 +107,7 @@ def test_show_has_both_sides(capsys, wrong):
     assert "REDUCE" in found
 
 
+@pytest.mark.long
 def test_show_of_a_healthy_case(capsys):
     assert tinyref("show", GOOD, "--device", "PYTHON") == 0
     lines = capsys.readouterr().out.splitlines()
@@ -111,6 +116,7 @@ def test_show_of_a_healthy_case(capsys):
     assert [line.split()[0] for line in lines[2:]] == ["kernel", "opts", "data"]
 
 
+@pytest.mark.long
 def test_the_script_shows_the_fault_by_itself(capsys, wrong, tmp_path):
     assert tinyref("show", GOOD, "--device", "PYTHON", "--script") == 0
     script = capsys.readouterr().out
@@ -124,6 +130,7 @@ def test_the_script_shows_the_fault_by_itself(capsys, wrong, tmp_path):
     assert first.partition(": ")[2] != second.partition(": ")[2]
 
 
+@pytest.mark.long
 def test_there_is_no_script_of_a_healthy_case(capsys):
     assert tinyref("show", GOOD, "--device", "PYTHON", "--script") == 2
     shown = capsys.readouterr()
@@ -131,6 +138,7 @@ def test_there_is_no_script_of_a_healthy_case(capsys):
     assert f"show: {GOOD} does not fail on PYTHON: there is no fault to show" in shown.err
 
 
+@pytest.mark.long
 def test_what_is_shown_fits_the_terminal(capsys, wrong, monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
     assert tinyref("show", GOOD, "--device", "PYTHON") == 0
@@ -141,6 +149,7 @@ def test_what_is_shown_fits_the_terminal(capsys, wrong, monkeypatch):
     assert max(map(len, texts)) <= 60
 
 
+@pytest.mark.long
 def test_reduce_writes_a_smaller_case(capsys, tmp_path, wrong):
     path = tmp_path / "it.json"
     shutil.copy(GOOD, path)
@@ -154,11 +163,13 @@ def test_reduce_writes_a_smaller_case(capsys, tmp_path, wrong):
     assert len(small.ast.toposort()) < len(load_case(GOOD).ast.toposort())
 
 
+@pytest.mark.long
 def test_reduce_of_a_healthy_case_is_refused(capsys):
     assert tinyref("reduce", GOOD, "--device", "PYTHON") == 2
     assert "does not fail on PYTHON: there is nothing to reduce" in capsys.readouterr().err
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", ["replay", "reduce", "show"])
 def test_files_and_devices_that_are_none_are_one_line(command, capsys, tmp_path):
     assert tinyref(command, tmp_path / "none.json") == 2
@@ -188,6 +199,7 @@ def test_what_a_file_names_is_not_imported(command, device, capsys, tmp_path, mo
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a case.json", "evil.py"]
 
 
+@pytest.mark.long
 def test_a_class_that_the_user_names_is_imported(capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(HERE))
     monkeypatch.syspath_prepend(str(HERE))
@@ -196,6 +208,7 @@ def test_a_class_that_the_user_names_is_imported(capsys, tmp_path, monkeypatch):
     assert capsys.readouterr().out.startswith("campaign_devices:Healthy: all agree")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("device", ["PYTHON", "python:0"])
 def test_the_name_of_an_installed_device_is_taken_from_a_file(device, capsys, tmp_path):
     case = save_case(tmp_path / "it.json", load_case(GOOD), device=device)
@@ -203,6 +216,7 @@ def test_the_name_of_an_installed_device_is_taken_from_a_file(device, capsys, tm
     assert capsys.readouterr().out.startswith("PYTHON: all agree")
 
 
+@pytest.mark.long
 def test_a_case_without_an_end_on_the_interpreter(capsys, plant):
     plant(no_end_for_sum)
     assert tinyref("replay", GOOD, "--device", "PYTHON", "--timeout", "1") == 1
@@ -224,6 +238,7 @@ def test_a_case_without_an_end_on_the_interpreter_is_shown_and_not_reduced(capsy
 # --- keep ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_keep_writes_a_regression(capsys, tmp_path):
     case = save_case(tmp_path / "found.json", as_case(load_kept(GOOD)), device="CPU")
     words = ["--name", "a-new-one", "--note", "It was wrong once.", "--folder", tmp_path]
@@ -250,6 +265,7 @@ def test_what_is_not_kept(name, note, message, capsys, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.long
 def test_a_case_that_still_fails_is_not_kept(capsys, tmp_path, wrong):
     assert tinyref("keep", GOOD, "--note", "It was wrong once.", "--folder", tmp_path) == 2
     assert "still fails, between the evaluator and the plain program" in capsys.readouterr().err
@@ -265,6 +281,7 @@ def test_what_comes_with_tinyref_is_clean(capsys):
     assert f"{files} files, 0 with a problem, on CPU" in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_check_lists_problems(capsys, tmp_path):
     good = as_case(load_kept(GOOD))
     save_case(tmp_path, good)
@@ -282,12 +299,14 @@ def test_check_lists_problems(capsys, tmp_path):
     assert lines[3] == "4 files, 3 with a problem, on PYTHON"
 
 
+@pytest.mark.long
 def test_check_replays(tmp_path, wrong):
     save_case(tmp_path, load_case(GOOD))
     (problem,) = problems_of(tmp_path, "PYTHON")
     assert "fails on PYTHON, between the evaluator and the plain program" in problem.text
 
 
+@pytest.mark.long
 def test_any_error_of_one_file_is_that_of_the_file(capsys, tmp_path, monkeypatch):
     for name in ("a", "b", "c"):
         save_case(tmp_path / f"{name}.json", load_case(GOOD), note=name)
@@ -327,6 +346,7 @@ def test_a_device_that_does_not_work_ends_the_check(capsys, tmp_path, monkeypatc
     assert "is not available here: no driver" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_migrate_rewrites_old_files_in_place(capsys, tmp_path):
     data = json.loads((VERSIONS / "v0-sum-int32.json").read_text())
     (tmp_path / "plain.json").write_text(json.dumps(data))
@@ -366,6 +386,7 @@ def test_folders_that_are_none(capsys, tmp_path):
 # --- harvest ------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_harvest_writes_a_file(capsys, tmp_path, monkeypatch):
     (tmp_path / "user.py").write_text(
         "from tinyref import Tensor\n(Tensor.ones(3).contiguous().realize() + 1).realize()\n"

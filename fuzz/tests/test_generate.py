@@ -61,6 +61,7 @@ def same(first: Case, second: Case) -> bool:
 # --- validity -------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_every_kernel_is_valid_and_has_what_it_needs(mixed):
     for case in mixed:
         verify(Dialect.AST, case.ast)
@@ -84,6 +85,7 @@ def test_twenty_thousand_tapes_give_valid_kernels(name):
         verify(Dialect.AST, case.ast)
 
 
+@pytest.mark.long
 def test_exact_kernels_give_integers_within_the_bound(mixed):
     for case in mixed:
         if case.mode is not Mode.EXACT:
@@ -98,6 +100,7 @@ def test_exact_kernels_give_integers_within_the_bound(mixed):
             assert np.all(np.abs(values) <= exact_bound(dtype)), dtype
 
 
+@pytest.mark.long
 def test_no_partial_result_of_an_exact_kernel_rounds(mixed):
     """Every float node evaluated in float64 too: one that rounds somewhere shows there."""
     rounded = 0
@@ -133,6 +136,7 @@ def widened_difference(case: Case) -> int:
     )
 
 
+@pytest.mark.long
 def test_moderate_kernels_stay_moderate():
     for case in kernels(60, PARTS["floats"]):
         found = evaluate(case.ast, dict(enumerate(case.buffers)), case.bindings)
@@ -149,6 +153,7 @@ def test_a_tape_replays_the_same_case(name):
         assert same(generate(Tape(choices=case.choices), PYTHON, POLICIES[name]), case)
 
 
+@pytest.mark.long
 def test_a_cut_or_edited_tape_still_gives_a_valid_case():
     random = np.random.default_rng(1)
     for case in kernels(8, POLICIES["even"]):
@@ -169,6 +174,7 @@ def test_the_empty_tape_gives_the_simplest_case():
     assert case.mode is Mode.EXACT
 
 
+@pytest.mark.long
 def test_cases_do_not_depend_on_the_number_of_cores():
     for seed in range(15):
         one, many = (
@@ -180,6 +186,7 @@ def test_cases_do_not_depend_on_the_number_of_cores():
 # --- types ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_only_types_of_the_device_are_generated():
     only = frozenset({dtypes.int32, dtypes.float32, dtypes.bool})
     narrow = replace(PYTHON, dtypes=only)
@@ -344,11 +351,13 @@ def seen(mixed) -> Counter[object]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("feature", WANTED, ids=str)
 def test_a_feature_is_reached(seen, feature):
     assert seen[feature] >= max(1, WANTED[feature] // 4)
 
 
+@pytest.mark.long
 def test_a_feature_that_does_not_exist_is_not_seen(seen):
     assert seen["size 97"] == seen[Ops.BARRIER] == 0
 
@@ -374,6 +383,7 @@ def test_some_kernels_choose_by_a_count():
 # --- policies -------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_policies_do_what_they_are_called():
     def share(name: str, holds) -> float:
         return float(np.mean([bool(holds(case)) for case in kernels(16, PARTS[name])]))
@@ -391,6 +401,7 @@ def test_policies_do_what_they_are_called():
     assert share("groups", has("reduce ADD", "reduce MAX")) > 0.7
 
 
+@pytest.mark.long
 def test_a_policy_can_be_scaled():
     policy = PARTS["even"].scaled(ops={Ops.SHL: 50.0}, forms={"tree": 20.0})
     often = sum(has_op(case, Ops.SHL, Ops.SHR) for case in kernels(40, policy))
@@ -412,6 +423,7 @@ def test_an_unknown_policy_is_refused():
 # --- optimisations --------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("device", ["PYTHON", "CPU"])
 def test_lists_are_legal_and_several(device):
     capabilities = Device[device].capabilities

@@ -97,6 +97,7 @@ def values(case: Case) -> list[np.ndarray]:
     return [found[slot] for slot in sorted(found)]
 
 
+@pytest.mark.long
 def test_questions_have_both_answers() -> None:
     """A comparison that is decided at the ends of a range is neither always true nor always false.
 
@@ -120,6 +121,7 @@ def slot(access: UOp) -> int:
     return arg.slot
 
 
+@pytest.mark.long
 def test_another_output_reads_what_one_overwrites() -> None:
     policy = replace(POLICIES["mixed"], outputs=100, in_place=100, lists=(0, 0), equivalent=0)
     found = 0

@@ -92,6 +92,7 @@ def written(tmp_path, text: str):
     return path
 
 
+@pytest.mark.long
 def test_a_program_is_run_and_each_structure_kept_once(tmp_path, capfd):
     found = harvest(written(tmp_path, PROGRAM), "PYTHON", tmp_path / "out.json")
     assert "the program runs" in capfd.readouterr().out
@@ -131,6 +132,7 @@ def test_a_program_that_fails_leaves_what_it_computed(tmp_path, capfd):
     capfd.readouterr()
 
 
+@pytest.mark.long
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("text", "message"),
@@ -164,6 +166,7 @@ def saved(path: Path, first: int, last: int) -> Path:
     return path
 
 
+@pytest.mark.long
 def test_kernels_that_are_named_take_the_place_of_those_that_come_with_the_fuzzer():
     own = kernels_from_json(SMALL)
     policy = replace(POLICIES["real"], kernels=own, mutated=0)
@@ -175,6 +178,7 @@ def test_kernels_that_are_named_take_the_place_of_those_that_come_with_the_fuzze
     assert mixed.drawn(Tape(seed=1)).kernels == own
 
 
+@pytest.mark.long
 def test_a_campaign_is_of_the_harvested_kernels_that_it_began_with(tmp_path, capsys):
     file, other = saved(tmp_path / "k.json", 0, 3), saved(tmp_path / "other.json", 3, 6)
     folder = tmp_path / "campaign"
@@ -250,6 +254,7 @@ def test_what_is_no_collection_is_refused(data, message):
     assert message in str(refused.value)
 
 
+@pytest.mark.long
 def test_damaged_collections_are_refused_or_read_and_nothing_else():
     random = Random(1)
     refused = 0

@@ -73,6 +73,7 @@ def test_healthy_devices_agree_on_the_corpus(name, device):
     assert verdict.judged == len(list(filter(None, lists))) or not any(lists)
 
 
+@pytest.mark.long
 @pytest.mark.sampled(60)
 @pytest.mark.parametrize("device", ["PYTHON", "CPU"])
 @pytest.mark.parametrize("first", range(0, 300, 10))
@@ -603,6 +604,7 @@ def test_the_number_that_decides_the_share_is_that_of_the_case():
     assert judging.case_number(Case(build.sink(), ())) == 2841329647
 
 
+@pytest.mark.long
 def test_of_the_programs_of_a_case_a_share_is_judged_thoroughly(monkeypatch):
     """Twelve lists, and the program without: two of every twelve are shuffled."""
     lists = tuple(parse_opts(f"UPCAST(0, {amount})") for amount in (2, 4) for _ in range(6))

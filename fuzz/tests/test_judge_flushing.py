@@ -118,6 +118,7 @@ def test_the_compiler_may_not_flush(monkeypatch):
     assert found(case, "Flushing") == (Pair.PLAIN, Symptom.VALUE)
 
 
+@pytest.mark.long
 @pytest.mark.sampled(16)
 @pytest.mark.parametrize("first", range(0, 96, 6))
 def test_generated_kernels_are_not_reported(first):

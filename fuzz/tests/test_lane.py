@@ -10,6 +10,7 @@ from tinyref_fuzz import judge as judging
 SMALL = ["--device", "PYTHON", "--policy", "small", "--seed", "5"]
 
 
+@pytest.mark.long
 def test_the_lane_counts_and_exits(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):

@@ -142,6 +142,7 @@ def test_no_two_mutants_are_the_same_edit():
     assert len(edits) == len(MUTANTS)
 
 
+@pytest.mark.long
 @pytest.mark.sampled(60)
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_mutated_compiler_is_imported_and_can_be_told(name):
@@ -191,6 +192,7 @@ def test_a_mutant_comes_too_late_where_its_module_is_imported():
         switch_on(replace(ANY, module=Mutant.__module__))
 
 
+@pytest.mark.long
 def test_a_normal_run_imports_no_mutant():
     code = (
         "import sys, tinyref_fuzz.judge, tinyref_fuzz.generate\n"

@@ -194,6 +194,7 @@ def test_a_product_beyond_all_floats_is_not_exact():
     assert exact(many, *[1] * 500, dtype="float32")
 
 
+@pytest.mark.long
 def test_a_share_of_the_generated_cases_is_mutated_with_their_lists():
     """A tape gives the same case up to there, and is drawn from further."""
     never, always = (replace(POLICIES["mixed"], mutated=share) for share in (0, 100))
@@ -231,6 +232,7 @@ def test_the_legal_part_of_a_list_is_kept():
     assert legal_part(plan, opts) == parse_opts("UPCAST(0, 4) GROUPTOP(1, 8) UNROLL(2, 4)")
 
 
+@pytest.mark.long
 def test_real_kernels_are_there_and_run():
     names = {kernel.name for kernel in mutate.real_kernels(PYTHON)}
     assert set(KERNELS) <= names

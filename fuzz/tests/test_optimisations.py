@@ -113,6 +113,7 @@ def test_the_lists_are_more_than_two_thousand_and_use_every_optimisation(where):
 # --- refusals -----------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_refusals_name_the_optimisation_and_leave_the_plan():
     refused = []
     for number, kernel in enumerate(itertools.islice(KERNELS.values(), 0, None, 4)):

@@ -45,6 +45,7 @@ def interpreted(case: Case, opts=()) -> list[np.ndarray]:
     return buffers
 
 
+@pytest.mark.long
 @MODES
 def test_the_evaluator_gives_what_is_expected(found, mode):
     for seed, (case, oracle) in enumerate(found[mode]):
@@ -77,6 +78,7 @@ def test_healthy_devices_are_not_reported(device, mode):
         assert verdict.agrees, (seed, verdict)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", [Mode.FLOAT, Mode.EDGE], ids=lambda mode: mode.name)
 def test_most_elements_are_known(found, mode):
     shares = [oracle.unknown_share(slot) for _, oracle in found[mode] for slot in oracle.slots]
@@ -84,6 +86,7 @@ def test_most_elements_are_known(found, mode):
     assert np.mean(shares) < (0.02 if mode is Mode.FLOAT else 0.25)
 
 
+@pytest.mark.long
 def test_exact_cases_have_nothing_unknown(found):
     exact = found[Mode.EXACT]
     unknown = [oracle.unknown_share(slot) for _, oracle in exact for slot in oracle.slots]

@@ -67,6 +67,7 @@ def test_the_large_case_is_healthy():
     assert judge(case, "PYTHON", thorough=True).agrees
 
 
+@pytest.mark.long
 @pytest.mark.sampled(6)
 @each_fault
 def test_a_planted_fault_comes_out_small(fault, monkeypatch):
@@ -82,6 +83,7 @@ def test_a_planted_fault_comes_out_small(fault, monkeypatch):
     assert again == reduction.verdict
 
 
+@pytest.mark.long
 @pytest.mark.sampled(20)
 @each_fault
 def test_reduction_is_idempotent(fault, monkeypatch):
@@ -233,6 +235,7 @@ def test_the_list_of_optimisations_is_minimal_and_legal(needed, kept):
     assert opts_text(opts).count("(") == kept.count("(")
 
 
+@pytest.mark.long
 def test_delta_debugging_finds_two_of_many():
     case = large_case("UPCAST(0, 2) LOCAL(0, 2) UPCAST(0, 3) UPCAST(0, 2) UNROLL(1, 2)")
 
@@ -255,6 +258,7 @@ def test_a_group_from_the_outside_becomes_a_simpler_one():
     assert opts_text(found.opts[0]) == "GROUP(0, 2)"
 
 
+@pytest.mark.long
 def test_only_the_list_that_fails_is_kept():
     case = large_case()
     wanted = case.opts[1]

@@ -45,6 +45,7 @@ def values_of(output: str) -> list[list]:
     return [ast.literal_eval(line.partition(": ")[2]) for line in output.splitlines()]
 
 
+@pytest.mark.long
 def test_a_broken_device_shows_its_fault_in_a_process_of_its_own(tmp_path):
     case = large_case()
     device = "planted:ModOffByOne"

@@ -464,6 +464,7 @@ trial.main()
 """
 
 
+@pytest.mark.long
 def test_an_edit_that_does_not_fit_is_refused_and_no_kill():
     request = {"mutant": "max-of-lanes-as-sum", "device": "PYTHON", "seed": 0, "seconds": 1.0}
     # What ends the input ends the process as well, so it stays open.
@@ -507,6 +508,7 @@ def traced(found: Scoring, subject: Subject, digests: list[str], is_done: bool) 
     found._traced(process, scoring._Task(subject, 1, "trace"))
 
 
+@pytest.mark.long
 def test_a_mutant_is_killed_and_a_healthy_compiler_lives(tmp_path):
     mutant = subjects("no-barrier-after-grouped-reduce")[0]
     healthy = replace(mutant, name="healthy", mutant="")
@@ -521,6 +523,7 @@ def test_a_mutant_is_killed_and_a_healthy_compiler_lives(tmp_path):
     assert json.loads(file.read_text())["mutants"][0]["kills"] == 1
 
 
+@pytest.mark.long
 def test_waiting_costs_a_mutant_no_time_and_children_do():
     clock = Clock()
     time.sleep(0.2)

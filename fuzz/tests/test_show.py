@@ -120,6 +120,7 @@ def test_a_wrong_equivalent_kernel_stands_next_to_the_kernel():
     assert " | equivalent" in text
 
 
+@pytest.mark.long
 def test_of_a_right_equivalent_kernel_what_the_device_gives_is_shown():
     case = with_equivalent(lambda value: value)
     verdict = Verdict(Pair.EQUIVALENT, Symptom.VALUE, "device, wrong")

@@ -431,6 +431,7 @@ def damaged_anyhow(random: Random, text: str) -> object:
     return data
 
 
+@pytest.mark.long
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(3))
 def test_damaged_cases_are_refused_or_read_and_nothing_else(seed):
@@ -448,6 +449,7 @@ def test_damaged_cases_are_refused_or_read_and_nothing_else(seed):
     assert len(refused) > 250
 
 
+@pytest.mark.long
 def test_damaged_bytes_are_refused_or_read_and_nothing_else(tmp_path):
     random = Random(5)
     path = tmp_path / "it.json"
@@ -479,6 +481,7 @@ def tapes_digest(count: int, hash_seed: str) -> str:
     return done.stdout
 
 
+@pytest.mark.long
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("count", [4, 200])
 def test_a_tape_gives_the_same_bytes_in_every_process(count):

@@ -27,6 +27,7 @@ def test_a_witness_passes_without_its_mutant(name):
     assert not fails(file_of(name), MUTANTS[name].device)
 
 
+@pytest.mark.long
 @pytest.mark.sampled(20)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_witness_fails_with_its_mutant(name):
@@ -44,6 +45,7 @@ def test_a_witness_fails_with_its_mutant(name):
     assert done.returncode == 0, done.stderr[-1500:]
 
 
+@pytest.mark.long
 def test_what_escapes_the_judge_is_a_witness_as_well(monkeypatch):
     def broken(self, case, thorough=None):
         raise ValueError("not a lane")

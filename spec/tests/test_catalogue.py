@@ -47,6 +47,7 @@ def test_rows_are_prefixes_of_their_cases() -> None:
         assert case.level == case.id.partition(".")[0]
 
 
+@pytest.mark.long
 def test_dependencies_are_rows_of_lower_rungs() -> None:
     rows = {row.id: row for row in catalogue.all_rows()}
     for rung, names in FOUNDATIONS.items():
@@ -70,6 +71,7 @@ def test_a_case_rests_on_its_own_dtype_and_not_on_others() -> None:
     assert foundations(Rung.TENSOR, "") == foundations(Rung.TENSOR, "no dtype")
 
 
+@pytest.mark.long
 def test_every_rung_has_cases() -> None:
     assert {case.rung for case in cases_of(Profile.QUICK)} == set(Rung)
 
@@ -86,6 +88,7 @@ def test_cases_of_the_contract_exist() -> None:
         assert catalogue.find(case_id).id == case_id
 
 
+@pytest.mark.long
 def test_exhaustive_tables_are_whole() -> None:
     def count(row: str) -> int:
         return sum(case.row == row and ".exhaustive:" in case.id for case in cases_of(Profile.FULL))
@@ -98,6 +101,7 @@ def test_exhaustive_tables_are_whole() -> None:
     assert count("isa.cast.fp8e4m3.to_float32") == 1
 
 
+@pytest.mark.long
 def test_queries() -> None:
     def ids(query: str) -> set[str]:
         return {case.id for case in catalogue.cases(Profile.QUICK, query)}

@@ -49,6 +49,7 @@ def trained(experiment: Experiment) -> experiments.Expected:
     return experiments.Expected(outputs, gradients, losses)
 
 
+@pytest.mark.long
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda item: item.name)
 def test_the_record_is_what_torch_gives(experiment: Experiment) -> None:
@@ -88,6 +89,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_network_that_is_built_wrongly_is_caught(

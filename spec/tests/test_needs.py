@@ -61,6 +61,7 @@ def tensor_rows() -> list[Row]:
     return [row for row in rows if row.id.endswith((".forward", ".backward"))]
 
 
+@pytest.mark.long
 def test_telling_rows_declare_what_they_compute_in(
     computed: set[DType], cpu: DeviceUnderTest
 ) -> None:

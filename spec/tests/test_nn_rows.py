@@ -28,6 +28,7 @@ from tinyref_spec.model.given import given
 from tinyref_spec.system import state, state_files
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "query",
     [

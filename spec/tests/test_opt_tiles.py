@@ -84,6 +84,7 @@ def failures(tile: MatrixTile, uses: Iterable[Use]) -> dict[str, str]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("tile", [APPLE, REPLICATED], ids=str)
 def test_the_healthy_compiler_passes_every_use(tile: MatrixTile) -> None:
@@ -210,6 +211,7 @@ MUTANTS: dict[str, tuple[Patch, MatrixTile]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.sampled(7)
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_mutant_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -129,6 +129,7 @@ def test_devices_of_every_kind_pass(name: str, part: int) -> None:
     assert failures(SimulatedDevice(DEVICES[name]), cases_of("")[part::PARTS]) == []
 
 
+@pytest.mark.long
 @pytest.mark.sampled(PARTS)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_real_devices_pass(interpreter: DeviceUnderTest, cpu: DeviceUnderTest, part: int) -> None:
@@ -214,6 +215,7 @@ def refuse_all(rows: Iterable[Refused]) -> None:
                     plan.apply_all(parse_opts(refused.before)).apply(opt)
 
 
+@pytest.mark.long
 def test_every_reason_for_a_refusal_has_a_row() -> None:
     lines = refusing_lines()
     assert len(lines) > 25
@@ -492,6 +494,7 @@ def mutant_name(mutant: Patch) -> str:
     return getattr(mutant, "__name__", "") or f"{mutant.func.__name__}_again"  # type: ignore[attr-defined]
 
 
+@pytest.mark.long
 @pytest.mark.sampled(7)
 @pytest.mark.parametrize("mutant", MUTANTS, ids=mutant_name)
 def test_a_mutant_is_caught(monkeypatch: pytest.MonkeyPatch, mutant: Patch) -> None:

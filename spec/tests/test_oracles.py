@@ -103,6 +103,7 @@ def all_operations() -> list[Operation]:
     return list(rows.operations())
 
 
+@pytest.mark.long
 def test_every_literal_agrees_with_its_oracle() -> None:
     """Two witnesses for every special case: the table and the reference."""
     checked = 0

@@ -253,6 +253,7 @@ WRONG_RULES: dict[str, Callable[[UOp], UOp | None]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.sampled(7)
 @pytest.mark.parametrize("name", WRONG_RULES)
 def test_wrong_code_is_found(name: str) -> None:

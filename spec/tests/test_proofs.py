@@ -136,6 +136,7 @@ FOLDED = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.sampled(13)
 @pytest.mark.parametrize("op", FOLDED, ids=lambda op: op.name)
 def test_folding_constants_at_8_bits(op: Ops) -> None:
@@ -161,6 +162,7 @@ BOOL_OPS = {Ops.AND, Ops.OR, Ops.XOR, Ops.MAX, Ops.CMPLT, Ops.CMPNE, Ops.WHERE}
 BIT_OPS = {Ops.AND, Ops.OR, Ops.XOR, Ops.SHL, Ops.SHR}
 
 
+@pytest.mark.long
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("op", TERMS, ids=lambda op: op.name)
 def test_terms_of_the_solver_agree_with_the_meanings(op: Ops) -> None:
@@ -238,6 +240,7 @@ def test_what_a_rule_does_not_keep_is_in_its_equation() -> None:
             assert missing.value.split()[0].lower() in rule.equation.lower(), rule.name
 
 
+@pytest.mark.long
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", float_laws.CAST_RULES)
 def test_casts_through_floats(name: str) -> None:

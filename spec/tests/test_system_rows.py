@@ -90,6 +90,7 @@ def test_a_lost_assignment_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     assert failed("system.shard.assign.int32", "CPU")
 
 
+@pytest.mark.long
 def test_kernels_without_images_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scheduler, "with_images", lambda ast, device: ast)
     assert len(failed("system.image", "PYTHON")) == 2 * len(images.PRODUCTS)

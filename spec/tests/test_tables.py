@@ -53,6 +53,7 @@ def failing(rows: list[Row], device: DeviceUnderTest) -> list[str]:
 STEPS = 5
 
 
+@pytest.mark.long
 @pytest.mark.sampled(STEPS)
 @pytest.mark.parametrize("start", range(STEPS))
 def test_the_op_meanings_pass_every_primitive_row(reference: ReferenceDevice, start: int) -> None:
@@ -73,6 +74,7 @@ def test_the_evaluator_passes_every_kernel_row(reference: ReferenceDevice, start
     assert failing(rows[start::STEPS], reference) == []
 
 
+@pytest.mark.long
 @pytest.mark.sampled(STEPS)
 @pytest.mark.parametrize("start", range(STEPS))
 def test_the_interpreter_passes_a_sample_of_all_rows(
@@ -83,6 +85,7 @@ def test_the_interpreter_passes_a_sample_of_all_rows(
     assert failing(rows[start::STEPS], interpreter) == []
 
 
+@pytest.mark.long
 @pytest.mark.sampled(STEPS)
 @pytest.mark.parametrize("start", range(STEPS))
 def test_the_cpu_passes_a_sample_of_all_rows(cpu: DeviceUnderTest, start: int) -> None:
@@ -175,6 +178,7 @@ def ast_rows(*levels: str) -> list[Row]:
     ]
 
 
+@pytest.mark.long
 def test_comparing_cases_see_a_flipped_bit() -> None:
     rows = [*ast_rows("kernel", "memory")[::3], *ast_rows("isa")[::21]]
     assert passing(rows, CorruptDevice(flipped)) == []
@@ -185,6 +189,7 @@ def test_every_comparing_case_sees_a_flipped_bit() -> None:
     assert passing(ast_rows(*AST_LEVELS), CorruptDevice(flipped)) == []
 
 
+@pytest.mark.long
 @pytest.mark.sampled(STEPS)
 @pytest.mark.parametrize("start", range(STEPS))
 def test_exact_cases_see_one_flipped_bit_in_the_last_element(start: int) -> None:
@@ -219,6 +224,7 @@ def test_copies_see_a_flipped_bit(
     assert passing(rows, interpreter) == []
 
 
+@pytest.mark.long
 def test_tensor_rows_see_a_flipped_bit(
     monkeypatch: pytest.MonkeyPatch, interpreter: DeviceUnderTest
 ) -> None:
@@ -247,6 +253,7 @@ def test_tensor_rows_see_a_flipped_bit(
     assert passing(rows, interpreter) == []
 
 
+@pytest.mark.long
 def test_literal_rows_see_a_wrong_value(
     monkeypatch: pytest.MonkeyPatch, interpreter: DeviceUnderTest
 ) -> None:

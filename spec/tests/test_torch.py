@@ -110,6 +110,7 @@ def problem_with(function: Function, form: Form) -> str:
     return ""
 
 
+@pytest.mark.long
 @pytest.mark.sampled(8)
 @pytest.mark.parametrize(("function", "form"), cases(4))
 def test_the_reference_agrees_with_torch(function: Function, form: Form) -> None:
@@ -138,6 +139,7 @@ def test_result_types_agree_with_torch(function: Function, form: Form) -> None:
         assert different == []
 
 
+@pytest.mark.long
 @pytest.mark.sampled(60)
 @pytest.mark.parametrize(("function", "form"), cases(4))
 def test_tinyref_agrees_with_torch(function: Function, form: Form) -> None:

@@ -165,6 +165,7 @@ def test_whatever_a_driver_raises_is_why_a_device_is_not_available(toy, monkeypa
     assert Device.availability(toy) == Availability(False, "RuntimeError: no driver answers")
 
 
+@pytest.mark.long
 def test_buffers_hold_bytes_and_free_them(toy):
     before = memory.now.get(toy, 0)
     buffer = Buffer(toy, 6, dtypes.int16)

@@ -45,6 +45,7 @@ def test_a_nan_constant_equals_itself_and_bool_is_not_one():
     assert build.const(dtypes.bool, 1).arg != build.const(dtypes.int32, 1).arg
 
 
+@pytest.mark.long
 def test_unused_nodes_are_freed():
     node = build.variable("only_here", 0, 12345)
     watch = weakref.ref(node)
@@ -54,6 +55,7 @@ def test_unused_nodes_are_freed():
     assert watch() is None
 
 
+@pytest.mark.long
 def test_toposort_puts_sources_first_without_recursion():
     order = toposort([chain(20_000)])
     position = {node: number for number, node in enumerate(order)}
@@ -68,6 +70,7 @@ def test_substitute_replaces_everywhere_and_shares_the_rest():
     assert result is build.add(build.mul(y, 2), kept)
 
 
+@pytest.mark.long
 def test_node_fact_reaches_the_bottom_of_deep_graphs_once():
     calls = []
 

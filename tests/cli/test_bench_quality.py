@@ -115,6 +115,7 @@ def test_the_peers_compute_what_they_are_called() -> None:
     assert np.allclose(product, want, rtol=1e-6)
 
 
+@pytest.mark.long
 def test_a_process_that_fails_is_an_error() -> None:
     with pytest.raises(UserError, match=r"bench: quality\.nothing: .*not enough values"):
         measured_apart("quality.nothing", 1)

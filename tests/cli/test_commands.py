@@ -43,6 +43,7 @@ def test_every_command_has_help(capsys: pytest.CaptureFixture[str], command: str
     assert len(text.splitlines()) > 5
 
 
+@pytest.mark.long
 def test_help_imports_little() -> None:
     code = (
         "import sys; from tinyref.cli.entry import run; run(['--help']); "
@@ -55,6 +56,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert output(capsys, "--version") == f"tinyref {__version__}\n"
 
 
+@pytest.mark.long
 def test_devices(capsys: pytest.CaptureFixture[str]) -> None:
     text = output(capsys, "devices")
     assert "PYTHON   works    interpreter" in text
@@ -94,6 +96,7 @@ def test_config(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPa
     assert data["VERIFY"]["origin"] == "default"
 
 
+@pytest.mark.long
 def test_spec(capsys: pytest.CaptureFixture[str]) -> None:
     listed = output(capsys, "spec", "list", "isa.binary.mod")
     assert "isa.binary.mod.int32 " in listed
@@ -108,6 +111,7 @@ def test_spec(capsys: pytest.CaptureFixture[str]) -> None:
     assert data["clauses"]["isa.mod"]
 
 
+@pytest.mark.long
 def test_conform_writes_a_report(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     folder = tmp_path / "a"
     arguments = ["--device", "python", "--query", "memory.copy.uint8", "--jobs", "1"]

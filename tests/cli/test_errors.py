@@ -136,6 +136,7 @@ def test_ctrl_c_saves_and_says_how_to_resume(tmp_path: Path) -> None:
     assert f"tinyref conform --device PYTHON --profile quick --report {tmp_path} --resume" in error
 
 
+@pytest.mark.long
 def test_a_worker_leaves_when_nobody_listens() -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "tinyref_conformance.worker"],

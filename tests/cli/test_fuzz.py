@@ -27,6 +27,7 @@ def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.syspath_prepend(str(DEVICES))
 
 
+@pytest.mark.long
 def test_a_clean_campaign(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["fuzz", "--device", "PYTHON", "--kernels", "6", "--seed", "4", *QUICK]) == 0
     captured = capsys.readouterr()
@@ -40,6 +41,7 @@ def test_a_clean_campaign(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     ]
 
 
+@pytest.mark.long
 def test_findings_come_with_a_table_and_reproducers_that_work_from_any_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

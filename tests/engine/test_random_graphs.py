@@ -42,6 +42,7 @@ def check(seed, device, steps):
         np.testing.assert_array_equal(get(node), array)
 
 
+@pytest.mark.long
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("first", range(0, 200, 20))
 def test_random_graphs_on_python(first):
@@ -49,6 +50,7 @@ def test_random_graphs_on_python(first):
         check(seed, "PYTHON", 16)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("first", range(1000, 1060, 20))
 def test_random_graphs_on_cpu(first):
     for seed in range(first, first + 20):

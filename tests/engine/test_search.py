@@ -198,6 +198,7 @@ def _is_alive(process: int) -> bool:
     return state != "Z"
 
 
+@pytest.mark.long
 def test_a_process_that_cannot_open_the_device_is_an_error() -> None:
     worker = Worker("no_such_module:Backend", copy_kernel(), 1.0)
     with pytest.raises(DeviceError, match=r"the process that times is not ready: .*no_such_module"):
@@ -283,6 +284,7 @@ def test_tiles_are_tried_as_the_flags_say() -> None:
 # --- memory ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_finished_search_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     opts = best_opts("CPU", copy_kernel(2, 3))
 
@@ -381,6 +383,7 @@ def test_a_result_that_is_torn_or_no_longer_legal_is_searched_again(
     assert memory.result(plain) == (Opt(OptOp.UPCAST, 1, 4),)
 
 
+@pytest.mark.long
 def test_tensors_are_computed_by_what_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
     x = np.arange(64, dtype=np.float32).reshape(8, 8)
     found = (Tensor(x).sum(1) * 2).numpy()

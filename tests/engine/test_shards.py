@@ -87,6 +87,7 @@ def check(seed, steps, count=4):
     np.testing.assert_array_equal(get(realize([(together, "CPU:1")])[together]), array)
 
 
+@pytest.mark.long
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("first", range(0, 160, 10))
 @pytest.mark.parametrize("ring", [0, 2])
@@ -104,6 +105,7 @@ def test_many_random_graphs(first):
             check(seed, 20, 2 + seed % 3)
 
 
+@pytest.mark.long
 def test_a_part_that_is_lost_is_noticed():
     """The comparison can fail: a MULTI with two parts exchanged is not the array."""
     array = np.arange(8, dtype=np.int32)

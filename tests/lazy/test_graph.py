@@ -411,6 +411,7 @@ def test_everything_that_is_built_verifies():
     verify(Dialect.TENSOR, g.assign(buffer(2, 3), g.copy(g.reshape(node, (2, 3)), "PYTHON")))
 
 
+@pytest.mark.long
 def test_a_graph_of_any_depth():
     x = buffer(3)
     for _ in range(5000):

@@ -94,6 +94,7 @@ def equalise(ours: Any, theirs: torch.nn.Module) -> None:
         state[name].assign(Tensor(values)).realize()
 
 
+@pytest.mark.long
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", LAYERS)
 def test_layers_are_torchs(name: str) -> None:
@@ -141,6 +142,7 @@ def test_layernorm2d_is_a_layernorm_of_the_channels() -> None:
     np.testing.assert_allclose(found, wanted.detach().numpy(), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.long
 def test_lstm_cell_is_torchs() -> None:
     ours, theirs = nn.LSTMCell(3, 4), torch.nn.LSTMCell(3, 4)
     equalise(ours, theirs)
@@ -203,6 +205,7 @@ def test_wrong_calls_say_what_is_accepted(name: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.long
 def test_statistics_that_nothing_reads_do_not_pile_up():
     norm = nn.BatchNorm(2)
     values = np.random.default_rng(1).normal(size=(40, 3, 2)).astype(np.float32)

@@ -94,6 +94,7 @@ def test_what_is_held_twice_or_holds_itself():
         get_state_dict({"a.b": Tensor([1]), "a": {"b": Tensor([2])}})
 
 
+@pytest.mark.long
 def test_deep_models():
     deep: object = Tensor([1])
     for _ in range(5_000):

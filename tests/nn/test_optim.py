@@ -63,6 +63,7 @@ SAME_AS_TORCH = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", SAME_AS_TORCH)
 @pytest.mark.parametrize(("dtype", "near"), [("float64", 1e-6), ("float32", 5e-6)])
@@ -115,6 +116,7 @@ def lamb(values: np.ndarray) -> np.ndarray:
     return values
 
 
+@pytest.mark.long
 def test_lamb_follows_its_paper() -> None:
     found = moved_by(lambda p: optim.LAMB(p, 0.05, 0.9, 0.99, weight_decay=0.1), "float64")
     np.testing.assert_allclose(found[0], lamb(START), rtol=2e-6)

@@ -81,6 +81,7 @@ def check(loaded: dict[str, Tensor], expected: dict[str, torch.Tensor]) -> None:
         assert bytes_of(loaded[name]) == bytes(raw), name
 
 
+@pytest.mark.long
 def test_every_type_and_shape_of_the_library_is_read(theirs):
     path, tensors = theirs
     check(safe_load(path), tensors)

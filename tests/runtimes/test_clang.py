@@ -81,6 +81,7 @@ def test_the_flag_comes_before_the_environment(
         assert chosen_compiler() == (sys.executable, "-two")
 
 
+@pytest.mark.long
 def test_a_compiler_that_only_fails_is_not_available(tmp_path: Path) -> None:
     broken = script(tmp_path, "import sys; sys.exit('cannot find my libraries')")
     with Context(CC=broken):
@@ -121,6 +122,7 @@ def test_bytes_that_are_no_library_are_an_error(files_left: Path) -> None:
     assert list(files_left.iterdir()) == []
 
 
+@pytest.mark.long
 def test_a_hung_compiler_is_stopped_with_its_children(
     tmp_path: Path, files_left: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,6 +184,7 @@ def test_the_key_names_the_processor_that_the_code_is_for() -> None:
     assert CCompiler(other).key != CCompiler(tools).key
 
 
+@pytest.mark.long
 @pytest.mark.sampled(3)
 @needs_compiler
 @pytest.mark.parametrize(

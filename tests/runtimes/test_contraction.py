@@ -68,6 +68,7 @@ def test_only_then_the_assembly_has_fused_instructions(make_program) -> None:
         assert fused == (strict == 0)
 
 
+@pytest.mark.long
 @pytest.mark.skipif("CLANG" not in HOSTS, reason="no C compiler is installed")
 def test_the_c_compiler_is_told_what_the_flag_says() -> None:
     keys = []

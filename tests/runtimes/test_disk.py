@@ -133,6 +133,7 @@ def test_only_the_part_that_is_needed_is_copied(path, monkeypatch):
     assert copied == [48, 48, 2]
 
 
+@pytest.mark.long
 def test_a_file_is_no_memory_in_use(path):
     # What earlier tests left in cycles goes first.
     gc.collect()
@@ -144,6 +145,7 @@ def test_a_file_is_no_memory_in_use(path):
     assert sum(memory.now.values()) == before
 
 
+@pytest.mark.long
 def test_files_are_closed_with_their_tensors(path):
     descriptors = Path("/proc/self/fd")
     if not descriptors.exists():
@@ -282,6 +284,7 @@ def test_a_part_of_a_file_is_written_in_its_place(path):
         backing(whole[3:5]).copy_in(memoryview(b"abc"))
 
 
+@pytest.mark.long
 def test_a_full_disk_leaves_the_old_file(path, tmp_path):
     """A limit on the size of files fails as a full disk does: in the middle of a write."""
     code = (

@@ -80,6 +80,7 @@ def test_a_negative_size_is_refused(allocator: HostAllocator) -> None:
         allocator.allocate(-1)
 
 
+@pytest.mark.long
 def test_memory_goes_with_the_buffer() -> None:
     before = memory.now.get("CPU", 0)
     buffer = Buffer("CPU", 1000, dtypes.float32).allocate()

@@ -301,6 +301,7 @@ class _Key:
         return isinstance(other, _Key) and other.number == self.number
 
 
+@pytest.mark.long
 def test_threads_may_share_the_kernels_that_are_kept() -> None:
     kept: Recent[int] = Recent(1)
     errors: list[BaseException] = []

@@ -20,6 +20,7 @@ def planned(name, count):
     return nodes, schedule(outputs)
 
 
+@pytest.mark.long
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", SCHEDULE_GROWTHS)
 def test_kernels_together_grow_like_the_graph(name, monkeypatch):

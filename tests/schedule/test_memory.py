@@ -47,6 +47,7 @@ def most_in_use(lifetimes: list[Lifetime]) -> int:
     )
 
 
+@pytest.mark.long
 @given(LIFETIMES)
 @settings(max_examples=60)
 def test_nothing_that_is_in_use_together_overlaps(lifetimes):

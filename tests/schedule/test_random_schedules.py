@@ -50,6 +50,7 @@ def get_constants(machine):
     return get
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", LIMITS)
 @pytest.mark.parametrize("seed", [3, pytest.param(5, marks=pytest.mark.slow)])
 def test_random_graphs(machine, name, seed, monkeypatch):
@@ -60,6 +61,7 @@ def test_random_graphs(machine, name, seed, monkeypatch):
         check(machine, 1000 * seed + number, 40)
 
 
+@pytest.mark.long
 def test_random_graphs_within_few_buffers(machine, monkeypatch):
     found = Device["PYTHON"].capabilities
     monkeypatch.setattr(Device["PYTHON"], "capabilities", replace(found, buffer_limit=4))

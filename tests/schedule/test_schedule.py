@@ -419,6 +419,7 @@ def test_a_graph_that_breaks_a_rule_is_refused():
         schedule([(bad, "PYTHON")])
 
 
+@pytest.mark.long
 def test_a_deep_graph_schedules():
     x = g.new_buffer("PYTHON", (4,), F32)
     for _ in range(700):

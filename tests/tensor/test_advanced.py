@@ -140,6 +140,7 @@ def compare_with_numpy(seed: int) -> bool:
     return True
 
 
+@pytest.mark.long
 def test_random_keys_agree_with_numpy() -> None:
     assert sum(compare_with_numpy(seed) for seed in range(12)) > 7
 
@@ -312,6 +313,7 @@ def test_gradients_of_reading_and_writing() -> None:
     assert value.grad.tolist() == [500.0, 0.0]
 
 
+@pytest.mark.long
 def test_second_gradients_of_reading() -> None:
     x = Tensor([1.0, 2.0, 3.0], requires_grad=True)
     (first,) = (x[Tensor([0, 2, 2])] ** 3).sum().gradient(x)

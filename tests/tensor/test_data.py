@@ -256,6 +256,7 @@ def test_replace_and_to_in_place() -> None:
     assert tensor.to_("PYTHON").tolist() == [2.0, 3.0]
 
 
+@pytest.mark.long
 def test_tensors_are_freed() -> None:
     gc.collect()
     before, used = len(registry.live()), GlobalCounters.mem_used
@@ -359,6 +360,7 @@ def test_the_default_device_is_a_flag() -> None:
     assert Tensor([1]).device == "CPU"
 
 
+@pytest.mark.long
 def test_importing_is_quick_and_loads_no_compiler() -> None:
     code = (
         "import sys, tinyref; assert 'numpy' not in sys.modules\n"

@@ -360,6 +360,7 @@ def test_no_grad() -> None:
     assert x.tolist() == [0.5]
 
 
+@pytest.mark.long
 def test_deep_graphs_need_no_recursion() -> None:
     x = Tensor(1.0, requires_grad=True)
     y = x

@@ -58,6 +58,7 @@ def test_iteration_goes_over_the_first_axis() -> None:
     assert (first.item(), second.item()) == (1, 2)
 
 
+@pytest.mark.long
 @settings(deadline=None, derandomize=True, max_examples=60)
 @given(st.data())
 def test_any_basic_index_agrees_with_numpy(data: st.DataObject) -> None:

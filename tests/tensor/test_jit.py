@@ -100,6 +100,7 @@ def test_an_assignment_from_before_the_capture_runs_once():
     assert [jitted(Tensor([i])).item() for i in range(2)] == [20, 21]
 
 
+@pytest.mark.long
 def test_a_training_step_equals_the_plain_one():
     def train(steps, jit):
         generator = np.random.default_rng(3)

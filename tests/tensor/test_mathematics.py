@@ -156,6 +156,7 @@ def test_remainders_are_exact(dtype: type[np.floating]) -> None:
     assert np.array_equal((Tensor(x) // Tensor(y)).numpy(), whole.astype(dtype))
 
 
+@pytest.mark.long
 def test_remainders_of_special_values() -> None:
     x = Tensor([5.0, -5.0, 5.0, INF, 1.0, NAN, 0.0])
     y = Tensor([INF, INF, -INF, 2.0, 0.0, 2.0, 3.0])

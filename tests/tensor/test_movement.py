@@ -89,6 +89,7 @@ def test_padding_with_what_is_around(mode: str) -> None:
     assert Tensor([True, False]).pad((0, 1), mode=mode).dtype is dtypes.bool
 
 
+@pytest.mark.long
 def test_many_tensors_are_joined_in_groups() -> None:
     parts = [np.full((2, 1 + place % 3), place, np.int32) for place in range(70)]
     tensors = [Tensor(part) for part in parts]

@@ -233,6 +233,7 @@ def test_integers() -> None:
     assert wide.max() > 2**62
 
 
+@pytest.mark.long
 def test_permutations() -> None:
     assert sorted(seeded(1, lambda: Tensor.randperm(50)).tolist()) == list(range(50))
     assert seeded(1, lambda: Tensor.randperm(0)).tolist() == []
@@ -245,6 +246,7 @@ def test_permutations() -> None:
     assert abs(np.abs(numbers - places).mean() / 3000 - 1 / 3) < 3.9 * math.sqrt(1 / 18 / 3000)
 
 
+@pytest.mark.long
 def test_choices_again_and_again() -> None:
     weights = np.array([1.0, 0.0, 3.0, 4.0])
     drawn = seeded(6, lambda: Tensor(weights, dtype="float32").multinomial(4000, replacement=True))

@@ -113,6 +113,7 @@ def test_nan_spreads_through_sums() -> None:
     assert math.isnan(Tensor([NAN, 1.0]).mean().item())
 
 
+@pytest.mark.long
 def test_several_axes_agree_with_numpy() -> None:
     array = np.arange(120, dtype=np.float64).reshape(2, 3, 4, 5)
     for axes in [(0,), (1, 3), (0, 2), (-1, 0), (0, 1, 2, 3)]:

@@ -3,12 +3,14 @@
 import gc
 
 import numpy as np
+import pytest
 
 from tinyref import Tensor
 from tinyref.tensor import data
 from tinyref.tensor.registry import registry, shown_numbers
 
 
+@pytest.mark.long
 def test_computed_tensors_are_not_pending():
     gc.collect()
     before = len(registry.pending())
@@ -39,6 +41,7 @@ def test_views_and_assignments_show_their_memory():
     assert not registry.differs({number: 1})
 
 
+@pytest.mark.long
 def test_realising_looks_at_no_tensor_that_is_in_memory(monkeypatch):
     many = [Tensor([float(i)]).realize() for i in range(50)]
     looked_at = []

@@ -38,6 +38,7 @@ def test_three_levels_of_blocks() -> None:
     assert (Tensor(values).cumsum().numpy() == np.cumsum(values)).all()
 
 
+@pytest.mark.long
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("axis", [1, 0, 2, -1])
 def test_every_axis_and_blocks(axis: int) -> None:
@@ -52,6 +53,7 @@ def test_every_axis_and_blocks(axis: int) -> None:
     assert np.allclose(Tensor(factors).cumprod(axis).numpy(), np.cumprod(factors, axis))
 
 
+@pytest.mark.long
 def test_gradients_go_through_blocks() -> None:
     values = GENERATOR.standard_normal(140)
     weights = GENERATOR.standard_normal(140)

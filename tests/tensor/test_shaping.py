@@ -101,6 +101,7 @@ def test_weights_add_up_to_one() -> None:
             assert np.allclose(weights.sum(0), 1, atol=1e-15)
 
 
+@pytest.mark.long
 def test_interpolation_by_hand() -> None:
     line = Tensor([0.0, 10.0, 20.0])
     assert line.interpolate((5,), align_corners=True).tolist() == [0.0, 5.0, 10.0, 15.0, 20.0]

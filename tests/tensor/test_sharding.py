@@ -400,6 +400,7 @@ TRAINING: dict[str, tuple[Callable[..., Tensor], list[np.ndarray], int, Layouts]
 }
 
 
+@pytest.mark.long
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", TRAINING)
 def test_training_is_that_on_one_device(name: str) -> None:
@@ -488,6 +489,7 @@ def test_states_are_loaded_into_parts() -> None:
         assert np.array_equal(weight.numpy(), state[name].numpy())
 
 
+@pytest.mark.long
 def test_random_numbers_are_those_of_one_device() -> None:
     def draw(place: Callable[[Tensor], Tensor], **device: object) -> list[np.ndarray]:
         Tensor.manual_seed(5)
@@ -560,6 +562,7 @@ def test_errors_say_what_is_accepted(make: Callable[[Tensor], object], words: li
         assert word in message
 
 
+@pytest.mark.long
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "op", [Ops.RESHAPE, Ops.PERMUTE, Ops.PAD, Ops.SHRINK, Ops.FLIP, Ops.REDUCE]

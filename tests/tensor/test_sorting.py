@@ -70,6 +70,7 @@ def test_a_sort_of_1024_is_three_kernels_at_most() -> None:
     assert (places.numpy() == np.argsort(values, kind="stable")).all()
 
 
+@pytest.mark.long
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("descending", [False, True])
 def test_the_network_sorts_an_axis_of_odd_length(descending: bool) -> None:
@@ -97,6 +98,7 @@ def test_topk() -> None:
     assert Tensor([1.0, float("nan"), 2.0]).topk(2)[1].tolist() == [1, 2]
 
 
+@pytest.mark.long
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("largest", [False, True])
 def test_topk_of_a_long_axis_leaves_out_what_cannot_be_among_them(largest: bool) -> None:

@@ -94,6 +94,7 @@ def attention(cache_k, cache_v, query, key, value, position):
     return (scores @ values).realize(cache_k, cache_v)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("jit", [False, True])
 @pytest.mark.parametrize("device", ["CPU", "CLANG"])
 def test_attention_with_a_growing_cache(jit, device, compiled, needs_device):

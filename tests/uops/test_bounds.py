@@ -194,6 +194,7 @@ def test_unary_and_ternary_hold_every_value():
         assert total.max() <= span[1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("depth", [5000, pytest.param(50_000, marks=pytest.mark.slow)])
 def test_deep_graphs(depth):
     node = x

@@ -64,6 +64,7 @@ def divisors(dtype: DType) -> list[int]:
     return sorted(d for d in found if d and dtype.minimum <= d <= dtype.maximum)
 
 
+@pytest.mark.long
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", [dtypes.int8, dtypes.uint8], ids=name)
 def test_every_8_bit_dividend_by_every_divisor(dtype: DType) -> None:
@@ -94,6 +95,7 @@ def dividends(dtype: DType, divisor: int) -> Array:
     return np.array(kept, numpy_dtype(dtype))
 
 
+@pytest.mark.long
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("dtype", "device"),

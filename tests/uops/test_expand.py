@@ -197,6 +197,7 @@ def matmul(kinds: tuple[int, int, int], strides: tuple[int, int] = (8, 16)) -> U
 MATRICES = [zeros(128, F32), numbers(8 * 9, F32, 1), numbers(8 * 17, F32, 2)]
 
 
+@pytest.mark.long
 @pytest.mark.sampled(7)
 @pytest.mark.parametrize(
     "kinds", [(8, 16, 2), (2, 4, 4), (4, 1, 8), (1, 8, 8), (8, 2, 1), (2, 2, 2)]
@@ -623,6 +624,7 @@ def test_a_loop_whose_length_differs_between_lanes_is_refused() -> None:
         expand(root, VECTORS)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("depth", [700, pytest.param(3000, marks=pytest.mark.slow)])
 def test_deep_kernels_need_no_recursion(depth: int) -> None:
     u = upcast(4, 0)

@@ -229,6 +229,7 @@ MUTANTS: list[tuple[object, str, Callable[..., object]]] = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.sampled(7)
 @pytest.mark.parametrize(
     ("target", "name", "mutant"), MUTANTS, ids=[mutant.__name__ for _, _, mutant in MUTANTS]
@@ -250,6 +251,7 @@ def test_a_broken_expansion_is_noticed(
         search()
 
 
+@pytest.mark.long
 @settings(RANDOM, max_examples=25)
 @given(kernels())
 def test_no_lane_range_is_left(kernel: Kernel) -> None:

@@ -97,6 +97,7 @@ def test_most_kernels_are_optimised() -> None:
         assert sum(bool(plan.opts) for plan in plans) >= least
 
 
+@pytest.mark.long
 def test_lists_of_the_corpus_have_every_kind_of_optimisation() -> None:
     def used(capabilities: Capabilities) -> set[OptOp]:
         kernels = [kernel.ast for kernel in KERNELS]

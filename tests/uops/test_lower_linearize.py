@@ -187,6 +187,7 @@ def test_a_load_behind_a_mask_is_gated_and_others_are_not() -> None:
     assert all(len(node.src) == 2 for node in root.src)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("depth", [700, pytest.param(3000, marks=pytest.mark.slow)])
 def test_deep_kernels_need_no_recursion(depth: int) -> None:
     value = load(1, i32, 2, tracker((2,)))
@@ -397,6 +398,7 @@ def kernels(draw: st.DrawFn) -> tuple[UOp, dict[int, np.ndarray]]:
     return build.sink(store(0, sizes[0], tracker(out), value)), arrays
 
 
+@pytest.mark.long
 @settings(RANDOM, max_examples=40)
 @given(kernels())
 def test_random_kernels_agree(kernel: tuple[UOp, dict[int, np.ndarray]]) -> None:

@@ -139,6 +139,7 @@ def positions(axes: Sequence[Axis], target: int) -> list[int]:
     )
 
 
+@pytest.mark.long
 @given(st.data())
 def test_every_position_is_covered_once_in_the_order_of_kinds(data: st.DataObject) -> None:
     """The law of plans, for any legal list: axes are sorted, and no position is lost or doubled."""
@@ -319,6 +320,7 @@ OPTS = st.one_of(
 )
 
 
+@pytest.mark.long
 @given(st.lists(OPTS, max_size=5))
 def test_the_text_of_optimisations_reads_back(opts: list[Opt]) -> None:
     assert parse_opts(opts_text(tuple(opts))) == tuple(opts)

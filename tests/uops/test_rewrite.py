@@ -250,6 +250,7 @@ def test_giving_the_node_itself_is_no_firing():
     assert not rules.firings
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("depth", [3000, pytest.param(25_000, marks=pytest.mark.slow)])
 def test_depth_has_no_limit(depth):
     node = u

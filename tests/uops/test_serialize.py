@@ -48,6 +48,7 @@ def test_the_schema_of_a_graph() -> None:
     }
 
 
+@pytest.mark.long
 @LAW
 @given(graphs.node_lists())
 def test_graphs_and_sequences_come_back_identical(nodes: list[UOp]) -> None:

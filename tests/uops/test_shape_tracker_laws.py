@@ -102,6 +102,7 @@ def shown(tracker: ShapeTracker) -> Array:
     return np.where(valid, indices, -1)
 
 
+@pytest.mark.long
 @LAW
 @given(chains())
 def test_numpy_indices_agree_with_numpy(chain: Chain) -> None:

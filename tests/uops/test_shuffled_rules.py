@@ -85,6 +85,7 @@ def test_kernels_compute_the_same_in_any_order(order, name, device):
     assert sum(order.firings.values()) > 0
 
 
+@pytest.mark.long
 def test_random_kernels_compute_the_same_in_any_order(order):
     for seed in range(25):
         case = generate(Tape(seed), DEVICES["loops"], POLICIES["small"])
@@ -107,6 +108,7 @@ def expressions(count):
         yield build.less(node, draw.randint(1, 60)) if draw.random() < 0.3 else node
 
 
+@pytest.mark.long
 def test_most_nodes_are_identical_in_any_order():
     """Values are equal in any order; nodes are nearly always, which says that rules agree."""
     orders = [shuffled(seed) for seed in SEEDS]

@@ -163,6 +163,7 @@ def test_value_idempotence_and_core_ops(data):
     check_laws(lambda items: data.draw(st.sampled_from(items)))
 
 
+@pytest.mark.long
 def test_the_same_on_many_seeds():
     for seed in range(400):
         check_laws(random.Random(seed).choice)
@@ -199,6 +200,7 @@ def test_conditions_change_nothing_where_they_hold(data):
     check_conditions(lambda items: data.draw(st.sampled_from(items)))
 
 
+@pytest.mark.long
 def test_conditions_on_many_seeds():
     for seed in range(400):
         check_conditions(random.Random(seed).choice)
@@ -222,6 +224,7 @@ class Shuffled(RuleSet):
         return random.Random(f"{self.seed} {op} {dtype}").sample(found, len(found))
 
 
+@pytest.mark.long
 def test_rules_given_in_another_order_are_the_same_set():
     backwards = RuleSet(reversed(ALL_RULES.rules))
     for seed in range(200):

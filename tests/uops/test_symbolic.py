@@ -113,6 +113,7 @@ bindings = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.long
 @LAW
 @given(expressions, expressions, bindings)
 def test_arithmetic_keeps_the_value(x: sint, y: sint, values: dict[str, int]) -> None:

@@ -68,6 +68,7 @@ def test_symbolic_sizes_are_nodes_of_their_own() -> None:
     assert from_text(text) == (node,)
 
 
+@pytest.mark.long
 @LAW
 @given(graphs.node_lists())
 def test_a_graph_parses_back_to_the_identical_node(nodes: list[UOp]) -> None:
