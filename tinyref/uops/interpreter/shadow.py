@@ -86,11 +86,7 @@ class Shadow:
             self.reader = np.zeros_like(self.writer)
             self.reader_epoch = None if self.writer_epoch is None else np.zeros_like(self.writer)
         before = self.reader.take(index)
-        is_known = (before != NOBODY) & (before != items) & (before != MANY_GROUPS)
-        if is_known.any():
-            after = self._joined(before, index, items, epoch)
-        else:
-            after = np.where(before == MANY_GROUPS, MANY_GROUPS, items)
+        after = self._joined(before, index, items, epoch)
         if self.reader_epoch is not None:
             self.reader_epoch[index] = epoch
         self.reader[index] = after
@@ -105,9 +101,12 @@ class Shadow:
 
     def _joined(self, before: Ints, index: Ints, items: Ints, epoch: Ints | int) -> Ints:
         """The readers of each element, `before` and now."""
+        replaces = (before == NOBODY) | (before == items)
+        # Most elements have no other readers, or more than one group can add to.
+        if (replaces | (before == MANY_GROUPS)).all():
+            return np.where(replaces, items, MANY_GROUPS)
         group = self._group_of(items)
         is_own_group = self._group_of_readers(before) == group
-        replaces = (before == NOBODY) | (before == items)
         if self.reader_epoch is not None:
             replaces |= (self.reader_epoch.take(index) != epoch) & is_own_group
         return np.where(replaces, items, np.where(is_own_group, -1 - group, MANY_GROUPS))
