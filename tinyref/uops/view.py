@@ -156,13 +156,7 @@ class View:
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
         """Element number and validity of every position, both of the view's shape."""
         shape = tuple(value_of(size, bindings) for size in self.shape)
-        places = [
-            np.arange(size).reshape(
-                tuple(size if axis == other else 1 for other in range(len(shape)))
-            )
-            for axis, size in enumerate(shape)
-        ]
-        indices, valid = self.numpy_indices_at(places, bindings)
+        indices, valid = self.numpy_indices_at(np.ix_(*map(np.arange, shape)), bindings)
         return np.broadcast_to(indices, shape), np.broadcast_to(valid, shape)
 
     def numpy_indices_at(
