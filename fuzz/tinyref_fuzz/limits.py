@@ -7,7 +7,7 @@ a limit which is forgotten there is found here.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tinyref.device import Capabilities
 from tinyref.dtype import DType, ImageDType, PtrDType, dtypes
@@ -46,12 +46,12 @@ def _problems(
     yield from _launch(program, capabilities, bindings)
     yield from _memory(program, capabilities)
     yield from _promises(program, opts)
-    fragments = _fragments(program)
     # One node of each kind says what all of them need.
     kinds: dict[tuple[Ops, DType, Payload], UOp] = {}
     for node in program.uops:
         tile = node.arg if node.op is Ops.WMMA else None
         kinds.setdefault((node.op, node.dtype, tile), node)
+    fragments = _fragments(kinds.values())
     for node in kinds.values():
         yield from _op(node, capabilities)
         yield from _dtype(node, capabilities, fragments)
@@ -128,13 +128,9 @@ def _dtype(node: UOp, capabilities: Capabilities, fragments: frozenset[DType]) -
         yield f"{node.op.name} of {dtype.lanes} lanes, declared are {capabilities.vector_lanes}"
 
 
-def _fragments(program: Program) -> frozenset[DType]:
+def _fragments(nodes: Iterable[UOp]) -> frozenset[DType]:
     """The vectors that threads hold of the matrix tiles of a program, whatever their width."""
-    tiles = {
-        node.arg.tile
-        for node in program.uops
-        if node.op is Ops.WMMA and isinstance(node.arg, TileArg)
-    }
+    tiles = {node.arg.tile for node in nodes if isinstance(node.arg, TileArg)}
     return frozenset(tile.fragment(operand) for tile in tiles for operand in Operand)
 
 
