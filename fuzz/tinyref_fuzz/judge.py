@@ -153,30 +153,28 @@ def between(pair: Pair) -> Iterator[None]:
 
 
 class _Trial:
-    """One case on its way; `number` is the list of optimisations at work."""
+    """One case on its way; `number` is the list of optimisations at work.
+
+    lot: a number of the case that decides which of its programs get all checks.
+    """
 
     def __init__(
         self,
         judge: Judge,
         case: Case,
-        case_number: int,
+        lot: int,
         thorough: bool | None,
         levels: tuple[int, ...],
     ) -> None:
         self.judge = judge
         self.case = case
-        self.case_number = case_number
+        self.lot = lot
         self.thorough = thorough
         self.levels = levels
-        self.is_quick = thorough is None and has_many_outputs(case) and not self.is_seldom
         self.number = -1
+        self.is_quick = thorough is None and has_many_outputs(case) and not self.everything
         self.judged = 0
         self.may_reverse: bool | None = None
-
-    @property
-    def is_seldom(self) -> bool:
-        """Whether a case of many outputs gets what few of them get."""
-        return self.case_number % SELDOM_SHARE == 0
 
     @property
     def everything(self) -> bool:
@@ -184,8 +182,8 @@ class _Trial:
         if self.thorough is not None:
             return self.thorough
         if has_many_outputs(self.case):
-            return self.is_seldom
-        return (self.case_number + self.number) % THOROUGH_SHARE == 0
+            return self.lot % SELDOM_SHARE == 0
+        return (self.lot + self.number) % THOROUGH_SHARE == 0
 
     def run(self) -> None:
         """Raises `DisagreementError` where two values differ."""

@@ -112,17 +112,17 @@ def _question(draw: Expressions, shape: Shape) -> Value | None:
 
 def _ends(op: Ops, x: Value, y: Value) -> list[int]:
     """Where the range of what `op` joins may end."""
-    a, b, c, d = (int(each) for each in (x.low, x.high, y.low, y.high))
+    x_low, x_high, y_low, y_high = (int(each) for each in (x.low, x.high, y.low, y.high))
     if op is Ops.MUL:
-        return [a * c, a * d, b * c, b * d]
+        return [a * b for a in (x_low, x_high) for b in (y_low, y_high)]
     if op is Ops.ADD:
-        return [a + c, b + d]
+        return [x_low + y_low, x_high + y_high]
     if op is Ops.SUB:
-        return [a - d, b - c]
+        return [x_low - y_high, x_high - y_low]
     if op is Ops.MAX:
-        return [a, b, c, d]
+        return [x_low, x_high, y_low, y_high]
     # Of bits mostly one side decides.
-    return [b, d, b, d, a, c]
+    return [x_high, y_high, x_high, y_high, x_low, y_low]
 
 
 def _narrow(draw: Expressions, shape: Shape, dtype: DType) -> Value:
