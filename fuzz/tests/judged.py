@@ -1,0 +1,30 @@
+"""Cases of the corpus, and what the judge says of them."""
+
+from __future__ import annotations
+
+from tinyref.uops.optimise.opt import parse_opts
+from tinyref_fuzz.case import Case, Mode, Pair, Symptom
+from tinyref_fuzz.corpus import load
+from tinyref_fuzz.judge import judge
+
+CORPUS = {kernel.name: kernel for kernel in load()}
+
+
+def case_of(name: str, *opts: str, mode: Mode = Mode.EXACT) -> Case:
+    """A kernel of the corpus with lists of optimisations."""
+    kernel = CORPUS[name]
+    lists = tuple(parse_opts(text) for text in opts)
+    return Case(kernel.ast, kernel.buffers(), opts=lists, bindings=kernel.bindings, mode=mode)
+
+
+def found(
+    case: Case, device: str, thorough: bool | None = True
+) -> tuple[Pair | None, Symptom | None]:
+    verdict = judge(case, device, thorough)
+    assert bool(verdict.detail) != verdict.agrees
+    assert "\n" not in verdict.detail
+    return verdict.pair, verdict.symptom
+
+
+GROUPED = case_of("sum-rows", "GROUP(1, 4)")
+ELEMENTWISE = case_of("multiply-add-int32", "UPCAST(0, 2)")

@@ -1,0 +1,316 @@
+"""The judge on wrong devices: one planted fault for each of them."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from judged import ELEMENTWISE, case_of, found
+
+from tinyref.dtype import dtypes
+from tinyref.errors import DeviceError
+from tinyref.runtimes.host_memory import address_of
+from tinyref.runtimes.python import InterpretedKernel, PythonBackend
+from tinyref.uops import build
+from tinyref.uops.interpreter import Interpreter
+from tinyref.uops.meanings import apply
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import ViewArg
+from tinyref.uops.shape_tracker import ShapeTracker
+from tinyref_fuzz import judge as judging
+from tinyref_fuzz.case import Case, Mode, Pair, Symptom
+from tinyref_fuzz.judge import judge
+
+# --- the device is wrong --------------------------------------------------------------------------
+
+
+class Kernel(InterpretedKernel):
+    """A kernel of a wrong device, that can count its launches."""
+
+    launches = 0
+
+
+class Wrong(PythonBackend):
+    """The interpreter as a device of which something is wrong."""
+
+    kernel: type[InterpretedKernel] = Kernel
+
+    def load(self, entry, binary):
+        return self.kernel(self.name, super().load(entry, binary).program)
+
+
+def floor_divide(dtype, operands, sources):
+    return np.floor_divide(*operands)
+
+
+class FloorDividing(Wrong):
+    def load(self, entry, binary):
+        kernel = super().load(entry, binary)
+        kernel.interpreter = Interpreter(kernel.program, {Ops.IDIV: floor_divide})
+        return kernel
+
+
+class _Refusing(Kernel):
+    def __call__(self, *given, **named):
+        raise DeviceError("WRONG", "the power is off\nand so is the light")
+
+
+class Refusing(Wrong):
+    kernel = _Refusing
+
+
+class Unloadable(PythonBackend):
+    def load(self, entry, binary):
+        raise KeyError(entry)
+
+
+class Unprintable(PythonBackend):
+    """Loses a line of every program on its way through the text."""
+
+    @property
+    def renderer(self):
+        healthy = super().renderer
+
+        class Losing:
+            def render(self, program):
+                return healthy.render(program).replace("ADD", "SUB")
+
+        return Losing()
+
+
+class _Idle(Kernel):
+    def __call__(self, buffers, grid=(1, 1, 1), group=(1, 1, 1), variables=(), wait=False):
+        return 0.0
+
+
+class Idle(Wrong):
+    kernel = _Idle
+
+
+class _Overrunning(Kernel):
+    at = 0
+
+    def __call__(self, buffers, grid=(1, 1, 1), group=(1, 1, 1), variables=(), wait=False):
+        super().__call__(buffers, grid, group, variables, wait)
+        first = buffers[0]
+        place = address_of(first) + (self.at if self.at < 0 else first.size + self.at)
+        ctypes.memset(place, 0, 1)
+        return 0.0
+
+
+class Overrunning(Wrong):
+    kernel = _Overrunning
+
+
+class _Underrunning(_Overrunning):
+    at = -1
+
+
+class Underrunning(Wrong):
+    kernel = _Underrunning
+
+
+class _Scribbling(Kernel):
+    def __call__(self, buffers, grid=(1, 1, 1), group=(1, 1, 1), variables=(), wait=False):
+        super().__call__(buffers, grid, group, variables, wait)
+        buffers[1][-1] ^= 1
+        return 0.0
+
+
+class Scribbling(Wrong):
+    kernel = _Scribbling
+
+
+class _Stale(Kernel):
+    """Gives what it gave first, whatever it is given."""
+
+    written: bytes = b""
+
+    def __call__(self, buffers, grid=(1, 1, 1), group=(1, 1, 1), variables=(), wait=False):
+        if self.written:
+            buffers[0][:] = np.frombuffer(self.written, np.uint8)
+            return 0.0
+        super().__call__(buffers, grid, group, variables, wait)
+        self.written = bytes(buffers[0])
+        return 0.0
+
+
+class Stale(Wrong):
+    kernel = _Stale
+
+
+class _Tired(Kernel):
+    """Forgets the first element from the third launch on."""
+
+    def __call__(self, buffers, grid=(1, 1, 1), group=(1, 1, 1), variables=(), wait=False):
+        before = bytes(buffers[0])
+        super().__call__(buffers, grid, group, variables, wait)
+        self.launches += 1
+        if self.launches > 2:
+            buffers[0][:] = np.frombuffer(before, np.uint8)
+        return 0.0
+
+
+class Tired(Wrong):
+    kernel = _Tired
+
+
+class _Prepared:
+    """A launch with its arguments bound; `keeps` are those that it never exchanges."""
+
+    def __init__(self, kernel, buffers, grid, group, variables, keeps):
+        self.kernel, self.buffers, self.group, self.keeps = kernel, list(buffers), group, keeps
+        self.grid, self.variables = grid, variables
+
+    def __call__(self):
+        self.kernel(self.buffers, self.grid, self.group, self.variables)
+
+    def rebind(self, place, handle):
+        if self.keeps != "buffers":
+            self.buffers[place] = handle
+
+    def vary(self, grid, variables):
+        if self.keeps != "variables":
+            self.grid, self.variables = grid, variables
+
+
+class _KeepingBuffers(Kernel):
+    keeps = "buffers"
+
+    def prepare(self, buffers, grid, group, variables):
+        return _Prepared(self, buffers, grid, group, variables, self.keeps)
+
+
+class KeepingBuffers(Wrong):
+    kernel = _KeepingBuffers
+
+
+class _KeepingVariables(_KeepingBuffers):
+    keeps = "variables"
+
+
+class KeepingVariables(Wrong):
+    kernel = _KeepingVariables
+
+
+class _Hungry(Kernel):
+    def __call__(self, *given, **named):
+        raise MemoryError("no 8 GiB")
+
+
+class Hungry(Wrong):
+    kernel = _Hungry
+
+
+class NegativeZeroLost(Wrong):
+    def load(self, entry, binary):
+        kernel = super().load(entry, binary)
+
+        def plus(dtype, operands, sources):
+            result = apply(Ops.MUL, dtype, operands, sources)
+            return np.where(result == 0, np.zeros_like(result), result)
+
+        kernel.interpreter = Interpreter(kernel.program, {Ops.MUL: plus})
+        return kernel
+
+
+class _Unaligned(Kernel):
+    """Writes nothing to a buffer that does not start at a multiple of 64 bytes."""
+
+    def __call__(self, buffers, grid=(1, 1, 1), group=(1, 1, 1), variables=(), wait=False):
+        if address_of(buffers[0]) % 64:
+            return 0.0
+        return super().__call__(buffers, grid, group, variables, wait)
+
+
+class Unaligned(Wrong):
+    kernel = _Unaligned
+
+
+DEVICES = [
+    (FloorDividing, "divide-remainder-int32", Symptom.VALUE),
+    (Refusing, "multiply-add-int32", Symptom.ERROR),
+    (Unloadable, "multiply-add-int32", Symptom.ERROR),
+    (Unprintable, "multiply-add-int32", Symptom.VALUE),
+    (Idle, "multiply-add-int32", Symptom.VALUE),
+    (Overrunning, "multiply-add-int32", Symptom.RED_ZONE),
+    (Underrunning, "multiply-add-int32", Symptom.RED_ZONE),
+    (Scribbling, "multiply-add-int32", Symptom.RED_ZONE),
+    (Stale, "multiply-add-int32", Symptom.UNSTABLE),
+    (Tired, "multiply-add-int32", Symptom.UNSTABLE),
+    (Unaligned, "multiply-add-int32", Symptom.UNSTABLE),
+    (KeepingBuffers, "multiply-add-int32", Symptom.UNSTABLE),
+    (KeepingVariables, "symbolic-rows", Symptom.UNSTABLE),
+    (Hungry, "multiply-add-int32", Symptom.MEMORY),
+]
+
+
+@pytest.mark.parametrize(("backend", "name", "symptom"), DEVICES)
+def test_a_wrong_device(backend, name, symptom):
+    assert found(case_of(name), f"{__name__}:{backend.__name__}") == (Pair.DEVICE, symptom)
+
+
+def test_the_sign_of_a_zero_counts_between_interpreter_and_device():
+    tracker = ShapeTracker.from_shape((4,))
+    views = [
+        UOp(Ops.VIEW, buffer.dtype, (buffer,), ViewArg(tracker))
+        for buffer in (build.define_global(slot, dtypes.float32, 4) for slot in range(3))
+    ]
+    product = build.mul(build.load(views[1]), build.load(views[2]))
+    data = np.array([0, 0, 1, 2], np.float32), np.array([1, -1, 1, 3], np.float32)
+    case = Case(build.sink(build.store(views[0], product)), (np.zeros(4, np.float32), *data))
+    assert found(case, "CPU") == (None, None)
+    assert found(case, f"{__name__}:NegativeZeroLost") == (Pair.DEVICE, Symptom.VALUE)
+
+
+def test_a_healthy_kernel_of_that_kind_agrees():
+    assert found(case_of("multiply-add-int32"), f"{__name__}:Wrong") == (None, None)
+
+
+def test_errors_are_told_in_the_first_line_of_their_own_words():
+    verdict = judge(ELEMENTWISE, f"{__name__}:Refusing")
+    assert verdict.detail == "launch: DeviceError: WRONG: the power is off"
+    verdict = judge(ELEMENTWISE, f"{__name__}:Unloadable")
+    assert verdict.detail.startswith("loading: KeyError: ")
+
+
+def test_what_holds_the_answer_already_does_not_help():
+    # The buffer holds what the kernel is to write, and the device writes nothing.
+    case = case_of("multiply-add-int32")
+    answer = judging.evaluate(case.ast, dict(enumerate(case.buffers)))[0]
+    case = replace(case, buffers=(answer, *case.buffers[1:]))
+    assert found(case, f"{__name__}:Idle") == (Pair.DEVICE, Symptom.VALUE)
+
+
+class Approximate(Wrong):
+    """Gives the last bit of a sine as it likes, as C libraries do."""
+
+    def load(self, entry, binary):
+        kernel = super().load(entry, binary)
+
+        def near(dtype, operands, sources):
+            return np.nextafter(apply(Ops.SIN, dtype, operands, sources), np.float32(2))
+
+        kernel.interpreter = Interpreter(kernel.program, {Ops.SIN: near})
+        return kernel
+
+
+def test_last_bits_of_elementary_functions_are_left_to_the_oracle():
+    tracker = ShapeTracker.from_shape((5,))
+    views = [
+        UOp(Ops.VIEW, buffer.dtype, (buffer,), ViewArg(tracker))
+        for buffer in (build.define_global(slot, dtypes.float32, 5) for slot in range(2))
+    ]
+    sine = UOp(Ops.SIN, dtypes.float32, (build.load(views[1]),))
+    data = np.array([0.5, 1, 2, 3, 4], np.float32)
+    ast = build.sink(build.store(views[0], sine))
+    case = Case(ast, (np.zeros(5, np.float32), data), mode=Mode.FLOAT)
+    assert found(case, f"{__name__}:Approximate") == (None, None)
+
+
+def test_a_launch_that_was_prepared_with_other_values_of_variables_is_right():
+    for device in ("PYTHON", "CPU", f"{__name__}:Wrong"):
+        assert found(case_of("symbolic-rows"), device) == (None, None)
