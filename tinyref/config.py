@@ -7,10 +7,19 @@ import os
 from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
+from enum import Enum
 
 from tinyref.errors import UserError
 
 FlagValue = int | str
+
+
+class Effect(Enum):
+    """What a flag changes of results where it is not at its default, in words."""
+
+    NUMBERS = "changes numbers"
+    CHECKS = "leaves out checks"
+    NONE = "changes no result"
 
 
 @dataclass(frozen=True)
@@ -22,6 +31,11 @@ class Flag:
     help: str
     minimum: int | None = None
     maximum: int | None = None
+
+    @property
+    def effect(self) -> Effect:
+        """With any but `NONE`, a run no longer shows that a device conforms."""
+        return _EFFECTS.get(self.name, Effect.NONE)
 
     @property
     def accepted(self) -> str:
@@ -81,6 +95,14 @@ FLAGS: dict[str, Flag] = {
         Flag("SANITIZE", 1, "the PYTHON device checks bounds, races, uninitialised reads", 0, 1),
         Flag("TRACEBACK", 0, "show Python tracebacks of errors in the command line", 0, 1),
     )
+}
+
+_EFFECTS: dict[str, Effect] = {
+    # How a result rounds, or in what order its terms are summed.
+    **dict.fromkeys(("STRICT_FLOAT", "TRANSCENDENTAL", "WINO", "RING"), Effect.NUMBERS),
+    # Which kernels a device is given: others than those that the tables mean.
+    **dict.fromkeys(("NOOPT", "TC", "TC_LEVEL", "IMAGE", "BEAM"), Effect.NUMBERS),
+    **dict.fromkeys(("VERIFY", "JIT", "SANITIZE"), Effect.CHECKS),
 }
 
 _overrides: ContextVar[dict[str, FlagValue] | None] = ContextVar("tinyref_flags", default=None)
@@ -143,3 +165,8 @@ def describe() -> Iterator[tuple[Flag, FlagValue, str]]:
         in_environment = f"TINYREF_{name}" in os.environ
         origin = "context" if name in overrides else "environment" if in_environment else "default"
         yield flag, get(name), origin
+
+
+def changed() -> dict[str, FlagValue]:
+    """The flags whose value now is not their default, with that value."""
+    return {flag.name: value for flag, value, _ in describe() if value != flag.default}

@@ -183,9 +183,12 @@ class Backend(ABC):
     `index` is the number after the colon in "CUDA:1".
     runs_kernels: False where the device only holds data: parts of its memory are tensors at once.
     takes_path: what follows the colon is the path of a file, as in "DISK:/tmp/weights".
+    environment: the variables, besides our flags, that decide which device or compiler it takes;
+    reports have their values, and a result is not gone on with under others.
     """
 
     title: str = ""
+    environment: tuple[str, ...] = ()
     runs_kernels: bool = True
     takes_path: bool = False
 

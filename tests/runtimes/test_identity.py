@@ -1,0 +1,58 @@
+"""What a device says of itself for a later run to be compared with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tinyref.config import Context
+from tinyref.device import Device
+from tinyref.runtimes.identity import differences, identity
+
+
+def test_an_identity_has_compiler_sources_versions_and_capabilities() -> None:
+    found = identity(Device["CPU"])
+    assert found["compiler"] == Device["CPU"].compiler.key
+    assert len(found["sources of the backend"]) == 24
+    assert found["capability has_groups"] == "False"
+    assert "float32" in found["capability dtypes"]
+    assert {"tinyref", "python", "library numpy", "version llvm"} <= set(found)
+    assert not [name for name in found if name.startswith("flag ")]
+
+
+def test_flags_and_the_environment_that_a_backend_declares_are_part_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("CC", "gcc")
+    before = identity(Device["CLANG"])
+    assert before["environment CC"] == "gcc"
+    assert "environment CC" not in identity(Device["CPU"])
+    with Context(NOOPT=1):
+        after = identity(Device["CLANG"])
+    assert differences(before, after) == ["flag NOOPT: (none) -> 1"]
+
+
+def test_a_backend_that_raises_still_has_an_identity() -> None:
+    class Broken:
+        def versions(self) -> Any:
+            raise OSError("no driver")
+
+        @property
+        def compiler(self) -> Any:
+            raise TypeError("no key")
+
+        capabilities = None
+
+    found = identity(Broken())
+    assert found["compiler"] == "raises TypeError"
+    assert found["version (all)"] == "raises OSError"
+
+
+def test_of_long_values_the_difference_is_shown() -> None:
+    old, new = "a" * 200 + "b" + "c" * 200, "a" * 200 + "d" + "c" * 200
+    (line,) = differences({"ops": old, "same": "1"}, {"ops": new, "same": "1"})
+    assert line.startswith("ops: ...aaa")
+    assert "ab" in line
+    assert "ad" in line
+    assert len(line) < 250

@@ -1,0 +1,110 @@
+"""What ran: all that decides the results of a device, so that a later run can be compared with it.
+
+A name stands for one fact, such as "compiler" or "flag NOOPT"; its value is a short text.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.metadata
+import itertools
+import os
+import platform
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tinyref import __version__, config
+from tinyref.sources import package_hash, source_hash
+
+Identity = dict[str, str]
+
+# The libraries whose version may change a result.
+LIBRARIES = ("numpy", "ml-dtypes", "llvmlite", "mpmath")
+_NOT_THERE = "(none)"
+# Of a longer value so much is shown, from a little before the first letter that differs.
+_SHOWN = 100
+_SHOWN_BEFORE = 30
+
+
+def identity(backend: Any) -> Identity:
+    """The identity of an open backend in this process: its code, versions and flags.
+
+    A member of the backend that raises an error is no reason not to go on: the error is its value.
+    """
+    found = {
+        "python": platform.python_version(),
+        "tinyref": f"{__version__} {package_hash('tinyref')}",
+        **{f"library {name}": version for name, version in library_versions().items()},
+        **{f"flag {name}": str(value) for name, value in config.changed().items()},
+        **{f"environment {name}": value for name, value in environment(backend).items()},
+        "compiler": _asked(lambda: backend.compiler.key),
+        "sources of the backend": _asked(lambda: source_hash(type(backend))),
+    }
+    for kind, question in (
+        ("version", lambda: dict(backend.versions())),
+        ("capability", lambda: _plain(backend.capabilities)),
+    ):
+        found |= {f"{kind} {name}": value for name, value in _asked_mapping(question)}
+    return found
+
+
+def environment(backend: Any) -> dict[str, str]:
+    """The variables that the backend says it reads, as far as they are set."""
+    names = getattr(backend, "environment", ())
+    return {name: os.environ[name] for name in sorted(names) if name in os.environ}
+
+
+def library_versions() -> dict[str, str]:
+    """The libraries whose version may change a result, as far as they are installed."""
+    found = {}
+    for name in LIBRARIES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def differences(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """What changed from one identity to another, a line each: "flag NOOPT: 1 -> (none)"."""
+    lines = []
+    for name in [*then, *(name for name in now if name not in then)]:
+        old, new = then.get(name, _NOT_THERE), now.get(name, _NOT_THERE)
+        if old != new:
+            equal = itertools.takewhile(
+                lambda pair: pair[0] == pair[1], zip(old, new, strict=False)
+            )
+            start = max(0, sum(1 for _ in equal) - _SHOWN_BEFORE)
+            lines.append(f"{name}: {_part(old, start)} -> {_part(new, start)}")
+    return lines
+
+
+def _part(text: str, start: int) -> str:
+    if len(text) <= _SHOWN:
+        return text
+    end = start + _SHOWN
+    return f"{'...' if start else ''}{text[start:end]}{'...' if end < len(text) else ''}"
+
+
+def _asked(question: Callable[[], Any]) -> str:
+    try:
+        return str(question())
+    except Exception as error:  # of a vendor's code, which may raise anything
+        return f"raises {type(error).__name__}"
+
+
+def _asked_mapping(question: Callable[[], Any]) -> list[tuple[str, str]]:
+    try:
+        return [(str(name), str(value)) for name, value in sorted(question().items())]
+    except Exception as error:  # of a vendor's code, which may raise anything
+        return [("(all)", f"raises {type(error).__name__}")]
+
+
+def _plain(capabilities: Any) -> dict[str, str]:
+    found = {}
+    for field in dataclasses.fields(capabilities):
+        value = getattr(capabilities, field.name)
+        if isinstance(value, frozenset):
+            value = ", ".join(sorted(str(getattr(member, "name", member)) for member in value))
+        found[field.name] = str(value)
+    return found
