@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import Enum
 
-from tinyref.errors import UserError
+from tinyref.errors import UserLookupError, UserTypeError, argument_error
 
 FlagValue = int | str
 
@@ -52,7 +52,7 @@ class Flag:
         if isinstance(self.default, str):
             if isinstance(value, str):
                 return value
-            raise UserError(f"flag {self.name}: got {value!r}, accepted is {self.accepted}")
+            raise UserTypeError(f"flag {self.name}: got {value!r}, accepted is {self.accepted}")
         try:
             number = int(value) if isinstance(value, int | str) else None
         except ValueError:
@@ -60,7 +60,9 @@ class Flag:
         low = number if self.minimum is None else self.minimum
         high = number if self.maximum is None else self.maximum
         if number is None or low is None or high is None or not low <= number <= high:
-            raise UserError(f"flag {self.name}: got {value!r}, accepted is {self.accepted}")
+            raise argument_error(
+                value, int | str, f"flag {self.name}: got {value!r}, accepted is {self.accepted}"
+            )
         return number
 
 
@@ -111,7 +113,7 @@ _overrides: ContextVar[dict[str, FlagValue] | None] = ContextVar("tinyref_flags"
 def _flag(name: str) -> Flag:
     found = FLAGS.get(name)
     if found is None:
-        raise UserError(f"flag: unknown flag {name!r}: accepted are {', '.join(FLAGS)}")
+        raise UserLookupError(f"flag: unknown flag {name!r}: accepted are {', '.join(FLAGS)}")
     return found
 
 
@@ -129,7 +131,7 @@ def integer(name: str) -> int:
     """The value of an integer flag."""
     value = get(name)
     if not isinstance(value, int):
-        raise UserError(f"flag {name}: is {_flag(name).accepted}, not an integer")
+        raise UserTypeError(f"flag {name}: is {_flag(name).accepted}, not an integer")
     return value
 
 

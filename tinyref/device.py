@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from tinyref import config
 from tinyref.dtype import DType, dtypes
-from tinyref.errors import DeviceError, TinyrefError, UserError
+from tinyref.errors import DeviceError, TinyrefError, UserError, UserLookupError, UserTypeError
 
 if TYPE_CHECKING:
     # Types only: at run time this file knows nothing of the floors above it.
@@ -262,7 +262,7 @@ class DeviceRegistry:
         if name is None:
             return self._canonical(config.text("DEVICE"))
         if not isinstance(name, str):
-            raise UserError(f"device: got {name!r}, accepted is a name such as 'CPU'")
+            raise UserTypeError(f"device: got {name!r}, accepted is a name such as 'CPU'")
         path = self._path(name)
         if path is None:
             return self._canonical(name)
@@ -287,10 +287,10 @@ class DeviceRegistry:
         base, index = _split(name)
         head, colon, tail = base.partition(":")
         if colon and head.upper() in self._entry_points:
-            raise UserError(f"device: {name!r}: {tail!r} is not the number of a device")
+            raise UserLookupError(f"device: {name!r}: {tail!r} is not the number of a device")
         if not colon and base not in self._entry_points:
             accepted = ", ".join(self.names())
-            raise UserError(
+            raise UserLookupError(
                 f"device: unknown device {name!r}: accepted are {accepted}, or module.path:Class"
             )
         return f"{base}:{index}" if index else base
@@ -309,7 +309,9 @@ class DeviceRegistry:
             words = f"{type(error).__name__}: {error}"
             raise DeviceError(base, f"its package does not import: {words}") from error
         if not (isinstance(found, type) and issubclass(found, Backend)):
-            raise UserError(f"device: {base} names {found!r}, accepted is a subclass of Backend")
+            raise UserTypeError(
+                f"device: {base} names {found!r}, accepted is a subclass of Backend"
+            )
         return found
 
     def availability(self, name: str) -> Availability:

@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from tinyref.errors import UserError
+from tinyref.errors import UserError, UserLookupError, UserTypeError
 
 ConstType = bool | int | float
 
@@ -158,7 +158,7 @@ def _vector(scalar: DType, lanes: int) -> DType:
     if lanes == 1:
         return scalar
     if scalar.lanes != 1 or isinstance(scalar, PtrDType) or scalar.kind is Kind.VOID:
-        raise UserError(f"vec: only scalar types have vectors, got {scalar.name}")
+        raise UserTypeError(f"vec: only scalar types have vectors, got {scalar.name}")
     if lanes not in VECTOR_LANES:
         raise UserError(f"vec: lanes must be one of {VECTOR_LANES}, got {lanes}")
     return DType(
@@ -188,7 +188,7 @@ def _pointer(base: DType, size: int, space: AddressSpace) -> PtrDType:
 def image(base: DType, height: int, width: int) -> ImageDType:
     """The interned image type of `height` x `width` texels; `base` is float16 or float32."""
     if base not in (dtypes.float16, dtypes.float32):
-        raise UserError(f"image: texels are float16 or float32, got {base.name}")
+        raise UserTypeError(f"image: texels are float16 or float32, got {base.name}")
     return ImageDType(base, (height, width))
 
 
@@ -264,7 +264,8 @@ def to_dtype(value: object, argument: str = "dtype") -> DType:
         if found is not None:
             return found
     accepted = ", ".join(dtype.name for dtype in dtypes.all)
-    raise UserError(f"{argument}: unknown dtype {value!r}: accepted are {accepted}")
+    message = f"{argument}: unknown dtype {value!r}: accepted are {accepted}"
+    raise UserLookupError(message) if isinstance(value, str) else UserTypeError(message)
 
 
 @functools.cache
@@ -284,7 +285,7 @@ def dtype_from_name(name: str) -> DType:
         scalar, _, lanes = name.rpartition("x")
         return SCALARS[scalar].vec(int(lanes))
     except (KeyError, ValueError) as error:
-        raise UserError(f"dtype: cannot read the type name {name!r}") from error
+        raise UserLookupError(f"dtype: cannot read the type name {name!r}") from error
 
 
 _NUMPY: dict[DType, np.dtype[np.generic]] = {
@@ -310,7 +311,7 @@ def from_numpy_dtype(dtype: npt.DTypeLike) -> DType:
     found = _FROM_NUMPY.get(np.dtype(dtype))
     if found is None:
         accepted = ", ".join(str(numpy) for numpy in _FROM_NUMPY)
-        raise UserError(f"dtype: numpy type {np.dtype(dtype)} is not supported: use {accepted}")
+        raise UserTypeError(f"dtype: numpy type {np.dtype(dtype)} is not supported: use {accepted}")
     return found
 
 

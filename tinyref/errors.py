@@ -1,14 +1,41 @@
-"""The three kinds of error that tinyref raises on purpose; anything else is an internal bug."""
+"""The three kinds of error that tinyref raises on purpose; anything else is an internal bug.
+
+A `UserError` is also of the class that Python itself raises there, so that programs which catch the
+usual classes work: a `ValueError`, and one of the four below where another class says more.
+"""
 
 from __future__ import annotations
+
+from types import UnionType
 
 
 class TinyrefError(Exception):
     """Base of every deliberate error, so that the command line can print it on one line."""
 
 
-class UserError(TinyrefError):
+class UserError(TinyrefError, ValueError):
     """The caller asked for the impossible: names the argument, the value and what is accepted."""
+
+
+class UserTypeError(UserError, TypeError):
+    """An argument or its elements are of a type that the function does not accept."""
+
+
+class UserIndexError(UserError, IndexError):
+    """An index or an axis that does not exist."""
+
+
+class UserLookupError(UserError, LookupError):
+    """A name that nothing has: of a device, a dtype, a flag."""
+
+
+class UserStateError(UserError, RuntimeError):
+    """The call is right and comes at the wrong time: too early, too late, or within another."""
+
+
+def argument_error(value: object, accepted: type | UnionType, message: str) -> UserError:
+    """The error for an argument: for a wrong value, or for one that is not of an accepted type."""
+    return UserError(message) if isinstance(value, accepted) else UserTypeError(message)
 
 
 class VerifyError(TinyrefError):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tinyref.dtype import DType, dtypes
-from tinyref.errors import UserError
+from tinyref.errors import TinyrefError, UserError
 from tinyref.tensor import Tensor
 
 LARGEST_NUMBER = 1 << 24
@@ -149,6 +149,8 @@ def _call(node: ast.Call) -> Any:
         _check_number(value, node)
     try:
         return function(*positional, **named)
+    except TinyrefError:
+        raise
     except TypeError as error:
         raise UserError(f"explain: {_shown(node)}: {error}") from error
 
@@ -185,6 +187,8 @@ def _compare(node: ast.Compare) -> Any:
 def _apply(node: ast.AST, function: Callable[..., Any], *operands: Any) -> Any:
     try:
         return function(*operands)
+    except TinyrefError:
+        raise
     except (TypeError, ArithmeticError, ValueError) as error:
         raise UserError(f"explain: {_shown(node)}: {error}") from error
 

@@ -21,7 +21,7 @@ from tinyref.engine.counters import GlobalCounters
 from tinyref.engine.estimate import estimate, value_of
 from tinyref.engine.report import is_timed, is_told, report, report_kernel
 from tinyref.engine.watch import active_watcher
-from tinyref.errors import DeviceError, UserError
+from tinyref.errors import DeviceError, UserStateError
 from tinyref.lazy.buffers import buffer_of, has_memory
 from tinyref.runtimes.kernel import Kernel
 from tinyref.runtimes.launch import BoundKernel
@@ -171,7 +171,7 @@ def recording() -> Iterator[Recorder]:
 def forbid_while_capturing(what: str) -> None:
     """Raises `UserError` during a capture: `what` says what a replay could not repeat."""
     if _active.get() is not None:
-        raise UserError(
+        raise UserStateError(
             f"TinyJit: {what} within the function: a replay runs no Python and would give the old "
             f"value again: return the tensor, and read it outside"
         )
@@ -186,7 +186,7 @@ class Replay:
 
     def __init__(self, recorder: Recorder, exchanged: Sequence[int]) -> None:
         if not recorder.steps:
-            raise UserError(
+            raise UserStateError(
                 "TinyJit: the function ran no kernel and no copy: nothing there is to replay; "
                 "return what it computes, or realize it within"
             )

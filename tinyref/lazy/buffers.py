@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 from tinyref.device import Buffer, Device
 from tinyref.dtype import DType
-from tinyref.errors import UserError
+from tinyref.errors import UserError, UserTypeError
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import BufferArg
@@ -42,7 +42,9 @@ def buffer_of(node: UOp) -> Buffer:
     It is allocated when its handle is first asked for. Raises `UserError` for any other node.
     """
     if node.op is not Ops.BUFFER or not isinstance(node.arg, BufferArg):
-        raise UserError(f"buffer_of: got {node.op.name}, accepted is a BUFFER: realise it first")
+        raise UserTypeError(
+            f"buffer_of: got {node.op.name}, accepted is a BUFFER: realise it first"
+        )
     found = _memory.get(node)
     if found is None:
         found = Buffer(node.arg.device, node.arg.size, node.dtype)
@@ -54,7 +56,7 @@ def set_buffer(node: UOp, memory: Buffer) -> None:
     """Puts existing memory behind a BUFFER node. Raises `UserError` where the two do not match."""
     argument = node.arg
     if node.op is not Ops.BUFFER or not isinstance(argument, BufferArg):
-        raise UserError(f"set_buffer: got {node.op.name}, accepted is a BUFFER")
+        raise UserTypeError(f"set_buffer: got {node.op.name}, accepted is a BUFFER")
     have = (memory.device, memory.size, memory.dtype.name)
     want = (argument.device, argument.size, node.dtype.name)
     if have != want:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from tinyref.device import Device
 from tinyref.dtype import ConstType, DType, as_const, dtypes
-from tinyref.errors import UserError
+from tinyref.errors import UserError, UserTypeError
 from tinyref.lazy.buffers import new_buffer_node
 from tinyref.lazy.folding import (
     fold_alu,
@@ -86,7 +86,7 @@ Bounds = Sequence[tuple[sint, sint]]
 def constant(value: ConstType, dtype: DType) -> UOp:
     """`value` in `dtype`, of shape (): integers wrap, floats round. Raises `UserError`."""
     if dtype not in dtypes.all and dtype is not dtypes.index:
-        raise UserError(f"constant: {dtype.name} has no constants: use a scalar type")
+        raise UserTypeError(f"constant: {dtype.name} has no constants: use a scalar type")
     return build.const(dtype, value)
 
 
@@ -119,7 +119,7 @@ def bind(variable: UOp, value: int) -> UOp:
     """
     argument = variable.arg
     if variable.op is not Ops.DEFINE_VAR or not isinstance(argument, VarArg):
-        raise UserError(f"bind: got {variable.op.name}, accepted is a variable")
+        raise UserTypeError(f"bind: got {variable.op.name}, accepted is a variable")
     if type(value) is not int or not argument.minimum <= value <= argument.maximum:
         bounds = f"{argument.minimum} to {argument.maximum}"
         raise UserError(f"bind: {value!r} for variable {argument.name}: accepted are {bounds}")
@@ -196,7 +196,7 @@ def _check_types(node: UOp) -> None:
     """Raises `UserError` with the op table's own sentence."""
     problem = OP_TABLE[node.op].check(node)
     if problem is not None:
-        raise UserError(problem)
+        raise UserTypeError(problem)
 
 
 def cast(x: UOp, dtype: DType) -> UOp:
@@ -384,7 +384,7 @@ def _pairs(name: str, x: UOp, bounds: Bounds) -> tuple[tuple[sint, sint], ...]:
     try:
         pairs = [(first, second) for first, second in bounds]
     except (TypeError, ValueError):
-        raise UserError(f"{name}: {bounds!r} is not a sequence of pairs") from None
+        raise UserTypeError(f"{name}: {bounds!r} is not a sequence of pairs") from None
     return tuple((as_size(first, name), as_size(second, name)) for first, second in pairs)
 
 
@@ -521,7 +521,7 @@ def assign(target: UOp, value: UOp) -> UOp:
             f"{describe_shape(shape)}: they must be equal"
         )
     if value.dtype is not target.dtype:
-        raise UserError(
+        raise UserTypeError(
             f"assign: {value.dtype.name} does not fit the target's {target.dtype.name}: cast it"
         )
     check_one_device("assign", (target, value))

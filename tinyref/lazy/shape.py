@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tinyref.errors import UserError
+from tinyref.errors import UserError, UserIndexError
 from tinyref.uops.node import UOp, node_fact, sint
 from tinyref.uops.payload import BufferArg, CopyArg, ShardArg
 from tinyref.uops.shape import shape_of
@@ -72,7 +72,7 @@ def check_axis(axis: object, rank: int, name: str) -> int:
     """`axis` as an int from 0 to `rank` - 1. Raises `UserError` naming the accepted ones."""
     if type(axis) is not int or not 0 <= axis < rank:
         accepted = f"0 to {rank - 1}" if rank else "none: the tensor has no axes"
-        raise UserError(f"{name}: axis {axis!r} does not exist: accepted are {accepted}")
+        raise UserIndexError(f"{name}: axis {axis!r} does not exist: accepted are {accepted}")
     return axis
 
 

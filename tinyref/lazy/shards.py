@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from tinyref.device import Device
 from tinyref.dtype import DType, dtypes
-from tinyref.errors import UserError
+from tinyref.errors import UserError, UserTypeError
 from tinyref.lazy import graph
 from tinyref.lazy.folding import full, uniform_value
 from tinyref.lazy.shape import device_of, shape_of
@@ -37,7 +37,7 @@ def canonical_devices(devices: Sequence[object]) -> tuple[str, ...]:
     """The names of several devices in their one spelling. Raises `UserError`."""
     for device in devices:
         if not isinstance(device, str):
-            raise UserError(f"devices: got {device!r}, accepted are names such as 'CPU:1'")
+            raise UserTypeError(f"devices: got {device!r}, accepted are names such as 'CPU:1'")
     names = tuple(Device.canonical(str(device)) for device in devices)
     if not names:
         raise UserError("devices: got none, accepted are one name or more")

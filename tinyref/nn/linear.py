@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from tinyref.errors import UserError
+from tinyref.errors import UserError, UserTypeError
 from tinyref.tensor import Tensor
 from tinyref.tensor.arguments import integer
 
@@ -53,6 +53,6 @@ class Embedding:
     def __call__(self, idx: Tensor) -> Tensor:
         if not isinstance(idx, Tensor) or not idx.dtype.is_int:
             got = idx.dtype.name if isinstance(idx, Tensor) else type(idx).__name__
-            raise UserError(f"Embedding: got {got}: accepted is a Tensor of an integer type")
+            raise UserTypeError(f"Embedding: got {got}: accepted is a Tensor of an integer type")
         found: Tensor = self.weight[idx]
         return found

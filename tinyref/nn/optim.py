@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 
 from tinyref.dtype import dtypes
-from tinyref.errors import UserError
+from tinyref.errors import UserError, UserStateError, UserTypeError, argument_error
 from tinyref.tensor import Tensor
 
 __all__ = ["LAMB", "LARS", "SGD", "Adam", "AdamW", "Optimizer", "OptimizerGroup"]
@@ -19,12 +19,14 @@ def _trainable(params: Iterable[Tensor]) -> list[Tensor]:
     """
     if isinstance(params, Tensor) or not isinstance(params, Iterable):
         name = type(params).__name__
-        raise UserError(f"params: got a {name}, accepted is a list of Tensors: see get_parameters")
+        raise UserTypeError(
+            f"params: got a {name}, accepted is a list of Tensors: see get_parameters"
+        )
     found: dict[int, Tensor] = {}
     for number, tensor in enumerate(params):
         if not isinstance(tensor, Tensor):
             name = type(tensor).__name__
-            raise UserError(f"params: number {number} is a {name}, accepted are Tensors")
+            raise UserTypeError(f"params: number {number} is a {name}, accepted are Tensors")
         if tensor.dtype.is_float and not tensor._value.is_frozen:
             found[id(tensor)] = tensor
     for tensor in found.values():
@@ -38,7 +40,7 @@ def _limited(value: float, name: str, below: float | None = None) -> float:
     limit = float("inf") if below is None else below
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < limit:
         accepted = "numbers of 0 and more" if below is None else f"0 to below {below:g}"
-        raise UserError(f"{name}: got {value!r}, accepted are {accepted}")
+        raise argument_error(value, int | float, f"{name}: got {value!r}, accepted are {accepted}")
     return float(value)
 
 
@@ -72,7 +74,7 @@ class Optimizer(ABC):
         """As `step`, but computed later: gives the tensors to realise."""
         moving = [number for number, param in enumerate(self.params) if param.grad is not None]
         if not moving:
-            raise UserError("step: no parameter has a gradient: call backward() first")
+            raise UserStateError("step: no parameter has a gradient: call backward() first")
         with Tensor.no_grad():
             changed = self._advance()
             for number in moving:
@@ -280,7 +282,9 @@ class OptimizerGroup(Optimizer):
         for number, optimizer in enumerate(optimizers):
             if not isinstance(optimizer, Optimizer):
                 name = type(optimizer).__name__
-                raise UserError(f"OptimizerGroup: number {number} is a {name}, not an Optimizer")
+                raise UserTypeError(
+                    f"OptimizerGroup: number {number} is a {name}, not an Optimizer"
+                )
         self.optimizers = optimizers
         self.params = [param for optimizer in optimizers for param in optimizer.params]
         self.device = optimizers[0].device
@@ -295,7 +299,7 @@ class OptimizerGroup(Optimizer):
             if any(param.grad is not None for param in optimizer.params):
                 changed += optimizer.schedule_step()
         if not changed:
-            raise UserError("step: no parameter has a gradient: call backward() first")
+            raise UserStateError("step: no parameter has a gradient: call backward() first")
         return changed
 
     def _moved(self, number: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:

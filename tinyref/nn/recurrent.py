@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from tinyref.errors import UserError
+from tinyref.errors import UserError, UserTypeError
 from tinyref.nn.linear import positive
 from tinyref.tensor import Tensor
 from tinyref.uops.symbolic import describe_shape
@@ -46,7 +46,7 @@ class LSTMCell:
         elif isinstance(hc, tuple | list) and len(hc) == 2:
             hidden, cell = hc
         else:
-            raise UserError("LSTMCell: hc: accepted are two Tensors (hidden, cell), or None")
+            raise UserTypeError("LSTMCell: hc: accepted are two Tensors (hidden, cell), or None")
         gates = x.linear(self.weight_ih.T, self.bias_ih)
         gates = gates + hidden.linear(self.weight_hh.T, self.bias_hh)
         entering, forgetting, content, leaving = gates.chunk(4, dim=1)

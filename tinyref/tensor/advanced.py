@@ -14,7 +14,7 @@ from typing import Self, cast
 import numpy as np
 
 from tinyref.dtype import dtypes
-from tinyref.errors import UserError
+from tinyref.errors import UserError, UserIndexError, UserTypeError
 from tinyref.tensor import literals
 from tinyref.tensor.arguments import Shape, broadcast, fixed
 from tinyref.tensor.indexing import parse_index
@@ -87,9 +87,11 @@ def as_index(item: object) -> IntegerIndex:
         if not found.size:
             found, dtype = found.astype(np.int32), dtypes.int32
     if not (dtype.is_int or dtype.is_bool):
-        raise UserError(f"index: got {dtype.name} elements: accepted are integers and bools")
+        raise UserTypeError(f"index: got {dtype.name} elements: accepted are integers and bools")
     if dtype.is_bool and not found.ndim:
-        raise UserError("index: a bool without axes: accepted are masks with at least one axis")
+        raise UserIndexError(
+            "index: a bool without axes: accepted are masks with at least one axis"
+        )
     return found
 
 
@@ -101,7 +103,7 @@ def split_key(shape: Shape, key: object) -> AdvancedKey:
     items = [as_index(item) if is_advanced(item) else item for item in items_of(key)]
     taken = sum(_axes_taken(item) for item in items)
     if taken > len(shape):
-        raise UserError(f"index: {taken} indices for {len(shape)} axes")
+        raise UserIndexError(f"index: {taken} indices for {len(shape)} axes")
     basic: list[object] = []
     chosen: list[Chosen] = []
     place = 0  # the axis of the tensor
@@ -146,7 +148,7 @@ def _places_of_mask(item: IntegerIndex, shape: Shape, place: int) -> Sequence[In
 def check_mask(shape: Shape, covered: Shape) -> None:
     """Raises `UserError` unless a mask has the shape of the axes that it stands for."""
     if tuple(shape) != tuple(covered):
-        raise UserError(
+        raise UserIndexError(
             f"index: a mask of {describe_shape(shape)} "
             f"for axes of {describe_shape(covered)}: they must be equal"
         )
@@ -161,7 +163,7 @@ def _checked(index: IntegerIndex, size: int, axis: int) -> IntegerIndex:
     for place in ends:
         if not -size <= place < size:
             limits = f"{-size} to {size - 1}" if size else "none: the axis is empty"
-            raise UserError(f"index: {place} is outside axis {axis}: accepted are {limits}")
+            raise UserIndexError(f"index: {place} is outside axis {axis}: accepted are {limits}")
     wide = index.astype(np.int64)
     return np.where(wide < 0, wide + size, wide)
 

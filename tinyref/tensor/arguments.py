@@ -6,7 +6,7 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
-from tinyref.errors import UserError
+from tinyref.errors import UserError, UserIndexError, UserTypeError
 from tinyref.uops import symbolic
 from tinyref.uops.node import UOp, sint, toposort
 from tinyref.uops.ops import Ops
@@ -27,11 +27,11 @@ def flat(first: object, rest: Sequence[object]) -> tuple[Any, ...]:
 def integer(value: object, argument: str) -> int:
     """`value` as an int; numpy integers and other objects with `__index__` pass, bools do not."""
     if isinstance(value, bool):
-        raise UserError(f"{argument}: got {value!r}, accepted is an integer")
+        raise UserTypeError(f"{argument}: got {value!r}, accepted is an integer")
     try:
         return operator.index(value)  # type: ignore[arg-type]
     except TypeError:
-        raise UserError(f"{argument}: got {value!r}, accepted is an integer") from None
+        raise UserTypeError(f"{argument}: got {value!r}, accepted is an integer") from None
 
 
 def dimension(value: object, argument: str, minimum: int = 0) -> sint:
@@ -74,7 +74,7 @@ def axis_of(axis: object, ndim: int, argument: str) -> int:
     number = integer(axis, argument)
     limit = max(ndim, 1)
     if not -limit <= number < limit:
-        raise UserError(f"{argument}: axis {number} is outside {-limit} to {limit - 1}")
+        raise UserIndexError(f"{argument}: axis {number} is outside {-limit} to {limit - 1}")
     return number % limit
 
 
@@ -167,7 +167,7 @@ def padding_bounds(padding: object, ndim: int) -> Bounds:
     axes as `(n, n)` is not guessed: it is refused.
     """
     if not isinstance(padding, list | tuple):
-        raise UserError(f"pad: padding {padding!r}: accepted are a tuple of sizes or of pairs")
+        raise UserTypeError(f"pad: padding {padding!r}: accepted are a tuple of sizes or of pairs")
     if all(item is None or isinstance(item, list | tuple) for item in padding) and padding:
         if len(padding) != ndim:
             raise UserError(f"pad: {len(padding)} pairs for {ndim} axes: accepted is one per axis")
@@ -186,7 +186,7 @@ def _pair(item: Sequence[object] | None) -> tuple[sint, sint]:
     if item is None:
         return (0, 0)
     if len(item) != 2:
-        raise UserError(f"pad: {item!r} is not a pair (before, after)")
+        raise UserTypeError(f"pad: {item!r} is not a pair (before, after)")
     return (_amount(item[0]), _amount(item[1]))
 
 

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Generic, Self, TypeVar, cast
 
 from tinyref.dtype import DType, DTypeLike, promote
-from tinyref.errors import UserError
+from tinyref.errors import UserError, UserTypeError
 from tinyref.tensor.arguments import Bounds, fixed
 from tinyref.tensor.functions import Functions
 from tinyref.tensor.reduction import accumulator_dtype
@@ -29,7 +29,7 @@ class Contraction(Functions):
 
     def _factors(self, other: Self, name: str) -> None:
         if not isinstance(other, Contraction):
-            raise UserError(f"{name}: got a {type(other).__name__}, accepted is a Tensor")
+            raise UserTypeError(f"{name}: got a {type(other).__name__}, accepted is a Tensor")
 
     def dot(self, w: Self, dtype: DTypeLike | None = None) -> Self:
         """The matrix product: the last axis of this tensor against the last but one of `w`.
@@ -111,7 +111,7 @@ class Contraction(Functions):
         tensors = list(flat) if isinstance(flat, list | tuple) else [flat]
         for tensor in tensors:
             if not isinstance(tensor, cls):
-                raise UserError(f"einsum: got a {type(tensor).__name__}, accepted are Tensors")
+                raise UserTypeError(f"einsum: got a {type(tensor).__name__}, accepted are Tensors")
         found = cast(list[Self], tensors)
         terms, output = parse_formula(formula, [tensor.ndim for tensor in found])
         types = accumulator_dtype(promote(*(tensor.dtype for tensor in found)), dtype, "einsum")
@@ -238,7 +238,7 @@ def parse_formula(formula: object, ndims: Sequence[int]) -> tuple[list[str], str
     The axes of `...` get characters beyond the alphabet, the last axis the first of them.
     """
     if not isinstance(formula, str):
-        raise UserError(f"einsum: formula {formula!r}: accepted is a text")
+        raise UserTypeError(f"einsum: formula {formula!r}: accepted is a text")
     text = formula.replace(" ", "")
     inputs, arrow, right = text.partition("->")
     terms = inputs.split(",")

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from tinyref.dtype import DType
-from tinyref.errors import UserError
+from tinyref.errors import UserError, UserIndexError
 from tinyref.lazy import graph
 from tinyref.lazy.multi import build
 from tinyref.lazy.shards import Place, describe_place, on_place
@@ -244,7 +244,7 @@ class TensorCore:
             return self.shape
         axis = axis_of(dim, self.ndim, "size")
         if not self.shape:
-            raise UserError(f"size: dim {dim}: a tensor without axes has none to measure")
+            raise UserIndexError(f"size: dim {dim}: a tensor without axes has none to measure")
         return self.shape[axis]
 
     def numel(self) -> sint:

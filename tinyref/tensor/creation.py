@@ -10,7 +10,7 @@ import numpy as np
 
 from tinyref.device import Device
 from tinyref.dtype import ConstType, DType, DTypeLike, dtypes, to_dtype
-from tinyref.errors import UserError
+from tinyref.errors import UserError, UserTypeError, argument_error
 from tinyref.lazy import graph
 from tinyref.lazy.buffers import buffer_of
 from tinyref.lazy.shards import Place, canonical_place, first_device, new_buffer
@@ -37,7 +37,7 @@ def element_dtype(dtype: DTypeLike | None) -> DType | None:
         return None
     target = to_dtype(dtype)
     if target not in dtypes.all:
-        raise UserError(f"dtype: {target.name} is not an element type of tensors")
+        raise UserTypeError(f"dtype: {target.name} is not an element type of tensors")
     return target
 
 
@@ -108,7 +108,7 @@ class Creation(Operators):
         """True and False decide; None leaves it to an optimiser, which will ask for a gradient."""
         self._value.is_frozen = requires_grad is False
         if requires_grad and not self.dtype.is_float:
-            raise UserError(
+            raise UserTypeError(
                 f"requires_grad: a {self.dtype.name} tensor has no gradient: accepted are floats"
             )
         if bool(requires_grad) is not self._value.requires_grad:
@@ -137,7 +137,7 @@ class Creation(Operators):
         if isinstance(fill_value, np.generic):
             fill_value = fill_value.item()
         if not literals.is_scalar(fill_value):
-            raise UserError(
+            raise UserTypeError(
                 f"full: fill_value is a {type(fill_value).__name__}, accepted is a number"
             )
         target = element_dtype(dtype) or literals.scalar_dtype(fill_value)
@@ -232,10 +232,14 @@ class Creation(Operators):
         dimension(count, "linspace: steps")
         for name, value in (("start", start), ("stop", stop)):
             if not literals.is_scalar(value) or not math.isfinite(value):
-                raise UserError(f"linspace: {name} is {value!r}, accepted is a finite number")
+                raise argument_error(
+                    value,
+                    int | float,
+                    f"linspace: {name} is {value!r}, accepted is a finite number",
+                )
         settings = {"device": None, "dtype": None, "requires_grad": None, **kwargs}
         if len(settings) > 3:
-            raise UserError(f"linspace: unknown keywords among {', '.join(kwargs)}")
+            raise UserTypeError(f"linspace: unknown keywords among {', '.join(kwargs)}")
         target = element_dtype(settings["dtype"]) or dtypes.default_float
         wide = dtypes.float64 if target is dtypes.float64 else dtypes.float32
         numbers = cls.arange(count, device=settings["device"])._cast(wide)
@@ -289,7 +293,7 @@ def _node_of(data: object, device: str, dtype: DType | None) -> UOp:
     if isinstance(data, list | tuple):
         array, found = literals.from_list(data, dtype)
         return from_host(array, found, device)
-    raise UserError(
+    raise UserTypeError(
         f"data: got a {type(data).__name__}: accepted are a number, nested lists of numbers, "
         f"bytes, a numpy array, a Tensor and the path of a file"
     )

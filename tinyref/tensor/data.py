@@ -11,7 +11,7 @@ from typing import Any, Self, cast
 import numpy as np
 
 from tinyref.dtype import ConstType, dtypes, numpy_dtype
-from tinyref.errors import UserError
+from tinyref.errors import UserError, UserStateError, UserTypeError
 from tinyref.lazy import graph
 from tinyref.lazy.buffers import buffer_of
 from tinyref.lazy.folding import uniform_value
@@ -52,7 +52,7 @@ def compute(tensors: Sequence[TensorCore]) -> None:
     """
     for tensor in tensors:
         if not isinstance(tensor, TensorCore):
-            raise UserError(f"realize: got a {type(tensor).__name__}, accepted are Tensors")
+            raise UserTypeError(f"realize: got a {type(tensor).__name__}, accepted are Tensors")
     if all(is_computed(tensor._node) for tensor in tensors):
         return
     with computing:
@@ -306,7 +306,7 @@ class Data(Creation):
         Raises `UserError` for bfloat16 and fp8, for which a memoryview has no format.
         """
         if self.dtype is dtypes.bfloat16 or self.dtype in dtypes.fp8s:
-            raise UserError(
+            raise UserTypeError(
                 f"data: a memoryview has no format for {self.dtype.name}: "
                 f"use numpy(), or bitcast to an unsigned integer"
             )
@@ -321,7 +321,7 @@ class Data(Creation):
 
     def __len__(self) -> int:
         if not self.ndim:
-            raise UserError("len: a tensor without axes has no length")
+            raise UserTypeError("len: a tensor without axes has no length")
         return fixed(self.shape[:1], "len")[0]
 
     def __bool__(self) -> bool:
@@ -389,14 +389,14 @@ class Data(Creation):
         Raises `UserError` where shapes differ, unless that is allowed.
         """
         if not isinstance(x, Data):
-            raise UserError(f"replace: got a {type(x).__name__}, accepted is a Tensor")
+            raise UserTypeError(f"replace: got a {type(x).__name__}, accepted is a Tensor")
         if x.shape != self.shape and not allow_shape_mismatch:
             raise UserError(
                 f"replace: shape {describe_shape(x.shape)} for {describe_shape(self.shape)}: "
                 f"equal shapes are accepted, or allow_shape_mismatch=True"
             )
         if self.requires_grad and not x.dtype.is_float:
-            raise UserError(f"replace: {x.dtype.name} cannot require grad")
+            raise UserTypeError(f"replace: {x.dtype.name} cannot require grad")
         self._become(x._node, x._device)
         return self
 
@@ -410,7 +410,7 @@ class Data(Creation):
         """
         value = self._assignable(x)
         if is_recording() and value._value.requires_grad:
-            raise UserError(
+            raise UserStateError(
                 "assign: the value requires grad, and no gradient flows through an assignment: "
                 "use detach() on it, or Tensor.no_grad()"
             )
@@ -432,7 +432,7 @@ class Data(Creation):
         else:
             value = type(self)(x, device=self.device, dtype=self.dtype)
         if value.dtype is not self.dtype:
-            raise UserError(
+            raise UserTypeError(
                 f"assign: {value.dtype.name} for {self.dtype.name}: cast the value first"
             )
         if value.device != self.device and graph.device_of(value._node) is not None:
@@ -469,7 +469,7 @@ class Data(Creation):
         Where gradients flow this tensor goes on as the result; else it is assigned to.
         """
         if is_recording() and self._value.requires_grad and self._value.record is None:
-            raise UserError(
+            raise UserStateError(
                 f"{name}: this tensor is a leaf that requires grad: "
                 f"use Tensor.no_grad(), or assign a detached value"
             )

@@ -17,7 +17,7 @@ from tinyref.dtype import (
     promote,
     to_dtype,
 )
-from tinyref.errors import UserError
+from tinyref.errors import UserError, UserTypeError
 from tinyref.lazy import graph
 from tinyref.tensor import rounding
 from tinyref.tensor.arguments import broadcast, integer
@@ -35,7 +35,9 @@ RoundingMode = Literal["trunc", "floor"] | None
 def compute_dtype(name: str, dtype: DType) -> DType:
     """`dtype`, refused where it is for storage only."""
     if dtype in dtypes.storage_only:
-        raise UserError(f"{name}: {dtype.name} is for storage: cast to float16 or float32 first")
+        raise UserTypeError(
+            f"{name}: {dtype.name} is for storage: cast to float16 or float32 first"
+        )
     return dtype
 
 
@@ -43,7 +45,7 @@ def require_integer(name: str, dtype: DType, accept_bool: bool = True) -> None:
     """Raises `UserError` where bits make no sense."""
     if not (dtype.is_int or (dtype.is_bool and accept_bool)):
         accepted = "integers and bool" if accept_bool else "integers"
-        raise UserError(f"{name}: got {dtype.name}, accepted are {accepted}")
+        raise UserTypeError(f"{name}: got {dtype.name}, accepted are {accepted}")
 
 
 class Elementwise(TensorCore):
@@ -72,7 +74,9 @@ class Elementwise(TensorCore):
             # A symbolic size is a number too: an int32 tensor without axes.
             size = as_node(as_size(value, name))
             return self._from_node(graph.cast(size, dtypes.int32), self._device)
-        raise UserError(f"{name}: got a {type(value).__name__}: accepted are a Tensor and a number")
+        raise UserTypeError(
+            f"{name}: got a {type(value).__name__}: accepted are a Tensor and a number"
+        )
 
     def _pair(self, other: object, name: str, reverse: bool = False) -> tuple[Self, Self]:
         """Both operands in their common type and shape, in the order of the operation."""
@@ -134,7 +138,7 @@ class Elementwise(TensorCore):
         """self - x; integers wrap, bool is refused."""
         left, right = self._pair(x, "sub", reverse)
         if left.dtype.is_bool:
-            raise UserError("sub: bool has no difference: use ^ or logical_not, or cast to int")
+            raise UserTypeError("sub: bool has no difference: use ^ or logical_not, or cast to int")
         return left._apply(Ops.SUB, right)
 
     def mul(self, x: Self | ConstType, reverse: bool = False) -> Self:
@@ -217,7 +221,7 @@ class Elementwise(TensorCore):
                 return self._cast(weak_dtype(number, self.dtype))._integer_power(number)
         left, right = self._pair(x, "pow", reverse)
         if not left.dtype.is_float:
-            raise UserError(
+            raise UserTypeError(
                 f"pow: {left.dtype.name} accepts a non-negative integer number as exponent: "
                 f"cast to a float type first"
             )
@@ -225,7 +229,7 @@ class Elementwise(TensorCore):
 
     def _integer_power(self, exponent: int) -> Self:
         if exponent < 0:
-            raise UserError(
+            raise UserTypeError(
                 f"pow: {self.dtype.name} ** {exponent} is no integer: cast to a float type first"
             )
         return self._power(exponent)
@@ -383,7 +387,7 @@ class Elementwise(TensorCore):
     def neg(self) -> Self:
         """-self; integers wrap, bool is refused."""
         if self.dtype.is_bool:
-            raise UserError("neg: bool has no negative: use logical_not, or cast to int")
+            raise UserTypeError("neg: bool has no negative: use logical_not, or cast to int")
         compute_dtype("neg", self.dtype)
         return self._apply(Ops.NEG)
 
@@ -495,7 +499,7 @@ class Elementwise(TensorCore):
         Raises `UserError` when this tensor is not bool.
         """
         if not self.dtype.is_bool:
-            raise UserError(f"where: the condition is {self.dtype.name}, accepted is bool")
+            raise UserTypeError(f"where: the condition is {self.dtype.name}, accepted is bool")
         left, right = self._operand(x, "where"), self._operand(y, "where")
         dtype = _common_dtype(left, right)
         chosen, other = (
@@ -512,7 +516,7 @@ class Elementwise(TensorCore):
         """
         target = to_dtype(dtype, "cast")
         if target not in dtypes.all:
-            raise UserError(f"cast: {target.name} is not an element type of tensors")
+            raise UserTypeError(f"cast: {target.name} is not an element type of tensors")
         return self._cast(target)
 
 

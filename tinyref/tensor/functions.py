@@ -6,7 +6,7 @@ import math
 from typing import Self
 
 from tinyref.dtype import ConstType, DType, DTypeLike, to_dtype
-from tinyref.errors import UserError
+from tinyref.errors import UserError, UserTypeError
 from tinyref.tensor.arguments import axes_of, axis_of
 from tinyref.tensor.elementwise import compute_dtype
 from tinyref.tensor.gradient import Contribution, GradientRule, Step
@@ -21,7 +21,7 @@ def _require_numbers(name: str, **given: object) -> None:
     for argument, value in given.items():
         if not is_scalar(value):
             kind = type(value).__name__
-            raise UserError(f"{name}: {argument} is a {kind}: accepted is a number")
+            raise UserTypeError(f"{name}: {argument} is a {kind}: accepted is a number")
 
 
 def _logistic(step: Step) -> tuple[Contribution, ...]:
@@ -151,7 +151,7 @@ class Functions(Mathematics):
         axes = (number,) if self.ndim else ()
         target = self._result_dtype() if dtype is None else to_dtype(dtype, name)
         if not compute_dtype(name, target).is_float:
-            raise UserError(f"{name}: dtype {target.name}, accepted are float types")
+            raise UserTypeError(f"{name}: dtype {target.name}, accepted are float types")
         wide = self._cast(target)._wide(name)
         return wide.sub(wide.detach()._reduce(Ops.MAX, axes)), target, number
 

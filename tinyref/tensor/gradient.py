@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tinyref.dtype import dtypes
-from tinyref.errors import UserError
+from tinyref.errors import UserError, UserStateError
 from tinyref.lazy.shape import describe_shape, shape_of
 from tinyref.tensor.core import Value
 from tinyref.tensor.names import go_back_through
@@ -433,7 +433,7 @@ def _check_unchanged(rule: GradientRule, value: Value) -> None:
         read += _parents(value)
     for source in read:
         if source.is_overwritten:
-            raise UserError(
+            raise UserStateError(
                 f"backward: elements that the gradient of {rule.name} reads, of shape "
                 f"{describe_shape(shape_of(source.node))}, were assigned to since: "
                 f"compute the result again"

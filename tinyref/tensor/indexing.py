@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from tinyref.dtype import dtypes
-from tinyref.errors import UserError
+from tinyref.errors import UserError, UserIndexError, UserTypeError
 from tinyref.tensor.arguments import Bounds, Shape, broadcast, fixed, integer
 from tinyref.tensor.contraction import Contraction
 from tinyref.tensor.variable import place_bounds, slice_bounds
@@ -81,9 +81,9 @@ def _without_ellipsis(items: list[object], ndim: int) -> Iterator[object]:
     used = sum(1 for item in items if item is not None and item is not Ellipsis)
     ellipses = sum(1 for item in items if item is Ellipsis)
     if ellipses > 1:
-        raise UserError("index: more than one Ellipsis")
+        raise UserIndexError("index: more than one Ellipsis")
     if used > ndim:
-        raise UserError(f"index: {used} indices for {ndim} axes")
+        raise UserIndexError(f"index: {used} indices for {ndim} axes")
     rest = [slice(None)] * (ndim - used)
     for item in items:
         if item is Ellipsis:
@@ -117,13 +117,13 @@ def _integer_index(item: object, size: int, axis: int) -> AxisIndex:
     except TypeError:
         place = None
     if place is None:
-        raise UserError(
+        raise UserTypeError(
             f"index: got a {type(item).__name__}: accepted are integers, slices, None, Ellipsis, "
             f"and tensors, arrays or lists of integers or bools"
         )
     if not -size <= place < size:
         limits = f"{-size} to {size - 1}" if size else "none: the axis is empty"
-        raise UserError(f"index: {place} is outside axis {axis}: accepted are {limits}")
+        raise UserIndexError(f"index: {place} is outside axis {axis}: accepted are {limits}")
     place %= size
     return AxisIndex(place, place + 1)
 
@@ -144,7 +144,7 @@ class Indexing(Contraction):
 
     def __iter__(self) -> Iterator[Self]:
         if not self.ndim:
-            raise UserError("iteration: a tensor without axes has no elements to go through")
+            raise UserTypeError("iteration: a tensor without axes has no elements to go through")
         return (self[place] for place in range(fixed(self.shape[:1], "iteration")[0]))
 
     def _written(self, key: object, value: Self) -> Self:

@@ -15,7 +15,7 @@ from tinyref import config
 from tinyref.device import Buffer
 from tinyref.dtype import DType
 from tinyref.engine.capture import Recorder, Replay, active_recorder, recording
-from tinyref.errors import UserError
+from tinyref.errors import UserError, UserStateError, UserTypeError
 from tinyref.lazy import graph
 from tinyref.lazy.buffers import buffer_of, new_buffer_like
 from tinyref.lazy.folding import uniform_value
@@ -78,7 +78,7 @@ class TinyJit(Generic[P, R]):
 
     def __init__(self, fxn: Callable[P, R]) -> None:
         if not callable(fxn):
-            raise UserError(f"TinyJit: got a {type(fxn).__name__}, accepted is a function")
+            raise UserTypeError(f"TinyJit: got a {type(fxn).__name__}, accepted is a function")
         self.fxn = fxn
         functools.update_wrapper(self, fxn)
         self._program = _Program(_parameter_names(fxn))
@@ -109,7 +109,7 @@ class TinyJit(Generic[P, R]):
         try:
             reference = weakref.ref(instance, forget)
         except TypeError:
-            raise UserError(
+            raise UserTypeError(
                 f"TinyJit: a {type(instance).__name__} takes no weak references: "
                 f"add '__weakref__' to its slots"
             ) from None
@@ -235,7 +235,7 @@ class _Input:
         """Raises `UserError` where the function did to it what a replay could not do."""
         known = [recorder.known[number] for number in self.numbers if number in recorder.known]
         if self.stand_in._node is not self.node or any(found.is_written for found in known):
-            raise UserError(
+            raise UserStateError(
                 f"TinyJit: argument {self.path} is assigned to within the function: return the "
                 f"new value, or let the function keep the tensor as its state"
             )
@@ -243,7 +243,7 @@ class _Input:
             if number in recorder.known and recorder.known[number].is_written:
                 raise _also_state(self.path)
         if self.stand_in._grad is not None:
-            raise UserError(
+            raise UserStateError(
                 f"TinyJit: argument {self.path} gets a grad within the function, which a replay "
                 f"could not hand out: use gradient() and return it"
             )
@@ -278,7 +278,7 @@ def _copied(buffer: UOp) -> UOp:
 def _in_memory(tensor: TensorCore, path: str) -> UOp:
     """A node of the elements of `tensor` in memory, in order: computes and copies if need be."""
     if tensor._value.requires_grad and tensor._value.record is not None:
-        raise UserError(
+        raise UserStateError(
             f"TinyJit: argument {path} was computed from tensors that require grad, and no "
             f"gradient flows through a replay: pass {path}.detach()"
         )

@@ -10,7 +10,7 @@ from typing import cast
 import numpy as np
 
 from tinyref.dtype import DType
-from tinyref.errors import UserError
+from tinyref.errors import UserError, UserTypeError
 from tinyref.lazy.shards import Place
 from tinyref.schedule.prepare import unbound
 from tinyref.tensor.arguments import Shape
@@ -125,7 +125,7 @@ class Arguments:
                 self.add(item, f"{path}[{place}]", depth + 1)
         elif isinstance(value, np.ndarray | set | bytearray | memoryview):
             name = type(value).__name__
-            raise UserError(
+            raise UserTypeError(
                 f"TinyJit: argument {path} is a {name}, whose contents a replay would not see: "
                 f"pass a Tensor"
             )
@@ -201,7 +201,7 @@ def _same_kind(value: object, items: object) -> object:
     try:
         return type(value)(items)  # type: ignore[call-arg]  # containers are made of their items
     except TypeError as error:
-        raise UserError(
+        raise UserTypeError(
             f"TinyJit: cannot make a {type(value).__name__} anew: {error}: "
             f"accepted are tuples, lists and dicts"
         ) from error
@@ -218,7 +218,7 @@ def check_returned(value: object, path: str = "the result", depth: int = 0) -> N
         for place, item in enumerate(value):
             check_returned(item, f"{path}[{place}]", depth + 1)
     elif value is not None and not isinstance(value, TensorCore | bool | int | float | str | bytes):
-        raise UserError(
+        raise UserTypeError(
             f"TinyJit: {path} is a {type(value).__name__}: accepted are Tensors, numbers, texts "
             f"and None, in tuples, lists and dicts"
         )

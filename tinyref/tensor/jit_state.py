@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from tinyref.engine.capture import Known, Recorder
-from tinyref.errors import TinyrefError, UserError
+from tinyref.errors import TinyrefError, UserStateError
 from tinyref.lazy.folding import uniform_value
 from tinyref.lazy.shape import is_empty, largest_size, shape_of
 from tinyref.tensor.core import TensorCore, Value
@@ -117,7 +117,7 @@ class State:
         if known.existed and number in before:
             self._needed[number] = before[number]
             if not values:
-                raise UserError(
+                raise UserStateError(
                     f"TinyJit: a {before[number]} that the function reads was replaced in it: "
                     f"replays would read the old one; assign() to it in place, or pass it in and "
                     f"return it"
@@ -158,7 +158,7 @@ class State:
         held = {number for holder in holders for number in holder.numbers}
         for number, description in self._needed.items():
             if number not in held:
-                raise UserError(
+                raise UserStateError(
                     f"TinyJit: a {description} that the captured function reads is gone, or has "
                     f"other memory by now: assign() to it in place, or capture anew after reset()"
                 )

@@ -17,7 +17,7 @@ from tinyref.dtype import (
     numpy_dtype,
     round_float,
 )
-from tinyref.errors import UserError
+from tinyref.errors import UserError, UserTypeError
 from tinyref.uops import meanings
 from tinyref.uops.ops import Ops
 
@@ -98,7 +98,7 @@ def _walk(
     if isinstance(data, np.generic) and data.ndim == 0:
         data = data.item()
     if not isinstance(data, bool | int | float):
-        raise UserError(
+        raise UserTypeError(
             f"data: {where} is a {type(data).__name__}: accepted are numbers and lists of them"
         )
     yield data
@@ -150,7 +150,7 @@ def from_numpy(data: HostArray, dtype: DType | None) -> tuple[HostArray, DType]:
             f"convert with array.astype(array.dtype.newbyteorder('='))"
         )
     if data.dtype.hasobject or data.dtype.fields is not None:
-        raise UserError(f"data: numpy type {data.dtype} is not a number type")
+        raise UserTypeError(f"data: numpy type {data.dtype} is not a number type")
     found = from_numpy_dtype(data.dtype)
     contiguous = np.ascontiguousarray(data).reshape(data.shape)
     if dtype is None or dtype is found:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Literal, Self, cast
 
 from tinyref.dtype import ConstType, dtypes, sum_dtype
-from tinyref.errors import UserError
+from tinyref.errors import UserError, UserTypeError
 from tinyref.lazy import graph
 from tinyref.tensor.arguments import axis_of, fixed
 from tinyref.tensor.data import Data
@@ -103,7 +103,7 @@ class Lookup(Data):
     def _index_operand(self, index: object, axis: int, name: str) -> Self:
         """The argument `index` of a function along `axis`, checked against this tensor."""
         if not isinstance(index, Lookup):
-            raise UserError(f"{name}: index is a {type(index).__name__}, accepted is a Tensor")
+            raise UserTypeError(f"{name}: index is a {type(index).__name__}, accepted is a Tensor")
         found = cast(Self, index)
         require_integer(f"{name}: index", found.dtype, accept_bool=False)
         if found.ndim != self.ndim:
@@ -153,10 +153,10 @@ class Lookup(Data):
             return self._constant(number, self.dtype)._broadcast_to(index.shape)
         if not isinstance(src, Lookup):
             kind = type(src).__name__
-            raise UserError(f"{name}: src is a {kind}, accepted are a Tensor and a number")
+            raise UserTypeError(f"{name}: src is a {kind}, accepted are a Tensor and a number")
         source = cast(Self, src)
         if source.dtype is not self.dtype:
-            raise UserError(
+            raise UserTypeError(
                 f"{name}: src is {source.dtype.name}, the tensor {self.dtype.name}: cast one first"
             )
         sizes = fixed(index.shape, name)
@@ -232,7 +232,7 @@ class Lookup(Data):
             raise UserError(f"scatter_reduce: reduce {reduce!r}: accepted are {', '.join(REDUCES)}")
         if not isinstance(src, Lookup):
             kind = type(src).__name__
-            raise UserError(f"scatter_reduce: src is a {kind}, accepted is a Tensor")
+            raise UserTypeError(f"scatter_reduce: src is a {kind}, accepted is a Tensor")
         compute_dtype("scatter_reduce", self.dtype)
         places, source, axis = self._aimed(dim, index, src, "scatter_reduce")
         rows = self._row()._moved_last(axis)
@@ -243,7 +243,7 @@ class Lookup(Data):
         """This tensor (..., size) and `source` (..., count), brought together at `places`."""
         if self.dtype.is_bool:
             if reduce == "mean":
-                raise UserError("scatter_reduce: bool has no mean: cast to a number type first")
+                raise UserTypeError("scatter_reduce: bool has no mean: cast to a number type first")
             numbers = self._cast(dtypes.int32), source._cast(dtypes.int32)
             return numbers[0]._met(reduce, places, numbers[1], include_self)._cast(dtypes.bool)
         wide = sum_dtype(self.dtype)

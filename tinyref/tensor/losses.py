@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from typing import Self
 
 from tinyref.dtype import dtypes
-from tinyref.errors import UserError
+from tinyref.errors import UserError, UserTypeError, argument_error
 from tinyref.tensor.arguments import axes_of, axis_of, fixed, integer
 from tinyref.tensor.random import Random
 from tinyref.tensor.reduction import Axes
@@ -26,7 +26,7 @@ class TrainingSwitch(contextlib.ContextDecorator):
 
     def __init__(self, mode: bool = True) -> None:
         if not isinstance(mode, bool):
-            raise UserError(f"train: mode {mode!r}: accepted are True and False")
+            raise UserTypeError(f"train: mode {mode!r}: accepted are True and False")
         self.mode = mode
         self._saved: list[bool | None] = []
 
@@ -56,7 +56,7 @@ class Trained(type):
     @training.setter
     def training(cls, mode: bool) -> None:
         if not isinstance(mode, bool):
-            raise UserError(f"training: {mode!r}: accepted are True and False")
+            raise UserTypeError(f"training: {mode!r}: accepted are True and False")
         if _within.get() is None:
             Trained._training = mode
         else:
@@ -96,11 +96,11 @@ class Losses(Random, metaclass=Trained):
         """This tensor through the functions of `ll`, one after the other."""
         result = self
         if not isinstance(ll, Iterable):
-            raise UserError(f"sequential: ll is a {type(ll).__name__}, accepted is a list")
+            raise UserTypeError(f"sequential: ll is a {type(ll).__name__}, accepted is a list")
         for place, layer in enumerate(ll):
             if not callable(layer):
                 name = type(layer).__name__
-                raise UserError(f"sequential: item {place} is a {name}, accepted are functions")
+                raise UserTypeError(f"sequential: item {place} is a {name}, accepted are functions")
             result = layer(result)
         return result
 
@@ -157,9 +157,11 @@ class Losses(Random, metaclass=Trained):
         Srivastava et al., "Dropout", 2014.
         """
         if isinstance(p, bool) or not isinstance(p, int | float) or not 0 <= p <= 1:
-            raise UserError(f"dropout: p {p!r}: accepted is a number from 0 to 1")
+            raise argument_error(
+                p, int | float, f"dropout: p {p!r}: accepted is a number from 0 to 1"
+            )
         if not self.dtype.is_float:
-            raise UserError(f"dropout: got {self.dtype.name}, accepted are floats")
+            raise UserTypeError(f"dropout: got {self.dtype.name}, accepted are floats")
         if not _is_training() or p == 0:
             return self
         if p == 1:
@@ -260,10 +262,12 @@ class Losses(Random, metaclass=Trained):
     def _labels(self, labels: Self, axis: int, name: str) -> Self:
         """Integer classes with an axis of size 1 in the place of the classes."""
         wanted = (*self.shape[:axis], *self.shape[axis + 1 :])
-        if not labels.dtype.is_int or labels.shape != wanted:
+        if not labels.dtype.is_int:
+            raise UserTypeError(f"{name}: classes of {labels.dtype.name}: accepted are integers")
+        if labels.shape != wanted:
             raise UserError(
-                f"{name}: classes of {labels.dtype.name} and shape {describe_shape(labels.shape)}: "
-                f"accepted are integers of {describe_shape(wanted)}"
+                f"{name}: classes of shape {describe_shape(labels.shape)}: "
+                f"accepted is {describe_shape(wanted)}"
             )
         return labels.unsqueeze(axis)
 
@@ -415,4 +419,6 @@ class Losses(Random, metaclass=Trained):
         if is_causal:
             raise UserError(f"{name}: attn_mask and is_causal: accepted is one of them")
         if not (mask.dtype.is_bool or mask.dtype.is_float):
-            raise UserError(f"{name}: attn_mask of {mask.dtype.name}: accepted are bool and floats")
+            raise UserTypeError(
+                f"{name}: attn_mask of {mask.dtype.name}: accepted are bool and floats"
+            )

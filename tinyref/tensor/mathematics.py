@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from tinyref.dtype import ConstType, DType, dtypes, sum_dtype
-from tinyref.errors import UserError
+from tinyref.errors import UserTypeError, argument_error
 from tinyref.tensor import approximations as tables
 from tinyref.tensor import rounding
 from tinyref.tensor.core import TensorCore
@@ -166,7 +166,7 @@ class Mathematics(Reduction):
         found = self._operand(end, "lerp")
         left, right = self._pair(found, "lerp")
         if not left.dtype.is_float:
-            raise UserError(f"lerp: got {left.dtype.name}, accepted are float types")
+            raise UserTypeError(f"lerp: got {left.dtype.name}, accepted are float types")
         share = self._operand(weight, "lerp")
         if not isinstance(share, TensorCore):
             share = self._constant(share, left.dtype)
@@ -185,7 +185,11 @@ class Mathematics(Reduction):
         """
         for name, tolerance in (("rtol", rtol), ("atol", atol)):
             if not (is_scalar(tolerance) and tolerance >= 0):
-                raise UserError(f"isclose: {name} is {tolerance!r}, accepted is at least 0")
+                raise argument_error(
+                    tolerance,
+                    int | float,
+                    f"isclose: {name} is {tolerance!r}, accepted is at least 0",
+                )
         left, right = self._pair(other, "isclose")
         equal = left.eq(right)
         if left.dtype.is_bool:

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from tinyref.dtype import ConstType, DType, DTypeLike, dtypes, promote, to_dtype
-from tinyref.errors import UserError
+from tinyref.errors import UserError, UserTypeError, argument_error
 from tinyref.lazy.shards import Place, canonical_place
 from tinyref.lazy.storage import stored_buffer
 from tinyref.tensor.arguments import (
@@ -65,7 +65,7 @@ class Movement(Elementwise):
         """Splits axis `dim` into axes of `sizes`, of which one may be -1."""
         axis = axis_of(dim, self.ndim, "unflatten")
         if not isinstance(sizes, list | tuple):
-            raise UserError(f"unflatten: sizes {sizes!r}: accepted are a tuple of sizes")
+            raise UserTypeError(f"unflatten: sizes {sizes!r}: accepted are a tuple of sizes")
         parts = resolve_reshape(self.shape[axis : axis + 1], tuple(sizes), "unflatten")
         split_shape = (*self.shape[:axis], *parts, *self.shape[axis + 1 :])
         return self._reshape(split_shape)._apart_from(self)
@@ -126,11 +126,17 @@ class Movement(Elementwise):
     def shrink(self, arg: Sequence[Sequence[sint] | None]) -> Self:
         """The part from `begin` to before `end` of each axis; None keeps an axis whole."""
         if not isinstance(arg, list | tuple) or len(arg) != self.ndim:
-            raise UserError(f"shrink: got {arg!r}, accepted are {self.ndim} pairs (begin, end)")
+            raise argument_error(
+                arg,
+                list | tuple,
+                f"shrink: got {arg!r}, accepted are {self.ndim} pairs (begin, end)",
+            )
         bounds: list[tuple[sint, sint]] = []
         for size, pair in zip(self.shape, arg, strict=True):
             if pair is not None and not (isinstance(pair, list | tuple) and len(pair) == 2):
-                raise UserError(f"shrink: {pair!r} is not a pair (begin, end)")
+                raise argument_error(
+                    pair, list | tuple, f"shrink: {pair!r} is not a pair (begin, end)"
+                )
             begin, end = (0, size) if pair is None else pair
             bounds.append((dimension(begin, "shrink"), dimension(end, "shrink")))
         return self._shrink(tuple(bounds))
@@ -152,7 +158,7 @@ class Movement(Elementwise):
         if mode != "constant":
             return self._surrounded(bounds, mode)
         if not is_scalar(value) and not isinstance(value, np.generic | Elementwise):
-            raise UserError(f"pad: value is a {type(value).__name__}, accepted is a number")
+            raise UserTypeError(f"pad: value is a {type(value).__name__}, accepted is a number")
         cut = self._cut_negative(bounds)
         grown = tuple((_positive(before), _positive(after)) for before, after in bounds)
         is_default = value == 0 and math.copysign(1, value) > 0
@@ -276,7 +282,7 @@ class Movement(Elementwise):
         """This tensor and the others in their common type."""
         for place, other in enumerate(others):
             if not isinstance(other, Movement):
-                raise UserError(
+                raise UserTypeError(
                     f"{name}: argument {place} is a {type(other).__name__}, accepted is a Tensor"
                 )
         dtype = promote(*(part.dtype for part in (self, *others)))
@@ -361,10 +367,10 @@ class Movement(Elementwise):
         """
         target = to_dtype(dtype, "bitcast")
         if target not in dtypes.all:
-            raise UserError(f"bitcast: {target.name} is not an element type of tensors")
+            raise UserTypeError(f"bitcast: {target.name} is not an element type of tensors")
         have, want = self.dtype.itemsize, target.itemsize
         if target.is_bool and not self.dtype.is_bool:
-            raise UserError("bitcast: not every byte is a bool: compare with 0")
+            raise UserTypeError("bitcast: not every byte is a bool: compare with 0")
         if have == want or stored_buffer(self._node) is not None:
             return self._bits_as(target)
         if not self.ndim:
@@ -433,7 +439,7 @@ class Movement(Elementwise):
 def _require_tensor(name: str, first: object) -> None:
     """Refuses what is not a tensor, as in the call `Tensor.cat([x, y])`."""
     if not isinstance(first, Movement):
-        raise UserError(
+        raise UserTypeError(
             f"{name}: the first argument is a {type(first).__name__}, accepted are Tensors, one "
             f"argument each"
         )

@@ -10,7 +10,7 @@ from typing import Literal, Self, overload
 import numpy as np
 
 from tinyref.dtype import ConstType, DType, sum_dtype
-from tinyref.errors import UserError
+from tinyref.errors import UserError, UserTypeError
 from tinyref.tensor.arguments import Shape, fixed, integer, per_axis, spatial_padding
 from tinyref.tensor.elementwise import compute_dtype
 from tinyref.tensor.shaping import Shaping
@@ -170,7 +170,7 @@ class Pooling(Shaping):
         name = "max_unpool2d"
         sizes = self._unpooled_sizes(kernel_size, stride, dilation, padding, output_size)
         if not isinstance(indices, Pooling) or not indices.dtype.is_int:
-            raise UserError(f"{name}: indices: accepted is a Tensor of integers")
+            raise UserTypeError(f"{name}: indices: accepted is a Tensor of integers")
         if indices.shape != self.shape:
             raise UserError(
                 f"{name}: indices {describe_shape(indices.shape)} for elements of "

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 import numpy as np
 
 from tinyref.dtype import ConstType, DType, DTypeLike, dtypes, round_float, to_dtype
-from tinyref.errors import UserError
+from tinyref.errors import UserError, UserTypeError, argument_error
 from tinyref.lazy.shards import Place, canonical_place, first_device
 from tinyref.tensor.arguments import fixed, integer, shape_argument
 from tinyref.tensor.core import GradientSwitch
@@ -181,7 +181,7 @@ class Random(Windows):
         """
         target = element_dtype(dtype) or dtypes.default_int
         if not target.is_int:
-            raise UserError(f"randint: dtype {target.name}, accepted are integers")
+            raise UserTypeError(f"randint: dtype {target.name}, accepted are integers")
         first, last = integer(low, "randint: low"), integer(high, "randint: high") - 1
         if first > last:
             raise UserError(f"randint: low {low} and high {high}: accepted is low below high")
@@ -377,13 +377,15 @@ def _float_dtype(name: str, dtype: DTypeLike | None) -> DType:
     target = dtypes.default_float if dtype is None else to_dtype(dtype, name)
     if target not in dtypes.floats:
         accepted = ", ".join(each.name for each in dtypes.floats)
-        raise UserError(f"{name}: dtype {target.name}, accepted are {accepted}")
+        raise UserTypeError(f"{name}: dtype {target.name}, accepted are {accepted}")
     return target
 
 
 def _number(name: str, argument: str, value: ConstType) -> float:
     if not is_scalar(value) or not math.isfinite(value):
-        raise UserError(f"{name}: {argument} is {value!r}, accepted is a finite number")
+        raise argument_error(
+            value, int | float, f"{name}: {argument} is {value!r}, accepted is a finite number"
+        )
     return float(value)
 
 
@@ -397,4 +399,4 @@ def _requires_grad(name: str, kwargs: dict[str, Any]) -> bool | None:
 def _no_others(name: str, kwargs: dict[str, Any]) -> None:
     if kwargs:
         listed = ", ".join(kwargs)
-        raise UserError(f"{name}: unknown keyword {listed}")
+        raise UserTypeError(f"{name}: unknown keyword {listed}")

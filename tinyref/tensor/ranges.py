@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from tinyref.dtype import ConstType, DType, dtypes
-from tinyref.errors import UserError
+from tinyref.errors import UserError, argument_error
 from tinyref.lazy import graph
 from tinyref.tensor import literals
 from tinyref.uops.node import UOp
@@ -39,7 +39,9 @@ def _number(value: ConstType, name: str) -> int | float:
     if isinstance(value, np.generic):
         value = value.item()
     if not literals.is_scalar(value) or not math.isfinite(value):
-        raise UserError(f"arange: {name} is {value!r}, accepted is a finite number")
+        raise argument_error(
+            value, int | float, f"arange: {name} is {value!r}, accepted is a finite number"
+        )
     return value
 
 

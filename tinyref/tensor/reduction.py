@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Self
 
 from tinyref.dtype import DType, DTypeLike, dtypes, sum_dtype, to_dtype
-from tinyref.errors import UserError
+from tinyref.errors import UserTypeError
 from tinyref.lazy import graph
 from tinyref.tensor.arguments import axes_of, integer
 from tinyref.tensor.elementwise import compute_dtype
@@ -161,7 +161,7 @@ def accumulator_dtype(operands: DType, dtype: DTypeLike | None, name: str) -> tu
     if dtype is not None:
         named = compute_dtype(name, to_dtype(dtype, name))
         if named.is_bool:
-            raise UserError(f"{name}: dtype bool has no sums: accepted are numbers")
+            raise UserTypeError(f"{name}: dtype bool has no sums: accepted are numbers")
         return named, named
     wide = sum_dtype(operands)
     return wide, operands if operands.is_float else wide

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal, Self, cast
 
 from tinyref.dtype import ConstType, dtypes
-from tinyref.errors import UserError
+from tinyref.errors import UserError, UserTypeError
 from tinyref.tensor.arguments import axis_of, fixed, integer
 from tinyref.tensor.elementwise import compute_dtype, require_integer
 from tinyref.tensor.literals import is_scalar, weak_dtype
@@ -88,7 +88,9 @@ class Selection(Sorting):
             filling = self._constant(value, self.dtype) if fits else self
         else:
             kind = type(value).__name__
-            raise UserError(f"masked_fill: value is a {kind}, accepted are a Tensor and a number")
+            raise UserTypeError(
+                f"masked_fill: value is a {kind}, accepted are a Tensor and a number"
+            )
         if not fits:
             raise UserError(f"masked_fill: value {value!r} has no place in {self.dtype.name}")
         return chosen.where(filling._cast(self.dtype), self)
@@ -103,9 +105,11 @@ class Selection(Sorting):
 
     def _mask_operand(self, mask: object, name: str) -> Self:
         if not isinstance(mask, Sorting):
-            raise UserError(f"{name}: mask is a {type(mask).__name__}, accepted is a bool Tensor")
+            raise UserTypeError(
+                f"{name}: mask is a {type(mask).__name__}, accepted is a bool Tensor"
+            )
         if not mask.dtype.is_bool:
-            raise UserError(f"{name}: mask is {mask.dtype.name}, accepted is bool")
+            raise UserTypeError(f"{name}: mask is {mask.dtype.name}, accepted is bool")
         return cast(Self, mask)
 
     def one_hot(self, num_classes: int = -1) -> Self:
@@ -196,7 +200,7 @@ class Selection(Sorting):
         for place, tensor in enumerate(tensors):
             if not isinstance(tensor, Sorting):
                 kind = type(tensor).__name__
-                raise UserError(f"meshgrid: argument {place} is a {kind}, accepted are Tensors")
+                raise UserTypeError(f"meshgrid: argument {place} is a {kind}, accepted are Tensors")
             if tensor.ndim > 1:
                 raise UserError(
                     f"meshgrid: argument {place} has shape {describe_shape(tensor.shape)}: "

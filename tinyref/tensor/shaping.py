@@ -8,7 +8,7 @@ from typing import Self
 
 import numpy as np
 
-from tinyref.errors import UserError
+from tinyref.errors import UserError, UserTypeError, argument_error
 from tinyref.tensor.arguments import fixed, integer
 from tinyref.tensor.selection import Selection
 from tinyref.uops.node import sint
@@ -41,7 +41,9 @@ class Shaping(Selection):
         sides name the same axes. The notation is that of einops (Rogozhnikov, "Einops", 2022).
         """
         if not isinstance(formula, str) or formula.count("->") != 1:
-            raise UserError(f"rearrange: formula {formula!r}: accepted is 'axes -> axes'")
+            raise argument_error(
+                formula, str, f"rearrange: formula {formula!r}: accepted is 'axes -> axes'"
+            )
         left, right = (_parse_side(side, formula) for side in formula.split("->"))
         left, right = _without_dots(left, right, self.ndim, formula)
         split = self._split_sizes(left, sizes, formula)
@@ -110,7 +112,7 @@ class Shaping(Selection):
         where they are, for the last two modes. Integers have the nearest modes alone.
         """
         if not isinstance(size, list | tuple) or not 0 < len(size) <= self.ndim:
-            raise UserError(
+            raise UserTypeError(
                 f"interpolate: size {size!r} for shape {describe_shape(self.shape)}: accepted is "
                 f"a tuple of sizes for the last axes"
             )
@@ -119,7 +121,9 @@ class Shaping(Selection):
         if align_corners and mode.startswith("nearest"):
             raise UserError(f"interpolate: align_corners has no meaning in mode {mode!r}")
         if not mode.startswith("nearest") and not self.dtype.is_float:
-            raise UserError(f"interpolate: {self.dtype.name} in mode {mode!r}: cast to float first")
+            raise UserTypeError(
+                f"interpolate: {self.dtype.name} in mode {mode!r}: cast to float first"
+            )
         wanted = [integer(item, "interpolate: size") for item in size]
         result = self if mode.startswith("nearest") else self._wide("interpolate")
         lead = self.ndim - len(wanted)

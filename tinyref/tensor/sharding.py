@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Self
 
-from tinyref.errors import UserError
+from tinyref.errors import UserTypeError
 from tinyref.lazy.shards import canonical_devices, even_sizes
 from tinyref.tensor.arguments import axis_of, fixed
 from tinyref.tensor.losses import Losses
@@ -31,7 +31,7 @@ class Sharding(Losses):
         symbolic, and for devices that are unknown or named twice.
         """
         if not isinstance(devices, tuple | list):
-            raise UserError(
+            raise UserTypeError(
                 f"shard: devices is {devices!r}, accepted is a tuple of names such as "
                 f"('CPU:0', 'CPU:1')"
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Self, cast
 
 from tinyref.dtype import dtypes
-from tinyref.errors import UserError
+from tinyref.errors import UserError, UserStateError, UserTypeError
 from tinyref.tensor import gradient as reverse
 from tinyref.tensor.core import GradientSwitch
 from tinyref.tensor.sharding import Sharding
@@ -31,7 +31,7 @@ class Tensor(Sharding):
     def grad(self, gradient: Self | None) -> None:
         if not isinstance(gradient, Tensor | None):
             name = type(gradient).__name__
-            raise UserError(f"grad: got a {name}, accepted are a Tensor and None")
+            raise UserTypeError(f"grad: got a {name}, accepted are a Tensor and None")
         if gradient is not None and gradient.shape != self.shape:
             raise UserError(
                 f"grad: shape {describe_shape(gradient.shape)} for a tensor of "
@@ -41,7 +41,7 @@ class Tensor(Sharding):
 
     def _seed(self, gradient: Self | None, name: str) -> Self:
         if not self.dtype.is_float:
-            raise UserError(f"{name}: a {self.dtype.name} tensor has no gradient")
+            raise UserTypeError(f"{name}: a {self.dtype.name} tensor has no gradient")
         if gradient is None:
             if self.shape != ():
                 raise UserError(
@@ -51,7 +51,7 @@ class Tensor(Sharding):
             return self.ones_like()
         accepted = f"accepted is a Tensor of {describe_shape(self.shape)}"
         if not isinstance(gradient, Tensor):
-            raise UserError(f"{name}: gradient is a {type(gradient).__name__}, {accepted}")
+            raise UserTypeError(f"{name}: gradient is a {type(gradient).__name__}, {accepted}")
         if gradient.shape != self.shape:
             shape = describe_shape(gradient.shape)
             raise UserError(f"{name}: gradient of shape {shape}, {accepted}")
@@ -66,7 +66,9 @@ class Tensor(Sharding):
         """
         seed = self._seed(gradient, "backward")
         if not self._value.requires_grad:
-            raise UserError("backward: nothing that this tensor was computed from requires grad")
+            raise UserStateError(
+                "backward: nothing that this tensor was computed from requires grad"
+            )
         order = reverse.history(self)
         leaves = [value for value in order if value.requires_grad and value.record is None]
         with GradientSwitch():
@@ -92,7 +94,7 @@ class Tensor(Sharding):
         for place, target in enumerate(targets):
             if not isinstance(target, Tensor):
                 name = type(target).__name__
-                raise UserError(f"gradient: target {place} is a {name}, accepted are Tensors")
+                raise UserTypeError(f"gradient: target {place} is a {name}, accepted are Tensors")
         seed = self._seed(gradient, "gradient")
         order = reverse.history(self)
         found = reverse.gradients(self, seed, [target._value for target in targets], order)

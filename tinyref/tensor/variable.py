@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tinyref.errors import UserError
+from tinyref.errors import UserError, argument_error
 from tinyref.lazy import graph
 from tinyref.tensor.arguments import integer
 from tinyref.uops.build import variable
@@ -34,7 +34,7 @@ class Variable:
 
     def __init__(self, name: str, minimum: int, maximum: int) -> None:
         if not (isinstance(name, str) and name.isidentifier()):
-            raise UserError(f"variable: name {name!r}, accepted is an identifier")
+            raise argument_error(name, str, f"variable: name {name!r}, accepted is an identifier")
         self.name = name
         self.minimum = integer(minimum, "variable: minimum")
         self.maximum = integer(maximum, "variable: maximum")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 
 from tinyref.dtype import AddressSpace, ConstType, DType, PtrDType, as_const, dtypes, pointer
-from tinyref.errors import UserError
+from tinyref.errors import UserError, UserTypeError
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import COMMUTATIVE, Ops
 from tinyref.uops.payload import (
@@ -71,7 +71,9 @@ def binary(op: Ops, x: Operand, y: Operand) -> UOp:
     left = operand(x, dtype)
     right = operand(y, dtype)
     if left.dtype is not right.dtype and op not in (Ops.SHL, Ops.SHR):
-        raise UserError(f"{op.name}: {left.dtype.name} meets {right.dtype.name}: cast one first")
+        raise UserTypeError(
+            f"{op.name}: {left.dtype.name} meets {right.dtype.name}: cast one first"
+        )
     is_comparison = op in (Ops.CMPLT, Ops.CMPNE)
     dtype = dtypes.bool.vec(left.dtype.lanes) if is_comparison else left.dtype
     if op in COMMUTATIVE and left.op is Ops.CONST and right.op is not Ops.CONST:
@@ -148,7 +150,7 @@ def where(condition: UOp, x: Operand, y: Operand) -> UOp:
     """`x` where the bool `condition` holds, else `y`; a number takes the other side's type."""
     dtype = x.dtype if isinstance(x, UOp) else y.dtype if isinstance(y, UOp) else None
     if dtype is None:
-        raise UserError("WHERE: at least one of the two values must be a node")
+        raise UserTypeError("WHERE: at least one of the two values must be a node")
     return UOp(Ops.WHERE, dtype, (condition, operand(x, dtype), operand(y, dtype)))
 
 
@@ -204,7 +206,7 @@ def texel(image: UOp, row: UOp, column: UOp) -> UOp:
 def element_type(address: UOp) -> DType:
     """The type of what is loaded from and stored to an address or a buffer."""
     if not isinstance(address.dtype, PtrDType):
-        raise UserError(f"{address.op.name}: {address.dtype.name} is not a pointer")
+        raise UserTypeError(f"{address.op.name}: {address.dtype.name} is not a pointer")
     return address.dtype.value
 
 

@@ -14,7 +14,7 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from tinyref.dtype import dtypes
-from tinyref.errors import UserError
+from tinyref.errors import UserError, UserTypeError
 from tinyref.uops.build import const
 from tinyref.uops.node import UOp, node_fact, sint, toposort
 from tinyref.uops.ops import Ops
@@ -176,14 +176,16 @@ def as_size(value: object, argument: str) -> sint:
         return value
     if isinstance(value, UOp):
         if value.dtype is not dtypes.index:
-            raise UserError(f"{argument}: a symbolic size has dtype index, got {value.dtype.name}")
+            raise UserTypeError(
+                f"{argument}: a symbolic size has dtype index, got {value.dtype.name}"
+            )
         return normalise(value)
     try:
         if isinstance(value, bool):
             raise TypeError
         return operator.index(value)  # type: ignore[arg-type]  # the line below refuses others
     except TypeError:
-        raise UserError(
+        raise UserTypeError(
             f"{argument}: a size is an integer or an index expression, got {value!r}"
         ) from None
 

@@ -8,7 +8,7 @@ from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 from tinyref.dtype import DType
-from tinyref.errors import UserError
+from tinyref.errors import UserError, UserLookupError, UserTypeError
 from tinyref.tensor import Tensor
 from tinyref.uops.node import UOp
 from tinyref.uops.symbolic import describe_shape
@@ -95,13 +95,15 @@ def load_state_dict(
     """
     wanted = get_state_dict(model)
     if not isinstance(state_dict, Mapping):
-        raise UserError(
+        raise UserTypeError(
             f"load_state_dict: the state is a {type(state_dict).__name__}, accepted is a dict of "
             f"Tensors by name"
         )
     for name, value in state_dict.items():
         if not isinstance(value, Tensor):
-            raise UserError(f"load_state_dict: {name!r} is a {type(value).__name__}, not a Tensor")
+            raise UserTypeError(
+                f"load_state_dict: {name!r} is a {type(value).__name__}, not a Tensor"
+            )
     missing = [name for name in wanted if name not in state_dict]
     unexpected = [name for name in state_dict if name not in wanted]
     problems = []
@@ -110,7 +112,7 @@ def load_state_dict(
     if unexpected:
         problems.append(f"not in the model: {_listed(unexpected)}")
     if problems and strict:
-        raise UserError(f"load_state_dict: {'; '.join(problems)}: accepted with strict=False")
+        raise UserLookupError(f"load_state_dict: {'; '.join(problems)}: accepted with strict=False")
     if problems and verbose:
         print(f"load_state_dict: {'; '.join(problems)}", file=sys.stderr)  # noqa: T201
     shared = [name for name in wanted if name in state_dict]

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from tinyref.dtype import DType, dtypes
-from tinyref.errors import TinyrefError, UserError
+from tinyref.errors import TinyrefError, UserError, UserTypeError
 from tinyref.lazy.buffers import buffer_of
 from tinyref.lazy.storage import part_of, stored_buffer
 from tinyref.tensor import Tensor
@@ -29,9 +29,9 @@ def tensor_of_bytes(source: object, name: str) -> Tensor:
         return Tensor(Path(source))
     if not isinstance(source, Tensor):
         kind = type(source).__name__
-        raise UserError(f"{name}: got a {kind}, accepted are a path and a Tensor of bytes")
+        raise UserTypeError(f"{name}: got a {kind}, accepted are a path and a Tensor of bytes")
     if source.dtype is not dtypes.uint8 or source.ndim != 1:
-        raise UserError(
+        raise UserTypeError(
             f"{name}: got {source.dtype.name} {describe_shape(source.shape)}, "
             f"accepted is one axis of uint8"
         )

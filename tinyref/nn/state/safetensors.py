@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tinyref.dtype import DType, dtypes
-from tinyref.errors import UserError
+from tinyref.errors import UserError, UserTypeError
 from tinyref.lazy.storage import only_holds_data
 from tinyref.nn.state.reading import (
     ByteReader,
@@ -188,9 +188,9 @@ def safe_save(
     where the file cannot be written; then `fn` is as it was.
     """
     if not isinstance(fn, str | os.PathLike):
-        raise UserError(f"safe_save: fn is a {type(fn).__name__}, accepted is a path")
+        raise UserTypeError(f"safe_save: fn is a {type(fn).__name__}, accepted is a path")
     if not isinstance(tensors, Mapping):
-        raise UserError(
+        raise UserTypeError(
             f"safe_save: tensors is a {type(tensors).__name__}, accepted is a dict of Tensors by "
             f"name: see get_state_dict"
         )
@@ -201,7 +201,7 @@ def safe_save(
     header: dict[str, Any] = {}
     if metadata:
         if not all(isinstance(text, str) for text in (*metadata, *metadata.values())):
-            raise UserError("safe_save: metadata: accepted are texts by texts")
+            raise UserTypeError("safe_save: metadata: accepted are texts by texts")
         header[METADATA] = dict(metadata)
     end = 0
     for name in order:
@@ -227,11 +227,13 @@ def safe_save(
 
 def _check_saved(name: object, tensor: object) -> None:
     if not isinstance(name, str) or name == METADATA:
-        raise UserError(f"safe_save: {name!r} is no name of a tensor")
+        raise UserTypeError(f"safe_save: {name!r} is no name of a tensor")
     if not isinstance(tensor, Tensor):
-        raise UserError(f"safe_save: {name!r} is a {type(tensor).__name__}, accepted are Tensors")
+        raise UserTypeError(
+            f"safe_save: {name!r} is a {type(tensor).__name__}, accepted are Tensors"
+        )
     if tensor.dtype not in NAMES:
-        raise UserError(f"safe_save: {name!r} is {tensor.dtype.name}, which the format lacks")
+        raise UserTypeError(f"safe_save: {name!r} is {tensor.dtype.name}, which the format lacks")
 
 
 def _computed(tensors: list[Tensor]) -> None:
