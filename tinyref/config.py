@@ -20,6 +20,7 @@ class Effect(Enum):
     NUMBERS = "changes numbers"
     CHECKS = "leaves out checks"
     NONE = "changes no result"
+    OUTPUT = "changes what is printed or kept"
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Flag:
 
     @property
     def effect(self) -> Effect:
-        """With any but `NONE`, a run no longer shows that a device conforms."""
+        """With `NUMBERS` or `CHECKS`, a run does not show that a device conforms."""
         return _EFFECTS.get(self.name, Effect.NONE)
 
     @property
@@ -105,6 +106,7 @@ _EFFECTS: dict[str, Effect] = {
     # Which kernels a device is given: others than those that the tables mean.
     **dict.fromkeys(("NOOPT", "TC", "TC_LEVEL", "IMAGE", "BEAM"), Effect.NUMBERS),
     **dict.fromkeys(("VERIFY", "JIT", "SANITIZE"), Effect.CHECKS),
+    **dict.fromkeys(("DEBUG", "DUMP", "TRACEBACK", "CACHE", "CACHE_DIR"), Effect.OUTPUT),
 }
 
 _overrides: ContextVar[dict[str, FlagValue] | None] = ContextVar("tinyref_flags", default=None)

@@ -77,3 +77,22 @@ def test_describe_names_each_flag_and_its_origin(monkeypatch):
     assert rows["DEBUG"] == (2, "context")
     assert rows["CACHE"] == (0, "environment")
     assert rows["VERIFY"] == (1, "default")
+
+
+def test_the_flags_that_are_not_at_their_default(monkeypatch):
+    monkeypatch.setenv("TINYREF_DEBUG", "0")
+    before = config.changed()
+    assert "DEBUG" not in before
+    with Context(NOOPT=1, CC="tcc"):
+        assert config.changed() == {**before, "NOOPT": 1, "CC": "tcc"}
+
+
+def test_each_flag_says_what_it_changes():
+    effects = {name: config.FLAGS[name].effect for name in config.FLAGS}
+    for name in ("STRICT_FLOAT", "NOOPT", "TC", "WINO", "RING", "IMAGE", "BEAM"):
+        assert effects[name] is config.Effect.NUMBERS
+    for name in ("VERIFY", "SANITIZE", "JIT"):
+        assert effects[name] is config.Effect.CHECKS
+    for name in ("CC", "CHECK_BOUNDS", "CPU_LEVEL", "THREADS"):
+        assert effects[name] is config.Effect.NONE
+    assert effects["DEBUG"] is config.Effect.OUTPUT

@@ -27,7 +27,7 @@ _SHOWN_BEFORE = 30
 
 
 def identity(backend: Any) -> Identity:
-    """The identity of an open backend in this process: its code, versions and flags.
+    """The identity of an open backend in this process: its code, versions, and flags that matter.
 
     A member of the backend that raises an error is no reason not to go on: the error is its value.
     """
@@ -35,7 +35,11 @@ def identity(backend: Any) -> Identity:
         "python": platform.python_version(),
         "tinyref": f"{__version__} {package_hash('tinyref')}",
         **{f"library {name}": version for name, version in library_versions().items()},
-        **{f"flag {name}": str(value) for name, value in config.changed().items()},
+        **{
+            f"flag {name}": str(value)
+            for name, value in config.changed().items()
+            if config.FLAGS[name].effect is not config.Effect.OUTPUT
+        },
         **{f"environment {name}": value for name, value in environment(backend).items()},
         "compiler": _asked(lambda: backend.compiler.key),
         "sources of the backend": _asked(lambda: source_hash(type(backend))),
