@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from tinyref.errors import UserError
@@ -34,3 +36,24 @@ def prepare_folder(folder: Path, name: str) -> None:
         raise UserError(
             f"{name}: only {free >> 20} MiB are free in {folder}, {MIN_FREE_BYTES >> 20} are needed"
         )
+
+
+def set_aside(files: Sequence[Path]) -> list[Path]:
+    """Renames the files that are there, all alike, to names that are free, and returns these.
+
+    They are NAME.previous.EXT, or with a number where a file of that name exists. Raises
+    `UserError` naming a file that cannot be renamed.
+    """
+    there = [file for file in files if os.path.lexists(file)]
+    for number in itertools.count():
+        targets = [
+            file.with_name(f"{file.stem}.previous{number or ''}{file.suffix}") for file in there
+        ]
+        if not any(os.path.lexists(target) for target in targets):
+            break
+    for file, target in zip(there, targets, strict=True):
+        try:
+            file.replace(target)
+        except OSError as error:
+            raise UserError(f"folder: cannot keep {file} as {target}: {error.strerror}") from error
+    return targets

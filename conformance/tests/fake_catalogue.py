@@ -1,7 +1,7 @@
 """A catalogue of cases that pass, fail, crash, hang, eat memory and raise; no device is needed.
 
 Environment: FAKE_LOG is a file to which every case that runs appends its id; FAKE_SCENARIO picks
-the rows (names joined by commas).
+the rows (names joined by commas). FAKE_VERSION is what the device says it is.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class FakeDevice:
     capabilities = Capabilities(dtypes=CORE_DTYPES, ops=CORE_OPS)
 
     def versions(self) -> dict[str, str]:
-        return {"fake": "1.0"}
+        return {"fake": os.environ.get("FAKE_VERSION", "1.0")}
 
 
 def open_device(name: str) -> FakeDevice:

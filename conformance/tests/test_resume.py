@@ -16,6 +16,7 @@ import pytest
 
 from tinyref.errors import UserError
 from tinyref_conformance import journal as journals
+from tinyref_conformance.pool import Pool
 from tinyref_conformance.records import Record
 from tinyref_conformance.statuses import Status
 
@@ -138,8 +139,11 @@ def test_a_resume_of_a_whole_run_runs_nothing(fake: Any) -> None:
 @pytest.mark.parametrize(
     ("members", "says"),
     [
-        ({"query": "isa.add"}, "was of query '\\*', not 'isa.add'"),
-        ({"device": "OTHER"}, "was of device 'FAKE', not 'OTHER'"),
+        (
+            {"query": "isa.add"},
+            r"then -> now\): query: \* -> isa.add; number of cases: 7 -> 3: go on",
+        ),
+        ({"device": "OTHER"}, "device: FAKE -> OTHER"),
     ],
 )
 def test_a_resume_of_another_run_is_refused(fake: Any, members: Any, says: str) -> None:
@@ -161,8 +165,102 @@ def test_a_resume_of_another_run_is_refused(fake: Any, members: Any, says: str) 
 @pytest.mark.long
 def test_a_resume_after_the_tables_changed_is_refused(fake: Any) -> None:
     fake.scenario("good").run()
-    with pytest.raises(UserError, match="was of suite hash"):
+    with pytest.raises(UserError, match=r"suite hash: [0-9a-f]{64} -> [0-9a-f]{64}"):
         fake.scenario("good", "fails").run(resume=True)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("FAKE_VERSION", "2.0", "version fake: 1.0 -> 2.0: go on with --resume --restart"),
+        ("TINYREF_NOOPT", "1", r"flag NOOPT: \(none\) -> 1"),
+    ],
+)
+def test_a_resume_on_a_device_that_changed_is_refused(
+    fake: Any, monkeypatch: pytest.MonkeyPatch, name: str, value: str, says: str
+) -> None:
+    fake.scenario("good", "fails").run()
+    monkeypatch.setenv(name, value)
+    with pytest.raises(UserError, match=says):
+        fake.run(resume=True)
+    report = json.loads((fake.folder / "report.json").read_text())
+    assert report["certificate"]["device_versions"] == {"fake": "1.0"}
+
+    ran = len(fake.ran())
+    again = fake.run(resume=True, restart=True)
+    assert len(fake.ran()) == 2 * ran
+    assert again.report.certificate["resumed_cases"] == 0
+    assert json.loads((fake.folder / "report.previous.json").read_text()) == report
+    assert fake.run(resume=True).report.counts == again.report.counts
+    assert len(fake.ran()) == 2 * ran
+
+
+@pytest.mark.long
+def test_a_restart_goes_on_where_nothing_changed(fake: Any) -> None:
+    fake.scenario("good").run()
+    assert fake.run(resume=True, restart=True).report.certificate["resumed_cases"] == 7
+    assert len(fake.ran()) == 7
+
+
+@pytest.mark.long
+def test_a_restart_begins_anew_where_the_suite_changed(fake: Any) -> None:
+    fake.scenario("good").run()
+    fake.scenario("long").run(resume=True, restart=True)
+    assert (fake.folder / "journal.previous.jsonl").exists()
+    assert len(fake.ran()) == 87
+
+
+BACKEND = """
+from tinyref.runtimes.python import PythonBackend
+
+class Mine(PythonBackend):
+    {member} = 1
+"""
+
+
+@pytest.mark.long
+def test_another_device_is_not_certified_by_an_earlier_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "my_card"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "backend.py").write_text(BACKEND.format(member="first"))
+    monkeypatch.chdir(tmp_path)
+    command = [sys.executable, "-m", "tinyref.cli", "conform", "--device", "my_card.backend:Mine"]
+    command += ["--query", "memory.copy", "--report", "out", "--jobs", "1"]
+    run = lambda *more: subprocess.run(  # noqa: E731
+        [*command, *more], check=False, capture_output=True, text=True, timeout=120
+    )
+    assert run().returncode == 0, run().stderr
+    assert run("--resume").returncode == 0
+    (package / "backend.py").write_text(BACKEND.format(member="second"))
+    refused = run("--resume")
+    assert refused.returncode == 2
+    assert "sources of the backend: " in refused.stderr
+    anew = run("--resume", "--restart")
+    assert anew.returncode == 0, anew.stderr
+    assert (tmp_path / "out" / "report.previous.json").exists()
+
+
+@pytest.mark.long
+def test_a_device_that_changes_in_mid_run_ends_the_run(
+    fake: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that is started later, here for one that died, must find the same device."""
+    fake.scenario("aborts", "good")
+    original = Pool.start
+
+    def start(pool: Pool) -> Any:
+        if pool.environment.get("FAKE_VERSION"):
+            pool.environment["FAKE_VERSION"] = "1.1"
+        pool.environment.setdefault("FAKE_VERSION", "1.0")
+        return original(pool)
+
+    monkeypatch.setattr(Pool, "start", start)
+    with pytest.raises(UserError, match=r"changed while the run was going on: version fake: 1\.0"):
+        fake.run()
 
 
 def test_a_resume_of_nothing_is_refused(fake: Any) -> None:
@@ -178,8 +276,12 @@ def test_a_resume_of_nothing_is_refused(fake: Any) -> None:
 def test_a_new_run_keeps_the_old_journal(fake: Any) -> None:
     fake.scenario("good").run()
     fake.run()
-    assert (fake.folder / "journal.previous.jsonl").exists()
-    assert len(fake.ran()) == 14
+    (fake.folder / "report.previous.json").write_text("mine")
+    fake.run()
+    names = {path.name for path in fake.folder.iterdir()}
+    assert {"journal.previous.jsonl", "journal.previous1.jsonl", "report.previous1.html"} <= names
+    assert (fake.folder / "report.previous.json").read_text() == "mine"
+    assert len(fake.ran()) == 21
 
 
 def test_two_runs_do_not_share_a_folder(fake: Any) -> None:

@@ -13,9 +13,9 @@ import tinyref
 from tinyref.device import Capabilities, Device
 from tinyref.dtype import dtype_from_name
 from tinyref.errors import TinyrefError, UserError
+from tinyref.runtimes.identity import library_versions
 from tinyref.uops.serialize import tile_from_json, tile_to_json
 
-LIBRARIES = ("numpy", "ml-dtypes", "llvmlite", "mpmath")
 _PLAIN = (
     *("has_grid", "has_groups", "shared_bytes", "group_size_limit", "buffer_limit", "images"),
     *("keeps_subnormals", "division_traps", "slow_division", "threads", "tiles_pay"),
@@ -58,17 +58,6 @@ def device_versions(name: str, device: Any) -> dict[str, str]:
     except (TinyrefError, UserError):
         return {}
     return {str(key): str(value) for key, value in sorted(found.items())}
-
-
-def library_versions() -> dict[str, str]:
-    """The libraries whose version may change a result."""
-    found = {}
-    for name in LIBRARIES:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found
 
 
 def git_state() -> dict[str, Any] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -63,22 +63,41 @@ def conform(request: Request, reporter: Reporter | None = None) -> Finished:
     timings = _timings(request.timings)
     plan = make_plan(suite, request.profile, request.query, request.shard, timings)
     prepare_folder(settings.folder, "report")
-    journal = journals.start(
-        settings.folder / journals.NAME, _binding(request, suite, plan), settings.resume
-    )
     started = report_files.now()
-    reporter = reporter or Quiet()
+    assembler = Assembler(plan, suite, settings.device, Outcome(), expectations)
     try:
-        assembler = Assembler(plan, suite, settings.device, Outcome(), expectations)
-        runner = Runner(plan, settings, journal, assembler.is_expected, reporter.advance)
-        with reporter.showing(plan.count):
-            assembler.outcome = runner.run()
-    finally:
-        journal.close()
+        assembler.outcome = _run(request, plan, suite, assembler, reporter or Quiet())
+    except journals.ChangedError as error:
+        if not settings.restart:
+            raise UserError(
+                f"resume: {error}: go on with --resume --restart to begin anew, which keeps the "
+                "earlier results beside the new ones"
+            ) from error
+        anew = replace(request, settings=replace(settings, resume=False))
+        assembler.outcome = _run(anew, plan, suite, assembler, reporter or Quiet())
     if request.update:
         assembler.expectations = _update(request, assembler)
     report = assembler.report(started)
     return Finished(report, reports.write_all(report, settings.folder))
+
+
+def _run(
+    request: Request, plan: Plan, suite: Suite, assembler: Assembler, reporter: Reporter
+) -> Outcome:
+    """The outcome. Raises `ChangedError` where there is something else than what is to resume."""
+    settings = request.settings
+    journal = journals.start(
+        settings.folder / journals.NAME,
+        _binding(request, suite, plan),
+        settings.resume,
+        [settings.folder / name for name in reports.FORMS],
+    )
+    try:
+        runner = Runner(plan, settings, journal, assembler.is_expected, reporter.advance)
+        with reporter.showing(plan.count):
+            return runner.run()
+    finally:
+        journal.close()
 
 
 def _binding(request: Request, suite: Suite, plan: Plan) -> dict[str, Any]:

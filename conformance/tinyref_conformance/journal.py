@@ -2,7 +2,8 @@
 
 One file of JSON lines in the report folder. Workers append their results to it themselves, one
 `write` a line, and the main process reads them back from there: what it has shown is on disk. The
-first line binds the journal to device, suite, profile, query and shard.
+first line binds the journal to device, suite, profile, query and shard, and the one that follows,
+when a worker has opened the device, to what it found there: versions, compiler, sources, flags.
 """
 
 from __future__ import annotations
@@ -12,18 +13,24 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tinyref.errors import UserError
+from tinyref.folders import set_aside
+from tinyref.runtimes.identity import differences
 from tinyref_conformance.records import Record
 
 NAME = "journal.jsonl"
 WORKERS_LOCK = "journal.workers"
-SCHEMA = 1
+SCHEMA = 2
 FSYNC_SECONDS = 1.0
 LAST_BREATH_SECONDS = 10.0
+
+
+class ChangedError(UserError):
+    """What is there to resume is of another run, or of another state of the device."""
 
 
 class Appender:
@@ -51,10 +58,15 @@ class Appender:
 
 
 class Journal:
-    """The main process's side: binds, locks, reads what workers append, and appends its own."""
+    """The main process's side: binds, locks, reads what workers append, and appends its own.
+
+    identity: what the device was when its first worker opened it; None before that.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.identity: dict[str, str] | None = None
+        self._has_results = False
         self._offset = 0
         self._tail = b""
         self._appender = Appender(path)
@@ -78,6 +90,22 @@ class Journal:
         self._appender.write({"journal": SCHEMA, "binding": dict(binding)})
         self._appender.sync()
 
+    def bind_device(self, identity: Mapping[str, str]) -> None:
+        """What the device is, before its first result.
+
+        Raises `ChangedError` with each difference where the results that are there are of another.
+        """
+        if self.identity is None and self._has_results:
+            raise ChangedError(f"the run in {self.path.parent} does not say of what device it is")
+        if self.identity is None:
+            self.identity = dict(identity)
+            self._appender.write({"identity": self.identity})
+        elif changes := differences(self.identity, identity):
+            raise ChangedError(
+                f"the results in {self.path.parent} are of another state of the device (then -> "
+                f"now): {'; '.join(changes)}"
+            )
+
     def append(self, record: Record) -> None:
         """A result that the main process knows and no worker could write: a crash, a timeout."""
         self._appender.write({"result": record.to_json()})
@@ -92,8 +120,11 @@ class Journal:
         """The results that were appended since the last call; a torn line is left out."""
         records = []
         for data in self._new_lines():
+            if isinstance(data.get("identity"), dict):
+                self.identity = data["identity"]
             with contextlib.suppress(KeyError, TypeError, ValueError):
                 records.append(Record.from_json(data["result"]))
+        self._has_results = self._has_results or bool(records)
         return records
 
     def read_binding(self) -> dict[str, Any] | None:
@@ -149,31 +180,36 @@ def wait_for_workers(path: Path) -> None:
         os.close(descriptor)
 
 
-def start(path: Path, binding: Mapping[str, Any], resume: bool) -> Journal:
+def start(
+    path: Path,
+    binding: Mapping[str, Any],
+    resume: bool,
+    reports: Sequence[Path] = (),
+) -> Journal:
     """A journal ready for this run: a new one, or with `resume` the one that is there.
 
-    A journal that is there and not resumed is kept beside the new one. Raises `UserError` when the
-    journal to resume is missing, is not a journal, or belongs to another run.
+    A journal that is there and not resumed is kept beside the new one, and so are the `reports`
+    that were made of it. Raises `UserError` when the journal to resume is missing, and
+    `ChangedError` when it is not a journal or belongs to another run.
     """
     wait_for_workers(path)
     if not resume:
-        return _fresh(path, binding)
+        return _fresh(path, binding, reports)
     if not path.exists():
         raise UserError(f"resume: there is no interrupted run in {path.parent}")
     journal = Journal(path)
-    found = journal.read_binding()
-    problem = _difference(found, binding)
-    if problem is not None:
-        journal.close()
-        raise UserError(f"resume: the run in {path.parent} {problem}")
-    return journal
+    problem = _difference(journal.read_binding(), binding)
+    if problem is None:
+        return journal
+    journal.close()
+    raise ChangedError(f"the run in {path.parent} {problem}")
 
 
-def _fresh(path: Path, binding: Mapping[str, Any]) -> Journal:
+def _fresh(path: Path, binding: Mapping[str, Any], reports: Sequence[Path]) -> Journal:
     journal = Journal(path)
-    if path.stat().st_size:
-        # The lock stays with the renamed file, so the check above is for a run that is alive.
-        path.replace(path.with_suffix(".previous.jsonl"))
+    is_empty = not path.stat().st_size
+    # The lock stays with the renamed file, so the check above is for a run that is alive.
+    if set_aside([*reports] if is_empty else [path, *reports]) and not is_empty:
         journal.close()
         journal = Journal(path)
     journal.bind(binding)
@@ -182,8 +218,10 @@ def _fresh(path: Path, binding: Mapping[str, Any]) -> Journal:
 
 def _difference(found: Mapping[str, Any] | None, wanted: Mapping[str, Any]) -> str | None:
     if found is None:
-        return "has no readable journal: start anew without --resume"
-    for key, value in wanted.items():
-        if found.get(key) != value:
-            return f"was of {key} {found.get(key)!r}, not {value!r}: start anew without --resume"
-    return None
+        return "has no readable journal"
+    changes = [
+        f"{key}: {found.get(key)} -> {value}"
+        for key, value in wanted.items()
+        if found.get(key) != value
+    ]
+    return f"is another one (then -> now): {'; '.join(changes)}" if changes else None

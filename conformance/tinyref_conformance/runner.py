@@ -13,6 +13,7 @@ from typing import Any
 from tinyref.device import Capabilities
 from tinyref.errors import UserError
 from tinyref.processes import usable_memory
+from tinyref.runtimes.identity import differences
 from tinyref_conformance import journal as journals
 from tinyref_conformance import pool as pools
 from tinyref_conformance.certificate import capabilities_from_json
@@ -37,7 +38,8 @@ class Settings:
     """How a run is carried out; what it covers is the `Plan`.
 
     folder: where journal and reports go. timeout: seconds a case may take. memory_limit: bytes a
-    worker may hold, None for a fair share of the machine.
+    worker may hold, None for a fair share of the machine. restart: begin anew where what is to be
+    resumed is of another run or device.
     """
 
     device: str
@@ -46,6 +48,7 @@ class Settings:
     timeout: float = 30.0
     memory_limit: int | None = None
     resume: bool = False
+    restart: bool = False
     rerun_failures: bool = False
     fail_fast: bool = False
     catalogue: str = DEFAULT_CATALOGUE
@@ -169,7 +172,13 @@ class Runner:
         worker.opened = found
         self._failed_openings = 0
         if self.outcome.opened is None:
+            self.journal.bind_device(found["identity"])
             self.outcome.opened = found
+        elif changes := differences(self.outcome.opened["identity"], found["identity"]):
+            raise UserError(
+                f"run: the device changed while the run was going on: {'; '.join(changes)}; what "
+                f"was measured before is in {self.journal.path}"
+            )
 
     def _failed_to_open(self, reason: str) -> None:
         if self.outcome.opened is None:

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tinyref import config
 from tinyref.errors import DeviceError, TinyrefError, UserError, VerifyError
 from tinyref.processes import Line
 from tinyref_conformance import journal, records
@@ -126,12 +127,20 @@ def _phase(error: BaseException) -> Phase:
 
 
 def describe_device(name: str, device: Any) -> dict[str, Any]:
-    """Capabilities as JSON and as the runner needs them, and the versions behind the device."""
+    """Capabilities as JSON and as the runner needs them, versions, flags, and what results bind to.
+
+    Flags and environment are those of this process, in which the cases run.
+    """
+    from tinyref.runtimes.identity import environment, identity
     from tinyref_conformance.certificate import capabilities_to_json, device_versions
 
+    backend = getattr(device, "backend", device)
     return {
         "capabilities": capabilities_to_json(device.capabilities),
         "versions": device_versions(name, device),
+        "flags": config.changed(),
+        "environment": environment(backend),
+        "identity": identity(backend),
     }
 
 

@@ -61,6 +61,12 @@ def conform(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the interrupted run there.")
     ] = False,
+    restart: Annotated[
+        bool,
+        typer.Option(
+            "--restart", help="With --resume: begin anew where device, flags or suite changed."
+        ),
+    ] = False,
     shard: Annotated[str, typer.Option(help="Only part i of n, such as 2/4.")] = "",
     timings: Annotated[
         Path | None, typer.Option(help="An earlier report.json, to make shards equally long.")
@@ -93,6 +99,8 @@ def conform(
     from tinyref_conformance.plan import Shard
     from tinyref_conformance.runner import Settings
 
+    if restart and not resume:
+        raise UserError("restart: goes with --resume; without it a run begins anew anyway")
     name = _device(device)
     settings = Settings(
         device=name,
@@ -101,6 +109,7 @@ def conform(
         timeout=timeout,
         memory_limit=parse_memory(memory_limit) if memory_limit else None,
         resume=resume,
+        restart=restart,
         rerun_failures=rerun_failures,
         fail_fast=fail_fast,
     )

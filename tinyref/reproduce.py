@@ -1,0 +1,62 @@
+"""Flags and environment in commands and scripts, so that what is run again runs as before."""
+
+from __future__ import annotations
+
+import ast
+import shlex
+from collections.abc import Mapping, Sequence
+
+from tinyref.config import FLAGS, Effect, FlagValue, changed
+
+
+def settings(environment: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Variables that set the flags as they are now, and `environment`, by name."""
+    return settings_of(changed(), environment)
+
+
+def settings_of(
+    flags: Mapping[str, FlagValue], environment: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Variables that set these flags, and `environment`, by name."""
+    return {**{f"TINYREF_{name}": str(flags[name]) for name in flags}, **(environment or {})}
+
+
+def command(words: Sequence[str], settings: Mapping[str, str]) -> str:
+    """A line for a shell that sets `settings` for one command."""
+    assignments = [f"{name}={shlex.quote(value)}" for name, value in settings.items()]
+    return " ".join([*assignments, shlex.join(words)])
+
+
+def script(text: str, settings: Mapping[str, str]) -> str:
+    """A Python script that begins, after its docstring, by setting `settings`."""
+    if not settings:
+        return text
+    lines = text.splitlines(keepends=True)
+    place = _after_docstring(text)
+    assignments = ["import os\n", f"os.environ.update({dict(settings)!r})\n"]
+    return "".join([*lines[:place], *assignments, *lines[place:]])
+
+
+def reasons(flags: Mapping[str, FlagValue]) -> list[str]:
+    """Why a run with these flags does not show that a device conforms; empty where it does."""
+    return [
+        f"TINYREF_{name}={value} {FLAGS[name].effect.value}"
+        for name, value in flags.items()
+        if FLAGS[name].effect in (Effect.NUMBERS, Effect.CHECKS)
+    ]
+
+
+def _after_docstring(text: str) -> int:
+    """The number of lines that the docstring and imports from the future take."""
+    try:
+        body = ast.parse(text).body
+    except (SyntaxError, ValueError):
+        return 0
+    place = 0
+    for node in body:
+        is_docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        is_future = isinstance(node, ast.ImportFrom) and node.module == "__future__"
+        if not (is_docstring or is_future):
+            break
+        place = node.end_lineno or 0
+    return place
