@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -94,19 +95,58 @@ def test_a_healthy_device_agrees_and_only_the_same_campaign_is_resumed(tmp_path:
 
 
 def check_that_no_other_is_resumed(folder: Path) -> None:
-    with pytest.raises(UserError, match="is of seed 11, not 12: start anew without --resume"):
+    with pytest.raises(UserError, match=r"seed: 11 -> 12: go on with --resume --restart"):
         campaign(folder, "Healthy", seed=12, resume=True)
-    with pytest.raises(UserError, match="is of policy small, not even"):
+    with pytest.raises(UserError, match="policy: small -> even"):
         campaign(folder, "Healthy", policy="even", resume=True)
-    with pytest.raises(UserError, match="is of device campaign_devices:Healthy, not"):
+    with pytest.raises(
+        UserError, match="device: campaign_devices:Healthy -> campaign_devices:Wrong"
+    ):
         campaign(folder, "Wrong", resume=True)
     connection = Database.open(folder)._connection
     connection.execute("update config set value = '\"0.0.1-abc\"' where key = 'code'")
     connection.close()
-    with pytest.raises(UserError, match=r"is of code 0\.0\.1-abc, not 0"):
+    with pytest.raises(UserError, match=r"code: 0\.0\.1-abc -> 0"):
         campaign(folder, "Healthy", resume=True)
     with pytest.raises(UserError, match="policy: 'odd'"):
         campaign(folder, "Healthy", policy="odd")
+
+
+@pytest.mark.long
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("kernels", [KERNELS, KERNELS + 5])
+def test_a_campaign_is_not_resumed_on_a_device_that_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kernels: int
+):
+    """Neither where cases are left to judge, nor where none is."""
+    folder = tmp_path / "campaign"
+    campaign(folder, "Healthy", jobs=1)
+    with monkeypatch.context() as patch:
+        patch.setenv("TINYREF_TRANSCENDENTAL", "1")
+        with pytest.raises(UserError, match=r"flag TRANSCENDENTAL: \(none\) -> 1: go on with --re"):
+            campaign(folder, "Healthy", jobs=1, resume=True, kernels=kernels)
+        again = run(Request("campaign_devices:Healthy", folder, resume=True, restart=True))
+    assert (again.seed, again.policy, again.cases) == (SEED, "small", KERNELS)
+    assert (folder / "campaign.previous.sqlite").exists()
+    with pytest.raises(UserError, match=r"flag TRANSCENDENTAL: 1 -> \(none\)"):
+        campaign(folder, "Healthy", jobs=1, resume=True)
+
+
+@pytest.mark.long
+def test_a_campaign_is_not_resumed_with_other_sources_of_its_backend(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    module = tmp_path / "own" / "my_card.py"
+    module.parent.mkdir()
+    source = "from tinyref.runtimes.python import PythonBackend\nclass Mine(PythonBackend): ...\n"
+    module.write_text(source)
+    monkeypatch.setenv("PYTHONPATH", str(module.parent))
+    asked = Request("my_card:Mine", tmp_path / "campaign", seed=SEED, policy="small", kernels=5)
+    assert run(asked).cases == 5
+    assert run(replace(asked, resume=True, kernels=6)).cases == 6
+    module.write_text(source + "# changed\n")
+    with pytest.raises(UserError, match=r"sources of the backend: [0-9a-f]{24} -> "):
+        run(replace(asked, resume=True, kernels=7))
 
 
 @pytest.mark.long
@@ -457,8 +497,8 @@ def test_the_lane_judges_the_cases_of_a_campaign_with_its_guides(
     ("words", "says"),
     [
         (["--start", "3000"], "has not come to case 3000"),
-        (["--seed", "12"], "is of seed 11, not 12"),
-        (["--device", "CPU"], "is of device PYTHON, not CPU"),
+        (["--seed", "12"], "(then -> now): seed: 11 -> 12"),
+        (["--device", "CPU"], "device: PYTHON -> CPU"),
     ],
 )
 def test_the_lane_refuses_what_the_campaign_is_not_of(
@@ -477,7 +517,7 @@ def test_the_lane_refuses_a_folder_without_a_campaign_and_one_of_other_sources(
     database.remember({"code": "0.0.1-abc"})
     database.close()
     assert lane(["--campaign", str(guided_folder)]) == 2
-    assert "is of code 0.0.1-abc, not 0." in capsys.readouterr().err
+    assert "code: 0.0.1-abc -> 0." in capsys.readouterr().err
 
 
 @pytest.mark.slow

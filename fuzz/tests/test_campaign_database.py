@@ -13,11 +13,12 @@ import pytest
 
 from tinyref.errors import UserError
 from tinyref_fuzz.campaign.cases import CaseResult
-from tinyref_fuzz.campaign.database import NAME, PREVIOUS, Database, Lock
+from tinyref_fuzz.campaign.database import NAME, Database, Lock
 from tinyref_fuzz.campaign.task import CampaignError, Done, Examination, Task
 from tinyref_fuzz.case import Pair, Symptom, Verdict
 
 WRONG = Verdict(Pair.DEVICE, Symptom.VALUE, "element 3 of 8 is 1 instead of 2", 0, 2)
+PREVIOUS = "campaign.previous.sqlite"
 CONFIG = {"seed": 5, "device": "PYTHON"}
 
 
@@ -101,6 +102,13 @@ def test_an_earlier_campaign_is_kept_beside_a_new_one(tmp_path: Path):
     assert database.chunks() == []
     previous = sqlite3.connect(tmp_path / PREVIOUS)
     assert previous.execute("select count(*) from chunks").fetchone() == (2,)
+
+
+def test_no_earlier_campaign_is_overwritten(tmp_path: Path):
+    for _ in range(3):
+        filled(tmp_path).close()
+    kept = sorted(path.name for path in tmp_path.glob("campaign.previous*.sqlite"))
+    assert kept == ["campaign.previous.sqlite", "campaign.previous1.sqlite"]
 
 
 def test_one_that_judged_nothing_does_not_push_out_another(tmp_path: Path):

@@ -193,7 +193,7 @@ def test_a_campaign_is_of_the_harvested_kernels_that_it_began_with(tmp_path, cap
     assert main(lane) == 0
     capsys.readouterr()
     assert run([*words, "--kernels", "5", "--resume", "--harvested", str(other)]) == 2
-    assert "is of other harvested kernels: start anew" in capsys.readouterr().err
+    assert "harvested kernels: others: go on with" in capsys.readouterr().err
     assert run([*words, "--kernels", "5", "--resume"]) == 0
     assert "5 kernels judged" in capsys.readouterr().out
 

@@ -204,8 +204,24 @@ def test_a_score_of_other_settings_is_not_gone_on_with(tmp_path):
     file = tmp_path / "score.json"
     before = Scoring([SUBJECT], Settings(seeds=1), file, lambda line: None)
     write_score(file, before.score())
-    with pytest.raises(UserError, match="other sources or settings"):
+    with pytest.raises(
+        UserError, match=r"\(then -> now\): seeds: 1 -> 2: go on with --resume --res"
+    ):
         Scoring([SUBJECT], Settings(seeds=2), file, lambda line: None).resume()
+
+
+def test_a_score_under_other_flags_is_kept_and_begun_anew(tmp_path, monkeypatch):
+    file = tmp_path / "score.json"
+    finished(monkeypatch, file, KILLED)
+    earlier = file.read_text()
+    monkeypatch.setenv("TINYREF_NOOPT", "1")
+    with pytest.raises(UserError, match=r"then -> now\): flag NOOPT: \(none\) -> 1: go on"):
+        scoring_of(monkeypatch, [SUBJECT], file).resume()
+    rest = scoring_of(monkeypatch, [SUBJECT], file)
+    rest.resume(restart=True)
+    assert len(rest.to_go()) == 1
+    rest.run()
+    assert (tmp_path / "score.previous.json").read_text() == earlier
 
 
 def quiet(line: str) -> None:
@@ -376,7 +392,7 @@ def test_a_damaged_score_is_not_gone_on_with(tmp_path, monkeypatch, change):
 def test_a_score_without_sources_is_not_gone_on_with(tmp_path):
     file = tmp_path / "score.json"
     file.write_text(json.dumps({"schema": "tinyref-fuzz-score", "version": 2}))
-    with pytest.raises(UserError, match="other sources or settings"):
+    with pytest.raises(UserError, match=r"sources: None -> 0"):
         Scoring([SUBJECT], Settings(), file, quiet).resume()
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from tinyref.errors import TinyrefError, UserError
 from tinyref_fuzz.campaign.cases import DEFAULT_POLICY, Guide, judged, unguided
-from tinyref_fuzz.campaign.database import Database, contradiction
+from tinyref_fuzz.campaign.database import Database, contradictions
 from tinyref_fuzz.campaign.plan import epoch_of
 from tinyref_fuzz.case import Case, Verdict
 from tinyref_fuzz.examine import examine
@@ -61,9 +61,11 @@ def settled(options: argparse.Namespace) -> tuple[Callable[[int], Guide | None],
         config, guides = database.config(), database.guides()
     finally:
         database.close()
-    problem = contradiction(config, options.device, options.seed, options.policy)
-    if problem:
-        raise UserError(f"campaign: the one in {folder} is {problem}")
+    changes = contradictions(config, options.device, options.seed, options.policy)
+    if changes:
+        raise UserError(
+            f"campaign: the one in {folder} is another one (then -> now): {'; '.join(changes)}"
+        )
     fill_in(options, config)
 
     def guide_of(number: int) -> Guide | None:

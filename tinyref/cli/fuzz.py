@@ -94,6 +94,10 @@ def fuzz(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the campaign in the folder.")
     ] = False,
+    restart: Annotated[
+        bool,
+        typer.Option("--restart", help="With --resume: begin anew where device or flags changed."),
+    ] = False,
     folder: Annotated[Path | None, typer.Option(help="Where all is kept: ./fuzz-DEVICE.")] = None,
     corpus: Annotated[
         Path | None,
@@ -118,6 +122,8 @@ def fuzz(
 
     if cluster and jobs:
         raise UserError("jobs: a cluster has its own workers: give --jobs or --cluster, not both")
+    if restart and not resume:
+        raise UserError("restart: goes with --resume; without it a campaign begins anew anyway")
     check_finite(seconds=seconds, timeout=timeout)
     name = _device(device, is_remote=bool(cluster))
     request = Request(
@@ -131,6 +137,7 @@ def fuzz(
         cluster=cluster,
         corpus=corpus,
         resume=resume,
+        restart=restart,
         timeout=timeout,
         memory=memory_limit << 20 if memory_limit is not None else None,
         harvested=collection_text(harvested) if harvested is not None else None,

@@ -42,6 +42,10 @@ def score(
         bool,
         typer.Option("--resume", help="Go on with the score in --json; all that it has stays."),
     ] = False,
+    restart: Annotated[
+        bool,
+        typer.Option("--restart", help="With --resume: begin anew where sources or flags changed."),
+    ] = False,
     listing: Annotated[bool, typer.Option("--list", help="Only list what there is.")] = False,
 ) -> None:
     """Score the fuzzer by compilers and devices that are broken on purpose.
@@ -61,13 +65,15 @@ def score(
         return
     if resume and json is None:
         raise UserError("score: --resume needs the --json file to go on with")
+    if restart and not resume:
+        raise UserError("score: --restart goes with --resume; without it a score begins anew")
     check_finite(seconds=seconds, further=further, examine=examine)
     from tinyref_fuzz.mutants.score import Scoring, Settings
 
     settings = Settings(seeds, seconds, jobs, further, examine, first)
     scoring = Scoring(chosen, settings, json, _say)
     if resume:
-        scoring.resume()
+        scoring.resume(restart)
     if json is None:
         raise typer.Exit(_scored(scoring))
     command = resume_command(only, settings, json)

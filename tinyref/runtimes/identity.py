@@ -32,14 +32,7 @@ def identity(backend: Any) -> Identity:
     A member of the backend that raises an error is no reason not to go on: the error is its value.
     """
     found = {
-        "python": platform.python_version(),
-        "tinyref": f"{__version__} {package_hash('tinyref')}",
-        **{f"library {name}": version for name, version in library_versions().items()},
-        **{
-            f"flag {name}": str(value)
-            for name, value in config.changed().items()
-            if config.FLAGS[name].effect is not config.Effect.OUTPUT
-        },
+        **surroundings(),
         **{f"environment {name}": value for name, value in environment(backend).items()},
         "compiler": _asked(lambda: backend.compiler.key),
         "sources of the backend": _asked(lambda: source_hash(type(backend))),
@@ -50,6 +43,20 @@ def identity(backend: Any) -> Identity:
     ):
         found |= {f"{kind} {name}": value for name, value in _asked_mapping(question)}
     return found
+
+
+def surroundings() -> Identity:
+    """The part of an identity that no device has a part in."""
+    return {
+        "python": platform.python_version(),
+        "tinyref": f"{__version__} {package_hash('tinyref')}",
+        **{f"library {name}": version for name, version in library_versions().items()},
+        **{
+            f"flag {name}": str(value)
+            for name, value in config.changed().items()
+            if config.FLAGS[name].effect is not config.Effect.OUTPUT
+        },
+    }
 
 
 def environment(backend: Any) -> dict[str, str]:

@@ -14,8 +14,17 @@ from typing import Any
 
 from tinyref.errors import UserError
 from tinyref.folders import prepare_folder
+from tinyref.runtimes.identity import differences
 from tinyref_fuzz.campaign.cases import DEFAULT_POLICY, Guide, code_version, known_rules
-from tinyref_fuzz.campaign.database import NAME, Bucket, Database, Lock, contradiction, stored_path
+from tinyref_fuzz.campaign.database import (
+    NAME,
+    Bucket,
+    ChangedError,
+    Database,
+    Lock,
+    contradictions,
+    stored_path,
+)
 from tinyref_fuzz.campaign.plan import Frontier, Triage, epoch_of, gaps
 from tinyref_fuzz.campaign.progress import Progress, Quiet, Reporter
 from tinyref_fuzz.campaign.task import (
@@ -57,7 +66,8 @@ class Request:
     may take. memory: bytes that a worker may hold, a fair share of its machine where it is None.
     harvested: the text of a collection of kernels to draw from, instead of those that come with the
     fuzzer. With resume, what is not given is as before, but for jobs and cluster, which are of the
-    machine; used: how many of the seconds are gone then.
+    machine; used: how many of the seconds are gone then. restart: where what is to be resumed is of
+    other sources, or the device of another state, begin anew with what it was started with.
     """
 
     device: str
@@ -70,6 +80,7 @@ class Request:
     cluster: str = ""
     corpus: Path | None = None
     resume: bool = False
+    restart: bool = False
     timeout: float | None = None
     memory: int | None = None
     examine_seconds: float = 10.0
@@ -120,16 +131,44 @@ def run(
         prepare_folder(request.corpus, "corpus")
     lock = Lock(request.folder)
     try:
-        request, database = _opened(request)
-        started(request)
         try:
-            summary = Campaign(request, database, reporter or Quiet(), guidance).run()
-            _write_unreached(summary)
-            return summary
-        finally:
-            database.close()
+            return _run(request, reporter or Quiet(), guidance, started)
+        except ChangedError as error:
+            if not request.restart:
+                raise UserError(
+                    f"resume: {error}: go on with --resume --restart to begin anew, which keeps "
+                    "the earlier campaign beside the new one"
+                ) from error
+            return _run(_anew(request), reporter or Quiet(), guidance, started)
     finally:
         lock.release()
+
+
+def _run(
+    request: Request,
+    reporter: Reporter,
+    guidance: Guidance | None,
+    started: Callable[[Request], None],
+) -> Summary:
+    """Raises `ChangedError` where there is something else than what is to be resumed."""
+    request, database = _opened(request)
+    try:
+        started(request)
+        summary = Campaign(request, database, reporter, guidance).run()
+        _write_unreached(summary)
+        return summary
+    finally:
+        database.close()
+
+
+def _anew(request: Request) -> Request:
+    """The request that starts again what `request` cannot resume."""
+    database = Database.open(request.folder)
+    try:
+        found = _as_before(request, database.config())
+    finally:
+        database.close()
+    return replace(request, **{**found, "used": 0.0, "resume": False})
 
 
 def _write_unreached(summary: Summary) -> None:
@@ -186,12 +225,12 @@ def _resumed(request: Request, config: Mapping[str, Any]) -> Request:
     """The request as the stored campaign has it. Raises `UserError` where they contradict."""
     if missing := {"device", "seed", "policy", "kernels", "seconds", "code"} - set(config):
         raise UserError(f"resume: {request.folder} lacks {', '.join(sorted(missing))}")
-    problem = contradiction(config, request.device, request.seed, request.policy)
+    changes = contradictions(config, request.device, request.seed, request.policy)
     if request.harvested is not None and request.harvested != config.get("harvested", ""):
-        problem = problem or "of other harvested kernels"
-    if problem:
-        raise UserError(
-            f"resume: the campaign in {request.folder} is {problem}: start anew without --resume"
+        changes.append("harvested kernels: others")
+    if changes:
+        raise ChangedError(
+            f"the campaign in {request.folder} is another one (then -> now): {'; '.join(changes)}"
         )
     request = replace(request, **_as_before(request, config))
     if request.corpus is not None:
@@ -257,6 +296,7 @@ class Campaign:
         self._ranges: Iterator[tuple[int, int]] = gaps(done, request.kernels)
         self._next = next(self._ranges, None)
         self._recent: deque[tuple[float, int]] = deque()
+        self._is_bound = False
 
     def run(self) -> Summary:
         """The summary; lets `KeyboardInterrupt` out."""
@@ -274,7 +314,6 @@ class Campaign:
         incomplete = ""
         executor = executor_of(self.request, setup)
         try:
-            self.database.remember(_settings(self.request))
             with self.reporter.showing():
                 self._work(executor)
         except CampaignError as error:
@@ -282,8 +321,9 @@ class Campaign:
         finally:
             used = self._used()
             executor.close()
-            with contextlib.suppress(CampaignError):
-                self.database.remember({"used": used})
+            if self._is_bound:
+                with contextlib.suppress(CampaignError):
+                    self.database.remember({"used": used})
         return self.summary(incomplete)
 
     def summary(self, incomplete: str = "") -> Summary:
@@ -310,6 +350,10 @@ class Campaign:
     def _work(self, executor: Executor) -> None:
         """Until there is nothing left to do, or no time."""
         give_up = float("inf")
+        if self.request.resume:
+            # Also where nothing is left to do: what was found is not to look as of another device.
+            executor.open()
+            self._bind(executor)
         while True:
             if self._ready is None and executor.is_ready:
                 self._ready = time.monotonic()
@@ -323,9 +367,28 @@ class Campaign:
                 give_up = min(give_up, time.monotonic() + LAST_EXAMINATIONS_SECONDS)
             if time.monotonic() > give_up:
                 return
-            for done in executor.finished(TICK_SECONDS):
+            finished = executor.finished(TICK_SECONDS)
+            self._bind(executor)
+            for done in finished:
                 self._take(done)
             self.reporter.update(self._progress())
+
+    def _bind(self, executor: Executor) -> None:
+        """Notes what the device is, once, when that is known.
+
+        Raises `ChangedError` where the cases before are of another state of it.
+        """
+        identity = executor.identity
+        if self._is_bound or identity is None:
+            return
+        known = self.database.config().get("identity")
+        if known is not None and (changes := differences(known, identity)):
+            raise ChangedError(
+                f"the campaign in {self.request.folder} is of another state of the device "
+                f"(then -> now): {'; '.join(changes)}"
+            )
+        self.database.remember({**_settings(self.request), "identity": dict(identity)})
+        self._is_bound = True
 
     def _is_over(self) -> bool:
         """Whether no more cases are to be judged."""

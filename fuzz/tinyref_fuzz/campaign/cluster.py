@@ -22,6 +22,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from tinyref.errors import UserError
+from tinyref.runtimes.identity import differences
 from tinyref_fuzz.campaign.cases import CaseResult
 from tinyref_fuzz.campaign.examination import unexamined
 from tinyref_fuzz.campaign.local import LocalExecutor, share_of_memory
@@ -59,7 +60,7 @@ def run_task(campaign: str, setup: Mapping[str, Any], task: Mapping[str, Any]) -
         executor.submit(Task.from_json(task))
         while True:
             for done in executor.finished(1.0):
-                return done.to_json()
+                return {**done.to_json(), "identity": _portable(executor.identity)}
     except Exception as error:
         # The next task here begins with a new one.
         with _lock:
@@ -95,6 +96,12 @@ def release(campaign: str = "") -> None:
 
 
 atexit.register(release)
+
+
+def _portable(identity: Mapping[str, str] | None) -> dict[str, str]:
+    """What all machines of a cluster must have alike: their processors may differ."""
+    kinds = ("flag", "environment", "sources")
+    return {name: (identity or {})[name] for name in identity or {} if name.startswith(kinds)}
 
 
 class ClusterExecutor(Executor):
@@ -262,7 +269,14 @@ class ClusterExecutor(Executor):
         del self._pending[future]
         if "problem" in answer:
             raise CampaignError(answer["problem"])
+        self._check_identity(answer["identity"])
         return [Done.from_json(answer)]
+
+    def _check_identity(self, found: Mapping[str, str]) -> None:
+        if self.identity is None:
+            self.identity = found
+        elif changes := differences(self.identity, found):
+            raise CampaignError(f"machines of the cluster are not alike: {'; '.join(changes)}")
 
     def _again(self, future: Future, pending: _Pending) -> list[Done]:
         """Sends anew what the cluster has forgotten, as after a scheduler that began afresh."""

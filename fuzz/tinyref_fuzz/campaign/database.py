@@ -19,13 +19,14 @@ from types import MappingProxyType
 from typing import Any
 
 from tinyref.errors import UserError
+from tinyref.folders import set_aside
+from tinyref.runtimes.identity import differences
 from tinyref_fuzz.campaign.cases import code_version, verdict_from_json, verdict_to_json
 from tinyref_fuzz.campaign.examination import signature
 from tinyref_fuzz.campaign.task import CampaignError, Done, Examination
 from tinyref_fuzz.case import Verdict
 
 NAME = "campaign.sqlite"
-PREVIOUS = "campaign.previous.sqlite"
 LOCK = "campaign.lock"
 VERSION = 1
 APPLICATION = int.from_bytes(b"tryf")
@@ -48,6 +49,10 @@ create table buckets (
 create table guides (epoch integer primary key, guide text not null);
 create index findings_of_a_signature on findings (signature, number);
 """
+
+
+class ChangedError(UserError):
+    """What is there to resume is of another campaign, or of another state of the device."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +109,7 @@ class Database:
 
     @staticmethod
     def create(folder: Path, config: Mapping[str, Any]) -> Database:
-        """A new one; that of an earlier campaign is kept beside it as campaign.previous.sqlite.
+        """A new one; that of an earlier campaign is kept beside it, as `set_aside` names it.
 
         Raises `UserError` where the folder cannot be written, or holds such a file of something
         else.
@@ -116,7 +121,7 @@ class Database:
             earlier.close()
             # One that judged nothing, as where the device did not open, is not to push out another.
             if is_worth_keeping:
-                path.replace(folder / PREVIOUS)
+                set_aside([path])
             else:
                 path.unlink()
         try:
@@ -326,18 +331,16 @@ def _remember(connection: sqlite3.Connection, settings: Mapping[str, Any]) -> No
     connection.executemany("insert or replace into config values (?, ?)", rows)
 
 
-def contradiction(
+def contradictions(
     config: Mapping[str, Any], device: str | None, seed: int | None, policy: str | None
-) -> str:
-    """What the campaign of `config` is of, and not what is given; empty where all of it agrees.
+) -> list[str]:
+    """What is given and is not as the campaign of `config` has it: a line each, then -> now.
 
     The sources must agree too: with others the numbers mean other cases.
     """
     given = {"device": device, "seed": seed, "policy": policy, "code": code_version()}
-    for key, value in given.items():
-        if value is not None and value != config[key]:
-            return f"of {key} {config[key]}, not {value}"
-    return ""
+    then = {key: str(config[key]) for key, value in given.items() if value is not None}
+    return differences(then, {key: str(given[key]) for key in then})
 
 
 def stored_path(path: Path, folder: Path) -> str:

@@ -11,12 +11,14 @@ from typing import Any
 from tinyref import processes
 from tinyref.errors import UserError
 from tinyref.processes import death_in_words
+from tinyref.runtimes.identity import differences
 from tinyref_fuzz.campaign.cases import CaseResult
 from tinyref_fuzz.campaign.examination import unexamined
 from tinyref_fuzz.campaign.task import CampaignError, Done, Examination, Executor, Setup, Task
 from tinyref_fuzz.case import Pair, Symptom, Verdict
 
 OPENING_SECONDS = 60.0
+OPENING_TICK_SECONDS = 0.2
 # What an examination may take beyond its own limit, which it checks between its steps.
 EXAMINATION_GRACE = 30.0
 # Between the signal that leaves the stack in the log, and the one that nothing survives.
@@ -100,6 +102,11 @@ class LocalExecutor(Executor):
     def is_ready(self) -> bool:
         return self._has_opened
 
+    def open(self) -> None:
+        self._start()
+        while not self._has_opened and not self._problem:
+            self._listen(OPENING_TICK_SECONDS)
+
     def recall(self) -> list[Task]:
         recalled = [work.task for work in self._waiting if work.is_untouched]
         self._waiting = deque(work for work in self._waiting if not work.is_untouched)
@@ -111,18 +118,22 @@ class LocalExecutor(Executor):
     def finished(self, seconds: float) -> list[Done]:
         self._give_out()
         if not self._done:
-            for worker, message in self._pool.said(seconds):
-                if message is None:
-                    self._on_death(worker)
-                else:
-                    self._on_message(worker, message)
-            for worker in list(self._pool.workers):
-                self._check_limits(worker)
+            self._listen(seconds)
             self._give_out()
         done, self._done = self._done, []
         if self._problem and not done:
             raise CampaignError(self._problem)
         return done
+
+    def _listen(self, seconds: float) -> None:
+        """Takes what workers say within `seconds`, and checks their limits."""
+        for worker, message in self._pool.said(seconds):
+            if message is None:
+                self._on_death(worker)
+            else:
+                self._on_message(worker, message)
+        for worker in list(self._pool.workers):
+            self._check_limits(worker)
 
     def close(self) -> None:
         self._pool.close()
@@ -161,6 +172,7 @@ class LocalExecutor(Executor):
         elif "opened" in message:
             if not self._has_opened:
                 self._check_memory(worker)
+            self._check_identity(message["opened"])
             worker.is_open = self._has_opened = True
             self._failed_openings = 0
         elif "refused" in message:
@@ -168,6 +180,13 @@ class LocalExecutor(Executor):
             worker.kill("the device does not open")
         elif "fatal" in message:
             self._problem = message["fatal"]
+
+    def _check_identity(self, found: dict[str, str]) -> None:
+        """A worker that opens later must find the device as the first one did."""
+        if self.identity is None:
+            self.identity = found
+        elif changes := differences(self.identity, found):
+            self._problem = f"the device changed while the campaign went on: {'; '.join(changes)}"
 
     def _check_memory(self, worker: WorkerProcess) -> None:
         """Raises `UserError` where every case would look as if it held too much."""

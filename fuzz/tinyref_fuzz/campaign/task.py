@@ -128,7 +128,12 @@ class CampaignError(Exception):
 
 
 class Executor(ABC):
-    """Where tasks are carried out. Raises `CampaignError` where none can be any more."""
+    """Where tasks are carried out. Raises `CampaignError` where none can be any more.
+
+    identity: what the device is, known at the latest with the first task that is done.
+    """
+
+    identity: Mapping[str, str] | None = None
 
     @property
     @abstractmethod
@@ -144,6 +149,10 @@ class Executor(ABC):
     @abstractmethod
     def is_ready(self) -> bool:
         """Whether anybody is there to work: until then the clock of a campaign stands."""
+
+    def open(self) -> None:
+        """Opens the device before there is a task, where it is of this machine."""
+        return
 
     @abstractmethod
     def recall(self) -> list[Task]:

@@ -11,7 +11,10 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from tinyref.config import Context
+from tinyref.device import Device
 from tinyref.processes import Line
+from tinyref.runtimes.identity import identity
 from tinyref_fuzz.caches import forget
 from tinyref_fuzz.campaign.cases import (
     code_version,
@@ -22,6 +25,7 @@ from tinyref_fuzz.campaign.cases import (
 )
 from tinyref_fuzz.campaign.examination import examined
 from tinyref_fuzz.campaign.task import Setup, Task
+from tinyref_fuzz.candidates import THREADS
 
 EXIT_CHANGED = 4
 
@@ -47,17 +51,20 @@ class Worker:
         self.say = line.say
 
     def open(self) -> None:
-        """Opens the device and says so, or why it does not open."""
+        """Opens the device and says what it is, or why it does not open."""
         if code_version() != self.setup.code:
             self.say({"fatal": "the sources of tinyref are not those that the campaign is of"})
             os._exit(EXIT_CHANGED)
         try:
             self.judge = judge_of(self.setup.device)
             self.kernels = kernels_for(self.judge, self.setup.harvested)
+            # As the judge sees it: with as many threads on any machine.
+            with Context(THREADS=THREADS):
+                found = identity(Device[self.setup.device])
         except Exception as error:  # anything at all: the campaign is to say what it was
             self.say({"refused": error_text(error)})
         else:
-            self.say({"opened": True})
+            self.say({"opened": found})
 
     def work(self, message: Mapping[str, Any]) -> None:
         """Carries out one task, beginning with the case `from`."""

@@ -246,11 +246,15 @@ def _examined_totals(rows: Sequence[Row]) -> list[Total]:
 
 @dataclass
 class Score:
-    """All rows, in the order of the catalogue, and how they were found."""
+    """All rows, in the order of the catalogue, and how they were found.
+
+    surroundings: the flags and the versions of libraries with which they were.
+    """
 
     settings: Mapping[str, Any]
     code: str
     rows: list[Row] = field(default_factory=list)
+    surroundings: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def totals(self) -> list[Total]:
@@ -274,6 +278,7 @@ class Score:
             "version": VERSION,
             "code": self.code,
             "settings": dict(self.settings),
+            "surroundings": dict(self.surroundings),
             "totals": [total.to_json() for total in self.totals],
             "mutants": [row.to_json() for row in self.rows],
             "runs": [run.to_json() for row in self.rows for run in row.runs],

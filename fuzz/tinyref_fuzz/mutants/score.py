@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import time
@@ -14,8 +13,9 @@ from typing import Any
 
 from tinyref.device import Device
 from tinyref.errors import UserError
-from tinyref.folders import prepare_folder
+from tinyref.folders import prepare_folder, set_aside
 from tinyref.processes import Message, Pool, WorkerProcess, death_in_words
+from tinyref.runtimes.identity import differences, surroundings
 from tinyref_fuzz.mutants.records import SCHEMA, VERSION, Found, Row, Run, Score, Subject
 from tinyref_fuzz.mutants.subjects import subjects
 from tinyref_spec.kept import read_json, write_text
@@ -104,15 +104,17 @@ class Scoring:
         self.file = file
         self.say = say
         self.code = code_version()
+        self.surroundings = surroundings()
         self.runs: dict[tuple[str, int], Run] = {}
         self.digests: dict[tuple[str, str, int], list[str]] = {}
         self.is_resumed = False
 
-    def resume(self) -> None:
+    def resume(self, restart: bool = False) -> None:
         """Takes over what the file has, also of subjects that are not chosen.
 
         A run that was none is left out, so that it is tried again. Raises `UserError` where the
-        file is of other sources or settings, or is damaged.
+        file is damaged, and where it is of other sources, settings, flags or libraries; with
+        `restart`, the score begins anew there, and the file is kept.
         """
         if self.file is None:
             return
@@ -121,9 +123,13 @@ class Scoring:
             self.say(f"score: there is no {self.file} yet: nothing to go on with")
             return
         data = read_score(self.file)
-        if data.get("code") != self.code or data.get("settings") != self.settings.kept():
+        if changes := differences(_binding(data), _binding(self.score().to_json())):
+            if restart:
+                self.is_resumed = False
+                return
             raise UserError(
-                f"score: {self.file} is of other sources or settings: accepted is the same again"
+                f"score: {self.file} is another one (then -> now): {'; '.join(changes)}: go on "
+                "with --resume --restart to begin anew, which keeps that file beside"
             )
         names, runs = _names_and_runs(self.file, data)
         self.subjects = _with_those_of(self.file, self.chosen, names)
@@ -164,7 +170,7 @@ class Scoring:
         for subject in self.subjects:
             runs = [self.runs.get((subject.name, seed)) for seed in self.settings.numbers]
             rows.append(Row(subject, tuple(run for run in runs if run is not None)))
-        return Score(self.settings.kept(), self.code, rows)
+        return Score(self.settings.kept(), self.code, rows, self.surroundings)
 
     def _leave_out_unavailable(self) -> None:
         """Gives those without a device here a run that is none: that they fail is no kill."""
@@ -364,6 +370,16 @@ def describe(run: Run) -> str:
     return f"{run.subject} under seed {run.seed}: killed in {run.seconds:.1f} s by {how}"
 
 
+def _binding(data: Mapping[str, Any]) -> dict[str, str]:
+    """What a score is of, by name; of a damaged one as far as it says."""
+    found = {"sources": str(data.get("code"))}
+    for part in ("settings", "surroundings"):
+        members = data.get(part)
+        if isinstance(members, dict):
+            found |= {str(name): str(value) for name, value in members.items()}
+    return found
+
+
 def code_version() -> str:
     """What the result is of; another version may give another one."""
     from tinyref_fuzz.campaign.cases import code_version as version
@@ -421,18 +437,8 @@ def _set_aside(file: Path) -> Path | None:
         raise UserError(f"{error}: move it away, or name another file") from error
     if all(run.problem for run in runs):
         return None
-    previous = _free_name(target)
-    try:
-        target.replace(previous)
-    except OSError as error:
-        raise UserError(f"score: cannot keep {file} as {previous}: {error.strerror}") from error
+    (previous,) = set_aside([target])
     return previous
-
-
-def _free_name(file: Path) -> Path:
-    """NAME.previous.json, or with a number where that is taken."""
-    names = (f"{file.stem}.previous{number or ''}{file.suffix}" for number in itertools.count())
-    return next(path for name in names if not os.path.lexists(path := file.with_name(name)))
 
 
 def write_score(file: Path, score: Score) -> None:
