@@ -365,14 +365,9 @@ def read_inside(x):
     return x * (x.sum().item() + 1)
 
 
-def assign_argument(x):
-    x.assign(x + 1)
-    return x * 2
-
-
-def add_to_argument(x):
-    x += 1
-    return x
+def replace_argument(x):
+    x.replace((x * 2).sum(0), allow_shape_mismatch=True)
+    return x + 1
 
 
 def nothing(x):
@@ -393,8 +388,7 @@ def grad_of_argument(x):
     ("function", "message"),
     [
         (read_inside, "elements are read within the function"),
-        (assign_argument, "argument x is assigned to"),
-        (add_to_argument, "argument x is assigned to"),
+        (replace_argument, r"argument x becomes float32 tensor of shape \(3,\)"),
         (nothing, "ran no kernel"),
         (return_object, "the result is a object: accepted are Tensors"),
         (grad_of_argument, "argument x gets a grad"),
@@ -568,6 +562,300 @@ def test_random_numbers_are_those_of_plain_calls():
     Tensor.manual_seed(1)
     assert found == [(x + Tensor.rand(3)).tolist() for _ in range(5)]
     assert len({tuple(numbers) for numbers in found}) == 5
+
+
+@pytest.mark.parametrize("device", ["CPU", "PYTHON"])
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda device: Tensor.rand(1, device=device),
+        lambda device: Tensor.randn(1, device=device),
+        lambda device: Tensor.randint(1, high=1 << 30, device=device),
+        lambda device: Tensor.rand(device=device),
+        lambda device: Tensor.rand(1, 1, device=device) + Tensor.rand(1, device=device),
+        lambda device: Tensor.ones(1, device=device).dropout(0.5),
+        lambda device: Tensor([1.0, 2.0], device=device).multinomial(),
+    ],
+    ids=["rand", "randn", "randint", "no axes", "two", "dropout", "multinomial"],
+)
+def test_random_draws_of_one_element_are_those_of_plain_calls(draw, device):
+    with Tensor.train():
+        jitted = TinyJit(lambda: draw(device))
+        Tensor.manual_seed(7)
+        found = [jitted().tolist() for _ in range(5)]
+        Tensor.manual_seed(7)
+        assert found == [draw(device).tolist() for _ in range(5)]
+    assert jitted.captured is not None
+
+
+def test_a_stream_that_opens_within_the_capture_goes_on_in_replays():
+    calls = 0
+
+    def draw(x):
+        nonlocal calls
+        calls += 1
+        return x + Tensor.rand(1, device="CPU:5") if calls == 2 else x + 0.0
+
+    jitted = TinyJit(draw)
+    x = Tensor([0.0], device="CPU:5").realize()
+    found = [jitted(x).item() for _ in range(5)][1:]
+    assert len(set(found)) == 4
+
+
+@pytest.mark.parametrize(
+    "function",
+    [lambda a: a, lambda a: a.clone().realize(), lambda a: a.reshape(1, 2), lambda a: [a.detach()]],
+    ids=["itself", "clone", "view", "detached"],
+)
+def test_a_function_that_only_hands_its_argument_on_is_replayed(function):
+    jitted = TinyJit(function)
+    for i in range(5):
+        found = jitted(Tensor([i, i + 1]).realize())
+        found = found[0] if isinstance(found, list) else found
+        assert found.flatten().tolist() == [i, i + 1]
+    assert jitted.captured is not None
+
+
+# --- what a capture leaves alone ------------------------------------------------------------------
+
+
+def kernels_of(function, *args):
+    before = GlobalCounters.kernel_count
+    function(*args)
+    return GlobalCounters.kernel_count - before
+
+
+def test_a_capture_computes_nothing_that_it_does_not_need():
+    unrelated = Tensor(floats(3, 3)).realize() @ Tensor(floats(3, 3)).realize()
+    constant = Tensor.full((3,), 2.0)
+    view = Tensor(floats(3, 3)).realize()[1:]
+    jitted = TinyJit(lambda x: x + 1)
+    arguments = [Tensor([float(i)]).realize() for i in range(4)]
+    assert [kernels_of(jitted, argument) for argument in arguments] == [1, 1, 1, 1]
+    assert "not computed yet" in repr(unrelated)
+    assert "constant" in repr(constant)
+    np.testing.assert_allclose(unrelated.numpy(), floats(3, 3) @ floats(3, 3), rtol=1e-5)
+    np.testing.assert_array_equal(view.numpy(), floats(3, 3)[1:])
+
+
+def test_a_capture_computes_its_pending_arguments_and_what_it_reads():
+    scale = Tensor([2.0]).realize() + 1
+    unread = Tensor([2.0]).realize() + 2
+    jitted = TinyJit(lambda x: x * scale)
+    for i in range(4):
+        assert jitted(Tensor([float(i)]).realize() + 1).item() == 3.0 * (i + 1)
+    assert "in memory" in repr(scale)
+    assert "not computed yet" in repr(unread)
+
+
+def test_tensors_outside_that_share_a_graph_with_the_function_keep_their_elements():
+    weight = Tensor([1.0, 2.0]).realize()
+    same, more = weight * 10, (weight * 10).contiguous() + 1
+    jitted = TinyJit(lambda x: x + (weight * 10).contiguous())
+    for _ in range(3):
+        assert jitted(Tensor([0.0, 0.0])).tolist() == [10.0, 20.0]
+    weight.assign(Tensor([5.0, 6.0]))
+    assert jitted(Tensor([0.0, 0.0])).tolist() == [50.0, 60.0]
+    assert same.tolist() == [10.0, 20.0]
+    assert more.tolist() == [11.0, 21.0]
+
+
+def test_a_pending_tensor_that_reads_what_the_function_overwrites_keeps_its_elements():
+    weight = Tensor([1.0]).realize()
+
+    @TinyJit
+    def step(x):
+        weight.assign(weight + x)
+        return x * 2
+
+    step(Tensor([1.0]))
+    lazy = weight * 10
+    step(Tensor([1.0]))
+    step(Tensor([1.0]))
+    assert (lazy.item(), weight.item()) == (20.0, 4.0)
+    assert step.captured.kernels == 1
+
+
+def test_a_result_that_was_pending_outside_is_read_anew_by_replays():
+    kept = Tensor([1.0]).realize() + 1
+    jitted = TinyJit(lambda x: (x + 1, kept))
+    for _ in range(3):
+        assert jitted(Tensor([0.0]))[1].item() == 2.0
+    kept.assign(Tensor([9.0]))
+    assert jitted(Tensor([0.0]))[1].item() == 9.0
+
+
+# --- kernels that run once ------------------------------------------------------------------------
+
+
+def test_pruned_kernels_run_with_the_capture_alone():
+    weight = Tensor(floats(4, 4)).realize()
+    plain = TinyJit(lambda x: (x @ (weight * 2 + 1).contiguous()).relu())
+    pruned = TinyJit(lambda x: (x @ (weight * 2 + 1).contiguous()).relu(), prune=True)
+    for i in range(5):
+        x = floats(2, 4, seed=i)
+        wanted = np.maximum(x @ (floats(4, 4) * 2 + 1), 0)
+        np.testing.assert_allclose(plain(Tensor(x)).numpy(), wanted, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(pruned(Tensor(x)).numpy(), wanted, rtol=1e-4, atol=1e-5)
+    assert plain.captured.kernels == pruned.captured.kernels + 1
+    x = Tensor(floats(2, 4)).realize()
+    assert kernels_of(pruned, x) == pruned.captured.kernels == 1
+
+
+def test_pruned_captures_replay_random_draws_assignments_and_results():
+    count = Tensor([0]).realize()
+    weight = Tensor([3.0]).realize()
+
+    def step(x):
+        count.assign(count + 1)
+        scaled = (weight * 2).contiguous()
+        drawn = Tensor.rand(2)
+        return x + scaled, drawn, (weight + 1).contiguous()
+
+    jitted = TinyJit(step, prune=True)
+    Tensor.manual_seed(3)
+    found = [jitted(Tensor([float(i)])) for i in range(5)]
+    Tensor.manual_seed(3)
+    assert [drawn.tolist() for _, drawn, _ in found] == [Tensor.rand(2).tolist() for _ in range(5)]
+    assert [total.item() for total, _, _ in found] == [6.0, 7.0, 8.0, 9.0, 10.0]
+    assert [same.item() for _, _, same in found] == [4.0] * 5
+    assert count.item() == 5
+
+
+def test_pruned_captures_replay_what_depends_on_a_variable():
+    length = Variable("length", 1, 4)
+    x = Tensor([1.0, 2.0, 3.0, 4.0]).realize()
+    jitted = TinyJit(lambda n: x.shrink(((0, n),)).sum(), prune=True)
+    assert [jitted(length.bind(n)).item() for n in (1, 2, 3, 4, 2)] == [1, 3, 6, 10, 3]
+
+
+def test_methods_are_pruned_too():
+    class Scale:
+        def __init__(self):
+            self.factor = Tensor([2.0, 3.0]).realize()
+
+        def plain(self, x):
+            return x * (self.factor + 1).contiguous()
+
+        apply = TinyJit(plain, prune=True)
+
+    scale = Scale()
+    for i in range(4):
+        assert scale.apply(Tensor([i, i])).tolist() == [3.0 * i, 4.0 * i]
+    assert scale.apply.captured.kernels == 1
+
+
+# --- arguments that are assigned to ---------------------------------------------------------------
+
+
+def assign_sum(x, y):
+    x.assign(x + y)
+    return x * 2
+
+
+def add_in_place(x, y):
+    x += y
+    return x * 2
+
+
+def assign_while_shown(x, y):
+    view = x.reshape(x.shape)
+    x.assign(x + y)
+    return view * 0 + x * 2
+
+
+def replace_by_sum(x, y):
+    x.replace(x + y)
+    return x * 2
+
+
+@pytest.mark.parametrize("device", ["CPU", "PYTHON"])
+@pytest.mark.parametrize("function", [assign_sum, add_in_place, assign_while_shown, replace_by_sum])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda device: Tensor([1.0, 2.0], device=device).realize(),
+        lambda device: Tensor([0.0, 1.0], device=device) + 1,
+        lambda device: Tensor([9.0, 1.0, 2.0], device=device).realize()[1:],
+        lambda device: Tensor([2.0, 1.0], device=device).realize().flip(0),
+    ],
+    ids=["memory", "pending", "part", "flipped"],
+)
+def test_an_argument_that_is_assigned_to_has_the_new_elements(function, make, device):
+    jitted = TinyJit(function)
+    kept = make(device)
+    wanted = np.array([1.0, 2.0])
+    for i in range(6):
+        lazy = kept * 10
+        found = jitted(kept, Tensor([i, 1.0], device=device).realize())
+        assert lazy.tolist() == (wanted * 10).tolist()
+        wanted = wanted + np.array([i, 1.0])
+        assert found.tolist() == (wanted * 2).tolist()
+        assert kept.tolist() == wanted.tolist()
+    assert jitted.captured is not None
+    other = make(device)
+    jitted(other, Tensor([1.0, 1.0], device=device))
+    assert other.tolist() == [2.0, 3.0]
+    assert kept.tolist() == wanted.tolist()
+
+
+def test_a_constant_argument_that_is_assigned_to_has_the_new_elements():
+    jitted = TinyJit(assign_sum)
+    for _ in range(5):
+        total = Tensor.zeros(2)
+        jitted(total, Tensor([1.0, 2.0]))
+        assert total.tolist() == [1.0, 2.0]
+
+
+def test_an_argument_that_is_assigned_to_and_returned_is_itself():
+    def step(cache, x):
+        cache += x
+        return cache
+
+    jitted = TinyJit(step)
+    cache = Tensor([0.0]).realize()
+    for i in range(5):
+        assert jitted(cache, Tensor([1.0]).realize()) is cache
+        assert cache.item() == i + 1
+    assert kernels_of(jitted, cache, Tensor([1.0]).realize()) == 1
+
+
+def test_a_sharded_argument_that_is_assigned_to_has_the_new_elements():
+    devices = ("CPU:1", "CPU:2")
+    jitted = TinyJit(assign_sum)
+    kept = Tensor(floats(4, 2)).shard(devices, axis=0).realize()
+    for i in range(1, 5):
+        jitted(kept, Tensor.ones(4, 2).shard(devices, axis=0))
+        np.testing.assert_allclose(kept.numpy(), floats(4, 2) + i, rtol=1e-6)
+
+
+def test_an_argument_that_is_assigned_to_shares_no_memory_with_another():
+    jitted = TinyJit(assign_sum)
+    one, other = Tensor([1.0]).realize(), Tensor([2.0]).realize()
+    jitted(one, other)
+    with pytest.raises(UserError, match=r"argument x, which .* shares memory with argument y"):
+        jitted(one, one)
+    for _ in range(2):
+        jitted(one, other)
+    with pytest.raises(UserError, match=r"argument x, which .* shares memory with argument y"):
+        jitted(one, one)
+    assert (one.item(), other.item()) == (7.0, 2.0)
+
+
+def test_an_argument_that_is_assigned_to_is_no_state():
+    kept = Tensor([1.0]).realize()
+
+    def step(x):
+        x.assign(x + kept)
+        return x
+
+    jitted = TinyJit(step)
+    other = Tensor([1.0]).realize()
+    for _ in range(3):
+        jitted(other)
+    with pytest.raises(UserError, match="argument x is a tensor that the function"):
+        jitted(kept)
+    assert (other.item(), kept.item()) == (4.0, 1.0)
 
 
 def test_a_function_that_waits_for_another_thread_can_be_captured():

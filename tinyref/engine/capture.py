@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
@@ -57,6 +57,7 @@ class KernelStep:
     ast: UOp
     buffers: tuple[int, ...]
     bindings: Bindings
+    written: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,10 @@ class CopyStep:
     @property
     def buffers(self) -> tuple[int, ...]:
         return (self.target, self.source)
+
+    @property
+    def written(self) -> tuple[int, ...]:
+        return (self.target,)
 
 
 Step = KernelStep | CopyStep
@@ -116,8 +121,12 @@ class Recorder:
 
     def add_kernel(self, item: KernelItem, kernel: Kernel, bindings: Bindings) -> None:
         """Notes a kernel that is about to run."""
-        numbers = self._meet(item.buffers, written_by(item))
-        self.steps.append(KernelStep(kernel, item.ast, numbers, dict(bindings)))
+        outputs = written_by(item)
+        numbers = self._meet(item.buffers, outputs)
+        written = tuple(
+            number for number, node in zip(numbers, item.buffers, strict=True) if node in outputs
+        )
+        self.steps.append(KernelStep(kernel, item.ast, numbers, dict(bindings), written))
 
     def add_copy(self, item: CopyItem) -> None:
         """Notes a copy that is about to run."""
@@ -168,6 +177,16 @@ def recording() -> Iterator[Recorder]:
         _active.reset(token)
 
 
+@contextlib.contextmanager
+def not_recording() -> Iterator[None]:
+    """What the engine runs within the block belongs to no capture."""
+    token = _active.set(None)
+    try:
+        yield
+    finally:
+        _active.reset(token)
+
+
 def forbid_while_capturing(what: str) -> None:
     """Raises `UserError` during a capture: `what` says what a replay could not repeat."""
     if _active.get() is not None:
@@ -181,24 +200,34 @@ class Replay:
     """The steps of a capture, ready to run again on other inputs.
 
     `exchanged` are the numbers of BUFFERs that get other memory for each run: inputs and outputs.
-    Raises `UserError` for a capture without steps.
+    `varying`, where it is given, are those whose contents are others in each run: steps that
+    depend on none of them, and write nothing that is exchanged, run now and never again.
     """
 
-    def __init__(self, recorder: Recorder, exchanged: Sequence[int]) -> None:
-        if not recorder.steps:
-            raise UserStateError(
-                "TinyJit: the function ran no kernel and no copy: nothing there is to replay; "
-                "return what it computes, or realize it within"
-            )
+    def __init__(
+        self,
+        recorder: Recorder,
+        exchanged: Sequence[int],
+        varying: Collection[int] | None = None,
+    ) -> None:
         self.steps = recorder.steps
         self.arena_bytes = 0
+        self.bindings: dict[str, int] = {}
         self.memory = _memory_of(recorder)
+        if varying is not None:
+            self.steps, once = _partition(recorder.steps, {*varying, *exchanged})
+            for step in once:
+                self._run_once(step)
+            needed = {number for step in self.steps for number in step.buffers}
+            self.memory = {n: memory for n, memory in self.memory.items() if n in needed}
+        written = {number for step in self.steps for number in step.written}
         self.unplanned_bytes = sum(
-            known.nbytes for known in recorder.known.values() if known.is_temporary
+            known.nbytes
+            for number, known in recorder.known.items()
+            if known.is_temporary and number in written
         )
         for number, buffer in self._planned(recorder).items():
             self.memory[number] = buffer
-        self.bindings: dict[str, int] = {}
         self._bound: list[BoundKernel | _Copy] = [self._bind(step) for step in self.steps]
         self._uses = _uses(self.steps, exchanged)
         self._work = _Work([step for step in self.steps if isinstance(step, KernelStep)])
@@ -209,14 +238,22 @@ class Replay:
         """How many kernels a run has."""
         return sum(isinstance(step, KernelStep) for step in self.steps)
 
+    def _run_once(self, step: Step) -> None:
+        bound = self._bind(step)
+        if isinstance(bound, _Copy):
+            bound()
+        elif not bound.is_empty:
+            bound.launch()
+
     def _planned(self, recorder: Recorder) -> dict[int, Buffer]:
         """The places of the intermediate results: one arena for each device."""
         if not config.integer("MEMORY_PLAN"):
             return {}
+        written = {number for step in self.steps for number in step.written}
         by_device: dict[str, dict[int, Lifetime]] = {}
         for number, span in spans(step.buffers for step in self.steps).items():
             known = recorder.known[number]
-            if known.is_temporary and known.nbytes:
+            if known.is_temporary and known.nbytes and number in written:
                 lifetimes = by_device.setdefault(known.argument.device, {})
                 lifetimes[number] = Lifetime(known.nbytes, *span)
         found: dict[int, Buffer] = {}
@@ -282,6 +319,22 @@ class Replay:
             elif isinstance(step, KernelStep):
                 seconds = step.kernel(bound.buffers, self.bindings, is_timed())
                 report_kernel(step.ast, step.kernel, self.bindings, seconds)
+
+
+def _partition(steps: Sequence[Step], varying: set[int]) -> tuple[list[Step], list[Step]]:
+    """The steps that depend on BUFFERs in `varying` or write them, and all others."""
+    varying = set(varying)
+    while True:
+        again = [step for step in steps if _varies(step, varying)]
+        written = {number for step in again for number in step.written}
+        if written <= varying:
+            return again, [step for step in steps if not _varies(step, varying)]
+        varying |= written
+
+
+def _varies(step: Step, varying: set[int]) -> bool:
+    is_bound = isinstance(step, KernelStep) and bool(step.bindings)
+    return is_bound or not varying.isdisjoint(step.buffers)
 
 
 def _memory_of(recorder: Recorder) -> dict[int, Buffer]:

@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 from tinyref.dtype import DType
 from tinyref.errors import UserError, UserIndexError
@@ -21,6 +21,7 @@ from tinyref.lazy import graph
 from tinyref.lazy.multi import build
 from tinyref.lazy.shards import Place, describe_place, on_place
 from tinyref.tensor.arguments import Bounds, Shape, axis_of, bound_sizes
+from tinyref.tensor.locks import building
 from tinyref.tensor.names import name_node
 from tinyref.tensor.registry import registry
 from tinyref.uops.node import UOp, sint
@@ -92,6 +93,7 @@ class Value:
     is_frozen: somebody said that it has no gradient; an optimiser asks for those of all others.
     owner: the tensor that was given this value; it may be gone, or have another value by now.
     is_overwritten: memory that the node reads was assigned to after the owner was gone.
+    session: the capture of a TinyJit in which it was made.
     """
 
     node: UOp
@@ -101,6 +103,7 @@ class Value:
     is_frozen: bool = False
     owner: weakref.ref[TensorCore] | None = None
     is_overwritten: bool = False
+    session: Session | None = None
 
     def __post_init__(self) -> None:
         self.node = on_place(self.node, self.device)
@@ -115,6 +118,30 @@ class Value:
     def maker(self) -> TensorCore | None:
         """The tensor that was given this value, whatever it stands for now."""
         return None if self.owner is None else self.owner()
+
+
+class Session(Protocol):
+    """A function that is being captured, and what it must know of the tensors that it uses.
+
+    is_over: it was captured; what was made within is like any other tensor from then on.
+    """
+
+    is_over: bool
+
+    def read(self, value: Value) -> None:
+        """The function is about to compute from `value`, or to assign to its tensor."""
+        ...
+
+    def before_compute(self, roots: Sequence[UOp]) -> None:
+        """The function is about to compute `roots`."""
+        ...
+
+    def disturb(self) -> None:
+        """Another thread computed an assignment that is part of the function's graphs."""
+        ...
+
+
+capturing: ContextVar[Session | None] = ContextVar("tinyref_session", default=None)
 
 
 def is_recording() -> bool:
@@ -165,9 +192,11 @@ class TensorCore:
     def _take(self, value: Value) -> None:
         """From now on this tensor stands for `value`."""
         value.owner = weakref.ref(self)
-        self._value = value
+        value.session = capturing.get()
         name_node(value.node)
-        registry.add(value)
+        with building:
+            self._value = value
+            registry.add(value)
 
     @property
     def _node(self) -> UOp:
@@ -186,14 +215,20 @@ class TensorCore:
     ) -> Self:
         """The tensor that `op` makes of this one and `others`, recorded for gradients."""
         sources = (self, *others)
+        session = capturing.get()
+        if session is not None:
+            for source in sources:
+                session.read(source._value)
         device = _target(arg) or self._common_device(op, sources)
-        node = build(op, arg, dtype, [source._node for source in sources])
-        value = Value(node, device)
-        if _recording.get() and node.dtype.is_float and op is not Ops.DETACH:
-            parents = tuple(source._value for source in sources)
-            value.record = Record(op, arg, parents)
-            value.requires_grad = any(parent.requires_grad for parent in parents)
-        return self._of(value)
+        # Another thread may give the sources other nodes until their user is registered.
+        with building:
+            node = build(op, arg, dtype, [source._node for source in sources])
+            value = Value(node, device)
+            if _recording.get() and node.dtype.is_float and op is not Ops.DETACH:
+                parents = tuple(source._value for source in sources)
+                value.record = Record(op, arg, parents)
+                value.requires_grad = any(parent.requires_grad for parent in parents)
+            return self._of(value)
 
     @staticmethod
     def _common_device(op: Ops, sources: Sequence[TensorCore]) -> Place:

@@ -17,7 +17,8 @@ from tinyref.lazy.shards import Place, canonical_place, first_device, new_buffer
 from tinyref.runtimes.disk import file_size
 from tinyref.tensor import literals
 from tinyref.tensor.arguments import Shape, dimension, fixed, integer, shape_argument
-from tinyref.tensor.core import Value
+from tinyref.tensor.core import Value, capturing
+from tinyref.tensor.locks import building
 from tinyref.tensor.operators import Operators
 from tinyref.tensor.ranges import arange_node
 from tinyref.uops.node import UOp
@@ -80,12 +81,16 @@ class Creation(Operators):
         if isinstance(data, Creation):
             moved = data.to(data.device if device is None else device)
             converted = moved if named is None else moved._cast(named)
-            value = Value(converted._node, converted._device)
+            session = capturing.get()
+            if session is not None:
+                session.read(converted._value)
+            self._grad = None
+            with building:
+                self._take(Value(converted._node, converted._device))
         else:
             target = canonical_place(device)
-            value = Value(_node_of(data, first_device(target), named), target)
-        self._grad = None
-        self._take(value)
+            self._grad = None
+            self._take(Value(_node_of(data, first_device(target), named), target))
         self._request_gradient(requires_grad)
 
     @classmethod

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Self, cast
@@ -30,17 +29,22 @@ from tinyref.schedule import Schedule, schedule
 from tinyref.schedule.bindings import ConflictError, made_with_one_value
 from tinyref.schedule.hazards import assigned_buffer
 from tinyref.tensor.arguments import bound_sizes, broadcast, fixed
-from tinyref.tensor.core import GradientSwitch, TensorCore, Value, is_recording
+from tinyref.tensor.core import (
+    GradientSwitch,
+    Session,
+    TensorCore,
+    Value,
+    capturing,
+    is_recording,
+)
 from tinyref.tensor.creation import Creation, base_of
 from tinyref.tensor.literals import MOST_AXES, HostArray, is_scalar
+from tinyref.tensor.locks import building, computing
 from tinyref.tensor.registry import is_computed, registry, shown_numbers
 from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import MOVEMENT, Ops
 from tinyref.uops.payload import BufferArg
 from tinyref.uops.symbolic import describe_shape
-
-# Held while graphs are computed: what one thread computes changes the graphs of all others.
-computing = threading.RLock()
 
 
 def compute(tensors: Sequence[TensorCore]) -> None:
@@ -55,7 +59,10 @@ def compute(tensors: Sequence[TensorCore]) -> None:
             raise UserTypeError(f"realize: got a {type(tensor).__name__}, accepted are Tensors")
     if all(is_computed(tensor._node) for tensor in tensors):
         return
+    session = capturing.get()
     with computing:
+        if session is not None:
+            session.before_compute([tensor._node for tensor in tensors])
         _compute(tensors)
 
 
@@ -87,10 +94,9 @@ def _compute_together(tensors: Sequence[TensorCore]) -> None:
         realised = realize(outputs, watched.graphs(), completed)
     except BaseException:
         # An assignment that did run must not run again with the next attempt.
-        _substitute_everywhere(watched.values(tensors), completed)
+        _substitute_everywhere(watched, tensors, completed)
         raise
-    # Other threads may have made tensors in the meantime.
-    _substitute_everywhere(watched.values(tensors), realised)
+    _substitute_everywhere(watched, tensors, realised)
 
 
 def _compute_live(roots: Sequence[UOp], nodes: Sequence[UOp]) -> None:
@@ -151,11 +157,33 @@ class _Watched:
         return list(found.values())
 
 
-def _substitute_everywhere(values: Sequence[Value], realised: dict[UOp, UOp]) -> None:
-    """Puts the realised nodes into all graphs of their devices.
+def _substitute_everywhere(
+    watched: _Watched, tensors: Sequence[TensorCore], realised: dict[UOp, UOp]
+) -> None:
+    """Puts the realised nodes into all graphs of their devices, those of other threads too.
 
-    A graph of constants alone belongs to every device, and its result only to one.
+    A graph of constants alone belongs to every device, and its result only to one. A function
+    that is being captured shares no results with what is outside: a replay computes them anew.
+    Assignments alone are run for all.
     """
+    here = capturing.get()
+    assigns = {node: result for node, result in realised.items() if node.op is Ops.ASSIGN}
+    with building:
+        by_session: dict[Session | None, list[Value]] = {}
+        for value in watched.values(tensors):
+            session = value.session
+            active = None if session is None or session.is_over else session
+            by_session.setdefault(active, []).append(value)
+        for session, values in by_session.items():
+            if session is here:
+                _substitute_on_devices(values, realised)
+            elif session is None:
+                _substitute_on_devices(values, assigns)
+            elif not assigns.keys().isdisjoint(toposort([value.node for value in values])):
+                session.disturb()
+
+
+def _substitute_on_devices(values: Sequence[Value], realised: dict[UOp, UOp]) -> None:
     for device in {value.device for value in values}:
         here = {
             node: result
@@ -375,7 +403,8 @@ class Data(Creation):
         with GradientSwitch():
             moved = moving()
         if moved is not self:
-            self._become(moved._node, moved._device)
+            with building:
+                self._become(moved._node, moved._device)
         return self
 
     def _become(self, node: UOp, device: Place) -> None:
@@ -397,7 +426,11 @@ class Data(Creation):
             )
         if self.requires_grad and not x.dtype.is_float:
             raise UserTypeError(f"replace: {x.dtype.name} cannot require grad")
-        self._become(x._node, x._device)
+        session = capturing.get()
+        if session is not None:
+            session.read(x._value)
+        with building:
+            self._become(x._node, x._device)
         return self
 
     def assign(self, x: Self | ConstType | HostArray | Sequence[Any]) -> Self:
@@ -408,20 +441,25 @@ class Data(Creation):
         an assignment. Raises `UserError` where type or device differ, or `x` has gradients to
         lose.
         """
+        session = capturing.get()
+        if session is not None:
+            session.read(self._value)
         value = self._assignable(x)
         if is_recording() and value._value.requires_grad:
             raise UserStateError(
                 "assign: the value requires grad, and no gradient flows through an assignment: "
                 "use detach() on it, or Tensor.no_grad()"
             )
-        in_place = self._has_memory_alone()
-        if in_place and only_holds_data(self._node):
-            raise UserError(
-                f"assign: {self.device} only holds data: nothing is computed there; write a file "
-                f"with .to('DISK:/path') or safe_save, or copy this tensor to another device first"
-            )
-        node = assign(self._node, value._node) if in_place else value._node
-        self._become(node, self._device)
+        with building:
+            in_place = self._has_memory_alone()
+            if in_place and only_holds_data(self._node):
+                raise UserError(
+                    f"assign: {self.device} only holds data: nothing is computed there; write a "
+                    f"file with .to('DISK:/path') or safe_save, or copy this tensor to another "
+                    f"device first"
+                )
+            node = assign(self._node, value._node) if in_place else value._node
+            self._become(node, self._device)
         return self
 
     def _assignable(self, x: object) -> Self:
@@ -480,7 +518,8 @@ class Data(Creation):
             )
         if self._has_memory_alone() and not result._value.requires_grad:
             return self.assign(result)
-        self._take(replace(result._value))
+        with building:
+            self._take(replace(result._value))
         return self
 
     def __setitem__(self, key: object, value: Self | ConstType | HostArray) -> None:

@@ -24,6 +24,7 @@ from tinyref.tensor.arguments import broadcast, integer
 from tinyref.tensor.core import GradientSwitch, Record, TensorCore, Value, is_recording
 from tinyref.tensor.gradient import RULES, GradientRule
 from tinyref.tensor.literals import is_scalar, scalar_dtype, weak_dtype
+from tinyref.tensor.locks import building
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import Payload
@@ -120,12 +121,13 @@ class Elementwise(TensorCore):
         sources = (self, *others)
         with GradientSwitch():
             result = compute(*sources)
-        value = Value(result._node, result._device)
-        if is_recording() and result.dtype.is_float:
-            parents = tuple(source._value for source in sources)
-            value.record = Record(op or result._node.op, arg, parents, rule)
-            value.requires_grad = any(parent.requires_grad for parent in parents)
-        return self._of(value)
+        with building:
+            value = Value(result._node, result._device)
+            if is_recording() and result.dtype.is_float:
+                parents = tuple(source._value for source in sources)
+                value.record = Record(op or result._node.op, arg, parents, rule)
+                value.requires_grad = any(parent.requires_grad for parent in parents)
+            return self._of(value)
 
     # Arithmetic of two
 

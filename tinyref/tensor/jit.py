@@ -19,11 +19,12 @@ from tinyref.errors import UserError, UserStateError, UserTypeError
 from tinyref.lazy import graph
 from tinyref.lazy.buffers import buffer_of, new_buffer_like
 from tinyref.lazy.folding import uniform_value
+from tinyref.lazy.multi import assign
 from tinyref.lazy.shape import is_empty
 from tinyref.lazy.shards import Place
 from tinyref.schedule.prepare import unbound
 from tinyref.tensor.core import TensorCore
-from tinyref.tensor.data import compute, computing
+from tinyref.tensor.data import compute
 from tinyref.tensor.jit_arguments import (
     Arguments,
     check_returned,
@@ -31,8 +32,10 @@ from tinyref.tensor.jit_arguments import (
     read_arguments,
     rebuilt,
 )
-from tinyref.tensor.jit_state import State, give_memory, shown_by_tensors
-from tinyref.tensor.registry import parts_of, registry
+from tinyref.tensor.jit_session import CaptureSession, capture_session, description_of
+from tinyref.tensor.jit_state import State
+from tinyref.tensor.locks import computing
+from tinyref.tensor.registry import parts_of, registry, shown_numbers
 from tinyref.tensor.tensor import Tensor
 from tinyref.tensor.variable import rebound
 from tinyref.uops.node import UOp, substitute
@@ -72,16 +75,22 @@ class TinyJit(Generic[P, R]):
     of their own and no gradients, all else is as it was captured.
 
     A call that fits no replay raises `UserError`; so do reading elements within the function,
-    assigning to its arguments, and replacing tensors instead of assigning to them. Within another
-    TinyJit's capture, and with the flag JIT=0, the function runs plainly. Threads take turns.
+    and replacing tensors instead of assigning to them. An argument that the function assigns to
+    has the new elements after the call, as in a plain one, but shares no memory with another
+    argument. Within another TinyJit's capture, and with the flag JIT=0, the function runs plainly.
+    Threads take turns.
+
+    prune: kernels that depend on no argument, and on nothing that the function assigns to, run
+    once with the capture and are not replayed: what they read may not change any more.
     """
 
-    def __init__(self, fxn: Callable[P, R]) -> None:
+    def __init__(self, fxn: Callable[P, R], *, prune: bool = False) -> None:
         if not callable(fxn):
             raise UserTypeError(f"TinyJit: got a {type(fxn).__name__}, accepted is a function")
         self.fxn = fxn
         functools.update_wrapper(self, fxn)
-        self._program = _Program(_parameter_names(fxn))
+        self.prune = bool(prune)
+        self._program = _Program(_parameter_names(fxn), self.prune)
         self._methods: dict[int, tuple[weakref.ref[object], _Program]] = {}
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -113,7 +122,7 @@ class TinyJit(Generic[P, R]):
                 f"TinyJit: a {type(instance).__name__} takes no weak references: "
                 f"add '__weakref__' to its slots"
             ) from None
-        program = _Program(_parameter_names(self.fxn)[1:])
+        program = _Program(_parameter_names(self.fxn)[1:], self.prune)
         self._methods[identity] = (reference, program)
         return program
 
@@ -160,8 +169,9 @@ def _parameter_names(fxn: Callable[..., object]) -> list[str]:
 class _Program:
     """The calls of one function: plainly first, then captured, then replayed."""
 
-    def __init__(self, names: Sequence[str]) -> None:
+    def __init__(self, names: Sequence[str], prune: bool) -> None:
         self._names = names
+        self._prune = prune
         self._lock = threading.RLock()
         self._is_running = False
         self.reset()
@@ -195,12 +205,13 @@ class _Program:
         if self._capture is not None:
             return self._capture.replay(arguments)
         if not self._has_run:
-            result = _Result(fxn(*args, **kwargs))
+            result = _Result(fxn(*args, **kwargs), arguments.tensors)
             result.settle()
             self._has_run = True
-            return result.build()
-        self._capture, result = _captured(fxn, arguments, args, kwargs)
-        return result.build()
+            return result.build(arguments.tensors)
+        given = arguments.tensors
+        self._capture, result = _captured(fxn, arguments, args, kwargs, self._prune)
+        return result.build(given)
 
 
 # --- inputs -------------------------------------------------------------------------------------
@@ -211,6 +222,7 @@ class _Input:
     """A tensor argument during a capture: another tensor, in memory of its own, stands for it.
 
     So the function's uses of its argument can be told from uses of a tensor that it keeps.
+    is_written: the function assigns to it.
     """
 
     path: str
@@ -218,35 +230,72 @@ class _Input:
     numbers: tuple[int, ...]
     node: UOp
     given: tuple[int, ...]
+    is_written: bool = False
 
     @classmethod
-    def of(cls, tensor: TensorCore, node: UOp, path: str) -> _Input:
-        """Copies the elements of `tensor`, which are in memory as `node`."""
-        fresh: dict[UOp, UOp] = {}
-        for buffer in _buffers(node):
-            fresh[buffer] = _copied(buffer)
-        node = substitute(node, fresh)
+    def of(cls, tensor: TensorCore, path: str) -> _Input:
+        """Copies the elements of `tensor`, computed if need be."""
+        node = _copy_in_memory(_in_memory(tensor, path))
         value = replace(tensor._value, node=node, record=None, owner=None)
         stand_in = type(tensor)._of(value)
-        numbers = tuple(_number(buffer) for buffer in fresh.values())
-        return cls(path, stand_in, numbers, node, tuple(map(_number, fresh)))
+        return cls(path, stand_in, _numbers(node), node, shown_numbers(tensor._node))
+
+    def written_back(self) -> list[TensorCore]:
+        """Where the function gave the argument other memory: an assignment to its own memory.
+
+        Raises `UserError` where the elements do not fit there.
+        """
+        found = self.stand_in
+        if found._node is self.node or _is_assignment_to(found._node, self.node):
+            return []
+        memory = Tensor._from_node(self.node, found._device)
+        if (memory.shape, memory.dtype) != (found.shape, found.dtype) or not self.numbers:
+            raise UserError(
+                f"TinyJit: argument {self.path} becomes {description_of(found)} within the "
+                f"function, it was {description_of(memory)}: return the new tensor"
+            )
+        node = assign(self.node, Tensor._from_node(found._node, found._device)._node)
+        return [Tensor._from_node(node, found._device)]
 
     def check(self, recorder: Recorder) -> None:
         """Raises `UserError` where the function did to it what a replay could not do."""
         known = [recorder.known[number] for number in self.numbers if number in recorder.known]
-        if self.stand_in._node is not self.node or any(found.is_written for found in known):
-            raise UserStateError(
-                f"TinyJit: argument {self.path} is assigned to within the function: return the "
-                f"new value, or let the function keep the tensor as its state"
-            )
+        self.is_written = any(found.is_written for found in known)
         for number in self.given:
-            if number in recorder.known and recorder.known[number].is_written:
+            found = recorder.known.get(number)
+            if found is not None and (found.is_written or self.is_written):
                 raise _also_state(self.path)
         if self.stand_in._grad is not None:
             raise UserStateError(
                 f"TinyJit: argument {self.path} gets a grad within the function, which a replay "
                 f"could not hand out: use gradient() and return it"
             )
+
+
+def _is_assignment_to(node: UOp, memory: UOp) -> bool:
+    """Whether all that `node` still has to do is to write its elements to `memory`."""
+    targets = []
+    for part in parts_of(node):
+        while part.op is Ops.ASSIGN:
+            part = part.src[0]
+        targets.append(part)
+    return tuple(targets) == parts_of(memory)
+
+
+def _check_written(inputs: Sequence[tuple[str, bool, tuple[int, ...]]]) -> None:
+    """Raises `UserError` where an argument that is assigned to shares memory with another one.
+
+    inputs: where each was found, whether it is assigned to, and the BUFFERs that it shows.
+    """
+    for path, is_written, numbers in inputs:
+        if not is_written:
+            continue
+        for other, _, shown in inputs:
+            if other != path and set(shown) & set(numbers):
+                raise UserError(
+                    f"TinyJit: argument {path}, which the function assigns to, shares memory with "
+                    f"argument {other}: pass a copy, {other}.clone().realize()"
+                )
 
 
 def _also_state(path: str) -> UserError:
@@ -265,6 +314,24 @@ def _buffers(node: UOp) -> list[UOp]:
 def _number(buffer: UOp) -> int:
     assert isinstance(buffer.arg, BufferArg), "a BUFFER has a number"
     return buffer.arg.number
+
+
+def _numbers(node: UOp) -> tuple[int, ...]:
+    """The numbers of the BUFFERs behind a computed tensor."""
+    return tuple(map(_number, _buffers(node)))
+
+
+def _copy_in_memory(node: UOp) -> UOp:
+    """A computed tensor with the same elements in memory of its own."""
+    return substitute(node, {buffer: _copied(buffer) for buffer in _buffers(node)})
+
+
+def _hand_over(tensor: TensorCore, node: UOp) -> None:
+    """Assigns the elements of `node`, which is computed, to an argument, as a plain call does."""
+    assert isinstance(tensor, Tensor), "arguments are Tensors"
+    with Tensor.no_grad():
+        tensor.assign(Tensor._from_node(node, tensor._device))
+    compute([tensor])
 
 
 def _copied(buffer: UOp) -> UOp:
@@ -293,6 +360,13 @@ def _in_memory(tensor: TensorCore, path: str) -> UOp:
     return copy._node
 
 
+def _is_alone(tensor: TensorCore, node: UOp) -> bool:
+    """Whether `tensor` is in memory as `node`, and no other value shows that memory."""
+    return tensor._node is node and all(
+        registry.count_showing(number) == 1 for number in _numbers(node)
+    )
+
+
 def _is_backed(node: UOp) -> bool:
     if node.op is not Ops.MULTI:
         return graph.backing(node) is not None
@@ -303,15 +377,30 @@ def _is_backed(node: UOp) -> bool:
 
 
 class _Result:
-    """What a call returned: its tensors in order, computed and detached, and all around them."""
+    """What a call returned: its tensors in order, computed and detached, and all around them.
 
-    def __init__(self, returned: object) -> None:
+    A tensor among `given`, the arguments, is returned itself.
+    """
+
+    def __init__(
+        self,
+        returned: object,
+        given: Sequence[TensorCore],
+        session: CaptureSession | None = None,
+    ) -> None:
         check_returned(returned)
+        arguments = {id(tensor): _Given(place) for place, tensor in enumerate(given)}
         places: dict[int, int] = {}
+        self.has_given = False
         self.tensors: list[TensorCore] = []
         originals: list[TensorCore] = []
 
         def take(tensor: TensorCore) -> object:
+            if id(tensor) in arguments:
+                self.has_given = True
+                return arguments[id(tensor)]
+            if session is not None:
+                session.read(tensor._value)
             if id(tensor) not in places:
                 places[id(tensor)] = len(originals)
                 originals.append(tensor)
@@ -345,9 +434,9 @@ class _Result:
                 copies.append(self.tensors[place])
         compute(copies)
 
-    def build(self) -> object:
-        """The returned value."""
-        return _filled(self.template, self.tensors)
+    def build(self, given: Sequence[TensorCore]) -> object:
+        """The returned value of a call with the tensors `given`."""
+        return _filled(self.template, self.tensors, given)
 
 
 def _is_multi(tensor: TensorCore) -> bool:
@@ -386,14 +475,23 @@ class _Placeholder:
     place: int
 
 
-def _filled(template: object, tensors: Sequence[object]) -> object:
+@dataclass(frozen=True)
+class _Given:
+    """Stands for the tensor that is argument number `place` of the call."""
+
+    place: int
+
+
+def _filled(template: object, tensors: Sequence[object], given: Sequence[object]) -> object:
     if isinstance(template, _Placeholder):
         return tensors[template.place]
+    if isinstance(template, _Given):
+        return given[template.place]
     if isinstance(template, dict):
-        items = {key: _filled(item, tensors) for key, item in template.items()}
+        items = {key: _filled(item, tensors, given) for key, item in template.items()}
         return items if type(template) is dict else cast(Any, type(template))(items)
     if isinstance(template, list | tuple):
-        listed = [_filled(item, tensors) for item in template]
+        listed = [_filled(item, tensors, given) for item in template]
         if hasattr(template, "_fields"):
             return cast(Any, type(template))(*listed)
         return listed if type(template) is list else cast(Any, type(template))(listed)
@@ -465,37 +563,32 @@ def _captured(
     arguments: Arguments,
     args: Sequence[object],
     kwargs: Mapping[str, object],
+    prune: bool,
 ) -> tuple[_Capture, _Result]:
     """Runs the function while its kernels are noted; what it returns and what to replay."""
-    give_memory(compute)
-    inputs: list[_Input] = []
-    for tensor, path in zip(arguments.tensors, arguments.tensor_paths, strict=True):
-        inputs.append(_Input.of(tensor, _in_memory(tensor, path), path))
-    before = shown_by_tensors()
-    pending = {id(value) for value in registry.pending()}
-    own = [number for item in inputs for number in item.numbers]
-    queue = iter([item.stand_in for item in inputs])
+    pairs = zip(arguments.tensors, arguments.tensor_paths, strict=True)
+    inputs = [_Input.of(tensor, path) for tensor, path in pairs]
+    stand_ins = [item.stand_in for item in inputs]
+    queue = iter(stand_ins)
 
     def next_stand_in(_: TensorCore) -> object:
         return next(queue)
 
     given = [rebuilt(value, next_stand_in) for value in args]
     named = {name: rebuilt(kwargs[name], next_stand_in) for name in sorted(kwargs)}
-    with recording() as recorder:
-        result = _Result(fxn(*given, **named))
-        result.settle(own, _left_over(pending), recorder)
+    with capture_session(stand_ins) as session, recording() as recorder:
+        result = _Result(fxn(*given, **named), stand_ins, session)
+        written_back = [tensor for item in inputs for tensor in item.written_back()]
+        own = [number for item in inputs for number in item.numbers]
+        result.settle(own, [*session.left_over(), *written_back], recorder)
+        session.check()
     for item in inputs:
         item.check(recorder)
-    return _Capture(recorder, arguments, inputs, result, before), result
-
-
-def _left_over(pending: set[int]) -> list[TensorCore]:
-    """Tensors that the function made, or assigned to, and left behind uncomputed."""
-    return [
-        tensor
-        for value in registry.pending()
-        if id(value) not in pending and (tensor := value.tensor) is not None
-    ]
+    _check_written([(item.path, item.is_written, item.given) for item in inputs])
+    for item, tensor in zip(inputs, arguments.tensors, strict=True):
+        if item.is_written:
+            _hand_over(tensor, item.node)
+    return _Capture(recorder, arguments, inputs, result, session, prune), result
 
 
 class _Capture:
@@ -507,10 +600,12 @@ class _Capture:
         arguments: Arguments,
         inputs: Sequence[_Input],
         result: _Result,
-        before: dict[int, str],
+        session: CaptureSession,
+        prune: bool,
     ) -> None:
         self.arguments = arguments
         self.numbers = [item.numbers for item in inputs]
+        self.is_written = [item.is_written for item in inputs]
         self.template = result.template
         self.outputs = [_Output.of(tensor, inputs) for tensor in result.tensors]
         own = {number for numbers in self.numbers for number in numbers}
@@ -520,8 +615,14 @@ class _Capture:
             for part in output.parts
             if part.buffer is not None
         }
-        self.replayed = Replay(recorder, sorted(own | results))
-        self.state = State(recorder, own | results, before)
+        if not recorder.steps and not (result.tensors or result.has_given):
+            raise UserStateError(
+                "TinyJit: the function ran no kernel and no copy, and returns no tensor: nothing "
+                "there is to replay; return what it computes, or realize it within"
+            )
+        self.state = State(recorder, own | results, session)
+        varying = own | self.state.written if prune else None
+        self.replayed = Replay(recorder, sorted(own | results), varying)
         # The tensors themselves are the caller's; what they were says the specs.
         arguments.tensors = []
 
@@ -552,21 +653,44 @@ class _Capture:
             )
         with computing:
             exchanged: dict[int, Buffer] = {}
-            nodes: list[UOp] = []
-            for tensor, path, numbers in zip(
-                given.tensors, given.tensor_paths, self.numbers, strict=True
-            ):
-                node = _in_memory(tensor, path)
-                nodes.append(node)
-                # What has no elements has no memory either.
-                for number, buffer in zip(numbers, _buffers(node), strict=True):
-                    if _number(buffer) in self.state.written:
-                        raise _also_state(path)
-                    exchanged[number] = buffer_of(buffer)
+            nodes = self._give_inputs(given, exchanged)
             results = [self._result(output, nodes, given, exchanged) for output in self.outputs]
-            self.state.before_replay(compute)
+            written = [
+                _numbers(node)
+                for node, is_written in zip(nodes, self.is_written, strict=True)
+                if is_written
+            ]
+            self.state.before_replay(compute, itertools.chain.from_iterable(written))
             self.replayed.run(exchanged, given.values)
-        return _filled(self.template, results)
+            for tensor, node, is_written in zip(given.tensors, nodes, self.is_written, strict=True):
+                if is_written and tensor._node is not node:
+                    _hand_over(tensor, node)
+        return _filled(self.template, results, given.tensors)
+
+    def _give_inputs(self, given: Arguments, exchanged: dict[int, Buffer]) -> list[UOp]:
+        """The nodes of the arguments in memory, whose buffers are added to `exchanged`.
+
+        What is written, and is not in memory that this argument alone shows, is a copy.
+        """
+        nodes: list[UOp] = []
+        shown: list[tuple[str, bool, tuple[int, ...]]] = []
+        for tensor, path, numbers, is_written in zip(
+            given.tensors, given.tensor_paths, self.numbers, self.is_written, strict=True
+        ):
+            node = _in_memory(tensor, path)
+            if self.state.written or any(self.is_written):
+                showing = shown_numbers(tensor._node)
+                if self.state.touches(showing, is_written):
+                    raise _also_state(path)
+                shown.append((path, is_written, showing))
+            if is_written and not _is_alone(tensor, node):
+                node = _copy_in_memory(node)
+            nodes.append(node)
+            # What has no elements has no memory either.
+            for number, buffer in zip(numbers, _buffers(node), strict=True):
+                exchanged[number] = buffer_of(buffer)
+        _check_written(shown)
+        return nodes
 
     def _result(
         self,

@@ -6,75 +6,20 @@ still have it, and what was computed from old contents, or shows them, must get 
 
 from __future__ import annotations
 
-import contextlib
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from tinyref.engine.capture import Known, Recorder
-from tinyref.errors import TinyrefError, UserStateError
-from tinyref.lazy.folding import uniform_value
-from tinyref.lazy.shape import is_empty, largest_size, shape_of
+from tinyref.errors import UserStateError
 from tinyref.tensor.core import TensorCore, Value
 from tinyref.tensor.data import store_apart
-from tinyref.tensor.registry import parts_of, registry, shown_numbers
-from tinyref.uops.node import UOp, toposort
+from tinyref.tensor.jit_session import CaptureSession, reaching
+from tinyref.tensor.registry import registry, shown_numbers
+from tinyref.uops.node import UOp
 from tinyref.uops.payload import BufferArg
-from tinyref.uops.symbolic import describe_shape
-
-# A constant of more elements is part of a capture: that much memory is not taken unasked.
-LARGEST_CONSTANT = 1 << 22
 
 Compute = Callable[[Sequence[TensorCore]], None]
-
-
-def shown_by_tensors() -> dict[int, str]:
-    """The numbers of all BUFFERs that tensors show now, each with a description of a tensor."""
-    found: dict[int, str] = {}
-    for value in registry.live():
-        if value.tensor is not None:
-            for number in shown_numbers(value.node):
-                found.setdefault(number, _description(value.tensor))
-    return found
-
-
-def _description(tensor: TensorCore) -> str:
-    return f"{tensor.dtype.name} tensor of shape {describe_shape(tensor.shape)}"
-
-
-def give_memory(compute: Compute) -> None:
-    """Computes all tensors, constants too, so that a capture meets memory where it meets a tensor.
-
-    A replay finds what a tensor holds by then in its memory, and nowhere else: a graph that is not
-    computed yet, or a constant, would be repeated as it was. A tensor that cannot be computed, and
-    a constant above `LARGEST_CONSTANT` elements, stays as it is.
-    """
-    for value in registry.live():
-        if value.tensor is None or not _is_small_constant(value.node):
-            continue
-        store_apart(value)
-    waiting = [tensor for value in registry.pending() if (tensor := value.tensor) is not None]
-    try:
-        compute(waiting)
-    except TinyrefError:
-        for tensor in waiting:
-            with contextlib.suppress(TinyrefError):
-                compute([tensor])
-
-
-def _is_small_constant(node: UOp) -> bool:
-    if is_empty(shape_of(node)) or any(uniform_value(part) is None for part in parts_of(node)):
-        return False
-    return largest_size(shape_of(node)) <= LARGEST_CONSTANT
-
-
-def _reaching(values: Sequence[Value], is_wanted: Callable[[UOp], bool]) -> list[Value]:
-    """Those of `values` whose graph holds a wanted node."""
-    reached: set[UOp] = set()
-    for node in toposort({value.node: None for value in values}):
-        if is_wanted(node) or any(source in reached for source in node.src):
-            reached.add(node)
-    return [value for value in values if value.node in reached]
 
 
 @dataclass(slots=True)
@@ -91,11 +36,11 @@ class State:
 
     written: the numbers of the BUFFERs that the steps write.
 
-    recorder: what was captured. own: BUFFERs that are inputs or outputs, and no state. before:
-    the BUFFERs that tensors showed before the capture, with descriptions.
+    recorder: what was captured. own: BUFFERs that are inputs or outputs, and no state. session:
+    the capture, which has ended.
     """
 
-    def __init__(self, recorder: Recorder, own: Iterable[int], before: dict[int, str]) -> None:
+    def __init__(self, recorder: Recorder, own: Iterable[int], session: CaptureSession) -> None:
         own = set(own)
         outside = {
             number: known
@@ -106,7 +51,7 @@ class State:
         self._needed: dict[int, str] = {}
         self._holders: list[_Holder] = []
         for number, known in outside.items():
-            self._add_holders(number, known, before)
+            self._add_holders(number, known, session.before)
         self._counts = {number: registry.count_showing(number) for number in self.written}
 
     def __len__(self) -> int:
@@ -128,9 +73,15 @@ class State:
                 holder = _Holder(weakref.ref(tensor), value, shown_numbers(value.node))
                 self._holders.append(holder)
 
-    def before_replay(self, compute: Compute) -> None:
+    def touches(self, numbers: Iterable[int], is_written: bool) -> bool:
+        """Whether an argument that shows `numbers` is state that is written, or both are."""
+        touched = self._outside if is_written else self.written
+        return not touched.isdisjoint(numbers)
+
+    def before_replay(self, compute: Compute, inputs: Iterable[int] = ()) -> None:
         """Makes sure that a replay does what a call would do to the tensors outside.
 
+        `inputs` are the BUFFERs of arguments that are written.
         Raises `UserError` where a tensor that the function reads has other memory by now.
         """
         for holder in self._holders:
@@ -141,7 +92,7 @@ class State:
         if registry.differs(self._counts):
             self._keep_copies(compute)
         if registry.has_pending:
-            self._keep_results(compute)
+            self._keep_results(compute, self.written.union(inputs))
 
     def _renew(self, compute: Compute) -> None:
         """Finds the tensors again that were assigned to, or are gone."""
@@ -190,12 +141,13 @@ class State:
         found = {id(value): value for number in self.written for value in registry.showing(number)}
         return [value for identity, value in found.items() if identity not in holding]
 
-    def _keep_results(self, compute: Compute) -> None:
+    def _keep_results(self, compute: Compute, written: set[int]) -> None:
         """What is not computed yet, and reads memory that the replay overwrites, is computed."""
-        reading = _reaching(registry.pending(), self._is_written)
+
+        def is_written(node: UOp) -> bool:
+            return isinstance(node.arg, BufferArg) and node.arg.number in written
+
+        reading = reaching(registry.pending(), is_written)
         for value in reading:
             value.is_overwritten |= value.tensor is None
         compute([tensor for value in reading if (tensor := value.tensor) is not None])
-
-    def _is_written(self, node: UOp) -> bool:
-        return isinstance(node.arg, BufferArg) and node.arg.number in self.written

@@ -53,11 +53,16 @@ class Streams:
         with self.lock, GradientSwitch():
             device = first_device(place)
             stream = self._of.get(device) or self._open(maker, device)
-            numbers = maker.arange(count, device=place, dtype=dtypes.uint64)
-            counters = numbers.add(stream.counter.to(place))
-            bits = counters._apply(Ops.THREEFRY, stream.key.to(place)._broadcast_to((count,)))
+            bits: T = self._words(stream, count, place)
+            # No other tensor shows the counter here, so it is written where captures found it.
             stream.counter.assign(stream.counter.add(count))
             return bits
+
+    @staticmethod
+    def _words(stream: Stream[T], count: int, place: Place) -> T:
+        numbers = stream.counter.arange(count, device=place, dtype=dtypes.uint64)
+        counters = numbers.add(stream.counter.to(place))
+        return counters._apply(Ops.THREEFRY, stream.key.to(place)._broadcast_to((count,)))
 
     def _open(self, maker: type[T], device: str) -> Stream[T]:
         stream = Stream(self._word(maker, self.seed, device), self._word(maker, 0, device))
