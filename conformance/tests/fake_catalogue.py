@@ -231,7 +231,16 @@ def _scenarios() -> dict[str, Callable[[], list[Row]]]:
             row("tensor.sum.float32", passes, rung=Rung.TENSOR, depends_on=("isa.fails.int32",)),
             row("model.small.float32", passes, rung=Rung.MODEL, depends_on=("tensor.sum.float32",)),
         ],
-        "low": lambda: [row("memory.low", fails, passes, rung=Rung.MEMORY)],
+        "edge": lambda: [
+            row("memory.low", fails, passes, rung=Rung.MEMORY),
+            row("isa.on_plain.int32", passes, depends_on=("memory.low.special:1",)),
+            row("isa.on_edge.int32", passes, depends_on=("memory.low.special:0",)),
+            row(
+                *("tensor.above.int32", passes),
+                rung=Rung.TENSOR,
+                depends_on=("isa.on_edge.int32",),
+            ),
+        ],
         "skipped": lambda: [
             row("isa.add.float16", passes, needs=Needs(dtypes=frozenset({dtypes.float16})))
         ],

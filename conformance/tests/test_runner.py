@@ -13,7 +13,6 @@ from tinyref.errors import UserError
 from tinyref.folders import prepare_folder
 from tinyref_conformance import runner
 from tinyref_conformance.conform import Finished
-from tinyref_conformance.ladder import RungState
 from tinyref_conformance.report import CaseResult
 from tinyref_conformance.statuses import Status
 from tinyref_spec.case import Rung
@@ -118,18 +117,35 @@ def test_rows_above_a_broken_row_are_suppressed(fake: Any, case_of: CaseOf) -> N
     assert above.message == "it depends on isa.fails.int32, which is broken"
     assert case_of(done, "isa.alone.int32.special:0").status is Status.PASS
     top = case_of(done, "model.small.float32.special:0")
-    assert top.message == "it depends on tensor.sum.float32, which is suppressed"
+    assert top.message == (
+        "it depends on tensor.sum.float32, which is suppressed by isa.fails.int32"
+    )
     assert not {above.id, top.id} & set(fake.ran())
 
 
 @pytest.mark.long
-def test_a_broken_foundation_suppresses_everything_above(fake: Any) -> None:
-    report = fake.scenario("good", "low").run(jobs=2).report
-    assert report.first_broken is Rung.MEMORY
-    assert report.rungs[Rung.OPEN].state is RungState.HOLDS
-    assert report.rungs[Rung.MEMORY].counts[Status.FAIL] == 1
-    assert report.rungs[Rung.ALU].counts == {Status.SUPPRESSED: 5}
-    assert "first broken rung is 'allocate and copy'" in report.verdict
+def test_a_broken_case_suppresses_what_names_it_and_no_more(fake: Any, case_of: CaseOf) -> None:
+    done = fake.scenario("edge").run(jobs=2)
+    assert done.report.first_broken is Rung.MEMORY
+    assert done.report.rungs[Rung.MEMORY].counts == {Status.FAIL: 1, Status.PASS: 1}
+    assert case_of(done, "isa.on_plain.int32.special:0").status is Status.PASS
+    assert case_of(done, "isa.on_edge.int32.special:0").message == (
+        "it depends on memory.low.special:0, which is broken"
+    )
+    assert case_of(done, "tensor.above.int32.special:0").message == (
+        "it depends on isa.on_edge.int32, which is suppressed by memory.low.special:0"
+    )
+    assert done.report.suppressors == {"memory.low.special:0": 2}
+
+
+@pytest.mark.long
+def test_a_run_that_keeps_going_goes_on_where_it_was_suppressed(fake: Any) -> None:
+    before = fake.scenario("edge").run()
+    ran = len(fake.ran())
+    after = fake.run(resume=True, keep_going=True)
+    assert before.report.counts[Status.SUPPRESSED] == 2
+    assert after.report.counts == {Status.FAIL: 1, Status.PASS: 5}
+    assert len(fake.ran()) == ran + 2
 
 
 @pytest.mark.long

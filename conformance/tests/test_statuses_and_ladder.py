@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tinyref_conformance.ladder import FOUNDATION, RungState, Suppression, climb, first_broken
+from tinyref_conformance.ladder import RungState, Suppression, climb, first_broken, root_of
 from tinyref_conformance.statuses import Status, exit_code
 from tinyref_spec.case import Rung
 
@@ -38,10 +38,6 @@ def test_a_problem_fails_a_run_that_is_otherwise_green() -> None:
     assert exit_code([Status.PASS], ["an expectation names no case"]) == 1
 
 
-def test_the_foundation_is_open_and_copy() -> None:
-    assert [rung.name for rung in FOUNDATION] == ["OPEN", "MEMORY"]
-
-
 def test_first_broken_is_the_lowest() -> None:
     reports = climb([(Rung.CAST, Status.FAIL), (Rung.STORE, Status.PASS), (Rung.ALU, Status.CRASH)])
     assert first_broken(reports) is Rung.ALU
@@ -65,29 +61,31 @@ def test_the_state_of_a_rung(statuses: list[Status], state: RungState) -> None:
     assert reports[Rung.GATE].state is state
 
 
-def test_a_broken_foundation_suppresses_all_above_and_nothing_beside() -> None:
+def test_only_what_a_case_names_suppresses_it() -> None:
     suppression = Suppression()
-    suppression.note("memory.copy.uint8", Rung.MEMORY)
-    assert suppression.reason(Rung.MODEL, ()) == (
-        "the rung 'allocate and copy' below is broken, at memory.copy.uint8"
+    suppression.note("memory.copy.uint8.size:0", "memory.copy.uint8")
+    suppression.note("kernel.reduce.add.int32.empty", "kernel.reduce.add.int32")
+    assert suppression.reason(("memory.copy.uint8.size:16",)) is None
+    assert suppression.reason(("kernel.reduce.add.int32.7x13_over_1",)) is None
+    assert suppression.reason(("kernel.reduce.add.int32.empty",)) == (
+        "it depends on kernel.reduce.add.int32.empty, which is broken"
     )
-    assert suppression.reason(Rung.MEMORY, ()) is None
-    assert suppression.reason(Rung.OPEN, ()) is None
+    assert suppression.reason(("kernel.reduce.add.int32",)) == (
+        "it depends on kernel.reduce.add.int32, which is broken"
+    )
 
 
-def test_suppression_is_passed_on() -> None:
+def test_suppression_is_passed_on_with_its_root() -> None:
     suppression = Suppression()
-    suppression.note_suppressed("kernel.matmul.float32")
-    assert suppression.reason(Rung.TENSOR, ("kernel.matmul.float32",)) == (
-        "it depends on kernel.matmul.float32, which is suppressed"
-    )
-    assert suppression.reason(Rung.TENSOR, ("kernel.matmul.int32",)) is None
-
-
-def test_above_the_foundation_only_named_rows_suppress() -> None:
-    suppression = Suppression()
-    suppression.note("isa.unary.exp2.float32", Rung.ALU)
-    assert suppression.reason(Rung.TENSOR, ("isa.binary.add.float32",)) is None
-    assert suppression.reason(Rung.TENSOR, ("isa.unary.exp2.float32",)) == (
-        "it depends on isa.unary.exp2.float32, which is broken"
-    )
+    suppression.note("a.b.plain", "a.b")
+    first = suppression.reason(("a.b.plain",))
+    assert first == "it depends on a.b.plain, which is broken"
+    suppression.note_suppressed("c.d.plain", "c.d", first)
+    second = suppression.reason(("c.d.plain",))
+    assert second == "it depends on c.d.plain, which is suppressed by a.b.plain"
+    suppression.note_suppressed("e.f.plain", "e.f", second)
+    third = suppression.reason(("e.f",))
+    assert third == "it depends on e.f, which is suppressed by a.b.plain"
+    assert suppression.reason(("e.g",)) is None
+    assert [root_of(reason) for reason in (first, second, third)] == ["a.b.plain"] * 3
+    assert root_of("the device does not open") == "the device does not open"

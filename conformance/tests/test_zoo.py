@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -14,6 +15,9 @@ from tinyref.dtype import dtypes
 from tinyref.errors import UserError
 from tinyref.uops.ops import Ops
 from tinyref.uops.tiles import TILES
+from tinyref_conformance.conform import Request, conform
+from tinyref_conformance.runner import Settings
+from tinyref_conformance.statuses import Status
 from tinyref_conformance.zoo import ZOO
 from tinyref_conformance.zoo.arithmetic import (
     FloorDivision,
@@ -26,6 +30,7 @@ from tinyref_conformance.zoo.arithmetic import (
 )
 from tinyref_conformance.zoo.score import Score, score
 from tinyref_conformance.zoo.tiles import swap_two_lanes
+from tinyref_spec.case import Rung
 
 # The rungs up to the faults, in few enough rows to run all of the zoo in well under a minute.
 QUERY = ",".join(
@@ -36,18 +41,23 @@ QUERY = ",".join(
         *("isa.binary.mul.float32", "isa.binary.mul.int32", "isa.binary.idiv.int32"),
         *("isa.unary.neg.float32", "isa.cast.float32", "isa.cast.int32.to_float32"),
         *("kernel.program.wmma.apple_*", "kernel.program.wmma.intel_m8n8*"),
-        *("system.jit", "system.symbolic"),
+        *("kernel.elements.float32", "kernel.elements.int32", "kernel.program"),
+        *("kernel.reduce.add.float32", "kernel.reduce.add.int32", "kernel.planned.elements"),
+        *("tensor.add.float32", "tensor.sum.float32", "system.jit", "system.symbolic"),
     )
 )
+
+
+PLAIN = "memory.copy.uint8,kernel.store.constant.*int32,kernel.one_alu,kernel.elements.float32"
 
 
 def f32(*values: float) -> Any:
     return np.array(values, np.float32)
 
 
-def test_the_zoo_has_eleven_faults_and_a_sentence_for_each() -> None:
-    assert len(ZOO) == 11
-    assert len({animal.sentence for animal in ZOO.values()}) == 11
+def test_the_zoo_has_sixteen_faults_and_a_sentence_for_each() -> None:
+    assert len(ZOO) == 16
+    assert len({animal.sentence for animal in ZOO.values()}) == 16
     for animal in ZOO.values():
         assert Device.backend_class(animal.device) is animal.backend
 
@@ -128,7 +138,38 @@ def test_one_of_the_zoo_is_caught_on_its_rung() -> None:
 def test_all_of_the_zoo_is_caught_on_the_right_rungs() -> None:
     found = score(query=QUERY, jobs=2)
     check(found)
-    assert len(found.caught) == 11
+    assert len(found.caught) == 16
+
+
+@pytest.mark.long
+@pytest.mark.sampled(5)
+@pytest.mark.parametrize(
+    ("name", "rung"),
+    [
+        ("WrongGroupIndex", "index"),
+        ("ReversedVectors", "vectors"),
+        ("EmptyLoop", "loops and reduces"),
+        ("WrongItemIndex", "groups and barriers"),
+        ("MissingBarrier", "groups and barriers"),
+    ],
+)
+def test_a_fault_of_launches_shows_on_its_rung_and_not_below(name: str, rung: str) -> None:
+    found = score(only=name, query=f"{PLAIN},kernel.program,kernel.reduce.add.int32", jobs=1)
+    check(found)
+    (caught,) = found.caught
+    assert caught.rung is not None
+    assert caught.rung.title == rung
+
+
+@pytest.mark.long
+def test_an_empty_reduce_hides_nothing(tmp_path: Path) -> None:
+    device = ZOO["EmptyLoop"].device
+    query = f"{PLAIN},kernel.program.loop,kernel.reduce.add.float32,tensor.sum.float32"
+    report = conform(Request(Settings(device, tmp_path, jobs=1), query=query)).report
+    broken = {case.id for case in report.cases if case.status.is_broken}
+    assert broken == {"kernel.program.loop.empty"}
+    assert report.counts[Status.SUPPRESSED] == 0
+    assert report.rungs[Rung.TENSOR].counts[Status.PASS] > 0
 
 
 @pytest.mark.slow

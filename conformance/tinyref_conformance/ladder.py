@@ -1,12 +1,12 @@
 """The ladder: which rung is broken, and what that suppresses.
 
-A broken rung of the foundation (open, allocate and copy) suppresses everything above it: nothing
-measured there would mean anything. Above it a case is suppressed only by a row that it names, when
-that row is broken or is itself suppressed.
+A case is suppressed only by the cases and rows that it names, when those are broken or suppressed
+themselves: what else fails below it says nothing about it.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -14,8 +14,6 @@ from enum import Enum
 
 from tinyref_conformance.statuses import BROKEN, MEASURED, Status
 from tinyref_spec.case import Rung
-
-FOUNDATION = tuple(rung for rung in Rung if rung <= Rung.MEMORY)
 
 
 class RungState(Enum):
@@ -70,32 +68,40 @@ def first_broken(reports: Iterable[RungReport]) -> Rung | None:
 class Suppression:
     """Decides, while results come in, what is not worth running any more.
 
-    `reason` answers for a case; `note` learns that a row (on its rung) is broken, and
-    `note_suppressed` that one is suppressed.
+    `reason` answers for a case; `note` learns that a case of a row is broken, `note_suppressed`
+    that one is suppressed.
     """
 
     def __init__(self) -> None:
-        self._broken_rows: dict[str, Rung] = {}
-        self._suppressed_rows: set[str] = set()
+        # Each with the broken case that is the reason.
+        self._roots: dict[str, str] = {}
+        self._broken: set[str] = set()
 
-    def note(self, row: str, rung: Rung) -> None:
-        """`row` has a case that is broken and that no expectation covers."""
-        self._broken_rows.setdefault(row, rung)
+    def note(self, case: str, row: str) -> None:
+        """`case` is broken and no expectation covers it, so its row is broken too."""
+        self._broken |= {case, row}
+        self._roots[case] = case
+        self._roots.setdefault(row, case)
 
-    def note_suppressed(self, row: str) -> None:
-        """`row` was not run, so nothing that stands on it can be judged either."""
-        self._suppressed_rows.add(row)
+    def note_suppressed(self, case: str, row: str, reason: str) -> None:
+        """`case` was not run, so nothing that stands on it or its row can be judged either."""
+        self._roots[case] = root_of(reason)
+        self._roots.setdefault(row, root_of(reason))
 
-    def reason(self, rung: Rung, depends_on: Iterable[str]) -> str | None:
-        """Why a case on `rung` is not run, in one sentence; None where it is to be run."""
-        below = [(low, row) for row, low in self._broken_rows.items() if low < rung]
-        foundation = min((pair for pair in below if pair[0] in FOUNDATION), default=None)
-        if foundation is not None:
-            low, row = foundation
-            return f"the rung '{low.title}' below is broken, at {row}"
-        for row in depends_on:
-            if row in self._broken_rows:
-                return f"it depends on {row}, which is broken"
-            if row in self._suppressed_rows:
-                return f"it depends on {row}, which is suppressed"
+    def reason(self, depends_on: Iterable[str]) -> str | None:
+        """Why a case that stands on these is not run, in one sentence; None where it is to run."""
+        for name in depends_on:
+            if name in self._broken:
+                return f"it depends on {name}, which is broken"
+            if name in self._roots:
+                return f"it depends on {name}, which is suppressed by {self._roots[name]}"
         return None
+
+
+_REASON = re.compile(r"it depends on (\S+), which is (?:broken|suppressed by (\S+))")
+
+
+def root_of(reason: str) -> str:
+    """The case or row whose failure is behind a reason of `Suppression`; else the reason itself."""
+    match = _REASON.fullmatch(reason)
+    return reason if match is None else match[2] or match[1]

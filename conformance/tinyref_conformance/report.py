@@ -138,6 +138,12 @@ class Report:
         return ladder.first_broken(self.rungs)
 
     @property
+    def suppressors(self) -> Counter[str]:
+        """The broken cases because of which others were not run, with the number of those."""
+        reasons = [case.message for case in self.cases if case.status is Status.SUPPRESSED]
+        return Counter(map(ladder.root_of, reasons))
+
+    @property
     def reductions(self) -> list[str]:
         return list(self.certificate["reductions"])
 

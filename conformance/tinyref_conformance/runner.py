@@ -18,13 +18,13 @@ from tinyref_conformance import journal as journals
 from tinyref_conformance import pool as pools
 from tinyref_conformance.certificate import capabilities_from_json
 from tinyref_conformance.expectations import Phase
-from tinyref_conformance.ladder import FOUNDATION, Suppression
+from tinyref_conformance.ladder import Suppression
 from tinyref_conformance.plan import Plan, PlannedRow
 from tinyref_conformance.pool import Pool, Task, WorkerProcess
 from tinyref_conformance.records import Record
 from tinyref_conformance.statuses import Status
 from tinyref_conformance.suite import DEFAULT_CATALOGUE
-from tinyref_spec.case import Case, Rung
+from tinyref_spec.case import Case
 
 OPENING_SECONDS = 60.0
 TICK_SECONDS = 0.1
@@ -39,7 +39,7 @@ class Settings:
 
     folder: where journal and reports go. timeout: seconds a case may take. memory_limit: bytes a
     worker may hold, None for a fair share of the machine. restart: begin anew where what is to be
-    resumed is of another run or device.
+    resumed is of another run or device. keep_going: run also what rests on something broken.
     """
 
     device: str
@@ -51,6 +51,7 @@ class Settings:
     restart: bool = False
     rerun_failures: bool = False
     fail_fast: bool = False
+    keep_going: bool = False
     catalogue: str = DEFAULT_CATALOGUE
 
     @property
@@ -118,11 +119,8 @@ class Runner:
         self.progress = progress
         self.outcome = Outcome()
         self._rows = {planned.id: planned for planned in plan.rows}
-        self._below = {
-            planned.id: {row for case in planned.cases for row in case.depends_on}
-            for planned in plan.rows
-        }
         self._cases = {case.id: case for planned in plan.rows for case in planned.cases}
+        self._below = {planned.id: self._rows_below(planned) for planned in plan.rows}
         self._suppression = Suppression()
         self._tasks: deque[Task] = deque()
         self._unsettled: set[str] = set()
@@ -214,18 +212,17 @@ class Runner:
                 self._tasks.append(Task(planned.id, failing, attempt=2))
 
     def _next_task(self) -> Task | None:
-        """The first task whose ground is known: lower foundation rungs and rows it depends on."""
-        lowest = min((self._rows[row].rung for row in self._unsettled), default=None)
+        """The first task whose ground is known: the rows that its cases depend on are settled."""
         for task in self._tasks:
-            if task.attempt > 1 or self._is_ready(self._rows[task.row], lowest):
+            if task.attempt > 1 or not self._below[task.row] & self._unsettled:
                 self._tasks.remove(task)
                 return task
         return None
 
-    def _is_ready(self, planned: PlannedRow, lowest: Rung | None) -> bool:
-        if lowest in FOUNDATION and lowest < planned.rung:
-            return False
-        return not self._below[planned.id] & self._unsettled
+    def _rows_below(self, planned: PlannedRow) -> set[str]:
+        """The rows that the cases of a row depend on, by name or by one of their cases."""
+        names = {name for case in planned.cases for name in case.depends_on}
+        return {self._cases[name].row if name in self._cases else name for name in names}
 
     def _prune(self, task: Task) -> Task:
         """The task without the cases that are decided without running."""
@@ -237,7 +234,7 @@ class Runner:
             if decided is not None:
                 self.outcome.derived[case_id] = decided
                 if decided[0] is Status.SUPPRESSED:
-                    self._suppression.note_suppressed(task.row)
+                    self._suppression.note_suppressed(case_id, task.row, decided[1])
             elif not self.outcome.has(case_id, task.attempt):
                 left.append(case_id)
         return Task(task.row, left, task.attempt)
@@ -250,7 +247,9 @@ class Runner:
             if not unmet.strip():
                 return Status.FAIL, "skipped without a reason: a skip must say what is not declared"
             return Status.SKIP, unmet
-        reason = self._suppression.reason(case.rung, case.depends_on)
+        if self.settings.keep_going:
+            return None
+        reason = self._suppression.reason(case.depends_on)
         return None if reason is None else (Status.SUPPRESSED, reason)
 
     def _capabilities(self) -> Capabilities:
@@ -345,7 +344,7 @@ class Runner:
             return
         case = self._cases.get(record.case)
         if case is not None:
-            self._suppression.note(case.row, case.rung)
+            self._suppression.note(case.id, case.row)
         if self.settings.fail_fast:
             self._stop(f"stopped at the first failure, {record.case}, because of --fail-fast")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -48,27 +49,32 @@ def test_rows_are_prefixes_of_their_cases() -> None:
 
 
 @pytest.mark.long
-def test_dependencies_are_rows_of_lower_rungs() -> None:
-    rows = {row.id: row for row in catalogue.all_rows()}
+def test_dependencies_are_cases_of_lower_rungs() -> None:
+    cases = {case.id: case for case in cases_of(Profile.QUICK)}
     for rung, names in FOUNDATIONS.items():
         for name in names:
-            assert rows[name].rung is rung
-    for case in cases_of(Profile.QUICK):
-        assert case.row not in case.depends_on
+            assert cases[name].rung is rung
+    for case in cases.values():
         for name in case.depends_on:
-            assert rows[name].rung < case.rung
+            assert cases[name].rung < case.rung
+            assert cases[name].row != case.row
     assert foundations(Rung.OPEN, "") == ()
 
 
 def test_a_case_rests_on_its_own_dtype_and_not_on_others() -> None:
     names = foundations(Rung.MATMUL, "float64")
-    assert "isa.binary.mul.float64" in names
-    assert "kernel.reduce.add.float64" in names
-    assert not [name for name in names if name.endswith(("float16", "int64"))]
-    assert "isa.binary.mul.float32" not in names
-    assert "isa.binary.mul.float32" in foundations(Rung.MODEL, "float32")
+    assert "kernel.one_alu.mul.float64.size:7" in names
+    assert "kernel.reduce.add.float64.7x13_over_1" in names
+    assert not [name for name in names if ".float16." in name or ".int64." in name]
+    assert "kernel.one_alu.mul.float32.size:7" not in names
+    assert "kernel.one_alu.mul.float32.size:7" in foundations(Rung.MODEL, "float32")
     assert not [name for name in foundations(Rung.CAST, "int8") if name.startswith("isa.")]
     assert foundations(Rung.TENSOR, "") == foundations(Rung.TENSOR, "no dtype")
+
+
+def test_an_edge_case_is_the_ground_of_nothing() -> None:
+    grounds = {name for rung in Rung for name in foundations(rung, "float32")}
+    assert not [name for name in grounds if re.search(r"empty|edge|special|size:0|bound", name)]
 
 
 @pytest.mark.long

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 
 class Rung(IntEnum):
-    """One step of the ladder that a new device climbs; a broken one suppresses what is above."""
+    """One step of the ladder that a new device climbs.
+
+    Kernels up to `LOOP` use groups of one work-item, scalars and no optimisation (`styles`).
+    """
 
     OPEN = 0
     MEMORY = 1
@@ -50,9 +53,12 @@ class Rung(IntEnum):
 _RUNGS: dict[Rung, tuple[str, str]] = {
     Rung.OPEN: ("open", "The device opens and says what it can do."),
     Rung.MEMORY: ("allocate and copy", "Bytes copied to the device come back unchanged."),
-    Rung.STORE: ("store a constant", "A kernel writes a constant to all of its output."),
-    Rung.ONE_ALU: ("one operation", "A kernel loads, adds and stores plain values."),
-    Rung.INDEX: ("index", "Loads and stores through strided, flipped and permuted views."),
+    Rung.STORE: ("store a constant", "A work-item writes a constant to all of a small output."),
+    Rung.ONE_ALU: ("one operation", "A work-item loads, adds and stores plain values."),
+    Rung.INDEX: (
+        "index",
+        "Launch indices, or loops, reach each element once; strided, flipped and permuted views.",
+    ),
     Rung.ALU: ("every operation", "Every primitive operation, on every dtype and special value."),
     Rung.CAST: ("casts", "Every pair of dtypes converts and reinterprets as specified."),
     Rung.GATE: ("gates", "Masked loads touch nothing and masked stores write nothing."),
@@ -190,7 +196,7 @@ class Measurement:
 class Case:
     """One check, named by its id; `run` judges it and returns what it measured.
 
-    depends_on: ids of rows without which the case says nothing.
+    depends_on: ids of cases, or of whole rows, without which the case says nothing.
     expects_refusal: what the case asks for is not declared, and it passes when the device refuses
     it with a clear error; `run` itself catches that error and judges it.
     Errors that `run` lets out (DeviceError, internal bugs) count as failures.

@@ -16,13 +16,15 @@ from tinyref_spec.case import Case, Profile, Row
 def all_rows() -> tuple[Row, ...]:
     """Every row, in the order of the ladder; ids are unique."""
     from tinyref_spec.isa import rows as isa
+    from tinyref_spec.kernel import planned
     from tinyref_spec.kernel import rows as kernel
     from tinyref_spec.memory import rows as memory
     from tinyref_spec.model import rows as model
     from tinyref_spec.system import rows as system
     from tinyref_spec.tensor import rows as tensor
 
-    below = [*memory.rows(), *kernel.rows(), *isa.rows(), *tensor.rows()]
+    plain = [*memory.rows(), *kernel.rows()]
+    below = [*plain, *isa.rows(), *planned.rows_of(plain), *tensor.rows()]
     found = [*below, *system.rows(), *model.rows()]
     return tuple(sorted(found, key=lambda row: row.rung))
 

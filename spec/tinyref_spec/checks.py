@@ -63,14 +63,21 @@ def make_row(
                 dtype,
                 clauses,
                 _joined(needs, check.needs),
-                tuple(row for row in foundations(rung, dtype) if row != row_id),
-                functools.partial(check.run, check.id(row_id)),
+                foundations(rung, dtype),
+                functools.partial(_run_on, rung, functools.partial(check.run, check.id(row_id))),
             )
             for check in checks()
             if profile is Profile.FULL or not check.full_only
         ]
 
     return Row(row_id, sentence, clauses, rung, level, op, dtype, error_rule, needs, make_cases)
+
+
+def _run_on(
+    rung: Rung, run: Callable[[DeviceUnderTest], Measurement], device: DeviceUnderTest
+) -> Measurement:
+    """Runs a case with kernels that use no more than what the rungs below have shown."""
+    return run(device.on_rung(rung))
 
 
 def _joined(first: Needs, second: Needs | None) -> Needs:

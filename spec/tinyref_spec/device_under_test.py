@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from tinyref.uops.optimise.opt import Opt
 from tinyref.uops.payload import SlotArg
 from tinyref.uops.program import Program
 from tinyref_spec.bits import Array
+from tinyref_spec.case import Rung
+from tinyref_spec.styles import Style, style_of, styled_program
 
 # Bytes before and after each buffer that no kernel may touch; a multiple of any alignment.
 GUARD = 256
@@ -157,11 +160,26 @@ def _checked(data: Array, slot: Slot) -> Array:
 
 
 class DeviceUnderTest:
-    """One device by name; keeps the kernels of the rows that ran last."""
+    """One device by name; keeps the kernels of the rows that ran last.
 
-    def __init__(self, name: str) -> None:
+    style: how much of the device the kernels of ASTs use; see `on_rung`.
+    """
+
+    def __init__(self, name: str, style: Style | None = None) -> None:
         self.name = name
-        self._loaded: OrderedDict[Runnable, _Loaded] = OrderedDict()
+        self.style = style
+        self._loaded: OrderedDict[tuple[Runnable, Style], _Loaded] = OrderedDict()
+
+    def on_rung(self, rung: Rung) -> DeviceUnderTest:
+        """This device, whose kernels use what the rungs up to `rung` have shown.
+
+        A device that has a style keeps it.
+        """
+        if self.style is not None:
+            return self
+        found = copy.copy(self)
+        found.style = style_of(rung)
+        return found
 
     @property
     def backend(self) -> Backend:
@@ -233,20 +251,25 @@ class DeviceUnderTest:
         return GuardedBuffer(self.name, dtype, size)
 
     def _load(self, kernel: Runnable) -> _Loaded:
-        found = self._loaded.get(kernel)
+        style = self.style or Style.FULL
+        key = (kernel, style)
+        found = self._loaded.get(key)
         if found is not None:
-            self._loaded.move_to_end(kernel)
+            self._loaded.move_to_end(key)
             return found
-        loaded = _Loaded(self.name, kernel, _compiled(self.name, kernel))
-        self._loaded[kernel] = loaded
+        loaded = _Loaded(self.name, kernel, compiled(self.name, kernel, style))
+        self._loaded[key] = loaded
         while len(self._loaded) > _KEPT_KERNELS:
             self._loaded.popitem(last=False)
         return loaded
 
 
-def _compiled(device: str, kernel: Runnable) -> Kernel:
+def compiled(device: str, kernel: Runnable, style: Style) -> Kernel:
+    """The kernel of `kernel` on `device`; `style` counts for an AST. Errors as of `compile_ast`."""
     if isinstance(kernel, Program):
         return compile_program(device, kernel)
     if isinstance(kernel, Optimised):
         return compile_ast(device, kernel.ast, kernel.opts)
-    return compile_ast(device, kernel)
+    if style is Style.FULL:
+        return compile_ast(device, kernel)
+    return compile_program(device, styled_program(kernel, Device[device].capabilities, style))

@@ -1,8 +1,8 @@
-"""What the rungs rest on: the rows without which a case of a higher rung says nothing.
+"""What the rungs rest on: the cases without which a case of a higher rung says nothing.
 
-A case rests on the plainest rows of the rungs below it, and on the same rows of its own dtype: a
-device whose float64 is broken is still judged in float32, and one that multiplies wrongly is still
-judged on its casts.
+A case rests on the plainest cases of the rungs below that it uses, and on the same cases of its
+own dtype: a device whose float64 is broken is still judged in float32, one that multiplies wrongly
+is still judged on its casts, and one that reduces nothing wrongly on all else that it reduces.
 """
 
 from __future__ import annotations
@@ -13,79 +13,87 @@ from dataclasses import dataclass
 from tinyref.dtype import dtypes
 from tinyref_spec.case import Rung
 
-_KERNELS = (Rung.STORE, Rung.ONE_ALU, Rung.INDEX)
-_LOOPS = (*_KERNELS, Rung.ALU)
-_TENSORS = (*_LOOPS, Rung.LOOP)
+_KERNELS = (Rung.OPEN, Rung.MEMORY, Rung.STORE, Rung.ONE_ALU, Rung.INDEX)
+# Vectors and groups too: heuristics use them where a device has them. Where it has not, their
+# cases are skipped, and nothing rests on what is skipped.
+_OPTIMISED = (*_KERNELS, Rung.VECTOR, Rung.LOOP, Rung.GROUP)
 
 # The lower rungs that a rung uses. Casts, gates and vectors use no arithmetic; nothing rests on
-# vectors and groups, which a device need not have, or on optimisations: nobody need ask for them.
+# optimisations: nobody need ask for them.
 RESTS_ON: dict[Rung, tuple[Rung, ...]] = {
     Rung.OPEN: (),
     Rung.MEMORY: (Rung.OPEN,),
     Rung.STORE: (Rung.OPEN, Rung.MEMORY),
-    Rung.ONE_ALU: (Rung.STORE,),
-    Rung.INDEX: (Rung.STORE, Rung.ONE_ALU),
+    Rung.ONE_ALU: (Rung.OPEN, Rung.MEMORY, Rung.STORE),
+    Rung.INDEX: (Rung.OPEN, Rung.MEMORY, Rung.STORE, Rung.ONE_ALU),
     Rung.ALU: _KERNELS,
     Rung.CAST: _KERNELS,
     Rung.GATE: _KERNELS,
     Rung.VECTOR: _KERNELS,
-    Rung.LOOP: _LOOPS,
-    Rung.GROUP: _LOOPS,
-    Rung.OPTIMISED: _TENSORS,
-    Rung.MATMUL: _TENSORS,
-    Rung.TENSOR: _TENSORS,
-    Rung.AUTOGRAD: (*_TENSORS, Rung.TENSOR),
-    Rung.JIT: (*_TENSORS, Rung.TENSOR),
-    Rung.MODEL: (*_TENSORS, Rung.MATMUL, Rung.TENSOR),
+    Rung.LOOP: _KERNELS,
+    Rung.GROUP: _KERNELS,
+    Rung.OPTIMISED: _OPTIMISED,
+    Rung.MATMUL: _OPTIMISED,
+    Rung.TENSOR: _OPTIMISED,
+    Rung.AUTOGRAD: (*_OPTIMISED, Rung.TENSOR),
+    Rung.JIT: (*_OPTIMISED, Rung.TENSOR),
+    Rung.MODEL: (*_OPTIMISED, Rung.MATMUL, Rung.TENSOR),
 }
 
-# For each rung, the rows that show it in its plainest form; every one must be in the tables.
+# For each rung, the cases that show it in its plainest form; every one must be in the tables.
 FOUNDATIONS: dict[Rung, tuple[str, ...]] = {
-    Rung.OPEN: ("memory.open",),
-    Rung.MEMORY: ("memory.copy.uint8",),
-    Rung.STORE: ("kernel.store.constant.int32", "kernel.store.constant.float32"),
+    Rung.OPEN: ("memory.open.opens",),
+    Rung.MEMORY: ("memory.copy.uint8.size:16",),
+    Rung.STORE: ("kernel.store.constant.int32.size:7", "kernel.store.constant.float32.size:7"),
     Rung.ONE_ALU: (
-        *("kernel.one_alu.add.int32", "kernel.one_alu.add.float32"),
-        "memory.launch.float32",
+        *("kernel.one_alu.add.int32.size:7", "kernel.one_alu.add.float32.size:7"),
+        "memory.launch.float32.again",
     ),
-    Rung.INDEX: ("kernel.view.permute.float32", "kernel.view.flip.float32"),
-    Rung.TENSOR: ("tensor.add.float32.forward",),
+    Rung.INDEX: (
+        *("kernel.elements.float32.copy:33", "kernel.view.permute.float32.read.5x7"),
+        "kernel.view.flip.float32.read.9",
+    ),
+    Rung.VECTOR: tuple(f"kernel.program.vector{lanes}.float32.add" for lanes in (2, 4)),
+    Rung.GROUP: ("kernel.program.item.4x1x1",),
+    Rung.TENSOR: ("tensor.add.float32.forward:0",),
 }
 
 
 @dataclass(frozen=True)
-class _OwnRow:
-    """A row of the tables that exists once for each of `dtypes`."""
+class _OwnCase:
+    """A case of the tables that exists once for each of `dtypes`: PREFIX.DTYPE.NAME."""
 
     rung: Rung
     prefix: str
+    name: str
     dtypes: frozenset[str]
 
     def id(self, dtype: str) -> str:
-        return f"{self.prefix}.{dtype}"
+        return f"{self.prefix}.{dtype}.{self.name}"
 
 
+_ALL = frozenset(dtype.name for dtype in dtypes.all)
 _NUMBERS = frozenset(dtype.name for dtype in (*dtypes.ints, *dtypes.floats))
-_VIEWED = frozenset({"bool", "uint8", "int32", "float32", "float64"})
 _MULTIPLIED = frozenset({"uint8", "int32", "int64", *(dtype.name for dtype in dtypes.floats)})
-_OWN_ROWS = (
-    _OwnRow(Rung.STORE, "kernel.store.constant", frozenset(dtype.name for dtype in dtypes.all)),
-    _OwnRow(Rung.ONE_ALU, "kernel.one_alu.add", _NUMBERS),
-    _OwnRow(Rung.INDEX, "kernel.view.permute", _VIEWED),
-    _OwnRow(Rung.ALU, "isa.binary.add", _NUMBERS),
-    _OwnRow(Rung.ALU, "isa.binary.mul", _NUMBERS),
-    _OwnRow(Rung.LOOP, "kernel.reduce.add", _NUMBERS),
-    _OwnRow(Rung.MATMUL, "kernel.matmul", _MULTIPLIED),
+_OWN_CASES = (
+    _OwnCase(Rung.MEMORY, "memory.copy", "size:16", _ALL),
+    _OwnCase(Rung.STORE, "kernel.store.constant", "size:7", _ALL),
+    _OwnCase(Rung.ONE_ALU, "kernel.copy", "size:7", _ALL),
+    _OwnCase(Rung.ONE_ALU, "kernel.one_alu.add", "size:7", _NUMBERS),
+    _OwnCase(Rung.ONE_ALU, "kernel.one_alu.mul", "size:7", _NUMBERS),
+    _OwnCase(Rung.INDEX, "kernel.elements", "copy:33", _ALL),
+    _OwnCase(Rung.LOOP, "kernel.reduce.add", "7x13_over_1", _NUMBERS),
+    _OwnCase(Rung.MATMUL, "kernel.matmul", "exact.7x5x3", _MULTIPLIED),
 )
 
 
 @functools.cache
 def foundations(rung: Rung, dtype: str) -> tuple[str, ...]:
-    """Ids of the rows that a case of `rung` and `dtype` rests on, lowest rung first.
+    """Ids of the cases that a case of `rung` and `dtype` rests on, lowest rung first.
 
-    `dtype` is "" for a case without one: it rests on the plain rows alone.
+    `dtype` is "" for a case without one: it rests on the plain cases alone.
     """
     lower = RESTS_ON[rung]
-    plain = [row for item in lower for row in FOUNDATIONS.get(item, ())]
-    own = [row.id(dtype) for row in _OWN_ROWS if row.rung in lower and dtype in row.dtypes]
+    plain = [case for item in lower for case in FOUNDATIONS.get(item, ())]
+    own = [case.id(dtype) for case in _OWN_CASES if case.rung in lower and dtype in case.dtypes]
     return tuple(dict.fromkeys(plain + own))

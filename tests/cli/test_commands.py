@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -144,6 +145,25 @@ def test_conform_fails_on_a_broken_device_and_diff_tells(
     assert run(["conform", "diff", str(good), str(bad)]) == 1
     assert "Pass -> Fail" in capsys.readouterr().out
     assert run(["conform", "diff", str(bad), str(good)]) == 0
+
+
+@pytest.mark.slow
+def test_conform_says_what_was_not_run_and_how_to_go_on(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    broken = "tinyref_conformance.zoo:WrongGroupIndex"
+    query = "kernel.elements.float32.copy,isa.unary.neg.float32.special"
+    arguments = ["--device", broken, "--query", query, "--report", str(tmp_path), "--jobs", "1"]
+    assert run(["conform", *arguments]) == 1
+    text = capsys.readouterr().out
+    assert re.search(r"not run: \d+ cases that rest on kernel\.elements\.float32\.copy:33\n", text)
+    command = re.search(r"run the others all the same:\n  tinyref (.*)\n", text)
+    assert command is not None
+    assert command[1].endswith("--resume --keep-going")
+    assert run(shlex.split(command[1])) == 1
+    text = capsys.readouterr().out
+    assert "not run" not in text
+    assert "Suppressed" not in text
 
 
 @pytest.mark.slow

@@ -80,6 +80,10 @@ def conform(
     fail_fast: Annotated[
         bool, typer.Option("--fail-fast", help="Stop at the first failure.")
     ] = False,
+    keep_going: Annotated[
+        bool,
+        typer.Option("--keep-going", help="Run also what rests on something that is broken."),
+    ] = False,
     expectations: Annotated[
         Path | None, typer.Option(help="A TOML file of known failures of this device.")
     ] = None,
@@ -112,6 +116,7 @@ def conform(
         restart=restart,
         rerun_failures=rerun_failures,
         fail_fast=fail_fast,
+        keep_going=keep_going,
     )
     request = Request(
         settings,
@@ -170,11 +175,11 @@ def _measure(request: Request) -> int:
     from tinyref_conformance.conform import conform as run_suite
 
     finished = run_suite(request, _reporter())
-    _print_summary(finished)
+    _print_summary(finished, request)
     return finished.report.exit_code
 
 
-def _print_summary(finished: Finished) -> None:
+def _print_summary(finished: Finished, request: Request) -> None:
     from tinyref_conformance.ladder import RungState
     from tinyref_conformance.statuses import Status
 
@@ -195,9 +200,24 @@ def _print_summary(finished: Finished) -> None:
             print(f"  {case.repro}")
     if len(failing) > 5:
         print(f"... and {len(failing) - 5:,} more in the report")
+    _print_suppressed(finished, request)
     for problem in report.problems:
         print(f"problem: {problem}")
     print(f"report: {finished.files[1]}")
+
+
+def _print_suppressed(finished: Finished, request: Request) -> None:
+    """What was not run, because of what, and how to run it all the same."""
+    from tinyref_conformance.conform import resume_command
+
+    found = finished.report.suppressors
+    for root, count in found.most_common(5):
+        print(f"not run: {count:,} cases that rest on {root}")
+    if len(found) > 5:
+        print(f"not run: {sum(found.values()):,} cases in all, because of {len(found)} others")
+    if found:
+        print("repair those first, or run the others all the same:")
+        print(f"  {resume_command(request)} --keep-going")
 
 
 @conform_app.command("diff")

@@ -12,6 +12,13 @@ from tinyref_conformance.zoo.arithmetic import (
     Tf32Rounding,
     TruncatedBfloat16,
 )
+from tinyref_conformance.zoo.launches import (
+    EmptyLoop,
+    MissingBarrier,
+    ReversedVectors,
+    WrongGroupIndex,
+    WrongItemIndex,
+)
 from tinyref_conformance.zoo.memory import GatedStoreIgnored, OffByOneTail, StaleOutput
 from tinyref_conformance.zoo.registry import ZOO, Animal
 from tinyref_conformance.zoo.replay import StalePointers, StaleVariables
@@ -20,15 +27,20 @@ from tinyref_conformance.zoo.tiles import SwappedTileLane
 __all__ = [
     "ZOO",
     "Animal",
+    "EmptyLoop",
     "FloorDivision",
     "FlushedSubnormals",
     "GatedStoreIgnored",
     "LostNegativeZero",
+    "MissingBarrier",
     "OffByOneTail",
+    "ReversedVectors",
     "StaleOutput",
     "StalePointers",
     "StaleVariables",
     "SwappedTileLane",
     "Tf32Rounding",
     "TruncatedBfloat16",
+    "WrongGroupIndex",
+    "WrongItemIndex",
 ]

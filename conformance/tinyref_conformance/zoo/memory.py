@@ -35,7 +35,7 @@ def _drop_gate(access: Access) -> Access:
     return dataclasses.replace(access, gate=None)
 
 
-class _UncheckedKernel(BrokenKernel):
+class UncheckedKernel(BrokenKernel):
     """Runs without the sanitizer, which would report the fault before the suite could."""
 
     def __call__(
@@ -55,7 +55,7 @@ class GatedStoreIgnored(BrokenBackend):
 
     def load(self, entry: str, binary: bytes) -> InterpretedKernel:
         healthy = super().load(entry, binary)
-        return _UncheckedKernel(self.name, healthy.program, self.wrong, Hooks(store=_drop_gate))
+        return UncheckedKernel(self.name, healthy.program, self.wrong, Hooks(store=_drop_gate))
 
 
 class _StaleKernel(BrokenKernel):

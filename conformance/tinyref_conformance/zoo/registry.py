@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tinyref_conformance.zoo import arithmetic, memory, replay, tiles
+from tinyref_conformance.zoo import arithmetic, launches, memory, replay, tiles
 from tinyref_conformance.zoo.broken import BrokenBackend
 from tinyref_spec.case import Rung
 
@@ -39,12 +39,17 @@ ZOO: dict[str, Animal] = {
     for animal in (
         _animal(memory.OffByOneTail, Rung.STORE),
         _animal(memory.StaleOutput, Rung.ONE_ALU),
+        _animal(launches.WrongGroupIndex, Rung.INDEX),
         _animal(arithmetic.Tf32Rounding, Rung.ALU),
         _animal(arithmetic.FlushedSubnormals, Rung.ALU),
         _animal(arithmetic.LostNegativeZero, Rung.ALU),
         _animal(arithmetic.FloorDivision, Rung.ALU),
         _animal(arithmetic.TruncatedBfloat16, Rung.CAST),
         _animal(memory.GatedStoreIgnored, Rung.GATE),
+        _animal(launches.ReversedVectors, Rung.VECTOR),
+        _animal(launches.EmptyLoop, Rung.LOOP),
+        _animal(launches.WrongItemIndex, Rung.GROUP),
+        _animal(launches.MissingBarrier, Rung.GROUP),
         _animal(tiles.SwappedTileLane, Rung.MATMUL),
         _animal(replay.StalePointers, Rung.JIT),
         _animal(replay.StaleVariables, Rung.JIT),

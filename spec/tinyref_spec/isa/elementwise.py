@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from tinyref_spec.ladder import foundations
 from tinyref_spec.literals import SUBNORMAL_NAMES, NotRepresentableError, is_subnormal, literal
 from tinyref_spec.measure import Experiment, measure
 from tinyref_spec.oracles import Expected
+from tinyref_spec.styles import VECTOR_LANES
 
 Reference = Callable[[Sequence[Array]], Expected]
 
@@ -86,6 +88,30 @@ def row_of(operation: Operation) -> Row:
         functools.partial(_cases, operation),
         tuple(special.text for special in operation.applicable),
     )
+
+
+def vector_row_of(operation: Operation) -> Row:
+    """The row of the same operation on vectors: one batch, with the edges of its dtypes."""
+    vectors = dataclasses.replace(
+        operation,
+        id=f"isa.vector.{operation.id.removeprefix('isa.')}",
+        sentence=f"{operation.sentence.rstrip('.')}, in vectors.",
+        clauses=(*operation.clauses, "kernel.vector"),
+        rung=Rung.VECTOR,
+        specials=(),
+    )
+    needs = vectors.needs
+    feature = f"vectors:{VECTOR_LANES}"
+    needs = Needs(needs.dtypes, needs.ops, needs.features | {feature})
+    return dataclasses.replace(
+        row_of(vectors), needs=needs, make_cases=functools.partial(_vector_cases, vectors, needs)
+    )
+
+
+def _vector_cases(operation: Operation, needs: Needs, profile: Profile) -> list[Case]:
+    kind = next(iter(batches(operation, Profile.QUICK)))
+    case = _case(operation, f"{kind}:0", functools.partial(_run_batch, kind, 0))
+    return [dataclasses.replace(case, needs=needs)]
 
 
 def _fits(operation: Operation, special: Special) -> bool:
@@ -313,6 +339,5 @@ def _run(
     rule: Rule,
     device: DeviceUnderTest,
 ) -> Measurement:
-    return measure(
-        device, Experiment(case_id, operation.kernel, [None, *inputs], [expected], [rule])
-    )
+    experiment = Experiment(case_id, operation.kernel, [None, *inputs], [expected], [rule])
+    return measure(device.on_rung(operation.rung), experiment)

@@ -17,7 +17,7 @@ from tinyref_spec.bits import Array
 from tinyref_spec.case import Row, Rung
 from tinyref_spec.error_rules import Rule, SameBits, Ulp, ulp_limit
 from tinyref_spec.isa.casts import BITCAST, bitcast_specials, cast_specials
-from tinyref_spec.isa.elementwise import Operation, row_of
+from tinyref_spec.isa.elementwise import Operation, row_of, vector_row_of
 from tinyref_spec.isa.specials import Special, specials
 from tinyref_spec.oracles import Expected
 
@@ -295,3 +295,4 @@ def rows() -> Iterator[Row]:
     """All rows of the level `isa`."""
     for operation in operations():
         yield row_of(operation)
+        yield vector_row_of(operation)

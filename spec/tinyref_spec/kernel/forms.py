@@ -25,6 +25,9 @@ from tinyref_spec.measure import Experiment, measure
 from tinyref_spec.oracles import Expected
 
 EXACT = Ulp(0).sentence
+# Of kernels without loops and launch indices, which write their elements one by one.
+STRAIGHT_SIZES = (1, 2, 3, 7, 16)
+# Around powers of two, and one that no vector or group divides.
 SIZES = (1, 2, 3, 7, 31, 33, 127, 1000)
 VIEW_DTYPES = (dtypes.float32, dtypes.int32, dtypes.uint8, dtypes.float64, dtypes.bool)
 
@@ -61,8 +64,8 @@ def _store_constant(
 
 def _store_checks(dtype: DType) -> list[Check]:
     first = _constants(dtype)[0]
-    sized = [(f"size:{size}", first, size) for size in SIZES]
-    valued = [(f"value:{number}", v, 64) for number, v in enumerate(_constants(dtype))]
+    sized = [(f"size:{size}", first, size) for size in STRAIGHT_SIZES]
+    valued = [(f"value:{number}", v, 16) for number, v in enumerate(_constants(dtype))]
     return [
         Check(name, functools.partial(_store_constant, dtype, value, size))
         for name, value, size in (*sized, *valued)
@@ -82,8 +85,28 @@ def _add(dtype: DType, size: int, case_id: str, device: DeviceUnderTest) -> Meas
     return run_exact(case_id, device, kernel, [None, x, y], [(x + y).astype(x.dtype)])
 
 
-def _sized(make: Callable[..., Measurement], dtype: DType) -> list[Check]:
-    return [Check(f"size:{size}", functools.partial(make, dtype, size)) for size in SIZES]
+def _multiply(dtype: DType, size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
+    value = build.mul(load(1, dtype, (size,)), load(2, dtype, (size,)))
+    kernel = build.sink(store(0, value, (size,)))
+    x, y = (samples.small_integers(dtype, size, seed, 7) for seed in (1, 2))
+    return run_exact(case_id, device, kernel, [None, x, y], [(x * y).astype(x.dtype)])
+
+
+def _fill(dtype: DType, size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
+    return _store_constant(dtype, _constants(dtype)[0], size, case_id, device)
+
+
+def _sized(
+    make: Callable[..., Measurement], dtype: DType, sizes: tuple[int, ...], name: str = "size"
+) -> list[Check]:
+    return [Check(f"{name}:{size}", functools.partial(make, dtype, size)) for size in sizes]
+
+
+def _element_checks(dtype: DType) -> list[Check]:
+    """Every element has a launch index or a turn of a loop of its own, whatever the size."""
+    is_number = dtype in (*dtypes.ints, *dtypes.floats)
+    added = _sized(_add, dtype, SIZES, "add") if is_number else []
+    return [*_sized(_fill, dtype, SIZES, "store"), *_sized(_copy, dtype, SIZES, "copy"), *added]
 
 
 Shape = tuple[int, ...]
@@ -371,7 +394,7 @@ def rows() -> Iterator[Row]:
     for dtype in dtypes.all:
         yield make_row(
             f"kernel.store.constant.{dtype.name}",
-            f"A kernel writes a {dtype.name} constant to every element of its output.",
+            f"A kernel writes a {dtype.name} constant to every element of a small output.",
             ("isa.store", "isa.const", "kernel.sink", "kernel.global", "memory.red_zone"),
             Rung.STORE,
             "STORE",
@@ -389,19 +412,41 @@ def rows() -> Iterator[Row]:
             dtype.name,
             EXACT,
             kernel_needs(dtype),
-            functools.partial(_sized, _copy, dtype),
+            functools.partial(_sized, _copy, dtype, STRAIGHT_SIZES),
+        )
+        yield make_row(
+            f"kernel.elements.{dtype.name}",
+            f"Each of many {dtype.name} elements is stored, copied and added once.",
+            ("kernel.index", "isa.load", "isa.store", "memory.red_zone"),
+            Rung.INDEX,
+            "STORE",
+            dtype.name,
+            EXACT,
+            kernel_needs(dtype),
+            functools.partial(_element_checks, dtype),
         )
     for dtype in (*dtypes.ints, *dtypes.floats):
         yield make_row(
             f"kernel.one_alu.add.{dtype.name}",
-            f"A kernel adds two {dtype.name} inputs of plain values, whatever the size.",
-            ("isa.add", "kernel.index"),
+            f"A kernel adds two {dtype.name} inputs of plain values.",
+            ("isa.add",),
             Rung.ONE_ALU,
             "ADD",
             dtype.name,
             EXACT,
             kernel_needs(dtype),
-            functools.partial(_sized, _add, dtype),
+            functools.partial(_sized, _add, dtype, STRAIGHT_SIZES),
+        )
+        yield make_row(
+            f"kernel.one_alu.mul.{dtype.name}",
+            f"A kernel multiplies two {dtype.name} inputs of plain values.",
+            ("isa.mul",),
+            Rung.ONE_ALU,
+            "MUL",
+            dtype.name,
+            EXACT,
+            kernel_needs(dtype),
+            functools.partial(_sized, _multiply, dtype, STRAIGHT_SIZES),
         )
     yield from _view_rows()
     yield make_row(

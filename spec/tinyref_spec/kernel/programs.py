@@ -131,6 +131,19 @@ def grid(extents: Extents, case_id: str, device: DeviceUnderTest) -> Measurement
     return run(case_id, device, subject, [None], np.arange(count, dtype=np.int32) * 3 + 1)
 
 
+def items(extents: Extents, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Every work-item of two groups writes the number of its place."""
+    x, y, z = extents
+    size = x * y * z
+    out = build.define_global(0, INT, 2 * size)
+    across, down, deep = (item_index(extent, dim) for dim, extent in enumerate(extents))
+    inside = build.add(build.mul(build.add(build.mul(deep, y), down), x), across)
+    flat = build.add(build.mul(group_index(2), size), inside)
+    store = build.store(at(out, flat), build.add(build.mul(flat, 3), 1))
+    subject = program("items", store, grid=(2, 1, 1), group=extents)
+    return run(case_id, device, subject, [None], np.arange(2 * size, dtype=np.int32) * 3 + 1)
+
+
 def _nested_loops(case_id: str, device: DeviceUnderTest) -> Measurement:
     """out[i] = sum over j, k of i * 100 + j * k: an accumulator that starts again at every i."""
     out = build.define_global(0, INT, 5)
@@ -449,6 +462,20 @@ def rows() -> Iterator[Row]:
                 kernel_needs(dtype, features=(f"vectors:{lanes}",)),
                 functools.partial(_vector_checks, dtype, lanes),
             )
+    yield make_row(
+        "kernel.program.item",
+        "Launch indices count every work-item of a group once, in one, two and three dimensions.",
+        ("kernel.special",),
+        Rung.GROUP,
+        "SPECIAL",
+        "int32",
+        EXACT,
+        kernel_needs(INT, features=("grid", "groups")),
+        lambda: [
+            Check("x".join(map(str, extents)), functools.partial(items, extents))
+            for extents in ((4, 1, 1), (2, 3, 1), (2, 3, 4), (1, 8, 2), (32, 1, 1), (1, 1, 2))
+        ],
+    )
     yield make_row(
         "kernel.program.group",
         "Work-items of a group share memory and wait for each other at barriers.",

@@ -51,8 +51,9 @@ class Hooks:
     load: sees what was loaded and returns what the program gets. store: returns the access that
     is carried out, or None to write nothing; it may drop the gate. loop: the number of turns that
     a RANGE of the given extent takes. grid: the groups launched for the given grid. tile: sees the
-    result of a WMMA as [run, thread, register] and returns what the threads get. Elements outside
-    a memory are dropped when the sanitizer is off.
+    result of a WMMA as [run, thread, register] and returns what the threads get. special: the scope
+    ("group" or "item"), dimension and values of a launch index; returns what the program gets.
+    Elements outside a memory are dropped when the sanitizer is off.
     """
 
     load: Callable[[Access], Array] | None = None
@@ -60,6 +61,7 @@ class Hooks:
     loop: Callable[[int], int] | None = None
     grid: Callable[[Extents], Extents] | None = None
     tile: Callable[[MatrixTile, Array], Array] | None = None
+    special: Callable[[str, int, Array], Array] | None = None
 
 
 class Machine:

@@ -127,6 +127,8 @@ class Interpreter:
             if not isinstance(node.arg, SpecialArg):
                 raise UserError("interpreter: a SPECIAL without scope and dimension")
             launch_index = machine.specials[node.arg.scope, node.arg.dim]
+            if self.hooks.special is not None:
+                launch_index = self.hooks.special(node.arg.scope, node.arg.dim, launch_index)
             values[place] = launch_index.astype(numpy_dtype(node.dtype))
         for step in translation.steps:
             step(values)

@@ -1,0 +1,114 @@
+"""The kernels of a rung use no more of a device than the rungs up to it show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tinyref.runtimes.kernel import Kernel
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import SpecialArg
+from tinyref.uops.program import Program
+from tinyref_spec import device_under_test
+from tinyref_spec.case import Profile, Row, Rung
+from tinyref_spec.catalogue import all_rows, find
+from tinyref_spec.device_under_test import DeviceUnderTest, Runnable
+from tinyref_spec.styles import Style, style_of
+
+
+@pytest.fixture
+def programs(monkeypatch: pytest.MonkeyPatch) -> list[Program]:
+    """The programs that were compiled from ASTs."""
+    found: list[Program] = []
+    compiled: Callable[..., Kernel] = device_under_test.compiled
+
+    def noted(device: str, kernel: Runnable, style: Style) -> Kernel:
+        loaded = compiled(device, kernel, style)
+        if not isinstance(kernel, Program):
+            found.append(loaded.program)
+        return loaded
+
+    monkeypatch.setattr(device_under_test, "compiled", noted)
+    return found
+
+
+def rows_on(*rungs: Rung) -> list[Row]:
+    """Some rows, of every kind."""
+    levels = ("memory", "kernel", "isa")
+    found = [row for row in all_rows() if row.rung in rungs and row.level in levels]
+    return found[::7]
+
+
+def run(rows: list[Row], device: str) -> None:
+    subject = DeviceUnderTest(device)
+    for row in rows:
+        for case in row.cases(Profile.QUICK)[:2]:
+            if case.needs.unmet(subject.capabilities) is None:
+                assert case.run(subject).passed, case.id
+
+
+def used(programs: list[Program]) -> set[str]:
+    """What the programs use besides scalars of one work-item."""
+    found = set()
+    for program in programs:
+        for node in program.uops:
+            if isinstance(node.arg, SpecialArg):
+                found.add(node.arg.scope)
+            elif node.op is Ops.RANGE:
+                found.add("loop")
+            elif node.dtype.lanes > 1:
+                found.add("vector")
+    return found
+
+
+@pytest.mark.parametrize("device", ["PYTHON", "CPU"])
+def test_the_lowest_kernels_are_straight(device: str, programs: list[Program]) -> None:
+    run(rows_on(Rung.STORE, Rung.ONE_ALU), device)
+    assert len(programs) > 5
+    assert used(programs) == set()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("device", "element"), [("PYTHON", {"group"}), ("CPU", {"loop"})])
+def test_kernels_up_to_gates_have_one_index_for_an_element(
+    device: str, element: set[str], programs: list[Program]
+) -> None:
+    run(rows_on(Rung.INDEX, Rung.ALU, Rung.CAST, Rung.GATE), device)
+    assert len(programs) > 50
+    assert used(programs) == element
+
+
+def test_loops_use_no_groups_and_no_vectors(programs: list[Program]) -> None:
+    run(rows_on(Rung.LOOP), "PYTHON")
+    assert used(programs) == {"group", "loop"}
+
+
+def test_vectors_use_no_groups(programs: list[Program]) -> None:
+    rows = [row for row in rows_on(Rung.VECTOR) if row.id.startswith("isa.vector.")]
+    run(rows[::5], "PYTHON")
+    assert used(programs) == {"group", "vector"}
+    assert all(used([program]) >= {"vector"} for program in programs)
+
+
+def test_planned_kernels_use_what_heuristics_choose(programs: list[Program]) -> None:
+    assert find("kernel.planned.elements.float32.copy:1000").run(DeviceUnderTest("PYTHON")).passed
+    assert used(programs) == {"group", "item", "vector"}
+    programs.clear()
+    assert find("kernel.elements.float32.copy:1000").run(DeviceUnderTest("PYTHON")).passed
+    assert used(programs) == {"group"}
+
+
+def test_styles_grow_with_the_rungs() -> None:
+    assert [style_of(rung).name for rung in (Rung.STORE, Rung.ONE_ALU)] == ["STRAIGHT"] * 2
+    scalar = (Rung.INDEX, Rung.ALU, Rung.CAST, Rung.GATE, Rung.LOOP)
+    assert [style_of(rung).name for rung in scalar] == ["SCALAR"] * 5
+    assert style_of(Rung.VECTOR) is Style.VECTOR
+    assert style_of(Rung.GROUP) is Style.FULL
+    assert style_of(Rung.MODEL) is Style.FULL
+
+
+def test_a_style_that_is_given_stays() -> None:
+    device = DeviceUnderTest("PYTHON").on_rung(Rung.MODEL)
+    assert device.on_rung(Rung.STORE).style is Style.FULL
+    assert DeviceUnderTest("PYTHON").on_rung(Rung.STORE).style is Style.STRAIGHT

@@ -1,0 +1,58 @@
+"""The kernels of the rungs up to loops once more, with the optimisations that heuristics choose.
+
+On their own rungs they use no groups, vectors or optimisations (`tinyref_spec.styles`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterable, Iterator
+
+from tinyref_spec.case import Case, Measurement, Profile, Row, Rung
+from tinyref_spec.device_under_test import DeviceUnderTest
+from tinyref_spec.ladder import foundations
+
+RUNGS = frozenset({Rung.INDEX, Rung.GATE, Rung.LOOP})
+# Plans of elementwise kernels depend on the size of an element, and not otherwise on its dtype.
+QUICK_DTYPES = frozenset({"int32", "float32", "uint8", "float16"})
+
+
+def _run(run: Callable[[DeviceUnderTest], Measurement], device: DeviceUnderTest) -> Measurement:
+    return run(device.on_rung(Rung.OPTIMISED))
+
+
+def _planned_id(name: str) -> str:
+    return f"kernel.planned.{name.removeprefix('kernel.')}"
+
+
+def _planned_case(case: Case) -> Case:
+    return dataclasses.replace(
+        case,
+        id=_planned_id(case.id),
+        row=_planned_id(case.row),
+        level="kernel",
+        rung=Rung.OPTIMISED,
+        depends_on=foundations(Rung.OPTIMISED, case.dtype),
+        run=functools.partial(_run, case.run),
+    )
+
+
+def _cases(row: Row, profile: Profile) -> list[Case]:
+    if profile is Profile.QUICK and row.rung is Rung.INDEX and row.dtype not in QUICK_DTYPES:
+        return []
+    return [_planned_case(case) for case in row.cases(profile)]
+
+
+def rows_of(plain: Iterable[Row]) -> Iterator[Row]:
+    """For each row of the rungs up to loops whose kernels are ASTs, the same with heuristics."""
+    for row in plain:
+        if row.rung in RUNGS and not row.id.startswith("kernel.program."):
+            yield dataclasses.replace(
+                row,
+                id=_planned_id(row.id),
+                sentence=f"With what heuristics choose: {row.sentence}",
+                level="kernel",
+                rung=Rung.OPTIMISED,
+                make_cases=functools.partial(_cases, row),
+            )
