@@ -208,3 +208,16 @@ def test_sizes_beyond_64_bits_are_refused() -> None:
     sizes = lift(b.mul(N, (1 << 62) - 1))
     with pytest.raises(UserError, match=r"beyond 2\*\*63"):
         lower(sizes * 4)
+
+
+def test_a_maximum_is_at_least_its_operands():
+    v, w = b.variable("v", 0, 10), b.variable("w", 2, 12)
+    larger, smaller = largest(lift(v), lift(w)), smallest(lift(v), lift(w))
+    assert lowest(larger - lift(v)) == 0
+    assert lowest(lift(v) - smaller) == 0
+    assert (lowest(larger), highest(larger), lowest(smaller), highest(smaller)) == (2, 12, 0, 10)
+    # All values of the two, against the bounds of what no rule knows exactly.
+    for first in range(11):
+        for second in range(2, 13):
+            value = 3 * max(first, second) - 2 * first - min(first, second)
+            assert lowest(larger * 3 - lift(v) * 2 - smaller) <= value

@@ -27,6 +27,7 @@ from tinyref.runtimes.kernel import Kernel
 from tinyref.runtimes.launch import BoundKernel
 from tinyref.schedule import CopyItem, KernelItem
 from tinyref.schedule.memory import Lifetime, plan_arena, spans, written_by
+from tinyref.uops.constraints import Constraint
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.payload import BufferArg
 from tinyref.uops.symbolic import lift, lower
@@ -114,9 +115,13 @@ class Known:
 
 @dataclass
 class Recorder:
-    """The steps that ran while it was active, and the BUFFERs they touch by number."""
+    """The steps that ran while it was active, and the BUFFERs they touch by number.
+
+    constraints: what the graphs that they compute ask of the values of variables.
+    """
 
     steps: list[Step] = field(default_factory=list)
+    constraints: dict[Constraint, None] = field(default_factory=dict)
     known: dict[int, Known] = field(default_factory=dict)
 
     def add_kernel(self, item: KernelItem, kernel: Kernel, bindings: Bindings) -> None:
@@ -228,6 +233,7 @@ class Replay:
         )
         for number, buffer in self._planned(recorder).items():
             self.memory[number] = buffer
+        self.constraints = tuple(recorder.constraints)
         self._bound: list[BoundKernel | _Copy] = [self._bind(step) for step in self.steps]
         self._uses = _uses(self.steps, exchanged)
         self._work = _Work([step for step in self.steps if isinstance(step, KernelStep)])
@@ -301,6 +307,13 @@ class Replay:
         except DeviceError as error:
             raise DeviceError(error.device, f"replay: {error.message}", error.source) from error
         self._work.count(self.bindings)
+
+    def check(self, bindings: Bindings) -> None:
+        """Raises `UserError` for values of variables that the captured graphs exclude."""
+        if self.constraints and any(self.bindings.get(k) != v for k, v in bindings.items()):
+            values = {**self.bindings, **bindings}
+            for constraint in self.constraints:
+                constraint.check(values)
 
     def _vary(self, bindings: Bindings) -> None:
         self.bindings.update(bindings)

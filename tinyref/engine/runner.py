@@ -82,6 +82,8 @@ def run(planned: Schedule, completed: dict[UOp, UOp] | None = None) -> None:
     planned.items.clear()
     completed = {} if completed is None else completed
     recorder = active_recorder()
+    if recorder is not None:
+        recorder.constraints.update(dict.fromkeys(planned.constraints))
     while items:
         item, kernel = items.popleft()
         try:

@@ -8,6 +8,7 @@ from fractions import Fraction
 
 from tinyref.dtype import ConstType, DType, as_const
 from tinyref.uops import build, meanings
+from tinyref.uops.constraints import is_certain
 from tinyref.uops.node import UOp, node_fact, sint
 from tinyref.uops.ops import MOVEMENT, Ops
 from tinyref.uops.payload import ConstArg, ShapeArg
@@ -30,7 +31,7 @@ def _uniform(node: UOp) -> ConstArg | None:
     if node.op is Ops.CONST and isinstance(node.arg, ConstArg):
         return node.arg
     # Padding adds zeros; the builders make a constant of a padded zero themselves.
-    if node.op in MOVEMENT and node.op is not Ops.PAD:
+    if node.op in MOVEMENT and node.op is not Ops.PAD and is_certain(node):
         return _uniform(node.src[0])
     return None
 

@@ -35,6 +35,7 @@ from tinyref.lazy.shape import (
 )
 from tinyref.lazy.storage import only_holds_data, stored_bits, stored_window
 from tinyref.uops import build
+from tinyref.uops.constraints import constraints_of, holds, is_certain, require
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.op_table import OP_TABLE
 from tinyref.uops.ops import ALU, MOVEMENT, REDUCING, Ops
@@ -237,23 +238,46 @@ def _cast(op: Ops, x: UOp, dtype: DType) -> UOp:
 # --- movement -----------------------------------------------------------------------------------
 
 
+def _folded(node: UOp) -> UOp:
+    """A movement of a constant, or one that leaves no elements, is a constant itself.
+
+    Not where it is only possible for some values of its variables, which are to be looked at again.
+    """
+    if not is_certain(node):
+        return node
+    shape = shape_of(node)
+    value = uniform_value(node)
+    if value is None and is_empty(shape):
+        value = 0
+    return node if value is None else full(shape, value, node.dtype)
+
+
+def _uncertain(node: UOp) -> UOp | None:
+    """`node` where its sizes are only possible for some values of their variables, bound to one.
+
+    It stays as it is, so that they can be looked at again. Raises `UserError` for other values.
+    """
+    if is_certain(node):
+        return None
+    require(constraints_of(node))
+    return node
+
+
 def reshape(x: UOp, shape: Sequence[sint]) -> UOp:
     """The elements of `x`, in order, in another shape. Raises `UserError` if sizes differ."""
     sizes = as_shape(shape, "reshape")
     have = shape_of(x)
     if sizes == have:
         return x
-    if product(sizes) != product(have):
+    count, wanted = lift(product(have)), lift(product(sizes))
+    if not (holds(count, wanted) and holds(wanted, count)):
         raise UserError(
             f"reshape: {describe_shape(have)} has {describe(product(have))} elements, "
             f"{describe_shape(sizes)} has {describe(product(sizes))}: they must be equal"
         )
-    value = uniform_value(x)
-    if value is not None:
-        return full(sizes, value, x.dtype)
-    if x.op is Ops.RESHAPE:
+    if x.op is Ops.RESHAPE and is_certain(x):
         return reshape(x.src[0], sizes)
-    return UOp(Ops.RESHAPE, x.dtype, (x,), ShapeArg(sizes))
+    return _folded(UOp(Ops.RESHAPE, x.dtype, (x,), ShapeArg(sizes)))
 
 
 def permute(x: UOp, order: Sequence[int]) -> UOp:
@@ -292,12 +316,9 @@ def expand(x: UOp, shape: Sequence[sint]) -> UOp:
             )
     if sizes == have:
         return x
-    value = uniform_value(x)
-    if value is not None or is_empty(sizes):
-        return full(sizes, 0 if value is None else value, x.dtype)
-    if x.op is Ops.EXPAND:
+    if x.op is Ops.EXPAND and is_certain(x):
         x = x.src[0]
-    return UOp(Ops.EXPAND, x.dtype, (x,), ShapeArg(sizes))
+    return _folded(UOp(Ops.EXPAND, x.dtype, (x,), ShapeArg(sizes)))
 
 
 def pad(x: UOp, bounds: Bounds) -> UOp:
@@ -305,13 +326,16 @@ def pad(x: UOp, bounds: Bounds) -> UOp:
     pairs = _pairs("pad", x, bounds)
     shape = shape_of(x)
     for axis, (before, after) in enumerate(pairs):
-        if not (at_most(0, lift(before)) and at_most(0, lift(after))):
+        if isinstance(before, int) and isinstance(after, int) and min(before, after) < 0:
             raise UserError(
-                f"pad: axis {axis} gets ({describe(before)}, {describe(after)}): "
+                f"pad: axis {axis} gets ({before}, {after}): "
                 "accepted are counts of 0 and more; shrink takes elements away"
             )
     if all(pair == (0, 0) for pair in pairs):
         return x
+    uncertain = _uncertain(UOp(Ops.PAD, x.dtype, (x,), BoundsArg(pairs)))
+    if uncertain is not None:
+        return uncertain
     sizes = [
         lower(lift(size) + lift(before) + lift(after))
         for size, (before, after) in zip(shape, pairs, strict=True)
@@ -319,7 +343,7 @@ def pad(x: UOp, bounds: Bounds) -> UOp:
     zero = as_const(0, x.dtype)
     if is_empty(shape) or is_empty(sizes) or _is_zero(x):
         return full(sizes, zero, x.dtype)
-    if x.op is Ops.PAD and isinstance(x.arg, BoundsArg):
+    if x.op is Ops.PAD and isinstance(x.arg, BoundsArg) and is_certain(x):
         pairs = tuple(
             (lower(lift(before) + lift(a)), lower(lift(after) + lift(b)))
             for (before, after), (a, b) in zip(x.arg.bounds, pairs, strict=True)
@@ -333,14 +357,17 @@ def shrink(x: UOp, bounds: Bounds) -> UOp:
     pairs = _pairs("shrink", x, bounds)
     shape = shape_of(x)
     for axis, (size, (begin, end)) in enumerate(zip(shape, pairs, strict=True)):
-        steps = [0, lift(begin), lift(end), lift(size)]
-        if not all(at_most(low, high) for low, high in itertools.pairwise(steps)):
+        steps = [step for step in (0, begin, end, size) if isinstance(step, int)]
+        if any(low > high for low, high in itertools.pairwise(steps)):
             raise UserError(
                 f"shrink: axis {axis} of size {describe(size)} cannot keep {describe(begin)} to "
                 f"{describe(end)}: accepted is 0 <= begin <= end <= {describe(size)}"
             )
     if all(pair == (0, size) for size, pair in zip(shape, pairs, strict=True)):
         return x
+    uncertain = _uncertain(UOp(Ops.SHRINK, x.dtype, (x,), BoundsArg(pairs)))
+    if uncertain is not None:
+        return uncertain
     sizes = [lower(lift(end) - lift(begin)) for begin, end in pairs]
     value = uniform_value(x)
     if value is not None or is_empty(sizes):
@@ -349,7 +376,7 @@ def shrink(x: UOp, bounds: Bounds) -> UOp:
     if stored is not None:
         part, kept, rest = stored
         return shrink(reshape(part, kept), rest)
-    if x.op is Ops.SHRINK and isinstance(x.arg, BoundsArg):
+    if x.op is Ops.SHRINK and isinstance(x.arg, BoundsArg) and is_certain(x):
         pairs = tuple(
             (lower(lift(first) + lift(begin)), lower(lift(first) + lift(end)))
             for (first, _), (begin, end) in zip(x.arg.bounds, pairs, strict=True)
@@ -475,12 +502,18 @@ def backing(x: UOp) -> UOp | None:
     This is the form of every realised node: a BUFFER, reshaped, and before that cut down to the
     part in use where the shape is symbolic.
     """
-    while x.op is Ops.RESHAPE:
+    while x.op is Ops.RESHAPE and (is_certain(x) or _keeps_count(x)):
         x = x.src[0]
     if x.op is Ops.SHRINK and x.src[0].op is Ops.BUFFER and isinstance(x.arg, BoundsArg):
         begin, end = x.arg.bounds[0]
-        return x.src[0] if begin == 0 and isinstance(end, UOp) else None
+        if begin != 0 or isinstance(end, int):
+            return None
+        return x.src[0] if at_most(lift(end), lift(shape_of(x.src[0])[0])) else None
     return x if x.op is Ops.BUFFER else None
+
+
+def _keeps_count(reshaped: UOp) -> bool:
+    return bool(product(shape_of(reshaped)) == product(shape_of(reshaped.src[0])))
 
 
 def window(buffer: UOp, shape: Sequence[sint]) -> UOp:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tinyref.errors import UserError, UserIndexError
+from tinyref.uops.constraints import holds
 from tinyref.uops.node import UOp, node_fact, sint
 from tinyref.uops.payload import BufferArg, CopyArg, ShardArg
 from tinyref.uops.shape import shape_of
-from tinyref.uops.symbolic import as_size, describe, describe_shape, highest, lift, lowest, product
+from tinyref.uops.symbolic import as_size, describe, describe_shape, highest, lift, product
 
 __all__ = [
     "as_shape",
@@ -57,10 +58,13 @@ def check_one_device(name: str, sources: Iterable[UOp]) -> None:
 
 
 def as_shape(shape: Sequence[object], argument: str) -> tuple[sint, ...]:
-    """`shape` as sizes in normal form. Raises `UserError` for what is no size, or negative."""
+    """`shape` as sizes in normal form. Raises `UserError` for what is no size, or negative.
+
+    A symbolic size is not negative with the values that its variables are bound to.
+    """
     sizes = tuple(as_size(size, argument) for size in shape)
     for size in sizes:
-        if lowest(lift(size)) < 0:
+        if not holds(0, lift(size)):
             raise UserError(
                 f"{argument}: {describe_shape(sizes)} has the negative size {describe(size)}: "
                 "accepted are sizes of 0 and more"

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tinyref.uops.compile import kernel_name
+from tinyref.uops.constraints import Constraint
 from tinyref.uops.node import UOp
 
 
@@ -51,12 +52,13 @@ class Schedule:
     """Items in order; `results` maps each requested or stored node to a view of its BUFFER.
 
     A constant maps to itself: it needs no memory. `bindings` are the values of the symbolic
-    variables, by name.
+    variables, by name; `constraints` is what other values of theirs must satisfy.
     """
 
     items: list[Item]
     results: dict[UOp, UOp] = field(default_factory=dict)
     bindings: Mapping[str, int] = field(default_factory=dict)
+    constraints: tuple[Constraint, ...] = ()
 
     def __str__(self) -> str:
         return "\n".join(f"{number}. {item}" for number, item in enumerate(self.items, 1))

@@ -16,6 +16,8 @@ from tinyref.lazy.rebuild import rebuilt
 from tinyref.lazy.shape import device_of, shape_of
 from tinyref.schedule.bindings import ConflictError
 from tinyref.schedule.reduces import simplify_reduce
+from tinyref.schedule.variables import Variables
+from tinyref.uops.constraints import is_certain
 from tinyref.uops.node import UOp, sint, substitute, toposort
 from tinyref.uops.ops import MOVEMENT, Ops
 from tinyref.uops.payload import (
@@ -26,7 +28,7 @@ from tinyref.uops.payload import (
     ShapeArg,
     VarArg,
 )
-from tinyref.uops.symbolic import normalise
+from tinyref.uops.symbolic import highest, lift, lower, normalise, product
 
 
 class Prepared:
@@ -34,11 +36,17 @@ class Prepared:
 
     def __init__(self) -> None:
         self.new: dict[UOp, UOp] = {}
+        self.variables = Variables()
         self._users: Counter[UOp] = Counter()
 
     def add(self, roots: Sequence[UOp]) -> None:
-        """Rewrites everything that `roots` need: give them together, as each call walks all."""
+        """Rewrites everything that `roots` need: give them together, as each call walks all.
+
+        What was rewritten before is forgotten where these graphs allow a variable fewer values.
+        """
         order = toposort(roots)
+        if self.variables.add(order):
+            self.new.clear()
         self._users = Counter(roots)
         for node in order:
             self._users.update(dict.fromkeys(node.src, 1))
@@ -49,19 +57,29 @@ class Prepared:
 
     def _rewrite(self, node: UOp) -> UOp:
         if node.op is Ops.BIND:
-            return node.src[0]
+            return self.variables.number(node)
         src = tuple(self.new[source] for source in node.src)
         if node.op is Ops.DETACH:
             return src[0]
         if node.op is Ops.COPY:
             return _copy(node, src[0])
         stacked = node.op is Ops.REDUCE and self._is_stacked(node)
-        argument = _unbound_payload(node.arg)
+        argument = self._unbound_payload(node.arg)
+        if node.op is Ops.RESHAPE and not is_certain(node) and isinstance(argument, ShapeArg):
+            return _resized(src[0], argument.shape)
         if src != node.src or argument != node.arg:
             node = _rebuild(node, src, argument)
         if node.op is Ops.REDUCE:
             return simplify_reduce(node, stacked=stacked)
         return node
+
+    def _unbound_payload(self, argument: Payload) -> Payload:
+        size = self.variables.size
+        if isinstance(argument, ShapeArg):
+            return ShapeArg(tuple(map(size, argument.shape)))
+        if isinstance(argument, BoundsArg):
+            return BoundsArg(tuple((size(a), size(b)) for a, b in argument.bounds))
+        return argument
 
     def _is_stacked(self, node: UOp) -> bool:
         """Whether a REDUCE is all that reads another one, but for movement in between."""
@@ -71,12 +89,13 @@ class Prepared:
         return below.op is Ops.REDUCE and self._users[below] == 1
 
 
-def _unbound_payload(argument: Payload) -> Payload:
-    if isinstance(argument, ShapeArg):
-        return ShapeArg(tuple(unbound(size) for size in argument.shape))
-    if isinstance(argument, BoundsArg):
-        return BoundsArg(tuple((unbound(a), unbound(b)) for a, b in argument.bounds))
-    return argument
+def _resized(node: UOp, shape: Sequence[sint]) -> UOp:
+    """`node` in a shape of as many elements now, though not for all values of the variables."""
+    have, want = lift(product(shape_of(node))), lift(product(shape))
+    room = max(highest(have), highest(want))
+    flat = graph.reshape(node, (lower(have),))
+    flat = graph.pad(flat, ((0, lower(room - have)),))
+    return graph.reshape(graph.shrink(flat, ((0, lower(want)),)), shape)
 
 
 def unbound(size: sint) -> sint:

@@ -79,14 +79,20 @@ class _Scheduler:
         roots = list(requested.values())
         # Only what is overwritten here can matter to graphs that are computed later.
         overwrites = bool(Versions(roots).assigns)
+        constraints = len(self.prepared.variables.constraints)
         waiting = self._on_devices(live) if overwrites else {}
+        if len(self.prepared.variables.constraints) > constraints:
+            requested = self._on_devices(outputs)
+            roots = list(requested.values())
         added, self.versions = needing_old_contents(roots, waiting)
         self.bindings = _common_bindings(list(requested), added)
+        self.constraints = self.prepared.variables.asked_by((*requested, *added))
         requested.update((owner, waiting[owner]) for owner in added)
         self.requested = {owner: self._kept(node) for owner, node in requested.items()}
         computed = [node for node in self.requested.values() if _needs_memory(node)]
         self.fusion = Fusion(computed)
         self.places = self._place(computed)
+        self.least_sizes = self._least_sizes() if self.prepared.variables.constraints else {}
         self.locations: dict[UOp, Location] = {}
         self.targets: dict[UOp, _Target] = {}
         self.tasks: dict[UOp, Task] = {}
@@ -150,8 +156,22 @@ class _Scheduler:
             capacity = shape_of(source.buffer) if source else ()
         else:
             capacity = shape_of(node)
-        size = largest_size(capacity)
+        size = max(largest_size(capacity), self.least_sizes.get(node, 0))
         return Location(new_buffer_node(self.places[node], size, node.dtype), tracker)
+
+    def _least_sizes(self) -> dict[UOp, int]:
+        """The memory of results, with room for values of variables that other graphs exclude."""
+        found: dict[UOp, int] = {}
+        stored = ((o, n) for o, n in self.prepared.new.items() if o.op in ALWAYS_STORED)
+        for owner, node in (*stored, *self.requested.items()):
+            base = peel(node)
+            size = largest_size(shape_of(owner))
+            while found.get(base, -1) < size:
+                found[base] = size
+                if base.op not in (Ops.CONTIGUOUS, Ops.COPY):
+                    break
+                base = peel(base.src[0])
+        return found
 
     def _target_of(self, assign: UOp) -> _Target:
         """What an ASSIGN writes to; the ASSIGNs under its target are looked at only once."""
@@ -199,7 +219,7 @@ class _Scheduler:
         for item in items:
             if isinstance(item, KernelItem):
                 dump_after("schedule", item.device, item.ast)
-        return Schedule(items, self.results, self.bindings)
+        return Schedule(items, self.results, self.bindings, self.constraints)
 
     def _add_task(self, node: UOp) -> Sequence[UOp]:
         """Makes the item that stores `node`, or names nodes to be stored first."""

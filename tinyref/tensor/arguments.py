@@ -8,9 +8,8 @@ from typing import Any
 
 from tinyref.errors import UserError, UserIndexError, UserTypeError
 from tinyref.uops import symbolic
-from tinyref.uops.node import UOp, sint, toposort
-from tinyref.uops.ops import Ops
-from tinyref.uops.payload import ConstArg, VarArg
+from tinyref.uops.constraints import bindings_of, current_value, holds
+from tinyref.uops.node import UOp, sint
 from tinyref.uops.symbolic import describe, describe_shape, product
 
 Shape = tuple[sint, ...]
@@ -59,13 +58,7 @@ def fixed(shape: Shape, argument: str) -> tuple[int, ...]:
 
 def bound_sizes(shape: Shape) -> tuple[int, ...]:
     """`shape` with the values that its variables are bound to. Raises `UserError` for others."""
-    roots = [size for size in shape if isinstance(size, UOp)]
-    bindings: dict[str, int] = {}
-    for node in toposort(roots):
-        if node.op is Ops.BIND:
-            variable, value = (source.arg for source in node.src)
-            if isinstance(variable, VarArg) and isinstance(value, ConstArg):
-                bindings[variable.name] = int(value.value)
+    bindings = bindings_of(shape)
     return tuple(symbolic.value_of(size, bindings) for size in shape)
 
 
@@ -113,7 +106,8 @@ def resolve_reshape(old: Shape, new: Sequence[object], argument: str) -> Shape:
             raise UserError(
                 f"{argument}: shape {tuple(new)} does not divide {describe(total)} elements"
             )
-    if product(sizes) != product(old):
+    count, wanted = (symbolic.lift(product(shape)) for shape in (old, sizes))
+    if not (holds(count, wanted) and holds(wanted, count)):
         raise UserError(
             f"{argument}: cannot turn {describe_shape(old)} into {describe_shape(tuple(sizes))}: "
             f"{describe(product(old))} elements are not {describe(product(sizes))}"
@@ -122,14 +116,20 @@ def resolve_reshape(old: Shape, new: Sequence[object], argument: str) -> Shape:
 
 
 def _quotient(total: sint, divisor: sint) -> sint:
-    """`total` over `divisor`, or -1 where that is not whole, or not known to be."""
+    """`total` over `divisor`, or -1 where that is not whole.
+
+    A quotient that is not whole for all values of the variables is that of the values bound now.
+    """
     if divisor == 0:
         return -1
     try:
         quotient, rest = symbolic.split(symbolic.lift(total), symbolic.lift(divisor))
+        if rest == 0:
+            return symbolic.lower(quotient)
     except symbolic.Undecided:
-        return -1
-    return symbolic.lower(quotient) if rest == 0 else -1
+        pass
+    first, second = current_value(total), current_value(divisor)
+    return -1 if not second or first is None or first % second else first // second
 
 
 def broadcast(shapes: Sequence[Shape], argument: str) -> Shape:

@@ -21,8 +21,9 @@ from tinyref.tensor.core import Value, capturing
 from tinyref.tensor.locks import building
 from tinyref.tensor.operators import Operators
 from tinyref.tensor.ranges import arange_node
+from tinyref.uops.constraints import Constraint, require
 from tinyref.uops.node import UOp
-from tinyref.uops.symbolic import as_size, describe, highest, lift, lowest
+from tinyref.uops.symbolic import as_node, as_size, describe, highest, lift
 
 
 def base_of(node: UOp) -> UOp:
@@ -55,8 +56,9 @@ def from_host(array: literals.HostArray, dtype: DType, device: str) -> UOp:
 class Creation(Operators):
     """`Tensor(data)` and the constructors with a shape.
 
-    data: a number, nested lists or tuples of numbers, bytes, a numpy array, a Tensor, or the
-        path of a file, which is a tensor of bytes (of `dtype`) on the device "DISK:/path".
+    data: a number, nested lists or tuples of numbers, bytes, a numpy array, a Tensor, a size made
+        of bound variables (int32), or the path of a file, which is a tensor of bytes (of `dtype`)
+        on the device "DISK:/path".
     device: a name such as "CPU", or a tuple of names, each of which gets all elements; None is the
         default device.
     dtype: a type or its name. Without one a numpy array keeps its type, bytes are uint8, and
@@ -218,10 +220,7 @@ class Creation(Operators):
             raise UserError(f"arange: step {step!r} of a symbolic range, accepted is 1")
         begin, end = (as_size(bound, "arange") for bound in (first, last))
         count = end - begin
-        if lowest(lift(count)) < 0:
-            raise UserError(
-                f"arange: {describe(end)} may be below {describe(begin)}: accepted is what never is"
-            )
+        require((Constraint(begin, end, f"arange: {describe(begin)} to {describe(end)}"),))
         whole = cls.arange(highest(lift(count)), device=place)._shrink(((0, count),))
         # A symbolic size is taken as a number where one is asked for.
         return whole if begin == 0 else whole.add(cast(int, begin))
@@ -295,6 +294,8 @@ def _node_of(data: object, device: str, dtype: DType | None) -> UOp:
     if isinstance(data, bytes | bytearray | memoryview):
         raw = dtype or dtypes.uint8
         return from_host(literals.from_bytes(data, raw), raw, device)
+    if isinstance(data, UOp):
+        return graph.cast(as_node(as_size(data, "data")), dtype or dtypes.int32)
     if isinstance(data, list | tuple):
         array, found = literals.from_list(data, dtype)
         return from_host(array, found, device)

@@ -321,10 +321,10 @@ class Data(Creation):
 
     def item(self) -> ConstType:
         """The only element as a Python number. Raises `UserError` unless there is exactly one."""
-        if self.numel() != 1:
+        if math.prod(bound_sizes(self.shape)) != 1:
             raise UserError(
-                f"item: shape {describe_shape(self.shape)} has {self.numel()} elements: "
-                f"accepted is exactly one"
+                f"item: shape {describe_shape(self.shape)} has "
+                f"{math.prod(bound_sizes(self.shape))} elements: accepted is exactly one"
             )
         return cast(ConstType, self.reshape(()).tolist())
 
@@ -353,7 +353,7 @@ class Data(Creation):
         return fixed(self.shape[:1], "len")[0]
 
     def __bool__(self) -> bool:
-        if self.numel() != 1:
+        if math.prod(bound_sizes(self.shape)) != 1:
             raise UserError(
                 f"bool: shape {describe_shape(self.shape)} has no single truth value: "
                 f"use (tensor != 0).max().item(), or compare one element"

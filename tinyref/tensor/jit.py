@@ -651,6 +651,7 @@ class _Capture:
                 f"TinyJit: {mismatch(self.arguments, given)}: "
                 f"call it as it was captured, or reset() it to capture anew"
             )
+        self.replayed.check(given.values)
         with computing:
             exchanged: dict[int, Buffer] = {}
             nodes = self._give_inputs(given, exchanged)
@@ -707,7 +708,8 @@ class _Capture:
             return Tensor._from_node(node, output.device)
         parts = []
         for part in output.parts:
-            node, memory = part.fresh(given.values)
+            # Variables that the function binds itself keep their values.
+            node, memory = part.fresh({**self.replayed.bindings, **given.values})
             parts.append(node)
             if part.buffer is not None and memory is not None:
                 exchanged[part.buffer.number] = memory

@@ -8,6 +8,7 @@ from tinyref.errors import UserError, argument_error
 from tinyref.lazy import graph
 from tinyref.tensor.arguments import integer
 from tinyref.uops.build import variable
+from tinyref.uops.constraints import Constraint, require
 from tinyref.uops.node import UOp, sint, substitute, toposort
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ConstArg, VarArg
@@ -17,7 +18,6 @@ from tinyref.uops.symbolic import (
     describe,
     lift,
     lower,
-    lowest,
     normalise,
     variables_of,
 )
@@ -92,9 +92,9 @@ def rebound(size: sint, values: Mapping[str, int]) -> sint:
 def slice_bounds(item: slice, size: sint) -> tuple[sint, sint]:
     """Begin and end of a slice with symbolic ends, or of an axis of symbolic `size`.
 
-    As in Python a negative end counts from the back, and what lies beyond the axis is cut off;
-    both must be clear for all values of the variables. Raises `UserError` where they are not, and
-    for steps other than 1.
+    As in Python a negative end counts from the back, and what lies beyond the axis is cut off,
+    where that is so for all values of the variables; else the end lies within the axis, or building
+    the slice raises `UserError`. So do steps other than 1.
     """
     if item.step not in (None, 1):
         raise UserError(
@@ -110,27 +110,14 @@ def _place(value: object, size: sint) -> sint:
     place, whole = lift(as_size(value, "index: a slice")), lift(size)
     if at_most(place, -1):
         place = place + whole
-    if lowest(place) < 0:
-        raise UserError(
-            f"index: {describe(lower(place))} in a slice may be negative: accepted are sizes that "
-            f"are never, and integers"
-        )
-    if at_most(whole, place):
-        return size
-    if not at_most(place, whole):
-        raise UserError(
-            f"index: {describe(lower(place))} in a slice may be more than the {describe(size)} "
-            f"elements of the axis: accepted is what never is"
-        )
-    return lower(place)
+    return size if at_most(whole, place) else lower(place)
 
 
 def place_bounds(place: UOp, size: sint, axis: int) -> tuple[sint, sint]:
     """Begin and end of the one element at a symbolic place. Raises `UserError` for one outside."""
     low, whole = lift(as_size(place, "index")), lift(size)
-    if lowest(low) < 0 or not at_most(low + 1, whole):
-        raise UserError(
-            f"index: {describe(place)} may be outside axis {axis}: accepted is what is always from "
-            f"0 to {describe(lower(whole - 1))}"
-        )
+    if at_most(low, -1):
+        low = low + whole
+    what = f"index: {describe(place)} in axis {axis} of size {describe(size)}"
+    require((Constraint(0, lower(low), what), Constraint(lower(low + 1), size, what)))
     return lower(low), lower(low + 1)

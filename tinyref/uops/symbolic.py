@@ -201,8 +201,8 @@ def product(values: Iterable[sint]) -> sint:
 def arithmetic(sign: str, left: object, right: object) -> sint:
     """`left sign right` of sizes, for one of + - * // %; the last two round down.
 
-    Raises `UserError` for what is no size, and for a division by what may be 0 or less, or of what
-    may be negative, except where it leaves no remainder.
+    Raises `UserError` for what is no size, and for a division by what is below 1, or of what is
+    negative, except where it leaves no remainder: with the values bound now, or for some value.
     """
     first, second = (lift(as_size(operand, f"size {sign}")) for operand in (left, right))
     if sign == "+":
@@ -211,14 +211,26 @@ def arithmetic(sign: str, left: object, right: object) -> sint:
         return lower(first - second)
     if sign == "*":
         return lower(first * second)
-    whole = f"{describe(lower(first))} {sign} {describe(lower(second))}"
-    if lowest(second) < 1:
-        raise UserError(f"size: {whole}: the divisor may be below 1, accepted are divisors from 1")
-    try:
-        quotient, rest = split(first, second)
-    except Undecided:
-        raise UserError(f"size: {whole}: accepted are sizes that are never negative") from None
+    if lowest(second) < 1 or (isinstance(first, Polynomial) and lowest(first) < 0):
+        return _divided(sign, first, second)
+    quotient, rest = split(first, second)
     return lower(quotient if sign == "//" else rest)
+
+
+def _divided(sign: str, first: Extent, second: Extent) -> sint:
+    """A division that is possible for some values of the variables: for those bound now."""
+    try:
+        if lowest(second) >= 1:
+            quotient, rest = split(first, second)
+            return lower(quotient if sign == "//" else rest)
+    except Undecided:
+        pass
+    from tinyref.uops.constraints import divisions, require
+
+    sources = (as_node(lower(first)), as_node(lower(second)))
+    found = UOp(Ops.IDIV if sign == "//" else Ops.MOD, dtypes.index, sources)
+    require(divisions([found], "size"))
+    return normalise(found)
 
 
 # --- bounds -------------------------------------------------------------------------------------
@@ -236,6 +248,20 @@ def atom_bounds(node: UOp) -> tuple[int, int]:
 
 @functools.lru_cache(maxsize=4096)
 def _lowest(value: Polynomial) -> int:
+    found = _lowest_in_box(value)
+    maximum = next((m[0] for m in value.terms if len(m) == 1 and m[0].op is Ops.MAX), None)
+    if maximum is None:
+        return found
+    # A maximum is one of its operands, and at least each of them.
+    coefficient = value.terms[(maximum,)]
+    rest = value - Polynomial({(maximum,): coefficient})
+    if any(maximum in monomial for monomial in _terms(rest)):
+        return found
+    ends = [lowest(rest + _lift(operand) * coefficient) for operand in maximum.src]
+    return max(found, max(ends) if coefficient > 0 else min(ends))
+
+
+def _lowest_in_box(value: Polynomial) -> int:
     atoms = sorted({atom for monomial in value.terms for atom in monomial}, key=order_key)
     # Each atom is measured from its minimum or back from its maximum: some choice makes most
     # terms positive, and those are then at least 0. More than four atoms keep to the minimum.

@@ -6,6 +6,7 @@ import itertools
 
 from tinyref.errors import UserError
 from tinyref.uops.bounds import bounds
+from tinyref.uops.constraints import constraints_of, is_certain, require
 from tinyref.uops.node import UOp, node_fact
 from tinyref.uops.ops import ALU, MOVEMENT, Dialect, Ops
 from tinyref.uops.payload import BufferArg, CopyArg, ReduceArg, ShapeArg, ShardArg
@@ -44,7 +45,7 @@ def numbers_one_axis(node: UOp, graph: Graph, _: int) -> Finding:
     if len(shape) != 1 or node.src:
         return "the shape of one axis alone", f"{describe_shape(shape)}, {len(node.src)} sources"
     low, high = (shape[0], shape[0]) if isinstance(shape[0], int) else bounds(shape[0])
-    if low >= 0 and high <= node.dtype.maximum:
+    if (low >= 0 or not is_certain(node)) and high <= node.dtype.maximum:
         return None
     return f"0 to {node.dtype.maximum} elements", f"{low} to {high}"
 
@@ -64,6 +65,9 @@ def movement_is_possible(node: UOp, graph: Graph, _: int) -> Finding:
     """A movement fits the shape that it moves."""
     shape = shape_of(node.src[0])
     try:
+        if not is_certain(node):
+            require(constraints_of(node))
+            return None
         apply_movement(ShapeTracker.from_shape(shape), node.op, node.arg)
     except UserError as error:
         return f"a movement of the shape {describe_shape(shape)}", str(error)

@@ -1,0 +1,279 @@
+"""Symbolic sizes that are possible for some values of their variables: looked at when bound."""
+
+import numpy as np
+import pytest
+
+from tinyref import Tensor, TinyJit, Variable
+from tinyref.errors import UserError
+from tinyref.runtimes import kernel
+
+ROWS = np.arange(1, 31, dtype=np.float32).reshape(10, 3)
+WHOLE = np.random.default_rng(0).normal(size=(3, 8)).astype(np.float32)
+DEVICES = ["CPU", "PYTHON"]
+
+
+def tensor(array, device):
+    return Tensor(array, device=device).realize()
+
+
+# Each with the values of v that it accepts, out of 0 to 10.
+FORMS = {
+    "slice": (lambda x, v: x[:, :v] * 2, range(0, 9)),
+    "slice from": (lambda x, v: x[:, v:] * 2, range(0, 9)),
+    "slice of one": (lambda x, v: x[:, v : v + 1] * 2, range(0, 8)),
+    "element": (lambda x, v: x[:, v] * 2, range(0, 8)),
+    "slice behind": (lambda x, v: x[:, v - 3 :].sum(1), range(3, 11)),
+    "slice up to": (lambda x, v: x[:, : v - 2].sum(0), range(2, 11)),
+    "twice": (lambda x, v: x[:, : 2 * v].sum(1), range(0, 5)),
+    "slice of a slice": (lambda x, v: x[:, 1:7][:, v : v + 2] + 1, range(0, 5)),
+    "transposed": (lambda x, v: x.T[v : v + 3] * 2, range(0, 6)),
+    "sum": (lambda x, v: x[:, :v].sum(), range(0, 9)),
+    "matmul": (lambda x, v: x[:, :v] @ x[:, :v].T, range(0, 9)),
+    "divided": (lambda x, v: x[:, : 12 // v].sum(1), range(2, 11)),
+    "rest": (lambda x, v: x[:, : 20 % v].sum(1), range(1, 11)),
+    "number": (lambda x, v: x[:, : v - 1] * (v - 1), range(1, 10)),
+}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("form", FORMS)
+def test_every_value_computes_what_numpy_does_or_is_refused(form, device):
+    function, accepted = FORMS[form]
+    v = Variable("v", 1 if form in ("divided", "rest") else 0, 10)
+    for value in range(v.minimum, 11):
+        if value in accepted:
+            found = function(tensor(WHOLE, device), v.bind(value)).numpy()
+            wanted = function(WHOLE, value)
+            assert found.shape == wanted.shape
+            np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+        elif form not in ("slice behind", "slice up to", "divided", "rest"):
+            with pytest.raises(UserError, match=rf"v is {value}: accepted is"):
+                function(tensor(WHOLE, device), v.bind(value))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_pads_that_may_be_negative(device):
+    v = Variable("v", 1, 10)
+    for value in range(3, 9):
+        size = v.bind(value)
+        x = tensor(WHOLE, device)
+        padded = x[:, :size].pad(((0, 0), (size - 3, 8 - size))) + 1
+        wanted = np.pad(WHOLE[:, :value], ((0, 0), (value - 3, 8 - value))) + 1
+        np.testing.assert_array_equal(padded.numpy(), wanted)
+    with pytest.raises(UserError, match=r"pad: .*v is 2: accepted is v from 3 to 10"):
+        tensor(WHOLE, device).pad(((0, 0), (v.bind(2) - 3, 0)))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_reshape_to_and_from_a_bound_size(device):
+    v = Variable("v", 1, 10)
+    for rows in (1, 4, 10):
+        array = ROWS[:rows]
+        x = tensor(array, device)
+        shaped = x.reshape(v.bind(rows), 3)
+        np.testing.assert_array_equal((shaped + 1).numpy(), array + 1)
+        np.testing.assert_array_equal((shaped + 1).reshape(rows, 3).numpy(), array + 1)
+        np.testing.assert_array_equal(shaped.sum(0).numpy(), array.sum(0))
+        np.testing.assert_array_equal((shaped.T @ shaped).numpy(), array.T @ array)
+        np.testing.assert_array_equal(x.reshape(v.bind(rows), -1).numpy(), array)
+        np.testing.assert_array_equal(x.reshape(-1, v.bind(rows)).numpy(), array.reshape(3, rows))
+        with pytest.raises(UserError, match=rf"{3 * rows} elements are not v={rows % 10 + 1}\*3"):
+            x.reshape(v.bind(rows % 10 + 1), 3)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_two_variables_as_ends(device):
+    v, w = Variable("v", 0, 10), Variable("w", 0, 12)
+    for begin, end in [(0, 0), (0, 8), (2, 5), (8, 8), (7, 8)]:
+        x = tensor(WHOLE, device)
+        part = x[:, v.bind(begin) : w.bind(end)]
+        np.testing.assert_array_equal((part * 2).numpy(), WHOLE[:, begin:end] * 2)
+        np.testing.assert_allclose(part.sum(1).numpy(), WHOLE[:, begin:end].sum(1), rtol=1e-5)
+        window = x.shrink(((0, 3), (v.bind(begin), v.bind(begin) + 8 - w.bind(end))))
+        if begin + 8 - end <= 8:
+            wanted = WHOLE[:, begin : begin + 8 - end]
+            np.testing.assert_array_equal((window * 2).numpy(), wanted * 2)
+    with pytest.raises(UserError, match=r"v is 5 and w is 4: accepted is v=5 <= w=4"):
+        tensor(WHOLE, device)[:, v.bind(5) : w.bind(4)]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_ends_that_no_range_describes(device):
+    v, w = Variable("v", 1, 10), Variable("w", 1, 10)
+    step = TinyJit(lambda x, v, w: (x[:, : v * w].sum(1) * 2).realize())
+    x = tensor(WHOLE, device)
+    for first, second in [(1, 3), (2, 4), (8, 1)]:
+        part = x[:, : v.bind(first) * w.bind(second)]
+        np.testing.assert_array_equal((part + 1).numpy(), WHOLE[:, : first * second] + 1)
+    for _ in range(3):
+        found = step(x, v.bind(2), w.bind(3)).numpy()
+        np.testing.assert_allclose(found, WHOLE[:, :6].sum(1) * 2, rtol=1e-5)
+    with pytest.raises(UserError, match=r"v is 3 and w is 3: accepted is v=2\*w=3 <= 8"):
+        step(x, v.bind(3), w.bind(3))
+    # Possible, but a kernel whose accesses are proved for these values alone would go wrong.
+    with pytest.raises(
+        UserError, match="compiled for v=2 alone: v is 4: accepted is v from 1 to 2"
+    ):
+        step(x, v.bind(4), w.bind(2))
+
+
+def test_one_kernel_serves_all_values_that_are_accepted(monkeypatch):
+    kernel.forget_kernels()
+    compiled = []
+    compile_kernel = kernel.compile_kernel
+
+    def counted(ast, *args, **kwargs):
+        compiled.append(ast)
+        return compile_kernel(ast, *args, **kwargs)
+
+    monkeypatch.setattr(kernel, "compile_kernel", counted)
+    v = Variable("v", 0, 10)
+    x = tensor(WHOLE, "CPU")
+    for value in (1, 3, 7):
+        found = (x[:, v.bind(value) :].sum(1) * 2).numpy()
+        np.testing.assert_allclose(found, WHOLE[:, value:].sum(1) * 2, rtol=1e-5)
+    assert len(compiled) == 1
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_assignments_at_symbolic_places(device):
+    v = Variable("v", 0, 10)
+    x = tensor(np.zeros((3, 8), np.float32), device)
+    wanted = np.zeros((3, 8), np.float32)
+    for place in (0, 3, 6):
+        x[:, v.bind(place) : v.bind(place) + 2] = Tensor.full((3, 2), place + 1.0, device=device)
+        x.realize()
+        wanted[:, place : place + 2] = place + 1
+        np.testing.assert_array_equal(x.numpy(), wanted)
+    with pytest.raises(UserError, match=r"v is 7: accepted is v from 0 to 6"):
+        x[:, v.bind(7) : v.bind(7) + 2] = 1.0
+
+
+def test_gradients_flow_through_them():
+    v = Variable("v", 1, 10)
+    for rows in (2, 4):
+        x = Tensor(ROWS[:4], requires_grad=True)
+        (x[: v.bind(rows)].square().sum()).backward()
+        wanted = 2 * ROWS[:4]
+        wanted[rows:] = 0
+        np.testing.assert_array_equal(x.grad.numpy(), wanted)
+    x = Tensor(ROWS[:4], requires_grad=True)
+    (x.reshape(v.bind(4), 3).square().sum()).backward()
+    np.testing.assert_array_equal(x.grad.numpy(), 2 * ROWS[:4])
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_tensor_of_a_bound_variable(device):
+    v = Variable("v", 1, 10)
+    assert Tensor(v.bind(7), device=device).item() == 7
+    assert Tensor(v.bind(7), device=device).dtype.name == "int32"
+    assert Tensor(v.bind(7) * 2 - 1, device=device, dtype="float32").item() == 13.0
+    np.testing.assert_array_equal(
+        (Tensor(ROWS, device=device) * Tensor(v.bind(2), device=device)).numpy(), ROWS * 2
+    )
+
+
+def test_one_element_is_one_for_the_value_that_is_bound():
+    v = Variable("v", 1, 10)
+    x = Tensor([5.0, 6.0]).realize()
+    assert x[: v.bind(1)].item() == 5.0
+    with pytest.raises(UserError, match="has 2 elements: accepted is exactly one"):
+        x[: v.bind(2)].item()
+
+
+# --- within TinyJit ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_replay_looks_at_its_values_again(device):
+    v = Variable("v", 1, 10)
+    cache = tensor(WHOLE, device)
+
+    @TinyJit
+    def step(at):
+        return (cache[:, at : at + 2] * 2).realize()
+
+    for value in (1, 3, 6, 2):
+        wanted = WHOLE[:, value : value + 2] * 2
+        np.testing.assert_array_equal(step(v.bind(value)).numpy(), wanted)
+    with pytest.raises(UserError, match=r"v is 7: accepted is v from 1 to 6"):
+        step(v.bind(7))
+    np.testing.assert_array_equal(step(v.bind(5)).numpy(), WHOLE[:, 5:7] * 2)
+
+
+def test_a_replay_looks_at_two_variables_again():
+    v, w = Variable("v", 0, 10), Variable("w", 0, 12)
+    x = tensor(WHOLE, "CPU")
+    step = TinyJit(lambda begin, end: (x[:, begin:end].sum(1) * 2).realize())
+    for begin, end in [(1, 3), (2, 7), (0, 8), (5, 5)]:
+        found = step(v.bind(begin), w.bind(end)).numpy()
+        np.testing.assert_allclose(found, WHOLE[:, begin:end].sum(1) * 2, rtol=1e-5)
+    with pytest.raises(UserError, match="v is 6 and w is 5"):
+        step(v.bind(6), w.bind(5))
+    with pytest.raises(UserError, match="w is 9: accepted is w from 0 to 8"):
+        step(v.bind(6), w.bind(9))
+
+
+def test_a_constant_of_an_excluded_size_is_refused_in_a_replay_too():
+    v = Variable("v", 1, 10)
+    x = tensor(np.float32(3), "CPU")
+    step = TinyJit(lambda n: (Tensor.ones(8)[: n + 2].sum() * x).realize())
+    assert [step(v.bind(n)).item() for n in (1, 2, 6)] == [9.0, 12.0, 24.0]
+    with pytest.raises(UserError, match="v is 7: accepted is v from 1 to 6"):
+        step(v.bind(7))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_arguments_of_any_bound_size(device):
+    """As users of this family of libraries write it: a reshape before, and one behind."""
+    v = Variable("v", 1, 10)
+    step = TinyJit(lambda a, b: (a @ b).realize())
+    for size in (1, 4, 2, 7):
+        left, right = WHOLE[:, :size] if size < 8 else WHOLE, ROWS[:size]
+        a = tensor(np.ascontiguousarray(left), device).reshape(3, v.bind(size))
+        b = tensor(right, device).reshape(v.bind(size), 3)
+        np.testing.assert_allclose(step(a, b).numpy(), left @ right, rtol=1e-5)
+    grow = TinyJit(lambda a: (a + 1).realize())
+    for size in (1, 4, 2, 7):
+        a = tensor(ROWS[:size], device).reshape(v.bind(size), 3)
+        np.testing.assert_array_equal(grow(a).reshape(size, 3).numpy(), ROWS[:size] + 1)
+
+
+def test_a_reshape_within_is_possible_for_one_value():
+    v = Variable("v", 1, 10)
+    x = tensor(ROWS[:4], "CPU")
+    step = TinyJit(lambda n: (x.reshape(n, 3) * 2).sum(0).realize())
+    for _ in range(3):
+        np.testing.assert_array_equal(step(v.bind(4)).numpy(), ROWS[:4].sum(0) * 2)
+    with pytest.raises(UserError, match=r"reshape: .*v is 5: accepted is v from 1 to 4"):
+        step(v.bind(5))
+    with pytest.raises(UserError, match=r"reshape: .*v is 3: accepted is v from 4 to 10"):
+        step(v.bind(3))
+
+
+def test_a_cache_grows_up_to_its_end():
+    """A variable that may go further than the cache: 12 steps of 8, the ninth is refused."""
+    position = Variable("position", 0, 100)
+    cache = tensor(np.zeros((2, 8), np.float32), "CPU")
+
+    @TinyJit
+    def step(new, at):
+        cache[:, at : at + 1] = new
+        return cache[:, : at + 1].sum(1).realize(cache)
+
+    total = np.zeros(2, np.float32)
+    for at in range(8):
+        new = np.float32([[at + 1], [2]])
+        total += new[:, 0]
+        np.testing.assert_array_equal(step(Tensor(new), position.bind(at)).numpy(), total)
+    with pytest.raises(UserError, match=r"position is 8: accepted is position from 0 to 7"):
+        step(Tensor([[9.0], [2.0]]), position.bind(8))
+    np.testing.assert_array_equal(cache.numpy().sum(1), total)
+
+
+def test_a_variable_that_the_function_binds_keeps_its_value():
+    v, w = Variable("v", 1, 10), Variable("w", 1, 10)
+    step = TinyJit(lambda x, n: (x[:n, : v.bind(5)] * 2).realize())
+    for rows in (1, 3, 2, 3):
+        found = step(tensor(WHOLE, "CPU"), w.bind(rows)).numpy()
+        np.testing.assert_array_equal(found, WHOLE[:rows, :5] * 2)

@@ -1,0 +1,155 @@
+"""Variables as the kernels of one schedule know them: with no value that their graphs exclude.
+
+A slice `x[:n]` of 8 elements is possible for n up to 8, so its kernels have a variable n that goes
+no further, and no access of theirs is outside. In `x[v:w]` max(v, w) or min(v, w) stands for one of
+the two. A variable that neither narrows far enough keeps the value that it is bound to now.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+
+from tinyref.uops.build import variable
+from tinyref.uops.constraints import Constraint, constraints_of, current_value, limits
+from tinyref.uops.node import UOp, sint, substitute, toposort
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import VarArg
+from tinyref.uops.symbolic import (
+    Extent,
+    Polynomial,
+    as_node,
+    describe,
+    largest,
+    lift,
+    lower,
+    lowest,
+    normalise,
+    smallest,
+)
+
+_MOST_ROUNDS = 8
+
+
+class Variables:
+    """What stands for each bound variable in the kernels of a schedule.
+
+    constraints: what the graphs ask of the values. kept: that some variables keep theirs.
+    """
+
+    def __init__(self) -> None:
+        self.constraints: dict[Constraint, None] = {}
+        self.kept: dict[Constraint, None] = {}
+        self._ranges: dict[UOp, tuple[int, int]] = {}
+        self._sizes: dict[UOp, UOp] = {}
+
+    def add(self, nodes: Iterable[UOp]) -> bool:
+        """Takes in what the nodes of a graph ask for; whether that changes anything."""
+        asked: dict[Constraint, None] = {}
+        for node in nodes:
+            asked.update(dict.fromkeys(constraints_of(node)))
+        if asked.keys() <= self.constraints.keys():
+            return False
+        self.constraints.update(asked)
+        self._ranges, self._sizes, self.kept = {}, {}, {}
+        for _ in range(_MOST_ROUNDS):
+            changes = [self._narrow_range(found) for found in self._open()]
+            if not any(changes):
+                break
+        for _ in range(_MOST_ROUNDS):
+            still_open = self._open()
+            if not still_open or not self._narrow_size(still_open[0]):
+                break
+        for found in self._open():
+            self._keep_values(found)
+        return True
+
+    def asked_by(self, roots: Iterable[UOp]) -> tuple[Constraint, ...]:
+        """What the graphs of `roots`, which were added, and the kernels ask of other values."""
+        if not self.constraints:
+            return ()
+        asked = (constraints_of(node) for node in toposort(roots))
+        return (*dict.fromkeys(itertools.chain.from_iterable(asked)), *self.kept)
+
+    def number(self, bound: UOp) -> UOp:
+        """What stands for a bound variable that is computed with."""
+        source = bound.src[0]
+        if bound not in self._ranges or not isinstance(source.arg, VarArg):
+            return source
+        return variable(source.arg.name, *self._ranges[bound])
+
+    def size(self, value: sint) -> sint:
+        """A size with each bound variable in it replaced by what stands for it."""
+        if isinstance(value, int):
+            return value
+        bound = {
+            part: self._sizes[part] if part in self._sizes else self.number(part)
+            for part in value.toposort()
+            if part.op is Ops.BIND
+        }
+        return normalise(substitute(value, bound)) if bound else value
+
+    def _open(self) -> list[Constraint]:
+        """The constraints that what stands for the variables does not satisfy by itself."""
+        asked = (found for found in self.constraints if found.is_of_range)
+        return [found for found in asked if lowest(lift(self.size(lower(found.margin)))) < 0]
+
+    def _narrow_range(self, constraint: Constraint) -> bool:
+        """A constraint on one variable alone narrows its range."""
+        margin = constraint.margin
+        assert isinstance(margin, Polynomial), "what holds for all values is no constraint"
+        changed = False
+        for bound, factor, rest in _linear(margin):
+            if not isinstance(rest, int) or not isinstance(bound.src[0].arg, VarArg):
+                continue
+            argument = bound.src[0].arg
+            before = self._ranges.get(bound, (argument.minimum, argument.maximum))
+            low, high = limits(factor, rest)
+            after = (
+                before[0] if low is None else max(before[0], low),
+                before[1] if high is None else min(before[1], high),
+            )
+            self._ranges[bound] = after
+            changed |= after != before
+        return changed
+
+    def _narrow_size(self, constraint: Constraint) -> bool:
+        """A constraint on several: one of them becomes a maximum or minimum with the others."""
+        margin = constraint.margin
+        assert isinstance(margin, Polynomial), "what holds for all values is no constraint"
+        least = len(self._open())
+        best: tuple[UOp, UOp] | None = None
+        for bound, factor, rest in _linear(margin):
+            if bound in self._sizes or abs(factor) != 1:
+                continue
+            others, own = lift(self.size(lower(rest))), lift(self.number(bound))
+            end = largest(own, -others) if factor == 1 else smallest(own, others)
+            self._sizes[bound] = as_node(lower(end))
+            left = len(self._open())
+            if left < least:
+                least, best = left, (bound, self._sizes[bound])
+            del self._sizes[bound]
+        if best is not None:
+            self._sizes[best[0]] = best[1]
+        return best is not None
+
+    def _keep_values(self, constraint: Constraint) -> None:
+        """The variables of a constraint become what they are bound to."""
+        for part in as_node(lower(constraint.margin)).toposort():
+            value = current_value(part) if part.op is Ops.BIND else None
+            if value is not None:
+                self._sizes[part] = as_node(value)
+                text = f"{constraint.what}: compiled for {describe(part)} alone"
+                self.kept[Constraint(part, value, text)] = None
+                self.kept[Constraint(value, part, text)] = None
+
+
+def _linear(margin: Polynomial) -> Iterator[tuple[UOp, int, Extent]]:
+    """The bound variables that occur once, as a multiple, with what is added to that."""
+    for monomial, factor in margin.terms.items():
+        if len(monomial) != 1 or monomial[0].op is not Ops.BIND:
+            continue
+        rest = margin - Polynomial({monomial: factor})
+        below = as_node(lower(rest)).toposort()
+        if monomial[0] not in below:
+            yield monomial[0], factor, rest
