@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tinyref.errors import UserError, argument_error
+from tinyref.errors import UserError, UserIndexError, argument_error
 from tinyref.lazy import graph
 from tinyref.tensor.arguments import integer
 from tinyref.uops.build import variable
@@ -114,10 +114,11 @@ def _place(value: object, size: sint) -> sint:
 
 
 def place_bounds(place: UOp, size: sint, axis: int) -> tuple[sint, sint]:
-    """Begin and end of the one element at a symbolic place. Raises `UserError` for one outside."""
+    """Begin and end of the one element at a symbolic place. Raises `UserIndexError` outside."""
     low, whole = lift(as_size(place, "index")), lift(size)
     if at_most(low, -1):
         low = low + whole
     what = f"index: {describe(place)} in axis {axis} of size {describe(size)}"
-    require((Constraint(0, lower(low), what), Constraint(lower(low + 1), size, what)))
+    inside = (Constraint(0, lower(low), what), Constraint(lower(low + 1), size, what))
+    require(inside, UserIndexError)
     return lower(low), lower(low + 1)

@@ -201,9 +201,9 @@ def _as_size(node: UOp) -> sint:
     return lower(lift(node))
 
 
-def require(constraints: Iterable[Constraint]) -> None:
-    """Raises `UserError` for the first that does not hold with the values bound now."""
+def require(constraints: Iterable[Constraint], error: type[UserError] = UserError) -> None:
+    """Raises `UserError`, or `error`, for the first that does not hold with the values bound."""
     for constraint in constraints:
         if not holds(lift(constraint.low), lift(constraint.high)):
             values = bindings_of((constraint.low, constraint.high))
-            raise UserError(f"{constraint.what}: {constraint.describe(values)}")
+            raise error(f"{constraint.what}: {constraint.describe(values)}")
