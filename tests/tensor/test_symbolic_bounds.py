@@ -151,9 +151,10 @@ def test_assignments_at_symbolic_places(device):
 
 def test_an_element_outside_is_an_index_error():
     v = Variable("v", 0, 10)
-    with pytest.raises(IndexError, match="index: v=8 in axis 1 of size 8: v is 8: accepted is v"):
+    with pytest.raises(IndexError, match=r"index: v=8 in axis 1 .*v is 8: accepted is v"):
         Tensor(WHOLE)[:, v.bind(8)]
-    assert Tensor(WHOLE)[0, v.bind(2) - 8].item() == WHOLE[0, 2]
+    w = Variable("w", 1, 8)
+    assert Tensor(WHOLE)[0, -w.bind(6)].item() == WHOLE[0, 2]
 
 
 def test_gradients_flow_through_them():
