@@ -47,10 +47,42 @@ def test_matmul_accumulates_wide() -> None:
     assert (big @ Tensor(np.array([[300], [-300]], np.float16))).item() == 0.0
     assert (ones.cast("bfloat16") @ ones.cast("bfloat16").T).dtype is dtypes.bfloat16
     assert ones.matmul(ones.T, dtype="float32").dtype is dtypes.float32
+
+
+def products(x: Tensor) -> dict[str, Tensor]:
+    """The sum of the squares of a row of two, by each function that multiplies and adds."""
+    flat = x.reshape(2)
+    return {
+        "@": x @ x.T,
+        "dot": flat.dot(flat),
+        "linear": x.linear(x.T),
+        "einsum": Tensor.einsum("i,i->", flat, flat),
+        "conv2d": x.reshape(1, 2, 1, 1).conv2d(x.reshape(1, 2, 1, 1)),
+        "conv_transpose2d": x.reshape(1, 2, 1, 1).conv_transpose2d(x.reshape(2, 1, 1, 1)),
+    }
+
+
+@pytest.mark.parametrize("device", ["CPU", "PYTHON"])
+def test_products_of_integers_are_of_their_type(device: str) -> None:
+    """20,000 is 32 modulo 256, and 5,000,000,000 is 705,032,704 modulo 2**32."""
+    for name, found in products(Tensor([[100, 100]], dtype="int8", device=device)).items():
+        assert (name, found.dtype, found.item()) == (name, dtypes.int8, 32)
+    for name, found in products(Tensor([[100, 100]], dtype="uint8", device=device)).items():
+        assert (name, found.dtype, found.item()) == (name, dtypes.uint8, 32)
+    for name, found in products(Tensor([[50_000, 50_000]], device=device)).items():
+        assert (name, found.dtype, found.item()) == (name, dtypes.int32, 705_032_704)
+    for name, found in products(Tensor([[True, True]], device=device)).items():
+        assert (name, found.dtype, found.item()) == (name, dtypes.bool, True)
+    mixed = Tensor([[100]], dtype="int8") @ Tensor([[200]], dtype="uint8")
+    assert (mixed.dtype, mixed.item()) == (dtypes.int16, 20_000)
+
+
+def test_a_named_type_is_that_of_the_sums_and_of_the_result() -> None:
     small = Tensor([[100, 100]], dtype="int8")
-    assert (small @ small.T).tolist() == [[20000]]
-    assert (small @ small.T).dtype is dtypes.int32
-    assert (Tensor([[True, True]]) @ Tensor([[True], [True]])).tolist() == [[2]]
+    assert small.matmul(small.T, dtype="int32").tolist() == [[20_000]]
+    flat = small.reshape(2)
+    assert Tensor.einsum("i,i->", flat, flat, dtype="int64").item() == 20_000
+    assert Tensor.einsum("i,i->", flat, flat, dtype="int64").dtype is dtypes.int64
 
 
 def test_linear() -> None:
@@ -99,13 +131,11 @@ def test_einsum_sums_an_ellipsis_that_the_result_does_not_have() -> None:
 
 
 def test_einsum_accumulates_as_matmul_does() -> None:
-    small = Tensor([100, 100], dtype="int8")
-    assert Tensor.einsum("i,i->", small, small).item() == 20000
     half = Tensor(np.full(4096, 1, np.float16))
     assert Tensor.einsum("i->", half).item() == 4096
     assert Tensor.einsum("i->", half).dtype is dtypes.float16
     assert Tensor.einsum("i->", half, dtype="float32").dtype is dtypes.float32
-    assert Tensor.einsum("i->", Tensor([True, True])).item() == 2
+    assert Tensor.einsum("i->", Tensor([True, True])).item() is True
 
 
 def test_einsum_multiplies_the_smallest_products_first() -> None:

@@ -35,6 +35,67 @@ def test_python_data(data: object, dtype: object, elements: object) -> None:
     assert tensor.tolist() == elements
 
 
+def row(*numbers: float, dtype: str = "float32") -> Tensor:
+    return Tensor(list(numbers), dtype=dtype)
+
+
+@pytest.mark.parametrize(
+    ("data", "dtype", "elements"),
+    [
+        ([np.array([1, 2]), np.array([3, 4])], dtypes.int64, [[1, 2], [3, 4]]),
+        ([np.array([1, 2], np.uint8), [3, 4]], dtypes.uint8, [[1, 2], [3, 4]]),
+        ([[1, 2], np.array([3, 4], np.int8)], dtypes.int8, [[1, 2], [3, 4]]),
+        ([np.array([1, 2], np.uint8), [2.5, 4]], dtypes.float32, [[1.0, 2.0], [2.5, 4.0]]),
+        (
+            [np.array([1], np.int8), np.array([2.5], np.float16)],
+            dtypes.float16,
+            [[1.0], [2.5]],
+        ),
+        ((np.array(1.5), 2), dtypes.float64, [1.5, 2.0]),
+        ([[np.array([1, 2])] * 2] * 2, dtypes.int64, [[[1, 2]] * 2] * 2),
+        ([np.zeros((2, 0))], dtypes.float64, [[[], []]]),
+        ([row(1, 2), row(3, 4)], dtypes.float32, [[1.0, 2.0], [3.0, 4.0]]),
+        (
+            [[row(1), [2]], [np.array([3]), row(4)]],
+            dtypes.float32,
+            [[[1.0], [2.0]], [[3.0], [4.0]]],
+        ),
+        ([row(1, 2, dtype="int8"), [3, 4]], dtypes.int8, [[1, 2], [3, 4]]),
+        ([row(1, 2).sum(), row(1, 2).max(), 7], dtypes.float32, [3.0, 2.0, 7.0]),
+        ((row(1, dtype="int8"), row(2, dtype="int64")), dtypes.int64, [[1], [2]]),
+    ],
+)
+def test_lists_of_arrays_and_tensors(data: object, dtype: object, elements: object) -> None:
+    tensor = Tensor(data)
+    assert tensor.dtype is dtype
+    assert tensor.tolist() == elements
+    assert Tensor(data, dtype="float64").dtype is dtypes.float64
+
+
+def test_a_list_of_tensors_lies_where_they_do() -> None:
+    there = Tensor([1, 2], device="PYTHON")
+    assert Tensor([there, [3, 4]]).device == "PYTHON"
+    assert Tensor([there, there], device="CPU").device == "CPU"
+    both = Tensor([there, np.array([3, 4])], device=("CPU:0", "CPU:1"))
+    assert (both.device, both.tolist()) == (("CPU", "CPU:1"), [[1, 2], [3, 4]])
+    with pytest.raises(UserError, match="PYTHON"):
+        Tensor([there, Tensor([1, 2])])
+
+
+def test_a_list_of_tensors_is_a_leaf() -> None:
+    x = Tensor([1.0, 2.0], requires_grad=True)
+    made = Tensor([x, x * 2], requires_grad=True)
+    made.sum().backward()
+    assert made.grad is not None
+    assert x.grad is None
+
+
+def endless() -> list[object]:
+    data: list[object] = [Tensor([1])]
+    data.append(data)
+    return data
+
+
 @pytest.mark.parametrize("dtype", dtypes.all, ids=lambda dtype: dtype.name)
 def test_every_dtype_survives_a_round_trip(dtype: object) -> None:
     array = np.array([0, 1, 0, 1, 1]).astype(numpy_dtype(dtype))
@@ -161,6 +222,13 @@ def test_requires_grad() -> None:
         (lambda: Tensor([300], dtype="int8"), ["300", "int8", "127"]),
         (lambda: Tensor(2**31), ["2147483648", "int32", "wider"]),
         (lambda: Tensor([math.nan], dtype="int32"), ["nan", "int32"]),
+        (lambda: Tensor([np.array([1, 2]), np.array([1])]), ["data[1]", "(1,)", "(2,)"]),
+        (lambda: Tensor([[[1]], [[np.array(1), 2]]]), ["data[1]", "(1, 2)", "(1, 1)"]),
+        (lambda: Tensor([np.array([1, 2]), "a"]), ["data[1]", "str"]),
+        (lambda: Tensor([row(1, 2), [row(1)]]), ["data[1]", "(1, 1)", "(2,)"]),
+        (lambda: Tensor([row(1, dtype="int8"), [300]]), ["300", "int8"]),
+        (lambda: Tensor(endless()), ["nested more than 64"]),
+        (lambda: Tensor.linspace(0, 1, 3, dtype=dtypes.bool), ["linspace", "bool", "numbers"]),
         (lambda: Tensor([1], dtype="float31"), ["dtype", "float31", "float32"]),
         (lambda: Tensor([1], dtype="void"), ["dtype", "void"]),
         (lambda: Tensor([1], device="TPU"), ["device", "TPU", "CPU"]),

@@ -1,6 +1,7 @@
 """Shapes, axes, padding, joining, cutting: literals, and numpy where it has the same function."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -77,15 +78,64 @@ def test_movement(result: object, elements: object) -> None:
     assert result().tolist() == elements  # type: ignore[operator]
 
 
+@pytest.mark.parametrize(
+    ("mode", "padding", "elements"),
+    [
+        ("reflect", (-1, 2), [1, 2, 3, 2, 1]),
+        ("reflect", (-3, 3), [3, 2, 1, 0]),
+        ("reflect", (2, -1), [2, 1, 0, 1, 2]),
+        ("reflect", (3, -4), [3, 2, 1]),
+        ("replicate", (-1, 2), [1, 2, 3, 3, 3]),
+        ("replicate", (-4, 3), [3, 3, 3]),
+        ("replicate", (3, -3), [0, 0, 0, 0]),
+        ("circular", (-1, 2), [1, 2, 3, 1, 2]),
+        ("circular", (-2, 2), [2, 3, 2, 3]),
+        ("circular", (2, -1), [1, 2, 0, 1, 2]),
+        ("reflect", (-1, -1), [1, 2]),
+        ("replicate", (-1, -1), [1, 2]),
+        ("circular", (-1, -1), [1, 2]),
+    ],
+)
+def test_padding_of_both_signs(mode: str, padding: tuple[int, int], elements: list[int]) -> None:
+    """The elements are those of torch.nn.functional.pad."""
+    assert Tensor([0, 1, 2, 3]).pad(padding, mode=mode).tolist() == elements
+    turned = Tensor([[0], [1], [2], [3]]).pad((0, 0, *padding), mode=mode)
+    assert turned.tolist() == [[element] for element in elements]
+
+
+def test_circular_padding_goes_round_what_is_left() -> None:
+    with pytest.raises(ValueError, match="1 elements"):
+        Tensor([0, 1, 2, 3]).pad((-3, 3), mode="circular")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Tensor.zeros((2, 2), 2, 2),
+        lambda: Tensor.ones((2, 2), 2),
+        lambda: Tensor.empty((2,), 2),
+        lambda: Tensor.rand((2, 2), 2),
+        lambda: Tensor.randn([2], 2),
+        lambda: Tensor.randint((2,), 2),
+        lambda: grid().reshape((3,), 2),
+        lambda: grid().view((3,), 2),
+        lambda: grid().permute((1,), 0),
+        lambda: grid().expand((2,), 3),
+        lambda: grid().flip((0,), 1),
+        lambda: grid().repeat((2,), 2),
+    ],
+)
+def test_sizes_come_one_by_one_or_in_one_tuple(make: Callable[[], Tensor]) -> None:
+    with pytest.raises(TypeError, match="or one tuple of them"):
+        make()
+
+
 @pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])
 def test_padding_with_what_is_around(mode: str) -> None:
     named = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}[mode]
     for before, after in ((1, 2), (2, 0), (0, 0)):
         wanted = np.pad(BLOCK, ((0, 0), (2, 1), (before, after)), mode=named)  # type: ignore[call-overload]
         assert (Tensor(BLOCK).pad((before, after, 2, 1), mode=mode).numpy() == wanted).all()
-    # What is cut away is not mirrored, and what is left is.
-    cut = {"reflect": [1, 2, 1], "replicate": [1, 2, 2], "circular": [1, 2, 1]}[mode]
-    assert Tensor([0, 1, 2]).pad((-1, 1), mode=mode).tolist() == cut
     assert Tensor([True, False]).pad((0, 1), mode=mode).dtype is dtypes.bool
 
 

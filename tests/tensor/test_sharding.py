@@ -77,6 +77,52 @@ def test_moving_between_places() -> None:
     assert tensor.to("CPU") is tensor
 
 
+def test_devices_are_a_tuple_or_a_list() -> None:
+    tensor = Tensor(INTEGERS)
+    for there in (
+        tensor.to(list(TWO)),
+        tensor.shard(list(TWO)),
+        Tensor(INTEGERS, device=list(TWO)),
+        Tensor(INTEGERS).to_(list(TWO)),
+    ):
+        assert there.device == ("CPU", "CPU:1")
+        assert layout(there) == ShardArg(("CPU", "CPU:1"))
+        assert np.array_equal(there.numpy(), INTEGERS)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x: x.full_like(3),
+        lambda x: x.zeros_like(),
+        lambda x: x.ones_like(dtype="int8"),
+        lambda x: x.rand_like(),
+        lambda x: x.randn_like(),
+        lambda x: x.rand_like(contiguous=False),
+    ],
+)
+def test_a_tensor_like_one_in_parts_is_in_parts(make: Callable[[Tensor], Tensor]) -> None:
+    whole = Tensor(floats(5, 3))
+    sharded = whole.shard(TWO, 0)
+    Tensor.manual_seed(7)
+    wanted = make(whole).numpy()
+    Tensor.manual_seed(7)
+    found = make(sharded)
+    assert layout(found) == ShardArg(("CPU", "CPU:1"), 0, (3, 2))
+    assert [part.shape for part in parts(found)] == [(3, 3), (2, 3)]
+    assert np.array_equal(found.numpy(), wanted)
+    assert layout(make(whole.shard(TWO))) == ShardArg(("CPU", "CPU:1"))
+
+
+def test_a_tensor_like_one_in_parts_is_a_leaf() -> None:
+    sharded = Tensor(floats(4)).shard(TWO, 0)
+    for leaf in (sharded.rand_like(requires_grad=True), sharded.full_like(2, requires_grad=True)):
+        (leaf * 3).sum().backward()
+        assert leaf.grad is not None
+        assert leaf.grad.tolist() == [3.0] * 4
+    assert sharded.zeros_like(device="CPU").device == "CPU"
+
+
 def test_moving_in_place() -> None:
     tensor = Tensor(INTEGERS)
     assert tensor.shard_(TWO, 1) is tensor

@@ -274,8 +274,8 @@ def test_windows_of_nothing() -> None:
             ["conv2d", "stride", "0", "1"],
         ),
         (
-            lambda: Tensor.ones(1, 1, 4, 4).conv2d(Tensor.ones(1, 1, 2, 2), padding=-1),
-            ["conv2d", "padding", "-1"],
+            lambda: Tensor.ones(1, 1, 4, 4).conv2d(Tensor.ones(1, 1, 2, 2), padding=-3),
+            ["pad", "(-3, -3)", "size 4"],
         ),
         (
             lambda: Tensor.ones(1, 1, 4, 4).conv2d(Tensor.ones(1, 1, 2, 2), dilation=(1, 2, 3)),
@@ -331,3 +331,19 @@ def test_errors_name_the_argument(make: object, words: list[str]) -> None:
         make()  # type: ignore[operator]
     for word in words:
         assert word in str(caught.value), str(caught.value)
+
+
+@pytest.mark.parametrize("device", ["CPU", "PYTHON"])
+def test_negative_padding_cuts(device: str) -> None:
+    x = Tensor.arange(25, device=device).reshape(1, 1, 5, 5)
+    ones = Tensor.ones(1, 1, 2, 2, dtype="int32", device=device)
+    # The sums of two by two elements of rows 1 to 3 and columns 1 to 3.
+    assert x.conv2d(ones, padding=-1).tolist() == [[[[36, 40], [56, 60]]]]
+    # Left 1 and right 2 are cut, and a row of zeros comes on top.
+    found = x.conv2d(ones, padding=(-1, -2, 1, -3))
+    assert found.tolist() == [[[[3], [16]]]]
+    whole = Tensor([[[[1, 2], [3, 4]]]], device=device)
+    one = Tensor([[[[1]]]], device=device)
+    assert whole.conv_transpose2d(one, padding=-1).tolist() == [
+        [[[0, 0, 0, 0], [0, 1, 2, 0], [0, 3, 4, 0], [0, 0, 0, 0]]]
+    ]

@@ -28,7 +28,7 @@ def canonical_place(device: object) -> Place:
 
     Raises `UserError` for names that no backend declares, for none and for one named twice.
     """
-    if not isinstance(device, tuple):
+    if not isinstance(device, tuple | list):
         return Device.canonical(device)  # type: ignore[arg-type]  # it refuses what is no name
     return canonical_devices(device)
 

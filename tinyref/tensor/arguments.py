@@ -16,11 +16,16 @@ Shape = tuple[sint, ...]
 Bounds = tuple[tuple[sint, sint], ...]
 
 
-def flat(first: object, rest: Sequence[object]) -> tuple[Any, ...]:
+def flat(first: object, rest: Sequence[object], argument: str) -> tuple[Any, ...]:
     """The items of a variadic argument: `f(2, 3)` and `f((2, 3))` mean the same."""
-    if isinstance(first, list | tuple):
-        return (*first, *rest)
-    return (first, *rest)
+    if not isinstance(first, list | tuple):
+        return (first, *rest)
+    if rest:
+        listed = ", ".join(repr(item) for item in (first, *rest))
+        raise UserTypeError(
+            f"{argument}: got {listed}: accepted are integers, or one tuple of them"
+        )
+    return tuple(first)
 
 
 def integer(value: object, argument: str) -> int:
@@ -45,7 +50,7 @@ def dimension(value: object, argument: str, minimum: int = 0) -> sint:
 
 def shape_argument(first: object, rest: Sequence[object], argument: str) -> Shape:
     """A shape given as one sequence or as several sizes. Raises `UserError` for a bad size."""
-    return tuple(dimension(size, argument) for size in flat(first, rest))
+    return tuple(dimension(size, argument) for size in flat(first, rest, argument))
 
 
 def fixed(shape: Shape, argument: str) -> tuple[int, ...]:
@@ -194,23 +199,25 @@ def _amount(item: object) -> sint:
     return item if isinstance(item, UOp) else integer(item, "pad")
 
 
-def per_axis(value: object, count: int, argument: str, minimum: int) -> tuple[int, ...]:
+def per_axis(value: object, count: int, argument: str, minimum: int | None) -> tuple[int, ...]:
     """One integer for each of `count` spatial axes, from one integer or a sequence of them."""
     listed = value if isinstance(value, list | tuple) else (value,) * count
     if len(listed) != count:
         raise UserError(f"{argument}: got {tuple(listed)}, accepted is one or {count} integers")
     numbers = tuple(integer(item, argument) for item in listed)
-    if any(number < minimum for number in numbers):
+    if minimum is not None and any(number < minimum for number in numbers):
         raise UserError(f"{argument}: got {numbers}, accepted is at least {minimum}")
     return numbers
 
 
-def spatial_padding(value: object, count: int, argument: str) -> tuple[tuple[int, int], ...]:
+def spatial_padding(
+    value: object, count: int, argument: str, minimum: int | None = 0
+) -> tuple[tuple[int, int], ...]:
     """(before, after) for each spatial axis, first axis first.
 
     Accepted: one integer; one for each axis; or two for each axis, from the last axis backwards.
     """
     if isinstance(value, list | tuple) and len(value) == 2 * count and count > 0:
-        numbers = per_axis(value, 2 * count, argument, 0)
+        numbers = per_axis(value, 2 * count, argument, minimum)
         return tuple((numbers[2 * i], numbers[2 * i + 1]) for i in range(count))[::-1]
-    return tuple((number, number) for number in per_axis(value, count, argument, 0))
+    return tuple((number, number) for number in per_axis(value, count, argument, minimum))

@@ -21,8 +21,8 @@ from tinyref.uops.symbolic import describe, describe_shape
 
 class Contraction(Functions):
     """Products and sums are computed in the accumulator's type: float32 for float16 and bfloat16,
-    at least 32 bits for integers, or the `dtype` that is named. The result of floats is rounded
-    back to their own type.
+    at least 32 bits for integers, or the `dtype` that is named. Without one the result is of the
+    operands' common type: floats are rounded to it, integers wrap, bool is "not 0".
     """
 
     __slots__ = ()

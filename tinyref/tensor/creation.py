@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import PurePath
 from typing import Any, Self, cast
 
@@ -13,11 +14,11 @@ from tinyref.dtype import ConstType, DType, DTypeLike, dtypes, to_dtype
 from tinyref.errors import UserError, UserTypeError, argument_error
 from tinyref.lazy import graph
 from tinyref.lazy.buffers import buffer_of
-from tinyref.lazy.shards import Place, canonical_place, first_device, new_buffer
+from tinyref.lazy.shards import Place, canonical_place, describe_place, first_device, new_buffer
 from tinyref.runtimes.disk import file_size
 from tinyref.tensor import literals
 from tinyref.tensor.arguments import Shape, dimension, fixed, integer, shape_argument
-from tinyref.tensor.core import Value, capturing
+from tinyref.tensor.core import GradientSwitch, Value, capturing
 from tinyref.tensor.locks import building
 from tinyref.tensor.operators import Operators
 from tinyref.tensor.ranges import arange_node
@@ -56,11 +57,12 @@ def from_host(array: literals.HostArray, dtype: DType, device: str) -> UOp:
 class Creation(Operators):
     """`Tensor(data)` and the constructors with a shape.
 
-    data: a number, nested lists or tuples of numbers, bytes, a numpy array, a Tensor, a size made
-        of bound variables (int32), or the path of a file, which is a tensor of bytes (of `dtype`)
-        on the device "DISK:/path".
+    data: a number, bytes, a numpy array, a Tensor, nested lists or tuples of these numbers, arrays
+        and tensors, a size made of bound variables (int32), or the path of a file, which is a
+        tensor of bytes (of `dtype`) on the device "DISK:/path". The result has the elements and no
+        gradient flows on: `stack` lets it.
     device: a name such as "CPU", or a tuple of names, each of which gets all elements; None is the
-        default device.
+        default device, or that of the first tensor in `data`.
     dtype: a type or its name. Without one a numpy array keeps its type, bytes are uint8, and
     Python numbers give bool, int32 or float32 by the highest kind among them.
     requires_grad: whether `backward` fills `grad`; only float tensors can have one.
@@ -80,6 +82,9 @@ class Creation(Operators):
         if isinstance(data, PurePath):
             data = type(self)._of_file(data, named or dtypes.uint8)
             device = data.device if device is None else device
+        elif isinstance(data, list | tuple) and literals.holds(data, Creation):
+            data = self._of_list(data, device, named)
+            device = data.device
         if isinstance(data, Creation):
             moved = data.to(data.device if device is None else device)
             converted = moved if named is None else moved._cast(named)
@@ -94,6 +99,29 @@ class Creation(Operators):
             self._grad = None
             self._take(Value(_node_of(data, first_device(target), named), target))
         self._request_gradient(requires_grad)
+
+    @classmethod
+    def _of_list(cls, data: object, device: Place | None, dtype: DType | None) -> Self:
+        """A nested list that has tensors among what it holds."""
+        target = dtype or literals.joined_dtype(data)
+        tensors = [part for part in literals.leaves(data) if isinstance(part, Creation)]
+        places = sorted({describe_place(tensor.device) for tensor in tensors})
+        if device is None and len(places) > 1:
+            raise UserError(f"data: tensors are on {' and '.join(places)}: name one as device")
+        return cls._stacked(data, tensors[0].device if device is None else device, target)
+
+    @classmethod
+    def _stacked(
+        cls, data: object, device: Place, dtype: DType, path: tuple[int, ...] = ()
+    ) -> Self:
+        """The parts of a list along a new first axis."""
+        if not (isinstance(data, list | tuple) and literals.holds(data, Creation)):
+            return cls(data, device, dtype)
+        parts = [
+            cls._stacked(item, device, dtype, (*path, number)) for number, item in enumerate(data)
+        ]
+        literals.check_alike([part.shape for part in parts], path)
+        return parts[0].stack(*parts[1:])
 
     @classmethod
     def _of_file(cls, path: PurePath, dtype: DType) -> Self:
@@ -245,6 +273,8 @@ class Creation(Operators):
         if len(settings) > 3:
             raise UserTypeError(f"linspace: unknown keywords among {', '.join(kwargs)}")
         target = element_dtype(settings["dtype"]) or dtypes.default_float
+        if target.is_bool:
+            raise UserTypeError("linspace: dtype bool has no steps: accepted are numbers")
         wide = dtypes.float64 if target is dtypes.float64 else dtypes.float32
         numbers = cls.arange(count, device=settings["device"])._cast(wide)
         gaps = count - 1
@@ -260,9 +290,22 @@ class Creation(Operators):
         return result
 
     def full_like(self, fill_value: ConstType, **kwargs: Any) -> Self:
-        """Every element is `fill_value`; shape, type and device are this tensor's unless named."""
-        settings = {"device": self.device, "dtype": self.dtype, **kwargs}
-        return self.full(self.shape, fill_value, **settings)
+        """Every element is `fill_value`; shape, type and device are this tensor's unless named.
+
+        On several devices each has the part that it has of this tensor.
+        """
+        settings = {"fill_value": fill_value, "dtype": self.dtype, **kwargs}
+        return self._made_like(self.full, self.shape, settings)
+
+    def _made_like(self, make: Callable[..., Self], shape: Any, settings: dict[str, Any]) -> Self:
+        """What `make` gives for `shape`, laid out as this tensor is unless a device is named."""
+        if "device" in settings:
+            return make(shape, **settings)
+        wanted = settings.pop("requires_grad", None)
+        with GradientSwitch():
+            made = make(shape, device=self.device, **settings)._placed_like(self)
+        made._request_gradient(wanted)
+        return made
 
     def zeros_like(self, **kwargs: Any) -> Self:
         """Zeros in this tensor's shape, type and device."""

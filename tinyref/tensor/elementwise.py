@@ -496,19 +496,17 @@ class Elementwise(TensorCore):
     # Selection and types
 
     def where(self, x: Self | ConstType, y: Self | ConstType) -> Self:
-        """`x` where this bool tensor is true, else `y`; a number takes the other side's type.
+        """`x` where this tensor is not 0, else `y`; a number takes the other side's type.
 
-        Raises `UserError` when this tensor is not bool.
+        NaN is not 0, as in numpy.
         """
-        if not self.dtype.is_bool:
-            raise UserTypeError(f"where: the condition is {self.dtype.name}, accepted is bool")
         left, right = self._operand(x, "where"), self._operand(y, "where")
         dtype = _common_dtype(left, right)
         chosen, other = (
             value._cast(dtype) if isinstance(value, TensorCore) else self._constant(value, dtype)
             for value in (left, right)
         )
-        condition, chosen, other = self._spread("where", chosen, other)
+        condition, chosen, other = self._cast(dtypes.bool)._spread("where", chosen, other)
         return condition._apply(Ops.WHERE, chosen, other)
 
     def cast(self, dtype: DTypeLike) -> Self:

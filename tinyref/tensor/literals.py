@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,11 +15,14 @@ from tinyref.dtype import (
     from_numpy_dtype,
     narrow_float64,
     numpy_dtype,
+    promote,
     round_float,
 )
 from tinyref.errors import UserError, UserTypeError
 from tinyref.uops import meanings
+from tinyref.uops.node import sint
 from tinyref.uops.ops import Ops
+from tinyref.uops.symbolic import describe_shape
 
 HostArray = npt.NDArray[Any]
 
@@ -51,26 +54,95 @@ def weak_dtype(value: ConstType, other: DType) -> DType:
 
 
 def from_list(data: object, dtype: DType | None) -> tuple[HostArray, DType]:
-    """A nested list or tuple of numbers as an array.
+    """A nested list or tuple of numbers and arrays as an array.
 
-    Without `dtype`, the highest kind among the numbers decides: bool, int32 or float32.
-    Raises `UserError` for ragged nesting (with the place), for anything that is no number, and
-    for an integer that the integer type cannot hold.
+    Without `dtype`, the highest kind among the numbers decides: bool, int32 or float32; next to
+    arrays, their common type. Raises `UserError` for ragged nesting (with the place), for anything
+    that is no number, and for an integer that the integer type cannot hold.
     """
+    if holds(data, np.ndarray):
+        named = dtype or joined_dtype(data)
+        return _stacked(data, named), named
     shape = _shape(data)
     values = list(_walk(data, shape, 0, ()))
     target = dtype or _kind_of(values)
     return _array(values, target).reshape(shape), target
 
 
+def holds(data: object, kind: type, depth: int = 0) -> bool:
+    """Whether something of `kind` is in a nested list. Raises `UserError` for endless nesting."""
+    if not isinstance(data, list | tuple):
+        return isinstance(data, kind)
+    if depth == MOST_AXES:
+        raise _too_deep()
+    found = set(map(type, data))
+    if any(issubclass(item, kind) for item in found):
+        return True
+    if not any(issubclass(item, list | tuple) for item in found):
+        return False
+    return any(holds(item, kind, depth + 1) for item in data)
+
+
+def joined_dtype(data: object) -> DType:
+    """The common type of the arrays and tensors in a nested list; numbers beside them are weak."""
+    parts = list(leaves(data))
+    types = [from_numpy_dtype(part.dtype) for part in parts if isinstance(part, np.ndarray)]
+    types += [part.dtype for part in parts if getattr(part, "dtype", None) in dtypes.all]
+    found = promote(*types)
+    for part in parts:
+        number = part.item() if isinstance(part, np.generic) else part
+        found = weak_dtype(number, found) if is_scalar(number) else found
+    return found
+
+
+def leaves(data: object, depth: int = 0) -> Iterator[Any]:
+    """What a nested list holds, in order. Raises `UserError` for endless nesting."""
+    if not isinstance(data, list | tuple):
+        yield data
+        return
+    if depth == MOST_AXES:
+        raise _too_deep()
+    for item in data:
+        yield from leaves(item, depth + 1)
+
+
+def check_alike(shapes: Sequence[tuple[sint, ...]], path: tuple[int, ...]) -> None:
+    """Raises `UserError` unless all parts of the list at `path` have one shape."""
+    for place, shape in enumerate(shapes):
+        if shape != shapes[0]:
+            raise UserError(
+                f"data: ragged list: {_where((*path, place))} has shape {describe_shape(shape)}, "
+                f"its neighbours have {describe_shape(shapes[0])}"
+            )
+
+
+def _stacked(data: object, dtype: DType, path: tuple[int, ...] = ()) -> HostArray:
+    """A nested list of arrays and numbers as one array of `dtype`."""
+    if isinstance(data, np.ndarray):
+        return from_numpy(data, dtype)[0]
+    if not isinstance(data, list | tuple):
+        return _array(list(_walk(data, (), 0, path)), dtype).reshape(())
+    parts = [_stacked(item, dtype, (*path, place)) for place, item in enumerate(data)]
+    check_alike([part.shape for part in parts], path)
+    return np.stack(parts) if parts else np.empty(0, dtype=numpy_dtype(dtype))
+
+
+def _where(path: tuple[int, ...]) -> str:
+    return "data" + "".join(f"[{index}]" for index in path)
+
+
+def _too_deep() -> UserError:
+    return UserError(
+        f"data: lists are nested more than {MOST_AXES} deep, or hold themselves: "
+        f"accepted are {MOST_AXES} axes"
+    )
+
+
 def _shape(data: object) -> tuple[int, ...]:
     shape: list[int] = []
     while isinstance(data, list | tuple):
         if len(shape) == MOST_AXES:
-            raise UserError(
-                f"data: lists are nested more than {MOST_AXES} deep, or hold themselves: "
-                f"accepted are {MOST_AXES} axes"
-            )
+            raise _too_deep()
         shape.append(len(data))
         if not data:
             break
@@ -81,7 +153,7 @@ def _shape(data: object) -> tuple[int, ...]:
 def _walk(
     data: object, shape: tuple[int, ...], depth: int, place: tuple[int, ...]
 ) -> Iterator[ConstType]:
-    where = "data" + "".join(f"[{index}]" for index in place)
+    where = _where(place)
     if isinstance(data, list | tuple):
         if depth >= len(shape):
             raise UserError(f"data: ragged list: {where} is a list where a number is expected")

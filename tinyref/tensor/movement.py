@@ -43,12 +43,12 @@ class Movement(Elementwise):
 
     def reshape(self, shape: Any, *args: Any) -> Self:
         """The elements in order in another shape; one size may be -1, None keeps the old size."""
-        sizes = resolve_reshape(self.shape, flat(shape, args), "reshape")
+        sizes = resolve_reshape(self.shape, flat(shape, args, "reshape"), "reshape")
         return self._reshape(sizes)._apart_from(self)
 
     def view(self, shape: Any, *args: Any) -> Self:
         """The same as `reshape`."""
-        sizes = resolve_reshape(self.shape, flat(shape, args), "view")
+        sizes = resolve_reshape(self.shape, flat(shape, args, "view"), "view")
         return self._reshape(sizes)._apart_from(self)
 
     def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Self:
@@ -87,7 +87,7 @@ class Movement(Elementwise):
 
     def permute(self, order: Any, *args: Any) -> Self:
         """Axis i of the result is axis `order[i]` of this tensor."""
-        return self._permute(permutation(flat(order, args), self.ndim))
+        return self._permute(permutation(flat(order, args, "permute"), self.ndim))
 
     def transpose(self, dim0: int = 1, dim1: int = 0) -> Self:
         """Swaps two axes."""
@@ -107,7 +107,7 @@ class Movement(Elementwise):
 
     def expand(self, shape: Any, *args: Any) -> Self:
         """Axes of size 1 repeated to `shape`; -1 or None keeps a size, new axes come in front."""
-        wanted = flat(shape, args)
+        wanted = flat(shape, args, "expand")
         if len(wanted) < self.ndim:
             raise UserError(
                 f"expand: {len(wanted)} sizes for {self.ndim} axes: accepted is at least one each"
@@ -121,7 +121,7 @@ class Movement(Elementwise):
 
     def flip(self, axis: Any, *args: Any) -> Self:
         """The given axes reversed."""
-        return self._flip(axes_of(flat(axis, args), self.ndim, "flip"))
+        return self._flip(axes_of(flat(axis, args, "flip"), self.ndim, "flip"))
 
     def shrink(self, arg: Sequence[Sequence[sint] | None]) -> Self:
         """The part from `begin` to before `end` of each axis; None keeps an axis whole."""
@@ -165,17 +165,22 @@ class Movement(Elementwise):
         return cut._padded(grown, False if is_default else value)
 
     def _surrounded(self, bounds: Bounds, mode: str) -> Self:
-        """Padding with elements of this tensor, after negative amounts have cut it."""
+        """Padding with elements of this tensor.
+
+        A negative amount cuts what is there after the other side has got its elements, except that
+        "circular" goes round what is left: both as in torch.
+        """
         if mode not in ("reflect", "replicate", "circular"):
             raise UserError(
                 f"pad: mode {mode!r}: accepted are constant, reflect, replicate and circular"
             )
-        result = self._cut_negative(bounds)
+        is_cut_first = mode == "circular"
+        result = self._cut_negative(bounds) if is_cut_first else self
         for axis, pair in enumerate(bounds):
             before, after = (max(amount, 0) for amount in fixed(pair, "pad"))
             if before or after:
                 result = result._with_edges(axis, before, after, mode)
-        return result
+        return result if is_cut_first else result._cut_negative(bounds)
 
     def _with_edges(self, axis: int, before: int, after: int, mode: str) -> Self:
         size = fixed((self.shape[axis],), "pad")[0]
@@ -225,7 +230,7 @@ class Movement(Elementwise):
 
     def repeat(self, repeats: Any, *args: Any) -> Self:
         """The tensor laid out `repeats[i]` times along axis i; new axes come in front."""
-        counts = tuple(dimension(count, "repeat") for count in flat(repeats, args))
+        counts = tuple(dimension(count, "repeat") for count in flat(repeats, args, "repeat"))
         if len(counts) < self.ndim:
             raise UserError(
                 f"repeat: {len(counts)} counts for {self.ndim} axes: accepted is one for each"
@@ -423,10 +428,11 @@ class Movement(Elementwise):
         rows = self._pad(tuple(bounds))._reshape((*before, count, step, *after))
         return rows._part(axis + 1, 0, 1)._reshape((*before, count, *after))
 
-    def to(self, device: Place | None) -> Self:
+    def to(self, device: Place | Sequence[str] | None) -> Self:
         """The tensor on another device; None is the default one. Raises `UserError`.
 
-        On several devices, each has all elements: `shard` gives each a part.
+        On several devices, a tuple or list of names, each has all elements: `shard` gives each a
+        part.
         """
         target = canonical_place(device)
         if target == self.device:
@@ -434,6 +440,14 @@ class Movement(Elementwise):
         if isinstance(target, str):
             return self._apply(Ops.COPY, arg=CopyArg(target))
         return self._apply(Ops.MULTI, arg=ShardArg(target))
+
+    def _laid(self, layout: ShardArg) -> Self:
+        return self if self._node.arg == layout else self._apply(Ops.MULTI, arg=layout)
+
+    def _placed_like(self, other: Self) -> Self:
+        """These elements where those of `other`, of the same shape, lie."""
+        layout = other._node.arg
+        return self._laid(layout) if isinstance(layout, ShardArg) else self.to(other.device)
 
 
 def _require_tensor(name: str, first: object) -> None:

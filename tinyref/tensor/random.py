@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 import os
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
@@ -290,8 +291,18 @@ class Random(Windows):
         return cls.normal(*shape, std=math.sqrt(share / max(math.prod(sizes[1:]), 1)), **kwargs)
 
     def rand_like(self, **kwargs: Any) -> Self:
-        """`rand` in this tensor's shape, type and device, where they are not named."""
-        return self.rand(*self.shape, **{"device": self.device, "dtype": self.dtype, **kwargs})
+        """`rand` in this tensor's shape, type and device, where they are not named.
+
+        On several devices each draws the part that it has of this tensor; see `full_like`.
+        """
+        return self._drawn_like(self.rand, {"dtype": self.dtype, **kwargs})
+
+    def _drawn_like(self, draw: Callable[..., Self], settings: dict[str, Any]) -> Self:
+        """Stored in parts, where `draw` alone would store all elements on each device."""
+        is_stored, wanted = settings.pop("contiguous", True), settings.pop("requires_grad", None)
+        with GradientSwitch():
+            found = self._made_like(draw, self.shape, {**settings, "contiguous": False})
+            return (found.contiguous() if is_stored else found)._as_leaf(wanted)
 
     def randn_like(
         self,
@@ -300,9 +311,9 @@ class Random(Windows):
         **kwargs: Any,
     ) -> Self:
         """`randn` in this tensor's shape, type and device, where they are not named."""
-        settings = {"device": self.device, **kwargs}
-        target = self.dtype if dtype is None else dtype
-        return self.randn(*self.shape, dtype=target, requires_grad=requires_grad, **settings)
+        named = self.dtype if dtype is None else dtype
+        settings = {"dtype": named, "requires_grad": requires_grad, **kwargs}
+        return self._drawn_like(self.randn, settings)
 
     @classmethod
     def randperm(

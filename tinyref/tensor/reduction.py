@@ -154,8 +154,8 @@ class Reduction(Movement):
 def accumulator_dtype(operands: DType, dtype: DTypeLike | None, name: str) -> tuple[DType, DType]:
     """(accumulator, result) of a sum of products of elements of type `operands`.
 
-    A type that the caller names is both. Otherwise sums widen as `Tensor.sum` does, and floats are
-    rounded back to their own type.
+    A type that the caller names is both. Otherwise sums widen as `Tensor.sum` does, and the result
+    goes back to the type of the operands: floats are rounded, integers wrap, bool is "not 0".
     """
     compute_dtype(name, operands)
     if dtype is not None:
@@ -163,5 +163,4 @@ def accumulator_dtype(operands: DType, dtype: DTypeLike | None, name: str) -> tu
         if named.is_bool:
             raise UserTypeError(f"{name}: dtype bool has no sums: accepted are numbers")
         return named, named
-    wide = sum_dtype(operands)
-    return wide, operands if operands.is_float else wide
+    return sum_dtype(operands), operands

@@ -9,7 +9,6 @@ from tinyref.errors import UserTypeError
 from tinyref.lazy.shards import canonical_devices, even_sizes
 from tinyref.tensor.arguments import axis_of, fixed
 from tinyref.tensor.losses import Losses
-from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ShardArg
 
 
@@ -47,11 +46,3 @@ class Sharding(Losses):
         place = axis_of(axis, self.ndim, "shard")
         (size,) = fixed((self.shape[place],), "shard")
         return ShardArg(tuple(devices), place, even_sizes(size, len(devices)))
-
-    def _laid(self, layout: ShardArg) -> Self:
-        return self if self._node.arg == layout else self._apply(Ops.MULTI, arg=layout)
-
-    def _placed_like(self, other: Self) -> Self:
-        """These elements where those of `other`, of the same shape, lie."""
-        layout = other._node.arg
-        return self._laid(layout) if isinstance(layout, ShardArg) else self.to(other.device)

@@ -86,19 +86,20 @@ class Windows(Pooling):
 
         Shapes: this (batch, inputs, *sizes), weight (outputs, inputs / groups, *kernel), bias
         (outputs,); any number of spatial axes. `padding` is one number, one for each axis, or two
-        for each axis from the last backwards. With the flag WINO, floats under kernels of 3 by 3
-        without strides take about half the multiplications, at a larger rounding error.
+        for each axis from the last backwards; a negative one cuts. With the flag WINO, floats
+        under kernels of 3 by 3 without strides take about half the multiplications, at a larger
+        rounding error.
         """
         name = "conv2d"
         self._check_layout(weight, name)
         count = weight.ndim - 2
         steps = per_axis(stride, count, f"{name}: stride", 1)
         spread = per_axis(dilation, count, f"{name}: dilation", 1)
-        margins = spatial_padding(padding, count, f"{name}: padding")
+        margins = spatial_padding(padding, count, f"{name}: padding", minimum=None)
         number = integer(groups, f"{name}: groups")
         types = accumulator_dtype(promote(self.dtype, weight.dtype), dtype, name)
         plan = ConvolutionPlan(number, steps, spread, *types, name)
-        return self._pad(((0, 0), (0, 0), *margins))._convolved(weight, bias, plan)
+        return self.pad(((0, 0), (0, 0), *margins))._convolved(weight, bias, plan)
 
     def conv_transpose2d(
         self,
@@ -121,7 +122,7 @@ class Windows(Pooling):
         count = weight.ndim - 2
         steps = per_axis(stride, count, f"{name}: stride", 1)
         spread = per_axis(dilation, count, f"{name}: dilation", 1)
-        margins = spatial_padding(padding, count, f"{name}: padding")
+        margins = spatial_padding(padding, count, f"{name}: padding", minimum=None)
         growth = per_axis(output_padding, count, f"{name}: output_padding", 0)
         if any(grown >= max(limits) for grown, *limits in zip(growth, steps, spread, strict=True)):
             raise UserError(

@@ -18,11 +18,9 @@ from tinyref_spec.tensor.forms import (
     Refused,
     Shape,
     derived,
-    summed,
 )
 
 NAMES = "xyzw"
-_WIDER = "sums of narrow integers widen"
 
 
 def contracted(*operands: Value, terms: tuple[str, ...], output: str) -> Value:
@@ -54,7 +52,6 @@ def _einsum(formula: str, *shapes: Shape, spelled: str = "") -> Form:
         partial(contracted, terms=tuple(left.split(",")), output=output),
         backward=derived,
         is_wide=True,
-        output=summed,
         torch=f"torch.einsum({arguments})",
     )
 
@@ -90,7 +87,6 @@ def _ranked(expression: str, first: Shape, second: Shape, spelled: str) -> Form:
         partial(contracted, terms=tuple(left.split(",")), output=output),
         backward=derived,
         is_wide=True,
-        output=summed,
         torch="torch.matmul(x, y)",
     )
 
@@ -169,7 +165,7 @@ FUNCTIONS: tuple[Function, ...] = (
                 torch="x @ y",
             ),
         ),
-        (*dtypes.floats, dtypes.int32, dtypes.int64),
+        (*dtypes.floats, dtypes.int8, dtypes.uint8, dtypes.int32, dtypes.int64),
         covers=("matmul",),
     ),
     Function(

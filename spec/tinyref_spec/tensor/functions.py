@@ -539,7 +539,7 @@ REFUSED: Refusals = {
     "max": Refused("x.max(-3)", "x.max(-3)"),
     "min": Refused("x.min(1.5)", "x.min(1.5)"),
     "prod": Refused("x.prod(5)", "x.prod(5)"),
-    "where": ("x.where(x, x)", Refused("c.where(x, x.T)", "torch.where(c, x, x.T)")),
+    "where": Refused("c.where(x, x.T)", "torch.where(c, x, x.T)"),
     "matmul": (Refused("x @ x", "x @ x"), "x @ 3"),
     "dot": Refused("x.dot(x)", "x.matmul(x)"),
     "bitwise": Refused("x & x", "x & x"),

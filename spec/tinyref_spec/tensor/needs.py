@@ -23,10 +23,10 @@ _ORDERING = frozenset({"sort", "topk"})
 def needed(function: Function, dtype: DType) -> set[DType]:
     """The types that a device must have for the rows of `function` on `dtype`.
 
-    Places and sizes are int32, and 16-bit floats are summed in float32, in gradients of all kinds.
+    Places and sizes are int32; narrow types are summed in wider ones, in gradients of all kinds.
     """
     found = {dtypes.bool, dtypes.int32, *_FURTHER.get(function.name, ())}
-    if dtype.is_float:
+    if dtype.is_float or any(form.is_wide for form in function.forms):
         found.add(sum_dtype(dtype))
     if function.name in _ORDERING and dtype in _ORDERED_BY:
         found.add(_ORDERED_BY[dtype])

@@ -21,7 +21,6 @@ from tinyref_spec.tensor.forms import (
     Refused,
     Shape,
     derived,
-    summed,
 )
 
 Margins = tuple[tuple[int, int], ...]
@@ -127,9 +126,7 @@ def _conv(
         partial(correlated, sliding=sliding, groups=groups),
         backward=derived,
         is_wide=True,
-        output=summed,
         torch=torch or f"F.conv{sliding.count}d(x, y{arguments})",
-        torch_dtype="sums of narrow integers widen" if x == (1, 1, 4, 4) else "",
     )
 
 
@@ -392,11 +389,10 @@ FUNCTIONS: tuple[Function, ...] = (
                 partial(_with_bias, sliding=Sliding.over((2, 2))),
                 backward=derived,
                 is_wide=True,
-                output=summed,
                 torch="F.conv2d(x, y, b)",
             ),
         ),
-        (*dtypes.floats, dtypes.int32),
+        (*dtypes.floats, dtypes.int8, dtypes.int32),
         _drawn_convolution,
     ),
     Function(
