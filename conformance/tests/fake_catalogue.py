@@ -25,6 +25,7 @@ SEED = 7
 
 class FakeDevice:
     capabilities = Capabilities(dtypes=CORE_DTYPES, ops=CORE_OPS)
+    environment = ("FAKE_CARD",)
 
     def versions(self) -> dict[str, str]:
         return {"fake": os.environ.get("FAKE_VERSION", "1.0")}

@@ -6,6 +6,7 @@ import datetime
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tinyref import config, reproduce
 from tinyref_conformance.certificate import surroundings
 from tinyref_conformance.expectations import Expectations, Observed, Phase
 from tinyref_conformance.plan import Plan
@@ -40,6 +41,27 @@ class Assembler:
         self.outcome = outcome
         self.expectations = expectations
         self.today = datetime.datetime.now(datetime.UTC).date()
+
+    @property
+    def flags(self) -> Mapping[str, config.FlagValue]:
+        """Those that are not at their default, as the workers had them."""
+        opened = self.outcome.opened
+        return config.changed() if opened is None else opened["flags"]
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """The variables that the backend reads."""
+        return {} if self.outcome.opened is None else self.outcome.opened["environment"]
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """What a command or a script must set to run as this run did."""
+        return reproduce.settings_of(self.flags, self.environment)
+
+    @property
+    def reductions(self) -> list[str]:
+        """Why this is not the conformance run of its profile; empty when it is."""
+        return [*self.plan.reductions, *reproduce.reasons(self.flags)]
 
     def report(self, started: str) -> Report:
         """The report: every planned case is in it with exactly one status."""
@@ -108,10 +130,10 @@ class Assembler:
     def _explain(self, result: CaseResult, record: Record | None) -> None:
         profile = self.plan.profile.value
         details: dict[str, Any] = dict((record and record.details) or {})
-        if not details.get("script"):
-            details["script"] = repro_script(self.device, profile, result.id)
+        script = details.get("script") or repro_script(self.device, profile, result.id)
+        details["script"] = reproduce.script(script, self.settings)
         result.details = details
-        result.repro = repro_command(self.device, profile, result.id)
+        result.repro = repro_command(self.device, profile, result.id, self.settings)
 
     def _unmeasured(self, case: Case) -> tuple[Status, str]:
         if case.id in self.outcome.derived:
@@ -131,8 +153,8 @@ class Assembler:
             Status.FAIL,
             message=failure,
             phase=Phase.RUN.value,
-            repro=repro_command(self.device, profile, self.plan.rows[0].cases[0].id),
-            details={"script": _open_script(self.device)},
+            repro=repro_command(self.device, profile, self.plan.rows[0].cases[0].id, self.settings),
+            details={"script": reproduce.script(_open_script(self.device), self.settings)},
         )
 
     def _sentences(self, row: Row) -> tuple[str, ...]:
@@ -152,6 +174,7 @@ class Assembler:
 
     def _certificate(self, started: str) -> dict[str, Any]:
         opened: Mapping[str, Any] = self.outcome.opened or {}
+        identity = opened.get("identity", {})
         return {
             "device": self.device,
             "profile": self.plan.profile.value,
@@ -160,10 +183,14 @@ class Assembler:
             "seed": self.suite.seed(),
             "cases_planned": self.plan.count,
             "cases_in_profile": self.plan.total,
-            "reductions": self.plan.reductions,
+            "reductions": self.reductions,
             "expected_failures": len(self.expectations.entries),
             "device_versions": dict(opened.get("versions", {})),
             "capabilities": opened.get("capabilities"),
+            "compiler": identity.get("compiler", ""),
+            "backend_sources": identity.get("sources of the backend", ""),
+            "flags": dict(self.flags),
+            "environment": dict(self.environment),
             "started": started,
             "seconds": round(self.outcome.seconds, 3),
             "resumed_cases": self.outcome.resumed,

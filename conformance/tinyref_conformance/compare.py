@@ -86,9 +86,15 @@ def _header(before: Report, after: Report) -> list[str]:
         lines.append("note: the two reports are of different devices")
     if before.certificate["suite_hash"] != after.certificate["suite_hash"]:
         lines.append("note: the tables changed between the two")
+    if before.settings != after.settings:
+        lines.append(f"note: other flags: {_flags(before)} -> {_flags(after)}")
     if before.certificate["profile"] != after.certificate["profile"]:
         lines.append("note: the two reports are of different profiles")
     return lines
+
+
+def _flags(report: Report) -> str:
+    return " ".join(f"{name}={value}" for name, value in report.settings.items()) or "(none)"
 
 
 def _note_missing(found: Comparison, was: CaseResult, after: Report) -> None:

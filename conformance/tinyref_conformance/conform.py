@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from tinyref import reproduce
 from tinyref.errors import UserError
 from tinyref.folders import prepare_folder
 from tinyref_conformance import expectations as known
@@ -158,7 +158,8 @@ def resume_command(request: Request) -> str:
         parts += ["--timings", str(request.timings)]
     if request.expectations is not None:
         parts += ["--expectations", str(request.expectations)]
-    return shlex.join([*parts, "--report", str(settings.folder), "--resume"])
+    parts += ["--report", str(settings.folder), "--resume"]
+    return reproduce.command(parts, reproduce.settings())
 
 
 def parse_memory(text: str) -> int:

@@ -6,13 +6,13 @@ import dataclasses
 import datetime
 import hashlib
 import json
-import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tinyref import reproduce
 from tinyref.errors import UserError
 from tinyref_conformance import ladder
 from tinyref_conformance.records import number_from_json, number_to_json
@@ -148,6 +148,12 @@ class Report:
         return list(self.certificate["reductions"])
 
     @property
+    def settings(self) -> dict[str, str]:
+        """The flags that were not at their default, and the environment of the backend."""
+        facts = self.certificate
+        return reproduce.settings_of(facts.get("flags", {}), facts.get("environment", {}))
+
+    @property
     def is_conformance_run(self) -> bool:
         return not self.reductions
 
@@ -253,10 +259,12 @@ def load(path: Path) -> Report:
     return from_json(data, str(path))
 
 
-def repro_command(device: str, profile: str, case_id: str) -> str:
-    """One command that runs this case alone."""
+def repro_command(
+    device: str, profile: str, case_id: str, settings: Mapping[str, str] | None = None
+) -> str:
+    """One command that runs this case alone, under the same flags."""
     arguments = ["tinyref", "conform", "--device", device, "--profile", profile]
-    return shlex.join([*arguments, "--query", case_id])
+    return reproduce.command([*arguments, "--query", case_id], settings or {})
 
 
 def repro_script(device: str, profile: str, case_id: str) -> str:

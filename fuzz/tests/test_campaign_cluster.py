@@ -148,7 +148,8 @@ class FakeFuture:
         if self.function is not clusters.run_task:
             return None
         numbers = range(self.task["first"], self.task["stop"])
-        return Done(Task.from_json(self.task), tuple(map(agreed, numbers))).to_json()
+        done = Done(Task.from_json(self.task), tuple(map(agreed, numbers)))
+        return {**done.to_json(), "identity": {}}
 
 
 class FakeClient:
@@ -188,6 +189,23 @@ def until_done(executor: clusters.ClusterExecutor, count: int) -> list[Done]:
         found += executor.finished(0.0)
     assert len(found) == count
     return found
+
+
+def test_machines_with_other_flags_are_not_one_cluster(
+    fake: clusters.ClusterExecutor, monkeypatch: pytest.MonkeyPatch
+):
+    fake.submit(Task(0, 1))
+    assert len(fake.finished(0.0)) == 1
+    assert fake.identity == {}
+    original = FakeFuture.result
+    monkeypatch.setattr(
+        FakeFuture,
+        "result",
+        lambda self, timeout: {**original(self, timeout), "identity": {"flag NOOPT": "1"}},
+    )
+    fake.submit(Task(2, 3))
+    with pytest.raises(CampaignError, match=r"not alike: flag NOOPT: \(none\) -> 1"):
+        fake.finished(0.0)
 
 
 def test_a_case_is_pinned_where_it_alone_ends_machines(fake: clusters.ClusterExecutor):

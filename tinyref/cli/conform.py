@@ -185,6 +185,8 @@ def _print_summary(finished: Finished, request: Request) -> None:
 
     report = finished.report
     print(report.verdict)
+    for reason in report.reductions:
+        print(f"not a conformance run: {reason}")
     for rung in report.rungs:
         if rung.state is RungState.EMPTY:
             continue

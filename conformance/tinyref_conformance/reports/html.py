@@ -245,6 +245,13 @@ def _facts(certificate: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     planned, whole = certificate["cases_planned"], certificate["cases_in_profile"]
     yield "Device", _with_versions(certificate["device"], certificate["device_versions"])
     yield "Profile", f"{certificate['profile']}: {planned:,} of its {whole:,} cases"
+    yield "Flags", _settings(certificate.get("flags", {}), "TINYREF_") or "all at their default"
+    if certificate.get("environment"):
+        yield "Environment", _settings(certificate["environment"])
+    if certificate.get("compiler"):
+        yield "Compiler", certificate["compiler"]
+    if certificate.get("backend_sources"):
+        yield "Backend", f"sources with hash {certificate['backend_sources']}"
     yield "Suite", f"{certificate['suite']}, hash {certificate['suite_hash']}"
     yield "Seed", str(certificate["seed"])
     yield "tinyref", f"{certificate['tinyref']}, {commit}"
@@ -255,6 +262,10 @@ def _facts(certificate: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "Resumed", f"{certificate['resumed_cases']:,} cases were measured before"
     for name, value in sorted((certificate["capabilities"] or {}).items()):
         yield f"Declares {name}", _plain(value)
+
+
+def _settings(values: Mapping[str, Any], prefix: str = "") -> str:
+    return " ".join(f"{prefix}{name}={value}" for name, value in values.items())
 
 
 def _with_versions(device: str, versions: Mapping[str, str]) -> str:

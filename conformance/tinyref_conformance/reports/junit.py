@@ -25,7 +25,7 @@ def junit(report: Report) -> str:
     for case in report.cases:
         by_rung.setdefault(rows[case.row].rung.title, []).append(case)
     for title, cases in by_rung.items():
-        _add_suite(root, title, cases, rows)
+        _add_suite(root, title, cases, rows, _properties(report))
     if report.problems:
         suite = ElementTree.SubElement(
             root, "testsuite", name="the run", tests="1", failures="1", errors="0", skipped="0"
@@ -36,8 +36,23 @@ def junit(report: Report) -> str:
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, "unicode") + "\n"
 
 
+def _properties(report: Report) -> dict[str, str]:
+    """What the run was, for each suite: JUnit knows no properties of a whole file."""
+    facts = report.certificate
+    found = {name: str(facts[name]) for name in ("device", "profile", "suite_hash", "tinyref")}
+    found |= {f"version {name}": value for name, value in facts["device_versions"].items()}
+    found |= report.settings
+    if not report.is_conformance_run:
+        found[NOT_A_RUN] = "; ".join(report.reductions)
+    return found
+
+
 def _add_suite(
-    root: ElementTree.Element, title: str, cases: list[CaseResult], rows: dict[str, RowResult]
+    root: ElementTree.Element,
+    title: str,
+    cases: list[CaseResult],
+    rows: dict[str, RowResult],
+    properties: dict[str, str],
 ) -> None:
     failures = [c for c in cases if c.status.is_failure and c.status not in _ERRORS]
     suite = ElementTree.SubElement(
@@ -50,6 +65,9 @@ def _add_suite(
         skipped=str(sum(case.status in _SKIPPED for case in cases)),
         time=f"{sum(case.seconds for case in cases):.3f}",
     )
+    listed = ElementTree.SubElement(suite, "properties")
+    for name, value in properties.items():
+        ElementTree.SubElement(listed, "property", name=_clean(name), value=_clean(value))
     for case in cases:
         _add_case(suite, case, rows[case.row])
 

@@ -77,6 +77,8 @@ def _certificate(report: Report) -> list[str]:
         "profile": found["profile"],
         "suite": f"{found['suite_hash']}, seed {found['seed']}",
         "versions": ", ".join(f"{k} {v}" for k, v in found["device_versions"].items()) or "-",
+        "flags": " ".join(f"{name}={value}" for name, value in report.settings.items()) or "-",
+        "compiler": found.get("compiler") or "-",
         "tinyref": f"{found['tinyref']}, {commit}",
         "python": f"{found['python']} on {found['platform']}",
         "run": f"{found['started']}, {found['seconds']:.1f} s",
