@@ -8,6 +8,9 @@ from collections.abc import Mapping, Sequence
 
 from tinyref.config import FLAGS, Effect, FlagValue, changed
 
+# What `script` adds.
+SCRIPT_LINES = 2
+
 
 def settings(environment: Mapping[str, str] | None = None) -> dict[str, str]:
     """Variables that set the flags as they are now, and `environment`, by name."""
@@ -23,8 +26,12 @@ def settings_of(
 
 def command(words: Sequence[str], settings: Mapping[str, str]) -> str:
     """A line for a shell that sets `settings` for one command."""
-    assignments = [f"{name}={shlex.quote(value)}" for name, value in settings.items()]
-    return " ".join([*assignments, shlex.join(words)])
+    return " ".join([*filter(None, [assignments(settings)]), shlex.join(words)])
+
+
+def assignments(settings: Mapping[str, str]) -> str:
+    """`settings` as a shell takes them before a command."""
+    return " ".join(f"{name}={shlex.quote(value)}" for name, value in settings.items())
 
 
 def script(text: str, settings: Mapping[str, str]) -> str:
@@ -33,8 +40,8 @@ def script(text: str, settings: Mapping[str, str]) -> str:
         return text
     lines = text.splitlines(keepends=True)
     place = _after_docstring(text)
-    assignments = ["import os\n", f"os.environ.update({dict(settings)!r})\n"]
-    return "".join([*lines[:place], *assignments, *lines[place:]])
+    added = ["import os\n", f"os.environ.update({dict(settings)!r})\n"]
+    return "".join([*lines[:place], *added, *lines[place:]])
 
 
 def reasons(flags: Mapping[str, FlagValue]) -> list[str]:

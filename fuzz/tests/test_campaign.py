@@ -25,7 +25,8 @@ from tinyref_fuzz.campaign.progress import Quiet
 from tinyref_fuzz.campaign.report import exit_code, text
 from tinyref_fuzz.campaign.task import Examination
 from tinyref_fuzz.case import Symptom
-from tinyref_fuzz.store import case_to_json, load_case
+from tinyref_fuzz.reproducer import MOST_LINES, reproducer
+from tinyref_fuzz.store import as_case, case_to_json, load_case, load_kept, verdict_of
 
 HERE = Path(__file__).parent
 SEED = 11
@@ -130,6 +131,25 @@ def test_a_campaign_is_not_resumed_on_a_device_that_changed(
     assert (folder / "campaign.previous.sqlite").exists()
     with pytest.raises(UserError, match=r"flag TRANSCENDENTAL: 1 -> \(none\)"):
         campaign(folder, "Healthy", jobs=1, resume=True)
+
+
+@pytest.mark.long
+def test_flags_belong_to_what_a_campaign_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("TINYREF_STRICT_FLOAT", "0")
+    monkeypatch.setenv("TINYREF_CPU_LEVEL", "2")
+    summary = campaign(tmp_path, "Wrong", jobs=1)
+    flags = "TINYREF_STRICT_FLOAT=0 TINYREF_CPU_LEVEL=2"
+    lines = text(summary).splitlines()
+    assert f"under {flags}" in lines
+    assert "not a conformance run: TINYREF_STRICT_FLOAT=0 changes numbers" in lines
+    replays = [line for line in lines if line.strip().startswith("replay")]
+    assert replays
+    assert all(line.startswith(f"   replay  {flags} tinyref fuzz replay ") for line in replays)
+    kept = load_kept(summary.buckets[0].file)
+    assert kept.note.endswith(f", {flags}")
+    script = reproducer(as_case(kept), verdict_of(kept), "campaign_devices:Wrong")
+    assert "os.environ.update({'TINYREF_STRICT_FLOAT': '0', 'TINYREF_CPU_LEVEL': '2'" in script
+    assert script.count("\n") <= MOST_LINES
 
 
 @pytest.mark.long

@@ -9,7 +9,6 @@ not, 2 for bad arguments.
 from __future__ import annotations
 
 import argparse
-import shlex
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +16,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from tinyref import reproduce
 from tinyref.errors import TinyrefError, UserError
+from tinyref.runtimes.identity import device_settings
 from tinyref_fuzz.campaign.cases import DEFAULT_POLICY, Guide, judged, unguided
 from tinyref_fuzz.campaign.database import Database, contradictions
 from tinyref_fuzz.campaign.plan import epoch_of
@@ -94,12 +95,11 @@ def report(options: argparse.Namespace, number: int, case: Case, verdict: Verdic
     else:
         lines.append(f"reduced to {found.nodes} nodes, {found.opts} optimisations: {found.bucket}")
         lines += terminal_lines(found.case, found.verdict, "").splitlines()[:4]
-    again = (
-        f"python -m tinyref_fuzz --device {options.device} --kernels 1 --seed {options.seed} "
-        f"--start {number} --policy {options.policy}"
-    )
+    words = ["python", "-m", "tinyref_fuzz", "--device", options.device, "--kernels", "1"]
+    words += ["--seed", str(options.seed), "--start", str(number), "--policy", options.policy]
     if options.campaign is not None:
-        again += f" --campaign {shlex.quote(str(options.campaign))}"
+        words += ["--campaign", str(options.campaign)]
+    again = reproduce.command(words, device_settings(options.device))
     return "\n".join([f"kernel {number}:", *(f"  {line}" for line in lines), f"  again   {again}"])
 
 

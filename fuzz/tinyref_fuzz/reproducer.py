@@ -7,6 +7,8 @@ import shlex
 import numpy as np
 
 from tinyref.dtype import from_numpy_dtype
+from tinyref.reproduce import SCRIPT_LINES, script
+from tinyref.runtimes.identity import device_settings
 from tinyref.uops.node import UOp
 from tinyref.uops.optimise.opt import OptOp, opts_text
 from tinyref.uops.text import to_text
@@ -46,14 +48,17 @@ for slot in range(len(KERNEL.src)):
 def reproducer(case: Case, verdict: Verdict, device: str) -> str:
     """A script of at most 40 lines that prints both values of the pair that differs.
 
-    It needs tinyref alone, and the package of the device. An error is raised where it happens. A
-    kernel of too many nodes is written on one line.
+    It sets the flags that are not at their default now. It needs tinyref alone, and the package of
+    the device. An error is raised where it happens. A kernel of too many nodes is written on one
+    line.
     """
+    settings = device_settings(device)
+    most = MOST_LINES - (SCRIPT_LINES if settings else 0)
     for in_one_line in (False, True):
         text = _script(case, verdict, device, in_one_line)
-        if text.count("\n") <= MOST_LINES:
+        if text.count("\n") <= most:
             break
-    return text
+    return script(text, settings)
 
 
 def _script(case: Case, verdict: Verdict, device: str, in_one_line: bool) -> str:

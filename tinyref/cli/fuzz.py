@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tinyref import reproduce
 from tinyref.cli.fuzz_case import corpus_app, harvest, keep, reduce, replay, show
 from tinyref.cli.fuzz_score import score
 from tinyref.cli.options import MOST_JOBS, check_finite
@@ -198,7 +198,7 @@ def resume_command(request: Request) -> str:
         words += ["--cluster", request.cluster]
     if request.jobs:
         words += ["--jobs", str(request.jobs)]
-    return shlex.join([*words, "--resume"])
+    return reproduce.command([*words, "--resume"], reproduce.settings())
 
 
 fuzz_app.command("replay")(replay)

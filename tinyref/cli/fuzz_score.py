@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tinyref import reproduce
 from tinyref.cli.options import MOST_JOBS, check_finite
 from tinyref.cli.signals import until_stopped
 from tinyref.errors import UserError
@@ -95,7 +95,7 @@ def resume_command(only: str, settings: Settings, file: Path) -> str:
     for name, value in vars(settings).items():
         if value != usual[name]:
             words += [f"--{name}", str(value)]
-    return shlex.join([*words, "--json", str(file), "--resume"])
+    return reproduce.command([*words, "--json", str(file), "--resume"], reproduce.settings())
 
 
 def _say(line: str) -> None:

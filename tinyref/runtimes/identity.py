@@ -13,7 +13,8 @@ import platform
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tinyref import __version__, config
+from tinyref import __version__, config, reproduce
+from tinyref.device import Device
 from tinyref.sources import package_hash, source_hash
 
 Identity = dict[str, str]
@@ -45,6 +46,17 @@ def identity(backend: Any) -> Identity:
     return found
 
 
+def settings_of(identity: Mapping[str, str]) -> dict[str, str]:
+    """The variables that set the flags and the environment of an identity."""
+    prefixes = {"flag": "TINYREF_", "environment": ""}
+    found = {}
+    for name, value in identity.items():
+        kind, _, rest = name.partition(" ")
+        if kind in prefixes:
+            found[prefixes[kind] + rest] = value
+    return found
+
+
 def surroundings() -> Identity:
     """The part of an identity that no device has a part in."""
     return {
@@ -63,6 +75,14 @@ def environment(backend: Any) -> dict[str, str]:
     """The variables that the backend says it reads, as far as they are set."""
     names = getattr(backend, "environment", ())
     return {name: os.environ[name] for name in sorted(names) if name in os.environ}
+
+
+def device_settings(name: str) -> dict[str, str]:
+    """What another process must set to compute on this device as this one does: flags, variables.
+
+    Raises as `Device.backend_class`.
+    """
+    return reproduce.settings(environment(Device.backend_class(name)))
 
 
 def library_versions() -> dict[str, str]:

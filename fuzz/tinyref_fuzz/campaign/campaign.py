@@ -14,7 +14,7 @@ from typing import Any
 
 from tinyref.errors import UserError
 from tinyref.folders import prepare_folder
-from tinyref.runtimes.identity import differences
+from tinyref.runtimes.identity import differences, settings_of
 from tinyref_fuzz.campaign.cases import DEFAULT_POLICY, Guide, code_version, known_rules
 from tinyref_fuzz.campaign.database import (
     NAME,
@@ -94,7 +94,10 @@ class Request:
 
 @dataclass
 class Summary:
-    """What a campaign came to. incomplete: why it did not do what was asked, empty if it did."""
+    """What a campaign came to. incomplete: why it did not do what was asked, empty if it did.
+
+    settings: the flags that were not at their default, and the environment of the backend.
+    """
 
     device: str
     seed: int
@@ -109,6 +112,7 @@ class Summary:
     rules: Counter[str] = field(default_factory=Counter)
     pairs: Counter[str] = field(default_factory=Counter)
     incomplete: str = ""
+    settings: dict[str, str] = field(default_factory=dict)
 
 
 def run(
@@ -345,6 +349,7 @@ class Campaign:
             rules=self.database.coverage("rule"),
             pairs=self.database.coverage("pair"),
             incomplete=incomplete,
+            settings=settings_of(self.database.config().get("identity", {})),
         )
 
     def _work(self, executor: Executor) -> None:

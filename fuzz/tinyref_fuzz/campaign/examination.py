@@ -10,6 +10,8 @@ import re
 import signal
 from dataclasses import replace
 
+from tinyref import reproduce
+from tinyref.runtimes.identity import device_settings
 from tinyref_fuzz.campaign.cases import (
     case_at,
     error_text,
@@ -108,10 +110,13 @@ def unexamined(task: Task, problem: str) -> Examination:
 
 
 def _note(setup: Setup, task: Task) -> str:
-    return (
+    """How the case was found, with the flags of this process, which are those of its kernels."""
+    words = (
         f"tinyref fuzz {setup.code} on {setup.device}: seed {setup.seed}, policy {setup.policy}, "
         f"case {task.first}"
     )
+    found = device_settings(setup.device)
+    return f"{words}, {reproduce.assignments(found)}" if found else words
 
 
 def _lines(case: Case, verdict: Verdict) -> tuple[str, ...]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+from tinyref.config import FLAGS
+from tinyref.reproduce import assignments, command, reasons
 from tinyref_fuzz.campaign.campaign import Summary
 from tinyref_fuzz.campaign.database import Bucket
 from tinyref_fuzz.campaign.progress import clock
@@ -35,12 +36,15 @@ def _lines(summary: Summary) -> Iterator[str]:
         f"seed {summary.seed}, policy {summary.policy}, {summary.judged:,} optimised programs, "
         f"{len(summary.rules)} rules, {len(summary.pairs)} pairs of optimisations"
     )
+    if summary.settings:
+        yield f"under {assignments(summary.settings)}"
+        yield from (f"not a conformance run: {each}" for each in _reasons(summary))
     if summary.buckets:
         yield ""
         yield from table(summary.buckets)
         for number, bucket in enumerate(summary.buckets[:MOST_BUCKETS], 1):
             yield ""
-            yield from reproducer(number, bucket, summary.device)
+            yield from reproducer(number, bucket, summary.device, summary.settings)
         if len(summary.buckets) > MOST_BUCKETS:
             more = len(summary.buckets) - MOST_BUCKETS
             yield f"... and {more:,} more buckets in {summary.folder}"
@@ -55,6 +59,15 @@ def _lines(summary: Summary) -> Iterator[str]:
     elif not summary.cases:
         yield ""
         yield "INCOMPLETE: no case was judged: nothing is known of this device"
+
+
+def _reasons(summary: Summary) -> list[str]:
+    flags = {
+        name.removeprefix("TINYREF_"): value
+        for name, value in summary.settings.items()
+        if name.startswith("TINYREF_")
+    }
+    return reasons({name: value for name, value in flags.items() if name in FLAGS})
 
 
 def verdict_line(summary: Summary) -> str:
@@ -81,7 +94,9 @@ def table(buckets: Sequence[Bucket]) -> Iterator[str]:
         yield shortened("  ".join((*numbers, row[4].ljust(widths[4]), row[5])).rstrip())
 
 
-def reproducer(number: int, bucket: Bucket, device: str) -> Iterator[str]:
+def reproducer(
+    number: int, bucket: Bucket, device: str, settings: Mapping[str, str]
+) -> Iterator[str]:
     """The bucket, five lines on its smallest case, and what went wrong with it if anything did."""
     found = bucket.examination
     yield shortened(f"{number}. {bucket.key}")
@@ -95,7 +110,7 @@ def reproducer(number: int, bucket: Bucket, device: str) -> Iterator[str]:
         # A file may name what is installed, and nothing else that is to be imported.
         if ":" in device:
             words += ["--device", device]
-        yield f"   replay  {shlex.join(words)}"
+        yield f"   replay  {command(words, settings)}"
     else:
         yield f"   case    {found.number} of the seed"
 
