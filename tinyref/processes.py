@@ -1,17 +1,15 @@
-"""Worker processes of the harness, seen from both sides: start, talk by JSON lines, limit, kill.
+"""Processes of our own: start, talk by messages, limit, kill.
 
 The parent gives each worker a pipe each way and its own session, so that a worker is killed with
 all that it started. What a worker or its device prints goes to a log, never between the messages.
+No process imports from the folder in which it happens to be started.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import faulthandler
-import json
 import os
-import queue
+import secrets
 import selectors
 import signal
 import subprocess
@@ -24,18 +22,48 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from tinyref.messages import Line, Message, Reader, framed
+
+__all__ = ["Line", "Message", "Pool", "WorkerProcess", "death_in_words", "python_command"]
+
 LOG_TAIL = 4000
 # A worker may print for days: its log begins anew where it is longer.
 LOG_MOST_BYTES = 16 << 20
-EXIT_ORPHANED = 3
 # Between the end of a worker's pipe and the end of the worker.
 LEAVING_SECONDS = 2.0
-_PR_SET_PDEATHSIG = 1
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 # Of the memory of a machine, for all workers together.
 MEMORY_SHARE = 0.8
 
-Message = dict[str, Any]
+# Python puts the folder of a script or, with -m, the current one before its own library: -P leaves
+# that out. What the parent imports from besides comes last, so that nothing there hides a module.
+_START = (
+    "import sys; _, module, folders, *words = sys.argv; sys.argv = [module, *words]; "
+    f"sys.path += [each for each in folders.split({os.pathsep!r}) if each not in sys.path]; "
+    "import runpy; runpy.run_module(module, run_name='__main__', alter_sys=True)"
+)
+
+
+def python_command(module: str, *words: str) -> list[str]:
+    """The command that runs `module` as a program, in a Python that imports what this one does."""
+    folders = dict.fromkeys(os.path.abspath(entry) for entry in sys.path)
+    return [sys.executable, "-P", "-c", _START, module, os.pathsep.join(folders), *words]
+
+
+@dataclass
+class Pipes:
+    """The parent's ends of the pipes to one worker, and the mark of their messages."""
+
+    reader: int
+    writer: int
+    mark: str
+
+    def close(self) -> None:
+        """Closes both."""
+        for pipe in (self.reader, self.writer):
+            with contextlib.suppress(OSError):
+                os.close(pipe)
+        self.reader = self.writer = -1
 
 
 @dataclass
@@ -43,34 +71,52 @@ class WorkerProcess:
     """One worker as the parent sees it.
 
     silent_since: when it last had reason to speak. killed_for: why we killed it, empty if we did
-    not.
+    not. left_pipe: it closed its pipe, and went on.
     """
 
     process: subprocess.Popen[bytes]
     log: Path
+    pipes: Pipes
     silent_since: float = field(default_factory=time.monotonic)
     killed_for: str = ""
-    _unread: bytes = b""
+    left_pipe: bool = False
     _waited: float = 0.0
 
+    def __post_init__(self) -> None:
+        self._incoming = Reader(self.pipes.mark)
+
     def fileno(self) -> int:
-        assert self.process.stdout is not None, "workers are started with a pipe"
-        return self.process.stdout.fileno()
+        return self.pipes.reader
 
     def send(self, message: Mapping[str, Any]) -> None:
         """A dead worker shows when it is read from, so a broken pipe is no error here."""
-        assert self.process.stdin is not None, "workers are started with a pipe"
+        data = framed(self.pipes.mark, message)
         with contextlib.suppress(OSError):
-            self.process.stdin.write(json.dumps(message).encode() + b"\n")
-            self.process.stdin.flush()
+            while data:
+                data = data[os.write(self.pipes.writer, data) :]
 
     def read(self) -> list[Message] | None:
         """The messages that came; None at the end of the pipe."""
         data = os.read(self.fileno(), 1 << 16)
-        if not data:
-            return None
-        *lines, self._unread = (self._unread + data).split(b"\n")
-        return [message for line in lines if (message := _message(line)) is not None]
+        return self._incoming.feed(data) if data else None
+
+    @property
+    def noise(self) -> str:
+        """What it or its device wrote between the messages, in words; empty for nothing."""
+        if not self._incoming.noise_bytes:
+            return ""
+        return (
+            f"it wrote {self._incoming.noise_bytes} bytes to a descriptor that is not its own: "
+            f"{self._incoming.noise!r}"
+        )
+
+    def ending(self, code: int) -> str:
+        """How it ended, in words."""
+        if self.noise:
+            return self.noise
+        if self.left_pipe:
+            return "it closed a descriptor that is not its own"
+        return death_in_words(code)
 
     def heard(self) -> None:
         """Begins to count the silence of the worker anew."""
@@ -126,22 +172,10 @@ class WorkerProcess:
 
     def bury(self) -> int:
         """Waits for the process to end, closes its pipes, and returns its exit code."""
-        for pipe in (self.process.stdin, self.process.stdout):
-            if pipe is not None:
-                with contextlib.suppress(OSError):
-                    pipe.close()
+        self.pipes.close()
         code = self.process.wait()
         self.log.unlink(missing_ok=True)
         return code
-
-
-def _message(line: bytes) -> Message | None:
-    """The message of a line; None for what something printed before the worker had its pipes."""
-    try:
-        found = json.loads(line)
-    except ValueError:
-        return None
-    return found if isinstance(found, dict) else None
 
 
 def death_in_words(code: int) -> str:
@@ -174,14 +208,14 @@ class Pool(Generic[W]):
     """The workers of a run, and one place to wait for any of them.
 
     module: what a worker runs, as of `python -m`. config: the first message to each. make: the
-    parent's view of a worker, from its process and its log.
+    parent's view of a worker, from its process, its log and the pipes to it.
     """
 
     def __init__(
         self,
         module: str,
         config: Mapping[str, Any],
-        make: Callable[[subprocess.Popen[bytes], Path], W],
+        make: Callable[[subprocess.Popen[bytes], Path, Pipes], W],
     ) -> None:
         self._module = module
         self._config = dict(config)
@@ -198,15 +232,15 @@ class Pool(Generic[W]):
         log = Path(self._logs.name) / f"worker-{self._started}.log"
         # To append, so that what follows a log that was trimmed begins at its new end.
         with log.open("ab") as file:
-            process = subprocess.Popen(
-                [sys.executable, "-m", self._module],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
+            process, pipes = _start(
+                self._module,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
                 stderr=file,
                 env=self.environment,
                 start_new_session=True,  # killed as a group; Ctrl-C reaches only the main process
             )
-        worker = self._make(process, log)
+        worker = self._make(process, log, pipes)
         worker.send(self._config)
         self._selector.register(worker.fileno(), selectors.EVENT_READ, worker)
         self.workers.append(worker)
@@ -222,14 +256,19 @@ class Pool(Generic[W]):
             messages = worker.read()
             if messages is None:
                 yield worker, None
+            elif worker.noise:
+                # Nothing that it says is to be trusted any more.
+                worker.kill("noise")
             else:
                 yield from ((worker, message) for message in messages)
 
     def remove(self, worker: W) -> int:
         """Forgets a worker whose pipe has closed; returns its exit code."""
         # One that leaves by itself is to tell its own exit code, which a signal now would change.
-        with contextlib.suppress(subprocess.TimeoutExpired):
+        try:
             worker.process.wait(LEAVING_SECONDS)
+        except subprocess.TimeoutExpired:
+            worker.left_pipe = not worker.killed_for
         # It may leave behind what it started.
         worker.signal_group(signal.SIGKILL)
         self._selector.unregister(worker.fileno())
@@ -245,39 +284,67 @@ class Pool(Generic[W]):
         self._logs.cleanup()
 
 
-class Line:
-    """The worker's end of the pipes: the parent's messages in order, and a way to answer.
+def _start(module: str, **how: Any) -> tuple[subprocess.Popen[bytes], Pipes]:
+    """A process that runs `module`, with a pipe each way."""
+    heard, told = os.pipe(), os.pipe()
+    pipes = Pipes(heard[0], told[1], secrets.token_hex(8))
+    inside = (told[0], heard[1])
+    try:
+        command = python_command(module, *map(str, inside), pipes.mark)
+        return subprocess.Popen(command, pass_fds=inside, **how), pipes
+    except BaseException:
+        pipes.close()
+        raise
+    finally:
+        for pipe in inside:
+            os.close(pipe)
 
-    To be made before anything else is done: from then on standard output is the log, the worker
-    ends with its parent, and a fatal signal leaves the stack in the log.
+
+@dataclass(frozen=True)
+class Finished:
+    """What a process on our terminal has come to.
+
+    answer: its last message, None where it ended without one. ending: how it ended, in words.
+    code: its exit code, below 0 for a signal.
     """
 
-    def __init__(self) -> None:
-        faulthandler.enable()
-        _die_with_parent()
-        # What device code prints must not look like messages: standard output becomes the log.
-        self._out = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
-        os.dup2(2, 1)
-        self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
-        threading.Thread(target=self._listen, daemon=True).start()
-
-    def say(self, message: Mapping[str, Any]) -> None:
-        """Tells the parent."""
-        self._out.write(json.dumps(message) + "\n")
-        self._out.flush()
-
-    def hear(self) -> Message:
-        """The next message of the parent; waits for it."""
-        return self._messages.get()
-
-    def _listen(self) -> None:
-        for line in sys.stdin:
-            self._messages.put(json.loads(line))
-        os._exit(EXIT_ORPHANED)
+    answer: Message | None
+    ending: str
+    code: int
 
 
-def _die_with_parent() -> None:
-    # A device call that never lets other threads run would hide the closed pipe from us.
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def run_attached(module: str, config: Mapping[str, Any]) -> Finished:
+    """Runs `module` in a process that has our terminal, and waits for what it says at its end.
+
+    It has all of our environment. Whatever its user's code does ends that process alone.
+    """
+    process, pipes = _start(module)
+    worker = WorkerProcess(process, Path(os.devnull), pipes)
+    with _left_to_child(process):
+        worker.send(config)
+        answer = None
+        while (messages := worker.read()) is not None:
+            answer = messages[-1] if messages else answer
+        code = process.wait()
+    pipes.close()
+    return Finished(None if worker.noise else answer, worker.ending(code), code)
+
+
+@contextlib.contextmanager
+def _left_to_child(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Within it Ctrl-C is for the child, which has the same terminal, and to end us ends it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {
+        signal.SIGINT: signal.signal(signal.SIGINT, signal.SIG_IGN),
+        signal.SIGTERM: signal.signal(signal.SIGTERM, lambda *_: process.terminate()),
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if process.poll() is None:
+            process.kill()
+            process.wait()

@@ -1,15 +1,13 @@
 """Takes the kernels out of a program: it is run, watched, and what it computes is kept.
 
-The program runs in a process of its own with all rights of its user, as `python FILE.py` would.
-`python -m tinyref_fuzz.harvest FILE DEVICE OUT` is that process.
+The program runs in a process of its own with all rights of its user, as `python FILE.py` would, but
+for the folder of FILE, which comes last: a queue.py that lies there hides no module of Python's.
 """
 
 from __future__ import annotations
 
 import runpy
-import subprocess
 import sys
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +18,7 @@ from tinyref.dtype import PtrDType
 from tinyref.engine.watch import watching
 from tinyref.errors import TinyrefError, UserError
 from tinyref.lazy.shards import Place
+from tinyref.processes import Line, run_attached
 from tinyref.runtimes.kernel import Kernel
 from tinyref.schedule import CopyItem, Schedule
 from tinyref.uops.node import UOp
@@ -35,7 +34,7 @@ from tinyref_fuzz.corpus.collection import (
 )
 from tinyref_fuzz.corpus.sketch import CorpusKernel
 from tinyref_fuzz.inputs import contents
-from tinyref_spec.kept import read_json, stable_text, write_text
+from tinyref_spec.kept import stable_text, write_text
 
 # Kernels of more elements take the interpreter long, and those of more nodes the compiler.
 MOST_WORK = 1 << 16
@@ -138,16 +137,12 @@ def harvest(
     """
     if not program.is_file():
         raise UserError(f"harvest: {program}: no such file")
-    with tempfile.TemporaryDirectory(prefix="tinyref-harvest-") as folder:
-        told = Path(folder) / "kernels.json"
-        sizes = "every" if every_size else "smallest"
-        words = [str(program), device, str(told), sizes, str(most_nodes)]
-        done = subprocess.run([sys.executable, "-m", "tinyref_fuzz.harvest", *words], check=False)
-        if not told.exists():
-            raise UserError(f"harvest: {program} ended with {done.returncode}, and told nothing")
-        found = read_json(told)
-    if not isinstance(found, dict) or found.keys() != {"collection", "ran", "large", "failure"}:
-        raise UserError(f"harvest: {program} wrote over what it computed")
+    config = {"program": str(program), "device": device}
+    choice = {"every_size": every_size, "most_nodes": most_nodes}
+    done = run_attached("tinyref_fuzz.harvest", {**config, **choice})
+    if done.answer is None:
+        raise UserError(f"harvest: {program} told nothing: {done.ending}")
+    found = done.answer
     kernels = kernels_from_json(found["collection"])
     ran, large, failure = int(found["ran"]), int(found["large"]), str(found["failure"])
     if not kernels:
@@ -157,27 +152,29 @@ def harvest(
     return Harvest(kernels, ran, large, failure)
 
 
-def main(words: Sequence[str]) -> None:
+def main() -> None:
     """The process that runs the program."""
-    program, device, told, sizes, most_nodes = words
-    recorder = Recorder()
-    failure = _run(Path(program), device, recorder)
+    line = Line(attached=True)
+    asked = line.hear()
+    program, recorder = Path(asked["program"]), Recorder()
+    failure = _run(program, asked["device"], recorder)
     ran = recorder.kernels()
-    kept = chosen(ran, sizes == "every", int(most_nodes))
+    kept = chosen(ran, asked["every_size"], asked["most_nodes"])
     structures = {structure_of(kernel.ast) for kernel in kept}
-    data = {
-        "collection": kernels_to_json(Path(program).stem, kept),
-        "ran": len(ran),
-        "large": len({structure_of(kernel.ast) for kernel in ran} - structures),
-        "failure": failure,
-    }
-    write_text(told, stable_text(data))
+    line.say(
+        {
+            "collection": kernels_to_json(program.stem, kept),
+            "ran": len(ran),
+            "large": len({structure_of(kernel.ast) for kernel in ran} - structures),
+            "failure": failure,
+        }
+    )
 
 
 def _run(program: Path, device: str, recorder: Recorder) -> str:
     """How the program ended, "" for well."""
     sys.argv = [str(program)]
-    sys.path.insert(0, str(program.resolve().parent))
+    sys.path.append(str(program.resolve().parent))
     try:
         with Context(DEVICE=device), watching(recorder):
             runpy.run_path(str(program), run_name="__main__")
@@ -189,4 +186,4 @@ def _run(program: Path, device: str, recorder: Recorder) -> str:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

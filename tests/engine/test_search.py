@@ -141,18 +141,15 @@ def test_a_candidate_that_crashes_hangs_or_fails_costs_itself() -> None:
         assert worker.seconds(()) is not None
         # One limit for the candidate that hangs; what remains is starting three processes.
         assert time.monotonic() - start < 60
-        process = worker._process
+        process = worker.process
         # What Ctrl-C sends goes to the group of whoever asked.
         assert process is not None
-        assert os.getpgid(process.pid) != os.getpgid(0)
+        assert os.getpgid(process.process.pid) != os.getpgid(0)
     finally:
         worker.close()
     # No process is left, and no pipe.
-    assert process.returncode == -signal.SIGKILL
-    assert process.stdin is not None
-    assert process.stdin.closed
-    assert process.stdout is not None
-    assert process.stdout.closed
+    assert process.process.returncode == -signal.SIGKILL
+    assert process.pipes.reader == process.pipes.writer == -1
 
 
 @pytest.mark.slow
@@ -167,7 +164,7 @@ def test_a_search_on_a_fragile_device_ends_with_a_plan_that_runs() -> None:
 _HANGS = """
 from test_search import FRAGILE, Worker, copy_kernel, parse_opts
 worker = Worker(FRAGILE, copy_kernel(), 2.0)
-print(worker._start().pid, flush=True)
+print(worker.start().process.pid, flush=True)
 worker.seconds_limit = 1000.0
 worker.seconds(parse_opts("UPCAST(1, 4)"))
 """

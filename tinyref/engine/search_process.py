@@ -2,29 +2,23 @@
 
     python -m tinyref.engine.search_process
 
-reads one line of JSON with the kernel, then one line of optimisations at a time, and answers each
-with the seconds of the kernel or with what went wrong. It ends by itself when its parent is gone.
+hears of the kernel, then of one list of optimisations at a time, and answers each with the seconds
+of the kernel or with what went wrong. It ends by itself when its parent is gone.
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
-import selectors
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Mapping
-from typing import IO
 
 import numpy as np
 
 from tinyref import config
 from tinyref.device import Buffer, Device
 from tinyref.dtype import DType, PtrDType, numpy_dtype
-from tinyref.errors import DeviceError, TinyrefError
+from tinyref.errors import DeviceError
+from tinyref.processes import Line, Message, Pool, WorkerProcess
 from tinyref.runtimes.kernel import Kernel, compile_program
 from tinyref.uops.compile import compile_kernel
 from tinyref.uops.node import UOp
@@ -51,22 +45,22 @@ class Worker:
     def __init__(self, device: str, ast: UOp, seconds_limit: float) -> None:
         self.seconds_limit = seconds_limit
         self.device = device
-        self._first_line = json.dumps(
-            {"device": device, "kernel": to_json(ast), "limit": seconds_limit}
-        )
-        self._process: subprocess.Popen[bytes] | None = None
+        self._config = {"device": device, "kernel": to_json(ast), "limit": seconds_limit}
+        self._pool: Pool[WorkerProcess] | None = None
+
+    @property
+    def process(self) -> WorkerProcess | None:
+        """The process that is there now."""
+        return self._pool.workers[0] if self._pool and self._pool.workers else None
 
     def seconds(self, opts: tuple[Opt, ...]) -> float | None:
         """The seconds of one launch; None for a candidate that fails, crashes or hangs.
 
         Raises `DeviceError` when no process can be started or the device does not open in it.
         """
-        process = self._process
-        if process is None:
-            process = self._start()
-        answer = None
-        if _send(process, opts_text(opts)):
-            answer = _receive(process, self.seconds_limit)
+        process = self.process or self.start()
+        process.send({"opts": opts_text(opts)})
+        answer = self._answer(self.seconds_limit)
         if answer is None:
             self.close()
             return None
@@ -74,74 +68,35 @@ class Worker:
         return float(seconds) if isinstance(seconds, int | float) else None
 
     def close(self) -> None:
-        """Ends the process; the next candidate starts another."""
-        if self._process is None:
-            return
-        # Its group, where it has one: it may have started processes of its own.
-        if hasattr(os, "killpg"):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.kill()
-        self._process.communicate()
-        self._process = None
+        """Ends the process, with all that it started; the next candidate starts another."""
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = None
 
-    def _start(self) -> subprocess.Popen[bytes]:
+    def start(self) -> WorkerProcess:
+        """A process in which the device is open. Raises `DeviceError` where there is none."""
         flags = {flag.name: str(value) for flag, value, _ in config.describe()} | OWN_FLAGS
-        environment = {**os.environ, **{f"TINYREF_{name}": flags[name] for name in flags}}
-        # Backends are found where this process finds them.
-        environment["PYTHONPATH"] = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
+        own = {f"TINYREF_{name}": value for name, value in flags.items()}
         try:
-            # A group of its own: Ctrl-C is for the search, and must not look like a crash.
-            process = self._process = subprocess.Popen(
-                [sys.executable, "-m", "tinyref.engine.search_process"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                env=environment,
-                process_group=0 if hasattr(os, "killpg") else None,
-            )
+            self._pool = Pool("tinyref.engine.search_process", self._config, WorkerProcess)
+            self._pool.environment = {**os.environ, **own}
+            process = self._pool.start()
         except OSError as error:
             raise DeviceError(self.device, f"search: cannot start a process: {error}") from error
-        _send(process, self._first_line)
-        answer = _receive(process, START_SECONDS)
+        answer = self._answer(START_SECONDS)
         if answer is None or "ready" not in answer:
             self.close()
             reason = (answer or {}).get("error", f"no answer in {START_SECONDS:g} seconds")
             raise DeviceError(self.device, f"search: the process that times is not ready: {reason}")
         return process
 
-
-def _send(process: subprocess.Popen[bytes], line: str) -> bool:
-    try:
-        if process.stdin is not None:
-            process.stdin.write(line.encode() + b"\n")
-            process.stdin.flush()
-    except OSError:
-        return False
-    return True
-
-
-def _receive(process: subprocess.Popen[bytes], limit: float) -> Mapping[str, object] | None:
-    """The next answer; None where none comes in `limit` seconds, or the process is dead."""
-    output = process.stdout
-    if output is None:
+    def _answer(self, limit: float) -> Message | None:
+        """The next answer; None where none comes in `limit` seconds, or the process is dead."""
+        deadline = time.monotonic() + limit
+        while self._pool is not None and (left := deadline - time.monotonic()) > 0:
+            for _, message in self._pool.said(left):
+                return message
         return None
-    deadline = time.monotonic() + limit
-    text = b""
-    with selectors.DefaultSelector() as selector:
-        selector.register(output, selectors.EVENT_READ)
-        while not text.endswith(b"\n"):
-            if not selector.select(max(deadline - time.monotonic(), 0)):
-                return None
-            piece = os.read(output.fileno(), 4096)
-            if not piece:
-                return None
-            text += piece
-    try:
-        answer = json.loads(text)
-    except ValueError:
-        return None
-    return answer if isinstance(answer, dict) else None
 
 
 # --- in the process -------------------------------------------------------------------------------
@@ -197,28 +152,27 @@ def _fastest(kernel: Kernel, buffers: list[Buffer]) -> float:
 
 def main() -> None:
     """Answers requests until there are no more."""
-    # What a driver prints must not look like an answer.
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    request = json.loads(sys.stdin.readline())
+    line = Line()
+    request = line.hear()
     ast = from_json(request["kernel"])
     if not isinstance(ast, UOp):
-        raise SystemExit("search: the first line holds no kernel")
+        raise SystemExit("search: the first message holds no kernel")
     try:
         bench = _Bench(request["device"], ast)
-    except (TinyrefError, ImportError, OSError) as error:
-        _answer(answers, {"error": str(error)})
+    except Exception as error:  # a device may raise anything
+        line.say({"error": str(error)})
         return
-    _answer(answers, {"ready": True})
-    for line in sys.stdin:
+    line.say({"ready": True})
+    while True:
+        opts = parse_opts(line.hear()["opts"])
         _end_after(request["limit"])
         try:
-            answer: dict[str, object] = {"seconds": bench.seconds(parse_opts(line.strip()))}
+            answer: dict[str, object] = {"seconds": bench.seconds(opts)}
         except Exception as error:
             # A driver may raise anything; the next candidate is not to pay for it.
             answer = {"error": f"{type(error).__name__}: {error}"}
         _end_after(0)
-        _answer(answers, answer)
+        line.say(answer)
 
 
 def _end_after(limit: float) -> None:
@@ -228,11 +182,6 @@ def _end_after(limit: float) -> None:
     """
     if hasattr(signal, "setitimer"):
         signal.setitimer(signal.ITIMER_REAL, 2 * limit)
-
-
-def _answer(answers: IO[str], value: Mapping[str, object]) -> None:
-    answers.write(json.dumps(value) + "\n")
-    answers.flush()
 
 
 if __name__ == "__main__":
