@@ -1,6 +1,14 @@
 """tinyref: a small lazy tensor compiler that other compilers and devices are judged by."""
 
-from __future__ import annotations
+import sys
+
+# `python -m tinyref` puts the current folder first. It has to go before anything else is imported:
+# a typing.py or random.py that happens to lie there is not Python's.
+if sys.argv[:1] == ["-m"] and not sys.flags.safe_path:
+    words = dict(zip(sys.orig_argv, sys.orig_argv[1:], strict=False))
+    if words.get("-m") in ("tinyref", "tinyref.cli"):
+        del sys.path[0]
+    del words
 
 import importlib
 from typing import TYPE_CHECKING

@@ -6,6 +6,13 @@ usual classes work: a `ValueError`, and one of the four below where another clas
 
 from __future__ import annotations
 
+import re
+import traceback
+
+# Control characters but for tabs and newlines, and halves of surrogate pairs, which no file takes.
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+_LAST_FRAMES = 3
+
 from types import UnionType
 
 
@@ -66,3 +73,25 @@ class DeviceError(TinyrefError):
 
     def __reduce__(self) -> tuple[type[DeviceError], tuple[str, str, str]]:
         return DeviceError, (self.device, self.message, self.source)
+
+
+def printable(text: str) -> str:
+    """`text` as a terminal and a file can take it: what they cannot is written as an escape."""
+    return _UNPRINTABLE.sub(lambda found: ascii(found.group())[1:-1], text)
+
+
+def described(error: BaseException) -> str:
+    """The class of any error and its words, which may be those that it fails to find."""
+    try:
+        words = str(error)
+    except Exception as second:
+        words = f"(its str() raises {type(second).__name__})"
+    return printable(f"{type(error).__name__}: {words}")
+
+
+def explained(error: BaseException) -> str:
+    """The error in words; one that nobody raised on purpose comes with its last frames."""
+    if isinstance(error, TinyrefError):
+        return printable(str(error))
+    frames = "".join(traceback.format_tb(error.__traceback__)[-_LAST_FRAMES:])
+    return printable(f"{described(error)}\n{frames}".rstrip())

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+# They compute where they run; all other commands have workers for that.
+ATTACHED = frozenset({"bench", "explain"})
+
 
 def main() -> None:
     """The console command `tinyref`."""
@@ -10,11 +15,34 @@ def main() -> None:
 
     from tinyref.cli.entry import EXIT_INTERRUPTED, run
 
+    arguments = sys.argv[1:]
     try:
-        code = run(sys.argv[1:])
+        attached = arguments[:1] and arguments[0] in ATTACHED
+        code = _run_attached(arguments) if attached else run(arguments)
     except KeyboardInterrupt:
         # Asked once more while it was leaving already.
         code = EXIT_INTERRUPTED
     # What is left is the interpreter's own clean-up, which an impatient Ctrl-C must not break.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.exit(code)
+
+
+def _run_attached(arguments: Sequence[str]) -> int:
+    """Runs the command in a process of its own; one that ends without a code is a failure."""
+    import os
+    import signal
+    import sys
+
+    from tinyref.cli.entry import EXIT_FAILURES
+    from tinyref.processes import run_attached
+
+    # A backend named by its path may lie in the folder where its author works, not yet installed.
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+    done = run_attached("tinyref.cli.attached", {"arguments": list(arguments)})
+    if done.answer is not None and (done.code >= 0 or done.answer["exit"]):
+        return int(done.answer["exit"])
+    if done.code in (-signal.SIGINT, -signal.SIGTERM, -signal.SIGHUP):
+        return 128 - done.code
+    print(f"tinyref: error: the process that ran the device ended: {done.ending}", file=sys.stderr)
+    return EXIT_FAILURES

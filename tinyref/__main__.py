@@ -1,0 +1,5 @@
+"""`python -m tinyref` is the command `tinyref`."""
+
+from tinyref.cli import main
+
+main()
