@@ -96,6 +96,7 @@ FLAGS: dict[str, Flag] = {
         Flag("THREADS", 0, "host threads that may share a launch; 0 is as many as cores", 0, 1024),
         Flag("CC", "", "the C compiler of the CLANG device; empty takes CC, gcc, clang or tcc"),
         Flag("SANITIZE", 1, "the PYTHON device checks bounds, races, uninitialised reads", 0, 1),
+        Flag("OPEN_SECONDS", 60, "seconds in which a command's process must open a device", 1),
         Flag("TRACEBACK", 0, "show Python tracebacks of errors in the command line", 0, 1),
     )
 }
@@ -107,6 +108,7 @@ _EFFECTS: dict[str, Effect] = {
     **dict.fromkeys(("NOOPT", "TC", "TC_LEVEL", "IMAGE", "BEAM"), Effect.NUMBERS),
     **dict.fromkeys(("VERIFY", "JIT", "SANITIZE"), Effect.CHECKS),
     **dict.fromkeys(("DEBUG", "DUMP", "TRACEBACK", "CACHE", "CACHE_DIR"), Effect.OUTPUT),
+    "OPEN_SECONDS": Effect.OUTPUT,
 }
 
 _overrides: ContextVar[dict[str, FlagValue] | None] = ContextVar("tinyref_flags", default=None)

@@ -19,13 +19,21 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from tinyref import config
 from tinyref.dtype import DType, dtypes
-from tinyref.errors import DeviceError, TinyrefError, UserError, UserLookupError, UserTypeError
+from tinyref.errors import (
+    DeviceError,
+    TinyrefError,
+    UserError,
+    UserLookupError,
+    UserTypeError,
+    described,
+)
 
 if TYPE_CHECKING:
     # Types only: at run time this file knows nothing of the floors above it.
     from tinyref.uops.program import Program
     from tinyref.uops.tiles import MatrixTile
 
+OWN_PACKAGES = frozenset({"tinyref", "tinyref_conformance", "tinyref_fuzz", "tinyref_spec"})
 ENTRY_POINT_GROUP = "tinyref.backends"
 
 
@@ -268,6 +276,18 @@ class DeviceRegistry:
             return self._canonical(name)
         return f"{name.partition(':')[0].upper()}:{os.path.abspath(path)}"
 
+    def asks_package(self, name: str) -> bool:
+        """Whether `canonical` imports the package of a vendor, to know if `name` ends in a path."""
+        head, _, tail = name.partition(":")
+        found = self._entry_points.get(head.upper())
+        is_path = bool(tail) and not tail.isdigit()
+        return found is not None and is_path and not is_ours(found.value)
+
+    def is_ours(self, canonical: str) -> bool:
+        """Whether the backend is one of tinyref's own packages; it is not imported for that."""
+        declared = self._entry_points.get(canonical.partition(":")[0])
+        return is_ours(canonical if declared is None else declared.value)
+
     def _path(self, name: str) -> str | None:
         """The path in the name of a device that takes one; None for all other names."""
         head, _, tail = name.partition(":")
@@ -306,8 +326,7 @@ class DeviceRegistry:
         except (ImportError, AttributeError) as error:
             raise DeviceError(base, f"its package does not import: {error}") from error
         except (Exception, SystemExit) as error:  # a package may do anything while it is imported
-            words = f"{type(error).__name__}: {error}"
-            raise DeviceError(base, f"its package does not import: {words}") from error
+            raise DeviceError(base, f"its package does not import: {described(error)}") from error
         if not (isinstance(found, type) and issubclass(found, Backend)):
             raise UserTypeError(
                 f"device: {base} names {found!r}, accepted is a subclass of Backend"
@@ -321,16 +340,17 @@ class DeviceRegistry:
         except TinyrefError as error:
             return Availability(False, str(error))
         except Exception as error:  # a backend asks drivers, which may fail in any way
-            return Availability(False, f"{type(error).__name__}: {error}")
+            return Availability(False, described(error))
 
     def __getitem__(self, name: str | None) -> Backend:
         canonical = self.canonical(name)
         found = self._open.get(canonical)
         if found is None:
+            backend_class = self.backend_class(canonical)
             available = self.availability(canonical)
             if not available.works:
                 raise DeviceError(canonical, f"is not available here: {available.reason}")
-            found = self.backend_class(canonical).opened(self._parts(canonical)[1])
+            found = backend_class.opened(self._parts(canonical)[1])
             self._open[canonical] = found
         return found
 
@@ -366,6 +386,17 @@ def _split(name: str) -> tuple[str, int]:
 def _import_class(path: str) -> object:
     module, _, attribute = path.partition(":")
     return getattr(importlib.import_module(module), attribute)
+
+
+def is_ours(module: str) -> bool:
+    """Whether a module is of tinyref's own packages: what it raises is no vendor's error."""
+    return module.partition(".")[0] in OWN_PACKAGES
+
+
+def is_misnamed(error: BaseException) -> bool:
+    """Whether a device did not open because no backend is found by its name."""
+    is_missing = isinstance(error.__cause__, ImportError | AttributeError)
+    return isinstance(error, UserError) or (isinstance(error, DeviceError) and is_missing)
 
 
 Device = DeviceRegistry()

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import re
 import traceback
+from types import UnionType
 
 # Control characters but for tabs and newlines, and halves of surrogate pairs, which no file takes.
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 _LAST_FRAMES = 3
-
-from types import UnionType
 
 
 class TinyrefError(Exception):

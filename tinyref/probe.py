@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tinyref import config
-from tinyref.device import Capabilities, Device
+from tinyref import config, reproduce
+from tinyref.device import Capabilities, Device, is_misnamed
 from tinyref.dtype import dtypes
-from tinyref.errors import UserError, described, explained, printable
+from tinyref.errors import explained, printable
 from tinyref.processes import Line, Message, Pool, WorkerProcess
 
 
@@ -42,7 +42,7 @@ def probe(names: Sequence[str]) -> list[Probed]:
     """What each of these devices says; one that dies or hangs costs itself alone."""
     seconds = config.integer("OPEN_SECONDS")
     pool = Pool("tinyref.probe", {}, WorkerProcess)
-    pool.environment = {**os.environ, **config.environment()}
+    pool.environment = {**os.environ, **reproduce.settings()}
     try:
         return [_probed(pool, name, seconds) for name in names]
     finally:
@@ -62,11 +62,8 @@ def _probed(pool: Pool[WorkerProcess], name: str, seconds: float) -> Probed:
     if not is_fresh:
         # Perhaps it pays for one that was asked before.
         return _probed(pool, name, seconds)
-    if words != _SILENT:
-        words = worker.ending(code)
-    else:
-        words = f"no answer within {seconds:g} s"
-    return Probed(name, False, f"while it was opened: {words}\n{tail}".rstrip())
+    ending = f"no answer within {seconds:g} s" if words == _SILENT else worker.ending(code)
+    return Probed(name, False, f"while it was opened: {ending}\n{tail}".rstrip())
 
 
 _SILENT = "silence"
@@ -98,10 +95,8 @@ def _described(name: str) -> Probed:
     try:
         name = Device.canonical(name)
         title = printable(Device.backend_class(name).title)
-    except UserError as error:
-        return Probed(name, False, explained(error), is_misnamed=True)
     except BaseException as error:  # a package may do anything while it is imported
-        return Probed(name, False, explained(error))
+        return Probed(name, False, explained(error), is_misnamed=is_misnamed(error))
     available = Device.availability(name)
     reason = printable(available.reason)
     if not available.works:

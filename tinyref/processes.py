@@ -22,7 +22,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from tinyref.messages import Line, Message, Reader, framed
+from tinyref.errors import printable
+from tinyref.messages import EXIT_ORPHANED, Line, Message, Reader, framed
 
 __all__ = ["Line", "Message", "Pool", "WorkerProcess", "death_in_words", "python_command"]
 
@@ -114,7 +115,8 @@ class WorkerProcess:
         """How it ended, in words."""
         if self.noise:
             return self.noise
-        if self.left_pipe:
+        # A worker thinks that we are gone where its pipe is.
+        if self.left_pipe or (code == EXIT_ORPHANED and not self.killed_for):
             return "it closed a descriptor that is not its own"
         return death_in_words(code)
 
@@ -162,7 +164,7 @@ class WorkerProcess:
             text = self.log.read_bytes()[-LOG_TAIL:].decode(errors="replace")
         except OSError:
             return ""
-        return text.strip()
+        return printable(text.strip())
 
     def trim_log(self) -> None:
         """Drops what the worker printed, where it is more than anybody will read."""
@@ -232,7 +234,7 @@ class Pool(Generic[W]):
         log = Path(self._logs.name) / f"worker-{self._started}.log"
         # To append, so that what follows a log that was trimmed begins at its new end.
         with log.open("ab") as file:
-            process, pipes = _start(
+            process, pipes = start_process(
                 self._module,
                 stdin=subprocess.DEVNULL,
                 stdout=file,
@@ -284,7 +286,7 @@ class Pool(Generic[W]):
         self._logs.cleanup()
 
 
-def _start(module: str, **how: Any) -> tuple[subprocess.Popen[bytes], Pipes]:
+def start_process(module: str, **how: Any) -> tuple[subprocess.Popen[bytes], Pipes]:
     """A process that runs `module`, with a pipe each way."""
     heard, told = os.pipe(), os.pipe()
     pipes = Pipes(heard[0], told[1], secrets.token_hex(8))
@@ -318,7 +320,7 @@ def run_attached(module: str, config: Mapping[str, Any]) -> Finished:
 
     It has all of our environment. Whatever its user's code does ends that process alone.
     """
-    process, pipes = _start(module)
+    process, pipes = start_process(module)
     worker = WorkerProcess(process, Path(os.devnull), pipes)
     with _left_to_child(process):
         worker.send(config)

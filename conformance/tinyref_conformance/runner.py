@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tinyref import config
 from tinyref.device import Capabilities
 from tinyref.errors import UserError
 from tinyref.processes import usable_memory
@@ -26,7 +27,6 @@ from tinyref_conformance.statuses import Status
 from tinyref_conformance.suite import DEFAULT_CATALOGUE
 from tinyref_spec.case import Case
 
-OPENING_SECONDS = 60.0
 TICK_SECONDS = 0.1
 # Workers in a row that do not even open the device, and deaths of one row between its cases.
 MAX_FAILED_OPENINGS = 3
@@ -190,6 +190,10 @@ class Runner:
         self._stopped = True
         self.outcome.problems.append(problem)
 
+    @property
+    def _opening_seconds(self) -> float:
+        return max(config.integer("OPEN_SECONDS"), self.settings.timeout)
+
     # Queueing
 
     def _queue_first_attempts(self) -> None:
@@ -329,6 +333,8 @@ class Runner:
         elif "opened" in message:
             self._opened(worker, message["opened"])
         elif "refused" in message:
+            if message["misnamed"] and self.outcome.opened is None:
+                raise UserError(message["refused"])
             self._failed_to_open(message["refused"])
             worker.kill("the device does not open")
         elif "fatal" in message:
@@ -355,7 +361,7 @@ class Runner:
             return
         silent = worker.silence()
         if worker.opened is None:
-            if silent > max(OPENING_SECONDS, self.settings.timeout):
+            if silent > self._opening_seconds:
                 worker.kill("timeout")
         elif worker.case is not None and silent > self.settings.timeout:
             worker.kill("timeout")
@@ -384,9 +390,9 @@ class Runner:
             self._settle(task.row)
 
     def _opening_in_words(self, worker: WorkerProcess, code: int, tail: str) -> str:
-        words = pools.death_in_words(code)
+        words = worker.ending(code)
         if worker.killed_for == "timeout":
-            words = f"no answer within {max(OPENING_SECONDS, self.settings.timeout):g} s"
+            words = f"no answer within {self._opening_seconds:g} s"
         return f"while opening the device: {words}" + (f"\n{tail}" if tail else "")
 
     def _pin(self, case_id: str, task: Task, killed_for: str, code: int, tail: str) -> None:

@@ -12,13 +12,13 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-import traceback
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from tinyref import config
-from tinyref.errors import DeviceError, TinyrefError, UserError, VerifyError
+from tinyref.device import is_misnamed
+from tinyref.errors import DeviceError, UserError, VerifyError, explained
 from tinyref.processes import Line
 from tinyref_conformance import journal, records
 from tinyref_conformance.expectations import Phase
@@ -65,8 +65,8 @@ class Worker:
         try:
             self._device = self.suite.open_device(self.device_name)
             self.say({"opened": describe_device(self.device_name, self._device)})
-        except Exception as error:  # anything at all: the report is to say what it was
-            self.say({"refused": _explain(error)})
+        except (Exception, SystemExit) as error:  # anything: the report is to say what it was
+            self.say({"refused": explained(error), "misnamed": is_misnamed(error)})
 
     def run_row(self, message: Mapping[str, Any]) -> None:
         """Runs the named cases of one row, in order."""
@@ -98,7 +98,7 @@ class Worker:
             return self._stopped(case, attempt, started, Status.CRASH, "out of memory", Phase.RUN)
         except Exception as error:  # a case must not take the run down with it
             found = self._stopped(
-                case, attempt, started, Status.FAIL, _explain(error), _phase(error)
+                case, attempt, started, Status.FAIL, explained(error), _phase(error)
             )
             source = getattr(error, "source", "")
             return dataclasses.replace(found, details={"source": source}) if source else found
@@ -109,14 +109,6 @@ class Worker:
     ) -> Record:
         seconds = time.perf_counter() - started
         return Record(case.id, status, attempt, phase.value, message, seconds)
-
-
-def _explain(error: BaseException) -> str:
-    """The error in words; an error that nobody raised on purpose comes with its last frames."""
-    if isinstance(error, TinyrefError):
-        return str(error)
-    frames = "".join(traceback.format_tb(error.__traceback__)[-3:])
-    return f"{type(error).__name__}: {error}\n{frames}".rstrip()
 
 
 def _phase(error: BaseException) -> Phase:

@@ -17,6 +17,7 @@ from tinyref.cli.entry import run as tinyref
 from tinyref.cli.fuzz_score import resume_command
 from tinyref.device import Availability, Device
 from tinyref.errors import UserError
+from tinyref.processes import Pipes, Pool, WorkerProcess
 from tinyref_fuzz.mutants import score as scoring
 from tinyref_fuzz.mutants.records import Found, Row, Run, Score, Subject, Total, totals
 from tinyref_fuzz.mutants.score import Scoring, Settings, describe, read_score, write_score
@@ -106,7 +107,7 @@ def test_runs_survive_json():
 
 
 def run_of(*messages: dict[str, object], death: str = "killed by SIGSEGV") -> Run:
-    process = scoring._Process(subprocess.Popen(["true"]), Path("/nowhere"))
+    process = scoring._Process(subprocess.Popen(["true"]), Path("/nowhere"), Pipes(-1, -1, ""))
     process.process.wait()
     process.messages = list(messages)
     process.ready_at = 100.0 if process.first("ready") else None
@@ -481,18 +482,19 @@ trial.main()
 
 
 @pytest.mark.long
-def test_an_edit_that_does_not_fit_is_refused_and_no_kill():
+def test_an_edit_that_does_not_fit_is_refused_and_no_kill(tmp_path, monkeypatch):
     request = {"mutant": "max-of-lanes-as-sum", "device": "PYTHON", "seed": 0, "seconds": 1.0}
-    # What ends the input ends the process as well, so it stays open.
-    with subprocess.Popen(
-        [sys.executable, "-c", TRIAL], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(f"{{}}\n{json.dumps(request)}\n")
-        process.stdin.flush()
-        messages = [json.loads(line) for line in process.stdout]
-    assert "stands 0 times" in messages[-1]["refused"]
+    (tmp_path / "misfit.py").write_text(TRIAL)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    pool = Pool("misfit", {}, WorkerProcess)
+    try:
+        pool.start().send(request)
+        said = [message for _, message in pool.said(60)]
+        while None not in said:
+            said += [message for _, message in pool.said(60)]
+    finally:
+        pool.close()
+    assert "stands 0 times" in said[-2]["refused"]
 
 
 @pytest.mark.parametrize(
@@ -518,7 +520,7 @@ def test_programs_that_are_not_all_known_are_not_compared():
 
 
 def traced(found: Scoring, subject: Subject, digests: list[str], is_done: bool) -> None:
-    process = scoring._Process(subprocess.Popen(["true"]), Path("/nowhere"))
+    process = scoring._Process(subprocess.Popen(["true"]), Path("/nowhere"), Pipes(-1, -1, ""))
     process.process.wait()
     process.messages = [{"digest": digest} for digest in digests] + [{"done": True}] * is_done
     found._traced(process, scoring._Task(subject, 1, "trace"))

@@ -14,13 +14,12 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from tinyref import processes
-from tinyref.errors import UserError
-from tinyref.processes import Line, Message, WorkerProcess, death_in_words, usable_memory
+from tinyref import config, processes
+from tinyref.errors import UserError, explained
+from tinyref.processes import Line, Message, WorkerProcess, usable_memory
 from tinyref.uops.optimise.opt import opts_text, parse_opts
 from tinyref_fuzz.bucket import bucket_of
 from tinyref_fuzz.campaign.cases import (
-    error_text,
     judge_of,
     verdict_from_json,
     verdict_of,
@@ -30,7 +29,6 @@ from tinyref_fuzz.campaign.examination import examined_crash
 from tinyref_fuzz.campaign.local import (
     EXAMINATION_GRACE,
     LAST_WORDS_SECONDS,
-    OPENING_SECONDS,
     pair_of_death,
 )
 from tinyref_fuzz.case import Blame, Case, Opts, Symptom, Verdict
@@ -167,7 +165,7 @@ class JudgeApart:
                 return worker
             self._pool.remove(worker)
         worker = self._pool.start()
-        answer = self._answer(worker, OPENING_SECONDS)
+        answer = self._answer(worker, config.integer("OPEN_SECONDS"))
         if isinstance(answer, Death):
             raise UserError(f"device: {self.device} does not open: {answer.verdict.detail}")
         if "refused" in answer:
@@ -185,7 +183,9 @@ class JudgeApart:
 
     def _death(self, worker: WorkerProcess, limit: float) -> Death:
         log = worker.log_tail()
-        words = death_in_words(self._pool.remove(worker))
+        words = worker.ending(self._pool.remove(worker))
+        if worker.noise:
+            return Death(Symptom.CRASH, words, log)
         if worker.killed_for == "memory":
             return Death(Symptom.MEMORY, f"it held over {usable_memory() >> 20} MiB", log)
         if worker.killed_for:
@@ -230,8 +230,8 @@ def main() -> None:
     line = Line()
     try:
         judge = judge_of(line.hear()["device"])
-    except Exception as error:  # anything at all: the parent is to say what it was
-        line.say({"refused": error_text(error)})
+    except (Exception, SystemExit) as error:  # anything: the parent is to say what it was
+        line.say({"refused": explained(error)})
         # Threads of a device must not keep the process.
         os._exit(0)
     line.say({"opened": True})
@@ -243,7 +243,7 @@ def _done(judge: Judge, message: Message) -> Message:
     try:
         return TASKS[message["task"]](judge, case_from_json(message["case"]), message)
     except Exception as error:  # what a broken compiler raises ends this task alone
-        return {"problem": error_text(error)}
+        return {"problem": explained(error)}
 
 
 def _judge(judge: Judge, case: Case, message: Mapping[str, Any]) -> Message:

@@ -8,27 +8,45 @@ from pathlib import Path
 import pytest
 
 from tinyref import processes
+from tinyref.messages import Reader, framed
 from tinyref.processes import Pool, WorkerProcess, death_in_words
 
 LEAVES = """
 import os, subprocess, sys, time
-child = subprocess.Popen(["sleep", "1000"], stdout=subprocess.DEVNULL)
-print('{"child": %d}' % child.pid, flush=True)
-os.close(1)
+from tinyref.processes import Line
+line = Line()
+child = subprocess.Popen(["sleep", "1000"])
+line.say({"child": child.pid})
+os.close(int(sys.argv[2]))
 time.sleep(0.1)
-sys.exit(7)
+os._exit(7)
 """
 
 
 CHATTERS = """
-import os, sys
+import os
+from tinyref.processes import Line
 os.write(1, b"Welcome to the driver\\n\\xff\\x00\\n7\\n")
-os.write(1, b'{\\"ready\\": true}\\n')
-sys.stdin.readline()
+os.write(1, b'{\\"ready\\": false}\\n')
+line = Line()
+line.hear()
+line.say({"ready": True})
 while True:
     os.write(2, b"more and more\\n" * 100)
-    line = sys.stdin.readline()
-    os.write(1, line.encode())
+    line.say(line.hear())
+"""
+
+MEDDLES = """
+import os, sys, time
+from tinyref.processes import Line
+line = Line()
+for pipe in range(3, 64):
+    try:
+        {what}
+    except OSError:
+        pass
+line.say({"ready": True})
+time.sleep(1000)
 """
 
 
@@ -84,7 +102,7 @@ def messages(pool: Pool) -> list[dict]:
     return found
 
 
-def test_lines_that_are_no_messages_are_skipped_and_long_logs_begin_anew(monkeypatch, pool):
+def test_what_is_printed_is_no_message_and_long_logs_begin_anew(monkeypatch, pool):
     monkeypatch.setattr(processes, "LOG_MOST_BYTES", 2000)
     chattering = Pool("chatters", {}, WorkerProcess)
     chattering.environment = pool.environment
@@ -100,6 +118,70 @@ def test_lines_that_are_no_messages_are_skipped_and_long_logs_begin_anew(monkeyp
         assert set(worker.log_tail().split("\n")) <= {"", "more and more"}
     finally:
         chattering.close()
+
+
+@pytest.mark.parametrize(
+    ("noise", "count"),
+    [
+        (b'{"ready": true}\n', 15),
+        (b"no newline", 10),
+        (b"\xff\x00\x1b[31m\n\n", 7),
+    ],
+)
+def test_what_is_written_between_the_messages_is_told_and_the_worker_not_trusted(
+    pool, tmp_path, noise, count
+):
+    write = f"os.write(pipe, {noise!r})"
+    (tmp_path / "meddles.py").write_text(MEDDLES.replace("{what}", write))
+    meddling = Pool("meddles", {}, WorkerProcess)
+    meddling.environment = pool.environment
+    try:
+        worker = meddling.start()
+        said = []
+        while meddling.workers:
+            for _, message in meddling.said(60):
+                said.append(message)
+                if message is None:
+                    code = meddling.remove(worker)
+        assert said == [None]
+        assert worker.ending(code) == (
+            f"it wrote {count} bytes to a descriptor that is not its own: "
+            f"{noise.strip(bytes([10]))!r}"
+        )
+    finally:
+        meddling.close()
+
+
+def test_a_worker_whose_pipe_is_closed_by_others_tells_so(pool, tmp_path):
+    (tmp_path / "meddles.py").write_text(
+        MEDDLES.replace("{what}", "os.close(pipe)").replace("line.say", "time.sleep(9) #")
+    )
+    meddling = Pool("meddles", {}, WorkerProcess)
+    meddling.environment = pool.environment
+    try:
+        worker = meddling.start()
+        assert [message for _, message in meddling.said(60)] == [None]
+        code = meddling.remove(worker)
+        assert worker.ending(code) == "it closed a descriptor that is not its own"
+    finally:
+        meddling.close()
+
+
+def test_a_message_comes_whole_from_any_pieces():
+    reader = Reader("mark")
+    data = framed("mark", {"a": "x" * 50}) + framed("mark", {"b": [1]})
+    pieces = [data[start : start + 7] for start in range(0, len(data), 7)]
+    assert [found for piece in pieces for found in reader.feed(piece)] == [
+        {"a": "x" * 50},
+        {"b": [1]},
+    ]
+    assert reader.noise_bytes == 0
+    # What is no message is told, however it is cut, and takes no memory.
+    assert [reader.feed(b"junk" * 1000) for _ in range(3)] == [[], [], []]
+    assert reader.feed(b"\nmark {broken\nmark 7\n") == []
+    assert reader.noise_bytes == 12000 + 12 + 6
+    assert len(reader.noise) == 200
+    assert reader.feed(framed("mark", {"c": 1})) == [{"c": 1}]
 
 
 def test_time_in_which_others_had_the_processor_is_no_silence(monkeypatch, pool):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -13,6 +12,7 @@ import pytest
 
 from tinyref.cli import devices
 from tinyref.cli.entry import run
+from tinyref.processes import start_process
 
 COMMAND = [sys.executable, "-m", "tinyref.cli"]
 
@@ -90,10 +90,10 @@ def test_the_traceback_flag_shows_where(
 def test_an_internal_error_says_that_it_is_a_bug_and_saves_the_case(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def broken(name: str) -> dict[str, object]:
-        raise ZeroDivisionError(f"over {name}")
+    def broken(device: object, default: str) -> None:
+        raise ZeroDivisionError(f"over {default}")
 
-    monkeypatch.setattr(devices, "_describe", broken)
+    monkeypatch.setattr(devices, "_print", broken)
     monkeypatch.setattr("platformdirs.user_log_dir", lambda name: str(tmp_path / name))
     assert run(["devices"]) == 70
     error = capsys.readouterr().err
@@ -138,11 +138,6 @@ def test_ctrl_c_saves_and_says_how_to_resume(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_a_worker_leaves_when_nobody_listens() -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tinyref_conformance.worker"],
-        stdin=subprocess.PIPE,
-        env={**os.environ},
-    )
-    assert process.stdin is not None
-    process.stdin.close()
+    process, pipes = start_process("tinyref_conformance.worker")
+    pipes.close()
     assert process.wait(20) == 3

@@ -32,7 +32,9 @@ def bench(
     measured in this run, and the ratio is theirs: compare ratios between machines, not times.
     """
     from tinyref.cli.bench_rows import chosen, facts, measure
+    from tinyref.cli.options import opening_device
 
+    opening_device("")
     if json_file is not None:
         _check_writable(json_file)
     rows = chosen(row)

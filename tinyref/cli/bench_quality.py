@@ -27,6 +27,7 @@ from tinyref.device import Device
 from tinyref.engine.estimate import estimate, value_of
 from tinyref.errors import UserError
 from tinyref.lazy.buffers import buffer_of
+from tinyref.processes import python_command
 from tinyref.runtimes.host_threads import available_cores
 from tinyref.runtimes.kernel import compile_ast
 from tinyref.schedule import schedule
@@ -187,7 +188,7 @@ def measured_apart(name: str, repeats: int) -> Comparison:
     Raises `UserError` with its last words when it fails.
     """
     done = subprocess.run(
-        [sys.executable, "-m", "tinyref.cli.bench_quality", name, str(repeats)],
+        python_command("tinyref.cli.bench_quality", name, str(repeats)),
         check=False,
         capture_output=True,
         text=True,

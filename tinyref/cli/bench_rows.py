@@ -9,7 +9,6 @@ import os
 import platform
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -23,6 +22,8 @@ from tinyref import __version__
 from tinyref.config import Context
 from tinyref.device import Device
 from tinyref.errors import TinyrefError, UserError
+from tinyref.probe import probe
+from tinyref.processes import python_command
 
 MATMUL = 64
 SIN = 256
@@ -149,9 +150,7 @@ def _peer_pass() -> tuple[float, str]:
 
 def _printed(module: str) -> str:
     """What a fresh process prints that runs `module`."""
-    done = subprocess.run(
-        [sys.executable, "-m", module], check=False, capture_output=True, text=True
-    )
+    done = subprocess.run(python_command(module), check=False, capture_output=True, text=True)
     if done.returncode != 0:
         last = done.stderr.strip().splitlines()[-1:]
         raise UserError(f"bench: lowering does not run: {' '.join(last)}")
@@ -282,12 +281,11 @@ def _seconds(run: Callable[[], object]) -> float:
 
 
 def _cold_compiles(repeats: int) -> Iterator[Measured]:
-    for device in Device.names():
-        name = f"compile.{device}"
-        available = Device.availability(device)
-        if not available.works:
-            yield Measured(name, "", missing=available.reason.partition("\n")[0])
-        elif not Device[device].capabilities.ops:
+    for found in probe(Device.names()):
+        device, name = found.name, f"compile.{found.name}"
+        if found.capabilities is None:
+            yield Measured(name, "", missing=found.reason.partition("\n")[0])
+        elif not found.capabilities["ops"]:
             yield Measured(name, "", missing="the device runs no kernels")
         else:
             values = [_cold_compile(device, number) for number in range(repeats + 1)][1:]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tinyref.cli.options import device_name
 from tinyref.cli.signals import until_stopped
 from tinyref.errors import UserError
 from tinyref.folders import file_name
@@ -105,7 +106,7 @@ def conform(
 
     if restart and not resume:
         raise UserError("restart: goes with --resume; without it a run begins anew anyway")
-    name = _device(device)
+    name = device_name(device)
     settings = Settings(
         device=name,
         folder=report or _folder(name, query, shard),
@@ -130,15 +131,6 @@ def conform(
         link=link,
     )
     raise typer.Exit(_conform(request))
-
-
-def _device(name: str | None) -> str:
-    """The canonical name; raises `UserError` for one that no backend declares."""
-    from tinyref.device import Device
-
-    canonical = Device.canonical(name)
-    Device.backend_class(canonical)
-    return canonical
 
 
 def _folder(device: str, query: str, shard: str) -> Path:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
-    from tinyref.device import Capabilities
+    from tinyref.probe import Probed
 
 
 def devices(
@@ -29,69 +30,45 @@ def devices(
     that was named does not work here.
     """
     from tinyref.device import Device
+    from tinyref.errors import UserError
+    from tinyref.probe import probe
 
-    found = [_describe(Device.canonical(name)) for name in names or Device.names()]
+    found = probe(names or Device.names())
+    for device in found:
+        if device.is_misnamed:
+            raise UserError(device.reason)
     if as_json:
-        print(json.dumps({"default": Device.default, "devices": found}, indent=1))
+        described = [_as_json(device) for device in found]
+        print(json.dumps({"default": Device.default, "devices": described}, indent=1))
     else:
         for device in found:
             _print(device, Device.default)
         print("\nTest one with: tinyref conform --device NAME")
-    if names and not all(device["works"] for device in found):
+    if names and not all(device.works for device in found):
         raise typer.Exit(1)
 
 
-def _describe(name: str) -> dict[str, Any]:
-    from tinyref.device import Device
-    from tinyref.errors import TinyrefError
-
-    available = Device.availability(name)
-    described: dict[str, Any] = {
-        "name": name,
-        "works": available.works,
-        "reason": available.reason,
-        "title": "",
+def _as_json(device: Probed) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "name": device.name,
+        "works": device.works,
+        "reason": device.reason,
+        "title": device.title,
     }
-    try:
-        described["title"] = Device.backend_class(name).title
-        if available.works:
-            backend = Device[name]
-            described["versions"] = backend.versions()
-            described["capabilities"] = _capabilities(backend.capabilities)
-    except TinyrefError as error:
-        # Available by its own word, and yet it does not open: the word counts for nothing.
-        described["works"] = False
-        described["reason"] = str(error)
-    return described
+    if device.capabilities is not None:
+        found |= {"versions": device.versions, "capabilities": device.capabilities}
+    return found
 
 
-def _capabilities(capabilities: Capabilities) -> dict[str, Any]:
-    from tinyref.dtype import dtypes
-
-    return {
-        "dtypes": [d.name for d in dtypes.all if d in capabilities.dtypes],
-        "emulated": [d.name for d in dtypes.all if d in capabilities.emulated],
-        "ops": sorted(capabilities.ops),
-        "vector_lanes": list(capabilities.vector_lanes),
-        "grid": capabilities.has_grid,
-        "groups": capabilities.has_groups,
-        "shared_bytes": capabilities.shared_bytes,
-        "threads": capabilities.threads,
-        "buffer_limit": capabilities.buffer_limit,
-        "images": capabilities.images,
-        "matrix_tiles": [tile.name for tile in capabilities.matrix_tiles],
-        "keeps_subnormals": capabilities.keeps_subnormals,
-    }
-
-
-def _print(device: dict[str, Any], default: str) -> None:
-    mark = "works" if device["works"] else "missing"
-    title = device["title"] + (" (default)" if device["name"] == default else "")
-    print(f"{device['name']:8} {mark:8} {title}")
-    if device["reason"]:
-        label = "with" if device["works"] else "why not"
-        print(f"{'':17} {label}: {device['reason'].splitlines()[0]}")
-    found = device.get("capabilities")
+def _print(device: Probed, default: str) -> None:
+    mark = "works" if device.works else "missing"
+    title = device.title + (" (default)" if device.name == default else "")
+    print(f"{device.name:8} {mark:8} {title}")
+    if device.reason:
+        label = "with" if device.works else "why not"
+        first, _, rest = device.reason.partition("\n")
+        print(f"{'':17} {label}: {first}{' (--json shows all of it)' if rest else ''}")
+    found = device.capabilities
     if found is None:
         return
     if not found["ops"]:
@@ -105,7 +82,7 @@ def _print(device: dict[str, Any], default: str) -> None:
     print(f"{'':17} {_features(found)}")
 
 
-def _features(found: dict[str, Any]) -> str:
+def _features(found: Mapping[str, Any]) -> str:
     parts = [f"{len(found['ops'])} ops"]
     lanes = [str(width) for width in found["vector_lanes"] if width > 1]
     parts.append(f"vectors of {', '.join(lanes)}" if lanes else "no vectors")

@@ -53,13 +53,14 @@ def explain(
     TINYREF_NOOPT=1 shows kernels without optimisations, TINYREF_BEAM=2 those that a search finds.
     """
     from tinyref.cli.expression import evaluate
+    from tinyref.cli.options import opening_device
     from tinyref.config import Context
-    from tinyref.device import Device
 
+    name = opening_device(device)
     if html or expression.endswith(".py"):
-        _write_page(expression, Device.canonical(device or None), html)
+        _write_page(expression, name, html)
         return
-    with Context(DEVICE=Device.canonical(device or None)):
+    with Context(DEVICE=name):
         tensor = evaluate(expression)
         _explain(tensor, every_stage)
 

@@ -187,7 +187,7 @@ def run_program(path: Path, device: str, record: ProgramRecord) -> Failure | Non
     """
     arguments, paths = sys.argv, list(sys.path)
     sys.argv = [str(path)]
-    sys.path.insert(0, str(path.resolve().parent))
+    sys.path.append(str(path.resolve().parent))
     try:
         with Context(DEVICE=device), watching(record):
             runpy.run_path(str(path), run_name="__main__")

@@ -11,7 +11,7 @@ import typer
 from tinyref import reproduce
 from tinyref.cli.fuzz_case import corpus_app, harvest, keep, reduce, replay, show
 from tinyref.cli.fuzz_score import score
-from tinyref.cli.options import MOST_JOBS, check_finite
+from tinyref.cli.options import MOST_JOBS, check_finite, device_name
 from tinyref.cli.signals import until_stopped
 from tinyref.errors import UserError
 from tinyref.folders import file_name
@@ -125,7 +125,7 @@ def fuzz(
     if restart and not resume:
         raise UserError("restart: goes with --resume; without it a campaign begins anew anyway")
     check_finite(seconds=seconds, timeout=timeout)
-    name = _device(device, is_remote=bool(cluster))
+    name = device_name(device)
     request = Request(
         device=name,
         folder=folder or Path(f"fuzz-{file_name(name)}"),
@@ -143,19 +143,6 @@ def fuzz(
         harvested=collection_text(harvested) if harvested is not None else None,
     )
     raise typer.Exit(_fuzz(request))
-
-
-def _device(name: str | None, is_remote: bool) -> str:
-    """The canonical name. Raises `UserError` where it is unknown or does not work here."""
-    from tinyref.device import Device
-
-    canonical = Device.canonical(name)
-    Device.backend_class(canonical)
-    available = Device.availability(canonical)
-    # On a cluster it is the other machines that must have it.
-    if not available.works and not is_remote:
-        raise UserError(f"device: {canonical} is not available here: {available.reason}")
-    return canonical
 
 
 def _reporter() -> Reporter:

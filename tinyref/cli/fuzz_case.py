@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tinyref.cli.options import device_name
 from tinyref.errors import UserError
 
 if TYPE_CHECKING:
@@ -193,7 +194,7 @@ def check(
     """Load, verify and replay every case. Exit code 1 if any file has a problem."""
     from tinyref_fuzz.folder import SHIPPED, files_of, problems_of
 
-    name = _working(device)
+    name = device_name(device)
     folders = SHIPPED if folder is None else (folder,)
     problems = 0
     for each in folders:
@@ -237,13 +238,12 @@ def harvest(
     FILE.py is run as a program of its own, with all your rights, as python FILE.py would. Kernels
     are kept without their data, and of those that differ in sizes alone the smallest one.
     """
-    from tinyref.device import Device
     from tinyref_fuzz.harvest import harvest as run_harvest
 
     target = out if out is not None else Path(f"{program.stem}-kernels.json")
     if target.is_dir():
         target /= f"{program.stem}-kernels.json"
-    name = Device.canonical(device or None)
+    name = device_name(device)
     found = run_harvest(program, name, target, every_size, most_nodes)
     left_out = f"; {found.large} structures too large to judge" if found.large else ""
     print(f"wrote {target}: {len(found.kernels)} of {found.ran} kernels{left_out}")
@@ -253,8 +253,8 @@ def harvest(
 
 
 def _device(asked: str, kept: KeptCase, command: str, case: Path) -> str:
-    """The canonical name. Raises `UserError` where it is unknown or does not work here."""
-    return _working(asked or _device_of_file(kept, command, case))
+    """The canonical name. Raises `UserError` where it is unknown."""
+    return device_name(asked or _device_of_file(kept, command, case))
 
 
 def _device_of_file(kept: KeptCase, command: str, case: Path) -> str:
@@ -270,17 +270,6 @@ def _device_of_file(kept: KeptCase, command: str, case: Path) -> str:
         f"device: {case} names {kept.device!r}, which is not the name of an installed device: "
         f"a file may not choose what code runs; if you trust it: {again}"
     )
-
-
-def _working(name: str) -> str:
-    """The canonical name, of the default device for none. Raises as `_device`."""
-    from tinyref.device import Device
-
-    name = Device.canonical(name or None)
-    available = Device.availability(name)
-    if not available.works:
-        raise UserError(f"device: {name} is not available here: {available.reason}")
-    return name
 
 
 def _check_reducible(case: Path, verdict: Verdict, device: str) -> None:

@@ -14,3 +14,42 @@ def check_finite(**options: float | None) -> None:
     for option, value in options.items():
         if value is not None and not math.isfinite(value):
             raise UserError(f"{option}: expected a number of seconds, got {value}")
+
+
+def device_name(name: str | None) -> str:
+    """The canonical name of a device, the default one if empty; its package is not imported here.
+
+    Raises `UserError` for one that nothing declares.
+    """
+    from tinyref import config
+    from tinyref.device import Device
+    from tinyref.probe import probe
+
+    name = name or config.text("DEVICE")
+    if not Device.asks_package(name):
+        return Device.canonical(name)
+    (found,) = probe([name])
+    if found.is_misnamed:
+        raise UserError(found.reason)
+    return found.name
+
+
+def opening_device(name: str | None) -> str:
+    """The canonical name of a device that this process may open, the default one if empty.
+
+    A vendor's has been opened before in another process, which it may end, hang or confuse. Raises
+    `UserError` where no backend has the name, `DeviceError` where the device does not open.
+    """
+    from tinyref.device import Device
+    from tinyref.errors import DeviceError
+    from tinyref.probe import probe
+
+    found = device_name(name)
+    if Device.is_ours(found):
+        return found
+    (probed,) = probe([found])
+    if probed.is_misnamed:
+        raise UserError(probed.reason)
+    if not probed.works:
+        raise DeviceError(found, f"does not open: {probed.reason}")
+    return found

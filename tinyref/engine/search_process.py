@@ -17,7 +17,7 @@ import numpy as np
 from tinyref import config
 from tinyref.device import Buffer, Device
 from tinyref.dtype import DType, PtrDType, numpy_dtype
-from tinyref.errors import DeviceError
+from tinyref.errors import DeviceError, described, explained
 from tinyref.processes import Line, Message, Pool, WorkerProcess
 from tinyref.runtimes.kernel import Kernel, compile_program
 from tinyref.uops.compile import compile_kernel
@@ -29,8 +29,6 @@ from tinyref.uops.serialize import from_json, to_json
 # A candidate is launched until it has run so often or so long; the fastest launch counts.
 LAUNCHES = 10
 LAUNCH_SECONDS = 0.2
-# Importing everything and opening the device is no candidate's fault.
-START_SECONDS = 60.0
 # What the process does for itself: it times, it neither searches nor prints, and the programs of
 # hundreds of candidates must not push those in use out of the cache.
 OWN_FLAGS = {"BEAM": "0", "CACHE": "0", "DEBUG": "0", "DUMP": ""}
@@ -83,10 +81,12 @@ class Worker:
             process = self._pool.start()
         except OSError as error:
             raise DeviceError(self.device, f"search: cannot start a process: {error}") from error
-        answer = self._answer(START_SECONDS)
+        # Importing everything and opening the device is no candidate's fault.
+        seconds = config.integer("OPEN_SECONDS")
+        answer = self._answer(seconds)
         if answer is None or "ready" not in answer:
             self.close()
-            reason = (answer or {}).get("error", f"no answer in {START_SECONDS:g} seconds")
+            reason = (answer or {}).get("error", f"no answer in {seconds} seconds")
             raise DeviceError(self.device, f"search: the process that times is not ready: {reason}")
         return process
 
@@ -160,7 +160,7 @@ def main() -> None:
     try:
         bench = _Bench(request["device"], ast)
     except Exception as error:  # a device may raise anything
-        line.say({"error": str(error)})
+        line.say({"error": explained(error)})
         return
     line.say({"ready": True})
     while True:
@@ -170,7 +170,7 @@ def main() -> None:
             answer: dict[str, object] = {"seconds": bench.seconds(opts)}
         except Exception as error:
             # A driver may raise anything; the next candidate is not to pay for it.
-            answer = {"error": f"{type(error).__name__}: {error}"}
+            answer = {"error": described(error)}
         _end_after(0)
         line.say(answer)
 

@@ -10,7 +10,6 @@ import functools
 import hashlib
 import json
 import time
-import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,7 +21,7 @@ import tinyref
 import tinyref_fuzz
 import tinyref_spec
 from tinyref.dtype import dtypes
-from tinyref.errors import TinyrefError, UserError
+from tinyref.errors import UserError, explained
 from tinyref.uops.ops import Ops
 from tinyref.uops.optimise.opt import OptOp
 from tinyref.uops.rewrite.engine import firings
@@ -154,15 +153,7 @@ def verdict_of(judge: Judge, case: Case, thorough: bool | None = None) -> Verdic
     except MemoryError:
         return Verdict(Pair.DEVICE, Symptom.MEMORY, "out of memory")
     except Exception as error:  # nothing that one case does may end a campaign
-        return Verdict(Pair.PLAIN, Symptom.ERROR, error_text(error))
-
-
-def error_text(error: BaseException) -> str:
-    """The error in words; one that nobody raised on purpose comes with its last frames."""
-    if isinstance(error, TinyrefError):
-        return str(error)
-    frames = "".join(traceback.format_tb(error.__traceback__)[-3:])
-    return f"{type(error).__name__}: {error}\n{frames}".rstrip()
+        return Verdict(Pair.PLAIN, Symptom.ERROR, explained(error))
 
 
 @dataclass(frozen=True)
@@ -223,7 +214,7 @@ def result_of(
     try:
         case = case_at(judge, seed, number, policy, guide, kernels)
     except Exception as error:  # a generator that fails is a bug as well, and costs one case
-        verdict = Verdict(Pair.PLAIN, Symptom.ERROR, f"while generating: {error_text(error)}")
+        verdict = Verdict(Pair.PLAIN, Symptom.ERROR, f"while generating: {explained(error)}")
     else:
         pairs = pairs_of(case.opts)
         verdict = verdict_of(judge, case)

@@ -11,10 +11,10 @@ import signal
 from dataclasses import replace
 
 from tinyref import reproduce
+from tinyref.errors import explained
 from tinyref.runtimes.identity import device_settings
 from tinyref_fuzz.campaign.cases import (
     case_at,
-    error_text,
     verdict_from_json,
     verdict_to_json,
 )
@@ -57,7 +57,7 @@ def examined(
     try:
         case = case_at(judge, setup.seed, task.first, setup.policy, task.guide, kernels)
     except Exception as error:  # the finding may be that it cannot be made
-        return unexamined(task, f"the case cannot be made: {error_text(error)}")
+        return unexamined(task, f"the case cannot be made: {explained(error)}")
     if attempt > 1 or verdict.symptom in HOPELESS:
         problem = "its examination ended the process" if attempt > 1 else ""
         return _as_it_is(setup, task, case, problem)
@@ -68,7 +68,7 @@ def examined(
         else:
             found = examine(case, verdict, setup.device, setup.examine_seconds)
     except Exception as error:  # a bug of the reducer must not hide the finding
-        return _as_it_is(setup, task, case, f"not reduced: {error_text(error)}")
+        return _as_it_is(setup, task, case, f"not reduced: {explained(error)}")
     return _reduced(setup, task, found)
 
 

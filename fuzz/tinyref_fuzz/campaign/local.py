@@ -8,16 +8,14 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from tinyref import processes
+from tinyref import config, processes
 from tinyref.errors import UserError
-from tinyref.processes import death_in_words
 from tinyref.runtimes.identity import differences
 from tinyref_fuzz.campaign.cases import CaseResult
 from tinyref_fuzz.campaign.examination import unexamined
 from tinyref_fuzz.campaign.task import CampaignError, Done, Examination, Executor, Setup, Task
 from tinyref_fuzz.case import Pair, Symptom, Verdict
 
-OPENING_SECONDS = 60.0
 OPENING_TICK_SECONDS = 0.2
 # What an examination may take beyond its own limit, which it checks between its steps.
 EXAMINATION_GRACE = 30.0
@@ -230,9 +228,13 @@ class LocalExecutor(Executor):
         elif worker.work is not None and worker.memory_bytes() > self.memory:
             worker.kill("memory")
 
+    @property
+    def _opening_seconds(self) -> float:
+        return max(config.integer("OPEN_SECONDS"), self.setup.timeout)
+
     def _limit(self, worker: WorkerProcess) -> float:
         if not worker.is_open:
-            return max(OPENING_SECONDS, self.setup.timeout)
+            return self._opening_seconds
         if worker.work is None:
             # One that was told to leave, or has nothing to say; only the former is limited.
             return self.setup.timeout if worker.is_retired else float("inf")
@@ -251,7 +253,7 @@ class LocalExecutor(Executor):
         if work is None:
             return
         if work.task.is_examination:
-            self._died_examining(work, code)
+            self._died_examining(work, worker.ending(code))
             return
         if worker.number is not None:
             self._pin(work, worker, code, tail)
@@ -275,18 +277,18 @@ class LocalExecutor(Executor):
             )
 
     def _opening_in_words(self, worker: WorkerProcess, code: int, tail: str) -> str:
-        words = death_in_words(code)
-        if worker.killed_for:
-            words = f"no answer within {max(OPENING_SECONDS, self.setup.timeout):g} s"
+        words = worker.ending(code)
+        if worker.killed_for == "no end":
+            words = f"no answer within {self._opening_seconds:g} s"
         return f"{words}\n{tail}".strip()
 
-    def _died_examining(self, work: Work, code: int) -> None:
+    def _died_examining(self, work: Work, ending: str) -> None:
         """Once more, only to keep the case; and if even that fails, without it."""
         work.attempt += 1
         if work.attempt <= 2:
             self._waiting.appendleft(work)
             return
-        problem = f"its case cannot be kept: {death_in_words(code)}"
+        problem = f"its case cannot be kept: {ending}"
         self._done.append(Done(work.task, examination=unexamined(work.task, problem)))
 
     def _pin(self, work: Work, worker: WorkerProcess, code: int, tail: str) -> None:
@@ -298,12 +300,12 @@ class LocalExecutor(Executor):
         elif worker.killed_for == "memory":
             symptom = Symptom.MEMORY
             words = f"the worker held over {self.memory >> 20} MiB"
-        elif code == -signal.SIGKILL and number not in self._excused:
+        elif code == -signal.SIGKILL and number not in self._excused and not worker.noise:
             # Not by us: somebody else's kill, or memory short for another's sake. Once is excused.
             self._excused.add(number)
             return
         else:
-            symptom, words = Symptom.CRASH, death_in_words(code)
+            symptom, words = Symptom.CRASH, worker.ending(code)
         detail = f"{words}\n{tail}".strip()
         verdict = Verdict(pair_of_death(tail), symptom, detail)
         work.results.append(CaseResult(number, seconds, verdict=verdict))

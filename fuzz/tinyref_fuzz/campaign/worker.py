@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from tinyref.device import Device
+from tinyref.errors import explained
 from tinyref.processes import Line
 from tinyref.runtimes.identity import identity
 from tinyref_fuzz.caches import forget
 from tinyref_fuzz.campaign.cases import (
     code_version,
-    error_text,
     judge_of,
     kernels_for,
     result_of,
@@ -59,8 +59,8 @@ class Worker:
             found = identity(Device[self.setup.device])
             # The judge takes as many on any machine.
             found.pop("capability threads", None)
-        except Exception as error:  # anything at all: the campaign is to say what it was
-            self.say({"refused": error_text(error)})
+        except (Exception, SystemExit) as error:  # anything: the campaign is to say what it was
+            self.say({"refused": explained(error)})
         else:
             self.say({"opened": found})
 

@@ -1,0 +1,122 @@
+"""Nothing is imported by accident from the folder in which a command is started."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+# Twenty names of Python's own library and of what we depend on, each of which some command imports.
+NAMES = (
+    *("typing", "__future__", "random", "queue", "json", "selectors", "subprocess", "tempfile"),
+    *("logging", "inspect", "sqlite3", "fractions", "secrets", "platform", "shlex", "statistics"),
+    *("numpy", "ml_dtypes", "typer", "platformdirs"),
+)
+SHADOW = """
+import pathlib
+pathlib.Path({marker!r}).write_text(__name__)
+raise ImportError("the wrong " + __name__)
+"""
+SIBLING = "FACTOR = 3\n"
+PROGRAM = """
+import helper
+from tinyref import Tensor
+print((Tensor([1, 2]) * helper.FACTOR).realize().numpy())
+"""
+BACKEND = """
+import helper
+from tinyref.runtimes.python import PythonBackend
+class Mine(PythonBackend):
+    title = f"mine {helper.FACTOR}"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    found = tmp_path / "here"
+    found.mkdir()
+    for name in NAMES:
+        text = SHADOW.format(marker=str(tmp_path / "imported"))
+        (found / f"{name}.py").write_text(text)
+    (found / "helper.py").write_text(SIBLING)
+    (found / "train.py").write_text(PROGRAM)
+    (found / "backend.py").write_text(BACKEND)
+    return found
+
+
+def ran(folder: Path, *arguments: str, module: str = "tinyref", **flags: str) -> str:
+    """What a command prints that is started in the folder, and ends well."""
+    done = subprocess.run(
+        [sys.executable, "-m", module, *arguments],
+        cwd=folder,
+        env={**os.environ, **flags, "TINYREF_CACHE_DIR": str(folder.parent / "cache")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    marker = folder.parent / "imported"
+    assert not marker.exists(), f"imported {marker.read_text()}: {done.stderr}"
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+CASE = "isa.binary.add.int32.special:0"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--version"], "tinyref 0"),
+        (["devices", "backend:Mine", "PYTHON"], "mine 3"),
+        (["conform", "--device", "backend:Mine", "--query", CASE, "--jobs", "1"], "report: "),
+        (["explain", "Tensor([2, 3]) * 2", "--device", "backend:Mine"], "[4 6]"),
+        (["explain", "train.py", "--html", "t.html", "--device", "PYTHON"], "[3 6]"),
+        (["fuzz", "--device", "backend:Mine", "--kernels", "2", "--jobs", "1"], "2 kernels"),
+        (["fuzz", "harvest", "train.py", "--device", "PYTHON"], "wrote train-kernels.json: 1"),
+        (["bench", "--row", "compile", "--repeats", "1"], "compile.PYTHON"),
+        (["bench", "--row", "lower", "--repeats", "1"], "lower.mean"),
+        (["spec", "list", "isa.binary.add.int32"], "isa.binary.add.int32"),
+        (["config"], "OPEN_SECONDS"),
+    ],
+)
+def test_no_command_imports_from_the_folder_where_it_is_started(
+    folder: Path, arguments: list[str], says: str
+) -> None:
+    assert says in ran(folder, *arguments)
+
+
+@pytest.mark.long
+def test_a_search_imports_nothing_from_there_either(folder: Path) -> None:
+    flags = {"TINYREF_BEAM": "1", "TINYREF_DEBUG": "1"}
+    arguments = ["explain", "Tensor.ones(64, 64).contiguous().sum(1)", "--device", "PYTHON"]
+    assert "64" in ran(folder, *arguments, **flags)
+
+
+@pytest.mark.long
+def test_a_case_on_file_is_judged_where_it_lies(folder: Path) -> None:
+    kept = Path(__file__).parents[2] / "spec/tinyref_spec/regressions/sum-of-an-empty-sum.json"
+    (folder / "case.json").write_text(kept.read_text())
+    assert "all agree" in ran(folder, "fuzz", "replay", "case.json", "--device", "PYTHON")
+
+
+@pytest.mark.slow
+def test_a_score_imports_nothing_from_there_either(folder: Path) -> None:
+    arguments = ["fuzz", "score", "--only", "padto-max", "--seeds", "1", "--seconds", "10"]
+    ran(folder, *arguments, "--examine", "0", "--further", "0")
+
+
+@pytest.mark.long
+def test_the_older_name_of_the_command_is_as_careful(folder: Path) -> None:
+    assert ran(folder, "--version", module="tinyref.cli").startswith("tinyref 0")
+
+
+def test_the_names_are_shadows_indeed(folder: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "import queue"], cwd=folder, capture_output=True, check=False
+    )
+    assert done.returncode == 1
+    assert (folder.parent / "imported").read_text() == "queue"
