@@ -262,6 +262,9 @@ class DeviceRegistry:
         """The canonical name of the default device (the DEVICE flag)."""
         return self.canonical(config.text("DEVICE"))
 
+    # Programs of this family know it by this name.
+    DEFAULT = default
+
     def canonical(self, name: str | None) -> str:
         """`name` in its one spelling: upper case, without ":0"; None is the default device.
 

@@ -186,6 +186,10 @@ WRONG = {
     "one_tensor": (lambda: optim.SGD(Tensor([1.0])), "params: got a Tensor, accepted is a list"),
     "none": (lambda: optim.SGD(None), "params: got a NoneType, accepted is a list"),
     "no_tensor": (lambda: optim.SGD([1.0]), "params: number 0 is a float"),
+    "computed": (
+        lambda: optim.SGD([Tensor([1.0]), Tensor.zeros(1, requires_grad=True).contiguous()]),
+        r"params: number 1 is computed from others.*accepted are leaves",
+    ),
     "rate": (lambda: optim.Adam([Tensor([1.0])], -1), "lr: got -1"),
     "beta": (lambda: optim.Adam([Tensor([1.0])], b1=1.0), "b1: got 1.0, accepted are 0 to below 1"),
     "nesterov": (lambda: optim.SGD([Tensor([1.0])], nesterov=True), "nesterov: needs a momentum"),

@@ -27,6 +27,11 @@ def _trainable(params: Iterable[Tensor]) -> list[Tensor]:
         if not isinstance(tensor, Tensor):
             name = type(tensor).__name__
             raise UserTypeError(f"params: number {number} is a {name}, accepted are Tensors")
+        if tensor._value.requires_grad and tensor._value.record is not None:
+            raise UserError(
+                f"params: number {number} is computed from others, so no gradient is kept for it: "
+                f"accepted are leaves, as tensor.detach().requires_grad_() is one"
+            )
         if tensor.dtype.is_float and not tensor._value.is_frozen:
             found[id(tensor)] = tensor
     for tensor in found.values():
