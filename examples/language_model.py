@@ -104,7 +104,7 @@ class LanguageModel:
         self.norm = nn.LayerNorm(WIDTH)
         # In tinygrad 0.10.3 constants of one shape, such as the ones of two norms, share memory.
         for parameter in get_parameters(self):
-            parameter.replace(Tensor(parameter.numpy()))
+            parameter.replace(Tensor(parameter.numpy())).requires_grad_()
 
     def __call__(self, tokens: Tensor, start=0, use_cache: bool = False) -> Tensor:
         length = tokens.shape[1]
