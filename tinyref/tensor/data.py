@@ -354,7 +354,7 @@ class Data(Creation):
 
     def __bool__(self) -> bool:
         if math.prod(bound_sizes(self.shape)) != 1:
-            raise UserError(
+            raise UserTypeError(
                 f"bool: shape {describe_shape(self.shape)} has no single truth value: "
                 f"use (tensor != 0).max().item(), or compare one element"
             )
