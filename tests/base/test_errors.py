@@ -62,7 +62,6 @@ VALUES: Table = {
     "dropout": lambda: square().dropout(3),
     "shift": lambda: row() << 40,
     "item": lambda: square().item(),
-    "truth": lambda: bool(square()),
     "backward": lambda: square().backward(),
     "replace": lambda: square().replace(row()),
     "write": lambda: square().__setitem__(0, Tensor([1.0, 2.0, 3.0])),
@@ -86,6 +85,7 @@ VALUES: Table = {
     "lanes": lambda: dtypes.float32.vec(3),
 }
 TYPES: Table = {
+    "truth": lambda: bool(square()),
     "add": lambda: row() + "a",
     "radd": lambda: "a" + row(),
     "compare": lambda: row() < "a",
