@@ -11,11 +11,11 @@ from tinyref_conformance.expectations import (
     Expectations,
     Observed,
     Phase,
-    load,
+    Skip,
     updated,
-    write,
 )
-from tinyref_conformance.queries import matches
+from tinyref_conformance.expectations_file import load, write, write_update
+from tinyref_conformance.queries import matches, unmatched
 from tinyref_conformance.statuses import Status
 
 TODAY = datetime.date(2026, 1, 10)
@@ -47,7 +47,16 @@ def entry(query: str, phase: Phase = Phase.ACCURACY, expires: str = "") -> Expec
         ("isa.a.special:1", "isa.a.special:12", False),
         ("isa.a.special:*", "isa.a.special:12", True),
         ("isa.*.int8", "isa.a.int8", True),
-        ("isa.*.int8", "isa.a.int8.special:1", False),
+        ("isa.*.int8", "isa.a.int8.special:1", True),
+        ("isa.*.int8", "isa.a.int8x", False),
+        ("isa.*.int8", "isa.a.int8.", True),
+        ("isa.?.int8.special", "isa.a.int8.special:1", True),
+        ("isa.?.int8.special:", "isa.a.int8.special:1", True),
+        ("isa.?.int8.special:1", "isa.a.int8.special:12", False),
+        ("*.int8", "isa.a.int8.special:1", True),
+        ("b, isa.*.int8", "isa.a.int8.special:1", True),
+        ("isa.+.int8", "isa.a.int8", False),
+        ("", "isa.a", False),
         ("ISA.a", "isa.a", False),
     ],
 )
@@ -58,7 +67,8 @@ def test_queries(query: str, case_id: str, gives: bool) -> None:
 def test_a_file_reads_back_what_was_written(tmp_path: Path) -> None:
     path = tmp_path / "fake.toml"
     odd = Expectation("a", Phase.RUN, 'says "no"\\ \n\t\x7f\u2028\U0001f600', "http://x/", None)
-    expectations = Expectations("FAKE", (entry("b", expires="2030-01-31"), odd))
+    skips = (Skip("c", "hangs", "http://x/", datetime.date(2031, 1, 2)), Skip("d", "x", "http://y"))
+    expectations = Expectations("FAKE", (entry("b", expires="2030-01-31"), odd), skips)
     write(expectations, path)
     assert load(path, "FAKE") == expectations
 
@@ -86,6 +96,8 @@ def test_a_good_file(tmp_path: Path) -> None:
         ("2026-02-01", "2026-02-01T00:00:00", "use a date"),
         ("expires", "expire", "unknown key 'expire'"),
         ("[[expected]]", "[expected]", r"\[\[expected\]\]"),
+        ("[[expected]]", "[[skip]]", "entry 1 of \\[\\[skip\\]\\]: unknown key 'phase'"),
+        ("schema = 1", "schema = 1\nskip = [1]", r"write entries as \[\[skip\]\]"),
         ("schema = 1", "schema = ", "not TOML"),
     ],
 )
@@ -136,9 +148,37 @@ def test_the_message_says_why_an_expectation_does_not_help() -> None:
     assert "expired on 2026-01-01" in expired.final("isa.a", Status.FAIL, "accuracy", TODAY)[1]
 
 
-def test_entries_that_name_nothing_are_found() -> None:
-    expectations = Expectations("FAKE", (entry("isa.a"), entry("isa.gone")))
-    assert [found.query for found in expectations.unused(["isa.a.x"])] == ["isa.gone"]
+def test_queries_that_name_nothing_are_found() -> None:
+    expectations = Expectations(
+        "FAKE", (entry("isa.a"), entry("isa.gone, isa.a")), (Skip("b.*", "x", "http://x"),)
+    )
+    assert expectations.unmatched(["isa.a.x"]) == ["isa.gone", "b.*"]
+    assert unmatched("isa.a, ,*.y", ["isa.a.x", "isa.b.y:0"]) == [""]
+
+
+def test_a_set_covers_what_fails_and_only_what_passes_is_stale() -> None:
+    expectations = Expectations("FAKE", (entry("isa.*.float32"),))
+    statuses = {"isa.a.float32.special:0": Status.FAIL, "isa.a.float32.special:1": Status.PASS}
+    statuses |= {"isa.b.float32.edge:0": Status.FAIL, "isa.b.int8.edge:0": Status.PASS}
+    finals = {
+        case: expectations.final(case, status, "accuracy", TODAY)[0]
+        for case, status in statuses.items()
+    }
+    assert list(finals.values()) == [
+        Status.EXPECTED_FAIL,
+        Status.UNEXPECTED_PASS,
+        Status.EXPECTED_FAIL,
+        Status.PASS,
+    ]
+
+
+def test_a_skip_names_its_reason_until_it_expires() -> None:
+    skip = Skip("isa.*.int8", "it hangs", "https://example.org/3", datetime.date(2026, 1, 11))
+    expectations = Expectations("FAKE", (), (skip,))
+    said = "on the list of skips: it hangs (https://example.org/3)"
+    assert expectations.skipped("isa.a.int8.special:0", TODAY) == said
+    assert expectations.skipped("isa.a.int16.special:0", TODAY) is None
+    assert expectations.skipped("isa.a.int8", datetime.date(2026, 1, 11)) is None
 
 
 def seen(case_id: str, status: Status, phase: str = "") -> Observed:
@@ -160,7 +200,7 @@ def test_an_update_adds_narrows_keeps_and_drops() -> None:
         seen("whole.x:0", Status.CRASH, "run"),
         seen("whole.x:1", Status.TIMEOUT, "run"),
     ]
-    found = updated(old, observed, "a new reason", "https://example.org/2")
+    found = updated(old, observed, "a new reason", "https://example.org/2").expectations
     assert [(each.query, each.phase.value, each.reason) for each in found.entries] == [
         ("still", "accuracy", "known"),
         ("half.x:0", "accuracy", "known"),
@@ -172,3 +212,89 @@ def test_an_update_adds_narrows_keeps_and_drops() -> None:
     for case in observed:
         final, _ = found.final(case.case_id, case.status, case.phase, TODAY)
         assert not final.is_failure
+
+
+COMMENTED = """# The card of the second lab.
+schema = 1
+device = "FAKE"   # as the lab calls it
+
+# Hangs since the driver of May.
+[[skip]]
+query = "isa.hangs"
+reason = "hangs"
+link = "https://example.org/9"
+
+# --- open tickets ---
+
+# still broken
+[[expected]]
+query = "still"   # all of it
+phase = "accuracy"
+reason = "known"
+link = "https://example.org/1"
+
+# was fixed by the vendor
+[[expected]]
+query = "fixed"
+phase = "accuracy"
+reason = "known"
+link = "https://example.org/1"
+
+# half of it
+[[expected]]
+query = 'half' # see the ticket
+phase = "accuracy"
+reason = "known"
+link = "https://example.org/1"
+
+# the end
+"""
+
+
+def test_comments_survive_an_update(tmp_path: Path) -> None:
+    path = tmp_path / "fake.toml"
+    path.write_text(COMMENTED)
+    observed = [
+        seen("still.x:0", Status.FAIL, "accuracy"),
+        seen("fixed.x:0", Status.PASS),
+        seen("half.x:0", Status.FAIL, "accuracy"),
+        seen("half.x:1", Status.PASS),
+        seen("half.x:2", Status.FAIL, "accuracy"),
+        seen("isa.hangs.x:0", Status.NOT_RUN),
+        seen("new.x:0", Status.CRASH, "run"),
+    ]
+    old = load(path, "FAKE")
+    update = updated(old, observed, "new", "https://example.org/2")
+    write_update(update, path)
+    assert load(path, "FAKE") == update.expectations
+    head, _, tail = COMMENTED.partition("# was fixed")
+    tail = tail[tail.index("# half") :]
+    expected = head + tail.replace("query = 'half' #", 'query = "half.x:0" #')
+    place = expected.index("\n\n# the end")
+    added = '\n\n[[expected]]\nquery = "half.x:2"\nphase = "accuracy"\nreason = "known"\n'
+    added += 'link = "https://example.org/1"'
+    expected = expected[:place] + added + expected[place:]
+    expected += '\n[[expected]]\nquery = "new"\nphase = "run"\nreason = "new"\n'
+    expected += 'link = "https://example.org/2"\n'
+    assert path.read_text() == expected
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'expected = [{query = "a", phase = "run", reason = "x", link = "http://x"}]\n',
+        '[[expected]]\nquery = "a"\nphase = "run"\nreason = """\n[[expected]]\n"""\n'
+        'link = "http://x"\n',
+        '[["expected"]]\nquery = """a"""\nphase = "run"\nreason = "x"\nlink = "http://x"\n',
+    ],
+)
+def test_a_file_that_cannot_be_updated_in_place_is_kept_beside(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "fake.toml"
+    whole = f'schema = 1\ndevice = "FAKE"\n{text}# the end\n'
+    path.write_text(whole)
+    observed = [seen("a.x:0", Status.CRASH, "run"), seen("a.x:1", Status.PASS)]
+    update = updated(load(path, "FAKE"), observed, "new", "https://example.org/2")
+    write_update(update, path)
+    assert load(path, "FAKE") == update.expectations
+    assert (tmp_path / "fake.previous.toml").read_text() == whole

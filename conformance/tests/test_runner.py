@@ -281,22 +281,6 @@ def test_expectations_make_a_known_failure_expected(fake: Any, tmp_path: Path) -
     assert report.verdict == "FAKE conforms to the quick profile with 1 expected failures"
 
 
-@pytest.mark.long
-def test_an_expectation_of_what_passes_fails_the_run(fake: Any, tmp_path: Path) -> None:
-    path = tmp_path / "fake.toml"
-    path.write_text(
-        'schema = 1\ndevice = "FAKE"\n'
-        '[[expected]]\nquery = "isa.add"\nphase = "run"\nreason = "r"\nlink = "https://x/"\n'
-        '[[expected]]\nquery = "isa.gone"\nphase = "run"\nreason = "r"\nlink = "https://x/"\n'
-    )
-    report = fake.scenario("good").run(expectations=path).report
-    assert report.counts[Status.UNEXPECTED_PASS] == 3
-    assert report.problems == [
-        "the expectation for 'isa.gone' names no case of this run: remove it"
-    ]
-    assert report.exit_code == 1
-
-
 def test_an_update_needs_a_reason_and_a_link(fake: Any, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="--reason"):
         fake.scenario("fails").run(expectations=tmp_path / "x.toml", update=True)

@@ -40,7 +40,7 @@ class Assembler:
         self.device = device
         self.outcome = outcome
         self.expectations = expectations
-        self.today = datetime.datetime.now(datetime.UTC).date()
+        self._today = datetime.datetime.now(datetime.UTC).date()
 
     @property
     def flags(self) -> Mapping[str, config.FlagValue]:
@@ -61,7 +61,11 @@ class Assembler:
     @property
     def reductions(self) -> list[str]:
         """Why this is not the conformance run of its profile; empty when it is."""
-        return [*self.plan.reductions, *reproduce.reasons(self.flags)]
+        skipped = sum(found[0] is Status.NOT_RUN for found in self.outcome.derived.values())
+        found = [*self.plan.reductions, *reproduce.reasons(self.flags)]
+        if skipped:
+            found.append(f"not run, as on the list of skips: {skipped:,} of the cases")
+        return found
 
     def report(self, started: str) -> Report:
         """The report: every planned case is in it with exactly one status."""
@@ -74,7 +78,7 @@ class Assembler:
                 row.add(result)
                 cases.append(result)
             rows.append(row)
-        return Report(self._certificate(started), rows, cases, self._problems(cases))
+        return Report(self._certificate(started), rows, cases, self._problems())
 
     def observed(self) -> list[Observed]:
         """The cases as an update of the expectations needs them."""
@@ -82,7 +86,7 @@ class Assembler:
         for planned in self.plan.rows:
             for case in planned.cases:
                 record = _decisive(self.outcome.records.get(case.id, ()))
-                if record is not None:
+                if record is not None and not self._is_skipped(case):
                     found.append(Observed(case.id, case.row, record.status, record.phase))
                 else:
                     status = self.outcome.derived.get(case.id, (Status.SUPPRESSED, ""))[0]
@@ -90,20 +94,27 @@ class Assembler:
                     found.append(Observed(case.id, case.row, status, phase))
         return found
 
+    def skipped(self, case_id: str) -> str | None:
+        """Why the list of skips keeps this case from being run; None where it does not."""
+        return self.expectations.skipped(case_id, self._today)
+
     def is_expected(self, record: Record) -> bool:
-        """Whether an expectation covers this failure."""
-        final, _ = self.expectations.final(record.case, record.status, record.phase, self.today)
+        """Whether an expectation covers this failure, or it is not to be run any more."""
+        if self.skipped(record.case) is not None:
+            return True
+        final, _ = self.expectations.final(record.case, record.status, record.phase, self._today)
         return final is Status.EXPECTED_FAIL
 
     def _case(self, case: Case) -> CaseResult:
-        attempts = self.outcome.records.get(case.id, [])
+        # What is on the list of skips may have been measured before it was.
+        attempts = [] if self._is_skipped(case) else self.outcome.records.get(case.id, [])
         record = _decisive(attempts)
         if record is None:
             result = CaseResult(case.id, case.row, *self._unmeasured(case))
             if result.status.is_broken:
                 self._explain(result, None)
             return result
-        status, why = self.expectations.final(case.id, record.status, record.phase, self.today)
+        status, why = self.expectations.final(case.id, record.status, record.phase, self._today)
         if len({attempt.status for attempt in attempts}) > 1 and attempts[-1].status in (
             Status.PASS,
             Status.UNSUPPORTED,
@@ -126,6 +137,9 @@ class Assembler:
         if status in _SHOWN_AS_FAILURE:
             self._explain(result, record)
         return result
+
+    def _is_skipped(self, case: Case) -> bool:
+        return self.outcome.derived.get(case.id, (None, ""))[0] is Status.NOT_RUN
 
     def _explain(self, result: CaseResult, record: Record | None) -> None:
         profile = self.plan.profile.value
@@ -160,14 +174,8 @@ class Assembler:
     def _sentences(self, row: Row) -> tuple[str, ...]:
         return tuple(self.suite.clause_sentence(label) for label in row.clauses)
 
-    def _problems(self, cases: Sequence[CaseResult]) -> list[str]:
+    def _problems(self) -> list[str]:
         problems = list(self.outcome.problems)
-        ids = [case.id for case in cases]
-        if not self.plan.reductions:
-            problems += [
-                f"the expectation for {entry.query!r} names no case of this run: remove it"
-                for entry in self.expectations.unused(ids)
-            ]
         if not self.plan.rows:
             problems.append("the run covers no case")
         return problems

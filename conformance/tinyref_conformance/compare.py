@@ -112,7 +112,10 @@ def _note_change(found: Comparison, was: CaseResult, now: CaseResult) -> None:
         line += f": {_first_line(now.message)}"
     if _is_bad(now.status) and not _is_bad(was.status):
         found.regressions.append(line)
-    elif now.status in (Status.SKIP, Status.EXPECTED_FAIL) and was.status is Status.PASS:
+    elif (
+        now.status in (Status.SKIP, Status.EXPECTED_FAIL, Status.NOT_RUN)
+        and was.status is Status.PASS
+    ):
         # What once worked and is now excused is a step back, however well it is explained.
         found.regressions.append(line)
     elif _is_bad(was.status) and not _is_bad(now.status):
@@ -182,6 +185,6 @@ def _cell(state: RungState, counts: dict[Status, int]) -> str:
     fine = sum(
         count
         for status, count in counts.items()
-        if not status.is_failure and status not in (Status.SKIP, Status.SUPPRESSED)
+        if not status.is_failure and status not in (Status.SKIP, Status.SUPPRESSED, Status.NOT_RUN)
     )
     return f"{_SHORT[state]} {fine:,}/{owed:,}"

@@ -11,8 +11,8 @@ from tinyref import reproduce
 from tinyref.errors import UserError
 from tinyref.folders import prepare_folder
 from tinyref_conformance import expectations as known
+from tinyref_conformance import expectations_file, queries, reports
 from tinyref_conformance import journal as journals
-from tinyref_conformance import queries, reports
 from tinyref_conformance import report as report_files
 from tinyref_conformance.assemble import Assembler
 from tinyref_conformance.plan import Plan, Shard, make_plan
@@ -59,7 +59,7 @@ def conform(request: Request, reporter: Reporter | None = None) -> Finished:
     """
     settings = request.settings
     suite = Suite(settings.catalogue)
-    expectations = _expectations(request)
+    expectations = _expectations(request, suite)
     timings = _timings(request.timings)
     plan = make_plan(suite, request.profile, request.query, request.shard, timings)
     prepare_folder(settings.folder, "report")
@@ -76,7 +76,7 @@ def conform(request: Request, reporter: Reporter | None = None) -> Finished:
         anew = replace(request, settings=replace(settings, resume=False))
         assembler.outcome = _run(anew, plan, suite, assembler, reporter or Quiet())
     if request.update:
-        assembler.expectations = _update(request, assembler)
+        assembler.expectations = _update(request, assembler, suite)
     report = assembler.report(started)
     return Finished(report, reports.write_all(report, settings.folder))
 
@@ -93,7 +93,10 @@ def _run(
         [settings.folder / name for name in reports.FORMS],
     )
     try:
-        runner = Runner(plan, settings, journal, assembler.is_expected, reporter.advance)
+        runner = Runner(
+            *(plan, settings, journal, assembler.is_expected),
+            *(reporter.advance, assembler.skipped),
+        )
         with reporter.showing(plan.count):
             return runner.run()
     finally:
@@ -113,7 +116,7 @@ def _binding(request: Request, suite: Suite, plan: Plan) -> dict[str, Any]:
     }
 
 
-def _expectations(request: Request) -> known.Expectations:
+def _expectations(request: Request, suite: Suite) -> known.Expectations:
     device, path = request.settings.device, request.expectations
     if request.update:
         if path is None:
@@ -122,21 +125,36 @@ def _expectations(request: Request) -> known.Expectations:
             raise UserError(
                 "--update-expectations: new entries need --reason TEXT and --link ADDRESS"
             )
-        known.check_link(request.link, "--link")
+        expectations_file.check_link(request.link, "--link")
         if not path.exists():
             return known.Expectations(device)
-    return known.Expectations(device) if path is None else known.load(path, device)
+    if path is None:
+        return known.Expectations(device)
+    found = expectations_file.load(path, device)
+    if not request.update and (unmatched := found.unmatched(_all_ids(suite))):
+        raise UserError(
+            f"expectations: {path}: no case of the suite matches {unmatched[0]!r}: accepted are an "
+            "id, a prefix of ids or a glob; tinyref spec list shows them"
+        )
+    return found
 
 
-def _update(request: Request, assembler: Assembler) -> known.Expectations:
+def _all_ids(suite: Suite) -> list[str]:
+    """Of the cases of every profile: a file of expectations serves them all."""
+    return [
+        case.id for profile in Profile for row in suite.rows(profile) for case in row.cases(profile)
+    ]
+
+
+def _update(request: Request, assembler: Assembler, suite: Suite) -> known.Expectations:
     if assembler.outcome.open_failure:
         raise UserError("--update-expectations: the device does not open, so nothing was measured")
-    found = known.updated(
-        assembler.expectations, assembler.observed(), request.reason, request.link
-    )
+    old = assembler.expectations
+    update = known.updated(old, assembler.observed(), request.reason, request.link)
+    update = update.without(old.unmatched(_all_ids(suite)))
     if request.expectations is not None:
-        known.write(found, request.expectations)
-    return found
+        expectations_file.write_update(update, request.expectations)
+    return update.expectations
 
 
 def _timings(path: Path | None) -> dict[str, float]:

@@ -1,25 +1,20 @@
 """What a device is known to get wrong: one TOML file per device, strict in both directions.
 
-An entry has a query, a phase, a reason and a link (all mandatory) and may expire. A case that an
-entry covers and that passes is an UnexpectedPass; an entry that covers nothing is a problem.
+An entry has a query, a phase, a reason and a link (all mandatory) and may expire. Of the cases that
+it names it covers each that fails in its phase, and each that passes is an UnexpectedPass: stale. A
+query that names no case of the suite is an error. What hangs or harms the machine is on the list of
+skips: it is not run, which is no conformance run then.
 """
 
 from __future__ import annotations
 
 import datetime
-import json
-import tomllib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
-from pathlib import Path
-from typing import Any
 
-from tinyref.errors import UserError
 from tinyref_conformance import queries
 from tinyref_conformance.statuses import Status
-
-SCHEMA = 1
 
 
 class Phase(Enum):
@@ -44,15 +39,33 @@ class Expectation:
         return self.expires is not None and today >= self.expires
 
 
-_KEYS = frozenset({"query", "phase", "reason", "link", "expires"})
+@dataclass(frozen=True)
+class Skip:
+    """Cases that are not to be run, until the day `expires`."""
+
+    query: str
+    reason: str
+    link: str
+    expires: datetime.date | None = None
+
+    def is_expired(self, today: datetime.date) -> bool:
+        return self.expires is not None and today >= self.expires
 
 
 @dataclass(frozen=True)
 class Expectations:
-    """The entries for one device; empty where there is no file."""
+    """The entries for one device, and what is not run there; empty where there is no file."""
 
     device: str
     entries: tuple[Expectation, ...] = ()
+    skips: tuple[Skip, ...] = ()
+
+    def skipped(self, case_id: str, today: datetime.date) -> str | None:
+        """Why a case is not to be run; None where it is."""
+        for skip in self.skips:
+            if not skip.is_expired(today) and queries.matches(skip.query, case_id):
+                return f"on the list of skips: {skip.reason} ({skip.link})"
+        return None
 
     def final(
         self, case_id: str, status: Status, phase: str, today: datetime.date
@@ -66,14 +79,11 @@ class Expectations:
             return Status.UNEXPECTED_PASS, f"expected to fail: {live[0].reason} ({live[0].link})"
         return status, ""
 
-    def unused(self, case_ids: Iterable[str]) -> list[Expectation]:
-        """Entries that name none of the cases."""
+    def unmatched(self, case_ids: Iterable[str]) -> list[str]:
+        """The queries, or parts of them between commas, that name none of the cases."""
         ids = list(case_ids)
-        return [
-            entry
-            for entry in self.entries
-            if not any(queries.matches(entry.query, case_id) for case_id in ids)
-        ]
+        named = [entry.query for entry in self.entries] + [skip.query for skip in self.skips]
+        return [part for query in named for part in queries.unmatched(query, ids)]
 
 
 def _final_of_failure(
@@ -90,74 +100,8 @@ def _final_of_failure(
     return status, ""
 
 
-def load(path: Path, device: str) -> Expectations:
-    """Reads the file strictly. Raises `UserError` naming the file, the entry and what is wrong."""
-    try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"expectations: cannot read {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"expectations: {path} is not TOML: {error}") from error
-    unknown = sorted(set(data) - {"schema", "device", "expected"})
-    if unknown:
-        raise UserError(f"expectations: {path}: unknown key {unknown[0]!r}")
-    if data.get("schema") != SCHEMA:
-        raise UserError(f"expectations: {path}: schema is {data.get('schema')!r}, not {SCHEMA}")
-    if data.get("device") != device:
-        raise UserError(
-            f"expectations: {path} is for device {data.get('device')!r}, this run is on {device}"
-        )
-    entries = data.get("expected", [])
-    if not isinstance(entries, list):
-        raise UserError(f"expectations: {path}: write entries as [[expected]]")
-    return Expectations(
-        device, tuple(_entry(raw, f"{path}: entry {i + 1}") for i, raw in enumerate(entries))
-    )
-
-
-def _entry(raw: Any, where: str) -> Expectation:
-    if not isinstance(raw, dict):
-        raise UserError(f"expectations: {where}: write entries as [[expected]]")
-    unknown = sorted(set(raw) - _KEYS)
-    if unknown:
-        accepted = ", ".join(sorted(_KEYS))
-        raise UserError(f"expectations: {where}: unknown key {unknown[0]!r}: use {accepted}")
-    texts = {}
-    for key in ("query", "phase", "reason", "link"):
-        value = raw.get(key)
-        if not isinstance(value, str) or not value.strip():
-            raise UserError(f"expectations: {where}: {key} is missing or empty: it is mandatory")
-        texts[key] = value
-    check_link(texts["link"], where)
-    return Expectation(
-        texts["query"],
-        _phase(texts["phase"], where),
-        texts["reason"],
-        texts["link"],
-        _expiry(raw.get("expires"), where),
-    )
-
-
-def _phase(text: str, where: str) -> Phase:
-    try:
-        return Phase(text)
-    except ValueError as error:
-        accepted = ", ".join(phase.value for phase in Phase)
-        raise UserError(f"expectations: {where}: phase {text!r}: use {accepted}") from error
-
-
-def check_link(link: str, where: str) -> None:
-    """Raises `UserError` unless `link` leads to a page that a person can open."""
-    if not link.startswith(("https://", "http://")):
-        raise UserError(f"expectations: {where}: link {link!r}: use an https:// address")
-
-
-def _expiry(value: Any, where: str) -> datetime.date | None:
-    if value is None:
-        return None
-    if isinstance(value, datetime.datetime) or not isinstance(value, datetime.date):
-        raise UserError(f"expectations: {where}: expires {value!r}: use a date like 2030-01-31")
-    return value
+# Not run: nobody knows whether it would still fail.
+_UNDECIDED = frozenset({Status.SUPPRESSED, Status.NOT_RUN})
 
 
 @dataclass(frozen=True)
@@ -174,34 +118,53 @@ class Observed:
         return self.status in (Status.FAIL, Status.CRASH, Status.TIMEOUT)
 
 
-def updated(
-    old: Expectations, observed: Sequence[Observed], reason: str, link: str
-) -> Expectations:
-    """The entries that make this run come out as expected, in one pass.
+@dataclass(frozen=True)
+class Update:
+    """What becomes of each entry of `old`, which may be nothing, and the entries that are new."""
+
+    old: Expectations
+    kept: tuple[tuple[Expectation, ...], ...]
+    new: tuple[Expectation, ...]
+
+    @property
+    def expectations(self) -> Expectations:
+        """The expectations after it."""
+        kept = tuple(entry for entries in self.kept for entry in entries)
+        return replace(self.old, entries=(*kept, *self.new))
+
+    def without(self, parts: Sequence[str]) -> Update:
+        """The update that drops the entries with one of these parts of queries too."""
+        kept = tuple(
+            tuple(entry for entry in entries if not set(queries.parts(entry.query)) & set(parts))
+            for entries in self.kept
+        )
+        return replace(self, kept=kept)
+
+
+def updated(old: Expectations, observed: Sequence[Observed], reason: str, link: str) -> Update:
+    """What makes this run come out as expected, in one pass.
 
     Entries whose cases all still fail stay as they are; others are narrowed to the cases that
     fail, or dropped; entries whose cases were not part of the run stay. New failures get `reason`
     and `link`, one entry for a whole row where all of it fails in the same phase.
     """
-    kept: list[Expectation] = []
+    kept: list[tuple[Expectation, ...]] = []
     covered: set[str] = set()
     for entry in old.entries:
         named = [case for case in observed if queries.matches(entry.query, case.case_id)]
         failing = [case for case in named if case.fails and case.phase == entry.phase.value]
-        decided = [case for case in named if case.status is not Status.SUPPRESSED]
+        decided = [case for case in named if case.status not in _UNDECIDED]
         if len(failing) == len(decided):
-            kept.append(entry)
+            kept.append((entry,))
         else:
-            kept.extend(
-                Expectation(query, entry.phase, entry.reason, entry.link, entry.expires)
-                for query, _ in _queries(failing, observed)
-            )
+            narrowed = _queries(failing, observed)
+            kept.append(tuple(replace(entry, query=query) for query, _ in narrowed))
         covered |= {case.case_id for case in failing}
     new = [case for case in observed if case.fails and case.case_id not in covered]
-    kept.extend(
+    added = tuple(
         Expectation(query, Phase(phase), reason, link) for query, phase in _queries(new, observed)
     )
-    return Expectations(old.device, tuple(kept))
+    return Update(old, tuple(kept), added)
 
 
 def _queries(failing: Sequence[Observed], observed: Sequence[Observed]) -> list[tuple[str, str]]:
@@ -220,30 +183,3 @@ def _queries(failing: Sequence[Observed], observed: Sequence[Observed]) -> list[
         else:
             found.extend((name, phase) for name in ids)
     return found
-
-
-def write(expectations: Expectations, path: Path) -> None:
-    """Writes the file anew. Raises `UserError` naming a path that cannot be written."""
-    lines = [
-        "# Known failures of one device: tinyref conform --expectations reads it, and",
-        "# --update-expectations writes it. Every entry needs a reason and a link.",
-        f"schema = {SCHEMA}",
-        f"device = {_quoted(expectations.device)}",
-    ]
-    for entry in expectations.entries:
-        lines += ["", "[[expected]]", f"query = {_quoted(entry.query)}"]
-        lines += [f"phase = {_quoted(entry.phase.value)}", f"reason = {_quoted(entry.reason)}"]
-        lines += [f"link = {_quoted(entry.link)}"]
-        if entry.expires is not None:
-            lines += [f"expires = {entry.expires.isoformat()}"]
-    try:
-        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"expectations: cannot write {path}: {error.strerror}") from error
-
-
-def _quoted(text: str) -> str:
-    # A JSON string of ASCII is a TOML basic string, but for the code points that JSON pairs up.
-    if all(ord(letter) < 0x10000 for letter in text):
-        return json.dumps(text).replace("\x7f", "\\u007f")
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

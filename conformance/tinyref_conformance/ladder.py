@@ -40,7 +40,7 @@ class RungReport:
         seen = {status for status, count in self.counts.items() if count}
         if seen & BROKEN:
             return RungState.BROKEN
-        if Status.MISSING in seen:
+        if seen & {Status.MISSING, Status.NOT_RUN}:
             return RungState.INCOMPLETE
         if Status.SUPPRESSED in seen:
             return RungState.SUPPRESSED

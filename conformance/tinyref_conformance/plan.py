@@ -87,7 +87,8 @@ def make_plan(
 ) -> Plan:
     """The plan of a run; `timings` are seconds by case id, of an earlier run.
 
-    Raises `UserError` for a query that names no case, and for tables that break the contract.
+    Raises `UserError` for a query, or a part of one, that names no case, and for tables that break
+    the contract.
     """
     total = 0
     suite_hash = suite.hash()
@@ -100,9 +101,10 @@ def make_plan(
         chosen = tuple(case for case in cases if queries.matches(query, case.id))
         if chosen:
             rows.append(PlannedRow(row, chosen))
-    if not rows:
+    unmatched = queries.unmatched(query, seen)
+    if unmatched:
         raise UserError(
-            f"query: no case of profile {profile.value} matches {query!r}: "
+            f"query: no case of profile {profile.value} matches {unmatched[0]!r}: "
             "accepted are an id, a prefix of ids or a glob; tinyref spec list shows them"
         )
     rows.sort(key=lambda planned: planned.rung)

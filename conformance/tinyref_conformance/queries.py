@@ -1,23 +1,50 @@
-"""Case ids are queries: an id names one case, a prefix or a glob a set, commas join several."""
+"""Case ids are queries: an id names one case, a prefix or a glob a set, commas join several.
+
+A prefix ends at a border of the id, and a glob may be of a prefix: `isa.*.float32` names every case
+of every row that it names.
+"""
 
 from __future__ import annotations
 
 import fnmatch
+import functools
+import re
+from collections.abc import Iterable
 
 EVERYTHING = "*"
 _BORDERS = (".", ":")
 
 
 def matches(query: str, case_id: str) -> bool:
-    """True where a part of `query` is the id, a prefix that ends at a border, or a glob of it."""
-    if query == EVERYTHING:
-        return True
-    return any(_matches_part(part.strip(), case_id) for part in query.split(","))
+    """True where a part of `query` is the id or a prefix that ends at a border, or a glob of one.
+
+    The id may be that of a row, too.
+    """
+    return any(_is_matched(part, case_id) for part in parts(query))
 
 
-def _matches_part(query: str, case_id: str) -> bool:
-    if not query or query == case_id:
-        return bool(query)
-    if case_id.startswith(query) and (query.endswith(_BORDERS) or case_id[len(query)] in _BORDERS):
+def parts(query: str) -> list[str]:
+    """What the commas of a query separate."""
+    return [part.strip() for part in query.split(",")]
+
+
+def unmatched(query: str, ids: Iterable[str]) -> list[str]:
+    """The parts of `query` that match none of the ids."""
+    left = parts(query)
+    for each in ids:
+        if not left:
+            break
+        left = [part for part in left if not _is_matched(part, each)]
+    return left
+
+
+def _is_matched(part: str, case_id: str) -> bool:
+    if part == EVERYTHING:
         return True
-    return fnmatch.fnmatchcase(case_id, query)
+    return bool(part) and _pattern(part).match(case_id) is not None
+
+
+@functools.lru_cache(maxsize=4096)
+def _pattern(part: str) -> re.Pattern[str]:
+    globs = [part, f"{part}*" if part.endswith(_BORDERS) else f"{part}[.:]*"]
+    return re.compile("|".join(fnmatch.translate(glob) for glob in globs))

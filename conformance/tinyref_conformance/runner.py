@@ -94,6 +94,7 @@ class Outcome:
 
 
 IsExpected = Callable[[Record], bool]
+Skipped = Callable[[str], str | None]
 Progress = Callable[[int, str], None]
 
 
@@ -101,6 +102,7 @@ class Runner:
     """Carries out one plan on one device.
 
     is_expected: whether an expectation covers a failure, so that it suppresses nothing.
+    skipped: why a case is not to be run, None where it is.
     progress: told the number of decided cases and the row that was last given out.
     """
 
@@ -111,12 +113,14 @@ class Runner:
         journal: journals.Journal,
         is_expected: IsExpected = lambda record: False,
         progress: Progress = lambda done, row: None,
+        skipped: Skipped = lambda case_id: None,
     ) -> None:
         self.plan = plan
         self.settings = settings
         self.journal = journal
         self.is_expected = is_expected
         self.progress = progress
+        self.skipped = skipped
         self.outcome = Outcome()
         self._rows = {planned.id: planned for planned in plan.rows}
         self._cases = {case.id: case for planned in plan.rows for case in planned.cases}
@@ -211,6 +215,7 @@ class Runner:
                 for case in planned.cases
                 if any(_fails(record) for record in self.outcome.records.get(case.id, ())[:1])
                 and not self.outcome.has(case.id, 2)
+                and case.id not in self.outcome.derived
             ]
             if failing:
                 self._tasks.append(Task(planned.id, failing, attempt=2))
@@ -244,13 +249,16 @@ class Runner:
         return Task(task.row, left, task.attempt)
 
     def _decide(self, case: Case) -> tuple[Status, str] | None:
-        if self.outcome.has(case.id, 1):
-            return None
         unmet = case.needs.unmet(self._capabilities())
         if unmet is not None:
             if not unmet.strip():
                 return Status.FAIL, "skipped without a reason: a skip must say what is not declared"
             return Status.SKIP, unmet
+        skipped = self.skipped(case.id)
+        if skipped is not None:
+            return Status.NOT_RUN, skipped
+        if self.outcome.has(case.id, 1):
+            return None
         if self.settings.keep_going:
             return None
         reason = self._suppression.reason(case.depends_on)

@@ -25,6 +25,7 @@ class Status(Enum):
     UNEXPECTED_PASS = "UnexpectedPass"
     MISSING = "Missing"
     SUPPRESSED = "Suppressed"
+    NOT_RUN = "NotRun"
 
     @property
     def symbol(self) -> str:
@@ -58,6 +59,10 @@ _SHOWN: dict[Status, tuple[str, str]] = {
     Status.EXPECTED_FAIL: ("▽", "The case fails, as the expectations file says with a reason."),
     Status.UNEXPECTED_PASS: ("△", "The case passes, but the expectations file says it fails."),
     Status.MISSING: ("?", "The case was planned but not measured."),
+    Status.NOT_RUN: (
+        "⊘",
+        "Not run: the skip list of the expectations file names it, with a reason.",
+    ),
     Status.SUPPRESSED: ("↑", "Not run: something that it stands on is broken."),
 }
 BROKEN = frozenset({Status.FAIL, Status.CRASH, Status.TIMEOUT, Status.FLAKE})

@@ -271,3 +271,19 @@ def test_spec_rules_as_json_counts_firings(capsys: pytest.CaptureFixture[str]) -
 def test_spec_rules_refuses_an_unknown_family(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["spec", "rules", "--family", "nothing"]) != 0
     assert "accepted are boolean, casts" in capsys.readouterr().err
+
+
+@pytest.mark.long
+def test_a_query_means_the_same_in_spec_and_conform(capsys):
+    """A glob of a prefix names rows, whole or by one of their cases, as `conform --query` does."""
+    from tinyref_conformance.plan import make_plan
+    from tinyref_conformance.suite import Suite
+    from tinyref_spec.case import Profile
+
+    for query in ("isa.*.mod.*int32", "isa.binary.mod.int32.special:3", "*.mod.int8,memory.open"):
+        assert run(["spec", "list", query]) == 0
+        listed = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+        planned = make_plan(Suite(), Profile.QUICK, query).rows
+        assert sorted(listed) == sorted(row.id for row in planned)
+    assert run(["spec", "list", "isa.binary,isa.gone"]) == 2
+    assert "no row matches 'isa.gone'" in capsys.readouterr().err

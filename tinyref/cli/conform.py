@@ -47,7 +47,7 @@ def conform(
     ] = None,
     profile: Annotated[str, typer.Option(help="How much: quick or full.")] = "quick",
     query: Annotated[
-        str, typer.Option(help="Only these cases: an id, a prefix or a glob; commas join.")
+        str, typer.Option(help="Only these cases: ids, prefixes or globs of them; commas join.")
     ] = "*",
     report: Annotated[
         Path | None, typer.Option(help="The folder for the reports: ./conformance-DEVICE.")
@@ -86,7 +86,7 @@ def conform(
         typer.Option("--keep-going", help="Run also what rests on something that is broken."),
     ] = False,
     expectations: Annotated[
-        Path | None, typer.Option(help="A TOML file of known failures of this device.")
+        Path | None, typer.Option(help="A TOML file: failures that are known, cases not to run.")
     ] = None,
     update_expectations: Annotated[
         bool,

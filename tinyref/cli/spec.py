@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
@@ -33,7 +34,9 @@ def _spec() -> None:
 
 @spec_app.command("list")
 def list_rows(
-    query: Annotated[str, typer.Argument(help="A prefix or glob of row ids.")] = "*",
+    query: Annotated[
+        str, typer.Argument(help="An id, a prefix or a glob, of rows or cases; commas join.")
+    ] = "*",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
 ) -> None:
     """List the rows whose id or cases match, with their number of quick and full cases."""
@@ -42,11 +45,19 @@ def list_rows(
     from tinyref_spec import catalogue
     from tinyref_spec.case import Profile
 
-    found = [row for row in catalogue.all_rows() if queries.matches(query, row.id)]
-    if not found:
+    rows = list(catalogue.all_rows())
+    cases = {row.id: [case.id for case in row.cases(Profile.FULL)] for row in rows}
+    # An id of a row is a query for all of its cases.
+    unmatched = queries.unmatched(query, itertools.chain(cases, *cases.values()))
+    found = [
+        row
+        for row in rows
+        if any(queries.matches(query, each) for each in (row.id, *cases[row.id]))
+    ]
+    if unmatched:
         raise UserError(
-            f"spec: no row matches {query!r}: accepted are an id, a prefix such as isa.binary, "
-            "or a glob such as '*.int32'"
+            f"spec: no row matches {unmatched[0]!r}: accepted are an id, a prefix such as "
+            "isa.binary, or a glob such as '*.int32'"
         )
     if as_json:
         print(json.dumps([_row_facts(row) for row in found], indent=1))

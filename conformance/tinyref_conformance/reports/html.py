@@ -30,7 +30,7 @@ _PACKAGE = "tinyref_conformance.reports.page"
 # Worst first: the order in which rows are listed and cells choose their symbol.
 _RANKED = (
     *(Status.CRASH, Status.TIMEOUT, Status.FAIL, Status.FLAKE, Status.UNEXPECTED_PASS),
-    *(Status.MISSING, Status.EXPECTED_FAIL, Status.SUPPRESSED, Status.PASS),
+    *(Status.MISSING, Status.EXPECTED_FAIL, Status.NOT_RUN, Status.SUPPRESSED, Status.PASS),
     *(Status.UNSUPPORTED, Status.SKIP),
 )
 _TONES = {
@@ -41,6 +41,7 @@ _TONES = {
     Status.UNEXPECTED_PASS: "warn",
     Status.MISSING: "warn",
     Status.SUPPRESSED: "info",
+    Status.NOT_RUN: "warn",
     Status.SKIP: "none",
 }
 _RUNG_LOOKS = {

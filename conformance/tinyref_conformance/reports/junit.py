@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 from tinyref_conformance.report import NOT_A_RUN, CaseResult, Report, RowResult
 from tinyref_conformance.statuses import Status
 
-_SKIPPED = frozenset({Status.SKIP, Status.SUPPRESSED, Status.EXPECTED_FAIL})
+_SKIPPED = frozenset({Status.SKIP, Status.SUPPRESSED, Status.EXPECTED_FAIL, Status.NOT_RUN})
 _ERRORS = frozenset({Status.CRASH, Status.TIMEOUT, Status.MISSING})
 # What XML 1.0 cannot hold, not even escaped.
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

@@ -1,0 +1,227 @@
+"""Expectations as a TOML file: read strictly, written whole, and updated around its comments."""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+import json
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tinyref.errors import UserError
+from tinyref.folders import set_aside
+from tinyref_conformance.expectations import Expectation, Expectations, Phase, Skip, Update
+from tinyref_spec.kept import write_text
+
+SCHEMA = 1
+_HEADER = re.compile(r"\s*\[")
+_EXPECTED = re.compile(r"\s*\[\[\s*expected\s*\]\]")
+_QUERY = re.compile(r"(\s*query\s*=\s*)(\"[^\"\\]*\"|'[^']*')(.*)", re.DOTALL)
+
+
+def load(path: Path, device: str) -> Expectations:
+    """Reads the file strictly. Raises `UserError` naming the file, the entry and what is wrong."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"expectations: cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"expectations: {path} is not TOML: {error}") from error
+    return parse(text, path, device)
+
+
+def parse(text: str, path: Path, device: str) -> Expectations:
+    """The expectations in a text; raises as `load`, with `path` as its name."""
+    try:
+        data = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise UserError(f"expectations: {path} is not TOML: {error}") from error
+    unknown = sorted(set(data) - {"schema", "device", "expected", "skip"})
+    if unknown:
+        raise UserError(f"expectations: {path}: unknown key {unknown[0]!r}")
+    if data.get("schema") != SCHEMA:
+        raise UserError(f"expectations: {path}: schema is {data.get('schema')!r}, not {SCHEMA}")
+    if data.get("device") != device:
+        raise UserError(
+            f"expectations: {path} is for device {data.get('device')!r}, this run is on {device}"
+        )
+    return Expectations(
+        device,
+        tuple(_expectation(raw, where) for raw, where in _tables(data, "expected", path)),
+        tuple(_skip(raw, where) for raw, where in _tables(data, "skip", path)),
+    )
+
+
+def _tables(data: dict[str, Any], key: str, path: Path) -> Iterator[tuple[dict[str, Any], str]]:
+    """The tables of one kind, each with words for where it stands."""
+    entries = data.get(key, [])
+    if not isinstance(entries, list) or not all(isinstance(raw, dict) for raw in entries):
+        raise UserError(f"expectations: {path}: write entries as [[{key}]]")
+    for number, raw in enumerate(entries, 1):
+        yield raw, f"{path}: entry {number} of [[{key}]]"
+
+
+def _texts(raw: dict[str, Any], where: str, keys: tuple[str, ...]) -> list[str]:
+    """The texts that a table must have; `expires` is the only other key that it may have."""
+    unknown = sorted(set(raw) - {*keys, "expires"})
+    if unknown:
+        accepted = ", ".join((*keys, "expires"))
+        raise UserError(f"expectations: {where}: unknown key {unknown[0]!r}: use {accepted}")
+    for key in keys:
+        if not isinstance(raw.get(key), str) or not raw[key].strip():
+            raise UserError(f"expectations: {where}: {key} is missing or empty: it is mandatory")
+    check_link(raw["link"], where)
+    return [raw[key] for key in keys]
+
+
+def _expectation(raw: dict[str, Any], where: str) -> Expectation:
+    query, phase, reason, link = _texts(raw, where, ("query", "phase", "reason", "link"))
+    return Expectation(
+        query, _phase(phase, where), reason, link, _expiry(raw.get("expires"), where)
+    )
+
+
+def _skip(raw: dict[str, Any], where: str) -> Skip:
+    query, reason, link = _texts(raw, where, ("query", "reason", "link"))
+    return Skip(query, reason, link, _expiry(raw.get("expires"), where))
+
+
+def _phase(text: str, where: str) -> Phase:
+    try:
+        return Phase(text)
+    except ValueError as error:
+        accepted = ", ".join(phase.value for phase in Phase)
+        raise UserError(f"expectations: {where}: phase {text!r}: use {accepted}") from error
+
+
+def check_link(link: str, where: str) -> None:
+    """Raises `UserError` unless `link` leads to a page that a person can open."""
+    if not link.startswith(("https://", "http://")):
+        raise UserError(f"expectations: {where}: link {link!r}: use an https:// address")
+
+
+def _expiry(value: Any, where: str) -> datetime.date | None:
+    if value is None:
+        return None
+    if isinstance(value, datetime.datetime) or not isinstance(value, datetime.date):
+        raise UserError(f"expectations: {where}: expires {value!r}: use a date like 2030-01-31")
+    return value
+
+
+def write(expectations: Expectations, path: Path) -> None:
+    """Writes the file anew. Raises `UserError` naming a path that cannot be written."""
+    write_text(path, _text(expectations))
+
+
+def write_update(update: Update, path: Path) -> None:
+    """Writes an update of a file into it: what stays as it was keeps its lines and comments.
+
+    A comment right above an entry belongs to it. A file that is written in a way that cannot be
+    updated so is written anew, and what it was is kept beside it.
+    """
+    if not path.exists():
+        write(update.expectations, path)
+        return
+    text = _updated_text(path.read_text(encoding="utf-8"), update)
+    if not _says(text, path, update.expectations):
+        set_aside([path])
+        text = _text(update.expectations)
+    write_text(path, text)
+
+
+def _says(text: str, path: Path, expectations: Expectations) -> bool:
+    try:
+        return parse(text, path, expectations.device) == expectations
+    except UserError:
+        return False
+
+
+def _updated_text(text: str, update: Update) -> str:
+    """The text with its entries changed as `update` says; what it means is to be checked."""
+    lines = text.splitlines(keepends=True)
+    if lines and not lines[-1].endswith("\n"):
+        lines[-1] += "\n"
+    blocks = _blocks(lines)
+    if len(blocks) != len(update.old.entries):
+        return ""
+    found: list[str] = []
+    place = 0
+    for (start, stop), entry, kept in zip(blocks, update.old.entries, update.kept, strict=True):
+        found += lines[place:start]
+        if kept:
+            found += _with_query(lines[start:stop], entry.query, kept[0].query)
+        for more in kept[1:]:
+            found += ["\n", *_entry_lines(more)]
+        # Of an entry that goes, the blank line after it goes too.
+        place = stop if kept or stop == len(lines) or lines[stop].strip() else stop + 1
+    found += lines[place:]
+    for new in update.new:
+        found += ["\n", *_entry_lines(new)]
+    return "".join(found)
+
+
+def _blocks(lines: list[str]) -> list[tuple[int, int]]:
+    """Where each [[expected]] begins, with the comment above it, and ends."""
+    headers = [number for number, line in enumerate(lines) if _HEADER.match(line)]
+    found = []
+    for header, following in itertools.pairwise([*headers, len(lines)]):
+        if not _EXPECTED.match(lines[header]):
+            continue
+        start, stop = header, following
+        while start and lines[start - 1].lstrip().startswith("#"):
+            start -= 1
+        while stop > header + 1 and _is_comment_or_blank(lines[stop - 1]):
+            stop -= 1
+        found.append((start, stop))
+    return found
+
+
+def _is_comment_or_blank(line: str) -> bool:
+    return not line.strip() or line.lstrip().startswith("#")
+
+
+def _with_query(lines: list[str], old: str, new: str) -> list[str]:
+    if old == new:
+        return lines
+    changed = []
+    for line in lines:
+        match = _QUERY.fullmatch(line)
+        changed.append(f"{match[1]}{_quoted(new)}{match[3]}" if match else line)
+    return changed
+
+
+def _text(expectations: Expectations) -> str:
+    lines = [
+        "# Known failures of one device: tinyref conform --expectations reads it, and\n",
+        "# --update-expectations writes it. Every entry needs a reason and a link.\n",
+        f"schema = {SCHEMA}\n",
+        f"device = {_quoted(expectations.device)}\n",
+    ]
+    found: list[Expectation | Skip] = [*expectations.skips, *expectations.entries]
+    for each in found:
+        lines += ["\n", *_entry_lines(each)]
+    return "".join(lines)
+
+
+def _entry_lines(entry: Expectation | Skip) -> list[str]:
+    phase = [f"phase = {_quoted(entry.phase.value)}\n"] if isinstance(entry, Expectation) else []
+    lines = [
+        "[[expected]]\n" if isinstance(entry, Expectation) else "[[skip]]\n",
+        f"query = {_quoted(entry.query)}\n",
+        *phase,
+        f"reason = {_quoted(entry.reason)}\n",
+        f"link = {_quoted(entry.link)}\n",
+    ]
+    if entry.expires is not None:
+        lines.append(f"expires = {entry.expires.isoformat()}\n")
+    return lines
+
+
+def _quoted(text: str) -> str:
+    # A JSON string of ASCII is a TOML basic string, but for the code points that JSON pairs up.
+    if all(ord(letter) < 0x10000 for letter in text):
+        return json.dumps(text).replace("\x7f", "\\u007f")
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
