@@ -33,8 +33,6 @@ LOG_MOST_BYTES = 16 << 20
 # Between the end of a worker's pipe and the end of the worker.
 LEAVING_SECONDS = 2.0
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-# Of the memory of a machine, for all workers together.
-MEMORY_SHARE = 0.8
 
 # Python puts the folder of a script or, with -m, the current one before its own library: -P leaves
 # that out. What the parent imports from besides comes last, so that nothing there hides a module.
@@ -189,11 +187,6 @@ def death_in_words(code: int) -> str:
     except ValueError:
         return f"killed by signal {-code}"
     return f"killed by {found.name} ({signal.strsignal(found)})"
-
-
-def usable_memory() -> int:
-    """How many bytes the workers of this machine may hold together."""
-    return int(_PAGE * os.sysconf("SC_PHYS_PAGES") * MEMORY_SHARE)
 
 
 def worker_environment() -> dict[str, str]:

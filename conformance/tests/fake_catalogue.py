@@ -6,6 +6,7 @@ the rows (names joined by commas). FAKE_VERSION is what the device says it is.
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import hashlib
 import os
@@ -37,6 +38,8 @@ def open_device(name: str) -> FakeDevice:
         raise DeviceError(name, "no such card in this machine")
     if how == "abort":
         os.abort()
+    if how.startswith("die:") and _log("opening") in map(int, how[4:].split("-")):
+        os.kill(os.getpid(), signal.SIGKILL)
     return FakeDevice()
 
 
@@ -114,9 +117,22 @@ def killed(case_id: str) -> Measurement:
     return passes(case_id)
 
 
+def killed_twice(case_id: str) -> Measurement:
+    if _log(f"{case_id}!") <= 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return passes(case_id)
+
+
 def killed_once(case_id: str) -> Measurement:
     if _log(f"{case_id}!") == 1:
         os.kill(os.getpid(), signal.SIGKILL)
+    return passes(case_id)
+
+
+def meddles(case_id: str) -> Measurement:
+    for pipe in range(3, 64):
+        with contextlib.suppress(OSError):
+            os.write(pipe, b'{"end": "all"}')
     return passes(case_id)
 
 
@@ -215,6 +231,8 @@ def _scenarios() -> dict[str, Callable[[], list[Row]]]:
         "segfaults": segfaults,
         "killed": killed,
         "killed_once": killed_once,
+        "killed_twice": killed_twice,
+        "meddles": meddles,
         "leaves": leaves,
         "hangs": hangs,
         "eats_memory": eats_memory,

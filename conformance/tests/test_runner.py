@@ -11,7 +11,7 @@ import pytest
 
 from tinyref.errors import UserError
 from tinyref.folders import prepare_folder
-from tinyref_conformance import runner
+from tinyref_conformance import deaths, runner
 from tinyref_conformance.conform import Finished
 from tinyref_conformance.report import CaseResult
 from tinyref_conformance.statuses import Status
@@ -76,6 +76,71 @@ def test_a_bad_case_is_pinned_and_the_rest_goes_on(
     assert 0 < len(bad.details["script"].splitlines()) < 40
     assert case_of(done, f"isa.{name}.int32.special:0").status is Status.PASS
     assert case_of(done, f"isa.{name}.int32.special:2").status is Status.PASS
+    assert done.report.exit_code == 1
+
+
+@pytest.mark.long
+def test_a_case_that_others_kill_is_tried_again_at_last_alone(fake: Any, case_of: CaseOf) -> None:
+    done = fake.scenario("killed_twice", "long").run(jobs=2)
+    assert case_of(done, "isa.killed_twice.int32.special:1").status is Status.PASS
+    assert done.report.exit_code == 0
+    assert done.report.counts == {Status.PASS: 84}
+
+
+@pytest.mark.long
+def test_a_case_that_is_always_killed_says_how_often(fake: Any, case_of: CaseOf) -> None:
+    done = fake.scenario("killed").run()
+    bad = case_of(done, "isa.killed.int32.special:1")
+    words = "killed by SIGKILL (Killed); it was tried 3 times, at last alone"
+    assert (bad.status, bad.message) == (Status.CRASH, words)
+    assert fake.ran().count("isa.killed.int32.special:1") == 3
+
+
+@pytest.mark.long
+def test_the_system_that_kills_for_memory_is_told(
+    fake: Any, case_of: CaseOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kills = iter(range(100))
+    monkeypatch.setattr(deaths, "memory_kills", lambda: next(kills))
+    done = fake.scenario("killed").run()
+    bad = case_of(done, "isa.killed.int32.special:1")
+    assert bad.message.startswith("out of memory: killed by SIGKILL (Killed) by the system, as it")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("when", ["1-2", "2-4-6-7", "1-3-4-5-6-7"])
+def test_a_worker_that_dies_as_it_opens_is_no_verdict(
+    fake: Any, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    monkeypatch.setenv("FAKE_OPEN", f"die:{when}")
+    monkeypatch.setattr(runner, "FIRST_PAUSE_SECONDS", 0.01)
+    report = fake.scenario("segfaults", "aborts", "leaves", "good").run().report
+    assert report.counts == {Status.CRASH: 3, Status.PASS: 14}
+
+
+@pytest.mark.long
+def test_a_device_that_stops_opening_leaves_no_case_without_a_word(
+    fake: Any, case_of: CaseOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_OPEN", "die:" + "-".join(map(str, range(2, 30))))
+    monkeypatch.setattr(runner, "FIRST_PAUSE_SECONDS", 0.001)
+    done = fake.scenario("segfaults", "good").run()
+    bad = case_of(done, "isa.mul.int32.special:0")
+    assert bad.status is Status.SUPPRESSED
+    assert bad.message.startswith("the device stopped opening in new workers: while opening")
+    assert done.report.counts[Status.MISSING] == 0
+    assert done.report.exit_code == 1
+
+
+@pytest.mark.long
+def test_a_device_that_writes_to_all_descriptors_fails_and_forges_nothing(
+    fake: Any, case_of: CaseOf
+) -> None:
+    done = fake.scenario("meddles").run()
+    bad = case_of(done, "isa.meddles.int32.special:1")
+    told = [bad.message, *done.report.problems]
+    assert any('bytes to a descriptor that is not its own: b\'{"end"' in words for words in told)
+    assert done.report.counts[Status.MISSING] == 0
     assert done.report.exit_code == 1
 
 

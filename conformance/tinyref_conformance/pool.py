@@ -7,31 +7,36 @@ from dataclasses import dataclass
 from typing import Any
 
 from tinyref import processes
-from tinyref.processes import death_in_words
 
-__all__ = ["Pool", "Task", "WorkerProcess", "death_in_words"]
+__all__ = ["Pool", "Task", "WorkerProcess"]
 
 
 @dataclass
 class Task:
-    """Cases of one row that go to one worker; they share what is compiled for the row."""
+    """Cases of one row that go to one worker; they share what is compiled for the row.
+
+    is_alone: nothing else is to run meanwhile.
+    """
 
     row: str
     cases: list[str]
     attempt: int = 1
+    is_alone: bool = False
 
 
 @dataclass
 class WorkerProcess(processes.WorkerProcess):
     """One worker: its process, what it works on, and since when.
 
-    case: the case that it has begun and not ended. Its silence counts from the start of that case,
-    or of the process before it has opened the device.
+    held: the bytes that it held when it was looked at last. case: the case that it has begun and
+    not ended. Its silence counts from the start of that case, or of the process before it has
+    opened the device.
     """
 
     opened: Mapping[str, Any] | None = None
     task: Task | None = None
     case: str | None = None
+    held: int = 0
 
     @property
     def is_idle(self) -> bool:

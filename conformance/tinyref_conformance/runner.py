@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -13,12 +12,11 @@ from typing import Any
 from tinyref import config
 from tinyref.device import Capabilities
 from tinyref.errors import UserError
-from tinyref.processes import usable_memory
+from tinyref.machine import bounded_jobs, usable_memory
 from tinyref.runtimes.identity import differences
 from tinyref_conformance import journal as journals
-from tinyref_conformance import pool as pools
 from tinyref_conformance.certificate import capabilities_from_json
-from tinyref_conformance.expectations import Phase
+from tinyref_conformance.deaths import MEMORY, TIMEOUT, Deaths, Limits
 from tinyref_conformance.ladder import Suppression
 from tinyref_conformance.plan import Plan, PlannedRow
 from tinyref_conformance.pool import Pool, Task, WorkerProcess
@@ -28,9 +26,12 @@ from tinyref_conformance.suite import DEFAULT_CATALOGUE
 from tinyref_spec.case import Case
 
 TICK_SECONDS = 0.1
-# Workers in a row that do not even open the device, and deaths of one row between its cases.
-MAX_FAILED_OPENINGS = 3
-MAX_DEATHS_BETWEEN_CASES = 3
+# Workers that die in a row as they open the device: at the start of a run, and later on.
+MAX_FIRST_DEATHS = 3
+MAX_FAILED_OPENINGS = 8
+# After a failed opening the next one waits, twice as long each time.
+FIRST_PAUSE_SECONDS = 0.25
+REFUSED = "the device does not open"
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Settings:
 
     @property
     def workers(self) -> int:
-        return self.jobs if self.jobs > 0 else os.cpu_count() or 1
+        return bounded_jobs(self.jobs, self.memory_limit)
 
     @property
     def memory_bytes(self) -> int:
@@ -128,9 +129,9 @@ class Runner:
         self._suppression = Suppression()
         self._tasks: deque[Task] = deque()
         self._unsettled: set[str] = set()
-        self._excused: set[tuple[str, int]] = set()
-        self._deaths: dict[str, int] = {}
+        self._deaths = Deaths(Limits(settings.timeout, settings.memory_bytes))
         self._failed_openings = 0
+        self._next_start = 0.0
         self._stopped = False
 
     def run(self) -> Outcome:
@@ -182,13 +183,27 @@ class Runner:
                 f"was measured before is in {self.journal.path}"
             )
 
-    def _failed_to_open(self, reason: str) -> None:
-        if self.outcome.opened is None:
-            self.outcome.open_failure = reason
-            return
+    def _failed_to_open(self, reason: str, is_death: bool = False) -> None:
+        """A device that says why it does not open, does not; what dies may be somebody's kill."""
         self._failed_openings += 1
+        if self.outcome.opened is None:
+            if not is_death or self._failed_openings >= MAX_FIRST_DEATHS:
+                self.outcome.open_failure = reason
+            else:
+                self._pool.start()
+            return
+        pause = FIRST_PAUSE_SECONDS * 2 ** (self._failed_openings - 1)
+        self._next_start = time.monotonic() + pause
         if self._failed_openings >= MAX_FAILED_OPENINGS:
-            self._stop(f"the device stopped opening in new workers: {reason}")
+            self._give_up(f"the device stopped opening in new workers: {reason}")
+
+    def _give_up(self, problem: str) -> None:
+        """Ends the run; every case that did not have its turn says why."""
+        self._stop(problem)
+        reason = problem.partition("\n")[0]
+        for case_id in self._cases:
+            if not self.outcome.has(case_id, 1):
+                self.outcome.derived.setdefault(case_id, (Status.SUPPRESSED, reason))
 
     def _stop(self, problem: str) -> None:
         self._stopped = True
@@ -223,6 +238,8 @@ class Runner:
     def _next_task(self) -> Task | None:
         """The first task whose ground is known: the rows that its cases depend on are settled."""
         for task in self._tasks:
+            if task.is_alone and self._busy():
+                return None
             if task.attempt > 1 or not self._below[task.row] & self._unsettled:
                 self._tasks.remove(task)
                 return task
@@ -246,7 +263,7 @@ class Runner:
                     self._suppression.note_suppressed(case_id, task.row, decided[1])
             elif not self.outcome.has(case_id, task.attempt):
                 left.append(case_id)
-        return Task(task.row, left, task.attempt)
+        return Task(task.row, left, task.attempt, task.is_alone)
 
     def _decide(self, case: Case) -> tuple[Status, str] | None:
         unmet = case.needs.unmet(self._capabilities())
@@ -287,9 +304,10 @@ class Runner:
     def _give_out(self) -> None:
         idle = [worker for worker in self._pool.workers if worker.is_idle]
         while self._tasks and not self._stopped:
+            if any(worker.task.is_alone for worker in self._busy() if worker.task):
+                return
             if not idle:
-                if len(self._pool.workers) < self.settings.workers:
-                    self._pool.start()
+                self._start_another()
                 return
             task = self._next_task()
             if task is None:
@@ -298,9 +316,20 @@ class Runner:
             pruned = self._prune(task)
             if pruned.cases:
                 idle.pop().begin(pruned)
+                if pruned.is_alone:
+                    _retire(idle)
+                    return
                 self.progress(self._decided(), task.row)
             else:
                 self._settle(task.row)
+
+    def _start_another(self) -> None:
+        """One more worker, if there may be more; after a failed opening one at a time."""
+        opening = any(worker.opened is None for worker in self._pool.workers)
+        is_full = len(self._pool.workers) >= self.settings.workers
+        if is_full or time.monotonic() < self._next_start or (opening and self._failed_openings):
+            return
+        self._pool.start()
 
     def _decided(self) -> int:
         return len(self.outcome.records) + len(self.outcome.derived)
@@ -344,7 +373,7 @@ class Runner:
             if message["misnamed"] and self.outcome.opened is None:
                 raise UserError(message["refused"])
             self._failed_to_open(message["refused"])
-            worker.kill("the device does not open")
+            worker.kill(REFUSED)
         elif "fatal" in message:
             raise UserError(f"run: {message['fatal']}; what was measured is in {self.journal.path}")
 
@@ -370,74 +399,61 @@ class Runner:
         silent = worker.silence()
         if worker.opened is None:
             if silent > self._opening_seconds:
-                worker.kill("timeout")
+                worker.kill(TIMEOUT)
         elif worker.case is not None and silent > self.settings.timeout:
-            worker.kill("timeout")
-        elif worker.task is not None and worker.memory_bytes() > self.settings.memory_bytes:
-            worker.kill("memory")
+            worker.kill(TIMEOUT)
+        elif worker.task is not None:
+            worker.held = worker.memory_bytes()
+            if worker.held > self.settings.memory_bytes:
+                worker.kill(MEMORY)
 
     def _on_death(self, worker: WorkerProcess) -> None:
         tail = worker.log_tail()
         code = self._pool.remove(worker)
         self._absorb()
         if worker.opened is None:
-            if worker.killed_for != "the device does not open":
-                self._failed_to_open(self._opening_in_words(worker, code, tail))
+            if worker.killed_for != REFUSED:
+                reason = self._opening_in_words(worker, code, tail)
+                self._failed_to_open(reason, is_death=worker.killed_for != TIMEOUT)
             return
         task = worker.task
-        if task is None:
-            return
-        if worker.case is not None and not self.outcome.has(worker.case, task.attempt):
-            self._pin(worker.case, task, worker.killed_for, code, tail)
-        elif worker.case is None:
-            self._count_death_between_cases(task, code, tail)
-        left = [name for name in task.cases if not self.outcome.has(name, task.attempt)]
-        if left:
-            self._tasks.appendleft(Task(task.row, left, task.attempt))
-        else:
-            self._settle(task.row)
+        left = [] if task is None else self._left(task)
+        blamed = None if task is None else self._deaths.blamed(worker, task, left)
+        if worker.noise and blamed is None:
+            self.outcome.problems.append(f"a worker was ended: {worker.noise}")
+        if blamed is not None:
+            record = self._deaths.record(worker, blamed, code, tail)
+            if record is not None:
+                self.journal.append(record)
+                self._absorb()
+        if task is not None:
+            self._try_again(task, blamed)
+
+    def _left(self, task: Task) -> list[str]:
+        return [name for name in task.cases if not self.outcome.has(name, task.attempt)]
+
+    def _try_again(self, task: Task, blamed: str | None) -> None:
+        """Queues what is left of a task whose worker died."""
+        left = self._left(task)
+        is_alone = blamed in left and self._deaths.is_alone_next(str(blamed), task.attempt)
+        rest = [name for name in left if not is_alone or name != blamed]
+        if rest:
+            self._tasks.appendleft(Task(task.row, rest, task.attempt))
+        if is_alone:
+            self._tasks.appendleft(Task(task.row, [str(blamed)], task.attempt, is_alone=True))
+        self._settle(task.row)
 
     def _opening_in_words(self, worker: WorkerProcess, code: int, tail: str) -> str:
         words = worker.ending(code)
-        if worker.killed_for == "timeout":
+        if worker.killed_for == TIMEOUT:
             words = f"no answer within {self._opening_seconds:g} s"
         return f"while opening the device: {words}" + (f"\n{tail}" if tail else "")
 
-    def _pin(self, case_id: str, task: Task, killed_for: str, code: int, tail: str) -> None:
-        """The verdict on the case in which a worker ended."""
-        details = {"log": tail} if tail else None
-        seconds = self.settings.timeout if killed_for == "timeout" else 0.0
-        status = Status.TIMEOUT if killed_for == "timeout" else Status.CRASH
-        if killed_for == "timeout":
-            message = f"no end within {self.settings.timeout:g} s"
-        elif killed_for == "memory":
-            message = f"out of memory: the worker held over {self.settings.memory_bytes >> 20} MiB"
-        elif code == -9 and (case_id, task.attempt) not in self._excused:
-            # Not by us: somebody else's kill, or memory short for another's sake. Once is excused.
-            self._excused.add((case_id, task.attempt))
-            return
-        else:
-            message = pools.death_in_words(code)
-        self.journal.append(
-            Record(
-                case=case_id,
-                status=status,
-                attempt=task.attempt,
-                phase=Phase.RUN.value,
-                message=message,
-                seconds=seconds,
-                details=details,
-            )
-        )
-        self._absorb()
 
-    def _count_death_between_cases(self, task: Task, code: int, tail: str) -> None:
-        """A worker that dies between cases of a row again and again: its next case gets it."""
-        self._deaths[task.row] = self._deaths.get(task.row, 0) + 1
-        left = [name for name in task.cases if not self.outcome.has(name, task.attempt)]
-        if left and self._deaths[task.row] >= MAX_DEATHS_BETWEEN_CASES:
-            self._excused.add((left[0], task.attempt))
-            self._pin(left[0], task, "", code, tail)
+def _retire(idle: list[WorkerProcess]) -> None:
+    """Ends workers that wait, so that they hold no memory."""
+    for worker in idle:
+        worker.kill("room")
 
 
 def _fails(record: Record) -> bool:

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from tinyref import processes
 from tinyref.errors import UserError
 from tinyref_fuzz.campaign import cluster as clusters
+from tinyref_fuzz.campaign import local
 from tinyref_fuzz.campaign.campaign import Request, Summary, run
 from tinyref_fuzz.campaign.cases import CaseResult, judged
 from tinyref_fuzz.campaign.database import Database
@@ -316,7 +316,7 @@ def test_a_result_that_died_with_its_machine_is_waited_for(fake: clusters.Cluste
 def test_each_machine_takes_the_limit_of_memory_from_its_own(
     tmp_path: Path, scheduler: Any, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(processes, "usable_memory", lambda: 12 << 30)
+    monkeypatch.setattr(local, "usable_memory", lambda: 12 << 30)
     sent: list[Setup] = []
 
     def only_told(request: Request, setup: Setup) -> Any:
@@ -344,7 +344,7 @@ def test_a_dask_worker_takes_no_more_memory_than_its_own_limit(
     worker = SimpleNamespace(
         state=SimpleNamespace(nthreads=3), memory_manager=SimpleNamespace(memory_limit=limit)
     )
-    monkeypatch.setattr(processes, "usable_memory", lambda: 12 << 30)
+    monkeypatch.setattr(local, "usable_memory", lambda: 12 << 30)
     monkeypatch.setattr(distributed, "get_worker", lambda: worker)
     sent = Setup("PYTHON", 1, "even").to_json()
     assert clusters.setup_here(sent).memory == share

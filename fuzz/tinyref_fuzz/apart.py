@@ -16,7 +16,8 @@ from typing import Any
 
 from tinyref import config, processes
 from tinyref.errors import UserError, explained
-from tinyref.processes import Line, Message, WorkerProcess, usable_memory
+from tinyref.machine import usable_memory
+from tinyref.processes import Line, Message, WorkerProcess
 from tinyref.uops.optimise.opt import opts_text, parse_opts
 from tinyref_fuzz.bucket import bucket_of
 from tinyref_fuzz.campaign.cases import (

@@ -22,6 +22,7 @@ from tinyref import __version__
 from tinyref.config import Context
 from tinyref.device import Device
 from tinyref.errors import TinyrefError, UserError
+from tinyref.machine import usable_cores
 from tinyref.probe import probe
 from tinyref.processes import python_command
 
@@ -428,7 +429,7 @@ def facts() -> dict[str, Any]:
     return {
         "tinyref": __version__,
         "surroundings": surroundings(),
-        "cores": os.cpu_count(),
+        "cores": usable_cores(),
         "processor": _processor(),
         "load_average": load,
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),

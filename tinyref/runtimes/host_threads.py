@@ -13,6 +13,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 
 from tinyref import config
+from tinyref.machine import usable_cores
 
 # For kernels' scratch memory: what a C library gives a thread may be as little as 128 KB.
 STACK_BYTES = 8 * 2**20
@@ -25,9 +26,7 @@ def thread_count() -> int:
 
 def available_cores() -> int:
     """The cores on which this process may run."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return usable_cores()
 
 
 def run_groups(call: Callable[[int], object], count: int) -> None:

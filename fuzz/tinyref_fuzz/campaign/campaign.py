@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import random
 import time
 from collections import Counter, deque
@@ -14,6 +13,7 @@ from typing import Any
 
 from tinyref.errors import UserError
 from tinyref.folders import prepare_folder
+from tinyref.machine import bounded_jobs
 from tinyref.runtimes.identity import differences, settings_of
 from tinyref_fuzz.campaign.cases import DEFAULT_POLICY, Guide, code_version, known_rules
 from tinyref_fuzz.campaign.database import (
@@ -89,7 +89,7 @@ class Request:
 
     @property
     def workers(self) -> int:
-        return self.jobs if self.jobs > 0 else os.cpu_count() or 1
+        return bounded_jobs(self.jobs, self.memory)
 
 
 @dataclass

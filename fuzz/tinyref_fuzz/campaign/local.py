@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import signal
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import Any
 
 from tinyref import config, processes
 from tinyref.errors import UserError
+from tinyref.machine import usable_memory
 from tinyref.runtimes.identity import differences
 from tinyref_fuzz.campaign.cases import CaseResult
 from tinyref_fuzz.campaign.examination import unexamined
@@ -24,7 +25,11 @@ LAST_WORDS_SECONDS = 2.0
 # Device libraries leak: a worker is replaced after so many cases, or with this share of its limit.
 MOST_CASES = 2000
 RETIRING_SHARE = 0.5
-MAX_FAILED_OPENINGS = 3
+# Workers in a row that die as they open the device: at the start of a campaign, and later on.
+MAX_FIRST_DEATHS = 3
+MAX_FAILED_OPENINGS = 8
+# A case at which somebody else kills the worker is tried so often.
+TRIES = 3
 MAX_DEATHS_BETWEEN_CASES = 3
 
 
@@ -81,7 +86,7 @@ class LocalExecutor(Executor):
         self._pool = _pool(setup)
         self._waiting: deque[Work] = deque()
         self._done: list[Done] = []
-        self._excused: set[int] = set()
+        self._kills: Counter[int] = Counter()
         self._failed_openings = 0
         self._has_opened = False
         self._problem = ""
@@ -247,7 +252,8 @@ class LocalExecutor(Executor):
         code = self._pool.remove(worker)
         if not worker.is_open:
             if worker.killed_for != "the device does not open":
-                self._failed_to_open(self._opening_in_words(worker, code, tail))
+                reason = self._opening_in_words(worker, code, tail)
+                self._failed_to_open(reason, is_death=worker.killed_for != "no end")
             return
         work = worker.work
         if work is None:
@@ -260,15 +266,27 @@ class LocalExecutor(Executor):
         else:
             work.deaths_between_cases += 1
             if work.deaths_between_cases >= MAX_DEATHS_BETWEEN_CASES:
-                self._excused.add(work.next_number)
+                self._kills[work.next_number] = TRIES
                 self._pin(work, worker, code, tail)
         if work.next_number < work.task.stop:
             self._waiting.appendleft(work)
         else:
             self._done.append(Done(work.task, tuple(work.results)))
 
-    def _failed_to_open(self, reason: str) -> None:
+    def _is_tried_again(self, number: int, code: int, worker: WorkerProcess) -> bool:
+        """Whether a death was somebody else's kill, or memory short for another's sake."""
+        if code != -signal.SIGKILL or worker.noise:
+            return False
+        self._kills[number] += 1
+        return self._kills[number] < TRIES
+
+    def _failed_to_open(self, reason: str, is_death: bool = False) -> None:
+        """A device that says why it does not open, does not; what dies may be somebody's kill."""
         if not self._has_opened:
+            if is_death and self._failed_openings + 1 < MAX_FIRST_DEATHS:
+                self._failed_openings += 1
+                self._start()
+                return
             raise UserError(f"device: {self.setup.device} does not open: {reason}")
         self._failed_openings += 1
         if self._failed_openings >= MAX_FAILED_OPENINGS:
@@ -300,9 +318,7 @@ class LocalExecutor(Executor):
         elif worker.killed_for == "memory":
             symptom = Symptom.MEMORY
             words = f"the worker held over {self.memory >> 20} MiB"
-        elif code == -signal.SIGKILL and number not in self._excused and not worker.noise:
-            # Not by us: somebody else's kill, or memory short for another's sake. Once is excused.
-            self._excused.add(number)
+        elif self._is_tried_again(number, code, worker):
             return
         else:
             symptom, words = Symptom.CRASH, worker.ending(code)
@@ -315,7 +331,7 @@ def share_of_memory(setup: Setup, workers: int, most: int | None = None) -> int:
     """How many bytes one of the workers of this machine may hold, of `most` where that is less."""
     if setup.memory is not None:
         return setup.memory
-    usable = processes.usable_memory()
+    usable = usable_memory()
     return (usable if most is None else min(usable, most)) // workers
 
 

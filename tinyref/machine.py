@@ -1,0 +1,116 @@
+"""What the system gives this process: cores and memory, as affinity and control groups limit them.
+
+Control groups of both versions are read as Linux shows them; other systems have none.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+# Of the memory that there is, for all workers together.
+MEMORY_SHARE = 0.8
+# A worker holds a Python with numpy, a compiler and the buffers of a case.
+LEAST_WORKER_BYTES = 512 << 20
+_MEMBERSHIP = Path("/proc/self/cgroup")
+_GROUPS = Path("/sys/fs/cgroup")
+
+
+def usable_cores() -> int:
+    """How many processors this process may keep busy."""
+    return int(max(1, min(_processors(), _core_limit())))
+
+
+@functools.cache
+def _core_limit() -> float:
+    """How many processors the control groups grant; read once, as launches ask."""
+    limits = (_quota(folder) for folder in _folders("cpu"))
+    granted = (math.ceil(quota / period) for quota, period in limits if quota and period)
+    return min(granted, default=math.inf)
+
+
+def usable_memory() -> int:
+    """How many bytes the workers of this process may hold together."""
+    most = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for folder in _folders("memory"):
+        for name in ("memory.max", "memory.limit_in_bytes"):
+            limit = _number(_read(folder / name))
+            if limit > 0:
+                most = min(most, limit)
+    return int(most * MEMORY_SHARE)
+
+
+def bounded_jobs(asked: int, worker_bytes: int | None = None) -> int:
+    """How many workers there is room for, of so many; one a core where 0 are asked for."""
+    fitting = usable_memory() // (worker_bytes or LEAST_WORKER_BYTES)
+    return max(1, min(asked or usable_cores(), fitting))
+
+
+def memory_kills() -> int:
+    """How many processes the system has ended for want of memory, in our group if it tells."""
+    for folder in _folders("memory"):
+        for name in ("memory.events", "memory.oom_control"):
+            found = _field(_read(folder / name), "oom_kill")
+            if found is not None:
+                return found
+    return _field(_read(Path("/proc/vmstat")), "oom_kill") or 0
+
+
+def _processors() -> int:
+    # Python 3.13 counts those that PYTHON_CPU_COUNT leaves; before that affinity must do.
+    count = getattr(os, "process_cpu_count", None)
+    if count is not None:
+        return count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _folders(controller: str) -> Iterator[Path]:
+    """The folders of our group under a controller and of those around it, the innermost first."""
+    for line in _read(_MEMBERSHIP).splitlines():
+        _, controllers, path = [*line.split(":", 2), "", ""][:3]
+        if not controllers:
+            tops = [_GROUPS, _GROUPS / "unified"]
+        elif controller in controllers.split(","):
+            tops = [_GROUPS / controllers, _GROUPS / controller]
+        else:
+            continue
+        inner = Path(path.lstrip("/"))
+        for top in tops:
+            # In a container the path may be that of the host: then only the top is there.
+            yield from (top / each for each in (inner, *inner.parents))
+
+
+def _quota(folder: Path) -> tuple[int, int]:
+    """Microseconds of processor in each period of so many; 0 where there is no limit."""
+    words = _read(folder / "cpu.max").split()
+    if len(words) == 2:
+        return _number(words[0]), _number(words[1])
+    quota = _number(_read(folder / "cpu.cfs_quota_us"))
+    return quota, _number(_read(folder / "cpu.cfs_period_us"))
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except (OSError, ValueError):
+        return ""
+
+
+def _number(text: str) -> int:
+    """The number in a file; 0 for "max", for -1 and for what is no number."""
+    word = text.strip()
+    return int(word) if word.isdecimal() else 0
+
+
+def _field(text: str, name: str) -> int | None:
+    """The number after a name, in a file of one name and number a line."""
+    for line in text.splitlines():
+        key, _, value = line.partition(" ")
+        if key == name and value.strip().isdecimal():
+            return int(value)
+    return None
