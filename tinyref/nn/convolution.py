@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from tinyref.errors import UserError
+from tinyref.nn.layer import Layer
 from tinyref.nn.linear import positive
 from tinyref.tensor import Tensor
 from tinyref.tensor.arguments import integer
@@ -62,7 +63,7 @@ def _parameters(
     return weight, Tensor.uniform(outputs, low=-limit, high=limit, requires_grad=True)
 
 
-class Conv2d:
+class Conv2d(Layer):
     """The cross-correlation with learned kernels over as many axes as `kernel_size` has sizes.
 
     Shapes: input (batch, in_channels, *sizes), weight (out_channels, in_channels / groups,
@@ -82,8 +83,8 @@ class Conv2d:
         groups: int = 1,
         bias: bool = True,
     ) -> None:
-        inputs = positive(in_channels, "Conv2d: in_channels")
-        outputs = positive(out_channels, "Conv2d: out_channels")
+        inputs = self.in_channels = positive(in_channels, "Conv2d: in_channels")
+        outputs = self.out_channels = positive(out_channels, "Conv2d: out_channels")
         self.kernel_size = _kernel(kernel_size, "Conv2d")
         self.stride = stride
         self.dilation = dilation
@@ -115,7 +116,7 @@ def Conv1d(  # noqa: N802  a layer, and named like one
     return Conv2d(in_channels, out_channels, kernel, stride, padding, dilation, groups, bias)
 
 
-class ConvTranspose2d:
+class ConvTranspose2d(Layer):
     """The transpose of `Conv2d`: every input element adds a kernel to the output.
 
     Shapes: input (batch, in_channels, *sizes), weight (in_channels, out_channels / groups,
@@ -134,8 +135,8 @@ class ConvTranspose2d:
         groups: int = 1,
         bias: bool = True,
     ) -> None:
-        inputs = positive(in_channels, "ConvTranspose2d: in_channels")
-        outputs = positive(out_channels, "ConvTranspose2d: out_channels")
+        inputs = self.in_channels = positive(in_channels, "ConvTranspose2d: in_channels")
+        outputs = self.out_channels = positive(out_channels, "ConvTranspose2d: out_channels")
         self.kernel_size = _kernel(kernel_size, "ConvTranspose2d")
         self.stride = stride
         self.padding = padding

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from tinyref.errors import UserError, UserTypeError
+from tinyref.nn.layer import Layer
 from tinyref.tensor import Tensor
 from tinyref.tensor.arguments import integer
 
@@ -17,7 +18,7 @@ def positive(value: object, name: str) -> int:
     return found
 
 
-class Linear:
+class Linear(Layer):
     """x @ weight.T + bias over the last axis.
 
     Shapes: input (..., in_features), output (..., out_features), weight (out_features,
@@ -25,19 +26,22 @@ class Linear:
     """
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:
-        inputs = positive(in_features, "Linear: in_features")
-        outputs = positive(out_features, "Linear: out_features")
-        limit = 1 / math.sqrt(inputs)
-        self.weight = Tensor.uniform(outputs, inputs, low=-limit, high=limit, requires_grad=True)
+        self.in_features = positive(in_features, "Linear: in_features")
+        self.out_features = positive(out_features, "Linear: out_features")
+        limit = 1 / math.sqrt(self.in_features)
+        shape = (self.out_features, self.in_features)
+        self.weight = Tensor.uniform(shape, low=-limit, high=limit, requires_grad=True)
         self.bias: Tensor | None = None
         if bias:
-            self.bias = Tensor.uniform(outputs, low=-limit, high=limit, requires_grad=True)
+            self.bias = Tensor.uniform(
+                self.out_features, low=-limit, high=limit, requires_grad=True
+            )
 
     def __call__(self, x: Tensor) -> Tensor:
         return x.linear(self.weight.transpose(), self.bias)
 
 
-class Embedding:
+class Embedding(Layer):
     """Rows of a table by their numbers: each of `vocab_size` has a vector of `embed_size`.
 
     Shapes: input (...) of an integer type, output (..., embed_size). The table starts as

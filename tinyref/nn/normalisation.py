@@ -6,6 +6,7 @@ import math
 
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError
+from tinyref.nn.layer import Layer
 from tinyref.nn.linear import positive
 from tinyref.tensor import Tensor
 from tinyref.uops.symbolic import describe_shape
@@ -31,7 +32,7 @@ def _check_channels(name: str, x: Tensor, channels: int) -> None:
 UPDATES_AT_ONCE = 16
 
 
-class BatchNorm:
+class BatchNorm(Layer):
     """Normalises each channel (axis 1) over the batch and all other axes.
 
     While `Tensor.training`, or without running statistics, by those of the batch (its biased
@@ -48,16 +49,17 @@ class BatchNorm:
         track_running_stats: bool = True,
         momentum: float = 0.1,
     ) -> None:
-        self.channels = positive(sz, "BatchNorm: sz")
+        self.sz = positive(sz, "BatchNorm: sz")
         self.eps = eps
+        self.affine = affine
         self.track_running_stats = track_running_stats
         self.momentum = momentum
-        self.weight, self.bias = _affine((self.channels,), affine)
+        self.weight, self.bias = _affine((self.sz,), affine)
         self.num_batches_tracked = Tensor.zeros(dtype=dtypes.int32).contiguous()
         self._updates = 0
         if track_running_stats:
-            self.running_mean = Tensor.zeros(self.channels).contiguous().requires_grad_(False)
-            self.running_var = Tensor.ones(self.channels).contiguous().requires_grad_(False)
+            self.running_mean = Tensor.zeros(self.sz).contiguous().requires_grad_(False)
+            self.running_var = Tensor.ones(self.sz).contiguous().requires_grad_(False)
 
     def calc_stats(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance of each channel that `x` is normalised by: (sz,) both."""
@@ -65,18 +67,18 @@ class BatchNorm:
             return self.running_mean, self.running_var
         axes = tuple(axis for axis in range(x.ndim) if axis != 1)
         mean = x.mean(axes)
-        shape = (1, self.channels, *(1,) * (x.ndim - 2))
+        shape = (1, self.sz, *(1,) * (x.ndim - 2))
         return mean, (x - mean.reshape(shape)).square().mean(axes)
 
     def __call__(self, x: Tensor) -> Tensor:
-        _check_channels("BatchNorm", x, self.channels)
+        _check_channels("BatchNorm", x, self.sz)
         mean, variance = self.calc_stats(x)
         if self.track_running_stats and x.training:
             self._track(x, mean.detach(), variance.detach())
         return x.batchnorm(self.weight, self.bias, mean, (variance + self.eps).rsqrt())
 
     def _track(self, x: Tensor, mean: Tensor, variance: Tensor) -> None:
-        count = math.prod(size for size in x.shape if isinstance(size, int)) // self.channels
+        count = math.prod(size for size in x.shape if isinstance(size, int)) // self.sz
         unbiased = variance * (count / max(count - 1, 1))
         kept = 1 - self.momentum
         moved_mean = self.running_mean * kept + mean * self.momentum
@@ -93,7 +95,7 @@ BatchNorm2d = BatchNorm
 BatchNorm3d = BatchNorm
 
 
-class GroupNorm:
+class GroupNorm(Layer):
     """Normalises each sample over groups of channels (axis 1) and all axes after it.
 
     Shapes: input (batch, num_channels, ...), weight and bias (num_channels,). Source: Wu and He,
@@ -108,6 +110,7 @@ class GroupNorm:
         if self.num_channels % self.num_groups:
             raise UserError(f"GroupNorm: {num_groups} groups do not divide {num_channels} channels")
         self.eps = eps
+        self.affine = affine
         self.weight, self.bias = _affine((self.num_channels,), affine)
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -129,9 +132,10 @@ class InstanceNorm(GroupNorm):
 
     def __init__(self, num_features: int, eps: float = 1e-5, affine: bool = True) -> None:
         super().__init__(num_features, num_features, eps, affine)
+        self.num_features = self.num_channels
 
 
-class LayerNorm:
+class LayerNorm(Layer):
     """Normalises over the last axes, whose sizes are `normalized_shape`.
 
     Weight and bias have that shape. Source: Ba, Kiros and Hinton, "Layer Normalization", 2016.
@@ -176,7 +180,7 @@ class LayerNorm2d(LayerNorm):
         return super().__call__(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
 
 
-class RMSNorm:
+class RMSNorm(Layer):
     """x / sqrt(mean(x^2) + eps) over the last axis, of size `dim`, times a learned weight.
 
     Computed in at least float32 and rounded to the type of `x` before the weight. Source: Zhang

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 
 from tinyref.errors import UserError, UserTypeError
+from tinyref.nn.layer import Layer
 from tinyref.nn.linear import positive
 from tinyref.tensor import Tensor
 from tinyref.uops.symbolic import describe_shape
 
 
-class LSTMCell:
+class LSTMCell(Layer):
     """One step of a long short-term memory: (x, (h, c)) gives the next (h, c).
 
     The gates lie one after the other in axis 0 of the weights: input, forget, cell, output.
@@ -21,8 +22,9 @@ class LSTMCell:
     """
 
     def __init__(self, input_size: int, hidden_size: int, bias: bool = True) -> None:
-        inputs = positive(input_size, "LSTMCell: input_size")
+        inputs = self.input_size = positive(input_size, "LSTMCell: input_size")
         self.hidden_size = positive(hidden_size, "LSTMCell: hidden_size")
+        self.bias = bias
         gates = 4 * self.hidden_size
         limit = 1 / math.sqrt(self.hidden_size)
         self.weight_ih = Tensor.uniform(gates, inputs, low=-limit, high=limit, requires_grad=True)

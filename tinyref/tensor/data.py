@@ -38,6 +38,7 @@ from tinyref.tensor.core import (
     is_recording,
 )
 from tinyref.tensor.creation import Creation, base_of
+from tinyref.tensor.display import as_html, shown_elements
 from tinyref.tensor.literals import MOST_AXES, HostArray, is_scalar
 from tinyref.tensor.locks import building, computing
 from tinyref.tensor.registry import is_computed, registry, shown_numbers
@@ -367,12 +368,37 @@ class Data(Creation):
         return int(self.item())
 
     def __repr__(self) -> str:
+        """What and where the tensor is, and its elements if they are in memory: see `display`."""
+        header, elements = self._described(), self._shown_elements()
+        between = "\n" if "\n" in elements else " "
+        return f"<{header}:{between}{elements}>" if elements else f"<{header}>"
+
+    def _repr_html_(self) -> str:
+        """The same for notebooks."""
+        return as_html(self._described(), self._shown_elements())
+
+    def __format__(self, spec: str) -> str:
+        """The one element by `spec`, as in f"{loss:.3f}"; without a spec the text of the tensor."""
+        if not spec:
+            return str(self)
+        if math.prod(bound_sizes(self.shape)) != 1:
+            raise UserTypeError(
+                f"format: {spec!r} is for numbers, shape {describe_shape(self.shape)} is not one: "
+                f"use tolist()"
+            )
+        return format(self.item(), spec)
+
+    def _shown_elements(self) -> str:
+        # A capture that looked at them would show what a replay does not.
+        return "" if capturing.get() is not None else shown_elements(self._node)
+
+    def _described(self) -> str:
         states = dict.fromkeys(map(_state, _parts(self._node)))
         state = ", ".join(states)
         wants = ", requires grad" if self._value.requires_grad else ""
         return (
-            f"<Tensor {describe_shape(self.shape)} {self.dtype.name} "
-            f"on {describe_layout(self._node, self.device)}, {state}{wants}>"
+            f"Tensor {describe_shape(self.shape)} {self.dtype.name} "
+            f"on {describe_layout(self._node, self.device)}, {state}{wants}"
         )
 
     # New elements
