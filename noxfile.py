@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import os
-import tomllib
+import sys
 from pathlib import Path
 
 import nox
 
 ROOT = Path(__file__).parent
-DEVICES = tomllib.loads((ROOT / "ci" / "devices.toml").read_text())["device"]
+sys.path.insert(0, str(ROOT / "ci"))
+import matrix  # noqa: E402 - found by the line above
+
+DEVICES = matrix.read()
 
 nox.needs_version = ">=2024.10.9"
 nox.options.sessions = ["lint", "types", "tests", "shuffled", "conform", "fuzz"]
@@ -77,27 +78,11 @@ def tests_each_python(session: nox.Session) -> None:
 
 
 @nox.session
-@nox.parametrize("device", [row["id"] for row in DEVICES], ids=[row["id"] for row in DEVICES])
+@nox.parametrize("device", [row.id for row in DEVICES], ids=[row.id for row in DEVICES])
 def conform(session: nox.Session, device: str) -> None:
     """The conformance suite on one device of ci/devices.toml."""
-    session.install(".")
-    row = next(row for row in DEVICES if row["id"] == device)
-    environment = {**os.environ, **row.get("environment", {})}
-    described = session.run(
-        *("tinyref", "devices", "--json", row["device"]),
-        env=environment,
-        success_codes=[0, 1],
-        silent=True,
-    )
-    found = json.loads(str(described))["devices"][0]
-    if not found["works"]:
-        session.skip(f"{row['device']} is unavailable here: {found['reason']}")
-    report = ROOT / "report" / device
-    profile = session.posargs or ["--profile", row["profile"]]
-    session.run(
-        *("tinyref", "conform", "--device", row["device"], "--report", str(report), *profile),
-        env=environment,
-    )
+    (row,) = (row for row in DEVICES if row.id == device)
+    matrix.conform(session, row, ROOT / "report" / device, session.posargs)
 
 
 @nox.session

@@ -1,0 +1,187 @@
+"""The device matrix: reads ci/devices.toml strictly, and carries out a row of it for nox.
+
+    python3 ci/matrix.py apt        the system packages of all rows, on one line
+
+Nothing but the standard library is imported here: it runs before anything is installed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import sys
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+DEVICES = ROOT / "ci" / "devices.toml"
+PROFILES = ("quick", "full")
+_PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+\-\[\]=<>!~,]*")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_ID = re.compile(r"[a-z0-9][a-z0-9.-]*")
+
+
+class MatrixError(ValueError):
+    """A file that is no device matrix: names the row, the key, the value and what is accepted."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One conformance run. required: where the device is missing, the run is red, not left out.
+
+    pip, apt: packages that it installs. setup: commands that run before it, in `environment` too.
+    """
+
+    id: str
+    device: str
+    profile: str
+    needs: str
+    required: bool
+    pip: tuple[str, ...] = ()
+    apt: tuple[str, ...] = ()
+    environment: tuple[tuple[str, str], ...] = ()
+    setup: tuple[str, ...] = ()
+
+
+def read(path: Path = DEVICES) -> list[Row]:
+    """The rows of a matrix. Raises `MatrixError`."""
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise MatrixError(f"{path.name} is not TOML: {error}") from error
+    _check_keys(data, ("device",), path.name)
+    raw = data.get("device")
+    if not isinstance(raw, list) or not raw:
+        raise MatrixError(f"{path.name}: write rows as [[device]], at least one")
+    rows = [_row(each, f"{path.name}: row {number}") for number, each in enumerate(raw, 1)]
+    ids = [row.id for row in rows]
+    for each in ids:
+        if ids.count(each) > 1:
+            raise MatrixError(f"{path.name}: id {each!r} is there twice")
+    return rows
+
+
+def _row(raw: dict[str, Any], where: str) -> Row:
+    if isinstance(raw.get("id"), str):
+        where = f"{where} ({raw['id']})"
+    known = ("id", "device", "profile", "needs", "required", "install", "environment", "setup")
+    _check_keys(raw, known, where)
+    install = _table(raw, "install", where)
+    _check_keys(install, ("pip", "apt"), f"{where}: install")
+    environment = _table(raw, "environment", where)
+    for name, value in environment.items():
+        if not _VARIABLE.fullmatch(name) or not isinstance(value, str):
+            raise MatrixError(
+                f"{where}: environment {name} = {value!r}: accepted are names with texts"
+            )
+    profile = _text(raw, "profile", where)
+    if profile not in PROFILES:
+        raise MatrixError(f"{where}: profile {profile!r}: accepted are {', '.join(PROFILES)}")
+    if not isinstance(raw.get("required"), bool):
+        raise MatrixError(f"{where}: required {raw.get('required')!r}: accepted are true, false")
+    return Row(
+        id=_named(_text(raw, "id", where), _ID, f"{where}: id"),
+        device=_text(raw, "device", where),
+        profile=profile,
+        needs=_text(raw, "needs", where),
+        required=raw["required"],
+        pip=_packages(install, "pip", where),
+        apt=_packages(install, "apt", where),
+        environment=tuple(environment.items()),
+        setup=_texts(raw, "setup", where),
+    )
+
+
+def _check_keys(found: dict[str, Any], known: tuple[str, ...], where: str) -> None:
+    if not isinstance(found, dict):
+        raise MatrixError(f"{where}: got {found!r}, accepted is a table")
+    unknown = sorted(set(found) - set(known))
+    if unknown:
+        raise MatrixError(f"{where}: unknown key {unknown[0]!r}: accepted are {', '.join(known)}")
+
+
+def _table(raw: dict[str, Any], key: str, where: str) -> dict[str, Any]:
+    found = raw.get(key, {})
+    if not isinstance(found, dict):
+        raise MatrixError(f"{where}: {key} {found!r}: accepted is a table")
+    return found
+
+
+def _text(raw: dict[str, Any], key: str, where: str) -> str:
+    found = raw.get(key)
+    if not isinstance(found, str) or not found.strip():
+        raise MatrixError(f"{where}: {key} {found!r}: accepted is a text, and it is mandatory")
+    return found
+
+
+def _texts(raw: dict[str, Any], key: str, where: str) -> tuple[str, ...]:
+    found = raw.get(key, [])
+    if not isinstance(found, list) or not all(isinstance(each, str) and each for each in found):
+        raise MatrixError(f"{where}: {key} {found!r}: accepted is a list of texts")
+    return tuple(found)
+
+
+def _packages(install: dict[str, Any], key: str, where: str) -> tuple[str, ...]:
+    names = _texts(install, key, f"{where}: install")
+    return tuple(_named(name, _PACKAGE, f"{where}: install: {key}") for name in names)
+
+
+def _named(text: str, pattern: re.Pattern[str], where: str) -> str:
+    if not pattern.fullmatch(text):
+        raise MatrixError(f"{where} {text!r}: accepted is {pattern.pattern}")
+    return text
+
+
+def apt_packages(rows: list[Row]) -> list[str]:
+    """The system packages of all rows, each once."""
+    return sorted({name for row in rows for name in row.apt})
+
+
+def conform(session: Any, row: Row, report: Path, options: list[str]) -> None:
+    """Runs the suite on the device of a row in a nox session.
+
+    What is missing ends the session: with an error for a row that is required, else as skipped.
+    """
+    environment = {**os.environ, **dict(row.environment)}
+    session.install(".", *row.pip, env=environment)
+    for line in row.setup:
+        session.run(*shlex.split(line), env=environment, external=True)
+    described = session.run(
+        *("tinyref", "devices", "--json", row.device),
+        env=environment,
+        success_codes=[0, 1],
+        silent=True,
+    )
+    reason = missing(row, str(described))
+    if reason and row.required:
+        session.error(f"{row.id} is required, and {reason}; it needs {row.needs}{_help(row)}")
+    elif reason:
+        session.skip(f"{row.id} is left out, as {reason}; it needs {row.needs}{_help(row)}")
+    else:
+        profile = options or ["--profile", row.profile]
+        words = ["tinyref", "conform", "--device", row.device, "--report", str(report), *profile]
+        session.run(*words, env=environment)
+
+
+def missing(row: Row, described: str) -> str:
+    """Why the device of a row is not there, by what `tinyref devices --json` said; else empty."""
+    try:
+        found = json.loads(described)["devices"][0]
+        works, reason = found["works"], found["reason"]
+    except (ValueError, KeyError, IndexError, TypeError):
+        return f"tinyref devices says nothing of {row.device}: {described[:200]!r}"
+    return "" if works is True else f"{row.device} is unavailable here: {reason}"
+
+
+def _help(row: Row) -> str:
+    return f" (apt-get install {' '.join(row.apt)})" if row.apt else ""
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] != ["apt"]:
+        sys.exit(f"matrix: got {sys.argv[1:]}, accepted is apt")
+    sys.stdout.write(" ".join(apt_packages(read())) + "\n")

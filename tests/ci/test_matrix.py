@@ -1,0 +1,169 @@
+"""The device matrix of CI: what it accepts, and that a required device cannot be missing."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from tinyref.config import FLAGS, Effect
+
+ROOT = Path(__file__).parents[2]
+GOOD = """
+[[device]]
+id = "mine"
+device = "MINE"
+profile = "quick"
+needs = "a card"
+required = true
+install = { pip = ["card-driver>=2"], apt = ["libcard1", "gcc"] }
+environment = { TINYREF_CC = "gcc", CARD = "1" }
+setup = ["card-load --quiet 'unit 1'"]
+"""
+
+
+@pytest.fixture(scope="module")
+def matrix() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("ci_matrix", ROOT / "ci" / "matrix.py")
+    assert spec is not None
+    assert spec.loader is not None
+    found = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = found
+    spec.loader.exec_module(found)
+    return found
+
+
+class EndedError(Exception):
+    """How a session of nox ends before its last command."""
+
+
+class Session:
+    """A session of nox: notes what it is told, and `tinyref devices` prints `described`."""
+
+    def __init__(self, described: str) -> None:
+        self.described = described
+        self.calls: list[tuple[str, ...]] = []
+        self.environments: list[dict[str, str]] = []
+
+    def install(self, *words: str, env: dict[str, str]) -> None:
+        self.calls.append(("pip", *words))
+        self.environments.append(env)
+
+    def run(self, *words: str, env: dict[str, str], **options: Any) -> str:
+        self.calls.append(words)
+        self.environments.append(env)
+        return self.described
+
+    def error(self, text: str) -> None:
+        raise EndedError(f"error: {text}")
+
+    def skip(self, text: str) -> None:
+        raise EndedError(f"skip: {text}")
+
+
+def rows_of(matrix: ModuleType, tmp_path: Path, text: str) -> Any:
+    path = tmp_path / "devices.toml"
+    path.write_text(text)
+    return matrix.read(path)
+
+
+def device(works: bool, reason: str = "") -> str:
+    return json.dumps({"devices": [{"name": "MINE", "works": works, "reason": reason}]})
+
+
+def test_a_row_runs_what_it_says_in_its_environment(matrix: ModuleType, tmp_path: Path) -> None:
+    (row,) = rows_of(matrix, tmp_path, GOOD)
+    session = Session(device(True))
+    matrix.conform(session, row, tmp_path, [])
+    assert session.calls == [
+        ("pip", ".", "card-driver>=2"),
+        ("card-load", "--quiet", "unit 1"),
+        ("tinyref", "devices", "--json", "MINE"),
+        (
+            *("tinyref", "conform", "--device", "MINE", "--report", str(tmp_path)),
+            *("--profile", "quick"),
+        ),
+    ]
+    for environment in session.environments:
+        assert environment["CARD"] == "1"
+        assert environment["TINYREF_CC"] == "gcc"
+        assert environment["PATH"] == os.environ["PATH"]
+
+
+@pytest.mark.parametrize(
+    "described",
+    [device(False, "no card"), '{"devices": []}', "Traceback", '{"devices": [{"works": 1}]}'],
+)
+@pytest.mark.parametrize(("required", "how"), [("true", "error: "), ("false", "skip: ")])
+def test_a_required_device_that_is_missing_is_an_error(
+    matrix: ModuleType, tmp_path: Path, described: str, required: str, how: str
+) -> None:
+    text = GOOD.replace("required = true", f"required = {required}")
+    (row,) = rows_of(matrix, tmp_path, text)
+    session = Session(described)
+    with pytest.raises(EndedError, match=how) as caught:
+        matrix.conform(session, row, tmp_path, [])
+    assert "it needs a card (apt-get install libcard1 gcc)" in str(caught.value)
+    assert all("conform" not in call for call in session.calls)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("required = true", "", r"row 1 \(mine\): required None: accepted are true, false"),
+        ("required = true", 'required = "yes"', "required 'yes': accepted are true, false"),
+        ("required", "require", r"unknown key 'require': accepted are id, device, profile"),
+        ("pip =", "pypi =", "install: unknown key 'pypi': accepted are pip, apt"),
+        ('["card-driver>=2"]', '"card-driver"', "install: pip 'card-driver': accepted is a list"),
+        ("libcard1", "-o x", "install: apt '-o x': accepted is"),
+        ('CARD = "1"', "CARD = 1", "environment CARD = 1: accepted are names with texts"),
+        ('"quick"', '"quickly"', "profile 'quickly': accepted are quick, full"),
+        ('setup = ["', 'setup = [1, "', "setup .*: accepted is a list of texts"),
+        ('needs = "a card"', "", "needs None: accepted is a text"),
+        ('id = "mine"', 'id = "../x"', "id '../x': accepted is"),
+        ("[[device]]", "[[devices]]", "unknown key 'devices': accepted are device"),
+        ("[[device]]", "[device]", r"write rows as \[\[device\]\]"),
+        ("[[device]]", "device = [1]\n[x]", "unknown key 'x'"),
+        ("[[device]]", "[[device]", "is not TOML"),
+    ],
+)
+def test_a_bad_matrix_is_refused(
+    matrix: ModuleType, tmp_path: Path, old: str, new: str, says: str
+) -> None:
+    assert old in GOOD
+    with pytest.raises(matrix.MatrixError, match=says):
+        rows_of(matrix, tmp_path, GOOD.replace(old, new))
+
+
+def test_two_rows_have_two_names(matrix: ModuleType, tmp_path: Path) -> None:
+    with pytest.raises(matrix.MatrixError, match="id 'mine' is there twice"):
+        rows_of(matrix, tmp_path, GOOD + GOOD)
+
+
+def test_the_matrix_of_the_project(matrix: ModuleType) -> None:
+    """Its devices are all required, and no row has a flag that makes it no conformance run."""
+    rows = matrix.read()
+    assert {row.id: row.required for row in rows} == {
+        "cpu": True,
+        "python": True,
+        "clang-gcc": True,
+        "clang-tcc": True,
+    }
+    for row in rows:
+        for name, _ in row.environment:
+            effect = FLAGS[name.removeprefix("TINYREF_")].effect
+            assert effect is Effect.NONE, name
+
+
+def test_ci_installs_the_system_packages_of_all_rows() -> None:
+    command = [sys.executable, "-I", str(ROOT / "ci" / "matrix.py"), "apt"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert done.stdout.split() == ["gcc", "libc6-dev", "tcc"]
+    assert "python3 ci/matrix.py apt" in (ROOT / ".ci" / "run").read_text()
