@@ -8,10 +8,12 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import Enum
+from typing import Generic, TypeVar
 
 from tinyref.errors import UserLookupError, UserTypeError, argument_error
 
 FlagValue = int | str
+T = TypeVar("T")
 
 
 class Effect(Enum):
@@ -111,7 +113,31 @@ _EFFECTS: dict[str, Effect] = {
     "OPEN_SECONDS": Effect.OUTPUT,
 }
 
-_overrides: ContextVar[dict[str, FlagValue] | None] = ContextVar("tinyref_flags", default=None)
+
+class Setting(Generic[T]):
+    """A value that blocks set: they nest, and each thread is in blocks of its own."""
+
+    def __init__(self, name: str, default: T) -> None:
+        self._values: ContextVar[tuple[T, ...]] = ContextVar(name, default=(default,))
+
+    def get(self) -> T:
+        """The value of the innermost block."""
+        return self._values.get()[-1]
+
+    def set(self, value: T) -> None:
+        """Another value, to the end of the innermost block."""
+        self._values.set((*self._values.get()[:-1], value))
+
+    def enter(self, value: T) -> None:
+        """A block begins."""
+        self._values.set((*self._values.get(), value))
+
+    def leave(self) -> None:
+        """The innermost block ends."""
+        self._values.set(self._values.get()[:-1])
+
+
+_overrides: Setting[dict[str, FlagValue] | None] = Setting("tinyref_flags", None)
 
 
 def _flag(name: str) -> Flag:
@@ -152,16 +178,13 @@ class Context(contextlib.ContextDecorator):
 
     def __init__(self, **flags: FlagValue) -> None:
         self.flags = {name: _flag(name).parse(value) for name, value in flags.items()}
-        self._saved: list[dict[str, FlagValue] | None] = []
 
     def __enter__(self) -> Context:
-        saved = _overrides.get()
-        self._saved.append(saved)
-        _overrides.set({**(saved or {}), **self.flags})
+        _overrides.enter({**(_overrides.get() or {}), **self.flags})
         return self
 
     def __exit__(self, *exc: object) -> None:
-        _overrides.set(self._saved.pop())
+        _overrides.leave()
 
 
 def describe() -> Iterator[tuple[Flag, FlagValue, str]]:

@@ -11,6 +11,7 @@ import functools
 import importlib
 import importlib.metadata
 import os
+import threading
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -247,6 +248,11 @@ class DeviceRegistry:
 
     def __init__(self) -> None:
         self._open: dict[str, Backend] = {}
+        self.renew_lock()
+
+    def renew_lock(self) -> None:
+        """For a forked child: a thread that held it is not there to release it."""
+        self._opening = threading.RLock()
 
     @functools.cached_property
     def _entry_points(self) -> dict[str, importlib.metadata.EntryPoint]:
@@ -348,14 +354,21 @@ class DeviceRegistry:
     def __getitem__(self, name: str | None) -> Backend:
         canonical = self.canonical(name)
         found = self._open.get(canonical)
-        if found is None:
+        return self._opened(canonical) if found is None else found
+
+    def _opened(self, canonical: str) -> Backend:
+        with self._opening:
+            # Another thread may have been the first.
+            found = self._open.get(canonical)
+            if found is not None:
+                return found
             backend_class = self.backend_class(canonical)
             available = self.availability(canonical)
             if not available.works:
                 raise DeviceError(canonical, f"is not available here: {available.reason}")
             found = backend_class.opened(self._parts(canonical)[1])
             self._open[canonical] = found
-        return found
+            return found
 
     def _parts(self, canonical: str) -> tuple[str, str]:
         """The declared name and what follows its colon: a number, a path, or ""."""
@@ -403,6 +416,8 @@ def is_misnamed(error: BaseException) -> bool:
 
 
 Device = DeviceRegistry()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=Device.renew_lock)
 
 
 @dataclass(eq=False)
@@ -496,13 +511,22 @@ class _MemoryInUse:
     def __init__(self) -> None:
         self.now: dict[str, int] = {}
         self.peak: dict[str, int] = {}
+        self.renew_lock()
+
+    def renew_lock(self) -> None:
+        """For a forked child: a thread that held it is not there to release it."""
+        # Reentrant, for a collection in its midst may free memory.
+        self._lock = threading.RLock()
 
     def add(self, device: str, nbytes: int) -> None:
-        self.now[device] = self.now.get(device, 0) + nbytes
-        self.peak[device] = max(self.peak.get(device, 0), self.now[device])
+        with self._lock:
+            self.now[device] = self.now.get(device, 0) + nbytes
+            self.peak[device] = max(self.peak.get(device, 0), self.now[device])
 
 
 memory = _MemoryInUse()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=memory.renew_lock)
 
 
 def _release(allocator: Allocator, handle: Handle, device: str, nbytes: int) -> None:

@@ -47,8 +47,9 @@ def buffer_of(node: UOp) -> Buffer:
         )
     found = _memory.get(node)
     if found is None:
-        found = Buffer(node.arg.device, node.arg.size, node.dtype)
-        _memory[node] = found
+        # Another thread may be the first.
+        fresh = Buffer(node.arg.device, node.arg.size, node.dtype)
+        found = _memory.setdefault(node, fresh)
     return found
 
 

@@ -15,13 +15,14 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, Self
 
+from tinyref.config import Setting
 from tinyref.dtype import DType
 from tinyref.errors import UserError, UserIndexError
 from tinyref.lazy import graph
 from tinyref.lazy.multi import build
 from tinyref.lazy.shards import Place, describe_place, on_place
 from tinyref.tensor.arguments import Bounds, Shape, axis_of, bound_sizes
-from tinyref.tensor.locks import building
+from tinyref.tensor.locks import TurnLock, building
 from tinyref.tensor.names import name_node
 from tinyref.tensor.registry import registry
 from tinyref.uops.node import UOp, sint
@@ -41,7 +42,7 @@ from tinyref.uops.symbolic import product
 if TYPE_CHECKING:
     from tinyref.tensor.gradient import GradientRule
 
-_recording: ContextVar[bool] = ContextVar("tinyref_recording", default=True)
+_recording: Setting[bool] = Setting("tinyref_recording", True)
 
 
 class GradientSwitch:
@@ -50,23 +51,19 @@ class GradientSwitch:
     True in a condition where the switch is on.
     """
 
-    def __init__(self) -> None:
-        self._saved: list[bool] = []
-
     def __call__(self) -> GradientSwitch:
-        """A switch of its own: `with no_grad():` nests and works in several threads."""
-        return GradientSwitch()
+        """The switch: `with no_grad():` and `with no_grad:` are the same."""
+        return self
 
     def __bool__(self) -> bool:
         return not _recording.get()
 
     def __enter__(self) -> Self:
-        self._saved.append(_recording.get())
-        _recording.set(False)
+        _recording.enter(False)
         return self
 
     def __exit__(self, *exc: object) -> None:
-        _recording.set(self._saved.pop())
+        _recording.leave()
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +131,10 @@ class Session(Protocol):
 
     def before_compute(self, roots: Sequence[UOp]) -> None:
         """The function is about to compute `roots`."""
+        ...
+
+    def hold(self, lock: TurnLock) -> None:
+        """The function uses what one thread at a time may use, until it was captured."""
         ...
 
     def disturb(self) -> None:

@@ -244,9 +244,10 @@ class Data(Creation):
             return self
         from tinyref.engine import GlobalCounters
 
-        before = dict(vars(GlobalCounters))
-        compute([self, *lst])
-        vars(GlobalCounters).update(before)
+        with computing:
+            before = dict(vars(GlobalCounters))
+            compute([self, *lst])
+            vars(GlobalCounters).update(before)
         return self
 
     def schedule(self, *lst: Self) -> Schedule:
@@ -280,8 +281,10 @@ class Data(Creation):
         from tinyref.engine.capture import forbid_while_capturing
 
         forbid_while_capturing("a tensor's elements are read")
-        buffer = buffer_of(self._buffer_node())
-        array = np.frombuffer(buffer.copy_out(), dtype=numpy_dtype(self.dtype))
+        # Until the elements are read no other thread's replay writes to this memory.
+        with computing:
+            buffer = buffer_of(self._buffer_node())
+            array = np.frombuffer(buffer.copy_out(), dtype=numpy_dtype(self.dtype))
         return array[: math.prod(shape)].reshape(shape)
 
     def _gathered(self) -> HostArray:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import itertools
+import os
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
+from weakref import WeakSet
 
 from tinyref import config
 from tinyref.device import Buffer
@@ -34,7 +37,7 @@ from tinyref.tensor.jit_arguments import (
 )
 from tinyref.tensor.jit_session import CaptureSession, capture_session, description_of
 from tinyref.tensor.jit_state import State
-from tinyref.tensor.locks import computing
+from tinyref.tensor.locks import building, computing
 from tinyref.tensor.registry import parts_of, registry, shown_numbers
 from tinyref.tensor.tensor import Tensor
 from tinyref.tensor.variable import rebound
@@ -107,13 +110,19 @@ class TinyJit(Generic[P, R]):
         return JitMethod(self.fxn, instance, self._program_of(instance))
 
     def _program_of(self, instance: object) -> _Program:
+        with building:
+            return self._found_program(instance)
+
+    def _found_program(self, instance: object) -> _Program:
         identity = id(instance)
         found = self._methods.get(identity)
         if found is not None and found[0]() is instance:
             return found[1]
 
-        def forget(_: weakref.ref[object]) -> None:
-            self._methods.pop(identity, None)
+        def forget(reference: weakref.ref[object]) -> None:
+            # Another instance may have its identity by now.
+            if self._methods.get(identity, (None,))[0] is reference:
+                self._methods.pop(identity, None)
 
         try:
             reference = weakref.ref(instance, forget)
@@ -172,9 +181,16 @@ class _Program:
     def __init__(self, names: Sequence[str], prune: bool) -> None:
         self._names = names
         self._prune = prune
-        self._lock = threading.RLock()
-        self._is_running = False
+        self._runner: int | None = None
+        self.renew_lock()
         self.reset()
+        _programs.add(self)
+
+    def renew_lock(self) -> None:
+        """For a forked child: a thread that held it is not there to release it."""
+        self._lock = threading.RLock()
+        if self._runner != threading.get_ident():
+            self._runner = None
 
     def reset(self) -> None:
         self._has_run = False
@@ -190,13 +206,13 @@ class _Program:
         if not config.integer("JIT") or active_recorder() is not None:
             return fxn(*args, **kwargs)
         with self._lock:
-            if self._is_running:
+            if self._runner is not None:
                 return fxn(*args, **kwargs)
-            self._is_running = True
+            self._runner = threading.get_ident()
             try:
                 return self._call(fxn, args, kwargs)
             finally:
-                self._is_running = False
+                self._runner = None
 
     def _call(
         self, fxn: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object]
@@ -212,6 +228,18 @@ class _Program:
         given = arguments.tensors
         self._capture, result = _captured(fxn, arguments, args, kwargs, self._prune)
         return result.build(given)
+
+
+_programs: WeakSet[_Program] = WeakSet()
+
+
+def _in_child() -> None:
+    for program in _programs:
+        program.renew_lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)
 
 
 # --- inputs -------------------------------------------------------------------------------------
@@ -606,6 +634,7 @@ class _Capture:
         self.arguments = arguments
         self.numbers = [item.numbers for item in inputs]
         self.is_written = [item.is_written for item in inputs]
+        self.locks = session.locks
         self.template = result.template
         self.outputs = [_Output.of(tensor, inputs) for tensor in result.tensors]
         own = {number for numbers in self.numbers for number in numbers}
@@ -652,6 +681,14 @@ class _Capture:
                 f"call it as it was captured, or reset() it to capture anew"
             )
         self.replayed.check(given.values)
+        if not self.locks:
+            return self._run(given)
+        with contextlib.ExitStack() as turns:
+            for lock in self.locks:
+                turns.enter_context(lock)
+            return self._run(given)
+
+    def _run(self, given: Arguments) -> object:
         with computing:
             exchanged: dict[int, Buffer] = {}
             nodes = self._give_inputs(given, exchanged)
@@ -666,7 +703,7 @@ class _Capture:
             for tensor, node, is_written in zip(given.tensors, nodes, self.is_written, strict=True):
                 if is_written and tensor._node is not node:
                     _hand_over(tensor, node)
-        return _filled(self.template, results, given.tensors)
+            return _filled(self.template, results, given.tensors)
 
     def _give_inputs(self, given: Arguments, exchanged: dict[int, Buffer]) -> list[UOp]:
         """The nodes of the arguments in memory, whose buffers are added to `exchanged`.

@@ -9,7 +9,11 @@ read stays as it is.
 from __future__ import annotations
 
 import contextlib
+import os
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
+from weakref import WeakSet
 
 from tinyref.engine.capture import not_recording
 from tinyref.errors import TinyrefError, UserStateError
@@ -18,6 +22,7 @@ from tinyref.lazy.shape import is_empty, largest_size, shape_of
 from tinyref.schedule.hazards import assigned_buffer
 from tinyref.tensor.core import TensorCore, Value, capturing
 from tinyref.tensor.data import compute, store_apart
+from tinyref.tensor.locks import TurnLock
 from tinyref.tensor.registry import is_computed, parts_of, registry, shown_numbers
 from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import Ops
@@ -31,13 +36,17 @@ class CaptureSession:
     """The tensors that a function meets while it is captured.
 
     before: the BUFFERs that tensors from outside showed when they were read, with descriptions.
-    is_over: the function has returned, and all that it computes has run.
+    is_over: the function has returned, and all that it computes has run. locks: held until then,
+    and by each replay.
     """
 
     def __init__(self) -> None:
         self.before: dict[int, str] = {}
         self.is_over = False
+        self.thread = threading.get_ident()
         self._is_disturbed = False
+        self.locks: list[TurnLock] = []
+        _sessions.add(self)
 
     def read(self, value: Value) -> None:
         """Gives a tensor from outside memory of its own, unless it is in some.
@@ -45,6 +54,8 @@ class CaptureSession:
         A tensor that cannot be computed, and a constant above `LARGEST_CONSTANT` elements, stays
         as it is.
         """
+        for lock in self.locks:
+            lock.last_use = time.monotonic()
         if value.session is self or is_empty(shape_of(value.node)):
             return
         if not _is_in_memory(value.node):
@@ -74,6 +85,18 @@ class CaptureSession:
         with self._outside():
             compute([tensor for value in read if (tensor := value.tensor) is not None])
 
+    def hold(self, lock: TurnLock) -> None:
+        """Other threads wait for `lock` until the function is captured."""
+        if lock not in self.locks and threading.get_ident() == self.thread:
+            lock.acquire()
+            self.locks.append(lock)
+
+    def end(self) -> None:
+        """What the function made is like any other tensor from now on."""
+        self.is_over = True
+        for lock in self.locks:
+            lock.release()
+
     def disturb(self) -> None:
         """Another thread computed an assignment of the function: the capture does not have it."""
         self._is_disturbed = True
@@ -101,6 +124,20 @@ class CaptureSession:
             capturing.reset(token)
 
 
+_sessions: WeakSet[CaptureSession] = WeakSet()
+
+
+def _in_child() -> None:
+    """Of a forked child: captures by other threads will never end there."""
+    for found in _sessions:
+        if found.thread != threading.get_ident():
+            found.is_over = True
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)
+
+
 @contextlib.contextmanager
 def capture_session(stand_ins: Sequence[TensorCore]) -> Iterator[CaptureSession]:
     """A function is captured within the block, in this thread; `stand_ins` are its arguments."""
@@ -111,7 +148,7 @@ def capture_session(stand_ins: Sequence[TensorCore]) -> Iterator[CaptureSession]
     try:
         yield found
     finally:
-        found.is_over = True
+        found.end()
         capturing.reset(token)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterable, Sequence
-from contextvars import ContextVar
 from typing import Self
 
+from tinyref.config import Setting
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError, UserTypeError, argument_error
 from tinyref.tensor.arguments import axes_of, axis_of, fixed, integer
@@ -18,7 +18,7 @@ from tinyref.uops.symbolic import describe, describe_shape
 _REDUCTIONS = ("mean", "sum", "none")
 # What torch limits the logarithms of binary cross-entropy to, so that a sure mistake costs 100.
 _LEAST_LOGARITHM = -100.0
-_within: ContextVar[bool | None] = ContextVar("tinyref_training", default=None)
+_within: Setting[bool | None] = Setting("tinyref_training", None)
 
 
 class TrainingSwitch(contextlib.ContextDecorator):
@@ -28,15 +28,13 @@ class TrainingSwitch(contextlib.ContextDecorator):
         if not isinstance(mode, bool):
             raise UserTypeError(f"train: mode {mode!r}: accepted are True and False")
         self.mode = mode
-        self._saved: list[bool | None] = []
 
     def __enter__(self) -> Self:
-        self._saved.append(_within.get())
-        _within.set(self.mode)
+        _within.enter(self.mode)
         return self
 
     def __exit__(self, *exc: object) -> None:
-        _within.set(self._saved.pop())
+        _within.leave()
 
 
 class Trained(type):

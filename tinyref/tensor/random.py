@@ -10,10 +10,10 @@ an assignment of the graph: a captured function draws new numbers in every repla
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
-import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
@@ -23,9 +23,10 @@ from tinyref.dtype import ConstType, DType, DTypeLike, dtypes, round_float, to_d
 from tinyref.errors import UserError, UserTypeError, argument_error
 from tinyref.lazy.shards import Place, canonical_place, first_device
 from tinyref.tensor.arguments import fixed, integer, shape_argument
-from tinyref.tensor.core import GradientSwitch
+from tinyref.tensor.core import GradientSwitch, capturing
 from tinyref.tensor.creation import element_dtype
 from tinyref.tensor.literals import is_scalar
+from tinyref.tensor.locks import TurnLock
 from tinyref.tensor.windows import Windows
 from tinyref.uops.ops import Ops
 
@@ -45,13 +46,13 @@ class Streams:
     """The streams of all devices, which share one seed."""
 
     def __init__(self) -> None:
-        self.lock = threading.RLock()
+        self.lock = TurnLock("draws random numbers")
         self.seed = int.from_bytes(os.urandom(4), "little")
         self._of: dict[str, Stream[Any]] = {}
 
     def draw(self, maker: type[T], count: int, place: Place) -> T:
         """The next `count` words of 64 bits; several devices compute the same, of the first one."""
-        with self.lock, GradientSwitch():
+        with self._turn():
             device = first_device(place)
             stream = self._of.get(device) or self._open(maker, device)
             bits: T = self._words(stream, count, place)
@@ -65,6 +66,15 @@ class Streams:
         counters = numbers.add(stream.counter.to(place))
         return counters._apply(Ops.THREEFRY, stream.key.to(place)._broadcast_to((count,)))
 
+    @contextlib.contextmanager
+    def _turn(self) -> Iterator[None]:
+        """One thread draws at a time, and none while another one captures what draws."""
+        with self.lock, GradientSwitch():
+            session = capturing.get()
+            if session is not None:
+                session.hold(self.lock)
+            yield
+
     def _open(self, maker: type[T], device: str) -> Stream[T]:
         stream = Stream(self._word(maker, self.seed, device), self._word(maker, 0, device))
         self._of[device] = stream
@@ -72,7 +82,7 @@ class Streams:
 
     def restart(self, seed: int) -> None:
         """Every device draws its first number again; memory stays where captures found it."""
-        with self.lock, GradientSwitch():
+        with self._turn():
             self.seed = seed
             for device, stream in self._of.items():
                 maker = type(stream.key)

@@ -80,7 +80,15 @@ class Registry:
         if not is_computed(value.node):
             self._pending[entry.identity] = entry
         for buffer in entry.buffers:
-            self._by_buffer.setdefault(buffer, {})[entry.identity] = entry
+            self._add_shown(buffer, entry)
+
+    def _add_shown(self, buffer: int, entry: _Entry) -> None:
+        while True:
+            shown = self._by_buffer.setdefault(buffer, {})
+            shown[entry.identity] = entry
+            # Another thread may have taken it away as empty.
+            if self._by_buffer.get(buffer) is shown:
+                return
 
     def _forget(self, entry: weakref.ref[Value]) -> None:
         """Called when a value is gone; another one may have its identity by now."""
@@ -89,10 +97,14 @@ class Registry:
         _remove(self._all, entry)
         _remove(self._pending, entry)
         for buffer in entry.buffers:
-            shown = self._by_buffer.get(buffer, {})
+            shown = self._by_buffer.get(buffer)
+            if shown is None:
+                continue
             _remove(shown, entry)
             if not shown:
                 self._by_buffer.pop(buffer, None)
+                for added in list(shown.values()):
+                    self._add_shown(buffer, added)
 
     def live(self) -> list[Value]:
         """Every value that a tensor or a record still refers to, oldest first."""

@@ -1,0 +1,338 @@
+"""Threads that compute, capture, replay and draw at the same time, and processes made meanwhile."""
+
+import multiprocessing
+import os
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from tinyref import Context, Tensor, TinyJit
+from tinyref.config import integer
+from tinyref.errors import UserStateError
+from tinyref.tensor import locks
+
+THREADS = 8
+SHARED = np.arange(12, dtype=np.float32).reshape(4, 3) / 4
+
+
+def together(work, count=THREADS):
+    """Calls `work` with 0 to `count` - 1, each in a thread of its own; an error is raised."""
+    start = threading.Barrier(count)
+
+    def begin(number):
+        start.wait()
+        return work(number)
+
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(begin, range(count)))
+
+
+def realizes(calls, weight):
+    def work(number):
+        generator = np.random.default_rng(number)
+        kept = Tensor(np.zeros(3, np.float32)).realize()
+        total = np.zeros(3, np.float32)
+        for _ in range(calls):
+            array = generator.integers(-4, 5, (2, 4)).astype(np.float32)
+            found = (Tensor(array) @ weight).sum(0).realize()
+            np.testing.assert_array_equal(found.numpy(), (array @ SHARED).sum(0))
+            kept.assign(kept + found)
+            total += (array @ SHARED).sum(0)
+        np.testing.assert_array_equal(kept.numpy(), total)
+
+    return work
+
+
+def goes_back(calls, weight):
+    def work(number):
+        generator = np.random.default_rng(number)
+        leaf = Tensor(np.ones((2, 4), np.float32), requires_grad=True)
+        for _ in range(calls):
+            array = generator.integers(-4, 5, (2, 4)).astype(np.float32)
+            leaf.grad = None
+            ((leaf * Tensor(array)) @ weight).sum().backward()
+            wanted = array * SHARED.sum(1)
+            np.testing.assert_array_equal(leaf.grad.numpy(), wanted)
+
+    return work
+
+
+def captures(calls, weight):
+    def work(number):
+        generator = np.random.default_rng(number)
+        for _ in range(calls // 10):
+            count = Tensor([0.0]).realize()
+
+            def step(x, count=count):
+                count.assign(count + 1)
+                return (x @ weight).relu(), x.sum() + count
+
+            jitted = TinyJit(step)
+            for call in range(10):
+                array = generator.integers(-4, 5, (2, 4)).astype(np.float32)
+                first, second = jitted(Tensor(array))
+                np.testing.assert_array_equal(first.numpy(), np.maximum(array @ SHARED, 0))
+                assert second.item() == array.sum() + call + 1
+            assert jitted.captured is not None
+
+    return work
+
+
+def stress(make, calls):
+    weight = Tensor(SHARED).realize()
+    together(make(calls, weight))
+    np.testing.assert_array_equal(weight.numpy(), SHARED)
+
+
+@pytest.mark.parametrize("make", [realizes, goes_back, captures])
+def test_threads_compute_what_they_would_alone(make):
+    stress(make, 20)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [realizes, goes_back, captures])
+def test_threads_compute_what_they_would_alone_a_thousand_times(make):
+    stress(make, 1000)
+
+
+def draws(calls):
+    """Draws in threads, plainly and by captured functions: together those of a single thread."""
+
+    def work(number):
+        found = []
+        jitted = TinyJit(lambda: Tensor.randint(3, high=1 << 30))
+        for call in range(calls):
+            if number % 2 and call % 10 == 0:
+                jitted.reset()
+            drawn = jitted() if number % 2 else Tensor.randint(3, high=1 << 30)
+            found.append(drawn)
+            if call % 3 == 0:
+                found = [x.tolist() if isinstance(x, Tensor) else x for x in found]
+        return [x.tolist() if isinstance(x, Tensor) else x for x in found]
+
+    Tensor.manual_seed(5)
+    found = sorted(tuple(drawn) for part in together(work) for drawn in part)
+    Tensor.manual_seed(5)
+    words = Tensor.randint(THREADS * calls, 3, high=1 << 30).tolist()
+    assert found == sorted(map(tuple, words))
+
+
+def test_threads_share_the_random_numbers():
+    draws(20)
+
+
+@pytest.mark.slow
+def test_threads_share_the_random_numbers_a_thousand_times():
+    draws(1000)
+
+
+def test_a_function_that_waits_for_a_thread_that_draws_is_refused(monkeypatch):
+    monkeypatch.setattr(locks, "PATIENCE", 0.2)
+    errors = []
+
+    def other():
+        try:
+            Tensor.rand(2).realize()
+        except UserStateError as error:
+            errors.append(str(error))
+
+    def draw():
+        result = Tensor.rand(2)
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+        return result
+
+    jitted = TinyJit(draw)
+    jitted()
+    assert errors == []
+    jitted()
+    assert "may not wait for a thread that draws random numbers" in errors[0]
+    assert len(Tensor.rand(3).tolist()) == 3
+
+
+def test_an_assignment_that_another_thread_computes_is_refused_in_a_capture():
+    weight = Tensor([1.0]).realize()
+
+    def step(x):
+        weight.assign(weight + x)
+        thread = threading.Thread(target=(weight * 1).realize)
+        thread.start()
+        thread.join()
+        return weight * 2
+
+    jitted = TinyJit(step)
+    jitted(Tensor([1.0]))
+    with pytest.raises(UserStateError, match="another thread computed what the function assigns"):
+        jitted(Tensor([1.0]))
+    assert jitted.captured is None
+
+
+def test_blocks_that_threads_share_are_each_threads_own():
+    context = Context(DEBUG=3)
+    entered, left = threading.Barrier(2), threading.Barrier(2)
+    found = {}
+
+    def work(number):
+        if number:
+            entered.wait()
+        with Tensor.no_grad, context, Tensor.train():
+            if not number:
+                entered.wait()
+            found[number] = (bool(Tensor.no_grad), integer("DEBUG"), Tensor.training)
+            left.wait() if number else None
+        if not number:
+            left.wait()
+        return bool(Tensor.no_grad), integer("DEBUG"), Tensor.training
+
+    before = (bool(Tensor.no_grad), integer("DEBUG"), Tensor.training)
+    assert together(work, 2) == [before, before]
+    assert found == {0: (True, 3, True), 1: (True, 3, True)}
+
+
+# --- processes that are made while threads compute ------------------------------------------------
+
+
+class Busy:
+    """Threads that compute, draw, capture and replay while the block runs."""
+
+    def __enter__(self):
+        self.is_over = False
+        self.threads = [threading.Thread(target=self.work, args=(n,)) for n in range(3)]
+        for thread in self.threads:
+            thread.start()
+        time.sleep(0.2)
+
+    def __exit__(self, *exc):
+        self.is_over = True
+        for thread in self.threads:
+            thread.join()
+
+    def work(self, number):
+        a = Tensor(np.ones((64, 64), np.float32)).realize()
+        step = 0
+        while not self.is_over:
+            step += 1
+            jitted = TinyJit(lambda x: (x @ x).sum() + Tensor.rand(1))
+            for _ in range(4):
+                jitted(a)
+            # Kernels that were not compiled yet.
+            (a * (step + number / 7)).sum().item()
+
+
+def square_sum(array):
+    jitted = TinyJit(lambda x: (x * x).sum())
+    found = [jitted(Tensor(array)).item() for _ in range(3)]
+    Tensor.rand(1).realize()
+    return found
+
+
+def in_a_pool(method):
+    context = multiprocessing.get_context(method)
+    arrays = [np.arange(n + 1, dtype=np.float32) for n in range(4)]
+    with Busy(), context.Pool(2) as pool:
+        found = pool.map_async(square_sum, arrays).get(timeout=120)
+    assert found == [[0.0] * 3, [1.0] * 3, [5.0] * 3, [14.0] * 3]
+
+
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes do not fork here")
+
+
+@needs_fork
+def test_a_child_forked_while_threads_compute_computes():
+    in_a_pool("fork")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_processes_that_are_started_while_threads_compute_compute(method):
+    if method not in multiprocessing.get_all_start_methods():
+        pytest.skip(f"processes do not start by {method} here")
+    in_a_pool(method)
+
+
+def forked(function):
+    """What `function` returns in a forked child: whether it was true."""
+    child = os.fork()
+    if not child:
+        is_right = False
+        try:
+            is_right = function()
+        finally:
+            os._exit(0 if is_right else 1)
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return status == 0
+        time.sleep(0.005)
+    os.kill(child, 9)
+    os.waitpid(child, 0)
+    return False
+
+
+def forks(times):
+    weight = Tensor([1.0, 2.0]).realize()
+    lazy = weight * 3
+
+    def step(x):
+        weight.assign(weight + x)
+        return weight.sum()
+
+    jitted = TinyJit(step)
+    for _ in range(3):
+        jitted(Tensor([0.0, 0.0]))
+
+    def child():
+        is_right = lazy.tolist() == [3.0, 6.0] and jitted(Tensor([1.0, 1.0])).item() == 5.0
+        return is_right and square_sum(np.float32([3.0])) == [9.0] * 3
+
+    with Busy():
+        assert [forked(child) for _ in range(times)] == [True] * times
+    assert weight.tolist() == [1.0, 2.0]
+
+
+@needs_fork
+def test_a_forked_child_goes_on_with_the_tensors_of_its_parent():
+    forks(5)
+
+
+@needs_fork
+@pytest.mark.slow
+def test_many_forked_children_go_on_with_the_tensors_of_their_parent():
+    forks(200)
+
+
+@needs_fork
+def test_a_child_forked_within_a_capture_is_whole():
+    started, go_on = threading.Event(), threading.Event()
+
+    def slow(x):
+        found = x + Tensor.rand(1)
+        started.set()
+        go_on.wait(30)
+        return found
+
+    jitted = TinyJit(slow)
+    go_on.set()
+    jitted(Tensor([0.0]))
+    go_on.clear()
+    started.clear()
+    thread = threading.Thread(target=lambda: jitted(Tensor([0.0])))
+    thread.start()
+    started.wait()
+
+    def child():
+        first, second = Tensor.rand(2).realize(), Tensor.rand(2).realize()
+        is_new = not set(first.tolist()) & set(second.tolist())
+        go_on.set()
+        return is_new and len(jitted(Tensor([5.0])).tolist()) == 1
+
+    try:
+        assert forked(child)
+    finally:
+        go_on.set()
+        thread.join()
