@@ -310,19 +310,21 @@ def _is_assignment_to(node: UOp, memory: UOp) -> bool:
     return tuple(targets) == parts_of(memory)
 
 
-def _check_written(inputs: Sequence[tuple[str, bool, tuple[int, ...]]]) -> None:
+def _check_written(
+    paths: Sequence[str], shown: Sequence[tuple[int, ...]], written: Sequence[int]
+) -> None:
     """Raises `UserError` where an argument that is assigned to shares memory with another one.
 
-    inputs: where each was found, whether it is assigned to, and the BUFFERs that it shows.
+    paths: where each argument was found. shown: the BUFFERs that it shows. written: those assigned
+    to, by their places.
     """
-    for path, is_written, numbers in inputs:
-        if not is_written:
-            continue
-        for other, _, shown in inputs:
-            if other != path and set(shown) & set(numbers):
+    for place in written:
+        for other, numbers in enumerate(shown):
+            if other != place and set(shown[place]) & set(numbers):
                 raise UserError(
-                    f"TinyJit: argument {path}, which the function assigns to, shares memory with "
-                    f"argument {other}: pass a copy, {other}.clone().realize()"
+                    f"TinyJit: argument {paths[place]}, which the function assigns to, shares "
+                    f"memory with argument {paths[other]}: pass a copy, "
+                    f"{paths[other]}.clone().realize()"
                 )
 
 
@@ -612,10 +614,10 @@ def _captured(
         session.check()
     for item in inputs:
         item.check(recorder)
-    _check_written([(item.path, item.is_written, item.given) for item in inputs])
-    for item, tensor in zip(inputs, arguments.tensors, strict=True):
-        if item.is_written:
-            _hand_over(tensor, item.node)
+    written = [place for place, item in enumerate(inputs) if item.is_written]
+    _check_written(arguments.tensor_paths, [item.given for item in inputs], written)
+    for place in written:
+        _hand_over(arguments.tensors[place], inputs[place].node)
     return _Capture(recorder, arguments, inputs, result, session, prune), result
 
 
@@ -633,7 +635,7 @@ class _Capture:
     ) -> None:
         self.arguments = arguments
         self.numbers = [item.numbers for item in inputs]
-        self.is_written = [item.is_written for item in inputs]
+        self.written = [place for place, item in enumerate(inputs) if item.is_written]
         self.locks = session.locks
         self.template = result.template
         self.outputs = [_Output.of(tensor, inputs) for tensor in result.tensors]
@@ -690,45 +692,34 @@ class _Capture:
 
     def _run(self, given: Arguments) -> object:
         with computing:
+            tensors = given.tensors
+            nodes = list(map(_in_memory, tensors, given.tensor_paths))
+            if self.written or self.state.written:
+                self._check_memory(given)
+            for place in self.written:
+                if not _is_alone(tensors[place], nodes[place]):
+                    nodes[place] = _copy_in_memory(nodes[place])
             exchanged: dict[int, Buffer] = {}
-            nodes = self._give_inputs(given, exchanged)
+            for numbers, node in zip(self.numbers, nodes, strict=True):
+                # What has no elements has no memory either.
+                for number, buffer in zip(numbers, _buffers(node), strict=True):
+                    exchanged[number] = buffer_of(buffer)
             results = [self._result(output, nodes, given, exchanged) for output in self.outputs]
-            written = [
-                _numbers(node)
-                for node, is_written in zip(nodes, self.is_written, strict=True)
-                if is_written
-            ]
-            self.state.before_replay(compute, itertools.chain.from_iterable(written))
+            overwritten = [number for place in self.written for number in _numbers(nodes[place])]
+            self.state.before_replay(compute, overwritten)
             self.replayed.run(exchanged, given.values)
-            for tensor, node, is_written in zip(given.tensors, nodes, self.is_written, strict=True):
-                if is_written and tensor._node is not node:
-                    _hand_over(tensor, node)
-            return _filled(self.template, results, given.tensors)
+            for place in self.written:
+                if tensors[place]._node is not nodes[place]:
+                    _hand_over(tensors[place], nodes[place])
+            return _filled(self.template, results, tensors)
 
-    def _give_inputs(self, given: Arguments, exchanged: dict[int, Buffer]) -> list[UOp]:
-        """The nodes of the arguments in memory, whose buffers are added to `exchanged`.
-
-        What is written, and is not in memory that this argument alone shows, is a copy.
-        """
-        nodes: list[UOp] = []
-        shown: list[tuple[str, bool, tuple[int, ...]]] = []
-        for tensor, path, numbers, is_written in zip(
-            given.tensors, given.tensor_paths, self.numbers, self.is_written, strict=True
-        ):
-            node = _in_memory(tensor, path)
-            if self.state.written or any(self.is_written):
-                showing = shown_numbers(tensor._node)
-                if self.state.touches(showing, is_written):
-                    raise _also_state(path)
-                shown.append((path, is_written, showing))
-            if is_written and not _is_alone(tensor, node):
-                node = _copy_in_memory(node)
-            nodes.append(node)
-            # What has no elements has no memory either.
-            for number, buffer in zip(numbers, _buffers(node), strict=True):
-                exchanged[number] = buffer_of(buffer)
-        _check_written(shown)
-        return nodes
+    def _check_memory(self, given: Arguments) -> None:
+        """Raises `UserError` where an argument shares memory that the function assigns to."""
+        shown = [shown_numbers(tensor._node) for tensor in given.tensors]
+        for place, numbers in enumerate(shown):
+            if self.state.touches(numbers, place in self.written):
+                raise _also_state(given.tensor_paths[place])
+        _check_written(given.tensor_paths, shown, self.written)
 
     def _result(
         self,
