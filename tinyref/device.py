@@ -3,6 +3,10 @@
 A vendor's package declares one `Backend` class under the entry-point group `tinyref.backends`; the
 in-tree backends use the same door. `Device["NAME"]`, `Device["NAME:1"]` and, before a package is
 installed, `Device["module.path:ClassName"]` open a backend lazily.
+
+Order: launches, copies and frees of one device have the effect of happening one after the other, in
+the order in which they are called. How much of that happens later than the call is the backend's
+own affair; docs/backend.md says what each member owes.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from tinyref import config
+from tinyref.capabilities import problem_of
 from tinyref.dtype import DType, dtypes
 from tinyref.errors import (
     DeviceError,
@@ -41,6 +46,8 @@ ENTRY_POINT_GROUP = "tinyref.backends"
 @dataclass(frozen=True)
 class Capabilities:
     """What a device declares; the conformance suite probes each entry both ways.
+
+    Checked when the device is opened (`tinyref.capabilities`): `DeviceError` for what cannot be.
 
     dtypes: the renderer prints them and the device computes in them.
     emulated: accepted too, because lowering rewrites them in terms of `dtypes`.
@@ -122,20 +129,30 @@ class Compiler(Protocol):
 class Allocator(Protocol):
     """Memory of one device. Sizes and offsets are in bytes."""
 
-    def allocate(self, nbytes: int) -> Handle: ...
+    def allocate(self, nbytes: int) -> Handle:
+        """Memory with no defined content. Raises `DeviceError` where there is not so much."""
+        ...
 
-    def free(self, handle: Handle) -> None: ...
+    def free(self, handle: Handle) -> None:
+        """Gives memory back, once: launches and copies called before it still find it there."""
+        ...
 
     def view(self, handle: Handle, offset: int, nbytes: int) -> Handle:
-        """A handle to a part of `handle`; freeing it is not needed."""
+        """A handle to a part of `handle`; freeing it is not needed.
+
+        `offset` is a multiple of the size of the elements that kernels reach through it, no more.
+        """
         ...
 
     def copy_in(self, handle: Handle, source: memoryview) -> None:
-        """Host to device; `source` is a contiguous byte view no larger than the piece."""
+        """Host to device; `source` is a contiguous byte view no larger than the piece.
+
+        Launches called before it see the old bytes. `source` may change once the call is back.
+        """
         ...
 
     def copy_out(self, destination: memoryview, handle: Handle) -> None:
-        """Device to host; returns once the bytes are there."""
+        """Device to host, after all launches called before it; returns once the bytes are there."""
         ...
 
 
@@ -150,7 +167,11 @@ class Launchable(Protocol):
         variables: Sequence[int] = (),
         wait: bool = False,
     ) -> float | None:
-        """Launches `grid` groups of `group` work-items; with `wait`, returns seconds taken."""
+        """Launches `grid` groups of `group` work-items, after all that was called before.
+
+        It may return before the launch is done. With `wait` it returns when it is done, and gives
+        the seconds that it took, on the device where that can be told: finite and positive.
+        """
         ...
 
 
@@ -235,7 +256,10 @@ class Backend(ABC):
         """Loads a compiled program. Raises `DeviceError`."""
 
     def synchronize(self) -> None:
-        """Returns when all work given to the device so far is done."""
+        """Returns when all work given to the device so far is done: there is nothing to wait for.
+
+        The default is for devices whose launches are done when they return.
+        """
         return
 
     def versions(self) -> dict[str, str]:
@@ -367,6 +391,7 @@ class DeviceRegistry:
             if not available.works:
                 raise DeviceError(canonical, f"is not available here: {available.reason}")
             found = backend_class.opened(self._parts(canonical)[1])
+            _check_declaration(canonical, found)
             self._open[canonical] = found
             return found
 
@@ -387,6 +412,18 @@ class DeviceRegistry:
     def opened(self) -> Iterator[tuple[str, Backend]]:
         """The devices that are open now."""
         yield from self._open.items()
+
+
+def _check_declaration(name: str, backend: Backend) -> None:
+    """Raises `DeviceError` naming the field of the capabilities that cannot be meant."""
+    declared = backend.capabilities
+    if not isinstance(declared, Capabilities):
+        raise DeviceError(name, f"capabilities is {declared!r}: accepted is a Capabilities")
+    problem = problem_of(declared)
+    if problem is None and declared.ops and not backend.runs_kernels:
+        problem = "ops is not empty and runs_kernels is False: accepted is an empty frozenset"
+    if problem is not None:
+        raise DeviceError(name, f"declares what cannot be: capabilities.{problem}")
 
 
 def _split(name: str) -> tuple[str, int]:

@@ -36,6 +36,7 @@ from tinyref_spec.case import Rung
 QUERY = ",".join(
     (
         *("memory.open", "memory.copy.uint8", "memory.launch", "memory.gate"),
+        *("memory.order", "memory.wait"),
         *("kernel.store.constant.*int32", "kernel.store.constant.float32", "kernel.one_alu.add"),
         *("kernel.view.permute.float32", "kernel.view.flip.float32"),
         *("isa.binary.mul.float32", "isa.binary.mul.int32", "isa.binary.idiv.int32"),
@@ -50,14 +51,16 @@ QUERY = ",".join(
 
 PLAIN = "memory.copy.uint8,kernel.store.constant.*int32,kernel.one_alu,kernel.elements.float32"
 
+LAUNCHES = "memory.order,memory.wait,kernel.program,kernel.reduce.add.int32"
+
 
 def f32(*values: float) -> Any:
     return np.array(values, np.float32)
 
 
-def test_the_zoo_has_sixteen_faults_and_a_sentence_for_each() -> None:
-    assert len(ZOO) == 16
-    assert len({animal.sentence for animal in ZOO.values()}) == 16
+def test_the_zoo_has_a_score_of_faults_and_a_sentence_for_each() -> None:
+    assert len(ZOO) == 21
+    assert len({animal.sentence for animal in ZOO.values()}) == 21
     for animal in ZOO.values():
         assert Device.backend_class(animal.device) is animal.backend
 
@@ -138,7 +141,7 @@ def test_one_of_the_zoo_is_caught_on_its_rung() -> None:
 def test_all_of_the_zoo_is_caught_on_the_right_rungs() -> None:
     found = score(query=QUERY, jobs=2)
     check(found)
-    assert len(found.caught) == 16
+    assert len(found.caught) == 21
 
 
 @pytest.mark.long
@@ -147,6 +150,11 @@ def test_all_of_the_zoo_is_caught_on_the_right_rungs() -> None:
     ("name", "rung"),
     [
         ("WrongGroupIndex", "index"),
+        ("IdleSynchronize", "index"),
+        ("EarlyCopies", "index"),
+        ("NoSeconds", "index"),
+        ("ConstantSeconds", "index"),
+        ("NegativeSeconds", "index"),
         ("ReversedVectors", "vectors"),
         ("EmptyLoop", "loops and reduces"),
         ("WrongItemIndex", "groups and barriers"),
@@ -154,7 +162,7 @@ def test_all_of_the_zoo_is_caught_on_the_right_rungs() -> None:
     ],
 )
 def test_a_fault_of_launches_shows_on_its_rung_and_not_below(name: str, rung: str) -> None:
-    found = score(only=name, query=f"{PLAIN},kernel.program,kernel.reduce.add.int32", jobs=1)
+    found = score(only=name, query=f"{PLAIN},{LAUNCHES}", jobs=1)
     check(found)
     (caught,) = found.caught
     assert caught.rung is not None

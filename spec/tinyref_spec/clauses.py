@@ -39,6 +39,20 @@ _DEVICE: dict[str, tuple[str, str]] = {
         "What a device declares works; what it does not declare is refused with a clear error.",
         "architecture, devices",
     ),
+    "device.order": (
+        "Launches, copies and frees of one device have the effect of happening one after the "
+        "other, in the order in which they are called.",
+        "the contract of a backend",
+    ),
+    "device.wait": (
+        "synchronize, and a launch with wait, return when all work so far is done; the seconds of "
+        "a launch are positive and those that it took.",
+        "the contract of a backend",
+    ),
+    "device.limit": (
+        "A kernel may reach every limit that the device declares.",
+        "the contract of a backend",
+    ),
     "memory.allocate": ("Buffers of any size, also 0, are whole and do not overlap.", HARNESS),
     "memory.copy": ("Bytes copied to a buffer come back unchanged.", HARNESS),
     "memory.view": (

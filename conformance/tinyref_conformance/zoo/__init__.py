@@ -23,16 +23,28 @@ from tinyref_conformance.zoo.memory import GatedStoreIgnored, OffByOneTail, Stal
 from tinyref_conformance.zoo.registry import ZOO, Animal
 from tinyref_conformance.zoo.replay import StalePointers, StaleVariables
 from tinyref_conformance.zoo.tiles import SwappedTileLane
+from tinyref_conformance.zoo.waiting import (
+    ConstantSeconds,
+    EarlyCopies,
+    IdleSynchronize,
+    NegativeSeconds,
+    NoSeconds,
+)
 
 __all__ = [
     "ZOO",
     "Animal",
+    "ConstantSeconds",
+    "EarlyCopies",
     "EmptyLoop",
     "FloorDivision",
     "FlushedSubnormals",
     "GatedStoreIgnored",
+    "IdleSynchronize",
     "LostNegativeZero",
     "MissingBarrier",
+    "NegativeSeconds",
+    "NoSeconds",
     "OffByOneTail",
     "ReversedVectors",
     "StaleOutput",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tinyref_conformance.zoo import arithmetic, launches, memory, replay, tiles
+from tinyref_conformance.zoo import arithmetic, launches, memory, replay, tiles, waiting
 from tinyref_conformance.zoo.broken import BrokenBackend
 from tinyref_spec.case import Rung
 
@@ -40,6 +40,11 @@ ZOO: dict[str, Animal] = {
         _animal(memory.OffByOneTail, Rung.STORE),
         _animal(memory.StaleOutput, Rung.ONE_ALU),
         _animal(launches.WrongGroupIndex, Rung.INDEX),
+        _animal(waiting.IdleSynchronize, Rung.INDEX),
+        _animal(waiting.EarlyCopies, Rung.INDEX),
+        _animal(waiting.NoSeconds, Rung.INDEX),
+        _animal(waiting.ConstantSeconds, Rung.INDEX),
+        _animal(waiting.NegativeSeconds, Rung.INDEX),
         _animal(arithmetic.Tf32Rounding, Rung.ALU),
         _animal(arithmetic.FlushedSubnormals, Rung.ALU),
         _animal(arithmetic.LostNegativeZero, Rung.ALU),

@@ -10,6 +10,7 @@ from tinyref_spec.kernel import (
     forms,
     gathers,
     images,
+    limits,
     opt_tiles,
     opts,
     products,
@@ -30,6 +31,7 @@ def rows() -> Iterator[Row]:
     yield from products.rows()
     yield from programs.rows()
     yield from images.rows()
+    yield from limits.rows()
     yield from tiles.rows()
     yield from opts.rows()
     yield from opt_tiles.rows()

@@ -22,6 +22,7 @@ from tinyref_spec.checks import Check, kernel_needs, make_row
 from tinyref_spec.device_under_test import GUARD, DeviceUnderTest, MemoryDamageError
 from tinyref_spec.error_rules import Ulp
 from tinyref_spec.measure import Experiment, measure, refusal
+from tinyref_spec.memory import order
 from tinyref_spec.oracles import Expected
 
 # Sizes around powers of two, vector widths and group sizes, where tails go wrong.
@@ -408,3 +409,4 @@ def rows() -> Iterator[Row]:
     """All rows of the level `memory`."""
     yield from _host_rows()
     yield from _kernel_rows()
+    yield from order.rows()

@@ -1,0 +1,139 @@
+"""Devices that do not wait, or that lie about how long it took."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from tinyref.runtimes.host_memory import HostAllocator, HostHandle
+from tinyref.runtimes.python import Extents, InterpretedKernel
+from tinyref.uops.interpreter import Hooks
+from tinyref.uops.program import Program
+from tinyref_conformance.zoo.broken import BrokenBackend, BrokenKernel
+
+
+class _Queue:
+    """Launches that are done one after the other, by a thread of their own."""
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1)
+        self._last: Future[float | None] | None = None
+
+    def put(self, launch: functools.partial[float | None]) -> None:
+        self._last = self._thread.submit(launch)
+
+    def wait(self) -> None:
+        if self._last is not None:
+            self._last.result()
+
+
+class _QueuedKernel(BrokenKernel):
+    """Returns before its launch is done, unless it is to wait."""
+
+    def __init__(self, device: str, program: Program, queue: _Queue) -> None:
+        super().__init__(device, program, {}, Hooks())
+        self._queue = queue
+
+    def __call__(
+        self,
+        buffers: Sequence[HostHandle],
+        grid: Extents = (1, 1, 1),
+        group: Extents = (1, 1, 1),
+        variables: Sequence[int] = (),
+        wait: bool = False,
+    ) -> float | None:
+        run = functools.partial(super().__call__, list(buffers), grid, group, variables, wait)
+        if wait:
+            self._queue.wait()
+            return run()
+        self._queue.put(run)
+        return None
+
+
+class _WaitingAllocator(HostAllocator):
+    """Copies that wait for the launches before them; `waits_in` is False where those in do not."""
+
+    def __init__(self, device: str, queue: _Queue, waits_in: bool) -> None:
+        super().__init__(device)
+        self._queue = queue
+        self._waits_in = waits_in
+
+    def copy_in(self, handle: HostHandle, source: memoryview) -> None:
+        if self._waits_in:
+            self._queue.wait()
+        super().copy_in(handle, source)
+
+    def copy_out(self, destination: memoryview, handle: HostHandle) -> None:
+        self._queue.wait()
+        super().copy_out(destination, handle)
+
+
+class _Queueing(BrokenBackend):
+    waits_in = True
+
+    def __init__(self, index: int = 0) -> None:
+        super().__init__(index)
+        self.queue = _Queue()
+        self._allocator = _WaitingAllocator(self.name, self.queue, self.waits_in)
+
+    def load(self, entry: str, binary: bytes) -> InterpretedKernel:
+        healthy = super().load(entry, binary)
+        return _QueuedKernel(self.name, healthy.program, self.queue)
+
+    def synchronize(self) -> None:
+        self.queue.wait()
+
+
+class IdleSynchronize(_Queueing):
+    """Launches without waiting, as devices do, and synchronize does not wait either."""
+
+    def synchronize(self) -> None:
+        return
+
+
+class EarlyCopies(_Queueing):
+    """Copies to memory that launches before the copy have still to read."""
+
+    waits_in = False
+
+
+class _TellingKernel(BrokenKernel):
+    """Waits, and tells what it is told to."""
+
+    def __init__(self, device: str, program: Program, seconds: float) -> None:
+        super().__init__(device, program, {}, Hooks())
+        self._seconds = seconds
+
+    def __call__(
+        self,
+        buffers: Sequence[HostHandle],
+        grid: Extents = (1, 1, 1),
+        group: Extents = (1, 1, 1),
+        variables: Sequence[int] = (),
+        wait: bool = False,
+    ) -> float | None:
+        super().__call__(buffers, grid, group, variables, wait)
+        return self._seconds if wait else None
+
+
+class ConstantSeconds(BrokenBackend):
+    """Says of every launch that it took a hundredth of a second."""
+
+    seconds = 0.01
+
+    def load(self, entry: str, binary: bytes) -> InterpretedKernel:
+        healthy = super().load(entry, binary)
+        return _TellingKernel(self.name, healthy.program, self.seconds)
+
+
+class NoSeconds(ConstantSeconds):
+    """Says of every launch that it took no time."""
+
+    seconds = 0.0
+
+
+class NegativeSeconds(ConstantSeconds):
+    """Subtracts the ends of a launch the wrong way round."""
+
+    seconds = -0.01

@@ -1,0 +1,197 @@
+"""A device that declares more than it can is found out, and one that can do less is not judged."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tinyref.device import Capabilities, Device
+from tinyref.runtimes.host_memory import HostAllocator, HostHandle
+from tinyref.runtimes.python import InterpretedKernel, PythonBackend
+from tinyref.uops.interpreter import Access, Hooks, Interpreter
+from tinyref_spec import catalogue
+from tinyref_spec.case import Measurement, Profile
+from tinyref_spec.device_under_test import DeviceUnderTest
+from tinyref_spec.kernel import limits
+from tinyref_spec.memory import order
+
+
+class Hooked(PythonBackend):
+    """The interpreter without its sanitizer and with hooks."""
+
+    hooks = Hooks()
+
+    def load(self, entry: str, binary: bytes) -> InterpretedKernel:
+        kernel = super().load(entry, binary)
+        run = Interpreter(kernel.program, None, self.hooks).run
+
+        def unchecked(arrays: Any, bindings: Any, grid: Any, group: Any, sanitize: bool) -> None:
+            run(arrays, bindings, grid, group, False)
+
+        kernel.interpreter.run = unchecked  # type: ignore[method-assign,assignment]
+        return kernel
+
+
+class ShortGrid(Hooked):
+    """Launches 40,000 groups at most along y."""
+
+    hooks = Hooks(grid=lambda grid: (grid[0], min(grid[1], 40_000), grid[2]))
+
+
+class SmallGroup(Hooked):
+    """Counts work-items of a dimension in 9 bits."""
+
+    hooks = Hooks(special=lambda scope, dim, values: values % 512 if scope == "item" else values)
+
+
+def _half(access: Access) -> Access:
+    if access.memory.startswith("slot"):
+        return access
+    return dataclasses.replace(access, gate=access.index < access.size // 2)
+
+
+class LittleMemory(Hooked):
+    """Has half of the shared memory that it declares."""
+
+    hooks = Hooks(store=_half)
+
+
+class FewBuffers(Hooked):
+    """Passes the first 32 buffers, and the 32nd again for all others."""
+
+    def load(self, entry: str, binary: bytes) -> InterpretedKernel:
+        kernel = super().load(entry, binary)
+        return _FewBuffers(kernel.device, kernel.program)
+
+
+class _FewBuffers(InterpretedKernel):
+    def __call__(self, buffers: Sequence[HostHandle], *rest: Any, **named: Any) -> float | None:
+        few = list(buffers[:32])
+        few += [few[-1]] * (len(buffers) - len(few))
+        return super().__call__(few, *rest, **named)
+
+
+class _ShortVariables(InterpretedKernel):
+    def __call__(
+        self,
+        buffers: Sequence[HostHandle],
+        grid: Any = (1, 1, 1),
+        group: Any = (1, 1, 1),
+        variables: Sequence[int] = (),
+        wait: bool = False,
+    ) -> float | None:
+        short = [int(np.int64(value).astype(np.int16)) for value in variables]
+        return super().__call__(buffers, grid, group, short, wait)
+
+
+class ShortVariables(Hooked):
+    """Passes the low 16 bits of a variable."""
+
+    def load(self, entry: str, binary: bytes) -> InterpretedKernel:
+        kernel = super().load(entry, binary)
+        return _ShortVariables(kernel.device, kernel.program)
+
+
+class _AlignedViews(HostAllocator):
+    def view(self, handle: HostHandle, offset: int, nbytes: int) -> HostHandle:
+        return super().view(handle, offset - offset % 16, nbytes)
+
+
+class AlignedViews(Hooked):
+    """Begins views at a multiple of 16 bytes."""
+
+    def __init__(self, index: int = 0) -> None:
+        super().__init__(index)
+        self._allocator = _AlignedViews(self.name)
+
+
+class Boasting(PythonBackend):
+    """Declares more than anybody can reach in time."""
+
+    @property
+    def capabilities(self) -> Capabilities:  # type: ignore[override]
+        most = 2**40
+        return dataclasses.replace(
+            Device["PYTHON"].capabilities,
+            **{"grid_limit": (most,) * 3, "group_limit": (most,) * 3, "group_size_limit": most},
+            **{"buffer_limit": 10**6, "shared_bytes": most},
+        )
+
+
+@pytest.fixture
+def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> DeviceUnderTest:
+    monkeypatch.setitem(sys.modules, "limited_package", sys.modules[__name__])
+    return DeviceUnderTest(f"limited_package:{request.param}")
+
+
+def failing(device: DeviceUnderTest, query: str) -> dict[str, Measurement]:
+    cases = catalogue.cases(Profile.QUICK, query)
+    owed = [case for case in cases if case.needs.unmet(device.capabilities) is None]
+    assert owed
+    measured = {case.id: case.run(device) for case in owed}
+    return {case_id: found for case_id, found in measured.items() if not found.passed}
+
+
+LIMITS = "kernel.program.limit,kernel.variable,kernel.offset"
+
+
+@pytest.mark.parametrize("name", ["PYTHON", "CPU"])
+def test_honest_devices_reach_their_limits(name: str) -> None:
+    assert failing(DeviceUnderTest(name), LIMITS) == {}
+
+
+@pytest.mark.parametrize(
+    ("device", "cases"),
+    [
+        ("ShortGrid", {"kernel.program.limit.grid.y"}),
+        ("SmallGroup", {f"kernel.program.limit.group.{dim}" for dim in "xy"}),
+        ("LittleMemory", {"kernel.program.limit.shared.all"}),
+        ("FewBuffers", {"kernel.program.limit.buffers.all"}),
+        (
+            "ShortVariables",
+            {f"kernel.variable.int32.value:{n}" for n in (65_537, 2**31 - 1, -(2**31))},
+        ),
+    ],
+    indirect=["device"],
+)
+def test_a_limit_that_is_not_reached_is_named(device: DeviceUnderTest, cases: set[str]) -> None:
+    assert set(failing(device, LIMITS)) == cases
+
+
+@pytest.mark.parametrize("device", ["AlignedViews"], indirect=True)
+def test_views_begin_where_they_should(device: DeviceUnderTest) -> None:
+    bad = failing(device, "kernel.offset.float16,kernel.offset.float64")
+    assert "kernel.offset.float16.offset:1" in bad
+    assert "kernel.offset.float64.offset:3" in bad
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("device", ["Boasting"], indirect=True)
+def test_what_takes_too_long_is_said_not_to_be_probed(
+    device: DeviceUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "BUDGET_SECONDS", 0.05)
+    monkeypatch.setattr(limits, "MOST_SHARED", 1 << 16)
+    for name in ("grid.x", "group.x", "group.all", "shared.all", "buffers.all"):
+        found = catalogue.find(f"kernel.program.limit.{name}").run(device)
+        assert found.passed, found.message
+        assert "not probed from there to 1" in found.observed
+
+
+def test_the_largest_group_has_several_dimensions_where_it_can() -> None:
+    assert limits.largest_group((1024, 1024, 64), 1024) == (32, 32, 1)
+    assert limits.largest_group((1024, 1, 1), 1024) == (1024, 1, 1)
+    assert limits.largest_group((7, 5, 3), 105) == (7, 5, 3)
+    assert limits.largest_group((8, 8, 8), 100) == (5, 5, 4)
+
+
+def test_the_generator_runs_ahead_of_itself() -> None:
+    # The first numbers of the generator of Numerical Recipes from 0.
+    assert [order.after_turns(0, turns) for turns in range(4)] == [
+        *(0, 1013904223, 1196435762, 3519870697),
+    ]

@@ -1,0 +1,327 @@
+"""Declared limits, each reached by a kernel: one dimension at a time, and within a time.
+
+Where a device declares more than can be reached in time, the case says how far it came: the rest
+is "not probed".
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from tinyref.device import Buffer
+from tinyref.dtype import DType, dtypes, numpy_dtype
+from tinyref.uops import build
+from tinyref.uops.node import UOp
+from tinyref.uops.program import Program
+from tinyref_spec import samples
+from tinyref_spec.asts import load, store
+from tinyref_spec.bits import Array, to_bits
+from tinyref_spec.case import Measurement, Row, Rung
+from tinyref_spec.checks import Check, Run, kernel_needs, make_row
+from tinyref_spec.device_under_test import DeviceUnderTest, compiled
+from tinyref_spec.error_rules import Ulp
+from tinyref_spec.kernel import programs
+from tinyref_spec.kernel.forms import run_exact
+from tinyref_spec.styles import Style
+
+INT = dtypes.int32
+# A probe stops when the next step would take longer.
+BUDGET_SECONDS = 4.0
+GRIDS = (1 << 10, 1 << 16, 1 << 20, 1 << 24, 1 << 28)
+MOST_INDEX = 2**31 - 1
+MOST_BUFFERS = 1024
+MOST_ITEMS = 64
+MOST_GROUP = 1 << 16
+MOST_SHARED = 1 << 26
+DIMENSIONS = ("x", "y", "z")
+OFFSET_DTYPES = (*(dtypes.uint8, dtypes.int16, dtypes.float16), dtypes.int32, dtypes.float64)
+OFFSETS = (1, 2, 3, 5, 17)
+
+
+def _extents(dim: int, size: int) -> programs.Extents:
+    found = [1, 1, 1]
+    found[dim] = size
+    return found[0], found[1], found[2]
+
+
+def _noted(found: Measurement, reached: int, limit: int, what: str) -> Measurement:
+    """Says how far a probe came."""
+    found.observed = f"{what} of {reached:,}"
+    if reached < limit:
+        found.observed += f"; not probed from there to {limit:,}"
+    if not found.passed:
+        found.message = f"{what} of {reached:,}, {limit:,} declared: {found.message}"
+    return found
+
+
+def _grid_kernel(dim: int, size: int) -> Program:
+    """The first, the middle and the last group write their numbers; all others nothing."""
+    out = build.define_global(0, INT, 3)
+    group = programs.group_index(size, dim)
+    is_first, is_last = build.equal(group, 0), build.equal(group, size - 1)
+    writes = build.either(build.either(is_first, is_last), build.equal(group, size // 2))
+    last_or_middle = build.where(is_last, build.const(INT, 2), build.const(INT, 1))
+    place = build.where(is_first, build.const(INT, 0), last_or_middle)
+    final = build.store(programs.at(out, place), group, writes)
+    return programs.program(f"grid_{DIMENSIONS[dim]}", final, grid=_extents(dim, size))
+
+
+def _grid(dim: int, case_id: str, device: DeviceUnderTest) -> Measurement:
+    limit = device.capabilities.grid_limit[dim]
+    most = min(limit, MOST_INDEX)
+    old = np.array([-1, -2, -3], np.int32)
+    found, reached, seconds = Measurement(True), 0, 0.0
+    for size in (*(size for size in GRIDS if size < most), most):
+        if reached and seconds * size / reached > BUDGET_SECONDS:
+            break
+        kernel = _grid_kernel(dim, size)
+        begin = time.perf_counter()
+        found = programs.run(case_id, device, kernel, [old], _grid_written(old, size))
+        seconds, reached = time.perf_counter() - begin, size
+        if not found.passed:
+            break
+    return _noted(found, reached, limit, f"a grid along {DIMENSIONS[dim]}")
+
+
+def _grid_written(old: Array, size: int) -> Array:
+    """What `_grid_kernel` makes of `old`."""
+    found = old.copy()
+    for number in {0, size // 2, size - 1}:
+        found[0 if number == 0 else 2 if number == size - 1 else 1] = number
+    return found
+
+
+def _group(dim: int, case_id: str, device: DeviceUnderTest) -> Measurement:
+    declared = device.capabilities
+    limit = min(declared.group_limit[dim], declared.group_size_limit)
+    size = min(limit, MOST_GROUP)
+    found = programs.items(_extents(dim, size), case_id, device)
+    return _noted(found, size, limit, f"a group along {DIMENSIONS[dim]}")
+
+
+def largest_group(limits: programs.Extents, most: int) -> programs.Extents:
+    """A group of as many work-items as there may be, in several dimensions where that is so."""
+    spread = _filled((min(limits[0], 1 << most.bit_length() // 2), *limits[1:]), most)
+    return spread if _size(spread) == most else max(spread, _filled(limits, most), key=_size)
+
+
+def _filled(limits: programs.Extents, most: int) -> programs.Extents:
+    """The largest divisors of `most` that fit, one dimension after the other."""
+    found = []
+    for limit in limits:
+        found.append(max(size for size in range(1, min(limit, most) + 1) if most % size == 0))
+        most //= found[-1]
+    return found[0], found[1], found[2]
+
+
+def _size(extents: programs.Extents) -> int:
+    return extents[0] * extents[1] * extents[2]
+
+
+def _whole_group(case_id: str, device: DeviceUnderTest) -> Measurement:
+    declared = device.capabilities
+    most = min(declared.group_size_limit, MOST_GROUP)
+    extents = largest_group(declared.group_limit, most)
+    found = programs.items(extents, case_id, device)
+    return _noted(found, _size(extents), declared.group_size_limit, f"a group of {extents}, in all")
+
+
+def _shared(items: int, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Work-items fill all of the shared memory, and add up what others have written."""
+    limit = device.capabilities.shared_bytes // INT.itemsize * INT.itemsize
+    size = min(limit, MOST_SHARED) // INT.itemsize
+    while size % items:
+        items //= 2
+    out = build.define_global(0, INT, items)
+    shared = build.define_local("shared", INT, size)
+    item = programs.item_index(items) if items > 1 else build.const(INT, 0)
+    filling, adding = programs.loop(size // items, 0), programs.loop(size // items, 1)
+    place = build.add(build.mul(filling, items), item)
+    put = build.store(programs.at(shared, place), build.add(build.mul(place, 7), 1))
+    total = programs.accumulator("total", build.const(INT, 0))
+    other = build.sub(build.const(INT, size - 1), build.add(build.mul(adding, items), item))
+    new = programs.update(total, build.add(total, build.load(programs.at(shared, other))))
+    barrier = [programs.BARRIER] if items > 1 else []
+    subject = programs.program(
+        "shared",
+        *(filling, put, programs.close(filling), *barrier),
+        *(total, adding, new, programs.close(adding)),
+        build.store(programs.at(out, item), total),
+        group=(items, 1, 1),
+    )
+    written = np.arange(size, dtype=np.int64)[::-1] * 7 + 1
+    expected = written.reshape(-1, items).sum(0).astype(np.int32)
+    found = programs.run(case_id, device, subject, [None], expected)
+    return _noted(found, size * INT.itemsize, limit, "shared bytes")
+
+
+def _group_shared(case_id: str, device: DeviceUnderTest) -> Measurement:
+    declared = device.capabilities
+    most = min(MOST_ITEMS, declared.group_size_limit, declared.group_limit[0])
+    return _shared(1 << (most.bit_length() - 1), case_id, device)
+
+
+def _buffers(case_id: str, device: DeviceUnderTest) -> Measurement:
+    """The first buffer gets the weighted sum of all others."""
+    limit = device.capabilities.buffer_limit
+    count = min(limit, MOST_BUFFERS)
+    if count == 1:
+        return _noted(programs.grid((1, 1, 1), case_id, device), 1, 1, "buffers")
+    memories = [build.define_global(slot, INT, 1) for slot in range(count)]
+    terms = [
+        build.mul(build.load(programs.at(memory, 0)), slot)
+        for slot, memory in enumerate(memories[1:], 1)
+    ]
+    total = functools.reduce(build.add, terms)
+    subject = programs.program("buffers", build.store(programs.at(memories[0], 0), total))
+    inputs: list[Array | None] = [None]
+    inputs += [np.array([slot + 3], np.int32) for slot in range(1, count)]
+    expected = np.array([sum((slot + 3) * slot for slot in range(1, count))], np.int32)
+    found = programs.run(case_id, device, subject, inputs, expected)
+    return _noted(found, count, limit, "buffers")
+
+
+VALUES = (1, 65_537, 2**31 - 1, 0, -1, -(2**31))
+
+
+def _variable(value: int, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Three variables, of which each arrives whole and in its place."""
+    first, second, third = (
+        build.variable(name, -(2**31), 2**31 - 1) for name in ("first", "second", "third")
+    )
+    kernel = build.sink(
+        *(
+            store(slot, build.cast(variable, INT), (1,))
+            for slot, variable in enumerate((third, first, second))
+        )
+    )
+    bindings = {"first": value, "second": value ^ 0x5555, "third": ~value}
+    wanted = [bindings[name] for name in ("third", "first", "second")]
+    expected = [np.array([item], np.int32) for item in wanted]
+    return run_exact(case_id, device, kernel, [None] * 3, expected, bindings)
+
+
+def _offset(dtype: DType, offset: int, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """A copy from and to views that begin `offset` elements into their buffers."""
+    size, whole = 48, 96
+    kernel = compiled(device.name, _copy(dtype, size), device.style or Style.FULL)
+    data, old = samples.random_bits(dtype, whole, 1), samples.random_bits(dtype, whole, 2)
+    out, source = (Buffer(device.name, whole, dtype) for _ in range(2))
+    out.copy_in(to_bits(old).data)
+    source.copy_in(to_bits(data).data)
+    start = offset * dtype.itemsize
+    kernel([out.view(start, size, dtype), source.view(start + dtype.itemsize, size, dtype)])
+    expected = old.copy()
+    expected[offset : offset + size] = data[offset + 1 : offset + 1 + size]
+    found = np.frombuffer(out.copy_out(), numpy_dtype(dtype))
+    wrong = np.flatnonzero(to_bits(found) != to_bits(expected))
+    message = f"element {wrong[0]} of {whole} is wrong" if wrong.size else ""
+    return Measurement(not wrong.size, message, compared=whole)
+
+
+def _copy(dtype: DType, size: int) -> UOp:
+    return build.sink(store(0, load(1, dtype, (size,)), (size,)))
+
+
+def _dimensions(probe: Callable[[int, str, DeviceUnderTest], Measurement]) -> list[Check]:
+    return [Check(name, functools.partial(probe, dim)) for dim, name in enumerate(DIMENSIONS)]
+
+
+def _limit_row(
+    name: str,
+    sentence: str,
+    clause: str,
+    rung: Rung,
+    features: tuple[str, ...],
+    checks: Callable[[], list[Check]],
+) -> Row:
+    return make_row(
+        f"kernel.program.limit.{name}",
+        sentence,
+        ("device.limit", clause),
+        rung,
+        "SPECIAL" if "grid" in features else "DEFINE_GLOBAL",
+        "int32",
+        Ulp(0).sentence,
+        kernel_needs(INT, features=features),
+        checks,
+    )
+
+
+def _one(name: str, run: Run) -> Callable[[], list[Check]]:
+    return lambda: [Check(name, run)]
+
+
+def rows() -> Iterator[Row]:
+    """A row for each declared limit, and for what every device owes without declaring it."""
+    yield _limit_row(
+        "grid",
+        "A grid may be as long as declared in each dimension.",
+        "kernel.special",
+        Rung.GATE,
+        ("grid",),
+        lambda: _dimensions(_grid),
+    )
+    yield _limit_row(
+        "group",
+        "A group may be as long as declared in each dimension, and as large in all.",
+        "kernel.special",
+        Rung.GROUP,
+        ("grid", "groups"),
+        lambda: [*_dimensions(_group), Check("all", _whole_group)],
+    )
+    yield _limit_row(
+        "shared",
+        "A group may use all of the declared shared memory.",
+        "kernel.local",
+        Rung.GROUP,
+        ("grid", "groups"),
+        _one("all", _group_shared),
+    )
+    yield _limit_row(
+        "scratch",
+        "Without groups, a work-item may use all of the declared shared memory.",
+        "kernel.local",
+        Rung.LOOP,
+        ("scratch",),
+        _one("all", functools.partial(_shared, 1)),
+    )
+    yield _limit_row(
+        "buffers",
+        "A kernel may take as many buffers as declared.",
+        "kernel.global",
+        Rung.INDEX,
+        (),
+        _one("all", _buffers),
+    )
+    yield make_row(
+        "kernel.variable.int32",
+        "A symbolic variable has all of its 32 bits, and each of several its own value.",
+        ("kernel.variable", "device.limit"),
+        Rung.INDEX,
+        "DEFINE_VAR",
+        "int32",
+        Ulp(0).sentence,
+        kernel_needs(INT),
+        lambda: [Check(f"value:{value}", functools.partial(_variable, value)) for value in VALUES],
+    )
+    for dtype in OFFSET_DTYPES:
+        yield make_row(
+            f"kernel.offset.{dtype.name}",
+            f"Kernels take views that begin at any {dtype.name} element of their buffers.",
+            ("memory.view", "device.limit"),
+            Rung.INDEX,
+            "LOAD",
+            dtype.name,
+            Ulp(0).sentence,
+            kernel_needs(dtype),
+            functools.partial(_offset_checks, dtype),
+        )
+
+
+def _offset_checks(dtype: DType) -> list[Check]:
+    return [Check(f"offset:{item}", functools.partial(_offset, dtype, item)) for item in OFFSETS]

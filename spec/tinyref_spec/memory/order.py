@@ -1,0 +1,274 @@
+"""In which order launches, copies and frees happen, what synchronize waits for, and seconds.
+
+The kernel is a chain of so many multiplications that a launch takes a while: a device that does
+not wait for it gives other numbers, or gives them later than it says.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from tinyref.device import Buffer
+from tinyref.dtype import dtypes
+from tinyref.runtimes.kernel import Kernel, compile_program
+from tinyref.uops import build
+from tinyref.uops.program import Program
+from tinyref_spec.case import Measurement, Row, Rung
+from tinyref_spec.checks import Check, kernel_needs, make_row
+from tinyref_spec.device_under_test import DeviceUnderTest
+from tinyref_spec.error_rules import Ulp
+from tinyref_spec.kernel import programs
+
+WORD = dtypes.uint32
+# Of the linear congruential generator of Numerical Recipes, whose later numbers are known.
+FACTOR, STEP = 1664525, 1013904223
+# A launch that takes so long can be told from one that takes no time.
+LONG_SECONDS = 0.03
+FIRST_TURNS = 256
+MOST_TURNS = 1 << 28
+ATTEMPTS = 5
+LAUNCHES = 20
+
+
+def after_turns(start: int, turns: int) -> int:
+    """The number that `turns` steps of the generator make of `start`, without taking them."""
+    factor, step, total_factor, total_step = FACTOR, STEP, 1, 0
+    while turns:
+        if turns & 1:
+            total_factor, total_step = total_factor * factor, total_step * factor + step
+        factor, step = factor * factor, step * factor + step
+        factor, step = factor % 2**32, step % 2**32
+        total_factor, total_step = total_factor % 2**32, total_step % 2**32
+        turns >>= 1
+    return (total_factor * start + total_step) % 2**32
+
+
+def chain(turns: int) -> Program:
+    """out[0] = the number that `turns` steps make of in[0], one after the other."""
+    out, start = build.define_global(0, WORD, 1), build.define_global(1, WORD, 1)
+    turn = programs.loop(turns, 0)
+    number = programs.accumulator("number", build.load(programs.at(start, 0)))
+    new = programs.update(number, build.add(build.mul(number, FACTOR), STEP))
+    final = build.store(programs.at(out, 0), number)
+    return programs.program(f"chain{turns}", number, turn, new, programs.close(turn), final)
+
+
+def word(device: str, value: int) -> Buffer:
+    """A buffer of one number."""
+    return Buffer(device, 1, WORD).copy_in(np.array([value], np.uint32).data)
+
+
+def number_in(buffer: Buffer) -> int:
+    """The number in a buffer of one."""
+    return int(np.frombuffer(buffer.copy_out(), np.uint32)[0])
+
+
+@dataclass
+class Work:
+    """A kernel whose launch takes about `LONG_SECONDS`, and the number of its turns."""
+
+    kernel: Kernel
+    turns: int
+    seconds: float
+
+
+def long_work(device: DeviceUnderTest) -> Work:
+    """Doubles the turns until a launch and the copy of its result take `LONG_SECONDS`."""
+    turns = FIRST_TURNS
+    while True:
+        kernel = compile_program(device.name, chain(turns))
+        seconds = min(_seconds_of(device, kernel) for _ in range(2))
+        if seconds >= LONG_SECONDS or turns >= MOST_TURNS:
+            return Work(kernel, turns, seconds)
+        grown = 2.0 * LONG_SECONDS / max(seconds, LONG_SECONDS / 64)
+        turns = min(MOST_TURNS, turns * max(2, int(grown)))
+
+
+def _seconds_of(device: DeviceUnderTest, kernel: Kernel) -> float:
+    out, start = word(device.name, 0), word(device.name, 1)
+    begin = time.perf_counter()
+    kernel([out, start])
+    out.copy_out()
+    return time.perf_counter() - begin
+
+
+def _judged(found: int, expected: int, what: str) -> Measurement:
+    if found == expected:
+        return Measurement(True, compared=1)
+    return Measurement(False, f"{what}: got {found}, expected {expected}", compared=1)
+
+
+Act = Callable[[DeviceUnderTest, Work], Measurement]
+
+
+def _copy_after_launch(device: DeviceUnderTest, work: Work) -> Measurement:
+    out, start = word(device.name, 0), word(device.name, 5)
+    work.kernel([out, start])
+    return _judged(number_in(out), after_turns(5, work.turns), "copied out after a launch")
+
+
+def _launch_after_launch(device: DeviceUnderTest, work: Work) -> Measurement:
+    """Each launch reads what the one before wrote."""
+    one, other = word(device.name, 3), word(device.name, 0)
+    short = compile_program(device.name, chain(FIRST_TURNS))
+    work.kernel([other, one])
+    for _ in range(LAUNCHES):
+        short([one, other])
+        one, other = other, one
+    wanted = after_turns(3, work.turns + LAUNCHES * FIRST_TURNS)
+    return _judged(number_in(other), wanted, f"after {LAUNCHES + 1} launches in a row")
+
+
+def _copy_in_after_launch(device: DeviceUnderTest, work: Work) -> Measurement:
+    """A copy to the device waits for the launches that read what was there."""
+    out, middle, start = word(device.name, 0), word(device.name, 0), word(device.name, 9)
+    work.kernel([middle, start])
+    work.kernel([out, middle])
+    middle.copy_in(np.array([1], np.uint32).data)
+    start.copy_in(np.array([1], np.uint32).data)
+    wanted = after_turns(9, 2 * work.turns)
+    found = _judged(number_in(out), wanted, "copied in after a launch that read the old value")
+    return found if not found.passed else _judged(number_in(middle), 1, "what was copied in")
+
+
+def _free_after_launch(device: DeviceUnderTest, work: Work) -> Measurement:
+    """Memory that a launch uses is not given to others before the launch is done."""
+    out, start = word(device.name, 0), word(device.name, 11)
+    work.kernel([out, start])
+    del start
+    others = [word(device.name, 1) for _ in range(64)]
+    found = _judged(number_in(out), after_turns(11, work.turns), "freed after a launch")
+    spoiled = [other for other in others if number_in(other) != 1]
+    return found if not spoiled else Measurement(False, "a launch wrote to new memory", compared=1)
+
+
+def _synchronize(device: DeviceUnderTest, work: Work) -> Measurement:
+    """After synchronize nothing is left to wait for: a copy takes no time to speak of."""
+    return _finishes(device, work, _launched_and_synchronized)
+
+
+def _launched_and_synchronized(device: DeviceUnderTest, kernel: Kernel, taken: list[Buffer]) -> str:
+    kernel(taken)
+    device.backend.synchronize()
+    return "synchronize returned before the launch was done"
+
+
+def _waited(device: DeviceUnderTest, kernel: Kernel, taken: list[Buffer]) -> str:
+    kernel(taken, wait=True)
+    return "a launch with wait returned before it was done"
+
+
+def _finishes(
+    device: DeviceUnderTest,
+    work: Work,
+    launch: Callable[[DeviceUnderTest, Kernel, list[Buffer]], str],
+) -> Measurement:
+    """The copy after a launch that is done takes a part of its time; the best of a few attempts."""
+    shares = []
+    for _ in range(ATTEMPTS):
+        out, start = word(device.name, 0), word(device.name, 13)
+        problem = launch(device, work.kernel, [out, start])
+        begin = time.perf_counter()
+        found = _judged(number_in(out), after_turns(13, work.turns), "after it was done")
+        shares.append((time.perf_counter() - begin) / work.seconds)
+        if not found.passed:
+            return found
+        if shares[-1] < 0.5:
+            return Measurement(True, compared=1, observed=f"{shares[-1]:.0%} of a launch later")
+    message = f"{problem}: a copy after it took {min(shares):.0%} of the time of the launch"
+    return Measurement(False, message, compared=1)
+
+
+def _wait(device: DeviceUnderTest, work: Work) -> Measurement:
+    return _finishes(device, work, _waited)
+
+
+def _seconds(device: DeviceUnderTest, work: Work) -> Measurement:
+    """The seconds of a launch are those that it takes: of more work more, and never more than all.
+
+    They leave out what is not the launch, so the least of a few attempts counts.
+    """
+    short = compile_program(device.name, chain(max(1, work.turns // 16)))
+    told, taken = _told_and_taken(device, work.kernel)
+    brief, _ = _told_and_taken(device, short)
+    for seconds in (told, brief):
+        if not isinstance(seconds, float) or not math.isfinite(seconds) or seconds <= 0:
+            return Measurement(False, f"a launch took {seconds!r} seconds", compared=1)
+    if told > taken * 1.05 + 1e-4:
+        return Measurement(False, f"told {told:.3g} s, all took {taken:.3g} s", compared=1)
+    if work.seconds < LONG_SECONDS:
+        return Measurement(True, compared=3, observed="too quick to compare two launches")
+    if told < 4 * brief:
+        message = f"16 times the work took {told:.3g} s, a sixteenth {brief:.3g} s"
+        return Measurement(False, message, compared=3)
+    if told < 0.2 * taken:
+        return Measurement(False, f"told {told:.3g} s of {taken:.3g} s in all", compared=3)
+    return Measurement(True, compared=3, observed=f"{told:.3g} s of {taken:.3g} s in all")
+
+
+def _told_and_taken(device: DeviceUnderTest, kernel: Kernel) -> tuple[float, float]:
+    """The seconds that a launch says that it took, and those that pass: the least of both."""
+    told, taken = [], []
+    for _ in range(ATTEMPTS):
+        out, start = word(device.name, 0), word(device.name, 1)
+        out.copy_out()
+        begin = time.perf_counter()
+        seconds = kernel([out, start], wait=True)
+        out.copy_out()
+        taken.append(time.perf_counter() - begin)
+        if not isinstance(seconds, float):
+            return seconds, taken[0]  # type: ignore[return-value] # what the caller is to name
+        told.append(seconds)
+    return min(told), min(taken)
+
+
+ORDERS: dict[str, Act] = {
+    "copy_out_after_launch": _copy_after_launch,
+    "launch_after_launch": _launch_after_launch,
+    "copy_in_after_launch": _copy_in_after_launch,
+    "free_after_launch": _free_after_launch,
+}
+WAITS: dict[str, Act] = {"synchronize": _synchronize, "wait": _wait, "seconds": _seconds}
+
+
+def _with_work(act: Act, case_id: str, device: DeviceUnderTest) -> Measurement:
+    return act(device, long_work(device))
+
+
+def _checks(acts: dict[str, Act]) -> list[Check]:
+    return [Check(name, functools.partial(_with_work, act)) for name, act in acts.items()]
+
+
+def rows() -> Iterator[Row]:
+    """One row of orders, and one of what waits."""
+    for name, sentence, clause, acts in (
+        (
+            "order",
+            "Launches, copies and frees of one device happen as if one after the other.",
+            "device.order",
+            ORDERS,
+        ),
+        (
+            "wait",
+            "synchronize and a launch with wait return when all is done; seconds are those taken.",
+            "device.wait",
+            WAITS,
+        ),
+    ):
+        yield make_row(
+            f"memory.{name}",
+            sentence,
+            (clause,),
+            Rung.INDEX,
+            "LAUNCH",
+            "uint32",
+            Ulp(0).sentence,
+            kernel_needs(WORD, dtypes.int32),
+            functools.partial(_checks, acts),
+        )

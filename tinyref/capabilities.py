@@ -1,0 +1,124 @@
+"""The rules of what a device declares: checked when it is opened, before anything believes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from tinyref.dtype import VECTOR_LANES, DType, dtypes
+
+if TYPE_CHECKING:
+    from tinyref.device import Capabilities
+
+# The names of ops that a renderer may print: those of `tinyref.uops.ops.ALU`, LOAD and STORE.
+OP_NAMES = frozenset(
+    (
+        *("ADD", "AND", "BITCAST", "CAST", "CMPLT", "CMPNE", "EXP2", "FDIV", "IDIV", "LOG2", "MAX"),
+        *("MOD", "MUL", "MULACC", "NEG", "OR", "POW", "RECIP", "SHL", "SHR", "SIN", "SQRT", "SUB"),
+        *("THREEFRY", "TRUNC", "WHERE", "XOR", "LOAD", "STORE"),
+    )
+)
+LANES = (1, *VECTOR_LANES)
+_SWITCHES = (
+    *("has_grid", "has_groups", "images", "tiles_pay", "keeps_subnormals", "division_traps"),
+    *("slow_division", "is_interpreted", "is_single"),
+)
+# The smallest value of each number.
+_NUMBERS = {"shared_bytes": 0, "threads": 1, "group_size_limit": 1, "buffer_limit": 1}
+_EXTENTS = ("grid_limit", "group_limit")
+
+
+def problem_of(declared: Capabilities) -> str | None:
+    """The first field whose value cannot be meant: its name, the value and what is accepted."""
+    for problems in (
+        _type_problems,
+        _op_problems,
+        _limit_problems,
+        _tile_problems,
+        _contradictions,
+    ):
+        for problem in problems(declared):
+            return problem
+    return None
+
+
+def _type_problems(declared: Capabilities) -> Iterator[str]:
+    for name in ("dtypes", "emulated"):
+        value = getattr(declared, name)
+        if not isinstance(value, frozenset):
+            yield f"{name} is {value!r}: accepted is a frozenset of dtypes"
+            return
+        for dtype in sorted(value, key=repr):
+            if not isinstance(dtype, DType) or dtype not in dtypes.all:
+                accepted = ", ".join(each.name for each in dtypes.all)
+                yield f"{name} has {dtype!r}: accepted are {accepted}"
+
+
+def _op_problems(declared: Capabilities) -> Iterator[str]:
+    if not isinstance(declared.ops, frozenset):
+        yield f"ops is {declared.ops!r}: accepted is a frozenset of names"
+        return
+    for name in sorted(declared.ops - OP_NAMES, key=repr):
+        yield f"ops has {name!r}: accepted are {', '.join(sorted(OP_NAMES))}"
+
+
+def _limit_problems(declared: Capabilities) -> Iterator[str]:
+    for name in _SWITCHES:
+        value = getattr(declared, name)
+        if not isinstance(value, bool):
+            yield f"{name} is {value!r}: accepted are True and False"
+    for name, least in _NUMBERS.items():
+        value = getattr(declared, name)
+        if not _is_integer(value) or value < least:
+            yield f"{name} is {value!r}: accepted are integers from {least}"
+    for name in _EXTENTS:
+        value = getattr(declared, name)
+        if not _is_tuple_of_integers(value) or len(value) != 3 or min(value) < 1:
+            yield f"{name} is {value!r}: accepted are three integers from 1, as a tuple"
+    lanes = declared.vector_lanes
+    accepted = f"a tuple of some of {', '.join(map(str, LANES))}, 1 among them"
+    if not _is_tuple_of_integers(lanes) or 1 not in lanes or not set(lanes) <= set(LANES):
+        yield f"vector_lanes is {lanes!r}: accepted is {accepted}"
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_tuple_of_integers(value: Any) -> bool:
+    return isinstance(value, tuple) and all(map(_is_integer, value))
+
+
+def _tile_problems(declared: Capabilities) -> Iterator[str]:
+    if not isinstance(declared.matrix_tiles, tuple):
+        yield f"matrix_tiles is {declared.matrix_tiles!r}: accepted is a tuple of MatrixTile"
+        return
+    for tile in declared.matrix_tiles:
+        if not hasattr(tile, "dtype_in"):
+            yield f"matrix_tiles has {tile!r}: accepted are tiles of tinyref.uops.tiles.TILES"
+            return
+        for dtype in (tile.dtype_in, tile.dtype_out):
+            if not declared.supports(dtype):
+                yield (
+                    f"matrix_tiles has {tile.name}, of {dtype.name}, which is not declared: "
+                    "accepted are tiles of types in dtypes or emulated"
+                )
+        if tile.threads > 1 and not declared.has_groups:
+            yield (
+                f"matrix_tiles has {tile.name}, of {tile.threads} work-items: "
+                "accepted without has_groups are tiles of one"
+            )
+        elif tile.threads > declared.group_size_limit:
+            yield (
+                f"matrix_tiles has {tile.name}, of {tile.threads} work-items: "
+                f"accepted are as many as group_size_limit, {declared.group_size_limit}"
+            )
+
+
+def _contradictions(declared: Capabilities) -> Iterator[str]:
+    if declared.has_groups and not declared.has_grid:
+        yield "has_groups is True and has_grid False: accepted are groups of a grid"
+    if declared.threads > 1 and declared.has_grid:
+        yield f"threads is {declared.threads} and has_grid True: accepted is 1 beside a grid"
+    if declared.ops and not declared.dtypes:
+        yield "dtypes is empty and ops is not: accepted are the dtypes that kernels compute in"
