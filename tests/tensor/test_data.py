@@ -189,7 +189,7 @@ def test_what_was_computed_before_an_assignment_keeps_its_elements() -> None:
     tensor.realize()
     assert tensor.tolist() == [11.0, 12.0]
     assert doubled.tolist() == [2.0, 4.0]
-    assert view.tolist() == [2.0, 1.0]
+    assert view.tolist() == [12.0, 11.0]
     assert later.tolist() == [22.0, 24.0]
 
 
@@ -238,14 +238,14 @@ def test_operators_in_place() -> None:
     assert floats.tolist() == [[2.0]]
 
 
-def test_clone_and_detach_are_tensors_of_their_own() -> None:
+def test_a_clone_has_elements_of_its_own_and_detach_is_a_view() -> None:
     tensor = Tensor([1.0, 2.0])
     clone, detached, same = tensor.clone(), tensor.detach(), Tensor(tensor)
     tensor += 1
     clone *= 10
     assert tensor.tolist() == [2.0, 3.0]
     assert clone.tolist() == [10.0, 20.0]
-    assert detached.tolist() == [1.0, 2.0]
+    assert detached.tolist() == [2.0, 3.0]
     assert same.tolist() == [1.0, 2.0]
 
 
@@ -402,6 +402,16 @@ UNCHANGED: list[Callable[[Tensor], Tensor]] = [
     lambda x: x.sum(()),
     lambda x: x.prod(()),
     lambda x: x.max(()),
+    lambda x: x[0, 0].repeat(()),
+    lambda x: x.roll(2, 0),
+    lambda x: x.roll(0, 0),
+    lambda x: x**1,
+    lambda x: x.interpolate((1,)),
+    lambda x: x.int().round().float(),
+]
+
+
+UNCHANGED_VIEWS: list[Callable[[Tensor], Tensor]] = [
     lambda x: x.reshape(2, 1),
     lambda x: x.view(2, 1),
     lambda x: x.flatten(0, 0),
@@ -409,12 +419,6 @@ UNCHANGED: list[Callable[[Tensor], Tensor]] = [
     lambda x: x.squeeze(0),
     lambda x: x[:, 0].squeeze(),
     lambda x: x.expand(2, 1),
-    lambda x: x[0, 0].repeat(()),
-    lambda x: x.roll(2, 0),
-    lambda x: x.roll(0, 0),
-    lambda x: x**1,
-    lambda x: x.interpolate((1,)),
-    lambda x: x.int().round().float(),
 ]
 
 
@@ -443,3 +447,17 @@ def test_a_gradient_goes_through_a_result_of_the_same_elements() -> None:
     ((x.reshape(1) * x.sum(())) ** 1).sum().backward()
     assert x.grad is not None
     assert x.grad.tolist() == [6.0]
+
+
+@pytest.mark.parametrize("function", UNCHANGED_VIEWS)
+def test_a_view_is_another_tensor_of_the_same_elements(
+    function: Callable[[Tensor], Tensor],
+) -> None:
+    """Also where the function has nothing to do."""
+    x = Tensor([[1.0], [2.0]])
+    result = function(x)
+    assert result is not x
+    x += 10
+    assert result.flatten().tolist() == [11.0, 12.0]
+    result += 100
+    assert x.tolist() == [[111.0], [112.0]]

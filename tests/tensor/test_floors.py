@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from tinyref import Tensor
 
 # Basic indexing is carried on by indexing with tensors, which calls it.
-CARRIED_ON = {"__getitem__", "_written"}
+CARRIED_ON = {"__getitem__", "_aimed_at"}
 
 
 def _redefined(top: type) -> Iterator[str]:

@@ -214,11 +214,11 @@ def test_what_was_computed_from_old_state_keeps_it():
 
     for _ in range(3):
         step(Tensor([1.0]))
-    lazy, alias = weight * 10, weight.detach()
+    lazy, clone, view = weight * 10, weight.clone(), weight.detach()
     step(Tensor([1.0]))
-    assert (lazy.item(), alias.item(), weight.item()) == (40.0, 4.0, 5.0)
+    assert (lazy.item(), clone.item(), view.item(), weight.item()) == (40.0, 4.0, 5.0, 5.0)
     step(Tensor([1.0]))
-    assert (lazy.item(), alias.item(), weight.item()) == (40.0, 4.0, 6.0)
+    assert (lazy.item(), clone.item(), view.item(), weight.item()) == (40.0, 4.0, 6.0, 6.0)
 
 
 def test_state_may_be_assigned_to_in_place_between_replays():

@@ -58,8 +58,8 @@ def test_realising_looks_at_no_tensor_that_is_in_memory(monkeypatch):
     total.realize()
     assert sum(looked_at) == pending + 1
     # An assignment looks at those that show the memory as well.
-    alias = many[2].detach()
+    view = many[2].detach()
     many[2].assign(many[3] * 2).realize()
     assert max(looked_at) <= pending + 4
-    assert alias.item() == 2.0
+    assert view.item() == 6.0
     assert many[2].item() == 6.0

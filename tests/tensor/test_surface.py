@@ -183,8 +183,8 @@ def test_no_floor_of_tensor_hides_a_method_of_another() -> None:
     twice = []
     for floor in Tensor.__mro__[:-1]:
         for name in vars(floor):
-            # `_written` of AdvancedIndexing goes on to that of Indexing.
-            if name.startswith("__") or name == "_written":
+            # `_aimed_at` of AdvancedIndexing goes on to that of Indexing.
+            if name.startswith("__") or name == "_aimed_at":
                 continue
             if name in seen:
                 twice.append(f"{name}: {seen[name]} and {floor.__name__}")

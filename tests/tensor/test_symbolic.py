@@ -236,7 +236,7 @@ def grown(wrap, kept, weight):
     ("wrap", "needs_gradient"),
     [(lambda add: add, False), (lambda add: add, True), (TinyJit, False)],
 )
-def test_views_with_older_values_stay_what_they_were(wrap, needs_gradient):
+def test_views_with_older_values_keep_their_sizes(wrap, needs_gradient):
     kept = []
     weight = Tensor([[3.0]], requires_grad=needs_gradient)
     sums, cache = grown(wrap, kept, weight)

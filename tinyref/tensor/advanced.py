@@ -17,7 +17,6 @@ from tinyref.dtype import dtypes
 from tinyref.errors import UserError, UserIndexError, UserTypeError
 from tinyref.tensor import literals
 from tinyref.tensor.arguments import Shape, broadcast, fixed
-from tinyref.tensor.indexing import parse_index
 from tinyref.tensor.literals import HostArray
 from tinyref.tensor.lookup import Lookup, check_axis_size
 from tinyref.uops.node import UOp, toposort
@@ -269,27 +268,28 @@ class AdvancedIndexing(Lookup):
             total = outside.where(-1, total)
         return total._broadcast_to(layout.shape)
 
-    def _written(self, key: object, value: Self) -> Self:
+    def _aimed_at(self, key: object, value: Self) -> tuple[Self, Self | None, Self]:
         items = items_of(key)
         if not any(is_advanced(item) for item in items):
-            return super()._written(key, value)
+            return super()._aimed_at(key, value)
         if len(items) == 1 and _is_mask(items[0]) and all(size == 1 for size in value.shape):
-            return self._written_by_mask(cast(Self, items[0]), value)
+            return self, *self._aimed_by_mask(cast(Self, items[0]), value)
         parts = split_key(self.shape, key)
-        basic = parse_index(self.shape, parts.basic)
+        target = self if parts.is_whole else super().__getitem__(parts.basic)
         # The kernel that writes this tensor's memory may not read it at other places.
         own = value.contiguous() if _reads_memory_of(self.node, value.node) else value
-        chosen, source = self._aimed_at(basic.shape, parts.chosen, own._cast(self.dtype))
-        return self._merged(basic, chosen, source)
+        return target, *self._looked_up_at(target.shape, parts.chosen, own._cast(self.dtype))
 
-    def _written_by_mask(self, mask: Self, value: Self) -> Self:
+    def _aimed_by_mask(self, mask: Self, value: Self) -> tuple[Self, Self]:
         """One value for all places of a mask: the elements of the mask need not be read now."""
         check_mask(as_index(mask).shape, self.shape[: mask.ndim])
         aligned = mask._reshape((*mask.shape, *(1 for _ in self.shape[mask.ndim :])))
         spread = value._reshape(())._cast(self.dtype)
-        return aligned._broadcast_to(self.shape).where(spread, self)
+        return aligned._broadcast_to(self.shape), spread._broadcast_to(self.shape)
 
-    def _aimed_at(self, shape: Shape, chosen: Sequence[Chosen], value: Self) -> tuple[Self, Self]:
+    def _looked_up_at(
+        self, shape: Shape, chosen: Sequence[Chosen], value: Self
+    ) -> tuple[Self, Self]:
         """Which elements of a tensor of `shape` are chosen, and what they get of `value`."""
         layout = layout_of(shape, chosen)
         inner = (*layout.rest[: layout.begin], *layout.shape, *layout.rest[layout.begin :])

@@ -25,6 +25,7 @@ from tinyref.tensor.arguments import Bounds, Shape, axis_of, bound_sizes
 from tinyref.tensor.locks import TurnLock, building
 from tinyref.tensor.names import name_node
 from tinyref.tensor.registry import registry
+from tinyref.tensor.views import VIEW_OPS, Step, Storage, View
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import (
@@ -160,10 +161,12 @@ def _target(arg: Payload) -> Place | None:
 class TensorCore:
     """What every tensor has; the floors above add what one can do with it."""
 
-    __slots__ = ("__weakref__", "_grad", "_value")
+    __slots__ = ("__weakref__", "_grad", "_value", "_view")
 
     _value: Value
     _grad: Self | None
+    # What it shows of elements that others may show as well; None where it is the only one.
+    _view: View | None
 
     # numpy leaves operators between an array and a tensor to the tensor.
     __array_ufunc__ = None
@@ -179,6 +182,7 @@ class TensorCore:
         """A tensor for a fresh value, which becomes its own."""
         tensor = object.__new__(cls)
         tensor._grad = None
+        tensor._view = None
         tensor._take(value)
         return tensor
 
@@ -187,6 +191,7 @@ class TensorCore:
         """A tensor to read a value with that belongs to another, or to none any more."""
         tensor = object.__new__(cls)
         tensor._grad = None
+        tensor._view = None
         tensor._value = value
         return tensor
 
@@ -213,8 +218,12 @@ class TensorCore:
         *others: Self,
         arg: Payload = None,
         dtype: DType | None = None,
+        is_view: bool = False,
     ) -> Self:
-        """The tensor that `op` makes of this one and `others`, recorded for gradients."""
+        """The tensor that `op` makes of this one and `others`, recorded for gradients.
+
+        It is a view of this one for the ops that are, and where `is_view` says so.
+        """
         sources = (self, *others)
         session = capturing.get()
         if session is not None:
@@ -229,7 +238,42 @@ class TensorCore:
                 parents = tuple(source._value for source in sources)
                 value.record = Record(op, arg, parents)
                 value.requires_grad = any(parent.requires_grad for parent in parents)
-            return self._of(value)
+            result = self._of(value)
+            if is_view or op in VIEW_OPS:
+                result._show(self, Step(op, arg, self.shape, self.dtype, result.dtype))
+            return result
+
+    # Views
+
+    def _shown(self) -> View:
+        """What this tensor shows, for another one that will show some of it."""
+        with building:
+            if self._view is None:
+                self._view = View(Storage())
+                self._view.storage.add(self)
+            return self._view
+
+    def _show(self, source: Self, step: Step | None) -> None:
+        """From now on this tensor is a view of `source`; without a step it shows all of it."""
+        with building:
+            shown = source._shown()
+            view = shown if step is None else shown.through(step, self.shape)
+            self._leave()
+            if view is not None:
+                view.storage.add(self)
+                self._view = view
+
+    def _leave(self) -> None:
+        """From now on this tensor has elements of its own, and is a view of no other."""
+        if self._view is not None:
+            self._view.storage.remove(self)
+            self._view = None
+
+    def _shows_with(self, other: Self) -> bool:
+        """Whether this tensor and `other` are views of the same elements."""
+        if self._view is None or other._view is None:
+            return self is other
+        return self._view.storage is other._view.storage
 
     @staticmethod
     def _common_device(op: Ops, sources: Sequence[TensorCore]) -> Place:
@@ -302,10 +346,18 @@ class TensorCore:
     # One method for each op of the tensor graph that is no arithmetic; no argument is checked.
 
     def _apart_from(self, source: Self) -> Self:
-        """This tensor; where it is `source` itself another one of the same elements.
+        """This tensor; where it is a view of `source` another one with elements of its own.
 
         So an operator in place on a function's result never changes what the function was given.
         """
+        if not self._shows_with(source):
+            return self
+        result = self._apply(Ops.RESHAPE, arg=ShapeArg(self.shape))
+        result._leave()
+        return result
+
+    def _as_view_of(self, source: Self) -> Self:
+        """This view of `source`; where it is `source` itself another tensor that shows it."""
         return self if self is not source else self._apply(Ops.RESHAPE, arg=ShapeArg(self.shape))
 
     def _reshape(self, shape: Shape) -> Self:
@@ -317,8 +369,9 @@ class TensorCore:
     def _permute(self, order: tuple[int, ...]) -> Self:
         return self._apply(Ops.PERMUTE, arg=PermuteArg(order))
 
-    def _pad(self, bounds: Bounds) -> Self:
-        return self._apply(Ops.PAD, arg=BoundsArg(bounds))
+    def _pad(self, bounds: Bounds, is_view: bool = False) -> Self:
+        """A view only where what follows takes the padding away again."""
+        return self._apply(Ops.PAD, arg=BoundsArg(bounds), is_view=is_view)
 
     def _shrink(self, bounds: Bounds) -> Self:
         return self._apply(Ops.SHRINK, arg=BoundsArg(bounds))

@@ -92,11 +92,13 @@ class Creation(Operators):
             if session is not None:
                 session.read(converted._value)
             self._grad = None
+            self._view = None
             with building:
                 self._take(Value(converted._node, converted._device))
         else:
             target = canonical_place(device)
             self._grad = None
+            self._view = None
             self._take(Value(_node_of(data, first_device(target), named), target))
         self._request_gradient(requires_grad)
 

@@ -1,26 +1,22 @@
-"""Computing tensors, reading their elements, and giving them new ones."""
+"""Computing tensors, and reading their elements."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any, Self, cast
 
 import numpy as np
 
 from tinyref.dtype import ConstType, dtypes, numpy_dtype
-from tinyref.errors import UserError, UserStateError, UserTypeError
+from tinyref.errors import UserError, UserTypeError
 from tinyref.lazy import graph
 from tinyref.lazy.buffers import buffer_of
 from tinyref.lazy.folding import uniform_value
-from tinyref.lazy.multi import assign
 from tinyref.lazy.names import keep_name
-from tinyref.lazy.shape import is_empty, shape_of
 from tinyref.lazy.shards import (
     Place,
     describe_layout,
-    describe_place,
     first_device,
     layout_of,
 )
@@ -28,23 +24,16 @@ from tinyref.lazy.storage import only_holds_data
 from tinyref.schedule import Schedule, schedule
 from tinyref.schedule.bindings import ConflictError, made_with_one_value
 from tinyref.schedule.hazards import assigned_buffer
-from tinyref.tensor.arguments import bound_sizes, broadcast, fixed
-from tinyref.tensor.core import (
-    GradientSwitch,
-    Session,
-    TensorCore,
-    Value,
-    capturing,
-    is_recording,
-)
-from tinyref.tensor.creation import Creation, base_of
+from tinyref.tensor.arguments import bound_sizes, fixed
+from tinyref.tensor.core import GradientSwitch, Session, TensorCore, Value, capturing
+from tinyref.tensor.creation import Creation
 from tinyref.tensor.display import as_html, shown_elements
-from tinyref.tensor.literals import MOST_AXES, HostArray, is_scalar
+from tinyref.tensor.literals import MOST_AXES, HostArray
 from tinyref.tensor.locks import building, computing
-from tinyref.tensor.registry import is_computed, registry, shown_numbers
+from tinyref.tensor.registry import is_computed, registry
 from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import MOVEMENT, Ops
-from tinyref.uops.payload import BufferArg
+from tinyref.uops.payload import BufferArg, ShapeArg
 from tinyref.uops.symbolic import describe_shape
 
 
@@ -58,13 +47,14 @@ def compute(tensors: Sequence[TensorCore]) -> None:
     for tensor in tensors:
         if not isinstance(tensor, TensorCore):
             raise UserTypeError(f"realize: got a {type(tensor).__name__}, accepted are Tensors")
-    if all(is_computed(tensor._node) for tensor in tensors):
+    waiting = [tensor for tensor in tensors if not is_computed(tensor._node)]
+    if not waiting:
         return
     session = capturing.get()
     with computing:
         if session is not None:
-            session.before_compute([tensor._node for tensor in tensors])
-        _compute(tensors)
+            session.before_compute([tensor._node for tensor in waiting])
+        _compute(waiting)
 
 
 def _compute(tensors: Sequence[TensorCore]) -> None:
@@ -83,6 +73,10 @@ def _compute(tensors: Sequence[TensorCore]) -> None:
             else:
                 _compute_below(first, first_device(tensors[0]._device))
             before = first
+            # What shows memory now needs no value of a variable before somebody reads it.
+            tensors = [tensor for tensor in tensors if not is_computed(tensor._node)]
+            if not tensors:
+                return
 
 
 def _compute_together(tensors: Sequence[TensorCore]) -> None:
@@ -204,7 +198,7 @@ def _substitute(values: Sequence[Value], realised: dict[UOp, UOp]) -> None:
         if node in done:
             continue
         src = tuple(done[source] for source in node.src)
-        done[node] = node if src == node.src else node.replace(src=src)
+        done[node] = node if src == node.src else _on_sources(node, src)
         keep_name(node, done[node])
         if any(source in lost for source in node.src):
             lost.add(node)
@@ -217,6 +211,13 @@ def _substitute(values: Sequence[Value], realised: dict[UOp, UOp]) -> None:
         # A computed tensor is a leaf, unless gradients have to go through it.
         if was in realised and not value.requires_grad:
             value.record = None
+
+
+def _on_sources(node: UOp, src: tuple[UOp, ...]) -> UOp:
+    """`node` with other sources; a reshape of a reshape is one, as its builder has it."""
+    if isinstance(node.arg, ShapeArg) and node.op is Ops.RESHAPE:
+        return graph.reshape(src[0], node.arg.shape)
+    return node.replace(src=src)
 
 
 def _parts(node: UOp) -> tuple[UOp, ...]:
@@ -433,6 +434,7 @@ class Data(Creation):
             moved = moving()
         if moved is not self:
             with building:
+                self._leave()
                 self._become(moved._node, moved._device)
         return self
 
@@ -442,7 +444,7 @@ class Data(Creation):
         self._take(Value(node, device, None, was.requires_grad, was.is_frozen))
 
     def replace(self, x: Self, allow_shape_mismatch: bool = False) -> Self:
-        """This tensor stands for what `x` stands for; returns this tensor.
+        """This tensor stands for what `x` stands for, and is a view of it; returns this tensor.
 
         Raises `UserError` where shapes differ, unless that is allowed.
         """
@@ -459,149 +461,7 @@ class Data(Creation):
         if session is not None:
             session.read(x._value)
         with building:
+            if x is not self:
+                self._show(x, None)
             self._become(x._node, x._device)
         return self
-
-    def assign(self, x: Self | ConstType | HostArray | Sequence[Any]) -> Self:
-        """Gives this tensor the elements of `x`, which broadcasts to its shape; returns it.
-
-        A tensor with memory of its own is written in place, and whatever was computed from it
-        keeps what it had; a tensor without takes the graph of `x`. Gradients do not flow through
-        an assignment. Raises `UserError` where type or device differ, or `x` has gradients to
-        lose.
-        """
-        session = capturing.get()
-        if session is not None:
-            session.read(self._value)
-        value = self._assignable(x)
-        if is_recording() and value._value.requires_grad:
-            raise UserStateError(
-                "assign: the value requires grad, and no gradient flows through an assignment: "
-                "use detach() on it, or Tensor.no_grad()"
-            )
-        with building:
-            in_place = self._has_memory_alone()
-            if in_place and only_holds_data(self._node):
-                raise UserError(
-                    f"assign: {self.device} only holds data: nothing is computed there; write a "
-                    f"file with .to('DISK:/path') or safe_save, or copy this tensor to another "
-                    f"device first"
-                )
-            node = assign(self._node, value._node) if in_place else value._node
-            self._become(node, self._device)
-        return self
-
-    def _assignable(self, x: object) -> Self:
-        if isinstance(x, Data):
-            value = cast(Self, x)
-        elif is_scalar(x):
-            value = self._constant(cast(ConstType, x), self.dtype)
-        else:
-            value = type(self)(x, device=self.device, dtype=self.dtype)
-        if value.dtype is not self.dtype:
-            raise UserTypeError(
-                f"assign: {value.dtype.name} for {self.dtype.name}: cast the value first"
-            )
-        if value.device != self.device and graph.device_of(value._node) is not None:
-            raise UserError(
-                f"assign: the value is on {describe_place(value.device)}, "
-                f"the tensor on {describe_place(self.device)}: use .to({self.device!r})"
-            )
-        if broadcast((value.shape, self.shape), "assign") != self.shape:
-            raise UserError(
-                f"assign: shape {describe_shape(value.shape)} does not fit "
-                f"{describe_shape(self.shape)}"
-            )
-        return value._broadcast_to(self.shape)
-
-    def _has_memory_alone(self) -> bool:
-        """True where this tensor stands for a whole buffer that no other tensor shows."""
-        parts = [part for part in _parts(self._node) if not is_empty(shape_of(part))]
-        return bool(parts) and all(self._is_alone(part) for part in parts)
-
-    def _is_alone(self, part: UOp) -> bool:
-        node = base_of(part)
-        while node.op is Ops.ASSIGN:
-            node = base_of(node.src[0])
-        if node.op is not Ops.BUFFER:
-            return False
-        if not isinstance(node.arg, BufferArg):
-            return False
-        others = registry.showing(node.arg.number)
-        return not any(value.tensor is not None for value in others if value is not self._value)
-
-    def _updated(self, name: str, result: Self) -> Self:
-        """`result`, computed from this tensor, in its place, for operators such as `+=`.
-
-        Where gradients flow this tensor goes on as the result; else it is assigned to.
-        """
-        if is_recording() and self._value.requires_grad and self._value.record is None:
-            raise UserStateError(
-                f"{name}: this tensor is a leaf that requires grad: "
-                f"use Tensor.no_grad(), or assign a detached value"
-            )
-        if result.shape != self.shape or result.dtype is not self.dtype:
-            raise UserError(
-                f"{name}: {result.dtype.name} {describe_shape(result.shape)} does not fit in place "
-                f"of {self.dtype.name} {describe_shape(self.shape)}"
-            )
-        if self._has_memory_alone() and not result._value.requires_grad:
-            return self.assign(result)
-        with building:
-            self._take(replace(result._value))
-        return self
-
-    def __setitem__(self, key: object, value: Self | ConstType | HostArray) -> None:
-        if isinstance(value, Data):
-            found = value
-        else:
-            found = type(self)(value, device=self.device, dtype=self.dtype)
-        if self._shares_memory(found):
-            # Elements may move within the memory, so all of them are read before one is written.
-            found = found.contiguous()
-        self._updated("assignment by index", self._written(key, found))
-
-    def _shares_memory(self, other: Self) -> bool:
-        """Whether `other` is computed from a buffer that this tensor shows."""
-        shown = set(shown_numbers(self._node))
-        read = (node.arg for node in toposort([other._node]) if isinstance(node.arg, BufferArg))
-        return bool(shown) and any(argument.number in shown for argument in read)
-
-    def __iadd__(self, x: Self | ConstType) -> Self:
-        return self._updated("+=", self.add(x))
-
-    def __isub__(self, x: Self | ConstType) -> Self:
-        return self._updated("-=", self.sub(x))
-
-    def __imul__(self, x: Self | ConstType) -> Self:
-        return self._updated("*=", self.mul(x))
-
-    def __itruediv__(self, x: Self | ConstType) -> Self:
-        return self._updated("/=", self.div(x))
-
-    def __ifloordiv__(self, x: Self | ConstType) -> Self:
-        return self._updated("//=", self._floor_divide(x))
-
-    def __imod__(self, x: Self | ConstType) -> Self:
-        return self._updated("%=", self.mod(x))
-
-    def __ipow__(self, x: Self | ConstType) -> Self:
-        return self._updated("**=", self.pow(x))
-
-    def __imatmul__(self, x: Self) -> Self:
-        return self._updated("@=", self.matmul(x))
-
-    def __iand__(self, x: Self | ConstType) -> Self:
-        return self._updated("&=", self.bitwise_and(x))
-
-    def __ior__(self, x: Self | ConstType) -> Self:
-        return self._updated("|=", self.bitwise_or(x))
-
-    def __ixor__(self, x: Self | ConstType) -> Self:
-        return self._updated("^=", self.bitwise_xor(x))
-
-    def __ilshift__(self, x: int) -> Self:
-        return self._updated("<<=", self.lshift(x))
-
-    def __irshift__(self, x: int) -> Self:
-        return self._updated(">>=", self.rshift(x))

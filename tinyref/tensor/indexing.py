@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Self
 
-from tinyref.dtype import dtypes
 from tinyref.errors import UserError, UserIndexError, UserTypeError
 from tinyref.tensor.arguments import Bounds, Shape, broadcast, fixed, integer
 from tinyref.tensor.contraction import Contraction
@@ -147,18 +146,12 @@ class Indexing(Contraction):
             raise UserTypeError("iteration: a tensor without axes has no elements to go through")
         return (self[place] for place in range(fixed(self.shape[:1], "iteration")[0]))
 
-    def _written(self, key: object, value: Self) -> Self:
-        """This tensor with the elements at `key` replaced by `value`, which broadcasts to them."""
-        index = parse_index(self.shape, key)
-        chosen = self._constant(True, dtypes.bool)._broadcast_to(index.shape)
-        return self._merged(index, chosen, value._cast(self.dtype)._spread_over(index.shape))
-
-    def _merged(self, index: Index, chosen: Self, value: Self) -> Self:
-        """This tensor with the elements that `index` takes replaced by those of `value`, where
-        `chosen` says so; both have the shape of the index.
+    def _aimed_at(self, key: object, value: Self) -> tuple[Self, Self | None, Self]:
+        """The view that `key` shows, which of its elements are written (None is all), and what
+        they get of `value`, which broadcasts to them.
         """
-        places = chosen._scattered(index, self.shape)
-        return places.where(value._scattered(index, self.shape), self)
+        target = Indexing.__getitem__(self, key)
+        return target, None, value._cast(self.dtype)._spread_over(target.shape)
 
     def _spread_over(self, shape: Shape) -> Self:
         """Broadcast to `shape`; axes of size 1 in front that it does not have are dropped."""
@@ -172,19 +165,6 @@ class Indexing(Contraction):
                 f"does not fit {describe_shape(shape)}"
             )
         return fits._broadcast_to(shape)
-
-    def _scattered(self, index: Index, shape: Shape) -> Self:
-        """The elements back at the places of `shape` that `index` takes, zeros elsewhere."""
-        counts = tuple(axis.count for axis in index.axes)
-        result = self._reshape(counts)
-        for number, axis in enumerate(index.axes):
-            result = result._spaced(number, axis.step, axis.end - axis.begin)
-        if index.flipped:
-            result = result._flip(index.flipped)
-        margins = tuple(
-            (axis.begin, size - axis.end) for axis, size in zip(index.axes, shape, strict=True)
-        )
-        return result._pad(margins)
 
     def _spaced(self, axis: int, step: int, length: sint) -> Self:
         """The inverse of `_strided`: `step - 1` zeros after each element, cut to `length`."""

@@ -31,6 +31,10 @@ class _Holder:
     numbers: tuple[int, ...]
 
 
+def _is_view_of(tensor: TensorCore | None, storages: set[int]) -> bool:
+    return tensor is not None and tensor._view is not None and id(tensor._view.storage) in storages
+
+
 class State:
     """The memory that a capture shares with tensors outside.
 
@@ -137,9 +141,19 @@ class State:
 
     def _others(self) -> list[Value]:
         """The values that show memory which is written, but do not hold it as state."""
-        holding = {id(holder.value) for holder in self._holders}
         found = {id(value): value for number in self.written for value in registry.showing(number)}
-        return [value for identity, value in found.items() if identity not in holding]
+        return self._without_views(found.values())
+
+    def _without_views(self, values: Iterable[Value]) -> list[Value]:
+        """Those of `values` that no holder has; its views show what a replay writes, as it does."""
+        holding = {id(holder.value) for holder in self._holders}
+        holders = [tensor for holder in self._holders if (tensor := holder.tensor()) is not None]
+        shown = {id(tensor._view.storage) for tensor in holders if tensor._view is not None}
+        return [
+            value
+            for value in values
+            if id(value) not in holding and not _is_view_of(value.tensor, shown)
+        ]
 
     def _keep_results(self, compute: Compute, written: set[int]) -> None:
         """What is not computed yet, and reads memory that the replay overwrites, is computed."""
@@ -147,7 +161,7 @@ class State:
         def is_written(node: UOp) -> bool:
             return isinstance(node.arg, BufferArg) and node.arg.number in written
 
-        reading = reaching(registry.pending(), is_written)
+        reading = self._without_views(reaching(registry.pending(), is_written))
         for value in reading:
             value.is_overwritten |= value.tensor is None
         compute([tensor for value in reading if (tensor := value.tensor) is not None])

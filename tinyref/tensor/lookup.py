@@ -13,7 +13,7 @@ from tinyref.dtype import ConstType, dtypes, sum_dtype
 from tinyref.errors import UserError, UserTypeError
 from tinyref.lazy import graph
 from tinyref.tensor.arguments import axis_of, fixed
-from tinyref.tensor.data import Data
+from tinyref.tensor.assignment import Assignment
 from tinyref.tensor.elementwise import compute_dtype, require_integer
 from tinyref.tensor.literals import HostArray, is_scalar, weak_dtype
 from tinyref.uops.node import sint
@@ -35,7 +35,7 @@ def check_axis_size(size: int, name: str) -> int:
     return size
 
 
-class Lookup(Data):
+class Lookup(Assignment):
     """Places are integers of any type; a negative one counts from the end of the axis, once.
 
     Elements are not read to check places: outside of the axis a read gives 0 and a write does

@@ -27,6 +27,7 @@ from tinyref.tensor.arguments import (
 )
 from tinyref.tensor.elementwise import Elementwise
 from tinyref.tensor.literals import is_scalar, weak_dtype
+from tinyref.tensor.views import Step
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import CopyArg, ShardArg
@@ -37,19 +38,24 @@ _CAT_TOGETHER = 16
 
 
 class Movement(Elementwise):
-    """Every result is a tensor of its own: changing one later never changes the other."""
+    """Views show the elements of this tensor: what is assigned to one of them is seen by all.
+
+    Views are what shows elements at other places: another shape, another order, a part, other bits.
+    What pads, joins or lays out elements several times makes elements of its own, and an expanded
+    axis shows one element several times, so it cannot be assigned to.
+    """
 
     __slots__ = ()
 
     def reshape(self, shape: Any, *args: Any) -> Self:
         """The elements in order in another shape; one size may be -1, None keeps the old size."""
         sizes = resolve_reshape(self.shape, flat(shape, args, "reshape"), "reshape")
-        return self._reshape(sizes)._apart_from(self)
+        return self._reshape(sizes)._as_view_of(self)
 
     def view(self, shape: Any, *args: Any) -> Self:
         """The same as `reshape`."""
         sizes = resolve_reshape(self.shape, flat(shape, args, "view"), "view")
-        return self._reshape(sizes)._apart_from(self)
+        return self._reshape(sizes)._as_view_of(self)
 
     def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Self:
         """Joins the axes from `start_dim` to `end_dim`, both included, into one."""
@@ -59,7 +65,7 @@ class Movement(Elementwise):
             raise UserError(f"flatten: start_dim {start_dim} is behind end_dim {end_dim}")
         joined = product(self.shape[start : end + 1])
         joined_shape = (*self.shape[:start], joined, *self.shape[end + 1 :])
-        return self._reshape(joined_shape)._apart_from(self)
+        return self._reshape(joined_shape)._as_view_of(self)
 
     def unflatten(self, dim: int, sizes: Sequence[int]) -> Self:
         """Splits axis `dim` into axes of `sizes`, of which one may be -1."""
@@ -68,16 +74,16 @@ class Movement(Elementwise):
             raise UserTypeError(f"unflatten: sizes {sizes!r}: accepted are a tuple of sizes")
         parts = resolve_reshape(self.shape[axis : axis + 1], tuple(sizes), "unflatten")
         split_shape = (*self.shape[:axis], *parts, *self.shape[axis + 1 :])
-        return self._reshape(split_shape)._apart_from(self)
+        return self._reshape(split_shape)._as_view_of(self)
 
     def squeeze(self, dim: int | None = None) -> Self:
         """Without the axes of size 1, or without axis `dim` if it has size 1."""
         if dim is None:
             kept = tuple(size for size in self.shape if not _is_one(size))
-            return self._reshape(kept)._apart_from(self)
+            return self._reshape(kept)._as_view_of(self)
         axis = axis_of(dim, self.ndim, "squeeze")
         if not self.ndim or not _is_one(self.shape[axis]):
-            return self._apart_from(self)
+            return self._as_view_of(self)
         return self._reshape((*self.shape[:axis], *self.shape[axis + 1 :]))
 
     def unsqueeze(self, dim: int) -> Self:
@@ -117,7 +123,7 @@ class Movement(Elementwise):
             have if _keeps(want) else dimension(want, "expand")
             for have, want in zip(aligned, wanted, strict=True)
         )
-        return self._reshape(aligned)._expand(sizes)._apart_from(self)
+        return self._reshape(aligned)._expand(sizes)._as_view_of(self)
 
     def flip(self, axis: Any, *args: Any) -> Self:
         """The given axes reversed."""
@@ -385,7 +391,9 @@ class Movement(Elementwise):
             )
         words = self._bits_as(_word(have))
         resized = words._narrowed(have, want) if have > want else words._widened(have, want)
-        return resized._bits_as(target)
+        result = resized._bits_as(target)
+        result._show(self, Step(Ops.BITCAST, None, self.shape, self.dtype, target))
+        return result
 
     def _bits_as(self, dtype: DType) -> Self:
         return self if dtype is self.dtype else self._apply(Ops.BITCAST, dtype=dtype)
@@ -425,7 +433,7 @@ class Movement(Elementwise):
         bounds: list[tuple[sint, sint]] = [(0, 0)] * self.ndim
         bounds[axis] = (0, count * step - length)
         before, after = self.shape[:axis], self.shape[axis + 1 :]
-        rows = self._pad(tuple(bounds))._reshape((*before, count, step, *after))
+        rows = self._pad(tuple(bounds), is_view=True)._reshape((*before, count, step, *after))
         return rows._part(axis + 1, 0, 1)._reshape((*before, count, *after))
 
     def to(self, device: Place | Sequence[str] | None) -> Self:

@@ -10,7 +10,6 @@ import weakref
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from tinyref.lazy import graph
 from tinyref.lazy.folding import uniform_value
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import MOVEMENT, Ops
@@ -20,18 +19,26 @@ if TYPE_CHECKING:
     from tinyref.tensor.core import Value
 
 
+# What shows memory without changing a bit; padding is computed.
+_SHOWING = (MOVEMENT - {Ops.PAD}) | {Ops.BITCAST, Ops.DETACH}
+
+
 def is_computed(node: UOp) -> bool:
-    """True for a plain view of memory, and for a constant, on each of its devices."""
+    """True for a view of memory, and for a constant, on each of its devices."""
     if node.op is Ops.MULTI:
         return all(is_computed(part) for part in node.src)
-    return graph.backing(node) is not None or uniform_value(node) is not None
+    if uniform_value(node) is not None:
+        return True
+    while node.op in _SHOWING:
+        node = node.src[0]
+    return node.op is Ops.BUFFER
 
 
 def shown_buffers(node: UOp) -> tuple[UOp, ...]:
     """The BUFFERs whose elements `node` shows, on each of its devices, below all views."""
     if node.op is Ops.MULTI:
         return tuple(base for part in node.src for base in shown_buffers(part))
-    while node.op in MOVEMENT or node.op in (Ops.ASSIGN, Ops.DETACH):
+    while node.op in MOVEMENT or node.op in (Ops.ASSIGN, Ops.DETACH, Ops.BITCAST):
         node = node.src[0]
     return (node,) if node.op is Ops.BUFFER else ()
 

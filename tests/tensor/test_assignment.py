@@ -1,0 +1,246 @@
+"""Assigning to a view changes what it is a view of, or is refused: never neither."""
+
+import numpy as np
+import pytest
+
+from tinyref import Tensor, TinyJit, Variable
+from tinyref.errors import UserError
+
+TWO = ("CPU", "CPU:1")
+
+
+def in_memory():
+    return Tensor(np.arange(12, dtype=np.int32)).realize()
+
+
+# The view of 12 elements, and what it shows of the numbers 0 to 11.
+VIEWS = {
+    "slice": (lambda x: x[:4], [0, 1, 2, 3]),
+    "stride": (lambda x: x[1::5], [1, 6, 11]),
+    "backwards": (lambda x: x[10::-4], [10, 6, 2]),
+    "shrink": (lambda x: x.shrink(((3, 5),)), [3, 4]),
+    "flip": (lambda x: x.flip(0)[:2], [11, 10]),
+    "transposed": (lambda x: x.reshape(3, 4).T[1], [1, 5, 9]),
+    "permuted": (lambda x: x.reshape(2, 3, 2).permute(2, 0, 1)[1, 0], [1, 3, 5]),
+    "reshaped transposed": (lambda x: x.reshape(3, 4).T.reshape(12)[:4], [0, 4, 8, 1]),
+    "one element": (lambda x: x[7], 7),
+    "new axis": (lambda x: x[5:7].unsqueeze(0), [[5, 6]]),
+    "detached": (lambda x: x.detach()[2:4], [2, 3]),
+    "bits": (lambda x: x.bitcast("uint32").bitcast("int32")[4:6], [4, 5]),
+    "whole": (lambda x: x.flatten(), list(range(12))),
+    "nothing": (lambda x: x[3:3], []),
+    "expanded by one": (lambda x: x[:2].expand(2), [0, 1]),
+}
+SOURCES = {
+    "in memory": in_memory,
+    "a graph": lambda: Tensor(np.arange(12, dtype=np.int32)).realize() + 0,
+    "a range": lambda: Tensor.arange(12),
+    "computed": lambda: Tensor(np.arange(-1, 11, dtype=np.int32)).add(1).realize().detach(),
+    "sharded": lambda: Tensor(np.arange(12, dtype=np.int32)).shard(TWO, 0).realize(),
+    "on each": lambda: Tensor(np.arange(12, dtype=np.int32)).to(TWO).realize(),
+    "on PYTHON": lambda: Tensor(np.arange(12, dtype=np.int32), device="PYTHON").realize(),
+}
+WRITES = {
+    "assign": lambda view: view.assign(-7),
+    "assign, computed": lambda view: view.assign(view * 0 - 7).realize(),
+    "index": lambda view: view.__setitem__(..., -7),
+    "in place": lambda view: view.__isub__(view + 7),
+}
+
+
+@pytest.mark.sampled(9)
+@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("view", VIEWS)
+def test_assigning_to_a_view_changes_the_base(view, source, write):
+    take, places = VIEWS[view]
+    base = SOURCES[source]()
+    before, other, total = take(base), base[::2], base.sum()
+    assert take(base).tolist() == places
+    WRITES[write](take(base))
+    wanted = np.arange(12)
+    wanted[np.array(places, int).flatten()] = -7
+    assert base.tolist() == wanted.tolist()
+    assert take(base).tolist() == np.full(np.shape(places), -7).tolist()
+    assert before.tolist() == np.full(np.shape(places), -7).tolist()
+    assert other.tolist() == wanted[::2].tolist()
+    assert total.item() == 66
+
+
+def test_the_line_that_lost_its_assignment():
+    c = Tensor.zeros(8).contiguous().realize()
+    memory = c.node
+    c[:4].assign(Tensor.ones(4)).realize()
+    assert c.sum().item() == 4
+    assert c.node is memory
+
+
+def test_writing_in_a_cache_at_a_symbolic_place():
+    cache = Tensor.zeros(2, 1, 5, 2).contiguous().realize()
+    memory, place = cache.node, Variable("place", 0, 4)
+    wanted = np.zeros((2, 1, 5, 2), np.float32)
+    for number in (0, 3, 1):
+        at = place.bind(number)
+        new = Tensor(np.full((2, 1, 1, 2), number + 1, np.float32))
+        cache.shrink((None, None, (at, at + 1), None)).assign(new).realize()
+        wanted[:, :, number] = number + 1
+        keys = cache[0, :, : at + 1]
+        assert keys.sum().item() == wanted[0, :, : number + 1].sum()
+        np.testing.assert_array_equal(cache.numpy(), wanted)
+    assert cache.node is memory
+
+
+@pytest.mark.parametrize("wrap", [lambda step: step, TinyJit])
+def test_a_captured_function_writes_through_views(wrap):
+    cache, place = Tensor.zeros(6).contiguous().realize(), Variable("place", 0, 5)
+    pairs = cache.reshape(3, 2)
+
+    def step(x, at):
+        cache[at : at + 1].assign(x)
+        return (pairs * 2).sum()
+
+    step = wrap(step)
+    for number in range(6):
+        total = step(Tensor([number + 1.0]), place.bind(number))
+        assert total.item() == (number + 1) * (number + 2)
+        assert pairs.flatten().tolist() == [n + 1.0 if n <= number else 0.0 for n in range(6)]
+    assert cache.tolist() == [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+
+
+@pytest.mark.parametrize("wrap", [lambda step: step, TinyJit])
+def test_a_captured_function_writes_to_views_whose_base_is_gone(wrap):
+    both = Tensor.zeros(2, 3).contiguous().realize()
+    first, second = both[0], both[1]
+    del both
+
+    def step(x):
+        first.assign(first + x)
+        second[1:].assign(x[1:])
+        return (first + second).realize()
+
+    step = wrap(step)
+    for number in range(1, 6):
+        result = step(Tensor([1.0, 2.0, 3.0]) * number)
+    assert first.tolist() == [15.0, 30.0, 45.0]
+    assert second.tolist() == [0.0, 10.0, 15.0]
+    assert result.tolist() == [15.0, 40.0, 60.0]
+
+
+@pytest.mark.parametrize("is_realised", [False, True])
+def test_views_whose_base_is_gone_show_the_same_elements(is_realised):
+    base = Tensor(np.arange(6)) * 1.0 + 1
+    first, second, turned = base[:4], base[2:], base.flip(0)[:3]
+    del base
+    if is_realised:
+        first.realize()
+        second.realize()
+    first.assign([0.0, 0.0, -1.0, -2.0])
+    assert second.tolist() == [-1.0, -2.0, 5.0, 6.0]
+    assert turned.tolist() == [6.0, 5.0, -2.0]
+    second[1] = 9
+    assert (first.tolist(), turned.tolist()) == ([0.0, 0.0, -1.0, 9.0], [6.0, 5.0, 9.0])
+
+
+def test_bits_of_another_size_are_a_view_too():
+    x = Tensor(np.array([1.0, 2.0], np.float32)).realize()
+    x.bitcast("uint8")[3:4].assign(0xC0)
+    assert x.tolist() == [-4.0, 2.0]
+
+
+REFUSED = {
+    "expanded": lambda x: x.reshape(12, 1).expand(12, 2),
+    "part of expanded": lambda x: x[0:1].expand(4)[1:3],
+}
+
+
+@pytest.mark.parametrize("view", REFUSED)
+@pytest.mark.parametrize("write", WRITES)
+def test_one_element_at_several_places_is_refused(view, write):
+    base = in_memory()
+    with pytest.raises(UserError, match=r"several times.*clone\(\)"):
+        WRITES[write](REFUSED[view](base))
+    assert base.tolist() == list(range(12))
+
+
+# Functions whose result is no view, also where it might have been one.
+OWN = {
+    "pad": lambda x: x.pad((1, 0))[1:],
+    "repeat": lambda x: x.repeat(1),
+    "repeat twice": lambda x: x.repeat(2)[:12],
+    "clone": lambda x: x.clone(),
+    "contiguous": lambda x: x.contiguous(),
+    "times one": lambda x: x * 1,
+    "cat": Tensor.cat,
+    "a tensor of it": Tensor,
+    "lookup": lambda x: x[list(range(12))],
+    "expanded and joined": lambda x: x.reshape(1, 12).expand(2, 12).reshape(24)[:12],
+}
+
+
+@pytest.mark.parametrize("own", OWN)
+def test_what_is_no_view_has_elements_of_its_own(own):
+    base = in_memory()
+    other = OWN[own](base)
+    other.assign(-1)
+    assert base.tolist() == list(range(12))
+    base += 100
+    assert other.tolist() == [-1] * 12
+
+
+@pytest.mark.parametrize(
+    ("write", "wanted"),
+    [
+        (lambda a: a[1:].assign(a[:-1]), [0, 0, 1, 2, 3]),
+        (lambda a: a.flip(0).assign(a), [4, 3, 2, 1, 0]),
+        (lambda a: a[::2].assign(a[:3] + a[2:]), [2, 1, 4, 3, 6]),
+        (lambda a: a[:2].assign(a[:2]), [0, 1, 2, 3, 4]),
+        (lambda a: a.__setitem__(slice(None), a.flip(0)), [4, 3, 2, 1, 0]),
+    ],
+)
+def test_the_same_elements_on_both_sides(write, wanted):
+    a = Tensor(np.arange(5, dtype=np.int32)).realize()
+    write(a)
+    assert a.tolist() == wanted
+
+
+def test_gradients_of_what_was_written_through_a_view():
+    weight = Tensor([1.0, 2.0, 3.0, 4.0], requires_grad=True)
+    middle = weight * 2
+    view = middle[1:3]
+    view.assign([10.0, 20.0])
+    (middle * middle).sum().backward()
+    assert weight.grad.tolist() == [8.0, 0.0, 0.0, 32.0]
+    scale = Tensor([3.0], requires_grad=True)
+    buffer = Tensor.zeros(4)
+    part = buffer[2:]
+    part[:1] = scale * 2
+    buffer.sum().backward()
+    assert scale.grad.tolist() == [2.0]
+    assert part.tolist() == [6.0, 0.0]
+
+
+def test_gradients_that_would_be_lost_are_refused():
+    weight = Tensor([1.0, 2.0, 3.0], requires_grad=True)
+    with pytest.raises(UserError, match=r"leaf that requires grad"):
+        weight[1:] += 1
+    with pytest.raises(UserError, match=r"requires grad.*detach"):
+        weight[1:].assign(weight[:2])
+    computed = weight * 2
+    with pytest.raises(UserError, match=r"detached.*lost"):
+        computed.detach()[0] = 1
+    weight[1:].assign([7.0, 8.0])
+    weight.detach()[0] = 5
+    assert weight.tolist() == [5.0, 7.0, 8.0]
+    assert weight.requires_grad
+    (weight * weight).sum().backward()
+    assert weight.grad.tolist() == [10.0, 14.0, 16.0]
+
+
+def test_a_tensor_that_moves_is_no_view_any_more():
+    base = in_memory()
+    view = base[:2]
+    view.to_("PYTHON")
+    view.assign([-1, -2])
+    assert base[:3].tolist() == [0, 1, 2]
+    base.replace(Tensor([5, 6]), allow_shape_mismatch=True)
+    assert view.tolist() == [-1, -2]

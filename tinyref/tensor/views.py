@@ -1,0 +1,102 @@
+"""Which tensors show the same elements, and through which views.
+
+A view shows elements of another tensor, its base: what is written to one of them is seen by all.
+That holds wherever the elements lie: in memory, in a graph that is not computed yet, on several
+devices. `tensor/assignment.py` writes.
+"""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tinyref.dtype import DType
+from tinyref.uops.node import sint
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import Payload, ShapeArg
+
+if TYPE_CHECKING:
+    from tinyref.tensor.core import TensorCore
+
+# PAD is not among them: padding makes elements of its own.
+VIEW_OPS = frozenset(
+    {Ops.RESHAPE, Ops.PERMUTE, Ops.EXPAND, Ops.SHRINK, Ops.FLIP, Ops.BITCAST, Ops.DETACH}
+)
+# They do nothing where the shape stays what it was.
+_RESIZING = frozenset({Ops.RESHAPE, Ops.EXPAND, Ops.SHRINK, Ops.PAD})
+_PARTIAL = frozenset({Ops.SHRINK, Ops.PAD, Ops.EXPAND})
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One op of a view: applied to elements of `shape` and `dtype`, it gives those of `result`."""
+
+    op: Ops
+    arg: Payload
+    shape: tuple[sint, ...]
+    dtype: DType
+    result: DType
+
+
+Steps = tuple[Step, ...]
+
+
+class Storage:
+    """The elements that several tensors show; it knows those of them that are alive."""
+
+    __slots__ = ("_tensors",)
+
+    def __init__(self) -> None:
+        self._tensors: weakref.WeakValueDictionary[int, TensorCore] = weakref.WeakValueDictionary()
+
+    def add(self, tensor: TensorCore) -> None:
+        """From now on `tensor` shows these elements."""
+        self._tensors[id(tensor)] = tensor
+
+    def remove(self, tensor: TensorCore) -> None:
+        """`tensor` shows other elements by now."""
+        self._tensors.pop(id(tensor), None)
+
+    def tensors(self) -> list[TensorCore]:
+        """All that show them, oldest first."""
+        return list(self._tensors.values())
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What a tensor shows of a storage: the whole, the base, seen through `steps`."""
+
+    storage: Storage
+    steps: Steps = ()
+
+    def through(self, step: Step, shape: tuple[sint, ...]) -> View | None:
+        """The view of a view, of `shape`; None where that has elements of its own.
+
+        As with numpy that is a reshape of repeated elements.
+        """
+        if step.op in _RESIZING and shape == step.shape:
+            return self
+        if step.op is Ops.RESHAPE and repeats(self.steps) and _is_joined(step.shape, shape):
+            return None
+        return View(self.storage, (*self.steps, step))
+
+
+def _is_joined(shape: tuple[sint, ...], other: tuple[sint, ...]) -> bool:
+    """Whether the shapes differ in more than axes of size 1."""
+    return [size for size in shape if size != 1] != [size for size in other if size != 1]
+
+
+def repeats(steps: Steps) -> bool:
+    """Whether one element may be shown at several places."""
+    return any(step.op is Ops.EXPAND and isinstance(step.arg, ShapeArg) for step in steps)
+
+
+def is_whole(steps: Steps) -> bool:
+    """Whether every element of the base is shown."""
+    return not any(step.op in _PARTIAL for step in steps)
+
+
+def is_detached(steps: Steps) -> bool:
+    """Whether no gradient flows through the view."""
+    return any(step.op is Ops.DETACH for step in steps)
