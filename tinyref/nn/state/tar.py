@@ -3,31 +3,43 @@
 from __future__ import annotations
 
 import tarfile
+import warnings
 from pathlib import PurePath
 from typing import Any, cast
 
 from tinyref.nn.state.reading import ByteReader, parsed, tensor_of_bytes
 from tinyref.tensor import Tensor
 
+# The links that a warning names.
+MOST_SHOWN = 10
+
 
 def tar_extract(t: Tensor | str | PurePath) -> dict[str, Tensor]:
     """The bytes of each regular file in an archive, by its path in it.
 
     `t` is a path, or the bytes of an archive on any device. Nothing is written anywhere, and
-    directories are passed over. Raises `UserError` for bytes that are no whole archive without
-    compression, and for what has no place in one that is only read: links, devices, sparse files,
-    absolute paths, paths with "..", and two files of one path.
+    directories are passed over; so are links, wherever they lead, with a warning that names them.
+    Raises `UserError` for bytes that are no whole archive without compression, and for what has no
+    place in one that is only read: devices, sparse files, absolute paths, paths with "..", and two
+    files of one path.
     """
     tensor = tensor_of_bytes(t, "tar_extract")
+    links: list[str] = []
 
     def parse() -> object:
         with ByteReader(tensor) as file:
-            return {name: tensor[begin:end] for name, begin, end in _files(file)}
+            return {name: tensor[begin:end] for name, begin, end in _files(file, links)}
 
-    return cast(dict[str, Tensor], parsed("tar_extract", parse))
+    found = cast(dict[str, Tensor], parsed("tar_extract", parse))
+    if links:
+        shown = ", ".join(repr(name) for name in links[:MOST_SHOWN])
+        more = f" and {len(links) - MOST_SHOWN} more" if len(links) > MOST_SHOWN else ""
+        warnings.warn(f"tar_extract: links are skipped: {shown}{more}", stacklevel=2)
+    return found
 
 
-def _files(file: ByteReader) -> list[tuple[str, int, int]]:
+def _files(file: ByteReader, links: list[str]) -> list[tuple[str, int, int]]:
+    """Path, begin and end of each file; the paths of links are added to `links`."""
     found: list[tuple[str, int, int]] = []
     names: set[str] = set()
     archive: Any = tarfile.TarFile(fileobj=cast(Any, file), mode="r", errorlevel=1)
@@ -43,7 +55,9 @@ def _files(file: ByteReader) -> list[tuple[str, int, int]]:
         _check_member(member)
         # The library keeps all members, and looks through them for some kinds.
         archive.members.clear()
-        if member.isdir():
+        if member.issym() or member.islnk():
+            links.append(member.name)
+        if not member.isreg():
             continue
         end = member.offset_data + member.size
         if end > file.nbytes:
@@ -58,10 +72,9 @@ def _files(file: ByteReader) -> list[tuple[str, int, int]]:
 
 def _check_member(member: tarfile.TarInfo) -> None:
     name = member.name
-    if not (member.isdir() or member.isreg()) or member.issparse():
-        raise ValueError(
-            f"{name!r} is no regular file: links, devices and sparse files are refused"
-        )
+    is_link = member.issym() or member.islnk()
+    if not (member.isdir() or member.isreg() or is_link) or member.issparse():
+        raise ValueError(f"{name!r} is no regular file: devices and sparse files are refused")
     parts = name.split("/")
     if name.startswith("/") or ".." in parts or "\\" in name or "\0" in name or not name:
         raise ValueError(f"the path {name!r} leads outside of the archive")
