@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import matrix  # noqa: E402 - found by the line above
 DEVICES = matrix.read()
 
 nox.needs_version = ">=2024.10.9"
-nox.options.sessions = ["lint", "types", "tests", "shuffled", "conform", "fuzz"]
+nox.options.sessions = ["lint", "types", "tests", "sdist", "shuffled", "conform", "fuzz"]
 nox.options.reuse_existing_virtualenvs = True
 nox.options.error_on_missing_interpreters = True
 
@@ -59,6 +60,21 @@ def tests(session: nox.Session) -> None:
 @nox.session
 def quick(session: nox.Session) -> None:
     """The inner loop, about a minute on two cores: a case of each test that is not long."""
+    session.install("-e", ".[test]")
+    session.run("pytest", "-n", "2", "-m", "quick", *session.posargs)
+
+
+@nox.session
+def sdist(session: nox.Session) -> None:
+    """Builds the sdist, unpacks it, and runs its quick tests there."""
+    session.install("build")
+    folder = Path(session.create_tmp()).resolve()
+    shutil.rmtree(folder)
+    session.run("python", "-m", "build", "--sdist", "--outdir", str(folder))
+    (archive,) = folder.glob("*.tar.gz")
+    shutil.unpack_archive(archive, folder, filter="data")
+    (unpacked,) = (path for path in folder.iterdir() if path.is_dir())
+    session.chdir(unpacked)
     session.install("-e", ".[test]")
     session.run("pytest", "-n", "2", "-m", "quick", *session.posargs)
 

@@ -287,3 +287,14 @@ def test_a_query_means_the_same_in_spec_and_conform(capsys):
         assert sorted(listed) == sorted(row.id for row in planned)
     assert run(["spec", "list", "isa.binary,isa.gone"]) == 2
     assert "no row matches 'isa.gone'" in capsys.readouterr().err
+
+
+@pytest.mark.long
+def test_the_package_runs_as_the_command(tmp_path):
+    words = [sys.executable, "-m", "tinyref"]
+    done = subprocess.run(
+        [*words, "--version"], cwd=tmp_path, check=False, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout) == (0, f"tinyref {__version__}\n")
+    wrong = subprocess.run([*words, "spec", "show", "isa.gone"], check=False, capture_output=True)
+    assert wrong.returncode == 2
