@@ -518,8 +518,22 @@ class Buffer:
         data = source.cast("B") if source.nbytes else source
         if data.nbytes != self.nbytes:
             raise UserError(f"copy_in: got {data.nbytes} bytes, the buffer has {self.nbytes}")
-        if self.nbytes:
+        if self.nbytes or not Device.runs_kernels(self.device):
             Device[self.device].allocator.copy_in(self.handle, data)
+        return self
+
+    def update(self, source: memoryview) -> Buffer:
+        """As `copy_in`, into memory that is there and that others may read.
+
+        Where the allocator has a method `update` it says what stays of that: the rest of a file.
+        """
+        allocator = Device[self.device].allocator
+        update = getattr(allocator, "update", None)
+        if update is None:
+            return self.copy_in(source)
+        if source.nbytes != self.nbytes:
+            raise UserError(f"update: got {source.nbytes} bytes, the buffer has {self.nbytes}")
+        update(self.handle, source)
         return self
 
     def copy_out(self) -> bytearray:

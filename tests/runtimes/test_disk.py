@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tinyref import Tensor, dtypes
+from tinyref import Tensor, TinyJit, Variable, dtypes
 from tinyref.device import Buffer, Device, memory
 from tinyref.errors import DeviceError, UserError
 from tinyref.lazy.buffers import buffer_of
@@ -171,15 +171,10 @@ def test_nothing_is_computed_on_a_file(path):
         Tensor(path)[::2].contiguous().realize()
 
 
-def test_nothing_is_assigned_to_on_a_file(path):
+def test_operators_in_place_are_refused_on_a_file(path):
     tensor = Tensor(path)
-    for change in (
-        lambda: tensor.assign(tensor[:1]),
-        lambda: tensor.__iadd__(1),
-        lambda: tensor.__setitem__(3, 1),
-    ):
-        with pytest.raises(UserError, match="only holds data"):
-            change()
+    with pytest.raises(UserError, match=r"\+=: DISK.* only holds data: nothing is computed there"):
+        tensor += 1
     assert np.array_equal(tensor.numpy(), BYTES), "the tensor is as it was"
     assert path.read_bytes() == BYTES.tobytes()
 
@@ -191,8 +186,6 @@ def test_parts_of_a_file_go_to_several_devices(path):
 
 
 def test_a_captured_function_reads_other_parts(path):
-    from tinyref import TinyJit
-
     step = TinyJit(lambda part: (part.to("CPU") + 1).realize())
     rows = Tensor(path).reshape(10, 24)
     for row in range(4):
@@ -246,6 +239,81 @@ def test_a_copy_to_a_file_writes_it(tmp_path):
     assert target.read_bytes() == np.int16([7, 8]).tobytes()
     assert moved.tolist() == [2.0, 3.0], "a tensor keeps the file that it read"
     assert os.listdir(tmp_path) == ["w"]
+
+
+MATRIX = np.arange(6, dtype=np.int32).reshape(2, 3)
+COMPUTED = {
+    "constant": (lambda: Tensor.ones(4), np.ones(4, np.float32)),
+    "number": (lambda: Tensor(7), np.int32(7)),
+    "range": (lambda: Tensor.arange(4), np.arange(4, dtype=np.int32)),
+    "contiguous": (lambda: Tensor.full((2, 2), 3).contiguous(), np.full((2, 2), 3, np.int32)),
+    "part of a constant": (lambda: Tensor.ones(4, 4)[:2], np.ones((2, 4), np.float32)),
+    "kernel": (lambda: Tensor(MATRIX) * 2 + 1, MATRIX * 2 + 1),
+    "memory": (lambda: Tensor(MATRIX).realize(), MATRIX),
+    "transposed": (lambda: Tensor(MATRIX).T, MATRIX.T),
+    "slice": (lambda: Tensor(MATRIX)[:, ::-2], MATRIX[:, ::-2]),
+    "expanded": (
+        lambda: Tensor(MATRIX).reshape(2, 1, 3).expand(2, 2, 3),
+        np.repeat(MATRIX[:, None], 2, axis=1),
+    ),
+    "padded": (lambda: Tensor(MATRIX).pad((1, 0)), np.pad(MATRIX, ((0, 0), (1, 0)))),
+    "bits": (lambda: Tensor(MATRIX).bitcast("float32"), MATRIX.view(np.float32)),
+    "symbolic": (lambda: Tensor(MATRIX)[:, : Variable("n", 1, 9).bind(2)] + 1, MATRIX[:, :2] + 1),
+    "two devices": (lambda: Tensor(MATRIX).shard(("CPU:1", "CPU:2"), 0), MATRIX),
+    "on PYTHON": (lambda: Tensor(MATRIX, device="PYTHON") + 1, MATRIX + 1),
+    "nothing": (lambda: Tensor.zeros(0, 3), np.zeros((0, 3), np.float32)),
+}
+
+
+@pytest.mark.parametrize("name", COMPUTED)
+def test_whatever_is_computed_is_written(name, tmp_path):
+    make, expected = COMPUTED[name]
+    target = tmp_path / "w"
+    moved = make().to(f"DISK:{target}")
+    assert not target.exists()
+    moved.realize()
+    assert target.read_bytes() == np.ascontiguousarray(expected).tobytes()
+    assert np.array_equal(moved.numpy(), expected)
+    assert moved.device == f"DISK:{target}"
+    target.write_bytes(b"other")
+    moved.realize()
+    assert target.read_bytes() == b"other", "what is written is not written again"
+    assert np.array_equal(make().to("NPY").realize().numpy(), expected)
+
+
+def test_a_captured_function_writes_its_file_each_time(tmp_path):
+    step = TinyJit(lambda x: (x * 2).to(f"DISK:{tmp_path / 'w'}").realize())
+    for number in range(4):
+        found = step(Tensor([number, 5]))
+        assert (tmp_path / "w").read_bytes() == np.int32([2 * number, 10]).tobytes()
+        assert found.tolist() == [2 * number, 10]
+
+
+def test_a_file_on_the_way_is_written_too(tmp_path):
+    first, second = (tmp_path / name for name in "ab")
+    moved = (Tensor([1, 2]) + 1).to(f"DISK:{first}").to(f"DISK:{second}").to("CPU") + 1
+    assert moved.tolist() == [3, 4]
+    assert first.read_bytes() == second.read_bytes() == np.int32([2, 3]).tobytes()
+
+
+def test_a_constant_like_a_file_leaves_the_file_alone(path):
+    tensor = Tensor(path)
+    for same in (tensor.zeros_like(), Tensor.ones(4, device=tensor.device), tensor[2:2]):
+        same.realize()
+    with pytest.raises(UserError, match=r"runs no kernels.*\.to\('DISK"):
+        Tensor.arange(4, device=tensor.device).realize()
+    assert path.read_bytes() == BYTES.tobytes()
+
+
+def test_a_file_that_is_read_only_stays(path, tmp_path):
+    path.chmod(0o444)
+    with pytest.raises(DeviceError, match="cannot be written: the file is read-only"):
+        Tensor([1, 2]).to(f"DISK:{path}").realize()
+    assert path.read_bytes() == BYTES.tobytes()
+    path.chmod(0o640)
+    Tensor([1, 2]).to(f"DISK:{path}").realize()
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert os.listdir(tmp_path) == [path.name]
 
 
 def test_a_file_that_exists_is_replaced_or_left(path, tmp_path):
@@ -311,3 +379,127 @@ def test_a_folder_without_permission_is_refused(path, tmp_path):
             replace_file(str(path), [b"1"])
     finally:
         tmp_path.chmod(0o700)
+
+
+# --- assigning ----------------------------------------------------------------------------------
+
+ASSIGNED = {
+    "part": (lambda x, v: x.__setitem__(slice(3, 7), v[:4]), 1),
+    "element": (lambda x, v: x.__setitem__(5, v[0]), 1),
+    "number": (lambda x, v: x.__setitem__(slice(5, 9), 7), 1),
+    "list": (lambda x, v: x.__setitem__(slice(5, 7), [7, 8]), 1),
+    "steps": (lambda x, v: x.__setitem__(slice(3, 30, 5), v[:6]), 1),
+    "backwards": (lambda x, v: x.__setitem__(slice(None, None, -2), v[:120]), 1),
+    "column": (lambda x, v: x.reshape(10, 24).__setitem__((slice(2, 5), 3), v[:3]), 1),
+    "rows": (lambda x, v: x.reshape(10, 24)[2:5].__setitem__(slice(1, 3), v[:24]), 1),
+    "places": (lambda x, v: x.__setitem__([7, 3, 200], v[:3]), 1),
+    "all": (lambda x, v: x.__setitem__(slice(None), v), 1),
+    "numbers of words": (lambda x, v: x[:8].view("<i4").__setitem__(1, -5), 4),
+}
+
+
+@pytest.mark.parametrize("device", ["DISK", "NPY"])
+@pytest.mark.parametrize("name", ASSIGNED)
+def test_assignments_are_those_of_numpy(name, device, path):
+    write, size = ASSIGNED[name]
+    values = np.random.default_rng(1).integers(0, 256, 240).astype(np.uint8)
+    tensor = Tensor(path) if device == "DISK" else Tensor(BYTES, device="NPY")
+    whole = tensor
+    expected = BYTES.copy()
+    if size == 1:
+        write(tensor, Tensor(values))
+        write(expected, values)
+    else:
+        tensor[:8].bitcast("int32")[1] = -5
+        write(expected, values)
+    assert np.array_equal(whole.numpy(), expected)
+    if device == "DISK":
+        assert path.read_bytes() == expected.tobytes()
+        assert os.listdir(path.parent) == [path.name]
+
+
+def test_views_of_a_file_are_assigned_to(path):
+    tensor = Tensor(path)
+    tensor[4:8].assign(Tensor([1, 2, 3, 4], dtype="uint8") + 5)
+    tensor[8:16].bitcast("float32").assign([0.5, -2.0])
+    tensor.reshape(10, 24).T[20:22].assign(9)
+    expected = BYTES.copy()
+    expected[4:8] = [6, 7, 8, 9]
+    expected[8:16] = np.float32([0.5, -2]).view(np.uint8)
+    expected.reshape(10, 24).T[20:22] = 9
+    assert np.array_equal(tensor.numpy(), expected)
+    assert path.read_bytes() == expected.tobytes()
+    assert np.array_equal(Tensor(path).numpy(), expected)
+
+
+def test_what_waits_for_the_old_bytes_gets_them(path):
+    tensor = Tensor(path)
+    sums, shown = tensor.to("CPU").cast("int32").sum(), tensor[10:12]
+    tensor[10] = 255
+    assert sums.item() == BYTES.sum()
+    assert shown.tolist() == [255, 11], "a view shows the new bytes"
+
+
+def test_a_file_is_made_of_what_is_assigned(tmp_path):
+    target = tmp_path / "new"
+    tensor = Tensor.empty(2, 4, dtype="int32", device=f"DISK:{target}")
+    assert not target.exists()
+    tensor[1, 1:3] = Tensor([7, 8])
+    expected = np.int32([[0, 0, 0, 0], [0, 7, 8, 0]])
+    assert target.read_bytes() == expected.tobytes()
+    assert np.array_equal(tensor.numpy(), expected)
+    tensor.assign(Tensor.arange(8).reshape(2, 4))
+    assert target.read_bytes() == np.arange(8, dtype=np.int32).tobytes()
+
+
+def test_the_rest_of_a_longer_file_stays(path):
+    Tensor.empty(2, dtype="int32", device=f"DISK:{path}").assign(Tensor([1, 2]))
+    expected = BYTES.copy()
+    expected[:8] = np.int32([1, 2]).view(np.uint8)
+    assert path.read_bytes() == expected.tobytes()
+    longer = Tensor.empty(100, dtype="int32", device=f"DISK:{path}")
+    with pytest.raises(DeviceError, match="has 240 bytes, 400 are needed: truncated"):
+        longer[3] = 1
+    assert path.read_bytes() == expected.tobytes()
+
+
+def test_what_cannot_be_assigned_is_said(path, tmp_path):
+    tensor = Tensor(path)
+    with pytest.raises(UserError, match="float32 for uint8: cast the value first"):
+        tensor.assign(Tensor.ones(240))
+    with pytest.raises(UserError, match="does not fit"):
+        tensor[3:5] = Tensor([1, 2, 3], dtype="uint8")
+    with pytest.raises(UserError, match="300 is outside axis 0"):
+        tensor[300] = 1
+    with pytest.raises(UserError, match="the target goes through EXPAND"):
+        tensor[:1].expand(4).assign(3)
+    step = TinyJit(lambda at: tensor.__setitem__(3, at))
+    step(Tensor([1]).reshape(()).cast("uint8"))
+    with pytest.raises(UserError, match="is assigned to within the function"):
+        step(Tensor([2]).reshape(()).cast("uint8"))
+    os.truncate(path, 100)
+    with pytest.raises(DeviceError, match="has 100 bytes, 240 are needed: truncated"):
+        tensor[3] = 1
+    path.write_bytes(BYTES.tobytes())
+    path.chmod(0o444)
+    with pytest.raises(DeviceError, match="cannot be written: the file is read-only"):
+        Tensor(path)[3] = 1
+    assert path.read_bytes() == BYTES.tobytes()
+
+
+@pytest.mark.long
+def test_an_assignment_on_a_full_disk_leaves_the_old_file(path, tmp_path):
+    code = (
+        "import resource, sys, pathlib\n"
+        "from tinyref import Tensor\n"
+        "tensor = Tensor(pathlib.Path(sys.argv[1]))\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n"
+        "tensor[3] = 9\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code, str(path)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode != 0
+    assert "cannot be written: File too large" in done.stderr
+    assert path.read_bytes() == BYTES.tobytes()
+    assert os.listdir(tmp_path) == [path.name]

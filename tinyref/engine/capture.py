@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 from tinyref import config
-from tinyref.device import Buffer
+from tinyref.device import Buffer, Device
 from tinyref.dtype import DType, dtypes
 from tinyref.engine.counters import GlobalCounters
 from tinyref.engine.estimate import estimate, value_of
@@ -259,7 +259,8 @@ class Replay:
         by_device: dict[str, dict[int, Lifetime]] = {}
         for number, span in spans(step.buffers for step in self.steps).items():
             known = recorder.known[number]
-            if known.is_temporary and known.nbytes and number in written:
+            is_written = known.is_temporary and known.nbytes and number in written
+            if is_written and Device.runs_kernels(known.argument.device):
                 lifetimes = by_device.setdefault(known.argument.device, {})
                 lifetimes[number] = Lifetime(known.nbytes, *span)
         found: dict[int, Buffer] = {}

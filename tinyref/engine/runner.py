@@ -97,7 +97,10 @@ def _share_memory(planned: Schedule) -> None:
     """Gives the intermediate buffers of a schedule their places in one arena for each device."""
     by_device: dict[str, dict[UOp, Lifetime]] = {}
     for node, lifetime in temporaries(planned.items, planned.results).items():
-        if isinstance(node.arg, BufferArg) and not has_memory(node):
+        if not isinstance(node.arg, BufferArg) or has_memory(node):
+            continue
+        # Each copy to a file is that file.
+        if Device.runs_kernels(node.arg.device):
             by_device.setdefault(node.arg.device, {})[node] = lifetime
     for device, lifetimes in by_device.items():
         arena = plan_arena(list(lifetimes.values()))

@@ -247,7 +247,7 @@ def _folded(node: UOp) -> UOp:
         return node
     shape = shape_of(node)
     value = uniform_value(node)
-    if value is None and is_empty(shape):
+    if value is None and is_empty(shape) and node.op is not Ops.RESHAPE:
         value = 0
     return node if value is None else full(shape, value, node.dtype)
 
@@ -463,10 +463,17 @@ def _fold_reduce(op: Ops, x: UOp, axes: list[int], kept: tuple[sint, ...]) -> UO
 
 
 def copy(x: UOp, device: str) -> UOp:
-    """`x` on another device; constants live on every device, and views are made after the copy."""
+    """`x` on another device; constants live on every device, and views are made after the copy.
+
+    A device that only holds data gets all elements in order, a constant's too.
+    """
     target = Device.canonical(device)
     source = device_of(x)
-    if source is None or source == target:
+    if source == target:
+        return x
+    if not Device.runs_kernels(target):
+        return _held_copy(x, target)
+    if source is None:
         return x
     if is_empty(shape_of(x)):
         return full(shape_of(x), 0, x.dtype)
@@ -477,6 +484,15 @@ def copy(x: UOp, device: str) -> UOp:
         after |= {Ops.SHRINK, Ops.PAD, Ops.BITCAST, Ops.DETACH}
     if x.op in after:
         return x.replace(src=(copy(x.src[0], target),))
+    return UOp(Ops.COPY, x.dtype, (x,), CopyArg(target))
+
+
+def _held_copy(x: UOp, target: str) -> UOp:
+    """`x` in memory that only holds data: computed elsewhere before."""
+    if only_holds_data(x) and backing(x) is None:
+        x = copy(x, Device.default)
+    if device_of(x) is None:
+        x = UOp(Ops.CONTIGUOUS, x.dtype, (x,))
     return UOp(Ops.COPY, x.dtype, (x,), CopyArg(target))
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from tinyref.device import Device
 from tinyref.dtype import DType
 from tinyref.errors import UserError
 from tinyref.lazy import graph
@@ -136,7 +137,9 @@ def _on_wholes(node: UOp, op: Ops, arg: Payload) -> UOp:
 def copy(node: UOp, arg: Payload) -> UOp:
     """The parts come together on one device."""
     assert isinstance(arg, CopyArg), "COPY carries its device"
-    return gathered(node, arg.device)
+    if Device.runs_kernels(arg.device):
+        return gathered(node, arg.device)
+    return graph.copy(gathered(node, layout_of(node).devices[0]), arg.device)
 
 
 @rule(Ops.DETACH)

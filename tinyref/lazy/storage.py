@@ -8,14 +8,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from tinyref.device import Device
 from tinyref.dtype import DType
 from tinyref.errors import UserError
 from tinyref.lazy.buffers import buffer_of, new_buffer_node, set_buffer
 from tinyref.lazy.shape import describe_shape, device_of, shape_of
+from tinyref.uops.constraints import bindings_of
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import Ops
+from tinyref.uops.shape_tracker import ShapeTracker, apply_movement
+
+HostArray = npt.NDArray[Any]
+
+# Each place of these shows one element, and each element is shown at most once.
+_PLACING = frozenset({Ops.RESHAPE, Ops.PERMUTE, Ops.SHRINK, Ops.FLIP, Ops.DETACH})
 
 
 def only_holds_data(node: UOp) -> bool:
@@ -65,6 +76,40 @@ def stored_window(
     part = part_of(buffer, offset * node.dtype.itemsize, count, node.dtype)
     rest = tuple((0, size) for size in kept[: axis + 1]) + tuple(pairs[axis + 1 :])
     return part, tuple(kept), rest
+
+
+def overwrite(node: UOp, elements: HostArray, name: str) -> None:
+    """Writes `elements`, of the shape and dtype of `node`, to the memory that it is a view of.
+
+    Raises `UserError` for other nodes, and for a view that shows one element at several places.
+    """
+    buffer = stored_buffer(node)
+    if buffer is not None:
+        buffer_of(buffer).update(_bytes_of(elements))
+        return
+    steps: list[UOp] = []
+    base = node
+    while base.op in _PLACING and stored_buffer(base) is None:
+        steps.append(base)
+        base = base.src[0]
+    buffer = stored_buffer(base)
+    if buffer is None or not all(isinstance(size, int) for size in shape_of(base)):
+        raise UserError(
+            f"{name}: the target goes through {base.op.name}: accepted are a tensor on "
+            f"{device_of(node)} and its slices, permutes, flips and reshapes"
+        )
+    tracker = ShapeTracker.from_shape(shape_of(base))
+    for step in (step for step in reversed(steps) if step.op is not Ops.DETACH):
+        tracker = apply_movement(tracker, step.op, step.arg)
+    places, _ = tracker.numpy_indices(bindings_of(shape_of(node)))
+    memory = buffer_of(buffer)
+    held = np.frombuffer(memory.copy_out(), elements.dtype)
+    held[places] = elements
+    memory.update(_bytes_of(held))
+
+
+def _bytes_of(elements: HostArray) -> memoryview:
+    return np.ascontiguousarray(elements).reshape(-1).view(np.uint8).data
 
 
 def stored_bits(node: UOp, dtype: DType) -> tuple[UOp, tuple[sint, ...]] | None:

@@ -41,8 +41,12 @@ def replace_file(path: str, pieces: Iterable[memoryview | bytes]) -> None:
     whatever else `pieces` raises passes through. The new file is removed in every such case.
     """
     target = os.path.realpath(path)
+    mode = 0o666
     if os.path.exists(target):
         file_size(target)
+        mode = stat.S_IMODE(os.stat(target).st_mode)
+        if not mode & 0o222 or not os.access(target, os.W_OK):
+            raise DeviceError(_device(path), "cannot be written: the file is read-only")
     folder, name = os.path.split(target)
     # Names have at most 255 bytes, and a long one has no room for more.
     fresh = os.path.join(folder, f".{name[:32]}.{secrets.token_hex(8)}.part")
@@ -52,6 +56,8 @@ def replace_file(path: str, pieces: Iterable[memoryview | bytes]) -> None:
         raise _failed(path, "cannot be written", error) from error
     try:
         with open(descriptor, "wb", buffering=0) as file:
+            if mode != 0o666:
+                os.chmod(fresh, mode)
             for piece in pieces:
                 _write_all(path, file.fileno(), memoryview(piece).cast("B"))
         _rename(path, fresh, target)
@@ -137,13 +143,29 @@ class MappedFile:
         end = offset + source.nbytes
         if end > self.nbytes:
             raise UserError(f"copy_in: bytes {offset} to {end} do not fit into {self.nbytes}")
-        if source.nbytes == self.nbytes:
+        if source.nbytes == self.nbytes and self._mapping is None:
             replace_file(self.path, [source])
         else:
-            with memoryview(self._mapped()) as mapped:
-                replace_file(self.path, [mapped[:offset], source, mapped[end:]])
+            with (
+                memoryview(self._mapped()) as mapped,
+                mapped[:offset] as before,
+                mapped[end:] as behind,
+            ):
+                replace_file(self.path, [before, source, behind])
         self._mapping = None
         self.open()
+
+    def update(self, source: memoryview, offset: int) -> None:
+        """As `write`, but the rest of a longer file stays, and a missing one is zeros."""
+        if self._mapping is None and not os.path.exists(self.path):
+            end = offset + source.nbytes
+            replace_file(self.path, [bytes(offset), source, bytes(self.nbytes - end)])
+            self.open()
+            return
+        is_whole = source.nbytes == self.nbytes
+        if not is_whole or file_size(self.path) > self.nbytes:
+            self._mapped()
+        self.write(source, offset)
 
 
 @dataclass(frozen=True)
@@ -184,8 +206,16 @@ class DiskAllocator:
         """Writes the bytes of `source` to the start of `handle`. Raises `DeviceError`."""
         if source.nbytes > handle.nbytes:
             raise UserError(f"copy_in: {source.nbytes} bytes do not fit into {handle.nbytes}")
-        if source.nbytes:
+        if source.nbytes or not handle.file.nbytes:
             handle.file.write(source, handle.offset)
+
+    def update(self, handle: FilePart, source: memoryview) -> None:
+        """Writes all bytes of `handle`; what the file has before and behind them stays.
+
+        A file that is not there yet gets zeros before and behind. Raises `DeviceError`.
+        """
+        if source.nbytes:
+            handle.file.update(source, handle.offset)
 
     def in_place(self, handle: FilePart) -> memoryview:
         """The bytes of `handle` as they are mapped, to be read at once. Raises `DeviceError`."""

@@ -235,7 +235,8 @@ def compile_ast(device: str, ast: UOp, opts: Sequence[Opt] | None = None) -> Ker
         return found
     if not backend.capabilities.ops:
         raise UserError(
-            f"kernel: {canonical} holds data but runs no kernels: accepted are devices with ops"
+            f"kernel: {canonical} holds data but runs no kernels: compute on another device, such "
+            f"as {Device.default}, and copy what is computed with .to({canonical!r})"
         )
     return _by_ast.put(key, compile_program(canonical, _program_of(backend, ast, chosen)))
 

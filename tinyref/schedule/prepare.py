@@ -10,6 +10,7 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from tinyref.device import Device
 from tinyref.lazy import graph
 from tinyref.lazy.names import keep_name
 from tinyref.lazy.rebuild import rebuilt
@@ -133,7 +134,9 @@ def bound_values(roots: Iterable[UOp]) -> dict[str, int]:
 
 def _copy(node: UOp, source: UOp) -> UOp:
     """COPY moves whole buffers, so a computed source or a part of a buffer is stored first."""
-    if device_of(source) is None or not isinstance(node.arg, CopyArg):
+    if not isinstance(node.arg, CopyArg):
+        return source
+    if device_of(source) is None and Device.runs_kernels(node.arg.device):
         return source
     base = peel(source)
     if base.op not in (Ops.BUFFER, Ops.COPY, Ops.CONTIGUOUS):

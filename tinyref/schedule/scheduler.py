@@ -103,7 +103,9 @@ class _Scheduler:
     def _on_devices(self, outputs: Iterable[tuple[UOp, str]]) -> dict[UOp, UOp]:
         """Each output, prepared, on the device that it was requested on."""
         pairs = [(node, Device.canonical(name)) for node, name in outputs]
-        moved = [graph.copy(node, device) for node, device in pairs]
+        moved = [
+            node if device_of(node) is None else graph.copy(node, device) for node, device in pairs
+        ]
         self.prepared.add(moved)
         found: dict[UOp, UOp] = {}
         for (node, device), there in zip(pairs, moved, strict=True):
@@ -128,6 +130,8 @@ class _Scheduler:
         for node in reversed(self.fusion.order):
             device = device_of(node) or places.get(node) or Device.default
             places[node] = device
+            if not Device.runs_kernels(device):
+                device = Device.default
             for source in node.src:
                 places.setdefault(source, device_of(source) or device)
         return places

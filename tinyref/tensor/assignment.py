@@ -11,17 +11,20 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Self, cast
 
+import numpy as np
+
 from tinyref.dtype import ConstType, dtypes
 from tinyref.errors import UserError, UserStateError, UserTypeError
 from tinyref.lazy import graph
 from tinyref.lazy.multi import assign, build
 from tinyref.lazy.shape import is_empty, shape_of
-from tinyref.lazy.shards import describe_place
+from tinyref.lazy.shards import Place, describe_place
 from tinyref.lazy.storage import only_holds_data
 from tinyref.tensor.arguments import broadcast
 from tinyref.tensor.core import GradientSwitch, TensorCore, Value, capturing, is_recording
 from tinyref.tensor.creation import base_of
-from tinyref.tensor.data import Data
+from tinyref.tensor.data import Data, compute
+from tinyref.tensor.held import write_held
 from tinyref.tensor.literals import HostArray, is_scalar
 from tinyref.tensor.locks import building
 from tinyref.tensor.registry import parts_of, registry, shown_numbers
@@ -60,12 +63,13 @@ class Assignment(Data):
         elif is_scalar(x):
             value = self._constant(cast(ConstType, x), self.dtype)
         else:
-            value = type(self)(x, device=self.device, dtype=self.dtype)
+            value = type(self)(x, device=self._computing_place(), dtype=self.dtype)
         if value.dtype is not self.dtype:
             raise UserTypeError(
                 f"assign: {value.dtype.name} for {self.dtype.name}: cast the value first"
             )
-        if value.device != self.device and graph.device_of(value._node) is not None:
+        is_elsewhere = value.device != self.device and graph.device_of(value._node) is not None
+        if is_elsewhere and not only_holds_data(self._node):
             raise UserError(
                 f"assign: the value is on {describe_place(value.device)}, "
                 f"the tensor on {describe_place(self.device)}: use .to({self.device!r})"
@@ -82,6 +86,11 @@ class Assignment(Data):
 
         Where gradients flow its elements go on as the result; else they are assigned to.
         """
+        if only_holds_data(self._node):
+            raise UserError(
+                f"{name}: {self.device} only holds data: nothing is computed there; assign what "
+                f"was computed from a copy, as in x.assign(x.to('CPU') + 1)"
+            )
         if result.shape != self.shape or result.dtype is not self.dtype:
             raise UserError(
                 f"{name}: {result.dtype.name} {describe_shape(result.shape)} does not fit in place "
@@ -94,11 +103,31 @@ class Assignment(Data):
         if isinstance(value, Data):
             found = value
         else:
-            found = type(self)(value, device=self.device, dtype=self.dtype)
+            found = type(self)(value, device=self._computing_place(), dtype=self.dtype)
+        if only_holds_data(self._node):
+            self._write_held_at(key, found)
+            return
         target, chosen, source = self._aimed_at(key, found)
         if chosen is None and target._shows_same(found):
             return  # `x[key] += y` puts back the view that it has written to
         target._write("assignment by index", source, chosen, reads_first=True)
+
+    def _computing_place(self) -> Place | None:
+        """Where what is written here is computed: None is the default device."""
+        return None if only_holds_data(self._node) else self.device
+
+    def _write_held_at(self, key: object, value: Self) -> None:
+        """Assignment by index on a device that only holds data."""
+        name = "assignment by index"
+        items = key if isinstance(key, tuple) else (key,)
+        if not any(isinstance(item, Data | np.ndarray | list | range | tuple) for item in items):
+            part = self[key]
+            part._write(name, value._cast(self.dtype)._spread_over(part.shape))
+            return
+        with GradientSwitch():
+            whole = self.to(None).contiguous()
+            whole[key] = value.to(None)
+        self._write(name, whole)
 
     # Writing through a view
 
@@ -117,12 +146,10 @@ class Assignment(Data):
         requires grad may be written, and stays one. reads_first: `value` may read the elements at
         other places than the one that it is written to.
         """
-        if only_holds_data(self._node):
-            raise UserError(
-                f"{name}: {self.device} only holds data: nothing is computed there; write a file "
-                f"with .to('DISK:/path') or safe_save, or copy this tensor to another device first"
-            )
         if chosen is None and self._shows_same(value):
+            return
+        if only_holds_data(self._node):
+            write_held(self._node, value.numpy(), name, compute)
             return
         base = self._base(name)
         steps = () if base is self else _steps_of(self)

@@ -28,6 +28,7 @@ from tinyref.tensor.arguments import bound_sizes, fixed
 from tinyref.tensor.core import GradientSwitch, Session, TensorCore, Value, capturing
 from tinyref.tensor.creation import Creation
 from tinyref.tensor.display import as_html, shown_elements
+from tinyref.tensor.held import write_empty
 from tinyref.tensor.literals import MOST_AXES, HostArray
 from tinyref.tensor.locks import building, computing
 from tinyref.tensor.registry import is_computed, registry
@@ -54,6 +55,7 @@ def compute(tensors: Sequence[TensorCore]) -> None:
     with computing:
         if session is not None:
             session.before_compute([tensor._node for tensor in waiting])
+        write_empty(waiting)
         _compute(waiting)
 
 

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from tinyref.device import Device
 from tinyref.dtype import ConstType, DType, DTypeLike, dtypes, promote, to_dtype
 from tinyref.errors import UserError, UserTypeError, argument_error
 from tinyref.lazy.shards import Place, canonical_place
@@ -17,6 +18,7 @@ from tinyref.tensor.arguments import (
     Shape,
     axes_of,
     axis_of,
+    bound_sizes,
     dimension,
     fixed,
     flat,
@@ -439,14 +441,16 @@ class Movement(Elementwise):
     def to(self, device: Place | Sequence[str] | None) -> Self:
         """The tensor on another device; None is the default one. Raises `UserError`.
 
-        On several devices, a tuple or list of names, each has all elements: `shard` gives each a
-        part.
+        A device that only holds data gets the elements when they are computed: "DISK:/path" is
+        then a new file. On several devices, a tuple or list of names, each has all elements:
+        `shard` gives each a part.
         """
         target = canonical_place(device)
         if target == self.device:
             return self
         if isinstance(target, str):
-            return self._apply(Ops.COPY, arg=CopyArg(target))
+            whole = self if Device.runs_kernels(target) else self._reshape(bound_sizes(self.shape))
+            return whole._apply(Ops.COPY, arg=CopyArg(target))
         return self._apply(Ops.MULTI, arg=ShardArg(target))
 
     def _laid(self, layout: ShardArg) -> Self:
