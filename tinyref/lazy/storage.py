@@ -20,13 +20,12 @@ from tinyref.lazy.buffers import buffer_of, new_buffer_node, set_buffer
 from tinyref.lazy.shape import describe_shape, device_of, shape_of
 from tinyref.uops.constraints import bindings_of
 from tinyref.uops.node import UOp, sint
-from tinyref.uops.ops import Ops
+from tinyref.uops.ops import MOVEMENT, Ops
 from tinyref.uops.shape_tracker import ShapeTracker, apply_movement
 
 HostArray = npt.NDArray[Any]
 
-# Each place of these shows one element, and each element is shown at most once.
-_PLACING = frozenset({Ops.RESHAPE, Ops.PERMUTE, Ops.SHRINK, Ops.FLIP, Ops.DETACH})
+_PLACING = MOVEMENT | {Ops.DETACH}
 
 
 def only_holds_data(node: UOp) -> bool:
@@ -96,12 +95,17 @@ def overwrite(node: UOp, elements: HostArray, name: str) -> None:
     if buffer is None or not all(isinstance(size, int) for size in shape_of(base)):
         raise UserError(
             f"{name}: the target goes through {base.op.name}: accepted are a tensor on "
-            f"{device_of(node)} and its slices, permutes, flips and reshapes"
+            f"{device_of(node)} and what only moves its elements"
         )
     tracker = ShapeTracker.from_shape(shape_of(base))
     for step in (step for step in reversed(steps) if step.op is not Ops.DETACH):
         tracker = apply_movement(tracker, step.op, step.arg)
-    places, _ = tracker.numpy_indices(bindings_of(shape_of(node)))
+    places, is_held = tracker.numpy_indices(bindings_of(shape_of(node)))
+    if not is_held.all() or np.unique(places).size != places.size:
+        raise UserError(
+            f"{name}: the target of shape {describe_shape(shape_of(node))} shows padding, or one "
+            f"element of {device_of(node)} at several places: accepted is each element once"
+        )
     memory = buffer_of(buffer)
     held = np.frombuffer(memory.copy_out(), elements.dtype)
     held[places] = elements

@@ -149,7 +149,7 @@ class Assignment(Data):
         if chosen is None and self._shows_same(value):
             return
         if only_holds_data(self._node):
-            write_held(self._node, value.numpy(), name, compute)
+            write_held(self._node, value.numpy, name, compute)
             return
         base = self._base(name)
         steps = () if base is self else _steps_of(self)

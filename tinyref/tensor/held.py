@@ -22,15 +22,16 @@ from tinyref.uops.payload import BufferArg
 Compute = Callable[[Sequence[TensorCore]], None]
 
 
-def write_held(node: UOp, elements: HostArray, name: str, compute: Compute) -> None:
-    """Writes `elements` to where `node`, a view of memory that only holds data, shows them.
+def write_held(node: UOp, elements: Callable[[], HostArray], name: str, compute: Compute) -> None:
+    """Writes what `elements` reads where `node`, a view of memory that only holds data, shows it.
 
     Raises `UserError` within a capture and for what shows one element at several places.
     """
     device = device_of(node)
     forbid_while_capturing(f"{device} is assigned to")
+    found = elements()
     _keep_old(device, compute)
-    overwrite(node, elements, name)
+    overwrite(node, found, name)
 
 
 def _keep_old(device: str | None, compute: Compute) -> None:
