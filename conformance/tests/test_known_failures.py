@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,12 @@ import pytest
 
 from tinyref.errors import UserError
 from tinyref_conformance.compare import compare
+from tinyref_conformance.expectations import Phase
+from tinyref_conformance.expectations_file import load
 from tinyref_conformance.ladder import RungState
 from tinyref_conformance.statuses import Status
-from tinyref_spec.case import Rung
+from tinyref_spec.case import Profile, Rung
+from tinyref_spec.catalogue import all_rows
 
 WHY = 'reason = "known"\nlink = "https://example.org/1"\n'
 
@@ -142,3 +146,16 @@ def test_an_update_drops_what_names_nothing_and_keeps_skips_and_comments(
     assert "isa.gone" not in text
     assert "isa.fails.int32.special:1" in text
     assert fake.run(expectations=path).report.exit_code == 0
+
+
+@pytest.mark.long
+def test_the_file_of_the_documentation_is_one(
+    fake: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "conformance.md").read_text()
+    (text,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    path = tmp_path / "mine.toml"
+    path.write_text(text)
+    found = load(path, "MINE")
+    assert [entry.phase for entry in found.entries] == [Phase.ACCURACY]
+    assert found.unmatched(case.id for row in all_rows() for case in row.cases(Profile.FULL)) == []

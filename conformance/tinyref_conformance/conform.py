@@ -109,6 +109,7 @@ def _binding(request: Request, suite: Suite, plan: Plan) -> dict[str, Any]:
         "suite": suite.name,
         "suite hash": plan.suite_hash,
         "profile": request.profile.value,
+        "seed": suite.seed(),
         "query": request.query,
         "shard": None if request.shard is None else str(request.shard),
         "number of cases": plan.count,

@@ -78,7 +78,7 @@
     if (!counts) return make("td", {});
     const status = STATUS.get(worst(counts));
     const all = total(counts), fine = good(counts);
-    const text = fine === all || status.name === "Suppressed" ? `${status.symbol} ${number(all)}` : `${status.symbol} ${number(fine)}/${number(all)}`;
+    const text = fine === all || ["Suppressed", "NotRun"].includes(status.name) ? `${status.symbol} ${number(all)}` : `${status.symbol} ${number(fine)}/${number(all)}`;
     const words = Object.entries(counts).map(([name, n]) => `${number(n)} ${name}`).join(", ");
     const chosen = filter.op === op && filter.dtype === dtype;
     return make("td", {}, make("button", {
