@@ -20,7 +20,7 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 from tinyref import config
 from tinyref.capabilities import problem_of
@@ -33,6 +33,7 @@ from tinyref.errors import (
     UserTypeError,
     described,
 )
+from tinyref.guarded import Guard, GuardedBackend
 
 if TYPE_CHECKING:
     # Types only: at run time this file knows nothing of the floors above it.
@@ -369,10 +370,13 @@ class DeviceRegistry:
     def availability(self, name: str) -> Availability:
         """Whether `name` works here; an error on the way is the reason why not."""
         try:
-            return self.backend_class(name).availability()
+            found = self.backend_class(name).availability()
+            if isinstance(found, Availability):
+                return found
+            return Availability(False, f"availability() gives no Availability, but {found!r}")
         except TinyrefError as error:
             return Availability(False, str(error))
-        except Exception as error:  # a backend asks drivers, which may fail in any way
+        except (Exception, SystemExit) as error:  # a backend asks drivers, which may fail so
             return Availability(False, described(error))
 
     def __getitem__(self, name: str | None) -> Backend:
@@ -390,7 +394,7 @@ class DeviceRegistry:
             available = self.availability(canonical)
             if not available.works:
                 raise DeviceError(canonical, f"is not available here: {available.reason}")
-            found = backend_class.opened(self._parts(canonical)[1])
+            found = _opened(backend_class, canonical, self._parts(canonical)[1])
             _check_declaration(canonical, found)
             self._open[canonical] = found
             return found
@@ -424,6 +428,19 @@ def _check_declaration(name: str, backend: Backend) -> None:
         problem = "ops is not empty and runs_kernels is False: accepted is an empty frozenset"
     if problem is not None:
         raise DeviceError(name, f"declares what cannot be: capabilities.{problem}")
+
+
+def _opened(backend_class: type[Backend], canonical: str, suffix: str) -> Backend:
+    """An open backend; one of a vendor stands behind a guard."""
+    if is_ours(backend_class.__module__):
+        return backend_class.opened(suffix)
+    found = Guard(canonical, backend_class).ask(
+        *("opened", backend_class.opened, suffix),
+        accepted="a Backend",
+        is_right=lambda found: isinstance(found, Backend),
+    )
+    guarded: Any = GuardedBackend(canonical, found, Capabilities)
+    return cast(Backend, guarded)
 
 
 def _split(name: str) -> tuple[str, int]:

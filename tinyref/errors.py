@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import traceback
 from types import UnionType
+from typing import Any
 
 # Control characters but for tabs and newlines, and halves of surrogate pairs, which no file takes.
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -72,6 +73,24 @@ class DeviceError(TinyrefError):
 
     def __reduce__(self) -> tuple[type[DeviceError], tuple[str, str, str]]:
         return DeviceError, (self.device, self.message, self.source)
+
+
+class BackendError(DeviceError):
+    """A member of a vendor's backend raised what it should not, or gave what no caller can use."""
+
+    def __init__(self, device: str, member: str, message: str, source: str = "") -> None:
+        self.member = member
+        super().__init__(device, message, source)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return BackendError, (self.device, self.member, self.message, self.source)
+
+
+def vendors_error(error: BaseException | None) -> BackendError | None:
+    """The error of a vendor's backend that is behind another one, if there is one."""
+    while error is not None and not isinstance(error, BackendError):
+        error = error.__cause__
+    return error
 
 
 def printable(text: str) -> str:

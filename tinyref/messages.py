@@ -86,11 +86,14 @@ class Line:
         threading.Thread(target=self._listen, args=(reader,), daemon=True).start()
 
     def say(self, message: Mapping[str, Any]) -> None:
-        """Tells the parent. Raises `OSError` where it does not listen."""
+        """Tells the parent; where it is gone, or the pipe to it, the process ends."""
         data = framed(self._mark, message)
         with self._lock:
-            while data:
-                data = data[os.write(self._writer, data) :]
+            try:
+                while data:
+                    data = data[os.write(self._writer, data) :]
+            except OSError:
+                os._exit(EXIT_ORPHANED)
 
     def hear(self) -> Message:
         """The next message of the parent; waits for it."""

@@ -18,7 +18,7 @@ from typing import Any
 
 from tinyref import config
 from tinyref.device import is_misnamed
-from tinyref.errors import DeviceError, UserError, VerifyError, explained
+from tinyref.errors import DeviceError, UserError, VerifyError, explained, vendors_error
 from tinyref.processes import Line
 from tinyref_conformance import journal, records
 from tinyref_conformance.expectations import Phase
@@ -28,6 +28,8 @@ from tinyref_conformance.suite import Suite
 from tinyref_spec.case import Case, Profile, Row
 
 EXIT_JOURNAL = 4
+# Members of a backend that take part in making a kernel.
+COMPILING = frozenset({"renderer.render", "compiler.key", "compiler.compile", "load"})
 
 
 def main() -> None:
@@ -113,6 +115,9 @@ class Worker:
 
 def _phase(error: BaseException) -> Phase:
     """Compile for what a compiler or a verifier refused, run for the rest."""
+    vendors = vendors_error(error)
+    if vendors is not None and vendors.member in COMPILING:
+        return Phase.COMPILE
     if isinstance(error, DeviceError):
         return Phase.COMPILE if error.source else Phase.RUN
     return Phase.COMPILE if isinstance(error, UserError | VerifyError) else Phase.RUN

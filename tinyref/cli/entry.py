@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tinyref import __version__, config
-from tinyref.errors import TinyrefError, VerifyError
+from tinyref.errors import TinyrefError, VerifyError, vendors_error
 
 EXIT_FAILURES = 1
 EXIT_USAGE = 2
@@ -35,7 +35,11 @@ def run(arguments: Sequence[str]) -> int:
     except VerifyError as error:
         return _report_bug(error, arguments)
     except TinyrefError as error:
-        return _report_error(error)
+        if vendors_error(error) is None:
+            return _report_error(error)
+        # All of it: the vendor is to see where in the backend it was.
+        print(f"tinyref: error: {error}", file=sys.stderr)
+        return EXIT_FAILURES
     except Exception as error:  # anything not raised on purpose is a bug, and says so
         return _report_bug(error, arguments)
 

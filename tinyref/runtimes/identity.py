@@ -36,7 +36,7 @@ def identity(backend: Any) -> Identity:
         **surroundings(),
         **{f"environment {name}": value for name, value in environment(backend).items()},
         "compiler": _asked(lambda: backend.compiler.key),
-        "sources of the backend": _asked(lambda: source_hash(type(backend))),
+        "sources of the backend": _asked(lambda: source_hash(backend.__class__)),
     }
     for kind, question in (
         ("version", lambda: dict(backend.versions())),

@@ -1,0 +1,152 @@
+"""A backend may do anything, at any time: each command says what it was, and ends as it should."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+DEVICE = "hostile_backends:Hostile"
+CASE = "isa.binary.add.int32.special:0"
+# What `conform` exits with where the device does not open is that of a failure: it has a report.
+COMMANDS = {
+    "devices": ["devices", DEVICE, "PYTHON"],
+    "conform": ["conform", "--device", DEVICE, "--query", CASE, "--jobs", "1", "--timeout", "2"],
+    "fuzz": ["fuzz", "--device", DEVICE, "--kernels", "1", "--jobs", "1", "--timeout", "2"],
+    "explain": ["explain", "Tensor([2, 3]) * 2", "--device", DEVICE],
+    "bench": ["bench", "--row", "schedule.growth", "--repeats", "1"],
+}
+
+
+def ended(folder: Path, command: str, member: str, how: str) -> tuple[int, str]:
+    """The exit code of a command on the hostile device, and all that it prints."""
+    flags = {"TINYREF_OPEN_SECONDS": "2", "TINYREF_CACHE": "0", "PYTHONPATH": str(HERE)}
+    if command == "bench":
+        flags["TINYREF_DEVICE"] = DEVICE
+    done = subprocess.run(
+        [sys.executable, "-m", "tinyref", *COMMANDS[command]],
+        cwd=folder,
+        env={**os.environ, **flags, "FAULT_MEMBER": member, "FAULT_HOW": how},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=120,
+        check=False,
+    )
+    # As a terminal gets it: nothing that it could not show.
+    text = (done.stdout + done.stderr).decode()
+    assert not set(text) & {"\x00", "\x1b"}
+    return done.returncode, text
+
+
+OPENING = [
+    ("import", "leaves", "exit code 0"),
+    ("import", "exits", "SystemExit: 0"),
+    ("import", "hangs", "no answer within 2 s"),
+    ("import", "segfaults", "killed by SIGSEGV"),
+    ("import", "raises", "TypeError: a typo in import"),
+    ("availability", "leaves", "exit code 0"),
+    ("availability", "wordless", "WordlessError: (its str() raises ValueError)"),
+    ("availability", "None", "gives no Availability, but None"),
+    ("opened", "leaves", "exit code 0"),
+    ("opened", "segfaults", "killed by SIGSEGV"),
+    ("opened", "hangs", "no answer within 2 s"),
+    ("opened", "wordless", "WordlessError: (its str() raises ValueError)"),
+    ("opened", "surrogates", r"RuntimeError: lone \udc80 and \x1b[31m red"),
+    ("opened", "exits", "SystemExit: 0"),
+    ("opened", "writes", "bytes to a descriptor that is not its own"),
+    ("opened", "closes", "a descriptor that is not its own"),
+    ("capabilities", "segfaults", "killed by SIGSEGV"),
+    ("capabilities", "raises", "TypeError: a typo in capabilities"),
+    ("capabilities", "list", "capabilities: gives [1], accepted is Capabilities"),
+]
+
+
+@pytest.mark.long
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(("member", "how", "says"), OPENING)
+def test_a_device_that_does_not_open_is_told_for_what_it_is(
+    tmp_path: Path, command: str, member: str, how: str, says: str
+) -> None:
+    code, text = ended(tmp_path, command, member, how)
+    assert says in text
+    assert code in (1, 2)
+    assert "bug in tinyref" not in text
+    reports = list(tmp_path.rglob("report.json"))
+    assert bool(reports) == (command == "conform")
+    if command == "devices":
+        # One that cannot be asked is no reason not to ask the others.
+        assert "PYTHON   works" in text
+
+
+# Each member, how it errs, and what is said of that.
+MEMBERS = [
+    ("renderer", "raises", "renderer: raises TypeError: a typo in renderer"),
+    ("renderer", "None", "renderer: gives None, accepted is a Renderer"),
+    ("renderer.render", "raises", "renderer.render of E_2"),
+    ("renderer.render", "bytes", "gives b'bytes', accepted is str"),
+    ("compiler.key", "raises", "compiler.key: raises TypeError: a typo in compiler.key"),
+    ("compiler.key", "number", "compiler.key: gives 7, accepted is str"),
+    ("compiler.compile", "raises", "raises TypeError: a typo in compiler.compile"),
+    ("compiler.compile", "text", "gives 'text', accepted is bytes"),
+    ("load", "raises", "raises TypeError: a typo in load"),
+    ("load", "None", "gives None, accepted is a kernel to call"),
+    ("launch", "raises", "raises TypeError: a typo in launch"),
+    ("launch", "exits", "raises SystemExit: 0"),
+    ("launch", "text", "gives 'text', accepted is seconds, or None"),
+    ("allocator", "None", "allocator: gives None, accepted is an Allocator"),
+    ("allocator.allocate", "raises", "raises TypeError: a typo in allocator.allocate"),
+    ("allocator.allocate", "None", "gives None, accepted is a handle"),
+    ("allocator.copy_in", "raises", "raises TypeError: a typo in allocator.copy_in"),
+    ("allocator.copy_out", "wordless", "raises WordlessError: (its str() raises ValueError)"),
+]
+
+
+@pytest.mark.long
+@pytest.mark.sampled(5)
+@pytest.mark.parametrize("command", ["explain", "conform", "fuzz"])
+@pytest.mark.parametrize(("member", "how", "says"), MEMBERS)
+def test_what_a_member_raises_or_gives_wrongly_is_the_vendors(
+    tmp_path: Path, command: str, member: str, how: str, says: str
+) -> None:
+    code, text = ended(tmp_path, command, member, how)
+    assert "bug in tinyref" not in text
+    assert code in ((1, 2) if command == "fuzz" else (1,))
+    if command == "conform":
+        text = next(tmp_path.rglob("report.json")).read_text()
+        assert says.replace("E_2", "") in text.replace('\\"', '"')
+    if command == "explain":
+        assert says in text
+        # The backend and the member are named, and where in the vendor's file it was.
+        assert f"tinyref: error: {DEVICE}: " in text
+        assert f": {member}" in text
+        if how == "raises":
+            assert "hostile_backends.py" in text
+
+
+@pytest.mark.long
+def test_versions_that_are_none_are_the_vendors(tmp_path: Path) -> None:
+    code, text = ended(tmp_path, "devices", "versions", "number")
+    assert code == 1
+    assert "versions: gives 7, accepted is a dict of texts" in text
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("how", "says"),
+    [("leaves", "the worker left with exit code 0"), ("segfaults", "killed by SIGSEGV")],
+)
+def test_a_kernel_that_ends_the_process_does_not_pass_for_an_explanation(
+    tmp_path: Path, how: str, says: str
+) -> None:
+    code, text = ended(tmp_path, "explain", "launch", how)
+    assert code == 1
+    assert f"the process that ran the device ended: {says}" in text
+
+
+def test_the_hostile_backend_is_healthy_where_it_has_no_fault(tmp_path: Path) -> None:
+    assert ended(tmp_path, "explain", "", "")[0] == 0
