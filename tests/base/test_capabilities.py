@@ -112,7 +112,7 @@ class Idle(PythonBackend):
     ("name", "says"),
     [
         ("Lying", "capabilities.ops has 'FMA': accepted are ADD"),
-        ("Odd", "capabilities is 3: accepted is a Capabilities"),
+        ("Odd", "capabilities: gives 3, accepted is Capabilities"),
         ("Idle", "ops is not empty and runs_kernels is False"),
     ],
 )
