@@ -76,7 +76,9 @@ class Expectations:
             return _final_of_failure(status, phase, entries, today)
         live = [entry for entry in entries if not entry.is_expired(today)]
         if status in (Status.PASS, Status.UNSUPPORTED) and live:
-            return Status.UNEXPECTED_PASS, f"expected to fail: {live[0].reason} ({live[0].link})"
+            stale = live[0]
+            words = f"the entry for {stale.query!r} is stale here: {stale.reason} ({stale.link})"
+            return Status.UNEXPECTED_PASS, words
         return status, ""
 
     def unmatched(self, case_ids: Iterable[str]) -> list[str]:

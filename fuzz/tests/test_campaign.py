@@ -129,6 +129,7 @@ def test_a_campaign_is_not_resumed_on_a_device_that_changed(
         again = run(Request("campaign_devices:Healthy", folder, resume=True, restart=True))
     assert (again.seed, again.policy, again.cases) == (SEED, "small", KERNELS)
     assert (folder / "campaign.previous.sqlite").exists()
+    assert (folder / "unreached.previous.md").exists()
     with pytest.raises(UserError, match=r"flag TRANSCENDENTAL: 1 -> \(none\)"):
         campaign(folder, "Healthy", jobs=1, resume=True)
 

@@ -105,8 +105,12 @@ def _say(line: str) -> None:
 def _show(found: Score) -> None:
     from rich.console import Console
 
+    from tinyref.runtimes.identity import settings_of
+
     console = Console(width=None if sys.stdout.isatty() else 150, highlight=False)
     console.print(_table(found))
+    if under := reproduce.assignments(settings_of(found.surroundings)):
+        console.print(f"under {under}", markup=False)
     for row in found.rows:
         for run in row.runs:
             if run.problem:

@@ -192,7 +192,9 @@ def _opened(request: Request) -> tuple[Request, Database]:
         )
         if request.kernels is None and request.seconds is None:
             request = replace(request, seconds=DEFAULT_SECONDS)
-        return request, Database.create(request.folder, _config(request))
+        return request, Database.create(
+            request.folder, _config(request), [request.folder / UNREACHED]
+        )
     database = Database.open(request.folder)
     try:
         return _resumed(request, database.config()), database

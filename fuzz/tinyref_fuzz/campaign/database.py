@@ -12,7 +12,7 @@ import json
 import os
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -108,8 +108,8 @@ class Database:
         self._connection = connection
 
     @staticmethod
-    def create(folder: Path, config: Mapping[str, Any]) -> Database:
-        """A new one; that of an earlier campaign is kept beside it, as `set_aside` names it.
+    def create(folder: Path, config: Mapping[str, Any], pages: Sequence[Path] = ()) -> Database:
+        """A new one; an earlier campaign and its `pages` are kept beside it, by `set_aside`.
 
         Raises `UserError` where the folder cannot be written, or holds such a file of something
         else.
@@ -121,7 +121,7 @@ class Database:
             earlier.close()
             # One that judged nothing, as where the device did not open, is not to push out another.
             if is_worth_keeping:
-                set_aside([path])
+                set_aside([path, *pages])
             else:
                 path.unlink()
         try:
