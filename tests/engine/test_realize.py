@@ -233,15 +233,15 @@ def test_nothing_has_run_when_a_kernel_does_not_compile(monkeypatch):
     x = put(floats(1, 2, 3))
     assign = g.assign(x, plus(x, 1.0))
     sines = g.alu(Ops.SIN, g.reshape(g.contiguous(g.flip(assign, (0,))), (3,)))
-    working = kernels.compile_cached
+    working = kernels.cached_binary
 
-    def compile_cached(compiler, source):
+    def cached_binary(backend, source):
         if "SIN" in source:
             raise DeviceError("PYTHON", "the compiler is out of ideas", source)
-        return working(compiler, source)
+        return working(backend, source)
 
     kernels.forget_kernels()
-    monkeypatch.setattr(kernels, "compile_cached", compile_cached)
+    monkeypatch.setattr(kernels, "cached_binary", cached_binary)
     with pytest.raises(DeviceError, match="kernel e_3: the compiler is out of ideas"):
         realize([(assign, "PYTHON"), (sines, "PYTHON")])
     assert get(x).tolist() == [1, 2, 3]

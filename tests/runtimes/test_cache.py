@@ -10,13 +10,20 @@ import sys
 import threading
 import warnings
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tinyref.config import Context
 from tinyref.errors import DeviceError
 from tinyref.runtimes import cache as cache_module
-from tinyref.runtimes.cache import CompileCache, cache_folder, cache_key, compile_cached
+from tinyref.runtimes.cache import (
+    CompileCache,
+    cache_folder,
+    cache_key,
+    cached_binary,
+    compile_anew,
+)
 
 
 class CountingCompiler:
@@ -31,6 +38,19 @@ class CountingCompiler:
         if "error" in source:
             raise DeviceError("TEST", "syntax error", source)
         return source.upper().encode()
+
+
+class Toy:
+    """A backend of nobody, as far as the cache asks one."""
+
+    def __init__(self, compiler: CountingCompiler) -> None:
+        self.compiler = compiler
+
+
+def compile_cached(compiler: CountingCompiler, source: str) -> bytes:
+    toy: Any = Toy(compiler)
+    found = cached_binary(toy, source)
+    return compile_anew(toy, source) if found is None else found
 
 
 def quiet_cache(folder: Path, size_limit: int = 1 << 20) -> CompileCache:
@@ -55,8 +75,42 @@ def test_the_second_compilation_is_a_fetch(tmp_path: Path) -> None:
 
 
 def test_the_key_holds_source_and_compiler(tmp_path: Path) -> None:
-    keys = {cache_key(CountingCompiler(key), source) for key in ("a", "b") for source in ("x", "y")}
+    toys: list[Any] = [Toy(CountingCompiler(key)) for key in ("a", "b")]
+    keys = {cache_key(toy, source) for toy in toys for source in ("x", "y")}
     assert len(keys) == 4
+
+
+MINE = """
+from tinyref.runtimes.python import PythonBackend
+from my_kernels import WORD
+class Mine(PythonBackend):
+    pass
+"""
+
+
+def test_the_key_holds_the_sources_of_a_backend_that_is_worked_on(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(MINE)
+    keys = []
+    for word in ("one", "two", "two"):
+        (tmp_path / "my_kernels.py").write_text(f"WORD = {word!r}\n")
+        script = (
+            "from tinyref.device import Device\n"
+            "from tinyref.runtimes.cache import cache_key\n"
+            "print(cache_key(Device['mine:Mine'], 'x'), cache_key(Device['PYTHON'], 'x'))\n"
+        )
+        done = subprocess.run(
+            [sys.executable, "-B", "-c", script],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        keys.append(done.stdout.split())
+    (first, ours), *others = keys
+    assert others[0] == others[1]
+    assert others[0][0] != first
+    # Ours has versions: its sources are not read for each kernel.
+    assert {each[1] for each in keys} == {ours}
 
 
 def test_the_cache_flag_turns_it_off(tmp_path: Path) -> None:
@@ -223,6 +277,85 @@ def test_a_read_only_folder_is_bypassed(tmp_path: Path) -> None:
         folder.chmod(0o700)
 
 
+def untrusted(folder: Path, says: str) -> None:
+    """The cache in the folder is not used, and says so once."""
+    cache = quiet_cache(folder)
+    with pytest.warns(UserWarning, match=f"is not used: .*{says}"):
+        cache.put("a", b"2")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert cache.get("a") is None
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o1777, 0o770, 0o702])
+def test_a_folder_that_others_may_write_is_not_used(tmp_path: Path, mode: int) -> None:
+    folder = tmp_path / "open"
+    folder.mkdir()
+    quiet_cache(folder).put("a", b"1")
+    folder.chmod(mode)
+    untrusted(folder, "open may be written by others: chmod go-w")
+    folder.chmod(0o755)
+    assert quiet_cache(folder).get("a") == b"1"
+
+
+@pytest.mark.parametrize("suffix", ["", "-wal"])
+def test_a_file_that_others_may_write_is_not_used(tmp_path: Path, suffix: str) -> None:
+    cache = quiet_cache(tmp_path)
+    cache.put("a", b"1")
+    path = Path(f"{cache.path}{suffix}")
+    path.chmod(0o666)
+    untrusted(tmp_path, "may be written by others")
+
+
+def test_a_link_is_not_followed(tmp_path: Path) -> None:
+    real = tmp_path / "real"
+    quiet = quiet_cache(real)
+    quiet.put("a", b"1")
+    quiet.close()
+    (tmp_path / "link").symlink_to(real)
+    untrusted(tmp_path / "link", "link is a symbolic link")
+    other = tmp_path / "other"
+    other.mkdir()
+    quiet_cache(other).path.symlink_to(quiet.path)
+    untrusted(other, "is a symbolic link")
+    dangling = tmp_path / "dangling"
+    dangling.mkdir()
+    quiet_cache(dangling).path.symlink_to(tmp_path / "elsewhere")
+    untrusted(dangling, "is a symbolic link")
+    assert not (tmp_path / "elsewhere").exists()
+
+
+@pytest.mark.parametrize("which", ["folder", "file"])
+def test_what_another_user_owns_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: str
+) -> None:
+    cache = quiet_cache(tmp_path)
+    cache.put("a", b"1")
+    cache.close()
+    if os.geteuid() == 0:
+        os.chown(tmp_path if which == "folder" else cache.path, 12345, -1)
+    else:
+        me = os.geteuid()
+        monkeypatch.setattr(cache_module.os, "geteuid", lambda: me + 1)
+    untrusted(tmp_path, "belongs to another user")
+    if os.geteuid() == 0:
+        os.chown(tmp_path, 0, -1)
+
+
+def test_what_the_cache_makes_is_for_its_owner_alone(tmp_path: Path) -> None:
+    before = os.umask(0o002)
+    try:
+        cache = quiet_cache(tmp_path / "new")
+        cache.put("a", b"1")
+        made = [tmp_path / "new", *(tmp_path / "new").iterdir()]
+        assert len(made) >= 3
+        assert {path.stat().st_mode & 0o777 for path in made} == {0o700, 0o600}
+        cache.close()
+        assert quiet_cache(tmp_path / "new").get("a") == b"1"
+    finally:
+        os.umask(before)
+
+
 def test_a_full_disk_is_bypassed(tmp_path: Path) -> None:
     cache = quiet_cache(tmp_path)
     cache.put("a", b"1")
@@ -294,6 +427,7 @@ def test_a_child_forked_while_a_thread_uses_the_cache_has_its_own(tmp_path: Path
 WORKER = """
 import sys, warnings
 from pathlib import Path
+from typing import Any
 from tinyref.runtimes.cache import CompileCache
 warnings.simplefilter("error")
 cache = CompileCache(Path(sys.argv[1]))

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tinyref.config import Context
-from tinyref.device import Buffer, Device
+from tinyref.device import Backend, Buffer, Compiler, Device, Launchable
 from tinyref.dtype import DType, dtypes
 from tinyref.errors import DeviceError, UserError
 from tinyref.runtimes import cpu
@@ -386,7 +386,7 @@ def test_a_cached_binary_that_does_not_load_is_compiled_anew(device: str, tmp_pa
     with Context(CACHE_DIR=str(tmp_path)):
         kernel = compile_program(device, program)
         compiler = Device[device].compiler
-        key = cache_key(compiler, kernel.source)
+        key = cache_key(Device[device], kernel.source)
         default_cache().put(key, b"\x7fELF and then nothing")
         forget_kernels()
         again = compile_program(device, program)
@@ -394,6 +394,43 @@ def test_a_cached_binary_that_does_not_load_is_compiled_anew(device: str, tmp_pa
         assert again.source == kernel.source
         assert default_cache().get(key) == compiler.compile(kernel.source)
         default_cache().close()
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("bad magic"), DeviceError("X", "torn"), MemoryError()]
+)
+def test_whatever_a_cached_binary_raises_it_is_compiled_anew_once(
+    device: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    program = scale_first(29)
+    backend = type(Device[device])
+    loaded, compiled = [], []
+    load, build = backend.load, type(Device[device].compiler).compile
+
+    def fragile(self: Backend, entry: str, binary: bytes) -> Launchable:
+        loaded.append(binary)
+        if binary == b"stale":
+            raise error
+        return load(self, entry, binary)
+
+    def counted(self: Compiler, source: str) -> bytes:
+        compiled.append(source)
+        return build(self, source)
+
+    with Context(CACHE_DIR=str(tmp_path)):
+        kernel = compile_program(device, program)
+        default_cache().put(cache_key(Device[device], kernel.source), b"stale")
+        monkeypatch.setattr(backend, "load", fragile)
+        monkeypatch.setattr(type(Device[device].compiler), "compile", counted)
+        for _ in range(2):
+            forget_kernels()
+            compile_program(device, program)
+        default_cache().close()
+    # The second time it is fetched, whole.
+    assert len(loaded) == 3
+    assert loaded[0] == b"stale"
+    assert loaded[1] == loaded[2]
+    assert len(compiled) == 1
 
 
 def test_kernels_outlive_the_linker_that_loaded_them(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,16 +2,19 @@
 
 A cache is a convenience. Nothing that is wrong with it (a torn file, a full disk, a folder that
 cannot be written, another process that holds the lock) ever reaches the caller: a torn cache is
-rebuilt, an unusable one is bypassed, with one warning.
+rebuilt, an unusable one is bypassed, with one warning. What it holds is loaded and run, so one that
+anybody else may write to is unusable too.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import json
 import os
 import sqlite3
+import stat
 import threading
 import time
 import warnings
@@ -22,7 +25,8 @@ from typing import TypeVar
 import platformdirs
 
 from tinyref import config
-from tinyref.device import Compiler
+from tinyref.device import Backend, is_ours
+from tinyref.sources import source_hash
 
 # Part of the file's name and of every key: a new layout starts a new cache.
 SCHEMA = 3
@@ -33,6 +37,9 @@ KEPT_AFTER_EVICTION = 0.75
 LOCK_SECONDS = 2.0
 # A hit notes its time only this often: reading should not write.
 TOUCH_SECONDS = 3600.0
+
+# What SQLite keeps beside a file.
+_BESIDE = ("-wal", "-shm", "-journal")
 
 T = TypeVar("T")
 
@@ -101,6 +108,7 @@ class CompileCache:
             return self._connection
         self._disconnect()
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._claim()
         connection = sqlite3.connect(
             self.path, timeout=LOCK_SECONDS, isolation_level=None, check_same_thread=False
         )
@@ -115,6 +123,16 @@ class CompileCache:
         self._process = os.getpid()
         return connection
 
+    def _claim(self) -> None:
+        """Makes the file, for us alone, if there is none. Raises `OSError` where it is not ours."""
+        _check_owned(self.path.parent, stat.S_ISDIR, "a folder")
+        with contextlib.suppress(FileExistsError):
+            # What SQLite makes beside it gets the rights of this one.
+            os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        for suffix in ("", *_BESIDE):
+            with contextlib.suppress(FileNotFoundError):
+                _check_owned(Path(f"{self.path}{suffix}"), stat.S_ISREG, "a file")
+
     def _disconnect(self) -> None:
         if self._connection is not None and self._process == os.getpid():
             with contextlib.suppress(sqlite3.Error):
@@ -127,7 +145,7 @@ class CompileCache:
         """Takes a torn file out of the way; False when even that fails."""
         warnings.warn(f"the compile cache {self.path} is rebuilt: {error}", stacklevel=6)
         try:
-            for suffix in ("", "-wal", "-shm"):
+            for suffix in ("", *_BESIDE):
                 Path(f"{self.path}{suffix}").unlink(missing_ok=True)
         except OSError:
             return False
@@ -137,6 +155,21 @@ class CompileCache:
         self._disconnect()
         self._bypassed = True
         warnings.warn(f"the compile cache {self.path} is not used: {error}", stacklevel=6)
+
+
+def _check_owned(path: Path, is_kind: Callable[[int], bool], kind: str) -> None:
+    """Raises `OSError` unless `path` is what it should be, and ours alone to write."""
+    if not hasattr(os, "geteuid"):
+        return
+    found = path.lstat()
+    if stat.S_ISLNK(found.st_mode):
+        raise OSError(f"{path} is a symbolic link")
+    if not is_kind(found.st_mode):
+        raise OSError(f"{path} is not {kind}")
+    if found.st_uid != os.geteuid():
+        raise OSError(f"{path} belongs to another user")
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise OSError(f"{path} may be written by others: chmod go-w makes it private")
 
 
 def _fetch(connection: sqlite3.Connection, key: str) -> bytes | None:
@@ -220,30 +253,36 @@ def default_cache() -> CompileCache:
     return found
 
 
-def cache_key(compiler: Compiler, source: str) -> str:
-    """The name of a binary: a hash of all that decides it."""
-    parts = json.dumps([SCHEMA, compiler.key, source])
+def cache_key(backend: Backend, source: str) -> str:
+    """The name of a binary: a hash of all that decides it.
+
+    Of a vendor's backend its own sources are part: who works on one does not count versions.
+    """
+    # The class behind a guard, where there is one.
+    sources = _sources_of(backend.__class__)
+    parts = json.dumps([SCHEMA, backend.compiler.key, sources, source])
     return hashlib.sha256(parts.encode()).hexdigest()
 
 
-def compile_cached(compiler: Compiler, source: str) -> bytes:
-    """What `compiler` makes of `source`, from disk when it is there (unless the CACHE flag is 0).
+@functools.cache
+def _sources_of(backend: type[Backend]) -> str:
+    """The hash of what this process has loaded; it does not change while the process lives."""
+    return "" if is_ours(backend.__module__) else source_hash(backend)
 
-    Raises `DeviceError` as the compiler does; never because of the cache.
+
+def cached_binary(backend: Backend, source: str) -> bytes | None:
+    """What the disk has of `source`, where the CACHE flag is not 0; never raises for the cache."""
+    if not config.integer("CACHE"):
+        return None
+    return default_cache().get(cache_key(backend, source))
+
+
+def compile_anew(backend: Backend, source: str) -> bytes:
+    """What the compiler makes of `source` now; it replaces what the cache has.
+
+    Raises `DeviceError` as the compiler does.
     """
-    found = None
+    binary = backend.compiler.compile(source)
     if config.integer("CACHE"):
-        found = default_cache().get(cache_key(compiler, source))
-    return found if found is not None else compile_anew(compiler, source)
-
-
-def compile_anew(compiler: Compiler, source: str) -> bytes:
-    """What `compiler` makes of `source` now; it replaces what the cache has.
-
-    For a binary that came whole from the cache and still does not load. Raises `DeviceError` as
-    the compiler does.
-    """
-    binary = compiler.compile(source)
-    if config.integer("CACHE"):
-        default_cache().put(cache_key(compiler, source), binary)
+        default_cache().put(cache_key(backend, source), binary)
     return binary

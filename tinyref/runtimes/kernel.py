@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import operator
 import os
 import threading
@@ -12,8 +13,8 @@ from typing import Generic, TypeVar
 from tinyref import config
 from tinyref.device import Backend, Buffer, Device, Launchable
 from tinyref.dtype import DType
-from tinyref.errors import DeviceError, UserError
-from tinyref.runtimes.cache import compile_anew, compile_cached
+from tinyref.errors import UserError
+from tinyref.runtimes.cache import cached_binary, compile_anew
 from tinyref.uops.compile import compile_kernel
 from tinyref.uops.decompose import elements_in
 from tinyref.uops.node import UOp
@@ -211,14 +212,12 @@ def compile_program(device: str, program: Program) -> Kernel:
 
 
 def _load(backend: Backend, entry: str, source: str) -> Launchable:
-    binary = compile_cached(backend.compiler, source)
-    try:
-        return backend.load(entry, binary)
-    except DeviceError:
-        # The cache is not to be the reason: it may hold what another machine or hand has put there.
-        if not config.integer("CACHE"):
-            raise
-    return backend.load(entry, compile_anew(backend.compiler, source))
+    cached = cached_binary(backend, source)
+    if cached is not None:
+        # It may be of another machine or hand, and no backend says how it refuses such a one.
+        with contextlib.suppress(Exception):
+            return backend.load(entry, cached)
+    return backend.load(entry, compile_anew(backend, source))
 
 
 def compile_ast(device: str, ast: UOp, opts: Sequence[Opt] | None = None) -> Kernel:
