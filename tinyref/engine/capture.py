@@ -216,6 +216,7 @@ class Replay:
         varying: Collection[int] | None = None,
     ) -> None:
         self.steps = recorder.steps
+        self.exchanged = frozenset(exchanged)
         self.arena_bytes = 0
         self.bindings: dict[str, int] = {}
         self.memory = _memory_of(recorder)
@@ -226,11 +227,12 @@ class Replay:
             needed = {number for step in self.steps for number in step.buffers}
             self.memory = {n: memory for n, memory in self.memory.items() if n in needed}
         written = {number for step in self.steps for number in step.written}
-        self.unplanned_bytes = sum(
-            known.nbytes
+        self.temporaries = {
+            number: known
             for number, known in recorder.known.items()
             if known.is_temporary and number in written
-        )
+        }
+        self.unplanned_bytes = sum(known.nbytes for known in self.temporaries.values())
         for number, buffer in self._planned(recorder).items():
             self.memory[number] = buffer
         self.constraints = tuple(recorder.constraints)

@@ -3,7 +3,7 @@
 The class Tensor is a chain of floors, each in one module, each using only those before it:
 core, elementwise, movement, reduction, mathematics, functions, contraction, indexing, operators,
 creation, data, lookup, advanced, scans, sorting, selection, shaping, windows, random, losses,
-sharding, and on top Tensor itself with gradients.
+sharding, saving, and on top Tensor itself with gradients.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ still have it, and what was computed from old contents, or shows them, must get 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from tinyref.engine.capture import Known, Recorder
@@ -57,6 +57,35 @@ class State:
         for number, known in outside.items():
             self._add_holders(number, known, session.before)
         self._counts = {number: registry.count_showing(number) for number in self.written}
+
+    @classmethod
+    def restored(
+        cls, written: set[int], needed: dict[int, str], tensors: Iterable[TensorCore]
+    ) -> State:
+        """The state of a capture from a pickle, which `tensors` hold now."""
+        state = object.__new__(cls)
+        state.written = written
+        state._needed = needed
+        state._holders = [
+            _Holder(weakref.ref(tensor), tensor._value, shown_numbers(tensor._node))
+            for tensor in tensors
+        ]
+        state._counts = {number: registry.count_showing(number) for number in written}
+        return state
+
+    def tensors(self) -> list[TensorCore]:
+        """The tensors that hold it now."""
+        found = [tensor for holder in self._holders if (tensor := holder.tensor()) is not None]
+        return list({id(tensor): tensor for tensor in found}.values())
+
+    @property
+    def needed(self) -> dict[int, str]:
+        """The BUFFERs that tensors from outside must go on to show, with descriptions."""
+        return self._needed
+
+    def keep(self, numbers: Collection[int]) -> None:
+        """From now on replays touch no other BUFFERs than `numbers`."""
+        self._needed = {n: text for n, text in self._needed.items() if n in numbers}
 
     def __len__(self) -> int:
         return len(self.written)

@@ -80,6 +80,20 @@ class Streams:
         self._of[device] = stream
         return stream
 
+    def role_of(self, tensor: object) -> tuple[str, str] | None:
+        """Which device's "key" or "counter" a tensor is; None for all others."""
+        for device, stream in self._of.items():
+            if tensor is stream.key or tensor is stream.counter:
+                return device, "key" if tensor is stream.key else "counter"
+        return None
+
+    def in_role(self, maker: type[T], device: str, role: str) -> T:
+        """The "key" or "counter" of a device."""
+        with self._turn():
+            stream = self._of.get(device) or self._open(maker, device)
+            found: T = stream.key if role == "key" else stream.counter
+            return found
+
     def restart(self, seed: int) -> None:
         """Every device draws its first number again; memory stays where captures found it."""
         with self._turn():

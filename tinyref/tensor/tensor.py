@@ -8,11 +8,11 @@ from tinyref.dtype import dtypes
 from tinyref.errors import UserError, UserStateError, UserTypeError
 from tinyref.tensor import gradient as reverse
 from tinyref.tensor.core import GradientSwitch
-from tinyref.tensor.sharding import Sharding
+from tinyref.tensor.saving import Saving
 from tinyref.uops.symbolic import describe_shape
 
 
-class Tensor(Sharding):
+class Tensor(Saving):
     """An array of elements of one type on one device, computed when its elements are asked for.
 
     Operations build a graph at once and check their arguments at once; `realize`, `numpy`,

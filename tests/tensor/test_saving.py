@@ -1,0 +1,512 @@
+"""Pickles and deep copies of tensors, layers, optimisers and captured functions."""
+
+import copy
+import json
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from tinyref import Context, GlobalCounters, Tensor, TinyJit, Variable, dtypes, nn
+from tinyref.errors import UserError, UserStateError
+
+
+def pickled(value, protocol=pickle.HIGHEST_PROTOCOL):
+    return pickle.loads(pickle.dumps(value, protocol))
+
+
+WAYS = [pickled, copy.deepcopy]
+NAMES = ["pickle", "deepcopy"]
+both_ways = pytest.mark.parametrize("again", WAYS, ids=NAMES)
+
+
+# --- tensors --------------------------------------------------------------------------------------
+
+
+@both_ways
+@pytest.mark.parametrize("dtype", [*dtypes.all, dtypes.bfloat16], ids=lambda dtype: dtype.name)
+def test_tensors_of_each_type_keep_their_elements(again, dtype):
+    tensor = Tensor([[0, 1], [1, 3]]).cast(dtype)
+    found = again(tensor)
+    assert (found.shape, found.dtype, found.device) == ((2, 2), dtype, "CPU")
+    assert found.tolist() == tensor.tolist()
+
+
+@both_ways
+@pytest.mark.parametrize(
+    ("make", "wanted"),
+    [
+        (lambda: Tensor([1.0, 2.0]).realize(), [1.0, 2.0]),
+        (lambda: Tensor([1.0, 2.0]) * 3 + 1, [4.0, 7.0]),
+        (lambda: Tensor([1.0, 2.0, 3.0, 4.0]).realize()[::2], [1.0, 3.0]),
+        (lambda: Tensor([1.0, 2.0]).realize().flip(0), [2.0, 1.0]),
+        (lambda: Tensor([5.0]).realize().expand(3), [5.0, 5.0, 5.0]),
+        (lambda: Tensor.full((2, 2), 7), [[7, 7], [7, 7]]),
+        (lambda: Tensor.zeros(0, 3), []),
+        (lambda: Tensor(4.5), 4.5),
+        (lambda: Tensor.arange(3), [0, 1, 2]),
+        (lambda: Tensor([float("inf"), -0.0]).realize(), [float("inf"), -0.0]),
+    ],
+    ids=[
+        *("memory", "pending", "part", "flipped", "expanded", "constant", "empty"),
+        *("no axes", "range", "special"),
+    ],
+)
+def test_tensors_keep_their_elements_in_memory_of_their_own(again, make, wanted):
+    tensor = make()
+    found = again(tensor)
+    assert found.tolist() == wanted
+    assert str(found.tolist()) == str(wanted)
+    assert found.shape == tensor.shape
+    found.assign(found + 1).realize()
+    assert tensor.tolist() == wanted
+
+
+@both_ways
+@pytest.mark.parametrize("device", ["CPU:1", "PYTHON"])
+def test_tensors_stay_on_their_device(again, device):
+    found = again(Tensor([1, 2], device=device))
+    assert found.device == device
+    assert found.tolist() == [1, 2]
+
+
+@both_ways
+@pytest.mark.parametrize("axis", [0, 1, None])
+def test_tensors_on_several_devices_keep_their_layout(again, axis):
+    array = np.arange(15, dtype=np.float32).reshape(5, 3)
+    tensor = Tensor(array, requires_grad=True).shard(("CPU:1", "CPU:2"), axis=axis)
+    found = again(tensor.detach().requires_grad_())
+    assert repr(found) == repr(tensor.detach().requires_grad_().realize())
+    assert found.requires_grad
+    np.testing.assert_array_equal((found + found).numpy(), array * 2)
+
+
+@both_ways
+@pytest.mark.parametrize("requires_grad", [True, False, None])
+def test_tensors_keep_what_gradients_need(again, requires_grad):
+    tensor = Tensor([1.0, 2.0], requires_grad=requires_grad)
+    assert again(tensor).requires_grad is tensor.requires_grad
+    assert again(tensor).grad is None
+    found = again(tensor)
+    if requires_grad is False:
+        with pytest.raises(UserError, match="params"):
+            nn.optim.SGD([found])
+        return
+    found.requires_grad_()
+    (found * 3).sum().backward()
+    assert found.grad.tolist() == [3.0, 3.0]
+    assert again(found).grad.tolist() == [3.0, 3.0]
+    assert again(found).grad is not found.grad
+    assert tensor.grad is None
+
+
+@both_ways
+def test_what_was_computed_from_tensors_that_require_grad_is_refused(again):
+    weight = Tensor([1.0], requires_grad=True)
+    with pytest.raises(UserStateError, match=r"pickle: .*require grad.*use detach\(\)"):
+        again(weight * 2)
+    assert again((weight * 2).detach()).item() == 2.0
+
+
+@both_ways
+def test_tensors_in_files_are_refused(again, tmp_path):
+    path = tmp_path / "data"
+    path.write_bytes(b"abcd")
+    tensor = Tensor(path)
+    with pytest.raises(UserError, match=r"on DISK:.*, which no pickle or copy contains.*to\('CPU'"):
+        again(tensor)
+    assert again(tensor.to("CPU")).tolist() == [97, 98, 99, 100]
+
+
+@both_ways
+def test_symbolic_sizes_are_those_that_are_bound(again):
+    size = Variable("size", 1, 4).bind(2)
+    found = again(Tensor([1.0, 2.0, 3.0, 4.0]).shrink(((0, size),)))
+    assert found.shape == (2,)
+    assert found.tolist() == [1.0, 2.0]
+
+
+@both_ways
+def test_a_tensor_that_comes_twice_is_one(again):
+    weight = Tensor([1.0]).realize()
+    found = again({"a": weight, "b": [weight]})
+    assert found["a"] is found["b"][0]
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_each_protocol_of_pickle_works(protocol):
+    tensor = Tensor([1.0, 2.0], requires_grad=True)
+    found = pickled(tensor, protocol)
+    assert found.tolist() == [1.0, 2.0]
+    assert found.requires_grad
+
+
+def state_of(tensor):
+    return tensor.__getstate__()
+
+
+def damaged(**changes):
+    return {**state_of(Tensor([1.0, 2.0]).realize()), **changes}
+
+
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        (None, "it has no version"),
+        ({}, "it has no version"),
+        (damaged(version=2), "version 2, accepted is 1"),
+        ({"version": 1}, "it lacks, or has besides: constant, device, dtype"),
+        (damaged(more=1), "besides: more"),
+        (damaged(parts=(b"1234567",)), "7 bytes for 2 elements of float32"),
+        (damaged(parts=()), "the elements of 0 devices, not of 1"),
+        (damaged(parts=("text",)), "an entry is of another type"),
+        (damaged(shape=(-2, -1)), "an entry is of another type"),
+        (damaged(shape=(2.0,)), "an entry is of another type"),
+        (damaged(constant=1.0), "an entry is of another type"),
+        (damaged(dtype="float31"), "float31"),
+        (damaged(dtype="int32", requires_grad=True), "int32 has no gradient"),
+        (damaged(grad=3), "its gradient is no tensor"),
+        (damaged(grad=Tensor([1.0])), "its gradient is no tensor of the same shape"),
+        (damaged(layout=3, device=("CPU", "CPU:1")), "its layout does not fit"),
+        (damaged(device="NOWHERE"), "the tensor was on NOWHERE, which is not here"),
+    ],
+)
+def test_a_state_that_is_none_is_refused(state, message):
+    with pytest.raises(UserError, match=message):
+        Tensor.__new__(Tensor).__setstate__(state)
+
+
+# --- layers and optimisers ------------------------------------------------------------------------
+
+LAYERS = {
+    "Linear": lambda: (nn.Linear(4, 3), (2, 4)),
+    "Conv2d": lambda: (nn.Conv2d(3, 2, 3, padding=1), (1, 3, 5, 5)),
+    "ConvTranspose2d": lambda: (nn.ConvTranspose2d(3, 2, 3), (1, 3, 5, 5)),
+    "BatchNorm": lambda: (nn.BatchNorm(3), (2, 3, 4, 4)),
+    "LayerNorm": lambda: (nn.LayerNorm(4), (2, 4)),
+    "GroupNorm": lambda: (nn.GroupNorm(2, 4), (2, 4, 3)),
+    "RMSNorm": lambda: (nn.RMSNorm(4), (2, 4)),
+    "LSTMCell": lambda: (nn.LSTMCell(4, 3), (2, 4)),
+}
+
+
+@both_ways
+@pytest.mark.parametrize("name", LAYERS)
+def test_layers_compute_the_same(again, name):
+    layer, shape = LAYERS[name]()
+    found = again(layer)
+    x = Tensor(np.random.default_rng(0).normal(size=shape).astype(np.float32))
+    wanted, got = layer(x), found(x)
+    pairs = zip(wanted, got, strict=True) if isinstance(wanted, tuple) else [(wanted, got)]
+    for one, other in pairs:
+        np.testing.assert_array_equal(one.numpy(), other.numpy())
+    for tensor in nn.state.get_parameters(found):
+        assert all(tensor is not other for other in nn.state.get_parameters(layer))
+
+
+class Model:
+    def __init__(self):
+        self.first = nn.Linear(3, 4)
+        self.second = nn.Linear(4, 1)
+        self.optimizer = nn.optim.Adam(nn.state.get_parameters([self.first, self.second]), lr=0.01)
+
+    def loss(self, x):
+        return self.second(self.first(x).relu()).square().mean()
+
+    def step(self, x):
+        self.optimizer.zero_grad()
+        loss = self.loss(x).backward()
+        self.optimizer.step()
+        return loss
+
+
+def inputs(count):
+    generator = np.random.default_rng(1)
+    return [Tensor(generator.normal(size=(5, 3)).astype(np.float32)) for _ in range(count)]
+
+
+@both_ways
+@pytest.mark.parametrize("name", ["SGD", "LARS", "Adam", "AdamW", "LAMB"])
+def test_optimisers_go_on_with_the_parameters_that_they_share_with_the_model(again, name):
+    model = Model()
+    parameters = nn.state.get_parameters([model.first, model.second])
+    options = {"momentum": 0.9} if name == "SGD" else {}
+    model.optimizer = getattr(nn.optim, name)(parameters, lr=0.1, **options)
+    with Tensor.train():
+        for x in inputs(2):
+            model.step(x)
+        found = again(model)
+        assert found.optimizer.params[0] is found.first.weight
+        for x in inputs(3):
+            assert found.step(x).item() == model.step(x).item()
+    for one, other in zip(model.optimizer.params, found.optimizer.params, strict=True):
+        np.testing.assert_array_equal(one.numpy(), other.numpy())
+    before = model.first.weight.tolist()
+    with Tensor.train():
+        found.step(inputs(1)[0])
+    assert model.first.weight.tolist() == before
+
+
+# --- captured functions ---------------------------------------------------------------------------
+
+
+def scale(x):
+    """A function of this module."""
+    return (x * 3 + 1).sum()
+
+
+KEPT = Tensor([10.0, 20.0])
+
+
+@TinyJit
+def add_kept(x):
+    """A function of this module that a TinyJit stands for."""
+    KEPT.assign(KEPT + x)
+    return KEPT * 2, x
+
+
+def kernels_of(function, *args):
+    before = GlobalCounters.kernel_count
+    result = function(*args)
+    return result, GlobalCounters.kernel_count - before
+
+
+@both_ways
+def test_a_captured_function_replays_at_once(again):
+    jitted = TinyJit(scale)
+    x = Tensor([1.0, 2.0]).realize()
+    for _ in range(3):
+        jitted(x)
+    found = again(jitted)
+    assert found.captured == jitted.captured
+    result, kernels = kernels_of(found, Tensor([2.0, 3.0]).realize())
+    assert (result.item(), kernels) == (17.0, jitted.captured.kernels)
+    with pytest.raises(UserError, match=r"argument x is .*captured was"):
+        found(Tensor([1.0]))
+    found.reset()
+    assert found(Tensor([1.0])).item() == 4.0
+    assert found.__name__ == "scale"
+
+
+@both_ways
+def test_a_function_that_was_not_captured_is_captured_later(again):
+    jitted = TinyJit(scale)
+    jitted(Tensor([1.0]))
+    found = again(jitted)
+    assert found.captured is None
+    assert [found(Tensor([float(i)])).item() for i in range(4)] == [1.0, 4.0, 7.0, 10.0]
+    assert found.captured is not None
+
+
+@both_ways
+def test_state_that_the_function_keeps_is_copied(again):
+    add_kept.reset()
+    KEPT.assign(Tensor([10.0, 20.0]))
+    for _ in range(3):
+        add_kept(Tensor([1.0, 1.0]))
+    found = again(add_kept)
+    for i in range(3):
+        x = Tensor([2.0, 0.0])
+        result, same = found(x)
+        assert result.tolist() == [30.0 + 4 * i, 46.0]
+        assert same is x
+    assert KEPT.tolist() == [13.0, 23.0]
+    assert add_kept(Tensor([0.0, 0.0]))[0].tolist() == [26.0, 46.0]
+
+
+class Stepper(Model):
+    """A model with a captured function among its attributes."""
+
+    def __init__(self):
+        super().__init__()
+        self.jitted = TinyJit(self.captured_step)
+
+    def captured_step(self, x):
+        with Tensor.train():
+            return self.step(x)
+
+    @TinyJit
+    def method(self, x):
+        return self.second(self.first(x))
+
+
+@both_ways
+def test_a_model_and_its_captured_step_go_on_together(again):
+    model = Stepper()
+    for x in inputs(3):
+        model.jitted(x)
+    found = again(model)
+    assert found.jitted.captured is not None
+    before = model.first.weight.numpy()
+    results = [found.jitted(x).item() for x in inputs(3)]
+    np.testing.assert_array_equal(model.first.weight.numpy(), before)
+    assert (found.first.weight.numpy() != before).any()
+    assert results == [model.jitted(x).item() for x in inputs(3)]
+    np.testing.assert_array_equal(model.first.weight.numpy(), found.first.weight.numpy())
+    found.jitted.reset()
+    for x in inputs(3):
+        assert found.jitted(x).item() == model.jitted(x).item()
+
+
+@both_ways
+def test_methods_of_a_copy_are_captured_anew(again):
+    model = Stepper()
+    for x in inputs(3):
+        wanted = model.method(x).numpy()
+    found = again(model)
+    np.testing.assert_array_equal(again(found.method)(x).numpy(), wanted)
+    assert found.method.captured is None
+
+
+@both_ways
+def test_random_draws_go_on_in_the_stream_of_the_process(again):
+    jitted = TinyJit(draw)
+    Tensor.manual_seed(3)
+    found = [jitted(Tensor([0.0, 0.0])).tolist() for _ in range(3)]
+    other = again(jitted)
+    found += [other(Tensor([0.0, 0.0])).tolist() for _ in range(2)]
+    found += [jitted(Tensor([0.0, 0.0])).tolist()]
+    Tensor.manual_seed(3)
+    assert found == [Tensor.rand(2).tolist() for _ in range(6)]
+
+
+def draw(x):
+    return x + Tensor.rand(2)
+
+
+def sharded(x, size):
+    return [{"sum": (x + 1).sum(0)}, x.shrink((None, (0, size))), 7, (Tensor.ones(2),)]
+
+
+@both_ways
+@pytest.mark.parametrize("prune", [False, True])
+@pytest.mark.parametrize("plan", [0, 1])
+def test_variables_devices_and_containers_are_kept(again, prune, plan):
+    size = Variable("size", 1, 3)
+    array = np.arange(12, dtype=np.float32).reshape(4, 3)
+    with Context(MEMORY_PLAN=plan):
+        jitted = TinyJit(sharded, prune=prune)
+        for n in (1, 2, 3):
+            jitted(Tensor(array).shard(("CPU:1", "CPU:2"), axis=0), size.bind(n))
+        found = again(jitted)
+        for n in (3, 1, 2):
+            x = Tensor(array * n).shard(("CPU:1", "CPU:2"), axis=0)
+            sums, part, number, (ones,) = found(x, size.bind(n))
+            np.testing.assert_array_equal(sums["sum"].numpy(), (array * n + 1).sum(0))
+            np.testing.assert_array_equal(part.numpy(), (array * n)[:, :n])
+            assert (number, ones.tolist()) == (7, [1.0, 1.0])
+    assert found.captured == jitted.captured
+
+
+@both_ways
+def test_pruned_kernels_are_not_run_again(again):
+    weight = Tensor([2.0, 3.0]).realize()
+    jitted = TinyJit(lambda x: x * (weight + 1).contiguous(), prune=True)
+    for _ in range(3):
+        jitted(Tensor([1.0, 1.0]))
+    found = again(jitted)
+    result, kernels = kernels_of(found, Tensor([2.0, 2.0]).realize())
+    assert (result.tolist(), kernels) == ([6.0, 8.0], 1)
+
+
+def test_a_function_that_no_pickle_can_hold_replays_what_was_captured():
+    jitted = TinyJit(lambda x: x + 1)
+    jitted(Tensor([1.0]))
+    with pytest.raises(UserStateError, match="<lambda> is no function of a module"):
+        pickle.dumps(jitted)
+    jitted(Tensor([1.0]))
+    found = pickled(jitted)
+    assert found(Tensor([5.0])).item() == 6.0
+    found.reset()
+    with pytest.raises(UserStateError, match="not part of the pickle"):
+        found(Tensor([5.0]))
+
+
+@both_ways
+def test_state_of_which_only_a_view_is_left_is_refused(again):
+    kept = [Tensor([1.0, 2.0]).realize()]
+    view = kept[0].flip(0)
+    jitted = TinyJit(lambda x: x * kept[0].sum())
+    for _ in range(3):
+        jitted(Tensor([1.0]))
+    again(jitted)
+    kept.clear()
+    with pytest.raises(UserStateError, match=r"only views show the memory of a float32 tensor"):
+        again(jitted)
+    assert view.tolist() == [2.0, 1.0]
+
+
+def capture_state():
+    jitted = TinyJit(scale)
+    for _ in range(2):
+        jitted(Tensor([1.0, 2.0]))
+    return jitted.__getstate__()
+
+
+def changed(state, **changes):
+    return {**state, "captured": {**state["captured"], **changes}}
+
+
+def moved(state):
+    buffers = {n: ("NOWHERE", *rest) for n, (_, *rest) in state["captured"]["buffers"].items()}
+    return changed(state, buffers=buffers)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda state: None, "version None, accepted is 1"),
+        (lambda state: {**state, "version": 7}, "version 7, accepted is 1"),
+        (lambda state: {"version": 1}, "has the entries"),
+        (lambda state: {**state, "captured": {}}, "no capture that tinyref wrote"),
+        (lambda state: {**state, "captured": 5}, "no capture that tinyref wrote"),
+        (lambda state: changed(state, steps=[5]), "no capture that tinyref wrote"),
+        (lambda state: changed(state, nodes="{}"), "schema|json|JSON"),
+        (lambda state: changed(state, numbers=[(99,)]), "no capture that tinyref wrote"),
+        (lambda state: changed(state, buffers={}), "no capture that tinyref wrote"),
+        (moved, "the captured function ran on NOWHERE, which is not here"),
+    ],
+)
+def test_a_capture_that_is_none_is_refused(change, message):
+    with pytest.raises(UserError, match=message):
+        TinyJit.__new__(TinyJit).__setstate__(change(capture_state()))
+
+
+def test_a_truncated_pickle_raises():
+    whole = pickle.dumps(Tensor([1.0, 2.0]))
+    for length in (0, 1, len(whole) // 2, len(whole) - 1):
+        with pytest.raises((pickle.UnpicklingError, EOFError)):
+            pickle.loads(whole[:length])
+
+
+PROGRAM = """
+import json, pickle, sys
+from tinyref import GlobalCounters, Tensor
+tensor, jitted = pickle.load(open(sys.argv[1], "rb"))
+results = [jitted(tensor)[0].tolist() for _ in range(2)]
+print(json.dumps([tensor.tolist(), results, GlobalCounters.kernel_count]))
+"""
+
+
+def test_another_process_goes_on(tmp_path):
+    total = Tensor([1.0, 2.0]).realize()
+
+    def step(x):
+        total.assign(total + x)
+        return total * 1, Tensor.rand(1)
+
+    jitted = TinyJit(step)
+    x = Tensor([1.0, 0.0]).realize()
+    for _ in range(3):
+        jitted(x)
+    path = tmp_path / "saved"
+    path.write_bytes(pickle.dumps((x, jitted)))
+    command = [sys.executable, "-c", PROGRAM, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    tensor, results, kernels = json.loads(done.stdout)
+    assert tensor == [1.0, 0.0]
+    assert results == [[5.0, 2.0], [6.0, 2.0]]
+    assert kernels == 2 * jitted.captured.kernels
+    assert total.tolist() == [4.0, 2.0]
