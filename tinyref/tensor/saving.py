@@ -89,6 +89,7 @@ class Saving(Sharding):
         dtype = to_dtype(found["dtype"])
         node = _node_of(found, dtype)
         self._grad = None
+        self._view = None
         self._take(Value(node, place, None, found["requires_grad"], found["is_frozen"]))
         gradient = found["grad"]
         if gradient is not None:
