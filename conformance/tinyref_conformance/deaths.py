@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections import Counter
 from dataclasses import dataclass
+from typing import Any
 
 from tinyref.machine import memory_kills
 from tinyref_conformance.expectations import Phase
@@ -66,7 +67,7 @@ class Deaths:
             phase=Phase.RUN.value,
             message=ending,
             seconds=self.limits.seconds if is_timeout else 0.0,
-            details={"log": tail} if tail else None,
+            details=_details(worker, tail),
         )
 
     def is_alone_next(self, case: str, attempt: int) -> bool:
@@ -83,3 +84,11 @@ class Deaths:
         if code == -signal.SIGKILL and self._memory_kills > kills:
             return f"out of memory: {words} by the system, as it held {worker.held >> 20} MiB"
         return words
+
+
+def _details(worker: WorkerProcess, tail: str) -> dict[str, Any] | None:
+    """What the worker had said, and the launch that it had begun."""
+    found: dict[str, Any] = {"log": tail} if tail else {}
+    if worker.launch:
+        found["launch"] = worker.launch
+    return found or None

@@ -29,13 +29,14 @@ class WorkerProcess(processes.WorkerProcess):
     """One worker: its process, what it works on, and since when.
 
     held: the bytes that it held when it was looked at last. case: the case that it has begun and
-    not ended. Its silence counts from the start of that case, or of the process before it has
-    opened the device.
+    not ended, launch: how many launches of it. Its silence counts from the start of that case, or
+    of the process before it has opened the device.
     """
 
     opened: Mapping[str, Any] | None = None
     task: Task | None = None
     case: str | None = None
+    launch: int = 0
     held: int = 0
 
     @property

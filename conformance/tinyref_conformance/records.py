@@ -10,7 +10,7 @@ from typing import Any
 
 from tinyref_conformance.expectations import Phase
 from tinyref_conformance.statuses import Status
-from tinyref_spec.case import Case, Measurement
+from tinyref_spec.case import Case, Failure, Measurement
 
 # Long programs and sources would swell the journal; what is cut is said in the text.
 MAX_TEXT = 40_000
@@ -83,7 +83,7 @@ def of_measurement(case: Case, measurement: Measurement, seconds: float, attempt
         status = Status.UNSUPPORTED
     details = None
     if status is Status.FAIL and measurement.details is not None:
-        details = _cut(dataclasses.asdict(measurement.details))
+        details = details_of(measurement.details)
     return Record(
         case=case.id,
         status=status,
@@ -103,6 +103,11 @@ def of_measurement(case: Case, measurement: Measurement, seconds: float, attempt
 def _plain(value: float | None) -> float | None:
     # Measurements come from numpy: its scalars are not JSON.
     return None if value is None else float(value)
+
+
+def details_of(failure: Failure) -> dict[str, Any]:
+    """What a report shows of a failure, as JSON."""
+    return _cut(dataclasses.asdict(failure))
 
 
 def _cut(details: dict[str, Any]) -> dict[str, Any]:

@@ -268,18 +268,23 @@ def repro_command(
 
 
 def repro_script(device: str, profile: str, case_id: str) -> str:
-    """A script for a case that gave none of its own: it died or raised before it could."""
-    return f'''"""Runs one conformance case in this process, where a debugger can see it."""
+    """A script for a case that gave none of its own: it died or raised before it could.
+
+    It exits as the scripts of launches do: 1 while the case fails, 0 when it passes.
+    """
+    return f'''"""Runs one conformance case: exit code 1 while it fails and 0 when it passes."""
+from tinyref.runtimes.reproducer import run
 from tinyref_spec import catalogue
-from tinyref_spec.case import Profile
 from tinyref_spec.device_under_test import DeviceUnderTest
 
-CASE = {case_id!r}
-cases = (case for row in catalogue.rows(Profile({profile!r}))
-         for case in row.cases(Profile({profile!r})))
-case = next(case for case in cases if case.id == CASE)
-measurement = case.run(DeviceUnderTest({device!r}))
-print("pass" if measurement.passed else "FAIL", measurement.message)
+CASE = {case_id!r}  # of the profile {profile}
+DEVICE = {device!r}
+
+def problem():
+    measurement = catalogue.find(CASE).run(DeviceUnderTest(DEVICE))
+    return "" if measurement.passed else f"wrong: {{measurement.message}}"
+
+run(problem)
 '''
 
 

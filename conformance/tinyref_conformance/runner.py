@@ -17,6 +17,7 @@ from tinyref.runtimes.identity import differences
 from tinyref_conformance import journal as journals
 from tinyref_conformance.certificate import capabilities_from_json
 from tinyref_conformance.deaths import MEMORY, TIMEOUT, Deaths, Limits
+from tinyref_conformance.describe import describe_deaths
 from tinyref_conformance.ladder import Suppression
 from tinyref_conformance.plan import Plan, PlannedRow
 from tinyref_conformance.pool import Pool, Task, WorkerProcess
@@ -147,6 +148,7 @@ class Runner:
                 if self.settings.rerun_failures and not self._stopped:
                     self._queue_second_attempts()
                     self._work()
+                describe_deaths(self.outcome, self._cases, self._config(), self.settings.timeout)
         finally:
             self._pool.close()
             self._absorb()
@@ -358,7 +360,10 @@ class Runner:
     def _on_message(self, worker: WorkerProcess, message: Mapping[str, Any]) -> None:
         if "begin" in message:
             worker.case = message["begin"]
+            worker.launch = 0
             worker.heard()
+        elif "launch" in message:
+            worker.launch = message["launch"]
         elif "end" in message:
             worker.case = None
             worker.heard()

@@ -9,10 +9,11 @@ closed pipe tells, and the worker leaves.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +26,19 @@ from tinyref_conformance.expectations import Phase
 from tinyref_conformance.records import Record
 from tinyref_conformance.statuses import Status
 from tinyref_conformance.suite import Suite
-from tinyref_spec.case import Case, Profile, Row
+from tinyref_spec.case import Case, Failure, Profile, Row
 
 EXIT_JOURNAL = 4
 # Members of a backend that take part in making a kernel.
 COMPILING = frozenset({"renderer.render", "compiler.key", "compiler.compile", "load"})
+
+
+class _Described(BaseException):
+    """Ends a case at the launch that is to be described; no case catches it."""
+
+    def __init__(self, describe: Callable[[], Failure]) -> None:
+        super().__init__()
+        self.describe = describe
 
 
 def main() -> None:
@@ -41,7 +50,10 @@ def main() -> None:
         message = line.hear()
         if message.get("stop"):
             return
-        worker.run_row(message)
+        if "describe" in message:
+            worker.describe(message)
+        else:
+            worker.run_row(message)
 
 
 class Worker:
@@ -58,6 +70,9 @@ class Worker:
         self.journal = journal.Appender(path)
         self._rows: dict[str, Row] | None = None
         self._device: Any = None
+        # Of the case that runs: how many launches it has begun, and what describes the last.
+        self._launches = 0
+        self._describe: Callable[[], Failure] | None = None
 
     def open(self) -> None:
         """Opens the device and reports what it declares, or why it does not open."""
@@ -66,6 +81,7 @@ class Worker:
             os._exit(EXIT_JOURNAL)
         try:
             self._device = self.suite.open_device(self.device_name)
+            self._device.announce = self._begin_launch
             self.say({"opened": describe_device(self.device_name, self._device)})
         except (Exception, SystemExit) as error:  # anything: the report is to say what it was
             self.say({"refused": explained(error), "misnamed": is_misnamed(error)})
@@ -87,6 +103,33 @@ class Worker:
             self.say({"end": case.id})
         self.say({"row_done": message["row"]})
 
+    def describe(self, message: Mapping[str, Any]) -> None:
+        """Says what a report shows of a launch of a case, by its number, without making it."""
+        wanted = int(message["launch"])
+
+        def stop(describe: Callable[[], Failure]) -> None:
+            self._launches += 1
+            if self._launches == wanted:
+                raise _Described(describe)
+
+        found: dict[str, Any] = {}
+        self._launches = 0
+        self._device.announce = stop
+        for case in self._row(message["row"]).cases(self.profile):
+            if case.id == message["describe"]:
+                try:
+                    case.run(self._device)
+                except _Described as reached:
+                    found = records.details_of(reached.describe())
+        self._device.announce = self._begin_launch
+        self.say({"described": found})
+
+    def _begin_launch(self, describe: Callable[[], Failure]) -> None:
+        """Put down before the launch, so that a death can be told of it."""
+        self._launches += 1
+        self._describe = describe
+        self.say({"launch": self._launches})
+
     def _row(self, row_id: str) -> Row:
         if self._rows is None:
             self._rows = {row.id: row for row in self.suite.rows(self.profile)}
@@ -94,17 +137,29 @@ class Worker:
 
     def _run(self, case: Case, attempt: int) -> Record:
         started = time.perf_counter()
+        self._launches, self._describe = 0, None
         try:
             measurement = case.run(self._device)
         except MemoryError:
-            return self._stopped(case, attempt, started, Status.CRASH, "out of memory", Phase.RUN)
+            found = self._stopped(case, attempt, started, Status.CRASH, "out of memory", Phase.RUN)
+            return dataclasses.replace(found, details={"launch": self._launches})
         except Exception as error:  # a case must not take the run down with it
             found = self._stopped(
                 case, attempt, started, Status.FAIL, explained(error), _phase(error)
             )
-            source = getattr(error, "source", "")
-            return dataclasses.replace(found, details={"source": source}) if source else found
+            return dataclasses.replace(found, details=self._details(error))
         return records.of_measurement(case, measurement, time.perf_counter() - started, attempt)
+
+    def _details(self, error: Exception) -> dict[str, Any] | None:
+        """What was known of the launch that ended in an error, and the source that it names."""
+        found: dict[str, Any] = {}
+        if self._describe is not None:
+            with contextlib.suppress(Exception):  # it may be what the error is of
+                found = records.details_of(self._describe())
+        source = getattr(error, "source", "")
+        if source:
+            found["source"] = source
+        return found or None
 
     def _stopped(
         self, case: Case, attempt: int, started: float, status: Status, message: str, phase: Phase

@@ -7,17 +7,11 @@ import pytest
 
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError
+from tinyref.runtimes.guarded import GUARD, POISONS, GuardedBuffer, MemoryDamageError
 from tinyref.uops import build
 from tinyref.uops.program import Program
 from tinyref_spec.asts import load, store
-from tinyref_spec.device_under_test import (
-    GUARD,
-    POISONS,
-    DeviceUnderTest,
-    GuardedBuffer,
-    MemoryDamageError,
-    slots_of,
-)
+from tinyref_spec.device_under_test import DeviceUnderTest, slots_of
 from tinyref_spec.error_rules import Ulp
 from tinyref_spec.kernel.programs import at, close, loop, program
 from tinyref_spec.measure import Experiment, measure

@@ -11,6 +11,7 @@ import pytest
 
 from tinyref.device import Device
 from tinyref.dtype import TEXEL, dtypes, numpy_dtype
+from tinyref.runtimes.guarded import POISONS
 from tinyref.uops import build, expand
 from tinyref.uops.compile import compile_kernel
 from tinyref.uops.interpreter import machine, run_program
@@ -18,7 +19,7 @@ from tinyref.uops.node import UOp
 from tinyref_spec import catalogue
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Profile
-from tinyref_spec.device_under_test import POISONS, DeviceUnderTest, Inputs, slots_of
+from tinyref_spec.device_under_test import DeviceUnderTest, Inputs, slots_of
 from tinyref_spec.kernel import images
 
 CAPABILITIES = Device["PYTHON"].capabilities

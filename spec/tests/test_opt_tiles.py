@@ -14,6 +14,7 @@ import pytest
 from tinyref.device import Device
 from tinyref.dtype import numpy_dtype
 from tinyref.errors import TinyrefError
+from tinyref.runtimes.guarded import POISONS
 from tinyref.uops import build, lower_tile
 from tinyref.uops.compile import compile_kernel
 from tinyref.uops.interpreter import SanitizerError, run_program
@@ -25,14 +26,7 @@ from tinyref.uops.tiles import TILES, MatrixTile, Operand
 from tinyref_spec import catalogue
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Profile
-from tinyref_spec.device_under_test import (
-    POISONS,
-    DeviceUnderTest,
-    Inputs,
-    Optimised,
-    Runnable,
-    slots_of,
-)
+from tinyref_spec.device_under_test import DeviceUnderTest, Inputs, Optimised, Runnable, slots_of
 from tinyref_spec.kernel import opt_tiles
 from tinyref_spec.kernel.opt_tiles import Use
 

@@ -20,6 +20,7 @@ import pytest
 from tinyref.device import Capabilities, Device
 from tinyref.dtype import dtypes, numpy_dtype
 from tinyref.errors import TinyrefError
+from tinyref.runtimes.guarded import POISONS
 from tinyref.uops import lower
 from tinyref.uops.compile import compile_kernel
 from tinyref.uops.expand import copies
@@ -34,14 +35,7 @@ from tinyref.uops.payload import AxisKind
 from tinyref_spec import catalogue
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Case, Profile, Row
-from tinyref_spec.device_under_test import (
-    POISONS,
-    DeviceUnderTest,
-    Inputs,
-    Optimised,
-    Runnable,
-    slots_of,
-)
+from tinyref_spec.device_under_test import DeviceUnderTest, Inputs, Optimised, Runnable, slots_of
 from tinyref_spec.kernel import opts
 from tinyref_spec.kernel.opt_kernels import FORMS
 from tinyref_spec.kernel.opt_legal import LEGAL, Legal

@@ -12,12 +12,13 @@ import pytest
 from tinyref.device import Buffer, Capabilities
 from tinyref.dtype import from_numpy_dtype
 from tinyref.errors import TinyrefError
+from tinyref.runtimes.guarded import POISONS
 from tinyref.uops.node import UOp
 from tinyref.uops.program import Program
 from tinyref_spec.bits import Array, bits_dtype
 from tinyref_spec.case import Case, Profile, Row
 from tinyref_spec.catalogue import all_rows
-from tinyref_spec.device_under_test import POISONS, DeviceUnderTest, Inputs
+from tinyref_spec.device_under_test import DeviceUnderTest, Inputs
 from tinyref_spec.reference_device import ReferenceDevice
 from tinyref_spec.tensor.rows import FUNCTIONS
 

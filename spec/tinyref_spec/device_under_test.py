@@ -4,29 +4,26 @@ from __future__ import annotations
 
 import copy
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from tinyref.device import Backend, Buffer, Capabilities, Device
-from tinyref.dtype import DType, PtrDType, dtypes, numpy_dtype
+from tinyref.device import Backend, Capabilities, Device
+from tinyref.dtype import DType, PtrDType, numpy_dtype
 from tinyref.errors import TinyrefError, UserError
+from tinyref.runtimes.guarded import POISONS, GuardedBuffer
 from tinyref.runtimes.kernel import Kernel, compile_ast, compile_program
+from tinyref.uops.compile import compile_kernel
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.optimise.opt import Opt
 from tinyref.uops.payload import SlotArg
 from tinyref.uops.program import Program
 from tinyref_spec.bits import Array
-from tinyref_spec.case import Rung
+from tinyref_spec.case import Failure, Rung
 from tinyref_spec.styles import Style, style_of, styled_program
 
-# Bytes before and after each buffer that no kernel may touch; a multiple of any alignment.
-GUARD = 256
-# What outputs hold before a launch. A result that equals one is computed again over the other.
-POISONS = (0xA5, 0x5A)
-_GUARD_BYTE = 0xC3
 _KEPT_KERNELS = 32
 
 
@@ -40,10 +37,6 @@ class Optimised:
 
 Runnable = UOp | Program | Optimised
 Inputs = Sequence[Array | None]
-
-
-class MemoryDamageError(TinyrefError):
-    """A kernel wrote where it must not: a red zone, or a buffer that it only reads."""
 
 
 @dataclass(frozen=True)
@@ -81,49 +74,6 @@ def _buffer_of(address: UOp) -> UOp:
     return address
 
 
-class GuardedBuffer:
-    """`size` elements of device memory between two red zones."""
-
-    def __init__(self, device: str, dtype: DType, size: int) -> None:
-        self.dtype = dtype
-        self.size = size
-        self.nbytes = size * dtype.itemsize
-        whole = GUARD + self.nbytes + GUARD
-        self.base = Buffer(device, whole + -whole % 16, dtypes.uint8)
-        self.view = self.base.view(GUARD, size, dtype)
-        self._written = np.full(self.base.nbytes, _GUARD_BYTE, dtype=np.uint8)
-
-    def fill(self, data: Array | int) -> None:
-        """Writes data bytes (or one byte repeated) and fresh red zones to the device."""
-        middle = self._written[GUARD : GUARD + self.nbytes]
-        middle[:] = data if isinstance(data, int) else data.reshape(-1).view(np.uint8)
-        self.base.copy_in(self._written.data)
-
-    def read(self) -> Array:
-        """The elements now. Raises `MemoryDamageError` when a red zone has changed."""
-        found = np.frombuffer(self.base.copy_out(), dtype=np.uint8)
-        self._check(found, slice(0, GUARD), "before")
-        self._check(found, slice(GUARD + self.nbytes, None), "after")
-        middle = found[GUARD : GUARD + self.nbytes]
-        return middle.view(numpy_dtype(self.dtype))
-
-    def check_unchanged(self) -> None:
-        """Raises `MemoryDamageError` when the data or a red zone is not what was written."""
-        found = np.frombuffer(self.base.copy_out(), dtype=np.uint8)
-        self._check(found, slice(0, GUARD), "before")
-        self._check(found, slice(GUARD + self.nbytes, None), "after")
-        self._check(found, slice(GUARD, GUARD + self.nbytes), "in")
-
-    def _check(self, found: Array, part: slice, where: str) -> None:
-        if np.array_equal(found[part], self._written[part]):
-            return
-        first = int(np.flatnonzero(found[part] != self._written[part])[0])
-        what = "an input was overwritten" if where == "in" else "a red zone was written"
-        raise MemoryDamageError(
-            f"{what}: byte {first} {where} the buffer of {self.size} {self.dtype.name}"
-        )
-
-
 class _Loaded:
     """A kernel with its guarded buffers, ready to launch again and again."""
 
@@ -159,11 +109,22 @@ def _checked(data: Array, slot: Slot) -> Array:
     return flat
 
 
+Announce = Callable[[Callable[[], Failure]], None]
+
+
+def _ignore(describe: Callable[[], Failure]) -> None:
+    """Nobody wants to know."""
+
+
 class DeviceUnderTest:
     """One device by name; keeps the kernels of the rows that ran last.
 
-    style: how much of the device the kernels of ASTs use; see `on_rung`.
+    style: how much of the device the kernels of ASTs use; see `on_rung`. announce: told of each
+    launch before it is made, and before anything is compiled for it, by a function that says what
+    a report would show.
     """
+
+    announce: Announce = staticmethod(_ignore)
 
     def __init__(self, name: str, style: Style | None = None) -> None:
         self.name = name
@@ -245,6 +206,15 @@ class DeviceUnderTest:
             return self._load(kernel).kernel.source
         except TinyrefError as error:
             return getattr(error, "source", "")
+
+    def program(self, kernel: Runnable) -> Program:
+        """The program that is rendered for a kernel. Errors as of `compile_kernel`."""
+        if isinstance(kernel, Program):
+            return kernel
+        capabilities = Device[self.name].capabilities
+        if isinstance(kernel, Optimised):
+            return compile_kernel(kernel.ast, capabilities, opts=kernel.opts)
+        return styled_program(kernel, capabilities, self.style or Style.FULL)
 
     def guarded(self, dtype: DType, size: int) -> GuardedBuffer:
         """Device memory between red zones."""

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from tinyref.device import Device
 from tinyref.dtype import from_numpy_dtype
 from tinyref.errors import TinyrefError
+from tinyref.runtimes.guarded import POISONS, MemoryDamageError
+from tinyref.runtimes.reproducer import Launch, Wanted
 from tinyref.uops.program import Program
 from tinyref_spec import reproducer
 from tinyref_spec.bits import Array, BoolArray, hexadecimal, shown, to_bits
 from tinyref_spec.case import Failure, Measurement, Values
 from tinyref_spec.device_under_test import (
-    POISONS,
     DeviceUnderTest,
     Inputs,
-    MemoryDamageError,
     Optimised,
     Runnable,
+    slots_of,
 )
 from tinyref_spec.error_rules import Products, Rule, Verdict
 from tinyref_spec.oracles import Expected
@@ -98,6 +101,7 @@ def measure(device: DeviceUnderTest, experiment: Experiment) -> Measurement:
 
 
 def _run(device: DeviceUnderTest, experiment: Experiment, poison: int) -> list[Judgement]:
+    device.announce(functools.partial(_before, device, experiment))
     outputs = device.run(experiment.kernel, experiment.inputs, experiment.bindings, poison)
     norms = experiment.norms or [None] * len(outputs)
     rows = zip(outputs, experiment.expected, experiment.rules, norms, strict=True)
@@ -193,31 +197,71 @@ def values_of(name: str, data: Array, around: int = 0) -> Values:
 
 
 def _failure(device: DeviceUnderTest, experiment: Experiment, item: Judgement | None) -> Failure:
+    failure = _described(device, experiment, item)
+    if item is not None:
+        wanted = values_of("expected", item.expected.values, item.first)
+        given = values_of("actual", item.actual, item.first)
+        failure.expected, failure.expected_bits = wanted.values, wanted.bits
+        failure.actual, failure.actual_bits = given.values, given.bits
+    failure.source = device.source(experiment.kernel)
+    return failure
+
+
+def _before(device: DeviceUnderTest, experiment: Experiment) -> Failure:
+    """What a report shows of a launch that never ended: nothing is compiled or launched for it."""
+    failure = _described(device, experiment, None)
+    try:
+        program = device.program(experiment.kernel)
+        failure.source = Device[device.name].renderer.render(program)
+    except Exception as error:  # a vendor's renderer may be what is wrong
+        failure.source = f"not rendered: {type(error).__name__}: {error}"
+    return failure
+
+
+def _described(device: DeviceUnderTest, experiment: Experiment, item: Judgement | None) -> Failure:
     index = -1 if item is None else item.first
     inputs = [
         values_of(f"slot {slot}", data, index if _is_parallel(item, data) else 0)
         for slot, data in enumerate(experiment.inputs)
         if data is not None
     ]
-    failure = Failure(inputs=inputs, index=index)
-    if item is not None:
-        wanted = values_of("expected", item.expected.values, index)
-        given = values_of("actual", item.actual, index)
-        failure.expected, failure.expected_bits = wanted.values, wanted.bits
-        failure.actual, failure.actual_bits = given.values, given.bits
-    failure.source = device.source(experiment.kernel)
-    failure.ir = _ir(experiment.kernel)
-    expected = experiment.expected[0].values if item is None else item.expected.values
-    failure.script = reproducer.kernel_script(
-        experiment.case_id,
-        device.name,
-        experiment.kernel,
-        experiment.inputs,
-        experiment.bindings,
-        expected,
-        max(index, 0),
-    )
+    failure = Failure(inputs=inputs, index=index, ir=_ir(experiment.kernel))
+    wanted = _wanted(experiment, item)
+    try:
+        program = device.program(experiment.kernel)
+    except TinyrefError:
+        return failure
+    if wanted:
+        flat = [None if data is None else data.reshape(-1) for data in experiment.inputs]
+        launch = Launch(device.name, program, flat, experiment.bindings)
+        failure.script = reproducer.kernel_script(experiment.case_id, launch, wanted)
     return failure
+
+
+def _wanted(experiment: Experiment, item: Judgement | None) -> list[Wanted]:
+    """What some elements must be: those that are wrong, or the first of each output.
+
+    Empty where only the whole is wrong: no element says that.
+    """
+    slots = [slot.number for slot in slots_of(experiment.kernel) if slot.is_written]
+    rows = zip(slots, experiment.expected, experiment.rules, strict=True)
+    if item is None:
+        return [
+            reproducer.wanted(slot, expected, rule, _owed(expected))
+            for slot, expected, rule in rows
+        ]
+    places = np.flatnonzero(item.bad)
+    return [
+        reproducer.wanted(slot, expected, rule, places)
+        for slot, expected, rule in rows
+        if expected is item.expected and places.size
+    ]
+
+
+def _owed(expected: Expected) -> Array:
+    """The places of the elements that have a specified value."""
+    is_owed = expected.specified
+    return np.arange(expected.values.size) if is_owed is None else np.flatnonzero(is_owed)
 
 
 def _is_parallel(item: Judgement | None, data: Array) -> bool:

@@ -9,13 +9,13 @@ import numpy as np
 from tinyref.device import Capabilities
 from tinyref.dtype import dtypes, numpy_dtype
 from tinyref.errors import UserError
+from tinyref.runtimes.guarded import POISONS
 from tinyref.uops.evaluate import evaluate
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU
 from tinyref.uops.program import Program
 from tinyref_spec.bits import Array
 from tinyref_spec.device_under_test import (
-    POISONS,
     DeviceUnderTest,
     Inputs,
     Optimised,

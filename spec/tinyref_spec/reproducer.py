@@ -10,13 +10,16 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tinyref.dtype import from_numpy_dtype
-from tinyref.uops.node import UOp
-from tinyref.uops.optimise.opt import opts_text
-from tinyref.uops.text import to_text
+from tinyref.runtimes.reproducer import Launch, Wanted
+from tinyref.uops.program import Program
+from tinyref.uops.serialize import program_to_text, to_json
 from tinyref_spec.bits import Array, to_bits
-from tinyref_spec.device_under_test import Optimised, Runnable
+from tinyref_spec.error_rules import Rule, SameBits, Ulp
+from tinyref_spec.oracles import Expected
 
 MOST_LINES = 40
+# Elements that a script looks at.
+MOST_PLACES = 16
 _LONGEST_TEXT = 14
 
 
@@ -34,81 +37,111 @@ def array_literal(values: Array) -> str:
     return f"{inner}.view(numpy_dtype(dtypes.{name}))"
 
 
-def _kernel_lines(kernel: Runnable) -> list[str]:
-    if isinstance(kernel, Optimised):
+def _program_lines(program: Program) -> list[str]:
+    text = program_to_text(program)
+    if len(text.splitlines()) <= _LONGEST_TEXT and '"""' not in text and "\\" not in text:
         return [
-            *_kernel_lines(kernel.ast),
-            "from tinyref.uops.optimise.opt import parse_opts",
-            "from tinyref_spec.device_under_test import Optimised",
-            f"kernel = Optimised(kernel, parse_opts({opts_text(kernel.opts)!r}))",
+            "from tinyref.uops.serialize import program_from_text",
+            f'program = program_from_text("""{text}""")',
         ]
-    if isinstance(kernel, UOp):
-        text = to_text(kernel)
-        if len(text.splitlines()) <= _LONGEST_TEXT and '"""' not in text:
-            return ["from tinyref.uops.text import from_text", f'kernel = from_text("""{text}""")']
-    from tinyref.uops.serialize import to_json
-
-    saved = json.dumps(to_json(kernel), separators=(",", ":"))
+    saved = json.dumps(to_json(program), separators=(",", ":")).encode()
+    packed = base64.b85encode(zlib.compress(saved, 9)).decode()
     return [
         "from tinyref.uops.serialize import from_json",
-        f"kernel = from_json(json.loads({saved!r}))",
+        f"program = from_json(json.loads(zlib.decompress(base64.b85decode({packed!r}))))",
     ]
 
 
-def kernel_script(
-    case_id: str,
-    device: str,
-    kernel: Runnable,
-    inputs: Sequence[Array | None],
-    bindings: Mapping[str, int],
-    expected: Array,
-    index: int,
-) -> str:
-    """A script that runs `kernel` on `device` and prints what it gave and what is right."""
-    listed = [f"    {'None' if data is None else array_literal(data)}," for data in inputs]
-    flat = expected.ravel()
-    wanted = array_literal(flat[index : index + 1]) if 0 <= index < flat.size else "None"
-    lines = [
+def wanted(slot: int, expected: Expected, rule: Rule, places: Array) -> Wanted:
+    """What a few of the elements at `places` must be, as far as one element can say it."""
+    few = [int(place) for place in places.reshape(-1)[:MOST_PLACES]]
+    values = expected.values.reshape(-1)[few]
+    others = [other.reshape(-1)[few] for other in expected.alternatives]
+    is_exact = isinstance(rule, SameBits) or (isinstance(rule, Ulp) and rule.signed_zero)
+    if not is_exact and from_numpy_dtype(values.dtype).is_float:
+        others.append(np.where(values == 0, -values, values))
+    if isinstance(rule, SameBits):
+        return Wanted(slot, few, to_bits(values))
+    if isinstance(rule, Ulp):
+        return Wanted(slot, few, values, others, rule.limit)
+    if expected.wide is None or expected.tolerance is None:
+        return Wanted(slot, few, values, others)
+    exact = expected.wide.reshape(-1)[few]
+    bounds = list(
+        zip(
+            exact,
+            np.broadcast_to(expected.tolerance, expected.wide.shape).reshape(-1)[few],
+            strict=True,
+        )
+    )
+    return Wanted(slot, few, values, others, 0, [(float(x), float(y)) for x, y in bounds])
+
+
+def _wanted_text(item: Wanted) -> str:
+    others = ", ".join(array_literal(values) for values in item.others)
+    bounds = [tuple(map(_float_text, pair)) for pair in item.bounds]
+    shown = ", ".join(f"({exact}, {most})" for exact, most in bounds)
+    return (
+        f"Wanted({item.slot}, {list(item.places)}, {array_literal(item.values)}, [{others}], "
+        f"{item.ulps}, [{shown}])"
+    )
+
+
+def _float_text(value: float) -> str:
+    return repr(value) if np.isfinite(value) else f'float("{value}")'
+
+
+def _head(case_id: str, device: str) -> list[str]:
+    return [
         f"# Reproduces {case_id} on {device}.",
+        "# Exit code 1 while it is wrong and 0 when it is right: git bisect run python THIS_FILE",
+        "# With --in-this-process it has no child, for a debugger.",
         "import base64, json, zlib",
         "import numpy as np",
+    ]
+
+
+def kernel_script(case_id: str, launch: Launch, items: Sequence[Wanted]) -> str:
+    """A script that makes a launch again, and names the first node that is not as it should be."""
+    listed = [f"    {'None' if x is None else array_literal(x)}," for x in launch.inputs]
+    lines = [
+        *_head(case_id, launch.device),
         "from tinyref.dtype import dtypes, numpy_dtype",
-        "from tinyref_spec.device_under_test import DeviceUnderTest",
-        *_kernel_lines(kernel),
+        "from tinyref.runtimes.reproducer import Launch, Wanted, check, run",
+        *_program_lines(launch.program),
         "inputs = [",
         *listed,
         "]",
-        f"device = DeviceUnderTest({device!r})",
-        f"actual = device.run(kernel, inputs, {dict(bindings)!r})[0]",
-        f"expected = {wanted}",
-        f'print("element", {index}, "expected", expected, "actual", actual[{index}:{index} + 1])',
+        f"launch = Launch({launch.device!r}, program, inputs, {dict(launch.bindings)!r})",
+        f"wanted = [{', '.join(map(_wanted_text, items))}]",
+        "run(lambda: check(launch, wanted))",
     ]
     return "\n".join(lines) + "\n"
 
 
 def tensor_script(
-    case_id: str, device: str, inputs: Mapping[str, Array], expression: str, expected: Array
+    case_id: str, device: str, inputs: Mapping[str, Array], expression: str, item: Wanted
 ) -> str:
-    """A script that evaluates a Tensor expression of the named inputs and prints both sides."""
-    flat = np.ascontiguousarray(expected).ravel()[:8]
+    """A script that evaluates a Tensor expression of the named inputs and says what is wrong."""
     lines = [
-        f"# Reproduces {case_id} on {device}.",
-        "import base64, zlib",
-        "import numpy as np",
+        *_head(case_id, device),
         "from tinyref import Tensor, dtypes",
         "from tinyref.dtype import numpy_dtype",
+        "from tinyref.runtimes.reproducer import Wanted, run",
     ]
     if "nn." in expression:
         lines += ["from tinyref import nn", "from tinyref_spec.model.given import *"]
     if "device" in expression:
         lines.append(f"device = {device!r}")
+    lines += ["def problem():"]
     for name, values in inputs.items():
         shaped = f"({array_literal(values)}).reshape({values.shape})"
-        lines.append(f"{name} = Tensor({shaped}, device={device!r}, requires_grad=True)")
+        lines.append(f"    {name} = Tensor({shaped}, device={device!r}, requires_grad=True)")
     lines += [
-        f"actual = {expression}",
-        f"print({expression!r})",
-        'print("actual", actual.numpy().ravel()[:8])',
-        f'print("expected", {array_literal(flat)})',
+        f"    actual = {expression}",
+        "    return wanted.problem(actual.numpy().reshape(-1))",
+        f"wanted = {_wanted_text(item)}",
+        f"print({expression!r}, flush=True)",
+        "run(problem)",
     ]
     return "\n".join(lines) + "\n"

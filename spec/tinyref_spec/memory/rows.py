@@ -10,6 +10,7 @@ import numpy as np
 from tinyref.device import CORE_DTYPES, CORE_OPS, Buffer
 from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.errors import DeviceError, TinyrefError, UserError
+from tinyref.runtimes.guarded import GUARD, MemoryDamageError
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.shape_tracker import ShapeTracker
@@ -19,7 +20,7 @@ from tinyref_spec.asts import elementwise, load, load_view, store, store_view
 from tinyref_spec.bits import Array, to_bits
 from tinyref_spec.case import Measurement, Needs, Row, Rung
 from tinyref_spec.checks import Check, kernel_needs, make_row
-from tinyref_spec.device_under_test import GUARD, DeviceUnderTest, MemoryDamageError
+from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.error_rules import Ulp
 from tinyref_spec.measure import Experiment, measure, refusal
 from tinyref_spec.memory import order

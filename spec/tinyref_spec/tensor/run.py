@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,10 +14,10 @@ from tinyref_spec import bounded, samples
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Failure, Measurement
 from tinyref_spec.device_under_test import DeviceUnderTest
-from tinyref_spec.error_rules import Bounded, Ulp
+from tinyref_spec.error_rules import Bounded, Rule, Ulp
 from tinyref_spec.measure import Judgement, judge, percentile, refusal, values_of
 from tinyref_spec.oracles import Expected
-from tinyref_spec.reproducer import tensor_script
+from tinyref_spec.reproducer import tensor_script, wanted
 from tinyref_spec.tensor.forms import Form, make_values
 
 Arrays = Mapping[str, Array]
@@ -72,12 +73,16 @@ def run_forward(
     """The result has the right dtype, shape and values."""
     values = inputs_of(form, dtype, seed)
     expected, shape = reference(form, dtype, values)
+    rule = _rule(expected)
+    device.announce(
+        functools.partial(_failure, case_id, device.name, form.expression, values, expected, rule)
+    )
     result = evaluate(form.expression, named(values, dtype, device.name))
     problem = _misfit(form.expression, result, form.output(dtype), shape)
     if problem:
         return Measurement(False, problem, compared=1)
     found = _judged(result.numpy(), expected)
-    return _measured(case_id, device, form.expression, values, [("result", found)])
+    return _measured(case_id, device, [form.expression], values, [("result", found)])
 
 
 def run_backward(
@@ -89,32 +94,60 @@ def run_backward(
     _, shape = reference(form, dtype, values)
     weights = samples.moderate(dtype, int(np.prod(shape)), seed + 77).reshape(shape)
     compute = form.compute_dtype(dtype)
-    wanted = form.gradients(bounded.exact(weights, compute), *_exact(form, dtype, values))
+    exact = form.gradients(bounded.exact(weights, compute), *_exact(form, dtype, values))
     names = named(values, dtype, device.name)
     targets = [item.name for item in form.inputs if item.is_differentiable]
     for name in targets:
         names[name].requires_grad_()
+    asked = ", ".join(targets)
+    expressions = [
+        f"({form.expression}).gradient({asked}, gradient=g)[{place}]"
+        for place in range(len(targets))
+    ]
+    references = [bounded.expected(value, dtype) for value in exact if value is not None]
+    given = {**values, "g": weights}
+    first = (expressions[0], given, references[0], _rule(references[0]))
+    device.announce(functools.partial(_failure, case_id, device.name, *first))
     seed_tensor = tensors({"g": weights}, device.name)["g"]
     result = evaluate(form.expression, names)
     gradients = result.gradient(*[names[name] for name in targets], gradient=seed_tensor)
     # Together, so that what they share is computed once.
     gradients[0].realize(*gradients[1:])
-    references = [value for value in wanted if value is not None]
     judged = []
     for name, gradient, value in zip(targets, gradients, references, strict=True):
         problem = _misfit(f"gradient of {name}", gradient, dtype, values[name].shape)
         if problem:
             return Measurement(False, problem, compared=1)
-        judged.append((name, _judged(gradient.numpy(), bounded.expected(value, dtype))))
-    asked = ", ".join(targets)
-    expression = f"({form.expression}).gradient({asked}, gradient=g)[0]"
-    return _measured(case_id, device, expression, {**values, "g": weights}, judged)
+        judged.append((name, _judged(gradient.numpy(), value)))
+    return _measured(case_id, device, expressions, given, judged)
 
 
 def _judged(actual: Array, expected: Expected) -> Judgement:
-    flat = np.ascontiguousarray(actual).reshape(-1)
-    rule = Ulp(0, signed_zero=False) if expected.tolerance is None else Bounded()
-    return judge(flat, expected, rule)
+    return judge(np.ascontiguousarray(actual).reshape(-1), expected, _rule(expected))
+
+
+def _rule(expected: Expected) -> Rule:
+    return Ulp(0, signed_zero=False) if expected.tolerance is None else Bounded()
+
+
+def _failure(
+    case_id: str,
+    device: str,
+    expression: str,
+    values: Arrays,
+    expected: Expected,
+    rule: Rule,
+    places: Array | None = None,
+) -> Failure:
+    """What a report shows of an expression whose elements at `places` are, or would be, wrong."""
+    if places is None:
+        places = np.arange(expected.values.size)
+    item = wanted(0, expected, rule, places)
+    return Failure(
+        [values_of(key, array) for key, array in values.items()],
+        ir=expression,
+        script=tensor_script(case_id, device, values, expression, item),
+    )
 
 
 def _misfit(what: str, result: Any, dtype: DType, shape: tuple[int, ...]) -> str:
@@ -128,35 +161,33 @@ def _misfit(what: str, result: Any, dtype: DType, shape: tuple[int, ...]) -> str
 def _measured(
     case_id: str,
     device: DeviceUnderTest,
-    expression: str,
+    expressions: list[str],
     values: Arrays,
     judged: list[tuple[str, Judgement]],
 ) -> Measurement:
+    """Judges the value of each expression."""
     result = Measurement(True, compared=sum(item.compared for _, item in judged))
-    for name, item in judged:
+    for expression, (name, item) in zip(expressions, judged, strict=True):
         if item.verdict.ulp is not None and item.verdict.ulp.size:
             result.max_ulp = max(result.max_ulp or 0.0, float(item.verdict.ulp.max()))
             result.p99_ulp = percentile(item.verdict.ulp)
         if not item.fails or not result.passed:
             continue
         result.passed = False
-        wanted = values_of("expected", item.expected.values, item.first)
+        right = values_of("expected", item.expected.values, item.first)
         given = values_of("actual", item.actual, item.first)
         result.message = (
-            f"{expression}: {name}[{item.first}]: expected {wanted.values[0]} "
-            f"({wanted.bits[0]}), got {given.values[0]} ({given.bits[0]}); "
+            f"{expression}: {name}[{item.first}]: expected {right.values[0]} "
+            f"({right.bits[0]}), got {given.values[0]} ({given.bits[0]}); "
             f"{int(np.count_nonzero(item.bad))} of {item.compared} wrong"
         )
-        result.details = Failure(
-            [values_of(key, array) for key, array in values.items()],
-            wanted.values,
-            wanted.bits,
-            given.values,
-            given.bits,
-            item.first,
-            ir=expression,
-            script=tensor_script(case_id, device.name, values, expression, item.expected.values),
+        result.details = _failure(
+            *(case_id, device.name, expression, values, item.expected, _rule(item.expected)),
+            np.flatnonzero(item.bad),
         )
+        result.details.index = item.first
+        result.details.expected, result.details.expected_bits = right.values, right.bits
+        result.details.actual, result.details.actual_bits = given.values, given.bits
     if judged and not any(item.expected.values.size for _, item in judged):
         # An empty result has only its type and shape, and those were compared before.
         result.compared = 1

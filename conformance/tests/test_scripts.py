@@ -1,0 +1,150 @@
+"""The script of a failure: exit code 1 while it is wrong, 0 when it is right, and it says where."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tinyref.dtype import dtypes
+from tinyref_conformance.conform import Request, conform
+from tinyref_conformance.report import CaseResult, repro_script
+from tinyref_conformance.runner import Settings
+from tinyref_conformance.statuses import Status
+from tinyref_conformance.zoo import ZOO
+from tinyref_spec import catalogue, samples
+from tinyref_spec.device_under_test import DeviceUnderTest
+from tinyref_spec.reproducer import MOST_LINES
+
+
+def script_of(device: str, case_id: str) -> str:
+    measured = catalogue.find(case_id).run(DeviceUnderTest(device))
+    assert not measured.passed
+    assert measured.details is not None
+    assert measured.details.ir
+    return measured.details.script
+
+
+def run(script: str, folder: Path, fails: bool = False) -> tuple[int, str]:
+    """Exit code and output; `fails` says that an error of the device is to be shown."""
+    file = folder / "script.py"
+    file.write_text(script)
+    done = subprocess.run([sys.executable, file], check=False, capture_output=True, text=True)
+    assert ("Traceback" in done.stderr) is fails, done.stderr
+    return done.returncode, done.stdout + (done.stderr if fails else "")
+
+
+WRONG = [
+    ("FloorDivision", "isa.binary.idiv.int32.edge:0", "the first node that differs is IDIV int32"),
+    ("Tf32Rounding", "isa.binary.mul.float32.edge:0", "the first node that differs is MUL float32"),
+    ("LostNegativeZero", "isa.unary.neg.float32.special:0", "node that differs is NEG float32"),
+    ("TruncatedBfloat16", "isa.cast.float32.to_bfloat16.edge:0", "differs is CAST bfloat16"),
+    (
+        "WrongItemIndex",
+        "kernel.program.item.4x1x1",
+        'SPECIAL int32 (CONST) Special{scope="item" dim=0} at item x 1: nothing, 1 by the',
+    ),
+    ("ReversedVectors", "kernel.program.vector4.float32.add", "LOAD float32x4 (INDEX) at turn 0"),
+    ("OffByOneTail", "kernel.store.constant.float32.size:7", "element 6: expected 1.0 "),
+    ("StaleOutput", "memory.launch.float32.again", "wrong after a launch with other inputs"),
+    ("GatedStoreIgnored", "memory.gate.store.float32.partial:9", "wrong: element 0: expected"),
+    ("WrongGroupIndex", "tensor.add.float32.forward:0", "element "),
+    ("Tf32Rounding", "tensor.mul.float32.backward:0", "element "),
+]
+
+
+@pytest.mark.long
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize(("name", "case_id", "says"), WRONG)
+def test_a_script_fails_on_the_broken_device_and_passes_on_the_healthy_one(
+    name: str, case_id: str, says: str, tmp_path: Path
+) -> None:
+    device = ZOO[name].device
+    script = script_of(device, case_id)
+    assert len(script.splitlines()) < MOST_LINES
+    assert not re.search(r"tinyref_(spec|conformance)\b", script.replace(device, ""))
+    code, out = run(script, tmp_path)
+    assert code == 1, out
+    assert says in out
+    assert run(script.replace(device, "PYTHON"), tmp_path) == (0, run_says(script, "right"))
+
+
+def run_says(script: str, word: str) -> str:
+    printed = re.search(r"^print\('(.*)', flush=True\)$", script, re.M)
+    return f"{printed[1]}\n{printed[1]}\n{word}\n" if printed else f"{word}\n"
+
+
+HERE = Path(__file__).parent
+
+
+def conformed(
+    device: str, query: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> dict[str, CaseResult]:
+    path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
+    monkeypatch.setenv("PYTHONPATH", path)
+    settings = Settings(f"dying_devices:{device}", folder, jobs=1, timeout=4.0)
+    report = conform(Request(settings, query=query)).report
+    return {case.id: case for case in report.cases if case.status.is_broken}
+
+
+@pytest.mark.long
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize(
+    ("device", "status", "says"),
+    [
+        ("Aborting", Status.CRASH, "wrong: the launch ended its process: killed by SIGABRT"),
+        ("Hanging", Status.TIMEOUT, "wrong: no end within 5 s"),
+        ("Raising", Status.FAIL, "the driver says no"),
+    ],
+)
+def test_a_death_carries_what_a_failure_carries(
+    device: str, status: Status, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case_id = "kernel.one_alu.add.float32.size:2"
+    broken = conformed(device, "kernel.one_alu.add.float32", tmp_path, monkeypatch)
+    assert {name: case.status for name, case in broken.items()} == {case_id: status}
+    details = broken[case_id].details
+    assert details is not None
+    assert details["ir"].startswith("SINK") or "STORE" in details["ir"]
+    assert "ADD float32" in details["source"]
+    assert details["inputs"][0]["dtype"] == "float32"
+    script = details["script"]
+    assert "tinyref_spec" not in script
+    impatient = script.replace("run(lambda: check(launch, wanted))", IMPATIENT)
+    assert IMPATIENT in impatient
+    code, out = run(impatient, tmp_path, fails=device == "Raising")
+    assert code == 1
+    assert says in out
+    assert run(script.replace(f"dying_devices:{device}", "PYTHON"), tmp_path) == (0, "right\n")
+
+
+IMPATIENT = "run(lambda: check(launch, wanted), 5.0)"
+
+
+@pytest.mark.long
+def test_the_launch_that_died_is_the_one_described(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = conformed("SecondLaunch", "memory.launch.int32.again", tmp_path, monkeypatch)
+    (case,) = broken.values()
+    assert case.status is Status.CRASH
+    assert case.details is not None
+    assert case.details["launch"] == 2
+    first = samples.small_integers(dtypes.int32, 16, 2, 50)
+    assert case.details["inputs"][0]["values"] == [str(number) for number in first]
+
+
+@pytest.mark.long
+def test_a_case_without_a_launch_has_the_script_of_its_case(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(HERE))
+    script = repro_script("PYTHON", "quick", "memory.copy.uint8.size:3")
+    assert run(script, tmp_path) == (0, "right\n")
+    damaged = script.replace("DeviceUnderTest(DEVICE)", "None")
+    assert damaged != script
+    assert run(damaged, tmp_path, fails=True)[0] == 1

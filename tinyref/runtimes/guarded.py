@@ -1,0 +1,67 @@
+"""Buffers between red zones: what shows that a kernel writes where it must not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tinyref.device import Buffer
+from tinyref.dtype import DType, dtypes, numpy_dtype
+from tinyref.errors import TinyrefError
+
+# Bytes before and after each buffer that no kernel may touch; a multiple of any alignment.
+GUARD = 256
+# What outputs hold before a launch. A result that equals one is computed again over the other.
+POISONS = (0xA5, 0x5A)
+_GUARD_BYTE = 0xC3
+
+Array = npt.NDArray[Any]
+
+
+class MemoryDamageError(TinyrefError):
+    """A kernel wrote where it must not: a red zone, or a buffer that it only reads."""
+
+
+class GuardedBuffer:
+    """`size` elements of device memory between two red zones."""
+
+    def __init__(self, device: str, dtype: DType, size: int) -> None:
+        self.dtype = dtype
+        self.size = size
+        self.nbytes = size * dtype.itemsize
+        whole = GUARD + self.nbytes + GUARD
+        self.base = Buffer(device, whole + -whole % 16, dtypes.uint8)
+        self.view = self.base.view(GUARD, size, dtype)
+        self._written = np.full(self.base.nbytes, _GUARD_BYTE, dtype=np.uint8)
+
+    def fill(self, data: Array | int) -> None:
+        """Writes data bytes (or one byte repeated) and fresh red zones to the device."""
+        middle = self._written[GUARD : GUARD + self.nbytes]
+        middle[:] = data if isinstance(data, int) else data.reshape(-1).view(np.uint8)
+        self.base.copy_in(self._written.data)
+
+    def read(self) -> Array:
+        """The elements now. Raises `MemoryDamageError` when a red zone has changed."""
+        found = np.frombuffer(self.base.copy_out(), dtype=np.uint8)
+        self._check(found, slice(0, GUARD), "before")
+        self._check(found, slice(GUARD + self.nbytes, None), "after")
+        middle = found[GUARD : GUARD + self.nbytes]
+        return middle.view(numpy_dtype(self.dtype))
+
+    def check_unchanged(self) -> None:
+        """Raises `MemoryDamageError` when the data or a red zone is not what was written."""
+        found = np.frombuffer(self.base.copy_out(), dtype=np.uint8)
+        self._check(found, slice(0, GUARD), "before")
+        self._check(found, slice(GUARD + self.nbytes, None), "after")
+        self._check(found, slice(GUARD, GUARD + self.nbytes), "in")
+
+    def _check(self, found: Array, part: slice, where: str) -> None:
+        if np.array_equal(found[part], self._written[part]):
+            return
+        first = int(np.flatnonzero(found[part] != self._written[part])[0])
+        what = "an input was overwritten" if where == "in" else "a red zone was written"
+        raise MemoryDamageError(
+            f"{what}: byte {first} {where} the buffer of {self.size} {self.dtype.name}"
+        )

@@ -1,0 +1,147 @@
+"""What a script needs that launches one kernel again and tells whether it is right.
+
+The launch is made by a child of the script, so that a crash and a hang are answers too: the script
+exits with 0 where all is right and with 1 where it is not, as `git bisect run` wants it.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from tinyref.errors import TinyrefError
+from tinyref.processes import death_in_words
+from tinyref.runtimes.guarded import POISONS
+from tinyref.runtimes.kernel import forget_kernels
+from tinyref.runtimes.trace import first_difference, ulps_apart, values_of
+from tinyref.uops.program import Program
+
+Array = npt.NDArray[Any]
+
+IN_THIS_PROCESS = "--in-this-process"
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One launch of `program` on `device`.
+
+    inputs: per slot, flat, None for an output.
+    """
+
+    device: str
+    program: Program
+    inputs: Sequence[Array | None]
+    bindings: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What elements `places` of the buffer in `slot` must be.
+
+    values: one for each place, and `others` that are as good. ulps: how many units in the last
+    place they may be off. bounds: (exact, most) for each place, where the error has a bound.
+    """
+
+    slot: int
+    places: Sequence[int]
+    values: Array
+    others: Sequence[Array] = ()
+    ulps: float = 0
+    bounds: Sequence[tuple[float, float]] = ()
+
+    def problem(self, found: Array) -> str:
+        """What is wrong first in the contents of the buffer; empty where nothing is."""
+        actual = found[list(self.places)]
+        good = np.logical_or.reduce(
+            [ulps_apart(actual, values) <= self.ulps for values in (self.values, *self.others)]
+        )
+        if self.bounds:
+            exact, most = np.array(self.bounds, np.float64).T
+            with np.errstate(all="ignore"):
+                good = good | (np.abs(actual.astype(np.float64) - exact) <= most)
+        wrong = np.flatnonzero(~good)
+        if not wrong.size:
+            return ""
+        first = int(wrong[0])
+        values = [_shown(array[first : first + 1]) for array in (self.values, actual)]
+        return f"element {self.places[first]}: expected {values[0]}, got {values[1]}"
+
+
+def _shown(values: Array) -> str:
+    bits = int.from_bytes(values.tobytes(), sys.byteorder)
+    return f"{values[0]} (0x{bits:0{2 * values.dtype.itemsize}x})"
+
+
+def run(problem: Callable[[], str], seconds: float = 60.0) -> NoReturn:
+    """Asks in a child of this script what is wrong, prints it and exits: 0 nothing, 1 something.
+
+    With `--in-this-process` there is no child, so that a debugger sees the launch.
+    """
+    if IN_THIS_PROCESS in sys.argv[1:]:
+        found = problem()
+        _say(found or "right")
+        sys.exit(1 if found else 0)
+    command = [sys.executable, sys.argv[0], IN_THIS_PROCESS]
+    try:
+        code = subprocess.run(command, check=False, timeout=seconds).returncode
+    except subprocess.TimeoutExpired:
+        _say(f"wrong: no end within {seconds:g} s")
+        sys.exit(1)
+    if code not in (0, 1):
+        _say(f"wrong: the launch ended its process: {death_in_words(code)}")
+    sys.exit(1 if code else 0)
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def check(launch: Launch, wanted: Sequence[Wanted]) -> str:
+    """What is wrong with the launch, and the first node of which it is; empty where all is right.
+
+    It is launched over two poisons, and after a launch with other inputs.
+    """
+    try:
+        for poison in POISONS:
+            problem = _problem(launch, wanted, poison)
+            if problem:
+                return f"wrong: {problem}\n{_blamed(launch)}"
+        # Loaded anew, so that the first launch of the kernel is the other one.
+        forget_kernels()
+        _launched(_with_other_inputs(launch), POISONS[0])
+        problem = _problem(launch, wanted, POISONS[0])
+    except TinyrefError as error:
+        return f"wrong: {type(error).__name__}: {error}"
+    return f"wrong after a launch with other inputs: {problem}" if problem else ""
+
+
+def _blamed(launch: Launch) -> str:
+    return first_difference(launch.device, launch.program, launch.inputs, launch.bindings)
+
+
+def _launched(launch: Launch, poison: int) -> list[Array]:
+    return values_of(launch.device, launch.program, launch.inputs, launch.bindings, poison)
+
+
+def _problem(launch: Launch, wanted: Sequence[Wanted], poison: int) -> str:
+    slots = [parameter.slot for parameter in launch.program.parameters]
+    found = _launched(launch, poison)
+    for item in wanted:
+        dtype = item.values.dtype
+        problem = item.problem(found[slots.index(item.slot)].view(dtype))
+        if problem:
+            return problem
+    return ""
+
+
+def _with_other_inputs(launch: Launch) -> Launch:
+    """The launch with each input turned by one element: the same values in other places."""
+    turned = [None if data is None else np.roll(data, 1) for data in launch.inputs]
+    return Launch(launch.device, launch.program, turned, launch.bindings)
