@@ -50,7 +50,7 @@ class Reader:
 
     def _message(self, line: bytes) -> Message | None:
         if line.startswith(self._start):
-            with contextlib.suppress(ValueError):
+            with contextlib.suppress(ValueError, RecursionError):
                 found = json.loads(line[len(self._start) :])
                 if isinstance(found, dict):
                     return found

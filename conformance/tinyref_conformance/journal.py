@@ -19,6 +19,7 @@ from typing import Any
 
 from tinyref.errors import UserError
 from tinyref.folders import set_aside
+from tinyref.foreign import json_value
 from tinyref.runtimes.identity import differences
 from tinyref_conformance.records import Record
 
@@ -120,10 +121,11 @@ class Journal:
         """The results that were appended since the last call; a torn line is left out."""
         records = []
         for data in self._new_lines():
-            if isinstance(data.get("identity"), dict):
-                self.identity = data["identity"]
-            with contextlib.suppress(KeyError, TypeError, ValueError):
-                records.append(Record.from_json(data["result"]))
+            identity = data.get("identity")
+            if isinstance(identity, dict) and all(isinstance(x, str) for x in identity.values()):
+                self.identity = identity
+            with contextlib.suppress(ValueError):
+                records.append(Record.from_json(data.get("result")))
         self._has_results = self._has_results or bool(records)
         return records
 
@@ -144,7 +146,7 @@ class Journal:
         found = []
         for line in lines:
             with contextlib.suppress(ValueError):
-                parsed = json.loads(line) if line else None
+                parsed = json_value(line) if line else None
                 if isinstance(parsed, dict):
                     found.append(parsed)
         return found

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tinyref.foreign import made
 from tinyref_conformance.expectations import Phase
 from tinyref_conformance.statuses import Status
 from tinyref_spec.case import Case, Failure, Measurement
@@ -47,14 +48,16 @@ class Record:
         return found
 
     @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Record:
-        """Raises `KeyError`, `TypeError` or `ValueError` for data that no worker wrote."""
+    def from_json(data: object) -> Record:
+        """Raises `ValueError` for data that no worker wrote."""
+        if not isinstance(data, Mapping):
+            raise ValueError("a result is an object")
         known = {field.name for field in dataclasses.fields(Record)}
         members = {key: value for key, value in data.items() if key in known}
-        members["status"] = Status(members["status"])
+        members["status"] = Status(members.get("status"))
         for key in ("max_ulp", "p99_ulp"):
             members[key] = number_from_json(members.get(key))
-        return Record(**members)
+        return made(Record, members)
 
 
 def number_to_json(value: Any) -> Any:
@@ -65,8 +68,15 @@ def number_to_json(value: Any) -> Any:
 
 
 def number_from_json(value: Any) -> float | None:
-    """The other way round."""
-    return None if value is None else float(value)
+    """The other way round. Raises `ValueError` for what is no number."""
+    if value is None:
+        return None
+    if not isinstance(value, int | float | str):
+        raise ValueError(f"a {type(value).__name__}, expected is a number")
+    try:
+        return float(value)
+    except OverflowError as error:
+        raise ValueError(str(error)) from None
 
 
 def of_measurement(case: Case, measurement: Measurement, seconds: float, attempt: int) -> Record:

@@ -6,6 +6,7 @@ import dataclasses
 import datetime
 import hashlib
 import json
+import operator
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from tinyref import reproduce
-from tinyref.errors import UserError
+from tinyref.errors import UserError, described
+from tinyref.foreign import json_value, made
 from tinyref_conformance import ladder
 from tinyref_conformance.records import number_from_json, number_to_json
 from tinyref_conformance.statuses import EXIT_AS_EXPECTED, Status, exit_code
@@ -219,25 +221,46 @@ def from_json(data: Any, where: str) -> Report:
     if data.get("version") != VERSION:
         raise UserError(f"report: {where} has version {data.get('version')!r}, not {VERSION}")
     try:
-        return Report(
-            certificate=dict(data["certificate"]),
+        found = Report(
+            certificate=_certificate(data["certificate"]),
             rows=[_row_from_json(row) for row in data["rows"]],
             cases=[_case_from_json(case) for case in data["cases"]],
-            problems=list(data["problems"]),
+            problems=[_text(problem) for problem in data["problems"]],
         )
+        # Each case is of a row that is there.
+        _ = found.verdict
+        return found
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise UserError(f"report: {where} is damaged: {error!r}") from error
+        raise UserError(f"report: {where} is damaged: {described(error)}") from error
+
+
+def _certificate(data: Mapping[str, Any]) -> dict[str, Any]:
+    """With the members that comparisons look at, of their types."""
+    for name in ("device", "profile", "suite_hash", "started", "tinyref"):
+        _text(data[name])
+    for name in ("flags", "environment"):
+        for value in data.get(name, {}).values():
+            _text(str(value) if isinstance(value, int) else value)
+    for reason in data["reductions"]:
+        _text(reason)
+    return dict(data)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"a {type(value).__name__}, expected is text")
+    return value
 
 
 def _row_from_json(data: Mapping[str, Any]) -> RowResult:
     members = dict(data)
-    counts = {Status(name): int(count) for name, count in members.pop("counts").items()}
+    counts = {Status(name): operator.index(count) for name, count in members.pop("counts").items()}
     members["rung"] = Rung[members["rung"]]
     members["clauses"] = tuple(members["clauses"])
     members["clause_sentences"] = tuple(members["clause_sentences"])
     for key in ("max_ulp", "p99_ulp"):
         members[key] = number_from_json(members[key])
-    return RowResult(**members, counts=Counter(counts))
+    return made(RowResult, {**members, "counts": Counter(counts)})
 
 
 def _case_from_json(data: Mapping[str, Any]) -> CaseResult:
@@ -245,16 +268,16 @@ def _case_from_json(data: Mapping[str, Any]) -> CaseResult:
     members["status"] = Status(members["status"])
     for key in ("max_ulp", "p99_ulp"):
         members[key] = number_from_json(members.get(key))
-    return CaseResult(**members)
+    return made(CaseResult, members)
 
 
 def load(path: Path) -> Report:
     """Reads a JSON report. Raises `UserError` naming the file and what is wrong with it."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = json_value(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(f"report: cannot read {path}: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise UserError(f"report: {path} is not JSON: {error}") from error
     return from_json(data, str(path))
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import sqlite3
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -210,3 +212,88 @@ os.kill(os.getpid(), signal.SIGKILL)
     killed = subprocess.run([sys.executable, "-c", code], check=False, env=dict(os.environ))
     assert killed.returncode == -signal.SIGKILL
     assert Database.open(tmp_path).chunks() == [(0, 20), (1000, 1020)]
+
+
+FOREIGN = (None, -1, 1.5, "", "\x1b[2J", b"\xff\xfe", "[" * 100_000, "9" * 100_000, "{}", "[null]")
+COLUMNS = {
+    "config": ("key", "value"),
+    "chunks": ("first", "stop", "judged", "seconds"),
+    "coverage": ("epoch", "kind", "name", "count"),
+    "findings": ("number", "signature", "verdict", "guide", "bucket"),
+    "guides": ("epoch", "guide"),
+    "buckets": ("key", "number", "examination", "file"),
+}
+
+
+def read_all(folder: Path) -> None:
+    database = Database.open(folder)
+    try:
+        database.config()
+        database.chunks()
+        database.totals()
+        database.coverage("rule")
+        database.findings()
+        database.buckets()
+        database.guides()
+    finally:
+        database.close()
+
+
+def whole(folder: Path) -> bytes:
+    """A database with something in each table."""
+    database = filled(folder)
+    database.keep(Examination(3, "bucket", "DEVICE", "", "x", {"ast": []}, 8, 2), "case.json")
+    database.keep_guide(0, {"x": 1})
+    database.close()
+    return (folder / NAME).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("table", "column"),
+    [(table, column) for table, columns in COLUMNS.items() for column in columns],
+)
+def test_foreign_values_are_one_class_of_error(tmp_path: Path, table: str, column: str):
+    good = whole(tmp_path)
+    for value in FOREIGN:
+        (tmp_path / NAME).write_bytes(good)
+        with sqlite3.connect(tmp_path / NAME) as connection, suppress(sqlite3.IntegrityError):
+            row = f"rowid = (select min(rowid) from {table})"
+            with suppress(sqlite3.OperationalError):
+                connection.execute(f"update {table} set {column} = ? where {row}", (value,))
+        connection.close()
+        with suppress(UserError):
+            read_all(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "foreign"),
+    [
+        ("config", "value", "["),
+        ("findings", "verdict", '{"pair": "NO"}'),
+        ("findings", "guide", "[]"),
+        ("buckets", "examination", '{"number": 1}'),
+        ("guides", "guide", "5"),
+    ],
+)
+def test_json_that_no_campaign_wrote_is_refused(
+    tmp_path: Path, table: str, column: str, foreign: str
+):
+    whole(tmp_path)
+    for value in ("[" * 100_000, "9" * 100_000, b"\xff", "{", foreign):
+        with sqlite3.connect(tmp_path / NAME) as connection:
+            connection.execute(f"update {table} set {column} = ?", (value,))
+        connection.close()
+        with pytest.raises(UserError, match="is damaged"):
+            read_all(tmp_path)
+
+
+def test_damaged_bytes_are_one_class_of_error(tmp_path: Path):
+    good = whole(tmp_path)
+    generator = random.Random(5)
+    for _ in range(40):
+        data = bytearray(good)
+        for _ in range(generator.randrange(1, 30)):
+            data[generator.randrange(len(data))] = generator.randrange(256)
+        (tmp_path / NAME).write_bytes(data)
+        with suppress(UserError):
+            read_all(tmp_path)

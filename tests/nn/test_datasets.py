@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import struct
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -145,3 +146,26 @@ def test_broken_cifar_files(tmp_path, data, reason):
     (tmp_path / "train.bin").write_bytes(data)
     with pytest.raises(UserError, match=reason):
         cifar100(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "sizes", [(0, 2**32 - 1, 2**32 - 1), (2**32 - 1,) * 3, (2**31, 2**31, 4), (1, 0, 5)]
+)
+def test_an_idx_file_of_impossible_size_is_refused(tmp_path: Path, sizes: tuple[int, ...]) -> None:
+    path = tmp_path / "images"
+    header = b"\0\0\x08\x03" + b"".join(size.to_bytes(4, "big") for size in sizes)
+    path.write_bytes(header + b"x" * (sizes == (1, 0, 5)))
+    with pytest.raises(UserError, match="shape"):
+        read_idx(path, 3)
+
+
+def test_any_damage_to_an_idx_file_is_an_error_or_an_array(tmp_path: Path, damaged: Any) -> None:
+    path = tmp_path / "images"
+    good = b"\0\0\x08\x03" + b"".join(size.to_bytes(4, "big") for size in (2, 3, 4)) + bytes(24)
+    for data in (*damaged(good), *damaged(gzip.compress(good))):
+        path.write_bytes(data)
+        try:
+            found = read_idx(path, 3)
+        except (UserError, DeviceError):
+            continue
+        assert found.size <= 24

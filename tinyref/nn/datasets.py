@@ -79,7 +79,11 @@ def read_idx(path: PathLike, axes: int) -> Bytes:
         raise UserError(
             f"{path}: {len(data) - start} elements, its shape {shape} needs {math.prod(shape)}"
         )
-    return np.frombuffer(data, np.uint8, offset=start).reshape(shape)
+    try:
+        return np.frombuffer(data, np.uint8, offset=start).reshape(shape)
+    except ValueError as error:
+        # There may be no image, and each of them larger than any memory.
+        raise UserError(f"{path}: shape {shape}: {error}") from None
 
 
 def _contents(path: Path) -> bytes:

@@ -22,6 +22,7 @@ import tinyref_fuzz
 import tinyref_spec
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError, explained
+from tinyref.foreign import made
 from tinyref.uops.ops import Ops
 from tinyref.uops.optimise.opt import OptOp
 from tinyref.uops.rewrite.engine import firings
@@ -193,10 +194,15 @@ def verdict_to_json(verdict: Verdict) -> dict[str, Any]:
 
 
 def verdict_from_json(data: Mapping[str, Any]) -> Verdict:
-    """The verdict that `verdict_to_json` wrote."""
-    pair = Pair[data["pair"]] if data["pair"] else None
-    symptom = Symptom[data["symptom"]] if data["symptom"] else None
-    return Verdict(pair, symptom, data["detail"], data["trial"], data["judged"])
+    """The verdict that `verdict_to_json` wrote. Raises `ValueError` for other data."""
+    if not isinstance(data, Mapping):
+        raise ValueError("a verdict is an object")
+    try:
+        pair = Pair[data["pair"]] if data["pair"] else None
+        symptom = Symptom[data["symptom"]] if data["symptom"] else None
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"a verdict with no such member or value: {error}") from None
+    return made(Verdict, {**data, "pair": pair, "symptom": symptom})
 
 
 def result_of(

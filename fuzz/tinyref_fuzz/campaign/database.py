@@ -18,8 +18,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from tinyref.errors import UserError
+from tinyref.errors import UserError, printable
 from tinyref.folders import set_aside
+from tinyref.foreign import json_value
 from tinyref.runtimes.identity import differences
 from tinyref_fuzz.campaign.cases import code_version, verdict_from_json, verdict_to_json
 from tinyref_fuzz.campaign.examination import signature
@@ -151,8 +152,9 @@ class Database:
             (version,) = connection.execute("pragma user_version").fetchone()
             (problem,) = connection.execute("pragma quick_check(1)").fetchone()
             tables = {row[0] for row in connection.execute("select name from sqlite_master")}
-        except sqlite3.Error as error:
-            raise UserError(f"folder: {path} is damaged, or no database: {error}") from error
+        except (sqlite3.Error, ValueError) as error:
+            reason = printable(str(error))
+            raise UserError(f"folder: {path} is damaged, or no database: {reason}") from error
         found = Database(path, connection)
         refusal = ""
         if application != APPLICATION:
@@ -186,13 +188,20 @@ class Database:
         except (sqlite3.Error, OSError) as error:
             raise CampaignError(f"cannot write {self.path}: {error}") from error
 
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Raises `UserError` for what no campaign has stored."""
+        try:
+            yield
+        except (sqlite3.Error, ValueError, OverflowError) as error:
+            reason = printable(str(error))
+            raise UserError(f"folder: {self.path} is damaged: {reason}") from error
+
     def config(self) -> dict[str, Any]:
         """What the campaign was started with."""
-        rows = self._connection.execute("select key, value from config")
-        try:
-            return {key: json.loads(value) for key, value in rows}
-        except ValueError as error:
-            raise UserError(f"folder: {self.path} is damaged: {error}") from error
+        with self._reading():
+            rows = self._connection.execute("select key, value from config")
+            return {_text(key): json_value(value) for key, value in rows}
 
     def remember(self, settings: Mapping[str, Any]) -> None:
         """Adds to what the campaign was started with, or replaces it."""
@@ -267,63 +276,88 @@ class Database:
 
     def guides(self) -> dict[int, Mapping[str, Any] | None]:
         """The guides that were settled so far, by epoch."""
-        rows = self._connection.execute("select epoch, guide from guides")
-        return {epoch: json.loads(guide) for epoch, guide in rows}
+        with self._reading():
+            rows = self._connection.execute("select epoch, guide from guides")
+            return {_count(epoch): _object_or_none(json_value(guide)) for epoch, guide in rows}
 
     def chunks(self) -> list[tuple[int, int]]:
         """The ranges of numbers that are done, in order."""
-        return list(self._connection.execute("select first, stop from chunks order by first"))
+        with self._reading():
+            rows = self._connection.execute("select first, stop from chunks order by first")
+            return [(_count(first), _count(stop)) for first, stop in rows]
 
     def totals(self) -> tuple[int, int, float]:
         """Cases, optimised programs compared, and seconds of workers."""
-        row = self._connection.execute(
-            "select coalesce(sum(stop - first), 0), coalesce(sum(judged), 0), "
-            "coalesce(sum(seconds), 0) from chunks"
-        ).fetchone()
-        return int(row[0]), int(row[1]), float(row[2])
+        with self._reading():
+            row = self._connection.execute(
+                "select coalesce(sum(stop - first), 0), coalesce(sum(judged), 0), "
+                "coalesce(sum(seconds), 0) from chunks"
+            ).fetchone()
+            return int(row[0]), int(row[1]), float(row[2])
 
     def coverage(self, kind: str, before: int | None = None) -> Counter[str]:
         """How often each rule fired (`rule`) or each pair was drawn (`pair`), of the epochs before.
 
         All of them without `before`.
         """
-        rows = self._connection.execute(
-            "select name, sum(count) from coverage where kind = ? and epoch < ? group by name",
-            (kind, before if before is not None else 1 << 60),
-        )
-        return Counter(dict(rows))
+        with self._reading():
+            rows = self._connection.execute(
+                "select name, sum(count) from coverage where kind = ? and epoch < ? group by name",
+                (kind, before if before is not None else 1 << 60),
+            )
+            return Counter({_text(name): _count(count) for name, count in rows})
 
     def findings(self) -> list[Finding]:
         """All of them, by number."""
-        rows = self._connection.execute(
-            "select number, signature, verdict, guide, bucket from findings order by number"
-        )
-        return [
-            Finding(
-                number,
-                name,
-                verdict_from_json(json.loads(verdict)),
-                json.loads(guide) if guide is not None else None,
-                bucket,
+        with self._reading():
+            rows = self._connection.execute(
+                "select number, signature, verdict, guide, bucket from findings order by number"
             )
-            for number, name, verdict, guide, bucket in rows
-        ]
+            return [
+                Finding(
+                    _count(number),
+                    _text(name),
+                    verdict_from_json(json_value(verdict)),
+                    _object_or_none(json_value(guide)) if guide is not None else None,
+                    _text(bucket) if bucket is not None else None,
+                )
+                for number, name, verdict, guide, bucket in rows
+            ]
 
     def buckets(self) -> list[Bucket]:
         """All of them, the one that was found first at the front."""
-        rows = self._connection.execute(
-            "select key, examination, file, count(findings.number) from buckets "
-            "join findings on findings.bucket = key group by key order by min(findings.number)"
-        )
-        return [
-            Bucket(
-                key,
-                Examination.from_json(json.loads(examination)),
-                str(self.path.parent / file) if file else "",
-                count,
+        with self._reading():
+            rows = self._connection.execute(
+                "select key, examination, file, count(findings.number) from buckets "
+                "join findings on findings.bucket = key group by key order by min(findings.number)"
             )
-            for key, examination, file, count in rows
-        ]
+            return [
+                Bucket(
+                    _text(key),
+                    Examination.from_json(json_value(examination)),
+                    str(self.path.parent / _text(file)) if file else "",
+                    count,
+                )
+                for key, examination, file, count in rows
+            ]
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"a {type(value).__name__} where a text is expected")
+    return value
+
+
+def _count(value: object) -> int:
+    if not isinstance(value, int):
+        raise ValueError(f"a {type(value).__name__} where an integer is expected")
+    return value
+
+
+def _object_or_none(value: object) -> dict[str, Any] | None:
+    if value is not None and not isinstance(value, dict):
+        raise ValueError(f"a {type(value).__name__} where an object is expected")
+    return value
 
 
 def _remember(connection: sqlite3.Connection, settings: Mapping[str, Any]) -> None:

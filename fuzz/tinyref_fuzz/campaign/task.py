@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tinyref.foreign import made
 from tinyref_fuzz.campaign.cases import (
     CaseResult,
     Guide,
@@ -95,7 +96,7 @@ class Examination:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Examination:
-        return Examination(**{**data, "lines": tuple(data["lines"])})
+        return made(Examination, data)
 
 
 @dataclass(frozen=True)

@@ -76,6 +76,9 @@ def ggml_data_to_tensor(t: Tensor, n: int, ggml_type: int) -> Tensor:
     if ggml_type in PLAIN:
         return section(tensor, 0, n, PLAIN[ggml_type])
     kind = QUANTISED[ggml_type]
+    if not n:
+        place = None if only_holds_data(tensor._node) else tensor.device
+        return Tensor.zeros(0, dtype=dtypes.float32, device=place)
     blocks = tensor[:needed]
     if only_holds_data(blocks._node):
         blocks = blocks.to(None)

@@ -12,9 +12,10 @@ from typing import Any, cast
 
 import numpy as np
 
+from tinyref.dtype import dtypes
 from tinyref.errors import UserError
 from tinyref.nn.state.ggml import bytes_of, ggml_data_to_tensor
-from tinyref.nn.state.reading import ByteReader, parsed, tensor_of_bytes
+from tinyref.nn.state.reading import ByteReader, parsed, section, tensor_of_bytes
 from tinyref.tensor import Tensor
 
 MAGIC = b"GGUF"
@@ -155,4 +156,5 @@ def _tensor(
     (have,) = data.shape
     if not isinstance(have, int) or begin + needed > have:
         raise ValueError(f"tensor {name!r} needs bytes {begin} to {begin + needed} of {have}")
-    return ggml_data_to_tensor(data[begin : begin + needed], math.prod(shape), kind).reshape(shape)
+    part = section(data, begin, needed, dtypes.uint8) if needed else data
+    return ggml_data_to_tensor(part, math.prod(shape), kind).reshape(shape)

@@ -131,13 +131,13 @@ def section(tensor: Tensor, offset: int, count: int, dtype: DType) -> Tensor:
 
     A view where the tensor lies on a device that only holds data. Bytes of bool must be 0 or 1.
     """
+    if not count:
+        return Tensor.zeros(0, dtype=dtype, device=tensor.device)
+    node = stored_buffer(tensor._node)
+    if node is not None:
+        return Tensor._from_node(part_of(node, offset, count, dtype), tensor.device)
     part = tensor[offset : offset + count * dtype.itemsize]
-    if not dtype.is_bool:
-        return part.bitcast(dtype)
-    node = stored_buffer(part._node)
-    if node is None:
-        return part.cast(dtypes.bool)
-    return Tensor._from_node(part_of(node, 0, count, dtype), part.device)
+    return part.cast(dtypes.bool) if dtype.is_bool else part.bitcast(dtype)
 
 
 def check_bools(tensor: Tensor, offset: int, count: int, name: str) -> None:

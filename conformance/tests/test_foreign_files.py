@@ -1,0 +1,187 @@
+"""Reports, journals and expectations that others wrote or that are damaged: one class of error."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from reports_of import failing, report_of
+
+from tinyref.errors import UserError
+from tinyref_conformance import report as reports
+from tinyref_conformance.compare import compare, side_by_side
+from tinyref_conformance.expectations_file import parse
+from tinyref_conformance.journal import ChangedError, Journal, start
+from tinyref_conformance.records import Record
+from tinyref_conformance.statuses import Status
+
+FOREIGN: tuple[Any, ...] = (
+    *(None, True, -1, 10**30, 1.5, "", "\x1b[2J", "\ud800", [], {}, [None], {"a": 1}, [[[]]]),
+    json.loads("[" * 60 + "]" * 60),
+)
+REPORT = report_of(("isa.add.int32.0", Status.PASS), failing("isa.mul.float32.0")).to_json()
+RECORD = Record(
+    "isa.add.int32.0", Status.FAIL, message="x", max_ulp=1.5, details={"source": "y"}
+).to_json()
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The way to each value within others."""
+    if path:
+        yield path
+    if isinstance(value, dict | list):
+        for key in value if isinstance(value, dict) else range(len(value)):
+            yield from places(value[key], (*path, key))
+
+
+def changed(value: Any, path: tuple[Any, ...], new: Any, takes_out: bool = False) -> Any:
+    found = copy.deepcopy(value)
+    owner = found
+    for key in path[:-1]:
+        owner = owner[key]
+    if takes_out:
+        del owner[path[-1]]
+    else:
+        owner[path[-1]] = new
+    return found
+
+
+def variants(value: Any) -> Iterator[Any]:
+    """`value` with each of its members taken out, and with each replaced by foreign ones."""
+    for path in places(value):
+        yield changed(value, path, None, takes_out=True)
+        for new in FOREIGN:
+            yield changed(value, path, new)
+
+
+def damaged(text: str, count: int) -> Iterator[str]:
+    generator = random.Random(len(text))
+    for _ in range(count):
+        begin = generator.randrange(len(text))
+        end = begin + generator.randrange(5)
+        yield text[:begin] + chr(generator.randrange(0x180)) * generator.randrange(3) + text[end:]
+
+
+@pytest.mark.long
+def test_a_foreign_report_is_refused_or_can_be_compared(tmp_path: Path) -> None:
+    good = reports.from_json(json.loads(json.dumps(REPORT)), "good")
+    refused = 0
+    count = 0
+    for data in itertools.islice(variants(REPORT), 0, None, 3):
+        count += 1
+        try:
+            found = reports.from_json(data, "report.json")
+        except UserError:
+            refused += 1
+            continue
+        compare(good, found).text()
+        compare(found, good).text()
+        side_by_side([good, found])
+    assert refused > count // 4
+    path = tmp_path / "report.json"
+    for text in damaged(json.dumps(REPORT), 100):
+        path.write_text(text, encoding="utf-8", errors="surrogatepass")
+        try:
+            reports.load(path)
+        except UserError:
+            refused += 1
+    path.write_text("[" * 100_000)
+    with pytest.raises(UserError, match="nested too deeply"):
+        reports.load(path)
+
+
+def test_a_journal_with_foreign_lines_gives_the_results_that_are_there(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    start(path, {"suite": "a"}, resume=False).close()
+    lines = [json.dumps({"result": data}) for data in variants(RECORD)]
+    lines += [json.dumps({"result": data}) for data in FOREIGN]
+    lines += [json.dumps({"identity": data}) for data in FOREIGN]
+    lines += [json.dumps(data) for data in FOREIGN]
+    lines += ["[" * 100_000, '{"result": ' * 50_000, "9" * 100_000, '{"result": {"case": NaN}}']
+    good = json.dumps({"result": RECORD})
+    with path.open("ab") as file:
+        file.write("\n".join([*lines, good]).encode("utf-8", "surrogatepass") + b"\n")
+        file.write(b"\xff\xfe\x00\n" + good.encode() + b"\n")
+    journal = start(path, {"suite": "a"}, resume=True)
+    found = journal.read_new()
+    journal.close()
+    wanted = Record.from_json(RECORD)
+    assert found.count(wanted) >= 2
+    for record in found:
+        assert isinstance(record.case, str)
+        assert isinstance(record.message, str)
+        assert isinstance(record.attempt, int)
+        assert isinstance(record.status, Status)
+    assert all(isinstance(value, str) for value in (journal.identity or {}).values())
+
+
+def test_a_journal_with_a_foreign_first_line_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    for data in (*FOREIGN, *({"journal": item, "binding": item} for item in FOREIGN)):
+        path.write_text(json.dumps(data) + "\n")
+        with pytest.raises((UserError, ChangedError)):
+            start(path, {"suite": "a"}, resume=True)
+    path.write_text("[" * 100_000 + "\n")
+    with pytest.raises((UserError, ChangedError)):
+        start(path, {"suite": "a"}, resume=True)
+    assert Journal(path).read_new() == []
+
+
+EXPECTATIONS = """schema = 1
+device = "FAKE"
+[[expected]]
+query = "isa.unary.exp2.*"
+phase = "accuracy"
+reason = "the table of the card has 20 bits"
+link = "https://example.org/1"
+expires = 2026-02-01
+[[skip]]
+query = "isa.unary.sin"
+reason = "hangs"
+link = "https://example.org/2"
+"""
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "[" * 300 + "]" * 300,
+        "9" * 5000,
+        "0x" + "f" * 4000,
+        "1e9999",
+        "nan",
+        '"\\u001b[2J"',
+        "{a = {b = {}}}",
+        "[[]]",
+        "1979-05-27T07:32:00Z",
+        "true",
+    ],
+)
+@pytest.mark.parametrize("key", ["schema", "device", "query", "phase", "expires", "new"])
+def test_foreign_values_in_expectations_are_refused(key: str, value: str) -> None:
+    lines = [line for line in EXPECTATIONS.splitlines() if not line.startswith(key)]
+    lines.insert(0 if key in ("schema", "device") else 3, f"{key} = {value}")
+    with pytest.raises(UserError, match="expectations: file"):
+        parse("\n".join(lines), Path("file"), "FAKE")
+
+
+def test_deep_tables_and_dotted_keys_in_expectations_are_refused() -> None:
+    for text in ("[" + "a." * 1000 + "b]", "schema" + ".a" * 1900 + " = 1", "a = [\n" * 2000):
+        with pytest.raises(UserError, match="expectations: file"):
+            parse(text, Path("file"), "FAKE")
+
+
+def test_any_damage_to_expectations_is_one_class_of_error() -> None:
+    refused = 0
+    for text in damaged(EXPECTATIONS, 300):
+        try:
+            parse(text, Path("file"), "FAKE")
+        except UserError:
+            refused += 1
+    assert refused > 100
