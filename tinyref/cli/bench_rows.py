@@ -368,6 +368,18 @@ def _memory_plan(repeats: int) -> Iterator[Measured]:
         )
 
 
+# Readers of files
+
+
+def _readers(repeats: int) -> Iterator[Measured]:
+    from tinyref.cli.bench_readers import seconds_a_megabyte
+
+    found = [seconds_a_megabyte() for _ in range(repeats)]
+    for name in found[0]:
+        values = [each[name] for each in found]
+        yield Measured(f"readers.{name}", "s a MB of little but headers", values, note="limit 2 s")
+
+
 # Conformance
 
 
@@ -412,6 +424,7 @@ ROWS = (
     *(BenchRow(name, functools.partial(_quality, name)) for name in QUALITY),
     BenchRow("jit.replay", _replay),
     BenchRow("memory.plan", _memory_plan),
+    BenchRow("readers", _readers),
     BenchRow("conform.CPU", _conformance),
     BenchRow("fuzz.python", functools.partial(_fuzz, "fuzz.python", "PYTHON")),
     BenchRow("fuzz.cpu", functools.partial(_fuzz, "fuzz.cpu", "CPU")),
