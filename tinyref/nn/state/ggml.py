@@ -73,16 +73,22 @@ def ggml_data_to_tensor(t: Tensor, n: int, ggml_type: int) -> Tensor:
     (have,) = bound_sizes(tensor.shape)
     if have < needed:
         raise UserError(f"ggml_data_to_tensor: {n} elements need {needed} bytes, there are {have}")
+    if not n:
+        return empty(tensor, (0,), ggml_type)
     if ggml_type in PLAIN:
         return section(tensor, 0, n, PLAIN[ggml_type])
     kind = QUANTISED[ggml_type]
-    if not n:
-        place = None if only_holds_data(tensor._node) else tensor.device
-        return Tensor.zeros(0, dtype=dtypes.float32, device=place)
     blocks = tensor[:needed]
     if only_holds_data(blocks._node):
         blocks = blocks.to(None)
     return kind.values(blocks.reshape(n // kind.elements, kind.nbytes)).reshape(n)
+
+
+def empty(data: Tensor, shape: tuple[int, ...], ggml_type: int) -> Tensor:
+    """No element of a type, where those in the bytes `data` would be."""
+    is_moved = ggml_type not in PLAIN and only_holds_data(data._node)
+    dtype = PLAIN.get(ggml_type, dtypes.float32)
+    return Tensor.zeros(shape, dtype=dtype, device=None if is_moved else data.device)
 
 
 def bytes_of(n: int, ggml_type: int) -> int:

@@ -14,7 +14,7 @@ import numpy as np
 
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError
-from tinyref.nn.state.ggml import bytes_of, ggml_data_to_tensor
+from tinyref.nn.state.ggml import bytes_of, empty, ggml_data_to_tensor
 from tinyref.nn.state.reading import ByteReader, parsed, section, tensor_of_bytes
 from tinyref.tensor import Tensor
 
@@ -156,5 +156,7 @@ def _tensor(
     (have,) = data.shape
     if not isinstance(have, int) or begin + needed > have:
         raise ValueError(f"tensor {name!r} needs bytes {begin} to {begin + needed} of {have}")
-    part = section(data, begin, needed, dtypes.uint8) if needed else data
+    if not needed:
+        return empty(data, shape, kind)
+    part = section(data, begin, needed, dtypes.uint8)
     return ggml_data_to_tensor(part, math.prod(shape), kind).reshape(shape)

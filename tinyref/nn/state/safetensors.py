@@ -66,6 +66,9 @@ def safe_load(fn: Tensor | str | PurePath) -> dict[str, Tensor]:
             continue
         dtype, shape = DTYPES[entry["dtype"]], tuple(entry["shape"])
         place = start + entry["data_offsets"][0]
+        if 0 in shape:
+            found[name] = Tensor.zeros(shape, dtype=dtype, device=tensor.device)
+            continue
         if dtype.is_bool:
             check_bools(tensor, place, math.prod(shape), f"safe_load: {name!r}")
         found[name] = section(tensor, place, math.prod(shape), dtype).reshape(shape)
