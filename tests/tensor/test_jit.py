@@ -820,6 +820,54 @@ def test_an_argument_that_is_assigned_to_and_returned_is_itself():
     assert kernels_of(jitted, cache, Tensor([1.0]).realize()) == 1
 
 
+def write_at(cache, x, place):
+    cache[:, place : place + 1].assign(x.reshape(1, 1, 2))
+    return cache.sum()
+
+
+@pytest.mark.parametrize("prune", [False, True])
+@pytest.mark.parametrize("device", ["CPU", "PYTHON"])
+@pytest.mark.parametrize("kind", ["state", "argument", "part"])
+def test_a_cache_is_written_at_a_place_that_a_variable_says(kind, device, prune):
+    whole = Tensor.zeros(2, 1, 6, 2, device=device).contiguous().realize()
+    cache = whole[1] if kind == "part" else whole[1].clone().realize()
+    if kind == "state":
+        jitted = TinyJit(lambda x, place: write_at(cache, x, place), prune=prune)
+    else:
+        jitted = TinyJit(lambda x, place: write_at(*x, place), prune=prune)
+    place = Variable("place", 0, 5)
+    for i in range(6):
+        x = Tensor([i + 1, 10.0], device=device).realize()
+        total = jitted(x if kind == "state" else (cache, x), place.bind(i))
+        assert total.item() == sum(range(i + 2)) + 10.0 * (i + 1)
+    assert cache[0].tolist() == [[i + 1, 10.0] for i in range(6)]
+    assert whole[1].tolist() == (cache.tolist() if kind == "part" else [[[0.0, 0.0]] * 6])
+    assert whole[0].tolist() == [[[0.0, 0.0]] * 6]
+    assert jitted.captured is not None
+
+
+def test_views_of_state_that_were_computed_apart_go_on_with_it():
+    whole = Tensor.zeros(2, 2).contiguous().realize()
+    row, flat = whole[1], whole.reshape(4)
+
+    @TinyJit
+    def step(x):
+        whole.assign(whole + x)
+        return whole.sum()
+
+    for _ in range(3):
+        step(Tensor([1.0]))
+    assert (row.tolist(), flat.tolist()) == ([3.0, 3.0], [3.0] * 4)
+    whole.assign(whole * 2)
+    assert row.realize().tolist() == [6.0, 6.0]
+    step(Tensor([1.0]))
+    assert (row.tolist(), flat.tolist(), whole[0].tolist()) == ([7.0, 7.0], [7.0] * 4, [7.0, 7.0])
+    row.assign(row + 100)
+    row.realize()
+    assert step(Tensor([1.0])).item() == 8 + 8 + 108 + 108
+    assert (row.tolist(), flat.tolist()) == ([108.0, 108.0], [8.0, 8.0, 108.0, 108.0])
+
+
 def test_a_sharded_argument_that_is_assigned_to_has_the_new_elements():
     devices = ("CPU:1", "CPU:2")
     jitted = TinyJit(assign_sum)

@@ -89,13 +89,18 @@ def stress(make, calls):
     np.testing.assert_array_equal(weight.numpy(), SHARED)
 
 
-@pytest.mark.parametrize("make", [realizes, goes_back, captures])
+def mixed(calls, weight):
+    works = [make(calls, weight) for make in (realizes, goes_back, captures)]
+    return lambda number: works[number % len(works)](number)
+
+
+@pytest.mark.parametrize("make", [realizes, goes_back, captures, mixed])
 def test_threads_compute_what_they_would_alone(make):
     stress(make, 20)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("make", [realizes, goes_back, captures])
+@pytest.mark.parametrize("make", [realizes, goes_back, captures, mixed])
 def test_threads_compute_what_they_would_alone_a_thousand_times(make):
     stress(make, 1000)
 
@@ -225,19 +230,28 @@ class Busy:
             (a * (step + number / 7)).sum().item()
 
 
-def square_sum(array):
+def square_sum(x):
     jitted = TinyJit(lambda x: (x * x).sum())
-    found = [jitted(Tensor(array)).item() for _ in range(3)]
+    found = [jitted(x).item() for _ in range(3)]
     Tensor.rand(1).realize()
     return found
 
 
 def in_a_pool(method):
     context = multiprocessing.get_context(method)
-    arrays = [np.arange(n + 1, dtype=np.float32) for n in range(4)]
+    tensors = [Tensor(np.arange(n + 1, dtype=np.float32)) for n in range(4)]
+    jitted = TinyJit(square)
+    for _ in range(3):
+        jitted(tensors[2])
     with Busy(), context.Pool(2) as pool:
-        found = pool.map_async(square_sum, arrays).get(timeout=120)
+        found = pool.map_async(square_sum, tensors).get(timeout=120)
+        replayed = pool.map_async(jitted, [tensors[2] + n for n in range(3)]).get(timeout=120)
     assert found == [[0.0] * 3, [1.0] * 3, [5.0] * 3, [14.0] * 3]
+    assert [result.tolist() for result in replayed] == [[0, 1, 4], [1, 4, 9], [4, 9, 16]]
+
+
+def square(x):
+    return x * x
 
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes do not fork here")
@@ -290,7 +304,7 @@ def forks(times):
 
     def child():
         is_right = lazy.tolist() == [3.0, 6.0] and jitted(Tensor([1.0, 1.0])).item() == 5.0
-        return is_right and square_sum(np.float32([3.0])) == [9.0] * 3
+        return is_right and square_sum(Tensor([3.0])) == [9.0] * 3
 
     with Busy():
         assert [forked(child) for _ in range(times)] == [True] * times
@@ -338,3 +352,27 @@ def test_a_child_forked_within_a_capture_is_whole():
     finally:
         go_on.set()
         thread.join()
+
+
+@needs_fork
+def test_a_function_that_forks_while_it_is_captured_is_captured_in_both():
+    parent, children = os.getpid(), []
+
+    def step(x):
+        drawn = Tensor.rand(1)
+        if children:
+            children.append(os.fork())
+        return x + drawn
+
+    jitted = TinyJit(step)
+    jitted(Tensor([0.0]))
+    children.append(0)
+    is_right = False
+    try:
+        found = [jitted(Tensor([0.0])).item() for _ in range(3)]
+        is_right = len(set(found)) == 3 and len(children) == 2 and jitted.captured is not None
+    finally:
+        if os.getpid() != parent:
+            os._exit(0 if is_right else 1)
+    assert is_right
+    assert os.waitpid(children[1], 0)[1] == 0

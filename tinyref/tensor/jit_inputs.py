@@ -169,10 +169,15 @@ def in_memory(tensor: TensorCore, path: str) -> UOp:
 
 
 def is_alone(tensor: TensorCore, node: UOp) -> bool:
-    """Whether `tensor` is in memory as `node`, and no other value shows that memory."""
-    return tensor._node is node and all(
-        registry.count_showing(number) == 1 for number in numbers_behind(node)
-    )
+    """Whether `tensor` is in memory as `node`, and no other tensor shows its elements.
+
+    A view that was computed for itself is in memory of its own, and still shows those of its base.
+    """
+    if tensor._node is not node:
+        return False
+    if tensor._view is not None and len(tensor._view.storage.tensors()) > 1:
+        return False
+    return all(registry.count_showing(number) == 1 for number in numbers_behind(node))
 
 
 def is_backed(node: UOp) -> bool:

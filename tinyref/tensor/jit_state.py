@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from tinyref.engine.capture import Known, Recorder
 from tinyref.errors import UserStateError
+from tinyref.tensor.assignment import Assignment
 from tinyref.tensor.core import TensorCore, Value
 from tinyref.tensor.data import store_apart
 from tinyref.tensor.jit_session import CaptureSession, reaching
@@ -33,6 +34,20 @@ class _Holder:
 
 def _is_view_of(tensor: TensorCore | None, storages: set[int]) -> bool:
     return tensor is not None and tensor._view is not None and id(tensor._view.storage) in storages
+
+
+def _refresh_views(tensor: TensorCore) -> None:
+    """Views that were computed for themselves show the memory again that a replay writes."""
+    tensors = [] if tensor._view is None else tensor._view.storage.tensors()
+    if len(tensors) < 2:
+        return
+    assert isinstance(tensor, Assignment), "tensors are assigned to"
+    base = tensor._base("TinyJit")
+    numbers = set(shown_numbers(base._node))
+    for other in tensors:
+        if other is not base and not numbers.issuperset(shown_numbers(other._node)):
+            assert isinstance(other, Assignment), "tensors are assigned to"
+            other._refresh(base)
 
 
 class State:
@@ -136,6 +151,7 @@ class State:
                 continue
             if tensor._value is not holder.value:
                 compute([tensor])
+                _refresh_views(tensor)
                 numbers = shown_numbers(tensor._node)
                 holder = _Holder(holder.tensor, tensor._value, numbers)
             holders.append(holder)

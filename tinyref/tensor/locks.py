@@ -35,12 +35,15 @@ class TurnLock:
     def __init__(self, what: str) -> None:
         self.what = what
         self.last_use = 0.0
-        self.renew()
+        self._lock = threading.RLock()
+        self._owners: list[int] = []
         _turn_locks.add(self)
 
     def renew(self) -> None:
         """For a forked child: a thread that held it is not there to release it."""
-        self._lock = threading.RLock()
+        if threading.get_ident() not in self._owners:
+            self._lock = threading.RLock()
+            self._owners = []
 
     def acquire(self) -> None:
         """Waits for other threads. Raises `UserStateError` where a capture waits for this one."""
@@ -52,8 +55,11 @@ class TurnLock:
                     f"may not wait for a thread that {self.what}: do that outside of it"
                 )
 
+        self._owners.append(threading.get_ident())
+
     def release(self) -> None:
         """Gives it to other threads."""
+        self._owners.pop()
         self._lock.release()
 
     def __enter__(self) -> None:
