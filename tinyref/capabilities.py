@@ -19,6 +19,15 @@ OP_NAMES = frozenset(
     )
 )
 LANES = (1, *VECTOR_LANES)
+# What emulated types are held and computed in.
+_WORDS = frozenset({dtypes.bool, dtypes.int32, dtypes.uint32})
+_MADE_OF = {
+    **{each: _WORDS | {dtypes.uint8, dtypes.float32} for each in dtypes.fp8s},
+    **{
+        each: _WORDS | {dtypes.uint16, dtypes.float32} for each in (dtypes.float16, dtypes.bfloat16)
+    },
+    **dict.fromkeys((dtypes.int64, dtypes.uint64), _WORDS),
+}
 _SWITCHES = (
     *("has_grid", "has_groups", "images", "tiles_pay", "keeps_subnormals", "division_traps"),
     *("slow_division", "is_interpreted", "is_single"),
@@ -120,5 +129,16 @@ def _contradictions(declared: Capabilities) -> Iterator[str]:
         yield "has_groups is True and has_grid False: accepted are groups of a grid"
     if declared.threads > 1 and declared.has_grid:
         yield f"threads is {declared.threads} and has_grid True: accepted is 1 beside a grid"
+    for dtype in sorted(declared.emulated - declared.dtypes, key=repr):
+        held = _MADE_OF.get(dtype)
+        if held is None:
+            accepted = ", ".join(each.name for each in dtypes.all if each in _MADE_OF)
+            yield f"emulated has {dtype.name}, which no other types make: accepted are {accepted}"
+        elif not held <= declared.dtypes:
+            missing = ", ".join(sorted(each.name for each in held - declared.dtypes))
+            yield (
+                f"emulated has {dtype.name} and dtypes lacks {missing}: "
+                "accepted is a type whose memory and arithmetic dtypes has"
+            )
     if declared.ops and not declared.dtypes:
         yield "dtypes is empty and ops is not: accepted are the dtypes that kernels compute in"

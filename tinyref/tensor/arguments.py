@@ -14,6 +14,7 @@ from tinyref.uops.symbolic import describe, describe_shape, product
 
 Shape = tuple[sint, ...]
 Bounds = tuple[tuple[sint, sint], ...]
+_LONGEST_TEXT = 120
 
 
 def flat(first: object, rest: Sequence[object], argument: str) -> tuple[Any, ...]:
@@ -35,7 +36,15 @@ def integer(value: object, argument: str) -> int:
     try:
         return operator.index(value)  # type: ignore[arg-type]
     except TypeError:
-        raise UserTypeError(f"{argument}: got {value!r}, accepted is an integer") from None
+        raise UserTypeError(
+            f"{argument}: got {on_one_line(value)}, accepted is an integer"
+        ) from None
+
+
+def on_one_line(value: object) -> str:
+    """The repr of an argument for an error: that of a tensor or array has lines of elements."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= _LONGEST_TEXT else f"{text[: _LONGEST_TEXT - 3]}..."
 
 
 def dimension(value: object, argument: str, minimum: int = 0) -> sint:

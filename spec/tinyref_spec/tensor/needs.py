@@ -8,10 +8,10 @@ from tinyref.dtype import DType, dtypes, sum_dtype
 from tinyref_spec.tensor import random
 from tinyref_spec.tensor.forms import Form, Function
 
-# Random numbers are drawn from words, whose pairs stand for 64 bits where a device has no such
-# type; integers are compared as floats; positions between elements need float64.
+# Random numbers are drawn from counters of 64 bits, a word at a time; integers are compared as
+# floats; positions between elements need float64.
 _FURTHER: Mapping[str, tuple[DType, ...]] = {
-    **{function.name: (dtypes.uint32,) for function in random.FUNCTIONS},
+    **{function.name: (dtypes.uint32, dtypes.uint64) for function in random.FUNCTIONS},
     "isclose": (dtypes.float32,),
     "interpolate": (dtypes.float64,),
 }

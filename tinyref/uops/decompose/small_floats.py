@@ -16,6 +16,7 @@ import numpy as np
 
 from tinyref.dtype import ConstType, DType, PtrDType, as_const, dtypes, numpy_dtype, pointer
 from tinyref.errors import UserError
+from tinyref.uops.bounds import bounds
 from tinyref.uops.build import (
     add,
     binary,
@@ -160,8 +161,9 @@ def _wide_from_integer(value: UOp, target: DType) -> UOp:
             value = maximum(value, -limit)
         return cast(where(less(value, limit), value, limit), WIDE)
     result = value
+    least, most = bounds(value)
     for threshold, drop in _INTEGER_STEPS:
-        if threshold >= dtype.bits:
+        if -(1 << threshold) <= least and most <= 1 << threshold:
             break
         low_bits = (1 << drop) - 1
         sticky = where(not_equal(both(value, low_bits), 0), const(dtype, 1 << drop), 0)

@@ -1,0 +1,115 @@
+"""The level `tensor` on devices with the types of real accelerators."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from accelerators import ACCELERATORS, WORDS, EverythingEmulated, WordsAlone
+
+from tinyref import Tensor
+from tinyref.device import Device
+from tinyref.dtype import DType, dtypes
+from tinyref.errors import DeviceError, TinyrefError
+from tinyref_spec import catalogue
+from tinyref_spec.case import Case, Profile
+from tinyref_spec.device_under_test import DeviceUnderTest
+
+NAMES = [accelerator.__name__ for accelerator in ACCELERATORS]
+# A float64 whose bits are wanted where 64-bit integers are pairs of words.
+REFUSED = {
+    "NoInt64": {
+        "tensor.sort.float64.forward:0": "64-bit integers are pairs of uint32 on this device",
+        "tensor.topk.float64.forward:0": "64-bit integers are pairs of uint32 on this device",
+    }
+}
+SAMPLED = 50
+
+
+def failures(name: str, cases: list[Case]) -> dict[str, str]:
+    """What the cases that the device owes say where they fail; refusals that are known do not."""
+    device = DeviceUnderTest(f"accelerators:{name}")
+    found = {}
+    for case in cases:
+        if case.needs.unmet(device.capabilities):
+            continue
+        try:
+            message = "" if (measured := case.run(device)).passed else measured.message
+        except TinyrefError as error:
+            message = f"{type(error).__name__}: {error}"
+            expected = REFUSED.get(name, {}).get(case.id)
+            message = "" if expected and expected in message else message
+        if message:
+            found[case.id] = message
+    return found
+
+
+def tensor_cases(start: int = 0, every: int = 1) -> list[Case]:
+    return list(catalogue.cases(Profile.QUICK, "tensor"))[start::every]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", range(len(NAMES)), ids=NAMES)
+def test_some_of_what_tensors_do(number: int) -> None:
+    assert failures(NAMES[number], tensor_cases(number, SAMPLED)) == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_all_that_tensors_do(name: str) -> None:
+    assert failures(name, tensor_cases()) == {}
+
+
+def test_a_case_that_fails_is_seen() -> None:
+    (case,) = (case for case in tensor_cases() if case.id == "tensor.sort.float64.forward:0")
+    assert failures("NoInt64", [case]) == {}
+    assert failures("EverythingEmulated", [case]) == {}, "float64 is not declared"
+    (case,) = (case for case in tensor_cases() if case.id == "tensor.rand_like.float32.forward:0")
+    owed = replace(case, needs=replace(case.needs, dtypes=WORDS))
+    assert "no uint64" in failures("WordsWithoutWide", [owed])[case.id]
+
+
+@pytest.mark.parametrize("dtype", [each for each in dtypes.all if each is not dtypes.float64])
+def test_ranges_of_every_type(dtype: DType) -> None:
+    """Positions become small floats through integers that fit in a word."""
+    found = Tensor.arange(0, 5, dtype=dtype, device="accelerators:EverythingEmulated")
+    wanted = [0, 1, 1, 1, 1] if dtype.is_bool else [0, 1, 2, 3, 4]
+    np.testing.assert_array_equal(found.cast("float32").numpy(), np.float32(wanted))
+    assert found.tolist() == wanted
+
+
+def test_large_positions_are_rounded_once_to_bfloat16() -> None:
+    """Both sides of a tie at 2**24 + 2**16, where float32 alone would round twice."""
+    start = 2**25 + 2**17 - 1
+    found = Tensor.arange(start, start + 3, device="accelerators:EverythingEmulated")
+    assert found.cast("bfloat16").tolist() == [2.0**25, 2.0**25, 2.0**25 + 2**18]
+
+
+class Impossible(EverythingEmulated):
+    """No memory of 16 bits to hold float16 in."""
+
+    has = WORDS
+
+
+class Float64(WordsAlone):
+    """An emulated type that nothing emulates."""
+
+    emulated = frozenset({dtypes.float64})
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("Impossible", "emulated has bfloat16 and dtypes lacks uint16"),
+        ("Float64", "emulated has float64, which no other types make"),
+    ],
+)
+def test_types_that_cannot_be_emulated_are_refused_at_open(name: str, message: str) -> None:
+    with pytest.raises(DeviceError, match=message):
+        Device[f"test_accelerators:{name}"]
+
+
+def test_types_that_are_absent_are_named() -> None:
+    with pytest.raises(TinyrefError, match="the device has no int8: accepted are bool, int32"):
+        (Tensor([1, 2], dtype="int8", device="accelerators:WordsAlone") + 1).numpy()
