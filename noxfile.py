@@ -31,9 +31,10 @@ def lint(session: nox.Session) -> None:
 
 @nox.session
 def types(session: nox.Session) -> None:
-    """mypy --strict on the four packages."""
+    """mypy --strict on the four packages and on what CI runs."""
     session.install(".[types]", "nox", "pytest", "hypothesis")
     session.run("mypy")
+    session.run("mypy", "ci/matrix.py")
 
 
 def run_tests(session: nox.Session) -> None:

@@ -298,3 +298,9 @@ def test_the_package_runs_as_the_command(tmp_path):
     assert (done.returncode, done.stdout) == (0, f"tinyref {__version__}\n")
     wrong = subprocess.run([*words, "spec", "show", "isa.gone"], check=False, capture_output=True)
     assert wrong.returncode == 2
+
+
+@pytest.mark.parametrize("command", [["conform"], ["fuzz"], ["fuzz", "score"]])
+def test_a_restart_goes_with_a_resume(capsys, command):
+    assert run([*command, "--restart"]) == 2
+    assert "--resume; without it" in capsys.readouterr().err

@@ -28,7 +28,7 @@ def test_flags_and_the_environment_that_a_backend_declares_are_part_of_it(
     before = identity(Device["CLANG"])
     assert before["environment CC"] == "gcc"
     assert "environment CC" not in identity(Device["CPU"])
-    with Context(NOOPT=1):
+    with Context(NOOPT=1, DEBUG=1, DEVICE="PYTHON"):
         after = identity(Device["CLANG"])
     assert differences(before, after) == ["flag NOOPT: (none) -> 1"]
 

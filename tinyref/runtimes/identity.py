@@ -66,7 +66,8 @@ def surroundings() -> Identity:
         **{
             f"flag {name}": str(value)
             for name, value in config.changed().items()
-            if config.FLAGS[name].effect is not config.Effect.OUTPUT
+            # Which device it is goes by its name, whether that is the default or not.
+            if name != "DEVICE" and config.FLAGS[name].effect is not config.Effect.OUTPUT
         },
     }
 
