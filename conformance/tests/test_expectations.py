@@ -251,9 +251,10 @@ link = "https://example.org/1"
 """
 
 
-def test_comments_survive_an_update(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+def test_comments_survive_an_update(tmp_path: Path, ending: str) -> None:
     path = tmp_path / "fake.toml"
-    path.write_text(COMMENTED)
+    path.write_bytes(COMMENTED.replace("\n", ending).encode())
     observed = [
         seen("still.x:0", Status.FAIL, "accuracy"),
         seen("fixed.x:0", Status.PASS),
@@ -276,7 +277,7 @@ def test_comments_survive_an_update(tmp_path: Path) -> None:
     expected = expected[:place] + added + expected[place:]
     expected += '\n[[expected]]\nquery = "new"\nphase = "run"\nreason = "new"\n'
     expected += 'link = "https://example.org/2"\n'
-    assert path.read_text() == expected
+    assert path.read_bytes().decode() == expected.replace("\n", ending)
     assert list(tmp_path.iterdir()) == [path]
 
 

@@ -11,10 +11,12 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from reports_of import report_of
 
 from tinyref_conformance.compare import compare
 from tinyref_conformance.report import load
 from tinyref_conformance.reports import FORMS
+from tinyref_conformance.statuses import Status
 
 FLAGS = {"TINYREF_STRICT_FLOAT": "0", "TINYREF_NOOPT": "1"}
 
@@ -77,6 +79,17 @@ def test_a_comparison_names_other_flags(fake: Any, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("TINYREF_TC", "0")
     after = fake.run().report
     assert "note: other flags: (none) -> TINYREF_TC=0" in compare(before, after).header
+
+
+def test_a_comparison_names_another_compiler_and_other_sources() -> None:
+    reports = [
+        report_of(("isa.a.0", Status.PASS), compiler=compiler, backend_sources=sources)
+        for compiler, sources in (("gcc 12", "ab"), ("gcc 13", "cd"))
+    ]
+    header = compare(*reports).header
+    assert "note: other compiler: gcc 12 -> gcc 13" in header
+    assert "note: other sources of the backend: ab -> cd" in header
+    assert not [line for line in compare(reports[0], reports[0]).header if "other" in line]
 
 
 @pytest.mark.slow

@@ -86,6 +86,10 @@ def _header(before: Report, after: Report) -> list[str]:
         lines.append("note: the two reports are of different devices")
     if before.certificate["suite_hash"] != after.certificate["suite_hash"]:
         lines.append("note: the tables changed between the two")
+    for key, words in (("compiler", "compiler"), ("backend_sources", "sources of the backend")):
+        was, now = before.certificate.get(key), after.certificate.get(key)
+        if was and now and was != now:
+            lines.append(f"note: other {words}: {was} -> {now}")
     if before.settings != after.settings:
         lines.append(f"note: other flags: {_flags(before)} -> {_flags(after)}")
     if before.certificate["profile"] != after.certificate["profile"]:

@@ -125,11 +125,12 @@ def write_update(update: Update, path: Path) -> None:
     if not path.exists():
         write(update.expectations, path)
         return
-    text = _updated_text(path.read_text(encoding="utf-8"), update)
+    before = path.read_bytes().decode()
+    text = _updated_text(before.replace("\r\n", "\n"), update)
     if not _says(text, path, update.expectations):
         set_aside([path])
         text = _text(update.expectations)
-    write_text(path, text)
+    write_text(path, text.replace("\n", "\r\n") if "\r\n" in before else text)
 
 
 def _says(text: str, path: Path, expectations: Expectations) -> bool:
