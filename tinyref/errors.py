@@ -98,6 +98,11 @@ def printable(text: str) -> str:
     return _UNPRINTABLE.sub(lambda found: ascii(found.group())[1:-1], text)
 
 
+def printable_json(text: str) -> str:
+    """The same of a text that may hold JSON, which reads the escapes as what they stand for."""
+    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
+
+
 def described(error: BaseException) -> str:
     """The class of any error and its words, which may be those that it fails to find."""
     try:

@@ -242,3 +242,17 @@ def test_the_page_works_in_a_browser_from_a_file(tmp_path: Path) -> None:
     assert "Expected and actual" in dumped
     assert "tinyref conform --query isa.mul.float32.0" in dumped
     assert "isa.add.int32</button>" not in dumped
+
+
+ATTACK = "a\x1b[2J\x9b31m\r\x00\x7f\ud800b"
+
+
+def test_no_form_has_control_characters(tmp_path: Path) -> None:
+    report = report_of(failing("isa.mul.float32.0", ATTACK), problems=(ATTACK,), device=ATTACK)
+    for path in write_all(report, tmp_path):
+        text = path.read_text(encoding="utf-8")
+        assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]", text), path.name
+    again = reports.load(tmp_path / "report.json")
+    assert again.certificate["device"] == ATTACK
+    assert again.problems == [ATTACK]
+    ElementTree.parse(tmp_path / "junit.xml")

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tinyref import __version__, config
+from tinyref.cli.terminal import plain_streams
 from tinyref.errors import TinyrefError, VerifyError, vendors_error
 
 EXIT_FAILURES = 1
@@ -23,6 +24,11 @@ EXIT_BROKEN_PIPE = 141  # 128 + SIGPIPE
 
 def run(arguments: Sequence[str]) -> int:
     """Runs the command and returns its exit code; prints errors, never a traceback unasked."""
+    with plain_streams():
+        return _guarded(arguments)
+
+
+def _guarded(arguments: Sequence[str]) -> int:
     try:
         return _run(arguments)
     except BrokenPipeError:

@@ -11,7 +11,7 @@ import typer
 from tinyref import reproduce
 from tinyref.cli.options import MOST_JOBS, check_finite
 from tinyref.cli.signals import until_stopped
-from tinyref.errors import UserError
+from tinyref.errors import UserError, printable
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -114,7 +114,8 @@ def _show(found: Score) -> None:
     for row in found.rows:
         for run in row.runs:
             if run.problem:
-                console.print(f"{run.subject} under seed {run.seed}: {run.problem}", markup=False)
+                said = printable(f"{run.subject} under seed {run.seed}: {run.problem}")
+                console.print(said, markup=False)
     for total in found.totals:
         shown = "unknown" if total.value is None else f"{total.value:.3g}"
         limit = f"{'at least' if total.is_at_least else 'at most'} {total.target:g}"

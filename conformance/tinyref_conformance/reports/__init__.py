@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from tinyref.errors import UserError
+from tinyref.errors import UserError, printable_json
 from tinyref_conformance.report import Report
 from tinyref_conformance.reports.badge import badge
 from tinyref_conformance.reports.html import html
@@ -51,7 +51,7 @@ def write_all(report: Report, folder: Path) -> list[Path]:
         path = folder / name
         temporary = folder / f".{name}.new"
         try:
-            temporary.write_text(form(report), encoding="utf-8", errors="backslashreplace")
+            temporary.write_text(printable_json(form(report)), encoding="utf-8")
             os.replace(temporary, path)
         except OSError as error:
             raise UserError(f"report: cannot write {path}: {error.strerror or error}") from error

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TextIO
 
+from tinyref.errors import printable
+
 PLAIN_SECONDS = 10.0
 
 
@@ -115,5 +117,8 @@ class Bar(Reporter):
     def update(self, progress: Progress) -> None:
         total = 1.0 if progress.fraction > 0 else None
         self._shown.update(
-            self._task, completed=progress.fraction, total=total, description=str(progress)
+            self._task,
+            completed=progress.fraction,
+            total=total,
+            description=printable(str(progress)),
         )

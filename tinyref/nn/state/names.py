@@ -8,7 +8,7 @@ from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 from tinyref.dtype import DType
-from tinyref.errors import UserError, UserLookupError, UserTypeError
+from tinyref.errors import UserError, UserLookupError, UserTypeError, printable
 from tinyref.tensor import Tensor
 from tinyref.uops.node import UOp
 from tinyref.uops.symbolic import describe_shape
@@ -114,7 +114,7 @@ def load_state_dict(
     if problems and strict:
         raise UserLookupError(f"load_state_dict: {'; '.join(problems)}: accepted with strict=False")
     if problems and verbose:
-        print(f"load_state_dict: {'; '.join(problems)}", file=sys.stderr)  # noqa: T201
+        print(printable(f"load_state_dict: {'; '.join(problems)}"), file=sys.stderr)  # noqa: T201
     shared = [name for name in wanted if name in state_dict]
     _check_shapes(shared, wanted, state_dict)
     loaded = [_given(wanted[name], state_dict[name]) for name in shared]

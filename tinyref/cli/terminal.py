@@ -1,0 +1,43 @@
+"""The one place where what a command prints is made safe for terminals."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from typing import Any, TextIO
+
+from tinyref.errors import printable
+
+
+class PlainStream:
+    """A text stream that writes escapes for what a terminal would obey.
+
+    Names of devices and tensors, messages of compilers and the contents of files come from others.
+    The colours of rich pass by: it asks for `rich_proxied_file`.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self.rich_proxied_file = stream
+
+    def write(self, text: str) -> int:
+        # A lone carriage return is ours: it ends a line of progress.
+        return self.rich_proxied_file.write(text if text == "\r" else printable(text))
+
+    def writelines(self, lines: list[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.rich_proxied_file, name)
+
+
+@contextlib.contextmanager
+def plain_streams() -> Iterator[None]:
+    """Within it standard output and error are plain."""
+    streams = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = map(PlainStream, streams)
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = streams
