@@ -135,6 +135,13 @@ def test_a_tensor_that_comes_twice_is_one(again):
     assert found["a"] is found["b"][0]
 
 
+def test_a_shallow_copy_shares_no_memory():
+    tensor = Tensor([1.0, 2.0]).realize()
+    found = copy.copy(tensor)
+    found.assign(found + 1).realize()
+    assert (found.tolist(), tensor.tolist()) == ([2.0, 3.0], [1.0, 2.0])
+
+
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
 def test_each_protocol_of_pickle_works(protocol):
     tensor = Tensor([1.0, 2.0], requires_grad=True)
@@ -170,6 +177,9 @@ def damaged(**changes):
         (damaged(grad=3), "its gradient is no tensor"),
         (damaged(grad=Tensor([1.0])), "its gradient is no tensor of the same shape"),
         (damaged(layout=3, device=("CPU", "CPU:1")), "its layout does not fit"),
+        (damaged(layout=(0, (1, 2)), device=("CPU", "CPU:1")), "its layout does not fit"),
+        (damaged(layout=(1, (1, 1)), device=("CPU", "CPU:1")), "its layout does not fit"),
+        (damaged(layout=(0, (1, 1)), device=("CPU", "CPU:1")), "the elements of 1 devices"),
         (damaged(device="NOWHERE"), "the tensor was on NOWHERE, which is not here"),
     ],
 )

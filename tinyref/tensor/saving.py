@@ -60,7 +60,9 @@ class Saving(Sharding):
             "dtype": self.dtype.name,
             "device": self._device,
             "shape": bound_sizes(self.shape),
-            "layout": layout_of(self._node) if is_sharded else None,
+            "layout": (layout_of(self._node).axis, layout_of(self._node).sizes)
+            if is_sharded
+            else None,
             "parts": () if constant is not None else self._contents(),
             "constant": constant,
             "requires_grad": self._value.requires_grad,
@@ -93,7 +95,7 @@ class Saving(Sharding):
         self._take(Value(node, place, None, found["requires_grad"], found["is_frozen"]))
         gradient = found["grad"]
         if gradient is not None:
-            if not isinstance(gradient, type(self)) or gradient.shape != self.shape:
+            if not isinstance(gradient, Saving) or gradient.shape != self.shape:
                 raise _damaged("its gradient is no tensor of the same shape")
             self._grad = cast(Self, gradient)
 
@@ -150,19 +152,11 @@ def _node_of(state: dict[str, Any], dtype: DType) -> UOp:
     constant: ConstType | None = state["constant"]
     if constant is not None:
         return graph.full(shape, constant, dtype)
-    layout: ShardArg | None = state["layout"]
-    if layout is None:
+    if state["layout"] is None:
         _check_count(state["parts"], 1)
         return _in_memory(state["parts"][0], state["device"], shape, dtype)
-    is_layout = isinstance(layout, ShardArg) and layout.devices == state["device"]
-    axis = layout.axis if is_layout else None
-    fits = axis is None or (
-        0 <= axis < len(shape)
-        and len(layout.sizes) == len(layout.devices)
-        and sum(layout.sizes) == shape[axis]
-    )
-    if not is_layout or not fits:
-        raise _damaged("its layout does not fit its shape and devices")
+    layout = _checked_layout(state["layout"], state["device"], shape)
+    axis = layout.axis
     _check_count(state["parts"], len(layout.devices))
     sizes = layout.sizes or (0,) * len(layout.devices)
     parts = [
@@ -175,6 +169,23 @@ def _node_of(state: dict[str, Any], dtype: DType) -> UOp:
         for content, device, size in zip(state["parts"], layout.devices, sizes, strict=True)
     ]
     return joined(layout, parts)
+
+
+def _checked_layout(layout: object, devices: tuple[str, ...], shape: Sizes) -> ShardArg:
+    is_pair = isinstance(layout, tuple) and len(layout) == 2
+    axis, sizes = cast(tuple[Any, Any], layout) if is_pair else (0, ())
+    is_copied = axis is None and sizes == ()
+    is_cut = (
+        type(axis) is int
+        and 0 <= axis < len(shape)
+        and _are(sizes, int)
+        and len(sizes) == len(devices)
+        and min(sizes, default=-1) >= 0
+        and sum(sizes) == shape[axis]
+    )
+    if not devices or not (is_copied or is_cut):
+        raise _damaged("its layout does not fit its shape and devices")
+    return ShardArg(devices, axis, sizes)
 
 
 def _check_count(parts: tuple[bytes, ...], count: int) -> None:
