@@ -16,6 +16,7 @@ import importlib
 import importlib.metadata
 import os
 import threading
+import warnings
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -574,9 +575,13 @@ class Buffer:
 
 
 class _MemoryInUse:
-    """Bytes allocated now on each device, and the most there ever were."""
+    """Bytes allocated now on each device, and the most there ever were.
+
+    unfreed: what went wrong as memory was freed, which no caller could be told.
+    """
 
     def __init__(self) -> None:
+        self.unfreed: list[str] = []
         self.now: dict[str, int] = {}
         self.peak: dict[str, int] = {}
         self.renew_lock()
@@ -598,8 +603,13 @@ if hasattr(os, "register_at_fork"):
 
 
 def _release(allocator: Allocator, handle: Handle, device: str, nbytes: int) -> None:
-    allocator.free(handle)
     memory.add(device, -nbytes)
+    try:
+        allocator.free(handle)
+    except TinyrefError as error:
+        # Nobody is there to catch it: what frees memory is the end of an object.
+        memory.unfreed.append(f"memory is not freed: {error}")
+        warnings.warn(memory.unfreed[-1], stacklevel=2)
 
 
 CORE_DTYPES = frozenset({dtypes.bool, dtypes.int32, dtypes.uint32, dtypes.float32})

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tinyref import config
-from tinyref.device import is_misnamed
+from tinyref.device import is_misnamed, memory
 from tinyref.errors import DeviceError, UserError, VerifyError, explained, vendors_error
 from tinyref.processes import Line
 from tinyref_conformance import journal, records
@@ -148,6 +148,10 @@ class Worker:
                 case, attempt, started, Status.FAIL, explained(error), _phase(error)
             )
             return dataclasses.replace(found, details=self._details(error))
+        if memory.unfreed:
+            message = memory.unfreed[0]
+            memory.unfreed.clear()
+            return self._stopped(case, attempt, started, Status.FAIL, message, Phase.RUN)
         return records.of_measurement(case, measurement, time.perf_counter() - started, attempt)
 
     def _details(self, error: Exception) -> dict[str, Any] | None:

@@ -15,8 +15,8 @@ import pytest
 
 from tinyref.cli.entry import run as tinyref
 from tinyref.cli.fuzz_score import resume_command
-from tinyref.device import Availability, Device
 from tinyref.errors import UserError
+from tinyref.probe import Probed
 from tinyref.processes import Pipes, Pool, WorkerProcess
 from tinyref_fuzz.mutants import score as scoring
 from tinyref_fuzz.mutants.records import Found, Row, Run, Score, Subject, Total, totals
@@ -462,8 +462,8 @@ def test_subjects_stand_in_the_order_of_the_catalogue_and_once():
 
 
 def test_a_mutant_without_its_device_is_no_run_and_no_kill(monkeypatch):
-    gone = Availability(False, "no such compiler")
-    monkeypatch.setattr(type(Device), "availability", lambda self, name: gone)
+    gone = Probed("PYTHON", False, "no such compiler")
+    monkeypatch.setattr(scoring, "probe", lambda names: [gone for _ in names])
     said: list[str] = []
     found = Scoring([SUBJECT], Settings(seeds=2), None, said.append).run()
     problem = "PYTHON is not available here: no such compiler"

@@ -218,3 +218,15 @@ def test_errors_survive_a_pickle():
     broken = pickle.loads(pickle.dumps(VerifyError("ast.store.2", "%3", "float32", "int8")))
     assert str(broken) == "ast.store.2: expected float32, got int8, at %3"
     assert device.Device is Device
+
+
+def test_memory_that_is_not_freed_is_warned_of():
+    class Leaky:
+        def free(self, handle: object) -> None:
+            raise DeviceError("LEAKY", "the driver is gone")
+
+    before = memory.now.get("LEAKY", 0)
+    with pytest.warns(UserWarning, match="memory is not freed: LEAKY: the driver is gone"):
+        device._release(Leaky(), 1, "LEAKY", 8)
+    assert memory.now["LEAKY"] == before - 8
+    assert memory.unfreed.pop() == "memory is not freed: LEAKY: the driver is gone"

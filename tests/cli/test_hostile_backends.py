@@ -22,13 +22,14 @@ COMMANDS = {
 }
 
 
-def ended(folder: Path, command: str, member: str, how: str) -> tuple[int, str]:
+def ended(folder: Path, command: str, member: str, how: str, query: str = CASE) -> tuple[int, str]:
     """The exit code of a command on the hostile device, and all that it prints."""
+    arguments = [query if word == CASE else word for word in COMMANDS[command]]
     flags = {"TINYREF_OPEN_SECONDS": "2", "TINYREF_CACHE": "0", "PYTHONPATH": str(HERE)}
     if command == "bench":
         flags["TINYREF_DEVICE"] = DEVICE
     done = subprocess.run(
-        [sys.executable, "-m", "tinyref", *COMMANDS[command]],
+        [sys.executable, "-m", "tinyref", *arguments],
         cwd=folder,
         env={**os.environ, **flags, "FAULT_MEMBER": member, "FAULT_HOW": how},
         stdin=subprocess.DEVNULL,
@@ -129,6 +130,14 @@ def test_what_a_member_raises_or_gives_wrongly_is_the_vendors(
 
 
 @pytest.mark.long
+def test_memory_that_is_not_freed_fails_the_case(tmp_path: Path) -> None:
+    # Those of copies free their memory at once; that of kernels is kept for the next case.
+    code, text = ended(tmp_path, "conform", "allocator.free", "raises", "memory.copy.int32")
+    assert code == 1
+    assert "memory is not freed: hostile_backends:Hostile: allocator.free: raises Type" in text
+
+
+@pytest.mark.long
 def test_versions_that_are_none_are_the_vendors(tmp_path: Path) -> None:
     code, text = ended(tmp_path, "devices", "versions", "number")
     assert code == 1
@@ -150,3 +159,25 @@ def test_a_kernel_that_ends_the_process_does_not_pass_for_an_explanation(
 
 def test_the_hostile_backend_is_healthy_where_it_has_no_fault(tmp_path: Path) -> None:
     assert ended(tmp_path, "explain", "", "")[0] == 0
+
+
+@pytest.mark.long
+def test_a_path_in_the_name_of_a_vendors_device_is_asked_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether what follows the colon is a path says the package, which may end its process."""
+    (tmp_path / "evil.py").write_text("import os\nos._exit(0)\n")
+    info = tmp_path / "evil-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: evil\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[tinyref.backends]\nEVIL = evil:Evil\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "tinyref", "conform", "--device", "EVIL:/some/file"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "while opening the device: the worker left with exit code 0" in done.stdout

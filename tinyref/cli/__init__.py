@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 # They compute where they run; all other commands have workers for that.
-ATTACHED = frozenset({"bench", "explain"})
+ATTACHED = (["bench"], ["explain"], ["spec", "rules"])
 
 
 def main() -> None:
@@ -17,8 +17,8 @@ def main() -> None:
 
     arguments = sys.argv[1:]
     try:
-        attached = arguments[:1] and arguments[0] in ATTACHED
-        code = _run_attached(arguments) if attached else run(arguments)
+        is_attached = any(arguments[: len(words)] == words for words in ATTACHED)
+        code = _run_attached(arguments) if is_attached else run(arguments)
     except KeyboardInterrupt:
         # Asked once more while it was leaving already.
         code = EXIT_INTERRUPTED

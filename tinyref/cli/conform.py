@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tinyref.cli.options import device_name
+from tinyref.cli.options import device_name, say_bounded
 from tinyref.cli.signals import until_stopped
 from tinyref.errors import UserError
 from tinyref.folders import file_name
@@ -119,6 +119,7 @@ def conform(
         fail_fast=fail_fast,
         keep_going=keep_going,
     )
+    say_bounded(jobs, settings.workers)
     request = Request(
         settings,
         profile=_profile(profile),

@@ -11,7 +11,7 @@ import typer
 from tinyref import reproduce
 from tinyref.cli.fuzz_case import corpus_app, harvest, keep, reduce, replay, show
 from tinyref.cli.fuzz_score import score
-from tinyref.cli.options import MOST_JOBS, check_finite, device_name
+from tinyref.cli.options import MOST_JOBS, check_finite, device_name, say_bounded
 from tinyref.cli.signals import until_stopped
 from tinyref.errors import UserError
 from tinyref.folders import file_name
@@ -142,6 +142,7 @@ def fuzz(
         memory=memory_limit << 20 if memory_limit is not None else None,
         harvested=collection_text(harvested) if harvested is not None else None,
     )
+    say_bounded(jobs, request.workers)
     raise typer.Exit(_fuzz(request))
 
 

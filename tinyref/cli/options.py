@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 
 from tinyref.errors import UserError
 
@@ -14,6 +15,12 @@ def check_finite(**options: float | None) -> None:
     for option, value in options.items():
         if value is not None and not math.isfinite(value):
             raise UserError(f"{option}: expected a number of seconds, got {value}")
+
+
+def say_bounded(asked: int, workers: int) -> None:
+    """Says on standard error that fewer workers run than were asked for."""
+    if workers < asked:
+        print(f"tinyref: {workers} workers instead of {asked}: memory is short", file=sys.stderr)
 
 
 def device_name(name: str | None) -> str:

@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tinyref.device import Device
 from tinyref.errors import UserError
 from tinyref.folders import prepare_folder, set_aside
+from tinyref.probe import probe
 from tinyref.processes import Message, Pool, WorkerProcess, death_in_words
 from tinyref.runtimes.identity import differences, surroundings
 from tinyref_fuzz.mutants.records import SCHEMA, VERSION, Found, Row, Run, Score, Subject
@@ -174,11 +174,11 @@ class Scoring:
 
     def _leave_out_unavailable(self) -> None:
         """Gives those without a device here a run that is none: that they fail is no kill."""
-        for device in {subject.device: None for subject in self.chosen}:
-            available = Device.availability(Device.canonical(device))
-            if available.works:
+        devices = list({subject.device: None for subject in self.chosen})
+        for device, found in zip(devices, probe(devices), strict=True):
+            if found.works:
                 continue
-            problem = f"{device} is not available here: {available.reason}"
+            problem = f"{device} is not available here: {found.reason}"
             tasks = [task for task in self.to_go() if task.subject.device == device]
             for task in tasks:
                 run = Run(task.subject.name, task.seed, problem=problem)
