@@ -17,7 +17,13 @@ _LAST_FRAMES = 3
 
 
 class TinyrefError(Exception):
-    """Base of every deliberate error, so that the command line can print it on one line."""
+    """Base of every deliberate error, so that the command line can print it on one line.
+
+    Its text is one that a terminal can take, whatever names and messages of others are in it.
+    """
+
+    def __str__(self) -> str:
+        return printable(super().__str__())
 
 
 class UserError(TinyrefError, ValueError):

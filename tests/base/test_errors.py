@@ -13,12 +13,14 @@ import pytest
 import tinyref
 from tinyref import Context, Device, Tensor, TinyJit, Variable, dtypes, nn
 from tinyref.errors import (
+    DeviceError,
     TinyrefError,
     UserError,
     UserIndexError,
     UserLookupError,
     UserStateError,
     UserTypeError,
+    VerifyError,
 )
 from tinyref.nn.state import load_state_dict, safe_load, safe_save
 
@@ -209,6 +211,26 @@ def test_the_message_is_plain() -> None:
     with pytest.raises(LookupError) as raised:
         Device["NOPE"]
     assert str(raised.value).startswith("device: unknown device 'NOPE'")
+
+
+ATTACK = "\x1b[2J\x9b\r\x07\ud800"
+SHOWN = "\\x1b[2J\\x9b\\r\\x07\\ud800"
+
+
+def test_no_error_and_no_repr_has_control_characters(tmp_path: Path) -> None:
+    for error in (
+        UserError(f"a{ATTACK}\nb"),
+        UserLookupError(f"a{ATTACK}\nb"),
+        VerifyError(f"a{ATTACK}\nb", "", "", ""),
+        DeviceError(f"a{ATTACK}\nb", "words"),
+    ):
+        assert str(error).startswith(f"a{SHOWN}\nb")
+    with pytest.raises(LookupError) as raised:
+        load_state_dict({}, {f"a{ATTACK}": square()})
+    assert SHOWN in str(raised.value)
+    path = tmp_path / "a\x1b[2J"
+    path.write_bytes(b"x")
+    assert "a\\x1b[2J" in repr(Tensor(path))
 
 
 @pytest.mark.parametrize("kind", OWN.values())

@@ -203,3 +203,12 @@ def test_a_worker_that_is_gone_waits_for_nothing(pool):
     worker = pool.start()
     pool.remove(worker)
     assert worker._waiting_seconds() == 0
+
+
+def test_a_message_that_is_no_json_is_noise():
+    reader = Reader("mark")
+    foreign = [b"[" * 100_000, b"9" * 100_000, b"\xff\xfe", b"{", b"[]", b'"\x1b[2J"']
+    for text in foreign:
+        assert reader.feed(b"mark " + text + b"\n") == []
+    assert reader.feed(framed("mark", {"a": 1})) == [{"a": 1}]
+    assert reader.noise_bytes == sum(len(text) + 5 for text in foreign)

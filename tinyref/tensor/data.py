@@ -9,7 +9,7 @@ from typing import Any, Self, cast
 import numpy as np
 
 from tinyref.dtype import ConstType, dtypes, numpy_dtype
-from tinyref.errors import UserError, UserTypeError
+from tinyref.errors import UserError, UserTypeError, printable
 from tinyref.lazy import graph
 from tinyref.lazy.buffers import buffer_of
 from tinyref.lazy.folding import uniform_value
@@ -402,7 +402,7 @@ class Data(Creation):
         states = dict.fromkeys(map(_state, _parts(self._node)))
         state = ", ".join(states)
         wants = ", requires grad" if self._value.requires_grad else ""
-        return (
+        return printable(
             f"Tensor {describe_shape(self.shape)} {self.dtype.name} "
             f"on {describe_layout(self._node, self.device)}, {state}{wants}"
         )
