@@ -39,9 +39,11 @@ def _planned_case(case: Case) -> Case:
 
 
 def _cases(row: Row, profile: Profile) -> list[Case]:
-    if profile is Profile.QUICK and row.rung is Rung.INDEX and row.dtype not in QUICK_DTYPES:
-        return []
-    return [_planned_case(case) for case in row.cases(profile)]
+    found = [_planned_case(case) for case in row.cases(profile)]
+    if profile is Profile.FULL:
+        return found
+    is_quick = row.rung is not Rung.INDEX or row.dtype in QUICK_DTYPES
+    return found[::2] if is_quick else []
 
 
 def rows_of(plain: Iterable[Row]) -> Iterator[Row]:

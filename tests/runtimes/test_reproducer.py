@@ -1,0 +1,158 @@
+"""What scripts of failures are made of: a launch, what it must give, and the first wrong node."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import pytest
+
+from tinyref.device import Device
+from tinyref.dtype import dtypes
+from tinyref.runtimes.python import InterpretedKernel, PythonBackend
+from tinyref.runtimes.reproducer import Launch, Wanted, check
+from tinyref.runtimes.trace import first_difference, ulps_apart
+from tinyref.uops import build, meanings
+from tinyref.uops.compile import compile_kernel
+from tinyref.uops.interpreter import Access, Hooks, Interpreter
+from tinyref.uops.interpreter.translate import Meaning
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import ViewArg
+from tinyref.uops.program import Program
+from tinyref.uops.shape_tracker import ShapeTracker
+
+
+def f32(*values: float) -> np.ndarray:
+    return np.array(values, np.float32)
+
+
+class Altered(PythonBackend):
+    """The interpreter with wrong meanings, or hooks."""
+
+    wrong: Mapping[Ops, Meaning] = {}
+    hooks = Hooks()
+
+    def load(self, entry: str, binary: bytes) -> InterpretedKernel:
+        kernel = super().load(entry, binary)
+        kernel.interpreter = Interpreter(kernel.program, self.wrong, self.hooks)
+        return kernel
+
+
+def _off_by_one(dtype: object, operands: list, sources: list) -> np.ndarray:
+    right = meanings.apply(Ops.MUL, dtype, operands, sources)
+    return np.where(right == 12, right + 1, right)
+
+
+class WrongMul(Altered):
+    wrong = {Ops.MUL: _off_by_one}
+
+
+def _dropped(access: Access) -> Access | None:
+    return None
+
+
+class Silent(Altered):
+    """Stores nothing."""
+
+    hooks = Hooks(store=_dropped)
+
+
+@pytest.fixture(autouse=True)
+def package(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setitem(sys.modules, "altered", sys.modules[__name__])
+    yield
+    for name in [name for name in Device._open if name.startswith("altered")]:
+        del Device._open[name]
+
+
+def _access(op: Ops, slot: int, shape: tuple[int, ...], value: UOp | None = None) -> UOp:
+    tracker = ShapeTracker.from_shape(shape)
+    buffer = build.define_global(slot, dtypes.int32, tracker.real_size())
+    view = UOp(Ops.VIEW, buffer.dtype, (buffer,), ViewArg(tracker))
+    if value is None:
+        return UOp(op, dtypes.int32, (view,))
+    return UOp(op, dtypes.void, (view, value))
+
+
+def sum_of_products(opts: tuple | None = ()) -> Program:
+    """out[i] = sum over k of x[i, k] * y[i, k], of 2 x 3."""
+    x, y = (_access(Ops.LOAD, slot, (2, 3)) for slot in (1, 2))
+    total = build.reduce(Ops.ADD, build.mul(x, y), (1,))
+    kernel = build.sink(_access(Ops.STORE, 0, (2, 1), total))
+    return compile_kernel(kernel, Device["PYTHON"].capabilities, opts=opts)
+
+
+X, Y = np.arange(6, dtype=np.int32), np.array([1, 1, 1, 4, 3, 2], np.int32)
+INPUTS = [None, X, Y]
+WANTED = [Wanted(0, [0, 1], np.array([3, 34], np.int32))]
+
+
+def test_a_healthy_device_differs_nowhere() -> None:
+    for device in ("PYTHON", "CPU"):
+        program = sum_of_products()
+        if device == "PYTHON":
+            assert "no node differs" in first_difference(device, program, INPUTS, {})
+    assert check(Launch("PYTHON", sum_of_products(), INPUTS), WANTED) == ""
+
+
+def test_the_first_wrong_node_is_named_with_its_place() -> None:
+    # 3 * 4 and 4 * 3 are 12: of group 1 the turns 0 and 1.
+    problem = check(Launch("altered:WrongMul", sum_of_products(), INPUTS), WANTED)
+    assert problem == (
+        "wrong: element 1: expected 34 (0x00000022), got 36 (0x00000024)\n"
+        "the first node that differs is MUL int32 (LOAD, LOAD) at group x 1, turn 0: 13, 12 by the "
+        "interpreter; 2 of 6 values differ"
+    )
+
+
+def test_heuristics_change_where_a_node_runs_and_not_which_is_wrong() -> None:
+    problem = check(Launch("altered:WrongMul", sum_of_products(None), INPUTS), WANTED)
+    assert "the first node that differs is MUL int32" in problem
+
+
+def test_a_device_that_stores_nothing() -> None:
+    problem = check(Launch("altered:Silent", sum_of_products(), INPUTS), WANTED)
+    assert problem.startswith("wrong: element 0: expected 3 (0x00000003), got -1515870811")
+    assert ": nothing, " in problem
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted", "apart"),
+    [
+        (1.0, 1.0, 0),
+        (1.0, 1.0000001, 1),
+        (0.0, -0.0, np.inf),
+        (np.nan, np.nan, 0),
+        (np.nan, 1.0, np.inf),
+        (np.inf, 3.4028235e38, 1),
+        (1e-45, -1e-45, 2),
+    ],
+)
+def test_units_in_the_last_place(found: float, wanted: float, apart: float) -> None:
+    assert ulps_apart(f32(found), f32(wanted)).tolist() == [apart]
+
+
+def test_integers_are_equal_or_not() -> None:
+    apart = ulps_apart(np.array([3, 4], np.uint8), np.array([3, 5], np.uint8))
+    assert apart.tolist() == [0, np.inf]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found", "problem"),
+    [
+        (Wanted(0, [1], f32(2)), f32(9, 2), ""),
+        (Wanted(0, [1], f32(2)), f32(2, 9), "element 1: expected 2.0 (0x40000000), got 9.0 "),
+        (Wanted(0, [0], f32(0), [f32(-0.0)]), f32(-0.0), ""),
+        (Wanted(0, [0], f32(0)), f32(-0.0), "element 0: expected 0.0"),
+        (Wanted(0, [0], f32(1), ulps=1), f32(1.0000001), ""),
+        (Wanted(0, [0], f32(1), ulps=1), f32(1.0000002), "element 0"),
+        (Wanted(0, [0], f32(1), bounds=[(1.0, 0.5)]), f32(1.5), ""),
+        (Wanted(0, [0], f32(1), bounds=[(1.0, 0.5)]), f32(np.nan), "element 0: expected 1.0"),
+        (Wanted(0, [0], f32(np.nan)), f32(np.nan), ""),
+    ],
+)
+def test_what_an_element_may_be(wanted: Wanted, found: np.ndarray, problem: str) -> None:
+    assert wanted.problem(found).startswith(problem)
+    assert bool(wanted.problem(found)) is bool(problem)
