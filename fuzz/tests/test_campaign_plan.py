@@ -94,6 +94,9 @@ def test_signatures_leave_out_what_differs_from_case_to_case():
     assert signature(WRONG) == "DEVICE VALUE"
     error = Verdict(Pair.DEVICE, Symptom.ERROR, "kernel 'r_4_8': slot 3 at 0x7f\nand more", 1)
     assert signature(error) == "DEVICE ERROR kernel *: slot * at *"
+    for kernel in ("e", "e_24_8", "r_4_n_16"):
+        theirs = Verdict(Pair.DEVICE, Symptom.ERROR, f"load of {kernel}: raises OSError", 1)
+        assert signature(theirs) == "DEVICE ERROR load of *: raises OSError"
 
 
 def test_pairs_of_optimisations_keep_their_order():

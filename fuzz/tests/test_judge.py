@@ -75,7 +75,8 @@ def test_a_device_may_refuse_what_it_lacks():
         @property
         def capabilities(self):
             own = super().capabilities
-            return replace(own, dtypes=own.dtypes - {CORPUS["sum-float16"].ast.src[0].src[1].dtype})
+            lacking = CORPUS["sum-float16"].ast.src[0].src[1].dtype
+            return replace(own, dtypes=own.dtypes - {lacking}, matrix_tiles=())
 
     globals()["Small"] = Small
     verdict = judge(case_of("sum-float16"), f"{__name__}:Small")
@@ -244,7 +245,7 @@ def test_more_than_the_device_declares(monkeypatch):
     class Cramped(PythonBackend):
         @property
         def capabilities(self):
-            return replace(super().capabilities, group_size_limit=2)
+            return replace(super().capabilities, group_size_limit=2, matrix_tiles=())
 
     globals()["Cramped"] = Cramped
     device = f"{__name__}:Cramped"

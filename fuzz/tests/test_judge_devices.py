@@ -274,7 +274,9 @@ def test_errors_are_told_in_the_first_line_of_their_own_words():
     verdict = judge(ELEMENTWISE, f"{__name__}:Refusing")
     assert verdict.detail == "launch: DeviceError: WRONG: the power is off"
     verdict = judge(ELEMENTWISE, f"{__name__}:Unloadable")
-    assert verdict.detail.startswith("loading: KeyError: ")
+    first = verdict.detail.partition("\n")[0]
+    assert first.startswith("loading: BackendError: ")
+    assert "Unloadable: load of e_24_8: raises KeyError: " in first
 
 
 def test_what_holds_the_answer_already_does_not_help():

@@ -37,14 +37,14 @@ MOST_WORDS = 12
 def signature(verdict: Verdict) -> str:
     """What can be said of a finding before it is examined: pair, symptom, and the error's words.
 
-    Numbers and quoted names are left out of the words, and values have none.
+    Numbers, names of kernels and quoted names are left out of the words, and values have none.
     """
     pair = verdict.pair.name if verdict.pair else ""
     symptom = verdict.symptom.name if verdict.symptom else ""
     if verdict.symptom in (Symptom.VALUE, Symptom.UNSTABLE, Symptom.RED_ZONE):
         return f"{pair} {symptom}"
     line = verdict.detail.strip().partition("\n")[0]
-    words = re.sub(r"'[^']*'|\"[^\"]*\"|0x[0-9a-f]+|\d+", "*", line).split()
+    words = re.sub(r"'[^']*'|\"[^\"]*\"|0x[0-9a-f]+|\b[er](_\w+)*\b|\d+", "*", line).split()
     return " ".join([pair, symptom, *words[:MOST_WORDS]])
 
 
