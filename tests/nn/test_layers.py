@@ -256,3 +256,26 @@ def test_the_repr_of_a_layer_of_ones_own() -> None:
             self.size, self.factor = size, factor
 
     assert repr(Scaled(3, 0.5)) == "Scaled(3, factor=0.5)"
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        lambda: nn.Linear(3, 4),
+        lambda: nn.Embedding(5, 2),
+        lambda: nn.Conv2d(3, 4, 3),
+        lambda: nn.ConvTranspose2d(2, 4, 3),
+        lambda: nn.BatchNorm(3),
+        lambda: nn.GroupNorm(2, 4),
+        lambda: nn.InstanceNorm(3),
+        lambda: nn.LayerNorm(3),
+        lambda: nn.LayerNorm2d(3),
+        lambda: nn.RMSNorm(4),
+        lambda: nn.LSTMCell(2, 3),
+    ],
+)
+def test_an_input_that_is_no_tensor_is_a_type_error(layer: Any) -> None:
+    for wrong in ([[1.0, 2.0]], np.ones((2, 3), np.float32), None, "x"):
+        with pytest.raises(TypeError, match=r"accepted is a Tensor") as raised:
+            layer()(wrong)
+        assert isinstance(raised.value, UserError)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from tinyref.errors import UserError
-from tinyref.nn.layer import Layer
+from tinyref.nn.layer import Layer, check_input
 from tinyref.nn.linear import positive
 from tinyref.tensor import Tensor
 from tinyref.tensor.arguments import integer
@@ -96,6 +96,7 @@ class Conv2d(Layer):
         self.weight, self.bias = _parameters(shape, fan, outputs, bias)
 
     def __call__(self, x: Tensor) -> Tensor:
+        check_input(x, "Conv2d")
         return x.conv2d(
             self.weight, self.bias, self.groups, self.stride, self.dilation, self.padding
         )
@@ -149,6 +150,7 @@ class ConvTranspose2d(Layer):
         self.weight, self.bias = _parameters(shape, fan, outputs, bias)
 
     def __call__(self, x: Tensor) -> Tensor:
+        check_input(x, "ConvTranspose2d")
         return x.conv_transpose2d(
             self.weight,
             self.bias,

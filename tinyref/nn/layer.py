@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import inspect
 
+from tinyref.errors import UserTypeError
 from tinyref.tensor import Tensor
 
 _MISSING = object()
+
+
+def check_input(x: object, name: str) -> None:
+    """Raises `UserError` for what is no tensor."""
+    if not isinstance(x, Tensor):
+        raise UserTypeError(f"{name}: input is a {type(x).__name__}, accepted is a Tensor")
 
 
 class Layer:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from tinyref.errors import UserError, UserTypeError
-from tinyref.nn.layer import Layer
+from tinyref.nn.layer import Layer, check_input
 from tinyref.tensor import Tensor
 from tinyref.tensor.arguments import integer
 
@@ -38,6 +38,7 @@ class Linear(Layer):
             )
 
     def __call__(self, x: Tensor) -> Tensor:
+        check_input(x, "Linear")
         return x.linear(self.weight.transpose(), self.bias)
 
 

@@ -6,7 +6,7 @@ import math
 
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError
-from tinyref.nn.layer import Layer
+from tinyref.nn.layer import Layer, check_input
 from tinyref.nn.linear import positive
 from tinyref.tensor import Tensor
 from tinyref.uops.symbolic import describe_shape
@@ -22,6 +22,7 @@ def _affine(shape: tuple[int, ...], wanted: bool) -> tuple[Tensor | None, Tensor
 
 
 def _check_channels(name: str, x: Tensor, channels: int) -> None:
+    check_input(x, name)
     if x.ndim < 2 or x.shape[1] != channels:
         raise UserError(
             f"{name}: input {describe_shape(x.shape)}: accepted is (batch, {channels}, ...)"
@@ -157,6 +158,7 @@ class LayerNorm(Layer):
         self.weight, self.bias = _affine(self.normalized_shape, elementwise_affine)
 
     def __call__(self, x: Tensor) -> Tensor:
+        check_input(x, "LayerNorm")
         if x.shape[-len(self.normalized_shape) :] != self.normalized_shape:
             raise UserError(
                 f"LayerNorm: input {describe_shape(x.shape)}: accepted is a shape that ends in "
@@ -172,6 +174,7 @@ class LayerNorm2d(LayerNorm):
     """A `LayerNorm` over the channels (axis 1) of images: (batch, channels, rows, columns)."""
 
     def __call__(self, x: Tensor) -> Tensor:
+        check_input(x, "LayerNorm2d")
         if x.ndim != 4:
             raise UserError(
                 f"LayerNorm2d: input {describe_shape(x.shape)}: accepted are 4 axes: "
@@ -193,6 +196,7 @@ class RMSNorm(Layer):
         self.weight = Tensor.ones(self.dim).contiguous().requires_grad_()
 
     def __call__(self, x: Tensor) -> Tensor:
+        check_input(x, "RMSNorm")
         if not x.ndim or x.shape[-1] != self.dim:
             raise UserError(
                 f"RMSNorm: input {describe_shape(x.shape)}: accepted is a last axis of {self.dim}"

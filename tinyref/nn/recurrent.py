@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from tinyref.errors import UserError, UserTypeError
-from tinyref.nn.layer import Layer
+from tinyref.nn.layer import Layer, check_input
 from tinyref.nn.linear import positive
 from tinyref.tensor import Tensor
 from tinyref.uops.symbolic import describe_shape
@@ -38,6 +38,7 @@ class LSTMCell(Layer):
             self.bias_hh = Tensor.zeros(gates).contiguous().requires_grad_()
 
     def __call__(self, x: Tensor, hc: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
+        check_input(x, "LSTMCell")
         if x.ndim != 2:
             raise UserError(
                 f"LSTMCell: input {describe_shape(x.shape)}: accepted is (batch, input_size)"
