@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import Enum
@@ -13,6 +14,12 @@ from typing import Generic, TypeVar
 from tinyref.errors import UserLookupError, UserTypeError, argument_error
 
 FlagValue = int | str
+PREFIX = "TINYREF_"
+# What DUMP can print the IR after, in order.
+DUMP_STAGES = (
+    *("graph", "schedule", "ast", "normal", "lower", "simplify", "expand"),
+    *("accumulate", "decompose", "narrow", "linearize"),
+)
 T = TypeVar("T")
 
 
@@ -25,15 +32,41 @@ class Effect(Enum):
     OUTPUT = "changes what is printed or kept"
 
 
+def nearest(name: str, names: Iterable[str]) -> str:
+    """The end of an error for a name that is none of `names`: the one that is meant, and all."""
+    known = list(names)
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    meant = f"did you mean {close[0]}? " if close else ""
+    return f"{meant}accepted are {', '.join(known)}"
+
+
+def dumped_stages(value: str) -> list[str]:
+    """The stages that DUMP names, as `after:STAGE` or STAGE among commas; `*` is all of them.
+
+    Raises `UserError` for a name that no stage has.
+    """
+    names = [part.strip().removeprefix("after:") for part in value.split(",")]
+    for name in names:
+        if name and name not in (*DUMP_STAGES, "*"):
+            raise UserLookupError(
+                f"flag DUMP: no stage {name!r}: {nearest(name, (*DUMP_STAGES, '*'))}"
+            )
+    return names
+
+
 @dataclass(frozen=True)
 class Flag:
-    """One flag: its type is the type of its default; `accepted` says so in an error."""
+    """One flag: its type is the type of its default; `accepted` says so in an error.
+
+    check: raises `UserError` for a text that means nothing.
+    """
 
     name: str
     default: FlagValue
     help: str
     minimum: int | None = None
     maximum: int | None = None
+    check: Callable[[str], object] | None = None
 
     @property
     def effect(self) -> Effect:
@@ -54,6 +87,8 @@ class Flag:
         """`value` as this flag's type. Raises `UserError` naming the flag and what it accepts."""
         if isinstance(self.default, str):
             if isinstance(value, str):
+                if self.check is not None:
+                    self.check(value)
                 return value
             raise UserTypeError(f"flag {self.name}: got {value!r}, accepted is {self.accepted}")
         try:
@@ -74,7 +109,10 @@ FLAGS: dict[str, Flag] = {
     for flag in (
         Flag("DEVICE", "CPU", "the default device, by the name that `tinyref devices` shows"),
         Flag("DEBUG", 0, "1 kernels, 2 timings, 3 ASTs, 4 source, 5 programs, 6 rewrites", 0, 6),
-        Flag("DUMP", "", "print IR that parses back: after:STAGE, or after:* for every stage"),
+        Flag(
+            *("DUMP", "", "print IR that parses back: after:STAGE, or after:* for every stage"),
+            check=dumped_stages,
+        ),
         Flag("VERIFY", 1, "verify graphs at every border between dialects", 0, 1),
         Flag("CHECK_BOUNDS", 0, "prove that what a kernel touches lies within its buffers", 0, 1),
         Flag("SHUFFLE_RULES", 0, "a seed: try rewrite rules in another order; read at start", 0),
@@ -143,13 +181,35 @@ _overrides: Setting[dict[str, FlagValue] | None] = Setting("tinyref_flags", None
 def _flag(name: str) -> Flag:
     found = FLAGS.get(name)
     if found is None:
-        raise UserLookupError(f"flag: unknown flag {name!r}: accepted are {', '.join(FLAGS)}")
+        raise UserLookupError(f"flag: unknown flag {name!r}: {nearest(name, FLAGS)}")
     return found
+
+
+_is_checked = False
+
+
+def check_environment() -> None:
+    """Raises `UserError` for a variable of the environment that is named as a flag and is none.
+
+    And for a flag with a value that it does not accept.
+    """
+    for variable in sorted(os.environ):
+        name = variable.removeprefix(PREFIX)
+        if name != variable and name not in FLAGS:
+            raise UserLookupError(
+                f"flag: {variable} is set, and there is no flag {name!r}: {nearest(name, FLAGS)}"
+            )
+        if name != variable:
+            FLAGS[name].parse(os.environ[variable])
 
 
 def get(name: str) -> FlagValue:
     """The value of flag `name` now: of the innermost `Context`, else environment, else default."""
+    global _is_checked  # noqa: PLW0603  the environment of a process is read once
     flag = _flag(name)
+    if not _is_checked:
+        check_environment()
+        _is_checked = True
     overrides = _overrides.get()
     if overrides is not None and name in overrides:
         return overrides[name]

@@ -333,6 +333,8 @@ class DeviceRegistry:
     @functools.cache  # noqa: B019 - the registry is one object that lives as long as the process
     def _takes_path(self, base: str) -> bool:
         try:
+            if base not in self._entry_points:
+                return False
             return bool(getattr(self._entry_points[base].load(), "takes_path", False))
         except (ImportError, AttributeError):
             return False
@@ -341,6 +343,11 @@ class DeviceRegistry:
     def _canonical(self, name: str) -> str:
         base, index = _split(name)
         head, colon, tail = base.partition(":")
+        if colon and not tail and self._takes_path(head.upper()):
+            raise UserLookupError(
+                f"device: {name!r}: the path is empty: accepted is that of a file, as in "
+                f"{head.upper()}:/tmp/weights"
+            )
         if colon and head.upper() in self._entry_points:
             raise UserLookupError(f"device: {name!r}: {tail!r} is not the number of a device")
         if not colon and base not in self._entry_points:

@@ -46,7 +46,7 @@ def test_threads_do_not_see_each_others_contexts():
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ({"DEBGU": 1}, "unknown flag 'DEBGU': accepted are DEVICE, DEBUG"),
+        ({"DEBGU": 1}, "unknown flag 'DEBGU': did you mean DEBUG. accepted are DEVICE, DEBUG"),
         ({"DEBUG": 7}, "flag DEBUG: got 7, accepted is an integer from 0 to 6"),
         ({"DEBUG": "high"}, "flag DEBUG: got 'high', accepted is an integer from 0 to 6"),
         ({"BEAM_SECONDS": 0}, "flag BEAM_SECONDS: got 0, accepted is an integer from 1$"),
@@ -96,3 +96,48 @@ def test_each_flag_says_what_it_changes():
     for name in ("CC", "CHECK_BOUNDS", "CPU_LEVEL", "THREADS"):
         assert effects[name] is config.Effect.NONE
     assert effects["DEBUG"] is config.Effect.OUTPUT
+
+
+@pytest.mark.parametrize(
+    ("variable", "message"),
+    [
+        ("TINYREF_DEBGU", "TINYREF_DEBGU is set, and there is no flag 'DEBGU': did you mean DEBUG"),
+        ("TINYREF_STRICTFLOAT", "did you mean STRICT_FLOAT"),
+        ("TINYREF_debug", "there is no flag 'debug': accepted are DEVICE, DEBUG"),
+        ("TINYREF_", "there is no flag ''"),
+    ],
+)
+def test_a_variable_that_is_no_flag_is_refused(variable, message, monkeypatch):
+    monkeypatch.setenv(variable, "1")
+    monkeypatch.setattr(config, "_is_checked", False)
+    with pytest.raises(UserError, match=message):
+        config.integer("DEBUG")
+    with pytest.raises(LookupError, match=message):
+        config.check_environment()
+    monkeypatch.delenv(variable)
+    assert config.integer("DEBUG") == 0
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("after:schedul", "no stage 'schedul': did you mean schedule"),
+        ("lower,after:linearise", "no stage 'linearise': did you mean linearize"),
+        ("after:nothing at all", "no stage 'nothing at all': accepted are graph, schedule, ast"),
+    ],
+)
+def test_a_stage_that_does_not_exist_is_refused(value, message, monkeypatch):
+    with pytest.raises(UserError, match=message):
+        Context(DUMP=value)
+    monkeypatch.setenv("TINYREF_DUMP", value)
+    with pytest.raises(UserError, match=message):
+        config.text("DUMP")
+
+
+def test_stages_that_exist_are_accepted():
+    from tinyref.uops.compile import STAGES
+
+    assert ("graph", "schedule", *STAGES) == config.DUMP_STAGES
+    for value in ("", "*", "after:*", "lower", " after:lower , graph,"):
+        with Context(DUMP=value):
+            assert config.text("DUMP") == value

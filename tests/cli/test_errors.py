@@ -23,6 +23,9 @@ COMMAND = [sys.executable, "-m", "tinyref.cli"]
         (["conform", "--device", "NOPE"], "unknown device 'NOPE': accepted are"),
         (["conform", "--device", "no.such:Device"], "its package does not import"),
         (["conform", "--device", "tinyref.device:Buffer"], "accepted is a subclass of Backend"),
+        (["conform", "--device", "NPY"], "NPY holds data but runs no kernels"),
+        (["conform", "--device", "DISK:/tmp/file"], "DISK:/tmp/file holds data but runs no"),
+        (["conform", "--device", "DISK:"], "the path is empty: accepted is that of a file"),
         (["conform", "--profile", "huge"], "profile: got 'huge', accepted are quick, full"),
         (["conform", "--query", "isa.nothing"], "no case of profile quick matches 'isa.nothing'"),
         (["conform", "--shard", "5/4"], "shard: got '5/4', accepted is i/n"),
@@ -69,6 +72,47 @@ def test_bad_input(
 def test_wrong_usage(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
     assert run(arguments) == 2
     assert "Usage: tinyref" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["conform", "--report", ""],
+        ["conform", "--expectations="],
+        ["conform", "--timings", ""],
+        ["conform", "diff", "", "a.json"],
+        ["conform", "matrix", "a.json", ""],
+        ["conform", "zoo", "--report", ""],
+        ["fuzz", "--folder", ""],
+        ["fuzz", "replay", ""],
+        ["fuzz", "score", "--json="],
+        ["bench", "--json", ""],
+    ],
+)
+def test_an_empty_path_is_refused(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
+    assert run(arguments) == 2
+    assert "the path is empty: accepted is that of a file or a folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "says"),
+    [
+        ("TINYREF_DEBGU", "1", "there is no flag 'DEBGU': did you mean DEBUG?"),
+        ("TINYREF_DUMP", "after:lowr", "no stage 'lowr': did you mean lower?"),
+    ],
+)
+def test_a_flag_that_means_nothing(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    variable: str,
+    value: str,
+    says: str,
+) -> None:
+    monkeypatch.setenv(variable, value)
+    assert run(["explain", "Tensor([1])"]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert says in shown.err
 
 
 def test_a_flag_that_does_not_parse(

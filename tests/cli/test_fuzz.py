@@ -79,6 +79,8 @@ def replays(out: str) -> list[list[str]]:
         (["--device", "GPU9"], "GPU9"),
         (["--device", "campaign_devices:Missing"], "no driver: install faulty-driver"),
         (["--device", "NPY"], "NPY holds data but runs no kernels"),
+        (["--device", "PYTHON", "--folder", ""], "the path is empty"),
+        (["--device", "PYTHON", "--corpus="], "the path is empty"),
         (["--device", "PYTHON", "--policy", "odd"], "accepted are even, mixed"),
         (["--device", "PYTHON", "--resume"], "there is no campaign in fuzz-PYTHON"),
         (["--device", "PYTHON", "--folder", "/dev/null/x"], "cannot write to /dev/null/x"),

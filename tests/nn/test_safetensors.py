@@ -13,8 +13,9 @@ import safetensors.torch
 import torch
 from safetensors import SafetensorError, safe_open
 
-from tinyref import Tensor, dtypes
+from tinyref import Tensor, dtypes, nn
 from tinyref.errors import DeviceError, UserError
+from tinyref.nn import datasets
 from tinyref.nn.state import safe_load, safe_load_metadata, safe_save
 from tinyref.nn.state.safetensors import DTYPES
 
@@ -324,3 +325,21 @@ def test_any_flipped_byte_or_cut_is_an_error_or_a_file(tmp_path, damaged):
 
 def test_types_are_named_both_ways():
     assert set(DTYPES.values()) == set(dtypes.all)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: nn.state.safe_load(""),
+        lambda: nn.state.safe_save({}, ""),
+        lambda: nn.state.torch_load(""),
+        lambda: nn.state.gguf_load(""),
+        lambda: nn.state.tar_extract(""),
+        lambda: datasets.mnist(""),
+        lambda: datasets.cifar10(""),
+        lambda: Tensor([1]).to("DISK:"),
+    ],
+)
+def test_an_empty_path_is_refused(call):
+    with pytest.raises(UserError, match="the path is empty: accepted is that of a file"):
+        call()

@@ -254,3 +254,19 @@ def test_bad_data_is_one_line_that_names_it(make: object, words: list[str]) -> N
     assert "\n" not in message
     for word in words:
         assert word in message
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        lambda: np.ma.masked_array([1.0, 2.0], mask=[True, False]),
+        lambda: np.ma.masked_array([1, 2]),
+        lambda: [np.ma.masked_array([1.0, 2.0], mask=[True, False])],
+        lambda: np.ma.masked,
+    ],
+)
+def test_masked_arrays_are_refused(data):
+    with pytest.raises(TypeError, match=r"masked array.*array\.filled\(value\)"):
+        Tensor(data())
+    with pytest.raises(TypeError, match="masked array"):
+        Tensor([0.0, 0.0])[:] = data()

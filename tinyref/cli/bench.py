@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tinyref.cli.options import path
+
 if TYPE_CHECKING:
     from tinyref.cli.bench_rows import Measured
 
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 def bench(
     row: Annotated[str, typer.Option(help="Only rows that match this glob.")] = "*",
     json_file: Annotated[
-        Path | None, typer.Option("--json", help="Write the numbers to this file too.")
+        Path | None, typer.Option("--json", parser=path, help="Write the numbers to this file too.")
     ] = None,
     repeats: Annotated[int, typer.Option(min=1, help="How often each row is measured.")] = 5,
 ) -> None:

@@ -210,6 +210,20 @@ def _schedule_growth(repeats: int) -> Iterator[Measured]:
         yield Measured(f"schedule.growth.{name}", "exponent of nodes", [slope], note=note)
 
 
+def _chain(repeats: int) -> Iterator[Measured]:
+    """Chains of elementwise functions from tensors to numbers, for each node."""
+    from tinyref.cli.bench_schedules import CHAIN_SIZES, time_chain
+
+    time_chain(CHAIN_SIZES[0], 0)
+    medians: list[float] = []
+    for number, count in enumerate(CHAIN_SIZES, 1):
+        values = [time_chain(count, number * repeats + salt) for salt in range(repeats)]
+        yield Measured(f"realize.chain.{count}", "s, build, compile and run", values)
+        medians.append(statistics.median(values))
+    slope = float(np.polyfit(np.log(CHAIN_SIZES), np.log(medians), 1)[0])
+    yield Measured("realize.chain", "exponent of nodes", [slope], note="1 is linear")
+
+
 # The interpreter
 
 
@@ -418,6 +432,7 @@ ROWS = (
     BenchRow("lower", _lowering),
     BenchRow("lower.growth", _growth),
     BenchRow("schedule.growth", _schedule_growth),
+    BenchRow("realize.chain", _chain),
     BenchRow("interpreter.matmul", _interpreter_matmul),
     BenchRow("interpreter.sin", _interpreter_sin),
     BenchRow("compile", _cold_compiles),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tinyref.cli.options import device_name, say_bounded
+from tinyref.cli.options import device_name, path, say_bounded
 from tinyref.cli.signals import until_stopped
 from tinyref.errors import UserError
 from tinyref.folders import file_name
@@ -50,7 +50,8 @@ def conform(
         str, typer.Option(help="Only these cases: ids, prefixes or globs of them; commas join.")
     ] = "*",
     report: Annotated[
-        Path | None, typer.Option(help="The folder for the reports: ./conformance-DEVICE.")
+        Path | None,
+        typer.Option(parser=path, help="The folder for the reports: ./conformance-DEVICE."),
     ] = None,
     jobs: Annotated[
         int, typer.Option(min=0, help="Worker processes; 0 is one a core.", show_default=False)
@@ -70,7 +71,8 @@ def conform(
     ] = False,
     shard: Annotated[str, typer.Option(help="Only part i of n, such as 2/4.")] = "",
     timings: Annotated[
-        Path | None, typer.Option(help="An earlier report.json, to make shards equally long.")
+        Path | None,
+        typer.Option(parser=path, help="An earlier report.json, to make shards equally long."),
     ] = None,
     rerun_failures: Annotated[
         bool,
@@ -86,7 +88,8 @@ def conform(
         typer.Option("--keep-going", help="Run also what rests on something that is broken."),
     ] = False,
     expectations: Annotated[
-        Path | None, typer.Option(help="A TOML file: failures that are known, cases not to run.")
+        Path | None,
+        typer.Option(parser=path, help="A TOML file: failures that are known, cases not to run."),
     ] = None,
     update_expectations: Annotated[
         bool,
@@ -131,7 +134,22 @@ def conform(
         reason=reason,
         link=link,
     )
+    _check_runs_kernels(name)
     raise typer.Exit(_conform(request))
+
+
+def _check_runs_kernels(device: str) -> None:
+    """Raises `UserError` for a device that only holds data: nothing of it would be examined.
+
+    What does not open is reported by the run.
+    """
+    from tinyref.probe import probe
+
+    (found,) = probe([device])
+    if found.capabilities is not None and not found.capabilities["ops"]:
+        raise UserError(
+            f"device: {device} holds data but runs no kernels: conform examines what computes"
+        )
 
 
 def _folder(device: str, query: str, shard: str) -> Path:
@@ -217,8 +235,8 @@ def _print_suppressed(finished: Finished, request: Request) -> None:
 
 @conform_app.command("diff")
 def diff(
-    before: Annotated[Path, typer.Argument(help="The report.json to compare with.")],
-    after: Annotated[Path, typer.Argument(help="The newer report.json.")],
+    before: Annotated[Path, typer.Argument(parser=path, help="The report.json to compare with.")],
+    after: Annotated[Path, typer.Argument(parser=path, help="The newer report.json.")],
 ) -> None:
     """Compare two reports: fixes, regressions, accuracy, new and missing cases.
 
@@ -234,7 +252,9 @@ def diff(
 
 @conform_app.command("matrix")
 def matrix(
-    files: Annotated[list[Path], typer.Argument(help="The report.json of each device.")],
+    files: Annotated[
+        list[Path], typer.Argument(parser=path, help="The report.json of each device.")
+    ],
 ) -> None:
     """Show the ladders of several devices side by side."""
     from tinyref_conformance import report as reports
@@ -246,7 +266,7 @@ def matrix(
 @conform_app.command("zoo")
 def zoo(
     report: Annotated[
-        Path | None, typer.Option(help="Keep each device's reports under this folder.")
+        Path | None, typer.Option(parser=path, help="Keep each device's reports under this folder.")
     ] = None,
     only: Annotated[str, typer.Option(help="One device of the zoo, by its class name.")] = "",
 ) -> None:

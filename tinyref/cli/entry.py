@@ -55,6 +55,7 @@ def _run(arguments: Sequence[str]) -> int:
 
     from tinyref.cli.app import app
 
+    config.check_environment()
     # A backend named by its path may lie in the folder where its author works, not yet installed.
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())

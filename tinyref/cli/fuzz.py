@@ -11,7 +11,7 @@ import typer
 from tinyref import reproduce
 from tinyref.cli.fuzz_case import corpus_app, harvest, keep, reduce, replay, show
 from tinyref.cli.fuzz_score import score
-from tinyref.cli.options import MOST_JOBS, check_finite, device_name, say_bounded
+from tinyref.cli.options import MOST_JOBS, check_finite, device_name, path, say_bounded
 from tinyref.cli.signals import until_stopped
 from tinyref.errors import UserError
 from tinyref.folders import file_name
@@ -87,6 +87,7 @@ def fuzz(
     harvested: Annotated[
         Path | None,
         typer.Option(
+            parser=path,
             metavar="FILE",
             help="Draw kernels of this file of `fuzz harvest`; the policy is real if not given.",
         ),
@@ -98,10 +99,14 @@ def fuzz(
         bool,
         typer.Option("--restart", help="With --resume: begin anew where device or flags changed."),
     ] = False,
-    folder: Annotated[Path | None, typer.Option(help="Where all is kept: ./fuzz-DEVICE.")] = None,
+    folder: Annotated[
+        Path | None, typer.Option(parser=path, help="Where all is kept: ./fuzz-DEVICE.")
+    ] = None,
     corpus: Annotated[
         Path | None,
-        typer.Option(help="Where reproducers go, shared by campaigns perhaps: FOLDER/cases."),
+        typer.Option(
+            parser=path, help="Where reproducers go, shared by campaigns perhaps: FOLDER/cases."
+        ),
     ] = None,
     timeout: Annotated[
         float | None,

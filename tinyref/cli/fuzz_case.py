@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tinyref.cli.options import device_name
+from tinyref.cli.options import device_name, path
 from tinyref.errors import UserError
 
 if TYPE_CHECKING:
@@ -23,14 +23,16 @@ if TYPE_CHECKING:
 # Where nobody knows how wide the terminal is.
 _WIDTH = 100
 
-_CASE = Annotated[Path, typer.Argument(metavar="CASE", help="The file of a case.")]
+_CASE = Annotated[Path, typer.Argument(parser=path, metavar="CASE", help="The file of a case.")]
 _DEVICE = Annotated[
     str, typer.Option(help="The device; the one that the case was found on if empty.")
 ]
 _TIMEOUT = Annotated[float, typer.Option(min=0.1, help="Seconds that judging it may take.")]
 _FOLDER = Annotated[
     Path | None,
-    typer.Argument(metavar="FOLDER", help="A folder of cases; those that come with tinyref."),
+    typer.Argument(
+        parser=path, metavar="FOLDER", help="A folder of cases; those that come with tinyref."
+    ),
 ]
 
 
@@ -69,7 +71,7 @@ def reduce(
     case: _CASE,
     device: _DEVICE = "",
     out: Annotated[
-        Path | None, typer.Option(help="Write it to this file, or into this folder.")
+        Path | None, typer.Option(parser=path, help="Write it to this file, or into this folder.")
     ] = None,
     seconds: Annotated[float, typer.Option(min=0.1, help="Stop after so long.")] = 10.0,
     timeout: _TIMEOUT = 60.0,
@@ -157,7 +159,8 @@ def keep(
         str, typer.Option(help="What to call it, in lower case; the file's name if empty.")
     ] = "",
     folder: Annotated[
-        Path | None, typer.Option(help="Where to; the regressions of the spec suite if not given.")
+        Path | None,
+        typer.Option(parser=path, help="Where to; the regressions of the spec suite if not given."),
     ] = None,
 ) -> None:
     """Keep a case as a regression, which the spec suite runs on every device.
@@ -221,9 +224,10 @@ def migrate(folder: _FOLDER = None) -> None:
 
 
 def harvest(
-    program: Annotated[Path, typer.Argument(metavar="FILE.py", help="A program.")],
+    program: Annotated[Path, typer.Argument(parser=path, metavar="FILE.py", help="A program.")],
     out: Annotated[
-        Path | None, typer.Option(help="A file, or a folder; FILE-kernels.json if not given.")
+        Path | None,
+        typer.Option(parser=path, help="A file, or a folder; FILE-kernels.json if not given."),
     ] = None,
     device: Annotated[str, typer.Option(help="The device; the default one if empty.")] = "",
     every_size: Annotated[

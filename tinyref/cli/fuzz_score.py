@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tinyref import reproduce
-from tinyref.cli.options import MOST_JOBS, check_finite
+from tinyref.cli.options import MOST_JOBS, check_finite, path
 from tinyref.cli.signals import until_stopped
 from tinyref.errors import UserError, printable
 
@@ -36,7 +36,8 @@ def score(
         typer.Option(min=0, help="Seconds to reduce a finding; 0: no reduction, blame, buckets."),
     ] = 10.0,
     json: Annotated[
-        Path | None, typer.Option(help="Where to write all that was found, after each run.")
+        Path | None,
+        typer.Option(parser=path, help="Where to write all that was found, after each run."),
     ] = None,
     resume: Annotated[
         bool,

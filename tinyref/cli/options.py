@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import math
 import sys
+from pathlib import Path
+
+import typer
 
 from tinyref.errors import UserError
 
 MOST_JOBS = 1024
+
+
+def path(value: str | Path) -> Path:
+    """A path of a file or folder; an empty text, as of an unset variable, is none."""
+    if not str(value):
+        raise typer.BadParameter("the path is empty: accepted is that of a file or a folder")
+    return Path(value)
 
 
 def check_finite(**options: float | None) -> None:

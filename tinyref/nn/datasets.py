@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tinyref.errors import DeviceError, UserError
+from tinyref.nn.state.reading import as_path
 from tinyref.runtimes.disk import file_size
 from tinyref.tensor import Tensor
 
@@ -49,7 +50,7 @@ def mnist(directory: PathLike) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 def _idx_file(directory: PathLike, name: str) -> Path:
     """The file of that name, packed or not; some archives write a dot for the second dash."""
-    folder = Path(directory)
+    folder = Path(as_path(directory, "mnist"))
     names = (name, f"{name}.gz", name.replace("-idx", ".idx"))
     for candidate in names:
         if (folder / candidate).exists():
@@ -63,7 +64,7 @@ def read_idx(path: PathLike, axes: int) -> Bytes:
     http://yann.lecun.com/exdb/mnist describes the format: two zeros, the type, the number of axes,
     the size of each as four bytes, the highest first, and the elements. Raises as `mnist` does.
     """
-    data = _contents(Path(path))
+    data = _contents(Path(as_path(path, "idx")))
     if len(data) < 4 or data[:2] != b"\0\0":
         raise UserError(f"{path}: no idx file")
     if data[2] != IDX_BYTES or data[3] != axes:
@@ -136,8 +137,9 @@ def _cifar(
     """
     length = len(classes) + math.prod(CIFAR_IMAGE)
     parts: list[Bytes] = []
+    folder = Path(as_path(path, "cifar"))
     for name in names:
-        file = Path(path) / name
+        file = folder / name
         if not file.exists():
             raise UserError(f"cifar: {path} has no {name}: accepted is the binary version")
         data = _contents(file)

@@ -216,6 +216,11 @@ def from_numpy(data: HostArray, dtype: DType | None) -> tuple[HostArray, DType]:
 
     Raises `UserError` for foreign byte order and for types that tinyref does not have.
     """
+    if isinstance(data, np.ma.MaskedArray):
+        raise UserTypeError(
+            "data: got a masked array, whose masked elements have no value: accepted are "
+            "array.filled(value) and array.compressed()"
+        )
     if not data.dtype.isnative:
         raise UserError(
             f"data: numpy type {data.dtype.str} has foreign byte order: "

@@ -13,12 +13,12 @@ from tinyref.uops.text import to_text
 def wants_dump(stage: str) -> bool:
     """Whether DUMP asks for `stage`: it names it as `after:STAGE`, among commas, or is `after:*`.
 
-    A name that no stage has asks for nothing: stages belong to several layers.
+    Raises `UserError` for a name that no stage has.
     """
     wanted = config.text("DUMP")
     if not wanted:
         return False
-    names = [part.strip().removeprefix("after:") for part in wanted.split(",")]
+    names = config.dumped_stages(wanted)
     return "*" in names or stage in names
 
 

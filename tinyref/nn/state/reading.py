@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Callable
 from pathlib import Path, PurePath
 from typing import Any, NoReturn
@@ -23,10 +24,18 @@ LONGEST_LINE = 2**20
 BLOCK = 64 * 2**10
 
 
+def as_path(path: str | os.PathLike[str], name: str) -> str:
+    """`path` as a text. Raises `UserError` for an empty one, which `Path` takes for the folder."""
+    found = os.fspath(path)
+    if not found:
+        raise UserError(f"{name}: the path is empty: accepted is that of a file")
+    return found
+
+
 def tensor_of_bytes(source: object, name: str) -> Tensor:
     """`source`, a path or a tensor, as a tensor of bytes. Raises `UserError` for others."""
     if isinstance(source, str | PurePath):
-        return Tensor(Path(source))
+        return Tensor(Path(as_path(source, name)))
     if not isinstance(source, Tensor):
         kind = type(source).__name__
         raise UserTypeError(f"{name}: got a {kind}, accepted are a path and a Tensor of bytes")

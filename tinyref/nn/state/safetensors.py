@@ -19,6 +19,7 @@ from tinyref.errors import UserError, UserTypeError
 from tinyref.lazy.storage import only_holds_data
 from tinyref.nn.state.reading import (
     ByteReader,
+    as_path,
     check_bools,
     parsed,
     section,
@@ -192,6 +193,7 @@ def safe_save(
     """
     if not isinstance(fn, str | os.PathLike):
         raise UserTypeError(f"safe_save: fn is a {type(fn).__name__}, accepted is a path")
+    as_path(fn, "safe_save")
     if not isinstance(tensors, Mapping):
         raise UserTypeError(
             f"safe_save: tensors is a {type(tensors).__name__}, accepted is a dict of Tensors by "

@@ -1,0 +1,47 @@
+"""Chains of ten thousand functions: no step looks at the whole chain, or goes into it by calls."""
+
+import gc
+
+import numpy as np
+import pytest
+
+from tinyref import Tensor
+
+LENGTH = 10_000
+
+
+def chain(x: Tensor, length: int = LENGTH) -> Tensor:
+    for _ in range(length // 2):
+        x = -(x * 0.5)
+        x = -(x * 2.0)
+    return x
+
+
+@pytest.mark.long
+def test_a_long_chain_is_computed_shown_derived_and_dropped():
+    x = Tensor([1.5, -2.0], requires_grad=True)
+    found = chain(x)
+    assert "not computed yet" in repr(found)
+    found.sum().backward()
+    np.testing.assert_array_equal(x.grad.numpy(), [1.0, 1.0])
+    np.testing.assert_array_equal(found.numpy(), [1.5, -2.0])
+    del found, x
+    gc.collect()
+
+
+@pytest.mark.long
+def test_a_chain_that_nobody_computed_is_dropped():
+    found = chain(Tensor([1.5], requires_grad=True), 4 * LENGTH)
+    del found
+    gc.collect()
+
+
+@pytest.mark.slow
+def test_a_long_chain_runs_on_the_interpreter_and_through_functions():
+    x = Tensor([1.5, -2.0], device="PYTHON")
+    np.testing.assert_array_equal(chain(x).numpy(), [1.5, -2.0])
+    y = Tensor([0.5])
+    expected = np.float64(0.5)
+    for _ in range(500):
+        y, expected = y.sin() + 0.25, np.sin(expected) + 0.25
+    np.testing.assert_allclose(y.numpy(), [expected], rtol=1e-4)
