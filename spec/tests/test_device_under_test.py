@@ -7,7 +7,7 @@ import pytest
 
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError
-from tinyref.runtimes.guarded import GUARD, POISONS, GuardedBuffer, MemoryDamageError
+from tinyref.runtimes.red_zones import GUARD, POISONS, GuardedBuffer, MemoryDamageError
 from tinyref.uops import build
 from tinyref.uops.program import Program
 from tinyref_spec.asts import load, store

@@ -11,7 +11,7 @@ import pytest
 
 from tinyref.device import Device
 from tinyref.dtype import TEXEL, dtypes, numpy_dtype
-from tinyref.runtimes.guarded import POISONS
+from tinyref.runtimes.red_zones import POISONS
 from tinyref.uops import build, expand
 from tinyref.uops.compile import compile_kernel
 from tinyref.uops.interpreter import machine, run_program

@@ -14,7 +14,7 @@ import pytest
 from tinyref.device import Device
 from tinyref.dtype import numpy_dtype
 from tinyref.errors import TinyrefError
-from tinyref.runtimes.guarded import POISONS
+from tinyref.runtimes.red_zones import POISONS
 from tinyref.uops import build, lower_tile
 from tinyref.uops.compile import compile_kernel
 from tinyref.uops.interpreter import SanitizerError, run_program

@@ -20,7 +20,7 @@ import pytest
 from tinyref.device import Capabilities, Device
 from tinyref.dtype import dtypes, numpy_dtype
 from tinyref.errors import TinyrefError
-from tinyref.runtimes.guarded import POISONS
+from tinyref.runtimes.red_zones import POISONS
 from tinyref.uops import lower
 from tinyref.uops.compile import compile_kernel
 from tinyref.uops.expand import copies

@@ -12,7 +12,7 @@ import pytest
 from tinyref.device import Buffer, Capabilities
 from tinyref.dtype import from_numpy_dtype
 from tinyref.errors import TinyrefError
-from tinyref.runtimes.guarded import POISONS
+from tinyref.runtimes.red_zones import POISONS
 from tinyref.uops.node import UOp
 from tinyref.uops.program import Program
 from tinyref_spec.bits import Array, bits_dtype

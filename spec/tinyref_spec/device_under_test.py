@@ -12,8 +12,8 @@ import numpy as np
 from tinyref.device import Backend, Capabilities, Device
 from tinyref.dtype import DType, PtrDType, numpy_dtype
 from tinyref.errors import TinyrefError, UserError
-from tinyref.runtimes.guarded import POISONS, GuardedBuffer
 from tinyref.runtimes.kernel import Kernel, compile_ast, compile_program
+from tinyref.runtimes.red_zones import POISONS, GuardedBuffer
 from tinyref.uops.compile import compile_kernel
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops

@@ -11,7 +11,7 @@ import numpy as np
 from tinyref.device import Device
 from tinyref.dtype import from_numpy_dtype
 from tinyref.errors import TinyrefError
-from tinyref.runtimes.guarded import POISONS, MemoryDamageError
+from tinyref.runtimes.red_zones import POISONS, MemoryDamageError
 from tinyref.runtimes.reproducer import Launch, Wanted
 from tinyref.uops.program import Program
 from tinyref_spec import reproducer

@@ -9,7 +9,7 @@ import numpy as np
 from tinyref.device import Capabilities
 from tinyref.dtype import dtypes, numpy_dtype
 from tinyref.errors import UserError
-from tinyref.runtimes.guarded import POISONS
+from tinyref.runtimes.red_zones import POISONS
 from tinyref.uops.evaluate import evaluate
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU

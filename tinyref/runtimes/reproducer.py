@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from tinyref.errors import TinyrefError
 from tinyref.processes import death_in_words
-from tinyref.runtimes.guarded import POISONS
 from tinyref.runtimes.kernel import forget_kernels
+from tinyref.runtimes.red_zones import POISONS
 from tinyref.runtimes.trace import first_difference, ulps_apart, values_of
 from tinyref.uops.program import Program
 

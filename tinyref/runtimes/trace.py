@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from tinyref.dtype import PtrDType, dtypes, from_numpy_dtype, numpy_dtype
 from tinyref.errors import TinyrefError
-from tinyref.runtimes.guarded import POISONS, GuardedBuffer
 from tinyref.runtimes.kernel import compile_program
+from tinyref.runtimes.red_zones import POISONS, GuardedBuffer
 from tinyref.uops import build
 from tinyref.uops.interpreter import run_program
 from tinyref.uops.node import UOp

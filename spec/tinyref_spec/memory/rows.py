@@ -10,7 +10,7 @@ import numpy as np
 from tinyref.device import CORE_DTYPES, CORE_OPS, Buffer
 from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.errors import DeviceError, TinyrefError, UserError
-from tinyref.runtimes.guarded import GUARD, MemoryDamageError
+from tinyref.runtimes.red_zones import GUARD, MemoryDamageError
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.shape_tracker import ShapeTracker
