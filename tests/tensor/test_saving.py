@@ -370,6 +370,36 @@ def test_methods_of_a_copy_are_captured_anew(again):
     assert found.method.captured is None
 
 
+class Scale:
+    """A callable with a captured method of another name."""
+
+    def __init__(self):
+        self.factor = Tensor([2.0]).realize()
+
+    def __call__(self, x):
+        self.factor.assign(self.factor + 1)
+        return x * self.factor
+
+    def plain(self, x):
+        return x + self.factor
+
+    shifted = TinyJit(plain)
+
+
+@both_ways
+def test_a_callable_object_is_captured_and_copied(again):
+    model = Scale()
+    jitted = TinyJit(model)
+    for _ in range(3):
+        jitted(Tensor([1.0]))
+    found, twin = again((jitted, model))
+    assert found.fxn is twin
+    assert [found(Tensor([1.0])).item() for _ in range(2)] == [6.0, 7.0]
+    assert (twin.factor.item(), model.factor.item()) == (7.0, 5.0)
+    assert again(model.shifted)(Tensor([1.0])).item() == 6.0
+    assert isinstance(again(model.shifted), type(model.shifted))
+
+
 @both_ways
 def test_random_draws_go_on_in_the_stream_of_the_process(again):
     jitted = TinyJit(draw)

@@ -63,6 +63,7 @@ class TinyJit(Generic[P, R]):
         self.prune = bool(prune)
         self._program = _Program(_parameter_names(fxn), self.prune)
         self._methods: dict[int, tuple[weakref.ref[object], _Program]] = {}
+        self._attribute = getattr(fxn, "__name__", "")
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return cast(R, self._program.call(self.fxn, args, kwargs))
@@ -75,7 +76,10 @@ class TinyJit(Generic[P, R]):
         """As a method: each instance has a capture of its own."""
         if instance is None:
             return self
-        return JitMethod(self.fxn, instance, self._program_of(instance))
+        return JitMethod(self.fxn, instance, self._program_of(instance), self._attribute)
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._attribute = name
 
     def __getstate__(self) -> dict[str, object]:
         return {"fxn": _reference_to(self), **self._saved()}
@@ -116,6 +120,7 @@ class TinyJit(Generic[P, R]):
         functools.update_wrapper(self, self.fxn)
         self.prune = bool(state["prune"])
         self._methods = {}
+        self._attribute = getattr(self.fxn, "__name__", "")
         self._program = _Program(state["names"], self.prune)
         self._program.has_run = bool(state["has_run"])
         if state["captured"] is not None:
@@ -160,10 +165,13 @@ class TinyJit(Generic[P, R]):
 class JitMethod:
     """A captured function bound to one instance."""
 
-    def __init__(self, fxn: Callable[..., Any], instance: object, program: _Program) -> None:
+    def __init__(
+        self, fxn: Callable[..., Any], instance: object, program: _Program, name: str
+    ) -> None:
         self.fxn = fxn
         self.instance = instance
         self._program = program
+        self._name = name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._program.call(functools.partial(self.fxn, self.instance), args, kwargs)
@@ -179,7 +187,7 @@ class JitMethod:
 
     def __reduce__(self) -> tuple[object, tuple[object, str]]:
         # A capture belongs to its instance: another instance has its own.
-        return getattr, (self.instance, self.fxn.__name__)
+        return getattr, (self.instance, self._name)
 
 
 @dataclass(frozen=True)
