@@ -153,26 +153,28 @@ _EFFECTS: dict[str, Effect] = {
 
 
 class Setting(Generic[T]):
-    """A value that blocks set: they nest, and each thread is in blocks of its own."""
+    """A value that blocks set: they nest, and each thread is in blocks of its own.
+
+    get: the value of the innermost block. set: another one, to the end of that block.
+    """
 
     def __init__(self, name: str, default: T) -> None:
-        self._values: ContextVar[tuple[T, ...]] = ContextVar(name, default=(default,))
-
-    def get(self) -> T:
-        """The value of the innermost block."""
-        return self._values.get()[-1]
-
-    def set(self, value: T) -> None:
-        """Another value, to the end of the innermost block."""
-        self._values.set((*self._values.get()[:-1], value))
+        self._value: ContextVar[T] = ContextVar(name, default=default)
+        self._outer: ContextVar[tuple[T, ...]] = ContextVar(f"{name}_outer", default=())
+        # Asked for with every op: no call stands between.
+        self.get: Callable[[], T] = self._value.get
+        self.set: Callable[[T], object] = self._value.set
 
     def enter(self, value: T) -> None:
         """A block begins."""
-        self._values.set((*self._values.get(), value))
+        self._outer.set((*self._outer.get(), self._value.get()))
+        self._value.set(value)
 
     def leave(self) -> None:
         """The innermost block ends."""
-        self._values.set(self._values.get()[:-1])
+        *outer, last = self._outer.get()
+        self._outer.set(tuple(outer))
+        self._value.set(last)
 
 
 _overrides: Setting[dict[str, FlagValue] | None] = Setting("tinyref_flags", None)

@@ -27,11 +27,10 @@ def is_computed(node: UOp) -> bool:
     """True for a view of memory, and for a constant, on each of its devices."""
     if node.op is Ops.MULTI:
         return all(is_computed(part) for part in node.src)
-    if uniform_value(node) is not None:
-        return True
-    while node.op in _SHOWING:
-        node = node.src[0]
-    return node.op is Ops.BUFFER
+    base = node
+    while base.op in _SHOWING:
+        base = base.src[0]
+    return base.op is Ops.BUFFER or uniform_value(node) is not None
 
 
 def shown_buffers(node: UOp) -> tuple[UOp, ...]:
