@@ -285,3 +285,12 @@ def test_a_variable_that_the_function_binds_keeps_its_value():
     for rows in (1, 3, 2, 3):
         found = step(tensor(WHOLE, "CPU"), w.bind(rows)).numpy()
         np.testing.assert_array_equal(found, WHOLE[:rows, :5] * 2)
+
+
+def test_parts_of_several_devices():
+    """Where the axis is cut, the place in each part is a maximum within a minimum."""
+    v = Variable("v", 1, 10)
+    for value in (1, 5, 8):
+        x = tensor(ROWS[:8], "CPU").shard(("CPU:1", "CPU:2"), 0)
+        part = x[: v.bind(value)]
+        np.testing.assert_array_equal((part * 2).numpy(), ROWS[:value] * 2)

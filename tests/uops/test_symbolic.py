@@ -221,3 +221,10 @@ def test_a_maximum_is_at_least_its_operands():
         for second in range(2, 13):
             value = 3 * max(first, second) - 2 * first - min(first, second)
             assert lowest(larger * 3 - lift(v) * 2 - smaller) <= value
+
+
+def test_maxima_within_maxima_are_not_all_looked_into():
+    total = lift(0)
+    for number in range(40):
+        total = largest(total, lift(b.variable(f"v{number}", 0, 10)) - number) + 1
+    assert lowest(total) <= 40 <= highest(total)

@@ -25,6 +25,7 @@ Monomial = tuple[UOp, ...]
 _MOST_TERMS = 1000
 _MOST_FACTORS = 16
 _LARGEST = 1 << 63
+_MOST_MAXIMA = 4
 
 
 class Undecided(Exception):  # noqa: N818  it is an answer, not a failure
@@ -250,7 +251,7 @@ def atom_bounds(node: UOp) -> tuple[int, int]:
 def _lowest(value: Polynomial) -> int:
     found = _lowest_in_box(value)
     maximum = next((m[0] for m in value.terms if len(m) == 1 and m[0].op is Ops.MAX), None)
-    if maximum is None:
+    if maximum is None or _count_maxima(value) > _MOST_MAXIMA:
         return found
     # A maximum is one of its operands, and at least each of them.
     coefficient = value.terms[(maximum,)]
@@ -259,6 +260,12 @@ def _lowest(value: Polynomial) -> int:
         return found
     ends = [lowest(rest + _lift(operand) * coefficient) for operand in maximum.src]
     return max(found, max(ends) if coefficient > 0 else min(ends))
+
+
+def _count_maxima(value: Polynomial) -> int:
+    """How many maxima are in it, also within others: each doubles the work to look into them."""
+    atoms = {atom for monomial in value.terms for atom in monomial}
+    return sum(node.op is Ops.MAX for node in toposort(sorted(atoms, key=order_key)))
 
 
 def _lowest_in_box(value: Polynomial) -> int:
