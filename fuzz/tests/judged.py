@@ -22,8 +22,7 @@ def found(
 ) -> tuple[Pair | None, Symptom | None]:
     verdict = judge(case, device, thorough)
     assert bool(verdict.detail) != verdict.agrees
-    # But for the traceback of a vendor, which comes whole.
-    assert "\n" not in verdict.detail or "BackendError" in verdict.detail
+    assert "\n" not in verdict.detail
     return verdict.pair, verdict.symptom
 
 

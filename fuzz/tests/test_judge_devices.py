@@ -274,12 +274,9 @@ def test_errors_are_told_in_the_first_line_of_their_own_words():
     verdict = judge(ELEMENTWISE, f"{__name__}:Refusing")
     assert verdict.detail == "launch: DeviceError: WRONG: the power is off"
     verdict = judge(ELEMENTWISE, f"{__name__}:Unloadable")
-    first, _, rest = verdict.detail.partition("\n")
+    first = verdict.detail.partition("\n")[0]
     assert first.startswith("loading: BackendError: ")
-    assert "Unloadable: load of e_" in first
-    assert ": raises KeyError: 'e_" in first
-    # Where that was, the vendor is to see.
-    assert "test_judge_devices.py" in rest
+    assert "Unloadable: load of e_24_8: raises KeyError: " in first
 
 
 def test_what_holds_the_answer_already_does_not_help():

@@ -379,9 +379,6 @@ def test_what_is_no_score_is_refused(tmp_path, text):
         {"runs": [{**KILLED.to_json(), "color": "red"}]},
         {"runs": None},
         {"runs": [7]},
-        {"runs": [{**KILLED.to_json(), "seed": "1"}]},
-        {"runs": [{**KILLED.to_json(), "problem": None}]},
-        {"runs": [{**KILLED.to_json(), "found": [[]]}]},
         {"mutants": [{}]},
     ],
 )

@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tinyref.device import Backend, Buffer, Capabilities
-from tinyref.errors import BackendError, described
 from tinyref.runtimes.kernel import Kernel
 from tinyref.runtimes.launch import BoundKernel
 from tinyref.uops.compile import compile_kernel
@@ -60,9 +59,6 @@ def told(where: Callable[[], str]) -> Iterator[None]:
         raise TroubleError(SYMPTOMS[error.kind], f"{where()}: {_first_line(error)}") from error
     except MemoryError as error:
         raise TroubleError(Symptom.MEMORY, f"{where()}: {_first_line(error)}") from error
-    except BackendError as error:
-        # With the vendor's own traceback.
-        raise TroubleError(Symptom.ERROR, f"{where()}: {described(error)}") from error
     except Exception as error:
         detail = f"{where()}: {type(error).__name__}: {_first_line(error)}"
         raise TroubleError(Symptom.ERROR, detail) from error

@@ -36,6 +36,13 @@ def _uniform(node: UOp) -> ConstArg | None:
     return None
 
 
+def shows_constant(node: UOp) -> bool:
+    """Whether `node` is a constant, moved and padded with zeros: nothing of it is computed."""
+    while node.op in MOVEMENT and is_certain(node):
+        node = node.src[0]
+    return node.op is Ops.CONST
+
+
 def uniform_value(node: UOp) -> ConstType | None:
     """The value that every element of `node` has, where the graph says it; else None."""
     found = _uniform(node)
@@ -49,6 +56,31 @@ def fold_alu(op: Ops, dtype: DType, sources: Sequence[UOp]) -> ConstType | None:
     if len(known) < len(values):
         return None
     return meanings.fold(op, dtype, known, [source.dtype for source in sources])
+
+
+def absorbed(op: Ops, src: Sequence[UOp]) -> ConstType | None:
+    """The one value of `op` where an operand decides it, whatever the other one is; else None.
+
+    Each case is exact for NaN and infinities: 0 times a float is not among them.
+    """
+    if len(src) != 2:
+        return None
+    x, y = src
+    if op is Ops.POW:
+        is_one = is_value(x, 1) or is_value(y, 0.0) or is_value(y, -0.0)
+        return 1.0 if is_one and y.dtype.is_float else None
+    if x.dtype.is_float:
+        return False if op is Ops.CMPLT and x is y else None
+    if op in (Ops.MUL, Ops.AND):
+        return 0 if is_value(x, 0) or is_value(y, 0) else None
+    if op is Ops.OR:
+        ones = True if x.dtype.is_bool else -1
+        return ones if is_value(x, ones) or is_value(y, ones) else None
+    if op is Ops.MOD:
+        return 0 if is_value(y, 1) else None
+    if op in (Ops.SUB, Ops.XOR, Ops.CMPNE, Ops.CMPLT):
+        return 0 if x is y else None
+    return None
 
 
 def is_value(node: UOp, value: ConstType) -> bool:

@@ -15,10 +15,12 @@ from tinyref.dtype import ConstType, DType, as_const, dtypes
 from tinyref.errors import UserError, UserTypeError
 from tinyref.lazy.buffers import new_buffer_node
 from tinyref.lazy.folding import (
+    absorbed,
     fold_alu,
     fold_reduce,
     full,
     same_as_operand,
+    shows_constant,
     uniform_value,
 )
 from tinyref.lazy.shape import (
@@ -157,6 +159,7 @@ def alu(op: Ops, *sources: UOp) -> UOp:
     if is_empty(shape):
         return full(shape, 0, node.dtype)
     value = fold_alu(op, node.dtype, src)
+    value = absorbed(op, src) if value is None else value
     if value is not None:
         return full(shape, value, node.dtype)
     unchanged = same_as_operand(op, src)
@@ -232,6 +235,9 @@ def _cast(op: Ops, x: UOp, dtype: DType) -> UOp:
     if is_empty(shape):
         return full(shape, 0, dtype)
     value = fold_alu(op, dtype, (x,))
+    if value is None and shows_constant(x):
+        # Padding is zero in every type.
+        return x.replace(dtype=dtype, src=(_cast(op, x.src[0], dtype),))
     return node if value is None else full(shape, value, dtype)
 
 
@@ -376,6 +382,10 @@ def shrink(x: UOp, bounds: Bounds) -> UOp:
     if stored is not None:
         part, kept, rest = stored
         return shrink(reshape(part, kept), rest)
+    if x.op is Ops.PAD and isinstance(x.arg, BoundsArg) and is_certain(x):
+        unpadded = _unpadded(x.src[0], x.arg.bounds, pairs)
+        if unpadded is not None:
+            return unpadded
     if x.op is Ops.SHRINK and isinstance(x.arg, BoundsArg) and is_certain(x):
         pairs = tuple(
             (lower(lift(first) + lift(begin)), lower(lift(first) + lift(end)))
@@ -383,6 +393,20 @@ def shrink(x: UOp, bounds: Bounds) -> UOp:
         )
         x = x.src[0]
     return UOp(Ops.SHRINK, x.dtype, (x,), BoundsArg(pairs))
+
+
+def _unpadded(x: UOp, padding: Bounds, bounds: Bounds) -> UOp | None:
+    """What `bounds` keep of padded `x`, where that is padding alone or has none; else None."""
+    inside = []
+    for size, (before, _), (begin, end) in zip(shape_of(x), padding, bounds, strict=True):
+        first, last = lift(begin) - lift(before), lift(end) - lift(before)
+        if at_most(last, 0) or at_most(lift(size), first):
+            sizes = [lower(lift(end) - lift(begin)) for begin, end in bounds]
+            return full(sizes, 0, x.dtype)
+        if not (at_most(0, first) and at_most(last, lift(size))):
+            return None
+        inside.append((lower(first), lower(last)))
+    return shrink(x, inside)
 
 
 def flip(x: UOp, axes: Sequence[int]) -> UOp:
@@ -516,9 +540,9 @@ def backing(x: UOp) -> UOp | None:
     """The BUFFER whose first elements, in order, are those of `x`; None if `x` is no such view.
 
     This is the form of every realised node: a BUFFER, reshaped, and before that cut down to the
-    part in use where the shape is symbolic.
+    part in use where the shape is symbolic; detached it is the same.
     """
-    while x.op is Ops.RESHAPE and (is_certain(x) or _keeps_count(x)):
+    while x.op is Ops.DETACH or (x.op is Ops.RESHAPE and (is_certain(x) or _keeps_count(x))):
         x = x.src[0]
     if x.op is Ops.SHRINK and x.src[0].op is Ops.BUFFER and isinstance(x.arg, BoundsArg):
         begin, end = x.arg.bounds[0]

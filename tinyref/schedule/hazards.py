@@ -55,6 +55,13 @@ class Versions:
         number = 0 if version is None else self._numbers[version] + 1
         return found[number] if number < len(found) else None
 
+    def remove(self, assign: UOp) -> None:
+        """Forgets an ASSIGN that need not run: the next one overwrites what nobody reads."""
+        found = self.assigns[assigned_buffer(assign)]
+        found.remove(assign)
+        del self._numbers[assign]
+        self._numbers.update((later, number) for number, later in enumerate(found))
+
     def outlives(self, node: UOp) -> bool:
         """Whether the memory that `node` is a plain view of will be overwritten."""
         base = peel(node)

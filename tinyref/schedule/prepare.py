@@ -153,6 +153,11 @@ def peel(node: UOp) -> UOp:
 
 
 def _rebuild(node: UOp, src: tuple[UOp, ...], argument: Payload) -> UOp:
-    """`node` with other sources, through its builder, so that what became a no-op goes."""
+    """`node` with other sources, through its builder, so that what became a no-op goes.
+
+    A CONTIGUOUS stays: it may have been made to read memory before that is written.
+    """
+    if node.op is Ops.CONTIGUOUS:
+        return node.replace(src=src)
     found = rebuilt(node.op, argument, node.dtype, src)
     return node.replace(src=src, arg=argument) if found is None else found

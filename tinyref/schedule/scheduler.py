@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +15,14 @@ from tinyref.lazy import graph
 from tinyref.lazy.buffers import new_buffer_node
 from tinyref.lazy.folding import full, uniform_value
 from tinyref.lazy.names import name_of
-from tinyref.lazy.shape import describe_shape, device_of, is_empty, largest_size, shape_of
+from tinyref.lazy.shape import (
+    describe_shape,
+    device_of,
+    is_empty,
+    largest_size,
+    product,
+    shape_of,
+)
 from tinyref.schedule.bindings import ConflictError
 from tinyref.schedule.fusion import ALWAYS_STORED, Fusion
 from tinyref.schedule.hazards import Versions, assigned_buffer, needing_old_contents
@@ -218,6 +226,7 @@ class _Scheduler:
                 self.fusion.stored.update(cuts)
                 waiting.extendleft((node, *reversed(cuts)))
         self._find_results()
+        self._drop_overwritten()
         ordering = Ordering(self.tasks.values(), self.versions, self.owners)
         items = [_by_images(item) for item in ordering.items()]
         for item in items:
@@ -256,6 +265,19 @@ class _Scheduler:
         after = () if before is None or before.op is Ops.BUFFER else (before,)
         self.tasks[node] = Task(device, draft, buffers, reads_of(draft), after, assigns)
         return ()
+
+    def _drop_overwritten(self) -> None:
+        """Drops each ASSIGN whose elements the next one overwrites before anything reads them."""
+        read = {where.version for task in self.tasks.values() for where in task.reads}
+        for assigns in list(self.versions.assigns.values()):
+            for assign, later in list(itertools.pairwise(assigns)):
+                if assign in read or not _is_whole(later):
+                    continue
+                dropped = self.tasks.pop(assign)
+                self.versions.remove(assign)
+                for node, task in self.tasks.items():
+                    if assign in task.after:
+                        self.tasks[node] = replace(task, after=dropped.after)
 
     def _names(self, builder: KernelBuilder) -> tuple[str, ...]:
         """The user's functions that a kernel computes, in order; what only moves is left out."""
@@ -394,6 +416,11 @@ def _target_steps(assign: UOp) -> tuple[list[UOp], UOp]:
         steps.append(node)
         node = node.src[0]
     return steps, node
+
+
+def _is_whole(assign: UOp) -> bool:
+    """Whether an ASSIGN writes every element of its BUFFER."""
+    return product(shape_of(assign)) == product(shape_of(assigned_buffer(assign)))
 
 
 def _check_in_place(node: UOp, builder: KernelBuilder) -> None:

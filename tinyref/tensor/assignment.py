@@ -23,12 +23,21 @@ from tinyref.lazy.storage import only_holds_data
 from tinyref.tensor.arguments import broadcast
 from tinyref.tensor.core import GradientSwitch, TensorCore, Value, capturing, is_recording
 from tinyref.tensor.creation import base_of
-from tinyref.tensor.data import Data, compute
+from tinyref.tensor.data import Data, compute, store_apart
 from tinyref.tensor.held import write_held
 from tinyref.tensor.literals import HostArray, is_scalar
 from tinyref.tensor.locks import building
-from tinyref.tensor.registry import parts_of, registry, shown_numbers
-from tinyref.tensor.views import VIEW_OPS, Step, Steps, View, is_detached, is_whole, repeats
+from tinyref.tensor.registry import is_computed, parts_of, registry, shown_numbers
+from tinyref.tensor.views import (
+    VIEW_OPS,
+    Step,
+    Steps,
+    View,
+    is_cut_after_expand,
+    is_detached,
+    is_whole,
+    repeats,
+)
 from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import BoundsArg, BufferArg, FlipArg, PermuteArg, ShapeArg
@@ -158,7 +167,7 @@ class Assignment(Data):
             session.read(base._value)
             session.read(value._value)
         if (reads_first or steps) and base._shares_memory(value):
-            value = value.contiguous()
+            value = value._read_first()
         replaces = chosen is None and is_whole(steps)
         if base._is_recorded(name, steps, value, keeps_leaf, replaces):
             base._give(base._merged(steps, value, chosen))
@@ -175,6 +184,13 @@ class Assignment(Data):
         shown = set(shown_numbers(self._node))
         read = (node.arg for node in toposort([other._node]) if isinstance(node.arg, BufferArg))
         return bool(shown) and any(argument.number in shown for argument in read)
+
+    def _read_first(self) -> Self:
+        """The elements that are there now, in memory that no other tensor shows."""
+        copied = self.contiguous()
+        if is_computed(copied._node):
+            store_apart(copied._value)
+        return copied
 
     def _is_recorded(
         self, name: str, steps: Steps, value: Self, keeps_leaf: bool, replaces: bool
@@ -252,8 +268,8 @@ class Assignment(Data):
         is_only = len(tensors) == 1
         if repeats(steps) and not is_only:
             raise UserError(
-                f"{name}: this tensor of shape {describe_shape(self.shape)} shows elements of "
-                f"another several times, so they cannot differ: clone() it first"
+                f"{name}: this tensor of shape {describe_shape(self.shape)} is a view through "
+                f"expand, which shows elements of another several times: clone() it first"
             )
         if alive is not None:
             return alive
@@ -272,6 +288,11 @@ class Assignment(Data):
                 return self._from_node(node, self._device)
         if len(tensors) == 1:
             return None
+        if any(is_cut_after_expand(_steps_of(tensor)) for tensor in tensors):
+            raise UserError(
+                "assign: the tensor that this one is a view of is gone, and part of an expanded "
+                "view of it is left: keep that tensor, or clone() the expanded view"
+            )
         first = _steps_of(self)[0]
         found = self._constant(0, first.dtype)._broadcast_to(first.shape)
         for tensor in tensors:
@@ -290,14 +311,12 @@ class Assignment(Data):
 
     def _merged(self, steps: Steps, value: Self, chosen: Self | None) -> Self:
         """The elements of this base; those shown through `steps`, where chosen, are `value`'s."""
-        for number in reversed(range(len(steps))):
-            if steps[number].op is Ops.BITCAST:
-                bits = self._through(steps[: number + 1])._merged(
-                    steps[number + 1 :], value, chosen
-                )
-                if steps[number].dtype.itemsize != steps[number].result.itemsize:
-                    bits = bits.contiguous()
-                return self._merged(steps[:number], bits.bitcast(steps[number].dtype), None)
+        for number, step in reversed(tuple(enumerate(steps))):
+            if step.dtype.itemsize != step.result.itemsize:
+                # A part of an element may be written, so its other bits are read first.
+                bits = self._through(steps[: number + 1])
+                bits = bits._merged(steps[number + 1 :], value, chosen).contiguous()
+                return self._merged(steps[:number], bits.bitcast(step.dtype), None)
         placed = value._placed(steps)
         is_detached_leaf = value._value.requires_grad and value._value.record is None
         if chosen is None and is_whole(steps) and not is_detached_leaf:
@@ -307,7 +326,9 @@ class Assignment(Data):
         return chosen._placed(steps).where(placed, self)
 
     def _placed(self, steps: Steps) -> Self:
-        """The inverse of `_through`: zeros where the base is not shown."""
+        """The inverse of `_through`: zeros where the base is not shown. For bools too that say
+        which elements are chosen.
+        """
         placed = self
         for step in reversed(steps):
             placed = placed._placed_by(step)
@@ -317,6 +338,8 @@ class Assignment(Data):
         argument = step.arg
         if step.op is Ops.RESHAPE:
             return self._reshape(step.shape)
+        if step.op is Ops.BITCAST:
+            return self.bitcast(step.dtype) if self.dtype is step.result else self
         if isinstance(argument, PermuteArg):
             order = argument.order
             return self._permute(tuple(sorted(range(len(order)), key=order.__getitem__)))

@@ -2,8 +2,8 @@
 
 The class Tensor is a chain of floors, each in one module, each using only those before it:
 core, elementwise, movement, reduction, mathematics, functions, contraction, indexing, operators,
-creation, data, lookup, advanced, scans, sorting, selection, shaping, windows, random, losses,
-sharding, saving, and on top Tensor itself with gradients.
+creation, data, assignment, lookup, advanced, scans, sorting, selection, shaping, windows, random,
+losses, sharding, saving, and on top Tensor itself with gradients.
 """
 
 from __future__ import annotations
@@ -257,11 +257,9 @@ class TensorCore:
         """From now on this tensor is a view of `source`; without a step it shows all of it."""
         with building:
             shown = source._shown()
-            view = shown if step is None else shown.through(step, self.shape)
             self._leave()
-            if view is not None:
-                view.storage.add(self)
-                self._view = view
+            self._view = shown if step is None else shown.through(step, self.shape)
+            self._view.storage.add(self)
 
     def _leave(self) -> None:
         """From now on this tensor has elements of its own, and is a view of no other."""

@@ -31,7 +31,7 @@ from tinyref.tensor.display import as_html, shown_elements
 from tinyref.tensor.held import write_empty
 from tinyref.tensor.literals import MOST_AXES, HostArray
 from tinyref.tensor.locks import building, computing
-from tinyref.tensor.registry import is_computed, registry
+from tinyref.tensor.registry import is_computed, registry, shown_node
 from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import MOVEMENT, Ops
 from tinyref.uops.payload import BufferArg, ShapeArg
@@ -84,7 +84,7 @@ def _compute(tensors: Sequence[TensorCore]) -> None:
 def _compute_together(tensors: Sequence[TensorCore]) -> None:
     from tinyref.engine import realize
 
-    outputs = [(tensor._node, tensor._device) for tensor in tensors]
+    outputs = [(_assigned_below(tensor._node), tensor._device) for tensor in tensors]
     watched = _Watched([node for node, _ in outputs])
     completed: dict[UOp, UOp] = {}
     try:
@@ -94,6 +94,12 @@ def _compute_together(tensors: Sequence[TensorCore]) -> None:
         _substitute_everywhere(watched, tensors, completed)
         raise
     _substitute_everywhere(watched, tensors, realised)
+
+
+def _assigned_below(node: UOp) -> UOp:
+    """The ASSIGN that `node` is a view of: that is all there is to run; else `node` itself."""
+    base = shown_node(node)
+    return base if base.op is Ops.ASSIGN else node
 
 
 def _compute_live(roots: Sequence[UOp], nodes: Sequence[UOp]) -> None:

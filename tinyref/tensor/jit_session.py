@@ -17,7 +17,7 @@ from weakref import WeakSet
 
 from tinyref.engine.capture import not_recording
 from tinyref.errors import TinyrefError, UserStateError
-from tinyref.lazy.folding import uniform_value
+from tinyref.lazy.folding import shows_constant
 from tinyref.lazy.shape import is_empty, largest_size, shape_of
 from tinyref.schedule.hazards import assigned_buffer
 from tinyref.tensor.core import TensorCore, Value, capturing
@@ -158,12 +158,12 @@ def description_of(tensor: TensorCore) -> str:
 
 
 def _is_constant(node: UOp) -> bool:
-    return all(uniform_value(part) is not None for part in parts_of(node))
+    return all(shows_constant(part) for part in parts_of(node))
 
 
 def _is_in_memory(node: UOp) -> bool:
     return is_computed(node) and not any(
-        uniform_value(part) is not None for part in parts_of(node) if not is_empty(shape_of(part))
+        shows_constant(part) for part in parts_of(node) if not is_empty(shape_of(part))
     )
 
 

@@ -10,7 +10,8 @@ import weakref
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from tinyref.lazy.folding import uniform_value
+from tinyref.lazy.folding import shows_constant
+from tinyref.uops.constraints import is_certain
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import MOVEMENT, Ops
 from tinyref.uops.payload import BufferArg
@@ -27,10 +28,15 @@ def is_computed(node: UOp) -> bool:
     """True for a view of memory, and for a constant, on each of its devices."""
     if node.op is Ops.MULTI:
         return all(is_computed(part) for part in node.src)
-    base = node
-    while base.op in _SHOWING:
-        base = base.src[0]
-    return base.op is Ops.BUFFER or uniform_value(node) is not None
+    return shown_node(node).op is Ops.BUFFER or shows_constant(node)
+
+
+def shown_node(node: UOp) -> UOp:
+    """The node below views that change no bit and pad nothing."""
+    # Whether an uncertain view is inside its source is looked at when it is computed.
+    while node.op in _SHOWING and is_certain(node):
+        node = node.src[0]
+    return node
 
 
 def shown_buffers(node: UOp) -> tuple[UOp, ...]:

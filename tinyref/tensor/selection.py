@@ -179,15 +179,15 @@ class Selection(Sorting):
         if count < 0:
             raise UserError(f"repeat_interleave: repeats {count}, accepted is at least 0")
         if dim is None:
-            return self._reshape((self.numel(),)).repeat_interleave(count, 0)
+            joined = self._reshape((self.numel(),))
+            return joined.repeat_interleave(count, 0)._apart_from(self)
         axis = axis_of(dim, self.ndim, "repeat_interleave")
         rows = self._row()
         size = fixed(rows.shape, "repeat_interleave")[axis]
         before, after = rows.shape[:axis], rows.shape[axis + 1 :]
         split = rows._reshape((*before, size, 1, *after))
-        return split._expand((*before, size, count, *after))._reshape(
-            (*before, size * count, *after)
-        )
+        spread = split._expand((*before, size, count, *after))
+        return spread._reshape((*before, size * count, *after))._apart_from(self)
 
     def meshgrid(self, *args: Self, indexing: Literal["ij", "xy"] = "ij") -> tuple[Self, ...]:
         """Each of the tensors spread over the grid of all: the result i varies along axis i.

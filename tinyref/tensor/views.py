@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from tinyref.dtype import DType
 from tinyref.uops.node import sint
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import Payload, ShapeArg
+from tinyref.uops.payload import Payload
 
 if TYPE_CHECKING:
     from tinyref.tensor.core import TensorCore
@@ -25,7 +25,7 @@ VIEW_OPS = frozenset(
 )
 # They do nothing where the shape stays what it was.
 _RESIZING = frozenset({Ops.RESHAPE, Ops.EXPAND, Ops.SHRINK, Ops.PAD})
-_PARTIAL = frozenset({Ops.SHRINK, Ops.PAD, Ops.EXPAND})
+_CUTTING = frozenset({Ops.SHRINK, Ops.PAD})
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,31 +70,27 @@ class View:
     storage: Storage
     steps: Steps = ()
 
-    def through(self, step: Step, shape: tuple[sint, ...]) -> View | None:
-        """The view of a view, of `shape`; None where that has elements of its own.
-
-        As with numpy that is a reshape of repeated elements.
-        """
+    def through(self, step: Step, shape: tuple[sint, ...]) -> View:
+        """The view of a view, of `shape`."""
         if step.op in _RESIZING and shape == step.shape:
             return self
-        if step.op is Ops.RESHAPE and repeats(self.steps) and _is_joined(step.shape, shape):
-            return None
         return View(self.storage, (*self.steps, step))
-
-
-def _is_joined(shape: tuple[sint, ...], other: tuple[sint, ...]) -> bool:
-    """Whether the shapes differ in more than axes of size 1."""
-    return [size for size in shape if size != 1] != [size for size in other if size != 1]
 
 
 def repeats(steps: Steps) -> bool:
     """Whether one element may be shown at several places."""
-    return any(step.op is Ops.EXPAND and isinstance(step.arg, ShapeArg) for step in steps)
+    return any(step.op is Ops.EXPAND for step in steps)
+
+
+def is_cut_after_expand(steps: Steps) -> bool:
+    """Whether a part of elements that are repeated is shown."""
+    ops = [step.op for step in steps]
+    return Ops.EXPAND in ops and not set(ops[ops.index(Ops.EXPAND) :]).isdisjoint(_CUTTING)
 
 
 def is_whole(steps: Steps) -> bool:
     """Whether every element of the base is shown."""
-    return not any(step.op in _PARTIAL for step in steps)
+    return not any(step.op in _CUTTING for step in steps)
 
 
 def is_detached(steps: Steps) -> bool:

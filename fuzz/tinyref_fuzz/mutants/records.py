@@ -7,8 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tinyref.foreign import made
-
 SCHEMA = "tinyref-fuzz-score"
 VERSION = 2
 
@@ -86,8 +84,7 @@ class Run:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Run:
-        """Raises `KeyError`, `TypeError` or `ValueError` for what no run has written."""
-        return made(Run, {**data, "found": [made(Found, each) for each in data["found"]]})
+        return Run(**{**data, "found": tuple(Found(**each) for each in data["found"])})
 
 
 @dataclass(frozen=True)

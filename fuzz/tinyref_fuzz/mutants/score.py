@@ -400,7 +400,7 @@ def _names_and_runs(file: Path, data: Mapping[str, Any]) -> tuple[set[str], list
     try:
         names = {str(row["name"]) for row in data["mutants"]}
         runs = [Run.from_json(run) for run in data["runs"]]
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError) as error:
         raise UserError(f"score: {file} is damaged: {type(error).__name__}: {error}") from error
     return names | {run.subject for run in runs}, runs
 

@@ -1,0 +1,291 @@
+"""Tensors, their views and assignments in any order, beside arrays of numpy that share memory."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
+
+from tinyref import Tensor
+from tinyref.errors import UserError
+from tinyref.tensor.core import TensorCore
+
+SHAPES = [(6,), (2, 3), (12,), (3, 4)]
+NUMBER = st.integers(-9, 9)
+PLACE = st.integers(0, 1000)
+STEPS = 40
+
+
+def fresh(shape):
+    """The places of elements in order."""
+    return np.arange(np.prod(shape, dtype=int)).reshape(shape)
+
+
+@dataclass(eq=False)
+class Pair:
+    """A tensor, and what it must hold: the elements `places` of `memory`, shared among views."""
+
+    tensor: Tensor
+    memory: np.ndarray
+    places: np.ndarray
+    repeats: bool = False
+
+    @classmethod
+    def of(cls, tensor, elements):
+        """A tensor with elements of its own."""
+        elements = np.asarray(elements, np.int32)
+        return cls(tensor, elements.flatten(), fresh(elements.shape))
+
+    @property
+    def elements(self):
+        return self.memory[self.places]
+
+    def view(self, show):
+        """A view of tensor and array alike."""
+        return Pair(show(self.tensor), self.memory, show(self.places), self.repeats)
+
+    def check(self):
+        np.testing.assert_array_equal(self.tensor.numpy(), self.elements)
+
+
+def parts(pair):
+    """Views that keep some of the elements or all, for tensors and arrays."""
+    x = pair.places
+    found = {
+        "whole": lambda x: x[...],
+        "reversed": lambda x: x[::-1],
+        "rest": lambda x: x[1:],
+        "most": lambda x: x[:-1],
+        "second": lambda x: x[1::2],
+        "backwards": lambda x: x[::-2],
+        "first": lambda x: x[0],
+        "new": lambda x: x[None],
+        "flat": lambda x: x.reshape(-1),
+    }
+    if x.ndim == 2:
+        found["transposed"] = lambda x: x.T
+        found["column"] = lambda x: x[:, 1:2]
+        found["corner"] = lambda x: x[:2, ::-2]
+    return list(found.values()) if x.ndim and x.size else []
+
+
+class Assignments(RuleBasedStateMachine):
+    """Each rule does one thing to a tensor and to its array; now and then they are compared."""
+
+    device = "CPU"
+
+    def __init__(self):
+        super().__init__()
+        self.pairs = []
+
+    def pick(self, number):
+        return self.pairs[number % len(self.pairs)]
+
+    def add(self, pair):
+        self.pairs.append(pair)
+        if len(self.pairs) > 12:
+            self.pairs.pop(0)
+
+    def value(self, shape, number, by):
+        """Something to write: a number, an array, or what is computed from a tensor."""
+        fitting = [pair for pair in self.pairs if pair.places.shape == shape]
+        if fitting and number % 3:
+            pair = fitting[number % len(fitting)]
+            if number % 3 == 1:
+                return (pair.tensor * 2 + by).contiguous(), pair.elements * 2 + by
+            return pair.tensor.contiguous(), pair.elements
+        if number % 2:
+            return by, np.full(shape, by)
+        array = (fresh(shape) * by).astype(np.int32)
+        return Tensor(array, device=self.device), array
+
+    @rule(shape=st.sampled_from(SHAPES), kind=st.integers(0, 3), by=NUMBER)
+    def make(self, shape, kind, by):
+        numbers = (fresh(shape) + by).astype(np.int32)
+        if kind == 0:
+            full = Tensor.full(shape, by, dtype="int32", device=self.device)
+            self.add(Pair.of(full, np.full(shape, by)))
+            return
+        tensor = Tensor(numbers, device=self.device)
+        if kind == 1:
+            tensor.realize()
+        elif kind == 2:
+            tensor, numbers = tensor * 3, numbers * 3
+        self.add(Pair.of(tensor, numbers))
+
+    @precondition(lambda self: self.pairs)
+    @rule(number=PLACE, which=PLACE)
+    def view(self, number, which):
+        pair = self.pick(number)
+        shown = parts(pair)
+        if shown:
+            self.add(pair.view(shown[which % len(shown)]))
+
+    @precondition(lambda self: self.pairs)
+    @rule(number=PLACE)
+    def detach(self, number):
+        pair = self.pick(number)
+        self.add(Pair(pair.tensor.detach(), pair.memory, pair.places, pair.repeats))
+
+    @precondition(lambda self: self.pairs)
+    @rule(number=PLACE)
+    def look_at_bits(self, number):
+        pair = self.pick(number)
+        bits = pair.tensor.bitcast("uint32").bitcast("int32")
+        self.add(Pair(bits, pair.memory, pair.places, pair.repeats))
+
+    @precondition(lambda self: self.pairs)
+    @rule(number=PLACE)
+    def expand(self, number):
+        pair = self.pick(number)
+        if pair.places.ndim < 3:
+            places = np.broadcast_to(pair.places, (2, *pair.places.shape))
+            tensor = pair.tensor.unsqueeze(0).expand(places.shape)
+            self.add(Pair(tensor, pair.memory, places, True))
+
+    @precondition(lambda self: self.pairs)
+    @rule(number=PLACE, kind=st.integers(0, 4), by=NUMBER)
+    def compute(self, number, kind, by):
+        pair = self.pick(number)
+        tensor, elements = pair.tensor, pair.elements
+        if kind == 0:
+            self.add(Pair.of(tensor.clone(), elements))
+        elif kind == 1:
+            self.add(Pair.of(tensor * 1, elements))
+        elif kind == 2:
+            self.add(Pair.of(tensor * by - 1, elements * by - 1))
+        elif kind == 3:
+            self.add(Pair.of(tensor.sum(), elements.sum()))
+        elif elements.ndim:
+            padding = [(1, 0)] * elements.ndim
+            self.add(Pair.of(tensor.pad(tuple(padding)), np.pad(elements, padding)))
+
+    def write(self, pair, run, elements):
+        """`run` must give `pair` the elements, or refuse to and change nothing."""
+        if self.is_refused(pair):
+            try:
+                run()
+            except UserError:
+                return
+        else:
+            run()
+        if pair.repeats:
+            assert self.sharing(pair) == [], "an assignment that others should have seen"
+            pair.memory, pair.places = np.zeros(elements.size, np.int32), fresh(elements.shape)
+            pair.repeats = False
+        pair.memory[pair.places] = elements
+
+    def is_refused(self, pair):
+        """Whether an assignment may be refused."""
+        return pair.repeats or any(other.repeats for other in self.sharing(pair))
+
+    def sharing(self, pair):
+        """The others that show elements of the same memory."""
+        return [other for other in self.pairs if other.memory is pair.memory and other is not pair]
+
+    @precondition(lambda self: self.pairs)
+    @rule(number=PLACE, other=PLACE, by=NUMBER)
+    def assign(self, number, other, by):
+        pair = self.pick(number)
+        value, elements = self.value(pair.places.shape, other, by)
+        self.write(pair, lambda: pair.tensor.assign(value), elements)
+
+    @precondition(lambda self: self.pairs)
+    @rule(number=PLACE, by=NUMBER)
+    def update(self, number, by):
+        pair = self.pick(number)
+
+        def run():
+            tensor = pair.tensor
+            tensor += by
+
+        self.write(pair, run, pair.elements + by)
+
+    @precondition(lambda self: self.pairs)
+    @rule(number=PLACE, which=PLACE, other=PLACE, by=NUMBER, is_kept=st.booleans())
+    def assign_to_view(self, number, which, other, by, is_kept):
+        pair = self.pick(number)
+        shown = parts(pair)
+        if not shown:
+            return
+        part = pair.view(shown[which % len(shown)])
+        value, elements = self.value(part.places.shape, other, by)
+        if is_kept:
+            self.add(part)
+        elif self.is_refused(pair):
+            return
+        self.write(part, lambda: part.tensor.assign(value), elements)
+
+    @precondition(lambda self: self.pairs)
+    @rule(number=PLACE, key=st.integers(0, 3), by=NUMBER)
+    def assign_by_index(self, number, key, by):
+        pair = self.pick(number)
+        if self.is_refused(pair) or pair.places.ndim == 0 or pair.places.shape[0] < 2:
+            return
+        keys = [0, slice(1, None), slice(None, None, -2), [1, 0]]
+        pair.tensor[keys[key]] = by
+        pair.memory[pair.places[keys[key]]] = by
+
+    @precondition(lambda self: self.pairs)
+    @rule(number=PLACE)
+    def move_within(self, number):
+        pair = self.pick(number)
+        if self.is_refused(pair) or pair.places.ndim == 0 or pair.places.shape[0] < 2:
+            return
+        elements = pair.elements
+        pair.tensor[1:] = pair.tensor[:-1]
+        pair.memory[pair.places[1:]] = elements[:-1]
+
+    @precondition(lambda self: self.pairs)
+    @rule(number=PLACE, other=PLACE)
+    def realize(self, number, other):
+        self.pick(number).tensor.realize(self.pick(other).tensor)
+
+    @precondition(lambda self: self.pairs)
+    @rule(number=PLACE)
+    def check(self, number):
+        self.pick(number).check()
+
+    @precondition(lambda self: self.pairs)
+    @rule(number=PLACE)
+    def drop(self, number):
+        self.pairs.pop(number % len(self.pairs))
+
+    def teardown(self):
+        for pair in self.pairs:
+            pair.check()
+
+
+def run(device, examples, *phases):
+    machine = type(f"AssignmentsOn{device}", (Assignments,), {"device": device})
+    chosen = settings(
+        max_examples=examples,
+        stateful_step_count=STEPS,
+        deadline=None,
+        database=None,
+        derandomize=True,
+        phases=phases or (Phase.generate, Phase.shrink),
+        suppress_health_check=list(HealthCheck),
+    )
+    run_state_machine_as_test(machine, settings=chosen)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("device", ["CPU", "PYTHON"])
+def test_views_and_assignments_are_those_of_numpy(device):
+    run(device, 12)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("device", ["CPU", "PYTHON"])
+def test_twenty_thousand_steps(device):
+    run(device, 20_000 // STEPS)
+
+
+def test_a_lost_assignment_is_found(monkeypatch):
+    """Views that have elements of their own, as they all had once."""
+    monkeypatch.setattr(TensorCore, "_show", lambda self, source, step: None)
+    with pytest.raises(AssertionError):
+        run("CPU", 30, Phase.generate)
