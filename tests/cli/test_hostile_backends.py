@@ -88,7 +88,7 @@ def test_a_device_that_does_not_open_is_told_for_what_it_is(
 MEMBERS = [
     ("renderer", "raises", "renderer: raises TypeError: a typo in renderer"),
     ("renderer", "None", "renderer: gives None, accepted is a Renderer"),
-    ("renderer.render", "raises", "renderer.render of E_2"),
+    ("renderer.render", "raises", "renderer.render of e_"),
     ("renderer.render", "bytes", "gives b'bytes', accepted is str"),
     ("compiler.key", "raises", "compiler.key: raises TypeError: a typo in compiler.key"),
     ("compiler.key", "number", "compiler.key: gives 7, accepted is str"),
@@ -119,7 +119,7 @@ def test_what_a_member_raises_or_gives_wrongly_is_the_vendors(
     assert code in ((1, 2) if command == "fuzz" else (1,))
     if command == "conform":
         text = next(tmp_path.rglob("report.json")).read_text()
-        assert says.replace("E_2", "") in text.replace('\\"', '"')
+        assert says in text.replace('\\"', '"')
     if command == "explain":
         assert says in text
         # The backend and the member are named, and where in the vendor's file it was.
