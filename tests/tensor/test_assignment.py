@@ -220,6 +220,17 @@ def test_gradients_of_what_was_written_through_a_view():
     assert part.tolist() == [6.0, 0.0]
 
 
+def test_what_is_overwritten_whole_has_a_gradient_of_zero():
+    for write in (lambda x: x, lambda x: x.flip(0), lambda x: x.reshape(2, 1)):
+        weight = Tensor([1.0, 2.0], requires_grad=True)
+        value = Tensor([1.0], requires_grad=True)
+        product = weight * 3
+        write(product)[:] = value * 2
+        product.sum().backward()
+        assert weight.grad.tolist() == [0.0, 0.0]
+        assert value.grad.tolist() == [4.0]
+
+
 def test_gradients_that_would_be_lost_are_refused():
     weight = Tensor([1.0, 2.0, 3.0], requires_grad=True)
     with pytest.raises(UserError, match=r"leaf that requires grad"):

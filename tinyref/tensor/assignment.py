@@ -319,7 +319,9 @@ class Assignment(Data):
                 return self._merged(steps[:number], bits.bitcast(step.dtype), None)
         placed = value._placed(steps)
         is_detached_leaf = value._value.requires_grad and value._value.record is None
-        if chosen is None and is_whole(steps) and not is_detached_leaf:
+        # What is overwritten whole still has a gradient: it is zero.
+        has_gradient = is_recording() and self._value.requires_grad
+        if chosen is None and is_whole(steps) and not (is_detached_leaf or has_gradient):
             return placed
         if chosen is None:
             chosen = self._constant(True, dtypes.bool)._broadcast_to(value.shape)
