@@ -317,3 +317,25 @@ def test_a_node_without_its_payload_is_refused(language: str) -> None:
     nodes = [memory, build.index(memory, number(0))]
     with pytest.raises(UserError, match="int32 is not a pointer"):
         RENDERERS[language].render(program("bad", nodes, out(INT, 1)))
+
+
+def test_declarations_of_a_block_are_seen_after_it() -> None:
+    first, second = loop(4, 0), loop(4, 1)
+    shift = build.variable("shift", 0, 9, INT)
+    shared, result = build.define_local("shared", INT, 4), build.define_global(0, INT, 4)
+    put = build.store(build.index(shared, first), build.add(first, shift))
+    again = build.add(build.load(build.index(shared, second)), shift)
+    get = build.store(build.index(result, second), again)
+    ends = [UOp(Ops.END, dtypes.void, (node,)) for node in (first, second)]
+    # All that is defined stands in the first loop, though the second one uses it too.
+    before = dict.fromkeys(toposort([first]) + toposort([put]) + toposort([result]))
+    after = [node for node in toposort([get]) if node not in before]
+    subject = program("blocks", [*before, ends[0], *after, ends[1]], out(INT, 4))
+    lines = [line.strip() for line in CRenderer().render(subject).splitlines()]
+    start = lines.index("void blocks(void **buffers, const int *variables) {")
+    assert sorted(lines[start + 1 : start + 4]) == [
+        "int32 *data0 = buffers[0];",
+        "int32 local2[4] __attribute__((aligned(64)));",
+        "int32 var_shift = variables[0];",
+    ]
+    assert lines[start + 4] == "for (int32 i1 = 0; i1 < 4; i1++) {"

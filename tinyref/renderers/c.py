@@ -106,6 +106,7 @@ class _Source:
         self.vector_lanes = vector_lanes
         self.types: set[DType] = set()
         self.helpers: dict[str, str] = {}
+        self.hoisted: list[str] = []
         self.lines: list[str] = []
         self.names: dict[UOp, str] = {}
         self.depth = 1
@@ -121,7 +122,7 @@ class _Source:
         lines = list(map(typedef, ordered))
         lines += [self.helpers[name] for name in sorted(self.helpers)]
         lines += [f"void {entry}(void **buffers, const int *variables) {{"]
-        lines += [*self.lines, "}", ""]
+        lines += [*self.hoisted, *self.lines, "}", ""]
         return "\n".join(lines)
 
     # Small pieces
@@ -137,6 +138,13 @@ class _Source:
 
     def line(self, text: str) -> None:
         self.lines.append("  " * self.depth + text)
+
+    def declare(self, text: str) -> None:
+        """Adds a declaration that the whole function sees, also one that stands in a block."""
+        if self.depth == 1:
+            self.line(text)
+        else:
+            self.hoisted.append(f"  {text}")
 
     def fresh(self, prefix: str) -> str:
         self.counter += 1
@@ -241,7 +249,7 @@ class _Source:
         slot = payload_of(node, SlotArg).slot
         position = parameter_position(self.program, node)
         name = f"data{slot}"
-        self.line(f"{self.memory_type(element_of(node))} *{name} = buffers[{position}];")
+        self.declare(f"{self.memory_type(element_of(node))} *{name} = buffers[{position}];")
         return name
 
     def memory_type(self, dtype: DType) -> str:
@@ -252,19 +260,21 @@ class _Source:
         position = variable_position(self.program, node)
         spoken = payload_of(node, VarArg).name
         name = f"var_{spoken if is_identifier(spoken) else position}"
-        self.line(f"{self.type(node.dtype)} {name} = variables[{position}];")
+        self.declare(f"{self.type(node.dtype)} {name} = variables[{position}];")
         return name
 
     def special(self, node: UOp) -> str:
         position = group_position(self.program, node)
-        return self.define(node.dtype, f"variables[{position}]", "group")
+        name = self.fresh("group")
+        self.declare(f"{self.type(node.dtype)} {name} = variables[{position}];")
+        return name
 
     def define_local(self, node: UOp) -> str:
         """Scratch memory of this call; the attribute is one that gcc, clang and tcc know."""
         name = self.fresh("local")
         size = node.dtype.size if isinstance(node.dtype, PtrDType) else 0
         kind = self.memory_type(element_of(node))
-        self.line(f"{kind} {name}[{size}] __attribute__((aligned({_SCRATCH_ALIGNMENT})));")
+        self.declare(f"{kind} {name}[{size}] __attribute__((aligned({_SCRATCH_ALIGNMENT})));")
         return name
 
     def define_acc(self, node: UOp) -> str:

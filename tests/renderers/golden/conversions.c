@@ -24,9 +24,11 @@ static inline uint32 uint32_of_float32_bits(float32 from) {
   return bits.to;
 }
 void conversions(void **buffers, const int *variables) {
+  float64 *data1 = buffers[1];
+  float64 *data2 = buffers[2];
+  uint8 *data3 = buffers[3];
   uint32 *data0 = buffers[0];
   for (int32 i1 = 0; i1 < 16; i1++) {
-    float64 *data1 = buffers[1];
     float64 v2 = data1[i1];
     boolean v3 = v2 != v2;
     int8 v4 = int8_of_float64(v2);
@@ -36,11 +38,9 @@ void conversions(void **buffers, const int *variables) {
     uint32 v8 = uint32_of_float32_bits(v7);
     uint32 v9 = v3 ? 4294967295u : v8;
     data0[i1] = v9;
-    float64 *data2 = buffers[2];
     float64 v10 = pow(v2, float64_of_uint64_bits(0x7ff8000000000000ull));
     float64 v11 = sqrt(v10);
     data2[i1] = v11;
-    uint8 *data3 = buffers[3];
     boolean v12 = v2 != 0;
     boolean v13 = (-2147483647 - 1) < i1;
     boolean v14 = v12 & v13;

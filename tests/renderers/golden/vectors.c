@@ -5,10 +5,10 @@ typedef int int32x4 __attribute__((vector_size(16)));
 typedef float float32x4 __attribute__((vector_size(16)));
 float sinf(float);
 void vectors(void **buffers, const int *variables) {
+  float32 *data1 = buffers[1];
   float32 *data0 = buffers[0];
   for (int32 i1 = 0; i1 < 4; i1++) {
     int32 v2 = (int32)((uint32)i1 * (uint32)4);
-    float32 *data1 = buffers[1];
     float32x4 v3;
     __builtin_memcpy(&v3, &data1[v2], sizeof v3);
     float32x4 v4 = {v3[3], v3[2], v3[1], v3[0]};
