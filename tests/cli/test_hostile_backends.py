@@ -116,6 +116,10 @@ def test_what_a_member_raises_or_gives_wrongly_is_the_vendors(
 ) -> None:
     code, text = ended(tmp_path, command, member, how)
     assert "bug in tinyref" not in text
+    if (command, member) == ("fuzz", "compiler.key"):
+        # The fuzzer keeps no compiled programs, so it asks for no key.
+        assert code == 0
+        return
     assert code in ((1, 2) if command == "fuzz" else (1,))
     if command == "conform":
         text = next(tmp_path.rglob("report.json")).read_text()
