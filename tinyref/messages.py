@@ -18,7 +18,8 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-EXIT_ORPHANED = 3
+# A code that programs hardly choose for themselves.
+EXIT_ORPHANED = 113
 # Of what came between the messages so much is kept, to show.
 MOST_NOISE = 200
 _PR_SET_PDEATHSIG = 1

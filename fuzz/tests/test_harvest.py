@@ -138,7 +138,7 @@ def test_a_program_that_fails_leaves_what_it_computed(tmp_path, capfd):
     ("text", "message"),
     [
         ("x = 1\n", "computed nothing that can be kept"),
-        ("import os\nos._exit(3)\n", "ended with 3, and told nothing"),
+        ("import os\nos._exit(3)\n", "told nothing: the worker left with exit code 3"),
         ("1 / 0\n", "it ended with ZeroDivisionError"),
         ("this is no Python\n", "it ended with SyntaxError"),
     ],
