@@ -98,9 +98,18 @@ def test_kernels_of_the_corpus_keep_their_value(kernel: CorpusKernel) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150, deadline=None, derandomize=True)
 @given(st.integers(0, 2**32))
 def test_generated_kernels_keep_their_value(seed: int) -> None:
+    generated_agrees(seed)
+
+
+@pytest.mark.xfail(reason="the normal form of its normal form drops one more axis", strict=True)
+def test_a_normal_form_that_is_none_yet() -> None:
+    generated_agrees(883837)
+
+
+def generated_agrees(seed: int) -> None:
     case = generate(Tape(seed=seed), Device["PYTHON"].capabilities, POLICIES["small"])
     agrees(case.ast, dict(enumerate(case.buffers)), case.bindings)
     if case.equivalent is not None:
