@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tinyref.dtype import dtypes
     from tinyref.engine.counters import GlobalCounters
     from tinyref.tensor import Tensor, Variable
-    from tinyref.tensor.jit import TinyJit
+    from tinyref.tensor.jit.calls import TinyJit
 
 __version__ = "0.1.0"
 __all__ = ["Context", "Device", "GlobalCounters", "Tensor", "TinyJit", "Variable", "dtypes"]
@@ -30,7 +30,7 @@ _HOMES = {
     "Device": "tinyref.device",
     "GlobalCounters": "tinyref.engine.counters",
     "Tensor": "tinyref.tensor",
-    "TinyJit": "tinyref.tensor.jit",
+    "TinyJit": "tinyref.tensor.jit.calls",
     "Variable": "tinyref.tensor",
     "dtypes": "tinyref.dtype",
 }

@@ -13,8 +13,8 @@ import tinyref
 from tinyref.device import Capabilities, Device
 from tinyref.dtype import dtype_from_name
 from tinyref.errors import TinyrefError, UserError
+from tinyref.formats.json_format import tile_from_json, tile_to_json
 from tinyref.runtimes.identity import library_versions
-from tinyref.uops.serialize import tile_from_json, tile_to_json
 
 _PLAIN = (
     *("has_grid", "has_groups", "shared_bytes", "group_size_limit", "buffer_limit", "images"),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tinyref.uops.optimise.opt import parse_opts
-from tinyref_fuzz.case import Case, Mode, Pair, Symptom
-from tinyref_fuzz.corpus import load
-from tinyref_fuzz.judge import judge
+from tinyref.optimise.opt import parse_opts
+from tinyref_fuzz.case.case import Case, Mode, Pair, Symptom
+from tinyref_fuzz.generate.corpus import load
+from tinyref_fuzz.judge.judge import judge
 
 CORPUS = {kernel.name: kernel for kernel in load()}
 

@@ -7,20 +7,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tinyref.algebra.semantics import apply
+from tinyref.codegen import compile as compiler
 from tinyref.dtype import dtypes, numpy_dtype
 from tinyref.errors import DeviceError
+from tinyref.interpret import Interpreter
+from tinyref.optimise.opt import OptOp, parse_opts
 from tinyref.runtimes.python import InterpretedKernel, PythonBackend
 from tinyref.uops import build
-from tinyref.uops import compile as compiler
-from tinyref.uops.interpreter import Interpreter
-from tinyref.uops.meanings import apply
 from tinyref.uops.node import UOp, substitute
 from tinyref.uops.ops import Ops
-from tinyref.uops.optimise.opt import OptOp, parse_opts
 from tinyref.uops.payload import ConstArg, ViewArg
-from tinyref.uops.shape_tracker import ShapeTracker
-from tinyref_fuzz import runs
-from tinyref_fuzz.case import Case, Pair, Symptom
+from tinyref.views.shape_tracker import ShapeTracker
+from tinyref_fuzz.case.case import Case, Pair, Symptom
+from tinyref_fuzz.judge import runs
 
 # --- a case with something of everything ----------------------------------------------------------
 

@@ -10,10 +10,10 @@ import json
 import sys
 
 from tinyref.device import Device
-from tinyref_fuzz.case import Case
+from tinyref_fuzz.case.case import Case
+from tinyref_fuzz.case.store import case_from_json, case_text
+from tinyref_fuzz.case.tape import Tape
 from tinyref_fuzz.generate import generate
-from tinyref_fuzz.store import case_from_json, case_text
-from tinyref_fuzz.tape import Tape
 
 
 def generated(tape: Tape) -> Case:

@@ -17,13 +17,13 @@ from tinyref.cli.entry import run
 from tinyref.device import Capabilities
 from tinyref.errors import UserError
 from tinyref.runtimes.python import PythonBackend
-from tinyref_fuzz import apart
-from tinyref_fuzz.apart import JudgeApart, judged_apart
+from tinyref_fuzz.campaign import isolated as apart
 from tinyref_fuzz.campaign.cases import judged
-from tinyref_fuzz.case import Case, Pair, Symptom, Verdict
-from tinyref_fuzz.folder import problems_of
-from tinyref_fuzz.judge import judge
-from tinyref_fuzz.store import load_case, load_kept, save_case
+from tinyref_fuzz.campaign.folder import problems_of
+from tinyref_fuzz.campaign.isolated import JudgeApart, judged_apart
+from tinyref_fuzz.case.case import Case, Pair, Symptom, Verdict
+from tinyref_fuzz.case.store import load_case, load_kept, save_case
+from tinyref_fuzz.judge.judge import judge
 from tinyref_spec.kernel import regressions
 
 HERE = Path(__file__).parent

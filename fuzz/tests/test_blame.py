@@ -7,22 +7,24 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tinyref.uops import bounds, build, lower, simplify
-from tinyref.uops import compile as compiling
-from tinyref.uops.decompose import constant_division
+from tinyref.algebra import bounds, simplify
+from tinyref.algebra.rewrite import RuleSet
+from tinyref.codegen import compile as compiling
+from tinyref.codegen import lower
+from tinyref.codegen.decompose import constant_division
+from tinyref.optimise import moves, normal_form
+from tinyref.optimise.opt import parse_opts
+from tinyref.uops import build
 from tinyref.uops.node import UOp, substitute
 from tinyref.uops.ops import Ops
-from tinyref.uops.optimise import moves, normal_form
-from tinyref.uops.optimise.opt import parse_opts
 from tinyref.uops.payload import AxisKind, ReduceArg
-from tinyref.uops.rewrite import RuleSet
 from tinyref_fuzz.blame.find import find_blame
 from tinyref_fuzz.blame.firings import first_misjudged
 from tinyref_fuzz.blame.rules import needed_without
 from tinyref_fuzz.blame.samples import Samples
-from tinyref_fuzz.case import Blame, Case, Pair, Symptom, Verdict
-from tinyref_fuzz.corpus import load
-from tinyref_fuzz.equivalent import Equivalent
+from tinyref_fuzz.case.case import Blame, Case, Pair, Symptom, Verdict
+from tinyref_fuzz.case.equivalent import Equivalent
+from tinyref_fuzz.generate.corpus import load
 
 KERNELS = {kernel.name: kernel for kernel in load()}
 
@@ -191,7 +193,7 @@ def test_a_wrong_decomposition_is_named(monkeypatch):
     monkeypatch.setattr(
         constant_division, "shift_right", lambda *given: build.add(shift(*given), 1)
     )
-    found = blamed("divide-remainder-int32", device="tinyref_fuzz.devices:SlowDivision")
+    found = blamed("divide-remainder-int32", device="tinyref_fuzz.judge.devices:SlowDivision")
     assert str(found) == "decompose: constant_division"
 
 
@@ -257,7 +259,7 @@ def test_a_missing_barrier_before_memory_is_used_again_is_found(monkeypatch):
 
 def test_a_limit_is_blamed_on_the_optimisation_that_breaks_it(monkeypatch):
     monkeypatch.setattr(moves, "limit_problem", lambda plan: None)
-    cramped = "tinyref_fuzz.devices:Cramped"
+    cramped = "tinyref_fuzz.judge.devices:Cramped"
     found = blamed("normalised-rows", "LOCAL(0, 4) LOCAL(1, 8)", Symptom.LIMIT, cramped)
     assert str(found) == "optimise: LOCAL"
     grouped = "GROUP(3, 8) UPCAST(0, 8) LOCAL(0, 2)"

@@ -9,24 +9,24 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tinyref.codegen.compile import compile_kernel
 from tinyref.device import Device
 from tinyref.dtype import dtypes
 from tinyref.errors import DeviceError, UserError
+from tinyref.interpret.evaluate import evaluate
 from tinyref.uops import build
-from tinyref.uops.compile import compile_kernel
-from tinyref.uops.evaluate import evaluate
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Dialect, Ops
 from tinyref.uops.payload import AxisKind, LocalArg, ReduceArg
-from tinyref.uops.verify import verify
+from tinyref.verify import verify
 from tinyref_fuzz.blame.firings import first_misjudged, first_wrong, recorded
 from tinyref_fuzz.blame.graph import evaluate_graph
 from tinyref_fuzz.blame.order import naive_program, run_graph
 from tinyref_fuzz.blame.samples import Samples
-from tinyref_fuzz.case import Symptom
-from tinyref_fuzz.corpus import load
-from tinyref_fuzz.optimisations import cramped, random_opts, settled
-from tinyref_fuzz.tape import Tape
+from tinyref_fuzz.case.case import Symptom
+from tinyref_fuzz.case.tape import Tape
+from tinyref_fuzz.generate.corpus import load
+from tinyref_fuzz.generate.optimisations import cramped, random_opts, settled
 
 KERNELS = {kernel.name: kernel for kernel in load()}
 PYTHON = Device["PYTHON"].capabilities
@@ -34,7 +34,7 @@ CAPABILITIES = {
     "PYTHON": PYTHON,
     "CPU": settled(Device["CPU"].capabilities),
     "cramped": cramped(PYTHON),
-    "core": Device["tinyref_fuzz.devices:Core"].capabilities,
+    "core": Device["tinyref_fuzz.judge.devices:Core"].capabilities,
 }
 # A device runs the kernels of types that it has or emulates; matrices take long where it emulates.
 CASES = [

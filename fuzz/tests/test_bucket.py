@@ -6,13 +6,13 @@ import pytest
 from planted import FAULTS, large_case
 
 from tinyref.errors import UserError
-from tinyref.uops.optimise.opt import parse_opts
+from tinyref.optimise.opt import parse_opts
 from tinyref_fuzz.blame import STAGES
-from tinyref_fuzz.bucket import DEATHS, Bucket, bucket_of, operations
-from tinyref_fuzz.case import Blame, Case, Pair, Symptom, Verdict
-from tinyref_fuzz.corpus import load
-from tinyref_fuzz.examine import blame_or_pair, examine
-from tinyref_fuzz.judge import judge
+from tinyref_fuzz.case.case import Blame, Case, Pair, Symptom, Verdict
+from tinyref_fuzz.findings.bucket import DEATHS, Bucket, bucket_of, operations
+from tinyref_fuzz.findings.examine import blame_or_pair, examine
+from tinyref_fuzz.generate.corpus import load
+from tinyref_fuzz.judge.judge import judge
 from tinyref_fuzz.reduce import node_count
 
 CORPUS = {kernel.name: kernel for kernel in load()}

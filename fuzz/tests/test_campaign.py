@@ -24,9 +24,9 @@ from tinyref_fuzz.campaign.database import NAME, Database
 from tinyref_fuzz.campaign.progress import Quiet
 from tinyref_fuzz.campaign.report import exit_code, text
 from tinyref_fuzz.campaign.task import Examination
-from tinyref_fuzz.case import Symptom
-from tinyref_fuzz.reproducer import MOST_LINES, reproducer
-from tinyref_fuzz.store import as_case, case_to_json, load_case, load_kept, verdict_of
+from tinyref_fuzz.case.case import Symptom
+from tinyref_fuzz.case.store import as_case, case_to_json, load_case, load_kept, verdict_of
+from tinyref_fuzz.findings.reproducer import MOST_LINES, reproducer
 
 HERE = Path(__file__).parent
 SEED = 11

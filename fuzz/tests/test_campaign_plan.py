@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from tinyref.dtype import dtypes, image, pointer
-from tinyref.uops.optimise.opt import Opt, OptOp
-from tinyref.uops.text import from_text, to_text
-from tinyref_fuzz.caches import forget
+from tinyref.formats.text import from_text, to_text
+from tinyref.optimise.opt import Opt, OptOp
 from tinyref_fuzz.campaign.cases import (
     CaseResult,
     code_version,
@@ -25,8 +24,9 @@ from tinyref_fuzz.campaign.database import Finding
 from tinyref_fuzz.campaign.examination import signature
 from tinyref_fuzz.campaign.plan import Frontier, Triage, epoch_of, gaps
 from tinyref_fuzz.campaign.task import Done, Examination, Task
-from tinyref_fuzz.case import Pair, Symptom, Verdict
-from tinyref_fuzz.corpus import load
+from tinyref_fuzz.case.case import Pair, Symptom, Verdict
+from tinyref_fuzz.generate.corpus import load
+from tinyref_fuzz.judge.caches import forget
 
 WRONG = Verdict(Pair.DEVICE, Symptom.VALUE, "element 3 of 8 is 1 instead of 2", 0, 2)
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tinyref.codegen.compile import compile_kernel
 from tinyref.device import Device
 from tinyref.dtype import PtrDType, dtypes
 from tinyref.errors import UserError, VerifyError
+from tinyref.interpret import run_program
+from tinyref.interpret.evaluate import evaluate
 from tinyref.uops import build
-from tinyref.uops.compile import compile_kernel
-from tinyref.uops.evaluate import evaluate
-from tinyref.uops.interpreter import run_program
 from tinyref.uops.ops import Ops
-from tinyref_fuzz.corpus import CorpusKernel, check, load
-from tinyref_fuzz.corpus.sketch import TAGS, Sketch, below_diagonal, shaped, total, valid
-from tinyref_fuzz.judge import measured_outputs
+from tinyref_fuzz.generate.corpus import CorpusKernel, check, load
+from tinyref_fuzz.generate.corpus.sketch import TAGS, Sketch, below_diagonal, shaped, total, valid
+from tinyref_fuzz.judge.judge import measured_outputs
 
 KERNELS = load()
 each_kernel = pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)

@@ -9,20 +9,20 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pytest
 
+from tinyref.algebra import semantics
+from tinyref.codegen.compile import compile_kernel
 from tinyref.device import Device
 from tinyref.dtype import ImageDType, dtypes
 from tinyref.errors import TinyrefError
-from tinyref.uops import build, meanings
-from tinyref.uops.compile import compile_kernel
-from tinyref.uops.evaluate import evaluate
-from tinyref.uops.interpreter import run_program
+from tinyref.interpret import run_program
+from tinyref.interpret.evaluate import evaluate
+from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Dialect, Ops
 from tinyref.uops.payload import ReduceArg
-from tinyref.uops.verify import verify
-from tinyref_fuzz.case import Mode, Pair
-from tinyref_fuzz.corpus import load
-from tinyref_fuzz.equivalent import (
+from tinyref.verify import verify
+from tinyref_fuzz.case.case import Mode, Pair
+from tinyref_fuzz.case.equivalent import (
     TRANSFORMATIONS,
     Domain,
     Transformation,
@@ -31,12 +31,13 @@ from tinyref_fuzz.equivalent import (
     reduces,
     transformed,
 )
-from tinyref_fuzz.equivalent.moving import moved_everywhere
-from tinyref_fuzz.equivalent.transformation import of_node
+from tinyref_fuzz.case.equivalent.moving import moved_everywhere
+from tinyref_fuzz.case.equivalent.transformation import of_node
+from tinyref_fuzz.case.tape import Tape
 from tinyref_fuzz.generate import DTYPES, FORMS, POLICIES, Case, generate
-from tinyref_fuzz.judge import judge, measured_outputs
-from tinyref_fuzz.limits import declared_lack
-from tinyref_fuzz.tape import Tape
+from tinyref_fuzz.generate.corpus import load
+from tinyref_fuzz.judge.judge import judge, measured_outputs
+from tinyref_fuzz.judge.limits import declared_lack
 
 ALL = frozenset(DTYPES)
 PYTHON = Device["PYTHON"].capabilities
@@ -454,11 +455,11 @@ def test_a_meaning_that_is_wrong_everywhere_alike_is_caught(monkeypatch):
     # Evaluator and interpreter share the op table: only an equation can tell that it is wrong.
     kernel = named("divide-by-powers-int16")
     assert broken_by("divide-by-shift", kernel, 0) == ""
-    wrong = meanings.MEANINGS | {Ops.IDIV: lambda dtype, sources: np.floor_divide}
-    monkeypatch.setattr(meanings, "MEANINGS", wrong)
-    meanings._kernel.cache_clear()
+    wrong = semantics.MEANINGS | {Ops.IDIV: lambda dtype, sources: np.floor_divide}
+    monkeypatch.setattr(semantics, "MEANINGS", wrong)
+    semantics._kernel.cache_clear()
     try:
         # A copy has not kept the value from before.
         assert broken_by("divide-by-shift", replace(kernel), 0) == f"{kernel.name}: slot 0"
     finally:
-        meanings._kernel.cache_clear()
+        semantics._kernel.cache_clear()

@@ -18,9 +18,9 @@ from tinyref.cli.entry import run
 from tinyref.dtype import dtypes
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref_fuzz import folder as folders
-from tinyref_fuzz.folder import SHIPPED, migrate_folder, problems_of
-from tinyref_fuzz.store import as_case, case_text, load_case, load_kept, save_case
+from tinyref_fuzz.campaign import folder as folders
+from tinyref_fuzz.campaign.folder import SHIPPED, migrate_folder, problems_of
+from tinyref_fuzz.case.store import as_case, case_text, load_case, load_kept, save_case
 from tinyref_spec.kernel import regressions
 
 HERE = Path(__file__).parent

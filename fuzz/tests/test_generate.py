@@ -9,24 +9,24 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tinyref.algebra.kernel_shape import kernel_shape, positions_of
 from tinyref.device import Device
 from tinyref.dtype import PtrDType, dtypes, numpy_dtype
 from tinyref.errors import UserError
-from tinyref.uops.evaluate import evaluate
-from tinyref.uops.kernel_shape import kernel_shape, positions_of
+from tinyref.interpret.evaluate import evaluate
+from tinyref.optimise.opt import OptOp
+from tinyref.optimise.plan import Plan
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Dialect, Ops
-from tinyref.uops.optimise.opt import OptOp
-from tinyref.uops.optimise.plan import Plan
 from tinyref.uops.payload import ReduceArg, SlotArg, ViewArg
-from tinyref.uops.shape_tracker import ShapeTracker
-from tinyref.uops.verify import verify
-from tinyref_fuzz.case import Case, Mode
+from tinyref.verify import verify
+from tinyref.views.shape_tracker import ShapeTracker
+from tinyref_fuzz.case.case import Case, Mode
+from tinyref_fuzz.case.tape import Tape
 from tinyref_fuzz.generate import DTYPES, FORMS, POLICIES, Policy, exact_bound, generate
 from tinyref_fuzz.generate.data import Content
-from tinyref_fuzz.optimisations import settled
-from tinyref_fuzz.policies import policy_named
-from tinyref_fuzz.tape import Tape
+from tinyref_fuzz.generate.optimisations import settled
+from tinyref_fuzz.generate.policies import policy_named
 
 PYTHON = Device["PYTHON"].capabilities
 CPU = Device["CPU"].capabilities

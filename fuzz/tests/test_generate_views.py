@@ -9,15 +9,15 @@ import pytest
 
 from tinyref.device import Device
 from tinyref.dtype import dtypes
-from tinyref.uops.evaluate import evaluate
+from tinyref.interpret.evaluate import evaluate
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import SlotArg
-from tinyref.uops.shape_tracker import ShapeTracker
-from tinyref_fuzz.case import Case, Mode
+from tinyref.views.shape_tracker import ShapeTracker
+from tinyref_fuzz.case.case import Case, Mode
+from tinyref_fuzz.case.tape import Tape
 from tinyref_fuzz.generate import FORMS, POLICIES, generate, views
 from tinyref_fuzz.generate.views import Movement
-from tinyref_fuzz.tape import Tape
 
 PYTHON = Device["PYTHON"].capabilities
 EXACT = {Mode.EXACT: 1.0, Mode.FLOAT: 0.0, Mode.EDGE: 0.0}

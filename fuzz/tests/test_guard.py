@@ -12,8 +12,8 @@ from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ViewArg
-from tinyref.uops.shape_tracker import ShapeTracker
-from tinyref_fuzz.guard import PATTERNS, ZONE, Guarded, Outputs, reversed_contents
+from tinyref.views.shape_tracker import ShapeTracker
+from tinyref_fuzz.judge.guard import PATTERNS, ZONE, Guarded, Outputs, reversed_contents
 
 FLAT = ShapeTracker.from_shape((4,))
 EVERY_OTHER = FLAT.reshape((2, 2)).shrink(((0, 2), (0, 1)))

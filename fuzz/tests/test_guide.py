@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tinyref.uops.optimise.opt import OptOp
-from tinyref.uops.simplify import ALL_RULES
-from tinyref_fuzz.guide import (
+from tinyref.algebra.simplify import ALL_RULES
+from tinyref.optimise.opt import OptOp
+from tinyref_fuzz.campaign.guide import (
     NOT_IN_KERNELS,
     STRONGEST,
     factors,

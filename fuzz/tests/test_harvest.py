@@ -13,14 +13,16 @@ import pytest
 from tinyref.cli.entry import run
 from tinyref.device import Device
 from tinyref.errors import UserError
-from tinyref.uops.text import from_text
-from tinyref_fuzz import mutate
+from tinyref.formats.text import from_text
 from tinyref_fuzz.__main__ import main
 from tinyref_fuzz.campaign.cases import kernels_for
 from tinyref_fuzz.campaign.database import Database
-from tinyref_fuzz.case import Mode
-from tinyref_fuzz.corpus import check, harvested
-from tinyref_fuzz.corpus.collection import (
+from tinyref_fuzz.case.case import Mode
+from tinyref_fuzz.case.store import case_from_json, case_to_json
+from tinyref_fuzz.case.tape import Tape
+from tinyref_fuzz.generate import POLICIES, generate, mutate
+from tinyref_fuzz.generate.corpus import check, harvested
+from tinyref_fuzz.generate.corpus.collection import (
     SHIPPED,
     Harvested,
     collection_text,
@@ -30,11 +32,8 @@ from tinyref_fuzz.corpus.collection import (
     structure_of,
     work_of,
 )
-from tinyref_fuzz.generate import POLICIES, generate
-from tinyref_fuzz.harvest import MOST_WORK, case_of, chosen, harvest
-from tinyref_fuzz.judge import Judge
-from tinyref_fuzz.store import case_from_json, case_to_json
-from tinyref_fuzz.tape import Tape
+from tinyref_fuzz.generate.corpus.harvest import MOST_WORK, case_of, chosen, harvest
+from tinyref_fuzz.judge.judge import Judge
 
 PYTHON = Device["PYTHON"].capabilities
 KERNELS = harvested()

@@ -10,23 +10,23 @@ from judged import CORPUS, ELEMENTWISE, GROUPED, case_of, found
 
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError, VerifyError
+from tinyref.optimise import moves
+from tinyref.optimise.opt import parse_opts
 from tinyref.runtimes.python import PythonBackend
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.optimise import moves
-from tinyref.uops.optimise.opt import parse_opts
 from tinyref.uops.payload import ViewArg
 from tinyref.uops.program import Program
-from tinyref.uops.shape_tracker import ShapeTracker
-from tinyref_fuzz import judge as judging
-from tinyref_fuzz import runs
-from tinyref_fuzz.case import Case, Pair, Symptom
-from tinyref_fuzz.equivalent import Equivalent
+from tinyref.views.shape_tracker import ShapeTracker
+from tinyref_fuzz.case.case import Case, Pair, Symptom
+from tinyref_fuzz.case.equivalent import Equivalent
+from tinyref_fuzz.case.tape import Tape
 from tinyref_fuzz.generate import generate
-from tinyref_fuzz.judge import Judge, judge
-from tinyref_fuzz.optimisations import random_opts
-from tinyref_fuzz.tape import Tape
+from tinyref_fuzz.generate.optimisations import random_opts
+from tinyref_fuzz.judge import judge as judging
+from tinyref_fuzz.judge import runs
+from tinyref_fuzz.judge.judge import Judge, judge
 
 # --- nothing is said of what is right -------------------------------------------------------------
 

@@ -9,20 +9,20 @@ import numpy as np
 import pytest
 from judged import ELEMENTWISE, case_of, found
 
+from tinyref.algebra.semantics import apply
 from tinyref.dtype import dtypes
 from tinyref.errors import DeviceError
+from tinyref.interpret import Interpreter
 from tinyref.runtimes.host_memory import address_of
 from tinyref.runtimes.python import InterpretedKernel, PythonBackend
 from tinyref.uops import build
-from tinyref.uops.interpreter import Interpreter
-from tinyref.uops.meanings import apply
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ViewArg
-from tinyref.uops.shape_tracker import ShapeTracker
-from tinyref_fuzz import judge as judging
-from tinyref_fuzz.case import Case, Mode, Pair, Symptom
-from tinyref_fuzz.judge import judge
+from tinyref.views.shape_tracker import ShapeTracker
+from tinyref_fuzz.case.case import Case, Mode, Pair, Symptom
+from tinyref_fuzz.judge import judge as judging
+from tinyref_fuzz.judge.judge import judge
 
 # --- the device is wrong --------------------------------------------------------------------------
 

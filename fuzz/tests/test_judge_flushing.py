@@ -7,20 +7,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tinyref.algebra.semantics import apply
 from tinyref.dtype import dtypes
+from tinyref.interpret import Interpreter
 from tinyref.runtimes.python import InterpretedKernel, PythonBackend
 from tinyref.uops import build
-from tinyref.uops.interpreter import Interpreter
-from tinyref.uops.meanings import apply
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ViewArg
-from tinyref.uops.shape_tracker import ShapeTracker
-from tinyref_fuzz.case import Case, Mode, Pair, Symptom
+from tinyref.views.shape_tracker import ShapeTracker
+from tinyref_fuzz.case.case import Case, Mode, Pair, Symptom
+from tinyref_fuzz.case.tape import Tape
 from tinyref_fuzz.generate import generate
-from tinyref_fuzz.judge import Judge, judge
-from tinyref_fuzz.policies import POLICIES
-from tinyref_fuzz.tape import Tape
+from tinyref_fuzz.generate.policies import POLICIES
+from tinyref_fuzz.judge.judge import Judge, judge
 
 SMALLEST = np.finfo(np.float32).tiny
 

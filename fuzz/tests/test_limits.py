@@ -6,16 +6,16 @@ from dataclasses import replace
 
 import pytest
 
+from tinyref.codegen.compile import compile_kernel
 from tinyref.device import Capabilities, Device
 from tinyref.dtype import ImageDType, dtypes
+from tinyref.optimise.opt import parse_opts
 from tinyref.uops import build
-from tinyref.uops.compile import compile_kernel
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.optimise.opt import parse_opts
 from tinyref.uops.program import Program
-from tinyref_fuzz.corpus import load
-from tinyref_fuzz.limits import declared_lack, limit_problem
+from tinyref_fuzz.generate.corpus import load
+from tinyref_fuzz.judge.limits import declared_lack, limit_problem
 
 PYTHON = Device["PYTHON"].capabilities
 CPU = Device["CPU"].capabilities

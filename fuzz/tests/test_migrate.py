@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from tinyref.errors import UserError
-from tinyref.uops.evaluate import evaluate
-from tinyref.uops.optimise.opt import opts_text
-from tinyref_fuzz.case import Blame, Mode, Pair, Symptom, Verdict
-from tinyref_fuzz.harvest import MOST_NODES, MOST_WORK
-from tinyref_fuzz.migrate import STEPS, is_present, migrate
-from tinyref_fuzz.store import as_case, blame_of, case_from_json, load_kept, verdict_of
+from tinyref.interpret.evaluate import evaluate
+from tinyref.optimise.opt import opts_text
+from tinyref_fuzz.case.case import Blame, Mode, Pair, Symptom, Verdict
+from tinyref_fuzz.case.migrate import STEPS, is_present, migrate
+from tinyref_fuzz.case.store import as_case, blame_of, case_from_json, load_kept, verdict_of
+from tinyref_fuzz.generate.corpus.harvest import MOST_NODES, MOST_WORK
 from tinyref_spec.kept import VERSION, document, limits
 from tinyref_spec.kernel import regressions
 

@@ -21,7 +21,7 @@ from tinyref_fuzz.mutants.subjects import subjects
 ROOT = Path(str(tinyref.__file__)).parent.parent
 DEVICES = {
     *("PYTHON", "CPU", "CLANG"),
-    *(f"tinyref_fuzz.devices:{name}" for name in ("Core", "SlowDivision", "Cramped")),
+    *(f"tinyref_fuzz.judge.devices:{name}" for name in ("Core", "SlowDivision", "Cramped")),
 }
 ANY = MUTANTS["max-of-lanes-as-sum"]
 # The classes that the design asks for, each with a mutant of it.
@@ -195,7 +195,7 @@ def test_a_mutant_comes_too_late_where_its_module_is_imported():
 @pytest.mark.long
 def test_a_normal_run_imports_no_mutant():
     code = (
-        "import sys, tinyref_fuzz.judge, tinyref_fuzz.generate\n"
+        "import sys, tinyref_fuzz.judge.judge, tinyref_fuzz.generate\n"
         "assert not [name for name in sys.modules if 'mutants' in name]\n"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

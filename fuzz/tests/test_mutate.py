@@ -8,26 +8,25 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tinyref.algebra.kernel_shape import kernel_shape
 from tinyref.device import Device
 from tinyref.dtype import PtrDType, dtypes, numpy_dtype
+from tinyref.formats.text import to_text
+from tinyref.interpret.evaluate import evaluate
+from tinyref.optimise.opt import parse_opts
+from tinyref.optimise.plan import Plan
 from tinyref.uops import build
-from tinyref.uops.evaluate import evaluate
-from tinyref.uops.kernel_shape import kernel_shape
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Dialect, Ops
-from tinyref.uops.optimise.opt import parse_opts
-from tinyref.uops.optimise.plan import Plan
 from tinyref.uops.payload import SlotArg, ViewArg
-from tinyref.uops.shape_tracker import ShapeTracker
-from tinyref.uops.text import to_text
-from tinyref.uops.verify import verify
-from tinyref_fuzz import mutate
-from tinyref_fuzz.case import Case, Mode
-from tinyref_fuzz.corpus import load
-from tinyref_fuzz.generate import POLICIES, generate, turns
+from tinyref.verify import verify
+from tinyref.views.shape_tracker import ShapeTracker
+from tinyref_fuzz.case.case import Case, Mode
+from tinyref_fuzz.case.tape import Tape
+from tinyref_fuzz.generate import POLICIES, generate, mutate, turns
+from tinyref_fuzz.generate.corpus import load
 from tinyref_fuzz.generate.exactness import is_exact
-from tinyref_fuzz.optimisations import legal_part, settled
-from tinyref_fuzz.tape import Tape
+from tinyref_fuzz.generate.optimisations import legal_part, settled
 
 PYTHON = Device["PYTHON"].capabilities
 KERNELS = {kernel.name: kernel for kernel in load()}

@@ -8,25 +8,25 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tinyref.codegen.compile import compile_kernel
 from tinyref.config import Context
 from tinyref.device import Device
 from tinyref.dtype import dtypes
+from tinyref.interpret import run_program
+from tinyref.interpret.evaluate import evaluate
+from tinyref.optimise.opt import KernelOptError, Opt, OptOp, opts_text, parse_opts
+from tinyref.optimise.plan import Plan
 from tinyref.runtimes.kernel import compile_program
 from tinyref.uops import build
-from tinyref.uops.compile import compile_kernel
-from tinyref.uops.evaluate import evaluate
-from tinyref.uops.interpreter import run_program
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.optimise.opt import KernelOptError, Opt, OptOp, opts_text, parse_opts
-from tinyref.uops.optimise.plan import Plan
 from tinyref.uops.payload import ViewArg
-from tinyref.uops.shape_tracker import ShapeTracker
-from tinyref_fuzz.candidates import is_small
-from tinyref_fuzz.corpus import CorpusKernel, load
-from tinyref_fuzz.judge import filled, measured_outputs
-from tinyref_fuzz.optimisations import THREADS, cramped, random_opts, settled
-from tinyref_fuzz.tape import Tape
+from tinyref.views.shape_tracker import ShapeTracker
+from tinyref_fuzz.case.tape import Tape
+from tinyref_fuzz.generate.candidates import is_small
+from tinyref_fuzz.generate.corpus import CorpusKernel, load
+from tinyref_fuzz.generate.optimisations import THREADS, cramped, random_opts, settled
+from tinyref_fuzz.judge.judge import filled, measured_outputs
 
 KERNELS = {kernel.name: kernel for kernel in load()}
 # Lists for each kernel: together more than 2,000 on the interpreter, and as many on the CPU.
@@ -201,7 +201,7 @@ def test_programs_for_four_threads_run_on_any_number(threads):
 def test_only_devices_with_threads_get_four():
     assert settled(CAPABILITIES["CPU"]).threads == THREADS
     assert settled(PYTHON) is PYTHON
-    core = Device["tinyref_fuzz.devices:Core"].capabilities
+    core = Device["tinyref_fuzz.judge.devices:Core"].capabilities
     assert settled(core).threads == 1
 
 

@@ -16,10 +16,10 @@ from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import UNARY, Ops
 from tinyref.uops.payload import ViewArg
-from tinyref.uops.shape_tracker import ShapeTracker
-from tinyref_fuzz.case import Case, Mode
-from tinyref_fuzz.inputs import contents
-from tinyref_fuzz.oracles import Oracle, expected
+from tinyref.views.shape_tracker import ShapeTracker
+from tinyref_fuzz.case.case import Case, Mode
+from tinyref_fuzz.case.inputs import contents
+from tinyref_fuzz.judge.oracles import Oracle, expected
 
 NAN, INF = math.nan, math.inf
 F32, F64, F16, BF16 = dtypes.float32, dtypes.float64, dtypes.float16, dtypes.bfloat16

@@ -8,16 +8,16 @@ from types import MappingProxyType
 import numpy as np
 import pytest
 
+from tinyref.codegen.compile import compile_kernel
 from tinyref.device import Device
 from tinyref.dtype import dtypes
-from tinyref.uops.compile import compile_kernel
-from tinyref.uops.evaluate import evaluate
-from tinyref.uops.interpreter import run_program
-from tinyref_fuzz.case import Case, Mode
+from tinyref.interpret import run_program
+from tinyref.interpret.evaluate import evaluate
+from tinyref_fuzz.case.case import Case, Mode
+from tinyref_fuzz.case.tape import Tape
 from tinyref_fuzz.generate import DTYPES, POLICIES, generate
-from tinyref_fuzz.judge import Judge
-from tinyref_fuzz.oracles import Oracle, expected
-from tinyref_fuzz.tape import Tape
+from tinyref_fuzz.judge.judge import Judge
+from tinyref_fuzz.judge.oracles import Oracle, expected
 
 COUNT = 50
 MODES = pytest.mark.parametrize("mode", Mode, ids=lambda mode: mode.name)

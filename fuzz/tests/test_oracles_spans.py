@@ -13,14 +13,14 @@ import math
 import numpy as np
 import pytest
 
+from tinyref.algebra.semantics import kernel_for
 from tinyref.dtype import DType, dtypes, numpy_dtype
-from tinyref.uops.meanings import kernel_for
 from tinyref.uops.ops import BINARY, UNARY, Ops
-from tinyref_fuzz.oracles.analysis import flushed
-from tinyref_fuzz.oracles.arithmetic import apply
-from tinyref_fuzz.oracles.oracle import Allowed
-from tinyref_fuzz.oracles.reduces import reduced
-from tinyref_fuzz.oracles.span import Span, point, span
+from tinyref_fuzz.judge.oracles.analysis import flushed
+from tinyref_fuzz.judge.oracles.arithmetic import apply
+from tinyref_fuzz.judge.oracles.oracle import Allowed
+from tinyref_fuzz.judge.oracles.reduces import reduced
+from tinyref_fuzz.judge.oracles.span import Span, point, span
 
 F32, F16, BOOL = dtypes.float32, dtypes.float16, dtypes.bool
 I8, U8, I32, I64 = dtypes.int8, dtypes.uint8, dtypes.int32, dtypes.int64

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
+from tinyref.algebra.rewrite import engine
+from tinyref.algebra.simplify import ALL_RULES
+from tinyref.codegen.compile import compile_kernel
 from tinyref.device import Device
 from tinyref.dtype import DType, dtypes
 from tinyref.uops import build
-from tinyref.uops.compile import compile_kernel
 from tinyref.uops.node import UOp, substitute
 from tinyref.uops.ops import Dialect, Ops
 from tinyref.uops.payload import SlotArg, ViewArg
-from tinyref.uops.rewrite import engine
-from tinyref.uops.shape_tracker import ShapeTracker
-from tinyref.uops.simplify import ALL_RULES
-from tinyref.uops.verify import verify
-from tinyref_fuzz.planting import plantable, planted
-from tinyref_fuzz.tape import Tape
+from tinyref.verify import verify
+from tinyref.views.shape_tracker import ShapeTracker
+from tinyref_fuzz.case.tape import Tape
+from tinyref_fuzz.generate.planting import plantable, planted
 
 TYPES = tuple(dtype for dtype in dtypes.all if dtype not in dtypes.fp8s)
 SEEDS = 100

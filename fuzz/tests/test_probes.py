@@ -8,15 +8,15 @@ from dataclasses import replace
 import pytest
 
 from tinyref.device import Device
-from tinyref.uops.optimise import moves
-from tinyref.uops.optimise.opt import Opt, OptOp
-from tinyref.uops.optimise.plan import Plan
-from tinyref_fuzz.candidates import is_small
-from tinyref_fuzz.corpus import load
+from tinyref.optimise import moves
+from tinyref.optimise.opt import Opt, OptOp
+from tinyref.optimise.plan import Plan
+from tinyref_fuzz.case.tape import Tape
 from tinyref_fuzz.generate import POLICIES, generate
-from tinyref_fuzz.optimisations import drawn_lists, settled
-from tinyref_fuzz.probes import accepted, cooked, doubtful, fitting_recipes
-from tinyref_fuzz.tape import Tape
+from tinyref_fuzz.generate.candidates import is_small
+from tinyref_fuzz.generate.corpus import load
+from tinyref_fuzz.generate.optimisations import drawn_lists, settled
+from tinyref_fuzz.generate.probes import accepted, cooked, doubtful, fitting_recipes
 
 PYTHON = Device["PYTHON"].capabilities
 CPU = settled(Device["CPU"].capabilities)

@@ -14,27 +14,27 @@ from planted import FAULTS, Fault, large_case, view
 from tinyref.device import Device
 from tinyref.dtype import dtypes, numpy_dtype
 from tinyref.errors import UserError
+from tinyref.formats.text import to_text
+from tinyref.optimise.opt import OptOp, opts_text, parse_opts
+from tinyref.optimise.plan import Plan
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Dialect, Ops
-from tinyref.uops.optimise.opt import OptOp, opts_text, parse_opts
-from tinyref.uops.optimise.plan import Plan
 from tinyref.uops.payload import ReduceArg, ViewArg
-from tinyref.uops.shape_tracker import ShapeTracker
-from tinyref.uops.text import to_text
-from tinyref.uops.verify import verify
-from tinyref_fuzz.case import Case, Mode, Pair, Symptom, Verdict
-from tinyref_fuzz.corpus import load
-from tinyref_fuzz.equivalent import Equivalent, equivalents
+from tinyref.verify import verify
+from tinyref.views.shape_tracker import ShapeTracker
+from tinyref_fuzz.case.case import Case, Mode, Pair, Symptom, Verdict
+from tinyref_fuzz.case.equivalent import Equivalent, equivalents
+from tinyref_fuzz.case.tape import Tape
+from tinyref_fuzz.findings.one_line import kernel_line
 from tinyref_fuzz.generate import generate
-from tinyref_fuzz.judge import judge
-from tinyref_fuzz.one_line import kernel_line
+from tinyref_fuzz.generate.corpus import load
+from tinyref_fuzz.judge.judge import judge
 from tinyref_fuzz.reduce import Reduction, node_count, opt_count, reduced
 from tinyref_fuzz.reduce.exact import is_exact
 from tinyref_fuzz.reduce.fault import error_words, is_same_fault
 from tinyref_fuzz.reduce.measure import measure
 from tinyref_fuzz.reduce.search import Search
-from tinyref_fuzz.tape import Tape
 
 CORPUS = {kernel.name: kernel for kernel in load()}
 # Enough on any machine: what is cut short is tested apart.

@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 from planted import large_case
 
-from tinyref.uops.optimise.opt import parse_opts
-from tinyref_fuzz.case import Case, Mode, Pair, Symptom, Verdict
-from tinyref_fuzz.corpus import load
-from tinyref_fuzz.equivalent import equivalents
-from tinyref_fuzz.examine import examine
-from tinyref_fuzz.judge import judge
-from tinyref_fuzz.one_line import kernel_line
-from tinyref_fuzz.reproducer import MOST_LINES, reproducer, terminal_lines
-from tinyref_fuzz.tape import Tape
+from tinyref.optimise.opt import parse_opts
+from tinyref_fuzz.case.case import Case, Mode, Pair, Symptom, Verdict
+from tinyref_fuzz.case.equivalent import equivalents
+from tinyref_fuzz.case.tape import Tape
+from tinyref_fuzz.findings.examine import examine
+from tinyref_fuzz.findings.one_line import kernel_line
+from tinyref_fuzz.findings.reproducer import MOST_LINES, reproducer, terminal_lines
+from tinyref_fuzz.generate.corpus import load
+from tinyref_fuzz.judge.judge import judge
 
 HERE = Path(__file__).parent
 CORPUS = {kernel.name: kernel for kernel in load()}

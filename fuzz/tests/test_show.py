@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 from planted import FAULTS, large_case
 
+from tinyref.codegen.compile import STAGES
 from tinyref.uops import build
-from tinyref.uops.compile import STAGES
-from tinyref_fuzz.case import Blame, Case, Pair, Symptom, Verdict
-from tinyref_fuzz.corpus import load
-from tinyref_fuzz.equivalent import Equivalent
-from tinyref_fuzz.judge import judge
+from tinyref_fuzz.case.case import Blame, Case, Pair, Symptom, Verdict
+from tinyref_fuzz.case.equivalent import Equivalent
+from tinyref_fuzz.findings.show import columns, side_by_side
+from tinyref_fuzz.generate.corpus import load
+from tinyref_fuzz.judge.judge import judge
 from tinyref_fuzz.reduce import reduced
-from tinyref_fuzz.show import columns, side_by_side
 
 WIDTH = 100
 BY_NAME = {fault.name: fault for fault in FAULTS}

@@ -17,17 +17,16 @@ import pytest
 
 from tinyref.dtype import dtypes, numpy_dtype
 from tinyref.errors import UserError
+from tinyref.formats.json_format import to_json
+from tinyref.optimise.opt import parse_opts
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.optimise.opt import parse_opts
 from tinyref.uops.payload import ViewArg
-from tinyref.uops.serialize import to_json
-from tinyref.uops.shape_tracker import ShapeTracker
-from tinyref_fuzz.case import Blame, Case, Mode, Pair, Symptom, Verdict
-from tinyref_fuzz.corpus import load
-from tinyref_fuzz.equivalent import equivalents
-from tinyref_fuzz.store import (
+from tinyref.views.shape_tracker import ShapeTracker
+from tinyref_fuzz.case.case import Blame, Case, Mode, Pair, Symptom, Verdict
+from tinyref_fuzz.case.equivalent import equivalents
+from tinyref_fuzz.case.store import (
     as_case,
     blame_of,
     case_from_json,
@@ -38,7 +37,8 @@ from tinyref_fuzz.store import (
     save_case,
     verdict_of,
 )
-from tinyref_fuzz.tape import Tape
+from tinyref_fuzz.case.tape import Tape
+from tinyref_fuzz.generate.corpus import load
 from tinyref_spec.kept.buffers import buffer_from_json, buffer_to_json
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tinyref.algebra.op_table import OP_TABLE
 from tinyref.errors import UserError
-from tinyref.uops.op_table import OP_TABLE
 from tinyref_spec.catalogue import all_rows
 from tinyref_spec.clauses import clause, clauses
 

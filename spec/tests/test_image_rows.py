@@ -9,12 +9,13 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
+from tinyref.codegen import expand
+from tinyref.codegen.compile import compile_kernel
 from tinyref.device import Device
 from tinyref.dtype import TEXEL, dtypes, numpy_dtype
+from tinyref.interpret import machine, run_program
 from tinyref.runtimes.red_zones import POISONS
-from tinyref.uops import build, expand
-from tinyref.uops.compile import compile_kernel
-from tinyref.uops.interpreter import machine, run_program
+from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref_spec import catalogue
 from tinyref_spec.bits import Array

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from tinyref.device import Capabilities, Device
+from tinyref.interpret import Access, Hooks, Interpreter
 from tinyref.runtimes.host_memory import HostAllocator, HostHandle
 from tinyref.runtimes.python import InterpretedKernel, PythonBackend
-from tinyref.uops.interpreter import Access, Hooks, Interpreter
 from tinyref_spec import catalogue
 from tinyref_spec.case import Measurement, Profile
 from tinyref_spec.device_under_test import DeviceUnderTest

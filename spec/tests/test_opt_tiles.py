@@ -11,16 +11,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tinyref.codegen import lower_tile
+from tinyref.codegen.compile import compile_kernel
+from tinyref.codegen.lower import Lowering
 from tinyref.device import Device
 from tinyref.dtype import numpy_dtype
 from tinyref.errors import TinyrefError
+from tinyref.interpret import SanitizerError, run_program
+from tinyref.optimise.plan import Axis, Plan, TileUse
 from tinyref.runtimes.red_zones import POISONS
-from tinyref.uops import build, lower_tile
-from tinyref.uops.compile import compile_kernel
-from tinyref.uops.interpreter import SanitizerError, run_program
-from tinyref.uops.lower import Lowering
+from tinyref.uops import build
 from tinyref.uops.node import UOp
-from tinyref.uops.optimise.plan import Axis, Plan, TileUse
 from tinyref.uops.payload import AxisKind
 from tinyref.uops.tiles import TILES, MatrixTile, Operand
 from tinyref_spec import catalogue

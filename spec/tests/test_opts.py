@@ -17,20 +17,20 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tinyref.codegen import lower
+from tinyref.codegen.compile import compile_kernel
+from tinyref.codegen.expand import copies
+from tinyref.codegen.lower import Lowering
 from tinyref.device import Capabilities, Device
 from tinyref.dtype import dtypes, numpy_dtype
 from tinyref.errors import TinyrefError
+from tinyref.interpret import SanitizerError, run_program
+from tinyref.optimise import limits, moves
+from tinyref.optimise.opt import KernelOptError, Opt, OptOp, parse_opts
+from tinyref.optimise.plan import Axis, Plan, changes
 from tinyref.runtimes.red_zones import POISONS
-from tinyref.uops import lower
-from tinyref.uops.compile import compile_kernel
-from tinyref.uops.expand import copies
-from tinyref.uops.interpreter import SanitizerError, run_program
-from tinyref.uops.lower import Lowering
 from tinyref.uops.node import UOp, substitute
 from tinyref.uops.ops import Ops
-from tinyref.uops.optimise import limits, moves
-from tinyref.uops.optimise.opt import KernelOptError, Opt, OptOp, parse_opts
-from tinyref.uops.optimise.plan import Axis, Plan, changes
 from tinyref.uops.payload import AxisKind
 from tinyref_spec import catalogue
 from tinyref_spec.bits import Array

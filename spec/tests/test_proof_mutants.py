@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from tinyref.algebra import linear
+from tinyref.algebra.bounds import Range, RangeRule, bounds, wrap_range
+from tinyref.algebra.linear import constant_of
 from tinyref.dtype import DType, dtypes
-from tinyref.uops import build, linear
-from tinyref.uops.bounds import Range, RangeRule, bounds, wrap_range
+from tinyref.uops import build
 from tinyref.uops.build import add, at_least, idiv, less, logical_not, maximum, mod, mul, sub, where
-from tinyref.uops.linear import constant_of
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref_spec.proofs import conformance, prover, ranges

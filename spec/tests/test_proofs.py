@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 import z3
 
+from tinyref.algebra.rewrite import Keeps
+from tinyref.algebra.rewrite.rule import KEEPS_ALL
+from tinyref.algebra.rules import casts
+from tinyref.algebra.semantics import apply
+from tinyref.algebra.simplify import ALL_RULES
 from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.uops import build
-from tinyref.uops.meanings import apply
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.rewrite import Keeps
-from tinyref.uops.rewrite.rule import KEEPS_ALL
-from tinyref.uops.rules import casts
-from tinyref.uops.simplify import ALL_RULES
 from tinyref_spec.proofs import conformance, float_laws, prover, ranges, record, semantics
 from tinyref_spec.proofs.law import LAWS, Law, Proof
 from tinyref_spec.proofs.laws import all_laws, laws_of

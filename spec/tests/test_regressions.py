@@ -11,13 +11,13 @@ import pytest
 from tinyref.device import Device
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError
+from tinyref.interpret.evaluate import evaluate
+from tinyref.optimise.opt import parse_opts
 from tinyref.uops import build
-from tinyref.uops.evaluate import evaluate
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.optimise.opt import parse_opts
 from tinyref.uops.payload import ViewArg
-from tinyref.uops.shape_tracker import ShapeTracker
+from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_spec import catalogue
 from tinyref_spec.case import Profile
 from tinyref_spec.device_under_test import DeviceUnderTest, Optimised, Runnable

@@ -9,7 +9,7 @@ from tinyref.uops import build
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ViewArg
-from tinyref.uops.shape_tracker import ShapeTracker
+from tinyref.views.shape_tracker import ShapeTracker
 
 # Elements of every elementwise kernel of the tables: one launch of an exhaustive slice.
 LANES = 1024

@@ -9,15 +9,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tinyref.codegen.compile import compile_kernel
 from tinyref.device import Backend, Capabilities, Device
 from tinyref.dtype import DType, PtrDType, numpy_dtype
 from tinyref.errors import TinyrefError, UserError
+from tinyref.optimise.opt import Opt
 from tinyref.runtimes.kernel import Kernel, compile_ast, compile_program
 from tinyref.runtimes.red_zones import POISONS, GuardedBuffer
-from tinyref.uops.compile import compile_kernel
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.optimise.opt import Opt
 from tinyref.uops.payload import SlotArg
 from tinyref.uops.program import Program
 from tinyref_spec.bits import Array

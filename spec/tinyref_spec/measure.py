@@ -269,9 +269,9 @@ def _is_parallel(item: Judgement | None, data: Array) -> bool:
 
 
 def _ir(kernel: Runnable) -> str:
-    from tinyref.uops.optimise.opt import opts_text
-    from tinyref.uops.serialize import program_to_text
-    from tinyref.uops.text import to_text
+    from tinyref.formats.json_format import program_to_text
+    from tinyref.formats.text import to_text
+    from tinyref.optimise.opt import opts_text
 
     if isinstance(kernel, Optimised):
         return f"# optimised by {opts_text(kernel.opts) or 'nothing'}\n{to_text(kernel.ast)}"

@@ -9,8 +9,8 @@ import numpy as np
 from tinyref.device import Capabilities
 from tinyref.dtype import dtypes, numpy_dtype
 from tinyref.errors import UserError
+from tinyref.interpret.evaluate import evaluate
 from tinyref.runtimes.red_zones import POISONS
-from tinyref.uops.evaluate import evaluate
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU
 from tinyref.uops.program import Program

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tinyref.dtype import from_numpy_dtype
+from tinyref.formats.json_format import program_to_text, to_json
 from tinyref.runtimes.reproducer import Launch, Wanted
 from tinyref.uops.program import Program
-from tinyref.uops.serialize import program_to_text, to_json
 from tinyref_spec.bits import Array, to_bits
 from tinyref_spec.error_rules import Rule, SameBits, Ulp
 from tinyref_spec.oracles import Expected
@@ -41,13 +41,13 @@ def _program_lines(program: Program) -> list[str]:
     text = program_to_text(program)
     if len(text.splitlines()) <= _LONGEST_TEXT and '"""' not in text and "\\" not in text:
         return [
-            "from tinyref.uops.serialize import program_from_text",
+            "from tinyref.formats.json_format import program_from_text",
             f'program = program_from_text("""{text}""")',
         ]
     saved = json.dumps(to_json(program), separators=(",", ":")).encode()
     packed = base64.b85encode(zlib.compress(saved, 9)).decode()
     return [
-        "from tinyref.uops.serialize import from_json",
+        "from tinyref.formats.json_format import from_json",
         f"program = from_json(json.loads(zlib.decompress(base64.b85decode({packed!r}))))",
     ]
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import replace
 from enum import Enum
 
+from tinyref.codegen.compile import compile_kernel
 from tinyref.device import Capabilities
 from tinyref.dtype import ImageDType
-from tinyref.uops.compile import compile_kernel
+from tinyref.optimise.opt import Opt, OptOp
+from tinyref.optimise.plan import Plan
 from tinyref.uops.node import UOp
-from tinyref.uops.optimise.opt import Opt, OptOp
-from tinyref.uops.optimise.plan import Plan
 from tinyref.uops.payload import AxisKind
 from tinyref.uops.program import Program
 from tinyref_spec.case import Rung

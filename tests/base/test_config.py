@@ -135,7 +135,7 @@ def test_a_stage_that_does_not_exist_is_refused(value, message, monkeypatch):
 
 
 def test_stages_that_exist_are_accepted():
-    from tinyref.uops.compile import STAGES
+    from tinyref.codegen.compile import STAGES
 
     assert ("graph", "schedule", *STAGES) == config.DUMP_STAGES
     for value in ("", "*", "after:*", "lower", " after:lower , graph,"):

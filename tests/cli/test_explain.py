@@ -8,7 +8,7 @@ from tinyref.cli.entry import run
 from tinyref.cli.expression import evaluate
 from tinyref.engine import search
 from tinyref.errors import UserError
-from tinyref.uops.optimise.opt import Opt, OptOp
+from tinyref.optimise.opt import Opt, OptOp
 
 
 @pytest.mark.parametrize("device", ["CPU", "PYTHON"])

@@ -20,16 +20,16 @@ from tinyref.engine import search as search_module
 from tinyref.engine.search import best_opts, chosen_opts, forget_searches, search
 from tinyref.engine.search_process import Worker, _pattern
 from tinyref.errors import DeviceError, UserError
+from tinyref.optimise.actions import actions, candidates, identity
+from tinyref.optimise.opt import Opt, OptOp, opts_text, parse_opts
+from tinyref.optimise.plan import Plan
 from tinyref.schedule import schedule
 from tinyref.tensor import Tensor
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
-from tinyref.uops.optimise.actions import actions, candidates, identity
-from tinyref.uops.optimise.opt import Opt, OptOp, opts_text, parse_opts
-from tinyref.uops.optimise.plan import Plan
 from tinyref.uops.payload import ViewArg
-from tinyref.uops.shape_tracker import ShapeTracker
+from tinyref.views.shape_tracker import ShapeTracker
 
 LOOPS = Capabilities(
     frozenset(dtypes.all),

@@ -9,7 +9,7 @@ from tinyref.errors import UserError
 from tinyref.lazy import graph as g
 from tinyref.uops import build
 from tinyref.uops.ops import Dialect, Ops
-from tinyref.uops.verify import verify
+from tinyref.verify import verify
 
 F32, F64, F16 = dtypes.float32, dtypes.float64, dtypes.float16
 I32, I8, U8, BOOL = dtypes.int32, dtypes.int8, dtypes.uint8, dtypes.bool

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tinyref.codegen.decompose import decompose
 from tinyref.config import Context
 from tinyref.device import Device
 from tinyref.dtype import dtypes
@@ -23,7 +24,6 @@ from tinyref.runtimes.toolchain import (
     load_shared,
     toolchain,
 )
-from tinyref.uops.decompose import decompose
 
 needs_compiler = pytest.mark.skipif(
     not ClangBackend.availability().works, reason="no C compiler is installed"

@@ -8,6 +8,7 @@ import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
+from tinyref.codegen.linearise.linearise import linearize
 from tinyref.config import Context
 from tinyref.device import Buffer, Device
 from tinyref.dtype import dtypes
@@ -15,7 +16,6 @@ from tinyref.renderers.llvm import LlvmRenderer
 from tinyref.runtimes import cpu
 from tinyref.runtimes.kernel import compile_program
 from tinyref.uops import build
-from tinyref.uops.linearize import linearize
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import AxisKind, LocalArg

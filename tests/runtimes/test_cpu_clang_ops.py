@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import pytest
 
+from tinyref.algebra import semantics
 from tinyref.config import Context
 from tinyref.device import Device
 from tinyref.dtype import DType, Kind, dtypes, numpy_dtype
 from tinyref.runtimes.toolchain import COMPILERS
-from tinyref.uops import meanings
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 
@@ -139,7 +139,7 @@ def supported(device: str, types: Sequence[DType]) -> list[DType]:
 def case(op: Ops, result: DType, sources: list[DType], owed: np.ndarray | None = None) -> Case:
     """`op` on every combination of special values, with what the meanings say of it."""
     inputs = grid(*sources)
-    want = meanings.apply(op, result, inputs, sources)
+    want = semantics.apply(op, result, inputs, sources)
     if owed is None:
         owed = owed_by(op, sources[0], inputs)
     limit = ULP_LIMITS[op][result.bits > 16] if op in ULP_LIMITS else 0
@@ -299,7 +299,7 @@ def test_casts_of_many_values(run: Run, device: str, source: DType) -> None:
     values = np.concatenate(arrays)
     cases = []
     for target in supported(device, dtypes.all):
-        want = meanings.apply(Ops.CAST, target, [values], [source])
+        want = semantics.apply(Ops.CAST, target, [values], [source])
         owed = np.ones(values.shape, bool)
         if source.is_float and target.is_int:
             with np.errstate(invalid="ignore"):
@@ -321,7 +321,7 @@ def test_float_ops_on_many_values(run: Run, device: str, op: Ops) -> None:
         )
         inputs = [x, near.view(numpy_dtype(dtype))]
         result = dtypes.bool if op is Ops.CMPLT else dtype
-        want = meanings.apply(op, result, inputs, [dtype, dtype])
+        want = semantics.apply(op, result, inputs, [dtype, dtype])
         expression = lambda a, b, result=result: UOp(op, result, (a, b))  # noqa: E731
         cases.append((expression, inputs, [dtype, dtype], want, np.ones(x.shape, bool), 0))
     run_and_check(run, device, cases)

@@ -15,6 +15,7 @@ from tinyref.config import Context
 from tinyref.device import Backend, Buffer, Compiler, Device, Launchable
 from tinyref.dtype import DType, dtypes
 from tinyref.errors import DeviceError, UserError
+from tinyref.optimise.opt import parse_opts
 from tinyref.runtimes import cpu
 from tinyref.runtimes.cache import cache_key, default_cache
 from tinyref.runtimes.kernel import (
@@ -27,10 +28,9 @@ from tinyref.runtimes.kernel import (
 from tinyref.uops import build
 from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import Ops
-from tinyref.uops.optimise.opt import parse_opts
 from tinyref.uops.payload import AxisKind, ViewArg
 from tinyref.uops.program import Parameter, Program
-from tinyref.uops.shape_tracker import ShapeTracker
+from tinyref.views.shape_tracker import ShapeTracker
 
 DEVICES = [name for name in ("CPU", "CLANG") if Device.availability(name).works]
 FLOAT, INT = dtypes.float32, dtypes.int32

@@ -11,17 +11,17 @@ from tinyref.config import Context
 from tinyref.device import Buffer, Device
 from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.errors import DeviceError, UserError
+from tinyref.formats.json_format import program_from_text
+from tinyref.interpret import Fault, SanitizerError
 from tinyref.runtimes.kernel import compile_ast, compile_program
 from tinyref.runtimes.npy import NpyBackend
 from tinyref.runtimes.python import PythonBackend
 from tinyref.uops import build
-from tinyref.uops.interpreter import Fault, SanitizerError
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ViewArg
 from tinyref.uops.program import Parameter, Program
-from tinyref.uops.serialize import program_from_text
-from tinyref.uops.shape_tracker import ShapeTracker
+from tinyref.views.shape_tracker import ShapeTracker
 
 f32 = dtypes.float32
 i32 = dtypes.int32

@@ -7,17 +7,17 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from tinyref.codegen.linearise.linearise import linearize
 from tinyref.device import Buffer, Device
 from tinyref.dtype import dtypes
+from tinyref.formats.json_format import from_json, to_json
+from tinyref.formats.text import from_text, to_text
 from tinyref.runtimes.kernel import compile_program
 from tinyref.uops import build
-from tinyref.uops.linearize import linearize
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import RepeatArg
 from tinyref.uops.program import Parameter, Program
-from tinyref.uops.serialize import from_json, to_json
-from tinyref.uops.text import from_text, to_text
 
 i32 = dtypes.int32
 DEVICES = [name for name in ("PYTHON", "CPU", "CLANG") if Device.availability(name).works]

@@ -8,20 +8,21 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import pytest
 
+from tinyref.algebra import semantics
+from tinyref.codegen.compile import compile_kernel
 from tinyref.device import Device
 from tinyref.dtype import dtypes
+from tinyref.interpret import Access, Hooks, Interpreter
+from tinyref.interpret.translate import Meaning
 from tinyref.runtimes.python import InterpretedKernel, PythonBackend
 from tinyref.runtimes.reproducer import Launch, Wanted, check
 from tinyref.runtimes.trace import first_difference, ulps_apart
-from tinyref.uops import build, meanings
-from tinyref.uops.compile import compile_kernel
-from tinyref.uops.interpreter import Access, Hooks, Interpreter
-from tinyref.uops.interpreter.translate import Meaning
+from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ViewArg
 from tinyref.uops.program import Program
-from tinyref.uops.shape_tracker import ShapeTracker
+from tinyref.views.shape_tracker import ShapeTracker
 
 
 def f32(*values: float) -> np.ndarray:
@@ -29,7 +30,7 @@ def f32(*values: float) -> np.ndarray:
 
 
 class Altered(PythonBackend):
-    """The interpreter with wrong meanings, or hooks."""
+    """The interpreter with wrong semantics, or hooks."""
 
     wrong: Mapping[Ops, Meaning] = {}
     hooks = Hooks()
@@ -41,7 +42,7 @@ class Altered(PythonBackend):
 
 
 def _off_by_one(dtype: object, operands: list, sources: list) -> np.ndarray:
-    right = meanings.apply(Ops.MUL, dtype, operands, sources)
+    right = semantics.apply(Ops.MUL, dtype, operands, sources)
     return np.where(right == 12, right + 1, right)
 
 

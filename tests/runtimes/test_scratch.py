@@ -8,15 +8,15 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from tinyref.codegen.decompose import decompose
+from tinyref.codegen.linearise.linearise import linearize
 from tinyref.config import Context
 from tinyref.device import Buffer, Device
 from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.errors import UserError
+from tinyref.interpret import SanitizerError
 from tinyref.runtimes.kernel import compile_program
 from tinyref.uops import build
-from tinyref.uops.decompose import decompose
-from tinyref.uops.interpreter import SanitizerError
-from tinyref.uops.linearize import linearize
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import AxisKind

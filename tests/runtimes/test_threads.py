@@ -12,6 +12,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from tinyref.codegen.decompose import decompose
+from tinyref.codegen.linearise.linearise import linearize
 from tinyref.config import Context
 from tinyref.device import Buffer, Device
 from tinyref.dtype import dtypes
@@ -20,8 +22,6 @@ from tinyref.runtimes import host_threads
 from tinyref.runtimes.host_threads import available_cores, run_groups, thread_count
 from tinyref.runtimes.kernel import compile_program
 from tinyref.uops import build
-from tinyref.uops.decompose import decompose
-from tinyref.uops.linearize import linearize
 from tinyref.uops.node import UOp
 from tinyref.uops.payload import AxisKind
 from tinyref.uops.program import Parameter, Program

@@ -8,12 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tinyref.codegen.decompose import decompose, storage_dtype
 from tinyref.device import Buffer, Device
 from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.errors import UserError
 from tinyref.runtimes.kernel import compile_program
 from tinyref.uops import build
-from tinyref.uops.decompose import decompose, storage_dtype
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import AxisKind

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tinyref.algebra.symbolic import value_of
 from tinyref.dtype import from_numpy_dtype, numpy_dtype
+from tinyref.interpret.evaluate import evaluate
 from tinyref.lazy import graph
 from tinyref.schedule import CopyItem, schedule
-from tinyref.uops.evaluate import evaluate
-from tinyref.uops.symbolic import value_of
 
 sys.path.insert(0, str(Path(__file__).parent))
 

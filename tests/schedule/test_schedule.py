@@ -12,7 +12,7 @@ from tinyref.uops import build
 from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import Dialect, Ops
 from tinyref.uops.payload import ConstArg
-from tinyref.uops.verify import verify
+from tinyref.verify import verify
 
 F32, I32 = dtypes.float32, dtypes.int32
 

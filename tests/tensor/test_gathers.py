@@ -6,9 +6,9 @@ import pytest
 from tinyref import Tensor
 from tinyref.dtype import dtypes
 from tinyref.engine.estimate import estimate
+from tinyref.optimise.fold_ranges import fold_ranges
 from tinyref.schedule import schedule
 from tinyref.uops.ops import Ops
-from tinyref.uops.optimise.fold_ranges import fold_ranges
 
 
 def kernels_of(tensor):

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from tinyref import Tensor, TinyJit, Variable
+from tinyref.algebra.symbolic import value_of
 from tinyref.errors import UserError, VerifyError
 from tinyref.runtimes import kernel
-from tinyref.uops.symbolic import value_of
 
 WHOLE = np.random.default_rng(0).normal(size=(3, 8)).astype(np.float32)
 

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 
 from tinyref import Context, Tensor
+from tinyref.codegen.compile import compile_kernel
 from tinyref.device import Device
 from tinyref.dtype import ImageDType, dtypes, image, pointer
 from tinyref.errors import UserError
 from tinyref.schedule import KernelItem, schedule
 from tinyref.schedule.images import LIMIT, _image_of
 from tinyref.uops import build
-from tinyref.uops.compile import compile_kernel
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import SlotArg, ViewArg
-from tinyref.uops.shape_tracker import ShapeTracker
+from tinyref.views.shape_tracker import ShapeTracker
 
 F16, F32 = dtypes.float16, dtypes.float32
 Function = Callable[..., Tensor]

@@ -18,16 +18,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from tinyref.codegen.compile import compile_kernel
 from tinyref.device import Device
 from tinyref.dtype import dtypes
 from tinyref.schedule import schedule
 from tinyref.tensor import Tensor
 from tinyref.uops import build
-from tinyref.uops.compile import compile_kernel
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ViewArg
-from tinyref.uops.shape_tracker import ShapeTracker
+from tinyref.views.shape_tracker import ShapeTracker
 
 # A tensor of this library or of a peer, which is not there to be named.
 AnyTensor = Any

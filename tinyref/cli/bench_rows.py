@@ -266,10 +266,10 @@ def _interpreter_sin(repeats: int) -> Iterator[Measured]:
 
 def _interpreted(output: Any, device: str = "PYTHON") -> Callable[[], None]:
     """Interprets the one kernel of `output` as compiled for `device`, on arrays of its own."""
+    from tinyref.codegen.compile import compile_kernel
     from tinyref.dtype import numpy_dtype
+    from tinyref.interpret import Interpreter
     from tinyref.schedule import schedule
-    from tinyref.uops.compile import compile_kernel
-    from tinyref.uops.interpreter import Interpreter
 
     (kernel,) = schedule([(output.node, "PYTHON")]).kernels
     program = compile_kernel(kernel.ast, Device[device].capabilities)
@@ -310,9 +310,9 @@ def _cold_compiles(repeats: int) -> Iterator[Measured]:
 def _cold_compile(device: str, number: int) -> float:
     """Milliseconds; the constant makes each program one that no cache has seen."""
     from tinyref.cli.bench_programs import data, gelu
+    from tinyref.codegen.compile import compile_kernel
     from tinyref.runtimes.kernel import compile_program
     from tinyref.schedule import schedule
-    from tinyref.uops.compile import compile_kernel
 
     with Context(DEVICE=device, CACHE=0):
         output = gelu(data(512, 512)) * (1.5 + number + os.getpid() / 7)

@@ -125,8 +125,8 @@ def _write(target: Path, text: str) -> None:
 
 
 def _explain(tensor: Tensor, every_stage: bool) -> None:
+    from tinyref.formats.text import to_text
     from tinyref.schedule import KernelItem, schedule
-    from tinyref.uops.text import to_text
 
     _title(f"tensor graph: {tensor.dtype.name}{list(tensor.shape)} on {tensor.device}")
     print(to_text(tensor.node), end="")
@@ -147,12 +147,12 @@ def _explain(tensor: Tensor, every_stage: bool) -> None:
 
 
 def _explain_kernel(item: KernelItem, number: int, every_stage: bool) -> None:
+    from tinyref.codegen.compile import compile_kernel, planned
     from tinyref.device import Device
     from tinyref.engine.search import chosen_opts
+    from tinyref.formats.text import to_text
+    from tinyref.optimise.show import print_plan
     from tinyref.runtimes.kernel import compile_ast
-    from tinyref.uops.compile import compile_kernel, planned
-    from tinyref.uops.optimise.show import print_plan
-    from tinyref.uops.text import to_text
 
     stages: list[tuple[str, str]] = []
     capabilities = Device[item.device].capabilities

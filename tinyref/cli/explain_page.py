@@ -11,6 +11,7 @@ import jinja2
 from markupsafe import Markup
 
 from tinyref import __version__
+from tinyref.algebra.symbolic import describe_shape
 from tinyref.cli.explain_record import (
     Failure,
     KernelRecord,
@@ -23,7 +24,6 @@ from tinyref.engine.estimate import estimate, value_of
 from tinyref.errors import TinyrefError
 from tinyref.uops.node import UOp
 from tinyref.uops.payload import SlotArg, ViewArg
-from tinyref.uops.symbolic import describe_shape
 
 # Kernels whose stages are shown, the slowest first: a page of more is none that a person reads.
 MOST_KERNELS = 150

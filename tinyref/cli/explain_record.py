@@ -10,19 +10,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tinyref.algebra.symbolic import describe_shape
+from tinyref.codegen.compile import kernel_name
 from tinyref.config import Context
 from tinyref.device import Buffer
 from tinyref.dtype import dtypes
 from tinyref.engine.watch import watching
+from tinyref.formats.text import to_text
 from tinyref.lazy.shards import Place
 from tinyref.runtimes.kernel import Kernel
 from tinyref.schedule import CopyItem, Schedule
-from tinyref.uops.compile import kernel_name
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import BufferArg
-from tinyref.uops.symbolic import describe_shape
-from tinyref.uops.text import to_text
 
 # Of a text that is shown whole: the longest graphs of layers have some hundred lines.
 MOST_LINES = 400

@@ -8,16 +8,16 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from tinyref.algebra.rewrite import listening
+from tinyref.algebra.simplify import ALL_RULES
 from tinyref.cli.explain_record import KernelRecord, shortened
+from tinyref.codegen.compile import STAGES, compile_kernel, planned
 from tinyref.device import Device
 from tinyref.engine.search import chosen_opts
 from tinyref.errors import TinyrefError
-from tinyref.uops.compile import STAGES, compile_kernel, planned
+from tinyref.formats.text import to_text
+from tinyref.optimise.opt import opts_text
 from tinyref.uops.node import UOp
-from tinyref.uops.optimise.opt import opts_text
-from tinyref.uops.rewrite import listening
-from tinyref.uops.simplify import ALL_RULES
-from tinyref.uops.text import to_text
 
 # More lines than this are not compared: the time grows with the square of their number.
 MOST_COMPARED = 1500

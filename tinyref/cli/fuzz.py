@@ -123,7 +123,7 @@ def fuzz(
     if context.invoked_subcommand is not None:
         return
     from tinyref_fuzz.campaign.campaign import Request
-    from tinyref_fuzz.corpus.collection import collection_text
+    from tinyref_fuzz.generate.corpus.collection import collection_text
 
     if cluster and jobs:
         raise UserError("jobs: a cluster has its own workers: give --jobs or --cluster, not both")

@@ -16,8 +16,8 @@ from tinyref.cli.options import device_name, path
 from tinyref.errors import UserError
 
 if TYPE_CHECKING:
-    from tinyref_fuzz.apart import JudgeApart
-    from tinyref_fuzz.case import Case, Verdict
+    from tinyref_fuzz.campaign.isolated import JudgeApart
+    from tinyref_fuzz.case.case import Case, Verdict
     from tinyref_spec.kept import KeptCase
 
 # Where nobody knows how wide the terminal is.
@@ -47,8 +47,8 @@ def replay(case: _CASE, device: _DEVICE = "", timeout: _TIMEOUT = 60.0) -> None:
       tinyref fuzz replay fuzz-CPU/cases/lower-4f1d2a90b3c7.json
       tinyref fuzz replay case.json --device PYTHON
     """
-    from tinyref_fuzz.apart import JudgeApart
-    from tinyref_fuzz.store import as_case, load_kept
+    from tinyref_fuzz.campaign.isolated import JudgeApart
+    from tinyref_fuzz.case.store import as_case, load_kept
 
     kept = load_kept(case)
     name = _device(device, kept, "replay", case)
@@ -80,8 +80,8 @@ def reduce(
 
     The file goes beside CASE, with `-reduced` before its ending, unless --out is given.
     """
-    from tinyref_fuzz.apart import JudgeApart
-    from tinyref_fuzz.store import as_case, load_kept, save_case
+    from tinyref_fuzz.campaign.isolated import JudgeApart
+    from tinyref_fuzz.case.store import as_case, load_kept, save_case
 
     kept = load_kept(case)
     name = _device(device, kept, "reduce", case)
@@ -112,10 +112,10 @@ def show(
 
     Of one that agrees, and of one that crashes or does not end, only what it is.
     """
-    from tinyref_fuzz.apart import JudgeApart
-    from tinyref_fuzz.bucket import DEATHS
-    from tinyref_fuzz.show import outline
-    from tinyref_fuzz.store import as_case, load_kept
+    from tinyref_fuzz.campaign.isolated import JudgeApart
+    from tinyref_fuzz.case.store import as_case, load_kept
+    from tinyref_fuzz.findings.bucket import DEATHS
+    from tinyref_fuzz.findings.show import outline
 
     kept = load_kept(case)
     name = _device(device, kept, "show", case)
@@ -143,7 +143,7 @@ def show(
 
 def _print_script(loaded: Case, file: Path, name: str, timeout: float) -> None:
     """Raises `UserError` where there is no fault to show."""
-    from tinyref_fuzz.apart import JudgeApart
+    from tinyref_fuzz.campaign.isolated import JudgeApart
 
     with JudgeApart(name, timeout) as judge:
         verdict = judge.verdict(loaded)
@@ -167,7 +167,7 @@ def keep(
 
     Its row is kernel.regression.NAME; the case must agree on the interpreter by now.
     """
-    from tinyref_fuzz.keep import keep_regression
+    from tinyref_fuzz.campaign.keep import keep_regression
 
     written = keep_regression(case, name or case.stem, note, folder)
     print(f"wrote {written}")
@@ -195,7 +195,7 @@ def check(
     timeout: _TIMEOUT = 60.0,
 ) -> None:
     """Load, verify and replay every case. Exit code 1 if any file has a problem."""
-    from tinyref_fuzz.folder import SHIPPED, files_of, problems_of
+    from tinyref_fuzz.campaign.folder import SHIPPED, files_of, problems_of
 
     name = device_name(device)
     folders = SHIPPED if folder is None else (folder,)
@@ -213,7 +213,7 @@ def check(
 @corpus_app.command("migrate")
 def migrate(folder: _FOLDER = None) -> None:
     """Rewrite files of older versions in place, each at once."""
-    from tinyref_fuzz.folder import SHIPPED, migrate_folder
+    from tinyref_fuzz.campaign.folder import SHIPPED, migrate_folder
 
     count = 0
     for each in SHIPPED if folder is None else (folder,):
@@ -242,7 +242,7 @@ def harvest(
     FILE.py is run as a program of its own, with all your rights, as python FILE.py would. Kernels
     are kept without their data, and of those that differ in sizes alone the smallest one.
     """
-    from tinyref_fuzz.harvest import harvest as run_harvest
+    from tinyref_fuzz.generate.corpus.harvest import harvest as run_harvest
 
     target = out if out is not None else Path(f"{program.stem}-kernels.json")
     if target.is_dir():
@@ -298,9 +298,9 @@ def _particulars(judge: JudgeApart, case: Case, verdict: Verdict) -> Iterator[st
 
     To try more of such a case would end another process.
     """
-    from tinyref.uops.optimise.opt import opts_text
-    from tinyref_fuzz.bucket import DEATHS
+    from tinyref.optimise.opt import opts_text
     from tinyref_fuzz.campaign.examination import blame_of_a_death
+    from tinyref_fuzz.findings.bucket import DEATHS
 
     explained = None if verdict.symptom in DEATHS else judge.explained(case, verdict)
     if explained is None:
@@ -312,6 +312,6 @@ def _particulars(judge: JudgeApart, case: Case, verdict: Verdict) -> Iterator[st
 
 
 def _blame(kept: KeptCase) -> str:
-    from tinyref_fuzz.store import blame_of
+    from tinyref_fuzz.case.store import blame_of
 
     return str(blame_of(kept) or "")

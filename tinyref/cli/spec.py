@@ -128,12 +128,12 @@ def rules(
 
 def _firings() -> dict[str, int]:
     """How often each rule fires in lowering the bench programs and random kernels, for the CPU."""
+    from tinyref.algebra.rewrite import firings
     from tinyref.cli.bench_programs import PROGRAMS, time_lowering
+    from tinyref.codegen.compile import compile_kernel
     from tinyref.device import Device
-    from tinyref.uops.compile import compile_kernel
-    from tinyref.uops.rewrite import firings
+    from tinyref_fuzz.case.tape import Tape
     from tinyref_fuzz.generate import generate
-    from tinyref_fuzz.tape import Tape
 
     before = firings.copy()
     capabilities = Device["CPU"].capabilities

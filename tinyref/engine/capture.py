@@ -15,6 +15,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 from tinyref import config
+from tinyref.algebra.constraints import Constraint
+from tinyref.algebra.symbolic import lift, lower
 from tinyref.device import Buffer, Device
 from tinyref.dtype import DType, dtypes
 from tinyref.engine.counters import GlobalCounters
@@ -27,10 +29,8 @@ from tinyref.runtimes.kernel import Kernel
 from tinyref.runtimes.launch import BoundKernel
 from tinyref.schedule import CopyItem, KernelItem
 from tinyref.schedule.memory import Lifetime, plan_arena, spans, written_by
-from tinyref.uops.constraints import Constraint
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.payload import BufferArg
-from tinyref.uops.symbolic import lift, lower
 
 Bindings = Mapping[str, int]
 

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
-from tinyref.uops.evaluate import evaluate_index
-from tinyref.uops.kernel_shape import kernel_shape, positions_of
+from tinyref.algebra.kernel_shape import kernel_shape, positions_of
+from tinyref.algebra.symbolic import lift, lower, product
+from tinyref.interpret.evaluate import evaluate_index
+from tinyref.optimise.fold_ranges import fold_ranges
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import ALU, Ops
-from tinyref.uops.optimise.fold_ranges import fold_ranges
 from tinyref.uops.payload import ReduceArg, ViewArg
-from tinyref.uops.symbolic import lift, lower, product
 
 
 @dataclass(frozen=True)

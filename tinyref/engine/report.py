@@ -6,18 +6,18 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from tinyref import config
+from tinyref.algebra.symbolic import describe_shape
+from tinyref.codegen.compile import planned
 from tinyref.device import Device
 from tinyref.engine.counters import GlobalCounters
 from tinyref.engine.estimate import estimate, value_of
 from tinyref.engine.search import chosen_opts
 from tinyref.engine.watch import active_watcher
+from tinyref.formats.text import to_text
+from tinyref.optimise.show import print_plan
 from tinyref.runtimes.kernel import Kernel
-from tinyref.uops.compile import planned
 from tinyref.uops.node import UOp
-from tinyref.uops.optimise.show import print_plan
 from tinyref.uops.payload import ViewArg
-from tinyref.uops.symbolic import describe_shape
-from tinyref.uops.text import to_text
 
 
 def is_timed() -> bool:

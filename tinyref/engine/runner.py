@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 
 from tinyref import config
+from tinyref.codegen.compile import kernel_name
 from tinyref.device import Buffer, Device
 from tinyref.dtype import dtypes
 from tinyref.engine.capture import Recorder, active_recorder, copy_buffer
@@ -18,7 +19,6 @@ from tinyref.lazy.shards import Place
 from tinyref.runtimes.kernel import Kernel, compile_ast
 from tinyref.schedule import CopyItem, Item, KernelItem, Schedule, schedule
 from tinyref.schedule.memory import Lifetime, plan_arena, temporaries
-from tinyref.uops.compile import kernel_name
 from tinyref.uops.node import UOp
 from tinyref.uops.payload import BufferArg
 

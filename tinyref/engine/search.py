@@ -20,17 +20,17 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from tinyref import config
+from tinyref.codegen.compile import kernel_name, planned
 from tinyref.device import Device
 from tinyref.engine.search_process import Worker
 from tinyref.errors import DeviceError, UserError
+from tinyref.formats.text import to_text
+from tinyref.optimise.actions import actions, identity
+from tinyref.optimise.opt import KernelOptError, Opt, opts_text, parse_opts
+from tinyref.optimise.plan import Plan
 from tinyref.runtimes.cache import default_cache
 from tinyref.runtimes.kernel import Recent
-from tinyref.uops.compile import kernel_name, planned
 from tinyref.uops.node import UOp
-from tinyref.uops.optimise.actions import actions, identity
-from tinyref.uops.optimise.opt import KernelOptError, Opt, opts_text, parse_opts
-from tinyref.uops.optimise.plan import Plan
-from tinyref.uops.text import to_text
 
 # Entries of another layout are not read.
 SCHEMA = 2

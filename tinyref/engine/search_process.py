@@ -15,16 +15,16 @@ import time
 import numpy as np
 
 from tinyref import config
+from tinyref.codegen.compile import compile_kernel
 from tinyref.device import Buffer, Device
 from tinyref.dtype import DType, PtrDType, numpy_dtype
 from tinyref.errors import DeviceError, described, explained
+from tinyref.formats.json_format import from_json, to_json
+from tinyref.optimise.opt import Opt, opts_text, parse_opts
 from tinyref.processes import Line, Message, Pool, WorkerProcess
 from tinyref.runtimes.kernel import Kernel, compile_program
-from tinyref.uops.compile import compile_kernel
 from tinyref.uops.node import UOp
-from tinyref.uops.optimise.opt import Opt, opts_text, parse_opts
 from tinyref.uops.payload import SlotArg, VarArg
-from tinyref.uops.serialize import from_json, to_json
 
 # A candidate is launched until it has run so often or so long; the fastest launch counts.
 LAUNCHES = 10

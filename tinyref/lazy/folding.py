@@ -6,9 +6,10 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
+from tinyref.algebra import semantics
+from tinyref.algebra.constraints import is_certain
 from tinyref.dtype import ConstType, DType, as_const
-from tinyref.uops import build, meanings
-from tinyref.uops.constraints import is_certain
+from tinyref.uops import build
 from tinyref.uops.node import UOp, node_fact, sint
 from tinyref.uops.ops import MOVEMENT, Ops
 from tinyref.uops.payload import ConstArg, ShapeArg
@@ -55,7 +56,7 @@ def fold_alu(op: Ops, dtype: DType, sources: Sequence[UOp]) -> ConstType | None:
     known = [value for value in values if value is not None]
     if len(known) < len(values):
         return None
-    return meanings.fold(op, dtype, known, [source.dtype for source in sources])
+    return semantics.fold(op, dtype, known, [source.dtype for source in sources])
 
 
 def absorbed(op: Ops, src: Sequence[UOp]) -> ConstType | None:
@@ -138,7 +139,7 @@ def fold_reduce(op: Ops, value: ConstType, count: int, dtype: DType) -> ConstTyp
     fits the mantissa, because then every partial sum does; a product only for powers of 0 and 1.
     """
     if count == 0:
-        return meanings.reduce_identity(op, dtype)
+        return semantics.reduce_identity(op, dtype)
     if count == 1 or op is Ops.MAX:
         return value
     if dtype.is_bool:

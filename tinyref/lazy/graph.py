@@ -10,6 +10,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
+from tinyref.algebra.constraints import constraints_of, holds, is_certain, require
+from tinyref.algebra.op_table import OP_TABLE
+from tinyref.algebra.symbolic import as_size, at_most, lift, lower
 from tinyref.device import Device
 from tinyref.dtype import ConstType, DType, as_const, dtypes
 from tinyref.errors import UserError, UserTypeError
@@ -37,9 +40,7 @@ from tinyref.lazy.shape import (
 )
 from tinyref.lazy.storage import only_holds_data, stored_bits, stored_window
 from tinyref.uops import build
-from tinyref.uops.constraints import constraints_of, holds, is_certain, require
 from tinyref.uops.node import UOp, sint
-from tinyref.uops.op_table import OP_TABLE
 from tinyref.uops.ops import ALU, MOVEMENT, REDUCING, Ops
 from tinyref.uops.payload import (
     BoundsArg,
@@ -50,7 +51,6 @@ from tinyref.uops.payload import (
     ShapeArg,
     VarArg,
 )
-from tinyref.uops.symbolic import as_size, at_most, lift, lower
 
 __all__ = [
     "alu",

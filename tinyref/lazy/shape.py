@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from tinyref.algebra.constraints import holds
+from tinyref.algebra.shape import shape_of
+from tinyref.algebra.symbolic import as_size, describe, describe_shape, highest, lift, product
 from tinyref.errors import UserError, UserIndexError
-from tinyref.uops.constraints import holds
 from tinyref.uops.node import UOp, node_fact, sint
 from tinyref.uops.payload import BufferArg, CopyArg, ShardArg
-from tinyref.uops.shape import shape_of
-from tinyref.uops.symbolic import as_size, describe, describe_shape, highest, lift, product
 
 __all__ = [
     "as_shape",

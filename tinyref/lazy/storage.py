@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tinyref.algebra.constraints import bindings_of
 from tinyref.device import Device
 from tinyref.dtype import DType
 from tinyref.errors import UserError
 from tinyref.lazy.buffers import buffer_of, new_buffer_node, set_buffer
 from tinyref.lazy.shape import describe_shape, device_of, shape_of
-from tinyref.uops.constraints import bindings_of
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import MOVEMENT, Ops
-from tinyref.uops.shape_tracker import ShapeTracker, apply_movement
+from tinyref.views.shape_tracker import ShapeTracker, apply_movement
 
 HostArray = npt.NDArray[Any]
 

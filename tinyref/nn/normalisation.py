@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 
+from tinyref.algebra.symbolic import describe_shape
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError
 from tinyref.nn.layer import Layer, check_input
 from tinyref.nn.linear import positive
 from tinyref.tensor import Tensor
-from tinyref.uops.symbolic import describe_shape
 
 
 def _affine(shape: tuple[int, ...], wanted: bool) -> tuple[Tensor | None, Tensor | None]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
+from tinyref.algebra.symbolic import describe_shape
 from tinyref.errors import UserError, UserTypeError
 from tinyref.nn.layer import Layer, check_input
 from tinyref.nn.linear import positive
 from tinyref.tensor import Tensor
-from tinyref.uops.symbolic import describe_shape
 
 
 class LSTMCell(Layer):

@@ -19,6 +19,7 @@ import struct
 from collections.abc import Callable
 
 from tinyref import config
+from tinyref.algebra.bounds import bounds, dtype_range
 from tinyref.dtype import ConstType, DType, Kind, PtrDType, dtypes
 from tinyref.errors import UserError
 from tinyref.renderers.payloads import (
@@ -30,7 +31,6 @@ from tinyref.renderers.payloads import (
     payload_of,
     variable_position,
 )
-from tinyref.uops.bounds import bounds, dtype_range
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ConstArg, GepArg, SlotArg

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 
+from tinyref.codegen.decompose import ELEMENTARY_OPS
 from tinyref.device import Availability, Backend, Capabilities
 from tinyref.errors import DeviceError
 from tinyref.renderers.c import C_OPS, CRenderer
@@ -11,7 +12,6 @@ from tinyref.runtimes.host_function import HostFunction
 from tinyref.runtimes.host_memory import SCRATCH_BYTES, HostAllocator
 from tinyref.runtimes.host_threads import thread_count
 from tinyref.runtimes.toolchain import Toolchain, compile_shared, load_shared, toolchain
-from tinyref.uops.decompose import ELEMENTARY_OPS
 
 
 class CCompiler:

@@ -13,6 +13,7 @@ import llvmlite
 import llvmlite.binding as llvm
 
 from tinyref import config
+from tinyref.codegen.decompose import ELEMENTARY_OPS
 from tinyref.device import Availability, Backend, Capabilities
 from tinyref.dtype import dtypes
 from tinyref.errors import DeviceError
@@ -20,7 +21,6 @@ from tinyref.renderers.llvm import LLVM_DTYPES, LLVM_OPS, LlvmRenderer
 from tinyref.runtimes.host_function import HostFunction
 from tinyref.runtimes.host_memory import SCRATCH_BYTES, HostAllocator
 from tinyref.runtimes.host_threads import thread_count
-from tinyref.uops.decompose import ELEMENTARY_OPS
 
 _library_numbers = itertools.count()
 

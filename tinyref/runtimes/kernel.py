@@ -11,14 +11,14 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from tinyref import config
+from tinyref.codegen.compile import compile_kernel
+from tinyref.codegen.decompose import elements_in
 from tinyref.device import Backend, Buffer, Device, Launchable
 from tinyref.dtype import DType
 from tinyref.errors import UserError
+from tinyref.optimise.opt import Opt, checked_opts
 from tinyref.runtimes.cache import cached_binary, compile_anew
-from tinyref.uops.compile import compile_kernel
-from tinyref.uops.decompose import elements_in
 from tinyref.uops.node import UOp
-from tinyref.uops.optimise.opt import Opt, checked_opts
 from tinyref.uops.payload import VarArg
 from tinyref.uops.program import Parameter, Program
 

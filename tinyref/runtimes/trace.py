@@ -17,15 +17,15 @@ import numpy.typing as npt
 
 from tinyref.dtype import PtrDType, dtypes, from_numpy_dtype, numpy_dtype
 from tinyref.errors import TinyrefError
+from tinyref.formats.text import node_text
+from tinyref.interpret import run_program
 from tinyref.runtimes.kernel import compile_program
 from tinyref.runtimes.red_zones import POISONS, GuardedBuffer
 from tinyref.uops import build
-from tinyref.uops.interpreter import run_program
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ConstArg, SpecialArg
 from tinyref.uops.program import Parameter, Program
-from tinyref.uops.text import node_text
 
 Array = npt.NDArray[Any]
 
@@ -224,7 +224,7 @@ def _special(program: Program, scope: str, dim: int, extent: int) -> UOp:
 
 
 def _turns(loop: UOp, bindings: Mapping[str, int]) -> int:
-    from tinyref.uops.evaluate import evaluate_index
+    from tinyref.interpret.evaluate import evaluate_index
 
     bound = loop.src[0]
     return int(

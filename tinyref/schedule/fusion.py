@@ -13,9 +13,9 @@ from collections.abc import Iterable, Sequence
 
 from tinyref.lazy.graph import backing
 from tinyref.lazy.shape import shape_of
+from tinyref.optimise.one_hot import is_choice
 from tinyref.schedule.prepare import peel
 from tinyref.schedule.repeats import costly_bases, costly_repeats
-from tinyref.uops.choice import is_choice
 from tinyref.uops.node import UOp, sint, toposort
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ReduceArg

@@ -11,10 +11,10 @@ import sys
 from collections.abc import Iterator
 
 from tinyref import config
+from tinyref.codegen.compile import compile_kernel, kernel_name
 from tinyref.device import Device
 from tinyref.dtype import TEXEL, ImageDType, PtrDType, dtypes, image
 from tinyref.errors import UserError
-from tinyref.uops.compile import compile_kernel, kernel_name
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ReduceArg, SlotArg, ViewArg

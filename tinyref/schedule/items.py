@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tinyref.uops.compile import kernel_name
-from tinyref.uops.constraints import Constraint
+from tinyref.algebra.constraints import Constraint
+from tinyref.codegen.compile import kernel_name
 from tinyref.uops.node import UOp
 
 

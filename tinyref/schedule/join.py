@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tinyref.algebra.kernel_shape import kernel_shape
 from tinyref.schedule.kernel_ast import Read, Shape
 from tinyref.uops import build
-from tinyref.uops.kernel_shape import kernel_shape
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ReduceArg, SlotArg, ViewArg
-from tinyref.uops.shape_tracker import ShapeTracker
+from tinyref.views.shape_tracker import ShapeTracker
 
 # Joining works through both kernels, so what is joined time and again must stay short.
 MOST_JOINED = 500

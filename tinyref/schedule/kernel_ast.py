@@ -14,19 +14,20 @@ import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from tinyref.algebra import semantics
+from tinyref.algebra.kernel_shape import kernel_shape
+from tinyref.algebra.symbolic import lift, lower, product
 from tinyref.dtype import ConstType, as_const, dtypes
 from tinyref.errors import TinyrefError
 from tinyref.lazy.shape import shape_of
+from tinyref.optimise.one_hot import is_choice
 from tinyref.schedule.fusion import content, reduce_axes
-from tinyref.uops import build, meanings
-from tinyref.uops.choice import is_choice
-from tinyref.uops.kernel_shape import kernel_shape
+from tinyref.uops import build
 from tinyref.uops.node import UOp, sint, toposort
 from tinyref.uops.ops import ALU, MOVEMENT, Ops
 from tinyref.uops.payload import BufferArg, ConstArg, ReduceArg, ViewArg
-from tinyref.uops.shape_tracker import ShapeTracker, apply_movement
-from tinyref.uops.symbolic import lift, lower, product
-from tinyref.uops.view import View, contiguous_strides
+from tinyref.views.shape_tracker import ShapeTracker, apply_movement
+from tinyref.views.view import View, contiguous_strides
 
 Shape = tuple[sint, ...]
 Key = tuple[UOp, ShapeTracker]
@@ -305,7 +306,7 @@ class KernelBuilder:
         if node.op not in ALU or len(values) < len(node.src) or not _is_specified(node, values):
             return None
         types = [source.dtype for source in node.src]
-        return ConstArg(meanings.fold(node.op, node.dtype, values, types))
+        return ConstArg(semantics.fold(node.op, node.dtype, values, types))
 
 
 def _sources_but(is_leaf: Callable[[UOp], bool], node: UOp) -> tuple[UOp, ...]:

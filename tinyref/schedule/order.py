@@ -7,17 +7,17 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from tinyref.algebra.symbolic import product
 from tinyref.device import Device
 from tinyref.errors import UserError
 from tinyref.lazy.shape import describe_shape, shape_of
+from tinyref.optimise.merge_axes import merge_axes
 from tinyref.schedule.hazards import Versions
 from tinyref.schedule.items import CopyItem, Item, KernelItem
 from tinyref.schedule.join import Draft, join
 from tinyref.schedule.kernel_ast import Location
 from tinyref.uops.node import UOp
-from tinyref.uops.optimise.merge_axes import merge_axes
 from tinyref.uops.payload import BufferArg
-from tinyref.uops.symbolic import product
 
 # Kernels that only share what they read are joined up to so many outputs: each output is a stream
 # of stores of its own.

@@ -10,6 +10,8 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from tinyref.algebra.constraints import is_certain
+from tinyref.algebra.symbolic import highest, lift, lower, normalise, product
 from tinyref.device import Device
 from tinyref.lazy import graph
 from tinyref.lazy.names import keep_name
@@ -18,7 +20,6 @@ from tinyref.lazy.shape import device_of, shape_of
 from tinyref.schedule.bindings import ConflictError
 from tinyref.schedule.reduces import simplify_reduce
 from tinyref.schedule.variables import Variables
-from tinyref.uops.constraints import is_certain
 from tinyref.uops.node import UOp, sint, substitute, toposort
 from tinyref.uops.ops import MOVEMENT, Ops
 from tinyref.uops.payload import (
@@ -29,7 +30,6 @@ from tinyref.uops.payload import (
     ShapeArg,
     VarArg,
 )
-from tinyref.uops.symbolic import highest, lift, lower, normalise, product
 
 
 class Prepared:

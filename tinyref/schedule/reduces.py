@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import math
 
+from tinyref.algebra import semantics
+from tinyref.algebra.symbolic import product
 from tinyref.dtype import as_const, dtypes
 from tinyref.lazy import graph
 from tinyref.lazy.folding import full, uniform_value
 from tinyref.lazy.shape import shape_of
-from tinyref.uops import meanings
-from tinyref.uops.choice import chosen_axes, is_choice
+from tinyref.optimise.one_hot import chosen_axes, is_choice
 from tinyref.uops.node import UOp, node_fact, sint
 from tinyref.uops.ops import ALU, MOVEMENT, Ops
 from tinyref.uops.payload import BoundsArg, FlipArg, PermuteArg, ReduceArg, ShapeArg
-from tinyref.uops.symbolic import product
 
 Shape = tuple[sint, ...]
 
@@ -256,6 +256,6 @@ def _parted(source: UOp, axis: int, op: Ops) -> tuple[UOp, int]:
     padded = graph.pad(source, bounds)
     if op is not Ops.ADD:
         is_there = graph.pad(full(shape, True, dtypes.bool), bounds)
-        identity = full(shape_of(padded), meanings.reduce_identity(op, source.dtype), source.dtype)
+        identity = full(shape_of(padded), semantics.reduce_identity(op, source.dtype), source.dtype)
         padded = graph.where(is_there, padded, identity)
     return padded, parts

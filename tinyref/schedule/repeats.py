@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Collection, Mapping, Sequence, Set
 
 from tinyref.lazy.shape import device_of, shape_of
-from tinyref.uops.choice import is_choice
+from tinyref.optimise.one_hot import is_choice
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, MOVEMENT, Ops
 from tinyref.uops.payload import BoundsArg

@@ -11,6 +11,7 @@ from tinyref import config
 from tinyref.device import Device
 from tinyref.dtype import as_const, dtypes
 from tinyref.errors import UserError
+from tinyref.formats.dump import dump_after
 from tinyref.lazy import graph
 from tinyref.lazy.buffers import new_buffer_node
 from tinyref.lazy.folding import full, uniform_value
@@ -39,12 +40,11 @@ from tinyref.schedule.kernel_ast import (
 from tinyref.schedule.order import Ordering, Task, copy_task, reads_of
 from tinyref.schedule.prepare import Prepared, bound_values, peel
 from tinyref.schedule.shards import Placed, Shards
-from tinyref.uops.dump import dump_after
 from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import MOVEMENT, Dialect, Ops
 from tinyref.uops.payload import BufferArg, CopyArg
-from tinyref.uops.shape_tracker import ShapeTracker
-from tinyref.uops.verify import verify
+from tinyref.verify import verify
+from tinyref.views.shape_tracker import ShapeTracker
 
 
 def schedule(outputs: Sequence[Placed], live: Iterable[Placed] = ()) -> Schedule:

@@ -10,12 +10,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator
 
-from tinyref.uops.build import variable
-from tinyref.uops.constraints import Constraint, constraints_of, current_value, limits
-from tinyref.uops.node import UOp, sint, substitute, toposort
-from tinyref.uops.ops import Ops
-from tinyref.uops.payload import VarArg
-from tinyref.uops.symbolic import (
+from tinyref.algebra.constraints import Constraint, constraints_of, current_value, limits
+from tinyref.algebra.symbolic import (
     Extent,
     Polynomial,
     as_node,
@@ -27,6 +23,10 @@ from tinyref.uops.symbolic import (
     normalise,
     smallest,
 )
+from tinyref.uops.build import variable
+from tinyref.uops.node import UOp, sint, substitute, toposort
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import VarArg
 
 _MOST_ROUNDS = 8
 

@@ -13,6 +13,7 @@ from typing import Self, cast
 
 import numpy as np
 
+from tinyref.algebra.symbolic import describe_shape
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError, UserIndexError, UserTypeError
 from tinyref.tensor import literals
@@ -21,7 +22,6 @@ from tinyref.tensor.literals import HostArray
 from tinyref.tensor.lookup import Lookup, check_axis_size
 from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import Ops
-from tinyref.uops.symbolic import describe_shape
 
 IntegerIndex = Lookup | HostArray
 WHOLE = slice(None)

@@ -6,11 +6,11 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
+from tinyref.algebra import symbolic
+from tinyref.algebra.constraints import bindings_of, current_value, holds
+from tinyref.algebra.symbolic import describe, describe_shape, product
 from tinyref.errors import UserError, UserIndexError, UserTypeError
-from tinyref.uops import symbolic
-from tinyref.uops.constraints import bindings_of, current_value, holds
 from tinyref.uops.node import UOp, sint
-from tinyref.uops.symbolic import describe, describe_shape, product
 
 Shape = tuple[sint, ...]
 Bounds = tuple[tuple[sint, sint], ...]

@@ -13,6 +13,7 @@ from typing import Any, Self, cast
 
 import numpy as np
 
+from tinyref.algebra.symbolic import describe_shape, product
 from tinyref.dtype import ConstType, dtypes
 from tinyref.errors import UserError, UserStateError, UserTypeError
 from tinyref.lazy import graph
@@ -41,7 +42,6 @@ from tinyref.tensor.views import (
 from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import BoundsArg, BufferArg, FlipArg, PermuteArg, ShapeArg
-from tinyref.uops.symbolic import describe_shape, product
 
 
 class Assignment(Data):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Generic, Self, TypeVar, cast
 
+from tinyref.algebra.symbolic import describe, describe_shape
 from tinyref.dtype import DType, DTypeLike, promote
 from tinyref.errors import UserError, UserTypeError
 from tinyref.tensor.arguments import Bounds, fixed
@@ -16,7 +17,6 @@ from tinyref.tensor.reduction import accumulator_dtype
 from tinyref.tensor.texels import in_texels, takes_texels
 from tinyref.uops.node import sint
 from tinyref.uops.ops import Ops
-from tinyref.uops.symbolic import describe, describe_shape
 
 
 class Contraction(Functions):

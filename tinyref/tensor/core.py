@@ -15,6 +15,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, Self
 
+from tinyref.algebra.symbolic import product
 from tinyref.config import Setting
 from tinyref.dtype import DType
 from tinyref.errors import UserError, UserIndexError
@@ -38,7 +39,6 @@ from tinyref.uops.payload import (
     ShapeArg,
     ShardArg,
 )
-from tinyref.uops.symbolic import product
 
 if TYPE_CHECKING:
     from tinyref.tensor.gradient import GradientRule

@@ -9,6 +9,8 @@ from typing import Any, Self, cast
 
 import numpy as np
 
+from tinyref.algebra.constraints import Constraint, require
+from tinyref.algebra.symbolic import as_node, as_size, describe, highest, lift
 from tinyref.device import Device
 from tinyref.dtype import ConstType, DType, DTypeLike, dtypes, to_dtype
 from tinyref.errors import UserError, UserTypeError, argument_error
@@ -22,9 +24,7 @@ from tinyref.tensor.core import GradientSwitch, Value, capturing
 from tinyref.tensor.locks import building
 from tinyref.tensor.operators import Operators
 from tinyref.tensor.ranges import arange_node
-from tinyref.uops.constraints import Constraint, require
 from tinyref.uops.node import UOp
-from tinyref.uops.symbolic import as_node, as_size, describe, highest, lift
 
 
 def base_of(node: UOp) -> UOp:

@@ -8,6 +8,7 @@ from typing import Any, Self, cast
 
 import numpy as np
 
+from tinyref.algebra.symbolic import describe_shape
 from tinyref.dtype import ConstType, dtypes, numpy_dtype
 from tinyref.errors import UserError, UserTypeError, printable
 from tinyref.lazy import graph
@@ -35,7 +36,6 @@ from tinyref.tensor.registry import is_computed, registry, shown_node
 from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import MOVEMENT, Ops
 from tinyref.uops.payload import BufferArg, ShapeArg
-from tinyref.uops.symbolic import describe_shape
 
 
 def compute(tensors: Sequence[TensorCore]) -> None:

@@ -8,6 +8,7 @@ from typing import Literal, Self, cast
 
 import numpy as np
 
+from tinyref.algebra.symbolic import as_node, as_size
 from tinyref.dtype import (
     ConstType,
     DType,
@@ -28,7 +29,6 @@ from tinyref.tensor.locks import building
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import Payload
-from tinyref.uops.symbolic import as_node, as_size
 
 RoundingMode = Literal["trunc", "floor"] | None
 

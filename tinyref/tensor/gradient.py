@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tinyref.algebra.symbolic import lift, lower, product
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError, UserStateError
 from tinyref.lazy.shape import describe_shape, shape_of
@@ -18,7 +19,6 @@ from tinyref.tensor.core import Value
 from tinyref.tensor.names import go_back_through
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import BoundsArg, FlipArg, Payload, PermuteArg, ReduceArg
-from tinyref.uops.symbolic import lift, lower, product
 
 if TYPE_CHECKING:
     from tinyref.tensor.tensor import Tensor

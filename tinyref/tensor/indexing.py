@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Self
 
+from tinyref.algebra.symbolic import describe_shape
 from tinyref.errors import UserError, UserIndexError, UserTypeError
 from tinyref.tensor.arguments import Bounds, Shape, broadcast, fixed, integer
 from tinyref.tensor.contraction import Contraction
 from tinyref.tensor.variable import place_bounds, slice_bounds
 from tinyref.uops.node import UOp, sint
-from tinyref.uops.symbolic import describe_shape
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tinyref.algebra import semantics
+from tinyref.algebra.symbolic import describe_shape
 from tinyref.dtype import (
     ConstType,
     DType,
@@ -19,10 +21,8 @@ from tinyref.dtype import (
     round_float,
 )
 from tinyref.errors import UserError, UserTypeError
-from tinyref.uops import meanings
 from tinyref.uops.node import sint
 from tinyref.uops.ops import Ops
-from tinyref.uops.symbolic import describe_shape
 
 HostArray = npt.NDArray[Any]
 
@@ -237,7 +237,7 @@ def from_numpy(data: HostArray, dtype: DType | None) -> tuple[HostArray, DType]:
 
 def convert(data: HostArray, have: DType, want: DType) -> HostArray:
     """`data` of type `have` as `want`: the values that the op table gives CAST."""
-    return meanings.apply(Ops.CAST, want, [data], [have]).reshape(data.shape)
+    return semantics.apply(Ops.CAST, want, [data], [have]).reshape(data.shape)
 
 
 def from_bytes(data: bytes | bytearray | memoryview, dtype: DType) -> HostArray:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Literal, Self, cast
 
+from tinyref.algebra.symbolic import describe_shape
 from tinyref.dtype import ConstType, dtypes, sum_dtype
 from tinyref.errors import UserError, UserTypeError
 from tinyref.lazy import graph
@@ -18,7 +19,6 @@ from tinyref.tensor.elementwise import compute_dtype, require_integer
 from tinyref.tensor.literals import HostArray, is_scalar, weak_dtype
 from tinyref.uops.node import sint
 from tinyref.uops.ops import Ops
-from tinyref.uops.symbolic import describe_shape
 
 ScatterReduce = Literal["multiply", "add"] | None
 Reduce = Literal["sum", "prod", "mean", "amax", "amin"]

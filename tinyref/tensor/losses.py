@@ -7,13 +7,13 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Self
 
+from tinyref.algebra.symbolic import describe, describe_shape
 from tinyref.config import Setting
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError, UserTypeError, argument_error
 from tinyref.tensor.arguments import axes_of, axis_of, fixed, integer
 from tinyref.tensor.random import Random
 from tinyref.tensor.reduction import Axes
-from tinyref.uops.symbolic import describe, describe_shape
 
 _REDUCTIONS = ("mean", "sum", "none")
 # What torch limits the logarithms of binary cross-entropy to, so that a sure mistake costs 100.

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from tinyref.algebra.symbolic import describe_shape, product
 from tinyref.device import Device
 from tinyref.dtype import ConstType, DType, DTypeLike, dtypes, promote, to_dtype
 from tinyref.errors import UserError, UserTypeError, argument_error
@@ -33,7 +34,6 @@ from tinyref.tensor.views import Step
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import CopyArg, ShardArg
-from tinyref.uops.symbolic import describe_shape, product
 
 # As many tensors are joined by one kernel.
 _CAT_TOGETHER = 16

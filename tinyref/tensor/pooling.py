@@ -9,13 +9,13 @@ from typing import Literal, Self, overload
 
 import numpy as np
 
+from tinyref.algebra.symbolic import describe_shape
 from tinyref.dtype import ConstType, DType, sum_dtype
 from tinyref.errors import UserError, UserTypeError
 from tinyref.tensor.arguments import Shape, fixed, integer, per_axis, spatial_padding
 from tinyref.tensor.elementwise import compute_dtype
 from tinyref.tensor.shaping import Shaping
 from tinyref.uops.ops import Ops
-from tinyref.uops.symbolic import describe_shape
 
 Sizes = int | Sequence[int]
 

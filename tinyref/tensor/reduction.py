@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Self
 
+from tinyref.algebra.symbolic import product
 from tinyref.dtype import DType, DTypeLike, dtypes, sum_dtype, to_dtype
 from tinyref.errors import UserTypeError
 from tinyref.lazy import graph
@@ -15,7 +16,6 @@ from tinyref.tensor.gradient import RULES
 from tinyref.tensor.movement import Movement
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ReduceArg
-from tinyref.uops.symbolic import product
 
 Axes = int | Sequence[int] | None
 

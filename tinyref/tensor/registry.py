@@ -10,8 +10,8 @@ import weakref
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from tinyref.algebra.constraints import is_certain
 from tinyref.lazy.folding import shows_constant
-from tinyref.uops.constraints import is_certain
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import MOVEMENT, Ops
 from tinyref.uops.payload import BufferArg

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Self, cast
 
+from tinyref.algebra.symbolic import product
 from tinyref.device import Device
 from tinyref.dtype import ConstType, DType, to_dtype
 from tinyref.errors import TinyrefError, UserError, UserStateError
@@ -20,7 +21,6 @@ from tinyref.tensor.sharding import Sharding
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import BufferArg, ShardArg
-from tinyref.uops.symbolic import product
 
 VERSION = 1
 _KEYS = frozenset(

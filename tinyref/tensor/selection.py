@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, Self, cast
 
+from tinyref.algebra.symbolic import describe_shape
 from tinyref.dtype import ConstType, dtypes
 from tinyref.errors import UserError, UserTypeError
 from tinyref.tensor.arguments import axis_of, fixed, integer
@@ -12,7 +13,6 @@ from tinyref.tensor.literals import is_scalar, weak_dtype
 from tinyref.tensor.lookup import check_axis_size
 from tinyref.tensor.sorting import Sorting
 from tinyref.uops.ops import Ops
-from tinyref.uops.symbolic import describe_shape
 
 
 class Selection(Sorting):

@@ -8,12 +8,12 @@ from typing import Self
 
 import numpy as np
 
+from tinyref.algebra.symbolic import describe, describe_shape, product
 from tinyref.errors import UserError, UserTypeError, argument_error
 from tinyref.tensor.arguments import fixed, integer
 from tinyref.tensor.selection import Selection
 from tinyref.uops.node import sint
 from tinyref.uops.ops import Ops
-from tinyref.uops.symbolic import describe, describe_shape, product
 
 Axis = tuple[str, ...]
 Places = np.ndarray[tuple[int, ...], np.dtype[np.int64]]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Self
 
+from tinyref.algebra.symbolic import product
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError
 from tinyref.tensor.arguments import axis_of, fixed, integer
@@ -17,7 +18,6 @@ from tinyref.tensor.elementwise import compute_dtype
 from tinyref.tensor.lookup import check_axis_size
 from tinyref.tensor.scans import Scans
 from tinyref.uops.ops import Ops
-from tinyref.uops.symbolic import product
 
 # Up to here n * n comparisons in one kernel take less time than the launches of a network.
 COUNTED = 1024

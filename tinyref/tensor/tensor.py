@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Self, cast
 
+from tinyref.algebra.symbolic import describe_shape
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError, UserStateError, UserTypeError
 from tinyref.tensor import gradient as reverse
 from tinyref.tensor.core import GradientSwitch
 from tinyref.tensor.saving import Saving
-from tinyref.uops.symbolic import describe_shape
 
 
 class Tensor(Saving):

@@ -4,15 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tinyref.errors import UserError, UserIndexError, argument_error
-from tinyref.lazy import graph
-from tinyref.tensor.arguments import integer
-from tinyref.uops.build import variable
-from tinyref.uops.constraints import Constraint, require
-from tinyref.uops.node import UOp, sint, substitute, toposort
-from tinyref.uops.ops import Ops
-from tinyref.uops.payload import ConstArg, VarArg
-from tinyref.uops.symbolic import (
+from tinyref.algebra.constraints import Constraint, require
+from tinyref.algebra.symbolic import (
     as_size,
     at_most,
     describe,
@@ -21,6 +14,13 @@ from tinyref.uops.symbolic import (
     normalise,
     variables_of,
 )
+from tinyref.errors import UserError, UserIndexError, argument_error
+from tinyref.lazy import graph
+from tinyref.tensor.arguments import integer
+from tinyref.uops.build import variable
+from tinyref.uops.node import UOp, sint, substitute, toposort
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import ConstArg, VarArg
 
 
 class Variable:

@@ -8,6 +8,7 @@ from typing import Self
 import numpy as np
 
 from tinyref import config
+from tinyref.algebra.symbolic import describe_shape
 from tinyref.dtype import DType, DTypeLike, promote
 from tinyref.errors import UserError
 from tinyref.tensor.arguments import fixed, integer, per_axis, spatial_padding
@@ -15,7 +16,6 @@ from tinyref.tensor.pooling import Pooling, Sizes, check_windows
 from tinyref.tensor.reduction import accumulator_dtype
 from tinyref.tensor.texels import in_texels, takes_texels
 from tinyref.uops.ops import Ops
-from tinyref.uops.symbolic import describe_shape
 
 Numbers = np.ndarray[tuple[int, int], np.dtype[np.float64]]
 Margins = tuple[tuple[int, int], ...]

@@ -113,7 +113,7 @@ class UOp:
 
     def __reduce__(self) -> str:
         # A deep graph overflows pickle's stack, and pickles from outside are not to be trusted.
-        raise TypeError("UOp: nodes do not pickle; save them with tinyref.uops.serialize")
+        raise TypeError("UOp: nodes do not pickle; save them with tinyref.formats.json_format")
 
     def replace(
         self,
@@ -179,7 +179,7 @@ class UOp:
 
 
 def _arithmetic(sign: str, left: sint, right: sint) -> sint:
-    from tinyref.uops.symbolic import arithmetic
+    from tinyref.algebra.symbolic import arithmetic
 
     return arithmetic(sign, left, right)
 

@@ -13,7 +13,7 @@ from tinyref.uops.tiles.layout import MatrixTile
 
 if TYPE_CHECKING:
     from tinyref.uops.node import UOp
-    from tinyref.uops.shape_tracker import ShapeTracker
+    from tinyref.views.shape_tracker import ShapeTracker
 
 
 class ConstArg:

@@ -38,7 +38,7 @@ class Program:
 
     def launch_grid(self, bindings: Mapping[str, int]) -> tuple[int, int, int]:
         """The grid for the given values of the symbolic variables."""
-        from tinyref.uops.evaluate import evaluate_index
+        from tinyref.interpret.evaluate import evaluate_index
 
         x, y, z = (evaluate_index(extent, bindings) for extent in self.grid)
         return x, y, z

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 
 from tinyref.dtype import DType, dtypes
-from tinyref.uops.interpreter.translate import Meaning
+from tinyref.interpret.translate import Meaning
 from tinyref.uops.ops import ALU, Ops
 from tinyref_conformance.zoo.broken import Array, BrokenBackend, right
 

@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 
 import numpy.typing as npt
 
+from tinyref.algebra import semantics
 from tinyref.dtype import DType
+from tinyref.interpret import Hooks, Interpreter
+from tinyref.interpret.translate import Meaning
 from tinyref.runtimes.python import InterpretedKernel, PythonBackend
-from tinyref.uops import meanings
-from tinyref.uops.interpreter import Hooks, Interpreter
-from tinyref.uops.interpreter.translate import Meaning
 from tinyref.uops.ops import Ops
 from tinyref.uops.program import Program
 
@@ -49,4 +49,4 @@ class BrokenBackend(PythonBackend):
 
 def right(op: Ops, dtype: DType, operands: Sequence[Array], sources: Sequence[DType]) -> Array:
     """What the op table says."""
-    return meanings.apply(op, dtype, operands, sources)
+    return semantics.apply(op, dtype, operands, sources)

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from tinyref.interpret import Access, Hooks
 from tinyref.runtimes.python import InterpretedKernel, TextRenderer
-from tinyref.uops.interpreter import Access, Hooks
 from tinyref.uops.ops import Ops
 from tinyref.uops.program import Program
 from tinyref_conformance.zoo.broken import Array, BrokenBackend

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from tinyref import config
+from tinyref.interpret import Access, Hooks
 from tinyref.runtimes.host_memory import HostHandle
 from tinyref.runtimes.python import Extents, InterpretedKernel
-from tinyref.uops.interpreter import Access, Hooks
 from tinyref.uops.program import Program
 from tinyref_conformance.zoo.broken import BrokenBackend, BrokenKernel
 

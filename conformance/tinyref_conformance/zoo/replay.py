@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tinyref.interpret import Hooks
 from tinyref.runtimes.host_memory import HostHandle
 from tinyref.runtimes.python import Extents, InterpretedKernel
-from tinyref.uops.interpreter import Hooks
 from tinyref_conformance.zoo.broken import BrokenBackend, BrokenKernel
 
 

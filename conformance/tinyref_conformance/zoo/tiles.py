@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tinyref.uops.interpreter import Hooks
+from tinyref.interpret import Hooks
 from tinyref.uops.tiles import MatrixTile
 from tinyref_conformance.zoo.broken import Array, BrokenBackend
 

@@ -6,9 +6,9 @@ import functools
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
+from tinyref.interpret import Hooks
 from tinyref.runtimes.host_memory import HostAllocator, HostHandle
 from tinyref.runtimes.python import Extents, InterpretedKernel
-from tinyref.uops.interpreter import Hooks
 from tinyref.uops.program import Program
 from tinyref_conformance.zoo.broken import BrokenBackend, BrokenKernel
 

@@ -15,13 +15,13 @@ from dataclasses import replace
 import numpy as np
 
 from tinyref import config
+from tinyref.codegen.compile import planned
 from tinyref.errors import TinyrefError, VerifyError
-from tinyref.uops.compile import planned
-from tinyref.uops.evaluate import evaluate
-from tinyref.uops.interpreter import run_program
+from tinyref.interpret import run_program
+from tinyref.interpret.evaluate import evaluate
+from tinyref.optimise.opt import Opt, OptOp
+from tinyref.optimise.plan import Plan
 from tinyref.uops.node import UOp
-from tinyref.uops.optimise.opt import Opt, OptOp
-from tinyref.uops.optimise.plan import Plan
 from tinyref_fuzz.blame.firings import Firing, Wrong, first_misjudged, first_wrong, recorded
 from tinyref_fuzz.blame.passes import wrong_in_decompose, wrong_in_normal
 from tinyref_fuzz.blame.plans import plan_problem
@@ -33,12 +33,12 @@ from tinyref_fuzz.blame.stages import (
     graph_after,
     graph_problem,
 )
-from tinyref_fuzz.caches import forget
-from tinyref_fuzz.candidates import THREADS
-from tinyref_fuzz.case import Array, Blame, Case, Opts, Pair, Symptom, Verdict
-from tinyref_fuzz.judge import Judge
-from tinyref_fuzz.limits import limit_problem
-from tinyref_fuzz.oracles import Oracle, expected
+from tinyref_fuzz.case.case import Array, Blame, Case, Opts, Pair, Symptom, Verdict
+from tinyref_fuzz.generate.candidates import THREADS
+from tinyref_fuzz.judge.caches import forget
+from tinyref_fuzz.judge.judge import Judge
+from tinyref_fuzz.judge.limits import limit_problem
+from tinyref_fuzz.judge.oracles import Oracle, expected
 
 # Stages in which rules fire, or what rules believe is used.
 _REWRITING = frozenset({"normal", "lower", "simplify", "expand", "decompose", "narrow"})

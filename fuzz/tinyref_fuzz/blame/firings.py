@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tinyref.algebra.bounds import value_range
+from tinyref.algebra.linear import Linear, exact, modular
+from tinyref.algebra.rewrite.engine import listening
 from tinyref.dtype import dtypes
-from tinyref.uops.bounds import value_range
-from tinyref.uops.linear import Linear, exact, modular
+from tinyref.formats.text import node_text
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.rewrite.engine import listening
-from tinyref.uops.text import node_text
 from tinyref_fuzz.blame.samples import Samples
 
 Array = npt.NDArray[Any]

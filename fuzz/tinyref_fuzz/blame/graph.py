@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tinyref.algebra import semantics
 from tinyref.dtype import TEXEL, ImageDType, PtrDType, dtypes, numpy_dtype
 from tinyref.errors import UserError
-from tinyref.uops import meanings
+from tinyref.formats.text import node_text
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import (
@@ -30,7 +31,6 @@ from tinyref.uops.payload import (
     TileArg,
     VarArg,
 )
-from tinyref.uops.text import node_text
 from tinyref.uops.tiles import MatrixTile, Operand
 from tinyref_fuzz.blame.structure import (
     LANE_KINDS,
@@ -44,7 +44,7 @@ from tinyref_fuzz.blame.structure import (
     waited,
 )
 from tinyref_fuzz.blame.sums import holders, product, reduced
-from tinyref_fuzz.case import Symptom
+from tinyref_fuzz.case.case import Symptom
 
 Array = npt.NDArray[Any]
 
@@ -202,7 +202,7 @@ class _Evaluator:
         operands = [self._widened(source, node.dtype.lanes) for source in node.src]
         self._check_size(np.broadcast_shapes(*(operand.shape for operand in operands)))
         types = [source.dtype for source in node.src]
-        return meanings.apply(node.op, node.dtype, operands, types)
+        return semantics.apply(node.op, node.dtype, operands, types)
 
     def _widened(self, node: UOp, lanes: int) -> Array:
         """The value with an axis for lanes if a vector of `lanes` is wanted."""

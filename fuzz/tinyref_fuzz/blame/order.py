@@ -1,7 +1,7 @@
 """A naive linearizer: any graph after accumulation as a legal program, with no thought of speed.
 
-It is right by being simple, and shares nothing with `tinyref.uops.linearize`: where its program
-computes the right value and the compiler's does not, linearizing is to blame.
+It is right by being simple, and shares nothing with `tinyref.codegen.linearise`: where its
+program computes the right value and the compiler's does not, linearizing is to blame.
 
 Every RANGE is one loop. A node stands in the loops whose counters it needs, and in those that are
 around these; within a block, what comes before what is a graph, and its first legal order is taken.
@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError
-from tinyref.uops.interpreter import run_program
+from tinyref.interpret import run_program
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import RangeArg, RepeatArg

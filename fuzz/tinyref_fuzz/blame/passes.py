@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tinyref.codegen.decompose.constant_division import divide_by_constants
+from tinyref.codegen.decompose.division import guard_divisions
+from tinyref.codegen.decompose.missing import replace_missing_ops
+from tinyref.codegen.decompose.small_floats import emulate_small_floats
+from tinyref.codegen.decompose.wide_integers import emulate_wide_integers
 from tinyref.device import Capabilities
-from tinyref.uops.decompose.constant_division import divide_by_constants
-from tinyref.uops.decompose.division import guard_divisions
-from tinyref.uops.decompose.missing import replace_missing_ops
-from tinyref.uops.decompose.small_floats import emulate_small_floats
-from tinyref.uops.decompose.storage import SMALL_FLOATS, WIDE_INTEGERS, scalar_of
-from tinyref.uops.decompose.wide_integers import emulate_wide_integers
+from tinyref.optimise import normal_form as forms
+from tinyref.optimise.fold_ranges import fold_ranges
 from tinyref.uops.node import UOp
-from tinyref.uops.optimise import normal_form as forms
-from tinyref.uops.optimise.fold_ranges import fold_ranges
+from tinyref.uops.storage import SMALL_FLOATS, WIDE_INTEGERS, scalar_of
 from tinyref_fuzz.blame.stages import Subject, linear_problem, value_problem
 
 Pass = tuple[str, Callable[[UOp], UOp]]

@@ -7,12 +7,12 @@ import math
 
 import numpy as np
 
+from tinyref.optimise.normal_form import OUTPUT
+from tinyref.optimise.opt import OptOp
+from tinyref.optimise.plan import Plan, slot_of, varies
 from tinyref.uops import build
 from tinyref.uops.node import UOp, substitute
 from tinyref.uops.ops import Ops
-from tinyref.uops.optimise.normal_form import OUTPUT
-from tinyref.uops.optimise.opt import OptOp
-from tinyref.uops.optimise.plan import Plan, slot_of, varies
 from tinyref.uops.payload import AxisKind, ReduceArg
 from tinyref_fuzz.blame.samples import Samples
 

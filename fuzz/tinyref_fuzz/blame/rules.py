@@ -10,9 +10,9 @@ import contextlib
 import time
 from collections.abc import Callable, Collection, Iterator
 
-from tinyref.uops import simplify
+from tinyref.algebra import simplify
+from tinyref.algebra.rewrite.engine import listening
 from tinyref.uops.node import UOp
-from tinyref.uops.rewrite.engine import listening
 
 
 @contextlib.contextmanager

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tinyref.algebra import semantics
+from tinyref.algebra.bounds import value_range
 from tinyref.dtype import DType, PtrDType, dtypes, numpy_dtype
-from tinyref.uops import meanings
-from tinyref.uops.bounds import value_range
+from tinyref.formats.text import node_text
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ConstArg, GepArg, SlotArg, VarArg
-from tinyref.uops.text import node_text
 
 Array = npt.NDArray[Any]
 
@@ -162,7 +162,7 @@ class Samples:
     def _arithmetic(self, node: UOp) -> Sample:
         parts = [self.found[source] for source in node.src]
         types = [source.dtype for source in node.src]
-        value = meanings.apply(node.op, node.dtype, [part[0] for part in parts], types)
+        value = semantics.apply(node.op, node.dtype, [part[0] for part in parts], types)
         return value, self._known(node, parts)
 
     def _known(self, node: UOp, parts: list[Sample]) -> Array:

@@ -16,23 +16,23 @@ import numpy as np
 import numpy.typing as npt
 
 from tinyref import config
+from tinyref.codegen.compile import STAGES, compile_kernel
+from tinyref.codegen.linearise.linearise import linearize
 from tinyref.device import Capabilities
 from tinyref.errors import TinyrefError, UserError, VerifyError
-from tinyref.uops.compile import STAGES, compile_kernel
-from tinyref.uops.evaluate import evaluate
-from tinyref.uops.interpreter import Interpreter
-from tinyref.uops.linearize import linearize
+from tinyref.interpret import Interpreter
+from tinyref.interpret.evaluate import evaluate
+from tinyref.optimise.opt import Opt
+from tinyref.optimise.plan import Plan
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Dialect
-from tinyref.uops.optimise.opt import Opt
-from tinyref.uops.optimise.plan import Plan
 from tinyref.uops.program import Program
-from tinyref.uops.verify import verify
-from tinyref.uops.verify.index_bounds import check_index_bounds
+from tinyref.verify import verify
+from tinyref.verify.index_bounds import check_index_bounds
 from tinyref_fuzz.blame.graph import evaluate_graph
 from tinyref_fuzz.blame.order import run_graph
-from tinyref_fuzz.candidates import THREADS
-from tinyref_fuzz.oracles import Oracle
+from tinyref_fuzz.generate.candidates import THREADS
+from tinyref_fuzz.judge.oracles import Oracle
 
 Array = npt.NDArray[Any]
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from tinyref.dtype import PtrDType
 from tinyref.errors import UserError
+from tinyref.formats.text import node_text
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import AxisKind, RangeArg, SlotArg
-from tinyref.uops.text import node_text
 
 LANE_KINDS = frozenset({AxisKind.UPCAST, AxisKind.UNROLL})
 MEMORIES = frozenset({Ops.DEFINE_GLOBAL, Ops.DEFINE_LOCAL})

@@ -25,6 +25,7 @@ from tinyref_fuzz.campaign.database import (
     contradictions,
     stored_path,
 )
+from tinyref_fuzz.campaign.guide import guidance, unreached
 from tinyref_fuzz.campaign.plan import Frontier, Triage, epoch_of, gaps
 from tinyref_fuzz.campaign.progress import Progress, Quiet, Reporter
 from tinyref_fuzz.campaign.task import (
@@ -35,9 +36,8 @@ from tinyref_fuzz.campaign.task import (
     Setup,
     Task,
 )
-from tinyref_fuzz.guide import guidance, unreached
-from tinyref_fuzz.policies import policy_named
-from tinyref_fuzz.store import kept_from_json, save_kept
+from tinyref_fuzz.case.store import kept_from_json, save_kept
+from tinyref_fuzz.generate.policies import policy_named
 from tinyref_spec.kept import named
 
 DEFAULT_SECONDS = 60.0

@@ -20,20 +20,20 @@ from typing import Any
 import tinyref
 import tinyref_fuzz
 import tinyref_spec
+from tinyref.algebra.rewrite.engine import firings
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError, explained
 from tinyref.foreign import made
+from tinyref.optimise.opt import OptOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.optimise.opt import OptOp
-from tinyref.uops.rewrite.engine import firings
-from tinyref_fuzz.case import Case, Opts, Pair, Symptom, Verdict
-from tinyref_fuzz.corpus import CorpusKernel
-from tinyref_fuzz.corpus.collection import kernels_from_json
+from tinyref_fuzz.case.case import Case, Opts, Pair, Symptom, Verdict
+from tinyref_fuzz.case.tape import Tape
 from tinyref_fuzz.generate import generate
-from tinyref_fuzz.judge import Judge
-from tinyref_fuzz.mutate import MOST_POSITIONS, fitting
-from tinyref_fuzz.policies import Policy, policy_named
-from tinyref_fuzz.tape import Tape
+from tinyref_fuzz.generate.corpus import CorpusKernel
+from tinyref_fuzz.generate.corpus.collection import kernels_from_json
+from tinyref_fuzz.generate.mutate import MOST_POSITIONS, fitting
+from tinyref_fuzz.generate.policies import Policy, policy_named
+from tinyref_fuzz.judge.judge import Judge
 
 # Factors for the weights of a policy, by name: {"opts": {"UPCAST": 2.0}, "forms": {...}}.
 Guide = Mapping[str, Mapping[str, float]]
@@ -245,6 +245,6 @@ def pairs_of(lists: Sequence[Opts]) -> Counter[str]:
 
 def known_rules() -> int:
     """How many rules there are to fire."""
-    from tinyref.uops.simplify import ALL_RULES
+    from tinyref.algebra.simplify import ALL_RULES
 
     return len(ALL_RULES.rules)

@@ -25,7 +25,7 @@ from tinyref.runtimes.identity import differences
 from tinyref_fuzz.campaign.cases import code_version, verdict_from_json, verdict_to_json
 from tinyref_fuzz.campaign.examination import signature
 from tinyref_fuzz.campaign.task import CampaignError, Done, Examination
-from tinyref_fuzz.case import Verdict
+from tinyref_fuzz.case.case import Verdict
 
 NAME = "campaign.sqlite"
 LOCK = "campaign.lock"

@@ -19,13 +19,13 @@ from tinyref_fuzz.campaign.cases import (
     verdict_to_json,
 )
 from tinyref_fuzz.campaign.task import Examination, Setup, Task
-from tinyref_fuzz.case import Blame, Case, Pair, Symptom, Verdict
-from tinyref_fuzz.corpus import CorpusKernel
-from tinyref_fuzz.examine import STAGE_OF, Finding, examine
-from tinyref_fuzz.judge import Judge
+from tinyref_fuzz.case.case import Blame, Case, Pair, Symptom, Verdict
+from tinyref_fuzz.case.store import case_to_json
+from tinyref_fuzz.findings.examine import STAGE_OF, Finding, examine
+from tinyref_fuzz.findings.reproducer import terminal_lines
+from tinyref_fuzz.generate.corpus import CorpusKernel
+from tinyref_fuzz.judge.judge import Judge
 from tinyref_fuzz.reduce import node_count, opt_count
-from tinyref_fuzz.reproducer import terminal_lines
-from tinyref_fuzz.store import case_to_json
 
 # To try anything on such a case takes too long, or too much.
 HOPELESS = frozenset({Symptom.HANG, Symptom.MEMORY})

@@ -15,7 +15,7 @@ from tinyref_fuzz.campaign.cases import (
     verdict_from_json,
     verdict_to_json,
 )
-from tinyref_fuzz.case import Verdict
+from tinyref_fuzz.case.case import Verdict
 
 # Long enough that a round trip does not count, short enough that little is lost with a worker.
 CHUNK = 20

@@ -15,7 +15,6 @@ from tinyref.device import Device
 from tinyref.errors import explained
 from tinyref.processes import Line
 from tinyref.runtimes.identity import identity
-from tinyref_fuzz.caches import forget
 from tinyref_fuzz.campaign.cases import (
     code_version,
     judge_of,
@@ -24,6 +23,7 @@ from tinyref_fuzz.campaign.cases import (
 )
 from tinyref_fuzz.campaign.examination import examined
 from tinyref_fuzz.campaign.task import Setup, Task
+from tinyref_fuzz.judge.caches import forget
 
 EXIT_CHANGED = 4
 

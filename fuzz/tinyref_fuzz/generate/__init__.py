@@ -9,19 +9,19 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from tinyref.device import Capabilities
-from tinyref_fuzz.case import Case, Mode
-from tinyref_fuzz.equivalent import Equivalent, equivalents
+from tinyref_fuzz.case.case import Case, Mode
+from tinyref_fuzz.case.equivalent import Equivalent, equivalents
+from tinyref_fuzz.case.tape import Tape
 from tinyref_fuzz.generate.expressions import Expressions
 from tinyref_fuzz.generate.forms import BUILDERS
 from tinyref_fuzz.generate.kernel import Kernel
+from tinyref_fuzz.generate.optimisations import drawn_lists
 from tinyref_fuzz.generate.outputs import Outputs
 from tinyref_fuzz.generate.plants import with_plant
+from tinyref_fuzz.generate.policies import DTYPES, FORMS, POLICIES, Policy, policy_named
 from tinyref_fuzz.generate.several import several
 from tinyref_fuzz.generate.turns import is_moderate
 from tinyref_fuzz.generate.values import exact_bound
-from tinyref_fuzz.optimisations import drawn_lists
-from tinyref_fuzz.policies import DTYPES, FORMS, POLICIES, Policy, policy_named
-from tinyref_fuzz.tape import Tape
 
 __all__ = ["DTYPES", "FORMS", "POLICIES", "Policy", "exact_bound", "generate", "policy_named"]
 
@@ -50,7 +50,7 @@ def generate(tape: Tape, capabilities: Capabilities, policy: Policy = POLICIES["
     case = replace(case, equivalent=equivalent, opts=lists)
     if lists and tape.chance(policy.mutated):
         # The mutations take from this package in their turn.
-        from tinyref_fuzz.mutate import mutated
+        from tinyref_fuzz.generate.mutate import mutated
 
         case = mutated(case, tape, capabilities, policy)
     return replace(case, choices=tuple(tape.choices))
@@ -70,7 +70,7 @@ def _kernel(tape: Tape, capabilities: Capabilities, policy: Policy, form: str) -
     """The kernel and its data."""
     if form == "real":
         # The mutations take from this package in their turn.
-        from tinyref_fuzz.mutate import real_kernel
+        from tinyref_fuzz.generate.mutate import real_kernel
 
         return real_kernel(tape, capabilities, policy)
     kernel = Kernel.drawn(tape, policy, capabilities)

@@ -14,7 +14,7 @@ from tinyref.dtype import DType, dtypes
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref_fuzz.case import Mode
+from tinyref_fuzz.case.case import Mode
 from tinyref_fuzz.generate.values import (
     Number,
     Shape,

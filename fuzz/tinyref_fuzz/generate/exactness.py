@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from tinyref.algebra.bounds import bounds
+from tinyref.algebra.kernel_shape import reduced_sizes
 from tinyref.dtype import DType
-from tinyref.uops.bounds import bounds
-from tinyref.uops.kernel_shape import reduced_sizes
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ConstArg, ReduceArg, SlotArg
-from tinyref_fuzz.case import Array
+from tinyref_fuzz.case.case import Array
 from tinyref_fuzz.generate.values import exact_bound, full_range, positions
 
 INEXACT = math.inf

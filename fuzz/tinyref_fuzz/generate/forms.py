@@ -14,9 +14,9 @@ from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ViewArg
-from tinyref.uops.shape_tracker import ShapeTracker
-from tinyref.uops.view import View
-from tinyref_fuzz.case import Mode
+from tinyref.views.shape_tracker import ShapeTracker
+from tinyref.views.view import View
+from tinyref_fuzz.case.case import Mode
 from tinyref_fuzz.generate.arithmetic import choose, converted, product
 from tinyref_fuzz.generate.expressions import Expressions
 from tinyref_fuzz.generate.kernel import view

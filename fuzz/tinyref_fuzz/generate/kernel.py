@@ -11,9 +11,11 @@ from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import SlotArg, ViewArg
-from tinyref.uops.shape_tracker import ShapeTracker
-from tinyref_fuzz.case import Mode
+from tinyref.views.shape_tracker import ShapeTracker
+from tinyref_fuzz.case.case import Mode
+from tinyref_fuzz.case.tape import Tape
 from tinyref_fuzz.generate.data import Content
+from tinyref_fuzz.generate.policies import DTYPES, Policy
 from tinyref_fuzz.generate.values import (
     Number,
     Shape,
@@ -25,8 +27,6 @@ from tinyref_fuzz.generate.values import (
     positions,
 )
 from tinyref_fuzz.generate.views import drawn_view
-from tinyref_fuzz.policies import DTYPES, Policy
-from tinyref_fuzz.tape import Tape
 
 # The slots of inputs while the number of outputs is not known.
 FIRST_INPUT = 64

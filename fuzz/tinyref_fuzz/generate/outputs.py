@@ -8,8 +8,8 @@ from tinyref.dtype import dtypes
 from tinyref.uops import build
 from tinyref.uops.node import UOp, substitute
 from tinyref.uops.payload import SlotArg
-from tinyref.uops.shape_tracker import ShapeTracker
-from tinyref_fuzz.case import Array
+from tinyref.views.shape_tracker import ShapeTracker
+from tinyref_fuzz.case.case import Array
 from tinyref_fuzz.generate.arithmetic import converted
 from tinyref_fuzz.generate.data import Content
 from tinyref_fuzz.generate.expressions import Expressions

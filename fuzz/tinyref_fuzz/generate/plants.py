@@ -6,15 +6,15 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from tinyref.algebra.rewrite.rule import Rule
 from tinyref.dtype import DType, dtypes
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.rewrite.rule import Rule
-from tinyref_fuzz.case import Mode
+from tinyref_fuzz.case.case import Mode
 from tinyref_fuzz.generate.arithmetic import choose, converted
+from tinyref_fuzz.generate.planting import hardness, plantable, planted
 from tinyref_fuzz.generate.values import Value, broadcast, full_range, ranged
-from tinyref_fuzz.planting import hardness, plantable, planted
 
 if TYPE_CHECKING:
     from tinyref_fuzz.generate.expressions import Expressions

@@ -13,8 +13,8 @@ from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ViewArg
-from tinyref.uops.shape_tracker import ShapeTracker
-from tinyref_fuzz.case import Mode
+from tinyref.views.shape_tracker import ShapeTracker
+from tinyref_fuzz.case.case import Mode
 from tinyref_fuzz.generate.arithmetic import MAKERS, choose, converted
 from tinyref_fuzz.generate.values import Shape, Value, is_one, most
 

@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tinyref.algebra.bounds import bounds
 from tinyref.dtype import DType, dtypes
-from tinyref.uops.bounds import bounds
 from tinyref.uops.node import UOp, sint
-from tinyref_fuzz.case import Mode
+from tinyref_fuzz.case.case import Mode
 
 Shape = tuple[sint, ...]
 Number = int | float

@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable, Sequence
 
 from tinyref.uops.node import sint
-from tinyref.uops.shape_tracker import ShapeTracker
+from tinyref.views.shape_tracker import ShapeTracker
+from tinyref_fuzz.case.tape import Tape
 from tinyref_fuzz.generate.values import Shape
-from tinyref_fuzz.tape import Tape
 
 # Views of more elements than this are not padded or cut out of larger ones any further.
 MOST_ELEMENTS = 1 << 14

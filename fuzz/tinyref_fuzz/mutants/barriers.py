@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tinyref_fuzz.mutants.mutant import Mutant
 
-_LOWER = "tinyref.uops.lower"
-_TILE = "tinyref.uops.lower_tile"
+_LOWER = "tinyref.codegen.lower"
+_TILE = "tinyref.codegen.lower_tile"
 _STAGES = ("lower", "optimise")
 
 MUTANTS = (
@@ -42,7 +42,7 @@ MUTANTS = (
     Mutant(
         name="barrier-waits-for-nothing",
         kind="missing barrier",
-        module="tinyref.uops.linearize_graph",
+        module="tinyref.codegen.linearise.graph",
         old="(self._mark([self.nodes[other] for other in items], items),)",
         new="()",
         resembles="a scheduler moved a barrier above the stores that it was for",
@@ -52,7 +52,7 @@ MUTANTS = (
     Mutant(
         name="barrier-in-branch",
         kind="barrier inside a branch",
-        module="tinyref.uops.linearize",
+        module="tinyref.codegen.linearise.linearise",
         old="        forms[item] = form\n        emitted.append(form)\n",
         new=(
             "        forms[item] = form\n"

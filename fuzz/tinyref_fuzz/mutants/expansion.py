@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tinyref_fuzz.mutants.mutant import Mutant
 
-_ACCESSES = "tinyref.uops.expand.accesses"
-_COPIES = "tinyref.uops.expand.copies"
-_VECTORS = "tinyref.uops.expand.vectors"
+_ACCESSES = "tinyref.codegen.expand.accesses"
+_COPIES = "tinyref.codegen.expand.copies"
+_VECTORS = "tinyref.codegen.expand.vectors"
 _STAGES = ("expand", "optimise")
 
 LANES = (
@@ -32,7 +32,7 @@ LANES = (
     Mutant(
         name="upcast-lanes-in-wrong-order",
         kind="UPCAST lanes in the wrong order",
-        module="tinyref.uops.expand.positions",
+        module="tinyref.codegen.expand.positions",
         old="        return [(found.base, first + lane * between) for lane in range(lanes)]",
         new=(
             "        if between == 1 and lanes > 2:\n"
@@ -46,7 +46,7 @@ LANES = (
     Mutant(
         name="copies-swapped",
         kind="UPCAST lanes in the wrong order",
-        module="tinyref.uops.expand.dependence",
+        module="tinyref.codegen.expand.dependence",
         old="        return [number[tuple(each[i] for i in kept)] "
         "for each in self.assignments(mask)]",
         new=(
@@ -128,7 +128,7 @@ ACCESSES = (
     Mutant(
         name="texel-row-and-column-swapped",
         kind="texels",
-        module="tinyref.uops.expand",
+        module="tinyref.codegen.expand",
         old="build.texel(src[0], simplify(row), simplify(column))",
         new="build.texel(src[0], simplify(column), simplify(row))",
         resembles="an image was read with x and y exchanged",

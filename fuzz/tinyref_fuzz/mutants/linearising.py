@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tinyref_fuzz.mutants.mutant import Mutant
 
-_ACCUMULATE = "tinyref.uops.accumulate"
-_LINEARIZE = "tinyref.uops.linearize"
-_SCOPES = "tinyref.uops.linearize_scopes"
-_NEEDS = "tinyref.uops.linearize_needs"
+_ACCUMULATE = "tinyref.codegen.accumulate"
+_LINEARIZE = "tinyref.codegen.linearise.linearise"
+_SCOPES = "tinyref.codegen.linearise.scopes"
+_NEEDS = "tinyref.codegen.linearise.needs"
 
 ACCUMULATORS = (
     Mutant(
@@ -64,7 +64,7 @@ LOOPS = (
     Mutant(
         name="merged-reduces-of-other-depth",
         kind="merged ranges across scopes",
-        module="tinyref.uops.optimise.normal_form",
+        module="tinyref.optimise.normal_form",
         old="        key = (context, arg.axes, reduced_sizes(node), _depth(node))",
         new="        key = (context, arg.axes, reduced_sizes(node), 0)",
         resembles="a sum and the maximum that it needs shared one loop, as in softmax",
@@ -94,7 +94,7 @@ MEMORY = (
     Mutant(
         name="waits-forgotten",
         kind="a load moved over a store that it depends on",
-        module="tinyref.uops.linearize_graph",
+        module="tinyref.codegen.linearise.graph",
         old="                carried[node] = _union([marks, "
         "(self._mark(node.src[1:], items[1:]),)])",
         new="                carried[node] = _union([marks, ()])",

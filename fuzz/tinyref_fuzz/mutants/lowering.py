@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tinyref_fuzz.mutants.mutant import Mutant
 
-_LOWER = "tinyref.uops.lower"
-_LAUNCH = "tinyref.uops.launch"
-_CRAMPED = "tinyref_fuzz.devices:Cramped"
+_LOWER = "tinyref.codegen.lower"
+_LAUNCH = "tinyref.optimise.launch"
+_CRAMPED = "tinyref_fuzz.judge.devices:Cramped"
 
 # What only shows with optimisations may be laid to them.
 _STAGES = ("lower", "optimise")
@@ -105,7 +105,7 @@ LOADS = (
     Mutant(
         name="folded-range-loses-identity",
         kind="ungated folded index",
-        module="tinyref.uops.optimise.fold_ranges",
+        module="tinyref.optimise.fold_ranges",
         old="        result = _where(guard, result, identity)",
         new="        result = _where(guard, result, build.const(reduce.dtype, 0))",
         resembles="a maximum that chose nothing gave 0 instead of the least value",
@@ -236,7 +236,7 @@ TILES = (
     Mutant(
         name="tile-bit-weight-lost",
         kind="wrong lane layout of a tile",
-        module="tinyref.uops.lower_tile",
+        module="tinyref.codegen.lower_tile",
         old="total = build.add(build.mul(lowering.counters[axis], bit.weight), total)",
         new="total = build.add(build.mul(lowering.counters[axis], min(bit.weight, 4)), total)",
         resembles="threads beyond the eighth row of a tile loaded the rows of others",
@@ -246,7 +246,7 @@ TILES = (
     Mutant(
         name="tile-memory-rows-overlap",
         kind="scratch index wrong",
-        module="tinyref.uops.lower_tile",
+        module="tinyref.codegen.lower_tile",
         old="    element = build.add(build.mul(place[row], columns), place[column])",
         new="    element = build.add(build.mul(place[row], min(rows, columns)), place[column])",
         resembles="rows of a fragment in shared memory were laid out by the wrong dimension",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tinyref_fuzz.mutants.mutant import Mutant
 
-_DECOMPOSE = "tinyref.uops.decompose"
+_DECOMPOSE = "tinyref.codegen.decompose"
 _STAGES = ("decompose",)
-_CORE = "tinyref_fuzz.devices:Core"
-_SLOW_DIVISION = "tinyref_fuzz.devices:SlowDivision"
+_CORE = "tinyref_fuzz.judge.devices:Core"
+_SLOW_DIVISION = "tinyref_fuzz.judge.devices:SlowDivision"
 
 MUTANTS = (
     Mutant(
@@ -123,7 +123,7 @@ MUTANTS = (
     Mutant(
         name="index-always-int32",
         kind="index type",
-        module="tinyref.uops.narrow",
+        module="tinyref.codegen.narrow",
         old="    fits = dtypes.int32.minimum <= least and most <= dtypes.int32.maximum",
         new="    fits = True",
         resembles="index arithmetic in int32 although an intermediate value is beyond it",
@@ -132,7 +132,7 @@ MUTANTS = (
     Mutant(
         name="identity-of-max-is-zero",
         kind="accumulation",
-        module="tinyref.uops.accumulate",
+        module="tinyref.codegen.accumulate",
         old="    start = build.const(node.dtype, reduce_identity(op, node.dtype))",
         new="    start = build.const(node.dtype, 1 if op is Ops.MUL else 0)",
         resembles="a maximum that starts at 0, wrong where all elements are negative",
@@ -141,7 +141,7 @@ MUTANTS = (
     Mutant(
         name="product-accumulated-as-maximum",
         kind="accumulation",
-        module="tinyref.uops.accumulate",
+        module="tinyref.codegen.accumulate",
         old="    total = UOp(op, node.dtype, (accumulator, value))",
         new="    total = UOp(Ops.MAX if op is Ops.MUL else op, node.dtype, (accumulator, value))",
         resembles="a product of elements accumulated with the wrong operation",
@@ -150,7 +150,7 @@ MUTANTS = (
     Mutant(
         name="tile-products-restart",
         kind="accumulation",
-        module="tinyref.uops.accumulate",
+        module="tinyref.codegen.accumulate",
         old="        chain.append(chain[-1].src[2])\n    if not _is_zero",
         new="        chain[:] = [chain[-1].src[2]]\n    if not _is_zero",
         resembles="of several chained matrix tiles only the last one added up",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tinyref_fuzz.mutants.mutant import Mutant
 
-_MOVES = "tinyref.uops.optimise.moves"
-_PLAN = "tinyref.uops.optimise.plan"
-_ZERO = "tinyref.uops.optimise.zero"
-_LIMITS = "tinyref.uops.optimise.limits"
+_MOVES = "tinyref.optimise.moves"
+_PLAN = "tinyref.optimise.plan"
+_ZERO = "tinyref.optimise.padding"
+_LIMITS = "tinyref.optimise.limits"
 
 # A plan shows what it means only where it is lowered.
 _STAGES = ("optimise", "lower")
@@ -160,7 +160,7 @@ LIMITS = (
         resembles="a grouped reduce with many lanes took more shared memory than there is",
         stages=_STAGES,
         causes=("GROUP", "GROUPTOP"),
-        device="tinyref_fuzz.devices:Cramped",
+        device="tinyref_fuzz.judge.devices:Cramped",
     ),
     Mutant(
         name="shared-memory-of-one-lane",
@@ -171,7 +171,7 @@ LIMITS = (
         resembles="shared memory was counted before an upcast, which multiplies it",
         stages=_STAGES,
         causes=("UPCAST", "GROUP", "GROUPTOP"),
-        device="tinyref_fuzz.devices:Cramped",
+        device="tinyref_fuzz.judge.devices:Cramped",
     ),
     Mutant(
         name="group-size-unchecked",
@@ -182,7 +182,7 @@ LIMITS = (
         resembles="each dimension of a group was checked, but not their product",
         stages=_STAGES,
         causes=("LOCAL", "GROUP", "GROUPTOP"),
-        device="tinyref_fuzz.devices:Cramped",
+        device="tinyref_fuzz.judge.devices:Cramped",
     ),
     Mutant(
         name="nolocals-lost",
@@ -235,7 +235,7 @@ TILES = (
     Mutant(
         name="tile-operands-swapped",
         kind="permuted matrix operands",
-        module="tinyref.uops.optimise.tile",
+        module="tinyref.optimise.tile",
         old="opt.mode, product.reduce, product.a, product.b, product.targets)",
         new="opt.mode, product.reduce, product.b, product.a, product.targets)",
         resembles="the operands of a matrix instruction changed places with their axes left behind",
@@ -245,7 +245,7 @@ TILES = (
     Mutant(
         name="tile-drops-remainder",
         kind="remainder dropped",
-        module="tinyref.uops.optimise.tile",
+        module="tinyref.optimise.tile",
         old="axes[number] = replace(axes[number], extent=padded // size, stride=size)",
         new="axes[number] = replace(axes[number], extent=max(extent // size, 1), stride=size)",
         resembles="rows beyond the last whole tile were left out",
@@ -255,7 +255,7 @@ TILES = (
     Mutant(
         name="tile-pads-any-sum",
         kind="PADTO over what zeros change",
-        module="tinyref.uops.optimise.tile",
+        module="tinyref.optimise.tile",
         old="        if problem is not None:\n            return problem\n    return None",
         new="        if problem is not None and plan.reduces_over(target)[0] is not reduce:\n"
         "            return problem\n    return None",
@@ -266,7 +266,7 @@ TILES = (
     Mutant(
         name="tile-lanes-in-wrong-order",
         kind="wrong lane layout of a tile",
-        module="tinyref.uops.optimise.tile",
+        module="tinyref.optimise.tile",
         old="            for bit in reversed(bits)\n",
         new="            for bit in (reversed(bits) if kind is AxisKind.LOCAL else bits)\n",
         resembles="the registers of a result were numbered from the wrong end",

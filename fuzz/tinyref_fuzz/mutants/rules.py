@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tinyref_fuzz.mutants.mutant import Mutant
 
-_RULES = "tinyref.uops.rules"
+_RULES = "tinyref.algebra.rules"
 _SIMPLIFY = ("simplify",)
 
 MUTANTS = (
@@ -207,7 +207,7 @@ MUTANTS = (
     Mutant(
         name="mul-bounds-signs",
         kind="value range",
-        module="tinyref.uops.bounds",
+        module="tinyref.algebra.bounds",
         old="    products = (x[0] * y[0], x[0] * y[1], x[1] * y[0], x[1] * y[1])",
         new="    products = (x[0] * y[0], x[1] * y[1])",
         resembles="the range of a product from its like ends alone, wrong for mixed signs",
@@ -216,7 +216,7 @@ MUTANTS = (
     Mutant(
         name="range-ends-early",
         kind="value range",
-        module="tinyref.uops.bounds",
+        module="tinyref.algebra.bounds",
         old="    return _full(node, sources) if extent is None else (0, max(extent[1] - 1, 0))",
         new="    return _full(node, sources) if extent is None else (0, max(extent[1] - 2, 0))",
         resembles="the largest value of a loop counter one too small",
@@ -225,7 +225,7 @@ MUTANTS = (
     Mutant(
         name="remainder-never-negative",
         kind="value range",
-        module="tinyref.uops.bounds",
+        module="tinyref.algebra.bounds",
         old="    low = 0 if x[0] >= 0 else max(x[0], -largest)",
         new="    low = 0",
         resembles="the remainder of a negative number taken for positive",
@@ -234,7 +234,7 @@ MUTANTS = (
     Mutant(
         name="less-touching-ranges",
         kind="value range",
-        module="tinyref.uops.bounds",
+        module="tinyref.algebra.bounds",
         old="    if x[1] < y[0]:\n        return 1, 1\n    return (0, 0) if x[0] >= y[1]",
         new="    if x[1] <= y[0]:\n        return 1, 1\n    return (0, 0) if x[0] >= y[1]",
         resembles="x < y decided where the ranges touch: the one behind the last is inside",
@@ -243,7 +243,7 @@ MUTANTS = (
     Mutant(
         name="and-bound-of-negatives",
         kind="value range",
-        module="tinyref.uops.bounds",
+        module="tinyref.algebra.bounds",
         old="    if x[0] >= 0:\n        return 0, x[1]\n    if y[0] >= 0:\n        return 0, y[1]",
         new="    if x[0] >= 0 or y[0] >= 0:\n        return 0, min(x[1], y[1])",
         resembles="the range of x & y from the smaller upper end, also of a negative side",
@@ -252,7 +252,7 @@ MUTANTS = (
     Mutant(
         name="wrapped-range-shifted",
         kind="value range",
-        module="tinyref.uops.bounds",
+        module="tinyref.algebra.bounds",
         old="    if turns != (high - minimum) >> dtype.bits:\n        return minimum, maximum\n",
         new="",
         resembles="the range of a sum that wraps in some cases taken as if it wrapped in all",
@@ -261,7 +261,7 @@ MUTANTS = (
     Mutant(
         name="linear-wraps-unseen",
         kind="linear form",
-        module="tinyref.uops.linear",
+        module="tinyref.algebra.linear",
         old="""        low, high = self.range
         least, most = dtype_range(dtype)
         return least <= low and high <= most""",

@@ -22,8 +22,8 @@ from tinyref_fuzz.mutants.mutant import MutantError, Reached, switch_on
 
 if TYPE_CHECKING:
     from tinyref.device import Capabilities
-    from tinyref_fuzz.case import Case, Verdict
-    from tinyref_fuzz.judge import Judge
+    from tinyref_fuzz.case.case import Case, Verdict
+    from tinyref_fuzz.judge.judge import Judge
 
 # The parent is told of life this often, so that it can tell a hang from work.
 BEAT_SECONDS = 0.5
@@ -66,7 +66,7 @@ class Trial:
 
     def run(self) -> None:
         """Until the mutant is killed and its further findings are examined, or time is up."""
-        from tinyref_fuzz.judge import Judge
+        from tinyref_fuzz.judge.judge import Judge
 
         judge = Judge(self.request.device)
         findings: list[tuple[Case, Verdict]] = []
@@ -94,7 +94,7 @@ class Trial:
 
     def judged(self, judge: Judge, number: int) -> tuple[Case | None, Verdict]:
         """A case and its verdict; no case where the compiler is too broken to draw its plans."""
-        from tinyref_fuzz.case import Pair, Symptom, Verdict
+        from tinyref_fuzz.case.case import Pair, Symptom, Verdict
 
         case = None
         try:
@@ -107,8 +107,8 @@ class Trial:
     def case(self, number: int, capabilities: Capabilities) -> Case:
         """A case of this seed: that of a campaign with it and no guidance."""
         from tinyref_fuzz.campaign.cases import tape_seed
+        from tinyref_fuzz.case.tape import Tape
         from tinyref_fuzz.generate import generate
-        from tinyref_fuzz.tape import Tape
 
         return generate(Tape(seed=tape_seed(self.request.seed, number)), capabilities)
 
@@ -123,7 +123,7 @@ class Trial:
         """Reduces, blames and buckets one finding."""
         if not self.request.examine:
             return
-        from tinyref_fuzz.examine import examine
+        from tinyref_fuzz.findings.examine import examine
 
         found = examine(case, verdict, self.request.device, self.request.examine)
         self.say(
@@ -139,9 +139,9 @@ class Trial:
 
     def trace(self) -> None:
         """Says for each case what its programs are, so that two compilers can be compared."""
+        from tinyref.codegen.compile import compile_kernel
         from tinyref.device import Device
-        from tinyref.uops.compile import compile_kernel
-        from tinyref_fuzz.judge import Judge
+        from tinyref_fuzz.judge.judge import Judge
 
         renderer = Device[self.request.device].renderer
         capabilities = Judge(self.request.device).capabilities

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tinyref_fuzz.mutants.mutant import Mutant
 
-_TRACKER = "tinyref.uops.shape_tracker"
-_COMPOSITION = "tinyref.uops.view_composition"
-_NORMAL = "tinyref.uops.optimise.normal_form"
+_TRACKER = "tinyref.views.shape_tracker"
+_COMPOSITION = "tinyref.views.composition"
+_NORMAL = "tinyref.optimise.normal_form"
 # A view is made for the normal form and read by lowering.
 _STAGES = ("normal", "lower", "evaluate")
 
@@ -54,7 +54,7 @@ MERGES = (
     Mutant(
         name="axes-of-other-owners-merged",
         kind="merged non-contiguous dims",
-        module="tinyref.uops.optimise.merge_axes",
+        module="tinyref.optimise.merge_axes",
         old="            if all(_stays_simple(tracker, wider + rest, axis) "
         "for tracker in trackers):",
         new="            if all(_stays_simple(tracker, wider + rest, axis) "

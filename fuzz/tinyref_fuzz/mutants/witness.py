@@ -21,7 +21,7 @@ from tinyref_fuzz.mutants.catalogue import MUTANTS
 from tinyref_fuzz.mutants.mutant import Mutant, switch_on
 
 if TYPE_CHECKING:
-    from tinyref_fuzz.case import Case, Verdict
+    from tinyref_fuzz.case.case import Case, Verdict
 
 FOLDER = Path(__file__).parent / "witnesses"
 
@@ -33,8 +33,8 @@ def file_of(name: str, folder: Path = FOLDER) -> Path:
 
 def fails(file: Path, device: str) -> bool:
     """Whether the case in `file` fails on `device`, with the compiler of this process."""
-    from tinyref_fuzz.judge import judge
-    from tinyref_fuzz.store import load_case
+    from tinyref_fuzz.case.store import load_case
+    from tinyref_fuzz.judge.judge import judge
 
     return not judge(load_case(file), device, thorough=True).agrees
 
@@ -46,8 +46,8 @@ def search(mutant: Mutant, seed: int, seconds: float, folder: Path = FOLDER) -> 
     """
     prepare_folder(folder, "witness")
     switch_on(mutant)
+    from tinyref_fuzz.case.store import save_case
     from tinyref_fuzz.reduce import reduced
-    from tinyref_fuzz.store import save_case
 
     found = first_failure(mutant.device, seed, seconds)
     if found is None:

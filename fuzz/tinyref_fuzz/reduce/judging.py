@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tinyref_fuzz.case import Case, Pair, Verdict
-from tinyref_fuzz.judge import Judge
+from tinyref_fuzz.case.case import Case, Pair, Verdict
+from tinyref_fuzz.judge.judge import Judge
 from tinyref_fuzz.reduce.search import JudgeFunction
 
 

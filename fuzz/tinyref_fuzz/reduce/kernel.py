@@ -8,16 +8,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from tinyref.algebra.kernel_shape import kernel_shape
 from tinyref.dtype import DType, PtrDType, dtypes, numpy_dtype, pointer
+from tinyref.interpret.evaluate import evaluate
 from tinyref.uops import build
-from tinyref.uops.evaluate import evaluate
-from tinyref.uops.kernel_shape import kernel_shape
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ReduceArg, SlotArg, ViewArg
-from tinyref.uops.shape_tracker import ShapeTracker
-from tinyref_fuzz.case import Array, Case
-from tinyref_fuzz.equivalent.transformation import slot_of, written_slots
+from tinyref.views.shape_tracker import ShapeTracker
+from tinyref_fuzz.case.case import Array, Case
+from tinyref_fuzz.case.equivalent.transformation import slot_of, written_slots
 from tinyref_fuzz.reduce.measure import known, slots
 
 # What computes or reads a value, as opposed to structure.

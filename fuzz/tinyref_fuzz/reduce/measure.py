@@ -10,17 +10,17 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from tinyref.algebra.kernel_shape import kernel_shape, positions_of
+from tinyref.algebra.symbolic import value_of
 from tinyref.dtype import DType, PtrDType, dtypes
-from tinyref.uops.kernel_shape import kernel_shape, positions_of
+from tinyref.optimise.opt import Opt, OptOp
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import Ops
-from tinyref.uops.optimise.opt import Opt, OptOp
 from tinyref.uops.payload import ConstArg, SlotArg, ViewArg
-from tinyref.uops.shape_tracker import ShapeTracker
-from tinyref.uops.symbolic import value_of
-from tinyref.uops.view import View
-from tinyref_fuzz.case import Array, Case, Mode
-from tinyref_fuzz.equivalent.transformation import slot_of, written_slots
+from tinyref.views.shape_tracker import ShapeTracker
+from tinyref.views.view import View
+from tinyref_fuzz.case.case import Array, Case, Mode
+from tinyref_fuzz.case.equivalent.transformation import slot_of, written_slots
 
 Measure = tuple[int, ...]
 

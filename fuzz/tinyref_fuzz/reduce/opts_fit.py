@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tinyref.device import Capabilities
+from tinyref.optimise.opt import Opt, OptOp
+from tinyref.optimise.plan import Plan
 from tinyref.uops.node import UOp
-from tinyref.uops.optimise.opt import Opt, OptOp
-from tinyref.uops.optimise.plan import Plan
-from tinyref_fuzz.case import Opts
+from tinyref_fuzz.case.case import Opts
 
 _WITHOUT_AMOUNT = frozenset({OptOp.NOLOCALS, OptOp.TC, OptOp.PACK})
 _WHOLE = frozenset({OptOp.UPCAST, OptOp.UNROLL})

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tinyref.errors import UserError
-from tinyref_fuzz.case import Case, Verdict
+from tinyref_fuzz.case.case import Case, Verdict
 from tinyref_fuzz.reduce import (
     steps_axes,
     steps_data,

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from tinyref.algebra.kernel_shape import kernel_shape
 from tinyref.dtype import dtypes
+from tinyref.optimise.opt import OptOp
 from tinyref.uops import build
-from tinyref.uops.kernel_shape import kernel_shape
 from tinyref.uops.node import UOp
-from tinyref.uops.optimise.opt import OptOp
 from tinyref.uops.payload import ReduceArg, VarArg, ViewArg
-from tinyref.uops.shape_tracker import ShapeTracker
-from tinyref_fuzz.case import Case, Opts
-from tinyref_fuzz.equivalent.moving import cut, rank_of, reduced_axes
+from tinyref.views.shape_tracker import ShapeTracker
+from tinyref_fuzz.case.case import Case, Opts
+from tinyref_fuzz.case.equivalent.moving import cut, rank_of, reduced_axes
 from tinyref_fuzz.reduce.kernel import moved_along, rebuilt, with_sources
 from tinyref_fuzz.reduce.measure import known, variables
 from tinyref_fuzz.reduce.search import Search

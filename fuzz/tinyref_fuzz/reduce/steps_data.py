@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from tinyref_fuzz.case import Array, Case, Mode
-from tinyref_fuzz.equivalent.transformation import written_slots
+from tinyref_fuzz.case.case import Array, Case, Mode
+from tinyref_fuzz.case.equivalent.transformation import written_slots
 from tinyref_fuzz.reduce.measure import data_cost
 from tinyref_fuzz.reduce.search import Search
 

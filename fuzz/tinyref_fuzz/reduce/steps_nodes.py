@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 
+from tinyref.algebra.kernel_shape import kernel_shape
 from tinyref.dtype import dtypes, numpy_dtype
 from tinyref.uops import build
-from tinyref.uops.kernel_shape import kernel_shape
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.shape_tracker import ShapeTracker
-from tinyref_fuzz.case import Case
-from tinyref_fuzz.equivalent.moving import rank_of
+from tinyref.views.shape_tracker import ShapeTracker
+from tinyref_fuzz.case.case import Case
+from tinyref_fuzz.case.equivalent.moving import rank_of
 from tinyref_fuzz.reduce.kernel import (
     LEAVES,
     VALUES,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tinyref.uops.optimise.opt import Opt, OptOp
-from tinyref_fuzz.case import Opts, Pair
-from tinyref_fuzz.equivalent import Equivalent
+from tinyref.optimise.opt import Opt, OptOp
+from tinyref_fuzz.case.case import Opts, Pair
+from tinyref_fuzz.case.equivalent import Equivalent
 from tinyref_fuzz.reduce.search import Search
 
 # What an optimisation is tried as instead: simpler ones of its kind.

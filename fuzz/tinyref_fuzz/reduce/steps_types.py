@@ -12,7 +12,7 @@ from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ConstArg, SlotArg
-from tinyref_fuzz.case import Array, Case
+from tinyref_fuzz.case.case import Array, Case
 from tinyref_fuzz.reduce.kernel import rebuilt, with_sources
 from tinyref_fuzz.reduce.measure import slots
 from tinyref_fuzz.reduce.search import Search

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from tinyref.dtype import DType, dtypes, from_numpy_dtype, numpy_dtype
 from tinyref.errors import UserError
-from tinyref.uops.payload_fields import refuse
+from tinyref.formats.payload_fields import refuse
 
 Array = npt.NDArray[np.generic]
 Json = dict[str, object]

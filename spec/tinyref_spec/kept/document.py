@@ -9,13 +9,13 @@ from types import MappingProxyType
 
 from tinyref import __version__
 from tinyref.errors import UserError, VerifyError
+from tinyref.formats.json_format import from_json as graph_from_json
+from tinyref.formats.json_format import to_json as graph_to_json
+from tinyref.formats.payload_fields import refuse
+from tinyref.optimise.opt import Opt, opts_text, parse_opts
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Dialect
-from tinyref.uops.optimise.opt import Opt, opts_text, parse_opts
-from tinyref.uops.payload_fields import refuse
-from tinyref.uops.serialize import from_json as graph_from_json
-from tinyref.uops.serialize import to_json as graph_to_json
-from tinyref.uops.verify import verify
+from tinyref.verify import verify
 from tinyref_spec.kept.buffers import MOST_BYTES, Array, buffer_from_json, buffer_to_json
 from tinyref_spec.kept.limits import check_fits, check_graph, check_work
 from tinyref_spec.kept.stable_text import compact

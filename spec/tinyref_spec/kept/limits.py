@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from tinyref.algebra.kernel_shape import kernel_shape
+from tinyref.algebra.symbolic import value_of
 from tinyref.dtype import PtrDType, numpy_dtype
 from tinyref.errors import UserError
-from tinyref.uops.kernel_shape import kernel_shape
+from tinyref.formats.payload_fields import refuse, toposort_with_payloads
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import SlotArg, VarArg, ViewArg
-from tinyref.uops.payload_fields import refuse, toposort_with_payloads
-from tinyref.uops.symbolic import value_of
 from tinyref_spec.kept.buffers import Array
 
 MOST_NODES = 20_000

@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from tinyref.algebra import semantics
 from tinyref.dtype import ConstType, DType, dtypes, numpy_dtype
-from tinyref.uops import build, meanings
+from tinyref.uops import build
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import Ops
-from tinyref.uops.shape_tracker import ShapeTracker
+from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_spec.asts import load_view, store, store_view
 from tinyref_spec.case import Measurement, Row, Rung
 from tinyref_spec.checks import Check, kernel_needs, make_row
@@ -49,7 +50,7 @@ def chosen(
     op: Ops = Ops.ADD,
 ) -> UOp:
     """`value` where the counter is the index, else the identity of `op`, reduced."""
-    identity = build.const(value.dtype, meanings.reduce_identity(op, value.dtype))
+    identity = build.const(value.dtype, semantics.reduce_identity(op, value.dtype))
     return build.reduce(op, build.where(build.equal(counter, index), value, identity), axes)
 
 

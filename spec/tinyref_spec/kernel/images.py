@@ -17,7 +17,7 @@ from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import SlotArg, ViewArg
-from tinyref.uops.shape_tracker import ShapeTracker
+from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_spec import samples
 from tinyref_spec.asts import load, store
 from tinyref_spec.bits import Array

@@ -15,7 +15,7 @@ from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.shape_tracker import ShapeTracker
+from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_spec import samples
 from tinyref_spec.asts import load, load_view, store, store_view
 from tinyref_spec.bits import Array

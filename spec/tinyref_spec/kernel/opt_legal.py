@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tinyref.uops.optimise.opt import OptOp
+from tinyref.optimise.opt import OptOp
 
 # A list of optimisations as text, and the text of the axes of the plan.
 Use = tuple[str, str]

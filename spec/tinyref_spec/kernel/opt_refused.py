@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from tinyref.device import Capabilities
-from tinyref.uops.optimise.opt import OptOp
+from tinyref.optimise.opt import OptOp
 
 # The device under test as if it had less: one thread, little memory, small groups.
 Change = Callable[[Capabilities], Capabilities]

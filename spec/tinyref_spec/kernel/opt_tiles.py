@@ -15,15 +15,15 @@ import numpy as np
 from tinyref import config
 from tinyref.device import Capabilities
 from tinyref.dtype import dtypes, numpy_dtype
+from tinyref.interpret.evaluate import evaluate
+from tinyref.optimise.opt import KernelOptError, Opt, OptOp, parse_opts
+from tinyref.optimise.plan import Plan
 from tinyref.uops import build
-from tinyref.uops.evaluate import evaluate
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.optimise.opt import KernelOptError, Opt, OptOp, parse_opts
-from tinyref.uops.optimise.plan import Plan
 from tinyref.uops.payload import AxisKind
-from tinyref.uops.shape_tracker import ShapeTracker
 from tinyref.uops.tiles import TILES, FragmentLayout, MatrixTile
+from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_spec.asts import load_view, store, store_view
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement, Row, Rung

@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from tinyref.dtype import DType, dtypes, numpy_dtype
-from tinyref.uops.evaluate import evaluate
+from tinyref.interpret.evaluate import evaluate
+from tinyref.optimise.opt import KernelOptError, Opt, OptOp, opts_text, parse_opts
+from tinyref.optimise.plan import Plan
 from tinyref.uops.node import UOp
-from tinyref.uops.optimise.opt import KernelOptError, Opt, OptOp, opts_text, parse_opts
-from tinyref.uops.optimise.plan import Plan
 from tinyref.uops.payload import VarArg, ViewArg
 from tinyref_spec import samples
 from tinyref_spec.bits import Array

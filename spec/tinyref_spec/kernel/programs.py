@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from tinyref.codegen.linearise.linearise import linearize
 from tinyref.dtype import DType, PtrDType, dtypes, numpy_dtype
 from tinyref.errors import DeviceError, TinyrefError, UserError
 from tinyref.uops import build
-from tinyref.uops.linearize import linearize
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import AxisKind, LocalArg, SlotArg, TileArg

@@ -15,10 +15,10 @@ from pathlib import Path
 
 from tinyref.dtype import DType, ImageDType, PtrDType, dtypes
 from tinyref.errors import UserError
-from tinyref.uops.evaluate import evaluate
+from tinyref.interpret.evaluate import evaluate
+from tinyref.optimise.opt import KernelOptError, Opt, opts_text
+from tinyref.optimise.plan import Plan
 from tinyref.uops.node import UOp
-from tinyref.uops.optimise.opt import KernelOptError, Opt, opts_text
-from tinyref.uops.optimise.plan import Plan
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement, Needs, Row, Rung
 from tinyref_spec.checks import Check, Run, kernel_needs, make_row

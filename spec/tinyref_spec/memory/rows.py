@@ -13,8 +13,8 @@ from tinyref.errors import DeviceError, TinyrefError, UserError
 from tinyref.runtimes.red_zones import GUARD, MemoryDamageError
 from tinyref.uops import build
 from tinyref.uops.node import UOp
-from tinyref.uops.shape_tracker import ShapeTracker
-from tinyref.uops.view import View
+from tinyref.views.shape_tracker import ShapeTracker
+from tinyref.views.view import View
 from tinyref_spec import samples
 from tinyref_spec.asts import elementwise, load, load_view, store, store_view
 from tinyref_spec.bits import Array, to_bits

@@ -15,17 +15,17 @@ import numpy as np
 import numpy.typing as npt
 import z3
 
+from tinyref.algebra.bounds import bounds
+from tinyref.algebra.expression import evaluate_expression
+from tinyref.algebra.linear import constant_of
+from tinyref.algebra.rewrite import Rule, RuleSet, rewrite
+from tinyref.algebra.rules.folding import fold_constants
 from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.errors import UserError
 from tinyref.uops import build
-from tinyref.uops.bounds import bounds
-from tinyref.uops.expression import evaluate_expression
-from tinyref.uops.linear import constant_of
 from tinyref.uops.node import UOp, substitute, toposort
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import AxisKind, VarArg
-from tinyref.uops.rewrite import Rule, RuleSet, rewrite
-from tinyref.uops.rules.folding import fold_constants
 from tinyref_spec.proofs.law import Equation, Law, Proof
 from tinyref_spec.proofs.prover import Answer, claim
 from tinyref_spec.proofs.semantics import Bits, Integers, Semantics
@@ -230,7 +230,7 @@ def _by_solver(left: UOp, right: UOp, given: tuple[UOp, ...]) -> tuple[Answer, s
 
 
 # Rules whose laws are about other things than nodes on which they fire: the order of nodes, or
-# ranges. `tests/uops/test_rules.py` has nodes on which each of them fires.
+# ranges. `tests/algebra/test_rules.py` has nodes on which each of them fires.
 NEVER_FIRES = frozenset(
     {
         *("fold-range", "gep-const", "div-symbolic", "mod-symbolic"),

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from tinyref.algebra.expression import evaluate_expression
+from tinyref.algebra.rewrite import Keeps, Rule
 from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.uops import build
-from tinyref.uops.expression import evaluate_expression
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import BufferArg
-from tinyref.uops.rewrite import Keeps, Rule
 
 Array = npt.NDArray[np.generic]
 Left = Callable[..., UOp]

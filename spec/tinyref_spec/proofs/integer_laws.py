@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from tinyref.algebra.linear import constant_of
 from tinyref.uops import build
 from tinyref.uops.build import add, at_least, both, equal, maximum, mod, mul
-from tinyref.uops.linear import constant_of
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref_spec.proofs.law import INDEX, INTS, VALUES, Equation, Proof, law

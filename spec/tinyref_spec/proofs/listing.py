@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tinyref.uops.rewrite import Keeps, Rule
-from tinyref.uops.rewrite.rule import KEEPS_ALL
-from tinyref.uops.simplify import ALL_RULES
+from tinyref.algebra.rewrite import Keeps, Rule
+from tinyref.algebra.rewrite.rule import KEEPS_ALL
+from tinyref.algebra.simplify import ALL_RULES
 from tinyref_spec.proofs import record
 from tinyref_spec.proofs.law import Proof
 

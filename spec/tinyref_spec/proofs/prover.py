@@ -9,9 +9,9 @@ from enum import Enum
 
 import z3
 
+from tinyref.algebra.linear import constant_of
 from tinyref.dtype import DType, dtypes
 from tinyref.uops import build
-from tinyref.uops.linear import constant_of
 from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import Ops
 from tinyref_spec.proofs.law import Equation, Law, Proof

@@ -1,4 +1,4 @@
-"""Proofs of the value-range rules of `tinyref.uops.bounds`: a range holds every value of its op.
+"""Proofs of the value-range rules of `tinyref.algebra.bounds`: a range holds every value of its op.
 
 The code of a rule is run itself. For sums, products, choices and comparisons it runs on symbolic
 ends: each comparison splits the run in two, and z3 proves for every path that the range which
@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 import z3
 
+from tinyref.algebra.bounds import Range, RangeRule, range_rule
 from tinyref.dtype import DType, Kind, dtypes
-from tinyref.uops.bounds import Range, RangeRule, range_rule
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref_spec.proofs.law import INTS

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tinyref.algebra.rewrite import Rule
+from tinyref.algebra.simplify import ALL_RULES
 from tinyref.errors import UserError
-from tinyref.uops.rewrite import Rule
-from tinyref.uops.simplify import ALL_RULES
 from tinyref_spec.proofs import float_laws
 from tinyref_spec.proofs.law import Proof
 from tinyref_spec.proofs.laws import laws_of

@@ -15,9 +15,9 @@ from typing import TypeAlias
 
 import z3
 
+from tinyref.algebra.linear import constant_of
 from tinyref.dtype import DType, PtrDType, dtypes
 from tinyref.errors import UserError
-from tinyref.uops.linear import constant_of
 from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import BINARY, Ops
 from tinyref.uops.payload import ConstArg, GepArg

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
+from tinyref.algebra.symbolic import describe_shape
 from tinyref.dtype import DType
 from tinyref.errors import UserError, UserLookupError, UserTypeError, printable
 from tinyref.tensor import Tensor
 from tinyref.uops.node import UOp
-from tinyref.uops.symbolic import describe_shape
 
 # Of the names that an error or a warning lists.
 MOST_NAMES = 5

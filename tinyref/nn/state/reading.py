@@ -10,13 +10,13 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from tinyref.algebra.symbolic import describe_shape
 from tinyref.dtype import DType, dtypes
 from tinyref.errors import TinyrefError, UserError, UserTypeError
 from tinyref.lazy.buffers import buffer_of
 from tinyref.lazy.storage import part_of, stored_buffer
 from tinyref.tensor import Tensor
 from tinyref.tensor.arguments import bound_sizes
-from tinyref.uops.symbolic import describe_shape
 
 # What a parser may ask for in one read: larger than any header that is no attack.
 MOST_READ = 128 * 2**20

@@ -1,0 +1,295 @@
+"""A judge in a process of its own, for cases that may crash it or never end.
+
+    python -m tinyref_fuzz.campaign.isolated
+
+The commands on case files ask it; campaigns have workers, which make their cases themselves.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from tinyref import config, processes
+from tinyref.errors import UserError, explained
+from tinyref.machine import usable_memory
+from tinyref.optimise.opt import opts_text, parse_opts
+from tinyref.processes import Line, Message, WorkerProcess
+from tinyref_fuzz.campaign.cases import (
+    judge_of,
+    verdict_from_json,
+    verdict_of,
+    verdict_to_json,
+)
+from tinyref_fuzz.campaign.examination import examined_crash
+from tinyref_fuzz.campaign.local import (
+    EXAMINATION_GRACE,
+    LAST_WORDS_SECONDS,
+    pair_of_death,
+)
+from tinyref_fuzz.case.case import Blame, Case, Opts, Symptom, Verdict
+from tinyref_fuzz.case.store import as_case, blame_of, case_from_json, case_to_json, kept_from_json
+from tinyref_fuzz.case.store import verdict_of as kept_verdict_of
+from tinyref_fuzz.findings.bucket import bucket_of
+from tinyref_fuzz.findings.examine import STAGE_OF, Finding, blame_or_pair, examine
+from tinyref_fuzz.findings.reproducer import reproducer
+from tinyref_fuzz.findings.show import outline, side_by_side
+from tinyref_fuzz.judge.judge import Judge
+from tinyref_fuzz.reduce import node_count, opt_count
+from tinyref_fuzz.reduce.fault import is_same_fault
+from tinyref_fuzz.reduce.search import JudgeFunction
+
+TICK_SECONDS = 0.2
+# What judging a case may take where nobody says.
+MOST_SECONDS = 60.0
+
+
+def judged_apart(case: Case, device: str, seconds: float) -> Verdict:
+    """The verdict of a `JudgeApart`, with every check."""
+    with JudgeApart(device, seconds) as judge:
+        return judge.verdict(case)
+
+
+@dataclass(frozen=True)
+class Death:
+    """How the process ended: as a symptom, in words, and the end of what it printed."""
+
+    symptom: Symptom
+    words: str
+    log: str
+
+    @property
+    def verdict(self) -> Verdict:
+        """What that says of the case at which it ended."""
+        return Verdict(pair_of_death(self.log), self.symptom, f"{self.words}\n{self.log}".strip())
+
+
+class JudgeApart:
+    """Judges cases on one device, in a process that is replaced when it dies; a context manager.
+
+    The process is started for the first case. `seconds` are what judging a case may take. Whatever
+    is asked for raises `UserError` where the device does not open.
+    """
+
+    def __init__(self, device: str, seconds: float) -> None:
+        self.device = device
+        self.seconds = seconds
+        self._pool = processes.Pool(
+            "tinyref_fuzz.campaign.isolated", {"device": device}, WorkerProcess
+        )
+
+    def __enter__(self) -> JudgeApart:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._pool.close()
+
+    def verdict(self, case: Case, thorough: bool = True) -> Verdict:
+        """The verdict with every check, or with few.
+
+        That the process died is one too, that it took too long, or most of the machine's memory.
+        """
+        answer = self._ask("judge", case, self.seconds, thorough=thorough)
+        return answer.verdict if isinstance(answer, Death) else verdict_from_json(answer["verdict"])
+
+    def explained(self, case: Case, verdict: Verdict) -> tuple[Opts, Blame] | None:
+        """The optimisations that a fault needs, and what is to blame; None where that dies too."""
+        answer = self._ask_about(verdict, "explain", case)
+        if isinstance(answer, Death):
+            return None
+        return parse_opts(answer["opts"]), Blame(**answer["blame"])
+
+    def shown(self, case: Case, verdict: Verdict, width: int) -> str:
+        """The text of `side_by_side`, or an outline where that dies too."""
+        answer = self._ask_about(verdict, "show", case, width=width)
+        if isinstance(answer, Death):
+            return f"{outline(case, verdict, width)}stages  cannot be shown: {answer.words}\n"
+        text: str = answer["text"]
+        return text
+
+    def script(self, case: Case, verdict: Verdict) -> str:
+        """The text of `reproducer`. Raises `UserError` where writing it ends the process."""
+        answer = self._ask_about(verdict, "script", case)
+        if isinstance(answer, Death):
+            raise UserError(f"script: {self.device} does not even say its list: {answer.words}")
+        text: str = answer["text"]
+        return text
+
+    def finding(self, case: Case, verdict: Verdict, seconds: float) -> Finding:
+        """As `examine`, with `seconds` for the reduction, of which no part ends this process.
+
+        Where it ends the other process, the finding is the case as it is.
+        """
+        # It may take more than it is told: it looks at the time between its steps.
+        within = seconds + EXAMINATION_GRACE + self.seconds
+        given = {"verdict": verdict_to_json(verdict), "seconds": seconds, "limit": self.seconds}
+        answer = self._ask("examine", case, within, **given)
+        if isinstance(answer, Death):
+            return _as_it_is(case, verdict, answer.words)
+        return _finding(case, answer["reduced"], answer["seconds"])
+
+    def with_checks_for(self, case: Case, verdict: Verdict) -> JudgeFunction:
+        """Judges as `reduced` would: with few checks where those show the fault."""
+        thorough = not is_same_fault(self.verdict(case, thorough=False), verdict)
+        return lambda candidate, _: self.verdict(candidate, thorough)
+
+    # The process
+
+    def _ask_about(
+        self, verdict: Verdict, task: str, case: Case, **more: object
+    ) -> Message | Death:
+        """What it answers on a verdict, which may take as long as to come to it, and some more."""
+        within = self.seconds + EXAMINATION_GRACE
+        return self._ask(task, case, within, verdict=verdict_to_json(verdict), **more)
+
+    def _ask(self, task: str, case: Case, within: float, **more: object) -> Message | Death:
+        """What it answers within so many seconds. Raises `UserError` with what it fails by."""
+        worker = self._open_worker()
+        worker.heard()
+        worker.send({"task": task, "case": case_to_json(case), **more})
+        answer = self._answer(worker, within)
+        if not isinstance(answer, Death) and "problem" in answer:
+            raise UserError(answer["problem"])
+        return answer
+
+    def _open_worker(self) -> WorkerProcess:
+        """The process, or a new one where it died after its last answer."""
+        for worker in list(self._pool.workers):
+            if worker.process.poll() is None:
+                return worker
+            self._pool.remove(worker)
+        worker = self._pool.start()
+        answer = self._answer(worker, config.integer("OPEN_SECONDS"))
+        if isinstance(answer, Death):
+            raise UserError(f"device: {self.device} does not open: {answer.verdict.detail}")
+        if "refused" in answer:
+            raise UserError(f"device: {self.device} does not open: {answer['refused']}")
+        return worker
+
+    def _answer(self, worker: WorkerProcess, limit: float) -> Message | Death:
+        while True:
+            heard = next(self._pool.said(TICK_SECONDS), None)
+            if heard is None:
+                _check_limits(worker, limit)
+                continue
+            _, message = heard
+            return self._death(worker, limit) if message is None else message
+
+    def _death(self, worker: WorkerProcess, limit: float) -> Death:
+        log = worker.log_tail()
+        words = worker.ending(self._pool.remove(worker))
+        if worker.noise:
+            return Death(Symptom.CRASH, words, log)
+        if worker.killed_for == "memory":
+            return Death(Symptom.MEMORY, f"it held over {usable_memory() >> 20} MiB", log)
+        if worker.killed_for:
+            return Death(Symptom.HANG, f"no end within {limit:g} s", log)
+        return Death(Symptom.CRASH, words, log)
+
+
+def _check_limits(worker: WorkerProcess, limit: float) -> None:
+    worker.trim_log()
+    if worker.memory_bytes() > usable_memory():
+        worker.kill("memory")
+    silent = worker.silence()
+    if silent > limit + LAST_WORDS_SECONDS:
+        worker.kill("no end")
+    elif silent > limit and not worker.killed_for:
+        # With this signal the log gets the stack, which tells where it hangs.
+        worker.kill("no end", signal.SIGABRT)
+
+
+def _finding(original: Case, reduced: object, seconds: float) -> Finding:
+    """The finding of which a process wrote the reduced case."""
+    kept = kept_from_json(reduced)
+    case, verdict, blame = as_case(kept), kept_verdict_of(kept), blame_of(kept)
+    assert verdict is not None, "a reduced case is written with its verdict"
+    assert blame is not None, "a reduced case is written with its blame"
+    size = node_count(case.ast), opt_count(case)
+    return Finding(bucket_of(blame, case, verdict), case, original, verdict, blame, *size, seconds)
+
+
+def _as_it_is(case: Case, verdict: Verdict, problem: str) -> Finding:
+    blame = Blame(STAGE_OF[verdict.pair] if verdict.pair is not None else "")
+    size = node_count(case.ast), opt_count(case)
+    bucket = bucket_of(blame, case, verdict)
+    return Finding(bucket, case, case, verdict, blame, *size, 0.0, problem)
+
+
+# --- in the process -------------------------------------------------------------------------------
+
+
+def main() -> None:
+    """Hears a device, then what to do with one case after another, and says what came of it."""
+    line = Line()
+    try:
+        judge = judge_of(line.hear()["device"])
+    except (Exception, SystemExit) as error:  # anything: the parent is to say what it was
+        line.say({"refused": explained(error)})
+        # Threads of a device must not keep the process.
+        os._exit(0)
+    line.say({"opened": True})
+    while True:
+        line.say(_done(judge, line.hear()))
+
+
+def _done(judge: Judge, message: Message) -> Message:
+    try:
+        return TASKS[message["task"]](judge, case_from_json(message["case"]), message)
+    except Exception as error:  # what a broken compiler raises ends this task alone
+        return {"problem": explained(error)}
+
+
+def _judge(judge: Judge, case: Case, message: Mapping[str, Any]) -> Message:
+    return {"verdict": verdict_to_json(verdict_of(judge, case, message["thorough"]))}
+
+
+def _explain(judge: Judge, case: Case, message: Mapping[str, Any]) -> Message:
+    verdict = verdict_from_json(message["verdict"])
+    opts = opts_text(judge.failing_opts(case, verdict))
+    return {"opts": opts, "blame": vars(blame_or_pair(case, verdict, judge.device))}
+
+
+def _show(judge: Judge, case: Case, message: Mapping[str, Any]) -> Message:
+    verdict = verdict_from_json(message["verdict"])
+    return {"text": side_by_side(case, verdict, judge.device, message["width"])}
+
+
+def _script(judge: Judge, case: Case, message: Mapping[str, Any]) -> Message:
+    return {"text": reproducer(case, verdict_from_json(message["verdict"]), judge.device)}
+
+
+def _examine(judge: Judge, case: Case, message: Mapping[str, Any]) -> Message:
+    """Candidates are judged one process further, so that one which crashes is only left out."""
+    verdict = verdict_from_json(message["verdict"])
+    device, seconds, limit = judge.device, message["seconds"], message["limit"]
+    if verdict.symptom is Symptom.CRASH:
+        found = examined_crash(case, verdict, device, seconds, limit)
+    else:
+        with JudgeApart(device, limit) as candidates:
+            asked = candidates.with_checks_for(case, verdict)
+            found = examine(case, verdict, device, seconds, asked)
+    reduced = case_to_json(found.case, "", found.verdict, found.blame)
+    return {"reduced": reduced, "seconds": found.seconds}
+
+
+TASKS: dict[str, Callable[[Judge, Case, Mapping[str, Any]], Message]] = {
+    "judge": _judge,
+    "explain": _explain,
+    "show": _show,
+    "script": _script,
+    "examine": _examine,
+}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,191 @@
+"""Equations of whole kernels: the same elements in another order, shape or surrounding."""
+
+from __future__ import annotations
+
+import itertools
+
+from tinyref.algebra.kernel_shape import is_one
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import ViewArg
+from tinyref.views.shape_tracker import ShapeTracker
+from tinyref_fuzz.case.equivalent.moving import (
+    along,
+    moved_everywhere,
+    rank_of,
+    reduced_axes,
+    trackers,
+)
+from tinyref_fuzz.case.equivalent.transformation import Domain, Draw, of_kernel
+
+Axes = tuple[int, ...]
+
+
+def _same_axes(axes: Axes) -> Axes:
+    return axes
+
+
+@of_kernel("permute-axes", Domain.EXACT)
+def permute_axes(sink: UOp, draw: Draw) -> UOp | None:
+    """The axes of all views in another order."""
+    rank = rank_of(sink)
+    if rank < 2:
+        return None
+    turn = draw.tape.between(1, rank - 1)
+    order = (*range(turn, rank), *range(turn))
+    place = {axis: at for at, axis in enumerate(order)}
+    return moved_everywhere(
+        sink,
+        lambda tracker: tracker.permute(order),
+        lambda axes: tuple(place[axis] for axis in axes),
+    )
+
+
+@of_kernel("swap-axes", Domain.EXACT)
+def swap_axes(sink: UOp, draw: Draw) -> UOp | None:
+    """Two axes of all views exchanged."""
+    rank = rank_of(sink)
+    if rank < 2:
+        return None
+    first, second = draw.tape.pick(tuple(itertools.combinations(range(rank), 2)))
+    order = list(range(rank))
+    order[first], order[second] = second, first
+    return moved_everywhere(
+        sink,
+        lambda tracker: tracker.permute(order),
+        lambda axes: tuple(order[axis] for axis in axes),
+    )
+
+
+@of_kernel("insert-axis", Domain.EVERY)
+def insert_axis(sink: UOp, draw: Draw) -> UOp | None:
+    """An axis of size 1 in all views."""
+    rank = rank_of(sink)
+    if not sink.src or rank > 6:
+        return None
+    at = draw.tape.between(0, rank)
+    return moved_everywhere(
+        sink,
+        lambda tracker: tracker.reshape((*tracker.shape[:at], 1, *tracker.shape[at:])),
+        lambda axes: tuple(axis + (axis >= at) for axis in axes),
+    )
+
+
+@of_kernel("drop-axis", Domain.EVERY)
+def drop_axis(sink: UOp, draw: Draw) -> UOp | None:
+    """An axis that has size 1 in all views left out."""
+    shapes = [tracker.shape for tracker in trackers(sink)]
+    ones = [at for at in range(rank_of(sink)) if all(is_one(shape[at]) for shape in shapes)]
+    reduced = {axis for node in sink.toposort() for axis in reduced_axes(node)}
+    free = [at for at in ones if at not in reduced]
+    if not free:
+        return None
+    at = draw.tape.pick(free)
+    return moved_everywhere(
+        sink,
+        lambda tracker: tracker.reshape((*tracker.shape[:at], *tracker.shape[at + 1 :])),
+        lambda axes: tuple(axis - (axis > at) for axis in axes),
+    )
+
+
+@of_kernel("split-axis", Domain.EXACT)
+def split_axis(sink: UOp, draw: Draw) -> UOp | None:
+    """An axis of size a * b as two axes of sizes a and b in all views."""
+    shapes = [tracker.shape for tracker in trackers(sink)]
+    choices: list[tuple[int, int, int]] = []
+    for axis in range(rank_of(sink)):
+        sizes = {shape[axis] for shape in shapes if not is_one(shape[axis])}
+        size = next(iter(sizes)) if len(sizes) == 1 else 0
+        if isinstance(size, int):
+            divisors = [number for number in range(2, size) if size % number == 0]
+            choices += [(axis, size // divisor, divisor) for divisor in divisors[:8]]
+    if not choices or len(shapes[0]) > 6:
+        return None
+    axis, outer, inner = draw.tape.pick(choices)
+
+    def split(tracker: ShapeTracker) -> ShapeTracker:
+        pair = (1, 1) if is_one(tracker.shape[axis]) else (outer, inner)
+        return tracker.reshape((*tracker.shape[:axis], *pair, *tracker.shape[axis + 1 :]))
+
+    def renamed(axes: Axes) -> Axes:
+        kept = tuple(at + (at > axis) for at in axes)
+        return (*kept, axis + 1) if axis in axes else kept
+
+    return moved_everywhere(sink, split, renamed)
+
+
+@of_kernel("merge-axes", Domain.EXACT)
+def merge_axes(sink: UOp, draw: Draw) -> UOp | None:
+    """Two neighbouring axes as one in all views."""
+    shapes = [tracker.shape for tracker in trackers(sink)]
+    reduces = [node for node in sink.toposort() if node.op is Ops.REDUCE]
+    choices: list[int] = []
+    for axis in range(rank_of(sink) - 1):
+        pairs = {shape[axis : axis + 2] for shape in shapes} - {(1, 1)}
+        together = all(
+            (axis in reduced_axes(node)) == (axis + 1 in reduced_axes(node)) for node in reduces
+        )
+        sizes = [size for pair in pairs for size in pair]
+        if len(pairs) <= 1 and together and all(isinstance(size, int) for size in sizes):
+            choices.append(axis)
+    if not choices:
+        return None
+    axis = draw.tape.pick(choices)
+
+    def merge(tracker: ShapeTracker) -> ShapeTracker:
+        outer, inner = tracker.shape[axis : axis + 2]
+        size = outer * inner if isinstance(outer, int) and isinstance(inner, int) else 1
+        return tracker.reshape((*tracker.shape[:axis], size, *tracker.shape[axis + 2 :]))
+
+    return moved_everywhere(
+        sink, merge, lambda axes: tuple(at - (at > axis) for at in axes if at != axis + 1)
+    )
+
+
+@of_kernel("flip-axis", Domain.EXACT)
+def flip_axis(sink: UOp, draw: Draw) -> UOp | None:
+    """An axis of all views run backwards, in loads and stores."""
+    long = [
+        axis
+        for axis in range(rank_of(sink))
+        if any(not is_one(tracker.shape[axis]) for tracker in trackers(sink))
+    ]
+    if not long:
+        return None
+    axis = draw.tape.pick(long)
+    return moved_everywhere(sink, lambda tracker: tracker.flip((axis,)), _same_axes)
+
+
+@of_kernel("pad-axis", Domain.EVERY)
+def pad_axis(sink: UOp, draw: Draw) -> UOp | None:
+    """An axis that is not reduced padded in all views: nothing is stored there."""
+    all_trackers = trackers(sink)
+    reduced = {axis for node in sink.toposort() for axis in reduced_axes(node)}
+    stored = [
+        store.src[0].arg.tracker for store in sink.src if isinstance(store.src[0].arg, ViewArg)
+    ]
+    free = [
+        axis
+        for axis in range(rank_of(sink))
+        if axis not in reduced
+        and all(isinstance(tracker.shape[axis], int) for tracker in all_trackers)
+        and any(not is_one(tracker.shape[axis]) for tracker in stored)
+    ]
+    if not free:
+        return None
+    axis = draw.tape.pick(free)
+    bounds = along(rank_of(sink), axis, draw.tape.between(0, 2), draw.tape.between(1, 3))
+
+    def pad(tracker: ShapeTracker) -> ShapeTracker:
+        return tracker if is_one(tracker.shape[axis]) else tracker.pad(bounds)
+
+    return moved_everywhere(sink, pad, _same_axes)
+
+
+@of_kernel("reorder-stores", Domain.EVERY)
+def reorder_stores(sink: UOp, draw: Draw) -> UOp | None:
+    """The stores of a kernel in another order."""
+    if len(sink.src) < 2:
+        return None
+    turn = draw.tape.between(1, len(sink.src) - 1)
+    return sink.replace(src=(*sink.src[turn:], *sink.src[:turn]))

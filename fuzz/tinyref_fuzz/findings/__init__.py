@@ -1,0 +1,5 @@
+"""What is made of a verdict that found something: blame, a bucket, a reproducer, a page.
+
+In: a judged case. Out: the smallest case of the same fault, the bucket of its cause, a script that
+shows it by itself, and the stages side by side.
+"""

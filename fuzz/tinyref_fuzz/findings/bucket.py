@@ -1,0 +1,134 @@
+"""Buckets: findings with one cause, of which one report is enough.
+
+The key of a bucket leaves out what varies from one finding of a bug to the next. Where blame names
+a rule, a pass or an optimisation, that is the key, whatever symptom it shows by. Where it names a
+stage alone, the key says how the fault shows: the words of an error, else what the reduced case
+does: its operations for the stages that translate single ones, for the others whether it reduces,
+and what is special about its views. For the optimiser it is the minimal set of optimisations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tinyref.optimise.opt import OptOp
+from tinyref.uops.ops import ALU, Ops
+from tinyref.uops.payload import ReduceArg, ViewArg
+from tinyref_fuzz.case.case import Blame, Case, Symptom, Verdict
+from tinyref_fuzz.reduce.fault import error_words
+
+OPTIMISER = "optimise"
+# Stages that treat each operation on its own: two operations are two bugs.
+_BY_OPERATION = frozenset({"evaluate", "simplify", "decompose", "narrow", "device"})
+# The same loop, shared out among the work-items of a group from the outside or the inside.
+_ALIKE = {OptOp.GROUPTOP: OptOp.GROUP}
+_ERRORS = frozenset({Symptom.ERROR, Symptom.LIMIT})
+# Rules on accesses that leave their buffers.
+_BOUNDS = "indexed.bounds."
+# Here there is nothing to compare, and to try more would end more processes.
+DEATHS = frozenset({Symptom.CRASH, Symptom.HANG, Symptom.MEMORY})
+# They connect values to memory and types in every kernel.
+_EVERYWHERE = frozenset({Ops.CAST})
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """One cause of findings.
+
+    stage, cause: what is to blame, see `Blame`. opts: the names of the optimisations that the
+    reduced case needs, each once, in alphabetical order. symptom: how it shows. essence: what the
+    key says besides: operations, or the words of an error.
+    """
+
+    stage: str
+    cause: str
+    opts: tuple[str, ...]
+    symptom: str
+    essence: str = ""
+
+    @property
+    def key(self) -> str:
+        """A short text that is the same for all findings of the bucket."""
+        names = sorted({alike(name) for name in self.opts})
+        if self.stage == OPTIMISER and (not self.cause or alike(self.cause) in names):
+            # Which one of several is at fault depends on their order, which of them are not.
+            what = "+".join(names)
+        else:
+            what = self.cause
+        if what:
+            return f"{self.stage}/{what}"
+        detail = f" {{{self.essence}}}" if self.essence else ""
+        return f"{self.stage} {self.symptom}{detail}"
+
+    def __str__(self) -> str:
+        return self.key
+
+
+def alike(name: str) -> str:
+    """The name that an optimisation shares with those that do nearly the same."""
+    op = OptOp.__members__.get(name)
+    return name if op is None else _ALIKE.get(op, op).value
+
+
+def bucket_of(blame: Blame, case: Case, verdict: Verdict) -> Bucket:
+    """The bucket of a reduced case.
+
+    `blame` and `verdict` are about this case, not the one that it was reduced from.
+    """
+    opts = sorted({opt.op.value for opts in case.opts for opt in opts})
+    return Bucket(
+        blame.stage, blame.cause, tuple(opts), _kind(verdict), _essence(blame, case, verdict)
+    )
+
+
+def _kind(verdict: Verdict) -> str:
+    """How a fault shows, as far as that tells bugs apart.
+
+    A missing barrier is a race or a wrong value, a wrong index a value or an access outside.
+    """
+    if _is_error(verdict):
+        return "error"
+    if verdict.symptom in DEATHS:
+        return "death"
+    return "value"
+
+
+def _is_error(verdict: Verdict) -> bool:
+    """Whether the words matter; an access that is refused before it happens is one all the same."""
+    return verdict.symptom in _ERRORS and not error_words(verdict.detail).startswith(_BOUNDS)
+
+
+def _essence(blame: Blame, case: Case, verdict: Verdict) -> str:
+    if _is_error(verdict):
+        return error_words(verdict.detail)
+    return operations(case) if blame.stage in _BY_OPERATION else structure(case)
+
+
+def operations(case: Case) -> str:
+    """The operations of a kernel by name, each once, in alphabetical order.
+
+    A reduce counts as its operation. A kernel without any loads and stores.
+    """
+    names: set[str] = set()
+    for node in case.ast.toposort():
+        if isinstance(node.arg, ReduceArg):
+            names.add(node.arg.op.name)
+        elif node.op in ALU:
+            names.add(node.op.name)
+    without = names - {op.name for op in _EVERYWHERE}
+    return " ".join(sorted(without or names or {Ops.LOAD.name}))
+
+
+def structure(case: Case) -> str:
+    """The one thing that sets a kernel apart from a row-major copy; empty where nothing does."""
+    nodes = case.ast.toposort()
+    views = [
+        view for node in nodes if isinstance(node.arg, ViewArg) for view in node.arg.tracker.views
+    ]
+    if any(node.op is Ops.REDUCE for node in nodes):
+        return "reduce"
+    if any(view.mask is not None for view in views):
+        return "mask"
+    if any(isinstance(step, int) and step < 0 for view in views for step in view.strides):
+        return "backward"
+    return "outputs" if len(case.ast.src) > 1 else ""

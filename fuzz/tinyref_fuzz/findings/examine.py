@@ -1,0 +1,84 @@
+"""What is done with a finding: reduce it, blame a stage for it, and name its bucket."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tinyref_fuzz.blame.find import find_blame
+from tinyref_fuzz.case.case import Blame, Case, Pair, Verdict
+from tinyref_fuzz.findings.bucket import Bucket, bucket_of
+from tinyref_fuzz.reduce import reduced
+from tinyref_fuzz.reduce.search import JudgeFunction
+
+BlameFunction = Callable[[Case, Verdict, str], Blame]
+
+# The stage that a pair of values is about as a whole, where nothing more can be said. Blame, which
+# has looked at every stage, says something else of a plain program.
+STAGE_OF = {
+    Pair.PLAIN: "lower",
+    Pair.OPTIMISED: "optimise",
+    Pair.DEVICE: "device",
+    Pair.EQUIVALENT: "evaluate",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A case that fails, examined.
+
+    case, verdict: reduced. original: the case that it was found with. nodes, opts: of the reduced
+    case, as of `node_count` and `opt_count`. seconds: that reduction and blame took together.
+    problem: why it could not be reduced, empty if it could.
+    """
+
+    bucket: Bucket
+    case: Case
+    original: Case
+    verdict: Verdict
+    blame: Blame
+    nodes: int
+    opts: int
+    seconds: float
+    problem: str = ""
+
+
+def examine(
+    case: Case,
+    verdict: Verdict,
+    device: str,
+    seconds: float = 10.0,
+    judge: JudgeFunction | None = None,
+    blame: BlameFunction = find_blame,
+) -> Finding:
+    """The finding that a case with its verdict is on `device`.
+
+    `seconds` and `judge` are for the reduction, see `reduced`, which says what is raised too. Where
+    blame fails, the pair of values that differ has to name the stage.
+    """
+    start = time.monotonic()
+    reduction = reduced(case, verdict, device, seconds, judge)
+    blamed = blame_or_pair(reduction.case, reduction.verdict, device, blame)
+    return Finding(
+        bucket_of(blamed, reduction.case, reduction.verdict),
+        reduction.case,
+        case,
+        reduction.verdict,
+        blamed,
+        reduction.nodes,
+        reduction.opts,
+        time.monotonic() - start,
+    )
+
+
+def blame_or_pair(
+    case: Case, verdict: Verdict, device: str, blame: BlameFunction = find_blame
+) -> Blame:
+    """What `blame` says, or the stage of the pair where it fails itself."""
+    try:
+        return blame(case, verdict, device)
+    except Exception as error:
+        # It runs a compiler that is broken: a finding without a cause is still one.
+        stage = STAGE_OF[verdict.pair] if verdict.pair is not None else STAGE_OF[Pair.PLAIN]
+        return Blame(stage, "", f"blame failed: {type(error).__name__}: {error}".split("\n")[0])

@@ -1,0 +1,110 @@
+"""A kernel, its data and its fault in a line each, for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tinyref.algebra.kernel_shape import positions_of
+from tinyref.algebra.symbolic import describe, describe_shape
+from tinyref.dtype import PtrDType
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import ConstArg, ReduceArg, VarArg, ViewArg
+from tinyref.views.view import View
+from tinyref_fuzz.case.case import Array, Case, Verdict
+from tinyref_fuzz.case.equivalent.transformation import slot_of
+
+_STRUCTURE = frozenset({Ops.SINK, Ops.STORE, Ops.DEFINE_GLOBAL, Ops.VIEW})
+_LONGEST = 2000
+_MOST_ELEMENTS = 12
+
+
+def kernel_line(ast: UOp) -> str:
+    """A kernel as assignments: `b0(4,) = ADD(b1(4,), CONST 2)`, values used twice by name."""
+    uses: dict[UOp, int] = {}
+    for node in ast.toposort():
+        for source in node.src:
+            uses[source] = uses.get(source, 0) + 1
+    texts: dict[UOp, str] = {}
+    parts: list[str] = []
+    for node in ast.toposort():
+        if node.op in _STRUCTURE:
+            continue
+        text = _text(node, texts)
+        if uses.get(node, 0) > 1 and node.op is not Ops.CONST:
+            parts.append(f"v{len(parts)} = {text}")
+            text = f"v{len(parts) - 1}"
+        texts[node] = text
+    for store in ast.src:
+        parts.append(f"{_access(store)} = {texts[store.src[1]]}")
+    return clipped("; ".join(parts), _LONGEST)
+
+
+def _text(node: UOp, texts: dict[UOp, str]) -> str:
+    sources = ", ".join(texts[source] for source in node.src if source in texts)
+    if isinstance(node.arg, ConstArg):
+        return f"{node.dtype.name} {node.arg.value}"
+    if isinstance(node.arg, VarArg):
+        return node.arg.name
+    if node.op is Ops.LOAD:
+        places = ", ".join(texts[position] for position in positions_of(node.src[0]))
+        return f"{_access(node)}[{places}]" if places else _access(node)
+    if isinstance(node.arg, ViewArg):
+        return f"{node.op.name}{_view(node)}" + (f"[{sources}]" if sources else "")
+    if isinstance(node.arg, ReduceArg):
+        axes = ", ".join(map(str, node.arg.axes))
+        return f"REDUCE-{node.arg.op.name}({sources}, axes {axes})"
+    kind = f" {node.dtype.name}" if node.op in (Ops.CAST, Ops.BITCAST) else ""
+    return f"{node.op.name}{kind}({sources})"
+
+
+def _access(access: UOp) -> str:
+    """The buffer of a LOAD or STORE, its type, and the view."""
+    view = access.src[0]
+    memory = view.src[0].dtype
+    base = memory.base.name if isinstance(memory, PtrDType) else memory.name
+    return f"b{slot_of(access)}:{base}{_view(view)}"
+
+
+def _view(node: UOp) -> str:
+    assert isinstance(node.arg, ViewArg)
+    return " of ".join(_one_view(view) for view in reversed(node.arg.tracker.views))
+
+
+def _one_view(view: View) -> str:
+    text = describe_shape(view.shape)
+    if view.is_contiguous:
+        return text
+    more = [f"strides {describe_shape(view.strides)}"]
+    if not isinstance(view.offset, int) or view.offset:
+        more.append(f"offset {describe(view.offset)}")
+    if view.mask is not None:
+        bounds = ", ".join(f"{describe(low)}:{describe(high)}" for low, high in view.mask)
+        more.append(f"mask {bounds}")
+    return f"{text}{{{', '.join(more)}}}"
+
+
+def clipped(text: str, longest: int) -> str:
+    """The beginning of a text that is too long."""
+    return text if len(text) <= longest else text[: longest - 4] + " ..."
+
+
+def data_line(case: Case) -> str:
+    """The contents of the buffers, and the values of the variables."""
+    names = [f"{name} = {value}" for name, value in sorted(case.bindings.items())]
+    buffers = [f"b{slot} = {elements_text(each)}" for slot, each in enumerate(case.buffers)]
+    return clipped("; ".join([*names, *buffers]), _LONGEST)
+
+
+def elements_text(buffer: Array | Sequence[object]) -> str:
+    """The first elements of a buffer."""
+    shown = ", ".join(str(each) for each in list(buffer[:_MOST_ELEMENTS]))
+    return f"[{shown}{', ...' if len(buffer) > _MOST_ELEMENTS else ''}] ({len(buffer)})"
+
+
+def fault_line(verdict: Verdict) -> str:
+    """Pair, symptom and detail of a verdict."""
+    if verdict.pair is None or verdict.symptom is None:
+        return "all values agree"
+    detail = verdict.detail.partition("\n")[0]
+    return clipped(f"{verdict.pair.name} {verdict.symptom.name}: {detail}", _LONGEST)

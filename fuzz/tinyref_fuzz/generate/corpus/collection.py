@@ -1,0 +1,285 @@
+"""Collections of kernels on file: what a program computed, without its data.
+
+The format is `tinyref.kernels`, described in docs/corpus.md. A collection may come from anywhere:
+nothing of it is evaluated, sizes are limited, and every kernel keeps the rules of its dialect.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
+
+from tinyref import __version__
+from tinyref.algebra.kernel_shape import kernel_shape
+from tinyref.dtype import PtrDType, numpy_dtype
+from tinyref.errors import UserError, VerifyError
+from tinyref.formats.payload_fields import refuse
+from tinyref.formats.text import from_text, to_text
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Dialect, Ops
+from tinyref.uops.payload import ConstArg, ReduceArg, SlotArg, ViewArg
+from tinyref.verify import verify
+from tinyref_fuzz.generate.corpus.sketch import CorpusKernel
+from tinyref_spec.kept import MOST_BYTES, check_fits, check_work, read_json
+
+Json = dict[str, object]
+
+SCHEMA = "tinyref.kernels"
+VERSION = 1
+MOST_KERNELS = 10_000
+LONGEST_KERNEL = 100_000
+LONGEST_NAME = 200
+MOST_VARIABLES = 4
+SHIPPED = Path(__file__).parent / "data"
+_MEMBERS = {"schema", "version", "tinyref", "source", "kernels"}
+
+
+@dataclass(frozen=True)
+class Harvested:
+    """One kernel that a program computed: `computes` names what for, `bindings` its sizes then."""
+
+    ast: UOp
+    bindings: Mapping[str, int]
+    computes: tuple[str, ...] = ()
+
+
+# --- writing ------------------------------------------------------------------------------------
+
+
+def kernels_to_json(source: str, kernels: Iterable[Harvested]) -> Json:
+    """A collection as a dict for `json.dumps`; `source` names the program.
+
+    Raises `UserError` for a kernel that no reader would accept.
+    """
+    data: Json = {
+        "schema": SCHEMA,
+        "version": VERSION,
+        "tinyref": __version__,
+        "source": source,
+        "kernels": [
+            {
+                "computes": list(kernel.computes),
+                "bindings": dict(kernel.bindings),
+                "ast": to_text(kernel.ast).splitlines(),
+            }
+            for kernel in kernels
+        ],
+    }
+    kernels_from_json(data)
+    return data
+
+
+# --- reading ------------------------------------------------------------------------------------
+
+
+def is_collection(data: object) -> bool:
+    """Whether this JSON says that it is a collection of kernels."""
+    return isinstance(data, Mapping) and data.get("schema") == SCHEMA
+
+
+@functools.cache
+def harvested() -> tuple[CorpusKernel, ...]:
+    """The kernels of the model level that come with the fuzzer, in a fixed order.
+
+    They are those of `tinyref_fuzz.generate.corpus.models`. Many compute on floats what is not
+    exact: their data are to be drawn in the mode `FLOAT`.
+    """
+    return load_collection(SHIPPED / "models.json")
+
+
+def load_collection(path: str | Path) -> tuple[CorpusKernel, ...]:
+    """The kernels in a file. Raises `UserError` beginning with the path."""
+    return _kernels_in(path, read_json(path))
+
+
+def collection_text(path: str | Path) -> str:
+    """The text of a file of kernels, in one form, once all of them are read; errors as there."""
+    data = read_json(path)
+    _kernels_in(path, data)
+    return json.dumps(data, sort_keys=True)
+
+
+def _kernels_in(path: str | Path, data: object) -> tuple[CorpusKernel, ...]:
+    try:
+        return kernels_from_json(data)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
+
+
+def kernels_from_json(data: object) -> tuple[CorpusKernel, ...]:
+    """The kernels that `kernels_to_json` wrote, named by the source and a hash of their text.
+
+    Raises `UserError` that says where `data` is wrong, what was expected and what was found.
+    """
+    if not isinstance(data, Mapping) or not is_collection(data):
+        raise refuse("kernels, schema", repr(SCHEMA), data)
+    if type(data.get("version")) is not int or data["version"] != VERSION:
+        raise refuse("kernels, version", f"{VERSION}, the only one so far", data.get("version"))
+    if data.keys() != _MEMBERS:
+        raise refuse("kernels", f"the members {', '.join(sorted(_MEMBERS))}", sorted(data))
+    source = _name(data["source"], "source")
+    _name(data["tinyref"], "tinyref")
+    items = data["kernels"]
+    if not isinstance(items, list) or len(items) > MOST_KERNELS:
+        raise UserError(f"kernels: expected a list of at most {MOST_KERNELS}")
+    found = [_kernel(item, source, f"kernels[{at}]") for at, item in enumerate(items)]
+    if len({kernel.name for kernel in found}) != len(found):
+        raise UserError("kernels: expected each kernel once, got one twice")
+    return tuple(found)
+
+
+def _name(value: object, where: str) -> str:
+    if not isinstance(value, str) or len(value) > LONGEST_NAME or not value.isprintable():
+        raise refuse(where, f"a text of one line, of at most {LONGEST_NAME} characters", value)
+    return value
+
+
+def _kernel(value: object, source: str, where: str) -> CorpusKernel:
+    if not isinstance(value, Mapping) or value.keys() != {"ast", "bindings", "computes"}:
+        raise refuse(where, "the members ast, bindings, computes", value)
+    computes = value["computes"]
+    if not isinstance(computes, list):
+        raise refuse(f"{where}.computes", "a list", computes)
+    for at, name in enumerate(computes):
+        _name(name, f"{where}.computes[{at}]")
+    bindings = _bindings(value["bindings"], f"{where}.bindings")
+    text = _text(value["ast"], f"{where}.ast")
+    try:
+        ast = from_text(text)
+        if not isinstance(ast, UOp):
+            raise UserError("expected a graph, got a sequence")
+        check(ast, bindings)
+    except (UserError, VerifyError) as error:
+        raise UserError(f"{where}.ast: {error}") from None
+    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+    return CorpusKernel(f"{source}-{digest}", tags_of(ast), ast, bindings)
+
+
+def _bindings(value: object, where: str) -> Mapping[str, int]:
+    if not isinstance(value, Mapping) or len(value) > MOST_VARIABLES:
+        raise refuse(where, f"an object of at most {MOST_VARIABLES} members", value)
+    for name, number in value.items():
+        if type(number) is not int or not isinstance(name, str) or len(name) > LONGEST_NAME:
+            raise refuse(where, "an integer for the name of a variable", number)
+    return MappingProxyType(dict(sorted(value.items())))
+
+
+def _text(value: object, where: str) -> str:
+    if not isinstance(value, list) or not all(isinstance(line, str) for line in value):
+        raise refuse(where, "a list of lines", value)
+    text = "".join(f"{line}\n" for line in value)
+    if len(text) > LONGEST_KERNEL or text.count("DEFINE_VAR") > MOST_VARIABLES:
+        raise UserError(
+            f"{where}: expected at most {LONGEST_KERNEL} characters and {MOST_VARIABLES} variables"
+        )
+    return text
+
+
+def check(ast: UOp, bindings: Mapping[str, int]) -> None:
+    """Raises `UserError` or `VerifyError` for a kernel that breaks a rule or is too large."""
+    sizes: dict[int, PtrDType] = {}
+    for node in ast.toposort():
+        if isinstance(node.arg, SlotArg) and isinstance(node.dtype, PtrDType):
+            sizes[node.arg.slot] = node.dtype
+    if sorted(sizes) != list(range(len(sizes))):
+        raise UserError(f"kernel: expected the slots from 0 on, got {sorted(sizes)}")
+    if sum(memory.size * memory.base.itemsize for memory in sizes.values()) > MOST_BYTES:
+        raise UserError(f"kernel: expected buffers of at most {MOST_BYTES} bytes together")
+    buffers = [np.zeros(sizes[slot].size, numpy_dtype(sizes[slot].base)) for slot in sorted(sizes)]
+    check_fits(ast, buffers, bindings)
+    verify(Dialect.AST, ast)
+    check_work(ast, bindings)
+
+
+# --- what a kernel is there for -----------------------------------------------------------------
+
+_REDUCES = {Ops.ADD: "sum", Ops.MAX: "maximum", Ops.MUL: "product"}
+
+
+def tags_of(ast: UOp) -> frozenset[str]:
+    """The tags of a kernel that can be seen from its nodes."""
+    nodes = ast.toposort()
+    found: set[str] = set()
+    for node in nodes:
+        if isinstance(node.arg, ReduceArg):
+            found.add(_REDUCES[node.arg.op])
+            found |= {"two-axes"} if len(node.arg.axes) > 1 else set()
+        if isinstance(node.arg, ViewArg):
+            found |= _tags_of_view(node.arg)
+        if node.op is Ops.CAST:
+            found.add("cast")
+        if node.dtype.is_float:
+            found.add("float")
+    reduces = [node for node in nodes if node.op is Ops.REDUCE]
+    if not reduces:
+        found.add("elementwise")
+    if any(node is not last and node in last.toposort() for last in reduces for node in reduces):
+        found.add("nested")
+    if len(ast.src) > 1:
+        found.add("outputs")
+    return frozenset(found)
+
+
+def _tags_of_view(arg: ViewArg) -> set[str]:
+    tracker = arg.tracker
+    found = {"multi-view"} if len(tracker.views) > 1 else set[str]()
+    if tracker.is_masked:
+        found.add("mask")
+    if any(True for _ in tracker.variables()):
+        found.add("symbolic")
+    for view in tracker.views:
+        extents = zip(view.shape, view.strides, strict=True)
+        if any(stride == 0 and size != 1 for size, stride in extents):
+            found.add("broadcast")
+    return found
+
+
+def structure_of(ast: UOp) -> str:
+    """A hash of a kernel that is the same for kernels that differ in nothing but sizes.
+
+    Sizes count as 0, 1 or more, strides and offsets as negative, 0, 1 or more, masks as there or
+    not, numbers of constants as 0, 1 or another.
+    """
+    numbers: dict[UOp, int] = {}
+    digest = hashlib.sha256()
+    for node in ast.toposort():
+        numbers[node] = len(numbers)
+        arg: object = node.arg
+        if isinstance(arg, ViewArg):
+            arg = [
+                (
+                    [_kind(size) for size in view.shape],
+                    [_kind(stride) for stride in view.strides],
+                    _kind(view.offset),
+                    view.mask is not None,
+                )
+                for view in arg.tracker.views
+            ]
+        if isinstance(arg, ConstArg):
+            arg = arg.value if arg.value in (0, 1) else "c"
+        dtype = node.dtype.base if isinstance(node.dtype, PtrDType) else node.dtype
+        sources = [numbers[source] for source in node.src]
+        digest.update(f"{node.op.name} {dtype.name} {sources} {arg}\n".encode())
+    return digest.hexdigest()
+
+
+def _kind(number: object) -> object:
+    return max(-1, min(2, number)) if isinstance(number, int) else "n"
+
+
+def work_of(ast: UOp) -> int:
+    """The most elements of one value of a kernel, symbolic sizes not counted."""
+    valued = [node for node in ast.toposort() if node.op not in _WITHOUT_ELEMENTS]
+    shapes = [[size for size in kernel_shape(node) if isinstance(size, int)] for node in valued]
+    return max((math.prod(shape) for shape in shapes), default=0)
+
+
+_WITHOUT_ELEMENTS = (Ops.SINK, Ops.STORE, Ops.DEFINE_GLOBAL, Ops.DEFINE_VAR)

@@ -1,0 +1,402 @@
+"""Mutations: a case with one thing changed in its kernel, and its lists of optimisations with it.
+
+Each mutation keeps the rules of the dialect: what breaks one is not taken. Whether the new kernel
+is exact is worked out anew; one that is not is judged as floats are.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from tinyref.algebra.kernel_shape import kernel_shape, positions_of
+from tinyref.device import Capabilities
+from tinyref.dtype import DType, PtrDType, dtypes, pointer
+from tinyref.errors import UserError, VerifyError
+from tinyref.uops import build
+from tinyref.uops.node import UOp, sint, substitute
+from tinyref.uops.ops import ALU, Dialect, Ops
+from tinyref.uops.payload import ConstArg, ReduceArg, SlotArg, ViewArg
+from tinyref.verify import verify
+from tinyref.views.shape_tracker import ShapeTracker
+from tinyref_fuzz.case.case import Array, Case, Mode
+from tinyref_fuzz.case.inputs import contents
+from tinyref_fuzz.case.tape import Tape
+from tinyref_fuzz.generate.corpus import CorpusKernel, harvested, load
+from tinyref_fuzz.generate.exactness import is_exact
+from tinyref_fuzz.generate.optimisations import mutated_lists
+from tinyref_fuzz.generate.policies import Policy
+from tinyref_fuzz.generate.turns import is_moderate
+from tinyref_fuzz.generate.values import is_one, positions
+
+# Gives another kernel, or None where it fits nowhere.
+Mutation = Callable[[UOp, Tape, Capabilities], UOp | None]
+
+TRIES = 8
+MOST_MUTATIONS = 3
+MOST_ELEMENTS = 1 << 14
+MOST_POSITIONS = 1 << 14
+EXTENTS = (1, 2, 3, 4, 5, 7, 8, 13, 16, 32)
+# Ops that may stand for each other on the types of the one that is there.
+ALIKE = (
+    (Ops.ADD, Ops.SUB, Ops.MUL, Ops.MAX),
+    (Ops.AND, Ops.OR, Ops.XOR),
+    (Ops.CMPLT, Ops.CMPNE),
+    (Ops.IDIV, Ops.MOD),
+    (Ops.SHL, Ops.SHR),
+)
+REDUCING = (Ops.ADD, Ops.MAX, Ops.MUL)
+
+
+def mutated(case: Case, tape: Tape, capabilities: Capabilities, policy: Policy) -> Case:
+    """`case` with one mutation of its kernel, now and then none, and others of its lists.
+
+    The kernel that is given keeps its data as far as its buffers stay as they are. Its mode stays,
+    but for an EXACT one that is no longer exact: that becomes FLOAT, with data of that mode. The
+    equivalent kernel is left out. Gives the case with other lists where no mutation fits.
+    """
+    ast = case.ast if tape.chance(15) else mutated_kernel(case.ast, tape, capabilities)
+    mode, buffers = data_of(ast, case, tape)
+    lists = mutated_lists(ast, capabilities, tape, policy, case.opts)
+    return replace(
+        case,
+        ast=ast,
+        buffers=buffers,
+        choices=(),
+        equivalent=None,
+        opts=lists,
+        bindings={name: case.bindings[name] for name in sorted(case.bindings)},
+        mode=mode,
+    )
+
+
+def mutated_kernel(ast: UOp, tape: Tape, capabilities: Capabilities) -> UOp:
+    """The kernel with one mutation, the first of some that fits; `ast` where none does."""
+    for _ in range(TRIES):
+        changed = tape.pick(MUTATIONS)(ast, tape, capabilities)
+        if changed is not None and changed is not ast and is_valid(changed, capabilities):
+            return changed
+    return ast
+
+
+def real_kernel(tape: Tape, capabilities: Capabilities, policy: Policy) -> Case:
+    """A kernel of the corpus, or of a model, with up to three mutations; it has no lists yet."""
+    kernel = tape.pick(policy.kernels or real_kernels(capabilities))
+    modes = tuple(Mode)
+    mode = tape.pick(modes, [policy.modes.get(mode, 1) for mode in modes])
+    ast = kernel.ast
+    for _ in range(tape.below(MOST_MUTATIONS + 1)):
+        ast = mutated_kernel(ast, tape, capabilities)
+    case = Case(ast, (), bindings=kernel.bindings, mode=mode)
+    mode, buffers = data_of(ast, case, tape)
+    return replace(case, buffers=buffers, mode=mode)
+
+
+@functools.lru_cache(maxsize=16)
+def real_kernels(capabilities: Capabilities) -> tuple[CorpusKernel, ...]:
+    """The kernels of the corpus and of models that are small enough, and that the device runs."""
+    return fitting((*load(), *harvested()), capabilities)
+
+
+def fitting(
+    kernels: Sequence[CorpusKernel], capabilities: Capabilities
+) -> tuple[CorpusKernel, ...]:
+    """Those of `kernels` that a device with these capabilities runs, and that can be judged."""
+    return tuple(each for each in kernels if is_valid(each.ast, capabilities))
+
+
+def is_valid(ast: UOp, capabilities: Capabilities) -> bool:
+    """Whether `ast` keeps the rules, is of the device's types, and is small enough to judge."""
+    try:
+        verify(Dialect.AST, ast)
+    except (VerifyError, UserError):
+        return False
+    nodes = ast.toposort()
+    for node in nodes:
+        dtype = node.dtype.base if isinstance(node.dtype, PtrDType) else node.dtype
+        if dtype not in (dtypes.void, dtypes.index) and not capabilities.supports(dtype):
+            return False
+        if isinstance(node.dtype, PtrDType) and node.dtype.size > MOST_ELEMENTS:
+            return False
+        if isinstance(node.arg, ViewArg) and positions(kernel_shape(node)) > MOST_POSITIONS:
+            return False
+    if not is_moderate(ast):
+        return False
+    return len({node.arg for node in nodes if isinstance(node.arg, SlotArg)}) <= (
+        capabilities.buffer_limit
+    )
+
+
+def data_of(ast: UOp, case: Case, tape: Tape) -> tuple[Mode, tuple[Array, ...]]:
+    """Mode and contents for `ast`, of `case` where a buffer is as it was."""
+    seed = tape.below(1 << 32)
+    buffers = _contents(ast, case.mode, case.buffers, seed)
+    if case.mode is not Mode.EXACT or is_exact(ast, buffers):
+        return case.mode, buffers
+    small = _contents(ast, Mode.EXACT, (), seed)
+    if is_exact(ast, small):
+        return Mode.EXACT, small
+    return Mode.FLOAT, _contents(ast, Mode.FLOAT, (), seed)
+
+
+def _contents(ast: UOp, mode: Mode, kept: Sequence[Array], seed: int) -> tuple[Array, ...]:
+    found: dict[int, Array] = {}
+    for node in ast.toposort():
+        if not isinstance(node.arg, SlotArg) or not isinstance(node.dtype, PtrDType):
+            continue
+        slot, dtype, size = node.arg.slot, node.dtype.base, node.dtype.size
+        new = contents(mode, dtype, size, seed + slot, wide=dtype.is_int)
+        old = kept[slot] if slot < len(kept) else new
+        found[slot] = old if old.dtype == new.dtype and old.size == new.size else new
+    return tuple(found[slot] for slot in sorted(found))
+
+
+# --- nodes ----------------------------------------------------------------------------------------
+
+
+def _values(ast: UOp) -> list[UOp]:
+    """The nodes that have elements: operations, loads and reduces."""
+    kinds = ALU | {Ops.LOAD, Ops.REDUCE}
+    return [node for node in ast.toposort() if node.op in kinds and node.dtype is not dtypes.index]
+
+
+def change_op(ast: UOp, tape: Tape, capabilities: Capabilities) -> UOp | None:
+    """Another op of its kind, or another way to reduce."""
+    sites = [(node, group) for node in _values(ast) for group in ALIKE if node.op in group]
+    reduces = [(node, REDUCING) for node in _values(ast) if node.op is Ops.REDUCE]
+    if not sites and not reduces:
+        return None
+    node, group = tape.pick([*sites, *reduces])
+    op = tape.pick(group)
+    if isinstance(node.arg, ReduceArg):
+        return substitute(ast, {node: node.replace(arg=ReduceArg(op, node.arg.axes))})
+    return substitute(ast, {node: UOp(op, node.dtype, node.src)})
+
+
+def swap_operands(ast: UOp, tape: Tape, capabilities: Capabilities) -> UOp | None:
+    """y op x instead of x op y."""
+    sites = [
+        node
+        for node in _values(ast)
+        if len(node.src) == 2 and node.op in ALU and node.src[0].dtype is node.src[1].dtype
+    ]
+    if not sites:
+        return None
+    node = tape.pick(sites)
+    return substitute(ast, {node: node.replace(src=node.src[::-1])})
+
+
+def insert(ast: UOp, tape: Tape, capabilities: Capabilities) -> UOp | None:
+    """An operation on a value: with a small constant, with another value, or a cast and back."""
+    sites = [node for node in _values(ast) if node.dtype not in dtypes.storage_only]
+    if not sites:
+        return None
+    node = tape.pick(sites)
+    dtype = node.dtype
+    partners = [other for other in sites if other.dtype is dtype and node not in other.toposort()]
+    partners = [other for other in partners if kernel_shape(other) == kernel_shape(node)]
+    number = build.const(dtype, tape.pick((1, 2, 3, 7)))
+    other = tape.pick(partners) if partners and tape.below(2) else number
+    if tape.below(3) == 0:
+        wider = [to for to in dtypes.all if _holds(to, dtype) and capabilities.supports(to)]
+        new = build.cast(build.cast(node, tape.pick(wider)), dtype) if wider else None
+    elif dtype.is_bool:
+        new = build.binary(tape.pick((Ops.AND, Ops.OR, Ops.XOR, Ops.CMPNE)), node, other)
+    else:
+        ops = [Ops.ADD, Ops.MUL, Ops.SUB, Ops.MAX]
+        if dtype.is_int:
+            ops += [Ops.XOR, Ops.AND]
+            ops += [Ops.IDIV, Ops.MOD] if other is number else []
+        new = build.binary(tape.pick(ops), node, other)
+    return None if new is None else substitute(ast, {node: new})
+
+
+def _holds(wide: DType, narrow: DType) -> bool:
+    if wide is narrow or not (wide.is_int and narrow.is_int):
+        return False
+    return wide.minimum <= narrow.minimum and wide.maximum >= narrow.maximum
+
+
+def remove(ast: UOp, tape: Tape, capabilities: Capabilities) -> UOp | None:
+    """An operand instead of the operation."""
+    sites = [
+        (node, source)
+        for node in _values(ast)
+        for source in node.src
+        if node.op in ALU | {Ops.REDUCE} and source.dtype is node.dtype
+    ]
+    if not sites:
+        return None
+    node, source = tape.pick(sites)
+    return substitute(ast, {node: source})
+
+
+def add_output(ast: UOp, tape: Tape, capabilities: Capabilities) -> UOp | None:
+    """A store of what the kernel computes on the way."""
+    stored = {store.src[1] for store in ast.src}
+    sites = [node for node in _values(ast) if node not in stored and kernel_shape(node)]
+    if not sites:
+        return None
+    node = tape.pick(sites)
+    tracker = ShapeTracker.from_shape(kernel_shape(node))
+    outputs = len(ast.src)
+    moved = {
+        other: other.replace(arg=SlotArg(other.arg.slot + 1))
+        for other in ast.toposort()
+        if isinstance(other.arg, SlotArg) and other.arg.slot >= outputs
+    }
+    buffer = build.define_global(outputs, node.dtype, max(1, tracker.real_size()))
+    view = UOp(Ops.VIEW, buffer.dtype, (buffer,), ViewArg(tracker))
+    # The new store goes by the node as it was, so all is renumbered in one go.
+    return substitute(build.sink(*ast.src, build.store(view, node)), moved)
+
+
+# --- views ----------------------------------------------------------------------------------------
+
+
+def change_view(ast: UOp, tape: Tape, capabilities: Capabilities) -> UOp | None:
+    """A view that runs backward, is moved along, has its axes exchanged, or repeats."""
+    written = {store.src[0].src[0] for store in ast.src}
+    sites = [
+        node
+        for node in ast.toposort()
+        if isinstance(node.arg, ViewArg)
+        and kernel_shape(node)
+        and not positions_of(node)
+        and not (node.src and node.src[0] in written)
+    ]
+    if not sites:
+        return None
+    node = tape.pick(sites)
+    tracker = _tracker(node)
+    axis = tape.below(len(tracker.shape))
+    size = tracker.shape[axis]
+    move = tape.below(4)
+    if not isinstance(size, int) or is_one(size) or size == 0:
+        return None
+    if move == 0:
+        new = tracker.flip((axis,))
+    elif move == 1:
+        new = _along(_cut(tracker, axis, 0, size - 1), axis, 1)
+    elif move == 2:
+        equal = [at for at, other in enumerate(tracker.shape) if other == size and at != axis]
+        if not equal:
+            return None
+        order = list(range(len(tracker.shape)))
+        other = tape.pick(equal)
+        order[axis], order[other] = other, axis
+        new = tracker.permute(tuple(order))
+    else:
+        new = _cut(tracker, axis, 0, 1).expand(tracker.shape)
+    return substitute(ast, {node: node.replace(arg=ViewArg(new))})
+
+
+def _tracker(view: UOp) -> ShapeTracker:
+    """The tracker of a VIEW, VALID or IOTA."""
+    if not isinstance(view.arg, ViewArg):
+        raise TypeError(f"{view.op.name} has no view")
+    return view.arg.tracker
+
+
+def _cut(tracker: ShapeTracker, axis: int, begin: int, end: int) -> ShapeTracker:
+    ends: list[tuple[sint, sint]] = [(0, size) for size in tracker.shape]
+    ends[axis] = (begin, end)
+    return tracker.shrink(tuple(ends))
+
+
+def _along(tracker: ShapeTracker, axis: int, before: int, after: int = 0) -> ShapeTracker:
+    edges: list[tuple[sint, sint]] = [(0, 0)] * len(tracker.shape)
+    edges[axis] = (before, after)
+    return tracker.pad(tuple(edges))
+
+
+def change_extent(ast: UOp, tape: Tape, capabilities: Capabilities) -> UOp | None:
+    """Another size of an axis, in every view that has it: buffers grow where they are whole."""
+    views = [node for node in ast.toposort() if isinstance(node.arg, ViewArg)]
+    sizes = [
+        (axis, size)
+        for node in views
+        for axis, size in enumerate(_tracker(node).shape)
+        if isinstance(size, int) and size > 1 and not positions_of(node)
+    ]
+    if not sizes or any(positions_of(node) for node in views):
+        return None
+    axis, old = tape.pick(sorted(set(sizes)))
+    new = tape.pick([size for size in EXTENTS if size != old])
+    changed = {
+        node: _resized(_tracker(node), axis, new)
+        for node in views
+        if not is_one(_tracker(node).shape[axis])
+    }
+    reach: dict[UOp, int] = {}
+    for node in views:
+        if node.src:
+            size = changed.get(node, _tracker(node)).real_size()
+            reach[node.src[0]] = max(reach.get(node.src[0], 1), size)
+
+    def change(node: UOp, src: tuple[UOp, ...]) -> UOp:
+        if node in reach and isinstance(node.dtype, PtrDType):
+            return UOp(node.op, pointer(node.dtype.base, reach[node]), (), node.arg)
+        if node.op is Ops.VIEW:
+            tracker = changed.get(node, _tracker(node))
+            return UOp(Ops.VIEW, src[0].dtype, src, ViewArg(tracker))
+        if node in changed:
+            return node.replace(src=src, arg=ViewArg(changed[node]))
+        return node if src == node.src else node.replace(src=src)
+
+    return _rebuilt(ast, change)
+
+
+def _resized(tracker: ShapeTracker, axis: int, new: int) -> ShapeTracker:
+    shape = tracker.shape
+    if tracker.is_contiguous:
+        return ShapeTracker.from_shape((*shape[:axis], new, *shape[axis + 1 :]))
+    size = shape[axis]
+    assert isinstance(size, int), "the axis has a known size in every view"
+    return _cut(tracker, axis, 0, new) if new < size else _along(tracker, axis, 0, new - size)
+
+
+def _rebuilt(ast: UOp, change: Callable[[UOp, tuple[UOp, ...]], UOp]) -> UOp:
+    """The kernel with each node made anew of its changed sources."""
+    found: dict[UOp, UOp] = {}
+    for node in ast.toposort():
+        found[node] = change(node, tuple(found[source] for source in node.src))
+    return found[ast]
+
+
+# --- types ----------------------------------------------------------------------------------------
+
+
+def change_dtype(ast: UOp, tape: Tape, capabilities: Capabilities) -> UOp | None:
+    """Another type of the same kind instead of one, everywhere."""
+    there = {node.dtype for node in _values(ast)}
+    kinds = (dtypes.ints, dtypes.floats)
+    sites = [(old, kind) for kind in kinds for old in kind if old in there]
+    if not sites:
+        return None
+    old, kind = tape.pick(sites)
+    targets = [dtype for dtype in kind if dtype is not old and capabilities.supports(dtype)]
+    if not targets:
+        return None
+    new = tape.pick(targets)
+
+    def change(node: UOp, src: tuple[UOp, ...]) -> UOp:
+        dtype = node.dtype
+        if isinstance(node.arg, ConstArg) and dtype is old:
+            return build.const(new, node.arg.value)
+        if node.op is Ops.IOTA and old is dtypes.int32:
+            return build.cast(node.replace(src=src), new)
+        if isinstance(dtype, PtrDType) and dtype.base is old:
+            return UOp(node.op, pointer(new, dtype.size), src, node.arg)
+        if node.op is Ops.CAST and (new if dtype is old else dtype) is src[0].dtype:
+            return src[0]
+        return UOp(node.op, new if dtype is old else dtype, src, node.arg)
+
+    return _rebuilt(ast, change)
+
+
+MUTATIONS: tuple[Mutation, ...] = (
+    *(change_extent, change_op, insert, change_view, change_dtype, remove),
+    *(swap_operands, add_output, change_extent, change_view, insert),
+)

@@ -1,0 +1,235 @@
+"""Lists of optimisations for a kernel: legal ones, and what is refused on the way to them.
+
+Most candidates make sense for the axis that they cut; a small share is drawn of everything, those
+that no plan accepts too: a refusal must be a `KernelOptError` and must leave the plan as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING
+
+from tinyref.device import Capabilities
+from tinyref.optimise.heuristics import optimised
+from tinyref.optimise.opt import KernelOptError, Opt, OptOp, opts_text
+from tinyref.optimise.plan import Plan
+from tinyref.uops.node import UOp
+from tinyref_fuzz.case.case import Opts
+from tinyref_fuzz.case.tape import Tape
+from tinyref_fuzz.generate.candidates import (
+    AMOUNTS,
+    THREADS,
+    WEIGHTS,
+    draw,
+    is_small,
+    slots_of,
+)
+from tinyref_fuzz.generate.probes import accepted, cooked, fitting_recipes
+
+if TYPE_CHECKING:
+    from tinyref_fuzz.generate.policies import Policy
+
+# So many candidates are tried for each optimisation that is wanted.
+TRIES = 5
+# A list of a case ends after so many failures in a row: little is left that would be legal.
+PATIENCE = 4
+LONGEST = 5
+# Of the lists so many in 100 are recipes.
+RECIPE_SHARE = 55
+
+
+@dataclass(frozen=True)
+class OptList:
+    """The optimisations `opts`, which are legal one after the other, and those refused between."""
+
+    plan: Plan
+    refused: tuple[tuple[Opt, str], ...]
+
+    @property
+    def opts(self) -> tuple[Opt, ...]:
+        """What was applied, in order."""
+        return self.plan.opts
+
+
+class BrokenPlanError(Exception):
+    """An optimisation that is neither applied nor refused: the list `opts` ends with it."""
+
+    def __init__(self, opts: Opts) -> None:
+        self.opts = opts
+        super().__init__(f"{opts_text(opts)} is neither applied nor refused")
+
+
+def settled(capabilities: Capabilities) -> Capabilities:
+    """The capabilities with `THREADS` threads where the device runs kernels on those of its host.
+
+    With these a list is legal, and a program the same, on a machine of any number of cores.
+    """
+    on_host = not capabilities.has_grid and not capabilities.is_interpreted
+    return replace(capabilities, threads=THREADS) if on_host else capabilities
+
+
+def drawn_lists(
+    ast: UOp, capabilities: Capabilities, tape: Tape, policy: Policy
+) -> tuple[Opts, ...]:
+    """Lists for the kernel `ast`, none of them empty or there twice.
+
+    First what the heuristics choose, then recipes and random ones, as many as the policy wants as
+    far as the kernel has so many; last what ought to be refused and is not. A kernel of which the
+    compiler makes no plan has no lists, and one with an optimisation that it fails at has that.
+    """
+    wanted = tape.between(*policy.lists)
+    if not wanted:
+        return ()
+    drawn = _Drawn(ast, settled(capabilities), tape, policy)
+    try:
+        drawn.draw(wanted)
+    except BrokenPlanError as broken:
+        drawn.lists[broken.opts] = None
+    except AssertionError:
+        raise
+    except Exception:
+        # The compiler does not even plan this kernel: the judge is told so by itself.
+        return ()
+    return tuple(drawn.lists)
+
+
+class _Drawn:
+    """The lists of one kernel, as far as they are drawn."""
+
+    def __init__(self, ast: UOp, capabilities: Capabilities, tape: Tape, policy: Policy) -> None:
+        self.ast = ast
+        self.capabilities = capabilities
+        self.tape = tape
+        self.policy = policy
+        self.lists: dict[Opts, None] = {}
+
+    def draw(self, wanted: int) -> None:
+        """What is accepted though it is doubtful comes on top of the `wanted` lists."""
+        tape = self.tape
+        plan = Plan.of(self.ast, self.capabilities)
+        plans = [optimised(plan)]
+        self._keep(plans[0])
+        weights = {op: weight * self.policy.opts.get(op, 1) for op, weight in WEIGHTS.items()}
+        recipes, shares = fitting_recipes(plan)
+        for _ in range(wanted - 1):
+            if recipes and tape.chance(RECIPE_SHARE):
+                reached = cooked(plan, tape, tape.pick(recipes, shares))
+            else:
+                reached = _extended(plan, tape, tape.between(1, LONGEST), weights).plan
+            plans.append(reached)
+            self._keep(reached)
+        for each in (plan, *plans[1:]):
+            for opts in accepted(each, tape):
+                self.lists[opts] = None
+
+    def _keep(self, plan: Plan) -> None:
+        if plan.opts:
+            self.lists[plan.opts] = None
+
+
+def mutated_lists(
+    ast: UOp, capabilities: Capabilities, tape: Tape, policy: Policy, lists: Sequence[Opts]
+) -> tuple[Opts, ...]:
+    """`lists` for the kernel `ast`, each with one change, and what is legal of it.
+
+    Where that leaves fewer than the policy wants, there are new ones, as of `drawn_lists`.
+    """
+    least, most = policy.lists
+    if not most:
+        return ()
+    plan = Plan.of(ast, settled(capabilities))
+    weights = {op: weight * policy.opts.get(op, 1) for op, weight in WEIGHTS.items()}
+    found: dict[Opts, None] = {}
+    for opts in lists[:most]:
+        found[legal_part(plan, _changed(plan, opts, tape, weights))] = None
+    for _ in range(max(1, least - len(found))):
+        found[_extended(plan, tape, tape.between(1, LONGEST), weights).opts] = None
+    return tuple(opts for opts in found if opts)[:most]
+
+
+def legal_part(plan: Plan, opts: Sequence[Opt]) -> Opts:
+    """Those of `opts` that are legal one after the other on `plan`, and leave it small enough."""
+    for opt in opts:
+        reached = plan.legal(opt)
+        if reached is not None and is_small(reached):
+            plan = reached
+    return plan.opts
+
+
+def _changed(plan: Plan, opts: Opts, tape: Tape, weights: dict[OptOp, float]) -> list[Opt]:
+    """A list with one optimisation more or less, two exchanged, or another amount."""
+    changed = list(opts)
+    choice = tape.below(5)
+    at = tape.below(len(changed)) if changed else 0
+    if choice == 1 and changed:
+        del changed[at]
+    elif choice == 2 and len(changed) > 1:
+        other = tape.below(len(changed))
+        changed[at], changed[other] = changed[other], changed[at]
+    elif choice == 3 and changed:
+        changed[at] = replace(changed[at], arg=tape.pick(AMOUNTS))
+    elif choice == 4:
+        changed.insert(at, draw(plan, tape, slots_of(plan), weights))
+    return changed
+
+
+def random_opts(
+    ast: UOp, capabilities: Capabilities, tape: Tape, wanted: int, start: Plan | None = None
+) -> OptList:
+    """Up to `wanted` legal optimisations of the kernel `ast`, drawn from `tape`.
+
+    `start` is the plan to begin with, the one without optimisations if it is not given. Raises
+    `AssertionError` where a refusal changes the plan; every error but `KernelOptError` passes
+    through.
+    """
+    plan = Plan.of(ast, settled(capabilities)) if start is None else start
+    try:
+        return _extended(plan, tape, wanted, WEIGHTS, wanted * TRIES)
+    except BrokenPlanError as broken:
+        raise (broken.__cause__ or broken) from None
+
+
+def _extended(
+    plan: Plan, tape: Tape, wanted: int, weights: dict[OptOp, float], patience: int = PATIENCE
+) -> OptList:
+    """`plan` with up to `wanted` optimisations; after `patience` in a row that fail, no more.
+
+    Raises `BrokenPlanError` for an optimisation that is neither applied nor refused.
+    """
+    slots = slots_of(plan)
+    failed = 0
+    refused: list[tuple[Opt, str]] = []
+    for _ in range(wanted * TRIES):
+        if len(plan.opts) >= wanted or failed >= patience:
+            break
+        failed += 1
+        opt = draw(plan, tape, slots, weights)
+        before = _members(plan)
+        try:
+            reached = plan.apply(opt)
+            if is_small(reached):
+                plan, failed = reached, 0
+        except KernelOptError as error:
+            if _members(plan) != before:
+                raise AssertionError(f"{opt} was refused and changed the plan {plan}") from error
+            refused.append((opt, str(error)))
+        except Exception as error:
+            raise BrokenPlanError((*plan.opts, opt)) from error
+    return OptList(plan, tuple(refused))
+
+
+def _members(plan: Plan) -> tuple[object, ...]:
+    return tuple(getattr(plan, field.name) for field in fields(plan))
+
+
+def cramped(capabilities: Capabilities) -> Capabilities:
+    """The same device with limits that many plans break: small groups, little shared memory."""
+    return replace(
+        capabilities,
+        group_limit=(8, 4, 2),
+        group_size_limit=16,
+        shared_bytes=min(capabilities.shared_bytes, 256),
+        grid_limit=(7, 5, 40),
+        vector_lanes=tuple(lanes for lanes in capabilities.vector_lanes if lanes <= 4),
+    )

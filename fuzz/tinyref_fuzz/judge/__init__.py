@@ -1,0 +1,7 @@
+"""Between which two of evaluator, interpreter, device and equivalent kernel a case differs.
+
+In: a `Case` and a device. Out: a `Verdict`.
+
+`judge.py` compares, `runs.py` has the single steps, `guard.py` the guarded memory, `limits.py` what
+a program may take of the device, `oracles/` the exact results where rounding makes two right ones.
+"""

@@ -1,0 +1,62 @@
+"""Devices that nobody sells: the interpreter with less than it has, to reach every decomposition.
+
+They are opened by path, as `--device tinyref_fuzz.judge.devices:Core`; programs for them are run,
+and checked, by the interpreter.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+
+from tinyref.codegen.decompose import SMALL_FLOATS, WIDE_INTEGERS
+from tinyref.device import CORE_DTYPES, CORE_OPS, Capabilities
+from tinyref.dtype import dtypes
+from tinyref.runtimes.python import PythonBackend
+from tinyref_fuzz.generate.optimisations import cramped
+
+NARROW_INTEGERS = frozenset({dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uint16})
+
+
+class Core(PythonBackend):
+    """The least that an accelerator must bring: core ops, 32 bits, loops, no vectors, no groups."""
+
+    @functools.cached_property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
+            dtypes=CORE_DTYPES | NARROW_INTEGERS,
+            ops=CORE_OPS,
+            emulated=frozenset((*SMALL_FLOATS, *WIDE_INTEGERS)),
+            shared_bytes=4096,
+            division_traps=True,
+            is_interpreted=True,
+        )
+
+
+class SlowDivision(PythonBackend):
+    """Divides by constants with products and shifts, guards other divisions, has no maximum."""
+
+    @functools.cached_property
+    def capabilities(self) -> Capabilities:
+        own = super().capabilities
+        return replace(
+            own,
+            ops=own.ops - {"MAX"},
+            slow_division=True,
+            division_traps=True,
+            emulated=frozenset(SMALL_FLOATS),
+        )
+
+
+class Cramped(PythonBackend):
+    """Has groups, vectors and memory, but little of each: most limits are met."""
+
+    @functools.cached_property
+    def capabilities(self) -> Capabilities:
+        own = super().capabilities
+        return replace(
+            cramped(own),
+            dtypes=own.dtypes.difference(SMALL_FLOATS),
+            emulated=frozenset(SMALL_FLOATS),
+            matrix_tiles=(),
+        )

@@ -1,0 +1,193 @@
+"""Guarded memory: the buffers of a case in one allocation, with red zones and poison around them.
+
+What a kernel may not touch is filled with a pattern and must hold it afterwards; what it writes
+without reading it holds the pattern before, so that no result is right because of what was there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tinyref.algebra.kernel_shape import positions_of
+from tinyref.device import Buffer
+from tinyref.dtype import from_numpy_dtype
+from tinyref.runtimes.host_memory import HostAllocator
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import SlotArg, ViewArg
+
+Array = npt.NDArray[np.generic]
+Bytes = npt.NDArray[np.uint8]
+
+# Neither zero nor all ones, as bytes, integers and floats of any width; each is the other's
+# complement, so that no result agrees with both by luck.
+PATTERNS = (0x5A, 0xA5)
+# Buffers start at multiples of this, which is enough for offsets on every device known, and have
+# at least so many bytes before and after them.
+ZONE = 256
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """What a kernel AST writes, as its views say.
+
+    masks: by written slot, which elements are written, or None for all. poisoned: the written
+    slots that are never read, so that they may hold anything before; a slot that is written at
+    computed places is none of them. is_scattered: whether there is such a slot.
+    """
+
+    masks: Mapping[int, npt.NDArray[np.bool_] | None]
+    poisoned: frozenset[int]
+    is_scattered: bool = False
+
+    @classmethod
+    def of(cls, ast: UOp, buffers: Sequence[Array], bindings: Mapping[str, int]) -> Outputs:
+        """The outputs of the kernel `ast` on these buffers."""
+        masks: dict[int, npt.NDArray[np.bool_] | None] = {}
+        kept = set()
+        is_scattered = False
+        for node in ast.toposort():
+            if node.op is Ops.LOAD:
+                kept.add(_slot(node.src[0]))
+            if node.op is not Ops.STORE:
+                continue
+            view = node.src[0]
+            slot = _slot(view)
+            if positions_of(view):
+                kept.add(slot)
+                masks[slot] = None
+                is_scattered = True
+                continue
+            mask = _written(view, buffers[slot].size, bindings)
+            before = masks.get(slot, mask)
+            masks[slot] = None if mask is None or before is None else mask | before
+        return cls(masks, frozenset(masks) - kept, is_scattered)
+
+
+def _slot(view: UOp) -> int:
+    arg = view.src[0].arg
+    return arg.slot if isinstance(arg, SlotArg) else -1
+
+
+def _written(view: UOp, size: int, bindings: Mapping[str, int]) -> npt.NDArray[np.bool_] | None:
+    """Which of `size` elements a STORE through `view` writes; None for all."""
+    mask = np.zeros(size, np.bool_)
+    if isinstance(view.arg, ViewArg):
+        positions, valid = view.arg.tracker.numpy_indices(bindings)
+        mask[positions[valid]] = True
+    return None if mask.all() else mask
+
+
+class Guarded:
+    """The buffers of one launch in one piece of memory, red zones and poison filled by `pattern`.
+
+    With `shifted`, each buffer starts one element further: buffers may start at any element. The
+    memory is of the host; `on_device` gives the same on a device.
+    """
+
+    def __init__(
+        self,
+        contents: Sequence[Array],
+        outputs: Outputs,
+        pattern: int = PATTERNS[0],
+        shifted: bool = False,
+    ) -> None:
+        self.contents = contents
+        self.outputs = outputs
+        self.pattern = pattern
+        self.starts: list[int] = []
+        end = 0
+        for content in contents:
+            start = -(-(end + ZONE) // ZONE) * ZONE + (content.itemsize if shifted else 0)
+            self.starts.append(start)
+            end = start + content.nbytes
+        self.nbytes = -(-(end + ZONE) // ZONE) * ZONE
+        self.memory = _allocator.allocate(self.nbytes)
+        self.memory[:] = pattern
+        for slot, content in enumerate(contents):
+            if slot not in outputs.poisoned:
+                self.part(slot)[:] = np.ascontiguousarray(content).view(np.uint8)
+        self._before = self.memory.copy()
+        self._base: Buffer | None = None
+
+    def part(self, slot: int) -> Bytes:
+        """The bytes of one buffer, in place."""
+        start = self.starts[slot]
+        return self.memory[start : start + self.contents[slot].nbytes]
+
+    def arrays(self) -> list[Array]:
+        """The buffers by slot, in place: what the interpreter takes."""
+        return [self.part(slot).view(content.dtype) for slot, content in enumerate(self.contents)]
+
+    def on_device(self, device: str) -> list[Buffer]:
+        """The buffers by slot in memory of `device`, as they are here now."""
+        self._base = Buffer(device, self.nbytes, _BYTE).allocate()
+        self._base.copy_in(self.memory.data)
+        return [
+            self._base.view(start, content.size, from_numpy_dtype(content.dtype))
+            for start, content in zip(self.starts, self.contents, strict=True)
+        ]
+
+    def fetch(self) -> None:
+        """Brings what the device holds now to the host."""
+        if self._base is not None:
+            self.memory[:] = np.frombuffer(self._base.copy_out(), np.uint8)
+
+    def problem(self) -> str:
+        """What changed that had to stay, in words; nothing where all is as it was."""
+        changed = self.memory != self._before
+        for slot in self.outputs.masks:
+            start = self.starts[slot]
+            changed[start : start + self.contents[slot].nbytes] = False
+        if not changed.any():
+            return ""
+        at = int(np.flatnonzero(changed)[0])
+        return f"{self._place(at)} changed from {self._before[at]:#04x} to {self.memory[at]:#04x}"
+
+    def _place(self, at: int) -> str:
+        for slot, (start, content) in enumerate(zip(self.starts, self.contents, strict=True)):
+            if at < start:
+                return f"the byte {start - at} before slot {slot}"
+            if at < start + content.nbytes:
+                return f"element {(at - start) // content.itemsize} of slot {slot}, only read,"
+        end = self.starts[-1] + self.contents[-1].nbytes if self.starts else 0
+        return f"the byte {at - end + 1} after slot {len(self.starts) - 1}"
+
+    def results(self) -> dict[int, Array]:
+        """What each written slot holds: new arrays; elements that are not written are as given."""
+        found = {}
+        for slot, mask in self.outputs.masks.items():
+            values = self.part(slot).view(self.contents[slot].dtype).copy()
+            if mask is not None and slot in self.outputs.poisoned:
+                values[~mask] = self.contents[slot][~mask]
+            found[slot] = values
+        return found
+
+    def stray(self) -> str:
+        """An element of a poisoned slot that changed though nothing is to be written there."""
+        for slot in self.outputs.poisoned:
+            mask = self.outputs.masks[slot]
+            if mask is None:
+                continue
+            size = self.contents[slot].itemsize
+            left = self.part(slot).reshape(-1, size)[~mask]
+            changed = (left != self.pattern).any(axis=1)
+            if changed.any():
+                element = int(np.flatnonzero(~mask)[np.flatnonzero(changed)[0]])
+                return f"slot {slot}: element {element} is written, which the kernel leaves alone"
+        return ""
+
+
+_BYTE = from_numpy_dtype(np.dtype(np.uint8))
+_allocator = HostAllocator("the judge")
+
+
+def reversed_contents(contents: Sequence[Array], slots: Collection[int]) -> tuple[Array, ...]:
+    """The same contents with those of `slots` from the end to the start: other data, as legal."""
+    return tuple(
+        content[::-1].copy() if slot in slots else content for slot, content in enumerate(contents)
+    )

@@ -1,0 +1,541 @@
+"""Judges one case: evaluator, plain program, optimised programs and device must agree.
+
+Each value is computed once, and compared with the one before it, so that the first pair that
+differs names the stage. On the way every program is checked against what the device declares, and
+every launch by red zones, poison and the interpreter's sanitizer. Whatever is no agreement, no
+refusal of what the device declares to lack, and no `KernelOptError`, is a fault.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from tinyref import config
+from tinyref.codegen.compile import compile_kernel, planned
+from tinyref.device import Buffer, Device
+from tinyref.dtype import ImageDType, from_numpy_dtype
+from tinyref.interpret.evaluate import evaluate
+from tinyref.optimise.opt import KernelOptError, Opt, opts_text
+from tinyref.runtimes.kernel import Kernel, compile_program
+from tinyref.runtimes.python import PythonBackend
+from tinyref.uops.node import UOp
+from tinyref.uops.program import Program
+from tinyref_fuzz.case.case import Array, Case, Mode, Opts, Pair, Symptom, Verdict
+from tinyref_fuzz.case.equivalent import Equivalent
+from tinyref_fuzz.generate.candidates import THREADS
+from tinyref_fuzz.judge.guard import PATTERNS, Guarded, Outputs, reversed_contents
+from tinyref_fuzz.judge.limits import declared_lack, limit_problem
+from tinyref_fuzz.judge.oracles import Oracle, expected
+from tinyref_fuzz.judge.runs import (
+    Compiled,
+    Replayed,
+    TroubleError,
+    apart,
+    compiled,
+    has_float_maximum,
+    interpreted,
+    is_approximate,
+    launched,
+    loaded,
+    told,
+)
+
+Results = Mapping[int, Array]
+
+# One program of so many gets the checks that cost as much as all others together. Programs of one
+# case are alike: another case tells more than another program of the same.
+THOROUGH_SHARE = 6
+# All programs of one case of so many if it has more outputs than these.
+SELDOM_SHARE = 16
+MANY_OUTPUTS = 4
+# How hard LLVM optimises for the CPU device, by the number of the case: most cases quickly.
+LEVELS = (0, 0, 1, 0, 0, 1, 0, 2, 0, 0, 1, 0, 0, 1, 0, 3)
+ALL_LEVELS = (0, 1, 2, 3)
+# Of `linearize`: any number gives a legal order.
+SHUFFLE = 1
+
+
+def judge(case: Case, device: str, thorough: bool | None = None) -> Verdict:
+    """Whether all values of `case` agree on `device`; see `Judge`."""
+    return Judge(device).verdict(case, thorough)
+
+
+class Judge:
+    """Judges cases on one device.
+
+    `capabilities` are those with which programs are compiled: the same on a machine with other
+    cores. Raises `UserError` for an unknown device, `DeviceError` for one that does not work here.
+    """
+
+    def __init__(self, device: str) -> None:
+        self.device = Device.canonical(device)
+        self.backend = Device[self.device]
+        with config.Context(THREADS=THREADS):
+            self.capabilities = self.backend.capabilities
+        # The device may take subnormals for zero; the interpreter, which runs its programs, not.
+        self.flushes = not self.capabilities.keeps_subnormals
+        # The device is the interpreter itself: a program runs there once, after its text is read.
+        self.is_reference = (
+            isinstance(self.backend, PythonBackend)
+            and type(self.backend).load is PythonBackend.load
+        )
+
+    def verdict(self, case: Case, thorough: bool | None = None) -> Verdict:
+        """The first pair of values of `case` that differs, or that all agree.
+
+        thorough: True makes every check: launches again, with other poison and other data, in other
+        orders, and at all levels of LLVM; False makes none of them, at the lowest level. None is
+        for campaigns: a share of the programs gets more, which the case itself decides.
+        """
+        number = case_number(case)
+        levels: tuple[int, ...] = (LEVELS[number // SELDOM_SHARE % len(LEVELS)],)
+        if thorough is not None:
+            levels = ALL_LEVELS if thorough and self.device == "CPU" else (0,)
+        trial = _Trial(self, case, number, thorough, levels)
+        with config.Context(VERIFY=1, SANITIZE=1, THREADS=THREADS):
+            try:
+                trial.run()
+            except DisagreementError as found:
+                return replace(found.verdict, trial=trial.number, judged=trial.judged)
+        return Verdict(judged=trial.judged)
+
+    def trials(self, case: Case) -> tuple[Opts, ...]:
+        """The lists of optimisations that are judged: the case's, else the heuristics' one.
+
+        `Verdict.trial` is a number of this tuple.
+        """
+        if case.opts:
+            return case.opts
+        with config.Context(THREADS=THREADS):
+            chosen = planned(case.ast, self.capabilities).opts
+        return (chosen,) if chosen else ()
+
+    def failing_opts(self, case: Case, verdict: Verdict) -> Opts:
+        """The list that the verdict is about; empty for a program without optimisations."""
+        if verdict.trial < 0:
+            return ()
+        lists = self.trials(case)
+        return lists[verdict.trial] if verdict.trial < len(lists) else ()
+
+
+def has_many_outputs(case: Case) -> bool:
+    """Whether the kernel is one that tries many values, rather than axes, orders and launches."""
+    return len(case.ast.src) > MANY_OUTPUTS
+
+
+def case_number(case: Case) -> int:
+    """A number of the case that is the same on any machine."""
+    ops = ",".join(node.op.name for node in case.ast.toposort())
+    return zlib.crc32(f"{case.choices} {ops}".encode())
+
+
+class DisagreementError(Exception):
+    """Ends the judging of a case: what does not agree."""
+
+    def __init__(self, pair: Pair, symptom: Symptom, detail: str) -> None:
+        self.verdict = Verdict(pair, symptom, detail)
+        super().__init__(detail)
+
+
+@contextlib.contextmanager
+def between(pair: Pair) -> Iterator[None]:
+    """A `TroubleError` inside is a disagreement of `pair`."""
+    try:
+        yield
+    except TroubleError as trouble:
+        raise DisagreementError(pair, trouble.symptom, trouble.detail) from trouble
+
+
+class _Trial:
+    """One case on its way; `number` is the list of optimisations at work.
+
+    lot: a number of the case that decides which of its programs get all checks.
+    """
+
+    def __init__(
+        self,
+        judge: Judge,
+        case: Case,
+        lot: int,
+        thorough: bool | None,
+        levels: tuple[int, ...],
+    ) -> None:
+        self.judge = judge
+        self.case = case
+        self.lot = lot
+        self.thorough = thorough
+        self.levels = levels
+        self.number = -1
+        self.is_quick = thorough is None and has_many_outputs(case) and not self.everything
+        self.judged = 0
+        self.may_reverse: bool | None = None
+
+    @property
+    def everything(self) -> bool:
+        """Whether the program at work gets all checks."""
+        if self.thorough is not None:
+            return self.thorough
+        if has_many_outputs(self.case):
+            return self.lot % SELDOM_SHARE == 0
+        return (self.lot + self.number) % THOROUGH_SHARE == 0
+
+    def run(self) -> None:
+        """Raises `DisagreementError` where two values differ."""
+        case = self.case
+        with between(Pair.PLAIN), told(lambda: "evaluator"):
+            self.oracle = expected(case)
+            flushes = self.judge.flushes
+            self.device_oracle = expected(case, flushes) if flushes else self.oracle
+            self.outputs = Outputs.of(case.ast, case.buffers, case.bindings)
+        if not self._is_right_optimised():
+            program = self._plain()
+            if program is None:
+                return
+            plain = self._value(Pair.PLAIN, program, self._differs_from_evaluator)
+            for number, opts in enumerate(self._trials()):
+                self.number = number
+                with contextlib.suppress(KernelOptError):
+                    self._optimised(opts, plain)
+            self.number = -1
+        if case.equivalent is not None:
+            self._equivalent(case.equivalent)
+
+    def _is_right_optimised(self) -> bool:
+        """Whether a case of many values is right in its only optimised program.
+
+        Then the plain one has little to add. Where it is wrong all are judged, in their order.
+        """
+        if not self.is_quick or len(self.case.opts) != 1:
+            return False
+        try:
+            self._optimised(self.case.opts[0])
+        except (DisagreementError, KernelOptError):
+            return False
+        return self.judged > 0
+
+    def _trials(self) -> tuple[Opts, ...]:
+        if self.is_quick and not self.case.opts:
+            # The same values again: another kernel of many outputs tells more in that time.
+            return ()
+        with between(Pair.OPTIMISED), told(lambda: "heuristics"):
+            try:
+                return self.judge.trials(self.case)
+            except KernelOptError as error:
+                raise TroubleError(Symptom.ERROR, f"heuristics: {error}") from error
+
+    def _plain(self) -> Compiled | None:
+        """The program without optimisations, or None where the device may refuse the kernel."""
+        try:
+            with between(Pair.PLAIN):
+                return self._compiled(self.case.ast, ())
+        except DisagreementError as found:
+            if self._may_refuse(found.verdict):
+                return None
+            raise
+
+    def _may_refuse(self, verdict: Verdict) -> bool:
+        """Whether an error of the compiler is due: the kernel needs what the device lacks."""
+        lacks = declared_lack(self.case.ast, self.judge.capabilities)
+        return verdict.symptom is Symptom.ERROR and lacks != ""
+
+    def _optimised(self, opts: Opts, plain: Results | None = None) -> None:
+        """Judges one list. Raises `KernelOptError` where this device refuses it.
+
+        `plain` is what the program without optimisations gave, if it ran.
+        """
+        try:
+            with between(Pair.OPTIMISED):
+                program = self._compiled(self.case.ast, opts)
+                self._check_applied(opts)
+        except DisagreementError as found:
+            # A plan may need a longer index than the kernel alone does.
+            if self._may_refuse(found.verdict):
+                return
+            raise
+
+        def differs(slot: int, actual: Array) -> str:
+            against = None if plain is None else plain[slot]
+            return self.oracle.difference(slot, actual, against=against)
+
+        self._value(Pair.OPTIMISED, program, differs)
+        self.judged += 1
+
+    def _check_applied(self, opts: Opts) -> None:
+        """The plan of `opts` says of itself that they were applied, and nothing else."""
+        if not self.everything:
+            return
+        with told(lambda: "plan"):
+            applied = planned(self.case.ast, self.judge.capabilities, opts).opts
+        if applied != opts:
+            told_as = opts_text(applied) or "none"
+            raise TroubleError(Symptom.ERROR, f"plan: {opts_text(opts)} gave a plan of {told_as}")
+
+    def _compiled(self, ast: UOp, opts: Sequence[Opt] | None) -> Compiled:
+        """A program that takes no more than the device declares. Raises `TroubleError`."""
+        # The interpreter sees all accesses of this launch; with variables there are others. Without
+        # them it is the check itself that is tried, on one program of a case.
+        checks_bounds = bool(self.case.bindings) or (self.everything and opts == ())
+        made = compiled(ast, self.judge.capabilities, opts, checks_bounds)
+        with told(lambda: "limits"):
+            problem = limit_problem(
+                made.program, self.judge.capabilities, opts or (), self.case.bindings
+            )
+        if problem:
+            raise TroubleError(Symptom.LIMIT, problem)
+        return made
+
+    def _differs_from_evaluator(self, slot: int, actual: Array) -> str:
+        return self.oracle.difference(slot, actual)
+
+    def _is_wrong_on_device(self, slot: int, actual: Array) -> str:
+        return self.device_oracle.difference(slot, actual)
+
+    # One program
+
+    def _value(
+        self, pair: Pair, program: Compiled, differs: Callable[[int, Array], str]
+    ) -> Results:
+        """What the interpreter gives for a program, once it and the device agree.
+
+        Where the interpreter is the device, some programs go through their text, too.
+        """
+        fault = None
+        if self.judge.is_reference and self.everything:
+            try:
+                with between(pair):
+                    results = self._launched(program.program)
+                    self._compare(results, differs)
+                    self._check_orders(program, results)
+                    return results
+            except DisagreementError as found:
+                fault = found.verdict
+        with between(pair):
+            results = interpreted(program.program, self._memory(), self.case.bindings)
+            self._compare(results, differs)
+            self._check_orders(program, results)
+        if fault is not None and fault.symptom is not None:
+            # The program is right, so that its text, or the reading of it, is not.
+            raise DisagreementError(Pair.DEVICE, fault.symptom, fault.detail)
+        if self.everything or not self.judge.is_reference:
+            self._check_device(pair, program.program, results)
+        return results
+
+    def _compare(self, results: Results, differs: Callable[[int, Array], str]) -> None:
+        for slot, actual in results.items():
+            problem = differs(slot, actual)
+            if problem:
+                raise TroubleError(Symptom.VALUE, problem)
+
+    def _memory(self, pattern: int = 0, shifted: bool = False, reverses: bool = False) -> Guarded:
+        return Guarded(self._contents(reverses), self.outputs, PATTERNS[pattern], shifted)
+
+    def _contents(self, reverses: bool) -> tuple[Array, ...]:
+        contents = self.case.buffers
+        if not reverses:
+            return contents
+        read = set(range(len(contents))) - set(self.outputs.masks)
+        return reversed_contents(contents, read)
+
+    def _launched(self, program: Program) -> Results:
+        """What the device gives, after a compile of its own."""
+        kernel = loaded(self.judge.backend, self.judge.device, program)
+        return launched(kernel, self._memory(), self.case.bindings)
+
+    # Two runs of one program
+
+    def _check_same(
+        self, program: Program, actual: Results, wanted: Results, symptom: Symptom, how: str = ""
+    ) -> None:
+        """Two runs of one program gave the same. Raises `TroubleError`."""
+        if is_approximate(program) or not config.integer("STRICT_FLOAT"):
+            # Only the evaluator can tell, which the caller's data need not be for.
+            return
+        zeros_differ = not has_float_maximum(program)
+        for slot, values in actual.items():
+            differs = apart(values, wanted[slot], zeros_differ)
+            numbers = np.flatnonzero(self.oracle.allowed[slot].where_known(differs))
+            if numbers.size:
+                raise TroubleError(symptom, _sentence(slot, numbers, values, wanted[slot], how))
+
+    def _check_orders(self, made: Compiled, results: Results) -> None:
+        """The same on the interpreter with other poison, and in other orders."""
+        if not self.everything:
+            return
+        with told(lambda: "another order of the nodes"):
+            shuffled = made.shuffled(SHUFFLE)
+        how = "with other poison around, in other orders of nodes and work-items"
+        try:
+            # All at once, as it seldom matters; one by one where it does.
+            again = interpreted(shuffled, self._memory(1), self.case.bindings, backward=True)
+            self._check_same(made.program, again, results, Symptom.VALUE, how)
+        except TroubleError:
+            self._check_each_order(made.program, shuffled, results)
+            raise
+
+    def _check_each_order(self, program: Program, shuffled: Program, results: Results) -> None:
+        """Raises `TroubleError` for the first change alone that matters."""
+        bindings = self.case.bindings
+        again = interpreted(program, self._memory(1), bindings)
+        self._check_same(program, again, results, Symptom.ACCESS, "with other poison around")
+        again = interpreted(program, self._memory(1), bindings, backward=True)
+        self._check_same(program, again, results, Symptom.RACE, "with work-items in reverse order")
+        again = interpreted(shuffled, self._memory(), bindings)
+        self._check_same(program, again, results, Symptom.VALUE, "in another order of the nodes")
+
+    # The device
+
+    def _check_device(self, pair: Pair, program: Program, results: Results) -> None:
+        """The device gives what the interpreter gave."""
+        reversed_results = self._reversed_results(pair, program)
+        with between(Pair.DEVICE):
+            for level in self.levels:
+                with config.Context(CPU_LEVEL=level):
+                    kernel = loaded(self.judge.backend, self.judge.device, program)
+                    measured = launched(kernel, self._memory(), self.case.bindings)
+                    if not self.judge.flushes:
+                        self._check_same(program, measured, results, Symptom.VALUE)
+                    self._compare(measured, self._is_wrong_on_device)
+                    if self.everything and level == self.levels[-1]:
+                        self._check_replay(kernel, measured, reversed_results)
+
+    def _check_replay(self, kernel: Kernel, measured: Results, other: Results | None) -> None:
+        """A launch that is prepared once is right on other data and with other poison.
+
+        The buffers lie elsewhere each time, and start at any element.
+        """
+        program = kernel.program
+        shifts = not any(isinstance(node.dtype, ImageDType) for node in program.uops)
+        replayed = Replayed(kernel, self._memory(), self.case.bindings)
+        if other is not None:
+            again = replayed.run(self._memory(1, shifts, reverses=True))
+            self._check_other_data(kernel, again, other)
+        again = replayed.run(self._memory(1, shifts))
+        self._check_same(program, again, measured, Symptom.UNSTABLE, "in another launch")
+
+    def _reversed_results(self, pair: Pair, program: Program) -> Results | None:
+        """What the interpreter gives where each input is reversed; None where that may not be.
+
+        Other data may meet what has no value, or be written to one place; small integers that are
+        written to places of their own, and have a value everywhere, do not.
+        """
+        if not self.everything or self.judge.flushes or not self._may_reverse():
+            return None
+        with between(pair):
+            return interpreted(program, self._memory(reverses=True), self.case.bindings)
+        raise AssertionError("unreachable")
+
+    def _may_reverse(self) -> bool:
+        """Whether every element is specified where each input is reversed; decided once a case."""
+        if self.may_reverse is None:
+            self.may_reverse = (
+                self.case.mode is Mode.EXACT
+                and not self.outputs.is_scattered
+                and _all_known(self.oracle)
+                and _all_known(self._reversed_oracle())
+            )
+        return self.may_reverse
+
+    def _reversed_oracle(self) -> Oracle:
+        with between(Pair.PLAIN), told(lambda: "evaluator, inputs reversed"):
+            return expected(replace(self.case, buffers=self._contents(reverses=True)))
+        raise AssertionError("unreachable")
+
+    def _check_other_data(self, kernel: Kernel, again: Results, wanted: Results) -> None:
+        """Right on other data; where it is wrong, a kernel that never ran before may be right."""
+        program = kernel.program
+        try:
+            self._check_same(program, again, wanted, Symptom.UNSTABLE, "with inputs reversed")
+        except TroubleError as trouble:
+            fresh = loaded(self.judge.backend, self.judge.device, program)
+            alone = launched(fresh, self._memory(reverses=True), self.case.bindings)
+            self._check_same(program, alone, wanted, Symptom.VALUE, "with inputs reversed")
+            raise trouble
+
+    # Kernels that compute the same
+
+    def _equivalent(self, equivalent: Equivalent) -> None:
+        """The evaluator and the device give the same for the equivalent kernel."""
+        if declared_lack(equivalent.ast, self.judge.capabilities):
+            return
+        for where, run in (("evaluator", self._evaluated), ("device", self._run_optimised)):
+            problem = self._problem_of(run, equivalent.ast)
+            if problem is not None:
+                steps = " ".join(equivalent.labels)
+                blamed = self._first_wrong_step(equivalent, run)
+                detail = f"{where}, wrong after {blamed} in {steps}: {problem.detail}"
+                raise DisagreementError(Pair.EQUIVALENT, problem.symptom, detail)
+
+    def _problem_of(self, run: Callable[[UOp], Results], ast: UOp) -> TroubleError | None:
+        try:
+            self._compare(run(ast), self._is_wrong_on_device)
+        except TroubleError as trouble:
+            return trouble
+        return None
+
+    def _first_wrong_step(self, equivalent: Equivalent, run: Callable[[UOp], Results]) -> str:
+        """The label of the first transformation after which the value is another."""
+        for label, ast in equivalent.trail:
+            if self._problem_of(run, ast) is not None:
+                return label
+        return "no step"
+
+    def _evaluated(self, ast: UOp) -> Results:
+        with told(lambda: "evaluator"):
+            return evaluate(ast, dict(enumerate(self.case.buffers)), self.case.bindings)
+        raise AssertionError("unreachable")
+
+    def _run_optimised(self, ast: UOp) -> Results:
+        with told(lambda: "heuristics"), config.Context(CPU_LEVEL=self.levels[0]):
+            return self._launched(self._compiled(ast, None).program)
+        raise AssertionError("unreachable")
+
+
+def _all_known(oracle: Oracle) -> bool:
+    return all(allowed.unknown is None for allowed in oracle.allowed.values())
+
+
+def _sentence(
+    slot: int, numbers: npt.NDArray[np.intp], actual: Array, wanted: Array, how: str
+) -> str:
+    """What differs first."""
+    at = int(numbers[0])
+    text = f"slot {slot}: element {at} of {actual.size} is {actual[at]!s} instead of {wanted[at]!s}"
+    return f"{text} {how}".rstrip()
+
+
+# --- running a kernel alone -----------------------------------------------------------------------
+
+
+def measured_outputs(
+    device: str,
+    ast: UOp,
+    contents: Sequence[Array],
+    bindings: Mapping[str, int] | None = None,
+    opts: Sequence[Opt] | None = None,
+) -> dict[int, Array]:
+    """What each written slot holds after the kernel `ast` ran on `device`.
+
+    `opts` are the optimisations, those of the heuristics without them. Errors as of
+    `compile_kernel` and of the device.
+    """
+    program = compile_kernel(ast, Device[device].capabilities, opts=opts)
+    kernel = compile_program(device, program)
+    buffers = filled(device, contents)
+    kernel(buffers, bindings, wait=True)
+    written = range(len(ast.src))
+    return {slot: np.frombuffer(buffers[slot].copy_out(), contents[slot].dtype) for slot in written}
+
+
+def filled(device: str, contents: Sequence[Array]) -> list[Buffer]:
+    """Buffers on `device` that hold `contents`."""
+    buffers = []
+    for content in contents:
+        buffer = Buffer(device, content.size, from_numpy_dtype(content.dtype)).allocate()
+        buffers.append(buffer.copy_in(content.view(np.uint8).data))
+    return buffers

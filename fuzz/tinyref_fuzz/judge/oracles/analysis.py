@@ -1,0 +1,187 @@
+"""Spans of every node of a kernel AST: a second evaluator, which knows what is not certain.
+
+It shares with the AST evaluator the meanings of the ops on numbers and the positions that a view
+shows, and nothing else: where the two differ on certain elements, one of them is wrong.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from tinyref import config
+from tinyref.algebra.kernel_shape import positions_of
+from tinyref.dtype import DType, numpy_dtype
+from tinyref.errors import UserError
+from tinyref.interpret.evaluate import evaluate_index
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import ALU, Ops
+from tinyref.uops.payload import ConstArg, ReduceArg, SlotArg, VarArg, ViewArg
+from tinyref_fuzz.case.case import Array
+from tinyref_fuzz.judge.oracles.arithmetic import apply, unrounded
+from tinyref_fuzz.judge.oracles.oracle import Allowed
+from tinyref_fuzz.judge.oracles.reduces import reduced, smallest_normal
+from tinyref_fuzz.judge.oracles.span import Span, Values, either, mask_of, point, span
+from tinyref_spec.bits import BoolArray
+
+ELEMENTARY = frozenset({Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.POW})
+# Of these the next op may take the exact result, where floats are not strict.
+CONTRACTED = frozenset({Ops.ADD, Ops.SUB, Ops.MUL, Ops.MULACC, Ops.CAST})
+
+
+class Analysis:
+    """What the written slots of one kernel may hold, given the contents of its buffers.
+
+    flushes: whether the device may take subnormals for zero. Where floats are not strict, sums and
+    products may be contracted. Raises `UserError` for a node that is no part of a kernel AST.
+    """
+
+    def __init__(
+        self,
+        ast: UOp,
+        buffers: Sequence[Array],
+        bindings: Mapping[str, int],
+        flushes: bool = False,
+    ) -> None:
+        self.is_strict = config.integer("STRICT_FLOAT") != 0
+        self.buffers = buffers
+        self.bindings = bindings
+        self.flushes = flushes
+        self.spans: dict[UOp, Span] = {}
+        # Nodes whose value within the span depends on how the kernel is compiled.
+        self.loose: set[UOp] = set()
+        self.allowed: dict[int, Allowed] = {}
+        with np.errstate(all="ignore"):
+            for node in ast.toposort():
+                self._visit(node)
+
+    def _visit(self, node: UOp) -> None:
+        if node.op in (Ops.SINK, Ops.DEFINE_GLOBAL, Ops.VIEW):
+            return
+        if node.op is Ops.STORE:
+            self._store(node)
+            return
+        found = self._span(node)
+        if self.flushes and node.dtype.is_float:
+            found = flushed(found, node.dtype)
+        self.spans[node] = found
+        is_free = node.op in ELEMENTARY or node.op is Ops.REDUCE or not self.is_strict
+        is_source = is_free and node.dtype.is_float and not found.is_point
+        if is_source or any(source in self.loose for source in node.src):
+            self.loose.add(node)
+
+    def _span(self, node: UOp) -> Span:
+        arg = node.arg
+        if isinstance(arg, ConstArg):
+            return point(np.array(arg.value, numpy_dtype(node.dtype)))
+        if isinstance(arg, VarArg):
+            value = evaluate_index(node, self.bindings)
+            return point(np.array(value, numpy_dtype(node.dtype)))
+        if node.op is Ops.LOAD:
+            return self._load(node)
+        if isinstance(arg, ViewArg):
+            positions, valid, unknown = self._positions(node)
+            return point(valid if node.op is Ops.VALID else positions.astype(np.int32), unknown)
+        sources = [self.spans[source] for source in node.src]
+        if isinstance(arg, ReduceArg):
+            return reduced(arg.op, node.dtype, sources[0], arg.axes, self.flushes)
+        if node.op in ALU:
+            found = apply(node.op, node.dtype, [source.dtype for source in node.src], sources)
+            rounds = node.op in CONTRACTED and node.dtype.is_float and not self.is_strict
+            return unrounded(node.op, found, sources) if rounds else found
+        raise UserError(f"oracle: {node.op.name} does not belong in a kernel AST")
+
+    def _positions(self, view: UOp) -> tuple[Values, BoolArray, BoolArray | None]:
+        """Which element is shown where (0 where none is), whether one is, and where unknown."""
+        if not isinstance(view.arg, ViewArg):
+            raise UserError(f"oracle: {view.op.name} does not carry a view")
+        positions, valid = view.arg.tracker.numpy_indices(self.bindings)
+        places = [self.spans[place] for place in positions_of(view)]
+        if not places:
+            return positions, valid, None
+        return _at_places(positions, valid, places)
+
+    def _buffer(self, view: UOp, positions: Values) -> tuple[int, Array]:
+        """The slot that a VIEW shows, and its contents, in which all `positions` must lie."""
+        arg = view.src[0].arg if view.src else None
+        if not isinstance(arg, SlotArg):
+            raise UserError("oracle: a LOAD or STORE goes to a VIEW of a DEFINE_GLOBAL")
+        if not 0 <= arg.slot < len(self.buffers):
+            raise UserError(f"oracle: no buffer for slot {arg.slot}")
+        buffer = self.buffers[arg.slot]
+        if positions.size and not 0 <= positions.min() <= positions.max() < buffer.size:
+            raise UserError(
+                f"oracle: a view of slot {arg.slot} reaches from {positions.min()} to "
+                f"{positions.max()}, the buffer has {buffer.size} elements"
+            )
+        return arg.slot, buffer
+
+    def _load(self, node: UOp) -> Span:
+        view = node.src[0]
+        positions, valid, unknown = self._positions(view)
+        where = positions[valid]
+        _, buffer = self._buffer(view, where)
+        value = np.zeros(positions.shape, numpy_dtype(node.dtype))
+        value[valid] = buffer[where].astype(value.dtype)
+        return point(value, unknown)
+
+    def _store(self, node: UOp) -> None:
+        view, source = node.src
+        positions, valid, _ = self._positions(view)
+        where = positions[valid]
+        slot, before = self._buffer(view, where)
+        stored = self.spans[source]
+        ends = []
+        for end in (stored.low,) if stored.is_point else (stored.low, stored.high):
+            after = before.copy()
+            after[where] = np.broadcast_to(end, positions.shape)[valid].astype(before.dtype)
+            ends.append(after)
+        unknown = None
+        if stored.unknown is not None:
+            unknown = np.zeros(before.shape, np.bool_)
+            unknown[where] = np.broadcast_to(stored.unknown, positions.shape)[valid]
+        is_loose = source in self.loose and not stored.is_point
+        self.allowed[slot] = Allowed(ends[0], ends[-1], unknown, is_loose)
+
+
+def _at_places(
+    positions: Values, valid: BoolArray, places: Sequence[Span]
+) -> tuple[Values, BoolArray, BoolArray | None]:
+    """Of a view over more axes than the kernel has: the last ones are at `places`, one each."""
+    rank = positions.ndim - len(places)
+    own, sizes = positions.shape[:rank], positions.shape[rank:]
+    shape = np.broadcast_shapes(own, *(place.low.shape for place in places))
+    number, inside = np.zeros(shape, np.int64), np.ones(shape, np.bool_)
+    unknown: BoolArray | None = None
+    for place, size in zip(places, sizes, strict=True):
+        at = place.low.astype(np.int64)
+        fits = (at >= 0) & (at < size)
+        number = number * size + np.where(fits, at, 0)
+        inside = inside & fits
+        unknown = either(unknown, place.unknown)
+    if unknown is not None:
+        unknown = np.broadcast_to(unknown, shape)
+    count = math.prod(sizes)
+    if not count:
+        return np.zeros(shape, np.int64), np.zeros(shape, np.bool_), unknown
+    taken: list[Values] = []
+    for each in (positions, valid):
+        rows = np.broadcast_to(each.reshape(*own, count), (*shape, count))
+        taken.append(np.take_along_axis(rows, number[..., None], -1)[..., 0])
+    inside = inside & taken[1]
+    return np.where(inside, taken[0], 0), inside, unknown
+
+
+def flushed(found: Span, dtype: DType) -> Span:
+    """Subnormals may be zero of either sign."""
+    least = smallest_normal(dtype)
+    small = [(np.abs(end) < least) for end in (found.low, found.high)]
+    if not (small[0] | small[1]).any():
+        return found
+    zero = np.zeros((), found.low.dtype)
+    low = np.where(small[0] & (found.low > 0), zero, found.low)
+    high = np.where(small[1] & (found.high < 0), zero, found.high)
+    is_open = found.open() | (small[0] & (found.low != 0)) | (small[1] & (found.high != 0))
+    return span(low, high, mask_of(found), is_open)

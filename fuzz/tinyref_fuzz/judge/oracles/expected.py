@@ -1,0 +1,45 @@
+"""The oracle of a case: the evaluator where nothing rounds, else derived bounds."""
+
+from __future__ import annotations
+
+from tinyref.interpret.evaluate import evaluate
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import ConstArg
+from tinyref_fuzz.case.case import Case, Mode
+from tinyref_fuzz.judge.oracles.analysis import Analysis
+from tinyref_fuzz.judge.oracles.oracle import Allowed, Oracle
+
+# On small integers these are exact in every order, and none looks at the sign of a zero.
+EXACT_OPS = frozenset(
+    {
+        *(Ops.SINK, Ops.STORE, Ops.VIEW, Ops.DEFINE_GLOBAL, Ops.LOAD, Ops.VALID, Ops.IOTA),
+        *(Ops.CONST, Ops.DEFINE_VAR, Ops.REDUCE, Ops.WHERE, Ops.THREEFRY),
+        *(Ops.ADD, Ops.SUB, Ops.MUL, Ops.NEG, Ops.MULACC, Ops.MAX, Ops.TRUNC),
+        *(Ops.CMPLT, Ops.CMPNE, Ops.AND, Ops.OR, Ops.XOR),
+    }
+)
+
+
+def expected(case: Case, flushes: bool = False) -> Oracle:
+    """What the written slots of `case` may hold after the kernel, on a device or the interpreter.
+
+    flushes: whether the device may take subnormals for zero. Of EXACT cases every value is exact,
+    unless an op could show the sign of a zero, or have no specified value: such a kernel is
+    analysed as those of the other modes are, and may be exact all the same. Errors as of `evaluate`
+    and of `Analysis`.
+    """
+    if case.mode is Mode.EXACT and all(is_exact(node) for node in case.ast.toposort()):
+        values = evaluate(case.ast, dict(enumerate(case.buffers)), case.bindings)
+        return Oracle({slot: Allowed(value, value) for slot, value in values.items()})
+    return Oracle(Analysis(case.ast, case.buffers, case.bindings, flushes).allowed)
+
+
+def is_exact(node: UOp) -> bool:
+    """Whether a node of an EXACT kernel has one value, whatever the kernel."""
+    if node.op is Ops.CAST:
+        return not node.src[0].dtype.is_float or node.dtype.is_float or node.dtype.is_bool
+    if node.op in (Ops.IDIV, Ops.MOD):
+        divisor = node.src[1].arg
+        return isinstance(divisor, ConstArg) and divisor.value > 0
+    return node.op in EXACT_OPS

@@ -1,0 +1,227 @@
+"""Single steps of judging: compile a kernel, run a program on the interpreter or on a device.
+
+What goes wrong on the way is a `TroubleError`: a symptom and the words for it. Errors that nobody
+meant to raise are troubles too, each with the stage of the compiler that was reached.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from tinyref.codegen.compile import compile_kernel
+from tinyref.codegen.decompose import ELEMENTARY_OPS
+from tinyref.codegen.linearise.linearise import linearize
+from tinyref.device import Backend, Buffer, Capabilities
+from tinyref.interpret import Fault, Interpreter, SanitizerError
+from tinyref.optimise.opt import KernelOptError, Opt
+from tinyref.runtimes.kernel import Kernel
+from tinyref.runtimes.launch import BoundKernel
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import VarArg
+from tinyref.uops.program import Program
+from tinyref.verify.index_bounds import check_index_bounds
+from tinyref_fuzz.case.case import Array, Symptom
+from tinyref_fuzz.judge.guard import Guarded
+
+SYMPTOMS = {
+    Fault.BOUNDS: Symptom.ACCESS,
+    Fault.ALIGNMENT: Symptom.ACCESS,
+    Fault.UNINITIALISED: Symptom.ACCESS,
+    Fault.RACE: Symptom.RACE,
+    Fault.DIVERGENCE: Symptom.RACE,
+    Fault.TILE: Symptom.ERROR,
+}
+
+
+class TroubleError(Exception):
+    """What went wrong: `symptom`, and `detail` in one line."""
+
+    def __init__(self, symptom: Symptom, detail: str) -> None:
+        self.symptom = symptom
+        self.detail = detail
+        super().__init__(detail)
+
+
+@contextlib.contextmanager
+def told(where: Callable[[], str]) -> Iterator[None]:
+    """Makes a `TroubleError` of every error but a `KernelOptError`; `where` says what was done."""
+    try:
+        yield
+    except (TroubleError, KernelOptError):
+        raise
+    except SanitizerError as error:
+        raise TroubleError(SYMPTOMS[error.kind], f"{where()}: {_first_line(error)}") from error
+    except MemoryError as error:
+        raise TroubleError(Symptom.MEMORY, f"{where()}: {_first_line(error)}") from error
+    except Exception as error:
+        detail = f"{where()}: {type(error).__name__}: {_first_line(error)}"
+        raise TroubleError(Symptom.ERROR, detail) from error
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
+
+
+@dataclass
+class Stages:
+    """Notes how far the compiler came; `roots` are the graphs after the stages that are asked."""
+
+    checks_bounds: bool = False
+    reached: str = "nothing"
+    roots: dict[str, UOp | tuple[UOp, ...]] = field(default_factory=dict)
+
+    def __call__(self, stage: str, value: UOp | tuple[UOp, ...]) -> None:
+        self.reached = stage
+        if stage == "narrow":
+            self.roots[stage] = value
+        if stage == "decompose" and self.checks_bounds and isinstance(value, UOp):
+            check_index_bounds(value)
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A program, the graph that it was linearised from, and the optimisations that made it."""
+
+    program: Program
+    graph: UOp
+    opts: tuple[Opt, ...] | None
+
+    def shuffled(self, seed: int) -> Program:
+        """The program in another legal order of its nodes."""
+        return replace(self.program, uops=linearize(self.graph, seed))
+
+
+def compiled(
+    ast: UOp, capabilities: Capabilities, opts: Sequence[Opt] | None, checks_bounds: bool = False
+) -> Compiled:
+    """The kernel `ast` compiled with `opts`, of the heuristics without them.
+
+    Raises `KernelOptError` for a list that is refused, `TroubleError` for every other error.
+    """
+    stages = Stages(checks_bounds)
+    with told(lambda: f"compiler, {stages.reached} reached"):
+        program = compile_kernel(ast, capabilities, on_stage=stages, opts=opts)
+        graph = stages.roots["narrow"]
+        if not isinstance(graph, UOp):
+            raise TypeError("the stage narrow gave no graph")
+        return Compiled(program, graph, None if opts is None else tuple(opts))
+    raise AssertionError("unreachable")
+
+
+def interpreted(
+    program: Program, memory: Guarded, bindings: Mapping[str, int], backward: bool = False
+) -> dict[int, Array]:
+    """What each written slot holds after `program` ran on the interpreter with its sanitizer.
+
+    Raises `TroubleError`, also for memory that changed and had to stay.
+    """
+    with told(lambda: "interpreter"):
+        Interpreter(program).run(memory.arrays(), bindings, backward=backward)
+    return checked_results(memory)
+
+
+def loaded(backend: Backend, device: str, program: Program) -> Kernel:
+    """The kernel of `program`, rendered and compiled anew. Raises `TroubleError`."""
+    step = "renderer"
+    with told(lambda: step):
+        source = backend.renderer.render(program)
+        step = "compiler of the device"
+        binary = backend.compiler.compile(source)
+        step = "loading"
+        return Kernel(device, program, source, backend.load(program.name, binary))
+    raise AssertionError("unreachable")
+
+
+def launched(kernel: Kernel, memory: Guarded, bindings: Mapping[str, int]) -> dict[int, Array]:
+    """What each written slot holds after `kernel` ran on its device. Raises `TroubleError`."""
+    with told(lambda: "launch"):
+        buffers = memory.on_device(kernel.device)
+        chosen = [buffers[parameter.slot] for parameter in kernel.program.parameters]
+        kernel(chosen, bindings, wait=True)
+        memory.fetch()
+    return checked_results(memory)
+
+
+class Replayed:
+    """A launch of `kernel` that is prepared once, on the first memory, and then given others.
+
+    It is prepared with other values of the variables too, where they have others.
+    """
+
+    def __init__(self, kernel: Kernel, memory: Guarded, bindings: Mapping[str, int]) -> None:
+        self.kernel = kernel
+        self.bindings = bindings
+        self.launch: BoundKernel | None = None
+        with told(lambda: "preparing a launch"):
+            others = {**bindings, **_other_values(kernel.program, bindings)}
+            self.launch = BoundKernel(kernel, self._chosen(memory), others)
+
+    def _chosen(self, memory: Guarded) -> list[Buffer]:
+        buffers = memory.on_device(self.kernel.device)
+        return [buffers[parameter.slot] for parameter in self.kernel.program.parameters]
+
+    def run(self, memory: Guarded) -> dict[int, Array]:
+        """What each written slot of `memory` holds after a launch there. Raises `TroubleError`."""
+        with told(lambda: "repeated launch"):
+            if self.launch is None:
+                raise TypeError("the launch was never prepared")
+            for place, buffer in enumerate(self._chosen(memory)):
+                self.launch.rebind(place, buffer)
+            self.launch.vary(self.bindings)
+            if not self.launch.is_empty:
+                self.launch.launch()
+            memory.fetch()
+        return checked_results(memory)
+
+
+def _other_values(program: Program, bindings: Mapping[str, int]) -> dict[str, int]:
+    """For each variable another value than it has, where it may have one."""
+    found = {}
+    for node in program.variables:
+        if isinstance(node.arg, VarArg):
+            low, high = node.arg.minimum, node.arg.maximum
+            found[node.arg.name] = low if bindings.get(node.arg.name) != low else high
+    return found
+
+
+def checked_results(memory: Guarded) -> dict[int, Array]:
+    """The results in `memory`. Raises `TroubleError` where something changed that had to stay."""
+    problem = memory.problem()
+    if problem:
+        raise TroubleError(Symptom.RED_ZONE, problem)
+    stray = memory.stray()
+    if stray:
+        raise TroubleError(Symptom.VALUE, stray)
+    return memory.results()
+
+
+def apart(actual: Array, wanted: Array, zeros_differ: bool) -> npt.NDArray[np.bool_]:
+    """Where the bits of two arrays of one type differ, but for payloads of NaNs.
+
+    Without `zeros_differ`, zeros of either sign are equal.
+    """
+    size = actual.itemsize
+    bits = np.ascontiguousarray(actual).view(np.uint8).reshape(-1, size)
+    other = np.ascontiguousarray(wanted).view(np.uint8).reshape(-1, size)
+    differs = np.asarray((bits != other).any(axis=1))
+    if differs.any():
+        differs &= ~(np.asarray(actual != actual) & np.asarray(wanted != wanted))
+        if not zeros_differ:
+            differs &= np.asarray(actual != wanted)
+    return differs
+
+
+def has_float_maximum(program: Program) -> bool:
+    """Whether the sign of a zero may be either, as MAX gives any of two zeros."""
+    return any(node.op is Ops.MAX and node.dtype.is_float for node in program.uops)
+
+
+def is_approximate(program: Program) -> bool:
+    """Whether it has functions of which devices give other last bits, and numpy in other places."""
+    return any(node.op.name in ELEMENTARY_OPS for node in program.uops)

@@ -1,6 +1,0 @@
-"""What a kernel must give: expected values, derived bounds, and where nothing is specified."""
-
-from tinyref_fuzz.oracles.expected import expected
-from tinyref_fuzz.oracles.oracle import Allowed, Oracle
-
-__all__ = ["Allowed", "Oracle", "expected"]

@@ -1,0 +1,153 @@
+"""No rule depends on order: with rules tried in other orders, kernels compute the same.
+
+`TINYREF_SHUFFLE_RULES=seed` runs any part of the suite with other orders; `nox -s shuffled` runs
+the quick tests so.
+"""
+
+import random
+
+import numpy as np
+import pytest
+from kernel_cases import DEVICES, load, ramp, store, tracker
+
+from tinyref.algebra import simplify as simplifying
+from tinyref.algebra.rewrite import RuleSet, rewrite
+from tinyref.codegen.compile import compile_kernel
+from tinyref.config import Context
+from tinyref.dtype import dtypes
+from tinyref.interpret import run_program
+from tinyref.interpret.evaluate import evaluate
+from tinyref.uops import build
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref.views import shape_tracker
+from tinyref.views.shape_tracker import ShapeTracker
+from tinyref_fuzz.case.tape import Tape
+from tinyref_fuzz.generate import POLICIES, generate
+
+f32, i32, index = dtypes.float32, dtypes.int32, dtypes.index
+SEEDS = (1, 2, 3)
+
+
+def shuffled(seed):
+    with Context(SHUFFLE_RULES=seed):
+        return RuleSet(simplifying.ALL_RULES.rules, f"shuffled {seed}")
+
+
+@pytest.fixture(params=SEEDS)
+def order(request, monkeypatch):
+    """Simplification with the rules in another order; what was kept of the usual one is dropped."""
+    found = shuffled(request.param)
+    monkeypatch.setattr(simplifying, "ALL_RULES", found)
+    caches = [value for value in vars(shape_tracker).values() if hasattr(value, "cache_clear")]
+    assert caches
+    for cache in caches:
+        cache.cache_clear()
+    yield found
+    for cache in caches:
+        cache.cache_clear()
+
+
+def padded_window():
+    """Sums of windows of 3 over a padded, flipped row: masks, several views and a reduce."""
+    row = tracker((20,)).pad(((1, 3),)).flip((0,)).reshape((4, 6)).permute((1, 0))
+    return build.sink(
+        store(0, 6, tracker((6, 1)), build.reduce(Ops.ADD, load(1, i32, 20, row), (1,)))
+    )
+
+
+def matrix_product():
+    left = ShapeTracker.from_shape((6, 1, 5)).expand((6, 7, 5))
+    right = ShapeTracker.from_shape((5, 7)).permute((1, 0)).reshape((1, 7, 5)).expand((6, 7, 5))
+    product = build.mul(load(1, f32, 30, left), load(2, f32, 35, right))
+    total = build.reduce(Ops.ADD, product, (2,))
+    return build.sink(store(0, 42, tracker((6, 7, 1)), total))
+
+
+KERNELS = {
+    "window": (padded_window(), [np.zeros(6, np.int32), ramp(20, i32)]),
+    "matrix product": (matrix_product(), [np.zeros(42, np.float32), ramp(30), ramp(35)]),
+}
+
+
+def results(ast, buffers, capabilities, bindings=None):
+    program = compile_kernel(ast, capabilities)
+    copies = [buffer.copy() for buffer in buffers]
+    run_program(program, copies, bindings or {})
+    return copies[0]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", KERNELS)
+def test_kernels_compute_the_same_in_any_order(order, name, device):
+    ast, buffers = KERNELS[name]
+    wanted = evaluate(ast, dict(enumerate(buffers)))[0]
+    np.testing.assert_array_equal(results(ast, buffers, DEVICES[device]), wanted)
+    assert sum(order.firings.values()) > 0
+
+
+@pytest.mark.long
+def test_random_kernels_compute_the_same_in_any_order(order):
+    for seed in range(25):
+        case = generate(Tape(seed), DEVICES["loops"], POLICIES["small"])
+        wanted = evaluate(case.ast, dict(enumerate(case.buffers)), case.bindings)[0]
+        found = results(case.ast, case.buffers, DEVICES["loops"], case.bindings)
+        assert found.tobytes() == wanted.tobytes(), f"seed {seed}"
+
+
+def expressions(count):
+    """Index arithmetic as split axes write it: quotients and remainders of sums of counters."""
+    draw = random.Random(4)
+    leaves = [build.variable(name, 0, high) for name, high in (("a", 3), ("b", 7), ("c", 99))]
+    for _ in range(count):
+        node: UOp = draw.choice(leaves)
+        for _ in range(draw.randint(2, 6)):
+            factor = build.const(index, draw.choice((2, 3, 4, 6, 8, 12, 24)))
+            kind = draw.choice((Ops.IDIV, Ops.MOD, Ops.MUL, Ops.ADD, Ops.MAX))
+            other = draw.choice((factor, draw.choice(leaves))) if kind is Ops.ADD else factor
+            node = build.binary(kind, node, other)
+        yield build.less(node, draw.randint(1, 60)) if draw.random() < 0.3 else node
+
+
+@pytest.mark.long
+def test_most_nodes_are_identical_in_any_order():
+    """Values are equal in any order; nodes are nearly always, which says that rules agree."""
+    orders = [shuffled(seed) for seed in SEEDS]
+    found = [
+        rewrite(node, rules) is rewrite(node, simplifying.ALL_RULES)
+        for node in expressions(300)
+        for rules in orders
+    ]
+    assert sum(found) / len(found) > 0.95
+
+
+def test_a_seed_is_another_order():
+    """Or nothing was shuffled: the orders of a root with many rules differ between seeds."""
+    usual = [name for name, _ in simplifying.ALL_RULES.matchers(Ops.IDIV, index)]
+    others = [[name for name, _ in shuffled(seed).matchers(Ops.IDIV, index)] for seed in SEEDS]
+    assert all(sorted(other) == sorted(usual) for other in others)
+    assert len({tuple(names) for names in [usual, *others]}) == 1 + len(SEEDS)
+
+
+def test_rules_that_disagree_are_noticed():
+    """Two rules of which only one is right: one of the orders gives another value."""
+    from tinyref.algebra.rewrite import any_node, match, rule
+
+    x, y = any_node("x"), any_node("y")
+
+    @rule("a-right", match(Ops.SUB, x, y))
+    def right(x, y):
+        """x - y == x + y * -1."""
+        return build.add(x, build.mul(y, -1))
+
+    @rule("b-wrong", match(Ops.SUB, x, y))
+    def wrong(x, y):
+        """x - y == y, which is wrong."""
+        return y
+
+    node = build.sub(build.variable("a", 0, 3), build.variable("b", 0, 3))
+    found = set()
+    for seed in range(8):
+        with Context(SHUFFLE_RULES=seed):
+            found.add(rewrite(node, RuleSet([right, wrong])))
+    assert len(found) == 2

@@ -1,0 +1,551 @@
+"""Decomposition of indexed kernels: values stay, bit for bit, and what cannot be had is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tinyref.algebra import semantics
+from tinyref.codegen.decompose import SMALL_FLOATS, decompose, storage_dtype
+from tinyref.codegen.decompose.small_floats import narrow, widen
+from tinyref.device import CORE_DTYPES, CORE_OPS, Capabilities
+from tinyref.dtype import AddressSpace, DType, dtypes, narrow_float64, numpy_dtype, pointer
+from tinyref.errors import UserError
+from tinyref.uops import build
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import ALU, Ops
+from tinyref.uops.payload import (
+    AxisKind,
+    ConstArg,
+    LocalArg,
+    ReduceArg,
+    SlotArg,
+    SpecialArg,
+    TileArg,
+)
+from tinyref.uops.tiles import TILES, Operand
+
+Array = np.ndarray[Any, Any]
+ALL_OPS = frozenset(op.name for op in ALU)
+WIDE_TYPES = frozenset({dtypes.bool, *dtypes.ints, dtypes.float32, dtypes.float64})
+EMULATING = Capabilities(
+    WIDE_TYPES, ALL_OPS - {"MULACC", "THREEFRY"}, frozenset(SMALL_FLOATS), (1, 2, 4)
+)
+CORE = Capabilities(CORE_DTYPES, CORE_OPS)
+
+
+def load(slot: int, dtype: DType, size: int = 1 << 20) -> UOp:
+    memory = build.define_global(slot, dtype, size)
+    return build.load(build.index(memory, build.const(dtypes.index, 0)))
+
+
+def decomposed(value: UOp, capabilities: Capabilities) -> UOp:
+    """`value` after the decomposition of a kernel that stores it."""
+    out = build.define_global(100, value.dtype, 1)
+    store = build.store(build.index(out, build.const(dtypes.index, 0)), value)
+    return decompose(build.sink(store), capabilities).src[0].src[1]
+
+
+def evaluate(value: UOp, inputs: Sequence[Array]) -> Array:
+    """The meaning of `value` where the load of slot k gives inputs[k], as raw storage."""
+    known: dict[UOp, Array] = {}
+    for node in value.toposort():
+        if node.op is Ops.CONST and isinstance(node.arg, ConstArg):
+            known[node] = np.asarray(node.arg.value).astype(numpy_dtype(node.dtype))
+        elif node.op is Ops.LOAD and isinstance(node.src[0].src[0].arg, SlotArg):
+            given = inputs[node.src[0].src[0].arg.slot]
+            known[node] = given.view(numpy_dtype(node.dtype))
+        elif node.op in ALU:
+            operands = [known[source] for source in node.src]
+            types = [source.dtype for source in node.src]
+            known[node] = semantics.apply(node.op, node.dtype, operands, types)
+    return known[value]
+
+
+def value_of(value: UOp, inputs: Sequence[Array], capabilities: Capabilities) -> Array:
+    result = evaluate(decomposed(value, capabilities), inputs)
+    return result.view(numpy_dtype(value.dtype))
+
+
+def same(got: Array, want: Array) -> bool:
+    """Equal bits, any NaN for a NaN; of the sign of NaNs nothing is said."""
+    assert got.dtype == want.dtype
+    width = f"u{got.dtype.itemsize}"
+    with np.errstate(invalid="ignore"):
+        nans = (got != got) & (want != want)
+    return bool((nans | (got.view(width) == want.view(width))).all())
+
+
+def every(dtype: DType) -> Array:
+    """All encodings of an 8- or 16-bit type."""
+    count = 1 << (dtype.itemsize * 8)
+    return np.arange(count).astype(f"u{dtype.itemsize}").view(numpy_dtype(dtype))
+
+
+def hard_floats(dtype: DType, seed: int) -> Array:
+    """Random bits of float32 or float64, and every small float's midpoints and their neighbours."""
+    word = np.dtype(f"u{dtype.itemsize}")
+    random = np.random.default_rng(seed)
+    bits = random.integers(0, np.iinfo(word).max, 200_000, word, endpoint=True)
+    near = [bits.view(numpy_dtype(dtype))]
+    for small in SMALL_FLOATS:
+        with np.errstate(invalid="ignore"):
+            values = np.unique(every(small).astype(np.float64))
+        values = values[np.isfinite(values)]
+        ends = np.array([values[0] * 1.0625, values[-1] * 1.0625, values[-1] * 1.03125])
+        middles = (values[1:] + values[:-1]) / 2
+        with np.errstate(over="ignore"):
+            exact = np.concatenate([values, middles, ends]).astype(near[0].dtype)
+        near += [exact, np.nextafter(exact, np.inf, dtype=exact.dtype)]
+        near += [np.nextafter(exact, -np.inf, dtype=exact.dtype)]
+    return np.concatenate(near)
+
+
+# Small floats
+
+
+@pytest.mark.parametrize("small", SMALL_FLOATS, ids=lambda dtype: dtype.name)
+def test_widening_is_exact_for_every_encoding(small: DType) -> None:
+    encodings = every(small)
+    got = evaluate(widen(load(0, storage_dtype(small)), small), [encodings])
+    with np.errstate(invalid="ignore"):
+        assert same(got, encodings.astype(np.float32))
+
+
+@pytest.mark.parametrize("small", SMALL_FLOATS, ids=lambda dtype: dtype.name)
+def test_every_encoding_survives_the_way_to_float32_and_back(small: DType) -> None:
+    encodings = every(small)
+    there = widen(load(0, storage_dtype(small)), small)
+    assert same(evaluate(narrow(there, small), [encodings]).view(encodings.dtype), encodings)
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("small", SMALL_FLOATS, ids=lambda dtype: dtype.name)
+def test_float32_narrows_as_ml_dtypes_does(small: DType) -> None:
+    values = hard_floats(dtypes.float32, 1)
+    got = value_of(build.cast(load(0, dtypes.float32), small), [values], EMULATING)
+    with np.errstate(over="ignore", invalid="ignore"):
+        assert same(got, values.astype(numpy_dtype(small)))
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("small", SMALL_FLOATS, ids=lambda dtype: dtype.name)
+def test_float64_narrows_in_one_rounding(small: DType) -> None:
+    values = hard_floats(dtypes.float64, 2)
+    got = value_of(build.cast(load(0, dtypes.float64), small), [values], EMULATING)
+    assert same(got, narrow_float64(values, small))
+
+
+def test_a_float64_that_two_roundings_would_get_wrong() -> None:
+    # Just above the midpoint of 1 and 1 + 2^-7; float32 cannot tell it from the midpoint.
+    value = np.array([1 + 2**-8 + 2**-40])
+    got = value_of(build.cast(load(0, dtypes.float64), dtypes.bfloat16), [value], EMULATING)
+    assert float(got[0]) == 1 + 2**-7
+
+
+@pytest.mark.sampled(5)
+@pytest.mark.parametrize("small", SMALL_FLOATS, ids=lambda dtype: dtype.name)
+@pytest.mark.parametrize("integer", dtypes.ints, ids=lambda dtype: dtype.name)
+def test_integers_narrow_in_one_rounding(small: DType, integer: DType) -> None:
+    width = integer.bits
+    random = np.random.default_rng(3)
+    bits = random.integers(0, 2**64, 20_000, np.uint64, endpoint=False)
+    shifted = bits >> random.integers(0, 64, bits.size, np.uint64)
+    ties = [
+        (1 << k) + (1 << max(k - j, 0)) + d
+        for k in range(width)
+        for j in (8, 9, 12)
+        for d in (-1, 0, 1)
+    ]
+    all_bits = np.concatenate([shifted, np.array([tie % 2**64 for tie in ties], np.uint64)])
+    values = np.concatenate([all_bits, ~all_bits]).astype(numpy_dtype(integer))
+    got = value_of(build.cast(load(0, integer), small), [values], EMULATING)
+    want = semantics.apply(Ops.CAST, small, [values], [integer])
+    assert same(got, want)
+
+
+def test_an_integer_that_two_roundings_would_get_wrong() -> None:
+    # 2^32 + 2^24 is a tie of bfloat16; one more makes it round up, and float32 loses the one.
+    value = np.array([2**32 + 2**24 + 1, -(2**32 + 2**24 + 1)], np.int64)
+    got = value_of(build.cast(load(0, dtypes.int64), dtypes.bfloat16), [value], EMULATING)
+    assert got.astype(np.float64).tolist() == [2**32 + 2**25, -(2**32 + 2**25)]
+
+
+@pytest.mark.sampled(5)
+@pytest.mark.parametrize("small", SMALL_FLOATS, ids=lambda dtype: dtype.name)
+@pytest.mark.parametrize("target", [*WIDE_TYPES, *SMALL_FLOATS], ids=lambda dtype: dtype.name)
+def test_small_floats_cast_to_every_type(small: DType, target: DType) -> None:
+    encodings = every(small)
+    got = value_of(build.cast(load(0, small), target), [encodings], EMULATING)
+    want = semantics.apply(Ops.CAST, target, [encodings], [small])
+    assert same(got, want)
+
+
+@pytest.mark.parametrize(
+    ("value", "bits"),
+    [(448.0, 0x7E), (464.0, 0x7E), (464.1, 0x7F), (480.0, 0x7F), (np.inf, 0x7F), (-1e9, 0xFF)],
+)
+def test_fp8e4m3_overflows_to_nan(value: float, bits: int) -> None:
+    given = np.array([value], np.float32)
+    got = value_of(build.cast(load(0, dtypes.float32), dtypes.fp8e4m3), [given], EMULATING)
+    assert got.view(np.uint8)[0] == bits
+
+
+@pytest.mark.parametrize(
+    ("value", "bits"), [(57344.0, 0x7B), (61439.0, 0x7B), (61440.0, 0x7C), (-np.inf, 0xFC)]
+)
+def test_fp8e5m2_overflows_to_infinity(value: float, bits: int) -> None:
+    given = np.array([value], np.float32)
+    got = value_of(build.cast(load(0, dtypes.float32), dtypes.fp8e5m2), [given], EMULATING)
+    assert got.view(np.uint8)[0] == bits
+
+
+def pairs(dtype: DType) -> list[Array]:
+    """Random pairs of encodings, and pairs of nearby exponents, where sums are hard."""
+    random = np.random.default_rng(4)
+    x = random.integers(0, 1 << 16, 200_000).astype(np.uint16)
+    y = random.integers(0, 1 << 16, 200_000).astype(np.uint16)
+    y[::2] = x[::2] ^ random.integers(0, 1 << 12, y[::2].size).astype(np.uint16)
+    return [x.view(numpy_dtype(dtype)), y.view(numpy_dtype(dtype))]
+
+
+@pytest.mark.parametrize("dtype", [dtypes.float16, dtypes.bfloat16], ids=lambda dtype: dtype.name)
+@pytest.mark.parametrize("op", [Ops.ADD, Ops.SUB, Ops.MUL, Ops.FDIV])
+def test_emulated_arithmetic_is_correctly_rounded(dtype: DType, op: Ops) -> None:
+    inputs = pairs(dtype)
+    got = value_of(build.binary(op, load(0, dtype), load(1, dtype)), inputs, EMULATING)
+    with np.errstate(all="ignore"):
+        wide = semantics.apply(op, dtypes.float64, [x.astype(np.float64) for x in inputs])
+    # Exact in float64 but for the quotient, whose float64 is never near enough a tie to matter.
+    assert same(got, narrow_float64(wide, dtype))
+
+
+@pytest.mark.parametrize("dtype", [dtypes.float16, dtypes.bfloat16], ids=lambda dtype: dtype.name)
+@pytest.mark.parametrize("op", [Ops.NEG, Ops.RECIP, Ops.SQRT, Ops.TRUNC])
+def test_emulated_unary_ops_on_every_encoding(dtype: DType, op: Ops) -> None:
+    values = every(dtype)
+    got = value_of(build.unary(op, load(0, dtype)), [values], EMULATING)
+    assert same(got, semantics.apply(op, dtype, [values]))
+
+
+@pytest.mark.parametrize("dtype", [dtypes.float16, dtypes.bfloat16], ids=lambda dtype: dtype.name)
+@pytest.mark.parametrize("op", [Ops.CMPLT, Ops.CMPNE])
+def test_emulated_compares(dtype: DType, op: Ops) -> None:
+    inputs = pairs(dtype)
+    got = value_of(build.binary(op, load(0, dtype), load(1, dtype)), inputs, EMULATING)
+    assert (got == semantics.apply(op, dtypes.bool, inputs)).all()
+
+
+@pytest.mark.parametrize("dtype", [dtypes.float16, dtypes.bfloat16], ids=lambda dtype: dtype.name)
+def test_emulated_multiply_accumulate_rounds_twice(dtype: DType) -> None:
+    x, y = pairs(dtype)
+    inputs = [x, y, np.roll(x, 7)]
+    operands = tuple(load(slot, dtype) for slot in range(3))
+    for ops in (EMULATING.ops, EMULATING.ops | {"MULACC"}):
+        device = dataclasses.replace(EMULATING, ops=ops)
+        got = value_of(UOp(Ops.MULACC, dtype, operands), inputs, device)
+        assert same(got, semantics.apply(Ops.MULACC, dtype, inputs))
+
+
+def test_copies_and_selects_keep_the_bits_of_a_nan() -> None:
+    values = np.array([0x7C01, 0xFE55, 0x7FFF], np.uint16).view(np.float16)
+    x = load(0, dtypes.float16)
+    select = build.where(build.not_equal(load(1, dtypes.bool), True), 1.0, x)
+    got = evaluate(decomposed(select, EMULATING), [values, np.array([True] * 3)])
+    assert got.tolist() == [0x7C01, 0xFE55, 0x7FFF]
+
+
+def test_emulation_keeps_the_structure_of_memory_and_loops() -> None:
+    half = dtypes.float16
+    loop = build.counter(8, 0, AxisKind.REDUCE)
+    memory = build.define_global(1, half, 8)
+    gate = build.less(loop, 5)
+    value = build.load(build.index(memory, loop), gate, 1.5)
+    largest = UOp(Ops.DEFINE_ACC, half, (build.const(half, -np.inf), loop), LocalArg("acc"))
+    update = UOp(Ops.UPDATE_ACC, half, (largest, build.maximum(largest, value)))
+    lanes = build.vectorize(value, update)
+    out = build.define_global(0, half, 2)
+    store = build.store(build.index(out, build.const(dtypes.index, 0)), lanes, gate)
+    root = decompose(build.sink(store), EMULATING)
+    nodes = root.toposort()
+    assert not [node for node in nodes if node.dtype.scalar is half]
+    globals_ = [node.dtype for node in nodes if node.op is Ops.DEFINE_GLOBAL]
+    assert set(globals_) == {pointer(dtypes.uint16, 2), pointer(dtypes.uint16, 8)}
+    (new_load,) = [node for node in nodes if node.op is Ops.LOAD]
+    assert new_load.src[1] is build.const(dtypes.uint16, 0x3E00)
+    (accumulator,) = [node for node in nodes if node.op is Ops.DEFINE_ACC]
+    assert accumulator.src[0] is build.const(dtypes.uint16, 0xFC00)
+    assert root.src[0].src[1].dtype is dtypes.uint16.vec(2)
+
+
+def test_a_reduce_is_an_accumulator_before_its_type_is_emulated() -> None:
+    value = build.const(dtypes.float16, 1.5)
+    total = UOp(
+        Ops.REDUCE,
+        dtypes.float16,
+        (value, build.counter(8, 0, AxisKind.REDUCE)),
+        ReduceArg(Ops.ADD),
+    )
+    with pytest.raises(UserError, match="REDUCE of float16: this type is only emulated here"):
+        decompose(total, EMULATING)
+
+
+def test_a_kernel_without_small_floats_stays_as_it_is() -> None:
+    store = build.store(
+        build.index(build.define_global(0, dtypes.float32, 1), build.const(dtypes.index, 0)),
+        build.add(load(1, dtypes.float32), 1.0),
+    )
+    assert decompose(build.sink(store), EMULATING) is build.sink(store)
+
+
+# Divisions
+
+TRAPPING = dataclasses.replace(EMULATING, division_traps=True)
+
+
+@pytest.mark.parametrize("dtype", dtypes.ints, ids=lambda dtype: dtype.name)
+@pytest.mark.parametrize("op", [Ops.IDIV, Ops.MOD])
+def test_guarded_divisions_keep_their_meaning(dtype: DType, op: Ops) -> None:
+    low, high = int(dtype.minimum), int(dtype.maximum)
+    edges = np.array([low, low + 1, -1 if low else 1, 0, 1, 2, 7, high], numpy_dtype(dtype))
+    x, y = (side.ravel() for side in np.meshgrid(edges, edges))
+    division = build.binary(op, load(0, dtype), load(1, dtype))
+    assert same(value_of(division, [x, y], TRAPPING), semantics.apply(op, dtype, [x, y]))
+    divisors = [n.src[1] for n in decomposed(division, TRAPPING).toposort() if n.op is op]
+    safe = evaluate(divisors[0], [x, y])
+    assert not (safe == 0).any()
+    assert not ((safe == -1) & (x == low) & (low < 0)).any()
+
+
+def test_divisions_that_cannot_trap_get_no_guard() -> None:
+    x = load(0, dtypes.int32)
+    for divisor in (build.const(dtypes.int32, 7), build.const(dtypes.int32, -2)):
+        division = build.idiv(x, divisor)
+        assert decomposed(division, TRAPPING) is division
+    small = build.both(x, 255)
+    assert decomposed(build.mod(small, -1), TRAPPING) is build.mod(small, -1)
+    guarded = decomposed(build.idiv(x, -1), TRAPPING)
+    assert guarded is not build.idiv(x, -1)
+    division = build.idiv(x, load(1, dtypes.int32))
+    assert decomposed(division, EMULATING) is division
+
+
+# Ops that are missing
+
+
+def without(*ops: Ops, types: frozenset[DType] = WIDE_TYPES) -> Capabilities:
+    return Capabilities(types, ALL_OPS - {op.name for op in ops})
+
+
+def specials(dtype: DType) -> Array:
+    if not dtype.is_float:
+        low, high = int(dtype.minimum), int(dtype.maximum)
+        return np.array([low, low + 1, 0, 1, 2, 77, high - 1, high], numpy_dtype(dtype))
+    edges = [0.0, 0.3, 0.5, 1.0, 1.7, 8388607.5, 2.0**31, 2.0**52 + 1, 1e30, 1e-40, np.inf]
+    return np.array([*edges, *(-edge for edge in edges), np.nan], numpy_dtype(dtype))
+
+
+@pytest.mark.parametrize(
+    "dtype", [*dtypes.ints, dtypes.float32, dtypes.float64], ids=lambda dtype: dtype.name
+)
+@pytest.mark.parametrize("op", [Ops.NEG, Ops.SUB, Ops.MULACC, Ops.MAX])
+def test_missing_ops_become_core_ops(op: Ops, dtype: DType) -> None:
+    count = {Ops.NEG: 1, Ops.MULACC: 3}.get(op, 2)
+    mesh = np.meshgrid(*[specials(dtype)] * count)
+    inputs = [side.ravel() for side in mesh]
+    value = UOp(op, dtype, tuple(load(slot, dtype) for slot in range(count)))
+    device = without(op, Ops.SUB, Ops.NEG)
+    assert op not in {node.op for node in decomposed(value, device).toposort()}
+    got, want = value_of(value, inputs, device), semantics.apply(op, dtype, inputs)
+    if op is Ops.MAX and dtype.is_float:
+        unowed = np.isnan(inputs[0]) | np.isnan(inputs[1]) | (inputs[0] == 0) & (inputs[1] == 0)
+        got, want = np.where(unowed, 0, got), np.where(unowed, 0, want)
+    assert same(got, want)
+
+
+@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float64], ids=lambda dtype: dtype.name)
+def test_missing_truncation_keeps_signs_and_specials(dtype: DType) -> None:
+    values = specials(dtype)
+    got = value_of(build.unary(Ops.TRUNC, load(0, dtype)), [values], without(Ops.TRUNC))
+    assert same(got, np.trunc(values))
+
+
+def test_missing_truncation_of_small_floats() -> None:
+    x = every(dtypes.float16)
+    emulated = dataclasses.replace(EMULATING, ops=EMULATING.ops - {"TRUNC"})
+    native = without(Ops.TRUNC, types=WIDE_TYPES | {dtypes.float16})
+    for device in (emulated, native):
+        got = value_of(build.unary(Ops.TRUNC, load(0, dtypes.float16)), [x], device)
+        with np.errstate(invalid="ignore"):
+            assert same(got, np.trunc(x))
+
+
+def test_missing_reciprocal_is_a_division() -> None:
+    values = specials(dtypes.float32)
+    value = build.unary(Ops.RECIP, load(0, dtypes.float32))
+    with np.errstate(all="ignore"):
+        assert same(value_of(value, [values], without(Ops.RECIP)), np.float32(1) / values)
+
+
+def test_missing_threefry_gives_the_published_words() -> None:
+    value = UOp(Ops.THREEFRY, dtypes.uint64, (load(0, dtypes.uint64), load(1, dtypes.uint64)))
+    # Known answer of Random123 for the digits of pi as counter and key.
+    counter = np.array([0x85A308D3_243F6A88], np.uint64)
+    key = np.array([0x03707344_13198A2E], np.uint64)
+    got = value_of(value, [counter, key], without(Ops.THREEFRY))
+    assert int(got[0]) == 0x483DF7A0_C4923A9C
+
+
+# Refusals
+
+
+def refusal(value: UOp, capabilities: Capabilities) -> str:
+    with pytest.raises(UserError) as caught:
+        decomposed(value, capabilities)
+    return str(caught.value)
+
+
+def test_an_undeclared_type_is_refused_by_name() -> None:
+    message = refusal(build.add(load(0, dtypes.float64), 1.0), CORE)
+    assert "the device has no float64: accepted are bool, int32, uint32, float32" in message
+    assert "no bfloat16" in refusal(load(0, dtypes.bfloat16), CORE)
+
+
+def test_an_op_without_a_decomposition_is_refused_by_name() -> None:
+    device = dataclasses.replace(CORE, ops=CORE_OPS - {"XOR"})
+    value = build.binary(Ops.XOR, load(0, dtypes.int32), load(1, dtypes.int32))
+    message = refusal(value, device)
+    assert message.startswith("XOR of int32: the device has no such op")
+    assert "accepted are ADD, AND, BITCAST" in message
+
+
+def test_undeclared_vectors_are_refused() -> None:
+    x = load(0, dtypes.float32)
+    message = refusal(build.gep(build.vectorize(x, x), 0), CORE)
+    assert "no vectors of 2 lanes: accepted are 1" in message
+
+
+def test_undeclared_structure_is_refused() -> None:
+    group = UOp(Ops.SPECIAL, dtypes.index, (build.const(dtypes.index, 4),), SpecialArg("group", 0))
+    assert "no launch indices" in refusal(build.cast(group, dtypes.int32), CORE)
+    item = group.replace(arg=SpecialArg("item", 0))
+    grid_only = dataclasses.replace(CORE, has_grid=True)
+    assert "no groups" in refusal(build.cast(item, dtypes.int32), grid_only)
+    local = build.define_local("shared", dtypes.float32, 4)
+    position = build.const(dtypes.index, 0)
+    assert "neither groups nor scratch" in refusal(build.load(build.index(local, position)), CORE)
+    tile = TileArg(TILES["apple_m8n8k8_float32_float32"])
+    x = load(0, dtypes.float32)
+    node = UOp(Ops.WMMA, x.dtype, (x, x, x), tile)
+    assert "no matrix tile apple_m8n8k8_float32_float32: accepted are none" in refusal(node, CORE)
+
+
+def test_fragments_of_a_declared_tile_are_vectors_that_the_device_has() -> None:
+    tile = TILES["nvidia_m16n8k16_float16_float32"]
+    types = CORE.dtypes | {dtypes.float16}
+    scalar = dataclasses.replace(CORE, dtypes=types, vector_lanes=(1,))
+    product = UOp(
+        Ops.WMMA,
+        tile.fragment(Operand.C),
+        tuple(build.const(tile.fragment(operand), 1) for operand in Operand),
+        TileArg(tile),
+    )
+    assert "float16x8: the device has no vectors" in refusal(build.gep(product, 0), scalar)
+    declared = dataclasses.replace(scalar, matrix_tiles=(tile,))
+    # float16x8 of A, float16x4 of B and float32x4 of C, but no other of these widths.
+    assert product in decomposed(build.gep(product, 0), declared).toposort()
+    assert "no vectors of 8 lanes" in refusal(build.const(dtypes.float32.vec(8), 1), declared)
+
+
+def test_local_memory_of_small_floats_keeps_its_space() -> None:
+    grouped = dataclasses.replace(EMULATING, has_groups=True)
+    local = build.define_local("shared", dtypes.bfloat16, 4)
+    value = build.load(build.index(local, build.const(dtypes.index, 0)))
+    nodes = decomposed(value, grouped).toposort()
+    assert pointer(dtypes.uint16, 4, AddressSpace.LOCAL) in {node.dtype for node in nodes}
+
+
+def test_deep_graphs_need_no_recursion() -> None:
+    value = load(0, dtypes.bfloat16)
+    for _ in range(3000):
+        value = UOp(Ops.NEG, dtypes.bfloat16, (value,))
+    assert len(decomposed(value, EMULATING).toposort()) > 3000
+
+
+def test_ml_dtypes_is_the_reference_that_we_think() -> None:
+    assert numpy_dtype(dtypes.fp8e4m3) == ml_dtypes.float8_e4m3fn
+    assert numpy_dtype(dtypes.fp8e5m2) == ml_dtypes.float8_e5m2
+
+
+# Vectors
+
+
+def lanes_of(value: Array) -> Array:
+    return value.reshape(4, -1)
+
+
+def vector_load(slot: int, dtype: DType) -> UOp:
+    memory = build.define_global(slot, dtype, 1 << 20)
+    return build.load(build.index(memory, build.const(dtypes.index, 0)), lanes=4)
+
+
+FLOAT_OPS = (
+    *((op, 1) for op in (Ops.NEG, Ops.RECIP, Ops.SQRT, Ops.TRUNC, Ops.EXP2, Ops.LOG2, Ops.SIN)),
+    *((op, 2) for op in (Ops.ADD, Ops.SUB, Ops.MUL, Ops.FDIV, Ops.MAX, Ops.POW)),
+    *((op, 2) for op in (Ops.CMPLT, Ops.CMPNE)),
+    (Ops.MULACC, 3),
+)
+BARE = Capabilities(WIDE_TYPES, CORE_OPS, frozenset(SMALL_FLOATS), (1, 2, 4))
+
+
+@pytest.mark.sampled(5)
+@pytest.mark.parametrize("dtype", [dtypes.float16, dtypes.bfloat16], ids=lambda dtype: dtype.name)
+@pytest.mark.parametrize("device", [EMULATING, BARE], ids=["emulating", "bare"])
+@pytest.mark.parametrize(("op", "count"), FLOAT_OPS)
+def test_every_op_takes_vectors_of_small_floats(
+    op: Ops, count: int, dtype: DType, device: Capabilities
+) -> None:
+    random = np.random.default_rng(5)
+    inputs = [random.integers(0, 1 << 16, 512).astype(np.uint16) for _ in range(count)]
+    inputs = [x.view(numpy_dtype(dtype)) for x in inputs]
+    result = dtypes.bool if op in (Ops.CMPLT, Ops.CMPNE) else dtype
+    scalars = tuple(load(slot, dtype) for slot in range(count))
+    want = value_of(UOp(op, result, scalars), inputs, device)
+    vectors = tuple(vector_load(slot, dtype) for slot in range(count))
+    value = UOp(op, result.vec(4), vectors)
+    got = value_of(value, [lanes_of(x) for x in inputs], device)
+    assert same(got.ravel(), want)
+    assert {node.dtype.lanes for node in decomposed(value, device).toposort()} <= {1, 4}
+
+
+@pytest.mark.sampled(5)
+@pytest.mark.parametrize("small", SMALL_FLOATS, ids=lambda dtype: dtype.name)
+@pytest.mark.parametrize("other", [*WIDE_TYPES, *SMALL_FLOATS], ids=lambda dtype: dtype.name)
+def test_casts_take_vectors_of_small_floats(small: DType, other: DType) -> None:
+    for have, want in ((small, other), (other, small)):
+        if have.is_bool:
+            values = np.arange(64) % 2 == 0
+        else:
+            values = np.arange(256).astype(np.uint8 if have.itemsize == 1 else np.int16)
+            wide = values.astype(numpy_dtype(have)) if have.itemsize > 2 else values
+            values = wide.view(numpy_dtype(have)) if wide.dtype.itemsize == have.itemsize else wide
+        scalar = value_of(build.cast(load(0, have), want), [values], EMULATING)
+        vector = build.cast(vector_load(0, have), want)
+        assert same(value_of(vector, [lanes_of(values)], EMULATING).ravel(), scalar)
+
+
+def test_selects_and_bits_of_vectors_of_small_floats() -> None:
+    values = every(dtypes.bfloat16)
+    flags = np.arange(values.size) % 3 == 0
+    x = vector_load(0, dtypes.bfloat16)
+    chosen = build.where(vector_load(1, dtypes.bool), x, 1.5)
+    got = value_of(chosen, [lanes_of(values), lanes_of(flags)], EMULATING)
+    want = np.where(flags, values, np.array(1.5, values.dtype))
+    assert same(got.ravel(), want)
+    bits = build.bitcast(x, dtypes.int16)
+    assert (value_of(bits, [lanes_of(values)], EMULATING).ravel() == values.view(np.int16)).all()

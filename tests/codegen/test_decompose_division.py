@@ -1,0 +1,150 @@
+"""Divisions by constants as products: equal to the meanings, for every divisor of 8 bits."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from decomposed import Array, decomposed, evaluate, every, load, run
+
+from tinyref.codegen.decompose import constant_division
+from tinyref.codegen.decompose.constant_division import Multiplier, multiplier
+from tinyref.device import Capabilities
+from tinyref.dtype import DType, dtypes, numpy_dtype
+from tinyref.uops import build
+from tinyref.uops.ops import ALU, Ops
+
+ALL_OPS = frozenset(op.name for op in ALU)
+WIDE = frozenset({dtypes.bool, *dtypes.ints, dtypes.float32, dtypes.float64})
+SLOW = Capabilities(WIDE, ALL_OPS, vector_lanes=(1, 4), slow_division=True)
+# No wider type to multiply in.
+NARROW = dataclasses.replace(SLOW, dtypes=WIDE - {dtypes.int64, dtypes.uint64})
+LARGE = (dtypes.int32, dtypes.uint32, dtypes.int64, dtypes.uint64)
+
+
+def name(dtype: DType) -> str:
+    return dtype.name
+
+
+def truncated(x: int, divisor: int) -> tuple[int, int]:
+    """Quotient toward zero and remainder, of Python's integers."""
+    quotient = abs(x) // abs(divisor)
+    quotient = quotient if (x < 0) == (divisor < 0) else -quotient
+    return quotient, x - quotient * divisor
+
+
+def expected(values: Array, divisor: int, dtype: DType) -> tuple[Array, Array]:
+    """Quotients and remainders by Python integers; MIN / -1 wraps to MIN."""
+    mask = (1 << dtype.bits) - 1
+    word = np.dtype(f"u{dtype.itemsize}")
+    pairs = [truncated(int(x), divisor) for x in values.tolist()]
+    found = [np.array([pair[k] & mask for pair in pairs], word) for k in (0, 1)]
+    return found[0].view(numpy_dtype(dtype)), found[1].view(numpy_dtype(dtype))
+
+
+def check(dtype: DType, divisor: int, values: Array, device: Capabilities = SLOW) -> None:
+    quotients, remainders = expected(values, divisor, dtype)
+    constant = build.const(dtype, divisor)
+    for op, want in ((Ops.IDIV, quotients), (Ops.MOD, remainders)):
+        value = decomposed(build.binary(op, load(0, dtype), constant), device)
+        assert not [node for node in value.toposort() if node.op in (Ops.IDIV, Ops.MOD)]
+        got = np.broadcast_to(evaluate(value, [values]), want.shape)
+        wrong = np.flatnonzero(got != want)
+        assert not wrong.size, (op, divisor, values[wrong[0]], got[wrong[0]], want[wrong[0]])
+
+
+def divisors(dtype: DType) -> list[int]:
+    """Powers of two and their neighbours, small ones, the ends, some random ones; both signs."""
+    powers = [1 << k for k in range(dtype.bits)]
+    found = {p + d for p in powers for d in (-1, 0, 1)} | set(range(1, 12)) | {25, 125, 641, 1000}
+    random = np.random.default_rng(1)
+    found |= {int(random.integers(0, 2**63)) >> shift for shift in range(0, 60, 5)}
+    found |= {-d for d in found} | {int(dtype.minimum), int(dtype.maximum)}
+    return sorted(d for d in found if d and dtype.minimum <= d <= dtype.maximum)
+
+
+@pytest.mark.long
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("dtype", [dtypes.int8, dtypes.uint8], ids=name)
+def test_every_8_bit_dividend_by_every_divisor(dtype: DType) -> None:
+    for divisor in range(int(dtype.minimum), int(dtype.maximum) + 1):
+        if divisor:
+            check(dtype, divisor, every(dtype))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [dtypes.int16, dtypes.uint16], ids=name)
+def test_every_16_bit_dividend_by_chosen_divisors(dtype: DType) -> None:
+    for divisor in divisors(dtype)[::5]:
+        check(dtype, divisor, every(dtype))
+
+
+def dividends(dtype: DType, divisor: int) -> Array:
+    """Ends, multiples of the divisor and their neighbours, random bits of every length."""
+    low, high = int(dtype.minimum), int(dtype.maximum)
+    size = abs(divisor)
+    found = {low, low + 1, -1, 0, 1, high - 1, high}
+    for k in (1, 2, 3, high // size, high // size // 2, high // size - 1):
+        found |= {sign * (k * size + d) for d in (-1, 0, 1) for sign in (-1, 1)}
+    random = np.random.default_rng(2)
+    for shift in range(0, dtype.bits, 3):
+        value = int(random.integers(0, 1 << 63)) * 2 >> (64 - dtype.bits + shift)
+        found |= {value, -value, high - value}
+    kept = sorted(x for x in found if low <= x <= high)
+    return np.array(kept, numpy_dtype(dtype))
+
+
+@pytest.mark.long
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize(
+    ("dtype", "device"),
+    [*((dtype, SLOW) for dtype in LARGE), *((dtype, NARROW) for dtype in LARGE[:2])],
+)
+def test_dividends_of_32_and_64_bits(dtype: DType, device: Capabilities) -> None:
+    for divisor in divisors(dtype):
+        check(dtype, divisor, dividends(dtype, divisor), device)
+
+
+def test_known_ranges_make_shorter_divisions() -> None:
+    x = build.both(load(0, dtypes.int32), 0xFFFF)
+    value = decomposed(build.idiv(x, 10), SLOW)
+    values = np.arange(-70_000, 70_000, dtype=np.int32)
+    assert (evaluate(value, [values]) == (values & 0xFFFF) // 10).all()
+    # No sign to care for: a product and a shift.
+    assert len([node for node in value.toposort() if node.op in ALU]) <= 9
+
+
+def test_vectors_divide_lane_by_lane() -> None:
+    values = np.arange(-32, 32, dtype=np.int32).reshape(4, -1)
+    value = build.mod(load(0, dtypes.int32, 4), -7)
+    assert (run(value, [values], SLOW) == np.fmod(values, -7)).all()
+
+
+def test_divisions_stay_where_they_are_not_slow_or_not_by_a_constant() -> None:
+    fast = dataclasses.replace(SLOW, slow_division=False)
+    by_ten = build.idiv(load(0, dtypes.int32), 10)
+    assert decomposed(by_ten, fast) is by_ten
+    by_value = build.idiv(load(0, dtypes.int32), load(1, dtypes.int32))
+    assert decomposed(by_value, SLOW) is by_value
+    by_zero = build.idiv(load(0, dtypes.int32), 0)
+    assert decomposed(by_zero, SLOW) is by_zero
+
+
+def test_multipliers_are_the_published_ones() -> None:
+    # Hacker's Delight, table 10-2 (unsigned, 32 bits): 3, 5, 10 and 641 need no 33rd bit, 7 does.
+    assert multiplier(3, 32, 32) == Multiplier(0xAAAAAAAB, 1)
+    assert multiplier(5, 32, 32) == Multiplier(0xCCCCCCCD, 2)
+    assert multiplier(10, 32, 32) == Multiplier(0xCCCCCCCD, 3)
+    assert multiplier(641, 32, 32) == Multiplier(0x663D81, 0)
+    assert multiplier(7, 32, 32) == Multiplier(0x124924925, 3)
+
+
+def test_a_wrong_multiplier_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(divisor: int, width: int, precision: int) -> Multiplier:
+        found = multiplier(divisor, width, precision)
+        return Multiplier(found.factor - 1, found.shift)
+
+    monkeypatch.setattr(constant_division, "multiplier", wrong)
+    with pytest.raises(AssertionError):
+        check(dtypes.uint32, 3, dividends(dtypes.uint32, 3))

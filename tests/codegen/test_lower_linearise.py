@@ -1,0 +1,414 @@
+"""Lowering and linearising: launch axes, loop structure, order, hoisting; random kernels agree."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from kernel_cases import GRID, LOOPS, agree, load, ramp, store, tracker
+
+from tinyref.algebra.simplify import simplify
+from tinyref.codegen.accumulate import accumulate
+from tinyref.codegen.compile import compile_kernel
+from tinyref.codegen.linearise.linearise import linearize
+from tinyref.codegen.lower import lower_ast
+from tinyref.dtype import dtypes, numpy_dtype
+from tinyref.errors import UserError
+from tinyref.interpret import run_program
+from tinyref.interpret.evaluate import evaluate_index
+from tinyref.optimise.launch import Limit, launch_axes
+from tinyref.uops import build
+from tinyref.uops.node import UOp, substitute
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import AxisKind, LocalArg, ReduceArg, SpecialArg
+from tinyref.uops.program import Program
+from tinyref.views.shape_tracker import ShapeTracker
+
+f32 = dtypes.float32
+i32 = dtypes.int32
+RANDOM = settings(
+    max_examples=250,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
+
+# --- launch axes ------------------------------------------------------------------------------
+
+
+def covered(shape: tuple[int, ...], limit: Limit) -> tuple[dict[int, int], list[tuple[int, ...]]]:
+    """The extents of the launch, and the positions of every group that is valid."""
+    axes = launch_axes(shape, limit)
+    specials = {
+        node for root in (*axes.positions, axes.valid) for node in root.toposort()
+        if node.op is Ops.SPECIAL
+    }  # fmt: skip
+    extents = {node.arg.dim: evaluate_index(node.src[0], {}) for node in specials}
+    names = {
+        node: build.variable(f"d{node.arg.dim}", 0, extents[node.arg.dim]) for node in specials
+    }
+    roots = [substitute(root, names) for root in (*axes.positions, axes.valid)]
+    found = []
+    for group in np.ndindex(*extents.values()):
+        bindings = {f"d{dim}": at for dim, at in zip(extents, group, strict=True)}
+        *positions, valid = (evaluate_index(root, bindings) for root in roots)
+        assert all(0 <= at < size for at, size in zip(positions, shape, strict=True))
+        if valid:
+            found.append(tuple(positions))
+    return extents, found
+
+
+@pytest.mark.parametrize(
+    ("shape", "limit", "extents"),
+    [
+        ((), (9, 9, 9), {}),
+        ((1, 1), (9, 9, 9), {}),
+        ((5,), (9, 9, 9), {0: 5}),
+        ((2, 1, 3), (9, 9, 9), {0: 3, 1: 2}),
+        ((2, 3, 4), (9, 9, 9), {0: 4, 1: 3, 2: 2}),
+        # Leading axes merge first.
+        ((2, 2, 3, 4), (9, 9, 9), {0: 4, 1: 3, 2: 4}),
+        # They would not fit there: others merge.
+        ((2, 2, 3, 4), (99, 9, 3), {0: 4, 1: 6, 2: 2}),
+        ((2, 3, 5), (30, 1, 1), {0: 30}),
+        # A long axis is cut where it divides...
+        ((30,), (10, 5, 3), {0: 10, 1: 3}),
+        ((7, 30), (10, 6, 30), {0: 10, 1: 3, 2: 7}),
+        # ... and covered with some groups to spare where it does not.
+        ((31,), (10, 5, 3), {0: 10, 1: 4}),
+        ((11, 13), (10, 4, 4), {0: 10, 1: 4, 2: 4}),
+    ],
+)
+def test_launch_axes(shape: tuple[int, ...], limit: Limit, extents: dict[int, int]) -> None:
+    found, positions = covered(shape, limit)
+    assert found == extents
+    assert sorted(positions) == list(np.ndindex(*shape))
+
+
+def test_a_grid_that_is_too_large_is_refused() -> None:
+    with pytest.raises(UserError, match=r"1001 elements are more than the device's grid limit"):
+        launch_axes((1001,), (10, 10, 10))
+    n = build.variable("n", 1, 2000)
+    with pytest.raises(UserError, match="2000 elements"):
+        launch_axes((n,), (10, 10, 10))
+
+
+@pytest.mark.parametrize("is_symbolic", [False, True])
+def test_work_items_beyond_the_last_element_read_nothing_that_is_written(is_symbolic: bool) -> None:
+    """Their position is that of the last element, which another one writes."""
+    shown = tracker((143,))
+    if is_symbolic:
+        shown = shown.shrink(((0, build.variable("n", 1, 143)),))
+    # 143 is 11 times 13: more groups are launched than there are elements.
+    device = replace(GRID, grid_limit=(7, 5, 40))
+    ast = build.sink(store(0, 143, shown, build.add(load(0, i32, 143, shown), 1)))
+    program = compile_kernel(ast, device)
+    for count in (1, 8, 30, 143) if is_symbolic else (143,):
+        numbers = np.arange(143, dtype=np.int32)
+        run_program(program, [numbers], {"n": count} if is_symbolic else {})
+        assert numbers.tolist() == [*range(1, count + 1), *range(count, 143)]
+
+
+def test_an_empty_output_does_not_keep_another_from_being_written() -> None:
+    nothing = tracker((3, 0))
+    total = build.reduce(Ops.ADD, load(2, f32, 0, nothing), (1,))
+    ast = build.sink(
+        store(0, 3, tracker((3, 1)), total),
+        store(1, 0, nothing, load(2, f32, 0, nothing)),
+    )
+    agree(ast, {0: ramp(3), 1: ramp(0), 2: ramp(0)}, {0: [0, 0, 0], 1: []})
+
+
+@pytest.mark.parametrize("least", [0, 1])
+def test_outputs_of_size_one_need_a_first_turn_of_the_axis_that_they_share(least: int) -> None:
+    size = build.variable("n", least, 4)
+    shown = tracker((4,)).shrink(((0, size),))
+    row = load(2, f32, 4, shown)
+    ast = build.sink(
+        store(0, 1, tracker((1,)), build.reduce(Ops.ADD, row, (0,))), store(1, 4, shown, row)
+    )
+    buffers = {0: ramp(1), 1: np.zeros(4, np.float32), 2: ramp(4)}
+    if least:
+        agree(ast, buffers, {0: [6], 1: [1, 2, 3, 0]}, {"n": 3})
+        return
+    for capabilities in (LOOPS, GRID):
+        with pytest.raises(UserError, match="a size that may be 0 share axis 0"):
+            compile_kernel(ast, capabilities)
+
+
+def test_an_axis_beyond_64_bits_is_refused_and_one_within_is_not() -> None:
+    def total(size: int) -> UOp:
+        value = load(1, f32, 1, tracker((1,)).expand((size,)))
+        return build.sink(store(0, 1, tracker((1,)), build.reduce(Ops.ADD, value, (0,))))
+
+    program = compile_kernel(total(2**62), LOOPS)
+    assert any(node.op is Ops.RANGE and node.dtype is dtypes.int64 for node in program.uops)
+    with pytest.raises(UserError, match="beyond the 64 bits"):
+        compile_kernel(total(2**80), LOOPS)
+
+
+def test_index_arithmetic_beyond_64_bits_is_refused() -> None:
+    big = build.variable("n", 0, 2**31 - 1)
+    cube = build.mul(build.mul(big, big), big)
+    value = build.cast(build.less(cube, 7), i32)
+    ast = build.sink(store(0, 1, tracker((1,)), value))
+    with pytest.raises(UserError, match=r"an index from 0 to \d+ is beyond int64"):
+        compile_kernel(ast, LOOPS)
+
+
+def test_loops_stand_for_launch_axes_where_there_is_no_grid() -> None:
+    # A transposed copy, so that the two axes stay two.
+    x = load(1, f32, 6, tracker((3, 2)).permute((1, 0)))
+    ast = build.sink(store(0, 6, tracker((2, 3)), x))
+    loops = lower_ast(ast, LOOPS).toposort()
+    assert [node.arg.kind for node in loops if node.op is Ops.RANGE] == [AxisKind.LOOP] * 2
+    grid = lower_ast(ast, GRID).toposort()
+    launch = [node.arg for node in grid if node.op is Ops.SPECIAL]
+    assert set(launch) == {SpecialArg("group", 0), SpecialArg("group", 1)}
+
+
+def test_a_load_behind_a_mask_is_gated_and_others_are_not() -> None:
+    plain = load(1, f32, 4, tracker((4,)))
+    masked = load(2, f32, 3, tracker((3,)).pad(((1, 0),)))
+    root = simplify(
+        lower_ast(build.sink(store(0, 4, tracker((4,)), build.add(plain, masked))), LOOPS)
+    )
+    loads = {
+        node.src[0].src[0].arg.slot: len(node.src)
+        for node in root.toposort()
+        if node.op is Ops.LOAD
+    }
+    assert loads == {1: 1, 2: 3}
+    assert all(len(node.src) == 2 for node in root.src)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("depth", [700, pytest.param(3000, marks=pytest.mark.slow)])
+def test_deep_kernels_need_no_recursion(depth: int) -> None:
+    value = load(1, i32, 2, tracker((2,)))
+    for _ in range(depth):
+        value = build.add(build.mul(value, 3), load(1, i32, 2, tracker((2,))))
+    ast = build.sink(store(0, 2, tracker((2,)), value))
+    agree(ast, {0: np.zeros(2, np.int32), 1: ramp(2, i32)})
+
+
+# --- accumulators -------------------------------------------------------------------------------
+
+
+def test_reduces_become_accumulators() -> None:
+    k = build.counter(4, 0, AxisKind.REDUCE)
+    value = build.cast(k, i32)
+    total = UOp(Ops.REDUCE, i32, (value, k), ReduceArg(Ops.MAX))
+    update = accumulate(total)
+    assert update.op is Ops.UPDATE_ACC
+    start, new = update.src
+    assert start.arg == LocalArg("acc0")
+    assert start.src == (build.const(i32, -(2**31)), k)
+    assert new == build.maximum(start, value)
+    with pytest.raises(UserError, match="lower the kernel first"):
+        accumulate(build.reduce(Ops.ADD, value, (0,)))
+
+
+# --- order --------------------------------------------------------------------------------------
+
+
+def ops_of(root: UOp) -> list[str]:
+    return [node.op.name for node in linearize(root)]
+
+
+def depth_of(nodes: tuple[UOp, ...], wanted: UOp) -> int:
+    depth = 0
+    for node in nodes:
+        if node is wanted:
+            return depth
+        depth += (node.op is Ops.RANGE) - (node.op is Ops.END)
+    raise AssertionError("not in the program")
+
+
+def test_blocks_are_closed_in_reverse_and_invariants_stand_outside() -> None:
+    outer = build.counter(4, 0, AxisKind.LOOP, i32)
+    inner = build.counter(3, 1, AxisKind.LOOP, i32)
+    memory = build.define_global(0, i32, 12)
+    row = build.mul(outer, 3)
+    free = build.mul(build.variable("v", 0, 5, i32), 7)
+    position = build.add(row, inner)
+    nodes = linearize(build.sink(build.store(build.index(memory, position), free)))
+    assert [depth_of(nodes, node) for node in (free, row, position)] == [0, 1, 2]
+    assert [node.src[0] for node in nodes if node.op is Ops.END] == [inner, outer]
+    seen: set[UOp] = set()
+    for node in nodes:
+        assert all(source in seen for source in node.src)
+        seen.add(node)
+
+
+def test_a_loop_that_nothing_changes_runs_once() -> None:
+    """The sum does not depend on the outer loop, so it is not inside it."""
+    outer = build.counter(4, 0, AxisKind.LOOP, i32)
+    k = build.counter(3, 1, AxisKind.REDUCE, i32)
+    data, out = build.define_global(1, i32, 3), build.define_global(0, i32, 4)
+    total = UOp(Ops.REDUCE, i32, (build.load(build.index(data, k)), k), ReduceArg(Ops.ADD))
+    nodes = linearize(accumulate(build.sink(build.store(build.index(out, outer), total))))
+    assert depth_of(nodes, k) == 0
+
+
+def test_a_shared_loop_stays_inside_when_one_of_its_sums_must() -> None:
+    outer = build.counter(4, 0, AxisKind.LOOP, i32)
+    k = build.counter(3, 1, AxisKind.REDUCE, i32)
+    free = UOp(Ops.REDUCE, i32, (build.mul(k, 2), k), ReduceArg(Ops.ADD))
+    bound = UOp(Ops.REDUCE, i32, (build.mul(k, outer), k), ReduceArg(Ops.ADD))
+    out = build.define_global(0, i32, 4)
+    value = build.add(build.mul(free, 100), bound)
+    root = accumulate(build.sink(build.store(build.index(out, outer), value)))
+    result = np.zeros(4, np.int32)
+    run_program(Program("shared", linearize(root), ()), [result])
+    assert list(result) == [600, 603, 606, 609]
+
+
+def test_loops_that_need_each_other_are_refused() -> None:
+    k = build.counter(3, 0, AxisKind.REDUCE, i32)
+    first = UOp(Ops.REDUCE, i32, (k, k), ReduceArg(Ops.ADD))
+    other = UOp(Ops.REDUCE, i32, (build.add(first, 1), k), ReduceArg(Ops.MAX))
+    inside = UOp(Ops.REDUCE, i32, (build.add(build.mul(other, 2), k), k), ReduceArg(Ops.ADD))
+    out = build.define_global(0, i32, 1)
+    store_it = build.store(build.index(out, build.const(i32, 0)), inside)
+    with pytest.raises(UserError, match=r"the loops \[0\] need each other's results"):
+        linearize(accumulate(build.sink(store_it)))
+
+
+def test_barriers_and_what_comes_after_them() -> None:
+    lane = build.special("item", 0, 4, i32)
+    shared = build.define_local("shared", i32, 4)
+    out = build.define_global(0, i32, 4)
+    put = build.store(build.index(shared, lane), lane)
+    barrier = UOp(Ops.BARRIER, dtypes.void, (put,))
+    after = UOp(Ops.AFTER, shared.dtype, (shared, barrier))
+    took = build.load(build.index(after, build.sub(build.const(i32, 3), lane)))
+    nodes = linearize(build.sink(build.store(build.index(out, lane), took)))
+    names = [node.op.name for node in nodes]
+    assert names.index("STORE") < names.index("BARRIER") < names.index("LOAD")
+    assert "AFTER" not in names
+    result = np.zeros(4, np.int32)
+    run_program(Program("k", nodes, (), group=(4, 1, 1)), [result])
+    assert list(result) == [3, 2, 1, 0]
+
+
+def test_a_loop_that_fills_shared_memory_is_over_at_the_barrier() -> None:
+    k = build.counter(4, 0, AxisKind.LOOP, i32)
+    shared = build.define_local("shared", i32, 4)
+    out = build.define_global(0, i32, 1)
+    fill = build.store(build.index(shared, k), build.mul(k, 10))
+    barrier = UOp(Ops.BARRIER, dtypes.void, (fill, k))
+    after = UOp(Ops.AFTER, shared.dtype, (shared, barrier))
+    value = build.load(build.index(after, build.const(i32, 3)))
+    nodes = linearize(build.sink(build.store(build.index(out, build.const(i32, 0)), value)))
+    assert [node.op.name for node in nodes if node.op in (Ops.END, Ops.BARRIER)] == [
+        "END",
+        "BARRIER",
+    ]
+    result = np.zeros(1, np.int32)
+    run_program(Program("k", nodes, ()), [result])
+    assert list(result) == [30]
+
+
+def test_the_order_starts_with_definitions_by_slot_and_name() -> None:
+    x = load(2, i32, 4, tracker((4,)))
+    y = load(1, i32, 4, tracker((4,)))
+    b, a = build.variable("b", 0, 3), build.variable("a", 0, 3)
+    value = build.add(build.add(x, y), build.cast(build.add(b, a), i32))
+    program = compile_kernel(build.sink(store(0, 4, tracker((4,)), value)), GRID)
+    slots = [node.arg.slot for node in program.uops if node.op is Ops.DEFINE_GLOBAL]
+    assert slots == [0, 1, 2]
+    assert [node.op for node in program.uops[:3]] == [Ops.DEFINE_GLOBAL] * 3
+    assert [node.arg.name for node in program.variables] == ["a", "b"]
+
+
+# --- random kernels -----------------------------------------------------------------------------
+
+CHOICES = (i32, dtypes.uint8, dtypes.int64, dtypes.float64)
+
+
+@st.composite
+def shown_as(draw: st.DrawFn, shape: tuple[int, ...]) -> tuple[int, ShapeTracker]:
+    """A buffer size, and a chain of views that shows it in `shape`."""
+    rank = len(shape)
+    order = draw(st.permutations(range(rank)))
+    inner = [shape[axis] for axis in order]
+    pads = [draw(st.integers(0, min(2, size))) for size in inner]
+    sides = [draw(st.integers(0, pad)) for pad in pads]
+    kept = [size - pad for size, pad in zip(inner, pads, strict=True)]
+    repeats = [draw(st.booleans()) and size > 0 and draw(st.booleans()) for size in kept]
+    base = [1 if repeat else size for size, repeat in zip(kept, repeats, strict=True)]
+    extra = draw(st.integers(0, 3))
+    size = math.prod(base) + extra
+    result = tracker((size,)).shrink(((extra, size),))
+    result = result.flip((0,)) if draw(st.booleans()) else result
+    result = result.reshape(base).expand(kept)
+    result = result.pad([(side, pad - side) for side, pad in zip(sides, pads, strict=True)])
+    if draw(st.booleans()) and math.prod(inner):
+        result = result.reshape((math.prod(inner),)).flip((0,)).reshape(inner)
+    return size, result.permute([order.index(axis) for axis in range(rank)])
+
+
+@st.composite
+def kernels(draw: st.DrawFn) -> tuple[UOp, dict[int, np.ndarray]]:
+    dtype = draw(st.sampled_from(CHOICES))
+    rank = draw(st.integers(1, 4))
+    shape = tuple(draw(st.lists(st.sampled_from((0, 1, 2, 3, 3, 4)), min_size=rank, max_size=rank)))
+    sizes = {0: 0}
+
+    def operand() -> UOp:
+        if draw(st.integers(0, 3)) == 0:
+            return build.const(dtype, draw(st.integers(0, 5)))
+        size, shown = draw(shown_as(shape))
+        sizes[len(sizes)] = size
+        return load(len(sizes) - 1, dtype, size, shown)
+
+    value = operand() if shape else build.const(dtype, 1)
+    size, shown = draw(shown_as(shape))
+    sizes[len(sizes)] = size
+    value = build.add(value, load(len(sizes) - 1, dtype, size, shown))
+    for _ in range(draw(st.integers(0, 3))):
+        op = draw(st.sampled_from((Ops.ADD, Ops.MUL, Ops.MAX, Ops.CMPLT)))
+        other = operand()
+        if op is Ops.CMPLT:
+            value = build.where(build.less(value, other), other, value)
+        else:
+            value = build.binary(op, value, other)
+    out = shape
+    for _ in range(draw(st.integers(0, 2))):
+        axes = tuple(sorted(draw(st.sets(st.integers(0, rank - 1)))))
+        reduced = build.reduce(draw(st.sampled_from((Ops.ADD, Ops.MAX))), value, axes)
+        if draw(st.booleans()):
+            value = build.add(value, reduced)
+            continue
+        value = reduced
+        out = tuple(1 if axis in axes else size for axis, size in enumerate(out))
+    sizes[0] = math.prod(out)
+    arrays = {
+        slot: (np.arange(count) * 7 % 11 - (0 if dtype.is_unsigned else 3)).astype(
+            numpy_dtype(dtype)
+        )
+        for slot, count in sizes.items()
+    }
+    return build.sink(store(0, sizes[0], tracker(out), value)), arrays
+
+
+@pytest.mark.long
+@settings(RANDOM, max_examples=40)
+@given(kernels())
+def test_random_kernels_agree(kernel: tuple[UOp, dict[int, np.ndarray]]) -> None:
+    ast, arrays = kernel
+    agree(ast, arrays, tolerance=1e-9)
+
+
+@pytest.mark.slow
+@RANDOM
+@given(kernels())
+def test_more_random_kernels_agree(kernel: tuple[UOp, dict[int, np.ndarray]]) -> None:
+    ast, arrays = kernel
+    agree(ast, arrays, tolerance=1e-9)

@@ -1,0 +1,190 @@
+"""Random nodes with every payload, and a few real graphs, for the tests of text and JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import struct
+
+from hypothesis import strategies as st
+
+from tinyref.dtype import AddressSpace, dtypes, image, pointer
+from tinyref.uops import build
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import (
+    AxisKind,
+    BoundsArg,
+    BufferArg,
+    ConstArg,
+    CopyArg,
+    FlipArg,
+    GepArg,
+    LocalArg,
+    Payload,
+    PermuteArg,
+    RangeArg,
+    ReduceArg,
+    ShapeArg,
+    ShardArg,
+    SlotArg,
+    SpecialArg,
+    TileArg,
+    VarArg,
+    ViewArg,
+)
+from tinyref.uops.program import Parameter, Program
+from tinyref.uops.tiles import TILES
+from tinyref.views.shape_tracker import ShapeTracker
+
+N = build.variable("n", 1, 8)
+M = build.variable("m", 2, 5)
+ODD_NAN = struct.unpack("<d", struct.pack("<Q", 0xFFF8000000000123))[0]
+FLOATS = (0.0, -0.0, 1.5, math.inf, -math.inf, math.nan, ODD_NAN, 5e-324, 1.7976931348623157e308)
+DTYPES = (
+    *dtypes.all,
+    dtypes.void,
+    dtypes.index,
+    dtypes.float16.vec(8),
+    pointer(dtypes.float32, 12),
+    pointer(dtypes.int8, 4, AddressSpace.LOCAL),
+    image(dtypes.float32, 2, 3),
+)
+
+names = st.text(max_size=6)
+small = st.integers(-(1 << 62), 1 << 62)
+axes = st.lists(st.integers(0, 5), max_size=4).map(tuple)
+sizes = st.one_of(st.integers(0, 9), st.sampled_from([N, build.add(build.mul(N, M), 1)]))
+pairs = st.lists(st.tuples(sizes, sizes), max_size=3).map(tuple)
+
+
+@st.composite
+def trackers(draw: st.DrawFn) -> ShapeTracker:
+    tracker = ShapeTracker.from_shape((draw(st.integers(1, 4)), 6, N))
+    if draw(st.booleans()):
+        tracker = tracker.permute((2, 1, 0))
+    if draw(st.booleans()):
+        tracker = tracker.reshape((tracker.size,))
+    if draw(st.booleans()):
+        tracker = tracker.pad(((1, 2),) * len(tracker.shape))
+    return tracker.flip(range(len(tracker.shape)))
+
+
+payloads: st.SearchStrategy[Payload] = st.one_of(
+    st.none(),
+    st.one_of(st.sampled_from(FLOATS), st.floats(), small, st.booleans()).map(ConstArg),
+    st.builds(VarArg, names, small, small),
+    st.builds(BufferArg, names, small, small),
+    st.builds(CopyArg, names),
+    st.builds(ShardArg, st.lists(names, max_size=3).map(tuple), st.none() | small, axes),
+    st.builds(ShapeArg, st.lists(sizes, max_size=3).map(tuple)),
+    st.builds(PermuteArg, axes),
+    st.builds(BoundsArg, pairs),
+    st.builds(FlipArg, axes),
+    st.builds(ReduceArg, st.sampled_from(Ops), axes),
+    st.builds(SlotArg, small),
+    st.builds(LocalArg, names),
+    st.builds(ViewArg, trackers()),
+    st.builds(RangeArg, small, st.sampled_from(AxisKind)),
+    st.builds(SpecialArg, names, small),
+    st.builds(GepArg, axes),
+    st.builds(
+        lambda tile, name: TileArg(dataclasses.replace(tile, name=f"own_{name}")),
+        st.sampled_from(sorted(TILES.values(), key=lambda tile: tile.name)),
+        st.text("abcXYZ019_", max_size=6),
+    ),
+)
+
+
+@st.composite
+def node_lists(draw: st.DrawFn, most: int = 12) -> list[UOp]:
+    """Nodes that use each other, well typed or not: whatever can be built can be written."""
+    nodes: list[UOp] = []
+    for _ in range(draw(st.integers(1, most))):
+        src = tuple(draw(st.lists(st.sampled_from(nodes), max_size=3))) if nodes else ()
+        nodes.append(
+            UOp(draw(st.sampled_from(Ops)), draw(st.sampled_from(DTYPES)), src, draw(payloads))
+        )
+    return nodes
+
+
+@st.composite
+def programs(draw: st.DrawFn) -> Program:
+    flags = st.booleans()
+    parameter = st.builds(Parameter, small, st.sampled_from(dtypes.all), small, flags, flags)
+    return Program(
+        draw(names),
+        tuple(draw(node_lists())),
+        tuple(draw(st.lists(parameter, max_size=3))),
+        draw(st.sampled_from([(), (N,), (M, N)])),
+        (draw(sizes), draw(sizes), 1),
+        draw(st.tuples(*[st.integers(1, 1024)] * 3)),
+    )
+
+
+def view(buffer: UOp, tracker: ShapeTracker) -> UOp:
+    return UOp(Ops.VIEW, buffer.dtype, (buffer,), ViewArg(tracker))
+
+
+def row_sum() -> UOp:
+    """The kernel AST of a sum of the rows of a transposed (3, 4) matrix, times two."""
+    inputs = build.define_global(1, dtypes.float32, 12)
+    output = build.define_global(0, dtypes.float32, 4)
+    matrix = ShapeTracker.from_shape((3, 4)).permute((1, 0))
+    total = build.reduce(Ops.ADD, build.load(view(inputs, matrix)), (1,))
+    target = view(output, ShapeTracker.from_shape((4, 1)))
+    return build.sink(build.store(target, build.mul(total, 2.0)))
+
+
+def doubling() -> Program:
+    """A program with a loop that doubles n elements in place."""
+    buffer = build.define_global(0, dtypes.int32, 8)
+    n = build.variable("n", 1, 8, dtypes.int32)
+    loop = build.counter(n, 0, AxisKind.LOOP, dtypes.int32)
+    address = build.index(buffer, loop)
+    value = build.load(address)
+    doubled = build.add(value, value)
+    stored = build.store(address, doubled)
+    end = UOp(Ops.END, dtypes.void, (loop,))
+    uops = (buffer, n, loop, address, value, doubled, stored, end)
+    return Program("e_n", uops, (Parameter(0, dtypes.int32, 8, True, True),), (n,), (1, 1, 1))
+
+
+def evaluated(node: UOp, positions: dict[UOp, int]) -> int:
+    """What a node of integer arithmetic evaluates to, by Python's own integers."""
+    if node in positions:
+        return positions[node]
+    if isinstance(node.arg, ConstArg):
+        return int(node.arg.value)
+    x, *rest = [evaluated(source, positions) for source in node.src]
+    y = rest[0] if rest else 0
+    match node.op:
+        case Ops.ADD:
+            return x + y
+        case Ops.SUB:
+            return x - y
+        case Ops.MUL:
+            return x * y
+        case Ops.NEG:
+            return -x
+        case Ops.MAX:
+            return max(x, y)
+        case Ops.IDIV:
+            return int(abs(x) // abs(y)) * (1 if (x < 0) == (y < 0) else -1)
+        case Ops.MOD:
+            return abs(x) % abs(y) * (-1 if x < 0 else 1)
+        case Ops.CMPLT:
+            return int(x < y)
+        case Ops.CMPNE:
+            return int(x != y)
+        case Ops.AND:
+            return x & y
+        case Ops.OR:
+            return x | y
+        case Ops.XOR:
+            return x ^ y
+        case Ops.WHERE:
+            return rest[0] if x else rest[1]
+        case Ops.CAST:
+            return x
+    raise AssertionError(node)

@@ -1,0 +1,156 @@
+"""The AST evaluator and index expressions, against literals."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from kernel_cases import load, ramp, store, tracker, valid
+
+from tinyref.dtype import DType, dtypes, numpy_dtype
+from tinyref.errors import UserError
+from tinyref.interpret.evaluate import evaluate, evaluate_index
+from tinyref.uops import build
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import AxisKind, ViewArg
+
+f32 = dtypes.float32
+i32 = dtypes.int32
+index = dtypes.index
+
+
+def total(values: np.ndarray, dtype: DType, op: Ops = Ops.ADD) -> np.generic:
+    """`values` reduced to one by a kernel."""
+    count = values.size
+    x = load(1, dtype, count, tracker((count,)))
+    ast = build.sink(store(0, 1, tracker((1,)), build.reduce(op, x, (0,))))
+    return evaluate(ast, {0: np.zeros(1, numpy_dtype(dtype)), 1: values})[0][0]
+
+
+def test_only_written_slots_come_back_and_inputs_stay() -> None:
+    x = load(1, f32, 2, tracker((2,)))
+    out, data = np.zeros(2, np.float32), ramp(2)
+    result = evaluate(build.sink(store(0, 2, tracker((2,)), build.add(x, 1.0))), {0: out, 1: data})
+    assert list(result) == [0]
+    assert list(result[0]) == [2, 3]
+    assert list(out) == [0, 0]
+
+
+def test_a_sum_rounds_once() -> None:
+    # In float16, 2048 + 1 is 2048: a narrow accumulator would stay there.
+    values = np.array([2048] + [1] * 64, np.float16)
+    assert total(values, dtypes.float16) == 2112
+    tenths = np.full(1000, 0.1, np.float32)
+    assert total(tenths, f32) == np.float32(1000 * float(np.float32(0.1)))
+
+
+def test_a_float64_sum_has_more_than_float64_inside() -> None:
+    values = np.array([1e16, 1.0, 1.0, -1e16])
+    if np.finfo(np.longdouble).nmant <= 52:
+        pytest.skip("long double is float64 on this machine")
+    assert total(values, dtypes.float64) == 2.0
+
+
+def test_integer_sums_wrap() -> None:
+    assert total(np.array([100, 100], np.int8), dtypes.int8) == -56
+    assert total(np.array([2**32 - 1, 2], np.uint32), dtypes.uint32) == 1
+    assert total(np.array([16, 16], np.uint8), dtypes.uint8, Ops.MUL) == 0
+
+
+def test_iota_gives_the_numbers_of_elements_and_0_where_masked() -> None:
+    shown = tracker((2, 3)).permute((1, 0)).pad(((1, 0), (0, 1)))
+    numbers = UOp(Ops.IOTA, i32, (), ViewArg(shown))
+    ast = build.sink(store(0, 12, tracker((4, 3)), numbers))
+    (got,) = evaluate(ast, {0: np.full(12, 7, np.int32)}).values()
+    assert got.dtype == np.int32
+    assert got.tolist() == [0, 0, 0, 0, 3, 0, 1, 4, 0, 2, 5, 0]
+
+
+@pytest.mark.parametrize("dtype", [*dtypes.ints, *dtypes.floats], ids=lambda d: d.name)
+def test_maximum_of_negatives(dtype: DType) -> None:
+    low = 0 if dtype.is_unsigned else -3
+    values = np.array([low, low + 2, low + 1]).astype(numpy_dtype(dtype))
+    assert total(values, dtype, Ops.MAX) == low + 2
+    empty = total(values[:0], dtype, Ops.MAX)
+    assert empty == dtype.minimum
+
+
+def test_maximum_of_bools() -> None:
+    assert total(np.array([False, True]), dtypes.bool, Ops.MAX)
+    assert not total(np.array([False, False]), dtypes.bool, Ops.MAX)
+
+
+def test_padding_is_zero_and_invalid() -> None:
+    shown = tracker((1,)).pad(((1, 1),))
+    value = build.where(valid(shown), load(1, f32, 1, shown), 9.0)
+    ast = build.sink(store(0, 3, tracker((3,)), value))
+    result = evaluate(ast, {0: np.zeros(3, np.float32), 1: ramp(1)})
+    assert list(result[0]) == [9, 1, 9]
+
+
+def test_no_warnings(recwarn: pytest.WarningsRecorder) -> None:
+    x = load(1, f32, 2, tracker((2,)))
+    ast = build.sink(store(0, 2, tracker((2,)), UOp(Ops.FDIV, f32, (build.const(f32, 1), x))))
+    result = evaluate(ast, {0: np.zeros(2, np.float32), 1: np.array([0, -0.0], np.float32)})
+    assert list(result[0]) == [np.inf, -np.inf]
+    assert not recwarn.list
+
+
+def test_wrong_calls_are_refused() -> None:
+    x = load(1, f32, 2, tracker((2,)))
+    ast = build.sink(store(0, 2, tracker((2,)), x))
+    with pytest.raises(UserError, match="no buffer for slot 1"):
+        evaluate(ast, {0: ramp(2)})
+    with pytest.raises(UserError, match="a view of slot 1 reaches from 0 to 1"):
+        evaluate(ast, {0: ramp(2), 1: ramp(1)})
+    lost = UOp(Ops.LOAD, f32, (build.define_global(1, f32, 2),))
+    with pytest.raises(UserError, match="goes to a VIEW"):
+        evaluate(build.sink(store(0, 2, tracker((2,)), lost)), {0: ramp(2), 1: ramp(2)})
+    with pytest.raises(UserError, match="RANGE does not belong"):
+        evaluate(build.sink(build.counter(3, 0, AxisKind.LOOP)), {})
+    with pytest.raises(UserError, match="REDUCE over axes"):
+        evaluate(build.sink(build.reduce(Ops.ADD, build.const(f32, 1), (0,))), {})
+    n = build.variable("n", 1, 2)
+    symbolic = build.sink(store(0, 2, tracker((n,)), build.const(f32, 1)))
+    with pytest.raises(UserError, match="n"):
+        evaluate(symbolic, {0: ramp(2)})
+
+
+N = build.variable("n", -100, 100)
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [
+        (build.idiv(N, 4), -1),
+        (build.mod(N, 4), -3),
+        (build.idiv(N, 0), 0),
+        (build.mod(N, 0), 0),
+        (build.maximum(build.mul(N, N), 3), 49),
+        (build.where(build.less(N, 0), build.sub(1, N), N), 8),
+        (build.cast(build.not_equal(N, 3), index), 1),
+        (build.both(build.operand(6, index), build.operand(3, index)), 2),
+        (build.mul(build.operand(2**62, index), 2**10), 2**72),
+        (UOp(Ops.NEG, index, (N,)), 7),
+        (UOp(Ops.BIND, index, (N, build.const(index, 5))), 5),
+    ],
+)
+def test_index_expressions(expression: UOp, value: int) -> None:
+    assert evaluate_index(expression, {"n": -7}) == value
+
+
+def test_index_expressions_of_any_depth() -> None:
+    deep = N
+    for _ in range(5000):
+        deep = build.add(deep, 1)
+    assert evaluate_index(deep, {"n": 0}) == 5000
+    assert evaluate_index(12, {}) == 12
+
+
+def test_index_expressions_refuse() -> None:
+    with pytest.raises(UserError, match="variable n has no value: give one from -100 to 100"):
+        evaluate_index(N, {})
+    with pytest.raises(UserError, match="n = 101: accepted is -100 to 100"):
+        evaluate_index(N, {"n": 101})
+    with pytest.raises(UserError, match="DEFINE_GLOBAL is no integer arithmetic"):
+        evaluate_index(load(0, i32, 1, tracker((1,))), {})

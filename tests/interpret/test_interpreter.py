@@ -1,0 +1,683 @@
+"""The interpreter: programs written by hand, what the sanitizer finds, and broken devices."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tinyref.dtype import DType, PtrDType, dtypes, numpy_dtype
+from tinyref.errors import DeviceError, UserError
+from tinyref.interpret import Access, Fault, Hooks, Interpreter, SanitizerError, run_program
+from tinyref.uops import build
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import AxisKind, LocalArg, TileArg
+from tinyref.uops.program import Parameter, Program
+from tinyref.uops.tiles import FragmentLayout, MatrixTile
+
+f32 = dtypes.float32
+i32 = dtypes.int32
+
+Extents = tuple[int, int, int]
+
+
+def program(*uops: UOp, grid: Extents = (1, 1, 1), group: Extents = (1, 1, 1)) -> Program:
+    """The nodes given, each after the sources that are not listed before it."""
+    order: list[UOp] = []
+    for node in uops:
+        for source in (*_missing(node, set(order)), node):
+            order.append(source)
+    parameters = []
+    for node in order:
+        if node.op is Ops.DEFINE_GLOBAL and isinstance(node.dtype, PtrDType):
+            parameters.append(
+                Parameter(node.arg.slot, node.dtype.base, node.dtype.size, True, True)
+            )
+    parameters.sort(key=lambda parameter: parameter.slot)
+    return Program("test", tuple(order), tuple(parameters), (), grid, group)
+
+
+def _missing(node: UOp, present: set[UOp]) -> list[UOp]:
+    return [source for source in node.toposort()[:-1] if source not in present]
+
+
+def end(opened: UOp) -> UOp:
+    return UOp(Ops.ENDIF if opened.op is Ops.IF else Ops.END, dtypes.void, (opened,))
+
+
+def item(extent: int, dim: int = 0) -> UOp:
+    return build.special("item", dim, extent, i32)
+
+
+def group(extent: int, dim: int = 0) -> UOp:
+    return build.special("group", dim, extent, i32)
+
+
+def loop(extent: int | UOp, number: int = 0) -> UOp:
+    return build.counter(extent, number, AxisKind.REDUCE, i32)
+
+
+def accumulator(name: str, start: UOp) -> UOp:
+    return UOp(Ops.DEFINE_ACC, start.dtype, (start,), LocalArg(name))
+
+
+def update(acc: UOp, value: UOp) -> UOp:
+    return UOp(Ops.UPDATE_ACC, acc.dtype, (acc, value))
+
+
+def branch(condition: UOp) -> UOp:
+    return UOp(Ops.IF, dtypes.void, (condition,))
+
+
+BARRIER = UOp(Ops.BARRIER)
+
+
+def at(memory: UOp, position: int | UOp) -> UOp:
+    return build.index(memory, build.operand(position, i32))
+
+
+def zeros(count: int, dtype: DType = i32) -> np.ndarray:
+    return np.zeros(count, numpy_dtype(dtype))
+
+
+def faults(subject: Program, buffers: Sequence[np.ndarray]) -> SanitizerError:
+    with pytest.raises(SanitizerError) as caught:
+        run_program(subject, buffers)
+    return caught.value
+
+
+# --- what programs compute ---------------------------------------------------------------------
+
+
+def test_groups_and_items_are_lanes() -> None:
+    out = build.define_global(0, i32, 24)
+    gx, gy, ix = group(2), group(3, 1), item(4)
+    position = build.add(build.mul(build.add(build.mul(gy, 2), gx), 4), ix)
+    value = build.add(build.add(build.mul(gy, 100), build.mul(gx, 10)), ix)
+    result = zeros(24)
+    run_program(
+        program(build.store(at(out, position), value), grid=(2, 3, 1), group=(4, 1, 1)), [result]
+    )
+    assert list(result[:8]) == [0, 1, 2, 3, 10, 11, 12, 13]
+    assert list(result[20:]) == [210, 211, 212, 213]
+
+
+def test_a_loop_accumulates_per_lane() -> None:
+    out = build.define_global(0, i32, 3)
+    lane, k = item(3), loop(5)
+    acc = accumulator("a", build.const(i32, 100))
+    new = update(acc, build.add(acc, build.mul(lane, k)))
+    body = program(acc, k, new, end(k), build.store(at(out, lane), new), group=(3, 1, 1))
+    result = zeros(3)
+    run_program(body, [result])
+    assert list(result) == [100, 110, 120]
+
+
+def test_a_loop_of_no_turns_keeps_the_start() -> None:
+    out = build.define_global(0, i32, 1)
+    k = loop(0)
+    acc = accumulator("a", build.const(i32, 7))
+    new = update(acc, build.add(acc, 1))
+    result = zeros(1)
+    run_program(program(acc, k, new, end(k), build.store(at(out, 0), new)), [result])
+    assert list(result) == [7]
+
+
+def test_an_inner_accumulator_starts_again_at_every_turn() -> None:
+    out = build.define_global(0, i32, 3)
+    outer = loop(3, 0)
+    inner = loop(outer, 1)
+    acc = accumulator("a", build.const(i32, 0))
+    new = update(acc, build.add(acc, 1))
+    body = program(outer, acc, inner, new, end(inner), build.store(at(out, outer), new), end(outer))
+    result = zeros(3)
+    run_program(body, [result])
+    assert list(result) == [0, 1, 2]
+
+
+def test_bounds_that_vary_by_lane_are_masks() -> None:
+    out = build.define_global(0, i32, 4)
+    lane = item(4)
+    k = loop(lane)
+    acc = accumulator("a", build.const(i32, 0))
+    new = update(acc, build.add(acc, 10))
+    body = program(lane, acc, k, new, end(k), build.store(at(out, lane), new), group=(4, 1, 1))
+    result = zeros(4)
+    run_program(body, [result])
+    assert list(result) == [0, 10, 20, 30]
+
+
+def test_if_is_a_mask() -> None:
+    out = build.define_global(0, i32, 4)
+    lane = item(4)
+    taken = branch(build.less(lane, 2))
+    acc = accumulator("a", build.const(i32, 5))
+    new = update(acc, build.add(acc, lane))
+    never = branch(build.less(lane, 0))
+    lost = update(acc, build.const(i32, 99))
+    body = program(
+        lane, acc, taken, new, end(taken), never, lost, end(never),
+        build.store(at(out, lane), acc), group=(4, 1, 1),
+    )  # fmt: skip
+    result = zeros(4)
+    run_program(body, [result])
+    assert list(result) == [5, 6, 5, 5]
+
+
+def test_a_gate_keeps_a_load_from_touching_memory() -> None:
+    out, data = build.define_global(0, i32, 4), build.define_global(1, i32, 2)
+    lane = item(4)
+    value = build.load(at(data, lane), build.less(lane, 2), -1)
+    result = zeros(4)
+    run_program(
+        program(build.store(at(out, lane), value), group=(4, 1, 1)),
+        [result, np.array([7, 8], "i4")],
+    )
+    assert list(result) == [7, 8, -1, -1]
+
+
+def test_a_closed_gate_needs_no_memory_at_all() -> None:
+    out, data = build.define_global(0, i32, 2), build.define_global(1, i32, 0)
+    lane = item(2)
+    value = build.load(at(data, lane), build.less(lane, 0), 3)
+    result = zeros(2)
+    run_program(program(build.store(at(out, lane), value), group=(2, 1, 1)), [result, zeros(0)])
+    assert list(result) == [3, 3]
+
+
+def test_a_gated_store_writes_where_the_gate_holds() -> None:
+    out = build.define_global(0, i32, 3)
+    lane = item(8)
+    stored = build.store(at(out, lane), lane, build.less(lane, 3))
+    result = np.full(3, 9, np.int32)
+    run_program(program(stored, group=(8, 1, 1)), [result])
+    assert list(result) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("width", [2, 4, 8, 16])
+def test_vectors(width: int) -> None:
+    out, data = build.define_global(0, f32, 2 * width), build.define_global(1, f32, 2 * width)
+    start = build.mul(item(2), width)
+    vector = build.load(at(data, start), lanes=width)
+    reverse = build.gep(vector, *range(width - 1, -1, -1))
+    first = build.vectorize(*[build.gep(vector, 0)] * width)
+    value = build.add(build.mul(reverse, build.const(f32.vec(width), 2.0)), first)
+    result, source = zeros(2 * width, f32), np.arange(2 * width, dtype=np.float32)
+    run_program(program(build.store(at(out, start), value), group=(2, 1, 1)), [result, source])
+    rows = source.reshape(2, width)
+    assert np.array_equal(result.reshape(2, width), rows[:, ::-1] * 2 + rows[:, :1])
+
+
+def test_lanes_of_a_scalar() -> None:
+    out = build.define_global(0, i32, 6)
+    lane = item(2)
+    pair, single = build.gep(lane, 0, 0), build.gep(lane, 0)
+    result = zeros(6)
+    body = program(
+        build.store(at(out, build.mul(lane, 2)), pair),
+        build.store(at(out, build.add(lane, 4)), build.add(single, 7)),
+        group=(2, 1, 1),
+    )
+    run_program(body, [result])
+    assert list(result) == [0, 0, 1, 1, 7, 8]
+
+
+def test_gated_vectors_take_the_alternative_whole() -> None:
+    out, data = build.define_global(0, f32, 8), build.define_global(1, f32, 4)
+    start = build.mul(item(2), 4)
+    other = build.const(f32.vec(4), -1.0)
+    vector = build.load(at(data, start), build.less(start, 4), other, lanes=4)
+    result = zeros(8, f32)
+    run_program(
+        program(build.store(at(out, start), vector), group=(2, 1, 1)),
+        [result, np.arange(4, dtype=np.float32)],
+    )
+    assert list(result) == [0, 1, 2, 3, -1, -1, -1, -1]
+
+
+def _reverse_through_local(size: int, with_barrier: bool = True) -> Program:
+    """Each group reverses its row: items write to shared memory and read each other's."""
+    out = build.define_global(0, i32, 2 * size)
+    data = build.define_global(1, i32, 2 * size)
+    shared = build.define_local("shared", i32, size)
+    lane, row = item(size), build.mul(group(2), size)
+    put = build.store(at(shared, lane), build.load(at(data, build.add(row, lane))))
+    took = build.load(at(shared, build.sub(build.const(i32, size - 1), lane)))
+    final = build.store(at(out, build.add(row, lane)), took)
+    nodes = (put, BARRIER, final) if with_barrier else (put, final)
+    return program(*nodes, grid=(2, 1, 1), group=(size, 1, 1))
+
+
+def test_a_group_shares_memory() -> None:
+    result = zeros(8)
+    run_program(_reverse_through_local(4), [result, np.arange(8, dtype=np.int32)])
+    assert list(result) == [3, 2, 1, 0, 7, 6, 5, 4]
+
+
+def test_shared_memory_is_reused_between_two_barriers() -> None:
+    out = build.define_global(0, i32, 4)
+    shared = build.define_local("shared", i32, 4)
+    lane, k = item(4), loop(3)
+    acc = accumulator("a", lane)
+    put = build.store(at(shared, lane), acc)
+    neighbour = build.load(at(shared, build.mod(build.add(lane, 1), 4)))
+    new = update(acc, neighbour)
+    body = program(
+        acc, k, put, BARRIER, new, BARRIER, end(k), build.store(at(out, lane), acc),
+        group=(4, 1, 1),
+    )  # fmt: skip
+    result = zeros(4)
+    run_program(body, [result])
+    assert list(result) == [3, 0, 1, 2]
+
+
+@pytest.mark.parametrize("grid", [(200_003, 1, 1), (3, 50_001, 1), (5, 7, 4001)])
+def test_huge_grids_run_in_chunks(grid: Extents) -> None:
+    count = grid[0] * grid[1] * grid[2]
+    out = build.define_global(0, i32, count)
+    x, y, z = (group(extent, dim) for dim, extent in enumerate(grid))
+    flat = build.add(build.mul(build.add(build.mul(z, grid[1]), y), grid[0]), x)
+    result = zeros(count)
+    run_program(program(build.store(at(out, flat), flat), grid=grid), [result])
+    assert np.array_equal(result, np.arange(count))
+
+
+def test_division_by_zero_neither_traps_nor_warns(recwarn: pytest.WarningsRecorder) -> None:
+    out = build.define_global(0, i32, 2)
+    data = build.define_global(1, i32, 2)
+    lane = item(2)
+    value = build.add(
+        build.idiv(build.const(i32, -(2**31)), build.load(at(data, lane))),
+        build.mod(build.const(i32, 5), build.load(at(data, lane))),
+    )
+    run_program(
+        program(build.store(at(out, lane), value), group=(2, 1, 1)),
+        [zeros(2), np.array([0, -1], np.int32)],
+    )
+    assert not recwarn.list
+
+
+def test_a_tile_that_one_item_holds() -> None:
+    a_layout = FragmentLayout.of("", "k1 k2 m1")
+    b_layout, c_layout = FragmentLayout.of("", "n1 k1 k2"), FragmentLayout.of("", "n1 m1")
+    tile = TileArg(MatrixTile("tiny", (2, 2, 4), f32, f32, a_layout, b_layout, c_layout))
+    a, b, c = (build.define_global(1 + k, f32, size) for k, size in enumerate((8, 8, 4)))
+    out = build.define_global(0, f32, 4)
+    product = UOp(
+        Ops.WMMA,
+        f32.vec(4),
+        tuple(build.load(at(x, 0), lanes=n) for x, n in ((a, 8), (b, 8), (c, 4))),
+        tile,
+    )
+    result = zeros(4, f32)
+    left, right = np.arange(8, dtype=np.float32), np.arange(8, dtype=np.float32)
+    run_program(
+        program(build.store(at(out, 0), product)), [result, left, right, np.ones(4, np.float32)]
+    )
+    assert list(result) == [29, 35, 77, 99]
+
+
+def test_sixty_four_bit_accumulators_do_not_narrow() -> None:
+    out = build.define_global(0, dtypes.int64, 1)
+    k = loop(3)
+    acc = accumulator("a", build.const(dtypes.int64, 2**40))
+    new = update(acc, build.add(acc, acc))
+    result = zeros(1, dtypes.int64)
+    run_program(program(acc, k, new, end(k), build.store(at(out, 0), new)), [result])
+    assert list(result) == [2**43]
+
+
+# --- what the sanitizer finds ---------------------------------------------------------------------
+
+
+def test_load_past_the_end() -> None:
+    out, data = build.define_global(0, i32, 4), build.define_global(1, i32, 4)
+    lane = group(4)
+    value = build.load(at(data, build.add(lane, 1)))
+    found = faults(program(build.store(at(out, lane), value), grid=(4, 1, 1)), [zeros(4), zeros(4)])
+    assert found.kind is Fault.BOUNDS
+    assert (found.memory, found.position) == ("slot 1", 4)
+    assert found.work_item == "group (3, 0, 0) item (0, 0, 0)"
+    assert "LOAD of element 4 of slot 1, which has 4 elements" in str(found)
+    assert isinstance(found, DeviceError)
+
+
+def test_load_before_the_start_and_uniform() -> None:
+    out, data = build.define_global(0, i32, 1), build.define_global(1, i32, 4)
+    found = faults(program(build.store(at(out, 0), build.load(at(data, -1)))), [zeros(1), zeros(4)])
+    assert (found.kind, found.position) == (Fault.BOUNDS, -1)
+
+
+def test_the_size_of_the_declared_buffer_counts_not_that_of_the_array() -> None:
+    out = build.define_global(0, i32, 2)
+    found = faults(program(build.store(at(out, 2), build.const(i32, 1))), [zeros(100)])
+    assert (found.kind, found.position) == (Fault.BOUNDS, 2)
+
+
+def test_store_past_the_end_writes_nothing() -> None:
+    out = build.define_global(0, i32, 3)
+    lane = item(4)
+    result = zeros(3)
+    found = faults(
+        program(build.store(at(out, lane), build.const(i32, 1)), group=(4, 1, 1)), [result]
+    )
+    assert (found.kind, found.position) == (Fault.BOUNDS, 3)
+    assert "item (3, 0, 0)" in found.work_item
+    assert list(result) == [0, 0, 0]
+
+
+def test_gated_access_past_the_end_counts_where_the_gate_is_open() -> None:
+    out, data = build.define_global(0, i32, 4), build.define_global(1, i32, 2)
+    lane = item(4)
+    value = build.load(at(data, lane), build.less(lane, 3), 0)
+    found = faults(
+        program(build.store(at(out, lane), value), group=(4, 1, 1)), [zeros(4), zeros(2)]
+    )
+    assert (found.kind, found.position) == (Fault.BOUNDS, 2)
+
+
+def test_unaligned_vector() -> None:
+    out, data = build.define_global(0, f32, 4), build.define_global(1, f32, 8)
+    value = build.load(at(data, 2), lanes=4)
+    found = faults(program(build.store(at(out, 0), value)), [zeros(4, f32), zeros(8, f32)])
+    assert (found.kind, found.position) == (Fault.ALIGNMENT, 2)
+
+
+def test_shared_memory_must_be_written_first() -> None:
+    out = build.define_global(0, i32, 4)
+    shared = build.define_local("tile", i32, 4)
+    lane = item(4)
+    put = build.store(at(shared, lane), lane, build.less(lane, 3))
+    body = program(
+        put, BARRIER, build.store(at(out, lane), build.load(at(shared, lane))), group=(4, 1, 1)
+    )
+    found = faults(body, [zeros(4)])
+    assert (found.kind, found.memory, found.position) == (Fault.UNINITIALISED, "tile", 3)
+
+
+def test_missing_barrier() -> None:
+    found = faults(_reverse_through_local(4, with_barrier=False), [zeros(8), zeros(8)])
+    assert (found.kind, found.memory) == (Fault.RACE, "shared")
+    assert "reads element 3 of shared" in str(found)
+    assert "item (3, 0, 0) touches unordered" in str(found)
+
+
+def test_missing_barrier_before_shared_memory_is_overwritten() -> None:
+    out = build.define_global(0, i32, 4)
+    shared = build.define_local("shared", i32, 4)
+    lane = item(4)
+    put = build.store(at(shared, lane), lane)
+    value = build.load(at(shared, build.mod(build.add(lane, 1), 4)))
+    again = build.store(at(shared, lane), build.add(value, 1))
+    body = program(put, BARRIER, again, build.store(at(out, lane), lane), group=(4, 1, 1))
+    assert faults(body, [zeros(4)]).kind is Fault.RACE
+
+
+def test_several_readers_then_a_writer() -> None:
+    shared = build.define_local("shared", i32, 1)
+    out = build.define_global(0, i32, 4)
+    lane = item(4)
+    first = build.less(lane, 1)
+    put = build.store(at(shared, 0), lane, first)
+    broadcast = build.load(at(shared, 0))
+    again = build.store(at(shared, 0), build.const(i32, 5), first)
+    fine = program(
+        put, BARRIER, build.store(at(out, lane), broadcast), BARRIER, again, group=(4, 1, 1)
+    )
+    run_program(fine, [zeros(4)])
+    broken = program(put, BARRIER, build.store(at(out, lane), broadcast), again, group=(4, 1, 1))
+    found = faults(broken, [zeros(4)])
+    assert found.kind is Fault.RACE
+    assert "several work-items" in str(found)
+
+
+@pytest.mark.parametrize("scope", ["group", "item"])
+def test_two_items_write_one_element(scope: str) -> None:
+    out = build.define_global(0, i32, 2)
+    lane = build.special(scope, 0, 4, i32)
+    stored = build.store(at(out, build.idiv(lane, 2)), build.const(i32, 1))
+    launch: dict[str, Any] = {"grid" if scope == "group" else "group": (4, 1, 1)}
+    # The same value from both is a race as well.
+    assert faults(program(stored, **launch), [zeros(2)]).kind is Fault.RACE
+
+
+def test_all_lanes_store_to_one_place() -> None:
+    out = build.define_global(0, i32, 1)
+    stored = build.store(at(out, 0), build.const(i32, 1))
+    assert faults(program(stored, grid=(3, 1, 1)), [zeros(1)]).kind is Fault.RACE
+
+
+def test_a_barrier_does_not_order_groups() -> None:
+    out = build.define_global(0, i32, 4)
+    row = group(2)
+    first = build.store(at(out, row), row)
+    other = build.store(at(out, build.sub(build.const(i32, 1), row)), row)
+    found = faults(program(first, BARRIER, other, grid=(2, 1, 1)), [zeros(4)])
+    assert found.kind is Fault.RACE
+
+
+def test_a_reader_of_another_group_is_not_forgotten() -> None:
+    """Group 0 reads, and after a barrier group 1 reads and writes: nothing orders the two."""
+    data, out = build.define_global(0, i32, 1), build.define_global(1, i32, 4)
+    row = group(2)
+    is_first = build.less(row, 1)
+    early = build.load(at(data, 0), is_first, 0)
+    late = build.load(at(data, 0), build.logical_not(is_first), 0)
+    body = program(
+        build.store(at(out, row), early),
+        BARRIER,
+        build.store(at(out, build.add(row, 2)), late),
+        build.store(at(data, 0), row, build.logical_not(is_first)),
+        grid=(2, 1, 1),
+    )
+    found = faults(body, [zeros(1), zeros(4)])
+    assert (found.kind, found.memory) == (Fault.RACE, "slot 0")
+
+
+def test_a_race_between_chunks_is_found() -> None:
+    count = 100_000
+    out = build.define_global(0, i32, count)
+    row = group(count)
+    wrapped = build.store(at(out, build.mod(row, count - 1)), row)
+    found = faults(program(wrapped, grid=(count, 1, 1)), [zeros(count)])
+    assert (found.kind, found.position) == (Fault.RACE, 0)
+
+
+def test_reading_what_another_item_writes() -> None:
+    data = build.define_global(0, i32, 4)
+    row = group(3)
+    shift = build.store(at(data, row), build.load(at(data, build.add(row, 1))))
+    assert faults(program(shift, grid=(3, 1, 1)), [zeros(4)]).kind is Fault.RACE
+    own = build.store(at(data, row), build.add(build.load(at(data, row)), 1))
+    values = zeros(4)
+    run_program(program(own, grid=(3, 1, 1)), [values])
+    assert list(values) == [1, 1, 1, 0]
+
+
+def test_divergent_barrier() -> None:
+    out = build.define_global(0, i32, 4)
+    lane = item(4)
+    taken = branch(build.less(lane, 2))
+    body = program(taken, BARRIER, end(taken), build.store(at(out, lane), lane), group=(4, 1, 1))
+    found = faults(body, [zeros(4)])
+    assert found.kind is Fault.DIVERGENCE
+    assert found.work_item == "group (0, 0, 0) item (2, 0, 0)"
+
+
+def test_a_barrier_that_whole_groups_skip_is_fine() -> None:
+    out = build.define_global(0, i32, 8)
+    lane, row = item(4), group(2)
+    taken = branch(build.less(row, 1))
+    position = build.add(build.mul(row, 4), lane)
+    body = program(
+        taken, BARRIER, end(taken), build.store(at(out, position), lane),
+        grid=(2, 1, 1), group=(4, 1, 1),
+    )  # fmt: skip
+    result = zeros(8)
+    run_program(body, [result])
+    assert list(result) == [0, 1, 2, 3] * 2
+
+
+def test_without_the_sanitizer_nothing_is_raised() -> None:
+    out, data = build.define_global(0, i32, 4), build.define_global(1, i32, 2)
+    lane = item(8)
+    value = build.load(at(data, lane))
+    body = program(build.store(at(out, build.sub(lane, 2)), value), group=(8, 1, 1))
+    result = zeros(4)
+    run_program(body, [result, np.array([5, 6], np.int32)], sanitize=False)
+    assert list(result) == [6, 6, 6, 6]
+    run_program(_reverse_through_local(4, with_barrier=False), [zeros(8), zeros(8)], sanitize=False)
+
+
+def test_errors_travel_between_processes() -> None:
+    out = build.define_global(0, i32, 1)
+    found = faults(program(build.store(at(out, 5), build.const(i32, 1))), [zeros(1)])
+    copy = pickle.loads(pickle.dumps(found))
+    assert (str(copy), copy.kind, copy.position) == (str(found), Fault.BOUNDS, 5)
+
+
+# --- wrong calls ----------------------------------------------------------------------------------
+
+
+def _store_lane() -> Program:
+    return program(
+        build.store(at(build.define_global(0, i32, 4), group(4)), group(4)), grid=(4, 1, 1)
+    )
+
+
+def test_wrong_buffers_are_refused() -> None:
+    with pytest.raises(UserError, match="slot 0 is missing"):
+        run_program(_store_lane(), [])
+    with pytest.raises(UserError, match=r"slot 0 is float32\[4\]"):
+        run_program(_store_lane(), [zeros(4, f32)])
+    with pytest.raises(UserError, match="at least 4"):
+        run_program(_store_lane(), [zeros(3)])
+
+
+def test_an_empty_grid_runs_nothing() -> None:
+    result = zeros(4)
+    run_program(_store_lane(), [result], grid=(0, 1, 1))
+    assert list(result) == [0] * 4
+
+
+def test_what_is_no_program_is_refused() -> None:
+    k = loop(3)
+    unclosed = program(build.store(at(build.define_global(0, i32, 4), k), k))
+    with pytest.raises(UserError, match="never closed"):
+        run_program(unclosed, [zeros(4)])
+    uops = _store_lane().uops
+    with pytest.raises(UserError, match="used before it is computed"):
+        run_program(replace(_store_lane(), uops=uops[::-1]), [zeros(4)])
+    with pytest.raises(UserError, match="SINK does not belong in a program"):
+        run_program(replace(_store_lane(), uops=(*uops, build.sink())), [zeros(4)])
+    closing = end(loop(3, 5))
+    with pytest.raises(UserError, match="END closes"):
+        run_program(replace(_store_lane(), uops=(*uops, closing)), [zeros(4)])
+
+
+# --- broken devices -------------------------------------------------------------------------------
+
+
+def _halve(count: int = 4) -> Program:
+    out, data = build.define_global(0, i32, count), build.define_global(1, i32, count)
+    lane = group(count)
+    value = build.idiv(build.load(at(data, lane)), build.const(i32, 2))
+    return program(build.store(at(out, lane), value), grid=(count, 1, 1))
+
+
+def test_a_meaning_can_be_replaced() -> None:
+    def floor(dtype: DType, operands: Sequence[np.ndarray], sources: Sequence[DType]) -> np.ndarray:
+        assert dtype is i32
+        assert tuple(sources) == (i32, i32)
+        return np.floor_divide(*operands)
+
+    data = np.array([-3, 3, -4, 5], np.int32)
+    healthy, broken = zeros(4), zeros(4)
+    run_program(_halve(), [healthy, data])
+    run_program(_halve(), [broken, data], meanings={Ops.IDIV: floor})
+    assert list(healthy) == [-1, 1, -2, 2]
+    assert list(broken) == [-2, 1, -2, 2]
+    run_program(_halve(), [healthy, data])
+    assert list(healthy) == [-1, 1, -2, 2]
+
+
+def test_hooks_change_loads_stores_loops_and_the_grid() -> None:
+    data = np.arange(10, 18, 2, dtype=np.int32)
+    result = zeros(4)
+    run_program(_halve(), [result, data], hooks=Hooks(grid=lambda grid: (grid[0] - 1, 1, 1)))
+    assert list(result) == [5, 6, 7, 0]
+
+    def stale(access: Access) -> Access | None:
+        assert (access.memory, access.size) == ("slot 0", 4)
+        return None
+
+    result = zeros(4)
+    run_program(_halve(), [result, data], hooks=Hooks(store=stale))
+    assert list(result) == [0] * 4
+    run_program(_halve(), [result, data], hooks=Hooks(load=lambda access: access.value + 2))
+    assert list(result) == [6, 7, 8, 9]
+
+    out, k = build.define_global(0, i32, 1), loop(5)
+    acc = accumulator("a", build.const(i32, 0))
+    new = update(acc, build.add(acc, 1))
+    counting = program(acc, k, new, end(k), build.store(at(out, 0), new))
+    result = zeros(1)
+    Interpreter(counting, hooks=Hooks(loop=lambda turns: turns - 1)).run([result])
+    assert list(result) == [4]
+
+
+def test_a_hook_may_drop_the_gate() -> None:
+    out = build.define_global(0, i32, 4)
+    lane = item(6)
+    gated = build.store(at(out, lane), lane, build.less(lane, 2))
+    ungated = Hooks(store=lambda access: replace(access, gate=None))
+    result = zeros(4)
+    run_program(program(gated, group=(6, 1, 1)), [result], sanitize=False, hooks=ungated)
+    assert list(result) == [0, 1, 2, 3]
+
+
+# --- backward -------------------------------------------------------------------------------------
+
+
+def test_backward_runs_groups_and_items_from_the_last_to_the_first():
+    # All write one element: who comes last decides, and only without the sanitizer.
+    out = build.define_global(0, i32, 1)
+    number = build.add(build.mul(group(3), 10), item(4))
+    racy = program(
+        build.store(build.index(out, build.const(i32, 0)), number), grid=(3, 1, 1), group=(4, 1, 1)
+    )
+    for backward, last in ((False, 23), (True, 0)):
+        array = np.full(1, -1, np.int32)
+        Interpreter(racy).run([array], sanitize=False, backward=backward)
+        assert array.tolist() == [last]
+    with pytest.raises(SanitizerError, match="race"):
+        Interpreter(racy).run([np.zeros(1, np.int32)], backward=True)
+
+
+def test_backward_no_group_runs_beside_all_others():
+    # Each group reads what the next one writes: the order of groups shows.
+    array = build.define_global(0, i32, 5)
+    read = build.load(build.index(array, build.add(group(4), 1)))
+    copies = program(build.store(build.index(array, group(4)), read), grid=(4, 1, 1))
+    for backward, wanted in ((False, [1, 2, 3, 4, 4]), (True, [4, 4, 4, 4, 4])):
+        values = np.arange(5, dtype=np.int32)
+        Interpreter(copies).run([values], sanitize=False, backward=backward)
+        assert values.tolist() == wanted
+
+
+def test_backward_gives_the_same_where_nothing_is_shared():
+    out = build.define_global(0, i32, 24)
+    number = build.add(build.mul(group(6), 4), item(4))
+    plain = program(
+        build.store(build.index(out, number), build.mul(number, number)),
+        grid=(6, 1, 1),
+        group=(4, 1, 1),
+    )
+    array = np.zeros(24, np.int32)
+    Interpreter(plain).run([array], backward=True)
+    assert array.tolist() == [n * n for n in range(24)]

@@ -1,0 +1,383 @@
+"""WMMA lane for lane: products against numpy, rounding by literals, and broken use of tiles."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from tinyref.codegen.linearise.linearise import linearize
+from tinyref.dtype import dtypes, numpy_dtype
+from tinyref.interpret import Fault, Hooks, SanitizerError, run_program
+from tinyref.interpret.tiles import round_to_tf32
+from tinyref.uops import build
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Dialect, Ops
+from tinyref.uops.payload import AxisKind, LocalArg, TileArg
+from tinyref.uops.program import Parameter, Program
+from tinyref.uops.tiles import TILES, FragmentLayout, MatrixTile, Operand
+from tinyref.uops.tiles.positions import element
+from tinyref.verify import verify
+
+Array = npt.NDArray[Any]
+Extents = tuple[int, int, int]
+i32 = dtypes.int32
+every_tile = pytest.mark.parametrize("tile", TILES.values(), ids=str)
+NVIDIA = TILES["nvidia_m16n8k16_float16_float32"]
+REPLICATED = TILES["rdna3_m16n16k16_float16_float32"]
+SLOTS = {Operand.A: 1, Operand.B: 2, Operand.C: 3}
+
+
+class Product:
+    """A launch in which every run multiplies matrices of its own: D = A * B + C.
+
+    A, B and C are [run, turn, row, column] row by row in the slots 1 to 3, C and D without turns;
+    D is slot 0. With several turns the products of all of them are summed by a loop.
+    """
+
+    def __init__(
+        self,
+        tile: MatrixTile,
+        grid: Extents = (1, 1, 1),
+        group: Extents = (0, 1, 1),
+        turns: int = 1,
+    ) -> None:
+        self.tile = tile
+        self.grid = grid
+        self.group = (tile.threads, 1, 1) if group == (0, 1, 1) else group
+        self.turns = turns
+        self.runs = int(np.prod(grid) * np.prod(self.group)) // tile.threads
+        self.thread = _flat("item", self.group)
+        place = build.add(build.mul(_flat("group", grid), int(np.prod(self.group))), self.thread)
+        self.run = build.idiv(place, tile.threads)
+
+    def memory(self, operand: Operand, slot: int | None = None) -> UOp:
+        """The buffer of an operand, or D by its slot."""
+        rows, columns = self.tile.shape(operand)
+        turns = 1 if operand is Operand.C else self.turns
+        size = self.runs * turns * rows * columns
+        return build.define_global(
+            SLOTS[operand] if slot is None else slot, self.tile.dtype(operand), size
+        )
+
+    def places(self, operand: Operand, turn: UOp | int, thread: UOp | None = None) -> list[UOp]:
+        """The positions in memory of the elements that the work-item holds."""
+        rows, columns = self.tile.shape(operand)
+        holder = self.thread if thread is None else thread
+        matrix = self.run
+        if operand is not Operand.C:
+            matrix = build.add(build.mul(matrix, self.turns), turn)
+        found = []
+        for register in range(self.tile.layout(operand).registers):
+            row, column = element(self.tile, operand, holder, register)
+            inside = build.add(build.mul(row, columns), column)
+            found.append(build.add(build.mul(matrix, rows * columns), inside))
+        return found
+
+    def fragment(self, operand: Operand, turn: UOp | int = 0, thread: UOp | None = None) -> UOp:
+        """The value that the work-item gives."""
+        memory = self.memory(operand)
+        places = self.places(operand, turn, thread)
+        loads = [build.load(build.index(memory, place)) for place in places]
+        return build.vectorize(*loads) if len(loads) > 1 else loads[0]
+
+    def wmma(self, a: UOp, b: UOp, c: UOp) -> UOp:
+        return UOp(Ops.WMMA, self.tile.fragment(Operand.C), (a, b, c), TileArg(self.tile))
+
+    def stores(self, result: UOp) -> list[UOp]:
+        memory = self.memory(Operand.C, 0)
+        return [
+            build.store(
+                build.index(memory, place),
+                build.gep(result, register) if result.dtype.lanes > 1 else result,
+            )
+            for register, place in enumerate(self.places(Operand.C, 0))
+        ]
+
+    def program(self) -> Program:
+        """Load, multiply, store; or a loop that does so and accumulates."""
+        if self.turns == 1:
+            result = self.wmma(*(self.fragment(operand) for operand in Operand))
+        else:
+            turn = build.counter(self.turns, 0, AxisKind.REDUCE, i32)
+            start = self.fragment(Operand.C)
+            total = UOp(Ops.DEFINE_ACC, start.dtype, (start, turn), LocalArg("total"))
+            a, b = (self.fragment(operand, turn) for operand in (Operand.A, Operand.B))
+            result = UOp(Ops.UPDATE_ACC, total.dtype, (total, self.wmma(a, b, total)))
+        root = build.sink(*self.stores(result))
+        verify(Dialect.INDEXED, root)
+        return self.of(linearize(root))
+
+    def of(self, uops: tuple[UOp, ...]) -> Program:
+        memories = [self.memory(Operand.C, 0), *(self.memory(operand) for operand in Operand)]
+        parameters = tuple(
+            Parameter(slot, memory.dtype.base, memory.dtype.size, slot == 0, slot != 0)  # type: ignore[attr-defined]
+            for slot, memory in enumerate(memories)
+        )
+        return Program("product", uops, parameters, (), self.grid, self.group)
+
+    def matrices(self) -> list[Array]:
+        """A, B and C of small integers, [run, row, column]; A and B of [run, turn, ...] if any."""
+        random = np.random.default_rng(0)
+        found = []
+        for operand in Operand:
+            turns = (self.turns,) if operand is not Operand.C and self.turns > 1 else ()
+            shape = (self.runs, *turns, *self.tile.shape(operand))
+            values = random.integers(-2, 3, shape)
+            found.append(values.astype(numpy_dtype(self.tile.dtype(operand))))
+        return found
+
+    def run_on(
+        self, matrices: list[Array], program: Program | None = None, **options: Any
+    ) -> Array:
+        """D as [run, row, column]."""
+        shape = (self.runs, *self.tile.shape(Operand.C))
+        out = np.full(int(np.prod(shape)), 99, numpy_dtype(self.tile.dtype_out))
+        buffers = [out, *(matrix.reshape(-1).copy() for matrix in matrices)]
+        run_program(program or self.program(), buffers, **options)
+        return out.reshape(shape)
+
+
+def _flat(scope: str, extents: Extents) -> UOp:
+    """The place of a group or item in launch order; dimension 0 is the fastest."""
+    x, y, z = (build.special(scope, dim, extent, i32) for dim, extent in enumerate(extents))
+    return build.add(build.mul(build.add(build.mul(z, extents[1]), y), extents[0]), x)
+
+
+def by_numpy(matrices: list[Array]) -> Array:
+    """A * B summed over turns, plus C, exactly, in float64."""
+    a, b, c = (matrix.astype(np.float64) for matrix in matrices)
+    if a.ndim == 3:
+        return np.matmul(a, b) + c
+    return np.matmul(a, b).sum(axis=1) + c
+
+
+def check(product: Product, **options: Any) -> None:
+    matrices = product.matrices()
+    found = product.run_on(matrices, **options)
+    expected = by_numpy(matrices)
+    assert np.abs(expected).max() > 4
+    np.testing.assert_array_equal(found.astype(np.float64), expected)
+
+
+# --- products ------------------------------------------------------------------------------------
+
+
+@pytest.mark.sampled(4)
+@every_tile
+def test_one_run_multiplies_matrices(tile: MatrixTile) -> None:
+    check(Product(tile))
+    check(Product(tile), sanitize=False)
+
+
+@pytest.mark.sampled(6)
+@every_tile
+def test_runs_are_cut_from_groups_in_launch_order(tile: MatrixTile) -> None:
+    check(Product(tile, grid=(2, 3, 1), group=(tile.threads // 2, 2, 2)))
+
+
+@pytest.mark.sampled(6)
+@every_tile
+def test_a_loop_accumulates_products(tile: MatrixTile) -> None:
+    check(Product(tile, grid=(2, 1, 1), turns=3))
+
+
+def test_many_groups_at_once() -> None:
+    check(Product(NVIDIA, grid=(40, 30, 1), group=(64, 1, 1)))
+
+
+def test_a_tile_of_one_thread_in_a_loop_over_its_elements() -> None:
+    layouts = [FragmentLayout.of("", bits) for bits in ("k1 k2 m1", "n1 k1 k2", "n1 m1")]
+    tile = MatrixTile("own", (2, 2, 4), dtypes.float32, dtypes.float32, *layouts)  # type: ignore[arg-type]
+    check(Product(tile, turns=5))
+    check(Product(tile, grid=(3, 1, 1), group=(5, 1, 1)))
+
+
+def test_a_tile_may_hold_one_element_for_many_threads() -> None:
+    """m, n and k of 2: A is held twice, once per column; B twice, once per row."""
+    layouts = [FragmentLayout.of(*bits) for bits in (("- m1", "k1"), ("n1 -", "k1"), ("n1 m1", ""))]
+    tile = MatrixTile("own", (2, 2, 2), dtypes.int32, dtypes.int32, *layouts)  # type: ignore[arg-type]
+    check(Product(tile, grid=(4, 1, 1), group=(8, 1, 1)))
+
+
+# --- swaps show ----------------------------------------------------------------------------------
+
+
+@pytest.mark.sampled(6)
+@every_tile
+def test_two_lanes_swapped_are_seen(tile: MatrixTile) -> None:
+    def swap(_: MatrixTile, result: Array) -> Array:
+        order = [1, 0, *range(2, result.shape[1])]
+        return result[:, order]
+
+    with pytest.raises(AssertionError, match="Mismatched elements"):
+        check(Product(tile), hooks=Hooks(tile=swap))
+
+
+@pytest.mark.sampled(7)
+@every_tile
+@pytest.mark.parametrize("operand", Operand)
+def test_a_fragment_of_another_lane_is_seen(tile: MatrixTile, operand: Operand) -> None:
+    """The program loads, or the tile computes, by a layout whose two lowest lanes are swapped."""
+    product = Product(tile)
+    neighbour = build.binary(Ops.XOR, product.thread, 1)
+    fragments = [
+        product.fragment(each, 0, neighbour if each is operand else None) for each in Operand
+    ]
+    uops = linearize(build.sink(*product.stores(product.wmma(*fragments))))
+    matrices = product.matrices()
+    found = product.run_on(matrices, product.of(uops))
+    assert (found.astype(np.float64) != by_numpy(matrices)).any()
+
+
+# --- rounding ------------------------------------------------------------------------------------
+
+
+def dot(name: str, a: list[float], b: list[float], c: float) -> float:
+    """Element (0, 0) of a product whose only row of A and column of B are given."""
+    tile = dataclasses.replace(TILES[name])
+    product = Product(tile)
+    left, right, start = (
+        np.zeros_like(each[:, 0] if each.ndim == 4 else each) for each in product.matrices()
+    )
+    left[0, 0, : len(a)] = a
+    right[0, : len(b), 0] = b
+    start[0, 0, 0] = c
+    return float(product.run_on([left, right, start])[0, 0, 0])
+
+
+def test_sums_start_at_c_and_round_at_every_step() -> None:
+    # 2049 is a tie in float16, and goes to even: every one of eight additions is lost.
+    ones = [1.0] * 8
+    assert dot("apple_m8n8k8_float16_float16", ones, ones, 2048.0) == 2048.0
+    assert dot("nvidia_m16n8k8_float16_float32", ones, ones, 2048.0) == 2056.0
+
+
+def test_products_are_rounded_before_they_are_added() -> None:
+    x = 1 + 2**-10
+    assert dot("apple_m8n8k8_float16_float16", [x], [x], -(1 + 2**-9)) == 0.0
+    assert dot("nvidia_m16n8k8_float16_float32", [x], [x], -(1 + 2**-9)) == 2**-20
+
+
+def test_sums_go_from_low_k_to_high() -> None:
+    a = [2048.0, 1.0, 1.0, -2048.0]
+    assert dot("apple_m8n8k8_float16_float16", a, [1.0] * 4, 0.0) == 0.0
+    assert dot("apple_m8n8k8_float16_float16", a[::-1], [1.0] * 4, 0.0) == 2.0
+
+
+def test_integers_wrap() -> None:
+    found = dot("nvidia_m8n8k16_int8_int32", [127, 127], [127, 1], float(2**31 - 16129))
+    assert found == -(2**31) + 127
+
+
+def test_tf32_rounds_to_nearest_and_ties_away_from_zero() -> None:
+    step = 2.0**-10
+    values = np.array([1 + step / 4, 1 + step / 2, 1 + step * 3 / 4, -1 - step / 2], np.float32)
+    assert round_to_tf32(values).tolist() == [1.0, 1 + step, 1 + step, -1 - step]
+    special = round_to_tf32(np.array([np.inf, -np.inf, -0.0, np.nan, 3.4028235e38], np.float32))
+    assert special[:2].tolist() == [np.inf, -np.inf]
+    assert np.signbit(special[2])
+    assert np.isnan(special[3])
+    assert special[4] == np.inf
+
+
+def test_tf32_tiles_round_what_they_multiply_and_not_what_they_add() -> None:
+    x, tiny = 1 + 2.0**-12, 2.0**-20
+    assert dot("nvidia_m16n8k8_tf32_float32", [x], [1.0], 0.0) == 1.0
+    assert dot("nvidia_m16n8k8_tf32_float32", [1.0], [x], tiny) == 1 + tiny
+    assert dot("apple_m8n8k8_float32_float32", [x], [1.0], 0.0) == x
+
+
+# --- what the sanitizer reports ------------------------------------------------------------------
+
+
+def fault(product: Product, *uops: UOp, **options: Any) -> SanitizerError:
+    matrices = product.matrices()
+    with pytest.raises(SanitizerError) as caught:
+        product.run_on(matrices, product.of(uops) if uops else None, **options)
+    assert caught.value.kind is Fault.TILE
+    return caught.value
+
+
+@pytest.mark.parametrize("sanitize", [True, False])
+def test_a_group_that_is_no_whole_number_of_runs_is_reported(sanitize: bool) -> None:
+    product = Product(NVIDIA, grid=(2, 1, 1), group=(48, 1, 1))
+    # The verifier refuses it, too: the interpreter is asked directly.
+    uops = linearize(build.sink(*product.stores(product.wmma(*map(product.fragment, Operand)))))
+    found = fault(product, *uops, sanitize=sanitize)
+    assert "a group of 48 work-items is no whole number of runs of 32" in str(found)
+
+
+def under(product: Product, condition: UOp) -> tuple[UOp, ...]:
+    """The product under an IF, as verifiers would not let it pass."""
+    branch = UOp(Ops.IF, dtypes.void, (condition,))
+    close = UOp(Ops.ENDIF, dtypes.void, (branch,))
+    fragments = [product.fragment(operand) for operand in Operand]
+    stores = product.stores(product.wmma(*fragments))
+    order: dict[UOp, None] = {}
+    for root in (*fragments, branch, *stores):
+        order.update(dict.fromkeys(root.toposort()))
+    # Addresses are arithmetic: they may stand inside.
+    return (*order, close)
+
+
+def test_a_run_of_which_part_arrives_is_reported() -> None:
+    product = Product(NVIDIA, group=(64, 1, 1))
+    found = fault(product, *under(product, build.less(product.thread, 40)))
+    assert "not every one of the 32 work-items of a run arrives; one is missing" in str(found)
+    assert found.work_item == "group (0, 0, 0) item (40, 0, 0)"
+
+
+def test_whole_runs_may_stay_away() -> None:
+    product = Product(NVIDIA, grid=(2, 1, 1), group=(64, 1, 1))
+    uops = under(product, build.less(product.thread, 32))
+    matrices = product.matrices()
+    found = product.run_on(matrices, product.of(uops))
+    np.testing.assert_array_equal(found[::2], by_numpy(matrices)[::2])
+    assert (found[1::2] == 99).all()
+
+
+def test_a_loop_in_which_part_of_a_run_turns_is_reported() -> None:
+    product = Product(NVIDIA)
+    turn = build.counter(build.add(product.thread, 1), 0, AxisKind.REDUCE, i32)
+    start = product.fragment(Operand.C)
+    total = UOp(Ops.DEFINE_ACC, start.dtype, (start, turn), LocalArg("total"))
+    a, b = product.fragment(Operand.A), product.fragment(Operand.B)
+    result = UOp(Ops.UPDATE_ACC, total.dtype, (total, product.wmma(a, b, total)))
+    found = fault(product, *linearize(build.sink(*product.stores(result))))
+    assert found.work_item == "group (0, 0, 0) item (0, 0, 0)"
+
+
+def copies_that_differ(product: Product) -> tuple[UOp, ...]:
+    """The upper threads give other elements of A than those of which they are copies."""
+    other = build.where(
+        build.less(product.thread, 16), product.thread, build.binary(Ops.XOR, product.thread, 2)
+    )
+    a = product.fragment(Operand.A, 0, other)
+    b, c = product.fragment(Operand.B), product.fragment(Operand.C)
+    return linearize(build.sink(*product.stores(product.wmma(a, b, c))))
+
+
+def test_copies_that_differ_are_reported() -> None:
+    product = Product(REPLICATED)
+    found = fault(product, *copies_that_differ(product))
+    assert "the work-items that hold element (0, " in str(found)
+    assert "of A differ in it" in str(found)
+    assert found.work_item == "group (0, 0, 0) item (16, 0, 0)"
+
+
+def test_without_the_sanitizer_the_first_copy_counts() -> None:
+    product = Product(REPLICATED)
+    matrices = product.matrices()
+    found = product.run_on(matrices, product.of(copies_that_differ(product)), sanitize=False)
+    np.testing.assert_array_equal(found, by_numpy(matrices))
+
+
+def test_copies_that_are_nan_agree() -> None:
+    product = Product(REPLICATED)
+    matrices = product.matrices()
+    matrices[0][:] = np.nan
+    assert np.isnan(product.run_on(matrices)).all()

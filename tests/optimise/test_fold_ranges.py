@@ -1,0 +1,393 @@
+"""Folded ranges: which reduces choose, that they read just what they choose, and mutants of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from kernel_cases import DEVICES, GRID, LOOPS, agree, load, store, tracker
+
+from tinyref.codegen import lower
+from tinyref.codegen.compile import compile_kernel
+from tinyref.codegen.lower import lower_ast
+from tinyref.config import Context
+from tinyref.dtype import DType, dtypes, numpy_dtype
+from tinyref.engine.estimate import estimate
+from tinyref.errors import TinyrefError
+from tinyref.interpret import Hooks, run_program
+from tinyref.interpret.evaluate import evaluate
+from tinyref.optimise.actions import actions
+from tinyref.optimise.fold_ranges import fold_ranges
+from tinyref.optimise.opt import KernelOptError, Opt, OptOp
+from tinyref.optimise.plan import Plan
+from tinyref.uops import build
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Dialect, Ops
+from tinyref.uops.payload import AxisKind, RangeArg, ViewArg
+from tinyref.uops.tiles import TILES
+from tinyref.verify import verify
+from tinyref_spec.kernel import gathers
+
+F32, I32 = dtypes.float32, dtypes.int32
+GATHERS = gathers.all_gathers()
+# What is left to loop over once the choices are folded.
+LOOPS_LEFT = {
+    "constant_value": 1,
+    "beside_a_loop": 1,
+    "summed": 1,
+    "multiplied": 1,
+    "of_a_sum": 1,
+    "by_a_maximum": 1,
+}
+
+
+def buffers_of(gather: gathers.Gather) -> dict[int, np.ndarray]:
+    size = int(np.prod(gather.shape))
+    output = np.zeros(size, numpy_dtype(gather.value.dtype))
+    return dict(enumerate([output, *gathers.arrays_of(gather)]))
+
+
+def expected_of(gather: gathers.Gather) -> np.ndarray:
+    return np.array(list(gather.expected), numpy_dtype(gather.value.dtype))
+
+
+def same_bits(actual: np.ndarray, expected: np.ndarray) -> None:
+    np.testing.assert_array_equal(actual, expected)
+    if expected.dtype.kind == "f":
+        kept = ~np.isnan(expected)
+        np.testing.assert_array_equal(np.signbit(actual[kept]), np.signbit(expected[kept]))
+
+
+def count(root: UOp, op: Ops) -> int:
+    return sum(node.op is op for node in root.toposort())
+
+
+def iota(axis: int, *shape: int) -> UOp:
+    return gathers.along(axis, *shape)
+
+
+# --- what folds -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", GATHERS)
+def test_a_choice_is_no_loop_and_has_the_value_of_the_reduce(name: str) -> None:
+    gather = GATHERS[name]
+    ast = gathers.kernel_of(gather)
+    verify(Dialect.AST, ast)
+    folded = fold_ranges(ast)
+    verify(Dialect.AST, folded)
+    assert count(folded, Ops.REDUCE) == LOOPS_LEFT.get(name, 0)
+    assert count(lower_ast(ast, LOOPS), Ops.REDUCE) == LOOPS_LEFT.get(name, 0)
+    for kernel in (ast, folded):
+        got = evaluate(kernel, buffers_of(gather), gather.bindings)[0]
+        same_bits(got, expected_of(gather))
+
+
+@pytest.mark.parametrize("name", GATHERS)
+@pytest.mark.sampled(4)
+def test_programs_compute_it_within_bounds(name: str) -> None:
+    gather = GATHERS[name]
+    ast = gathers.kernel_of(gather)
+    for capabilities in DEVICES.values():
+        with Context(CHECK_BOUNDS=1):
+            program = compile_kernel(ast, capabilities)
+        contents = list(buffers_of(gather).values())
+        run_program(program, contents, gather.bindings)
+        same_bits(contents[0], expected_of(gather))
+
+
+def test_every_access_of_a_gather_is_proved_to_be_inside(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with Context(CHECK_BOUNDS=1):
+        for name in ("rows", "int64", "nested", "pair", "multiplied"):
+            compile_kernel(gathers.kernel_of(GATHERS[name]), GRID)
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("name", ["rows", "nested", "int64", "symbolic.3"])
+def test_no_index_of_a_gather_needs_64_bits(name: str) -> None:
+    kinds = dtypes.int64, dtypes.uint64
+    capabilities = replace(LOOPS, dtypes=frozenset(dtypes.all) - set(kinds))
+    gather = GATHERS[name]
+    if any(dtype in kinds for dtype, _ in gather.inputs):
+        # Data of 64 bits are emulated by pairs of words.
+        capabilities = replace(capabilities, dtypes=frozenset(dtypes.all))
+    program = compile_kernel(gathers.kernel_of(gather), capabilities)
+    ranges = [node for node in program.uops if isinstance(node.arg, RangeArg)]
+    assert all(node.dtype is I32 for node in ranges)
+
+
+# --- what is read ---------------------------------------------------------------------------------
+
+
+def touched(ast: UOp, contents: list[np.ndarray]) -> dict[str, list[int]]:
+    """The elements that the loads of a kernel touch, by memory, as often as they are touched."""
+    found: dict[str, list[int]] = {}
+
+    def note(access: object) -> np.ndarray:
+        index, active = np.broadcast_arrays(
+            access.index, True if access.gate is None else access.gate
+        )
+        found.setdefault(access.memory, []).extend(index[active].tolist())
+        return access.value
+
+    with Context(NOOPT=1):
+        program = compile_kernel(ast, LOOPS)
+    run_program(program, contents, hooks=Hooks(load=note))
+    return found
+
+
+def test_only_the_rows_that_are_chosen_are_read() -> None:
+    ast = gathers.kernel_of(gathers.row_wise((3, 9, 0, -1), range(100, 110), range(8)))
+    contents = [
+        np.zeros(8, np.float32),
+        np.array([3, 9, 0, -1], np.int32),
+        np.arange(100, 110, dtype=np.float32),
+    ]
+    found = touched(ast, contents)
+    assert sorted(found["slot 2"]) == [0, 1, 6, 7]
+    assert sorted(set(found["slot 1"])) == [0, 1, 2, 3]
+    assert contents[0].tolist() == [106, 107, 0, 0, 100, 101, 0, 0]
+
+
+def test_an_estimate_counts_what_is_read() -> None:
+    shape = (16, 50257, 768)
+    index = load(1, I32, 16, tracker((16, 1, 1)).expand(shape))
+    table = load(2, F32, 50257 * 768, tracker((1, 50257, 768)).expand(shape))
+    rows = gathers.chosen(iota(1, *shape), index, table)
+    ast = build.sink(store(0, 16 * 768, tracker((16, 1, 768)), rows))
+    assert estimate(ast).nbytes == 4 * (16 * 768 * 2 + 16)
+    # One addition of 0.0 for each element.
+    assert estimate(ast).operations == 16 * 768
+
+
+def test_a_gather_of_more_than_there_is_counts_the_whole_once() -> None:
+    ast = gathers.kernel_of(gathers.row_wise((1,) * 50, (1.0, 2.0, 3.0, 4.0), (3.0, 4.0) * 50))
+    assert estimate(ast).nbytes == 4 * (100 + 50 + 4)
+
+
+@pytest.mark.parametrize("dtype", dtypes.ints, ids=lambda dtype: dtype.name)
+@pytest.mark.parametrize("optimises", [0, 1])
+def test_hostile_indices_touch_nothing(dtype: DType, optimises: int) -> None:
+    random = np.random.default_rng(dtype.bits)
+    kind = numpy_dtype(dtype)
+    low, high = int(dtype.minimum), int(dtype.maximum)
+    ends = [low, low + 1, high - 1, high, 0, 1, 6, 7, 8, 128, 2**31, 2**32 + 3, -1, -(2**32) + 2]
+    places = [end for end in ends if low <= end <= high]
+    places += random.integers(low, high, 10, kind.type, endpoint=True).tolist()
+    size = len(places)
+    shape = (size, 7)
+    index = load(1, dtype, size, tracker((size, 1)).expand(shape))
+    counter = build.cast(iota(1, *shape), dtype)
+    value = gathers.chosen(counter, index, load(2, I32, 7, tracker((1, 7)).expand(shape)))
+    ast = build.sink(store(0, size, tracker((size, 1)), value))
+    contents = [np.zeros(size, np.int32), np.array(places, kind), np.arange(10, 17, dtype=np.int32)]
+    with Context(NOOPT=1 - optimises, CHECK_BOUNDS=1):
+        program = compile_kernel(ast, GRID)
+    run_program(program, contents)
+    assert contents[0].tolist() == [place + 10 if 0 <= place < 7 else 0 for place in places]
+    assert count(fold_ranges(ast), Ops.REDUCE) == 0
+
+
+# --- what does not --------------------------------------------------------------------------------
+
+SHAPE = (3, 4)
+INDEX = load(1, I32, 3, tracker((3, 1)).expand(SHAPE))
+TABLE = load(2, F32, 4, tracker((1, 4)).expand(SHAPE))
+ZERO = build.const(F32, 0)
+HERE = build.equal(iota(1, *SHAPE), INDEX)
+COUNTER = iota(1, *SHAPE)
+
+
+MASKED = tracker((1, 4)).expand((1, 4)).pad(((1, 1), (0, 0)))
+MASKED_COUNTER = UOp(Ops.IOTA, I32, (), ViewArg(MASKED))
+
+
+def summed(value: UOp, op: Ops = Ops.ADD) -> UOp:
+    return build.reduce(op, value, (1,))
+
+
+LEFT_ALONE: dict[str, UOp] = {
+    "another identity": summed(build.where(HERE, TABLE, 1.0)),
+    "minus zero": summed(build.where(HERE, TABLE, -0.0)),
+    "a maximum with 0": summed(build.where(HERE, TABLE, 0.0), Ops.MAX),
+    "where they differ": summed(build.where(HERE, ZERO, TABLE)),
+    "less": summed(build.where(build.less(COUNTER, INDEX), TABLE, 0.0)),
+    "a float counter": summed(
+        build.where(build.equal(build.cast(COUNTER, F32), build.cast(INDEX, F32)), TABLE, 0.0)
+    ),
+    "a product of floats": summed(build.mul(build.cast(HERE, F32), TABLE)),
+    "every second place": summed(
+        build.where(build.equal(build.mul(COUNTER, 2), INDEX), TABLE, 0.0)
+    ),
+    "one or the other": summed(
+        build.where(build.either(HERE, build.less(INDEX, COUNTER)), TABLE, 0.0)
+    ),
+    "an index that counts too": summed(
+        build.where(build.equal(COUNTER, build.sub(INDEX, COUNTER)), TABLE, 0.0)
+    ),
+    "an index read along the axis": summed(
+        build.where(build.equal(COUNTER, load(1, I32, 12, tracker(SHAPE))), TABLE, 0.0)
+    ),
+    "a counter of both axes": summed(
+        build.where(build.equal(UOp(Ops.IOTA, I32, (), ViewArg(tracker(SHAPE))), INDEX), TABLE, 0.0)
+    ),
+    # Where it is masked it is 0 at every place, so an index of 0 takes the whole row.
+    "a counter that is masked": summed(build.where(build.equal(MASKED_COUNTER, INDEX), TABLE, 0.0)),
+    "a bool counter": summed(
+        build.where(
+            build.equal(build.cast(COUNTER, dtypes.bool), build.cast(INDEX, dtypes.bool)),
+            TABLE,
+            0.0,
+        )
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LEFT_ALONE)
+def test_what_is_no_choice_stays_a_loop(name: str) -> None:
+    ast = build.sink(store(0, 3, tracker((3, 1)), LEFT_ALONE[name]))
+    assert fold_ranges(ast) is ast
+    places = np.array([2, 0, 3] * 4, np.int32)[: 12 if "along" in name else 3]
+    agree(ast, {0: np.zeros(3, np.float32), 1: places, 2: np.array([1, 2, 4, 8], np.float32)})
+
+
+def test_a_counter_that_wraps_is_no_choice() -> None:
+    shape = (1, 300)
+    index = load(1, dtypes.uint8, 1, tracker((1, 1)).expand(shape))
+    counter = build.cast(iota(1, *shape), dtypes.uint8)
+    value = gathers.chosen(counter, index, load(2, I32, 300, tracker(shape)))
+    ast = build.sink(store(0, 1, tracker((1, 1)), value))
+    assert fold_ranges(ast) is ast
+    data = {0: np.zeros(1, np.int32), 1: np.array([7], np.uint8), 2: np.arange(300, dtype=np.int32)}
+    # Both the place 7 and the place 263.
+    agree(ast, data, {0: [270]})
+
+
+def test_indices_that_need_each_other_stay() -> None:
+    shape = (3, 3)
+    rows, columns = iota(0, *shape), iota(1, *shape)
+    equal = build.both(build.equal(rows, build.add(columns, 1)), build.equal(columns, rows))
+    value = build.where(equal, load(1, I32, 9, tracker(shape)), 0)
+    ast = build.sink(store(0, 1, tracker((1, 1)), build.reduce(Ops.ADD, value, (0, 1))))
+    assert count(fold_ranges(ast), Ops.REDUCE) == 1
+    agree(ast, {0: np.zeros(1, np.int32), 1: np.arange(9, dtype=np.int32)}, {0: [0]})
+
+
+def test_padding_around_a_choice_leaves_it_one() -> None:
+    """All that it is made of is 0 in the padding, and so is what is chosen."""
+    around = ((1, 1), (0, 0))
+    index = load(1, I32, 2, tracker((2, 1)).expand((2, 4)).pad(around))
+    table = load(2, F32, 4, tracker((1, 4)).expand((2, 4)).pad(around))
+    counter = UOp(Ops.IOTA, I32, (), ViewArg(tracker((1, 4)).expand((2, 4)).pad(around)))
+    value = gathers.chosen(counter, index, table)
+    ast = build.sink(store(0, 4, tracker((4, 1)), value))
+    assert count(fold_ranges(ast), Ops.REDUCE) == 0
+    data = {0: np.zeros(4, np.float32), 1: np.array([2, 0], np.int32)}
+    agree(ast, {**data, 2: np.array([1, 2, 4, 8], np.float32)}, {0: [0, 4, 1, 0]})
+    # What is chosen is not 0 in the padding: the reduce stays.
+    plus_one = gathers.chosen(counter, index, build.add(table, 1.0))
+    ast = build.sink(store(0, 4, tracker((4, 1)), plus_one))
+    assert fold_ranges(ast) is ast
+    agree(ast, {**data, 2: np.array([1, 2, 4, 8], np.float32)}, {0: [4, 5, 2, 4]})
+
+
+# --- optimisations --------------------------------------------------------------------------------
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("name", ["rows", "multiplied", "summed", "beside_a_loop", "nested"])
+def test_optimisations_of_a_gather_change_nothing(name: str) -> None:
+    gather = GATHERS[name]
+    ast = gathers.kernel_of(gather)
+    groups = replace(GRID, shared_bytes=1 << 14, vector_lanes=(1, 2, 4))
+    for capabilities in (groups, replace(LOOPS, threads=2, shared_bytes=1 << 14)):
+        for plan in actions(Plan.of(ast, capabilities)):
+            contents = list(buffers_of(gather).values())
+            run_program(compile_kernel(ast, capabilities, opts=plan.opts), contents)
+            same_bits(contents[0], expected_of(gather))
+
+
+def test_no_axis_of_a_plan_is_one_that_is_folded() -> None:
+    plan = Plan.of(gathers.kernel_of(GATHERS["rows"]), LOOPS)
+    assert [axis.extent for axis in plan.axes] == [3, 2]
+    plan = Plan.of(gathers.kernel_of(GATHERS["multiplied"]), LOOPS)
+    assert [(axis.kind, axis.extent) for axis in plan.axes] == [
+        (AxisKind.GLOBAL, 2),
+        (AxisKind.GLOBAL, 2),
+        (AxisKind.REDUCE, 2),
+    ]
+
+
+def test_what_is_read_at_computed_places_is_not_packed() -> None:
+    plan = Plan.of(gathers.kernel_of(GATHERS["multiplied"]), replace(LOOPS, shared_bytes=1 << 14))
+    with pytest.raises(KernelOptError, match="positions that the kernel computes"):
+        plan.apply(Opt(OptOp.PACK, 1, 2))
+
+
+def test_a_gather_may_be_an_operand_of_a_matrix_tile() -> None:
+    """Fragments are computed at positions of their own, and so are the places in them."""
+    sizes = (8, 8, 5, 8)
+    index = load(1, I32, 8, tracker((8, 1, 1, 1)).expand(sizes))
+    table = load(2, F32, 40, tracker((1, 1, 5, 8)).expand(sizes))
+    rows = gathers.chosen(iota(2, *sizes), index, table, axes=(2,))
+    matrix = tracker((8, 8)).permute((1, 0)).reshape((1, 8, 1, 8)).expand((8, 8, 1, 8))
+    product = build.mul(rows, load(3, F32, 64, matrix))
+    shown = tracker((8, 8, 1, 1))
+    ast = build.sink(store(0, 64, shown, build.reduce(Ops.ADD, product, (3,))))
+    tile = TILES["apple_m8n8k8_float32_float32"]
+    capabilities = replace(GRID, shared_bytes=1 << 14, matrix_tiles=(tile,))
+    random = np.random.default_rng(3)
+    places = np.array([4, 0, -1, 2, 5, 1, 1, 3], np.int32)
+    table_data, matrix_data = (
+        random.integers(-3, 4, shape).astype(np.float32) for shape in ((5, 8), (8, 8))
+    )
+    chosen = np.where(((places >= 0) & (places < 5))[:, None], table_data[places % 5], 0)
+    for mode in (1, 2, 3):
+        contents = [np.zeros(64, np.float32), places, table_data.ravel(), matrix_data.ravel()]
+        program = compile_kernel(ast, capabilities, opts=[Opt(OptOp.TC, 0, -1, 2, mode)])
+        run_program(program, contents)
+        np.testing.assert_array_equal(contents[0].reshape(8, 8), chosen @ matrix_data)
+
+
+# --- mutants --------------------------------------------------------------------------------------
+
+
+def _without_a_gate(value: UOp, size: int) -> tuple[UOp, UOp]:
+    return build.cast(value, dtypes.index), lower.TRUE
+
+
+def _one_too_far(value: UOp, size: int) -> tuple[UOp, UOp]:
+    return _PLACE(value, size + 1)
+
+
+def _one_too_short(value: UOp, size: int) -> tuple[UOp, UOp]:
+    return _PLACE(value, size - 1)
+
+
+def _from_one(value: UOp, size: int) -> tuple[UOp, UOp]:
+    place, inside = _PLACE(value, size)
+    return place, build.both(inside, build.less(build.const(value.dtype, 0), value))
+
+
+_PLACE = lower._place
+
+
+@pytest.mark.parametrize("mutant", [_without_a_gate, _one_too_far, _one_too_short, _from_one])
+def test_a_wrong_gate_is_seen(
+    mutant: Callable[[UOp, int], tuple[UOp, UOp]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gather = gathers.simple(I32, (4, 3, 0, -1), (0.0, 40.0, 10.0, 0.0))
+    ast = gathers.kernel_of(gather)
+    monkeypatch.setattr(lower, "_place", mutant)
+    with pytest.raises((AssertionError, TinyrefError)):
+        _run_and_compare(ast, gather)
+
+
+def _run_and_compare(ast: UOp, gather: gathers.Gather) -> None:
+    contents = list(buffers_of(gather).values())
+    run_program(compile_kernel(ast, LOOPS), contents)
+    same_bits(contents[0], expected_of(gather))

@@ -1,0 +1,217 @@
+"""Heuristics: only legal optimisations, always the same ones, and kernels that keep their value."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+from kernel_cases import GRID, LOOPS, SMALL_GRID, load, store, tracker
+
+from tinyref.cli.bench_programs import PROGRAMS
+from tinyref.codegen.compile import compile_kernel, kernel_name, planned
+from tinyref.config import Context
+from tinyref.device import Capabilities
+from tinyref.dtype import DType, dtypes
+from tinyref.interpret import run_program
+from tinyref.interpret.evaluate import evaluate
+from tinyref.optimise import heuristics, heuristics_loops
+from tinyref.optimise.heuristics import optimised
+from tinyref.optimise.opt import OptOp
+from tinyref.optimise.plan import Plan
+from tinyref.schedule import schedule
+from tinyref.uops import build
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref_fuzz.generate.corpus import CorpusKernel
+from tinyref_fuzz.generate.corpus import load as corpus
+
+f32, i32 = dtypes.float32, dtypes.int32
+CPU_LIKE = dataclasses.replace(
+    LOOPS, vector_lanes=(1, 2, 4, 8, 16), shared_bytes=1 << 19, threads=2
+)
+GPU_LIKE = dataclasses.replace(GRID, vector_lanes=(1, 2, 4), shared_bytes=48 << 10)
+DEVICES = {
+    "scalar loops": LOOPS,
+    "host": CPU_LIKE,
+    "grid": dataclasses.replace(GRID, has_groups=False, vector_lanes=(1, 2, 4)),
+    "small grid": dataclasses.replace(SMALL_GRID, vector_lanes=(1, 2, 4), shared_bytes=1 << 12),
+    "groups": GPU_LIKE,
+    "small groups": dataclasses.replace(
+        GPU_LIKE, group_limit=(8, 4, 2), group_size_limit=16, shared_bytes=256
+    ),
+}
+KERNELS = corpus()
+each_device = pytest.mark.parametrize("device", DEVICES)
+PARTS = 8
+each_part = pytest.mark.parametrize("part", range(PARTS))
+
+
+def bench_kernels() -> dict[str, list[UOp]]:
+    return {
+        program.name: [item.ast for item in schedule([(program.build().node, "CPU")]).kernels]
+        for program in PROGRAMS
+        if not program.missing
+    }
+
+
+# --- laws -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.sampled(7)
+@each_device
+@each_part
+def test_kernels_of_the_corpus_keep_their_value(device: str, part: int) -> None:
+    capabilities = DEVICES[device]
+    for kernel in KERNELS[part::PARTS]:
+        contents = kernel.buffers()
+        wanted = evaluate(kernel.ast, dict(enumerate(contents)), kernel.bindings)
+        buffers = [values.copy() for values in contents]
+        run_program(compile_kernel(kernel.ast, capabilities), buffers, kernel.bindings)
+        for slot, values in wanted.items():
+            np.testing.assert_array_equal(buffers[slot], values, err_msg=kernel.name)
+
+
+def check_lists(device: str, kernels: Sequence[CorpusKernel]) -> None:
+    """What a heuristic gives is what its list of optimisations gives from the beginning."""
+    capabilities = DEVICES[device]
+    for kernel in kernels:
+        plain = Plan.of(kernel.ast, capabilities)
+        found = optimised(plain)
+        assert plain.apply_all(found.opts) == found, kernel.name
+        assert optimised(Plan.of(kernel.ast, capabilities)) == found, kernel.name
+
+
+@pytest.mark.sampled(7)
+@each_device
+@each_part
+def test_only_legal_optimisations_and_always_the_same(device: str, part: int) -> None:
+    check_lists(device, KERNELS[part::PARTS])
+
+
+def test_most_kernels_are_optimised() -> None:
+    """The laws would hold of heuristics that do nothing."""
+    for capabilities, least in ((CPU_LIKE, 60), (GPU_LIKE, 75)):
+        plans = [optimised(Plan.of(kernel.ast, capabilities)) for kernel in KERNELS]
+        assert sum(bool(plan.opts) for plan in plans) >= least
+
+
+@pytest.mark.long
+def test_lists_of_the_corpus_have_every_kind_of_optimisation() -> None:
+    def used(capabilities: Capabilities) -> set[OptOp]:
+        kernels = [kernel.ast for kernel in KERNELS]
+        kernels += [ast for asts in bench_kernels().values() for ast in asts]
+        return {opt.op for ast in kernels for opt in optimised(Plan.of(ast, capabilities)).opts}
+
+    assert used(CPU_LIKE) >= {OptOp.UPCAST, OptOp.UNROLL, OptOp.THREAD}
+    assert used(GPU_LIKE) >= {OptOp.UPCAST, OptOp.UNROLL, OptOp.LOCAL, OptOp.GROUPTOP}
+
+
+# --- golden plans ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["cpu_like", "gpu_like"])
+def test_plans_of_the_bench_programs(name: str, golden: Callable[[str, str], None]) -> None:
+    """One line a kernel, so that a change of heuristics is a change of this file to look at."""
+    capabilities = {"cpu_like": CPU_LIKE, "gpu_like": GPU_LIKE}[name]
+    lines = []
+    for program, asts in bench_kernels().items():
+        lines.append(program)
+        lines += [f"  {kernel_name(ast)}: {planned(ast, capabilities)}" for ast in asts]
+    golden(f"plans_{name}.txt", "\n".join(lines) + "\n")
+
+
+# --- what they are for ----------------------------------------------------------------------------
+
+
+def matmul(rows: int, columns: int, depth: int) -> UOp:
+    shape = (rows, columns, depth)
+    a = load(1, f32, rows * depth, tracker((rows, 1, depth)).expand(shape))
+    b = load(2, f32, depth * columns, tracker((1, depth, columns)).permute((0, 2, 1)).expand(shape))
+    total = build.reduce(Ops.ADD, build.mul(a, b), (2,))
+    return build.sink(store(0, rows * columns, tracker((rows, columns, 1)), total))
+
+
+def rows(count: int, length: int) -> UOp:
+    total = build.reduce(Ops.ADD, load(1, f32, count * length, tracker((count, length))), (1,))
+    return build.sink(store(0, count, tracker((count, 1)), total))
+
+
+def axes(ast: UOp, capabilities: Capabilities) -> str:
+    return ", ".join(map(str, planned(ast, capabilities).axes))
+
+
+def test_a_host_takes_the_widest_vectors_that_divide() -> None:
+    def copy(size: int, dtype: DType = f32) -> UOp:
+        x = load(1, dtype, size, tracker((size,)))
+        return build.sink(store(0, size, tracker((size,)), x))
+
+    assert axes(copy(48), CPU_LIKE) == "global 3, upcast 16"
+    assert axes(copy(40), CPU_LIKE) == "global 5, upcast 8"
+    assert axes(copy(13), CPU_LIKE) == "global 13"
+    # A register of 64 bytes has 8 of these.
+    assert axes(copy(48, dtypes.float64), CPU_LIKE) == "global 6, upcast 8"
+    assert axes(copy(48), LOOPS) == "global 48"
+
+
+def test_lanes_wider_than_an_upcast_may_be_are_left_alone() -> None:
+    wide = dataclasses.replace(CPU_LIKE, vector_lanes=(1, 64))
+    x = load(1, dtypes.uint8, 128, tracker((128,)))
+    assert axes(build.sink(store(0, 128, tracker((128,)), x)), wide) == "global 128"
+
+
+def test_a_large_product_gets_a_block_and_a_packed_panel() -> None:
+    plan = planned(matmul(512, 512, 512), CPU_LIKE)
+    assert [axis.kind.value for axis in plan.axes].count("upcast") >= 2
+    assert plan.packed == (2,)
+    assert not planned(matmul(8, 8, 8), CPU_LIKE).packed
+
+
+def test_a_long_reduce_with_few_outputs_is_shared_out() -> None:
+    assert "group_reduce 256" in axes(rows(4, 4096), GPU_LIKE)
+    assert "group_reduce" not in axes(rows(4096, 4096), GPU_LIKE)
+    assert "group_reduce" not in axes(rows(4, 64), GPU_LIKE)
+    without = dataclasses.replace(GPU_LIKE, shared_bytes=0)
+    assert "group_reduce" not in axes(rows(4, 4096), without)
+
+
+def test_a_group_has_at_most_128_items_where_none_reduce() -> None:
+    for kernel in KERNELS:
+        plan = planned(kernel.ast, GPU_LIKE)
+        if not any(axis.kind.value == "group_reduce" for axis in plan.axes):
+            assert plan.group_size <= 128, kernel.name
+
+
+def test_small_work_stays_on_one_thread() -> None:
+    assert "thread" in axes(rows(4096, 1024), CPU_LIKE)
+    assert "thread" not in axes(rows(64, 64), CPU_LIKE)
+    assert "thread" not in axes(rows(4096, 1024), dataclasses.replace(CPU_LIKE, threads=1))
+
+
+def test_noopt_leaves_a_plan_plain() -> None:
+    with Context(NOOPT=1):
+        assert planned(matmul(64, 64, 64), CPU_LIKE).opts == ()
+        assert planned(matmul(64, 64, 64), GPU_LIKE).opts == ()
+    assert planned(matmul(64, 64, 64), CPU_LIKE).opts
+
+
+def test_a_kernel_without_axes_is_left_alone() -> None:
+    ast = build.sink(store(0, 1, tracker(()), build.const(i32, 7)))
+    for capabilities in DEVICES.values():
+        assert planned(ast, capabilities).opts == ()
+
+
+# --- the laws can fail ----------------------------------------------------------------------------
+
+
+def test_a_heuristic_that_goes_around_the_table_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list that does not give the plan: the last optimisation is not written down."""
+    healthy = heuristics_loops.optimised_for_loops
+    monkeypatch.setattr(
+        heuristics,
+        "optimised_for_loops",
+        lambda plan: dataclasses.replace(healthy(plan), opts=healthy(plan).opts[:-1]),
+    )
+    with pytest.raises(AssertionError):
+        check_lists("host", KERNELS)

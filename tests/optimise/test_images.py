@@ -1,0 +1,263 @@
+"""Images: from a view of elements to texels by row and column, and what is refused on the way."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from kernel_cases import GRID, LOOPS, load, store, tracker
+
+from tinyref.codegen.compile import compile_kernel, planned
+from tinyref.config import Context
+from tinyref.device import Device
+from tinyref.dtype import DType, dtypes, image, numpy_dtype
+from tinyref.errors import UserError, VerifyError
+from tinyref.interpret import Fault, SanitizerError, run_program
+from tinyref.interpret.evaluate import evaluate
+from tinyref.optimise.opt import KernelOptError, Opt, OptOp, parse_opts
+from tinyref.optimise.plan import Plan
+from tinyref.renderers.c import CRenderer
+from tinyref.renderers.llvm import LlvmRenderer
+from tinyref.uops import build
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import SlotArg, ViewArg
+from tinyref.uops.program import Parameter, Program
+from tinyref.uops.tiles import TILES
+from tinyref.views.shape_tracker import ShapeTracker
+
+F16, F32 = dtypes.float16, dtypes.float32
+IMAGES = replace(GRID, images=True, vector_lanes=(1, 2, 4), shared_bytes=1 << 16)
+HOST = replace(LOOPS, images=True, vector_lanes=(1, 4))
+SIZE = (6, 4)
+COUNT = 6 * 4 * 4
+
+
+def picture(slot: int, base: DType = F32, size: tuple[int, int] = SIZE) -> UOp:
+    return UOp(Ops.DEFINE_GLOBAL, image(base, *size), (), SlotArg(slot))
+
+
+def read(slot: int, shown: ShapeTracker, base: DType = F32) -> UOp:
+    memory = picture(slot, base)
+    return UOp(Ops.LOAD, F32, (UOp(Ops.VIEW, memory.dtype, (memory,), ViewArg(shown)),))
+
+
+def written(slot: int, shown: ShapeTracker, value: UOp, base: DType = F32) -> UOp:
+    memory = picture(slot, base)
+    return build.store(UOp(Ops.VIEW, memory.dtype, (memory,), ViewArg(shown)), value)
+
+
+def run(
+    ast: UOp, buffers: list[np.ndarray], opts: str | None = None, capabilities=IMAGES
+) -> np.ndarray:
+    """Slot 0 after the program ran, sanitizer on."""
+    chosen = None if opts is None else parse_opts(opts)
+    program = compile_kernel(ast, capabilities, opts=chosen)
+    accesses = [node for node in program.uops if node.op in (Ops.LOAD, Ops.STORE)]
+    images = [node.src[0] for node in accesses if node.src[0].dtype.name.startswith("image")]
+    assert images
+    assert all(len(address.src) == 3 for address in images)
+    copies = [buffer.copy() for buffer in buffers]
+    run_program(program, copies)
+    wanted = evaluate(ast, dict(enumerate(buffers)))[0]
+    np.testing.assert_array_equal(copies[0], wanted)
+    return copies[0]
+
+
+def ramp(count: int = COUNT, dtype: DType = F32) -> np.ndarray:
+    return np.arange(count).astype(numpy_dtype(dtype))
+
+
+ROWS = tracker((6, 16))
+
+
+@pytest.mark.parametrize("capabilities", [IMAGES, HOST], ids=["grid", "host"])
+@pytest.mark.parametrize("opts", [None, "UPCAST(0, 4)", "UPCAST(0, 8)", "UPCAST(0, 16)"])
+def test_an_image_is_read_and_written(opts: str | None, capabilities) -> None:
+    ast = build.sink(written(0, ROWS, build.mul(read(1, ROWS), 2.0)))
+    found = run(ast, [np.zeros(COUNT, np.float32), ramp()], opts, capabilities)
+    assert found.tolist() == [2.0 * number for number in range(COUNT)]
+
+
+def test_positions_become_rows_and_columns() -> None:
+    """Element 4 * (4 * 2 + 3) + lane is the third texel of the second row, counted from 0."""
+    one = ShapeTracker.from_shape((4,)).reshape((1, 4))
+    shown = ROWS.shrink(((2, 3), (12, 16)))
+    ast = build.sink(store(0, 4, one, read(1, shown)))
+    program = compile_kernel(ast, IMAGES)
+    (address,) = [node for node in program.uops if node.op is Ops.INDEX and len(node.src) == 3]
+    assert [source.arg.value for source in address.src[1:]] == [2, 3]
+    assert run(ast, [np.zeros(4, np.float32), ramp()]).tolist() == [44.0, 45.0, 46.0, 47.0]
+
+
+def test_half_texels_are_widened_and_rounded() -> None:
+    # 1 + 2**-11 is a tie between 1 and 1 + 2**-10; 70000 is beyond float16.
+    values = np.tile(np.float32([1.0, 1 + 2**-11, 1 + 3 * 2**-11, 70000.0]), 24)
+    ast = build.sink(written(0, ROWS, load(1, F32, COUNT, ROWS), F16))
+    found = run(ast, [np.zeros(COUNT, np.float16), values])
+    assert found[:4].tolist() == [1.0, 1.0, 1 + 2**-9, np.inf]
+    # A product of halves that float16 does not hold is there in float32.
+    square = build.mul(read(1, ROWS, F16), read(1, ROWS, F16))
+    ast = build.sink(store(0, COUNT, ROWS, square))
+    found = run(ast, [np.zeros(COUNT, np.float32), np.full(COUNT, 1 + 2**-10, np.float16)])
+    assert found[0] == np.float32((1 + 2**-10) ** 2)
+
+
+def test_a_reduce_along_texels_is_unrolled_by_four() -> None:
+    total = build.reduce(Ops.ADD, read(1, ROWS), (1,))
+    ast = build.sink(store(0, 6, tracker((6, 1)), total))
+    plan = planned(ast, IMAGES)
+    assert plan.opts[0] == Opt(OptOp.UNROLL, 1, 4)
+    found = run(ast, [np.zeros(6, np.float32), ramp()])
+    assert found.tolist() == [sum(range(16 * row, 16 * row + 16)) for row in range(6)]
+
+
+def test_a_transposed_image_is_read_by_texels_and_written_one_by_one() -> None:
+    shown = ROWS.permute((1, 0))
+    ast = build.sink(store(0, COUNT, tracker((16, 6)), read(1, shown)))
+    found = run(ast, [np.zeros(COUNT, np.float32), ramp()])
+    assert found.reshape(16, 6).T.reshape(-1).tolist() == list(range(COUNT))
+
+
+def test_two_images_along_two_axes() -> None:
+    """a[i] + b[j]: lanes along i for one and along j for the other."""
+    shape = (96, 96)
+    a = read(1, tracker((96, 1)).expand(shape))
+    b = read(2, tracker((1, 96)).expand(shape))
+    ast = build.sink(store(0, 96 * 96, tracker(shape), build.add(a, b)))
+    found = run(ast, [np.zeros(96 * 96, np.float32), ramp(), ramp()])
+    assert found[96 * 5 + 7] == 12.0
+
+
+def test_a_padded_image_is_read_through_a_gate() -> None:
+    shown = ROWS.pad(((1, 2), (4, 8)))
+    ast = build.sink(store(0, 9 * 28, tracker((9, 28)), read(1, shown)))
+    found = run(ast, [np.zeros(9 * 28, np.float32), ramp() + 1])
+    wanted = np.pad(ramp().reshape(6, 16) + 1, ((1, 2), (4, 8)))
+    assert found.tolist() == wanted.reshape(-1).tolist()
+
+
+def test_texels_may_be_taken_apart() -> None:
+    """Lanes in another order, and columns that a gate shifts: every texel is read as a whole."""
+    backwards = build.sink(store(0, COUNT, ROWS, read(1, ROWS.flip((1,)))))
+    found = run(backwards, [np.zeros(COUNT, np.float32), ramp()])
+    assert found.reshape(6, 16)[:, ::-1].reshape(-1).tolist() == list(range(COUNT))
+    shown = ROWS.pad(((0, 0), (1, 3)))
+    shifted = build.sink(store(0, 120, tracker((6, 20)), read(1, shown)))
+    found = run(shifted, [np.zeros(120, np.float32), ramp()])
+    assert found.reshape(6, 20)[2].tolist() == [0.0, *range(32, 48), 0.0, 0.0, 0.0]
+
+
+def test_lanes_come_without_optimisations_too() -> None:
+    ast = build.sink(written(0, ROWS, build.mul(read(1, ROWS), 2.0)))
+    with Context(NOOPT=1):
+        assert planned(ast, IMAGES).opts == (Opt(OptOp.UPCAST, 0, 4),)
+
+
+def test_kernels_without_images_keep_their_plan() -> None:
+    ast = build.sink(store(0, 16, tracker((16,)), load(1, F32, 16, tracker((16,)))))
+    with Context(NOOPT=1):
+        assert planned(ast, IMAGES).opts == ()
+
+
+# --- refusals -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        ROWS.shrink(((0, 6), (0, 6))),
+        ROWS.shrink(((0, 6), (2, 14))),
+        tracker((6, 8, 2)).shrink(((0, 6), (0, 8), (0, 1))).reshape((6, 8)),
+        ROWS.shrink(((0, 6), (0, 1))).expand((6, 16)),
+    ],
+    ids=["six columns", "shifted", "every other", "one lane"],
+)
+def test_parts_of_texels_are_refused(shown: ShapeTracker) -> None:
+    count = shown.shape[0] * shown.shape[1]
+    ast = build.sink(store(0, count, tracker(shown.shape), read(1, shown)))
+    with pytest.raises(UserError, match="accepted are texels of 4: an axis of unit stride must be"):
+        compile_kernel(ast, IMAGES)
+
+
+def test_an_explicit_list_without_lanes_is_refused() -> None:
+    ast = build.sink(written(0, ROWS, read(1, ROWS)))
+    with pytest.raises(UserError, match="1 lanes of an image: accepted are texels of 4"):
+        compile_kernel(ast, IMAGES, opts=())
+
+
+def test_a_device_without_images_refuses_them() -> None:
+    ast = build.sink(written(0, ROWS, read(1, ROWS)))
+    with pytest.raises(UserError, match=r"the device has no images, got image.float32\[6,4\]"):
+        compile_kernel(ast, replace(IMAGES, images=False))
+    with pytest.raises(UserError, match="the device has no images"):
+        compile_kernel(ast, Device["CPU"].capabilities)
+
+
+def test_values_of_images_are_float32() -> None:
+    memory = picture(1, F16)
+    half = UOp(Ops.LOAD, F16, (UOp(Ops.VIEW, memory.dtype, (memory,), ViewArg(ROWS)),))
+    ast = build.sink(store(0, COUNT, ROWS, half))
+    with pytest.raises(VerifyError, match="LOAD of float16 through a pointer to float32"):
+        compile_kernel(ast, IMAGES)
+
+
+def test_a_matrix_tile_takes_no_texels() -> None:
+    tile = TILES["apple_m8n8k8_float32_float32"]
+    size = (8, 8, 8)
+    a = read(1, tracker((8, 1, 8)).expand(size))
+    b = load(2, F32, 64, tracker((8, 8)).permute((1, 0)).reshape((1, 8, 8)).expand(size))
+    total = build.reduce(Ops.ADD, build.mul(a, b), (2,))
+    ast = build.sink(store(0, 64, tracker((8, 8, 1)), total))
+    with pytest.raises(KernelOptError, match="no sum of products fits"):
+        Plan.of(ast, replace(IMAGES, matrix_tiles=(tile,))).apply(Opt(OptOp.TC))
+
+
+def access(row: int, column: int, is_store: bool = False, base: DType = F32) -> Program:
+    """A program that reads or writes one texel of an image of 2 x 3, by way of a buffer."""
+    i32 = dtypes.int32
+    address = build.texel(picture(1, base, (2, 3)), build.const(i32, row), build.const(i32, column))
+    other = build.index(build.define_global(0, F32, 4), build.const(i32, 0))
+    source, target = (other, address) if is_store else (address, other)
+    value = build.load(source, lanes=4)
+    root = build.sink(build.store(target, value))
+    parameters = (
+        Parameter(0, F32, 4, not is_store, is_store),
+        Parameter(1, base, 24, is_store, not is_store),
+    )
+    uops = tuple(node for node in root.toposort() if node.op is not Ops.SINK)
+    return Program("texel", uops, parameters, (), (1, 1, 1), (1, 1, 1))
+
+
+@pytest.mark.parametrize("is_store", [False, True], ids=["load", "store"])
+@pytest.mark.parametrize(
+    ("row", "column", "message"),
+    [
+        (2, 0, "row 2 of slot 1, which has 2"),
+        (-1, 0, "row -1 of slot 1"),
+        # As one number these are texels of the image.
+        (0, 3, "column 3 of slot 1, which has 3"),
+        (1, -1, "column -1 of slot 1"),
+    ],
+)
+def test_rows_and_columns_are_checked_apart(
+    row: int, column: int, message: str, is_store: bool
+) -> None:
+    with pytest.raises(SanitizerError, match=message) as caught:
+        run_program(access(row, column, is_store), [np.zeros(4, np.float32), ramp(24)])
+    assert caught.value.kind is Fault.BOUNDS
+
+
+def test_without_the_sanitizer_a_store_outside_is_dropped() -> None:
+    target = ramp(24)
+    run_program(access(0, 3, True), [np.zeros(4, np.float32), target], sanitize=False)
+    assert target.tolist() == list(range(24))
+    run_program(access(1, 0, True), [np.zeros(4, np.float32), target], sanitize=False)
+    assert target[12:16].tolist() == [0.0] * 4
+
+
+@pytest.mark.parametrize("renderer", [CRenderer, LlvmRenderer])
+def test_renderers_of_the_host_refuse_images(renderer) -> None:
+    with pytest.raises(UserError, match=r"image.float32\[2,3\] is an image: accepted are buffers"):
+        renderer().render(access(0, 0))

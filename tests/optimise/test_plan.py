@@ -1,0 +1,366 @@
+"""Plans: axes and their order, strides of cuts, limits, refusals, the text of optimisations."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kernel_cases import GRID, LOOPS, load, store, tracker
+
+from tinyref.codegen.compile import compile_kernel
+from tinyref.device import Capabilities
+from tinyref.dtype import DType, dtypes
+from tinyref.errors import UserError
+from tinyref.optimise.opt import KernelOptError, Opt, OptOp, opts_text, parse_opts
+from tinyref.optimise.plan import KIND_ORDER, Axis, Plan
+from tinyref.uops import build
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import AxisKind
+
+i32, f32 = dtypes.int32, dtypes.float32
+GROUPS = dataclasses.replace(GRID, shared_bytes=1 << 16, vector_lanes=(1, 2, 4))
+HOST = dataclasses.replace(LOOPS, shared_bytes=1 << 16, threads=4, vector_lanes=(1, 2, 4))
+
+
+def matmul(rows: int = 8, columns: int = 12, depth: int = 16) -> UOp:
+    shape = (rows, columns, depth)
+    a = load(1, f32, rows * depth, tracker((rows, 1, depth)).expand(shape))
+    b = load(2, f32, depth * columns, tracker((1, depth, columns)).permute((0, 2, 1)).expand(shape))
+    total = build.reduce(Ops.ADD, build.mul(a, b), (2,))
+    return build.sink(store(0, rows * columns, tracker((rows, columns, 1)), total))
+
+
+def row_sum(rows: int = 6, depth: int = 16, dtype: DType = i32) -> UOp:
+    total = build.reduce(Ops.ADD, load(1, dtype, rows * depth, tracker((rows, depth))), (1,))
+    return build.sink(store(0, rows, tracker((rows, 1)), total))
+
+
+def planned(ast: UOp, text: str, capabilities: Capabilities = GROUPS) -> Plan:
+    return Plan.of(ast, capabilities).apply_all(parse_opts(text))
+
+
+def axes_of(plan: Plan) -> list[tuple[str, object, int, int]]:
+    return [(axis.kind.value, axis.extent, axis.target, axis.stride) for axis in plan.axes]
+
+
+def refusal(plan: Plan, text: str) -> str:
+    (opt,) = parse_opts(text)
+    assert plan.legal(opt) is None
+    with pytest.raises(KernelOptError) as caught:
+        plan.apply(opt)
+    return str(caught.value)
+
+
+# --- axes -----------------------------------------------------------------------------------------
+
+
+def test_a_plain_plan_has_the_axes_of_the_kernel() -> None:
+    assert axes_of(Plan.of(matmul(), GROUPS)) == [
+        ("global", 8, 0, 1),
+        ("global", 12, 1, 1),
+        ("reduce", 16, 2, 1),
+    ]
+    assert axes_of(Plan.of(build.sink(store(0, 1, tracker(()), build.const(i32, 7))), LOOPS)) == []
+
+
+def test_splits_take_the_inner_part_and_grouptop_the_outer_one() -> None:
+    assert axes_of(planned(row_sum(), "GROUP(1, 4)")) == [
+        ("global", 6, 0, 1),
+        ("group_reduce", 4, 1, 1),
+        ("reduce", 4, 1, 4),
+    ]
+    assert axes_of(planned(row_sum(), "GROUPTOP(1, 2)")) == [
+        ("global", 6, 0, 1),
+        ("group_reduce", 2, 1, 8),
+        ("reduce", 8, 1, 1),
+    ]
+    assert axes_of(planned(row_sum(), "GROUPTOP(1, 2) UNROLL(2, 4)")) == [
+        ("global", 6, 0, 1),
+        ("group_reduce", 2, 1, 8),
+        ("reduce", 2, 1, 4),
+        ("unroll", 4, 1, 1),
+    ]
+    assert axes_of(planned(row_sum(), "THREAD(0, 2)", HOST)) == [
+        ("thread", 2, 0, 3),
+        ("global", 3, 0, 1),
+        ("reduce", 16, 1, 1),
+    ]
+
+
+def test_cuts_of_cuts_keep_their_strides() -> None:
+    assert axes_of(planned(matmul(), "UPCAST(1, 2) UPCAST(1, 3) LOCAL(1, 2)")) == [
+        # All that is left of the axis of 12 has gone into the group.
+        ("global", 8, 0, 1),
+        ("local", 2, 1, 6),
+        ("reduce", 16, 2, 1),
+        ("upcast", 2, 1, 1),
+        ("upcast", 3, 1, 2),
+    ]
+    swapped = planned(matmul(), "UPCAST(1, 2) UPCAST(1, 3) SWAP(0, 1)")
+    assert axes_of(swapped) == [
+        ("global", 2, 1, 6),
+        ("global", 8, 0, 1),
+        ("reduce", 16, 2, 1),
+        ("upcast", 2, 1, 1),
+        ("upcast", 3, 1, 2),
+    ]
+
+
+def test_an_axis_that_is_used_up_disappears() -> None:
+    assert axes_of(planned(row_sum(), "UPCAST(0, 0) UNROLL(0, 0)")) == [
+        ("unroll", 16, 1, 1),
+        ("upcast", 6, 0, 1),
+    ]
+    assert [axis[0] for axis in axes_of(planned(row_sum(), "GROUP(1, 16)"))] == [
+        "global",
+        "group_reduce",
+    ]
+
+
+def test_padding_adds_turns_and_covers() -> None:
+    plan = planned(matmul(5, 7, 11), "PADTO(0, 4) PADTO(2, 8)")
+    assert axes_of(plan) == [("global", 8, 0, 1), ("global", 7, 1, 1), ("reduce", 16, 2, 1)]
+    assert [plan.covered(target) for target in range(3)] == [8, 7, 16]
+    assert [plan.is_padded(target) for target in range(3)] == [True, False, True]
+    assert planned(matmul(5, 7, 11), "PADTO(0, 4) UPCAST(0, 4)").is_padded(0)
+
+
+def positions(axes: Sequence[Axis], target: int) -> list[int]:
+    chosen = [axis for axis in axes if axis.target == target]
+    turns = [range(axis.extent) for axis in chosen if isinstance(axis.extent, int)]
+    return sorted(
+        sum(count * axis.stride for count, axis in zip(counts, chosen, strict=True))
+        for counts in itertools.product(*turns)
+    )
+
+
+@pytest.mark.long
+@given(st.data())
+def test_every_position_is_covered_once_in_the_order_of_kinds(data: st.DataObject) -> None:
+    """The law of plans, for any legal list: axes are sorted, and no position is lost or doubled."""
+    capabilities = data.draw(st.sampled_from([GROUPS, HOST]))
+    plan = Plan.of(matmul(12, 10, 24), capabilities)
+    ops = [op for op in OptOp if op is not OptOp.TC]
+    for _ in range(6):
+        opt = Opt(
+            data.draw(st.sampled_from(ops)),
+            data.draw(st.integers(-1, len(plan.axes))),
+            data.draw(st.sampled_from([0, 1, 2, 3, 4, 5, 7, 8, 12, 16, -1])),
+        )
+        before = (plan.axes, plan.opts, plan.packed, plan.uses_groups)
+        found = plan.legal(opt)
+        assert (plan.axes, plan.opts, plan.packed, plan.uses_groups) == before
+        if found is None:
+            continue
+        assert found.opts == (*plan.opts, opt)
+        plan = found
+        order = [KIND_ORDER.index(axis.kind) for axis in plan.axes]
+        assert order == sorted(order)
+        assert len(set(plan.axes)) == len(plan.axes)
+        for target, size in enumerate(plan.shape):
+            covered = positions(plan.axes, target)
+            assert covered == list(range(len(covered)))
+            assert isinstance(size, int)
+            assert size <= len(covered) <= 4 * size
+            assert plan.covered(target) == len(covered)
+        assert plan.shared_bytes() <= capabilities.shared_bytes
+        assert plan.group_size <= capabilities.group_size_limit
+
+
+def test_the_order_of_kinds_is_that_of_the_document() -> None:
+    assert [kind.value for kind in KIND_ORDER] == [
+        *("thread", "global", "local", "group_reduce", "reduce", "unroll", "upcast"),
+    ]
+
+
+def test_plans_are_values() -> None:
+    plan = Plan.of(matmul(), GROUPS)
+    again = Plan.of(matmul(), GROUPS)
+    assert plan == again
+    assert plan.apply(Opt(OptOp.UPCAST, 0, 4)) == again.apply(Opt(OptOp.UPCAST, 0, 4))
+    assert plan == again
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        plan.axes = ()  # type: ignore[misc]
+
+
+def test_the_text_of_a_plan() -> None:
+    assert str(Plan.of(row_sum(), LOOPS)) == "global 6, reduce 16"
+    text = str(planned(row_sum(), "UPCAST(0, 2) UNROLL(1, 4)"))
+    assert text == "global 3, reduce 4, unroll 4, upcast 2 after UPCAST(0, 2) UNROLL(1, 4)"
+    nothing = Plan.of(build.sink(store(0, 1, tracker(()), build.const(i32, 7))), LOOPS)
+    assert str(nothing) == "no axes"
+
+
+# --- limits ---------------------------------------------------------------------------------------
+
+
+def test_shared_bytes_are_counted() -> None:
+    def shared(text: str, ast: UOp | None = None) -> int:
+        return planned(row_sum() if ast is None else ast, text).shared_bytes()
+
+    assert shared("") == 0
+    # An element of 4 bytes for each work-item of the group.
+    assert shared("GROUP(1, 8)") == 8 * 4
+    assert shared("GROUP(1, 8) LOCAL(0, 3)") == 8 * 3 * 4
+    # And for each lane of the result, but not for the lanes that are reduced.
+    assert shared("GROUP(1, 8) UPCAST(0, 2)") == 8 * 2 * 4
+    assert shared("GROUP(1, 4) UNROLL(2, 4)") == 4 * 4
+    assert shared("GROUP(1, 8)", row_sum(dtype=dtypes.int64)) == 8 * 8
+    assert shared("GROUP(1, 8)", row_sum(dtype=dtypes.int8)) == 8
+
+
+def test_scratch_bytes_are_counted() -> None:
+    def scratch(text: str) -> int:
+        return planned(matmul(), text, HOST).shared_bytes()
+
+    assert scratch("PACK(1, 1)") == 16 * 4
+    assert scratch("PACK(1, 1) UPCAST(0, 4)") == 16 * 4 * 4
+    # Lanes along which the operand is the same take nothing more.
+    assert scratch("PACK(1, 1) UPCAST(1, 4)") == 16 * 4
+    assert scratch("PACK(1, 1) PACK(0, 2)") == 2 * 16 * 4
+
+
+@pytest.mark.parametrize(
+    ("changes", "before", "opt", "reason"),
+    [
+        ({"group_size_limit": 8}, "", "LOCAL(1, 12)", "a group of 12 work-items"),
+        ({"group_size_limit": 8}, "LOCAL(0, 4)", "LOCAL(1, 3)", "a group of 12 work-items"),
+        ({"group_size_limit": 8}, "LOCAL(0, 4)", "GROUP(3, 4)", "a group of 16 work-items"),
+        ({"group_limit": (4, 4, 4)}, "", "LOCAL(1, 6)", "does not fit the limits (4, 4, 4)"),
+        ({"group_limit": (2, 2, 2)}, "LOCAL(0, 2) LOCAL(1, 2)", "LOCAL(0, 4)", "does not fit"),
+        ({"shared_bytes": 63}, "", "GROUP(2, 16)", "64 bytes of shared memory, accepted are 63"),
+        ({"shared_bytes": 64}, "GROUP(2, 16)", "UPCAST(0, 2)", "128 bytes of shared memory"),
+        ({"shared_bytes": 64}, "GROUP(2, 16)", "LOCAL(0, 2)", "128 bytes of shared memory"),
+        ({"grid_limit": (12, 9, 1)}, "", "PADTO(0, 5)", "a grid of [10, 12] does not fit"),
+    ],
+)
+def test_limits_hold_after_every_optimisation(
+    changes: dict[str, object], before: str, opt: str, reason: str
+) -> None:
+    plan = planned(matmul(), before)
+    assert plan.legal(parse_opts(opt)[0]) is not None
+    tight = planned(matmul(), before, dataclasses.replace(GROUPS, **changes))  # type: ignore[arg-type]
+    assert reason in refusal(tight, opt)
+
+
+# --- what is asked for ----------------------------------------------------------------------------
+
+
+def test_a_refusal_names_the_optimisation_and_the_plan() -> None:
+    plan = planned(row_sum(), "UPCAST(0, 2)")
+    message = refusal(plan, "UPCAST(0, 2)")
+    assert message == (
+        "UPCAST(0, 2): 2 is no amount that divides 3: accepted are divisors from 2, "
+        "in a plan of global 3, reduce 16, upcast 2 after UPCAST(0, 2)"
+    )
+    assert isinstance(KernelOptError(message), UserError)
+
+
+def test_lanes_are_limited_in_all() -> None:
+    plan = planned(matmul(64, 64, 64), "UPCAST(0, 16) UPCAST(1, 16) UNROLL(2, 16)", LOOPS)
+    for opt in ("UPCAST(0, 2)", "UPCAST(1, 4)", "UNROLL(2, 2)"):
+        assert "lanes and copies in all: accepted are 4096" in refusal(plan, opt)
+
+
+def test_a_plan_without_axes_has_none_to_cut() -> None:
+    nothing = Plan.of(build.sink(store(0, 1, tracker(()), build.const(i32, 7))), LOOPS)
+    assert "there is no axis 0: the plan has no axes" in refusal(nothing, "UPCAST(0, 2)")
+
+
+@pytest.mark.parametrize("op", [op for op in OptOp if op is not OptOp.TC])
+@pytest.mark.parametrize("capabilities", [GROUPS, HOST, GRID, LOOPS], ids=["g", "h", "grid", "l"])
+def test_any_numbers_are_refused_and_never_break(op: OptOp, capabilities: Capabilities) -> None:
+    extent = build.variable("n", 0, 9)
+    shown = tracker((extent, 6, 8))
+    total = build.reduce(Ops.ADD, load(1, i32, 9 * 48, shown), (2,))
+    kernel = build.sink(store(0, 54, tracker((extent, 6, 1)), total))
+    plans = [Plan.of(kernel, capabilities), Plan.of(row_sum(), capabilities)]
+    numbers = (-(10**17), -1, 0, 1, 2, 3, 4, 10**17)
+    for plan in plans:
+        for axis in numbers:
+            for arg in numbers:
+                plan.legal(Opt(op, axis, arg))
+
+
+WRONG_NUMBERS = [True, 1.0, 0.5, "0", None, float("nan"), [1]]
+
+
+@pytest.mark.parametrize("name", ["axis", "arg", "level", "mode"])
+@pytest.mark.parametrize("value", WRONG_NUMBERS, ids=repr)
+def test_an_optimisation_has_integers(name: str, value: object) -> None:
+    numbers: dict[str, object] = {"axis": 0, "arg": 2, name: value}
+    with pytest.raises(UserError, match=f"Opt: {name} is .*, accepted are integers"):
+        Opt(OptOp.UPCAST, **numbers)  # type: ignore[arg-type]
+
+
+def test_an_optimisation_has_an_op() -> None:
+    with pytest.raises(UserError, match="Opt: op is 'UPCAST', accepted are members of OptOp"):
+        Opt("UPCAST", 0, 2)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("opts", ["UPCAST(0, 2)", ["UPCAST(0, 2)"], [1], [None], 3], ids=repr)
+def test_what_is_no_optimisation_is_refused(opts: object) -> None:
+    with pytest.raises(UserError, match=r"^optimisations: "):
+        compile_kernel(row_sum(), GROUPS, opts=opts)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match=r"^optimisations: "):
+        compile_kernel(row_sum(), GROUPS, opts=Opt(OptOp.UPCAST, 0, 2))  # type: ignore[arg-type]
+
+
+# --- text -----------------------------------------------------------------------------------------
+
+NUMBERS = st.integers(-(10**17), 10**17)
+OPTS = st.one_of(
+    st.builds(Opt, st.sampled_from([op for op in OptOp if op is not OptOp.TC]), NUMBERS, NUMBERS),
+    st.builds(Opt, st.just(OptOp.TC), NUMBERS, NUMBERS, NUMBERS, NUMBERS),
+)
+
+
+@pytest.mark.long
+@given(st.lists(OPTS, max_size=5))
+def test_the_text_of_optimisations_reads_back(opts: list[Opt]) -> None:
+    assert parse_opts(opts_text(tuple(opts))) == tuple(opts)
+
+
+def test_text_of_optimisations() -> None:
+    assert parse_opts("") == ()
+    assert parse_opts("  \n") == ()
+    assert parse_opts(" UPCAST( 0 ,4 )LOCAL(1,16) ") == (
+        Opt(OptOp.UPCAST, 0, 4),
+        Opt(OptOp.LOCAL, 1, 16),
+    )
+    assert opts_text((Opt(OptOp.NOLOCALS),)) == "NOLOCALS(0, 0)"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("UPCAST", "UPCAST(0)", "UPCAST(0, 4", "upcast(0, 4)", "UPCAST(0, 4),", "FOO(0, 4)"),
+        *("UPCAST(0, 4) x", "UPCAST(0x1, 4)", "UPCAST(0, 4.0)", "UPCAST(--1, 4)", "(0, 4)"),
+        *("UPCAST(0, \u0664)", "UPCAST(0, 4)\0", "UPCAST(0, 1e3)", "UPCAST(0, +4)", ";"),
+        *("UPCAST(0, 4, level 0, mode 1)", "TC(0, 0, level 0)", "TC(0, 0, mode 1, level 0)"),
+        *("UPCAST(0, 1234567890123456789012)", "__class__(0, 0)", "UPCAST(,)"),
+    ],
+)
+def test_other_text_is_refused(text: str) -> None:
+    with pytest.raises(UserError, match=r"optimisations: cannot read .*accepted are"):
+        parse_opts(text)
+
+
+def test_a_long_hostile_text_is_refused_at_once() -> None:
+    with pytest.raises(UserError, match="cannot read"):
+        parse_opts("UPCAST(0, 4) " * 1000 + " " * 100_000 + "x")
+
+
+def test_kinds_of_lanes_are_not_cut_again() -> None:
+    plan = planned(row_sum(), "UPCAST(0, 2) UNROLL(1, 4)")
+    assert [axis.kind for axis in plan.axes[2:]] == [AxisKind.UNROLL, AxisKind.UPCAST]
+    assert "axis 3 is upcast" in refusal(plan, "UPCAST(3, 2)")
+    assert "axis 2 is unrolled already" in refusal(plan, "UNROLL(2, 2)")
+    assert "axis 3 is upcast" in refusal(plan, "UNROLL(3, 2)")
+    assert "axis 2 is unroll" in refusal(plan, "GROUP(2, 2)")
+    assert "axis 3 is upcast" in refusal(plan, "LOCAL(3, 2)")

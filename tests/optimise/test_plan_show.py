@@ -1,0 +1,81 @@
+"""Plans as people see them: a colour for each kind, and none where none is wanted."""
+
+from __future__ import annotations
+
+import io
+import re
+from dataclasses import replace
+
+import pytest
+from kernel_cases import GRID, load, store, tracker
+
+from tinyref.codegen.compile import compile_kernel, kernel_name
+from tinyref.dtype import dtypes
+from tinyref.optimise.opt import parse_opts
+from tinyref.optimise.plan import KIND_ORDER, Plan
+from tinyref.optimise.show import STYLES, print_plan
+from tinyref.uops import build
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+
+GROUPS = replace(GRID, shared_bytes=1 << 16)
+
+
+class Terminal(io.StringIO):
+    """A stream that is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def kernel() -> UOp:
+    total = build.reduce(Ops.ADD, load(1, dtypes.int32, 96, tracker((6, 16))), (1,))
+    return build.sink(store(0, 6, tracker((6, 1)), total))
+
+
+def plan(text: str = "UPCAST(0, 2) GROUP(1, 4)") -> Plan:
+    return Plan.of(kernel(), GROUPS).apply_all(parse_opts(text))
+
+
+def shown(plan: Plan, stream: io.StringIO, indent: str = "") -> str:
+    print_plan(plan, stream, indent)
+    return stream.getvalue()
+
+
+def test_a_file_has_no_colours() -> None:
+    assert shown(plan(), io.StringIO(), "  ") == (
+        "  plan  global 3, group_reduce 4, reduce 4, upcast 2\n  opts  UPCAST(0, 2) GROUP(1, 4)\n"
+    )
+    assert shown(plan(""), io.StringIO()) == "plan  global 6, reduce 16\n"
+
+
+def test_a_terminal_has_one_for_each_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    text = shown(plan(), Terminal())
+    colours = re.findall(r"\x1b\[(\d+)m(\w+) \d+\x1b\[0m", text)
+    assert [kind for _, kind in colours] == ["global", "group_reduce", "reduce", "upcast"]
+    assert len({colour for colour, _ in colours}) == 4
+    assert STYLES.keys() == set(KIND_ORDER)
+    assert len(set(STYLES.values())) == len(KIND_ORDER)
+
+
+@pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
+def test_colours_can_be_unwanted(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv(name, value)
+    assert shown(plan(), Terminal()) == shown(plan(), io.StringIO())
+
+
+def test_a_long_plan_stays_on_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", "20")
+    assert shown(plan(), Terminal()).count("\n") == 2
+
+
+def test_names_are_identifiers_made_of_sizes_whatever_is_applied() -> None:
+    assert kernel_name(kernel()) == "r_6_16"
+    for text in ("", "UPCAST(0, 2) UNROLL(1, 4)", "PADTO(0, 4) GROUP(1, 4)"):
+        name = compile_kernel(kernel(), GROUPS, opts=parse_opts(text)).name
+        assert name == "r_6_16"
+        assert name.isidentifier()

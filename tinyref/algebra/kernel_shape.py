@@ -1,0 +1,90 @@
+"""The shapes of the nodes of a kernel AST: sizes of its axes, 1 where a value does not vary."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tinyref.algebra.bounds import bounds
+from tinyref.errors import UserError
+from tinyref.uops.node import UOp, node_fact, sint
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import ReduceArg, ViewArg
+
+Shape = tuple[sint, ...]
+
+
+def is_one(size: sint) -> bool:
+    """True for the known size 1."""
+    return isinstance(size, int) and size == 1
+
+
+def positions_of(view: UOp) -> tuple[UOp, ...]:
+    """The values that give the positions on the last axes of a VIEW, VALID or IOTA."""
+    return view.src[1:] if view.op is Ops.VIEW else view.src
+
+
+@node_fact
+def kernel_shape(node: UOp) -> Shape:
+    """The shape of an AST node, sizes broadcast; () for what takes any shape."""
+    if isinstance(node.arg, ViewArg):
+        shown = node.arg.tracker.shape
+        positions = positions_of(node)
+        if not positions:
+            return shown
+        shapes = [shape for shape in map(kernel_shape, positions) if shape]
+        return _broadcast([shown[: len(shown) - len(positions)], *shapes])
+    if node.op is Ops.LOAD:
+        return kernel_shape(node.src[0])
+    shapes = [shape for shape in map(kernel_shape, node.src) if shape]
+    shape = _broadcast(shapes) if shapes else ()
+    if isinstance(node.arg, ReduceArg):
+        if node.arg.axes and max(node.arg.axes) >= len(shape):
+            raise UserError(f"REDUCE over axes {node.arg.axes} of a value with shape {shape}")
+        return tuple(1 if axis in node.arg.axes else size for axis, size in enumerate(shape))
+    return shape
+
+
+def _broadcast(shapes: Sequence[Shape]) -> Shape:
+    result = list(shapes[0])
+    for shape in shapes[1:]:
+        if len(shape) != len(result):
+            raise UserError(f"kernel: views of {len(result)} and of {len(shape)} axes meet")
+        for axis, size in enumerate(shape):
+            if isinstance(result[axis], int) and result[axis] == 1:
+                result[axis] = size
+            elif size is not result[axis] and size != result[axis] and _is_larger(size):
+                raise UserError(f"kernel: sizes {result[axis]} and {size} meet on axis {axis}")
+    return tuple(result)
+
+
+def _is_larger(size: sint) -> bool:
+    return isinstance(size, UOp) or size != 1
+
+
+def output_shape(ast: UOp) -> Shape:
+    """The shape that all outputs of the kernel `ast` have or broadcast to; () without outputs."""
+    return common_shape(ast.src)
+
+
+def common_shape(stores: Sequence[UOp]) -> Shape:
+    """The shape that the outputs of these STOREs have or broadcast to; () without any."""
+    shapes = [kernel_shape(store.src[0]) for store in stores]
+    return _broadcast(shapes) if shapes else ()
+
+
+def check_repeated_axes(stores: Sequence[UOp], shape: Shape) -> None:
+    """An output of size 1 is written in the first turn along an axis: there must be one."""
+    for store in stores:
+        for axis, (size, common) in enumerate(zip(kernel_shape(store.src[0]), shape, strict=True)):
+            if isinstance(size, int) and isinstance(common, UOp) and bounds(common)[0] < 1:
+                raise UserError(
+                    f"kernel: outputs of size 1 and of a size that may be {bounds(common)[0]} "
+                    f"share axis {axis}: accepted are sizes of at least 1, or two kernels"
+                )
+
+
+def reduced_sizes(node: UOp) -> Shape:
+    """The sizes of the axes that a REDUCE of a kernel AST goes over."""
+    shape = kernel_shape(node.src[0])
+    axes = node.arg.axes if isinstance(node.arg, ReduceArg) else ()
+    return tuple(shape[axis] for axis in axes)

@@ -1,0 +1,195 @@
+"""Linear forms: an integer node as a sum of multiples of terms, plus a constant.
+
+`modular` reads a node as a sum in the ring of its type, where everything wraps: it may be rebuilt
+in any order. `exact` reads it as a sum of mathematical integers: it goes only through operations
+that value ranges show not to wrap (`index` never does), so that it may be divided and compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tinyref.algebra.bounds import Range, bounds, dtype_range
+from tinyref.dtype import DType, as_const, dtypes
+from tinyref.uops import build
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref.uops.order import order_key
+from tinyref.uops.payload import ConstArg
+
+# Longer sums are left as they are: normal forms of every prefix of a sum cost its length squared.
+MOST_TERMS = 64
+# What may be a sum; a product is the multiple of one where it is by a constant.
+_SUMS = frozenset({Ops.ADD, Ops.SUB, Ops.NEG, Ops.MUL})
+# Nodes and their factors.
+Pieces = list[tuple[UOp, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """The sum of `terms[node] * node` and `constant`; no coefficient is 0."""
+
+    terms: dict[UOp, int]
+    constant: int
+
+    @property
+    def range(self) -> Range:
+        """The least and largest value, taking the terms as independent of each other."""
+        low = high = self.constant
+        for term, coefficient in self.terms.items():
+            ends = [end * coefficient for end in bounds(term)]
+            low += min(ends)
+            high += max(ends)
+        return low, high
+
+    def split(self, divisor: int) -> tuple[Linear, Linear]:
+        """Quotient and rest: divisor * quotient + rest, with 0 <= constant of rest < divisor."""
+        quotient = {
+            term: coefficient // divisor
+            for term, coefficient in self.terms.items()
+            if coefficient % divisor == 0
+        }
+        rest = {term: k for term, k in self.terms.items() if k % divisor != 0}
+        shift, remaining = divmod(self.constant, divisor)
+        return Linear(quotient, shift), Linear(rest, remaining)
+
+    def plus(self, other: Linear, times: int = 1) -> Linear:
+        """self + times * other."""
+        total = dict(self.terms)
+        for term, coefficient in other.terms.items():
+            value = total.get(term, 0) + times * coefficient
+            if value:
+                total[term] = value
+            else:
+                total.pop(term, None)
+        return Linear(total, self.constant + times * other.constant)
+
+    def scaled(self, factor: int) -> Linear:
+        """factor * self."""
+        return Linear({}, 0).plus(self, factor)
+
+    def fits(self, dtype: DType) -> bool:
+        """True where `dtype` holds every value of the sum."""
+        if dtype.scalar is dtypes.index:
+            return True
+        low, high = self.range
+        least, most = dtype_range(dtype)
+        return least <= low and high <= most
+
+
+def constant_of(node: UOp) -> int | None:
+    """The value of an integer or bool CONST, None for any other node."""
+    if node.op is Ops.CONST and isinstance(node.arg, ConstArg) and not node.dtype.is_float:
+        return int(node.arg.value)
+    return None
+
+
+def _sum(node: UOp, name: str, opens: Callable[[UOp], bool]) -> Linear | None:
+    """The sum, read through the ADD, SUB, NEG and MUL by a constant that `opens` admits.
+
+    It is put together from those of its parts, which keep theirs under `name`: the rules ask for
+    the sum of a part before that of the whole.
+    """
+
+    def opened(part: UOp) -> Pieces | None:
+        return _pieces(part) if part.op in _SUMS and opens(part) else None
+
+    if name in node.facts:
+        known: Linear | None = node.facts[name]
+        return known
+    pieces = opened(node)
+    if pieces is None:
+        # Not kept with the node: it is its own only term, and that were a cycle.
+        return _alone(node)
+    stack = [(node, pieces)]
+    while stack:
+        part, pieces = stack[-1]
+        unread = [
+            (piece, inside)
+            for piece, _ in pieces
+            if name not in piece.facts and (inside := opened(piece)) is not None
+        ]
+        if unread:
+            stack += unread
+            continue
+        part.facts[name] = _together(pieces, name)
+        stack.pop()
+    found: Linear | None = node.facts[name]
+    return found
+
+
+def _alone(node: UOp) -> Linear:
+    value = constant_of(node)
+    return Linear({node: 1}, 0) if value is None else Linear({}, value)
+
+
+def _together(pieces: Pieces, name: str) -> Linear | None:
+    """The sum of multiples of parts that are sums with a fact `name`, terms or constants."""
+    total = Linear({}, 0)
+    for piece, factor in pieces:
+        known: Linear | None = piece.facts[name] if name in piece.facts else _alone(piece)
+        if known is None:
+            return None
+        total = total.plus(known, factor)
+    return None if len(total.terms) > MOST_TERMS else total
+
+
+def _pieces(node: UOp) -> Pieces | None:
+    """The node as multiples of its sources; None for a term of its own."""
+    if node.op is Ops.ADD:
+        return [(node.src[0], 1), (node.src[1], 1)]
+    if node.op is Ops.SUB:
+        return [(node.src[0], 1), (node.src[1], -1)]
+    if node.op is Ops.NEG:
+        return [(node.src[0], -1)]
+    if node.op is Ops.MUL:
+        value = constant_of(node.src[1])
+        return None if value is None else [(node.src[0], value)]
+    return None
+
+
+def _opens_in_ring(node: UOp) -> bool:
+    # Only index multiplications spread over sums: elsewhere that would cost work on the device.
+    return node.op is not Ops.MUL or node.dtype.scalar is dtypes.index or node.src[0].op != Ops.ADD
+
+
+def _does_not_wrap(node: UOp) -> bool:
+    if node.dtype.scalar is dtypes.index:
+        return True
+    pieces = _pieces(node)
+    if pieces is None:
+        return False
+    ends = [(bounds(part), factor) for part, factor in pieces]
+    low = sum(min(span[0] * factor, span[1] * factor) for span, factor in ends)
+    high = sum(max(span[0] * factor, span[1] * factor) for span, factor in ends)
+    least, most = dtype_range(node.dtype)
+    return least <= low and high <= most
+
+
+def modular(node: UOp) -> Linear | None:
+    """The integer `node` as a sum in the ring of its type; None for a sum that is too long."""
+    return _sum(node, "linear.modular", _opens_in_ring)
+
+
+def exact(node: UOp) -> Linear | None:
+    """The integer `node` as a sum of mathematical integers; None for a sum that is too long."""
+    return _sum(node, "linear.exact", _does_not_wrap)
+
+
+def to_node(dtype: DType, linear: Linear) -> UOp:
+    """The node of a sum in normal form: terms in their order, each times its factor, constant last.
+
+    Coefficients wrap into `dtype`, so a sum that is right modulo its width is rebuilt right.
+    """
+    total: UOp | None = None
+    for term in sorted(linear.terms, key=order_key):
+        factor = as_const(linear.terms[term], dtype)
+        if factor == 0:
+            continue
+        part = term if factor == 1 else UOp(Ops.MUL, dtype, (term, build.const(dtype, factor)))
+        total = part if total is None else UOp(Ops.ADD, dtype, (total, part))
+    constant = build.const(dtype, linear.constant)
+    if total is None:
+        return constant
+    return total if constant_of(constant) == 0 else UOp(Ops.ADD, dtype, (total, constant))

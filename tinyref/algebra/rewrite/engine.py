@@ -1,0 +1,233 @@
+"""The rewriting engine: a set of rules applied bottom-up until none of them fires any more."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
+
+from tinyref import config
+from tinyref.algebra.rewrite.pattern import Matcher
+from tinyref.algebra.rewrite.rule import Rule
+from tinyref.dtype import DType
+from tinyref.errors import UserError, VerifyError
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+
+# The name of the rule, the node it matched, what it made of it.
+Trace = Callable[[str, UOp, UOp], None]
+
+# How often each rule of any set has fired in this process: the coverage map of the fuzzer.
+firings: Counter[str] = Counter()
+
+# A rewrite may take this many firings, and this many more for each node of the graph it began with.
+FREE_FIRINGS = 20_000
+FIRINGS_PER_NODE = 200
+
+
+class RuleSet:
+    """Rules by the op of their root. The order in which they are given does not matter.
+
+    Rules of one op are tried in the order of their names, or with the flag SHUFFLE_RULES, which is
+    read here, in an order drawn from that seed. Results are kept with the nodes, so a node that was
+    rewritten by this set before costs nothing. Raises `UserError` where two rules have one name.
+    """
+
+    def __init__(self, rules: Iterable[Rule], name: str = "rules") -> None:
+        self.name = name
+        self.rules = tuple(sorted(rules, key=lambda each: each.name))
+        self.seed = config.integer("SHUFFLE_RULES")
+        self.firings: Counter[str] = Counter()
+        names = [each.name for each in self.rules]
+        if len(set(names)) != len(names):
+            twice = sorted(name for name, count in Counter(names).items() if count > 1)
+            raise UserError(f"rule set {name}: two rules are named {', '.join(twice)}")
+        self._by_root: dict[tuple[Ops, DType], tuple[tuple[str, Matcher], ...]] = {}
+
+    def matchers(self, op: Ops, dtype: DType) -> tuple[tuple[str, Matcher], ...]:
+        """The rules for a root of that op and type, in the order in which they are tried."""
+        found = self._by_root.get((op, dtype))
+        if found is None:
+            found = tuple(
+                (each.name, each.matcher)
+                for each in self.rules
+                if op in (each.pattern.ops or ()) and each.domain.dtypes(dtype)
+            )
+            if self.seed:
+                order = random.Random(f"{self.seed} {op.name} {dtype.name}")
+                found = tuple(order.sample(found, len(found)))
+            self._by_root[op, dtype] = found
+        return found
+
+    def __add__(self, other: RuleSet) -> RuleSet:
+        return RuleSet({*self.rules, *other.rules}, f"{self.name}+{other.name}")
+
+    def fire(self, node: UOp, context: object = None) -> tuple[str, UOp] | None:
+        """The first rule that applies to `node` alone, with its replacement; None where none does.
+
+        Raises `VerifyError` rewrite.type where a rule changes the type of a node.
+        """
+        for name, matcher in self.matchers(node.op, node.dtype):
+            result = matcher(node, context)
+            if result is not None:
+                if result.dtype is not node.dtype:
+                    raise VerifyError(
+                        "rewrite.type",
+                        f"rule {name} on {node!r}",
+                        node.dtype.name,
+                        result.dtype.name,
+                    )
+                return name, result
+        return None
+
+
+class _Rewrite:
+    """One run of the engine; `done` maps a node to its normal form."""
+
+    def __init__(self, root: UOp, rules: RuleSet, context: object, trace: Trace | None) -> None:
+        self.root = root
+        self.rules = rules
+        self.context = context
+        self.trace = trace
+        self.is_kept = context is None and trace is None
+        self.done: dict[UOp, UOp] = {}
+        # Nodes whose replacement is being rewritten, in the order in which that began.
+        self.waiting: dict[UOp, str] = {}
+        self.fired = 0
+        self.limit = FREE_FIRINGS
+        self.is_limit_final = False
+
+    def run(self) -> UOp:
+        done = self.done
+        waiting = self.waiting
+        # A node to rewrite, or a node together with the replacement whose normal form it takes.
+        stack: list[tuple[UOp, UOp | None]] = [(self.root, None)]
+        while stack:
+            node, replacement = stack.pop()
+            if replacement is not None:
+                waiting.pop(node, None)
+                self.finish(node, done[replacement])
+                continue
+            if node in done or self.recall(node):
+                continue
+            if node in waiting:
+                raise self.loop(node)
+            missing = [source for source in node.src if source not in done]
+            if missing:
+                stack.append((node, None))
+                stack += [(source, None) for source in missing]
+                continue
+            self.visit(node, stack)
+        return done[self.root]
+
+    def recall(self, node: UOp) -> bool:
+        """Takes the result that an earlier run has kept with the node."""
+        if not self.is_kept or self.rules not in node.facts:
+            return False
+        kept = node.facts[self.rules]
+        self.done[node] = node if kept is None else kept
+        return True
+
+    def finish(self, node: UOp, result: UOp) -> None:
+        self.done[node] = result
+        if self.is_kept:
+            # A node that kept itself would be a reference cycle.
+            node.facts[self.rules] = None if result is node else result
+
+    def visit(self, node: UOp, stack: list[tuple[UOp, UOp | None]]) -> None:
+        """Rewrites a node whose sources are done; leaves on the stack what remains to be done."""
+        done = self.done
+        src = tuple([done[source] for source in node.src])
+        rebuilt = node if src == node.src else node.replace(src=src)
+        if rebuilt is not node:
+            if rebuilt in done or self.recall(rebuilt):
+                self.finish(node, done[rebuilt])
+                return
+            if rebuilt in self.waiting:
+                raise self.loop(rebuilt)
+        fired = self.rules.fire(rebuilt, self.context)
+        if fired is None:
+            self.finish(rebuilt, rebuilt)
+            if rebuilt is not node:
+                self.finish(node, rebuilt)
+            return
+        name, result = fired
+        self.count(name, rebuilt, result)
+        self.waiting[rebuilt] = name
+        if rebuilt is not node:
+            stack.append((node, rebuilt))
+        stack.append((rebuilt, result))
+        stack.append((result, None))
+
+    def count(self, name: str, node: UOp, result: UOp) -> None:
+        self.rules.firings[name] += 1
+        firings[name] += 1
+        if self.trace is not None:
+            self.trace(name, node, result)
+        self.fired += 1
+        if self.fired <= self.limit:
+            return
+        if self.is_limit_final:
+            recent = list(self.waiting.values())[-20:]
+            raise VerifyError(
+                "rewrite.loop",
+                repr(node),
+                f"a fixed point within {self.limit} firings",
+                f"rules that still fire: {', '.join(sorted({name, *recent}))}",
+            )
+        self.is_limit_final = True
+        self.limit += FIRINGS_PER_NODE * len(self.root.toposort())
+
+    def loop(self, node: UOp) -> VerifyError:
+        nodes = list(self.waiting)
+        names = list(self.waiting.values())[nodes.index(node) :]
+        return VerifyError(
+            "rewrite.loop",
+            repr(node),
+            "a fixed point",
+            f"a node that turns into itself by the rules {' -> '.join(names)}",
+        )
+
+
+_listener: ContextVar[Trace | None] = ContextVar("tinyref_rewrites", default=None)
+
+
+@contextlib.contextmanager
+def listening(trace: Trace) -> Iterator[None]:
+    """Calls `trace` at every firing of the block, also of what would have been kept: slower."""
+    token = _listener.set(trace)
+    try:
+        yield
+    finally:
+        _listener.reset(token)
+
+
+def _print_firing(name: str, node: UOp, result: UOp) -> None:
+    sys.stderr.write(f"rewrite {name}: {node!r} -> {result!r}\n")
+
+
+def rewrite(
+    root: UOp, rules: RuleSet, context: object = None, *, trace: Trace | None = None
+) -> UOp:
+    """`root` with `rules` applied to every node, sources first, until none applies any more.
+
+    `context` is handed to rules that ask for it; results are then not kept. `trace` is called at
+    every firing; with DEBUG=6 firings are printed to stderr. Graphs may be of any depth. Raises
+    `VerifyError` rewrite.loop, naming the rules, where a node turns into itself or rules fire
+    without end, and rewrite.type where a rule changes a type.
+    """
+    if trace is None:
+        trace = _listener.get()
+    if trace is None:
+        if context is None and rules in root.facts:
+            kept = root.facts[rules]
+            if kept is None:
+                return root
+            result: UOp = kept
+            return result
+        if config.integer("DEBUG") >= 6:
+            trace = _print_firing
+    return _Rewrite(root, rules, context, trace).run()

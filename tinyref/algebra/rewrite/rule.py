@@ -1,0 +1,136 @@
+"""Named rules: a pattern, a function that builds the replacement, and the domain where it holds."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import Enum
+from types import ModuleType
+
+from tinyref.algebra.rewrite.pattern import DTypePredicate, Matcher, Pattern, compile_pattern
+from tinyref.dtype import DType, dtypes
+from tinyref.errors import UserError
+from tinyref.uops.node import UOp
+
+
+class Keeps(Enum):
+    """What a float rule leaves bit for bit as it was."""
+
+    __hash__ = object.__hash__
+
+    NAN = "NaN stays NaN"
+    INFINITY = "infinities stay"
+    SIGNED_ZERO = "the sign of zero stays"
+    ROUNDING = "every rounding stays"
+
+
+KEEPS_ALL = frozenset(Keeps)
+
+
+def integer(dtype: DType) -> bool:
+    """Fixed-width integers and `index`: rules hold under wrapping."""
+    return dtype.is_int
+
+
+def index(dtype: DType) -> bool:
+    """The `index` type alone: rules may assume that nothing overflows."""
+    return dtype.scalar is dtypes.index
+
+
+def boolean(dtype: DType) -> bool:
+    """The bool type."""
+    return dtype.is_bool
+
+
+def integer_or_bool(dtype: DType) -> bool:
+    """Integers, `index` and bool."""
+    return dtype.is_int or dtype.is_bool
+
+
+def floating(dtype: DType) -> bool:
+    """The float types that have arithmetic."""
+    return dtype.scalar in dtypes.floats
+
+
+def anything(dtype: DType) -> bool:
+    """Every type."""
+    return True
+
+
+@dataclass(frozen=True)
+class Domain:
+    """Where a rule holds.
+
+    family: the file it stands in. dtypes: what the type of the root must fulfil; its name is part
+    of the documentation. keeps: what a float rule keeps. needs_bounds: the rule looks at value
+    ranges and fires only where they show that it holds.
+    """
+
+    family: str
+    dtypes: DTypePredicate
+    keeps: frozenset[Keeps] = KEEPS_ALL
+    needs_bounds: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Rule:
+    """One rewrite: where `pattern` matches, `function` gives the replacement or None.
+
+    `equation` is the docstring of the function: what equals what, and why. `matcher` takes nodes
+    that have an op of the pattern's root and a type of the domain.
+    """
+
+    name: str
+    pattern: Pattern
+    function: Callable[..., UOp | None]
+    domain: Domain
+    equation: str
+    matcher: Matcher
+
+    def __call__(self, node: UOp, context: object = None) -> UOp | None:
+        """The replacement of `node`, or None where the rule does not apply."""
+        if node.op not in (self.pattern.ops or ()) or not self.domain.dtypes(node.dtype):
+            return None
+        return self.matcher(node, context)
+
+
+def rule(
+    name: str,
+    pattern: Pattern,
+    *,
+    when: DTypePredicate = anything,
+    keeps: Iterable[Keeps] = KEEPS_ALL,
+    needs_bounds: bool = False,
+) -> Callable[[Callable[..., UOp | None]], Rule]:
+    """Makes a `Rule` of a function whose parameters are captures of `pattern`.
+
+    A parameter `node` takes the whole match, `context` the context of the rewrite. `when` is what
+    the type of the root must fulfil. Raises `UserError` for a rule without an equation, with a
+    root of any op, or with a parameter that the pattern does not capture.
+    """
+
+    def decorate(function: Callable[..., UOp | None]) -> Rule:
+        if not function.__doc__:
+            raise UserError(f"rule {name}: the docstring must state the equation")
+        if pattern.ops is None:
+            raise UserError(f"rule {name}: the pattern must name the ops of its root")
+        family = function.__module__.rpartition(".")[2]
+        parameters = list(inspect.signature(function).parameters)
+        try:
+            matcher = compile_pattern(pattern, function, parameters)
+        except KeyError as error:
+            raise UserError(f"rule {name}: the pattern does not capture {error}") from error
+        domain = Domain(family, when, frozenset(keeps), needs_bounds)
+        equation = inspect.cleandoc(function.__doc__)
+        return Rule(name, pattern, function, domain, equation, matcher)
+
+    return decorate
+
+
+def rules_of(*modules: ModuleType) -> list[Rule]:
+    """Every rule that the modules define, by name."""
+    found = [
+        value for module in modules for value in vars(module).values() if isinstance(value, Rule)
+    ]
+    return sorted(found, key=lambda each: each.name)

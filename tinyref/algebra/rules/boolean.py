@@ -1,0 +1,174 @@
+"""Boolean identities. NOT x is written x != True; XOR of bools is written x != y."""
+
+from __future__ import annotations
+
+from tinyref.algebra.linear import constant_of
+from tinyref.algebra.rewrite import any_node, commute, constant, is_const, match, rule
+from tinyref.algebra.rewrite.rule import boolean
+from tinyref.uops import build
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref.uops.order import order_key
+
+x = any_node("x")
+y = any_node("y")
+c = is_const("c")
+flag = any_node("x", when=boolean)
+
+# Longer conjunctions are left as they are, like longer sums.
+MOST_PARTS = 32
+
+
+@rule("bool-not-not", match(Ops.CMPNE, match(Ops.CMPNE, flag, constant(True)), constant(True)))
+def not_not(x: UOp) -> UOp:
+    """not not x == x."""
+    return x
+
+
+@rule("bool-ne-false", commute(Ops.CMPNE, flag, constant(False)))
+def ne_false(x: UOp) -> UOp:
+    """(x != False) == x."""
+    return x
+
+
+@rule("bool-xor", match(Ops.XOR, x, y), when=boolean)
+def xor(x: UOp, y: UOp) -> UOp:
+    """x ^ y == (x != y)."""
+    return build.not_equal(x, y)
+
+
+@rule("bool-max", match(Ops.MAX, x, y), when=boolean)
+def maximum(x: UOp, y: UOp) -> UOp:
+    """max(x, y) == x | y for bools."""
+    return build.either(x, y)
+
+
+@rule("bool-less", match(Ops.CMPLT, flag, y))
+def less(x: UOp, y: UOp) -> UOp:
+    """(x < y) == not x & y for bools."""
+    return build.both(build.logical_not(x), y)
+
+
+@rule(
+    "bool-ne-not",
+    commute(Ops.CMPNE, match(Ops.CMPNE, flag, constant(True)), any_node("y", when=boolean)),
+)
+def ne_not(x: UOp, y: UOp) -> UOp | None:
+    """(not x != y) == not (x != y): the negation moves out."""
+    return None if y.op is Ops.CONST else build.logical_not(build.not_equal(x, y))
+
+
+def negated(node: UOp) -> UOp | None:
+    """x where `node` is NOT x, else None."""
+    if node.op is Ops.CMPNE and node.src[0].dtype.is_bool and constant_of(node.src[1]) == 1:
+        return node.src[0]
+    return None
+
+
+def parts_of(op: Ops, node: UOp) -> list[UOp] | None:
+    """What a conjunction (AND) or disjunction (OR) joins; None where it is too long."""
+    found: dict[UOp, None] = {}
+    stack = [node]
+    while stack:
+        part = stack.pop()
+        if part.op is op:
+            stack += reversed(part.src)
+        else:
+            found[part] = None
+        if len(found) + len(stack) > MOST_PARTS:
+            return None
+    return list(found)
+
+
+def join(op: Ops, parts: list[UOp]) -> UOp:
+    """The bools `parts`, at least one, joined by AND or OR in their order."""
+    total, *rest = sorted(parts, key=order_key)
+    for part in rest:
+        total = UOp(op, total.dtype, (total, part))
+    return total
+
+
+def _bound_of(part: UOp) -> tuple[UOp, int, bool] | None:
+    """(x, c, False) for x < c and (x, c, True) for not x < c."""
+    inner = negated(part)
+    comparison = part if inner is None else inner
+    if comparison.op is not Ops.CMPLT or not comparison.src[0].dtype.is_int:
+        return None
+    limit = constant_of(comparison.src[1])
+    return None if limit is None else (comparison.src[0], limit, inner is not None)
+
+
+def _keep_tightest(op: Ops, parts: list[UOp]) -> list[UOp] | None:
+    """Of several limits on one value only the deciding one; None where they exclude each other."""
+    # In a conjunction the least upper and the greatest lower limit decide, else the reverse.
+    sign = 1 if op is Ops.AND else -1
+    limits: dict[tuple[UOp, bool], tuple[int, UOp]] = {}
+    kept = []
+    for part in parts:
+        bound = _bound_of(part)
+        if bound is None:
+            kept.append(part)
+            continue
+        value, limit, is_lower = bound
+        weight = sign * (-limit if is_lower else limit)
+        known = limits.get((value, is_lower))
+        if known is None or weight < known[0]:
+            limits[value, is_lower] = (weight, part)
+    for (value, is_lower), (weight, _) in limits.items():
+        other = limits.get((value, True))
+        if is_lower or other is None:
+            continue
+        upper, lower = sign * weight, -sign * other[0]
+        # x < upper and x >= lower: none for a conjunction, all for a disjunction.
+        if lower >= upper if op is Ops.AND else lower <= upper:
+            return None
+    return kept + [part for _, part in limits.values()]
+
+
+@rule("bool-join", match({Ops.AND, Ops.OR}, x, y), when=boolean)
+def normal_join(node: UOp, x: UOp, y: UOp) -> UOp | None:
+    """A conjunction == its different parts in order; a disjunction alike.
+
+    x & True == x, x & False == False, x & not x == False; x < 3 & x < 5 == x < 3,
+    x < 3 & not x < 3 == False; for OR with True and False exchanged.
+    """
+    parts = parts_of(node.op, node)
+    if parts is None:
+        return None
+    neutral = 1 if node.op is Ops.AND else 0
+    values = {constant_of(part) for part in parts}
+    absorbing = build.const(node.dtype, 1 - neutral)
+    if 1 - neutral in values:
+        return absorbing
+    parts = [part for part in parts if constant_of(part) is None]
+    if any(negated(part) in parts for part in parts):
+        return absorbing
+    tight = _keep_tightest(node.op, parts)
+    if tight is None:
+        return absorbing
+    return join(node.op, tight) if tight else build.const(node.dtype, neutral)
+
+
+def _absorbs(op: Ops, other: Ops, node: UOp) -> UOp | None:
+    parts = parts_of(op, node)
+    if parts is None:
+        return None
+    names = set(parts)
+    kept = [
+        part
+        for part in parts
+        if part.op is not other or not any(inner in names for inner in parts_of(other, part) or ())
+    ]
+    return join(op, kept) if len(kept) < len(parts) else None
+
+
+@rule("bool-absorb-and", match(Ops.AND, x, y), when=boolean)
+def absorb_and(node: UOp, x: UOp, y: UOp) -> UOp | None:
+    """x & (x | y) == x."""
+    return _absorbs(Ops.AND, Ops.OR, node)
+
+
+@rule("bool-absorb-or", match(Ops.OR, x, y), when=boolean)
+def absorb_or(node: UOp, x: UOp, y: UOp) -> UOp | None:
+    """x | (x & y) == x."""
+    return _absorbs(Ops.OR, Ops.AND, node)

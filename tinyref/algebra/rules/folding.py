@@ -1,0 +1,45 @@
+"""Constants: what can be computed now, by the meanings of the op table."""
+
+from __future__ import annotations
+
+from tinyref.algebra import semantics
+from tinyref.algebra.bounds import bounds
+from tinyref.algebra.rewrite import match, rule
+from tinyref.algebra.rewrite.rule import integer_or_bool
+from tinyref.dtype import dtypes
+from tinyref.uops import build
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import ALU, BINARY, TERNARY, UNARY, Ops
+from tinyref.uops.payload import ConstArg
+
+
+@rule("fold-constants", match(ALU))
+def fold_constants(node: UOp) -> UOp | None:
+    """op(c1, c2, ...) == the constant that the meaning of op gives, rounded and wrapped by it."""
+    if node.dtype.scalar is dtypes.index and not _holds(bounds(node)):
+        # The meaning would wrap, which an index never does.
+        return None
+    values = []
+    for source in node.src:
+        if source.op is not Ops.CONST or not isinstance(source.arg, ConstArg):
+            return None
+        values.append(source.arg.value)
+    sources = [source.dtype.scalar for source in node.src]
+    value = semantics.fold(node.op, node.dtype.scalar, values, sources)
+    return build.const(node.dtype, value)
+
+
+@rule(
+    "fold-range",
+    match(UNARY | BINARY | TERNARY | {Ops.CAST}),
+    when=integer_or_bool,
+    needs_bounds=True,
+)
+def fold_range(node: UOp) -> UOp | None:
+    """x == c where the value range of x is c alone."""
+    low, high = bounds(node)
+    return build.const(node.dtype, low) if low == high else None
+
+
+def _holds(span: tuple[int, int]) -> bool:
+    return dtypes.index.minimum <= span[0] and span[1] <= dtypes.index.maximum

@@ -1,0 +1,189 @@
+"""Simplification of expressions to a fixed point of all rules, also under given conditions.
+
+The rules bring in no op that a device may lack: a simplified expression of core ops (see
+semantics.md) consists of core ops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tinyref.algebra.bounds import Range, bounds
+from tinyref.algebra.linear import Linear, exact, to_node
+from tinyref.algebra.rewrite import RuleSet, rewrite, rules_of
+from tinyref.algebra.rules import (
+    boolean,
+    casts,
+    comparison,
+    division,
+    floats,
+    folding,
+    integer,
+    select,
+)
+from tinyref.uops import build
+from tinyref.uops.node import UOp, substitute, toposort
+from tinyref.uops.ops import Ops
+
+ALL_RULES = RuleSet(
+    rules_of(boolean, casts, comparison, division, floats, folding, integer, select), "simplify"
+)
+
+# Each round carries what one condition says on to the terms of the others.
+NARROWING_ROUNDS = 3
+
+
+def simplify(node: UOp) -> UOp:
+    """The simplest known node with the value of `node`, by every rule; kept with the node."""
+    return rewrite(node, ALL_RULES)
+
+
+def simplify_with(node: UOp, conditions: Iterable[UOp]) -> UOp:
+    """A node with the value of `node` wherever all the bool `conditions` hold, as simple as known.
+
+    Elsewhere its value may differ: it is meant for what stands behind a gate. Conditions that
+    contradict each other allow any value.
+    """
+    root = simplify(node)
+    facts = _facts(conditions)
+    if not facts:
+        return root
+    root = simplify(substitute(root, _truths(facts)))
+    constraints = [found for fact in facts for found in _constraints(fact)]
+    ranges = _narrow(constraints)
+    if ranges is None:
+        return root
+    leaves = _stand_ins(ranges)
+    best = _through(root, leaves, _back(leaves))
+    for constraint in constraints:
+        if len(constraint.terms) > 1:
+            best = _through_sum(best, constraint, constraints, leaves)
+    return best
+
+
+def _facts(conditions: Iterable[UOp]) -> list[UOp]:
+    """The parts of the conjunction of `conditions`, without constants."""
+    found: dict[UOp, None] = {}
+    for condition in conditions:
+        simple = simplify(condition)
+        for part in boolean.parts_of(Ops.AND, simple) or [simple]:
+            if part.op is not Ops.CONST and part.dtype.lanes == 1:
+                found[part] = None
+    return list(found)
+
+
+def _truths(facts: Sequence[UOp]) -> dict[UOp, UOp]:
+    """The facts themselves as constants: p is True, and where not p holds p is False."""
+    known = {}
+    for fact in facts:
+        inner = boolean.negated(fact)
+        known[fact] = build.const(fact.dtype, True)
+        if inner is not None:
+            known[inner] = build.const(fact.dtype, False)
+    return known
+
+
+def _constraints(fact: UOp) -> list[Linear]:
+    """Exact sums that are at most 0 where the bool `fact` holds."""
+    inner = boolean.negated(fact)
+    comparison_node = fact if inner is None else inner
+    if comparison_node.op not in (Ops.CMPLT, Ops.CMPNE):
+        return []
+    left, right = (exact(side) if side.dtype.is_int else None for side in comparison_node.src)
+    if left is None or right is None:
+        return []
+    if comparison_node.op is Ops.CMPNE:
+        return [] if inner is None else [left.plus(right, -1), right.plus(left, -1)]
+    if inner is not None:
+        return [right.plus(left, -1)]
+    return [left.plus(right, -1).plus(Linear({}, 1))]
+
+
+def _narrow(constraints: Sequence[Linear]) -> dict[UOp, Range] | None:
+    """The range of each term under all constraints, where narrower; None if they contradict."""
+    natural = {term: bounds(term) for constraint in constraints for term in constraint.terms}
+    ranges = dict(natural)
+    for _ in range(NARROWING_ROUNDS):
+        for constraint in constraints:
+            least = {
+                term: min(end * k for end in ranges[term]) for term, k in constraint.terms.items()
+            }
+            total = sum(least.values()) + constraint.constant
+            for term, factor in constraint.terms.items():
+                room = least[term] - total
+                low, high = ranges[term]
+                if factor > 0:
+                    high = min(high, room // factor)
+                else:
+                    low = max(low, -(room // -factor))
+                if low > high:
+                    return None
+                ranges[term] = (low, high)
+    return {term: span for term, span in ranges.items() if span != natural[term]}
+
+
+def _stand_in(number: int, like: UOp, span: Range) -> UOp:
+    return build.variable(f"~{number}", span[0], span[1], like.dtype)
+
+
+def _stand_ins(ranges: dict[UOp, Range]) -> dict[UOp, UOp]:
+    """A variable of the narrower range for each term, or the constant if that is all it holds."""
+    return {
+        term: (
+            build.const(term.dtype, span[0])
+            if span[0] == span[1]
+            else _stand_in(number, term, span)
+        )
+        for number, (term, span) in enumerate(ranges.items())
+        if term.dtype.lanes == 1
+    }
+
+
+def _back(leaves: dict[UOp, UOp]) -> dict[UOp, UOp]:
+    return {variable: term for term, variable in leaves.items() if variable.op is Ops.DEFINE_VAR}
+
+
+def _through(node: UOp, there: dict[UOp, UOp], back: dict[UOp, UOp]) -> UOp:
+    """`node` simplified with the replacements `there`, which `back` undoes; or as it was."""
+    if not there:
+        return node
+    found = simplify(substitute(simplify(substitute(node, there)), back))
+    return found if _size(found) < _size(node) else node
+
+
+def _size(node: UOp) -> int:
+    return sum(each.op is not Ops.CONST for each in toposort((node,)))
+
+
+def _through_sum(
+    node: UOp, constraint: Linear, constraints: Sequence[Linear], leaves: dict[UOp, UOp]
+) -> UOp:
+    """`node` simplified with the whole sum of `constraint` as one variable of its narrow range.
+
+    A term of coefficient 1 or -1 is written as that variable minus the other terms.
+    """
+    key = next((term for term, k in constraint.terms.items() if abs(k) == 1), None)
+    if key is None or key.dtype.lanes != 1:
+        return node
+    total = Linear(constraint.terms, 0).scaled(constraint.terms[key])
+    low, high = _range_of_sum(total, constraints)
+    if low > high or not total.fits(key.dtype):
+        return node
+    stand_in = _stand_in(len(leaves), key, (low, high))
+    others = Linear({term: k for term, k in total.terms.items() if term is not key}, 0)
+    solved = substitute(to_node(key.dtype, Linear({stand_in: 1}, 0).plus(others, -1)), leaves)
+    back = _back(leaves)
+    back[stand_in] = to_node(key.dtype, total)
+    return _through(node, {**leaves, key: solved}, back)
+
+
+def _range_of_sum(total: Linear, constraints: Sequence[Linear]) -> Range:
+    """The range of `total`, without its constant: from its terms and from like constraints."""
+    low, high = total.range
+    negative = total.scaled(-1)
+    for constraint in constraints:
+        if constraint.terms == total.terms:
+            high = min(high, -constraint.constant)
+        elif constraint.terms == negative.terms:
+            low = max(low, constraint.constant)
+    return low, high

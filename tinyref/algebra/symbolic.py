@@ -1,0 +1,480 @@
+"""Sizes that may be symbolic: polynomials over `index` atoms, with one normal form for each value.
+
+Shapes compare by structure, so 4*n and n*4 must be one node. `lift` reads an `int` or an `index`
+node as an integer or a `Polynomial`, ordinary operators compute, and `lower` gives the sole node of
+the result. What is no sum or product (IDIV, MOD, MAX, a variable, ...) is an atom.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from tinyref.dtype import dtypes
+from tinyref.errors import UserError, UserTypeError
+from tinyref.uops.build import const
+from tinyref.uops.node import UOp, node_fact, sint, toposort
+from tinyref.uops.ops import Ops
+from tinyref.uops.order import OrderKey, order_key
+from tinyref.uops.payload import ConstArg, VarArg
+
+Monomial = tuple[UOp, ...]
+_MOST_TERMS = 1000
+_MOST_FACTORS = 16
+_LARGEST = 1 << 63
+_MOST_MAXIMA = 4
+
+
+class Undecided(Exception):  # noqa: N818  it is an answer, not a failure
+    """A question about symbolic sizes whose answer depends on the values of the variables."""
+
+
+class Polynomial:
+    """A sum of integer multiples of products of atoms; never a mere constant."""
+
+    __slots__ = ("_hash", "terms")
+
+    def __init__(self, terms: dict[Monomial, int]) -> None:
+        self.terms = terms
+        self._hash = hash(frozenset(terms.items()))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Polynomial) and self.terms == other.terms
+
+    def __repr__(self) -> str:
+        return f"Polynomial({describe(lower(self))})"
+
+    def __add__(self, other: Extent) -> Extent:
+        total = dict(self.terms)
+        for monomial, coefficient in _terms(other).items():
+            total[monomial] = total.get(monomial, 0) + coefficient
+        return _polynomial(total)
+
+    def __mul__(self, other: Extent) -> Extent:
+        if isinstance(other, Polynomial) and len(self.terms) * len(other.terms) > _MOST_TERMS:
+            raise UserError(f"size: a product has more than {_MOST_TERMS} terms")
+        total: dict[Monomial, int] = {}
+        for left, first in self.terms.items():
+            for right, second in _terms(other).items():
+                monomial = _product(left, right)
+                total[monomial] = total.get(monomial, 0) + first * second
+        return _polynomial(total)
+
+    def __neg__(self) -> Extent:
+        return self * -1
+
+    def __sub__(self, other: Extent) -> Extent:
+        return self + (other * -1)
+
+    def __rsub__(self, other: int) -> Extent:
+        return (self * -1) + other
+
+    __radd__ = __add__
+    __rmul__ = __mul__
+
+
+Extent = int | Polynomial
+
+
+def _terms(value: Extent) -> dict[Monomial, int]:
+    if isinstance(value, Polynomial):
+        return value.terms
+    return {(): value} if value else {}
+
+
+def _polynomial(terms: dict[Monomial, int]) -> Extent:
+    kept = {monomial: coefficient for monomial, coefficient in terms.items() if coefficient}
+    if not kept:
+        return 0
+    if len(kept) == 1 and () in kept:
+        return kept[()]
+    return Polynomial(kept)
+
+
+def _product(left: Monomial, right: Monomial) -> Monomial:
+    if not left or not right:
+        return left or right
+    if len(left) + len(right) > _MOST_FACTORS:
+        raise UserError(f"size: a product has more than {_MOST_FACTORS} factors")
+    return tuple(sorted(left + right, key=order_key))
+
+
+@node_fact
+def _lift(node: UOp) -> Extent:
+    value = _lift_unchecked(node)
+    if any(abs(coefficient) > _LARGEST for coefficient in _terms(value).values()):
+        raise UserError("size: a size is beyond 2**63")
+    return value
+
+
+def _lift_unchecked(node: UOp) -> Extent:
+    if isinstance(node.arg, ConstArg):
+        return int(node.arg.value)
+    if node.op is Ops.ADD:
+        return _lift(node.src[0]) + _lift(node.src[1])
+    if node.op is Ops.SUB:
+        return _lift(node.src[0]) - _lift(node.src[1])
+    if node.op is Ops.MUL:
+        return _lift(node.src[0]) * _lift(node.src[1])
+    if node.op is Ops.NEG:
+        return -_lift(node.src[0])
+    src = tuple(
+        as_node(lower(_lift(source))) if source.dtype is dtypes.index else source
+        for source in node.src
+    )
+    return Polynomial({(node if src == node.src else node.replace(src=src),): 1})
+
+
+def lift(value: sint) -> Extent:
+    """`value` as an integer or a polynomial."""
+    return value if isinstance(value, int) else _lift(value)
+
+
+def as_node(value: sint) -> UOp:
+    """`value` as an `index` node."""
+    return value if isinstance(value, UOp) else const(dtypes.index, value)
+
+
+def _monomial_order(item: tuple[Monomial, int]) -> tuple[int, tuple[OrderKey, ...]]:
+    monomial = item[0]
+    return -len(monomial), tuple(order_key(atom) for atom in monomial)
+
+
+def lower(value: Extent) -> sint:
+    """`value` as an `int`, or as the sole node in normal form that stands for it."""
+    if isinstance(value, int):
+        return value
+    total: UOp | None = None
+    for monomial, coefficient in sorted(value.terms.items(), key=_monomial_order):
+        if abs(coefficient) >= _LARGEST:
+            raise UserError(f"size: {coefficient} is beyond 2**63")
+        factors: list[UOp] = list(monomial)
+        if coefficient != 1 or not factors:
+            factors.append(const(dtypes.index, coefficient))
+        term = functools.reduce(_multiply, factors)
+        total = term if total is None else UOp(Ops.ADD, dtypes.index, (total, term))
+    return 0 if total is None else total
+
+
+def _multiply(left: UOp, right: UOp) -> UOp:
+    return UOp(Ops.MUL, dtypes.index, (left, right))
+
+
+def normalise(value: sint) -> sint:
+    """`value` in normal form: a constant node becomes an `int`."""
+    return value if type(value) is int else lower(lift(value))
+
+
+def as_size(value: object, argument: str) -> sint:
+    """`value` as a size: an `int`, or an `index` node in normal form. Raises `UserError`."""
+    if type(value) is int:
+        return value
+    if isinstance(value, UOp):
+        if value.dtype is not dtypes.index:
+            raise UserTypeError(
+                f"{argument}: a symbolic size has dtype index, got {value.dtype.name}"
+            )
+        return normalise(value)
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        return operator.index(value)  # type: ignore[arg-type]  # the line below refuses others
+    except TypeError:
+        raise UserTypeError(
+            f"{argument}: a size is an integer or an index expression, got {value!r}"
+        ) from None
+
+
+def product(values: Iterable[sint]) -> sint:
+    """The product of sizes; 1 for none."""
+    total: Extent = 1
+    for value in values:
+        total = total * lift(value)
+    return lower(total)
+
+
+def arithmetic(sign: str, left: object, right: object) -> sint:
+    """`left sign right` of sizes, for one of + - * // %; the last two round down.
+
+    Raises `UserError` for what is no size, and for a division by what is below 1, or of what is
+    negative, except where it leaves no remainder: with the values bound now, or for some value.
+    """
+    first, second = (lift(as_size(operand, f"size {sign}")) for operand in (left, right))
+    if sign == "+":
+        return lower(first + second)
+    if sign == "-":
+        return lower(first - second)
+    if sign == "*":
+        return lower(first * second)
+    if lowest(second) < 1 or (isinstance(first, Polynomial) and lowest(first) < 0):
+        return _divided(sign, first, second)
+    quotient, rest = split(first, second)
+    return lower(quotient if sign == "//" else rest)
+
+
+def _divided(sign: str, first: Extent, second: Extent) -> sint:
+    """A division that is possible for some values of the variables: for those bound now."""
+    try:
+        if lowest(second) >= 1:
+            quotient, rest = split(first, second)
+            return lower(quotient if sign == "//" else rest)
+    except Undecided:
+        pass
+    from tinyref.algebra.constraints import divisions, require
+
+    sources = (as_node(lower(first)), as_node(lower(second)))
+    found = UOp(Ops.IDIV if sign == "//" else Ops.MOD, dtypes.index, sources)
+    require(divisions([found], "size"))
+    return normalise(found)
+
+
+# --- bounds -------------------------------------------------------------------------------------
+
+
+@node_fact
+def atom_bounds(node: UOp) -> tuple[int, int]:
+    """The inclusive range of an `index` node that is no sum and no product."""
+    if isinstance(node.arg, VarArg):
+        return node.arg.minimum, node.arg.maximum
+    from tinyref.algebra.bounds import bounds
+
+    return bounds(node)
+
+
+@functools.lru_cache(maxsize=4096)
+def _lowest(value: Polynomial) -> int:
+    found = _lowest_in_box(value)
+    maximum = next((m[0] for m in value.terms if len(m) == 1 and m[0].op is Ops.MAX), None)
+    if maximum is None or _count_maxima(value) > _MOST_MAXIMA:
+        return found
+    # A maximum is one of its operands, and at least each of them.
+    coefficient = value.terms[(maximum,)]
+    rest = value - Polynomial({(maximum,): coefficient})
+    if any(maximum in monomial for monomial in _terms(rest)):
+        return found
+    ends = [lowest(rest + _lift(operand) * coefficient) for operand in maximum.src]
+    return max(found, max(ends) if coefficient > 0 else min(ends))
+
+
+def _count_maxima(value: Polynomial) -> int:
+    """How many maxima are in it, also within others: each doubles the work to look into them."""
+    atoms = {atom for monomial in value.terms for atom in monomial}
+    return sum(node.op is Ops.MAX for node in toposort(sorted(atoms, key=order_key)))
+
+
+def _lowest_in_box(value: Polynomial) -> int:
+    atoms = sorted({atom for monomial in value.terms for atom in monomial}, key=order_key)
+    # Each atom is measured from its minimum or back from its maximum: some choice makes most
+    # terms positive, and those are then at least 0. More than four atoms keep to the minimum.
+    choices = [(False, True) if i < 4 else (False,) for i in range(len(atoms))]
+    return max(_lowest_from(value, atoms, ends) for ends in itertools.product(*choices))
+
+
+def _lowest_from(value: Polynomial, atoms: list[UOp], from_maximum: tuple[bool, ...]) -> int:
+    ranges = {atom: atom_bounds(atom) for atom in atoms}
+    start = dict(zip(atoms, from_maximum, strict=True))
+    total: dict[Monomial, int] = {}
+    for monomial, coefficient in value.terms.items():
+        shifted: dict[Monomial, int] = {(): coefficient}
+        for atom in monomial:
+            low, high = ranges[atom]
+            constant, slope = (high, -1) if start[atom] else (low, 1)
+            grown: dict[Monomial, int] = {}
+            for part, amount in shifted.items():
+                grown[part] = grown.get(part, 0) + amount * constant
+                longer = _product(part, (atom,))
+                grown[longer] = grown.get(longer, 0) + amount * slope
+            shifted = grown
+        for part, amount in shifted.items():
+            total[part] = total.get(part, 0) + amount
+    lowest = total.pop((), 0)
+    for monomial, coefficient in total.items():
+        if coefficient < 0:
+            lowest += coefficient * math.prod(
+                ranges[atom][1] - ranges[atom][0] for atom in monomial
+            )
+    return lowest
+
+
+def lowest(value: Extent) -> int:
+    """A bound from below; exact for linear sums of independent atoms."""
+    return value if isinstance(value, int) else _lowest(value)
+
+
+def highest(value: Extent) -> int:
+    """A bound from above; exact for linear sums of independent atoms."""
+    return value if isinstance(value, int) else -lowest(-value)
+
+
+def at_most(left: Extent, right: Extent) -> bool:
+    """Whether `left <= right` for all values of the variables, as far as it can be proved."""
+    return lowest(right - left) >= 0
+
+
+def is_known(left: Extent, right: Extent) -> bool | None:
+    """Whether `left <= right`: True or False for all values of the variables, else None."""
+    if at_most(left, right):
+        return True
+    if at_most(right + 1, left):
+        return False
+    return None
+
+
+def largest(left: Extent, right: Extent) -> Extent:
+    """The larger of two: one of them where that is certain, else a MAX."""
+    if at_most(left, right):
+        return right
+    if at_most(right, left):
+        return left
+    first, second = sorted((as_node(lower(left)), as_node(lower(right))), key=order_key)
+    return lift(UOp(Ops.MAX, dtypes.index, (first, second)))
+
+
+def smallest(left: Extent, right: Extent) -> Extent:
+    """The smaller of two: one of them where that is certain, else made of a MAX."""
+    return -largest(-left, -right)
+
+
+# --- division -----------------------------------------------------------------------------------
+
+
+def split(value: Extent, divisor: Extent) -> tuple[Extent, Extent]:
+    """Quotient and remainder, rounded down, of a division by a positive `divisor`.
+
+    Raises `Undecided` where the remainder might be negative.
+    """
+    if isinstance(value, int) and isinstance(divisor, int):
+        return divmod(value, divisor)
+    if divisor == 1:
+        return value, 0
+    quotient, rest = _long_division(value, divisor)
+    if lowest(rest) >= 0:
+        if at_most(rest + 1, divisor):
+            return quotient, rest
+        sources = (as_node(lower(rest)), as_node(lower(divisor)))
+        share = lift(UOp(Ops.IDIV, dtypes.index, sources))
+        return quotient + share, lift(UOp(Ops.MOD, dtypes.index, sources))
+    raise Undecided
+
+
+def _long_division(value: Extent, divisor: Extent) -> tuple[Extent, Extent]:
+    """Some q and r with value == q * divisor + r, r without terms that the divisor's lead fits."""
+    lead, amount = min(_terms(divisor).items(), key=_monomial_order)
+    quotient: Extent = 0
+    rest = value
+    # Every step removes one term of highest degree; the bound only guards against a cycle.
+    for _ in range(64):
+        for monomial, coefficient in sorted(_terms(rest).items(), key=_monomial_order):
+            share = coefficient // amount
+            cofactor = _without(monomial, lead)
+            if share and cofactor is not None:
+                step = _polynomial({cofactor: share})
+                quotient = quotient + step
+                rest = rest - step * divisor
+                break
+        else:
+            break
+    return quotient, rest
+
+
+def _without(monomial: Monomial, factor: Monomial) -> Monomial | None:
+    rest = list(monomial)
+    for atom in factor:
+        if atom not in rest:
+            return None
+        rest.remove(atom)
+    return tuple(rest)
+
+
+# --- reading ------------------------------------------------------------------------------------
+
+_TRUNCATING: dict[Ops, Callable[[int, int], int]] = {
+    Ops.ADD: operator.add,
+    Ops.SUB: operator.sub,
+    Ops.MUL: operator.mul,
+    Ops.MAX: max,
+    Ops.IDIV: lambda x, y: 0 if y == 0 else abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1),
+    Ops.MOD: lambda x, y: 0 if y == 0 else abs(x) % abs(y) * (-1 if x < 0 else 1),
+}
+
+
+def value_of(expression: sint, bindings: Mapping[str, int]) -> int:
+    """The value of a size for the given values of the variables.
+
+    Raises `UserError` for a variable without a value or with one outside its bounds.
+    """
+    if isinstance(expression, int):
+        return expression
+    values: dict[UOp, int] = {}
+    for node in toposort((expression,)):
+        operands = [values[source] for source in node.src]
+        if isinstance(node.arg, ConstArg):
+            values[node] = int(node.arg.value)
+        elif isinstance(node.arg, VarArg):
+            values[node] = _bound_value(node.arg, bindings)
+        elif node.op is Ops.BIND:
+            values[node] = operands[1]
+        elif node.op is Ops.NEG:
+            values[node] = -operands[0]
+        elif node.op in _TRUNCATING:
+            values[node] = _TRUNCATING[node.op](*operands)
+        else:
+            raise UserError(f"size: cannot compute a size with {node.op.name}")
+    return values[expression]
+
+
+def _bound_value(variable: VarArg, bindings: Mapping[str, int]) -> int:
+    value = bindings.get(variable.name)
+    bounds = f"{variable.minimum}..{variable.maximum}"
+    if value is None:
+        raise UserError(f"variable {variable.name}: no value given, accepted are {bounds}")
+    if not variable.minimum <= value <= variable.maximum:
+        raise UserError(f"variable {variable.name}: {value} is outside {bounds}")
+    return value
+
+
+def variables_of(values: Iterable[sint]) -> Iterator[UOp]:
+    """The DEFINE_VARs in the given sizes, each once, in order of appearance."""
+    roots = [value for value in values if isinstance(value, UOp)]
+    return (node for node in toposort(roots) if node.op is Ops.DEFINE_VAR)
+
+
+_INFIX = {Ops.ADD: "+", Ops.SUB: "-", Ops.MUL: "*", Ops.IDIV: "//", Ops.MOD: "%"}
+_COMPOUND = (Ops.ADD, Ops.SUB, Ops.IDIV, Ops.MOD)
+_LONGEST_TEXT = 200
+
+
+def describe(value: sint) -> str:
+    """A size as a reader of an error message wants it: `4`, `n`, `n*4+1`, `max(n, 3)`."""
+    return str(value) if isinstance(value, int) else _describe(value)
+
+
+@node_fact
+def _describe(node: UOp) -> str:
+    if isinstance(node.arg, ConstArg):
+        return str(node.arg.value)
+    if isinstance(node.arg, VarArg):
+        return node.arg.name
+    parts = [_describe(source) for source in node.src]
+    if node.op is Ops.BIND:
+        text = "=".join(parts)
+    elif node.op in _INFIX:
+        if node.op is not Ops.ADD:
+            pairs = zip(node.src, parts, strict=True)
+            parts = [f"({part})" if source.op in _COMPOUND else part for source, part in pairs]
+        text = _INFIX[node.op].join(parts)
+    else:
+        text = f"{node.op.name.lower()}({', '.join(parts)})"
+    return text if len(text) < _LONGEST_TEXT else "..."
+
+
+def describe_shape(shape: Iterable[sint]) -> str:
+    """A shape as a tuple: `(3, n*4)`, `(3,)`, `()`."""
+    parts = [describe(size) for size in shape]
+    return f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"

@@ -1,0 +1,198 @@
+"""The kernel compiler: from a kernel AST to a program, stage by stage."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+
+from tinyref import config
+from tinyref.algebra.kernel_shape import output_shape, reduced_sizes
+from tinyref.algebra.simplify import simplify
+from tinyref.codegen.accumulate import accumulate
+from tinyref.codegen.decompose import decompose, stored_as
+from tinyref.codegen.expand import expand
+from tinyref.codegen.linearise.linearise import linearize
+from tinyref.codegen.lower import lower
+from tinyref.codegen.narrow import narrow_index
+from tinyref.device import Capabilities
+from tinyref.dtype import DType, ImageDType, PtrDType
+from tinyref.errors import UserError
+from tinyref.formats.dump import dump_after
+from tinyref.optimise.fold_ranges import fold_ranges
+from tinyref.optimise.heuristics import optimised
+from tinyref.optimise.images import with_texels
+from tinyref.optimise.opt import Opt
+from tinyref.optimise.plan import Plan
+from tinyref.uops.node import UOp, sint
+from tinyref.uops.ops import Dialect, Ops
+from tinyref.uops.payload import ConstArg, SlotArg, SpecialArg, VarArg
+from tinyref.uops.program import Parameter, Program
+from tinyref.verify import verify
+from tinyref.verify.index_bounds import check_index_bounds
+
+# What each stage is called in DUMP and for `on_stage`, in order.
+STAGES = (
+    *("ast", "normal", "lower", "simplify", "expand"),
+    *("accumulate", "decompose", "narrow", "linearize"),
+)
+
+# Told the name of each stage and what it gave: the root of a graph, or the nodes of a program.
+OnStage = Callable[[str, UOp | tuple[UOp, ...]], None]
+
+
+def compile_kernel(
+    ast: UOp,
+    capabilities: Capabilities,
+    name: str | None = None,
+    on_stage: OnStage | None = None,
+    opts: Sequence[Opt] | None = None,
+) -> Program:
+    """The program of the kernel `ast` for a device with these capabilities.
+
+    `opts` are the optimisations of its plan; without them the heuristics choose, or none if the
+    flag NOOPT is set. `name` is the entry point; without it one is made of the kernel's sizes.
+    Equal arguments give equal programs. `on_stage` is told the result of each of `STAGES`.
+    Accesses of images get lanes without being asked, unless `opts` are given: they need them.
+    Raises `VerifyError` where a graph breaks a rule of its dialect (unless VERIFY is 0),
+    `UserError` for what the device lacks.
+    """
+    if not capabilities.ops:
+        raise UserError("kernel: the device declares no ops: it holds data but runs no kernels")
+    if name is None:
+        name = kernel_name(ast)
+    pipeline = _Pipeline(name, on_stage)
+    pipeline.stage("ast", ast, Dialect.AST)
+    plan = planned(ast, capabilities, opts)
+    pipeline.stage("normal", plan.form.ast)
+    root = pipeline.stage("lower", lower(plan))
+    root = pipeline.stage("simplify", simplify(root))
+    root = pipeline.stage("expand", expand(root, capabilities))
+    # Accumulators come first, so that an emulated float is rounded at every step of a sum.
+    root = pipeline.stage("accumulate", accumulate(root))
+    root = pipeline.stage("decompose", decompose(root, capabilities))
+    pipeline.check_bounds(root)
+    grid, group = _launch(root)
+    root = pipeline.stage("narrow", narrow_index(root, capabilities), Dialect.INDEXED)
+    uops = linearize(root)
+    pipeline.report("linearize", uops, Dialect.PROGRAM)
+    return Program(
+        name,
+        uops,
+        _parameters(ast, uops, capabilities),
+        tuple(sorted((node for node in uops if node.op is Ops.DEFINE_VAR), key=_variable_name)),
+        grid,
+        group,
+    )
+
+
+def planned(ast: UOp, capabilities: Capabilities, opts: Sequence[Opt] | None = None) -> Plan:
+    """The plan that `compile_kernel` follows; errors as of `Plan.of` and `Plan.apply`."""
+    plan = Plan.of(ast, capabilities)
+    if opts is not None:
+        return plan.apply_all(opts)
+    plan = with_texels(plan)
+    return plan if config.integer("NOOPT") else optimised(plan)
+
+
+class _Pipeline:
+    """What happens between two stages: checks, dumps, and telling whoever listens."""
+
+    def __init__(self, name: str, on_stage: OnStage | None) -> None:
+        self.name = name
+        self.on_stage = on_stage
+        self.verifies = config.integer("VERIFY") != 0
+
+    def stage(self, stage: str, root: UOp, dialect: Dialect | None = None) -> UOp:
+        """Reports a graph and passes it on."""
+        self.report(stage, root, dialect)
+        return root
+
+    def report(self, stage: str, value: UOp | tuple[UOp, ...], dialect: Dialect | None) -> None:
+        """Told and printed before it is checked, so that what breaks a rule can be looked at."""
+        if self.on_stage is not None:
+            self.on_stage(stage, value)
+        dump_after(stage, self.name, value)
+        if dialect is not None and self.verifies:
+            verify(dialect, value)
+
+    def check_bounds(self, root: UOp) -> None:
+        """With CHECK_BOUNDS, refuses an access outside of its buffer, and tells what is open."""
+        if config.integer("CHECK_BOUNDS"):
+            for found, count in check_index_bounds(root).items():
+                if count and not found.is_proved:
+                    sys.stderr.write(f"bounds {self.name}: {count} accesses {found.value}\n")
+
+
+def kernel_name(ast: UOp) -> str:
+    """A C identifier made of the kernel's sizes: r_4_8_16 for 4 x 8 outputs of 16 terms each.
+
+    The prefix is r for a kernel with a reduce, else e; a symbolic size gives its variables.
+    """
+    sizes = [_size_text(size) for size in output_shape(ast) if not _is_one(size)]
+    reduces = [node for node in fold_ranges(ast).toposort() if node.op is Ops.REDUCE]
+    inner = [_size_text(size) for node in reduces for size in reduced_sizes(node)]
+    # A kernel with many reduces over the same axes would have a name without end.
+    return "_".join(["r" if reduces else "e", *sizes, *inner[:4]])
+
+
+def _is_one(size: sint) -> bool:
+    return isinstance(size, int) and size == 1
+
+
+def _size_text(size: sint) -> str:
+    if isinstance(size, int):
+        return str(size)
+    names = sorted(node.arg.name for node in size.toposort() if isinstance(node.arg, VarArg))
+    return "".join(character for character in "".join(names) if character.isalnum()) or "s"
+
+
+def _variable_name(node: UOp) -> str:
+    return node.arg.name if isinstance(node.arg, VarArg) else ""
+
+
+def _launch(root: UOp) -> tuple[tuple[sint, sint, sint], tuple[int, int, int]]:
+    """Grid and group from the launch indices that the kernel uses."""
+    grid: list[sint] = [1, 1, 1]
+    group = [1, 1, 1]
+    for node in root.toposort():
+        if not isinstance(node.arg, SpecialArg):
+            continue
+        extent = _known(node.src[0])
+        if node.arg.scope == "group":
+            grid[node.arg.dim] = extent
+        elif isinstance(extent, int):
+            group[node.arg.dim] = extent
+        else:
+            raise UserError("kernel: the size of a group cannot be symbolic")
+    return (grid[0], grid[1], grid[2]), (group[0], group[1], group[2])
+
+
+def _known(extent: UOp) -> sint:
+    return int(extent.arg.value) if isinstance(extent.arg, ConstArg) else extent
+
+
+def _parameters(ast: UOp, uops: Sequence[UOp], capabilities: Capabilities) -> tuple[Parameter, ...]:
+    """Every buffer of the AST by slot, also one that the program no longer touches."""
+    written = {_slot(node.src[0]) for node in uops if node.op is Ops.STORE}
+    read = {_slot(node.src[0]) for node in uops if node.op is Ops.LOAD}
+    found = []
+    for node in ast.toposort():
+        if isinstance(node.arg, SlotArg) and isinstance(node.dtype, PtrDType):
+            slot = node.arg.slot
+            dtype, count = _held_as(node.dtype, capabilities)
+            size = count * node.dtype.size
+            found.append(Parameter(slot, dtype, size, slot in written, slot in read))
+    return tuple(sorted(found, key=lambda parameter: parameter.slot))
+
+
+def _held_as(memory: PtrDType, capabilities: Capabilities) -> tuple[DType, int]:
+    """The type of the buffer, and how many of it make an element; texels stay as they are."""
+    if isinstance(memory, ImageDType):
+        return memory.base, 1
+    return stored_as(memory.base, capabilities)
+
+
+def _slot(address: UOp) -> int:
+    while address.op is Ops.INDEX:
+        address = address.src[0]
+    return address.arg.slot if isinstance(address.arg, SlotArg) else -1

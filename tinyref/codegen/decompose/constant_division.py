@@ -1,0 +1,143 @@
+"""IDIV and MOD by constants as multiplications, for devices on which a division is slow.
+
+A quotient by d is the high word of a product with 2^(w + s) / d rounded up, shifted right by s. The
+conditions under which that is exact for every dividend are those of Granlund and Montgomery,
+"Division by invariant integers using multiplication", 1994, and of Warren, "Hacker's Delight",
+chapter 10.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tinyref.algebra.bounds import bounds
+from tinyref.codegen.decompose.formats import exclusive_or, like, shift_right
+from tinyref.codegen.decompose.products import multiply_high
+from tinyref.codegen.decompose.rebuild import rebuild
+from tinyref.device import Capabilities
+from tinyref.dtype import DType, Kind, dtypes
+from tinyref.uops.build import add, bitcast, both, mul, sub
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import ConstArg
+
+UNSIGNED: dict[DType, DType] = {
+    dtypes.int8: dtypes.uint8,
+    dtypes.int16: dtypes.uint16,
+    dtypes.int32: dtypes.uint32,
+    dtypes.int64: dtypes.uint64,
+}
+
+
+@dataclass(frozen=True)
+class Multiplier:
+    """x / d == (x * factor) >> (width + shift) for every x below 2^precision.
+
+    The factor may have width + 1 bits.
+    """
+
+    factor: int
+    shift: int
+
+
+def multiplier(divisor: int, width: int, precision: int) -> Multiplier:
+    """The smallest multiplier for a `divisor` of at least 2, found as in Granlund and Montgomery.
+
+    Their figure 6.2: between `low` and `high` any factor is exact, and both may lose low bits as
+    long as they differ.
+    """
+    shift = (divisor - 1).bit_length()
+    low = (1 << (width + shift)) // divisor
+    high = ((1 << (width + shift)) + (1 << (width + shift - precision))) // divisor
+    while low >> 1 < high >> 1 and shift > 0:
+        low >>= 1
+        high >>= 1
+        shift -= 1
+    return Multiplier(high, shift)
+
+
+def divide_by_constants(root: UOp, capabilities: Capabilities) -> UOp:
+    """`root` with divisions of integers by constants as products, shifts and sums.
+
+    A division of `index` values stays: its type is not chosen yet. So do one by 0, and one whose
+    unsigned type the device lacks.
+    """
+
+    def transform(node: UOp, src: tuple[UOp, ...]) -> UOp | None:
+        if node.op not in (Ops.IDIV, Ops.MOD) or node.dtype.scalar is dtypes.index:
+            return None
+        divisor = src[1]
+        if divisor.op is not Ops.CONST or not isinstance(divisor.arg, ConstArg):
+            return None
+        word = UNSIGNED.get(node.dtype.scalar, node.dtype.scalar)
+        value = int(divisor.arg.value)
+        if value == 0 or word not in capabilities.dtypes:
+            return None
+        quotient = _quotient(src[0], value, capabilities)
+        if node.op is Ops.IDIV:
+            return quotient
+        return like(src[0], 0) if abs(value) == 1 else _remainder(src[0], value, quotient)
+
+    return rebuild(root, transform)
+
+
+def _remainder(x: UOp, divisor: int, quotient: UOp) -> UOp:
+    """x - quotient * divisor; of an unsigned `x` and a power of two the low bits."""
+    if x.dtype.is_unsigned and divisor & (divisor - 1) == 0:
+        return both(x, divisor - 1)
+    return sub(x, mul(quotient, divisor))
+
+
+def _quotient(x: UOp, divisor: int, capabilities: Capabilities) -> UOp:
+    """x / divisor toward zero. MIN / -1 is MIN."""
+    if x.dtype.kind is not Kind.SIGNED:
+        return unsigned_quotient(x, divisor, bounds(x)[1], capabilities)
+    if abs(divisor) == 1:
+        return x if divisor == 1 else mul(x, -1)
+    quotient = _signed_quotient(x, abs(divisor), capabilities)
+    return quotient if divisor > 0 else mul(quotient, -1)
+
+
+def unsigned_quotient(x: UOp, divisor: int, largest: int, capabilities: Capabilities) -> UOp:
+    """x / divisor for an unsigned `x` of at most `largest` and a divisor of at least 1."""
+    if divisor & (divisor - 1) == 0:
+        return shift_right(x, divisor.bit_length() - 1)
+    width = x.dtype.bits
+    found = multiplier(divisor, width, max(largest.bit_length(), 1))
+    beyond = 1 << width
+    if found.factor < beyond:
+        high = multiply_high(x, like(x, found.factor), capabilities)
+        return shift_right(high, found.shift)
+    if divisor % 2 == 0:
+        # A shorter dividend needs no factor that is too long.
+        twos = (divisor & -divisor).bit_length() - 1
+        half = shift_right(x, twos)
+        return unsigned_quotient(half, divisor >> twos, largest >> twos, capabilities)
+    high = multiply_high(x, like(x, found.factor - beyond), capabilities)
+    # (x + high) >> shift, without the carry that the sum may have.
+    return shift_right(add(shift_right(sub(x, high), 1), high), found.shift - 1)
+
+
+def _signed_quotient(x: UOp, size: int, capabilities: Capabilities) -> UOp:
+    """x / size toward zero for a positive `size`."""
+    dtype = x.dtype.scalar
+    word = UNSIGNED[dtype]
+    low, high = bounds(x)
+    if low >= 0:
+        return bitcast(unsigned_quotient(bitcast(x, word), size, high, capabilities), dtype)
+    if size & (size - 1) == 0:
+        return _shifted_quotient(x, size.bit_length() - 1)
+    # The size of MIN fits the unsigned type.
+    sign = shift_right(x, dtype.bits - 1)
+    magnitude = bitcast(sub(exclusive_or(x, sign), sign), word)
+    largest = max(-low, high)
+    quotient = bitcast(unsigned_quotient(magnitude, size, largest, capabilities), dtype)
+    return sub(exclusive_or(quotient, sign), sign)
+
+
+def _shifted_quotient(x: UOp, count: int) -> UOp:
+    """x / 2^count toward zero: a shift rounds down, so that a negative x gets 2^count - 1 more."""
+    dtype = x.dtype.scalar
+    ones = bitcast(shift_right(x, dtype.bits - 1), UNSIGNED[dtype])
+    more = bitcast(shift_right(ones, dtype.bits - count), dtype)
+    return shift_right(add(x, more), count)

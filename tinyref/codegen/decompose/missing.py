@@ -1,0 +1,199 @@
+"""Ops that a device lacks, made of core ops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tinyref import config
+from tinyref.algebra.semantics import THREEFRY_PARITY, THREEFRY_ROTATIONS
+from tinyref.codegen.decompose.exponential import exp2, log2
+from tinyref.codegen.decompose.formats import FLOAT32, FORMATS, Format
+from tinyref.codegen.decompose.power import power
+from tinyref.codegen.decompose.quotient import divide, square_root
+from tinyref.codegen.decompose.rebuild import rebuild
+from tinyref.codegen.decompose.sine import sin
+from tinyref.device import Capabilities
+from tinyref.dtype import DType, dtypes
+from tinyref.uops.build import add, binary, bitcast, both, cast, const, either, less, mul, where
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref.uops.storage import WIDE_INTEGERS
+
+# The new sources of the node and what the device has; None where there is no way.
+Decomposition = Callable[[tuple[UOp, ...], Capabilities], UOp | None]
+
+
+def replace_missing_ops(root: UOp, capabilities: Capabilities) -> UOp:
+    """`root` with the ops that the device lacks made of core ops, where a way is known.
+
+    The elementary functions become the same bits on every device, within the limits of
+    semantics.md; every other decomposition gives the bits of the op (a NaN may change its sign and
+    payload). The flag TRANSCENDENTAL decomposes the elementary functions also where a device has
+    its own.
+    """
+    missing = {op for op in DECOMPOSITIONS if op.name not in capabilities.ops}
+    if dtypes.uint64 not in capabilities.dtypes:
+        missing.add(Ops.THREEFRY)
+    if config.integer("TRANSCENDENTAL"):
+        missing |= set(ELEMENTARY)
+
+    # Pairs of words negate and subtract better than they multiply: they come later.
+    later = frozenset(WIDE_INTEGERS) & (capabilities.emulated - capabilities.dtypes)
+
+    def transform(node: UOp, src: tuple[UOp, ...]) -> UOp | None:
+        is_later = node.dtype.scalar in later and node.op is not Ops.THREEFRY
+        decomposition = DECOMPOSITIONS[node.op] if node.op in missing and not is_later else None
+        return None if decomposition is None else decomposition(src, capabilities)
+
+    # What an op is made of may be missing too: a sine subtracts, a power divides.
+    while any(node.op in missing for node in root.toposort()):
+        replaced = rebuild(root, transform)
+        if replaced is root:
+            break
+        root = replaced
+    return root
+
+
+def _negate(src: tuple[UOp, ...], capabilities: Capabilities) -> UOp:
+    """-x == x * -1, also for the zeros, the infinities and MIN."""
+    return mul(src[0], -1)
+
+
+def _subtract(src: tuple[UOp, ...], capabilities: Capabilities) -> UOp:
+    """x - y == x + y * -1: the product is exact, so there is one rounding."""
+    return add(src[0], mul(src[1], -1))
+
+
+def _multiply_accumulate(src: tuple[UOp, ...], capabilities: Capabilities) -> UOp:
+    """x * y + z, rounded as two operations."""
+    return add(mul(src[0], src[1]), src[2])
+
+
+def _maximum(src: tuple[UOp, ...], capabilities: Capabilities) -> UOp:
+    """y where x < y, else x; with a NaN that is x."""
+    left, right = src
+    return where(less(left, right), right, left)
+
+
+def _reciprocal(src: tuple[UOp, ...], capabilities: Capabilities) -> UOp | None:
+    """1 / x, whichever way the device divides."""
+    return binary(Ops.FDIV, 1.0, src[0])
+
+
+def _divide(src: tuple[UOp, ...], capabilities: Capabilities) -> UOp | None:
+    """x * (1 / y) rounds twice: only where strict floats are not asked for."""
+    if "RECIP" not in capabilities.ops or config.integer("STRICT_FLOAT"):
+        return _exact_divide(src, capabilities)
+    return mul(src[0], UOp(Ops.RECIP, src[1].dtype, (src[1],)))
+
+
+def _truncate(src: tuple[UOp, ...], capabilities: Capabilities) -> UOp | None:
+    """By way of an integer, where there may be a fraction; the sign bit is put back for -0.0."""
+    x = src[0]
+    scalar = x.dtype.scalar
+    if scalar in (dtypes.float16, dtypes.bfloat16):
+        if dtypes.float32 not in capabilities.dtypes or scalar not in capabilities.dtypes:
+            return None
+        wide = _truncate((cast(x, dtypes.float32),), capabilities)
+        return None if wide is None else cast(wide, scalar)
+    integer = dtypes.int32 if scalar is dtypes.float32 else dtypes.int64
+    word = dtypes.uint32 if scalar is dtypes.float32 else dtypes.uint64
+    if not {integer, word} <= capabilities.dtypes:
+        return None
+    bits = bitcast(x, word)
+    sign = both(bits, const(bits.dtype, 1 << (word.bits - 1)))
+    magnitude = bitcast(both(bits, const(bits.dtype, (1 << (word.bits - 1)) - 1)), scalar)
+    # From here on every float is an integer; a NaN or an infinity compares false as well.
+    has_fraction = less(magnitude, 2.0**scalar.mantissa_bits)
+    inside = where(has_fraction, magnitude, 0.0)
+    whole = bitcast(cast(cast(inside, integer), scalar), word)
+    return where(has_fraction, bitcast(either(whole, sign), scalar), x)
+
+
+def _threefry(src: tuple[UOp, ...], capabilities: Capabilities) -> UOp:
+    """Threefry-2x32 with 20 rounds, on 32-bit words.
+
+    Source: Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", 2011.
+    """
+    counter, key = src
+    keys = [_low_word(key), _high_word(key)]
+    keys.append(_xor(_xor(keys[0], keys[1]), const(keys[0].dtype, THREEFRY_PARITY)))
+    first = add(_low_word(counter), keys[0])
+    second = add(_high_word(counter), keys[1])
+    for block in range(5):
+        for rotation in THREEFRY_ROTATIONS[block % 2]:
+            first = add(first, second)
+            second = _xor(_rotate(second, rotation), first)
+        first = add(first, keys[(block + 1) % 3])
+        second = add(add(second, keys[(block + 2) % 3]), block + 1)
+    high = binary(Ops.SHL, cast(second, dtypes.uint64), _word(counter.dtype, 32))
+    return either(high, cast(first, dtypes.uint64))
+
+
+def _word(dtype: DType, value: int) -> UOp:
+    return const(dtype, value)
+
+
+def _low_word(x: UOp) -> UOp:
+    return cast(x, dtypes.uint32)
+
+
+def _high_word(x: UOp) -> UOp:
+    return cast(binary(Ops.SHR, x, _word(x.dtype, 32)), dtypes.uint32)
+
+
+def _xor(x: UOp, y: UOp) -> UOp:
+    return binary(Ops.XOR, x, y)
+
+
+def _rotate(x: UOp, count: int) -> UOp:
+    left = binary(Ops.SHL, x, _word(x.dtype, count))
+    right = binary(Ops.SHR, x, _word(x.dtype, 32 - count))
+    return either(left, right)
+
+
+# The value of an elementary function of float32 or float64 sources.
+Elementary = Callable[[tuple[UOp, ...], Format, Capabilities], UOp]
+
+
+def _elementary(function: Elementary) -> Decomposition:
+    """float32 and float64 in their own format; a smaller float by way of float32, rounded once."""
+
+    def decomposition(src: tuple[UOp, ...], capabilities: Capabilities) -> UOp | None:
+        scalar = src[0].dtype.scalar
+        form = FORMATS.get(scalar, FLOAT32)
+        if not form.supported(capabilities):
+            return None
+        if form.dtype is scalar:
+            return function(src, form, capabilities)
+        wide = tuple(cast(source, form.dtype) for source in src)
+        return cast(function(wide, form, capabilities), scalar)
+
+    return decomposition
+
+
+_exact_divide = _elementary(lambda src, form, capabilities: divide(src[0], src[1], form))
+
+# The functions that the flag TRANSCENDENTAL decomposes.
+ELEMENTARY: dict[Ops, Decomposition] = {
+    Ops.EXP2: _elementary(lambda src, form, capabilities: exp2(src[0], form)),
+    Ops.LOG2: _elementary(lambda src, form, capabilities: log2(src[0], form)),
+    Ops.SIN: _elementary(lambda src, form, capabilities: sin(src[0], form, capabilities)),
+    Ops.POW: _elementary(lambda src, form, capabilities: power(src[0], src[1], form)),
+}
+
+# Their names, for devices that leave them to decomposition.
+ELEMENTARY_OPS = frozenset(op.name for op in ELEMENTARY)
+
+DECOMPOSITIONS: dict[Ops, Decomposition] = {
+    **ELEMENTARY,
+    Ops.NEG: _negate,
+    Ops.SUB: _subtract,
+    Ops.MULACC: _multiply_accumulate,
+    Ops.MAX: _maximum,
+    Ops.RECIP: _reciprocal,
+    Ops.FDIV: _divide,
+    Ops.SQRT: _elementary(lambda src, form, capabilities: square_root(src[0], form)),
+    Ops.TRUNC: _truncate,
+    Ops.THREEFRY: _threefry,
+}

@@ -1,0 +1,324 @@
+"""float16, bfloat16 and fp8 on devices that lack them: integers in memory, float32 arithmetic.
+
+A small float is kept as its bits, in an unsigned integer of its size; copies, selects and
+bitcasts move bits. An arithmetic op widens its operands to float32 (always exact), computes, and
+rounds back to nearest even. For +, *, / and sqrt that is the correctly rounded result, since
+float32 has more than twice the significant bits plus two (Figueroa, "When is double rounding
+innocuous?", 1995), in the subnormal range as well.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from tinyref.algebra.bounds import bounds
+from tinyref.codegen.decompose.formats import round_off
+from tinyref.codegen.decompose.rebuild import rebuild
+from tinyref.dtype import ConstType, DType, PtrDType, as_const, dtypes, numpy_dtype, pointer
+from tinyref.errors import UserError
+from tinyref.uops.build import (
+    add,
+    binary,
+    bitcast,
+    both,
+    cast,
+    const,
+    either,
+    less,
+    maximum,
+    mul,
+    not_equal,
+    where,
+)
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import ALU, Ops
+from tinyref.uops.payload import ConstArg
+from tinyref.uops.storage import scalar_of, storage_dtype
+
+WIDE = dtypes.float32
+WORD = dtypes.uint32
+_WIDE_BIAS = 127
+_WIDE_INFINITY = 0x7F800000
+
+
+def emulate_small_floats(root: UOp, emulated: frozenset[DType]) -> UOp:
+    """`root` with the scalar types in `emulated` kept as bits of `storage_dtype`.
+
+    Reduces are accumulators by now, so that every step of a sum rounds: raises `UserError` for a
+    REDUCE of an emulated type, as for any other op that it has no arm for.
+    """
+    if not emulated:
+        return root
+
+    def transform(node: UOp, src: tuple[UOp, ...]) -> UOp | None:
+        touched = (node, *node.src)
+        if not any(scalar_of(touching.dtype) in emulated for touching in touched):
+            return None
+        arm = _ARMS.get(node.op, _arithmetic if node.op in ALU else None)
+        if arm is None:
+            raise UserError(f"{node.op.name} of {node.dtype.name}: this type is only emulated here")
+        return arm(node, src, emulated)
+
+    return rebuild(root, transform)
+
+
+# Conversions
+
+
+def widen(bits: UOp, source: DType) -> UOp:
+    """The float32 value of `bits`, which hold the small float `source`; always exact."""
+    word = cast(bits, WORD)
+    if source.exponent_bits == WIDE.exponent_bits:
+        return bitcast(_shift_left(word, WIDE.mantissa_bits - source.mantissa_bits), WIDE)
+    sign = _shift_left(both(word, 1 << (source.bits - 1)), 32 - source.bits)
+    magnitude = both(word, (1 << (source.bits - 1)) - 1)
+    rebias = (_WIDE_BIAS - _bias(source)) << WIDE.mantissa_bits
+    normal = add(_shift_left(magnitude, WIDE.mantissa_bits - source.mantissa_bits), rebias)
+    smallest = 2.0 ** (1 - _bias(source) - source.mantissa_bits)
+    subnormal = bitcast(mul(cast(magnitude, WIDE), smallest), WORD)
+    result = where(less(magnitude, 1 << source.mantissa_bits), subnormal, normal)
+    special = add(normal, rebias)
+    if source is dtypes.fp8e4m3:
+        # It has no infinity; its one NaN is all ones.
+        special = const(normal.dtype, _bits(math.nan, WIDE))
+    result = where(less(magnitude, _first_special(source)), result, special)
+    return bitcast(either(result, sign), WIDE)
+
+
+def narrow(value: UOp, target: DType) -> UOp:
+    """The bits of the float32 `value` rounded once, to nearest even, into the small `target`.
+
+    Too large a value becomes infinity, or NaN in fp8e4m3, which has no infinity. A NaN stays one.
+    """
+    word = bitcast(value, WORD)
+    sign = both(_shift_right(word, 32 - target.bits), 1 << (target.bits - 1))
+    magnitude = both(word, 0x7FFFFFFF)
+    drop = WIDE.mantissa_bits - target.mantissa_bits
+    if target.exponent_bits == WIDE.exponent_bits:
+        rounded = round_off(magnitude, const(word.dtype, drop))
+    else:
+        rounded = _narrow_range(magnitude, target, drop)
+    nan = _bits(math.nan, target)
+    result = where(less(const(word.dtype, _WIDE_INFINITY), magnitude), nan, rounded)
+    return cast(either(result, sign), storage_dtype(target))
+
+
+def _narrow_range(magnitude: UOp, target: DType, drop: int) -> UOp:
+    """`narrow` of a magnitude for a target with fewer exponent bits: it has ends to care for."""
+    rebias = _WIDE_BIAS - _bias(target)
+    word = magnitude.dtype
+    normal = round_off(
+        add(magnitude, -(rebias << WIDE.mantissa_bits)),
+        const(word, drop),
+    )
+    beyond = _first_special(target)
+    normal = where(less(normal, beyond), normal, beyond)
+    exponent = _shift_right(magnitude, WIDE.mantissa_bits)
+    significand = either(both(magnitude, (1 << WIDE.mantissa_bits) - 1), 1 << WIDE.mantissa_bits)
+    # A subnormal loses one more bit for each step of the exponent below the smallest normal one.
+    # Beyond `most` nothing is left but zero; the test for the counts that do not occur comes along.
+    most = WIDE.mantissa_bits + 2
+    lost = add(mul(exponent, -1), rebias + 1 + drop)
+    lost = where(less(add(lost, -1), most), lost, most)
+    subnormal = round_off(significand, lost)
+    is_subnormal = less(magnitude, (rebias + 1) << WIDE.mantissa_bits)
+    return where(is_subnormal, subnormal, normal)
+
+
+def _wide_from_double(value: UOp) -> UOp:
+    """float64 as a float32 rounded to odd: narrowing that again is as good as one rounding.
+
+    Source: Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", 2008.
+    """
+    nearest = cast(value, WIDE)
+    back = cast(nearest, dtypes.float64)
+    zero = const(value.dtype, 0.0)
+    positive = less(zero, value)
+    too_far = either(both(positive, less(value, back)), both(less(value, zero), less(back, value)))
+    bits = bitcast(nearest, WORD)
+    toward_zero = where(too_far, add(bits, -1), bits)
+    # An infinity equals its float32; a NaN differs from everything, itself included.
+    is_inexact = both(not_equal(value, back), not_equal(not_equal(value, value), True))
+    return bitcast(where(is_inexact, either(toward_zero, 1), bits), WIDE)
+
+
+# Above each threshold so many low bits of an integer are dropped, and 24 or fewer are left.
+_INTEGER_STEPS = ((24, 14), (38, 28), (52, 42))
+
+
+def _wide_from_integer(value: UOp, target: DType) -> UOp:
+    """An integer as a float32 that narrows to `target` as the integer itself would."""
+    dtype = value.dtype
+    if dtype.bits <= 16:
+        return cast(value, WIDE)
+    if target.exponent_bits < WIDE.exponent_bits:
+        # All of these are infinite long before 2**17, and float32 is exact up to 2**24.
+        limit = 1 << 17
+        if not dtype.is_unsigned:
+            value = maximum(value, -limit)
+        return cast(where(less(value, limit), value, limit), WIDE)
+    result = value
+    least, most = bounds(value)
+    for threshold, drop in _INTEGER_STEPS:
+        if -(1 << threshold) <= least and most <= 1 << threshold:
+            break
+        low_bits = (1 << drop) - 1
+        sticky = where(not_equal(both(value, low_bits), 0), const(dtype, 1 << drop), 0)
+        odd = either(both(value, ~low_bits), sticky)
+        is_large = less(const(dtype, 1 << threshold), value)
+        if not dtype.is_unsigned:
+            is_large = either(is_large, less(value, -(1 << threshold)))
+        result = where(is_large, odd, result)
+    return cast(result, WIDE)
+
+
+def _bias(dtype: DType) -> int:
+    return (1 << (dtype.exponent_bits - 1)) - 1
+
+
+def _first_special(dtype: DType) -> int:
+    """The least bits of a magnitude that is not finite: infinity, or the NaN of fp8e4m3."""
+    if dtype is dtypes.fp8e4m3:
+        return 0x7F
+    return ((1 << dtype.exponent_bits) - 1) << dtype.mantissa_bits
+
+
+def _bits(value: ConstType, dtype: DType) -> int:
+    """The bits of a constant as an unsigned integer; a NaN is the positive quiet one."""
+    if isinstance(value, float) and math.isnan(value):
+        quiet = 1 << (dtype.mantissa_bits - 1)
+        return 0x7F if dtype is dtypes.fp8e4m3 else _first_special(dtype) | quiet
+    array = np.array(as_const(value, dtype), np.float64).astype(numpy_dtype(dtype))
+    return int(array.view(f"u{dtype.itemsize}"))
+
+
+def _shift_left(x: UOp, count: int) -> UOp:
+    return binary(Ops.SHL, x, count)
+
+
+def _shift_right(x: UOp, count: int) -> UOp:
+    return binary(Ops.SHR, x, count)
+
+
+# What becomes of each node
+
+Arm = Callable[[UOp, tuple[UOp, ...], frozenset[DType]], UOp]
+
+
+def _to_wide(bits: UOp, dtype: DType, emulated: frozenset[DType]) -> UOp:
+    """A source of type `dtype` as float32, if it is emulated; else as it is."""
+    return widen(bits, dtype.scalar) if dtype.scalar in emulated else bits
+
+
+def _moves_bits(node: UOp, src: tuple[UOp, ...], emulated: frozenset[DType]) -> UOp:
+    """Nodes that choose, copy or hold values: the same on bits."""
+    return UOp(node.op, storage_dtype(node.dtype), src, node.arg)
+
+
+def _constant(node: UOp, src: tuple[UOp, ...], emulated: frozenset[DType]) -> UOp:
+    if not isinstance(node.arg, ConstArg):
+        raise UserError(f"CONST of {node.dtype.name}: has no value")
+    return const(storage_dtype(node.dtype), _bits(node.arg.value, node.dtype.scalar))
+
+
+def _definition(node: UOp, src: tuple[UOp, ...], emulated: frozenset[DType]) -> UOp:
+    if not isinstance(node.dtype, PtrDType):
+        raise UserError(f"{node.op.name}: {node.dtype.name} is not a pointer")
+    memory = pointer(storage_dtype(node.dtype.base), node.dtype.size, node.dtype.space)
+    return UOp(node.op, memory, src, node.arg)
+
+
+def _address(node: UOp, src: tuple[UOp, ...], emulated: frozenset[DType]) -> UOp:
+    return UOp(node.op, src[0].dtype, src, node.arg)
+
+
+def _store(node: UOp, src: tuple[UOp, ...], emulated: frozenset[DType]) -> UOp:
+    return node.replace(src=src)
+
+
+def _after(node: UOp, src: tuple[UOp, ...], emulated: frozenset[DType]) -> UOp:
+    return UOp(node.op, src[0].dtype, src, node.arg)
+
+
+def _waits(node: UOp, src: tuple[UOp, ...], emulated: frozenset[DType]) -> UOp:
+    """A barrier that comes after a value: the next turn of a loop writes over what gave it."""
+    return node.replace(src=src)
+
+
+def _compare(node: UOp, src: tuple[UOp, ...], emulated: frozenset[DType]) -> UOp:
+    wide = [_to_wide(x, old.dtype, emulated) for x, old in zip(src, node.src, strict=True)]
+    return UOp(node.op, node.dtype, tuple(wide))
+
+
+def _negate(node: UOp, src: tuple[UOp, ...], emulated: frozenset[DType]) -> UOp:
+    return binary(Ops.XOR, src[0], 1 << (node.dtype.scalar.bits - 1))
+
+
+def _maximum(node: UOp, src: tuple[UOp, ...], emulated: frozenset[DType]) -> UOp:
+    left, right = (widen(x, node.dtype.scalar) for x in src)
+    return where(less(left, right), src[1], src[0])
+
+
+def _arithmetic(node: UOp, src: tuple[UOp, ...], emulated: frozenset[DType]) -> UOp:
+    """Computed in float32, rounded back."""
+    wide = tuple(_to_wide(x, old.dtype, emulated) for x, old in zip(src, node.src, strict=True))
+    computed = UOp(node.op, WIDE.vec(node.dtype.lanes), wide, node.arg)
+    return narrow(computed, node.dtype.scalar)
+
+
+def _multiply_accumulate(node: UOp, src: tuple[UOp, ...], emulated: frozenset[DType]) -> UOp:
+    """x * y + z, rounded to the small type after each of the two."""
+    scalar = node.dtype.scalar
+    x, y, z = (widen(source, scalar) for source in src)
+    product = widen(narrow(mul(x, y), scalar), scalar)
+    return narrow(add(product, z), scalar)
+
+
+def _bitcast(node: UOp, src: tuple[UOp, ...], emulated: frozenset[DType]) -> UOp:
+    target = node.dtype.scalar
+    return bitcast(src[0], storage_dtype(target) if target in emulated else target)
+
+
+def _cast(node: UOp, src: tuple[UOp, ...], emulated: frozenset[DType]) -> UOp:
+    have, want = node.src[0].dtype.scalar, node.dtype.scalar
+    value = src[0]
+    if have is want:
+        return value
+    if have in emulated:
+        value, have = widen(value, have), WIDE
+    if want not in emulated:
+        return cast(value, want)
+    if have is dtypes.float64:
+        value = _wide_from_double(value)
+    elif have.is_int:
+        value = _wide_from_integer(value, want)
+    elif have.is_bool:
+        return where(value, const(storage_dtype(node.dtype), _bits(1.0, want)), 0)
+    return narrow(cast(value, WIDE), want)
+
+
+_ARMS: dict[Ops, Arm] = {
+    Ops.CONST: _constant,
+    Ops.DEFINE_GLOBAL: _definition,
+    Ops.DEFINE_LOCAL: _definition,
+    Ops.INDEX: _address,
+    Ops.AFTER: _after,
+    Ops.BARRIER: _waits,
+    Ops.STORE: _store,
+    Ops.LOAD: _moves_bits,
+    Ops.WHERE: _moves_bits,
+    Ops.VECTORIZE: _moves_bits,
+    Ops.GEP: _moves_bits,
+    Ops.DEFINE_ACC: _moves_bits,
+    Ops.UPDATE_ACC: _moves_bits,
+    Ops.CMPLT: _compare,
+    Ops.CMPNE: _compare,
+    Ops.NEG: _negate,
+    Ops.MAX: _maximum,
+    Ops.MULACC: _multiply_accumulate,
+    Ops.BITCAST: _bitcast,
+    Ops.CAST: _cast,
+}

@@ -1,0 +1,65 @@
+"""Expansion: the upcast and unrolled ranges of an indexed kernel become copies and vectors."""
+
+from __future__ import annotations
+
+from tinyref.algebra.simplify import simplify
+from tinyref.codegen.expand.choose import choose_widths
+from tinyref.codegen.expand.copies import Expansion
+from tinyref.codegen.expand.dependence import Dependence, Numbering, is_lane_range
+from tinyref.device import Capabilities
+from tinyref.dtype import TEXEL, ImageDType, dtypes
+from tinyref.errors import UserError
+from tinyref.formats.text import node_text
+from tinyref.uops import build
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+
+__all__ = ["expand"]
+
+
+def expand(root: UOp, capabilities: Capabilities) -> UOp:
+    """The indexed kernel `root` without RANGEs of kind UPCAST and UNROLL; the same values.
+
+    What depends on such a range is copied for each of its values, or for each block of them, as a
+    vector. A REDUCE keeps the ranges that are loops; what it goes over besides is combined inside
+    of them, in an order of its own. Raises `UserError` for a lane range that is not of constant
+    size, a counter that depends on one, and an access of an image that is not of whole texels.
+    """
+    order = root.toposort()
+    # The elements of a matrix tile may be neighbours as copies are.
+    if any(is_lane_range(node) or node.op is Ops.WMMA for node in order):
+        dependence = Dependence(order)
+        widths = choose_widths(order, dependence, capabilities.vector_lanes)
+        numbering = Numbering(dependence, widths)
+        root = Expansion(order, dependence, numbering, capabilities).root()
+    if any(isinstance(node.dtype, ImageDType) for node in order):
+        _check_texels(root)
+        root = _by_texels(root)
+    return root
+
+
+def _check_texels(root: UOp) -> None:
+    for node in root.toposort():
+        if node.op not in (Ops.LOAD, Ops.STORE) or not isinstance(node.src[0].dtype, ImageDType):
+            continue
+        value = node if node.op is Ops.LOAD else node.src[1]
+        if value.dtype.lanes != TEXEL:
+            raise UserError(
+                f"{node_text(node)}: {value.dtype.lanes} lanes of an image: accepted are texels of "
+                f"{TEXEL}: an axis of unit stride must be upcast by {TEXEL}"
+            )
+
+
+def _by_texels(root: UOp) -> UOp:
+    """Positions in images become rows and columns of texels."""
+    done: dict[UOp, UOp] = {}
+    for node in root.toposort():
+        src = tuple(done[source] for source in node.src)
+        if node.op is Ops.INDEX and isinstance(node.dtype, ImageDType):
+            number = build.idiv(src[1], TEXEL)
+            width = build.const(dtypes.index, node.dtype.shape[1])
+            row, column = build.idiv(number, width), build.mod(number, width)
+            done[node] = build.texel(src[0], simplify(row), simplify(column))
+        else:
+            done[node] = node if src == node.src else node.replace(src=src)
+    return done[root]

@@ -1,0 +1,229 @@
+"""The memory accesses of a kernel, element by element, and which elements go as one vector.
+
+An access stands for one element per lane of each of its copies. Elements at neighbouring positions
+of one memory, under one gate, go as one vector where their first position is known to be a
+multiple of its lanes, and where every lane of it is wanted: nothing is touched that the kernel
+does not touch anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from tinyref.codegen.expand.dependence import Dependence, Numbering, is_index_arithmetic
+from tinyref.codegen.expand.positions import Positions, divisor_of
+from tinyref.device import Capabilities
+from tinyref.dtype import TEXEL, ImageDType
+from tinyref.uops import build
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import ConstArg
+
+# Neighbours that are no lanes of one vector are read and written together up to this many bytes:
+# the widest access that most devices have.
+MOST_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What the elements of one vector share.
+
+    memory and waits: the original buffer, and the AFTERs between it and the access, innermost
+    first. base: the position without its constant. gate: None where there is none. owner: tells
+    apart what must stay apart.
+    """
+
+    memory: UOp
+    waits: tuple[UOp, ...]
+    base: UOp
+    gate: UOp | None
+    alternative: ConstArg | None
+    owner: tuple[UOp, int] | None
+
+
+@dataclass(slots=True, eq=False)
+class Run:
+    """The elements at one site, as distances from its base, and the vectors that cover them.
+
+    most: the widest vector. windows: the first distance and the lanes for each distance.
+    """
+
+    site: Site
+    most: int = 1
+    wanted: set[int] = field(default_factory=set)
+    windows: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+    def cover(self, divisor: int, widths: Collection[int]) -> None:
+        """Chooses the windows: wide ones first. `divisor` divides the base of the site."""
+        left = set(self.wanted)
+        for width in sorted(widths, reverse=True):
+            if width > self.most or divisor % width:
+                continue
+            for start in sorted(left):
+                lanes = range(start, start + width)
+                if start % width == 0 and left.issuperset(lanes):
+                    left.difference_update(lanes)
+                    self.windows.update(dict.fromkeys(lanes, (start, width)))
+
+
+# The run of an element and its distance from the base; None for one that is gated off.
+Cell = tuple[Run, int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The elements of one copy of an access, a cell for each lane."""
+
+    cells: Sequence[Cell]
+
+    @property
+    def is_window(self) -> bool:
+        """Whether the lanes are just those of one vector in memory, in their order."""
+        first = self.cells[0]
+        if first is None:
+            return False
+        run, distance = first
+        if run.windows[distance] != (distance, len(self.cells)):
+            return False
+        return all(cell == (run, distance + lane) for lane, cell in enumerate(self.cells))
+
+
+class Accesses:
+    """The elements of the LOADs and STOREs whose positions and gates are index arithmetic."""
+
+    def __init__(
+        self,
+        order: Iterable[UOp],
+        dependence: Dependence,
+        numbering: Numbering,
+        positions: Positions,
+        capabilities: Capabilities,
+    ) -> None:
+        self.dependence = dependence
+        self.numbering = numbering
+        self.positions = positions
+        self.has_grid = capabilities.has_grid
+        # The elements of each access, copy by copy.
+        self.rows: dict[UOp, list[Row]] = {}
+        self.runs: dict[Site, Run] = {}
+        accesses = [node for node in order if node.op in (Ops.LOAD, Ops.STORE)]
+        self.written = {memory_of(node.src[0]) for node in accesses if node.op is Ops.STORE}
+        for access in accesses:
+            if _is_regular(access):
+                self.rows[access] = self._rows(access)
+        for site, run in self.runs.items():
+            run.cover(divisor_of(site.base), {1, *capabilities.vector_lanes})
+
+    def _rows(self, access: UOp) -> list[Row]:
+        memory = memory_of(access.src[0])
+        waits = tuple(_waits(access.src[0]))
+        # Reads of memory that the kernel writes move only where their order is told.
+        moves = access.op is Ops.LOAD and (memory not in self.written or bool(waits))
+        mask = self.dependence.masks[access]
+        most = self._widest(access, self.numbering.lanes(mask))
+        rows: list[Row] = []
+        for copy in range(self.numbering.count(mask)):
+            owner = None if moves else (access, 0 if access.op is Ops.STORE else copy)
+            runs: dict[tuple[UOp, UOp | None], Run] = {}
+            cells: list[Cell] = []
+            for base, distance, gate in self._elements(access, copy):
+                if is_false(gate):
+                    cells.append(None)
+                    continue
+                run = runs.get((base, gate))
+                if run is None:
+                    known = None if gate is None else _alternative(access)
+                    site = Site(memory, waits, base, gate, known, owner)
+                    run = runs[base, gate] = self.runs.setdefault(site, Run(site))
+                    run.most = max(run.most, most)
+                run.wanted.add(distance)
+                cells.append((run, distance))
+            rows.append(Row(cells))
+        return rows
+
+    def _elements(self, access: UOp, copy: int) -> Iterator[tuple[UOp, int, UOp | None]]:
+        """Base, distance and gate of every lane of one copy."""
+        position = index_of(access.src[0]).src[1]
+        lanes = self.numbering.lanes(self.dependence.masks[access])
+        of_position = self.source_copy(access, position, copy)
+        places = self.positions.split_lanes(position, of_position, lanes)
+        gates = self._gates(access, copy, lanes)
+        for (base, distance), gate in zip(places, gates, strict=True):
+            yield base, distance, gate
+
+    def _gates(self, access: UOp, copy: int, lanes: int) -> Sequence[UOp | None]:
+        if len(access.src) < 3:
+            return [None] * lanes
+        return [self.gate(access, copy, lane) for lane in range(lanes)]
+
+    def source_copy(self, node: UOp, source: UOp, copy: int) -> int:
+        """The copy of `source` that belongs to a copy of `node`."""
+        masks = self.dependence.masks
+        return self.numbering.projection(masks[node], masks[source])[copy]
+
+    def gate(self, access: UOp, copy: int, lane: int) -> UOp | None:
+        """The gate of one element of a gated access: None where it is always open."""
+        gate = access.src[2]
+        found = self.positions.at(gate, self.source_copy(access, gate, copy), lane)
+        return None if isinstance(found.arg, ConstArg) and found.arg.value else found
+
+    def _widest(self, access: UOp, lanes: int) -> int:
+        """How many elements of an access may go together."""
+        dtype = build.element_type(access.src[0])
+        if isinstance(access.src[0].dtype, ImageDType):
+            return TEXEL
+        position = self.positions.stepped(index_of(access.src[0]).src[1])
+        if lanes > 1 and position is not None:
+            for lane_range, step in position.steps.items():
+                if step == 1 and self.numbering.width(lane_range) == lanes:
+                    return lanes
+        if access.op is Ops.LOAD and lanes == 1 and not self.has_grid:
+            # A host processor repeats a scalar from memory into all lanes of a vector faster
+            # than it does a lane of another vector.
+            return 1
+        return max(MOST_BYTES // dtype.itemsize, 1)
+
+
+def _is_regular(access: UOp) -> bool:
+    """Whether position and gate are index arithmetic, and the alternative is a constant."""
+    address = index_of(access.src[0])
+    if not is_index_arithmetic(address.src[1]):
+        return False
+    if len(access.src) < 3:
+        return True
+    is_constant = access.op is Ops.STORE or isinstance(access.src[1].arg, ConstArg)
+    return is_constant and is_index_arithmetic(access.src[2])
+
+
+def is_false(gate: UOp | None) -> bool:
+    """Whether a gate is never open."""
+    return gate is not None and isinstance(gate.arg, ConstArg) and not gate.arg.value
+
+
+def _alternative(access: UOp) -> ConstArg | None:
+    if access.op is Ops.LOAD and len(access.src) == 3 and isinstance(access.src[1].arg, ConstArg):
+        return access.src[1].arg
+    return None
+
+
+def index_of(address: UOp) -> UOp:
+    """The INDEX of an address, below its AFTERs."""
+    while address.op is Ops.AFTER:
+        address = address.src[0]
+    return address
+
+
+def _waits(address: UOp) -> Iterator[UOp]:
+    """The AFTERs of an address and of its memory, outermost first."""
+    while address.op in (Ops.AFTER, Ops.INDEX):
+        if address.op is Ops.AFTER:
+            yield address
+        address = address.src[0]
+
+
+def memory_of(address: UOp) -> UOp:
+    """The definition of the memory that an address points into."""
+    while address.op in (Ops.AFTER, Ops.INDEX):
+        address = address.src[0]
+    return address

@@ -1,0 +1,296 @@
+"""The copies of every node of a kernel, sources first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tinyref.algebra.semantics import reduce_identity
+from tinyref.algebra.simplify import simplify
+from tinyref.codegen.expand.accesses import Accesses, Cell, Row, Run, index_of, is_false
+from tinyref.codegen.expand.dependence import (
+    Dependence,
+    Numbering,
+    extent_of,
+    is_index_arithmetic,
+    is_lane_range,
+)
+from tinyref.codegen.expand.positions import Positions, moved
+from tinyref.codegen.expand.vectors import Piece, combine, combine_lanes, join, repeat, take
+from tinyref.device import Capabilities
+from tinyref.uops import build
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import ALU, Ops
+from tinyref.uops.payload import ConstArg, GepArg, ReduceArg
+
+Copies = list[UOp]
+
+
+class Expansion:
+    """A kernel on its way: what has become of each node, copy by copy.
+
+    Values are copied as the masks of `dependence` and the `numbering` say; where a mask holds a
+    vector range, a copy is a vector. Index arithmetic is different: it stays scalar, is asked for
+    lane by lane, and is joined where a vector needs it.
+    """
+
+    def __init__(
+        self,
+        order: Sequence[UOp],
+        dependence: Dependence,
+        numbering: Numbering,
+        capabilities: Capabilities,
+    ) -> None:
+        self.order = order
+        self.masks = dependence.masks
+        self.dependence = dependence
+        self.numbering = numbering
+        self.widths = {1, *capabilities.vector_lanes}
+        self.positions = Positions(dependence, numbering)
+        self.accesses = Accesses(order, dependence, numbering, self.positions, capabilities)
+        # What each node became; a STORE may become any number of STOREs.
+        self.done: dict[UOp, Copies] = {}
+        # The vector that was loaded from each window of a run.
+        self.loaded: dict[tuple[Run, int], UOp] = {}
+
+    def root(self) -> UOp:
+        """The expanded kernel."""
+        for node in self.order:
+            if is_index_arithmetic(node) or index_of(node).op is Ops.INDEX:
+                # Made when asked for.
+                continue
+            self.done[node] = _ARMS.get(node.op, Expansion._elementwise)(self, node)
+        return self.done[self.order[-1]][0]
+
+    # Asking for copies
+
+    def _lanes(self, node: UOp) -> int:
+        return self.numbering.lanes(self.masks[node])
+
+    def _value(self, node: UOp, copy: int, lanes: int) -> UOp:
+        """One copy of `node`, as a vector of `lanes` where that is not 1."""
+        if is_index_arithmetic(node):
+            if self._lanes(node) == 1:
+                return repeat(self.positions.at(node, copy, 0), lanes)
+            return join([(self.positions.at(node, copy, lane), 0) for lane in range(lanes)])
+        value = self.done[node][copy]
+        return value if self._lanes(node) == lanes else repeat(value, lanes)
+
+    def _piece(self, node: UOp, copy: int, lane: int) -> Piece:
+        """One lane of one copy of `node`."""
+        if is_index_arithmetic(node):
+            return self.positions.at(node, copy, lane), 0
+        value = self.done[node][copy]
+        return (value, 0) if self._lanes(node) == 1 else (value, lane)
+
+    def _scalar(self, user: UOp, node: UOp, copy: int, lane: int) -> UOp:
+        """One lane of the copy of `node` that belongs to a copy of `user`."""
+        vector, lane = self._piece(node, self.accesses.source_copy(user, node, copy), lane)
+        return take(vector, lane) if self._lanes(node) > 1 else vector
+
+    def _column(self, node: UOp, mask: int, lanes: int) -> list[UOp]:
+        """`node` as a source of a node on `mask`, for each copy of that."""
+        numbers = self.numbering.projection(mask, self.masks[node])
+        if node in self.done and self._lanes(node) == lanes:
+            copies = self.done[node]
+        else:
+            count = self.numbering.count(self.masks[node])
+            copies = [self._value(node, number, lanes) for number in range(count)]
+        return [copies[number] for number in numbers]
+
+    def _all_copies(self, sources: Sequence[UOp]) -> tuple[UOp, ...]:
+        """All that must be done before a node that waits for `sources`, each once."""
+        found: dict[UOp, None] = {}
+        for source in sources:
+            if source in self.done:
+                found.update(dict.fromkeys(self.done[source]))
+            elif source.op is Ops.RANGE and not is_lane_range(source):
+                found[source] = None
+        return tuple(found)
+
+    # Values
+
+    def _elementwise(self, node: UOp) -> Copies:
+        mask = self.masks[node]
+        lanes = self.numbering.lanes(mask)
+        dtype = node.dtype if lanes == 1 else node.dtype.vec(lanes)
+        if not node.src:
+            return [node]
+        columns = [self._column(source, mask, lanes) for source in node.src]
+        copies = []
+        for src in zip(*columns, strict=True):
+            copy = UOp(node.op, dtype, src, node.arg)
+            copies.append(_tidy(copy) if src[0].op is Ops.CONST else copy)
+        return copies
+
+    def _reduce(self, node: UOp) -> Copies:
+        value, *ranges = node.src
+        op = node.arg.op if isinstance(node.arg, ReduceArg) else Ops.ADD
+        loops = [each for each in ranges if not is_lane_range(each)]
+        mask, reduced = self.masks[value], self.dependence.union(ranges)
+        lanes = self.numbering.lanes(mask)
+        whole = mask | reduced
+        # Every lane of a vector range is one more turn for a value that does not depend on it.
+        times = self.numbering.lanes(reduced & ~mask)
+        turns: list[list[UOp]] = [[] for _ in self.numbering.assignments(self.masks[node])]
+        copies = self._column(value, whole, lanes)
+        for number, copy in zip(
+            self.numbering.projection(whole, self.masks[node]), copies, strict=True
+        ):
+            turns[number] += [copy] * times
+        goes_over_lanes = self._lanes(node) < lanes
+        totals = []
+        for values in turns:
+            total = combine(op, values)
+            is_loop = bool(loops) or not reduced
+            if is_loop:
+                total = UOp(Ops.REDUCE, total.dtype, (total, *loops), node.arg)
+            if goes_over_lanes:
+                total = combine_lanes(op, total, self.widths)
+            totals.append(total if is_loop else _from_identity(op, total))
+        return totals
+
+    def _lane_at(self, node: UOp) -> Copies:
+        """GEP: by ranges, their values say which lane it is."""
+        vector, *ranges = node.src
+        if not ranges:
+            return self._elementwise(node)
+        mask = self.masks[node]
+        lanes = node.arg.lanes if isinstance(node.arg, GepArg) else ()
+        of_vector = self.numbering.projection(mask, self.masks[vector])
+        copies = []
+        for copy, number in enumerate(of_vector):
+            pieces = []
+            for lane in range(self.numbering.lanes(mask)):
+                values = self.numbering.counters(mask, copy, lane)
+                place = 0
+                for each in ranges:
+                    place = place * extent_of(each) + values[each]
+                pieces.append((self.done[vector][number], lanes[place]))
+            copies.append(join(pieces) if len(pieces) > 1 else take(*pieces[0]))
+        return copies
+
+    # Order
+
+    def _wait(self, node: UOp) -> Copies:
+        return [node.replace(src=self._all_copies(node.src))]
+
+    def _after(self, node: UOp) -> Copies:
+        waits = self._all_copies(node.src[1:])
+        copies = self._column(node.src[0], self.masks[node], self._lanes(node))
+        return [UOp(Ops.AFTER, copy.dtype, (copy, *waits)) for copy in copies]
+
+    # Memory
+
+    def _address(self, address: UOp, position: UOp) -> UOp:
+        """The address at another position, after all that it waits for."""
+        if address.op is Ops.INDEX:
+            return build.index(self.done[address.src[0]][0], position)
+        inner = self._address(address.src[0], position)
+        return UOp(Ops.AFTER, inner.dtype, (inner, *self._all_copies(address.src[1:])))
+
+    def _load(self, node: UOp) -> Copies:
+        rows = self.accesses.rows.get(node)
+        if rows is not None:
+            return [self._load_row(node, row) for row in rows]
+        lanes = range(self._lanes(node))
+        copies = range(self.numbering.count(self.masks[node]))
+        return [join([(self._load_alone(node, i, lane), 0) for lane in lanes]) for i in copies]
+
+    def _load_row(self, node: UOp, row: Row) -> UOp:
+        if row.is_window:
+            return self._load_cell(node, row.cells[0])[0]
+        return join([self._load_cell(node, cell) for cell in row.cells])
+
+    def _load_cell(self, node: UOp, cell: Cell) -> Piece:
+        if cell is None:
+            return node.src[1], 0
+        run, distance = cell
+        start, width = run.windows[distance]
+        found = self.loaded.get((run, start))
+        if found is None:
+            site = run.site
+            address = self._address(node.src[0], moved(site.base, start))
+            alternative = 0 if site.alternative is None else site.alternative.value
+            found = build.load(address, site.gate, alternative, width)
+            self.loaded[run, start] = found
+        return found, distance - start
+
+    def _load_alone(self, node: UOp, copy: int, lane: int) -> UOp:
+        """One element by itself: its position or gate is not index arithmetic."""
+        position = self._scalar(node, index_of(node.src[0]).src[1], copy, lane)
+        address = self._address(node.src[0], position)
+        if len(node.src) == 1:
+            return build.load(address)
+        alternative = self._scalar(node, node.src[1], copy, lane)
+        gate = self._scalar(node, node.src[2], copy, lane)
+        if is_false(gate):
+            return alternative
+        return build.load(address, gate, alternative)
+
+    def _store(self, node: UOp) -> Copies:
+        rows = self.accesses.rows.get(node)
+        if rows is not None:
+            return self._store_rows(node, rows)
+        mask = self.masks[node]
+        stores = []
+        for copy in range(self.numbering.count(mask)):
+            for lane in range(self.numbering.lanes(mask)):
+                gate = self._scalar(node, node.src[2], copy, lane) if len(node.src) == 3 else None
+                if is_false(gate):
+                    continue
+                position = self._scalar(node, index_of(node.src[0]).src[1], copy, lane)
+                value = self._scalar(node, node.src[1], copy, lane)
+                stores.append(build.store(self._address(node.src[0], position), value, gate))
+        return stores
+
+    def _store_rows(self, node: UOp, rows: Sequence[Row]) -> Copies:
+        value = node.src[1]
+        # What each place gets: a place that is written twice keeps what came last.
+        vectors: dict[tuple[Run, int], UOp] = {}
+        pieces: dict[tuple[Run, int], Piece] = {}
+        for copy, row in enumerate(rows):
+            of_value = self.accesses.source_copy(node, value, copy)
+            first = row.cells[0]
+            if row.is_window and first is not None:
+                vectors[first] = self._value(value, of_value, len(row.cells))
+                continue
+            for lane, cell in enumerate(row.cells):
+                if cell is not None:
+                    pieces[cell] = self._piece(value, of_value, lane)
+        for run, distance in pieces:
+            start, width = run.windows[distance]
+            if (run, start) not in vectors:
+                vectors[run, start] = join([pieces[run, start + lane] for lane in range(width)])
+        return [
+            build.store(
+                self._address(node.src[0], moved(run.site.base, start)), vector, run.site.gate
+            )
+            for (run, start), vector in vectors.items()
+        ]
+
+
+def _tidy(node: UOp) -> UOp:
+    """`node` without what constants decide; anything more would cost more than it gives."""
+    if node.op is Ops.WHERE and isinstance(node.src[0].arg, ConstArg):
+        return node.src[1] if node.src[0].arg.value else node.src[2]
+    if node.op in ALU and all(source.op is Ops.CONST for source in node.src):
+        return simplify(node)
+    return node
+
+
+def _from_identity(op: Ops, total: UOp) -> UOp:
+    """A sum of floats as an accumulator would have it, that starts at 0.0: never -0.0."""
+    if op is Ops.ADD and total.dtype.is_float:
+        return build.add(total, reduce_identity(op, total.dtype))
+    return total
+
+
+_ARMS: dict[Ops, Callable[[Expansion, UOp], Copies]] = {
+    Ops.REDUCE: Expansion._reduce,
+    Ops.GEP: Expansion._lane_at,
+    Ops.BARRIER: Expansion._wait,
+    Ops.SINK: Expansion._wait,
+    Ops.AFTER: Expansion._after,
+    Ops.LOAD: Expansion._load,
+    Ops.STORE: Expansion._store,
+}

@@ -1,0 +1,147 @@
+"""Which lane ranges a node depends on, and how its copies are numbered.
+
+A lane range is a RANGE of kind UPCAST or UNROLL. Sets of them are bit masks; the copies of a node
+are numbered from 0, the last range of its mask counting fastest. A range that becomes the lanes of
+vectors counts in blocks of that many.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+
+from tinyref.dtype import dtypes
+from tinyref.errors import UserError
+from tinyref.formats.text import node_text
+from tinyref.uops.node import UOp, node_fact
+from tinyref.uops.ops import ALU, Ops
+from tinyref.uops.payload import AxisKind, ConstArg, RangeArg
+
+_LANE_KINDS = frozenset({AxisKind.UPCAST, AxisKind.UNROLL})
+_LEAVES = frozenset({Ops.CONST, Ops.DEFINE_VAR, Ops.RANGE, Ops.SPECIAL})
+# What must be one node in the whole kernel, so that it cannot be copied.
+_UNIQUE = frozenset({Ops.RANGE, Ops.SPECIAL, Ops.DEFINE_ACC, Ops.UPDATE_ACC})
+# These wait for all copies of their sources, and are one node themselves.
+_WAITING = frozenset({Ops.BARRIER, Ops.SINK})
+
+
+def is_lane_range(node: UOp) -> bool:
+    """Whether `node` is a RANGE of kind UPCAST or UNROLL."""
+    return isinstance(node.arg, RangeArg) and node.arg.kind in _LANE_KINDS
+
+
+def number_of(lane_range: UOp) -> int:
+    """The number of a RANGE, by which ranges are ordered."""
+    return lane_range.arg.number if isinstance(lane_range.arg, RangeArg) else -1
+
+
+def extent_of(lane_range: UOp) -> int:
+    """The number of values of a lane range. Raises `UserError` for one that is not constant."""
+    extent = lane_range.src[0].arg
+    if isinstance(extent, ConstArg):
+        return int(extent.value)
+    raise UserError(f"{node_text(lane_range)}: only an axis of constant size can be upcast")
+
+
+@node_fact
+def is_index_arithmetic(node: UOp) -> bool:
+    """Whether `node` is a position or a gate, made of counters and sizes alone."""
+    if node.op in _LEAVES:
+        return True
+    if node.op not in ALU or not (node.dtype is dtypes.index or node.dtype is dtypes.bool):
+        return False
+    return all(map(is_index_arithmetic, node.src))
+
+
+class Dependence:
+    """The lane ranges of a kernel, and for every node the mask of those that it depends on.
+
+    `order` is the kernel, sources first. Raises `UserError` where a counter or an accumulator
+    depends on a lane range.
+    """
+
+    def __init__(self, order: Sequence[UOp]) -> None:
+        self.ranges = sorted((node for node in order if is_lane_range(node)), key=number_of)
+        self.bits = {lane_range: 1 << place for place, lane_range in enumerate(self.ranges)}
+        self.extents = {lane_range: extent_of(lane_range) for lane_range in self.ranges}
+        self.masks: dict[UOp, int] = {}
+        for node in order:
+            self.masks[node] = self._mask(node)
+
+    def _mask(self, node: UOp) -> int:
+        if node in self.bits:
+            return self.bits[node]
+        if node.op in _WAITING or not node.src:
+            return 0
+        mask = self.masks[node.src[0]]
+        if node.op is Ops.AFTER:
+            return mask
+        if node.op is Ops.REDUCE:
+            return mask & ~self.union(node.src[1:])
+        mask = self.union(node.src)
+        if mask and node.op in _UNIQUE:
+            raise UserError(
+                f"{node_text(node)}: depends on an upcast or unrolled axis: accepted are "
+                "counters that do not, and accumulators made after the expansion"
+            )
+        return mask
+
+    def union(self, nodes: Sequence[UOp]) -> int:
+        """The mask of all of `nodes` together."""
+        mask = 0
+        for node in nodes:
+            mask |= self.masks[node]
+        return mask
+
+
+class Numbering:
+    """The numbers of copies. `widths` gives the lanes of the ranges that become vectors."""
+
+    def __init__(self, dependence: Dependence, widths: Mapping[UOp, int]) -> None:
+        self.ranges = dependence.ranges
+        self.blocks = [
+            dependence.extents[lane_range] // widths.get(lane_range, 1)
+            for lane_range in self.ranges
+        ]
+        self.widths = [widths.get(lane_range, 1) for lane_range in self.ranges]
+        self.width_of = dict(zip(self.ranges, self.widths, strict=True))
+        # Tables of numbers, filled as masks are met.
+        self.assignments = functools.cache(self._assignments)
+        self.projection = functools.cache(self._projection)
+        self.lanes = functools.cache(self._lanes)
+        self.counters = functools.cache(self._counters)
+
+    def _places(self, mask: int) -> list[int]:
+        return [place for place in range(len(self.ranges)) if mask >> place & 1]
+
+    def count(self, mask: int) -> int:
+        """How many copies there are of a node that depends on `mask`."""
+        return len(self.assignments(mask))
+
+    def _lanes(self, mask: int) -> int:
+        """The lanes of the values of such a node: no mask holds two vector ranges."""
+        return math.prod(self.widths[place] for place in self._places(mask))
+
+    def _assignments(self, mask: int) -> list[tuple[int, ...]]:
+        """The block of each range of `mask`, for each copy."""
+        return list(itertools.product(*(range(self.blocks[i]) for i in self._places(mask))))
+
+    def _projection(self, mask: int, part: int) -> list[int]:
+        """For each copy of a node on `mask`, the copy that it takes of a source on `part`."""
+        kept = [i for i, place in enumerate(self._places(mask)) if part >> place & 1]
+        number = {chosen: i for i, chosen in enumerate(self.assignments(part))}
+        return [number[tuple(each[i] for i in kept)] for each in self.assignments(mask)]
+
+    def width(self, lane_range: UOp) -> int:
+        """The lanes that `lane_range` becomes; 1 where it is copied."""
+        return self.width_of[lane_range]
+
+    def _counters(self, mask: int, copy: int, lane: int) -> dict[UOp, int]:
+        """The value of every range of `mask` in one lane of a copy."""
+        found = {}
+        for place, block in zip(self._places(mask), self.assignments(mask)[copy], strict=True):
+            width = self.widths[place]
+            found[self.ranges[place]] = block * width + (lane if width > 1 else 0)
+        return found

@@ -1,0 +1,336 @@
+"""Lowering: a planned kernel, whose nodes have shapes, becomes an indexed kernel of elements.
+
+Every axis of the plan becomes a launch index or a range; the position on an axis of the AST is a
+sum of them. A view becomes an address and a gate. Ranges that are nested are numbered from the
+outside in; those of lanes stay ranges until `expand`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Sequence
+
+from tinyref.algebra.kernel_shape import positions_of
+from tinyref.algebra.simplify import simplify
+from tinyref.codegen.lower_tile import tile_value
+from tinyref.device import Capabilities
+from tinyref.dtype import AddressSpace, DType, dtypes, pointer
+from tinyref.errors import UserError
+from tinyref.optimise.counters import Counters, flat
+from tinyref.optimise.launch import launch_axes
+from tinyref.optimise.normal_form import OUTPUT
+from tinyref.optimise.plan import (
+    ITEM_KINDS,
+    LANE_KINDS,
+    Axis,
+    Plan,
+    changes,
+    element_strides,
+    number_of,
+    slot_of,
+    varies,
+)
+from tinyref.uops import build
+from tinyref.uops.node import UOp, sint
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import AxisKind, ConstArg, LocalArg, ReduceArg, ViewArg
+
+ZERO = build.const(dtypes.index, 0)
+TRUE = build.const(dtypes.bool, True)
+
+# What nodes of the AST became.
+Done = dict[UOp, UOp]
+
+
+def lower(plan: Plan) -> UOp:
+    """The indexed kernel of a plan: a SINK of STOREs, empty if nothing is written."""
+    return Lowering(plan).kernel()
+
+
+def lower_ast(ast: UOp, capabilities: Capabilities) -> UOp:
+    """The indexed kernel of a kernel AST without optimisations; errors as of `Plan.of`."""
+    return lower(Plan.of(ast, capabilities))
+
+
+class Lowering:
+    """One kernel on its way: its counters, positions, and what each node became."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.ranges = 0
+        self.locals = 0
+        self.in_launch = TRUE
+        self.counters: Counters = {}
+        self._count_launch()
+        for axis in plan.axes:
+            if axis not in self.counters:
+                kind = AxisKind.LOOP if axis.kind is AxisKind.GLOBAL else axis.kind
+                self.counters[axis] = self.range(axis.extent, kind)
+        self.positions = self.positions_of(self.counters)
+        self.done: Done = {}
+
+    # Counters
+
+    def range(self, extent: sint, kind: AxisKind) -> UOp:
+        """A new RANGE, inside all that there are."""
+        self.ranges += 1
+        return build.counter(extent, self.ranges - 1, kind)
+
+    def _count_launch(self) -> None:
+        """Launch indices: of groups and of work-items, or the number of the thread."""
+        plan = self.plan
+        capabilities = plan.capabilities
+        groups = plan.of_kind(AxisKind.GLOBAL) if capabilities.has_grid else []
+        extents = [plan.axes[number].extent for number in groups]
+        launched = launch_axes(extents, capabilities.grid_limit)
+        self.in_launch = launched.valid
+        items = plan.of_kind(*ITEM_KINDS)
+        extents = [plan.axes[number].extent for number in items]
+        in_group = launch_axes(extents, capabilities.group_limit, "item")
+        positions = (*launched.positions, *in_group.positions)
+        for number, position in zip((*groups, *items), positions, strict=True):
+            self.counters[plan.axes[number]] = position
+        for number in plan.of_kind(AxisKind.THREAD):
+            axis = plan.axes[number]
+            self.counters[axis] = build.special("group", 0, axis.extent)
+
+    def positions_of(self, counters: Counters) -> tuple[UOp, ...]:
+        """The position on each axis of the AST."""
+        totals: list[UOp | None] = [None] * len(self.plan.form.owners)
+        for axis, counter in counters.items():
+            term = counter if axis.stride == 1 else build.mul(counter, axis.stride)
+            total = totals[axis.target]
+            totals[axis.target] = term if total is None else build.add(total, term)
+        return tuple(ZERO if total is None else total for total in totals)
+
+    # The kernel
+
+    @functools.cached_property
+    def _written(self) -> frozenset[int]:
+        """The slots of the buffers that the kernel stores to."""
+        return frozenset(slot_of(store) for store in self.plan.form.ast.src)
+
+    def kernel(self) -> UOp:
+        stores = self.plan.form.ast.src
+        for node in self.plan.nodes:
+            if node.op not in (Ops.VIEW, Ops.STORE, Ops.SINK):
+                self.done[node] = self._lowered(node)
+        lowered = [self._store(store) for store in stores]
+        return build.sink(*[store for store in lowered if store is not None])
+
+    def _lowered(self, node: UOp) -> UOp:
+        if self.plan.tile is not None and node is self.plan.tile.reduce:
+            value = tile_value(self, self.plan.tile, self.done[node.src[0]])
+            if value is not None:
+                return value
+        if node.op is Ops.LOAD:
+            return self._load(node)
+        if node.op is Ops.VALID:
+            return self._is_valid(node, self.positions, self.done)
+        if node.op is Ops.IOTA:
+            return self._number(node, self.positions, self.done)
+        src = tuple([self.done.get(source, source) for source in node.src])
+        if isinstance(node.arg, ReduceArg):
+            return self._reduce(node, node.arg, src[0])
+        return node if src == node.src else node.replace(src=src)
+
+    def value_at(self, root: UOp, positions: tuple[UOp, ...]) -> UOp:
+        """The value of an AST node without reduces at other positions than those of the kernel."""
+        done: Done = {}
+        for node in root.toposort():
+            if node.op is Ops.LOAD:
+                done[node] = self._read(node, positions, done)
+            elif node.op is Ops.VALID:
+                done[node] = self._is_valid(node, positions, done)
+            elif node.op is Ops.IOTA:
+                done[node] = self._number(node, positions, done)
+            elif node.op is not Ops.VIEW:
+                src = tuple([done[source] for source in node.src])
+                done[node] = node if src == node.src else node.replace(src=src)
+        return done[root]
+
+    def _store(self, store: UOp) -> UOp | None:
+        """The STORE of one element; None where it would never write."""
+        gate = self.in_launch
+        written = varies(store.src[0])
+        for axis in self.plan.axes:
+            # A smaller output shares the axes of a larger one: only the first turn writes. Of the
+            # work-items that reduce together one writes.
+            is_output = self.plan.form.owners[axis.target] == OUTPUT
+            is_extra = is_output and axis.target not in written
+            if is_extra or axis.kind is AxisKind.GROUP_REDUCE:
+                gate = build.both(gate, build.equal(self.counters[axis], 0))
+        address, valid = self._address(store.src[0], self.positions, self.done)
+        gate = simplify(build.both(gate, valid))
+        if _is_const(gate, False):
+            return None
+        return build.store(
+            address, self.done[store.src[1]], None if _is_const(gate, True) else gate
+        )
+
+    # Memory
+
+    def _shown(self, view: UOp, positions: tuple[UOp, ...], done: Done) -> tuple[UOp, UOp]:
+        """The number of the element that a view shows, and whether there is one.
+
+        `done` has the values that give positions on the last axes of the view.
+        """
+        if not isinstance(view.arg, ViewArg):
+            raise UserError(f"kernel: {view.op.name} is no view")
+        tracker = view.arg.tracker
+        values = positions_of(view)
+        sizes = tracker.shape[len(tracker.shape) - len(values) :]
+        places = [_place(done[value], size) for value, size in zip(values, sizes, strict=True)]
+        number, valid = tracker.index_and_valid((*positions, *(place for place, _ in places)))
+        for _, is_there in places:
+            valid = build.both(is_there, valid)
+        return number, valid
+
+    def _is_valid(self, view: UOp, positions: tuple[UOp, ...], done: Done) -> UOp:
+        return self._valid(varies(view), self._shown(view, positions, done)[1], positions)
+
+    def _number(self, view: UOp, positions: tuple[UOp, ...], done: Done) -> UOp:
+        """The number that an IOTA has, by the index arithmetic of its view."""
+        position, valid = self._shown(view, positions, done)
+        number = build.cast(position, view.dtype)
+        is_there = simplify(self._valid(varies(view), valid, positions))
+        return number if _is_const(is_there, True) else build.where(is_there, number, 0)
+
+    def _valid(self, targets: Iterable[int], valid: UOp, positions: tuple[UOp, ...]) -> UOp:
+        """`valid`, and not at a position that only padding has added to one of the AST axes."""
+        for target in sorted(targets):
+            if self.plan.is_padded(target):
+                inside = build.less(
+                    positions[target], build.operand(self.plan.shape[target], dtypes.index)
+                )
+                valid = build.both(valid, inside)
+        return valid
+
+    def _address(
+        self,
+        view: UOp,
+        positions: tuple[UOp, ...],
+        done: Done,
+        targets: frozenset[int] | None = None,
+    ) -> tuple[UOp, UOp]:
+        position, valid = self._shown(view, positions, done)
+        gated = varies(view) if targets is None else targets
+        return build.index(view.src[0], position), simplify(self._valid(gated, valid, positions))
+
+    def _load(self, node: UOp) -> UOp:
+        if slot_of(node) in self.plan.packed:
+            return self._packed(node)
+        return self._read(node, self.positions, self.done)
+
+    def _read(
+        self,
+        node: UOp,
+        positions: tuple[UOp, ...],
+        done: Done,
+        targets: frozenset[int] | None = None,
+    ) -> UOp:
+        """What `node` loads; 0 where padding has added the position to one of `targets`, or any."""
+        address, valid = self._address(node.src[0], positions, done, targets)
+        if slot_of(node) in self._written:
+            # Beyond the last element is a work-item that would read what another one writes.
+            valid = simplify(build.both(self.in_launch, valid))
+        if _is_const(valid, False):
+            return build.const(node.dtype, 0)
+        if _is_const(valid, True):
+            return build.load(address)
+        return build.load(address, valid, 0)
+
+    def define_local(self, dtype: DType, size: int) -> UOp:
+        """A new array of shared memory, or of scratch memory on a device without groups."""
+        self.locals += 1
+        kind = pointer(dtype, size, AddressSpace.LOCAL)
+        return UOp(Ops.DEFINE_LOCAL, kind, (), LocalArg(f"temp{self.locals - 1}"))
+
+    def _packed(self, node: UOp) -> UOp:
+        """What `node` loads, from a copy in scratch memory that is made before it is used.
+
+        The copy has an element for every turn of the reduce and every lane, neighbours of the
+        buffer last, so that vectors stay vectors.
+        """
+        inside = self.plan.axes_of(node, AxisKind.REDUCE, *LANE_KINDS)
+        strides = element_strides(node)
+        inside.sort(key=functools.partial(_step, strides), reverse=True)
+        memory = self.define_local(node.dtype, number_of(axis.extent for axis in inside))
+        filling = dict(self.counters)
+        loops = []
+        for axis in inside:
+            is_loop = axis.kind is AxisKind.REDUCE
+            kind = AxisKind.LOOP if is_loop else AxisKind.UPCAST
+            filling[axis] = self.range(axis.extent, kind)
+            if is_loop:
+                loops.append(filling[axis])
+        element = self._read(node, self.positions_of(filling), self.done, changes(node))
+        copy = build.store(build.index(memory, flat(inside, filling)), element)
+        filled = UOp(Ops.AFTER, memory.dtype, (memory, copy, *loops))
+        copied = build.load(build.index(filled, flat(inside, self.counters)))
+        # The copy is the same all along a repeated axis, but what is added to a reduce is 0.
+        owners = self.plan.form.owners
+        added = [axis for axis in varies(node) - changes(node) if owners[axis] != OUTPUT]
+        is_there = simplify(self._valid(added, TRUE, self.positions))
+        return copied if _is_const(is_there, True) else build.where(is_there, copied, 0)
+
+    # Reduces
+
+    def _reduce(self, node: UOp, arg: ReduceArg, value: UOp) -> UOp:
+        axes = [axis for axis in self.plan.axes if axis.target in arg.axes]
+        shared = [axis for axis in axes if axis.kind is AxisKind.GROUP_REDUCE]
+        ranges = [self.counters[axis] for axis in axes if axis not in shared]
+        if ranges:
+            value = UOp(Ops.REDUCE, node.dtype, (value, *ranges), ReduceArg(arg.op))
+        return self._reduce_in_group(node, arg, value, shared) if shared else value
+
+    def _reduce_in_group(self, node: UOp, arg: ReduceArg, part: UOp, shared: list[Axis]) -> UOp:
+        """Every work-item leaves its part in local memory; then each reduces all parts."""
+        plan = self.plan
+        lanes = plan.axes_of(node, *LANE_KINDS)
+        items = [axis for axis in plan.axes if axis.kind in ITEM_KINDS]
+        memory = self.define_local(node.dtype, number_of(a.extent for a in (*items, *lanes)))
+        place = memory
+        if self.is_in_loop(node):
+            # In the next turn nobody may write before all have read what is there now.
+            all_have_read = UOp(Ops.BARRIER, dtypes.void, (part,))
+            place = UOp(Ops.AFTER, memory.dtype, (memory, all_have_read))
+        written = build.store(build.index(place, flat((*items, *lanes), self.counters)), part)
+        barrier = UOp(Ops.BARRIER, dtypes.void, (written,))
+        filled = UOp(Ops.AFTER, memory.dtype, (memory, barrier))
+        others = dict(self.counters)
+        for axis in shared:
+            others[axis] = self.range(axis.extent, AxisKind.REDUCE)
+        element = build.load(build.index(filled, flat((*items, *lanes), others)))
+        ranges = [others[axis] for axis in shared]
+        return UOp(Ops.REDUCE, node.dtype, (element, *ranges), ReduceArg(arg.op))
+
+    def is_in_loop(self, node: UOp) -> bool:
+        """Whether the value of `node` may be computed more than once by a work-item."""
+        kinds = [AxisKind.REDUCE]
+        if not self.plan.capabilities.has_grid:
+            kinds.append(AxisKind.GLOBAL)
+        return bool(self.plan.axes_of(node, *kinds))
+
+
+def _step(strides: Sequence[sint | None], axis: Axis) -> int:
+    """How far apart in the buffer two neighbours along `axis` are; far where that varies."""
+    stride = strides[axis.target]
+    return abs(stride) * axis.stride if isinstance(stride, int) else 1 << 62
+
+
+def _place(value: UOp, size: sint) -> tuple[UOp, UOp]:
+    """The position `value` on an axis of `size`, 0 where it is none, and whether it is one."""
+    is_there = build.at_least(value, 0)
+    last = value.dtype.maximum
+    if isinstance(size, UOp):
+        is_there = build.both(is_there, build.less(value, build.cast(size, value.dtype)))
+    elif size <= last:
+        is_there = build.both(is_there, build.less(value, size))
+    number = build.cast(build.cast(value, dtypes.int32), dtypes.index)
+    is_there = simplify(is_there)
+    return build.where(is_there, number, 0), is_there
+
+
+def _is_const(node: UOp, value: bool) -> bool:
+    return isinstance(node.arg, ConstArg) and node.arg.value is value

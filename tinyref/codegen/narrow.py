@@ -1,0 +1,71 @@
+"""Index arithmetic, exact until now, becomes int32 where that is enough, else int64."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tinyref.algebra.bounds import bounds
+from tinyref.device import Capabilities
+from tinyref.dtype import DType, dtypes
+from tinyref.errors import UserError
+from tinyref.uops import build
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+
+
+def narrow_index(root: UOp, capabilities: Capabilities) -> UOp:
+    """The indexed kernel `root` without the `index` type.
+
+    One type serves the whole kernel: int32 if no index node can leave it, else int64. Variables
+    and launch indices are int32 in either case, as launches pass them. Raises `UserError` where
+    int64 is needed and the device lacks it or not even that is enough, or a variable needs more
+    than 32 bits.
+    """
+    order = root.toposort()
+    is_index = [node.dtype.scalar is dtypes.index for node in order]
+    target = _index_type([node for node, counts in zip(order, is_index, strict=True) if counts])
+    if target is dtypes.int64 and dtypes.int64 not in capabilities.dtypes:
+        wide = next(n for n, counts in zip(order, is_index, strict=True) if counts and not _fits(n))
+        low, high = bounds(wide)
+        raise UserError(
+            f"kernel: an index from {low} to {high} needs int64, which the device lacks; "
+            "accepted are buffers of less than 2**31 elements"
+        )
+    done: dict[UOp, UOp] = {}
+    for node, counts in zip(order, is_index, strict=True):
+        src = tuple([done[source] for source in node.src])
+        if counts:
+            done[node] = _narrowed(node, src, target)
+        else:
+            done[node] = node if src == node.src else node.replace(src=src)
+    return done[root]
+
+
+def _index_type(nodes: Sequence[UOp]) -> DType:
+    """The type that holds the value of each of the index `nodes`."""
+    if not nodes:
+        return dtypes.int32
+    ranges = [bounds(node) for node in nodes]
+    for low, high in ranges:
+        if low < dtypes.int64.minimum or high > dtypes.int64.maximum:
+            raise UserError(f"kernel: an index from {low} to {high} is beyond int64")
+    least = min(low for low, _ in ranges)
+    most = max(high for _, high in ranges)
+    fits = dtypes.int32.minimum <= least and most <= dtypes.int32.maximum
+    return dtypes.int32 if fits else dtypes.int64
+
+
+def _fits(node: UOp) -> bool:
+    low, high = bounds(node)
+    return dtypes.int32.minimum <= low and high <= dtypes.int32.maximum
+
+
+def _narrowed(node: UOp, src: tuple[UOp, ...], target: DType) -> UOp:
+    if node.op in (Ops.DEFINE_VAR, Ops.SPECIAL):
+        if not _fits(node):
+            raise UserError(f"kernel: {node.arg} does not fit in 32 bits")
+        src = tuple(build.cast(source, dtypes.int32) for source in src)
+        return build.cast(node.replace(dtype=dtypes.int32, src=src), target)
+    if node.op is Ops.CAST and src[0].dtype is target.vec(node.dtype.lanes):
+        return src[0]
+    return node.replace(dtype=target.vec(node.dtype.lanes), src=src)

@@ -1,0 +1,302 @@
+"""The members of every payload as plain values: what text and JSON are made of.
+
+A plain value is None, a bool, int, float, str, `Word` (a str that stands without quotes), a node,
+or a tuple of plain values.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, cast
+
+from tinyref.dtype import DType, dtype_from_name
+from tinyref.errors import UserError
+from tinyref.uops import payload as payloads
+from tinyref.uops.node import UOp, toposort
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import AxisKind, Payload
+from tinyref.uops.tiles.layout import (
+    Bit,
+    FragmentLayout,
+    InputRounding,
+    MatrixTile,
+    bit_from_text,
+)
+from tinyref.views.shape_tracker import ShapeTracker
+from tinyref.views.view import View
+
+# Wide enough for int64 and uint64; a longer number is a mistake or an attack.
+INT_LIMIT = 1 << 64
+LONGEST_NAME = 1000
+_CANONICAL_NAN = 0x7FF8000000000000
+
+
+class Word(str):
+    """A name of the language: an op, a dtype, a kind of axis."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How one member is written and read; `read` gets the plain value and where it stands."""
+
+    accepted: str
+    write: Callable[[Any], object]
+    read: Callable[[object, str], Any]
+
+
+def refuse(where: str, accepted: str, got: object) -> UserError:
+    """The error for a value that is not `accepted`."""
+    text = got.op.name if isinstance(got, UOp) else repr(got)
+    return UserError(f"{where}: expected {accepted}, got {text[:80]}")
+
+
+def _read_integer(value: object, where: str) -> int:
+    if type(value) is not int:
+        raise refuse(where, "an integer", value)
+    if abs(value) >= INT_LIMIT:
+        raise UserError(f"{where}: expected an integer below 2**64, got one of many digits")
+    return value
+
+
+def _read_name(value: object, where: str) -> str:
+    if not isinstance(value, str) or len(value) > LONGEST_NAME:
+        raise refuse(where, "a text", value)
+    return str(value)
+
+
+def _read_constant(value: object, where: str) -> bool | int | float:
+    if isinstance(value, bool | float):
+        return value
+    return _read_integer(value, where)
+
+
+def _read_size(value: object, where: str) -> int | UOp:
+    return value if isinstance(value, UOp) else _read_integer(value, where)
+
+
+def _read_op(value: object, where: str) -> Ops:
+    if isinstance(value, str) and value in Ops.__members__:
+        return Ops[value]
+    raise refuse(where, "the name of an op", value)
+
+
+def _read_axis_kind(value: object, where: str) -> AxisKind:
+    try:
+        return AxisKind(value)
+    except ValueError:
+        accepted = ", ".join(kind.value for kind in AxisKind)
+        raise refuse(where, f"one of {accepted}", value) from None
+
+
+def read_dtype(value: object, where: str) -> DType:
+    """The dtype with the name `value`. Raises `UserError` beginning with `where`."""
+    # A pointer to a pointer could be read, but there is no such type.
+    if isinstance(value, str) and len(value) <= LONGEST_NAME and value.count("*") <= 1:
+        try:
+            dtype = dtype_from_name(value)
+        except UserError:
+            dtype = None
+        if dtype is not None and dtype.name == value:
+            return dtype
+    raise refuse(where, "the name of a dtype", value)
+
+
+def tuple_of(kind: Kind, count: int | None = None) -> Kind:
+    """A tuple of members, of `count` of them if that is given."""
+    accepted = f"a list of {kind.accepted}" if count is None else f"{count} times {kind.accepted}"
+
+    def read(value: object, where: str) -> tuple[Any, ...]:
+        if not isinstance(value, tuple) or (count is not None and len(value) != count):
+            raise refuse(where, accepted, value)
+        return tuple(kind.read(item, f"{where}[{i}]") for i, item in enumerate(value))
+
+    return Kind(accepted, lambda value: tuple(map(kind.write, value)), read)
+
+
+def _optional(kind: Kind) -> Kind:
+    return Kind(
+        f"{kind.accepted} or none",
+        lambda value: None if value is None else kind.write(value),
+        lambda value, where: None if value is None else kind.read(value, where),
+    )
+
+
+def _write_layout(layout: FragmentLayout) -> object:
+    return _THREAD_BITS.write(layout.thread_bits), _REGISTER_BITS.write(layout.register_bits)
+
+
+def _read_layout(value: object, where: str) -> FragmentLayout:
+    if not isinstance(value, tuple) or len(value) != 2:
+        raise refuse(where, "the bits of the thread and those of the register", value)
+    threads, registers = _THREAD_BITS.read(value[0], where), _REGISTER_BITS.read(value[1], where)
+    return FragmentLayout(threads, registers)
+
+
+def _read_bit(value: object, where: str) -> Bit:
+    if not isinstance(value, str):
+        raise refuse(where, "a bit such as k2", value)
+    try:
+        return bit_from_text(value)
+    except UserError:
+        raise refuse(where, "a bit such as k2", value) from None
+
+
+def _read_rounding(value: object, where: str) -> InputRounding:
+    try:
+        return InputRounding(value)
+    except ValueError:
+        accepted = ", ".join(kind.value for kind in InputRounding)
+        raise refuse(where, f"one of {accepted}", value) from None
+
+
+INTEGER = Kind("an integer", lambda value: value, _read_integer)
+NAME = Kind("a text", lambda value: value, _read_name)
+CONSTANT = Kind("a number or bool", lambda value: value, _read_constant)
+SIZE = Kind("a size", lambda value: value, _read_size)
+OP = Kind("an op", lambda value: Word(value.name), _read_op)
+AXIS_KIND = Kind("a kind of axis", lambda value: Word(value.value), _read_axis_kind)
+DTYPE = Kind("a dtype", lambda value: Word(value.name), read_dtype)
+BIT = Kind("a bit", Word, _read_bit)
+FRAGMENT = Kind("a layout", _write_layout, _read_layout)
+ROUNDING = Kind("a rounding", lambda value: Word(value.value), _read_rounding)
+_THREAD_BITS = tuple_of(_optional(BIT))
+_REGISTER_BITS = tuple_of(BIT)
+INTEGERS = tuple_of(INTEGER)
+SIZES = tuple_of(SIZE)
+BOUNDS = tuple_of(tuple_of(SIZE, 2))
+
+# The tag of a payload is the name of its class without "Arg".
+FIELDS: dict[type, tuple[tuple[str, Kind], ...]] = {
+    payloads.ConstArg: (("value", CONSTANT),),
+    payloads.VarArg: (("name", NAME), ("minimum", INTEGER), ("maximum", INTEGER)),
+    payloads.BufferArg: (("device", NAME), ("size", INTEGER), ("number", INTEGER)),
+    payloads.CopyArg: (("device", NAME),),
+    payloads.ShardArg: (
+        ("devices", tuple_of(NAME)),
+        ("axis", _optional(INTEGER)),
+        ("sizes", INTEGERS),
+    ),
+    payloads.ShapeArg: (("shape", SIZES),),
+    payloads.PermuteArg: (("order", INTEGERS),),
+    payloads.BoundsArg: (("bounds", BOUNDS),),
+    payloads.FlipArg: (("axes", INTEGERS),),
+    payloads.ReduceArg: (("op", OP), ("axes", INTEGERS)),
+    payloads.SlotArg: (("slot", INTEGER),),
+    payloads.LocalArg: (("name", NAME),),
+    payloads.RangeArg: (("number", INTEGER), ("kind", AXIS_KIND)),
+    payloads.SpecialArg: (("scope", NAME), ("dim", INTEGER)),
+    payloads.GepArg: (("lanes", INTEGERS),),
+    payloads.RepeatArg: (("number", INTEGER),),
+}
+TILE_FIELDS = (
+    ("name", NAME),
+    ("dims", tuple_of(INTEGER, 3)),
+    ("dtype_in", DTYPE),
+    ("dtype_out", DTYPE),
+    *((operand, FRAGMENT) for operand in ("a", "b", "c")),
+    ("rounds_in", _optional(ROUNDING)),
+)
+VIEW_FIELDS = (("shape", SIZES), ("strides", SIZES), ("offset", SIZE), ("mask", _optional(BOUNDS)))
+_CLASSES = {
+    tag.__name__.removesuffix("Arg"): tag for tag in (*FIELDS, payloads.ViewArg, payloads.TileArg)
+}
+
+# The members of a payload, by name; a payload of several views has one group for each.
+Group = dict[str, object]
+
+
+def write_payload(payload: Payload) -> tuple[str, list[Group]]:
+    """The tag and the members of `payload`, which is not None."""
+    tag = type(payload).__name__.removesuffix("Arg")
+    if isinstance(payload, payloads.ViewArg):
+        return tag, [_write(view, VIEW_FIELDS) for view in payload.tracker.views]
+    if isinstance(payload, payloads.TileArg):
+        return tag, [_write(payload.tile, TILE_FIELDS)]
+    return tag, [_write(payload, FIELDS[type(payload)])]
+
+
+def _write(value: object, fields: tuple[tuple[str, Kind], ...]) -> Group:
+    return {name: kind.write(getattr(value, name)) for name, kind in fields}
+
+
+def read_payload(tag: object, groups: list[Group], where: str) -> Payload:
+    """The payload with the given tag and members. Raises `UserError` beginning with `where`."""
+    kind = _CLASSES.get(tag) if isinstance(tag, str) else None
+    if kind is None:
+        raise refuse(where, f"a payload, one of {', '.join(_CLASSES)}", tag)
+    try:
+        if kind is payloads.ViewArg:
+            members = [_read(group, VIEW_FIELDS, where) for group in groups]
+            return payloads.ViewArg(ShapeTracker(tuple(View(**each) for each in members)))
+        if len(groups) != 1:
+            raise UserError(f"{where}: expected one group of members, got {len(groups)}")
+        if kind is payloads.TileArg:
+            return payloads.TileArg(MatrixTile(**_read(groups[0], TILE_FIELDS, where)))
+        return cast(Payload, kind(**_read(groups[0], FIELDS[kind], where)))
+    except UserError as error:
+        text = str(error)
+        raise UserError(text if text.startswith(where) else f"{where}: {text}") from None
+
+
+def _read(group: Group, fields: tuple[tuple[str, Kind], ...], where: str) -> dict[str, Any]:
+    if len(group) != len(fields) or not all(name in group for name, _ in fields):
+        names = ", ".join(name for name, _ in fields)
+        raise refuse(where, f"the members {names}", ", ".join(group))
+    return {name: kind.read(group[name], f"{where}, {name}") for name, kind in fields}
+
+
+def payload_nodes(payload: Payload) -> Iterator[UOp]:
+    """The nodes inside a payload: the symbolic sizes of shapes, bounds and views."""
+    if isinstance(payload, payloads.ShapeArg):
+        sizes: list[int | UOp] = list(payload.shape)
+    elif isinstance(payload, payloads.BoundsArg):
+        sizes = [end for pair in payload.bounds for end in pair]
+    elif isinstance(payload, payloads.ViewArg):
+        sizes = [number for view in payload.tracker.views for number in view.numbers()]
+    else:
+        return
+    for size in sizes:
+        if isinstance(size, UOp):
+            yield size
+
+
+def toposort_with_payloads(roots: tuple[UOp, ...]) -> list[UOp]:
+    """Every node reachable through sources and payloads, those before their users, each once."""
+    return toposort(roots, _needs)
+
+
+def _needs(node: UOp) -> Iterator[UOp]:
+    if node.arg is not None:
+        yield from payload_nodes(node.arg)
+    yield from node.src
+
+
+def float_text(value: float) -> str:
+    """A float as text that reads back to the same bits: `1.5`, `-0.0`, `inf`, `nan:7ff8...1`."""
+    if not math.isnan(value):
+        return repr(value)
+    bits = int(struct.unpack("<Q", struct.pack("<d", value))[0])
+    return "nan" if bits == _CANONICAL_NAN else f"nan:{bits:016x}"
+
+
+def float_from_text(text: str) -> float | None:
+    """The float that `float_text` wrote; None if it wrote no such text."""
+    if text == "nan":
+        return _nan(_CANONICAL_NAN)
+    try:
+        if text.startswith("nan:"):
+            value = _nan(int(text[4:], 16)) if len(text) == 20 else 0.0
+            return value if float_text(value) == text else None
+        value = float(text)
+    except ValueError:
+        return None
+    return None if math.isnan(value) else value
+
+
+def _nan(bits: int) -> float:
+    return float(struct.unpack("<d", struct.pack("<Q", bits))[0])

@@ -1,0 +1,246 @@
+"""The AST evaluator: what a kernel AST means, without lowering it.
+
+Views become numpy index arrays and reduces become numpy reductions in a wide accumulator; the
+meaning of every op comes from the op table. It shares nothing with lowering, rewriting and
+linearising, so that a disagreement with the interpreter blames one of those.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tinyref.algebra import semantics
+from tinyref.algebra.kernel_shape import positions_of
+from tinyref.dtype import DType, dtypes, narrow_float64, numpy_dtype
+from tinyref.errors import UserError
+from tinyref.uops.node import UOp, sint, toposort
+from tinyref.uops.ops import ALU, Ops
+from tinyref.uops.payload import ConstArg, ReduceArg, SlotArg, VarArg, ViewArg
+
+Array = npt.NDArray[Any]
+
+
+def evaluate(
+    ast: UOp, buffers: Mapping[int, Array], bindings: Mapping[str, int] | None = None
+) -> dict[int, Array]:
+    """The contents of every written buffer after the kernel `ast` ran: new flat arrays by slot.
+
+    `buffers` are flat arrays by slot, outputs too (what a store does not cover stays); all loads
+    see the contents before the kernel. A reduce of float16, bfloat16 or float32 accumulates in
+    float64, one of float64 in long double, and is rounded once. Raises `UserError` for a node that
+    is no part of a kernel AST, a missing buffer or variable, or a view that leaves its buffer.
+    """
+    evaluator = _Evaluator(buffers, bindings or {})
+    with np.errstate(all="ignore"):
+        for node in ast.toposort():
+            evaluator.visit(node)
+    return evaluator.written
+
+
+class _Evaluator:
+    def __init__(self, buffers: Mapping[int, Array], bindings: Mapping[str, int]) -> None:
+        self.buffers = buffers
+        self.bindings = bindings
+        self.values: dict[UOp, Array] = {}
+        self.written: dict[int, Array] = {}
+
+    def visit(self, node: UOp) -> None:
+        """Computes one node whose sources are computed."""
+        if node.op in (Ops.SINK, Ops.DEFINE_GLOBAL, Ops.VIEW):
+            return
+        if node.op is Ops.STORE:
+            self._store(node)
+            return
+        self.values[node] = self._value(node)
+
+    def _value(self, node: UOp) -> Array:
+        if isinstance(node.arg, ConstArg):
+            return np.array(node.arg.value, numpy_dtype(node.dtype))
+        if isinstance(node.arg, VarArg):
+            return np.array(_binding(node.arg, self.bindings), numpy_dtype(node.dtype))
+        if node.op is Ops.LOAD:
+            return self._load(node)
+        if node.op is Ops.VALID:
+            return self._positions(node)[1]
+        if node.op is Ops.IOTA:
+            positions, valid = self._positions(node)
+            return np.where(valid, positions, 0).astype(np.int32)
+        sources = [self.values[source] for source in node.src]
+        if node.op is Ops.REDUCE and isinstance(node.arg, ReduceArg):
+            return _reduce(node, sources[0], node.arg)
+        if node.op in ALU:
+            types = [source.dtype for source in node.src]
+            return semantics.apply(node.op, node.dtype, sources, types)
+        raise UserError(f"evaluate: {node.op.name} does not belong in a kernel AST")
+
+    def _positions(self, view: UOp) -> tuple[Array, Array]:
+        if not isinstance(view.arg, ViewArg):
+            raise UserError(f"evaluate: {view.op.name} does not carry a view")
+        found = view.arg.tracker.numpy_indices(self.bindings)
+        places = [self.values[position] for position in positions_of(view)]
+        return _at_places(*found, places) if places else found
+
+    def _buffer(self, view: UOp) -> tuple[int, Array]:
+        arg = view.src[0].arg if view.src else None
+        if not isinstance(arg, SlotArg):
+            raise UserError("evaluate: a LOAD or STORE goes to a VIEW of a DEFINE_GLOBAL")
+        if arg.slot not in self.buffers:
+            raise UserError(f"evaluate: no buffer for slot {arg.slot}")
+        return arg.slot, self.buffers[arg.slot]
+
+    def _load(self, node: UOp) -> Array:
+        view = node.src[0]
+        slot, buffer = self._buffer(view)
+        positions, valid = self._positions(view)
+        _check_inside(slot, buffer, positions[valid])
+        value = np.zeros(positions.shape, numpy_dtype(node.dtype))
+        value[valid] = buffer[positions[valid]]
+        return value
+
+    def _store(self, node: UOp) -> None:
+        view, value = node.src
+        slot, buffer = self._buffer(view)
+        positions, valid = self._positions(view)
+        _check_inside(slot, buffer, positions[valid])
+        if slot not in self.written:
+            self.written[slot] = buffer.copy()
+        full = np.broadcast_to(self.values[value], positions.shape)
+        self.written[slot][positions[valid]] = full[valid]
+
+
+def _at_places(positions: Array, valid: Array, places: Sequence[Array]) -> tuple[Array, Array]:
+    """Of a view over more axes than the kernel has: the last ones are at `places`, one each."""
+    rank = positions.ndim - len(places)
+    sizes = positions.shape[rank:]
+    shape = np.broadcast_shapes(positions.shape[:rank], *(place.shape for place in places))
+    counters: list[Array] = list(np.indices(shape, sparse=True))
+    own = [
+        np.broadcast_to(counter if size > 1 else np.zeros_like(counter), shape)
+        for counter, size in zip(counters, positions.shape, strict=False)
+    ]
+    inside = np.ones(shape, np.bool_)
+    chosen = []
+    for place, size in zip(places, sizes, strict=True):
+        is_there = (place >= 0) & (place < size)
+        chosen.append(np.broadcast_to(np.where(is_there, place, 0).astype(np.int64), shape))
+        inside = inside & is_there
+    there = (*own, *chosen)
+    return np.where(inside, positions[there], 0), inside & valid[there]
+
+
+def _check_inside(slot: int, buffer: Array, positions: Array) -> None:
+    if positions.size and (positions.min() < 0 or positions.max() >= buffer.size):
+        raise UserError(
+            f"evaluate: a view of slot {slot} reaches from {positions.min()} to "
+            f"{positions.max()}, the buffer has {buffer.size} elements"
+        )
+
+
+def _reduce(node: UOp, value: Array, arg: ReduceArg) -> Array:
+    """`value` reduced over the axes, which stay as size 1, in an accumulator that loses nothing."""
+    if arg.axes and max(arg.axes) >= value.ndim:
+        raise UserError(f"evaluate: REDUCE over axes {arg.axes} of a value with {value.ndim} axes")
+    dtype = node.dtype
+    identity = semantics.reduce_identity(arg.op, dtype)
+    if arg.op is Ops.MAX:
+        lowest = np.array(identity, value.dtype)
+        return np.asarray(np.maximum.reduce(value, axis=arg.axes, keepdims=True, initial=lowest))
+    ufunc = np.add if arg.op is Ops.ADD else np.multiply
+    if dtype.is_bool:
+        logical = np.logical_or if arg.op is Ops.ADD else np.logical_and
+        return np.asarray(logical.reduce(value, axis=arg.axes, keepdims=True))
+    if dtype.is_int:
+        return np.asarray(
+            ufunc.reduce(value, axis=arg.axes, keepdims=True, dtype=numpy_dtype(dtype))
+        )
+    wide = np.longdouble if dtype is dtypes.float64 else np.float64
+    total = np.asarray(ufunc.reduce(value.astype(wide), axis=arg.axes, keepdims=True))
+    return narrow_float64(total.astype(np.float64), dtype)
+
+
+def _binding(arg: VarArg, bindings: Mapping[str, int]) -> int:
+    if arg.name not in bindings:
+        raise UserError(
+            f"bindings: variable {arg.name} has no value: give one from {arg.minimum} "
+            f"to {arg.maximum}"
+        )
+    value = bindings[arg.name]
+    if not arg.minimum <= value <= arg.maximum:
+        raise UserError(
+            f"bindings: {arg.name} = {value}: accepted is {arg.minimum} to {arg.maximum}"
+        )
+    return value
+
+
+def _divide(x: int, y: int) -> int:
+    """Quotient toward zero; 0 for a zero divisor, as in the op table."""
+    if y == 0:
+        return 0
+    quotient = abs(x) // abs(y)
+    return quotient if (x < 0) == (y < 0) else -quotient
+
+
+def _remainder(x: int, y: int) -> int:
+    """Remainder with the sign of `x`; 0 for a zero divisor, as in the op table."""
+    return 0 if y == 0 else x - y * _divide(x, y)
+
+
+_INTEGER: dict[Ops, Callable[..., int]] = {
+    Ops.NEG: operator.neg,
+    Ops.ADD: operator.add,
+    Ops.SUB: operator.sub,
+    Ops.MUL: operator.mul,
+    Ops.IDIV: _divide,
+    Ops.MOD: _remainder,
+    Ops.MAX: max,
+    Ops.CMPLT: operator.lt,
+    Ops.CMPNE: operator.ne,
+    Ops.AND: operator.and_,
+    Ops.OR: operator.or_,
+    Ops.XOR: operator.xor,
+    Ops.SHL: lambda x, count: x << count if count >= 0 else 0,
+    Ops.SHR: lambda x, count: x >> count if count >= 0 else 0,
+    Ops.WHERE: lambda condition, x, y: x if condition else y,
+    Ops.MULACC: lambda x, y, z: x * y + z,
+}
+
+
+@functools.lru_cache(maxsize=4096)
+def _order(expression: UOp) -> tuple[UOp, ...]:
+    return tuple(toposort((expression,)))
+
+
+def evaluate_index(expression: sint, bindings: Mapping[str, int]) -> int:
+    """The value of a size or position for the given values of its variables.
+
+    Exact: `index` arithmetic never overflows. Raises `UserError` for a variable without a value,
+    one out of its bounds, or a node that is no index arithmetic.
+    """
+    if not isinstance(expression, UOp):
+        return expression
+    values: dict[UOp, int] = {}
+    for node in _order(expression):
+        if isinstance(node.arg, ConstArg):
+            values[node] = int(node.arg.value)
+        elif isinstance(node.arg, VarArg):
+            values[node] = _binding(node.arg, bindings)
+        elif node.op is Ops.BIND:
+            values[node] = values[node.src[1]]
+        elif node.op is Ops.CAST and _is_harmless(node.dtype):
+            values[node] = values[node.src[0]]
+        elif node.op in _INTEGER:
+            values[node] = int(_INTEGER[node.op](*(values[source] for source in node.src)))
+        else:
+            raise UserError(f"index expression: {node.op.name} is no integer arithmetic")
+    return values[expression]
+
+
+def _is_harmless(dtype: DType) -> bool:
+    """Whether a CAST to `dtype` keeps every position that can occur."""
+    return dtype is dtypes.index or dtype in (dtypes.int32, dtypes.int64)

@@ -1,0 +1,406 @@
+"""A program as a tree of steps: done once, run for every chunk of every launch.
+
+Each node has a place in a list of values; a step reads the places of its sources and writes its
+own. Place 0 holds the machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tinyref.algebra.semantics import Kernel, kernel_for
+from tinyref.dtype import AddressSpace, DType, ImageDType, PtrDType, numpy_dtype
+from tinyref.errors import UserError
+from tinyref.formats.text import node_text
+from tinyref.interpret import loops, tiles
+from tinyref.interpret.errors import Fault, SanitizerError
+from tinyref.interpret.loops import MACHINE, Block, Step
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import ALU, Ops
+from tinyref.uops.payload import (
+    ConstArg,
+    GepArg,
+    LocalArg,
+    SlotArg,
+    TileArg,
+    VarArg,
+)
+
+Array = npt.NDArray[Any]
+# Replaces the meaning of one op: result type, operands, their types.
+Meaning = Callable[[DType, Sequence[Array], Sequence[DType]], Array]
+
+
+class MemoryPlan:
+    """A memory that the program names: where it comes from and whether it is written."""
+
+    def __init__(self, node: UOp, is_written: bool) -> None:
+        if not isinstance(node.dtype, PtrDType):
+            raise UserError(f"interpreter: {node_text(node)} does not point to memory")
+        self.is_local = node.dtype.space is not AddressSpace.GLOBAL
+        self.dtype = node.dtype.base
+        self.size = node.dtype.size
+        self.texels = node.dtype.shape if isinstance(node.dtype, ImageDType) else None
+        self.is_written = is_written
+        self.slot = node.arg.slot if isinstance(node.arg, SlotArg) else -1
+        self.name = node.arg.name if isinstance(node.arg, LocalArg) else f"slot {self.slot}"
+
+
+class Translation:
+    """The steps of a program, with what a run must provide.
+
+    `initial` is the list of values at the start: constants are in it already. `variables` and
+    `specials` give the places of launch-time values.
+    """
+
+    def __init__(self, uops: Sequence[UOp], meanings: Mapping[Ops, Meaning] | None = None) -> None:
+        self.meanings = meanings or {}
+        self.initial: list[Any] = [None]
+        self.places: dict[UOp, int] = {}
+        self.variables: list[tuple[int, UOp]] = []
+        self.specials: list[tuple[int, UOp]] = []
+        self.memories: list[MemoryPlan] = []
+        self.memory_of: dict[UOp, int] = {}
+        ops = {node.op for node in uops}
+        self.has_barriers = Ops.BARRIER in ops
+        self.has_tiles = Ops.WMMA in ops
+        self._written = {_buffer_of(node.src[0]) for node in uops if node.op is Ops.STORE}
+        # Whether turns of a loop may run as lanes; cleared once they turn out to depend on memory.
+        self.may_widen = True
+        self._blocks = [Block(None)]
+        # Of each local memory the loops around all of its accesses, and of each loop those that are
+        # used in its turns only.
+        self._loops_around: dict[int, list[UOp]] = {}
+        self._scratch: dict[UOp, list[int]] = {}
+        for node in uops:
+            self._blocks[-1].nodes.append(node)
+            self._translate(node)
+        if len(self._blocks) > 1:
+            raise UserError(f"interpreter: {self._blocks[-1].opener} is never closed")
+        self.steps = [step for _, step in self._blocks[0].steps]
+        for number, loops_around in self._loops_around.items():
+            if loops_around:
+                self._scratch[loops_around[-1]].append(number)
+
+    def _translate(self, node: UOp) -> None:
+        if node.op in ALU:
+            self._emit(node, self._alu(node))
+            return
+        arm = _ARMS.get(node.op)
+        if arm is None:
+            raise UserError(f"interpreter: {node.op.name} does not belong in a program")
+        arm(self, node)
+
+    def _emit(self, node: UOp, step: Step) -> None:
+        self._blocks[-1].steps.append((node, step))
+
+    def _new(self, node: UOp, initial: Any = None) -> int:
+        place = len(self.initial)
+        self.initial.append(initial)
+        self.places[node] = place
+        return place
+
+    def _place(self, node: UOp) -> int:
+        found = self.places.get(node)
+        if found is None:
+            raise UserError(f"interpreter: {node_text(node)} is used before it is computed")
+        return found
+
+    # Constants, launch values, memories
+
+    def _const(self, node: UOp) -> None:
+        if not isinstance(node.arg, ConstArg):
+            raise UserError("interpreter: a CONST without a value")
+        shape = () if node.dtype.lanes == 1 else (node.dtype.lanes,)
+        self._new(node, _constant(node.arg.value, node.dtype, shape))
+
+    def _variable(self, node: UOp) -> None:
+        self.variables.append((self._new(node), node))
+
+    def _special(self, node: UOp) -> None:
+        self.specials.append((self._new(node), node))
+
+    def _memory(self, node: UOp) -> None:
+        self.memory_of[node] = len(self.memories)
+        self.memories.append(MemoryPlan(node, node in self._written))
+
+    def _memory_behind(self, address: UOp) -> int:
+        buffer = _buffer_of(address)
+        found = self.memory_of.get(buffer)
+        if found is None:
+            raise UserError(f"interpreter: {node_text(buffer)} is used before it is computed")
+        return found
+
+    def _accessed(self, address: UOp) -> int:
+        """The memory behind an address; of a local one it is noted where it is used."""
+        number = self._memory_behind(address)
+        if not self.memories[number].is_local:
+            return number
+        openers = [block.opener for block in self._blocks]
+        here = [opener for opener in openers if opener is not None and opener.op is Ops.RANGE]
+        before = self._loops_around.get(number, here)
+        common = [loop for loop, other in zip(here, before, strict=False) if loop is other]
+        self._loops_around[number] = common
+        return number
+
+    def _index(self, node: UOp) -> None:
+        # An address is a memory, which is known now, and a position, which is the value.
+        if not isinstance(node.dtype, ImageDType):
+            self.places[node] = self._place(node.src[1])
+            return
+        if len(node.src) != 3:
+            raise UserError(f"interpreter: {node_text(node)} of an image needs row and column")
+        row, column = (self._place(source) for source in node.src[1:])
+        out = self._new(node)
+
+        def step(values: list[Any]) -> None:
+            values[out] = values[row], values[column]
+
+        self._emit(node, step)
+
+    # Arithmetic
+
+    def _kernel(self, node: UOp) -> Kernel:
+        sources = tuple(source.dtype.scalar for source in node.src)
+        override = self.meanings.get(node.op)
+        if override is None:
+            return kernel_for(node.op, node.dtype.scalar, sources)
+        dtype = node.dtype.scalar
+        return lambda *operands: override(dtype, [np.asarray(x) for x in operands], sources)
+
+    def _alu(self, node: UOp) -> Step:
+        kernel = self._kernel(node)
+        places = [self._place(source) for source in node.src]
+        out = self._new(node)
+        if len(places) == 1:
+            return _unary(kernel, out, places[0])
+        if len(places) == 2:
+            return _binary(kernel, out, places[0], places[1])
+        return _ternary(kernel, out, *places)
+
+    def _vectorize(self, node: UOp) -> None:
+        places = [self._place(source) for source in node.src]
+        out = self._new(node)
+
+        def step(values: list[Any]) -> None:
+            lanes = np.broadcast_arrays(*[values[place] for place in places])
+            values[out] = np.stack(lanes, axis=-1)
+
+        self._emit(node, step)
+
+    def _gep(self, node: UOp) -> None:
+        if not isinstance(node.arg, GepArg):
+            raise UserError("interpreter: a GEP without lanes")
+        source = self._place(node.src[0])
+        out = self._new(node)
+        lanes = list(node.arg.lanes)
+        chosen: Any = lanes[0] if len(lanes) == 1 else lanes
+        is_scalar = node.src[0].dtype.lanes == 1
+
+        def step(values: list[Any]) -> None:
+            vector = values[source]
+            # The last axis of a scalar holds work-items, not lanes of a vector.
+            values[out] = (np.asarray(vector)[..., None] if is_scalar else vector)[..., chosen]
+
+        self._emit(node, step)
+
+    def _wmma(self, node: UOp) -> None:
+        if not isinstance(node.arg, TileArg):
+            raise UserError("interpreter: a WMMA without a tile")
+        tile = node.arg.tile
+        left, right, start = (self._place(source) for source in node.src)
+        out = self._new(node)
+
+        def step(values: list[Any]) -> None:
+            fragments = values[left], values[right], values[start]
+            values[out] = tiles.wmma(values[MACHINE], node, tile, *fragments)
+
+        self._emit(node, step)
+
+    # Memory
+
+    def _load(self, node: UOp) -> None:
+        memory_id = self._accessed(node.src[0])
+        width = node.dtype.lanes
+        position = self._place(node.src[0])
+        shape = () if width == 1 else (width,)
+        zero = _constant(0, node.dtype, shape)
+        alternative = gate = None
+        if len(node.src) == 3:
+            alternative = self._place(node.src[1])
+            gate = self._place(node.src[2])
+        out = self._new(node)
+
+        def step(values: list[Any]) -> None:
+            machine = values[MACHINE]
+            other = zero if alternative is None else values[alternative]
+            held = None if gate is None else values[gate]
+            values[out] = machine.memories[memory_id].load(
+                machine, node, values[position], held, other, width
+            )
+
+        self._emit(node, step)
+
+    def _store(self, node: UOp) -> None:
+        memory_id = self._accessed(node.src[0])
+        width = node.src[1].dtype.lanes
+        position = self._place(node.src[0])
+        value = self._place(node.src[1])
+        gate = self._place(node.src[2]) if len(node.src) == 3 else None
+
+        def step(values: list[Any]) -> None:
+            machine = values[MACHINE]
+            held = None if gate is None else values[gate]
+            machine.memories[memory_id].store(
+                machine, node, values[position], values[value], held, width
+            )
+
+        self._emit(node, step)
+
+    def _define_acc(self, node: UOp) -> None:
+        start = self._place(node.src[0])
+        out = self._new(node)
+
+        def step(values: list[Any]) -> None:
+            values[out] = values[start]
+
+        self._emit(node, step)
+
+    def _update_acc(self, node: UOp) -> None:
+        accumulator = self._place(node.src[0])
+        value = self._place(node.src[1])
+        self.places[node] = accumulator
+        is_vector = node.dtype.lanes > 1
+
+        def step(values: list[Any]) -> None:
+            new = values[value]
+            old = values[accumulator]
+            if old is None:
+                raise SanitizerError(
+                    Fault.UNINITIALISED, node_text(node), "the accumulator has no start value"
+                )
+            mask = values[MACHINE].mask
+            if mask is not None:
+                new = np.where(mask[..., None] if is_vector else mask, new, old)
+            values[accumulator] = new
+
+        self._emit(node, step)
+
+    # Blocks
+
+    def _open(self, node: UOp) -> None:
+        self._place(node.src[0])
+        if node.op is Ops.RANGE:
+            self._new(node)
+        self._blocks.append(Block(node))
+
+    def _close(self, node: UOp) -> None:
+        block = self._blocks.pop()
+        opener = block.opener
+        if opener is None or opener is not node.src[0]:
+            raise UserError(f"interpreter: {node.op.name} closes {node.src[0]}, not {opener}")
+        self._blocks[-1].nodes += block.nodes
+        if opener.op is Ops.IF:
+            body = [step for _, step in block.steps]
+            self._emit(opener, loops.branch(self._place(opener.src[0]), body))
+        else:
+            self._emit(opener, self._loop(opener, block))
+
+    def _loop(self, opener: UOp, block: Block) -> Step:
+        head = self._place(opener), self._place(opener.src[0]), numpy_dtype(opener.dtype)
+        body = [step for _, step in block.steps]
+        scratch = self._scratch.setdefault(opener, [])
+        step = loops.one_by_one(*head, body, scratch)
+        if loops.is_independent(block):
+            return loops.nested(loops.all_at_once(*head, body, scratch, step))
+        folds = loops.folds_of(block)
+        if folds is None:
+            return loops.nested(step)
+        left_out = {node for fold in folds for node in (fold.combined, fold.update)}
+        rest = [inner for node, inner in block.steps if node not in left_out]
+        placed = [self._placed(fold) for fold in folds]
+        return loops.nested(loops.folded(*head, rest, placed, step))
+
+    def _placed(self, fold: loops.Fold) -> loops.PlacedFold:
+        op, dtype = fold.combined.op, fold.combined.dtype
+        return loops.PlacedFold(
+            self._place(fold.update),
+            self._place(fold.value),
+            self._kernel(fold.combined),
+            None if op in self.meanings else loops.in_order(op, dtype),
+            dtype,
+            fold.is_flipped,
+        )
+
+    def _barrier(self, node: UOp) -> None:
+        self._emit(node, lambda values: values[MACHINE].barrier(node))
+
+
+def _constant(value: Any, dtype: DType, shape: tuple[int, ...]) -> Array:
+    return np.full(shape, value, numpy_dtype(dtype))
+
+
+def _buffer_of(address: UOp) -> UOp:
+    while address.op is Ops.INDEX:
+        address = address.src[0]
+    return address
+
+
+def _unary(kernel: Kernel, out: int, x: int) -> Step:
+    def step(values: list[Any]) -> None:
+        values[out] = kernel(values[x])
+
+    return step
+
+
+def _binary(kernel: Kernel, out: int, x: int, y: int) -> Step:
+    def step(values: list[Any]) -> None:
+        values[out] = kernel(values[x], values[y])
+
+    return step
+
+
+def _ternary(kernel: Kernel, out: int, x: int, y: int, z: int) -> Step:
+    def step(values: list[Any]) -> None:
+        values[out] = kernel(values[x], values[y], values[z])
+
+    return step
+
+
+_ARMS: dict[Ops, Callable[[Translation, UOp], None]] = {
+    Ops.CONST: Translation._const,
+    Ops.DEFINE_VAR: Translation._variable,
+    Ops.SPECIAL: Translation._special,
+    Ops.DEFINE_GLOBAL: Translation._memory,
+    Ops.DEFINE_LOCAL: Translation._memory,
+    Ops.INDEX: Translation._index,
+    Ops.LOAD: Translation._load,
+    Ops.STORE: Translation._store,
+    Ops.DEFINE_ACC: Translation._define_acc,
+    Ops.UPDATE_ACC: Translation._update_acc,
+    Ops.VECTORIZE: Translation._vectorize,
+    Ops.GEP: Translation._gep,
+    Ops.WMMA: Translation._wmma,
+    Ops.RANGE: Translation._open,
+    Ops.IF: Translation._open,
+    Ops.END: Translation._close,
+    Ops.ENDIF: Translation._close,
+    Ops.BARRIER: Translation._barrier,
+}
+
+
+def check_binding(node: UOp, bindings: Mapping[str, int]) -> int:
+    """The value given for the DEFINE_VAR `node`. Raises `UserError` if missing or out of range."""
+    if not isinstance(node.arg, VarArg):
+        raise UserError("interpreter: a DEFINE_VAR without a name")
+    name, low, high = node.arg.name, node.arg.minimum, node.arg.maximum
+    if name not in bindings:
+        raise UserError(f"bindings: variable {name} has no value: give one from {low} to {high}")
+    value = bindings[name]
+    if not low <= value <= high:
+        raise UserError(f"bindings: {name} = {value}: accepted is {low} to {high}")
+    return value

@@ -1,0 +1,219 @@
+"""Folded ranges: a reduce that chooses one position of an axis becomes a load at that position.
+
+`sum over i of (x[i] where i == k[j] else 0)` becomes x[k[j]]: a VIEW of x whose last axis is none
+of the kernel's but takes its position from a value, here the LOAD of k. Where k[j] is no position
+of the axis the load is masked, so it touches nothing and gives 0, and the result is the identity.
+
+Only the position is put in the place of the counter, so whatever is reduced may hold any number of
+loads and conditions; and a term that was not chosen is not computed, so its NaN stays unseen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tinyref.algebra import semantics
+from tinyref.algebra.kernel_shape import Shape, is_one, kernel_shape, positions_of
+from tinyref.dtype import ImageDType, as_const, dtypes
+from tinyref.optimise.one_hot import Choice, Mask, choices, repeats
+from tinyref.uops import build
+from tinyref.uops.node import UOp, sint, toposort
+from tinyref.uops.ops import ALU, Ops
+from tinyref.uops.payload import ConstArg, ReduceArg, ViewArg
+from tinyref.views.shape_tracker import ShapeTracker
+
+
+def fold_ranges(ast: UOp) -> UOp:
+    """A kernel AST with every REDUCE folded that chooses; equal in value.
+
+    The axes that are folded stay, with size 1. A VIEW, VALID or IOTA with positions as further
+    sources has their axes last in its view; the kernel does not loop over them.
+    """
+    if fold_ranges not in ast.facts:
+        found = _rebuilt(ast)
+        # Not the node itself, which would keep itself alive.
+        ast.facts[fold_ranges] = None if found is ast else found
+    folded: UOp | None = ast.facts[fold_ranges]
+    return ast if folded is None else folded
+
+
+def _rebuilt(ast: UOp) -> UOp:
+    order = ast.toposort()
+    if not any(node.op is Ops.IOTA for node in order):
+        return ast
+    done: dict[UOp, UOp] = {}
+    for node in order:
+        src = tuple([done[source] for source in node.src])
+        new = node if src == node.src else node.replace(src=src)
+        done[node] = _folded(new, new.arg) if isinstance(new.arg, ReduceArg) else new
+    return done[ast]
+
+
+def _folded(reduce: UOp, arg: ReduceArg) -> UOp:
+    value = reduce.src[0]
+    identity = build.const(reduce.dtype, semantics.reduce_identity(arg.op, reduce.dtype))
+    found = [] if _shows_image(value) else choices(reduce)
+    found = [choice for choice in found if _is_idle_outside(value, choice, identity)]
+    if not found:
+        return reduce
+    sizes = kernel_shape(value)
+    guards: list[UOp] = []
+    for choice in found:
+        position = choice.position()
+        for other in found:
+            # It does not change along the axis: the value at one place is that at all.
+            position = _at_position(position, other, build.const(dtypes.int32, 0))
+        value = _at_position(value, choice, position)
+        guards.append(_guard(len(sizes), sizes[choice.axis], position))
+    folded = {choice.axis for choice in found}
+    rest = tuple(axis for axis in arg.axes if axis not in folded)
+    wanted = tuple(1 if axis in folded else size for axis, size in enumerate(sizes))
+    result = value
+    for guard in guards:
+        result = _where(guard, result, identity)
+    if kernel_shape(result) != wanted:
+        result = UOp(Ops.WHERE, result.dtype, (_everywhere(wanted), result, identity))
+    if rest:
+        return build.reduce(arg.op, result, rest)
+    # A sum starts at 0.0, so that of one float it is never -0.0.
+    is_float_sum = arg.op is Ops.ADD and reduce.dtype.is_float
+    return build.add(result, 0) if is_float_sum else result
+
+
+def _shows_image(value: UOp) -> bool:
+    """Whether texels of an image are read: their lanes must be those of a plan."""
+    return any(
+        isinstance(node.dtype, ImageDType) and isinstance(node.arg, ViewArg)
+        for node in value.toposort()
+    )
+
+
+def _is_idle_outside(root: UOp, choice: Choice, identity: UOp) -> bool:
+    """Whether `root` is the identity where a mask makes the counter 0, chosen or not.
+
+    So it is if all that it is made of is 0 there: a mask that padding has put around all of it.
+    """
+    mask = choice.mask
+    if mask is None:
+        return True
+    natural: dict[UOp, ConstArg | None] = {}
+    forced: dict[UOp, ConstArg | None] = {}
+    for node in root.toposort():
+        if isinstance(node.arg, ConstArg):
+            natural[node] = forced[node] = node.arg
+        elif isinstance(node.arg, ViewArg):
+            is_hidden = _hides(node.arg.tracker, mask)
+            natural[node] = forced[node] = _zero(node) if is_hidden else None
+        elif node.op is Ops.LOAD:
+            is_hidden = natural[node.src[0]] is not None
+            natural[node] = forced[node] = _zero(node) if is_hidden else None
+        else:
+            natural[node], forced[node] = _at_zero(node, natural), _at_zero(node, forced)
+        if node is choice.equality:
+            forced[node] = ConstArg(False)
+    return natural[root] == identity.arg and forced[root] == identity.arg
+
+
+def _zero(node: UOp) -> ConstArg:
+    return ConstArg(as_const(0, node.dtype if node.op is not Ops.VIEW else dtypes.int32))
+
+
+def _hides(shown: ShapeTracker, mask: Mask) -> bool:
+    """Whether a view shows nothing where `mask` does not hold."""
+    view = shown.views[-1]
+    for axis, (begin, end) in enumerate(mask):
+        if (begin, end) == (0, view.shape[axis]):
+            continue
+        if view.mask is None or is_one(view.shape[axis]) or view.mask[axis] != (begin, end):
+            return False
+    return True
+
+
+# What these give of 0 is unspecified, or not worth telling.
+_UNKNOWN_AT_ZERO = frozenset({Ops.IDIV, Ops.MOD, Ops.SHL, Ops.SHR, Ops.BITCAST, Ops.THREEFRY})
+
+
+def _at_zero(node: UOp, known: Mapping[UOp, ConstArg | None]) -> ConstArg | None:
+    """The value of an operation on known values; None where one of them, or it, is not known."""
+    values = [found.value for found in map(known.get, node.src) if found is not None]
+    if node.op not in ALU or node.op in _UNKNOWN_AT_ZERO or len(values) < len(node.src):
+        return None
+    if node.op is Ops.CAST and node.src[0].dtype.is_float and not node.dtype.is_float:
+        return None
+    types = [source.dtype for source in node.src]
+    return ConstArg(semantics.fold(node.op, node.dtype, values, types))
+
+
+def _guard(rank: int, size: sint, position: UOp) -> UOp:
+    """Whether `position` is one of an axis of `size`."""
+    tracker = ShapeTracker.from_shape((*(1,) * rank, size))
+    return UOp(Ops.VALID, dtypes.bool, (position,), ViewArg(tracker))
+
+
+def _everywhere(shape: Shape) -> UOp:
+    """True at every position, for a value that would lose its shape."""
+    return UOp(Ops.VALID, dtypes.bool, (), ViewArg(ShapeTracker.from_shape(shape)))
+
+
+def _where(guard: UOp, value: UOp, identity: UOp) -> UOp:
+    """`value` where `guard` holds; a load that is masked there needs no further choice."""
+    loaded = value
+    while loaded.op is Ops.CAST:
+        loaded = loaded.src[0]
+    is_masked = loaded.op is Ops.LOAD and guard.src[0] in positions_of(loaded.src[0])
+    if is_masked and identity.arg == build.const(value.dtype, 0).arg:
+        return value
+    return UOp(Ops.WHERE, value.dtype, (guard, value, identity))
+
+
+def _at_position(root: UOp, choice: Choice, position: UOp) -> UOp:
+    """`root` at the chosen position of the axis, which becomes one of size 1."""
+    axis = choice.axis
+
+    def needs(node: UOp) -> tuple[UOp, ...]:
+        # A REDUCE inside over the same axis has a counter of its own.
+        return () if isinstance(node.arg, ReduceArg) and axis in node.arg.axes else node.src
+
+    done: dict[UOp, UOp] = {}
+    for node in toposort((root,), needs):
+        if node is choice.equality:
+            done[node] = build.const(dtypes.bool, False)
+            continue
+        sources = needs(node)
+        src = tuple([done[source] for source in sources]) if sources else node.src
+        if isinstance(node.arg, ViewArg):
+            done[node] = _placed(node, node.arg.tracker, src, axis, position)
+        else:
+            done[node] = _resolved(node if src == node.src else node.replace(src=src))
+    return done[root]
+
+
+def _resolved(node: UOp) -> UOp:
+    """A condition or choice that the chosen position decides."""
+    if node.op is Ops.WHERE and isinstance(node.src[0].arg, ConstArg):
+        return node.src[1] if node.src[0].arg.value else node.src[2]
+    if node.op is Ops.AND and node.dtype.is_bool:
+        for first, second in (node.src, node.src[::-1]):
+            if first.arg == ConstArg(True):
+                return second
+    if node.op in ALU and node.src and all(isinstance(s.arg, ConstArg) for s in node.src):
+        values = [source.arg.value for source in node.src if isinstance(source.arg, ConstArg)]
+        folded = semantics.fold(node.op, node.dtype, values, [s.dtype for s in node.src])
+        return build.const(node.dtype, folded)
+    return node
+
+
+def _placed(
+    node: UOp, tracker: ShapeTracker, src: tuple[UOp, ...], axis: int, position: UOp
+) -> UOp:
+    """A VIEW, VALID or IOTA whose axis takes `position`; it is the last one then."""
+    shape = tracker.shape
+    if is_one(shape[axis]):
+        return node if src == node.src else node.replace(src=src)
+    ones = (*shape[:axis], 1, *shape[axis + 1 :])
+    if repeats(tracker, axis):
+        cut = tracker.shrink(tuple((0, size) for size in ones))
+        return node.replace(src=src, arg=ViewArg(cut))
+    order = [other for other in range(len(shape)) if other != axis]
+    placed = tracker.permute((*order, axis)).reshape((*ones, shape[axis]))
+    return node.replace(src=(*src, position), arg=ViewArg(placed))

@@ -1,0 +1,16 @@
+"""Which optimisations a kernel gets without a search."""
+
+from __future__ import annotations
+
+from tinyref.optimise.heuristics_groups import optimised_for_groups
+from tinyref.optimise.heuristics_loops import optimised_for_loops
+from tinyref.optimise.plan import Plan
+
+
+def optimised(plan: Plan) -> Plan:
+    """`plan` with what the heuristics choose for its device: only legal optimisations."""
+    if not plan.axes:
+        return plan
+    if plan.capabilities.has_grid:
+        return optimised_for_groups(plan)
+    return optimised_for_loops(plan)

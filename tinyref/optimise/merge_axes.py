@@ -1,0 +1,82 @@
+"""Neighbouring axes of a kernel become one where all of its views allow it: fewer, longer loops."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tinyref.algebra.kernel_shape import is_one, kernel_shape
+from tinyref.algebra.symbolic import product
+from tinyref.uops.node import UOp, sint
+from tinyref.uops.payload import ReduceArg, ViewArg
+from tinyref.views.shape_tracker import ShapeTracker
+
+Runs = list[list[int]]
+
+
+def merge_axes(ast: UOp) -> UOp:
+    """The same kernel with every pair of neighbouring axes merged that no view keeps apart.
+
+    Two axes only merge where the same REDUCEs go over both of them.
+    """
+    return merge_within(ast, reducers(ast))[0]
+
+
+def reducers(ast: UOp) -> list[int]:
+    """For each axis a number; equal where the same REDUCEs go over the axes, 0 where none does."""
+    order = ast.toposort()
+    rank = next((len(kernel_shape(n)) for n in order if isinstance(n.arg, ViewArg)), 0)
+    by: list[set[UOp]] = [set() for _ in range(rank)]
+    for node in order:
+        if isinstance(node.arg, ReduceArg):
+            for axis in node.arg.axes:
+                by[axis].add(node)
+    numbers: dict[frozenset[UOp], int] = {frozenset(): 0}
+    return [numbers.setdefault(frozenset(nodes), len(numbers)) for nodes in by]
+
+
+def merge_within(ast: UOp, labels: Sequence[int]) -> tuple[UOp, list[int]]:
+    """`ast` with neighbouring axes of equal label merged, and the labels of what is left."""
+    order = ast.toposort()
+    trackers = list({n.arg.tracker: None for n in order if isinstance(n.arg, ViewArg)})
+    if not trackers:
+        return ast, list(labels)
+    runs: Runs = []
+    for axis in range(len(labels)):
+        if runs and labels[axis] == labels[runs[-1][0]]:
+            wider = [*runs[:-1], [*runs[-1], axis]]
+            rest = [[later] for later in range(axis + 1, len(labels))]
+            if all(_stays_simple(tracker, wider + rest, axis) for tracker in trackers):
+                runs = wider
+                continue
+        runs.append([axis])
+    if len(runs) == len(labels):
+        return ast, list(labels)
+    return _rebuilt(order, runs), [labels[run[0]] for run in runs]
+
+
+def _merged_shape(tracker: ShapeTracker, runs: Runs) -> tuple[sint, ...]:
+    # Axes after those of the kernel take their positions from values.
+    placed = tracker.shape[runs[-1][-1] + 1 :]
+    return (*(product(tracker.shape[axis] for axis in run) for run in runs), *placed)
+
+
+def _stays_simple(tracker: ShapeTracker, runs: Runs, axis: int) -> bool:
+    # A value that varies along one of the axes alone would need a size between the two.
+    if is_one(tracker.shape[axis - 1]) != is_one(tracker.shape[axis]):
+        return False
+    return len(tracker.reshape(_merged_shape(tracker, runs)).views) <= len(tracker.views)
+
+
+def _rebuilt(order: Sequence[UOp], runs: Runs) -> UOp:
+    place = {axis: number for number, run in enumerate(runs) for axis in run}
+    done: dict[UOp, UOp] = {}
+    for node in order:
+        argument = node.arg
+        if isinstance(argument, ViewArg):
+            tracker = argument.tracker
+            argument = ViewArg(tracker.reshape(_merged_shape(tracker, runs)))
+        elif isinstance(argument, ReduceArg):
+            axes = sorted({place[axis] for axis in argument.axes})
+            argument = ReduceArg(argument.op, tuple(axes))
+        done[node] = UOp(node.op, node.dtype, tuple(done[source] for source in node.src), argument)
+    return done[order[-1]]

@@ -1,0 +1,296 @@
+"""What each optimisation does to a plan, and where it is refused.
+
+The conditions are those of the table in `docs/optimiser.md`, in its order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from tinyref.algebra.kernel_shape import positions_of
+from tinyref.algebra.symbolic import describe
+from tinyref.errors import UserError
+from tinyref.optimise.launch import launch_axes
+from tinyref.optimise.limits import limit_problem
+from tinyref.optimise.opt import KernelOptError, Opt, OptOp
+from tinyref.optimise.padding import padding_problem
+from tinyref.optimise.plan import (
+    ITEM_KINDS,
+    Axis,
+    Plan,
+    changes,
+    slot_of,
+)
+from tinyref.optimise.tile import MOST_PADDING, with_tile
+from tinyref.uops.payload import AxisKind
+
+MOST_UPCAST = 16
+MOST_UNROLL = 32
+
+# Gives the new plan, or the reason for a refusal.
+Move = Callable[[Plan, Opt], Plan | str]
+
+
+def applied(plan: Plan, opt: Opt) -> Plan:
+    """`plan` with `opt`. Raises `KernelOptError` naming the optimisation and the reason."""
+    found = attempted(plan, opt)
+    if isinstance(found, Plan):
+        return found
+    raise KernelOptError(f"{opt}: {found}, in a plan of {plan}")
+
+
+def attempted(plan: Plan, opt: Opt) -> Plan | str:
+    """`plan` with `opt`, or the reason why that is refused."""
+    found = _moved(plan, opt)
+    if not isinstance(found, Plan):
+        return found
+    problem = limit_problem(found)
+    return replace(found, opts=(*plan.opts, opt)) if problem is None else problem
+
+
+def _moved(plan: Plan, opt: Opt) -> Plan | str:
+    if opt.op not in (OptOp.TC, OptOp.NOLOCALS) and not 0 <= opt.axis < len(plan.axes):
+        return _no_axis(plan, opt.axis)
+    return MOVES[opt.op](plan, opt)
+
+
+def _no_axis(plan: Plan, number: int) -> str:
+    accepted = f"accepted are 0 to {len(plan.axes) - 1}" if plan.axes else "the plan has no axes"
+    return f"there is no axis {number}: {accepted}"
+
+
+# --- cutting axes ---------------------------------------------------------------------------------
+
+
+def _split(plan: Plan, opt: Opt, kind: AxisKind, from_outside: bool = False) -> Plan | str:
+    """Cuts `opt.arg` positions off an axis, as an axis of another kind."""
+    axis = plan.axes[opt.axis]
+    if axis.is_fixed:
+        return f"axis {opt.axis} is a lane of the matrix tile"
+    if not isinstance(axis.extent, int):
+        return f"axis {opt.axis} has the symbolic extent {describe(axis.extent)}"
+    amount = opt.arg
+    if amount < 2 or axis.extent % amount:
+        return f"{amount} is no amount that divides {axis.extent}: accepted are divisors from 2"
+    rest = axis.extent // amount
+    inner = axis.stride
+    if from_outside:
+        cut = replace(axis, kind=kind, extent=amount, stride=inner * rest)
+        left = replace(axis, extent=rest)
+    else:
+        cut = replace(axis, kind=kind, extent=amount)
+        left = replace(axis, extent=rest, stride=inner * amount)
+    others = list(plan.axes)
+    others[opt.axis] = left
+    return plan.with_axes([*others, cut])
+
+
+def _kind_problem(plan: Plan, opt: Opt, *accepted: AxisKind) -> str | None:
+    kind = plan.axes[opt.axis].kind
+    if kind in accepted:
+        return None
+    names = " and ".join(each.value for each in accepted)
+    return f"axis {opt.axis} is {kind.value}: accepted are {names} axes"
+
+
+def _whole(plan: Plan, opt: Opt) -> Opt:
+    """The amount 0 stands for the whole axis."""
+    extent = plan.axes[opt.axis].extent
+    return replace(opt, arg=extent) if opt.arg == 0 and isinstance(extent, int) else opt
+
+
+def _upcast(plan: Plan, opt: Opt) -> Plan | str:
+    problem = _kind_problem(plan, opt, AxisKind.GLOBAL, AxisKind.LOCAL)
+    if problem:
+        return problem
+    opt = _whole(plan, opt)
+    if opt.arg > MOST_UPCAST:
+        return f"{opt.arg} lanes: accepted are at most {MOST_UPCAST}"
+    return _split(plan, opt, AxisKind.UPCAST)
+
+
+def _unroll(plan: Plan, opt: Opt) -> Plan | str:
+    if plan.axes[opt.axis].kind is AxisKind.UNROLL:
+        return f"axis {opt.axis} is unrolled already"
+    problem = _kind_problem(plan, opt, AxisKind.REDUCE, AxisKind.GROUP_REDUCE)
+    if problem:
+        return problem
+    opt = _whole(plan, opt)
+    if opt.arg > MOST_UNROLL:
+        return f"{opt.arg} copies: accepted are at most {MOST_UNROLL}"
+    return _split(plan, opt, AxisKind.UNROLL)
+
+
+def _group_problem(plan: Plan) -> str | None:
+    if not plan.capabilities.has_groups:
+        return "the device has no groups of work-items"
+    return None if plan.uses_groups else "NOLOCALS has switched groups off"
+
+
+def _local(plan: Plan, opt: Opt) -> Plan | str:
+    problem = _group_problem(plan) or _kind_problem(plan, opt, AxisKind.GLOBAL)
+    return problem or _split(plan, opt, AxisKind.LOCAL)
+
+
+def _group(plan: Plan, opt: Opt) -> Plan | str:
+    problem = _group_problem(plan) or _kind_problem(plan, opt, AxisKind.REDUCE)
+    if problem:
+        return problem
+    if not plan.capabilities.shared_bytes:
+        return "the device has no shared memory"
+    reduces = plan.reduces_over(plan.axes[opt.axis].target)
+    if len(reduces) > 1:
+        return f"{len(reduces)} reduces go over axis {opt.axis}: accepted is one"
+    if any(axis.is_fixed for axis in plan.axes):
+        return "a matrix tile is active"
+    if any(plan.loads_of(slot_of(store)) for store in plan.form.ast.src):
+        return "the kernel reads what it writes: one work-item would write before another reads"
+    return _split(plan, opt, AxisKind.GROUP_REDUCE, opt.op is OptOp.GROUPTOP)
+
+
+def _no_locals(plan: Plan, opt: Opt) -> Plan | str:
+    if not plan.capabilities.has_groups:
+        return "the device has no groups of work-items to do without"
+    if plan.of_kind(*ITEM_KINDS):
+        return "groups are used already"
+    if not plan.uses_groups:
+        return "groups are switched off already"
+    return replace(plan, uses_groups=False)
+
+
+def _thread(plan: Plan, opt: Opt) -> Plan | str:
+    limit = plan.capabilities.threads
+    if limit < 2:
+        return "the device shares no launch among threads"
+    if plan.capabilities.has_grid:
+        return "the device has launch indices of its own"
+    problem = _kind_problem(plan, opt, AxisKind.GLOBAL)
+    if problem:
+        return problem
+    if plan.of_kind(AxisKind.THREAD):
+        return "the kernel is shared among threads already"
+    if opt.arg > limit:
+        return f"{opt.arg} threads: accepted are at most {limit}"
+    return _split(plan, opt, AxisKind.THREAD, from_outside=True)
+
+
+# --- order, padding, packing ----------------------------------------------------------------------
+
+
+def _swap(plan: Plan, opt: Opt) -> Plan | str:
+    if not 0 <= opt.arg < len(plan.axes):
+        return _no_axis(plan, opt.arg)
+    first, second = plan.axes[opt.axis], plan.axes[opt.arg]
+    for number, axis in ((opt.axis, first), (opt.arg, second)):
+        if axis.kind is not AxisKind.GLOBAL:
+            return f"axis {number} is {axis.kind.value}: accepted are two global axes"
+    if opt.axis == opt.arg:
+        return "an axis cannot change places with itself"
+    axes = list(plan.axes)
+    axes[opt.axis], axes[opt.arg] = second, first
+    return plan.with_axes(axes)
+
+
+def _pad_to(plan: Plan, opt: Opt) -> Plan | str:
+    axis = plan.axes[opt.axis]
+    if axis.is_fixed:
+        return f"axis {opt.axis} is a lane of the matrix tile"
+    if axis.kind in (AxisKind.UPCAST, AxisKind.UNROLL):
+        return f"axis {opt.axis} is unrolled into lanes"
+    problem = _kind_problem(plan, opt, AxisKind.GLOBAL, AxisKind.REDUCE)
+    if problem:
+        return problem
+    if not isinstance(axis.extent, int):
+        return f"axis {opt.axis} has the symbolic extent {describe(axis.extent)}"
+    if opt.arg < 2:
+        return f"{opt.arg} is no multiple to pad to: accepted are integers from 2"
+    if any(other.target == axis.target and other.stride > axis.stride for other in plan.axes):
+        return (
+            f"axis {opt.axis} is the inner part of a cut: more turns would go over positions twice"
+        )
+    padded = -(-axis.extent // opt.arg) * opt.arg
+    if padded == axis.extent:
+        return f"there is nothing to pad: {axis.extent} is a multiple of {opt.arg}"
+    problem = _padding_limit_problem(plan, axis, padded)
+    if problem:
+        return problem
+    for reduce in plan.reduces_over(axis.target):
+        problem = padding_problem(reduce, axis.target)
+        if problem:
+            return problem
+    axes = list(plan.axes)
+    axes[opt.axis] = replace(axis, extent=padded)
+    found = plan.with_axes(axes)
+    return _grid_problem(found) or found
+
+
+def _padding_limit_problem(plan: Plan, axis: Axis, padded: int) -> str | None:
+    """Where so many turns of an axis are too much work for what the kernel has to do."""
+    size, covered = plan.shape[axis.target], plan.covered(axis.target)
+    if (
+        not isinstance(size, int)
+        or not isinstance(covered, int)
+        or not isinstance(axis.extent, int)
+    ):
+        return None
+    positions = covered // axis.extent * padded
+    if positions <= MOST_PADDING * size:
+        return None
+    return f"{positions} positions for {size}: accepted is {MOST_PADDING} times the work"
+
+
+def _grid_problem(plan: Plan) -> str | None:
+    """Padding alone makes a launch larger."""
+    capabilities = plan.capabilities
+    if not capabilities.has_grid:
+        return None
+    extents = plan.extents(AxisKind.GLOBAL)
+    try:
+        launch_axes(extents, capabilities.grid_limit)
+    except UserError:
+        return f"a grid of {extents} does not fit the limits {capabilities.grid_limit}"
+    return None
+
+
+def _pack(plan: Plan, opt: Opt) -> Plan | str:
+    """Scratch memory holds what the loads of a slot touch inside the loop over `opt.axis`."""
+    capabilities = plan.capabilities
+    if capabilities.has_groups or not capabilities.shared_bytes:
+        return "the device has no scratch memory of a single work-item"
+    problem = _kind_problem(plan, opt, AxisKind.GLOBAL)
+    if problem:
+        return problem
+    loads = plan.loads_of(opt.arg)
+    if len(loads) != 1:
+        return f"{len(loads)} loads of slot {opt.arg}: accepted is one"
+    if opt.arg in plan.packed:
+        return f"slot {opt.arg} is packed already"
+    (load,) = loads
+    if any(slot_of(store) == opt.arg for store in plan.form.ast.src):
+        return f"the kernel writes to slot {opt.arg}"
+    if plan.axes[opt.axis].target in changes(load):
+        return f"the loads of slot {opt.arg} use each element once along axis {opt.axis}"
+    if positions_of(load.src[0]):
+        return f"the loads of slot {opt.arg} are at positions that the kernel computes"
+    inside = plan.axes_of(load, AxisKind.REDUCE, AxisKind.UNROLL)
+    if not inside:
+        return f"the loads of slot {opt.arg} stand in no reduce"
+    if not all(isinstance(axis.extent, int) for axis in inside):
+        return f"the loads of slot {opt.arg} go over a symbolic extent"
+    return replace(plan, packed=(*plan.packed, opt.arg))
+
+
+MOVES: dict[OptOp, Move] = {
+    OptOp.TC: with_tile,
+    OptOp.UPCAST: _upcast,
+    OptOp.UNROLL: _unroll,
+    OptOp.LOCAL: _local,
+    OptOp.GROUP: _group,
+    OptOp.GROUPTOP: _group,
+    OptOp.NOLOCALS: _no_locals,
+    OptOp.SWAP: _swap,
+    OptOp.PADTO: _pad_to,
+    OptOp.THREAD: _thread,
+    OptOp.PACK: _pack,
+}

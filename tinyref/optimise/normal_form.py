@@ -1,0 +1,231 @@
+"""The normal form of a kernel: every axis belongs to the outputs or to one group of reduces.
+
+A kernel AST may name one axis twice, as in x - max(x): there the axis of the output is also the
+one that the maximum goes over. In normal form they are two axes, so that each can be cut and
+ordered by itself. REDUCEs that go over the same positions share their axes: they are a group.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+from tinyref.algebra.kernel_shape import (
+    Shape,
+    check_repeated_axes,
+    common_shape,
+    is_one,
+    kernel_shape,
+    positions_of,
+    reduced_sizes,
+)
+from tinyref.algebra.semantics import reduce_identity
+from tinyref.dtype import dtypes
+from tinyref.optimise.fold_ranges import fold_ranges
+from tinyref.optimise.merge_axes import merge_within
+from tinyref.uops import build
+from tinyref.uops.node import UOp, node_fact
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import ReduceArg, ViewArg
+from tinyref.views.shape_tracker import ShapeTracker
+
+# Whose positions an axis has: of the outputs, or of the group of reduces with that number.
+OUTPUT = -1
+# An axis of size 1 has but one position.
+NOBODY = -2
+
+# Where a node is evaluated: for each axis of the AST, whose positions it has there.
+Context = tuple[int, ...]
+Task = tuple[UOp, Context]
+
+
+@dataclass(frozen=True)
+class NormalForm:
+    """`ast` in normal form, without axes of size 1; `owners` has OUTPUT or a group for each axis.
+
+    The axes of the outputs come first, then those of the groups, enclosing groups before those
+    that are nested in them. Stores of no element are gone.
+    """
+
+    ast: UOp
+    owners: tuple[int, ...]
+
+    @functools.cached_property
+    def shape(self) -> Shape:
+        """The size of each axis."""
+        sizes: list[int | UOp] = [1] * len(self.owners)
+        for node in self.ast.toposort():
+            for axis, size in enumerate(kernel_shape(node) if node.op is not Ops.SINK else ()):
+                if not is_one(size):
+                    sizes[axis] = size
+        return tuple(sizes)
+
+
+def normal_form(ast: UOp) -> NormalForm:
+    """The normal form of a kernel AST; its value, slot by slot, is that of `ast`.
+
+    Raises `UserError` where the shapes of the stores do not belong together.
+    """
+    kept: NormalForm | tuple[int, ...] | None = ast.facts.get(normal_form)
+    if isinstance(kept, NormalForm):
+        return kept
+    if kept is not None:
+        return NormalForm(ast, kept)
+    form = unmerged_form(ast)
+    merged, owners = merge_within(form.ast, form.owners)
+    found = NormalForm(merged, tuple(owners))
+    # Not the node itself, which would keep itself alive.
+    ast.facts[normal_form] = found.owners if merged is ast else found
+    return found
+
+
+def unmerged_form(ast: UOp) -> NormalForm:
+    """The normal form before neighbouring axes are merged; errors as of `normal_form`."""
+    ast = fold_ranges(ast)
+    # An empty output writes nothing, and must not keep another of the same kernel from writing.
+    stores = [store for store in ast.src if 0 not in kernel_shape(store.src[0])]
+    if not stores:
+        return NormalForm(build.sink(), ())
+    shape = common_shape(stores)
+    check_repeated_axes(stores, shape)
+    walk = _Walk(stores, shape)
+    root = walk.rebuilt(stores)
+    return NormalForm(root, tuple(walk.owners))
+
+
+def _task(node: UOp, context: Context) -> Task:
+    shape = kernel_shape(node)
+    if not shape:
+        return node, ()
+    return node, tuple(
+        NOBODY if is_one(size) else owner for size, owner in zip(shape, context, strict=True)
+    )
+
+
+def _is_empty(node: UOp) -> bool:
+    return isinstance(node.arg, ReduceArg) and 0 in reduced_sizes(node)
+
+
+class _Walk:
+    """Every node in every context in which it is evaluated, sources first."""
+
+    def __init__(self, stores: list[UOp], shape: Shape) -> None:
+        self.outer: Context = (OUTPUT,) * len(shape)
+        self.groups: dict[tuple[Context, tuple[int, ...], Shape, int], int] = {}
+        self.order: list[Task] = []
+        self._trace([_task(part, self.outer) for store in stores for part in store.src])
+        # The new axis of each pair of an old axis and an owner.
+        self.places: dict[tuple[int, int], int] = {}
+        self.owners: list[int] = []
+        for axis, size in enumerate(shape):
+            if not is_one(size):
+                self._add(axis, OUTPUT)
+        for (_, axes, sizes, _), group in self.groups.items():
+            for axis, size in zip(axes, sizes, strict=True):
+                if not is_one(size):
+                    self._add(axis, group)
+
+    def _add(self, axis: int, owner: int) -> None:
+        self.places[axis, owner] = len(self.owners)
+        self.owners.append(owner)
+
+    def _trace(self, roots: list[Task]) -> None:
+        seen: set[Task] = set()
+        stack = [(root, False) for root in reversed(roots)]
+        while stack:
+            task, is_ready = stack.pop()
+            if is_ready:
+                self.order.append(task)
+            elif task not in seen:
+                seen.add(task)
+                stack.append((task, True))
+                stack += [(need, False) for need in reversed(self.sources(*task))]
+
+    def sources(self, node: UOp, context: Context) -> list[Task]:
+        """The sources of `node` in their contexts; none of a REDUCE over nothing."""
+        if _is_empty(node):
+            return []
+        if isinstance(node.arg, ViewArg):
+            return [_task(position, context) for position in positions_of(node)]
+        if isinstance(node.arg, ReduceArg):
+            context = self.inside(node, node.arg, context)
+        return [_task(source, context) for source in node.src]
+
+    def inside(self, node: UOp, arg: ReduceArg, context: Context) -> Context:
+        """The context of what a REDUCE goes over.
+
+        REDUCEs over the same axes share them, unless one may need the other's result: that one is
+        nested deeper in the AST.
+        """
+        key = (context, arg.axes, reduced_sizes(node), _depth(node))
+        group = self.groups.setdefault(key, len(self.groups))
+        return tuple(group if axis in arg.axes else owner for axis, owner in enumerate(context))
+
+    def rebuilt(self, stores: list[UOp]) -> UOp:
+        done: dict[Task, UOp] = {}
+        for task in self.order:
+            node, context = task
+            src = tuple([done[source] for source in self.sources(*task)])
+            done[task] = self._rebuilt(node, context, src)
+        new_stores = [
+            build.store(*[done[_task(part, self.outer)] for part in store.src]) for store in stores
+        ]
+        return build.sink(*new_stores)
+
+    def _rebuilt(self, node: UOp, context: Context, src: tuple[UOp, ...]) -> UOp:
+        if isinstance(node.arg, ViewArg):
+            tracker = self._moved(node.arg.tracker, context, len(src))
+            memory = node.src[: len(node.src) - len(src)]
+            return UOp(node.op, node.dtype, (*memory, *src), ViewArg(tracker))
+        if not isinstance(node.arg, ReduceArg):
+            return node if src == node.src else node.replace(src=src)
+        if _is_empty(node):
+            return self._identity(node, node.arg, context)
+        inside = self.inside(node, node.arg, context)
+        sizes = zip(node.arg.axes, reduced_sizes(node), strict=True)
+        axes = [self.places[axis, inside[axis]] for axis, size in sizes if not is_one(size)]
+        if axes:
+            return build.reduce(node.arg.op, src[0], tuple(axes))
+        # A sum starts at 0.0, so that of one float it is never -0.0.
+        is_float_sum = node.arg.op is Ops.ADD and node.dtype.is_float
+        return build.add(src[0], 0) if is_float_sum else src[0]
+
+    def _identity(self, node: UOp, arg: ReduceArg, context: Context) -> UOp:
+        """The value of a REDUCE over nothing, on all axes that it keeps.
+
+        A reduce around it goes over these axes, which may have their size from nowhere else.
+        """
+        identity = build.const(node.dtype, reduce_identity(arg.op, node.dtype))
+        if all(owner in (OUTPUT, NOBODY) for owner in context):
+            return identity
+        tracker = self._moved(ShapeTracker.from_shape(kernel_shape(node)), context, 0)
+        everywhere = UOp(Ops.VALID, dtypes.bool, (), ViewArg(tracker))
+        return UOp(Ops.WHERE, node.dtype, (everywhere, identity, identity))
+
+    def _moved(self, tracker: ShapeTracker, context: Context, placed: int) -> ShapeTracker:
+        """The view with its axes at their new places, and size 1 on all others.
+
+        Its last `placed` axes take their positions from values, and stay.
+        """
+        rank = len(tracker.shape) - placed
+        last = tracker.shape[rank:]
+        kept = [axis for axis, size in enumerate(tracker.shape[:rank]) if not is_one(size)]
+        places = [self.places[axis, context[axis]] for axis in kept]
+        if len(kept) < rank:
+            tracker = tracker.reshape([*(tracker.shape[axis] for axis in kept), *last])
+        if places != sorted(places):
+            order = sorted(range(len(kept)), key=places.__getitem__)
+            tracker = tracker.permute((*order, *range(len(kept), len(kept) + placed)))
+            places.sort()
+        if len(places) == len(self.owners):
+            return tracker
+        sizes = dict(zip(places, tracker.shape, strict=False))
+        ones = [sizes.get(place, 1) for place in range(len(self.owners))]
+        return tracker.reshape([*ones, *last])
+
+
+@node_fact
+def _depth(node: UOp) -> int:
+    """How many reduces are nested in the value of `node`, itself included."""
+    below = max((_depth(source) for source in node.src), default=0)
+    return below + (node.op is Ops.REDUCE)

@@ -1,0 +1,391 @@
+"""Reduces that choose: along an axis all terms but one are the identity of the reduce.
+
+`sum over i of (x[i] where i == k else 0)` is x[k], or 0 where k is no place on the axis. Here the
+pattern is found, in tensor graphs (where movement lies between the nodes) and in kernel ASTs (where
+leaves have views). What it is worth is for others: the scheduler does not count such a reduce as
+a loop, and `fold_ranges` puts k in the place of i.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tinyref.algebra import semantics
+from tinyref.algebra.bounds import bounds
+from tinyref.algebra.kernel_shape import is_one, kernel_shape, positions_of
+from tinyref.algebra.shape import shape_of
+from tinyref.dtype import DType, as_const, dtypes
+from tinyref.uops import build
+from tinyref.uops.node import UOp, node_fact, sint
+from tinyref.uops.ops import ALU, MOVEMENT, Ops
+from tinyref.uops.payload import ConstArg, ReduceArg, ViewArg
+from tinyref.views.shape_tracker import ShapeTracker, apply_movement
+
+# A node, and in a tensor graph which of its elements each position of the reduce wants.
+Term = tuple[UOp, ShapeTracker | None]
+
+# The positions along each axis at which a view shows elements: from the first to before the second.
+Mask = tuple[tuple[sint, sint], ...]
+
+# A pattern of more terms than this is not looked for.
+MOST_TERMS = 2000
+MOST_CONDITIONS = 64
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of solving sides for the counter: `op` (ADD, SUB or NEG) takes `operand` over.
+
+    is_mirrored: the counter was subtracted from the operand.
+    """
+
+    op: Ops
+    operand: Term | None = None
+    is_mirrored: bool = False
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Along `axis`, terms that are not the identity have `equality`, a CMPNE, false.
+
+    After `steps` on `index` that holds where the index is offset + sign * position. Where `mask`
+    does not hold, the counter is 0 throughout; None where it counts at every position.
+    """
+
+    axis: int
+    equality: UOp
+    index: Term
+    steps: tuple[Step, ...]
+    sign: int
+    offset: int
+    mask: Mask | None = None
+
+    def depends_on(self, axis: int) -> bool:
+        """Whether the chosen position may change along `axis`."""
+        operands = [step.operand for step in self.steps if step.operand is not None]
+        return not all(is_repeated(term, axis) for term in (self.index, *operands))
+
+    def position(self) -> UOp:
+        """In a kernel AST: the position that is chosen, an integer; any other where none is."""
+        value = self.index[0]
+        for step in self.steps:
+            if step.operand is None:
+                value = build.unary(Ops.NEG, value)
+            elif step.is_mirrored:
+                value = build.sub(step.operand[0], value)
+            else:
+                solve = build.sub if step.op is Ops.ADD else build.add
+                value = solve(value, step.operand[0])
+        if value.dtype.bits < 32:
+            value = build.cast(value, dtypes.int32)
+        offset = build.const(value.dtype, self.offset)
+        if self.sign < 0:
+            return build.sub(offset, value)
+        return build.sub(value, offset) if self.offset else value
+
+
+@node_fact
+def chosen_axes(reduce: UOp) -> tuple[int, ...]:
+    """The axes of a REDUCE of a tensor graph along which it chooses; () of any other node."""
+    if not isinstance(reduce.arg, ReduceArg):
+        return ()
+    shown = ShapeTracker.from_shape(shape_of(reduce.src[0]))
+    return tuple(choice.axis for choice in _choices(reduce, reduce.arg, shown))
+
+
+def is_choice(reduce: UOp) -> bool:
+    """Whether a REDUCE of a tensor graph chooses along all of its axes: then it is no loop."""
+    if not isinstance(reduce.arg, ReduceArg) or not chosen_axes(reduce):
+        return False
+    shape = shape_of(reduce.src[0])
+    chosen = chosen_axes(reduce)
+    return all(axis in chosen or is_one(shape[axis]) for axis in reduce.arg.axes)
+
+
+def choices(reduce: UOp) -> list[Choice]:
+    """How a REDUCE of a kernel AST chooses: no index depends on any of the axes."""
+    return _choices(reduce, reduce.arg, None) if isinstance(reduce.arg, ReduceArg) else []
+
+
+def _choices(reduce: UOp, arg: ReduceArg, shown: ShapeTracker | None) -> list[Choice]:
+    if not _may_choose(reduce.src[0]):
+        return []
+    identity = ConstArg(semantics.reduce_identity(arg.op, reduce.dtype))
+    equalities = list(_equalities((reduce.src[0], shown), identity))
+    if not equalities:
+        return []
+    shape = kernel_shape(reduce.src[0]) if shown is None else shown.shape
+    found: list[Choice] = []
+    for axis in arg.axes:
+        taken = {choice.equality for choice in found}
+        for equality, sides in equalities:
+            if equality in taken or shape[axis] in (0, 1):
+                continue
+            choice = _solved(axis, shape[axis], equality, *sides)
+            choice = choice or _solved(axis, shape[axis], equality, *reversed(sides))
+            if choice is not None and _stands_apart(choice, found):
+                found.append(choice)
+                break
+    return found
+
+
+_CHOOSING = frozenset({Ops.WHERE, Ops.CAST, Ops.MUL, Ops.AND, Ops.OR, Ops.CMPNE}) | MOVEMENT
+
+
+def _may_choose(value: UOp) -> bool:
+    """A quick look: what else is reduced has no condition."""
+    return value.op in _CHOOSING
+
+
+def _stands_apart(choice: Choice, others: list[Choice]) -> bool:
+    axes = [choice.axis, *(other.axis for other in others)]
+    if any(choice.depends_on(axis) for axis in axes):
+        return False
+    return not any(other.depends_on(choice.axis) for other in others)
+
+
+# --- where a value is not the identity ------------------------------------------------------------
+
+
+def _equalities(start: Term, identity: ConstArg) -> Iterator[tuple[UOp, tuple[Term, Term]]]:
+    """Equalities of integers without each of which `start` is `identity`: CMPNE and its sides."""
+    stack = [(start, identity)]
+    for _ in range(MOST_CONDITIONS):
+        if not stack:
+            return
+        (node, shown), idle = stack.pop()
+        if node.op in MOVEMENT and shown is not None:
+            # Outside of its source a PAD gives 0.
+            if node.op is not Ops.PAD or idle == ConstArg(as_const(0, node.dtype)):
+                stack.append((_moved(node, shown), idle))
+        elif node.op is Ops.CMPNE and _constant(node.src[1]) is not None and _is_bool(node.src[0]):
+            flips = _constant(node.src[1]) == ConstArg(True)
+            stack.append(((node.src[0], shown), ConstArg(bool(idle.value) != flips)))
+        elif node.op is Ops.CMPNE and idle == ConstArg(True) and node.src[0].dtype.is_int:
+            yield node, ((node.src[0], shown), (node.src[1], shown))
+        else:
+            stack += [((source, shown), value) for source, value in _idle_sources(node, idle)]
+
+
+def _is_bool(node: UOp) -> bool:
+    return node.dtype.is_bool
+
+
+def _idle_sources(node: UOp, idle: ConstArg) -> Iterator[tuple[UOp, ConstArg]]:
+    """Sources with a value each, any one of which makes `node` have the value `idle`."""
+    src = node.src
+    if node.op is Ops.WHERE and _constant(src[2]) == idle:
+        yield src[0], ConstArg(False)
+        yield src[1], idle
+    elif node.op is Ops.WHERE and _constant(src[1]) == idle:
+        yield src[0], ConstArg(True)
+        yield src[2], idle
+    elif node.op is Ops.CAST:
+        before = _before_cast(node, idle)
+        if before is not None:
+            yield src[0], before
+    elif _absorbs(node, idle):
+        yield src[0], idle
+        yield src[1], idle
+
+
+def _absorbs(node: UOp, idle: ConstArg) -> bool:
+    """Whether `idle` as one operand is the result, whatever the other is; 0 * inf is NaN."""
+    if node.op is Ops.OR:
+        return idle == ConstArg(True)
+    is_exact = node.op is Ops.AND or (node.op is Ops.MUL and node.dtype.is_int)
+    return is_exact and not node.dtype.is_float and idle.value == 0
+
+
+def _before_cast(node: UOp, idle: ConstArg) -> ConstArg | None:
+    """A constant that the CAST `node` makes `idle` of."""
+    source = node.src[0].dtype
+    value = idle.value
+    if not source.is_float and not _fits(int(value) if value == value // 1 else None, source):
+        return None
+    before = as_const(value, source)
+    after = semantics.fold(Ops.CAST, node.dtype, [before], [source])
+    return ConstArg(before) if ConstArg(after) == idle else None
+
+
+def _fits(value: int | None, dtype: DType) -> bool:
+    return value is not None and int(dtype.minimum) <= value <= int(dtype.maximum)
+
+
+def _constant(node: UOp) -> ConstArg | None:
+    while node.op in MOVEMENT and node.op is not Ops.PAD:
+        node = node.src[0]
+    return node.arg if isinstance(node.arg, ConstArg) else None
+
+
+# --- which position makes two sides equal ---------------------------------------------------------
+
+
+def _solved(axis: int, size: sint, equality: UOp, counted: Term, index: Term) -> Choice | None:
+    """The choice of `axis` by `counted == index`, if one side counts along it and one does not.
+
+    What is added to the counter goes to the other side, in arithmetic that wraps on both.
+    """
+    if not is_repeated(index, axis):
+        return None
+    steps: list[Step] = []
+    while len(steps) < MOST_CONDITIONS:
+        counted = _at_value(counted)
+        line = _line(counted, axis, size)
+        if line is not None:
+            return Choice(axis, equality, index, tuple(steps), *line, _mask_of(counted))
+        node, shown = counted
+        if node.op is Ops.NEG:
+            steps.append(Step(Ops.NEG))
+            counted = (node.src[0], shown)
+            continue
+        if node.op not in (Ops.ADD, Ops.SUB):
+            return None
+        left, right = ((source, shown) for source in node.src)
+        if is_repeated(right, axis):
+            steps.append(Step(node.op, right))
+            counted = left
+        elif is_repeated(left, axis):
+            steps.append(Step(node.op, left, is_mirrored=node.op is Ops.SUB))
+            counted = right
+        else:
+            return None
+    return None
+
+
+def _line(term: Term, axis: int, size: sint) -> tuple[int, int] | None:
+    """(sign, offset) where the value is offset + sign * position, exactly and nowhere wrapped."""
+    above: list[UOp] = []
+    node, shown = _at_value(term)
+    while node.op in (Ops.CAST, Ops.ADD, Ops.SUB, Ops.NEG) and len(above) < MOST_CONDITIONS:
+        if not node.dtype.is_int or not node.src[0].dtype.is_int:
+            return None
+        above.append(node)
+        number = 1 if node.op in (Ops.ADD, Ops.SUB) and _constant(node.src[0]) else 0
+        node, shown = _at_value((node.src[number], shown))
+    found = _counts(node, shown, axis)
+    last = (size if isinstance(size, int) else bounds(size)[1]) - 1
+    for step in reversed(above):
+        if found is None:
+            return None
+        found = _stepped(step, *found)
+        if found is None or not all(
+            _fits(found[1] + found[0] * end, step.dtype) for end in (0, last)
+        ):
+            return None
+    return found
+
+
+def node_tracker(node: UOp) -> ShapeTracker | None:
+    """The tracker of a VIEW, VALID or IOTA of a kernel; None of any other node."""
+    return node.arg.tracker if isinstance(node.arg, ViewArg) else None
+
+
+def _mask_of(counted: Term) -> Mask | None:
+    """The mask of the IOTA below a line of a kernel."""
+    for node in counted[0].toposort():
+        shown = node_tracker(node)
+        if node.op is Ops.IOTA and shown is not None:
+            return shown.views[0].mask
+    return None
+
+
+def _stepped(step: UOp, sign: int, offset: int) -> tuple[int, int] | None:
+    """The line after one more operation with a constant."""
+    if step.op is Ops.CAST:
+        return sign, offset
+    if step.op is Ops.NEG:
+        return -sign, -offset
+    first, second = (_constant(source) for source in step.src)
+    if second is not None:
+        value = int(second.value)
+        return sign, offset + (value if step.op is Ops.ADD else -value)
+    if first is None:
+        return None
+    value = int(first.value)
+    return (sign, offset + value) if step.op is Ops.ADD else (-sign, value - offset)
+
+
+def _counts(node: UOp, shown: ShapeTracker | None, axis: int) -> tuple[int, int] | None:
+    """(sign, offset) of an IOTA that counts along `axis` and along no other."""
+    if node.op is not Ops.IOTA or node.src:
+        return None
+    shown = shown or node_tracker(node)
+    is_kernel = shown is node_tracker(node)
+    if shown is None or len(shown.views) > 1:
+        return None
+    (view,) = shown.views
+    # A kernel may mask what is around a reduce that chooses; a tensor graph cuts there.
+    if view.mask is not None and (not is_kernel or view.mask[axis] != (0, view.shape[axis])):
+        return None
+    stride, offset = view.strides[axis], view.offset
+    others = [other for other in range(len(view.shape)) if other != axis]
+    if any(view.strides[other] != 0 and not is_one(view.shape[other]) for other in others):
+        return None
+    if isinstance(stride, UOp) or isinstance(offset, UOp) or abs(stride) != 1:
+        return None
+    return stride, offset
+
+
+# --- terms ----------------------------------------------------------------------------------------
+
+
+def _moved(node: UOp, shown: ShapeTracker) -> Term:
+    """What a movement node shows of its source."""
+    source = node.src[0]
+    step = apply_movement(ShapeTracker.from_shape(shape_of(source)), node.op, node.arg)
+    return source, step.followed_by(shown)
+
+
+def _at_value(term: Term) -> Term:
+    """The term below movement, but for padding."""
+    node, shown = term
+    while shown is not None and node.op in MOVEMENT and node.op is not Ops.PAD:
+        node, shown = _moved(node, shown)
+    return node, shown
+
+
+def repeats(shown: ShapeTracker, axis: int) -> bool:
+    """Whether a view shows the same element at every position along `axis`."""
+    view = shown.views[-1]
+    if is_one(view.shape[axis]):
+        return True
+    if view.mask is not None and any(begin == end for begin, end in view.mask):
+        # Nothing is shown: it is 0 everywhere.
+        return True
+    return view.strides[axis] == 0 and (
+        view.mask is None or view.mask[axis] == (0, view.shape[axis])
+    )
+
+
+def is_repeated(start: Term, axis: int) -> bool:
+    """Whether the graph shows that the value of a term does not change along `axis`."""
+    stack = [start]
+    seen: set[Term] = set()
+    while stack:
+        term = stack.pop()
+        if term in seen:
+            continue
+        seen.add(term)
+        below = None if len(seen) > MOST_TERMS else _changing(*term, axis)
+        if below is None:
+            return False
+        stack += below
+    return True
+
+
+def _changing(node: UOp, shown: ShapeTracker | None, axis: int) -> list[Term] | None:
+    """The terms that must not change for `node` not to; None where it may change by itself."""
+    if node.op in (Ops.CONST, Ops.DEFINE_VAR) or (shown is not None and repeats(shown, axis)):
+        return []
+    if node.op in ALU:
+        return [(source, shown) for source in node.src]
+    if shown is not None:
+        return [_moved(node, shown)] if node.op in MOVEMENT else None
+    if isinstance(node.arg, ReduceArg):
+        return [] if axis in node.arg.axes else [(node.src[0], None)]
+    view = node.src[0] if node.op is Ops.LOAD else node
+    if not isinstance(view.arg, ViewArg) or not repeats(view.arg.tracker, axis):
+        return None
+    return [(position, None) for position in positions_of(view)]

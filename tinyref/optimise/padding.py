@@ -1,0 +1,111 @@
+"""Whether padding a reduce with zeros leaves its result as it was."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from tinyref.algebra.kernel_shape import reduced_sizes
+from tinyref.optimise.plan import varies
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import ConstArg, ReduceArg
+
+# Whether a node is 0 given which of its sources are.
+ZeroRule = Callable[[UOp, list[bool]], bool]
+
+
+def padding_problem(reduce: UOp, axis: int) -> str | None:
+    """Why `reduce` may not go over positions of `axis` whose loads give 0; None where it may."""
+    if not isinstance(reduce.arg, ReduceArg) or reduce.arg.op is not Ops.ADD:
+        op = reduce.arg.op.name if isinstance(reduce.arg, ReduceArg) else reduce.op.name
+        return f"a reduce by {op}: accepted are sums"
+    if not _is_zero_beyond(reduce.src[0], axis):
+        return "a sum of terms that are not 0 where what they load is 0"
+    return None
+
+
+def _is_zero_beyond(root: UOp, axis: int) -> bool:
+    """Whether `root` is 0 at the padded positions of `axis`: LOAD, VALID and IOTA give 0 there."""
+    zero: dict[UOp, bool] = {}
+    for node in root.toposort():
+        if node.op in (Ops.LOAD, Ops.VALID, Ops.IOTA):
+            zero[node] = axis in varies(node)
+        elif isinstance(node.arg, ConstArg):
+            zero[node] = node.arg.value == 0
+        else:
+            rule = _RULES.get(node.op)
+            sources = [zero.get(source, False) for source in node.src]
+            zero[node] = rule is not None and rule(node, sources)
+    return zero[root]
+
+
+def _all(node: UOp, sources: list[bool]) -> bool:
+    return all(sources)
+
+
+def _any(node: UOp, sources: list[bool]) -> bool:
+    return any(sources)
+
+
+def _first(node: UOp, sources: list[bool]) -> bool:
+    return sources[0]
+
+
+def _product(node: UOp, sources: list[bool]) -> bool:
+    """0 * y is 0 for every integer y, and for a float that is certainly finite."""
+    if all(sources) or not node.dtype.is_float:
+        return any(sources)
+    other = node.src[1] if sources[0] else node.src[0]
+    return any(sources) and _is_finite_constant(other)
+
+
+def _quotient(node: UOp, sources: list[bool]) -> bool:
+    """0 / y is 0 for a constant y that is neither 0 nor NaN."""
+    divisor = node.src[1].arg
+    if not sources[0] or not isinstance(divisor, ConstArg):
+        return False
+    return divisor.value != 0 and divisor.value == divisor.value
+
+
+def _is_finite_constant(node: UOp) -> bool:
+    return isinstance(node.arg, ConstArg) and math.isfinite(node.arg.value)
+
+
+def _choice(node: UOp, sources: list[bool]) -> bool:
+    """A condition that is 0 chooses the second value."""
+    return sources[2] and (sources[0] or sources[1])
+
+
+def _multiply_accumulate(node: UOp, sources: list[bool]) -> bool:
+    return sources[2] and _product(node, sources[:2])
+
+
+def _bits(node: UOp, sources: list[bool]) -> bool:
+    """The bits of 0 are 0, but those of a float that is 0 may be of -0; a LOAD gives +0."""
+    (source,) = node.src
+    return sources[0] and (not source.dtype.is_float or source.op is Ops.LOAD)
+
+
+def _inner_reduce(node: UOp, sources: list[bool]) -> bool:
+    """Of zeros the sum, the product and the maximum are 0, but only the sum is of none at all."""
+    if not isinstance(node.arg, ReduceArg):
+        return False
+    may_be_empty = any(not isinstance(size, int) for size in reduced_sizes(node))
+    return sources[0] and (node.arg.op is Ops.ADD or not may_be_empty)
+
+
+_RULES: dict[Ops, ZeroRule] = {
+    **dict.fromkeys((Ops.NEG, Ops.SQRT, Ops.SIN, Ops.TRUNC, Ops.CAST), _all),
+    **dict.fromkeys((Ops.ADD, Ops.SUB, Ops.MAX, Ops.OR, Ops.XOR, Ops.CMPNE, Ops.CMPLT), _all),
+    Ops.AND: _any,
+    Ops.MUL: _product,
+    Ops.MULACC: _multiply_accumulate,
+    Ops.FDIV: _quotient,
+    Ops.IDIV: _quotient,
+    Ops.MOD: _quotient,
+    **dict.fromkeys((Ops.SHL, Ops.SHR), _first),
+    Ops.WHERE: _choice,
+    Ops.BITCAST: _bits,
+    Ops.REDUCE: _inner_reduce,
+}

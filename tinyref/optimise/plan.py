@@ -1,0 +1,300 @@
+"""Plans: how the iteration space of a kernel is cut into axes, and what each axis becomes.
+
+A plan is a kernel in normal form and a list of axes. The position on an axis of the AST is the sum
+of counter * stride over the plan's axes with that target, so that cutting an axis changes no view.
+Plans are immutable: `apply` gives another plan or raises `KernelOptError`.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from tinyref.algebra.kernel_shape import Shape, kernel_shape, positions_of
+from tinyref.algebra.symbolic import describe
+from tinyref.device import Capabilities
+from tinyref.dtype import PtrDType
+from tinyref.optimise.normal_form import OUTPUT, NormalForm, normal_form
+from tinyref.optimise.opt import Opt, checked_opts, opts_text
+from tinyref.uops.node import UOp, node_fact, sint
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import AxisKind, ReduceArg, SlotArg, ViewArg
+from tinyref.uops.tiles import MatrixTile, Operand
+
+# The order of the axes of a plan, which is that of the loops from the outside in.
+KIND_ORDER = (
+    AxisKind.THREAD,
+    AxisKind.GLOBAL,
+    AxisKind.LOCAL,
+    AxisKind.GROUP_REDUCE,
+    AxisKind.REDUCE,
+    AxisKind.UNROLL,
+    AxisKind.UPCAST,
+)
+# Unrolled ones: their counter is a constant in every copy of what depends on it.
+LANE_KINDS = frozenset({AxisKind.UNROLL, AxisKind.UPCAST})
+# Of `tile.TileMode`: fragments in local memory.
+MEMORY_MODE = 3
+ITEM_KINDS = frozenset({AxisKind.LOCAL, AxisKind.GROUP_REDUCE})
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One axis: `extent` turns, each of which moves `stride` positions on AST axis `target`.
+
+    `is_fixed` is true for the lanes of a matrix tile, which no other optimisation may cut.
+    """
+
+    kind: AxisKind
+    extent: sint
+    target: int
+    stride: int = 1
+    is_fixed: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.kind.value} {describe(self.extent)}"
+
+
+@dataclass(frozen=True)
+class TileUse:
+    """A matrix tile at work: on the sum of products `reduce`, of `a` and `b`.
+
+    mode: a `tile.TileMode`. targets: the AST axes of m, n and k.
+    """
+
+    tile: MatrixTile
+    mode: int
+    reduce: UOp
+    a: UOp
+    b: UOp
+    targets: tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A kernel and its axes, in `KIND_ORDER`.
+
+    opts: what was applied. uses_groups: False after NOLOCALS. packed: the slots of the buffers
+    whose elements are copied into scratch memory before they are used again and again. tile: the
+    matrix tile, if there is one.
+    """
+
+    form: NormalForm
+    capabilities: Capabilities
+    axes: tuple[Axis, ...]
+    opts: tuple[Opt, ...] = ()
+    uses_groups: bool = True
+    packed: tuple[int, ...] = ()
+    tile: TileUse | None = None
+
+    @classmethod
+    def of(cls, ast: UOp, capabilities: Capabilities) -> Plan:
+        """The plan without optimisations: every output axis is global, every other one a loop."""
+        form = normal_form(ast)
+        axes = [
+            Axis(AxisKind.GLOBAL if owner == OUTPUT else AxisKind.REDUCE, size, target)
+            for target, (owner, size) in enumerate(zip(form.owners, form.shape, strict=True))
+        ]
+        return cls(form, capabilities, tuple(axes))
+
+    def apply(self, opt: Opt) -> Plan:
+        """The plan with one more optimisation.
+
+        Raises `KernelOptError` with the reason where it is not legal; this plan never changes.
+        """
+        from tinyref.optimise.moves import applied
+
+        return applied(self, opt)
+
+    def apply_all(self, opts: Iterable[Opt]) -> Plan:
+        """The plan with the optimisations applied from left to right.
+
+        Errors as of `apply` and `checked_opts`.
+        """
+        return functools.reduce(Plan.apply, checked_opts(opts), self)
+
+    def legal(self, opt: Opt) -> Plan | None:
+        """The plan with `opt`, or None where that is refused."""
+        from tinyref.optimise.moves import attempted
+
+        found = attempted(self, opt)
+        return found if isinstance(found, Plan) else None
+
+    def __str__(self) -> str:
+        axes = ", ".join(map(str, self.axes)) or "no axes"
+        return f"{axes} after {opts_text(self.opts)}" if self.opts else axes
+
+    # Facts
+
+    @functools.cached_property
+    def shape(self) -> Shape:
+        """The size of each axis of the AST."""
+        return self.form.shape
+
+    @functools.cached_property
+    def nodes(self) -> list[UOp]:
+        """The nodes of the AST, sources first."""
+        return self.form.ast.toposort()
+
+    def of_kind(self, *kinds: AxisKind) -> list[int]:
+        """The numbers of the axes of these kinds, in order."""
+        return [number for number, axis in enumerate(self.axes) if axis.kind in kinds]
+
+    def extents(self, *kinds: AxisKind) -> list[sint]:
+        """The extents of the axes of these kinds, in order."""
+        return [self.axes[number].extent for number in self.of_kind(*kinds)]
+
+    def covered(self, target: int) -> sint:
+        """How many positions the plan has on AST axis `target`: its size, or more if padded."""
+        total: sint = 1
+        for axis in self.axes:
+            if axis.target == target:
+                total = axis.extent if isinstance(axis.extent, UOp) else _times(total, axis.extent)
+        return total
+
+    def is_padded(self, target: int) -> bool:
+        """True where PADTO has added positions to AST axis `target`."""
+        size = self.shape[target]
+        return isinstance(size, int) and self.covered(target) != size
+
+    def reduces_over(self, target: int) -> list[UOp]:
+        """The REDUCE nodes that go over AST axis `target`."""
+        return [
+            node
+            for node in self.nodes
+            if isinstance(node.arg, ReduceArg) and target in node.arg.axes
+        ]
+
+    def loads_of(self, slot: int) -> list[UOp]:
+        """The LOADs of the buffer in `slot`."""
+        return [node for node in self.nodes if node.op is Ops.LOAD and slot_of(node) == slot]
+
+    def axes_of(self, node: UOp, *kinds: AxisKind) -> list[Axis]:
+        """The axes of these kinds along which the value of an AST node changes.
+
+        A value that is repeated along an axis changes there too if the axis is padded: it is
+        gated off at the positions that padding has added.
+        """
+        padded = frozenset(target for target in varies(node) if self.is_padded(target))
+        targets = changes(node) | padded
+        return [axis for axis in self.axes if axis.kind in kinds and axis.target in targets]
+
+    @property
+    def group_size(self) -> int:
+        """Work-items of a group."""
+        return number_of(self.extents(*ITEM_KINDS))
+
+    def grouped_reduces(self) -> list[UOp]:
+        """The REDUCEs whose terms are shared out among the work-items of a group."""
+        targets = {axis.target for axis in self.axes if axis.kind is AxisKind.GROUP_REDUCE}
+        return [
+            node
+            for node in self.nodes
+            if isinstance(node.arg, ReduceArg) and targets.intersection(node.arg.axes)
+        ]
+
+    def shared_bytes(self) -> int:
+        """The local memory that the kernel takes, for grouped reduces and for packed buffers."""
+        total = 0
+        for node in self.grouped_reduces():
+            lanes = number_of(axis.extent for axis in self.axes_of(node, *LANE_KINDS))
+            total += self.group_size * lanes * node.dtype.itemsize
+        for slot in self.packed:
+            (load,) = self.loads_of(slot)
+            inside = self.axes_of(load, AxisKind.REDUCE, *LANE_KINDS)
+            total += number_of(axis.extent for axis in inside) * load.dtype.itemsize
+        return total + self._fragment_bytes()
+
+    def _fragment_bytes(self) -> int:
+        """The local memory for the fragments of a tile that is computed from there."""
+        use = self.tile
+        if use is None or use.mode != MEMORY_MODE:
+            return 0
+        elements = sum(self.fragment_elements(use, each) for each in (Operand.A, Operand.B))
+        return elements * use.tile.dtype_in.itemsize
+
+    def fragment_axes(self, use: TileUse, operand: Operand) -> list[Axis]:
+        """The axes outside of the tile for each turn of which A or B is another matrix.
+
+        Of the loops one turn is there at a time.
+        """
+        value = use.a if operand is Operand.A else use.b
+        lanes = self.axes_of(value, *LANE_KINDS)
+        items = [axis for axis in self.axes if axis.kind in ITEM_KINDS]
+        return [axis for axis in (*items, *lanes) if not axis.is_fixed]
+
+    def fragment_elements(self, use: TileUse, operand: Operand) -> int:
+        """How many elements of A or B a group holds at a time."""
+        rows, columns = use.tile.shape(operand)
+        return rows * columns * number_of(a.extent for a in self.fragment_axes(use, operand))
+
+    def with_axes(self, axes: Iterable[Axis]) -> Plan:
+        """The plan with other axes, sorted by kind; axes of one turn are left out."""
+        kept = [axis for axis in axes if isinstance(axis.extent, UOp) or axis.extent != 1]
+        # The threads of a tile are neighbours, so they count fastest.
+        kept.sort(key=lambda axis: (KIND_ORDER.index(axis.kind), axis.is_fixed))
+        return replace(self, axes=tuple(kept))
+
+
+def _times(total: sint, extent: int) -> sint:
+    return total if isinstance(total, UOp) else total * extent
+
+
+def number_of(extents: Iterable[sint]) -> int:
+    """The product of extents that are known, as those of items and lanes are."""
+    return math.prod(extent for extent in extents if isinstance(extent, int))
+
+
+def varies(node: UOp) -> frozenset[int]:
+    """The axes of the AST along which a node has more than one position."""
+    sizes: Sequence[sint] = kernel_shape(node)
+    return frozenset(
+        axis for axis, size in enumerate(sizes) if not (isinstance(size, int) and size == 1)
+    )
+
+
+@node_fact
+def changes(node: UOp) -> frozenset[int]:
+    """The axes of the AST along which the value of a node may change: a repeated one does not."""
+    if node.op is Ops.LOAD:
+        return changes(node.src[0])
+    if isinstance(node.arg, ViewArg):
+        views = node.arg.tracker.views
+        if len(views) > 1 or node.op is Ops.VALID:
+            return varies(node)
+        (view,) = views
+        repeated = [
+            stride == 0 and (view.mask is None or view.mask[axis] == (0, view.shape[axis]))
+            for axis, stride in enumerate(view.strides)
+        ]
+        placed = _places_change(node)
+        return frozenset(axis for axis in varies(node) if axis in placed or not repeated[axis])
+    found: frozenset[int] = frozenset().union(*map(changes, node.src))
+    return found.difference(node.arg.axes) if isinstance(node.arg, ReduceArg) else found
+
+
+def _places_change(view: UOp) -> frozenset[int]:
+    """The axes along which the positions change that a view takes from values."""
+    return frozenset().union(*map(changes, positions_of(view)))
+
+
+def slot_of(access: UOp) -> int:
+    """The slot of the buffer that a LOAD or STORE of an AST goes to."""
+    buffer = access.src[0].src[0]
+    return buffer.arg.slot if isinstance(buffer.arg, SlotArg) else -1
+
+
+def element_strides(access: UOp) -> tuple[sint | None, ...]:
+    """By how many elements of its buffer a LOAD or STORE moves with each AST axis; None: varies."""
+    view = access.src[0]
+    if not isinstance(view.arg, ViewArg) or not isinstance(view.dtype, PtrDType):
+        raise TypeError(f"{view.op.name} is no view of a buffer")
+    strides = view.arg.tracker.real_strides()
+    positions = positions_of(view)
+    if not positions:
+        return strides
+    placed = _places_change(view)
+    own = strides[: len(strides) - len(positions)]
+    return tuple(None if axis in placed else stride for axis, stride in enumerate(own))

@@ -1,0 +1,214 @@
+"""Matrix tiles in plans: which sums of products fit a tile, and the axes that it brings.
+
+The lanes of a tile are axes of two turns each, one for every bit of the numbers of its threads and
+registers, laid out as those of C. They cannot be cut further.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from enum import IntEnum
+
+from tinyref import config
+from tinyref.algebra.symbolic import describe
+from tinyref.dtype import ImageDType
+from tinyref.optimise.limits import limit_problem
+from tinyref.optimise.normal_form import OUTPUT
+from tinyref.optimise.opt import Opt
+from tinyref.optimise.padding import padding_problem
+from tinyref.optimise.plan import Axis, Plan, TileUse, changes
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import AxisKind, ReduceArg
+from tinyref.uops.tiles import MatrixTile
+
+# The padding of an axis may make the work on it this many times as large.
+MOST_PADDING = 4
+
+
+class TileLevel(IntEnum):
+    """What a kernel may look like for a tile; each level admits what those below it do."""
+
+    # The one reduce of the kernel, of products of elements as they are loaded.
+    LOADS = 0
+    # Any expression of the tile's input type, and other reduces in the kernel.
+    EXPRESSIONS = 1
+    # Axes that the tile does not divide are padded.
+    PADDING = 2
+
+
+class TileMode(IntEnum):
+    """How the product of a tile is computed."""
+
+    # By the device's instruction.
+    INSTRUCTION = 1
+    # Element by element, on the same axes.
+    SHAPE = 2
+    # Element by element, from fragments that the threads leave in local memory.
+    MEMORY = 3
+
+
+@dataclass(frozen=True)
+class Product:
+    """A sum of products: `reduce`, the operands as A and B, and the AST axes of m, n and k."""
+
+    reduce: UOp
+    a: UOp
+    b: UOp
+    targets: tuple[int, int, int]
+
+
+def with_tile(plan: Plan, opt: Opt) -> Plan | str:
+    """The plan on the tile that `opt` names, or why not."""
+    problem = _request_problem(plan, opt)
+    if problem is not None:
+        return problem
+    reason = "every tile of the device rounds its inputs: such a one is named by its number"
+    for number in exact_tiles(plan) if opt.arg == -1 else (opt.arg,):
+        tile = plan.capabilities.matrix_tiles[number]
+        found = _on_tile(plan, tile, opt)
+        problem = limit_problem(found) if isinstance(found, Plan) else found
+        if problem is None:
+            return found
+        reason = problem
+    return reason
+
+
+def exact_tiles(plan: Plan) -> list[int]:
+    """The numbers of the device's tiles that take their inputs as they are."""
+    tiles = plan.capabilities.matrix_tiles
+    return [number for number, tile in enumerate(tiles) if tile.rounds_in is None]
+
+
+def _request_problem(plan: Plan, opt: Opt) -> str | None:
+    tiles = plan.capabilities.matrix_tiles
+    if not tiles:
+        return "the device declares no matrix tile"
+    if plan.opts:
+        return "a matrix tile comes before all other optimisations"
+    if not plan.capabilities.has_groups:
+        return "the device has no groups of work-items to share a tile"
+    if not -1 <= opt.arg < len(tiles):
+        return f"there is no tile {opt.arg}: accepted are -1 to {len(tiles) - 1}"
+    if opt.level not in [*TileLevel] or opt.mode not in [*TileMode]:
+        return f"level {opt.level}, mode {opt.mode}: accepted are levels 0 to 2 and modes 1 to 3"
+    return None
+
+
+def _on_tile(plan: Plan, tile: MatrixTile, opt: Opt) -> Plan | str:
+    if tile.rounds_in is not None and config.integer("STRICT_FLOAT"):
+        return f"{tile} rounds its inputs to {tile.rounds_in.value}: not where floats are strict"
+    for dtype in (tile.dtype_in, tile.dtype_out):
+        if dtype not in plan.capabilities.dtypes:
+            return f"{tile} is of {dtype.name}, which the device only emulates"
+    if tile.c.copies != 1:
+        return f"{tile} repeats elements of C: accepted are tiles that hold each once"
+    found = list(products(plan, tile, opt.level))
+    if not found:
+        return f"no sum of products fits the types and axes of {tile}"
+    if not 0 <= opt.axis < len(found):
+        return f"there is no choice {opt.axis} of axes: accepted are 0 to {len(found) - 1}"
+    return _cut(plan, tile, found[opt.axis], opt)
+
+
+# --- matching -------------------------------------------------------------------------------------
+
+
+def products(plan: Plan, tile: MatrixTile, level: int) -> Iterator[Product]:
+    """The ways in which a reduce of the kernel is a product of the tile, last axes first."""
+    reduces = [node for node in plan.nodes if isinstance(node.arg, ReduceArg)]
+    if level == TileLevel.LOADS and len(reduces) != 1:
+        return
+    for reduce in reduces:
+        factors = _factors(reduce, tile, level)
+        if factors is None:
+            continue
+        for a, b in (factors, factors[::-1]):
+            for targets in _targets(plan, reduce, a, b):
+                yield Product(reduce, a, b, targets)
+
+
+def _factors(reduce: UOp, tile: MatrixTile, level: int) -> tuple[UOp, UOp] | None:
+    """The two operands of the products that are summed, in the tile's input type."""
+    product = reduce.src[0]
+    is_sum = isinstance(reduce.arg, ReduceArg) and reduce.arg.op is Ops.ADD
+    if not is_sum or product.op is not Ops.MUL or product.dtype is not tile.dtype_out:
+        return None
+    factors = [_input(factor, tile) for factor in product.src]
+    accepted = [each for each in factors if each is not None and _is_accepted(each, level)]
+    return (accepted[0], accepted[1]) if len(accepted) == 2 else None
+
+
+def _input(factor: UOp, tile: MatrixTile) -> UOp | None:
+    """What a tile takes for a factor of its output type, which it widens itself."""
+    if tile.dtype_in is not tile.dtype_out:
+        if factor.op is not Ops.CAST:
+            return None
+        factor = factor.src[0]
+    return factor if factor.dtype is tile.dtype_in else None
+
+
+def _is_accepted(factor: UOp, level: int) -> bool:
+    if any(isinstance(node.dtype, ImageDType) for node in factor.toposort()):
+        # A thread takes single elements, an image gives texels.
+        return False
+    if level == TileLevel.LOADS:
+        return factor.op is Ops.LOAD
+    # The fragments are computed at other positions than all else: without loops of their own.
+    return all(node.op is not Ops.REDUCE for node in factor.toposort())
+
+
+def _targets(plan: Plan, reduce: UOp, a: UOp, b: UOp) -> Iterator[tuple[int, int, int]]:
+    in_a, in_b = changes(a), changes(b)
+    outputs = [target for target, owner in enumerate(plan.form.owners) if owner == OUTPUT]
+    reduced = reduce.arg.axes if isinstance(reduce.arg, ReduceArg) else ()
+    for n in reversed([each for each in outputs if each in in_b and each not in in_a]):
+        for m in reversed([each for each in outputs if each in in_a and each not in in_b]):
+            for k in reversed([each for each in reduced if each in in_a and each in in_b]):
+                yield m, n, k
+
+
+# --- axes -----------------------------------------------------------------------------------------
+
+
+def _cut(plan: Plan, tile: MatrixTile, product: Product, opt: Opt) -> Plan | str:
+    axes = list(plan.axes)
+    for target, size in zip(product.targets, tile.dims, strict=True):
+        number = next(i for i, axis in enumerate(axes) if axis.target == target)
+        extent = axes[number].extent
+        if not isinstance(extent, int):
+            return f"axis {number} has the symbolic extent {describe(extent)}"
+        padded = -(-extent // size) * size
+        if padded != extent:
+            problem = _padding_problem(plan, target, extent, padded, opt.level)
+            if problem is not None:
+                return f"{tile} needs multiples of {size} on axis {number}: {problem}"
+        axes[number] = replace(axes[number], extent=padded // size, stride=size)
+    m, n, k = product.targets
+    places = {"m": m, "n": n}
+    # The lowest bit is the last axis, so that the axes count as the numbers do.
+    for kind, bits in (
+        (AxisKind.LOCAL, tile.c.thread_bits),
+        (AxisKind.UPCAST, tile.c.register_bits),
+    ):
+        axes += [
+            Axis(kind, 2, places[bit.axis], bit.weight, is_fixed=True)
+            for bit in reversed(bits)
+            if bit is not None
+        ]
+    axes.append(Axis(AxisKind.UNROLL, tile.size("k"), k, is_fixed=True))
+    use = TileUse(tile, opt.mode, product.reduce, product.a, product.b, product.targets)
+    return replace(plan.with_axes(axes), tile=use)
+
+
+def _padding_problem(plan: Plan, target: int, extent: int, padded: int, level: int) -> str | None:
+    if level < TileLevel.PADDING:
+        return f"{extent} is none, and only level 2 pads"
+    if padded > MOST_PADDING * extent:
+        return f"{padded} positions for {extent}: accepted is {MOST_PADDING} times the work"
+    for reduce in plan.reduces_over(target):
+        problem = padding_problem(reduce, target)
+        if problem is not None:
+            return problem
+    return None

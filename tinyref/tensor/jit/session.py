@@ -1,0 +1,176 @@
+"""What a capture must know of the tensors that its function uses, found while the function runs.
+
+A replay finds what a tensor holds by then in its memory, and nowhere else: a graph that is not
+computed yet, or a constant, would be repeated as it was. So a tensor from outside gets memory when
+the function first reads it, by kernels that are no part of the capture. What the function does not
+read stays as it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from weakref import WeakSet
+
+from tinyref.algebra.symbolic import describe_shape
+from tinyref.engine.capture import not_recording
+from tinyref.errors import TinyrefError, UserStateError
+from tinyref.lazy.folding import shows_constant
+from tinyref.lazy.shape import is_empty, largest_size, shape_of
+from tinyref.schedule.hazards import assigned_buffer
+from tinyref.tensor.core import TensorCore, Value, capturing
+from tinyref.tensor.data import compute, store_apart
+from tinyref.tensor.locks import TurnLock
+from tinyref.tensor.registry import is_computed, parts_of, registry, shown_numbers
+from tinyref.uops.node import UOp, toposort
+from tinyref.uops.ops import Ops
+
+# A constant of more elements is part of a capture: that much memory is not taken unasked.
+LARGEST_CONSTANT = 1 << 22
+
+
+class CaptureSession:
+    """The tensors that a function meets while it is captured.
+
+    before: the BUFFERs that tensors from outside showed when they were read, with descriptions.
+    is_over: the function has returned, and all that it computes has run. locks: held until then,
+    and by each replay.
+    """
+
+    def __init__(self) -> None:
+        self.before: dict[int, str] = {}
+        self.is_over = False
+        self.thread = threading.get_ident()
+        self._is_disturbed = False
+        self.locks: list[TurnLock] = []
+        _sessions.add(self)
+
+    def read(self, value: Value) -> None:
+        """Gives a tensor from outside memory of its own, unless it is in some.
+
+        A tensor that cannot be computed, and a constant above `LARGEST_CONSTANT` elements, stays
+        as it is.
+        """
+        for lock in self.locks:
+            lock.last_use = time.monotonic()
+        if value.session is self or is_empty(shape_of(value.node)):
+            return
+        if not _is_in_memory(value.node):
+            is_constant = _is_constant(value.node)
+            if is_constant and largest_size(shape_of(value.node)) > LARGEST_CONSTANT:
+                return
+            with self._outside(), contextlib.suppress(TinyrefError):
+                if is_constant:
+                    store_apart(value)
+                compute([TensorCore._peek(value)])
+        if value.tensor is not None:
+            for number in shown_numbers(value.node):
+                self.before.setdefault(number, description_of(value.tensor))
+
+    def before_compute(self, roots: Sequence[UOp]) -> None:
+        """Computes tensors from outside that read what `roots` overwrite.
+
+        Else their kernels would be part of the capture, and each replay would run them again.
+        """
+        self.check()
+        nodes = toposort(roots)
+        assigned = {assigned_buffer(node) for node in nodes if node.op is Ops.ASSIGN}
+        if not assigned:
+            return
+        others = [value for value in registry.pending() if value.session is not self]
+        read = reaching(others, assigned.__contains__)
+        with self._outside():
+            compute([tensor for value in read if (tensor := value.tensor) is not None])
+
+    def hold(self, lock: TurnLock) -> None:
+        """Other threads wait for `lock` until the function is captured."""
+        if lock not in self.locks and threading.get_ident() == self.thread:
+            lock.acquire()
+            self.locks.append(lock)
+
+    def end(self) -> None:
+        """What the function made is like any other tensor from now on."""
+        self.is_over = True
+        for lock in self.locks:
+            lock.release()
+
+    def disturb(self) -> None:
+        """Another thread computed an assignment of the function: the capture does not have it."""
+        self._is_disturbed = True
+
+    def check(self) -> None:
+        """Raises `UserError` where another thread took part in what is captured."""
+        if self._is_disturbed:
+            raise UserStateError(
+                "TinyJit: another thread computed what the function assigns to while it was "
+                "captured: call it while no other thread uses these tensors"
+            )
+
+    def left_over(self) -> list[TensorCore]:
+        """The tensors that the function made, or assigned to, and did not compute."""
+        mine = [value for value in registry.pending() if value.session is self]
+        return [tensor for value in mine if (tensor := value.tensor) is not None]
+
+    @contextlib.contextmanager
+    def _outside(self) -> Iterator[None]:
+        token = capturing.set(None)
+        try:
+            with not_recording():
+                yield
+        finally:
+            capturing.reset(token)
+
+
+_sessions: WeakSet[CaptureSession] = WeakSet()
+
+
+def _in_child() -> None:
+    """Of a forked child: captures by other threads will never end there."""
+    for found in _sessions:
+        if found.thread != threading.get_ident():
+            found.is_over = True
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)
+
+
+@contextlib.contextmanager
+def capture_session(stand_ins: Sequence[TensorCore]) -> Iterator[CaptureSession]:
+    """A function is captured within the block, in this thread; `stand_ins` are its arguments."""
+    found = CaptureSession()
+    for tensor in stand_ins:
+        tensor._value.session = found
+    token = capturing.set(found)
+    try:
+        yield found
+    finally:
+        found.end()
+        capturing.reset(token)
+
+
+def description_of(tensor: TensorCore) -> str:
+    """Type and shape, for messages."""
+    return f"{tensor.dtype.name} tensor of shape {describe_shape(tensor.shape)}"
+
+
+def _is_constant(node: UOp) -> bool:
+    return all(shows_constant(part) for part in parts_of(node))
+
+
+def _is_in_memory(node: UOp) -> bool:
+    return is_computed(node) and not any(
+        shows_constant(part) for part in parts_of(node) if not is_empty(shape_of(part))
+    )
+
+
+def reaching(values: Sequence[Value], is_wanted: Callable[[UOp], bool]) -> list[Value]:
+    """Those of `values` whose graph holds a wanted node."""
+    reached: set[UOp] = set()
+    for node in toposort({value.node: None for value in values}):
+        if is_wanted(node) or any(source in reached for source in node.src):
+            reached.add(node)
+    return [value for value in values if value.node in reached]

@@ -1,0 +1,212 @@
+"""The tensors that a captured function keeps from call to call, and those that look at them.
+
+A replay reads and writes the memory that the capture saw. So a tensor that had this memory must
+still have it, and what was computed from old contents, or shows them, must get them before.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from tinyref.engine.capture import Known, Recorder
+from tinyref.errors import UserStateError
+from tinyref.tensor.assignment import Assignment
+from tinyref.tensor.core import TensorCore, Value
+from tinyref.tensor.data import store_apart
+from tinyref.tensor.jit.session import CaptureSession, reaching
+from tinyref.tensor.registry import registry, shown_numbers
+from tinyref.uops.node import UOp
+from tinyref.uops.payload import BufferArg
+
+Compute = Callable[[Sequence[TensorCore]], None]
+
+
+@dataclass(slots=True)
+class _Holder:
+    """A tensor that had its memory when the function was captured, and the value it had then."""
+
+    tensor: weakref.ref[TensorCore]
+    value: Value
+    numbers: tuple[int, ...]
+
+
+def _is_view_of(tensor: TensorCore | None, storages: set[int]) -> bool:
+    return tensor is not None and tensor._view is not None and id(tensor._view.storage) in storages
+
+
+def _refresh_views(tensor: TensorCore) -> None:
+    """Views that were computed for themselves show the memory again that a replay writes."""
+    tensors = [] if tensor._view is None else tensor._view.storage.tensors()
+    if len(tensors) < 2:
+        return
+    assert isinstance(tensor, Assignment), "tensors are assigned to"
+    base = tensor._base("TinyJit")
+    numbers = set(shown_numbers(base._node))
+    for other in tensors:
+        if other is not base and not numbers.issuperset(shown_numbers(other._node)):
+            assert isinstance(other, Assignment), "tensors are assigned to"
+            other._refresh(base)
+
+
+class State:
+    """The memory that a capture shares with tensors outside.
+
+    written: the numbers of the BUFFERs that the steps write.
+
+    recorder: what was captured. own: BUFFERs that are inputs or outputs, and no state. session:
+    the capture, which has ended.
+    """
+
+    def __init__(self, recorder: Recorder, own: Iterable[int], session: CaptureSession) -> None:
+        own = set(own)
+        outside = {
+            number: known
+            for number, known in recorder.known.items()
+            if number not in own and not known.is_temporary
+        }
+        self.written = {number for number, known in outside.items() if known.is_written}
+        self._needed: dict[int, str] = {}
+        self._holders: list[_Holder] = []
+        for number, known in outside.items():
+            self._add_holders(number, known, session.before)
+        self._counts = {number: registry.count_showing(number) for number in self.written}
+
+    @classmethod
+    def restored(
+        cls, written: set[int], needed: dict[int, str], tensors: Iterable[TensorCore]
+    ) -> State:
+        """The state of a capture from a pickle, which `tensors` hold now."""
+        state = object.__new__(cls)
+        state.written = written
+        state._needed = needed
+        state._holders = [
+            _Holder(weakref.ref(tensor), tensor._value, shown_numbers(tensor._node))
+            for tensor in tensors
+        ]
+        state._counts = {number: registry.count_showing(number) for number in written}
+        return state
+
+    def tensors(self) -> list[TensorCore]:
+        """The tensors that hold it now."""
+        found = [tensor for holder in self._holders if (tensor := holder.tensor()) is not None]
+        return list({id(tensor): tensor for tensor in found}.values())
+
+    @property
+    def needed(self) -> dict[int, str]:
+        """The BUFFERs that tensors from outside must go on to show, with descriptions."""
+        return self._needed
+
+    def keep(self, numbers: Collection[int]) -> None:
+        """From now on replays touch no other BUFFERs than `numbers`."""
+        self._needed = {n: text for n, text in self._needed.items() if n in numbers}
+
+    def __len__(self) -> int:
+        return len(self.written)
+
+    def _add_holders(self, number: int, known: Known, before: dict[int, str]) -> None:
+        values = [value for value in registry.showing(number) if value.tensor is not None]
+        if known.existed and number in before:
+            self._needed[number] = before[number]
+            if not values:
+                raise UserStateError(
+                    f"TinyJit: a {before[number]} that the function reads was replaced in it: "
+                    f"replays would read the old one; assign() to it in place, or pass it in and "
+                    f"return it"
+                )
+        for value in values:
+            tensor = value.tensor
+            if tensor is not None:
+                holder = _Holder(weakref.ref(tensor), value, shown_numbers(value.node))
+                self._holders.append(holder)
+
+    def touches(self, numbers: Iterable[int], is_written: bool) -> bool:
+        """Whether an argument that shows `numbers` is state that is written, or both are."""
+        touched = self._outside if is_written else self.written
+        return not touched.isdisjoint(numbers)
+
+    def before_replay(self, compute: Compute, inputs: Iterable[int] = ()) -> None:
+        """Makes sure that a replay does what a call would do to the tensors outside.
+
+        `inputs` are the BUFFERs of arguments that are written.
+        Raises `UserError` where a tensor that the function reads has other memory by now.
+        """
+        for holder in self._holders:
+            tensor = holder.tensor()
+            if tensor is None or tensor._value is not holder.value:
+                self._renew(compute)
+                break
+        if registry.differs(self._counts):
+            self._keep_copies(compute)
+        if registry.has_pending:
+            self._keep_results(compute, self.written.union(inputs))
+
+    def _renew(self, compute: Compute) -> None:
+        """Finds the tensors again that were assigned to, or are gone."""
+        holders: list[_Holder] = []
+        for holder in self._holders:
+            tensor = holder.tensor()
+            if tensor is None:
+                continue
+            if tensor._value is not holder.value:
+                compute([tensor])
+                _refresh_views(tensor)
+                numbers = shown_numbers(tensor._node)
+                holder = _Holder(holder.tensor, tensor._value, numbers)
+            holders.append(holder)
+        held = {number for holder in holders for number in holder.numbers}
+        for number, description in self._needed.items():
+            if number not in held:
+                raise UserStateError(
+                    f"TinyJit: a {description} that the captured function reads is gone, or has "
+                    f"other memory by now: assign() to it in place, or capture anew after reset()"
+                )
+        self._holders = [holder for holder in holders if set(holder.numbers) & self._outside]
+        self._counts = {number: registry.count_showing(number) for number in self.written}
+
+    @property
+    def _outside(self) -> set[int]:
+        return self.written | self._needed.keys()
+
+    def _keep_copies(self, compute: Compute) -> None:
+        """Tensors that show memory which the replay overwrites get copies of their own."""
+        others = self._others()
+        for value in others:
+            value.is_overwritten |= value.tensor is None
+        # Computing gives views memory of their own; what still shows the memory itself is copied.
+        compute([tensor for value in others if (tensor := value.tensor) is not None])
+        copied = [
+            (value, tensor) for value in self._others() if (tensor := value.tensor) is not None
+        ]
+        for value, _ in copied:
+            store_apart(value)
+        compute([tensor for _, tensor in copied])
+        self._counts = {number: registry.count_showing(number) for number in self.written}
+
+    def _others(self) -> list[Value]:
+        """The values that show memory which is written, but do not hold it as state."""
+        found = {id(value): value for number in self.written for value in registry.showing(number)}
+        return self._without_views(found.values())
+
+    def _without_views(self, values: Iterable[Value]) -> list[Value]:
+        """Those of `values` that no holder has; its views show what a replay writes, as it does."""
+        holding = {id(holder.value) for holder in self._holders}
+        holders = [tensor for holder in self._holders if (tensor := holder.tensor()) is not None]
+        shown = {id(tensor._view.storage) for tensor in holders if tensor._view is not None}
+        return [
+            value
+            for value in values
+            if id(value) not in holding and not _is_view_of(value.tensor, shown)
+        ]
+
+    def _keep_results(self, compute: Compute, written: set[int]) -> None:
+        """What is not computed yet, and reads memory that the replay overwrites, is computed."""
+
+        def is_written(node: UOp) -> bool:
+            return isinstance(node.arg, BufferArg) and node.arg.number in written
+
+        reading = self._without_views(reaching(registry.pending(), is_written))
+        for value in reading:
+            value.is_overwritten |= value.tensor is None
+        compute([tensor for value in reading if (tensor := value.tensor) is not None])

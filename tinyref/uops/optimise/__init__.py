@@ -1,1 +1,0 @@
-"""The kernel optimiser: how the iteration space of a kernel is cut, ordered and executed."""

@@ -1,0 +1,90 @@
+"""The verifiers: labelled rules for each of the four dialects, checked at every border.
+
+In: a graph and the dialect that it should be. Out: nothing, or a `VerifyError` that says which
+labelled rule is broken where, what was expected and what came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from tinyref.errors import VerifyError
+from tinyref.formats.text import node_text
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Dialect
+from tinyref.verify.ast import AST
+from tinyref.verify.indexed import INDEXED
+from tinyref.verify.program import PROGRAM, ProgramGraph
+from tinyref.verify.rule import Graph, Rules, VerifyRule, graph_nodes
+from tinyref.verify.tensor import TENSOR
+
+__all__ = ["RULES", "VerifyRule", "verify"]
+
+_DIALECTS = {rules.dialect: rules for rules in (TENSOR, AST, INDEXED, PROGRAM)}
+
+# Every rule by its label, such as ast.store.2.
+RULES: Mapping[str, VerifyRule] = MappingProxyType(
+    {rule.label: rule for rules in _DIALECTS.values() for rule in rules.all}
+)
+
+
+def verify(
+    dialect: Dialect, root_or_nodes: UOp | Sequence[UOp], allows_index: bool = False
+) -> None:
+    """Checks a graph by its root, or a program by its nodes, against the rules of `dialect`.
+
+    `allows_index` admits the index type in indexed kernels, before it is narrowed. Raises
+    `VerifyError` for the first node, in order, that breaks a rule.
+    """
+    rules = _DIALECTS[dialect]
+    if isinstance(root_or_nodes, UOp):
+        _verify_graph(rules, root_or_nodes, allows_index)
+        return
+    _verify_nodes(rules, tuple(root_or_nodes), allows_index)
+
+
+def _verify_graph(rules: Rules, root: UOp, allows_index: bool) -> None:
+    """Checks a graph, which never changes, once: its root remembers that it passed."""
+    passed = (rules, allows_index)
+    if passed not in root.facts:
+        _verify_nodes(rules, graph_nodes(root), allows_index)
+        root.facts[passed] = True
+
+
+def _verify_nodes(rules: Rules, nodes: Sequence[UOp], allows_index: bool) -> None:
+    dialect = rules.dialect
+    if dialect is Dialect.PROGRAM:
+        graph: Graph = ProgramGraph(nodes, allows_index)
+    else:
+        graph = Graph(dialect, nodes, allows_index)
+    wrong = _first_wrong_alone(rules, graph)
+    graph_rules = rules.graph_rules(graph, wrong is None)
+    for position, node in enumerate(nodes if wrong is None else nodes[: wrong[0]]):
+        if node.op in graph_rules:
+            _check(graph_rules[node.op], node, graph, position)
+    if wrong is not None:
+        raise wrong[1]
+
+
+def _first_wrong_alone(rules: Rules, graph: Graph) -> tuple[int, VerifyError] | None:
+    """The place of the first node that breaks a rule on nodes alone, and the error."""
+    for position, node in enumerate(graph.nodes):
+        # The rules itself is the key under which a node remembers that it passed.
+        if rules not in node.facts:
+            try:
+                _check(rules.local_rules(node.op), node, graph, position)
+            except VerifyError as error:
+                return position, error
+            node.facts[rules] = True
+    return None
+
+
+def _check(chosen: Sequence[VerifyRule], node: UOp, graph: Graph, position: int) -> None:
+    for rule in chosen:
+        finding = rule.check(node, graph, position)
+        if finding is not None:
+            where = node_text(node)
+            if graph.dialect is Dialect.PROGRAM:
+                where = f"%{position} = {where}"
+            raise VerifyError(rule.label, where, *finding)

@@ -1,0 +1,469 @@
+"""Shape trackers: a chain of views through which a shape shows a flat buffer."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NoReturn
+from weakref import WeakValueDictionary
+
+import numpy as np
+import numpy.typing as npt
+
+from tinyref.algebra.linear import Linear, modular, to_node
+from tinyref.algebra.simplify import simplify
+from tinyref.algebra.symbolic import (
+    Extent,
+    Polynomial,
+    Undecided,
+    as_node,
+    at_most,
+    describe,
+    describe_shape,
+    is_known,
+    lift,
+    lower,
+    lowest,
+    product,
+    split,
+    value_of,
+    variables_of,
+)
+from tinyref.dtype import dtypes
+from tinyref.errors import UserError
+from tinyref.uops import build
+from tinyref.uops.node import UOp, sint
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import AxisKind, BoundsArg, FlipArg, Payload, PermuteArg, ShapeArg
+from tinyref.views.composition import compose, reshape
+from tinyref.views.view import CACHE, Shape, View
+
+_interned: WeakValueDictionary[tuple[View, ...], ShapeTracker] = WeakValueDictionary()
+
+
+class ShapeTracker:
+    """A shape over a buffer: the last view has the shape, the first one reaches into the buffer.
+
+    What a view maps a position to is a row-major position of the view before it. A position is
+    valid if the masks of all views allow it; reading an invalid one gives 0. Trackers are
+    immutable and interned. Raises `UserError` where a view reaches outside the one before it.
+    """
+
+    __slots__ = ("__weakref__", "views")
+
+    views: tuple[View, ...]
+
+    def __new__(cls, views: tuple[View, ...]) -> ShapeTracker:
+        found = _interned.get(views)
+        if found is not None:
+            return found
+        _check_chain(views)
+        tracker = object.__new__(cls)
+        tracker.views = views
+        return _interned.setdefault(views, tracker)
+
+    def __repr__(self) -> str:
+        return f"ShapeTracker({', '.join(map(repr, self.views))})"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("ShapeTracker: trackers do not pickle; save them with serialize")
+
+    @staticmethod
+    def from_shape(shape: Sequence[sint]) -> ShapeTracker:
+        """A buffer seen row-major as `shape`, from its first element on."""
+        return ShapeTracker((View.contiguous(tuple(shape)),))
+
+    @property
+    def shape(self) -> Shape:
+        """The shape that the outside sees."""
+        return self.views[-1].shape
+
+    @property
+    def size(self) -> sint:
+        """The number of positions in the shape."""
+        return self.views[-1].size
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether position i, in row-major order, is element i, for all positions."""
+        return len(self.views) == 1 and self.views[0].is_contiguous
+
+    @property
+    def is_masked(self) -> bool:
+        """Whether some view has a mask."""
+        return any(view.mask is not None for view in self.views)
+
+    # --- movement -------------------------------------------------------------------------------
+
+    def _with_last(self, view: View) -> ShapeTracker:
+        if len(self.views) == 1:
+            return ShapeTracker((view,))
+        return ShapeTracker((*self.views[:-1], view)).simplify()
+
+    def reshape(self, shape: Sequence[sint]) -> ShapeTracker:
+        """The same elements in row-major order, seen as `shape`. Raises `UserError` on sizes."""
+        merged = reshape(self.views[-1], tuple(shape))
+        if merged is not None:
+            return self._with_last(merged)
+        return ShapeTracker((*self.views, View.contiguous(tuple(shape)))).simplify()
+
+    def permute(self, order: Sequence[int]) -> ShapeTracker:
+        """Axis i of the result is axis `order[i]`. Raises `UserError` for no permutation."""
+        return self._with_last(self.views[-1].permute(order))
+
+    def expand(self, shape: Sequence[sint]) -> ShapeTracker:
+        """Axes of size 1 repeat up to `shape`. Raises `UserError` for other axes."""
+        return self._with_last(self.views[-1].expand(shape))
+
+    def pad(self, bounds: Sequence[tuple[sint, sint]]) -> ShapeTracker:
+        """(before, after) invalid positions around each axis. Raises `UserError` below 0."""
+        return self._with_last(self.views[-1].pad(bounds))
+
+    def shrink(self, bounds: Sequence[tuple[sint, sint]]) -> ShapeTracker:
+        """Positions begin to end, end excluded, of each axis. Raises `UserError` outside it."""
+        return self._with_last(self.views[-1].shrink(bounds))
+
+    def flip(self, axes: Iterable[int]) -> ShapeTracker:
+        """The given axes run backwards. Raises `UserError` for an axis that is not there."""
+        return self._with_last(self.views[-1].flip(axes))
+
+    # --- laws -----------------------------------------------------------------------------------
+
+    def followed_by(self, second: ShapeTracker) -> ShapeTracker:
+        """What `second` shows of a buffer that holds this tracker's positions in row-major order.
+
+        Raises `UserError` if `second` reaches outside this tracker's size.
+        """
+        return ShapeTracker((*self.views, *second.views)).simplify()
+
+    def simplify(self) -> ShapeTracker:
+        """The same mapping with neighbouring views merged where one view can say both."""
+        return self if len(self.views) == 1 else _simplify(self)
+
+    def invert(self, shape: Sequence[sint]) -> ShapeTracker | None:
+        """The way back: a tracker of `shape` over a buffer in this tracker's row-major order.
+
+        `shape` is what this tracker shows a buffer of. `t.invert(s)` maps each element of the
+        buffer to the position in `t` that shows it, and is invalid at elements that none shows.
+        None where several positions show one element, or where no views can say it. Raises
+        `UserError` if this tracker reaches outside `shape`.
+        """
+        return _invert(self, tuple(shape))
+
+    # --- facts ----------------------------------------------------------------------------------
+
+    def real_strides(self) -> tuple[sint | None, ...]:
+        """By how many elements of the buffer a step along each axis moves; None if that varies.
+
+        Only valid positions count; an axis of one position has stride 0.
+        """
+        return self.views[0].strides if len(self.views) == 1 else _real_strides(self)
+
+    def reach(self) -> tuple[int, int] | None:
+        """The lowest and highest element of the buffer that is touched; None if none is.
+
+        Exact for one view of ints, else bounds.
+        """
+        return _reach(self)
+
+    def real_size(self) -> int:
+        """One more than the highest element of the buffer that may be touched; 0 for none."""
+        reach = self.reach()
+        return 0 if reach is None else reach[1] + 1
+
+    def index_and_valid(self, positions: Sequence[UOp] | None = None) -> tuple[UOp, UOp]:
+        """The element's number (dtype index) and whether there is one (dtype bool), simplified.
+
+        `positions` are `index` nodes, one per axis; without them RANGE i of kind LOOP counts
+        axis i. The number is only meaningful where the second node is true. Raises `UserError`
+        for another count of positions.
+        """
+        if positions is None:
+            positions = [
+                build.counter(size, axis, AxisKind.LOOP) for axis, size in enumerate(self.shape)
+            ]
+        if len(positions) != len(self.shape):
+            raise UserError(
+                f"index: {len(positions)} positions for shape {describe_shape(self.shape)}"
+            )
+        return _index_and_valid(self, tuple(positions))
+
+    def numpy_indices(
+        self, bindings: Mapping[str, int] | None = None
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+        """Element number (0 where invalid) and validity, both arrays of this shape.
+
+        `bindings` gives values to symbolic variables by name. Raises `UserError` if one is
+        missing. Independent of `index_and_valid`.
+        """
+        values = {} if bindings is None else bindings
+        indices, valid = self.views[-1].numpy_indices(values)
+        for view in self.views[-2::-1]:
+            shape = tuple(value_of(size, values) for size in view.shape)
+            if not valid.any():
+                break
+            places = np.unravel_index(np.where(valid, indices, 0), shape) if shape else ()
+            found, inner_valid = view.numpy_indices_at(places, values)
+            indices, valid = np.broadcast_to(found, valid.shape), valid & inner_valid
+        return np.where(valid, indices, 0), np.array(valid)
+
+    def variables(self) -> tuple[UOp, ...]:
+        """The symbolic variables in any size, in the order of their names."""
+        numbers = [number for view in self.views for number in view.numbers()]
+        return tuple(sorted(variables_of(numbers), key=lambda node: str(node.arg)))
+
+    def substitute(self, mapping: Mapping[UOp, UOp]) -> ShapeTracker:
+        """The tracker with nodes of its symbolic sizes replaced, and simplified again."""
+        return ShapeTracker(tuple(view.substitute(mapping) for view in self.views)).simplify()
+
+
+def _check_chain(views: tuple[View, ...]) -> None:
+    if not views:
+        raise UserError("tracker: got no view, accepted is one or more")
+    for number, (inner, outer) in enumerate(itertools.pairwise(views), start=1):
+        if outer.is_contiguous and outer.size == inner.size:
+            continue
+        ends = outer.ends()
+        if ends is None:
+            continue
+        low, high = ends
+        # Symbolic ends that cannot be compared are left to the bounds of the index expression.
+        if is_known(0, low) is False or is_known(high + 1, lift(inner.size)) is False:
+            raise UserError(
+                f"tracker: view {number} reaches elements {describe(lower(low))} to "
+                f"{describe(lower(high))} of the {describe(inner.size)} of the view before it"
+            )
+
+
+@functools.lru_cache(maxsize=CACHE)
+def _simplify(tracker: ShapeTracker) -> ShapeTracker:
+    views = list(tracker.views)
+    # A merge can make room for another one, so this goes on until a whole pass finds nothing.
+    merged = True
+    while merged and len(views) > 1:
+        merged = False
+        for number in range(len(views) - 1, 0, -1):
+            together = compose(views[number], views[number - 1])
+            if together is not None:
+                views[number - 1 : number + 1] = [together]
+                merged = True
+                break
+    return ShapeTracker(tuple(views))
+
+
+@functools.lru_cache(maxsize=CACHE)
+def _index_and_valid(tracker: ShapeTracker, positions: tuple[UOp, ...]) -> tuple[UOp, UOp]:
+    conditions: list[UOp] = []
+    index = _flat(tracker.views[-1], positions, conditions)
+    for view in tracker.views[-2::-1]:
+        index = _flat(view, _unflatten(index, view.shape), conditions)
+    valid = build.const(dtypes.bool, True)
+    for condition in conditions:
+        valid = condition if valid.op is Ops.CONST else build.both(valid, condition)
+    return simplify(index), simplify(valid)
+
+
+def _flat(view: View, positions: Sequence[UOp], conditions: list[UOp]) -> UOp:
+    """The element of `view` at `positions`; what its mask asks is added to `conditions`."""
+    if view.touches_nothing:
+        conditions.append(build.const(dtypes.bool, False))
+        return build.const(dtypes.index, 0)
+    total = _weighted(positions, view.strides, view.offset)
+    for position, size, bounds in zip(positions, view.shape, view.mask or (), strict=False):
+        if bounds[0] != 0:
+            conditions.append(build.at_least(position, as_node(bounds[0])))
+        if bounds[1] != size:
+            conditions.append(build.less(position, as_node(bounds[1])))
+    return total
+
+
+def _weighted(positions: Sequence[UOp], strides: Shape, offset: sint) -> UOp:
+    """The sum of positions times strides, and the offset, in normal form as far as it is known."""
+    known = Linear({}, 0)
+    others: list[UOp] = []
+    for position, stride in zip(positions, strides, strict=True):
+        if stride == 0:
+            continue
+        if isinstance(stride, int) and (linear := modular(position)) is not None:
+            known = known.plus(linear, stride)
+        else:
+            others.append(build.mul(position, as_node(stride)))
+    if isinstance(offset, int):
+        known = known.plus(Linear({}, offset))
+    else:
+        others.append(as_node(offset))
+    return functools.reduce(build.add, others, to_node(dtypes.index, known))
+
+
+def _unflatten(index: UOp, shape: Shape) -> list[UOp]:
+    """The position in each axis of `shape` of the row-major position `index`."""
+    positions: list[UOp] = []
+    for size in reversed(shape[1:]):
+        if size == 1:
+            positions.append(build.const(dtypes.index, 0))
+            continue
+        positions.append(build.mod(index, as_node(size)))
+        index = build.idiv(index, as_node(size))
+    if shape:
+        positions.append(build.const(dtypes.index, 0) if shape[0] == 1 else index)
+    return positions[::-1]
+
+
+@functools.lru_cache(maxsize=CACHE)
+def _real_strides(tracker: ShapeTracker) -> tuple[sint | None, ...]:
+    if any(view.touches_nothing for view in tracker.views):
+        return (0,) * len(tracker.shape)
+    counters = [
+        build.counter(as_node(size), axis, AxisKind.LOOP) for axis, size in enumerate(tracker.shape)
+    ]
+    index = lift(tracker.index_and_valid(counters)[0])
+    terms = index.terms if isinstance(index, Polynomial) else {}
+    strides: list[sint | None] = []
+    for size, counter in zip(tracker.shape, counters, strict=True):
+        stride = 0 if size == 1 else lift(0)
+        for monomial, coefficient in terms.items():
+            if size == 1 or not any(counter in atom.toposort() for atom in monomial):
+                continue
+            rest = list(monomial)
+            if counter in rest:
+                rest.remove(counter)
+            if any(counter in atom.toposort() for atom in rest):
+                strides.append(None)
+                break
+            stride = stride + _monomial(rest, coefficient)
+        else:
+            strides.append(lower(stride))
+    return tuple(strides)
+
+
+def _monomial(atoms: list[UOp], coefficient: int) -> Extent:
+    return functools.reduce(lambda total, atom: total * lift(atom), atoms, lift(coefficient))
+
+
+@functools.lru_cache(maxsize=CACHE)
+def _reach(tracker: ShapeTracker) -> tuple[int, int] | None:
+    if any(view.touches_nothing for view in tracker.views):
+        return None
+    return tracker.simplify().views[0].reach()
+
+
+# --- inversion ----------------------------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=CACHE)
+def _invert(tracker: ShapeTracker, shape: Shape) -> ShapeTracker | None:
+    base = View.contiguous(shape)
+    views = (base, *tracker.views)
+    _check_chain(views)
+    way_back = ShapeTracker.from_shape(tracker.shape)
+    for number in range(len(views) - 1, 0, -1):
+        inner = views[number - 1]
+        step = _invert_view(way_back, views[number], inner.shape)
+        if step is None:
+            return None
+        way_back = step
+    return way_back
+
+
+def _invert_view(start: ShapeTracker, view: View, shape: Shape) -> ShapeTracker | None:
+    """`start` has the shape of `view`: moved so that it has `shape`, which `view` shows."""
+    rank = len(view.shape)
+    if view.touches_nothing:
+        return _all_invalid(start, shape)
+    if view.mask is not None:
+        start = start.shrink(view.mask)
+    backwards = [axis for axis in range(rank) if not at_most(0, lift(view.strides[axis]))]
+    steps = [lift(stride) for stride in view.strides]
+    low = lift(view.offset)
+    for axis in range(rank):
+        begin = 0 if view.mask is None else lift(view.mask[axis][0])
+        low = low + steps[axis] * begin
+    for axis in backwards:
+        low = low + steps[axis] * (lift(start.shape[axis]) - 1)
+        steps[axis] = -steps[axis]
+    kept = [axis for axis in range(rank) if start.shape[axis] != 1]
+    if any(steps[axis] == 0 for axis in kept):
+        return None
+    by_step = functools.cmp_to_key(functools.partial(_by_step, steps))
+    order = sorted(kept, key=by_step)
+    moved = start.flip(backwards).permute((*order, *(a for a in range(rank) if a not in kept)))
+    flat = _spread(moved, [steps[axis] for axis in order])
+    return None if flat is None else _placed(flat, low, shape)
+
+
+def _by_step(steps: list[Extent], left: int, right: int) -> int:
+    if steps[left] == steps[right]:
+        return 0
+    return -1 if at_most(steps[right], steps[left]) else 1
+
+
+def _spread(moved: ShapeTracker, steps: list[Extent]) -> ShapeTracker | None:
+    """One axis in which the element of position p is at `sum(p[i] * steps[i])`, others invalid."""
+    count = len(steps)
+    shape = (*moved.shape[:count], 1)
+    tracker = moved.reshape(shape)
+    bounds: list[tuple[sint, sint]] = [(0, 0)] if count else []
+    for axis in range(1, count + 1):
+        below = steps[axis] if axis < count else 1
+        if lowest(below) < 1:
+            return None
+        try:
+            room, rest = split(steps[axis - 1], below)
+        except Undecided:
+            return None
+        if rest != 0 or not at_most(lift(shape[axis]), room):
+            return None
+        bounds.append((0, lower(room - lift(shape[axis]))))
+    if count:
+        tracker = tracker.pad(bounds)
+    return tracker.reshape((product(tracker.shape),))
+
+
+def _placed(flat: ShapeTracker, low: Extent, shape: Shape) -> ShapeTracker | None:
+    """`flat` moved to start at element `low` of a row of all elements of `shape`."""
+    total = lift(product(shape))
+    length = lift(flat.shape[0])
+    if lowest(low) < 0:
+        return None
+    if not at_most(low + length, total):
+        # The gap after the last element is no part of the buffer.
+        if not at_most(low, total):
+            return None
+        length = total - low
+        flat = flat.shrink(((0, lower(length)),))
+    padded = flat.pad(((lower(low), lower(total - low - length)),))
+    return padded.reshape(shape)
+
+
+def _all_invalid(start: ShapeTracker, shape: Shape) -> ShapeTracker:
+    """A tracker of `shape` over the buffer of `start` that has no valid position."""
+    total = product(shape)
+    empty = start.shrink(((0, 0),) * len(start.shape)) if start.shape else None
+    if empty is None:
+        empty = start.reshape((1,)).shrink(((0, 0),))
+    return empty.reshape((0,)).pad(((0, total),)).reshape(shape)
+
+
+# --- movement ops -------------------------------------------------------------------------------
+
+_MOVES: dict[Ops, Callable[[ShapeTracker, Payload], ShapeTracker | None]] = {
+    Ops.RESHAPE: lambda t, arg: t.reshape(arg.shape) if isinstance(arg, ShapeArg) else None,
+    Ops.EXPAND: lambda t, arg: t.expand(arg.shape) if isinstance(arg, ShapeArg) else None,
+    Ops.PERMUTE: lambda t, arg: t.permute(arg.order) if isinstance(arg, PermuteArg) else None,
+    Ops.PAD: lambda t, arg: t.pad(arg.bounds) if isinstance(arg, BoundsArg) else None,
+    Ops.SHRINK: lambda t, arg: t.shrink(arg.bounds) if isinstance(arg, BoundsArg) else None,
+    Ops.FLIP: lambda t, arg: t.flip(arg.axes) if isinstance(arg, FlipArg) else None,
+}
+
+
+def apply_movement(tracker: ShapeTracker, op: Ops, payload: Payload) -> ShapeTracker:
+    """`tracker` moved by one of `ops.MOVEMENT` with its payload.
+
+    Raises `UserError` for another op, another payload, or what the movement itself refuses.
+    """
+    move = _MOVES.get(op)
+    moved = move(tracker, payload) if move is not None else None
+    if moved is None:
+        raise UserError(f"movement: cannot move by {op.name} with payload {payload!r}")
+    return moved
