@@ -7,6 +7,7 @@ import gc
 import os
 import pickle
 import signal
+import subprocess
 import sys
 import threading
 import warnings
@@ -190,3 +191,11 @@ def test_builders_put_constants_second():
     assert build.sub(1, x).src[0].op is Ops.CONST
     assert build.less(x, 1).dtype is dtypes.bool
     assert build.cast(x, dtypes.index) is x
+
+
+def test_sizes_need_the_algebra():
+    """The IR alone does not compute with sizes, and says what does."""
+    program = "from tinyref.uops.build import const, dtypes\nconst(dtypes.index, 1) + 1\n"
+    command = [sys.executable, "-c", program]
+    ran = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert "tinyref.algebra.symbolic" in ran.stderr

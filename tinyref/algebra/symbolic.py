@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError, UserTypeError
 from tinyref.uops.build import const
-from tinyref.uops.node import UOp, node_fact, sint, toposort
+from tinyref.uops.node import UOp, node_fact, sint, toposort, use_arithmetic
 from tinyref.uops.ops import Ops
 from tinyref.uops.order import OrderKey, order_key
 from tinyref.uops.payload import ConstArg, VarArg
@@ -216,6 +216,9 @@ def arithmetic(sign: str, left: object, right: object) -> sint:
         return _divided(sign, first, second)
     quotient, rest = split(first, second)
     return lower(quotient if sign == "//" else rest)
+
+
+use_arithmetic(arithmetic)
 
 
 def _divided(sign: str, first: Extent, second: Extent) -> sint:

@@ -12,6 +12,7 @@ from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
 from tinyref.dtype import DType, dtypes
+from tinyref.errors import UserError
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import Payload
 
@@ -178,10 +179,18 @@ class UOp:
         return _arithmetic("%", other, self)
 
 
-def _arithmetic(sign: str, left: sint, right: sint) -> sint:
-    from tinyref.algebra.symbolic import arithmetic
+def _no_arithmetic(sign: str, left: object, right: object) -> sint:
+    raise UserError(f"size {sign}: sizes are computed with once tinyref.algebra.symbolic is there")
 
-    return arithmetic(sign, left, right)
+
+# The algebra of sizes is a room above: it says here what the operators of a node do.
+_arithmetic: Callable[[str, object, object], sint] = _no_arithmetic
+
+
+def use_arithmetic(arithmetic: Callable[[str, object, object], sint]) -> None:
+    """Makes `arithmetic(sign, left, right)` what + - * // and % of sizes compute."""
+    global _arithmetic  # noqa: PLW0603 - set once, as the algebra is imported
+    _arithmetic = arithmetic
 
 
 # A size or position that is known now, or an `index` expression over symbolic variables.
