@@ -172,7 +172,7 @@ class Launchable(Protocol):
         """Launches `grid` groups of `group` work-items, after all that was called before.
 
         It may return before the launch is done. With `wait` it returns when it is done, and gives
-        the seconds that it took, on the device where that can be told: finite and positive.
+        the seconds that it took, on the device where it can measure them: finite and positive.
         """
         ...
 
@@ -584,7 +584,7 @@ class Buffer:
 class _MemoryInUse:
     """Bytes allocated now on each device, and the most there ever were.
 
-    unfreed: what went wrong as memory was freed, which no caller could be told.
+    unfreed: what went wrong as memory was freed, which no caller could get.
     """
 
     def __init__(self) -> None:

@@ -17,8 +17,8 @@ from tinyref.errors import printable
 T = TypeVar("T")
 
 # Values within values: what we write has ten.
-MOST_NESTED = 64
-MOST_TOML = 2**22
+MAX_NESTED = 64
+MAX_TOML = 2**22
 # A dotted key of n names costs the library n * n steps.
 LONGEST_TOML_LINE = 2**12
 
@@ -39,8 +39,8 @@ def json_value(text: object) -> Any:
 
 def toml_table(text: str) -> dict[str, Any]:
     """The table that a TOML text holds."""
-    if len(text) > MOST_TOML:
-        raise ValueError(f"{len(text)} characters, accepted are up to {MOST_TOML}")
+    if len(text) > MAX_TOML:
+        raise ValueError(f"{len(text)} characters, accepted are up to {MAX_TOML}")
     if max(map(len, text.splitlines()), default=0) > LONGEST_TOML_LINE:
         raise ValueError(f"a line of more than {LONGEST_TOML_LINE} characters")
     try:
@@ -58,9 +58,9 @@ def _reason(error: Exception) -> str:
 
 
 def check(value: object) -> None:
-    """Raises `ValueError` for what nests more than `MOST_NESTED` deep, and for huge integers."""
+    """Raises `ValueError` for what nests more than `MAX_NESTED` deep, and for huge integers."""
     level = [value]
-    for _ in range(MOST_NESTED + 1):
+    for _ in range(MAX_NESTED + 1):
         if any(isinstance(item, int) and abs(item) >= 2**64 for item in level):
             raise ValueError("an integer of more than 64 bits")
         inner: list[object] = []

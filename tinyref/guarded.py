@@ -39,7 +39,7 @@ class Guard:
     ) -> Any:
         """What the member gives; `accepted` says what that must be, and `is_right` whether it is.
 
-        kernel, source: of what the member is asked for, to be told with an error.
+        kernel, source: of what the member is asked for, to be named in an error.
         """
         try:
             found = function(*arguments)

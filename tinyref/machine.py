@@ -50,7 +50,7 @@ def bounded_jobs(asked: int, worker_bytes: int | None = None) -> int:
 
 
 def memory_kills() -> int:
-    """How many processes the system has ended for want of memory, in our group if it tells."""
+    """How many processes the system has ended for want of memory, in our group if known."""
     for folder in _folders("memory"):
         for name in ("memory.events", "memory.oom_control"):
             found = _field(_read(folder / name), "oom_kill")

@@ -1,7 +1,7 @@
 """Messages between a process and its workers: JSON lines that nothing else can be mistaken for.
 
 Device code may write to any descriptor, so each message begins with a mark that only the two ends
-know; whatever comes without it is noise, and is told as that.
+know; whatever comes without it is noise, and is reported as that.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 # A code that programs hardly choose for themselves.
 EXIT_ORPHANED = 113
 # Of what came between the messages so much is kept, to show.
-MOST_NOISE = 200
+MAX_NOISE = 200
 _PR_SET_PDEATHSIG = 1
 
 Message = dict[str, Any]
@@ -60,7 +60,7 @@ class Reader:
 
     def _add_noise(self, data: bytes) -> None:
         self.noise_bytes += len(data)
-        self.noise = (self.noise + data)[:MOST_NOISE]
+        self.noise = (self.noise + data)[:MAX_NOISE]
 
 
 def framed(mark: str, message: Mapping[str, Any]) -> bytes:

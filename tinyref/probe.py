@@ -52,7 +52,7 @@ def probe(names: Sequence[str]) -> list[Probed]:
 def _probed(pool: Pool[WorkerProcess], name: str, seconds: float) -> Probed:
     is_fresh = not pool.workers
     worker = pool.workers[0] if pool.workers else pool.start()
-    worker.heard()
+    worker.note_message()
     worker.send({"name": name})
     answer = _answer(pool, worker, seconds)
     if answer is not None:

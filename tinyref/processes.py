@@ -118,7 +118,7 @@ class WorkerProcess:
             return "it closed a descriptor that is not its own"
         return death_in_words(code)
 
-    def heard(self) -> None:
+    def note_message(self) -> None:
         """Begins to count the silence of the worker anew."""
         self.silent_since = time.monotonic()
         self._waited = self._waiting_seconds()
@@ -131,7 +131,7 @@ class WorkerProcess:
         return time.monotonic() - self.silent_since - (self._waiting_seconds() - self._waited)
 
     def _waiting_seconds(self) -> float:
-        """How long it was ready to run and did not; 0 where the system does not tell."""
+        """How long it was ready to run and did not; 0 where the system does not say."""
         try:
             fields = Path(f"/proc/{self.process.pid}/schedstat").read_text().split()
         except OSError:
@@ -139,7 +139,7 @@ class WorkerProcess:
         return int(fields[1]) / 1e9 if len(fields) > 1 else 0.0
 
     def memory_bytes(self) -> int:
-        """What the worker holds in memory now; 0 where the system does not tell."""
+        """What the worker holds in memory now; 0 where the system does not say."""
         try:
             fields = Path(f"/proc/{self.process.pid}/statm").read_text().split()
         except OSError:
@@ -259,7 +259,7 @@ class Pool(Generic[W]):
 
     def remove(self, worker: W) -> int:
         """Forgets a worker whose pipe has closed; returns its exit code."""
-        # One that leaves by itself is to tell its own exit code, which a signal now would change.
+        # One that leaves by itself is to give its own exit code, which a signal now would change.
         try:
             worker.process.wait(LEAVING_SECONDS)
         except subprocess.TimeoutExpired:

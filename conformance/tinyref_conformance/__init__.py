@@ -1,1 +1,1 @@
-"""The conformance suite: ladder, runner, statuses, reports, and the zoo of broken devices."""
+"""The conformance suite: ladder, runner, statuses, reports, and the faulty devices."""

@@ -51,7 +51,7 @@ def capabilities_from_json(data: Mapping[str, Any]) -> Capabilities:
 
 
 def device_versions(name: str, device: Any) -> dict[str, str]:
-    """Names and versions of device, driver and compiler, as far as the backend tells."""
+    """Names and versions of device, driver and compiler, as far as the backend gives them."""
     own = getattr(device, "versions", None)
     try:
         found = own() if callable(own) else Device[name].versions()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tinyref_conformance.runner import Outcome
 
 # All descriptions of a run together; what is not described then has the command of its case.
-MOST_SECONDS = 120.0
+MAX_SECONDS = 120.0
 TICK_SECONDS = 0.1
 _DEATHS = (Status.CRASH, Status.TIMEOUT)
 
@@ -34,7 +34,7 @@ def describe_deaths(
     ]
     if not found:
         return
-    end = time.monotonic() + MOST_SECONDS
+    end = time.monotonic() + MAX_SECONDS
     describer = _Describer(config, timeout)
     try:
         for attempts, place in found:

@@ -46,7 +46,7 @@ class WorkerProcess(processes.WorkerProcess):
     def begin(self, task: Task) -> None:
         """Gives the worker a task."""
         self.task = task
-        self.heard()
+        self.note_message()
         self.send({"row": task.row, "cases": task.cases, "attempt": task.attempt})
 
 

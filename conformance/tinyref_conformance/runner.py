@@ -105,7 +105,7 @@ class Runner:
 
     is_expected: whether an expectation covers a failure, so that it suppresses nothing.
     skipped: why a case is not to be run, None where it is.
-    progress: told the number of decided cases and the row that was last given out.
+    progress: called with the number of decided cases and the row that was last given out.
     """
 
     def __init__(
@@ -361,12 +361,12 @@ class Runner:
         if "begin" in message:
             worker.case = message["begin"]
             worker.launch = 0
-            worker.heard()
+            worker.note_message()
         elif "launch" in message:
             worker.launch = message["launch"]
         elif "end" in message:
             worker.case = None
-            worker.heard()
+            worker.note_message()
             self._absorb()
             self.progress(self._decided(), worker.task.row if worker.task else "")
         elif "row_done" in message:

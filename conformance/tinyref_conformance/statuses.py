@@ -29,7 +29,7 @@ class Status(Enum):
 
     @property
     def symbol(self) -> str:
-        """One sign that tells the status without colour."""
+        """One sign for the status, without colour."""
         return _SHOWN[self][0]
 
     @property

@@ -4,7 +4,7 @@
 
 It says which case it begins before it begins it, so a death is pinned to one case, and it appends
 each result to the journal before it says that the case ended. When the main process is gone the
-closed pipe tells, and the worker leaves.
+closed pipe shows that, and the worker exits.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class Worker:
         self.say({"described": found})
 
     def _begin_launch(self, describe: Callable[[], Failure]) -> None:
-        """Put down before the launch, so that a death can be told of it."""
+        """Put down before the launch, so that a death can be attributed to it."""
         self._launches += 1
         self._describe = describe
         self.say({"launch": self._launches})

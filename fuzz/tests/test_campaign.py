@@ -26,7 +26,7 @@ from tinyref_fuzz.campaign.report import exit_code, text
 from tinyref_fuzz.campaign.task import Examination
 from tinyref_fuzz.case.case import Symptom
 from tinyref_fuzz.case.store import as_case, case_to_json, load_case, load_kept, verdict_of
-from tinyref_fuzz.findings.reproducer import MOST_LINES, reproducer
+from tinyref_fuzz.findings.reproducer import MAX_LINES, reproducer
 
 HERE = Path(__file__).parent
 SEED = 11
@@ -150,7 +150,7 @@ def test_flags_belong_to_what_a_campaign_finds(tmp_path: Path, monkeypatch: pyte
     assert kept.note.endswith(f", {flags}")
     script = reproducer(as_case(kept), verdict_of(kept), "campaign_devices:Wrong")
     assert "os.environ.update({'TINYREF_STRICT_FLOAT': '0', 'TINYREF_CPU_LEVEL': '2'" in script
-    assert script.count("\n") <= MOST_LINES
+    assert script.count("\n") <= MAX_LINES
 
 
 @pytest.mark.long

@@ -242,7 +242,7 @@ def test_an_examination_that_ends_machines_is_left_out(fake: clusters.ClusterExe
 
 def test_what_a_cluster_forgets_is_sent_again(fake: clusters.ClusterExecutor):
     fake.submit(Task(10, 12))
-    for _ in range(clusters.MOST_LOSSES):
+    for _ in range(clusters.MAX_LOSSES):
         (future,) = fake._pending
         future.status = "cancelled"
         assert fake.finished(0.0) == []

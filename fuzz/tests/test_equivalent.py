@@ -406,7 +406,7 @@ def test_the_law_catches_wrong_equations(mutant, monkeypatch):
         except TinyrefError as error:
             # The verifier may refuse what a wrong equation gives: that is caught as well.
             outcomes.append(f"{subject.name}: {error}")
-    assert any(outcomes), "no kernel of the corpus tells"
+    assert any(outcomes), "no kernel of the corpus differs"
 
 
 # --- the oracle ---------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ from tinyref_fuzz.generate.corpus.collection import (
     structure_of,
     work_of,
 )
-from tinyref_fuzz.generate.corpus.harvest import MOST_WORK, case_of, chosen, harvest
+from tinyref_fuzz.generate.corpus.harvest import MAX_WORK, case_of, chosen, harvest
 from tinyref_fuzz.judge.judge import Judge
 
 PYTHON = Device["PYTHON"].capabilities
@@ -47,7 +47,7 @@ def test_the_shipped_kernels_are_many_small_and_different():
     assert len(KERNELS) >= 100
     assert FILE.stat().st_size < 300 * 1024
     assert len({structure_of(kernel.ast) for kernel in KERNELS}) == len(KERNELS)
-    assert max(work_of(kernel.ast) for kernel in KERNELS) <= MOST_WORK
+    assert max(work_of(kernel.ast) for kernel in KERNELS) <= MAX_WORK
     check(KERNELS)
 
 
@@ -137,7 +137,7 @@ def test_a_program_that_fails_leaves_what_it_computed(tmp_path, capfd):
     ("text", "message"),
     [
         ("x = 1\n", "computed nothing that can be kept"),
-        ("import os\nos._exit(3)\n", "told nothing: the worker left with exit code 3"),
+        ("import os\nos._exit(3)\n", "sent no result: the worker exited with code 3"),
         ("1 / 0\n", "it ended with ZeroDivisionError"),
         ("this is no Python\n", "it ended with SyntaxError"),
     ],
@@ -199,7 +199,7 @@ def test_a_campaign_is_of_the_harvested_kernels_that_it_began_with(tmp_path, cap
 
 def test_kernels_of_which_the_device_runs_none_are_refused(tmp_path, capsys, monkeypatch):
     file = saved(tmp_path / "k.json", 0, 3)
-    monkeypatch.setattr(mutate, "MOST_ELEMENTS", 0)
+    monkeypatch.setattr(mutate, "MAX_ELEMENTS", 0)
     with pytest.raises(UserError, match="harvested: none of 3 kernels is of types of the device"):
         kernels_for(Judge("PYTHON"), collection_text(file))
     assert kernels_for(Judge("PYTHON"), "") == ()

@@ -201,7 +201,7 @@ def test_an_order_that_loses_a_barrier_is_a_race(monkeypatch):
     assert found(GROUPED, "PYTHON", True) == (Pair.OPTIMISED, Symptom.RACE)
 
 
-# What matters to a run (its poison, its work-items, its nodes), and what is told of it.
+# What matters to a run (its poison, its work-items, its nodes), and what is reported of it.
 ORDERS = (
     (lambda poison, backward, other: poison, Symptom.ACCESS, "with other poison around"),
     (lambda poison, backward, other: backward, Symptom.RACE, "in reverse order"),

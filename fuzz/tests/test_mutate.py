@@ -121,9 +121,9 @@ def test_a_reduce_inside_of_another_one_takes_its_turns_for_each_term():
 def test_kernels_of_too_many_turns_are_not_taken(monkeypatch):
     ast = KERNELS["matmul-int32"].ast
     most = turns.turns(ast)
-    monkeypatch.setattr(turns, "MOST_TURNS", most)
+    monkeypatch.setattr(turns, "MAX_TURNS", most)
     assert mutate.is_valid(ast, PYTHON)
-    monkeypatch.setattr(turns, "MOST_TURNS", most - 1)
+    monkeypatch.setattr(turns, "MAX_TURNS", most - 1)
     assert not mutate.is_valid(ast, PYTHON)
 
 

@@ -19,7 +19,7 @@ from tinyref_fuzz.case.equivalent import equivalents
 from tinyref_fuzz.case.tape import Tape
 from tinyref_fuzz.findings.examine import examine
 from tinyref_fuzz.findings.one_line import kernel_line
-from tinyref_fuzz.findings.reproducer import MOST_LINES, reproducer, terminal_lines
+from tinyref_fuzz.findings.reproducer import MAX_LINES, reproducer, terminal_lines
 from tinyref_fuzz.generate.corpus import load
 from tinyref_fuzz.judge.judge import judge
 
@@ -53,7 +53,7 @@ def test_a_broken_device_shows_its_fault_in_a_process_of_its_own(tmp_path):
     assert (verdict.pair, verdict.symptom) == (Pair.DEVICE, Symptom.VALUE)
     finding = examine(case, verdict, device, 600.0)
     script = reproducer(finding.case, finding.verdict, device)
-    assert script.count("\n") <= MOST_LINES == 40
+    assert script.count("\n") <= MAX_LINES == 40
     output = output_of(script, tmp_path)
     assert "slot 0 interpreter: " in output
     assert "slot 0 planted:ModOffByOne: " in output
@@ -86,7 +86,7 @@ def run_here(script: str, capsys) -> str:
 def test_both_values_are_printed_and_agree_where_nothing_is_wrong(pair, name, capsys):
     case = healthy(name, "UPCAST(0, 2)")
     script = reproducer(case, Verdict(pair, Symptom.VALUE, "planted", 0), "CPU")
-    assert script.count("\n") <= MOST_LINES
+    assert script.count("\n") <= MAX_LINES
     output = run_here(script, capsys)
     first, second = SCRIPTS[pair]
     assert f"slot 0 {first}: " in output
@@ -135,9 +135,9 @@ def test_without_a_device_the_list_of_the_heuristics_has_a_name():
 
 def test_a_large_kernel_still_fits():
     case = large_case()
-    assert len(case.ast.toposort()) > MOST_LINES - 10
+    assert len(case.ast.toposort()) > MAX_LINES - 10
     script = reproducer(case, Verdict(Pair.OPTIMISED, Symptom.VALUE, 'say "so" \\', 1), "PYTHON")
-    assert script.count("\n") <= MOST_LINES
+    assert script.count("\n") <= MAX_LINES
     compile(script, "reproducer.py", "exec")
 
 

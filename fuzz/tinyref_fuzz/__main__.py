@@ -26,7 +26,7 @@ from tinyref_fuzz.case.case import Case, Verdict
 from tinyref_fuzz.findings.examine import examine
 from tinyref_fuzz.findings.reproducer import terminal_lines
 
-MOST_REPORTS = 5
+MAX_REPORTS = 5
 # What is judged where nothing is said of it, and no campaign.
 DEFAULTS = {"device": "CPU", "seed": 1, "policy": DEFAULT_POLICY}
 
@@ -118,7 +118,7 @@ def main(words: Sequence[str] | None = None) -> int:
             if verdict.agrees:
                 continue
             failures += 1
-            if failures <= MOST_REPORTS:
+            if failures <= MAX_REPORTS:
                 sys.stdout.write(report(options, number, case, verdict) + "\n\n")
     except TinyrefError as error:
         sys.stderr.write(f"tinyref_fuzz: {error}\n")

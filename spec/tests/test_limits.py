@@ -176,7 +176,7 @@ def test_what_takes_too_long_is_said_not_to_be_probed(
     device: DeviceUnderTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "BUDGET_SECONDS", 0.05)
-    monkeypatch.setattr(limits, "MOST_SHARED", 1 << 16)
+    monkeypatch.setattr(limits, "MAX_SHARED", 1 << 16)
     for name in ("grid.x", "group.x", "group.all", "shared.all", "buffers.all"):
         found = catalogue.find(f"kernel.program.limit.{name}").run(device)
         assert found.passed, found.message

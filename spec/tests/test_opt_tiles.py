@@ -97,7 +97,7 @@ def test_every_declared_tile_has_cases_and_every_vendor_a_quick_one() -> None:
 
 
 def test_a_swapped_lane_of_a_device_is_seen() -> None:
-    broken = DeviceUnderTest("tinyref_conformance.zoo:SwappedTileLane")
+    broken = DeviceUnderTest("tinyref_conformance.faulty:SwappedTileLane")
     case = catalogue.find(f"kernel.opt.tc.apple.{APPLE.name}:plain.mode_1")
     assert not case.run(broken).passed
 

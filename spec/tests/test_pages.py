@@ -14,7 +14,7 @@ from tinyref.errors import UserError
 from tinyref_spec import catalogue, pages
 from tinyref_spec.bits import Array
 from tinyref_spec.reference_device import ReferenceDevice
-from tinyref_spec.reproducer import MOST_LINES, array_literal
+from tinyref_spec.reproducer import MAX_LINES, array_literal
 from tinyref_spec.samples import random_bits
 
 COMMITTED = Path(__file__).parents[2] / "docs" / "spec"
@@ -105,7 +105,7 @@ def test_a_failure_has_a_script_that_runs(case_id: str, tmp_path: Path) -> None:
     assert not measured.passed
     assert measured.details is not None
     script = measured.details.script
-    assert len(script.splitlines()) < MOST_LINES
+    assert len(script.splitlines()) < MAX_LINES
     # The named device, PYTHON, is healthy.
     assert run(script, tmp_path) == (0, "right\n")
     assert measured.details.ir
@@ -126,7 +126,7 @@ def test_a_tensor_failure_has_a_script_that_runs(
             measured = case.run(ReferenceDevice())
         assert not measured.passed
         assert measured.details is not None
-        assert len(measured.details.script.splitlines()) < MOST_LINES
+        assert len(measured.details.script.splitlines()) < MAX_LINES
         code, out = run(measured.details.script, tmp_path)
         assert code == 0
         assert out.endswith("right\n")

@@ -28,7 +28,7 @@ def run(case: Case, device: str) -> Measurement:
     ],
 )
 def test_a_launch_that_keeps_old_arguments_is_seen(device: str, case: str) -> None:
-    assert not run(find(case), f"tinyref_conformance.zoo:{device}").passed
+    assert not run(find(case), f"tinyref_conformance.faulty:{device}").passed
 
 
 def overlapping(lifetimes: Sequence[Lifetime]) -> Arena:

@@ -70,7 +70,7 @@ def test_a_device_without_own_tiles_does_not_pass_by_doing_nothing() -> None:
 
 @pytest.mark.parametrize("form", ["product", "runs", "loop", "wide"])
 def test_a_swapped_lane_is_seen(form: str) -> None:
-    broken = DeviceUnderTest("tinyref_conformance.zoo:SwappedTileLane")
+    broken = DeviceUnderTest("tinyref_conformance.faulty:SwappedTileLane")
     found = catalogue.find(f"kernel.program.wmma.{TILE.name}.{form}").run(broken)
     assert not found.passed
     assert "wrong" in found.message

@@ -119,7 +119,7 @@ def _ignore(describe: Callable[[], Failure]) -> None:
 class DeviceUnderTest:
     """One device by name; keeps the kernels of the rows that ran last.
 
-    style: how much of the device the kernels of ASTs use; see `on_rung`. announce: told of each
+    style: how much of the device the kernels of ASTs use; see `on_rung`. announce: called with each
     launch before it is made, and before anything is compiled for it, by a function that says what
     a report would show.
     """

@@ -17,9 +17,9 @@ from tinyref_spec.bits import Array, to_bits
 from tinyref_spec.error_rules import Rule, SameBits, Ulp
 from tinyref_spec.oracles import Expected
 
-MOST_LINES = 40
+MAX_LINES = 40
 # Elements that a script looks at.
-MOST_PLACES = 16
+MAX_PLACES = 16
 _LONGEST_TEXT = 14
 
 
@@ -54,7 +54,7 @@ def _program_lines(program: Program) -> list[str]:
 
 def wanted(slot: int, expected: Expected, rule: Rule, places: Array) -> Wanted:
     """What a few of the elements at `places` must be, as far as one element can say it."""
-    few = [int(place) for place in places.reshape(-1)[:MOST_PLACES]]
+    few = [int(place) for place in places.reshape(-1)[:MAX_PLACES]]
     values = expected.values.reshape(-1)[few]
     others = [other.reshape(-1)[few] for other in expected.alternatives]
     is_exact = isinstance(rule, SameBits) or (isinstance(rule, Ulp) and rule.signed_zero)

@@ -1,4 +1,4 @@
-"""Worker processes seen from their parent: how they ended is told as it was."""
+"""Worker processes seen from their parent: how they ended is reported as it was."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def test_a_message_comes_whole_from_any_pieces():
         {"b": [1]},
     ]
     assert reader.noise_bytes == 0
-    # What is no message is told, however it is cut, and takes no memory.
+    # What is no message is reported, however it is cut, and takes no memory.
     assert [reader.feed(b"junk" * 1000) for _ in range(3)] == [[], [], []]
     assert reader.feed(b"\nmark {broken\nmark 7\n") == []
     assert reader.noise_bytes == 12000 + 12 + 6
@@ -190,10 +190,10 @@ def test_time_in_which_others_had_the_processor_is_no_silence(monkeypatch, pool)
     monkeypatch.setattr(processes.time, "monotonic", lambda: now[0])
     assert worker._waiting_seconds() >= 0
     monkeypatch.setattr(WorkerProcess, "_waiting_seconds", lambda self: waited[0])
-    worker.heard()
+    worker.note_message()
     now[0], waited[0] = 160.0, 48.0
     assert worker.silence() == 15
-    worker.heard()
+    worker.note_message()
     assert worker.silence() == 0
     now[0] = 190.0
     assert worker.silence() == 30

@@ -45,7 +45,7 @@ class EndedError(Exception):
 
 
 class Session:
-    """A session of nox: notes what it is told, and `tinyref devices` prints `described`."""
+    """A session of nox: notes the calls, and `tinyref devices` prints `described`."""
 
     def __init__(self, described: str) -> None:
         self.described = described

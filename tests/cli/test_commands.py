@@ -32,7 +32,7 @@ def test_help_teaches_with_examples(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        *("devices", "conform", "conform diff", "conform matrix", "conform zoo", "spec", "fuzz"),
+        *("devices", "conform", "conform diff", "conform matrix", "conform faulty", "spec", "fuzz"),
         *("fuzz replay", "fuzz show", "fuzz reduce", "fuzz keep", "fuzz corpus", "fuzz harvest"),
         *("fuzz corpus check", "fuzz corpus migrate", "fuzz score"),
         *("spec list", "spec show", "spec rules", "config", "explain", "bench"),
@@ -132,13 +132,13 @@ def test_conform_fails_on_a_broken_device_and_diff_tells(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     query = ["--query", "kernel.store.constant.int32", "--jobs", "1"]
-    broken = "tinyref_conformance.zoo:OffByOneTail"
+    broken = "tinyref_conformance.faulty:OffByOneTail"
     assert run(["conform", "--device", broken, *query]) == 1
     text = capsys.readouterr().out
     assert "first broken rung is 'store a constant'" in text
     assert f"tinyref conform --device {broken} --profile quick --query kernel.store." in text
     # A reduced run has a folder of its own: the report of a whole run stays.
-    bad = tmp_path / "conformance-tinyref-conformance-zoo-OffByOneTail/query/report.json"
+    bad = tmp_path / "conformance-tinyref-conformance-faulty-OffByOneTail/query/report.json"
     assert run(["conform", "--device", "PYTHON", *query]) == 0
     good = tmp_path / "conformance-PYTHON/query/report.json"
     capsys.readouterr()
@@ -151,7 +151,7 @@ def test_conform_fails_on_a_broken_device_and_diff_tells(
 def test_conform_says_what_was_not_run_and_how_to_go_on(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    broken = "tinyref_conformance.zoo:WrongGroupIndex"
+    broken = "tinyref_conformance.faulty:WrongGroupIndex"
     query = "kernel.elements.float32.copy,isa.unary.neg.float32.special"
     arguments = ["--device", broken, "--query", query, "--report", str(tmp_path), "--jobs", "1"]
     assert run(["conform", *arguments]) == 1
@@ -170,7 +170,7 @@ def test_conform_says_what_was_not_run_and_how_to_go_on(
 def test_the_script_of_a_failure_shows_it_again(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    arguments = ["--device", "tinyref_conformance.zoo:OffByOneTail", "--report", str(tmp_path)]
+    arguments = ["--device", "tinyref_conformance.faulty:OffByOneTail", "--report", str(tmp_path)]
     query = ["--query", "kernel.store.constant.int32.size:3", "--jobs", "1"]
     assert run(["conform", *arguments, *query]) == 1
     capsys.readouterr()

@@ -18,7 +18,7 @@ from tinyref.interpret import run_program
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Dialect, Ops
-from tinyref.uops.payload import AxisKind, ReduceArg, RepeatArg
+from tinyref.uops.payload import AxisKind, MemoryVersionArg, ReduceArg
 from tinyref.uops.program import Program
 from tinyref.verify import verify
 
@@ -271,7 +271,7 @@ def epochs() -> UOp:
 def test_equal_loads_around_a_barrier_are_two() -> None:
     uops = linearize(epochs())
     loads = [node for node in uops if node.op is Ops.LOAD]
-    assert [node.arg for node in loads] == [None, RepeatArg(1)]
+    assert [node.arg for node in loads] == [None, MemoryVersionArg(1)]
     assert loads[0].src == loads[1].src
     assert counts(uops)["INDEX"] == 3
     found = result_of(uops, [np.zeros(4, np.int32)], (4, 1, 1))
@@ -288,7 +288,7 @@ def test_equal_stores_around_a_barrier_are_two() -> None:
     last = build.load(at(after(shared, second), 0))
     root = build.sink(build.store(at(out, 0), first), build.store(at(out, 1), last))
     uops = linearize(root)
-    repeated = [node.op.name for node in uops if isinstance(node.arg, RepeatArg)]
+    repeated = [node.op.name for node in uops if isinstance(node.arg, MemoryVersionArg)]
     assert repeated == ["STORE", "LOAD"]
     assert list(result_of(uops, [np.zeros(2, np.int32)])[0]) == [7, 7]
 

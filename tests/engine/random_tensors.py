@@ -71,7 +71,7 @@ KINDS = (
     *("unary", "binary", "binary", "where", "reduce", "reduce", "back", "move", "move", "move"),
     *("gather", "number"),
 )
-MOST_PLACES = 5
+MAX_PLACES = 5
 
 
 class Generator:
@@ -130,7 +130,7 @@ class Generator:
     def gather(self, node, array):
         """Elements along an axis at places that another value gives; outside of it they are 0."""
         places, numbers = self.pick()
-        count = min(numbers.size, MOST_PLACES)
+        count = min(numbers.size, MAX_PLACES)
         if not array.ndim or 0 in (array.size, count):
             return plus_3(node), array + np.int32(3)
         axis = self.random.randrange(array.ndim)

@@ -77,7 +77,7 @@ def test_broken_idx_files(tmp_path, data, reason):
 
 
 def test_what_is_packed_too_well_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("tinyref.nn.datasets.MOST_BYTES", 1000)
+    monkeypatch.setattr("tinyref.nn.datasets.MAX_BYTES", 1000)
     path = tmp_path / "x"
     path.write_bytes(gzip.compress(bytes(1001)))
     with pytest.raises(UserError, match="unpacks to more than 1000 bytes"):

@@ -44,7 +44,7 @@ FILES: dict[str, tuple[Callable[[int], bytes], Callable[[Path], object]]] = {
     "small gguf": (lambda count: gguf(count, 1), gguf_load),
 }
 # What a tensor may cost in calls of Python functions: at 50 ns each, 100,000 of them take seconds.
-MOST_CALLS = 400
+MAX_CALLS = 400
 
 
 def calls(function: Callable[[], object]) -> int:
@@ -73,5 +73,5 @@ def test_a_tensor_takes_a_bounded_number_of_steps(tmp_path: Path, name: str) -> 
         load(path)  # what is cached is there
         counts.append(calls(lambda path=path: load(path)))
     first, second = counts[1] - counts[0], counts[2] - counts[1]
-    assert first <= 100 * MOST_CALLS, first / 100
+    assert first <= 100 * MAX_CALLS, first / 100
     assert second <= 2.1 * first, "the cost of a tensor grows with their number"

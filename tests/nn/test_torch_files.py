@@ -298,7 +298,7 @@ def test_broken_pickles_are_refused(name):
 
 
 def test_a_pickle_of_too_many_steps_is_refused(monkeypatch):
-    monkeypatch.setattr("tinyref.nn.state.pickles.MOST_STEPS", 1000)
+    monkeypatch.setattr("tinyref.nn.state.pickles.MAX_STEPS", 1000)
     assert load(archive(b"(" + b"]" * 900 + b"l."))
     with pytest.raises(UserError, match="more than 1000 steps"):
         load(archive(b"(" + b"]" * 1100 + b"l."))

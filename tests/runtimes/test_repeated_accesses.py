@@ -16,7 +16,7 @@ from tinyref.runtimes.kernel import compile_program
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import RepeatArg
+from tinyref.uops.payload import MemoryVersionArg
 from tinyref.uops.program import Parameter, Program
 
 i32 = dtypes.int32
@@ -56,8 +56,8 @@ def test_every_device_loads_again(
 
 def test_text_and_json_keep_them_apart() -> None:
     uops = subject().uops
-    repeats = [node.arg.number for node in uops if isinstance(node.arg, RepeatArg)]
+    repeats = [node.arg.number for node in uops if isinstance(node.arg, MemoryVersionArg)]
     assert repeats == [1, 2]
-    assert "Repeat{number=2}" in to_text(uops)
+    assert "MemoryVersion{number=2}" in to_text(uops)
     assert from_text(to_text(uops)) == uops
     assert from_json(to_json(uops)) == uops

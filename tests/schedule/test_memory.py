@@ -37,7 +37,7 @@ def overlaps(lifetimes: list[Lifetime], arena: Arena) -> list[tuple[int, int]]:
     return clashes
 
 
-def most_in_use(lifetimes: list[Lifetime]) -> int:
+def max_in_use(lifetimes: list[Lifetime]) -> int:
     """The most bytes in use at one moment: no plan needs less."""
     moments = range(max((life.last for life in lifetimes), default=-1) + 1)
     rounded = [(-(-life.nbytes // 64) * 64, life) for life in lifetimes]
@@ -56,7 +56,7 @@ def test_nothing_that_is_in_use_together_overlaps(lifetimes):
     assert all(offset % 64 == 0 for offset in arena.offsets)
     ends = [offset + life.nbytes for offset, life in zip(arena.offsets, lifetimes, strict=True)]
     assert max(ends, default=0) <= arena.nbytes
-    assert most_in_use(lifetimes) <= arena.nbytes
+    assert max_in_use(lifetimes) <= arena.nbytes
     assert arena.nbytes <= sum(-(-life.nbytes // 64) * 64 for life in lifetimes)
 
 
@@ -146,7 +146,7 @@ def test_many_buffers_are_planned_close_to_what_is_in_use():
         and arena.offsets[j] < arena.offsets[i] + lifetimes[i].nbytes
     ]
     assert clashes == []
-    assert arena.nbytes <= 1.25 * most_in_use(lifetimes)
+    assert arena.nbytes <= 1.25 * max_in_use(lifetimes)
 
 
 def test_the_alignment_is_that_of_hosts():

@@ -19,13 +19,13 @@ LIMITS = {
     "as they are": (),
     "everything costly": ((repeats, "CHEAP_AGAIN", 2), (repeats, "CHEAP_CONSTANT", 3)),
     "nothing costly": ((repeats, "CHEAP_AGAIN", 10**6), (repeats, "CHEAP_CONSTANT", 10**6)),
-    "every reduce at once": ((reduces, "MOST_GROWTH", 50),),
+    "every reduce at once": ((reduces, "MAX_GROWTH", 50),),
     "every reduce long": (
         (reduces, "LONG_REDUCE", 3),
         (reduces, "FEW_PARTS", 2),
-        (reduces, "MOST_PARTS", 2),
+        (reduces, "MAX_PARTS", 2),
     ),
-    "few values": ((kernel_ast, "MOST_VALUES", 12), (join, "MOST_JOINED", 40)),
+    "few values": ((kernel_ast, "MAX_VALUES", 12), (join, "MAX_JOINED", 40)),
 }
 
 

@@ -18,10 +18,10 @@ from tinyref.uops.payload import (
     BufferArg,
     CopyArg,
     LocalArg,
+    MemoryVersionArg,
     Payload,
     PermuteArg,
     ReduceArg,
-    RepeatArg,
     ShapeArg,
     ShardArg,
     SlotArg,
@@ -231,7 +231,7 @@ AST_GRAPHS: list[tuple[str, Callable[[], Graph]]] = [
         "ast.load.1",
         lambda: kernel(b.load(view(IN, 3, 4), gate=b.const(dtypes.bool, True))),
     ),
-    ("ast.repeat.1", lambda: kernel(LOADED.replace(arg=RepeatArg(1)))),
+    ("ast.memory_version.1", lambda: kernel(LOADED.replace(arg=MemoryVersionArg(1)))),
     ("ast.store.1", lambda: b.sink(b.store(OUT, b.const(F32, 1)))),
     (
         "ast.store.1",
@@ -358,7 +358,7 @@ INDEXED_GRAPHS: list[tuple[str, Callable[[], Graph]]] = [
         "indexed.reduce.1",
         lambda: stored(node(Ops.REDUCE, F32, b.load(at(0)), RANGE, arg=ReduceArg(Ops.ADD, (1,)))),
     ),
-    ("indexed.repeat.1", lambda: stored(again(LOAD0, 1))),
+    ("indexed.memory_version.1", lambda: stored(again(LOAD0, 1))),
     ("indexed.acc.1", lambda: stored(summed(ITEM))),
     ("indexed.acc.2", lambda: stored(acc(b.cast(RANGE, F32), RANGE))),
     (
@@ -382,7 +382,7 @@ INDEXED_GRAPHS: list[tuple[str, Callable[[], Graph]]] = [
 
 
 def again(access: UOp, number: int) -> UOp:
-    return access.replace(arg=RepeatArg(number))
+    return access.replace(arg=MemoryVersionArg(number))
 
 
 def end(opener: UOp) -> UOp:
@@ -419,10 +419,10 @@ PROGRAMS: list[tuple[str, Callable[[], Graph]]] = [
     ("program.order.1", lambda: (OUT, at(0), ZERO_POSITION)),
     ("program.order.1", lambda: (b.load(at(0)),)),
     ("program.order.2", lambda: (OUT, OUT)),
-    ("program.repeat.1", lambda: (*HEAD, again(LOAD0, 1))),
-    ("program.repeat.1", lambda: (*HEAD, LOAD0, again(LOAD0, 2))),
-    ("program.repeat.1", lambda: (*HEAD, LOAD0, again(LOAD0, 0))),
-    ("program.repeat.1", lambda: (*HEAD, again(LOAD0, 1), LOAD0)),
+    ("program.memory_version.1", lambda: (*HEAD, again(LOAD0, 1))),
+    ("program.memory_version.1", lambda: (*HEAD, LOAD0, again(LOAD0, 2))),
+    ("program.memory_version.1", lambda: (*HEAD, LOAD0, again(LOAD0, 0))),
+    ("program.memory_version.1", lambda: (*HEAD, again(LOAD0, 1), LOAD0)),
     ("program.block.1", lambda: (*OPEN_IF, TWELVE, RANGE, end(IF), end(RANGE))),
     ("program.block.1", lambda: (TWELVE, RANGE, i32(3), OTHER, end(RANGE), end(OTHER))),
     ("program.block.2", lambda: (TWELVE, RANGE)),

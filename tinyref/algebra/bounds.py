@@ -258,14 +258,14 @@ def _under(condition: UOp, value: UOp, found: Range) -> Range:
 
 
 # Conditions are looked at so deep.
-_MOST_CONDITIONS = 16
+_MAX_CONDITIONS = 16
 
 
 def _limits(condition: UOp) -> dict[UOp, tuple[int | float, int | float]]:
     """What a conjunction of comparisons says of the integers in it."""
     limits: dict[UOp, tuple[int | float, int | float]] = {}
     stack = [(condition, True)]
-    for _ in range(_MOST_CONDITIONS):
+    for _ in range(_MAX_CONDITIONS):
         if not stack:
             break
         node, holds = stack.pop()

@@ -19,7 +19,7 @@ from tinyref.uops.order import order_key
 from tinyref.uops.payload import ConstArg
 
 # Longer sums are left as they are: normal forms of every prefix of a sum cost its length squared.
-MOST_TERMS = 64
+MAX_TERMS = 64
 # What may be a sum; a product is the multiple of one where it is by a constant.
 _SUMS = frozenset({Ops.ADD, Ops.SUB, Ops.NEG, Ops.MUL})
 # Nodes and their factors.
@@ -132,7 +132,7 @@ def _together(pieces: Pieces, name: str) -> Linear | None:
         if known is None:
             return None
         total = total.plus(known, factor)
-    return None if len(total.terms) > MOST_TERMS else total
+    return None if len(total.terms) > MAX_TERMS else total
 
 
 def _pieces(node: UOp) -> Pieces | None:

@@ -22,10 +22,10 @@ from tinyref.uops.order import OrderKey, order_key
 from tinyref.uops.payload import ConstArg, VarArg
 
 Monomial = tuple[UOp, ...]
-_MOST_TERMS = 1000
-_MOST_FACTORS = 16
+_MAX_TERMS = 1000
+_MAX_FACTORS = 16
 _LARGEST = 1 << 63
-_MOST_MAXIMA = 4
+_MAX_MAXIMA = 4
 
 
 class Undecided(Exception):  # noqa: N818  it is an answer, not a failure
@@ -57,8 +57,8 @@ class Polynomial:
         return _polynomial(total)
 
     def __mul__(self, other: Extent) -> Extent:
-        if isinstance(other, Polynomial) and len(self.terms) * len(other.terms) > _MOST_TERMS:
-            raise UserError(f"size: a product has more than {_MOST_TERMS} terms")
+        if isinstance(other, Polynomial) and len(self.terms) * len(other.terms) > _MAX_TERMS:
+            raise UserError(f"size: a product has more than {_MAX_TERMS} terms")
         total: dict[Monomial, int] = {}
         for left, first in self.terms.items():
             for right, second in _terms(other).items():
@@ -100,8 +100,8 @@ def _polynomial(terms: dict[Monomial, int]) -> Extent:
 def _product(left: Monomial, right: Monomial) -> Monomial:
     if not left or not right:
         return left or right
-    if len(left) + len(right) > _MOST_FACTORS:
-        raise UserError(f"size: a product has more than {_MOST_FACTORS} factors")
+    if len(left) + len(right) > _MAX_FACTORS:
+        raise UserError(f"size: a product has more than {_MAX_FACTORS} factors")
     return tuple(sorted(left + right, key=order_key))
 
 
@@ -254,7 +254,7 @@ def atom_bounds(node: UOp) -> tuple[int, int]:
 def _lowest(value: Polynomial) -> int:
     found = _lowest_in_box(value)
     maximum = next((m[0] for m in value.terms if len(m) == 1 and m[0].op is Ops.MAX), None)
-    if maximum is None or _count_maxima(value) > _MOST_MAXIMA:
+    if maximum is None or _count_maxima(value) > _MAX_MAXIMA:
         return found
     # A maximum is one of its operands, and at least each of them.
     coefficient = value.terms[(maximum,)]

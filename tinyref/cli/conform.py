@@ -29,7 +29,7 @@ Examples:
   tinyref conform --device MINE --shard 2/4             a quarter, for four machines
   tinyref conform diff before.json after.json           fixes, regressions, accuracy
   tinyref conform matrix A.json B.json                  devices side by side
-  tinyref conform zoo                                   prove that the suite catches broken devices
+  tinyref conform faulty                                prove that the suite catches broken devices
 
 A device is a name of `tinyref devices`, or package.module:ClassName before it is installed.
 The reports: report.html (open it in any browser, no server needed), report.json, junit.xml,
@@ -268,14 +268,14 @@ def zoo(
     report: Annotated[
         Path | None, typer.Option(parser=path, help="Keep each device's reports under this folder.")
     ] = None,
-    only: Annotated[str, typer.Option(help="One device of the zoo, by its class name.")] = "",
+    only: Annotated[str, typer.Option(help="One faulty device, by its class name.")] = "",
 ) -> None:
     """Run the suite on deliberately broken devices: it must catch each, on the right rung.
 
     Each device runs a subset of the quick profile in which its fault can show, and so does the
     healthy device that it is made from, which must pass. Exit code 1 when one escapes.
     """
-    from tinyref_conformance.zoo.score import score
+    from tinyref_conformance.faulty.score import score
 
     results = score(report, only)
     print(results.text(), end="")

@@ -26,8 +26,8 @@ from tinyref.uops.node import UOp
 from tinyref.uops.payload import SlotArg, ViewArg
 
 # Kernels whose stages are shown, the slowest first: a page of more is none that a person reads.
-MOST_KERNELS = 150
-MOST_SOURCE = 600
+MAX_KERNELS = 150
+MAX_SOURCE = 600
 
 _PACKAGE = "tinyref.cli.page"
 
@@ -64,7 +64,7 @@ def page(title: str, device: str, record: ProgramRecord, failure: Failure | None
     """The page. What the program said and named goes in as text, never as markup."""
     total = sum(kernel.seconds for kernel in record.kernels.values())
     slowest = sorted(record.kernels.values(), key=lambda kernel: -kernel.seconds)
-    shown = set(map(id, slowest[:MOST_KERNELS]))
+    shown = set(map(id, slowest[:MAX_KERNELS]))
     kernels = [
         _view(kernel, total, compiled_stages(kernel) if id(kernel) in shown else None)
         for kernel in record.kernels.values()
@@ -135,7 +135,7 @@ def _view(record: KernelRecord, total: float, compiled: Compiled | None) -> Kern
         f"{nbytes:,}",
         rate,
         100 * record.seconds / total if total else 0.0,
-        "" if record.kernel is None else shortened(record.kernel.source, MOST_SOURCE),
+        "" if record.kernel is None else shortened(record.kernel.source, MAX_SOURCE),
         compiled,
     )
 

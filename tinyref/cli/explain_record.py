@@ -25,10 +25,10 @@ from tinyref.uops.ops import Ops
 from tinyref.uops.payload import BufferArg
 
 # Of a text that is shown whole: the longest graphs of layers have some hundred lines.
-MOST_LINES = 400
+MAX_LINES = 400
 
 
-def shortened(text: str, most: int = MOST_LINES) -> str:
+def shortened(text: str, most: int = MAX_LINES) -> str:
     """`text`, of which the middle is left out, with a note, where it has more than `most` lines."""
     lines = text.rstrip("\n").split("\n")
     if len(lines) <= most:

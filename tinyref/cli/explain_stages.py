@@ -20,11 +20,11 @@ from tinyref.optimise.opt import opts_text
 from tinyref.uops.node import UOp
 
 # More lines than this are not compared: the time grows with the square of their number.
-MOST_COMPARED = 1500
+MAX_COMPARED = 1500
 # Less in common than this, and the lines side by side say nothing.
 LEAST_IN_COMMON = 0.35
 CONTEXT = 2
-MOST_SHOWN = 300
+MAX_SHOWN = 300
 
 SENTENCES = {
     "ast": "The kernel as the scheduler made it: views, elementwise operations, reduces.",
@@ -122,13 +122,13 @@ def _stage(name: str, before: str, text: str, fired: Counter[str]) -> Stage:
     old, new = before.splitlines(), text.splitlines()
     changes = None if name in (STAGES[0], STAGES[-1]) else _changes(old, new)
     if changes is None:
-        whole = [Line("", line) for line in shortened(text, MOST_SHOWN).split("\n")]
+        whole = [Line("", line) for line in shortened(text, MAX_SHOWN).split("\n")]
         return Stage(name, SENTENCES[name], whole, len(new), 0, 0, True, rules)
     added = sum(line.mark == "+" for line in changes)
     removed = sum(line.mark == "-" for line in changes)
-    if len(changes) > MOST_SHOWN:
-        left = f"... {len(changes) - MOST_SHOWN:,} lines more are left out here ..."
-        changes = [*changes[:MOST_SHOWN], Line("@", left)]
+    if len(changes) > MAX_SHOWN:
+        left = f"... {len(changes) - MAX_SHOWN:,} lines more are left out here ..."
+        changes = [*changes[:MAX_SHOWN], Line("@", left)]
     return Stage(name, SENTENCES[name], changes, len(new), added, removed, False, rules)
 
 
@@ -137,7 +137,7 @@ def _changes(old: Sequence[str], new: Sequence[str]) -> list[Line] | None:
 
     Lines are compared without the numbers of nodes, which change with every node before them.
     """
-    if max(len(old), len(new)) > MOST_COMPARED:
+    if max(len(old), len(new)) > MAX_COMPARED:
         return None
     plain_old, plain_new = list(map(_plain, old)), list(map(_plain, new))
     matcher = difflib.SequenceMatcher(None, plain_old, plain_new, autojunk=False)

@@ -11,7 +11,7 @@ import typer
 from tinyref import reproduce
 from tinyref.cli.fuzz_case import corpus_app, harvest, keep, reduce, replay, show
 from tinyref.cli.fuzz_score import score
-from tinyref.cli.options import MOST_JOBS, check_finite, device_name, path, say_bounded
+from tinyref.cli.options import MAX_JOBS, check_finite, device_name, path, say_bounded
 from tinyref.cli.signals import until_stopped
 from tinyref.errors import UserError
 from tinyref.folders import file_name
@@ -75,7 +75,7 @@ def fuzz(
     jobs: Annotated[
         int,
         typer.Option(
-            min=0, max=MOST_JOBS, help="Worker processes; 0 is one a core.", show_default=False
+            min=0, max=MAX_JOBS, help="Worker processes; 0 is one a core.", show_default=False
         ),
     ] = 0,
     cluster: Annotated[

@@ -233,7 +233,7 @@ def harvest(
     every_size: Annotated[
         bool, typer.Option("--every-size", help="Keep kernels that differ in sizes alone, too.")
     ] = False,
-    most_nodes: Annotated[
+    max_nodes: Annotated[
         int, typer.Option(min=1, help="Leave out kernels of more nodes.", show_default=False)
     ] = 200,
 ) -> None:
@@ -248,7 +248,7 @@ def harvest(
     if target.is_dir():
         target /= f"{program.stem}-kernels.json"
     name = device_name(device)
-    found = run_harvest(program, name, target, every_size, most_nodes)
+    found = run_harvest(program, name, target, every_size, max_nodes)
     left_out = f"; {found.large} structures too large to judge" if found.large else ""
     print(f"wrote {target}: {len(found.kernels)} of {found.ran} kernels{left_out}")
     if found.failure:

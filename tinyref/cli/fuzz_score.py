@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tinyref import reproduce
-from tinyref.cli.options import MOST_JOBS, check_finite, path
+from tinyref.cli.options import MAX_JOBS, check_finite, path
 from tinyref.cli.signals import until_stopped
 from tinyref.errors import UserError, printable
 
@@ -27,7 +27,7 @@ def score(
     seconds: Annotated[
         float, typer.Option(min=1, help="Processor seconds that a mutant may live.")
     ] = 60.0,
-    jobs: Annotated[int, typer.Option(min=1, max=MOST_JOBS, help="Processes at a time.")] = 2,
+    jobs: Annotated[int, typer.Option(min=1, max=MAX_JOBS, help="Processes at a time.")] = 2,
     further: Annotated[
         float, typer.Option(min=0, help="Processor seconds for more findings after the first.")
     ] = 5.0,

@@ -10,7 +10,7 @@ import typer
 
 from tinyref.errors import UserError
 
-MOST_JOBS = 1024
+MAX_JOBS = 1024
 
 
 def path(value: str | Path) -> Path:

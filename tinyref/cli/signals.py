@@ -23,7 +23,7 @@ class Stopped(KeyboardInterrupt):
 def until_stopped(work: Callable[[], int], kept: str, resuming: Callable[[], str]) -> int:
     """The exit code of `work`, or that of the signal that ended it.
 
-    Then it is told what is `kept`, and the command `resuming` that goes on. A signal that the
+    Then it prints what is `kept`, and the command `resuming` that goes on. A signal that the
     process was started to ignore, as under `nohup`, stays ignored.
     """
     with _raising(SIGNALS):

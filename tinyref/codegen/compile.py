@@ -51,7 +51,7 @@ def compile_kernel(
 
     `opts` are the optimisations of its plan; without them the heuristics choose, or none if the
     flag NOOPT is set. `name` is the entry point; without it one is made of the kernel's sizes.
-    Equal arguments give equal programs. `on_stage` is told the result of each of `STAGES`.
+    Equal arguments give equal programs. `on_stage` is called with the result of each of `STAGES`.
     Accesses of images get lanes without being asked, unless `opts` are given: they need them.
     Raises `VerifyError` where a graph breaks a rule of its dialect (unless VERIFY is 0),
     `UserError` for what the device lacks.
@@ -116,7 +116,7 @@ class _Pipeline:
             verify(dialect, value)
 
     def check_bounds(self, root: UOp) -> None:
-        """With CHECK_BOUNDS, refuses an access outside of its buffer, and tells what is open."""
+        """With CHECK_BOUNDS, refuses an access outside of its buffer, and reports what is open."""
         if config.integer("CHECK_BOUNDS"):
             for found, count in check_index_bounds(root).items():
                 if count and not found.is_proved:

@@ -326,7 +326,7 @@ class Replay:
         self._launches = self._to_launch()
 
     def _run_aloud(self) -> None:
-        """The same, each kernel called for itself, so that it can be timed and told about."""
+        """The same, each kernel called for itself, so that it can be timed and reported."""
         for step, bound in zip(self.steps, self._bound, strict=True):
             if isinstance(bound, _Copy):
                 bound()

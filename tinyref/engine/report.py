@@ -26,7 +26,7 @@ def is_timed() -> bool:
 
 
 def is_told() -> bool:
-    """Whether each kernel is told about, by DEBUG or to a watcher."""
+    """Whether each kernel is reported, by DEBUG or to a watcher."""
     return config.integer("DEBUG") >= 1 or active_watcher() is not None
 
 

@@ -36,7 +36,7 @@ from tinyref.uops.node import UOp
 SCHEMA = 2
 # A round that makes the best plan faster by less than this part is the last one.
 LEAST_GAIN = 0.01
-MOST_ROUNDS = 16
+MAX_ROUNDS = 16
 # Flags that change how fast a kernel runs, besides those in the compiler's key.
 FLAGS = ("STRICT_FLOAT", "TRANSCENDENTAL", "THREADS", "TC", "TC_LEVEL")
 # How often the plan that was found and that of the heuristics are timed again, in turns.
@@ -44,7 +44,7 @@ FINAL_TURNS = 3
 # Results of this process, for caches that cannot be used; the oldest go when there are more.
 KEPT_RESULTS = 2048
 
-# Seconds that the kernel takes with these optimisations; None where it cannot be told.
+# Seconds that the kernel takes with these optimisations; None where it cannot be measured.
 Measure = Callable[[tuple[Opt, ...]], float | None]
 
 
@@ -146,7 +146,7 @@ def search(starts: Iterable[Plan], width: int, measure: Measure) -> Timed | None
         raise UserError(f"search: a beam of {width} plans: accepted are at least 1")
     seen: set[object] = set()
     beam = _measured(starts, measure, seen)[:width]
-    for _ in range(MOST_ROUNDS):
+    for _ in range(MAX_ROUNDS):
         if not beam:
             return None
         reached = (plan for timed in beam for plan in actions(timed.plan))

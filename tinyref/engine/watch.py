@@ -1,4 +1,4 @@
-"""Who is told what the engine does: each schedule, each kernel, each copy, with its time."""
+"""Who is called with what the engine does: each schedule, each kernel, each copy, with its time."""
 
 from __future__ import annotations
 

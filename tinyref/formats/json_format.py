@@ -39,7 +39,7 @@ SCHEMA = "tinyref.uops"
 VERSION = 1
 Json = dict[str, Any]
 _DEEPEST = 8
-_MOST_NODES = 1_000_000
+_MAX_NODES = 1_000_000
 
 
 def _read_flag(value: object, where: str) -> bool:
@@ -212,8 +212,8 @@ def _check_members(value: Json, names: set[str], where: str) -> None:
 
 
 def _list(value: object, where: str) -> list[object]:
-    if not isinstance(value, list) or len(value) > _MOST_NODES:
-        raise refuse(where, f"a list of at most {_MOST_NODES} entries", value)
+    if not isinstance(value, list) or len(value) > _MAX_NODES:
+        raise refuse(where, f"a list of at most {_MAX_NODES} entries", value)
     return value
 
 

@@ -191,7 +191,7 @@ FIELDS: dict[type, tuple[tuple[str, Kind], ...]] = {
     payloads.RangeArg: (("number", INTEGER), ("kind", AXIS_KIND)),
     payloads.SpecialArg: (("scope", NAME), ("dim", INTEGER)),
     payloads.GepArg: (("lanes", INTEGERS),),
-    payloads.RepeatArg: (("number", INTEGER),),
+    payloads.MemoryVersionArg: (("number", INTEGER),),
 }
 TILE_FIELDS = (
     ("name", NAME),

@@ -24,7 +24,7 @@ Extents = tuple[int, int, int]
 Texels = tuple[Array, Array]
 
 # So many work-items, each a group of its own, are threads, of which each has long loops.
-MOST_THREADS = 64
+MAX_THREADS = 64
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Machine:
         # The work-items that hold a matrix tile together are known by their order.
         self.may_turn = True
         # In a launch of few threads, turns of loops may be lanes; `span` counts their numbers.
-        self.may_widen = self.group_size == 1 and math.prod(grid) <= MOST_THREADS
+        self.may_widen = self.group_size == 1 and math.prod(grid) <= MAX_THREADS
         self.span = math.prod(grid)
         # How many loops there are around, and how many have begun or ended within so many.
         self.depth = 0

@@ -82,7 +82,7 @@ class Interpreter:
         try:
             self._launch(machine, arrays, bindings)
         except (OrderMattersError, SanitizerError) as reason:
-            # A fault may come of running turns at once: only turn by turn tells.
+            # A fault may come of running iterations at once: only one by one decides.
             for number, array in before.items():
                 arrays[number][:] = array
             if isinstance(reason, OrderMattersError):

@@ -22,7 +22,7 @@ PathLike = str | os.PathLike[str]
 # The third byte of an idx file says what its elements are; images and labels are bytes.
 IDX_BYTES = 0x08
 # More than any data set of images: what unpacks to more is no data set.
-MOST_BYTES = 4 * 2**30
+MAX_BYTES = 4 * 2**30
 
 CIFAR_IMAGE = (3, 32, 32)
 
@@ -89,21 +89,21 @@ def read_idx(path: PathLike, axes: int) -> Bytes:
 
 def _contents(path: Path) -> bytes:
     """The bytes of a file, unpacked where it starts as gzip does."""
-    if file_size(str(path)) > MOST_BYTES:
-        raise UserError(f"{path}: more than {MOST_BYTES} bytes")
+    if file_size(str(path)) > MAX_BYTES:
+        raise UserError(f"{path}: more than {MAX_BYTES} bytes")
     try:
         with open(path, "rb") as file:
             is_packed = file.read(2) == b"\x1f\x8b"
             file.seek(0)
             if not is_packed:
                 return file.read()
-            data = gzip.GzipFile(fileobj=file).read(MOST_BYTES + 1)
+            data = gzip.GzipFile(fileobj=file).read(MAX_BYTES + 1)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise UserError(f"{path}: broken gzip data: {error}") from error
     except OSError as error:
         raise DeviceError(f"DISK:{path}", f"cannot be read: {error.strerror}") from error
-    if len(data) > MOST_BYTES:
-        raise UserError(f"{path}: unpacks to more than {MOST_BYTES} bytes")
+    if len(data) > MAX_BYTES:
+        raise UserError(f"{path}: unpacks to more than {MAX_BYTES} bytes")
     return data
 
 

@@ -30,7 +30,7 @@ _CUT_KINDS: dict[OptOp, tuple[AxisKind, ...]] = {
     OptOp.THREAD: (AxisKind.GLOBAL,),
 }
 # A work-item with more copies of its value than this takes long to compile and never pays.
-MOST_COPIES = 512
+MAX_COPIES = 512
 
 
 def actions(plan: Plan) -> list[Plan]:
@@ -41,7 +41,7 @@ def actions(plan: Plan) -> list[Plan]:
         if reached is None:
             continue
         copies = number_of(axis.extent for axis in reached.axes if axis.kind in LANE_KINDS)
-        if copies <= MOST_COPIES:
+        if copies <= MAX_COPIES:
             found.setdefault(identity(reached), reached)
     return list(found.values())[1:]
 

@@ -19,13 +19,13 @@ GROUP_AMOUNTS = (256, 64, 16)
 # Elements of one wide access.
 ACCESS_LANES = 4
 # Unrolled copies of a work-item's value: registers are few.
-MOST_LANES = 64
+MAX_LANES = 64
 # Outputs that must be left to work-items while an axis is upcast for re-use of what is loaded.
 ENOUGH_OUTPUTS = 1024
 # A masked axis of so few turns is unrolled, so that its masks become constants.
 SMALL_AXIS = 7
-MOST_UNROLLED = 32
-MOST_ITEMS = 128
+MAX_UNROLLED = 32
+MAX_ITEMS = 128
 ITEM_AMOUNTS = (32, 16, 8, 4, 3, 2)
 # Matrix times vector: items that share a row, rows of a group, rows of an item.
 MATVEC = (8, 4, 4)
@@ -141,8 +141,8 @@ def _with_unrolled_reduce(plan: Plan) -> Plan:
     extent = plan.axes[numbers[-1]].extent
     if not isinstance(extent, int):
         return plan
-    room = MOST_LANES // _lanes(plan)
-    if extent <= min(MOST_UNROLLED, room):
+    room = MAX_LANES // _lanes(plan)
+    if extent <= min(MAX_UNROLLED, room):
         return plan.legal(Opt(OptOp.UNROLL, numbers[-1], 0)) or plan
     if room >= ACCESS_LANES and not any(axis.kind is AxisKind.UNROLL for axis in plan.axes):
         return plan.legal(Opt(OptOp.UNROLL, numbers[-1], ACCESS_LANES)) or plan
@@ -162,7 +162,7 @@ def _with_wide_accesses(plan: Plan) -> Plan:
             for number in plan.of_kind(AxisKind.GLOBAL, AxisKind.REDUCE)
             if access.is_unit(plan.axes[number])
         ]
-        if not units or access.is_masked or _lanes(plan) * ACCESS_LANES > MOST_LANES:
+        if not units or access.is_masked or _lanes(plan) * ACCESS_LANES > MAX_LANES:
             continue
         is_output = plan.axes[units[-1]].kind is AxisKind.GLOBAL
         op = OptOp.UPCAST if is_output else OptOp.UNROLL
@@ -177,7 +177,7 @@ def _with_masked_axes(plan: Plan) -> Plan:
         axis = plan.axes[number]
         if axis.target not in masked or not isinstance(axis.extent, int):
             continue
-        if axis.extent <= SMALL_AXIS and axis.extent * _lanes(plan) <= MOST_LANES:
+        if axis.extent <= SMALL_AXIS and axis.extent * _lanes(plan) <= MAX_LANES:
             plan = plan.legal(Opt(OptOp.UPCAST, number, 0)) or plan
     return plan
 
@@ -195,7 +195,7 @@ def _with_reuse(plan: Plan) -> Plan:
             axis = plan.axes[number]
             if axis.target in upcast or not _is_reused(axis, found) or not _divides(axis, amount):
                 continue
-            if _outputs(plan) // amount < ENOUGH_OUTPUTS or _lanes(plan) * amount > MOST_LANES:
+            if _outputs(plan) // amount < ENOUGH_OUTPUTS or _lanes(plan) * amount > MAX_LANES:
                 continue
             plan = plan.legal(Opt(OptOp.UPCAST, number, amount)) or plan
             upcast.add(axis.target)
@@ -219,7 +219,7 @@ def _with_items(plan: Plan) -> Plan:
     # Among equals the last axis comes first: its neighbours are neighbours in memory.
     numbers.sort(key=lambda number: (not _is_reused(plan.axes[number], found), -number))
     for target in [plan.axes[number].target for number in numbers]:
-        room = MOST_ITEMS // plan.group_size
+        room = MAX_ITEMS // plan.group_size
         number = next(n for n in plan.of_kind(AxisKind.GLOBAL) if plan.axes[n].target == target)
         axis = plan.axes[number]
         amounts = (each for each in ITEM_AMOUNTS if each <= room and _divides(axis, each))

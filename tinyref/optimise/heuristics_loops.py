@@ -23,7 +23,7 @@ REDUCE_WEIGHT = 4
 # Loops of so few turns are unrolled.
 SHORT_LOOP = 4
 # A kernel of so many nodes is not unrolled any further.
-MOST_COPIED = 64
+MAX_COPIED = 64
 # The copy of a panel pays from so many uses of each element, and for arrays beyond a small cache.
 PACK_USES = 16
 PACK_BYTES = 32 * 1024
@@ -196,7 +196,7 @@ def _with_short_loops(plan: Plan) -> Plan:
         if not isinstance(extent, int) or extent > SHORT_LOOP:
             break
         copies *= extent
-        if copies * size > MOST_COPIED:
+        if copies * size > MAX_COPIED:
             break
         plan = plan.apply(Opt(OptOp.UNROLL, numbers[-1], 0))
     return plan

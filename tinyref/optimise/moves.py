@@ -22,11 +22,11 @@ from tinyref.optimise.plan import (
     changes,
     slot_of,
 )
-from tinyref.optimise.tile import MOST_PADDING, with_tile
+from tinyref.optimise.tile import MAX_PADDING, with_tile
 from tinyref.uops.payload import AxisKind
 
-MOST_UPCAST = 16
-MOST_UNROLL = 32
+MAX_UPCAST = 16
+MAX_UNROLL = 32
 
 # Gives the new plan, or the reason for a refusal.
 Move = Callable[[Plan, Opt], Plan | str]
@@ -105,8 +105,8 @@ def _upcast(plan: Plan, opt: Opt) -> Plan | str:
     if problem:
         return problem
     opt = _whole(plan, opt)
-    if opt.arg > MOST_UPCAST:
-        return f"{opt.arg} lanes: accepted are at most {MOST_UPCAST}"
+    if opt.arg > MAX_UPCAST:
+        return f"{opt.arg} lanes: accepted are at most {MAX_UPCAST}"
     return _split(plan, opt, AxisKind.UPCAST)
 
 
@@ -117,8 +117,8 @@ def _unroll(plan: Plan, opt: Opt) -> Plan | str:
     if problem:
         return problem
     opt = _whole(plan, opt)
-    if opt.arg > MOST_UNROLL:
-        return f"{opt.arg} copies: accepted are at most {MOST_UNROLL}"
+    if opt.arg > MAX_UNROLL:
+        return f"{opt.arg} copies: accepted are at most {MAX_UNROLL}"
     return _split(plan, opt, AxisKind.UNROLL)
 
 
@@ -235,9 +235,9 @@ def _padding_limit_problem(plan: Plan, axis: Axis, padded: int) -> str | None:
     ):
         return None
     positions = covered // axis.extent * padded
-    if positions <= MOST_PADDING * size:
+    if positions <= MAX_PADDING * size:
         return None
-    return f"{positions} positions for {size}: accepted is {MOST_PADDING} times the work"
+    return f"{positions} positions for {size}: accepted is {MAX_PADDING} times the work"
 
 
 def _grid_problem(plan: Plan) -> str | None:

@@ -29,8 +29,8 @@ Term = tuple[UOp, ShapeTracker | None]
 Mask = tuple[tuple[sint, sint], ...]
 
 # A pattern of more terms than this is not looked for.
-MOST_TERMS = 2000
-MOST_CONDITIONS = 64
+MAX_TERMS = 2000
+MAX_CONDITIONS = 64
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ def _stands_apart(choice: Choice, others: list[Choice]) -> bool:
 def _equalities(start: Term, identity: ConstArg) -> Iterator[tuple[UOp, tuple[Term, Term]]]:
     """Equalities of integers without each of which `start` is `identity`: CMPNE and its sides."""
     stack = [(start, identity)]
-    for _ in range(MOST_CONDITIONS):
+    for _ in range(MAX_CONDITIONS):
         if not stack:
             return
         (node, shown), idle = stack.pop()
@@ -230,7 +230,7 @@ def _solved(axis: int, size: sint, equality: UOp, counted: Term, index: Term) ->
     if not is_repeated(index, axis):
         return None
     steps: list[Step] = []
-    while len(steps) < MOST_CONDITIONS:
+    while len(steps) < MAX_CONDITIONS:
         counted = _at_value(counted)
         line = _line(counted, axis, size)
         if line is not None:
@@ -258,7 +258,7 @@ def _line(term: Term, axis: int, size: sint) -> tuple[int, int] | None:
     """(sign, offset) where the value is offset + sign * position, exactly and nowhere wrapped."""
     above: list[UOp] = []
     node, shown = _at_value(term)
-    while node.op in (Ops.CAST, Ops.ADD, Ops.SUB, Ops.NEG) and len(above) < MOST_CONDITIONS:
+    while node.op in (Ops.CAST, Ops.ADD, Ops.SUB, Ops.NEG) and len(above) < MAX_CONDITIONS:
         if not node.dtype.is_int or not node.src[0].dtype.is_int:
             return None
         above.append(node)
@@ -368,7 +368,7 @@ def is_repeated(start: Term, axis: int) -> bool:
         if term in seen:
             continue
         seen.add(term)
-        below = None if len(seen) > MOST_TERMS else _changing(*term, axis)
+        below = None if len(seen) > MAX_TERMS else _changing(*term, axis)
         if below is None:
             return False
         stack += below

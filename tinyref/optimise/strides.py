@@ -15,7 +15,7 @@ from tinyref.uops.payload import AxisKind, ReduceArg, ViewArg
 class Access:
     """A LOAD or STORE, the AST axes along which it changes, and its strides in elements there.
 
-    A stride is None where it varies. `is_masked` tells of a view that skips some positions.
+    A stride is None where it varies. `is_masked`: a view that skips some positions.
     """
 
     node: UOp

@@ -24,7 +24,7 @@ from tinyref.uops.payload import AxisKind, ReduceArg
 from tinyref.uops.tiles import MatrixTile
 
 # The padding of an axis may make the work on it this many times as large.
-MOST_PADDING = 4
+MAX_PADDING = 4
 
 
 class TileLevel(IntEnum):
@@ -205,8 +205,8 @@ def _cut(plan: Plan, tile: MatrixTile, product: Product, opt: Opt) -> Plan | str
 def _padding_problem(plan: Plan, target: int, extent: int, padded: int, level: int) -> str | None:
     if level < TileLevel.PADDING:
         return f"{extent} is none, and only level 2 pads"
-    if padded > MOST_PADDING * extent:
-        return f"{padded} positions for {extent}: accepted is {MOST_PADDING} times the work"
+    if padded > MAX_PADDING * extent:
+        return f"{padded} positions for {extent}: accepted is {MAX_PADDING} times the work"
     for reduce in plan.reduces_over(target):
         problem = padding_problem(reduce, target)
         if problem is not None:

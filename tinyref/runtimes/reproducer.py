@@ -1,4 +1,4 @@
-"""What a script needs that launches one kernel again and tells whether it is right.
+"""What a script needs that launches one kernel again and checks the result.
 
 The launch is made by a child of the script, so that a crash and a hang are answers too: the script
 exits with 0 where all is right and with 1 where it is not, as `git bisect run` wants it.

@@ -78,7 +78,7 @@ _VECTOR_LANES = (1, 2, 4, 8, 16)
 class Toolchain:
     """A compiler that works: its command line without files, its version, and what it has.
 
-    `accepted` are its types, `vector_lanes` the widths of its vectors; `target` tells apart the
+    `accepted` are its types, `vector_lanes` the widths of its vectors; `target` distinguishes the
     processors for which the same command makes different code.
     """
 
@@ -154,7 +154,7 @@ def _passes(command: Sequence[str], source: str) -> bool:
 
 
 def _target(command: Sequence[str]) -> str:
-    """A digest of what the compiler defines, of which much tells what the processor has."""
+    """A digest of what the compiler defines, much of which depends on what the processor has."""
     with contextlib.suppress(DeviceError):
         defined = _run([*command, "-dM", "-E", "-x", "c", os.devnull], Path(tempfile.gettempdir()))
         return hashlib.sha256(defined.encode()).hexdigest()[:16]

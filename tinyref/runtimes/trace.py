@@ -30,8 +30,8 @@ from tinyref.uops.program import Parameter, Program
 Array = npt.NDArray[Any]
 
 # A node with more values than that is not looked at, and the search ends after so many seconds.
-MOST_VALUES = 1 << 20
-MOST_SECONDS = 60.0
+MAX_VALUES = 1 << 20
+MAX_SECONDS = 60.0
 # What may be off by a few units in the last place on a good device.
 _ROUNDED = frozenset((Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.POW, Ops.SQRT, Ops.RECIP, Ops.FDIV))
 _ROUNDED_ULPS = 16
@@ -83,7 +83,7 @@ def first_difference(
     device: str, program: Program, inputs: Sequence[Array | None], bindings: Mapping[str, int]
 ) -> str:
     """A sentence that names the first node of `program` with another value on `device`."""
-    end = time.monotonic() + MOST_SECONDS
+    end = time.monotonic() + MAX_SECONDS
     for traced in _traced(program, bindings):
         if time.monotonic() > end:
             return f"no node differs up to {node_text(traced.node)}; looked no further"
@@ -194,7 +194,7 @@ def _trace(
         # By itself: another launch index that is wrong would be taken for this one.
         axes = [(axis, extent) for axis, extent in axes if axis is node]
     count = math.prod(extent for _, extent in axes) * node.dtype.lanes
-    if not 0 < count <= MOST_VALUES:
+    if not 0 < count <= MAX_VALUES:
         return None
     slot = max((item.slot for item in program.parameters), default=-1) + 1
     dtype = node.dtype.scalar

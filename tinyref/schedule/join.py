@@ -19,7 +19,7 @@ from tinyref.uops.payload import ReduceArg, SlotArg, ViewArg
 from tinyref.views.shape_tracker import ShapeTracker
 
 # Joining works through both kernels, so what is joined time and again must stay short.
-MOST_JOINED = 500
+MAX_JOINED = 500
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def join(first: Draft, second: Draft, dropped: set[UOp]) -> Draft | None:
         return None
     if first.inner and second.inner and first.inner != second.inner:
         return None
-    if len(first.root.toposort()) + len(second.root.toposort()) > MOST_JOINED:
+    if len(first.root.toposort()) + len(second.root.toposort()) > MAX_JOINED:
         return None
     inner = first.inner or second.inner
     written = [buffer for buffer in first.written if buffer not in dropped]

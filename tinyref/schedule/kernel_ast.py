@@ -33,7 +33,7 @@ Shape = tuple[sint, ...]
 Key = tuple[UOp, ShapeTracker]
 
 # A kernel with more distinct values than this is not fused further.
-MOST_VALUES = 3000
+MAX_VALUES = 3000
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ class KernelBuilder:
                 continue
             if key not in self._needs:
                 self._needs[key] = self._sources(key)
-                if len(self._needs) == MOST_VALUES:
+                if len(self._needs) == MAX_VALUES:
                     self._refuse_repetition()
             needs = self._needs[key]
             missing = [need for need in needs if need not in self._done]

@@ -21,7 +21,7 @@ from tinyref.uops.payload import BufferArg
 
 # Kernels that only share what they read are joined up to so many outputs: each output is a stream
 # of stores of its own.
-MOST_OUTPUTS = 8
+MAX_OUTPUTS = 8
 # A kernel of so few elements costs little but its launch.
 FEW_ELEMENTS = 32
 
@@ -213,7 +213,7 @@ class Ordering:
         one, other = self.tasks[first], self.tasks[second]
         if one.draft is None or other.draft is None:
             return False
-        if len(one.written) + len(other.written) > MOST_OUTPUTS:
+        if len(one.written) + len(other.written) > MAX_OUTPUTS:
             return False
         joined = join(one.draft, other.draft, set())
         limit = Device[other.device].capabilities.buffer_limit

@@ -27,11 +27,11 @@ _IN_ORDER = frozenset({Ops.RESHAPE, Ops.PERMUTE, Ops.FLIP})
 # A reduce of so many elements into at most so many results is split in two.
 LONG_REDUCE = 32768
 FEW_RESULTS = 256
-MOST_PARTS = 256
+MAX_PARTS = 256
 # Fewer parts than this are not worth a kernel: the axis is padded to give more.
 FEW_PARTS = 32
 # A reduce of a reduce is done at once where that reads at most so many times as many elements.
-MOST_GROWTH = 2
+MAX_GROWTH = 2
 
 
 def simplify_reduce(node: UOp, *, stacked: bool = False) -> UOp:
@@ -147,7 +147,7 @@ def _reduce_at_once(node: UOp, argument: ReduceArg) -> UOp | None:
         return None
     moved = product(shape_of(node.src[0]))
     made = product(shape_of(inner))
-    if not isinstance(moved, int) or not isinstance(made, int) or moved > MOST_GROWTH * made:
+    if not isinstance(moved, int) or not isinstance(made, int) or moved > MAX_GROWTH * made:
         return None
     source = inner.src[0]
     if _computes(source) and not all(step.op in _IN_ORDER for step in steps):
@@ -199,7 +199,7 @@ def _moved(value: UOp, step: UOp, last: Shape) -> UOp:
 def split_long_reduce(node: UOp) -> UOp:
     """A REDUCE of at least `LONG_REDUCE` elements into few results, as two reduces.
 
-    The first gives up to `MOST_PARTS` partial results, the second reduces those; any other node
+    The first gives up to `MAX_PARTS` partial results, the second reduces those; any other node
     is returned as it is. Sums keep their dtype, so only the order of additions changes.
     """
     argument = node.arg
@@ -230,15 +230,15 @@ def _parts(size: sint) -> int:
     """The most equal parts, up to the limit, that an axis divides into."""
     if not isinstance(size, int):
         return 1
-    return max(count for count in range(1, MOST_PARTS + 1) if size % count == 0)
+    return max(count for count in range(1, MAX_PARTS + 1) if size % count == 0)
 
 
 def _possible_parts(size: sint) -> int:
     """Into how many equal parts an axis is divided, padded where that is better."""
     parts = _parts(size)
-    if parts >= FEW_PARTS or not isinstance(size, int) or size < FEW_PARTS * MOST_PARTS:
+    if parts >= FEW_PARTS or not isinstance(size, int) or size < FEW_PARTS * MAX_PARTS:
         return parts
-    return MOST_PARTS
+    return MAX_PARTS
 
 
 def _parted(source: UOp, axis: int, op: Ops) -> tuple[UOp, int]:

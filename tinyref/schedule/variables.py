@@ -28,7 +28,7 @@ from tinyref.uops.node import UOp, sint, substitute, toposort
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import VarArg
 
-_MOST_ROUNDS = 8
+_MAX_ROUNDS = 8
 
 
 class Variables:
@@ -52,11 +52,11 @@ class Variables:
             return False
         self.constraints.update(asked)
         self._ranges, self._sizes, self.kept = {}, {}, {}
-        for _ in range(_MOST_ROUNDS):
+        for _ in range(_MAX_ROUNDS):
             changes = [self._narrow_range(found) for found in self._open()]
             if not any(changes):
                 break
-        for _ in range(_MOST_ROUNDS):
+        for _ in range(_MAX_ROUNDS):
             still_open = self._open()
             if not still_open or not self._narrow_size(still_open[0]):
                 break

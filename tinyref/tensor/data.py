@@ -30,7 +30,7 @@ from tinyref.tensor.core import GradientSwitch, Session, TensorCore, Value, capt
 from tinyref.tensor.creation import Creation
 from tinyref.tensor.display import as_html, shown_elements
 from tinyref.tensor.held import write_empty
-from tinyref.tensor.literals import MOST_AXES, HostArray
+from tinyref.tensor.literals import MAX_AXES, HostArray
 from tinyref.tensor.locks import building, computing
 from tinyref.tensor.registry import is_computed, registry, shown_node
 from tinyref.uops.node import UOp, toposort
@@ -271,9 +271,9 @@ class Data(Creation):
     def numpy(self) -> HostArray:
         """The elements as a numpy array of its own; bfloat16 and fp8 as the types of ml_dtypes."""
         shape = bound_sizes(self.shape)
-        if len(shape) > MOST_AXES:
+        if len(shape) > MAX_AXES:
             raise UserError(
-                f"numpy: {len(shape)} axes: arrays have at most {MOST_AXES}, reshape first"
+                f"numpy: {len(shape)} axes: arrays have at most {MAX_AXES}, reshape first"
             )
         if self._node.op is Ops.MULTI:
             return self._gathered()

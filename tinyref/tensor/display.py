@@ -16,13 +16,13 @@ from tinyref.lazy.buffers import buffer_of
 from tinyref.lazy.folding import uniform_value
 from tinyref.lazy.shape import shape_of
 from tinyref.lazy.shards import layout_of, spans
-from tinyref.tensor.literals import MOST_AXES, HostArray
+from tinyref.tensor.literals import MAX_AXES, HostArray
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 
 WIDTH = 100
 # What is read to be shown of a tensor of many axes; with more there are no elements shown.
-MOST_READ = 4096
+MAX_READ = 4096
 
 Places = tuple[tuple[int, ...], ...]
 
@@ -35,13 +35,13 @@ def shown_elements(node: UOp) -> str:
     """
     shape = shape_of(node)
     sizes = tuple(size for size in shape if isinstance(size, int))
-    if len(sizes) < len(shape) or len(sizes) > MOST_AXES:
+    if len(sizes) < len(shape) or len(sizes) > MAX_AXES:
         return ""
     options = np.get_printoptions()
     is_elided = math.prod(sizes) > options["threshold"]
     edge = options["edgeitems"] if is_elided else max(sizes, default=0)
     places = tuple(_shown_places(size, edge) for size in sizes)
-    if math.prod(map(len, places)) > max(MOST_READ, options["threshold"]):
+    if math.prod(map(len, places)) > max(MAX_READ, options["threshold"]):
         return ""
     try:
         found = _elements(node, places)

@@ -27,7 +27,7 @@ from tinyref.uops.ops import Ops
 HostArray = npt.NDArray[Any]
 
 # The axes that an array of numpy may have.
-MOST_AXES = 64
+MAX_AXES = 64
 
 
 def is_scalar(data: object) -> bool:
@@ -73,7 +73,7 @@ def holds(data: object, kind: type, depth: int = 0) -> bool:
     """Whether something of `kind` is in a nested list. Raises `UserError` for endless nesting."""
     if not isinstance(data, list | tuple):
         return isinstance(data, kind)
-    if depth == MOST_AXES:
+    if depth == MAX_AXES:
         raise _too_deep()
     found = set(map(type, data))
     if any(issubclass(item, kind) for item in found):
@@ -100,7 +100,7 @@ def leaves(data: object, depth: int = 0) -> Iterator[Any]:
     if not isinstance(data, list | tuple):
         yield data
         return
-    if depth == MOST_AXES:
+    if depth == MAX_AXES:
         raise _too_deep()
     for item in data:
         yield from leaves(item, depth + 1)
@@ -133,15 +133,15 @@ def _where(path: tuple[int, ...]) -> str:
 
 def _too_deep() -> UserError:
     return UserError(
-        f"data: lists are nested more than {MOST_AXES} deep, or hold themselves: "
-        f"accepted are {MOST_AXES} axes"
+        f"data: lists are nested more than {MAX_AXES} deep, or hold themselves: "
+        f"accepted are {MAX_AXES} axes"
     )
 
 
 def _shape(data: object) -> tuple[int, ...]:
     shape: list[int] = []
     while isinstance(data, list | tuple):
-        if len(shape) == MOST_AXES:
+        if len(shape) == MAX_AXES:
             raise _too_deep()
         shape.append(len(data))
         if not data:

@@ -11,7 +11,7 @@ from tinyref.uops.node import UOp
 
 _PACKAGE = "tinyref.tensor."
 _BACKWARD = "backward"
-MOST_KNOWN = 10_000
+MAX_KNOWN = 10_000
 # While gradients are computed: what the nodes are called that are made meanwhile.
 _going_back: ContextVar[str] = ContextVar("tinyref_going_back", default="")
 
@@ -52,7 +52,7 @@ def _learn(frame: FrameType) -> str | None:
     is_ours = frame.f_globals.get("__name__", "").startswith(_PACKAGE)
     name = _written(frame.f_code.co_name) if is_ours else None
     # Code that is made anew each time, as at a prompt, must not pile up here.
-    if is_ours or len(_known) < MOST_KNOWN:
+    if is_ours or len(_known) < MAX_KNOWN:
         _known[frame.f_code] = name
     return name
 

@@ -115,7 +115,7 @@ class Windows(Pooling):
 
         Shapes: this (batch, inputs, *sizes), weight (inputs, outputs / groups, *kernel), bias
         (outputs,). `padding` is cut from the result, `output_padding` grows its end: it is less
-        than the stride or the dilation, and tells apart sizes that a stride would make equal.
+        than the stride or the dilation, and distinguishes sizes that a stride would make equal.
         """
         name = "conv_transpose2d"
         self._check_layout(weight, name)

@@ -52,7 +52,7 @@ class VarArg:
 
 @dataclass(frozen=True, slots=True)
 class BufferArg:
-    """A buffer of the tensor graph: `size` elements on `device`; `number` tells buffers apart."""
+    """A buffer of the tensor graph: `size` elements on `device`; `number` identifies it."""
 
     device: str
     size: int
@@ -188,7 +188,7 @@ class TileArg:
 
 
 @dataclass(frozen=True, slots=True)
-class RepeatArg:
+class MemoryVersionArg:
     """LOAD and STORE of a program: how many accesses equal but for this stand before it.
 
     The first has no payload. Memory may have changed in between, so they are not the same.
@@ -215,6 +215,6 @@ Payload = (
     | SpecialArg
     | GepArg
     | TileArg
-    | RepeatArg
+    | MemoryVersionArg
     | None
 )

@@ -44,11 +44,11 @@ def add_op_rules(rules: Rules) -> None:
 
 
 def add_access_rule(rules: Rules) -> None:
-    """What only programs tell apart."""
+    """What only programs distinguish."""
 
     @rules.local("repeat.1", Ops.LOAD, Ops.STORE)
     def repeats_nothing(node: UOp, graph: Graph, _: int) -> Finding:
-        """LOAD and STORE have no Repeat: only programs need to tell equal accesses apart."""
+        """LOAD and STORE have no memory version: only programs distinguish equal accesses."""
         return None if node.arg is None else ("no payload", f"{node.arg}")
 
 

@@ -32,7 +32,7 @@ from tinyref.verify.common import skip_after
 
 LABEL = "indexed.bounds.1"
 # All values are tried up to that many combinations; of more, that many are drawn.
-MOST_VALUES = 1 << 20
+MAX_VALUES = 1 << 20
 SAMPLES = 1 << 12
 _ENDS = 3
 
@@ -130,7 +130,7 @@ def _leaves(roots: Sequence[UOp]) -> list[UOp] | None:
 
 def _try(access: Access, leaves: Sequence[UOp]) -> Found:
     spans = [bounds(leaf) for leaf in leaves]
-    is_complete = math.prod(high - low + 1 for low, high in spans) <= MOST_VALUES
+    is_complete = math.prod(high - low + 1 for low, high in spans) <= MAX_VALUES
     values = _all_values(leaves) if is_complete else _some_values(leaves)
     count = next(iter(values.values())).shape if values else (1,)
     holds: npt.NDArray[np.bool_] = np.ones(count, np.bool_)

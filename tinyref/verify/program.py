@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Dialect, Ops
-from tinyref.uops.payload import AxisKind, RangeArg, RepeatArg
+from tinyref.uops.payload import AxisKind, MemoryVersionArg, RangeArg
 from tinyref.verify.common import add_linear_rules, differs_by_item
 from tinyref.verify.rule import Finding, Graph, Rules
 
@@ -111,11 +111,11 @@ def stands_once(node: UOp, graph: Graph, position: int) -> Finding:
 
 @PROGRAM.graph("repeat.1", Ops.LOAD, Ops.STORE)
 def repeats_what_stands_before(node: UOp, graph: Graph, position: int) -> Finding:
-    """Before an access with Repeat{number=n} stand n equal ones, without one and from 1 up."""
-    if not isinstance(node.arg, RepeatArg):
+    """Before an access of memory version n stand n equal ones, without one and from 1 up."""
+    if not isinstance(node.arg, MemoryVersionArg):
         return None
     number = node.arg.number
-    before = RepeatArg(number - 1) if number > 1 else None
+    before = MemoryVersionArg(number - 1) if number > 1 else None
     wanted = UOp(node.op, node.dtype, node.src, before)
     if number > 0 and _program(graph).place.get(wanted, position) < position:
         return None

@@ -26,7 +26,7 @@ from tinyref.uops.node import sint
 from tinyref.views.view import CACHE, Shape, View, check_sizes, nowhere, sizes_of
 
 # A box of plain sizes settles in two or three rounds.
-MOST_ROUNDS = 16
+MAX_ROUNDS = 16
 
 
 def reshape(view: View, shape: Sequence[sint]) -> View | None:
@@ -196,7 +196,7 @@ def _masked(
         if not (run.begin == 0 and run.end == run.size)
     ]
     # A cut by symbolic sizes may grow an expression in every round, and never settle.
-    for _ in range(MOST_ROUNDS):
+    for _ in range(MAX_ROUNDS):
         changed = False
         for line, run in limits:
             for axis, step in enumerate(line.steps):

@@ -45,12 +45,12 @@ _REWRITING = frozenset({"normal", "lower", "simplify", "expand", "decompose", "n
 # Those whose fault may need an optimisation to show.
 _OPTIMISED = frozenset({"lower", "simplify", "expand"})
 # Of several optimisations that a fault needs, the one that the stage does most for.
-_MOST_OF_LOWER = (
+_MAX_OF_LOWER = (
     *(OptOp.TC, OptOp.PACK, OptOp.PADTO, OptOp.GROUP, OptOp.GROUPTOP, OptOp.THREAD),
     *(OptOp.LOCAL, OptOp.NOLOCALS, OptOp.SWAP, OptOp.UNROLL, OptOp.UPCAST),
 )
 _LANES = (OptOp.TC, OptOp.UNROLL, OptOp.UPCAST)
-_MOST_OF_EXPAND = (*_LANES, *(op for op in _MOST_OF_LOWER if op not in _LANES))
+_MAX_OF_EXPAND = (*_LANES, *(op for op in _MAX_OF_LOWER if op not in _LANES))
 _OF_LOCAL_MEMORY = (OptOp.GROUP, OptOp.GROUPTOP, OptOp.TC, OptOp.PACK)
 # Without a wrong value in the compile: who else it may be. Of a plain program every graph was right
 # then, and the order of its nodes is left: so this is not `examine.STAGE_OF`.
@@ -65,7 +65,7 @@ _OF_PAIR = {
 def find_blame(case: Case, verdict: Verdict, device: str) -> Blame:
     """What is to blame for `verdict` of `case` on `device`.
 
-    The cause is empty where nothing inside of the stage can be told. Where every value is right
+    The cause is empty where nothing inside of the stage can be found. Where every value is right
     when it is computed again, the stage is the one that the pair of the verdict suggests, and the
     detail says so. Raises `UserError` for an unknown device.
     """
@@ -210,7 +210,7 @@ class _Search:
             for number, opt in enumerate(shortest)
             if not self._is_wrong(chain, stage, shortest[:number] + shortest[number + 1 :])
         ]
-        order = _MOST_OF_EXPAND if stage == "expand" else _MOST_OF_LOWER
+        order = _MAX_OF_EXPAND if stage == "expand" else _MAX_OF_LOWER
         ops = sorted({opt.op for opt in needed or shortest[-1:]}, key=order.index)
         return Blame(stage, ops[0].value, problem)
 

@@ -49,10 +49,10 @@ from tinyref_fuzz.case.case import Symptom
 Array = npt.NDArray[Any]
 
 # A kernel with larger intermediate values is refused: reduced cases are far smaller.
-MOST_ELEMENTS = 1 << 21
-MOST_BYTES = 1 << 28
+MAX_ELEMENTS = 1 << 21
+MAX_BYTES = 1 << 28
 # numpy has no more axes than 64 (32 before version 2); one is for the lanes, one for a memory.
-MOST_AXES = 30
+MAX_AXES = 30
 
 
 @dataclass(frozen=True)
@@ -106,8 +106,8 @@ class _Evaluator:
         self.buffers = buffers
         self.bindings = bindings
         counters = [node for node in self.order if node.op in (Ops.RANGE, Ops.SPECIAL)]
-        if len(counters) > MOST_AXES:
-            raise UserError(f"graph: {len(counters)} counters: accepted are {MOST_AXES}")
+        if len(counters) > MAX_AXES:
+            raise UserError(f"graph: {len(counters)} counters: accepted are {MAX_AXES}")
         self.axes = {node: number for number, node in enumerate(counters)}
         self.extents: dict[UOp, int] = {}
         self.values: dict[UOp, Array] = {}
@@ -148,12 +148,12 @@ class _Evaluator:
     def _keep(self, node: UOp, value: Array) -> None:
         self._check_size(value.shape)
         self.bytes += value.nbytes
-        if self.bytes > MOST_BYTES:
-            raise UserError(f"graph: more than {MOST_BYTES} bytes of values")
+        if self.bytes > MAX_BYTES:
+            raise UserError(f"graph: more than {MAX_BYTES} bytes of values")
         self.values[node] = value
 
     def _check_size(self, shape: Sequence[int]) -> None:
-        if math.prod(shape) > MOST_ELEMENTS:
+        if math.prod(shape) > MAX_ELEMENTS:
             raise UserError(f"graph: a value of {math.prod(shape)} elements")
 
     def _fault(self, symptom: Symptom, text: str) -> None:

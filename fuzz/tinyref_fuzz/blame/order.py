@@ -22,7 +22,7 @@ from tinyref.errors import UserError
 from tinyref.interpret import run_program
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import RangeArg, RepeatArg
+from tinyref.uops.payload import MemoryVersionArg, RangeArg
 from tinyref.uops.program import Program
 from tinyref_fuzz.blame.graph import group_of
 
@@ -337,7 +337,7 @@ def _emitted(orders: Mapping[_Item | None, list[_Item]]) -> list[UOp]:
         if item.op in _MEMORY:
             repeats[form] += 1
             if repeats[form] > 1:
-                form = form.replace(arg=RepeatArg(repeats[form] - 1))
+                form = form.replace(arg=MemoryVersionArg(repeats[form] - 1))
         forms[item] = form
         found.append(form)
         if item.op is Ops.RANGE:

@@ -1,4 +1,4 @@
-"""Whether a plan is one that computes the kernel: told from its axes, not by the optimiser."""
+"""Whether a plan is one that computes the kernel: decided by its axes, not by the optimiser."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tinyref.uops.ops import Ops
 from tinyref.uops.payload import AxisKind, ReduceArg
 from tinyref_fuzz.blame.samples import Samples
 
-MOST_POSITIONS = 1 << 20
+MAX_POSITIONS = 1 << 20
 
 _REDUCED = frozenset({AxisKind.REDUCE, AxisKind.UNROLL, AxisKind.GROUP_REDUCE})
 _OF_GROUPS = frozenset({AxisKind.LOCAL, AxisKind.GROUP_REDUCE})
@@ -51,7 +51,7 @@ def _axis_problem(plan: Plan, target: int, size: int | UOp) -> str:
     if not isinstance(size, int) or any(not isinstance(axis.extent, int) for axis in axes):
         return ""
     extents = [int(axis.extent) for axis in axes if isinstance(axis.extent, int)]
-    if math.prod(extents) > MOST_POSITIONS:
+    if math.prod(extents) > MAX_POSITIONS:
         return ""
     counters = itertools.product(*(range(extent) for extent in extents))
     strides = [axis.stride for axis in axes]
@@ -84,7 +84,7 @@ def _at_zero(root: UOp, target: int) -> UOp:
         if node.op in (Ops.LOAD, Ops.VALID, Ops.IOTA) and target in varies(node):
             zeros[node] = build.const(node.dtype, 0)
         elif node.op is Ops.REDUCE and target in varies(node):
-            # A sum, product or maximum of zeros is 0; of anything else it is told by one term.
+            # A sum, product or maximum of zeros is 0; of anything else one term decides it.
             zeros[node] = substitute(node.src[0], zeros)
     return substitute(root, zeros)
 

@@ -1,6 +1,6 @@
 """Which rule a kernel is right without: the other way to find a wrong one.
 
-Compiles with some rules left out tell which must go for the value to be right. It is asked where
+Compiles with some rules left out show which must go for the value to be right. It is asked where
 the sides of all firings agree, and simplification is wrong all the same.
 """
 

@@ -76,7 +76,7 @@ class Subject:
 class Chain:
     """One compile with the optimisations `opts`: what each stage gave, and how it ended.
 
-    error: what was raised. reached: the last stage that was told.
+    error: what was raised. reached: the last stage that was compared.
     """
 
     def __init__(self, subject: Subject, capabilities: Capabilities, opts: Sequence[Opt]) -> None:
@@ -114,7 +114,7 @@ class Chain:
 
     @functools.cached_property
     def first_wrong(self) -> tuple[str, str] | None:
-        """The first stage whose result is wrong, and how; None where all that can be told is."""
+        """The first stage whose result is wrong, and how; None where all of them are right."""
         invalid = self._first_invalid() if self._breaks_a_rule() else ""
         for stage in STAGES:
             problem = self.problem(stage)
@@ -163,7 +163,7 @@ class Chain:
     # One stage
 
     def problem(self, stage: str) -> str:
-        """What is wrong with the value after `stage`, or "" also where that cannot be told."""
+        """What is wrong with the value after `stage`, or "" also where that cannot be decided."""
         if stage == "linearize":
             return self._program_problem()
         root = self.graph(stage)

@@ -121,7 +121,7 @@ def run(
     guidance: Guidance | None = guidance,
     started: Callable[[Request], None] = lambda request: None,
 ) -> Summary:
-    """Carries out or resumes a campaign. started: told the request with all that was left open.
+    """Carries out or resumes a campaign. started: called with the full request.
 
     Raises `UserError` for what cannot be begun; lets `KeyboardInterrupt` out, with everything
     stored. Where it cannot go on, the summary says why.

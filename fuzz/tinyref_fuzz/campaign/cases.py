@@ -31,7 +31,7 @@ from tinyref_fuzz.case.tape import Tape
 from tinyref_fuzz.generate import generate
 from tinyref_fuzz.generate.corpus import CorpusKernel
 from tinyref_fuzz.generate.corpus.collection import kernels_from_json
-from tinyref_fuzz.generate.mutate import MOST_POSITIONS, fitting
+from tinyref_fuzz.generate.mutate import MAX_POSITIONS, fitting
 from tinyref_fuzz.generate.policies import Policy, policy_named
 from tinyref_fuzz.judge.judge import Judge
 
@@ -99,7 +99,7 @@ def kernels_for(judge: Judge, collection: str) -> tuple[CorpusKernel, ...]:
     if not kernels:
         raise UserError(
             f"harvested: none of {len(found)} kernels is of types of the device and of at most "
-            f"{MOST_POSITIONS:,} positions"
+            f"{MAX_POSITIONS:,} positions"
         )
     return kernels
 

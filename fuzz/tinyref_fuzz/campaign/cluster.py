@@ -42,7 +42,7 @@ TASKS_PER_THREAD = 2
 # first may have had an old process of ours, the others have none.
 DEATHS_TO_PIN = 3
 # How often the cluster may lose what it was given before the campaign ends.
-MOST_LOSSES = 3
+MAX_LOSSES = 3
 
 # On a machine of the cluster: the worker process of each campaign and thread.
 _executors: dict[tuple[str, int], LocalExecutor] = {}
@@ -282,7 +282,7 @@ class ClusterExecutor(Executor):
         """Sends anew what the cluster has forgotten, as after a scheduler that began afresh."""
         del self._pending[future]
         pending.losses += 1
-        if pending.losses > MOST_LOSSES:
+        if pending.losses > MAX_LOSSES:
             raise CampaignError(f"the cluster at {self.address} forgot what it was given")
         if pending.is_alone:
             self._suspects.appendleft(pending)

@@ -31,7 +31,7 @@ from tinyref_fuzz.reduce import node_count, opt_count
 HOPELESS = frozenset({Symptom.HANG, Symptom.MEMORY})
 # What a pipe holds before its reader comes.
 _PIPE = 1 << 16
-MOST_WORDS = 12
+MAX_WORDS = 12
 
 
 def signature(verdict: Verdict) -> str:
@@ -45,7 +45,7 @@ def signature(verdict: Verdict) -> str:
         return f"{pair} {symptom}"
     line = verdict.detail.strip().partition("\n")[0]
     words = re.sub(r"'[^']*'|\"[^\"]*\"|0x[0-9a-f]+|\b[er](_\w+)*\b|\d+", "*", line).split()
-    return " ".join([pair, symptom, *words[:MOST_WORDS]])
+    return " ".join([pair, symptom, *words[:MAX_WORDS]])
 
 
 def examined(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tinyref.errors import UserError
-from tinyref_fuzz.campaign.isolated import MOST_SECONDS, JudgeApart
+from tinyref_fuzz.campaign.isolated import MAX_SECONDS, JudgeApart
 from tinyref_fuzz.case.case import Case, Symptom
 from tinyref_fuzz.case.migrate import is_present
 from tinyref_fuzz.case.store import as_case, kept_from_json, save_kept
@@ -44,7 +44,7 @@ def files_of(folder: Path) -> list[Path]:
         raise UserError(f"{folder}: cannot be read: {error.strerror}") from None
 
 
-def problems_of(folder: Path, device: str, seconds: float = MOST_SECONDS) -> Iterator[Problem]:
+def problems_of(folder: Path, device: str, seconds: float = MAX_SECONDS) -> Iterator[Problem]:
     """What is wrong with the files of a folder, which are replayed on `device`, one after another.
 
     Judging a file may take `seconds`. Raises `UserError` for what is no folder, and for a device

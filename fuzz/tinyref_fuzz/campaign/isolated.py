@@ -45,7 +45,7 @@ from tinyref_fuzz.reduce.search import JudgeFunction
 
 TICK_SECONDS = 0.2
 # What judging a case may take where nobody says.
-MOST_SECONDS = 60.0
+MAX_SECONDS = 60.0
 
 
 def judged_apart(case: Case, device: str, seconds: float) -> Verdict:
@@ -129,7 +129,7 @@ class JudgeApart:
 
         Where it ends the other process, the finding is the case as it is.
         """
-        # It may take more than it is told: it looks at the time between its steps.
+        # It may take more than its limit: it looks at the time between its steps.
         within = seconds + EXAMINATION_GRACE + self.seconds
         given = {"verdict": verdict_to_json(verdict), "seconds": seconds, "limit": self.seconds}
         answer = self._ask("examine", case, within, **given)
@@ -154,7 +154,7 @@ class JudgeApart:
     def _ask(self, task: str, case: Case, within: float, **more: object) -> Message | Death:
         """What it answers within so many seconds. Raises `UserError` with what it fails by."""
         worker = self._open_worker()
-        worker.heard()
+        worker.note_message()
         worker.send({"task": task, "case": case_to_json(case), **more})
         answer = self._answer(worker, within)
         if not isinstance(answer, Death) and "problem" in answer:
@@ -204,7 +204,7 @@ def _check_limits(worker: WorkerProcess, limit: float) -> None:
     if silent > limit + LAST_WORDS_SECONDS:
         worker.kill("no end")
     elif silent > limit and not worker.killed_for:
-        # With this signal the log gets the stack, which tells where it hangs.
+        # With this signal the log gets the stack, which shows where it hangs.
         worker.kill("no end", signal.SIGABRT)
 
 

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from tinyref.errors import UserError
-from tinyref_fuzz.campaign.isolated import MOST_SECONDS, judged_apart
+from tinyref_fuzz.campaign.isolated import MAX_SECONDS, judged_apart
 from tinyref_fuzz.case.store import as_case, load_kept, save_kept
 from tinyref_spec.kernel import regressions
 
@@ -30,7 +30,7 @@ def keep_regression(case: Path, name: str, note: str, folder: Path | None = None
     problem = regressions.problem_of(kept)
     if problem:
         raise UserError(f"keep: {case}: {problem}")
-    verdict = judged_apart(as_case(kept), "PYTHON", MOST_SECONDS)
+    verdict = judged_apart(as_case(kept), "PYTHON", MAX_SECONDS)
     if verdict.pair is not None:
         detail = verdict.detail.partition("\n")[0]
         raise UserError(f"keep: {case} still fails, between {verdict.pair.value}: {detail}")

@@ -23,7 +23,7 @@ EXAMINATION_GRACE = 30.0
 # Between the signal that leaves the stack in the log, and the one that nothing survives.
 LAST_WORDS_SECONDS = 2.0
 # Device libraries leak: a worker is replaced after so many cases, or with this share of its limit.
-MOST_CASES = 2000
+MAX_CASES = 2000
 RETIRING_SHARE = 0.5
 # Workers in a row that die as they open the device: at the start of a campaign, and later on.
 MAX_FIRST_DEATHS = 3
@@ -68,7 +68,7 @@ class WorkerProcess(processes.WorkerProcess):
     def begin(self, work: Work) -> None:
         """Gives the worker what is left of a task."""
         self.work = work
-        self.heard()
+        self.note_message()
         message = {"task": work.task.to_json(), "from": work.next_number, "again": work.attempt}
         self.send(message)
 
@@ -160,7 +160,7 @@ class LocalExecutor(Executor):
                 raise CampaignError(f"cannot start a worker: {error}") from error
 
     def _on_message(self, worker: WorkerProcess, message: dict[str, Any]) -> None:
-        worker.heard()
+        worker.note_message()
         if "begin" in message:
             worker.number = message["begin"]
         elif "end" in message:
@@ -215,7 +215,7 @@ class LocalExecutor(Executor):
     def _release(self, worker: WorkerProcess) -> None:
         """The worker is free, or leaves before it holds too much."""
         worker.work = None
-        if worker.cases >= MOST_CASES or worker.memory_bytes() > self.memory * RETIRING_SHARE:
+        if worker.cases >= MAX_CASES or worker.memory_bytes() > self.memory * RETIRING_SHARE:
             worker.is_retired = True
             worker.send({"stop": True})
 
@@ -228,7 +228,7 @@ class LocalExecutor(Executor):
             if silent > self._limit(worker) + LAST_WORDS_SECONDS:
                 worker.kill("no end")
         elif silent > self._limit(worker):
-            # With this signal the log gets the stack, which tells where it hangs.
+            # With this signal the log gets the stack, which shows where it hangs.
             worker.kill("no end", signal.SIGABRT)
         elif worker.work is not None and worker.memory_bytes() > self.memory:
             worker.kill("memory")
@@ -241,7 +241,7 @@ class LocalExecutor(Executor):
         if not worker.is_open:
             return self._opening_seconds
         if worker.work is None:
-            # One that was told to leave, or has nothing to say; only the former is limited.
+            # One that was asked to exit, or has nothing to report; only the former is limited.
             return self.setup.timeout if worker.is_retired else float("inf")
         if worker.work.task.is_examination:
             return self.setup.examine_seconds + EXAMINATION_GRACE + self.setup.timeout

@@ -16,7 +16,7 @@ PLAIN_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Progress:
-    """What there is to tell. left: seconds, None where nobody knows; fraction: of the whole."""
+    """What is reported. left: seconds, None where nobody knows; fraction: of the whole."""
 
     cases: int = 0
     rate: float = 0.0

@@ -15,7 +15,7 @@ EXIT_FOUND = 1
 EXIT_INCOMPLETE = 3
 # Of the longest texts so much is shown; the rest is in the database.
 WIDTH = 100
-MOST_BUCKETS = 30
+MAX_BUCKETS = 30
 
 
 def exit_code(summary: Summary) -> int:
@@ -42,16 +42,16 @@ def _lines(summary: Summary) -> Iterator[str]:
     if summary.buckets:
         yield ""
         yield from table(summary.buckets)
-        for number, bucket in enumerate(summary.buckets[:MOST_BUCKETS], 1):
+        for number, bucket in enumerate(summary.buckets[:MAX_BUCKETS], 1):
             yield ""
             yield from reproducer(number, bucket, summary.device, summary.settings)
-        if len(summary.buckets) > MOST_BUCKETS:
-            more = len(summary.buckets) - MOST_BUCKETS
+        if len(summary.buckets) > MAX_BUCKETS:
+            more = len(summary.buckets) - MAX_BUCKETS
             yield f"... and {more:,} more buckets in {summary.folder}"
     if summary.unexamined:
         yield ""
         yield "not examined, as they look like others, or for lack of time:"
-        for name, count in summary.unexamined.most_common(MOST_BUCKETS):
+        for name, count in summary.unexamined.most_common(MAX_BUCKETS):
             yield shortened(f"{count:7,}  {name}")
     if summary.incomplete:
         yield ""
@@ -82,7 +82,7 @@ def verdict_line(summary: Summary) -> str:
 
 def table(buckets: Sequence[Bucket]) -> Iterator[str]:
     """One line for each bucket; columns as wide as their contents, within 80 characters."""
-    shown = buckets[:MOST_BUCKETS]
+    shown = buckets[:MAX_BUCKETS]
     rows = [("#", "found", "nodes", "opts", "stage", "cause")]
     for number, bucket in enumerate(shown, 1):
         found = bucket.examination

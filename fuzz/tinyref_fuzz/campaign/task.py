@@ -23,7 +23,7 @@ CHUNK = 20
 
 @dataclass(frozen=True)
 class Setup:
-    """What every worker of a campaign is told once.
+    """What every worker of a campaign is given once.
 
     timeout: seconds a case may take. memory: bytes a worker may hold, a fair share of the machine
     that it is on where it is None. examine_seconds: what a finding may take to be reduced and

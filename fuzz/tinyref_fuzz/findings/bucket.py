@@ -82,7 +82,7 @@ def bucket_of(blame: Blame, case: Case, verdict: Verdict) -> Bucket:
 
 
 def _kind(verdict: Verdict) -> str:
-    """How a fault shows, as far as that tells bugs apart.
+    """How a fault shows, as far as that distinguishes bugs.
 
     A missing barrier is a race or a wrong value, a wrong index a value or an access outside.
     """

@@ -16,7 +16,7 @@ from tinyref_fuzz.case.equivalent.transformation import slot_of
 
 _STRUCTURE = frozenset({Ops.SINK, Ops.STORE, Ops.DEFINE_GLOBAL, Ops.VIEW})
 _LONGEST = 2000
-_MOST_ELEMENTS = 12
+_MAX_ELEMENTS = 12
 
 
 def kernel_line(ast: UOp) -> str:
@@ -98,8 +98,8 @@ def data_line(case: Case) -> str:
 
 def elements_text(buffer: Array | Sequence[object]) -> str:
     """The first elements of a buffer."""
-    shown = ", ".join(str(each) for each in list(buffer[:_MOST_ELEMENTS]))
-    return f"[{shown}{', ...' if len(buffer) > _MOST_ELEMENTS else ''}] ({len(buffer)})"
+    shown = ", ".join(str(each) for each in list(buffer[:_MAX_ELEMENTS]))
+    return f"[{shown}{', ...' if len(buffer) > _MAX_ELEMENTS else ''}] ({len(buffer)})"
 
 
 def fault_line(verdict: Verdict) -> str:

@@ -17,9 +17,9 @@ from tinyref_fuzz.findings.one_line import clipped, data_line, fault_line, kerne
 from tinyref_fuzz.generate.candidates import THREADS
 from tinyref_fuzz.judge.judge import Judge
 
-MOST_LINES = 40
+MAX_LINES = 40
 # Longer buffers, and numbers that Python has no literal for, are given by their bytes.
-_MOST_LISTED = 64
+_MAX_LISTED = 64
 _WIDTH = 96
 
 _IMPORTS = """\
@@ -53,7 +53,7 @@ def reproducer(case: Case, verdict: Verdict, device: str) -> str:
     line.
     """
     settings = device_settings(device)
-    most = MOST_LINES - (SCRIPT_LINES if settings else 0)
+    most = MAX_LINES - (SCRIPT_LINES if settings else 0)
     for in_one_line in (False, True):
         text = _script(case, verdict, device, in_one_line)
         if text.count("\n") <= most:
@@ -153,7 +153,7 @@ def _data(case: Case, in_one_line: bool) -> list[str]:
 def _row(buffer: Array) -> str:
     name = from_numpy_dtype(buffer.dtype).name
     values = buffer.astype(np.float64) if buffer.dtype.kind in "fV" else buffer
-    is_plain = bool(np.isfinite(values).all()) and buffer.size <= _MOST_LISTED
+    is_plain = bool(np.isfinite(values).all()) and buffer.size <= _MAX_LISTED
     if not is_plain:
         return f'("{name}", bytes.fromhex("{buffer.tobytes().hex()}"))'
     return f'("{name}", {values.tolist()!r})'
@@ -175,7 +175,7 @@ def terminal_lines(case: Case, verdict: Verdict, file: str, width: int = 100) ->
 
 
 def _opts_line(case: Case, verdict: Verdict) -> str:
-    """The list that the verdict is about; what the heuristics choose only a device could tell."""
+    """The list that the verdict is about; what the heuristics choose only a device could decide."""
     if verdict.trial < 0:
         return "none"
     if not case.opts:

@@ -25,7 +25,7 @@ from tinyref_fuzz.judge.oracles import expected
 
 _MARK = ">"
 _NARROWEST = 40
-_MOST_LINES = 60
+_MAX_LINES = 60
 # Elements shown before the first that differs, and after it.
 _BEFORE, _AFTER = 3, 6
 _ENDS_WITH = 5
@@ -282,9 +282,9 @@ def _before_and_after(stages: dict[str, str], blame: Blame, width: int) -> Itera
 def _whole(stage: str, text: str, width: int) -> Iterator[str]:
     yield f"    {stage}"
     lines = text.splitlines()
-    yield from (clipped(f"    {line}", width) for line in lines[:_MOST_LINES])
-    if len(lines) > _MOST_LINES:
-        yield f"    ... {len(lines) - _MOST_LINES} lines more"
+    yield from (clipped(f"    {line}", width) for line in lines[:_MAX_LINES])
+    if len(lines) > _MAX_LINES:
+        yield f"    ... {len(lines) - _MAX_LINES} lines more"
 
 
 def columns(left: str, right: str, left_title: str, right_title: str, width: int) -> Iterator[str]:
@@ -297,15 +297,15 @@ def columns(left: str, right: str, left_title: str, right_title: str, width: int
     first = next((at for at, (one, other) in enumerate(pairs) if one != other), None)
     yield f"  {clipped(left_title, column):<{column}} | {right_title}"
     start = 0
-    if first is not None and len(pairs) > _MOST_LINES:
-        start = max(0, min(first - _ENDS_WITH, len(pairs) - _MOST_LINES))
+    if first is not None and len(pairs) > _MAX_LINES:
+        start = max(0, min(first - _ENDS_WITH, len(pairs) - _MAX_LINES))
     if start:
         yield f"  ... {start} equal lines"
-    for at, (one, other) in enumerate(pairs[start : start + _MOST_LINES], start):
+    for at, (one, other) in enumerate(pairs[start : start + _MAX_LINES], start):
         mark = _MARK if at == first else " "
         here, there = (_cut(text, one, other, column) for text in (one, other))
         yield f"{mark} {here:<{column}} | {there}"
-    rest = len(pairs) - start - _MOST_LINES
+    rest = len(pairs) - start - _MAX_LINES
     if rest > 0:
         yield f"  ... {rest} lines more"
 

@@ -26,11 +26,11 @@ from tinyref_fuzz.generate.values import exact_bound
 __all__ = ["DTYPES", "FORMS", "POLICIES", "Policy", "exact_bound", "generate", "policy_named"]
 
 # Most transformations of an equivalent kernel.
-MOST_STEPS = 4
+MAX_STEPS = 4
 # On a device with images so many of 100 equivalent kernels get one, if it fits.
 IMAGES = 25
 # Most expressions that rules match, in one kernel.
-MOST_PLANTS = 3
+MAX_PLANTS = 3
 # So many kernels are tried before one of at most so many positions is taken.
 TRIES = 3
 FEWEST = 16
@@ -80,7 +80,7 @@ def _kernel(tape: Tape, capabilities: Capabilities, policy: Policy, form: str) -
         return Case(ast, contents, bindings=MappingProxyType(kernel.bindings), mode=kernel.mode)
     value = BUILDERS[form](draw)
     if tape.chance(policy.planted):
-        for _ in range(tape.between(1, MOST_PLANTS)):
+        for _ in range(tape.between(1, MAX_PLANTS)):
             value = with_plant(draw, value)
     for _ in range(tape.below(3)):
         value = draw.grown(value)
@@ -94,7 +94,7 @@ def _equivalent(
     """A kernel that computes the same, now and then, where that is exact."""
     if case.mode is not Mode.EXACT or not (is_image or tape.chance(policy.equivalent)):
         return None
-    steps = 0 if is_image else tape.between(1, MOST_STEPS)
+    steps = 0 if is_image else tape.between(1, MAX_STEPS)
     supported = capabilities.dtypes | capabilities.emulated
     images = 100 if is_image else IMAGES
     found = equivalents(case.ast, tape, steps, supported, capabilities=capabilities, images=images)

@@ -41,8 +41,8 @@ WILD = 6
 THREADS = 4
 # Plans of more copies, or of more operations in all of them, are legal, but take seconds to
 # compile: a tenth of the lists would take half of the time. Every kernel may have a few copies.
-MOST_COPIES = 64
-MOST_OPERATIONS = 384
+MAX_COPIES = 64
+MAX_OPERATIONS = 384
 FEW_COPIES = 4
 # What one operation becomes that the device lacks, or that is of a type that it lacks.
 EMULATION = 12
@@ -87,7 +87,7 @@ def is_small(plan: Plan) -> bool:
     number = copies(plan)
     if number <= FEW_COPIES:
         return True
-    return number <= MOST_COPIES and operations(plan) <= MOST_OPERATIONS
+    return number <= MAX_COPIES and operations(plan) <= MAX_OPERATIONS
 
 
 def slots_of(plan: Plan) -> int:

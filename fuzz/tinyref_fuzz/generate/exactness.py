@@ -18,7 +18,7 @@ from tinyref_fuzz.generate.values import exact_bound, full_range, positions
 
 INEXACT = math.inf
 # No type of the data holds an integer of so many bits exactly.
-_MOST_BITS = 64
+_MAX_BITS = 64
 # What the bounds of the sources make of a float.
 _COMBINES: dict[Ops, Callable[..., float]] = {
     Ops.ADD: lambda x, y: x + y,
@@ -90,7 +90,7 @@ def _reduced(op: Ops, bound: float, count: int) -> float:
         # The largest of nothing is -inf.
         return bound if count else INEXACT
     bound = max(1.0, bound)
-    return bound**count if count * math.log2(bound) < _MOST_BITS else INEXACT
+    return bound**count if count * math.log2(bound) < _MAX_BITS else INEXACT
 
 
 def _largest(values: Array) -> float:

@@ -11,7 +11,7 @@ from tinyref.uops import build
 from tinyref.uops.ops import Ops
 from tinyref_fuzz.case.case import Mode
 from tinyref_fuzz.generate.arithmetic import MAKERS, choose, converted, makers, weight
-from tinyref_fuzz.generate.kernel import MOST_REDUCES, MOST_TERMS, Kernel
+from tinyref_fuzz.generate.kernel import MAX_REDUCES, MAX_TERMS, Kernel
 from tinyref_fuzz.generate.values import (
     Shape,
     Value,
@@ -34,7 +34,7 @@ DEEP = 25
 CAST_LOADS = 15
 # No more ops than this are drawn for one that fits.
 TRIES = 3
-MOST_FACTORS = 16
+MAX_FACTORS = 16
 
 
 JOINING = (Ops.ADD, Ops.SUB, Ops.MUL, Ops.MAX, Ops.CMPLT)
@@ -152,7 +152,7 @@ class Expressions:
         `x` itself where no reduce is exact, or where there are enough of them.
         """
         over = tuple(axis for axis in axes if not is_one(x.shape[axis]))
-        if not over or self.kernel.reduces >= MOST_REDUCES or positions(x.shape) > MOST_TERMS:
+        if not over or self.kernel.reduces >= MAX_REDUCES or positions(x.shape) > MAX_TERMS:
             return x
         op = self._reducing(x) if op is None else op
         maker = {Ops.ADD: self._sum, Ops.MAX: self._largest, Ops.MUL: self._product}[op]
@@ -208,7 +208,7 @@ class Expressions:
     def _product(self, x: Value, over: tuple[int, ...]) -> Value | None:
         shape, count = self._shape(x, over)
         mode, dtype = self.kernel.mode, x.dtype
-        if dtype.is_bool or (dtype.is_float and (mode is Mode.EDGE or count > MOST_FACTORS)):
+        if dtype.is_bool or (dtype.is_float and (mode is Mode.EDGE or count > MAX_FACTORS)):
             return None
         if dtype.is_int:
             # Even factors would soon make every product 0.

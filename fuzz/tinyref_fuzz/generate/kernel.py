@@ -33,9 +33,9 @@ FIRST_INPUT = 64
 # Of exact floats: most are small, so that many of them can be summed and multiplied.
 FLOAT_BOUNDS = (3, 2, 1, 7, 15, 100)
 SMALL_INTEGERS = (3, 1, 7, 20, 100)
-MOST_REDUCES = 4
+MAX_REDUCES = 4
 # No kernel has more terms in all of its reduces than this.
-MOST_TERMS = 1 << 14
+MAX_TERMS = 1 << 14
 SIGNS = ("both", "negative", "positive")
 
 

@@ -34,9 +34,9 @@ from tinyref_fuzz.generate.values import is_one, positions
 Mutation = Callable[[UOp, Tape, Capabilities], UOp | None]
 
 TRIES = 8
-MOST_MUTATIONS = 3
-MOST_ELEMENTS = 1 << 14
-MOST_POSITIONS = 1 << 14
+MAX_MUTATIONS = 3
+MAX_ELEMENTS = 1 << 14
+MAX_POSITIONS = 1 << 14
 EXTENTS = (1, 2, 3, 4, 5, 7, 8, 13, 16, 32)
 # Ops that may stand for each other on the types of the one that is there.
 ALIKE = (
@@ -86,7 +86,7 @@ def real_kernel(tape: Tape, capabilities: Capabilities, policy: Policy) -> Case:
     modes = tuple(Mode)
     mode = tape.pick(modes, [policy.modes.get(mode, 1) for mode in modes])
     ast = kernel.ast
-    for _ in range(tape.below(MOST_MUTATIONS + 1)):
+    for _ in range(tape.below(MAX_MUTATIONS + 1)):
         ast = mutated_kernel(ast, tape, capabilities)
     case = Case(ast, (), bindings=kernel.bindings, mode=mode)
     mode, buffers = data_of(ast, case, tape)
@@ -117,9 +117,9 @@ def is_valid(ast: UOp, capabilities: Capabilities) -> bool:
         dtype = node.dtype.base if isinstance(node.dtype, PtrDType) else node.dtype
         if dtype not in (dtypes.void, dtypes.index) and not capabilities.supports(dtype):
             return False
-        if isinstance(node.dtype, PtrDType) and node.dtype.size > MOST_ELEMENTS:
+        if isinstance(node.dtype, PtrDType) and node.dtype.size > MAX_ELEMENTS:
             return False
-        if isinstance(node.arg, ViewArg) and positions(kernel_shape(node)) > MOST_POSITIONS:
+        if isinstance(node.arg, ViewArg) and positions(kernel_shape(node)) > MAX_POSITIONS:
             return False
     if not is_moderate(ast):
         return False

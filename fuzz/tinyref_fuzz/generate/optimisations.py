@@ -89,7 +89,7 @@ def drawn_lists(
     except AssertionError:
         raise
     except Exception:
-        # The compiler does not even plan this kernel: the judge is told so by itself.
+        # The compiler does not even plan this kernel: the judge sees that by itself.
         return ()
     return tuple(drawn.lists)
 

@@ -17,7 +17,7 @@ from tinyref_fuzz.generate.kernel import FIRST_INPUT, view
 from tinyref_fuzz.generate.values import Shape, Value, is_one
 from tinyref_fuzz.generate.views import drawn_target
 
-MOST_OUTPUTS = 3
+MAX_OUTPUTS = 3
 # Percent of the outputs that are stored in another order, with gaps, or not everywhere.
 MOVED_STORES = 20
 # Percent of the kernels with an output in place in which others read it, and it does not itself.
@@ -42,7 +42,7 @@ class Outputs:
         tracker = drawn_target(self.tape, shape, MOVED_STORES)
         extra: list[Value] = []
         if self.tape.chance(policy.outputs):
-            extra = [self._more(value) for _ in range(self.tape.between(1, MOST_OUTPUTS - 1))]
+            extra = [self._more(value) for _ in range(self.tape.between(1, MAX_OUTPUTS - 1))]
         buffer = self._buffer(value, tracker)
         if self.tape.chance(policy.in_place):
             value, extra = self._in_place(value, extra, self._before(buffer, tracker))

@@ -161,7 +161,7 @@ def accepted(plan: Plan, tape: Tape) -> list[Opts]:
             continue
         try:
             reached = plan.legal(opt)
-        except Exception:  # the judge tells of it
+        except Exception:  # the judge reports it
             found[pads] = (*plan.opts, opt)
             continue
         if reached is not None and is_small(reached):

@@ -8,12 +8,12 @@ from tinyref.uops.ops import Ops
 from tinyref_fuzz.generate.values import positions
 
 # More than these take the interpreter seconds for each of the programs of a case.
-MOST_TURNS = 1 << 16
+MAX_TURNS = 1 << 16
 
 
 def is_moderate(ast: UOp) -> bool:
     """Whether a case with this kernel is judged in little time."""
-    return turns(ast) <= MOST_TURNS
+    return turns(ast) <= MAX_TURNS
 
 
 def turns(ast: UOp) -> int:

@@ -11,7 +11,7 @@ from tinyref_fuzz.case.tape import Tape
 from tinyref_fuzz.generate.values import Shape
 
 # Views of more elements than this are not padded or cut out of larger ones any further.
-MOST_ELEMENTS = 1 << 14
+MAX_ELEMENTS = 1 << 14
 # How often elements are repeated in a row whose positions need more than 32 bits: no round numbers.
 MANY_TIMES = (1_000_000_007, 1 << 31, 2_147_483_647)
 # Gives the view of a shape that is seen through the rest of the movements.
@@ -72,7 +72,7 @@ def cut_out(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
     """A part of larger axes."""
     edges = [(tape.below(3), tape.below(3)) for _ in shape]
     larger = tuple(n + low + high for n, (low, high) in zip(shape, edges, strict=True))
-    if _count(larger) > MOST_ELEMENTS:
+    if _count(larger) > MAX_ELEMENTS:
         return rest(shape)
     kept = tuple((low, low + n) for n, (low, _) in zip(shape, edges, strict=True))
     return rest(larger).shrink(kept)
@@ -83,7 +83,7 @@ def every_other(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
     axis, step = tape.below(len(shape)), tape.between(2, 3)
     start = tape.below(step)
     larger = (*shape[:axis], shape[axis] * step, *shape[axis + 1 :])
-    if _count(larger) > MOST_ELEMENTS:
+    if _count(larger) > MAX_ELEMENTS:
         return rest(shape)
     apart = rest(larger).reshape((*shape[: axis + 1], step, *shape[axis + 1 :]))
     ends: list[tuple[sint, sint]] = [(0, size) for size in shape]

@@ -38,12 +38,12 @@ from tinyref_fuzz.judge.runs import (
     TroubleError,
     apart,
     compiled,
+    errors_from,
     has_float_maximum,
     interpreted,
     is_approximate,
     launched,
     loaded,
-    told,
 )
 
 Results = Mapping[int, Array]
@@ -188,7 +188,7 @@ class _Trial:
     def run(self) -> None:
         """Raises `DisagreementError` where two values differ."""
         case = self.case
-        with between(Pair.PLAIN), told(lambda: "evaluator"):
+        with between(Pair.PLAIN), errors_from(lambda: "evaluator"):
             self.oracle = expected(case)
             flushes = self.judge.flushes
             self.device_oracle = expected(case, flushes) if flushes else self.oracle
@@ -223,7 +223,7 @@ class _Trial:
         if self.is_quick and not self.case.opts:
             # The same values again: another kernel of many outputs tells more in that time.
             return ()
-        with between(Pair.OPTIMISED), told(lambda: "heuristics"):
+        with between(Pair.OPTIMISED), errors_from(lambda: "heuristics"):
             try:
                 return self.judge.trials(self.case)
             except KernelOptError as error:
@@ -270,7 +270,7 @@ class _Trial:
         """The plan of `opts` says of itself that they were applied, and nothing else."""
         if not self.everything:
             return
-        with told(lambda: "plan"):
+        with errors_from(lambda: "plan"):
             applied = planned(self.case.ast, self.judge.capabilities, opts).opts
         if applied != opts:
             told_as = opts_text(applied) or "none"
@@ -282,7 +282,7 @@ class _Trial:
         # them it is the check itself that is tried, on one program of a case.
         checks_bounds = bool(self.case.bindings) or (self.everything and opts == ())
         made = compiled(ast, self.judge.capabilities, opts, checks_bounds)
-        with told(lambda: "limits"):
+        with errors_from(lambda: "limits"):
             problem = limit_problem(
                 made.program, self.judge.capabilities, opts or (), self.case.bindings
             )
@@ -354,7 +354,7 @@ class _Trial:
     ) -> None:
         """Two runs of one program gave the same. Raises `TroubleError`."""
         if is_approximate(program) or not config.integer("STRICT_FLOAT"):
-            # Only the evaluator can tell, which the caller's data need not be for.
+            # Only the evaluator decides, for which the caller's data need not be.
             return
         zeros_differ = not has_float_maximum(program)
         for slot, values in actual.items():
@@ -367,7 +367,7 @@ class _Trial:
         """The same on the interpreter with other poison, and in other orders."""
         if not self.everything:
             return
-        with told(lambda: "another order of the nodes"):
+        with errors_from(lambda: "another order of the nodes"):
             shuffled = made.shuffled(SHUFFLE)
         how = "with other poison around, in other orders of nodes and work-items"
         try:
@@ -442,7 +442,7 @@ class _Trial:
         return self.may_reverse
 
     def _reversed_oracle(self) -> Oracle:
-        with between(Pair.PLAIN), told(lambda: "evaluator, inputs reversed"):
+        with between(Pair.PLAIN), errors_from(lambda: "evaluator, inputs reversed"):
             return expected(replace(self.case, buffers=self._contents(reverses=True)))
         raise AssertionError("unreachable")
 
@@ -486,12 +486,12 @@ class _Trial:
         return "no step"
 
     def _evaluated(self, ast: UOp) -> Results:
-        with told(lambda: "evaluator"):
+        with errors_from(lambda: "evaluator"):
             return evaluate(ast, dict(enumerate(self.case.buffers)), self.case.bindings)
         raise AssertionError("unreachable")
 
     def _run_optimised(self, ast: UOp) -> Results:
-        with told(lambda: "heuristics"), config.Context(CPU_LEVEL=self.levels[0]):
+        with errors_from(lambda: "heuristics"), config.Context(CPU_LEVEL=self.levels[0]):
             return self._launched(self._compiled(ast, None).program)
         raise AssertionError("unreachable")
 

@@ -49,7 +49,7 @@ class TroubleError(Exception):
 
 
 @contextlib.contextmanager
-def told(where: Callable[[], str]) -> Iterator[None]:
+def errors_from(where: Callable[[], str]) -> Iterator[None]:
     """Makes a `TroubleError` of every error but a `KernelOptError`; `where` says what was done."""
     try:
         yield
@@ -105,7 +105,7 @@ def compiled(
     Raises `KernelOptError` for a list that is refused, `TroubleError` for every other error.
     """
     stages = Stages(checks_bounds)
-    with told(lambda: f"compiler, {stages.reached} reached"):
+    with errors_from(lambda: f"compiler, {stages.reached} reached"):
         program = compile_kernel(ast, capabilities, on_stage=stages, opts=opts)
         graph = stages.roots["narrow"]
         if not isinstance(graph, UOp):
@@ -121,7 +121,7 @@ def interpreted(
 
     Raises `TroubleError`, also for memory that changed and had to stay.
     """
-    with told(lambda: "interpreter"):
+    with errors_from(lambda: "interpreter"):
         Interpreter(program).run(memory.arrays(), bindings, backward=backward)
     return checked_results(memory)
 
@@ -129,7 +129,7 @@ def interpreted(
 def loaded(backend: Backend, device: str, program: Program) -> Kernel:
     """The kernel of `program`, rendered and compiled anew. Raises `TroubleError`."""
     step = "renderer"
-    with told(lambda: step):
+    with errors_from(lambda: step):
         source = backend.renderer.render(program)
         step = "compiler of the device"
         binary = backend.compiler.compile(source)
@@ -140,7 +140,7 @@ def loaded(backend: Backend, device: str, program: Program) -> Kernel:
 
 def launched(kernel: Kernel, memory: Guarded, bindings: Mapping[str, int]) -> dict[int, Array]:
     """What each written slot holds after `kernel` ran on its device. Raises `TroubleError`."""
-    with told(lambda: "launch"):
+    with errors_from(lambda: "launch"):
         buffers = memory.on_device(kernel.device)
         chosen = [buffers[parameter.slot] for parameter in kernel.program.parameters]
         kernel(chosen, bindings, wait=True)
@@ -158,7 +158,7 @@ class Replayed:
         self.kernel = kernel
         self.bindings = bindings
         self.launch: BoundKernel | None = None
-        with told(lambda: "preparing a launch"):
+        with errors_from(lambda: "preparing a launch"):
             others = {**bindings, **_other_values(kernel.program, bindings)}
             self.launch = BoundKernel(kernel, self._chosen(memory), others)
 
@@ -168,7 +168,7 @@ class Replayed:
 
     def run(self, memory: Guarded) -> dict[int, Array]:
         """What each written slot of `memory` holds after a launch there. Raises `TroubleError`."""
-        with told(lambda: "repeated launch"):
+        with errors_from(lambda: "repeated launch"):
             if self.launch is None:
                 raise TypeError("the launch was never prepared")
             for place, buffer in enumerate(self._chosen(memory)):

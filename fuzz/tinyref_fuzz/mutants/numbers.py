@@ -43,7 +43,7 @@ MUTANTS = (
     Mutant(
         name="carry-lost",
         kind="decomposition",
-        module=f"{_DECOMPOSE}.word_pairs",
+        module=f"{_DECOMPOSE}.int64_emulation",
         old="    return low, add(add(x[1], y[1]), carry)",
         new="    return low, add(x[1], y[1])",
         resembles="a 64-bit sum as two 32-bit sums without the carry",
@@ -53,7 +53,7 @@ MUTANTS = (
     Mutant(
         name="signed-compare-of-low-words",
         kind="decomposition",
-        module=f"{_DECOMPOSE}.word_pairs",
+        module=f"{_DECOMPOSE}.int64_emulation",
         old="    return either(less(*high), both(equal(x[1], y[1]), less(x[0], y[0])))",
         new="    return either(less(*high), less(x[0], y[0]))",
         resembles="a 64-bit comparison whose low words count although the high ones decide",
@@ -63,7 +63,7 @@ MUTANTS = (
     Mutant(
         name="far-shift-keeps-bits",
         kind="decomposition",
-        module=f"{_DECOMPOSE}.word_pairs",
+        module=f"{_DECOMPOSE}.int64_emulation",
         old="    return where(is_far, moved, joined), where(is_far, fill, moved)",
         new="    return where(is_far, moved, joined), moved",
         resembles="a 64-bit shift by 32 or more leaves the high word in place",
@@ -113,7 +113,7 @@ MUTANTS = (
     Mutant(
         name="middle-product-dropped",
         kind="decomposition",
-        module=f"{_DECOMPOSE}.word_pairs",
+        module=f"{_DECOMPOSE}.int64_emulation",
         old="    return mul(x[0], y[0]), add(add(high, mul(x[0], y[1])), mul(x[1], y[0]))",
         new="    return mul(x[0], y[0]), add(high, mul(x[0], y[1]))",
         resembles="one of the cross products of a 64-bit multiplication forgotten",

@@ -78,7 +78,7 @@ class _Process(WorkerProcess):
 
     def hear(self, message: Message) -> None:
         """Keeps what it said."""
-        self.heard()
+        self.note_message()
         self.messages.append(message)
         if self.ready_at is None and "ready" in message:
             self.ready_at = time.monotonic()
@@ -271,7 +271,7 @@ def _request(task: _Task) -> dict[str, Any]:
 
 def _check(process: _Process, settings: Settings) -> None:
     """Kills what says nothing for too long, and what takes too much memory."""
-    # Examinations are not told of while they go on.
+    # Examinations report nothing while they go on.
     patience = SILENCE_SECONDS + (3 * settings.examine if process.first("judged") else 0)
     if process.silence() > patience:
         process.kill(f"{_SILENT} {patience:g} s")

@@ -1,4 +1,4 @@
-"""What the fuzzer is scored by: the mutants of the compiler, and the broken devices of the zoo."""
+"""What the fuzzer is scored by: the mutants of the compiler, and the faulty devices."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tinyref_fuzz.mutants.catalogue import MUTANTS
 from tinyref_fuzz.mutants.records import Subject
 
 # By name, so that this package needs the other one only where it is installed and asked for.
-_ZOO = "tinyref_conformance.zoo.registry"
+_FAULTY = "tinyref_conformance.faulty.registry"
 
 
 def compiler_mutants() -> list[Subject]:
@@ -22,13 +22,13 @@ def compiler_mutants() -> list[Subject]:
 
 
 def broken_devices() -> list[Subject]:
-    """A subject for every device of the conformance zoo; none where that is not installed."""
-    if importlib.util.find_spec(_ZOO.partition(".")[0]) is None:
+    """A subject for every faulty device; none where that is not installed."""
+    if importlib.util.find_spec(_FAULTY.partition(".")[0]) is None:
         return []
-    zoo = importlib.import_module(_ZOO).ZOO
+    zoo = importlib.import_module(_FAULTY).FAULTY_DEVICES
     return [
-        Subject(f"device:{name}", "broken device", "", animal.device, ("device",))
-        for name, animal in zoo.items()
+        Subject(f"device:{name}", "broken device", "", faulty.device, ("device",))
+        for name, faulty in zoo.items()
     ]
 
 

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from tinyref_fuzz.case.case import Case, Verdict
     from tinyref_fuzz.judge.judge import Judge
 
-# The parent is told of life this often, so that it can tell a hang from work.
+# The parent gets a heartbeat this often, so that a hang differs from work.
 BEAT_SECONDS = 0.5
 # A process that rather waits than works ends after so many times the seconds it may work.
-MOST_WAITING = 20
+MAX_WAITING = 20
 # Findings after the first, each of which is examined: their buckets are counted.
-MOST_FINDINGS = 5
+MAX_FINDINGS = 5
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Request:
     mutant: its name, empty for the healthy compiler. device: what is fuzzed. seconds: how long a
     mutant may live. further: for how long cases are judged after the first finding. Both are
     seconds of the processor, as of `Clock`. examine: the seconds that the reduction of a finding
-    may take, 0 for none. trace: the number of cases of which the programs are told, instead of any
+    may take, 0 for none. trace: the number of cases whose programs are reported, instead of any
     judging.
     """
 
@@ -72,10 +72,10 @@ class Trial:
         findings: list[tuple[Case, Verdict]] = []
         clock = Clock()
         until = self.request.seconds
-        at_most = MOST_WAITING * (self.request.seconds + self.request.further)
+        at_most = MAX_WAITING * (self.request.seconds + self.request.further)
         is_killed = False
         number = 0
-        while clock.processor < until and clock.wall < at_most and len(findings) < MOST_FINDINGS:
+        while clock.processor < until and clock.wall < at_most and len(findings) < MAX_FINDINGS:
             self.beat(number, clock)
             case, verdict = self.judged(judge, number)
             number += 1

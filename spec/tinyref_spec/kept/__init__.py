@@ -6,7 +6,7 @@ anywhere: nothing is evaluated, and everything that the writer does not write is
 
 from __future__ import annotations
 
-from tinyref_spec.kept.buffers import MOST_BYTES
+from tinyref_spec.kept.buffers import MAX_BYTES
 from tinyref_spec.kept.document import (
     MODES,
     SCHEMA,
@@ -23,8 +23,8 @@ from tinyref_spec.kept.limits import check_fits, check_work
 from tinyref_spec.kept.stable_text import stable_text
 
 __all__ = [
+    "MAX_BYTES",
     "MODES",
-    "MOST_BYTES",
     "SCHEMA",
     "VERSION",
     "KeptBlame",

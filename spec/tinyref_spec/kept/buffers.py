@@ -22,9 +22,9 @@ Array = npt.NDArray[np.generic]
 Json = dict[str, object]
 
 # A buffer of more elements is written as bytes.
-MOST_VALUES = 256
+MAX_VALUES = 256
 # Of all buffers of a case together.
-MOST_BYTES = 1 << 24
+MAX_BYTES = 1 << 24
 _BITS = "bits:"
 _ACCEPTED = ", ".join(dtype.name for dtype in dtypes.all)
 
@@ -33,7 +33,7 @@ def buffer_to_json(content: Array) -> Json:
     """A flat array as a dict for `json.dumps`. Raises `UserError` for types that no buffer has."""
     dtype = from_numpy_dtype(content.dtype)
     head: Json = {"dtype": dtype.name, "size": int(content.size)}
-    if content.size > MOST_VALUES:
+    if content.size > MAX_VALUES:
         data = base64.b64encode(_little_endian(content).tobytes()).decode("ascii")
         return head | {"base64": data}
     return head | {"values": [_value(element, dtype) for element in content]}
@@ -69,13 +69,13 @@ def buffer_from_json(value: object, where: str) -> Array:
         raise refuse(where, "the members dtype, size, and values or base64", sorted(value))
     dtype = _dtype(value["dtype"], f"{where}.dtype")
     size = value["size"]
-    if type(size) is not int or not 0 <= size <= MOST_BYTES // dtype.itemsize:
-        raise refuse(f"{where}.size", f"a size of at most {MOST_BYTES} bytes", size)
+    if type(size) is not int or not 0 <= size <= MAX_BYTES // dtype.itemsize:
+        raise refuse(f"{where}.size", f"a size of at most {MAX_BYTES} bytes", size)
     if kind == "base64":
         return _from_base64(value["base64"], dtype, size, f"{where}.base64")
     values = value["values"]
-    if not isinstance(values, list) or len(values) != size or size > MOST_VALUES:
-        raise UserError(f"{where}.values: expected a list of `size` values, at most {MOST_VALUES}")
+    if not isinstance(values, list) or len(values) != size or size > MAX_VALUES:
+        raise UserError(f"{where}.values: expected a list of `size` values, at most {MAX_VALUES}")
     return _from_values(values, dtype, f"{where}.values")
 
 

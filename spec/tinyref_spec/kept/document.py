@@ -16,7 +16,7 @@ from tinyref.optimise.opt import Opt, opts_text, parse_opts
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Dialect
 from tinyref.verify import verify
-from tinyref_spec.kept.buffers import MOST_BYTES, Array, buffer_from_json, buffer_to_json
+from tinyref_spec.kept.buffers import MAX_BYTES, Array, buffer_from_json, buffer_to_json
 from tinyref_spec.kept.limits import check_fits, check_graph, check_work
 from tinyref_spec.kept.stable_text import compact
 
@@ -27,8 +27,8 @@ VERSION = 1
 MODES = ("exact", "float", "edge")
 
 # What a case of sense has little of; more is a mistake or an attack.
-MOST_BUFFERS = 256
-MOST_LISTS = 1024
+MAX_BUFFERS = 256
+MAX_LISTS = 1024
 LONGEST_LIST = 64
 LONGEST_CHOICES = 1 << 20
 LONGEST_TRAIL = 64
@@ -238,18 +238,18 @@ def _number(value: object, where: str, low: int = 0) -> int:
 def _buffers(value: object) -> tuple[Array, ...]:
     buffers: list[Array] = []
     total = 0
-    for slot, item in enumerate(_list(value, MOST_BUFFERS, "buffers")):
+    for slot, item in enumerate(_list(value, MAX_BUFFERS, "buffers")):
         buffers.append(buffer_from_json(item, f"buffers[{slot}]"))
         total += buffers[-1].nbytes
-        if total > MOST_BYTES:
-            raise UserError(f"buffers: expected at most {MOST_BYTES} bytes together, got more")
+        if total > MAX_BYTES:
+            raise UserError(f"buffers: expected at most {MAX_BYTES} bytes together, got more")
     return tuple(buffers)
 
 
 def _bindings(value: object) -> dict[str, int]:
     items = _object(value, "bindings").items()
-    if len(items) > MOST_BUFFERS:
-        raise UserError(f"bindings: expected at most {MOST_BUFFERS}, got {len(items)}")
+    if len(items) > MAX_BUFFERS:
+        raise UserError(f"bindings: expected at most {MAX_BUFFERS}, got {len(items)}")
     found = {}
     for name, number in sorted(items):
         where = f"bindings.{_word(name, 'bindings')}"
@@ -259,7 +259,7 @@ def _bindings(value: object) -> dict[str, int]:
 
 def _opts(value: object) -> tuple[tuple[Opt, ...], ...]:
     found = []
-    for number, item in enumerate(_list(value, MOST_LISTS, "opts")):
+    for number, item in enumerate(_list(value, MAX_LISTS, "opts")):
         where = f"opts[{number}]"
         text = _text(item, where)
         try:

@@ -11,7 +11,7 @@ from tinyref.errors import DeviceError, UserError
 from tinyref.runtimes.disk import replace_file
 from tinyref_spec.kept.document import KeptCase, content_hash, from_json
 
-MOST_FILE_BYTES = 1 << 25
+MAX_FILE_BYTES = 1 << 25
 _NAMED = re.compile(r".*-([0-9a-f]{12})\.json", re.ASCII | re.DOTALL)
 
 
@@ -30,9 +30,9 @@ def read_json(path: str | Path) -> object:
         if not Path(path).is_file():
             raise UserError(f"{path}: no such file")
         with open(path, "rb") as file:
-            data = file.read(MOST_FILE_BYTES + 1)
-        if len(data) > MOST_FILE_BYTES:
-            raise UserError(f"{path}: expected at most {MOST_FILE_BYTES} bytes, got more")
+            data = file.read(MAX_FILE_BYTES + 1)
+        if len(data) > MAX_FILE_BYTES:
+            raise UserError(f"{path}: expected at most {MAX_FILE_BYTES} bytes, got more")
         return json.loads(
             data.decode("utf-8"), object_pairs_hook=_members, parse_constant=_no_constant
         )

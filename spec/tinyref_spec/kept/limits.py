@@ -15,15 +15,15 @@ from tinyref.uops.ops import Ops
 from tinyref.uops.payload import SlotArg, VarArg, ViewArg
 from tinyref_spec.kept.buffers import Array
 
-MOST_NODES = 20_000
+MAX_NODES = 20_000
 # Sizes are polynomials of variables, and those may have more terms than nodes.
-MOST_SIZE_NODES = 1000
-MOST_VARIABLES = 4
-MOST_AXES = 64
-MOST_VIEWS = 32
+MAX_SIZE_NODES = 1000
+MAX_VARIABLES = 4
+MAX_AXES = 64
+MAX_VIEWS = 32
 # Elements of one node, and of all nodes together.
-MOST_ELEMENTS = 1 << 24
-MOST_WORK = 1 << 30
+MAX_ELEMENTS = 1 << 24
+MAX_WORK = 1 << 30
 
 
 def check_graph(data: object, where: str) -> None:
@@ -34,14 +34,14 @@ def check_graph(data: object, where: str) -> None:
     nodes = data.get("nodes") if isinstance(data, Mapping) else None
     if not isinstance(nodes, list):
         raise refuse(where, "a graph", data)
-    if len(nodes) > MOST_NODES:
-        raise UserError(f"{where}: expected at most {MOST_NODES} nodes, got {len(nodes)}")
+    if len(nodes) > MAX_NODES:
+        raise UserError(f"{where}: expected at most {MAX_NODES} nodes, got {len(nodes)}")
     objects = [node for node in nodes if isinstance(node, Mapping)]
     of_sizes = sum(node.get("dtype") == "index" for node in objects)
     variables = sum(node.get("op") == "DEFINE_VAR" for node in objects)
-    if of_sizes > MOST_SIZE_NODES or variables > MOST_VARIABLES:
+    if of_sizes > MAX_SIZE_NODES or variables > MAX_VARIABLES:
         raise UserError(
-            f"{where}: expected at most {MOST_VARIABLES} variables and {MOST_SIZE_NODES} nodes of "
+            f"{where}: expected at most {MAX_VARIABLES} variables and {MAX_SIZE_NODES} nodes of "
             f"sizes, got {variables} and {of_sizes}"
         )
     for number, node in enumerate(objects):
@@ -52,13 +52,13 @@ def check_graph(data: object, where: str) -> None:
 
 
 def _check_groups(groups: Sequence[object], where: str) -> None:
-    if len(groups) > MOST_VIEWS:
-        raise UserError(f"{where}: expected at most {MOST_VIEWS} views, got {len(groups)}")
+    if len(groups) > MAX_VIEWS:
+        raise UserError(f"{where}: expected at most {MAX_VIEWS} views, got {len(groups)}")
     for group in groups:
         members = group.values() if isinstance(group, Mapping) else ()
         for member in members:
-            if isinstance(member, list) and len(member) > MOST_AXES:
-                raise UserError(f"{where}: expected at most {MOST_AXES} axes, got {len(member)}")
+            if isinstance(member, list) and len(member) > MAX_AXES:
+                raise UserError(f"{where}: expected at most {MAX_AXES} axes, got {len(member)}")
 
 
 def check_fits(ast: UOp, buffers: Sequence[Array], bindings: Mapping[str, int]) -> None:
@@ -83,8 +83,8 @@ def check_work(ast: UOp, bindings: Mapping[str, int]) -> None:
     for node in ast.toposort():
         if node.op not in _WITHOUT_SHAPE:
             work += _elements(kernel_shape(node), bindings)
-        if work > MOST_WORK:
-            raise UserError(f"kernel: expected at most {MOST_WORK} operations, got more")
+        if work > MAX_WORK:
+            raise UserError(f"kernel: expected at most {MAX_WORK} operations, got more")
 
 
 _WITHOUT_SHAPE = frozenset({Ops.SINK, Ops.STORE, Ops.DEFINE_GLOBAL, Ops.DEFINE_VAR})
@@ -92,8 +92,8 @@ _WITHOUT_SHAPE = frozenset({Ops.SINK, Ops.STORE, Ops.DEFINE_GLOBAL, Ops.DEFINE_V
 
 def _elements(shape: Sequence[sint], bindings: Mapping[str, int]) -> int:
     elements = math.prod(value_of(size, bindings) for size in shape)
-    if elements > MOST_ELEMENTS:
-        raise UserError(f"kernel: expected at most {MOST_ELEMENTS} elements of a value, got more")
+    if elements > MAX_ELEMENTS:
+        raise UserError(f"kernel: expected at most {MAX_ELEMENTS} elements of a value, got more")
     return max(1, elements)
 
 

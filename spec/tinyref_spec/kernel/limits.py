@@ -32,11 +32,11 @@ INT = dtypes.int32
 # A probe stops when the next step would take longer.
 BUDGET_SECONDS = 4.0
 GRIDS = (1 << 10, 1 << 16, 1 << 20, 1 << 24, 1 << 28)
-MOST_INDEX = 2**31 - 1
-MOST_BUFFERS = 1024
-MOST_ITEMS = 64
-MOST_GROUP = 1 << 16
-MOST_SHARED = 1 << 26
+MAX_INDEX = 2**31 - 1
+MAX_BUFFERS = 1024
+MAX_ITEMS = 64
+MAX_GROUP = 1 << 16
+MAX_SHARED = 1 << 26
 DIMENSIONS = ("x", "y", "z")
 OFFSET_DTYPES = (*(dtypes.uint8, dtypes.int16, dtypes.float16), dtypes.int32, dtypes.float64)
 OFFSETS = (1, 2, 3, 5, 17)
@@ -72,7 +72,7 @@ def _grid_kernel(dim: int, size: int) -> Program:
 
 def _grid(dim: int, case_id: str, device: DeviceUnderTest) -> Measurement:
     limit = device.capabilities.grid_limit[dim]
-    most = min(limit, MOST_INDEX)
+    most = min(limit, MAX_INDEX)
     old = np.array([-1, -2, -3], np.int32)
     found, reached, seconds = Measurement(True), 0, 0.0
     for size in (*(size for size in GRIDS if size < most), most):
@@ -98,7 +98,7 @@ def _grid_written(old: Array, size: int) -> Array:
 def _group(dim: int, case_id: str, device: DeviceUnderTest) -> Measurement:
     declared = device.capabilities
     limit = min(declared.group_limit[dim], declared.group_size_limit)
-    size = min(limit, MOST_GROUP)
+    size = min(limit, MAX_GROUP)
     found = programs.items(_extents(dim, size), case_id, device)
     return _noted(found, size, limit, f"a group along {DIMENSIONS[dim]}")
 
@@ -124,7 +124,7 @@ def _size(extents: programs.Extents) -> int:
 
 def _whole_group(case_id: str, device: DeviceUnderTest) -> Measurement:
     declared = device.capabilities
-    most = min(declared.group_size_limit, MOST_GROUP)
+    most = min(declared.group_size_limit, MAX_GROUP)
     extents = largest_group(declared.group_limit, most)
     found = programs.items(extents, case_id, device)
     return _noted(found, _size(extents), declared.group_size_limit, f"a group of {extents}, in all")
@@ -133,7 +133,7 @@ def _whole_group(case_id: str, device: DeviceUnderTest) -> Measurement:
 def _shared(items: int, case_id: str, device: DeviceUnderTest) -> Measurement:
     """Work-items fill all of the shared memory, and add up what others have written."""
     limit = device.capabilities.shared_bytes // INT.itemsize * INT.itemsize
-    size = min(limit, MOST_SHARED) // INT.itemsize
+    size = min(limit, MAX_SHARED) // INT.itemsize
     while size % items:
         items //= 2
     out = build.define_global(0, INT, items)
@@ -161,14 +161,14 @@ def _shared(items: int, case_id: str, device: DeviceUnderTest) -> Measurement:
 
 def _group_shared(case_id: str, device: DeviceUnderTest) -> Measurement:
     declared = device.capabilities
-    most = min(MOST_ITEMS, declared.group_size_limit, declared.group_limit[0])
+    most = min(MAX_ITEMS, declared.group_size_limit, declared.group_limit[0])
     return _shared(1 << (most.bit_length() - 1), case_id, device)
 
 
 def _buffers(case_id: str, device: DeviceUnderTest) -> Measurement:
     """The first buffer gets the weighted sum of all others."""
     limit = device.capabilities.buffer_limit
-    count = min(limit, MOST_BUFFERS)
+    count = min(limit, MAX_BUFFERS)
     if count == 1:
         return _noted(programs.grid((1, 1, 1), case_id, device), 1, 1, "buffers")
     memories = [build.define_global(slot, INT, 1) for slot in range(count)]

@@ -28,10 +28,10 @@ from tinyref_spec.kernel import programs
 WORD = dtypes.uint32
 # Of the linear congruential generator of Numerical Recipes, whose later numbers are known.
 FACTOR, STEP = 1664525, 1013904223
-# A launch that takes so long can be told from one that takes no time.
+# A launch that takes so long differs measurably from one that takes no time.
 LONG_SECONDS = 0.03
 FIRST_TURNS = 256
-MOST_TURNS = 1 << 28
+MAX_TURNS = 1 << 28
 ATTEMPTS = 5
 LAUNCHES = 20
 
@@ -84,10 +84,10 @@ def long_work(device: DeviceUnderTest) -> Work:
     while True:
         kernel = compile_program(device.name, chain(turns))
         seconds = min(_seconds_of(device, kernel) for _ in range(2))
-        if seconds >= LONG_SECONDS or turns >= MOST_TURNS:
+        if seconds >= LONG_SECONDS or turns >= MAX_TURNS:
             return Work(kernel, turns, seconds)
         grown = 2.0 * LONG_SECONDS / max(seconds, LONG_SECONDS / 64)
-        turns = min(MOST_TURNS, turns * max(2, int(grown)))
+        turns = min(MAX_TURNS, turns * max(2, int(grown)))
 
 
 def _seconds_of(device: DeviceUnderTest, kernel: Kernel) -> float:
@@ -195,8 +195,8 @@ def _seconds(device: DeviceUnderTest, work: Work) -> Measurement:
     They leave out what is not the launch, so the least of a few attempts counts.
     """
     short = compile_program(device.name, chain(max(1, work.turns // 16)))
-    told, taken = _told_and_taken(device, work.kernel)
-    brief, _ = _told_and_taken(device, short)
+    told, taken = _reported_and_measured(device, work.kernel)
+    brief, _ = _reported_and_measured(device, short)
     for seconds in (told, brief):
         if not isinstance(seconds, float) or not math.isfinite(seconds) or seconds <= 0:
             return Measurement(False, f"a launch took {seconds!r} seconds", compared=1)
@@ -212,7 +212,7 @@ def _seconds(device: DeviceUnderTest, work: Work) -> Measurement:
     return Measurement(True, compared=3, observed=f"{told:.3g} s of {taken:.3g} s in all")
 
 
-def _told_and_taken(device: DeviceUnderTest, kernel: Kernel) -> tuple[float, float]:
+def _reported_and_measured(device: DeviceUnderTest, kernel: Kernel) -> tuple[float, float]:
     """The seconds that a launch says that it took, and those that pass: the least of both."""
     told, taken = [], []
     for _ in range(ATTEMPTS):

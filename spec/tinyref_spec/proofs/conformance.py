@@ -35,7 +35,7 @@ CONSTANTS = (0, 1, 1, 2, 2, 3, 4, 4, 5, 6, 7, 8, 12, 15, 16, -1, -2, -3, -7)
 SPANS = ((0, 1), (0, 2), (0, 3), (0, 6), (1, 5), (0, 13), (3, 3), (-3, 4), (-9, -1), (-20, 20))
 EFFORT = 3_000_000
 # With no more combinations of values than that, all of them are tried.
-MOST_VALUES = 200_000
+MAX_VALUES = 200_000
 _BITWISE = frozenset({Ops.AND, Ops.OR, Ops.XOR, Ops.SHL, Ops.SHR, Ops.BITCAST})
 _DIVISIONS = frozenset({Ops.IDIV, Ops.MOD})
 
@@ -185,7 +185,7 @@ def _by_values(left: UOp, right: UOp, given: tuple[UOp, ...]) -> bool | None:
     total = 1
     for low, high in spans:
         total *= high - low + 1
-    if total > MOST_VALUES:
+    if total > MAX_VALUES:
         return None
     every = [
         np.arange(low, high + 1).astype(numpy_dtype(leaf.dtype))

@@ -287,11 +287,11 @@ def _average(x: Shape, sliding: Sliding, with_padding: bool = True, torch: str =
 
 
 def _drawn_pool(
-    generator: np.random.Generator, make: Callable[..., Form], most_dilation: int
+    generator: np.random.Generator, make: Callable[..., Form], max_dilation: int
 ) -> Form:
     count = int(generator.integers(1, 4))
     kernel = tuple(int(size) for size in generator.integers(1, 4, count))
-    dilation = int(generator.integers(1, most_dilation + 1))
+    dilation = int(generator.integers(1, max_dilation + 1))
     padding = tuple((int(width // 2),) * 2 for width in kernel)
     if generator.integers(2):
         padding = ((0, 0),) * count

@@ -16,7 +16,7 @@ c = is_const("c")
 flag = any_node("x", when=boolean)
 
 # Longer conjunctions are left as they are, like longer sums.
-MOST_PARTS = 32
+MAX_PARTS = 32
 
 
 @rule("bool-not-not", match(Ops.CMPNE, match(Ops.CMPNE, flag, constant(True)), constant(True)))
@@ -75,7 +75,7 @@ def parts_of(op: Ops, node: UOp) -> list[UOp] | None:
             stack += reversed(part.src)
         else:
             found[part] = None
-        if len(found) + len(stack) > MOST_PARTS:
+        if len(found) + len(stack) > MAX_PARTS:
             return None
     return list(found)
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tinyref.algebra.bounds import bounds
-from tinyref.codegen.decompose import word_pairs
-from tinyref.codegen.decompose.word_pairs import WORD, Words
+from tinyref.codegen.decompose import int64_emulation
+from tinyref.codegen.decompose.int64_emulation import WORD, Words
 from tinyref.device import Capabilities
 from tinyref.dtype import DType, PtrDType, dtypes, pointer
 from tinyref.errors import UserError
@@ -66,7 +66,7 @@ class _Emulation:
     def constant(self, node: UOp, src: list[Nodes]) -> Nodes:
         if not isinstance(node.arg, ConstArg):
             raise UserError(f"CONST of {node.dtype.name}: has no value")
-        return word_pairs.constant(int(node.arg.value), node.dtype.lanes)
+        return int64_emulation.constant(int(node.arg.value), node.dtype.lanes)
 
     def definition(self, node: UOp, src: list[Nodes]) -> Nodes:
         if not isinstance(node.dtype, PtrDType):
@@ -140,23 +140,23 @@ class _Emulation:
     # Arithmetic
 
     def add(self, node: UOp, src: list[Nodes]) -> Nodes:
-        return word_pairs.plus(_words(src[0]), _words(src[1]))
+        return int64_emulation.plus(_words(src[0]), _words(src[1]))
 
     def subtract(self, node: UOp, src: list[Nodes]) -> Nodes:
-        return word_pairs.minus(_words(src[0]), _words(src[1]))
+        return int64_emulation.minus(_words(src[0]), _words(src[1]))
 
     def multiply(self, node: UOp, src: list[Nodes]) -> Nodes:
-        return word_pairs.times(_words(src[0]), _words(src[1]), self.capabilities)
+        return int64_emulation.times(_words(src[0]), _words(src[1]), self.capabilities)
 
     def multiply_accumulate(self, node: UOp, src: list[Nodes]) -> Nodes:
-        return word_pairs.plus(_words(self.multiply(node, src)), _words(src[2]))
+        return int64_emulation.plus(_words(self.multiply(node, src)), _words(src[2]))
 
     def negate(self, node: UOp, src: list[Nodes]) -> Nodes:
-        return word_pairs.negated(_words(src[0]))
+        return int64_emulation.negated(_words(src[0]))
 
     def divide(self, node: UOp, src: list[Nodes]) -> Nodes:
         x, y = _words(src[0]), _words(src[1])
-        quotient, remainder = word_pairs.divided(x, y, _is_signed(node), self.capabilities)
+        quotient, remainder = int64_emulation.divided(x, y, _is_signed(node), self.capabilities)
         return quotient if node.op is Ops.IDIV else remainder
 
     def bitwise(self, node: UOp, src: list[Nodes]) -> Nodes:
@@ -172,21 +172,21 @@ class _Emulation:
             count = int(given.arg.value) & 63
         x = _words(src[0])
         if node.op is Ops.SHL:
-            return word_pairs.shifted_left(x, count)
-        return word_pairs.shifted_right(x, count, _is_signed(node))
+            return int64_emulation.shifted_left(x, count)
+        return int64_emulation.shifted_right(x, count, _is_signed(node))
 
     def compare(self, node: UOp, src: list[Nodes]) -> Nodes:
         x, y = _words(src[0]), _words(src[1])
         if node.op is Ops.CMPNE:
-            return (word_pairs.differ(x, y),)
-        return (word_pairs.is_less(x, y, _is_signed(node.src[0])),)
+            return (int64_emulation.differ(x, y),)
+        return (int64_emulation.is_less(x, y, _is_signed(node.src[0])),)
 
     def maximum(self, node: UOp, src: list[Nodes]) -> Nodes:
         x, y = _words(src[0]), _words(src[1])
-        return word_pairs.choose(word_pairs.is_less(x, y, _is_signed(node)), y, x)
+        return int64_emulation.choose(int64_emulation.is_less(x, y, _is_signed(node)), y, x)
 
     def select(self, node: UOp, src: list[Nodes]) -> Nodes:
-        return word_pairs.choose(src[0][0], _words(src[1]), _words(src[2]))
+        return int64_emulation.choose(src[0][0], _words(src[1]), _words(src[2]))
 
     # Conversions
 
@@ -208,8 +208,8 @@ class _Emulation:
         elif have.is_float and have not in (dtypes.float32, dtypes.float64):
             value = cast(value, dtypes.float32)
         if value.dtype.is_float:
-            return word_pairs.from_float(value)
-        return word_pairs.from_integer(value)
+            return int64_emulation.from_float(value)
+        return int64_emulation.from_integer(value)
 
     def narrowed(self, x: Words, have: DType, want: DType) -> UOp:
         """A pair as a value of a type that the device has."""
@@ -218,15 +218,15 @@ class _Emulation:
             return build.not_equal(either(x[0], x[1]), 0)
         if want is dtypes.index:
             # No buffer of such a device has a position beyond int32.
-            value = word_pairs.to_int32_or_end(x) if is_signed else _unsigned_position(x)
+            value = int64_emulation.to_int32_or_end(x) if is_signed else _unsigned_position(x)
             return cast(value, dtypes.index)
         if want.is_int:
             return cast(x[0], want)
         if want is dtypes.float64:
-            return word_pairs.to_double(x, is_signed)
+            return int64_emulation.to_double(x, is_signed)
         if want is dtypes.float32:
-            return word_pairs.to_single(x, is_signed)
-        return cast(word_pairs.to_single(x, is_signed, is_odd=True), want)
+            return int64_emulation.to_single(x, is_signed)
+        return cast(int64_emulation.to_single(x, is_signed, is_odd=True), want)
 
 
 def _flat(src: list[Nodes]) -> Nodes:

@@ -22,7 +22,7 @@ from tinyref.uops.payload import ConstArg
 
 # Neighbours that are no lanes of one vector are read and written together up to this many bytes:
 # the widest access that most devices have.
-MOST_BYTES = 16
+MAX_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class Accesses:
     def _rows(self, access: UOp) -> list[Row]:
         memory = memory_of(access.src[0])
         waits = tuple(_waits(access.src[0]))
-        # Reads of memory that the kernel writes move only where their order is told.
+        # Reads of memory that the kernel writes move only where their order is known.
         moves = access.op is Ops.LOAD and (memory not in self.written or bool(waits))
         mask = self.dependence.masks[access]
         most = self._widest(access, self.numbering.lanes(mask))
@@ -182,7 +182,7 @@ class Accesses:
             # A host processor repeats a scalar from memory into all lanes of a vector faster
             # than it does a lane of another vector.
             return 1
-        return max(MOST_BYTES // dtype.itemsize, 1)
+        return max(MAX_BYTES // dtype.itemsize, 1)
 
 
 def _is_regular(access: UOp) -> bool:

@@ -17,7 +17,7 @@ from tinyref.codegen.linearise.scopes import BODY, Blocks, Scopes
 from tinyref.dtype import dtypes
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import RepeatArg
+from tinyref.uops.payload import MemoryVersionArg
 
 _ACCESSES = frozenset({Ops.LOAD, Ops.STORE})
 
@@ -28,7 +28,7 @@ def linearize(root: UOp, seed: int | None = None) -> tuple[UOp, ...]:
     Sources come before their users, every RANGE is closed by its END, AFTER is gone and what it
     asked for holds. A DEFINE_ACC keeps its start value as its only source and stands before the
     loops that it named; a loop in which nothing is left to do is dropped. LOADs and STOREs that
-    are equal but for what they come after are told apart by a Repeat. Equal graphs give equal
+    are equal but for what they come after have memory versions. Equal graphs give equal
     programs. With a `seed`, the order is any legal one: all of them compute the same. Raises
     `UserError` for loops that need each other's results.
     """
@@ -90,7 +90,7 @@ def _program(items: KernelItems, order: Iterable[tuple[int, bool]]) -> tuple[UOp
             before = repeats.get(form, 0)
             repeats[form] = before + 1
             if before:
-                form = form.replace(arg=RepeatArg(before))
+                form = form.replace(arg=MemoryVersionArg(before))
         forms[item] = form
         emitted.append(form)
     return tuple(emitted)

@@ -22,7 +22,7 @@ MAGIC = b"GGUF"
 VERSIONS = (2, 3)
 ALIGNMENT_KEY = "general.alignment"
 DEFAULT_ALIGNMENT = 32
-MOST_AXES = 4
+MAX_AXES = 4
 DEEPEST_ARRAY = 8
 
 # Types of metadata by number, as formats of struct and of numpy.
@@ -136,8 +136,8 @@ def _info(file: ByteReader) -> Info:
     """Name, shape (the slowest axis first), type and place of a tensor."""
     name = _text(file)
     axes = _integer(file, 4)
-    if axes > MOST_AXES:
-        raise ValueError(f"tensor {name!r} has {axes} axes, accepted are up to {MOST_AXES}")
+    if axes > MAX_AXES:
+        raise ValueError(f"tensor {name!r} has {axes} axes, accepted are up to {MAX_AXES}")
     shape = tuple(_integer(file, 8) for _ in range(axes))
     return name, shape[::-1], _integer(file, 4), _integer(file, 8)
 

@@ -14,7 +14,7 @@ from tinyref.tensor import Tensor
 from tinyref.uops.node import UOp
 
 # Of the names that an error or a warning lists.
-MOST_NAMES = 5
+MAX_NAMES = 5
 
 NO_CONTAINERS = (type, ModuleType, FunctionType, MethodType, DType, UOp, Tensor)
 
@@ -148,5 +148,5 @@ def _given(target: Tensor, source: Tensor) -> Tensor:
 
 
 def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-    return ", ".join(names[:MOST_NAMES]) + more
+    more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
+    return ", ".join(names[:MAX_NAMES]) + more

@@ -28,7 +28,7 @@ class Allowed:
 
 
 # A tensor takes some forty steps; an empty list, of 60 bytes, one step of one byte.
-MOST_STEPS = 5_000_000
+MAX_STEPS = 5_000_000
 
 
 class _Mark:
@@ -63,8 +63,8 @@ class PickleReader:
 
     def _run(self, file: BinaryIO) -> Any:
         for step_number, (opcode, argument, place) in enumerate(pickletools.genops(file)):
-            if step_number == MOST_STEPS:
-                raise ValueError(f"the pickle has more than {MOST_STEPS} steps")
+            if step_number == MAX_STEPS:
+                raise ValueError(f"the pickle has more than {MAX_STEPS} steps")
             if opcode.name == "STOP":
                 return self._pop()
             step = _STEPS.get(opcode.name)

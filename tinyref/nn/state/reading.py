@@ -19,7 +19,7 @@ from tinyref.tensor import Tensor
 from tinyref.tensor.arguments import bound_sizes
 
 # What a parser may ask for in one read: larger than any header that is no attack.
-MOST_READ = 128 * 2**20
+MAX_READ = 128 * 2**20
 LONGEST_LINE = 2**20
 BLOCK = 64 * 2**10
 
@@ -100,7 +100,7 @@ class ByteReader(io.BufferedReader):
     def read(self, size: int | None = -1) -> bytes:
         left = max(0, self.nbytes - self.tell())
         wanted = left if size is None or size == -1 else size
-        if not 0 <= wanted <= MOST_READ:
+        if not 0 <= wanted <= MAX_READ:
             raise ValueError(f"{wanted} bytes in one read")
         return super().read(min(wanted, left))
 

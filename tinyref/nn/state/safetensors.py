@@ -28,10 +28,10 @@ from tinyref.nn.state.reading import (
 from tinyref.runtimes.disk import replace_file
 from tinyref.tensor import Tensor
 from tinyref.tensor.arguments import bound_sizes
-from tinyref.tensor.literals import MOST_AXES
+from tinyref.tensor.literals import MAX_AXES
 
 LENGTH_BYTES = 8
-MOST_HEADER = 100_000_000
+MAX_HEADER = 100_000_000
 LONG_HEADER = 10_000_000
 METADATA = "__metadata__"
 DTYPES: dict[str, DType] = {
@@ -90,8 +90,8 @@ def safe_load_metadata(t: Tensor | str | PurePath) -> tuple[Tensor, int, dict[st
 def _header(tensor: Tensor) -> tuple[int, dict[str, Any]]:
     with ByteReader(tensor) as file:
         length = int.from_bytes(file.exactly(LENGTH_BYTES), "little")
-        if length > MOST_HEADER:
-            raise ValueError(f"a header of {length} bytes, accepted are up to {MOST_HEADER}")
+        if length > MAX_HEADER:
+            raise ValueError(f"a header of {length} bytes, accepted are up to {MAX_HEADER}")
         text = file.exactly(length).decode("utf-8")
         data = file.nbytes - LENGTH_BYTES - length
     if not text.startswith("{"):
@@ -152,8 +152,8 @@ def _check_entry(name: str, entry: object) -> None:
     dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
     if not isinstance(dtype, str) or dtype not in DTYPES:
         raise ValueError(f"{name!r} has dtype {dtype!r}, accepted are {', '.join(DTYPES)}")
-    if not _sizes(shape) or len(shape) > MOST_AXES:
-        raise ValueError(f"{name!r}: the shape is no list of up to {MOST_AXES} sizes")
+    if not _sizes(shape) or len(shape) > MAX_AXES:
+        raise ValueError(f"{name!r}: the shape is no list of up to {MAX_AXES} sizes")
     if not _sizes(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
         raise ValueError(f"{name!r}: data_offsets are no begin and end")
     needed = math.prod(shape) * DTYPES[dtype].itemsize
@@ -222,8 +222,8 @@ def safe_save(
     except UnicodeEncodeError as error:
         raise UserError(f"safe_save: a name or metadata is no Unicode: {error}") from error
     text += b" " * (-len(text) % LENGTH_BYTES)
-    if len(text) > MOST_HEADER:
-        raise UserError(f"safe_save: a header of {len(text)} bytes: up to {MOST_HEADER} are read")
+    if len(text) > MAX_HEADER:
+        raise UserError(f"safe_save: a header of {len(text)} bytes: up to {MAX_HEADER} are read")
     chosen = [tensors[name] for name in order]
     if chosen:
         _computed(chosen)

@@ -11,7 +11,7 @@ from tinyref.nn.state.reading import ByteReader, parsed, tensor_of_bytes
 from tinyref.tensor import Tensor
 
 # The links that a warning names.
-MOST_SHOWN = 10
+MAX_SHOWN = 10
 
 
 def tar_extract(t: Tensor | str | PurePath) -> dict[str, Tensor]:
@@ -32,8 +32,8 @@ def tar_extract(t: Tensor | str | PurePath) -> dict[str, Tensor]:
 
     found = cast(dict[str, Tensor], parsed("tar_extract", parse))
     if links:
-        shown = ", ".join(repr(name) for name in links[:MOST_SHOWN])
-        more = f" and {len(links) - MOST_SHOWN} more" if len(links) > MOST_SHOWN else ""
+        shown = ", ".join(repr(name) for name in links[:MAX_SHOWN])
+        more = f" and {len(links) - MAX_SHOWN} more" if len(links) > MAX_SHOWN else ""
         warnings.warn(f"tar_extract: links are skipped: {shown}{more}", stacklevel=2)
     return found
 

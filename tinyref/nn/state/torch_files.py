@@ -20,7 +20,7 @@ from tinyref.nn.state.reading import (
 )
 from tinyref.nn.state.strided import strided_view
 from tinyref.tensor import Tensor
-from tinyref.tensor.literals import MOST_AXES
+from tinyref.tensor.literals import MAX_AXES
 
 ZIP_START = b"PK\x03\x04"
 LOCAL_HEADER = struct.Struct("<4sHHHHHIIIHH")
@@ -106,8 +106,8 @@ def torch_load(t: Tensor | str | PurePath) -> dict[str, Tensor]:
 
 
 def _sizes(values: object, what: str) -> tuple[int, ...]:
-    if not isinstance(values, tuple | list) or len(values) > MOST_AXES:
-        raise ValueError(f"{what} is no tuple of up to {MOST_AXES} sizes")
+    if not isinstance(values, tuple | list) or len(values) > MAX_AXES:
+        raise ValueError(f"{what} is no tuple of up to {MAX_AXES} sizes")
     for value in values:
         if type(value) is not int or not 0 <= value < 2**63:
             raise ValueError(f"{what} has a size that is no number of 0 or more")

@@ -20,7 +20,7 @@ from tinyref.tensor.variable import values_bound
 from tinyref.uops.node import UOp
 from tinyref.uops.payload import ShardArg
 
-_MOST_NESTED = 100
+_MAX_NESTED = 100
 _RETURNED = (bool, int, float, complex, str, bytes)
 
 
@@ -107,8 +107,8 @@ class Arguments:
 
     def add(self, value: object, path: str, depth: int = 0) -> None:
         """Reads one argument and all that is in it. Raises `UserError` for what no replay takes."""
-        if depth > _MOST_NESTED:
-            raise UserError(f"TinyJit: argument {path} nests more than {_MOST_NESTED} containers")
+        if depth > _MAX_NESTED:
+            raise UserError(f"TinyJit: argument {path} nests more than {_MAX_NESTED} containers")
         self.paths.append(path)
         if isinstance(value, TensorCore):
             self._add_tensor(value, path)
@@ -209,8 +209,8 @@ def _same_kind(value: object, items: object) -> object:
 
 def check_returned(value: object, path: str = "the result", depth: int = 0) -> None:
     """Raises `UserError` unless a replay can return `value`: tensors, numbers, texts, None."""
-    if depth > _MOST_NESTED:
-        raise UserError(f"TinyJit: {path} nests more than {_MOST_NESTED} containers")
+    if depth > _MAX_NESTED:
+        raise UserError(f"TinyJit: {path} nests more than {_MAX_NESTED} containers")
     if isinstance(value, dict):
         for key, item in value.items():
             check_returned(item, f"{path}[{key!r}]", depth + 1)

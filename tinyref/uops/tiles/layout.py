@@ -17,8 +17,8 @@ from tinyref.dtype import VECTOR_LANES, DType, dtypes, promote
 from tinyref.errors import UserError
 
 # Every register is a lane of a vector value: no more than the widest vector has.
-MOST_REGISTER_BITS = max(VECTOR_LANES).bit_length() - 1
-MOST_THREAD_BITS = 10
+MAX_REGISTER_BITS = max(VECTOR_LANES).bit_length() - 1
+MAX_THREAD_BITS = 10
 LARGEST_DIM = 1024
 _LONGEST_NAME = 200
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*", re.ASCII)
@@ -179,10 +179,10 @@ class MatrixTile:
         layout = self.layout(operand)
         what = f"the layout of {operand.value}"
         counts = len(layout.thread_bits), len(layout.register_bits)
-        if counts[0] > MOST_THREAD_BITS or counts[1] > MOST_REGISTER_BITS:
+        if counts[0] > MAX_THREAD_BITS or counts[1] > MAX_REGISTER_BITS:
             raise self._error(
                 f"{what} has {counts[0]} bits of threads and {counts[1]} of registers: "
-                f"accepted are {MOST_THREAD_BITS} and {MOST_REGISTER_BITS}"
+                f"accepted are {MAX_THREAD_BITS} and {MAX_REGISTER_BITS}"
             )
         if layout.threads != self.threads:
             raise self._error(f"{what} has {layout.threads} threads, that of A {self.threads}")

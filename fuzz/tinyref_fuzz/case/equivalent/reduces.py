@@ -24,7 +24,7 @@ from tinyref_fuzz.case.equivalent.moving import (
 )
 from tinyref_fuzz.case.equivalent.transformation import Domain, Draw, of_node, slot_of
 
-MOST_COPIES = 6
+MAX_COPIES = 6
 
 
 def _op(node: UOp) -> Ops:
@@ -174,7 +174,7 @@ def sum_of_copies(node: UOp, draw: Draw) -> UOp | None:
     """x * n = sum of n copies of x."""
     value, factor = node.src
     copies = constant(factor)
-    if copies is None or not 2 <= copies <= MOST_COPIES:
+    if copies is None or not 2 <= copies <= MAX_COPIES:
         return None
     found = _copied(value, draw, copies)
     return None if found is None else build.reduce(Ops.ADD, found[0], (found[1],))
@@ -183,7 +183,7 @@ def sum_of_copies(node: UOp, draw: Draw) -> UOp | None:
 @of_node("max-of-copies", Domain.EVERY)
 def max_of_copies(node: UOp, draw: Draw) -> UOp | None:
     """x = max of n copies of x."""
-    found = _copied(node, draw, draw.tape.between(2, MOST_COPIES))
+    found = _copied(node, draw, draw.tape.between(2, MAX_COPIES))
     return None if found is None else build.reduce(Ops.MAX, found[0], (found[1],))
 
 

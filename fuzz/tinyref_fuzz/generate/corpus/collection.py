@@ -28,16 +28,16 @@ from tinyref.uops.ops import Dialect, Ops
 from tinyref.uops.payload import ConstArg, ReduceArg, SlotArg, ViewArg
 from tinyref.verify import verify
 from tinyref_fuzz.generate.corpus.sketch import CorpusKernel
-from tinyref_spec.kept import MOST_BYTES, check_fits, check_work, read_json
+from tinyref_spec.kept import MAX_BYTES, check_fits, check_work, read_json
 
 Json = dict[str, object]
 
 SCHEMA = "tinyref.kernels"
 VERSION = 1
-MOST_KERNELS = 10_000
+MAX_KERNELS = 10_000
 LONGEST_KERNEL = 100_000
 LONGEST_NAME = 200
-MOST_VARIABLES = 4
+MAX_VARIABLES = 4
 SHIPPED = Path(__file__).parent / "data"
 _MEMBERS = {"schema", "version", "tinyref", "source", "kernels"}
 
@@ -128,8 +128,8 @@ def kernels_from_json(data: object) -> tuple[CorpusKernel, ...]:
     source = _name(data["source"], "source")
     _name(data["tinyref"], "tinyref")
     items = data["kernels"]
-    if not isinstance(items, list) or len(items) > MOST_KERNELS:
-        raise UserError(f"kernels: expected a list of at most {MOST_KERNELS}")
+    if not isinstance(items, list) or len(items) > MAX_KERNELS:
+        raise UserError(f"kernels: expected a list of at most {MAX_KERNELS}")
     found = [_kernel(item, source, f"kernels[{at}]") for at, item in enumerate(items)]
     if len({kernel.name for kernel in found}) != len(found):
         raise UserError("kernels: expected each kernel once, got one twice")
@@ -164,8 +164,8 @@ def _kernel(value: object, source: str, where: str) -> CorpusKernel:
 
 
 def _bindings(value: object, where: str) -> Mapping[str, int]:
-    if not isinstance(value, Mapping) or len(value) > MOST_VARIABLES:
-        raise refuse(where, f"an object of at most {MOST_VARIABLES} members", value)
+    if not isinstance(value, Mapping) or len(value) > MAX_VARIABLES:
+        raise refuse(where, f"an object of at most {MAX_VARIABLES} members", value)
     for name, number in value.items():
         if type(number) is not int or not isinstance(name, str) or len(name) > LONGEST_NAME:
             raise refuse(where, "an integer for the name of a variable", number)
@@ -176,9 +176,9 @@ def _text(value: object, where: str) -> str:
     if not isinstance(value, list) or not all(isinstance(line, str) for line in value):
         raise refuse(where, "a list of lines", value)
     text = "".join(f"{line}\n" for line in value)
-    if len(text) > LONGEST_KERNEL or text.count("DEFINE_VAR") > MOST_VARIABLES:
+    if len(text) > LONGEST_KERNEL or text.count("DEFINE_VAR") > MAX_VARIABLES:
         raise UserError(
-            f"{where}: expected at most {LONGEST_KERNEL} characters and {MOST_VARIABLES} variables"
+            f"{where}: expected at most {LONGEST_KERNEL} characters and {MAX_VARIABLES} variables"
         )
     return text
 
@@ -191,8 +191,8 @@ def check(ast: UOp, bindings: Mapping[str, int]) -> None:
             sizes[node.arg.slot] = node.dtype
     if sorted(sizes) != list(range(len(sizes))):
         raise UserError(f"kernel: expected the slots from 0 on, got {sorted(sizes)}")
-    if sum(memory.size * memory.base.itemsize for memory in sizes.values()) > MOST_BYTES:
-        raise UserError(f"kernel: expected buffers of at most {MOST_BYTES} bytes together")
+    if sum(memory.size * memory.base.itemsize for memory in sizes.values()) > MAX_BYTES:
+        raise UserError(f"kernel: expected buffers of at most {MAX_BYTES} bytes together")
     buffers = [np.zeros(sizes[slot].size, numpy_dtype(sizes[slot].base)) for slot in sorted(sizes)]
     check_fits(ast, buffers, bindings)
     verify(Dialect.AST, ast)

@@ -37,8 +37,8 @@ from tinyref_fuzz.generate.corpus.sketch import CorpusKernel
 from tinyref_spec.kept import stable_text, write_text
 
 # Kernels of more elements take the interpreter long, and those of more nodes the compiler.
-MOST_WORK = 1 << 16
-MOST_NODES = 200
+MAX_WORK = 1 << 16
+MAX_NODES = 200
 
 
 class Recorder:
@@ -99,10 +99,10 @@ def case_of(kernel: CorpusKernel, seed: int = 0) -> Case:
 
 
 def chosen(
-    kernels: Iterable[Harvested], every_size: bool = False, most_nodes: int = MOST_NODES
+    kernels: Iterable[Harvested], every_size: bool = False, max_nodes: int = MAX_NODES
 ) -> list[Harvested]:
     """The kernels that can be judged; of one structure the smallest, or each with `every_size`."""
-    fitting = [kernel for kernel in kernels if fits(kernel, most_nodes)]
+    fitting = [kernel for kernel in kernels if fits(kernel, max_nodes)]
     if every_size:
         return fitting
     smallest: dict[str, Harvested] = {}
@@ -114,13 +114,13 @@ def chosen(
     return list(smallest.values())
 
 
-def fits(kernel: Harvested, most_nodes: int) -> bool:
+def fits(kernel: Harvested, max_nodes: int) -> bool:
     """Whether a kernel is small enough to be judged."""
     try:
         check(kernel.ast, kernel.bindings)
     except TinyrefError:
         return False
-    return work_of(kernel.ast) <= MOST_WORK and len(kernel.ast.toposort()) <= most_nodes
+    return work_of(kernel.ast) <= MAX_WORK and len(kernel.ast.toposort()) <= max_nodes
 
 
 def harvest(
@@ -128,7 +128,7 @@ def harvest(
     device: str,
     target: Path,
     every_size: bool = False,
-    most_nodes: int = MOST_NODES,
+    max_nodes: int = MAX_NODES,
 ) -> Harvest:
     """Runs `program` in a process of its own and writes what it computes on `device` to `target`.
 
@@ -138,10 +138,10 @@ def harvest(
     if not program.is_file():
         raise UserError(f"harvest: {program}: no such file")
     config = {"program": str(program), "device": device}
-    choice = {"every_size": every_size, "most_nodes": most_nodes}
+    choice = {"every_size": every_size, "max_nodes": max_nodes}
     done = run_attached("tinyref_fuzz.generate.corpus.harvest", {**config, **choice})
     if done.answer is None:
-        raise UserError(f"harvest: {program} told nothing: {done.ending}")
+        raise UserError(f"harvest: {program} sent no result: {done.ending}")
     found = done.answer
     kernels = kernels_from_json(found["collection"])
     ran, large, failure = int(found["ran"]), int(found["large"]), str(found["failure"])
@@ -159,7 +159,7 @@ def main() -> None:
     program, recorder = Path(asked["program"]), Recorder()
     failure = _run(program, asked["device"], recorder)
     ran = recorder.kernels()
-    kept = chosen(ran, asked["every_size"], asked["most_nodes"])
+    kept = chosen(ran, asked["every_size"], asked["max_nodes"])
     structures = {structure_of(kernel.ast) for kernel in kept}
     line.say(
         {

@@ -1,6 +1,6 @@
 """The program whose kernels `corpus/data/models.json` holds: the networks of the model level.
 
-`tinyref fuzz harvest fuzz/tinyref_fuzz/generate/corpus/models.py --most-nodes 100 --out FILE`
+`tinyref fuzz harvest fuzz/tinyref_fuzz/generate/corpus/models.py --max-nodes 100 --out FILE`
 writes them anew.
 Two steps of training of each network, with batches so small that the interpreter runs every kernel
 at once, then layers and functions that no network has.

@@ -135,7 +135,7 @@ def _certain_nan(spans: Sequence[Span]) -> BoolArray:
 
 
 def _passes_zero(op: Ops, spans: Sequence[Span]) -> BoolArray | None:
-    """Where the ends do not tell: a divisor that may be zero, zero times infinity between them."""
+    """Where ends decide nothing: a divisor that may be zero, zero times infinity between them."""
     if op in (Ops.FDIV, Ops.RECIP):
         divisor = spans[-1]
         return divisor.open() & divisor.may_be_zero()

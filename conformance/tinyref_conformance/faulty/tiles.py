@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tinyref.interpret import Hooks
 from tinyref.uops.tiles import MatrixTile
-from tinyref_conformance.zoo.broken import Array, BrokenBackend
+from tinyref_conformance.faulty.broken import Array, BrokenBackend
 
 
 def swap_two_lanes(tile: MatrixTile, result: Array) -> Array:

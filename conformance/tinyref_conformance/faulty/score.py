@@ -1,4 +1,4 @@
-"""Scores the suite by the zoo: every broken device caught on its rung, the healthy one passed."""
+"""Scores the suite: every faulty device caught on its rung, the healthy one passed."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 
 from tinyref.errors import UserError
 from tinyref_conformance.conform import Request, conform
+from tinyref_conformance.faulty.registry import FAULTY_DEVICES, FaultyDevice
 from tinyref_conformance.report import Report
 from tinyref_conformance.runner import Settings
-from tinyref_conformance.zoo.registry import ZOO, Animal
 from tinyref_spec.case import Rung
 
 HEALTHY = "PYTHON"
-# Without the tensor level: every fault of the zoo shows elsewhere, and it takes most of the time.
+# Without the tensor level: every fault shows elsewhere, and it takes most of the time.
 QUERY = "memory,kernel,isa,system"
 
 
@@ -22,7 +22,7 @@ QUERY = "memory,kernel,isa,system"
 class Caught:
     """How the suite judged one broken device; `rung` is the first broken one, if any."""
 
-    animal: Animal
+    faulty: FaultyDevice
     rung: Rung | None
     case: str
     seconds: float
@@ -33,12 +33,12 @@ class Caught:
 
     @property
     def is_on_its_rung(self) -> bool:
-        return self.rung is self.animal.rung
+        return self.rung is self.faulty.rung
 
 
 @dataclass
 class Score:
-    """All of the zoo; `healthy` is what the healthy device failed, empty when it passed."""
+    """All faulty devices; `healthy` is what the healthy device failed, empty when it passed."""
 
     healthy: list[str] = field(default_factory=list)
     caught: list[Caught] = field(default_factory=list)
@@ -52,7 +52,7 @@ class Score:
         lines = [f"{HEALTHY:20} {'passes' if not self.healthy else 'FAILS'}  the healthy device"]
         lines += [f"  {problem}" for problem in self.healthy[:5]]
         for found in self.caught:
-            lines.append(f"{found.animal.name:20} {_verdict(found)}  {found.animal.sentence}")
+            lines.append(f"{found.faulty.name:20} {_verdict(found)}  {found.faulty.sentence}")
             if found.case:
                 lines.append(f"{'':20} first by {found.case}, {found.seconds:.1f} s")
         right = sum(found.is_on_its_rung for found in self.caught)
@@ -66,23 +66,23 @@ def _verdict(found: Caught) -> str:
     if found.rung is None:
         return "ESCAPES"
     where = f"caught on '{found.rung.title}'"
-    return where if found.is_on_its_rung else f"{where}, not on '{found.animal.rung.title}'"
+    return where if found.is_on_its_rung else f"{where}, not on '{found.faulty.rung.title}'"
 
 
 def score(folder: Path | None = None, only: str = "", query: str = QUERY, jobs: int = 0) -> Score:
-    """Runs the suite on the healthy device and on each of the zoo, or on the one named.
+    """Runs the suite on the healthy device and on each faulty one, or on the one named.
 
     Reports stay in `folder` if one is given. Raises `UserError` for an unknown name.
     """
-    if only and only not in ZOO:
-        raise UserError(f"zoo: unknown device {only!r}: accepted are {', '.join(ZOO)}")
-    chosen = [ZOO[only]] if only else list(ZOO.values())
-    with tempfile.TemporaryDirectory(prefix="tinyref-zoo-") as temporary:
+    if only and only not in FAULTY_DEVICES:
+        raise UserError(f"zoo: unknown device {only!r}: accepted are {', '.join(FAULTY_DEVICES)}")
+    chosen = [FAULTY_DEVICES[only]] if only else list(FAULTY_DEVICES.values())
+    with tempfile.TemporaryDirectory(prefix="tinyref-faulty-") as temporary:
         root = folder or Path(temporary)
         found = Score(healthy=_problems(_run(HEALTHY, root / HEALTHY, query, jobs)))
-        for animal in chosen:
-            report = _run(animal.device, root / animal.name, query, jobs)
-            found.caught.append(_judge(animal, report))
+        for faulty in chosen:
+            report = _run(faulty.device, root / faulty.name, query, jobs)
+            found.caught.append(_judge(faulty, report))
     return found
 
 
@@ -95,11 +95,11 @@ def _problems(report: Report) -> list[str]:
     return [*report.problems, *(f"{case.id}: {case.message}" for case in failing)]
 
 
-def _judge(animal: Animal, report: Report) -> Caught:
+def _judge(faulty: FaultyDevice, report: Report) -> Caught:
     rung = report.first_broken
     rung_of = {row.id: row.rung for row in report.rows}
     case = next(
         (case.id for case in report.cases if case.status.is_broken and rung_of[case.row] is rung),
         "",
     )
-    return Caught(animal, rung, case, report.certificate["seconds"])
+    return Caught(faulty, rung, case, report.certificate["seconds"])

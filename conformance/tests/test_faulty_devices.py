@@ -16,10 +16,8 @@ from tinyref.errors import UserError
 from tinyref.uops.ops import Ops
 from tinyref.uops.tiles import TILES
 from tinyref_conformance.conform import Request, conform
-from tinyref_conformance.runner import Settings
-from tinyref_conformance.statuses import Status
-from tinyref_conformance.zoo import ZOO
-from tinyref_conformance.zoo.arithmetic import (
+from tinyref_conformance.faulty import FAULTY_DEVICES
+from tinyref_conformance.faulty.arithmetic import (
     FloorDivision,
     FlushedSubnormals,
     LostNegativeZero,
@@ -28,11 +26,13 @@ from tinyref_conformance.zoo.arithmetic import (
     flush,
     to_tf32,
 )
-from tinyref_conformance.zoo.score import Score, score
-from tinyref_conformance.zoo.tiles import swap_two_lanes
+from tinyref_conformance.faulty.score import Score, score
+from tinyref_conformance.faulty.tiles import swap_two_lanes
+from tinyref_conformance.runner import Settings
+from tinyref_conformance.statuses import Status
 from tinyref_spec.case import Rung
 
-# The rungs up to the faults, in few enough rows to run all of the zoo in well under a minute.
+# The rungs up to the faults, in few enough rows to run all faulty devices in well under a minute.
 QUERY = ",".join(
     (
         *("memory.open", "memory.copy.uint8", "memory.launch", "memory.gate"),
@@ -59,15 +59,15 @@ def f32(*values: float) -> Any:
 
 
 def test_the_zoo_has_a_score_of_faults_and_a_sentence_for_each() -> None:
-    assert len(ZOO) == 21
-    assert len({animal.sentence for animal in ZOO.values()}) == 21
-    for animal in ZOO.values():
-        assert Device.backend_class(animal.device) is animal.backend
+    assert len(FAULTY_DEVICES) == 21
+    assert len({faulty.sentence for faulty in FAULTY_DEVICES.values()}) == 21
+    for faulty in FAULTY_DEVICES.values():
+        assert Device.backend_class(faulty.device) is faulty.backend
 
 
 def test_the_zoo_declares_what_the_healthy_device_declares() -> None:
-    for animal in ZOO.values():
-        assert Device[animal.device].capabilities == Device["PYTHON"].capabilities
+    for faulty in FAULTY_DEVICES.values():
+        assert Device[faulty.device].capabilities == Device["PYTHON"].capabilities
 
 
 def test_tf32_has_ten_bits_and_rounds_to_even() -> None:
@@ -171,7 +171,7 @@ def test_a_fault_of_launches_shows_on_its_rung_and_not_below(name: str, rung: st
 
 @pytest.mark.long
 def test_an_empty_reduce_hides_nothing(tmp_path: Path) -> None:
-    device = ZOO["EmptyLoop"].device
+    device = FAULTY_DEVICES["EmptyLoop"].device
     query = f"{PLAIN},kernel.program.loop,kernel.reduce.add.float32,tensor.sum.float32"
     report = conform(Request(Settings(device, tmp_path, jobs=1), query=query)).report
     broken = {case.id for case in report.cases if case.status.is_broken}

@@ -12,8 +12,8 @@ from tinyref.interpret import Access, Hooks
 from tinyref.runtimes.python import InterpretedKernel, TextRenderer
 from tinyref.uops.ops import Ops
 from tinyref.uops.program import Program
-from tinyref_conformance.zoo.broken import Array, BrokenBackend
-from tinyref_conformance.zoo.memory import UncheckedKernel
+from tinyref_conformance.faulty.broken import Array, BrokenBackend
+from tinyref_conformance.faulty.memory import UncheckedKernel
 
 
 class _Unchecked(BrokenBackend):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tinyref_conformance.zoo import arithmetic, launches, memory, replay, tiles, waiting
-from tinyref_conformance.zoo.broken import BrokenBackend
+from tinyref_conformance.faulty import arithmetic, launches, memory, replay, tiles, waiting
+from tinyref_conformance.faulty.broken import BrokenBackend
 from tinyref_spec.case import Rung
 
 
 @dataclass(frozen=True)
-class Animal:
+class FaultyDevice:
     """One broken device.
 
     rung: where the suite must say that it is broken first.
@@ -27,16 +27,16 @@ class Animal:
     @property
     def device(self) -> str:
         """The name by which `--device` opens it."""
-        return f"tinyref_conformance.zoo:{self.name}"
+        return f"tinyref_conformance.faulty:{self.name}"
 
 
-def _animal(backend: type[BrokenBackend], rung: Rung) -> Animal:
-    return Animal(backend, (backend.__doc__ or "").strip(), rung)
+def _animal(backend: type[BrokenBackend], rung: Rung) -> FaultyDevice:
+    return FaultyDevice(backend, (backend.__doc__ or "").strip(), rung)
 
 
-ZOO: dict[str, Animal] = {
-    animal.name: animal
-    for animal in (
+FAULTY_DEVICES: dict[str, FaultyDevice] = {
+    faulty.name: faulty
+    for faulty in (
         _animal(memory.OffByOneTail, Rung.STORE),
         _animal(memory.StaleOutput, Rung.ONE_ALU),
         _animal(launches.WrongGroupIndex, Rung.INDEX),

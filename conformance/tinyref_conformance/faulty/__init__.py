@@ -1,29 +1,29 @@
-"""The zoo: deliberately broken devices, which the suite must catch, each on the right rung.
+"""Faulty devices: broken on purpose, which the suite must catch, each on the right rung.
 
 Each is the PYTHON device with one fault, named by its path: `tinyref conform --device
-tinyref_conformance.zoo:Tf32Rounding`. They declare what the healthy device declares, so that
+tinyref_conformance.faulty:Tf32Rounding`. They declare what the healthy device declares, so that
 nothing but their answers gives them away.
 """
 
-from tinyref_conformance.zoo.arithmetic import (
+from tinyref_conformance.faulty.arithmetic import (
     FloorDivision,
     FlushedSubnormals,
     LostNegativeZero,
     Tf32Rounding,
     TruncatedBfloat16,
 )
-from tinyref_conformance.zoo.launches import (
+from tinyref_conformance.faulty.launches import (
     EmptyLoop,
     MissingBarrier,
     ReversedVectors,
     WrongGroupIndex,
     WrongItemIndex,
 )
-from tinyref_conformance.zoo.memory import GatedStoreIgnored, OffByOneTail, StaleOutput
-from tinyref_conformance.zoo.registry import ZOO, Animal
-from tinyref_conformance.zoo.replay import StalePointers, StaleVariables
-from tinyref_conformance.zoo.tiles import SwappedTileLane
-from tinyref_conformance.zoo.waiting import (
+from tinyref_conformance.faulty.memory import GatedStoreIgnored, OffByOneTail, StaleOutput
+from tinyref_conformance.faulty.registry import FAULTY_DEVICES, FaultyDevice
+from tinyref_conformance.faulty.replay import StalePointers, StaleVariables
+from tinyref_conformance.faulty.tiles import SwappedTileLane
+from tinyref_conformance.faulty.waiting import (
     ConstantSeconds,
     EarlyCopies,
     IdleSynchronize,
@@ -32,11 +32,11 @@ from tinyref_conformance.zoo.waiting import (
 )
 
 __all__ = [
-    "ZOO",
-    "Animal",
+    "FAULTY_DEVICES",
     "ConstantSeconds",
     "EarlyCopies",
     "EmptyLoop",
+    "FaultyDevice",
     "FloorDivision",
     "FlushedSubnormals",
     "GatedStoreIgnored",

@@ -11,7 +11,7 @@ import numpy as np
 from tinyref.dtype import DType, dtypes
 from tinyref.interpret.translate import Meaning
 from tinyref.uops.ops import ALU, Ops
-from tinyref_conformance.zoo.broken import Array, BrokenBackend, right
+from tinyref_conformance.faulty.broken import Array, BrokenBackend, right
 
 _FLOAT_ARITHMETIC = (
     *(Ops.ADD, Ops.SUB, Ops.MUL, Ops.FDIV, Ops.RECIP, Ops.SQRT, Ops.MULACC, Ops.MAX, Ops.NEG),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tinyref.interpret import Hooks
 from tinyref.runtimes.host_memory import HostHandle
 from tinyref.runtimes.python import Extents, InterpretedKernel
-from tinyref_conformance.zoo.broken import BrokenBackend, BrokenKernel
+from tinyref_conformance.faulty.broken import BrokenBackend, BrokenKernel
 
 
 class _Prepared:

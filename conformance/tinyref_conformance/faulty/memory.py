@@ -12,7 +12,7 @@ from tinyref.interpret import Access, Hooks
 from tinyref.runtimes.host_memory import HostHandle
 from tinyref.runtimes.python import Extents, InterpretedKernel
 from tinyref.uops.program import Program
-from tinyref_conformance.zoo.broken import BrokenBackend, BrokenKernel
+from tinyref_conformance.faulty.broken import BrokenBackend, BrokenKernel
 
 
 def _skip_last(access: Access) -> Access:

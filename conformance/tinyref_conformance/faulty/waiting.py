@@ -10,7 +10,7 @@ from tinyref.interpret import Hooks
 from tinyref.runtimes.host_memory import HostAllocator, HostHandle
 from tinyref.runtimes.python import Extents, InterpretedKernel
 from tinyref.uops.program import Program
-from tinyref_conformance.zoo.broken import BrokenBackend, BrokenKernel
+from tinyref_conformance.faulty.broken import BrokenBackend, BrokenKernel
 
 
 class _Queue:
@@ -99,7 +99,7 @@ class EarlyCopies(_Queueing):
 
 
 class _TellingKernel(BrokenKernel):
-    """Waits, and tells what it is told to."""
+    """Waits, and reports the time that it is given."""
 
     def __init__(self, device: str, program: Program, seconds: float) -> None:
         super().__init__(device, program, {}, Hooks())
