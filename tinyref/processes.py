@@ -281,9 +281,9 @@ class Pool(Generic[W]):
 
 def start_process(module: str, **how: Any) -> tuple[subprocess.Popen[bytes], Pipes]:
     """A process that runs `module`, with a pipe each way."""
-    heard, told = os.pipe(), os.pipe()
-    pipes = Pipes(heard[0], told[1], secrets.token_hex(8))
-    inside = (told[0], heard[1])
+    incoming, outgoing = os.pipe(), os.pipe()
+    pipes = Pipes(incoming[0], outgoing[1], secrets.token_hex(8))
+    inside = (outgoing[0], incoming[1])
     try:
         command = python_command(module, *map(str, inside), pipes.mark)
         return subprocess.Popen(command, pass_fds=inside, **how), pipes

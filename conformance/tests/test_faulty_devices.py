@@ -58,14 +58,14 @@ def f32(*values: float) -> Any:
     return np.array(values, np.float32)
 
 
-def test_the_zoo_has_a_score_of_faults_and_a_sentence_for_each() -> None:
+def test_there_is_a_score_of_faults_and_a_sentence_for_each() -> None:
     assert len(FAULTY_DEVICES) == 21
     assert len({faulty.sentence for faulty in FAULTY_DEVICES.values()}) == 21
     for faulty in FAULTY_DEVICES.values():
         assert Device.backend_class(faulty.device) is faulty.backend
 
 
-def test_the_zoo_declares_what_the_healthy_device_declares() -> None:
+def test_faulty_devices_declare_what_the_healthy_device_declares() -> None:
     for faulty in FAULTY_DEVICES.values():
         assert Device[faulty.device].capabilities == Device["PYTHON"].capabilities
 
@@ -131,14 +131,14 @@ def check(found: Score) -> None:
 
 
 @pytest.mark.slow
-def test_one_of_the_zoo_is_caught_on_its_rung() -> None:
+def test_one_faulty_device_is_caught_on_its_rung() -> None:
     found = score(only="OffByOneTail", query=QUERY, jobs=2)
     check(found)
     assert "caught 1 of 1, 1 of 1 on the right rung" in found.text()
 
 
 @pytest.mark.slow
-def test_all_of_the_zoo_is_caught_on_the_right_rungs() -> None:
+def test_all_faulty_devices_are_caught_on_the_right_rungs() -> None:
     found = score(query=QUERY, jobs=2)
     check(found)
     assert len(found.caught) == 21
@@ -188,6 +188,6 @@ def test_an_escape_is_no_perfect_score() -> None:
     assert "ESCAPES" in found.text()
 
 
-def test_an_unknown_animal_is_refused() -> None:
+def test_an_unknown_faulty_device_is_refused() -> None:
     with pytest.raises(UserError, match="unknown device 'Unicorn': accepted are OffByOneTail"):
         score(only="Unicorn")

@@ -138,8 +138,8 @@ def test_a_device_that_writes_to_all_descriptors_fails_and_forges_nothing(
 ) -> None:
     done = fake.scenario("meddles").run()
     bad = case_of(done, "isa.meddles.int32.special:1")
-    told = [bad.message, *done.report.problems]
-    assert any('bytes to a descriptor that is not its own: b\'{"end"' in words for words in told)
+    lines = [bad.message, *done.report.problems]
+    assert any('bytes to a descriptor that is not its own: b\'{"end"' in line for line in lines)
     assert done.report.counts[Status.MISSING] == 0
     assert done.report.exit_code == 1
 

@@ -98,7 +98,7 @@ def test_what_cannot_be_done_is_said_before_anything_is(
     assert not (tmp_path / "nowhere").exists()
 
 
-def test_the_policies_are_told_in_the_help_and_in_the_guide(capsys: pytest.CaptureFixture[str]):
+def test_the_policies_are_counts_in_the_help_and_in_the_guide(capsys: pytest.CaptureFixture[str]):
     assert tinyref("--help") == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert f"What the kernels are like: {', '.join(POLICIES)};" in shown
@@ -107,14 +107,14 @@ def test_the_policies_are_told_in_the_help_and_in_the_guide(capsys: pytest.Captu
     assert [row.split()[1] for row in rows.splitlines()] == list(POLICIES)
 
 
-def test_what_a_finding_may_say_is_told_in_the_guide():
+def test_what_a_finding_may_say_is_counts_in_the_guide():
     guide = (HERE.parents[1] / "docs" / "fuzzing.md").read_text()
     rows = [line.strip("| ").split(" | ") for line in guide.splitlines() if line.startswith("| ")]
-    told = {row[0]: row[1] for row in rows if len(row) > 1}
-    assert {symptom.name: told.get(symptom.name) for symptom in Symptom} == {
+    counts = {row[0]: row[1] for row in rows if len(row) > 1}
+    assert {symptom.name: counts.get(symptom.name) for symptom in Symptom} == {
         symptom.name: symptom.value for symptom in Symptom
     }
-    assert {pair.name for pair in Pair} <= told.keys()
+    assert {pair.name for pair in Pair} <= counts.keys()
 
 
 @pytest.mark.slow

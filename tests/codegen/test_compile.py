@@ -320,16 +320,16 @@ def _example() -> UOp:
     return build.sink(store(0, 3, tracker((3, 1)), build.reduce(Ops.ADD, x, (1,))))
 
 
-def test_stages_are_told_in_order_and_print_as_text_that_parses_back() -> None:
-    told: dict[str, object] = {}
+def test_stages_are_results_in_order_and_print_as_text_that_parses_back() -> None:
+    results: dict[str, object] = {}
 
     def listen(stage: str, value: UOp | tuple[UOp, ...]) -> None:
-        told[stage] = value
+        results[stage] = value
         assert from_text(to_text(value)) == value
 
     program = compile_kernel(_example(), GRID, name="mine", on_stage=listen)
-    assert tuple(told) == STAGES
-    assert told["linearize"] == program.uops
+    assert tuple(results) == STAGES
+    assert results["linearize"] == program.uops
     assert program.name == "mine"
 
 

@@ -103,7 +103,7 @@ class Nest:
 
 
 def check(nest: Nest, threads: int) -> bool:
-    """The values are those of turn by turn, or the fault is reported; whether all ran at once."""
+    """Checks values, or the fault, of iterations one by one; returns whether all ran at once."""
     subject = nest.program(threads)
     wanted = nest.wanted(threads)
     result = np.zeros(len(wanted), np.int32)

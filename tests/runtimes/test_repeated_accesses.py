@@ -56,8 +56,8 @@ def test_every_device_loads_again(
 
 def test_text_and_json_keep_them_apart() -> None:
     uops = subject().uops
-    repeats = [node.arg.number for node in uops if isinstance(node.arg, MemoryVersionArg)]
-    assert repeats == [1, 2]
+    versions = [node.arg.number for node in uops if isinstance(node.arg, MemoryVersionArg)]
+    assert versions == [1, 2]
     assert "MemoryVersion{number=2}" in to_text(uops)
     assert from_text(to_text(uops)) == uops
     assert from_json(to_json(uops)) == uops

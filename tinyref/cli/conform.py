@@ -263,8 +263,9 @@ def matrix(
     print(side_by_side([reports.load(path) for path in files]), end="")
 
 
-@conform_app.command("zoo")
-def zoo(
+@conform_app.command("zoo", hidden=True, help="The former name of `faulty`.")
+@conform_app.command("faulty")
+def faulty(
     report: Annotated[
         Path | None, typer.Option(parser=path, help="Keep each device's reports under this folder.")
     ] = None,

@@ -234,7 +234,14 @@ def harvest(
         bool, typer.Option("--every-size", help="Keep kernels that differ in sizes alone, too.")
     ] = False,
     max_nodes: Annotated[
-        int, typer.Option(min=1, help="Leave out kernels of more nodes.", show_default=False)
+        int,
+        typer.Option(
+            "--max-nodes",
+            "--most-nodes",
+            min=1,
+            help="Leave out kernels of more nodes.",
+            show_default=False,
+        ),
     ] = 200,
 ) -> None:
     """Take the kernels out of a program: it is run, and what it computes is written to a file.

@@ -205,6 +205,8 @@ VIEW_FIELDS = (("shape", SIZES), ("strides", SIZES), ("offset", SIZE), ("mask", 
 _CLASSES = {
     tag.__name__.removesuffix("Arg"): tag for tag in (*FIELDS, payloads.ViewArg, payloads.TileArg)
 }
+# Names that files of before have.
+_CLASSES_BY_FORMER_NAMES = {"Repeat": payloads.MemoryVersionArg}
 
 # The members of a payload, by name; a payload of several views has one group for each.
 Group = dict[str, object]
@@ -226,7 +228,7 @@ def _write(value: object, fields: tuple[tuple[str, Kind], ...]) -> Group:
 
 def read_payload(tag: object, groups: list[Group], where: str) -> Payload:
     """The payload with the given tag and members. Raises `UserError` beginning with `where`."""
-    kind = _CLASSES.get(tag) if isinstance(tag, str) else None
+    kind = _kind(tag) if isinstance(tag, str) else None
     if kind is None:
         raise refuse(where, f"a payload, one of {', '.join(_CLASSES)}", tag)
     try:
@@ -241,6 +243,10 @@ def read_payload(tag: object, groups: list[Group], where: str) -> Payload:
     except UserError as error:
         text = str(error)
         raise UserError(text if text.startswith(where) else f"{where}: {text}") from None
+
+
+def _kind(tag: str) -> type | None:
+    return _CLASSES.get(tag) or _CLASSES_BY_FORMER_NAMES.get(tag)
 
 
 def _read(group: Group, fields: tuple[tuple[str, Kind], ...], where: str) -> dict[str, Any]:

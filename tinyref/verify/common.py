@@ -46,8 +46,8 @@ def add_op_rules(rules: Rules) -> None:
 def add_access_rule(rules: Rules) -> None:
     """What only programs distinguish."""
 
-    @rules.local("repeat.1", Ops.LOAD, Ops.STORE)
-    def repeats_nothing(node: UOp, graph: Graph, _: int) -> Finding:
+    @rules.local("memory_version.1", Ops.LOAD, Ops.STORE)
+    def has_no_memory_version(node: UOp, graph: Graph, _: int) -> Finding:
         """LOAD and STORE have no memory version: only programs distinguish equal accesses."""
         return None if node.arg is None else ("no payload", f"{node.arg}")
 

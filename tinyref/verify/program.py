@@ -109,8 +109,8 @@ def stands_once(node: UOp, graph: Graph, position: int) -> Finding:
     return "one place in the program", f"places {first} and {position}"
 
 
-@PROGRAM.graph("repeat.1", Ops.LOAD, Ops.STORE)
-def repeats_what_stands_before(node: UOp, graph: Graph, position: int) -> Finding:
+@PROGRAM.graph("memory_version.1", Ops.LOAD, Ops.STORE)
+def follows_the_version_before(node: UOp, graph: Graph, position: int) -> Finding:
     """Before an access of memory version n stand n equal ones, without one and from 1 up."""
     if not isinstance(node.arg, MemoryVersionArg):
         return None

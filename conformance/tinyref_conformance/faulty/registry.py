@@ -30,33 +30,33 @@ class FaultyDevice:
         return f"tinyref_conformance.faulty:{self.name}"
 
 
-def _animal(backend: type[BrokenBackend], rung: Rung) -> FaultyDevice:
+def _faulty(backend: type[BrokenBackend], rung: Rung) -> FaultyDevice:
     return FaultyDevice(backend, (backend.__doc__ or "").strip(), rung)
 
 
 FAULTY_DEVICES: dict[str, FaultyDevice] = {
     faulty.name: faulty
     for faulty in (
-        _animal(memory.OffByOneTail, Rung.STORE),
-        _animal(memory.StaleOutput, Rung.ONE_ALU),
-        _animal(launches.WrongGroupIndex, Rung.INDEX),
-        _animal(waiting.IdleSynchronize, Rung.INDEX),
-        _animal(waiting.EarlyCopies, Rung.INDEX),
-        _animal(waiting.NoSeconds, Rung.INDEX),
-        _animal(waiting.ConstantSeconds, Rung.INDEX),
-        _animal(waiting.NegativeSeconds, Rung.INDEX),
-        _animal(arithmetic.Tf32Rounding, Rung.ALU),
-        _animal(arithmetic.FlushedSubnormals, Rung.ALU),
-        _animal(arithmetic.LostNegativeZero, Rung.ALU),
-        _animal(arithmetic.FloorDivision, Rung.ALU),
-        _animal(arithmetic.TruncatedBfloat16, Rung.CAST),
-        _animal(memory.GatedStoreIgnored, Rung.GATE),
-        _animal(launches.ReversedVectors, Rung.VECTOR),
-        _animal(launches.EmptyLoop, Rung.LOOP),
-        _animal(launches.WrongItemIndex, Rung.GROUP),
-        _animal(launches.MissingBarrier, Rung.GROUP),
-        _animal(tiles.SwappedTileLane, Rung.MATMUL),
-        _animal(replay.StalePointers, Rung.JIT),
-        _animal(replay.StaleVariables, Rung.JIT),
+        _faulty(memory.OffByOneTail, Rung.STORE),
+        _faulty(memory.StaleOutput, Rung.ONE_ALU),
+        _faulty(launches.WrongGroupIndex, Rung.INDEX),
+        _faulty(waiting.IdleSynchronize, Rung.INDEX),
+        _faulty(waiting.EarlyCopies, Rung.INDEX),
+        _faulty(waiting.NoSeconds, Rung.INDEX),
+        _faulty(waiting.ConstantSeconds, Rung.INDEX),
+        _faulty(waiting.NegativeSeconds, Rung.INDEX),
+        _faulty(arithmetic.Tf32Rounding, Rung.ALU),
+        _faulty(arithmetic.FlushedSubnormals, Rung.ALU),
+        _faulty(arithmetic.LostNegativeZero, Rung.ALU),
+        _faulty(arithmetic.FloorDivision, Rung.ALU),
+        _faulty(arithmetic.TruncatedBfloat16, Rung.CAST),
+        _faulty(memory.GatedStoreIgnored, Rung.GATE),
+        _faulty(launches.ReversedVectors, Rung.VECTOR),
+        _faulty(launches.EmptyLoop, Rung.LOOP),
+        _faulty(launches.WrongItemIndex, Rung.GROUP),
+        _faulty(launches.MissingBarrier, Rung.GROUP),
+        _faulty(tiles.SwappedTileLane, Rung.MATMUL),
+        _faulty(replay.StalePointers, Rung.JIT),
+        _faulty(replay.StaleVariables, Rung.JIT),
     )
 }

@@ -75,7 +75,9 @@ def score(folder: Path | None = None, only: str = "", query: str = QUERY, jobs: 
     Reports stay in `folder` if one is given. Raises `UserError` for an unknown name.
     """
     if only and only not in FAULTY_DEVICES:
-        raise UserError(f"zoo: unknown device {only!r}: accepted are {', '.join(FAULTY_DEVICES)}")
+        raise UserError(
+            f"faulty: unknown device {only!r}: accepted are {', '.join(FAULTY_DEVICES)}"
+        )
     chosen = [FAULTY_DEVICES[only]] if only else list(FAULTY_DEVICES.values())
     with tempfile.TemporaryDirectory(prefix="tinyref-faulty-") as temporary:
         root = folder or Path(temporary)

@@ -324,7 +324,7 @@ def _rank(item: _Item) -> int:
 
 def _emitted(orders: Mapping[_Item | None, list[_Item]]) -> list[UOp]:
     forms: dict[_Item, UOp] = {}
-    repeats: dict[UOp, int] = defaultdict(int)
+    versions: dict[UOp, int] = defaultdict(int)
     found: list[UOp] = []
     stack = [(item, False) for item in reversed(orders.get(None, []))]
     while stack:
@@ -335,9 +335,9 @@ def _emitted(orders: Mapping[_Item | None, list[_Item]]) -> list[UOp]:
         src = tuple(forms[source] for source in item.sources)
         form = UOp(item.op, item.node.dtype, src, item.node.arg)
         if item.op in _MEMORY:
-            repeats[form] += 1
-            if repeats[form] > 1:
-                form = form.replace(arg=MemoryVersionArg(repeats[form] - 1))
+            versions[form] += 1
+            if versions[form] > 1:
+                form = form.replace(arg=MemoryVersionArg(versions[form] - 1))
         forms[item] = form
         found.append(form)
         if item.op is Ops.RANGE:

@@ -49,7 +49,7 @@ PADDING = (
         module=_ZERO,
         old="    return sources[2] and (sources[0] or sources[1])",
         new="    return sources[1] and (sources[0] or sources[2])",
-        resembles="the two values of a choice were told apart the wrong way round",
+        resembles="the two values of a choice were distinguished the wrong way round",
         stages=_STAGES,
         causes=("PADTO",),
     ),

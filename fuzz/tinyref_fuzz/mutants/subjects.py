@@ -25,10 +25,10 @@ def broken_devices() -> list[Subject]:
     """A subject for every faulty device; none where that is not installed."""
     if importlib.util.find_spec(_FAULTY.partition(".")[0]) is None:
         return []
-    zoo = importlib.import_module(_FAULTY).FAULTY_DEVICES
+    devices = importlib.import_module(_FAULTY).FAULTY_DEVICES
     return [
         Subject(f"device:{name}", "broken device", "", faulty.device, ("device",))
-        for name, faulty in zoo.items()
+        for name, faulty in devices.items()
     ]
 
 

@@ -195,26 +195,26 @@ def _seconds(device: DeviceUnderTest, work: Work) -> Measurement:
     They leave out what is not the launch, so the least of a few attempts counts.
     """
     short = compile_program(device.name, chain(max(1, work.turns // 16)))
-    told, taken = _reported_and_measured(device, work.kernel)
+    reported, taken = _reported_and_measured(device, work.kernel)
     brief, _ = _reported_and_measured(device, short)
-    for seconds in (told, brief):
+    for seconds in (reported, brief):
         if not isinstance(seconds, float) or not math.isfinite(seconds) or seconds <= 0:
             return Measurement(False, f"a launch took {seconds!r} seconds", compared=1)
-    if told > taken * 1.05 + 1e-4:
-        return Measurement(False, f"told {told:.3g} s, all took {taken:.3g} s", compared=1)
+    if reported > taken * 1.05 + 1e-4:
+        return Measurement(False, f"reported {reported:.3g} s, all took {taken:.3g} s", compared=1)
     if work.seconds < LONG_SECONDS:
         return Measurement(True, compared=3, observed="too quick to compare two launches")
-    if told < 4 * brief:
-        message = f"16 times the work took {told:.3g} s, a sixteenth {brief:.3g} s"
+    if reported < 4 * brief:
+        message = f"16 times the work took {reported:.3g} s, a sixteenth {brief:.3g} s"
         return Measurement(False, message, compared=3)
-    if told < 0.2 * taken:
-        return Measurement(False, f"told {told:.3g} s of {taken:.3g} s in all", compared=3)
-    return Measurement(True, compared=3, observed=f"{told:.3g} s of {taken:.3g} s in all")
+    if reported < 0.2 * taken:
+        return Measurement(False, f"reported {reported:.3g} s of {taken:.3g} s in all", compared=3)
+    return Measurement(True, compared=3, observed=f"{reported:.3g} s of {taken:.3g} s in all")
 
 
 def _reported_and_measured(device: DeviceUnderTest, kernel: Kernel) -> tuple[float, float]:
     """The seconds that a launch says that it took, and those that pass: the least of both."""
-    told, taken = [], []
+    reported, taken = [], []
     for _ in range(ATTEMPTS):
         out, start = word(device.name, 0), word(device.name, 1)
         out.copy_out()
@@ -224,8 +224,8 @@ def _reported_and_measured(device: DeviceUnderTest, kernel: Kernel) -> tuple[flo
         taken.append(time.perf_counter() - begin)
         if not isinstance(seconds, float):
             return seconds, taken[0]  # type: ignore[return-value] # what the caller is to name
-        told.append(seconds)
-    return min(told), min(taken)
+        reported.append(seconds)
+    return min(reported), min(taken)
 
 
 ORDERS: dict[str, Act] = {

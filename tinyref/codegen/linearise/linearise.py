@@ -76,7 +76,7 @@ def _program(items: KernelItems, order: Iterable[tuple[int, bool]]) -> tuple[UOp
     # By item: each is set before it is taken.
     forms = list(items.nodes)
     form_of = forms.__getitem__
-    repeats: dict[UOp, int] = {}
+    versions: dict[UOp, int] = {}
     emitted: list[UOp] = []
     for item, closes in order:
         if closes:
@@ -87,8 +87,8 @@ def _program(items: KernelItems, order: Iterable[tuple[int, bool]]) -> tuple[UOp
         src = tuple(map(form_of, items.sources[item]))
         form = node if src == node.src else UOp(op, node.dtype, src, node.arg)
         if op in _ACCESSES:
-            before = repeats.get(form, 0)
-            repeats[form] = before + 1
+            before = versions.get(form, 0)
+            versions[form] = before + 1
             if before:
                 form = form.replace(arg=MemoryVersionArg(before))
         forms[item] = form

@@ -25,7 +25,7 @@ from tinyref.uops.payload import BufferArg
 class Input:
     """A tensor argument during a capture: another tensor, in memory of its own, stands for it.
 
-    So the function's uses of its argument can be told from uses of a tensor that it keeps.
+    So the function's uses of its argument are distinguished from uses of a tensor that it keeps.
     is_written: the function assigns to it.
     """
 
