@@ -1,10 +1,15 @@
-"""Which cases of the suite are slow, by the mark `sampled`, and which are `quick`."""
+"""Helpers that all tests share; which cases are slow, by the mark `sampled`, and which `quick`."""
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
+
+# What tests of several rooms build and check: importable by their names.
+sys.path.insert(0, str(Path(__file__).parent / "tests" / "graphs"))
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tinyref.device import Device
-
-# Graphs that tests of several rooms build: importable by their names.
-sys.path.insert(0, str(Path(__file__).parent / "graphs"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

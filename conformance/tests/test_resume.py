@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from running import is_running
 
 from tinyref.errors import UserError
 from tinyref_conformance import journal as journals
@@ -58,14 +59,6 @@ def journalled(fake: Any) -> list[str]:
     return [line["result"]["case"] for line in found if "result" in line]
 
 
-def is_alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state != "Z"
-
-
 @pytest.mark.slow
 def test_kill_of_the_main_process_loses_nothing_and_leaves_no_orphan(fake: Any) -> None:
     fake.scenario("long")
@@ -76,7 +69,7 @@ def test_kill_of_the_main_process_loses_nothing_and_leaves_no_orphan(fake: Any) 
     process.send_signal(signal.SIGKILL)
     process.wait()
     deadline = time.monotonic() + 5
-    while any(is_alive(worker) for worker in workers):
+    while any(is_running(worker) for worker in workers):
         assert time.monotonic() < deadline, "a worker outlives the main process"
         time.sleep(0.01)
     measured = journalled(fake)

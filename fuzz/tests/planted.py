@@ -17,7 +17,8 @@ from tinyref.runtimes.python import InterpretedKernel, PythonBackend
 from tinyref.uops import build
 from tinyref.uops.node import UOp, substitute
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import ConstArg, ViewArg
+from tinyref.uops.payload import ConstArg
+from tinyref.views.build import view
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_fuzz.case.case import Case, Pair, Symptom
 from tinyref_fuzz.judge import runs
@@ -58,12 +59,6 @@ def large_case(*lists: str) -> Case:
         build.store(view(1, dtypes.int32, ROWS * COLUMNS, whole), chosen),
     )
     return Case(ast, tuple(contents), opts=tuple(map(parse_opts, lists or LISTS)))
-
-
-def view(slot: int, dtype, size: int, tracker: ShapeTracker) -> UOp:
-    """A view of a buffer."""
-    buffer = build.define_global(slot, dtype, size)
-    return UOp(Ops.VIEW, buffer.dtype, (buffer,), ViewArg(tracker))
 
 
 # --- faults ---------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from tinyref.errors import UserError
 from tinyref.interpret.evaluate import evaluate
 from tinyref.optimise.opt import OptOp
 from tinyref.optimise.plan import Plan
+from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Dialect, Ops
 from tinyref.uops.payload import ReduceArg, SlotArg, ViewArg
@@ -243,12 +244,6 @@ def test_edges_are_there():
 
 
 # --- features -------------------------------------------------------------------------------------
-
-
-def slot_of(access: UOp) -> int:
-    arg = access.src[0].src[0].arg
-    assert isinstance(arg, SlotArg)
-    return arg.slot
 
 
 def features(case: Case) -> Iterator[object]:

@@ -10,9 +10,8 @@ import pytest
 from tinyref.device import Device
 from tinyref.dtype import dtypes
 from tinyref.interpret.evaluate import evaluate
-from tinyref.uops.node import UOp
+from tinyref.uops.build import slot_of
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import SlotArg
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_fuzz.case.case import Case, Mode
 from tinyref_fuzz.case.tape import Tape
@@ -115,22 +114,16 @@ def test_questions_have_both_answers() -> None:
     assert both >= asked // 5
 
 
-def slot(access: UOp) -> int:
-    arg = access.src[0].src[0].arg
-    assert isinstance(arg, SlotArg)
-    return arg.slot
-
-
 @pytest.mark.long
 def test_another_output_reads_what_one_overwrites() -> None:
     policy = replace(POLICIES["mixed"], outputs=100, in_place=100, lists=(0, 0), equivalent=0)
     found = 0
     for seed in range(60):
         case = generate(Tape(seed=seed), PYTHON, policy)
-        written = {slot(store) for store in case.ast.src}
+        written = {slot_of(store) for store in case.ast.src}
         for store in case.ast.src:
             loads = [node for node in store.src[1].toposort() if node.op is Ops.LOAD]
-            found += bool({slot(load) for load in loads} & written - {slot(store)})
+            found += bool({slot_of(load) for load in loads} & written - {slot_of(store)})
     assert found >= 10
 
 
@@ -140,7 +133,7 @@ def test_an_output_in_place_may_be_read_by_others_alone() -> None:
     for seed in range(60):
         case = generate(Tape(seed=seed), PYTHON, policy)
         reads = {
-            slot(store): {slot(n) for n in store.src[1].toposort() if n.op is Ops.LOAD}
+            slot_of(store): {slot_of(n) for n in store.src[1].toposort() if n.op is Ops.LOAD}
             for store in case.ast.src
         }
         alone += any(

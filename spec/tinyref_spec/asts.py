@@ -8,17 +8,11 @@ from tinyref.dtype import ConstType, DType, dtypes
 from tinyref.uops import build
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import ViewArg
+from tinyref.views.build import view
 from tinyref.views.shape_tracker import ShapeTracker
 
 # Elements of every elementwise kernel of the tables: one launch of an exhaustive slice.
 LANES = 1024
-
-
-def view(slot: int, dtype: DType, size: int, tracker: ShapeTracker) -> UOp:
-    """Buffer `slot` of `size` elements as `tracker` shows it."""
-    buffer = build.define_global(slot, dtype, size)
-    return UOp(Ops.VIEW, buffer.dtype, (buffer,), ViewArg(tracker))
 
 
 def load(slot: int, dtype: DType, shape: Sequence[sint], size: int | None = None) -> UOp:

@@ -14,6 +14,7 @@ from collections import Counter
 import numpy as np
 import pytest
 import z3
+from expressions import text_of
 
 from tinyref.algebra.bounds import bounds
 from tinyref.algebra.expression import evaluate_expression
@@ -233,14 +234,6 @@ def all_values(leaves):
     return found
 
 
-def text(node):
-    if node.op is Ops.CONST:
-        return repr(node.arg.value)
-    if node.op is Ops.DEFINE_VAR:
-        return f"{node.arg.name}[{node.arg.minimum}..{node.arg.maximum}]"
-    return f"{node.op.name}.{node.dtype.name}({', '.join(text(part) for part in node.src)})"
-
-
 def differ(left, right):
     """None where the two expressions have the same bits for all values, else both as text."""
     arrays = all_values(leaves_of(left, right))
@@ -252,7 +245,7 @@ def differ(left, right):
         same |= np.isnan(first) & np.isnan(second)
     else:
         same = values[0] == values[1]
-    return None if np.all(same) else f"{text(left)} -> {text(right)}"
+    return None if np.all(same) else f"{text_of(left)} -> {text_of(right)}"
 
 
 @pytest.mark.sampled(9)
@@ -316,7 +309,7 @@ def outcomes(each, ints, wanted):
             answer = prove(node, result)
         except InexpressibleError:
             answer = None
-        assert answer is not Answer.REFUTED, f"{each.name}: {text(node)} -> {text(result)}"
+        assert answer is not Answer.REFUTED, f"{each.name}: {text_of(node)} -> {text_of(result)}"
         found[answer] += 1
     return found
 

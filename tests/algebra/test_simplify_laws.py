@@ -4,6 +4,7 @@ import random
 
 import numpy as np
 import pytest
+from expressions import text_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -116,24 +117,16 @@ def overflows(*nodes):
     )
 
 
-def text(node):
-    if node.op is Ops.CONST:
-        return repr(node.arg.value)
-    if node.op is Ops.DEFINE_VAR:
-        return f"{node.arg.name}[{node.arg.minimum}..{node.arg.maximum}]"
-    return f"{node.op.name}.{node.dtype.name}({', '.join(text(part) for part in node.src)})"
-
-
 def check_value(node, found, values):
     if overflows(node, found):
         return
     shape = next(iter(values.values())).shape
     wanted = np.broadcast_to(evaluate_expression(node, values), shape)
     given_ = np.broadcast_to(evaluate_expression(found, values), shape)
-    assert np.array_equal(wanted, given_), f"{text(node)} -> {text(found)}"
+    assert np.array_equal(wanted, given_), f"{text_of(node)} -> {text_of(found)}"
     low, high = bounds(node)
-    assert low <= wanted.min(), text(node)
-    assert wanted.max() <= high, text(node)
+    assert low <= wanted.min(), text_of(node)
+    assert wanted.max() <= high, text_of(node)
 
 
 def check_laws(choose):
@@ -142,11 +135,11 @@ def check_laws(choose):
     found = simplify(node)
     assert found.dtype is node.dtype
     check_value(node, found, grid(writer.variables))
-    assert simplify(found) is found, text(node)
+    assert simplify(found) is found, text_of(node)
     problems = [OP_TABLE[part.op].check(part) for part in toposort([found]) if part.src]
-    assert not any(problems), f"{text(found)}: {problems}"
+    assert not any(problems), f"{text_of(found)}: {problems}"
     core = {part.op for part in toposort([node])} | {*CORE}
-    assert {part.op for part in toposort([found])} <= core, text(found)
+    assert {part.op for part in toposort([found])} <= core, text_of(found)
 
 
 # The ops that every device has; rules may bring them in, and no others.
@@ -189,8 +182,10 @@ def check_conditions(choose):
         holds &= evaluate_expression(condition, values)
     wanted = np.broadcast_to(evaluate_expression(node, values), shape)
     given_ = np.broadcast_to(evaluate_expression(found, values), shape)
-    names = " and ".join(text(condition) for condition in conditions)
-    assert np.array_equal(wanted[holds], given_[holds]), f"{text(node)} -> {text(found)} if {names}"
+    names = " and ".join(text_of(condition) for condition in conditions)
+    assert np.array_equal(wanted[holds], given_[holds]), (
+        f"{text_of(node)} -> {text_of(found)} if {names}"
+    )
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
+from running import is_running
 
 from tinyref import processes
 from tinyref.messages import Reader, framed
@@ -58,15 +59,6 @@ def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     found = Pool("leaves", {}, WorkerProcess)
     yield found
     found.close()
-
-
-def is_running(pid: int) -> bool:
-    """Whether the process is there, and no zombie that nobody has buried."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state != "Z"
 
 
 def test_a_worker_that_leaves_tells_its_code_and_leaves_nothing_behind(pool):

@@ -9,6 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from decomposed import same
 
 from tinyref.algebra import semantics
 from tinyref.codegen.decompose import SMALL_FLOATS, decompose, storage_dtype
@@ -70,15 +71,6 @@ def evaluate(value: UOp, inputs: Sequence[Array]) -> Array:
 def value_of(value: UOp, inputs: Sequence[Array], capabilities: Capabilities) -> Array:
     result = evaluate(decomposed(value, capabilities), inputs)
     return result.view(numpy_dtype(value.dtype))
-
-
-def same(got: Array, want: Array) -> bool:
-    """Equal bits, any NaN for a NaN; of the sign of NaNs nothing is said."""
-    assert got.dtype == want.dtype
-    width = f"u{got.dtype.itemsize}"
-    with np.errstate(invalid="ignore"):
-        nans = (got != got) & (want != want)
-    return bool((nans | (got.view(width) == want.view(width))).all())
 
 
 def every(dtype: DType) -> Array:

@@ -20,6 +20,7 @@ from expand_cases import (
     upcast,
     zeros,
 )
+from hosts import HOSTS, each_device
 
 from tinyref.algebra.simplify import simplify
 from tinyref.codegen.expand import expand
@@ -31,14 +32,10 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import SlotArg
 
-DEVICES = [name for name in ("CPU", "CLANG") if Device.availability(name).works]
 LANES = ((1,), (1, 4), (1, 2, 4, 8, 16))
 
 
-@pytest.fixture(params=DEVICES)
-def device(request: pytest.FixtureRequest) -> str:
-    name: str = request.param
-    return name
+device = each_device(HOSTS)
 
 
 def check(device: str, root: UOp, buffers: Sequence[np.ndarray]) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from running import is_running
 
 from tinyref.config import Context
 from tinyref.device import Capabilities, Device
@@ -181,18 +182,9 @@ def test_a_candidate_that_hangs_does_not_outlive_a_parent_that_was_killed() -> N
         time.sleep(0.5)
         parent.kill()
     deadline = time.monotonic() + 60
-    while _is_alive(orphan) and time.monotonic() < deadline:
+    while is_running(orphan) and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert not _is_alive(orphan)
-
-
-def _is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state != "Z"
+    assert not is_running(orphan)
 
 
 @pytest.mark.long

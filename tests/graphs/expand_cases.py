@@ -18,6 +18,7 @@ from tinyref.device import Capabilities
 from tinyref.dtype import DType, PtrDType, dtypes, numpy_dtype
 from tinyref.interpret import run_program
 from tinyref.uops import build
+from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp, substitute
 from tinyref.uops.ops import ALU, Dialect, Ops
 from tinyref.uops.payload import AxisKind, RangeArg, ReduceArg, SlotArg, SpecialArg
@@ -151,16 +152,9 @@ def widths(root: UOp, op: Ops, slot: int | None = None) -> list[int]:
     """The lanes of every LOAD or STORE (of one slot), smallest first."""
     found = []
     for node in root.toposort():
-        if node.op is op and slot in (None, _slot(node)):
+        if node.op is op and slot in (None, slot_of(node)):
             found.append((node if op is Ops.LOAD else node.src[1]).dtype.lanes)
     return sorted(found)
-
-
-def _slot(access: UOp) -> int | None:
-    address = access.src[0]
-    while address.op in (Ops.INDEX, Ops.AFTER):
-        address = address.src[0]
-    return address.arg.slot if isinstance(address.arg, SlotArg) else None
 
 
 def numbers(count: int, dtype: DType = dtypes.int32, seed: int = 0) -> np.ndarray:

@@ -17,6 +17,7 @@ from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ViewArg
+from tinyref.views.build import view
 from tinyref.views.shape_tracker import ShapeTracker
 
 OPS = frozenset(op.name for op in ALU) | {"LOAD", "STORE"}
@@ -27,11 +28,6 @@ SMALL_GRID = replace(GRID, grid_limit=(7, 5, 40))
 DEVICES = {"loops": LOOPS, "grid": GRID, "small grid": SMALL_GRID}
 
 tracker = ShapeTracker.from_shape
-
-
-def view(slot: int, dtype: DType, size: int, shown: ShapeTracker) -> UOp:
-    memory = build.define_global(slot, dtype, size)
-    return UOp(Ops.VIEW, memory.dtype, (memory,), ViewArg(shown))
 
 
 def load(slot: int, dtype: DType, size: int, shown: ShapeTracker) -> UOp:

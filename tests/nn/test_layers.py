@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from refusals import check_refusal
 
 from tinyref import Tensor, nn
 from tinyref.errors import UserError
@@ -178,7 +179,10 @@ def test_initial_weights_lie_within_their_limits() -> None:
 
 WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "linear_size": (lambda: nn.Linear(0, 3), "Linear: in_features: got 0"),
-    "linear_input": (lambda: nn.Linear(4, 3)(Tensor.ones(2, 5)), "linear|matmul"),
+    "linear_input": (
+        lambda: nn.Linear(4, 3)(Tensor.ones(2, 5)),
+        "shapes (2, 5) and (4, 3)",
+    ),
     "conv_groups": (lambda: nn.Conv2d(3, 4, 3, groups=2), "Conv2d: 2 groups do not divide"),
     "conv_padding": (lambda: nn.Conv2d(3, 4, 3, padding="full"), "Conv2d: padding 'full'"),
     "conv_same": (lambda: nn.Conv2d(3, 4, 3, 2, "same"), "Conv2d: padding 'same' with stride 2"),
@@ -197,12 +201,9 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", WRONG)
-def test_wrong_calls_say_what_is_accepted(name: str) -> None:
-    call, words = WRONG[name]
-    with pytest.raises(UserError, match=words) as caught:
-        call()
-    assert "\n" not in str(caught.value)
+@pytest.mark.parametrize(("call", "words"), WRONG.values(), ids=WRONG)
+def test_wrong_calls_say_what_is_accepted(call: Callable[[], object], words: str) -> None:
+    check_refusal([words], call)
 
 
 @pytest.mark.long

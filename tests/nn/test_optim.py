@@ -7,9 +7,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
+from refusals import check_refusal
 
 from tinyref import Tensor
-from tinyref.errors import UserError
 from tinyref.nn import optim
 
 STEPS = 6
@@ -188,7 +188,8 @@ WRONG = {
     "no_tensor": (lambda: optim.SGD([1.0]), "params: number 0 is a float"),
     "computed": (
         lambda: optim.SGD([Tensor([1.0]), Tensor.zeros(1, requires_grad=True).contiguous()]),
-        r"params: number 1 is computed from others.*accepted are leaves",
+        "params: number 1 is computed from others, so no gradient is kept for it: "
+        "accepted are leaves",
     ),
     "rate": (lambda: optim.Adam([Tensor([1.0])], -1), "lr: got -1"),
     "beta": (lambda: optim.Adam([Tensor([1.0])], b1=1.0), "b1: got 1.0, accepted are 0 to below 1"),
@@ -198,9 +199,6 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("name", WRONG)
-def test_wrong_calls_say_what_is_accepted(name: str) -> None:
-    call, words = WRONG[name]
-    with pytest.raises(UserError, match=words) as caught:
-        call()
-    assert "\n" not in str(caught.value)
+@pytest.mark.parametrize(("call", "words"), WRONG.values(), ids=WRONG)
+def test_wrong_calls_say_what_is_accepted(call: Callable[[], object], words: str) -> None:
+    check_refusal([words], call)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import llvmlite.binding as llvm
 import numpy as np
 import pytest
+from hosts import HOSTS
 
 from tinyref.config import Context
 from tinyref.device import Buffer, Device
@@ -20,7 +21,6 @@ from tinyref.uops.ops import Ops
 Fill = Callable[..., Buffer]
 Read = Callable[[Buffer], np.ndarray]
 
-HOSTS = [name for name in ("CPU", "CLANG") if Device.availability(name).works]
 HAS_FMA = llvm.get_host_cpu_features().get("fma", False)
 
 # (1 + e)(1 - e) - 1 is -e * e: exact with one rounding, 0 where the product rounds to 1 first.

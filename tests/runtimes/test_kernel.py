@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hosts import HOSTS, each_device
 
 from tinyref.config import Context
 from tinyref.device import Backend, Buffer, Compiler, Device, Launchable
@@ -32,14 +33,10 @@ from tinyref.uops.payload import AxisKind, ViewArg
 from tinyref.uops.program import Parameter, Program
 from tinyref.views.shape_tracker import ShapeTracker
 
-DEVICES = [name for name in ("CPU", "CLANG") if Device.availability(name).works]
 FLOAT, INT = dtypes.float32, dtypes.int32
 
 
-@pytest.fixture(params=DEVICES)
-def device(request: pytest.FixtureRequest) -> str:
-    name: str = request.param
-    return name
+device = each_device(HOSTS)
 
 
 @pytest.fixture(autouse=True)

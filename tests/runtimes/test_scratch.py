@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from hosts import HOSTS, each_device
 
 from tinyref.codegen.decompose import decompose
 from tinyref.codegen.linearise.linearise import linearize
@@ -26,13 +27,8 @@ INT = dtypes.int32
 Fill = Callable[..., Buffer]
 Read = Callable[[Buffer], np.ndarray]
 
-HOSTS = [name for name in ("CPU", "CLANG") if Device.availability(name).works]
 
-
-@pytest.fixture(params=[*HOSTS, "PYTHON"])
-def device(request: pytest.FixtureRequest) -> str:
-    name: str = request.param
-    return name
+device = each_device([*HOSTS, "PYTHON"])
 
 
 def turned(dtype: DType, size: int, groups: int, filled: int | None = None) -> Program:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from hosts import HOSTS, each_device
 
 from tinyref.codegen.decompose import decompose
 from tinyref.codegen.linearise.linearise import linearize
@@ -30,13 +31,8 @@ INT = dtypes.int32
 Fill = Callable[..., Buffer]
 Read = Callable[[Buffer], np.ndarray]
 
-DEVICES = [name for name in ("CPU", "CLANG") if Device.availability(name).works]
 
-
-@pytest.fixture(params=DEVICES)
-def device(request: pytest.FixtureRequest) -> str:
-    name: str = request.param
-    return name
+device = each_device(HOSTS)
 
 
 def squares(groups: int | UOp, per_group: int, limit: int) -> Program:

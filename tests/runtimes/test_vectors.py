@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hosts import HOSTS, each_device
 
 from tinyref.codegen.decompose import decompose, storage_dtype
 from tinyref.device import Buffer, Device
@@ -19,20 +20,13 @@ from tinyref.uops.ops import Ops
 from tinyref.uops.payload import AxisKind
 from tinyref.uops.program import Parameter, Program
 
-VECTOR_DEVICES = [
-    name
-    for name in ("CPU", "CLANG")
-    if Device.availability(name).works and max(Device[name].capabilities.vector_lanes) > 1
-]
+VECTOR_DEVICES = [name for name in HOSTS if max(Device[name].capabilities.vector_lanes) > 1]
 COUNT = 64
 Fill = Callable[..., Buffer]
 Read = Callable[[Buffer], np.ndarray]
 
 
-@pytest.fixture(params=VECTOR_DEVICES)
-def device(request: pytest.FixtureRequest) -> str:
-    name: str = request.param
-    return name
+device = each_device(VECTOR_DEVICES)
 
 
 def needs(device: str, dtype: DType) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusals import check_refusal
 
 from tinyref import Tensor, TinyJit, Variable
 from tinyref.dtype import DType, dtypes
@@ -357,8 +358,4 @@ def test_more_elements_than_int32_numbers_are_refused() -> None:
 )
 def test_errors_name_the_index(key: object, words: list[str]) -> None:
     for call in (lambda: Tensor(GRID)[key], lambda: Tensor(GRID).__setitem__(key, 1)):
-        with pytest.raises(UserError) as caught:
-            call()
-        assert "\n" not in str(caught.value)
-        for word in words:
-            assert word in str(caught.value), str(caught.value)
+        check_refusal(words, call)

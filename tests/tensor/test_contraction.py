@@ -1,10 +1,12 @@
 """Matrix products and sums of products: literals, and numpy as the second opinion."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
+from refusals import check_refusal
 
 from tinyref import GlobalCounters, Tensor, dtypes
-from tinyref.errors import UserError
 
 
 def whole_numbers(*shape: int, seed: int = 0) -> np.ndarray:
@@ -167,8 +169,5 @@ def test_einsum_multiplies_the_smallest_products_first() -> None:
         (lambda: Tensor.einsum("i", [1]), ["einsum", "int", "Tensors"]),
     ],
 )
-def test_errors_name_the_argument(make: object, words: list[str]) -> None:
-    with pytest.raises(UserError) as caught:
-        make()  # type: ignore[operator]
-    for word in words:
-        assert word in str(caught.value), str(caught.value)
+def test_errors_name_the_argument(make: Callable[..., object], words: list[str]) -> None:
+    check_refusal(words, make)

@@ -2,9 +2,11 @@
 
 import math
 import operator
+from collections.abc import Callable
 
 import numpy as np
 import pytest
+from refusals import check_refusal
 
 from tinyref import Tensor, dtypes
 from tinyref.errors import UserError
@@ -320,11 +322,8 @@ def test_numpy_numbers_are_weak_and_arrays_are_refused() -> None:
         ),
     ],
 )
-def test_errors_name_the_argument(make: object, words: list[str]) -> None:
-    with pytest.raises(UserError) as caught:
-        make()  # type: ignore[operator]
-    for word in words:
-        assert word in str(caught.value)
+def test_errors_name_the_argument(make: Callable[..., object], words: list[str]) -> None:
+    check_refusal(words, make)
 
 
 def test_a_constant_joins_any_device() -> None:

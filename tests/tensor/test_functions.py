@@ -1,12 +1,13 @@
 """Exponential, logarithm, activations and normalisations against values computed wider."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
+from refusals import check_refusal
 
 from tinyref import Tensor
-from tinyref.errors import UserError
 
 INF, NAN = math.inf, math.nan
 WIDE = np.concatenate(
@@ -107,8 +108,5 @@ def test_logsumexp() -> None:
         (lambda: Tensor([1.0]).logsumexp(3), ["logsumexp", "3"]),
     ],
 )
-def test_errors_name_the_argument(make: object, words: list[str]) -> None:
-    with pytest.raises(UserError) as caught:
-        make()  # type: ignore[operator]
-    for word in words:
-        assert word in str(caught.value)
+def test_errors_name_the_argument(make: Callable[..., object], words: list[str]) -> None:
+    check_refusal(words, make)

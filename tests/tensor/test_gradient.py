@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from refusals import check_refusal
 
 from tinyref import Tensor, Variable, dtypes
 from tinyref.errors import UserError
@@ -447,10 +448,7 @@ def test_training_steps_write_in_place() -> None:
     ],
 )
 def test_errors_name_the_argument(make: Callable[[], object], words: list[str]) -> None:
-    with pytest.raises(UserError) as caught:
-        make()
-    for word in words:
-        assert word in str(caught.value), str(caught.value)
+    check_refusal(words, make)
 
 
 def test_gradients_through_symbolic_sizes() -> None:

@@ -1,13 +1,15 @@
 """Indexing by integers, slices, None and Ellipsis, and assignment to such an index."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
+from refusals import check_refusal
 
 from tinyref import Tensor
-from tinyref.errors import UserError
 
 GRID = np.arange(12, dtype=np.int32).reshape(3, 4)
 
@@ -146,8 +148,5 @@ def test_written_elements_carry_gradients() -> None:
         (lambda: Tensor([1.0], requires_grad=True).__setitem__(0, 1.0), ["leaf", "no_grad"]),
     ],
 )
-def test_errors_name_the_index(make: object, words: list[str]) -> None:
-    with pytest.raises(UserError) as caught:
-        make()  # type: ignore[operator]
-    for word in words:
-        assert word in str(caught.value), str(caught.value)
+def test_errors_name_the_index(make: Callable[..., object], words: list[str]) -> None:
+    check_refusal(words, make)

@@ -5,6 +5,7 @@ from collections import namedtuple
 
 import numpy as np
 import pytest
+from kernel_runs import count_kernels
 
 from tinyref import Context, GlobalCounters, Tensor, TinyJit, Variable
 from tinyref.errors import UserError
@@ -17,13 +18,6 @@ def floats(*shape, seed=0):
 def calls(function, arguments):
     """What a function returns for each of the arguments, as numpy arrays."""
     return [function(argument).numpy() for argument in arguments]
-
-
-def ran(function, *args):
-    """The result of a call, and whether any Python of `function` ran: kernels alone did not."""
-    before = GlobalCounters.kernel_count
-    result = function(*args)
-    return result, GlobalCounters.kernel_count - before
 
 
 @pytest.mark.parametrize("device", ["CPU", "PYTHON"])
@@ -619,19 +613,13 @@ def test_a_function_that_only_hands_its_argument_on_is_replayed(function):
 # --- what a capture leaves alone ------------------------------------------------------------------
 
 
-def kernels_of(function, *args):
-    before = GlobalCounters.kernel_count
-    function(*args)
-    return GlobalCounters.kernel_count - before
-
-
 def test_a_capture_computes_nothing_that_it_does_not_need():
     unrelated = Tensor(floats(3, 3)).realize() @ Tensor(floats(3, 3)).realize()
     constant = Tensor.full((3,), 2.0)
     view = Tensor(floats(3, 3)).realize()[1:]
     jitted = TinyJit(lambda x: x + 1)
     arguments = [Tensor([float(i)]).realize() for i in range(4)]
-    assert [kernels_of(jitted, argument) for argument in arguments] == [1, 1, 1, 1]
+    assert [count_kernels(jitted, argument)[1] for argument in arguments] == [1, 1, 1, 1]
     assert "not computed yet" in repr(unrelated)
     assert "constant" in repr(constant)
     np.testing.assert_allclose(unrelated.numpy(), floats(3, 3) @ floats(3, 3), rtol=1e-5)
@@ -699,7 +687,7 @@ def test_pruned_kernels_run_with_the_capture_alone():
         np.testing.assert_allclose(pruned(Tensor(x)).numpy(), wanted, rtol=1e-4, atol=1e-5)
     assert plain.captured.kernels == pruned.captured.kernels + 1
     x = Tensor(floats(2, 4)).realize()
-    assert kernels_of(pruned, x) == pruned.captured.kernels == 1
+    assert count_kernels(pruned, x)[1] == pruned.captured.kernels == 1
 
 
 def test_pruned_captures_replay_random_draws_assignments_and_results():
@@ -817,7 +805,7 @@ def test_an_argument_that_is_assigned_to_and_returned_is_itself():
     for i in range(5):
         assert jitted(cache, Tensor([1.0]).realize()) is cache
         assert cache.item() == i + 1
-    assert kernels_of(jitted, cache, Tensor([1.0]).realize()) == 1
+    assert count_kernels(jitted, cache, Tensor([1.0]).realize())[1] == 1
 
 
 def write_at(cache, x, place):

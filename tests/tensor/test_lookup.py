@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import cast
 
 import numpy as np
 import pytest
+from kernel_runs import count_kernels
+from refusals import check_refusal
 
 from tinyref import Tensor
 from tinyref.dtype import dtypes
 from tinyref.engine import GlobalCounters
 from tinyref.errors import UserError
 from tinyref.tensor.lookup import Reduce
-
-
-def kernels_of(tensor: Tensor) -> int:
-    before = GlobalCounters.kernel_count
-    tensor.realize()
-    return GlobalCounters.kernel_count - before
 
 
 def test_gather_of_a_tensor_without_axes() -> None:
@@ -105,9 +102,9 @@ def test_a_lookup_reads_only_what_it_needs() -> None:
     rows = Tensor([5, 4095, 5]).realize()
     GlobalCounters.reset()
     found = table[rows]
-    assert kernels_of(found) == 1
+    assert count_kernels(found.realize)[1] == 1
     assert found.tolist() == [list(range(40, 48)), list(range(32760, 32768)), list(range(40, 48))]
-    assert kernels_of(table.gather(0, rows.reshape(3, 1))) == 1
+    assert count_kernels(table.gather(0, rows.reshape(3, 1)).realize)[1] == 1
     # A pass over the whole table would take 32768 additions for each row.
     assert GlobalCounters.global_ops < 4096
 
@@ -128,11 +125,8 @@ def test_a_lookup_reads_only_what_it_needs() -> None:
         (lambda x, i: x.scatter_reduce(0, i, 1.0, "sum"), ["float", "Tensor"]),
     ],
 )
-def test_errors_name_the_argument(call: object, words: list[str]) -> None:
-    with pytest.raises(UserError) as caught:
-        call(Tensor([1.0, 2.0, 3.0]), Tensor([0, 1]))  # type: ignore[operator]
-    for word in words:
-        assert word in str(caught.value), str(caught.value)
+def test_errors_name_the_argument(call: Callable[..., object], words: list[str]) -> None:
+    check_refusal(words, call, Tensor([1.0, 2.0, 3.0]), Tensor([0, 1]))
 
 
 def test_types_for_storage_have_no_sums() -> None:

@@ -2,14 +2,15 @@
 
 import math
 import threading
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as functional
+from refusals import check_refusal
 
 from tinyref import Tensor, Variable, dtypes
-from tinyref.errors import UserError
 
 
 def numbers(*shape: int, seed: int = 0) -> np.ndarray:
@@ -279,8 +280,5 @@ def test_sequential() -> None:
         (lambda x: x[0].scaled_dot_product_attention(x, x), ["(3,)"]),
     ],
 )
-def test_errors_name_the_argument(make: object, words: list[str]) -> None:
-    with pytest.raises(UserError) as caught:
-        make(Tensor(numbers(2, 3)))  # type: ignore[operator]
-    for word in words:
-        assert word in str(caught.value), str(caught.value)
+def test_errors_name_the_argument(make: Callable[..., object], words: list[str]) -> None:
+    check_refusal(words, make, Tensor(numbers(2, 3)))

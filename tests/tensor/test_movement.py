@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from refusals import check_refusal
 
 from tinyref import GlobalCounters, Tensor, dtypes
-from tinyref.errors import UserError
 
 GRID = np.arange(6, dtype=np.int32).reshape(2, 3)
 BLOCK = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
@@ -282,11 +282,8 @@ def test_moving_to_another_device() -> None:
         (lambda: Tensor([1]).to("GPU"), ["device", "GPU", "CPU"]),
     ],
 )
-def test_errors_name_the_argument(make: object, words: list[str]) -> None:
-    with pytest.raises(UserError) as caught:
-        make()  # type: ignore[operator]
-    for word in words:
-        assert word in str(caught.value), str(caught.value)
+def test_errors_name_the_argument(make: Callable[..., object], words: list[str]) -> None:
+    check_refusal(words, make)
 
 
 def test_sizes_and_types_are_facts_of_the_graph() -> None:

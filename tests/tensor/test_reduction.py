@@ -1,12 +1,13 @@
 """Sums, products, extremes, means: literals, accumulators, empty axes."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
+from refusals import check_refusal
 
 from tinyref import Tensor, dtypes
-from tinyref.errors import UserError
 
 INF, NAN = math.inf, math.nan
 GRID = [[1, 2, 3], [4, 5, 6]]
@@ -138,8 +139,5 @@ def test_several_axes_agree_with_numpy() -> None:
         (lambda: Tensor(GRID).sum(dtype="bool"), ["sum", "bool"]),
     ],
 )
-def test_errors_name_the_argument(make: object, words: list[str]) -> None:
-    with pytest.raises(UserError) as caught:
-        make()  # type: ignore[operator]
-    for word in words:
-        assert word in str(caught.value).lower() or word in str(caught.value)
+def test_errors_name_the_argument(make: Callable[..., object], words: list[str]) -> None:
+    check_refusal(words, make)

@@ -8,8 +8,9 @@ import sys
 
 import numpy as np
 import pytest
+from kernel_runs import count_kernels
 
-from tinyref import Context, GlobalCounters, Tensor, TinyJit, Variable, dtypes, nn
+from tinyref import Context, Tensor, TinyJit, Variable, dtypes, nn
 from tinyref.errors import UserError, UserStateError
 
 
@@ -277,12 +278,6 @@ def add_kept(x):
     return KEPT * 2, x
 
 
-def kernels_of(function, *args):
-    before = GlobalCounters.kernel_count
-    result = function(*args)
-    return result, GlobalCounters.kernel_count - before
-
-
 @both_ways
 def test_a_captured_function_replays_at_once(again):
     jitted = TinyJit(scale)
@@ -291,7 +286,7 @@ def test_a_captured_function_replays_at_once(again):
         jitted(x)
     found = again(jitted)
     assert found.captured == jitted.captured
-    result, kernels = kernels_of(found, Tensor([2.0, 3.0]).realize())
+    result, kernels = count_kernels(found, Tensor([2.0, 3.0]).realize())
     assert (result.item(), kernels) == (17.0, jitted.captured.kernels)
     with pytest.raises(UserError, match=r"argument x is .*captured was"):
         found(Tensor([1.0]))
@@ -447,7 +442,7 @@ def test_pruned_kernels_are_not_run_again(again):
     for _ in range(3):
         jitted(Tensor([1.0, 1.0]))
     found = again(jitted)
-    result, kernels = kernels_of(found, Tensor([2.0, 2.0]).realize())
+    result, kernels = count_kernels(found, Tensor([2.0, 2.0]).realize())
     assert (result.tolist(), kernels) == ([6.0, 8.0], 1)
 
 

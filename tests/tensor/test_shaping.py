@@ -1,11 +1,13 @@
 """Shapes by a formula and images in another size: literals, and torch for where elements lie."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
+from refusals import check_refusal
 
 from tinyref import Tensor, Variable, dtypes
-from tinyref.errors import UserError
 from tinyref.tensor.shaping import cubic_places, linear_places, nearest_places
 
 GRID = np.arange(24, dtype=np.int32).reshape(2, 3, 4)
@@ -72,10 +74,7 @@ def test_rearrange_of_a_symbolic_batch() -> None:
     ],
 )
 def test_rearrange_refuses(formula: str, sizes: dict[str, int], words: list[str]) -> None:
-    with pytest.raises(UserError) as caught:
-        Tensor(GRID).rearrange(formula, **sizes)
-    for word in ["rearrange", *words]:
-        assert word in str(caught.value), str(caught.value)
+    check_refusal(["rearrange", *words], lambda: Tensor(GRID).rearrange(formula, **sizes))
 
 
 @pytest.mark.parametrize("is_exact", [False, True])
@@ -137,8 +136,5 @@ def test_interpolation_by_hand() -> None:
         ),
     ],
 )
-def test_interpolate_refuses(make: object, words: list[str]) -> None:
-    with pytest.raises(UserError) as caught:
-        make()  # type: ignore[operator]
-    for word in words:
-        assert word in str(caught.value), str(caught.value)
+def test_interpolate_refuses(make: Callable[..., object], words: list[str]) -> None:
+    check_refusal(words, make)

@@ -23,6 +23,7 @@ from tinyref.optimise.heuristics import optimised
 from tinyref.optimise.images import with_texels
 from tinyref.optimise.opt import Opt
 from tinyref.optimise.plan import Plan
+from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import Dialect, Ops
 from tinyref.uops.payload import ConstArg, SlotArg, SpecialArg, VarArg
@@ -173,8 +174,8 @@ def _known(extent: UOp) -> sint:
 
 def _parameters(ast: UOp, uops: Sequence[UOp], capabilities: Capabilities) -> tuple[Parameter, ...]:
     """Every buffer of the AST by slot, also one that the program no longer touches."""
-    written = {_slot(node.src[0]) for node in uops if node.op is Ops.STORE}
-    read = {_slot(node.src[0]) for node in uops if node.op is Ops.LOAD}
+    written = {slot_of(node) for node in uops if node.op is Ops.STORE}
+    read = {slot_of(node) for node in uops if node.op is Ops.LOAD}
     found = []
     for node in ast.toposort():
         if isinstance(node.arg, SlotArg) and isinstance(node.dtype, PtrDType):
@@ -190,9 +191,3 @@ def _held_as(memory: PtrDType, capabilities: Capabilities) -> tuple[DType, int]:
     if isinstance(memory, ImageDType):
         return memory.base, 1
     return stored_as(memory.base, capabilities)
-
-
-def _slot(address: UOp) -> int:
-    while address.op is Ops.INDEX:
-        address = address.src[0]
-    return address.arg.slot if isinstance(address.arg, SlotArg) else -1

@@ -27,10 +27,10 @@ from tinyref.optimise.plan import (
     changes,
     element_strides,
     number_of,
-    slot_of,
     varies,
 )
 from tinyref.uops import build
+from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import AxisKind, ConstArg, LocalArg, ReduceArg, ViewArg

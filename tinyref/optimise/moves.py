@@ -20,9 +20,9 @@ from tinyref.optimise.plan import (
     Axis,
     Plan,
     changes,
-    slot_of,
 )
 from tinyref.optimise.tile import MAX_PADDING, with_tile
+from tinyref.uops.build import slot_of
 from tinyref.uops.payload import AxisKind
 
 MAX_UPCAST = 16

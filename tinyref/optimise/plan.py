@@ -18,9 +18,10 @@ from tinyref.device import Capabilities
 from tinyref.dtype import PtrDType
 from tinyref.optimise.normal_form import OUTPUT, NormalForm, normal_form
 from tinyref.optimise.opt import Opt, checked_opts, opts_text
+from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp, node_fact, sint
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import AxisKind, ReduceArg, SlotArg, ViewArg
+from tinyref.uops.payload import AxisKind, ReduceArg, ViewArg
 from tinyref.uops.tiles import MatrixTile, Operand
 
 # The order of the axes of a plan, which is that of the loops from the outside in.
@@ -278,12 +279,6 @@ def changes(node: UOp) -> frozenset[int]:
 def _places_change(view: UOp) -> frozenset[int]:
     """The axes along which the positions change that a view takes from values."""
     return frozenset().union(*map(changes, positions_of(view)))
-
-
-def slot_of(access: UOp) -> int:
-    """The slot of the buffer that a LOAD or STORE of an AST goes to."""
-    buffer = access.src[0].src[0]
-    return buffer.arg.slot if isinstance(buffer.arg, SlotArg) else -1
 
 
 def element_strides(access: UOp) -> tuple[sint | None, ...]:

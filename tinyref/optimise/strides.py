@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tinyref.optimise.plan import Axis, Plan, changes, element_strides, slot_of
+from tinyref.optimise.plan import Axis, Plan, changes, element_strides
+from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import AxisKind, ReduceArg, ViewArg

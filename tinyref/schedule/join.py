@@ -16,6 +16,7 @@ from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ReduceArg, SlotArg, ViewArg
+from tinyref.views.build import tracker_of
 from tinyref.views.shape_tracker import ShapeTracker
 
 # Joining works through both kernels, so what is joined time and again must stay short.
@@ -117,8 +118,8 @@ class _Joiner:
         return node.replace(arg=SlotArg(self.buffers.index(buffer)))
 
     def _value(self, load: UOp, store: UOp, extra: Extra) -> UOp:
-        wanted = extra.shown(_tracker(load.src[0]))
-        stored = _tracker(store.src[0])
+        wanted = extra.shown(tracker_of(load.src[0]))
+        stored = tracker_of(store.src[0])
         if wanted is not stored and wanted is not stored.expand(wanted.shape):
             self.is_impossible = True
         return store.src[1]
@@ -145,12 +146,6 @@ class Extra:
         return tuple(axis if axis < self.rank else axis + self.added for axis in axes)
 
 
-def _tracker(view: UOp) -> ShapeTracker:
-    if not isinstance(view.arg, ViewArg):
-        raise TypeError(f"{view.op.name} has no view")
-    return view.arg.tracker
-
-
 def _buffer_of_load(node: UOp, draft: Draft) -> UOp | None:
     if node.op is not Ops.LOAD:
         return None
@@ -170,9 +165,9 @@ def _reduces_in_full(draft: Draft) -> bool:
 
 def _writes_in_place(draft: Draft) -> bool:
     """Whether what is both loaded and stored is loaded just where it is stored."""
-    stored = dict(zip(draft.written, (_tracker(s.src[0]) for s in draft.root.src), strict=True))
+    stored = dict(zip(draft.written, (tracker_of(s.src[0]) for s in draft.root.src), strict=True))
     for node in draft.root.toposort():
         buffer = _buffer_of_load(node, draft)
-        if buffer in stored and _tracker(node.src[0]) is not stored[buffer]:
+        if buffer in stored and tracker_of(node.src[0]) is not stored[buffer]:
             return False
     return True

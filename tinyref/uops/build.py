@@ -210,6 +210,14 @@ def element_type(address: UOp) -> DType:
     return address.dtype.value
 
 
+def slot_of(access: UOp) -> int:
+    """The slot of the buffer that a LOAD, STORE, view or address goes to; -1 for other memory."""
+    memory = access
+    while memory.src and not isinstance(memory.arg, SlotArg):
+        memory = memory.src[0]
+    return memory.arg.slot if isinstance(memory.arg, SlotArg) else -1
+
+
 def load(address: UOp, gate: UOp | None = None, alternative: Operand = 0, lanes: int = 1) -> UOp:
     """What `address` holds, or `alternative` where `gate` is false (nothing is touched then).
 

@@ -8,6 +8,7 @@ from tinyref.algebra.kernel_shape import positions_of
 from tinyref.algebra.symbolic import describe_shape
 from tinyref.dtype import PtrDType, dtypes
 from tinyref.formats.payload_fields import payload_nodes
+from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp, node_fact, sint
 from tinyref.uops.ops import ALU, Dialect, Ops
 from tinyref.uops.payload import ReduceArg, SlotArg, ViewArg
@@ -15,9 +16,10 @@ from tinyref.verify.common import (
     add_access_rule,
     add_buffer_rules,
     add_op_rules,
+    add_sink_rule,
     add_variable_rule,
 )
-from tinyref.verify.rule import Finding, Graph, Rules, slot_of
+from tinyref.verify.rule import Finding, Graph, Rules
 
 AST = Rules(Dialect.AST)
 add_op_rules(AST)
@@ -76,12 +78,7 @@ def _disagreement(shapes: list[Shape]) -> Finding:
     return None
 
 
-@AST.graph("sink.1")
-def root_is_a_sink(node: UOp, graph: Graph, _: int) -> Finding:
-    """A SINK is the root, and there is no other."""
-    if (node is graph.root) == (node.op is Ops.SINK):
-        return None
-    return "a SINK as the root and nowhere else", f"{node.op.name} there"
+add_sink_rule(AST)
 
 
 @AST.local("sink.2", Ops.SINK)

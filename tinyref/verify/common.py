@@ -52,6 +52,22 @@ def add_access_rule(rules: Rules) -> None:
         return None if node.arg is None else ("no payload", f"{node.arg}")
 
 
+def add_sink_rule(rules: Rules) -> None:
+    """What is one kernel."""
+
+    @rules.graph("sink.1", screen=_has_one_sink)
+    def root_is_a_sink(node: UOp, graph: Graph, _: int) -> Finding:
+        """A SINK is the root, and there is no other."""
+        if (node is graph.root) == (node.op is Ops.SINK):
+            return None
+        return "a SINK as the root and nowhere else", f"{node.op.name} there"
+
+
+def _has_one_sink(graph: Graph) -> bool:
+    is_last = graph.root is not None and graph.root.op is Ops.SINK
+    return is_last and sum(node.op is Ops.SINK for node in graph.nodes) == 1
+
+
 def add_variable_rule(rules: Rules) -> None:
     """One variable has one name."""
 

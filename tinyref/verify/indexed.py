@@ -10,6 +10,7 @@ from tinyref.uops.payload import RangeArg, ReduceArg
 from tinyref.verify.common import (
     add_access_rule,
     add_linear_rules,
+    add_sink_rule,
     differs_by_item,
     skip_after,
 )
@@ -26,17 +27,7 @@ _ANYWHERE = frozenset({Ops.AFTER, Ops.BARRIER, Ops.SINK})
 _BOUNDARIES = frozenset({Ops.RANGE, Ops.REDUCE, Ops.UPDATE_ACC, Ops.AFTER, Ops.BARRIER})
 
 
-def _has_one_sink(graph: Graph) -> bool:
-    is_last = graph.root is not None and graph.root.op is Ops.SINK
-    return is_last and sum(node.op is Ops.SINK for node in graph.nodes) == 1
-
-
-@INDEXED.graph("sink.1", screen=_has_one_sink)
-def root_is_a_sink(node: UOp, graph: Graph, _: int) -> Finding:
-    """A SINK is the root, and there is no other."""
-    if (node is graph.root) == (node.op is Ops.SINK):
-        return None
-    return "a SINK as the root and nowhere else", f"{node.op.name} there"
+add_sink_rule(INDEXED)
 
 
 @INDEXED.local("sink.2", Ops.SINK)

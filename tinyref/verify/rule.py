@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from tinyref.dtype import PtrDType
 from tinyref.formats.payload_fields import toposort_with_payloads
+from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Dialect, Ops
 from tinyref.uops.payload import (
@@ -208,14 +209,6 @@ class Graph:
             if loads:
                 found[node] = loads
         return found
-
-
-def slot_of(access: UOp) -> int:
-    """The slot of the buffer that a LOAD or STORE goes to; -1 for other memory."""
-    buffer = access
-    while buffer.src and not isinstance(buffer.arg, SlotArg):
-        buffer = buffer.src[0]
-    return buffer.arg.slot if isinstance(buffer.arg, SlotArg) else -1
 
 
 def buffer_text(node: UOp) -> str:

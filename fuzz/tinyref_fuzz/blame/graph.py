@@ -20,6 +20,7 @@ from tinyref.algebra import semantics
 from tinyref.dtype import TEXEL, ImageDType, PtrDType, dtypes, numpy_dtype
 from tinyref.errors import UserError
 from tinyref.formats.text import node_text
+from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import (
@@ -40,7 +41,6 @@ from tinyref_fuzz.blame.structure import (
     loops_around,
     place_of,
     size_of,
-    slot_of,
     waited,
 )
 from tinyref_fuzz.blame.sums import holders, product, reduced

@@ -9,8 +9,9 @@ import numpy as np
 
 from tinyref.optimise.normal_form import OUTPUT
 from tinyref.optimise.opt import OptOp
-from tinyref.optimise.plan import Plan, slot_of, varies
+from tinyref.optimise.plan import Plan, varies
 from tinyref.uops import build
+from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp, substitute
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import AxisKind, ReduceArg

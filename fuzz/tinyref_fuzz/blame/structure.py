@@ -10,7 +10,7 @@ from tinyref.errors import UserError
 from tinyref.formats.text import node_text
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import AxisKind, RangeArg, SlotArg
+from tinyref.uops.payload import AxisKind, RangeArg
 
 LANE_KINDS = frozenset({AxisKind.UPCAST, AxisKind.UNROLL})
 MEMORIES = frozenset({Ops.DEFINE_GLOBAL, Ops.DEFINE_LOCAL})
@@ -39,11 +39,6 @@ def place_of(access: UOp) -> Place:
     if index is None or address.op not in MEMORIES:
         raise UserError(f"graph: {node_text(access)} does not go through an INDEX of a memory")
     return Place(address, tuple(waits), index)
-
-
-def slot_of(memory: UOp) -> int:
-    """The slot of a buffer; -1 for local memory."""
-    return memory.arg.slot if isinstance(memory.arg, SlotArg) else -1
 
 
 def size_of(memory: UOp) -> int:

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from tinyref.algebra.kernel_shape import positions_of
 from tinyref.algebra.symbolic import describe, describe_shape
 from tinyref.dtype import PtrDType
+from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ConstArg, ReduceArg, VarArg, ViewArg
 from tinyref.views.view import View
 from tinyref_fuzz.case.case import Array, Case, Verdict
-from tinyref_fuzz.case.equivalent.transformation import slot_of
 
 _STRUCTURE = frozenset({Ops.SINK, Ops.STORE, Ops.DEFINE_GLOBAL, Ops.VIEW})
 _LONGEST = 2000

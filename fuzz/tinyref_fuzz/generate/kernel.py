@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from tinyref.device import Capabilities
 from tinyref.dtype import DType, dtypes
 from tinyref.uops import build
+from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import SlotArg, ViewArg
+from tinyref.uops.payload import ViewArg
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_fuzz.case.case import Mode
 from tinyref_fuzz.case.tape import Tape
@@ -179,7 +180,7 @@ class Kernel:
 
     def loaded(self, address: UOp, shape: Shape, is_masked: bool) -> Value:
         """The value of a load: its range is that of the contents, and 0 where it is masked."""
-        content = self.inputs[_slot(address)]
+        content = self.inputs[slot_of(address)]
         low, high = content.low, content.high
         if is_masked:
             low, high = min(low, 0), max(high, 0)
@@ -193,7 +194,7 @@ class Kernel:
         fitting = [
             value.node.src[0].src[0]
             for value in self.loads
-            if value.dtype is dtype and self.inputs[_slot(value.node.src[0])].size >= size
+            if value.dtype is dtype and self.inputs[slot_of(value.node.src[0])].size >= size
         ]
         return self.tape.pick(fitting) if fitting else None
 
@@ -269,11 +270,6 @@ def _fits(shape: Shape, into: Shape) -> bool:
     return all(
         is_one(size) or size is want or size == want for size, want in zip(shape, into, strict=True)
     )
-
-
-def _slot(address: UOp) -> int:
-    arg = address.src[0].arg
-    return arg.slot if isinstance(arg, SlotArg) else -1
 
 
 def view(buffer: UOp, tracker: ShapeTracker, *places: UOp) -> UOp:

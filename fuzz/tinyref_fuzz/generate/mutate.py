@@ -19,6 +19,7 @@ from tinyref.uops.node import UOp, sint, substitute
 from tinyref.uops.ops import ALU, Dialect, Ops
 from tinyref.uops.payload import ConstArg, ReduceArg, SlotArg, ViewArg
 from tinyref.verify import verify
+from tinyref.views.build import tracker_of
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_fuzz.case.case import Array, Case, Mode
 from tinyref_fuzz.case.inputs import contents
@@ -269,7 +270,7 @@ def change_view(ast: UOp, tape: Tape, capabilities: Capabilities) -> UOp | None:
     if not sites:
         return None
     node = tape.pick(sites)
-    tracker = _tracker(node)
+    tracker = tracker_of(node)
     axis = tape.below(len(tracker.shape))
     size = tracker.shape[axis]
     move = tape.below(4)
@@ -292,13 +293,6 @@ def change_view(ast: UOp, tape: Tape, capabilities: Capabilities) -> UOp | None:
     return substitute(ast, {node: node.replace(arg=ViewArg(new))})
 
 
-def _tracker(view: UOp) -> ShapeTracker:
-    """The tracker of a VIEW, VALID or IOTA."""
-    if not isinstance(view.arg, ViewArg):
-        raise TypeError(f"{view.op.name} has no view")
-    return view.arg.tracker
-
-
 def _cut(tracker: ShapeTracker, axis: int, begin: int, end: int) -> ShapeTracker:
     ends: list[tuple[sint, sint]] = [(0, size) for size in tracker.shape]
     ends[axis] = (begin, end)
@@ -317,7 +311,7 @@ def change_extent(ast: UOp, tape: Tape, capabilities: Capabilities) -> UOp | Non
     sizes = [
         (axis, size)
         for node in views
-        for axis, size in enumerate(_tracker(node).shape)
+        for axis, size in enumerate(tracker_of(node).shape)
         if isinstance(size, int) and size > 1 and not positions_of(node)
     ]
     if not sizes or any(positions_of(node) for node in views):
@@ -325,21 +319,21 @@ def change_extent(ast: UOp, tape: Tape, capabilities: Capabilities) -> UOp | Non
     axis, old = tape.pick(sorted(set(sizes)))
     new = tape.pick([size for size in EXTENTS if size != old])
     changed = {
-        node: _resized(_tracker(node), axis, new)
+        node: _resized(tracker_of(node), axis, new)
         for node in views
-        if not is_one(_tracker(node).shape[axis])
+        if not is_one(tracker_of(node).shape[axis])
     }
     reach: dict[UOp, int] = {}
     for node in views:
         if node.src:
-            size = changed.get(node, _tracker(node)).real_size()
+            size = changed.get(node, tracker_of(node)).real_size()
             reach[node.src[0]] = max(reach.get(node.src[0], 1), size)
 
     def change(node: UOp, src: tuple[UOp, ...]) -> UOp:
         if node in reach and isinstance(node.dtype, PtrDType):
             return UOp(node.op, pointer(node.dtype.base, reach[node]), (), node.arg)
         if node.op is Ops.VIEW:
-            tracker = changed.get(node, _tracker(node))
+            tracker = changed.get(node, tracker_of(node))
             return UOp(Ops.VIEW, src[0].dtype, src, ViewArg(tracker))
         if node in changed:
             return node.replace(src=src, arg=ViewArg(changed[node]))

@@ -16,9 +16,10 @@ from tinyref.algebra.kernel_shape import positions_of
 from tinyref.device import Buffer
 from tinyref.dtype import from_numpy_dtype
 from tinyref.runtimes.host_memory import HostAllocator
+from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import SlotArg, ViewArg
+from tinyref.uops.payload import ViewArg
 
 Array = npt.NDArray[np.generic]
 Bytes = npt.NDArray[np.uint8]
@@ -52,11 +53,11 @@ class Outputs:
         is_scattered = False
         for node in ast.toposort():
             if node.op is Ops.LOAD:
-                kept.add(_slot(node.src[0]))
+                kept.add(slot_of(node.src[0]))
             if node.op is not Ops.STORE:
                 continue
             view = node.src[0]
-            slot = _slot(view)
+            slot = slot_of(view)
             if positions_of(view):
                 kept.add(slot)
                 masks[slot] = None
@@ -66,11 +67,6 @@ class Outputs:
             before = masks.get(slot, mask)
             masks[slot] = None if mask is None or before is None else mask | before
         return cls(masks, frozenset(masks) - kept, is_scattered)
-
-
-def _slot(view: UOp) -> int:
-    arg = view.src[0].arg
-    return arg.slot if isinstance(arg, SlotArg) else -1
 
 
 def _written(view: UOp, size: int, bindings: Mapping[str, int]) -> npt.NDArray[np.bool_] | None:

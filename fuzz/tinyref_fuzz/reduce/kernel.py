@@ -12,12 +12,14 @@ from tinyref.algebra.kernel_shape import kernel_shape
 from tinyref.dtype import DType, PtrDType, dtypes, numpy_dtype, pointer
 from tinyref.interpret.evaluate import evaluate
 from tinyref.uops import build
+from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ReduceArg, SlotArg, ViewArg
+from tinyref.views.build import view
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_fuzz.case.case import Array, Case
-from tinyref_fuzz.case.equivalent.transformation import slot_of, written_slots
+from tinyref_fuzz.case.equivalent.transformation import written_slots
 from tinyref_fuzz.reduce.measure import known, slots
 
 # What computes or reads a value, as opposed to structure.
@@ -40,17 +42,11 @@ class Fresh:
 
     def load(self, tracker: ShapeTracker, dtype: DType, content: Array) -> UOp:
         """A LOAD of the new buffer through `tracker`."""
-        return build.load(view_of(self.slot, dtype, content.size, tracker))
+        return build.load(view(self.slot, dtype, content.size, tracker))
 
     def with_kernel(self, ast: UOp, content: Array) -> Case:
         """The case with `ast` for its kernel, and the new buffer."""
         return replace(self.case, ast=ast, buffers=(*self.case.buffers, content))
-
-
-def view_of(slot: int, dtype: DType, size: int, tracker: ShapeTracker) -> UOp:
-    """A view of a buffer of `size` elements."""
-    buffer = build.define_global(slot, dtype, size)
-    return UOp(Ops.VIEW, buffer.dtype, (buffer,), ViewArg(tracker))
 
 
 def with_sources(node: UOp, src: tuple[UOp, ...]) -> UOp:
@@ -90,7 +86,7 @@ def values_of(case: Case, nodes: Iterable[UOp]) -> dict[UOp, Array]:
         content = np.zeros(int(np.prod(shape)), numpy_dtype(node.dtype))
         slot = len(contents)
         contents[slot] = content
-        target = view_of(slot, node.dtype, content.size, ShapeTracker.from_shape(shape))
+        target = view(slot, node.dtype, content.size, ShapeTracker.from_shape(shape))
         stores.append(UOp(Ops.STORE, dtypes.void, (target, node)))
         shapes.append(shape)
     found = evaluate(build.sink(*stores), contents, case.bindings)

@@ -14,13 +14,14 @@ from tinyref.algebra.kernel_shape import kernel_shape, positions_of
 from tinyref.algebra.symbolic import value_of
 from tinyref.dtype import DType, PtrDType, dtypes
 from tinyref.optimise.opt import Opt, OptOp
+from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ConstArg, SlotArg, ViewArg
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref.views.view import View
 from tinyref_fuzz.case.case import Array, Case, Mode
-from tinyref_fuzz.case.equivalent.transformation import slot_of, written_slots
+from tinyref_fuzz.case.equivalent.transformation import written_slots
 
 Measure = tuple[int, ...]
 

@@ -12,6 +12,7 @@ from tinyref.dtype import dtypes, numpy_dtype
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
+from tinyref.views.build import view
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_fuzz.case.case import Case
 from tinyref_fuzz.case.equivalent.moving import rank_of
@@ -22,7 +23,6 @@ from tinyref_fuzz.reduce.kernel import (
     concrete_shape,
     replaced,
     values_of,
-    view_of,
 )
 from tinyref_fuzz.reduce.measure import node_count
 from tinyref_fuzz.reduce.search import Search
@@ -66,7 +66,7 @@ def _only(case: Case, node: UOp) -> Case:
     size = max(1, int(np.prod(concrete_shape(case, node, rank_of(case.ast)))))
     content = np.full(size, 0x5A, np.uint8).astype(numpy_dtype(node.dtype))
     tracker = ShapeTracker.from_shape(shape)
-    target = view_of(fresh.slot, node.dtype, max(size, tracker.real_size()), tracker)
+    target = view(fresh.slot, node.dtype, max(size, tracker.real_size()), tracker)
     ast = build.sink(build.store(target, node))
     return fresh.with_kernel(ast, np.resize(content, max(size, tracker.real_size())))
 

@@ -11,13 +11,13 @@ import numpy as np
 from tinyref.algebra.kernel_shape import positions_of
 from tinyref.dtype import PtrDType
 from tinyref.uops import build
+from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import SlotArg, ViewArg
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref.views.view import Mask, Shape, View, full_mask
 from tinyref_fuzz.case.case import Case
-from tinyref_fuzz.case.equivalent.transformation import slot_of
 from tinyref_fuzz.reduce.kernel import (
     Fresh,
     loads_of_written,

@@ -17,7 +17,7 @@ from tinyref.errors import DeviceError, TinyrefError, UserError
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import AxisKind, LocalArg, SlotArg, TileArg
+from tinyref.uops.payload import AxisKind, LocalArg, TileArg
 from tinyref.uops.program import Parameter, Program
 from tinyref.uops.tiles import FragmentLayout, MatrixTile
 from tinyref_spec import samples
@@ -53,19 +53,13 @@ def program(
 ) -> Program:
     """A program of these nodes; its parameters are read off them."""
     uops = emit(*roots)
-    read = {_slot(node.src[0]) for node in uops if node.op is Ops.LOAD}
+    read = {build.slot_of(node) for node in uops if node.op is Ops.LOAD}
     draft = Program(name, uops, ())
     parameters = tuple(
         Parameter(slot.number, slot.dtype, slot.size, slot.is_written, slot.number in read)
         for slot in slots_of(draft)
     )
     return Program(name, uops, parameters, (), grid, group)
-
-
-def _slot(address: UOp) -> int:
-    while address.op is Ops.INDEX:
-        address = address.src[0]
-    return address.arg.slot if isinstance(address.arg, SlotArg) else -1
 
 
 def at(memory: UOp, position: UOp | int) -> UOp:

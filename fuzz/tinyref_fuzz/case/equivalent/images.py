@@ -6,9 +6,10 @@ from tinyref.codegen.compile import compile_kernel
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError
 from tinyref.schedule.images import with_image
+from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref_fuzz.case.equivalent.transformation import Domain, Draw, of_kernel, slot_of
+from tinyref_fuzz.case.equivalent.transformation import Domain, Draw, of_kernel
 
 
 @of_kernel("image", Domain.EVERY)

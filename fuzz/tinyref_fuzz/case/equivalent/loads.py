@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from tinyref.dtype import dtypes
 from tinyref.uops import build
+from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ViewArg
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref.views.view import View
 from tinyref_fuzz.case.equivalent.moving import along, cut
-from tinyref_fuzz.case.equivalent.transformation import Domain, Draw, of_node, slot_of
+from tinyref_fuzz.case.equivalent.transformation import Domain, Draw, of_node
 
 
 def _tracker(load: UOp, draw: Draw) -> ShapeTracker | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from tinyref.algebra.kernel_shape import is_one, kernel_shape
+from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ReduceArg, ViewArg
@@ -74,7 +75,7 @@ def known_size(value: UOp, axis: int) -> int | None:
     return size if isinstance(size, int) else None
 
 
-def reads_written(value: UOp, written: frozenset[int], slot_of: Callable[[UOp], int]) -> bool:
+def reads_written(value: UOp, written: frozenset[int]) -> bool:
     """Whether a load below `value` reads what the kernel also writes: its view must stay."""
     return any(node.op is Ops.LOAD and slot_of(node) in written for node in value.toposort())
 

@@ -22,7 +22,7 @@ from tinyref_fuzz.case.equivalent.moving import (
     reads_written,
     reduced_axes,
 )
-from tinyref_fuzz.case.equivalent.transformation import Domain, Draw, of_node, slot_of
+from tinyref_fuzz.case.equivalent.transformation import Domain, Draw, of_node
 
 MAX_COPIES = 6
 
@@ -36,7 +36,7 @@ def _long_axis(node: UOp, draw: Draw, least: int) -> tuple[int, int] | None:
 
     None where the views below may not be moved.
     """
-    if reads_written(node.src[0], draw.written, slot_of):
+    if reads_written(node.src[0], draw.written):
         return None
     sizes = [(axis, known_size(node.src[0], axis)) for axis in reduced_axes(node)]
     long = [(axis, size) for axis, size in sizes if size is not None and size >= least]
@@ -154,7 +154,7 @@ def _copied(value: UOp, draw: Draw, copies: int) -> tuple[UOp, int] | None:
         for axis, size in enumerate(shape)
         if is_one(size) and not any(axis in reduced_axes(node) for node in nodes)
     ]
-    if not free or reads_written(value, draw.written, slot_of):
+    if not free or reads_written(value, draw.written):
         return None
     axis = draw.tape.pick(free)
     done: dict[UOp, UOp] = {}

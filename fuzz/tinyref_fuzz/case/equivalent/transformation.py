@@ -9,9 +9,9 @@ from enum import Enum
 from tinyref.algebra.kernel_shape import kernel_shape
 from tinyref.device import Capabilities
 from tinyref.dtype import DType, dtypes
+from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp, substitute
 from tinyref.uops.ops import ALU, Ops
-from tinyref.uops.payload import SlotArg
 from tinyref_fuzz.case.tape import Tape
 
 
@@ -163,10 +163,3 @@ def data_type(node: UOp) -> DType:
 def written_slots(sink: UOp) -> frozenset[int]:
     """The slots of the buffers that a kernel writes."""
     return frozenset(slot_of(store) for store in sink.src)
-
-
-def slot_of(access: UOp) -> int:
-    """The slot that a LOAD or STORE goes to; -1 for one that goes to no view of a buffer."""
-    view = access.src[0]
-    buffer = view.src[0].arg if view.src else None
-    return buffer.slot if isinstance(buffer, SlotArg) else -1

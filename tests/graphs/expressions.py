@@ -1,0 +1,16 @@
+"""Expressions as text, for the messages of failed checks."""
+
+from __future__ import annotations
+
+from tinyref.uops.node import UOp
+from tinyref.uops.payload import ConstArg, VarArg
+
+
+def text_of(node: UOp) -> str:
+    """The expression on one line, its variables with their ranges."""
+    if isinstance(node.arg, ConstArg):
+        return repr(node.arg.value)
+    if isinstance(node.arg, VarArg):
+        return f"{node.arg.name}[{node.arg.minimum}..{node.arg.maximum}]"
+    sources = ", ".join(map(text_of, node.src))
+    return f"{node.op.name}.{node.dtype.name}({sources})"

@@ -1,0 +1,23 @@
+"""The devices that run on the processor, where they work, and tests that run on each of several."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from tinyref.device import Device
+
+HOSTS = [name for name in ("CPU", "CLANG") if Device.availability(name).works]
+
+
+def each_device(names: Sequence[str]) -> Any:
+    """A fixture that gives each of `names`: `device = each_device(HOSTS)`."""
+
+    @pytest.fixture(params=names)
+    def device(request: pytest.FixtureRequest) -> str:
+        name: str = request.param
+        return name
+
+    return device
