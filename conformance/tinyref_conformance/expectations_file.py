@@ -14,7 +14,7 @@ from tinyref.errors import UserError
 from tinyref.folders import set_aside
 from tinyref.foreign import toml_table
 from tinyref_conformance.expectations import Expectation, Expectations, Phase, Skip, Update
-from tinyref_spec.kept import write_text
+from tinyref_spec.kernel_case.files import write_text
 
 SCHEMA = 1
 _HEADER = re.compile(r"\s*\[")

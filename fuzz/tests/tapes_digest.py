@@ -11,9 +11,10 @@ import sys
 
 from tinyref.device import Device
 from tinyref_fuzz.case.case import Case
-from tinyref_fuzz.case.store import case_from_json, case_text
 from tinyref_fuzz.case.tape import Tape
 from tinyref_fuzz.generate import generate
+from tinyref_spec.kernel_case import CaseRecord
+from tinyref_spec.kernel_case.document import record_from_json, record_text
 
 
 def generated(tape: Tape) -> Case:
@@ -25,9 +26,9 @@ def digest(count: int) -> str:
     total = hashlib.sha256()
     for seed in range(count):
         case = generated(Tape(seed=seed))
-        text = case_text(case)
-        assert case_text(generated(Tape(choices=case.choices))) == text, seed
-        assert case_text(case_from_json(json.loads(text))) == text, seed
+        text = record_text(CaseRecord(case))
+        assert record_text(CaseRecord(generated(Tape(choices=case.choices)))) == text, seed
+        assert record_text(record_from_json(json.loads(text))) == text, seed
         total.update(text.encode())
     return total.hexdigest()
 

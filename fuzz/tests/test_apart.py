@@ -22,9 +22,10 @@ from tinyref_fuzz.campaign.cases import judged
 from tinyref_fuzz.campaign.folder import problems_of
 from tinyref_fuzz.campaign.isolated import JudgeApart, judged_apart
 from tinyref_fuzz.case.case import Case, Pair, Symptom, Verdict
-from tinyref_fuzz.case.store import load_case, load_kept, save_case
 from tinyref_fuzz.judge.judge import judge
 from tinyref_spec.kernel import regressions
+from tinyref_spec.kernel_case import CaseRecord
+from tinyref_spec.kernel_case.files import load_record, save_record
 
 HERE = Path(__file__).parent
 # Bytes of a program: those of the large case with the first of its outputs alone have more.
@@ -51,7 +52,7 @@ def case() -> Case:
 def test_a_crash_is_the_verdict_of_a_replay(
     case: Case, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    path = save_case(tmp_path / "it.json", case)
+    path = save_record(tmp_path / "it.json", CaseRecord(case))
     assert run(["fuzz", "replay", str(path), "--device", "campaign_devices:Crashing"]) == 1
     found = capsys.readouterr().out.splitlines()
     assert found[0] == (
@@ -131,15 +132,15 @@ class Forgetful(PythonBackend):
 def test_parts_of_a_case_that_crash_or_have_no_end_are_left_out(
     device: str, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    path = save_case(tmp_path / "it.json", large_case())
+    path = save_record(tmp_path / "it.json", CaseRecord(large_case()))
     small = tmp_path / "small.json"
     words = [*words, "--device", f"test_apart:{device}", "--out", str(small), "--seconds", "20"]
     assert run(["fuzz", "reduce", str(path), *words]) == 0
     assert f"wrote {small}" in capsys.readouterr().out
-    kept = load_kept(small)
+    kept = load_record(small)
     assert kept.verdict is not None
-    assert (kept.verdict.pair, kept.verdict.symptom) == ("device", "value")
-    assert len(kept.ast.toposort()) < len(large_case().ast.toposort())
+    assert (kept.verdict.pair, kept.verdict.symptom) == (Pair.DEVICE, Symptom.VALUE)
+    assert len(kept.case.ast.toposort()) < len(large_case().ast.toposort())
 
 
 @pytest.mark.slow
@@ -179,16 +180,16 @@ class LeavingWhenAsked(PythonBackend):
 def test_every_file_gets_every_check(tmp_path: Path):
     # Only a share of the cases of a campaign is launched again.
     assert judge(large_case(), "test_apart:Forgetful", thorough=False).agrees
-    save_case(tmp_path / "it.json", large_case())
+    save_record(tmp_path / "it.json", CaseRecord(large_case()))
     (problem,) = problems_of(tmp_path, "test_apart:Forgetful")
     assert "fails on test_apart:Forgetful, between the interpreter and the device" in problem.text
 
 
 @pytest.mark.long
 def test_a_crash_costs_one_file(case: Case, tmp_path: Path):
-    save_case(tmp_path / "a.json", case)
-    save_case(tmp_path / "b.json", load_case(HEALTHY))
-    save_case(tmp_path / "c.json", case)
+    save_record(tmp_path / "a.json", CaseRecord(case))
+    save_record(tmp_path / "b.json", load_record(HEALTHY))
+    save_record(tmp_path / "c.json", CaseRecord(case))
     first, second = problems_of(tmp_path, "campaign_devices:Crashing")
     assert (first.path.name, second.path.name) == ("a.json", "c.json")
     assert first.text == (
@@ -199,7 +200,7 @@ def test_a_crash_costs_one_file(case: Case, tmp_path: Path):
 
 @pytest.mark.long
 def test_a_process_judges_one_case_after_another(case: Case):
-    healthy = load_case(HEALTHY)
+    healthy = load_record(HEALTHY).case
     with JudgeApart("campaign_devices:Crashing", 60.0) as judge:
         symptoms = [judge.verdict(each).symptom for each in (healthy, case, healthy)]
     assert symptoms == [None, Symptom.CRASH, None]
@@ -224,7 +225,7 @@ def test_a_device_that_does_not_open_is_an_error(case: Case):
 def test_a_crash_is_shown_and_reduced(
     case: Case, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    path = save_case(tmp_path / "it.json", case)
+    path = save_record(tmp_path / "it.json", CaseRecord(case))
     device = ["--device", "campaign_devices:Crashing"]
     assert run(["fuzz", "show", str(path), *device]) == 0
     shown = capsys.readouterr().out.splitlines()
@@ -233,16 +234,16 @@ def test_a_crash_is_shown_and_reduced(
     small = tmp_path / "small.json"
     words = [*device, "--out", str(small), "--seconds", "2"]
     assert run(["fuzz", "reduce", str(path), *words]) == 0
-    kept = load_kept(small)
+    kept = load_record(small)
     assert kept.verdict is not None
-    assert kept.verdict.symptom == "crash"
+    assert kept.verdict.symptom is Symptom.CRASH
 
 
 @pytest.mark.slow
 def test_a_case_without_an_end_is_not_reduced(
     case: Case, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    path = save_case(tmp_path / "it.json", case)
+    path = save_record(tmp_path / "it.json", CaseRecord(case))
     words = ["--device", "campaign_devices:Hanging", "--timeout", "2"]
     assert run(["fuzz", "reduce", str(path), *words]) == 2
     assert "no end within 2 s: to try parts of it would take too long" in capsys.readouterr().err

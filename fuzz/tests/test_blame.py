@@ -23,8 +23,8 @@ from tinyref_fuzz.blame.firings import first_misjudged
 from tinyref_fuzz.blame.rules import needed_without
 from tinyref_fuzz.blame.samples import Samples
 from tinyref_fuzz.case.case import Blame, Case, Pair, Symptom, Verdict
-from tinyref_fuzz.case.equivalent import Equivalent
 from tinyref_fuzz.generate.corpus import load
+from tinyref_spec.kernel_case import Equivalent
 
 KERNELS = {kernel.name: kernel for kernel in load()}
 

@@ -25,8 +25,10 @@ from tinyref_fuzz.campaign.progress import Quiet
 from tinyref_fuzz.campaign.report import exit_code, text
 from tinyref_fuzz.campaign.task import Examination
 from tinyref_fuzz.case.case import Symptom
-from tinyref_fuzz.case.store import as_case, case_to_json, load_case, load_kept, verdict_of
 from tinyref_fuzz.findings.reproducer import MAX_LINES, reproducer
+from tinyref_spec.kernel_case import CaseRecord
+from tinyref_spec.kernel_case.document import record_to_json
+from tinyref_spec.kernel_case.files import load_record
 
 HERE = Path(__file__).parent
 SEED = 11
@@ -146,9 +148,9 @@ def test_flags_belong_to_what_a_campaign_finds(tmp_path: Path, monkeypatch: pyte
     replays = [line for line in lines if line.strip().startswith("replay")]
     assert replays
     assert all(line.startswith(f"   replay  {flags} tinyref fuzz replay ") for line in replays)
-    kept = load_kept(summary.buckets[0].file)
+    kept = load_record(summary.buckets[0].file)
     assert kept.note.endswith(f", {flags}")
-    script = reproducer(as_case(kept), verdict_of(kept), "campaign_devices:Wrong")
+    script = reproducer(kept.case, kept.verdict, "campaign_devices:Wrong")
     assert "os.environ.update({'TINYREF_STRICT_FLOAT': '0', 'TINYREF_CPU_LEVEL': '2'" in script
     assert script.count("\n") <= MAX_LINES
 
@@ -251,7 +253,9 @@ def test_a_smaller_case_takes_the_place_of_a_file_in_the_folder_alone(tmp_path: 
 
 
 def examination(number: int, nodes: int) -> Examination:
-    case = case_to_json(case_at(judge_of("PYTHON"), SEED, number, "small"), f"case {number}")
+    case = record_to_json(
+        CaseRecord(case_at(judge_of("PYTHON"), SEED, number, "small"), f"case {number}")
+    )
     return Examination(number, "bucket", "device", "", "differs", case, nodes)
 
 
@@ -263,7 +267,7 @@ def test_what_a_device_computes_wrongly_is_kept_as_a_case(tmp_path: Path):
     assert set(findings(tmp_path).values()) == {Symptom.VALUE}
     assert exit_code(summary) == 1
     bucket = summary.buckets[0]
-    assert load_case(bucket.file).ast.src
+    assert load_record(bucket.file).case.ast.src
     # What is not installed is imported only where the command says so.
     assert f"replay {bucket.file} --device campaign_devices:Wrong\n" in text(summary)
     assert f"seed {SEED}" in text(summary)
@@ -295,7 +299,7 @@ def test_a_fault_costs_one_case_and_the_rest_goes_on(
     assert (summary.cases, summary.incomplete) == (KERNELS, "")
     assert findings(tmp_path) == dict.fromkeys(faulty_numbers, symptom)
     assert all(says in bucket.examination.detail for bucket in summary.buckets)
-    assert all(load_case(bucket.file).buffers for bucket in summary.buckets)
+    assert all(load_record(bucket.file).case.buffers for bucket in summary.buckets)
     assert exit_code(summary) == 1
 
 

@@ -20,8 +20,10 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref_fuzz.campaign import folder as folders
 from tinyref_fuzz.campaign.folder import SHIPPED, migrate_folder, problems_of
-from tinyref_fuzz.case.store import as_case, case_text, load_case, load_kept, save_case
 from tinyref_spec.kernel import regressions
+from tinyref_spec.kernel_case import CaseRecord, Pair
+from tinyref_spec.kernel_case.document import record_text
+from tinyref_spec.kernel_case.files import load_record, save_record
 
 HERE = Path(__file__).parent
 VERSIONS = Path(__file__).parent / "versions"
@@ -79,13 +81,13 @@ def wrong(plant):
 def test_replay_of_a_healthy_case(capsys):
     assert tinyref("replay", GOOD, "--device", "PYTHON") == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == f"note: {load_kept(GOOD).note}"
+    assert lines[0] == f"note: {load_record(GOOD).note}"
     assert lines[1].startswith("PYTHON: all agree (")
 
 
 @pytest.mark.long
 def test_replay_takes_the_device_that_is_kept(capsys, tmp_path):
-    path = save_case(tmp_path / "it.json", load_case(GOOD), device="PYTHON")
+    path = save_record(tmp_path / "it.json", CaseRecord(load_record(GOOD).case, device="PYTHON"))
     assert tinyref("replay", path) == 0
     assert capsys.readouterr().out.startswith("PYTHON: all agree")
 
@@ -156,11 +158,11 @@ def test_reduce_writes_a_smaller_case(capsys, tmp_path, wrong):
     assert tinyref("reduce", path, "--device", "PYTHON", "--seconds", "3") == 0
     found = capsys.readouterr().out
     assert f"wrote {tmp_path / 'it-reduced.json'}" in found
-    small = load_kept(tmp_path / "it-reduced.json")
+    small = load_record(tmp_path / "it-reduced.json")
     assert small.verdict is not None
-    assert small.verdict.pair == "plain"
+    assert small.verdict.pair is Pair.PLAIN
     assert small.blame is not None
-    assert len(small.ast.toposort()) < len(load_case(GOOD).ast.toposort())
+    assert len(small.case.ast.toposort()) < len(load_record(GOOD).case.ast.toposort())
 
 
 @pytest.mark.long
@@ -189,7 +191,7 @@ def test_files_and_devices_that_are_none_are_one_line(command, capsys, tmp_path)
 def test_what_a_file_names_is_not_imported(command, device, capsys, tmp_path, monkeypatch):
     (tmp_path / "evil.py").write_text("open('was-here', 'w')\n")
     monkeypatch.chdir(tmp_path)
-    case = save_case("a case.json", load_case(GOOD), device=device)
+    case = save_record("a case.json", CaseRecord(load_record(GOOD).case, device=device))
     assert tinyref(command, case) == 2
     assert capsys.readouterr().err == (
         f"tinyref: error: device: a case.json names {device!r}, which is not the name of an "
@@ -203,7 +205,9 @@ def test_what_a_file_names_is_not_imported(command, device, capsys, tmp_path, mo
 def test_a_class_that_the_user_names_is_imported(capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(HERE))
     monkeypatch.syspath_prepend(str(HERE))
-    case = save_case(tmp_path / "it.json", load_case(GOOD), device="campaign_devices:Healthy")
+    case = save_record(
+        tmp_path / "it.json", CaseRecord(load_record(GOOD).case, device="campaign_devices:Healthy")
+    )
     assert tinyref("replay", case, "--device", "campaign_devices:Healthy") == 0
     assert capsys.readouterr().out.startswith("campaign_devices:Healthy: all agree")
 
@@ -211,7 +215,7 @@ def test_a_class_that_the_user_names_is_imported(capsys, tmp_path, monkeypatch):
 @pytest.mark.long
 @pytest.mark.parametrize("device", ["PYTHON", "python:0"])
 def test_the_name_of_an_installed_device_is_taken_from_a_file(device, capsys, tmp_path):
-    case = save_case(tmp_path / "it.json", load_case(GOOD), device=device)
+    case = save_record(tmp_path / "it.json", CaseRecord(load_record(GOOD).case, device=device))
     assert tinyref("replay", case) == 0
     assert capsys.readouterr().out.startswith("PYTHON: all agree")
 
@@ -240,13 +244,13 @@ def test_a_case_without_an_end_on_the_interpreter_is_shown_and_not_reduced(capsy
 
 @pytest.mark.long
 def test_keep_writes_a_regression(capsys, tmp_path):
-    case = save_case(tmp_path / "found.json", as_case(load_kept(GOOD)), device="CPU")
+    case = save_record(tmp_path / "found.json", CaseRecord(load_record(GOOD).case, device="CPU"))
     words = ["--name", "a-new-one", "--note", "It was wrong once.", "--folder", tmp_path]
     assert tinyref("keep", case, *words) == 0
     assert "run it: tinyref conform --query kernel.regression.a-new-one" in capsys.readouterr().out
-    kept = load_kept(tmp_path / "a-new-one.json")
+    kept = load_record(tmp_path / "a-new-one.json")
     assert (kept.note, kept.device) == ("It was wrong once.", "CPU")
-    assert kept.ast is load_case(GOOD).ast
+    assert kept.case.ast is load_record(GOOD).case.ast
     assert tinyref("keep", case, *words) == 2
     assert "is there: give another name" in capsys.readouterr().err
 
@@ -283,10 +287,10 @@ def test_what_comes_with_tinyref_is_clean(capsys):
 
 @pytest.mark.long
 def test_check_lists_problems(capsys, tmp_path):
-    good = as_case(load_kept(GOOD))
-    save_case(tmp_path, good)
+    good = load_record(GOOD).case
+    save_record(tmp_path, CaseRecord(good))
     renamed = tmp_path / "case-000000000000.json"
-    renamed.write_text(case_text(good))
+    renamed.write_text(record_text(CaseRecord(good)))
     (tmp_path / "broken.json").write_text("{}")
     (tmp_path / "note.txt").write_text("not looked at")
     shutil.copy(VERSIONS / "v0-sum-int32.json", tmp_path)
@@ -301,7 +305,7 @@ def test_check_lists_problems(capsys, tmp_path):
 
 @pytest.mark.long
 def test_check_replays(tmp_path, wrong):
-    save_case(tmp_path, load_case(GOOD))
+    save_record(tmp_path, load_record(GOOD))
     (problem,) = problems_of(tmp_path, "PYTHON")
     assert "fails on PYTHON, between the evaluator and the plain program" in problem.text
 
@@ -309,15 +313,15 @@ def test_check_replays(tmp_path, wrong):
 @pytest.mark.long
 def test_any_error_of_one_file_is_that_of_the_file(capsys, tmp_path, monkeypatch):
     for name in ("a", "b", "c"):
-        save_case(tmp_path / f"{name}.json", load_case(GOOD), note=name)
-    healthy = folders.kept_from_json
+        save_record(tmp_path / f"{name}.json", CaseRecord(load_record(GOOD).case, note=name))
+    healthy = folders.record_from_json
 
     def broken(data):
         if data["note"] == "b":
             raise RecursionError("too deep")
         return healthy(data)
 
-    monkeypatch.setattr(folders, "kept_from_json", broken)
+    monkeypatch.setattr(folders, "record_from_json", broken)
     assert tinyref("corpus", "check", tmp_path, "--device", "PYTHON") == 1
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 2
@@ -328,8 +332,8 @@ def test_any_error_of_one_file_is_that_of_the_file(capsys, tmp_path, monkeypatch
 @pytest.mark.slow
 def test_a_case_without_an_end_costs_one_file(capsys, tmp_path, plant):
     plant(no_end_for_sum)
-    save_case(tmp_path / "a.json", load_case(GOOD))
-    save_case(tmp_path / "b.json", load_case(WITHOUT_SUM))
+    save_record(tmp_path / "a.json", load_record(GOOD))
+    save_record(tmp_path / "b.json", load_record(WITHOUT_SUM))
     words = ["--device", "PYTHON", "--timeout", "2"]
     assert tinyref("corpus", "check", tmp_path, *words) == 1
     lines = capsys.readouterr().out.splitlines()
@@ -341,7 +345,7 @@ def test_a_case_without_an_end_costs_one_file(capsys, tmp_path, plant):
 
 def test_a_device_that_does_not_work_ends_the_check(capsys, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(HERE))
-    save_case(tmp_path, load_case(GOOD))
+    save_record(tmp_path, load_record(GOOD))
     assert tinyref("corpus", "check", tmp_path, "--device", "campaign_devices:Missing") == 2
     assert "is not available here: no driver" in capsys.readouterr().err
 
@@ -351,7 +355,7 @@ def test_migrate_rewrites_old_files_in_place(capsys, tmp_path):
     data = json.loads((VERSIONS / "v0-sum-int32.json").read_text())
     (tmp_path / "plain.json").write_text(json.dumps(data))
     (tmp_path / "case-000000000000.json").write_text(json.dumps(data))
-    before = save_case(tmp_path / "new.json", load_case(GOOD)).read_bytes()
+    before = save_record(tmp_path / "new.json", load_record(GOOD)).read_bytes()
     assert tinyref("corpus", "migrate", tmp_path) == 0
     assert "2 files migrated" in capsys.readouterr().out
     names = sorted(path.name for path in tmp_path.iterdir())

@@ -18,7 +18,6 @@ from tinyref_fuzz.__main__ import main
 from tinyref_fuzz.campaign.cases import kernels_for
 from tinyref_fuzz.campaign.database import Database
 from tinyref_fuzz.case.case import Mode
-from tinyref_fuzz.case.store import case_from_json, case_to_json
 from tinyref_fuzz.case.tape import Tape
 from tinyref_fuzz.generate import POLICIES, generate, mutate
 from tinyref_fuzz.generate.corpus import check, harvested
@@ -34,6 +33,8 @@ from tinyref_fuzz.generate.corpus.collection import (
 )
 from tinyref_fuzz.generate.corpus.harvest import MAX_WORK, case_of, chosen, harvest
 from tinyref_fuzz.judge.judge import Judge
+from tinyref_spec.kernel_case import CaseRecord
+from tinyref_spec.kernel_case.document import record_from_json, record_to_json
 
 PYTHON = Device["PYTHON"].capabilities
 KERNELS = harvested()
@@ -70,7 +71,7 @@ def test_the_present_compiler_agrees_on_each(kernel):
     assert case.mode is (Mode.FLOAT if "float" in kernel.tags else Mode.EXACT)
     verdict = Judge("PYTHON").verdict(case, thorough=False)
     assert verdict.agrees, verdict
-    assert case_from_json(case_to_json(case)).ast is kernel.ast
+    assert record_from_json(record_to_json(CaseRecord(case))).case.ast is kernel.ast
 
 
 # --- a user's program ---------------------------------------------------------------------------
@@ -224,17 +225,19 @@ def changed(**members) -> dict:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ([], "kernels, schema: expected 'tinyref.kernels'"),
-        (SMALL | {"version": 2}, "kernels, version: expected 1"),
-        (SMALL | {"more": 1}, "kernels: expected the members"),
+        ([], "kernels: expected an object"),
+        (SMALL | {"schema": "x"}, "kernels, schema: expected 'tinyref.kernels'"),
+        (SMALL | {"version": 2}, "kernels, version: expected a version from 1 to 1"),
+        (SMALL | {"more": 1}, "kernels: expected only the members"),
         (SMALL | {"source": "a\nb"}, "source: expected a text of one line"),
-        (SMALL | {"kernels": [1]}, "kernels[0]: expected the members ast, bindings, computes"),
+        (SMALL | {"kernels": [1]}, "kernels[0]: expected an object"),
+        (changed(size=1), "kernels[0]: expected only the members ast, bindings, computes"),
         (SMALL | {"kernels": SMALL["kernels"] * 2}, "expected each kernel once"),
-        (changed(ast="x"), "kernels[0].ast: expected a list of lines"),
+        (changed(ast="x"), "kernels[0].ast: expected a list"),
         (changed(ast=["%0 = EVIL"]), "kernels[0].ast: "),
-        (changed(ast=["x" * 100_001]), "expected at most 100000 characters"),
+        (changed(ast=["x" * 100_001]), "expected a text of at most 100000 characters"),
         (changed(ast=["DEFINE_VAR"] * 5), "4 variables"),
-        (changed(bindings={"n": "1"}), "kernels[0].bindings: expected an integer"),
+        (changed(bindings={"n": "1"}), "kernels[0].bindings.n: expected an integer"),
         (changed(computes=[1]), "kernels[0].computes[0]: expected a text"),
         (
             changed(ast=["%0 = DEFINE_GLOBAL int32*9999999999@global () Slot{slot=0}"]),
@@ -245,7 +248,7 @@ def changed(**members) -> dict:
             "expected the slots from 0 on",
         ),
     ],
-    ids=range(14),
+    ids=range(16),
 )
 def test_what_is_no_collection_is_refused(data, message):
     with pytest.raises(UserError) as refused:

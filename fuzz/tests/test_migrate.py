@@ -13,11 +13,12 @@ from tinyref.errors import UserError
 from tinyref.interpret.evaluate import evaluate
 from tinyref.optimise.opt import opts_text
 from tinyref_fuzz.case.case import Blame, Mode, Pair, Symptom, Verdict
-from tinyref_fuzz.case.migrate import STEPS, is_present, migrate
-from tinyref_fuzz.case.store import as_case, blame_of, case_from_json, load_kept, verdict_of
 from tinyref_fuzz.generate.corpus.harvest import MAX_NODES, MAX_WORK
-from tinyref_spec.kept import VERSION, document, limits
 from tinyref_spec.kernel import regressions
+from tinyref_spec.kernel_case import document, limits
+from tinyref_spec.kernel_case.document import record_from_json
+from tinyref_spec.kernel_case.files import load_record
+from tinyref_spec.kernel_case.migrate import STEPS, VERSION, is_present, migrate
 
 FILES = Path(__file__).parent / "versions"
 
@@ -27,7 +28,7 @@ def old(name: str) -> dict:
 
 
 def values(name: str) -> list[float]:
-    case = as_case(load_kept(FILES / name))
+    case = load_record(FILES / name).case
     found = evaluate(case.ast, dict(enumerate(case.buffers)), case.bindings)[0]
     return found.astype(np.float64).tolist()
 
@@ -39,10 +40,10 @@ def test_there_is_a_file_and_a_step_for_each_version():
 
 
 def test_version_0_reads_as_it_was_meant():
-    kept = load_kept(FILES / "v0-sum-int32.json")
+    kept = load_record(FILES / "v0-sum-int32.json")
     assert kept.note == "element 1 of 3 is 0 instead of 6"
     assert (kept.device, kept.verdict, kept.blame) == ("CPU", None, None)
-    case = as_case(kept)
+    case = kept.case
     assert case.mode is Mode.EXACT
     assert [opts_text(opts) for opts in case.opts] == ["UPCAST(0, 3) UNROLL(0, 0)"]
     assert case.choices == (3, 1, 4, 1, 5)
@@ -56,7 +57,7 @@ def test_version_0_reads_as_it_was_meant():
 
 
 def test_version_0_has_floats_as_integers():
-    case = as_case(load_kept(FILES / "v0-sum-bfloat16.json"))
+    case = load_record(FILES / "v0-sum-bfloat16.json").case
     assert case.opts == ()
     assert case.buffers[1].dtype == ml_dtypes.bfloat16
     assert case.buffers[1].astype(np.float64).tolist() == [5, -2, 3, 256, 1, -7]
@@ -64,12 +65,12 @@ def test_version_0_has_floats_as_integers():
 
 
 def test_version_1_reads_as_it_was_meant():
-    kept = load_kept(FILES / "v1-edge.json")
+    kept = load_record(FILES / "v1-edge.json")
     assert (kept.note, kept.device) == ("A NaN lost its payload.", "CPU")
     found = "element 0 of 5 is 7fc00000 instead of 7fc00001"
-    assert verdict_of(kept) == Verdict(Pair.DEVICE, Symptom.VALUE, found, -1, 2)
-    assert blame_of(kept) == Blame("device", "", "stored bits")
-    case = as_case(kept)
+    assert kept.verdict == Verdict(Pair.DEVICE, Symptom.VALUE, found, -1, 2)
+    assert kept.blame == Blame("device", "", "stored bits")
+    case = kept.case
     assert (case.mode, dict(case.bindings)) == (Mode.EDGE, {"n": 4})
     assert case.equivalent is not None
     assert case.equivalent.labels == ("commute", "view-twice")
@@ -97,12 +98,13 @@ SUM = old("v0-sum-int32.json")
     ("data", "message"),
     [
         ({"schema": "tinyref.case", "version": 0, "choices": [1, 2]}, "with choices alone"),
-        (SUM | {"more": 1}, "case: expected the members buffers, choices"),
+        (SUM | {"more": 1}, "case: expected only the members buffers, choices"),
         (SUM | {"kernel": "%0 = EVIL\n"}, "kernel: "),
         (SUM | {"kernel": "x" * 100_001}, "kernel: expected a text of at most 100000"),
         (SUM | {"kernel": 3}, "kernel: expected a text"),
         (SUM | {"kernel": "sequence\n"}, "kernel: "),
-        (SUM | {"buffers": [1]}, "buffers[0]: expected the members dtype, values"),
+        (SUM | {"buffers": [1]}, "buffers[0]: expected an object"),
+        (SUM | {"buffers": [{"dtype": "int8"}]}, "buffers[0]: expected a member 'values'"),
         (SUM | {"buffers": {}}, "buffers: expected a list"),
         (SUM | {"buffers": [{"dtype": "float32", "values": [0.5]}]}, "expected a small integer"),
         (SUM | {"buffers": [{"dtype": [], "values": [1]}]}, "buffers[0].dtype: expected one of"),
@@ -112,11 +114,11 @@ SUM = old("v0-sum-int32.json")
         (SUM | {"version": "0"}, "case, version: expected a version from 0 to 1"),
         ([], "case: expected an object"),
     ],
-    ids=range(15),
+    ids=range(16),
 )
 def test_what_no_step_can_bring_over_is_refused(data, message):
     with pytest.raises(UserError) as refused:
-        case_from_json(data)
+        record_from_json(data)
     assert message in str(refused.value)
 
 

@@ -26,20 +26,12 @@ from tinyref.uops.payload import ViewArg
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_fuzz.case.case import Blame, Case, Mode, Pair, Symptom, Verdict
 from tinyref_fuzz.case.equivalent import equivalents
-from tinyref_fuzz.case.store import (
-    as_case,
-    blame_of,
-    case_from_json,
-    case_text,
-    case_to_json,
-    load_case,
-    load_kept,
-    save_case,
-    verdict_of,
-)
 from tinyref_fuzz.case.tape import Tape
 from tinyref_fuzz.generate.corpus import load
-from tinyref_spec.kept.buffers import buffer_from_json, buffer_to_json
+from tinyref_spec.kernel_case import CaseRecord
+from tinyref_spec.kernel_case.buffers import buffer_from_json, buffer_to_json
+from tinyref_spec.kernel_case.document import record_from_json, record_text, record_to_json
+from tinyref_spec.kernel_case.files import load_record, save_record
 
 
 def flat(slot: int, dtype, size: int) -> UOp:
@@ -85,7 +77,7 @@ def same(found: Case, wanted: Case) -> None:
 def test_a_case_comes_back_with_every_field():
     case = small()
     assert len(case.equivalent.trail) == 2
-    same(case_from_json(json.loads(case_text(case))), case)
+    same(record_from_json(json.loads(record_text(CaseRecord(case)))).case, case)
 
 
 @pytest.mark.parametrize("dtype", dtypes.all, ids=lambda dtype: dtype.name)
@@ -136,25 +128,29 @@ def test_the_text_of_buffers():
 def test_every_kernel_of_the_corpus_comes_back(first):
     for kernel in load()[first::10]:
         case = Case(kernel.ast, kernel.buffers(), bindings=kernel.bindings)
-        same(case_from_json(json.loads(case_text(case))), case)
+        same(record_from_json(json.loads(record_text(CaseRecord(case)))).case, case)
 
 
 def test_verdict_blame_note_and_device_come_back(tmp_path):
     verdict = Verdict(Pair.OPTIMISED, Symptom.RED_ZONE, "byte 3 of slot 1", 2, 7)
     blame = Blame("optimise", "PADTO", "a sum of 3")
-    path = save_case(tmp_path / "it.json", small(), "a pad too many", verdict, blame, "CPU")
-    kept = load_kept(path)
-    assert (kept.note, kept.device, verdict_of(kept)) == ("a pad too many", "CPU", verdict)
-    assert blame_of(kept) == blame
-    same(as_case(kept), small())
-    agreed = load_kept(save_case(tmp_path / "it.json", small(), verdict=Verdict(judged=2)))
-    assert verdict_of(agreed) == Verdict(judged=2)
-    assert blame_of(agreed) is None
+    path = save_record(
+        tmp_path / "it.json", CaseRecord(small(), "a pad too many", verdict, blame, "CPU")
+    )
+    kept = load_record(path)
+    assert (kept.note, kept.device, kept.verdict) == ("a pad too many", "CPU", verdict)
+    assert kept.blame == blame
+    same(kept.case, small())
+    agreed = load_record(
+        save_record(tmp_path / "it.json", CaseRecord(small(), verdict=Verdict(judged=2)))
+    )
+    assert agreed.verdict == Verdict(judged=2)
+    assert agreed.blame is None
 
 
 def test_details_of_any_length_and_characters_can_be_kept(tmp_path):
     verdict = Verdict(Pair.DEVICE, Symptom.ERROR, "\ud800" + "x" * 100_000)
-    kept = load_kept(save_case(tmp_path / "it.json", small(), verdict=verdict))
+    kept = load_record(save_record(tmp_path / "it.json", CaseRecord(small(), verdict=verdict)))
     assert kept.verdict.detail == "?" + "x" * 19_996 + "..."
 
 
@@ -162,34 +158,36 @@ def test_details_of_any_length_and_characters_can_be_kept(tmp_path):
 
 
 def test_the_text_is_stable_and_a_change_is_a_small_difference():
-    lines = case_text(small()).splitlines()
-    assert lines == case_text(small()).splitlines()
+    lines = record_text(CaseRecord(small())).splitlines()
+    assert lines == record_text(CaseRecord(small())).splitlines()
     assert max(map(len, lines)) <= 100
     assert [line for line in lines if line.startswith(' "')] == sorted(
         line for line in lines if line.startswith(' "')
     )
     changed = small(opts=(parse_opts("UPCAST(0, 2)"), *small().opts[1:]))
-    assert len(set(case_text(changed).splitlines()) - set(lines)) == 1
+    assert len(set(record_text(CaseRecord(changed)).splitlines()) - set(lines)) == 1
 
 
 def test_a_folder_gets_a_name_for_each_content(tmp_path):
-    first = save_case(tmp_path, small(), stem="store")
+    first = save_record(tmp_path, CaseRecord(small()), stem="store")
     assert first.parent == tmp_path
     digest = first.name.removeprefix("store-").removesuffix(".json")
     assert len(digest) == 12
     assert set(digest) <= set("0123456789abcdef")
     # What was found is not the content; the data are.
-    assert save_case(tmp_path, small(), "a note", stem="store", device="CPU") == first
+    assert save_record(tmp_path, CaseRecord(small(), "a note", device="CPU"), stem="store") == first
     other = small().buffers[1].copy()
     other[0] = 2
-    second = save_case(tmp_path, small().__class__(small().ast, (small().buffers[0], other)))
+    second = save_record(
+        tmp_path, CaseRecord(small().__class__(small().ast, (small().buffers[0], other)))
+    )
     assert second.name != first.name
     assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_a_file_is_there_whole_or_not_at_all(tmp_path, monkeypatch):
     path = tmp_path / "it.json"
-    save_case(path, small(), "first")
+    save_record(path, CaseRecord(small(), "first"))
     before = path.read_bytes()
 
     def full(*given):
@@ -197,20 +195,20 @@ def test_a_file_is_there_whole_or_not_at_all(tmp_path, monkeypatch):
 
     monkeypatch.setattr("os.write", full)
     with pytest.raises(UserError, match=r"it\.json: .*No space left"):
-        save_case(path, small(), "second")
+        save_record(path, CaseRecord(small(), "second"))
     assert path.read_bytes() == before
     assert [each.name for each in tmp_path.iterdir()] == ["it.json"]
 
 
 def test_it_is_written_where_a_folder_is_only(tmp_path):
     with pytest.raises(UserError, match="cannot be written"):
-        save_case(tmp_path / "none" / "it.json", small())
+        save_record(tmp_path / "none" / "it.json", CaseRecord(small()))
 
 
 def test_a_case_that_no_reader_would_accept_is_not_written(tmp_path):
     short = Case(doubled(), (np.zeros(4, np.float32),))
     with pytest.raises(UserError, match="ast: kernel: slot 1 has no buffer, there are 1"):
-        save_case(tmp_path / "it.json", short)
+        save_record(tmp_path / "it.json", CaseRecord(short))
     assert not list(tmp_path.iterdir())
 
 
@@ -219,7 +217,7 @@ def test_a_case_that_no_reader_would_accept_is_not_written(tmp_path):
 
 def damaged(path: str, value: object) -> dict:
     """The JSON of `small` with the member at `path`, such as `buffers.0.size`, replaced."""
-    data = json.loads(case_text(small(), verdict=Verdict(), blame=Blame("lower")))
+    data = json.loads(record_text(CaseRecord(small(), verdict=Verdict(), blame=Blame("lower"))))
     place = data
     *folders, last = path.split(".")
     for name in folders:
@@ -260,7 +258,7 @@ REFUSED = [
     ("verdict.trial", -2, "verdict.trial: expected an integer from -1"),
     ("verdict", {}, "verdict: expected a member 'detail', got none"),
     ("blame.stage", 1, "blame.stage: expected a text"),
-    ("buffers", [], "equivalent.kernels[0]: kernel: slot "),
+    ("buffers", [], "ast: kernel: slot 0 has no buffer, there are 0"),
     ("buffers.0", 1, "buffers[0]: expected an object, got 1"),
     ("buffers.0.dtype", "float32x4", "buffers[0].dtype: expected one of bool, int8"),
     ("buffers.0.dtype", [], "buffers[0].dtype: expected one of bool, int8"),
@@ -310,7 +308,7 @@ REFUSED = [
 @pytest.mark.parametrize(("path", "value", "message"), REFUSED, ids=range(len(REFUSED)))
 def test_what_the_writer_does_not_write_is_refused_with_its_place(path, value, message):
     with pytest.raises(UserError) as refused:
-        case_from_json(damaged(path, value))
+        record_from_json(damaged(path, value))
     assert message in str(refused.value)
 
 
@@ -328,20 +326,20 @@ def wide(extent: int, axes: int = 1) -> UOp:
 
 def test_kernels_that_would_take_forever_are_refused():
     buffers = (np.zeros(1, np.int32), np.zeros(1, np.int32))
-    case_to_json(Case(wide(1 << 20), buffers))
+    record_to_json(CaseRecord(Case(wide(1 << 20), buffers)))
     for extent, axes in ((1 << 25, 1), (1 << 40, 1), (1000, 9)):
         with pytest.raises(UserError, match="expected at most 16777216 elements"):
-            case_to_json(Case(wide(extent, axes), buffers))
+            record_to_json(CaseRecord(Case(wide(extent, axes), buffers)))
 
 
 def test_a_variable_needs_a_value_in_its_range():
     kernel = next(kernel for kernel in load() if kernel.bindings)
     name, value = next(iter(kernel.bindings.items()))
-    data = case_to_json(Case(kernel.ast, kernel.buffers(), bindings=kernel.bindings))
-    assert case_from_json(data).bindings[name] == value
+    data = record_to_json(CaseRecord(Case(kernel.ast, kernel.buffers(), bindings=kernel.bindings)))
+    assert record_from_json(data).case.bindings[name] == value
     for bindings, message in (({}, "no value given"), ({name: 10**9}, "is outside")):
         with pytest.raises(UserError, match=message):
-            case_from_json(data | {"bindings": bindings})
+            record_from_json(data | {"bindings": bindings})
 
 
 def test_sizes_are_no_way_to_fill_the_memory():
@@ -350,7 +348,7 @@ def test_sizes_are_no_way_to_fill_the_memory():
     size = n
     for _ in range(60):
         size = UOp(Ops.MUL, dtypes.index, (size, size))
-    data = case_to_json(Case(doubled(), (np.zeros(4, np.float32),) * 2))
+    data = record_to_json(CaseRecord(Case(doubled(), (np.zeros(4, np.float32),) * 2)))
     nodes = to_json(size)["nodes"]
     shift = len(nodes)
     moved = copy.deepcopy(data["ast"])
@@ -360,7 +358,7 @@ def test_sizes_are_no_way_to_fill_the_memory():
     view["payload"]["groups"][0]["shape"] = [{"node": shift - 1}]
     data["ast"] = moved | {"nodes": nodes + moved["nodes"], "root": moved["root"] + shift}
     with pytest.raises(UserError, match="a product has more than 16 factors"):
-        case_from_json(data | {"bindings": {"n": 1}})
+        record_from_json(data | {"bindings": {"n": 1}})
 
 
 @pytest.mark.parametrize(
@@ -382,7 +380,7 @@ def test_files_that_are_no_cases_are_refused_with_their_path(tmp_path, text, mes
     path = tmp_path / "it.json"
     path.write_bytes(text)
     with pytest.raises(UserError) as refused:
-        load_case(path)
+        load_record(path)
     assert str(refused.value).startswith(str(path))
     assert message in str(refused.value)
 
@@ -390,7 +388,7 @@ def test_files_that_are_no_cases_are_refused_with_their_path(tmp_path, text, mes
 def test_a_file_that_is_not_there_or_no_file(tmp_path):
     for path in (tmp_path / "none.json", tmp_path, tmp_path / ("x" * 300), "a\0b"):
         with pytest.raises(UserError):
-            load_case(path)
+            load_record(path)
 
 
 def every_place(data: object) -> list[tuple[object, object]]:
@@ -438,12 +436,15 @@ def test_damaged_cases_are_refused_or_read_and_nothing_else(seed):
     random = Random(seed)
     kernel = next(kernel for kernel in load() if kernel.bindings)
     symbolic = Case(kernel.ast, kernel.buffers(), bindings=kernel.bindings)
-    texts = [case_text(small(), "note", Verdict(), Blame("lower")), case_text(symbolic)]
+    texts = [
+        record_text(CaseRecord(small(), "note", Verdict(), Blame("lower"))),
+        record_text(CaseRecord(symbolic)),
+    ]
     refused: list[UserError] = []
     for number in range(400):
         data = damaged_anyhow(random, texts[number % 2])
         try:
-            case_to_json(case_from_json(data))
+            record_to_json(record_from_json(data))
         except UserError as error:
             refused.append(error)
     assert len(refused) > 250
@@ -453,7 +454,7 @@ def test_damaged_cases_are_refused_or_read_and_nothing_else(seed):
 def test_damaged_bytes_are_refused_or_read_and_nothing_else(tmp_path):
     random = Random(5)
     path = tmp_path / "it.json"
-    text = case_text(small()).encode()
+    text = record_text(CaseRecord(small())).encode()
     refused: list[UserError] = []
     for _ in range(300):
         data = bytearray(text)
@@ -461,7 +462,7 @@ def test_damaged_bytes_are_refused_or_read_and_nothing_else(tmp_path):
             data[random.randrange(len(data))] = random.randrange(256)
         path.write_bytes(data[: random.choice((len(data), random.randrange(len(data))))])
         try:
-            load_case(path)
+            load_record(path)
         except UserError as error:
             refused.append(error)
     assert len(refused) > 250

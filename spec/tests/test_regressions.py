@@ -21,17 +21,18 @@ from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_spec import catalogue
 from tinyref_spec.case import Profile
 from tinyref_spec.device_under_test import DeviceUnderTest, Optimised, Runnable
-from tinyref_spec.kept import KeptCase, read_kept
 from tinyref_spec.kernel import regressions
+from tinyref_spec.kernel_case import Case, CaseRecord, Equivalent, Mode
+from tinyref_spec.kernel_case.files import load_record
 
-KEPT = regressions.kept_cases()
+RECORDS = regressions.records()
 ROWS = {row.id: row for row in regressions.rows()}
-each_case = pytest.mark.parametrize("name", KEPT)
+each_case = pytest.mark.parametrize("name", RECORDS)
 
 
 def test_there_are_regressions_and_each_has_a_row():
-    assert len(KEPT) >= 8
-    assert set(ROWS) == {f"kernel.regression.{name}" for name in KEPT}
+    assert len(RECORDS) >= 8
+    assert set(ROWS) == {f"kernel.regression.{name}" for name in RECORDS}
     assert set(ROWS) <= {row.id for row in catalogue.all_rows()}
 
 
@@ -39,9 +40,10 @@ def test_there_are_regressions_and_each_has_a_row():
 def test_each_runs_plain_and_with_its_lists_in_the_quick_profile(name):
     cases = ROWS[f"kernel.regression.{name}"].cases(Profile.QUICK)
     # Without lists that of the heuristics, and the equivalent kernel where there is one.
-    lists = len({opts for opts in KEPT[name].opts if opts}) if KEPT[name].opts else 1
-    assert len(cases) == 1 + lists + bool(KEPT[name].trail)
-    assert ROWS[f"kernel.regression.{name}"].sentence == KEPT[name].note
+    case = RECORDS[name].case
+    lists = len({opts for opts in case.opts if opts}) if case.opts else 1
+    assert len(cases) == 1 + lists + (case.equivalent is not None)
+    assert ROWS[f"kernel.regression.{name}"].sentence == RECORDS[name].note
 
 
 @each_case
@@ -56,9 +58,9 @@ def test_each_passes(name, device):
 
 @each_case
 def test_a_kernel_that_writes_nothing_does_not_pass(name):
-    kept = KEPT[name]
-    written = evaluate(kept.ast, dict(enumerate(kept.buffers)), kept.bindings)
-    assert any(wanted.tobytes() != kept.buffers[slot].tobytes() for slot, wanted in written.items())
+    case = RECORDS[name].case
+    written = evaluate(case.ast, dict(enumerate(case.buffers)), case.bindings)
+    assert any(wanted.tobytes() != case.buffers[slot].tobytes() for slot, wanted in written.items())
 
 
 @each_case
@@ -86,18 +88,18 @@ def test_the_sign_of_zero_counts_on_edge_data():
         def run(self, *given, **named):
             return [-result for result in super().run(*given, **named)]
 
-    kept = KEPT["sum-of-one-negative-zero"]
-    zeros = dataclasses.replace(kept, buffers=(kept.buffers[0], np.zeros(2, np.float32)))
+    case = RECORDS["sum-of-one-negative-zero"].case
+    zeros = dataclasses.replace(case, buffers=(case.buffers[0], np.zeros(2, np.float32)))
     assert regressions.run(zeros, (), "id", DeviceUnderTest("PYTHON")).passed
     assert not regressions.run(zeros, (), "id", Negative("PYTHON")).passed
-    exact = dataclasses.replace(zeros, mode="exact")
+    exact = dataclasses.replace(zeros, mode=Mode.EXACT)
     assert regressions.run(exact, (), "id", Negative("PYTHON")).passed
 
 
 def test_a_list_that_is_refused_leaves_the_plain_kernel():
-    kept = KEPT["group-of-a-sum-in-place"]
+    case = RECORDS["group-of-a-sum-in-place"].case
     assert not Device["CPU"].capabilities.has_groups
-    assert regressions.run(kept, kept.opts[0], "id", DeviceUnderTest("CPU")).passed
+    assert regressions.run(case, case.opts[0], "id", DeviceUnderTest("CPU")).passed
 
 
 def sum_of(operation: Callable[[UOp, UOp], UOp]) -> UOp:
@@ -112,19 +114,19 @@ def sum_of(operation: Callable[[UOp, UOp], UOp]) -> UOp:
 ADDED = sum_of(build.add)
 DOUBLED = sum_of(lambda x, _: build.mul(x, 2))
 TRIPLED = sum_of(lambda x, _: build.mul(x, 3))
-WITHOUT_LISTS = KeptCase(
-    ADDED,
-    (np.full(64, 90, np.int32), np.arange(64, dtype=np.int32)),
-    note="It was wrong once.",
-)
-WITH_EQUIVALENT = dataclasses.replace(
-    WITHOUT_LISTS, origin=ADDED, trail=(("first", TRIPLED), ("second", DOUBLED))
-)
+WITHOUT_LISTS = Case(ADDED, (np.full(64, 90, np.int32), np.arange(64, dtype=np.int32)))
 
 
-def failing_cases(kept: KeptCase, tested: DeviceUnderTest, monkeypatch) -> list[str]:
+def with_equivalent(*trail: tuple[str, UOp]) -> Case:
+    return dataclasses.replace(WITHOUT_LISTS, equivalent=Equivalent(ADDED, trail))
+
+
+WITH_EQUIVALENT = with_equivalent(("first", TRIPLED), ("second", DOUBLED))
+
+
+def failing_cases(case: Case, tested: DeviceUnderTest, monkeypatch) -> list[str]:
     """What fails of the row of a case, by what each of its cases runs."""
-    monkeypatch.setattr(regressions, "kept_cases", lambda: {"new": kept})
+    monkeypatch.setattr(regressions, "records", lambda: {"new": CaseRecord(case, "It fails.")})
     (row,) = regressions.rows()
     runs = dict(row.specials)
     cases = {case.id.removeprefix(row.id): case for case in row.cases(Profile.QUICK)}
@@ -150,9 +152,9 @@ def test_without_lists_the_heuristics_choose(monkeypatch):
 
 
 def test_with_lists_the_heuristics_are_not_asked(monkeypatch):
-    kept = dataclasses.replace(WITHOUT_LISTS, opts=(parse_opts("UPCAST(0, 4)"),))
+    case = dataclasses.replace(WITHOUT_LISTS, opts=(parse_opts("UPCAST(0, 4)"),))
     tested = WrongOn(lambda kernel: not isinstance(kernel, Optimised))
-    assert failing_cases(kept, tested, monkeypatch) == []
+    assert failing_cases(case, tested, monkeypatch) == []
 
 
 def test_the_last_equivalent_kernel_runs(monkeypatch):
@@ -163,8 +165,9 @@ def test_the_last_equivalent_kernel_runs(monkeypatch):
 
 
 def test_an_equivalent_kernel_that_computes_something_else_fails(monkeypatch):
-    kept = dataclasses.replace(WITH_EQUIVALENT, trail=(("first", TRIPLED),))
-    failing = failing_cases(kept, DeviceUnderTest("CPU"), monkeypatch)
+    failing = failing_cases(
+        with_equivalent(("first", TRIPLED)), DeviceUnderTest("CPU"), monkeypatch
+    )
     assert failing == ["equivalent: first"]
 
 
@@ -180,33 +183,34 @@ def test_an_evaluator_that_is_wrong_on_the_equivalent_kernel_fails(monkeypatch):
 
 def test_a_device_without_the_types_of_the_equivalent_kernel_does_not_owe_it(monkeypatch):
     wide = sum_of(lambda x, _: build.cast(build.mul(build.cast(x, dtypes.int64), 2), dtypes.int32))
-    kept = dataclasses.replace(WITH_EQUIVALENT, trail=(("wider", wide),))
-    monkeypatch.setattr(regressions, "kept_cases", lambda: {"new": kept})
+    case = with_equivalent(("wider", wide))
+    monkeypatch.setattr(regressions, "records", lambda: {"new": CaseRecord(case, "It fails.")})
     (row,) = regressions.rows()
     needs = [case.needs.dtypes for case in row.cases(Profile.QUICK)]
     assert needs == [{dtypes.int32}, {dtypes.int32}, {dtypes.int32, dtypes.int64}]
 
 
 @pytest.mark.parametrize(
-    ("change", "problem"),
+    ("note", "change", "problem"),
     [
-        ({"note": " "}, "note: expected a line on what it found"),
-        ({"note": "a\nb."}, "note: expected a line on what it found"),
-        ({"note": "x" * 160 + "."}, "note: expected a line on what it found, up to 160 characters"),
-        ({"mode": "float"}, "mode: expected one of exact, edge, got float"),
-        ({"buffers": (np.zeros(1),) * 5}, "buffers: expected those that the kernel uses"),
+        (" ", {}, "note: expected a line on what it found"),
+        ("a\nb.", {}, "note: expected a line on what it found"),
+        ("x" * 160 + ".", {}, "note: expected a line on what it found, up to 160 characters"),
+        ("", {"mode": Mode.FLOAT}, "mode: expected one of exact, edge, got float"),
+        ("", {"buffers": (np.zeros(1),) * 5}, "buffers: expected those that the kernel uses"),
     ],
     ids=range(5),
 )
-def test_what_cannot_be_a_regression(change: dict, problem: str):
-    kept: KeptCase = dataclasses.replace(KEPT["sum-of-one-negative-zero"], **change)
-    assert problem in regressions.problem_of(kept)
+def test_what_cannot_be_a_regression(note: str, change: dict, problem: str):
+    record = RECORDS["sum-of-one-negative-zero"]
+    record = CaseRecord(dataclasses.replace(record.case, **change), note or record.note)
+    assert problem in regressions.problem_of(record)
 
 
-def test_a_file_of_another_version_is_refused(tmp_path, monkeypatch):
-    (tmp_path / "old.json").write_text('{"schema": "tinyref.case", "version": 0}')
+def test_a_file_of_an_unknown_version_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "old.json").write_text('{"schema": "tinyref.case", "version": 99}')
     monkeypatch.setattr(regressions, "FOLDER", tmp_path)
-    with pytest.raises(UserError, match=r"old\.json: case, version: expected 1, got 0"):
-        regressions.kept_cases.__wrapped__()
+    with pytest.raises(UserError, match=r"old\.json: case, version: expected a version from 0"):
+        regressions.records.__wrapped__()
     with pytest.raises(UserError, match="no such file"):
-        read_kept(tmp_path / "none.json")
+        load_record(tmp_path / "none.json")

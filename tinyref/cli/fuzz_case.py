@@ -18,7 +18,7 @@ from tinyref.errors import UserError
 if TYPE_CHECKING:
     from tinyref_fuzz.campaign.isolated import JudgeApart
     from tinyref_fuzz.case.case import Case, Verdict
-    from tinyref_spec.kept import KeptCase
+    from tinyref_spec.kernel_case import CaseRecord
 
 # Where nobody knows how wide the terminal is.
 _WIDTH = 100
@@ -48,15 +48,15 @@ def replay(case: _CASE, device: _DEVICE = "", timeout: _TIMEOUT = 60.0) -> None:
       tinyref fuzz replay case.json --device PYTHON
     """
     from tinyref_fuzz.campaign.isolated import JudgeApart
-    from tinyref_fuzz.case.store import as_case, load_kept
+    from tinyref_spec.kernel_case.files import load_record
 
-    kept = load_kept(case)
-    name = _device(device, kept, "replay", case)
-    loaded = as_case(kept)
+    record = load_record(case)
+    name = _device(device, record, "replay", case)
+    loaded = record.case
     with JudgeApart(name, timeout) as judge:
         verdict = judge.verdict(loaded)
-        if kept.note:
-            print(f"note: {kept.note}")
+        if record.note:
+            print(f"note: {record.note}")
         if verdict.pair is None or verdict.symptom is None:
             print(_agreement(verdict, name))
             return
@@ -81,17 +81,19 @@ def reduce(
     The file goes beside CASE, with `-reduced` before its ending, unless --out is given.
     """
     from tinyref_fuzz.campaign.isolated import JudgeApart
-    from tinyref_fuzz.case.store import as_case, load_kept, save_case
+    from tinyref_spec.kernel_case import CaseRecord
+    from tinyref_spec.kernel_case.files import load_record, save_record
 
-    kept = load_kept(case)
-    name = _device(device, kept, "reduce", case)
-    loaded = as_case(kept)
+    record = load_record(case)
+    name = _device(device, record, "reduce", case)
+    loaded = record.case
     with JudgeApart(name, timeout) as judge:
         verdict = judge.verdict(loaded)
         _check_reducible(case, verdict, name)
         found = judge.finding(loaded, verdict, seconds)
     target = out or case.with_name(f"{case.stem}-reduced{case.suffix}")
-    written = save_case(target, found.case, kept.note, found.verdict, found.blame, name, case.stem)
+    reduced = CaseRecord(found.case, record.note, found.verdict, found.blame, name)
+    written = save_record(target, reduced, case.stem)
     print(f"{found.nodes} nodes, {found.opts} optimisations, in {found.seconds:.1f} s")
     print(f"{found.bucket}: {found.blame}")
     if found.problem:
@@ -113,23 +115,23 @@ def show(
     Of one that agrees, and of one that crashes or does not end, only what it is.
     """
     from tinyref_fuzz.campaign.isolated import JudgeApart
-    from tinyref_fuzz.case.store import as_case, load_kept
     from tinyref_fuzz.findings.bucket import DEATHS
     from tinyref_fuzz.findings.show import outline
+    from tinyref_spec.kernel_case.files import load_record
 
-    kept = load_kept(case)
-    name = _device(device, kept, "show", case)
+    record = load_record(case)
+    name = _device(device, record, "show", case)
     if script:
-        _print_script(as_case(kept), case, name, timeout)
+        _print_script(record.case, case, name, timeout)
         return
     for label, text in (
-        ("note", kept.note),
-        ("found on", kept.device),
-        ("blamed then", _blame(kept)),
+        ("note", record.note),
+        ("found on", record.device),
+        ("blamed then", str(record.blame or "")),
     ):
         if text:
             print(f"{label}: {text}")
-    loaded = as_case(kept)
+    loaded = record.case
     width = shutil.get_terminal_size((_WIDTH, 0)).columns
     with JudgeApart(name, timeout) as judge:
         verdict = judge.verdict(loaded)
@@ -263,22 +265,22 @@ def harvest(
         raise typer.Exit(1)
 
 
-def _device(asked: str, kept: KeptCase, command: str, case: Path) -> str:
+def _device(asked: str, record: CaseRecord, command: str, case: Path) -> str:
     """The canonical name. Raises `UserError` where it is unknown."""
-    return device_name(asked or _device_of_file(kept, command, case))
+    return device_name(asked or _device_of_file(record, command, case))
 
 
-def _device_of_file(kept: KeptCase, command: str, case: Path) -> str:
+def _device_of_file(record: CaseRecord, command: str, case: Path) -> str:
     """The installed device that a file names; files come from anywhere, and may not import."""
     from tinyref.device import Device
 
-    head, colon, number = kept.device.partition(":")
+    head, colon, number = record.device.partition(":")
     is_numbered = number.isascii() and number.isdigit()
     if not colon or (is_numbered and head.upper() in Device.names()):
-        return kept.device
-    again = f"tinyref fuzz {command} {shlex.quote(str(case))} --device {shlex.quote(kept.device)}"
+        return record.device
+    again = f"tinyref fuzz {command} {shlex.quote(str(case))} --device {shlex.quote(record.device)}"
     raise UserError(
-        f"device: {case} names {kept.device!r}, which is not the name of an installed device: "
+        f"device: {case} names {record.device!r}, which is not the name of an installed device: "
         f"a file may not choose what code runs; if you trust it: {again}"
     )
 
@@ -316,9 +318,3 @@ def _particulars(judge: JudgeApart, case: Case, verdict: Verdict) -> Iterator[st
     opts, blame = explained
     yield f"with {opts_text(opts)}" if opts else "without optimisations"
     yield f"stage: {blame}"
-
-
-def _blame(kept: KeptCase) -> str:
-    from tinyref_fuzz.case.store import blame_of
-
-    return str(blame_of(kept) or "")

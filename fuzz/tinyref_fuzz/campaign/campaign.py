@@ -36,9 +36,9 @@ from tinyref_fuzz.campaign.task import (
     Setup,
     Task,
 )
-from tinyref_fuzz.case.store import kept_from_json, save_kept
 from tinyref_fuzz.generate.policies import policy_named
-from tinyref_spec.kept import named
+from tinyref_spec.kernel_case.document import record_from_json
+from tinyref_spec.kernel_case.files import save_record
 
 DEFAULT_SECONDS = 60.0
 # Whoever names kernels wants to see these, not a mix in which they are rare.
@@ -496,14 +496,12 @@ class Campaign:
         """The file of the reproducer, empty where there is none. Raises `CampaignError`."""
         if found.case is None:
             return ""
-        kept = kept_from_json(dict(found.case))
-        path = self.corpus / named("case", kept)
+        record = record_from_json(found.case)
         try:
             self.corpus.mkdir(parents=True, exist_ok=True)
-            save_kept(path, kept)
+            return str(save_record(self.corpus, record))
         except (OSError, UserError) as error:
             raise CampaignError(f"cannot write a reproducer: {error}") from error
-        return str(path)
 
     def _progress(self) -> Progress:
         now = time.monotonic()

@@ -23,7 +23,6 @@ import tinyref_spec
 from tinyref.algebra.rewrite.engine import firings
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError, explained
-from tinyref.foreign import made
 from tinyref.optimise.opt import OptOp
 from tinyref.uops.ops import Ops
 from tinyref_fuzz.case.case import Case, Opts, Pair, Symptom, Verdict
@@ -34,6 +33,7 @@ from tinyref_fuzz.generate.corpus.collection import kernels_from_json
 from tinyref_fuzz.generate.mutate import MAX_POSITIONS, fitting
 from tinyref_fuzz.generate.policies import Policy, policy_named
 from tinyref_fuzz.judge.judge import Judge
+from tinyref_spec.kernel_case.document import verdict_from_json, verdict_to_json
 
 # Factors for the weights of a policy, by name: {"opts": {"UPCAST": 2.0}, "forms": {...}}.
 Guide = Mapping[str, Mapping[str, float]]
@@ -180,29 +180,6 @@ class CaseResult:
     def from_json(data: Mapping[str, Any]) -> CaseResult:
         verdict = verdict_from_json(data["verdict"]) if data["verdict"] is not None else None
         return CaseResult(**{**data, "verdict": verdict})
-
-
-def verdict_to_json(verdict: Verdict) -> dict[str, Any]:
-    """A verdict as JSON; the enumerations by name."""
-    return {
-        "pair": verdict.pair.name if verdict.pair else None,
-        "symptom": verdict.symptom.name if verdict.symptom else None,
-        "detail": verdict.detail,
-        "trial": verdict.trial,
-        "judged": verdict.judged,
-    }
-
-
-def verdict_from_json(data: Mapping[str, Any]) -> Verdict:
-    """The verdict that `verdict_to_json` wrote. Raises `ValueError` for other data."""
-    if not isinstance(data, Mapping):
-        raise ValueError("a verdict is an object")
-    try:
-        pair = Pair[data["pair"]] if data["pair"] else None
-        symptom = Symptom[data["symptom"]] if data["symptom"] else None
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"a verdict with no such member or value: {error}") from None
-    return made(Verdict, {**data, "pair": pair, "symptom": symptom})
 
 
 def result_of(

@@ -22,10 +22,11 @@ from tinyref.errors import UserError, printable
 from tinyref.folders import set_aside
 from tinyref.foreign import json_value
 from tinyref.runtimes.identity import differences
-from tinyref_fuzz.campaign.cases import code_version, verdict_from_json, verdict_to_json
+from tinyref_fuzz.campaign.cases import code_version
 from tinyref_fuzz.campaign.examination import signature
 from tinyref_fuzz.campaign.task import CampaignError, Done, Examination
 from tinyref_fuzz.case.case import Verdict
+from tinyref_spec.kernel_case.document import verdict_from_json, verdict_to_json
 
 NAME = "campaign.sqlite"
 LOCK = "campaign.lock"

@@ -13,19 +13,16 @@ from dataclasses import replace
 from tinyref import reproduce
 from tinyref.errors import explained
 from tinyref.runtimes.identity import device_settings
-from tinyref_fuzz.campaign.cases import (
-    case_at,
-    verdict_from_json,
-    verdict_to_json,
-)
+from tinyref_fuzz.campaign.cases import case_at
 from tinyref_fuzz.campaign.task import Examination, Setup, Task
 from tinyref_fuzz.case.case import Blame, Case, Pair, Symptom, Verdict
-from tinyref_fuzz.case.store import case_to_json
 from tinyref_fuzz.findings.examine import STAGE_OF, Finding, examine
 from tinyref_fuzz.findings.reproducer import terminal_lines
 from tinyref_fuzz.generate.corpus import CorpusKernel
 from tinyref_fuzz.judge.judge import Judge
 from tinyref_fuzz.reduce import node_count, opt_count
+from tinyref_spec.kernel_case import CaseRecord
+from tinyref_spec.kernel_case.document import record_to_json, verdict_from_json, verdict_to_json
 
 # To try anything on such a case takes too long, or too much.
 HOPELESS = frozenset({Symptom.HANG, Symptom.MEMORY})
@@ -73,14 +70,14 @@ def examined(
 
 
 def _reduced(setup: Setup, task: Task, found: Finding) -> Examination:
-    note = _note(setup, task)
+    record = CaseRecord(found.case, _note(setup, task), found.verdict, found.blame, setup.device)
     return Examination(
         number=task.first,
         bucket=found.bucket.key,
         stage=found.blame.stage,
         cause=found.blame.cause,
         detail=found.verdict.detail,
-        case=case_to_json(found.case, note, found.verdict, found.blame, setup.device),
+        case=record_to_json(record),
         nodes=found.nodes,
         opts=found.opts,
         lines=_lines(found.case, found.verdict),
@@ -92,9 +89,10 @@ def _as_it_is(setup: Setup, task: Task, case: Case, problem: str) -> Examination
     """The finding with its case unreduced, in a bucket with all that look like it."""
     verdict = task.verdict
     assert verdict is not None, "an examination has a verdict"
+    record = CaseRecord(case, _note(setup, task), verdict, device=setup.device)
     return replace(
         unexamined(task, problem),
-        case=case_to_json(case, _note(setup, task), verdict, device=setup.device),
+        case=record_to_json(record),
         nodes=node_count(case.ast),
         opts=opt_count(case),
         lines=_lines(case, verdict),

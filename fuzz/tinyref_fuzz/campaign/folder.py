@@ -14,12 +14,12 @@ from pathlib import Path
 from tinyref.errors import UserError
 from tinyref_fuzz.campaign.isolated import MAX_SECONDS, JudgeApart
 from tinyref_fuzz.case.case import Case, Symptom
-from tinyref_fuzz.case.migrate import is_present
-from tinyref_fuzz.case.store import as_case, kept_from_json, save_kept
 from tinyref_fuzz.findings.bucket import DEATHS
 from tinyref_fuzz.generate.corpus import collection
-from tinyref_spec.kept import content_hash, hash_in_name, read_json
 from tinyref_spec.kernel import regressions
+from tinyref_spec.kernel_case.document import content_hash, record_from_json
+from tinyref_spec.kernel_case.files import hash_in_name, read_json, save_record
+from tinyref_spec.kernel_case.migrate import is_present
 
 # Cases that found real bugs, which the spec suite runs, and kernels of the model level.
 SHIPPED = (regressions.FOLDER, collection.SHIPPED)
@@ -83,15 +83,15 @@ def _case_in(path: Path) -> Case | None:
     if collection.is_collection(data):
         collection.kernels_from_json(data)
         return None
-    kept = kept_from_json(data)
+    case = record_from_json(data).case
     if not is_present(data):
         raise UserError(
             "is of an older version: `tinyref fuzz corpus migrate` brings it up to date"
         )
     wanted = hash_in_name(path)
-    if wanted is not None and wanted != content_hash(kept):
-        raise UserError(f"its name says {wanted}, its content is {content_hash(kept)}")
-    return as_case(kept)
+    if wanted is not None and wanted != content_hash(case):
+        raise UserError(f"its name says {wanted}, its content is {content_hash(case)}")
+    return case
 
 
 def migrate_folder(folder: Path) -> Iterator[tuple[Path, Path]]:
@@ -105,14 +105,14 @@ def migrate_folder(folder: Path) -> Iterator[tuple[Path, Path]]:
         if collection.is_collection(data) or is_present(data):
             continue
         try:
-            kept = kept_from_json(data)
+            record = record_from_json(data)
         except UserError as error:
             raise UserError(f"{path}: {error}") from None
         target = path
         wanted = hash_in_name(path)
         if wanted is not None:
-            target = path.with_name(path.name.replace(wanted, content_hash(kept)))
-        save_kept(target, kept)
+            target = path.with_name(path.name.replace(wanted, content_hash(record.case)))
+        save_record(target, record)
         if target != path:
             os.unlink(path)
         yield path, target

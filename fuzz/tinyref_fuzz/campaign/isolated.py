@@ -19,12 +19,7 @@ from tinyref.errors import UserError, explained
 from tinyref.machine import usable_memory
 from tinyref.optimise.opt import opts_text, parse_opts
 from tinyref.processes import Line, Message, WorkerProcess
-from tinyref_fuzz.campaign.cases import (
-    judge_of,
-    verdict_from_json,
-    verdict_of,
-    verdict_to_json,
-)
+from tinyref_fuzz.campaign.cases import judge_of, verdict_of
 from tinyref_fuzz.campaign.examination import examined_crash
 from tinyref_fuzz.campaign.local import (
     EXAMINATION_GRACE,
@@ -32,8 +27,6 @@ from tinyref_fuzz.campaign.local import (
     pair_of_death,
 )
 from tinyref_fuzz.case.case import Blame, Case, Opts, Symptom, Verdict
-from tinyref_fuzz.case.store import as_case, blame_of, case_from_json, case_to_json, kept_from_json
-from tinyref_fuzz.case.store import verdict_of as kept_verdict_of
 from tinyref_fuzz.findings.bucket import bucket_of
 from tinyref_fuzz.findings.examine import STAGE_OF, Finding, blame_or_pair, examine
 from tinyref_fuzz.findings.reproducer import reproducer
@@ -42,6 +35,15 @@ from tinyref_fuzz.judge.judge import Judge
 from tinyref_fuzz.reduce import node_count, opt_count
 from tinyref_fuzz.reduce.fault import is_same_fault
 from tinyref_fuzz.reduce.search import JudgeFunction
+from tinyref_spec.kernel_case import CaseRecord
+from tinyref_spec.kernel_case.document import (
+    blame_from_json,
+    blame_to_json,
+    record_from_json,
+    record_to_json,
+    verdict_from_json,
+    verdict_to_json,
+)
 
 TICK_SECONDS = 0.2
 # What judging a case may take where nobody says.
@@ -106,7 +108,7 @@ class JudgeApart:
         answer = self._ask_about(verdict, "explain", case)
         if isinstance(answer, Death):
             return None
-        return parse_opts(answer["opts"]), Blame(**answer["blame"])
+        return parse_opts(answer["opts"]), blame_from_json(answer["blame"])
 
     def shown(self, case: Case, verdict: Verdict, width: int) -> str:
         """The text of `side_by_side`, or an outline where that dies too."""
@@ -155,7 +157,7 @@ class JudgeApart:
         """What it answers within so many seconds. Raises `UserError` with what it fails by."""
         worker = self._open_worker()
         worker.note_message()
-        worker.send({"task": task, "case": case_to_json(case), **more})
+        worker.send({"task": task, "case": record_to_json(CaseRecord(case)), **more})
         answer = self._answer(worker, within)
         if not isinstance(answer, Death) and "problem" in answer:
             raise UserError(answer["problem"])
@@ -210,8 +212,8 @@ def _check_limits(worker: WorkerProcess, limit: float) -> None:
 
 def _finding(original: Case, reduced: object, seconds: float) -> Finding:
     """The finding of which a process wrote the reduced case."""
-    kept = kept_from_json(reduced)
-    case, verdict, blame = as_case(kept), kept_verdict_of(kept), blame_of(kept)
+    record = record_from_json(reduced)
+    case, verdict, blame = record.case, record.verdict, record.blame
     assert verdict is not None, "a reduced case is written with its verdict"
     assert blame is not None, "a reduced case is written with its blame"
     size = node_count(case.ast), opt_count(case)
@@ -244,7 +246,7 @@ def main() -> None:
 
 def _done(judge: Judge, message: Message) -> Message:
     try:
-        return TASKS[message["task"]](judge, case_from_json(message["case"]), message)
+        return TASKS[message["task"]](judge, record_from_json(message["case"]).case, message)
     except Exception as error:  # what a broken compiler raises ends this task alone
         return {"problem": explained(error)}
 
@@ -256,7 +258,8 @@ def _judge(judge: Judge, case: Case, message: Mapping[str, Any]) -> Message:
 def _explain(judge: Judge, case: Case, message: Mapping[str, Any]) -> Message:
     verdict = verdict_from_json(message["verdict"])
     opts = opts_text(judge.failing_opts(case, verdict))
-    return {"opts": opts, "blame": vars(blame_or_pair(case, verdict, judge.device))}
+    blame = blame_or_pair(case, verdict, judge.device)
+    return {"opts": opts, "blame": blame_to_json(blame)}
 
 
 def _show(judge: Judge, case: Case, message: Mapping[str, Any]) -> Message:
@@ -278,7 +281,7 @@ def _examine(judge: Judge, case: Case, message: Mapping[str, Any]) -> Message:
         with JudgeApart(device, limit) as candidates:
             asked = candidates.with_checks_for(case, verdict)
             found = examine(case, verdict, device, seconds, asked)
-    reduced = case_to_json(found.case, "", found.verdict, found.blame)
+    reduced = record_to_json(CaseRecord(found.case, "", found.verdict, found.blame))
     return {"reduced": reduced, "seconds": found.seconds}
 
 

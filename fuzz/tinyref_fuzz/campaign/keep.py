@@ -8,8 +8,8 @@ from pathlib import Path
 
 from tinyref.errors import UserError
 from tinyref_fuzz.campaign.isolated import MAX_SECONDS, judged_apart
-from tinyref_fuzz.case.store import as_case, load_kept, save_kept
 from tinyref_spec.kernel import regressions
+from tinyref_spec.kernel_case.files import load_record, save_record
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", re.ASCII)
 
@@ -26,16 +26,18 @@ def keep_regression(case: Path, name: str, note: str, folder: Path | None = None
             f"keep: name {name!r}, accepted are words in lower case, with - between them"
         )
     # The tape is of a larger case, and of a generator that changes.
-    kept = dataclasses.replace(load_kept(case), note=note.strip(), choices=())
-    problem = regressions.problem_of(kept)
+    record = load_record(case)
+    record = dataclasses.replace(
+        record, case=dataclasses.replace(record.case, choices=()), note=note.strip()
+    )
+    problem = regressions.problem_of(record)
     if problem:
         raise UserError(f"keep: {case}: {problem}")
-    verdict = judged_apart(as_case(kept), "PYTHON", MAX_SECONDS)
+    verdict = judged_apart(record.case, "PYTHON", MAX_SECONDS)
     if verdict.pair is not None:
         detail = verdict.detail.partition("\n")[0]
         raise UserError(f"keep: {case} still fails, between {verdict.pair.value}: {detail}")
     target = (folder or regressions.FOLDER) / f"{name}.json"
     if target.exists():
         raise UserError(f"keep: {target} is there: give another name")
-    save_kept(target, kept)
-    return target
+    return save_record(target, record)

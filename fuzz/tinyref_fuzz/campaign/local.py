@@ -342,12 +342,18 @@ def _pool(setup: Setup) -> processes.Pool[WorkerProcess]:
         raise CampaignError(f"cannot keep the logs of workers: {error}") from error
 
 
+# Where a stack says that it is the compiler or the interpreter that died, or the device.
+_COMPILER = re.compile(
+    "/tinyref/(uops|algebra|views|formats|verify|optimise|codegen|interpret)/", re.ASCII
+)
+_DEVICE = re.compile("/tinyref/(runtimes|renderers)/", re.ASCII)
+
+
 def pair_of_death(log: str) -> Pair:
     """Where a process died, by the stack that it left: in our own stages, or on the device."""
-    frames = re.findall(r'File "([^"]+)"', log)
-    for frame in frames:
-        if "/tinyref/runtimes/" in frame or "/tinyref/renderers/" in frame:
+    for frame in re.findall(r'File "([^"]+)"', log):
+        if _DEVICE.search(frame):
             return Pair.DEVICE
-        if "/tinyref/uops/" in frame:
+        if _COMPILER.search(frame):
             return Pair.PLAIN
     return Pair.DEVICE

@@ -8,14 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tinyref.foreign import made
-from tinyref_fuzz.campaign.cases import (
-    CaseResult,
-    Guide,
-    code_version,
-    verdict_from_json,
-    verdict_to_json,
-)
+from tinyref_fuzz.campaign.cases import CaseResult, Guide, code_version
 from tinyref_fuzz.case.case import Verdict
+from tinyref_spec.kernel_case.document import verdict_from_json, verdict_to_json
 
 # Long enough that a round trip does not count, short enough that little is lost with a worker.
 CHUNK = 20

@@ -1,111 +1,25 @@
-"""What the fuzzer passes around: a case, what the judge says of it, and what is to blame."""
+"""The case of `tinyref_spec.kernel_case`."""
 
-from __future__ import annotations
+from tinyref_spec.kernel_case import (
+    Array,
+    Blame,
+    Case,
+    Equivalent,
+    Mode,
+    Opts,
+    Pair,
+    Symptom,
+    Verdict,
+)
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from enum import Enum
-from types import MappingProxyType
-
-import numpy as np
-import numpy.typing as npt
-
-from tinyref.optimise.opt import Opt
-from tinyref.uops.node import UOp
-from tinyref_fuzz.case.equivalent import Equivalent
-
-Array = npt.NDArray[np.generic]
-Opts = tuple[Opt, ...]
-
-
-class Mode(Enum):
-    """What the data of a case are, and with that, when two results agree."""
-
-    __hash__ = object.__hash__
-
-    EXACT = "integers so small that no operation rounds: every result is exact"
-    FLOAT = "floats of moderate size: results lie within a bound that is derived for the kernel"
-    EDGE = "NaN, infinities, subnormals, limits of integers: exact wherever a value is specified"
-
-
-@dataclass(frozen=True)
-class Case:
-    """One kernel, what is done to it, and what it is run on.
-
-    buffers: contents by slot, those that are written too (what they hold before). choices: the
-    tape that gave the case, empty for one that comes from elsewhere. equivalent: a kernel that
-    computes the same by construction. opts: the lists of optimisations to judge; the kernel
-    without any is judged always. bindings: a value for each variable.
-    """
-
-    ast: UOp
-    buffers: tuple[Array, ...]
-    choices: tuple[int, ...] = ()
-    equivalent: Equivalent | None = None
-    opts: tuple[Opts, ...] = ()
-    bindings: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
-    mode: Mode = Mode.EXACT
-
-
-class Pair(Enum):
-    """Between which two values of a kernel the first difference is."""
-
-    __hash__ = object.__hash__
-
-    PLAIN = "the evaluator and the plain program"
-    OPTIMISED = "the plain and the optimised program"
-    DEVICE = "the interpreter and the device"
-    EQUIVALENT = "the kernel and an equivalent one"
-
-
-class Symptom(Enum):
-    """How a fault shows."""
-
-    __hash__ = object.__hash__
-
-    VALUE = "another value"
-    ERROR = "an error where none is due"
-    ACCESS = "an access outside of a buffer, or of what nobody wrote"
-    RACE = "a race, or a barrier that not all work-items reach"
-    RED_ZONE = "bytes changed next to a buffer, or one that is only read"
-    LIMIT = "more than the device declares"
-    UNSTABLE = "another value in a second run"
-    CRASH = "the process died"
-    HANG = "no end in sight"
-    MEMORY = "too much memory"
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What became of a case; `pair` and `symptom` are None when all agree.
-
-    detail: what differs, or the error's own words. trial: the number of the list of optimisations
-    in `Case.opts` that it shows with; -1 without any. judged: how many optimised programs were
-    compared.
-    """
-
-    pair: Pair | None = None
-    symptom: Symptom | None = None
-    detail: str = ""
-    trial: int = -1
-    judged: int = 0
-
-    @property
-    def agrees(self) -> bool:
-        return self.pair is None
-
-
-@dataclass(frozen=True)
-class Blame:
-    """What is to blame for a verdict.
-
-    stage: one of `tinyref_fuzz.blame.STAGES`. cause: inside of the stage, the rule, optimisation,
-    pass or transformation, or empty. detail: what was seen before and after it.
-    """
-
-    stage: str
-    cause: str = ""
-    detail: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.stage}: {self.cause}" if self.cause else self.stage
+__all__ = [
+    "Array",
+    "Blame",
+    "Case",
+    "Equivalent",
+    "Mode",
+    "Opts",
+    "Pair",
+    "Symptom",
+    "Verdict",
+]

@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from tinyref.device import Capabilities
 from tinyref_fuzz.case.case import Case, Mode
-from tinyref_fuzz.case.equivalent import Equivalent, equivalents
+from tinyref_fuzz.case.equivalent import equivalents
 from tinyref_fuzz.case.tape import Tape
 from tinyref_fuzz.generate.expressions import Expressions
 from tinyref_fuzz.generate.forms import BUILDERS
@@ -22,6 +22,7 @@ from tinyref_fuzz.generate.policies import DTYPES, FORMS, POLICIES, Policy, poli
 from tinyref_fuzz.generate.several import several
 from tinyref_fuzz.generate.turns import is_moderate
 from tinyref_fuzz.generate.values import exact_bound
+from tinyref_spec.kernel_case import Equivalent
 
 __all__ = ["DTYPES", "FORMS", "POLICIES", "Policy", "exact_bound", "generate", "policy_named"]
 

@@ -18,7 +18,7 @@ from tinyref.processes import Message, Pool, WorkerProcess, death_in_words
 from tinyref.runtimes.identity import differences, surroundings
 from tinyref_fuzz.mutants.records import SCHEMA, VERSION, Found, Row, Run, Score, Subject
 from tinyref_fuzz.mutants.subjects import subjects
-from tinyref_spec.kept import read_json, write_text
+from tinyref_spec.kernel_case.files import read_json, write_text
 
 _MODULE = "tinyref_fuzz.mutants.trial"
 # A process that starts, or one case, may take so long; more is a hang.

@@ -33,10 +33,10 @@ def file_of(name: str, folder: Path = FOLDER) -> Path:
 
 def fails(file: Path, device: str) -> bool:
     """Whether the case in `file` fails on `device`, with the compiler of this process."""
-    from tinyref_fuzz.case.store import load_case
     from tinyref_fuzz.judge.judge import judge
+    from tinyref_spec.kernel_case.files import load_record
 
-    return not judge(load_case(file), device, thorough=True).agrees
+    return not judge(load_record(file).case, device, thorough=True).agrees
 
 
 def search(mutant: Mutant, seed: int, seconds: float, folder: Path = FOLDER) -> Path | None:
@@ -46,22 +46,21 @@ def search(mutant: Mutant, seed: int, seconds: float, folder: Path = FOLDER) -> 
     """
     prepare_folder(folder, "witness")
     switch_on(mutant)
-    from tinyref_fuzz.case.store import save_case
     from tinyref_fuzz.reduce import reduced
+    from tinyref_spec.kernel_case import CaseRecord
+    from tinyref_spec.kernel_case.files import save_record
 
     found = first_failure(mutant.device, seed, seconds)
     if found is None:
         return None
     reduction = reduced(*found, mutant.device, 60.0)
-    file = file_of(mutant.name, folder)
-    save_case(
-        file,
+    record = CaseRecord(
         reduction.case,
         note=f"shows the mutant {mutant.name}",
         verdict=reduction.verdict,
         device=mutant.device,
     )
-    return file
+    return save_record(file_of(mutant.name, folder), record)
 
 
 def first_failure(device: str, seed: int, seconds: float) -> tuple[Case, Verdict] | None:

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from tinyref.optimise.opt import Opt, OptOp
 from tinyref_fuzz.case.case import Opts, Pair
-from tinyref_fuzz.case.equivalent import Equivalent
 from tinyref_fuzz.reduce.search import Search
+from tinyref_spec.kernel_case import Equivalent
 
 # What an optimisation is tried as instead: simpler ones of its kind.
 _SIMPLER = {

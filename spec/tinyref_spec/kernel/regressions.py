@@ -24,81 +24,81 @@ from tinyref_spec.case import Measurement, Needs, Row, Rung
 from tinyref_spec.checks import Check, Run, kernel_needs, make_row
 from tinyref_spec.device_under_test import DeviceUnderTest, Optimised, Runnable, slots_of
 from tinyref_spec.error_rules import Ulp
-from tinyref_spec.kept import KeptCase, read_kept
+from tinyref_spec.kernel_case import Case, CaseRecord, Mode
+from tinyref_spec.kernel_case.files import load_record
 from tinyref_spec.measure import Experiment, judge, measure
 from tinyref_spec.oracles import Expected
 
 FOLDER = Path(__file__).parent.parent / "regressions"
 # Of floats in general the evaluator knows the value, but not how far off a device may be.
 LONGEST_NOTE = 160
-RULES = {"exact": Ulp(0, signed_zero=False), "edge": Ulp(0)}
+RULES = {Mode.EXACT: Ulp(0, signed_zero=False), Mode.EDGE: Ulp(0)}
 
 
 @functools.cache
-def kept_cases() -> dict[str, KeptCase]:
-    """The cases by name. Raises `UserError` for a file that is no case of the present version."""
-    found = {path.stem: read_kept(path) for path in sorted(FOLDER.glob("*.json"))}
-    for name, kept in found.items():
-        problem = problem_of(kept)
+def records() -> dict[str, CaseRecord]:
+    """The cases by name. Raises `UserError` for a file that is none, or cannot be a regression."""
+    found = {path.stem: load_record(path) for path in sorted(FOLDER.glob("*.json"))}
+    for name, record in found.items():
+        problem = problem_of(record)
         if problem:
             raise UserError(f"regression {name}: {problem}")
     return found
 
 
-def problem_of(kept: KeptCase) -> str:
+def problem_of(record: CaseRecord) -> str:
     """Why a case cannot be a regression, or nothing."""
-    if "\n" in kept.note or not kept.note.endswith(".") or not 2 < len(kept.note) <= LONGEST_NOTE:
+    case, note = record.case, record.note
+    if "\n" in note or not note.endswith(".") or not 2 < len(note) <= LONGEST_NOTE:
         return f"note: expected a line on what it found, up to {LONGEST_NOTE} characters and a dot"
-    if kept.mode not in RULES:
-        return f"mode: expected one of {', '.join(RULES)}, got {kept.mode}"
-    if [slot.number for slot in slots_of(kept.ast)] != list(range(len(kept.buffers))):
+    if case.mode not in RULES:
+        accepted = ", ".join(mode.name.lower() for mode in RULES)
+        return f"mode: expected one of {accepted}, got {case.mode.name.lower()}"
+    if [slot.number for slot in slots_of(case.ast)] != list(range(len(case.buffers))):
         return "buffers: expected those that the kernel uses and no others"
     return ""
 
 
-def run(
-    kept: KeptCase, opts: tuple[Opt, ...], case_id: str, device: DeviceUnderTest
-) -> Measurement:
-    """Whether a kept kernel, with these optimisations, gives what the AST evaluator gives."""
-    return _measured(kept, Optimised(kept.ast, _legal(kept, opts, device)), case_id, device)
+def run(case: Case, opts: tuple[Opt, ...], case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Whether a kernel, with these optimisations, gives what the AST evaluator gives."""
+    return _measured(case, Optimised(case.ast, _legal(case, opts, device)), case_id, device)
 
 
-def run_as_chosen(kept: KeptCase, case_id: str, device: DeviceUnderTest) -> Measurement:
+def run_as_chosen(case: Case, case_id: str, device: DeviceUnderTest) -> Measurement:
     """As `run`, with the optimisations that the heuristics choose."""
-    return _measured(kept, kept.ast, case_id, device)
+    return _measured(case, case.ast, case_id, device)
 
 
-def run_equivalent(kept: KeptCase, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """Whether the last equivalent kernel gives the same, by the AST evaluator and on the device."""
-    equivalent = kept.trail[-1][1]
-    wanted, again = _evaluated(kept, kept.ast), _evaluated(kept, equivalent)
+def run_equivalent(
+    case: Case, equivalent: UOp, case_id: str, device: DeviceUnderTest
+) -> Measurement:
+    """Whether an equivalent kernel gives the same, by the AST evaluator and on the device."""
+    wanted, again = _evaluated(case, case.ast), _evaluated(case, equivalent)
     for slot, values in wanted.items():
-        found = judge(again[slot], Expected(values), RULES[kept.mode])
+        found = judge(again[slot], Expected(values), RULES[case.mode])
         if found.fails:
             text = f"the evaluator gives another value for it: slot {slot}, element {found.first}"
             return Measurement(False, text, compared=found.compared)
-    return _measured(kept, equivalent, case_id, device)
+    return _measured(case, equivalent, case_id, device)
 
 
-def _measured(
-    kept: KeptCase, kernel: Runnable, case_id: str, device: DeviceUnderTest
-) -> Measurement:
-    wanted = [Expected(values) for values in _evaluated(kept, kept.ast).values()]
-    rules = [RULES[kept.mode]] * len(wanted)
-    experiment = Experiment(case_id, kernel, kept.buffers, wanted, rules, kept.bindings)
+def _measured(case: Case, kernel: Runnable, case_id: str, device: DeviceUnderTest) -> Measurement:
+    wanted = [Expected(values) for values in _evaluated(case, case.ast).values()]
+    rules = [RULES[case.mode]] * len(wanted)
+    experiment = Experiment(case_id, kernel, case.buffers, wanted, rules, case.bindings)
     return measure(device, experiment)
 
 
-def _evaluated(kept: KeptCase, ast: UOp) -> dict[int, Array]:
-    """What a kernel leaves in each of the slots that the kept one writes, in their order."""
-    written = evaluate(ast, dict(enumerate(kept.buffers)), kept.bindings)
-    slots = [slot.number for slot in slots_of(kept.ast) if slot.is_written]
-    return {slot: written.get(slot, kept.buffers[slot]) for slot in slots}
+def _evaluated(case: Case, ast: UOp) -> dict[int, Array]:
+    """What a kernel leaves in each of the slots that the case's own one writes, in their order."""
+    written = evaluate(ast, dict(enumerate(case.buffers)), case.bindings)
+    slots = [slot.number for slot in slots_of(case.ast) if slot.is_written]
+    return {slot: written.get(slot, case.buffers[slot]) for slot in slots}
 
 
-def _legal(kept: KeptCase, opts: tuple[Opt, ...], device: DeviceUnderTest) -> tuple[Opt, ...]:
+def _legal(case: Case, opts: tuple[Opt, ...], device: DeviceUnderTest) -> tuple[Opt, ...]:
     try:
-        Plan.of(kept.ast, device.capabilities).apply_all(opts)
+        Plan.of(case.ast, device.capabilities).apply_all(opts)
     except KernelOptError:
         return ()
     return opts
@@ -113,43 +113,43 @@ def _dtypes(ast: UOp) -> list[DType]:
     return [dtype for dtype in dtypes.all if dtype in found]
 
 
-def _equivalent_needs(kept: KeptCase) -> Needs:
-    """What the last equivalent kernel needs: other types than the kept one, or images."""
-    equivalent = kept.trail[-1][1]
+def _equivalent_needs(equivalent: UOp) -> Needs:
+    """What an equivalent kernel needs: other types than the first one, or images."""
     has_images = any(isinstance(node.dtype, ImageDType) for node in equivalent.toposort())
     return kernel_needs(*_dtypes(equivalent), features=("images",) if has_images else ())
 
 
-def _checks(kept: KeptCase) -> list[tuple[Check, str]]:
+def _checks(case: Case) -> list[tuple[Check, str]]:
     """The cases of a row in order, and in words what each of them runs."""
     runs: list[tuple[str, Run, Needs | None]] = [
-        (opts_text(opts) or "plain", functools.partial(run, kept, opts), None)
-        for opts in dict.fromkeys(((), *kept.opts))
+        (opts_text(opts) or "plain", functools.partial(run, case, opts), None)
+        for opts in dict.fromkeys(((), *case.opts))
     ]
-    if not kept.opts:
-        runs.append(("heuristics", functools.partial(run_as_chosen, kept), None))
-    if kept.trail:
-        labels = " ".join(label for label, _ in kept.trail)
-        same = functools.partial(run_equivalent, kept)
-        runs.append((f"equivalent: {labels}", same, _equivalent_needs(kept)))
+    if not case.opts:
+        runs.append(("heuristics", functools.partial(run_as_chosen, case), None))
+    if case.equivalent is not None and case.equivalent.trail:
+        labels, last = " ".join(case.equivalent.labels), case.equivalent.ast
+        same = functools.partial(run_equivalent, case, last)
+        runs.append((f"equivalent: {labels}", same, _equivalent_needs(last)))
     return [
         (Check(f":{number}", runs_it, needs=needs), words)
         for number, (words, runs_it, needs) in enumerate(runs)
     ]
 
 
-def _row(name: str, kept: KeptCase) -> Row:
-    used = _dtypes(kept.ast)
-    checks = _checks(kept)
+def _row(name: str, record: CaseRecord) -> Row:
+    case = record.case
+    used = _dtypes(case.ast)
+    checks = _checks(case)
     main = used[0].name if used else ""
     row = make_row(
         f"kernel.regression.{name}",
-        kept.note,
+        record.note,
         ("kernel.regression",),
         Rung.OPTIMISED,
         "SINK",
         main,
-        RULES[kept.mode].sentence,
+        RULES[case.mode].sentence,
         kernel_needs(*used),
         lambda: [check for check, _ in checks],
     )
@@ -158,5 +158,5 @@ def _row(name: str, kept: KeptCase) -> Row:
 
 def rows() -> Iterator[Row]:
     """A row for each file, by name."""
-    for name, kept in kept_cases().items():
-        yield _row(name, kept)
+    for name, record in records().items():
+        yield _row(name, record)

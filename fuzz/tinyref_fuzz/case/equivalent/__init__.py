@@ -6,8 +6,6 @@ original and the equivalent kernel differ on one device, one of the two was comp
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tinyref.algebra.kernel_shape import positions_of
 from tinyref.device import Capabilities
 from tinyref.dtype import DType, dtypes
@@ -22,8 +20,9 @@ from tinyref_fuzz.case.equivalent.transformation import (
     written_slots,
 )
 from tinyref_fuzz.case.tape import Tape
+from tinyref_spec.kernel_case import Equivalent
 
-__all__ = ["FAMILIES", "TRANSFORMATIONS", "Domain", "Equivalent", "Transformation", "equivalents"]
+__all__ = ["FAMILIES", "TRANSFORMATIONS", "Domain", "Transformation", "equivalents"]
 
 # Importing a family declares its transformations.
 FAMILIES = (arithmetic, axes, casts, images, loads, logic, reduces)
@@ -34,27 +33,6 @@ MOVING = frozenset({"axes", "loads", "reduces"})
 LAST = frozenset({"images"})
 # So many transformations are tried for one step: most fit most kernels.
 TRIES = 12
-
-
-@dataclass(frozen=True)
-class Equivalent:
-    """A kernel that computes what `origin` computes.
-
-    `trail` has the label of each transformation and the kernel after it, in order.
-    """
-
-    origin: UOp
-    trail: tuple[tuple[str, UOp], ...]
-
-    @property
-    def ast(self) -> UOp:
-        """The kernel after the last transformation."""
-        return self.trail[-1][1] if self.trail else self.origin
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """The transformations that led there."""
-        return tuple(label for label, _ in self.trail)
 
 
 def equivalents(

@@ -21,25 +21,38 @@ from tinyref import __version__
 from tinyref.algebra.kernel_shape import kernel_shape
 from tinyref.dtype import PtrDType, numpy_dtype
 from tinyref.errors import UserError, VerifyError
-from tinyref.formats.payload_fields import refuse
-from tinyref.formats.text import from_text, to_text
+from tinyref.formats.text import to_text
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Dialect, Ops
 from tinyref.uops.payload import ConstArg, ReduceArg, SlotArg, ViewArg
 from tinyref.verify import verify
 from tinyref_fuzz.generate.corpus.sketch import CorpusKernel
-from tinyref_spec.kept import MAX_BYTES, check_fits, check_work, read_json
-
-Json = dict[str, object]
+from tinyref_spec.kernel_case.buffers import MAX_BYTES
+from tinyref_spec.kernel_case.files import read_json
+from tinyref_spec.kernel_case.limits import (
+    LONGEST_KERNEL,
+    MAX_NODES,
+    MAX_VARIABLES,
+    check_fits,
+    check_work,
+    read_kernel,
+)
+from tinyref_spec.kernel_case.members import (
+    Json,
+    read_bindings,
+    read_list,
+    read_object,
+    read_text,
+    read_version,
+    read_word,
+)
 
 SCHEMA = "tinyref.kernels"
 VERSION = 1
 MAX_KERNELS = 10_000
-LONGEST_KERNEL = 100_000
-LONGEST_NAME = 200
-MAX_VARIABLES = 4
+MAX_COMPUTED = 10_000
 SHIPPED = Path(__file__).parent / "data"
-_MEMBERS = {"schema", "version", "tinyref", "source", "kernels"}
+_MEMBERS = ("schema", "version", "tinyref", "source", "kernels")
 
 
 @dataclass(frozen=True)
@@ -119,68 +132,31 @@ def kernels_from_json(data: object) -> tuple[CorpusKernel, ...]:
 
     Raises `UserError` that says where `data` is wrong, what was expected and what was found.
     """
-    if not isinstance(data, Mapping) or not is_collection(data):
-        raise refuse("kernels, schema", repr(SCHEMA), data)
-    if type(data.get("version")) is not int or data["version"] != VERSION:
-        raise refuse("kernels, version", f"{VERSION}, the only one so far", data.get("version"))
-    if data.keys() != _MEMBERS:
-        raise refuse("kernels", f"the members {', '.join(sorted(_MEMBERS))}", sorted(data))
-    source = _name(data["source"], "source")
-    _name(data["tinyref"], "tinyref")
-    items = data["kernels"]
-    if not isinstance(items, list) or len(items) > MAX_KERNELS:
-        raise UserError(f"kernels: expected a list of at most {MAX_KERNELS}")
+    read_version(read_object(data, "kernels"), SCHEMA, VERSION, "kernels", first=VERSION)
+    top = read_object(data, "kernels", _MEMBERS)
+    source = read_word(top["source"], "source")
+    read_word(top["tinyref"], "tinyref")
+    items = read_list(top["kernels"], MAX_KERNELS, "kernels")
     found = [_kernel(item, source, f"kernels[{at}]") for at, item in enumerate(items)]
     if len({kernel.name for kernel in found}) != len(found):
         raise UserError("kernels: expected each kernel once, got one twice")
     return tuple(found)
 
 
-def _name(value: object, where: str) -> str:
-    if not isinstance(value, str) or len(value) > LONGEST_NAME or not value.isprintable():
-        raise refuse(where, f"a text of one line, of at most {LONGEST_NAME} characters", value)
-    return value
-
-
 def _kernel(value: object, source: str, where: str) -> CorpusKernel:
-    if not isinstance(value, Mapping) or value.keys() != {"ast", "bindings", "computes"}:
-        raise refuse(where, "the members ast, bindings, computes", value)
-    computes = value["computes"]
-    if not isinstance(computes, list):
-        raise refuse(f"{where}.computes", "a list", computes)
-    for at, name in enumerate(computes):
-        _name(name, f"{where}.computes[{at}]")
-    bindings = _bindings(value["bindings"], f"{where}.bindings")
-    text = _text(value["ast"], f"{where}.ast")
+    top = read_object(value, where, ("ast", "bindings", "computes"))
+    for at, name in enumerate(read_list(top["computes"], MAX_COMPUTED, f"{where}.computes")):
+        read_word(name, f"{where}.computes[{at}]")
+    bindings = read_bindings(top["bindings"], MAX_VARIABLES, f"{where}.bindings")
+    lines = read_list(top["ast"], MAX_NODES, f"{where}.ast")
+    text = "".join(f"{read_text(line, f'{where}.ast', LONGEST_KERNEL)}\n" for line in lines)
+    ast = read_kernel(text, f"{where}.ast")
     try:
-        ast = from_text(text)
-        if not isinstance(ast, UOp):
-            raise UserError("expected a graph, got a sequence")
         check(ast, bindings)
     except (UserError, VerifyError) as error:
         raise UserError(f"{where}.ast: {error}") from None
     digest = hashlib.sha256(text.encode()).hexdigest()[:8]
-    return CorpusKernel(f"{source}-{digest}", tags_of(ast), ast, bindings)
-
-
-def _bindings(value: object, where: str) -> Mapping[str, int]:
-    if not isinstance(value, Mapping) or len(value) > MAX_VARIABLES:
-        raise refuse(where, f"an object of at most {MAX_VARIABLES} members", value)
-    for name, number in value.items():
-        if type(number) is not int or not isinstance(name, str) or len(name) > LONGEST_NAME:
-            raise refuse(where, "an integer for the name of a variable", number)
-    return MappingProxyType(dict(sorted(value.items())))
-
-
-def _text(value: object, where: str) -> str:
-    if not isinstance(value, list) or not all(isinstance(line, str) for line in value):
-        raise refuse(where, "a list of lines", value)
-    text = "".join(f"{line}\n" for line in value)
-    if len(text) > LONGEST_KERNEL or text.count("DEFINE_VAR") > MAX_VARIABLES:
-        raise UserError(
-            f"{where}: expected at most {LONGEST_KERNEL} characters and {MAX_VARIABLES} variables"
-        )
-    return text
+    return CorpusKernel(f"{source}-{digest}", tags_of(ast), ast, MappingProxyType(bindings))
 
 
 def check(ast: UOp, bindings: Mapping[str, int]) -> None:

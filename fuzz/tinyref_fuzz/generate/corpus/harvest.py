@@ -34,7 +34,8 @@ from tinyref_fuzz.generate.corpus.collection import (
     work_of,
 )
 from tinyref_fuzz.generate.corpus.sketch import CorpusKernel
-from tinyref_spec.kept import stable_text, write_text
+from tinyref_spec.kernel_case.files import write_text
+from tinyref_spec.kernel_case.stable_text import stable_text
 
 # Kernels of more elements take the interpreter long, and those of more nodes the compiler.
 MAX_WORK = 1 << 16

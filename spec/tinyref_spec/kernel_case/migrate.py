@@ -16,32 +16,23 @@ from tinyref import __version__
 from tinyref.errors import UserError
 from tinyref.formats.json_format import to_json
 from tinyref.formats.payload_fields import refuse
-from tinyref.formats.text import from_text
-from tinyref.uops.node import UOp
-from tinyref_spec.kept import SCHEMA, VERSION
+from tinyref_spec.kernel_case.buffers import MAX_VALUES
+from tinyref_spec.kernel_case.limits import MAX_BUFFERS, read_kernel
+from tinyref_spec.kernel_case.members import Json, read_list, read_object, read_version
 
-Json = dict[str, object]
+SCHEMA = "tinyref.case"
+VERSION = 1
+_MEMBERS_OF_0 = ("schema", "version", "device", "detail", "kernel", "buffers", "opts", "choices")
 
-LONGEST_KERNEL = 100_000
-_MEMBERS_OF_0 = {"schema", "version", "device", "detail", "kernel", "buffers", "opts", "choices"}
 
-
-def migrate(data: object) -> object:
+def migrate(data: object) -> Json:
     """`data` in the present version; the same where it is in it already.
 
     Raises `UserError` for what is no case, for a version that is newer than this one or never was,
     and for what a step cannot bring over. `data` stays as it is.
     """
-    if not isinstance(data, Mapping):
-        raise refuse("case", "an object", data)
-    if data.get("schema") != SCHEMA:
-        raise refuse("case, schema", repr(SCHEMA), data.get("schema"))
-    version = data.get("version")
-    if type(version) is not int or not 0 <= version <= VERSION:
-        accepted = f"a version from 0 to {VERSION} (a newer one needs a newer tinyref)"
-        raise refuse("case, version", accepted, version)
-    current: Json = dict(data)
-    for step in range(version, VERSION):
+    current = read_object(data, "case")
+    for step in range(read_version(current, SCHEMA, VERSION, "case"), VERSION):
         current = STEPS[step](current)
         current["version"] = step + 1
     return current
@@ -58,8 +49,7 @@ def _from_0(data: Json) -> Json:
             "case: version 0 with choices alone: the generator that they were made for is gone, "
             "accepted are files with the kernel"
         )
-    if data.keys() != _MEMBERS_OF_0:
-        raise refuse("case", f"the members {', '.join(sorted(_MEMBERS_OF_0))}", sorted(data))
+    read_object(data, "case", _MEMBERS_OF_0)
     detail = data["detail"]
     return {
         "schema": SCHEMA,
@@ -71,7 +61,7 @@ def _from_0(data: Json) -> Json:
         "blame": None,
         "choices": data["choices"],
         "mode": "exact",
-        "ast": to_json(_kernel_of_0(data["kernel"])),
+        "ast": to_json(read_kernel(data["kernel"], "kernel")),
         "buffers": _buffers_of_0(data["buffers"]),
         "bindings": {},
         "opts": [data["opts"]] if data["opts"] else [],
@@ -79,35 +69,18 @@ def _from_0(data: Json) -> Json:
     }
 
 
-def _kernel_of_0(text: object) -> UOp:
-    if not isinstance(text, str) or len(text) > LONGEST_KERNEL:
-        raise refuse("kernel", f"a text of at most {LONGEST_KERNEL} characters", text)
-    try:
-        found = from_text(text)
-    except UserError as error:
-        raise UserError(f"kernel: {error}") from None
-    if not isinstance(found, UOp):
-        raise UserError("kernel: expected a graph, got a sequence")
-    return found
-
-
 def _buffers_of_0(value: object) -> list[Json]:
     """Exact data only: integers, those of floats too, and bools."""
-    if not isinstance(value, list):
-        raise refuse("buffers", "a list", value)
-    buffers = []
-    for slot, item in enumerate(value):
+    buffers: list[Json] = []
+    for slot, item in enumerate(read_list(value, MAX_BUFFERS, "buffers")):
         where = f"buffers[{slot}]"
-        if not isinstance(item, Mapping) or item.keys() != {"dtype", "values"}:
-            raise refuse(where, "the members dtype, values", item)
-        values = item["values"]
-        if not isinstance(values, list):
-            raise refuse(f"{where}.values", "a list", values)
-        is_float = "float" in str(item["dtype"])
-        kept = [
-            _value_of_0(each, is_float, f"{where}.values[{at}]") for at, each in enumerate(values)
+        buffer = read_object(item, where, ("dtype", "values"))
+        is_float = "float" in str(buffer["dtype"])
+        values = [
+            _value_of_0(each, is_float, f"{where}.values[{at}]")
+            for at, each in enumerate(read_list(buffer["values"], MAX_VALUES, f"{where}.values"))
         ]
-        buffers.append({"dtype": item["dtype"], "size": len(values), "values": kept})
+        buffers.append({"dtype": buffer["dtype"], "size": len(values), "values": values})
     return buffers
 
 

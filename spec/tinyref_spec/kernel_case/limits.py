@@ -10,12 +10,16 @@ from tinyref.algebra.symbolic import value_of
 from tinyref.dtype import PtrDType, numpy_dtype
 from tinyref.errors import UserError
 from tinyref.formats.payload_fields import refuse, toposort_with_payloads
+from tinyref.formats.text import from_text
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import SlotArg, VarArg, ViewArg
-from tinyref_spec.kept.buffers import Array
+from tinyref_spec.kernel_case.case import Array
+from tinyref_spec.kernel_case.members import read_text
 
+MAX_BUFFERS = 256
 MAX_NODES = 20_000
+LONGEST_KERNEL = 100_000
 # Sizes are polynomials of variables, and those may have more terms than nodes.
 MAX_SIZE_NODES = 1000
 MAX_VARIABLES = 4
@@ -24,6 +28,20 @@ MAX_VIEWS = 32
 # Elements of one node, and of all nodes together.
 MAX_ELEMENTS = 1 << 24
 MAX_WORK = 1 << 30
+
+
+def read_kernel(value: object, where: str) -> UOp:
+    """The graph in a text, which may break any rule of its dialect; `UserError` for other texts."""
+    text = read_text(value, where, LONGEST_KERNEL)
+    if text.count("DEFINE_VAR") > MAX_VARIABLES:
+        raise UserError(f"{where}: expected at most {MAX_VARIABLES} variables")
+    try:
+        graph = from_text(text)
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from None
+    if not isinstance(graph, UOp):
+        raise UserError(f"{where}: expected a graph, got a sequence")
+    return graph
 
 
 def check_graph(data: object, where: str) -> None:

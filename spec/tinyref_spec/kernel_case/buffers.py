@@ -12,14 +12,12 @@ import math
 from collections.abc import Mapping
 
 import numpy as np
-import numpy.typing as npt
 
 from tinyref.dtype import DType, dtypes, from_numpy_dtype, numpy_dtype
 from tinyref.errors import UserError
 from tinyref.formats.payload_fields import refuse
-
-Array = npt.NDArray[np.generic]
-Json = dict[str, object]
+from tinyref_spec.kernel_case.case import Array
+from tinyref_spec.kernel_case.members import Json
 
 # A buffer of more elements is written as bytes.
 MAX_VALUES = 256

@@ -9,19 +9,34 @@ from pathlib import Path
 
 from tinyref.errors import DeviceError, UserError
 from tinyref.runtimes.disk import replace_file
-from tinyref_spec.kept.document import KeptCase, content_hash, from_json
+from tinyref_spec.kernel_case.case import Case, CaseRecord
+from tinyref_spec.kernel_case.document import content_hash, record_from_json, record_text
 
 MAX_FILE_BYTES = 1 << 25
 _NAMED = re.compile(r".*-([0-9a-f]{12})\.json", re.ASCII | re.DOTALL)
 
 
-def read_kept(path: str | Path) -> KeptCase:
-    """The case in a file of the present version. Raises `UserError` beginning with the path."""
+def load_record(path: str | Path) -> CaseRecord:
+    """The record in a file of this or an older version. Raises `UserError` with the path."""
     data = read_json(path)
     try:
-        return from_json(data)
+        return record_from_json(data)
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
+
+
+def save_record(path: str | Path, record: CaseRecord, stem: str = "case") -> Path:
+    """Writes a record to the file `path`, or into the folder `path`, and gives the file's path.
+
+    The file is there whole or not at all. In a folder its name is `stem-<hash of content>.json`,
+    so that several may write there: the same case has the same name. Raises `UserError` where it
+    cannot be written.
+    """
+    target = Path(path)
+    if target.is_dir():
+        target /= file_name(stem, record.case)
+    write_text(target, record_text(record))
+    return target
 
 
 def read_json(path: str | Path) -> object:
@@ -63,7 +78,7 @@ def write_text(path: str | Path, text: str) -> None:
         raise UserError(f"{path}: {error.message}") from None
 
 
-def named(stem: str, case: KeptCase) -> str:
+def file_name(stem: str, case: Case) -> str:
     """The name of a file in a folder that several write to: `stem-<hash of its content>.json`."""
     return f"{stem}-{content_hash(case)}.json"
 
