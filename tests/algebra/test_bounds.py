@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tinyref.algebra.bounds import bounds, is_constant, value_range, wrap_range
-from tinyref.algebra.expression import evaluate_expression
+from tinyref.algebra.evaluate import evaluate_expression
 from tinyref.algebra.semantics import apply
 from tinyref.dtype import dtypes, numpy_dtype
 from tinyref.errors import UserError

@@ -17,7 +17,7 @@ import z3
 from expressions import text_of
 
 from tinyref.algebra.bounds import bounds
-from tinyref.algebra.expression import evaluate_expression
+from tinyref.algebra.evaluate import evaluate_expression
 from tinyref.algebra.rewrite import any_node, commute, constant, is_const, match
 from tinyref.algebra.rewrite.rule import boolean
 from tinyref.algebra.simplify import ALL_RULES

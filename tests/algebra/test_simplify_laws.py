@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tinyref.algebra.bounds import bounds
-from tinyref.algebra.expression import evaluate_expression
+from tinyref.algebra.evaluate import evaluate_expression
 from tinyref.algebra.op_table import OP_TABLE
 from tinyref.algebra.rewrite import RuleSet, rewrite
 from tinyref.algebra.simplify import ALL_RULES, simplify, simplify_with

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tinyref.algebra.evaluate import value_of
 from tinyref.algebra.symbolic import (
     Extent,
     Undecided,
@@ -26,7 +27,6 @@ from tinyref.algebra.symbolic import (
     product,
     smallest,
     split,
-    value_of,
     variables_of,
 )
 from tinyref.dtype import dtypes
@@ -147,19 +147,6 @@ def test_division_keeps_its_law(x: sint, y: sint, values: dict[str, int]) -> Non
         return
     want = divmod(value_of(x, values), value_of(y, values))
     assert (value_of(lower(quotient), values), value_of(lower(rest), values)) == want
-
-
-def test_values_need_bindings_within_bounds() -> None:
-    assert value_of(5, {}) == 5
-    assert value_of(b.mod(b.mul(Z, 3), 4), {"z": -3}) == -1
-    assert value_of(b.idiv(b.mul(Z, 3), 4), {"z": -3}) == -2
-    assert value_of(UOp(Ops.BIND, dtypes.index, (N, b.const(dtypes.index, 4))), {"n": 4}) == 4
-    with pytest.raises(UserError, match=r"variable n: no value given, accepted are 1\.\.10"):
-        value_of(N, {})
-    with pytest.raises(UserError, match=r"variable n: 0 is outside 1\.\.10"):
-        value_of(N, {"n": 0})
-    with pytest.raises(UserError, match="cannot compute a size with SPECIAL"):
-        value_of(b.special("group", 0, 4), {})
 
 
 def test_products_and_variables() -> None:

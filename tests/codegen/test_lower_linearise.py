@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kernel_cases import GRID, LOOPS, agree, load, ramp, store, tracker
 
+from tinyref.algebra.evaluate import value_of
 from tinyref.algebra.simplify import simplify
 from tinyref.codegen.accumulate import accumulate
 from tinyref.codegen.compile import compile_kernel
@@ -19,7 +20,6 @@ from tinyref.codegen.lower import lower_ast
 from tinyref.dtype import dtypes, numpy_dtype
 from tinyref.errors import UserError
 from tinyref.interpret import run_program
-from tinyref.interpret.evaluate import evaluate_index
 from tinyref.optimise.launch import Limit, launch_axes
 from tinyref.uops import build
 from tinyref.uops.node import UOp, substitute
@@ -48,7 +48,7 @@ def covered(shape: tuple[int, ...], limit: Limit) -> tuple[dict[int, int], list[
         node for root in (*axes.positions, axes.valid) for node in root.toposort()
         if node.op is Ops.SPECIAL
     }  # fmt: skip
-    extents = {node.arg.dim: evaluate_index(node.src[0], {}) for node in specials}
+    extents = {node.arg.dim: value_of(node.src[0], {}) for node in specials}
     names = {
         node: build.variable(f"d{node.arg.dim}", 0, extents[node.arg.dim]) for node in specials
     }
@@ -56,7 +56,7 @@ def covered(shape: tuple[int, ...], limit: Limit) -> tuple[dict[int, int], list[
     found = []
     for group in np.ndindex(*extents.values()):
         bindings = {f"d{dim}": at for dim, at in zip(extents, group, strict=True)}
-        *positions, valid = (evaluate_index(root, bindings) for root in roots)
+        *positions, valid = (value_of(root, bindings) for root in roots)
         assert all(0 <= at < size for at, size in zip(positions, shape, strict=True))
         if valid:
             found.append(tuple(positions))

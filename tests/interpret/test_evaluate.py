@@ -1,4 +1,4 @@
-"""The AST evaluator and index expressions, against literals."""
+"""The AST evaluator, against literals."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kernel_cases import load, ramp, store, tracker, valid
 
 from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.errors import UserError
-from tinyref.interpret.evaluate import evaluate, evaluate_index
+from tinyref.interpret.evaluate import evaluate
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
@@ -114,43 +114,3 @@ def test_wrong_calls_are_refused() -> None:
     symbolic = build.sink(store(0, 2, tracker((n,)), build.const(f32, 1)))
     with pytest.raises(UserError, match="n"):
         evaluate(symbolic, {0: ramp(2)})
-
-
-N = build.variable("n", -100, 100)
-
-
-@pytest.mark.parametrize(
-    ("expression", "value"),
-    [
-        (build.idiv(N, 4), -1),
-        (build.mod(N, 4), -3),
-        (build.idiv(N, 0), 0),
-        (build.mod(N, 0), 0),
-        (build.maximum(build.mul(N, N), 3), 49),
-        (build.where(build.less(N, 0), build.sub(1, N), N), 8),
-        (build.cast(build.not_equal(N, 3), index), 1),
-        (build.both(build.operand(6, index), build.operand(3, index)), 2),
-        (build.mul(build.operand(2**62, index), 2**10), 2**72),
-        (UOp(Ops.NEG, index, (N,)), 7),
-        (UOp(Ops.BIND, index, (N, build.const(index, 5))), 5),
-    ],
-)
-def test_index_expressions(expression: UOp, value: int) -> None:
-    assert evaluate_index(expression, {"n": -7}) == value
-
-
-def test_index_expressions_of_any_depth() -> None:
-    deep = N
-    for _ in range(5000):
-        deep = build.add(deep, 1)
-    assert evaluate_index(deep, {"n": 0}) == 5000
-    assert evaluate_index(12, {}) == 12
-
-
-def test_index_expressions_refuse() -> None:
-    with pytest.raises(UserError, match="variable n has no value: give one from -100 to 100"):
-        evaluate_index(N, {})
-    with pytest.raises(UserError, match="n = 101: accepted is -100 to 100"):
-        evaluate_index(N, {"n": 101})
-    with pytest.raises(UserError, match="DEFINE_GLOBAL is no integer arithmetic"):
-        evaluate_index(load(0, i32, 1, tracker((1,))), {})

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tinyref.algebra.symbolic import value_of
+from tinyref.algebra.evaluate import value_of
 from tinyref.dtype import DType, dtypes
 from tinyref.errors import UserError
 from tinyref.formats.json_format import from_json, to_json

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tinyref.algebra.symbolic import value_of
+from tinyref.algebra.evaluate import value_of
 from tinyref.dtype import from_numpy_dtype, numpy_dtype
 from tinyref.interpret.evaluate import evaluate
 from tinyref.lazy import graph

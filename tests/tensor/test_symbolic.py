@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tinyref import Tensor, TinyJit, Variable
-from tinyref.algebra.symbolic import value_of
+from tinyref.algebra.evaluate import value_of
 from tinyref.errors import UserError, VerifyError
 from tinyref.runtimes import kernel
 

@@ -6,5 +6,5 @@ values on numpy arrays.
 `op_table.py` declares each op once (arity, typing, semantics, range, clause), `semantics.py` has
 its values, `rewrite/` is the engine and `rules/` the named equations that `simplify.py` applies to
 a fixed point; `bounds.py` has value ranges, `linear.py` sums of products with constant factors,
-`symbolic.py` sizes that are expressions of variables.
+`symbolic.py` sizes that are expressions of variables, `evaluate.py` the values of expressions.
 """

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 
+from tinyref.algebra.semantics import truncating_division
 from tinyref.dtype import ConstType, DType, dtypes
 from tinyref.errors import UserError
 from tinyref.uops.node import UOp, node_fact
@@ -42,14 +43,6 @@ def wrap_range(dtype: DType, low: int, high: int) -> Range:
         return minimum, maximum
     offset = turns << dtype.bits
     return low - offset, high - offset
-
-
-def truncating_division(x: int, y: int) -> int:
-    """Python integers divided toward zero; by zero it is 0."""
-    if y == 0:
-        return 0
-    quotient = abs(x) // abs(y)
-    return quotient if (x < 0) == (y < 0) else -quotient
 
 
 def _full(node: UOp, sources: Sequence[Range | None]) -> Range | None:

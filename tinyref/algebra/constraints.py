@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from tinyref.algebra.evaluate import value_of
 from tinyref.algebra.shape import shape_of
 from tinyref.algebra.symbolic import (
     Extent,
@@ -20,7 +21,6 @@ from tinyref.algebra.symbolic import (
     lower,
     lowest,
     product,
-    value_of,
 )
 from tinyref.errors import UserError
 from tinyref.uops.node import UOp, node_fact, sint, substitute, toposort

@@ -9,6 +9,7 @@ is defined, the same on every machine, and raises no warning.
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -36,7 +37,43 @@ Meaning = Callable[[DType, Sequence[DType]], Kernel]
 SMALL_FLOATS = frozenset({*dtypes.fp8s, dtypes.float16, dtypes.bfloat16})
 
 
-def _truncating_division(x: Array, y: Array) -> Array:
+def truncating_division(x: int, y: int) -> int:
+    """The quotient of Python integers toward zero; by zero it is 0."""
+    if y == 0:
+        return 0
+    quotient = abs(x) // abs(y)
+    return quotient if (x < 0) == (y < 0) else -quotient
+
+
+def _truncating_remainder(x: int, y: int) -> int:
+    """What `truncating_division` leaves, with the sign of `x`; by zero it is 0."""
+    return 0 if y == 0 else x - y * truncating_division(x, y)
+
+
+# What an op means on integers of any size, before the result wraps into its type.
+INTEGER_SEMANTICS: dict[Ops, Callable[..., int]] = {
+    Ops.NEG: operator.neg,
+    Ops.ADD: operator.add,
+    Ops.SUB: operator.sub,
+    Ops.MUL: operator.mul,
+    Ops.IDIV: truncating_division,
+    Ops.MOD: _truncating_remainder,
+    Ops.MAX: max,
+    Ops.CMPLT: operator.lt,
+    Ops.CMPNE: operator.ne,
+    Ops.AND: operator.and_,
+    Ops.OR: operator.or_,
+    Ops.XOR: operator.xor,
+    # A count beyond the widest type would make a number of any length.
+    Ops.SHL: lambda x, count: x << count if 0 <= count < 64 else 0,
+    Ops.SHR: lambda x, count: x >> count if count >= 0 else 0,
+    Ops.WHERE: lambda condition, x, y: x if condition else y,
+    Ops.MULACC: lambda x, y, z: x * y + z,
+    Ops.CAST: lambda x: x,
+}
+
+
+def _divide(x: Array, y: Array) -> Array:
     """Quotient toward zero; by zero it is 0, and MIN / -1 is MIN."""
     floor = np.floor_divide(x, y)
     remainder = x - floor * y
@@ -45,7 +82,7 @@ def _truncating_division(x: Array, y: Array) -> Array:
     return quotient
 
 
-def _truncating_remainder(x: Array, y: Array) -> Array:
+def _remainder(x: Array, y: Array) -> Array:
     """Remainder with the sign of `x`; by zero it is 0."""
     if np.ndim(y) != 0 or y <= 0:
         return np.fmod(x, y)
@@ -241,8 +278,8 @@ MEANINGS: dict[Ops, Meaning] = {
     Ops.SUB: _same(np.subtract),
     Ops.MUL: _same(np.multiply),
     Ops.FDIV: _same(np.divide),
-    Ops.IDIV: _signed_or_unsigned(_truncating_division, np.floor_divide),
-    Ops.MOD: _signed_or_unsigned(_truncating_remainder, _unsigned_remainder),
+    Ops.IDIV: _signed_or_unsigned(_divide, np.floor_divide),
+    Ops.MOD: _signed_or_unsigned(_remainder, _unsigned_remainder),
     Ops.POW: _through_float64(np.power),
     Ops.MAX: _same(np.maximum),
     Ops.CMPLT: _same(np.less),

@@ -11,8 +11,9 @@ import functools
 import itertools
 import math
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
+from tinyref.algebra.bounds import bounds
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError, UserTypeError
 from tinyref.uops.build import const
@@ -245,8 +246,6 @@ def atom_bounds(node: UOp) -> tuple[int, int]:
     """The inclusive range of an `index` node that is no sum and no product."""
     if isinstance(node.arg, VarArg):
         return node.arg.minimum, node.arg.maximum
-    from tinyref.algebra.bounds import bounds
-
     return bounds(node)
 
 
@@ -395,51 +394,7 @@ def _without(monomial: Monomial, factor: Monomial) -> Monomial | None:
     return tuple(rest)
 
 
-# --- reading ------------------------------------------------------------------------------------
-
-_TRUNCATING: dict[Ops, Callable[[int, int], int]] = {
-    Ops.ADD: operator.add,
-    Ops.SUB: operator.sub,
-    Ops.MUL: operator.mul,
-    Ops.MAX: max,
-    Ops.IDIV: lambda x, y: 0 if y == 0 else abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1),
-    Ops.MOD: lambda x, y: 0 if y == 0 else abs(x) % abs(y) * (-1 if x < 0 else 1),
-}
-
-
-def value_of(expression: sint, bindings: Mapping[str, int]) -> int:
-    """The value of a size for the given values of the variables.
-
-    Raises `UserError` for a variable without a value or with one outside its bounds.
-    """
-    if isinstance(expression, int):
-        return expression
-    values: dict[UOp, int] = {}
-    for node in toposort((expression,)):
-        operands = [values[source] for source in node.src]
-        if isinstance(node.arg, ConstArg):
-            values[node] = int(node.arg.value)
-        elif isinstance(node.arg, VarArg):
-            values[node] = _bound_value(node.arg, bindings)
-        elif node.op is Ops.BIND:
-            values[node] = operands[1]
-        elif node.op is Ops.NEG:
-            values[node] = -operands[0]
-        elif node.op in _TRUNCATING:
-            values[node] = _TRUNCATING[node.op](*operands)
-        else:
-            raise UserError(f"size: cannot compute a size with {node.op.name}")
-    return values[expression]
-
-
-def _bound_value(variable: VarArg, bindings: Mapping[str, int]) -> int:
-    value = bindings.get(variable.name)
-    bounds = f"{variable.minimum}..{variable.maximum}"
-    if value is None:
-        raise UserError(f"variable {variable.name}: no value given, accepted are {bounds}")
-    if not variable.minimum <= value <= variable.maximum:
-        raise UserError(f"variable {variable.name}: {value} is outside {bounds}")
-    return value
+# --- text ---------------------------------------------------------------------------------------
 
 
 def variables_of(values: Iterable[sint]) -> Iterator[UOp]:

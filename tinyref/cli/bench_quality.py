@@ -21,10 +21,11 @@ from typing import Any
 
 import numpy as np
 
+from tinyref.algebra.evaluate import launch_grid, value_of
 from tinyref.cli.bench_programs import data
 from tinyref.config import Context
 from tinyref.device import Device
-from tinyref.engine.estimate import estimate, value_of
+from tinyref.engine.estimate import estimate
 from tinyref.errors import UserError
 from tinyref.lazy.buffers import buffer_of
 from tinyref.processes import python_command
@@ -164,7 +165,7 @@ def launcher(output: Tensor) -> tuple[Callable[[], None], str]:
         for kernel, buffers in launches:
             kernel(buffers)
 
-    groups = max(int(kernel.program.launch_grid({})[0]) for kernel, _ in launches)
+    groups = max(launch_grid(kernel.program, {})[0] for kernel, _ in launches)
     nbytes = sum(value_of(estimate(item.ast).nbytes, {}) for item in items)
     note = f"{len(items)} kernel{'s' if len(items) > 1 else ''}"
     note += "" if groups == 1 else f" of up to {groups} groups"

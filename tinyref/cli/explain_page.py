@@ -11,6 +11,7 @@ import jinja2
 from markupsafe import Markup
 
 from tinyref import __version__
+from tinyref.algebra.evaluate import value_of
 from tinyref.algebra.symbolic import describe_shape
 from tinyref.cli.explain_record import (
     Failure,
@@ -20,7 +21,7 @@ from tinyref.cli.explain_record import (
     shortened,
 )
 from tinyref.cli.explain_stages import Compiled, compiled_stages
-from tinyref.engine.estimate import estimate, value_of
+from tinyref.engine.estimate import estimate
 from tinyref.errors import TinyrefError
 from tinyref.uops.node import UOp
 from tinyref.uops.payload import SlotArg, ViewArg

@@ -16,11 +16,12 @@ from dataclasses import dataclass, field
 
 from tinyref import config
 from tinyref.algebra.constraints import Constraint
+from tinyref.algebra.evaluate import value_of
 from tinyref.algebra.symbolic import lift, lower
 from tinyref.device import Buffer, Device
 from tinyref.dtype import DType, dtypes
 from tinyref.engine.counters import GlobalCounters
-from tinyref.engine.estimate import estimate, value_of
+from tinyref.engine.estimate import estimate
 from tinyref.engine.report import is_timed, is_told, report, report_kernel
 from tinyref.engine.watch import active_watcher
 from tinyref.errors import DeviceError, UserStateError

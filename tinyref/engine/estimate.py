@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 from tinyref.algebra.kernel_shape import kernel_shape, positions_of
 from tinyref.algebra.symbolic import lift, lower, product
-from tinyref.interpret.evaluate import evaluate_index
 from tinyref.optimise.fold_ranges import fold_ranges
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import ALU, Ops
@@ -71,8 +69,3 @@ def _touched(node: UOp) -> int:
     itemsize = node.dtype.itemsize if node.op is Ops.LOAD else node.src[1].dtype.itemsize
     reach = view.arg.tracker.reach()
     return 0 if reach is None else (reach[1] - reach[0] + 1) * itemsize
-
-
-def value_of(amount: sint, bindings: Mapping[str, int]) -> int:
-    """An estimate for the given values of the variables."""
-    return evaluate_index(amount, bindings)

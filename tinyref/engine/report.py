@@ -6,11 +6,12 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from tinyref import config
+from tinyref.algebra.evaluate import value_of
 from tinyref.algebra.symbolic import describe_shape
 from tinyref.codegen.compile import planned
 from tinyref.device import Device
 from tinyref.engine.counters import GlobalCounters
-from tinyref.engine.estimate import estimate, value_of
+from tinyref.engine.estimate import estimate
 from tinyref.engine.search import chosen_opts
 from tinyref.engine.watch import active_watcher
 from tinyref.formats.text import to_text

@@ -7,19 +7,18 @@ linearising, so that a disagreement with the interpreter blames one of those.
 
 from __future__ import annotations
 
-import functools
-import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tinyref.algebra import semantics
+from tinyref.algebra.evaluate import bound_value
 from tinyref.algebra.kernel_shape import positions_of
-from tinyref.dtype import DType, dtypes, narrow_float64, numpy_dtype
+from tinyref.dtype import dtypes, narrow_float64, numpy_dtype
 from tinyref.errors import UserError
-from tinyref.uops.node import UOp, sint, toposort
+from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ConstArg, ReduceArg, SlotArg, VarArg, ViewArg
 
@@ -63,7 +62,7 @@ class _Evaluator:
         if isinstance(node.arg, ConstArg):
             return np.array(node.arg.value, numpy_dtype(node.dtype))
         if isinstance(node.arg, VarArg):
-            return np.array(_binding(node.arg, self.bindings), numpy_dtype(node.dtype))
+            return np.array(bound_value(node.arg, self.bindings), numpy_dtype(node.dtype))
         if node.op is Ops.LOAD:
             return self._load(node)
         if node.op is Ops.VALID:
@@ -162,85 +161,3 @@ def _reduce(node: UOp, value: Array, arg: ReduceArg) -> Array:
     wide = np.longdouble if dtype is dtypes.float64 else np.float64
     total = np.asarray(ufunc.reduce(value.astype(wide), axis=arg.axes, keepdims=True))
     return narrow_float64(total.astype(np.float64), dtype)
-
-
-def _binding(arg: VarArg, bindings: Mapping[str, int]) -> int:
-    if arg.name not in bindings:
-        raise UserError(
-            f"bindings: variable {arg.name} has no value: give one from {arg.minimum} "
-            f"to {arg.maximum}"
-        )
-    value = bindings[arg.name]
-    if not arg.minimum <= value <= arg.maximum:
-        raise UserError(
-            f"bindings: {arg.name} = {value}: accepted is {arg.minimum} to {arg.maximum}"
-        )
-    return value
-
-
-def _divide(x: int, y: int) -> int:
-    """Quotient toward zero; 0 for a zero divisor, as in the op table."""
-    if y == 0:
-        return 0
-    quotient = abs(x) // abs(y)
-    return quotient if (x < 0) == (y < 0) else -quotient
-
-
-def _remainder(x: int, y: int) -> int:
-    """Remainder with the sign of `x`; 0 for a zero divisor, as in the op table."""
-    return 0 if y == 0 else x - y * _divide(x, y)
-
-
-_INTEGER: dict[Ops, Callable[..., int]] = {
-    Ops.NEG: operator.neg,
-    Ops.ADD: operator.add,
-    Ops.SUB: operator.sub,
-    Ops.MUL: operator.mul,
-    Ops.IDIV: _divide,
-    Ops.MOD: _remainder,
-    Ops.MAX: max,
-    Ops.CMPLT: operator.lt,
-    Ops.CMPNE: operator.ne,
-    Ops.AND: operator.and_,
-    Ops.OR: operator.or_,
-    Ops.XOR: operator.xor,
-    Ops.SHL: lambda x, count: x << count if count >= 0 else 0,
-    Ops.SHR: lambda x, count: x >> count if count >= 0 else 0,
-    Ops.WHERE: lambda condition, x, y: x if condition else y,
-    Ops.MULACC: lambda x, y, z: x * y + z,
-}
-
-
-@functools.lru_cache(maxsize=4096)
-def _order(expression: UOp) -> tuple[UOp, ...]:
-    return tuple(toposort((expression,)))
-
-
-def evaluate_index(expression: sint, bindings: Mapping[str, int]) -> int:
-    """The value of a size or position for the given values of its variables.
-
-    Exact: `index` arithmetic never overflows. Raises `UserError` for a variable without a value,
-    one out of its bounds, or a node that is no index arithmetic.
-    """
-    if not isinstance(expression, UOp):
-        return expression
-    values: dict[UOp, int] = {}
-    for node in _order(expression):
-        if isinstance(node.arg, ConstArg):
-            values[node] = int(node.arg.value)
-        elif isinstance(node.arg, VarArg):
-            values[node] = _binding(node.arg, bindings)
-        elif node.op is Ops.BIND:
-            values[node] = values[node.src[1]]
-        elif node.op is Ops.CAST and _is_harmless(node.dtype):
-            values[node] = values[node.src[0]]
-        elif node.op in _INTEGER:
-            values[node] = int(_INTEGER[node.op](*(values[source] for source in node.src)))
-        else:
-            raise UserError(f"index expression: {node.op.name} is no integer arithmetic")
-    return values[expression]
-
-
-def _is_harmless(dtype: DType) -> bool:
-    """Whether a CAST to `dtype` keeps every position that can occur."""
-    return dtype is dtypes.index or dtype in (dtypes.int32, dtypes.int64)

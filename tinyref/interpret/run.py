@@ -11,13 +11,14 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
+from tinyref.algebra.evaluate import launch_grid, value_of
 from tinyref.dtype import from_numpy_dtype, numpy_dtype
 from tinyref.errors import UserError
 from tinyref.interpret.errors import OrderMattersError, SanitizerError
 from tinyref.interpret.loops import MACHINE
 from tinyref.interpret.machine import Extents, Hooks, Machine, Memory
 from tinyref.interpret.shadow import Shadow
-from tinyref.interpret.translate import Meaning, Translation, check_binding
+from tinyref.interpret.translate import Meaning, Translation
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import SpecialArg
 from tinyref.uops.program import Program
@@ -65,7 +66,7 @@ class Interpreter:
         bindings.
         """
         bindings = bindings or {}
-        grid = self.program.launch_grid(bindings) if grid is None else grid
+        grid = launch_grid(self.program, bindings) if grid is None else grid
         group = self.program.group if group is None else group
         if self.hooks.grid is not None:
             grid = self.hooks.grid(grid)
@@ -109,7 +110,7 @@ class Interpreter:
         values[MACHINE] = machine
         machine.may_turn = not self.translation.has_tiles
         for place, node in self.translation.variables:
-            values[place] = np.full((), check_binding(node, bindings), numpy_dtype(node.dtype))
+            values[place] = np.full((), value_of(node, bindings), numpy_dtype(node.dtype))
         with np.errstate(all="ignore"):
             for start, extent in _boxes(machine):
                 machine.enter(start, extent)

@@ -27,7 +27,6 @@ from tinyref.uops.payload import (
     LocalArg,
     SlotArg,
     TileArg,
-    VarArg,
 )
 
 Array = npt.NDArray[Any]
@@ -391,16 +390,3 @@ _ARMS: dict[Ops, Callable[[Translation, UOp], None]] = {
     Ops.ENDIF: Translation._close,
     Ops.BARRIER: Translation._barrier,
 }
-
-
-def check_binding(node: UOp, bindings: Mapping[str, int]) -> int:
-    """The value given for the DEFINE_VAR `node`. Raises `UserError` if missing or out of range."""
-    if not isinstance(node.arg, VarArg):
-        raise UserError("interpreter: a DEFINE_VAR without a name")
-    name, low, high = node.arg.name, node.arg.minimum, node.arg.maximum
-    if name not in bindings:
-        raise UserError(f"bindings: variable {name} has no value: give one from {low} to {high}")
-    value = bindings[name]
-    if not low <= value <= high:
-        raise UserError(f"bindings: {name} = {value}: accepted is {low} to {high}")
-    return value

@@ -11,6 +11,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from tinyref import config
+from tinyref.algebra.evaluate import launch_grid
 from tinyref.codegen.compile import compile_kernel
 from tinyref.codegen.decompose import elements_in
 from tinyref.device import Backend, Buffer, Device, Launchable
@@ -77,7 +78,7 @@ class Kernel:
         """The groups of a launch for the given values of the variables."""
         if self.program.grid == (1, 1, 1):
             return (1, 1, 1)
-        return self.program.launch_grid(bindings)
+        return launch_grid(self.program, bindings)
 
     def misfit(self, place: int, buffer: Buffer) -> str | None:
         """Why `buffer` cannot be the one of parameter `place`, or None when it can."""

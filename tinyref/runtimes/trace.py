@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tinyref.algebra.evaluate import launch_grid, value_of
 from tinyref.dtype import PtrDType, dtypes, from_numpy_dtype, numpy_dtype
 from tinyref.errors import TinyrefError
 from tinyref.formats.text import node_text
@@ -24,7 +25,7 @@ from tinyref.runtimes.red_zones import POISONS, GuardedBuffer
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import ConstArg, SpecialArg
+from tinyref.uops.payload import SpecialArg
 from tinyref.uops.program import Parameter, Program
 
 Array = npt.NDArray[Any]
@@ -209,7 +210,7 @@ def _trace(
 
 def _launch_axes(program: Program, bindings: Mapping[str, int]) -> Iterator[tuple[UOp, int]]:
     """The launch indices of more than one value, groups first, and their extents."""
-    grid = program.launch_grid(bindings)
+    grid = launch_grid(program, bindings)
     for scope, extents in (("group", grid), ("item", program.group)):
         for dim in (2, 1, 0):
             if extents[dim] > 1:
@@ -224,12 +225,7 @@ def _special(program: Program, scope: str, dim: int, extent: int) -> UOp:
 
 
 def _turns(loop: UOp, bindings: Mapping[str, int]) -> int:
-    from tinyref.interpret.evaluate import evaluate_index
-
-    bound = loop.src[0]
-    return int(
-        bound.arg.value if isinstance(bound.arg, ConstArg) else evaluate_index(bound, bindings)
-    )
+    return value_of(loop.src[0], bindings)
 
 
 def _axis_name(axis: UOp) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from tinyref.algebra import symbolic
 from tinyref.algebra.constraints import bindings_of, current_value, holds
+from tinyref.algebra.evaluate import value_of
 from tinyref.algebra.symbolic import describe, describe_shape, product
 from tinyref.errors import UserError, UserIndexError, UserTypeError
 from tinyref.uops.node import UOp, sint
@@ -73,7 +74,7 @@ def fixed(shape: Shape, argument: str) -> tuple[int, ...]:
 def bound_sizes(shape: Shape) -> tuple[int, ...]:
     """`shape` with the values that its variables are bound to. Raises `UserError` for others."""
     bindings = bindings_of(shape)
-    return tuple(symbolic.value_of(size, bindings) for size in shape)
+    return tuple(value_of(size, bindings) for size in shape)
 
 
 def axis_of(axis: object, ndim: int, argument: str) -> int:

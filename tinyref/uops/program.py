@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tinyref.dtype import DType
@@ -35,10 +34,3 @@ class Program:
     variables: tuple[UOp, ...] = ()
     grid: tuple[int | UOp, int | UOp, int | UOp] = (1, 1, 1)
     group: tuple[int, int, int] = (1, 1, 1)
-
-    def launch_grid(self, bindings: Mapping[str, int]) -> tuple[int, int, int]:
-        """The grid for the given values of the symbolic variables."""
-        from tinyref.interpret.evaluate import evaluate_index
-
-        x, y, z = (evaluate_index(extent, bindings) for extent in self.grid)
-        return x, y, z

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tinyref.algebra.bounds import bounds
-from tinyref.algebra.expression import evaluate_expression
+from tinyref.algebra.evaluate import evaluate_expression
 from tinyref.algebra.linear import constant_of
 from tinyref.algebra.simplify import simplify_with
 from tinyref.dtype import ImageDType, PtrDType, numpy_dtype

@@ -11,6 +11,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 import numpy.typing as npt
 
+from tinyref.algebra.evaluate import value_of
 from tinyref.algebra.linear import Linear, modular, to_node
 from tinyref.algebra.simplify import simplify
 from tinyref.algebra.symbolic import (
@@ -27,7 +28,6 @@ from tinyref.algebra.symbolic import (
     lowest,
     product,
     split,
-    value_of,
     variables_of,
 )
 from tinyref.dtype import dtypes

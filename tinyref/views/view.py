@@ -11,6 +11,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 import numpy.typing as npt
 
+from tinyref.algebra.evaluate import value_of
 from tinyref.algebra.symbolic import (
     Extent,
     as_size,
@@ -26,7 +27,6 @@ from tinyref.algebra.symbolic import (
     normalise,
     product,
     smallest,
-    value_of,
 )
 from tinyref.errors import UserError
 from tinyref.uops.node import UOp, sint, substitute

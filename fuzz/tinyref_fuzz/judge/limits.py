@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tinyref.algebra.bounds import bounds
+from tinyref.algebra.evaluate import launch_grid
 from tinyref.algebra.kernel_shape import output_shape
 from tinyref.device import Capabilities
 from tinyref.dtype import DType, ImageDType, PtrDType, dtypes
@@ -61,7 +62,7 @@ def _launch(
     program: Program, capabilities: Capabilities, bindings: Mapping[str, int]
 ) -> Iterator[str]:
     """Grid and group, as the launch gives them and as the program's own indices ask for."""
-    grid, group = program.launch_grid(bindings), program.group
+    grid, group = launch_grid(program, bindings), program.group
     size = group[0] * group[1] * group[2]
     if size != 1 and not capabilities.has_groups:
         yield f"a group of {group}, the device has no groups"

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from tinyref.algebra.evaluate import value_of
 from tinyref.algebra.kernel_shape import kernel_shape
 from tinyref.dtype import DType, PtrDType, dtypes, numpy_dtype, pointer
 from tinyref.interpret.evaluate import evaluate
@@ -20,7 +21,7 @@ from tinyref.views.build import view
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_fuzz.case.case import Array, Case
 from tinyref_fuzz.case.equivalent.transformation import written_slots
-from tinyref_fuzz.reduce.measure import known, slots
+from tinyref_fuzz.reduce.measure import slots
 
 # What computes or reads a value, as opposed to structure.
 VALUES = ALU | {Ops.CONST, Ops.LOAD, Ops.VALID, Ops.IOTA, Ops.REDUCE}
@@ -100,7 +101,7 @@ def values_of(case: Case, nodes: Iterable[UOp]) -> dict[UOp, Array]:
 def concrete_shape(case: Case, node: UOp, rank: int) -> tuple[int, ...]:
     """The shape of a value for the bindings; ones for what fits any shape."""
     shape = kernel_shape(node) or (1,) * rank
-    return tuple(known(size, case.bindings) for size in shape)
+    return tuple(value_of(size, case.bindings) for size in shape)
 
 
 def scattered(

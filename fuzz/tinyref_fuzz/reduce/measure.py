@@ -10,12 +10,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from tinyref.algebra.evaluate import value_of
 from tinyref.algebra.kernel_shape import kernel_shape, positions_of
-from tinyref.algebra.symbolic import value_of
 from tinyref.dtype import DType, PtrDType, dtypes
 from tinyref.optimise.opt import Opt, OptOp
 from tinyref.uops.build import slot_of
-from tinyref.uops.node import UOp, sint
+from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ConstArg, SlotArg, ViewArg
 from tinyref.views.shape_tracker import ShapeTracker
@@ -82,12 +82,7 @@ def work(case: Case) -> int:
 
 def elements(node: UOp, bindings: Mapping[str, int]) -> int:
     """How many values a node has."""
-    return math.prod(max(1, known(size, bindings)) for size in kernel_shape(node))
-
-
-def known(size: sint, bindings: Mapping[str, int]) -> int:
-    """A size for the values of the variables."""
-    return size if isinstance(size, int) else value_of(size, bindings)
+    return math.prod(max(1, value_of(size, bindings)) for size in kernel_shape(node))
 
 
 def variables(ast: UOp) -> set[UOp]:

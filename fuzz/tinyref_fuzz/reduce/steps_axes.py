@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from tinyref.algebra.evaluate import value_of
 from tinyref.algebra.kernel_shape import kernel_shape
 from tinyref.dtype import dtypes
 from tinyref.optimise.opt import OptOp
@@ -15,7 +16,7 @@ from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_fuzz.case.case import Case, Opts
 from tinyref_fuzz.case.equivalent.moving import cut, rank_of, reduced_axes
 from tinyref_fuzz.reduce.kernel import moved_along, rebuilt, with_sources
-from tinyref_fuzz.reduce.measure import known, variables
+from tinyref_fuzz.reduce.measure import variables
 from tinyref_fuzz.reduce.search import Search
 
 _SMALL = (1, 2, 3, 4, 8, 16, 32)
@@ -69,7 +70,7 @@ def fewer_axes(search: Search) -> None:
 def _size_along(case: Case, axis: int) -> int:
     """The largest size that any view has along an axis."""
     views = (node for node in case.ast.toposort() if isinstance(node.arg, ViewArg))
-    return max(known(kernel_shape(view)[axis], case.bindings) for view in views)
+    return max(value_of(kernel_shape(view)[axis], case.bindings) for view in views)
 
 
 def _without_axis(case: Case, axis: int, begin: int) -> Case:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from tinyref.algebra.evaluate import value_of
 from tinyref.algebra.kernel_shape import kernel_shape
-from tinyref.algebra.symbolic import value_of
 from tinyref.dtype import PtrDType, numpy_dtype
 from tinyref.errors import UserError
 from tinyref.formats.payload_fields import refuse, toposort_with_payloads

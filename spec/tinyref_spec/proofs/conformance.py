@@ -16,7 +16,7 @@ import numpy.typing as npt
 import z3
 
 from tinyref.algebra.bounds import bounds
-from tinyref.algebra.expression import evaluate_expression
+from tinyref.algebra.evaluate import evaluate_expression
 from tinyref.algebra.linear import constant_of
 from tinyref.algebra.rewrite import Rule, RuleSet, rewrite
 from tinyref.algebra.rules.folding import fold_constants

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tinyref.algebra.expression import evaluate_expression
+from tinyref.algebra.evaluate import evaluate_expression
 from tinyref.algebra.rewrite import Keeps, Rule
 from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.uops import build

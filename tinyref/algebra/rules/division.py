@@ -10,10 +10,11 @@ from __future__ import annotations
 import math
 
 from tinyref.algebra import linear
-from tinyref.algebra.bounds import bounds, dtype_range, truncating_division
+from tinyref.algebra.bounds import bounds, dtype_range
 from tinyref.algebra.linear import Linear, constant_of
 from tinyref.algebra.rewrite import any_node, constant, is_const, match, rule
 from tinyref.algebra.rewrite.rule import index, integer
+from tinyref.algebra.semantics import truncating_division
 from tinyref.dtype import DType
 from tinyref.uops import build
 from tinyref.uops.node import UOp

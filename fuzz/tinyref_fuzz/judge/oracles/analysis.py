@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tinyref import config
+from tinyref.algebra.evaluate import value_of
 from tinyref.algebra.kernel_shape import positions_of
 from tinyref.dtype import DType, numpy_dtype
 from tinyref.errors import UserError
-from tinyref.interpret.evaluate import evaluate_index
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ConstArg, ReduceArg, SlotArg, VarArg, ViewArg
@@ -77,7 +77,7 @@ class Analysis:
         if isinstance(arg, ConstArg):
             return point(np.array(arg.value, numpy_dtype(node.dtype)))
         if isinstance(arg, VarArg):
-            value = evaluate_index(node, self.bindings)
+            value = value_of(node, self.bindings)
             return point(np.array(value, numpy_dtype(node.dtype)))
         if node.op is Ops.LOAD:
             return self._load(node)

@@ -1,0 +1,93 @@
+"""The value of an expression: of sizes and positions as Python integers, of others on arrays.
+
+Both take what an op means from `semantics`. The references of the spec and of the fuzzer's oracles
+have evaluators of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tinyref.algebra import semantics
+from tinyref.algebra.bounds import wrap_range
+from tinyref.dtype import numpy_dtype
+from tinyref.errors import UserError
+from tinyref.uops.node import UOp, sint
+from tinyref.uops.ops import ALU, Ops
+from tinyref.uops.payload import ConstArg, VarArg
+from tinyref.uops.program import Program
+
+Array = npt.NDArray[Any]
+
+
+def value_of(expression: sint, bindings: Mapping[str, int]) -> int:
+    """The value of a size or position for the given values of its variables.
+
+    `index` arithmetic is exact, integers of other types wrap. Raises `UserError` for a variable
+    without a value, one out of its bounds, or a node that is no integer arithmetic.
+    """
+    if isinstance(expression, int):
+        return expression
+    values: dict[UOp, int] = {}
+    for node in expression.toposort():
+        values[node] = _integer(node, [values[source] for source in node.src], bindings)
+    return values[expression]
+
+
+def _integer(node: UOp, operands: Sequence[int], bindings: Mapping[str, int]) -> int:
+    if isinstance(node.arg, ConstArg) and not node.dtype.is_float:
+        return int(node.arg.value)
+    if isinstance(node.arg, VarArg):
+        return bound_value(node.arg, bindings)
+    if node.op is Ops.BIND:
+        return operands[1]
+    exact = semantics.INTEGER_SEMANTICS.get(node.op)
+    if exact is None or not (node.dtype.is_int or node.dtype.is_bool):
+        raise UserError(f"size: {node.op.name} of {node.dtype.name} is no integer arithmetic")
+    if node.dtype.is_bool:
+        return int(bool(exact(*operands)))
+    value = int(exact(*operands))
+    return wrap_range(node.dtype, value, value)[0]
+
+
+def bound_value(variable: VarArg, bindings: Mapping[str, int]) -> int:
+    """The value given for a variable. Raises `UserError` if it is missing or out of range."""
+    name, low, high = variable.name, variable.minimum, variable.maximum
+    if name not in bindings:
+        raise UserError(f"bindings: variable {name} has no value: give one from {low} to {high}")
+    value = bindings[name]
+    if not low <= value <= high:
+        raise UserError(f"bindings: {name} = {value}: accepted is {low} to {high}")
+    return value
+
+
+def launch_grid(program: Program, bindings: Mapping[str, int]) -> tuple[int, int, int]:
+    """The groups of a launch for the given values of the variables; errors as of `value_of`."""
+    x, y, z = (value_of(extent, bindings) for extent in program.grid)
+    return x, y, z
+
+
+def evaluate_expression(root: UOp, leaves: Mapping[UOp, Array]) -> Array:
+    """The value of `root`, an expression of ALU ops over constants and the nodes in `leaves`.
+
+    Leaves are arrays of the numpy type of their node, of broadcastable shapes; the result has the
+    type of `root`. Raises `UserError` for a node that is neither an ALU op nor given.
+    """
+    values: dict[UOp, Array] = dict(leaves)
+    with np.errstate(all="ignore"):
+        for node in root.toposort():
+            if node in values:
+                continue
+            if isinstance(node.arg, ConstArg):
+                values[node] = np.array(node.arg.value, numpy_dtype(node.dtype))
+            elif node.op in ALU:
+                types = [source.dtype for source in node.src]
+                kernel = semantics.kernel_for(node.op, node.dtype, types)
+                values[node] = kernel(*[values[source] for source in node.src])
+            else:
+                raise UserError(f"evaluate: no value is given for {node!r}")
+    return np.asarray(values[root])
