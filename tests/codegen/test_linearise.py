@@ -5,13 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
+from live_values import live_values
 
 from tinyref.codegen.accumulate import accumulate
 from tinyref.codegen.linearise.linearise import linearize
-from tinyref.codegen.linearise.pressure import live_values
 from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.errors import UserError
 from tinyref.interpret import run_program
@@ -438,8 +439,8 @@ def test_a_known_sum_through_shared_memory() -> None:
 
 _SCRIPT = """
 import sys
-sys.path.insert(0, sys.argv[1])
-import test_linearize as cases
+sys.path[:0] = sys.argv[1:]
+import test_linearise as cases
 from tinyref.codegen.linearise.linearise import linearize
 from tinyref.formats.text import to_text
 for make in cases.KERNELS:
@@ -450,9 +451,10 @@ for make in cases.KERNELS:
 @pytest.mark.slow
 def test_processes_agree_on_the_order() -> None:
     """Neither addresses nor hashes decide."""
+    here = Path(__file__).parent
     texts = {
         subprocess.run(
-            [sys.executable, "-c", _SCRIPT, __file__.rpartition("/")[0]],
+            [sys.executable, "-c", _SCRIPT, *map(str, (here, here.parent / "graphs"))],
             check=True,
             capture_output=True,
             text=True,

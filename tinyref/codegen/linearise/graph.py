@@ -8,6 +8,7 @@ but the address is one.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -47,25 +48,10 @@ class KernelItems:
         self.marks: list[tuple[Mark, ...]] = []
         self.loops: dict[int, Items] = {}
         self.updates: dict[int, int] = {}
-        if _AFTER in {node.op for node in order}:
-            self._merge(order)
-        else:
-            self._take(order)
+        self._collect(order)
         self.ops: list[Ops] = [node.op for node in self.nodes]
 
-    def _take(self, order: Sequence[UOp]) -> None:
-        """Every node is an item."""
-        self.nodes = [node for node in order if node.op is not _SINK]
-        self.marks = [()] * len(self.nodes)
-        item_of = {node: item for item, node in enumerate(self.nodes)}
-        number = item_of.__getitem__
-        self.sources = [tuple(map(number, node.src)) for node in self.nodes]
-        for item, node in enumerate(self.nodes):
-            if node.op in _SPECIAL_SOURCES:
-                kept = self._special(item, node, self.sources[item], ())
-                self.sources[item], self.marks[item] = kept
-
-    def _merge(self, order: Sequence[UOp]) -> None:
+    def _collect(self, order: Sequence[UOp]) -> None:
         """Nodes that differ by AFTERs alone are one item, unless they happen at different times."""
         item_of: dict[UOp, int] = {}
         carried: dict[UOp, tuple[Mark, ...]] = {}
@@ -74,11 +60,8 @@ class KernelItems:
             op = node.op
             if op is _SINK:
                 continue
-            marks: tuple[Mark, ...] = ()
-            for source in node.src:
-                if source in carried:
-                    more = carried[source]
-                    marks = _union((marks, more)) if marks and more is not marks else more
+            waited = [carried[source] for source in node.src if source in carried]
+            marks = _union(waited) if waited else ()
             items = tuple([item_of[source] for source in node.src])
             if op is _AFTER:
                 item_of[node] = items[0]
@@ -126,8 +109,4 @@ class KernelItems:
 
 
 def _union(groups: Iterable[tuple[Mark, ...]]) -> tuple[Mark, ...]:
-    found: dict[Mark, None] = {}
-    for group in groups:
-        for mark in group:
-            found[mark] = None
-    return tuple(found)
+    return tuple(dict.fromkeys(itertools.chain.from_iterable(groups)))

@@ -12,13 +12,11 @@ from tinyref.codegen.linearise.scopes import Blocks
 from tinyref.uops.ops import ALU, Ops
 
 # What stands before everything else.
-DEFINED = frozenset(
-    {Ops.DEFINE_GLOBAL, Ops.DEFINE_LOCAL, Ops.DEFINE_VAR, Ops.CONST},
-)
+DEFINED = frozenset({Ops.DEFINE_GLOBAL, Ops.DEFINE_LOCAL, Ops.DEFINE_VAR, Ops.CONST})
 # What takes no register of its own: it is a constant, an address that the access computes, or
 # nothing at all.
-UNCOUNTED = DEFINED | {
-    *(Ops.SPECIAL, Ops.RANGE, Ops.INDEX, Ops.STORE, Ops.UPDATE_ACC, Ops.BARRIER, Ops.END)
+_UNCOUNTED = DEFINED | {
+    *(Ops.SPECIAL, Ops.RANGE, Ops.INDEX, Ops.STORE, Ops.UPDATE_ACC, Ops.BARRIER)
 }
 
 
@@ -44,7 +42,7 @@ class Needs:
         self.uses: list[list[int]] = [[] for _ in items.nodes]
         self.addresses = _addresses(items)
         self.is_defined = [op in DEFINED for op in items.ops]
-        self.is_counted = [op not in UNCOUNTED for op in items.ops]
+        self.is_counted = [op not in _UNCOUNTED for op in items.ops]
         for item in self.addresses:
             self.is_counted[item] = False
         self._of_items()

@@ -3,8 +3,8 @@
 First the order of Sethi and Ullman, "The generation of optimal code for arithmetic expressions"
 (1970): depth first, and of several sources the one first that takes the most registers. It is best
 for trees. Where values are shared, as in a matrix product whose rows and columns all meet, a list
-schedule does better: always that next which adds the fewest values to those that are live. Of
-these two and the order in which the graph was found, the one with the fewest live values counts.
+schedule does better: always that next which adds the fewest values to those that are live. It is
+looked for where the first order keeps many values alive, and taken where it keeps fewer.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import heapq
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from tinyref.codegen.linearise.needs import Needs
 from tinyref.codegen.linearise.scopes import range_number
@@ -60,23 +60,14 @@ class BlockOrder:
         self._find_places()
 
     def _find_places(self) -> None:
-        needs = self.needs
         place = {member: number for number, member in enumerate(self.members)}
-        nothing: list[int] = []
         for member in self.members:
-            before, uses = needs.before[member], needs.uses[member]
-            if not before:
-                places = nothing
-            elif len(before) == 1:
-                places = [place[before[0]]]
-            elif len(before) == 2 and before[0] != before[1]:
-                places = [place[before[0]], place[before[1]]]
-            else:
-                places = [place[other] for other in dict.fromkeys(before)]
+            before, uses = self.needs.before[member], self.needs.uses[member]
+            places = [place[other] for other in dict.fromkeys(before)]
             self.before.append(places)
             if uses != before:
                 # Also what is a value and not waited for by itself, such as an accumulator.
-                places = [place[other] for other in dict.fromkeys(uses)] if uses else nothing
+                places = [place[other] for other in dict.fromkeys(uses)]
             self.uses.append(places)
 
     @functools.cached_property
@@ -99,13 +90,8 @@ class BlockOrder:
         order = self._depth_first()
         if sum(map(len, self.uses)) > FEW:
             pressure = self._pressure(order)
-            enough = max(FEW, self._least_pressure())
-            for find in (_listed, BlockOrder.found):
-                if pressure <= enough:
-                    break
-                other = find(self, pressure)
-                if other is not None:
-                    order, pressure = other, self._pressure(other)
+            if pressure > FEW:
+                order = _listed(self, pressure) or order
         return [self.members[place] for place in order]
 
     def shuffled(self, chance: random.Random) -> list[int]:
@@ -118,17 +104,14 @@ class BlockOrder:
 
         Raises `UserError` where members wait for each other.
         """
-        return list(self._lowest_first(rank))
-
-    def _lowest_first(self, rank: Callable[[int], float]) -> Iterator[int]:
-        """What `sorted` gives, one by one: for who may not need all of it."""
         left = [len(needed) for needed in self.before]
         ready = [(rank(place), place) for place, count in enumerate(left) if count == 0]
         heapq.heapify(ready)
         users = self.users
+        order: list[int] = []
         while ready:
             place = heapq.heappop(ready)[1]
-            yield place
+            order.append(place)
             for user in users[place]:
                 left[user] -= 1
                 if not left[user]:
@@ -136,6 +119,7 @@ class BlockOrder:
         waiting = {place for place, count in enumerate(left) if count}
         if waiting:
             raise self._stuck(waiting)
+        return order
 
     def _stuck(self, places: set[int]) -> UserError:
         nodes = self.needs.items.nodes
@@ -147,39 +131,22 @@ class BlockOrder:
         """The order in which the graph was found, launch indices first."""
         return place - len(self.members) if self.ops[place] is _LAUNCH else place
 
-    def found(self, below: int) -> list[int] | None:
-        """The order in which the graph was found, if fewer than `below` values live at once."""
-        if self._pressure(self._lowest_first(self.rank), below) >= below:
-            return None
-        return self.sorted(self.rank)
-
     @functools.cached_property
     def live_at_first(self) -> int:
         """The accumulators that are updated here, whose old values are live."""
         return sum([count for count in self.turns_over if count > 0])
 
-    def _least_pressure(self) -> int:
-        """What no order is below: all that one member takes is live together with what it gives."""
-        most = self.live_at_first
-        for uses, takers in zip(self.uses, self.takers, strict=True):
-            most = max(most, len(uses) + (1 if takers else 0))
-        return most
-
-    def _pressure(self, order: Iterable[int], limit: int = _AT_FIRST) -> int:
-        """The most values that are live at once in this order; counted up to `limit`."""
+    def _pressure(self, order: Sequence[int]) -> int:
+        """The most values that are live at once in this order."""
         uses, turns_over = self.uses, self.turns_over
         left = [len(takers) for takers in self.takers]
         live = most = self.live_at_first
         for place in order:
             live += (left[place] > 0) - turns_over[place]
-            if live > most:
-                most = live
-                if most >= limit:
-                    break
+            most = max(most, live)
             for value in uses[place]:
                 left[value] -= 1
-                if not left[value]:
-                    live -= 1
+                live -= not left[value]
         return most
 
     # Depth first

@@ -5,7 +5,7 @@ A set of loops is an integer with a bit for each: bit i is the loop whose RANGE 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from tinyref.codegen.linearise.graph import KernelItems, Mark
 from tinyref.errors import UserError
@@ -41,7 +41,6 @@ class Scopes:
         self.ranges.sort(key=lambda item: range_number(items.nodes[item]))
         self.bit = {item: 1 << place for place, item in enumerate(self.ranges)}
         self.around = [0] * len(self.ranges)
-        self._closed: dict[int, int] = {}
         self.of: list[int] = []
         self._find()
         self._check_numbers()
@@ -51,7 +50,6 @@ class Scopes:
         """A fixed point: what stands in the inner of two nested loops stands in the outer too."""
         counted = [item for item, op in enumerate(self.items.ops) if op in _COUNTED]
         while True:
-            self._closed = {0: 0}
             self.of = self._given_around()
             for scope in {self.of[item] for item in counted}:
                 outer = 0
@@ -61,26 +59,8 @@ class Scopes:
             # Loops around a loop are lower, so in rising order theirs are complete already.
             for place in range(len(self.around)):
                 self.around[place] = self._close(self.around[place])
-            closed = {scope: self._close(scope) for scope in set(self.of)}
-            if all(scope == found for scope, found in closed.items()):
+            if all(self._close(scope) == scope for scope in set(self.of)):
                 return
-            if not self._changes_ends(closed):
-                self.of = [closed[scope] for scope in self.of]
-                return
-
-    def _changes_ends(self, closed: Mapping[int, int]) -> bool:
-        """Whether more than the loops of each item grows, with `closed` for what was found.
-
-        A loop that turns out to be around another one is around what uses its result as well.
-        """
-        if any(self.items.marks):
-            return True
-        for accumulator, update in self.items.updates.items():
-            ended = self.mask(self.items.loops[accumulator])
-            scope = self.of[update]
-            if closed[scope] & ~ended != self._close(scope & ~ended):
-                return True
-        return False
 
     def _check_numbers(self) -> None:
         for place, item in enumerate(self.ranges):
@@ -96,7 +76,7 @@ class Scopes:
 
     def _given_around(self) -> list[int]:
         items = self.items
-        closed = self._closed
+        closed = {0: 0}
         scopes: list[int] = []
         # What remains around a user of the item.
         shown: list[int] = []

@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from tinyref.codegen.linearise.needs import UNCOUNTED
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
+
+# What takes no register of its own.
+_UNCOUNTED = frozenset(
+    {
+        *(Ops.DEFINE_GLOBAL, Ops.DEFINE_LOCAL, Ops.DEFINE_VAR, Ops.CONST, Ops.SPECIAL, Ops.INDEX),
+        *(Ops.RANGE, Ops.STORE, Ops.UPDATE_ACC, Ops.BARRIER, Ops.END),
+    }
+)
 
 
 def live_values(uops: Sequence[UOp]) -> int:
@@ -22,7 +29,7 @@ def live_values(uops: Sequence[UOp]) -> int:
     addresses = _addresses(uops)
     change = [0] * (len(uops) + 1)
     for place, node in enumerate(uops):
-        if node.op in UNCOUNTED or node in addresses:
+        if node.op in _UNCOUNTED or node in addresses:
             continue
         if last_use.get(node, place) > place:
             change[place] += 1
