@@ -26,7 +26,7 @@ from tinyref_fuzz.campaign.report import exit_code, text
 from tinyref_fuzz.campaign.task import Examination
 from tinyref_fuzz.case.case import Symptom
 from tinyref_fuzz.findings.reproducer import MAX_LINES, reproducer
-from tinyref_spec.kernel_case import CaseRecord
+from tinyref_spec.kernel_case import Blame, CaseRecord
 from tinyref_spec.kernel_case.document import record_to_json
 from tinyref_spec.kernel_case.files import load_record
 
@@ -256,7 +256,7 @@ def examination(number: int, nodes: int) -> Examination:
     case = record_to_json(
         CaseRecord(case_at(judge_of("PYTHON"), SEED, number, "small"), f"case {number}")
     )
-    return Examination(number, "bucket", "device", "", "differs", case, nodes)
+    return Examination(number, "bucket", Blame("device"), "differs", case, nodes)
 
 
 @pytest.mark.long

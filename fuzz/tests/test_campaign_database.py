@@ -17,9 +17,10 @@ from tinyref.errors import UserError
 from tinyref_fuzz.campaign.cases import CaseResult
 from tinyref_fuzz.campaign.database import NAME, Database, Lock
 from tinyref_fuzz.campaign.task import CampaignError, Done, Examination, Task
-from tinyref_fuzz.case.case import Pair, Symptom, Verdict
+from tinyref_fuzz.case.case import Blame, Pair, Symptom, Verdict
 
 WRONG = Verdict(Pair.DEVICE, Symptom.VALUE, "element 3 of 8 is 1 instead of 2", 0, 2)
+VERSIONS = Path(__file__).parent / "versions"
 PREVIOUS = "campaign.previous.sqlite"
 CONFIG = {"seed": 5, "device": "PYTHON"}
 
@@ -42,7 +43,7 @@ def filled(folder: Path) -> Database:
 def test_what_is_stored_is_there_when_it_is_opened_again(tmp_path: Path):
     database = filled(tmp_path)
     case = tmp_path / "cases" / "case.json"
-    database.keep(Examination(3, "bucket", "DEVICE", "", "x", {"ast": []}, 8, 2), str(case))
+    database.keep(Examination(3, "bucket", Blame("device"), "x", {"ast": []}, 8, 2), str(case))
     database.assign(1009, "bucket")
     database.close()
     again = Database.open(tmp_path)
@@ -62,12 +63,59 @@ def test_what_is_stored_is_there_when_it_is_opened_again(tmp_path: Path):
     assert bucket.examination.nodes == 8
 
 
+def written_by_version_1(folder: Path) -> Path:
+    """The database that tinyref wrote before verdicts and blames were those of case files."""
+    path = folder / NAME
+    connection = sqlite3.connect(path)
+    connection.executescript((VERSIONS / "campaign-1.sql").read_text())
+    connection.close()
+    return path
+
+
+def test_a_database_of_version_1_reads_as_it_was_meant(tmp_path: Path):
+    path = written_by_version_1(tmp_path)
+    for _ in range(2):
+        database = Database.open(tmp_path)
+        value = "slot 0: element 3 is 4 instead of 5"
+        first, second = database.findings()
+        assert first.verdict == Verdict(Pair.OPTIMISED, Symptom.VALUE, value, 1, 4)
+        assert (first.number, first.bucket) == (3, "optimise/PADTO")
+        zone = "the byte 1 after slot 0 changed"
+        assert second.verdict == Verdict(Pair.DEVICE, Symptom.RED_ZONE, zone, -1, 2)
+        assert (second.number, second.bucket, second.guide) == (9, None, {"opts": {"UPCAST": 2.0}})
+        (bucket,) = database.buckets()
+        assert bucket.examination.blame == Blame("optimise", "PADTO")
+        assert (bucket.examination.detail, bucket.examination.nodes) == (value, 4)
+        assert database.config() == {
+            "device": "CPU",
+            "seed": 7,
+            "policy": "even",
+            "code": "0.1-abc",
+        }
+        assert database.totals() == (20, 6, 0.75)
+        database.close()
+    connection = sqlite3.connect(path)
+    assert connection.execute("pragma user_version").fetchone() == (2,)
+    connection.close()
+
+
+@pytest.mark.parametrize("words", ['{"pair": 1}', "[]", "{", '{"pair": "NO", "symptom": "VALUE"}'])
+def test_a_damaged_database_of_version_1_is_refused_and_stays(tmp_path: Path, words: str):
+    path = written_by_version_1(tmp_path)
+    connection = sqlite3.connect(path)
+    with connection:
+        connection.execute("update findings set verdict = ? where number = 9", (words,))
+    connection.close()
+    with pytest.raises(UserError, match="is damaged"):
+        Database.open(tmp_path).findings()
+
+
 def test_a_file_is_found_from_any_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "night" / "here").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "night")
     database = filled(Path("here"))
     for number, file in ((3, "here/cases/a.json"), (1007, "shared/b.json"), (1009, "")):
-        database.keep(Examination(number, str(number), "DEVICE", "", "x"), file)
+        database.keep(Examination(number, str(number), Blame("device"), "x"), file)
     assert [bucket.file for bucket in database.buckets()] == [
         *("here/cases/a.json", str(tmp_path / "night/shared/b.json"), ""),
     ]
@@ -161,7 +209,7 @@ def test_what_is_not_a_whole_database_of_ours_is_refused(tmp_path: Path, how: st
         "truncated": "damaged",
         "garbage": "damaged, or no database: file is not a database",
         "foreign": "is not of a fuzzing campaign",
-        "newer": "is of version 99, this tinyref reads up to 1",
+        "newer": "is of version 99, this tinyref reads 1 to 2",
         "lacking": "it lacks tables",
         "missing": "there is no campaign in",
     }[how]
@@ -242,7 +290,7 @@ def read_all(folder: Path) -> None:
 def whole(folder: Path) -> bytes:
     """A database with something in each table."""
     database = filled(folder)
-    database.keep(Examination(3, "bucket", "DEVICE", "", "x", {"ast": []}, 8, 2), "case.json")
+    database.keep(Examination(3, "bucket", Blame("device"), "x", {"ast": []}, 8, 2), "case.json")
     database.keep_guide(0, {"x": 1})
     database.close()
     return (folder / NAME).read_bytes()

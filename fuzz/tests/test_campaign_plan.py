@@ -24,7 +24,7 @@ from tinyref_fuzz.campaign.database import Finding
 from tinyref_fuzz.campaign.examination import signature
 from tinyref_fuzz.campaign.plan import Frontier, Triage, epoch_of, gaps
 from tinyref_fuzz.campaign.task import Done, Examination, Task
-from tinyref_fuzz.case.case import Pair, Symptom, Verdict
+from tinyref_fuzz.case.case import Blame, Pair, Symptom, Verdict
 from tinyref_fuzz.generate.corpus import load
 from tinyref_fuzz.judge.caches import forget
 
@@ -108,7 +108,7 @@ def test_pairs_of_optimisations_keep_their_order():
 def test_what_goes_between_processes_comes_back_equal():
     result = CaseResult(7, 0.5, 2, {"int-sum": 3}, {"UPCAST LOCAL": 1}, WRONG)
     task = Task(0, 20, {"weights": [1, 2]}, WRONG)
-    examination = Examination(7, "a", "DEVICE", "", "differs", {"ast": []}, 8, 2)
+    examination = Examination(7, "a", Blame("device"), "differs", {"ast": []}, 8, 2)
     for done in (Done(task, (result,)), Done(task, examination=examination)):
         assert Done.from_json(done.to_json()) == done
 

@@ -12,7 +12,7 @@ import json
 import os
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -27,10 +27,11 @@ from tinyref_fuzz.campaign.examination import signature
 from tinyref_fuzz.campaign.task import CampaignError, Done, Examination
 from tinyref_fuzz.case.case import Verdict
 from tinyref_spec.kernel_case.document import verdict_from_json, verdict_to_json
+from tinyref_spec.kernel_case.members import read_object
 
 NAME = "campaign.sqlite"
 LOCK = "campaign.lock"
-VERSION = 1
+VERSION = 2
 APPLICATION = int.from_bytes(b"tryf")
 _TABLES = """
 create table config (key text primary key, value text not null) without rowid;
@@ -160,8 +161,8 @@ class Database:
         refusal = ""
         if application != APPLICATION:
             refusal = "is not of a fuzzing campaign"
-        elif version > VERSION:
-            refusal = f"is of version {version}, this tinyref reads up to {VERSION}"
+        elif not 1 <= version <= VERSION:
+            refusal = f"is of version {version}, this tinyref reads 1 to {VERSION}"
         elif problem != "ok":
             refusal = f"is damaged: {problem}"
         elif not {"config", "chunks", "coverage", "findings", "buckets", "guides"} <= tables:
@@ -169,7 +170,21 @@ class Database:
         if refusal:
             found.close()
             raise UserError(f"folder: {path} {refusal}: choose another --folder, or move it away")
+        if version < VERSION:
+            found._migrate(version)
         return found
+
+    def _migrate(self, version: int) -> None:
+        """Brings what an older version stored to the present one, all of it or nothing."""
+        try:
+            with self._reading(), self._connection as connection:
+                connection.execute("begin immediate")
+                for step in range(version, VERSION):
+                    STEPS[step](connection)
+                connection.execute(f"pragma user_version = {VERSION}")
+        except UserError:
+            self.close()
+            raise
 
     def close(self) -> None:
         """Nothing of it is lost without, but its log is folded into the one file."""
@@ -341,6 +356,27 @@ class Database:
                 )
                 for key, examination, file, count in rows
             ]
+
+
+def _from_1(connection: sqlite3.Connection) -> None:
+    """Verdicts and blames as in a case's file: pairs and symptoms were in capitals, or none."""
+    for number, text in connection.execute("select number, verdict from findings").fetchall():
+        verdict = read_object(json_value(text), "verdict")
+        words = {name: _text(verdict.get(name) or "").lower() for name in ("pair", "symptom")}
+        connection.execute(
+            "update findings set verdict = ? where number = ?",
+            (json.dumps({**verdict, **words}), number),
+        )
+    for key, text in connection.execute("select key, examination from buckets").fetchall():
+        found = read_object(json_value(text), "examination")
+        blame = {"stage": found.pop("stage", ""), "cause": found.pop("cause", ""), "detail": ""}
+        connection.execute(
+            "update buckets set examination = ? where key = ?",
+            (json.dumps({**found, "blame": blame}), key),
+        )
+
+
+STEPS: dict[int, Callable[[sqlite3.Connection], None]] = {1: _from_1}
 
 
 def _text(value: object) -> str:

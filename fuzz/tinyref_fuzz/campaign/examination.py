@@ -74,8 +74,7 @@ def _reduced(setup: Setup, task: Task, found: Finding) -> Examination:
     return Examination(
         number=task.first,
         bucket=found.bucket.key,
-        stage=found.blame.stage,
-        cause=found.blame.cause,
+        blame=found.blame,
         detail=found.verdict.detail,
         case=record_to_json(record),
         nodes=found.nodes,
@@ -104,7 +103,9 @@ def unexamined(task: Task, problem: str) -> Examination:
     verdict = task.verdict
     assert verdict is not None, "an examination has a verdict"
     stage = STAGE_OF[verdict.pair] if verdict.pair is not None else ""
-    return Examination(task.first, signature(verdict), stage, "", verdict.detail, problem=problem)
+    return Examination(
+        task.first, signature(verdict), Blame(stage), verdict.detail, problem=problem
+    )
 
 
 def _note(setup: Setup, task: Task) -> str:

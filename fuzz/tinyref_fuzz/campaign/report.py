@@ -87,7 +87,15 @@ def table(buckets: Sequence[Bucket]) -> Iterator[str]:
     for number, bucket in enumerate(shown, 1):
         found = bucket.examination
         size = (str(found.nodes), str(found.opts)) if found.case is not None else ("-", "-")
-        rows.append((str(number), f"{bucket.findings:,}", *size, found.stage, found.cause or "-"))
+        rows.append(
+            (
+                str(number),
+                f"{bucket.findings:,}",
+                *size,
+                found.blame.stage,
+                found.blame.cause or "-",
+            )
+        )
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         numbers = [cell.rjust(width) for cell, width in zip(row[:4], widths, strict=False)]

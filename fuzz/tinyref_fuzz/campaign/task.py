@@ -9,8 +9,14 @@ from typing import Any
 
 from tinyref.foreign import made
 from tinyref_fuzz.campaign.cases import CaseResult, Guide, code_version
-from tinyref_fuzz.case.case import Verdict
-from tinyref_spec.kernel_case.document import verdict_from_json, verdict_to_json
+from tinyref_fuzz.case.case import Blame, Verdict
+from tinyref_spec.kernel_case.document import (
+    blame_from_json,
+    blame_to_json,
+    verdict_from_json,
+    verdict_to_json,
+)
+from tinyref_spec.kernel_case.members import read_object
 
 # Long enough that a round trip does not count, short enough that little is lost with a worker.
 CHUNK = 20
@@ -69,15 +75,15 @@ class Task:
 class Examination:
     """What is known of a finding after it was reduced and blamed.
 
-    bucket: the key under which findings of one cause meet. case: the reduced case as JSON, None
-    where there is none to give; nodes, opts: its size. lines: fault, kernel, optimisations and
-    data in a line each. problem: why it could not be reduced or blamed, empty if it could.
+    bucket: the key under which findings of one cause meet. detail: of the verdict. case: the
+    reduced case as JSON, None where there is none to give; nodes, opts: its size. lines: fault,
+    kernel, optimisations and data in a line each. problem: why it could not be reduced or blamed,
+    empty if it could.
     """
 
     number: int
     bucket: str
-    stage: str
-    cause: str
+    blame: Blame
     detail: str
     case: Mapping[str, Any] | None = None
     nodes: int = 0
@@ -87,11 +93,13 @@ class Examination:
     problem: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        return dict(vars(self))
+        return {**vars(self), "blame": blame_to_json(self.blame)}
 
     @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Examination:
-        return made(Examination, data)
+    def from_json(data: object) -> Examination:
+        """Raises `ValueError` for what `to_json` does not give."""
+        members = read_object(data, "examination")
+        return made(Examination, {**members, "blame": blame_from_json(members.get("blame"))})
 
 
 @dataclass(frozen=True)
