@@ -19,7 +19,7 @@ from tinyref.dtype import dtypes
 from tinyref.errors import UserError
 from tinyref.uops import build
 from tinyref.uops import node as node_module
-from tinyref.uops.node import UOp, node_fact, substitute, toposort
+from tinyref.uops.node import UOp, node_fact, rebuild, substitute, toposort
 from tinyref.uops.ops import Ops
 
 
@@ -69,6 +69,71 @@ def test_substitute_replaces_everywhere_and_shares_the_rest():
     kept = build.mul(y, 5)
     result = substitute(build.add(build.mul(x, 2), kept), {x: y})
     assert result is build.add(build.mul(y, 2), kept)
+
+
+def test_rebuild_gives_each_node_once_with_its_new_sources():
+    n, m = build.variable("n", 0, 9), build.variable("m", 0, 9)
+    total = build.add(build.mul(n, n), build.mul(n, 3))
+    asked = []
+
+    def change(node, src):
+        asked.append(node)
+        return m if node is n else None
+
+    assert rebuild(total, change) is build.add(build.mul(m, m), build.mul(m, 3))
+    assert asked == total.toposort()
+    assert rebuild(total, lambda node, src: None) is total
+    # What a replacement is made of is not looked into.
+    assert rebuild(n, lambda node, src: build.add(n, 1)) is build.add(n, 1)
+
+
+def test_rebuild_looks_at_nothing_below_what_is_done():
+    n, m = build.variable("n", 0, 9), build.variable("m", 0, 9)
+    inner = build.mul(n, 3)
+    total = build.add(inner, m)
+    asked = []
+
+    def change(node, src):
+        asked.append(node)
+        return
+
+    done = {inner: inner}
+    assert rebuild(total, change, done) is total
+    assert asked == [m, total]
+    assert done == {inner: inner, m: m, total: total}
+    assert rebuild(total, change, done) is total
+    assert asked == [m, total]
+
+
+@pytest.mark.long
+def test_rebuild_needs_no_recursion():
+    node = chain(20_000)
+    n = build.variable("n", 0, 9)
+    found = substitute(node, {n: build.variable("other", 0, 9)})
+    assert len(found.toposort()) == len(node.toposort())
+    assert n not in found.toposort()
+
+
+def test_a_view_over_other_memory_has_its_type():
+    memory, other = (build.define_global(0, dtype, 4) for dtype in (dtypes.int32, dtypes.float32))
+    view = UOp(Ops.VIEW, memory.dtype, (memory,))
+    assert view.with_sources((other,)).dtype is other.dtype
+    assert view.with_sources((memory,)) is view
+    total = build.cast(build.variable("n", 0, 9), dtypes.int32)
+    wide = build.cast(build.variable("n", 0, 9), dtypes.int64)
+    assert build.add(total, total).with_sources((wide, wide)).dtype is dtypes.int32
+
+
+def test_toposort_of_other_nodes_than_uops_asks_each_once_users_first():
+    needs = {"sum": ["left", "right"], "left": ["x"], "right": ["x", "y"], "x": [], "y": []}
+    asked = []
+
+    def sources(name):
+        asked.append(name)
+        return needs[name]
+
+    assert toposort(["sum", "left"], sources) == ["x", "left", "y", "right", "sum"]
+    assert asked == ["sum", "left", "x", "right", "y"]
 
 
 @pytest.mark.long

@@ -83,6 +83,11 @@ def check_repeated_axes(stores: Sequence[UOp], shape: Shape) -> None:
                 )
 
 
+def reduced_axes(node: UOp) -> tuple[int, ...]:
+    """The axes of a REDUCE of a kernel AST; () of any other node."""
+    return node.arg.axes if isinstance(node.arg, ReduceArg) else ()
+
+
 def reduced_sizes(node: UOp) -> Shape:
     """The sizes of the axes that a REDUCE of a kernel AST goes over."""
     shape = kernel_shape(node.src[0])

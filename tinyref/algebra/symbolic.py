@@ -129,7 +129,7 @@ def _lift_unchecked(node: UOp) -> Extent:
         as_node(lower(_lift(source))) if source.dtype is dtypes.index else source
         for source in node.src
     )
-    return Polynomial({(node if src == node.src else node.replace(src=src),): 1})
+    return Polynomial({(node.with_sources(src),): 1})
 
 
 def lift(value: sint) -> Extent:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+
 from tinyref.algebra.semantics import reduce_identity
 from tinyref.errors import UserError
 from tinyref.uops import build
-from tinyref.uops.node import UOp
+from tinyref.uops.node import UOp, rebuild
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ConstArg, LocalArg, ReduceArg
 
@@ -16,18 +18,16 @@ def accumulate(root: UOp) -> UOp:
     Accumulators are named acc0, acc1, ... in the order in which they are first needed. Raises
     `UserError` for a REDUCE that still names axes.
     """
-    done: dict[UOp, UOp] = {}
-    count = 0
-    for node in root.toposort():
-        src = tuple(done[source] for source in node.src)
+    numbers = itertools.count()
+
+    def change(node: UOp, src: tuple[UOp, ...]) -> UOp | None:
         if not isinstance(node.arg, ReduceArg):
-            done[node] = node if src == node.src else node.replace(src=src)
-            continue
+            return None
         if node.arg.axes:
             raise UserError(f"REDUCE over axes {node.arg.axes}: lower the kernel first")
-        done[node] = _accumulator(f"acc{count}", node, node.arg.op, src)
-        count += 1
-    return done[root]
+        return _accumulator(f"acc{next(numbers)}", node, node.arg.op, src)
+
+    return rebuild(root, change)
 
 
 def _is_zero(node: UOp) -> bool:

@@ -31,7 +31,7 @@ from tinyref.optimise.plan import (
 )
 from tinyref.uops import build
 from tinyref.uops.build import slot_of
-from tinyref.uops.node import UOp, sint
+from tinyref.uops.node import UOp, rebuild, sint
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import AxisKind, ConstArg, LocalArg, ReduceArg, ViewArg
 
@@ -112,13 +112,13 @@ class Lowering:
 
     def kernel(self) -> UOp:
         stores = self.plan.form.ast.src
-        for node in self.plan.nodes:
-            if node.op not in (Ops.VIEW, Ops.STORE, Ops.SINK):
-                self.done[node] = self._lowered(node)
+        rebuild(self.plan.form.ast, self._lowered, self.done)
         lowered = [self._store(store) for store in stores]
         return build.sink(*[store for store in lowered if store is not None])
 
-    def _lowered(self, node: UOp) -> UOp:
+    def _lowered(self, node: UOp, src: tuple[UOp, ...]) -> UOp | None:
+        if node.op in (Ops.VIEW, Ops.STORE, Ops.SINK):
+            return node
         if self.plan.tile is not None and node is self.plan.tile.reduce:
             value = tile_value(self, self.plan.tile, self.done[node.src[0]])
             if value is not None:
@@ -129,25 +129,24 @@ class Lowering:
             return self._is_valid(node, self.positions, self.done)
         if node.op is Ops.IOTA:
             return self._number(node, self.positions, self.done)
-        src = tuple([self.done.get(source, source) for source in node.src])
         if isinstance(node.arg, ReduceArg):
             return self._reduce(node, node.arg, src[0])
-        return node if src == node.src else node.replace(src=src)
+        return None
 
     def value_at(self, root: UOp, positions: tuple[UOp, ...]) -> UOp:
         """The value of an AST node without reduces at other positions than those of the kernel."""
         done: Done = {}
-        for node in root.toposort():
+
+        def change(node: UOp, src: tuple[UOp, ...]) -> UOp | None:
             if node.op is Ops.LOAD:
-                done[node] = self._read(node, positions, done)
-            elif node.op is Ops.VALID:
-                done[node] = self._is_valid(node, positions, done)
-            elif node.op is Ops.IOTA:
-                done[node] = self._number(node, positions, done)
-            elif node.op is not Ops.VIEW:
-                src = tuple([done[source] for source in node.src])
-                done[node] = node if src == node.src else node.replace(src=src)
-        return done[root]
+                return self._read(node, positions, done)
+            if node.op is Ops.VALID:
+                return self._is_valid(node, positions, done)
+            if node.op is Ops.IOTA:
+                return self._number(node, positions, done)
+            return node if node.op is Ops.VIEW else None
+
+        return rebuild(root, change, done)
 
     def _store(self, store: UOp) -> UOp | None:
         """The STORE of one element; None where it would never write."""

@@ -9,7 +9,7 @@ from tinyref.device import Capabilities
 from tinyref.dtype import DType, dtypes
 from tinyref.errors import UserError
 from tinyref.uops import build
-from tinyref.uops.node import UOp
+from tinyref.uops.node import UOp, rebuild
 from tinyref.uops.ops import Ops
 
 
@@ -21,24 +21,19 @@ def narrow_index(root: UOp, capabilities: Capabilities) -> UOp:
     int64 is needed and the device lacks it or not even that is enough, or a variable needs more
     than 32 bits.
     """
-    order = root.toposort()
-    is_index = [node.dtype.scalar is dtypes.index for node in order]
-    target = _index_type([node for node, counts in zip(order, is_index, strict=True) if counts])
+    indices = [node for node in root.toposort() if node.dtype.scalar is dtypes.index]
+    target = _index_type(indices)
     if target is dtypes.int64 and dtypes.int64 not in capabilities.dtypes:
-        wide = next(n for n, counts in zip(order, is_index, strict=True) if counts and not _fits(n))
-        low, high = bounds(wide)
+        low, high = bounds(next(node for node in indices if not _fits(node)))
         raise UserError(
             f"kernel: an index from {low} to {high} needs int64, which the device lacks; "
             "accepted are buffers of less than 2**31 elements"
         )
-    done: dict[UOp, UOp] = {}
-    for node, counts in zip(order, is_index, strict=True):
-        src = tuple([done[source] for source in node.src])
-        if counts:
-            done[node] = _narrowed(node, src, target)
-        else:
-            done[node] = node if src == node.src else node.replace(src=src)
-    return done[root]
+
+    def change(node: UOp, src: tuple[UOp, ...]) -> UOp | None:
+        return _narrowed(node, src, target) if node.dtype.scalar is dtypes.index else None
+
+    return rebuild(root, change)
 
 
 def _index_type(nodes: Sequence[UOp]) -> DType:

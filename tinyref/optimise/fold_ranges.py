@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tinyref.algebra import semantics
-from tinyref.algebra.kernel_shape import Shape, is_one, kernel_shape, positions_of
+from tinyref.algebra.kernel_shape import Shape, is_one, kernel_shape, positions_of, reduced_axes
 from tinyref.dtype import ImageDType, as_const, dtypes
 from tinyref.optimise.one_hot import Choice, Mask, choices, repeats
 from tinyref.uops import build
-from tinyref.uops.node import UOp, sint, toposort
+from tinyref.uops.node import UOp, rebuild, sint
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ConstArg, ReduceArg, ViewArg
 from tinyref.views.shape_tracker import ShapeTracker
@@ -38,15 +38,13 @@ def fold_ranges(ast: UOp) -> UOp:
 
 
 def _rebuilt(ast: UOp) -> UOp:
-    order = ast.toposort()
-    if not any(node.op is Ops.IOTA for node in order):
+    if not any(node.op is Ops.IOTA for node in ast.toposort()):
         return ast
-    done: dict[UOp, UOp] = {}
-    for node in order:
-        src = tuple([done[source] for source in node.src])
-        new = node if src == node.src else node.replace(src=src)
-        done[node] = _folded(new, new.arg) if isinstance(new.arg, ReduceArg) else new
-    return done[ast]
+    return rebuild(ast, _change)
+
+
+def _change(node: UOp, src: tuple[UOp, ...]) -> UOp | None:
+    return _folded(node.with_sources(src), node.arg) if isinstance(node.arg, ReduceArg) else None
 
 
 def _folded(reduce: UOp, arg: ReduceArg) -> UOp:
@@ -169,23 +167,16 @@ def _where(guard: UOp, value: UOp, identity: UOp) -> UOp:
 def _at_position(root: UOp, choice: Choice, position: UOp) -> UOp:
     """`root` at the chosen position of the axis, which becomes one of size 1."""
     axis = choice.axis
+    # A REDUCE inside over the same axis has a counter of its own.
+    done = {node: node for node in root.toposort() if axis in reduced_axes(node)}
+    done[choice.equality] = build.const(dtypes.bool, False)
 
-    def needs(node: UOp) -> tuple[UOp, ...]:
-        # A REDUCE inside over the same axis has a counter of its own.
-        return () if isinstance(node.arg, ReduceArg) and axis in node.arg.axes else node.src
-
-    done: dict[UOp, UOp] = {}
-    for node in toposort((root,), needs):
-        if node is choice.equality:
-            done[node] = build.const(dtypes.bool, False)
-            continue
-        sources = needs(node)
-        src = tuple([done[source] for source in sources]) if sources else node.src
+    def change(node: UOp, src: tuple[UOp, ...]) -> UOp:
         if isinstance(node.arg, ViewArg):
-            done[node] = _placed(node, node.arg.tracker, src, axis, position)
-        else:
-            done[node] = _resolved(node if src == node.src else node.replace(src=src))
-    return done[root]
+            return _placed(node, node.arg.tracker, src, axis, position)
+        return _resolved(node.with_sources(src))
+
+    return rebuild(root, change, done)
 
 
 def _resolved(node: UOp) -> UOp:
@@ -209,7 +200,7 @@ def _placed(
     """A VIEW, VALID or IOTA whose axis takes `position`; it is the last one then."""
     shape = tracker.shape
     if is_one(shape[axis]):
-        return node if src == node.src else node.replace(src=src)
+        return node.with_sources(src)
     ones = (*shape[:axis], 1, *shape[axis + 1 :])
     if repeats(tracker, axis):
         cut = tracker.shrink(tuple((0, size) for size in ones))

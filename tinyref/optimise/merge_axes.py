@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tinyref.algebra.kernel_shape import is_one, kernel_shape
 from tinyref.algebra.symbolic import product
-from tinyref.uops.node import UOp, sint
+from tinyref.uops.node import UOp, rebuild, sint
 from tinyref.uops.payload import ReduceArg, ViewArg
 from tinyref.views.shape_tracker import ShapeTracker
 
@@ -51,7 +51,7 @@ def merge_within(ast: UOp, labels: Sequence[int]) -> tuple[UOp, list[int]]:
         runs.append([axis])
     if len(runs) == len(labels):
         return ast, list(labels)
-    return _rebuilt(order, runs), [labels[run[0]] for run in runs]
+    return _with_runs(ast, runs), [labels[run[0]] for run in runs]
 
 
 def _merged_shape(tracker: ShapeTracker, runs: Runs) -> tuple[sint, ...]:
@@ -67,16 +67,16 @@ def _stays_simple(tracker: ShapeTracker, runs: Runs, axis: int) -> bool:
     return len(tracker.reshape(_merged_shape(tracker, runs)).views) <= len(tracker.views)
 
 
-def _rebuilt(order: Sequence[UOp], runs: Runs) -> UOp:
+def _with_runs(ast: UOp, runs: Runs) -> UOp:
     place = {axis: number for number, run in enumerate(runs) for axis in run}
-    done: dict[UOp, UOp] = {}
-    for node in order:
-        argument = node.arg
-        if isinstance(argument, ViewArg):
-            tracker = argument.tracker
-            argument = ViewArg(tracker.reshape(_merged_shape(tracker, runs)))
-        elif isinstance(argument, ReduceArg):
-            axes = sorted({place[axis] for axis in argument.axes})
-            argument = ReduceArg(argument.op, tuple(axes))
-        done[node] = UOp(node.op, node.dtype, tuple(done[source] for source in node.src), argument)
-    return done[order[-1]]
+
+    def change(node: UOp, src: tuple[UOp, ...]) -> UOp | None:
+        if isinstance(node.arg, ViewArg):
+            tracker = node.arg.tracker
+            return node.replace(src=src, arg=ViewArg(tracker.reshape(_merged_shape(tracker, runs))))
+        if isinstance(node.arg, ReduceArg):
+            axes = sorted({place[axis] for axis in node.arg.axes})
+            return node.replace(src=src, arg=ReduceArg(node.arg.op, tuple(axes)))
+        return None
+
+    return rebuild(ast, change)

@@ -24,7 +24,7 @@ from tinyref.dtype import dtypes
 from tinyref.optimise.fold_ranges import fold_ranges
 from tinyref.optimise.merge_axes import merge_within
 from tinyref.uops import build
-from tinyref.uops.node import UOp, node_fact
+from tinyref.uops.node import UOp, node_fact, toposort
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ReduceArg, ViewArg
 from tinyref.views.shape_tracker import ShapeTracker
@@ -112,8 +112,8 @@ class _Walk:
     def __init__(self, stores: list[UOp], shape: Shape) -> None:
         self.outer: Context = (OUTPUT,) * len(shape)
         self.groups: dict[tuple[Context, tuple[int, ...], Shape, int], int] = {}
-        self.order: list[Task] = []
-        self._trace([_task(part, self.outer) for store in stores for part in store.src])
+        roots = [_task(part, self.outer) for store in stores for part in store.src]
+        self.order = toposort(roots, lambda task: self.sources(*task))
         # The new axis of each pair of an old axis and an owner.
         self.places: dict[tuple[int, int], int] = {}
         self.owners: list[int] = []
@@ -128,18 +128,6 @@ class _Walk:
     def _add(self, axis: int, owner: int) -> None:
         self.places[axis, owner] = len(self.owners)
         self.owners.append(owner)
-
-    def _trace(self, roots: list[Task]) -> None:
-        seen: set[Task] = set()
-        stack = [(root, False) for root in reversed(roots)]
-        while stack:
-            task, is_ready = stack.pop()
-            if is_ready:
-                self.order.append(task)
-            elif task not in seen:
-                seen.add(task)
-                stack.append((task, True))
-                stack += [(need, False) for need in reversed(self.sources(*task))]
 
     def sources(self, node: UOp, context: Context) -> list[Task]:
         """The sources of `node` in their contexts; none of a REDUCE over nothing."""
@@ -178,7 +166,7 @@ class _Walk:
             memory = node.src[: len(node.src) - len(src)]
             return UOp(node.op, node.dtype, (*memory, *src), ViewArg(tracker))
         if not isinstance(node.arg, ReduceArg):
-            return node if src == node.src else node.replace(src=src)
+            return node.with_sources(src)
         if _is_empty(node):
             return self._identity(node, node.arg, context)
         inside = self.inside(node, node.arg, context)

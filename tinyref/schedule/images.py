@@ -15,7 +15,7 @@ from tinyref.codegen.compile import compile_kernel, kernel_name
 from tinyref.device import Device
 from tinyref.dtype import TEXEL, ImageDType, PtrDType, dtypes, image
 from tinyref.errors import UserError
-from tinyref.uops.node import UOp
+from tinyref.uops.node import UOp, rebuild
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ReduceArg, SlotArg, ViewArg
 
@@ -94,24 +94,19 @@ def _image_of(load: UOp) -> ImageDType:
 
 def _read_as(ast: UOp, memory: UOp, shown: ImageDType) -> UOp:
     """`ast` with `memory` as an image, whose loads give float32."""
-    done: dict[UOp, UOp] = {}
-    for node in ast.toposort():
-        src = tuple(done[source] for source in node.src)
-        if node is memory:
-            done[node] = node.replace(dtype=shown)
-        elif src == node.src:
-            done[node] = node
-        elif node.op is Ops.VIEW:
-            done[node] = node.replace(dtype=shown, src=src)
-        elif node.op is Ops.LOAD:
-            done[node] = node.replace(dtype=dtypes.float32, src=src)
-        elif node.op is Ops.CAST and src[0].dtype is node.dtype:
-            done[node] = src[0]
-        elif any(old.dtype is not new.dtype for old, new in zip(node.src, src, strict=True)):
+
+    def change(node: UOp, src: tuple[UOp, ...]) -> UOp | None:
+        if src == node.src or node.op is Ops.VIEW:
+            return None
+        if node.op is Ops.LOAD:
+            return node.replace(dtype=dtypes.float32, src=src)
+        if node.op is Ops.CAST and src[0].dtype is node.dtype:
+            return src[0]
+        if any(old.dtype is not new.dtype for old, new in zip(node.src, src, strict=True)):
             raise UserError(f"{node.op.name} reads the same elements as {shown.base.name}")
-        else:
-            done[node] = node.replace(src=src)
-    return done[ast]
+        return None
+
+    return rebuild(ast, change, {memory: memory.replace(dtype=shown)})
 
 
 def _report(ast: UOp, memory: UOp, reason: UserError) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from tinyref.algebra.kernel_shape import kernel_shape
 from tinyref.schedule.kernel_ast import Read, Shape
 from tinyref.uops import build
-from tinyref.uops.node import UOp
+from tinyref.uops.node import UOp, rebuild
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ReduceArg, SlotArg, ViewArg
 from tinyref.views.build import tracker_of
@@ -90,24 +90,21 @@ class _Joiner:
         """The stores of `draft`; loads from the keys of `results` become those stores' values."""
         added = 0 if draft.inner else self.inner_rank
         extra = Extra(len(draft.outer), added, self.folded - draft.folded)
-        done: dict[UOp, UOp] = {}
-        for node in draft.root.toposort()[:-1]:
+
+        def change(node: UOp, src: tuple[UOp, ...]) -> UOp | None:
             buffer = _buffer_of_load(node, draft)
             if buffer is not None and buffer in results:
-                done[node] = self._value(node, results[buffer], extra)
-                continue
-            done[node] = self._rewritten(node, draft, done, extra)
-        return tuple(done[store] for store in draft.root.src)
+                return self._value(node, results[buffer], extra)
+            match node.arg:
+                case SlotArg(slot):
+                    return self._define(node, draft.buffers[slot])
+                case ViewArg(tracker):
+                    return node.replace(src=src, arg=ViewArg(extra.shown(tracker)))
+                case ReduceArg(op, axes):
+                    return node.replace(src=src, arg=ReduceArg(op, extra.moved(axes)))
+            return None
 
-    def _rewritten(self, node: UOp, draft: Draft, done: Mapping[UOp, UOp], extra: Extra) -> UOp:
-        argument = node.arg
-        if isinstance(argument, SlotArg):
-            return self._define(node, draft.buffers[argument.slot])
-        if isinstance(argument, ViewArg):
-            argument = ViewArg(extra.shown(argument.tracker))
-        elif isinstance(argument, ReduceArg):
-            argument = ReduceArg(argument.op, extra.moved(argument.axes))
-        return UOp(node.op, node.dtype, tuple(done[source] for source in node.src), argument)
+        return rebuild(draft.root, change).src
 
     def _define(self, node: UOp, buffer: UOp) -> UOp:
         if buffer in self.dropped:

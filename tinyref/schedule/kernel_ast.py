@@ -11,7 +11,7 @@ while those side by side share them.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from tinyref.algebra import semantics
@@ -91,8 +91,6 @@ class KernelBuilder:
         self.inner: Shape = self._reduced_axes()
         self.first_axes: dict[UOp, int] = {}
         self.folded = self._place_choices()
-        self._done: dict[Key, UOp] = {}
-        self._needs: dict[Key, list[Key]] = {}
         self._zero: dict[UOp, ConstArg | None] = {}
 
     def build(self) -> UOp:
@@ -164,29 +162,23 @@ class KernelBuilder:
     # --- values ---------------------------------------------------------------------------------
 
     def _compute(self, start: Key) -> UOp:
-        stack = [start]
-        while stack:
-            key = stack[-1]
-            if key in self._done:
-                stack.pop()
-                continue
-            if key not in self._needs:
-                self._needs[key] = self._sources(key)
-                if len(self._needs) == MAX_VALUES:
-                    self._refuse_repetition()
-            needs = self._needs[key]
-            missing = [need for need in needs if need not in self._done]
-            if missing:
-                stack.extend(reversed(missing))
-                continue
-            self._done[key] = self._combine(key, [self._done[need] for need in needs])
-            stack.pop()
-        return self._done[start]
+        needs: dict[Key, list[Key]] = {}
 
-    def _refuse_repetition(self) -> None:
+        def sources(key: Key) -> list[Key]:
+            needs[key] = self._sources(key)
+            if len(needs) == MAX_VALUES:
+                self._refuse_repetition(needs)
+            return needs[key]
+
+        done: dict[Key, UOp] = {}
+        for key in toposort((start,), sources):
+            done[key] = self._combine(key, [done[need] for need in needs[key]])
+        return done[start]
+
+    def _refuse_repetition(self, keys: Iterable[Key]) -> None:
         """Raises `TooLarge` if some value is computed at several places of the same kernel."""
         counts: dict[UOp, int] = {}
-        for node, _ in self._needs:
+        for node, _ in keys:
             if node.op in ALU and node is not self.value and not self._is_leaf(node):
                 counts[node] = counts.get(node, 0) + 1
         repeated = [node for node, count in counts.items() if count > 1]
@@ -275,19 +267,14 @@ class KernelBuilder:
 
     def _value_at_zero(self, root: UOp) -> ConstArg | None:
         """What `root` is where all its loads give 0; None where that is not known."""
-        stack = [root]
-        while stack:
-            node = stack[-1]
-            if node in self._zero:
-                stack.pop()
-                continue
-            known = self._is_leaf(node) or node.op in (Ops.PAD, Ops.CONST, Ops.IOTA)
-            missing = [] if known else [x for x in node.src if x not in self._zero]
-            if missing:
-                stack.extend(missing)
-                continue
-            self._zero[node] = self._at_zero(node)
-            stack.pop()
+
+        def is_known(node: UOp) -> bool:
+            kept = node in self._zero or node.op in (Ops.PAD, Ops.CONST, Ops.IOTA)
+            return kept or self._is_leaf(node)
+
+        for node in toposort((root,), functools.partial(_sources_but, is_known)):
+            if node not in self._zero:
+                self._zero[node] = self._at_zero(node)
         return self._zero[root]
 
     def _at_zero(self, node: UOp) -> ConstArg | None:

@@ -20,7 +20,7 @@ from tinyref.lazy.shape import device_of, shape_of
 from tinyref.schedule.bindings import ConflictError
 from tinyref.schedule.reduces import simplify_reduce
 from tinyref.schedule.variables import Variables
-from tinyref.uops.node import UOp, sint, substitute, toposort
+from tinyref.uops.node import UOp, rebuild, sint, substitute, toposort
 from tinyref.uops.ops import MOVEMENT, Ops
 from tinyref.uops.payload import (
     BoundsArg,
@@ -51,15 +51,17 @@ class Prepared:
         self._users = Counter(roots)
         for node in order:
             self._users.update(dict.fromkeys(node.src, 1))
-        for node in order:
-            if node not in self.new:
-                self.new[node] = self._rewrite(node)
-                keep_name(node, self.new[node])
+        for root in roots:
+            rebuild(root, self._change, self.new)
 
-    def _rewrite(self, node: UOp) -> UOp:
+    def _change(self, node: UOp, src: tuple[UOp, ...]) -> UOp:
+        new = self._rewrite(node, src)
+        keep_name(node, new)
+        return new
+
+    def _rewrite(self, node: UOp, src: tuple[UOp, ...]) -> UOp:
         if node.op is Ops.BIND:
             return self.variables.number(node)
-        src = tuple(self.new[source] for source in node.src)
         if node.op is Ops.DETACH:
             return src[0]
         if node.op is Ops.COPY:

@@ -33,7 +33,7 @@ from tinyref.tensor.held import write_empty
 from tinyref.tensor.literals import MAX_AXES, HostArray
 from tinyref.tensor.locks import building, computing
 from tinyref.tensor.registry import is_computed, registry, shown_node
-from tinyref.uops.node import UOp, toposort
+from tinyref.uops.node import UOp, rebuild, toposort
 from tinyref.uops.ops import MOVEMENT, Ops
 from tinyref.uops.payload import BufferArg, ShapeArg
 
@@ -202,16 +202,17 @@ def _substitute(values: Sequence[Value], realised: dict[UOp, UOp]) -> None:
     overwritten = {assigned_buffer(node) for node in realised if node.op is Ops.ASSIGN}
     done = dict(realised)
     lost: set[UOp] = set(overwritten - realised.keys())
-    for node in toposort({value.node: None for value in values}):
-        if node in done:
-            continue
-        src = tuple(done[source] for source in node.src)
-        done[node] = node if src == node.src else _on_sources(node, src)
-        keep_name(node, done[node])
-        if any(source in lost for source in node.src):
+
+    def change(node: UOp, src: tuple[UOp, ...]) -> UOp:
+        new = node if src == node.src else _on_sources(node, src)
+        keep_name(node, new)
+        if not lost.isdisjoint(node.src):
             lost.add(node)
+        return new
+
     for value in values:
         was = value.node
+        rebuild(was, change, done)
         if done[was] is not was:
             value.node = done[was]
             registry.add(value)

@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
@@ -17,6 +17,7 @@ from tinyref.uops.ops import Ops
 from tinyref.uops.payload import Payload
 
 T = TypeVar("T")
+N = TypeVar("N", bound=Hashable)
 
 
 class _Entry(weakref.ref["UOp"]):
@@ -131,6 +132,13 @@ class UOp:
             self.arg if arg is None else arg,
         )
 
+    def with_sources(self, src: tuple[UOp, ...]) -> UOp:
+        """The same node over other sources; a VIEW takes the type of its memory."""
+        if src == self.src:
+            return self
+        dtype = src[0].dtype if self.op is Ops.VIEW else self.dtype
+        return UOp(self.op, dtype, src, self.arg)
+
     def toposort(self) -> list[UOp]:
         """Every node reachable from this one, sources before users, each once."""
         below = self.facts.get(toposort)
@@ -197,18 +205,17 @@ def use_arithmetic(arithmetic: Callable[[str, object, object], sint]) -> None:
 sint = int | UOp
 
 
-def toposort(
-    roots: Iterable[UOp], needs: Callable[[UOp], Iterable[UOp]] = attrgetter("src")
-) -> list[UOp]:
+def toposort(roots: Iterable[N], needs: Callable[[N], Iterable[N]] = attrgetter("src")) -> list[N]:
     """Every node reachable from `roots`, sources before users, each once; needs no recursion.
 
-    `needs` says what comes before a node: its sources, unless the caller looks further.
+    `needs` says what comes before a node: its sources, unless the caller looks further, or at nodes
+    of another graph. It is asked once for each node, users before sources.
     """
-    order: list[UOp] = []
-    seen: set[UOp] = set()
-    begun: list[UOp] = []
+    order: list[N] = []
+    seen: set[N] = set()
+    begun: list[N] = []
     # None stands for the last one begun, after all that it needs.
-    stack: list[UOp | None] = []
+    stack: list[N | None] = []
     for root in roots:
         stack.append(root)
         while stack:
@@ -227,15 +234,37 @@ def toposort(
     return order
 
 
+# What becomes of a node, given with its new sources; None keeps it over these.
+Change = Callable[[UOp, tuple[UOp, ...]], UOp | None]
+
+
+def rebuild(root: UOp, change: Change, done: dict[UOp, UOp] | None = None) -> UOp:
+    """`root` with every node replaced by what `change` makes of it, sources first.
+
+    `done` has what some nodes become: neither they nor what only they need are looked at, and it
+    gets what all others become. Replacements are not looked into. Graphs may be of any depth.
+    """
+    if done is None:
+        done = {}
+        order = root.toposort()
+    else:
+        known = done
+        order = toposort((root,), lambda node: () if node in known else node.src)
+    for node in order:
+        if node not in done:
+            src = tuple([done[source] for source in node.src])
+            new = change(node, src)
+            done[node] = node.with_sources(src) if new is None else new
+    return done[root]
+
+
 def substitute(root: UOp, mapping: Mapping[UOp, UOp]) -> UOp:
     """`root` with every node that is a key of `mapping` replaced; values are not looked into."""
-    done: dict[UOp, UOp] = dict(mapping)
-    for node in root.toposort():
-        if node in done:
-            continue
-        src = tuple(done[source] for source in node.src)
-        done[node] = node if src == node.src else node.replace(src=src)
-    return done[root]
+    return rebuild(root, _unchanged, dict(mapping))
+
+
+def _unchanged(node: UOp, src: tuple[UOp, ...]) -> None:
+    return None
 
 
 class node_fact(Generic[T]):

@@ -15,7 +15,7 @@ from tinyref.device import Capabilities
 from tinyref.dtype import DType, PtrDType, dtypes, pointer
 from tinyref.errors import UserError, VerifyError
 from tinyref.uops import build
-from tinyref.uops.node import UOp, sint, substitute
+from tinyref.uops.node import UOp, rebuild, sint, substitute
 from tinyref.uops.ops import ALU, Dialect, Ops
 from tinyref.uops.payload import ConstArg, ReduceArg, SlotArg, ViewArg
 from tinyref.verify import verify
@@ -329,17 +329,14 @@ def change_extent(ast: UOp, tape: Tape, capabilities: Capabilities) -> UOp | Non
             size = changed.get(node, tracker_of(node)).real_size()
             reach[node.src[0]] = max(reach.get(node.src[0], 1), size)
 
-    def change(node: UOp, src: tuple[UOp, ...]) -> UOp:
+    def change(node: UOp, src: tuple[UOp, ...]) -> UOp | None:
         if node in reach and isinstance(node.dtype, PtrDType):
-            return UOp(node.op, pointer(node.dtype.base, reach[node]), (), node.arg)
-        if node.op is Ops.VIEW:
-            tracker = changed.get(node, tracker_of(node))
-            return UOp(Ops.VIEW, src[0].dtype, src, ViewArg(tracker))
+            return node.replace(dtype=pointer(node.dtype.base, reach[node]))
         if node in changed:
-            return node.replace(src=src, arg=ViewArg(changed[node]))
-        return node if src == node.src else node.replace(src=src)
+            return node.with_sources(src).replace(arg=ViewArg(changed[node]))
+        return None
 
-    return _rebuilt(ast, change)
+    return rebuild(ast, change)
 
 
 def _resized(tracker: ShapeTracker, axis: int, new: int) -> ShapeTracker:
@@ -349,14 +346,6 @@ def _resized(tracker: ShapeTracker, axis: int, new: int) -> ShapeTracker:
     size = shape[axis]
     assert isinstance(size, int), "the axis has a known size in every view"
     return _cut(tracker, axis, 0, new) if new < size else _along(tracker, axis, 0, new - size)
-
-
-def _rebuilt(ast: UOp, change: Callable[[UOp, tuple[UOp, ...]], UOp]) -> UOp:
-    """The kernel with each node made anew of its changed sources."""
-    found: dict[UOp, UOp] = {}
-    for node in ast.toposort():
-        found[node] = change(node, tuple(found[source] for source in node.src))
-    return found[ast]
 
 
 # --- types ----------------------------------------------------------------------------------------
@@ -387,7 +376,7 @@ def change_dtype(ast: UOp, tape: Tape, capabilities: Capabilities) -> UOp | None
             return src[0]
         return UOp(node.op, new if dtype is old else dtype, src, node.arg)
 
-    return _rebuilt(ast, change)
+    return rebuild(ast, change)
 
 
 MUTATIONS: tuple[Mutation, ...] = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,9 +14,9 @@ from tinyref.dtype import DType, PtrDType, dtypes, numpy_dtype, pointer
 from tinyref.interpret.evaluate import evaluate
 from tinyref.uops import build
 from tinyref.uops.build import slot_of
-from tinyref.uops.node import UOp
+from tinyref.uops.node import UOp, substitute
 from tinyref.uops.ops import ALU, Ops
-from tinyref.uops.payload import ReduceArg, SlotArg, ViewArg
+from tinyref.uops.payload import SlotArg, ViewArg
 from tinyref.views.build import view
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_fuzz.case.case import Array, Case
@@ -26,8 +26,6 @@ from tinyref_fuzz.reduce.measure import slots
 # What computes or reads a value, as opposed to structure.
 VALUES = ALU | {Ops.CONST, Ops.LOAD, Ops.VALID, Ops.IOTA, Ops.REDUCE}
 LEAVES = frozenset({Ops.CONST, Ops.LOAD, Ops.VALID, Ops.IOTA, Ops.DEFINE_VAR})
-
-Change = Callable[[UOp, tuple[UOp, ...]], UOp | None]
 
 
 @dataclass(frozen=True)
@@ -48,31 +46,6 @@ class Fresh:
     def with_kernel(self, ast: UOp, content: Array) -> Case:
         """The case with `ast` for its kernel, and the new buffer."""
         return replace(self.case, ast=ast, buffers=(*self.case.buffers, content))
-
-
-def with_sources(node: UOp, src: tuple[UOp, ...]) -> UOp:
-    """The node over other sources; a view takes the type of its buffer."""
-    if src == node.src:
-        return node
-    return node.replace(src=src, dtype=src[0].dtype if node.op is Ops.VIEW else node.dtype)
-
-
-def rebuilt(root: UOp, change: Change) -> UOp:
-    """`root` with every node as `change` gives it of the node and its new sources.
-
-    None keeps the node over its new sources.
-    """
-    done: dict[UOp, UOp] = {}
-    for node in root.toposort():
-        src = tuple(done[source] for source in node.src)
-        new = change(node, src)
-        done[node] = with_sources(node, src) if new is None else new
-    return done[root]
-
-
-def replaced(root: UOp, mapping: Mapping[UOp, UOp]) -> UOp:
-    """`root` with every node that is a key of `mapping` replaced."""
-    return rebuilt(root, lambda node, src: mapping.get(node))
 
 
 def values_of(case: Case, nodes: Iterable[UOp]) -> dict[UOp, Array]:
@@ -134,7 +107,7 @@ def tidied(case: Case) -> Case:
         else:
             sizes[slot] = case.buffers[slot].size
             buffers[node] = node.replace(arg=SlotArg(at))
-    ast = replaced(case.ast, buffers)
+    ast = substitute(case.ast, buffers)
     contents = tuple(case.buffers[slot][: sizes[slot]].copy() for slot in order)
     names = {name for name in case.bindings if _uses(ast, name)}
     return replace(
@@ -167,17 +140,6 @@ def _needed(ast: UOp, slot: int) -> int:
 def _is_slot(view: UOp, slot: int) -> bool:
     buffer = view.src[0].arg
     return isinstance(buffer, SlotArg) and buffer.slot == slot
-
-
-def moved_along(root: UOp, move: Callable[[ShapeTracker], ShapeTracker], axes: Change) -> UOp:
-    """The kernel with every view moved, and every REDUCE as `axes` gives it."""
-
-    def change(node: UOp, src: tuple[UOp, ...]) -> UOp | None:
-        if isinstance(node.arg, ViewArg):
-            return with_sources(node, src).replace(arg=ViewArg(move(node.arg.tracker)))
-        return axes(node, src) if isinstance(node.arg, ReduceArg) else None
-
-    return rebuilt(root, change)
 
 
 def loads_of_written(ast: UOp) -> frozenset[UOp]:

@@ -10,12 +10,11 @@ from tinyref.algebra.kernel_shape import kernel_shape
 from tinyref.dtype import dtypes
 from tinyref.optimise.opt import OptOp
 from tinyref.uops import build
-from tinyref.uops.node import UOp
-from tinyref.uops.payload import ReduceArg, VarArg, ViewArg
+from tinyref.uops.node import UOp, rebuild
+from tinyref.uops.payload import VarArg, ViewArg
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_fuzz.case.case import Case, Opts
-from tinyref_fuzz.case.equivalent.moving import cut, rank_of, reduced_axes
-from tinyref_fuzz.reduce.kernel import moved_along, rebuilt, with_sources
+from tinyref_fuzz.case.equivalent.moving import cut, moved_everywhere, rank_of
 from tinyref_fuzz.reduce.measure import variables
 from tinyref_fuzz.reduce.search import Search
 
@@ -51,10 +50,10 @@ def _bound(case: Case, values: Mapping[UOp, int]) -> Case:
             return build.const(node.dtype, values[node])
         if isinstance(node.arg, ViewArg):
             tracker = node.arg.tracker.substitute(sizes)
-            return with_sources(node, src).replace(arg=ViewArg(tracker))
+            return node.replace(src=src, arg=ViewArg(tracker))
         return None
 
-    return replace(case, ast=rebuilt(case.ast, change))
+    return replace(case, ast=rebuild(case.ast, change))
 
 
 def fewer_axes(search: Search) -> None:
@@ -78,12 +77,10 @@ def _without_axis(case: Case, axis: int, begin: int) -> Case:
         shown = _window(tracker, axis, begin, begin + 1)
         return shown.reshape((*shown.shape[:axis], *shown.shape[axis + 1 :]))
 
-    def reduce(node: UOp, src: tuple[UOp, ...]) -> UOp:
-        assert isinstance(node.arg, ReduceArg)
-        axes = tuple(at - (at > axis) for at in reduced_axes(node) if at != axis)
-        return node.replace(src=src, arg=ReduceArg(node.arg.op, axes)) if axes else src[0]
+    def left(axes: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(at - (at > axis) for at in axes if at != axis)
 
-    return replace(case, ast=moved_along(case.ast, move, reduce))
+    return replace(case, ast=moved_everywhere(case.ast, move, left))
 
 
 def _window(tracker: ShapeTracker, axis: int, begin: int, end: int) -> ShapeTracker:
@@ -114,8 +111,8 @@ def _shrink_axis(search: Search, axis: int) -> None:
 
 
 def _cut_along(case: Case, axis: int, begin: int, end: int) -> Case:
-    ast = moved_along(
-        case.ast, lambda tracker: _window(tracker, axis, begin, end), lambda node, src: None
+    ast = moved_everywhere(
+        case.ast, lambda tracker: _window(tracker, axis, begin, end), lambda axes: axes
     )
     return replace(case, ast=ast)
 

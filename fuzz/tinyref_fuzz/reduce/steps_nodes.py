@@ -10,7 +10,7 @@ import numpy as np
 from tinyref.algebra.kernel_shape import kernel_shape
 from tinyref.dtype import dtypes, numpy_dtype
 from tinyref.uops import build
-from tinyref.uops.node import UOp
+from tinyref.uops.node import UOp, substitute
 from tinyref.uops.ops import Ops
 from tinyref.views.build import view
 from tinyref.views.shape_tracker import ShapeTracker
@@ -21,7 +21,6 @@ from tinyref_fuzz.reduce.kernel import (
     VALUES,
     Fresh,
     concrete_shape,
-    replaced,
     values_of,
 )
 from tinyref_fuzz.reduce.measure import node_count
@@ -94,7 +93,7 @@ def _simplify(search: Search, node: UOp) -> bool:
 
 def _with(case: Case, node: UOp, new: UOp) -> Case:
     """The kernel with another node in the place of one."""
-    return replace(case, ast=replaced(case.ast, {node: new}))
+    return replace(case, ast=substitute(case.ast, {node: new}))
 
 
 def _as_buffer(case: Case, node: UOp) -> Case:
@@ -105,7 +104,7 @@ def _as_buffer(case: Case, node: UOp) -> Case:
     tracker = ShapeTracker.from_shape(shape)
     content = np.resize(value.reshape(-1), max(1, tracker.real_size()))
     load = fresh.load(tracker, node.dtype, content)
-    return fresh.with_kernel(replaced(case.ast, {node: load}), content)
+    return fresh.with_kernel(substitute(case.ast, {node: load}), content)
 
 
 def _substitutes(node: UOp) -> Iterator[UOp]:

@@ -9,11 +9,10 @@ import numpy as np
 
 from tinyref.dtype import DType, PtrDType, dtypes, numpy_dtype
 from tinyref.uops import build
-from tinyref.uops.node import UOp
+from tinyref.uops.node import UOp, rebuild
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ConstArg, SlotArg
 from tinyref_fuzz.case.case import Array, Case
-from tinyref_fuzz.reduce.kernel import rebuilt, with_sources
 from tinyref_fuzz.reduce.measure import slots
 from tinyref_fuzz.reduce.search import Search
 
@@ -64,13 +63,13 @@ def retyped(case: Case, types: Types) -> Case:
             return build.cast(src[0], target)
         if node.op in (Ops.CMPLT, Ops.CMPNE, Ops.VALID):
             # They give a truth value, whatever bools become elsewhere.
-            return build.cast(with_sources(node, src), target)
+            return build.cast(node.with_sources(src), target)
         if node.op is Ops.IOTA:
             return build.cast(node, target)
         if node.op is Ops.WHERE and src[0].dtype is not dtypes.bool:
             src = (build.not_equal(src[0], 0), *src[1:])
         if node.op is Ops.VIEW:
-            return with_sources(node, src)
+            return None
         return node.replace(src=src, dtype=target)
 
     used = slots(case.ast)
@@ -78,7 +77,7 @@ def retyped(case: Case, types: Types) -> Case:
         _as_type(buffer, types, used[slot].dtype) if slot in used else buffer
         for slot, buffer in enumerate(case.buffers)
     ]
-    return replace(case, ast=rebuilt(case.ast, change), buffers=tuple(buffers))
+    return replace(case, ast=rebuild(case.ast, change), buffers=tuple(buffers))
 
 
 def _number(arg: ConstArg, target: DType) -> float | int | bool:

@@ -12,7 +12,7 @@ from tinyref.algebra.kernel_shape import positions_of
 from tinyref.dtype import PtrDType
 from tinyref.uops import build
 from tinyref.uops.build import slot_of
-from tinyref.uops.node import UOp
+from tinyref.uops.node import UOp, rebuild, substitute
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import SlotArg, ViewArg
 from tinyref.views.shape_tracker import ShapeTracker
@@ -21,11 +21,8 @@ from tinyref_fuzz.case.case import Case
 from tinyref_fuzz.reduce.kernel import (
     Fresh,
     loads_of_written,
-    rebuilt,
-    replaced,
     scattered,
     values_of,
-    with_sources,
 )
 from tinyref_fuzz.reduce.measure import tracker_cost
 from tinyref_fuzz.reduce.search import Search
@@ -143,7 +140,7 @@ def _load_through(case: Case, load: UOp, tracker: ShapeTracker) -> Case:
     fresh = Fresh(case)
     content = scattered(value, tracker, case.bindings)
     new = fresh.load(tracker, load.dtype, content)
-    return fresh.with_kernel(replaced(case.ast, {load: new}), content)
+    return fresh.with_kernel(substitute(case.ast, {load: new}), content)
 
 
 def _gather_through(case: Case, load: UOp, tracker: ShapeTracker) -> Case:
@@ -154,7 +151,7 @@ def _gather_through(case: Case, load: UOp, tracker: ShapeTracker) -> Case:
     content = np.resize(case.buffers[slot], max(1, tracker.real_size()))
     plain = fresh.load(tracker, load.dtype, content)
     new = plain.replace(src=(plain.src[0].replace(src=(*plain.src[0].src, *positions_of(view))),))
-    return fresh.with_kernel(replaced(case.ast, {load: new}), content)
+    return fresh.with_kernel(substitute(case.ast, {load: new}), content)
 
 
 def _all_plain(case: Case) -> Case:
@@ -168,7 +165,7 @@ def _all_plain(case: Case) -> Case:
         content = scattered(values[load], tracker, case.bindings)
         mapping[load] = fresh.load(tracker, load.dtype, content)
         case = fresh.with_kernel(ast, content)
-    return replace(case, ast=replaced(ast, mapping))
+    return replace(case, ast=substitute(ast, mapping))
 
 
 def _store_through(case: Case, store: UOp, tracker: ShapeTracker) -> Case:
@@ -181,13 +178,13 @@ def _store_through(case: Case, store: UOp, tracker: ShapeTracker) -> Case:
             assert isinstance(node.dtype, PtrDType)
             return build.define_global(slot, node.dtype.base, size)
         if node.op is Ops.VIEW and src[0].arg == SlotArg(slot):
-            return with_sources(node, src).replace(arg=ViewArg(tracker))
+            return node.with_sources(src).replace(arg=ViewArg(tracker))
         return None
 
     grown = np.resize(case.buffers[slot], size)
     buffers = (*case.buffers[:slot], grown, *case.buffers[slot + 1 :])
-    return replace(case, ast=rebuilt(case.ast, change), buffers=buffers)
+    return replace(case, ast=rebuild(case.ast, change), buffers=buffers)
 
 
 def _mask_through(case: Case, node: UOp, tracker: ShapeTracker) -> Case:
-    return replace(case, ast=replaced(case.ast, {node: node.replace(arg=ViewArg(tracker))}))
+    return replace(case, ast=substitute(case.ast, {node: node.replace(arg=ViewArg(tracker))}))

@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from tinyref.algebra.bounds import bounds
 from tinyref.codegen.decompose.formats import exclusive_or, like, shift_right
 from tinyref.codegen.decompose.products import multiply_high
-from tinyref.codegen.decompose.rebuild import rebuild
 from tinyref.device import Capabilities
 from tinyref.dtype import DType, Kind, dtypes
 from tinyref.uops.build import add, bitcast, both, mul, sub
-from tinyref.uops.node import UOp
+from tinyref.uops.node import UOp, rebuild
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ConstArg
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from tinyref.algebra.bounds import bounds
-from tinyref.codegen.decompose.rebuild import rebuild
 from tinyref.dtype import Kind
 from tinyref.uops.build import binary, both, const, either, equal, not_equal, where
-from tinyref.uops.node import UOp
+from tinyref.uops.node import UOp, rebuild
 from tinyref.uops.ops import Ops
 
 

@@ -10,12 +10,11 @@ from tinyref.codegen.decompose.exponential import exp2, log2
 from tinyref.codegen.decompose.formats import FLOAT32, FORMATS, Format
 from tinyref.codegen.decompose.power import power
 from tinyref.codegen.decompose.quotient import divide, square_root
-from tinyref.codegen.decompose.rebuild import rebuild
 from tinyref.codegen.decompose.sine import sin
 from tinyref.device import Capabilities
 from tinyref.dtype import DType, dtypes
 from tinyref.uops.build import add, binary, bitcast, both, cast, const, either, less, mul, where
-from tinyref.uops.node import UOp
+from tinyref.uops.node import UOp, rebuild
 from tinyref.uops.ops import Ops
 from tinyref.uops.storage import WIDE_INTEGERS
 

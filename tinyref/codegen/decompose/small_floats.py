@@ -16,7 +16,6 @@ import numpy as np
 
 from tinyref.algebra.bounds import bounds
 from tinyref.codegen.decompose.formats import round_off
-from tinyref.codegen.decompose.rebuild import rebuild
 from tinyref.dtype import ConstType, DType, PtrDType, as_const, dtypes, numpy_dtype, pointer
 from tinyref.errors import UserError
 from tinyref.uops.build import (
@@ -33,7 +32,7 @@ from tinyref.uops.build import (
     not_equal,
     where,
 )
-from tinyref.uops.node import UOp
+from tinyref.uops.node import UOp, rebuild
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ConstArg
 from tinyref.uops.storage import scalar_of, storage_dtype

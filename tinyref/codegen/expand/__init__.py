@@ -11,7 +11,7 @@ from tinyref.dtype import TEXEL, ImageDType, dtypes
 from tinyref.errors import UserError
 from tinyref.formats.text import node_text
 from tinyref.uops import build
-from tinyref.uops.node import UOp
+from tinyref.uops.node import UOp, rebuild
 from tinyref.uops.ops import Ops
 
 __all__ = ["expand"]
@@ -34,7 +34,7 @@ def expand(root: UOp, capabilities: Capabilities) -> UOp:
         root = Expansion(order, dependence, numbering, capabilities).root()
     if any(isinstance(node.dtype, ImageDType) for node in order):
         _check_texels(root)
-        root = _by_texels(root)
+        root = rebuild(root, _by_texels)
     return root
 
 
@@ -50,16 +50,11 @@ def _check_texels(root: UOp) -> None:
             )
 
 
-def _by_texels(root: UOp) -> UOp:
-    """Positions in images become rows and columns of texels."""
-    done: dict[UOp, UOp] = {}
-    for node in root.toposort():
-        src = tuple(done[source] for source in node.src)
-        if node.op is Ops.INDEX and isinstance(node.dtype, ImageDType):
-            number = build.idiv(src[1], TEXEL)
-            width = build.const(dtypes.index, node.dtype.shape[1])
-            row, column = build.idiv(number, width), build.mod(number, width)
-            done[node] = build.texel(src[0], simplify(row), simplify(column))
-        else:
-            done[node] = node if src == node.src else node.replace(src=src)
-    return done[root]
+def _by_texels(node: UOp, src: tuple[UOp, ...]) -> UOp | None:
+    """A position in an image becomes a row and a column of texels."""
+    if node.op is not Ops.INDEX or not isinstance(node.dtype, ImageDType):
+        return None
+    number = build.idiv(src[1], TEXEL)
+    width = build.const(dtypes.index, node.dtype.shape[1])
+    row, column = build.idiv(number, width), build.mod(number, width)
+    return build.texel(src[0], simplify(row), simplify(column))

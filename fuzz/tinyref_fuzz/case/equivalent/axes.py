@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from tinyref.algebra.kernel_shape import is_one
+from tinyref.algebra.kernel_shape import is_one, reduced_axes
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ViewArg
@@ -13,7 +13,6 @@ from tinyref_fuzz.case.equivalent.moving import (
     along,
     moved_everywhere,
     rank_of,
-    reduced_axes,
     trackers,
 )
 from tinyref_fuzz.case.equivalent.transformation import Domain, Draw, of_kernel

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
-from tinyref.algebra.kernel_shape import is_one, kernel_shape
+from tinyref.algebra.kernel_shape import is_one, kernel_shape, reduced_axes
 from tinyref.uops.build import slot_of
-from tinyref.uops.node import UOp, toposort
+from tinyref.uops.node import UOp, rebuild
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ReduceArg, ViewArg
 from tinyref.views.shape_tracker import ShapeTracker
@@ -15,47 +15,38 @@ Move = Callable[[ShapeTracker], ShapeTracker]
 Bounds = tuple[tuple[int, int], ...]
 
 
-def reduced_axes(node: UOp) -> tuple[int, ...]:
-    """The axes of a REDUCE of a kernel AST; () of any other node."""
-    return node.arg.axes if isinstance(node.arg, ReduceArg) else ()
-
-
 def moved(value: UOp, move: Move, axis: int) -> UOp:
     """`value` with every view that varies along `axis` moved.
 
     What a REDUCE inside has already reduced over `axis` no longer varies along it, and stays.
     """
 
-    def needs(node: UOp) -> Iterable[UOp]:
-        return () if axis in reduced_axes(node) else node.src
+    def change(node: UOp, src: tuple[UOp, ...]) -> UOp | None:
+        if isinstance(node.arg, ViewArg) and not is_one(node.arg.tracker.shape[axis]):
+            return node.replace(src=src, arg=ViewArg(move(node.arg.tracker)))
+        return None
 
-    done: dict[UOp, UOp] = {}
-    for node in toposort((value,), needs):
-        if axis in reduced_axes(node):
-            done[node] = node
-            continue
-        src = tuple(done[source] for source in node.src)
-        new = node if src == node.src else node.replace(src=src)
-        if isinstance(new.arg, ViewArg) and not is_one(new.arg.tracker.shape[axis]):
-            new = new.replace(arg=ViewArg(move(new.arg.tracker)))
-        done[node] = new
-    return done[value]
+    stays = {node: node for node in value.toposort() if axis in reduced_axes(node)}
+    return rebuild(value, change, stays)
 
 
 def moved_everywhere(
     sink: UOp, move: Move, axes: Callable[[tuple[int, ...]], tuple[int, ...]]
 ) -> UOp:
-    """The whole kernel with every view moved, and the axes of every REDUCE renamed by `axes`."""
-    done: dict[UOp, UOp] = {}
-    for node in sink.toposort():
-        src = tuple(done[source] for source in node.src)
-        new = node if src == node.src else node.replace(src=src)
-        if isinstance(new.arg, ViewArg):
-            new = new.replace(arg=ViewArg(move(new.arg.tracker)))
-        elif isinstance(new.arg, ReduceArg):
-            new = new.replace(arg=ReduceArg(new.arg.op, tuple(sorted(axes(new.arg.axes)))))
-        done[node] = new
-    return done[sink]
+    """The whole kernel with every view moved, and the axes of every REDUCE renamed by `axes`.
+
+    A REDUCE that no axis is left of is gone.
+    """
+
+    def change(node: UOp, src: tuple[UOp, ...]) -> UOp | None:
+        if isinstance(node.arg, ViewArg):
+            return node.replace(src=src, arg=ViewArg(move(node.arg.tracker)))
+        if isinstance(node.arg, ReduceArg):
+            left = tuple(sorted(axes(node.arg.axes)))
+            return node.replace(src=src, arg=ReduceArg(node.arg.op, left)) if left else src[0]
+        return None
+
+    return rebuild(sink, change)
 
 
 def trackers(sink: UOp) -> list[ShapeTracker]:

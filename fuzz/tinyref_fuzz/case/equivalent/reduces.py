@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from tinyref.algebra.kernel_shape import is_one, kernel_shape
+from tinyref.algebra.kernel_shape import is_one, kernel_shape, reduced_axes
 from tinyref.algebra.semantics import reduce_identity
 from tinyref.dtype import dtypes
 from tinyref.uops import build
@@ -19,8 +19,8 @@ from tinyref_fuzz.case.equivalent.moving import (
     cut,
     known_size,
     moved,
+    moved_everywhere,
     reads_written,
-    reduced_axes,
 )
 from tinyref_fuzz.case.equivalent.transformation import Domain, Draw, of_node
 
@@ -157,16 +157,12 @@ def _copied(value: UOp, draw: Draw, copies: int) -> tuple[UOp, int] | None:
     if not free or reads_written(value, draw.written):
         return None
     axis = draw.tape.pick(free)
-    done: dict[UOp, UOp] = {}
-    for node in nodes:
-        src = tuple(done[source] for source in node.src)
-        new = node if src == node.src else node.replace(src=src)
-        if isinstance(new.arg, ViewArg):
-            sizes = list(new.arg.tracker.shape)
-            sizes[axis] = copies
-            new = new.replace(arg=ViewArg(new.arg.tracker.expand(sizes)))
-        done[node] = new
-    return done[value], axis
+
+    def expand(tracker: ShapeTracker) -> ShapeTracker:
+        shape = tracker.shape
+        return tracker.expand((*shape[:axis], copies, *shape[axis + 1 :]))
+
+    return moved_everywhere(value, expand, lambda axes: axes), axis
 
 
 @of_node("sum-of-copies", Domain.INTEGER, Ops.MUL)
