@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tinyref.optimise.opt import parse_opts
-from tinyref_fuzz.case.case import Case, Mode, Pair, Symptom
 from tinyref_fuzz.generate.corpus import load
 from tinyref_fuzz.judge.judge import judge
+from tinyref_spec.kernel_case import Case, Mode, Pair, Symptom
 
 CORPUS = {kernel.name: kernel for kernel in load()}
 

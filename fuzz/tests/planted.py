@@ -20,8 +20,8 @@ from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ConstArg
 from tinyref.views.build import view
 from tinyref.views.shape_tracker import ShapeTracker
-from tinyref_fuzz.case.case import Case, Pair, Symptom
 from tinyref_fuzz.judge import runs
+from tinyref_spec.kernel_case import Case, Pair, Symptom
 
 # --- a case with something of everything ----------------------------------------------------------
 

@@ -10,10 +10,9 @@ import json
 import sys
 
 from tinyref.device import Device
-from tinyref_fuzz.case.case import Case
-from tinyref_fuzz.case.tape import Tape
-from tinyref_fuzz.generate import generate
-from tinyref_spec.kernel_case import CaseRecord
+from tinyref_fuzz.generate.generate import generate
+from tinyref_fuzz.generate.tape import Tape
+from tinyref_spec.kernel_case import Case, CaseRecord
 from tinyref_spec.kernel_case.document import record_from_json, record_text
 
 

@@ -21,10 +21,9 @@ from tinyref_fuzz.campaign import isolated as apart
 from tinyref_fuzz.campaign.cases import judged
 from tinyref_fuzz.campaign.folder import problems_of
 from tinyref_fuzz.campaign.isolated import JudgeApart, judged_apart
-from tinyref_fuzz.case.case import Case, Pair, Symptom, Verdict
 from tinyref_fuzz.judge.judge import judge
 from tinyref_spec.kernel import regressions
-from tinyref_spec.kernel_case import CaseRecord
+from tinyref_spec.kernel_case import Case, CaseRecord, Pair, Symptom, Verdict
 from tinyref_spec.kernel_case.files import load_record, save_record
 
 HERE = Path(__file__).parent

@@ -22,9 +22,8 @@ from tinyref_fuzz.blame.find import find_blame
 from tinyref_fuzz.blame.firings import first_misjudged
 from tinyref_fuzz.blame.rules import needed_without
 from tinyref_fuzz.blame.samples import Samples
-from tinyref_fuzz.case.case import Blame, Case, Pair, Symptom, Verdict
 from tinyref_fuzz.generate.corpus import load
-from tinyref_spec.kernel_case import Equivalent
+from tinyref_spec.kernel_case import Blame, Case, Equivalent, Pair, Symptom, Verdict
 
 KERNELS = {kernel.name: kernel for kernel in load()}
 

@@ -23,10 +23,10 @@ from tinyref_fuzz.blame.firings import first_misjudged, first_wrong, recorded
 from tinyref_fuzz.blame.graph import evaluate_graph
 from tinyref_fuzz.blame.order import naive_program, run_graph
 from tinyref_fuzz.blame.samples import Samples
-from tinyref_fuzz.case.case import Symptom
-from tinyref_fuzz.case.tape import Tape
 from tinyref_fuzz.generate.corpus import load
 from tinyref_fuzz.generate.optimisations import cramped, random_opts, settled
+from tinyref_fuzz.generate.tape import Tape
+from tinyref_spec.kernel_case import Symptom
 
 KERNELS = {kernel.name: kernel for kernel in load()}
 PYTHON = Device["PYTHON"].capabilities

@@ -24,9 +24,8 @@ from tinyref_fuzz.campaign.database import NAME, Database
 from tinyref_fuzz.campaign.progress import Quiet
 from tinyref_fuzz.campaign.report import exit_code, text
 from tinyref_fuzz.campaign.task import Examination
-from tinyref_fuzz.case.case import Symptom
 from tinyref_fuzz.findings.reproducer import MAX_LINES, reproducer
-from tinyref_spec.kernel_case import Blame, CaseRecord
+from tinyref_spec.kernel_case import Blame, CaseRecord, Symptom
 from tinyref_spec.kernel_case.document import record_to_json
 from tinyref_spec.kernel_case.files import load_record
 

@@ -23,7 +23,7 @@ from tinyref_fuzz.campaign.cases import CaseResult, judged
 from tinyref_fuzz.campaign.database import Database
 from tinyref_fuzz.campaign.report import exit_code
 from tinyref_fuzz.campaign.task import CampaignError, Done, Setup, Task
-from tinyref_fuzz.case.case import Pair, Symptom, Verdict
+from tinyref_spec.kernel_case import Pair, Symptom, Verdict
 
 HERE = Path(__file__).parent
 KERNELS = 80

@@ -17,7 +17,7 @@ from tinyref.errors import UserError
 from tinyref_fuzz.campaign.cases import CaseResult
 from tinyref_fuzz.campaign.database import NAME, Database, Lock
 from tinyref_fuzz.campaign.task import CampaignError, Done, Examination, Task
-from tinyref_fuzz.case.case import Blame, Pair, Symptom, Verdict
+from tinyref_spec.kernel_case import Blame, Pair, Symptom, Verdict
 
 WRONG = Verdict(Pair.DEVICE, Symptom.VALUE, "element 3 of 8 is 1 instead of 2", 0, 2)
 VERSIONS = Path(__file__).parent / "versions"

@@ -24,9 +24,9 @@ from tinyref_fuzz.campaign.database import Finding
 from tinyref_fuzz.campaign.examination import signature
 from tinyref_fuzz.campaign.plan import Frontier, Triage, epoch_of, gaps
 from tinyref_fuzz.campaign.task import Done, Examination, Task
-from tinyref_fuzz.case.case import Blame, Pair, Symptom, Verdict
 from tinyref_fuzz.generate.corpus import load
 from tinyref_fuzz.judge.caches import forget
+from tinyref_spec.kernel_case import Blame, Pair, Symptom, Verdict
 
 WRONG = Verdict(Pair.DEVICE, Symptom.VALUE, "element 3 of 8 is 1 instead of 2", 0, 2)
 

@@ -21,8 +21,8 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import Dialect, Ops
 from tinyref.uops.payload import ReduceArg
 from tinyref.verify import verify
-from tinyref_fuzz.case.case import Mode, Pair
-from tinyref_fuzz.case.equivalent import (
+from tinyref_fuzz.generate.corpus import load
+from tinyref_fuzz.generate.equivalent import (
     TRANSFORMATIONS,
     Domain,
     Transformation,
@@ -31,13 +31,14 @@ from tinyref_fuzz.case.equivalent import (
     reduces,
     transformed,
 )
-from tinyref_fuzz.case.equivalent.moving import moved_everywhere
-from tinyref_fuzz.case.equivalent.transformation import of_node
-from tinyref_fuzz.case.tape import Tape
-from tinyref_fuzz.generate import DTYPES, FORMS, POLICIES, Case, generate
-from tinyref_fuzz.generate.corpus import load
+from tinyref_fuzz.generate.equivalent.moving import moved_everywhere
+from tinyref_fuzz.generate.equivalent.transformation import of_node
+from tinyref_fuzz.generate.generate import generate
+from tinyref_fuzz.generate.policies import DTYPES, FORMS, POLICIES
+from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.judge.judge import judge, measured_outputs
 from tinyref_fuzz.judge.limits import declared_lack
+from tinyref_spec.kernel_case import Case, Mode, Pair
 
 ALL = frozenset(DTYPES)
 PYTHON = Device["PYTHON"].capabilities

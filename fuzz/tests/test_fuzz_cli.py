@@ -17,8 +17,8 @@ from tinyref.cli.fuzz import resume_command
 from tinyref.errors import UserError
 from tinyref_fuzz.campaign.campaign import Request
 from tinyref_fuzz.campaign.database import NAME, Database
-from tinyref_fuzz.case.case import Pair, Symptom
 from tinyref_fuzz.generate.policies import POLICIES
+from tinyref_spec.kernel_case import Pair, Symptom
 
 HERE = Path(__file__).parent
 # What a shell starts in the background ignores Ctrl-C, and under nohup a closed terminal, and so

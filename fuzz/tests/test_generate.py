@@ -22,12 +22,13 @@ from tinyref.uops.ops import ALU, Dialect, Ops
 from tinyref.uops.payload import ReduceArg, SlotArg, ViewArg
 from tinyref.verify import verify
 from tinyref.views.shape_tracker import ShapeTracker
-from tinyref_fuzz.case.case import Case, Mode
-from tinyref_fuzz.case.tape import Tape
-from tinyref_fuzz.generate import DTYPES, FORMS, POLICIES, Policy, exact_bound, generate
 from tinyref_fuzz.generate.data import Content
+from tinyref_fuzz.generate.generate import generate
 from tinyref_fuzz.generate.optimisations import settled
-from tinyref_fuzz.generate.policies import policy_named
+from tinyref_fuzz.generate.policies import DTYPES, FORMS, POLICIES, Policy, policy_named
+from tinyref_fuzz.generate.tape import Tape
+from tinyref_fuzz.generate.values import exact_bound
+from tinyref_spec.kernel_case import Case, Mode
 
 PYTHON = Device["PYTHON"].capabilities
 CPU = Device["CPU"].capabilities

@@ -13,10 +13,12 @@ from tinyref.interpret.evaluate import evaluate
 from tinyref.uops.build import slot_of
 from tinyref.uops.ops import Ops
 from tinyref.views.shape_tracker import ShapeTracker
-from tinyref_fuzz.case.case import Case, Mode
-from tinyref_fuzz.case.tape import Tape
-from tinyref_fuzz.generate import FORMS, POLICIES, generate, views
+from tinyref_fuzz.generate import views
+from tinyref_fuzz.generate.generate import generate
+from tinyref_fuzz.generate.policies import FORMS, POLICIES
+from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.generate.views import Movement
+from tinyref_spec.kernel_case import Case, Mode
 
 PYTHON = Device["PYTHON"].capabilities
 EXACT = {Mode.EXACT: 1.0, Mode.FLOAT: 0.0, Mode.EDGE: 0.0}

@@ -17,9 +17,7 @@ from tinyref.formats.text import from_text
 from tinyref_fuzz.__main__ import main
 from tinyref_fuzz.campaign.cases import kernels_for
 from tinyref_fuzz.campaign.database import Database
-from tinyref_fuzz.case.case import Mode
-from tinyref_fuzz.case.tape import Tape
-from tinyref_fuzz.generate import POLICIES, generate, mutate
+from tinyref_fuzz.generate import mutate
 from tinyref_fuzz.generate.corpus import check, harvested
 from tinyref_fuzz.generate.corpus.collection import (
     SHIPPED,
@@ -32,8 +30,11 @@ from tinyref_fuzz.generate.corpus.collection import (
     work_of,
 )
 from tinyref_fuzz.generate.corpus.harvest import MAX_WORK, case_of, chosen, harvest
+from tinyref_fuzz.generate.generate import generate
+from tinyref_fuzz.generate.policies import POLICIES
+from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.judge.judge import Judge
-from tinyref_spec.kernel_case import CaseRecord
+from tinyref_spec.kernel_case import CaseRecord, Mode
 from tinyref_spec.kernel_case.document import record_from_json, record_to_json
 
 PYTHON = Device["PYTHON"].capabilities

@@ -9,8 +9,8 @@ import pytest
 
 from tinyref.dtype import dtypes, numpy_dtype
 from tinyref.errors import UserError
-from tinyref_fuzz.case.case import Mode
-from tinyref_fuzz.case.inputs import contents, edge_values
+from tinyref_fuzz.generate.inputs import contents, edge_values
+from tinyref_spec.kernel_case import Mode
 
 FLOATS = (*dtypes.fp8s, *dtypes.floats)
 

@@ -19,14 +19,13 @@ from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ViewArg
 from tinyref.uops.program import Program
 from tinyref.views.shape_tracker import ShapeTracker
-from tinyref_fuzz.case.case import Case, Pair, Symptom
-from tinyref_fuzz.case.tape import Tape
-from tinyref_fuzz.generate import generate
+from tinyref_fuzz.generate.generate import generate
 from tinyref_fuzz.generate.optimisations import random_opts
+from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.judge import judge as judging
 from tinyref_fuzz.judge import runs
 from tinyref_fuzz.judge.judge import Judge, judge
-from tinyref_spec.kernel_case import Equivalent
+from tinyref_spec.kernel_case import Case, Equivalent, Pair, Symptom
 
 # --- nothing is said of what is right -------------------------------------------------------------
 

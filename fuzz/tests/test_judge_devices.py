@@ -20,9 +20,9 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ViewArg
 from tinyref.views.shape_tracker import ShapeTracker
-from tinyref_fuzz.case.case import Case, Mode, Pair, Symptom
 from tinyref_fuzz.judge import judge as judging
 from tinyref_fuzz.judge.judge import judge
+from tinyref_spec.kernel_case import Case, Mode, Pair, Symptom
 
 # --- the device is wrong --------------------------------------------------------------------------
 

@@ -16,11 +16,11 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ViewArg
 from tinyref.views.shape_tracker import ShapeTracker
-from tinyref_fuzz.case.case import Case, Mode, Pair, Symptom
-from tinyref_fuzz.case.tape import Tape
-from tinyref_fuzz.generate import generate
+from tinyref_fuzz.generate.generate import generate
 from tinyref_fuzz.generate.policies import POLICIES
+from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.judge.judge import Judge, judge
+from tinyref_spec.kernel_case import Case, Mode, Pair, Symptom
 
 SMALLEST = np.finfo(np.float32).tiny
 

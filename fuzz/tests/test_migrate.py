@@ -12,10 +12,9 @@ import pytest
 from tinyref.errors import UserError
 from tinyref.interpret.evaluate import evaluate
 from tinyref.optimise.opt import opts_text
-from tinyref_fuzz.case.case import Blame, Mode, Pair, Symptom, Verdict
 from tinyref_fuzz.generate.corpus.harvest import MAX_NODES, MAX_WORK
 from tinyref_spec.kernel import regressions
-from tinyref_spec.kernel_case import document, limits
+from tinyref_spec.kernel_case import Blame, Mode, Pair, Symptom, Verdict, document, limits
 from tinyref_spec.kernel_case.document import record_from_json
 from tinyref_spec.kernel_case.files import load_record
 from tinyref_spec.kernel_case.migrate import STEPS, VERSION, is_present, migrate

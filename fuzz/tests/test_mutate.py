@@ -21,12 +21,14 @@ from tinyref.uops.ops import Dialect, Ops
 from tinyref.uops.payload import SlotArg, ViewArg
 from tinyref.verify import verify
 from tinyref.views.shape_tracker import ShapeTracker
-from tinyref_fuzz.case.case import Case, Mode
-from tinyref_fuzz.case.tape import Tape
-from tinyref_fuzz.generate import POLICIES, generate, mutate, turns
+from tinyref_fuzz.generate import mutate, turns
 from tinyref_fuzz.generate.corpus import load
 from tinyref_fuzz.generate.exactness import is_exact
+from tinyref_fuzz.generate.generate import generate
 from tinyref_fuzz.generate.optimisations import legal_part, settled
+from tinyref_fuzz.generate.policies import POLICIES
+from tinyref_fuzz.generate.tape import Tape
+from tinyref_spec.kernel_case import Case, Mode
 
 PYTHON = Device["PYTHON"].capabilities
 KERNELS = {kernel.name: kernel for kernel in load()}

@@ -22,10 +22,10 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ViewArg
 from tinyref.views.shape_tracker import ShapeTracker
-from tinyref_fuzz.case.tape import Tape
 from tinyref_fuzz.generate.candidates import is_small
 from tinyref_fuzz.generate.corpus import CorpusKernel, load
 from tinyref_fuzz.generate.optimisations import THREADS, cramped, random_opts, settled
+from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.judge.judge import filled, measured_outputs
 
 KERNELS = {kernel.name: kernel for kernel in load()}

@@ -17,9 +17,9 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import UNARY, Ops
 from tinyref.uops.payload import ViewArg
 from tinyref.views.shape_tracker import ShapeTracker
-from tinyref_fuzz.case.case import Case, Mode
-from tinyref_fuzz.case.inputs import contents
+from tinyref_fuzz.generate.inputs import contents
 from tinyref_fuzz.judge.oracles import Oracle, expected
+from tinyref_spec.kernel_case import Case, Mode
 
 NAN, INF = math.nan, math.inf
 F32, F64, F16, BF16 = dtypes.float32, dtypes.float64, dtypes.float16, dtypes.bfloat16

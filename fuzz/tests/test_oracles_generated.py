@@ -13,11 +13,12 @@ from tinyref.device import Device
 from tinyref.dtype import dtypes
 from tinyref.interpret import run_program
 from tinyref.interpret.evaluate import evaluate
-from tinyref_fuzz.case.case import Case, Mode
-from tinyref_fuzz.case.tape import Tape
-from tinyref_fuzz.generate import DTYPES, POLICIES, generate
+from tinyref_fuzz.generate.generate import generate
+from tinyref_fuzz.generate.policies import DTYPES, POLICIES
+from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.judge.judge import Judge
 from tinyref_fuzz.judge.oracles import Oracle, expected
+from tinyref_spec.kernel_case import Case, Mode
 
 COUNT = 50
 MODES = pytest.mark.parametrize("mode", Mode, ids=lambda mode: mode.name)

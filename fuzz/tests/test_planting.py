@@ -15,8 +15,8 @@ from tinyref.uops.ops import Dialect, Ops
 from tinyref.uops.payload import SlotArg, ViewArg
 from tinyref.verify import verify
 from tinyref.views.shape_tracker import ShapeTracker
-from tinyref_fuzz.case.tape import Tape
 from tinyref_fuzz.generate.planting import plantable, planted
+from tinyref_fuzz.generate.tape import Tape
 
 TYPES = tuple(dtype for dtype in dtypes.all if dtype not in dtypes.fp8s)
 SEEDS = 100

@@ -11,12 +11,13 @@ from tinyref.device import Device
 from tinyref.optimise import moves
 from tinyref.optimise.opt import Opt, OptOp
 from tinyref.optimise.plan import Plan
-from tinyref_fuzz.case.tape import Tape
-from tinyref_fuzz.generate import POLICIES, generate
 from tinyref_fuzz.generate.candidates import is_small
 from tinyref_fuzz.generate.corpus import load
+from tinyref_fuzz.generate.generate import generate
 from tinyref_fuzz.generate.optimisations import drawn_lists, settled
+from tinyref_fuzz.generate.policies import POLICIES
 from tinyref_fuzz.generate.probes import accepted, cooked, doubtful, fitting_recipes
+from tinyref_fuzz.generate.tape import Tape
 
 PYTHON = Device["PYTHON"].capabilities
 CPU = settled(Device["CPU"].capabilities)

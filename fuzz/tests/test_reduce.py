@@ -23,19 +23,18 @@ from tinyref.uops.ops import Dialect, Ops
 from tinyref.uops.payload import ReduceArg, ViewArg
 from tinyref.verify import verify
 from tinyref.views.shape_tracker import ShapeTracker
-from tinyref_fuzz.case.case import Case, Mode, Pair, Symptom, Verdict
-from tinyref_fuzz.case.equivalent import equivalents
-from tinyref_fuzz.case.tape import Tape
 from tinyref_fuzz.findings.one_line import kernel_line
-from tinyref_fuzz.generate import generate
 from tinyref_fuzz.generate.corpus import load
+from tinyref_fuzz.generate.equivalent import equivalents
+from tinyref_fuzz.generate.generate import generate
+from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.judge.judge import judge
 from tinyref_fuzz.reduce import Reduction, node_count, opt_count, reduced
 from tinyref_fuzz.reduce.exact import is_exact
 from tinyref_fuzz.reduce.fault import error_words, is_same_fault
 from tinyref_fuzz.reduce.measure import measure
 from tinyref_fuzz.reduce.search import Search
-from tinyref_spec.kernel_case import Equivalent
+from tinyref_spec.kernel_case import Case, Equivalent, Mode, Pair, Symptom, Verdict
 
 CORPUS = {kernel.name: kernel for kernel in load()}
 # Enough on any machine: what is cut short is tested apart.

@@ -9,12 +9,11 @@ from planted import FAULTS, large_case
 
 from tinyref.codegen.compile import STAGES
 from tinyref.uops import build
-from tinyref_fuzz.case.case import Blame, Case, Pair, Symptom, Verdict
 from tinyref_fuzz.findings.show import columns, side_by_side
 from tinyref_fuzz.generate.corpus import load
 from tinyref_fuzz.judge.judge import judge
 from tinyref_fuzz.reduce import reduced
-from tinyref_spec.kernel_case import Equivalent
+from tinyref_spec.kernel_case import Blame, Case, Equivalent, Pair, Symptom, Verdict
 
 WIDTH = 100
 BY_NAME = {fault.name: fault for fault in FAULTS}

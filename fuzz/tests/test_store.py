@@ -24,11 +24,10 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ViewArg
 from tinyref.views.shape_tracker import ShapeTracker
-from tinyref_fuzz.case.case import Blame, Case, Mode, Pair, Symptom, Verdict
-from tinyref_fuzz.case.equivalent import equivalents
-from tinyref_fuzz.case.tape import Tape
 from tinyref_fuzz.generate.corpus import load
-from tinyref_spec.kernel_case import CaseRecord
+from tinyref_fuzz.generate.equivalent import equivalents
+from tinyref_fuzz.generate.tape import Tape
+from tinyref_spec.kernel_case import Blame, Case, CaseRecord, Mode, Pair, Symptom, Verdict
 from tinyref_spec.kernel_case.buffers import buffer_from_json, buffer_to_json
 from tinyref_spec.kernel_case.document import record_from_json, record_text, record_to_json
 from tinyref_spec.kernel_case.files import load_record, save_record

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tinyref.errors import UserError
-from tinyref_fuzz.case.tape import Tape
+from tinyref_fuzz.generate.tape import Tape
 
 
 def draws(tape: Tape) -> list[object]:

@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
-from tinyref_fuzz.case.case import Pair, Symptom
 from tinyref_fuzz.judge.judge import Judge
 from tinyref_fuzz.mutants import witness
 from tinyref_fuzz.mutants.catalogue import MUTANTS
 from tinyref_fuzz.mutants.witness import FOLDER, fails, file_of
+from tinyref_spec.kernel_case import Pair, Symptom
 
 NAMES = sorted(file.stem for file in FOLDER.glob("*.json"))
 

@@ -22,9 +22,9 @@ from tinyref.runtimes.identity import device_settings
 from tinyref_fuzz.campaign.cases import DEFAULT_POLICY, Guide, judged, unguided
 from tinyref_fuzz.campaign.database import Database, contradictions
 from tinyref_fuzz.campaign.plan import epoch_of
-from tinyref_fuzz.case.case import Case, Verdict
 from tinyref_fuzz.findings.examine import examine
 from tinyref_fuzz.findings.reproducer import terminal_lines
+from tinyref_spec.kernel_case import Case, Verdict
 
 MAX_REPORTS = 5
 # What is judged where nothing is said of it, and no campaign.

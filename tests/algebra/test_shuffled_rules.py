@@ -22,8 +22,9 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.views import shape_tracker
 from tinyref.views.shape_tracker import ShapeTracker
-from tinyref_fuzz.case.tape import Tape
-from tinyref_fuzz.generate import POLICIES, generate
+from tinyref_fuzz.generate.generate import generate
+from tinyref_fuzz.generate.policies import POLICIES
+from tinyref_fuzz.generate.tape import Tape
 
 f32, i32, index = dtypes.float32, dtypes.int32, dtypes.index
 SEEDS = (1, 2, 3)

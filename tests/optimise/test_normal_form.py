@@ -26,10 +26,11 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ReduceArg, ViewArg
 from tinyref.views.shape_tracker import ShapeTracker
-from tinyref_fuzz.case.tape import Tape
-from tinyref_fuzz.generate import POLICIES, generate
 from tinyref_fuzz.generate.corpus import CorpusKernel
 from tinyref_fuzz.generate.corpus import load as corpus
+from tinyref_fuzz.generate.generate import generate
+from tinyref_fuzz.generate.policies import POLICIES
+from tinyref_fuzz.generate.tape import Tape
 
 i32 = dtypes.int32
 KERNELS = corpus()

@@ -29,8 +29,8 @@ def judged_cases(device: str, first: int, count: int = CASES) -> JudgedCases:
     Raises `DeviceError` where a case does not agree: then the time says nothing.
     """
     from tinyref.errors import DeviceError
-    from tinyref_fuzz.case.tape import Tape
-    from tinyref_fuzz.generate import generate
+    from tinyref_fuzz.generate.generate import generate
+    from tinyref_fuzz.generate.tape import Tape
     from tinyref_fuzz.judge.judge import Judge
 
     judge = Judge(device)

@@ -17,8 +17,7 @@ from tinyref.errors import UserError
 
 if TYPE_CHECKING:
     from tinyref_fuzz.campaign.isolated import JudgeApart
-    from tinyref_fuzz.case.case import Case, Verdict
-    from tinyref_spec.kernel_case import CaseRecord
+    from tinyref_spec.kernel_case import Case, CaseRecord, Verdict
 
 # Where nobody knows how wide the terminal is.
 _WIDTH = 100

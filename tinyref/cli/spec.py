@@ -132,8 +132,8 @@ def _firings() -> dict[str, int]:
     from tinyref.cli.bench_programs import PROGRAMS, time_lowering
     from tinyref.codegen.compile import compile_kernel
     from tinyref.device import Device
-    from tinyref_fuzz.case.tape import Tape
-    from tinyref_fuzz.generate import generate
+    from tinyref_fuzz.generate.generate import generate
+    from tinyref_fuzz.generate.tape import Tape
 
     before = firings.copy()
     capabilities = Device["CPU"].capabilities

@@ -33,12 +33,12 @@ from tinyref_fuzz.blame.stages import (
     graph_after,
     graph_problem,
 )
-from tinyref_fuzz.case.case import Array, Blame, Case, Opts, Pair, Symptom, Verdict
 from tinyref_fuzz.generate.candidates import THREADS
 from tinyref_fuzz.judge.caches import forget
 from tinyref_fuzz.judge.judge import Judge
 from tinyref_fuzz.judge.limits import limit_problem
 from tinyref_fuzz.judge.oracles import Oracle, expected
+from tinyref_spec.kernel_case import Array, Blame, Case, Opts, Pair, Symptom, Verdict
 
 # Stages in which rules fire, or what rules believe is used.
 _REWRITING = frozenset({"normal", "lower", "simplify", "expand", "decompose", "narrow"})

@@ -44,7 +44,7 @@ from tinyref_fuzz.blame.structure import (
     waited,
 )
 from tinyref_fuzz.blame.sums import holders, product, reduced
-from tinyref_fuzz.case.case import Symptom
+from tinyref_spec.kernel_case import Symptom
 
 Array = npt.NDArray[Any]
 

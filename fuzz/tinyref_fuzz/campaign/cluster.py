@@ -27,7 +27,7 @@ from tinyref_fuzz.campaign.cases import CaseResult
 from tinyref_fuzz.campaign.examination import unexamined
 from tinyref_fuzz.campaign.local import LocalExecutor, share_of_memory
 from tinyref_fuzz.campaign.task import CampaignError, Done, Executor, Setup, Task
-from tinyref_fuzz.case.case import Pair, Symptom, Verdict
+from tinyref_spec.kernel_case import Pair, Symptom, Verdict
 
 if TYPE_CHECKING:
     from distributed import Client, Future

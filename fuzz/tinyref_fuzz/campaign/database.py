@@ -25,7 +25,7 @@ from tinyref.runtimes.identity import differences
 from tinyref_fuzz.campaign.cases import code_version
 from tinyref_fuzz.campaign.examination import signature
 from tinyref_fuzz.campaign.task import CampaignError, Done, Examination
-from tinyref_fuzz.case.case import Verdict
+from tinyref_spec.kernel_case import Verdict
 from tinyref_spec.kernel_case.document import verdict_from_json, verdict_to_json
 from tinyref_spec.kernel_case.members import read_object
 

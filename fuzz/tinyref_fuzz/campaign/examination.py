@@ -15,13 +15,12 @@ from tinyref.errors import explained
 from tinyref.runtimes.identity import device_settings
 from tinyref_fuzz.campaign.cases import case_at
 from tinyref_fuzz.campaign.task import Examination, Setup, Task
-from tinyref_fuzz.case.case import Blame, Case, Pair, Symptom, Verdict
 from tinyref_fuzz.findings.examine import STAGE_OF, Finding, examine
 from tinyref_fuzz.findings.reproducer import terminal_lines
 from tinyref_fuzz.generate.corpus import CorpusKernel
 from tinyref_fuzz.judge.judge import Judge
 from tinyref_fuzz.reduce import node_count, opt_count
-from tinyref_spec.kernel_case import CaseRecord
+from tinyref_spec.kernel_case import Blame, Case, CaseRecord, Pair, Symptom, Verdict
 from tinyref_spec.kernel_case.document import record_to_json, verdict_from_json, verdict_to_json
 
 # To try anything on such a case takes too long, or too much.

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from tinyref.errors import UserError
 from tinyref_fuzz.campaign.isolated import MAX_SECONDS, JudgeApart
-from tinyref_fuzz.case.case import Case, Symptom
 from tinyref_fuzz.findings.bucket import DEATHS
 from tinyref_fuzz.generate.corpus import collection
 from tinyref_spec.kernel import regressions
+from tinyref_spec.kernel_case import Case, Symptom
 from tinyref_spec.kernel_case.document import content_hash, record_from_json
 from tinyref_spec.kernel_case.files import hash_in_name, read_json, save_record
 from tinyref_spec.kernel_case.migrate import is_present

@@ -26,7 +26,6 @@ from tinyref_fuzz.campaign.local import (
     LAST_WORDS_SECONDS,
     pair_of_death,
 )
-from tinyref_fuzz.case.case import Blame, Case, Opts, Symptom, Verdict
 from tinyref_fuzz.findings.bucket import bucket_of
 from tinyref_fuzz.findings.examine import STAGE_OF, Finding, blame_or_pair, examine
 from tinyref_fuzz.findings.reproducer import reproducer
@@ -35,7 +34,7 @@ from tinyref_fuzz.judge.judge import Judge
 from tinyref_fuzz.reduce import node_count, opt_count
 from tinyref_fuzz.reduce.fault import is_same_fault
 from tinyref_fuzz.reduce.search import JudgeFunction
-from tinyref_spec.kernel_case import CaseRecord
+from tinyref_spec.kernel_case import Blame, Case, CaseRecord, Opts, Symptom, Verdict
 from tinyref_spec.kernel_case.document import (
     blame_from_json,
     blame_to_json,

@@ -15,7 +15,7 @@ from tinyref.runtimes.identity import differences
 from tinyref_fuzz.campaign.cases import CaseResult
 from tinyref_fuzz.campaign.examination import unexamined
 from tinyref_fuzz.campaign.task import CampaignError, Done, Examination, Executor, Setup, Task
-from tinyref_fuzz.case.case import Pair, Symptom, Verdict
+from tinyref_spec.kernel_case import Pair, Symptom, Verdict
 
 OPENING_TICK_SECONDS = 0.2
 # What an examination may take beyond its own limit, which it checks between its steps.

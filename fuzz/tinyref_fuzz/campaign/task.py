@@ -9,7 +9,7 @@ from typing import Any
 
 from tinyref.foreign import made
 from tinyref_fuzz.campaign.cases import CaseResult, Guide, code_version
-from tinyref_fuzz.case.case import Blame, Verdict
+from tinyref_spec.kernel_case import Blame, Verdict
 from tinyref_spec.kernel_case.document import (
     blame_from_json,
     blame_to_json,

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from tinyref.optimise.opt import OptOp
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ReduceArg, ViewArg
-from tinyref_fuzz.case.case import Blame, Case, Symptom, Verdict
 from tinyref_fuzz.reduce.fault import error_words
+from tinyref_spec.kernel_case import Blame, Case, Symptom, Verdict
 
 OPTIMISER = "optimise"
 # Stages that treat each operation on its own: two operations are two bugs.

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tinyref_fuzz.blame.find import find_blame
-from tinyref_fuzz.case.case import Blame, Case, Pair, Verdict
 from tinyref_fuzz.findings.bucket import Bucket, bucket_of
 from tinyref_fuzz.reduce import reduced
 from tinyref_fuzz.reduce.search import JudgeFunction
+from tinyref_spec.kernel_case import Blame, Case, Pair, Verdict
 
 BlameFunction = Callable[[Case, Verdict, str], Blame]
 

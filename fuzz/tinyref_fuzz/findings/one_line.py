@@ -12,7 +12,7 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ConstArg, ReduceArg, VarArg, ViewArg
 from tinyref.views.view import View
-from tinyref_fuzz.case.case import Array, Case, Verdict
+from tinyref_spec.kernel_case import Array, Case, Verdict
 
 _STRUCTURE = frozenset({Ops.SINK, Ops.STORE, Ops.DEFINE_GLOBAL, Ops.VIEW})
 _LONGEST = 2000

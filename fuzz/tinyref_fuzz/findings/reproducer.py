@@ -12,10 +12,10 @@ from tinyref.optimise.opt import OptOp, opts_text
 from tinyref.reproduce import SCRIPT_LINES, script
 from tinyref.runtimes.identity import device_settings
 from tinyref.uops.node import UOp
-from tinyref_fuzz.case.case import Array, Case, Opts, Pair, Verdict
 from tinyref_fuzz.findings.one_line import clipped, data_line, fault_line, kernel_line
 from tinyref_fuzz.generate.candidates import THREADS
 from tinyref_fuzz.judge.judge import Judge
+from tinyref_spec.kernel_case import Array, Case, Opts, Pair, Verdict
 
 MAX_LINES = 40
 # Longer buffers, and numbers that Python has no literal for, are given by their bytes.

@@ -16,12 +16,12 @@ from tinyref.interpret import run_program
 from tinyref.interpret.evaluate import evaluate
 from tinyref.optimise.opt import opts_text
 from tinyref.uops.node import UOp
-from tinyref_fuzz.case.case import Array, Blame, Case, Opts, Pair, Verdict
 from tinyref_fuzz.findings.examine import blame_or_pair
 from tinyref_fuzz.findings.one_line import clipped, data_line, fault_line, kernel_line
 from tinyref_fuzz.generate.candidates import THREADS
 from tinyref_fuzz.judge.judge import Judge, measured_outputs
 from tinyref_fuzz.judge.oracles import expected
+from tinyref_spec.kernel_case import Array, Blame, Case, Opts, Pair, Verdict
 
 _MARK = ">"
 _NARROWEST = 40

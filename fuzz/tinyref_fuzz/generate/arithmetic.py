@@ -14,7 +14,6 @@ from tinyref.dtype import DType, dtypes
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref_fuzz.case.case import Mode
 from tinyref_fuzz.generate.values import (
     Number,
     Shape,
@@ -25,6 +24,7 @@ from tinyref_fuzz.generate.values import (
     magnitude,
     ranged,
 )
+from tinyref_spec.kernel_case import Mode
 
 if TYPE_CHECKING:
     from tinyref_fuzz.generate.expressions import Expressions

@@ -14,7 +14,7 @@ from tinyref.optimise.tile import TileMode
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import AxisKind, SlotArg
-from tinyref_fuzz.case.tape import Tape
+from tinyref_fuzz.generate.tape import Tape
 
 # Those that are legal in many places, such as PADTO, or bar others, as NOLOCALS does, are rarer.
 WEIGHTS = {

@@ -1,6 +1,6 @@
 """The contents of buffers: numbers of a range, of any size, or those at which types differ.
 
-As in `tinyref_fuzz.case.inputs`, all of it is made of raw words by integer arithmetic and exact
+As in `tinyref_fuzz.generate.inputs`, all of it is made of raw words by integer arithmetic and exact
 scaling.
 """
 
@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tinyref.dtype import DType, numpy_dtype
-from tinyref_fuzz.case.case import Array, Mode
-from tinyref_fuzz.case.inputs import contents
+from tinyref_fuzz.generate.inputs import contents
 from tinyref_fuzz.generate.values import Number, full_range
+from tinyref_spec.kernel_case import Array, Mode
 
 # Of integers of the whole range one of so many is at most this, and of both signs.
 SMALL_SHARE, SMALL = 3, 9

@@ -13,8 +13,8 @@ from tinyref.dtype import DType
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ConstArg, ReduceArg, SlotArg
-from tinyref_fuzz.case.case import Array
 from tinyref_fuzz.generate.values import exact_bound, full_range, positions
+from tinyref_spec.kernel_case import Array
 
 INEXACT = math.inf
 # No type of the data holds an integer of so many bits exactly.

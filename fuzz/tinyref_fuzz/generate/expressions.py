@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from tinyref.dtype import DType, dtypes, sum_dtype
 from tinyref.uops import build
 from tinyref.uops.ops import Ops
-from tinyref_fuzz.case.case import Mode
 from tinyref_fuzz.generate.arithmetic import MAKERS, choose, converted, makers, weight
 from tinyref_fuzz.generate.kernel import MAX_REDUCES, MAX_TERMS, Kernel
 from tinyref_fuzz.generate.values import (
@@ -23,10 +22,11 @@ from tinyref_fuzz.generate.values import (
     positions,
     ranged,
 )
+from tinyref_spec.kernel_case import Mode
 
 if TYPE_CHECKING:
-    from tinyref_fuzz.case.tape import Tape
     from tinyref_fuzz.generate.policies import Policy
+    from tinyref_fuzz.generate.tape import Tape
 
 # Of the operands of an operation this many in 100 are expressions of their own.
 DEEP = 25

@@ -16,12 +16,12 @@ from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ViewArg
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref.views.view import View
-from tinyref_fuzz.case.case import Mode
 from tinyref_fuzz.generate.arithmetic import choose, converted, product
 from tinyref_fuzz.generate.expressions import Expressions
 from tinyref_fuzz.generate.kernel import view
 from tinyref_fuzz.generate.structures import launch, looped, texels
 from tinyref_fuzz.generate.values import Shape, Value, full_range, most, ranged
+from tinyref_spec.kernel_case import Mode
 
 Form = Callable[[Expressions], Value]
 shaped = ShapeTracker.from_shape

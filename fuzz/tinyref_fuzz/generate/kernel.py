@@ -13,10 +13,9 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ViewArg
 from tinyref.views.shape_tracker import ShapeTracker
-from tinyref_fuzz.case.case import Mode
-from tinyref_fuzz.case.tape import Tape
 from tinyref_fuzz.generate.data import Content
 from tinyref_fuzz.generate.policies import DTYPES, Policy
+from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.generate.values import (
     Number,
     Shape,
@@ -28,6 +27,7 @@ from tinyref_fuzz.generate.values import (
     positions,
 )
 from tinyref_fuzz.generate.views import drawn_view
+from tinyref_spec.kernel_case import Mode
 
 # The slots of inputs while the number of outputs is not known.
 FIRST_INPUT = 64

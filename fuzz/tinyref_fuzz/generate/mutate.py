@@ -21,15 +21,15 @@ from tinyref.uops.payload import ConstArg, ReduceArg, SlotArg, ViewArg
 from tinyref.verify import verify
 from tinyref.views.build import tracker_of
 from tinyref.views.shape_tracker import ShapeTracker
-from tinyref_fuzz.case.case import Array, Case, Mode
-from tinyref_fuzz.case.inputs import contents
-from tinyref_fuzz.case.tape import Tape
 from tinyref_fuzz.generate.corpus import CorpusKernel, harvested, load
 from tinyref_fuzz.generate.exactness import is_exact
+from tinyref_fuzz.generate.inputs import contents
 from tinyref_fuzz.generate.optimisations import mutated_lists
 from tinyref_fuzz.generate.policies import Policy
+from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.generate.turns import is_moderate
 from tinyref_fuzz.generate.values import is_one, positions
+from tinyref_spec.kernel_case import Array, Case, Mode
 
 # Gives another kernel, or None where it fits nowhere.
 Mutation = Callable[[UOp, Tape, Capabilities], UOp | None]

@@ -15,8 +15,6 @@ from tinyref.optimise.heuristics import optimised
 from tinyref.optimise.opt import KernelOptError, Opt, OptOp, opts_text
 from tinyref.optimise.plan import Plan
 from tinyref.uops.node import UOp
-from tinyref_fuzz.case.case import Opts
-from tinyref_fuzz.case.tape import Tape
 from tinyref_fuzz.generate.candidates import (
     AMOUNTS,
     THREADS,
@@ -26,6 +24,8 @@ from tinyref_fuzz.generate.candidates import (
     slots_of,
 )
 from tinyref_fuzz.generate.probes import accepted, cooked, fitting_recipes
+from tinyref_fuzz.generate.tape import Tape
+from tinyref_spec.kernel_case import Opts
 
 if TYPE_CHECKING:
     from tinyref_fuzz.generate.policies import Policy

@@ -9,13 +9,13 @@ from tinyref.uops import build
 from tinyref.uops.node import UOp, substitute
 from tinyref.uops.payload import SlotArg
 from tinyref.views.shape_tracker import ShapeTracker
-from tinyref_fuzz.case.case import Array
 from tinyref_fuzz.generate.arithmetic import converted
 from tinyref_fuzz.generate.data import Content
 from tinyref_fuzz.generate.expressions import Expressions
 from tinyref_fuzz.generate.kernel import FIRST_INPUT, view
 from tinyref_fuzz.generate.values import Shape, Value, is_one
 from tinyref_fuzz.generate.views import drawn_target
+from tinyref_spec.kernel_case import Array
 
 MAX_OUTPUTS = 3
 # Percent of the outputs that are stored in another order, with gaps, or not everywhere.

@@ -18,7 +18,7 @@ from tinyref.errors import TinyrefError
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, CASTS, TERNARY, UNARY, Ops
-from tinyref_fuzz.case.tape import Tape
+from tinyref_fuzz.generate.tape import Tape
 
 # A value of the kernel that has the type.
 Leaf = Callable[[DType], UOp]

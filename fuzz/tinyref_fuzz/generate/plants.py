@@ -11,10 +11,10 @@ from tinyref.dtype import DType, dtypes
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref_fuzz.case.case import Mode
 from tinyref_fuzz.generate.arithmetic import choose, converted
 from tinyref_fuzz.generate.planting import hardness, plantable, planted
 from tinyref_fuzz.generate.values import Value, broadcast, full_range, ranged
+from tinyref_spec.kernel_case import Mode
 
 if TYPE_CHECKING:
     from tinyref_fuzz.generate.expressions import Expressions

@@ -14,8 +14,6 @@ from tinyref.optimise.plan import ITEM_KINDS, Axis, Plan
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import AxisKind, ReduceArg, SlotArg
-from tinyref_fuzz.case.case import Opts
-from tinyref_fuzz.case.tape import Tape
 from tinyref_fuzz.generate.candidates import (
     CUTS,
     PADDINGS,
@@ -25,6 +23,8 @@ from tinyref_fuzz.generate.candidates import (
     is_free,
     is_small,
 )
+from tinyref_fuzz.generate.tape import Tape
+from tinyref_spec.kernel_case import Opts
 
 # Sequences, and how often each is drawn where its first optimisation fits.
 RECIPES: tuple[tuple[tuple[OptOp, ...], float], ...] = (

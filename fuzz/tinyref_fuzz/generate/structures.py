@@ -14,9 +14,9 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ViewArg
 from tinyref.views.shape_tracker import ShapeTracker
-from tinyref_fuzz.case.case import Mode
 from tinyref_fuzz.generate.arithmetic import MAKERS, choose, converted
 from tinyref_fuzz.generate.values import Shape, Value, is_one, most
+from tinyref_spec.kernel_case import Mode
 
 if TYPE_CHECKING:
     from tinyref_fuzz.generate.expressions import Expressions

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tinyref.algebra.bounds import bounds
 from tinyref.dtype import DType, dtypes
 from tinyref.uops.node import UOp, sint
-from tinyref_fuzz.case.case import Mode
+from tinyref_spec.kernel_case import Mode
 
 Shape = tuple[sint, ...]
 Number = int | float

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from tinyref.uops.node import sint
 from tinyref.views.shape_tracker import ShapeTracker
-from tinyref_fuzz.case.tape import Tape
+from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.generate.values import Shape
 
 # Views of more elements than this are not padded or cut out of larger ones any further.

@@ -26,7 +26,6 @@ from tinyref.runtimes.kernel import Kernel, compile_program
 from tinyref.runtimes.python import PythonBackend
 from tinyref.uops.node import UOp
 from tinyref.uops.program import Program
-from tinyref_fuzz.case.case import Array, Case, Mode, Opts, Pair, Symptom, Verdict
 from tinyref_fuzz.generate.candidates import THREADS
 from tinyref_fuzz.judge.guard import PATTERNS, Guarded, Outputs, reversed_contents
 from tinyref_fuzz.judge.limits import declared_lack, limit_problem
@@ -44,7 +43,7 @@ from tinyref_fuzz.judge.runs import (
     launched,
     loaded,
 )
-from tinyref_spec.kernel_case import Equivalent
+from tinyref_spec.kernel_case import Array, Case, Equivalent, Mode, Opts, Pair, Symptom, Verdict
 
 Results = Mapping[int, Array]
 

@@ -26,8 +26,8 @@ from tinyref.uops.ops import Ops
 from tinyref.uops.payload import VarArg
 from tinyref.uops.program import Program
 from tinyref.verify.index_bounds import check_index_bounds
-from tinyref_fuzz.case.case import Array, Symptom
 from tinyref_fuzz.judge.guard import Guarded
+from tinyref_spec.kernel_case import Array, Symptom
 
 SYMPTOMS = {
     Fault.BOUNDS: Symptom.ACCESS,

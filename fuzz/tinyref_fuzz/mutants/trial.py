@@ -22,8 +22,8 @@ from tinyref_fuzz.mutants.mutant import MutantError, Reached, switch_on
 
 if TYPE_CHECKING:
     from tinyref.device import Capabilities
-    from tinyref_fuzz.case.case import Case, Verdict
     from tinyref_fuzz.judge.judge import Judge
+    from tinyref_spec.kernel_case import Case, Verdict
 
 # The parent gets a heartbeat this often, so that a hang differs from work.
 BEAT_SECONDS = 0.5
@@ -94,7 +94,7 @@ class Trial:
 
     def judged(self, judge: Judge, number: int) -> tuple[Case | None, Verdict]:
         """A case and its verdict; no case where the compiler is too broken to draw its plans."""
-        from tinyref_fuzz.case.case import Pair, Symptom, Verdict
+        from tinyref_spec.kernel_case import Pair, Symptom, Verdict
 
         case = None
         try:
@@ -107,8 +107,8 @@ class Trial:
     def case(self, number: int, capabilities: Capabilities) -> Case:
         """A case of this seed: that of a campaign with it and no guidance."""
         from tinyref_fuzz.campaign.cases import tape_seed
-        from tinyref_fuzz.case.tape import Tape
-        from tinyref_fuzz.generate import generate
+        from tinyref_fuzz.generate.generate import generate
+        from tinyref_fuzz.generate.tape import Tape
 
         return generate(Tape(seed=tape_seed(self.request.seed, number)), capabilities)
 

@@ -21,7 +21,7 @@ from tinyref_fuzz.mutants.catalogue import MUTANTS
 from tinyref_fuzz.mutants.mutant import Mutant, switch_on
 
 if TYPE_CHECKING:
-    from tinyref_fuzz.case.case import Case, Verdict
+    from tinyref_spec.kernel_case import Case, Verdict
 
 FOLDER = Path(__file__).parent / "witnesses"
 

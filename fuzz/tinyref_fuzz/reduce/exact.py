@@ -9,8 +9,8 @@ from tinyref.dtype import DType, dtypes
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ReduceArg
-from tinyref_fuzz.case.case import Array, Case
 from tinyref_fuzz.reduce.kernel import VALUES, values_of
+from tinyref_spec.kernel_case import Array, Case
 
 Wide = npt.NDArray[np.longdouble]
 

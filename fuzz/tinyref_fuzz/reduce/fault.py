@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tinyref_fuzz.case.case import Symptom, Verdict
+from tinyref_spec.kernel_case import Symptom, Verdict
 
 # Labels of rules of the verifier, such as program.range.2.
 _RULE = re.compile(r"\b(?:tensor|ast|indexed|program)\.[a-z_]+\.\d+\b")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tinyref_fuzz.case.case import Case, Pair, Verdict
 from tinyref_fuzz.judge.judge import Judge
 from tinyref_fuzz.reduce.search import JudgeFunction
+from tinyref_spec.kernel_case import Case, Pair, Verdict
 
 
 def quick(case: Case, device: str) -> Verdict:

@@ -19,9 +19,9 @@ from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import SlotArg, ViewArg
 from tinyref.views.build import view
 from tinyref.views.shape_tracker import ShapeTracker
-from tinyref_fuzz.case.case import Array, Case
-from tinyref_fuzz.case.equivalent.transformation import written_slots
+from tinyref_fuzz.generate.equivalent.transformation import written_slots
 from tinyref_fuzz.reduce.measure import slots
+from tinyref_spec.kernel_case import Array, Case
 
 # What computes or reads a value, as opposed to structure.
 VALUES = ALU | {Ops.CONST, Ops.LOAD, Ops.VALID, Ops.IOTA, Ops.REDUCE}

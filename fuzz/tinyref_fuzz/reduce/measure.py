@@ -20,8 +20,8 @@ from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ConstArg, SlotArg, ViewArg
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref.views.view import View
-from tinyref_fuzz.case.case import Array, Case, Mode
-from tinyref_fuzz.case.equivalent.transformation import written_slots
+from tinyref_fuzz.generate.equivalent.transformation import written_slots
+from tinyref_spec.kernel_case import Array, Case, Mode
 
 Measure = tuple[int, ...]
 

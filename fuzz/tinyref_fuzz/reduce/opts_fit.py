@@ -9,7 +9,7 @@ from tinyref.device import Capabilities
 from tinyref.optimise.opt import Opt, OptOp
 from tinyref.optimise.plan import Plan
 from tinyref.uops.node import UOp
-from tinyref_fuzz.case.case import Opts
+from tinyref_spec.kernel_case import Opts
 
 _WITHOUT_AMOUNT = frozenset({OptOp.NOLOCALS, OptOp.TC, OptOp.PACK})
 _WHOLE = frozenset({OptOp.UPCAST, OptOp.UNROLL})

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tinyref.errors import UserError
-from tinyref_fuzz.case.case import Case, Verdict
 from tinyref_fuzz.reduce import (
     steps_axes,
     steps_data,
@@ -20,6 +19,7 @@ from tinyref_fuzz.reduce.fault import is_same_fault
 from tinyref_fuzz.reduce.judging import JUDGES, explicit, narrowed
 from tinyref_fuzz.reduce.measure import node_count, opt_count
 from tinyref_fuzz.reduce.search import JudgeFunction, OutOfTimeError, Search
+from tinyref_spec.kernel_case import Case, Verdict
 
 Step = Callable[[Search], None]
 

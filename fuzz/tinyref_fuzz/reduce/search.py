@@ -12,16 +12,15 @@ from tinyref.device import Device
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Dialect
 from tinyref.verify import verify
-from tinyref_fuzz.case.case import Case, Mode, Verdict
-from tinyref_fuzz.case.equivalent import transformed
-from tinyref_fuzz.case.tape import Tape
+from tinyref_fuzz.generate.equivalent import transformed
 from tinyref_fuzz.generate.optimisations import settled
+from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.reduce.exact import is_exact
 from tinyref_fuzz.reduce.fault import is_same_fault
 from tinyref_fuzz.reduce.kernel import tidied
 from tinyref_fuzz.reduce.measure import Measure, measure, work
 from tinyref_fuzz.reduce.opts_fit import fitted
-from tinyref_spec.kernel_case import Equivalent
+from tinyref_spec.kernel_case import Case, Equivalent, Mode, Verdict
 
 P = ParamSpec("P")
 Key = tuple[Hashable, ...]

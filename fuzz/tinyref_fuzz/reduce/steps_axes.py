@@ -13,10 +13,10 @@ from tinyref.uops import build
 from tinyref.uops.node import UOp, rebuild
 from tinyref.uops.payload import VarArg, ViewArg
 from tinyref.views.shape_tracker import ShapeTracker
-from tinyref_fuzz.case.case import Case, Opts
-from tinyref_fuzz.case.equivalent.moving import cut, moved_everywhere, rank_of
+from tinyref_fuzz.generate.equivalent.moving import cut, moved_everywhere, rank_of
 from tinyref_fuzz.reduce.measure import variables
 from tinyref_fuzz.reduce.search import Search
+from tinyref_spec.kernel_case import Case, Opts
 
 _SMALL = (1, 2, 3, 4, 8, 16, 32)
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from tinyref_fuzz.case.case import Array, Case, Mode
-from tinyref_fuzz.case.equivalent.transformation import written_slots
+from tinyref_fuzz.generate.equivalent.transformation import written_slots
 from tinyref_fuzz.reduce.measure import data_cost
 from tinyref_fuzz.reduce.search import Search
+from tinyref_spec.kernel_case import Array, Case, Mode
 
 # Counting goes up to this, so that sums stay small.
 _PERIOD = 4

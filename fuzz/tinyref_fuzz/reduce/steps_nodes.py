@@ -14,8 +14,7 @@ from tinyref.uops.node import UOp, substitute
 from tinyref.uops.ops import Ops
 from tinyref.views.build import view
 from tinyref.views.shape_tracker import ShapeTracker
-from tinyref_fuzz.case.case import Case
-from tinyref_fuzz.case.equivalent.moving import rank_of
+from tinyref_fuzz.generate.equivalent.moving import rank_of
 from tinyref_fuzz.reduce.kernel import (
     LEAVES,
     VALUES,
@@ -25,6 +24,7 @@ from tinyref_fuzz.reduce.kernel import (
 )
 from tinyref_fuzz.reduce.measure import node_count
 from tinyref_fuzz.reduce.search import Search
+from tinyref_spec.kernel_case import Case
 
 
 def fewer_outputs(search: Search) -> None:

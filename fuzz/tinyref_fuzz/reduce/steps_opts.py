@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tinyref.optimise.opt import Opt, OptOp
-from tinyref_fuzz.case.case import Opts, Pair
 from tinyref_fuzz.reduce.search import Search
-from tinyref_spec.kernel_case import Equivalent
+from tinyref_spec.kernel_case import Equivalent, Opts, Pair
 
 # What an optimisation is tried as instead: simpler ones of its kind.
 _SIMPLER = {

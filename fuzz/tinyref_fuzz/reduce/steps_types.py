@@ -12,9 +12,9 @@ from tinyref.uops import build
 from tinyref.uops.node import UOp, rebuild
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ConstArg, SlotArg
-from tinyref_fuzz.case.case import Array, Case
 from tinyref_fuzz.reduce.measure import slots
 from tinyref_fuzz.reduce.search import Search
+from tinyref_spec.kernel_case import Array, Case
 
 Types = Mapping[DType, DType]
 

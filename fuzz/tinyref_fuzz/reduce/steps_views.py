@@ -17,7 +17,6 @@ from tinyref.uops.ops import Ops
 from tinyref.uops.payload import SlotArg, ViewArg
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref.views.view import Mask, Shape, View, full_mask
-from tinyref_fuzz.case.case import Case
 from tinyref_fuzz.reduce.kernel import (
     Fresh,
     loads_of_written,
@@ -26,6 +25,7 @@ from tinyref_fuzz.reduce.kernel import (
 )
 from tinyref_fuzz.reduce.measure import tracker_cost
 from tinyref_fuzz.reduce.search import Search
+from tinyref_spec.kernel_case import Case
 
 
 def plain_loads(search: Search) -> None:

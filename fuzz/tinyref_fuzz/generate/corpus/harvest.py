@@ -23,8 +23,6 @@ from tinyref.runtimes.kernel import Kernel
 from tinyref.schedule import CopyItem, Schedule
 from tinyref.uops.node import UOp
 from tinyref.uops.payload import SlotArg
-from tinyref_fuzz.case.case import Case, Mode
-from tinyref_fuzz.case.inputs import contents
 from tinyref_fuzz.generate.corpus.collection import (
     Harvested,
     check,
@@ -34,6 +32,8 @@ from tinyref_fuzz.generate.corpus.collection import (
     work_of,
 )
 from tinyref_fuzz.generate.corpus.sketch import CorpusKernel
+from tinyref_fuzz.generate.inputs import contents
+from tinyref_spec.kernel_case import Case, Mode
 from tinyref_spec.kernel_case.files import write_text
 from tinyref_spec.kernel_case.stable_text import stable_text
 

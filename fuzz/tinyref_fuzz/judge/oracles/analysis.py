@@ -19,12 +19,12 @@ from tinyref.errors import UserError
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ConstArg, ReduceArg, SlotArg, VarArg, ViewArg
-from tinyref_fuzz.case.case import Array
 from tinyref_fuzz.judge.oracles.arithmetic import apply, unrounded
 from tinyref_fuzz.judge.oracles.oracle import Allowed
 from tinyref_fuzz.judge.oracles.reduces import reduced, smallest_normal
 from tinyref_fuzz.judge.oracles.span import Span, Values, either, mask_of, point, span
 from tinyref_spec.bits import BoolArray
+from tinyref_spec.kernel_case import Array
 
 ELEMENTARY = frozenset({Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.POW})
 # Of these the next op may take the exact result, where floats are not strict.

@@ -6,9 +6,9 @@ from tinyref.interpret.evaluate import evaluate
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ConstArg
-from tinyref_fuzz.case.case import Case, Mode
 from tinyref_fuzz.judge.oracles.analysis import Analysis
 from tinyref_fuzz.judge.oracles.oracle import Allowed, Oracle
+from tinyref_spec.kernel_case import Case, Mode
 
 # On small integers these are exact in every order, and none looks at the sign of a zero.
 EXACT_OPS = frozenset(

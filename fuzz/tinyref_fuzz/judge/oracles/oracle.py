@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tinyref_fuzz.case.case import Array
 from tinyref_spec.bits import BoolArray, to_bits
+from tinyref_spec.kernel_case import Array
 
 
 @dataclass(frozen=True)

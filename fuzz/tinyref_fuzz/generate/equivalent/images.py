@@ -9,7 +9,7 @@ from tinyref.schedule.images import with_image
 from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref_fuzz.case.equivalent.transformation import Domain, Draw, of_kernel
+from tinyref_fuzz.generate.equivalent.transformation import Domain, Draw, of_kernel
 
 
 @of_kernel("image", Domain.EVERY)

@@ -6,7 +6,7 @@ from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ConstArg
-from tinyref_fuzz.case.equivalent.transformation import Domain, Draw, of_node
+from tinyref_fuzz.generate.equivalent.transformation import Domain, Draw, of_node
 
 COMMUTE_EXACTLY = (Ops.ADD, Ops.MUL, Ops.CMPNE, Ops.AND, Ops.OR, Ops.XOR)
 ASSOCIATE = (Ops.ADD, Ops.MUL, Ops.MAX, Ops.AND, Ops.OR, Ops.XOR)

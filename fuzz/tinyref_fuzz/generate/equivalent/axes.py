@@ -9,13 +9,13 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ViewArg
 from tinyref.views.shape_tracker import ShapeTracker
-from tinyref_fuzz.case.equivalent.moving import (
+from tinyref_fuzz.generate.equivalent.moving import (
     along,
     moved_everywhere,
     rank_of,
     trackers,
 )
-from tinyref_fuzz.case.equivalent.transformation import Domain, Draw, of_kernel
+from tinyref_fuzz.generate.equivalent.transformation import Domain, Draw, of_kernel
 
 Axes = tuple[int, ...]
 

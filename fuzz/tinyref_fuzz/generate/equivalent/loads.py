@@ -10,8 +10,8 @@ from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ViewArg
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref.views.view import View
-from tinyref_fuzz.case.equivalent.moving import along, cut
-from tinyref_fuzz.case.equivalent.transformation import Domain, Draw, of_node
+from tinyref_fuzz.generate.equivalent.moving import along, cut
+from tinyref_fuzz.generate.equivalent.transformation import Domain, Draw, of_node
 
 
 def _tracker(load: UOp, draw: Draw) -> ShapeTracker | None:

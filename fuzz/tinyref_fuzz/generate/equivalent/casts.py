@@ -6,8 +6,8 @@ from tinyref.dtype import DType, dtypes
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref_fuzz.case.equivalent.logic import OTHER_SIGN
-from tinyref_fuzz.case.equivalent.transformation import Domain, Draw, of_node
+from tinyref_fuzz.generate.equivalent.logic import OTHER_SIGN
+from tinyref_fuzz.generate.equivalent.transformation import Domain, Draw, of_node
 
 # What the low bits of these are, the low bits of the operands decide.
 MODULAR = (Ops.ADD, Ops.SUB, Ops.MUL, Ops.NEG, Ops.AND, Ops.OR, Ops.XOR)

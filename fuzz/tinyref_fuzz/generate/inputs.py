@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from tinyref.dtype import DType, Kind, numpy_dtype
 from tinyref.errors import UserError
-from tinyref_fuzz.case.case import Array, Mode
 from tinyref_spec.bits import bits_dtype, from_bits
+from tinyref_spec.kernel_case import Array, Mode
 from tinyref_spec.samples import edges
 
 Words = npt.NDArray[np.uint64]

@@ -6,8 +6,8 @@ from tinyref.dtype import DType, dtypes
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import BINARY, UNARY, Ops
-from tinyref_fuzz.case.equivalent.arithmetic import complement
-from tinyref_fuzz.case.equivalent.transformation import Domain, Draw, of_node
+from tinyref_fuzz.generate.equivalent.arithmetic import complement
+from tinyref_fuzz.generate.equivalent.transformation import Domain, Draw, of_node
 
 _UNSIGNED_OF = {
     dtypes.int8: dtypes.uint8,

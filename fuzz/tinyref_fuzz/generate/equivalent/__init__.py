@@ -11,15 +11,15 @@ from tinyref.device import Capabilities
 from tinyref.dtype import DType, dtypes
 from tinyref.uops.node import UOp
 from tinyref.uops.payload import ViewArg
-from tinyref_fuzz.case.equivalent import arithmetic, axes, casts, images, loads, logic, reduces
-from tinyref_fuzz.case.equivalent.transformation import (
+from tinyref_fuzz.generate.equivalent import arithmetic, axes, casts, images, loads, logic, reduces
+from tinyref_fuzz.generate.equivalent.transformation import (
     TRANSFORMATIONS,
     Domain,
     Draw,
     Transformation,
     written_slots,
 )
-from tinyref_fuzz.case.tape import Tape
+from tinyref_fuzz.generate.tape import Tape
 from tinyref_spec.kernel_case import Equivalent
 
 __all__ = ["FAMILIES", "TRANSFORMATIONS", "Domain", "Transformation", "equivalents"]

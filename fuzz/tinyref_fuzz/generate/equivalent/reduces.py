@@ -12,9 +12,9 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ReduceArg, ViewArg
 from tinyref.views.shape_tracker import ShapeTracker
-from tinyref_fuzz.case.equivalent.arithmetic import constant
-from tinyref_fuzz.case.equivalent.casts import holds_all_of
-from tinyref_fuzz.case.equivalent.moving import (
+from tinyref_fuzz.generate.equivalent.arithmetic import constant
+from tinyref_fuzz.generate.equivalent.casts import holds_all_of
+from tinyref_fuzz.generate.equivalent.moving import (
     along,
     cut,
     known_size,
@@ -22,7 +22,7 @@ from tinyref_fuzz.case.equivalent.moving import (
     moved_everywhere,
     reads_written,
 )
-from tinyref_fuzz.case.equivalent.transformation import Domain, Draw, of_node
+from tinyref_fuzz.generate.equivalent.transformation import Domain, Draw, of_node
 
 MAX_COPIES = 6
 

@@ -12,7 +12,7 @@ from tinyref.dtype import DType, dtypes
 from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp, substitute
 from tinyref.uops.ops import ALU, Ops
-from tinyref_fuzz.case.tape import Tape
+from tinyref_fuzz.generate.tape import Tape
 
 
 class Domain(Enum):

@@ -1,0 +1,93 @@
+"""The generator: kernel ASTs that are valid by construction, with data on which they are defined.
+
+Every decision is a choice of a tape, and what the tape draws is swayed by the weights of a policy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import MappingProxyType
+
+from tinyref.device import Capabilities
+from tinyref_fuzz.generate.equivalent import equivalents
+from tinyref_fuzz.generate.expressions import Expressions
+from tinyref_fuzz.generate.forms import BUILDERS
+from tinyref_fuzz.generate.kernel import Kernel
+from tinyref_fuzz.generate.mutate import mutated, real_kernel
+from tinyref_fuzz.generate.optimisations import drawn_lists
+from tinyref_fuzz.generate.outputs import Outputs
+from tinyref_fuzz.generate.plants import with_plant
+from tinyref_fuzz.generate.policies import FORMS, POLICIES, Policy
+from tinyref_fuzz.generate.several import several
+from tinyref_fuzz.generate.tape import Tape
+from tinyref_fuzz.generate.turns import is_moderate
+from tinyref_spec.kernel_case import Case, Equivalent, Mode
+
+# Most transformations of an equivalent kernel.
+MAX_STEPS = 4
+# On a device with images so many of 100 equivalent kernels get one, if it fits.
+IMAGES = 25
+# Most expressions that rules match, in one kernel.
+MAX_PLANTS = 3
+# So many kernels are tried before one of at most so many positions is taken.
+TRIES = 3
+FEWEST = 16
+
+
+def generate(tape: Tape, capabilities: Capabilities, policy: Policy = POLICIES["even"]) -> Case:
+    """One case of a tape, of the types that a device with these capabilities runs.
+
+    Its kernel is valid, and its lists of optimisations are legal for the device, whatever the
+    choices of the tape are. The same tape, capabilities and policy give the same case.
+    """
+    policy = policy.drawn(tape)
+    form = tape.pick(FORMS, [policy.forms.get(form, 1) for form in FORMS])
+    case = _moderate(tape, capabilities, policy, form)
+    equivalent = _equivalent(tape, case, capabilities, policy, form == "texels")
+    lists = drawn_lists(case.ast, capabilities, tape, policy)
+    case = replace(case, equivalent=equivalent, opts=lists)
+    if lists and tape.chance(policy.mutated):
+        case = mutated(case, tape, capabilities, policy)
+    return replace(case, choices=tuple(tape.choices))
+
+
+def _moderate(tape: Tape, capabilities: Capabilities, policy: Policy, form: str) -> Case:
+    """The kernel and its data alone, of which the interpreter can run several programs soon."""
+    for _ in range(TRIES):
+        case = _kernel(tape, capabilities, policy, form)
+        if is_moderate(case.ast):
+            return case
+    # Whatever is nested, so few positions are soon done.
+    return _kernel(tape, capabilities, replace(policy, most=FEWEST), form)
+
+
+def _kernel(tape: Tape, capabilities: Capabilities, policy: Policy, form: str) -> Case:
+    """The kernel and its data."""
+    if form == "real":
+        return real_kernel(tape, capabilities, policy)
+    kernel = Kernel.drawn(tape, policy, capabilities)
+    draw = Expressions(kernel)
+    if form == "several":
+        ast, contents = Outputs(draw).stored(several(draw))
+        return Case(ast, contents, bindings=MappingProxyType(kernel.bindings), mode=kernel.mode)
+    value = BUILDERS[form](draw)
+    if tape.chance(policy.planted):
+        for _ in range(tape.between(1, MAX_PLANTS)):
+            value = with_plant(draw, value)
+    for _ in range(tape.below(3)):
+        value = draw.grown(value)
+    ast, contents = Outputs(draw).drawn(value)
+    return Case(ast, contents, bindings=MappingProxyType(kernel.bindings), mode=kernel.mode)
+
+
+def _equivalent(
+    tape: Tape, case: Case, capabilities: Capabilities, policy: Policy, is_image: bool
+) -> Equivalent | None:
+    """A kernel that computes the same, now and then, where that is exact."""
+    if case.mode is not Mode.EXACT or not (is_image or tape.chance(policy.equivalent)):
+        return None
+    steps = 0 if is_image else tape.between(1, MAX_STEPS)
+    supported = capabilities.dtypes | capabilities.emulated
+    images = 100 if is_image else IMAGES
+    found = equivalents(case.ast, tape, steps, supported, capabilities=capabilities, images=images)
+    return found if found.trail else None
