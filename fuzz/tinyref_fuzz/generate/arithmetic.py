@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from tinyref.dtype import DType, dtypes
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
+from tinyref_fuzz.generate.kernel import Kernel
+from tinyref_fuzz.generate.policies import Policy
+from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.generate.values import (
     Number,
     Shape,
@@ -26,24 +29,39 @@ from tinyref_fuzz.generate.values import (
 )
 from tinyref_spec.kernel_case import Mode
 
-if TYPE_CHECKING:
-    from tinyref_fuzz.generate.expressions import Expressions
 
-Maker = Callable[["Expressions", Value], Value | None]
+class Draw(Protocol):
+    """What draws the operands of an operation: `tinyref_fuzz.generate.expressions.Expressions`."""
+
+    kernel: Kernel
+    tape: Tape
+    policy: Policy
+
+    def operand(self, x: Value) -> Value:
+        """Another value of the type of `x`."""
+
+    def condition(self, shape: Shape) -> Value | None:
+        """A bool of this shape."""
+
+    def grown(self, x: Value) -> Value:
+        """One more operation on `x`."""
 
 
-def unspecified(draw: Expressions, *values: Value) -> bool:
+Maker = Callable[[Draw, Value], Value | None]
+
+
+def unspecified(draw: Draw, *values: Value) -> bool:
     """Whether a decision by these values could fall one way or the other."""
     return any(value.is_rough for value in values)
 
 
-def _rounds(draw: Expressions, dtype: DType) -> bool:
+def _rounds(draw: Draw, dtype: DType) -> bool:
     """Whether arithmetic on floats rounds in a way that depends on its order."""
     return dtype.is_float and draw.kernel.mode is Mode.FLOAT
 
 
 def _arithmetic(
-    draw: Expressions, op: Ops, x: Value, y: Value, low: Number, high: Number, bound: Number
+    draw: Draw, op: Ops, x: Value, y: Value, low: Number, high: Number, bound: Number
 ) -> Value | None:
     """A binary op that integers wrap and floats round."""
     rough = x.is_rough or y.is_rough or _rounds(draw, x.dtype)
@@ -52,13 +70,13 @@ def _arithmetic(
     return ranged(draw.kernel.mode, node, shape, low, high, bound=bound, is_rough=rough)
 
 
-def add(draw: Expressions, x: Value) -> Value | None:
+def add(draw: Draw, x: Value) -> Value | None:
     """x + y."""
     y = draw.operand(x)
     return _arithmetic(draw, Ops.ADD, x, y, x.low + y.low, x.high + y.high, x.bound + y.bound)
 
 
-def subtract(draw: Expressions, x: Value) -> Value | None:
+def subtract(draw: Draw, x: Value) -> Value | None:
     """x - y, or y - x."""
     y = draw.operand(x)
     if draw.tape.below(2):
@@ -66,26 +84,26 @@ def subtract(draw: Expressions, x: Value) -> Value | None:
     return _arithmetic(draw, Ops.SUB, x, y, x.low - y.high, x.high - y.low, x.bound + y.bound)
 
 
-def multiply(draw: Expressions, x: Value) -> Value | None:
+def multiply(draw: Draw, x: Value) -> Value | None:
     """x * y."""
     y = draw.operand(x)
     return product(draw, x, y)
 
 
-def product(draw: Expressions, x: Value, y: Value) -> Value | None:
+def product(draw: Draw, x: Value, y: Value) -> Value | None:
     """The product of two values of one type."""
     bound = 0 if not x.bound or not y.bound else x.bound * y.bound
     return _arithmetic(draw, Ops.MUL, x, y, *corners(x, y), bound)
 
 
-def negate(draw: Expressions, x: Value) -> Value | None:
+def negate(draw: Draw, x: Value) -> Value | None:
     """-x."""
     node = build.unary(Ops.NEG, x.node)
     mode = draw.kernel.mode
     return ranged(mode, node, x.shape, -x.high, -x.low, bound=x.bound, is_rough=x.is_rough)
 
 
-def maximum(draw: Expressions, x: Value) -> Value | None:
+def maximum(draw: Draw, x: Value) -> Value | None:
     """The larger of x and y; in EDGE mode a NaN leaves it open which."""
     y = draw.operand(x)
     rough = x.is_rough or y.is_rough or (draw.kernel.mode is Mode.EDGE and x.dtype.is_float)
@@ -95,7 +113,7 @@ def maximum(draw: Expressions, x: Value) -> Value | None:
     return ranged(draw.kernel.mode, node, shape, low, high, bound=bound, is_rough=rough)
 
 
-def multiply_accumulate(draw: Expressions, x: Value) -> Value | None:
+def multiply_accumulate(draw: Draw, x: Value) -> Value | None:
     """x * y + z, which may round once or twice."""
     y, z = draw.operand(x), draw.operand(x)
     low, high = corners(x, y)
@@ -115,7 +133,7 @@ def multiply_accumulate(draw: Expressions, x: Value) -> Value | None:
 DIVISORS = (2, 3, 4, 5, 7, 8, 16, 13, 100, 64)
 
 
-def divide(draw: Expressions, x: Value) -> Value | None:
+def divide(draw: Draw, x: Value) -> Value | None:
     """The quotient or the remainder of x by a constant, or by a value that is not 0."""
     op = draw.tape.pick((Ops.IDIV, Ops.MOD))
     if draw.tape.chance(60):
@@ -138,14 +156,14 @@ def divide(draw: Expressions, x: Value) -> Value | None:
 
 
 def _divided(
-    draw: Expressions, op: Ops, node: UOp, x: Value, largest: int, shape: Shape, rough: bool
+    draw: Draw, op: Ops, node: UOp, x: Value, largest: int, shape: Shape, rough: bool
 ) -> Value | None:
     most = min(magnitude(x), largest - 1) if op is Ops.MOD else magnitude(x)
     low = -most if x.low < 0 or (op is Ops.IDIV and not x.dtype.is_unsigned) else 0
     return ranged(draw.kernel.mode, node, shape, low, most, is_rough=rough)
 
 
-def shift(draw: Expressions, x: Value) -> Value | None:
+def shift(draw: Draw, x: Value) -> Value | None:
     """x shifted left or right by a count below its width; in EDGE mode by any."""
     op = draw.tape.pick((Ops.SHL, Ops.SHR))
     bits = x.dtype.bits
@@ -170,12 +188,12 @@ def shift(draw: Expressions, x: Value) -> Value | None:
     return ranged(draw.kernel.mode, node, shape, min(ends), max(ends), is_rough=rough)
 
 
-def bitwise(draw: Expressions, x: Value) -> Value | None:
+def bitwise(draw: Draw, x: Value) -> Value | None:
     """AND, OR or XOR of two values."""
     return bitwise_by(draw, draw.tape.pick((Ops.AND, Ops.OR, Ops.XOR)), x)
 
 
-def bitwise_by(draw: Expressions, op: Ops, x: Value) -> Value | None:
+def bitwise_by(draw: Draw, op: Ops, x: Value) -> Value | None:
     """One of the bitwise ops."""
     y = draw.operand(x)
     node = build.binary(op, x.node, y.node)
@@ -196,7 +214,7 @@ def _bits_range(op: Ops, x: Value, y: Value) -> tuple[int, int]:
     return (0, ones) if min(ends) >= 0 else (-ones - 1, ones)
 
 
-def threefry(draw: Expressions, x: Value) -> Value | None:
+def threefry(draw: Draw, x: Value) -> Value | None:
     """A random number of a counter and a key."""
     y = draw.operand(x)
     node = build.binary(Ops.THREEFRY, x.node, y.node)
@@ -208,7 +226,7 @@ def threefry(draw: Expressions, x: Value) -> Value | None:
 # --- choices --------------------------------------------------------------------------------------
 
 
-def compare(draw: Expressions, x: Value) -> Value | None:
+def compare(draw: Draw, x: Value) -> Value | None:
     """A comparison as 0 or 1, or a choice by it."""
     y = draw.operand(x)
     if unspecified(draw, x, y):
@@ -222,13 +240,13 @@ def compare(draw: Expressions, x: Value) -> Value | None:
     return choose(draw, Value(condition, shape, 0, 1, 1), x, y)
 
 
-def where(draw: Expressions, x: Value) -> Value | None:
+def where(draw: Draw, x: Value) -> Value | None:
     """x where a condition holds, else y."""
     condition = draw.condition(x.shape)
     return choose(draw, condition, x, draw.operand(x)) if condition is not None else None
 
 
-def choose(draw: Expressions, condition: Value, x: Value, y: Value) -> Value | None:
+def choose(draw: Draw, condition: Value, x: Value, y: Value) -> Value | None:
     """x or y by a condition."""
     node = build.where(condition.node, x.node, y.node)
     shape = broadcast(condition.shape, x.shape, y.shape)
@@ -240,7 +258,7 @@ def choose(draw: Expressions, condition: Value, x: Value, y: Value) -> Value | N
 # --- casts ----------------------------------------------------------------------------------------
 
 
-def through(draw: Expressions, x: Value) -> Value | None:
+def through(draw: Draw, x: Value) -> Value | None:
     """x as another type, perhaps with an operation there, and back."""
     others = [dtype for dtype in draw.kernel.dtypes if dtype is not x.dtype]
     if not others:
@@ -254,7 +272,7 @@ def through(draw: Expressions, x: Value) -> Value | None:
     return converted(draw, there, x.dtype)
 
 
-def converted(draw: Expressions, x: Value, target: DType) -> Value | None:
+def converted(draw: Draw, x: Value, target: DType) -> Value | None:
     """x cast to `target`, where that is exact, or rounds a float once."""
     source, mode = x.dtype, draw.kernel.mode
     if source is target:
@@ -284,7 +302,7 @@ def converted(draw: Expressions, x: Value, target: DType) -> Value | None:
     return ranged(mode, node, x.shape, x.low, x.high, bound=x.bound, is_rough=rough)
 
 
-def reinterpret(draw: Expressions, x: Value) -> Value | None:
+def reinterpret(draw: Draw, x: Value) -> Value | None:
     """The bits of x as another type of its size, something done to them there, and back."""
     others = [
         dtype
@@ -308,7 +326,7 @@ def _same_bits(x: Value, target: DType) -> tuple[Number, Number]:
     return (x.low, x.high) if low <= x.low and x.high <= high else (low, high)
 
 
-def _sign_bits(draw: Expressions, x: Value) -> Value | None:
+def _sign_bits(draw: Draw, x: Value) -> Value | None:
     """-x or |x| by the sign bit, of a load: elsewhere nobody says which zero it is."""
     words = (dtypes.uint8, dtypes.uint16, dtypes.uint32, dtypes.uint64)
     word = next(dtype for dtype in words if dtype.itemsize == x.dtype.itemsize)
@@ -330,7 +348,7 @@ def _sign_bits(draw: Expressions, x: Value) -> Value | None:
 LEAST_POSITIVE = 0.25
 
 
-def _positive(draw: Expressions, x: Value) -> Value:
+def _positive(draw: Draw, x: Value) -> Value:
     """x, or the larger of it and a quarter: roots, logarithms and quotients are tame there."""
     if x.low >= LEAST_POSITIVE or draw.kernel.mode is Mode.EDGE:
         return x
@@ -339,9 +357,7 @@ def _positive(draw: Expressions, x: Value) -> Value:
     return Value(node, x.shape, LEAST_POSITIVE, high, max(x.bound, high), x.is_rough)
 
 
-def _function(
-    draw: Expressions, op: Ops, x: Value, function: Callable[[float], float]
-) -> Value | None:
+def _function(draw: Draw, op: Ops, x: Value, function: Callable[[float], float]) -> Value | None:
     """A function that rises; the last places of its result are not specified."""
     node = build.unary(op, x.node)
     if draw.kernel.mode is Mode.EDGE:
@@ -350,24 +366,24 @@ def _function(
     return ranged(draw.kernel.mode, node, x.shape, low, high, is_rough=True)
 
 
-def root(draw: Expressions, x: Value) -> Value | None:
+def root(draw: Draw, x: Value) -> Value | None:
     """The square root."""
     return _function(draw, Ops.SQRT, _positive(draw, x), math.sqrt)
 
 
-def logarithm(draw: Expressions, x: Value) -> Value | None:
+def logarithm(draw: Draw, x: Value) -> Value | None:
     """The logarithm to base 2."""
     return _function(draw, Ops.LOG2, _positive(draw, x), math.log2)
 
 
-def exponential(draw: Expressions, x: Value) -> Value | None:
+def exponential(draw: Draw, x: Value) -> Value | None:
     """2 to the power x."""
     if draw.kernel.mode is not Mode.EDGE and magnitude(x) > 8:
         return None
     return _function(draw, Ops.EXP2, x, lambda end: 2.0**end)
 
 
-def sine(draw: Expressions, x: Value) -> Value | None:
+def sine(draw: Draw, x: Value) -> Value | None:
     """The sine."""
     if draw.kernel.mode is not Mode.EDGE and magnitude(x) > 30:
         return None
@@ -375,7 +391,7 @@ def sine(draw: Expressions, x: Value) -> Value | None:
     return ranged(draw.kernel.mode, node, x.shape, -1.0, 1.0, is_rough=True)
 
 
-def reciprocal(draw: Expressions, x: Value) -> Value | None:
+def reciprocal(draw: Draw, x: Value) -> Value | None:
     """1 / x."""
     x = _positive(draw, x)
     node = build.unary(Ops.RECIP, x.node)
@@ -384,7 +400,7 @@ def reciprocal(draw: Expressions, x: Value) -> Value | None:
     return ranged(draw.kernel.mode, node, x.shape, 0.0, 1 / x.low, is_rough=True)
 
 
-def quotient(draw: Expressions, x: Value) -> Value | None:
+def quotient(draw: Draw, x: Value) -> Value | None:
     """x / y."""
     y = _positive(draw, draw.operand(x))
     node = build.binary(Ops.FDIV, x.node, y.node)
@@ -395,7 +411,7 @@ def quotient(draw: Expressions, x: Value) -> Value | None:
     return ranged(draw.kernel.mode, node, shape, -largest, largest, is_rough=True)
 
 
-def power(draw: Expressions, x: Value) -> Value | None:
+def power(draw: Draw, x: Value) -> Value | None:
     """x to the power y."""
     x, y = _positive(draw, x), draw.operand(x)
     node = build.binary(Ops.POW, x.node, y.node)
@@ -408,7 +424,7 @@ def power(draw: Expressions, x: Value) -> Value | None:
     return ranged(draw.kernel.mode, node, shape, 0.0, largest, is_rough=True)
 
 
-def truncate(draw: Expressions, x: Value) -> Value | None:
+def truncate(draw: Draw, x: Value) -> Value | None:
     """The integer part of a quarter of x, or of x."""
     mode = draw.kernel.mode
     if x.is_rough:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from tinyref.dtype import DType, dtypes, sum_dtype
 from tinyref.uops import build
@@ -23,10 +22,6 @@ from tinyref_fuzz.generate.values import (
     ranged,
 )
 from tinyref_spec.kernel_case import Mode
-
-if TYPE_CHECKING:
-    from tinyref_fuzz.generate.policies import Policy
-    from tinyref_fuzz.generate.tape import Tape
 
 # Of the operands of an operation this many in 100 are expressions of their own.
 DEEP = 25
@@ -49,8 +44,8 @@ class Expressions:
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
-        self.tape: Tape = kernel.tape
-        self.policy: Policy = kernel.policy
+        self.tape = kernel.tape
+        self.policy = kernel.policy
         # How deep operands may still go, and the operand that the next operation takes.
         self.depth = 0
         self._given: Value | None = None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING
 
 from tinyref.device import Capabilities
 from tinyref.optimise.heuristics import optimised
@@ -23,12 +22,10 @@ from tinyref_fuzz.generate.candidates import (
     is_small,
     slots_of,
 )
+from tinyref_fuzz.generate.policies import Policy
 from tinyref_fuzz.generate.probes import accepted, cooked, fitting_recipes
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_spec.kernel_case import Opts
-
-if TYPE_CHECKING:
-    from tinyref_fuzz.generate.policies import Policy
 
 # So many candidates are tried for each optimisation that is wanted.
 TRIES = 5

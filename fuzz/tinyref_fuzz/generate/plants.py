@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from tinyref.algebra.rewrite.rule import Rule
 from tinyref.dtype import DType, dtypes
@@ -12,12 +11,10 @@ from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref_fuzz.generate.arithmetic import choose, converted
+from tinyref_fuzz.generate.expressions import Expressions
 from tinyref_fuzz.generate.planting import hardness, plantable, planted
 from tinyref_fuzz.generate.values import Value, broadcast, full_range, ranged
 from tinyref_spec.kernel_case import Mode
-
-if TYPE_CHECKING:
-    from tinyref_fuzz.generate.expressions import Expressions
 
 # Of floats only ranges are known, not what an expression makes of them: they are planted where
 # every value is admitted.

@@ -7,17 +7,13 @@ whose range a compiler can tell it is asked what only the ends of that range dec
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tinyref.dtype import DType, dtypes
 from tinyref.uops import build
 from tinyref.uops.ops import Ops
 from tinyref_fuzz.generate.arithmetic import converted
+from tinyref_fuzz.generate.expressions import Expressions
 from tinyref_fuzz.generate.plants import plant_of
 from tinyref_fuzz.generate.values import Shape, Value, ranged
-
-if TYPE_CHECKING:
-    from tinyref_fuzz.generate.expressions import Expressions
 
 # Elements of each output, enough for some to be an extreme of their type.
 LENGTHS = (48, 64, 30, 17)

@@ -6,8 +6,6 @@ lists of optimisations are judged on each.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tinyref.dtype import DType, dtypes
 from tinyref.uops import build
 from tinyref.uops.node import UOp
@@ -15,11 +13,9 @@ from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ViewArg
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_fuzz.generate.arithmetic import MAKERS, choose, converted
+from tinyref_fuzz.generate.expressions import Expressions
 from tinyref_fuzz.generate.values import Shape, Value, is_one, most
 from tinyref_spec.kernel_case import Mode
-
-if TYPE_CHECKING:
-    from tinyref_fuzz.generate.expressions import Expressions
 
 OUTER = (4, 5, 2, 3, 8, 6, 7)
 INNER = (4, 6, 8, 12, 16, 5, 3, 7, 9)

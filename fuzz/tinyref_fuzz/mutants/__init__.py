@@ -1,5 +1,8 @@
 """Compiler mutants: small edits, each like a bug that real compilers had, to score the fuzzer by.
 
+In: the catalogue, whose modules have the edits of one part of the compiler each. Out: a `Score`:
+which are found, how fast, and whether the right part is blamed.
+
 Nothing here is imported by a normal run. A mutant is switched on by name, before the compiler is
-imported, in a process of its own: see `mutant.switch_on`.
+imported, in a process of its own (`trial.py`): see `mutant.switch_on`. `score.py` runs them all.
 """

@@ -20,7 +20,7 @@ from tinyref.uops.payload import SlotArg, ViewArg
 from tinyref.views.build import view
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_fuzz.generate.equivalent.transformation import written_slots
-from tinyref_fuzz.reduce.measure import slots
+from tinyref_fuzz.reduce.measure import slots, variables
 from tinyref_spec.kernel_case import Array, Case
 
 # What computes or reads a value, as opposed to structure.
@@ -120,8 +120,6 @@ def tidied(case: Case) -> Case:
 
 
 def _uses(ast: UOp, name: str) -> bool:
-    from tinyref_fuzz.reduce.measure import variables
-
     return any(getattr(variable.arg, "name", "") == name for variable in variables(ast))
 
 
