@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import pytest
@@ -105,8 +105,44 @@ def test_generated_kernels_keep_their_value(seed: int) -> None:
     generated_agrees(seed)
 
 
-@pytest.mark.xfail(reason="the normal form of its normal form drops one more axis", strict=True)
-def test_a_normal_form_that_is_none_yet() -> None:
+def chosen(position: UOp, value: UOp, otherwise: UOp) -> UOp:
+    """`value` where `position` is the one element of slot 2, else `otherwise`."""
+    wanted = load(2, i32, 1, tracker((1,) * len(kernel_shape(position))))
+    return UOp(Ops.WHERE, i32, (build.not_equal(position, wanted), otherwise, value))
+
+
+def iota(shown: ShapeTracker) -> UOp:
+    return UOp(Ops.IOTA, i32, (), ViewArg(shown))
+
+
+def hidden_by_a_reduce_of_one() -> UOp:
+    value = chosen(iota(tracker((12, 1))), rows(1, (12, 1)), build.const(i32, 1))
+    return build.reduce(Ops.MUL, total(value, 1), (0,))
+
+
+def hidden_by_a_reduce_of_nothing() -> UOp:
+    nothing = total(load(3, i32, 1, tracker((1, 0))), 1)
+    return total(chosen(iota(tracker((12, 1))), rows(1, (12, 1)), nothing), 0)
+
+
+def over_axes_that_become_one() -> UOp:
+    position = iota(tracker((12,)).reshape((3, 4)))
+    return total(chosen(position, rows(1, (3, 4)), build.const(i32, 0)), 0, 1)
+
+
+@pytest.mark.parametrize(
+    "make", [hidden_by_a_reduce_of_one, hidden_by_a_reduce_of_nothing, over_axes_that_become_one]
+)
+def test_a_choice_that_the_form_itself_brings_to_light_is_folded(make: Callable[[], UOp]) -> None:
+    ast = build.sink(store(0, 1, tracker((1, 1)), make()))
+    contents = {0: np.zeros(1, np.int32), 1: np.arange(100, 112, dtype=np.int32)}
+    contents |= {2: np.array([7], np.int32), 3: np.zeros(1, np.int32)}
+    agrees(ast, contents, {})
+    assert evaluate(normal_form(ast).ast, contents)[0].tolist() == [107]
+    assert normal_form(ast).owners == ()
+
+
+def test_a_generated_choice_in_a_reduce_of_one_is_folded() -> None:
     generated_agrees(883837)
 
 

@@ -74,8 +74,12 @@ def normal_form(ast: UOp) -> NormalForm:
     form = unmerged_form(ast)
     merged, owners = merge_within(form.ast, form.owners)
     found = NormalForm(merged, tuple(owners))
+    if fold_ranges(merged) is not merged:
+        # A reduce over nothing or over one position hid a choice, or it goes over several axes
+        # that are one now.
+        found = normal_form(merged)
     # Not the node itself, which would keep itself alive.
-    ast.facts[normal_form] = found.owners if merged is ast else found
+    ast.facts[normal_form] = found.owners if found.ast is ast else found
     return found
 
 
