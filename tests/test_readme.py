@@ -53,5 +53,5 @@ def test_the_two_commands_are_those_of_ci() -> None:
 
 @pytest.mark.parametrize("name", sorted(set(FILES)))
 def test_every_file_of_the_map_exists(name: str) -> None:
-    places = [ROOT / name, ROOT / "tinyref" / name]
+    places = [ROOT / name, ROOT / "tinyref" / name, ROOT / "fuzz" / "tinyref_fuzz" / name]
     assert any(place.exists() for place in places), name
