@@ -2,44 +2,38 @@
 
 from __future__ import annotations
 
+import functools
+
 from tinyref_fuzz.mutants.mutant import Mutant
 
 _LOWER = "tinyref.codegen.lower"
 _TILE = "tinyref.codegen.lower_tile"
 _STAGES = ("lower", "optimise")
 
+_mutant = functools.partial(
+    Mutant, kind="missing leading barrier in a loop", module=_LOWER, stages=_STAGES, is_race=True
+)
 MUTANTS = (
-    Mutant(
+    _mutant(
         name="no-leading-barrier-in-loop",
-        kind="missing leading barrier in a loop",
-        module=_LOWER,
         old="        if self.is_in_loop(node):",
         new="        if self.is_in_loop(node) and not shared:",
         resembles="the next turn wrote partial results before all had read those of the last",
-        stages=_STAGES,
-        is_race=True,
     ),
-    Mutant(
+    _mutant(
         name="leading-barrier-waits-for-nothing",
-        kind="missing leading barrier in a loop",
-        module=_LOWER,
         old="            place = UOp(Ops.AFTER, memory.dtype, (memory, all_have_read))",
         new="            place = UOp(Ops.AFTER, memory.dtype, (memory, part))",
         resembles="the barrier stood before the loop instead of in it",
-        stages=_STAGES,
-        is_race=True,
     ),
-    Mutant(
+    _mutant(
         name="no-barrier-after-grouped-reduce",
         kind="missing barrier",
-        module=_LOWER,
         old="        filled = UOp(Ops.AFTER, memory.dtype, (memory, barrier))",
         new="        filled = UOp(Ops.AFTER, memory.dtype, (memory, *barrier.src))",
         resembles="partial results were read as soon as the reader had written its own",
-        stages=_STAGES,
-        is_race=True,
     ),
-    Mutant(
+    _mutant(
         name="barrier-waits-for-nothing",
         kind="missing barrier",
         module="tinyref.codegen.linearise.graph",
@@ -47,42 +41,35 @@ MUTANTS = (
         new="()",
         resembles="a scheduler moved a barrier above the stores that it was for",
         stages=("linearize",),
-        is_race=True,
     ),
-    Mutant(
+    _mutant(
         name="barrier-in-branch",
         kind="barrier inside a branch",
         module="tinyref.codegen.linearise.linearise",
         old="        forms[item] = form\n        emitted.append(form)\n",
-        new=(
-            "        forms[item] = form\n"
-            "        from tinyref.uops import build\n"
-            "        items_of = [n for n in emitted if getattr(n.arg, 'scope', '') == 'item']\n"
-            "        if op is not Ops.BARRIER or not items_of:\n"
-            "            emitted.append(form)\n"
-            "            continue\n"
-            "        zero = build.const(items_of[0].dtype, 0)\n"
-            "        goes = build.binary(Ops.CMPNE, items_of[0], zero)\n"
-            "        branch = UOp(Ops.IF, dtypes.void, (goes,))\n"
-            "        ends = UOp(Ops.ENDIF, dtypes.void, (branch,))\n"
-            "        added = [node for node in (zero, goes) if node not in emitted]\n"
-            "        emitted += [*added, branch, form, ends]\n"
-        ),
+        new="        forms[item] = form\n"
+        "        from tinyref.uops import build\n"
+        "        items_of = [n for n in emitted if getattr(n.arg, 'scope', '') == 'item']\n"
+        "        if op is not Ops.BARRIER or not items_of:\n"
+        "            emitted.append(form)\n"
+        "            continue\n"
+        "        zero = build.const(items_of[0].dtype, 0)\n"
+        "        goes = build.binary(Ops.CMPNE, items_of[0], zero)\n"
+        "        branch = UOp(Ops.IF, dtypes.void, (goes,))\n"
+        "        ends = UOp(Ops.ENDIF, dtypes.void, (branch,))\n"
+        "        added = [node for node in (zero, goes) if node not in emitted]\n"
+        "        emitted += [*added, branch, form, ends]\n",
         resembles="a barrier slid under the gate of a store, where not all work-items come",
         stages=("linearize",),
-        is_race=True,
     ),
-    Mutant(
+    _mutant(
         name="reduces-share-local-memory",
         kind="two reduces sharing local memory",
-        module=_LOWER,
         old='LocalArg(f"temp{self.locals - 1}"))',
         new='LocalArg(f"temp{(self.locals - 1) // 2}"))',
         resembles="two buffers of one name: the second reduce wrote where others still read",
-        stages=_STAGES,
-        is_race=True,
     ),
-    Mutant(
+    _mutant(
         name="tile-memory-without-barrier",
         kind="missing barrier",
         module=_TILE,
@@ -91,29 +78,20 @@ MUTANTS = (
         new="        _element(lowering, use, operand, UOp(Ops.AFTER, memory.dtype, "
         "(memory, *stores)))",
         resembles="fragments were read from shared memory before all threads had left theirs",
-        stages=_STAGES,
         causes=("TC",),
-        is_race=True,
     ),
-    Mutant(
+    _mutant(
         name="tile-memory-without-leading-barrier",
-        kind="missing leading barrier in a loop",
         module=_TILE,
         old="    ready = _all_have_read(lowering, use, fragments)\n",
         new="    ready = _all_have_read(lowering, use, fragments)[1:]\n",
         resembles="the next turn along k overwrote fragments that others were still to read",
-        stages=_STAGES,
         causes=("TC",),
-        is_race=True,
     ),
-    Mutant(
+    _mutant(
         name="loop-on-host-only",
-        kind="missing leading barrier in a loop",
-        module=_LOWER,
         old="        return bool(self.plan.axes_of(node, *kinds))",
         new="        return len(self.plan.axes_of(node, *kinds)) > 1",
         resembles="one loop around a grouped reduce was thought to need no barrier of its own",
-        stages=_STAGES,
-        is_race=True,
     ),
 )

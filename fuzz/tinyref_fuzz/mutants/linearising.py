@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from tinyref_fuzz.mutants.mutant import Mutant
 
 _ACCUMULATE = "tinyref.codegen.accumulate"
@@ -9,27 +11,26 @@ _LINEARIZE = "tinyref.codegen.linearise.linearise"
 _SCOPES = "tinyref.codegen.linearise.scopes"
 _NEEDS = "tinyref.codegen.linearise.needs"
 
+_accumulator = functools.partial(Mutant, module=_ACCUMULATE)
 ACCUMULATORS = (
-    Mutant(
+    _accumulator(
         name="integer-max-starts-too-high",
         kind="wrong reduce identity",
-        module=_ACCUMULATE,
         old="    start = build.const(node.dtype, reduce_identity(op, node.dtype))",
         new="    start = build.const(node.dtype, -1 if op is Ops.MAX and node.dtype.is_int "
         "and not node.dtype.is_unsigned else reduce_identity(op, node.dtype))",
         resembles="the least integer was taken from the wrong end of a table",
         stages=("accumulate",),
     ),
-    Mutant(
+    _accumulator(
         name="accumulator-of-two-reduces",
         kind="accumulator shared by two reduces",
-        module=_ACCUMULATE,
         old='        return _accumulator(f"acc{next(numbers)}", node, node.arg.op, src)',
         new='        return _accumulator("acc0", node, node.arg.op, src)',
         resembles="two reduces of one type over the same loops went into one accumulator",
         stages=("accumulate", "linearize"),
     ),
-    Mutant(
+    _accumulator(
         name="accumulator-not-reset",
         kind="accumulator not reset",
         module=_SCOPES,
@@ -41,27 +42,23 @@ ACCUMULATORS = (
     ),
 )
 
+_loop = functools.partial(Mutant, stages=("linearize",))
 LOOPS = (
-    Mutant(
+    _loop(
         name="loop-ends-before-its-last-child",
         kind="loop end before its last child",
         module=_LINEARIZE,
-        old=(
-            "            stack.append((item, True))\n"
-            "            stack += [(member, False) for member in reversed(orders[item])]"
-        ),
-        new=(
-            "            last = next((m for m in orders[item][::-1] if m < count), -1)\n"
-            "            inside = [m for m in orders[item] if m != last]\n"
-            "            stack += [(last, False)] if last >= 0 and last not in orders else []\n"
-            "            stack.append((item, True))\n"
-            "            inside += [last] if last in orders else []\n"
-            "            stack += [(member, False) for member in reversed(inside)]"
-        ),
+        old="            stack.append((item, True))\n"
+        "            stack += [(member, False) for member in reversed(orders[item])]",
+        new="            last = next((m for m in orders[item][::-1] if m < count), -1)\n"
+        "            inside = [m for m in orders[item] if m != last]\n"
+        "            stack += [(last, False)] if last >= 0 and last not in orders else []\n"
+        "            stack.append((item, True))\n"
+        "            inside += [last] if last in orders else []\n"
+        "            stack += [(member, False) for member in reversed(inside)]",
         resembles="a loop was closed before the last of what stands in it",
-        stages=("linearize",),
     ),
-    Mutant(
+    _loop(
         name="merged-reduces-of-other-depth",
         kind="merged ranges across scopes",
         module="tinyref.optimise.normal_form",
@@ -70,30 +67,28 @@ LOOPS = (
         resembles="a sum and the maximum that it needs shared one loop, as in softmax",
         stages=("normal", "linearize", "lower"),
     ),
-    Mutant(
+    _loop(
         name="loop-of-updates-dropped",
         kind="loop dropped",
         module=_SCOPES,
         old="            if op in _DOES:\n",
         new="            if op in _DOES and op is not _UPDATE:\n",
         resembles="a loop that only updates an accumulator was taken for one that does nothing",
-        stages=("linearize",),
     ),
 )
 
+_memory = functools.partial(Mutant, kind="a load moved over a store that it depends on")
 MEMORY = (
-    Mutant(
+    _memory(
         name="load-after-store",
-        kind="a load moved over a store that it depends on",
         module=_NEEDS,
         old="        if 0 < len(stores) < len(found):",
         new="        if 0 < len(stores) < len(found) - len(found):",
         resembles="an output that is also read was overwritten before it was read",
         stages=("linearize",),
     ),
-    Mutant(
+    _memory(
         name="waits-forgotten",
-        kind="a load moved over a store that it depends on",
         module="tinyref.codegen.linearise.graph",
         old="                carried[node] = _union([marks, "
         "(self._mark(node.src[1:], items[1:]),)])",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from tinyref_fuzz.mutants.mutant import Mutant
 
 _LOWER = "tinyref.codegen.lower"
@@ -11,100 +13,78 @@ _CRAMPED = "tinyref_fuzz.judge.devices:Cramped"
 # What only shows with optimisations may be laid to them.
 _STAGES = ("lower", "optimise")
 
+_store = functools.partial(Mutant, kind="store gated wrongly", module=_LOWER, stages=_STAGES)
 STORES = (
-    Mutant(
+    _store(
         name="store-gated-on-one-group-axis",
         kind="store gated on one group axis",
-        module=_LOWER,
         old="                gate = build.both(gate, build.equal(self.counters[axis], 0))",
         new="                gate = build.both(self.in_launch, "
         "build.equal(self.counters[axis], 0))",
         resembles="of two grouped axes only the last one kept a result from being written twice",
-        stages=_STAGES,
         is_race=True,
     ),
-    Mutant(
+    _store(
         name="small-output-written-by-all",
-        kind="store gated wrongly",
-        module=_LOWER,
         old="            is_extra = is_output and axis.target not in written",
         new="            is_extra = is_output and axis.target not in written and axis.stride > 1",
         resembles="an output that is smaller than another of its kernel was written many times",
-        stages=_STAGES,
         is_race=True,
     ),
-    Mutant(
+    _store(
         name="second-output-under-first-gate",
-        kind="store gated wrongly",
-        module=_LOWER,
         old="        written = varies(store.src[0])",
         new="        written = varies(self.plan.form.ast.src[0].src[0])",
         resembles="every output of a kernel was stored under the gate of the first",
-        stages=_STAGES,
     ),
-    Mutant(
+    _store(
         name="padded-store-ungated",
-        kind="store gated wrongly",
-        module=_LOWER,
         old="        gated = varies(view) if targets is None else targets",
         new="        gated = frozenset() if targets is None else targets",
         resembles="positions that padding has added were read and written like all others",
-        stages=_STAGES,
         causes=("PADTO", "TC"),
     ),
-    Mutant(
+    _store(
         name="padding-of-first-axis-unmasked",
         kind="padding unmasked",
-        module=_LOWER,
         old="            if self.plan.is_padded(target):",
         new="            if self.plan.is_padded(target) and target > 0:",
         resembles="axis 0 was taken for no axis at all where padding is masked",
-        stages=_STAGES,
         causes=("PADTO", "TC"),
     ),
 )
 
+_load = functools.partial(Mutant, kind="ungated folded index", module=_LOWER, stages=("lower",))
 LOADS = (
-    Mutant(
+    _load(
         name="masked-load-gives-one",
         kind="a gate lost",
-        module=_LOWER,
         old="        return build.load(address, valid, 0)",
         new="        return build.load(address, valid, 1 if node.dtype.is_unsigned else 0)",
         resembles="the value of masked elements was right for signed types and floats alone",
-        stages=("lower",),
     ),
-    Mutant(
+    _load(
         name="numbers-ignore-mask",
         kind="a gate lost",
-        module=_LOWER,
         old="        return number if _is_const(is_there, True) else "
         "build.where(is_there, number, 0)",
         new="        return number",
         resembles="numbers of elements went on into the padding around them",
-        stages=("lower",),
     ),
-    Mutant(
+    _load(
         name="folded-index-ungated-below",
-        kind="ungated folded index",
-        module=_LOWER,
         old="    is_there = build.at_least(value, 0)\n",
         new="    is_there = build.at_least(value, -1)\n",
         resembles="an index of -1 was looked up like any other",
-        stages=("lower",),
     ),
-    Mutant(
+    _load(
         name="folded-index-ungated-above",
-        kind="ungated folded index",
-        module=_LOWER,
         old="        is_there = build.both(is_there, build.less(value, size))",
         new="        is_there = build.both(is_there, build.less(value, size + 1))",
         resembles="an index just beyond the last element was looked up like any other",
-        stages=("lower",),
     ),
-    Mutant(
+    _load(
         name="folded-range-loses-identity",
-        kind="ungated folded index",
         module="tinyref.optimise.fold_ranges",
         old="        result = _where(guard, result, identity)",
         new="        result = _where(guard, result, build.const(reduce.dtype, 0))",
@@ -113,145 +93,117 @@ LOADS = (
     ),
 )
 
+_group = functools.partial(
+    Mutant, kind="stale group indices", module=_LOWER, stages=_STAGES, causes=("GROUP", "GROUPTOP")
+)
 GROUPS = (
-    Mutant(
+    _group(
         name="group-results-of-one-axis",
         kind="partial results read with the wrong count",
-        module=_LOWER,
         old="        for axis in shared:\n            others[axis]",
         new="        shared = shared[:1]\n        for axis in shared:\n            others[axis]",
         resembles="of two grouped axes only one was reduced in the end",
-        stages=_STAGES,
-        causes=("GROUP", "GROUPTOP"),
     ),
-    Mutant(
+    _group(
         name="stale-group-index",
-        kind="stale group indices",
-        module=_LOWER,
         old="        element = build.load(build.index(filled, flat((*items, *lanes), others)))",
         new="        element = build.load(build.index(filled, "
         "flat((*items, *lanes), self.counters)))",
         resembles="after a grouped reduce every work-item went on with its own index",
-        stages=_STAGES,
-        causes=("GROUP", "GROUPTOP"),
     ),
-    Mutant(
+    _group(
         name="local-memory-without-locals",
         kind="wrong local count on a full unroll",
-        module=_LOWER,
         old="number_of(a.extent for a in (*items, *lanes)))\n        place = memory",
         new="number_of(a.extent for a in (*shared, *lanes)))\n        place = memory",
         resembles="room for partial results was counted without the other work-items",
-        stages=_STAGES,
         causes=("LOCAL", "GROUP", "GROUPTOP"),
     ),
-    Mutant(
+    _group(
         name="group-lanes-share-place",
-        kind="stale group indices",
-        module=_LOWER,
         old="build.store(build.index(place, flat((*items, *lanes), self.counters)), part)",
         new="build.store(build.index(place, flat((*items, *lanes[1:]), self.counters)), part)",
         resembles="lanes of a grouped reduce wrote their parts to the same place",
-        stages=_STAGES,
         causes=("UPCAST", "UNROLL", "GROUP", "GROUPTOP"),
     ),
 )
 
+_pack = functools.partial(Mutant, module=_LOWER, stages=_STAGES, device="CPU")
 PACKS = (
-    Mutant(
+    _pack(
         name="packed-index-reversed",
         kind="scratch index wrong",
-        module=_LOWER,
         old="        copied = build.load(build.index(filled, flat(inside, self.counters)))",
         new="        copied = build.load(build.index(filled, flat(inside[::-1], self.counters)))",
         resembles="a packed copy was written row by row and read column by column",
-        stages=_STAGES,
         causes=("PACK",),
-        device="CPU",
     ),
-    Mutant(
+    _pack(
         name="packed-copy-ungated",
         kind="padding unmasked",
-        module=_LOWER,
         old="        return copied if _is_const(is_there, True) else "
         "build.where(is_there, copied, 0)",
         new="        return copied",
         resembles="what padding adds to a reduce was read from the copy as if it were there",
-        stages=_STAGES,
         causes=("PACK", "PADTO"),
-        device="CPU",
     ),
 )
 
+_launch = functools.partial(
+    Mutant, kind="halved odd grid dims", module=_LAUNCH, stages=("lower",), device=_CRAMPED
+)
 LAUNCHES = (
-    Mutant(
+    _launch(
         name="odd-grid-halved",
-        kind="halved odd grid dims",
-        module=_LAUNCH,
         old="        size = _largest_divisor(total, most)",
         new="        size = min(total, most)",
         resembles="a grid dimension that is too large was divided though that leaves a remainder",
-        stages=("lower",),
-        device=_CRAMPED,
     ),
-    Mutant(
+    _launch(
         name="grid-dims-overlap",
-        kind="halved odd grid dims",
-        module=_LAUNCH,
         old="            flat = build.add(build.mul("
         'build.special("group", dim, sizes[dim]), stride), flat)',
         new="            flat = build.add(build.mul("
         'build.special("group", dim, sizes[dim]), stride - (dim == 2)), flat)',
         resembles="the weight of the third dimension of a launch was one too small",
-        stages=("lower",),
-        device=_CRAMPED,
     ),
-    Mutant(
+    _launch(
         name="merged-dims-split-wrongly",
-        kind="halved odd grid dims",
-        module=_LAUNCH,
         old="    for extent in reversed(extents[1:]):",
         new="    for extent in reversed(extents[:-1]):",
         resembles="axes merged into one launch dimension were taken apart by the wrong sizes",
-        stages=("lower",),
-        device=_CRAMPED,
     ),
-    Mutant(
+    _launch(
         name="symbolic-extent-short",
         kind="symbolic extent off by one",
         module=_LOWER,
         old="                self.counters[axis] = self.range(axis.extent, kind)",
-        new=(
-            "                extent = axis.extent\n"
-            "                if isinstance(extent, UOp):\n"
-            "                    extent = build.add(extent, -1)\n"
-            "                self.counters[axis] = self.range(extent, kind)"
-        ),
+        new="                extent = axis.extent\n"
+        "                if isinstance(extent, UOp):\n"
+        "                    extent = build.add(extent, -1)\n"
+        "                self.counters[axis] = self.range(extent, kind)",
         resembles="a loop of symbolic length stopped one turn early",
-        stages=("lower",),
+        device="PYTHON",
     ),
 )
 
+_tile = functools.partial(
+    Mutant, module="tinyref.codegen.lower_tile", stages=_STAGES, causes=("TC",)
+)
 TILES = (
-    Mutant(
+    _tile(
         name="tile-bit-weight-lost",
         kind="wrong lane layout of a tile",
-        module="tinyref.codegen.lower_tile",
         old="total = build.add(build.mul(lowering.counters[axis], bit.weight), total)",
         new="total = build.add(build.mul(lowering.counters[axis], min(bit.weight, 4)), total)",
         resembles="threads beyond the eighth row of a tile loaded the rows of others",
-        stages=_STAGES,
-        causes=("TC",),
     ),
-    Mutant(
+    _tile(
         name="tile-memory-rows-overlap",
         kind="scratch index wrong",
-        module="tinyref.codegen.lower_tile",
         old="    element = build.add(build.mul(place[row], columns), place[column])",
         new="    element = build.add(build.mul(place[row], min(rows, columns)), place[column])",
         resembles="rows of a fragment in shared memory were laid out by the wrong dimension",
-        stages=_STAGES,
-        causes=("TC",),
     ),
 )
 

@@ -5,16 +5,17 @@ Not of what is known behind a gate: only the check of bounds asks for that, so n
 
 from __future__ import annotations
 
+import functools
+
 from tinyref_fuzz.mutants.mutant import Mutant
 
 _RULES = "tinyref.algebra.rules"
 _SIMPLIFY = ("simplify",)
 
+_mutant = functools.partial(Mutant, kind="rule", module=f"{_RULES}.division", stages=_SIMPLIFY)
 MUTANTS = (
-    Mutant(
+    _mutant(
         name="mod-of-mod-any-modulus",
-        kind="rule",
-        module=f"{_RULES}.division",
         old="""    if modulus is None or divisor is None or modulus % divisor:
         return None
     return build.mod(x, d)""",
@@ -22,17 +23,13 @@ MUTANTS = (
         return None
     return build.mod(x, d)""",
         resembles="(x % a) % b taken for x % b without asking whether b divides a",
-        stages=_SIMPLIFY,
         causes=("mod-of-mod",),
     ),
-    Mutant(
+    _mutant(
         name="div-of-negative-sum",
-        kind="rule",
-        module=f"{_RULES}.division",
         old="    return linear.exact(x) if bounds(x)[0] >= 0 else None",
         new="    return linear.exact(x)",
         resembles="rules for floor division used on truncating division of negative numbers",
-        stages=_SIMPLIFY,
         causes=(
             "div-factor",
             "div-split",
@@ -42,169 +39,133 @@ MUTANTS = (
             "mod-inner-mod",
         ),
     ),
-    Mutant(
+    _mutant(
         name="div-nested-wraps",
-        kind="rule",
-        module=f"{_RULES}.division",
         old="if first is None or second is None or not holds(node.dtype, first * second):\n"
         "        return None\n    return build.idiv(x, first * second)",
         new="if first is None or second is None:\n"
         "        return None\n    return build.idiv(x, first * second)",
         resembles="two divisors multiplied into one that the type cannot hold",
-        stages=_SIMPLIFY,
         causes=("div-nested",),
     ),
-    Mutant(
+    _mutant(
         name="div-minus-one-kept",
-        kind="rule",
-        module=f"{_RULES}.division",
         old='    return build.mul(x, -1)\n\n\n@rule("div-same"',
         new='    return x\n\n\n@rule("div-same"',
         resembles="the sign of a negative divisor lost",
-        stages=_SIMPLIFY,
         causes=("div-minus-one",),
     ),
-    Mutant(
+    _mutant(
         name="mod-bounds-shifted",
-        kind="rule",
-        module=f"{_RULES}.division",
         old="    if quotient != truncating_division(high, divisor):\n        return None",
         new="    if quotient != truncating_division(high - 1, divisor):\n        return None",
         resembles="a remainder dropped although the last value of the range needs it",
-        stages=_SIMPLIFY,
         causes=("mod-bounds",),
     ),
-    Mutant(
+    _mutant(
         name="small-rest-touches",
-        kind="rule",
-        module=f"{_RULES}.division",
         old="return (quotient, rest) if low >= 0 and high < factor else None",
         new="return (quotient, rest) if low >= 0 and high <= factor else None",
         resembles="an off-by-one in the test that the rest of a division is below the divisor",
-        stages=_SIMPLIFY,
         causes=("div-factor", "mod-factor", "lt-factor", "lt-factor-sum"),
     ),
-    Mutant(
+    _mutant(
         name="lt-div-ignores-truncation",
-        kind="rule",
         module=f"{_RULES}.comparison",
         old="bound = divisor * limit if limit > 0 else divisor * (limit - 1) + 1",
         new="bound = divisor * limit",
         resembles="x / c < d solved as if division rounded down",
-        stages=_SIMPLIFY,
         causes=("lt-div",),
     ),
-    Mutant(
+    _mutant(
         name="lt-sum-negated-limit",
-        kind="rule",
         module=f"{_RULES}.comparison",
         old="terms, limit = terms.scaled(-1), 1 - limit",
         new="terms, limit = terms.scaled(-1), -limit",
         resembles="a comparison turned round without moving its limit by one",
-        stages=_SIMPLIFY,
         causes=("lt-sum",),
     ),
-    Mutant(
+    _mutant(
         name="lt-factor-rounds-down",
-        kind="rule",
         module=f"{_RULES}.comparison",
         old="return build.less(linear.to_node(x.dtype, found[0]), whole + (part > 0))",
         new="return build.less(linear.to_node(x.dtype, found[0]), whole)",
         resembles="a mask's limit divided by a factor and rounded the wrong way",
-        stages=_SIMPLIFY,
         causes=("lt-factor",),
     ),
-    Mutant(
+    _mutant(
         name="ne-sum-ignores-factor",
-        kind="rule",
         module=f"{_RULES}.comparison",
         old="    if total.constant % factor:\n        return build.const(node.dtype, True)\n",
         new="",
         resembles="an equation without integer solution rounded into one that has a solution",
-        stages=_SIMPLIFY,
         causes=("ne-sum",),
     ),
-    Mutant(
+    _mutant(
         name="tightest-limit-loosened",
-        kind="rule",
         module=f"{_RULES}.boolean",
         old="if known is None or weight < known[0]:",
         new="if known is None or weight > known[0]:",
         resembles="of two limits on one index the looser one kept",
-        stages=_SIMPLIFY,
         causes=("bool-join",),
     ),
-    Mutant(
+    _mutant(
         name="where-either-as-both",
-        kind="rule",
         module=f"{_RULES}.select",
         old="return build.where(build.either(p, q), x, y)",
         new="return build.where(build.both(p, q), x, y)",
         resembles="nested selects merged with the wrong connective",
-        stages=_SIMPLIFY,
         causes=("where-either",),
     ),
-    Mutant(
+    _mutant(
         name="where-not-unswapped",
-        kind="rule",
         module=f"{_RULES}.select",
         old="return None if inner is None else build.where(inner, y, x)",
         new="return None if inner is None else build.where(inner, x, y)",
         resembles="a branch inverted without exchanging its sides",
-        stages=_SIMPLIFY,
         causes=("where-not",),
     ),
-    Mutant(
+    _mutant(
         name="cast-through-narrower",
-        kind="rule",
         module=f"{_RULES}.casts",
         old="return least <= low and high <= most",
         new="return source.bits <= target.bits",
         resembles="int32 to uint64 to float taken for a cast that loses nothing",
-        stages=_SIMPLIFY,
         causes=("cast-cast",),
     ),
-    Mutant(
+    _mutant(
         name="cast-wrap-forgotten",
-        kind="rule",
         module=f"{_RULES}.casts",
         old="if not inner.dtype.is_int or inner.dtype.bits < node.dtype.bits:",
         new="if not inner.dtype.is_int:",
         resembles="a cast to int8 and back dropped although it wraps",
-        stages=_SIMPLIFY,
         causes=("cast-cast-wrap",),
     ),
-    Mutant(
+    _mutant(
         name="float-mul-minus-one",
-        kind="rule",
         module=f"{_RULES}.floats",
         old='@rule("float-mul-one", commute(Ops.MUL, x, constant(1.0)), when=floating)',
         new='@rule("float-mul-one", commute(Ops.MUL, x, constant(-1.0)), when=floating)',
         resembles="a neutral constant compared by size alone, so that the sign is lost",
-        stages=_SIMPLIFY,
         causes=("float-mul-one",),
     ),
-    Mutant(
+    _mutant(
         name="max-offset-unsigned-order",
-        kind="rule",
         module=f"{_RULES}.integer",
         old="return x if left.constant >= right.constant else y",
         new="return x if abs(left.constant) >= abs(right.constant) else y",
         resembles="the larger of x and x + c chosen by the size of c",
-        stages=_SIMPLIFY,
         causes=("max-offset",),
     ),
-    Mutant(
+    _mutant(
         name="mask-of-any-ones",
-        kind="rule",
         module=f"{_RULES}.integer",
         old="    return x if low >= 0 and high <= ones else None",
         new="    return x if high <= ones else None",
         resembles="a mask of low bits dropped for a value that may be negative",
-        stages=_SIMPLIFY,
         causes=("bit-mask",),
     ),
-    Mutant(
+    _mutant(
         name="mul-bounds-signs",
         kind="value range",
         module="tinyref.algebra.bounds",
@@ -213,7 +174,7 @@ MUTANTS = (
         resembles="the range of a product from its like ends alone, wrong for mixed signs",
         stages=("simplify", "narrow"),
     ),
-    Mutant(
+    _mutant(
         name="range-ends-early",
         kind="value range",
         module="tinyref.algebra.bounds",
@@ -222,43 +183,39 @@ MUTANTS = (
         resembles="the largest value of a loop counter one too small",
         stages=("simplify", "lower"),
     ),
-    Mutant(
+    _mutant(
         name="remainder-never-negative",
         kind="value range",
         module="tinyref.algebra.bounds",
         old="    low = 0 if x[0] >= 0 else max(x[0], -largest)",
         new="    low = 0",
         resembles="the remainder of a negative number taken for positive",
-        stages=_SIMPLIFY,
     ),
-    Mutant(
+    _mutant(
         name="less-touching-ranges",
         kind="value range",
         module="tinyref.algebra.bounds",
         old="    if x[1] < y[0]:\n        return 1, 1\n    return (0, 0) if x[0] >= y[1]",
         new="    if x[1] <= y[0]:\n        return 1, 1\n    return (0, 0) if x[0] >= y[1]",
         resembles="x < y decided where the ranges touch: the one behind the last is inside",
-        stages=_SIMPLIFY,
     ),
-    Mutant(
+    _mutant(
         name="and-bound-of-negatives",
         kind="value range",
         module="tinyref.algebra.bounds",
         old="    if x[0] >= 0:\n        return 0, x[1]\n    if y[0] >= 0:\n        return 0, y[1]",
         new="    if x[0] >= 0 or y[0] >= 0:\n        return 0, min(x[1], y[1])",
         resembles="the range of x & y from the smaller upper end, also of a negative side",
-        stages=_SIMPLIFY,
     ),
-    Mutant(
+    _mutant(
         name="wrapped-range-shifted",
         kind="value range",
         module="tinyref.algebra.bounds",
         old="    if turns != (high - minimum) >> dtype.bits:\n        return minimum, maximum\n",
         new="",
         resembles="the range of a sum that wraps in some cases taken as if it wrapped in all",
-        stages=_SIMPLIFY,
     ),
-    Mutant(
+    _mutant(
         name="linear-wraps-unseen",
         kind="linear form",
         module="tinyref.algebra.linear",
@@ -269,6 +226,5 @@ MUTANTS = (
         least, most = dtype_range(dtype)
         return least <= low""",
         resembles="a sum compared term by term although it may wrap past the type's maximum",
-        stages=_SIMPLIFY,
     ),
 )
