@@ -86,7 +86,7 @@ def test_an_all_reduce_that_differs_by_device_is_seen(monkeypatch: pytest.Monkey
 
 
 def test_a_lost_assignment_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tinyref.tensor.assignment.assign", lambda target, value: target)
+    monkeypatch.setattr("tinyref.tensor.methods.assignment.assign", lambda target, value: target)
     assert failed("system.shard.assign.int32", "CPU")
 
 

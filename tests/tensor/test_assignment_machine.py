@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_s
 
 from tinyref import Tensor
 from tinyref.errors import UserError
-from tinyref.tensor.core import TensorCore
+from tinyref.tensor.values.core import TensorCore
 
 SHAPES = [(6,), (2, 3), (12,), (3, 4)]
 NUMBER = st.integers(-9, 9)

@@ -152,7 +152,7 @@ def test_every_rule_agrees_with_differences(
 ) -> None:
     tensors = [Tensor(array, requires_grad=True) for array in arrays]
     loss = weigh(function(*tensors))
-    used = {value.record.op for value in history(loss) if value.record is not None}
+    used = {value.record.rule for value in history(loss) if value.record is not None}
     assert op in used
     loss.backward()
     for place, tensor in enumerate(tensors):
@@ -167,7 +167,7 @@ def test_every_rule_agrees_with_differences(
 
 
 def test_the_table_has_a_case_for_every_rule() -> None:
-    assert set(CASES) == set(RULES)
+    assert set(CASES) == {key for key in RULES if isinstance(key, Ops)}
     without = {op for op, cases in CASES.items() if not cases}
     # DETACH and BITCAST stop gradients, MULACC is built by no Tensor function: tests below.
     assert without == {Ops.DETACH, Ops.BITCAST, Ops.MULACC}

@@ -14,7 +14,7 @@ import pytest
 
 from tinyref import GlobalCounters, Tensor, TinyJit, dtypes
 from tinyref.errors import UserError
-from tinyref.tensor.random import Random
+from tinyref.tensor.methods.random import Random
 
 MANY = 20000
 # Salmon and others, the known answers of Random123: (counter, key, result), first word lowest.

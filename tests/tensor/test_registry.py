@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from tinyref import Tensor
-from tinyref.tensor import data
-from tinyref.tensor.registry import registry, shown_numbers
+from tinyref.tensor.methods import data
+from tinyref.tensor.values.core import registry
+from tinyref.tensor.values.registry import shown_numbers
 
 
 @pytest.mark.long

@@ -1,4 +1,13 @@
-"""Tensor: what users write; autograd, indexing and the functions of neural networks."""
+"""Tensor: what users write; gradients, indexing, the functions of neural networks, captures.
+
+In: Python and numpy data, and calls of methods. Out: graphs of tensor ops, checked at once, and
+computed by `engine` when their elements are asked for.
+
+From the bottom up: `arguments.py` and `literals.py` read what methods are given, `variable.py` is
+a symbolic size; `values/` is what a tensor stands for; `methods/` has what one can do with it, a
+chain of classes; `gradient/` goes back through what was recorded; `tensor.py` is all of them
+together; `jit/` captures a function that uses tensors, and replays its kernels.
+"""
 
 from tinyref.tensor.tensor import Tensor
 from tinyref.tensor.variable import Variable

@@ -7,9 +7,9 @@ from typing import Self, cast
 from tinyref.algebra.symbolic import describe_shape
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError, UserStateError, UserTypeError
-from tinyref.tensor import gradient as reverse
-from tinyref.tensor.core import GradientSwitch
-from tinyref.tensor.saving import Saving
+from tinyref.tensor.gradient import gradients, history
+from tinyref.tensor.methods.saving import Saving
+from tinyref.tensor.values.core import GradientSwitch
 
 
 class Tensor(Saving):
@@ -69,14 +69,14 @@ class Tensor(Saving):
             raise UserStateError(
                 "backward: nothing that this tensor was computed from requires grad"
             )
-        order = reverse.history(self)
+        order = history(self)
         leaves = [value for value in order if value.requires_grad and value.record is None]
         with GradientSwitch():
-            found = reverse.gradients(self, seed.detach(), leaves, order)
+            found = gradients(self, seed.detach(), leaves, order)
             for value, part in zip(leaves, found, strict=True):
                 leaf = value.maker
                 if part is not None and isinstance(leaf, Tensor):
-                    here = part._placed_like(leaf)
+                    here = part._placed_like(cast(Self, leaf))
                     leaf._grad = here if leaf._grad is None else leaf._grad.add(here)
         return self
 
@@ -96,8 +96,8 @@ class Tensor(Saving):
                 name = type(target).__name__
                 raise UserTypeError(f"gradient: target {place} is a {name}, accepted are Tensors")
         seed = self._seed(gradient, "gradient")
-        order = reverse.history(self)
-        found = reverse.gradients(self, seed, [target._value for target in targets], order)
+        order = history(self)
+        found = gradients(self, seed, [target._value for target in targets], order)
         for place, part in enumerate(found):
             if part is None and not materialize_grads:
                 raise UserError(
@@ -105,11 +105,10 @@ class Tensor(Saving):
                     f"computation: materialize_grads=True gives zeros there"
                 )
         pairs = zip(targets, found, strict=True)
-        made = [
+        return [
             target.zeros_like() if part is None else part._placed_like(target)
             for target, part in pairs
         ]
-        return cast(list[Self], made)
 
     # These names are those of Python's types: nothing may follow them that is annotated with one.
 

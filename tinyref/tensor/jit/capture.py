@@ -12,8 +12,6 @@ from tinyref.errors import UserError, UserStateError
 from tinyref.lazy import graph
 from tinyref.lazy.buffers import buffer_of
 from tinyref.lazy.shards import joined
-from tinyref.tensor.core import TensorCore
-from tinyref.tensor.data import compute
 from tinyref.tensor.jit.arguments import (
     Arguments,
     mismatch,
@@ -33,9 +31,11 @@ from tinyref.tensor.jit.inputs import (
 from tinyref.tensor.jit.results import Output, Result, filled
 from tinyref.tensor.jit.session import CaptureSession, capture_session
 from tinyref.tensor.jit.state import State
-from tinyref.tensor.locks import TurnLock, computing
-from tinyref.tensor.registry import shown_numbers
+from tinyref.tensor.methods.data import compute
 from tinyref.tensor.tensor import Tensor
+from tinyref.tensor.values.core import TensorCore
+from tinyref.tensor.values.locks import TurnLock, computing
+from tinyref.tensor.values.registry import shown_numbers
 from tinyref.tensor.variable import rebound
 from tinyref.uops.node import UOp
 

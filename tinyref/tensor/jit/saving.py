@@ -20,17 +20,17 @@ from tinyref.errors import TinyrefError, UserError, UserStateError
 from tinyref.formats.json_format import from_json_text, program_to_json, to_json
 from tinyref.lazy.buffers import buffer_of, new_buffer_node, new_number
 from tinyref.runtimes.kernel import compile_program
-from tinyref.tensor.core import TensorCore
-from tinyref.tensor.data import compute
 from tinyref.tensor.jit.arguments import Arguments, SizeSpec, Spec, TensorSpec
 from tinyref.tensor.jit.capture import Capture
 from tinyref.tensor.jit.inputs import buffers_behind, is_backed, number_of
 from tinyref.tensor.jit.results import Output, Part
 from tinyref.tensor.jit.state import State
-from tinyref.tensor.locks import computing
-from tinyref.tensor.random import Random
-from tinyref.tensor.saving import check_device
+from tinyref.tensor.methods.data import compute
+from tinyref.tensor.methods.random import Random
+from tinyref.tensor.methods.saving import check_device
 from tinyref.tensor.tensor import Tensor
+from tinyref.tensor.values.core import TensorCore
+from tinyref.tensor.values.locks import computing
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.payload import BufferArg, ShapeArg
 from tinyref.uops.program import Program

@@ -21,10 +21,10 @@ from tinyref.errors import TinyrefError, UserStateError
 from tinyref.lazy.folding import shows_constant
 from tinyref.lazy.shape import is_empty, largest_size, shape_of
 from tinyref.schedule.hazards import assigned_buffer
-from tinyref.tensor.core import TensorCore, Value, capturing
-from tinyref.tensor.data import compute, store_apart
-from tinyref.tensor.locks import TurnLock
-from tinyref.tensor.registry import is_computed, parts_of, registry, shown_numbers
+from tinyref.tensor.methods.data import compute, store_apart
+from tinyref.tensor.values.core import TensorCore, Value, capturing, registry
+from tinyref.tensor.values.locks import TurnLock
+from tinyref.tensor.values.registry import is_computed, parts_of, shown_numbers
 from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import Ops
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from tinyref.engine.capture import Known, Recorder
 from tinyref.errors import UserStateError
-from tinyref.tensor.assignment import Assignment
-from tinyref.tensor.core import TensorCore, Value
-from tinyref.tensor.data import store_apart
 from tinyref.tensor.jit.session import CaptureSession, reaching
-from tinyref.tensor.registry import registry, shown_numbers
+from tinyref.tensor.methods.assignment import Assignment
+from tinyref.tensor.methods.data import store_apart
+from tinyref.tensor.values.core import TensorCore, Value, registry
+from tinyref.tensor.values.registry import shown_numbers
 from tinyref.uops.node import UOp
 from tinyref.uops.payload import BufferArg
 

@@ -1,0 +1,73 @@
+"""The rules of functions that several ops compute, by the names with which they are recorded."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from tinyref.tensor.gradient.rules import Contribution, Step, gradient_rule
+from tinyref.tensor.methods.creation import Creation
+
+
+@gradient_rule("contiguous_backward")
+def contiguous_backward(step: Step) -> tuple[Contribution, ...]:
+    """The gradient itself, in memory of its own."""
+    return (step.gradient.contiguous,)
+
+
+@gradient_rule("steps")
+def steps(step: Step) -> tuple[Contribution, ...]:
+    """Constant between the steps: the slope is 0, also where a step is."""
+    return tuple(step.gradient.zeros_like for _ in step.sources)
+
+
+@gradient_rule("mod", reads_sources=True)
+def mod(step: Step) -> tuple[Contribution, ...]:
+    """x - floor(x / y) y has the slopes 1 and -floor(x / y)."""
+    x, y = step.sources
+    return (lambda: step.gradient, lambda: -step.gradient * x.div(y, rounding_mode="floor"))
+
+
+@gradient_rule("copysign", reads_sources=True, reads_output=True)
+def copysign(step: Step) -> tuple[Contribution, ...]:
+    """1 where the sign stays and -1 where it turns; 0 at 0. The sign's source has no slope."""
+    x = step.sources[0]
+    return (
+        lambda: step.gradient * x.sign() * step.output.sign(),
+        step.gradient.zeros_like,
+    )
+
+
+@gradient_rule("softplus", reads_sources=True)
+def softplus(step: Step) -> tuple[Contribution, ...]:
+    """d(softplus x) = sigmoid(x) dx."""
+    return (lambda: step.gradient * step.sources[0].sigmoid(),)
+
+
+# Functions y of one tensor x: the gradient times the slope. Some slopes read y.
+_SLOPES: dict[str, Callable[[Creation, Creation], Creation]] = {
+    "cos": lambda x, y: -x.sin(),
+    "tan": lambda x, y: y * y + 1,
+    # (1 - x) (1 + x) is more accurate than 1 - x^2 near 1.
+    "asin": lambda x, y: ((1 - x) * (1 + x)).rsqrt(),
+    "acos": lambda x, y: -((1 - x) * (1 + x)).rsqrt(),
+    "atan": lambda x, y: 1 / (x * x + 1),
+    "sinh": lambda x, y: x.cosh(),
+    "cosh": lambda x, y: x.sinh(),
+    "asinh": lambda x, y: (x * x + 1).rsqrt(),
+    "acosh": lambda x, y: ((x - 1) * (x + 1)).rsqrt(),
+    "atanh": lambda x, y: 1 / ((1 - x) * (1 + x)),
+    "erf": lambda x, y: (-(x * x)).exp() * (2 / math.sqrt(math.pi)),
+    "expm1": lambda x, y: x.exp(),
+    "log1p": lambda x, y: 1 / (x + 1),
+}
+
+
+def _enter_slope(name: str, slope: Callable[[Creation, Creation], Creation]) -> None:
+    @gradient_rule(name, reads_sources=True, reads_output=True)
+    def contributions(step: Step) -> tuple[Contribution, ...]:
+        return (lambda: step.gradient * slope(step.sources[0], step.output),)
+
+
+for _name, _slope in _SLOPES.items():
+    _enter_slope(_name, _slope)

@@ -1,0 +1,356 @@
+"""The rules of gradients: one for each op of the tensor graph.
+
+A rule gives, for the gradient of an op's output, the gradient of each of its sources, again as
+tensors; so gradients have gradients.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tinyref.algebra.symbolic import lift, lower, product
+from tinyref.dtype import dtypes
+from tinyref.errors import UserError
+from tinyref.tensor.methods.creation import Creation
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import BoundsArg, FlipArg, Payload, PermuteArg, ReduceArg
+
+Contribution = Callable[[], Creation] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One op on the way: the gradient of its output, the output, its sources and payload."""
+
+    gradient: Creation
+    output: Creation
+    sources: tuple[Creation, ...]
+    arg: Payload
+
+
+@dataclass(frozen=True, slots=True)
+class GradientRule:
+    """`contributions` gives for each source a function that makes its gradient, or None.
+
+    `reads_sources` and `reads_output` say that their elements are read, not only their shapes.
+    """
+
+    contributions: Callable[[Step], tuple[Contribution, ...]]
+    reads_sources: bool
+    reads_output: bool
+
+
+# By op, and by the name of a function with a rule of its own.
+RULES: dict[Ops | str, GradientRule] = {}
+
+
+def gradient_rule(
+    key: Ops | str, *, reads_sources: bool = False, reads_output: bool = False
+) -> Callable[
+    [Callable[[Step], tuple[Contribution, ...]]], Callable[[Step], tuple[Contribution, ...]]
+]:
+    """Enters the decorated function into the table as the rule of `key`."""
+
+    def enter(
+        function: Callable[[Step], tuple[Contribution, ...]],
+    ) -> Callable[[Step], tuple[Contribution, ...]]:
+        RULES[key] = GradientRule(function, reads_sources, reads_output)
+        return function
+
+    return enter
+
+
+# Placement
+
+
+@gradient_rule(Ops.COPY)
+def copy(step: Step) -> tuple[Contribution, ...]:
+    """The gradient goes back to the device that the source is on."""
+    return (lambda: step.gradient._placed_like(step.sources[0]),)
+
+
+@gradient_rule(Ops.MULTI)
+def multi(step: Step) -> tuple[Contribution, ...]:
+    """The gradient goes back to where the source is."""
+    return (lambda: step.gradient._placed_like(step.sources[0]),)
+
+
+@gradient_rule(Ops.CONTIGUOUS)
+def contiguous(step: Step) -> tuple[Contribution, ...]:
+    """Unchanged."""
+    return (lambda: step.gradient,)
+
+
+@gradient_rule(Ops.DETACH)
+def detach(step: Step) -> tuple[Contribution, ...]:
+    """None flows."""
+    return (None,)
+
+
+# Movement
+
+
+@gradient_rule(Ops.RESHAPE)
+def reshape(step: Step) -> tuple[Contribution, ...]:
+    """Reshaped back."""
+    return (lambda: step.gradient._reshape(step.sources[0].shape),)
+
+
+@gradient_rule(Ops.PERMUTE)
+def permute(step: Step) -> tuple[Contribution, ...]:
+    """By the inverse order."""
+    assert isinstance(step.arg, PermuteArg), "PERMUTE carries its order"
+    order = step.arg.order
+    inverse = tuple(sorted(range(len(order)), key=order.__getitem__))
+    return (lambda: step.gradient._permute(inverse),)
+
+
+@gradient_rule(Ops.EXPAND)
+def expand(step: Step) -> tuple[Contribution, ...]:
+    """Summed over what was repeated."""
+    have, want = step.sources[0].shape, step.output.shape
+    axes = tuple(axis for axis in range(len(have)) if have[axis] != want[axis])
+    return (lambda: step.gradient.sum(axes, keepdim=True),)
+
+
+@gradient_rule(Ops.PAD)
+def pad(step: Step) -> tuple[Contribution, ...]:
+    """Without the padding."""
+    assert isinstance(step.arg, BoundsArg), "PAD carries its amounts"
+    amounts = step.arg.bounds
+    kept = tuple(
+        (before, lower(lift(size) - lift(after)))
+        for (before, after), size in zip(amounts, step.output.shape, strict=True)
+    )
+    return (lambda: step.gradient._shrink(kept),)
+
+
+@gradient_rule(Ops.SHRINK)
+def shrink(step: Step) -> tuple[Contribution, ...]:
+    """Zeros where elements were cut away."""
+    assert isinstance(step.arg, BoundsArg), "SHRINK carries its bounds"
+    kept = step.arg.bounds
+    cut = tuple(
+        (begin, lower(lift(size) - lift(end)))
+        for (begin, end), size in zip(kept, step.sources[0].shape, strict=True)
+    )
+    return (lambda: step.gradient._pad(cut),)
+
+
+@gradient_rule(Ops.FLIP)
+def flip(step: Step) -> tuple[Contribution, ...]:
+    """Flipped back."""
+    assert isinstance(step.arg, FlipArg), "FLIP carries its axes"
+    axes = step.arg.axes
+    return (lambda: step.gradient._flip(axes),)
+
+
+# Arithmetic
+
+
+@gradient_rule(Ops.NEG)
+def neg(step: Step) -> tuple[Contribution, ...]:
+    """d(-x) = -dx."""
+    return (lambda: -step.gradient,)
+
+
+@gradient_rule(Ops.RECIP, reads_output=True)
+def recip(step: Step) -> tuple[Contribution, ...]:
+    """d(1/x) = -dx / x^2."""
+    return (lambda: -step.gradient * step.output * step.output,)
+
+
+@gradient_rule(Ops.SQRT, reads_output=True)
+def sqrt(step: Step) -> tuple[Contribution, ...]:
+    """d(sqrt x) = dx / (2 sqrt x)."""
+    return (lambda: step.gradient / (step.output * 2),)
+
+
+@gradient_rule(Ops.EXP2, reads_output=True)
+def exp2(step: Step) -> tuple[Contribution, ...]:
+    """d(2^x) = 2^x ln 2 dx."""
+    return (lambda: step.gradient * step.output * math.log(2),)
+
+
+@gradient_rule(Ops.LOG2, reads_sources=True)
+def log2(step: Step) -> tuple[Contribution, ...]:
+    """d(log2 x) = dx / (x ln 2)."""
+    return (lambda: step.gradient / (step.sources[0] * math.log(2)),)
+
+
+@gradient_rule(Ops.SIN, reads_sources=True)
+def sin(step: Step) -> tuple[Contribution, ...]:
+    """d(sin x) = cos x dx."""
+    return (lambda: step.gradient * step.sources[0].cos(),)
+
+
+@gradient_rule(Ops.TRUNC)
+def trunc(step: Step) -> tuple[Contribution, ...]:
+    """Constant between the steps: the slope is 0, also where the step is."""
+    return (step.gradient.zeros_like,)
+
+
+@gradient_rule(Ops.ADD)
+def add(step: Step) -> tuple[Contribution, ...]:
+    """d(x + y) = dx + dy."""
+    return (lambda: step.gradient, lambda: step.gradient)
+
+
+@gradient_rule(Ops.SUB)
+def sub(step: Step) -> tuple[Contribution, ...]:
+    """d(x - y) = dx - dy."""
+    return (lambda: step.gradient, lambda: -step.gradient)
+
+
+@gradient_rule(Ops.MUL, reads_sources=True)
+def mul(step: Step) -> tuple[Contribution, ...]:
+    """d(x y) = y dx + x dy."""
+    x, y = step.sources
+    return (lambda: step.gradient * y, lambda: step.gradient * x)
+
+
+@gradient_rule(Ops.FDIV, reads_sources=True, reads_output=True)
+def fdiv(step: Step) -> tuple[Contribution, ...]:
+    """d(x / y) = dx / y - (x / y) dy / y."""
+    y = step.sources[1]
+    return (lambda: step.gradient / y, lambda: -step.gradient * step.output / y)
+
+
+@gradient_rule(Ops.POW, reads_sources=True, reads_output=True)
+def pow(step: Step) -> tuple[Contribution, ...]:
+    """d(x^y) = y x^(y-1) dx + x^y ln x dy.
+
+    x^0 is 1 for every x, so its slope in x is 0; 0^y is 0 for every y > 0, so its slope in y is 0.
+    """
+    x, y = step.sources
+
+    def for_base() -> Creation:
+        slope = y * x.pow(y - 1)
+        return step.gradient * (y == 0).where(0, slope)
+
+    def for_exponent() -> Creation:
+        is_flat = (x == 0) & (y >= 0)
+        logarithm = is_flat.where(1, x).log()
+        return step.gradient * is_flat.where(0, step.output * logarithm)
+
+    return (for_base, for_exponent)
+
+
+@gradient_rule(Ops.MAX, reads_sources=True)
+def maximum(step: Step) -> tuple[Contribution, ...]:
+    """The larger one gets all; equal ones share evenly."""
+    x, y = step.sources
+
+    def share(mine: Creation, other: Creation) -> Creation:
+        tied = (mine == other).where(step.gradient * 0.5, 0)
+        return (mine > other).where(step.gradient, tied)
+
+    return (lambda: share(x, y), lambda: share(y, x))
+
+
+@gradient_rule(Ops.WHERE, reads_sources=True)
+def where(step: Step) -> tuple[Contribution, ...]:
+    """To the side that was chosen."""
+    condition = step.sources[0]
+    return (
+        None,
+        lambda: condition.where(step.gradient, 0),
+        lambda: condition.where(0, step.gradient),
+    )
+
+
+@gradient_rule(Ops.MULACC, reads_sources=True)
+def mulacc(step: Step) -> tuple[Contribution, ...]:
+    """d(x y + z) = y dx + x dy + dz."""
+    x, y, _ = step.sources
+    return (lambda: step.gradient * y, lambda: step.gradient * x, lambda: step.gradient)
+
+
+@gradient_rule(Ops.CAST)
+def cast(step: Step) -> tuple[Contribution, ...]:
+    """Cast back; integers and bools have no gradient."""
+    source = step.sources[0].dtype
+    return ((lambda: step.gradient.cast(source)) if source.is_float else None,)
+
+
+@gradient_rule(Ops.BITCAST)
+def bitcast(step: Step) -> tuple[Contribution, ...]:
+    """Bits have no slope."""
+    return (None,)
+
+
+# Reduction
+
+
+@gradient_rule(Ops.REDUCE, reads_sources=True, reads_output=True)
+def reduce(step: Step) -> tuple[Contribution, ...]:
+    """By the reducing op: see the three functions below."""
+    assert isinstance(step.arg, ReduceArg), "REDUCE carries its op and axes"
+    axes = step.arg.axes
+    rules = {Ops.ADD: _of_sum, Ops.MUL: _of_product, Ops.MAX: _of_maximum}
+    make = rules[step.arg.op]
+    return (lambda: make(step, axes),)
+
+
+def _of_sum(step: Step, axes: tuple[int, ...]) -> Creation:
+    """The same to every summand."""
+    return step.gradient._expand(step.sources[0].shape)
+
+
+def _of_product(step: Step, axes: tuple[int, ...]) -> Creation:
+    """To each factor the product of the others, which a factor of zero does not make NaN."""
+    return step.gradient * _product_of_others(step.sources[0], axes)
+
+
+def _product_of_others(x: Creation, axes: tuple[int, ...]) -> Creation:
+    """For each element the product of the others along `axes`.
+
+    Computed by dividing, with zeros counted; its own gradient, which second derivatives need, by
+    leaving one factor out of each of n products.
+    """
+
+    def divided(x: Creation) -> Creation:
+        is_zero = x == 0
+        zeros = is_zero.cast(x.dtype)._reduce(Ops.ADD, axes)
+        others = is_zero.where(1, x)
+        product = others._reduce(Ops.MUL, axes)
+        without_zeros = (zeros == 0).where(product, 0) / others
+        return is_zero.where((zeros == 1).where(product, 0), without_zeros)
+
+    return x._ruled("product_of_others", divided, arg=ReduceArg(Ops.MUL, axes))
+
+
+@gradient_rule("product_of_others", reads_sources=True)
+def product_of_others(step: Step) -> tuple[Contribution, ...]:
+    """See the function below."""
+    assert isinstance(step.arg, ReduceArg), "it carries its axes"
+    axes = step.arg.axes
+    return (lambda: _slope_of_others(step, axes),)
+
+
+def _slope_of_others(step: Step, axes: tuple[int, ...]) -> Creation:
+    """The sum over i of g[i] times the product of all factors but i and this one."""
+    x = step.sources[0]
+    kept = tuple(axis for axis in range(x.ndim) if axis not in axes)
+    order = (*kept, *axes)
+    shape = tuple(x.shape[axis] for axis in order)
+    rows = (*shape[: len(kept)], -1)
+    count = product(x.shape[axis] for axis in axes)
+    if not isinstance(count, int):
+        raise UserError("backward: the second derivative of a product needs known sizes")
+    left_out = x.eye(count, dtype=dtypes.bool, device=x.device)
+    factors = x.permute(order).reshape(rows)
+    matrix = left_out.where(1, factors.unsqueeze(-2))
+    others = left_out.where(0, _product_of_others(matrix, (matrix.ndim - 1,)))
+    weights = step.gradient.permute(order).reshape(rows)
+    found = (others * weights.unsqueeze(-1)).sum(-2)
+    inverse = tuple(sorted(range(x.ndim), key=order.__getitem__))
+    return found.reshape(shape).permute(inverse)
+
+
+def _of_maximum(step: Step, axes: tuple[int, ...]) -> Creation:
+    """To the largest elements; equal ones share evenly."""
+    is_largest = (step.sources[0] == step.output).cast(step.gradient.dtype)
+    return step.gradient * is_largest / is_largest.sum(axes, keepdim=True)

@@ -1,0 +1,427 @@
+"""Giving tensors new elements: all ways to assign come down to one.
+
+A tensor is written through the view that it is: the base gets new elements where the view shows
+them, and every other tensor that shows elements of the base is shown the new ones. What was
+computed from any of them before keeps what it had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Self, cast
+
+import numpy as np
+
+from tinyref.algebra.symbolic import describe_shape, product
+from tinyref.dtype import ConstType, dtypes
+from tinyref.errors import UserError, UserStateError, UserTypeError
+from tinyref.lazy import graph
+from tinyref.lazy.multi import assign, build
+from tinyref.lazy.shape import is_empty, shape_of
+from tinyref.lazy.shards import Place, describe_place
+from tinyref.lazy.storage import only_holds_data
+from tinyref.tensor.arguments import broadcast
+from tinyref.tensor.literals import HostArray, is_scalar
+from tinyref.tensor.methods.creation import base_of
+from tinyref.tensor.methods.data import Data, compute, store_apart
+from tinyref.tensor.methods.data_devices import write_held
+from tinyref.tensor.values.core import (
+    GradientSwitch,
+    TensorCore,
+    Value,
+    capturing,
+    is_recording,
+    registry,
+)
+from tinyref.tensor.values.locks import building
+from tinyref.tensor.values.registry import is_computed, parts_of, shown_numbers
+from tinyref.tensor.values.views import (
+    VIEW_OPS,
+    Step,
+    Steps,
+    View,
+    is_cut_after_expand,
+    is_detached,
+    is_whole,
+    repeats,
+)
+from tinyref.uops.node import UOp, toposort
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import BoundsArg, BufferArg, FlipArg, PermuteArg, ShapeArg
+
+
+class Assignment(Data):
+    """Writing to a tensor writes to the elements that it shows, whoever else shows them."""
+
+    __slots__ = ()
+
+    def assign(self, x: Self | ConstType | HostArray | Sequence[Any]) -> Self:
+        """Gives this tensor the elements of `x`, which broadcasts to its shape; returns it.
+
+        Every view of the same elements shows the new ones; whatever was computed from them before
+        keeps what it had. Memory that nothing else holds is written in place. Gradients do not
+        flow through an assignment. Raises `UserError` where type or device differ, `x` has
+        gradients to lose, or this tensor shows one element at several places.
+        """
+        value = self._assignable(x)
+        if is_recording() and value._value.requires_grad:
+            raise UserStateError(
+                "assign: the value requires grad, and no gradient flows through an assignment: "
+                "use detach() on it, or Tensor.no_grad()"
+            )
+        self._write("assign", value, keeps_leaf=True)
+        return self
+
+    def _assignable(self, x: object) -> Self:
+        if isinstance(x, Data):
+            value = cast(Self, x)
+        elif is_scalar(x):
+            value = self._constant(cast(ConstType, x), self.dtype)
+        else:
+            value = type(self)(x, device=self._computing_place(), dtype=self.dtype)
+        if value.dtype is not self.dtype:
+            raise UserTypeError(
+                f"assign: {value.dtype.name} for {self.dtype.name}: cast the value first"
+            )
+        is_elsewhere = value.device != self.device and graph.device_of(value._node) is not None
+        if is_elsewhere and not only_holds_data(self._node):
+            raise UserError(
+                f"assign: the value is on {describe_place(value.device)}, "
+                f"the tensor on {describe_place(self.device)}: use .to({self.device!r})"
+            )
+        if broadcast((value.shape, self.shape), "assign") != self.shape:
+            raise UserError(
+                f"assign: shape {describe_shape(value.shape)} does not fit "
+                f"{describe_shape(self.shape)}"
+            )
+        return value._broadcast_to(self.shape)
+
+    def _updated(self, name: str, result: Self) -> Self:
+        """`result`, computed from this tensor, in its place, for operators such as `+=`.
+
+        Where gradients flow its elements go on as the result; else they are assigned to.
+        """
+        if only_holds_data(self._node):
+            raise UserError(
+                f"{name}: {self.device} only holds data: nothing is computed there; assign what "
+                f"was computed from a copy, as in x.assign(x.to('CPU') + 1)"
+            )
+        if result.shape != self.shape or result.dtype is not self.dtype:
+            raise UserError(
+                f"{name}: {result.dtype.name} {describe_shape(result.shape)} does not fit in place "
+                f"of {self.dtype.name} {describe_shape(self.shape)}"
+            )
+        self._write(name, result)
+        return self
+
+    def __setitem__(self, key: object, value: Self | ConstType | HostArray) -> None:
+        if isinstance(value, Data):
+            found = value
+        else:
+            found = type(self)(value, device=self._computing_place(), dtype=self.dtype)
+        if only_holds_data(self._node):
+            self._write_held_at(key, found)
+            return
+        target, chosen, source = self._aimed_at(key, found)
+        if chosen is None and target._shows_same(found):
+            return  # `x[key] += y` puts back the view that it has written to
+        target._write("assignment by index", source, chosen, reads_first=True)
+
+    def _computing_place(self) -> Place | None:
+        """Where what is written here is computed: None is the default device."""
+        return None if only_holds_data(self._node) else self.device
+
+    def _write_held_at(self, key: object, value: Self) -> None:
+        """Assignment by index on a device that only holds data."""
+        name = "assignment by index"
+        items = key if isinstance(key, tuple) else (key,)
+        if not any(isinstance(item, Data | np.ndarray | list | range | tuple) for item in items):
+            part = self[key]
+            part._write(name, value._cast(self.dtype)._spread_over(part.shape))
+            return
+        with GradientSwitch():
+            whole = self.to(None).contiguous()
+            whole[key] = value.to(None)
+        self._write(name, whole)
+
+    # Writing through a view
+
+    def _write(
+        self,
+        name: str,
+        value: Self,
+        chosen: Self | None = None,
+        *,
+        keeps_leaf: bool = False,
+        reads_first: bool = False,
+    ) -> None:
+        """Gives the elements that this tensor shows those of `value`, of its shape and dtype.
+
+        Where `chosen`, of its shape too, is false they stay what they are. keeps_leaf: a leaf that
+        requires grad may be written, and stays one. reads_first: `value` may read the elements at
+        other places than the one that it is written to.
+        """
+        if chosen is None and self._shows_same(value):
+            return
+        if only_holds_data(self._node):
+            write_held(self._node, value.numpy, name, compute)
+            return
+        base = self._base(name)
+        steps = () if base is self else _steps_of(self)
+        session = capturing.get()
+        if session is not None:
+            session.read(base._value)
+            session.read(value._value)
+        if (reads_first or steps) and base._shares_memory(value):
+            value = value._read_first()
+        replaces = chosen is None and is_whole(steps)
+        if base._is_recorded(name, steps, value, keeps_leaf, replaces):
+            base._give(base._merged(steps, value, chosen))
+        else:
+            with GradientSwitch():
+                base._give(base._merged(steps, value, chosen))
+
+    def _shows_same(self, other: Self) -> bool:
+        """Whether `other` is this tensor, or the same view of the same elements."""
+        return other is self or (other._view is not None and other._view == self._view)
+
+    def _shares_memory(self, other: Self) -> bool:
+        """Whether `other` is computed from a buffer that this tensor shows."""
+        shown = set(shown_numbers(self._node))
+        read = (node.arg for node in toposort([other._node]) if isinstance(node.arg, BufferArg))
+        return bool(shown) and any(argument.number in shown for argument in read)
+
+    def _read_first(self) -> Self:
+        """The elements that are there now, in memory that no other tensor shows."""
+        copied = self.contiguous()
+        if is_computed(copied._node):
+            store_apart(copied._value)
+        return copied
+
+    def _is_recorded(
+        self, name: str, steps: Steps, value: Self, keeps_leaf: bool, replaces: bool
+    ) -> bool:
+        """Whether gradients flow to what this base has been; it is a leaf from now on if not.
+
+        Raises `UserError` where they would be lost.
+        """
+        if not is_recording() or not self._value.requires_grad:
+            return True
+        is_leaf = self._value.record is None
+        detached = is_detached(steps)
+        if is_leaf and not keeps_leaf and (not detached or value._value.requires_grad):
+            raise UserStateError(
+                f"{name}: this tensor is a leaf that requires grad: "
+                f"use Tensor.no_grad(), or assign a detached value"
+            )
+        if detached and not is_leaf:
+            raise UserStateError(
+                f"{name}: this detached tensor shows elements of one that was computed with "
+                f"gradients, which would be lost: clone() it first, or use Tensor.no_grad()"
+            )
+        return not (is_leaf or (keeps_leaf and replaces))
+
+    def _give(self, merged: Self) -> None:
+        """This base goes on as `merged`, in the memory that it has if nobody else holds that.
+
+        What shows it shows that.
+        """
+        with building:
+            if is_recording() and merged._value.requires_grad:
+                self._take(replace(merged._value))
+            else:
+                in_place = self._has_memory_alone()
+                node = assign(self._node, merged._node) if in_place else merged._node
+                self._become(node, self._device)
+            tensors = () if self._view is None else self._view.storage.tensors()
+            for tensor in tensors:
+                if tensor is not self:
+                    cast(Self, tensor)._refresh(self)
+
+    def _has_memory_alone(self) -> bool:
+        """True where this base stands for a whole buffer that only its views show."""
+        parts = [part for part in parts_of(self._node) if not is_empty(shape_of(part))]
+        return bool(parts) and all(self._is_alone(part) for part in parts)
+
+    def _is_alone(self, part: UOp) -> bool:
+        node = base_of(part)
+        while node.op is Ops.ASSIGN:
+            node = base_of(node.src[0])
+        if not isinstance(node.arg, BufferArg):
+            return False
+        others = (value.tensor for value in registry.showing(node.arg.number))
+        return all(other is None or self._shows_with(cast(Self, other)) for other in others)
+
+    def _refresh(self, base: Self) -> None:
+        """This view of `base` shows the elements that `base` has now."""
+        was = self._value
+        shown = base._through(_steps_of(self))._value
+        if was.requires_grad and was.record is None:
+            self._take(Value(shown.node, shown.device, None, True, was.is_frozen))
+        else:
+            self._take(replace(shown, is_frozen=was.is_frozen))
+
+    # The base of a view
+
+    def _base(self, name: str) -> Self:
+        """The tensor that this one is a view of; one that stands for it where it is gone."""
+        steps = _steps_of(self)
+        if not steps:
+            return self
+        assert self._view is not None, "what has steps is a view"
+        tensors = [cast(Self, tensor) for tensor in self._view.storage.tensors()]
+        alive = next((tensor for tensor in tensors if not _steps_of(tensor)), None)
+        is_only = len(tensors) == 1
+        if repeats(steps) and not is_only:
+            raise UserError(
+                f"{name}: this tensor of shape {describe_shape(self.shape)} is a view through "
+                f"expand, which shows elements of another several times: clone() it first"
+            )
+        if alive is not None:
+            return alive
+        found = None if repeats(steps) else self._found_base(tensors)
+        if found is None:
+            self._leave()
+            return self
+        found._view = View(self._view.storage)
+        return found
+
+    def _found_base(self, tensors: Sequence[Self]) -> Self | None:
+        """The base whose last tensor is gone: its memory, or what is left of it in `tensors`."""
+        for tensor in tensors:
+            node = _base_node(tensor)
+            if node is not None and base_of(node).op in (Ops.BUFFER, Ops.ASSIGN):
+                return self._from_node(node, self._device)
+        if len(tensors) == 1:
+            return None
+        if any(is_cut_after_expand(_steps_of(tensor)) for tensor in tensors):
+            raise UserError(
+                "assign: the tensor that this one is a view of is gone, and part of an expanded "
+                "view of it is left: keep that tensor, or clone() the expanded view"
+            )
+        first = _steps_of(self)[0]
+        found = self._constant(0, first.dtype)._broadcast_to(first.shape)
+        for tensor in tensors:
+            found = found._merged(_steps_of(tensor), tensor, None)
+        return self._from_node(found._node, self._device) if found is self else found
+
+    def _through(self, steps: Steps) -> Self:
+        """This base, seen through `steps`."""
+        shown = self
+        for step in steps:
+            if step.op is Ops.BITCAST:
+                shown = shown.bitcast(step.result)
+            else:
+                shown = shown._apply(step.op, arg=step.arg, is_view=True)
+        return shown
+
+    def _merged(self, steps: Steps, value: Self, chosen: Self | None) -> Self:
+        """The elements of this base; those shown through `steps`, where chosen, are `value`'s."""
+        for number, step in reversed(tuple(enumerate(steps))):
+            if step.dtype.itemsize != step.result.itemsize:
+                # A part of an element may be written, so its other bits are read first.
+                bits = self._through(steps[: number + 1])
+                bits = bits._merged(steps[number + 1 :], value, chosen).contiguous()
+                return self._merged(steps[:number], bits.bitcast(step.dtype), None)
+        placed = value._placed(steps)
+        is_detached_leaf = value._value.requires_grad and value._value.record is None
+        # What is overwritten whole still has a gradient: it is zero.
+        has_gradient = is_recording() and self._value.requires_grad
+        if chosen is None and is_whole(steps) and not (is_detached_leaf or has_gradient):
+            return placed
+        if chosen is None:
+            chosen = self._constant(True, dtypes.bool)._broadcast_to(value.shape)
+        return chosen._placed(steps).where(placed, self)
+
+    def _placed(self, steps: Steps) -> Self:
+        """The inverse of `_through`: zeros where the base is not shown. For bools too that say
+        which elements are chosen.
+        """
+        placed = self
+        for step in reversed(steps):
+            placed = placed._placed_by(step)
+        return placed
+
+    def _placed_by(self, step: Step) -> Self:
+        argument = step.arg
+        if step.op is Ops.RESHAPE:
+            return self._reshape(step.shape)
+        if step.op is Ops.BITCAST:
+            return self.bitcast(step.dtype) if self.dtype is step.result else self
+        if isinstance(argument, PermuteArg):
+            order = argument.order
+            return self._permute(tuple(sorted(range(len(order)), key=order.__getitem__)))
+        if isinstance(argument, FlipArg):
+            return self._flip(argument.axes)
+        sizes = zip(step.shape, self.shape, strict=True)
+        if isinstance(argument, ShapeArg):
+            return self._shrink(tuple((0, size if size == now else 1) for size, now in sizes))
+        if not isinstance(argument, BoundsArg):
+            return self
+        pairs = tuple(zip(argument.bounds, step.shape, strict=True))
+        if step.op is Ops.PAD:
+            return self._shrink(tuple((before, before + size) for (before, _), size in pairs))
+        return self._pad(tuple((begin, size - end) for (begin, end), size in pairs))
+
+    def __iadd__(self, x: Self | ConstType) -> Self:
+        return self._updated("+=", self.add(x))
+
+    def __isub__(self, x: Self | ConstType) -> Self:
+        return self._updated("-=", self.sub(x))
+
+    def __imul__(self, x: Self | ConstType) -> Self:
+        return self._updated("*=", self.mul(x))
+
+    def __itruediv__(self, x: Self | ConstType) -> Self:
+        return self._updated("/=", self.div(x))
+
+    def __ifloordiv__(self, x: Self | ConstType) -> Self:
+        return self._updated("//=", self._floor_divide(x))
+
+    def __imod__(self, x: Self | ConstType) -> Self:
+        return self._updated("%=", self.mod(x))
+
+    def __ipow__(self, x: Self | ConstType) -> Self:
+        return self._updated("**=", self.pow(x))
+
+    def __imatmul__(self, x: Self) -> Self:
+        return self._updated("@=", self.matmul(x))
+
+    def __iand__(self, x: Self | ConstType) -> Self:
+        return self._updated("&=", self.bitwise_and(x))
+
+    def __ior__(self, x: Self | ConstType) -> Self:
+        return self._updated("|=", self.bitwise_or(x))
+
+    def __ixor__(self, x: Self | ConstType) -> Self:
+        return self._updated("^=", self.bitwise_xor(x))
+
+    def __ilshift__(self, x: int) -> Self:
+        return self._updated("<<=", self.lshift(x))
+
+    def __irshift__(self, x: int) -> Self:
+        return self._updated(">>=", self.rshift(x))
+
+
+def _steps_of(tensor: TensorCore) -> Steps:
+    return () if tensor._view is None else tensor._view.steps
+
+
+def _base_node(tensor: TensorCore) -> UOp | None:
+    """The node of which that of `tensor` is the view that `tensor` is of its base, if any."""
+    steps = _steps_of(tensor)
+    first = steps[0]
+    if any(step.dtype.itemsize != step.result.itemsize for step in steps):
+        return None
+    node = tensor._node
+    while True:
+        if node.dtype is first.dtype and product(shape_of(node)) == product(first.shape):
+            whole = seen = graph.reshape(node, first.shape)
+            for step in steps:
+                seen = build(step.op, step.arg, step.result, (seen,))
+            if seen is tensor._node:
+                return whole
+        if node.op not in VIEW_OPS:
+            return None
+        node = node.src[0]

@@ -1,0 +1,280 @@
+"""Sums of products: matrix products, and any other that a formula names."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
+from functools import partial
+from typing import Generic, Self, TypeVar, cast
+
+from tinyref.algebra.symbolic import describe, describe_shape
+from tinyref.dtype import DType, DTypeLike, promote
+from tinyref.errors import UserError, UserTypeError
+from tinyref.tensor.arguments import Bounds, fixed
+from tinyref.tensor.methods.functions import Functions
+from tinyref.tensor.methods.image_layout import in_texels, takes_texels
+from tinyref.tensor.methods.reduction import accumulator_dtype
+from tinyref.uops.node import sint
+from tinyref.uops.ops import Ops
+
+
+class Contraction(Functions):
+    """Products and sums are computed in the accumulator's type: float32 for float16 and bfloat16,
+    at least 32 bits for integers, or the `dtype` that is named. Without one the result is of the
+    operands' common type: floats are rounded to it, integers wrap, bool is "not 0".
+    """
+
+    __slots__ = ()
+
+    def _factors(self, other: Self, name: str) -> None:
+        if not isinstance(other, Contraction):
+            raise UserTypeError(f"{name}: got a {type(other).__name__}, accepted is a Tensor")
+
+    def dot(self, w: Self, dtype: DTypeLike | None = None) -> Self:
+        """The matrix product: the last axis of this tensor against the last but one of `w`.
+
+        Tensors of one axis are vectors; axes before the last two are a batch, which broadcasts.
+        """
+        return self._product(w, dtype, "dot")
+
+    def matmul(self, x: Self, reverse: bool = False, dtype: DTypeLike | None = None) -> Self:
+        """The matrix product `self @ x`, or `x @ self` with `reverse`; see `dot`."""
+        self._factors(x, "matmul")
+        return x._product(self, dtype, "matmul") if reverse else self._product(x, dtype, "matmul")
+
+    def _product(self, other: Self, dtype: DTypeLike | None, name: str) -> Self:
+        sums, result = self._wide_product(other, dtype, name)
+        return sums._cast(result)
+
+    def _wide_product(self, other: Self, dtype: DTypeLike | None, name: str) -> tuple[Self, DType]:
+        """The matrix product in the accumulator's type, and the type of the result."""
+        self._factors(other, name)
+        left_shape, right_shape = describe_shape(self.shape), describe_shape(other.shape)
+        if not self.ndim or not other.ndim:
+            raise UserError(
+                f"{name}: shapes {left_shape} and {right_shape}: both need at least one axis"
+            )
+        if self.shape[-1] != other.shape[-min(other.ndim, 2)]:
+            raise UserError(
+                f"{name}: shapes {left_shape} and {right_shape}: the last axis of the first must "
+                f"equal axis {-min(other.ndim, 2)} of the second"
+            )
+        accumulator, result = accumulator_dtype(promote(self.dtype, other.dtype), dtype, name)
+        rows = self
+        columns = other.transpose(-1, -2) if other.ndim > 1 else other
+        if takes_texels(rows, columns, rows.shape[-1]):
+            rows, columns = in_texels(rows, -1), in_texels(columns, -1)
+        rows, columns = rows._cast(accumulator), columns._cast(accumulator)
+        if self.ndim > 1 and other.ndim > 1:
+            rows = rows.unsqueeze(-2)
+            columns = columns.unsqueeze(-3)
+        rows, columns = rows._spread(name, columns)
+        products = rows._apply(Ops.MUL, columns)
+        return products._reduced(Ops.ADD, (products.ndim - 1,), False), result
+
+    def _biased(self, bias: Self | None, result: DType, name: str) -> Self:
+        """Sums in the accumulator's type plus a bias, rounded once; the types are promoted."""
+        if bias is None:
+            return self._cast(result)
+        self._factors(bias, f"{name}: bias")
+        return self.add(bias)._cast(promote(result, bias.dtype))
+
+    def linear(
+        self, weight: Self, bias: Self | None = None, dtype: DTypeLike | None = None
+    ) -> Self:
+        """self @ weight + bias, where a weight of one axis scales each element.
+
+        `weight` has shape (inputs, outputs).
+        """
+        self._factors(weight, "linear")
+        if weight.ndim == 1:
+            named = self if dtype is None else self.cast(dtype)
+            scaled = named.mul(weight if dtype is None else weight.cast(dtype))
+            return scaled._biased(bias, scaled.dtype, "linear")
+        sums, result = self._wide_product(weight, dtype, "linear")
+        return sums._biased(bias, result, "linear")
+
+    @classmethod
+    def einsum(
+        cls, formula: str, *operands: Self | Sequence[Self], dtype: DTypeLike | None = None
+    ) -> Self:
+        """The sum of products that a formula names: `"ij,jk->ik"` is the matrix product.
+
+        A letter for each axis of each operand; a letter that is repeated within an operand takes
+        its diagonal. Axes of one letter have one size, or 1. Letters that are not on the right of
+        `->` are summed over; without `->` that is every letter that occurs twice, and the others
+        come in alphabetical order, capitals first. `...` stands for axes without a letter, which
+        broadcast. More than two operands are multiplied in pairs, the smallest products first.
+        """
+        flat = operands[0] if len(operands) == 1 else operands
+        tensors = list(flat) if isinstance(flat, list | tuple) else [flat]
+        for tensor in tensors:
+            if not isinstance(tensor, cls):
+                raise UserTypeError(f"einsum: got a {type(tensor).__name__}, accepted are Tensors")
+        found = cast(list[Self], tensors)
+        terms, output = parse_formula(formula, [tensor.ndim for tensor in found])
+        types = accumulator_dtype(promote(*(tensor.dtype for tensor in found)), dtype, "einsum")
+        accumulator, result = types
+        factors = [
+            tensor._cast(accumulator)._factor(letters)
+            for tensor, letters in zip(found, terms, strict=True)
+        ]
+        _check_sizes(factors, formula)
+        return _contract(factors, output)._cast(result)
+
+    def _factor(self, letters: str) -> Factor[Self]:
+        """This tensor with each letter once: the diagonal of those that are repeated."""
+        tensor = self
+        for letter in sorted(set(letters)):
+            while letters.count(letter) > 1:
+                second = letters.rindex(letter)
+                tensor = tensor._diagonal(letters.index(letter), second, letter)
+                letters = letters[:second] + letters[second + 1 :]
+        return Factor(tensor, letters)
+
+    def _diagonal(self, first: int, second: int, letter: str) -> Self:
+        """The elements with equal numbers on two axes, which become the first of them.
+
+        Rows of a square, each one element longer, laid end to end: every diagonal element begins
+        a row.
+        """
+        rows, columns = self.shape[first], self.shape[second]
+        if rows != columns:
+            raise UserError(
+                f"einsum: {letter} twice on axes of sizes {describe(rows)} and {describe(columns)}"
+            )
+        size = fixed((rows,), "einsum")[0]
+        rest = [axis for axis in range(self.ndim) if axis not in (first, second)]
+        square = self._permute((*rest, first, second))
+        lead = square.shape[:-2]
+        margins: Bounds = ((0, 0),) * len(lead) + ((0, size),)
+        laid = square._reshape((*lead, size * size))._pad(margins)
+        diagonal = laid._reshape((*lead, size, size + 1))._part(len(lead) + 1, 0, 1)
+        order = [*range(first), len(lead), *range(first, len(lead))]
+        return diagonal._reshape((*lead, size))._permute(tuple(order))
+
+
+_T = TypeVar("_T", bound=Contraction)
+
+
+@dataclass(frozen=True, slots=True)
+class Factor(Generic[_T]):
+    """One operand of a sum of products: a letter for each axis, none twice."""
+
+    tensor: _T
+    letters: str
+
+    def size(self, letter: str) -> sint:
+        """The size of the axis of a letter; 1 where there is none."""
+        place = self.letters.find(letter)
+        return 1 if place < 0 else self.tensor.shape[place]
+
+    def spread(self, letters: str) -> _T:
+        """The tensor with the axes of `letters` in order, of size 1 where it has none."""
+        own = [letter for letter in letters if letter in self.letters]
+        moved = self.tensor._permute(tuple(self.letters.index(letter) for letter in own))
+        return moved._reshape(tuple(self.size(letter) for letter in letters))
+
+    def summed(self, kept: Set[str]) -> Factor[_T]:
+        """Summed over the letters that are not in `kept`."""
+        axes = tuple(axis for axis, letter in enumerate(self.letters) if letter not in kept)
+        left = "".join(letter for letter in self.letters if letter in kept)
+        return Factor(self.tensor._reduced(Ops.ADD, axes, False), left)
+
+    def times(self, other: Factor[_T]) -> Factor[_T]:
+        """The products of both, over the letters of either."""
+        letters = self.letters + "".join(sorted(set(other.letters) - set(self.letters)))
+        left, right = self.spread(letters)._spread("einsum", other.spread(letters))
+        return Factor(left._apply(Ops.MUL, right), letters)
+
+
+def _contract(factors: Sequence[Factor[_T]], output: str) -> _T:
+    """The product of all factors, summed over the letters that are not in `output`."""
+    left = list(factors)
+    for place, factor in enumerate(left):
+        left[place] = factor.summed(_needed(left, (place,), output))
+    while len(left) > 1:
+        first, second = min(itertools.combinations(range(len(left)), 2), key=partial(_cost, left))
+        product = left[first].times(left[second])
+        product = product.summed(_needed(left, (first, second), output))
+        left = [
+            product if place == first else factor
+            for place, factor in enumerate(left)
+            if place != second
+        ]
+    return left[0].spread(output)
+
+
+def _needed(factors: Sequence[Factor[_T]], places: Sequence[int], output: str) -> Set[str]:
+    """The letters that the result or a factor elsewhere than at `places` has."""
+    others = (factor for place, factor in enumerate(factors) if place not in places)
+    return set(output).union(*(factor.letters for factor in others))
+
+
+def _cost(factors: Sequence[Factor[_T]], pair: tuple[int, int]) -> int:
+    """How many products a pair takes; a symbolic size counts once."""
+    first, second = (factors[place] for place in pair)
+    total = 1
+    for letter in set(first.letters + second.letters):
+        sizes = (first.size(letter), second.size(letter))
+        total *= max((size for size in sizes if isinstance(size, int)), default=1)
+    return total
+
+
+def _check_sizes(factors: Sequence[Factor[_T]], formula: str) -> None:
+    for letter in sorted(set().union(*(factor.letters for factor in factors))):
+        sizes = [factor.size(letter) for factor in factors if letter in factor.letters]
+        grown = [size for size in sizes if not (isinstance(size, int) and size == 1)]
+        if any(size != grown[0] for size in grown[1:]):
+            listed = ", ".join(describe(size) for size in sizes)
+            name = letter if letter.isalpha() and letter.isascii() else "..."
+            raise UserError(f"einsum: {formula!r}: {name} has the sizes {listed}: they must agree")
+
+
+def parse_formula(formula: object, ndims: Sequence[int]) -> tuple[list[str], str]:
+    """A letter for each axis of each operand, and those of the result.
+
+    The axes of `...` get characters beyond the alphabet, the last axis the first of them.
+    """
+    if not isinstance(formula, str):
+        raise UserTypeError(f"einsum: formula {formula!r}: accepted is a text")
+    text = formula.replace(" ", "")
+    inputs, arrow, right = text.partition("->")
+    terms = inputs.split(",")
+    if len(terms) != len(ndims):
+        raise UserError(f"einsum: {formula!r} names {len(terms)} operands, given are {len(ndims)}")
+    widest = 0
+    spelled: list[str] = []
+    for place, (term, ndim) in enumerate(zip(terms, ndims, strict=True)):
+        named = len(_letters(term, formula))
+        if named > ndim or (named < ndim and "..." not in term):
+            raise UserError(
+                f"einsum: {formula!r}: {term!r} names {named} axes, operand {place} has {ndim}"
+            )
+        widest = max(widest, ndim - named)
+        spelled.append(term.replace("...", _dots(ndim - named)))
+    if not arrow:
+        letters = "".join(_letters(inputs.replace(",", ""), formula, inputs.count("...")))
+        once = sorted(letter for letter in set(letters) if letters.count(letter) == 1)
+        return spelled, _dots(widest) + "".join(once)
+    kept = _letters(right, formula)
+    for letter in kept:
+        if kept.count(letter) > 1 or letter not in inputs:
+            problem = "twice in the result" if kept.count(letter) > 1 else "in no operand"
+            raise UserError(f"einsum: {formula!r}: {letter} is {problem}")
+    return spelled, right.replace("...", _dots(widest))
+
+
+def _letters(term: str, formula: str, dots: int = 1) -> str:
+    """The letters of a term, in which `...` occurs at most `dots` times."""
+    letters = term.replace("...", "", dots)
+    if letters and not (letters.isalpha() and letters.isascii()):
+        raise UserError(
+            f"einsum: {formula!r}: {term!r}: accepted are letters, and ... once for each operand"
+        )
+    return letters
+
+
+def _dots(count: int) -> str:
+    return "".join(chr(0x2460 + number) for number in reversed(range(count)))

@@ -1,0 +1,408 @@
+"""Arithmetic, bits, comparisons, selection and casts, one element at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Self, cast
+
+import numpy as np
+
+from tinyref.algebra.symbolic import as_node, as_size
+from tinyref.dtype import (
+    ConstType,
+    DType,
+    DTypeLike,
+    as_const,
+    dtypes,
+    promote,
+    to_dtype,
+)
+from tinyref.errors import UserError, UserTypeError
+from tinyref.lazy import graph
+from tinyref.tensor.arguments import broadcast, integer
+from tinyref.tensor.literals import is_scalar, scalar_dtype, weak_dtype
+from tinyref.tensor.values.core import GradientSwitch, Record, TensorCore, Value, is_recording
+from tinyref.tensor.values.locks import building
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import Payload
+
+
+def compute_dtype(name: str, dtype: DType) -> DType:
+    """`dtype`, refused where it is for storage only."""
+    if dtype in dtypes.storage_only:
+        raise UserTypeError(
+            f"{name}: {dtype.name} is for storage: cast to float16 or float32 first"
+        )
+    return dtype
+
+
+def require_integer(name: str, dtype: DType, accept_bool: bool = True) -> None:
+    """Raises `UserError` where bits make no sense."""
+    if not (dtype.is_int or (dtype.is_bool and accept_bool)):
+        accepted = "integers and bool" if accept_bool else "integers"
+        raise UserTypeError(f"{name}: got {dtype.name}, accepted are {accepted}")
+
+
+class Elementwise(TensorCore):
+    """Functions of one, two or three tensors that broadcast against each other.
+
+    Types: two tensors meet in their least common type of the promotion lattice; a Python number
+    takes the tensor's type unless it is of a higher kind (bool < int < float), and wraps or
+    rounds to it. Shapes: aligned from the right, sizes equal or 1; anything else is a `UserError`.
+    """
+
+    __slots__ = ()
+
+    # Operands
+
+    def _constant(self, value: ConstType, dtype: DType) -> Self:
+        return self._from_node(graph.constant(as_const(value, dtype), dtype), self._device)
+
+    def _operand(self, value: object, name: str) -> Self | ConstType:
+        if isinstance(value, type(self)):
+            return value
+        if isinstance(value, np.generic):
+            value = value.item()
+        if is_scalar(value):
+            return cast(ConstType, value)
+        if isinstance(value, UOp):
+            # A symbolic size is a number too: an int32 tensor without axes.
+            size = as_node(as_size(value, name))
+            return self._from_node(graph.cast(size, dtypes.int32), self._device)
+        raise UserTypeError(
+            f"{name}: got a {type(value).__name__}: accepted are a Tensor and a number"
+        )
+
+    def _pair(self, other: object, name: str, reverse: bool = False) -> tuple[Self, Self]:
+        """Both operands in their common type and shape, in the order of the operation."""
+        found = self._operand(other, name)
+        if isinstance(found, TensorCore):
+            dtype = compute_dtype(name, promote(self.dtype, found.dtype))
+            left, right = self._cast(dtype), found._cast(dtype)
+        else:
+            dtype = compute_dtype(name, weak_dtype(found, self.dtype))
+            left, right = self._cast(dtype), self._constant(found, dtype)
+        left, right = left._spread(name, right)
+        return (right, left) if reverse else (left, right)
+
+    def _spread(self, name: str, *others: Self) -> tuple[Self, ...]:
+        """This tensor and `others` in their common shape."""
+        operands = (self, *others)
+        shape = broadcast([operand.shape for operand in operands], name)
+        return tuple(operand._broadcast_to(shape) for operand in operands)
+
+    def _as_float(self, name: str) -> Self:
+        """Integers and bools as the default float; floats as they are."""
+        if self.dtype.is_float:
+            compute_dtype(name, self.dtype)
+            return self
+        return self._cast(dtypes.default_float)
+
+    # Functions with a gradient of their own
+
+    def _ruled(
+        self,
+        rule: Ops | str,
+        compute: Callable[..., Self],
+        *others: Self,
+        arg: Payload = None,
+    ) -> Self:
+        """`compute` of this tensor and `others`, whose gradient is that of `rule` alone.
+
+        rule: an op, or a name of `gradient/functions.py`. arg: the payload that the rule reads.
+        """
+        sources = (self, *others)
+        with GradientSwitch():
+            result = compute(*sources)
+        with building:
+            value = Value(result._node, result._device)
+            if is_recording() and result.dtype.is_float:
+                parents = tuple(source._value for source in sources)
+                value.record = Record(rule, arg, parents)
+                value.requires_grad = any(parent.requires_grad for parent in parents)
+            return self._of(value)
+
+    # Arithmetic of two
+
+    def add(self, x: Self | ConstType, reverse: bool = False) -> Self:
+        """self + x; integers wrap, bool is OR."""
+        left, right = self._pair(x, "add", reverse)
+        return left._apply(Ops.OR if left.dtype.is_bool else Ops.ADD, right)
+
+    def sub(self, x: Self | ConstType, reverse: bool = False) -> Self:
+        """self - x; integers wrap, bool is refused."""
+        left, right = self._pair(x, "sub", reverse)
+        if left.dtype.is_bool:
+            raise UserTypeError("sub: bool has no difference: use ^ or logical_not, or cast to int")
+        return left._apply(Ops.SUB, right)
+
+    def mul(self, x: Self | ConstType, reverse: bool = False) -> Self:
+        """self * x; integers wrap, bool is AND."""
+        left, right = self._pair(x, "mul", reverse)
+        return left._apply(Ops.AND if left.dtype.is_bool else Ops.MUL, right)
+
+    def idiv(self, x: Self | ConstType, reverse: bool = False) -> Self:
+        """The quotient of integers, rounded toward zero (`//` rounds down); floats are refused."""
+        left, right = self._pair(x, "idiv", reverse)
+        require_integer("idiv", left.dtype, accept_bool=False)
+        return left._apply(Ops.IDIV, right)
+
+    def pow(self, x: Self | ConstType, reverse: bool = False) -> Self:
+        """self ** x with the special cases of IEEE 754.
+
+        Integers accept a non-negative integer number as exponent, exact modulo 2^n; every other
+        combination of integers is refused, because its result is no integer.
+        """
+        if not reverse and is_scalar(x) and not isinstance(x, bool):
+            number = cast(ConstType, x)
+            if abs(number) <= 4 and float(number).is_integer() and self.dtype.is_float:
+                compute_dtype("pow", self.dtype)
+                # The reciprocal first: the slope at 0 and at infinities is then no 0 * inf.
+                base = self.reciprocal() if number < 0 else self
+                return base._power(abs(int(number)))
+            if isinstance(number, int) and not self.dtype.is_float:
+                return self._cast(weak_dtype(number, self.dtype))._integer_power(number)
+        left, right = self._pair(x, "pow", reverse)
+        if not left.dtype.is_float:
+            raise UserTypeError(
+                f"pow: {left.dtype.name} accepts a non-negative integer number as exponent: "
+                f"cast to a float type first"
+            )
+        return left._apply(Ops.POW, right)
+
+    def _integer_power(self, exponent: int) -> Self:
+        if exponent < 0:
+            raise UserTypeError(
+                f"pow: {self.dtype.name} ** {exponent} is no integer: cast to a float type first"
+            )
+        return self._power(exponent)
+
+    def _power(self, exponent: int) -> Self:
+        """By repeated squaring; exponent 0 gives ones."""
+        if exponent == 0 and self.dtype.is_float:
+            # An op of its own, so that the result is known to depend on this tensor.
+            return self._apply(Ops.POW, self._constant(0, self.dtype)._broadcast_to(self.shape))
+        if exponent == 0:
+            return self._constant(1, self.dtype)._broadcast_to(self.shape)
+        result: Self | None = None
+        square = self
+        while True:
+            if exponent & 1:
+                result = square if result is None else result._apply(Ops.MUL, square)
+            exponent >>= 1
+            if not exponent:
+                break
+            square = square._apply(Ops.MUL, square)
+        assert result is not None, "an exponent above zero has a lowest set bit"
+        return result._apart_from(self)
+
+    # Bits
+
+    def _bits(self, op: Ops, x: Self | ConstType, name: str, reverse: bool) -> Self:
+        left, right = self._pair(x, name, reverse)
+        require_integer(name, left.dtype)
+        return left._apply(op, right)
+
+    def bitwise_and(self, x: Self | ConstType, reverse: bool = False) -> Self:
+        """self & x on integers and bools."""
+        return self._bits(Ops.AND, x, "bitwise_and", reverse)
+
+    def bitwise_or(self, x: Self | ConstType, reverse: bool = False) -> Self:
+        """self | x on integers and bools."""
+        return self._bits(Ops.OR, x, "bitwise_or", reverse)
+
+    def bitwise_xor(self, x: Self | ConstType, reverse: bool = False) -> Self:
+        """self ^ x on integers and bools."""
+        return self._bits(Ops.XOR, x, "bitwise_xor", reverse)
+
+    def bitwise_not(self) -> Self:
+        """~self: every bit turned; on bools the logical negation."""
+        require_integer("bitwise_not", self.dtype)
+        if self.dtype.is_bool:
+            return self.logical_not()
+        return self._bits(Ops.XOR, self.dtype.maximum if self.dtype.is_unsigned else -1, "", False)
+
+    def lshift(self, x: int) -> Self:
+        """self << x for a number of bits from 0 to the width minus 1."""
+        return self._shift(Ops.SHL, x, "lshift")
+
+    def rshift(self, x: int) -> Self:
+        """self >> x for a number of bits from 0 to the width minus 1; the sign is kept."""
+        return self._shift(Ops.SHR, x, "rshift")
+
+    def _shift(self, op: Ops, x: object, name: str) -> Self:
+        require_integer(name, self.dtype, accept_bool=False)
+        count = integer(x, name)
+        if not 0 <= count < self.dtype.bits:
+            raise UserError(f"{name}: count {count}, accepted is 0 to {self.dtype.bits - 1}")
+        return self._apply(op, self._constant(count, self.dtype)._broadcast_to(self.shape))
+
+    # Comparisons
+
+    def _compared(self, other: object, name: str) -> tuple[Self, Self]:
+        """Both sides; an integer that the tensor's type cannot hold widens the tensor."""
+        number = self._operand(other, name)
+        if isinstance(number, int) and self.dtype.is_int:
+            if self.dtype.minimum <= number <= self.dtype.maximum:
+                return self._pair(number, name)
+            for wider in (dtypes.int64, dtypes.uint64):
+                if self.dtype is not dtypes.uint64 and wider.minimum <= number <= wider.maximum:
+                    return self._cast(wider)._pair(number, name)
+            raise UserError(f"{name}: {number} does not fit the 64-bit integers")
+        return self._pair(number, name)
+
+    def ne(self, x: Self | ConstType) -> Self:
+        """self != x as bool; true where either side is NaN."""
+        left, right = self._compared(x, "ne")
+        return left._apply(Ops.CMPNE, right)
+
+    def eq(self, x: Self | ConstType) -> Self:
+        """self == x as bool; false where either side is NaN."""
+        left, right = self._compared(x, "eq")
+        return left._apply(Ops.CMPNE, right).logical_not()
+
+    def lt(self, x: Self | ConstType) -> Self:
+        """self < x as bool; false where either side is NaN."""
+        left, right = self._compared(x, "lt")
+        return left._less(right)
+
+    def gt(self, x: Self | ConstType) -> Self:
+        """self > x as bool; false where either side is NaN."""
+        left, right = self._compared(x, "gt")
+        return right._less(left)
+
+    def le(self, x: Self | ConstType) -> Self:
+        """self <= x as bool; false where either side is NaN."""
+        left, right = self._compared(x, "le")
+        return left._at_most(right)
+
+    def ge(self, x: Self | ConstType) -> Self:
+        """self >= x as bool; false where either side is NaN."""
+        left, right = self._compared(x, "ge")
+        return right._at_most(left)
+
+    def _less(self, other: Self) -> Self:
+        return self._apply(Ops.CMPLT, other)
+
+    def _at_most(self, other: Self) -> Self:
+        """x <= y. Only floats need two comparisons: with a NaN, not (y < x) would be true."""
+        if not self.dtype.is_float:
+            return other._less(self).logical_not()
+        return self._less(other)._apply(Ops.OR, self.eq(other))
+
+    def isnan(self) -> Self:
+        """True where an element is NaN."""
+        return self._apply(Ops.CMPNE, self)
+
+    # Functions of one
+
+    def neg(self) -> Self:
+        """-self; integers wrap, bool is refused."""
+        if self.dtype.is_bool:
+            raise UserTypeError("neg: bool has no negative: use logical_not, or cast to int")
+        compute_dtype("neg", self.dtype)
+        return self._apply(Ops.NEG)
+
+    def logical_not(self) -> Self:
+        """True where an element is zero."""
+        truth = self._cast(dtypes.bool)
+        return truth._apply(Ops.CMPNE, self._constant(True, dtypes.bool)._broadcast_to(self.shape))
+
+    def reciprocal(self) -> Self:
+        """1 / self; integers give the default float."""
+        return self._as_float("reciprocal")._apply(Ops.RECIP)
+
+    def sqrt(self) -> Self:
+        """The square root; NaN below zero, -0 for -0."""
+        return self._as_float("sqrt")._apply(Ops.SQRT)
+
+    def rsqrt(self) -> Self:
+        """1 / sqrt(self)."""
+        return self.sqrt().reciprocal()
+
+    def exp2(self) -> Self:
+        """2 ** self."""
+        return self._as_float("exp2")._apply(Ops.EXP2)
+
+    def log2(self) -> Self:
+        """The logarithm to base 2; -inf for 0, NaN below."""
+        return self._as_float("log2")._apply(Ops.LOG2)
+
+    def sin(self) -> Self:
+        """The sine of radians; NaN for an infinity."""
+        return self._as_float("sin")._apply(Ops.SIN)
+
+    def square(self) -> Self:
+        """self * self."""
+        return self.mul(self)
+
+    def clamp(
+        self, min_: Self | ConstType | None = None, max_: Self | ConstType | None = None
+    ) -> Self:
+        """Not below `min_` and not above `max_`, where they are given; NaN stays NaN."""
+        if min_ is None and max_ is None:
+            raise UserError("clamp: min_ and max_ are both None: accepted is at least one bound")
+        for name, bound in (("min_", min_), ("max_", max_)):
+            if bound is not None:
+                self._operand(bound, f"clamp: {name}")
+        raised = self if min_ is None else self.lt(min_).where(min_, self)
+        return raised if max_ is None else raised.gt(max_).where(max_, raised)
+
+    def clip(
+        self, min_: Self | ConstType | None = None, max_: Self | ConstType | None = None
+    ) -> Self:
+        """The same as `clamp`."""
+        return self.clamp(min_, max_)
+
+    def relu(self) -> Self:
+        """The element where it is above 0, else 0; NaN stays NaN. The slope at 0 is 0."""
+        passes = self.gt(0)
+        if self.dtype.is_float:
+            passes = passes.bitwise_or(self.isnan())
+        return passes.where(self, 0)
+
+    def detach(self) -> Self:
+        """The same elements, through which no gradient flows."""
+        return self._apply(Ops.DETACH)
+
+    def contiguous_backward(self) -> Self:
+        """The same elements; their gradient gets memory of its own when it comes by here."""
+        return self._ruled("contiguous_backward", lambda x: x)
+
+    # Selection and types
+
+    def where(self, x: Self | ConstType, y: Self | ConstType) -> Self:
+        """`x` where this tensor is not 0, else `y`; a number takes the other side's type.
+
+        NaN is not 0, as in numpy.
+        """
+        left, right = self._operand(x, "where"), self._operand(y, "where")
+        dtype = _common_dtype(left, right)
+        chosen, other = (
+            value._cast(dtype) if isinstance(value, TensorCore) else self._constant(value, dtype)
+            for value in (left, right)
+        )
+        condition, chosen, other = self._cast(dtypes.bool)._spread("where", chosen, other)
+        return condition._apply(Ops.WHERE, chosen, other)
+
+    def cast(self, dtype: DTypeLike) -> Self:
+        """The elements converted to `dtype`: integers wrap, floats round to nearest even.
+
+        A float out of an integer type's range has no specified value; bool is `x != 0`.
+        """
+        target = to_dtype(dtype, "cast")
+        if target not in dtypes.all:
+            raise UserTypeError(f"cast: {target.name} is not an element type of tensors")
+        return self._cast(target)
+
+
+def _common_dtype(left: TensorCore | ConstType, right: TensorCore | ConstType) -> DType:
+    """The type in which two choices of a WHERE meet."""
+    if isinstance(left, TensorCore):
+        if isinstance(right, TensorCore):
+            return promote(left.dtype, right.dtype)
+        return weak_dtype(right, left.dtype)
+    if isinstance(right, TensorCore):
+        return weak_dtype(left, right.dtype)
+    return weak_dtype(right, scalar_dtype(left))

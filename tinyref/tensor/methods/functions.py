@@ -1,0 +1,176 @@
+"""Exponential, logarithm and the activations and normalisations that are made of them."""
+
+from __future__ import annotations
+
+import math
+from typing import Self
+
+from tinyref.dtype import ConstType, DType, DTypeLike, to_dtype
+from tinyref.errors import UserError, UserTypeError
+from tinyref.tensor.arguments import axes_of, axis_of
+from tinyref.tensor.literals import is_scalar
+from tinyref.tensor.methods.elementwise import compute_dtype
+from tinyref.tensor.methods.mathematics import Mathematics, log1p
+from tinyref.tensor.methods.reduction import Axes
+from tinyref.uops.ops import Ops
+
+
+def _require_numbers(name: str, **given: object) -> None:
+    """Raises `UserError` for an argument that is no number."""
+    for argument, value in given.items():
+        if not is_scalar(value):
+            kind = type(value).__name__
+            raise UserTypeError(f"{name}: {argument} is a {kind}: accepted is a number")
+
+
+class Functions(Mathematics):
+    """float16 and bfloat16 are computed in float32 and rounded once; integers give float32."""
+
+    __slots__ = ()
+
+    def sigmoid(self) -> Self:
+        """1 / (1 + e ** -self), by powers of e that never overflow, so its gradient is finite."""
+        x = self._wide("sigmoid")
+        negative = x.lt(0)
+        power = negative.where(x, x.neg()).exp()
+        return negative.where(power, 1.0).div(power.add(1))._cast(self._result_dtype())
+
+    def silu(self) -> Self:
+        """self * sigmoid(self)."""
+        x = self._wide("silu")
+        return x.mul(x.sigmoid())._cast(self._result_dtype())
+
+    def swish(self) -> Self:
+        """The same as `silu`."""
+        return self.silu()
+
+    def gelu(self) -> Self:
+        """self * (1 + tanh(u)) / 2 with u = sqrt(2 / pi) (x + 0.044715 x^3), as self * sigmoid(2u).
+
+        Hendrycks and Gimpel, "Gaussian Error Linear Units", 2016: the approximation by tanh.
+        """
+        x = self._wide("gelu")
+        inner = x.mul(x.square().mul(0.044715).add(1)).mul(2 * math.sqrt(2 / math.pi))
+        return x.mul(inner.sigmoid())._cast(self._result_dtype())
+
+    def quick_gelu(self) -> Self:
+        """self * sigmoid(1.702 self)."""
+        x = self._wide("quick_gelu")
+        return x.mul(x.mul(1.702).sigmoid())._cast(self._result_dtype())
+
+    def relu6(self) -> Self:
+        """The element from 0 to 6, else the nearer end."""
+        return self.relu().clamp(max_=6)
+
+    def hardtanh(self, min_val: ConstType = -1, max_val: ConstType = 1) -> Self:
+        """The element from `min_val` to `max_val`, else the nearer end."""
+        _require_numbers("hardtanh", min_val=min_val, max_val=max_val)
+        if min_val > max_val:
+            raise UserError(f"hardtanh: min_val {min_val} is above max_val {max_val}")
+        return self.clamp(min_val, max_val)
+
+    def hardsigmoid(self, alpha: float = 1 / 6, beta: float = 0.5) -> Self:
+        """alpha * self + beta, from 0 to 1, else the nearer end."""
+        _require_numbers("hardsigmoid", alpha=alpha, beta=beta)
+        x = self._wide("hardsigmoid")
+        return x.mul(alpha).add(beta).clamp(0, 1)._cast(self._result_dtype())
+
+    def hardswish(self) -> Self:
+        """self * relu6(self + 3) / 6."""
+        x = self._wide("hardswish")
+        return x.mul(x.add(3).relu6()).mul(1 / 6)._cast(self._result_dtype())
+
+    def leaky_relu(self, neg_slope: float = 0.01) -> Self:
+        """The element where it is above 0, else `neg_slope` times it."""
+        _require_numbers("leaky_relu", neg_slope=neg_slope)
+        x = self._wide("leaky_relu")
+        return x.gt(0).where(x, x.mul(neg_slope))._cast(self._result_dtype())
+
+    def elu(self, alpha: float = 1.0) -> Self:
+        """The element where it is above 0, else alpha * (e ** self - 1)."""
+        _require_numbers("elu", alpha=alpha)
+        return self._exponential_below_zero("elu", alpha, 1.0)
+
+    def celu(self, alpha: float = 1.0) -> Self:
+        """The element where it is above 0, else alpha * (e ** (self / alpha) - 1)."""
+        _require_numbers("celu", alpha=alpha)
+        if alpha == 0:
+            raise UserError("celu: alpha is 0, by which it divides: accepted are other numbers")
+        return self._exponential_below_zero("celu", alpha, alpha)
+
+    def selu(self, alpha: float = 1.67326, gamma: float = 1.0507) -> Self:
+        """gamma * elu(self, alpha): Klambauer and others, "Self-Normalizing Neural Networks"."""
+        _require_numbers("selu", alpha=alpha, gamma=gamma)
+        found = self._wide("selu")._exponential_below_zero("selu", alpha, 1.0)
+        return found.mul(gamma)._cast(self._result_dtype())
+
+    def _exponential_below_zero(self, name: str, scale: float, width: float) -> Self:
+        """The element where it is above 0, else scale * (e ** (self / width) - 1)."""
+        x = self._wide(name)
+        is_above = x.gt(0)
+        # The side that is not chosen stays small, so that its gradient is finite.
+        below = is_above.where(0, x)
+        scaled = below if width == 1 else below.div(width)
+        return is_above.where(x, scaled._expm1().mul(scale))._cast(self._result_dtype())
+
+    def softplus(self, beta: float = 1) -> Self:
+        """log(1 + e ** (beta * self)) / beta, as max(z, 0) + log(1 + e ** -|z|): no overflow."""
+        _require_numbers("softplus", beta=beta)
+        if beta == 0:
+            raise UserError("softplus: beta is 0, by which it divides: accepted are other numbers")
+        z = self._wide("softplus")
+        z = z if beta == 1 else z.mul(beta)
+        found = z._ruled("softplus", lambda z: z.relu().add(log1p(z.abs().neg().exp())))
+        return (found if beta == 1 else found.div(beta))._cast(self._result_dtype())
+
+    def mish(self) -> Self:
+        """self * tanh(softplus(self)): Misra, "Mish: A Self Regularized Activation Function"."""
+        x = self._wide("mish")
+        return x.mul(x.softplus().tanh())._cast(self._result_dtype())
+
+    def softsign(self) -> Self:
+        """self / (1 + |self|)."""
+        x = self._wide("softsign")
+        return x.div(x.abs().add(1))._cast(self._result_dtype())
+
+    def _shifted(self, axis: int, name: str, dtype: DTypeLike | None) -> tuple[Self, DType, int]:
+        """Distances from the largest element along `axis`, the result's type, and the axis.
+
+        The largest is taken as a constant: the functions below do not depend on it.
+        """
+        number = axis_of(axis, self.ndim, name)
+        axes = (number,) if self.ndim else ()
+        target = self._result_dtype() if dtype is None else to_dtype(dtype, name)
+        if not compute_dtype(name, target).is_float:
+            raise UserTypeError(f"{name}: dtype {target.name}, accepted are float types")
+        wide = self._cast(target)._wide(name)
+        return wide.sub(wide.detach()._reduce(Ops.MAX, axes)), target, number
+
+    def softmax(
+        self, axis: int = -1, dtype: DTypeLike | None = None, _single_kernel: int = 0
+    ) -> Self:
+        """e ** self, scaled to add up to 1 along `axis`; `dtype` names the result's type.
+
+        `_single_kernel` asks for one kernel; how many there are is the scheduler's decision.
+        """
+        shifted, target, number = self._shifted(axis, "softmax", dtype)
+        powers = shifted.exp()
+        axes = (number,) if self.ndim else ()
+        return powers.div(powers.sum(axes, keepdim=True))._cast(target)
+
+    def log_softmax(self, axis: int = -1, dtype: DTypeLike | None = None) -> Self:
+        """The logarithm of `softmax`, without its underflow."""
+        shifted, target, number = self._shifted(axis, "log_softmax", dtype)
+        axes = (number,) if self.ndim else ()
+        return shifted.sub(shifted.exp().sum(axes, keepdim=True).log())._cast(target)
+
+    def logsumexp(self, axis: Axes = None, keepdim: bool = False) -> Self:
+        """log(sum(e ** self)), without overflow; -inf where all elements are -inf."""
+        axes = axes_of(axis, self.ndim, "logsumexp")
+        wide = self._wide("logsumexp")
+        # MAX may lose a NaN; the sum below does not.
+        largest = wide.detach()._reduce(Ops.MAX, axes)
+        # An infinite maximum would give inf - inf; 0 in its place leaves the infinity as it is.
+        base = largest.isfinite().where(largest, 0)
+        kept = wide.sub(base).exp().sum(axes, keepdim=True).log().add(base)
+        return kept._without(() if keepdim else axes)._cast(self._result_dtype())

@@ -1,0 +1,422 @@
+"""Losses, normalisation, attention, and the switch between training and use."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Self
+
+from tinyref.algebra.symbolic import describe, describe_shape
+from tinyref.config import Setting
+from tinyref.dtype import dtypes
+from tinyref.errors import UserError, UserTypeError, argument_error
+from tinyref.tensor.arguments import axes_of, axis_of, fixed, integer
+from tinyref.tensor.methods.random import Random
+from tinyref.tensor.methods.reduction import Axes
+
+_REDUCTIONS = ("mean", "sum", "none")
+# What torch limits the logarithms of binary cross-entropy to, so that a sure mistake costs 100.
+_LEAST_LOGARITHM = -100.0
+_within: Setting[bool | None] = Setting("tinyref_training", None)
+
+
+class TrainingSwitch(contextlib.ContextDecorator):
+    """Training, or not, within a block or a function: `with Tensor.train(): ...`."""
+
+    def __init__(self, mode: bool = True) -> None:
+        if not isinstance(mode, bool):
+            raise UserTypeError(f"train: mode {mode!r}: accepted are True and False")
+        self.mode = mode
+
+    def __enter__(self) -> Self:
+        _within.enter(self.mode)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        _within.leave()
+
+
+class Trained(type):
+    """The class of classes that have a training mode: `Tensor.training`, to read and to set."""
+
+    _training = False
+
+    @property
+    def training(cls) -> bool:
+        """Whether dropout drops and batch normalisation learns; False at first.
+
+        Set, it holds everywhere outside of the blocks of `train` and `test`; within one, for the
+        rest of that block.
+        """
+        return _is_training()
+
+    @training.setter
+    def training(cls, mode: bool) -> None:
+        if not isinstance(mode, bool):
+            raise UserTypeError(f"training: {mode!r}: accepted are True and False")
+        if _within.get() is None:
+            Trained._training = mode
+        else:
+            _within.set(mode)
+
+
+def _is_training() -> bool:
+    within = _within.get()
+    return Trained._training if within is None else within
+
+
+class Losses(Random, metaclass=Trained):
+    """Losses and normalisations of float16 and bfloat16 are computed in float32, rounded once.
+
+    reduction: "mean", "sum", or "none" for one loss each. Classes are integers along the axis
+    after the batch, or the only axis; a class that does not exist gives NaN, as no loss is.
+    """
+
+    __slots__ = ()
+
+    @property
+    def training(self) -> bool:
+        """The mode of the class: see `Tensor.training`."""
+        return _is_training()
+
+    @staticmethod
+    def train(mode: bool = True) -> TrainingSwitch:
+        """Training within a block or a decorated function: `with Tensor.train(): ...`."""
+        return TrainingSwitch(mode)
+
+    @staticmethod
+    def test(mode: bool = True) -> TrainingSwitch:
+        """No training within a block or a decorated function: the opposite of `train`."""
+        return TrainingSwitch(not mode if isinstance(mode, bool) else mode)
+
+    def sequential(self, ll: Sequence[Callable[[Self], Self]]) -> Self:
+        """This tensor through the functions of `ll`, one after the other."""
+        result = self
+        if not isinstance(ll, Iterable):
+            raise UserTypeError(f"sequential: ll is a {type(ll).__name__}, accepted is a list")
+        for place, layer in enumerate(ll):
+            if not callable(layer):
+                name = type(layer).__name__
+                raise UserTypeError(f"sequential: item {place} is a {name}, accepted are functions")
+            result = layer(result)
+        return result
+
+    # Normalisation
+
+    def layernorm(self, axis: Axes = -1, eps: float = 1e-5) -> Self:
+        """Mean 0 and variance 1 along `axis`: (x - mean) / sqrt(variance + eps).
+
+        Ba, Kiros and Hinton, "Layer Normalization", 2016. The variance is that of the population.
+        """
+        axes = axes_of(axis, self.ndim, "layernorm")
+        self._operand(eps, "layernorm: eps")
+        wide = self._wide("layernorm")
+        distance = wide.sub(wide.mean(axes, keepdim=True))
+        variance = distance.square().mean(axes, keepdim=True)
+        return distance.mul(variance.add(eps).rsqrt())._cast(self._result_dtype())
+
+    def batchnorm(
+        self,
+        weight: Self | None,
+        bias: Self | None,
+        mean: Self,
+        invstd: Self,
+        axis: int | Sequence[int] = 1,
+    ) -> Self:
+        """(x - mean) * weight * invstd + bias, each of them with an element for each along `axis`.
+
+        Ioffe and Szegedy, "Batch Normalization", 2015. invstd is 1 / sqrt(variance + eps).
+        """
+        axes = axes_of(axis, self.ndim, "batchnorm")
+        wanted = tuple(self.shape[number] for number in axes)
+        shape = tuple(size if number in axes else 1 for number, size in enumerate(self.shape))
+
+        def placed(tensor: Self, name: str) -> Self:
+            self._factors(tensor, f"batchnorm: {name}")
+            if tensor.shape not in (wanted, shape):
+                raise UserError(
+                    f"batchnorm: {name} {describe_shape(tensor.shape)}: "
+                    f"accepted is {describe_shape(wanted)}"
+                )
+            return tensor._reshape(shape)
+
+        result = self._wide("batchnorm").sub(placed(mean, "mean"))
+        if weight is not None:
+            result = result.mul(placed(weight, "weight"))
+        result = result.mul(placed(invstd, "invstd"))
+        if bias is not None:
+            result = result.add(placed(bias, "bias"))
+        return result._cast(self._result_dtype())
+
+    def dropout(self, p: float = 0.5) -> Self:
+        """Each element is 0 with probability `p`, else divided by 1 - p; only in training.
+
+        Srivastava et al., "Dropout", 2014.
+        """
+        if isinstance(p, bool) or not isinstance(p, int | float) or not 0 <= p <= 1:
+            raise argument_error(
+                p, int | float, f"dropout: p {p!r}: accepted is a number from 0 to 1"
+            )
+        if not self.dtype.is_float:
+            raise UserTypeError(f"dropout: got {self.dtype.name}, accepted are floats")
+        if not _is_training() or p == 0:
+            return self
+        if p == 1:
+            return self._constant(False, dtypes.bool)._broadcast_to(self.shape).where(self, 0)
+        drawn = self.rand(*self.shape, device=self.device, dtype=dtypes.float32, contiguous=False)
+        # The mask is kept: the gradient needs the very same one.
+        kept = drawn.ge(p).contiguous()
+        return kept.where(self.mul(1 / (1 - p)), 0)
+
+    # Losses
+
+    def _mean_or_sum(self, reduction: str) -> Self:
+        if reduction == "none":
+            return self
+        return self.mean() if reduction == "mean" else self.sum()
+
+    def _check_loss(self, other: Self, reduction: str, smoothing: float, name: str) -> None:
+        if reduction not in _REDUCTIONS:
+            raise UserError(
+                f"{name}: reduction {reduction!r}: accepted are {', '.join(_REDUCTIONS)}"
+            )
+        if not 0 <= smoothing <= 1:
+            raise UserError(f"{name}: label_smoothing {smoothing}: accepted is 0 to 1")
+        self._factors(other, name)
+
+    def _check_pairs(self, other: Self, name: str) -> None:
+        if self.shape != other.shape:
+            raise UserError(
+                f"{name}: shapes {describe_shape(self.shape)} and {describe_shape(other.shape)}: "
+                f"they must be equal"
+            )
+
+    def binary_crossentropy(self, Y: Self, reduction: str = "mean") -> Self:  # noqa: N803
+        """-(Y log x + (1 - Y) log(1 - x)) of probabilities x; logarithms are at least -100."""
+        self._check_loss(Y, reduction, 0, "binary_crossentropy")
+        self._check_pairs(Y, "binary_crossentropy")
+        x = self._wide("binary_crossentropy")
+        y = Y._wide("binary_crossentropy")
+        losses = x._limited_log().mul(y).add(x.sub(1).neg()._limited_log().mul(y.sub(1).neg()))
+        return losses.neg()._mean_or_sum(reduction)._cast(self._result_dtype())
+
+    def _limited_log(self) -> Self:
+        tiny = self.le(math.exp(_LEAST_LOGARITHM))
+        # The logarithm is not even taken there: its gradient would be 0 times infinity.
+        return tiny.where(_LEAST_LOGARITHM, tiny.where(1, self).log())
+
+    def binary_crossentropy_logits(
+        self,
+        Y: Self,  # noqa: N803
+        reduction: str = "mean",
+    ) -> Self:
+        """`binary_crossentropy` of sigmoid(x), without its overflow: log(1 + e ** x) - Y x."""
+        self._check_loss(Y, reduction, 0, "binary_crossentropy_logits")
+        self._check_pairs(Y, "binary_crossentropy_logits")
+        x = self._wide("binary_crossentropy_logits")
+        negative = x.lt(0)
+        power = negative.where(x, x.neg()).exp()
+        losses = (
+            negative.where(0, x)
+            .add(power.add(1).log())
+            .sub(x.mul(Y._wide("binary_crossentropy_logits")))
+        )
+        return losses._mean_or_sum(reduction)._cast(self._result_dtype())
+
+    def cross_entropy(
+        self,
+        Y: Self,  # noqa: N803
+        reduction: str = "mean",
+        label_smoothing: float = 0.0,
+    ) -> Self:
+        """-sum(Y log softmax(x)) over the classes, which are on axis 1, or 0 where it is alone.
+
+        Y: classes, in the shape of x without that axis, or probabilities in the shape of x.
+        `label_smoothing` is the part of Y that is spread evenly over all classes (Szegedy et al.,
+        "Rethinking the Inception Architecture", 2016).
+        """
+        name = "cross_entropy"
+        self._check_loss(Y, reduction, label_smoothing, name)
+        axis = self._class_axis(name)
+        if Y.dtype.is_int:
+            labels = self._labels(Y, axis, name)
+            losses = self._class_losses(labels, axis, label_smoothing, name)
+        else:
+            self._check_pairs(Y, name)
+            classes = fixed((self.shape[axis],), name)[0]
+            spread = Y._wide(name)
+            if label_smoothing:
+                spread = spread.mul(1 - label_smoothing).add(label_smoothing / classes)
+            logarithms = self._wide(name).log_softmax(axis)
+            losses = logarithms.mul(spread).sum(axis).neg()
+        return losses._mean_or_sum(reduction)._cast(self._result_dtype())
+
+    def _class_axis(self, name: str) -> int:
+        if not self.ndim:
+            raise UserError(f"{name}: a tensor without axes has no classes")
+        return 0 if self.ndim == 1 else 1
+
+    def _labels(self, labels: Self, axis: int, name: str) -> Self:
+        """Integer classes with an axis of size 1 in the place of the classes."""
+        wanted = (*self.shape[:axis], *self.shape[axis + 1 :])
+        if not labels.dtype.is_int:
+            raise UserTypeError(f"{name}: classes of {labels.dtype.name}: accepted are integers")
+        if labels.shape != wanted:
+            raise UserError(
+                f"{name}: classes of shape {describe_shape(labels.shape)}: "
+                f"accepted is {describe_shape(wanted)}"
+            )
+        return labels.unsqueeze(axis)
+
+    def _exists(self, axis: int, labels: Self) -> Self:
+        """Where a class is one of those along the axis."""
+        return labels.ge(0).bitwise_and(labels.lt(fixed((self.shape[axis],), "classes")[0]))
+
+    def _class_losses(self, labels: Self, axis: int, smoothing: float, name: str) -> Self:
+        """-log softmax(x) of the class of each, which only that one element is read for.
+
+        As log(sum(e ** (x - max))) - (x[class] - max), where nothing cancels.
+        """
+        wide = self._wide(name)
+        largest = wide.detach().max(axis, keepdim=True)
+        logarithm = wide.sub(largest).exp().sum(axis, keepdim=True).log()
+        losses = logarithm.sub(wide._picked(axis, labels, name).sub(largest))
+        if smoothing:
+            even = logarithm.sub(wide.sub(largest).mean(axis, keepdim=True))
+            losses = losses.mul(1 - smoothing).add(even.mul(smoothing))
+        return self._exists(axis, labels).where(losses, math.nan).squeeze(axis)
+
+    def nll_loss(
+        self,
+        Y: Self,  # noqa: N803
+        weight: Self | None = None,
+        ignore_index: int | None = None,
+        reduction: str = "mean",
+    ) -> Self:
+        """-x[class] of logarithms of probabilities x; the classes are as in `cross_entropy`.
+
+        weight: a factor for each class. The mean divides by the sum of the factors. Elements of
+        the class `ignore_index` give 0 and do not count.
+        """
+        name = "nll_loss"
+        self._check_loss(Y, reduction, 0, name)
+        axis = self._class_axis(name)
+        labels = self._labels(Y, axis, name)
+        wide = self._wide(name)
+        factors = self._class_weights(labels, weight, axis, name)._cast(wide.dtype)
+        losses = wide._picked(axis, labels, name).neg().mul(factors)
+        losses = self._exists(axis, labels).where(losses, math.nan)
+        counted = None
+        if ignore_index is not None:
+            counted = labels.ne(integer(ignore_index, f"{name}: ignore_index"))
+        found = losses._weighed(factors, counted, axis, reduction)
+        return found._cast(self._result_dtype())
+
+    def _class_weights(self, labels: Self, weight: Self | None, axis: int, name: str) -> Self:
+        if weight is None:
+            return self._constant(1, self._result_dtype())._broadcast_to(labels.shape)
+        self._factors(weight, f"{name}: weight")
+        if weight.shape != (self.shape[axis],):
+            raise UserError(
+                f"{name}: weight {describe_shape(weight.shape)}: accepted is a factor for each of "
+                f"{describe(self.shape[axis])} classes"
+            )
+        shape = [1] * axis + [-1] + [1] * (self.ndim - axis - 1)
+        return weight.reshape(tuple(shape))._picked(axis, labels, name)
+
+    def _weighed(self, factors: Self, counted: Self | None, axis: int, reduction: str) -> Self:
+        """Losses reduced: their sum over the sum of the factors, both where it is counted."""
+        losses = self
+        if counted is not None:
+            losses, factors = counted.where(self, 0), counted.where(factors, 0)
+        if reduction == "mean":
+            return losses.sum().div(factors.sum())
+        return losses.squeeze(axis) if reduction == "none" else losses.sum()
+
+    def sparse_categorical_crossentropy(
+        self,
+        Y: Self,  # noqa: N803
+        ignore_index: int = -1,
+        label_smoothing: float = 0.0,
+        reduction: str = "mean",
+    ) -> Self:
+        """`cross_entropy` of classes along the last axis; those of `ignore_index` do not count."""
+        name = "sparse_categorical_crossentropy"
+        self._check_loss(Y, reduction, label_smoothing, name)
+        self._class_axis(name)
+        axis = axis_of(-1, self.ndim, name)
+        labels = self._labels(Y, axis, name)
+        losses = self._class_losses(labels, axis, label_smoothing, name).unsqueeze(axis)
+        ones = losses._constant(1, losses.dtype)._broadcast_to(losses.shape)
+        counted = labels.ne(integer(ignore_index, f"{name}: ignore_index"))
+        found = losses._weighed(ones, counted, axis, reduction)
+        return found._cast(self._result_dtype())
+
+    # Attention
+
+    def scaled_dot_product_attention(
+        self,
+        key: Self,
+        value: Self,
+        attn_mask: Self | None = None,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+    ) -> Self:
+        """softmax(x key' / sqrt(d)) value, with d the size of the last axis of x and key.
+
+        Shapes: this (..., queries, d), key (..., keys, d), value (..., keys, e); the axes in front
+        broadcast. attn_mask: bool, False where a key is hidden, or numbers that are added; it
+        broadcasts to (..., queries, keys). is_causal: query i sees the keys up to i. A query that
+        sees no key gives zeros. dropout_p: of the weights, in training. Vaswani et al., "Attention
+        Is All You Need", 2017.
+        """
+        name = "scaled_dot_product_attention"
+        self._check_attention(key, value, attn_mask, is_causal, name)
+        target = self._result_dtype()
+        wide = self._wide(name)
+        scores = wide._product(key.transpose(-2, -1), None, name)
+        scores = scores.mul(1 / math.sqrt(fixed(self.shape[-1:], name)[0]))
+        if is_causal:
+            attn_mask = self._causal(self.shape[-2], key.shape[-2])
+        if attn_mask is not None and attn_mask.dtype.is_bool:
+            scores = attn_mask.where(scores, -math.inf)
+        elif attn_mask is not None:
+            scores = scores.add(attn_mask)
+        largest = scores.detach().max(-1, keepdim=True)
+        base = largest.eq(-math.inf).where(0, largest)
+        powers = scores.sub(base).exp()
+        total = powers.sum(-1, keepdim=True)
+        weights = powers.div(total.eq(0).where(1, total)).dropout(dropout_p)
+        return weights._product(value, None, name)._cast(target)
+
+    def _causal(self, queries: object, keys: object) -> Self:
+        """(queries, keys): True where the key is not behind the query."""
+        rows = self.arange(queries, device=self.device)  # type: ignore[arg-type]
+        columns = self.arange(keys, device=self.device)  # type: ignore[arg-type]
+        return rows.unsqueeze(1).ge(columns)
+
+    def _check_attention(
+        self, key: Self, value: Self, mask: Self | None, is_causal: bool, name: str
+    ) -> None:
+        for argument, tensor in (("key", key), ("value", value)):
+            self._factors(tensor, f"{name}: {argument}")
+        if min(self.ndim, key.ndim, value.ndim) < 2 or self.shape[-1] != key.shape[-1]:
+            raise UserError(
+                f"{name}: queries {describe_shape(self.shape)} and keys "
+                f"{describe_shape(key.shape)}: the last axes must be equal, with one in front"
+            )
+        if key.shape[-2] != value.shape[-2]:
+            raise UserError(
+                f"{name}: keys {describe_shape(key.shape)} and values "
+                f"{describe_shape(value.shape)}: there must be as many"
+            )
+        if mask is None:
+            return
+        self._factors(mask, f"{name}: attn_mask")
+        if is_causal:
+            raise UserError(f"{name}: attn_mask and is_causal: accepted is one of them")
+        if not (mask.dtype.is_bool or mask.dtype.is_float):
+            raise UserTypeError(
+                f"{name}: attn_mask of {mask.dtype.name}: accepted are bool and floats"
+            )

@@ -1,0 +1,352 @@
+"""Functions of one variable that are made of the primitive ops, and some of two."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Self, TypeVar
+
+from tinyref.dtype import DType, dtypes, sum_dtype
+from tinyref.errors import UserTypeError, argument_error
+from tinyref.tensor.literals import is_scalar
+from tinyref.tensor.methods import approximations as tables
+from tinyref.tensor.methods.reduction import Reduction
+from tinyref.tensor.values.core import TensorCore
+
+T = TypeVar("T", bound="Mathematics")
+
+# pi/2 as the nearest number of the type and what is missing to 53 or 106 bits.
+_HALF_PI = {
+    dtypes.float32: (1.5707963705062866, -4.371139000186241e-08),
+    dtypes.float64: (1.5707963267948966, 6.123233995736766e-17),
+}
+# tanh(x) for |x| < 0.625 is x * (1 + z * P(z) / Q(z)) with z = x * x, Q monic (Moshier, Cephes
+# library, tanhf.c with Q = 1, and tanh.c). Highest power first.
+_TANH_FLOAT32 = (
+    (-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1),
+    (),
+)
+_TANH_FLOAT64 = (
+    (-9.64399179425052238628e-1, -9.92877231001918586564e1, -1.61468768441708447952e3),
+    (1.12811678491632931402e2, 2.23548839060100448583e3, 4.84406305325125486048e3),
+)
+
+
+class Mathematics(Reduction):
+    """float16 and bfloat16 are computed in float32 and rounded once; integers give float32."""
+
+    __slots__ = ()
+
+    def _wide(self, name: str) -> Self:
+        """This tensor in the type that the function is computed in."""
+        floats = self._as_float(name)
+        return floats._cast(sum_dtype(floats.dtype))
+
+    def _result_dtype(self) -> DType:
+        return self.dtype if self.dtype.is_float else dtypes.default_float
+
+    def _computed(self, name: str, compute: Callable[[Self], Self]) -> Self:
+        """A function with a gradient of its own, in the type of its computation."""
+        return self._wide(name)._ruled(name, compute)._cast(self._result_dtype())
+
+    def exp(self) -> Self:
+        """e ** self, as 2 ** (self * log2(e))."""
+        return self._wide("exp").mul(1 / math.log(2)).exp2()._cast(self._result_dtype())
+
+    def log(self) -> Self:
+        """The natural logarithm, as log2(self) * ln(2); -inf for 0, NaN below."""
+        return self._wide("log").log2().mul(math.log(2))._cast(self._result_dtype())
+
+    def tanh(self) -> Self:
+        """The hyperbolic tangent: +-1 far out, and accurate near 0 where tanh(x) is nearly x."""
+        x = self._wide("tanh")
+        negative = x.lt(0)
+        magnitude = negative.where(x.neg(), x)
+        far = magnitude.gt(20)
+        power = far.where(20, magnitude).mul(-2).exp()
+        large = power.sub(1).div(power.add(1))
+        signed = negative.where(large, large.neg())
+        result = magnitude.lt(0.625).where(x._tanh_near_zero(), signed)
+        return result._cast(self._result_dtype())
+
+    def _tanh_near_zero(self) -> Self:
+        numerator, denominator = _TANH_FLOAT64 if self.dtype is dtypes.float64 else _TANH_FLOAT32
+        # Far from zero the value is not used; keeping it small keeps its gradient finite.
+        x = self.lt(1).mul(self.gt(-1)).where(self, 0)
+        z = x.square()
+        quotient = z._polynomial(numerator)
+        if denominator:
+            quotient = quotient.div(z._polynomial((1.0, *denominator)))
+        return x.mul(z.mul(quotient).add(1))
+
+    def _polynomial(self, coefficients: tuple[float, ...]) -> Self:
+        """By Horner's scheme, highest power first; at least two coefficients."""
+        result = self.mul(coefficients[0])
+        for coefficient in coefficients[1:-1]:
+            result = result.add(coefficient).mul(self)
+        return result.add(coefficients[-1])
+
+    def cos(self) -> Self:
+        """The cosine of radians; NaN for an infinity."""
+        return self._computed("cos", _cosine)
+
+    def tan(self) -> Self:
+        """The tangent of radians; NaN for an infinity."""
+        return self._computed("tan", _tangent)
+
+    def asin(self) -> Self:
+        """The angle from -pi/2 to pi/2 that has this sine; NaN beyond -1 and 1."""
+        return self._computed("asin", _arcsine)
+
+    def acos(self) -> Self:
+        """The angle from 0 to pi that has this cosine; NaN beyond -1 and 1."""
+        return self._computed("acos", _arccosine)
+
+    def atan(self) -> Self:
+        """The angle from -pi/2 to pi/2 that has this tangent."""
+        return self._computed("atan", _arctangent)
+
+    def sinh(self) -> Self:
+        """The hyperbolic sine, (e ** x - e ** -x) / 2."""
+        return self._computed("sinh", _hyperbolic_sine)
+
+    def cosh(self) -> Self:
+        """The hyperbolic cosine, (e ** x + e ** -x) / 2."""
+        return self._computed("cosh", _hyperbolic_cosine)
+
+    def asinh(self) -> Self:
+        """The inverse of `sinh`."""
+        return self._computed("asinh", _inverse_sinh)
+
+    def acosh(self) -> Self:
+        """The inverse of `cosh`, from 0 on; NaN below 1."""
+        return self._computed("acosh", _inverse_cosh)
+
+    def atanh(self) -> Self:
+        """The inverse of `tanh`; infinite at -1 and 1, NaN beyond."""
+        return self._computed("atanh", _inverse_tanh)
+
+    def erf(self) -> Self:
+        """The error function, 2 / sqrt(pi) times the integral of e ** -t^2 from 0."""
+        return self._computed("erf", _error_function)
+
+    def _expm1(self) -> Self:
+        """e ** x - 1 for x up to 0, accurate near 0, as 2 t / (1 - t) with t = tanh(x / 2)."""
+        return self._ruled("expm1", _expm1_by_tanh)
+
+    def _log1p(self) -> Self:
+        """log(1 + x), accurate near 0."""
+        return self._ruled("log1p", log1p)
+
+    def lerp(self, end: Self, weight: Self | float) -> Self:
+        """self + (end - self) * weight, exactly `end` at weight 1; floats only.
+
+        Raises `UserError` for integers, as a weight lies between them.
+        """
+        found = self._operand(end, "lerp")
+        left, right = self._pair(found, "lerp")
+        if not left.dtype.is_float:
+            raise UserTypeError(f"lerp: got {left.dtype.name}, accepted are float types")
+        share = self._operand(weight, "lerp")
+        if not isinstance(share, TensorCore):
+            share = self._constant(share, left.dtype)
+        left, right, share = left._spread("lerp", right, share._cast(left.dtype))
+        distance = right.sub(left)
+        from_end = right.sub(distance.mul(share.neg().add(1)))
+        return share.lt(0.5).where(left.add(distance.mul(share)), from_end)
+
+    def isclose(
+        self, other: Self, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+    ) -> Self:
+        """True where |self - other| <= atol + rtol * |other|, and where both are equal.
+
+        An infinity is close to itself alone, a NaN to a NaN with `equal_nan` and else to nothing.
+        Raises `UserError` for a negative tolerance.
+        """
+        for name, tolerance in (("rtol", rtol), ("atol", atol)):
+            if not (is_scalar(tolerance) and tolerance >= 0):
+                raise argument_error(
+                    tolerance,
+                    int | float,
+                    f"isclose: {name} is {tolerance!r}, accepted is at least 0",
+                )
+        left, right = self._pair(other, "isclose")
+        equal = left.eq(right)
+        if left.dtype.is_bool:
+            return equal
+        floats, others = left._as_float("isclose"), right._as_float("isclose")
+        distance = floats.sub(others).abs()
+        near = distance.le(others.abs().mul(rtol).add(atol)).bitwise_and(distance.isfinite())
+        found = equal.bitwise_or(near.bitwise_and(others.isfinite()))
+        return found.bitwise_or(left.isnan().bitwise_and(right.isnan())) if equal_nan else found
+
+
+# The values, in float32 or float64.
+
+
+def _odd(x: T, compute: Callable[[T], T]) -> T:
+    """compute(|x|) with the sign of x, and x itself where it is 0 or NaN."""
+    found = compute(x.lt(0).where(x.neg(), x))
+    signed = x.lt(0).where(found.neg(), found)
+    return x.eq(0).where(x, signed)
+
+
+def _near_zero(x: T, float32: tables.Coefficients, float64: tables.Coefficients) -> T:
+    """x + x z P(z), with z = x * x."""
+    z = x.square()
+    return x.add(x.mul(z).mul(z._polynomial(tables.for_dtype(x.dtype, float32, float64))))
+
+
+def _with_sines(x: T) -> tuple[T, T, T]:
+    """Where sin(x) is steep, sin(x), and a second sine: of 2x there, of x / 2 elsewhere.
+
+    Each sine is accurate however large x is and however small the sine, so the quotients and
+    products of them are too; sin(pi/2 - x) would not be. 2x stays finite.
+    """
+    sine = x.sin()
+    limit = 1e307 if x.dtype is dtypes.float64 else 1e38
+    is_far = sine.abs().gt(0.5).bitwise_and(x.abs().lt(limit))
+    return is_far, sine, is_far.where(x.mul(2), x.mul(0.5)).sin()
+
+
+def _cosine(x: T) -> T:
+    """sin(2x) / (2 sin(x)) where sin(x) is large, else 1 - 2 sin(x/2)^2."""
+    is_far, sine, second = _with_sines(x)
+    return is_far.where(second.div(sine.mul(2)), second.square().mul(-2).add(1))
+
+
+def _tangent(x: T) -> T:
+    """sin(x) / cos(x)."""
+    is_far, sine, second = _with_sines(x)
+    flat = sine.div(second.square().mul(-2).add(1))
+    return is_far.where(sine.square().mul(2).div(second), flat)
+
+
+def _arc(magnitude: T) -> tuple[T, T]:
+    """Whether x > 1/2, and asin(x), or there asin(sqrt((1 - x) / 2)), which is half of acos(x)."""
+    is_far = magnitude.gt(0.5)
+    r = is_far.where(magnitude.neg().add(1).mul(0.5).sqrt(), magnitude)
+    return is_far, _near_zero(r, tables.ASIN_FLOAT32, tables.ASIN_FLOAT64)
+
+
+def _arcsine(x: T) -> T:
+    def positive(magnitude: T) -> T:
+        is_far, arc = _arc(magnitude)
+        # pi/2 in two parts: the second is what the type cannot hold.
+        return is_far.where(_from_half_pi(arc.mul(2), x.dtype), arc)
+
+    return _odd(x, positive)
+
+
+def _from_half_pi(x: T, dtype: DType) -> T:
+    """pi/2 - x with pi/2 in two parts, as its second half is not lost where x is large."""
+    high, low = _HALF_PI[dtype]
+    return x.neg().add(low).add(high)
+
+
+def _arccosine(x: T) -> T:
+    is_negative = x.lt(0)
+    is_far, arc = _arc(is_negative.where(x.neg(), x))
+    high, low = _HALF_PI[x.dtype]
+    far = is_negative.where(arc.mul(-2).add(2 * low).add(2 * high), arc.mul(2))
+    return is_far.where(far, _from_half_pi(is_negative.where(arc.neg(), arc), x.dtype))
+
+
+def _arctangent(x: T) -> T:
+    def positive(magnitude: T) -> T:
+        inverted = magnitude.gt(1)
+        small = inverted.where(magnitude.reciprocal(), magnitude)
+        is_far = small.gt(math.tan(math.pi / 8))
+        reduced = is_far.where(small.sub(1).div(small.add(1)), small)
+        near = _near_zero(reduced, tables.ATAN_FLOAT32, tables.ATAN_FLOAT64)
+        high, low = _HALF_PI[x.dtype]
+        angle = is_far.where(near.add(low / 2).add(high / 2), near)
+        return inverted.where(_from_half_pi(angle, x.dtype), angle)
+
+    return _odd(x, positive)
+
+
+def _halved_powers(x: T) -> tuple[T, T]:
+    """e ** |x| / 2 and e ** -|x| / 2, which overflow only where they must."""
+    root = x.abs().mul(0.5).exp()
+    return root.mul(0.5).mul(root), root.reciprocal().mul(0.5).div(root)
+
+
+def _hyperbolic_sine(x: T) -> T:
+    def positive(magnitude: T) -> T:
+        up, down = _halved_powers(magnitude)
+        small = magnitude.lt(1)
+        near = _near_zero(magnitude, tables.SINH_FLOAT32, tables.SINH_FLOAT64)
+        return small.where(near, up.sub(down))
+
+    return _odd(x, positive)
+
+
+def _hyperbolic_cosine(x: T) -> T:
+    up, down = _halved_powers(x)
+    return up.add(down)
+
+
+def log1p(x: T) -> T:
+    """log(1 + x), by what the sum lost (Kahan; Goldberg, "What every computer scientist should
+    know about floating-point arithmetic", 1991, theorem 4).
+    """
+    above = x.add(1)
+    is_tiny = above.eq(1)
+    is_huge = above.eq(x)
+    divisor = is_tiny.bitwise_or(is_huge).where(1, above.sub(1))
+    scaled = above.log().mul(is_huge.where(1, x).div(divisor))
+    return is_tiny.where(x, scaled)
+
+
+# Beyond this, x and sqrt(x^2 - 1) are the same, and x^2 may overflow.
+_HUGE = {dtypes.float32: 2.0**13, dtypes.float64: 2.0**28}
+
+
+def _inverse_sinh(x: T) -> T:
+    def positive(magnitude: T) -> T:
+        huge = magnitude.gt(_HUGE[x.dtype])
+        small = huge.where(1, magnitude)
+        square = small.square()
+        rest = square.div(square.add(1).sqrt().add(1))
+        return huge.where(magnitude.log().add(math.log(2)), log1p(small.add(rest)))
+
+    return _odd(x, positive)
+
+
+def _inverse_cosh(x: T) -> T:
+    huge = x.gt(_HUGE[x.dtype])
+    above = huge.where(1, x).sub(1)
+    # Below -1 the square is positive too, and its root would hide that there is no result.
+    above = above.lt(0).where(math.nan, above)
+    near = log1p(above.add(above.mul(2).add(above.square()).sqrt()))
+    return huge.where(x.log().add(math.log(2)), near)
+
+
+def _inverse_tanh(x: T) -> T:
+    def positive(magnitude: T) -> T:
+        return log1p(magnitude.mul(2).div(magnitude.neg().add(1))).mul(0.5)
+
+    return _odd(x, positive)
+
+
+def _expm1_by_tanh(x: T) -> T:
+    t = x.mul(0.5).tanh()
+    return t.mul(2).div(t.neg().add(1))
+
+
+def _error_function(x: T) -> T:
+    def positive(magnitude: T) -> T:
+        # Beyond 6 the result is 1, and e ** -x^2 is small enough not to be missed.
+        bounded = magnitude.gt(6).where(6, magnitude)
+        coefficients = tables.for_dtype(x.dtype, tables.ERF_FLOAT32, tables.ERF_FLOAT64)
+        z = bounded.square()
+        near = bounded.mul(2 / math.sqrt(math.pi)).add(
+            bounded.mul(z).mul(z._polynomial(coefficients))
+        )
+        t = bounded.mul(0.5).add(1).reciprocal()
+        complement = tables.for_dtype(x.dtype, tables.ERFC_FLOAT32, tables.ERFC_FLOAT64)
+        far = z.neg().exp().mul(t._polynomial(complement)).neg().add(1)
+        return magnitude.le(1).where(near, far)
+
+    return _odd(x, positive)

@@ -1,0 +1,494 @@
+"""Functions that move elements and compute none: shapes, axes, padding, joining, cutting."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from tinyref.algebra.symbolic import describe_shape, product
+from tinyref.device import Device
+from tinyref.dtype import ConstType, DType, DTypeLike, dtypes, promote, to_dtype
+from tinyref.errors import UserError, UserTypeError, argument_error
+from tinyref.lazy.shards import Place, canonical_place
+from tinyref.lazy.storage import stored_buffer
+from tinyref.tensor.arguments import (
+    Bounds,
+    Shape,
+    axes_of,
+    axis_of,
+    bound_sizes,
+    dimension,
+    fixed,
+    flat,
+    integer,
+    padding_bounds,
+    permutation,
+    resolve_reshape,
+)
+from tinyref.tensor.literals import is_scalar, weak_dtype
+from tinyref.tensor.methods.rounding import Rounding
+from tinyref.tensor.values.views import Step
+from tinyref.uops.node import UOp, sint
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import CopyArg, ShardArg
+
+# As many tensors are joined by one kernel.
+_CAT_TOGETHER = 16
+
+
+class Movement(Rounding):
+    """Views show the elements of this tensor: what is assigned to one of them is seen by all.
+
+    Views are what shows elements at other places: another shape, another order, a part, other bits.
+    What pads, joins or lays out elements several times makes elements of its own, and an expanded
+    axis shows one element several times, so it cannot be assigned to.
+    """
+
+    __slots__ = ()
+
+    def reshape(self, shape: Any, *args: Any) -> Self:
+        """The elements in order in another shape; one size may be -1, None keeps the old size."""
+        sizes = resolve_reshape(self.shape, flat(shape, args, "reshape"), "reshape")
+        return self._reshape(sizes)._as_view_of(self)
+
+    def view(self, shape: Any, *args: Any) -> Self:
+        """The same as `reshape`."""
+        sizes = resolve_reshape(self.shape, flat(shape, args, "view"), "view")
+        return self._reshape(sizes)._as_view_of(self)
+
+    def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Self:
+        """Joins the axes from `start_dim` to `end_dim`, both included, into one."""
+        start = axis_of(start_dim, self.ndim, "flatten")
+        end = axis_of(end_dim, self.ndim, "flatten")
+        if start > end:
+            raise UserError(f"flatten: start_dim {start_dim} is behind end_dim {end_dim}")
+        joined = product(self.shape[start : end + 1])
+        joined_shape = (*self.shape[:start], joined, *self.shape[end + 1 :])
+        return self._reshape(joined_shape)._as_view_of(self)
+
+    def unflatten(self, dim: int, sizes: Sequence[int]) -> Self:
+        """Splits axis `dim` into axes of `sizes`, of which one may be -1."""
+        axis = axis_of(dim, self.ndim, "unflatten")
+        if not isinstance(sizes, list | tuple):
+            raise UserTypeError(f"unflatten: sizes {sizes!r}: accepted are a tuple of sizes")
+        parts = resolve_reshape(self.shape[axis : axis + 1], tuple(sizes), "unflatten")
+        split_shape = (*self.shape[:axis], *parts, *self.shape[axis + 1 :])
+        return self._reshape(split_shape)._as_view_of(self)
+
+    def squeeze(self, dim: int | None = None) -> Self:
+        """Without the axes of size 1, or without axis `dim` if it has size 1."""
+        if dim is None:
+            kept = tuple(size for size in self.shape if not _is_one(size))
+            return self._reshape(kept)._as_view_of(self)
+        axis = axis_of(dim, self.ndim, "squeeze")
+        if not self.ndim or not _is_one(self.shape[axis]):
+            return self._as_view_of(self)
+        return self._reshape((*self.shape[:axis], *self.shape[axis + 1 :]))
+
+    def unsqueeze(self, dim: int) -> Self:
+        """With a new axis of size 1 at `dim`."""
+        axis = axis_of(dim, self.ndim + 1, "unsqueeze")
+        return self._reshape((*self.shape[:axis], 1, *self.shape[axis:]))
+
+    def permute(self, order: Any, *args: Any) -> Self:
+        """Axis i of the result is axis `order[i]` of this tensor."""
+        return self._permute(permutation(flat(order, args, "permute"), self.ndim))
+
+    def transpose(self, dim0: int = 1, dim1: int = 0) -> Self:
+        """Swaps two axes."""
+        first = axis_of(dim0, self.ndim, "transpose")
+        second = axis_of(dim1, self.ndim, "transpose")
+        order = list(range(self.ndim))
+        if order:
+            order[first], order[second] = order[second], order[first]
+        return self._permute(tuple(order))
+
+    @property
+    def T(self) -> Self:  # noqa: N802 - the name that users of this family know
+        """A matrix transposed. Raises `UserError` unless there are two axes."""
+        if self.ndim != 2:
+            raise UserError(f"T: shape {describe_shape(self.shape)}: accepted are two axes")
+        return self.transpose()
+
+    def expand(self, shape: Any, *args: Any) -> Self:
+        """Axes of size 1 repeated to `shape`; -1 or None keeps a size, new axes come in front."""
+        wanted = flat(shape, args, "expand")
+        if len(wanted) < self.ndim:
+            raise UserError(
+                f"expand: {len(wanted)} sizes for {self.ndim} axes: accepted is at least one each"
+            )
+        aligned = (1,) * (len(wanted) - self.ndim) + self.shape
+        sizes = tuple(
+            have if _keeps(want) else dimension(want, "expand")
+            for have, want in zip(aligned, wanted, strict=True)
+        )
+        return self._reshape(aligned)._expand(sizes)._as_view_of(self)
+
+    def flip(self, axis: Any, *args: Any) -> Self:
+        """The given axes reversed."""
+        return self._flip(axes_of(flat(axis, args, "flip"), self.ndim, "flip"))
+
+    def shrink(self, arg: Sequence[Sequence[sint] | None]) -> Self:
+        """The part from `begin` to before `end` of each axis; None keeps an axis whole."""
+        if not isinstance(arg, list | tuple) or len(arg) != self.ndim:
+            raise argument_error(
+                arg,
+                list | tuple,
+                f"shrink: got {arg!r}, accepted are {self.ndim} pairs (begin, end)",
+            )
+        bounds: list[tuple[sint, sint]] = []
+        for size, pair in zip(self.shape, arg, strict=True):
+            if pair is not None and not (isinstance(pair, list | tuple) and len(pair) == 2):
+                raise argument_error(
+                    pair, list | tuple, f"shrink: {pair!r} is not a pair (begin, end)"
+                )
+            begin, end = (0, size) if pair is None else pair
+            bounds.append((dimension(begin, "shrink"), dimension(end, "shrink")))
+        return self._shrink(tuple(bounds))
+
+    def pad(
+        self,
+        padding: Sequence[sint] | Sequence[tuple[sint, sint] | None],
+        mode: str = "constant",
+        value: float = 0.0,
+    ) -> Self:
+        """`value` around the elements; negative amounts cut elements away.
+
+        `padding` is flat numbers from the last axis backwards, two for each, or one pair
+        (before, after) for each axis from the first on, None for no padding. mode: "constant", or
+        what is around instead: "reflect" the elements mirrored at the edge, which is not repeated,
+        "replicate" the edge itself, "circular" the elements of the other end.
+        """
+        bounds = padding_bounds(padding, self.ndim)
+        if mode != "constant":
+            return self._surrounded(bounds, mode)
+        if not is_scalar(value) and not isinstance(value, np.generic | Rounding):
+            raise UserTypeError(f"pad: value is a {type(value).__name__}, accepted is a number")
+        cut = self._cut_negative(bounds)
+        grown = tuple((_positive(before), _positive(after)) for before, after in bounds)
+        is_default = value == 0 and math.copysign(1, value) > 0
+        return cut._padded(grown, False if is_default else value)
+
+    def _surrounded(self, bounds: Bounds, mode: str) -> Self:
+        """Padding with elements of this tensor.
+
+        A negative amount cuts what is there after the other side has got its elements, except that
+        "circular" goes round what is left: both as in torch.
+        """
+        if mode not in ("reflect", "replicate", "circular"):
+            raise UserError(
+                f"pad: mode {mode!r}: accepted are constant, reflect, replicate and circular"
+            )
+        is_cut_first = mode == "circular"
+        result = self._cut_negative(bounds) if is_cut_first else self
+        for axis, pair in enumerate(bounds):
+            before, after = (max(amount, 0) for amount in fixed(pair, "pad"))
+            if before or after:
+                result = result._with_edges(axis, before, after, mode)
+        return result if is_cut_first else result._cut_negative(bounds)
+
+    def _with_edges(self, axis: int, before: int, after: int, mode: str) -> Self:
+        size = fixed((self.shape[axis],), "pad")[0]
+        limit = {"reflect": size - 1, "replicate": size and math.inf, "circular": size}[mode]
+        if max(before, after) > limit:
+            raise UserError(
+                f"pad: ({before}, {after}) around {size} elements of axis {axis}: "
+                f"mode {mode} has no more than {max(limit, 0)} on a side"
+            )
+        if mode == "replicate":
+            grown = list(self.shape)
+            grown[axis] = before
+            front = self._part(axis, 0, 1)._expand(tuple(grown))
+            grown[axis] = after
+            back = self._part(axis, size - 1, size)._expand(tuple(grown))
+        elif mode == "circular":
+            front, back = self._part(axis, size - before, size), self._part(axis, 0, after)
+        else:
+            front = self._part(axis, 1, before + 1)._flip((axis,))
+            back = self._part(axis, size - after - 1, size - 1)._flip((axis,))
+        parts = [part for part, count in ((front, before), (self, 1), (back, after)) if count]
+        return parts[0].cat(*parts[1:], dim=axis)
+
+    def _cut_negative(self, bounds: Bounds) -> Self:
+        kept: list[tuple[sint, sint]] = []
+        for axis, (size, (before, after)) in enumerate(zip(self.shape, bounds, strict=True)):
+            begin: sint = -before if isinstance(before, int) and before < 0 else 0
+            end = size
+            if isinstance(after, int) and after < 0 and isinstance(size, int):
+                end = size + after
+            if isinstance(begin, int) and isinstance(end, int) and begin > end:
+                raise UserError(
+                    f"pad: axis {axis} of size {size} cannot lose ({before}, {after}) elements"
+                )
+            kept.append((begin, end))
+        return self._shrink(tuple(kept))
+
+    def _padded(self, bounds: Bounds, value: ConstType) -> Self:
+        """Padding that is not negative; False is zero and free, another value costs a mask."""
+        if weak_dtype(value, self.dtype) is not self.dtype:
+            raise UserError(f"pad: value {value!r} has no place in {self.dtype.name}")
+        zero = self._pad(bounds)
+        if value is False:
+            return zero
+        inside = self._constant(True, dtypes.bool)._broadcast_to(self.shape)._pad(bounds)
+        return inside.where(zero, self._constant(value, self.dtype))
+
+    def repeat(self, repeats: Any, *args: Any) -> Self:
+        """The tensor laid out `repeats[i]` times along axis i; new axes come in front."""
+        counts = tuple(dimension(count, "repeat") for count in flat(repeats, args, "repeat"))
+        if len(counts) < self.ndim:
+            raise UserError(
+                f"repeat: {len(counts)} counts for {self.ndim} axes: accepted is one for each"
+            )
+        shape = (1,) * (len(counts) - self.ndim) + self.shape
+        split: list[sint] = []
+        grown: list[sint] = []
+        for size, count in zip(shape, counts, strict=True):
+            split += [1, size]
+            grown += [count, size]
+        joined = tuple(product((count, size)) for size, count in zip(shape, counts, strict=True))
+        rows = self._reshape(tuple(split))._expand(tuple(grown))
+        return rows._reshape(joined)._apart_from(self)
+
+    def cat(self, *args: Self, dim: int = 0) -> Self:
+        """This tensor and `args` one after the other along axis `dim`.
+
+        All other sizes must be equal; types are promoted.
+        """
+        _require_tensor("cat", self)
+        parts = self._joined(args, "cat")
+        axis = axis_of(dim, self.ndim, "cat")
+        if not self.ndim:
+            raise UserError("cat: tensors without axes have no axis to join: use stack")
+        for place, part in enumerate(parts):
+            if part.ndim != self.ndim or any(
+                have != want and number != axis
+                for number, (have, want) in enumerate(zip(part.shape, self.shape, strict=True))
+            ):
+                raise UserError(
+                    f"cat: tensor {place} has shape {describe_shape(part.shape)}, tensor 0 "
+                    f"{describe_shape(self.shape)}: only axis {axis} may differ"
+                )
+        while len(parts) > _CAT_TOGETHER:
+            # Every element looks at every tensor, so many of them are joined by groups first.
+            groups = [parts[i : i + _CAT_TOGETHER] for i in range(0, len(parts), _CAT_TOGETHER)]
+            parts = [group[0]._laid_out(group, axis).contiguous() for group in groups]
+        return self._laid_out(parts, axis)
+
+    def _laid_out(self, parts: Sequence[Self], axis: int) -> Self:
+        """The parts one after the other along an axis."""
+        sizes = [part.shape[axis] for part in parts]
+        total = _sum(sizes)
+        begin: sint = 0
+        placed: list[Self] = []
+        for part, size in zip(parts, sizes, strict=True):
+            bounds: list[tuple[sint, sint]] = [(0, 0)] * part.ndim
+            bounds[axis] = (begin, total - begin - size)
+            begin += size
+            placed.append(part._pad(tuple(bounds)))
+        return self._select(placed, sizes, axis)
+
+    def _joined(self, others: Sequence[Self], name: str) -> list[Self]:
+        """This tensor and the others in their common type."""
+        for place, other in enumerate(others):
+            if not isinstance(other, Movement):
+                raise UserTypeError(
+                    f"{name}: argument {place} is a {type(other).__name__}, accepted is a Tensor"
+                )
+        dtype = promote(*(part.dtype for part in (self, *others)))
+        return [part._cast(dtype) for part in (self, *others)]
+
+    def _select(self, placed: Sequence[Self], sizes: Sequence[sint], axis: int) -> Self:
+        """At each place along `axis` the tensor that is not padding there.
+
+        A sum would do for numbers, but it loses -0 and it has no meaning for the storage types.
+        """
+        result = placed[-1]
+        total = _sum(sizes)
+        end = total - sizes[-1]
+        for part, size in zip(reversed(placed[:-1]), reversed(sizes[:-1]), strict=True):
+            before: Shape = tuple(end if number == axis else 1 for number in range(part.ndim))
+            bounds: list[tuple[sint, sint]] = [(0, 0)] * part.ndim
+            bounds[axis] = (0, total - end)
+            mask = part._constant(True, dtypes.bool)._broadcast_to(before)._pad(tuple(bounds))
+            result = mask.where(part, result)
+            end -= size
+        return result
+
+    def stack(self, *args: Self, dim: int = 0) -> Self:
+        """This tensor and `args`, all of one shape, along a new axis `dim`."""
+        _require_tensor("stack", self)
+        for place, other in enumerate(args):
+            if isinstance(other, Movement) and other.shape != self.shape:
+                raise UserError(
+                    f"stack: tensor {place + 1} has shape {describe_shape(other.shape)}, tensor 0 "
+                    f"{describe_shape(self.shape)}: they must be equal"
+                )
+        parts = [part.unsqueeze(dim) for part in self._joined(args, "stack")]
+        return parts[0].cat(*parts[1:], dim=axis_of(dim, self.ndim + 1, "stack"))
+
+    def split(self, sizes: int | Sequence[int], dim: int = 0) -> tuple[Self, ...]:
+        """Parts along axis `dim`: of one size, the last maybe shorter, or of the given sizes."""
+        axis, length = self._sized_axis(dim, "split")
+        if isinstance(sizes, list | tuple):
+            parts = [integer(size, "split") for size in sizes]
+            if sum(parts) != length or any(size < 0 for size in parts):
+                raise UserError(f"split: sizes {tuple(parts)} do not add up to {length}")
+        else:
+            size = integer(sizes, "split")
+            if size < 1:
+                raise UserError(f"split: size {size}, accepted is at least 1")
+            parts = [min(size, length - begin) for begin in range(0, max(length, 1), size)]
+        begins = [sum(parts[:place]) for place in range(len(parts))]
+        return tuple(
+            self._part(axis, begin, begin + size) for begin, size in zip(begins, parts, strict=True)
+        )
+
+    def chunk(self, chunks: int, dim: int = 0) -> list[Self]:
+        """At most `chunks` parts of equal size along axis `dim`, the last maybe shorter."""
+        _, length = self._sized_axis(dim, "chunk")
+        count = integer(chunks, "chunk")
+        if count < 1:
+            raise UserError(f"chunk: {count} chunks, accepted is at least 1")
+        if not length:
+            return list(self.split([0] * count, dim))
+        return list(self.split(-(-length // count), dim))
+
+    def _sized_axis(self, dim: int, name: str) -> tuple[int, int]:
+        axis = axis_of(dim, self.ndim, name)
+        if not self.ndim:
+            raise UserError(f"{name}: a tensor without axes cannot be cut")
+        return axis, fixed((self.shape[axis],), name)[0]
+
+    def _part(self, axis: int, begin: int, end: int) -> Self:
+        bounds: list[tuple[sint, sint]] = [(0, size) for size in self.shape]
+        bounds[axis] = (begin, end)
+        return self._shrink(tuple(bounds))
+
+    def contiguous(self) -> Self:
+        """The same elements in memory of their own, in order."""
+        return self._apply(Ops.CONTIGUOUS)
+
+    def bitcast(self, dtype: DTypeLike) -> Self:
+        """The bits read as another type.
+
+        Where the element sizes differ the last axis shrinks or grows: two uint8 make one float16,
+        the lower byte first. Raises `UserError` where it does not divide.
+        """
+        target = to_dtype(dtype, "bitcast")
+        if target not in dtypes.all:
+            raise UserTypeError(f"bitcast: {target.name} is not an element type of tensors")
+        have, want = self.dtype.itemsize, target.itemsize
+        if target.is_bool and not self.dtype.is_bool:
+            raise UserTypeError("bitcast: not every byte is a bool: compare with 0")
+        if have == want or stored_buffer(self._node) is not None:
+            return self._bits_as(target)
+        if not self.ndim:
+            raise UserError(
+                f"bitcast: {self.dtype.name} to {target.name} changes the number of elements: "
+                f"a tensor without axes accepts types of {have} bytes"
+            )
+        words = self._bits_as(_word(have))
+        resized = words._narrowed(have, want) if have > want else words._widened(have, want)
+        result = resized._bits_as(target)
+        result._show(self, Step(Ops.BITCAST, None, self.shape, self.dtype, target))
+        return result
+
+    def _bits_as(self, dtype: DType) -> Self:
+        return self if dtype is self.dtype else self._apply(Ops.BITCAST, dtype=dtype)
+
+    def _narrowed(self, have: int, want: int) -> Self:
+        """Words cut into `have // want` smaller ones each, the lowest first."""
+        parts = [
+            self.rshift(8 * want * part)._cast(_word(want)).unsqueeze(-1)
+            for part in range(have // want)
+        ]
+        return parts[0].cat(*parts[1:], dim=-1).flatten(-2)
+
+    def _widened(self, have: int, want: int) -> Self:
+        """`want // have` neighbours joined into one word, the first one lowest."""
+        count = want // have
+        length = fixed(self.shape[-1:], "bitcast")[0]
+        if length % count:
+            raise UserError(
+                f"bitcast: the last axis has {length} elements: "
+                f"{count} of {have} bytes make one of {want} bytes"
+            )
+        groups = self.unflatten(-1, (length // count, count))._cast(_word(want))
+        result: Self | None = None
+        for place in range(count):
+            part = groups._part(groups.ndim - 1, place, place + 1).squeeze(-1)
+            shifted = part.lshift(8 * have * place)
+            result = shifted if result is None else result.bitwise_or(shifted)
+        assert result is not None, "there is at least one neighbour"
+        return result
+
+    def _strided(self, axis: int, step: int) -> Self:
+        """Every `step`-th element of an axis, from its first on."""
+        if step == 1:
+            return self
+        length = fixed((self.shape[axis],), "slice")[0]
+        count = -(-length // step)
+        bounds: list[tuple[sint, sint]] = [(0, 0)] * self.ndim
+        bounds[axis] = (0, count * step - length)
+        before, after = self.shape[:axis], self.shape[axis + 1 :]
+        rows = self._pad(tuple(bounds), is_view=True)._reshape((*before, count, step, *after))
+        return rows._part(axis + 1, 0, 1)._reshape((*before, count, *after))
+
+    def to(self, device: Place | Sequence[str] | None) -> Self:
+        """The tensor on another device; None is the default one. Raises `UserError`.
+
+        A device that only holds data gets the elements when they are computed: "DISK:/path" is
+        then a new file. On several devices, a tuple or list of names, each has all elements:
+        `shard` gives each a part.
+        """
+        target = canonical_place(device)
+        if target == self.device:
+            return self
+        if isinstance(target, str):
+            whole = self if Device.runs_kernels(target) else self._reshape(bound_sizes(self.shape))
+            return whole._apply(Ops.COPY, arg=CopyArg(target))
+        return self._apply(Ops.MULTI, arg=ShardArg(target))
+
+    def _laid(self, layout: ShardArg) -> Self:
+        return self if self._node.arg == layout else self._apply(Ops.MULTI, arg=layout)
+
+    def _placed_like(self, other: Self) -> Self:
+        """These elements where those of `other`, of the same shape, lie."""
+        layout = other._node.arg
+        return self._laid(layout) if isinstance(layout, ShardArg) else self.to(other.device)
+
+
+def _require_tensor(name: str, first: object) -> None:
+    """Refuses what is not a tensor, as in the call `Tensor.cat([x, y])`."""
+    if not isinstance(first, Movement):
+        raise UserTypeError(
+            f"{name}: the first argument is a {type(first).__name__}, accepted are Tensors, one "
+            f"argument each"
+        )
+
+
+def _word(itemsize: int) -> DType:
+    return {1: dtypes.uint8, 2: dtypes.uint16, 4: dtypes.uint32, 8: dtypes.uint64}[itemsize]
+
+
+def _keeps(size: object) -> bool:
+    return size is None or (type(size) is int and size == -1)
+
+
+def _is_one(size: sint) -> bool:
+    return isinstance(size, int) and size == 1
+
+
+def _sum(sizes: Sequence[sint]) -> sint:
+    total: sint = 0
+    for size in sizes:
+        total = total + size
+    return total
+
+
+def _positive(amount: sint) -> sint:
+    return amount if isinstance(amount, UOp) else max(amount, 0)

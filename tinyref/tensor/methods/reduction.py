@@ -1,0 +1,165 @@
+"""Sums, products, extremes and what is made of them, over some axes or all."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Self
+
+from tinyref.algebra.symbolic import product
+from tinyref.dtype import DType, DTypeLike, dtypes, sum_dtype, to_dtype
+from tinyref.errors import UserTypeError
+from tinyref.lazy import graph
+from tinyref.tensor.arguments import axes_of, integer
+from tinyref.tensor.methods.elementwise import compute_dtype
+from tinyref.tensor.methods.movement import Movement
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import ReduceArg
+
+Axes = int | Sequence[int] | None
+
+
+class Reduction(Movement):
+    """`axis` is one axis, several, or None for all; `()` reduces nothing.
+
+    The reduced axes go, or stay as size 1 with `keepdim`. A reduction of nothing gives the
+    identity: 0, 1, and for max and min the far end of the type.
+    """
+
+    __slots__ = ()
+
+    def _reduced(self, op: Ops, axes: tuple[int, ...], keepdim: bool) -> Self:
+        return self._reduce(op, axes)._without(() if keepdim else axes)
+
+    def _without(self, axes: tuple[int, ...]) -> Self:
+        """Without the given axes, whose size is 1."""
+        left = tuple(size for axis, size in enumerate(self.shape) if axis not in axes)
+        return self._reshape(left)
+
+    def _accumulated(
+        self, op: Ops, axis: Axes, keepdim: bool, dtype: DTypeLike | None, name: str
+    ) -> Self:
+        """A sum or product in the accumulator's type; the half floats round once, at the end."""
+        axes = axes_of(axis, self.ndim, name)
+        compute_dtype(name, self.dtype)
+        if dtype is not None:
+            named, _ = accumulator_dtype(self.dtype, dtype, name)
+            return self._cast(named)._reduced(op, axes, keepdim)._apart_from(self)
+        wide = self._cast(sum_dtype(self.dtype))._reduced(op, axes, keepdim)
+        return (wide._cast(self.dtype) if self.dtype.is_float else wide)._apart_from(self)
+
+    def sum(self, axis: Axes = None, keepdim: bool = False, dtype: DTypeLike | None = None) -> Self:
+        """The sum. Narrow integers and bool add up in int32 or uint32, and stay so; float16 and
+        bfloat16 add up in float32 and are rounded back. `dtype` names another accumulator.
+        """
+        return self._accumulated(Ops.ADD, axis, keepdim, dtype, "sum")
+
+    def prod(
+        self, axis: Axes = None, keepdim: bool = False, dtype: DTypeLike | None = None
+    ) -> Self:
+        """The product, in the types of `sum`."""
+        return self._accumulated(Ops.MUL, axis, keepdim, dtype, "prod")
+
+    def max(self, axis: Axes = None, keepdim: bool = False) -> Self:
+        """The largest element, or NaN where there is one. Ties share the gradient evenly."""
+        axes = axes_of(axis, self.ndim, "max")
+        compute_dtype("max", self.dtype)
+        return self._maximum_over(axes)._without(() if keepdim else axes)._apart_from(self)
+
+    def _maximum_over(self, axes: tuple[int, ...]) -> Self:
+        """The largest element over `axes`, which stay. A reduce by MAX may lose a NaN, so another
+        one in the same loop looks for it.
+        """
+        if not (self.dtype.is_float and axes):
+            return self._reduce(Ops.MAX, axes)
+
+        def compute(x: Self) -> Self:
+            return x.isnan()._reduce(Ops.MAX, axes).where(math.nan, x._reduce(Ops.MAX, axes))
+
+        return self._ruled(Ops.REDUCE, compute, arg=ReduceArg(Ops.MAX, axes))
+
+    def min(self, axis: Axes = None, keepdim: bool = False) -> Self:
+        """The smallest element, or NaN where there is one. Ties share the gradient evenly."""
+        axes = axes_of(axis, self.ndim, "min")
+        compute_dtype("min", self.dtype)
+        return self._reversed()._maximum_over(axes)._without(() if keepdim else axes)._reversed()
+
+    def any(self, axis: Axes = None, keepdim: bool = False) -> Self:
+        """True where some element is not zero."""
+        return self._cast(dtypes.bool).max(axis, keepdim)
+
+    def all(self, axis: Axes = None, keepdim: bool = False) -> Self:
+        """True where no element is zero."""
+        return self.logical_not().any(axis, keepdim).logical_not()
+
+    def _count(self, axes: tuple[int, ...], dtype: DType) -> Self:
+        """The number of elements along `axes`, as a tensor without axes."""
+        count = product(self.shape[axis] for axis in axes)
+        if isinstance(count, int):
+            return self._constant(count, dtype)
+        return self._from_node(graph.cast(count, dtype), self._device)
+
+    def mean(self, axis: Axes = None, keepdim: bool = False) -> Self:
+        """The mean; integers and bool give the default float, an empty mean is NaN."""
+        axes = axes_of(axis, self.ndim, "mean")
+        compute_dtype("mean", self.dtype)
+        result = self.dtype if self.dtype.is_float else dtypes.default_float
+        accumulator = sum_dtype(result)
+        total = self._cast(accumulator)._reduced(Ops.ADD, axes, keepdim)
+        return total.div(self._count(axes, accumulator))._cast(result)
+
+    def var(self, axis: Axes = None, keepdim: bool = False, correction: int = 1) -> Self:
+        """The variance: squared distances from the mean over the count less `correction`.
+
+        NaN where that is zero or below, as there is no such estimate.
+        """
+        result = self.dtype if self.dtype.is_float else dtypes.default_float
+        return self._wide_variance("var", axis, keepdim, correction)._cast(result)
+
+    def _wide_variance(self, name: str, axis: Axes, keepdim: bool, correction: int) -> Self:
+        """The variance in the type that it is computed in."""
+        axes = axes_of(axis, self.ndim, name)
+        compute_dtype(name, self.dtype)
+        result = self.dtype if self.dtype.is_float else dtypes.default_float
+        wide = self._cast(sum_dtype(result))
+        distance = wide.sub(wide.mean(axes, keepdim=True))
+        squares = distance.square()._reduced(Ops.ADD, axes, keepdim)
+        less = integer(correction, f"{name}: correction")
+        count = self._count(axes, wide.dtype).sub(less).maximum(0)
+        return squares.div(count)
+
+    def std(self, axis: Axes = None, keepdim: bool = False, correction: int = 1) -> Self:
+        """The square root of the variance; its slope at equal elements is 0."""
+        result = self.dtype if self.dtype.is_float else dtypes.default_float
+        variance = self._wide_variance("std", axis, keepdim, correction)
+        is_constant = variance.eq(0)
+        # The root has an infinite slope at 0, which times 0 would be no number.
+        root = is_constant.where(1, variance).sqrt()
+        return is_constant.where(0, root)._cast(result)
+
+    def std_mean(
+        self, axis: Axes = None, keepdim: bool = False, correction: int = 1
+    ) -> tuple[Self, Self]:
+        """`std` and `mean` of the same axes."""
+        return self.std(axis, keepdim, correction), self.mean(axis, keepdim)
+
+    def var_mean(
+        self, axis: Axes = None, keepdim: bool = False, correction: int = 1
+    ) -> tuple[Self, Self]:
+        """`var` and `mean` of the same axes."""
+        return self.var(axis, keepdim, correction), self.mean(axis, keepdim)
+
+
+def accumulator_dtype(operands: DType, dtype: DTypeLike | None, name: str) -> tuple[DType, DType]:
+    """(accumulator, result) of a sum of products of elements of type `operands`.
+
+    A type that the caller names is both. Otherwise sums widen as `Tensor.sum` does, and the result
+    goes back to the type of the operands: floats are rounded, integers wrap, bool is "not 0".
+    """
+    compute_dtype(name, operands)
+    if dtype is not None:
+        named = compute_dtype(name, to_dtype(dtype, name))
+        if named.is_bool:
+            raise UserTypeError(f"{name}: dtype bool has no sums: accepted are numbers")
+        return named, named
+    return sum_dtype(operands), operands

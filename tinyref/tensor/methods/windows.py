@@ -1,0 +1,261 @@
+"""Convolutions: plain, transposed, and by Winograd's minimal filtering."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from tinyref import config
+from tinyref.algebra.symbolic import describe_shape
+from tinyref.dtype import DType, DTypeLike, promote
+from tinyref.errors import UserError
+from tinyref.tensor.arguments import fixed, integer, per_axis, spatial_padding
+from tinyref.tensor.methods.image_layout import in_texels, takes_texels
+from tinyref.tensor.methods.pooling import Pooling, Sizes, check_windows
+from tinyref.tensor.methods.reduction import accumulator_dtype
+from tinyref.uops.ops import Ops
+
+Numbers = np.ndarray[tuple[int, int], np.dtype[np.float64]]
+Margins = tuple[tuple[int, int], ...]
+
+# F(4x4, 3x3) of Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2015,
+# section 4.3: a tile of 4 by 4 results is A ((G g G') * (B d B')) A' of a kernel g and a tile d of
+# 6 by 6 elements.
+_OF_DATA: Numbers = np.array(
+    [
+        [4, 0, -5, 0, 1, 0],
+        [0, -4, -4, 1, 1, 0],
+        [0, 4, -4, -1, 1, 0],
+        [0, -2, -1, 2, 1, 0],
+        [0, 2, -1, -2, 1, 0],
+        [0, 4, 0, -5, 0, 1],
+    ],
+    np.float64,
+)
+_OF_KERNEL: Numbers = np.array(
+    [
+        [1 / 4, 0, 0],
+        [-1 / 6, -1 / 6, -1 / 6],
+        [-1 / 6, 1 / 6, -1 / 6],
+        [1 / 24, 1 / 12, 1 / 6],
+        [1 / 24, -1 / 12, 1 / 6],
+        [0, 0, 1],
+    ]
+)
+_OF_RESULT: Numbers = np.array(
+    [
+        [1, 1, 1, 1, 1, 0],
+        [0, 1, -1, 2, -2, 0],
+        [0, 1, 1, 4, 4, 0],
+        [0, 1, -1, 8, -8, 1],
+    ],
+    np.float64,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ConvolutionPlan:
+    """How kernels go over the axes after the second, and the types of the sums and the result."""
+
+    groups: int
+    stride: tuple[int, ...]
+    dilation: tuple[int, ...]
+    accumulator: DType
+    result: DType
+    name: str
+
+
+class Windows(Pooling):
+    """Products and sums of convolutions are computed in the accumulator's type; see Contraction."""
+
+    __slots__ = ()
+
+    def conv2d(
+        self,
+        weight: Self,
+        bias: Self | None = None,
+        groups: int = 1,
+        stride: Sizes = 1,
+        dilation: Sizes = 1,
+        padding: Sizes = 0,
+        dtype: DTypeLike | None = None,
+    ) -> Self:
+        """The cross-correlation with `weight` over all axes after the second.
+
+        Shapes: this (batch, inputs, *sizes), weight (outputs, inputs / groups, *kernel), bias
+        (outputs,); any number of spatial axes. `padding` is one number, one for each axis, or two
+        for each axis from the last backwards; a negative one cuts. With the flag WINO, floats
+        under kernels of 3 by 3 without strides take about half the multiplications, at a larger
+        rounding error.
+        """
+        name = "conv2d"
+        self._check_layout(weight, name)
+        count = weight.ndim - 2
+        steps = per_axis(stride, count, f"{name}: stride", 1)
+        spread = per_axis(dilation, count, f"{name}: dilation", 1)
+        margins = spatial_padding(padding, count, f"{name}: padding", minimum=None)
+        number = integer(groups, f"{name}: groups")
+        types = accumulator_dtype(promote(self.dtype, weight.dtype), dtype, name)
+        plan = ConvolutionPlan(number, steps, spread, *types, name)
+        return self.pad(((0, 0), (0, 0), *margins))._convolved(weight, bias, plan)
+
+    def conv_transpose2d(
+        self,
+        weight: Self,
+        bias: Self | None = None,
+        groups: int = 1,
+        stride: Sizes = 1,
+        dilation: Sizes = 1,
+        padding: Sizes = 0,
+        output_padding: Sizes = 0,
+    ) -> Self:
+        """The gradient of `conv2d` with respect to its input, as a function of its own.
+
+        Shapes: this (batch, inputs, *sizes), weight (inputs, outputs / groups, *kernel), bias
+        (outputs,). `padding` is cut from the result, `output_padding` grows its end: it is less
+        than the stride or the dilation, and distinguishes sizes that a stride would make equal.
+        """
+        name = "conv_transpose2d"
+        self._check_layout(weight, name)
+        count = weight.ndim - 2
+        steps = per_axis(stride, count, f"{name}: stride", 1)
+        spread = per_axis(dilation, count, f"{name}: dilation", 1)
+        margins = spatial_padding(padding, count, f"{name}: padding", minimum=None)
+        growth = per_axis(output_padding, count, f"{name}: output_padding", 0)
+        if any(grown >= max(limits) for grown, *limits in zip(growth, steps, spread, strict=True)):
+            raise UserError(
+                f"{name}: output_padding {growth}: accepted is less than the stride {steps} "
+                f"or the dilation {spread}"
+            )
+        number = integer(groups, f"{name}: groups")
+        turned = self._turned(weight, number)
+        reaches = tuple(
+            gap * (width - 1)
+            for gap, width in zip(spread, fixed(weight.shape[2:], name), strict=True)
+        )
+        bounds = tuple(
+            (reach - before, reach - after + grown)
+            for reach, (before, after), grown in zip(reaches, margins, growth, strict=True)
+        )
+        whole = self._spread_out(steps)
+        sizes = fixed(whole.shape[2:], name)
+        left = [
+            size + sum(pair) - reach
+            for size, pair, reach in zip(sizes, bounds, reaches, strict=True)
+        ]
+        if min(left) < 1 or 0 in sizes:
+            raise UserError(f"{name}: padding {margins} leaves sizes {tuple(left)} of the result")
+        types = accumulator_dtype(promote(self.dtype, weight.dtype), None, name)
+        plan = ConvolutionPlan(number, (1,) * count, spread, *types, name)
+        return whole.pad(((0, 0), (0, 0), *bounds))._convolved(turned, bias, plan)
+
+    def _turned(self, weight: Self, groups: int) -> Self:
+        """The kernels of the convolution that a transposed one is: outputs first, mirrored."""
+        inputs, share, *kernel = fixed(weight.shape, "conv_transpose2d")
+        if groups < 1 or self.shape[1] != inputs or inputs % groups:
+            raise UserError(
+                f"conv_transpose2d: input {describe_shape(self.shape)}, weight "
+                f"{describe_shape(weight.shape)}, groups {groups}: input channels must be "
+                f"{inputs} and divide by groups"
+            )
+        mirrored = weight._flip(tuple(range(2, weight.ndim)))
+        parts = mirrored._reshape((groups, inputs // groups, share, *kernel)).transpose(1, 2)
+        return parts._reshape((groups * share, inputs // groups, *kernel))
+
+    def _spread_out(self, steps: tuple[int, ...]) -> Self:
+        """With `step - 1` zeros between the elements of each axis after the second."""
+        result = self
+        for place, step in enumerate(steps):
+            size = fixed((self.shape[2 + place],), "conv_transpose2d")[0]
+            result = result._spaced(2 + place, step, max(0, (size - 1) * step + 1))
+        return result
+
+    def _check_layout(self, weight: Self, name: str) -> None:
+        self._factors(weight, name)
+        if weight.ndim < 3 or self.ndim != weight.ndim:
+            raise UserError(
+                f"{name}: input {describe_shape(self.shape)} and weight "
+                f"{describe_shape(weight.shape)}: both need a batch or output axis, "
+                f"a channel axis and the same number of spatial axes"
+            )
+
+    def _check_channels(self, weight: Self, bias: Self | None, plan: ConvolutionPlan) -> None:
+        have, want = describe_shape(self.shape), describe_shape(weight.shape)
+        name, groups = plan.name, plan.groups
+        outputs, share = fixed(weight.shape[:2], name)
+        if groups < 1 or self.shape[1] != groups * share or outputs % groups:
+            raise UserError(
+                f"{name}: input {have}, weight {want}, groups {groups}: input channels must be "
+                f"groups * {share}, and {outputs} outputs must divide by groups"
+            )
+        if 0 in weight.shape:
+            raise UserError(f"{name}: weight {want} is empty")
+        if bias is None:
+            return
+        self._factors(bias, f"{name}: bias")
+        if bias.shape != (outputs,):
+            raise UserError(f"{name}: bias {describe_shape(bias.shape)}, accepted is ({outputs},)")
+
+    def _convolved(self, weight: Self, bias: Self | None, plan: ConvolutionPlan) -> Self:
+        """The cross-correlation of this tensor, which is padded already."""
+        self._check_channels(weight, bias, plan)
+        kernel = fixed(weight.shape[2:], plan.name)
+        check_windows(self.shape[2:], kernel, plan.dilation, plan.name)
+        data, factors = self, weight
+        if plan.groups == 1 and takes_texels(data, factors, weight.shape[1]):
+            data, factors = in_texels(data, 1), in_texels(factors, 1)
+        data, factors = data._cast(plan.accumulator), factors._cast(plan.accumulator)
+        is_minimal = (
+            bool(config.integer("WINO"))
+            and plan.accumulator.is_float
+            and (kernel, plan.stride, plan.dilation) == ((3, 3), (1, 1), (1, 1))
+        )
+        sums = data._filtered(factors, plan) if is_minimal else data._correlated(factors, plan)
+        placed = None if bias is None else bias._reshape((bias.shape[0], *(1,) * len(kernel)))
+        return sums._biased(placed, plan.result, plan.name)
+
+    def _correlated(self, weight: Self, plan: ConvolutionPlan) -> Self:
+        """By the definition: the sum over every window, in one reduction."""
+        kernel = fixed(weight.shape[2:], plan.name)
+        count = len(kernel)
+        outputs, share = fixed(weight.shape[:2], plan.name)
+        windows = self._windows(kernel, plan.stride, plan.dilation)
+        places = windows.shape[2 : 2 + count]
+        windows = windows._reshape((self.shape[0], plan.groups, 1, share, *places, *kernel))
+        factors = weight._reshape(
+            (1, plan.groups, outputs // plan.groups, share, *(1,) * count, *kernel)
+        )
+        windows, factors = windows._spread(plan.name, factors)
+        axes = (3, *range(4 + count, 4 + 2 * count))
+        sums = windows._apply(Ops.MUL, factors)._reduced(Ops.ADD, axes, False)
+        return sums._reshape((self.shape[0], outputs, *places))
+
+    def _filtered(self, weight: Self, plan: ConvolutionPlan) -> Self:
+        """By tiles of 4 by 4 results, 36 products each: see the matrices above.
+
+        |error| <= c u A (|G| |g| |G'| * |B| |d| |B'|) A' summed over the channels, all matrices by
+        their magnitudes, with c the length of all sums together (Lavin and Gray leave it out; it
+        follows as for any chain of sums of products).
+        """
+        (height, width), groups = fixed(self.shape[2:], plan.name), plan.groups
+        outputs, share = fixed(weight.shape[:2], plan.name)
+        batch, rows, columns = self.shape[0], -(-(height - 2) // 4), -(-(width - 2) // 4)
+        margins = ((0, 0), (0, 0), (0, rows * 4 + 2 - height), (0, columns * 4 + 2 - width))
+        tiles = self._pad(margins)._windows((6, 6), (4, 4), (1, 1)).flatten(-2)
+        data = tiles._by_matrix(_OF_DATA)
+        data = data._reshape((batch, groups, 1, share, rows, columns, 36))
+        kernels = weight.flatten(-2)._by_matrix(_OF_KERNEL)
+        kernels = kernels._reshape((1, groups, outputs // groups, share, 1, 1, 36))
+        data, kernels = data._spread(plan.name, kernels)
+        sums = data._apply(Ops.MUL, kernels)._reduced(Ops.ADD, (3,), False)
+        found = sums._by_matrix(_OF_RESULT)._reshape((batch, outputs, rows, columns, 4, 4))
+        laid = found._permute((0, 1, 2, 4, 3, 5))
+        laid = laid._reshape((batch, outputs, rows * 4, columns * 4))
+        return laid._shrink(((0, batch), (0, outputs), (0, height - 2), (0, width - 2)))
+
+    def _by_matrix(self, matrix: Numbers) -> Self:
+        """M t M' of each square t that the last axis holds, as one product with M x M."""
+        both = np.ascontiguousarray(np.kron(matrix, matrix).T)
+        return self._product(type(self)(both, self.device, self.dtype), None, "conv2d")

@@ -1,0 +1,382 @@
+"""The core of Tensor: a node of the tensor graph, its device, the record that gradients read."""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Protocol, Self
+
+from tinyref.algebra.symbolic import product
+from tinyref.config import Setting
+from tinyref.dtype import DType
+from tinyref.errors import UserError, UserIndexError
+from tinyref.lazy import graph
+from tinyref.lazy.multi import build
+from tinyref.lazy.shards import Place, describe_place, on_place
+from tinyref.tensor.arguments import Bounds, Shape, axis_of, bound_sizes
+from tinyref.tensor.values.locks import TurnLock, building
+from tinyref.tensor.values.names import name_node
+from tinyref.tensor.values.registry import Registry
+from tinyref.tensor.values.views import VIEW_OPS, Step, Storage, View
+from tinyref.uops.node import UOp, sint
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import (
+    BoundsArg,
+    CopyArg,
+    FlipArg,
+    Payload,
+    PermuteArg,
+    ReduceArg,
+    ShapeArg,
+    ShardArg,
+)
+
+_recording: Setting[bool] = Setting("tinyref_recording", True)
+
+
+class GradientSwitch:
+    """Nothing that is computed within the block has a gradient: `with Tensor.no_grad(): ...`.
+
+    True in a condition where the switch is on.
+    """
+
+    def __call__(self) -> GradientSwitch:
+        """The switch: `with no_grad():` and `with no_grad:` are the same."""
+        return self
+
+    def __bool__(self) -> bool:
+        return not _recording.get()
+
+    def __enter__(self) -> Self:
+        _recording.enter(False)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        _recording.leave()
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """How a value was made from `parents`.
+
+    rule: by which rule the gradient goes back: that of one op of the tensor graph, or, by its name,
+    that of a function which several ops compute.
+    """
+
+    rule: Ops | str
+    arg: Payload
+    parents: tuple[Value, ...]
+
+
+@dataclass(slots=True, weakref_slot=True, eq=False)
+class Value:
+    """What a tensor stands for now: a node on a device, or on several, and how it was made.
+
+    A tensor that is assigned to gets a new value; what was computed from it before keeps the old
+    one, so gradients are those of the computation as it was written.
+
+    is_frozen: somebody said that it has no gradient; an optimiser asks for those of all others.
+    owner: the tensor that was given this value; it may be gone, or have another value by now.
+    is_overwritten: memory that the node reads was assigned to after the owner was gone.
+    session: the capture of a TinyJit in which it was made.
+    """
+
+    node: UOp
+    device: Place
+    record: Record | None = None
+    requires_grad: bool = False
+    is_frozen: bool = False
+    owner: weakref.ref[TensorCore] | None = None
+    is_overwritten: bool = False
+    session: Session | None = None
+
+    def __post_init__(self) -> None:
+        self.node = on_place(self.node, self.device)
+
+    @property
+    def tensor(self) -> TensorCore | None:
+        """The tensor that stands for this value; None where only gradients may want it."""
+        tensor = self.maker
+        return tensor if tensor is not None and tensor._value is self else None
+
+    @property
+    def maker(self) -> TensorCore | None:
+        """The tensor that was given this value, whatever it stands for now."""
+        return None if self.owner is None else self.owner()
+
+
+registry: Registry[Value] = Registry()
+
+
+class Session(Protocol):
+    """A function that is being captured, and what it must know of the tensors that it uses.
+
+    is_over: it was captured; what was made within is like any other tensor from then on.
+    """
+
+    is_over: bool
+
+    def read(self, value: Value) -> None:
+        """The function is about to compute from `value`, or to assign to its tensor."""
+        ...
+
+    def before_compute(self, roots: Sequence[UOp]) -> None:
+        """The function is about to compute `roots`."""
+        ...
+
+    def hold(self, lock: TurnLock) -> None:
+        """The function uses what one thread at a time may use, until it was captured."""
+        ...
+
+    def disturb(self) -> None:
+        """Another thread computed an assignment that is part of the function's graphs."""
+        ...
+
+
+capturing: ContextVar[Session | None] = ContextVar("tinyref_session", default=None)
+
+
+def is_recording() -> bool:
+    """False within `Tensor.no_grad()`."""
+    return _recording.get()
+
+
+def _target(arg: Payload) -> Place | None:
+    """Where an operation that moves a tensor puts it."""
+    if isinstance(arg, CopyArg):
+        return arg.device
+    return arg.devices if isinstance(arg, ShardArg) else None
+
+
+class TensorCore:
+    """What every tensor has; the floors above add what one can do with it."""
+
+    __slots__ = ("__weakref__", "_grad", "_value", "_view")
+
+    _value: Value
+    _grad: Self | None
+    # What it shows of elements that others may show as well; None where it is the only one.
+    _view: View[TensorCore] | None
+
+    # numpy leaves operators between an array and a tensor to the tensor.
+    __array_ufunc__ = None
+
+    no_grad = GradientSwitch()
+
+    @classmethod
+    def _from_node(cls, node: UOp, device: Place) -> Self:
+        return cls._of(Value(node, device))
+
+    @classmethod
+    def _of(cls, value: Value) -> Self:
+        """A tensor for a fresh value, which becomes its own."""
+        tensor = object.__new__(cls)
+        tensor._grad = None
+        tensor._view = None
+        tensor._take(value)
+        return tensor
+
+    @classmethod
+    def _peek(cls, value: Value) -> Self:
+        """A tensor to read a value with that belongs to another, or to none any more."""
+        tensor = object.__new__(cls)
+        tensor._grad = None
+        tensor._view = None
+        tensor._value = value
+        return tensor
+
+    def _take(self, value: Value) -> None:
+        """From now on this tensor stands for `value`."""
+        value.owner = weakref.ref(self)
+        value.session = capturing.get()
+        name_node(value.node)
+        with building:
+            self._value = value
+            registry.add(value)
+
+    @property
+    def _node(self) -> UOp:
+        return self._value.node
+
+    @property
+    def _device(self) -> Place:
+        return self._value.device
+
+    def _apply(
+        self,
+        op: Ops,
+        *others: Self,
+        arg: Payload = None,
+        dtype: DType | None = None,
+        is_view: bool = False,
+    ) -> Self:
+        """The tensor that `op` makes of this one and `others`, recorded for gradients.
+
+        It is a view of this one for the ops that are, and where `is_view` says so.
+        """
+        sources = (self, *others)
+        session = capturing.get()
+        if session is not None:
+            for source in sources:
+                session.read(source._value)
+        device = _target(arg) or self._common_device(op, sources)
+        # Another thread may give the sources other nodes until their user is registered.
+        with building:
+            node = build(op, arg, dtype, [source._node for source in sources])
+            value = Value(node, device)
+            if _recording.get() and node.dtype.is_float and op is not Ops.DETACH:
+                parents = tuple(source._value for source in sources)
+                value.record = Record(op, arg, parents)
+                value.requires_grad = any(parent.requires_grad for parent in parents)
+            result = self._of(value)
+            if is_view or op in VIEW_OPS:
+                result._show(self, Step(op, arg, self.shape, self.dtype, result.dtype))
+            return result
+
+    # Views
+
+    def _shown(self) -> View[TensorCore]:
+        """What this tensor shows, for another one that will show some of it."""
+        with building:
+            if self._view is None:
+                self._view = View(Storage[TensorCore]())
+                self._view.storage.add(self)
+            return self._view
+
+    def _show(self, source: Self, step: Step | None) -> None:
+        """From now on this tensor is a view of `source`; without a step it shows all of it."""
+        with building:
+            shown = source._shown()
+            self._leave()
+            self._view = shown if step is None else shown.through(step, self.shape)
+            self._view.storage.add(self)
+
+    def _leave(self) -> None:
+        """From now on this tensor has elements of its own, and is a view of no other."""
+        if self._view is not None:
+            self._view.storage.remove(self)
+            self._view = None
+
+    def _shows_with(self, other: Self) -> bool:
+        """Whether this tensor and `other` are views of the same elements."""
+        if self._view is None or other._view is None:
+            return self is other
+        return self._view.storage is other._view.storage
+
+    @staticmethod
+    def _common_device(op: Ops, sources: Sequence[TensorCore]) -> Place:
+        """Where all sources are; a constant has no memory and joins any device."""
+        device = sources[0]._device
+        if all(source._device == device for source in sources):
+            return device
+        placed = {source._device for source in sources if graph.device_of(source._node)}
+        if len(placed) > 1:
+            raise UserError(
+                f"{op.name.lower()}: tensors are on "
+                f"{' and '.join(sorted(map(describe_place, placed)))}: "
+                f"bring them to one device with .to(device)"
+            )
+        return placed.pop() if placed else device
+
+    @property
+    def node(self) -> UOp:
+        """The node of the tensor graph that this tensor stands for."""
+        return self._node
+
+    @property
+    def shape(self) -> Shape:
+        """The size of each axis; a symbolic size is an expression."""
+        return graph.shape_of(self._node)
+
+    @property
+    def dtype(self) -> DType:
+        """The type of the elements."""
+        return self._node.dtype
+
+    @property
+    def device(self) -> Place:
+        """The canonical name of the device that holds, or will compute, the elements.
+
+        The names of all of them where there are several.
+        """
+        return self._device
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    def size(self, dim: int | None = None) -> sint | Shape:
+        """The shape, or the size of axis `dim`."""
+        if dim is None:
+            return self.shape
+        axis = axis_of(dim, self.ndim, "size")
+        if not self.shape:
+            raise UserIndexError(f"size: dim {dim}: a tensor without axes has none to measure")
+        return self.shape[axis]
+
+    def numel(self) -> sint:
+        """The number of elements; an expression where a size is symbolic."""
+        return product(self.shape)
+
+    def element_size(self) -> int:
+        """Bytes of one element."""
+        return self.dtype.itemsize
+
+    def nbytes(self) -> int:
+        """Bytes of all elements. Raises `UserError` where a size is symbolic and not bound."""
+        return math.prod(bound_sizes(self.shape)) * self.dtype.itemsize
+
+    def is_floating_point(self) -> bool:
+        """True for the float types, the 8-bit ones included."""
+        return self.dtype.is_float
+
+    # One method for each op of the tensor graph that is no arithmetic; no argument is checked.
+
+    def _apart_from(self, source: Self) -> Self:
+        """This tensor; where it is a view of `source` another one with elements of its own.
+
+        So an operator in place on a function's result never changes what the function was given.
+        """
+        if not self._shows_with(source):
+            return self
+        result = self._apply(Ops.RESHAPE, arg=ShapeArg(self.shape))
+        result._leave()
+        return result
+
+    def _as_view_of(self, source: Self) -> Self:
+        """This view of `source`; where it is `source` itself another tensor that shows it."""
+        return self if self is not source else self._apply(Ops.RESHAPE, arg=ShapeArg(self.shape))
+
+    def _reshape(self, shape: Shape) -> Self:
+        return self if shape == self.shape else self._apply(Ops.RESHAPE, arg=ShapeArg(shape))
+
+    def _expand(self, shape: Shape) -> Self:
+        return self if shape == self.shape else self._apply(Ops.EXPAND, arg=ShapeArg(shape))
+
+    def _permute(self, order: tuple[int, ...]) -> Self:
+        return self._apply(Ops.PERMUTE, arg=PermuteArg(order))
+
+    def _pad(self, bounds: Bounds, is_view: bool = False) -> Self:
+        """A view only where what follows takes the padding away again."""
+        return self._apply(Ops.PAD, arg=BoundsArg(bounds), is_view=is_view)
+
+    def _shrink(self, bounds: Bounds) -> Self:
+        return self._apply(Ops.SHRINK, arg=BoundsArg(bounds))
+
+    def _flip(self, axes: tuple[int, ...]) -> Self:
+        return self._apply(Ops.FLIP, arg=FlipArg(axes))
+
+    def _reduce(self, op: Ops, axes: tuple[int, ...]) -> Self:
+        """Reduces over `axes`, which stay as size 1."""
+        return self._apply(Ops.REDUCE, arg=ReduceArg(op, axes)) if axes else self
+
+    def _cast(self, dtype: DType) -> Self:
+        return self if dtype is self.dtype else self._apply(Ops.CAST, dtype=dtype)
+
+    def _broadcast_to(self, shape: Shape) -> Self:
+        """Expands to `shape`, which the caller found by `arguments.broadcast`."""
+        return self._reshape((1,) * (len(shape) - self.ndim) + self.shape)._expand(shape)

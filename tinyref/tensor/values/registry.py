@@ -1,0 +1,160 @@
+"""Every value that a tensor or a record refers to, found by its state and by its memory.
+
+Realising one value gives the others that share its graph the result as well. What is in memory
+already shares no graph that could be computed, so only the others are looked at.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping
+from typing import Generic, Protocol, TypeVar
+
+from tinyref.algebra.constraints import is_certain
+from tinyref.lazy.folding import shows_constant
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import MOVEMENT, Ops
+from tinyref.uops.payload import BufferArg
+
+# What shows memory without changing a bit; padding is computed.
+_SHOWING = (MOVEMENT - {Ops.PAD}) | {Ops.BITCAST, Ops.DETACH}
+
+
+def is_computed(node: UOp) -> bool:
+    """True for a view of memory, and for a constant, on each of its devices."""
+    if node.op is Ops.MULTI:
+        return all(is_computed(part) for part in node.src)
+    return shown_node(node).op is Ops.BUFFER or shows_constant(node)
+
+
+def shown_node(node: UOp) -> UOp:
+    """The node below views that change no bit and pad nothing."""
+    # Whether an uncertain view is inside its source is looked at when it is computed.
+    while node.op in _SHOWING and is_certain(node):
+        node = node.src[0]
+    return node
+
+
+def shown_buffers(node: UOp) -> tuple[UOp, ...]:
+    """The BUFFERs whose elements `node` shows, on each of its devices, below all views."""
+    if node.op is Ops.MULTI:
+        return tuple(base for part in node.src for base in shown_buffers(part))
+    while node.op in MOVEMENT or node.op in (Ops.ASSIGN, Ops.DETACH, Ops.BITCAST):
+        node = node.src[0]
+    return (node,) if node.op is Ops.BUFFER else ()
+
+
+def parts_of(node: UOp) -> tuple[UOp, ...]:
+    """The parts of a tensor on several devices; of one on a single device the node itself."""
+    return node.src if node.op is Ops.MULTI else (node,)
+
+
+def shown_numbers(node: UOp) -> tuple[int, ...]:
+    """The numbers of the BUFFERs whose elements `node` shows."""
+    found = (base.arg for base in shown_buffers(node))
+    return tuple(argument.number for argument in found if isinstance(argument, BufferArg))
+
+
+class HasNode(Protocol):
+    """A value, as the registry needs it."""
+
+    node: UOp
+
+
+V = TypeVar("V", bound=HasNode)
+
+
+class _Entry(weakref.ref[V]):
+    """A value that lives as long as someone holds it, and where the registry keeps it."""
+
+    __slots__ = ("buffers", "identity")
+
+    identity: int
+    buffers: tuple[int, ...]
+
+
+class Registry(Generic[V]):
+    """Values by identity; `pending` are not computed yet, `showing` those of one buffer.
+
+    A buffer goes by its number, which does not keep it alive.
+    """
+
+    def __init__(self) -> None:
+        self._all: dict[int, _Entry[V]] = {}
+        self._pending: dict[int, _Entry[V]] = {}
+        self._by_buffer: dict[int, dict[int, _Entry[V]]] = {}
+
+    def add(self, value: V) -> None:
+        """Enters a value, or enters it anew after its node has changed."""
+        entry = _Entry(value, self._forget)
+        entry.identity = id(value)
+        bases = (base.arg for base in shown_buffers(value.node))
+        entry.buffers = tuple(base.number for base in bases if isinstance(base, BufferArg))
+        before = self._all.get(entry.identity)
+        if before is not None:
+            self._forget(before)
+        self._all[entry.identity] = entry
+        if not is_computed(value.node):
+            self._pending[entry.identity] = entry
+        for buffer in entry.buffers:
+            self._add_shown(buffer, entry)
+
+    def _add_shown(self, buffer: int, entry: _Entry[V]) -> None:
+        while True:
+            shown = self._by_buffer.setdefault(buffer, {})
+            shown[entry.identity] = entry
+            # Another thread may have taken it away as empty.
+            if self._by_buffer.get(buffer) is shown:
+                return
+
+    def _forget(self, entry: weakref.ref[V]) -> None:
+        """Called when a value is gone; another one may have its identity by now."""
+        if not isinstance(entry, _Entry):
+            return
+        _remove(self._all, entry)
+        _remove(self._pending, entry)
+        for buffer in entry.buffers:
+            shown = self._by_buffer.get(buffer)
+            if shown is None:
+                continue
+            _remove(shown, entry)
+            if not shown:
+                self._by_buffer.pop(buffer, None)
+                for added in list(shown.values()):
+                    self._add_shown(buffer, added)
+
+    def live(self) -> list[V]:
+        """Every value that a tensor or a record still refers to, oldest first."""
+        return _alive(self._all)
+
+    def pending(self) -> list[V]:
+        """The live values that are not computed yet."""
+        return _alive(self._pending)
+
+    def showing(self, number: int) -> list[V]:
+        """The live values that show BUFFER `number`, or what will be assigned to it."""
+        return _alive(self._by_buffer.get(number, {}))
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether any value is not computed yet."""
+        return bool(self._pending)
+
+    def differs(self, counts: Mapping[int, int]) -> bool:
+        """Whether any BUFFER is shown by another number of values than `counts` says."""
+        shown = self._by_buffer
+        return any(len(shown.get(number, ())) != count for number, count in counts.items())
+
+    def count_showing(self, number: int) -> int:
+        """How many values show BUFFER `number`: quicker than to list them."""
+        return len(self._by_buffer.get(number, ()))
+
+
+def _remove(entries: dict[int, _Entry[V]], entry: _Entry[V]) -> None:
+    if entries.get(entry.identity) is entry:
+        entries.pop(entry.identity, None)
+
+
+def _alive(entries: dict[int, _Entry[V]]) -> list[V]:
+    found = [entry() for entry in list(entries.values())]
+    return [value for value in found if value is not None]
