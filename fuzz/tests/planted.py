@@ -119,10 +119,10 @@ def with_opts(error: Exception, *ops: OptOp) -> Callable:
     def plant(monkeypatch) -> None:
         healthy = runs.compile_kernel
 
-        def wrong(ast, capabilities, on_stage=None, opts=None):
+        def wrong(ast, capabilities, opts=None):
             if opts and set(ops) <= {opt.op for opt in opts}:
                 raise error
-            return healthy(ast, capabilities, on_stage=on_stage, opts=opts)
+            return healthy(ast, capabilities, opts=opts)
 
         monkeypatch.setattr(runs, "compile_kernel", wrong)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tinyref.algebra.rewrite import listening
 from tinyref.codegen.compile import compile_kernel
 from tinyref.device import Device
 from tinyref.dtype import dtypes
@@ -58,7 +59,8 @@ def compiled(name: str, where: str) -> dict[str, UOp]:
     number = list(KERNELS).index(name)
     opts = random_opts(kernel.ast, capabilities, Tape(seed=number), number % 5).opts
     found: dict[str, UOp] = {}
-    compile_kernel(kernel.ast, capabilities, opts=opts, on_stage=found.__setitem__)
+    with listening(stages=lambda stage, before, after: found.__setitem__(stage, after)):
+        compile_kernel(kernel.ast, capabilities, opts=opts)
     return found
 
 

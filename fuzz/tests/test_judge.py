@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from judged import CORPUS, ELEMENTWISE, GROUPED, case_of, found
 
+from tinyref.algebra.rewrite import listeners
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError, VerifyError
 from tinyref.optimise import moves
@@ -115,15 +116,16 @@ def compile_with(monkeypatch, change, when=lambda opts: True):
     """Lets the compiler make another program where `when` says so."""
     healthy = runs.compile_kernel
 
-    def wrong(ast, capabilities, on_stage=None, opts=None):
+    def wrong(ast, capabilities, opts=None):
         if not when(opts):
-            return healthy(ast, capabilities, on_stage=on_stage, opts=opts)
+            return healthy(ast, capabilities, opts=opts)
         if isinstance(change, Exception):
-            on_stage("normal", ast)
+            for listener in listeners().stages:
+                listener("normal", ast, ast)
             raise change
         if change is add_one:
-            return healthy(add_one(ast), capabilities, on_stage=on_stage, opts=opts)
-        return change(healthy(ast, capabilities, on_stage=on_stage, opts=opts))
+            return healthy(add_one(ast), capabilities, opts=opts)
+        return change(healthy(ast, capabilities, opts=opts))
 
     monkeypatch.setattr(runs, "compile_kernel", wrong)
 

@@ -10,8 +10,9 @@ from tinyref.algebra.rewrite import (
     any_node,
     commute,
     constant,
-    firings,
+    counting_rules,
     is_const,
+    listening,
     match,
     rewrite,
     rule,
@@ -171,21 +172,37 @@ def test_a_rule_says_what_it_is():
 def test_rewrites_bottom_up_to_a_fixed_point():
     rules = RuleSet([drop_zero, double])
     node = build.add(build.add(build.add(u, 0), u), build.add(build.add(u, u), 0))
-    assert rewrite(node, rules) is build.mul(build.mul(u, 2), 2)
-    assert rules.firings == {"test-drop-zero": 2, "test-double": 2}
+    with counting_rules() as fired:
+        assert rewrite(node, rules) is build.mul(build.mul(u, 2), 2)
+    assert fired == {"test-drop-zero": 2, "test-double": 2}
     assert rewrite(build.add(number, -0.0), rules) is build.add(number, -0.0)
 
 
-def test_counts_in_the_process_and_keeps_results():
-    before = firings["test-double"]
+def test_results_are_kept_by_the_rule_set():
     rules = RuleSet([double])
     node = build.add(build.mul(u, 77), build.mul(u, 77))
-    first = rewrite(node, rules)
-    assert rewrite(node, rules) is first
-    assert firings["test-double"] == before + 1
-    assert rewrite(first, rules) is first
-    assert rewrite(node, RuleSet([double])) is first
-    assert firings["test-double"] == before + 2
+    with counting_rules() as fired:
+        first = rewrite(node, rules)
+        assert rewrite(node, rules) is first
+        assert fired == {"test-double": 1}
+        assert rewrite(first, rules) is first
+        assert rewrite(node, RuleSet([double])) is first
+        assert fired == {"test-double": 2}
+    rewrite(node, RuleSet([double]))
+    assert fired == {"test-double": 2}
+
+
+def test_listening_afresh_takes_and_keeps_no_results():
+    rules = RuleSet([double])
+    node = build.add(build.mul(u, 78), build.mul(u, 78))
+    with listening(afresh=True), counting_rules() as fired:
+        rewrite(node, rules)
+        rewrite(node, rules)
+    assert fired == {"test-double": 2}
+    with counting_rules() as fired:
+        rewrite(node, rules)
+        rewrite(node, rules)
+    assert fired == {"test-double": 1}
 
 
 def test_context_reaches_the_rules_and_nothing_is_kept():
@@ -199,14 +216,27 @@ def test_context_reaches_the_rules_and_nothing_is_kept():
     assert rewrite(node, rules, 4) is build.const(index, 4)
 
 
-def test_trace_sees_each_firing():
-    seen = []
+def test_listeners_get_each_firing_the_outer_ones_too():
+    seen, inner = [], []
     node = build.add(build.add(u, 0), u)
-    rewrite(node, RuleSet([drop_zero, double]), trace=lambda *firing: seen.append(firing))
-    assert seen == [
+    with listening(rules=lambda *firing: seen.append(firing)):
+        with listening(rules=lambda *firing: inner.append(firing)):
+            rewrite(node, RuleSet([drop_zero, double]))
+        rewrite(build.add(v, 0), RuleSet([drop_zero]))
+    rewrite(build.add(number, 0), RuleSet([drop_zero]))
+    assert inner == [
         ("test-drop-zero", build.add(u, 0), u),
         ("test-double", build.add(u, u), build.mul(u, 2)),
     ]
+    assert seen == [*inner, ("test-drop-zero", build.add(v, 0), v)]
+
+
+def test_what_a_listener_raises_ends_the_rewrite():
+    def stop(name, node, result):
+        raise KeyError(name)
+
+    with pytest.raises(KeyError, match="test-drop-zero"), listening(rules=stop):
+        rewrite(build.add(u, 0), RuleSet([drop_zero]))
 
 
 def test_debug_prints_firings(capsys):
@@ -245,9 +275,10 @@ def test_giving_the_node_itself_is_no_firing():
     same, calls = make("test-same", match(Ops.NEG, x), lambda node: node)
     rules = RuleSet([same])
     node = build.unary(Ops.NEG, v)
-    assert rewrite(node, rules) is node
+    with counting_rules() as fired:
+        assert rewrite(node, rules) is node
     assert len(calls) == 1
-    assert not rules.firings
+    assert not fired
 
 
 @pytest.mark.long
@@ -257,8 +288,9 @@ def test_depth_has_no_limit(depth):
     for _ in range(depth):
         node = UOp(Ops.NEG, index, (UOp(Ops.ADD, index, (node, build.const(index, 0))),))
     rules = RuleSet([drop_zero])
-    found = rewrite(node, rules)
-    assert rules.firings["test-drop-zero"] == depth
+    with counting_rules() as fired:
+        found = rewrite(node, rules)
+    assert fired["test-drop-zero"] == depth
     assert len(found.toposort()) == depth + 1
 
 
@@ -267,8 +299,9 @@ def test_shared_nodes_are_rewritten_once():
     for _ in range(200):
         node = UOp(Ops.MAX, index, (build.add(node, 0), node))
     rules = RuleSet([drop_zero])
-    rewrite(node, rules)
-    assert rules.firings["test-drop-zero"] == 200
+    with counting_rules() as fired:
+        rewrite(node, rules)
+    assert fired["test-drop-zero"] == 200
 
 
 def test_order_of_the_list_does_not_matter():

@@ -17,6 +17,7 @@ from kernel_cases import (
 )
 
 from tinyref.algebra.evaluate import launch_grid
+from tinyref.algebra.rewrite import listening
 from tinyref.codegen.compile import STAGES, compile_kernel, kernel_name
 from tinyref.config import Context
 from tinyref.device import Capabilities
@@ -322,14 +323,16 @@ def _example() -> UOp:
 
 
 def test_stages_are_results_in_order_and_print_as_text_that_parses_back() -> None:
-    results: dict[str, object] = {}
+    results: dict[str, object] = {"": _example()}
 
-    def listen(stage: str, value: UOp | tuple[UOp, ...]) -> None:
-        results[stage] = value
-        assert from_text(to_text(value)) == value
+    def listen(stage: str, before: UOp, after: UOp | tuple[UOp, ...]) -> None:
+        assert before is list(results.values())[-1]
+        results[stage] = after
+        assert from_text(to_text(after)) == after
 
-    program = compile_kernel(_example(), GRID, name="mine", on_stage=listen)
-    assert tuple(results) == STAGES
+    with listening(stages=listen):
+        program = compile_kernel(_example(), GRID, name="mine")
+    assert tuple(results) == ("", *STAGES)
     assert results["linearize"] == program.uops
     assert program.name == "mine"
 

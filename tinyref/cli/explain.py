@@ -147,6 +147,7 @@ def _explain(tensor: Tensor, every_stage: bool) -> None:
 
 
 def _explain_kernel(item: KernelItem, number: int, every_stage: bool) -> None:
+    from tinyref.algebra.rewrite import listening
     from tinyref.codegen.compile import compile_kernel, planned
     from tinyref.device import Device
     from tinyref.engine.search import chosen_opts
@@ -158,12 +159,8 @@ def _explain_kernel(item: KernelItem, number: int, every_stage: bool) -> None:
     capabilities = Device[item.device].capabilities
     opts = chosen_opts(item.device, item.ast)
     source = compile_ast(item.device, item.ast, opts).source
-    program = compile_kernel(
-        item.ast,
-        capabilities,
-        on_stage=lambda name, value: stages.append((name, to_text(value))),
-        opts=opts,
-    )
+    with listening(stages=lambda name, before, after: stages.append((name, to_text(after)))):
+        program = compile_kernel(item.ast, capabilities, opts=opts)
     names = {"ast": "AST", "narrow": "indexed kernel", "linearize": "program"}
     for stage, text in stages:
         if stage in names or every_stage:

@@ -89,8 +89,8 @@ def compiled_stages(record: KernelRecord) -> Compiled:
     texts: list[tuple[str, str, Counter[str]]] = []
     fired: Counter[str] = Counter()
 
-    def on_stage(name: str, value: UOp | tuple[UOp, ...]) -> None:
-        texts.append((name, to_text(value), fired.copy()))
+    def on_stage(name: str, before: UOp, after: UOp | tuple[UOp, ...]) -> None:
+        texts.append((name, to_text(after), fired.copy()))
         fired.clear()
 
     def on_firing(name: str, node: UOp, result: UOp) -> None:
@@ -103,8 +103,8 @@ def compiled_stages(record: KernelRecord) -> Compiled:
         found = planned(record.ast, capabilities, chosen)
         plan = ", ".join(map(str, found.axes)) or "no axes"
         opts = opts_text(found.opts) if found.opts else "none"
-        with listening(on_firing):
-            compile_kernel(record.ast, capabilities, on_stage=on_stage, opts=chosen)
+        with listening(stages=on_stage, rules=on_firing, afresh=True):
+            compile_kernel(record.ast, capabilities, opts=chosen)
     except TinyrefError as error:
         problem = str(error)
     stages: list[Stage] = []

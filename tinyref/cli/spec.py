@@ -128,21 +128,21 @@ def rules(
 
 def _firings() -> dict[str, int]:
     """How often each rule fires in lowering the bench programs and random kernels, for the CPU."""
-    from tinyref.algebra.rewrite import firings
+    from tinyref.algebra.rewrite import counting_rules
     from tinyref.cli.bench_programs import PROGRAMS, time_lowering
     from tinyref.codegen.compile import compile_kernel
     from tinyref.device import Device
     from tinyref_fuzz.generate.generate import generate
     from tinyref_fuzz.generate.tape import Tape
 
-    before = firings.copy()
     capabilities = Device["CPU"].capabilities
-    for program in PROGRAMS:
-        if not program.missing:
-            time_lowering(program, "CPU")
-    for seed in range(_RANDOM_KERNELS):
-        compile_kernel(generate(Tape(seed), capabilities).ast, capabilities)
-    return dict(firings - before)
+    with counting_rules() as fired:
+        for program in PROGRAMS:
+            if not program.missing:
+                time_lowering(program, "CPU")
+        for seed in range(_RANDOM_KERNELS):
+            compile_kernel(generate(Tape(seed), capabilities).ast, capabilities)
+    return dict(fired)
 
 
 def _row_facts(row: Row) -> dict[str, Any]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from tinyref import config
 from tinyref.algebra.kernel_shape import output_shape, reduced_sizes
+from tinyref.algebra.rewrite import listeners
 from tinyref.algebra.simplify import simplify
 from tinyref.codegen.accumulate import accumulate
 from tinyref.codegen.decompose import decompose, stored_as
@@ -17,7 +18,7 @@ from tinyref.codegen.narrow import narrow_index
 from tinyref.device import Capabilities
 from tinyref.dtype import DType, ImageDType, PtrDType
 from tinyref.errors import UserError
-from tinyref.formats.dump import dump_after
+from tinyref.formats.dump import dumping
 from tinyref.optimise.fold_ranges import fold_ranges
 from tinyref.optimise.heuristics import optimised
 from tinyref.optimise.images import with_texels
@@ -31,28 +32,24 @@ from tinyref.uops.program import Parameter, Program
 from tinyref.verify import verify
 from tinyref.verify.index_bounds import check_index_bounds
 
-# What each stage is called in DUMP and for `on_stage`, in order.
+# What each stage is called in DUMP and for listeners, in order.
 STAGES = (
     *("ast", "normal", "lower", "simplify", "expand"),
     *("accumulate", "decompose", "narrow", "linearize"),
 )
-
-# Told the name of each stage and what it gave: the root of a graph, or the nodes of a program.
-OnStage = Callable[[str, UOp | tuple[UOp, ...]], None]
 
 
 def compile_kernel(
     ast: UOp,
     capabilities: Capabilities,
     name: str | None = None,
-    on_stage: OnStage | None = None,
     opts: Sequence[Opt] | None = None,
 ) -> Program:
     """The program of the kernel `ast` for a device with these capabilities.
 
     `opts` are the optimisations of its plan; without them the heuristics choose, or none if the
     flag NOOPT is set. `name` is the entry point; without it one is made of the kernel's sizes.
-    Equal arguments give equal programs. `on_stage` is called with the result of each of `STAGES`.
+    Equal arguments give equal programs. Active listeners get the result of each of `STAGES`.
     Accesses of images get lanes without being asked, unless `opts` are given: they need them.
     Raises `VerifyError` where a graph breaks a rule of its dialect (unless VERIFY is 0),
     `UserError` for what the device lacks.
@@ -61,7 +58,7 @@ def compile_kernel(
         raise UserError("kernel: the device declares no ops: it holds data but runs no kernels")
     if name is None:
         name = kernel_name(ast)
-    pipeline = _Pipeline(name, on_stage)
+    pipeline = _Pipeline(name, ast)
     pipeline.stage("ast", ast, Dialect.AST)
     plan = planned(ast, capabilities, opts)
     pipeline.stage("normal", plan.form.ast)
@@ -96,23 +93,24 @@ def planned(ast: UOp, capabilities: Capabilities, opts: Sequence[Opt] | None = N
 
 
 class _Pipeline:
-    """What happens between two stages: checks, dumps, and telling whoever listens."""
+    """What happens between two stages: listeners are called, DUMP among them, and it is checked."""
 
-    def __init__(self, name: str, on_stage: OnStage | None) -> None:
+    def __init__(self, name: str, ast: UOp) -> None:
         self.name = name
-        self.on_stage = on_stage
+        self.last = ast
+        self.listeners = (*listeners().stages, *dumping(name))
         self.verifies = config.integer("VERIFY") != 0
 
     def stage(self, stage: str, root: UOp, dialect: Dialect | None = None) -> UOp:
         """Reports a graph and passes it on."""
         self.report(stage, root, dialect)
+        self.last = root
         return root
 
     def report(self, stage: str, value: UOp | tuple[UOp, ...], dialect: Dialect | None) -> None:
-        """Told and printed before it is checked, so that what breaks a rule can be looked at."""
-        if self.on_stage is not None:
-            self.on_stage(stage, value)
-        dump_after(stage, self.name, value)
+        """Reported before it is checked, so that what breaks a rule can be looked at."""
+        for listener in self.listeners:
+            listener(stage, self.last, value)
         if dialect is not None and self.verifies:
             verify(dialect, value)
 

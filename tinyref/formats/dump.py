@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from tinyref import config
+from tinyref.algebra.rewrite.listen import StageListener
 from tinyref.formats.text import to_text
 from tinyref.uops.node import UOp
 
@@ -20,6 +21,13 @@ def wants_dump(stage: str) -> bool:
         return False
     names = config.dumped_stages(wanted)
     return "*" in names or stage in names
+
+
+def dumping(title: str) -> tuple[StageListener, ...]:
+    """The listener that prints each stage for which DUMP asks; none without the flag."""
+    if not config.text("DUMP"):
+        return ()
+    return (lambda stage, before, after: dump_after(stage, title, after),)
 
 
 def dump_after(stage: str, title: str, value: UOp | Sequence[UOp]) -> None:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from tinyref.algebra.bounds import value_range
 from tinyref.algebra.linear import Linear, exact, modular
-from tinyref.algebra.rewrite.engine import listening
+from tinyref.algebra.rewrite import listening
 from tinyref.dtype import dtypes
 from tinyref.formats.text import node_text
 from tinyref.uops.node import UOp
@@ -56,7 +56,7 @@ def recorded(compiles: Callable[[], object]) -> list[Firing]:
         found[Firing(rule, node, result)] = None
 
     try:
-        with listening(note):
+        with listening(rules=note, afresh=True):
             compiles()
     except Exception:  # whatever the error, the firings before it are what is asked for
         return list(found)

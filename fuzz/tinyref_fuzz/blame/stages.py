@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tinyref import config
+from tinyref.algebra.rewrite import listening
 from tinyref.codegen.compile import STAGES, compile_kernel
 from tinyref.codegen.linearise.linearise import linearize
 from tinyref.device import Capabilities
@@ -93,13 +94,13 @@ class Chain:
 
     def compile(self) -> Program:
         """The compile itself, to be listened to again."""
-        with config.Context(VERIFY=1, SANITIZE=1, THREADS=THREADS):
-            return compile_kernel(
-                self.subject.ast,
-                self.capabilities,
-                opts=self.opts,
-                on_stage=self.given.__setitem__,
-            )
+
+        def note(stage: str, before: UOp, after: UOp | tuple[UOp, ...]) -> None:
+            self.given[stage] = after
+
+        flags = config.Context(VERIFY=1, SANITIZE=1, THREADS=THREADS)
+        with flags, listening(stages=note):
+            return compile_kernel(self.subject.ast, self.capabilities, opts=self.opts)
 
     def graph(self, stage: str) -> UOp | None:
         """The root that a stage gave."""
@@ -232,13 +233,14 @@ def graph_after(
     """
     given: list[UOp] = []
 
-    def note(reached: str, value: UOp | tuple[UOp, ...]) -> None:
-        if reached == stage and isinstance(value, UOp):
-            given.append(value)
+    def note(reached: str, before: UOp, after: UOp | tuple[UOp, ...]) -> None:
+        if reached == stage and isinstance(after, UOp):
+            given.append(after)
             raise _ReachedError
 
-    with config.Context(VERIFY=1, THREADS=THREADS), contextlib.suppress(_ReachedError):
-        compile_kernel(ast, capabilities, opts=opts, on_stage=note)
+    flags = config.Context(VERIFY=1, THREADS=THREADS)
+    with flags, contextlib.suppress(_ReachedError), listening(stages=note):
+        compile_kernel(ast, capabilities, opts=opts)
     return given[0] if given else None
 
 

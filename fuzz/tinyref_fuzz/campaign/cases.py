@@ -20,7 +20,7 @@ from typing import Any
 import tinyref
 import tinyref_fuzz
 import tinyref_spec
-from tinyref.algebra.rewrite.engine import firings
+from tinyref.algebra.rewrite import counting_rules
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError, explained
 from tinyref.optimise.opt import OptOp
@@ -191,21 +191,21 @@ def result_of(
     kernels: tuple[CorpusKernel, ...] = (),
 ) -> CaseResult:
     """Makes and judges case `number`, and counts what it reached."""
-    firings.clear()
     began = time.perf_counter()
     pairs: Counter[str] = Counter()
-    try:
-        case = case_at(judge, seed, number, policy, guide, kernels)
-    except Exception as error:  # a generator that fails is a bug as well, and costs one case
-        verdict = Verdict(Pair.PLAIN, Symptom.ERROR, f"while generating: {explained(error)}")
-    else:
-        pairs = pairs_of(case.opts)
-        verdict = verdict_of(judge, case)
+    with counting_rules() as fired:
+        try:
+            case = case_at(judge, seed, number, policy, guide, kernels)
+        except Exception as error:  # a generator that fails is a bug as well, and costs one case
+            verdict = Verdict(Pair.PLAIN, Symptom.ERROR, f"while generating: {explained(error)}")
+        else:
+            pairs = pairs_of(case.opts)
+            verdict = verdict_of(judge, case)
     return CaseResult(
         number=number,
         seconds=round(time.perf_counter() - began, 4),
         judged=verdict.judged,
-        rules=dict(firings),
+        rules=dict(fired),
         pairs=dict(pairs),
         verdict=None if verdict.agrees else verdict,
     )

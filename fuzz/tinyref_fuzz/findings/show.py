@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tinyref import config
+from tinyref.algebra.rewrite import listening
 from tinyref.codegen.compile import STAGES, compile_kernel
 from tinyref.device import Capabilities
 from tinyref.formats.text import to_text
@@ -169,11 +170,12 @@ def stage_texts(ast: UOp, capabilities: Capabilities, opts: Opts | None) -> dict
     """
     found: dict[str, str] = {}
 
-    def note(stage: str, value: UOp | tuple[UOp, ...]) -> None:
-        found[stage] = to_text(value)
+    def note(stage: str, before: UOp, after: UOp | tuple[UOp, ...]) -> None:
+        found[stage] = to_text(after)
 
     try:
-        compile_kernel(ast, capabilities, on_stage=note, opts=opts)
+        with listening(stages=note):
+            compile_kernel(ast, capabilities, opts=opts)
     except Exception as error:
         first = str(error).partition("\n")[0]
         found[_next_stage(found)] = f"{type(error).__name__}: {first}\n"

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
+from tinyref.algebra.rewrite import listening
 from tinyref.codegen.compile import compile_kernel
 from tinyref.codegen.decompose import ELEMENTARY_OPS
 from tinyref.codegen.linearise.linearise import linearize
@@ -70,18 +71,18 @@ def _first_line(error: Exception) -> str:
 
 @dataclass
 class Stages:
-    """Notes how far the compiler came; `roots` are the graphs after the stages that are asked."""
+    """Notes how far the compiler came; `graph` is what it linearised."""
 
     checks_bounds: bool = False
     reached: str = "nothing"
-    roots: dict[str, UOp | tuple[UOp, ...]] = field(default_factory=dict)
+    graph: UOp | None = None
 
-    def __call__(self, stage: str, value: UOp | tuple[UOp, ...]) -> None:
+    def __call__(self, stage: str, before: UOp, after: UOp | tuple[UOp, ...]) -> None:
         self.reached = stage
-        if stage == "narrow":
-            self.roots[stage] = value
-        if stage == "decompose" and self.checks_bounds and isinstance(value, UOp):
-            check_index_bounds(value)
+        if stage == "linearize":
+            self.graph = before
+        if stage == "decompose" and self.checks_bounds and isinstance(after, UOp):
+            check_index_bounds(after)
 
 
 @dataclass(frozen=True)
@@ -106,11 +107,11 @@ def compiled(
     """
     stages = Stages(checks_bounds)
     with errors_from(lambda: f"compiler, {stages.reached} reached"):
-        program = compile_kernel(ast, capabilities, on_stage=stages, opts=opts)
-        graph = stages.roots["narrow"]
-        if not isinstance(graph, UOp):
-            raise TypeError("the stage narrow gave no graph")
-        return Compiled(program, graph, None if opts is None else tuple(opts))
+        with listening(stages=stages):
+            program = compile_kernel(ast, capabilities, opts=opts)
+        if stages.graph is None:
+            raise TypeError("the compiler linearised no graph")
+        return Compiled(program, stages.graph, None if opts is None else tuple(opts))
     raise AssertionError("unreachable")
 
 

@@ -1,6 +1,7 @@
 """Rewriting: patterns, named rules, and the engine that applies them to a fixed point."""
 
-from tinyref.algebra.rewrite.engine import RuleSet, firings, listening, rewrite
+from tinyref.algebra.rewrite.engine import RuleSet, rewrite
+from tinyref.algebra.rewrite.listen import counting_rules, listeners, listening
 from tinyref.algebra.rewrite.pattern import Pattern, any_node, commute, constant, is_const, match
 from tinyref.algebra.rewrite.rule import Domain, Keeps, Rule, rule, rules_of
 
@@ -13,8 +14,9 @@ __all__ = [
     "any_node",
     "commute",
     "constant",
-    "firings",
+    "counting_rules",
     "is_const",
+    "listeners",
     "listening",
     "match",
     "rewrite",

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import random
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from contextvars import ContextVar
+from collections.abc import Iterable
 
 from tinyref import config
+from tinyref.algebra.rewrite.listen import Listeners, listeners
 from tinyref.algebra.rewrite.pattern import Matcher
 from tinyref.algebra.rewrite.rule import Rule
 from tinyref.dtype import DType
 from tinyref.errors import UserError, VerifyError
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-
-# The name of the rule, the node it matched, what it made of it.
-Trace = Callable[[str, UOp, UOp], None]
-
-# How often each rule of any set has fired in this process: the coverage map of the fuzzer.
-firings: Counter[str] = Counter()
 
 # A rewrite may take this many firings, and this many more for each node of the graph it began with.
 FREE_FIRINGS = 20_000
@@ -40,7 +33,6 @@ class RuleSet:
         self.name = name
         self.rules = tuple(sorted(rules, key=lambda each: each.name))
         self.seed = config.integer("SHUFFLE_RULES")
-        self.firings: Counter[str] = Counter()
         names = [each.name for each in self.rules]
         if len(set(names)) != len(names):
             twice = sorted(name for name, count in Counter(names).items() if count > 1)
@@ -87,12 +79,12 @@ class RuleSet:
 class _Rewrite:
     """One run of the engine; `done` maps a node to its normal form."""
 
-    def __init__(self, root: UOp, rules: RuleSet, context: object, trace: Trace | None) -> None:
+    def __init__(self, root: UOp, rules: RuleSet, context: object, active: Listeners) -> None:
         self.root = root
         self.rules = rules
         self.context = context
-        self.trace = trace
-        self.is_kept = context is None and trace is None
+        self.listeners = active.rules
+        self.is_kept = context is None and not active.afresh
         self.done: dict[UOp, UOp] = {}
         # Nodes whose replacement is being rewritten, in the order in which that began.
         self.waiting: dict[UOp, str] = {}
@@ -163,10 +155,8 @@ class _Rewrite:
         stack.append((result, None))
 
     def count(self, name: str, node: UOp, result: UOp) -> None:
-        self.rules.firings[name] += 1
-        firings[name] += 1
-        if self.trace is not None:
-            self.trace(name, node, result)
+        for listener in self.listeners:
+            listener(name, node, result)
         self.fired += 1
         if self.fired <= self.limit:
             return
@@ -192,42 +182,22 @@ class _Rewrite:
         )
 
 
-_listener: ContextVar[Trace | None] = ContextVar("tinyref_rewrites", default=None)
-
-
-@contextlib.contextmanager
-def listening(trace: Trace) -> Iterator[None]:
-    """Calls `trace` at every firing of the block, also of what would have been kept: slower."""
-    token = _listener.set(trace)
-    try:
-        yield
-    finally:
-        _listener.reset(token)
-
-
 def _print_firing(name: str, node: UOp, result: UOp) -> None:
     sys.stderr.write(f"rewrite {name}: {node!r} -> {result!r}\n")
 
 
-def rewrite(
-    root: UOp, rules: RuleSet, context: object = None, *, trace: Trace | None = None
-) -> UOp:
+def rewrite(root: UOp, rules: RuleSet, context: object = None) -> UOp:
     """`root` with `rules` applied to every node, sources first, until none applies any more.
 
-    `context` is handed to rules that ask for it; results are then not kept. `trace` is called at
-    every firing; with DEBUG=6 firings are printed to stderr. Graphs may be of any depth. Raises
-    `VerifyError` rewrite.loop, naming the rules, where a node turns into itself or rules fire
-    without end, and rewrite.type where a rule changes a type.
+    `context` is handed to rules that ask for it; results are then not kept. Listeners
+    are called at every firing; with DEBUG=6 firings are printed to stderr. Graphs may be of any
+    depth. Raises `VerifyError` rewrite.loop, naming the rules, where a node turns into itself or
+    rules fire without end, and rewrite.type where a rule changes a type.
     """
-    if trace is None:
-        trace = _listener.get()
-    if trace is None:
-        if context is None and rules in root.facts:
-            kept = root.facts[rules]
-            if kept is None:
-                return root
-            result: UOp = kept
-            return result
-        if config.integer("DEBUG") >= 6:
-            trace = _print_firing
-    return _Rewrite(root, rules, context, trace).run()
+    active = listeners()
+    if context is None and not active.afresh and rules in root.facts:
+        kept: UOp | None = root.facts[rules]
+        return root if kept is None else kept
+    if config.integer("DEBUG") >= 6:
+        active = Listeners(active.stages, (*active.rules, _print_firing), afresh=True)
+    return _Rewrite(root, rules, context, active).run()

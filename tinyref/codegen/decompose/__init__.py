@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tinyref.codegen.decompose.check import check_dtypes, check_ops
 from tinyref.codegen.decompose.constant_division import divide_by_constants
 from tinyref.codegen.decompose.division import guard_divisions
@@ -25,9 +27,13 @@ __all__ = [
     "WIDE_INTEGERS",
     "decompose",
     "elements_in",
+    "passes",
     "storage_dtype",
     "stored_as",
 ]
+
+# The name of a pass, and what it makes of an indexed kernel.
+Pass = tuple[str, Callable[[UOp], UOp]]
 
 
 def decompose(root: UOp, capabilities: Capabilities) -> UOp:
@@ -38,21 +44,32 @@ def decompose(root: UOp, capabilities: Capabilities) -> UOp:
     guarded. Buffers of an emulated type become what `stored_as` says. Raises `UserError` naming the
     op or type that cannot be had, and what the device accepts.
     """
-    order = root.toposort()
-    check_dtypes(order, capabilities)
-    lacking = capabilities.emulated - capabilities.dtypes
-    # Most kernels have no type that the device lacks: they are not walked through once more.
-    emulated = lacking & frozenset(scalar_of(node.dtype) for node in order)
-    root = replace_missing_ops(root, capabilities)
-    if emulated:
-        root = emulate_small_floats(root, emulated & frozenset(SMALL_FLOATS))
-        # Small floats convert from and to integers of every size, so that these come after.
-        root = emulate_wide_integers(root, emulated & frozenset(WIDE_INTEGERS), capabilities)
-    if capabilities.slow_division:
-        root = divide_by_constants(root, capabilities)
-    if emulated or capabilities.slow_division:
-        root = replace_missing_ops(root, capabilities)
-    if capabilities.division_traps:
-        root = guard_divisions(root)
+    check_dtypes(root.toposort(), capabilities)
+    for _, apply in passes(root, capabilities):
+        root = apply(root)
     check_ops(root, capabilities)
     return root
+
+
+def passes(root: UOp, capabilities: Capabilities) -> list[Pass]:
+    """What `decompose` applies to the indexed kernel `root`, in order, each with its name."""
+    lacking = capabilities.emulated - capabilities.dtypes
+    # Most kernels have no type that the device lacks: they are not walked through once more.
+    emulated = lacking & frozenset(scalar_of(node.dtype) for node in root.toposort())
+    small, wide = emulated & frozenset(SMALL_FLOATS), emulated & frozenset(WIDE_INTEGERS)
+    missing: Pass = ("missing_ops", lambda given: replace_missing_ops(given, capabilities))
+    found = [missing]
+    if small:
+        found.append(("small_floats", lambda given: emulate_small_floats(given, small)))
+    # Small floats convert from and to integers of every size, so that these come after.
+    if wide:
+        found.append(
+            ("wide_integers", lambda given: emulate_wide_integers(given, wide, capabilities))
+        )
+    if capabilities.slow_division:
+        found.append(("constant_division", lambda given: divide_by_constants(given, capabilities)))
+    if emulated or capabilities.slow_division:
+        found.append(missing)
+    if capabilities.division_traps:
+        found.append(("guards", guard_divisions))
+    return found

@@ -49,8 +49,6 @@ def emulate_small_floats(root: UOp, emulated: frozenset[DType]) -> UOp:
     Reduces are accumulators by now, so that every step of a sum rounds: raises `UserError` for a
     REDUCE of an emulated type, as for any other op that it has no arm for.
     """
-    if not emulated:
-        return root
 
     def transform(node: UOp, src: tuple[UOp, ...]) -> UOp | None:
         touched = (node, *node.src)

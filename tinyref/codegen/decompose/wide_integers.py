@@ -32,8 +32,6 @@ def emulate_wide_integers(root: UOp, emulated: frozenset[DType], capabilities: C
     Reduces are accumulators by now. Raises `UserError` for an op that has no arm here, and for the
     bits of a float64, which no pair of words is.
     """
-    if not emulated:
-        return root
     emulation = _Emulation(emulated, capabilities)
     done: dict[UOp, Nodes] = {}
     for node in root.toposort():
