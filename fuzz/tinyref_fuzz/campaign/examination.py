@@ -15,12 +15,12 @@ from tinyref.errors import explained
 from tinyref.runtimes.identity import device_settings
 from tinyref_fuzz.campaign.cases import case_at
 from tinyref_fuzz.campaign.task import Examination, Setup, Task
-from tinyref_fuzz.findings.examine import STAGE_OF, Finding, examine
+from tinyref_fuzz.findings.examine import Finding, blame_of_pair, examine
 from tinyref_fuzz.findings.reproducer import terminal_lines
 from tinyref_fuzz.generate.corpus import CorpusKernel
 from tinyref_fuzz.judge.judge import Judge
 from tinyref_fuzz.reduce import node_count, opt_count
-from tinyref_spec.kernel_case import Blame, Case, CaseRecord, Pair, Symptom, Verdict
+from tinyref_spec.kernel_case import Blame, Case, CaseRecord, Symptom, Verdict
 from tinyref_spec.kernel_case.document import record_to_json, verdict_from_json, verdict_to_json
 
 # To try anything on such a case takes too long, or too much.
@@ -101,10 +101,8 @@ def unexamined(task: Task, problem: str) -> Examination:
     """What is known of a finding without making its case."""
     verdict = task.verdict
     assert verdict is not None, "an examination has a verdict"
-    stage = STAGE_OF[verdict.pair] if verdict.pair is not None else ""
-    return Examination(
-        task.first, signature(verdict), Blame(stage), verdict.detail, problem=problem
-    )
+    blame = blame_of_pair(verdict)
+    return Examination(task.first, signature(verdict), blame, verdict.detail, problem=problem)
 
 
 def _note(setup: Setup, task: Task) -> str:
@@ -132,7 +130,7 @@ def examined_crash(
 
 def blame_of_a_death(case: Case, verdict: Verdict, device: str) -> Blame:
     """The stage of the pair: to try anything on the case would end this process."""
-    return Blame(STAGE_OF[verdict.pair or Pair.DEVICE], "", "")
+    return blame_of_pair(verdict)
 
 
 def verdict_apart(case: Case, device: str, verdict: Verdict, limit: float) -> Verdict:

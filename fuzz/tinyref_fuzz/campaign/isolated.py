@@ -26,12 +26,10 @@ from tinyref_fuzz.campaign.local import (
     LAST_WORDS_SECONDS,
     pair_of_death,
 )
-from tinyref_fuzz.findings.bucket import bucket_of
-from tinyref_fuzz.findings.examine import STAGE_OF, Finding, blame_or_pair, examine
+from tinyref_fuzz.findings.examine import Finding, blame_of_pair, blame_or_pair, examine
 from tinyref_fuzz.findings.reproducer import reproducer
 from tinyref_fuzz.findings.show import outline, side_by_side
 from tinyref_fuzz.judge.judge import Judge
-from tinyref_fuzz.reduce import node_count, opt_count
 from tinyref_fuzz.reduce.fault import is_same_fault
 from tinyref_fuzz.reduce.search import JudgeFunction
 from tinyref_spec.kernel_case import Blame, Case, CaseRecord, Opts, Symptom, Verdict
@@ -215,15 +213,11 @@ def _finding(original: Case, reduced: object, seconds: float) -> Finding:
     case, verdict, blame = record.case, record.verdict, record.blame
     assert verdict is not None, "a reduced case is written with its verdict"
     assert blame is not None, "a reduced case is written with its blame"
-    size = node_count(case.ast), opt_count(case)
-    return Finding(bucket_of(blame, case, verdict), case, original, verdict, blame, *size, seconds)
+    return Finding(case, original, verdict, blame, seconds)
 
 
 def _as_it_is(case: Case, verdict: Verdict, problem: str) -> Finding:
-    blame = Blame(STAGE_OF[verdict.pair] if verdict.pair is not None else "")
-    size = node_count(case.ast), opt_count(case)
-    bucket = bucket_of(blame, case, verdict)
-    return Finding(bucket, case, case, verdict, blame, *size, 0.0, problem)
+    return Finding(case, case, verdict, blame_of_pair(verdict), problem=problem)
 
 
 # --- in the process -------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tinyref_fuzz.blame.find import find_blame
 from tinyref_fuzz.findings.bucket import Bucket, bucket_of
-from tinyref_fuzz.reduce import reduced
+from tinyref_fuzz.reduce import node_count, opt_count, reduced
 from tinyref_fuzz.reduce.search import JudgeFunction
 from tinyref_spec.kernel_case import Blame, Case, Pair, Verdict
 
@@ -28,20 +28,31 @@ STAGE_OF = {
 class Finding:
     """A case that fails, examined.
 
-    case, verdict: reduced. original: the case that it was found with. nodes, opts: of the reduced
-    case, as of `node_count` and `opt_count`. seconds: that reduction and blame took together.
-    problem: why it could not be reduced, empty if it could.
+    case, verdict: reduced. original: the case that it was found with. seconds: that reduction and
+    blame took together. problem: why it could not be reduced, empty if it could.
     """
 
-    bucket: Bucket
     case: Case
     original: Case
     verdict: Verdict
     blame: Blame
-    nodes: int
-    opts: int
-    seconds: float
+    seconds: float = 0.0
     problem: str = ""
+
+    @property
+    def bucket(self) -> Bucket:
+        """The cause under which findings meet."""
+        return bucket_of(self.blame, self.case, self.verdict)
+
+    @property
+    def nodes(self) -> int:
+        """The size of the reduced kernel, as of `node_count`."""
+        return node_count(self.case.ast)
+
+    @property
+    def opts(self) -> int:
+        """How many optimisations the reduced case has, as of `opt_count`."""
+        return opt_count(self.case)
 
 
 def examine(
@@ -60,16 +71,7 @@ def examine(
     start = time.monotonic()
     reduction = reduced(case, verdict, device, seconds, judge)
     blamed = blame_or_pair(reduction.case, reduction.verdict, device, blame)
-    return Finding(
-        bucket_of(blamed, reduction.case, reduction.verdict),
-        reduction.case,
-        case,
-        reduction.verdict,
-        blamed,
-        reduction.nodes,
-        reduction.opts,
-        time.monotonic() - start,
-    )
+    return Finding(reduction.case, case, reduction.verdict, blamed, time.monotonic() - start)
 
 
 def blame_or_pair(
@@ -80,5 +82,10 @@ def blame_or_pair(
         return blame(case, verdict, device)
     except Exception as error:
         # It runs a compiler that is broken: a finding without a cause is still one.
-        stage = STAGE_OF[verdict.pair] if verdict.pair is not None else STAGE_OF[Pair.PLAIN]
-        return Blame(stage, "", f"blame failed: {type(error).__name__}: {error}".split("\n")[0])
+        why = f"blame failed: {type(error).__name__}: {error}".split("\n")[0]
+        return Blame(blame_of_pair(verdict).stage, "", why)
+
+
+def blame_of_pair(verdict: Verdict) -> Blame:
+    """The stage that the pair of values is about, without a look at the case."""
+    return Blame(STAGE_OF[verdict.pair] if verdict.pair is not None else "")

@@ -21,7 +21,6 @@ from tinyref_fuzz.mutants.catalogue import MUTANTS
 from tinyref_fuzz.mutants.mutant import MutantError, Reached, switch_on
 
 if TYPE_CHECKING:
-    from tinyref.device import Capabilities
     from tinyref_fuzz.judge.judge import Judge
     from tinyref_spec.kernel_case import Case, Verdict
 
@@ -94,23 +93,14 @@ class Trial:
 
     def judged(self, judge: Judge, number: int) -> tuple[Case | None, Verdict]:
         """A case and its verdict; no case where the compiler is too broken to draw its plans."""
+        from tinyref_fuzz.campaign.cases import case_at, verdict_of
         from tinyref_spec.kernel_case import Pair, Symptom, Verdict
 
-        case = None
         try:
-            case = self.case(number, judge.capabilities)
-            return case, judge.verdict(case)
-        except Exception as error:  # what the judge does not catch gives a mutant away as well
-            detail = f"{type(error).__name__}: {error}"
-            return case, Verdict(Pair.PLAIN, Symptom.ERROR, detail)
-
-    def case(self, number: int, capabilities: Capabilities) -> Case:
-        """A case of this seed: that of a campaign with it and no guidance."""
-        from tinyref_fuzz.campaign.cases import tape_seed
-        from tinyref_fuzz.generate.generate import generate
-        from tinyref_fuzz.generate.tape import Tape
-
-        return generate(Tape(seed=tape_seed(self.request.seed, number)), capabilities)
+            case = case_at(judge, self.request.seed, number)
+        except Exception as error:  # what the generator raises gives a mutant away as well
+            return None, Verdict(Pair.PLAIN, Symptom.ERROR, f"{type(error).__name__}: {error}")
+        return case, verdict_of(judge, case)
 
     def beat(self, number: int, clock: Clock) -> None:
         """Says that it lives, now and then."""
@@ -141,16 +131,17 @@ class Trial:
         """Says for each case what its programs are, so that two compilers can be compared."""
         from tinyref.codegen.compile import compile_kernel
         from tinyref.device import Device
+        from tinyref_fuzz.campaign.cases import case_at
         from tinyref_fuzz.judge.judge import Judge
 
         renderer = Device[self.request.device].renderer
-        capabilities = Judge(self.request.device).capabilities
+        judge = Judge(self.request.device)
         for number in range(self.request.trace):
             digest = hashlib.blake2b(digest_size=8)
             try:
-                case = self.case(number, capabilities)
+                case = case_at(judge, self.request.seed, number)
                 for opts in ((), *case.opts):
-                    program = compile_kernel(case.ast, capabilities, opts=opts)
+                    program = compile_kernel(case.ast, judge.capabilities, opts=opts)
                     digest.update(renderer.render(program).encode())
             except Exception as error:  # a crash is a difference too
                 digest.update(f"{type(error).__name__}: {error}".encode())
