@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from tinyref.optimise.opt import parse_opts
-from tinyref_fuzz.generate.corpus import load
 from tinyref_fuzz.judge.judge import judge
 from tinyref_spec.kernel_case import Case, Mode, Pair, Symptom
+from tinyref_spec.kernels.corpus import corpus_kernels
 
-CORPUS = {kernel.name: kernel for kernel in load()}
+CORPUS = corpus_kernels()
 
 
 def case_of(name: str, *opts: str, mode: Mode = Mode.EXACT) -> Case:

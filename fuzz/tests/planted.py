@@ -18,10 +18,10 @@ from tinyref.uops import build
 from tinyref.uops.node import UOp, substitute
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ConstArg
-from tinyref.views.build import view
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_fuzz.judge import runs
 from tinyref_spec.kernel_case import Case, Pair, Symptom
+from tinyref_spec.kernels.notation import load, shaped, store, total
 
 # --- a case with something of everything ----------------------------------------------------------
 
@@ -37,27 +37,23 @@ def large_case(*lists: str) -> Case:
     """22 nodes, two outputs, five buffers, three types; masked, backward and repeated views."""
     contents = [np.full(ROWS, 90, np.float32), np.full(ROWS * COLUMNS, 90, np.int32)]
 
-    def load(tracker: ShapeTracker, dtype=dtypes.int32) -> UOp:
-        size, slot = tracker.real_size(), len(contents)
-        values = (np.arange(size) * 7 + slot) % 5 - (slot % 2)
+    def loaded(tracker: ShapeTracker, dtype=dtypes.int32) -> UOp:
+        slot = len(contents)
+        values = (np.arange(tracker.real_size()) * 7 + slot) % 5 - (slot % 2)
         contents.append(values.astype(numpy_dtype(dtype)))
-        return build.load(view(slot, dtype, size, tracker))
+        return load(slot, dtype, tracker)
 
-    whole = ShapeTracker.from_shape((ROWS, COLUMNS))
-    padded = ShapeTracker.from_shape((ROWS, COLUMNS - 2)).pad(((0, 0), (1, 1)))
-    repeated = ShapeTracker.from_shape((1, COLUMNS)).expand((ROWS, COLUMNS))
-    x, y = load(whole.flip((1,))), load(padded)
-    half = build.cast(build.add(load(whole, dtypes.float16), 1.0), dtypes.float32)
-    count = build.mod(build.add(build.mul(x, y), load(repeated)), 3)
+    whole = shaped(ROWS, COLUMNS)
+    padded = shaped(ROWS, COLUMNS - 2).pad(((0, 0), (1, 1)))
+    repeated = shaped(1, COLUMNS).expand((ROWS, COLUMNS))
+    x, y = loaded(whole.flip((1,))), loaded(padded)
+    half = build.cast(build.add(loaded(whole, dtypes.float16), 1.0), dtypes.float32)
+    count = build.mod(build.add(build.mul(x, y), loaded(repeated)), 3)
     larger = build.maximum(count, y)
     chosen = build.where(build.less(x, y), larger, build.mul(x, 3))
     terms = build.mul(build.cast(chosen, dtypes.float32), half)
-    total = build.reduce(Ops.ADD, terms, (1,))
-    rows = ShapeTracker.from_shape((ROWS, 1))
-    ast = build.sink(
-        build.store(view(0, dtypes.float32, ROWS, rows), build.add(total, 2.0)),
-        build.store(view(1, dtypes.int32, ROWS * COLUMNS, whole), chosen),
-    )
+    sums = build.add(total(terms, 1), 2.0)
+    ast = build.sink(store(0, sums, (ROWS, 1)), store(1, chosen, whole))
     return Case(ast, tuple(contents), opts=tuple(map(parse_opts, lists or LISTS)))
 
 

@@ -22,10 +22,10 @@ from tinyref_fuzz.blame.find import find_blame
 from tinyref_fuzz.blame.firings import first_misjudged
 from tinyref_fuzz.blame.rules import needed_without
 from tinyref_fuzz.blame.samples import Samples
-from tinyref_fuzz.generate.corpus import load
 from tinyref_spec.kernel_case import Blame, Case, Equivalent, Pair, Symptom, Verdict
+from tinyref_spec.kernels.corpus import corpus_kernels
 
-KERNELS = {kernel.name: kernel for kernel in load()}
+KERNELS = corpus_kernels()
 
 
 def blamed(

@@ -24,12 +24,12 @@ from tinyref_fuzz.blame.firings import first_misjudged, first_wrong, recorded
 from tinyref_fuzz.blame.graph import evaluate_graph
 from tinyref_fuzz.blame.order import naive_program, run_graph
 from tinyref_fuzz.blame.samples import Samples
-from tinyref_fuzz.generate.corpus import load
 from tinyref_fuzz.generate.optimisations import cramped, random_opts, settled
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_spec.kernel_case import Symptom
+from tinyref_spec.kernels.corpus import corpus_kernels
 
-KERNELS = {kernel.name: kernel for kernel in load()}
+KERNELS = corpus_kernels()
 PYTHON = Device["PYTHON"].capabilities
 CAPABILITIES = {
     "PYTHON": PYTHON,

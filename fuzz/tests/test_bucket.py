@@ -10,12 +10,12 @@ from tinyref.optimise.opt import parse_opts
 from tinyref_fuzz.blame import STAGES
 from tinyref_fuzz.findings.bucket import DEATHS, Bucket, bucket_of, operations
 from tinyref_fuzz.findings.examine import blame_or_pair, examine
-from tinyref_fuzz.generate.corpus import load
 from tinyref_fuzz.judge.judge import judge
 from tinyref_fuzz.reduce import node_count
 from tinyref_spec.kernel_case import Blame, Case, Pair, Symptom, Verdict
+from tinyref_spec.kernels.corpus import corpus_kernels
 
-CORPUS = {kernel.name: kernel for kernel in load()}
+CORPUS = corpus_kernels()
 WRONG = Verdict(Pair.OPTIMISED, Symptom.VALUE, "element 3 of 4 is 1 instead of 0", 0)
 
 

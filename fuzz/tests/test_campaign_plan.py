@@ -24,9 +24,9 @@ from tinyref_fuzz.campaign.database import Finding
 from tinyref_fuzz.campaign.examination import signature
 from tinyref_fuzz.campaign.plan import Frontier, Triage, epoch_of, gaps
 from tinyref_fuzz.campaign.task import Done, Examination, Task
-from tinyref_fuzz.generate.corpus import load
 from tinyref_fuzz.judge.caches import forget
 from tinyref_spec.kernel_case import Blame, Pair, Symptom, Verdict
+from tinyref_spec.kernels.corpus import corpus_kernels
 
 WRONG = Verdict(Pair.DEVICE, Symptom.VALUE, "element 3 of 8 is 1 instead of 2", 0, 2)
 
@@ -139,7 +139,7 @@ def test_coverage_does_not_depend_on_what_ran_before():
 
 def test_what_was_made_before_is_still_the_same_when_all_is_forgotten():
     types = [dtypes.float32.vec(4), pointer(dtypes.int8, 12), image(dtypes.float16, 2, 3)]
-    kernel = load()[0].ast
+    kernel = corpus_kernels()["multiply-add-int8"].ast
     text = to_text(kernel)
     forget()
     again = [dtypes.float32.vec(4), pointer(dtypes.int8, 12), image(dtypes.float16, 2, 3)]

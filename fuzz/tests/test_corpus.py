@@ -13,16 +13,13 @@ from tinyref.interpret import run_program
 from tinyref.interpret.evaluate import evaluate
 from tinyref.uops import build
 from tinyref.uops.ops import Ops
-from tinyref_fuzz.generate.corpus import CorpusKernel, check, load
-from tinyref_fuzz.generate.corpus.sketch import TAGS, Sketch, below_diagonal, shaped, total, valid
 from tinyref_fuzz.judge.judge import measured_outputs
+from tinyref_spec.kernels.corpus import check, corpus_kernels
+from tinyref_spec.kernels.family import TAGS, CorpusKernel
+from tinyref_spec.kernels.notation import Sketch, below_diagonal, shaped, total
 
-KERNELS = load()
+KERNELS = tuple(corpus_kernels().values())
 each_kernel = pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
-
-
-def named(name: str) -> CorpusKernel:
-    return next(kernel for kernel in KERNELS if kernel.name == name)
 
 
 def evaluated(kernel: CorpusKernel) -> dict[int, np.ndarray]:
@@ -94,34 +91,34 @@ def test_the_diagonal_mask_is_what_it_says():
 
 
 def test_counting_counts():
-    assert evaluated(named("count-up"))[0].tolist() == list(range(16))
+    assert evaluated(corpus_kernels()["count-up"])[0].tolist() == list(range(16))
 
 
 def test_a_matrix_product_is_that_of_numpy():
-    kernel = named("matmul-int32-odd")
+    kernel = corpus_kernels()["matmul-int32-odd"]
     _, x, y = kernel.buffers()
     wanted = x.reshape(7, 13) @ y.reshape(13, 11)
     assert np.array_equal(evaluated(kernel)[0], wanted.ravel())
 
 
 def test_a_convolution_is_that_of_numpy():
-    kernel = named("convolution-1d")
+    kernel = corpus_kernels()["convolution-1d"]
     _, taps, x = kernel.buffers()
     windows = np.lib.stride_tricks.sliding_window_view(x, 5)
     assert np.array_equal(evaluated(kernel)[0], (windows * taps).sum(1, dtype=np.int32))
 
 
 def test_a_gather_takes_rows():
-    kernel = named("gather-rows")
+    kernel = corpus_kernels()["gather-rows"]
     _, wanted, table = kernel.buffers()
     assert np.array_equal(evaluated(kernel)[0], table[wanted & 7])
 
 
 def test_data_have_extremes_and_a_seed():
-    _, x, _ = named("multiply-add-int8").buffers()
+    _, x, _ = corpus_kernels()["multiply-add-int8"].buffers()
     assert {-128, -127, 0, 1, 126, 127} <= set(x.tolist())
-    assert np.array_equal(x, named("multiply-add-int8").buffers()[1])
-    assert not np.array_equal(x, named("multiply-add-int8").buffers(seed=1)[1])
+    assert np.array_equal(x, corpus_kernels()["multiply-add-int8"].buffers()[1])
+    assert not np.array_equal(x, corpus_kernels()["multiply-add-int8"].buffers(seed=1)[1])
 
 
 # --- what the loader refuses --------------------------------------------------------------------
@@ -130,7 +127,7 @@ def test_data_have_extremes_and_a_seed():
 def kernel_of(name: str = "new", tags: tuple[str, ...] = ("sum",), **changes) -> CorpusKernel:
     sketch = Sketch()
     size = changes.pop("size", 4)
-    sketch.store(total(build.cast(valid(shaped(size)), dtypes.int32), 0), 1)
+    sketch.store(total(build.cast(build.valid(shaped(size)), dtypes.int32), 0), 1)
     return CorpusKernel(name, frozenset(tags), build.sink(*sketch.stores), **changes)
 
 

@@ -21,7 +21,6 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import Dialect, Ops
 from tinyref.uops.payload import ReduceArg
 from tinyref.verify import verify
-from tinyref_fuzz.generate.corpus import load
 from tinyref_fuzz.generate.equivalent import (
     TRANSFORMATIONS,
     Domain,
@@ -39,6 +38,7 @@ from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.judge.judge import judge, measured_outputs
 from tinyref_fuzz.judge.limits import declared_lack
 from tinyref_spec.kernel_case import Case, Mode, Pair
+from tinyref_spec.kernels.corpus import corpus_kernels
 
 ALL = frozenset(DTYPES)
 PYTHON = Device["PYTHON"].capabilities
@@ -88,7 +88,10 @@ def integer_kernels(count: int) -> Iterator[Subject]:
 
 
 SUBJECTS = (
-    *(Subject(kernel.name, kernel.ast, kernel.buffers(), kernel.bindings) for kernel in load()),
+    *(
+        Subject(kernel.name, kernel.ast, kernel.buffers(), kernel.bindings)
+        for kernel in corpus_kernels().values()
+    ),
     *integer_kernels(20),
 )
 

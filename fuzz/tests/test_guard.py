@@ -10,23 +10,17 @@ from tinyref.dtype import dtypes
 from tinyref.runtimes.host_memory import address_of
 from tinyref.uops import build
 from tinyref.uops.node import UOp
-from tinyref.uops.ops import Ops
-from tinyref.uops.payload import ViewArg
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_fuzz.judge.guard import PATTERNS, ZONE, Guarded, Outputs, reversed_contents
+from tinyref_spec.kernels.notation import load, shaped, store
 
-FLAT = ShapeTracker.from_shape((4,))
+FLAT = shaped(4)
 EVERY_OTHER = FLAT.reshape((2, 2)).shrink(((0, 2), (0, 1)))
-
-
-def view(slot: int, tracker: ShapeTracker, size: int = 4) -> UOp:
-    buffer = build.define_global(slot, dtypes.int32, size)
-    return UOp(Ops.VIEW, buffer.dtype, (buffer,), ViewArg(tracker))
 
 
 def copy_to(tracker: ShapeTracker, source: int = 1) -> UOp:
     """Slot 0 through `tracker` gets what `source` holds there."""
-    return build.sink(build.store(view(0, tracker), build.load(view(source, tracker))))
+    return build.sink(store(0, load(source, dtypes.int32, tracker, 4), tracker, 4))
 
 
 CONTENTS = (np.arange(4, dtype=np.int32), np.arange(10, 14, dtype=np.int32))
@@ -59,9 +53,7 @@ def test_a_slot_that_is_read_too_is_not_poisoned():
 
 def test_two_stores_write_what_either_writes():
     other = EVERY_OTHER.flip((0,))
-    stores = [
-        build.store(view(0, each), build.load(view(1, each))) for each in (EVERY_OTHER, other)
-    ]
+    stores = [copy_to(each).src[0] for each in (EVERY_OTHER, other)]
     assert outputs_of(build.sink(*stores)).masks[0].tolist() == [True, False, True, False]
 
 

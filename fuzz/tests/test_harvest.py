@@ -18,11 +18,11 @@ from tinyref_fuzz.__main__ import main
 from tinyref_fuzz.campaign.cases import kernels_for
 from tinyref_fuzz.campaign.database import Database
 from tinyref_fuzz.generate import mutate
-from tinyref_fuzz.generate.corpus import check, harvested
 from tinyref_fuzz.generate.corpus.collection import (
     SHIPPED,
     Harvested,
     collection_text,
+    harvested,
     kernels_from_json,
     kernels_to_json,
     load_collection,
@@ -36,6 +36,7 @@ from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.judge.judge import Judge
 from tinyref_spec.kernel_case import CaseRecord, Mode
 from tinyref_spec.kernel_case.document import record_from_json, record_to_json
+from tinyref_spec.kernels.corpus import check
 
 PYTHON = Device["PYTHON"].capabilities
 KERNELS = harvested()

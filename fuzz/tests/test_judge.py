@@ -17,9 +17,7 @@ from tinyref.runtimes.python import PythonBackend
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import ViewArg
 from tinyref.uops.program import Program
-from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_fuzz.generate.generate import generate
 from tinyref_fuzz.generate.optimisations import random_opts
 from tinyref_fuzz.generate.tape import Tape
@@ -27,6 +25,7 @@ from tinyref_fuzz.judge import judge as judging
 from tinyref_fuzz.judge import runs
 from tinyref_fuzz.judge.judge import Judge, judge
 from tinyref_spec.kernel_case import Case, Equivalent, Pair, Symptom
+from tinyref_spec.kernels.notation import kernel_of, load, shaped, store
 
 # --- nothing is said of what is right -------------------------------------------------------------
 
@@ -315,19 +314,11 @@ def test_of_the_programs_of_a_case_a_share_is_judged_thoroughly(monkeypatch):
 
 def test_data_that_meet_nothing_unspecified_may_do_so_when_reversed():
     """Counts of shifts, of which the kernel sees the first two, and not the negative ones."""
-    whole, first = ShapeTracker.from_shape((2,)), ShapeTracker.from_shape((6,)).shrink(((0, 2),))
-    views = [
-        UOp(Ops.VIEW, buffer.dtype, (buffer,), ViewArg(tracker))
-        for buffer, tracker in (
-            (build.define_global(0, dtypes.int32, 2), whole),
-            (build.define_global(1, dtypes.int32, 2), whole),
-            (build.define_global(2, dtypes.int32, 6), first),
-        )
-    ]
-    shifted = build.binary(Ops.SHL, build.load(views[1]), build.load(views[2]))
+    counts = load(2, dtypes.int32, shaped(6).shrink(((0, 2),)), 6)
+    shifted = build.binary(Ops.SHL, load(1, dtypes.int32, (2,)), counts)
     data = [[0, 0], [5, 7], [2, 3, 1, 1, -3, -2]]
     buffers = tuple(np.array(each, np.int32) for each in data)
-    case = Case(build.sink(build.store(views[0], shifted)), buffers)
+    case = Case(kernel_of(shifted, 2), buffers)
     assert found(case, "CPU") == (None, None)
 
 
@@ -336,14 +327,8 @@ def test_data_that_meet_nothing_unspecified_may_do_so_when_reversed():
 
 def kernel_of_many(number: int) -> Case:
     """Six outputs x + i, of `number` choices that are not used but for the number of the case."""
-    shown = ViewArg(ShapeTracker.from_shape((16,)))
-
-    def view(slot: int) -> UOp:
-        memory = build.define_global(slot, dtypes.int32, 16)
-        return UOp(Ops.VIEW, memory.dtype, (memory,), shown)
-
-    x = build.load(view(6))
-    ast = build.sink(*(build.store(view(slot), build.add(x, slot)) for slot in range(6)))
+    x = load(6, dtypes.int32, (16,))
+    ast = build.sink(*(store(slot, build.add(x, slot), (16,)) for slot in range(6)))
     buffers = (*(np.zeros(16, np.int32) for _ in range(6)), np.arange(16, dtype=np.int32))
     return Case(ast, buffers, choices=(number,))
 

@@ -14,12 +14,12 @@ from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.program import Program
-from tinyref_fuzz.generate.corpus import load
 from tinyref_fuzz.judge.limits import declared_lack, limit_problem
+from tinyref_spec.kernels.corpus import corpus_kernels
 
 PYTHON = Device["PYTHON"].capabilities
 CPU = Device["CPU"].capabilities
-CORPUS = {kernel.name: kernel for kernel in load()}
+CORPUS = corpus_kernels()
 
 
 def program_of(name: str, opts: str = "") -> Program:

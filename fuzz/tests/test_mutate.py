@@ -20,21 +20,20 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import Dialect, Ops
 from tinyref.uops.payload import SlotArg, ViewArg
 from tinyref.verify import verify
-from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_fuzz.generate import mutate, turns
-from tinyref_fuzz.generate.corpus import load
 from tinyref_fuzz.generate.exactness import is_exact
 from tinyref_fuzz.generate.generate import generate
 from tinyref_fuzz.generate.optimisations import legal_part, settled
 from tinyref_fuzz.generate.policies import POLICIES
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_spec.kernel_case import Case, Mode
+from tinyref_spec.kernels.corpus import corpus_kernels
+from tinyref_spec.kernels.notation import kernel_of, largest, load, total
 
 PYTHON = Device["PYTHON"].capabilities
-KERNELS = {kernel.name: kernel for kernel in load()}
+KERNELS = corpus_kernels()
 POLICY = replace(POLICIES["mixed"], lists=(1, 2))
 f16, f32, i32 = dtypes.float16, dtypes.float32, dtypes.int32
-shaped = ShapeTracker.from_shape
 
 
 def chain(seed: int, length: int = 4) -> Iterator[Case]:
@@ -109,13 +108,8 @@ def test_each_mutation_does_what_it_is_called():
 def test_a_reduce_inside_of_another_one_takes_its_turns_for_each_term():
     assert turns.turns(KERNELS["multiply-add-int32"].ast) == 24 * 8
     rows, columns = 12, 16
-    memory = build.define_global(1, i32, rows * columns)
-    x = build.load(UOp(Ops.VIEW, memory.dtype, (memory,), ViewArg(shaped((rows, columns)))))
-    above = build.sub(x, build.reduce(Ops.MAX, x, (1,)))
-    total = build.reduce(Ops.ADD, above, (1,))
-    output = build.define_global(0, i32, rows)
-    target = UOp(Ops.VIEW, output.dtype, (output,), ViewArg(shaped((rows, 1))))
-    ast = build.sink(build.store(target, total))
+    x = load(1, i32, (rows, columns))
+    ast = kernel_of(total(build.sub(x, largest(x, 1)), 1), rows, 1)
     assert turns.turns(ast) == rows * columns * columns
     assert mutate.is_valid(ast, PYTHON)
 
@@ -156,15 +150,8 @@ def test_what_breaks_a_rule_is_not_taken():
 # --- exactness ------------------------------------------------------------------------------------
 
 
-def kernel_of(value: UOp, size: int) -> UOp:
-    memory = build.define_global(0, value.dtype, size)
-    target = UOp(Ops.VIEW, memory.dtype, (memory,), ViewArg(shaped((size,))))
-    return build.sink(build.store(target, value))
-
-
 def loaded(dtype, size: int = 4, slot: int = 1) -> UOp:
-    memory = build.define_global(slot, dtype, size)
-    return build.load(UOp(Ops.VIEW, memory.dtype, (memory,), ViewArg(shaped((size,)))))
+    return load(slot, dtype, (size,))
 
 
 def exact(value: UOp, *data: float, dtype: str = "float16") -> bool:

@@ -18,17 +18,15 @@ from tinyref.optimise.opt import KernelOptError, Opt, OptOp, opts_text, parse_op
 from tinyref.optimise.plan import Plan
 from tinyref.runtimes.kernel import compile_program
 from tinyref.uops import build
-from tinyref.uops.node import UOp
-from tinyref.uops.ops import Ops
-from tinyref.uops.payload import ViewArg
-from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_fuzz.generate.candidates import is_small
-from tinyref_fuzz.generate.corpus import CorpusKernel, load
 from tinyref_fuzz.generate.optimisations import THREADS, cramped, random_opts, settled
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.judge.judge import filled, measured_outputs
+from tinyref_spec.kernels.corpus import corpus_kernels
+from tinyref_spec.kernels.family import CorpusKernel
+from tinyref_spec.kernels.notation import kernel_of, load
 
-KERNELS = {kernel.name: kernel for kernel in load()}
+KERNELS = corpus_kernels()
 # Lists for each kernel: together more than 2,000 on the interpreter, and as many on the CPU.
 LISTS = 16
 LONGEST = 6
@@ -207,13 +205,10 @@ def test_only_devices_with_threads_get_four():
 
 def test_plans_of_few_operations_have_many_copies_and_those_of_many_have_few():
     def added(dtype, terms):
-        x = build.define_global(1, dtype, 64)
-        shown = ViewArg(ShapeTracker.from_shape((64,)))
-        value = build.load(UOp(Ops.VIEW, x.dtype, (x,), shown))
+        value = load(1, dtype, (64,))
         for _ in range(terms):
             value = build.add(build.mul(value, value), value)
-        out = build.define_global(0, dtype, 64)
-        return build.sink(build.store(UOp(Ops.VIEW, out.dtype, (out,), shown), value))
+        return kernel_of(value, 64)
 
     def is_small_with(ast, amount):
         plan = Plan.of(ast, Device["CPU"].capabilities)

@@ -15,26 +15,21 @@ from tinyref.errors import UserError
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import UNARY, Ops
-from tinyref.uops.payload import ViewArg
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_fuzz.generate.inputs import contents
 from tinyref_fuzz.judge.oracles import Oracle, expected
 from tinyref_spec.kernel_case import Case, Mode
+from tinyref_spec.kernels.notation import load, shaped, store
 
 NAN, INF = math.nan, math.inf
 F32, F64, F16, BF16 = dtypes.float32, dtypes.float64, dtypes.float16, dtypes.bfloat16
 I8, I32, U8, BOOL = dtypes.int8, dtypes.int32, dtypes.uint8, dtypes.bool
 
 
-def shown(slot: int, dtype: DType, shape: tuple[int, ...]) -> UOp:
-    memory = build.define_global(slot, dtype, max(1, math.prod(shape)))
-    return UOp(Ops.VIEW, memory.dtype, (memory,), ViewArg(ShapeTracker.from_shape(shape)))
-
-
 def loads(*arrays) -> list[UOp]:
     """A load of each array, from slot 1 on."""
     return [
-        build.load(shown(slot, from_numpy_dtype(array.dtype), array.shape))
+        load(slot, from_numpy_dtype(array.dtype), array.shape, max(1, array.size))
         for slot, array in enumerate(arrays, 1)
     ]
 
@@ -42,8 +37,9 @@ def loads(*arrays) -> list[UOp]:
 def case_of(value: UOp, arrays, shape=None, mode: Mode = Mode.EDGE, before=None) -> Case:
     """The kernel that stores `value`, a node over the loads of `arrays`."""
     shape = arrays[0].shape if shape is None else shape
-    ast = build.sink(build.store(shown(0, value.dtype, shape), value))
-    output = np.zeros(max(1, math.prod(shape)), numpy_dtype(value.dtype))
+    size = max(1, math.prod(shape))
+    ast = build.sink(store(0, value, shape, size))
+    output = np.zeros(size, numpy_dtype(value.dtype))
     return Case(ast, (output, *(array.reshape(-1) for array in arrays)), mode=mode)
 
 
@@ -174,7 +170,7 @@ def test_a_gather_at_an_unspecified_position():
     memory = build.define_global(1, I32, 3)
     at = build.idiv(*loads(table, index, divisor)[1:])
     tracker = ShapeTracker.from_shape((1, 3)).expand((3, 3))
-    gathered = build.load(UOp(Ops.VIEW, memory.dtype, (memory, at), ViewArg(tracker)))
+    gathered = build.load(build.view(memory, tracker, at))
     case = case_of(gathered, [table, index, divisor], (3,))
     oracle = expected(case)
     assert unknown(oracle) == [False, False, True]
@@ -486,10 +482,8 @@ def test_bounds_hold_in_any_order(op, dtype):
 
 def test_a_store_leaves_what_it_does_not_cover():
     x = np.array([5, 6], np.int32)
-    memory = build.define_global(0, I32, 5)
-    tracker = ShapeTracker.from_shape((5,)).shrink(((1, 3),))
-    target = UOp(Ops.VIEW, memory.dtype, (memory,), ViewArg(tracker))
-    ast = build.sink(build.store(target, build.idiv(loads(x)[0], loads(x)[0])))
+    target = shaped(5).shrink(((1, 3),))
+    ast = build.sink(store(0, build.idiv(loads(x)[0], loads(x)[0]), target, 5))
     for mode in Mode:
         oracle = expected(Case(ast, (np.full(5, 9, np.int32), x), mode=mode))
         assert oracle.slots == (0,)
@@ -503,8 +497,8 @@ def test_a_store_leaves_what_it_does_not_cover():
 
 def test_differences_name_slot_element_and_values():
     x = np.array([1, 2], np.int32)
-    value = loads(x)[0].replace(src=(shown(2, I32, (2,)),))
-    ast = build.sink(*(build.store(shown(slot, I32, (2,)), value) for slot in (0, 1)))
+    value = load(2, I32, (2,))
+    ast = build.sink(*(store(slot, value, (2,)) for slot in (0, 1)))
     empty = np.zeros(2, np.int32)
     oracle = expected(Case(ast, (empty, empty, x)))
     assert oracle.slots == (0, 1)

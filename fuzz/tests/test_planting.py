@@ -11,12 +11,12 @@ from tinyref.device import Device
 from tinyref.dtype import DType, dtypes
 from tinyref.uops import build
 from tinyref.uops.node import UOp, substitute
-from tinyref.uops.ops import Dialect, Ops
-from tinyref.uops.payload import SlotArg, ViewArg
+from tinyref.uops.ops import Dialect
+from tinyref.uops.payload import SlotArg
 from tinyref.verify import verify
-from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_fuzz.generate.planting import plantable, planted
 from tinyref_fuzz.generate.tape import Tape
+from tinyref_spec.kernels.notation import kernel_of, load
 
 TYPES = tuple(dtype for dtype in dtypes.all if dtype not in dtypes.fp8s)
 SEEDS = 100
@@ -30,24 +30,19 @@ BELOW = {
 FOLDED_BEFORE = {"mod-one", "int-mul-zero"}
 
 
-def view(slot: int, dtype: DType) -> UOp:
-    memory = build.define_global(slot, dtype, 16)
-    return UOp(Ops.VIEW, memory.dtype, (memory,), ViewArg(ShapeTracker.from_shape((16,))))
-
-
-def kernel_of(name: str, seed: int) -> UOp | None:
+def instance(name: str, seed: int) -> UOp | None:
     """A kernel that stores an instance of the rule."""
     loads: list[UOp] = []
 
     def leaf(dtype: DType) -> UOp:
-        loads.append(build.load(view(len(loads) + 1, dtype)))
+        loads.append(load(len(loads) + 1, dtype, (16,)))
         return loads[-1]
 
     rule = next(rule for rule in ALL_RULES.rules if rule.name == name)
     value = planted(rule, Tape(seed=seed), TYPES, leaf)
     if value is None:
         return None
-    ast = build.sink(build.store(view(0, value.dtype), value))
+    ast = kernel_of(value, 16)
     used = sorted({n.arg.slot: n for n in ast.toposort() if isinstance(n.arg, SlotArg)}.items())
     return substitute(
         ast, {node: node.replace(arg=SlotArg(at)) for at, (_, node) in enumerate(used)}
@@ -62,7 +57,7 @@ def test_rules_that_cannot_be_planted_are_those_on_what_lowering_makes():
 def test_a_planted_rule_fires(name):
     capabilities = Device["PYTHON"].capabilities
     for seed in range(SEEDS):
-        ast = kernel_of(name, seed)
+        ast = instance(name, seed)
         if ast is None:
             continue
         verify(Dialect.AST, ast)
@@ -74,8 +69,8 @@ def test_a_planted_rule_fires(name):
 
 
 def test_the_same_tape_plants_the_same():
-    first = [kernel_of("where-either", seed) for seed in range(5)]
-    assert first == [kernel_of("where-either", seed) for seed in range(5)]
+    first = [instance("where-either", seed) for seed in range(5)]
+    assert first == [instance("where-either", seed) for seed in range(5)]
     assert len(set(first)) > 1
 
 

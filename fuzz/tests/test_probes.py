@@ -12,16 +12,16 @@ from tinyref.optimise import moves
 from tinyref.optimise.opt import Opt, OptOp
 from tinyref.optimise.plan import Plan
 from tinyref_fuzz.generate.candidates import is_small
-from tinyref_fuzz.generate.corpus import load
 from tinyref_fuzz.generate.generate import generate
 from tinyref_fuzz.generate.optimisations import drawn_lists, settled
 from tinyref_fuzz.generate.policies import POLICIES
 from tinyref_fuzz.generate.probes import accepted, cooked, doubtful, fitting_recipes
 from tinyref_fuzz.generate.tape import Tape
+from tinyref_spec.kernels.corpus import corpus_kernels
 
 PYTHON = Device["PYTHON"].capabilities
 CPU = settled(Device["CPU"].capabilities)
-AST = {kernel.name: kernel.ast for kernel in load()}
+AST = {name: kernel.ast for name, kernel in corpus_kernels().items()}
 
 
 def plan_of(name: str, capabilities=PYTHON) -> Plan:

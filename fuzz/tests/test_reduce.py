@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from planted import FAULTS, Fault, large_case, view
+from planted import FAULTS, Fault, large_case
 
 from tinyref.device import Device
 from tinyref.dtype import dtypes, numpy_dtype
@@ -22,9 +22,7 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import Dialect, Ops
 from tinyref.uops.payload import ReduceArg, ViewArg
 from tinyref.verify import verify
-from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_fuzz.findings.one_line import kernel_line
-from tinyref_fuzz.generate.corpus import load
 from tinyref_fuzz.generate.equivalent import equivalents
 from tinyref_fuzz.generate.generate import generate
 from tinyref_fuzz.generate.tape import Tape
@@ -35,8 +33,10 @@ from tinyref_fuzz.reduce.fault import error_words, is_same_fault
 from tinyref_fuzz.reduce.measure import measure
 from tinyref_fuzz.reduce.search import Search
 from tinyref_spec.kernel_case import Case, Equivalent, Mode, Pair, Symptom, Verdict
+from tinyref_spec.kernels.corpus import corpus_kernels
+from tinyref_spec.kernels.notation import kernel_of, load
 
-CORPUS = {kernel.name: kernel for kernel in load()}
+CORPUS = corpus_kernels()
 # Enough on any machine: what is cut short is tested apart.
 PLENTY = 600.0
 # By the name of the fault: several tests look at one.
@@ -500,13 +500,10 @@ def test_words_of_an_error_are_without_numbers_and_names():
 def elementwise(make: Callable[[UOp, UOp], UOp], dtype, left: list, right: list) -> Case:
     """A kernel of one operation on two buffers."""
     size = len(left)
-    tracker = ShapeTracker.from_shape((size,))
-    value = make(*(build.load(view(slot, dtype, size, tracker)) for slot in (1, 2)))
-    target = view(0, value.dtype, size, tracker)
-    if isinstance(value.arg, ReduceArg):
-        target = view(0, value.dtype, 1, ShapeTracker.from_shape((1,)))
-    ast = build.sink(build.store(target, value))
-    output = np.zeros(target.src[0].dtype.size, numpy_dtype(value.dtype))
+    value = make(*(load(slot, dtype, (size,)) for slot in (1, 2)))
+    stored = 1 if isinstance(value.arg, ReduceArg) else size
+    ast = kernel_of(value, stored)
+    output = np.zeros(stored, numpy_dtype(value.dtype))
     given = [np.array(each).astype(numpy_dtype(dtype)) for each in (left, right)]
     return Case(ast, (output, *given))
 

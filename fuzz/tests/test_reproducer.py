@@ -17,14 +17,14 @@ from tinyref.optimise.opt import parse_opts
 from tinyref_fuzz.findings.examine import examine
 from tinyref_fuzz.findings.one_line import kernel_line
 from tinyref_fuzz.findings.reproducer import MAX_LINES, reproducer, terminal_lines
-from tinyref_fuzz.generate.corpus import load
 from tinyref_fuzz.generate.equivalent import equivalents
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.judge.judge import judge
 from tinyref_spec.kernel_case import Case, Mode, Pair, Symptom, Verdict
+from tinyref_spec.kernels.corpus import corpus_kernels
 
 HERE = Path(__file__).parent
-CORPUS = {kernel.name: kernel for kernel in load()}
+CORPUS = corpus_kernels()
 
 
 def output_of(script: str, tmp_path: Path) -> str:

@@ -10,10 +10,10 @@ from planted import FAULTS, large_case
 from tinyref.codegen.compile import STAGES
 from tinyref.uops import build
 from tinyref_fuzz.findings.show import columns, side_by_side
-from tinyref_fuzz.generate.corpus import load
 from tinyref_fuzz.judge.judge import judge
 from tinyref_fuzz.reduce import reduced
 from tinyref_spec.kernel_case import Blame, Case, Equivalent, Pair, Symptom, Verdict
+from tinyref_spec.kernels.corpus import corpus_kernels
 
 WIDTH = 100
 BY_NAME = {fault.name: fault for fault in FAULTS}
@@ -133,7 +133,7 @@ def test_of_a_right_equivalent_kernel_what_the_device_gives_is_shown():
 
 
 def test_the_list_of_the_heuristics_stands_next_to_the_plain_program():
-    kernel = next(kernel for kernel in load() if kernel.name == "sum-rows")
+    kernel = corpus_kernels()["sum-rows"]
     case = Case(kernel.ast, kernel.buffers(), bindings=kernel.bindings)
     verdict = Verdict(Pair.OPTIMISED, Symptom.VALUE, "x", 0)
     lines = side_by_side(case, verdict, "PYTHON", WIDTH, Blame("lower")).splitlines()

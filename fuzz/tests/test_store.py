@@ -22,25 +22,19 @@ from tinyref.optimise.opt import parse_opts
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import ViewArg
-from tinyref.views.shape_tracker import ShapeTracker
-from tinyref_fuzz.generate.corpus import load
 from tinyref_fuzz.generate.equivalent import equivalents
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_spec.kernel_case import Blame, Case, CaseRecord, Mode, Pair, Symptom, Verdict
 from tinyref_spec.kernel_case.buffers import buffer_from_json, buffer_to_json
 from tinyref_spec.kernel_case.document import record_from_json, record_text, record_to_json
 from tinyref_spec.kernel_case.files import load_record, save_record
-
-
-def flat(slot: int, dtype, size: int) -> UOp:
-    memory = build.define_global(slot, dtype, size)
-    return UOp(Ops.VIEW, memory.dtype, (memory,), ViewArg(ShapeTracker.from_shape((size,))))
+from tinyref_spec.kernels.corpus import corpus_kernels
+from tinyref_spec.kernels.named import elementwise, reduced_view
+from tinyref_spec.kernels.notation import shaped
 
 
 def doubled(dtype=dtypes.float32, size: int = 4) -> UOp:
-    loaded = build.load(flat(1, dtype, size))
-    return build.sink(build.store(flat(0, dtype, size), build.add(loaded, loaded)))
+    return elementwise(lambda x: build.add(x, x), (dtype,), size)
 
 
 def small(**changes) -> Case:
@@ -125,7 +119,7 @@ def test_the_text_of_buffers():
 @pytest.mark.sampled(10)
 @pytest.mark.parametrize("first", range(10))
 def test_every_kernel_of_the_corpus_comes_back(first):
-    for kernel in load()[first::10]:
+    for kernel in list(corpus_kernels().values())[first::10]:
         case = Case(kernel.ast, kernel.buffers(), bindings=kernel.bindings)
         same(record_from_json(json.loads(record_text(CaseRecord(case)))).case, case)
 
@@ -313,14 +307,8 @@ def test_what_the_writer_does_not_write_is_refused_with_its_place(path, value, m
 
 def wide(extent: int, axes: int = 1) -> UOp:
     """A kernel that shows one element `extent` times on each axis, and stores the sum."""
-    shape = (extent,) * axes
-    one = ShapeTracker.from_shape((1,) * axes)
-    memory = build.define_global(1, dtypes.int32, 1)
-    seen = UOp(Ops.VIEW, memory.dtype, (memory,), ViewArg(one.expand(shape)))
-    total = build.reduce(Ops.ADD, build.load(seen), tuple(range(axes)))
-    output = build.define_global(0, dtypes.int32, 1)
-    target = UOp(Ops.VIEW, output.dtype, (output,), ViewArg(one))
-    return build.sink(build.store(target, total))
+    repeated = shaped(*(1,) * axes).expand((extent,) * axes)
+    return reduced_view(Ops.ADD, dtypes.int32, repeated, *range(axes))
 
 
 def test_kernels_that_would_take_forever_are_refused():
@@ -332,7 +320,7 @@ def test_kernels_that_would_take_forever_are_refused():
 
 
 def test_a_variable_needs_a_value_in_its_range():
-    kernel = next(kernel for kernel in load() if kernel.bindings)
+    kernel = next(kernel for kernel in corpus_kernels().values() if kernel.bindings)
     name, value = next(iter(kernel.bindings.items()))
     data = record_to_json(CaseRecord(Case(kernel.ast, kernel.buffers(), bindings=kernel.bindings)))
     assert record_from_json(data).case.bindings[name] == value
@@ -433,7 +421,7 @@ def damaged_anyhow(random: Random, text: str) -> object:
 @pytest.mark.parametrize("seed", range(3))
 def test_damaged_cases_are_refused_or_read_and_nothing_else(seed):
     random = Random(seed)
-    kernel = next(kernel for kernel in load() if kernel.bindings)
+    kernel = next(kernel for kernel in corpus_kernels().values() if kernel.bindings)
     symbolic = Case(kernel.ast, kernel.buffers(), bindings=kernel.bindings)
     texts = [
         record_text(CaseRecord(small(), "note", Verdict(), Blame("lower"))),

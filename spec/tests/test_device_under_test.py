@@ -10,10 +10,10 @@ from tinyref.errors import UserError
 from tinyref.runtimes.red_zones import GUARD, POISONS, GuardedBuffer, MemoryDamageError
 from tinyref.uops import build
 from tinyref.uops.program import Program
-from tinyref_spec.asts import load, store
 from tinyref_spec.device_under_test import DeviceUnderTest, slots_of
 from tinyref_spec.error_rules import Ulp
 from tinyref_spec.kernel.programs import at, close, loop, program
+from tinyref_spec.kernels.notation import load, store
 from tinyref_spec.measure import Experiment, measure
 from tinyref_spec.oracles import Expected
 

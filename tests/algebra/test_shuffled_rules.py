@@ -8,7 +8,7 @@ import random
 
 import numpy as np
 import pytest
-from kernel_cases import DEVICES, load, ramp, store, tracker
+from kernel_cases import DEVICES, ramp
 
 from tinyref.algebra import simplify as simplifying
 from tinyref.algebra.rewrite import RuleSet, counting_rules, rewrite
@@ -21,10 +21,11 @@ from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.views import shape_tracker
-from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_fuzz.generate.generate import generate
 from tinyref_fuzz.generate.policies import POLICIES
 from tinyref_fuzz.generate.tape import Tape
+from tinyref_spec.kernels.named import matmul, reduced_view
+from tinyref_spec.kernels.notation import shaped
 
 f32, i32, index = dtypes.float32, dtypes.int32, dtypes.index
 SEEDS = (1, 2, 3)
@@ -51,23 +52,13 @@ def order(request, monkeypatch):
 
 def padded_window():
     """Sums of windows of 3 over a padded, flipped row: masks, several views and a reduce."""
-    row = tracker((20,)).pad(((1, 3),)).flip((0,)).reshape((4, 6)).permute((1, 0))
-    return build.sink(
-        store(0, 6, tracker((6, 1)), build.reduce(Ops.ADD, load(1, i32, 20, row), (1,)))
-    )
-
-
-def matrix_product():
-    left = ShapeTracker.from_shape((6, 1, 5)).expand((6, 7, 5))
-    right = ShapeTracker.from_shape((5, 7)).permute((1, 0)).reshape((1, 7, 5)).expand((6, 7, 5))
-    product = build.mul(load(1, f32, 30, left), load(2, f32, 35, right))
-    total = build.reduce(Ops.ADD, product, (2,))
-    return build.sink(store(0, 42, tracker((6, 7, 1)), total))
+    row = shaped(20).pad(((1, 3),)).flip((0,)).reshape((4, 6)).permute((1, 0))
+    return reduced_view(Ops.ADD, i32, row, 1)
 
 
 KERNELS = {
     "window": (padded_window(), [np.zeros(6, np.int32), ramp(20, i32)]),
-    "matrix product": (matrix_product(), [np.zeros(42, np.float32), ramp(30), ramp(35)]),
+    "matrix product": (matmul(6, 7, 5, f32), [np.zeros(42, np.float32), ramp(30), ramp(35)]),
 }
 
 

@@ -4,17 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from kernel_cases import (
-    DEVICES,
-    GRID,
-    LOOPS,
-    agree,
-    load,
-    ramp,
-    store,
-    tracker,
-    valid,
-)
+from kernel_cases import DEVICES, GRID, LOOPS, agree, ramp
 
 from tinyref.algebra.evaluate import launch_grid
 from tinyref.algebra.rewrite import listening
@@ -28,6 +18,7 @@ from tinyref.interpret import run_program
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
+from tinyref_spec.kernels.notation import kernel_of, load, shaped, store
 
 f32 = dtypes.float32
 i32 = dtypes.int32
@@ -42,24 +33,24 @@ def zeros(count: int, dtype: DType = f32) -> np.ndarray:
 
 @pytest.mark.parametrize("dtype", [*dtypes.ints, *dtypes.floats], ids=lambda d: d.name)
 def test_addition_in_every_type(dtype: DType) -> None:
-    x = load(1, dtype, 6, tracker((2, 3)))
-    y = load(2, dtype, 6, tracker((2, 3)))
-    ast = build.sink(store(0, 6, tracker((2, 3)), build.add(x, y)))
+    x = load(1, dtype, (2, 3))
+    y = load(2, dtype, (2, 3))
+    ast = kernel_of(build.add(x, y), 2, 3)
     inputs = {0: zeros(6, dtype), 1: ramp(6, dtype), 2: ramp(6, dtype, 10)}
     agree(ast, inputs, {0: [11, 13, 15, 17, 19, 21]})
 
 
 @pytest.mark.parametrize("dtype", dtypes.fp8s, ids=lambda d: d.name)
 def test_small_storage_types_convert(dtype: DType) -> None:
-    value = build.mul(build.cast(load(1, dtype, 4, tracker((4,))), f32), 3.0)
-    ast = build.sink(store(0, 4, tracker((4,)), build.cast(value, dtype)))
+    value = build.mul(build.cast(load(1, dtype, (4,)), f32), 3.0)
+    ast = kernel_of(build.cast(value, dtype), 4)
     agree(ast, {0: zeros(4, dtype), 1: ramp(4, dtype)}, {0: [3, 6, 9, 12]})
 
 
 def test_bool_logic() -> None:
-    x = load(1, dtypes.bool, 4, tracker((4,)))
-    y = load(2, dtypes.bool, 4, tracker((4,)))
-    ast = build.sink(store(0, 4, tracker((4,)), build.both(x, build.logical_not(y))))
+    x = load(1, dtypes.bool, (4,))
+    y = load(2, dtypes.bool, (4,))
+    ast = kernel_of(build.both(x, build.logical_not(y)), 4)
     buffers = {
         0: zeros(4, dtypes.bool),
         1: np.array([0, 0, 1, 1], np.bool_),
@@ -69,24 +60,24 @@ def test_bool_logic() -> None:
 
 
 def test_no_axes_at_all() -> None:
-    ast = build.sink(store(0, 1, tracker(()), build.add(load(1, f32, 1, tracker(())), 2.0)))
+    ast = kernel_of(build.add(load(1, f32, ()), 2.0))
     agree(ast, {0: zeros(1), 1: ramp(1)}, {0: [3]})
 
 
 def test_constant_takes_the_shape_of_the_store() -> None:
-    ast = build.sink(store(0, 6, tracker((2, 3)), build.const(f32, 7)))
+    ast = kernel_of(build.const(f32, 7), 2, 3)
     agree(ast, {0: zeros(6)}, {0: [7] * 6})
 
 
 def test_sizes_of_one() -> None:
-    shown = tracker((1, 3, 1))
-    ast = build.sink(store(0, 3, shown, build.mul(load(1, f32, 3, shown), 2.0)))
+    shown = shaped(1, 3, 1)
+    ast = build.sink(store(0, build.mul(load(1, f32, shown), 2.0), shown))
     agree(ast, {0: zeros(3), 1: ramp(3)}, {0: [2, 4, 6]})
 
 
 def test_nothing_to_write_is_an_empty_program() -> None:
-    shown = tracker((3, 0))
-    ast = build.sink(store(0, 0, shown, load(1, f32, 0, shown)))
+    shown = shaped(3, 0)
+    ast = build.sink(store(0, load(1, f32, shown), shown))
     agree(ast, {0: zeros(0), 1: zeros(0)})
     for capabilities in DEVICES.values():
         program = compile_kernel(ast, capabilities)
@@ -99,61 +90,59 @@ def test_nothing_to_write_is_an_empty_program() -> None:
 
 
 def test_broadcast() -> None:
-    row = tracker((3,)).reshape((1, 3)).expand((2, 3))
-    ast = build.sink(store(0, 6, tracker((2, 3)), load(1, i32, 3, row)))
+    row = shaped(3).reshape((1, 3)).expand((2, 3))
+    ast = kernel_of(load(1, i32, row), 2, 3)
     agree(ast, {0: zeros(6, i32), 1: ramp(3, i32)}, {0: [1, 2, 3, 1, 2, 3]})
 
 
 def test_permuted() -> None:
-    shown = tracker((2, 3)).permute((1, 0))
-    ast = build.sink(store(0, 6, tracker((3, 2)), load(1, i32, 6, shown)))
+    shown = shaped(2, 3).permute((1, 0))
+    ast = kernel_of(load(1, i32, shown), 3, 2)
     agree(ast, {0: zeros(6, i32), 1: ramp(6, i32)}, {0: [1, 4, 2, 5, 3, 6]})
 
 
 def test_flipped_and_strided() -> None:
-    shown = tracker((6,)).flip((0,)).reshape((3, 2)).shrink(((0, 3), (0, 1)))
-    ast = build.sink(store(0, 3, tracker((3, 1)), load(1, i32, 6, shown)))
+    shown = shaped(6).flip((0,)).reshape((3, 2)).shrink(((0, 3), (0, 1)))
+    ast = kernel_of(load(1, i32, shown), 3, 1)
     agree(ast, {0: zeros(3, i32), 1: ramp(6, i32)}, {0: [6, 4, 2]})
 
 
 def test_padding_reads_zero() -> None:
-    shown = tracker((2, 2)).pad(((1, 0), (0, 1)))
-    ast = build.sink(store(0, 9, tracker((3, 3)), build.add(load(1, i32, 4, shown), 1)))
+    shown = shaped(2, 2).pad(((1, 0), (0, 1)))
+    ast = kernel_of(build.add(load(1, i32, shown), 1), 3, 3)
     agree(ast, {0: zeros(9, i32), 1: ramp(4, i32, 10)}, {0: [1, 1, 1, 11, 12, 1, 13, 14, 1]})
 
 
 def test_several_views() -> None:
-    shown = tracker((2, 3)).permute((1, 0)).reshape((6,)).pad(((1, 1),)).reshape((2, 4))
+    shown = shaped(2, 3).permute((1, 0)).reshape((6,)).pad(((1, 1),)).reshape((2, 4))
     assert len(shown.views) > 1
-    ast = build.sink(store(0, 8, tracker((2, 4)), load(1, i32, 6, shown)))
+    ast = kernel_of(load(1, i32, shown), 2, 4)
     agree(ast, {0: zeros(8, i32), 1: ramp(6, i32)}, {0: [0, 1, 4, 2, 5, 3, 6, 0]})
 
 
 def test_masked_store_leaves_the_rest() -> None:
-    target = tracker((4,)).pad(((2, 1),))
-    value = load(1, i32, 7, tracker((7,)))
-    ast = build.sink(store(0, 4, target, value))
+    target = shaped(4).pad(((2, 1),))
+    value = load(1, i32, (7,))
+    ast = build.sink(store(0, value, target))
     agree(ast, {0: zeros(4, i32), 1: ramp(7, i32)}, {0: [3, 4, 5, 6]})
 
 
 def test_store_into_a_part() -> None:
-    target = tracker((5,)).shrink(((1, 4),))
-    ast = build.sink(store(0, 5, target, load(1, i32, 3, tracker((3,)))))
+    target = shaped(5).shrink(((1, 4),))
+    ast = build.sink(store(0, load(1, i32, (3,)), target, 5))
     agree(ast, {0: np.full(5, 9, np.int32), 1: ramp(3, i32)}, {0: [9, 1, 2, 3, 9]})
 
 
 def test_valid_tells_padding_from_zero() -> None:
-    shown = tracker((2,)).pad(((1, 1),))
-    value = build.where(valid(shown), load(1, i32, 2, shown), -1)
-    ast = build.sink(store(0, 4, tracker((4,)), value))
+    shown = shaped(2).pad(((1, 1),))
+    value = build.where(build.valid(shown), load(1, i32, shown), -1)
+    ast = kernel_of(value, 4)
     agree(ast, {0: zeros(4, i32), 1: np.zeros(2, np.int32)}, {0: [-1, 0, 0, -1]})
 
 
 def test_in_place_reads_before_it_writes() -> None:
-    whole = tracker((4,))
-    ast = build.sink(
-        store(0, 4, whole, load(1, i32, 4, whole)), store(1, 4, whole, load(0, i32, 4, whole))
-    )
+    whole = shaped(4)
+    ast = build.sink(store(0, load(1, i32, whole), whole), store(1, load(0, i32, whole), whole))
     agree(ast, {0: ramp(4, i32), 1: ramp(4, i32, 11)}, {0: [11, 12, 13, 14], 1: [1, 2, 3, 4]})
 
 
@@ -168,7 +157,7 @@ SHAPE = (2, 3, 4)
 def test_reduces_over_every_set_of_axes(op: Ops, axes: tuple[int, ...]) -> None:
     out = tuple(1 if axis in axes else size for axis, size in enumerate(SHAPE))
     count = int(np.prod(out))
-    ast = build.sink(store(0, count, tracker(out), build.reduce(op, _cube(), axes)))
+    ast = build.sink(store(0, build.reduce(op, _cube(), axes), out))
     values = ramp(24, i32, -7)
     function = {Ops.ADD: np.add, Ops.MUL: np.multiply, Ops.MAX: np.maximum}[op]
     wanted = function.reduce(values.reshape(SHAPE), axis=axes, dtype=np.int32).reshape(-1)
@@ -176,21 +165,21 @@ def test_reduces_over_every_set_of_axes(op: Ops, axes: tuple[int, ...]) -> None:
 
 
 def _cube() -> UOp:
-    return load(1, i32, 24, tracker(SHAPE))
+    return load(1, i32, SHAPE)
 
 
 def test_matmul() -> None:
-    left = tracker((2, 3)).reshape((2, 1, 3)).expand((2, 2, 3))
-    right = tracker((3, 2)).permute((1, 0)).reshape((1, 2, 3)).expand((2, 2, 3))
-    product = build.mul(load(1, f32, 6, left), load(2, f32, 6, right))
-    ast = build.sink(store(0, 4, tracker((2, 2, 1)), build.reduce(Ops.ADD, product, (2,))))
+    left = shaped(2, 3).reshape((2, 1, 3)).expand((2, 2, 3))
+    right = shaped(3, 2).permute((1, 0)).reshape((1, 2, 3)).expand((2, 2, 3))
+    product = build.mul(load(1, f32, left), load(2, f32, right))
+    ast = kernel_of(build.reduce(Ops.ADD, product, (2,)), 2, 2, 1)
     agree(ast, {0: zeros(4), 1: ramp(6), 2: ramp(6)}, {0: [22, 28, 49, 64]})
 
 
 def test_two_reduces_of_one_shape_share_their_loop() -> None:
-    x = load(1, i32, 6, tracker((2, 3)))
+    x = load(1, i32, (2, 3))
     total = build.add(build.reduce(Ops.ADD, x, (1,)), build.reduce(Ops.MAX, x, (1,)))
-    ast = build.sink(store(0, 2, tracker((2, 1)), total))
+    ast = kernel_of(total, 2, 1)
     agree(ast, {0: zeros(2, i32), 1: ramp(6, i32)}, {0: [9, 21]})
     program = compile_kernel(ast, GRID, opts=())
     assert sum(node.op is Ops.RANGE for node in program.uops) == 1
@@ -198,26 +187,26 @@ def test_two_reduces_of_one_shape_share_their_loop() -> None:
 
 
 def test_reduces_of_other_axes_in_one_kernel() -> None:
-    x = load(1, i32, 6, tracker((2, 3)))
+    x = load(1, i32, (2, 3))
     rows = build.reduce(Ops.ADD, x, (1,))
     columns = build.reduce(Ops.ADD, x, (0,))
-    ast = build.sink(store(0, 6, tracker((2, 3)), build.add(build.mul(rows, 100), columns)))
+    ast = kernel_of(build.add(build.mul(rows, 100), columns), 2, 3)
     agree(ast, {0: zeros(6, i32), 1: ramp(6, i32)}, {0: [605, 607, 609, 1505, 1507, 1509]})
 
 
 def test_reduce_inside_a_reduce() -> None:
-    x = load(1, i32, 6, tracker((2, 3)))
+    x = load(1, i32, (2, 3))
     best = build.reduce(Ops.MAX, build.reduce(Ops.ADD, x, (1,)), (0,))
-    ast = build.sink(store(0, 1, tracker((1, 1)), best))
+    ast = kernel_of(best, 1, 1)
     agree(ast, {0: zeros(1, i32), 1: ramp(6, i32)}, {0: [15]})
 
 
 def test_second_reduce_needs_the_first() -> None:
     """Softmax's shape: the sum reads the maximum of its own row at every turn."""
-    x = load(1, i32, 6, tracker((2, 3)))
+    x = load(1, i32, (2, 3))
     above = build.sub(build.reduce(Ops.MAX, x, (1,)), x)
     total = build.reduce(Ops.ADD, above, (1,))
-    ast = build.sink(store(0, 6, tracker((2, 3)), build.add(build.mul(total, 10), above)))
+    ast = kernel_of(build.add(build.mul(total, 10), above), 2, 3)
     agree(ast, {0: zeros(6, i32), 1: ramp(6, i32)}, {0: [32, 31, 30, 32, 31, 30]})
     program = compile_kernel(ast, LOOPS, opts=())
     # Rows, then columns of the output, one loop for the maximum and one for the sum.
@@ -226,37 +215,35 @@ def test_second_reduce_needs_the_first() -> None:
 
 @pytest.mark.parametrize(("op", "identity"), [(Ops.ADD, 0), (Ops.MUL, 1), (Ops.MAX, -(2**31))])
 def test_reduce_of_nothing_gives_the_identity(op: Ops, identity: int) -> None:
-    nothing = load(1, i32, 0, tracker((2, 0)))
-    ast = build.sink(store(0, 2, tracker((2, 1)), build.reduce(op, nothing, (1,))))
+    nothing = load(1, i32, (2, 0))
+    ast = kernel_of(build.reduce(op, nothing, (1,)), 2, 1)
     agree(ast, {0: zeros(2, i32), 1: zeros(0, i32)}, {0: [identity, identity]})
 
 
 def test_reduce_over_padding_adds_zeros() -> None:
-    shown = tracker((3,)).pad(((1, 2),))
-    ast = build.sink(
-        store(0, 1, tracker((1,)), build.reduce(Ops.ADD, load(1, i32, 3, shown), (0,)))
-    )
+    shown = shaped(3).pad(((1, 2),))
+    ast = kernel_of(build.reduce(Ops.ADD, load(1, i32, shown), (0,)), 1)
     agree(ast, {0: zeros(1, i32), 1: ramp(3, i32)}, {0: [6]})
 
 
 def test_sum_of_floats_rounds_within_its_bound() -> None:
-    x = load(1, dtypes.float16, 100, tracker((100,)))
-    ast = build.sink(store(0, 1, tracker((1,)), build.reduce(Ops.ADD, x, (0,))))
+    x = load(1, dtypes.float16, (100,))
+    ast = kernel_of(build.reduce(Ops.ADD, x, (0,)), 1)
     values = np.linspace(0, 1, 100).astype(np.float16)
     agree(ast, {0: zeros(1, dtypes.float16), 1: values}, {0: [50]}, tolerance=100 * 2**-11)
 
 
 def test_maximum_of_nan_is_nan() -> None:
-    x = load(1, f32, 3, tracker((3,)))
-    ast = build.sink(store(0, 1, tracker((1,)), build.reduce(Ops.MAX, x, (0,))))
+    x = load(1, f32, (3,))
+    ast = kernel_of(build.reduce(Ops.MAX, x, (0,)), 1)
     agree(ast, {0: zeros(1), 1: np.array([1, np.nan, 2], np.float32)}, {0: [np.nan]})
 
 
 def test_outputs_of_two_sizes_share_a_launch() -> None:
-    x = load(2, i32, 6, tracker((2, 3)))
+    x = load(2, i32, (2, 3))
     ast = build.sink(
-        store(0, 2, tracker((2, 1)), build.reduce(Ops.ADD, x, (1,))),
-        store(1, 6, tracker((2, 3)), build.mul(x, 2)),
+        store(0, build.reduce(Ops.ADD, x, (1,)), (2, 1)),
+        store(1, build.mul(x, 2), (2, 3)),
     )
     buffers = {0: zeros(2, i32), 1: zeros(6, i32), 2: ramp(6, i32)}
     agree(ast, buffers, {0: [6, 15], 1: [2, 4, 6, 8, 10, 12]})
@@ -264,8 +251,8 @@ def test_outputs_of_two_sizes_share_a_launch() -> None:
 
 def test_outputs_that_do_not_fit_together_are_refused() -> None:
     ast = build.sink(
-        store(0, 2, tracker((2,)), build.const(i32, 1)),
-        store(1, 3, tracker((3,)), build.const(i32, 1)),
+        store(0, build.const(i32, 1), (2,)),
+        store(1, build.const(i32, 1), (3,)),
     )
     with Context(VERIFY=0), pytest.raises(UserError, match="sizes 2 and 3 meet on axis 0"):
         compile_kernel(ast, LOOPS)
@@ -278,23 +265,23 @@ N = build.variable("n", 1, 8)
 
 @pytest.mark.parametrize("n", [1, 3, 8])
 def test_symbolic_extent(n: int) -> None:
-    ast = build.sink(store(0, 8, tracker((N,)), build.mul(load(1, i32, 8, tracker((N,))), 2)))
+    ast = kernel_of(build.mul(load(1, i32, (N,)), 2), N)
     wanted = [2 * k if k <= n else -1 for k in range(1, 9)]
     agree(ast, {0: np.full(8, -1, np.int32), 1: ramp(8, i32)}, {0: wanted}, {"n": n})
 
 
 @pytest.mark.parametrize("n", [1, 5])
 def test_symbolic_reduce_and_value(n: int) -> None:
-    x = load(1, i32, 16, tracker((2, N)))
+    x = load(1, i32, (2, N))
     total = build.add(build.reduce(Ops.ADD, x, (1,)), build.cast(N, i32))
-    ast = build.sink(store(0, 2, tracker((2, 1)), total))
+    ast = kernel_of(total, 2, 1)
     values = ramp(16, i32)
     wanted = [values[:n].sum() + n, values[n : 2 * n].sum() + n]
     agree(ast, {0: zeros(2, i32), 1: values}, {0: wanted}, {"n": n})
 
 
 def test_a_program_lists_its_variables() -> None:
-    ast = build.sink(store(0, 8, tracker((N,)), load(1, i32, 8, tracker((N,)))))
+    ast = kernel_of(load(1, i32, (N,)), N)
     program = compile_kernel(ast, GRID)
     assert [node.arg.name for node in program.variables] == ["n"]
     assert all(node.dtype is i32 for node in program.variables)
@@ -309,17 +296,17 @@ def test_a_program_lists_its_variables() -> None:
 
 
 def test_names_are_made_of_sizes() -> None:
-    x = load(1, i32, 24, tracker(SHAPE))
-    assert kernel_name(build.sink(store(0, 24, tracker(SHAPE), x))) == "e_2_3_4"
+    x = load(1, i32, SHAPE)
+    assert kernel_name(build.sink(store(0, x, SHAPE))) == "e_2_3_4"
     row = build.reduce(Ops.ADD, x, (2,))
-    assert kernel_name(build.sink(store(0, 6, tracker((2, 3, 1)), row))) == "r_2_3_4"
-    symbolic = build.sink(store(0, 8, tracker((N,)), load(1, i32, 8, tracker((N,)))))
+    assert kernel_name(kernel_of(row, 2, 3, 1)) == "r_2_3_4"
+    symbolic = kernel_of(load(1, i32, (N,)), N)
     assert kernel_name(symbolic) == "e_n"
 
 
 def _example() -> UOp:
-    x = load(1, f32, 12, tracker((3, 4)).pad(((0, 0), (1, 0))))
-    return build.sink(store(0, 3, tracker((3, 1)), build.reduce(Ops.ADD, x, (1,))))
+    x = load(1, f32, shaped(3, 4).pad(((0, 0), (1, 0))))
+    return kernel_of(build.reduce(Ops.ADD, x, (1,)), 3, 1)
 
 
 def test_stages_are_results_in_order_and_print_as_text_that_parses_back() -> None:
@@ -377,8 +364,8 @@ def test_parameters_say_who_reads_and_writes() -> None:
 def test_emulated_types_run_on_buffers_of_the_type_itself(dtype: DType) -> None:
     small = frozenset({dtypes.bfloat16, dtypes.float16})
     emulating = Capabilities(LOOPS.dtypes - small, LOOPS.ops, emulated=small)
-    x = load(1, dtype, 6, tracker((2, 3)))
-    ast = build.sink(store(0, 2, tracker((2, 1)), build.reduce(Ops.ADD, build.mul(x, x), (1,))))
+    x = load(1, dtype, (2, 3))
+    ast = kernel_of(build.reduce(Ops.ADD, build.mul(x, x), (1,)), 2, 1)
     program = compile_kernel(ast, emulating)
     assert [parameter.dtype for parameter in program.parameters] == [dtypes.uint16] * 2
     result = zeros(2, dtype)
@@ -396,8 +383,8 @@ def test_a_device_without_ops_runs_no_kernels() -> None:
 
 def test_a_large_buffer_needs_int64() -> None:
     size = 2**31 + 8
-    far = tracker((size,)).shrink(((size - 2, size),))
-    ast = build.sink(store(0, 2, tracker((2,)), load(1, dtypes.int8, size, far)))
+    far = shaped(size).shrink(((size - 2, size),))
+    ast = kernel_of(load(1, dtypes.int8, far), 2)
     wide = compile_kernel(ast, LOOPS)
     assert any(node.op is Ops.ADD and node.dtype is dtypes.int64 for node in wide.uops)
     narrow = Capabilities(LOOPS.dtypes - {dtypes.int64}, LOOPS.ops)

@@ -37,7 +37,6 @@ from tinyref.config import Context
 from tinyref.device import CORE_DTYPES, CORE_OPS, Capabilities, Device
 from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.errors import UserError
-from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
 from tinyref_spec.isa.specials import specials
@@ -246,21 +245,17 @@ def test_lanes_of_vectors_are_scalars(op: Ops, dtype: DType) -> None:
 @pytest.mark.parametrize("op", ELEMENTARY)
 @pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float64], ids=lambda dtype: dtype.name)
 def test_the_cpu_device_computes_the_bits_of_the_meanings(op: Ops, dtype: DType) -> None:
-    from kernel_cases import load as load_view
-    from kernel_cases import store, tracker
-
     from tinyref.device import Buffer
     from tinyref.runtimes.kernel import compile_ast
+    from tinyref_spec.kernels.named import elementwise
 
     count = 2 if op is Ops.POW else 1
     length = 1 << 14
-    shown = tracker((length,))
     inputs = [random_bits(dtype, length, 30 + slot) for slot in range(count)]
     if op in (Ops.POW, Ops.EXP2):
         with np.errstate(invalid="ignore"):
             inputs = [np.where(np.arange(length) % 2, x, x % 7).astype(x.dtype) for x in inputs]
-    sources = tuple(load_view(slot + 1, dtype, length, shown) for slot in range(count))
-    ast = build.sink(store(0, length, shown, UOp(op, dtype, sources)))
+    ast = elementwise(lambda *sources: UOp(op, dtype, sources), (dtype,) * count, length)
     buffers = [Buffer("CPU", length, dtype)]
     buffers += [Buffer("CPU", length, dtype).copy_in(memoryview(x).cast("B")) for x in inputs]
     kernel = compile_ast("CPU", ast)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 from decomposed import Array, same
-from kernel_cases import load, run_program, store, tracker
+from kernel_cases import run_program
 
 from tinyref.algebra import semantics
 from tinyref.codegen.compile import compile_kernel
@@ -22,8 +22,9 @@ from tinyref.runtimes.kernel import compile_ast
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
-from tinyref.uops.payload import AxisKind, LocalArg, ViewArg
+from tinyref.uops.payload import AxisKind, LocalArg
 from tinyref.verify.common import skip_after
+from tinyref_spec.kernels.notation import kernel_of, load, shaped, store
 
 WIDE = (dtypes.int64, dtypes.uint64)
 TYPES = frozenset({*dtypes.all}) - set(WIDE)
@@ -42,10 +43,10 @@ def run(
 ) -> Array:
     """What a kernel stores that computes `value` of the loads of `inputs`."""
     size = inputs[0].size
-    shown = tracker((size,))
+    shown = shaped(size)
     types = [from_numpy_dtype(x.dtype) for x in inputs]
-    loads = [load(slot + 1, dtype, size, shown) for slot, dtype in enumerate(types)]
-    ast = build.sink(store(0, size, shown, value(*loads)))
+    loads = [load(slot + 1, dtype, shown) for slot, dtype in enumerate(types)]
+    ast = build.sink(store(0, value(*loads), shown))
     program = compile_kernel(ast, device)
     if device is not CORE:
         assert not {node.dtype.scalar for node in program.uops} & set(WIDE)
@@ -185,9 +186,9 @@ def test_casts_from_every_type(other: DType, dtype: DType, device: Capabilities)
 @pytest.mark.parametrize("op", [Ops.ADD, Ops.MUL, Ops.MAX])
 def test_accumulators_carry(op: Ops, dtype: DType, device: Capabilities) -> None:
     x = integers(dtype, 16 * 48, 11)
-    shown = tracker((16, 48))
-    total = build.reduce(op, load(1, dtype, x.size, shown), (1,))
-    ast = build.sink(store(0, 16, tracker((16, 1)), total))
+    shown = shaped(16, 48)
+    total = build.reduce(op, load(1, dtype, shown), (1,))
+    ast = kernel_of(total, 16, 1)
     out = np.zeros(16, x.dtype)
     run_program(compile_kernel(ast, device), [out, x])
     rows = x.reshape(16, 48)
@@ -198,12 +199,12 @@ def test_accumulators_carry(op: Ops, dtype: DType, device: Capabilities) -> None
 @DEVICES
 def test_masked_loads_give_both_words_of_the_alternative(device: Capabilities) -> None:
     x = integers(dtypes.int64, 40, 12)
-    padded = tracker((40,)).pad(((8, 16),))
-    shown = tracker((64,))
-    gated = UOp(Ops.VALID, dtypes.bool, (), ViewArg(padded))
-    value = build.where(gated, load(1, dtypes.int64, 40, padded), -5)
+    padded = shaped(40).pad(((8, 16),))
+    shown = shaped(64)
+    gated = build.valid(padded)
+    value = build.where(gated, load(1, dtypes.int64, padded), -5)
     out = np.zeros(64, np.int64)
-    run_program(compile_kernel(build.sink(store(0, 64, shown, value)), device), [out, x])
+    run_program(compile_kernel(build.sink(store(0, value, shown)), device), [out, x])
     assert (out == np.pad(x, (8, 16), constant_values=-5)).all()
 
 
@@ -236,13 +237,13 @@ class NarrowCpu(CpuBackend):
 def test_buffers_hold_two_words_for_each_value(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(Device._open, "CPU", NarrowCpu())
     x, y = operands(dtypes.int64)
-    shown = tracker((x.size,))
-    loads = [load(slot, dtypes.int64, x.size, shown) for slot in (1, 2)]
+    shown = shaped(x.size)
+    loads = [load(slot, dtypes.int64, shown) for slot in (1, 2)]
     value = build.add(build.mul(*loads), build.idiv(*loads))
     kernel = compile_ast(
         "CPU",
         build.sink(
-            store(0, x.size, shown, value),
+            store(0, value, shown),
         ),
     )
     buffers = [Buffer("CPU", x.size, dtypes.int64)]
@@ -293,9 +294,9 @@ def test_neither_word_of_an_accumulator_is_written_before_both_are_known() -> No
 
 
 def test_an_index_beyond_int32_needs_an_int64_that_is_no_pair() -> None:
-    x = load(1, dtypes.int32, 1 << 32, tracker((1 << 32,)))
+    x = load(1, dtypes.int32, (1 << 32,))
     with pytest.raises(UserError, match="needs int64, which the device lacks"):
-        compile_kernel(build.sink(store(0, 1 << 32, tracker((1 << 32,)), x)), WORDS)
+        compile_kernel(kernel_of(x, 1 << 32), WORDS)
 
 
 @DEVICES
@@ -305,12 +306,12 @@ def test_rows_may_be_chosen_by_pairs(dtype: DType, opts: str, device: Capabiliti
     """The place is known to be in range by a comparison, of which the words say nothing."""
     if opts and device is not VECTORS:
         pytest.skip("has no vectors")
-    places = load(2, dtype, 8, tracker((8,)))
+    places = load(2, dtype, (8,))
     memory = build.define_global(1, dtypes.int32, 28)
     # Of four rows of seven numbers the second, and in it the number that is asked for.
-    row = tracker((4, 7)).shrink(((1, 2), (0, 7))).expand((8, 7))
-    chosen = build.load(UOp(Ops.VIEW, memory.dtype, (memory, places), ViewArg(row)))
-    ast = build.sink(store(0, 8, tracker((8,)), chosen))
+    row = shaped(4, 7).shrink(((1, 2), (0, 7))).expand((8, 7))
+    chosen = build.load(build.view(memory, row, places))
+    ast = kernel_of(chosen, 8)
     program = compile_kernel(ast, device, opts=parse_opts(opts))
     table = np.arange(28, dtype=np.int32)
     asked = np.array([0, 6, 7, 3, 2**32, 2**63 - 1, 5, -1], np.object_) % 2**64
@@ -327,9 +328,9 @@ def test_emulated_values_are_shared_in_every_turn_of_a_loop(dtype: DType) -> Non
     """In the next turn nobody may write before all have read: a barrier after a value."""
     own = Device["PYTHON"].capabilities
     device = dataclasses.replace(own, dtypes=own.dtypes - {dtype}, emulated=frozenset({dtype}))
-    terms = load(1, dtype, 12, tracker((3, 4)))
+    terms = load(1, dtype, (3, 4))
     total = build.reduce(Ops.MAX, build.reduce(Ops.ADD, terms, (1,)), (0,))
-    ast = build.sink(store(0, 1, tracker((1, 1)), total))
+    ast = kernel_of(total, 1, 1)
     program = compile_kernel(ast, device, opts=parse_opts("GROUP(1, 2)"))
     assert sum(node.op is Ops.BARRIER for node in program.uops) == 2
     out = np.zeros(1, numpy_dtype(dtype))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from kernel_cases import GRID, LOOPS, agree, load, ramp, store, tracker
+from kernel_cases import GRID, LOOPS, agree, ramp
 
 from tinyref.algebra.evaluate import value_of
 from tinyref.algebra.simplify import simplify
@@ -27,6 +27,7 @@ from tinyref.uops.ops import Ops
 from tinyref.uops.payload import AxisKind, LocalArg, ReduceArg, SpecialArg
 from tinyref.uops.program import Program
 from tinyref.views.shape_tracker import ShapeTracker
+from tinyref_spec.kernels.notation import kernel_of, load, shaped, store
 
 f32 = dtypes.float32
 i32 = dtypes.int32
@@ -101,12 +102,12 @@ def test_a_grid_that_is_too_large_is_refused() -> None:
 @pytest.mark.parametrize("is_symbolic", [False, True])
 def test_work_items_beyond_the_last_element_read_nothing_that_is_written(is_symbolic: bool) -> None:
     """Their position is that of the last element, which another one writes."""
-    shown = tracker((143,))
+    shown = shaped(143)
     if is_symbolic:
         shown = shown.shrink(((0, build.variable("n", 1, 143)),))
     # 143 is 11 times 13: more groups are launched than there are elements.
     device = replace(GRID, grid_limit=(7, 5, 40))
-    ast = build.sink(store(0, 143, shown, build.add(load(0, i32, 143, shown), 1)))
+    ast = build.sink(store(0, build.add(load(0, i32, shown), 1), shown))
     program = compile_kernel(ast, device)
     for count in (1, 8, 30, 143) if is_symbolic else (143,):
         numbers = np.arange(143, dtype=np.int32)
@@ -115,11 +116,11 @@ def test_work_items_beyond_the_last_element_read_nothing_that_is_written(is_symb
 
 
 def test_an_empty_output_does_not_keep_another_from_being_written() -> None:
-    nothing = tracker((3, 0))
-    total = build.reduce(Ops.ADD, load(2, f32, 0, nothing), (1,))
+    nothing = shaped(3, 0)
+    total = build.reduce(Ops.ADD, load(2, f32, nothing), (1,))
     ast = build.sink(
-        store(0, 3, tracker((3, 1)), total),
-        store(1, 0, nothing, load(2, f32, 0, nothing)),
+        store(0, total, (3, 1)),
+        store(1, load(2, f32, nothing), nothing),
     )
     agree(ast, {0: ramp(3), 1: ramp(0), 2: ramp(0)}, {0: [0, 0, 0], 1: []})
 
@@ -127,11 +128,9 @@ def test_an_empty_output_does_not_keep_another_from_being_written() -> None:
 @pytest.mark.parametrize("least", [0, 1])
 def test_outputs_of_size_one_need_a_first_turn_of_the_axis_that_they_share(least: int) -> None:
     size = build.variable("n", least, 4)
-    shown = tracker((4,)).shrink(((0, size),))
-    row = load(2, f32, 4, shown)
-    ast = build.sink(
-        store(0, 1, tracker((1,)), build.reduce(Ops.ADD, row, (0,))), store(1, 4, shown, row)
-    )
+    shown = shaped(4).shrink(((0, size),))
+    row = load(2, f32, shown)
+    ast = build.sink(store(0, build.reduce(Ops.ADD, row, (0,)), (1,)), store(1, row, shown))
     buffers = {0: ramp(1), 1: np.zeros(4, np.float32), 2: ramp(4)}
     if least:
         agree(ast, buffers, {0: [6], 1: [1, 2, 3, 0]}, {"n": 3})
@@ -143,8 +142,8 @@ def test_outputs_of_size_one_need_a_first_turn_of_the_axis_that_they_share(least
 
 def test_an_axis_beyond_64_bits_is_refused_and_one_within_is_not() -> None:
     def total(size: int) -> UOp:
-        value = load(1, f32, 1, tracker((1,)).expand((size,)))
-        return build.sink(store(0, 1, tracker((1,)), build.reduce(Ops.ADD, value, (0,))))
+        value = load(1, f32, shaped(1).expand((size,)))
+        return kernel_of(build.reduce(Ops.ADD, value, (0,)), 1)
 
     program = compile_kernel(total(2**62), LOOPS)
     assert any(node.op is Ops.RANGE and node.dtype is dtypes.int64 for node in program.uops)
@@ -156,15 +155,15 @@ def test_index_arithmetic_beyond_64_bits_is_refused() -> None:
     big = build.variable("n", 0, 2**31 - 1)
     cube = build.mul(build.mul(big, big), big)
     value = build.cast(build.less(cube, 7), i32)
-    ast = build.sink(store(0, 1, tracker((1,)), value))
+    ast = kernel_of(value, 1)
     with pytest.raises(UserError, match=r"an index from 0 to \d+ is beyond int64"):
         compile_kernel(ast, LOOPS)
 
 
 def test_loops_stand_for_launch_axes_where_there_is_no_grid() -> None:
     # A transposed copy, so that the two axes stay two.
-    x = load(1, f32, 6, tracker((3, 2)).permute((1, 0)))
-    ast = build.sink(store(0, 6, tracker((2, 3)), x))
+    x = load(1, f32, shaped(3, 2).permute((1, 0)))
+    ast = kernel_of(x, 2, 3)
     loops = lower_ast(ast, LOOPS).toposort()
     assert [node.arg.kind for node in loops if node.op is Ops.RANGE] == [AxisKind.LOOP] * 2
     grid = lower_ast(ast, GRID).toposort()
@@ -173,11 +172,9 @@ def test_loops_stand_for_launch_axes_where_there_is_no_grid() -> None:
 
 
 def test_a_load_behind_a_mask_is_gated_and_others_are_not() -> None:
-    plain = load(1, f32, 4, tracker((4,)))
-    masked = load(2, f32, 3, tracker((3,)).pad(((1, 0),)))
-    root = simplify(
-        lower_ast(build.sink(store(0, 4, tracker((4,)), build.add(plain, masked))), LOOPS)
-    )
+    plain = load(1, f32, (4,))
+    masked = load(2, f32, shaped(3).pad(((1, 0),)))
+    root = simplify(lower_ast(kernel_of(build.add(plain, masked), 4), LOOPS))
     loads = {
         node.src[0].src[0].arg.slot: len(node.src)
         for node in root.toposort()
@@ -190,10 +187,10 @@ def test_a_load_behind_a_mask_is_gated_and_others_are_not() -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("depth", [700, pytest.param(3000, marks=pytest.mark.slow)])
 def test_deep_kernels_need_no_recursion(depth: int) -> None:
-    value = load(1, i32, 2, tracker((2,)))
+    value = load(1, i32, (2,))
     for _ in range(depth):
-        value = build.add(build.mul(value, 3), load(1, i32, 2, tracker((2,))))
-    ast = build.sink(store(0, 2, tracker((2,)), value))
+        value = build.add(build.mul(value, 3), load(1, i32, (2,)))
+    ast = kernel_of(value, 2)
     agree(ast, {0: np.zeros(2, np.int32), 1: ramp(2, i32)})
 
 
@@ -316,11 +313,11 @@ def test_a_loop_that_fills_shared_memory_is_over_at_the_barrier() -> None:
 
 
 def test_the_order_starts_with_definitions_by_slot_and_name() -> None:
-    x = load(2, i32, 4, tracker((4,)))
-    y = load(1, i32, 4, tracker((4,)))
+    x = load(2, i32, (4,))
+    y = load(1, i32, (4,))
     b, a = build.variable("b", 0, 3), build.variable("a", 0, 3)
     value = build.add(build.add(x, y), build.cast(build.add(b, a), i32))
-    program = compile_kernel(build.sink(store(0, 4, tracker((4,)), value)), GRID)
+    program = compile_kernel(kernel_of(value, 4), GRID)
     slots = [node.arg.slot for node in program.uops if node.op is Ops.DEFINE_GLOBAL]
     assert slots == [0, 1, 2]
     assert [node.op for node in program.uops[:3]] == [Ops.DEFINE_GLOBAL] * 3
@@ -345,7 +342,7 @@ def shown_as(draw: st.DrawFn, shape: tuple[int, ...]) -> tuple[int, ShapeTracker
     base = [1 if repeat else size for size, repeat in zip(kept, repeats, strict=True)]
     extra = draw(st.integers(0, 3))
     size = math.prod(base) + extra
-    result = tracker((size,)).shrink(((extra, size),))
+    result = shaped(size).shrink(((extra, size),))
     result = result.flip((0,)) if draw(st.booleans()) else result
     result = result.reshape(base).expand(kept)
     result = result.pad([(side, pad - side) for side, pad in zip(sides, pads, strict=True)])
@@ -366,12 +363,12 @@ def kernels(draw: st.DrawFn) -> tuple[UOp, dict[int, np.ndarray]]:
             return build.const(dtype, draw(st.integers(0, 5)))
         size, shown = draw(shown_as(shape))
         sizes[len(sizes)] = size
-        return load(len(sizes) - 1, dtype, size, shown)
+        return load(len(sizes) - 1, dtype, shown, size)
 
     value = operand() if shape else build.const(dtype, 1)
     size, shown = draw(shown_as(shape))
     sizes[len(sizes)] = size
-    value = build.add(value, load(len(sizes) - 1, dtype, size, shown))
+    value = build.add(value, load(len(sizes) - 1, dtype, shown, size))
     for _ in range(draw(st.integers(0, 3))):
         op = draw(st.sampled_from((Ops.ADD, Ops.MUL, Ops.MAX, Ops.CMPLT)))
         other = operand()
@@ -395,7 +392,7 @@ def kernels(draw: st.DrawFn) -> tuple[UOp, dict[int, np.ndarray]]:
         )
         for slot, count in sizes.items()
     }
-    return build.sink(store(0, sizes[0], tracker(out), value)), arrays
+    return build.sink(store(0, value, out)), arrays
 
 
 @pytest.mark.long

@@ -26,11 +26,9 @@ from tinyref.optimise.opt import Opt, OptOp, opts_text, parse_opts
 from tinyref.optimise.plan import Plan
 from tinyref.schedule import schedule
 from tinyref.tensor import Tensor
-from tinyref.uops import build
 from tinyref.uops.node import UOp
-from tinyref.uops.ops import ALU, Ops
-from tinyref.uops.payload import ViewArg
-from tinyref.views.shape_tracker import ShapeTracker
+from tinyref.uops.ops import ALU
+from tinyref_spec.kernels.named import transposed
 
 LOOPS = Capabilities(
     frozenset(dtypes.all),
@@ -48,16 +46,7 @@ def own_cache(tmp_path: Path) -> Iterator[None]:
 
 
 def copy_kernel(rows: int = 8, columns: int = 8) -> UOp:
-    size = rows * columns
-    shown = ShapeTracker.from_shape((columns, rows)).permute((1, 0))
-    source = build.define_global(1, dtypes.float32, size)
-    loaded = UOp(
-        Ops.LOAD, dtypes.float32, (UOp(Ops.VIEW, source.dtype, (source,), ViewArg(shown)),)
-    )
-    target = build.define_global(0, dtypes.float32, size)
-    tracker = ShapeTracker.from_shape((rows, columns))
-    written = UOp(Ops.VIEW, target.dtype, (target,), ViewArg(tracker))
-    return build.sink(build.store(written, loaded))
+    return transposed(dtypes.float32, rows, columns)
 
 
 def plain_plan() -> Plan:

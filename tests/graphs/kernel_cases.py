@@ -1,4 +1,4 @@
-"""Kernel ASTs built by hand, and running them through every way that there is."""
+"""Kernel ASTs are run through every way that there is."""
 
 from __future__ import annotations
 
@@ -13,12 +13,8 @@ from tinyref.device import Capabilities
 from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.interpret import run_program
 from tinyref.interpret.evaluate import evaluate
-from tinyref.uops import build
 from tinyref.uops.node import UOp
-from tinyref.uops.ops import ALU, Ops
-from tinyref.uops.payload import ViewArg
-from tinyref.views.build import view
-from tinyref.views.shape_tracker import ShapeTracker
+from tinyref.uops.ops import ALU
 
 OPS = frozenset(op.name for op in ALU) | {"LOAD", "STORE"}
 LOOPS = Capabilities(frozenset(dtypes.all), OPS)
@@ -26,20 +22,6 @@ GRID = replace(LOOPS, has_grid=True, has_groups=True)
 # Limits that nearly every kernel breaks: axes are merged, cut and covered.
 SMALL_GRID = replace(GRID, grid_limit=(7, 5, 40))
 DEVICES = {"loops": LOOPS, "grid": GRID, "small grid": SMALL_GRID}
-
-tracker = ShapeTracker.from_shape
-
-
-def load(slot: int, dtype: DType, size: int, shown: ShapeTracker) -> UOp:
-    return UOp(Ops.LOAD, dtype, (view(slot, dtype, size, shown),))
-
-
-def store(slot: int, size: int, shown: ShapeTracker, value: UOp) -> UOp:
-    return build.store(view(slot, value.dtype, size, shown), value)
-
-
-def valid(shown: ShapeTracker) -> UOp:
-    return UOp(Ops.VALID, dtypes.bool, (), ViewArg(shown))
 
 
 def run_everywhere(

@@ -36,6 +36,7 @@ from tinyref.uops.payload import (
 from tinyref.uops.program import Parameter, Program
 from tinyref.uops.tiles import TILES
 from tinyref.views.shape_tracker import ShapeTracker
+from tinyref_spec.kernels.notation import kernel_of, load, shaped, total
 
 N = build.variable("n", 1, 8)
 M = build.variable("m", 2, 5)
@@ -122,18 +123,10 @@ def programs(draw: st.DrawFn) -> Program:
     )
 
 
-def view(buffer: UOp, tracker: ShapeTracker) -> UOp:
-    return UOp(Ops.VIEW, buffer.dtype, (buffer,), ViewArg(tracker))
-
-
 def row_sum() -> UOp:
     """The kernel AST of a sum of the rows of a transposed (3, 4) matrix, times two."""
-    inputs = build.define_global(1, dtypes.float32, 12)
-    output = build.define_global(0, dtypes.float32, 4)
-    matrix = ShapeTracker.from_shape((3, 4)).permute((1, 0))
-    total = build.reduce(Ops.ADD, build.load(view(inputs, matrix)), (1,))
-    target = view(output, ShapeTracker.from_shape((4, 1)))
-    return build.sink(build.store(target, build.mul(total, 2.0)))
+    matrix = load(1, dtypes.float32, shaped(3, 4).permute((1, 0)))
+    return kernel_of(build.mul(total(matrix, 1), 2.0), 4, 1)
 
 
 def doubling() -> Program:

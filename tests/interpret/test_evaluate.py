@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from kernel_cases import load, ramp, store, tracker, valid
+from kernel_cases import ramp
 
 from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.errors import UserError
@@ -12,7 +12,8 @@ from tinyref.interpret.evaluate import evaluate
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import AxisKind, ViewArg
+from tinyref.uops.payload import AxisKind
+from tinyref_spec.kernels.notation import kernel_of, load, shaped
 
 f32 = dtypes.float32
 i32 = dtypes.int32
@@ -22,15 +23,15 @@ index = dtypes.index
 def total(values: np.ndarray, dtype: DType, op: Ops = Ops.ADD) -> np.generic:
     """`values` reduced to one by a kernel."""
     count = values.size
-    x = load(1, dtype, count, tracker((count,)))
-    ast = build.sink(store(0, 1, tracker((1,)), build.reduce(op, x, (0,))))
+    x = load(1, dtype, (count,))
+    ast = kernel_of(build.reduce(op, x, (0,)), 1)
     return evaluate(ast, {0: np.zeros(1, numpy_dtype(dtype)), 1: values})[0][0]
 
 
 def test_only_written_slots_come_back_and_inputs_stay() -> None:
-    x = load(1, f32, 2, tracker((2,)))
+    x = load(1, f32, (2,))
     out, data = np.zeros(2, np.float32), ramp(2)
-    result = evaluate(build.sink(store(0, 2, tracker((2,)), build.add(x, 1.0))), {0: out, 1: data})
+    result = evaluate(kernel_of(build.add(x, 1.0), 2), {0: out, 1: data})
     assert list(result) == [0]
     assert list(result[0]) == [2, 3]
     assert list(out) == [0, 0]
@@ -58,9 +59,9 @@ def test_integer_sums_wrap() -> None:
 
 
 def test_iota_gives_the_numbers_of_elements_and_0_where_masked() -> None:
-    shown = tracker((2, 3)).permute((1, 0)).pad(((1, 0), (0, 1)))
-    numbers = UOp(Ops.IOTA, i32, (), ViewArg(shown))
-    ast = build.sink(store(0, 12, tracker((4, 3)), numbers))
+    shown = shaped(2, 3).permute((1, 0)).pad(((1, 0), (0, 1)))
+    numbers = build.iota(shown)
+    ast = kernel_of(numbers, 4, 3)
     (got,) = evaluate(ast, {0: np.full(12, 7, np.int32)}).values()
     assert got.dtype == np.int32
     assert got.tolist() == [0, 0, 0, 0, 3, 0, 1, 4, 0, 2, 5, 0]
@@ -81,36 +82,36 @@ def test_maximum_of_bools() -> None:
 
 
 def test_padding_is_zero_and_invalid() -> None:
-    shown = tracker((1,)).pad(((1, 1),))
-    value = build.where(valid(shown), load(1, f32, 1, shown), 9.0)
-    ast = build.sink(store(0, 3, tracker((3,)), value))
+    shown = shaped(1).pad(((1, 1),))
+    value = build.where(build.valid(shown), load(1, f32, shown), 9.0)
+    ast = kernel_of(value, 3)
     result = evaluate(ast, {0: np.zeros(3, np.float32), 1: ramp(1)})
     assert list(result[0]) == [9, 1, 9]
 
 
 def test_no_warnings(recwarn: pytest.WarningsRecorder) -> None:
-    x = load(1, f32, 2, tracker((2,)))
-    ast = build.sink(store(0, 2, tracker((2,)), UOp(Ops.FDIV, f32, (build.const(f32, 1), x))))
+    x = load(1, f32, (2,))
+    ast = kernel_of(UOp(Ops.FDIV, f32, (build.const(f32, 1), x)), 2)
     result = evaluate(ast, {0: np.zeros(2, np.float32), 1: np.array([0, -0.0], np.float32)})
     assert list(result[0]) == [np.inf, -np.inf]
     assert not recwarn.list
 
 
 def test_wrong_calls_are_refused() -> None:
-    x = load(1, f32, 2, tracker((2,)))
-    ast = build.sink(store(0, 2, tracker((2,)), x))
+    x = load(1, f32, (2,))
+    ast = kernel_of(x, 2)
     with pytest.raises(UserError, match="no buffer for slot 1"):
         evaluate(ast, {0: ramp(2)})
     with pytest.raises(UserError, match="a view of slot 1 reaches from 0 to 1"):
         evaluate(ast, {0: ramp(2), 1: ramp(1)})
     lost = UOp(Ops.LOAD, f32, (build.define_global(1, f32, 2),))
     with pytest.raises(UserError, match="goes to a VIEW"):
-        evaluate(build.sink(store(0, 2, tracker((2,)), lost)), {0: ramp(2), 1: ramp(2)})
+        evaluate(kernel_of(lost, 2), {0: ramp(2), 1: ramp(2)})
     with pytest.raises(UserError, match="RANGE does not belong"):
         evaluate(build.sink(build.counter(3, 0, AxisKind.LOOP)), {})
     with pytest.raises(UserError, match="REDUCE over axes"):
         evaluate(build.sink(build.reduce(Ops.ADD, build.const(f32, 1), (0,))), {})
     n = build.variable("n", 1, 2)
-    symbolic = build.sink(store(0, 2, tracker((n,)), build.const(f32, 1)))
+    symbolic = kernel_of(build.const(f32, 1), n)
     with pytest.raises(UserError, match="n"):
         evaluate(symbolic, {0: ramp(2)})

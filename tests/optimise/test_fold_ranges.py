@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from kernel_cases import DEVICES, GRID, LOOPS, agree, load, store, tracker
+from kernel_cases import DEVICES, GRID, LOOPS, agree
 
 from tinyref.codegen import lower
 from tinyref.codegen.compile import compile_kernel
@@ -25,10 +25,11 @@ from tinyref.optimise.plan import Plan
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Dialect, Ops
-from tinyref.uops.payload import AxisKind, RangeArg, ViewArg
+from tinyref.uops.payload import AxisKind, RangeArg
 from tinyref.uops.tiles import TILES
 from tinyref.verify import verify
 from tinyref_spec.kernel import gathers
+from tinyref_spec.kernels.notation import kernel_of, load, shaped, store
 
 F32, I32 = dtypes.float32, dtypes.int32
 GATHERS = gathers.all_gathers()
@@ -74,7 +75,7 @@ def iota(axis: int, *shape: int) -> UOp:
 @pytest.mark.parametrize("name", GATHERS)
 def test_a_choice_is_no_loop_and_has_the_value_of_the_reduce(name: str) -> None:
     gather = GATHERS[name]
-    ast = gathers.kernel_of(gather)
+    ast = gather.kernel
     verify(Dialect.AST, ast)
     folded = fold_ranges(ast)
     verify(Dialect.AST, folded)
@@ -89,7 +90,7 @@ def test_a_choice_is_no_loop_and_has_the_value_of_the_reduce(name: str) -> None:
 @pytest.mark.sampled(4)
 def test_programs_compute_it_within_bounds(name: str) -> None:
     gather = GATHERS[name]
-    ast = gathers.kernel_of(gather)
+    ast = gather.kernel
     for capabilities in DEVICES.values():
         with Context(CHECK_BOUNDS=1):
             program = compile_kernel(ast, capabilities)
@@ -103,7 +104,7 @@ def test_every_access_of_a_gather_is_proved_to_be_inside(
 ) -> None:
     with Context(CHECK_BOUNDS=1):
         for name in ("rows", "int64", "nested", "pair", "multiplied"):
-            compile_kernel(gathers.kernel_of(GATHERS[name]), GRID)
+            compile_kernel(GATHERS[name].kernel, GRID)
     assert capsys.readouterr().err == ""
 
 
@@ -115,7 +116,7 @@ def test_no_index_of_a_gather_needs_64_bits(name: str) -> None:
     if any(dtype in kinds for dtype, _ in gather.inputs):
         # Data of 64 bits are emulated by pairs of words.
         capabilities = replace(capabilities, dtypes=frozenset(dtypes.all))
-    program = compile_kernel(gathers.kernel_of(gather), capabilities)
+    program = compile_kernel(gather.kernel, capabilities)
     ranges = [node for node in program.uops if isinstance(node.arg, RangeArg)]
     assert all(node.dtype is I32 for node in ranges)
 
@@ -141,7 +142,7 @@ def touched(ast: UOp, contents: list[np.ndarray]) -> dict[str, list[int]]:
 
 
 def test_only_the_rows_that_are_chosen_are_read() -> None:
-    ast = gathers.kernel_of(gathers.row_wise((3, 9, 0, -1), range(100, 110), range(8)))
+    ast = gathers.row_wise((3, 9, 0, -1), range(100, 110), range(8)).kernel
     contents = [
         np.zeros(8, np.float32),
         np.array([3, 9, 0, -1], np.int32),
@@ -155,17 +156,17 @@ def test_only_the_rows_that_are_chosen_are_read() -> None:
 
 def test_an_estimate_counts_what_is_read() -> None:
     shape = (16, 50257, 768)
-    index = load(1, I32, 16, tracker((16, 1, 1)).expand(shape))
-    table = load(2, F32, 50257 * 768, tracker((1, 50257, 768)).expand(shape))
+    index = load(1, I32, shaped(16, 1, 1).expand(shape))
+    table = load(2, F32, shaped(1, 50257, 768).expand(shape))
     rows = gathers.chosen(iota(1, *shape), index, table)
-    ast = build.sink(store(0, 16 * 768, tracker((16, 1, 768)), rows))
+    ast = kernel_of(rows, 16, 1, 768)
     assert estimate(ast).nbytes == 4 * (16 * 768 * 2 + 16)
     # One addition of 0.0 for each element.
     assert estimate(ast).operations == 16 * 768
 
 
 def test_a_gather_of_more_than_there_is_counts_the_whole_once() -> None:
-    ast = gathers.kernel_of(gathers.row_wise((1,) * 50, (1.0, 2.0, 3.0, 4.0), (3.0, 4.0) * 50))
+    ast = gathers.row_wise((1,) * 50, (1.0, 2.0, 3.0, 4.0), (3.0, 4.0) * 50).kernel
     assert estimate(ast).nbytes == 4 * (100 + 50 + 4)
 
 
@@ -180,10 +181,10 @@ def test_hostile_indices_touch_nothing(dtype: DType, optimises: int) -> None:
     places += random.integers(low, high, 10, kind.type, endpoint=True).tolist()
     size = len(places)
     shape = (size, 7)
-    index = load(1, dtype, size, tracker((size, 1)).expand(shape))
+    index = load(1, dtype, shaped(size, 1).expand(shape))
     counter = build.cast(iota(1, *shape), dtype)
-    value = gathers.chosen(counter, index, load(2, I32, 7, tracker((1, 7)).expand(shape)))
-    ast = build.sink(store(0, size, tracker((size, 1)), value))
+    value = gathers.chosen(counter, index, load(2, I32, shaped(1, 7).expand(shape)))
+    ast = kernel_of(value, size, 1)
     contents = [np.zeros(size, np.int32), np.array(places, kind), np.arange(10, 17, dtype=np.int32)]
     with Context(NOOPT=1 - optimises, CHECK_BOUNDS=1):
         program = compile_kernel(ast, GRID)
@@ -195,15 +196,15 @@ def test_hostile_indices_touch_nothing(dtype: DType, optimises: int) -> None:
 # --- what does not --------------------------------------------------------------------------------
 
 SHAPE = (3, 4)
-INDEX = load(1, I32, 3, tracker((3, 1)).expand(SHAPE))
-TABLE = load(2, F32, 4, tracker((1, 4)).expand(SHAPE))
+INDEX = load(1, I32, shaped(3, 1).expand(SHAPE))
+TABLE = load(2, F32, shaped(1, 4).expand(SHAPE))
 ZERO = build.const(F32, 0)
 HERE = build.equal(iota(1, *SHAPE), INDEX)
 COUNTER = iota(1, *SHAPE)
 
 
-MASKED = tracker((1, 4)).expand((1, 4)).pad(((1, 1), (0, 0)))
-MASKED_COUNTER = UOp(Ops.IOTA, I32, (), ViewArg(MASKED))
+MASKED = shaped(1, 4).expand((1, 4)).pad(((1, 1), (0, 0)))
+MASKED_COUNTER = build.iota(MASKED)
 
 
 def summed(value: UOp, op: Ops = Ops.ADD) -> UOp:
@@ -230,10 +231,10 @@ LEFT_ALONE: dict[str, UOp] = {
         build.where(build.equal(COUNTER, build.sub(INDEX, COUNTER)), TABLE, 0.0)
     ),
     "an index read along the axis": summed(
-        build.where(build.equal(COUNTER, load(1, I32, 12, tracker(SHAPE))), TABLE, 0.0)
+        build.where(build.equal(COUNTER, load(1, I32, SHAPE)), TABLE, 0.0)
     ),
     "a counter of both axes": summed(
-        build.where(build.equal(UOp(Ops.IOTA, I32, (), ViewArg(tracker(SHAPE))), INDEX), TABLE, 0.0)
+        build.where(build.equal(build.iota(shaped(*SHAPE)), INDEX), TABLE, 0.0)
     ),
     # Where it is masked it is 0 at every place, so an index of 0 takes the whole row.
     "a counter that is masked": summed(build.where(build.equal(MASKED_COUNTER, INDEX), TABLE, 0.0)),
@@ -249,7 +250,7 @@ LEFT_ALONE: dict[str, UOp] = {
 
 @pytest.mark.parametrize("name", LEFT_ALONE)
 def test_what_is_no_choice_stays_a_loop(name: str) -> None:
-    ast = build.sink(store(0, 3, tracker((3, 1)), LEFT_ALONE[name]))
+    ast = kernel_of(LEFT_ALONE[name], 3, 1)
     assert fold_ranges(ast) is ast
     places = np.array([2, 0, 3] * 4, np.int32)[: 12 if "along" in name else 3]
     agree(ast, {0: np.zeros(3, np.float32), 1: places, 2: np.array([1, 2, 4, 8], np.float32)})
@@ -257,10 +258,10 @@ def test_what_is_no_choice_stays_a_loop(name: str) -> None:
 
 def test_a_counter_that_wraps_is_no_choice() -> None:
     shape = (1, 300)
-    index = load(1, dtypes.uint8, 1, tracker((1, 1)).expand(shape))
+    index = load(1, dtypes.uint8, shaped(1, 1).expand(shape))
     counter = build.cast(iota(1, *shape), dtypes.uint8)
-    value = gathers.chosen(counter, index, load(2, I32, 300, tracker(shape)))
-    ast = build.sink(store(0, 1, tracker((1, 1)), value))
+    value = gathers.chosen(counter, index, load(2, I32, shape))
+    ast = kernel_of(value, 1, 1)
     assert fold_ranges(ast) is ast
     data = {0: np.zeros(1, np.int32), 1: np.array([7], np.uint8), 2: np.arange(300, dtype=np.int32)}
     # Both the place 7 and the place 263.
@@ -271,8 +272,8 @@ def test_indices_that_need_each_other_stay() -> None:
     shape = (3, 3)
     rows, columns = iota(0, *shape), iota(1, *shape)
     equal = build.both(build.equal(rows, build.add(columns, 1)), build.equal(columns, rows))
-    value = build.where(equal, load(1, I32, 9, tracker(shape)), 0)
-    ast = build.sink(store(0, 1, tracker((1, 1)), build.reduce(Ops.ADD, value, (0, 1))))
+    value = build.where(equal, load(1, I32, shape), 0)
+    ast = kernel_of(build.reduce(Ops.ADD, value, (0, 1)), 1, 1)
     assert count(fold_ranges(ast), Ops.REDUCE) == 1
     agree(ast, {0: np.zeros(1, np.int32), 1: np.arange(9, dtype=np.int32)}, {0: [0]})
 
@@ -280,17 +281,17 @@ def test_indices_that_need_each_other_stay() -> None:
 def test_padding_around_a_choice_leaves_it_one() -> None:
     """All that it is made of is 0 in the padding, and so is what is chosen."""
     around = ((1, 1), (0, 0))
-    index = load(1, I32, 2, tracker((2, 1)).expand((2, 4)).pad(around))
-    table = load(2, F32, 4, tracker((1, 4)).expand((2, 4)).pad(around))
-    counter = UOp(Ops.IOTA, I32, (), ViewArg(tracker((1, 4)).expand((2, 4)).pad(around)))
+    index = load(1, I32, shaped(2, 1).expand((2, 4)).pad(around))
+    table = load(2, F32, shaped(1, 4).expand((2, 4)).pad(around))
+    counter = build.iota(shaped(1, 4).expand((2, 4)).pad(around))
     value = gathers.chosen(counter, index, table)
-    ast = build.sink(store(0, 4, tracker((4, 1)), value))
+    ast = kernel_of(value, 4, 1)
     assert count(fold_ranges(ast), Ops.REDUCE) == 0
     data = {0: np.zeros(4, np.float32), 1: np.array([2, 0], np.int32)}
     agree(ast, {**data, 2: np.array([1, 2, 4, 8], np.float32)}, {0: [0, 4, 1, 0]})
     # What is chosen is not 0 in the padding: the reduce stays.
     plus_one = gathers.chosen(counter, index, build.add(table, 1.0))
-    ast = build.sink(store(0, 4, tracker((4, 1)), plus_one))
+    ast = kernel_of(plus_one, 4, 1)
     assert fold_ranges(ast) is ast
     agree(ast, {**data, 2: np.array([1, 2, 4, 8], np.float32)}, {0: [4, 5, 2, 4]})
 
@@ -302,7 +303,7 @@ def test_padding_around_a_choice_leaves_it_one() -> None:
 @pytest.mark.parametrize("name", ["rows", "multiplied", "summed", "beside_a_loop", "nested"])
 def test_optimisations_of_a_gather_change_nothing(name: str) -> None:
     gather = GATHERS[name]
-    ast = gathers.kernel_of(gather)
+    ast = gather.kernel
     groups = replace(GRID, shared_bytes=1 << 14, vector_lanes=(1, 2, 4))
     for capabilities in (groups, replace(LOOPS, threads=2, shared_bytes=1 << 14)):
         for plan in actions(Plan.of(ast, capabilities)):
@@ -312,9 +313,9 @@ def test_optimisations_of_a_gather_change_nothing(name: str) -> None:
 
 
 def test_no_axis_of_a_plan_is_one_that_is_folded() -> None:
-    plan = Plan.of(gathers.kernel_of(GATHERS["rows"]), LOOPS)
+    plan = Plan.of(GATHERS["rows"].kernel, LOOPS)
     assert [axis.extent for axis in plan.axes] == [3, 2]
-    plan = Plan.of(gathers.kernel_of(GATHERS["multiplied"]), LOOPS)
+    plan = Plan.of(GATHERS["multiplied"].kernel, LOOPS)
     assert [(axis.kind, axis.extent) for axis in plan.axes] == [
         (AxisKind.GLOBAL, 2),
         (AxisKind.GLOBAL, 2),
@@ -323,7 +324,7 @@ def test_no_axis_of_a_plan_is_one_that_is_folded() -> None:
 
 
 def test_what_is_read_at_computed_places_is_not_packed() -> None:
-    plan = Plan.of(gathers.kernel_of(GATHERS["multiplied"]), replace(LOOPS, shared_bytes=1 << 14))
+    plan = Plan.of(GATHERS["multiplied"].kernel, replace(LOOPS, shared_bytes=1 << 14))
     with pytest.raises(KernelOptError, match="positions that the kernel computes"):
         plan.apply(Opt(OptOp.PACK, 1, 2))
 
@@ -331,13 +332,13 @@ def test_what_is_read_at_computed_places_is_not_packed() -> None:
 def test_a_gather_may_be_an_operand_of_a_matrix_tile() -> None:
     """Fragments are computed at positions of their own, and so are the places in them."""
     sizes = (8, 8, 5, 8)
-    index = load(1, I32, 8, tracker((8, 1, 1, 1)).expand(sizes))
-    table = load(2, F32, 40, tracker((1, 1, 5, 8)).expand(sizes))
+    index = load(1, I32, shaped(8, 1, 1, 1).expand(sizes))
+    table = load(2, F32, shaped(1, 1, 5, 8).expand(sizes))
     rows = gathers.chosen(iota(2, *sizes), index, table, axes=(2,))
-    matrix = tracker((8, 8)).permute((1, 0)).reshape((1, 8, 1, 8)).expand((8, 8, 1, 8))
-    product = build.mul(rows, load(3, F32, 64, matrix))
-    shown = tracker((8, 8, 1, 1))
-    ast = build.sink(store(0, 64, shown, build.reduce(Ops.ADD, product, (3,))))
+    matrix = shaped(8, 8).permute((1, 0)).reshape((1, 8, 1, 8)).expand((8, 8, 1, 8))
+    product = build.mul(rows, load(3, F32, matrix))
+    shown = shaped(8, 8, 1, 1)
+    ast = build.sink(store(0, build.reduce(Ops.ADD, product, (3,)), shown))
     tile = TILES["apple_m8n8k8_float32_float32"]
     capabilities = replace(GRID, shared_bytes=1 << 14, matrix_tiles=(tile,))
     random = np.random.default_rng(3)
@@ -381,7 +382,7 @@ def test_a_wrong_gate_is_seen(
     mutant: Callable[[UOp, int], tuple[UOp, UOp]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gather = gathers.simple(I32, (4, 3, 0, -1), (0.0, 40.0, 10.0, 0.0))
-    ast = gathers.kernel_of(gather)
+    ast = gather.kernel
     monkeypatch.setattr(lower, "_place", mutant)
     with pytest.raises((AssertionError, TinyrefError)):
         _run_and_compare(ast, gather)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
-from kernel_cases import GRID, LOOPS, SMALL_GRID, load, store, tracker
+from kernel_cases import GRID, LOOPS, SMALL_GRID
 
 from tinyref.cli.bench_programs import PROGRAMS
 from tinyref.codegen.compile import compile_kernel, kernel_name, planned
@@ -24,8 +24,10 @@ from tinyref.schedule import schedule
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref_fuzz.generate.corpus import CorpusKernel
-from tinyref_fuzz.generate.corpus import load as corpus
+from tinyref_spec.kernels import named
+from tinyref_spec.kernels.corpus import corpus_kernels
+from tinyref_spec.kernels.family import CorpusKernel
+from tinyref_spec.kernels.notation import kernel_of, load, shaped
 
 f32, i32 = dtypes.float32, dtypes.int32
 CPU_LIKE = dataclasses.replace(
@@ -42,7 +44,7 @@ DEVICES = {
         GPU_LIKE, group_limit=(8, 4, 2), group_size_limit=16, shared_bytes=256
     ),
 }
-KERNELS = corpus()
+KERNELS = tuple(corpus_kernels().values())
 each_device = pytest.mark.parametrize("device", DEVICES)
 PARTS = 8
 each_part = pytest.mark.parametrize("part", range(PARTS))
@@ -125,17 +127,12 @@ def test_plans_of_the_bench_programs(name: str, golden: Callable[[str, str], Non
 # --- what they are for ----------------------------------------------------------------------------
 
 
-def matmul(rows: int, columns: int, depth: int) -> UOp:
-    shape = (rows, columns, depth)
-    a = load(1, f32, rows * depth, tracker((rows, 1, depth)).expand(shape))
-    b = load(2, f32, depth * columns, tracker((1, depth, columns)).permute((0, 2, 1)).expand(shape))
-    total = build.reduce(Ops.ADD, build.mul(a, b), (2,))
-    return build.sink(store(0, rows * columns, tracker((rows, columns, 1)), total))
+def square(size: int) -> UOp:
+    return named.matmul(size, size, size, f32)
 
 
 def rows(count: int, length: int) -> UOp:
-    total = build.reduce(Ops.ADD, load(1, f32, count * length, tracker((count, length))), (1,))
-    return build.sink(store(0, count, tracker((count, 1)), total))
+    return named.reduction(Ops.ADD, f32, (count, length), 1)
 
 
 def axes(ast: UOp, capabilities: Capabilities) -> str:
@@ -144,8 +141,7 @@ def axes(ast: UOp, capabilities: Capabilities) -> str:
 
 def test_a_host_takes_the_widest_vectors_that_divide() -> None:
     def copy(size: int, dtype: DType = f32) -> UOp:
-        x = load(1, dtype, size, tracker((size,)))
-        return build.sink(store(0, size, tracker((size,)), x))
+        return named.copied(dtype, shaped(size))
 
     assert axes(copy(48), CPU_LIKE) == "global 3, upcast 16"
     assert axes(copy(40), CPU_LIKE) == "global 5, upcast 8"
@@ -157,15 +153,15 @@ def test_a_host_takes_the_widest_vectors_that_divide() -> None:
 
 def test_lanes_wider_than_an_upcast_may_be_are_left_alone() -> None:
     wide = dataclasses.replace(CPU_LIKE, vector_lanes=(1, 64))
-    x = load(1, dtypes.uint8, 128, tracker((128,)))
-    assert axes(build.sink(store(0, 128, tracker((128,)), x)), wide) == "global 128"
+    x = load(1, dtypes.uint8, (128,))
+    assert axes(kernel_of(x, 128), wide) == "global 128"
 
 
 def test_a_large_product_gets_a_block_and_a_packed_panel() -> None:
-    plan = planned(matmul(512, 512, 512), CPU_LIKE)
+    plan = planned(square(512), CPU_LIKE)
     assert [axis.kind.value for axis in plan.axes].count("upcast") >= 2
     assert plan.packed == (2,)
-    assert not planned(matmul(8, 8, 8), CPU_LIKE).packed
+    assert not planned(square(8), CPU_LIKE).packed
 
 
 def test_a_long_reduce_with_few_outputs_is_shared_out() -> None:
@@ -191,13 +187,13 @@ def test_small_work_stays_on_one_thread() -> None:
 
 def test_noopt_leaves_a_plan_plain() -> None:
     with Context(NOOPT=1):
-        assert planned(matmul(64, 64, 64), CPU_LIKE).opts == ()
-        assert planned(matmul(64, 64, 64), GPU_LIKE).opts == ()
-    assert planned(matmul(64, 64, 64), CPU_LIKE).opts
+        assert planned(square(64), CPU_LIKE).opts == ()
+        assert planned(square(64), GPU_LIKE).opts == ()
+    assert planned(square(64), CPU_LIKE).opts
 
 
 def test_a_kernel_without_axes_is_left_alone() -> None:
-    ast = build.sink(store(0, 1, tracker(()), build.const(i32, 7)))
+    ast = kernel_of(build.const(i32, 7))
     for capabilities in DEVICES.values():
         assert planned(ast, capabilities).opts == ()
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from kernel_cases import GRID, LOOPS, load, store, tracker
+from kernel_cases import GRID, LOOPS
 
 from tinyref.codegen.compile import compile_kernel, planned
 from tinyref.config import Context
@@ -22,10 +22,11 @@ from tinyref.renderers.llvm import LlvmRenderer
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import SlotArg, ViewArg
+from tinyref.uops.payload import SlotArg
 from tinyref.uops.program import Parameter, Program
 from tinyref.uops.tiles import TILES
 from tinyref.views.shape_tracker import ShapeTracker
+from tinyref_spec.kernels.notation import kernel_of, load, shaped, store
 
 F16, F32 = dtypes.float16, dtypes.float32
 IMAGES = replace(GRID, images=True, vector_lanes=(1, 2, 4), shared_bytes=1 << 16)
@@ -40,12 +41,12 @@ def picture(slot: int, base: DType = F32, size: tuple[int, int] = SIZE) -> UOp:
 
 def read(slot: int, shown: ShapeTracker, base: DType = F32) -> UOp:
     memory = picture(slot, base)
-    return UOp(Ops.LOAD, F32, (UOp(Ops.VIEW, memory.dtype, (memory,), ViewArg(shown)),))
+    return UOp(Ops.LOAD, F32, (build.view(memory, shown),))
 
 
 def written(slot: int, shown: ShapeTracker, value: UOp, base: DType = F32) -> UOp:
     memory = picture(slot, base)
-    return build.store(UOp(Ops.VIEW, memory.dtype, (memory,), ViewArg(shown)), value)
+    return build.store(build.view(memory, shown), value)
 
 
 def run(
@@ -69,7 +70,7 @@ def ramp(count: int = COUNT, dtype: DType = F32) -> np.ndarray:
     return np.arange(count).astype(numpy_dtype(dtype))
 
 
-ROWS = tracker((6, 16))
+ROWS = shaped(6, 16)
 
 
 @pytest.mark.parametrize("capabilities", [IMAGES, HOST], ids=["grid", "host"])
@@ -82,9 +83,9 @@ def test_an_image_is_read_and_written(opts: str | None, capabilities) -> None:
 
 def test_positions_become_rows_and_columns() -> None:
     """Element 4 * (4 * 2 + 3) + lane is the third texel of the second row, counted from 0."""
-    one = ShapeTracker.from_shape((4,)).reshape((1, 4))
+    one = shaped(4).reshape((1, 4))
     shown = ROWS.shrink(((2, 3), (12, 16)))
-    ast = build.sink(store(0, 4, one, read(1, shown)))
+    ast = build.sink(store(0, read(1, shown), one))
     program = compile_kernel(ast, IMAGES)
     (address,) = [node for node in program.uops if node.op is Ops.INDEX and len(node.src) == 3]
     assert [source.arg.value for source in address.src[1:]] == [2, 3]
@@ -94,19 +95,19 @@ def test_positions_become_rows_and_columns() -> None:
 def test_half_texels_are_widened_and_rounded() -> None:
     # 1 + 2**-11 is a tie between 1 and 1 + 2**-10; 70000 is beyond float16.
     values = np.tile(np.float32([1.0, 1 + 2**-11, 1 + 3 * 2**-11, 70000.0]), 24)
-    ast = build.sink(written(0, ROWS, load(1, F32, COUNT, ROWS), F16))
+    ast = build.sink(written(0, ROWS, load(1, F32, ROWS), F16))
     found = run(ast, [np.zeros(COUNT, np.float16), values])
     assert found[:4].tolist() == [1.0, 1.0, 1 + 2**-9, np.inf]
     # A product of halves that float16 does not hold is there in float32.
     square = build.mul(read(1, ROWS, F16), read(1, ROWS, F16))
-    ast = build.sink(store(0, COUNT, ROWS, square))
+    ast = build.sink(store(0, square, ROWS))
     found = run(ast, [np.zeros(COUNT, np.float32), np.full(COUNT, 1 + 2**-10, np.float16)])
     assert found[0] == np.float32((1 + 2**-10) ** 2)
 
 
 def test_a_reduce_along_texels_is_unrolled_by_four() -> None:
     total = build.reduce(Ops.ADD, read(1, ROWS), (1,))
-    ast = build.sink(store(0, 6, tracker((6, 1)), total))
+    ast = kernel_of(total, 6, 1)
     plan = planned(ast, IMAGES)
     assert plan.opts[0] == Opt(OptOp.UNROLL, 1, 4)
     found = run(ast, [np.zeros(6, np.float32), ramp()])
@@ -115,7 +116,7 @@ def test_a_reduce_along_texels_is_unrolled_by_four() -> None:
 
 def test_a_transposed_image_is_read_by_texels_and_written_one_by_one() -> None:
     shown = ROWS.permute((1, 0))
-    ast = build.sink(store(0, COUNT, tracker((16, 6)), read(1, shown)))
+    ast = kernel_of(read(1, shown), 16, 6)
     found = run(ast, [np.zeros(COUNT, np.float32), ramp()])
     assert found.reshape(16, 6).T.reshape(-1).tolist() == list(range(COUNT))
 
@@ -123,16 +124,16 @@ def test_a_transposed_image_is_read_by_texels_and_written_one_by_one() -> None:
 def test_two_images_along_two_axes() -> None:
     """a[i] + b[j]: lanes along i for one and along j for the other."""
     shape = (96, 96)
-    a = read(1, tracker((96, 1)).expand(shape))
-    b = read(2, tracker((1, 96)).expand(shape))
-    ast = build.sink(store(0, 96 * 96, tracker(shape), build.add(a, b)))
+    a = read(1, shaped(96, 1).expand(shape))
+    b = read(2, shaped(1, 96).expand(shape))
+    ast = kernel_of(build.add(a, b), *shape)
     found = run(ast, [np.zeros(96 * 96, np.float32), ramp(), ramp()])
     assert found[96 * 5 + 7] == 12.0
 
 
 def test_a_padded_image_is_read_through_a_gate() -> None:
     shown = ROWS.pad(((1, 2), (4, 8)))
-    ast = build.sink(store(0, 9 * 28, tracker((9, 28)), read(1, shown)))
+    ast = kernel_of(read(1, shown), 9, 28)
     found = run(ast, [np.zeros(9 * 28, np.float32), ramp() + 1])
     wanted = np.pad(ramp().reshape(6, 16) + 1, ((1, 2), (4, 8)))
     assert found.tolist() == wanted.reshape(-1).tolist()
@@ -140,11 +141,11 @@ def test_a_padded_image_is_read_through_a_gate() -> None:
 
 def test_texels_may_be_taken_apart() -> None:
     """Lanes in another order, and columns that a gate shifts: every texel is read as a whole."""
-    backwards = build.sink(store(0, COUNT, ROWS, read(1, ROWS.flip((1,)))))
+    backwards = build.sink(store(0, read(1, ROWS.flip((1,))), ROWS))
     found = run(backwards, [np.zeros(COUNT, np.float32), ramp()])
     assert found.reshape(6, 16)[:, ::-1].reshape(-1).tolist() == list(range(COUNT))
     shown = ROWS.pad(((0, 0), (1, 3)))
-    shifted = build.sink(store(0, 120, tracker((6, 20)), read(1, shown)))
+    shifted = kernel_of(read(1, shown), 6, 20)
     found = run(shifted, [np.zeros(120, np.float32), ramp()])
     assert found.reshape(6, 20)[2].tolist() == [0.0, *range(32, 48), 0.0, 0.0, 0.0]
 
@@ -156,7 +157,7 @@ def test_lanes_come_without_optimisations_too() -> None:
 
 
 def test_kernels_without_images_keep_their_plan() -> None:
-    ast = build.sink(store(0, 16, tracker((16,)), load(1, F32, 16, tracker((16,)))))
+    ast = kernel_of(load(1, F32, (16,)), 16)
     with Context(NOOPT=1):
         assert planned(ast, IMAGES).opts == ()
 
@@ -169,14 +170,13 @@ def test_kernels_without_images_keep_their_plan() -> None:
     [
         ROWS.shrink(((0, 6), (0, 6))),
         ROWS.shrink(((0, 6), (2, 14))),
-        tracker((6, 8, 2)).shrink(((0, 6), (0, 8), (0, 1))).reshape((6, 8)),
+        shaped(6, 8, 2).shrink(((0, 6), (0, 8), (0, 1))).reshape((6, 8)),
         ROWS.shrink(((0, 6), (0, 1))).expand((6, 16)),
     ],
     ids=["six columns", "shifted", "every other", "one lane"],
 )
 def test_parts_of_texels_are_refused(shown: ShapeTracker) -> None:
-    count = shown.shape[0] * shown.shape[1]
-    ast = build.sink(store(0, count, tracker(shown.shape), read(1, shown)))
+    ast = build.sink(store(0, read(1, shown), shown.shape))
     with pytest.raises(UserError, match="accepted are texels of 4: an axis of unit stride must be"):
         compile_kernel(ast, IMAGES)
 
@@ -197,8 +197,8 @@ def test_a_device_without_images_refuses_them() -> None:
 
 def test_values_of_images_are_float32() -> None:
     memory = picture(1, F16)
-    half = UOp(Ops.LOAD, F16, (UOp(Ops.VIEW, memory.dtype, (memory,), ViewArg(ROWS)),))
-    ast = build.sink(store(0, COUNT, ROWS, half))
+    half = UOp(Ops.LOAD, F16, (build.view(memory, ROWS),))
+    ast = build.sink(store(0, half, ROWS))
     with pytest.raises(VerifyError, match="LOAD of float16 through a pointer to float32"):
         compile_kernel(ast, IMAGES)
 
@@ -206,10 +206,10 @@ def test_values_of_images_are_float32() -> None:
 def test_a_matrix_tile_takes_no_texels() -> None:
     tile = TILES["apple_m8n8k8_float32_float32"]
     size = (8, 8, 8)
-    a = read(1, tracker((8, 1, 8)).expand(size))
-    b = load(2, F32, 64, tracker((8, 8)).permute((1, 0)).reshape((1, 8, 8)).expand(size))
+    a = read(1, shaped(8, 1, 8).expand(size))
+    b = load(2, F32, shaped(8, 8).permute((1, 0)).reshape((1, 8, 8)).expand(size))
     total = build.reduce(Ops.ADD, build.mul(a, b), (2,))
-    ast = build.sink(store(0, 64, tracker((8, 8, 1)), total))
+    ast = kernel_of(total, 8, 8, 1)
     with pytest.raises(KernelOptError, match="no sum of products fits"):
         Plan.of(ast, replace(IMAGES, matrix_tiles=(tile,))).apply(Opt(OptOp.TC))
 

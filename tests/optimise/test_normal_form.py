@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_cases import DEVICES, load, store, tracker
+from kernel_cases import DEVICES
 
 from tinyref.algebra.kernel_shape import kernel_shape
 from tinyref.codegen.compile import compile_kernel
@@ -26,14 +26,15 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ReduceArg, ViewArg
 from tinyref.views.shape_tracker import ShapeTracker
-from tinyref_fuzz.generate.corpus import CorpusKernel
-from tinyref_fuzz.generate.corpus import load as corpus
 from tinyref_fuzz.generate.generate import generate
 from tinyref_fuzz.generate.policies import POLICIES
 from tinyref_fuzz.generate.tape import Tape
+from tinyref_spec.kernels.corpus import corpus_kernels
+from tinyref_spec.kernels.family import CorpusKernel
+from tinyref_spec.kernels.notation import kernel_of, load, shaped, store
 
 i32 = dtypes.int32
-KERNELS = corpus()
+KERNELS = tuple(corpus_kernels().values())
 
 
 def total(x: UOp, *axes: int) -> UOp:
@@ -45,11 +46,11 @@ def largest(x: UOp, *axes: int) -> UOp:
 
 
 def rows(slot: int = 1, shape: tuple[int, ...] = (4, 8)) -> UOp:
-    return load(slot, i32, int(np.prod(shape)), tracker(shape))
+    return load(slot, i32, shape)
 
 
 def form_of(value: UOp, shape: tuple[int, ...]) -> NormalForm:
-    return normal_form(build.sink(store(0, int(np.prod(shape)), tracker(shape), value)))
+    return normal_form(kernel_of(value, *shape))
 
 
 def check(form: NormalForm) -> None:
@@ -222,15 +223,15 @@ def test_a_reduce_of_one_is_its_term_and_of_none_its_identity() -> None:
     one = form_of(total(rows(shape=(4, 1)), 1), (4, 1))
     assert one.owners == (OUTPUT,)
     assert all(node.op is not Ops.REDUCE for node in one.ast.toposort())
-    nothing = load(1, i32, 0, tracker((4, 0)))
+    nothing = load(1, i32, (4, 0))
     none = form_of(build.add(largest(nothing, 1), 1), (4, 1))
     assert any(n.op is Ops.CONST and n.arg.value == -(2**31) for n in none.ast.toposort())
 
 
 def test_a_sum_of_one_negative_zero_is_positive() -> None:
     f32 = dtypes.float32
-    one = total(load(1, f32, 2, tracker((2, 1))), 1)
-    ast = build.sink(store(0, 2, tracker((2, 1)), one))
+    one = total(load(1, f32, (2, 1)), 1)
+    ast = kernel_of(one, 2, 1)
     contents = {0: np.ones(2, np.float32), 1: np.array([-0.0, -3.0], np.float32)}
     for device in DEVICES.values():
         arrays = [contents[slot].copy() for slot in (0, 1)]
@@ -240,22 +241,20 @@ def test_a_sum_of_one_negative_zero_is_positive() -> None:
 
 
 def test_outputs_of_nothing_are_gone() -> None:
-    empty = store(0, 0, tracker((0, 4)), load(1, i32, 0, tracker((0, 4))))
+    empty = store(0, load(1, i32, (0, 4)), (0, 4))
     assert normal_form(build.sink(empty)) == NormalForm(build.sink(), ())
 
 
 def test_symbolic_sizes_are_sizes() -> None:
     extent = build.variable("n", 1, 9)
-    x = load(1, i32, 72, tracker((extent, 8)))
-    form = normal_form(build.sink(store(0, 9, tracker((extent, 1)), total(x, 1))))
+    x = load(1, i32, (extent, 8))
+    form = normal_form(kernel_of(total(x, 1), extent, 1))
     assert form.shape == (extent, 8)
     assert form.owners == (OUTPUT, 0)
 
 
 def test_outputs_that_do_not_fit_are_refused() -> None:
-    two = build.sink(
-        store(0, 6, tracker((6,)), rows(2, (6,))), store(1, 5, tracker((5,)), rows(3, (5,)))
-    )
+    two = build.sink(store(0, rows(2, (6,)), (6,)), store(1, rows(3, (5,)), (5,)))
     with pytest.raises(UserError, match="sizes 6 and 5 meet on axis 0"):
         normal_form(two)
 
@@ -278,7 +277,7 @@ def test_groups_that_share_too_much_are_seen(monkeypatch: pytest.MonkeyPatch) ->
     """Without the depth of nesting, a sum would go over the same axis as the maximum it needs."""
     x = rows()
     above = build.sub(x, largest(x, 1))
-    ast = build.sink(store(0, 4, tracker((4, 1)), total(above, 1)))
+    ast = kernel_of(total(above, 1), 4, 1)
     check(normal_form(ast))
     ast.facts.clear()
     monkeypatch.setattr(module, "_depth", lambda node: 0)
@@ -287,8 +286,8 @@ def test_groups_that_share_too_much_are_seen(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_the_form_is_kept_with_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    x = load(1, i32, 24, tracker((4, 6)))
-    ast = build.sink(store(0, 24, tracker((4, 6)), x))
+    x = load(1, i32, (4, 6))
+    ast = kernel_of(x, 4, 6)
     form = normal_form(ast)
     assert form.shape == (24,)
     assert normal_form(form.ast) == form
@@ -300,8 +299,8 @@ def test_the_form_is_kept_with_the_kernel(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_kernel_that_is_its_own_form_does_not_keep_itself() -> None:
     gc.disable()
     try:
-        x = load(1, i32, 24, tracker((24,)))
-        ast = build.sink(store(0, 24, tracker((24,)), x))
+        x = load(1, i32, (24,))
+        ast = kernel_of(x, 24)
         assert normal_form(ast).ast is ast
         kernel = weakref.ref(ast)
         del ast
@@ -311,8 +310,8 @@ def test_a_kernel_that_is_its_own_form_does_not_keep_itself() -> None:
 
 
 def test_a_view_at_the_wrong_axis_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    turned = load(1, i32, 24, tracker((4, 6)).permute((1, 0)))
-    ast = build.sink(store(0, 24, tracker((6, 4)), turned))
+    turned = load(1, i32, shaped(4, 6).permute((1, 0)))
+    ast = kernel_of(turned, 6, 4)
     contents = {0: np.zeros(24, np.int32), 1: np.arange(24, dtype=np.int32)}
     agrees(ast, contents, {})
     moved = module._Walk._moved
@@ -321,7 +320,7 @@ def test_a_view_at_the_wrong_axis_is_seen(monkeypatch: pytest.MonkeyPatch) -> No
         self: module._Walk, shown: ShapeTracker, context: tuple[int, ...], placed: int
     ) -> ShapeTracker:
         found = moved(self, shown, context, placed)
-        return found if shown == tracker((6, 4)) else found.flip((0,))
+        return found if shown == shaped(6, 4) else found.flip((0,))
 
     ast.facts.clear()
     monkeypatch.setattr(module._Walk, "_moved", backwards)
@@ -337,10 +336,10 @@ def test_an_empty_reduce_keeps_the_axes_of_the_reduce_around_it(
     outer: Ops, inner: Ops, expected: int
 ) -> None:
     """Over i of 3 and j of 4 of x[i] = 1, 2, 3 and an empty reduce, whose axis alone is j."""
-    nothing = build.reduce(inner, load(1, i32, 1, tracker((0, 1, 4))), (0,))
+    nothing = build.reduce(inner, load(1, i32, (0, 1, 4), 1), (0,))
     value = build.add(nothing, rows(2, (1, 3, 1)))
     whole = build.reduce(outer, value, (1, 2))
-    ast = build.sink(store(0, 1, tracker((1, 1, 1)), whole))
+    ast = kernel_of(whole, 1, 1, 1)
     for device in DEVICES.values():
         arrays = [np.zeros(1, np.int32), np.zeros(1, np.int32), np.array([1, 2, 3], np.int32)]
         run_program(compile_kernel(ast, device), arrays)
@@ -348,8 +347,8 @@ def test_an_empty_reduce_keeps_the_axes_of_the_reduce_around_it(
 
 
 def test_a_reduce_of_nothing_but_an_empty_reduce() -> None:
-    nothing = build.reduce(Ops.MUL, load(1, i32, 1, tracker((0, 5))), (0,))
-    ast = build.sink(store(0, 1, tracker((1, 1)), total(nothing, 1)))
+    nothing = build.reduce(Ops.MUL, load(1, i32, (0, 5), 1), (0,))
+    ast = kernel_of(total(nothing, 1), 1, 1)
     check(normal_form(ast))
     for device in DEVICES.values():
         arrays = [np.zeros(1, np.int32), np.zeros(1, np.int32)]

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kernel_cases import GRID, LOOPS, load, store, tracker
+from kernel_cases import GRID, LOOPS
 
 from tinyref.codegen.compile import compile_kernel
 from tinyref.device import Capabilities
@@ -21,6 +21,8 @@ from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import AxisKind
+from tinyref_spec.kernels import named
+from tinyref_spec.kernels.notation import kernel_of, load, shaped
 
 i32, f32 = dtypes.int32, dtypes.float32
 GROUPS = dataclasses.replace(GRID, shared_bytes=1 << 16, vector_lanes=(1, 2, 4))
@@ -28,16 +30,11 @@ HOST = dataclasses.replace(LOOPS, shared_bytes=1 << 16, threads=4, vector_lanes=
 
 
 def matmul(rows: int = 8, columns: int = 12, depth: int = 16) -> UOp:
-    shape = (rows, columns, depth)
-    a = load(1, f32, rows * depth, tracker((rows, 1, depth)).expand(shape))
-    b = load(2, f32, depth * columns, tracker((1, depth, columns)).permute((0, 2, 1)).expand(shape))
-    total = build.reduce(Ops.ADD, build.mul(a, b), (2,))
-    return build.sink(store(0, rows * columns, tracker((rows, columns, 1)), total))
+    return named.matmul(rows, columns, depth, f32)
 
 
 def row_sum(rows: int = 6, depth: int = 16, dtype: DType = i32) -> UOp:
-    total = build.reduce(Ops.ADD, load(1, dtype, rows * depth, tracker((rows, depth))), (1,))
-    return build.sink(store(0, rows, tracker((rows, 1)), total))
+    return named.reduction(Ops.ADD, dtype, (rows, depth), 1)
 
 
 def planned(ast: UOp, text: str, capabilities: Capabilities = GROUPS) -> Plan:
@@ -65,7 +62,7 @@ def test_a_plain_plan_has_the_axes_of_the_kernel() -> None:
         ("global", 12, 1, 1),
         ("reduce", 16, 2, 1),
     ]
-    assert axes_of(Plan.of(build.sink(store(0, 1, tracker(()), build.const(i32, 7))), LOOPS)) == []
+    assert axes_of(Plan.of(kernel_of(build.const(i32, 7)), LOOPS)) == []
 
 
 def test_splits_take_the_inner_part_and_grouptop_the_outer_one() -> None:
@@ -192,7 +189,7 @@ def test_the_text_of_a_plan() -> None:
     assert str(Plan.of(row_sum(), LOOPS)) == "global 6, reduce 16"
     text = str(planned(row_sum(), "UPCAST(0, 2) UNROLL(1, 4)"))
     assert text == "global 3, reduce 4, unroll 4, upcast 2 after UPCAST(0, 2) UNROLL(1, 4)"
-    nothing = Plan.of(build.sink(store(0, 1, tracker(()), build.const(i32, 7))), LOOPS)
+    nothing = Plan.of(kernel_of(build.const(i32, 7)), LOOPS)
     assert str(nothing) == "no axes"
 
 
@@ -268,7 +265,7 @@ def test_lanes_are_limited_in_all() -> None:
 
 
 def test_a_plan_without_axes_has_none_to_cut() -> None:
-    nothing = Plan.of(build.sink(store(0, 1, tracker(()), build.const(i32, 7))), LOOPS)
+    nothing = Plan.of(kernel_of(build.const(i32, 7)), LOOPS)
     assert "there is no axis 0: the plan has no axes" in refusal(nothing, "UPCAST(0, 2)")
 
 
@@ -276,9 +273,9 @@ def test_a_plan_without_axes_has_none_to_cut() -> None:
 @pytest.mark.parametrize("capabilities", [GROUPS, HOST, GRID, LOOPS], ids=["g", "h", "grid", "l"])
 def test_any_numbers_are_refused_and_never_break(op: OptOp, capabilities: Capabilities) -> None:
     extent = build.variable("n", 0, 9)
-    shown = tracker((extent, 6, 8))
-    total = build.reduce(Ops.ADD, load(1, i32, 9 * 48, shown), (2,))
-    kernel = build.sink(store(0, 54, tracker((extent, 6, 1)), total))
+    shown = shaped(extent, 6, 8)
+    total = build.reduce(Ops.ADD, load(1, i32, shown), (2,))
+    kernel = kernel_of(total, extent, 6, 1)
     plans = [Plan.of(kernel, capabilities), Plan.of(row_sum(), capabilities)]
     numbers = (-(10**17), -1, 0, 1, 2, 3, 4, 10**17)
     for plan in plans:

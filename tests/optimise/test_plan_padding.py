@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kernel_cases import GRID, load, store, tracker, valid
+from kernel_cases import GRID
 
 from tinyref.codegen.compile import compile_kernel
 from tinyref.dtype import DType, dtypes, numpy_dtype
@@ -24,6 +24,7 @@ from tinyref.optimise.plan import Plan
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
+from tinyref_spec.kernels.notation import kernel_of, load, shaped, store
 
 i32, u32, f32 = dtypes.int32, dtypes.uint32, dtypes.float32
 ROWS, LENGTH = 3, 5
@@ -42,13 +43,13 @@ def const(value: float, dtype: DType) -> UOp:
 def kernel(terms: Terms, dtype: DType, op: Ops = Ops.ADD) -> UOp:
     """Slot 0 is the reduce of the terms over k; slot 1 reads x, y and s, slots 2, 3 and 4."""
     shape = (ROWS, LENGTH)
-    x, y = (load(slot, dtype, ROWS * LENGTH, tracker(shape)) for slot in (2, 3))
-    s = load(4, dtype, ROWS, tracker((ROWS, 1)))
-    first = tracker(shape).shrink(((0, ROWS), (0, 1)))
-    read = build.add(s, build.add(*[load(slot, dtype, ROWS * LENGTH, first) for slot in (2, 3)]))
+    x, y = (load(slot, dtype, shape) for slot in (2, 3))
+    s = load(4, dtype, (ROWS, 1))
+    first = shaped(*shape).shrink(((0, ROWS), (0, 1)))
+    read = build.add(s, build.add(*[load(slot, dtype, first, ROWS * LENGTH) for slot in (2, 3)]))
     total = build.reduce(op, terms(x, y, s), (1,))
-    column = tracker((ROWS, 1))
-    return build.sink(store(0, ROWS, column, total), store(1, ROWS, column, read))
+    column = shaped(ROWS, 1)
+    return build.sink(store(0, total, column), store(1, read, column))
 
 
 def data(dtype: DType, **given: Any) -> dict[int, np.ndarray]:
@@ -226,27 +227,27 @@ def test_other_reduces_are_refused(monkeypatch: pytest.MonkeyPatch, op: Ops) -> 
 
 def test_a_mask_is_false_past_the_end() -> None:
     """VALID counts for what it is: a condition that is 0 at padded positions."""
-    mask = valid(tracker((ROWS, 3)).pad(((0, 0), (0, 2))))
+    mask = build.valid(shaped(ROWS, 3).pad(((0, 0), (0, 2))))
     counted = build.reduce(Ops.ADD, build.where(mask, const(1, i32), const(0, i32)), (1,))
-    ast = build.sink(store(0, ROWS, tracker((ROWS, 1)), counted))
+    ast = kernel_of(counted, ROWS, 1)
     number = next(n for n, axis in enumerate(Plan.of(ast, GROUPS).axes) if axis.extent == 5)
     found = run(ast, (Opt(OptOp.PADTO, number, 4),), {})
     assert found.tolist() == [3, 3, 3]
 
 
 def test_a_choice_where_the_mask_is_false_is_refused() -> None:
-    mask = valid(tracker((ROWS, 3)).pad(((0, 0), (0, 2))))
+    mask = build.valid(shaped(ROWS, 3).pad(((0, 0), (0, 2))))
     counted = build.reduce(Ops.ADD, build.where(mask, const(0, i32), const(1, i32)), (1,))
-    ast = build.sink(store(0, ROWS, tracker((ROWS, 1)), counted))
+    ast = kernel_of(counted, ROWS, 1)
     plan = Plan.of(ast, GROUPS)
     number = next(n for n, axis in enumerate(plan.axes) if axis.extent == 5)
     assert plan.legal(Opt(OptOp.PADTO, number, 4)) is None
 
 
 def nested(inner: Ops, outer: Ops, shown: Any = (ROWS, LENGTH, 4)) -> UOp:
-    value = load(1, i32, 60, tracker(shown))
+    value = load(1, i32, shown)
     total = build.reduce(outer, build.reduce(inner, value, (2,)), (1,))
-    return build.sink(store(0, ROWS, tracker((ROWS, 1, 1)), total))
+    return kernel_of(total, ROWS, 1, 1)
 
 
 @pytest.mark.parametrize("inner", [Ops.ADD, Ops.MAX, Ops.MUL])
@@ -263,10 +264,10 @@ def test_an_inner_reduce_of_zeros_is_zero(inner: Ops) -> None:
 def test_an_inner_maximum_that_may_be_of_nothing_is_not_zero() -> None:
     """The maximum of nothing is MIN, in a padded turn of the loop around it too."""
     extent = build.variable("n", 0, 4)
-    value = load(1, i32, 60, tracker((ROWS, LENGTH, extent)))
+    value = load(1, i32, (ROWS, LENGTH, extent))
     for inner, is_accepted in ((Ops.MAX, False), (Ops.MUL, False), (Ops.ADD, True)):
         total = build.reduce(Ops.ADD, build.reduce(inner, value, (2,)), (1,))
-        ast = build.sink(store(0, ROWS, tracker((ROWS, 1, 1)), total))
+        ast = kernel_of(total, ROWS, 1, 1)
         assert is_legal(ast) is is_accepted
 
 
@@ -275,7 +276,7 @@ def test_every_reduce_over_the_axis_is_asked() -> None:
         return x
 
     shape = (ROWS, LENGTH)
-    x = load(1, i32, ROWS * LENGTH, tracker(shape))
+    x = load(1, i32, shape)
     total = build.add(build.reduce(Ops.ADD, x, (1,)), build.reduce(Ops.MAX, x, (1,)))
-    assert not is_legal(build.sink(store(0, ROWS, tracker((ROWS, 1)), total)))
+    assert not is_legal(kernel_of(total, ROWS, 1))
     assert is_legal(kernel(both, i32))

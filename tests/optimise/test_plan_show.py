@@ -7,16 +7,16 @@ import re
 from dataclasses import replace
 
 import pytest
-from kernel_cases import GRID, load, store, tracker
+from kernel_cases import GRID
 
 from tinyref.codegen.compile import compile_kernel, kernel_name
 from tinyref.dtype import dtypes
 from tinyref.optimise.opt import parse_opts
 from tinyref.optimise.plan import KIND_ORDER, Plan
 from tinyref.optimise.show import STYLES, print_plan
-from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
+from tinyref_spec.kernels.named import reduction
 
 GROUPS = replace(GRID, shared_bytes=1 << 16)
 
@@ -29,8 +29,7 @@ class Terminal(io.StringIO):
 
 
 def kernel() -> UOp:
-    total = build.reduce(Ops.ADD, load(1, dtypes.int32, 96, tracker((6, 16))), (1,))
-    return build.sink(store(0, 6, tracker((6, 1)), total))
+    return reduction(Ops.ADD, dtypes.int32, (6, 16), 1)
 
 
 def plan(text: str = "UPCAST(0, 2) GROUP(1, 4)") -> Plan:

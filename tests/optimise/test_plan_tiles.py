@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from kernel_cases import GRID, LOOPS, load, store, tracker
+from kernel_cases import GRID, LOOPS
 
 from tinyref.codegen.compile import compile_kernel, planned
 from tinyref.config import Context
@@ -22,6 +22,7 @@ from tinyref.uops.ops import Ops
 from tinyref.uops.payload import AxisKind
 from tinyref.uops.program import Program
 from tinyref.uops.tiles import TILES, MatrixTile, Operand
+from tinyref_spec.kernels.named import matmul
 
 Sizes = tuple[int, int, int]
 GROUPS = replace(GRID, shared_bytes=1 << 16, vector_lanes=(1, 2, 4, 8, 16))
@@ -43,12 +44,7 @@ def with_tiles(*tiles: MatrixTile, base: Capabilities = GROUPS) -> Capabilities:
 
 def product(tile: MatrixTile, sizes: Sizes) -> UOp:
     """The sum over k of a[m, k] * b[k, n] in the types of the tile."""
-    m, n, k = sizes
-    a = load(1, tile.dtype_in, m * k, tracker((m, 1, k)).expand(sizes))
-    columns = tracker((k, n)).permute((1, 0)).reshape((1, n, k)).expand(sizes)
-    b = load(2, tile.dtype_in, k * n, columns)
-    terms = build.mul(build.cast(a, tile.dtype_out), build.cast(b, tile.dtype_out))
-    return build.sink(store(0, m * n, tracker((m, n, 1)), build.reduce(Ops.ADD, terms, (2,))))
+    return matmul(*sizes, tile.dtype_in, tile.dtype_out)
 
 
 def buffers_of(tile: MatrixTile, sizes: Sizes) -> list[np.ndarray]:

@@ -29,9 +29,10 @@ from tinyref.runtimes.kernel import (
 from tinyref.uops import build
 from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import AxisKind, ViewArg
+from tinyref.uops.payload import AxisKind
 from tinyref.uops.program import Parameter, Program
-from tinyref.views.shape_tracker import ShapeTracker
+from tinyref_spec.kernels.named import multiplied
+from tinyref_spec.kernels.notation import kernel_of, load, shaped, store
 
 FLOAT, INT = dtypes.float32, dtypes.int32
 
@@ -144,10 +145,9 @@ def test_values_of_variables_are_checked(
 @pytest.mark.parametrize("value", [2.5, "2"])
 def test_values_that_are_no_integers_are_refused(device: str, value: object) -> None:
     size = build.variable("n", 0, 4)
-    shown = ShapeTracker.from_shape((4,)).shrink(((0, size),))
-    memory = build.define_global(0, dtypes.int32, 4)
-    view = UOp(Ops.VIEW, memory.dtype, (memory,), ViewArg(shown))
-    kernel = compile_ast(device, build.sink(build.store(view, build.const(dtypes.int32, 7))))
+    shown = shaped(4).shrink(((0, size),))
+    ast = build.sink(store(0, build.const(dtypes.int32, 7), shown))
+    kernel = compile_ast(device, ast)
     out = Buffer(device, 4, dtypes.int32).allocate()
     with pytest.raises(UserError, match=r"variable n is .*, accepted are integers"):
         kernel([out], {"n": value})  # type: ignore[dict-item]
@@ -219,16 +219,9 @@ def test_other_threads_run_meanwhile(device: str) -> None:
     assert ticks >= 5
 
 
-def view(slot: int, dtype: DType, shape: tuple[int, ...]) -> UOp:
-    tracker = ShapeTracker.from_shape(shape)
-    memory = build.define_global(slot, dtype, max(1, int(np.prod(shape))))
-    return UOp(Ops.VIEW, memory.dtype, (memory,), ViewArg(tracker))
-
-
 def square_sum(dtype: DType) -> UOp:
-    x = UOp(Ops.LOAD, dtype, (view(1, dtype, (4, 8)),))
-    total = build.reduce(Ops.ADD, build.mul(x, x), (1,))
-    return build.sink(UOp(Ops.STORE, dtypes.void, (view(0, dtype, (4, 1)), total)))
+    x = load(1, dtype, (4, 8))
+    return kernel_of(multiplied(x, x, 1), 4, 1)
 
 
 @pytest.mark.sampled(5)

@@ -19,9 +19,9 @@ from tinyref.runtimes.python import PythonBackend
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import ViewArg
 from tinyref.uops.program import Parameter, Program
-from tinyref.views.shape_tracker import ShapeTracker
+from tinyref_spec.kernels.named import copied, elementwise, reduction
+from tinyref_spec.kernels.notation import kernel_of, load, shaped
 
 f32 = dtypes.float32
 i32 = dtypes.int32
@@ -39,23 +39,10 @@ def read(buffer: Buffer) -> np.ndarray:
 def compute(expression: Callable[..., UOp], dtype: DType, *inputs: np.ndarray) -> np.ndarray:
     """`expression` of loads from arrays of one type and size, by a kernel on PYTHON."""
     count = inputs[0].size
-    value = expression(*[load(1 + k, dtype, (count,), count) for k in range(len(inputs))])
-    out = fill("PYTHON", np.zeros(count), value.dtype)
-    kernel = compile_ast("PYTHON", store(value, (count,), count))
+    kernel = compile_ast("PYTHON", elementwise(expression, [dtype] * len(inputs), count))
+    out = fill("PYTHON", np.zeros(count), kernel.program.parameters[0].dtype)
     kernel([out, *(fill("PYTHON", array, dtype) for array in inputs)])
     return read(out)
-
-
-def load(slot: int, dtype: DType, shape: tuple[int | UOp, ...], size: int) -> UOp:
-    memory = build.define_global(slot, dtype, size)
-    view = UOp(Ops.VIEW, memory.dtype, (memory,), ViewArg(ShapeTracker.from_shape(shape)))
-    return UOp(Ops.LOAD, dtype, (view,))
-
-
-def store(value: UOp, shape: tuple[int | UOp, ...], size: int) -> UOp:
-    memory = build.define_global(0, value.dtype, size)
-    view = UOp(Ops.VIEW, memory.dtype, (memory,), ViewArg(ShapeTracker.from_shape(shape)))
-    return build.sink(build.store(view, value))
 
 
 def test_both_work_everywhere() -> None:
@@ -83,8 +70,7 @@ def test_python_stores_fp8(dtype: DType) -> None:
 
 
 def test_python_runs_kernels_from_their_text() -> None:
-    total = build.reduce(Ops.ADD, load(1, f32, (3, 4), 12), (1,))
-    kernel = compile_ast("PYTHON", store(total, (3, 1), 3))
+    kernel = compile_ast("PYTHON", reduction(Ops.ADD, f32, (3, 4), 1))
     assert program_from_text(kernel.source) == kernel.program
     out = fill("PYTHON", np.zeros(3), f32)
     seconds = kernel([out, fill("PYTHON", np.arange(12), f32)], wait=True)
@@ -95,8 +81,8 @@ def test_python_runs_kernels_from_their_text() -> None:
 
 def test_python_takes_symbolic_sizes() -> None:
     n = build.variable("n", 1, 6)
-    value = build.add(load(1, i32, (n,), 6), build.cast(n, i32))
-    kernel = compile_ast("PYTHON", store(value, (n,), 6))
+    value = build.add(load(1, i32, (n,)), build.cast(n, i32))
+    kernel = compile_ast("PYTHON", kernel_of(value, n))
     for size in (1, 4, 6):
         out = fill("PYTHON", np.zeros(6), i32)
         kernel([out, fill("PYTHON", np.arange(6), i32)], {"n": size})
@@ -167,7 +153,7 @@ def test_npy_keeps_data(dtype: DType) -> None:
 
 def test_npy_runs_no_kernels() -> None:
     with pytest.raises(UserError, match="runs no kernels"):
-        compile_ast("NPY", store(load(1, f32, (4,), 4), (4,), 4))
+        compile_ast("NPY", copied(f32, shaped(4)))
     with pytest.raises(DeviceError, match=r"NPY: runs no kernels \(reverse was given\)"):
         compile_program("NPY", _reverse(barrier=True))
     with pytest.raises(DeviceError, match="compute on another device"):

@@ -17,12 +17,10 @@ from tinyref.interpret.translate import Meaning
 from tinyref.runtimes.python import InterpretedKernel, PythonBackend
 from tinyref.runtimes.reproducer import Launch, Wanted, check
 from tinyref.runtimes.trace import first_difference, ulps_apart
-from tinyref.uops import build
-from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import ViewArg
 from tinyref.uops.program import Program
-from tinyref.views.shape_tracker import ShapeTracker
+from tinyref_spec.kernels.named import multiplied
+from tinyref_spec.kernels.notation import kernel_of, load
 
 
 def f32(*values: float) -> np.ndarray:
@@ -68,20 +66,10 @@ def package(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         del Device._open[name]
 
 
-def _access(op: Ops, slot: int, shape: tuple[int, ...], value: UOp | None = None) -> UOp:
-    tracker = ShapeTracker.from_shape(shape)
-    buffer = build.define_global(slot, dtypes.int32, tracker.real_size())
-    view = UOp(Ops.VIEW, buffer.dtype, (buffer,), ViewArg(tracker))
-    if value is None:
-        return UOp(op, dtypes.int32, (view,))
-    return UOp(op, dtypes.void, (view, value))
-
-
 def sum_of_products(opts: tuple | None = ()) -> Program:
     """out[i] = sum over k of x[i, k] * y[i, k], of 2 x 3."""
-    x, y = (_access(Ops.LOAD, slot, (2, 3)) for slot in (1, 2))
-    total = build.reduce(Ops.ADD, build.mul(x, y), (1,))
-    kernel = build.sink(_access(Ops.STORE, 0, (2, 1), total))
+    x, y = (load(slot, dtypes.int32, (2, 3)) for slot in (1, 2))
+    kernel = kernel_of(multiplied(x, y, 1), 2, 1)
     return compile_kernel(kernel, Device["PYTHON"].capabilities, opts=opts)
 
 

@@ -15,37 +15,21 @@ from tinyref.runtimes.kernel import compile_ast
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import ViewArg
-from tinyref.views.shape_tracker import ShapeTracker
+from tinyref_spec.kernels.notation import kernel_of, load, product, total
 
 ROWS, COLUMNS = 3, 257
 
 
-def view(buffer: UOp, shape: tuple[int, ...]) -> UOp:
-    return UOp(Ops.VIEW, buffer.dtype, (buffer,), ViewArg(ShapeTracker.from_shape(shape)))
-
-
-def source(slot: int, dtype) -> UOp:
-    buffer = build.define_global(slot, dtype, ROWS * COLUMNS)
-    return build.load(view(buffer, (ROWS, COLUMNS)))
-
-
 def kernel(dtype, form: str) -> UOp:
-    x, y = source(1, dtype), source(2, dtype)
+    x, y = (load(slot, dtype, (ROWS, COLUMNS)) for slot in (1, 2))
     if form == "chain":
         value = build.sub(build.mul(build.add(build.mul(x, y), x), y), build.mul(x, x))
-        return store(dtype, value, (ROWS, COLUMNS))
+        return kernel_of(value, ROWS, COLUMNS)
     if form == "divide":
         value = build.binary(Ops.FDIV, x, build.unary(Ops.SQRT, build.mul(y, y)))
-        return store(dtype, value, (ROWS, COLUMNS))
-    op = Ops.ADD if form == "dot" else Ops.MUL
-    value = build.mul(x, y) if form == "dot" else x
-    return store(dtype, build.reduce(op, value, (1,)), (ROWS, 1))
-
-
-def store(dtype, value: UOp, shape: tuple[int, int]) -> UOp:
-    output = build.define_global(0, dtype, shape[0] * shape[1])
-    return build.sink(build.store(view(output, shape), value))
+        return kernel_of(value, ROWS, COLUMNS)
+    value = total(build.mul(x, y), 1) if form == "dot" else product(x, 1)
+    return kernel_of(value, ROWS, 1)
 
 
 def run(device: str, ast: UOp, inputs: list[np.ndarray], size: int) -> bytes:

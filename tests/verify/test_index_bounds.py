@@ -1,7 +1,7 @@
 """The check that kernels touch nothing outside of their buffers: right kernels and broken ones."""
 
 import pytest
-from kernel_cases import DEVICES, load, store, tracker
+from kernel_cases import DEVICES
 
 from tinyref.codegen import compile as compiling
 from tinyref.codegen.compile import compile_kernel
@@ -13,7 +13,8 @@ from tinyref.uops.node import substitute
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import AxisKind
 from tinyref.verify.index_bounds import Found, check_index_bounds
-from tinyref.views.shape_tracker import ShapeTracker
+from tinyref_spec.kernels.named import copied, padded_sum
+from tinyref_spec.kernels.notation import shaped
 
 f32, index = dtypes.float32, dtypes.index
 memory = build.define_global(0, f32, 24)
@@ -111,19 +112,14 @@ def test_what_is_not_proved_is_counted():
     assert counts(root)[Found.SAMPLED] == 1
 
 
-def padded_sum():
-    """Sums of rows of a 3 x 5 matrix, padded by 1 and 2 columns."""
-    shown = ShapeTracker.from_shape((3, 5)).pad(((0, 0), (1, 2)))
-    total = build.reduce(Ops.ADD, load(1, f32, 15, shown), (1,))
-    return build.sink(store(0, 3, tracker((3, 1)), total))
-
-
-def flipped_copy():
-    return build.sink(store(0, 15, tracker((15,)), load(1, f32, 15, tracker((15,)).flip((0,)))))
+KERNELS = {
+    "padded sum": padded_sum(f32, 3, 5, 1, 2),
+    "flip": copied(f32, shaped(15).flip((0,))),
+}
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("ast", [padded_sum(), flipped_copy()], ids=["padded sum", "flip"])
+@pytest.mark.parametrize("ast", KERNELS.values(), ids=KERNELS.keys())
 def test_kernels_pass_under_the_flag(ast, device, capsys):
     with Context(CHECK_BOUNDS=1):
         compile_kernel(ast, DEVICES[device])
@@ -152,9 +148,9 @@ RIGHT = compiling.lower
 @pytest.mark.parametrize("device", DEVICES)
 def test_a_broken_lowering_is_found(monkeypatch, device):
     monkeypatch.setattr(compiling, "lower", broken(lambda position: build.add(position, 1)))
-    compile_kernel(flipped_copy(), DEVICES[device])
+    compile_kernel(KERNELS["flip"], DEVICES[device])
     with Context(CHECK_BOUNDS=1), pytest.raises(VerifyError, match=r"indexed\.bounds\.1"):
-        compile_kernel(flipped_copy(), DEVICES[device])
+        compile_kernel(KERNELS["flip"], DEVICES[device])
 
 
 def test_a_lost_gate_is_found(monkeypatch):
@@ -165,4 +161,4 @@ def test_a_lost_gate_is_found(monkeypatch):
 
     monkeypatch.setattr(compiling, "lower", lower)
     with Context(CHECK_BOUNDS=1), pytest.raises(VerifyError, match="position -1"):
-        compile_kernel(padded_sum(), DEVICES["loops"])
+        compile_kernel(KERNELS["padded sum"], DEVICES["loops"])

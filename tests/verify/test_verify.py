@@ -136,7 +136,7 @@ TENSOR_GRAPHS: list[tuple[str, Callable[[], Graph]]] = [
 
 
 def view(memory: UOp, *shape: int, tracker: ShapeTracker | None = None) -> UOp:
-    return graphs.view(memory, tracker or ShapeTracker.from_shape(shape))
+    return b.view(memory, tracker or ShapeTracker.from_shape(shape))
 
 
 OUT = b.define_global(0, F32, 12)

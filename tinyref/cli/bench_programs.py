@@ -25,8 +25,6 @@ from tinyref.schedule import schedule
 from tinyref.tensor import Tensor
 from tinyref.uops import build
 from tinyref.uops.node import UOp
-from tinyref.uops.ops import Ops
-from tinyref.uops.payload import ViewArg
 from tinyref.views.shape_tracker import ShapeTracker
 
 # A tensor of this library or of a peer, which is not there to be named.
@@ -168,11 +166,11 @@ GROWTHS = {"chain": chain, "many loads": many_loads}
 def _shown(slot: int, length: int, size: int, start: int) -> UOp:
     memory = build.define_global(slot, dtypes.float32, size)
     shown = ShapeTracker.from_shape((size,)).shrink(((start, start + length),))
-    return UOp(Ops.VIEW, memory.dtype, (memory,), ViewArg(shown))
+    return build.view(memory, shown)
 
 
 def _loaded(slot: int, length: int, start: int, size: int = 4096) -> UOp:
-    return UOp(Ops.LOAD, dtypes.float32, (_shown(slot, length, size, start),))
+    return build.load(_shown(slot, length, size, start))
 
 
 def time_growth(

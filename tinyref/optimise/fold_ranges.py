@@ -150,7 +150,7 @@ def _guard(rank: int, size: sint, position: UOp) -> UOp:
 
 def _everywhere(shape: Shape) -> UOp:
     """True at every position, for a value that would lose its shape."""
-    return UOp(Ops.VALID, dtypes.bool, (), ViewArg(ShapeTracker.from_shape(shape)))
+    return build.valid(ShapeTracker.from_shape(shape))
 
 
 def _where(guard: UOp, value: UOp, identity: UOp) -> UOp:

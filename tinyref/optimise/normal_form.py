@@ -20,7 +20,6 @@ from tinyref.algebra.kernel_shape import (
     reduced_sizes,
 )
 from tinyref.algebra.semantics import reduce_identity
-from tinyref.dtype import dtypes
 from tinyref.optimise.fold_ranges import fold_ranges
 from tinyref.optimise.merge_axes import merge_within
 from tinyref.uops import build
@@ -191,7 +190,7 @@ class _Walk:
         if all(owner in (OUTPUT, NOBODY) for owner in context):
             return identity
         tracker = self._moved(ShapeTracker.from_shape(kernel_shape(node)), context, 0)
-        everywhere = UOp(Ops.VALID, dtypes.bool, (), ViewArg(tracker))
+        everywhere = build.valid(tracker)
         return UOp(Ops.WHERE, node.dtype, (everywhere, identity, identity))
 
     def _moved(self, tracker: ShapeTracker, context: Context, placed: int) -> ShapeTracker:

@@ -226,7 +226,7 @@ class KernelBuilder:
         slot = self.slots.setdefault(buffer, len(self.slots))
         size = buffer.arg.size if isinstance(buffer.arg, BufferArg) else 0
         memory = build.define_global(slot, buffer.dtype, size)
-        return UOp(Ops.VIEW, memory.dtype, (memory,), ViewArg(tracker))
+        return build.view(memory, tracker)
 
     def _reduce(self, node: UOp, tracker: ShapeTracker, value: UOp) -> UOp:
         argument = node.arg
@@ -235,7 +235,7 @@ class KernelBuilder:
         inside = self._inside(node, tracker)
         if kernel_shape(value) == ():
             # A value without loads has no shape of its own, and a reduce needs one.
-            valid = UOp(Ops.VALID, dtypes.bool, (), ViewArg(ShapeTracker.from_shape(inside.shape)))
+            valid = build.valid(ShapeTracker.from_shape(inside.shape))
             value = UOp(Ops.WHERE, value.dtype, (valid, value, build.const(value.dtype, 0)))
         return UOp(Ops.REDUCE, node.dtype, (value,), ReduceArg(argument.op, self._axes_of(node)))
 
@@ -262,7 +262,7 @@ class KernelBuilder:
         inside = movement_tracker(node).followed_by(tracker)
         if not inside.is_masked:
             return value
-        valid = UOp(Ops.VALID, dtypes.bool, (), ViewArg(inside))
+        valid = build.valid(inside)
         return UOp(Ops.WHERE, node.dtype, (valid, value, build.const(node.dtype, 0)))
 
     def _value_at_zero(self, root: UOp) -> ConstArg | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import TYPE_CHECKING
 
 from tinyref.dtype import AddressSpace, ConstType, DType, PtrDType, as_const, dtypes, pointer
 from tinyref.errors import UserError, UserTypeError
@@ -18,7 +19,11 @@ from tinyref.uops.payload import (
     SlotArg,
     SpecialArg,
     VarArg,
+    ViewArg,
 )
+
+if TYPE_CHECKING:
+    from tinyref.views.shape_tracker import ShapeTracker
 
 Operand = UOp | int | float | bool
 
@@ -176,6 +181,21 @@ def reduce(op: Ops, x: UOp, axes: tuple[int, ...]) -> UOp:
 def define_global(slot: int, dtype: DType, size: int) -> UOp:
     """The buffer at position `slot` of the kernel's arguments: `size` elements of `dtype`."""
     return UOp(Ops.DEFINE_GLOBAL, pointer(dtype, size), (), SlotArg(slot))
+
+
+def view(memory: UOp, tracker: ShapeTracker, *places: UOp) -> UOp:
+    """A buffer as `tracker` shows it; `places` give the positions on axes that are looked up."""
+    return UOp(Ops.VIEW, memory.dtype, (memory, *places), ViewArg(tracker))
+
+
+def valid(tracker: ShapeTracker) -> UOp:
+    """Whether a position of a view is backed by memory."""
+    return UOp(Ops.VALID, dtypes.bool, (), ViewArg(tracker))
+
+
+def iota(tracker: ShapeTracker) -> UOp:
+    """The numbers of elements as a view shows them."""
+    return UOp(Ops.IOTA, dtypes.int32, (), ViewArg(tracker))
 
 
 def define_local(name: str, dtype: DType, size: int) -> UOp:

@@ -25,7 +25,6 @@ from tinyref.dtype import dtypes
 from tinyref.errors import UserError, explained
 from tinyref.optimise.opt import OptOp
 from tinyref.uops.ops import Ops
-from tinyref_fuzz.generate.corpus import CorpusKernel
 from tinyref_fuzz.generate.corpus.collection import kernels_from_json
 from tinyref_fuzz.generate.generate import generate
 from tinyref_fuzz.generate.mutate import MAX_POSITIONS, fitting
@@ -34,6 +33,7 @@ from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.judge.judge import Judge
 from tinyref_spec.kernel_case import Case, Opts, Pair, Symptom, Verdict
 from tinyref_spec.kernel_case.document import verdict_from_json, verdict_to_json
+from tinyref_spec.kernels.family import CorpusKernel
 
 # Factors for the weights of a policy, by name: {"opts": {"UPCAST": 2.0}, "forms": {...}}.
 Guide = Mapping[str, Mapping[str, float]]

@@ -17,11 +17,11 @@ from tinyref_fuzz.campaign.cases import case_at
 from tinyref_fuzz.campaign.task import Examination, Setup, Task
 from tinyref_fuzz.findings.examine import Finding, blame_of_pair, examine
 from tinyref_fuzz.findings.reproducer import terminal_lines
-from tinyref_fuzz.generate.corpus import CorpusKernel
 from tinyref_fuzz.judge.judge import Judge
 from tinyref_fuzz.reduce import node_count, opt_count
 from tinyref_spec.kernel_case import Blame, Case, CaseRecord, Symptom, Verdict
 from tinyref_spec.kernel_case.document import record_to_json, verdict_from_json, verdict_to_json
+from tinyref_spec.kernels.family import CorpusKernel
 
 # To try anything on such a case takes too long, or too much.
 HOPELESS = frozenset({Symptom.HANG, Symptom.MEMORY})

@@ -11,14 +11,11 @@ from collections.abc import Callable
 
 from tinyref.dtype import DType, dtypes, sum_dtype
 from tinyref.uops import build
-from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import ViewArg
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref.views.view import View
 from tinyref_fuzz.generate.arithmetic import choose, converted, product
 from tinyref_fuzz.generate.expressions import Expressions
-from tinyref_fuzz.generate.kernel import view
 from tinyref_fuzz.generate.structures import launch, looped, texels
 from tinyref_fuzz.generate.values import Shape, Value, full_range, most, ranged
 from tinyref_spec.kernel_case import Mode
@@ -215,7 +212,7 @@ def choose_by_count(draw: Expressions) -> Value:
     dtype = kernel.integer()
     shape = kernel.shape((*outer, axis))
     place = _place(draw, kernel.shape(outer), most(there), dtype)
-    numbers = UOp(Ops.IOTA, dtypes.int32, (), ViewArg(_along(shape, axis)))
+    numbers = build.iota(_along(shape, axis))
     counter = build.cast(numbers, dtype)
     table = draw.load(shape, kernel.number())
     if place is None:
@@ -273,7 +270,7 @@ def gather(draw: Expressions) -> Value:
         tracker = _padded_last(tracker)
     dtype = kernel.dtype()
     buffer = kernel.buffer(dtype, max(1, tracker.real_size()), kernel.content_range(dtype))
-    address = view(buffer, tracker, *(place.node for _, place in places))
+    address = build.view(buffer, tracker, *(place.node for _, place in places))
     found = kernel.loaded(address, shape, True)
     return draw.reduced(draw.grown(found), inner)
 
@@ -293,7 +290,7 @@ def running(draw: Expressions) -> Value:
         return draw.reduced(draw.tree((*outer, row, column), kernel.number(), 1), (column,))
     triangle = _triangle(size).reshape((*(1 for _ in outer), size, size))
     shape = kernel.shape((*outer, row, column))
-    below = Value(UOp(Ops.VALID, dtypes.bool, (), ViewArg(triangle)), triangle.shape, 0, 1, 1)
+    below = Value(build.valid(triangle), triangle.shape, 0, 1, 1)
     dtype = kernel.number()
     if draw.tape.below(3) == 0:
         count = converted(draw, below, dtype)
@@ -350,7 +347,7 @@ def concatenate(draw: Expressions) -> Value:
         if found is None:
             found = value
         elif draw.tape.below(2):
-            there = UOp(Ops.VALID, dtypes.bool, (), ViewArg(tracker))
+            there = build.valid(tracker)
             found = choose(draw, Value(there, shape, 0, 1, 1), value, found) or found
         else:
             node = build.add(found.node, value.node)

@@ -10,8 +10,6 @@ from tinyref.dtype import DType, dtypes
 from tinyref.uops import build
 from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp
-from tinyref.uops.ops import Ops
-from tinyref.uops.payload import ViewArg
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_fuzz.generate.data import Content
 from tinyref_fuzz.generate.policies import DTYPES, Policy
@@ -176,7 +174,7 @@ class Kernel:
         if buffer is None:
             span = self.content_range(dtype)
             buffer = self.buffer(dtype, max(1, tracker.real_size()), span)
-        return self.keep(self.loaded(view(buffer, tracker), tracker.shape, tracker.is_masked))
+        return self.keep(self.loaded(build.view(buffer, tracker), tracker.shape, tracker.is_masked))
 
     def loaded(self, address: UOp, shape: Shape, is_masked: bool) -> Value:
         """The value of a load: its range is that of the contents, and 0 where it is masked."""
@@ -241,7 +239,7 @@ class Kernel:
     def numbered(self, shape: Shape, dtype: DType) -> Value:
         """The numbers of elements through a drawn view, small enough for every type."""
         tracker = drawn_view(self.tape, shape, self.policy.moves)
-        numbers = UOp(Ops.IOTA, dtypes.int32, (), ViewArg(tracker))
+        numbers = build.iota(tracker)
         if dtype.is_int and dtype.bits > 16 and self.tape.below(2):
             high = max(0, tracker.real_size() - 1)
             return Value(build.cast(numbers, dtype), shape, 0, high, high)
@@ -252,7 +250,7 @@ class Kernel:
     def mask(self, shape: Shape) -> Value:
         """Where a drawn view has elements."""
         tracker = drawn_view(self.tape, shape, max(2, self.policy.moves))
-        return Value(UOp(Ops.VALID, dtypes.bool, (), ViewArg(tracker)), shape, 0, 1, 1)
+        return Value(build.valid(tracker), shape, 0, 1, 1)
 
     def valid(self, shape: Shape, dtype: DType) -> Value:
         """0 or 1: where a drawn view has elements."""
@@ -270,8 +268,3 @@ def _fits(shape: Shape, into: Shape) -> bool:
     return all(
         is_one(size) or size is want or size == want for size, want in zip(shape, into, strict=True)
     )
-
-
-def view(buffer: UOp, tracker: ShapeTracker, *places: UOp) -> UOp:
-    """The view of `buffer` through `tracker`, its last axes at `places`."""
-    return UOp(Ops.VIEW, buffer.dtype, (buffer, *places), ViewArg(tracker))

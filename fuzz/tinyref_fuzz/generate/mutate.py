@@ -21,7 +21,7 @@ from tinyref.uops.payload import ConstArg, ReduceArg, SlotArg, ViewArg
 from tinyref.verify import verify
 from tinyref.views.build import tracker_of
 from tinyref.views.shape_tracker import ShapeTracker
-from tinyref_fuzz.generate.corpus import CorpusKernel, harvested, load
+from tinyref_fuzz.generate.corpus.collection import harvested
 from tinyref_fuzz.generate.exactness import is_exact
 from tinyref_fuzz.generate.inputs import contents
 from tinyref_fuzz.generate.optimisations import mutated_lists
@@ -30,6 +30,9 @@ from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.generate.turns import is_moderate
 from tinyref_fuzz.generate.values import is_one, positions
 from tinyref_spec.kernel_case import Array, Case, Mode
+from tinyref_spec.kernels.corpus import corpus_kernels
+from tinyref_spec.kernels.family import CorpusKernel
+from tinyref_spec.kernels.notation import store
 
 # Gives another kernel, or None where it fits nowhere.
 Mutation = Callable[[UOp, Tape, Capabilities], UOp | None]
@@ -97,7 +100,7 @@ def real_kernel(tape: Tape, capabilities: Capabilities, policy: Policy) -> Case:
 @functools.lru_cache(maxsize=16)
 def real_kernels(capabilities: Capabilities) -> tuple[CorpusKernel, ...]:
     """The kernels of the corpus and of models that are small enough, and that the device runs."""
-    return fitting((*load(), *harvested()), capabilities)
+    return fitting((*corpus_kernels().values(), *harvested()), capabilities)
 
 
 def fitting(
@@ -247,10 +250,9 @@ def add_output(ast: UOp, tape: Tape, capabilities: Capabilities) -> UOp | None:
         for other in ast.toposort()
         if isinstance(other.arg, SlotArg) and other.arg.slot >= outputs
     }
-    buffer = build.define_global(outputs, node.dtype, max(1, tracker.real_size()))
-    view = UOp(Ops.VIEW, buffer.dtype, (buffer,), ViewArg(tracker))
+    added = store(outputs, node, tracker, max(1, tracker.real_size()))
     # The new store goes by the node as it was, so all is renumbered in one go.
-    return substitute(build.sink(*ast.src, build.store(view, node)), moved)
+    return substitute(build.sink(*ast.src, added), moved)
 
 
 # --- views ----------------------------------------------------------------------------------------

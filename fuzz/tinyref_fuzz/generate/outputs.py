@@ -12,7 +12,7 @@ from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_fuzz.generate.arithmetic import converted
 from tinyref_fuzz.generate.data import Content
 from tinyref_fuzz.generate.expressions import Expressions
-from tinyref_fuzz.generate.kernel import FIRST_INPUT, view
+from tinyref_fuzz.generate.kernel import FIRST_INPUT
 from tinyref_fuzz.generate.values import Shape, Value, is_one
 from tinyref_fuzz.generate.views import drawn_target
 from tinyref_spec.kernel_case import Array
@@ -46,10 +46,12 @@ class Outputs:
         buffer = self._buffer(value, tracker)
         if self.tape.chance(policy.in_place):
             value, extra = self._in_place(value, extra, self._before(buffer, tracker))
-        self.stores.append(build.store(view(buffer, tracker), value.node))
+        self.stores.append(build.store(build.view(buffer, tracker), value.node))
         for other in extra:
             there = drawn_target(self.tape, other.shape, MOVED_STORES)
-            self.stores.append(build.store(view(self._buffer(other, there), there), other.node))
+            self.stores.append(
+                build.store(build.view(self._buffer(other, there), there), other.node)
+            )
         return self._finished()
 
     def _in_place(
@@ -76,7 +78,7 @@ class Outputs:
         """The kernel that stores each of `values` as it is: AST and contents."""
         for value in map(self._widened, values):
             tracker = ShapeTracker.from_shape(value.shape)
-            address = view(self._buffer(value, tracker), tracker)
+            address = build.view(self._buffer(value, tracker), tracker)
             self.stores.append(build.store(address, value.node))
         return self._finished()
 
@@ -126,7 +128,7 @@ class Outputs:
         """What the output holds before."""
         content = self.contents[-1]
         low, high = min(content.low, 0), max(content.high, 0)
-        load = build.load(view(buffer, tracker))
+        load = build.load(build.view(buffer, tracker))
         return Value(load, tracker.shape, low, high, max(abs(low), abs(high)))
 
     def _finished(self) -> tuple[UOp, tuple[Array, ...]]:

@@ -11,9 +11,9 @@ from tinyref.dtype import DType, dtypes
 from tinyref.errors import UserError
 from tinyref.optimise.opt import OptOp
 from tinyref.uops.ops import Ops
-from tinyref_fuzz.generate.corpus import CorpusKernel
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_spec.kernel_case import Mode
+from tinyref_spec.kernels.family import CorpusKernel
 
 K = TypeVar("K")
 Weights = Mapping[K, float]

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from tinyref.dtype import DType, dtypes
 from tinyref.uops import build
-from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import ViewArg
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_fuzz.generate.arithmetic import MAKERS, choose, converted
 from tinyref_fuzz.generate.expressions import Expressions
@@ -247,7 +245,7 @@ def _numbered(draw: Expressions, x: Value) -> Value | None:
     edges = tuple((1, 1) if other == axis else (0, 0) for other in range(len(x.shape)))
     inner = tuple(size - 2 if other == axis else size for other, size in enumerate(x.shape))
     tracker = ShapeTracker.from_shape(inner).pad(edges)
-    numbers = build.add(UOp(Ops.IOTA, dtypes.int32, (), ViewArg(tracker)), draw.tape.below(2))
+    numbers = build.add(build.iota(tracker), draw.tape.below(2))
     high = tracker.real_size()
     value = converted(draw, Value(numbers, x.shape, 0, high, high), x.dtype)
     return None if value is None else draw.applied(Ops.ADD, x, value)

@@ -17,11 +17,11 @@ from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp, substitute
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import SlotArg, ViewArg
-from tinyref.views.build import view
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_fuzz.generate.equivalent.transformation import written_slots
 from tinyref_fuzz.reduce.measure import slots, variables
 from tinyref_spec.kernel_case import Array, Case
+from tinyref_spec.kernels.notation import load, store
 
 # What computes or reads a value, as opposed to structure.
 VALUES = ALU | {Ops.CONST, Ops.LOAD, Ops.VALID, Ops.IOTA, Ops.REDUCE}
@@ -41,7 +41,7 @@ class Fresh:
 
     def load(self, tracker: ShapeTracker, dtype: DType, content: Array) -> UOp:
         """A LOAD of the new buffer through `tracker`."""
-        return build.load(view(self.slot, dtype, content.size, tracker))
+        return load(self.slot, dtype, tracker, content.size)
 
     def with_kernel(self, ast: UOp, content: Array) -> Case:
         """The case with `ast` for its kernel, and the new buffer."""
@@ -60,8 +60,7 @@ def values_of(case: Case, nodes: Iterable[UOp]) -> dict[UOp, Array]:
         content = np.zeros(int(np.prod(shape)), numpy_dtype(node.dtype))
         slot = len(contents)
         contents[slot] = content
-        target = view(slot, node.dtype, content.size, ShapeTracker.from_shape(shape))
-        stores.append(UOp(Ops.STORE, dtypes.void, (target, node)))
+        stores.append(store(slot, node, shape, content.size))
         shapes.append(shape)
     found = evaluate(build.sink(*stores), contents, case.bindings)
     first = len(case.buffers)

@@ -12,7 +12,6 @@ from tinyref.dtype import dtypes, numpy_dtype
 from tinyref.uops import build
 from tinyref.uops.node import UOp, substitute
 from tinyref.uops.ops import Ops
-from tinyref.views.build import view
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_fuzz.generate.equivalent.moving import rank_of
 from tinyref_fuzz.reduce.kernel import (
@@ -25,6 +24,7 @@ from tinyref_fuzz.reduce.kernel import (
 from tinyref_fuzz.reduce.measure import node_count
 from tinyref_fuzz.reduce.search import Search
 from tinyref_spec.kernel_case import Case
+from tinyref_spec.kernels.notation import shaped, store
 
 
 def fewer_outputs(search: Search) -> None:
@@ -32,8 +32,8 @@ def fewer_outputs(search: Search) -> None:
     stores = search.case.ast.src
     if len(stores) < 2:
         return
-    for store in stores:
-        if search.offer(_storing, (store,)):
+    for each in stores:
+        if search.offer(_storing, (each,)):
             return
     for at in reversed(range(len(stores))):
         stores = search.case.ast.src
@@ -64,10 +64,9 @@ def _only(case: Case, node: UOp) -> Case:
     fresh = Fresh(case)
     size = max(1, int(np.prod(concrete_shape(case, node, rank_of(case.ast)))))
     content = np.full(size, 0x5A, np.uint8).astype(numpy_dtype(node.dtype))
-    tracker = ShapeTracker.from_shape(shape)
-    target = view(fresh.slot, node.dtype, max(size, tracker.real_size()), tracker)
-    ast = build.sink(build.store(target, node))
-    return fresh.with_kernel(ast, np.resize(content, max(size, tracker.real_size())))
+    size = max(size, shaped(*shape).real_size())
+    ast = build.sink(store(fresh.slot, node, shape, size))
+    return fresh.with_kernel(ast, np.resize(content, size))
 
 
 def simpler_nodes(search: Search) -> None:

@@ -12,12 +12,12 @@ import numpy as np
 from tinyref.dtype import DType
 from tinyref.uops.node import UOp
 from tinyref_spec import samples
-from tinyref_spec.asts import LANES, elementwise
 from tinyref_spec.bits import Array, bits_dtype
 from tinyref_spec.case import Case, Measurement, Needs, Profile, Row, Rung
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.error_rules import Rule, SameBits, Ulp
 from tinyref_spec.isa.specials import Special
+from tinyref_spec.kernels.named import elementwise
 from tinyref_spec.ladder import foundations
 from tinyref_spec.literals import SUBNORMAL_NAMES, NotRepresentableError, is_subnormal, literal
 from tinyref_spec.measure import Experiment, measure
@@ -25,6 +25,10 @@ from tinyref_spec.oracles import Expected
 from tinyref_spec.styles import VECTOR_LANES
 
 Reference = Callable[[Sequence[Array]], Expected]
+
+
+# Elements of every elementwise kernel of the tables: one launch of an exhaustive slice.
+LANES = 1024
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +54,7 @@ class Operation:
     @property
     def kernel(self) -> UOp:
         """The AST, built anew on each call and interned."""
-        return elementwise(self.build, self.sources)
+        return elementwise(self.build, self.sources, LANES)
 
     @functools.cached_property
     def needs(self) -> Needs:

@@ -11,16 +11,15 @@ import numpy as np
 from tinyref.dtype import ConstType, DType, dtypes, numpy_dtype
 from tinyref.uops import build
 from tinyref.uops.node import UOp
-from tinyref.uops.ops import Ops
-from tinyref.uops.payload import ViewArg
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_spec import samples
-from tinyref_spec.asts import constant_kernel, load, load_view, store, store_view
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement, Row, Rung
 from tinyref_spec.checks import Check, kernel_needs, make_row
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.error_rules import Ulp
+from tinyref_spec.kernels.named import add_in_place, constant, copied, elementwise
+from tinyref_spec.kernels.notation import kernel_of, load, shaped, store
 from tinyref_spec.measure import Experiment, measure
 from tinyref_spec.oracles import Expected
 
@@ -58,7 +57,7 @@ def _constants(dtype: DType) -> list[ConstType]:
 def _store_constant(
     dtype: DType, value: ConstType, size: int, case_id: str, device: DeviceUnderTest
 ) -> Measurement:
-    kernel = constant_kernel(dtype, value, size)
+    kernel = constant(dtype, value, size)
     return run_exact(case_id, device, kernel, [None], [np.full(size, value, numpy_dtype(dtype))])
 
 
@@ -73,21 +72,19 @@ def _store_checks(dtype: DType) -> list[Check]:
 
 
 def _copy(dtype: DType, size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
-    kernel = build.sink(store(0, load(1, dtype, (size,)), (size,)))
+    kernel = copied(dtype, shaped(size))
     data = samples.random_bits(dtype, size, size)
     return run_exact(case_id, device, kernel, [None, data], [data])
 
 
 def _add(dtype: DType, size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
-    value = build.add(load(1, dtype, (size,)), load(2, dtype, (size,)))
-    kernel = build.sink(store(0, value, (size,)))
+    kernel = elementwise(build.add, (dtype, dtype), size)
     x, y = (samples.small_integers(dtype, size, seed, 50) for seed in (1, 2))
     return run_exact(case_id, device, kernel, [None, x, y], [(x + y).astype(x.dtype)])
 
 
 def _multiply(dtype: DType, size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
-    value = build.mul(load(1, dtype, (size,)), load(2, dtype, (size,)))
-    kernel = build.sink(store(0, value, (size,)))
+    kernel = elementwise(build.mul, (dtype, dtype), size)
     x, y = (samples.small_integers(dtype, size, seed, 7) for seed in (1, 2))
     return run_exact(case_id, device, kernel, [None, x, y], [(x * y).astype(x.dtype)])
 
@@ -258,9 +255,8 @@ VIEW_FORMS: dict[str, tuple[ViewForm, ...]] = {
 def _read_view(form: ViewForm, dtype: DType, case_id: str, device: DeviceUnderTest) -> Measurement:
     """out = view of the input."""
     size = int(np.prod(form.shape))
-    tracker = form.move(ShapeTracker.from_shape(form.shape))
-    shape = tuple(int(extent) for extent in tracker.shape if isinstance(extent, int))
-    kernel = build.sink(store(0, load_view(1, dtype, tracker, size), shape))
+    tracker = form.move(shaped(*form.shape))
+    kernel = copied(dtype, tracker, size)
     data = samples.random_bits(dtype, size, size)
     expected = np.ascontiguousarray(form.reference(data.reshape(form.shape)))
     return run_exact(case_id, device, kernel, [None, data], [expected])
@@ -269,10 +265,10 @@ def _read_view(form: ViewForm, dtype: DType, case_id: str, device: DeviceUnderTe
 def _write_view(form: ViewForm, dtype: DType, case_id: str, device: DeviceUnderTest) -> Measurement:
     """view of the output = input; what the view does not show keeps its value."""
     size = int(np.prod(form.shape))
-    tracker = form.move(ShapeTracker.from_shape(form.shape))
+    tracker = form.move(shaped(*form.shape))
     shape = tuple(int(extent) for extent in tracker.shape if isinstance(extent, int))
     count = int(np.prod(shape))
-    kernel = build.sink(store_view(0, load(1, dtype, shape), tracker, size))
+    kernel = build.sink(store(0, load(1, dtype, shape), tracker, size))
     data = samples.random_bits(dtype, count, count)
     expected = samples.random_bits(dtype, size, size + 9)
     places = form.reference(np.arange(size).reshape(form.shape)).reshape(-1)
@@ -303,8 +299,7 @@ def _two_outputs(case_id: str, device: DeviceUnderTest) -> Measurement:
 
 def _in_place(case_id: str, device: DeviceUnderTest) -> Measurement:
     """out += in: a slot that is read and written."""
-    value = build.add(load(0, dtypes.int32, (77,)), load(1, dtypes.int32, (77,)))
-    kernel = build.sink(store(0, value, (77,)))
+    kernel = add_in_place(dtypes.int32, 77)
     a, b = (samples.small_integers(dtypes.int32, 77, seed, 90) for seed in (3, 4))
     return run_exact(case_id, device, kernel, [a, b], [a + b])
 
@@ -312,7 +307,7 @@ def _in_place(case_id: str, device: DeviceUnderTest) -> Measurement:
 def _many_inputs(case_id: str, device: DeviceUnderTest) -> Measurement:
     data = [samples.small_integers(dtypes.int32, 50, seed, 90) for seed in range(12)]
     total = functools.reduce(build.add, [load(slot, dtypes.int32, (50,)) for slot in range(1, 13)])
-    kernel = build.sink(store(0, total, (50,)))
+    kernel = kernel_of(total, 50)
     expected = np.sum(data, axis=0).astype(np.int32)
     return run_exact(case_id, device, kernel, [None, *data], [expected])
 
@@ -320,7 +315,7 @@ def _many_inputs(case_id: str, device: DeviceUnderTest) -> Measurement:
 def _scalar(case_id: str, device: DeviceUnderTest) -> Measurement:
     """A kernel of rank 0."""
     value = build.add(load(1, dtypes.int32, ()), 1)
-    kernel = build.sink(store(0, value, ()))
+    kernel = kernel_of(value)
     data = np.array([41], dtype=np.int32)
     return run_exact(case_id, device, kernel, [None, data], [data + 1])
 
@@ -334,7 +329,7 @@ def _long_chain(case_id: str, device: DeviceUnderTest) -> Measurement:
         value = build.mul(build.add(value, number * 7), 3)
         expected = (expected + number * 7) * 3
         expected = ((expected + 2**31) % 2**32) - 2**31
-    kernel = build.sink(store(0, value, (64,)))
+    kernel = kernel_of(value, 64)
     return run_exact(case_id, device, kernel, [None, data], [expected.astype(np.int32)])
 
 
@@ -342,7 +337,7 @@ def _mixed_dtypes(case_id: str, device: DeviceUnderTest) -> Measurement:
     x = load(1, dtypes.int32, (64,))
     y = load(2, dtypes.float32, (64,))
     value = build.where(build.less(x, 0), build.mul(y, 2), build.cast(x, dtypes.float32))
-    kernel = build.sink(store(0, value, (64,)))
+    kernel = kernel_of(value, 64)
     a = samples.small_integers(dtypes.int32, 64, 1, 100)
     # Small integers: how a product rounds is for the rung of operations to say.
     b = samples.small_integers(dtypes.float32, 64, 2, 100)
@@ -353,12 +348,10 @@ def _mixed_dtypes(case_id: str, device: DeviceUnderTest) -> Measurement:
 
 def _valid(case_id: str, device: DeviceUnderTest) -> Measurement:
     """Padding with 7: VALID tells the padding from the zeros of the input."""
-    tracker = ShapeTracker.from_shape((6,)).pad(((2, 3),))
-    inside = UOp(Ops.VALID, dtypes.bool, (), ViewArg(tracker))
-    value = build.where(
-        inside, load_view(1, dtypes.int32, tracker, 6), build.const(dtypes.int32, 7)
-    )
-    kernel = build.sink(store(0, value, (11,)))
+    tracker = shaped(6).pad(((2, 3),))
+    inside = build.valid(tracker)
+    value = build.where(inside, load(1, dtypes.int32, tracker), build.const(dtypes.int32, 7))
+    kernel = kernel_of(value, 11)
     data = np.array([0, 5, 0, -1, 0, 2], dtype=np.int32)
     expected = np.pad(data, (2, 3), constant_values=7)
     return run_exact(case_id, device, kernel, [None, data], [expected])
@@ -379,9 +372,9 @@ def _symbolic_sum_of_index(value: int, case_id: str, device: DeviceUnderTest) ->
     """out[i] = x[i] + n over a symbolic number of elements; the rest stays."""
     extent = build.variable("n", 1, 64)
     shape = (extent,)
-    tracker = ShapeTracker.from_shape(shape)
-    added = build.add(load_view(1, dtypes.int32, tracker, 64), build.cast(extent, dtypes.int32))
-    kernel = build.sink(store_view(0, added, tracker, 64))
+    tracker = shaped(*shape)
+    added = build.add(load(1, dtypes.int32, tracker), build.cast(extent, dtypes.int32))
+    kernel = build.sink(store(0, added, tracker))
     old = samples.small_integers(dtypes.int32, 64, 5, 100)
     data = samples.small_integers(dtypes.int32, 64, 6, 100)
     expected = old.copy()

@@ -18,17 +18,16 @@ from tinyref.uops import build
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import Ops
 from tinyref.views.shape_tracker import ShapeTracker
-from tinyref_spec.asts import load_view, store, store_view
 from tinyref_spec.case import Measurement, Row, Rung
 from tinyref_spec.checks import Check, kernel_needs, make_row
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.kernel.forms import EXACT, run_exact
 from tinyref_spec.kernel.ranges import iota
+from tinyref_spec.kernels.notation import kernel_of, load, shaped, store
 
 F32, I32, I64 = dtypes.float32, dtypes.int32, dtypes.int64
 NAN, INF = float("nan"), float("inf")
 Values = Sequence[ConstType]
-shaped = ShapeTracker.from_shape
 
 
 @dataclass(frozen=True)
@@ -40,6 +39,11 @@ class Gather:
     inputs: tuple[tuple[DType, Values], ...]
     expected: Values
     bindings: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def kernel(self) -> UOp:
+        """The kernel that stores it to slot 0."""
+        return kernel_of(self.value, *self.shape)
 
 
 def chosen(
@@ -59,14 +63,14 @@ def along(
 ) -> UOp:
     """The numbers along `axis` of `shape`, after a movement of the numbers."""
     ones = tuple(size if other == axis else 1 for other, size in enumerate(shape))
-    return iota(move(shaped((shape[axis],))).reshape(ones).expand(shape))
+    return iota(move(shaped(shape[axis])).reshape(ones).expand(shape))
 
 
 def loaded(slot: int, dtype: DType, axes: tuple[int, ...], *shape: sint, size: int = 0) -> UOp:
     """A row-major buffer that has `axes` of `shape`, and is repeated along the others."""
     ones = tuple(extent if other in axes else 1 for other, extent in enumerate(shape))
-    tracker = shaped(ones).expand(shape)
-    return load_view(slot, dtype, tracker, size or None)
+    tracker = shaped(*ones).expand(shape)
+    return load(slot, dtype, tracker)
 
 
 # --- one index ------------------------------------------------------------------------------------
@@ -130,9 +134,7 @@ INDICES: dict[str, Gather] = {
     "sum_of_integers": by_reduce(Ops.ADD, dtypes.int8, (1, -128, 2, 127), (-128, 127, 0)),
     "float16": by_reduce(Ops.ADD, dtypes.float16, (1.0, 0.5, 2.0, 65504.0), (0.5, 65504.0, 0.0)),
     "flipped": counted(lambda t: t.flip((0,)), 4, (13, 12, 11, 10, 0, 0, 0, 0, 0, 0)),
-    "part": counted(
-        lambda t: shaped((9,)).shrink(((3, 7),)), 4, (0, 0, 0, 10, 11, 12, 13, 0, 0, 0)
-    ),
+    "part": counted(lambda t: shaped(9).shrink(((3, 7),)), 4, (0, 0, 0, 10, 11, 12, 13, 0, 0, 0)),
 }
 
 
@@ -187,7 +189,7 @@ def _expression() -> Gather:
 
 def _constant_place() -> Gather:
     """The element at a place that is known."""
-    counter = iota(shaped((3,)))
+    counter = iota(shaped(3))
     value = chosen(counter, build.const(I32, 2), loaded(1, F32, (0,), 3), axes=(0,))
     return Gather(value, (1,), ((F32, (NAN, NAN, 6.0)),), (6.0,))
 
@@ -222,9 +224,9 @@ def _symbolic(value: int) -> Gather:
 
 def _padded() -> Gather:
     """x with two zeros before it."""
-    tracker = shaped((3,)).pad(((2, 0),)).reshape((1, 5)).expand((4, 5))
+    tracker = shaped(3).pad(((2, 0),)).reshape((1, 5)).expand((4, 5))
     index = loaded(1, I32, (0,), 4, 5)
-    value = chosen(along(1, 4, 5), index, load_view(2, F32, tracker))
+    value = chosen(along(1, 4, 5), index, load(2, F32, tracker))
     return Gather(
         value, (4, 1), ((I32, (1, 2, 4, 5)), (F32, (7.0, 8.0, 9.0))), (0.0, 7.0, 9.0, 0.0)
     )
@@ -327,7 +329,7 @@ def _of_a_sum() -> Gather:
 def _by_a_maximum() -> Gather:
     """The index is the result of a loop."""
     place = build.reduce(Ops.MAX, loaded(1, I32, (0,), 3, 1), (0,))
-    counter = iota(shaped((1, 4)))
+    counter = iota(shaped(1, 4))
     value = chosen(counter, place, loaded(2, I32, (1,), 1, 4))
     return Gather(value, (1, 1), ((I32, (0, 2, 1)), (I32, (5, 6, 7, 8))), (7,))
 
@@ -344,11 +346,6 @@ TOGETHER: dict[str, Callable[[], Gather]] = {
 }
 
 
-def kernel_of(gather: Gather) -> UOp:
-    """The kernel that stores a gather to slot 0."""
-    return build.sink(store(0, gather.value, gather.shape))
-
-
 def arrays_of(gather: Gather) -> list[np.ndarray]:
     """The inputs of a gather, as arrays."""
     return [np.array(list(values), numpy_dtype(dtype)) for dtype, values in gather.inputs]
@@ -363,16 +360,16 @@ def all_gathers() -> dict[str, Gather]:
 def _run(gather: Gather, case_id: str, device: DeviceUnderTest) -> Measurement:
     expected = np.array(list(gather.expected), numpy_dtype(gather.value.dtype))
     inputs = [None, *arrays_of(gather)]
-    return run_exact(case_id, device, kernel_of(gather), inputs, [expected], gather.bindings)
+    return run_exact(case_id, device, gather.kernel, inputs, [expected], gather.bindings)
 
 
 def _in_place(case_id: str, device: DeviceUnderTest) -> Measurement:
     """x += table[k]: a chosen element next to a load of what is written."""
     shape = (3, 4)
     found = chosen(along(1, *shape), loaded(1, I32, (0,), *shape), loaded(2, I32, (1,), *shape))
-    target = shaped((3, 1))
-    old = load_view(0, I32, target)
-    kernel = build.sink(store_view(0, build.add(old, found), target, 3))
+    target = shaped(3, 1)
+    old = load(0, I32, target)
+    kernel = build.sink(store(0, build.add(old, found), target))
     data = [np.array(x, np.int32) for x in ([1, 2, 3], [3, 0, -5], [10, 20, 30, 40])]
     return run_exact(case_id, device, kernel, list(data), [np.array([41, 12, 3], np.int32)])
 

@@ -19,7 +19,6 @@ from tinyref.uops.ops import Ops
 from tinyref.uops.payload import SlotArg, ViewArg
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_spec import samples
-from tinyref_spec.asts import load, store
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement, Row, Rung
 from tinyref_spec.checks import Check, kernel_needs, make_row
@@ -27,6 +26,8 @@ from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.error_rules import Ulp
 from tinyref_spec.kernel import programs
 from tinyref_spec.kernel.forms import run_exact
+from tinyref_spec.kernels.named import multiplied
+from tinyref_spec.kernels.notation import kernel_of, left, load, right, shaped, total
 from tinyref_spec.measure import refusal
 
 CLAUSES = ("kernel.image",)
@@ -34,8 +35,7 @@ HEIGHT, WIDTH = 6, 4
 COLUMNS = WIDTH * 4
 COUNT = HEIGHT * COLUMNS
 F32 = dtypes.float32
-shaped = ShapeTracker.from_shape
-WHOLE = shaped((HEIGHT, COLUMNS))
+WHOLE = shaped(HEIGHT, COLUMNS)
 
 
 @dataclass(frozen=True)
@@ -61,10 +61,6 @@ def _read(slot: int, base: DType, shown: ShapeTracker = WHOLE) -> UOp:
 
 def _written(base: DType, value: UOp) -> UOp:
     return build.sink(build.store(_view(0, base, WHOLE), value))
-
-
-def _kept(value: UOp, shape: tuple[int, ...]) -> UOp:
-    return build.sink(store(0, value, shape))
 
 
 def _data(base: DType, seed: int = 1) -> Array:
@@ -106,28 +102,26 @@ def widened(base: DType) -> Subject:
     x = np.full((HEIGHT, COLUMNS), 1 + 2**-10, numpy_dtype(base))
     value = build.mul(_read(1, base), _read(1, base))
     wanted = np.full((HEIGHT, COLUMNS), 1 + 2**-9 + 2**-20, np.float32)
-    return Subject(_kept(value, (HEIGHT, COLUMNS)), (x,), wanted)
+    return Subject(kernel_of(value, HEIGHT, COLUMNS), (x,), wanted)
 
 
 def transposed(base: DType) -> Subject:
     """An image to a transposed buffer."""
     x = _data(base)
     value = _read(1, base, WHOLE.permute((1, 0)))
-    return Subject(_kept(value, (COLUMNS, HEIGHT)), (x,), _wide(x.T))
+    return Subject(kernel_of(value, COLUMNS, HEIGHT), (x,), _wide(x.T))
 
 
 def row_sums(base: DType) -> Subject:
     """Sums along the lanes of texels."""
     x = _data(base)
-    total = build.reduce(Ops.ADD, _read(1, base), (1,))
-    return Subject(_kept(total, (HEIGHT, 1)), (x,), _wide(x).sum(1))
+    return Subject(kernel_of(total(_read(1, base), 1), HEIGHT, 1), (x,), _wide(x).sum(1))
 
 
 def column_sums(base: DType) -> Subject:
     """Sums across rows."""
     x = _data(base)
-    total = build.reduce(Ops.ADD, _read(1, base), (0,))
-    return Subject(_kept(total, (1, COLUMNS)), (x,), _wide(x).sum(0))
+    return Subject(kernel_of(total(_read(1, base), 0), 1, COLUMNS), (x,), _wide(x).sum(0))
 
 
 def padded(base: DType) -> Subject:
@@ -136,18 +130,18 @@ def padded(base: DType) -> Subject:
     around = ((1, 2), (4, 8))
     shown = WHOLE.pad(around)
     wanted = np.pad(_wide(x), around)
-    return Subject(_kept(_read(1, base, shown), (HEIGHT + 3, COLUMNS + 12)), (x,), wanted)
+    return Subject(kernel_of(_read(1, base, shown), HEIGHT + 3, COLUMNS + 12), (x,), wanted)
 
 
 def products(base: DType) -> Subject:
     """Sums of products of the rows of two images."""
     a = samples.small_integers(base, COUNT, 1, 3).reshape(HEIGHT, COLUMNS)
     b = samples.small_integers(base, COUNT, 2, 3).reshape(HEIGHT, COLUMNS)
-    shape = (HEIGHT, HEIGHT, COLUMNS)
-    left = _read(1, base, WHOLE.reshape((HEIGHT, 1, COLUMNS)).expand(shape))
-    right = _read(2, base, WHOLE.reshape((1, HEIGHT, COLUMNS)).expand(shape))
-    total = build.reduce(Ops.ADD, build.mul(left, right), (2,))
-    return Subject(_kept(total, (HEIGHT, HEIGHT, 1)), (a, b), _wide(a) @ _wide(b).T)
+    sizes = (HEIGHT, HEIGHT, COLUMNS)
+    rows = _read(1, base, left(*sizes))
+    columns = _read(2, base, right(*sizes, is_transposed=True))
+    value = multiplied(rows, columns)
+    return Subject(kernel_of(value, HEIGHT, HEIGHT, 1), (a, b), _wide(a) @ _wide(b).T)
 
 
 FORMS: tuple[Form, ...] = (
@@ -158,7 +152,7 @@ FORMS: tuple[Form, ...] = (
 PARTS: dict[str, ShapeTracker] = {
     "narrow": WHOLE.shrink(((0, HEIGHT), (0, 6))),
     "shifted": WHOLE.shrink(((0, HEIGHT), (2, COLUMNS - 2))),
-    "every_other": shaped((HEIGHT, 8, 2)).shrink(((0, HEIGHT), (0, 8), (0, 1))),
+    "every_other": shaped(HEIGHT, 8, 2).shrink(((0, HEIGHT), (0, 8), (0, 1))),
     "one_lane": WHOLE.shrink(((0, HEIGHT), (0, 1))).expand((HEIGHT, COLUMNS)),
 }
 
@@ -173,8 +167,7 @@ def _computes(form: Form, base: DType, case_id: str, device: DeviceUnderTest) ->
 
 
 def _refused(shown: ShapeTracker, case_id: str, device: DeviceUnderTest) -> Measurement:
-    shape = tuple(size for size in shown.shape if isinstance(size, int))
-    kernel = _kept(_read(1, F32, shown), shape)
+    kernel = kernel_of(_read(1, F32, shown), *shown.shape)
     data = np.zeros(COUNT, np.float32)
     try:
         device.run_ast(kernel, [None, data])

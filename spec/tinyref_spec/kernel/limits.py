@@ -15,10 +15,8 @@ import numpy as np
 from tinyref.device import Buffer
 from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.uops import build
-from tinyref.uops.node import UOp
 from tinyref.uops.program import Program
 from tinyref_spec import samples
-from tinyref_spec.asts import load, store
 from tinyref_spec.bits import Array, to_bits
 from tinyref_spec.case import Measurement, Row, Rung
 from tinyref_spec.checks import Check, Run, kernel_needs, make_row
@@ -26,6 +24,8 @@ from tinyref_spec.device_under_test import DeviceUnderTest, compiled
 from tinyref_spec.error_rules import Ulp
 from tinyref_spec.kernel import programs
 from tinyref_spec.kernel.forms import run_exact
+from tinyref_spec.kernels.named import copied
+from tinyref_spec.kernels.notation import shaped, store
 from tinyref_spec.styles import Style
 
 INT = dtypes.int32
@@ -208,7 +208,7 @@ def _variable(value: int, case_id: str, device: DeviceUnderTest) -> Measurement:
 def _offset(dtype: DType, offset: int, case_id: str, device: DeviceUnderTest) -> Measurement:
     """A copy from and to views that begin `offset` elements into their buffers."""
     size, whole = 48, 96
-    kernel = compiled(device.name, _copy(dtype, size), device.style or Style.FULL)
+    kernel = compiled(device.name, copied(dtype, shaped(size)), device.style or Style.FULL)
     data, old = samples.random_bits(dtype, whole, 1), samples.random_bits(dtype, whole, 2)
     out, source = (Buffer(device.name, whole, dtype) for _ in range(2))
     out.copy_in(to_bits(old).data)
@@ -221,10 +221,6 @@ def _offset(dtype: DType, offset: int, case_id: str, device: DeviceUnderTest) ->
     wrong = np.flatnonzero(to_bits(found) != to_bits(expected))
     message = f"element {wrong[0]} of {whole} is wrong" if wrong.size else ""
     return Measurement(not wrong.size, message, compared=whole)
-
-
-def _copy(dtype: DType, size: int) -> UOp:
-    return build.sink(store(0, load(1, dtype, (size,)), (size,)))
 
 
 def _dimensions(probe: Callable[[int, str, DeviceUnderTest], Measurement]) -> list[Check]:

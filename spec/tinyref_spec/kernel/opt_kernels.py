@@ -6,6 +6,7 @@ expected values are numpy's.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -15,11 +16,32 @@ from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_spec import samples
-from tinyref_spec.asts import load, load_view, store, store_view
 from tinyref_spec.bits import Array
 from tinyref_spec.kernel import gathers
+from tinyref_spec.kernels import named
+from tinyref_spec.kernels.named import (
+    add_in_place,
+    elementwise,
+    maximum_minus_sum,
+    multiplied,
+    padded_sum,
+    reduced_view,
+    reduction,
+    sum_and_maximum,
+    sum_of_maxima,
+    transposed,
+)
+from tinyref_spec.kernels.notation import (
+    kernel_of,
+    largest,
+    left,
+    load,
+    right,
+    shaped,
+    store,
+    total,
+)
 
 
 @dataclass(frozen=True)
@@ -33,7 +55,6 @@ class Subject:
 
 
 Form = Callable[[DType], Subject]
-shaped = ShapeTracker.from_shape
 
 
 def _values(dtype: DType, *shape: int, seed: int = 1, limit: int = 3) -> Array:
@@ -55,51 +76,46 @@ def _as(dtype: DType, values: Array) -> Array:
 def add(dtype: DType) -> Subject:
     """out[i] = x[i] + y[i]: axis global 24. Of bools it is OR."""
     x, y = _values(dtype, 24), _values(dtype, 24, seed=2)
-    total = _plus(dtype, load(1, dtype, (24,)), load(2, dtype, (24,)))
-    return Subject(build.sink(store(0, total, (24,))), [None, x, y], [_as(dtype, x + y)])
+    kernel = elementwise(functools.partial(_plus, dtype), (dtype, dtype), 24)
+    return Subject(kernel, [None, x, y], [_as(dtype, x + y)])
 
 
 def transpose(dtype: DType) -> Subject:
     """out[i, j] = x[j, i]: axes global 6, global 8."""
     x = _values(dtype, 8, 6)
-    value = load_view(1, dtype, shaped((8, 6)).permute((1, 0)))
-    return Subject(build.sink(store(0, value, (6, 8))), [None, x], [_as(dtype, x.T)])
+    return Subject(transposed(dtype, 6, 8), [None, x], [_as(dtype, x.T)])
 
 
 def prime(dtype: DType) -> Subject:
     """out[i, j] = x[j, i] of primes: axes global 7, global 13."""
     x = _values(dtype, 13, 7)
-    value = load_view(1, dtype, shaped((13, 7)).permute((1, 0)))
-    return Subject(build.sink(store(0, value, (7, 13))), [None, x], [_as(dtype, x.T)])
+    return Subject(transposed(dtype, 7, 13), [None, x], [_as(dtype, x.T)])
 
 
 def outer(dtype: DType) -> Subject:
     """out[i, j] = a[i] * b[j]: axes global 8, global 12."""
     a, b = _values(dtype, 8), _values(dtype, 12, seed=2)
-    left = load_view(1, dtype, shaped((8, 1)).expand((8, 12)))
-    right = load_view(2, dtype, shaped((1, 12)).expand((8, 12)))
-    kernel = build.sink(store(0, build.mul(left, right), (8, 12)))
+    column = load(1, dtype, shaped(8, 1).expand((8, 12)))
+    row = load(2, dtype, shaped(1, 12).expand((8, 12)))
+    kernel = kernel_of(build.mul(column, row), 8, 12)
     return Subject(kernel, [None, a, b], [_as(dtype, np.outer(a, b))])
 
 
 def padded(dtype: DType) -> Subject:
     """out = x padded by masks, plus 1: axes global 8, global 8."""
     x = _values(dtype, 5, 6)
-    value = load_view(1, dtype, shaped((5, 6)).pad(((1, 2), (0, 2))))
+    value = load(1, dtype, shaped(5, 6).pad(((1, 2), (0, 2))))
     expected = np.pad(x, ((1, 2), (0, 2))) + 1
-    kernel = build.sink(store(0, build.add(value, 1), (8, 8)))
-    return Subject(kernel, [None, x], [_as(dtype, expected)])
+    return Subject(kernel_of(build.add(value, 1), 8, 8), [None, x], [_as(dtype, expected)])
 
 
 def multi_view(dtype: DType) -> Subject:
     """out = a flattened transpose in rows of 12, plus a row: axes global 8, global 12."""
     x, row = _values(dtype, 6, 16), _values(dtype, 12, seed=2)
-    view = shaped((6, 16)).permute((1, 0)).reshape((8, 12))
-    value = build.add(
-        load_view(1, dtype, view), load_view(2, dtype, shaped((1, 12)).expand((8, 12)))
-    )
+    view = shaped(6, 16).permute((1, 0)).reshape((8, 12))
+    value = build.add(load(1, dtype, view), load(2, dtype, shaped(1, 12).expand((8, 12))))
     expected = x.T.reshape(8, 12) + row
-    return Subject(build.sink(store(0, value, (8, 12))), [None, x, row], [_as(dtype, expected)])
+    return Subject(kernel_of(value, 8, 12), [None, x, row], [_as(dtype, expected)])
 
 
 def two_outputs(dtype: DType) -> Subject:
@@ -114,8 +130,8 @@ def smaller_output(dtype: DType) -> Subject:
     """out0[i, j] = r[i] + c[j] and out1[i] = r[i] * 2 in one kernel: axes global 6, global 8."""
     rows, columns = _values(dtype, 6), _values(dtype, 8, seed=2)
     r = load(2, dtype, (6, 1))
-    wide = load_view(2, dtype, shaped((6, 1)).expand((6, 8)))
-    c = load_view(3, dtype, shaped((1, 8)).expand((6, 8)))
+    wide = load(2, dtype, shaped(6, 1).expand((6, 8)))
+    c = load(3, dtype, shaped(1, 8).expand((6, 8)))
     kernel = build.sink(store(0, build.add(wide, c), (6, 8)), store(1, build.mul(r, 2), (6, 1)))
     expected = [_as(dtype, rows[:, None] + columns), _as(dtype, rows * 2)]
     return Subject(kernel, [None, None, rows, columns], expected)
@@ -124,17 +140,15 @@ def smaller_output(dtype: DType) -> Subject:
 def in_place(dtype: DType) -> Subject:
     """out[i] += x[i]: axis global 24."""
     old, x = _values(dtype, 24, seed=3), _values(dtype, 24)
-    kernel = build.sink(store(0, build.add(load(0, dtype, (24,)), load(1, dtype, (24,))), (24,)))
-    return Subject(kernel, [old, x], [_as(dtype, old + x)])
+    return Subject(add_in_place(dtype, 24), [old, x], [_as(dtype, old + x)])
 
 
 def symbolic_rows(dtype: DType) -> Subject:
     """out[i, j] = x[i, j] + b[j] for i < n: axes global n, global 8."""
-    extent, most, value = build.variable("n", 1, 16), 16, 11
+    extent, value = build.variable("n", 1, 16), 11
     old, x, b = _values(dtype, 16, 8, seed=3), _values(dtype, 16, 8), _values(dtype, 8, seed=2)
-    left = load_view(1, dtype, shaped((extent, 8)), most * 8)
-    right = load_view(2, dtype, shaped((1, 8)).expand((extent, 8)), 8)
-    kernel = build.sink(store_view(0, build.add(left, right), shaped((extent, 8)), most * 8))
+    row = load(2, dtype, shaped(1, 8).expand((extent, 8)))
+    kernel = kernel_of(build.add(load(1, dtype, (extent, 8)), row), extent, 8)
     expected = old.copy()
     expected[:value] = x[:value] + b
     return Subject(kernel, [old, x, b], [_as(dtype, expected)], {"n": value})
@@ -146,29 +160,26 @@ def symbolic_rows(dtype: DType) -> Subject:
 def row_sum(dtype: DType) -> Subject:
     """out[i] = sum_k x[i, k]: axes global 6, reduce 16."""
     x = _values(dtype, 6, 16)
-    total = build.reduce(Ops.ADD, load(1, dtype, (6, 16)), (1,))
-    return Subject(build.sink(store(0, total, (6, 1))), [None, x], [_as(dtype, x.sum(1))])
+    return Subject(reduction(Ops.ADD, dtype, (6, 16), 1), [None, x], [_as(dtype, x.sum(1))])
 
 
 def column_sum(dtype: DType) -> Subject:
     """out[j] = sum_k x[k, j]: axes global 8, reduce 12."""
     x = _values(dtype, 12, 8)
-    total = build.reduce(Ops.ADD, load(1, dtype, (12, 8)), (0,))
-    return Subject(build.sink(store(0, total, (1, 8))), [None, x], [_as(dtype, x.sum(0))])
+    return Subject(reduction(Ops.ADD, dtype, (12, 8), 0), [None, x], [_as(dtype, x.sum(0))])
 
 
 def all_sum(dtype: DType) -> Subject:
     """out = sum_k x[k]: axis reduce 64."""
     x = _values(dtype, 64)
-    total = build.reduce(Ops.ADD, load(1, dtype, (64,)), (0,))
-    return Subject(build.sink(store(0, total, (1,))), [None, x], [_as(dtype, x.sum(keepdims=True))])
+    kernel = reduction(Ops.ADD, dtype, (64,), 0)
+    return Subject(kernel, [None, x], [_as(dtype, x.sum(keepdims=True))])
 
 
 def prime_sum(dtype: DType) -> Subject:
     """out[i] = sum_k x[i, k] of primes: axes global 5, reduce 11."""
     x = _values(dtype, 5, 11)
-    total = build.reduce(Ops.ADD, load(1, dtype, (5, 11)), (1,))
-    return Subject(build.sink(store(0, total, (5, 1))), [None, x], [_as(dtype, x.sum(1))])
+    return Subject(reduction(Ops.ADD, dtype, (5, 11), 1), [None, x], [_as(dtype, x.sum(1))])
 
 
 def row_max(dtype: DType) -> Subject:
@@ -176,28 +187,18 @@ def row_max(dtype: DType) -> Subject:
     x = _values(dtype, 7, 12)
     if not (dtype.is_bool or dtype.is_unsigned):
         x = _as(dtype, x - 4)
-    largest = build.reduce(Ops.MAX, load(1, dtype, (7, 12)), (1,))
-    return Subject(build.sink(store(0, largest, (7, 1))), [None, x], [_as(dtype, x.max(1))])
+    return Subject(reduction(Ops.MAX, dtype, (7, 12), 1), [None, x], [_as(dtype, x.max(1))])
 
 
 def product(dtype: DType) -> Subject:
     """out[i] = prod_k x[i, k] of ones and twos: axes global 5, reduce 8."""
     x = _as(dtype, np.abs(_values(dtype, 5, 8)) % 2 + 1)
-    value = build.reduce(Ops.MUL, load(1, dtype, (5, 8)), (1,))
-    return Subject(build.sink(store(0, value, (5, 1))), [None, x], [_as(dtype, x.prod(1))])
+    return Subject(reduction(Ops.MUL, dtype, (5, 8), 1), [None, x], [_as(dtype, x.prod(1))])
 
 
 def _multiplied(dtype: DType, rows: int, columns: int, depth: int) -> Subject:
     a, b = _values(dtype, rows, depth), _values(dtype, depth, columns, seed=2)
-    shape = (rows, columns, depth)
-    left = load_view(1, dtype, shaped((rows, 1, depth)).expand(shape))
-    right = load_view(
-        2,
-        dtype,
-        shaped((depth, columns)).permute((1, 0)).reshape((1, columns, depth)).expand(shape),
-    )
-    total = build.reduce(Ops.ADD, build.mul(left, right), (2,))
-    kernel = build.sink(store(0, total, (rows, columns, 1)))
+    kernel = named.matmul(rows, columns, depth, dtype)
     wide = a.astype(np.float64) @ b.astype(np.float64)
     return Subject(kernel, [None, a, b], [_as(dtype, wide)])
 
@@ -220,65 +221,52 @@ def large_product(dtype: DType) -> Subject:
 def nested(dtype: DType) -> Subject:
     """out[i] = sum_j max_k x[i, j, k]: axes global 4, reduce 6, reduce 8."""
     x = _values(dtype, 4, 6, 8)
-    inner = build.reduce(Ops.MAX, load(1, dtype, (4, 6, 8)), (2,))
-    kernel = build.sink(store(0, build.reduce(Ops.ADD, inner, (1,)), (4, 1, 1)))
-    return Subject(kernel, [None, x], [_as(dtype, x.max(2).sum(1))])
+    return Subject(sum_of_maxima(dtype, 4, 6, 8), [None, x], [_as(dtype, x.max(2).sum(1))])
 
 
 def nested_sums(dtype: DType) -> Subject:
     """out[i] = sum_j (sum_k x[i, j, k]) ** 2: axes global 4, reduce 6, reduce 8."""
     x = _values(dtype, 4, 6, 8, limit=2)
-    inner = build.reduce(Ops.ADD, load(1, dtype, (4, 6, 8)), (2,))
-    kernel = build.sink(store(0, build.reduce(Ops.ADD, build.mul(inner, inner), (1,)), (4, 1, 1)))
+    inner = total(load(1, dtype, (4, 6, 8)), 2)
+    kernel = kernel_of(total(build.mul(inner, inner), 1), 4, 1, 1)
     return Subject(kernel, [None, x], [_as(dtype, (x.sum(2) ** 2).sum(1))])
 
 
 def sibling(dtype: DType) -> Subject:
     """out[i] = max_k x[i, k] - sum_k x[i, k] in one loop: axes global 6, reduce 16."""
     x = _values(dtype, 6, 16)
-    value = load(1, dtype, (6, 16))
-    result = build.sub(build.reduce(Ops.MAX, value, (1,)), build.reduce(Ops.ADD, value, (1,)))
     expected = x.max(1) - x.sum(1)
-    return Subject(build.sink(store(0, result, (6, 1))), [None, x], [_as(dtype, expected)])
+    return Subject(maximum_minus_sum(dtype, 6, 16), [None, x], [_as(dtype, expected)])
 
 
 def two_lengths(dtype: DType) -> Subject:
     """out[i] = sum_k x[i, k] - max_l y[i, l]: axes global 5, reduce 16, reduce 9."""
     x, y = _values(dtype, 5, 16), _values(dtype, 5, 9, seed=2)
-    total = build.reduce(Ops.ADD, load(1, dtype, (5, 16)), (1,))
-    largest = build.reduce(Ops.MAX, load(2, dtype, (5, 9)), (1,))
-    kernel = build.sink(store(0, build.sub(total, largest), (5, 1)))
-    return Subject(kernel, [None, x, y], [_as(dtype, x.sum(1) - y.max(1))])
+    value = build.sub(total(load(1, dtype, (5, 16)), 1), largest(load(2, dtype, (5, 9)), 1))
+    return Subject(kernel_of(value, 5, 1), [None, x, y], [_as(dtype, x.sum(1) - y.max(1))])
 
 
 def softmax(dtype: DType) -> Subject:
     """out = e - sum(e) with e = x - max(x): axes global 4, global 8, reduce 8, reduce 8."""
     x = _values(dtype, 4, 8)
     value = load(1, dtype, (4, 8))
-    above = build.sub(value, build.reduce(Ops.MAX, value, (1,)))
-    result = build.sub(above, build.reduce(Ops.ADD, above, (1,)))
+    above = build.sub(value, largest(value, 1))
+    kernel = kernel_of(build.sub(above, total(above, 1)), 4, 8)
     e = x - x.max(1, keepdims=True)
-    expected = e - e.sum(1, keepdims=True)
-    return Subject(build.sink(store(0, result, (4, 8))), [None, x], [_as(dtype, expected)])
+    return Subject(kernel, [None, x], [_as(dtype, e - e.sum(1, keepdims=True))])
 
 
 def reduce_outputs(dtype: DType) -> Subject:
     """out0 = row sums and out1 = row maxima: axes global 6, reduce 16."""
     x = _values(dtype, 6, 16)
-    value = load(2, dtype, (6, 16))
-    kernel = build.sink(
-        store(0, build.reduce(Ops.ADD, value, (1,)), (6, 1)),
-        store(1, build.reduce(Ops.MAX, value, (1,)), (6, 1)),
-    )
-    return Subject(kernel, [None, None, x], [_as(dtype, x.sum(1)), _as(dtype, x.max(1))])
+    expected = [_as(dtype, x.sum(1)), _as(dtype, x.max(1))]
+    return Subject(sum_and_maximum(dtype, 6, 16), [None, None, x], expected)
 
 
 def masked_sum(dtype: DType) -> Subject:
     """Row sums of a masked view: axes global 5, reduce 9."""
     x = _values(dtype, 5, 6)
-    value = load_view(1, dtype, shaped((5, 6)).pad(((0, 0), (1, 2))))
-    kernel = build.sink(store(0, build.reduce(Ops.ADD, value, (1,)), (5, 1)))
-    return Subject(kernel, [None, x], [_as(dtype, x.sum(1))])
+    return Subject(padded_sum(dtype, 5, 6, 1, 2), [None, x], [_as(dtype, x.sum(1))])
 
 
 def chosen_sum(dtype: DType) -> Subject:
@@ -286,24 +274,23 @@ def chosen_sum(dtype: DType) -> Subject:
     x = _values(dtype, 5, 11)
     value = load(1, dtype, (5, 11))
     kept = build.where(build.less(value, 2), value, build.const(dtype, 0))
-    kernel = build.sink(store(0, build.reduce(Ops.ADD, kept, (1,)), (5, 1)))
-    return Subject(kernel, [None, x], [_as(dtype, np.where(x < 2, x, 0).sum(1))])
+    expected = np.where(x < 2, x, 0).sum(1)
+    return Subject(kernel_of(total(kept, 1), 5, 1), [None, x], [_as(dtype, expected)])
 
 
 def repeated_sum(dtype: DType) -> Subject:
     """out[i] = sum_k x[k], the same for every i: axes global 6, reduce 8."""
     x = _values(dtype, 8)
-    value = load_view(1, dtype, shaped((1, 8)).expand((6, 8)))
-    kernel = build.sink(store(0, build.reduce(Ops.ADD, value, (1,)), (6, 1)))
+    kernel = reduced_view(Ops.ADD, dtype, shaped(1, 8).expand((6, 8)), 1)
     return Subject(kernel, [None, x], [_as(dtype, np.full(6, x.sum()))])
 
 
 def repeated_nested(dtype: DType) -> Subject:
     """out[i] = sum_j y[i, j] * sum_k x[k], x repeated: axes global 4, reduce 6, reduce 8."""
     x, y = _values(dtype, 8), _values(dtype, 4, 6, seed=2)
-    inner = build.reduce(Ops.ADD, load_view(1, dtype, shaped((1, 1, 8)).expand((4, 6, 8))), (2,))
+    inner = total(load(1, dtype, shaped(1, 1, 8).expand((4, 6, 8))), 2)
     terms = build.mul(load(2, dtype, (4, 6, 1)), inner)
-    kernel = build.sink(store(0, build.reduce(Ops.ADD, terms, (1,)), (4, 1, 1)))
+    kernel = kernel_of(total(terms, 1), 4, 1, 1)
     return Subject(kernel, [None, x, y], [_as(dtype, y.sum(1) * x.sum())])
 
 
@@ -311,7 +298,7 @@ def shifted_sum(dtype: DType) -> Subject:
     """out[i] = sum_k (x[i, k] + 1), terms that are not 0 where x is: axes global 5, reduce 11."""
     x = _values(dtype, 5, 11)
     value = build.add(load(1, dtype, (5, 11)), 1)
-    kernel = build.sink(store(0, build.reduce(Ops.ADD, value, (1,)), (5, 1)))
+    kernel = kernel_of(total(value, 1), 5, 1)
     return Subject(kernel, [None, x], [_as(dtype, (x + 1).sum(1))])
 
 
@@ -320,25 +307,24 @@ def scaled_sum(dtype: DType) -> Subject:
     x, s = _values(dtype, 5, 11), _values(dtype, 5, seed=2)
     # Past the end of x a padded loop would find 0 * s, which is NaN for an infinite s.
     value = build.mul(load(1, dtype, (5, 11)), load(2, dtype, (5, 1)))
-    kernel = build.sink(store(0, build.reduce(Ops.ADD, value, (1,)), (5, 1)))
+    kernel = kernel_of(total(value, 1), 5, 1)
     return Subject(kernel, [None, x, s], [_as(dtype, x.sum(1) * s)])
 
 
 def sum_in_place(dtype: DType) -> Subject:
     """out[i] += sum_k x[i, k]: axes global 6, reduce 16."""
     old, x = _values(dtype, 6, seed=3), _values(dtype, 6, 16)
-    total = build.reduce(Ops.ADD, load(1, dtype, (6, 16)), (1,))
-    kernel = build.sink(store(0, build.add(load(0, dtype, (6, 1)), total), (6, 1)))
+    sums = total(load(1, dtype, (6, 16)), 1)
+    kernel = kernel_of(build.add(load(0, dtype, (6, 1)), sums), 6, 1)
     return Subject(kernel, [old, x], [_as(dtype, old + x.sum(1))])
 
 
 def square(dtype: DType) -> Subject:
     """out[i, j] = sum_k a[i, k] * a[j, k], two loads of a: axes global 8, global 8, reduce 8."""
     a = _values(dtype, 8, 8)
-    left = load_view(1, dtype, shaped((8, 1, 8)).expand((8, 8, 8)))
-    right = load_view(1, dtype, shaped((1, 8, 8)).expand((8, 8, 8)))
-    total = build.reduce(Ops.ADD, build.mul(left, right), (2,))
-    kernel = build.sink(store(0, total, (8, 8, 1)))
+    rows, columns = left(8, 8, 8), right(8, 8, 8, is_transposed=True)
+    value = multiplied(load(1, dtype, rows), load(1, dtype, columns))
+    kernel = kernel_of(value, 8, 8, 1)
     return Subject(kernel, [None, a], [_as(dtype, a @ a.T)])
 
 
@@ -351,9 +337,8 @@ def gathered_product(dtype: DType) -> Subject:
     rows = gathers.chosen(
         gathers.along(2, *sizes), index, gathers.loaded(1, dtype, (2, 3), *sizes), (2,)
     )
-    columns = shaped((8, 6)).permute((1, 0)).reshape((1, 6, 1, 8)).expand((4, 6, 1, 8))
-    terms = build.mul(rows, load_view(3, dtype, columns))
-    kernel = build.sink(store(0, build.reduce(Ops.ADD, terms, (3,)), (4, 6, 1, 1)))
+    columns = shaped(8, 6).permute((1, 0)).reshape((1, 6, 1, 8)).expand((4, 6, 1, 8))
+    kernel = kernel_of(multiplied(rows, load(3, dtype, columns), 3), 4, 6, 1, 1)
     return Subject(kernel, [None, a, places, b], [_as(dtype, a[places] @ b)])
 
 
@@ -361,8 +346,7 @@ def symbolic_row_sums(dtype: DType) -> Subject:
     """out[i] = sum_k x[i, k] for i < n: axes global n, reduce 8."""
     extent, value = build.variable("n", 1, 16), 13
     old, x = _values(dtype, 16, seed=3), _values(dtype, 16, 8)
-    total = build.reduce(Ops.ADD, load_view(1, dtype, shaped((extent, 8)), 128), (1,))
-    kernel = build.sink(store_view(0, total, shaped((extent, 1)), 16))
+    kernel = reduction(Ops.ADD, dtype, (extent, 8), 1)
     expected = old.copy()
     expected[:value] = x[:value].sum(1)
     return Subject(kernel, [old, x], [_as(dtype, expected)], {"n": value})
@@ -372,8 +356,7 @@ def symbolic_columns(dtype: DType) -> Subject:
     """out[i] = sum_k x[k, i] for k < n: axes global 8, reduce n."""
     extent, value = build.variable("n", 1, 16), 5
     x = _values(dtype, 16, 8)
-    total = build.reduce(Ops.ADD, load_view(1, dtype, shaped((extent, 8)), 128), (0,))
-    kernel = build.sink(store(0, total, (1, 8)))
+    kernel = reduction(Ops.ADD, dtype, (extent, 8), 0)
     return Subject(kernel, [None, x], [_as(dtype, x[:value].sum(0))], {"n": value})
 
 
@@ -381,8 +364,7 @@ def symbolic_repeated(dtype: DType) -> Subject:
     """out[i] = sum_k x[k] for k < n, the same for every i: axes global 6, reduce n."""
     extent, value = build.variable("n", 1, 16), 9
     x = _values(dtype, 16)
-    loaded = load_view(1, dtype, shaped((1, extent)).expand((6, extent)), 16)
-    kernel = build.sink(store(0, build.reduce(Ops.ADD, loaded, (1,)), (6, 1)))
+    kernel = reduced_view(Ops.ADD, dtype, shaped(1, extent).expand((6, extent)), 1)
     return Subject(kernel, [None, x], [_as(dtype, np.full(6, x[:value].sum()))], {"n": value})
 
 

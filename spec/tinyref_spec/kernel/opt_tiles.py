@@ -7,7 +7,7 @@ element than the layout says, or a product that is lost or counted twice, shows 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -23,20 +23,19 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import AxisKind
 from tinyref.uops.tiles import TILES, FragmentLayout, MatrixTile
-from tinyref.views.shape_tracker import ShapeTracker
-from tinyref_spec.asts import load_view, store, store_view
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement, Row, Rung
 from tinyref_spec.checks import Check, kernel_needs, make_row
 from tinyref_spec.device_under_test import DeviceUnderTest, Optimised
 from tinyref_spec.error_rules import Ulp
 from tinyref_spec.kernel.opts import keeps_value
-from tinyref_spec.kernel.products import accumulator_of, expected_product, matmul
+from tinyref_spec.kernel.products import accumulator_of, expected_product
+from tinyref_spec.kernels.named import matmul, multiplied
+from tinyref_spec.kernels.notation import kernel_of, largest, left, load, right, shaped, total
 from tinyref_spec.measure import Experiment, measure
 from tinyref_spec.oracles import Expected
 
 EXACT = Ulp(0).sentence
-shaped = ShapeTracker.from_shape
 Sizes = tuple[int, int, int]
 
 
@@ -65,20 +64,16 @@ def _values(tile: MatrixTile, *shape: int, seed: int) -> Array:
     return generator.integers(-2, 3, shape).astype(numpy_dtype(tile.dtype_in))
 
 
-def _operands(tile: MatrixTile, sizes: Sizes, is_transposed: bool = False) -> tuple[UOp, UOp]:
-    """A and B over the axes m, n, k; transposed, m and k are the fast axes of their buffers."""
-    m, n, k = sizes
-    left, right = shaped((m, k)), shaped((k, n)).permute((1, 0))
-    if is_transposed:
-        left, right = shaped((k, m)).permute((1, 0)), shaped((n, k))
-    a = load_view(1, tile.dtype_in, left.reshape((m, 1, k)).expand(sizes), m * k)
-    b = load_view(2, tile.dtype_in, right.reshape((1, n, k)).expand(sizes), k * n)
+def _operands(
+    tile: MatrixTile, sizes: Sequence[int], is_transposed: bool = False
+) -> tuple[UOp, UOp]:
+    """A and B over the axes (of a batch,) m, n, k.
+
+    Transposed, m and k are the fast axes of their buffers.
+    """
+    a = load(1, tile.dtype_in, left(*sizes, is_transposed=is_transposed))
+    b = load(2, tile.dtype_in, right(*sizes, is_transposed=is_transposed))
     return a, b
-
-
-def _sum_of_products(tile: MatrixTile, a: UOp, b: UOp, axis: int = 2) -> UOp:
-    product = build.mul(build.cast(a, tile.dtype_out), build.cast(b, tile.dtype_out))
-    return build.reduce(Ops.ADD, product, (axis,))
 
 
 def _result(tile: MatrixTile, values: Array) -> Array:
@@ -92,10 +87,10 @@ def _wide(values: Array) -> Array:
 def _multiplied(tile: MatrixTile, sizes: Sizes, is_transposed: bool = False) -> Subject:
     m, n, k = sizes
     a, b = _values(tile, m, k, seed=1), _values(tile, k, n, seed=2)
-    total = _sum_of_products(tile, *_operands(tile, sizes, is_transposed))
+    value = multiplied(*_operands(tile, sizes, is_transposed), within=tile.dtype_out)
     held = (np.ascontiguousarray(a.T), np.ascontiguousarray(b.T)) if is_transposed else (a, b)
     expected = _result(tile, _wide(a) @ _wide(b))
-    return Subject(build.sink(store(0, total, (m, n, 1))), held, expected)
+    return Subject(kernel_of(value, m, n, 1), held, expected)
 
 
 def plain(tile: MatrixTile) -> Subject:
@@ -130,14 +125,11 @@ def batch(tile: MatrixTile) -> Subject:
         _values(tile, 2, k, n, seed=2),
         _values(tile, n, seed=3),
     )
-    left = load_view(1, tile.dtype_in, shaped((2, m, 1, k)).expand(shape), 2 * m * k)
-    columns = shaped((2, k, n)).permute((0, 2, 1)).reshape((2, 1, n, k))
-    right = load_view(2, tile.dtype_in, columns.expand(shape), 2 * k * n)
-    shown = shaped((1, 1, n, 1)).expand((2, m, n, 1))
-    shift = build.cast(load_view(3, tile.dtype_in, shown, n), tile.dtype_out)
-    total = build.add(_sum_of_products(tile, left, right, 3), shift)
+    shown = shaped(1, 1, n, 1).expand((2, m, n, 1))
+    shift = build.cast(load(3, tile.dtype_in, shown), tile.dtype_out)
+    products = multiplied(*_operands(tile, shape), 3, tile.dtype_out)
     expected = _result(tile, _wide(a) @ _wide(b) + _wide(row))
-    return Subject(build.sink(store(0, total, (2, m, n, 1))), (a, b, row), expected)
+    return Subject(kernel_of(build.add(products, shift), 2, m, n, 1), (a, b, row), expected)
 
 
 def expressions(tile: MatrixTile) -> Subject:
@@ -146,13 +138,13 @@ def expressions(tile: MatrixTile) -> Subject:
     sizes = (m, 2 * n, 2 * k)
     a, b = _values(tile, m, 2 * k, seed=1), _values(tile, 2 * k, 2 * n, seed=2)
     x = _values(tile, m, 2 * k, seed=3)
-    left, right = _operands(tile, sizes)
-    total = _sum_of_products(tile, build.add(left, 1), build.unary(Ops.NEG, right))
-    shown = shaped((m, 1, 2 * k)).expand(sizes)
-    largest = build.reduce(Ops.MAX, load_view(3, tile.dtype_in, shown, m * 2 * k), (2,))
-    value = build.add(total, build.cast(largest, tile.dtype_out))
+    first, second = _operands(tile, sizes)
+    negative = build.unary(Ops.NEG, second)
+    products = multiplied(build.add(first, 1), negative, within=tile.dtype_out)
+    most = largest(load(3, tile.dtype_in, left(*sizes)), 2)
+    value = build.add(products, build.cast(most, tile.dtype_out))
     expected = _result(tile, (_wide(a) + 1) @ -_wide(b) + _wide(x).max(1, keepdims=True))
-    kernel = build.sink(store(0, value, (m, 2 * n, 1)))
+    kernel = kernel_of(value, m, 2 * n, 1)
     return Subject(kernel, (a, b, x), expected)
 
 
@@ -161,13 +153,9 @@ def repeated(tile: MatrixTile) -> Subject:
     m, n, k = tile.dims
     shape = (3, m, n, k)
     a, b = _values(tile, 3, m, k, seed=1), _values(tile, 3, k, n, seed=2)
-    left = load_view(1, tile.dtype_in, shaped((3, m, 1, k)).expand(shape), 3 * m * k)
-    columns = shaped((3, k, n)).permute((0, 2, 1)).reshape((3, 1, n, k))
-    right = load_view(2, tile.dtype_in, columns.expand(shape), 3 * k * n)
-    total = build.maximum(_sum_of_products(tile, left, right, 3), 0)
-    total = build.reduce(Ops.ADD, total, (0,))
+    cut = build.maximum(multiplied(*_operands(tile, shape), 3, tile.dtype_out), 0)
     expected = _result(tile, np.maximum(_wide(a) @ _wide(b), 0).sum(0))
-    return Subject(build.sink(store(0, total, (1, m, n, 1))), (a, b), expected)
+    return Subject(kernel_of(total(cut, 0), 1, m, n, 1), (a, b), expected)
 
 
 # --- legal uses -----------------------------------------------------------------------------------
@@ -294,9 +282,12 @@ def honest(tile: MatrixTile, case_id: str, device: DeviceUnderTest) -> Measureme
     b = generator.standard_normal((inner, columns)).astype(dtype)
     expected, norm, rule = expected_product(a, b, tile.dtype_in)
     number = _number(tile, device)
-    kernel = Optimised(matmul((rows, inner, columns), tile.dtype_in), (Opt(OptOp.TC, 0, number),))
+    kernel = matmul(
+        rows, columns, inner, tile.dtype_in, accumulator_of(tile.dtype_in), tile.dtype_in
+    )
+    planned = Optimised(kernel, (Opt(OptOp.TC, 0, number),))
     inputs = [None, a.reshape(-1), b.reshape(-1)]
-    return measure(device, Experiment(case_id, kernel, inputs, [expected], [rule], norms=[norm]))
+    return measure(device, Experiment(case_id, planned, inputs, [expected], [rule], norms=[norm]))
 
 
 # --- refusals -------------------------------------------------------------------------------------
@@ -334,40 +325,38 @@ def _of(sizes: Sizes, kernel: Callable[[UOp, UOp], UOp]) -> Form:
         m, n, k = sizes
         a, b = _values(tile, m, k, seed=1), _values(tile, k, n, seed=2)
         value = kernel(*_operands(tile, sizes))
-        root = build.sink(store(0, value, (m, n, 1)))
+        root = kernel_of(value, m, n, 1)
         return _evaluated(root, np.zeros(m * n), a, b)
 
     return form
 
 
-def _largest(a: UOp, b: UOp) -> UOp:
-    return build.reduce(Ops.MAX, build.mul(a, b), (2,))
+def _maxima(a: UOp, b: UOp) -> UOp:
+    return largest(build.mul(a, b), 2)
 
 
 def _sums(a: UOp, b: UOp) -> UOp:
-    return build.reduce(Ops.ADD, build.add(a, b), (2,))
+    return total(build.add(a, b), 2)
 
 
 def _shifted(a: UOp, b: UOp) -> UOp:
-    return build.reduce(Ops.ADD, build.mul(build.add(a, 1), b), (2,))
+    return multiplied(build.add(a, 1), b)
 
 
 def _of_one(a: UOp, b: UOp) -> UOp:
-    return build.reduce(Ops.ADD, build.mul(a, a), (2,))
+    return multiplied(a, a)
 
 
 def _two_reduces(a: UOp, b: UOp) -> UOp:
-    return build.add(build.reduce(Ops.ADD, build.mul(a, b), (2,)), build.reduce(Ops.MAX, a, (2,)))
+    return build.add(multiplied(a, b), largest(a, 2))
 
 
 def of_sums(tile: MatrixTile) -> Subject:
     """An operand that is a sum itself."""
     shape = (8, 8, 8, 3)
-    left = load_view(1, _F32, shaped((8, 1, 8, 3)).expand(shape), 192)
-    inner = build.reduce(Ops.ADD, left, (3,))
-    right = load_view(2, _F32, shaped((1, 8, 8, 1)).expand((8, 8, 8, 1)), 64)
-    total = build.reduce(Ops.ADD, build.mul(inner, right), (2,))
-    kernel = build.sink(store(0, total, (8, 8, 1, 1)))
+    sums = total(load(1, _F32, shaped(8, 1, 8, 3).expand(shape)), 3)
+    right_side = load(2, _F32, shaped(1, 8, 8, 1).expand((8, 8, 8, 1)))
+    kernel = kernel_of(multiplied(sums, right_side), 8, 8, 1, 1)
     data = _values(tile, 192, seed=1), _values(tile, 64, seed=2)
     return _evaluated(kernel, np.zeros(64), *data)
 
@@ -375,17 +364,9 @@ def of_sums(tile: MatrixTile) -> Subject:
 def symbolic(tile: MatrixTile) -> Subject:
     """As many rows as a variable says."""
     extent = build.variable("n", 1, 16)
-    shape = (extent, 8, 8)
-    left = load_view(1, _F32, shaped((extent, 1, 8)).expand(shape), 128)
-    right = load_view(2, _F32, shaped((1, 8, 8)).expand(shape), 64)
-    total = build.reduce(Ops.ADD, build.mul(left, right), (2,))
-    kernel = build.sink(store_view(0, total, shaped((extent, 8, 1)), 128))
+    kernel = matmul(extent, 8, 8, _F32, is_transposed=True)
     data = _values(tile, 128, seed=1), _values(tile, 64, seed=2)
     return _evaluated(kernel, np.full(128, 9), *data, bindings={"n": 11})
-
-
-def _product(a: UOp, b: UOp) -> UOp:
-    return build.reduce(Ops.ADD, build.mul(a, b), (2,))
 
 
 @dataclass(frozen=True)
@@ -431,33 +412,35 @@ REFUSED: tuple[Refused, ...] = (
     Refused("choice", "no choice 2 of axes: accepted are 0 to 1", "TC(2, 0, level 0, mode 1)"),
     Refused("negative_choice", "no choice -1 of axes", "TC(-1, 0, level 0, mode 1)"),
     Refused(
-        "types", _NO_SUM, "TC(0, 0, level 2, mode 1)", _of((16, 8, 16), _product), tile=_NARROW
+        "types", _NO_SUM, "TC(0, 0, level 2, mode 1)", _of((16, 8, 16), multiplied), tile=_NARROW
     ),
-    Refused("maximum", _NO_SUM, "TC(0, 0, level 2, mode 1)", _of((8, 8, 8), _largest)),
+    Refused("maximum", _NO_SUM, "TC(0, 0, level 2, mode 1)", _of((8, 8, 8), _maxima)),
     Refused("no_product", _NO_SUM, "TC(0, 0, level 2, mode 1)", _of((8, 8, 8), _sums)),
     Refused("one_operand", _NO_SUM, "TC(0, 0, level 2, mode 1)", _of((8, 8, 8), _of_one)),
     Refused("inner_reduce", _NO_SUM, "TC(0, 0, level 2, mode 1)", of_sums),
     Refused("expression", _NO_SUM, form=_of((8, 8, 8), _shifted)),
     Refused("two_reduces", _NO_SUM, form=_of((8, 8, 8), _two_reduces)),
-    Refused("rows", "9 is none, and only level 2", form=_of((9, 8, 8), _product)),
-    Refused("columns", "7 is none", "TC(0, 0, level 1, mode 1)", _of((8, 7, 8), _product)),
-    Refused("depth", "12 is none", "TC(0, 0, level 1, mode 3)", _of((8, 8, 12), _product)),
+    Refused("rows", "9 is none, and only level 2", form=_of((9, 8, 8), multiplied)),
+    Refused("columns", "7 is none", "TC(0, 0, level 1, mode 1)", _of((8, 7, 8), multiplied)),
+    Refused("depth", "12 is none", "TC(0, 0, level 1, mode 3)", _of((8, 8, 12), multiplied)),
     Refused(
         "too_much",
         "16 positions for 3: accepted is 4 times the work",
         "TC(0, 0, level 2, mode 1)",
-        _of((3, 8, 8), _product),
+        _of((3, 8, 8), multiplied),
         tile=_ROUNDS,
         is_strict=False,
     ),
     Refused("terms", "terms that are not 0", "TC(0, 0, level 2, mode 1)", _of((8, 8, 7), _shifted)),
     Refused("symbolic", "symbolic extent n", "TC(0, 0, level 2, mode 1)", symbolic),
-    Refused("strict", "not where floats are strict", form=_of((16, 8, 8), _product), tile=_ROUNDS),
+    Refused(
+        "strict", "not where floats are strict", form=_of((16, 8, 8), multiplied), tile=_ROUNDS
+    ),
     Refused("repeats", "repeats elements of C", tile=_TWICE),
     Refused(
         "emulated",
         "is of float16, which the device only emulates",
-        form=_of((16, 8, 16), _product),
+        form=_of((16, 8, 16), multiplied),
         tile=_NARROW,
         change=lambda capabilities: replace(
             capabilities, dtypes=capabilities.dtypes - {dtypes.float16}

@@ -8,18 +8,15 @@ from collections.abc import Iterator
 import numpy as np
 
 from tinyref.dtype import DType, dtypes, numpy_dtype
-from tinyref.uops import build
 from tinyref.uops.node import UOp
-from tinyref.uops.ops import Ops
-from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_spec import samples
-from tinyref_spec.asts import load_view, store
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement, Row, Rung
 from tinyref_spec.checks import Check, kernel_needs, make_row
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.error_rules import Products, accumulation_bound, with_rounding
 from tinyref_spec.kernel.forms import run_exact
+from tinyref_spec.kernels.named import matmul
 from tinyref_spec.measure import Experiment, measure
 from tinyref_spec.oracles import Expected, round_to
 
@@ -53,19 +50,9 @@ def accumulator_of(dtype: DType) -> DType:
     return dtypes.float32 if dtype in (dtypes.float16, dtypes.bfloat16) else dtype
 
 
-def matmul(shape: Shape, dtype: DType, is_transposed: bool = False) -> UOp:
-    """The kernel out[i, j] = sum over k of a[i, k] * b[k, j] (or b[j, k])."""
+def _kernel(shape: Shape, dtype: DType, is_transposed: bool = False) -> UOp:
     rows, inner, columns = shape
-    left = ShapeTracker.from_shape((rows, 1, inner)).expand((rows, columns, inner))
-    right = ShapeTracker.from_shape((inner, columns)).permute((1, 0))
-    if is_transposed:
-        right = ShapeTracker.from_shape((columns, inner))
-    right = right.reshape((1, columns, inner)).expand((rows, columns, inner))
-    wide = accumulator_of(dtype)
-    a = build.cast(load_view(1, dtype, left, rows * inner), wide)
-    b = build.cast(load_view(2, dtype, right, inner * columns), wide)
-    total = build.reduce(Ops.ADD, build.mul(a, b), (2,))
-    return build.sink(store(0, build.cast(total, dtype), (rows, columns, 1)))
+    return matmul(rows, columns, inner, dtype, accumulator_of(dtype), dtype, is_transposed)
 
 
 def _exact(
@@ -83,7 +70,7 @@ def _exact(
         if dtype.is_float
         else wide.astype(np.int64).astype(numpy_dtype(dtype))
     )
-    kernel = matmul(shape, dtype, is_transposed)
+    kernel = _kernel(shape, dtype, is_transposed)
     return run_exact(case_id, device, kernel, [None, a, b], [expected])
 
 
@@ -123,7 +110,7 @@ def _measured(
     expected, norm, rule = expected_product(left, right, dtype)
     experiment = Experiment(
         case_id,
-        matmul(shape, dtype),
+        _kernel(shape, dtype),
         [None, left.reshape(-1), right.reshape(-1)],
         [expected],
         [rule],

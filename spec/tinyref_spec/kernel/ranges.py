@@ -11,26 +11,25 @@ from tinyref.dtype import dtypes
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import ViewArg
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_spec import samples
-from tinyref_spec.asts import load, store, store_view
 from tinyref_spec.case import Measurement, Row, Rung
 from tinyref_spec.checks import Check, kernel_needs, make_row
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.kernel.forms import EXACT, VIEW_FORMS, ViewForm, run_exact
+from tinyref_spec.kernels.notation import kernel_of, load, shaped, store
 
 # The numbers through a view, as literals; what the table of views says by numpy is said here once.
 LITERALS: dict[str, tuple[ShapeTracker, list[int]]] = {
-    "plain": (ShapeTracker.from_shape((5,)), [0, 1, 2, 3, 4]),
-    "one": (ShapeTracker.from_shape((1,)), [0]),
-    "padded": (ShapeTracker.from_shape((3,)).pad(((2, 1),)), [0, 0, 0, 1, 2, 0]),
-    "flipped": (ShapeTracker.from_shape((4,)).flip((0,)), [3, 2, 1, 0]),
-    "part": (ShapeTracker.from_shape((9,)).shrink(((3, 7),)), [3, 4, 5, 6]),
-    "repeated": (ShapeTracker.from_shape((1, 3)).expand((2, 3)), [0, 1, 2, 0, 1, 2]),
-    "transposed": (ShapeTracker.from_shape((2, 3)).permute((1, 0)), [0, 3, 1, 4, 2, 5]),
+    "plain": (shaped(5), [0, 1, 2, 3, 4]),
+    "one": (shaped(1), [0]),
+    "padded": (shaped(3).pad(((2, 1),)), [0, 0, 0, 1, 2, 0]),
+    "flipped": (shaped(4).flip((0,)), [3, 2, 1, 0]),
+    "part": (shaped(9).shrink(((3, 7),)), [3, 4, 5, 6]),
+    "repeated": (shaped(1, 3).expand((2, 3)), [0, 1, 2, 0, 1, 2]),
+    "transposed": (shaped(2, 3).permute((1, 0)), [0, 3, 1, 4, 2, 5]),
     "last": (
-        ShapeTracker.from_shape((2**31 - 1,)).shrink(((2**31 - 3, 2**31 - 1),)),
+        shaped(2**31 - 1).shrink(((2**31 - 3, 2**31 - 1),)),
         [2147483645, 2147483646],
     ),
 }
@@ -38,7 +37,7 @@ LITERALS: dict[str, tuple[ShapeTracker, list[int]]] = {
 
 def iota(tracker: ShapeTracker) -> UOp:
     """IOTA through a view."""
-    return UOp(Ops.IOTA, dtypes.int32, (), ViewArg(tracker))
+    return build.iota(tracker)
 
 
 def _shape(tracker: ShapeTracker) -> tuple[int, ...]:
@@ -47,15 +46,15 @@ def _shape(tracker: ShapeTracker) -> tuple[int, ...]:
 
 def _literal(name: str, case_id: str, device: DeviceUnderTest) -> Measurement:
     tracker, expected = LITERALS[name]
-    kernel = build.sink(store(0, iota(tracker), _shape(tracker)))
+    kernel = kernel_of(iota(tracker), *_shape(tracker))
     return run_exact(case_id, device, kernel, [None], [np.array(expected, np.int32)])
 
 
 def _view(form: ViewForm, case_id: str, device: DeviceUnderTest) -> Measurement:
     """out = IOTA through the view; where the view is padded it is 0."""
     size = int(np.prod(form.shape))
-    tracker = form.move(ShapeTracker.from_shape(form.shape))
-    kernel = build.sink(store(0, iota(tracker), _shape(tracker)))
+    tracker = form.move(shaped(*form.shape))
+    kernel = kernel_of(iota(tracker), *_shape(tracker))
     numbers = np.arange(size, dtype=np.int32).reshape(form.shape)
     expected = np.ascontiguousarray(form.reference(numbers))
     return run_exact(case_id, device, kernel, [None], [expected])
@@ -63,8 +62,8 @@ def _view(form: ViewForm, case_id: str, device: DeviceUnderTest) -> Measurement:
 
 def _symbolic(value: int, case_id: str, device: DeviceUnderTest) -> Measurement:
     """The first n numbers, from the last on; the rest of the output stays."""
-    tracker = ShapeTracker.from_shape((build.variable("n", 1, 64),))
-    kernel = build.sink(store_view(0, iota(tracker.flip((0,))), tracker, 64))
+    tracker = shaped(build.variable("n", 1, 64))
+    kernel = build.sink(store(0, iota(tracker.flip((0,))), tracker))
     old = samples.small_integers(dtypes.int32, 64, 5, 100)
     expected = old.copy()
     expected[:value] = [value - 1 - place for place in range(value)]
@@ -73,13 +72,13 @@ def _symbolic(value: int, case_id: str, device: DeviceUnderTest) -> Measurement:
 
 def _weighted_sum(case_id: str, device: DeviceUnderTest) -> Measurement:
     """Sum of i * x[i]: a loop over the numbers."""
-    numbers = iota(ShapeTracker.from_shape((6,)))
+    numbers = iota(shaped(6))
     total = build.reduce(Ops.ADD, build.mul(load(1, dtypes.int32, (6,)), numbers), (0,))
     data = np.array([9, 1, 0, -2, 5, 1], np.int32)
     return run_exact(
         case_id,
         device,
-        build.sink(store(0, total, (1,))),
+        kernel_of(total, 1),
         [None, data],
         # 1 + 0 - 6 + 20 + 5
         [np.array([20], np.int32)],
@@ -88,7 +87,7 @@ def _weighted_sum(case_id: str, device: DeviceUnderTest) -> Measurement:
 
 def _largest(case_id: str, device: DeviceUnderTest) -> Measurement:
     """The maximum and the sum of numbers alone: a kernel that loads nothing."""
-    numbers = iota(ShapeTracker.from_shape((7,)))
+    numbers = iota(shaped(7))
     kernel = build.sink(
         store(0, build.reduce(Ops.MAX, numbers, (0,)), (1,)),
         store(1, build.reduce(Ops.ADD, numbers, (0,)), (1,)),
@@ -99,11 +98,11 @@ def _largest(case_id: str, device: DeviceUnderTest) -> Measurement:
 
 def _triangle(case_id: str, device: DeviceUnderTest) -> Measurement:
     """1 where the row is at least the column: a mask without memory."""
-    rows = iota(ShapeTracker.from_shape((3, 1)).expand((3, 3)))
-    columns = iota(ShapeTracker.from_shape((1, 3)).expand((3, 3)))
+    rows = iota(shaped(3, 1).expand((3, 3)))
+    columns = iota(shaped(1, 3).expand((3, 3)))
     value = build.where(build.less(rows, columns), build.const(dtypes.int32, 0), 1)
     expected = [np.array([1, 0, 0, 1, 1, 0, 1, 1, 1], np.int32)]
-    return run_exact(case_id, device, build.sink(store(0, value, (3, 3))), [None], expected)
+    return run_exact(case_id, device, kernel_of(value, 3, 3), [None], expected)
 
 
 def rows() -> Iterator[Row]:

@@ -9,17 +9,16 @@ import numpy as np
 
 from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.uops import build
-from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_spec import samples
-from tinyref_spec.asts import load, load_view, store
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement, Row, Rung
 from tinyref_spec.checks import Check, kernel_needs, make_row
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.error_rules import Bounded, Ulp, accumulation_bound, with_rounding
 from tinyref_spec.kernel.forms import run_exact
+from tinyref_spec.kernels.named import padded_sum, reduction, sum_and_maximum
+from tinyref_spec.kernels.notation import kernel_of, largest, load, shaped, total
 from tinyref_spec.measure import Experiment, measure
 from tinyref_spec.oracles import Expected, round_to
 
@@ -48,17 +47,6 @@ OPS = {"add": Ops.ADD, "max": Ops.MAX, "mul": Ops.MUL}
 
 def _name(shape: Shape, axes: Axes) -> str:
     return f"{'x'.join(map(str, shape))}_over_{'_'.join(map(str, axes))}"
-
-
-def kept(shape: Shape, axes: Axes) -> Shape:
-    """The shape after a reduce, whose axes stay as size 1."""
-    return tuple(1 if axis in axes else extent for axis, extent in enumerate(shape))
-
-
-def _kernel(op: str, dtype: DType, shape: Shape, axes: Axes) -> UOp:
-    return build.sink(
-        store(0, build.reduce(OPS[op], load(1, dtype, shape), axes), kept(shape, axes))
-    )
 
 
 def _exact_values(op: str, dtype: DType, shape: Shape, seed: int) -> Array:
@@ -103,7 +91,9 @@ def _run(
 ) -> Measurement:
     data = _exact_values(op, dtype, shape, 7)
     expected = _to_dtype(_wide_reduce(op, data.reshape(shape), axes), dtype)
-    return run_exact(case_id, device, _kernel(op, dtype, shape, axes), [None, data], [expected])
+    return run_exact(
+        case_id, device, reduction(OPS[op], dtype, shape, *axes), [None, data], [expected]
+    )
 
 
 def _wrapping(dtype: DType, case_id: str, device: DeviceUnderTest) -> Measurement:
@@ -111,7 +101,7 @@ def _wrapping(dtype: DType, case_id: str, device: DeviceUnderTest) -> Measuremen
     data = samples.random_bits(dtype, 96, 3)
     expected = _to_dtype(_wide_reduce("add", data.reshape(4, 24), (1,)), dtype)
     return run_exact(
-        case_id, device, _kernel("add", dtype, (4, 24), (1,)), [None, data], [expected]
+        case_id, device, reduction(Ops.ADD, dtype, (4, 24), 1), [None, data], [expected]
     )
 
 
@@ -122,15 +112,15 @@ def _bounded(dtype: DType, seed: int, case_id: str, device: DeviceUnderTest) -> 
     shape = (8, length)
     data = samples.moderate(dtype, 8 * length, seed)
     wide = data.astype(np.float64).reshape(shape)
-    total = wide.sum(axis=1)
+    sums = wide.sum(axis=1)
     bound = accumulation_bound(np.abs(wide).sum(axis=1), length, dtype, dtype)
     if dtype is dtypes.float64:
         # The reference rounds as well.
         bound = 2 * bound
     expected = Expected(
-        round_to(total, dtype), tolerance=with_rounding(total, bound, dtype), wide=total
+        round_to(sums, dtype), tolerance=with_rounding(sums, bound, dtype), wide=sums
     )
-    kernel = _kernel("add", dtype, shape, (1,))
+    kernel = reduction(Ops.ADD, dtype, shape, 1)
     return measure(device, Experiment(case_id, kernel, [None, data], [expected], [Bounded()]))
 
 
@@ -142,7 +132,7 @@ def _special(
     data = np.array(values, dtype=numpy_dtype(dtype))
     expected = np.array([result], dtype=numpy_dtype(dtype))
     return run_exact(
-        case_id, device, _kernel(op, dtype, (len(values),), (0,)), [None, data], [expected]
+        case_id, device, reduction(OPS[op], dtype, (len(values),), 0), [None, data], [expected]
     )
 
 
@@ -151,7 +141,9 @@ def _empty(op: str, dtype: DType, case_id: str, device: DeviceUnderTest) -> Meas
     identity = {"add": 0, "mul": 1, "max": dtype.minimum}[op]
     expected = np.full(3, identity, dtype=numpy_dtype(dtype))
     nothing = np.zeros(0, dtype=numpy_dtype(dtype))
-    return run_exact(case_id, device, _kernel(op, dtype, (3, 0), (1,)), [None, nothing], [expected])
+    return run_exact(
+        case_id, device, reduction(OPS[op], dtype, (3, 0), 1), [None, nothing], [expected]
+    )
 
 
 INF = float("inf")
@@ -204,8 +196,7 @@ def _checks(op: str, dtype: DType) -> list[Check]:
 def _two_reduces(case_id: str, device: DeviceUnderTest) -> Measurement:
     """A sum and a maximum of the same rows in one kernel."""
     x = load(1, dtypes.int32, (6, 20))
-    value = build.add(build.reduce(Ops.ADD, x, (1,)), build.reduce(Ops.MAX, x, (1,)))
-    kernel = build.sink(store(0, value, (6, 1)))
+    kernel = kernel_of(build.add(total(x, 1), largest(x, 1)), 6, 1)
     data = samples.small_integers(dtypes.int32, 120, 1, 100)
     rows = data.reshape(6, 20)
     return run_exact(
@@ -215,11 +206,7 @@ def _two_reduces(case_id: str, device: DeviceUnderTest) -> Measurement:
 
 def _two_outputs(case_id: str, device: DeviceUnderTest) -> Measurement:
     """Two reduces stored to two outputs."""
-    x = load(2, dtypes.int32, (6, 20))
-    kernel = build.sink(
-        store(0, build.reduce(Ops.ADD, x, (1,)), (6, 1)),
-        store(1, build.reduce(Ops.MAX, x, (1,)), (6, 1)),
-    )
+    kernel = sum_and_maximum(dtypes.int32, 6, 20)
     data = samples.small_integers(dtypes.int32, 120, 2, 100)
     rows = data.reshape(6, 20)
     expected = [rows.sum(1).astype(np.int32), rows.max(1)]
@@ -229,8 +216,8 @@ def _two_outputs(case_id: str, device: DeviceUnderTest) -> Measurement:
 def _around(case_id: str, device: DeviceUnderTest) -> Measurement:
     """Operations before and after the reduce."""
     x = load(1, dtypes.int32, (5, 9))
-    total = build.reduce(Ops.ADD, build.mul(build.add(x, 1), 2), (1,))
-    kernel = build.sink(store(0, build.sub(total, 7), (5, 1)))
+    value = build.sub(total(build.mul(build.add(x, 1), 2), 1), 7)
+    kernel = kernel_of(value, 5, 1)
     data = samples.small_integers(dtypes.int32, 45, 3, 100)
     expected = ((data.reshape(5, 9) + 1) * 2).sum(1) - 7
     return run_exact(case_id, device, kernel, [None, data], [expected.astype(np.int32)])
@@ -238,9 +225,7 @@ def _around(case_id: str, device: DeviceUnderTest) -> Measurement:
 
 def _padded(case_id: str, device: DeviceUnderTest) -> Measurement:
     """A sum over a padded view counts the padding as 0, also after adding 1 where it is valid."""
-    tracker = ShapeTracker.from_shape((5, 6)).pad(((0, 0), (1, 2)))
-    x = load_view(1, dtypes.int32, tracker, 30)
-    kernel = build.sink(store(0, build.reduce(Ops.ADD, x, (1,)), (5, 1)))
+    kernel = padded_sum(dtypes.int32, 5, 6, 1, 2)
     data = samples.small_integers(dtypes.int32, 30, 4, 100)
     expected = data.reshape(5, 6).sum(1).astype(np.int32)
     return run_exact(case_id, device, kernel, [None, data], [expected])
@@ -248,9 +233,9 @@ def _padded(case_id: str, device: DeviceUnderTest) -> Measurement:
 
 def _broadcast(case_id: str, device: DeviceUnderTest) -> Measurement:
     """A row against all columns, reduced."""
-    row = ShapeTracker.from_shape((1, 8)).expand((4, 8))
-    value = build.mul(load_view(1, dtypes.int32, row, 8), load(2, dtypes.int32, (4, 8)))
-    kernel = build.sink(store(0, build.reduce(Ops.ADD, value, (1,)), (4, 1)))
+    row = shaped(1, 8).expand((4, 8))
+    value = build.mul(load(1, dtypes.int32, row), load(2, dtypes.int32, (4, 8)))
+    kernel = kernel_of(total(value, 1), 4, 1)
     a = samples.small_integers(dtypes.int32, 8, 5, 50)
     b = samples.small_integers(dtypes.int32, 32, 6, 50)
     expected = (a * b.reshape(4, 8)).sum(1).astype(np.int32)
@@ -269,8 +254,7 @@ FORMS = {
 def _symbolic(length: int, case_id: str, device: DeviceUnderTest) -> Measurement:
     """The sum of the first n elements."""
     extent = build.variable("n", 1, 64)
-    x = load_view(1, dtypes.int32, ShapeTracker.from_shape((extent,)), 64)
-    kernel = build.sink(store(0, build.reduce(Ops.ADD, x, (0,)), (1,)))
+    kernel = reduction(Ops.ADD, dtypes.int32, (extent,), 0)
     data = samples.small_integers(dtypes.int32, 64, 9, 100)
     expected = np.array([data[:length].sum()], dtype=np.int32)
     return run_exact(case_id, device, kernel, [None, data], [expected], {"n": length})

@@ -16,12 +16,13 @@ from tinyref.uops.node import UOp
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref.views.view import View
 from tinyref_spec import samples
-from tinyref_spec.asts import elementwise, load, load_view, store, store_view
 from tinyref_spec.bits import Array, to_bits
 from tinyref_spec.case import Measurement, Needs, Row, Rung
 from tinyref_spec.checks import Check, kernel_needs, make_row
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.error_rules import Ulp
+from tinyref_spec.kernels.named import copied, elementwise
+from tinyref_spec.kernels.notation import load, shaped, store
 from tinyref_spec.measure import Experiment, measure, refusal
 from tinyref_spec.memory import order
 from tinyref_spec.oracles import Expected
@@ -163,8 +164,8 @@ REFUSALS: dict[str, Callable[[DeviceUnderTest], object]] = {
 
 def _gated_load(dtype: DType, size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
     """A padded view: inside it is the buffer, outside 0."""
-    tracker = ShapeTracker.from_shape((size,)).pad(((2, 3),))
-    kernel = build.sink(store(0, load_view(1, dtype, tracker, size), (size + 5,)))
+    tracker = shaped(size).pad(((2, 3),))
+    kernel = copied(dtype, tracker, size)
     data = samples.random_bits(dtype, size, size)
     wide = np.pad(data, (2, 3))
     return _exact(case_id, device, kernel, [None, data], wide)
@@ -173,7 +174,7 @@ def _gated_load(dtype: DType, size: int, case_id: str, device: DeviceUnderTest) 
 def _far_load(dtype: DType, size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
     """All but the first positions are masked, and would lie far outside of the buffer."""
     tracker = ShapeTracker((View((64,), (1 << 24,), 0, ((0, 1),)),))
-    kernel = build.sink(store(0, load_view(1, dtype, tracker, 1), (64,)))
+    kernel = copied(dtype, tracker, 1)
     data = samples.moderate(dtype, 1, 5)
     expected = np.zeros(64, dtype=data.dtype)
     expected[0] = data[0]
@@ -182,20 +183,20 @@ def _far_load(dtype: DType, size: int, case_id: str, device: DeviceUnderTest) ->
 
 def _gated_store(dtype: DType, size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
     """A store through a padded view writes the valid part; the rest would hit the red zones."""
-    tracker = ShapeTracker.from_shape((size,)).pad(((2, 3),))
+    tracker = shaped(size).pad(((2, 3),))
     value = load(1, dtype, (size + 5,))
-    kernel = build.sink(store_view(0, value, tracker, size))
+    kernel = build.sink(store(0, value, tracker))
     data = samples.random_bits(dtype, size + 5, size)
     return _exact(case_id, device, kernel, [None, data], data[2 : size + 2])
 
 
 def _partial_store(dtype: DType, size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
     """A masked store into a longer buffer: the elements outside of the mask keep their values."""
-    whole = ShapeTracker.from_shape((size,))
+    whole = shaped(size)
     middle = whole.shrink(((size // 3, size - size // 3),))
     # Shown at full size again: what was cut off is masked.
     tracker = middle.pad(((size // 3, size // 3),))
-    kernel = build.sink(store_view(0, load(1, dtype, (size,)), tracker, size))
+    kernel = build.sink(store(0, load(1, dtype, (size,)), tracker, size))
     old = samples.random_bits(dtype, size, 1)
     new = samples.random_bits(dtype, size, 2)
     expected = old.copy()
@@ -232,9 +233,9 @@ def _relaunch(dtype: DType, case_id: str, device: DeviceUnderTest) -> Measuremen
 
 def _untouched(dtype: DType, size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
     """A kernel over `size` elements in the middle of its buffers leaves both ends alone."""
-    tracker = ShapeTracker.from_shape((size + 64,)).shrink(((32, size + 32),))
-    value = build.add(load_view(1, dtype, tracker, size + 64), 1)
-    kernel = build.sink(store_view(0, value, tracker, size + 64))
+    tracker = shaped(size + 64).shrink(((32, size + 32),))
+    value = build.add(load(1, dtype, tracker, size + 64), 1)
+    kernel = build.sink(store(0, value, tracker, size + 64))
     old = samples.small_integers(dtype, size + 64, 3)
     data = samples.small_integers(dtype, size + 64, 4)
     expected = old.copy()
@@ -246,7 +247,7 @@ def _capability(kind: str, value: str, case_id: str, device: DeviceUnderTest) ->
     """What is declared must work; what is not declared must be refused with a clear error."""
     dtype = dtypes.int32 if kind == "op" else next(d for d in dtypes.all if d.name == value)
     declared = device.capabilities.supports(dtype)
-    kernel = build.sink(store(0, load(1, dtype, (16,)), (16,)))
+    kernel = copied(dtype, shaped(16))
     data = samples.moderate(dtype, 16, 1)
     if declared:
         return _exact(case_id, device, kernel, [None, data], data)

@@ -26,7 +26,6 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import Dialect, Ops
 from tinyref.uops.payload import ConstArg, ReduceArg, SlotArg, ViewArg
 from tinyref.verify import verify
-from tinyref_fuzz.generate.corpus.sketch import CorpusKernel
 from tinyref_spec.kernel_case.buffers import MAX_BYTES
 from tinyref_spec.kernel_case.files import read_json
 from tinyref_spec.kernel_case.limits import (
@@ -46,6 +45,7 @@ from tinyref_spec.kernel_case.members import (
     read_version,
     read_word,
 )
+from tinyref_spec.kernels.family import CorpusKernel
 
 SCHEMA = "tinyref.kernels"
 VERSION = 1

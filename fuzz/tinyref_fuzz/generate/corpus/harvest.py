@@ -31,11 +31,11 @@ from tinyref_fuzz.generate.corpus.collection import (
     structure_of,
     work_of,
 )
-from tinyref_fuzz.generate.corpus.sketch import CorpusKernel
 from tinyref_fuzz.generate.inputs import contents
 from tinyref_spec.kernel_case import Case, Mode
 from tinyref_spec.kernel_case.files import write_text
 from tinyref_spec.kernel_case.stable_text import stable_text
+from tinyref_spec.kernels.family import CorpusKernel
 
 # Kernels of more elements take the interpreter long, and those of more nodes the compiler.
 MAX_WORK = 1 << 16

@@ -85,5 +85,5 @@ def load_in_parts(node: UOp, draw: Draw) -> UOp | None:
     high = cut(tracker, axis, middle, size).pad(along(rank, axis, middle, 0))
     everything = ShapeTracker.from_shape(tracker.shape)
     below = cut(everything, axis, 0, middle).pad(along(rank, axis, 0, size - middle))
-    is_below = UOp(Ops.VALID, dtypes.bool, (), ViewArg(below))
+    is_below = build.valid(below)
     return build.where(is_below, _through(node, low), _through(node, high))

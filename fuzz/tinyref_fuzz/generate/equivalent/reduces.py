@@ -10,7 +10,7 @@ from tinyref.dtype import dtypes
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import ReduceArg, ViewArg
+from tinyref.uops.payload import ReduceArg
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_fuzz.generate.equivalent.arithmetic import constant
 from tinyref_fuzz.generate.equivalent.casts import holds_all_of
@@ -130,7 +130,7 @@ def reduce_padded(node: UOp, draw: Draw) -> UOp | None:
     shape = kernel_shape(value)
     bounds = along(len(shape), axis, low, high)
     padded = moved(value, lambda tracker: tracker.pad(bounds), axis)
-    inside = UOp(Ops.VALID, dtypes.bool, (), ViewArg(ShapeTracker.from_shape(shape).pad(bounds)))
+    inside = build.valid(ShapeTracker.from_shape(shape).pad(bounds))
     identity = build.const(node.dtype, reduce_identity(_op(node), node.dtype))
     return node.replace(src=(build.where(inside, padded, identity),))
 

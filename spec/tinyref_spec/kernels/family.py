@@ -1,4 +1,4 @@
-"""What a kernel of the corpus is, and a short way to write one down."""
+"""What a kernel of the corpus is, and families of them that are written in one module."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 
-from tinyref.dtype import DType, PtrDType, dtypes, numpy_dtype
+from tinyref.dtype import PtrDType, numpy_dtype
 from tinyref.errors import UserError
 from tinyref.uops import build
-from tinyref.uops.node import UOp, sint
-from tinyref.uops.ops import Ops
-from tinyref.uops.payload import SlotArg, ViewArg
-from tinyref.views.shape_tracker import ShapeTracker
+from tinyref.uops.node import UOp
+from tinyref.uops.payload import SlotArg
+from tinyref_spec.kernels.notation import Sketch
 
 Array = npt.NDArray[np.generic]
 
@@ -95,43 +94,6 @@ class CorpusKernel:
         return np.where(is_extreme, random.choice(extremes, size), values).astype(target)
 
 
-@dataclass
-class Sketch:
-    """A kernel in the making: its outputs have the first slots, each load has a slot of its own."""
-
-    outputs: int = 1
-    slots: int = 0
-    stores: list[UOp] = field(default_factory=list)
-
-    def buffer(self, slot: int, dtype: DType, tracker: ShapeTracker) -> UOp:
-        """A view of a buffer that is as large as the view reaches."""
-        memory = build.define_global(slot, dtype, max(1, tracker.real_size()))
-        return UOp(Ops.VIEW, memory.dtype, (memory,), ViewArg(tracker))
-
-    def load(self, dtype: DType, tracker: ShapeTracker) -> UOp:
-        """A load of a new input."""
-        slot = self.outputs + self.slots
-        self.slots += 1
-        return build.load(self.buffer(slot, dtype, tracker))
-
-    def input(self, dtype: DType, *shape: sint) -> UOp:
-        """A load of a new input of this shape, row-major."""
-        return self.load(dtype, ShapeTracker.from_shape(shape))
-
-    def previous(self, slot: int, dtype: DType, tracker: ShapeTracker) -> UOp:
-        """What an output holds before the kernel."""
-        return build.load(self.buffer(slot, dtype, tracker))
-
-    def store(self, value: UOp, *shape: sint) -> None:
-        """Stores to the next output, row-major."""
-        self.store_to(value, ShapeTracker.from_shape(shape))
-
-    def store_to(self, value: UOp, tracker: ShapeTracker) -> None:
-        """Stores to the next output through a view."""
-        slot = len(self.stores)
-        self.stores.append(build.store(self.buffer(slot, value.dtype, tracker), value))
-
-
 class Family:
     """Kernels that are written in one module."""
 
@@ -142,51 +104,15 @@ class Family:
     def kernel(
         self, name: str, *tags: str, outputs: int = 1, largest: int = 3, **bindings: int
     ) -> Iterator[Sketch]:
-        """Adds the kernel that the block draws on the sketch."""
+        """Adds the kernel that the block writes."""
         sketch = Sketch(outputs)
         yield sketch
         if len(sketch.stores) != outputs:
             raise UserError(f"corpus: {name}: {len(sketch.stores)} stores to {outputs} outputs")
-        ast = build.sink(*sketch.stores)
+        self.add(name, build.sink(*sketch.stores), *tags, largest=largest, **bindings)
+
+    def add(self, name: str, ast: UOp, *tags: str, largest: int = 3, **bindings: int) -> None:
+        """Adds a kernel that has a name in the library."""
         self.kernels.append(
             CorpusKernel(name, frozenset(tags), ast, MappingProxyType(bindings), largest)
         )
-
-
-def shaped(*shape: sint) -> ShapeTracker:
-    """A buffer seen row-major."""
-    return ShapeTracker.from_shape(shape)
-
-
-def valid(tracker: ShapeTracker) -> UOp:
-    """Whether a position of a view is valid."""
-    return UOp(Ops.VALID, dtypes.bool, (), ViewArg(tracker))
-
-
-def numbers(tracker: ShapeTracker) -> UOp:
-    """The numbers of elements as a view shows them."""
-    return UOp(Ops.IOTA, dtypes.int32, (), ViewArg(tracker))
-
-
-def total(x: UOp, *axes: int) -> UOp:
-    """The sum over axes, which stay as size 1."""
-    return build.reduce(Ops.ADD, x, axes)
-
-
-def product(x: UOp, *axes: int) -> UOp:
-    """The product over axes, which stay as size 1."""
-    return build.reduce(Ops.MUL, x, axes)
-
-
-def largest(x: UOp, *axes: int) -> UOp:
-    """The maximum over axes, which stay as size 1."""
-    return build.reduce(Ops.MAX, x, axes)
-
-
-def below_diagonal(size: int) -> ShapeTracker:
-    """A square view, valid at column < row: a row of both, read at a period of one less."""
-    period = 2 * size - 1
-    row = shaped(1).expand((size - 1,)).pad(((size, 0),))
-    rows = row.reshape((1, period)).expand((size, period)).reshape((size * period,))
-    shifted = rows.shrink(((0, size * (period - 1)),)).reshape((size, period - 1))
-    return shifted.shrink(((0, size), (0, size)))

@@ -8,7 +8,9 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref.views.view import View
-from tinyref_fuzz.generate.corpus.sketch import Family, shaped, valid
+from tinyref_spec.kernels.family import Family
+from tinyref_spec.kernels.named import transposed
+from tinyref_spec.kernels.notation import shaped
 
 FAMILY = Family()
 kernel = FAMILY.kernel
@@ -138,8 +140,7 @@ with kernel("broadcast-row-column", "broadcast") as k:
 with kernel("broadcast-scalar", "broadcast") as k:
     k.store(build.add(k.input(i32, 64), k.load(i32, shaped(1).expand((64,)))), 64)
 
-with kernel("transpose", "transpose") as k:
-    k.store(k.load(i32, shaped(24, 16).permute((1, 0))), 16, 24)
+FAMILY.add("transpose", transposed(i32, 16, 24), "transpose")
 
 with kernel("transpose-add", "transpose") as k:
     k.store(build.add(k.input(i64, 16, 16), k.load(i64, shaped(16, 16).permute((1, 0)))), 16, 16)
@@ -181,7 +182,7 @@ with kernel("concatenate", "mask") as k:
 
 with kernel("pad-with-ones", "mask") as k:
     inside = shaped(5, 7).pad(((1, 2), (0, 1)))
-    k.store(build.where(valid(inside), k.load(i32, inside), 1), 8, 8)
+    k.store(build.where(build.valid(inside), k.load(i32, inside), 1), 8, 8)
 
 with kernel("masked-store", "mask") as k:
     k.store_to(build.add(k.input(i32, 10, 8), 1), shaped(7, 8).pad(((1, 2), (0, 0))))

@@ -7,7 +7,15 @@ from tinyref.uops import build
 from tinyref.uops.ops import Ops
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref.views.view import View
-from tinyref_fuzz.generate.corpus.sketch import Family, largest, shaped, total
+from tinyref_spec.kernels.family import Family
+from tinyref_spec.kernels.named import (
+    add_in_place,
+    matmul,
+    multiplied,
+    reduction,
+    sum_and_maximum,
+)
+from tinyref_spec.kernels.notation import largest, left, right, shaped, total
 
 FAMILY = Family()
 kernel = FAMILY.kernel
@@ -16,18 +24,6 @@ u8, u32 = dtypes.uint8, dtypes.uint32
 f16, bf16, f32 = dtypes.float16, dtypes.bfloat16, dtypes.float32
 N = build.variable("n", 1, 12)
 M = build.variable("m", 2, 6)
-
-
-def left(rows: int, columns: int, inner: int) -> ShapeTracker:
-    """The first operand of a matrix product, its axes (rows, columns, inner)."""
-    return shaped(rows, 1, inner).expand((rows, columns, inner))
-
-
-def right(rows: int, columns: int, inner: int) -> ShapeTracker:
-    """The second operand of a matrix product, its axes (rows, columns, inner)."""
-    turned = shaped(1, inner, columns).permute((0, 2, 1))
-    return turned.expand((rows, columns, inner))
-
 
 # --- products -----------------------------------------------------------------------------------
 
@@ -42,25 +38,22 @@ for name, operands, result, sizes in (
     ("int64-thin", i64, i64, (1, 20, 24)),
 ):
     tags = ("matmul", "sum", *(("float",) if operands.is_float else ()))
-    with kernel(f"matmul-{name}", *tags) as k:
-        x, y = k.load(operands, left(*sizes)), k.load(operands, right(*sizes))
-        terms = build.mul(build.cast(x, result), build.cast(y, result))
-        k.store(total(terms, 2), sizes[0], sizes[1], 1)
+    FAMILY.add(f"matmul-{name}", matmul(*sizes, operands, result), *tags)
 
 with kernel("matmul-transposed", "matmul", "transpose", "sum") as k:
-    x = k.load(i32, shaped(12, 8).permute((1, 0)).reshape((8, 1, 12)).expand((8, 8, 12)))
-    y = k.load(i32, shaped(1, 8, 12).expand((8, 8, 12)))
-    k.store(total(build.mul(x, y), 2), 8, 8, 1)
+    x = k.load(i32, left(8, 8, 12, is_transposed=True))
+    y = k.load(i32, right(8, 8, 12, is_transposed=True))
+    k.store(multiplied(x, y), 8, 8, 1)
 
 with kernel("matmul-bias-clip", "matmul", "broadcast", "sum") as k:
     x, y = k.load(i32, left(8, 12, 16)), k.load(i32, right(8, 12, 16))
     bias = k.load(i32, shaped(1, 12, 1).expand((8, 12, 1)))
-    k.store(build.maximum(build.add(total(build.mul(x, y), 2), bias), 0), 8, 12, 1)
+    k.store(build.maximum(build.add(multiplied(x, y), bias), 0), 8, 12, 1)
 
 with kernel("batched-matmul", "matmul", "sum") as k:
-    x = k.load(i16, shaped(3, 6, 1, 8).expand((3, 6, 4, 8)))
-    y = k.load(i16, shaped(3, 1, 4, 8).expand((3, 6, 4, 8)))
-    k.store(total(build.mul(x, y), 3), 3, 6, 4, 1)
+    x = k.load(i16, left(3, 6, 4, 8))
+    y = k.load(i16, right(3, 6, 4, 8, is_transposed=True))
+    k.store(multiplied(x, y, 3), 3, 6, 4, 1)
 
 with kernel("matrix-times-vector", "matmul", "sum") as k:
     x, y = k.input(i32, 24, 32), k.load(i32, shaped(1, 32).expand((24, 32)))
@@ -104,10 +97,8 @@ with kernel("smaller-output", "outputs", "broadcast", outputs=2) as k:
     k.store(build.mul(k.input(i32, 10, 16), row), 10, 16)
     k.store(build.add(row, 1), 1, 16)
 
-with kernel("two-reduces-two-outputs", "outputs", "sibling", "sum", "maximum", outputs=2) as k:
-    x = k.input(i32, 6, 24)
-    k.store(total(x, 1), 6, 1)
-    k.store(largest(x, 1), 6, 1)
+both = sum_and_maximum(i32, 6, 24)
+FAMILY.add("two-reduces-two-outputs", both, "outputs", "sibling", "sum", "maximum")
 
 with kernel("value-and-row-sum", "outputs", "reused", "sum", outputs=2) as k:
     x = k.input(i32, 8, 12)
@@ -120,9 +111,7 @@ with kernel("three-types", "outputs", "cast", outputs=3) as k:
     k.store(build.less(x, 0), 40)
     k.store(build.cast(x, i64), 40)
 
-with kernel("in-place-add", "in-place", "elementwise") as k:
-    before = k.previous(0, i32, shaped(48))
-    k.store(build.add(before, k.input(i32, 48)), 48)
+FAMILY.add("in-place-add", add_in_place(i32, 48), "in-place", "elementwise")
 
 with kernel("in-place-add-row-sum", "in-place", "sum", "broadcast") as k:
     before = k.previous(0, i32, shaped(8, 6))
@@ -133,16 +122,11 @@ with kernel("in-place-add-row-sum", "in-place", "sum", "broadcast") as k:
 with kernel("symbolic-copy", "symbolic", "elementwise", n=7) as k:
     k.store(build.add(k.input(i32, N, 8), 1), N, 8)
 
-with kernel("symbolic-sum", "symbolic", "sum", n=9) as k:
-    k.store(total(k.input(i32, 4, N), 1), 4, 1)
+FAMILY.add("symbolic-sum", reduction(Ops.ADD, i32, (4, N), 1), "symbolic", "sum", n=9)
+FAMILY.add("symbolic-rows", reduction(Ops.ADD, i32, (N, 16), 1), "symbolic", "sum", n=5)
 
-with kernel("symbolic-rows", "symbolic", "sum", n=5) as k:
-    k.store(total(k.input(i32, N, 16), 1), N, 1)
-
-with kernel("symbolic-matmul", "symbolic", "matmul", "sum", n=6) as k:
-    x = k.load(i32, shaped(8, 1, N).expand((8, 12, N)))
-    y = k.load(i32, shaped(1, 12, N).expand((8, 12, N)))
-    k.store(total(build.mul(x, y), 2), 8, 12, 1)
+symbolic = matmul(8, 12, N, i32, is_transposed=True)
+FAMILY.add("symbolic-matmul", symbolic, "symbolic", "matmul", "sum", n=6)
 
 with kernel("two-variables", "symbolic", "broadcast", n=4, m=5) as k:
     row, column = k.load(i32, shaped(1, N).expand((M, N))), k.load(i32, shaped(M, 1))

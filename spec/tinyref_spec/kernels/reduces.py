@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from tinyref.dtype import dtypes
 from tinyref.uops import build
-from tinyref_fuzz.generate.corpus.sketch import (
-    Family,
-    below_diagonal,
-    largest,
-    numbers,
-    product,
-    shaped,
-    total,
-    valid,
+from tinyref.uops.ops import Ops
+from tinyref_spec.kernels.family import Family
+from tinyref_spec.kernels.named import (
+    maximum_minus_sum,
+    padded_sum,
+    reduction,
+    sum_of_maxima,
 )
+from tinyref_spec.kernels.notation import below_diagonal, largest, product, shaped, total
 
 FAMILY = Family()
 kernel = FAMILY.kernel
@@ -24,29 +23,14 @@ boolean = dtypes.bool
 
 # --- one reduce ---------------------------------------------------------------------------------
 
-with kernel("sum-all", "sum") as k:
-    k.store(total(k.input(i32, 256), 0), 1)
-
-with kernel("sum-rows", "sum") as k:
-    k.store(total(k.input(i32, 12, 64), 1), 12, 1)
-
-with kernel("sum-columns", "sum") as k:
-    k.store(total(k.input(i32, 64, 12), 0), 1, 12)
-
-with kernel("sum-middle", "sum") as k:
-    k.store(total(k.input(u32, 4, 16, 6), 1), 4, 1, 6)
-
-with kernel("sum-two-axes", "sum", "two-axes") as k:
-    k.store(total(k.input(i32, 6, 8, 10), 0, 2), 1, 8, 1)
-
-with kernel("sum-matrix", "sum", "two-axes") as k:
-    k.store(total(k.input(i64, 16, 20), 0, 1), 1, 1)
-
-with kernel("sum-prime", "sum", "odd") as k:
-    k.store(total(k.input(i32, 5, 37), 1), 5, 1)
-
-with kernel("sum-int8-wraps", "sum", "narrow") as k:
-    k.store(total(k.input(i8, 6, 32), 1), 6, 1)
+FAMILY.add("sum-all", reduction(Ops.ADD, i32, (256,), 0), "sum")
+FAMILY.add("sum-rows", reduction(Ops.ADD, i32, (12, 64), 1), "sum")
+FAMILY.add("sum-columns", reduction(Ops.ADD, i32, (64, 12), 0), "sum")
+FAMILY.add("sum-middle", reduction(Ops.ADD, u32, (4, 16, 6), 1), "sum")
+FAMILY.add("sum-two-axes", reduction(Ops.ADD, i32, (6, 8, 10), 0, 2), "sum", "two-axes")
+FAMILY.add("sum-matrix", reduction(Ops.ADD, i64, (16, 20), 0, 1), "sum", "two-axes")
+FAMILY.add("sum-prime", reduction(Ops.ADD, i32, (5, 37), 1), "sum", "odd")
+FAMILY.add("sum-int8-wraps", reduction(Ops.ADD, i8, (6, 32), 1), "sum", "narrow")
 
 with kernel("sum-uint16-as-uint32", "sum", "cast") as k:
     k.store(total(build.cast(k.input(u16, 8, 48), u32), 1), 8, 1)
@@ -64,39 +48,27 @@ with kernel("product-uint8", "product", "narrow") as k:
 with kernel("product-int64-two-axes", "product", "two-axes", "wide") as k:
     k.store(product(build.either(k.input(i64, 4, 6, 8), 1), 1, 2), 4, 1, 1)
 
-with kernel("maximum-int32", "maximum") as k:
-    k.store(largest(k.input(i32, 10, 30), 1), 10, 1)
-
-with kernel("maximum-uint64", "maximum", "wide") as k:
-    k.store(largest(k.input(u64, 16, 8), 0), 1, 8)
+FAMILY.add("maximum-int32", reduction(Ops.MAX, i32, (10, 30), 1), "maximum")
+FAMILY.add("maximum-uint64", reduction(Ops.MAX, u64, (16, 8), 0), "maximum", "wide")
 
 with kernel("maximum-of-negatives-int8", "maximum", "narrow") as k:
     k.store(largest(build.either(k.input(i8, 6, 20), -128), 1), 6, 1)
 
-with kernel("any-bool", "maximum", "bool") as k:
-    k.store(largest(k.input(boolean, 12, 4), 1), 12, 1)
-
-with kernel("sum-float16", "sum", "float") as k:
-    k.store(total(k.input(f16, 8, 64), 1), 8, 1)
-
-with kernel("sum-bfloat16", "sum", "float", "narrow") as k:
-    k.store(total(k.input(bf16, 6, 24), 1), 6, 1)
-
-with kernel("sum-float32", "sum", "float", "two-axes") as k:
-    k.store(total(k.input(f32, 4, 16, 16), 1, 2), 4, 1, 1)
+FAMILY.add("any-bool", reduction(Ops.MAX, boolean, (12, 4), 1), "maximum", "bool")
+FAMILY.add("sum-float16", reduction(Ops.ADD, f16, (8, 64), 1), "sum", "float")
+FAMILY.add("sum-bfloat16", reduction(Ops.ADD, bf16, (6, 24), 1), "sum", "float", "narrow")
+FAMILY.add("sum-float32", reduction(Ops.ADD, f32, (4, 16, 16), 1, 2), "sum", "float", "two-axes")
 
 with kernel("product-float64", "product", "float", largest=2) as k:
     x = k.input(f64, 5, 16)
     k.store(product(build.where(build.not_equal(x, 0.0), x, 1.0), 1), 5, 1)
 
-with kernel("maximum-float32", "maximum", "float") as k:
-    k.store(largest(k.input(f32, 7, 32), 1), 7, 1)
+FAMILY.add("maximum-float32", reduction(Ops.MAX, f32, (7, 32), 1), "maximum", "float")
 
 with kernel("sum-of-nothing", "sum", "size-0") as k:
     k.store(build.add(total(k.input(i32, 6, 0), 1), 5), 6, 1)
 
-with kernel("maximum-of-one", "maximum", "size-1") as k:
-    k.store(largest(k.input(i32, 8, 1), 1), 8, 1)
+FAMILY.add("maximum-of-one", reduction(Ops.MAX, i32, (8, 1), 1), "maximum", "size-1")
 
 # --- around the reduce --------------------------------------------------------------------------
 
@@ -111,8 +83,7 @@ with kernel("sum-of-constants-not-zero", "sum", "mask") as k:
     # Terms that are 7 where nothing is loaded: this axis may not be padded.
     k.store(total(build.add(k.load(i32, shaped(5, 14).pad(((0, 0), (1, 1)))), 7), 1), 5, 1)
 
-with kernel("sum-padded", "sum", "mask", "odd") as k:
-    k.store(total(k.load(i32, shaped(7, 11).pad(((0, 0), (2, 3)))), 1), 7, 1)
+FAMILY.add("sum-padded", padded_sum(i32, 7, 11, 2, 3), "sum", "mask", "odd")
 
 with kernel("sum-transposed", "sum", "transpose") as k:
     k.store(total(k.load(i32, shaped(32, 8).permute((1, 0))), 1), 8, 1)
@@ -129,9 +100,7 @@ with kernel("sum-of-broadcast", "sum", "broadcast") as k:
 
 # --- several reduces ----------------------------------------------------------------------------
 
-with kernel("sum-and-maximum", "sibling", "sum", "maximum") as k:
-    x = k.input(i32, 8, 24)
-    k.store(build.sub(largest(x, 1), total(x, 1)), 8, 1)
+FAMILY.add("sum-and-maximum", maximum_minus_sum(i32, 8, 24), "sibling", "sum", "maximum")
 
 with kernel("three-siblings", "sibling", "sum", "product", "maximum") as k:
     x, y = k.input(i32, 6, 16), k.input(i32, 6, 16)
@@ -156,8 +125,7 @@ with kernel("siblings-over-other-axes", "sibling", "sum", "broadcast") as k:
 with kernel("siblings-of-other-lengths", "sibling", "sum", "odd") as k:
     k.store(build.sub(total(k.input(i32, 5, 16), 1), total(k.input(i32, 5, 9), 1)), 5, 1)
 
-with kernel("sum-of-maxima", "nested", "sum", "maximum") as k:
-    k.store(total(largest(k.input(i32, 4, 8, 12), 2), 1), 4, 1, 1)
+FAMILY.add("sum-of-maxima", sum_of_maxima(i32, 4, 8, 12), "nested", "sum", "maximum")
 
 with kernel("maximum-of-products-of-sums", "nested", "sum", "product", "maximum") as k:
     k.store(largest(product(total(k.input(i32, 3, 4, 6, 8), 3), 2), 1), 3, 1, 1, 1)
@@ -187,17 +155,17 @@ with kernel("weighted-by-other-reduce", "nested", "reused", "sum") as k:
 # --- counting -----------------------------------------------------------------------------------
 
 with kernel("count-up", "count", "multi-view") as k:
-    k.store(total(build.cast(valid(below_diagonal(16)), i32), 1), 16, 1)
+    k.store(total(build.cast(build.valid(below_diagonal(16)), i32), 1), 16, 1)
 
 with kernel("running-sum", "count", "sum", "multi-view") as k:
     x = k.load(i32, shaped(1, 12).expand((12, 12)))
-    k.store(total(build.where(valid(below_diagonal(12)), x, 0), 1), 12, 1)
+    k.store(total(build.where(build.valid(below_diagonal(12)), x, 0), 1), 12, 1)
 
 with kernel("lower-triangle", "count", "multi-view") as k:
-    k.store(build.where(valid(below_diagonal(10)), k.input(i32, 10, 10), -1), 10, 10)
+    k.store(build.where(build.valid(below_diagonal(10)), k.input(i32, 10, 10), -1), 10, 10)
 
 with kernel("gather-rows", "gather", "nested", "count") as k:
-    position = total(build.cast(valid(below_diagonal(8).reshape((1, 8, 8))), i32), 2)
+    position = total(build.cast(build.valid(below_diagonal(8).reshape((1, 8, 8))), i32), 2)
     wanted = build.both(k.load(i32, shaped(6, 1, 1)), 7)
     table = k.load(i32, shaped(1, 8, 1))
     chosen = build.where(build.equal(position, wanted), table, 0)
@@ -207,21 +175,21 @@ with kernel("choose-rows", "gather", "float") as k:
     shape = (6, 9, 4)
     place = build.both(k.load(i32, shaped(6, 1, 1).expand(shape)), 15)
     table = k.load(f32, shaped(1, 9, 4).expand(shape))
-    here = build.equal(numbers(shaped(1, 9, 1).expand(shape)), place)
+    here = build.equal(build.iota(shaped(1, 9, 1).expand(shape)), place)
     k.store(total(build.where(here, table, 0.0), 1), 6, 1, 4)
 
 with kernel("choose-pairs", "gather", "two-axes", "narrow") as k:
     shape = (10, 5, 3)
     row, column = (build.mod(k.load(i16, shaped(10, 1, 1).expand(shape)), 7) for _ in range(2))
-    rows = build.cast(numbers(shaped(1, 5, 1).expand(shape)), i16)
-    columns = build.cast(numbers(shaped(1, 1, 3).flip((2,)).expand(shape)), i16)
+    rows = build.cast(build.iota(shaped(1, 5, 1).expand(shape)), i16)
+    columns = build.cast(build.iota(shaped(1, 1, 3).flip((2,)).expand(shape)), i16)
     here = build.both(build.equal(rows, row), build.equal(columns, column))
     k.store(total(build.where(here, k.load(i16, shaped(1, 5, 3).expand(shape)), 0), 1, 2), 10, 1, 1)
 
 with kernel("choose-then-multiply", "gather", "nested", "matmul") as k:
     cube = (4, 7, 6, 5)
     place = build.mod(k.load(i64, shaped(4, 1, 1, 1).expand(cube)), 8)
-    here = build.equal(build.cast(numbers(shaped(1, 7, 1, 1).expand(cube)), i64), place)
+    here = build.equal(build.cast(build.iota(shaped(1, 7, 1, 1).expand(cube)), i64), place)
     chosen = total(build.where(here, k.load(i32, shaped(1, 7, 6, 1).expand(cube)), 0), 1)
     k.store(
         total(build.mul(chosen, k.load(i32, shaped(1, 1, 6, 5).expand((4, 1, 6, 5)))), 2),
@@ -233,8 +201,8 @@ with kernel("choose-then-multiply", "gather", "nested", "matmul") as k:
 
 with kernel("weigh-by-place", "sum", "odd") as k:
     x = k.input(i32, 7, 11)
-    k.store(total(build.mul(x, numbers(shaped(7, 11).flip((1,)))), 1), 7, 1)
+    k.store(total(build.mul(x, build.iota(shaped(7, 11).flip((1,)))), 1), 7, 1)
 
 with kernel("one-hot", "gather", "nested", "count", "bool") as k:
-    position = total(build.cast(valid(below_diagonal(9).reshape((1, 9, 9))), i32), 2)
+    position = total(build.cast(build.valid(below_diagonal(9).reshape((1, 9, 9))), i32), 2)
     k.store(build.equal(position, build.mod(k.load(i32, shaped(7, 1, 1)), 9)), 7, 9, 1)

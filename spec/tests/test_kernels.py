@@ -1,0 +1,119 @@
+"""The library of kernels: what each named one computes, by numpy, and what its buffers are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from tinyref.dtype import PtrDType, dtypes
+from tinyref.interpret.evaluate import evaluate
+from tinyref.uops import build
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Dialect, Ops
+from tinyref.uops.payload import SlotArg
+from tinyref.verify import verify
+from tinyref_spec.kernels import named
+from tinyref_spec.kernels.notation import Sketch, kernel_of, left, load, right, shaped
+
+i8, i32, f16, f32 = dtypes.int8, dtypes.int32, dtypes.float16, dtypes.float32
+A = np.array([[1, -2, 3], [4, 5, -6]], np.int32)
+B = np.array([[7, 8, 9, 1], [2, -3, 4, 5], [6, 0, -1, 2]], np.int32)
+X = np.array([[3, -1, 4, 1], [5, -9, 2, 6]], np.int32)
+
+
+def sizes_of(ast: UOp) -> list[int]:
+    """The elements of each buffer, by slot."""
+    found = {
+        node.arg.slot: node.dtype.size
+        for node in ast.toposort()
+        if isinstance(node.arg, SlotArg) and isinstance(node.dtype, PtrDType)
+    }
+    return [found[slot] for slot in range(len(found))]
+
+
+def outputs(ast: UOp, *buffers: np.ndarray) -> list[list[float]]:
+    """What a kernel writes, where all outputs hold zeros before."""
+    verify(Dialect.AST, ast)
+    count = len(ast.src)
+    assert sizes_of(ast)[count:] == [each.size for each in buffers]
+    before = [np.zeros(size, np.int32) for size in sizes_of(ast)[:count]]
+    contents = dict(enumerate([*before, *(each.reshape(-1) for each in buffers)]))
+    written = evaluate(ast, contents, {})
+    return [written[slot].tolist() for slot in sorted(written)]
+
+
+CASES: dict[str, tuple[UOp, tuple[np.ndarray, ...], list[list[int]]]] = {
+    "constant": (named.constant(i32, 7, 3), (), [[7, 7, 7]]),
+    "elementwise": (named.elementwise(build.sub, (i32, i32), 2, 4), (X, X[::-1].copy()), [
+        [-2, 8, 2, -5, 2, -8, -2, 5],
+    ]),
+    "copied": (named.copied(i32, shaped(8).flip((0,))), (X,), [[6, 2, -9, 5, 1, 4, -1, 3]]),
+    "part of a larger buffer": (
+        named.copied(i32, shaped(8).shrink(((2, 5),)), 8), (X,), [[4, 1, 5]],
+    ),
+    "transposed": (named.transposed(i32, 4, 2), (X,), [[3, 5, -1, -9, 4, 2, 1, 6]]),
+    "sum": (named.reduction(Ops.ADD, i32, (2, 4), 1), (X,), [[7, 4]]),
+    "product": (named.reduction(Ops.MUL, i32, (2, 4), 0), (X,), [[15, 9, 8, 6]]),
+    "maximum": (named.reduction(Ops.MAX, i32, (2, 4), 0, 1), (X,), [[6]]),
+    "padded sum": (named.padded_sum(i32, 2, 4, 1, 3), (X,), [[7, 4]]),
+    "maximum minus sum": (named.maximum_minus_sum(i32, 2, 4), (X,), [[-3, 2]]),
+    "sum and maximum": (named.sum_and_maximum(i32, 2, 4), (X,), [[7, 4], [4, 6]]),
+    "sum of maxima": (named.sum_of_maxima(i32, 2, 2, 2), (X,), [[7, 11]]),
+    "matrix product": (named.matmul(2, 4, 3, i32), (A, B), [(A @ B).ravel().tolist()]),
+    "matrix product, transposed": (
+        named.matmul(2, 4, 3, i32, is_transposed=True), (A, B.T.copy()), [(A @ B).ravel().tolist()],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_named_kernel_computes_what_it_says(name: str) -> None:
+    ast, buffers, expected = CASES[name]
+    assert outputs(ast, *buffers) == expected
+
+
+def test_what_is_added_in_place_is_there_before() -> None:
+    written = evaluate(named.add_in_place(i32, 2), {0: np.int32([1, 2]), 1: np.int32([5, -7])}, {})
+    assert written[0].tolist() == [6, -5]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [(A, B), (np.stack([A, -A]), np.stack([B, 2 * B]))], ids=["one", "batch"]
+)
+@pytest.mark.parametrize("is_transposed", [False, True])
+def test_operands_of_products_may_be_held_transposed(
+    first: np.ndarray, second: np.ndarray, is_transposed: bool
+) -> None:
+    sizes = (*first.shape[:-2], 2, 4, 3)
+    a = load(1, i32, left(*sizes, is_transposed=is_transposed))
+    b = load(2, i32, right(*sizes, is_transposed=is_transposed))
+    ast = kernel_of(named.multiplied(a, b, len(sizes) - 1), *sizes[:-1], 1)
+    turn: Callable[[np.ndarray], np.ndarray] = (
+        (lambda x: np.swapaxes(x, -1, -2).copy()) if is_transposed else np.asarray
+    )
+    assert outputs(ast, turn(first), turn(second)) == [(first @ second).ravel().tolist()]
+
+
+def test_products_are_summed_within_one_type_and_stored_in_another() -> None:
+    ast = named.matmul(1, 1, 3, i8, i32, f16)
+    a, b = np.array([100, 100, 1], np.int8), np.array([100, -100, 3], np.int8)
+    written = evaluate(ast, {0: np.zeros(1, np.float16), 1: a, 2: b}, {})
+    assert written[0].dtype == np.float16
+    assert written[0].tolist() == [3]
+
+
+def test_symbolic_sizes_take_a_buffer_of_the_largest() -> None:
+    n = build.variable("n", 1, 5)
+    assert sizes_of(named.matmul(n, 4, 3, f32)) == [20, 15, 12]
+    assert sizes_of(named.reduction(Ops.ADD, f32, (n, 3), 1)) == [5, 15]
+
+
+def test_a_sketch_numbers_its_slots_outputs_first_and_has_no_empty_buffer() -> None:
+    sketch = Sketch(outputs=2)
+    x, y = sketch.input(i32, 2, 3), sketch.input(f32, 0)
+    sketch.store(x, 2, 3)
+    sketch.store_to(y, shaped(0))
+    assert sizes_of(build.sink(*sketch.stores)) == [6, 1, 6, 1]
+    assert sizes_of(named.copied(i32, shaped(0))) == [0, 0]
