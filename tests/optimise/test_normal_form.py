@@ -31,18 +31,10 @@ from tinyref_fuzz.generate.policies import POLICIES
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_spec.kernels.corpus import corpus_kernels
 from tinyref_spec.kernels.family import CorpusKernel
-from tinyref_spec.kernels.notation import kernel_of, load, shaped, store
+from tinyref_spec.kernels.notation import kernel_of, largest, load, shaped, store, total
 
 i32 = dtypes.int32
 KERNELS = tuple(corpus_kernels().values())
-
-
-def total(x: UOp, *axes: int) -> UOp:
-    return build.reduce(Ops.ADD, x, axes)
-
-
-def largest(x: UOp, *axes: int) -> UOp:
-    return build.reduce(Ops.MAX, x, axes)
 
 
 def rows(slot: int = 1, shape: tuple[int, ...] = (4, 8)) -> UOp:
@@ -108,26 +100,22 @@ def test_generated_kernels_keep_their_value(seed: int) -> None:
 
 def chosen(position: UOp, value: UOp, otherwise: UOp) -> UOp:
     """`value` where `position` is the one element of slot 2, else `otherwise`."""
-    wanted = load(2, i32, 1, tracker((1,) * len(kernel_shape(position))))
+    wanted = load(2, i32, (1,) * len(kernel_shape(position)))
     return UOp(Ops.WHERE, i32, (build.not_equal(position, wanted), otherwise, value))
 
 
-def iota(shown: ShapeTracker) -> UOp:
-    return UOp(Ops.IOTA, i32, (), ViewArg(shown))
-
-
 def hidden_by_a_reduce_of_one() -> UOp:
-    value = chosen(iota(tracker((12, 1))), rows(1, (12, 1)), build.const(i32, 1))
+    value = chosen(build.iota(shaped(12, 1)), rows(1, (12, 1)), build.const(i32, 1))
     return build.reduce(Ops.MUL, total(value, 1), (0,))
 
 
 def hidden_by_a_reduce_of_nothing() -> UOp:
-    nothing = total(load(3, i32, 1, tracker((1, 0))), 1)
-    return total(chosen(iota(tracker((12, 1))), rows(1, (12, 1)), nothing), 0)
+    nothing = total(load(3, i32, (1, 0), 1), 1)
+    return total(chosen(build.iota(shaped(12, 1)), rows(1, (12, 1)), nothing), 0)
 
 
 def over_axes_that_become_one() -> UOp:
-    position = iota(tracker((12,)).reshape((3, 4)))
+    position = build.iota(shaped(12).reshape((3, 4)))
     return total(chosen(position, rows(1, (3, 4)), build.const(i32, 0)), 0, 1)
 
 
@@ -135,7 +123,7 @@ def over_axes_that_become_one() -> UOp:
     "make", [hidden_by_a_reduce_of_one, hidden_by_a_reduce_of_nothing, over_axes_that_become_one]
 )
 def test_a_choice_that_the_form_itself_brings_to_light_is_folded(make: Callable[[], UOp]) -> None:
-    ast = build.sink(store(0, 1, tracker((1, 1)), make()))
+    ast = kernel_of(make(), 1, 1)
     contents = {0: np.zeros(1, np.int32), 1: np.arange(100, 112, dtype=np.int32)}
     contents |= {2: np.array([7], np.int32), 3: np.zeros(1, np.int32)}
     agrees(ast, contents, {})
