@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from tinyref.errors import UserError
+from tinyref.optimise.opt import OPTS
 
 
 @dataclass(frozen=True)
@@ -204,30 +205,10 @@ _KERNEL: dict[str, tuple[str, str]] = {
         "An optimisation that is not legal is refused with a reason; the kernel is unchanged.",
         OPTIMISER,
     ),
-    "kernel.opt.tc": (
-        "TC computes a sum of products on a matrix tile: by instruction, by its shape alone, or "
-        "from local memory.",
-        OPTIMISER,
-    ),
-    "kernel.opt.upcast": ("UPCAST splits output lanes off a global or local axis.", OPTIMISER),
-    "kernel.opt.unroll": ("UNROLL splits lanes off a reduce or group axis; 0 is all.", OPTIMISER),
-    "kernel.opt.local": ("LOCAL splits work-items off a global axis.", OPTIMISER),
-    "kernel.opt.group": (
-        "GROUP splits the inner part of a reduce off to work-items, which meet in shared memory.",
-        OPTIMISER,
-    ),
-    "kernel.opt.grouptop": ("GROUPTOP is GROUP of the outer part.", OPTIMISER),
-    "kernel.opt.nolocals": ("NOLOCALS runs a kernel without work-items.", OPTIMISER),
-    "kernel.opt.swap": ("SWAP exchanges two global axes.", OPTIMISER),
-    "kernel.opt.padto": (
-        "PADTO goes over an axis to a multiple; what is past the end reads 0 and writes nothing.",
-        OPTIMISER,
-    ),
-    "kernel.opt.thread": ("THREAD shares a global axis among threads of the host.", OPTIMISER),
-    "kernel.opt.pack": (
-        "PACK copies what the loads of a buffer touch into scratch memory before it is used.",
-        OPTIMISER,
-    ),
+    **{
+        f"kernel.opt.{op.value.lower()}": (f"{op.value} {spec.effect}.", OPTIMISER)
+        for op, spec in OPTS.items()
+    },
     "kernel.matmul": ("Products of small integers are exact in every float dtype.", LIMITS),
     "kernel.matmul.statistics": (
         "Over 1,000 products and more the errors have no bias, and no more spread than honest "

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from tinyref.optimise.opt import OPTS
 from tinyref_spec import catalogue
 from tinyref_spec.case import Case, Profile, Row, Rung
 from tinyref_spec.clauses import clause, clauses
@@ -69,8 +70,8 @@ def index_page() -> str:
         for rung in Rung
     ]
     lines += _table(("rung", "name", "what holds there", "rows"), climbed)
-    lines += ["", "See also the [clauses](clauses.md), the [error limits](limits.md) and the"]
-    lines += ["[rewrite rules](rules.md).", ""]
+    lines += ["", "See also the [clauses](clauses.md), the [error limits](limits.md), the"]
+    lines += ["[rewrite rules](rules.md) and the [optimisations](optimisations.md).", ""]
     return "\n".join(lines)
 
 
@@ -181,6 +182,18 @@ def rules_page() -> str:
     return "\n".join([*lines, ""])
 
 
+def optimisations_page() -> str:
+    """Every optimisation of the kernel optimiser: what it does, and where it is refused."""
+    lines = ["# Optimisations", NOTE, ""]
+    lines.append("What `Opt(op, axis, arg)` does to a plan ([optimiser](../optimiser.md)).")
+    lines.append("")
+    lines += _table(
+        ("op", "effect", "refused"),
+        ((op.value, spec.effect, spec.refused) for op, spec in OPTS.items()),
+    )
+    return "\n".join([*lines, ""])
+
+
 def pages() -> dict[str, str]:
     """Every page by file name."""
     found = {
@@ -188,6 +201,7 @@ def pages() -> dict[str, str]:
         "clauses.md": clauses_page(),
         "limits.md": limits_page(),
         "rules.md": rules_page(),
+        "optimisations.md": optimisations_page(),
     }
     return {**found, **{f"{level}.md": level_page(level) for level in LEVELS}}
 

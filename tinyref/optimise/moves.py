@@ -1,6 +1,6 @@
 """What each optimisation does to a plan, and where it is refused.
 
-The conditions are those of the table in `docs/optimiser.md`, in its order.
+The conditions are those that `opt.OPTS` tells in words.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tinyref.algebra.symbolic import describe
 from tinyref.errors import UserError
 from tinyref.optimise.launch import launch_axes
 from tinyref.optimise.limits import limit_problem
-from tinyref.optimise.opt import KernelOptError, Opt, OptOp
+from tinyref.optimise.opt import MAX_UNROLL, MAX_UPCAST, KernelOptError, Opt, OptOp
 from tinyref.optimise.padding import padding_problem
 from tinyref.optimise.plan import (
     ITEM_KINDS,
@@ -24,9 +24,6 @@ from tinyref.optimise.plan import (
 from tinyref.optimise.tile import MAX_PADDING, with_tile
 from tinyref.uops.build import slot_of
 from tinyref.uops.payload import AxisKind
-
-MAX_UPCAST = 16
-MAX_UNROLL = 32
 
 # Gives the new plan, or the reason for a refusal.
 Move = Callable[[Plan, Opt], Plan | str]
@@ -50,7 +47,7 @@ def attempted(plan: Plan, opt: Opt) -> Plan | str:
 
 
 def _moved(plan: Plan, opt: Opt) -> Plan | str:
-    if opt.op not in (OptOp.TC, OptOp.NOLOCALS) and not 0 <= opt.axis < len(plan.axes):
+    if opt.spec.has_axis and not 0 <= opt.axis < len(plan.axes):
         return _no_axis(plan, opt.axis)
     return MOVES[opt.op](plan, opt)
 
@@ -86,11 +83,11 @@ def _split(plan: Plan, opt: Opt, kind: AxisKind, from_outside: bool = False) -> 
     return plan.with_axes([*others, cut])
 
 
-def _kind_problem(plan: Plan, opt: Opt, *accepted: AxisKind) -> str | None:
+def _kind_problem(plan: Plan, opt: Opt) -> str | None:
     kind = plan.axes[opt.axis].kind
-    if kind in accepted:
+    if kind in opt.spec.kinds:
         return None
-    names = " and ".join(each.value for each in accepted)
+    names = " and ".join(each.value for each in opt.spec.kinds)
     return f"axis {opt.axis} is {kind.value}: accepted are {names} axes"
 
 
@@ -101,7 +98,7 @@ def _whole(plan: Plan, opt: Opt) -> Opt:
 
 
 def _upcast(plan: Plan, opt: Opt) -> Plan | str:
-    problem = _kind_problem(plan, opt, AxisKind.GLOBAL, AxisKind.LOCAL)
+    problem = _kind_problem(plan, opt)
     if problem:
         return problem
     opt = _whole(plan, opt)
@@ -113,7 +110,7 @@ def _upcast(plan: Plan, opt: Opt) -> Plan | str:
 def _unroll(plan: Plan, opt: Opt) -> Plan | str:
     if plan.axes[opt.axis].kind is AxisKind.UNROLL:
         return f"axis {opt.axis} is unrolled already"
-    problem = _kind_problem(plan, opt, AxisKind.REDUCE, AxisKind.GROUP_REDUCE)
+    problem = _kind_problem(plan, opt)
     if problem:
         return problem
     opt = _whole(plan, opt)
@@ -129,12 +126,12 @@ def _group_problem(plan: Plan) -> str | None:
 
 
 def _local(plan: Plan, opt: Opt) -> Plan | str:
-    problem = _group_problem(plan) or _kind_problem(plan, opt, AxisKind.GLOBAL)
+    problem = _group_problem(plan) or _kind_problem(plan, opt)
     return problem or _split(plan, opt, AxisKind.LOCAL)
 
 
 def _group(plan: Plan, opt: Opt) -> Plan | str:
-    problem = _group_problem(plan) or _kind_problem(plan, opt, AxisKind.REDUCE)
+    problem = _group_problem(plan) or _kind_problem(plan, opt)
     if problem:
         return problem
     if not plan.capabilities.shared_bytes:
@@ -165,7 +162,7 @@ def _thread(plan: Plan, opt: Opt) -> Plan | str:
         return "the device shares no launch among threads"
     if plan.capabilities.has_grid:
         return "the device has launch indices of its own"
-    problem = _kind_problem(plan, opt, AxisKind.GLOBAL)
+    problem = _kind_problem(plan, opt)
     if problem:
         return problem
     if plan.of_kind(AxisKind.THREAD):
@@ -198,7 +195,7 @@ def _pad_to(plan: Plan, opt: Opt) -> Plan | str:
         return f"axis {opt.axis} is a lane of the matrix tile"
     if axis.kind in (AxisKind.UPCAST, AxisKind.UNROLL):
         return f"axis {opt.axis} is unrolled into lanes"
-    problem = _kind_problem(plan, opt, AxisKind.GLOBAL, AxisKind.REDUCE)
+    problem = _kind_problem(plan, opt)
     if problem:
         return problem
     if not isinstance(axis.extent, int):
@@ -258,7 +255,7 @@ def _pack(plan: Plan, opt: Opt) -> Plan | str:
     capabilities = plan.capabilities
     if capabilities.has_groups or not capabilities.shared_bytes:
         return "the device has no scratch memory of a single work-item"
-    problem = _kind_problem(plan, opt, AxisKind.GLOBAL)
+    problem = _kind_problem(plan, opt)
     if problem:
         return problem
     loads = plan.loads_of(opt.arg)

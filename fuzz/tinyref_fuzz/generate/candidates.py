@@ -8,21 +8,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from tinyref.optimise.opt import Opt, OptOp
-from tinyref.optimise.plan import ITEM_KINDS, LANE_KINDS, Axis, Plan, changes, number_of
+from tinyref.optimise.opt import OPTS, Argument, Opt, OptOp
+from tinyref.optimise.plan import LANE_KINDS, Axis, Plan, changes, number_of
 from tinyref.optimise.tile import TileMode
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import AxisKind, SlotArg
 from tinyref_fuzz.generate.tape import Tape
 
+WEIGHT = 8.0
 # Those that are legal in many places, such as PADTO, or bar others, as NOLOCALS does, are rarer.
-WEIGHTS = {
-    OptOp.UPCAST: 8.0,
-    OptOp.UNROLL: 8.0,
-    OptOp.LOCAL: 8.0,
-    OptOp.GROUP: 8.0,
-    OptOp.GROUPTOP: 8.0,
+_OTHER_WEIGHTS = {
     OptOp.SWAP: 3.0,
     OptOp.PADTO: 5.0,
     OptOp.THREAD: 4.0,
@@ -30,6 +26,7 @@ WEIGHTS = {
     OptOp.TC: 30.0,
     OptOp.NOLOCALS: 0.7,
 }
+WEIGHTS = {op: _OTHER_WEIGHTS.get(op, WEIGHT) for op in OptOp}
 # Divisors, multiples, 0 for whole axes, and what no op accepts.
 AMOUNTS = (2, 4, 3, 8, 0, 16, 5, 7, 32, 6, 12, 13, 64, 1, -1)
 CUTS = (2, 4, 3, 8, 16, 5, 32, 7, 6, 13, 64)
@@ -104,14 +101,15 @@ def draw(plan: Plan, tape: Tape, slots: int, weights: dict[OptOp, float]) -> Opt
     if not ops:
         return wild(plan, tape, slots)
     op = tape.pick(ops, [weights[each] for each in ops])
-    if op is OptOp.NOLOCALS:
+    takes = OPTS[op].takes
+    if takes is Argument.NOTHING:
         return Opt(op)
-    if op is OptOp.TC:
+    if takes is Argument.TILE:
         return any_tile(plan, tape)
     axis = tape.pick(axes[op])
-    if op is OptOp.SWAP:
+    if takes is Argument.AXIS:
         return Opt(op, axis, tape.pick(axes[op]))
-    if op is OptOp.PACK:
+    if takes is Argument.SLOT:
         return Opt(op, axis, tape.below(slots))
     return Opt(op, axis, amount(op, plan.axes[axis], tape))
 
@@ -119,32 +117,41 @@ def draw(plan: Plan, tape: Tape, slots: int, weights: dict[OptOp, float]) -> Opt
 def axes_by_op(plan: Plan) -> dict[OptOp, Sequence[int]]:
     """For each optimisation that may be legal the axes that it may be legal on."""
     found: dict[OptOp, Sequence[int]] = {}
-    device = plan.capabilities
-    outputs = [n for n in plan.of_kind(AxisKind.GLOBAL) if is_free(plan.axes[n])]
-    loops = [n for n in plan.of_kind(AxisKind.REDUCE) if is_free(plan.axes[n])]
-    items = [n for n in plan.of_kind(*ITEM_KINDS) if is_free(plan.axes[n])]
-    cut = {
-        OptOp.UPCAST: [*outputs, *(n for n in items if plan.axes[n].kind is AxisKind.LOCAL)],
-        OptOp.UNROLL: [*loops, *(n for n in items if plan.axes[n].kind is AxisKind.GROUP_REDUCE)],
-        OptOp.PADTO: [*outputs, *loops],
+    free = {kind: _free_axes(plan, kind) for kind in AxisKind}
+    outputs, loops = free[AxisKind.GLOBAL], free[AxisKind.REDUCE]
+    items = [*free[AxisKind.LOCAL], *free[AxisKind.GROUP_REDUCE]]
+    shared = plan.capabilities.shared_bytes
+    tiles = not plan.opts and plan.capabilities.matrix_tiles and len(outputs) > 1
+    # Where more is asked for than a device with the feature and an axis of the kind.
+    others: dict[OptOp, Sequence[int]] = {
+        OptOp.GROUP: loops if shared else [],
+        OptOp.GROUPTOP: loops if shared else [],
+        OptOp.TC: loops if tiles and _has_feature(plan, "groups") else [],
+        OptOp.NOLOCALS: [] if items else [0],
+        OptOp.PACK: outputs if loops else [],
+        OptOp.SWAP: outputs if len(outputs) > 1 else [],
     }
-    if device.has_groups and plan.uses_groups:
-        cut[OptOp.LOCAL] = outputs
-        cut[OptOp.GROUP] = cut[OptOp.GROUPTOP] = loops if device.shared_bytes else []
-        if not plan.opts and device.matrix_tiles and len(outputs) > 1 and loops:
-            cut[OptOp.TC] = loops
-        if not items:
-            cut[OptOp.NOLOCALS] = [0]
-    elif not device.has_grid and device.threads > 1 and not plan.of_kind(AxisKind.THREAD):
-        cut[OptOp.THREAD] = outputs
-    if not device.has_groups and device.shared_bytes and loops:
-        cut[OptOp.PACK] = outputs
-    if len(outputs) > 1:
-        cut[OptOp.SWAP] = outputs
-    for op, axes in cut.items():
-        if axes:
+    for op, spec in OPTS.items():
+        axes = others.get(op, [number for kind in spec.kinds for number in free[kind]])
+        if axes and (spec.feature is None or _has_feature(plan, spec.feature)):
             found[op] = axes
     return found
+
+
+def _free_axes(plan: Plan, kind: AxisKind) -> list[int]:
+    return [number for number in plan.of_kind(kind) if is_free(plan.axes[number])]
+
+
+def _has_feature(plan: Plan, feature: str) -> bool:
+    """Whether the device of a plan has what an optimisation needs, and the plan has it left."""
+    device = plan.capabilities
+    has_items = device.has_groups and plan.uses_groups
+    if feature == "groups":
+        return has_items
+    if feature == "threads":
+        is_shared = bool(plan.of_kind(AxisKind.THREAD))
+        return not (has_items or device.has_grid or is_shared) and device.threads > 1
+    return not device.has_groups and device.shared_bytes > 0
 
 
 def is_free(axis: Axis) -> bool:
@@ -156,11 +163,12 @@ def amount(op: OptOp, axis: Axis, tape: Tape) -> int:
     """A divisor of a cut axis, or the multiple that an axis is padded to."""
     extent = axis.extent
     assert isinstance(extent, int), "only axes of known extent are candidates"
-    if op is OptOp.PADTO:
+    spec = OPTS[op]
+    if spec.takes is Argument.MULTIPLE:
         return tape.pick([n for n in PADDINGS if extent % n] or PADDINGS)
-    most = {OptOp.UPCAST: 16, OptOp.UNROLL: 32, OptOp.THREAD: THREADS}.get(op, 64)
+    most = THREADS if op is OptOp.THREAD else spec.max_amount or 64
     found = [n for n in CUTS if n <= most and extent % n == 0]
-    if op in (OptOp.UPCAST, OptOp.UNROLL) and extent <= most:
+    if spec.may_be_whole and extent <= most:
         found.append(0)
     elif extent <= most and extent not in found:
         found.append(extent)
@@ -179,13 +187,14 @@ def wild(plan: Plan, tape: Tape, slots: int) -> Opt:
     """Any optimisation: an axis may be one too far, an amount may not divide."""
     op = tape.pick(tuple(WEIGHTS))
     axis = tape.below(len(plan.axes) + 1)
-    if op is OptOp.NOLOCALS:
+    takes = OPTS[op].takes
+    if takes is Argument.NOTHING:
         return Opt(op)
-    if op is OptOp.SWAP:
+    if takes is Argument.AXIS:
         return Opt(op, axis, tape.below(len(plan.axes) + 1))
-    if op is OptOp.PACK:
+    if takes is Argument.SLOT:
         return Opt(op, axis, tape.below(slots + 1))
-    if op is OptOp.TC:
+    if takes is Argument.TILE:
         tile = tape.between(-1, len(plan.capabilities.matrix_tiles))
         choice, level, mode = tape.pick((0, 0, 1, 2)), tape.pick((2, 2, 1, 0, 3)), tape.below(4)
         return Opt(op, choice, tile, level, mode)

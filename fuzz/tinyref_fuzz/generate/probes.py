@@ -91,8 +91,7 @@ def cooked(plan: Plan, tape: Tape, ops: tuple[OptOp, ...]) -> Plan:
             opt = _ingredient(plan, tape, op, target, start)
             reached = plan.legal(opt) if opt is not None else None
             if opt is not None and reached is not None and is_small(reached):
-                has_axis = op not in (OptOp.TC, OptOp.NOLOCALS)
-                target = plan.axes[opt.axis].target if has_axis else -1
+                target = plan.axes[opt.axis].target if opt.spec.has_axis else -1
                 plan = reached
                 break
     return plan

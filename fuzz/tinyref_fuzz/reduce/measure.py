@@ -29,10 +29,7 @@ Measure = tuple[int, ...]
 _NOT_COUNTED = frozenset({Ops.DEFINE_GLOBAL, Ops.VIEW, Ops.SINK})
 
 # Simple ones first: a reduction goes from GROUPTOP to GROUP, not back.
-_SIMPLE_OPTS = (
-    *(OptOp.UPCAST, OptOp.UNROLL, OptOp.LOCAL, OptOp.GROUP, OptOp.GROUPTOP, OptOp.SWAP),
-    *(OptOp.PADTO, OptOp.NOLOCALS, OptOp.THREAD, OptOp.PACK, OptOp.TC),
-)
+_SIMPLE_OPTS = tuple(OptOp)
 _MODES = (Mode.EXACT, Mode.FLOAT, Mode.EDGE)
 
 
@@ -155,7 +152,7 @@ def _type_cost(base: DType) -> int:
 
 def _opt_cost(opt: Opt) -> int:
     # 0 stands for the whole axis, which is at least 2.
-    size = abs(opt.arg) if opt.arg or opt.op not in (OptOp.UPCAST, OptOp.UNROLL) else 3
+    size = abs(opt.arg) if opt.arg or not opt.spec.may_be_whole else 3
     return 100 * _SIMPLE_OPTS.index(opt.op) + min(size, 90) + opt.level + opt.mode
 
 

@@ -6,13 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tinyref.device import Capabilities
-from tinyref.optimise.opt import Opt, OptOp
+from tinyref.optimise.opt import Argument, Opt
 from tinyref.optimise.plan import Plan
 from tinyref.uops.node import UOp
 from tinyref_spec.kernel_case import Opts
-
-_WITHOUT_AMOUNT = frozenset({OptOp.NOLOCALS, OptOp.TC, OptOp.PACK})
-_WHOLE = frozenset({OptOp.UPCAST, OptOp.UNROLL})
 
 
 def fitted(ast: UOp, opts: Opts, capabilities: Capabilities) -> Opts | None:
@@ -37,14 +34,15 @@ def fitted(ast: UOp, opts: Opts, capabilities: Capabilities) -> Opts | None:
 
 def _near(opt: Opt) -> Iterator[Opt]:
     """The optimisation itself, then on another axis and with smaller amounts."""
-    if opt.op is OptOp.NOLOCALS:
+    takes = opt.spec.takes
+    if takes is Argument.NOTHING:
         yield opt
         return
     amounts = [opt.arg]
-    if opt.op not in _WITHOUT_AMOUNT and opt.op is not OptOp.SWAP:
+    if takes in (Argument.AMOUNT, Argument.MULTIPLE):
         amounts += [less for less in (2, 3, 4) if less < opt.arg]
-        amounts += [0] if opt.op in _WHOLE and opt.arg else []
-    others = range(opt.arg, -1, -1) if opt.op in (OptOp.SWAP, OptOp.PACK) else amounts
+        amounts += [0] if opt.spec.may_be_whole and opt.arg else []
+    others = range(opt.arg, -1, -1) if takes in (Argument.AXIS, Argument.SLOT) else amounts
     for arg in others:
         # An axis comes back where nothing consumes it any more.
         for axis in (*range(opt.axis, -1, -1), opt.axis + 1, opt.axis + 2):

@@ -8,7 +8,6 @@ from dataclasses import replace
 from tinyref.algebra.evaluate import value_of
 from tinyref.algebra.kernel_shape import kernel_shape
 from tinyref.dtype import dtypes
-from tinyref.optimise.opt import OptOp
 from tinyref.uops import build
 from tinyref.uops.node import UOp, rebuild
 from tinyref.uops.payload import VarArg, ViewArg
@@ -135,7 +134,7 @@ def _scaled(lists: tuple[Opts, ...], size: int, extent: int) -> tuple[Opts, ...]
     """The whole of the axis stays the whole of it."""
     return tuple(
         tuple(
-            replace(opt, arg=extent) if opt.arg == size and opt.op is not OptOp.TC else opt
+            replace(opt, arg=extent) if opt.arg == size and opt.spec.has_axis else opt
             for opt in opts
         )
         for opts in lists

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tinyref.optimise.opt import Opt, OptOp
+from tinyref.optimise.opt import Argument, Opt, OptOp
 from tinyref_fuzz.reduce.search import Search
 from tinyref_spec.kernel_case import Equivalent, Opts, Pair
 
@@ -89,9 +89,9 @@ def simpler_opts(search: Search) -> None:
 
 def smaller_amounts(opt: Opt) -> list[int]:
     """Amounts to try instead of that of `opt`, the smallest first."""
-    if opt.op in (OptOp.NOLOCALS, OptOp.TC):
+    if not opt.spec.has_axis:
         return []
-    if opt.op in (OptOp.SWAP, OptOp.PACK):
+    if opt.spec.takes in (Argument.AXIS, Argument.SLOT):
         return list(range(opt.arg))
     return sorted({less for less in (2, 3, 4, opt.arg // 2) if 1 < less < (opt.arg or 3)})
 

@@ -30,15 +30,6 @@ from tinyref_spec.measure import Experiment, measure
 from tinyref_spec.oracles import Expected
 
 EXACT = Ulp(0).sentence
-# What a device must declare before an optimisation can be legal on it.
-FEATURES: dict[OptOp, str] = {
-    OptOp.LOCAL: "groups",
-    OptOp.GROUP: "groups",
-    OptOp.GROUPTOP: "groups",
-    OptOp.NOLOCALS: "groups",
-    OptOp.THREAD: "threads",
-    OptOp.PACK: "scratch",
-}
 
 
 def _dtype(name: str) -> DType:
@@ -145,7 +136,8 @@ def _slug(text: str) -> str:
 
 
 def _features(text: str) -> frozenset[str]:
-    return frozenset(FEATURES[opt.op] for opt in parse_opts(text) if opt.op in FEATURES)
+    """What a device must declare before a list of optimisations can be legal on it."""
+    return frozenset(opt.spec.feature for opt in parse_opts(text) if opt.spec.feature)
 
 
 def _ops_of(legal: Legal) -> list[OptOp]:
