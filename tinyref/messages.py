@@ -63,12 +63,12 @@ class Reader:
         self.noise = (self.noise + data)[:MAX_NOISE]
 
 
-def framed(mark: str, message: Mapping[str, Any]) -> bytes:
+def frame(mark: str, message: Mapping[str, Any]) -> bytes:
     """The bytes of a message; its leading newline ends whatever else was written before it."""
     return f"\n{mark} {json.dumps(message)}\n".encode()
 
 
-class Line:
+class Channel:
     """The worker's end of the pipes: the parent's messages in order, and a way to answer.
 
     To be made before anything else is done: from then on the worker ends with its parent, and a
@@ -77,18 +77,18 @@ class Line:
     """
 
     def __init__(self, attached: bool = False) -> None:
-        reader, self._writer, self._mark = _given()
+        reader, self._writer, self._mark = _pipes_and_mark()
         faulthandler.enable()
         _die_with_parent()
         if not attached:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
         self._lock = threading.Lock()
         self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
-        threading.Thread(target=self._listen, args=(reader,), daemon=True).start()
+        threading.Thread(target=self._read_all, args=(reader,), daemon=True).start()
 
-    def say(self, message: Mapping[str, Any]) -> None:
-        """Tells the parent; where it is gone, or the pipe to it, the process ends."""
-        data = framed(self._mark, message)
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Sends to the parent; where it is gone, or the pipe to it, the process ends."""
+        data = frame(self._mark, message)
         with self._lock:
             try:
                 while data:
@@ -96,11 +96,11 @@ class Line:
             except OSError:
                 os._exit(EXIT_ORPHANED)
 
-    def hear(self) -> Message:
+    def receive(self) -> Message:
         """The next message of the parent; waits for it."""
         return self._messages.get()
 
-    def _listen(self, reader: int) -> None:
+    def _read_all(self, reader: int) -> None:
         incoming = Reader(self._mark)
         with contextlib.suppress(OSError):
             while data := os.read(reader, 1 << 16):
@@ -109,7 +109,7 @@ class Line:
         os._exit(EXIT_ORPHANED)
 
 
-def _given() -> tuple[int, int, str]:
+def _pipes_and_mark() -> tuple[int, int, str]:
     """The pipes and the mark that the parent gave on the command line."""
     try:
         reader, writer, mark = sys.argv[1:]

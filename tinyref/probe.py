@@ -9,7 +9,6 @@ that; the commands do.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,7 +17,8 @@ from tinyref import config, reproduce
 from tinyref.device import Capabilities, Device, is_misnamed
 from tinyref.dtype import dtypes
 from tinyref.errors import explained, printable
-from tinyref.processes import Line, Message, Pool, WorkerProcess
+from tinyref.processes import Death, Limits, Message
+from tinyref.service import Answer, Send, Service, serve
 
 
 @dataclass(frozen=True)
@@ -40,55 +40,37 @@ class Probed:
 
 def probe(names: Sequence[str]) -> list[Probed]:
     """What each of these devices says; one that dies or hangs costs itself alone."""
-    seconds = config.integer("OPEN_SECONDS")
-    pool = Pool("tinyref.probe", {}, WorkerProcess)
-    pool.environment = {**os.environ, **reproduce.settings()}
-    try:
-        return [_probed(pool, name, seconds) for name in names]
-    finally:
-        pool.close()
+    limits = Limits(config.integer("OPEN_SECONDS"), awaited="answer")
+    environment = {**os.environ, **reproduce.settings()}
+    with Service("tinyref.probe", {}, environment) as service:
+        return [_probe(service, name, limits) for name in names]
 
 
-def _probed(pool: Pool[WorkerProcess], name: str, seconds: float) -> Probed:
-    is_fresh = not pool.workers
-    worker = pool.workers[0] if pool.workers else pool.start()
-    worker.note_message()
-    worker.send({"name": name})
-    answer = _answer(pool, worker, seconds)
-    if answer is not None:
+def _probe(service: Service, name: str, limits: Limits) -> Probed:
+    is_fresh = service.process is None
+    answer = service.ask({"name": name}, limits)
+    if not isinstance(answer, Death):
         return Probed(**answer)
-    words, tail = worker.killed_for, worker.log_tail()
-    code = pool.remove(worker)
     if not is_fresh:
         # Perhaps it pays for one that was asked before.
-        return _probed(pool, name, seconds)
-    ending = f"no answer within {seconds:g} s" if words == _SILENT else worker.ending(code)
-    return Probed(name, False, f"while it was opened: {ending}\n{tail}".rstrip())
-
-
-_SILENT = "silence"
-
-
-def _answer(pool: Pool[WorkerProcess], worker: WorkerProcess, seconds: float) -> Message | None:
-    """What the worker says; None where it does not any more."""
-    deadline = time.monotonic() + 10 * seconds
-    while True:
-        for _, message in pool.said(0.2):
-            return message
-        if worker.silence() > seconds or time.monotonic() > deadline:
-            worker.kill(_SILENT)
+        return _probe(service, name, limits)
+    return Probed(name, False, f"while it was opened: {answer.detail}")
 
 
 # --- in the process -------------------------------------------------------------------------------
 
 
+def _describe_request(request: Message) -> Mapping[str, Any]:
+    return vars(_described(request["name"]))
+
+
+def _open_service(configuration: Message, send: Send) -> tuple[object, Answer]:
+    return None, _describe_request
+
+
 def main() -> None:
     """Answers for one name after another."""
-    line = Line()
-    line.hear()
-    while True:
-        name = line.hear()["name"]
-        line.say(vars(_described(name)))
+    serve(_open_service)
 
 
 def _described(name: str) -> Probed:

@@ -1,4 +1,4 @@
-"""Processes of our own: start, talk by messages, limit, kill.
+"""Processes of our own: start, talk by messages, limit, kill, and say how each ended.
 
 The parent gives each worker a pipe each way and its own session, so that a worker is killed with
 all that it started. What a worker or its device prints goes to a log, never between the messages.
@@ -8,6 +8,7 @@ No process imports from the folder in which it happens to be started.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import secrets
 import selectors
@@ -17,21 +18,25 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from tinyref.errors import printable
-from tinyref.messages import EXIT_ORPHANED, Line, Message, Reader, framed
+from tinyref.machine import memory_kills
+from tinyref.messages import EXIT_ORPHANED, Channel, Message, Reader, frame
 
-__all__ = ["Line", "Message", "Pool", "WorkerProcess", "death_in_words", "python_command"]
+__all__ = ["Channel", "Death", "Limits", "Message", "Pool", "WorkerProcess", "python_command"]
 
 LOG_TAIL = 4000
 # A worker may print for days: its log begins anew where it is longer.
-LOG_MOST_BYTES = 16 << 20
+MAX_LOG_BYTES = 16 << 20
 # Between the end of a worker's pipe and the end of the worker.
 LEAVING_SECONDS = 2.0
+# Between the signal that leaves the stack in the log, and the one that nothing survives.
+LAST_WORDS_SECONDS = 2.0
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 # Python puts the folder of a script or, with -m, the current one before its own library: -P leaves
@@ -65,20 +70,61 @@ class Pipes:
         self.reader = self.writer = -1
 
 
+@dataclass(frozen=True)
+class Limits:
+    """What a worker may take: seconds until what is awaited comes, and bytes of memory."""
+
+    seconds: float = math.inf
+    memory: float = math.inf
+    awaited: str = "end"
+
+
+UNLIMITED = Limits()
+
+
+class Cause(Enum):
+    """Why a worker ended."""
+
+    EXIT = "it left, or died of a signal"
+    OTHERS = "somebody else killed it, perhaps the system for want of memory"
+    NOISE = "it wrote to a descriptor that is not its own"
+    TIMEOUT = "it was silent for longer than it may be"
+    MEMORY = "it held more than it may"
+    DISMISSED = "it was needed no longer"
+
+
+@dataclass(frozen=True)
+class Death:
+    """How a worker ended: why, in words, and the end of what it or its device printed."""
+
+    cause: Cause
+    words: str
+    log: str = ""
+
+    @property
+    def detail(self) -> str:
+        """The words and the log."""
+        return f"{self.words}\n{self.log}".strip()
+
+
 @dataclass
 class WorkerProcess:
     """One worker as the parent sees it.
 
-    silent_since: when it last had reason to speak. killed_for: why we killed it, empty if we did
-    not. left_pipe: it closed its pipe, and went on.
+    is_open: it has sent that it can work. limits: what it may take now. silent_since: when it last
+    had reason to speak. held: the bytes that it held when it was looked at last. killed_for: why
+    we killed it, None if we did not. closed_pipe: it closed its pipe, and went on.
     """
 
     process: subprocess.Popen[bytes]
     log: Path
     pipes: Pipes
+    is_open: bool = False
+    limits: Limits = UNLIMITED
     silent_since: float = field(default_factory=time.monotonic)
-    killed_for: str = ""
-    left_pipe: bool = False
+    held: int = 0
+    killed_for: Cause | None = None
+    closed_pipe: bool = False
     _waited: float = 0.0
 
     def __post_init__(self) -> None:
@@ -89,7 +135,7 @@ class WorkerProcess:
 
     def send(self, message: Mapping[str, Any]) -> None:
         """A dead worker shows when it is read from, so a broken pipe is no error here."""
-        data = framed(self.pipes.mark, message)
+        data = frame(self.pipes.mark, message)
         with contextlib.suppress(OSError):
             while data:
                 data = data[os.write(self.pipes.writer, data) :]
@@ -109,19 +155,44 @@ class WorkerProcess:
             f"{self._incoming.noise!r}"
         )
 
-    def ending(self, code: int) -> str:
+    def describe_end(self, code: int) -> str:
         """How it ended, in words."""
         if self.noise:
             return self.noise
+        if self.killed_for is Cause.TIMEOUT:
+            return f"no {self.limits.awaited} within {self.limits.seconds:g} s"
+        if self.killed_for is Cause.MEMORY:
+            return f"the worker held over {int(self.limits.memory) >> 20} MiB"
         # A worker thinks that we are gone where its pipe is.
-        if self.left_pipe or (code == EXIT_ORPHANED and not self.killed_for):
+        if self.closed_pipe or (code == EXIT_ORPHANED and not self.killed_for):
             return "it closed a descriptor that is not its own"
-        return death_in_words(code)
+        return describe_exit(code)
 
-    def note_message(self) -> None:
+    def limit(self, limits: Limits) -> None:
+        """Sets what it may take from now on."""
+        self.limits = limits
+        self.reset_silence()
+
+    def reset_silence(self) -> None:
         """Begins to count the silence of the worker anew."""
         self.silent_since = time.monotonic()
         self._waited = self._waiting_seconds()
+
+    def enforce_limits(self) -> None:
+        """Kills the worker where it is over its limits, and trims its log."""
+        self.trim_log()
+        over = self.silence() - self.limits.seconds
+        if over > LAST_WORDS_SECONDS:
+            self.kill(Cause.TIMEOUT)
+        elif self.killed_for:
+            return
+        elif over > 0:
+            # With this signal the log gets the stack, which shows where it hangs.
+            self.kill(Cause.TIMEOUT, signal.SIGABRT)
+        elif self.limits.memory < math.inf:
+            self.held = self.memory_bytes()
+            if self.held > self.limits.memory:
+                self.kill(Cause.MEMORY)
 
     def silence(self) -> float:
         """For how many seconds it has not spoken; those when others had the processor do not count.
@@ -146,9 +217,9 @@ class WorkerProcess:
             return 0
         return int(fields[1]) * _PAGE if len(fields) > 1 else 0
 
-    def kill(self, reason: str, how: signal.Signals = signal.SIGKILL) -> None:
+    def kill(self, cause: Cause, how: signal.Signals = signal.SIGKILL) -> None:
         """Ends the worker and all that it started; its pipe then closes."""
-        self.killed_for = self.killed_for or reason
+        self.killed_for = self.killed_for or cause
         self.signal_group(how)
 
     def signal_group(self, how: signal.Signals) -> None:
@@ -167,10 +238,10 @@ class WorkerProcess:
     def trim_log(self) -> None:
         """Drops what the worker printed, where it is more than anybody will read."""
         with contextlib.suppress(OSError):
-            if self.log.stat().st_size > LOG_MOST_BYTES:
+            if self.log.stat().st_size > MAX_LOG_BYTES:
                 os.truncate(self.log, 0)
 
-    def bury(self) -> int:
+    def reap(self) -> int:
         """Waits for the process to end, closes its pipes, and returns its exit code."""
         self.pipes.close()
         code = self.process.wait()
@@ -178,15 +249,15 @@ class WorkerProcess:
         return code
 
 
-def death_in_words(code: int) -> str:
+def describe_exit(code: int) -> str:
     """How a process ended: the signal by name, or the exit code."""
     if code >= 0:
         return f"the worker left with exit code {code}"
     try:
-        found = signal.Signals(-code)
+        number = signal.Signals(-code)
     except ValueError:
         return f"killed by signal {-code}"
-    return f"killed by {found.name} ({signal.strsignal(found)})"
+    return f"killed by {number.name} ({signal.strsignal(number)})"
 
 
 def worker_environment() -> dict[str, str]:
@@ -219,7 +290,14 @@ class Pool(Generic[W]):
         self._selector = selectors.DefaultSelector()
         self._logs = tempfile.TemporaryDirectory(prefix="tinyref-workers-")
         self._started = 0
+        self._memory_kills = memory_kills()
         self.workers: list[W] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
     def start(self) -> W:
         """One more worker; it says by a message of its own when it is ready."""
@@ -241,39 +319,48 @@ class Pool(Generic[W]):
         self.workers.append(worker)
         return worker
 
-    def wait(self, seconds: float) -> Sequence[W]:
-        """The workers that have something to say, after at most `seconds`."""
-        return [key.data for key, _ in self._selector.select(seconds)]
-
-    def said(self, seconds: float) -> Iterator[tuple[W, Message | None]]:
-        """What workers say within `seconds`, message by message; None at the end of a pipe."""
-        for worker in self.wait(seconds):
+    def events(self, seconds: float) -> Iterator[tuple[W, Message | Death]]:
+        """What workers send within `seconds`, and how they ended; then enforces their limits."""
+        for key, _ in self._selector.select(seconds):
+            worker: W = key.data
             messages = worker.read()
             if messages is None:
-                yield worker, None
+                yield worker, self.remove(worker)
             elif worker.noise:
                 # Nothing that it says is to be trusted any more.
-                worker.kill("noise")
+                worker.kill(Cause.NOISE)
             else:
                 yield from ((worker, message) for message in messages)
+        for worker in self.workers:
+            worker.enforce_limits()
 
-    def remove(self, worker: W) -> int:
-        """Forgets a worker whose pipe has closed; returns its exit code."""
+    def remove(self, worker: W) -> Death:
+        """Forgets a worker whose pipe has closed, and says how it ended."""
         # One that leaves by itself is to give its own exit code, which a signal now would change.
         try:
             worker.process.wait(LEAVING_SECONDS)
         except subprocess.TimeoutExpired:
-            worker.left_pipe = not worker.killed_for
+            worker.closed_pipe = not worker.killed_for
         # It may leave behind what it started.
         worker.signal_group(signal.SIGKILL)
         self._selector.unregister(worker.fileno())
         self.workers.remove(worker)
-        return worker.bury()
+        log = worker.log_tail()
+        return self._death(worker, worker.reap(), log)
+
+    def _death(self, worker: W, code: int, log: str) -> Death:
+        words = worker.describe_end(code)
+        if worker.killed_for or worker.closed_pipe or code != -signal.SIGKILL:
+            return Death(worker.killed_for or Cause.EXIT, words, log)
+        kills, self._memory_kills = self._memory_kills, memory_kills()
+        if self._memory_kills > kills:
+            words = f"out of memory: {words} by the system, as it held {worker.held >> 20} MiB"
+        return Death(Cause.OTHERS, words, log)
 
     def close(self) -> None:
         """Kills what is left; nothing of the run stays behind."""
         for worker in list(self.workers):
-            worker.kill("the run is over")
+            worker.kill(Cause.DISMISSED)
             self.remove(worker)
         self._selector.close()
         self._logs.cleanup()
@@ -315,18 +402,18 @@ def run_attached(module: str, config: Mapping[str, Any]) -> Finished:
     """
     process, pipes = start_process(module)
     worker = WorkerProcess(process, Path(os.devnull), pipes)
-    with _left_to_child(process):
+    with _signals_for(process):
         worker.send(config)
         answer = None
         while (messages := worker.read()) is not None:
             answer = messages[-1] if messages else answer
         code = process.wait()
     pipes.close()
-    return Finished(None if worker.noise else answer, worker.ending(code), code)
+    return Finished(None if worker.noise else answer, worker.describe_end(code), code)
 
 
 @contextlib.contextmanager
-def _left_to_child(process: subprocess.Popen[bytes]) -> Iterator[None]:
+def _signals_for(process: subprocess.Popen[bytes]) -> Iterator[None]:
     """Within it Ctrl-C is for the child, which has the same terminal, and to end us ends it."""
     if threading.current_thread() is not threading.main_thread():
         yield

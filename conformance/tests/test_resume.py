@@ -16,8 +16,8 @@ import pytest
 from running import is_running
 
 from tinyref.errors import UserError
+from tinyref.processes import Pool
 from tinyref_conformance import journal as journals
-from tinyref_conformance.pool import Pool
 from tinyref_conformance.records import Record
 from tinyref_conformance.statuses import Status
 
@@ -245,7 +245,7 @@ def test_a_device_that_changes_in_mid_run_ends_the_run(
     fake.scenario("aborts", "good")
     original = Pool.start
 
-    def start(pool: Pool) -> Any:
+    def start(pool: Pool[Any]) -> Any:
         if pool.environment.get("FAKE_VERSION"):
             pool.environment["FAKE_VERSION"] = "1.1"
         pool.environment.setdefault("FAKE_VERSION", "1.0")

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tinyref import processes, supervisor
 from tinyref.errors import UserError
 from tinyref.folders import prepare_folder
-from tinyref_conformance import deaths, runner
+from tinyref_conformance import runner
 from tinyref_conformance.conform import Finished
 from tinyref_conformance.report import CaseResult
 from tinyref_conformance.statuses import Status
@@ -36,8 +37,8 @@ def test_a_conformance_run_does_not_search(fake: Any, monkeypatch: pytest.Monkey
     started: list[str] = []
 
     class Recording(runner.Pool):
-        def __init__(self, config: Mapping[str, Any]) -> None:
-            super().__init__(config)
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
             started.append(self.environment["TINYREF_BEAM"])
 
     monkeypatch.setenv("TINYREF_BEAM", "4")
@@ -101,7 +102,7 @@ def test_the_system_that_kills_for_memory_is_told(
     fake: Any, case_of: CaseOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kills = iter(range(100))
-    monkeypatch.setattr(deaths, "memory_kills", lambda: next(kills))
+    monkeypatch.setattr(processes, "memory_kills", lambda: next(kills))
     done = fake.scenario("killed").run()
     bad = case_of(done, "isa.killed.int32.special:1")
     assert bad.message.startswith("out of memory: killed by SIGKILL (Killed) by the system, as it")
@@ -113,7 +114,7 @@ def test_a_worker_that_dies_as_it_opens_is_no_verdict(
     fake: Any, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     monkeypatch.setenv("FAKE_OPEN", f"die:{when}")
-    monkeypatch.setattr(runner, "FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(supervisor, "FIRST_PAUSE_SECONDS", 0.01)
     report = fake.scenario("segfaults", "aborts", "leaves", "good").run().report
     assert report.counts == {Status.CRASH: 3, Status.PASS: 14}
 
@@ -123,7 +124,7 @@ def test_a_device_that_stops_opening_leaves_no_case_without_a_word(
     fake: Any, case_of: CaseOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAKE_OPEN", "die:" + "-".join(map(str, range(2, 30))))
-    monkeypatch.setattr(runner, "FIRST_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(supervisor, "FIRST_PAUSE_SECONDS", 0.001)
     done = fake.scenario("segfaults", "good").run()
     bad = case_of(done, "isa.mul.int32.special:0")
     assert bad.status is Status.SUPPRESSED

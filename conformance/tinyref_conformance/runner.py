@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -13,26 +14,22 @@ from tinyref import config
 from tinyref.device import Capabilities
 from tinyref.errors import UserError
 from tinyref.machine import bounded_jobs, usable_memory
+from tinyref.processes import UNLIMITED, Cause, Death, Limits, Pool
 from tinyref.runtimes.identity import differences
+from tinyref.service import FatalError, OpeningError
+from tinyref.supervisor import Supervisor, Tries
 from tinyref_conformance import journal as journals
 from tinyref_conformance.certificate import capabilities_from_json
-from tinyref_conformance.deaths import MEMORY, TIMEOUT, Deaths, Limits
 from tinyref_conformance.describe import describe_deaths
 from tinyref_conformance.ladder import Suppression
 from tinyref_conformance.plan import Plan, PlannedRow
-from tinyref_conformance.pool import Pool, Task, WorkerProcess
 from tinyref_conformance.records import Record
 from tinyref_conformance.statuses import Status
 from tinyref_conformance.suite import DEFAULT_CATALOGUE
+from tinyref_conformance.workers import Task, WorkerProcess, record_of
 from tinyref_spec.case import Case
 
 TICK_SECONDS = 0.1
-# Workers that die in a row as they open the device: at the start of a run, and later on.
-MAX_FIRST_DEATHS = 3
-MAX_FAILED_OPENINGS = 8
-# After a failed opening the next one waits, twice as long each time.
-FIRST_PAUSE_SECONDS = 0.25
-REFUSED = "the device does not open"
 
 
 @dataclass(frozen=True)
@@ -130,9 +127,7 @@ class Runner:
         self._suppression = Suppression()
         self._tasks: deque[Task] = deque()
         self._unsettled: set[str] = set()
-        self._deaths = Deaths(Limits(settings.timeout, settings.memory_bytes))
-        self._failed_openings = 0
-        self._next_start = 0.0
+        self._tries = Tries()
         self._stopped = False
 
     def run(self) -> Outcome:
@@ -140,7 +135,8 @@ class Runner:
         started = time.monotonic()
         self._absorb()
         self.outcome.resumed = sum(len(found) for found in self.outcome.records.values())
-        self._pool = Pool(self._config())
+        pool = Pool("tinyref_conformance.worker", self._config(), WorkerProcess)
+        self._supervisor = Supervisor(pool, self, self._opening_seconds)
         try:
             if self._open_first():
                 self._queue_first_attempts()
@@ -150,7 +146,7 @@ class Runner:
                     self._work()
                 describe_deaths(self.outcome, self._cases, self._config(), self.settings.timeout)
         finally:
-            self._pool.close()
+            pool.close()
             self._absorb()
             self.outcome.seconds = time.monotonic() - started
         return self.outcome
@@ -168,36 +164,29 @@ class Runner:
 
     def _open_first(self) -> bool:
         """Starts one worker and waits for its device, so that a dead device is found once."""
-        self._pool.start()
-        while self.outcome.opened is None and not self.outcome.open_failure:
-            self._turn()
+        try:
+            self._supervisor.open_first()
+        except OpeningError as error:
+            if error.is_misnamed:
+                raise UserError(str(error)) from error
+            self.outcome.open_failure = _describe_opening(error)
+        except FatalError as error:
+            raise self._ended_by(error) from error
         return not self.outcome.open_failure
 
-    def _opened(self, worker: WorkerProcess, found: Mapping[str, Any]) -> None:
-        worker.opened = found
-        self._failed_openings = 0
+    def on_opened(self, worker: WorkerProcess, opened: Mapping[str, Any]) -> None:
+        """Binds the run to the first device, and refuses another one."""
         if self.outcome.opened is None:
-            self.journal.bind_device(found["identity"])
-            self.outcome.opened = found
-        elif changes := differences(self.outcome.opened["identity"], found["identity"]):
+            self.journal.bind_device(opened["identity"])
+            self.outcome.opened = opened
+        elif changes := differences(self.outcome.opened["identity"], opened["identity"]):
             raise UserError(
                 f"run: the device changed while the run was going on: {'; '.join(changes)}; what "
                 f"was measured before is in {self.journal.path}"
             )
 
-    def _failed_to_open(self, reason: str, is_death: bool = False) -> None:
-        """A device that says why it does not open, does not; what dies may be somebody's kill."""
-        self._failed_openings += 1
-        if self.outcome.opened is None:
-            if not is_death or self._failed_openings >= MAX_FIRST_DEATHS:
-                self.outcome.open_failure = reason
-            else:
-                self._pool.start()
-            return
-        pause = FIRST_PAUSE_SECONDS * 2 ** (self._failed_openings - 1)
-        self._next_start = time.monotonic() + pause
-        if self._failed_openings >= MAX_FAILED_OPENINGS:
-            self._give_up(f"the device stopped opening in new workers: {reason}")
+    def _ended_by(self, error: FatalError) -> UserError:
+        return UserError(f"run: {error}; what was measured is in {self.journal.path}")
 
     def _give_up(self, problem: str) -> None:
         """Ends the run; every case that did not have its turn says why."""
@@ -240,7 +229,7 @@ class Runner:
     def _next_task(self) -> Task | None:
         """The first task whose ground is known: the rows that its cases depend on are settled."""
         for task in self._tasks:
-            if task.is_alone and self._busy():
+            if task.is_alone and self._supervisor.busy:
                 return None
             if task.attempt > 1 or not self._below[task.row] & self._unsettled:
                 self._tasks.remove(task)
@@ -295,21 +284,18 @@ class Runner:
 
     def _work(self) -> None:
         """Until every task is done."""
-        while not self._stopped and (self._tasks or self._busy()):
+        while not self._stopped and (self._tasks or self._supervisor.busy):
             self._give_out()
-            if self._tasks or self._busy():
-                self._turn()
-
-    def _busy(self) -> list[WorkerProcess]:
-        return [worker for worker in self._pool.workers if worker.task is not None]
+            if self._tasks or self._supervisor.busy:
+                self._listen()
 
     def _give_out(self) -> None:
-        idle = [worker for worker in self._pool.workers if worker.is_idle]
+        idle = self._supervisor.idle
         while self._tasks and not self._stopped:
-            if any(worker.task.is_alone for worker in self._busy() if worker.task):
+            if any(worker.task.is_alone for worker in self._supervisor.busy if worker.task):
                 return
             if not idle:
-                self._start_another()
+                self._supervisor.grow(len(self._tasks), self.settings.workers)
                 return
             task = self._next_task()
             if task is None:
@@ -317,27 +303,19 @@ class Runner:
                 return
             pruned = self._prune(task)
             if pruned.cases:
-                idle.pop().begin(pruned)
+                idle.pop().begin(pruned, self.settings.memory_bytes)
                 if pruned.is_alone:
-                    _retire(idle)
+                    _dismiss(idle)
                     return
                 self.progress(self._decided(), task.row)
             else:
                 self._settle(task.row)
 
-    def _start_another(self) -> None:
-        """One more worker, if there may be more; after a failed opening one at a time."""
-        opening = any(worker.opened is None for worker in self._pool.workers)
-        is_full = len(self._pool.workers) >= self.settings.workers
-        if is_full or time.monotonic() < self._next_start or (opening and self._failed_openings):
-            return
-        self._pool.start()
-
     def _decided(self) -> int:
         return len(self.outcome.records) + len(self.outcome.derived)
 
     def _check_progress_is_possible(self) -> None:
-        if not self._busy():
+        if not self._supervisor.busy:
             rows = ", ".join(task.row for task in list(self._tasks)[:3])
             raise UserError(f"suite: rows depend on each other in a circle: {rows}")
 
@@ -346,41 +324,34 @@ class Runner:
             self._unsettled.discard(row)
         self.progress(self._decided(), row)
 
-    def _turn(self) -> None:
-        """Waits a moment, takes what workers say, and checks their limits."""
-        for worker, message in self._pool.said(TICK_SECONDS):
-            if message is None:
-                self._on_death(worker)
-            else:
-                self._on_message(worker, message)
-        for worker in list(self._pool.workers):
-            self._check_limits(worker)
+    def _listen(self) -> None:
+        """Waits a moment, takes what workers send, and enforces their limits."""
+        try:
+            self._supervisor.listen(TICK_SECONDS)
+        except OpeningError as error:
+            reason = _describe_opening(error)
+            self._give_up(f"the device stopped opening in new workers: {reason}")
+        except FatalError as error:
+            raise self._ended_by(error) from error
         self.journal.sync()
 
-    def _on_message(self, worker: WorkerProcess, message: Mapping[str, Any]) -> None:
+    def on_message(self, worker: WorkerProcess, message: Mapping[str, Any]) -> None:
+        """Takes what a worker sends of its cases."""
         if "begin" in message:
-            worker.case = message["begin"]
+            worker.item = message["begin"]
             worker.launch = 0
-            worker.note_message()
+            worker.limit(Limits(self.settings.timeout, self.settings.memory_bytes))
         elif "launch" in message:
             worker.launch = message["launch"]
         elif "end" in message:
-            worker.case = None
-            worker.note_message()
+            worker.item = None
+            worker.limit(Limits(math.inf, self.settings.memory_bytes))
             self._absorb()
             self.progress(self._decided(), worker.task.row if worker.task else "")
         elif "row_done" in message:
             worker.task = None
+            worker.limit(UNLIMITED)
             self._settle(message["row_done"])
-        elif "opened" in message:
-            self._opened(worker, message["opened"])
-        elif "refused" in message:
-            if message["misnamed"] and self.outcome.opened is None:
-                raise UserError(message["refused"])
-            self._failed_to_open(message["refused"])
-            worker.kill(REFUSED)
-        elif "fatal" in message:
-            raise UserError(f"run: {message['fatal']}; what was measured is in {self.journal.path}")
 
     def _absorb(self) -> None:
         for record in self.journal.read_new():
@@ -396,43 +367,27 @@ class Runner:
         if self.settings.fail_fast:
             self._stop(f"stopped at the first failure, {record.case}, because of --fail-fast")
 
-    # Limits and deaths
+    # Deaths
 
-    def _check_limits(self, worker: WorkerProcess) -> None:
-        if worker.killed_for:
-            return
-        silent = worker.silence()
-        if worker.opened is None:
-            if silent > self._opening_seconds:
-                worker.kill(TIMEOUT)
-        elif worker.case is not None and silent > self.settings.timeout:
-            worker.kill(TIMEOUT)
-        elif worker.task is not None:
-            worker.held = worker.memory_bytes()
-            if worker.held > self.settings.memory_bytes:
-                worker.kill(MEMORY)
-
-    def _on_death(self, worker: WorkerProcess) -> None:
-        tail = worker.log_tail()
-        code = self._pool.remove(worker)
+    def on_death(self, worker: WorkerProcess, death: Death) -> None:
+        """Pins the death to a case, or has what is left tried again."""
         self._absorb()
-        if worker.opened is None:
-            if worker.killed_for != REFUSED:
-                reason = self._opening_in_words(worker, code, tail)
-                self._failed_to_open(reason, is_death=worker.killed_for != TIMEOUT)
-            return
         task = worker.task
         left = [] if task is None else self._left(task)
-        blamed = None if task is None else self._deaths.blamed(worker, task, left)
-        if worker.noise and blamed is None:
-            self.outcome.problems.append(f"a worker was ended: {worker.noise}")
-        if blamed is not None:
-            record = self._deaths.record(worker, blamed, code, tail)
-            if record is not None:
-                self.journal.append(record)
-                self._absorb()
+        blamed: str | None = worker.item or next(iter(left), None)
+        if task is not None and blamed is not None and self._is_pinned(worker, task, blamed, death):
+            self.journal.append(record_of(worker, blamed, death))
+            self._absorb()
+        elif death.cause is Cause.NOISE:
+            self.outcome.problems.append(f"a worker was ended: {death.words}")
         if task is not None:
             self._try_again(task, blamed)
+
+    def _is_pinned(self, worker: WorkerProcess, task: Task, case: str, death: Death) -> bool:
+        """Whether the death is the verdict on a case, which has none yet."""
+        if self.outcome.has(case, task.attempt):
+            return False
+        return self._tries.is_pinned((case, task.attempt), death, worker.item is not None)
 
     def _left(self, task: Task) -> list[str]:
         return [name for name in task.cases if not self.outcome.has(name, task.attempt)]
@@ -440,7 +395,7 @@ class Runner:
     def _try_again(self, task: Task, blamed: str | None) -> None:
         """Queues what is left of a task whose worker died."""
         left = self._left(task)
-        is_alone = blamed in left and self._deaths.is_alone_next(str(blamed), task.attempt)
+        is_alone = blamed in left and self._tries.is_last((blamed, task.attempt))
         rest = [name for name in left if not is_alone or name != blamed]
         if rest:
             self._tasks.appendleft(Task(task.row, rest, task.attempt))
@@ -448,17 +403,15 @@ class Runner:
             self._tasks.appendleft(Task(task.row, [str(blamed)], task.attempt, is_alone=True))
         self._settle(task.row)
 
-    def _opening_in_words(self, worker: WorkerProcess, code: int, tail: str) -> str:
-        words = worker.ending(code)
-        if worker.killed_for == TIMEOUT:
-            words = f"no answer within {self._opening_seconds:g} s"
-        return f"while opening the device: {words}" + (f"\n{tail}" if tail else "")
+
+def _describe_opening(error: OpeningError) -> str:
+    return f"while opening the device: {error}" if error.is_death else str(error)
 
 
-def _retire(idle: list[WorkerProcess]) -> None:
+def _dismiss(idle: list[WorkerProcess]) -> None:
     """Ends workers that wait, so that they hold no memory."""
     for worker in idle:
-        worker.kill("room")
+        worker.kill(Cause.DISMISSED)
 
 
 def _fails(record: Record) -> bool:

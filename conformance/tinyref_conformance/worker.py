@@ -11,16 +11,16 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from tinyref import config
-from tinyref.device import is_misnamed, memory
+from tinyref.device import memory
 from tinyref.errors import DeviceError, UserError, VerifyError, explained, vendors_error
-from tinyref.processes import Line
+from tinyref.processes import Message
+from tinyref.service import Answer, FatalError, Send, serve
 from tinyref_conformance import journal, records
 from tinyref_conformance.expectations import Phase
 from tinyref_conformance.records import Record
@@ -28,7 +28,6 @@ from tinyref_conformance.statuses import Status
 from tinyref_conformance.suite import Suite
 from tinyref_spec.case import Case, Failure, Profile, Row
 
-EXIT_JOURNAL = 4
 # Members of a backend that take part in making a kernel.
 COMPILING = frozenset({"renderer.render", "compiler.key", "compiler.compile", "load"})
 
@@ -42,25 +41,20 @@ class _Described(BaseException):
 
 
 def main() -> None:
-    """Runs until the main process closes the pipe or says to stop."""
-    line = Line()
-    worker = Worker(line.hear(), line)
-    worker.open()
-    while True:
-        message = line.hear()
-        if message.get("stop"):
-            return
-        if "describe" in message:
-            worker.describe(message)
-        else:
-            worker.run_row(message)
+    """Runs until the main process closes the pipe."""
+    serve(_open_worker)
+
+
+def _open_worker(configuration: Message, send: Send) -> tuple[object, Answer]:
+    worker = Worker(configuration, send)
+    return worker.open(), worker.answer
 
 
 class Worker:
     """The state of one worker process."""
 
-    def __init__(self, config: Mapping[str, Any], line: Line) -> None:
-        self.say = line.say
+    def __init__(self, config: Mapping[str, Any], send: Send) -> None:
+        self.send = send
         self.suite = Suite(config["catalogue"])
         self.profile = Profile(config["profile"])
         self.suite_hash = str(config["suite_hash"])
@@ -74,37 +68,36 @@ class Worker:
         self._launches = 0
         self._describe: Callable[[], Failure] | None = None
 
-    def open(self) -> None:
-        """Opens the device and reports what it declares, or why it does not open."""
+    def open(self) -> Mapping[str, Any]:
+        """Opens the device and gives what it declares."""
         if self.suite.hash() != self.suite_hash:
-            self.say({"fatal": "the tables changed on disk while the run was going on"})
-            os._exit(EXIT_JOURNAL)
-        try:
-            self._device = self.suite.open_device(self.device_name)
-            self._device.announce = self._begin_launch
-            self.say({"opened": describe_device(self.device_name, self._device)})
-        except (Exception, SystemExit) as error:  # anything: the report is to say what it was
-            self.say({"refused": explained(error), "misnamed": is_misnamed(error)})
+            raise FatalError("the tables changed on disk while the run was going on")
+        self._device = self.suite.open_device(self.device_name)
+        self._device.announce = self._begin_launch
+        return describe_device(self.device_name, self._device)
 
-    def run_row(self, message: Mapping[str, Any]) -> None:
+    def answer(self, message: Message) -> Message:
+        """Describes a launch, or runs cases of a row."""
+        return self.describe(message) if "describe" in message else self.run_row(message)
+
+    def run_row(self, message: Mapping[str, Any]) -> Message:
         """Runs the named cases of one row, in order."""
         wanted = set(message["cases"])
         attempt = int(message["attempt"])
         for case in self._row(message["row"]).cases(self.profile):
             if case.id not in wanted:
                 continue
-            self.say({"begin": case.id})
+            self.send({"begin": case.id})
             record = self._run(case, attempt)
             try:
                 self.journal.write({"result": record.to_json()})
             except OSError as error:
-                self.say({"fatal": f"cannot write the journal: {error}"})
-                os._exit(EXIT_JOURNAL)
-            self.say({"end": case.id})
-        self.say({"row_done": message["row"]})
+                raise FatalError(f"cannot write the journal: {error}") from error
+            self.send({"end": case.id})
+        return {"row_done": message["row"]}
 
-    def describe(self, message: Mapping[str, Any]) -> None:
-        """Says what a report shows of a launch of a case, by its number, without making it."""
+    def describe(self, message: Mapping[str, Any]) -> Message:
+        """What a report shows of a launch of a case, by its number, without making it."""
         wanted = int(message["launch"])
 
         def stop(describe: Callable[[], Failure]) -> None:
@@ -122,13 +115,13 @@ class Worker:
                 except _Described as reached:
                     found = records.details_of(reached.describe())
         self._device.announce = self._begin_launch
-        self.say({"described": found})
+        return {"described": found}
 
     def _begin_launch(self, describe: Callable[[], Failure]) -> None:
         """Put down before the launch, so that a death can be attributed to it."""
         self._launches += 1
         self._describe = describe
-        self.say({"launch": self._launches})
+        self.send({"launch": self._launches})
 
     def _row(self, row_id: str) -> Row:
         if self._rows is None:

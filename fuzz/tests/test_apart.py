@@ -68,7 +68,7 @@ def test_a_crash_is_the_verdict_of_a_replay(
         ("Leaving", Symptom.CRASH, "the worker left with exit code 5"),
         ("Killed", Symptom.CRASH, "killed by SIGKILL"),
         ("Hanging", Symptom.HANG, "no end within 3 s"),
-        ("Eating", Symptom.MEMORY, "it held over 600 MiB"),
+        ("Eating", Symptom.MEMORY, "the worker held over 600 MiB"),
         ("Raising", Symptom.ERROR, "the queue is broken"),
         ("Wrong", Symptom.VALUE, "slot 0"),
     ],
@@ -163,14 +163,14 @@ def test_what_ends_the_process_later_is_not_told_and_not_shown(case: Case):
 
 
 class LeavingWhenAsked(PythonBackend):
-    """Leaves when it is asked again what it can do: the judge asks first, then the reduction."""
+    """Leaves when it is asked what it can do once it is open and its judge is made."""
 
     asked = 0
 
     @property
     def capabilities(self) -> Capabilities:
         LeavingWhenAsked.asked += 1
-        if LeavingWhenAsked.asked > 1:
+        if LeavingWhenAsked.asked > 2:
             os._exit(7)
         return super().capabilities
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tinyref import supervisor
 from tinyref.errors import UserError
 from tinyref_fuzz.__main__ import main as lane
 from tinyref_fuzz.campaign import database as databases
@@ -332,7 +333,10 @@ def test_a_device_that_does_not_open_is_an_error_with_the_reason(tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_a_device_that_stops_opening_ends_the_campaign_and_keeps_what_was_found(tmp_path: Path):
+def test_a_device_that_stops_opening_ends_the_campaign_and_keeps_what_was_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(supervisor, "FIRST_PAUSE_SECONDS", 0.01)
     summary = campaign(tmp_path, "OpeningOnce", jobs=1)
     assert "stopped opening in new workers" in summary.incomplete
     assert "it fell off the bus" in summary.incomplete

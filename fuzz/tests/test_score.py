@@ -17,7 +17,7 @@ from tinyref.cli.entry import run as tinyref
 from tinyref.cli.fuzz_score import resume_command
 from tinyref.errors import UserError
 from tinyref.probe import Probed
-from tinyref.processes import Pipes, Pool, WorkerProcess
+from tinyref.processes import Cause, Death, Pipes, Pool, WorkerProcess
 from tinyref_fuzz.mutants import score as scoring
 from tinyref_fuzz.mutants.records import Found, Row, Run, Score, Subject, Total, totals
 from tinyref_fuzz.mutants.score import Scoring, Settings, describe, read_score, write_score
@@ -106,12 +106,16 @@ def test_runs_survive_json():
 # --- what processes say -------------------------------------------------------------------------
 
 
-def run_of(*messages: dict[str, object], death: str = "killed by SIGSEGV") -> Run:
+CRASHED = Death(Cause.EXIT, "killed by SIGSEGV", "the log")
+HUNG = Death(Cause.TIMEOUT, "no end within 60 s", "the log")
+
+
+def run_of(*messages: dict[str, object], death: Death = CRASHED) -> Run:
     process = scoring._Process(subprocess.Popen(["true"]), Path("/nowhere"), Pipes(-1, -1, ""))
     process.process.wait()
     process.messages = list(messages)
     process.ready_at = 100.0 if process.first("ready") else None
-    return scoring._run_of(process, scoring._Task(SUBJECT, 3), death, "the log", 107.0)
+    return scoring._run_of(process, scoring._Task(SUBJECT, 3), death, 107.0)
 
 
 KILL = {
@@ -142,9 +146,9 @@ def test_what_lives_is_told_by_how_much_was_judged():
 @pytest.mark.parametrize(
     ("death", "symptom", "seconds"),
     [
-        ("silent for 60 s", "HANG", 62.5),
-        ("took more than 3 GiB of memory", "MEMORY", 2.5),
-        ("killed by SIGSEGV", "CRASH", 2.5),
+        (HUNG, "HANG", 62.5),
+        (Death(Cause.MEMORY, "the worker held over 3072 MiB"), "MEMORY", 2.5),
+        (CRASHED, "CRASH", 2.5),
     ],
 )
 def test_a_crash_or_a_hang_of_the_process_is_a_kill(death, symptom, seconds):
@@ -155,7 +159,7 @@ def test_a_crash_or_a_hang_of_the_process_is_a_kill(death, symptom, seconds):
 
 @pytest.mark.parametrize(
     ("death", "symptom", "seconds"),
-    [("silent for 60 s", "HANG", 60.0), ("killed by SIGSEGV", "CRASH", 0.0)],
+    [(HUNG, "HANG", 60.0), (CRASHED, "CRASH", 0.0)],
 )
 def test_a_compiler_that_dies_as_it_is_imported_is_killed(death, symptom, seconds):
     run = run_of({"begun": True}, death=death)
@@ -163,7 +167,8 @@ def test_a_compiler_that_dies_as_it_is_imported_is_killed(death, symptom, second
 
 
 def test_what_somebody_else_killed_is_no_run():
-    run = run_of({"begun": True}, {"ready": True}, death="killed by SIGKILL (Killed)")
+    death = Death(Cause.OTHERS, "killed by SIGKILL (Killed)")
+    run = run_of({"begun": True}, {"ready": True}, death=death)
     assert (run.killed, run.problem) == (False, "killed by SIGKILL (Killed), not by the score")
 
 
@@ -486,15 +491,12 @@ def test_an_edit_that_does_not_fit_is_refused_and_no_kill(tmp_path, monkeypatch)
     request = {"mutant": "max-of-lanes-as-sum", "device": "PYTHON", "seed": 0, "seconds": 1.0}
     (tmp_path / "misfit.py").write_text(TRIAL)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    pool = Pool("misfit", {}, WorkerProcess)
-    try:
+    with Pool("misfit", {}, WorkerProcess) as pool:
         pool.start().send(request)
-        said = [message for _, message in pool.said(60)]
-        while None not in said:
-            said += [message for _, message in pool.said(60)]
-    finally:
-        pool.close()
-    assert "stands 0 times" in said[-2]["refused"]
+        events: list[object] = []
+        while not events or not isinstance(events[-1], Death):
+            events += [event for _, event in pool.events(60)]
+    assert "stands 0 times" in events[-2]["refused"]
 
 
 @pytest.mark.parametrize(

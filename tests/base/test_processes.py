@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from pathlib import Path
 
@@ -9,15 +10,15 @@ import pytest
 from running import is_running
 
 from tinyref import processes
-from tinyref.messages import Reader, framed
-from tinyref.processes import Pool, WorkerProcess, death_in_words
+from tinyref.messages import Reader, frame
+from tinyref.processes import Cause, Death, Limits, Pool, WorkerProcess
 
 LEAVES = """
 import os, subprocess, sys, time
-from tinyref.processes import Line
-line = Line()
+from tinyref.processes import Channel
+channel = Channel()
 child = subprocess.Popen(["sleep", "1000"])
-line.say({"child": child.pid})
+channel.send({"child": child.pid})
 os.close(int(sys.argv[2]))
 time.sleep(0.1)
 os._exit(7)
@@ -26,27 +27,27 @@ os._exit(7)
 
 CHATTERS = """
 import os
-from tinyref.processes import Line
+from tinyref.processes import Channel
 os.write(1, b"Welcome to the driver\\n\\xff\\x00\\n7\\n")
 os.write(1, b'{\\"ready\\": false}\\n')
-line = Line()
-line.hear()
-line.say({"ready": True})
+channel = Channel()
+channel.receive()
+channel.send({"ready": True})
 while True:
     os.write(2, b"more and more\\n" * 100)
-    line.say(line.hear())
+    channel.send(channel.receive())
 """
 
 MEDDLES = """
 import os, sys, time
-from tinyref.processes import Line
-line = Line()
+from tinyref.processes import Channel
+channel = Channel()
 for pipe in range(3, 64):
     try:
         {what}
     except OSError:
         pass
-line.say({"ready": True})
+channel.send({"ready": True})
 time.sleep(1000)
 """
 
@@ -63,39 +64,102 @@ def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 def test_a_worker_that_leaves_tells_its_code_and_leaves_nothing_behind(pool):
     worker = pool.start()
-    child = None
-    while child is None:
-        assert pool.wait(60)
-        for message in worker.read():
-            child = message["child"]
-    assert pool.wait(60)
-    assert worker.read() is None
+    (child,) = [message["child"] for message in messages(pool)]
     assert is_running(child)
-    assert pool.remove(worker) == 7
-    assert worker.killed_for == ""
+    (death,) = messages(pool)
+    assert death.cause is Cause.EXIT
+    assert death.words == "the worker left with exit code 7"
+    assert worker.killed_for is None
+    assert pool.workers == []
     while is_running(child):
         time.sleep(0.01)
 
 
 def test_a_worker_that_is_killed_tells_for_what(pool):
     worker = pool.start()
-    worker.kill("time")
-    worker.kill("memory")
-    assert death_in_words(pool.remove(worker)) == "killed by SIGKILL (Killed)"
-    assert worker.killed_for == "time"
+    worker.limit(Limits(memory=3 << 20))
+    worker.kill(Cause.MEMORY)
+    worker.kill(Cause.DISMISSED)
+    death = pool.remove(worker)
+    assert (death.cause, death.words) == (Cause.MEMORY, "the worker held over 3 MiB")
     assert pool.workers == []
 
 
-def messages(pool: Pool) -> list[dict]:
+def test_a_kill_of_others_is_told_as_theirs(pool):
+    worker = pool.start()
+    worker.signal_group(signal.SIGKILL)
+    death = pool.remove(worker)
+    assert (death.cause, death.words) == (Cause.OTHERS, "killed by SIGKILL (Killed)")
+
+
+def test_the_system_that_kills_for_memory_is_told(pool, monkeypatch):
+    worker = pool.start()
+    monkeypatch.setattr(processes, "memory_kills", lambda: 1 << 60)
+    worker.held = 5 << 20
+    worker.signal_group(signal.SIGKILL)
+    death = pool.remove(worker)
+    assert death.cause is Cause.OTHERS
+    assert death.words == (
+        "out of memory: killed by SIGKILL (Killed) by the system, as it held 5 MiB"
+    )
+
+
+@pytest.mark.parametrize(
+    ("limits", "cause", "words"),
+    [
+        (Limits(0.3), Cause.TIMEOUT, "no end within 0.3 s"),
+        (Limits(0.3, awaited="answer"), Cause.TIMEOUT, "no answer within 0.3 s"),
+        (Limits(600.0, 1 << 20), Cause.MEMORY, "the worker held over 1 MiB"),
+    ],
+)
+def test_a_worker_over_its_limits_ends_and_a_hang_leaves_its_stack(pool, limits, cause, words):
+    waiting = Pool("chatters", {}, WorkerProcess)
+    waiting.environment = pool.environment
+    with waiting:
+        worker = waiting.start()
+        assert messages(waiting) == [{"ready": True}]
+        worker.limit(limits)
+        (death,) = messages(waiting)
+    assert (death.cause, death.words) == (cause, words)
+    assert ("Fatal Python error: Aborted" in death.log) is (cause is Cause.TIMEOUT)
+    assert death.detail.startswith(f"{words}\n")
+
+
+DEAF = """
+import signal, time
+from tinyref.processes import Channel
+channel = Channel()
+signal.signal(signal.SIGABRT, signal.SIG_IGN)
+channel.send({"ready": True})
+time.sleep(1000)
+"""
+
+
+def test_a_worker_that_survives_the_first_signal_ends_by_the_second(pool, tmp_path, monkeypatch):
+    monkeypatch.setattr(processes, "LAST_WORDS_SECONDS", 0.2)
+    (tmp_path / "deaf.py").write_text(DEAF)
+    deaf = Pool("deaf", {}, WorkerProcess)
+    deaf.environment = pool.environment
+    with deaf:
+        worker = deaf.start()
+        assert messages(deaf) == [{"ready": True}]
+        worker.limit(Limits(0.1))
+        (death,) = messages(deaf)
+    assert (death.cause, death.words) == (Cause.TIMEOUT, "no end within 0.1 s")
+    assert worker.process.returncode == -signal.SIGKILL
+
+
+def messages(pool: Pool) -> list[dict | Death]:
+    """The next messages, or how a worker ended."""
     found = []
-    while not found:
-        assert pool.wait(60)
-        found = pool.workers[0].read()
+    end = time.monotonic() + 60
+    while not found and time.monotonic() < end:
+        found = [event for _, event in pool.events(0.1)]
     return found
 
 
 def test_what_is_printed_is_no_message_and_long_logs_begin_anew(monkeypatch, pool):
-    monkeypatch.setattr(processes, "LOG_MOST_BYTES", 2000)
+    monkeypatch.setattr(processes, "MAX_LOG_BYTES", 2000)
     chattering = Pool("chatters", {}, WorkerProcess)
     chattering.environment = pool.environment
     try:
@@ -127,41 +191,33 @@ def test_what_is_written_between_the_messages_is_told_and_the_worker_not_trusted
     (tmp_path / "meddles.py").write_text(MEDDLES.replace("{what}", write))
     meddling = Pool("meddles", {}, WorkerProcess)
     meddling.environment = pool.environment
-    try:
-        worker = meddling.start()
-        said = []
-        while meddling.workers:
-            for _, message in meddling.said(60):
-                said.append(message)
-                if message is None:
-                    code = meddling.remove(worker)
-        assert said == [None]
-        assert worker.ending(code) == (
-            f"it wrote {count} bytes to a descriptor that is not its own: "
-            f"{noise.strip(bytes([10]))!r}"
-        )
-    finally:
-        meddling.close()
+    with meddling:
+        meddling.start()
+        (death,) = messages(meddling)
+    assert death.cause is Cause.NOISE
+    assert death.words == (
+        f"it wrote {count} bytes to a descriptor that is not its own: {noise.strip(bytes([10]))!r}"
+    )
 
 
 def test_a_worker_whose_pipe_is_closed_by_others_tells_so(pool, tmp_path):
     (tmp_path / "meddles.py").write_text(
-        MEDDLES.replace("{what}", "os.close(pipe)").replace("line.say", "time.sleep(9) #")
+        MEDDLES.replace("{what}", "os.close(pipe)").replace("channel.send", "time.sleep(9) #")
     )
     meddling = Pool("meddles", {}, WorkerProcess)
     meddling.environment = pool.environment
-    try:
-        worker = meddling.start()
-        assert [message for _, message in meddling.said(60)] == [None]
-        code = meddling.remove(worker)
-        assert worker.ending(code) == "it closed a descriptor that is not its own"
-    finally:
-        meddling.close()
+    with meddling:
+        meddling.start()
+        (death,) = messages(meddling)
+    assert (death.cause, death.words) == (
+        Cause.EXIT,
+        "it closed a descriptor that is not its own",
+    )
 
 
 def test_a_message_comes_whole_from_any_pieces():
     reader = Reader("mark")
-    data = framed("mark", {"a": "x" * 50}) + framed("mark", {"b": [1]})
+    data = frame("mark", {"a": "x" * 50}) + frame("mark", {"b": [1]})
     pieces = [data[start : start + 7] for start in range(0, len(data), 7)]
     assert [found for piece in pieces for found in reader.feed(piece)] == [
         {"a": "x" * 50},
@@ -173,7 +229,7 @@ def test_a_message_comes_whole_from_any_pieces():
     assert reader.feed(b"\nmark {broken\nmark 7\n") == []
     assert reader.noise_bytes == 12000 + 12 + 6
     assert len(reader.noise) == 200
-    assert reader.feed(framed("mark", {"c": 1})) == [{"c": 1}]
+    assert reader.feed(frame("mark", {"c": 1})) == [{"c": 1}]
 
 
 def test_time_in_which_others_had_the_processor_is_no_silence(monkeypatch, pool):
@@ -182,10 +238,10 @@ def test_time_in_which_others_had_the_processor_is_no_silence(monkeypatch, pool)
     monkeypatch.setattr(processes.time, "monotonic", lambda: now[0])
     assert worker._waiting_seconds() >= 0
     monkeypatch.setattr(WorkerProcess, "_waiting_seconds", lambda self: waited[0])
-    worker.note_message()
+    worker.reset_silence()
     now[0], waited[0] = 160.0, 48.0
     assert worker.silence() == 15
-    worker.note_message()
+    worker.reset_silence()
     assert worker.silence() == 0
     now[0] = 190.0
     assert worker.silence() == 30
@@ -202,5 +258,5 @@ def test_a_message_that_is_no_json_is_noise():
     foreign = [b"[" * 100_000, b"9" * 100_000, b"\xff\xfe", b"{", b"[]", b'"\x1b[2J"']
     for text in foreign:
         assert reader.feed(b"mark " + text + b"\n") == []
-    assert reader.feed(framed("mark", {"a": 1})) == [{"a": 1}]
+    assert reader.feed(frame("mark", {"a": 1})) == [{"a": 1}]
     assert reader.noise_bytes == sum(len(text) + 5 for text in foreign)

@@ -2,21 +2,21 @@
 
     python -m tinyref.cli.attached
 
-hears the arguments, runs the command on the terminal, and says its exit code. A device that ends
-the process ends it without that, so it cannot pass for a command that went well.
+receives the arguments, runs the command on the terminal, and sends its exit code. A device that
+ends the process ends it without that, so it cannot pass for a command that went well.
 """
 
 from __future__ import annotations
 
-from tinyref.processes import Line
+from tinyref.processes import Channel
 
 
 def main() -> None:
     """Runs the command."""
     from tinyref.cli.entry import run
 
-    line = Line(attached=True)
-    line.say({"exit": run(line.hear()["arguments"])})
+    channel = Channel(attached=True)
+    channel.send({"exit": run(channel.receive()["arguments"])})
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
     python -m tinyref.engine.search_process
 
-hears of the kernel, then of one list of optimisations at a time, and answers each with the seconds
-of the kernel or with what went wrong. It ends by itself when its parent is gone.
+receives the kernel, then one list of optimisations at a time, and answers each with the seconds of
+the kernel or with what went wrong. It ends by itself when its parent is gone.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -18,11 +19,12 @@ from tinyref import config
 from tinyref.codegen.compile import compile_kernel
 from tinyref.device import Buffer, Device
 from tinyref.dtype import DType, PtrDType, numpy_dtype
-from tinyref.errors import DeviceError, described, explained
+from tinyref.errors import DeviceError, UserError, described
 from tinyref.formats.json_format import from_json, to_json
 from tinyref.optimise.opt import Opt, opts_text, parse_opts
-from tinyref.processes import Line, Message, Pool, WorkerProcess
+from tinyref.processes import Death, Limits, Message, WorkerProcess
 from tinyref.runtimes.kernel import Kernel, compile_program
+from tinyref.service import Answer, OpeningError, Send, Service, serve
 from tinyref.uops.node import UOp
 from tinyref.uops.payload import SlotArg, VarArg
 
@@ -44,59 +46,46 @@ class Worker:
         self.seconds_limit = seconds_limit
         self.device = device
         self._config = {"device": device, "kernel": to_json(ast), "limit": seconds_limit}
-        self._pool: Pool[WorkerProcess] | None = None
+        self._service: Service | None = None
 
     @property
     def process(self) -> WorkerProcess | None:
         """The process that is there now."""
-        return self._pool.workers[0] if self._pool and self._pool.workers else None
+        return self._service.process if self._service is not None else None
 
     def seconds(self, opts: tuple[Opt, ...]) -> float | None:
         """The seconds of one launch; None for a candidate that fails, crashes or hangs.
 
         Raises `DeviceError` when no process can be started or the device does not open in it.
         """
-        process = self.process or self.start()
-        process.send({"opts": opts_text(opts)})
-        answer = self._answer(self.seconds_limit)
-        if answer is None:
-            self.close()
-            return None
-        seconds = answer.get("seconds")
+        self.start()
+        assert self._service is not None, "the process is started"
+        answer = self._service.ask({"opts": opts_text(opts)}, Limits(self.seconds_limit))
+        seconds = None if isinstance(answer, Death) else answer.get("seconds")
         return float(seconds) if isinstance(seconds, int | float) else None
 
     def close(self) -> None:
         """Ends the process, with all that it started; the next candidate starts another."""
-        if self._pool is not None:
-            self._pool.close()
-            self._pool = None
+        if self._service is not None:
+            self._service.close()
+            self._service = None
 
     def start(self) -> WorkerProcess:
         """A process in which the device is open. Raises `DeviceError` where there is none."""
         flags = {flag.name: str(value) for flag, value, _ in config.describe()} | OWN_FLAGS
         own = {f"TINYREF_{name}": value for name, value in flags.items()}
         try:
-            self._pool = Pool("tinyref.engine.search_process", self._config, WorkerProcess)
-            self._pool.environment = {**os.environ, **own}
-            process = self._pool.start()
+            if self._service is None:
+                self._service = Service(
+                    "tinyref.engine.search_process", self._config, {**os.environ, **own}
+                )
+            return self._service.open()
         except OSError as error:
             raise DeviceError(self.device, f"search: cannot start a process: {error}") from error
-        # Importing everything and opening the device is no candidate's fault.
-        seconds = config.integer("OPEN_SECONDS")
-        answer = self._answer(seconds)
-        if answer is None or "ready" not in answer:
-            self.close()
-            reason = (answer or {}).get("error", f"no answer in {seconds} seconds")
-            raise DeviceError(self.device, f"search: the process that times is not ready: {reason}")
-        return process
-
-    def _answer(self, limit: float) -> Message | None:
-        """The next answer; None where none comes in `limit` seconds, or the process is dead."""
-        deadline = time.monotonic() + limit
-        while self._pool is not None and (left := deadline - time.monotonic()) > 0:
-            for _, message in self._pool.said(left):
-                return message
-        return None
+        except OpeningError as error:
+            raise DeviceError(
+                self.device, f"search: the process that times is not ready: {error}"
+            ) from error
 
 
 # --- in the process -------------------------------------------------------------------------------
@@ -152,27 +141,27 @@ def _fastest(kernel: Kernel, buffers: list[Buffer]) -> float:
 
 def main() -> None:
     """Answers requests until there are no more."""
-    line = Line()
-    request = line.hear()
-    ast = from_json(request["kernel"])
+    serve(_open_service)
+
+
+def _open_service(configuration: Message, send: Send) -> tuple[object, Answer]:
+    ast = from_json(configuration["kernel"])
     if not isinstance(ast, UOp):
-        raise SystemExit("search: the first message holds no kernel")
-    try:
-        bench = _Bench(request["device"], ast)
-    except Exception as error:  # a device may raise anything
-        line.say({"error": explained(error)})
-        return
-    line.say({"ready": True})
-    while True:
-        opts = parse_opts(line.hear()["opts"])
-        _end_after(request["limit"])
+        raise UserError("search: the first message holds no kernel")
+    bench = _Bench(configuration["device"], ast)
+
+    def answer(request: Message) -> Mapping[str, object]:
+        opts = parse_opts(request["opts"])
+        _end_after(configuration["limit"])
         try:
-            answer: dict[str, object] = {"seconds": bench.seconds(opts)}
+            return {"seconds": bench.seconds(opts)}
         except Exception as error:
             # A driver may raise anything; the next candidate is not to pay for it.
-            answer = {"error": described(error)}
-        _end_after(0)
-        line.say(answer)
+            return {"error": described(error)}
+        finally:
+            _end_after(0)
+
+    return None, answer
 
 
 def _end_after(limit: float) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tinyref.errors import TinyrefError
-from tinyref.processes import death_in_words
+from tinyref.processes import describe_exit
 from tinyref.runtimes.kernel import forget_kernels
 from tinyref.runtimes.red_zones import POISONS
 from tinyref.runtimes.trace import first_difference, ulps_apart, values_of
@@ -94,7 +94,7 @@ def run(problem: Callable[[], str], seconds: float = 60.0) -> NoReturn:
         _say(f"wrong: no end within {seconds:g} s")
         sys.exit(1)
     if code not in (0, 1):
-        _say(f"wrong: the launch ended its process: {death_in_words(code)}")
+        _say(f"wrong: the launch ended its process: {describe_exit(code)}")
     sys.exit(1 if code else 0)
 
 

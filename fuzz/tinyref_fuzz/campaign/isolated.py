@@ -7,28 +7,20 @@ The commands on case files ask it; campaigns have workers, which make their case
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from types import TracebackType
 from typing import Any
 
-from tinyref import config, processes
 from tinyref.errors import UserError, explained
 from tinyref.machine import usable_memory
 from tinyref.optimise.opt import opts_text, parse_opts
-from tinyref.processes import Line, Message, WorkerProcess
+from tinyref.processes import Death, Limits, Message
+from tinyref.service import Answer, OpeningError, Send, Service, serve
 from tinyref_fuzz.campaign.cases import judge_of, verdict_of
 from tinyref_fuzz.campaign.examination import examined_crash
-from tinyref_fuzz.campaign.local import (
-    EXAMINATION_GRACE,
-    LAST_WORDS_SECONDS,
-    pair_of_death,
-)
 from tinyref_fuzz.findings.examine import Finding, blame_of_pair, blame_or_pair, examine
 from tinyref_fuzz.findings.reproducer import reproducer
 from tinyref_fuzz.findings.show import outline, side_by_side
+from tinyref_fuzz.judge.deaths import EXAMINATION_GRACE, verdict_of_death
 from tinyref_fuzz.judge.judge import Judge
 from tinyref_fuzz.reduce.fault import is_same_fault
 from tinyref_fuzz.reduce.search import JudgeFunction
@@ -42,7 +34,6 @@ from tinyref_spec.kernel_case.document import (
     verdict_to_json,
 )
 
-TICK_SECONDS = 0.2
 # What judging a case may take where nobody says.
 MAX_SECONDS = 60.0
 
@@ -51,20 +42,6 @@ def judged_apart(case: Case, device: str, seconds: float) -> Verdict:
     """The verdict of a `JudgeApart`, with every check."""
     with JudgeApart(device, seconds) as judge:
         return judge.verdict(case)
-
-
-@dataclass(frozen=True)
-class Death:
-    """How the process ended: as a symptom, in words, and the end of what it printed."""
-
-    symptom: Symptom
-    words: str
-    log: str
-
-    @property
-    def verdict(self) -> Verdict:
-        """What that says of the case at which it ended."""
-        return Verdict(pair_of_death(self.log), self.symptom, f"{self.words}\n{self.log}".strip())
 
 
 class JudgeApart:
@@ -77,20 +54,13 @@ class JudgeApart:
     def __init__(self, device: str, seconds: float) -> None:
         self.device = device
         self.seconds = seconds
-        self._pool = processes.Pool(
-            "tinyref_fuzz.campaign.isolated", {"device": device}, WorkerProcess
-        )
+        self._service = Service("tinyref_fuzz.campaign.isolated", {"device": device})
 
     def __enter__(self) -> JudgeApart:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._pool.close()
+    def __exit__(self, *error: object) -> None:
+        self._service.close()
 
     def verdict(self, case: Case, thorough: bool = True) -> Verdict:
         """The verdict with every check, or with few.
@@ -98,7 +68,9 @@ class JudgeApart:
         That the process died is one too, that it took too long, or most of the machine's memory.
         """
         answer = self._ask("judge", case, self.seconds, thorough=thorough)
-        return answer.verdict if isinstance(answer, Death) else verdict_from_json(answer["verdict"])
+        if isinstance(answer, Death):
+            return verdict_of_death(answer)
+        return verdict_from_json(answer["verdict"])
 
     def explained(self, case: Case, verdict: Verdict) -> tuple[Opts, Blame] | None:
         """The optimisations that a fault needs, and what is to blame; None where that dies too."""
@@ -152,59 +124,14 @@ class JudgeApart:
 
     def _ask(self, task: str, case: Case, within: float, **more: object) -> Message | Death:
         """What it answers within so many seconds. Raises `UserError` with what it fails by."""
-        worker = self._open_worker()
-        worker.note_message()
-        worker.send({"task": task, "case": record_to_json(CaseRecord(case)), **more})
-        answer = self._answer(worker, within)
+        request = {"task": task, "case": record_to_json(CaseRecord(case)), **more}
+        try:
+            answer = self._service.ask(request, Limits(within, usable_memory()))
+        except OpeningError as error:
+            raise UserError(f"device: {self.device} does not open: {error}") from error
         if not isinstance(answer, Death) and "problem" in answer:
             raise UserError(answer["problem"])
         return answer
-
-    def _open_worker(self) -> WorkerProcess:
-        """The process, or a new one where it died after its last answer."""
-        for worker in list(self._pool.workers):
-            if worker.process.poll() is None:
-                return worker
-            self._pool.remove(worker)
-        worker = self._pool.start()
-        answer = self._answer(worker, config.integer("OPEN_SECONDS"))
-        if isinstance(answer, Death):
-            raise UserError(f"device: {self.device} does not open: {answer.verdict.detail}")
-        if "refused" in answer:
-            raise UserError(f"device: {self.device} does not open: {answer['refused']}")
-        return worker
-
-    def _answer(self, worker: WorkerProcess, limit: float) -> Message | Death:
-        while True:
-            heard = next(self._pool.said(TICK_SECONDS), None)
-            if heard is None:
-                _check_limits(worker, limit)
-                continue
-            _, message = heard
-            return self._death(worker, limit) if message is None else message
-
-    def _death(self, worker: WorkerProcess, limit: float) -> Death:
-        log = worker.log_tail()
-        words = worker.ending(self._pool.remove(worker))
-        if worker.noise:
-            return Death(Symptom.CRASH, words, log)
-        if worker.killed_for == "memory":
-            return Death(Symptom.MEMORY, f"it held over {usable_memory() >> 20} MiB", log)
-        if worker.killed_for:
-            return Death(Symptom.HANG, f"no end within {limit:g} s", log)
-        return Death(Symptom.CRASH, words, log)
-
-
-def _check_limits(worker: WorkerProcess, limit: float) -> None:
-    worker.trim_log()
-    if worker.memory_bytes() > usable_memory():
-        worker.kill("memory")
-    silent = worker.silence()
-    if silent > limit + LAST_WORDS_SECONDS:
-        worker.kill("no end")
-    elif silent > limit and not worker.killed_for:
-        # With this signal the log gets the stack, which shows where it hangs.
-        worker.kill("no end", signal.SIGABRT)
 
 
 def _finding(original: Case, reduced: object, seconds: float) -> Finding:
@@ -224,24 +151,21 @@ def _as_it_is(case: Case, verdict: Verdict, problem: str) -> Finding:
 
 
 def main() -> None:
-    """Hears a device, then what to do with one case after another, and says what came of it."""
-    line = Line()
-    try:
-        judge = judge_of(line.hear()["device"])
-    except (Exception, SystemExit) as error:  # anything: the parent is to say what it was
-        line.say({"refused": explained(error)})
-        # Threads of a device must not keep the process.
-        os._exit(0)
-    line.say({"opened": True})
-    while True:
-        line.say(_done(judge, line.hear()))
+    """Receives a device, then what to do with one case after another, and answers each."""
+    serve(_open_judge)
 
 
-def _done(judge: Judge, message: Message) -> Message:
-    try:
-        return TASKS[message["task"]](judge, record_from_json(message["case"]).case, message)
-    except Exception as error:  # what a broken compiler raises ends this task alone
-        return {"problem": explained(error)}
+def _open_judge(configuration: Message, send: Send) -> tuple[object, Answer]:
+    judge = judge_of(configuration["device"])
+
+    def answer(request: Message) -> Message:
+        try:
+            case = record_from_json(request["case"]).case
+            return TASKS[request["task"]](judge, case, request)
+        except Exception as error:  # what a broken compiler raises ends this task alone
+            return {"problem": explained(error)}
+
+    return None, answer
 
 
 def _judge(judge: Judge, case: Case, message: Mapping[str, Any]) -> Message:

@@ -14,10 +14,12 @@ from typing import Any
 from tinyref.errors import UserError
 from tinyref.folders import prepare_folder, set_aside
 from tinyref.probe import probe
-from tinyref.processes import Message, Pool, WorkerProcess, death_in_words
+from tinyref.processes import Cause, Death, Limits, Message, Pool, WorkerProcess
 from tinyref.runtimes.identity import differences, surroundings
+from tinyref_fuzz.judge.deaths import SYMPTOMS
 from tinyref_fuzz.mutants.records import SCHEMA, VERSION, Found, Row, Run, Score, Subject
 from tinyref_fuzz.mutants.subjects import subjects
+from tinyref_spec.kernel_case import Symptom
 from tinyref_spec.kernel_case.files import read_json, write_text
 
 _MODULE = "tinyref_fuzz.mutants.trial"
@@ -27,8 +29,6 @@ MEMORY_BYTES = 3 * 2**30
 # Programs of so many cases are compared for a mutant that lives.
 TRACED_CASES = 60
 _FUZZES, _TRACES = "fuzz", "trace"
-# How the words begin for what ended a process.
-_SILENT, _TOO_LARGE, _KILLED_BY_OTHERS = "silent for", "took more than", "killed by SIGKILL"
 
 Say = Callable[[str], None]
 
@@ -76,10 +76,18 @@ class _Process(WorkerProcess):
     messages: list[Message] = field(default_factory=list)
     is_done: bool = False
 
-    def hear(self, message: Message) -> None:
-        """Keeps what it said."""
-        self.note_message()
+    def begin(self, task: _Task) -> None:
+        """Gives the process its task."""
+        self.task = task
+        self.limit(Limits(SILENCE_SECONDS, MEMORY_BYTES))
+        self.send(_request(task))
+
+    def add(self, message: Message, settings: Settings) -> None:
+        """Keeps what it sent."""
         self.messages.append(message)
+        # Nothing is sent of examinations while they go on.
+        more = 3 * settings.examine if self.first("judged") else 0.0
+        self.limit(Limits(SILENCE_SECONDS + more, MEMORY_BYTES))
         if self.ready_at is None and "ready" in message:
             self.ready_at = time.monotonic()
 
@@ -193,33 +201,23 @@ class Scoring:
         waiting = deque(tasks)
         kept = self.settings
         common = {"seconds": kept.seconds, "further": kept.further, "examine": kept.examine}
-        pool: Pool[_Process] = Pool(_MODULE, common, _Process)
-        try:
+        with Pool(_MODULE, common, _Process) as pool:
             while waiting or pool.workers:
                 while waiting and len(pool.workers) < self.settings.jobs:
-                    process = pool.start()
-                    process.task = waiting.popleft()
-                    process.send(_request(process.task))
-                for process, message in pool.said(1.0):
-                    if message is None:
-                        self._ended(pool, process)
+                    pool.start().begin(waiting.popleft())
+                for process, event in pool.events(1.0):
+                    if isinstance(event, Death):
+                        self._ended(process, event)
                     else:
-                        process.hear(message)
-                for process in pool.workers:
-                    _check(process, self.settings)
-        finally:
-            pool.close()
+                        process.add(event, self.settings)
 
-    def _ended(self, pool: Pool[_Process], process: _Process) -> None:
+    def _ended(self, process: _Process, death: Death) -> None:
         ended = time.monotonic()
-        killed_for, tail = process.killed_for, process.log_tail()
-        code = pool.remove(process)
         assert process.task is not None, "every process has a task"
-        death = killed_for or death_in_words(code)
         if process.task.what == _TRACES:
             self._traced(process, process.task)
             return
-        run = _run_of(process, process.task, death, tail, ended)
+        run = _run_of(process, process.task, death, ended)
         self.runs[run.subject, run.seed] = run
         self._save()
         self.say(f"{describe(run)}; {len(self.to_go())} to go")
@@ -269,17 +267,7 @@ def _request(task: _Task) -> dict[str, Any]:
     }
 
 
-def _check(process: _Process, settings: Settings) -> None:
-    """Kills what says nothing for too long, and what takes too much memory."""
-    # Examinations report nothing while they go on.
-    patience = SILENCE_SECONDS + (3 * settings.examine if process.first("judged") else 0)
-    if process.silence() > patience:
-        process.kill(f"{_SILENT} {patience:g} s")
-    elif process.memory_bytes() > MEMORY_BYTES:
-        process.kill(f"{_TOO_LARGE} {MEMORY_BYTES >> 30} GiB of memory")
-
-
-def _run_of(process: _Process, task: _Task, death: str, tail: str, ended: float) -> Run:
+def _run_of(process: _Process, task: _Task, death: Death, ended: float) -> Run:
     """What became of one mutant under one seed, from all that its process said."""
     run = Run(task.subject.name, task.seed)
     refused, broken = process.first("refused"), process.first("broken")
@@ -293,15 +281,15 @@ def _run_of(process: _Process, task: _Task, death: str, tail: str, ended: float)
     if judged is not None:
         run = _judged(run, judged, process)
     if killed is not None:
-        return _killed(run, killed, "" if process.first("done") is not None else death)
+        return _killed(run, killed, "" if process.first("done") is not None else death.words)
     if process.first("done") is not None:
         return run
     if process.first("begun") is None:
-        return replace(run, problem=f"did not start: {death}: {tail[-400:]}")
-    if death.startswith(_KILLED_BY_OTHERS):
+        return replace(run, problem=f"did not start: {death.words}: {death.log[-400:]}")
+    if death.cause is Cause.OTHERS:
         # Somebody's kill, or memory short for another's sake, says nothing about the mutant.
-        return replace(run, problem=f"{death}, not by the score")
-    return _died(run, process, death, tail, ended)
+        return replace(run, problem=f"{death.words}, not by the score")
+    return _died(run, process, death, ended)
 
 
 def _judged(run: Run, judged: Message, process: _Process) -> Run:
@@ -334,13 +322,12 @@ def _killed(run: Run, killed: Message, death: str) -> Run:
     )
 
 
-def _died(run: Run, process: _Process, death: str, tail: str, ended: float) -> Run:
+def _died(run: Run, process: _Process, death: Death, ended: float) -> Run:
     """A run whose process ended in a case, or as it imported the compiler.
 
     That gives a mutant away like a wrong value; isolation makes it cost one case.
     """
-    is_hang = death.startswith(_SILENT)
-    symptom = "HANG" if is_hang else "MEMORY" if death.startswith(_TOO_LARGE) else "CRASH"
+    symptom = SYMPTOMS.get(death.cause, Symptom.CRASH)
     alive = [message["seconds"] for message in process.messages if "at" in message]
     began = process.started if process.ready_at is None else process.ready_at
     return replace(
@@ -349,10 +336,10 @@ def _died(run: Run, process: _Process, death: str, tail: str, ended: float) -> R
         triggered=True,
         reached=1,
         # A hang is noticed after the silence, whatever the process does in it.
-        seconds=max(alive, default=0.0) + (SILENCE_SECONDS if is_hang else 0.0),
+        seconds=max(alive, default=0.0) + (SILENCE_SECONDS if symptom is Symptom.HANG else 0.0),
         wall=ended - began,
-        symptom=symptom,
-        detail=f"{death}: {tail[-200:]}",
+        symptom=symptom.name,
+        detail=f"{death.words}: {death.log[-200:]}",
     )
 
 

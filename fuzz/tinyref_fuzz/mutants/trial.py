@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tinyref.processes import Line
+from tinyref.processes import Channel
 from tinyref_fuzz.mutants.catalogue import MUTANTS
 from tinyref_fuzz.mutants.mutant import MutantError, Reached, switch_on
 
@@ -206,20 +206,20 @@ def _started(request: Request) -> Reached:
 
 def main() -> None:
     """Does what the parent asks, and ends."""
-    line = Line()
+    channel = Channel()
     # What is the same for all processes, then what this one is to do.
-    request = Request(**{**line.hear(), **line.hear()})
-    line.say({"begun": True})
+    request = Request(**{**channel.receive(), **channel.receive()})
+    channel.send({"begun": True})
     try:
         reached = _started(request)
     except MutantError as error:
-        line.say({"refused": str(error)})
+        channel.send({"refused": str(error)})
         os._exit(1)
     except Exception as error:  # the mutant may be so bad that nothing starts
-        line.say({"broken": f"{type(error).__name__}: {error}"})
+        channel.send({"broken": f"{type(error).__name__}: {error}"})
         os._exit(1)
-    trial = Trial(request, reached, line.say)
-    line.say({"ready": True})
+    trial = Trial(request, reached, channel.send)
+    channel.send({"ready": True})
     if request.trace:
         trial.trace()
     else:

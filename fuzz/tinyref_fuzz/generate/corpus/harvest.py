@@ -18,7 +18,7 @@ from tinyref.dtype import PtrDType
 from tinyref.engine.watch import watching
 from tinyref.errors import TinyrefError, UserError
 from tinyref.lazy.shards import Place
-from tinyref.processes import Line, run_attached
+from tinyref.processes import Channel, run_attached
 from tinyref.runtimes.kernel import Kernel
 from tinyref.schedule import CopyItem, Schedule
 from tinyref.uops.node import UOp
@@ -155,14 +155,14 @@ def harvest(
 
 def main() -> None:
     """The process that runs the program."""
-    line = Line(attached=True)
-    asked = line.hear()
+    channel = Channel(attached=True)
+    asked = channel.receive()
     program, recorder = Path(asked["program"]), Recorder()
     failure = _run(program, asked["device"], recorder)
     ran = recorder.kernels()
     kept = chosen(ran, asked["every_size"], asked["max_nodes"])
     structures = {structure_of(kernel.ast) for kernel in kept}
-    line.say(
+    channel.send(
         {
             "collection": kernels_to_json(program.stem, kept),
             "ran": len(ran),

@@ -1,0 +1,69 @@
+"""Worker processes as the runner sees them: what they work on, and what their deaths say of it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from tinyref import supervisor
+from tinyref.processes import Cause, Death, Limits
+from tinyref.supervisor import MAX_TRIES
+from tinyref_conformance.expectations import Phase
+from tinyref_conformance.records import Record
+from tinyref_conformance.statuses import Status
+
+
+@dataclass
+class Task:
+    """Cases of one row that go to one worker; they share what is compiled for the row.
+
+    is_alone: nothing else is to run meanwhile.
+    """
+
+    row: str
+    cases: list[str]
+    attempt: int = 1
+    is_alone: bool = False
+
+
+@dataclass
+class WorkerProcess(supervisor.WorkerProcess[Task]):
+    """One worker; its item is a case, of which it has begun so many launches."""
+
+    launch: int = 0
+
+    def begin(self, task: Task, memory: int) -> None:
+        """Gives the worker a task, for which it may hold so much memory."""
+        self.task = task
+        # The time of each case is counted from its own beginning.
+        self.limit(Limits(math.inf, memory))
+        self.send({"row": task.row, "cases": task.cases, "attempt": task.attempt})
+
+
+def record_of(worker: WorkerProcess, case: str, death: Death) -> Record:
+    """The verdict on a case that a death is pinned to."""
+    assert worker.task is not None, "only a worker with a task is blamed on a case"
+    message = death.words
+    if death.cause is Cause.MEMORY:
+        message = f"out of memory: {message}"
+    if worker.item is None or death.cause is Cause.OTHERS:
+        message += f"; it was tried {MAX_TRIES} times, at last alone"
+    is_timeout = death.cause is Cause.TIMEOUT
+    return Record(
+        case=case,
+        status=Status.TIMEOUT if is_timeout else Status.CRASH,
+        attempt=worker.task.attempt,
+        phase=Phase.RUN.value,
+        message=message,
+        seconds=worker.limits.seconds if is_timeout else 0.0,
+        details=_details(worker, death.log),
+    )
+
+
+def _details(worker: WorkerProcess, log: str) -> dict[str, Any] | None:
+    """What the worker had printed, and the launch that it had begun."""
+    details: dict[str, Any] = {"log": log} if log else {}
+    if worker.launch:
+        details["launch"] = worker.launch
+    return details or None
