@@ -18,7 +18,7 @@ PREFIX = "TINYREF_"
 # What DUMP can print the IR after, in order.
 DUMP_STAGES = (
     *("graph", "schedule", "ast", "normal", "lower", "simplify", "expand"),
-    *("accumulate", "decompose", "narrow", "linearize"),
+    *("accumulate", "decompose", "narrow", "linearise"),
 )
 T = TypeVar("T")
 

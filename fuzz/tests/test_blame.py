@@ -74,14 +74,14 @@ def test_the_first_stage_with_a_wrong_value_is_blamed(function, stage, name, mon
     assert blamed(name).stage == stage
 
 
-def test_a_wrong_order_is_blamed_on_linearizing(monkeypatch):
-    healthy = compiling.linearize
-    monkeypatch.setattr(compiling, "linearize", lambda root: healthy(spoilt(root)))
-    assert blamed("sum-rows").stage == "linearize"
+def test_a_wrong_order_is_blamed_on_linearising(monkeypatch):
+    healthy = compiling.linearise
+    monkeypatch.setattr(compiling, "linearise", lambda root: healthy(spoilt(root)))
+    assert blamed("sum-rows").stage == "linearise"
 
 
 @pytest.mark.parametrize(
-    ("function", "stage"), [("expand", "expand"), ("linearize", "linearize"), ("lower", "lower")]
+    ("function", "stage"), [("expand", "expand"), ("linearise", "linearise"), ("lower", "lower")]
 )
 def test_a_stage_that_raises_is_blamed(function, stage, monkeypatch):
     def fails(*given):

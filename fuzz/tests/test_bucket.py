@@ -65,7 +65,7 @@ def test_deaths_of_one_stage_are_one_bucket():
 
 def test_how_one_fault_shows_makes_no_other_bucket():
     race, access = failing(Symptom.RACE, "a race"), failing(Symptom.ACCESS, "element 4")
-    assert key("linearize", verdict=race) == key("linearize", verdict=access)
+    assert key("linearise", verdict=race) == key("linearise", verdict=access)
     refused = failing(Symptom.ERROR, "compiler: VerifyError: indexed.bounds.1: expected 2")
     assert key("lower", verdict=refused) == key("lower", verdict=access)
     error = failing(Symptom.ERROR, "compiler, lower reached: KeyError: 3")

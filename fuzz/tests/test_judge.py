@@ -191,10 +191,10 @@ def test_a_missing_barrier_is_a_race(monkeypatch):
 
 
 def test_an_order_that_loses_a_barrier_is_a_race(monkeypatch):
-    healthy = runs.linearize
+    healthy = runs.linearise
     monkeypatch.setattr(
         runs,
-        "linearize",
+        "linearise",
         lambda root, seed: tuple(n for n in healthy(root, seed) if n.op is not Ops.BARRIER),
     )
     assert found(GROUPED, "PYTHON", False) == (None, None)

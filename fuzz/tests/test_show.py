@@ -62,7 +62,7 @@ def test_a_wrong_device_stands_next_to_the_interpreter(monkeypatch):
     assert "interpreter" in heading
     assert "planted:LastElementLost" in heading
     assert marked(lines)
-    assert "--- linearize: " in "\n".join(lines)
+    assert "--- linearise: " in "\n".join(lines)
 
 
 def test_a_wrong_stage_stands_next_to_the_one_before(monkeypatch):
@@ -124,7 +124,7 @@ def test_of_a_right_equivalent_kernel_what_the_device_gives_is_shown():
     case = with_equivalent(lambda value: value)
     verdict = Verdict(Pair.EQUIVALENT, Symptom.VALUE, "device, wrong")
     device = "planted:ModOffByOne"
-    lines = side_by_side(case, verdict, device, WIDTH, Blame("linearize")).splitlines()
+    lines = side_by_side(case, verdict, device, WIDTH, Blame("linearise")).splitlines()
     titles = [line.split() for line in lines if line.startswith("values  ")]
     assert ["values", "slot", "1", "kernel", "other", "on", device] in titles
     assert "values  are equal in this run" not in lines

@@ -142,7 +142,7 @@ HEALTHY = {
 }
 BROKEN = {
     "tf32 inputs": lambda a, b: _as_tf32(a) @ _as_tf32(b),
-    "toward zero": _toward_zero,
+    "towards zero": _toward_zero,
     "float16 accumulator": lambda a, b: _sequential(
         a.astype(np.float16), b.astype(np.float16), "float16"
     ),
@@ -182,7 +182,7 @@ def test_statistics_need_a_thousand_products() -> None:
 
 
 def test_a_bound_alone_would_miss_what_the_statistics_see() -> None:
-    """Rounding toward zero stays within n*u*sum|ab|: only its bias gives it away."""
+    """Rounding towards zero stays within n*u*sum|ab|: only its bias gives it away."""
     generator = np.random.default_rng(1)
     a = np.abs(generator.standard_normal((32, 64))).astype(np.float32)
     b = np.abs(generator.standard_normal((64, 40))).astype(np.float32)

@@ -28,7 +28,7 @@ def trained(experiment: Experiment) -> experiments.Expected:
     network.load_state_dict(drawn)
     x, y = (torch.tensor(part) for part in experiment.batch())
     x, y = (part.double() if part.is_floating_point() else part.long() for part in (x, y))
-    optimizer = torch.optim.SGD(network.parameters(), experiment.rate)
+    optimiser = torch.optim.SGD(network.parameters(), experiment.rate)
     outputs, losses = [], []
     gradients: dict[str, float] = {}
     for _ in range(STEPS):
@@ -37,14 +37,14 @@ def trained(experiment: Experiment) -> experiments.Expected:
             loss = (output - y).square().mean()
         else:
             loss = F.cross_entropy(output.reshape(-1, output.shape[-1]), y.reshape(-1))
-        optimizer.zero_grad()
+        optimiser.zero_grad()
         loss.backward()
         if not losses:
             outputs = output.detach().flatten()[:64].tolist()
             gradients = {
                 name: float(parameter.grad.norm()) for name, parameter in network.named_parameters()
             }
-        optimizer.step()
+        optimiser.step()
         losses.append(loss.item())
     return experiments.Expected(outputs, gradients, losses)
 

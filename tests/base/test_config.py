@@ -122,7 +122,7 @@ def test_a_variable_that_is_no_flag_is_refused(variable, message, monkeypatch):
     ("value", "message"),
     [
         ("after:schedul", "no stage 'schedul': did you mean schedule"),
-        ("lower,after:linearise", "no stage 'linearise': did you mean linearize"),
+        ("lower,after:linearising", "no stage 'linearising': did you mean linearise"),
         ("after:nothing at all", "no stage 'nothing at all': accepted are graph, schedule, ast"),
     ],
 )

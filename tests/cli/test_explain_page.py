@@ -100,7 +100,7 @@ def test_schedules_kernels_stages_rules_and_sources_are_there(page: str) -> None
     assert "copy" in second
     assert "float32 x 8 (32 bytes) on CPU" in second
     kernels = re.findall(r'<details class="card entry kernel".*', page, re.S)[0]
-    for stage in ("ast", "normal", "lower", "simplify", "expand", "decompose", "linearize"):
+    for stage in ("ast", "normal", "lower", "simplify", "expand", "decompose", "linearise"):
         assert f"<strong>{stage}</strong>" in kernels
     assert "<dt>Plan</dt><dd>" in kernels
     assert "define void @" in kernels, "the source of CPU"

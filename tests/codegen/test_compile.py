@@ -320,17 +320,17 @@ def test_stages_are_results_in_order_and_print_as_text_that_parses_back() -> Non
     with listening(stages=listen):
         program = compile_kernel(_example(), GRID, name="mine")
     assert tuple(results) == ("", *STAGES)
-    assert results["linearize"] == program.uops
+    assert results["linearise"] == program.uops
     assert program.name == "mine"
 
 
 def test_dump_prints_the_stages_that_are_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
-    with Context(DUMP="after:lower,after:linearize"):
+    with Context(DUMP="after:lower,after:linearise"):
         compile_kernel(_example(), GRID)
     printed = capsys.readouterr().err
     assert printed.count("# after") == 2
     assert "# after lower: r_3_5" in printed
-    program = printed[printed.index("# after linearize") :]
+    program = printed[printed.index("# after linearise") :]
     assert from_text(program) == compile_kernel(_example(), GRID).uops
     compile_kernel(_example(), GRID)
     assert capsys.readouterr().err == ""

@@ -28,7 +28,7 @@ def name(dtype: DType) -> str:
 
 
 def truncated(x: int, divisor: int) -> tuple[int, int]:
-    """Quotient toward zero and remainder, of Python's integers."""
+    """Quotient towards zero and remainder, of Python's integers."""
     quotient = abs(x) // abs(divisor)
     quotient = quotient if (x < 0) == (divisor < 0) else -quotient
     return quotient, x - quotient * divisor

@@ -12,7 +12,7 @@ import pytest
 from live_values import live_values
 
 from tinyref.codegen.accumulate import accumulate
-from tinyref.codegen.linearise.linearise import linearize
+from tinyref.codegen.linearise.linearise import linearise
 from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.errors import UserError
 from tinyref.interpret import run_program
@@ -87,7 +87,7 @@ def test_a_value_from_outside_lives_as_long_as_the_loop() -> None:
     x = build.load(at(data, 0))
     first = build.load(at(data, k))
     second = build.mul(build.add(first, x), 3)
-    uops = linearize(kernel(build.store(at(out, k), second)))
+    uops = linearise(kernel(build.store(at(out, k), second)))
     # x, with one at a time of what is computed from turn to turn.
     assert live_values(uops) == 2
 
@@ -98,7 +98,7 @@ def test_an_accumulator_lives_until_its_sum_is_used() -> None:
     for number in range(2):
         k = loop(4, number, AxisKind.REDUCE)
         sums.append(total(build.load(at(data, build.add(k, number * 4))), k))
-    uops = linearize(kernel(build.store(at(out, 0), build.add(*sums))))
+    uops = linearise(kernel(build.store(at(out, 0), build.add(*sums))))
     # Both sums, and what the second loop loads, or its next value.
     assert live_values(uops) == 3
 
@@ -149,7 +149,7 @@ def product(rows: int, vectors: int, steps: int, lanes: int = 8, is_chain: bool 
 def test_a_matrix_product_keeps_little_but_its_accumulators(
     rows: int, vectors: int, steps: int, limit: int
 ) -> None:
-    uops = linearize(product(rows, vectors, steps))
+    uops = linearise(product(rows, vectors, steps))
     verify(Dialect.PROGRAM, uops)
     assert live_values(uops) <= limit
 
@@ -164,7 +164,7 @@ def test_a_tree_is_computed_with_the_larger_half_first() -> None:
         middle = low + (high - low) // 4 if high - low >= 4 else low + 1
         return build.binary(Ops.XOR, tree(low, middle), tree(middle, high))
 
-    uops = linearize(build.sink(build.store(at(out, 0), tree(0, 64))))
+    uops = linearise(build.sink(build.store(at(out, 0), tree(0, 64))))
     assert live_values(uops) <= 4
 
 
@@ -174,7 +174,7 @@ def test_stores_come_as_soon_as_they_can() -> None:
     stores = [
         build.store(at(out, lane), build.mul(build.load(at(data, lane)), 2.0)) for lane in range(64)
     ]
-    assert live_values(linearize(build.sink(*stores))) == 1
+    assert live_values(linearise(build.sink(*stores))) == 1
 
 
 def straight(width: int, depth: int, stride: int) -> UOp:
@@ -193,7 +193,7 @@ def straight(width: int, depth: int, stride: int) -> UOp:
 def test_the_order_is_not_worse_than_that_of_the_graph(width: int, depth: int, stride: int) -> None:
     root = straight(width, depth, stride)
     graph_order = tuple(node for node in root.toposort() if node.op is not Ops.SINK)
-    assert live_values(linearize(root)) <= live_values(graph_order)
+    assert live_values(linearise(root)) <= live_values(graph_order)
 
 
 # --- memory order -------------------------------------------------------------------------------
@@ -205,7 +205,7 @@ def test_a_kernel_that_writes_what_it_reads_has_read_it() -> None:
     x, y = build.load(at(data, 0)), build.load(at(data, 1))
     root = build.sink(build.store(at(data, 0), y), build.store(at(data, 1), x))
     for seed in (None, *range(10)):
-        found = result_of(linearize(root, seed), [np.array([3, 4], np.int32)])
+        found = result_of(linearise(root, seed), [np.array([3, 4], np.int32)])
         assert list(found[0]) == [4, 3]
 
 
@@ -219,7 +219,7 @@ def test_a_loop_that_reads_stands_before_a_store_outside() -> None:
     )
     for seed in (None, *range(10)):
         given = [np.array([1, 2, 3, 4], np.int32), np.zeros(1, np.int32)]
-        found = result_of(linearize(root, seed), given)
+        found = result_of(linearise(root, seed), given)
         assert list(found[0]) == [9, 2, 3, 4]
         assert list(found[1]) == [10]
 
@@ -232,7 +232,7 @@ def test_a_loop_that_reads_and_writes_stands_before_what_only_writes() -> None:
     raised = build.store(at(data, i), build.add(build.load(at(data, i)), last))
     root = build.sink(build.store(at(data, 4), build.const(i32, 9)), raised)
     for seed in (None, *range(10)):
-        found = result_of(linearize(root, seed), [np.array([1, 2, 3, 4, 100], np.int32)])
+        found = result_of(linearise(root, seed), [np.array([1, 2, 3, 4, 100], np.int32)])
         assert list(found[0]) == [101, 102, 103, 104, 9]
 
 
@@ -245,7 +245,7 @@ def test_an_accumulator_is_read_before_it_is_updated() -> None:
     root = build.sink(build.store(at(out, k), update.src[0]), build.store(at(last, 0), update))
     for seed in (None, *range(10)):
         given = [np.zeros(4, np.int32), np.array([1, 2, 3, 4], np.int32), np.zeros(1, np.int32)]
-        found = result_of(linearize(root, seed), given)
+        found = result_of(linearise(root, seed), given)
         assert list(found[0]) == [0, 1, 3, 6]
         assert list(found[2]) == [10]
 
@@ -270,7 +270,7 @@ def epochs() -> UOp:
 
 
 def test_equal_loads_around_a_barrier_are_two() -> None:
-    uops = linearize(epochs())
+    uops = linearise(epochs())
     loads = [node for node in uops if node.op is Ops.LOAD]
     assert [node.arg for node in loads] == [None, MemoryVersionArg(1)]
     assert loads[0].src == loads[1].src
@@ -288,7 +288,7 @@ def test_equal_stores_around_a_barrier_are_two() -> None:
     second = build.store(at(after(shared, changed), 0), build.const(i32, 7))
     last = build.load(at(after(shared, second), 0))
     root = build.sink(build.store(at(out, 0), first), build.store(at(out, 1), last))
-    uops = linearize(root)
+    uops = linearise(root)
     repeated = [node.op.name for node in uops if isinstance(node.arg, MemoryVersionArg)]
     assert repeated == ["STORE", "LOAD"]
     assert list(result_of(uops, [np.zeros(2, np.int32)])[0]) == [7, 7]
@@ -302,7 +302,7 @@ def test_what_does_not_touch_memory_is_computed_once() -> None:
     j = loop(4, 1)
     place = build.sub(build.const(i32, 3), j)
     took = build.load(build.index(after(shared, fill, k), place))
-    uops = linearize(build.sink(build.store(at(out, j), took)))
+    uops = linearise(build.sink(build.store(at(out, j), took)))
     assert counts(uops)["RANGE"] == 2
     assert list(result_of(uops, [np.zeros(4, np.int32)])[0]) == [3, 2, 1, 0]
 
@@ -313,7 +313,7 @@ def test_a_loop_in_which_nothing_happens_is_dropped() -> None:
     inner = loop(build.add(outer, 1), 1)
     out = build.define_global(0, i32, 1)
     root = build.sink(build.store(at(out, 0), after(build.const(i32, 5), outer, inner)))
-    uops = linearize(root)
+    uops = linearise(root)
     assert "RANGE" not in counts(uops)
     assert "END" not in counts(uops)
     assert list(result_of(uops, [np.zeros(1, np.int32)])[0]) == [5]
@@ -325,7 +325,7 @@ def test_loops_are_numbered_from_the_outside_in() -> None:
     out = build.define_global(0, i32, 8)
     root = build.sink(build.store(at(out, build.add(outer, inner)), inner))
     with pytest.raises(UserError, match="loop 0 stands in loop 1: loops are numbered"):
-        linearize(root)
+        linearise(root)
 
 
 # --- any legal order ----------------------------------------------------------------------------
@@ -415,10 +415,10 @@ def test_all_legal_orders_compute_the_same(
         (np.arange(size) * 7 % 11 - 3).astype(numpy_dtype(element(memories[slot])))
         for slot, size in enumerate(sizes)
     ]
-    wanted = result_of(linearize(root), given, group)
+    wanted = result_of(linearise(root), given, group)
     orders = set()
     for seed in range(25):
-        uops = linearize(root, seed)
+        uops = linearise(root, seed)
         orders.add(uops)
         found = result_of(uops, given, group)
         for one, other in zip(found, wanted, strict=True):
@@ -434,17 +434,17 @@ def test_a_known_sum_through_shared_memory() -> None:
     """The law above compares orders with each other: here is what the kernel means."""
     root, _, group = grouped()
     given = [np.zeros(2, np.int32), np.arange(16, dtype=np.int32)]
-    assert list(result_of(linearize(root), given, group)[0]) == [28, 92]
+    assert list(result_of(linearise(root), given, group)[0]) == [28, 92]
 
 
 _SCRIPT = """
 import sys
 sys.path[:0] = sys.argv[1:]
 import test_linearise as cases
-from tinyref.codegen.linearise.linearise import linearize
+from tinyref.codegen.linearise.linearise import linearise
 from tinyref.formats.text import to_text
 for make in cases.KERNELS:
-    print(to_text(linearize(make()[0])))
+    print(to_text(linearise(make()[0])))
 """
 
 

@@ -15,7 +15,7 @@ from tinyref.algebra.evaluate import value_of
 from tinyref.algebra.simplify import simplify
 from tinyref.codegen.accumulate import accumulate
 from tinyref.codegen.compile import compile_kernel
-from tinyref.codegen.linearise.linearise import linearize
+from tinyref.codegen.linearise.linearise import linearise
 from tinyref.codegen.lower import lower_ast
 from tinyref.dtype import dtypes, numpy_dtype
 from tinyref.errors import UserError
@@ -215,7 +215,7 @@ def test_reduces_become_accumulators() -> None:
 
 
 def ops_of(root: UOp) -> list[str]:
-    return [node.op.name for node in linearize(root)]
+    return [node.op.name for node in linearise(root)]
 
 
 def depth_of(nodes: tuple[UOp, ...], wanted: UOp) -> int:
@@ -234,7 +234,7 @@ def test_blocks_are_closed_in_reverse_and_invariants_stand_outside() -> None:
     row = build.mul(outer, 3)
     free = build.mul(build.variable("v", 0, 5, i32), 7)
     position = build.add(row, inner)
-    nodes = linearize(build.sink(build.store(build.index(memory, position), free)))
+    nodes = linearise(build.sink(build.store(build.index(memory, position), free)))
     assert [depth_of(nodes, node) for node in (free, row, position)] == [0, 1, 2]
     assert [node.src[0] for node in nodes if node.op is Ops.END] == [inner, outer]
     seen: set[UOp] = set()
@@ -249,7 +249,7 @@ def test_a_loop_that_nothing_changes_runs_once() -> None:
     k = build.counter(3, 1, AxisKind.REDUCE, i32)
     data, out = build.define_global(1, i32, 3), build.define_global(0, i32, 4)
     total = UOp(Ops.REDUCE, i32, (build.load(build.index(data, k)), k), ReduceArg(Ops.ADD))
-    nodes = linearize(accumulate(build.sink(build.store(build.index(out, outer), total))))
+    nodes = linearise(accumulate(build.sink(build.store(build.index(out, outer), total))))
     assert depth_of(nodes, k) == 0
 
 
@@ -262,7 +262,7 @@ def test_a_shared_loop_stays_inside_when_one_of_its_sums_must() -> None:
     value = build.add(build.mul(free, 100), bound)
     root = accumulate(build.sink(build.store(build.index(out, outer), value)))
     result = np.zeros(4, np.int32)
-    run_program(Program("shared", linearize(root), ()), [result])
+    run_program(Program("shared", linearise(root), ()), [result])
     assert list(result) == [600, 603, 606, 609]
 
 
@@ -274,7 +274,7 @@ def test_loops_that_need_each_other_are_refused() -> None:
     out = build.define_global(0, i32, 1)
     store_it = build.store(build.index(out, build.const(i32, 0)), inside)
     with pytest.raises(UserError, match=r"the loops \[0\] need each other's results"):
-        linearize(accumulate(build.sink(store_it)))
+        linearise(accumulate(build.sink(store_it)))
 
 
 def test_barriers_and_what_comes_after_them() -> None:
@@ -285,7 +285,7 @@ def test_barriers_and_what_comes_after_them() -> None:
     barrier = UOp(Ops.BARRIER, dtypes.void, (put,))
     after = UOp(Ops.AFTER, shared.dtype, (shared, barrier))
     took = build.load(build.index(after, build.sub(build.const(i32, 3), lane)))
-    nodes = linearize(build.sink(build.store(build.index(out, lane), took)))
+    nodes = linearise(build.sink(build.store(build.index(out, lane), took)))
     names = [node.op.name for node in nodes]
     assert names.index("STORE") < names.index("BARRIER") < names.index("LOAD")
     assert "AFTER" not in names
@@ -302,7 +302,7 @@ def test_a_loop_that_fills_shared_memory_is_over_at_the_barrier() -> None:
     barrier = UOp(Ops.BARRIER, dtypes.void, (fill, k))
     after = UOp(Ops.AFTER, shared.dtype, (shared, barrier))
     value = build.load(build.index(after, build.const(i32, 3)))
-    nodes = linearize(build.sink(build.store(build.index(out, build.const(i32, 0)), value)))
+    nodes = linearise(build.sink(build.store(build.index(out, build.const(i32, 0)), value)))
     assert [node.op.name for node in nodes if node.op in (Ops.END, Ops.BARRIER)] == [
         "END",
         "BARRIER",

@@ -12,7 +12,7 @@ from tinyref.algebra.simplify import simplify
 from tinyref.codegen.accumulate import accumulate
 from tinyref.codegen.decompose import decompose
 from tinyref.codegen.expand import expand
-from tinyref.codegen.linearise.linearise import linearize
+from tinyref.codegen.linearise.linearise import linearise
 from tinyref.codegen.narrow import narrow_index
 from tinyref.device import Capabilities
 from tinyref.dtype import DType, PtrDType, dtypes, numpy_dtype
@@ -96,7 +96,7 @@ def program_of(root: UOp, capabilities: Capabilities = VECTORS) -> Program:
     """The rest of the pipeline, with the verifiers."""
     root = decompose(accumulate(root), capabilities)
     verify(Dialect.INDEXED, narrow_index(root, capabilities))
-    uops = linearize(narrow_index(root, capabilities))
+    uops = linearise(narrow_index(root, capabilities))
     verify(Dialect.PROGRAM, uops)
     buffers = {node.arg.slot: node for node in uops if isinstance(node.arg, SlotArg)}
     parameters = []

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tinyref.codegen.accumulate import accumulate
-from tinyref.codegen.linearise.linearise import linearize
+from tinyref.codegen.linearise.linearise import linearise
 from tinyref.dtype import DType, PtrDType, dtypes, numpy_dtype
 from tinyref.interpret import Fault, Hooks, Interpreter, SanitizerError, run_program
 from tinyref.uops import build
@@ -30,7 +30,7 @@ def at(memory: UOp, position: int | UOp) -> UOp:
 
 
 def program(*stores: UOp, grid: tuple[int, int, int] = (1, 1, 1)) -> Program:
-    return Program("loops", linearize(accumulate(build.sink(*stores))), (), grid=grid)
+    return Program("loops", linearise(accumulate(build.sink(*stores))), (), grid=grid)
 
 
 def memory(slot: int, dtype: DType, size: int) -> tuple[UOp, np.ndarray]:
@@ -259,7 +259,7 @@ def test_vectors_are_accumulated_in_order(items: int) -> None:
     total = reduce(Ops.ADD, scaled, k)
     gate = build.not_equal(lane, 1) if items > 1 else None
     store = build.store(at(out, build.mul(lane, 4)), total, gate)
-    subject = Program("vectors", linearize(accumulate(build.sink(store))), (), group=(items, 1, 1))
+    subject = Program("vectors", linearise(accumulate(build.sink(store))), (), group=(items, 1, 1))
     given = (np.arange(200, dtype=np.float32) / np.float32(7) - np.float32(11)) ** 3
     result = np.full(4 * items, 9, np.float32)
     run_program(subject, [result, given])

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from tinyref.codegen.linearise.linearise import linearize
+from tinyref.codegen.linearise.linearise import linearise
 from tinyref.dtype import dtypes, numpy_dtype
 from tinyref.interpret import Fault, Hooks, SanitizerError, run_program
 from tinyref.interpret.tiles import round_to_tf32
@@ -109,7 +109,7 @@ class Product:
             result = UOp(Ops.UPDATE_ACC, total.dtype, (total, self.wmma(a, b, total)))
         root = build.sink(*self.stores(result))
         verify(Dialect.INDEXED, root)
-        return self.of(linearize(root))
+        return self.of(linearise(root))
 
     def of(self, uops: tuple[UOp, ...]) -> Program:
         memories = [self.memory(Operand.C, 0), *(self.memory(operand) for operand in Operand)]
@@ -227,7 +227,7 @@ def test_a_fragment_of_another_lane_is_seen(tile: MatrixTile, operand: Operand) 
     fragments = [
         product.fragment(each, 0, neighbour if each is operand else None) for each in Operand
     ]
-    uops = linearize(build.sink(*product.stores(product.wmma(*fragments))))
+    uops = linearise(build.sink(*product.stores(product.wmma(*fragments))))
     matrices = product.matrices()
     found = product.run_on(matrices, product.of(uops))
     assert (found.astype(np.float64) != by_numpy(matrices)).any()
@@ -306,7 +306,7 @@ def fault(product: Product, *uops: UOp, **options: Any) -> SanitizerError:
 def test_a_group_that_is_no_whole_number_of_runs_is_reported(sanitize: bool) -> None:
     product = Product(NVIDIA, grid=(2, 1, 1), group=(48, 1, 1))
     # The verifier refuses it, too: the interpreter is asked directly.
-    uops = linearize(build.sink(*product.stores(product.wmma(*map(product.fragment, Operand)))))
+    uops = linearise(build.sink(*product.stores(product.wmma(*map(product.fragment, Operand)))))
     found = fault(product, *uops, sanitize=sanitize)
     assert "a group of 48 work-items is no whole number of runs of 32" in str(found)
 
@@ -347,7 +347,7 @@ def test_a_loop_in_which_part_of_a_run_turns_is_reported() -> None:
     total = UOp(Ops.DEFINE_ACC, start.dtype, (start, turn), LocalArg("total"))
     a, b = product.fragment(Operand.A), product.fragment(Operand.B)
     result = UOp(Ops.UPDATE_ACC, total.dtype, (total, product.wmma(a, b, total)))
-    found = fault(product, *linearize(build.sink(*product.stores(result))))
+    found = fault(product, *linearise(build.sink(*product.stores(result))))
     assert found.work_item == "group (0, 0, 0) item (0, 0, 0)"
 
 
@@ -358,7 +358,7 @@ def copies_that_differ(product: Product) -> tuple[UOp, ...]:
     )
     a = product.fragment(Operand.A, 0, other)
     b, c = product.fragment(Operand.B), product.fragment(Operand.C)
-    return linearize(build.sink(*product.stores(product.wmma(a, b, c))))
+    return linearise(build.sink(*product.stores(product.wmma(a, b, c))))
 
 
 def test_copies_that_differ_are_reported() -> None:

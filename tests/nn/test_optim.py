@@ -24,21 +24,21 @@ def gradient(values: np.ndarray, step: int) -> np.ndarray:
 
 def moved_by(make: Callable[[list[Tensor]], optim.Optimizer], dtype: str) -> list[np.ndarray]:
     params = [Tensor(START, dtype=dtype), Tensor(OTHER, dtype=dtype)]
-    optimizer = make(params)
+    optimiser = make(params)
     for step in range(STEPS):
         for param in params:
             param.grad = Tensor(gradient(param.numpy(), step), dtype=dtype)
-        optimizer.step()
+        optimiser.step()
     return [param.numpy() for param in params]
 
 
 def moved_by_torch(make: Callable[[list[torch.Tensor]], torch.optim.Optimizer]) -> list[np.ndarray]:
     params = [torch.tensor(START, requires_grad=True), torch.tensor(OTHER, requires_grad=True)]
-    optimizer = make(params)
+    optimiser = make(params)
     for step in range(STEPS):
         for param in params:
             param.grad = torch.tensor(gradient(param.detach().numpy(), step))
-        optimizer.step()
+        optimiser.step()
     return [param.detach().numpy() for param in params]
 
 
@@ -132,19 +132,19 @@ def test_a_norm_of_zero_does_not_make_nan() -> None:
 
 def test_a_rate_can_be_assigned() -> None:
     weight = Tensor([1.0], requires_grad=True)
-    optimizer = optim.SGD([weight], 0.5)
-    optimizer.lr.assign([0.25])
+    optimiser = optim.SGD([weight], 0.5)
+    optimiser.lr.assign([0.25])
     weight.grad = Tensor([1.0])
-    optimizer.step()
+    optimiser.step()
     assert weight.tolist() == [0.75]
 
 
 def test_narrow_parameters_are_rounded_once() -> None:
     weight = Tensor([1.0], dtype="float16", requires_grad=True)
-    optimizer = optim.SGD([weight], 2.0**-12)
+    optimiser = optim.SGD([weight], 2.0**-12)
     for _ in range(4):
         weight.grad = Tensor([1.0], dtype="float16")
-        optimizer.step()
+        optimiser.step()
     # Each step is a quarter of a unit in the last place of 1 - 2^-11: none of them shows.
     assert weight.dtype.name == "float16"
     assert weight.tolist() == [1.0]
@@ -152,20 +152,20 @@ def test_narrow_parameters_are_rounded_once() -> None:
 
 def test_training_makes_parameters_of_what_nobody_decided_on() -> None:
     undecided, frozen, number = Tensor([1.0]), Tensor([1.0], requires_grad=False), Tensor([1])
-    optimizer = optim.SGD([undecided, frozen, number, undecided])
-    assert optimizer.params == [undecided]
+    optimiser = optim.SGD([undecided, frozen, number, undecided])
+    assert optimiser.params == [undecided]
     assert undecided.requires_grad
     assert not frozen.requires_grad
 
 
 def test_what_has_no_gradient_stays() -> None:
     moved, still = Tensor([1.0]), Tensor([1.0])
-    optimizer = optim.Adam([moved, still], 0.5)
+    optimiser = optim.Adam([moved, still], 0.5)
     (moved * 2).sum().backward()
-    optimizer.step()
+    optimiser.step()
     assert moved.tolist() == [pytest.approx(0.5)]
     assert still.tolist() == [1.0]
-    optimizer.zero_grad()
+    optimiser.zero_grad()
     assert moved.grad is None
 
 

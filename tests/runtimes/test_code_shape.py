@@ -8,7 +8,7 @@ import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
-from tinyref.codegen.linearise.linearise import linearize
+from tinyref.codegen.linearise.linearise import linearise
 from tinyref.config import Context
 from tinyref.device import Buffer, Device
 from tinyref.dtype import dtypes
@@ -69,7 +69,7 @@ def register_block() -> Program:
         Parameter(1, FLOAT, ROWS * DEPTH, False, True),
         Parameter(2, FLOAT, DEPTH * WIDTH, False, True),
     )
-    return Program("block", linearize(build.sink(*stores)), parameters)
+    return Program("block", linearise(build.sink(*stores)), parameters)
 
 
 def optimised(source: str, level: int = 1) -> str:
@@ -128,7 +128,7 @@ def test_two_parameters_may_be_one_buffer(
     i = build.counter(number(63), 0, AxisKind.LOOP, INT)
     value = build.load(build.index(build.define_global(1, INT, 64), i))
     target = build.index(build.define_global(0, INT, 64), build.add(i, 1))
-    nodes = linearize(build.sink(build.store(target, build.add(value, 2))))
+    nodes = linearise(build.sink(build.store(target, build.add(value, 2))))
     parameters = (Parameter(0, INT, 64, True, False), Parameter(1, INT, 64, False, True))
     both = fill(device, np.arange(64) * 100 + 7, INT)
     compile_program(device, Program("ahead", nodes, parameters))([both, both])

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tinyref.codegen.linearise.linearise import linearize
+from tinyref.codegen.linearise.linearise import linearise
 from tinyref.device import Buffer, Device
 from tinyref.dtype import dtypes
 from tinyref.formats.json_format import from_json, to_json
@@ -41,7 +41,7 @@ def subject() -> Program:
     third = build.load(at(after(data, reset)))
     stores = [build.store(at(out, place), x) for place, x in enumerate((first, second, third))]
     parameters = (Parameter(0, i32, 1, True, True), Parameter(1, i32, 3, True, False))
-    return Program("repeats", linearize(build.sink(*stores)), parameters)
+    return Program("repeats", linearise(build.sink(*stores)), parameters)
 
 
 @pytest.mark.parametrize("device", DEVICES)

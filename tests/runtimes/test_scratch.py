@@ -10,7 +10,7 @@ import pytest
 from hosts import HOSTS, each_device
 
 from tinyref.codegen.decompose import decompose
-from tinyref.codegen.linearise.linearise import linearize
+from tinyref.codegen.linearise.linearise import linearise
 from tinyref.config import Context
 from tinyref.device import Buffer, Device
 from tinyref.dtype import DType, dtypes, numpy_dtype
@@ -52,7 +52,7 @@ def turned(dtype: DType, size: int, groups: int, filled: int | None = None) -> P
         Parameter(0, dtype, size * groups, True, False),
         Parameter(1, dtype, size * groups, False, True),
     )
-    nodes = linearize(build.sink(build.store(target, element)))
+    nodes = linearise(build.sink(build.store(target, element)))
     return Program("turned", nodes, parameters, grid=(groups, 1, 1))
 
 
@@ -105,7 +105,7 @@ def test_scratch_holds_vectors(fill: Fill, read: Read, device: str) -> None:
     full = UOp(Ops.AFTER, scratch.dtype, (scratch, store, i))
     value = build.load(build.index(full, build.add(build.mul(j, 4), 4)), lanes=4)
     target = build.index(build.define_global(0, INT, 16), build.mul(j, 4))
-    nodes = linearize(build.sink(build.store(target, value)))
+    nodes = linearise(build.sink(build.store(target, value)))
     parameters = (Parameter(0, INT, 16, True, False), Parameter(1, INT, 20, False, True))
     out = fill(device, np.zeros(16), INT)
     kernel = compile_program(device, Program("shifted", nodes, parameters))

@@ -14,7 +14,7 @@ import pytest
 from hosts import HOSTS, each_device
 
 from tinyref.codegen.decompose import decompose
-from tinyref.codegen.linearise.linearise import linearize
+from tinyref.codegen.linearise.linearise import linearise
 from tinyref.config import Context
 from tinyref.device import Buffer, Device
 from tinyref.dtype import dtypes
@@ -45,7 +45,7 @@ def squares(groups: int | UOp, per_group: int, limit: int) -> Program:
     root = build.sink(build.store(build.index(out, i), build.add(build.mul(i, i), n)))
     parameter = Parameter(0, INT, limit, True, False)
     grid = (groups, 1, 1)
-    return Program("squares", linearize(root), (parameter,), (n,), grid)
+    return Program("squares", linearise(root), (parameter,), (n,), grid)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])

@@ -221,15 +221,15 @@ class Model:
     def __init__(self):
         self.first = nn.Linear(3, 4)
         self.second = nn.Linear(4, 1)
-        self.optimizer = nn.optim.Adam(nn.state.get_parameters([self.first, self.second]), lr=0.01)
+        self.optimiser = nn.optim.Adam(nn.state.get_parameters([self.first, self.second]), lr=0.01)
 
     def loss(self, x):
         return self.second(self.first(x).relu()).square().mean()
 
     def step(self, x):
-        self.optimizer.zero_grad()
+        self.optimiser.zero_grad()
         loss = self.loss(x).backward()
-        self.optimizer.step()
+        self.optimiser.step()
         return loss
 
 
@@ -244,15 +244,15 @@ def test_optimisers_go_on_with_the_parameters_that_they_share_with_the_model(aga
     model = Model()
     parameters = nn.state.get_parameters([model.first, model.second])
     options = {"momentum": 0.9} if name == "SGD" else {}
-    model.optimizer = getattr(nn.optim, name)(parameters, lr=0.1, **options)
+    model.optimiser = getattr(nn.optim, name)(parameters, lr=0.1, **options)
     with Tensor.train():
         for x in inputs(2):
             model.step(x)
         found = again(model)
-        assert found.optimizer.params[0] is found.first.weight
+        assert found.optimiser.params[0] is found.first.weight
         for x in inputs(3):
             assert found.step(x).item() == model.step(x).item()
-    for one, other in zip(model.optimizer.params, found.optimizer.params, strict=True):
+    for one, other in zip(model.optimiser.params, found.optimiser.params, strict=True):
         np.testing.assert_array_equal(one.numpy(), other.numpy())
     before = model.first.weight.tolist()
     with Tensor.train():

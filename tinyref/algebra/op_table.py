@@ -106,7 +106,7 @@ ARITHMETIC_ROWS = (
     _row(
         Ops.SIN, 1, typing_rules.floats, "The sine of x in radians; NaN for an infinity, -0 for -0."
     ),
-    _row(Ops.TRUNC, 1, typing_rules.floats, "The integer part: x rounded toward zero."),
+    _row(Ops.TRUNC, 1, typing_rules.floats, "The integer part: x rounded towards zero."),
     _row(Ops.ADD, 2, typing_rules.numbers, "x + y; integers wrap, floats round to nearest even."),
     _row(Ops.SUB, 2, typing_rules.numbers, "x - y; integers wrap, floats round to nearest even."),
     _row(Ops.MUL, 2, typing_rules.numbers, "x * y; integers wrap, floats round to nearest even."),
@@ -115,7 +115,7 @@ ARITHMETIC_ROWS = (
         Ops.IDIV,
         2,
         typing_rules.integers,
-        "x / y truncated toward zero; by 0 unspecified, without a trap.",
+        "x / y truncated towards zero; by 0 unspecified, without a trap.",
     ),
     _row(
         Ops.MOD, 2, typing_rules.integers, "What IDIV leaves, with the sign of x; by 0 unspecified."

@@ -38,7 +38,7 @@ SMALL_FLOATS = frozenset({*dtypes.fp8s, dtypes.float16, dtypes.bfloat16})
 
 
 def truncating_division(x: int, y: int) -> int:
-    """The quotient of Python integers toward zero; by zero it is 0."""
+    """The quotient of Python integers towards zero; by zero it is 0."""
     if y == 0:
         return 0
     quotient = abs(x) // abs(y)
@@ -74,7 +74,7 @@ INTEGER_SEMANTICS: dict[Ops, Callable[..., int]] = {
 
 
 def _divide(x: Array, y: Array) -> Array:
-    """Quotient toward zero; by zero it is 0, and MIN / -1 is MIN."""
+    """Quotient towards zero; by zero it is 0, and MIN / -1 is MIN."""
     floor = np.floor_divide(x, y)
     remainder = x - floor * y
     # A floored quotient is one too low where it is negative and inexact.

@@ -161,7 +161,7 @@ def _explain_kernel(item: KernelItem, number: int, every_stage: bool) -> None:
     source = compile_ast(item.device, item.ast, opts).source
     with listening(stages=lambda name, before, after: stages.append((name, to_text(after)))):
         program = compile_kernel(item.ast, capabilities, opts=opts)
-    names = {"ast": "AST", "narrow": "indexed kernel", "linearize": "program"}
+    names = {"ast": "AST", "narrow": "indexed kernel", "linearise": "program"}
     for stage, text in stages:
         if stage in names or every_stage:
             shown = names.get(stage, "indexed kernel")

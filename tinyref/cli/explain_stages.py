@@ -35,7 +35,7 @@ SENTENCES = {
     "accumulate": "Reduces become loops that add to an accumulator.",
     "decompose": "What the device lacks, in terms of what it has.",
     "narrow": "Index arithmetic gets its type: int32 where that is enough.",
-    "linearize": "The program: the nodes in one order, each loop closed.",
+    "linearise": "The program: the nodes in one order, each loop closed.",
 }
 
 _EQUATIONS = {rule.name: " ".join(rule.equation.split()) for rule in ALL_RULES.rules}

@@ -12,7 +12,7 @@ from tinyref.algebra.simplify import simplify
 from tinyref.codegen.accumulate import accumulate
 from tinyref.codegen.decompose import decompose, stored_as
 from tinyref.codegen.expand import expand
-from tinyref.codegen.linearise.linearise import linearize
+from tinyref.codegen.linearise.linearise import linearise
 from tinyref.codegen.lower import lower
 from tinyref.codegen.narrow import narrow_index
 from tinyref.device import Capabilities
@@ -35,7 +35,7 @@ from tinyref.verify.index_bounds import check_index_bounds
 # What each stage is called in DUMP and for listeners, in order.
 STAGES = (
     *("ast", "normal", "lower", "simplify", "expand"),
-    *("accumulate", "decompose", "narrow", "linearize"),
+    *("accumulate", "decompose", "narrow", "linearise"),
 )
 
 
@@ -71,8 +71,8 @@ def compile_kernel(
     pipeline.check_bounds(root)
     grid, group = _launch(root)
     root = pipeline.stage("narrow", narrow_index(root, capabilities), Dialect.INDEXED)
-    uops = linearize(root)
-    pipeline.report("linearize", uops, Dialect.PROGRAM)
+    uops = linearise(root)
+    pipeline.report("linearise", uops, Dialect.PROGRAM)
     return Program(
         name,
         uops,

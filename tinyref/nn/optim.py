@@ -284,14 +284,14 @@ class OptimizerGroup(Optimizer):
     def __init__(self, *optimizers: Optimizer) -> None:
         if not optimizers:
             raise UserError("OptimizerGroup: got no optimizers")
-        for number, optimizer in enumerate(optimizers):
-            if not isinstance(optimizer, Optimizer):
-                name = type(optimizer).__name__
+        for number, optimiser in enumerate(optimizers):
+            if not isinstance(optimiser, Optimizer):
+                name = type(optimiser).__name__
                 raise UserTypeError(
                     f"OptimizerGroup: number {number} is a {name}, not an Optimizer"
                 )
         self.optimizers = optimizers
-        self.params = [param for optimizer in optimizers for param in optimizer.params]
+        self.params = [param for optimiser in optimizers for param in optimiser.params]
         self.device = optimizers[0].device
 
     def __getitem__(self, number: int) -> Optimizer:
@@ -300,9 +300,9 @@ class OptimizerGroup(Optimizer):
     def schedule_step(self) -> list[Tensor]:
         """As `step`, but computed later. Raises `UserError` where no parameter has a gradient."""
         changed: list[Tensor] = []
-        for optimizer in self.optimizers:
-            if any(param.grad is not None for param in optimizer.params):
-                changed += optimizer.schedule_step()
+        for optimiser in self.optimizers:
+            if any(param.grad is not None for param in optimiser.params):
+                changed += optimiser.schedule_step()
         if not changed:
             raise UserStateError("step: no parameter has a gradient: call backward() first")
         return changed

@@ -102,7 +102,7 @@ def mul(x: Operand, y: Operand) -> UOp:
 
 
 def idiv(x: Operand, y: Operand) -> UOp:
-    """Division that truncates toward zero."""
+    """Division that truncates towards zero."""
     return binary(Ops.IDIV, x, y)
 
 

@@ -67,7 +67,7 @@ class ShapeTracker:
         return f"ShapeTracker({', '.join(map(repr, self.views))})"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("ShapeTracker: trackers do not pickle; save them with serialize")
+        raise TypeError("ShapeTracker: trackers do not pickle; serialise the node that holds it")
 
     @staticmethod
     def from_shape(shape: Sequence[sint]) -> ShapeTracker:

@@ -95,7 +95,7 @@ def _floor_divide(dtype: DType, operands: Sequence[Array], sources: Sequence[DTy
 
 
 class FloorDivision(BrokenBackend):
-    """Divides integers toward minus infinity instead of toward zero."""
+    """Divides integers towards minus infinity instead of towards zero."""
 
     wrong: ClassVar[Mapping[Ops, Meaning]] = {Ops.IDIV: _floor_divide}
 

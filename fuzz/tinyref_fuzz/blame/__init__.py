@@ -12,5 +12,5 @@ optimisation and the rule; `samples.py` has the values of a node at sampled posi
 # `simplify` has the rules, wherever they fire; `optimise` is what legal plans and heuristics do.
 STAGES = (
     *("evaluate", "normal", "optimise", "lower", "simplify", "expand", "accumulate"),
-    *("decompose", "narrow", "linearize", "device"),
+    *("decompose", "narrow", "linearise", "device"),
 )

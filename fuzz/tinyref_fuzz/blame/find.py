@@ -55,7 +55,7 @@ _OF_LOCAL_MEMORY = (OptOp.GROUP, OptOp.GROUPTOP, OptOp.TC, OptOp.PACK)
 # Without a wrong value in the compile: who else it may be. Of a plain program every graph was right
 # then, and the order of its nodes is left: so this is not `examine.STAGE_OF`.
 _OF_PAIR = {
-    Pair.PLAIN: "linearize",
+    Pair.PLAIN: "linearise",
     Pair.OPTIMISED: "optimise",
     Pair.DEVICE: "device",
     Pair.EQUIVALENT: "evaluate",

@@ -1,7 +1,7 @@
-"""A naive linearizer: any graph after accumulation as a legal program, with no thought of speed.
+"""A naive lineariser: any graph after accumulation as a legal program, with no thought of speed.
 
 It is right by being simple, and shares nothing with `tinyref.codegen.linearise`: where its
-program computes the right value and the compiler's does not, linearizing is to blame.
+program computes the right value and the compiler's does not, linearising is to blame.
 
 Every RANGE is one loop. A node stands in the loops whose counters it needs, and in those that are
 around these; within a block, what comes before what is a graph, and its first legal order is taken.

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from tinyref import config
 from tinyref.algebra.rewrite import listening
 from tinyref.codegen.compile import STAGES, compile_kernel
-from tinyref.codegen.linearise.linearise import linearize
+from tinyref.codegen.linearise.linearise import linearise
 from tinyref.device import Capabilities
 from tinyref.errors import TinyrefError, UserError, VerifyError
 from tinyref.interpret import Interpreter
@@ -135,7 +135,7 @@ class Chain:
             return None
         text = _words(self.error)
         reached = list(self.given)[-1] if self.given else ""
-        if isinstance(self.error, VerifyError) and reached in ("ast", "narrow", "linearize"):
+        if isinstance(self.error, VerifyError) and reached in ("ast", "narrow", "linearise"):
             return reached, text
         if reached == "ast" and self.opts and self._has_plan():
             return "optimise", text
@@ -165,7 +165,7 @@ class Chain:
 
     def problem(self, stage: str) -> str:
         """What is wrong with the value after `stage`, or "" also where that cannot be decided."""
-        if stage == "linearize":
+        if stage == "linearise":
             return self._program_problem()
         root = self.graph(stage)
         if root is None:
@@ -194,16 +194,16 @@ class Chain:
             return None
         problem = self._run(self.program, backward=True)
         if problem:
-            return "linearize", f"with work-items in reverse order: {problem}"
+            return "linearise", f"with work-items in reverse order: {problem}"
         for seed in SEEDS:
             try:
-                uops = linearize(root, seed)
+                uops = linearise(root, seed)
                 verify(Dialect.PROGRAM, uops)
                 problem = self._run(replace(self.program, uops=uops))
             except TinyrefError as error:
                 problem = _words(error)
             if problem:
-                return "linearize", f"in another order of its nodes: {problem}"
+                return "linearise", f"in another order of its nodes: {problem}"
         return None
 
     def first_outside(self) -> tuple[str, str] | None:

@@ -19,7 +19,7 @@ K = TypeVar("K")
 Weights = Mapping[K, float]
 NONE: Mapping[object, float] = MappingProxyType({})
 
-# Every type that a buffer can hold; the first is what reducers move toward.
+# Every type that a buffer can hold; the first is what reducers move towards.
 DTYPES = (
     *(dtypes.float32, dtypes.int32, dtypes.float16, dtypes.bfloat16, dtypes.float64),
     *(dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uint16, dtypes.uint32),

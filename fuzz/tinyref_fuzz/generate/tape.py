@@ -48,7 +48,7 @@ class Tape:
         return low + self.below(high - low + 1)
 
     def pick(self, items: Sequence[T], weights: Sequence[float] | None = None) -> T:
-        """One of `items`; the first is the simplest, which reducers move toward.
+        """One of `items`; the first is the simplest, which reducers move towards.
 
         `weights`, one each, sway a draw from a seed: those of 0 are not drawn, unless all are 0.
         What is recorded is the number of the item, so that a replay does not need them. Raises

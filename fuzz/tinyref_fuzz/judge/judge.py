@@ -56,7 +56,7 @@ MANY_OUTPUTS = 4
 # How hard LLVM optimises for the CPU device, by the number of the case: most cases quickly.
 LEVELS = (0, 0, 1, 0, 0, 1, 0, 2, 0, 0, 1, 0, 0, 1, 0, 3)
 ALL_LEVELS = (0, 1, 2, 3)
-# Of `linearize`: any number gives a legal order.
+# Of `linearise`: any number gives a legal order.
 SHUFFLE = 1
 
 

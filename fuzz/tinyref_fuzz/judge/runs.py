@@ -16,7 +16,7 @@ import numpy.typing as npt
 from tinyref.algebra.rewrite import listening
 from tinyref.codegen.compile import compile_kernel
 from tinyref.codegen.decompose import ELEMENTARY_OPS
-from tinyref.codegen.linearise.linearise import linearize
+from tinyref.codegen.linearise.linearise import linearise
 from tinyref.device import Backend, Buffer, Capabilities
 from tinyref.interpret import Fault, Interpreter, SanitizerError
 from tinyref.optimise.opt import KernelOptError, Opt
@@ -79,7 +79,7 @@ class Stages:
 
     def __call__(self, stage: str, before: UOp, after: UOp | tuple[UOp, ...]) -> None:
         self.reached = stage
-        if stage == "linearize":
+        if stage == "linearise":
             self.graph = before
         if stage == "decompose" and self.checks_bounds and isinstance(after, UOp):
             check_index_bounds(after)
@@ -95,7 +95,7 @@ class Compiled:
 
     def shuffled(self, seed: int) -> Program:
         """The program in another legal order of its nodes."""
-        return replace(self.program, uops=linearize(self.graph, seed))
+        return replace(self.program, uops=linearise(self.graph, seed))
 
 
 def compiled(

@@ -40,7 +40,7 @@ MUTANTS = (
         old="(self._mark([self.nodes[other] for other in items], items),)",
         new="()",
         resembles="a scheduler moved a barrier above the stores that it was for",
-        stages=("linearize",),
+        stages=("linearise",),
     ),
     _mutant(
         name="barrier-in-branch",
@@ -60,7 +60,7 @@ MUTANTS = (
         "        added = [node for node in (zero, goes) if node not in emitted]\n"
         "        emitted += [*added, branch, form, ends]\n",
         resembles="a barrier slid under the gate of a store, where not all work-items come",
-        stages=("linearize",),
+        stages=("linearise",),
     ),
     _mutant(
         name="reduces-share-local-memory",

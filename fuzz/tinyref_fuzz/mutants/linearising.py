@@ -7,7 +7,7 @@ import functools
 from tinyref_fuzz.mutants.mutant import Mutant
 
 _ACCUMULATE = "tinyref.codegen.accumulate"
-_LINEARIZE = "tinyref.codegen.linearise.linearise"
+_LINEARISE = "tinyref.codegen.linearise.linearise"
 _SCOPES = "tinyref.codegen.linearise.scopes"
 _NEEDS = "tinyref.codegen.linearise.needs"
 
@@ -28,7 +28,7 @@ ACCUMULATORS = (
         old='        return _accumulator(f"acc{next(numbers)}", node, node.arg.op, src)',
         new='        return _accumulator("acc0", node, node.arg.op, src)',
         resembles="two reduces of one type over the same loops went into one accumulator",
-        stages=("accumulate", "linearize"),
+        stages=("accumulate", "linearise"),
     ),
     _accumulator(
         name="accumulator-not-reset",
@@ -38,16 +38,16 @@ ACCUMULATORS = (
         new="            found[item] = self.ranges[scope.bit_length() - 1] "
         "if scope and item in self.bit else BODY",
         resembles="a sum in a loop was started once before it, not in every turn",
-        stages=("linearize", "optimise"),
+        stages=("linearise", "optimise"),
     ),
 )
 
-_loop = functools.partial(Mutant, stages=("linearize",))
+_loop = functools.partial(Mutant, stages=("linearise",))
 LOOPS = (
     _loop(
         name="loop-ends-before-its-last-child",
         kind="loop end before its last child",
-        module=_LINEARIZE,
+        module=_LINEARISE,
         old="            stack.append((item, True))\n"
         "            stack += [(member, False) for member in reversed(orders[item])]",
         new="            last = next((m for m in orders[item][::-1] if m < count), -1)\n"
@@ -65,7 +65,7 @@ LOOPS = (
         old="        key = (context, arg.axes, reduced_sizes(node), _depth(node))",
         new="        key = (context, arg.axes, reduced_sizes(node), 0)",
         resembles="a sum and the maximum that it needs shared one loop, as in softmax",
-        stages=("normal", "linearize", "lower"),
+        stages=("normal", "linearise", "lower"),
     ),
     _loop(
         name="loop-of-updates-dropped",
@@ -85,7 +85,7 @@ MEMORY = (
         old="        if 0 < len(stores) < len(found):",
         new="        if 0 < len(stores) < len(found) - len(found):",
         resembles="an output that is also read was overwritten before it was read",
-        stages=("linearize",),
+        stages=("linearise",),
     ),
     _memory(
         name="waits-forgotten",
@@ -94,7 +94,7 @@ MEMORY = (
         "(self._mark(node.src[1:], items[1:]),)])",
         new="                carried[node] = _union([marks, ()])",
         resembles="what an access must come after was lost when it was scheduled",
-        stages=("linearize", "optimise"),
+        stages=("linearise", "optimise"),
         is_race=True,
     ),
 )

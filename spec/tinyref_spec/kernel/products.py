@@ -104,7 +104,7 @@ def _measured(
     a = generator.standard_normal((rows, inner))
     b = generator.standard_normal((inner, columns))
     if kind == "positive":
-        # Errors of one sign do not cancel: rounding toward zero shows as bias.
+        # Errors of one sign do not cancel: rounding towards zero shows as bias.
         a, b = np.abs(a), np.abs(b)
     left, right = a.astype(numpy_dtype(dtype)), b.astype(numpy_dtype(dtype))
     expected, norm, rule = expected_product(left, right, dtype)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from tinyref.codegen.linearise.linearise import linearize
+from tinyref.codegen.linearise.linearise import linearise
 from tinyref.dtype import DType, PtrDType, dtypes, numpy_dtype
 from tinyref.errors import DeviceError, TinyrefError, UserError
 from tinyref.uops import build
@@ -354,7 +354,7 @@ def _after(case_id: str, device: DeviceUnderTest) -> Measurement:
     took = build.load(at(filled, build.sub(build.const(INT, 7), lane)))
     root = build.sink(build.store(at(out, lane), took))
     parameters = (Parameter(0, INT, 8, True, False),)
-    subject = Program("after", linearize(root), parameters, (), (1, 1, 1), (8, 1, 1))
+    subject = Program("after", linearise(root), parameters, (), (1, 1, 1), (8, 1, 1))
     expected = np.arange(8, dtype=np.int32)[::-1] * 11
     return run(case_id, device, subject, [None], np.ascontiguousarray(expected))
 

@@ -150,10 +150,10 @@ def _free_after_launch(device: DeviceUnderTest, work: Work) -> Measurement:
 
 def _synchronize(device: DeviceUnderTest, work: Work) -> Measurement:
     """After synchronize nothing is left to wait for: a copy takes no time to speak of."""
-    return _finishes(device, work, _launched_and_synchronized)
+    return _finishes(device, work, _launched_and_synchronised)
 
 
-def _launched_and_synchronized(device: DeviceUnderTest, kernel: Kernel, taken: list[Buffer]) -> str:
+def _launched_and_synchronised(device: DeviceUnderTest, kernel: Kernel, taken: list[Buffer]) -> str:
     kernel(taken)
     device.backend.synchronize()
     return "synchronize returned before the launch was done"

@@ -132,18 +132,18 @@ def _network(task: Task, device: str) -> Any:
 def _train(network: Any, task: Task, steps: int, device: str) -> None:
     from tinyref import Tensor, TinyJit, nn
 
-    optimizer = nn.optim.Adam(nn.state.get_parameters(network), lr=task.rate)
+    optimiser = nn.optim.Adam(nn.state.get_parameters(network), lr=task.rate)
     inputs, targets = task.training()
     order = np.random.default_rng(7)
 
     @TinyJit
     def step(x: Tensor, y: Tensor) -> Tensor:
-        optimizer.zero_grad()
+        optimiser.zero_grad()
         output = network(x)
         logits = output.reshape(-1, output.shape[-1])
         loss: Tensor = logits.sparse_categorical_crossentropy(y.reshape(-1), ignore_index=-1)
         loss.backward()
-        optimizer.step()
+        optimiser.step()
         return loss.realize()
 
     with Tensor.train():

@@ -92,13 +92,13 @@ def train(experiment: Experiment, steps: int, case_id: str, device: DeviceUnderT
     from tinyref.nn.optim import SGD
 
     network, state = make(experiment, device.name)
-    optimizer = SGD(list(state.values()), experiment.rate)
+    optimiser = SGD(list(state.values()), experiment.rate)
     x, y = (Tensor(part, device=device.name) for part in experiment.batch())
     wanted = expected()[experiment.name]
     losses = []
     with Tensor.train():
         for step in range(steps):
-            optimizer.zero_grad()
+            optimiser.zero_grad()
             output = network(x)
             loss = loss_of(experiment, output, y)
             loss.backward()
@@ -106,7 +106,7 @@ def train(experiment: Experiment, steps: int, case_id: str, device: DeviceUnderT
                 first = _first_step(experiment, output, state)
                 if not first.passed:
                     return first
-            optimizer.step()
+            optimiser.step()
             losses.append(loss.item())
     return near("loss", np.array(losses), np.array(wanted.losses[:steps]), experiment)
 

@@ -258,7 +258,7 @@ def reference(op: Ops, x: int, y: int, width: int, is_unsigned: bool) -> int:
 
 
 def truncated(x: int, y: int) -> int:
-    """x / y toward zero, 0 for y == 0."""
+    """x / y towards zero, 0 for y == 0."""
     if y == 0:
         return 0
     return x // y if (x < 0) == (y < 0) or x % y == 0 else x // y + 1

@@ -307,7 +307,7 @@ class Integers(Semantics):
         return z3.If(z3.And(least <= raw, raw <= most), raw, wrapped)
 
     def division(self, x: Term, y: Term) -> tuple[Term, Term]:
-        """The quotient toward zero and the remainder of the sign of `x`; by 0 both are 0."""
+        """The quotient towards zero and the remainder of the sign of `x`; by 0 both are 0."""
         key = (x.get_id(), y.get_id())
         if key not in self._divisions:
             number = len(self._divisions)

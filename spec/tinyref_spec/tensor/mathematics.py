@@ -309,7 +309,7 @@ ROUNDING = (
     _steps("round", "The nearest integer, of two the even one.", np.rint),
     _steps("floor", "Rounded down.", np.floor),
     _steps("ceil", "Rounded up.", np.ceil),
-    _steps("trunc", "Rounded toward zero.", np.trunc),
+    _steps("trunc", "Rounded towards zero.", np.trunc),
     _steps("sign", "-1, 0 or 1.", np.sign),
 )
 
@@ -400,7 +400,7 @@ BITS = (
     _integers("rshift", "Bits moved down, the sign kept.", ("x >> 1", lambda x: x >> 1, SAME)),
     _integers(
         "idiv",
-        "The quotient of integers toward zero; // rounds down.",
+        "The quotient of integers towards zero; // rounds down.",
         (
             "x.idiv(y)",
             lambda x, y: np.trunc(x / y).astype(x.dtype),

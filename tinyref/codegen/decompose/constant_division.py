@@ -88,7 +88,7 @@ def _remainder(x: UOp, divisor: int, quotient: UOp) -> UOp:
 
 
 def _quotient(x: UOp, divisor: int, capabilities: Capabilities) -> UOp:
-    """x / divisor toward zero. MIN / -1 is MIN."""
+    """x / divisor towards zero. MIN / -1 is MIN."""
     if x.dtype.kind is not Kind.SIGNED:
         return unsigned_quotient(x, divisor, bounds(x)[1], capabilities)
     if abs(divisor) == 1:
@@ -118,7 +118,7 @@ def unsigned_quotient(x: UOp, divisor: int, largest: int, capabilities: Capabili
 
 
 def _signed_quotient(x: UOp, size: int, capabilities: Capabilities) -> UOp:
-    """x / size toward zero for a positive `size`."""
+    """x / size towards zero for a positive `size`."""
     dtype = x.dtype.scalar
     word = UNSIGNED[dtype]
     low, high = bounds(x)
@@ -135,7 +135,7 @@ def _signed_quotient(x: UOp, size: int, capabilities: Capabilities) -> UOp:
 
 
 def _shifted_quotient(x: UOp, count: int) -> UOp:
-    """x / 2^count toward zero: a shift rounds down, so that a negative x gets 2^count - 1 more."""
+    """x / 2^count towards zero: a shift rounds down, so that a negative x gets 2^count - 1 more."""
     dtype = x.dtype.scalar
     ones = bitcast(shift_right(x, dtype.bits - 1), UNSIGNED[dtype])
     more = bitcast(shift_right(ones, dtype.bits - count), dtype)

@@ -212,7 +212,7 @@ _MODESTY = 1 - 2.0**-20
 
 
 def divided(x: Words, y: Words, is_signed: bool, capabilities: Capabilities) -> tuple[Words, Words]:
-    """(quotient, remainder) toward zero; by zero both are 0."""
+    """(quotient, remainder) towards zero; by zero both are 0."""
     by_zero = is_zero(y)
     divisor = (where(by_zero, 1, y[0]), y[1])
     if not is_signed:

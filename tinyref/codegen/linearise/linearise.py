@@ -22,7 +22,7 @@ from tinyref.uops.payload import MemoryVersionArg
 _ACCESSES = frozenset({Ops.LOAD, Ops.STORE})
 
 
-def linearize(root: UOp, seed: int | None = None) -> tuple[UOp, ...]:
+def linearise(root: UOp, seed: int | None = None) -> tuple[UOp, ...]:
     """The nodes of the indexed kernel `root` as a program.
 
     Sources come before their users, every RANGE is closed by its END, AFTER is gone and what it

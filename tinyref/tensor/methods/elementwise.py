@@ -143,7 +143,7 @@ class Elementwise(TensorCore):
         return left._apply(Ops.AND if left.dtype.is_bool else Ops.MUL, right)
 
     def idiv(self, x: Self | ConstType, reverse: bool = False) -> Self:
-        """The quotient of integers, rounded toward zero (`//` rounds down); floats are refused."""
+        """The quotient of integers, rounded towards zero (`//` rounds down); floats are refused."""
         left, right = self._pair(x, "idiv", reverse)
         require_integer("idiv", left.dtype, accept_bool=False)
         return left._apply(Ops.IDIV, right)

@@ -97,7 +97,7 @@ class Rounding(Elementwise):
     # Integers near by
 
     def trunc(self) -> Self:
-        """Rounded toward zero; integers as they are."""
+        """Rounded towards zero; integers as they are."""
         return self._apply(Ops.TRUNC) if self.dtype.is_float else self._apart_from(self)
 
     def floor(self) -> Self:
