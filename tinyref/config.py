@@ -258,6 +258,6 @@ def describe() -> Iterator[tuple[Flag, FlagValue, str]]:
         yield flag, get(name), origin
 
 
-def changed() -> dict[str, FlagValue]:
+def changed_flags() -> dict[str, FlagValue]:
     """The flags whose value now is not their default, with that value."""
     return {flag.name: value for flag, value, _ in describe() if value != flag.default}

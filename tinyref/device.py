@@ -32,7 +32,7 @@ from tinyref.errors import (
     UserError,
     UserLookupError,
     UserTypeError,
-    described,
+    describe_error,
 )
 from tinyref.guarded import Guard, GuardedBackend
 
@@ -368,7 +368,9 @@ class DeviceRegistry:
         except (ImportError, AttributeError) as error:
             raise DeviceError(base, f"its package does not import: {error}") from error
         except (Exception, SystemExit) as error:  # a package may do anything while it is imported
-            raise DeviceError(base, f"its package does not import: {described(error)}") from error
+            raise DeviceError(
+                base, f"its package does not import: {describe_error(error)}"
+            ) from error
         if not (isinstance(found, type) and issubclass(found, Backend)):
             raise UserTypeError(
                 f"device: {base} names {found!r}, accepted is a subclass of Backend"
@@ -385,7 +387,7 @@ class DeviceRegistry:
         except TinyrefError as error:
             return Availability(False, str(error))
         except (Exception, SystemExit) as error:  # a backend asks drivers, which may fail so
-            return Availability(False, described(error))
+            return Availability(False, describe_error(error))
 
     def __getitem__(self, name: str | None) -> Backend:
         canonical = self.canonical(name)
@@ -402,7 +404,7 @@ class DeviceRegistry:
             available = self.availability(canonical)
             if not available.works:
                 raise DeviceError(canonical, f"is not available here: {available.reason}")
-            found = _opened(backend_class, canonical, self._parts(canonical)[1])
+            found = _open_backend(backend_class, canonical, self._parts(canonical)[1])
             _check_declaration(canonical, found)
             self._open[canonical] = found
             return found
@@ -438,7 +440,7 @@ def _check_declaration(name: str, backend: Backend) -> None:
         raise DeviceError(name, f"declares what cannot be: capabilities.{problem}")
 
 
-def _opened(backend_class: type[Backend], canonical: str, suffix: str) -> Backend:
+def _open_backend(backend_class: type[Backend], canonical: str, suffix: str) -> Backend:
     """An open backend; one of a vendor stands behind a guard."""
     if is_ours(backend_class.__module__):
         return backend_class.opened(suffix)

@@ -109,7 +109,7 @@ def printable_json(text: str) -> str:
     return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
 
 
-def described(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """The class of any error and its words, which may be those that it fails to find."""
     try:
         words = str(error)
@@ -118,9 +118,9 @@ def described(error: BaseException) -> str:
     return printable(f"{type(error).__name__}: {words}")
 
 
-def explained(error: BaseException) -> str:
+def explain_error(error: BaseException) -> str:
     """The error in words; one that nobody raised on purpose comes with its last frames."""
     if isinstance(error, TinyrefError):
         return printable(str(error))
     frames = "".join(traceback.format_tb(error.__traceback__)[-_LAST_FRAMES:])
-    return printable(f"{described(error)}\n{frames}".rstrip())
+    return printable(f"{describe_error(error)}\n{frames}".rstrip())

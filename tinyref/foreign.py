@@ -73,7 +73,7 @@ def check(value: object) -> None:
     raise ValueError("nested too deeply")
 
 
-def made(kind: type[T], members: object) -> T:
+def dataclass_from(kind: type[T], members: object) -> T:
     """The dataclass `kind` of `members`, each of its declared type; lists become tuples.
 
     Members of other types than texts, numbers, bools, enums, and tuples and mappings of those, are

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tinyref.errors import BackendError, DeviceError, UserError, described, printable
+from tinyref.errors import BackendError, DeviceError, UserError, describe_error, printable
 
 IsRight = Callable[[Any], bool]
 _OWN_FILE = str(Path(__file__))
@@ -46,10 +46,10 @@ class Guard:
         except (DeviceError, UserError, MemoryError):
             raise
         except (Exception, SystemExit) as error:  # a vendor's code may raise anything
-            words = f"raises {described(error)}\n{_frames(error)}".rstrip()
+            words = f"raises {describe_error(error)}\n{_frames(error)}".rstrip()
             raise self._error(member, words, kernel, source) from error
         if not is_right(found):
-            raise self._error(member, f"gives {_shown(found)}, accepted is {accepted}", kernel)
+            raise self._error(member, f"gives {_repr_of(found)}, accepted is {accepted}", kernel)
         return found
 
     def _error(self, member: str, words: str, kernel: str, source: str = "") -> BackendError:
@@ -252,7 +252,7 @@ def _are_seconds(found: Any) -> bool:
     return found is None or (isinstance(found, numbers.Real) and not isinstance(found, bool))
 
 
-def _shown(found: Any) -> str:
+def _repr_of(found: Any) -> str:
     """A value of a vendor, which may fail to show itself."""
     try:
         return printable(repr(found))[:100]

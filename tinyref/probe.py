@@ -16,7 +16,7 @@ from typing import Any
 from tinyref import config, reproduce
 from tinyref.device import Capabilities, Device, is_misnamed
 from tinyref.dtype import dtypes
-from tinyref.errors import explained, printable
+from tinyref.errors import explain_error, printable
 from tinyref.processes import Death, Limits, Message
 from tinyref.service import Answer, Send, Service, serve
 
@@ -61,7 +61,7 @@ def _probe(service: Service, name: str, limits: Limits) -> Probed:
 
 
 def _describe_request(request: Message) -> Mapping[str, Any]:
-    return vars(_described(request["name"]))
+    return vars(_describe_device(request["name"]))
 
 
 def _open_service(configuration: Message, send: Send) -> tuple[object, Answer]:
@@ -73,12 +73,12 @@ def main() -> None:
     serve(_open_service)
 
 
-def _described(name: str) -> Probed:
+def _describe_device(name: str) -> Probed:
     try:
         name = Device.canonical(name)
         title = printable(Device.backend_class(name).title)
     except BaseException as error:  # a package may do anything while it is imported
-        return Probed(name, False, explained(error), is_misnamed=is_misnamed(error))
+        return Probed(name, False, explain_error(error), is_misnamed=is_misnamed(error))
     available = Device.availability(name)
     reason = printable(available.reason)
     if not available.works:
@@ -89,7 +89,7 @@ def _described(name: str) -> Probed:
         versions = {printable(k): printable(v) for k, v in backend.versions().items()}
     except BaseException as error:
         # Available by its own word, and yet it does not open: the word counts for nothing.
-        return Probed(name, False, explained(error), title)
+        return Probed(name, False, explain_error(error), title)
     return Probed(name, True, reason, title, versions, declared)
 
 

@@ -6,7 +6,7 @@ import ast
 import shlex
 from collections.abc import Mapping, Sequence
 
-from tinyref.config import FLAGS, Effect, FlagValue, changed
+from tinyref.config import FLAGS, Effect, FlagValue, changed_flags
 
 # What `script` adds.
 SCRIPT_LINES = 2
@@ -14,7 +14,7 @@ SCRIPT_LINES = 2
 
 def settings(environment: Mapping[str, str] | None = None) -> dict[str, str]:
     """Variables that set the flags as they are now, and `environment`, by name."""
-    return settings_of(changed(), environment)
+    return settings_of(changed_flags(), environment)
 
 
 def settings_of(

@@ -12,7 +12,7 @@ from typing import Any, NoReturn, Self
 
 from tinyref import config
 from tinyref.device import is_misnamed
-from tinyref.errors import explained
+from tinyref.errors import explain_error
 from tinyref.processes import Cause, Channel, Death, Limits, Message, Pool, WorkerProcess
 
 TICK_SECONDS = 0.2
@@ -73,7 +73,7 @@ def _serve(
     except FatalError:
         raise
     except (Exception, SystemExit) as error:  # anything: the parent is to report what it was
-        channel.send({"refused": explained(error), "misnamed": is_misnamed(error)})
+        channel.send({"refused": explain_error(error), "misnamed": is_misnamed(error)})
         return
     channel.send({"opened": opened})
     while not (request := channel.receive()).get("stop"):

@@ -12,10 +12,10 @@ from tinyref_conformance.expectations import (
     Observed,
     Phase,
     Skip,
-    updated,
+    updated_expectations,
 )
 from tinyref_conformance.expectations_file import load, write, write_update
-from tinyref_conformance.queries import matches, unmatched
+from tinyref_conformance.queries import matches, unmatched_parts
 from tinyref_conformance.statuses import Status
 
 TODAY = datetime.date(2026, 1, 10)
@@ -153,7 +153,7 @@ def test_queries_that_name_nothing_are_found() -> None:
         "FAKE", (entry("isa.a"), entry("isa.gone, isa.a")), (Skip("b.*", "x", "http://x"),)
     )
     assert expectations.unmatched(["isa.a.x"]) == ["isa.gone", "b.*"]
-    assert unmatched("isa.a, ,*.y", ["isa.a.x", "isa.b.y:0"]) == [""]
+    assert unmatched_parts("isa.a, ,*.y", ["isa.a.x", "isa.b.y:0"]) == [""]
 
 
 def test_a_set_covers_what_fails_and_only_what_passes_is_stale() -> None:
@@ -200,7 +200,9 @@ def test_an_update_adds_narrows_keeps_and_drops() -> None:
         seen("whole.x:0", Status.CRASH, "run"),
         seen("whole.x:1", Status.TIMEOUT, "run"),
     ]
-    found = updated(old, observed, "a new reason", "https://example.org/2").expectations
+    found = updated_expectations(
+        old, observed, "a new reason", "https://example.org/2"
+    ).expectations
     assert [(each.query, each.phase.value, each.reason) for each in found.entries] == [
         ("still", "accuracy", "known"),
         ("half.x:0", "accuracy", "known"),
@@ -265,7 +267,7 @@ def test_comments_survive_an_update(tmp_path: Path, ending: str) -> None:
         seen("new.x:0", Status.CRASH, "run"),
     ]
     old = load(path, "FAKE")
-    update = updated(old, observed, "new", "https://example.org/2")
+    update = updated_expectations(old, observed, "new", "https://example.org/2")
     write_update(update, path)
     assert load(path, "FAKE") == update.expectations
     head, _, tail = COMMENTED.partition("# was fixed")
@@ -295,7 +297,7 @@ def test_a_file_that_cannot_be_updated_in_place_is_kept_beside(tmp_path: Path, t
     whole = f'schema = 1\ndevice = "FAKE"\n{text}# the end\n'
     path.write_text(whole)
     observed = [seen("a.x:0", Status.CRASH, "run"), seen("a.x:1", Status.PASS)]
-    update = updated(load(path, "FAKE"), observed, "new", "https://example.org/2")
+    update = updated_expectations(load(path, "FAKE"), observed, "new", "https://example.org/2")
     write_update(update, path)
     assert load(path, "FAKE") == update.expectations
     assert (tmp_path / "fake.previous.toml").read_text() == whole

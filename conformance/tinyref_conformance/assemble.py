@@ -46,7 +46,7 @@ class Assembler:
     def flags(self) -> Mapping[str, config.FlagValue]:
         """Those that are not at their default, as the workers had them."""
         opened = self.outcome.opened
-        return config.changed() if opened is None else opened["flags"]
+        return config.changed_flags() if opened is None else opened["flags"]
 
     @property
     def environment(self) -> Mapping[str, str]:
@@ -110,7 +110,7 @@ class Assembler:
         attempts = [] if self._is_skipped(case) else self.outcome.records.get(case.id, [])
         record = _decisive(attempts)
         if record is None:
-            result = CaseResult(case.id, case.row, *self._unmeasured(case))
+            result = CaseResult(case.id, case.row, *self._status_without_record(case))
             if result.status.is_broken:
                 self._explain(result, None)
             return result
@@ -149,7 +149,7 @@ class Assembler:
         result.details = details
         result.repro = repro_command(self.device, profile, result.id, self.settings)
 
-    def _unmeasured(self, case: Case) -> tuple[Status, str]:
+    def _status_without_record(self, case: Case) -> tuple[Status, str]:
         if case.id in self.outcome.derived:
             return self.outcome.derived[case.id]
         if self.outcome.open_failure:

@@ -151,7 +151,7 @@ def _update(request: Request, assembler: Assembler, suite: Suite) -> known.Expec
     if assembler.outcome.open_failure:
         raise UserError("--update-expectations: the device does not open, so nothing was measured")
     old = assembler.expectations
-    update = known.updated(old, assembler.observed(), request.reason, request.link)
+    update = known.updated_expectations(old, assembler.observed(), request.reason, request.link)
     update = update.without(old.unmatched(_all_ids(suite)))
     if request.expectations is not None:
         expectations_file.write_update(update, request.expectations)

@@ -85,7 +85,7 @@ class Expectations:
         """The queries, or parts of them between commas, that name none of the cases."""
         ids = list(case_ids)
         named = [entry.query for entry in self.entries] + [skip.query for skip in self.skips]
-        return [part for query in named for part in queries.unmatched(query, ids)]
+        return [part for query in named for part in queries.unmatched_parts(query, ids)]
 
 
 def _final_of_failure(
@@ -143,7 +143,9 @@ class Update:
         return replace(self, kept=kept)
 
 
-def updated(old: Expectations, observed: Sequence[Observed], reason: str, link: str) -> Update:
+def updated_expectations(
+    old: Expectations, observed: Sequence[Observed], reason: str, link: str
+) -> Update:
     """What makes this run come out as expected, in one pass.
 
     Entries whose cases all still fail stay as they are; others are narrowed to the cases that

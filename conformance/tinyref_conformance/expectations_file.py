@@ -190,7 +190,7 @@ def _with_query(lines: list[str], old: str, new: str) -> list[str]:
     changed = []
     for line in lines:
         match = _QUERY.fullmatch(line)
-        changed.append(f"{match[1]}{_quoted(new)}{match[3]}" if match else line)
+        changed.append(f"{match[1]}{_quote(new)}{match[3]}" if match else line)
     return changed
 
 
@@ -199,7 +199,7 @@ def _text(expectations: Expectations) -> str:
         "# Known failures of one device: tinyref conform --expectations reads it, and\n",
         "# --update-expectations writes it. Every entry needs a reason and a link.\n",
         f"schema = {SCHEMA}\n",
-        f"device = {_quoted(expectations.device)}\n",
+        f"device = {_quote(expectations.device)}\n",
     ]
     found: list[Expectation | Skip] = [*expectations.skips, *expectations.entries]
     for each in found:
@@ -208,20 +208,20 @@ def _text(expectations: Expectations) -> str:
 
 
 def _entry_lines(entry: Expectation | Skip) -> list[str]:
-    phase = [f"phase = {_quoted(entry.phase.value)}\n"] if isinstance(entry, Expectation) else []
+    phase = [f"phase = {_quote(entry.phase.value)}\n"] if isinstance(entry, Expectation) else []
     lines = [
         "[[expected]]\n" if isinstance(entry, Expectation) else "[[skip]]\n",
-        f"query = {_quoted(entry.query)}\n",
+        f"query = {_quote(entry.query)}\n",
         *phase,
-        f"reason = {_quoted(entry.reason)}\n",
-        f"link = {_quoted(entry.link)}\n",
+        f"reason = {_quote(entry.reason)}\n",
+        f"link = {_quote(entry.link)}\n",
     ]
     if entry.expires is not None:
         lines.append(f"expires = {entry.expires.isoformat()}\n")
     return lines
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     # A JSON string of ASCII is a TOML basic string, but for the code points that JSON pairs up.
     if all(ord(letter) < 0x10000 for letter in text):
         return json.dumps(text).replace("\x7f", "\\u007f")

@@ -101,7 +101,7 @@ def make_plan(
         chosen = tuple(case for case in cases if queries.matches(query, case.id))
         if chosen:
             rows.append(PlannedRow(row, chosen))
-    unmatched = queries.unmatched(query, seen)
+    unmatched = queries.unmatched_parts(query, seen)
     if unmatched:
         raise UserError(
             f"query: no case of profile {profile.value} matches {unmatched[0]!r}: "

@@ -28,7 +28,7 @@ def parts(query: str) -> list[str]:
     return [part.strip() for part in query.split(",")]
 
 
-def unmatched(query: str, ids: Iterable[str]) -> list[str]:
+def unmatched_parts(query: str, ids: Iterable[str]) -> list[str]:
     """The parts of `query` that match none of the ids."""
     left = parts(query)
     for each in ids:

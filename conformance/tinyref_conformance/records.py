@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tinyref.foreign import made
+from tinyref.foreign import dataclass_from
 from tinyref_conformance.expectations import Phase
 from tinyref_conformance.statuses import Status
 from tinyref_spec.case import Case, Failure, Measurement
@@ -57,7 +57,7 @@ class Record:
         members["status"] = Status(members.get("status"))
         for key in ("max_ulp", "p99_ulp"):
             members[key] = number_from_json(members.get(key))
-        return made(Record, members)
+        return dataclass_from(Record, members)
 
 
 def number_to_json(value: Any) -> Any:
@@ -117,10 +117,10 @@ def _plain(value: float | None) -> float | None:
 
 def details_of(failure: Failure) -> dict[str, Any]:
     """What a report shows of a failure, as JSON."""
-    return _cut(dataclasses.asdict(failure))
+    return _clip_details(dataclasses.asdict(failure))
 
 
-def _cut(details: dict[str, Any]) -> dict[str, Any]:
+def _clip_details(details: dict[str, Any]) -> dict[str, Any]:
     for key in ("source", "ir", "script"):
         text = details[key]
         if len(text) > MAX_TEXT:

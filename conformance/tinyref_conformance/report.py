@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from tinyref import reproduce
-from tinyref.errors import UserError, described
-from tinyref.foreign import json_value, made
+from tinyref.errors import UserError, describe_error
+from tinyref.foreign import dataclass_from, json_value
 from tinyref_conformance import ladder
 from tinyref_conformance.records import number_from_json, number_to_json
 from tinyref_conformance.statuses import EXIT_AS_EXPECTED, Status, exit_code
@@ -231,7 +231,7 @@ def from_json(data: Any, where: str) -> Report:
         _ = found.verdict
         return found
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise UserError(f"report: {where} is damaged: {described(error)}") from error
+        raise UserError(f"report: {where} is damaged: {describe_error(error)}") from error
 
 
 def _certificate(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -260,7 +260,7 @@ def _row_from_json(data: Mapping[str, Any]) -> RowResult:
     members["clause_sentences"] = tuple(members["clause_sentences"])
     for key in ("max_ulp", "p99_ulp"):
         members[key] = number_from_json(members[key])
-    return made(RowResult, {**members, "counts": Counter(counts)})
+    return dataclass_from(RowResult, {**members, "counts": Counter(counts)})
 
 
 def _case_from_json(data: Mapping[str, Any]) -> CaseResult:
@@ -268,7 +268,7 @@ def _case_from_json(data: Mapping[str, Any]) -> CaseResult:
     members["status"] = Status(members["status"])
     for key in ("max_ulp", "p99_ulp"):
         members[key] = number_from_json(members.get(key))
-    return made(CaseResult, members)
+    return dataclass_from(CaseResult, members)
 
 
 def load(path: Path) -> Report:

@@ -18,7 +18,7 @@ from typing import Any
 
 from tinyref import config
 from tinyref.device import memory
-from tinyref.errors import DeviceError, UserError, VerifyError, explained, vendors_error
+from tinyref.errors import DeviceError, UserError, VerifyError, explain_error, vendors_error
 from tinyref.processes import Message
 from tinyref.service import Answer, FatalError, Send, serve
 from tinyref_conformance import journal, records
@@ -134,17 +134,19 @@ class Worker:
         try:
             measurement = case.run(self._device)
         except MemoryError:
-            found = self._stopped(case, attempt, started, Status.CRASH, "out of memory", Phase.RUN)
+            found = self._stop_record(
+                case, attempt, started, Status.CRASH, "out of memory", Phase.RUN
+            )
             return dataclasses.replace(found, details={"launch": self._launches})
         except Exception as error:  # a case must not take the run down with it
-            found = self._stopped(
-                case, attempt, started, Status.FAIL, explained(error), _phase(error)
+            found = self._stop_record(
+                case, attempt, started, Status.FAIL, explain_error(error), _phase(error)
             )
             return dataclasses.replace(found, details=self._details(error))
         if memory.unfreed:
             message = memory.unfreed[0]
             memory.unfreed.clear()
-            return self._stopped(case, attempt, started, Status.FAIL, message, Phase.RUN)
+            return self._stop_record(case, attempt, started, Status.FAIL, message, Phase.RUN)
         return records.of_measurement(case, measurement, time.perf_counter() - started, attempt)
 
     def _details(self, error: Exception) -> dict[str, Any] | None:
@@ -158,7 +160,7 @@ class Worker:
             found["source"] = source
         return found or None
 
-    def _stopped(
+    def _stop_record(
         self, case: Case, attempt: int, started: float, status: Status, message: str, phase: Phase
     ) -> Record:
         seconds = time.perf_counter() - started
@@ -187,7 +189,7 @@ def describe_device(name: str, device: Any) -> dict[str, Any]:
     return {
         "capabilities": capabilities_to_json(device.capabilities),
         "versions": device_versions(name, device),
-        "flags": config.changed(),
+        "flags": config.changed_flags(),
         "environment": environment(backend),
         "identity": identity(backend),
     }

@@ -230,12 +230,12 @@ def test_what_a_run_must_not_depend_on_is_named(matters, symptom, words, monkeyp
 
 
 def test_a_plan_that_forgets_what_was_applied(monkeypatch):
-    healthy = judging.planned
+    healthy = judging.plan_for
 
     def forgetful(ast, capabilities, opts=None):
         return replace(healthy(ast, capabilities, opts), opts=())
 
-    monkeypatch.setattr(judging, "planned", forgetful)
+    monkeypatch.setattr(judging, "plan_for", forgetful)
     verdict = judge(ELEMENTWISE, "PYTHON", True)
     assert (verdict.pair, verdict.symptom) == (Pair.OPTIMISED, Symptom.ERROR)
     assert verdict.detail == "plan: UPCAST(0, 2) gave a plan of none"

@@ -69,7 +69,7 @@ def loose(plan: Plan, opt: Opt) -> Plan:
 
 def test_a_compiler_that_refuses_nothing_gets_lists_of_what_it_should(monkeypatch):
     plan = plan_of("sum-rows")
-    monkeypatch.setattr(moves, "attempted", loose)
+    monkeypatch.setattr(moves, "try_opt", loose)
     lists = accepted(plan, Tape(seed=1))
     assert {opts[-1].op is OptOp.PADTO for opts in lists} == {False}
 
@@ -78,7 +78,7 @@ def test_an_optimisation_that_fails_is_the_end_of_its_list(monkeypatch):
     def fails(plan: Plan, opt: Opt) -> Plan:
         raise IndexError("tuple index out of range")
 
-    monkeypatch.setattr(moves, "attempted", fails)
+    monkeypatch.setattr(moves, "try_opt", fails)
     # The heuristics fail as well: the judge finds out by itself.
     assert drawn_lists(AST["sum-rows"], PYTHON, Tape(seed=1), POLICIES["even"]) == ()
     assert accepted(plan_of("sum-rows"), Tape(seed=1))

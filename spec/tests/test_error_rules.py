@@ -227,7 +227,7 @@ def test_softmax_rule_accepts_float32_and_rejects_worse() -> None:
     form = COMPOSITE[0].forms[0]
     assert form.forward is not None
     x = np.random.default_rng(3).standard_normal((4, 9)).astype(np.float32)
-    expected = bounded.expected(form.forward(bounded.exact(x, dtypes.float32)), dtypes.float32)
+    expected = bounded.expected_of(form.forward(bounded.exact(x, dtypes.float32)), dtypes.float32)
 
     def fails(actual: Array) -> bool:
         flat = np.asarray(actual, np.float32).reshape(-1)
@@ -242,7 +242,7 @@ def test_softmax_rule_accepts_float32_and_rejects_worse() -> None:
 
 def test_expected_of_a_bound_covers_the_last_rounding() -> None:
     value = bounded.exact(np.array([1.0 + 2.0**-9]), dtypes.float32)
-    expected = bounded.expected(value, dtypes.bfloat16)
+    expected = bounded.expected_of(value, dtypes.bfloat16)
     rounded = round_to(value.value, dtypes.bfloat16)
     assert Bounded().judge(rounded, expected).good.all()
     far = (rounded.astype(np.float64) + 0.05).astype(rounded.dtype)

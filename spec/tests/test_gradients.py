@@ -13,7 +13,7 @@ from tinyref_spec.model.rows import reference_losses
 from tinyref_spec.tensor.forms import Form
 from tinyref_spec.tensor.rows import FUNCTIONS
 from tinyref_spec.tensor.run import inputs_of
-from tinyref_spec.tensor.windows import Sliding, correlated
+from tinyref_spec.tensor.windows import Sliding, correlate
 
 STEP = 1e-5
 FORMS = [
@@ -67,7 +67,7 @@ def test_closed_form_agrees_with_differences(form: Form) -> None:
 
 def _correlated(x: Array, y: Array, sliding: Sliding, groups: int = 1) -> Array:
     values = [bounded.exact(array, dtypes.float64) for array in (x, y)]
-    return correlated(values[0], values[1], sliding, groups).value
+    return correlate(values[0], values[1], sliding, groups).value
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,7 @@ def test_products_in_half_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_compiler_that_reads_parts_of_texels_is_caught(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = functools.partial(images._refused, images.PARTS[name], name)
+    run = functools.partial(images._refusal_of_part, images.PARTS[name], name)
     assert run(Interpreter()).passed
     monkeypatch.setattr(expand, "_check_texels", lambda root: None)
     monkeypatch.setenv("VERIFY", "0")

@@ -53,7 +53,7 @@ def trained(experiment: Experiment) -> experiments.Expected:
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda item: item.name)
 def test_the_record_is_what_torch_gives(experiment: Experiment) -> None:
-    found, kept = trained(experiment), experiments.expected()[experiment.name]
+    found, kept = trained(experiment), experiments.expected_records()[experiment.name]
     np.testing.assert_allclose(found.output, kept.output, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(found.losses, kept.losses, rtol=1e-9)
     assert found.gradients.keys() == kept.gradients.keys()

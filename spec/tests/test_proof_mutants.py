@@ -296,7 +296,7 @@ def logical_shift(x: Range, y: Range) -> Range:
 
 
 def quotient_of_ends(x: Range, y: Range) -> Range:
-    ends = [ranges.truncated(a, b) for a in x for b in y]
+    ends = [ranges.truncated_quotient(a, b) for a in x for b in y]
     return min(ends), max(ends)
 
 

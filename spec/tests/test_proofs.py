@@ -23,7 +23,7 @@ from tinyref_spec.proofs.laws import all_laws, laws_of
 from tinyref_spec.proofs.prover import Answer
 
 RULES = {rule.name: rule for rule in ALL_RULES.rules}
-COMMITTED = record.committed()
+COMMITTED = record.committed_proofs()
 # Rules that have many laws, one for each triple of types: the quick suite takes some of them.
 MANY = 40
 

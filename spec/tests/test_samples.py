@@ -7,7 +7,7 @@ import pytest
 
 from tinyref.dtype import DType, dtypes
 from tinyref_spec import samples
-from tinyref_spec.bits import from_bits, hexadecimal, shown, to_bits
+from tinyref_spec.bits import bit_texts, from_bits, hexadecimal, to_bits
 from tinyref_spec.isa import rows
 from tinyref_spec.isa.elementwise import columns
 from tinyref_spec.literals import NotRepresentableError, is_subnormal, literal
@@ -61,7 +61,7 @@ def test_signalling_nans_become_quiet() -> None:
 
 
 def test_spaced_samples_reach_both_signs_and_all_exponents() -> None:
-    values = samples.spaced(dtypes.float32, 1024)
+    values = samples.spaced_patterns(dtypes.float32, 1024)
     exponents = np.unique(to_bits(values) >> np.uint32(23))
     assert len(exponents) == 512
 
@@ -89,6 +89,6 @@ def test_subnormals_are_known() -> None:
 
 
 def test_values_as_text() -> None:
-    assert shown(np.array([1.5, -0.0], np.float32)) == ["1.5", "-0"]
-    assert shown(np.array([1, 0xA5], np.uint8).view(np.bool_)) == ["True", "165"]
-    assert shown(np.array([-3], np.int64)) == ["-3"]
+    assert bit_texts(np.array([1.5, -0.0], np.float32)) == ["1.5", "-0"]
+    assert bit_texts(np.array([1, 0xA5], np.uint8).view(np.bool_)) == ["True", "165"]
+    assert bit_texts(np.array([-3], np.int64)) == ["-3"]

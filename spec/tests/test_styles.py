@@ -21,7 +21,7 @@ from tinyref_spec.styles import Style, style_of
 def programs(monkeypatch: pytest.MonkeyPatch) -> list[Program]:
     """The programs that were compiled from ASTs."""
     found: list[Program] = []
-    compiled: Callable[..., Kernel] = device_under_test.compiled
+    compiled: Callable[..., Kernel] = device_under_test.compile_for
 
     def noted(device: str, kernel: Runnable, style: Style) -> Kernel:
         loaded = compiled(device, kernel, style)
@@ -29,7 +29,7 @@ def programs(monkeypatch: pytest.MonkeyPatch) -> list[Program]:
             found.append(loaded.program)
         return loaded
 
-    monkeypatch.setattr(device_under_test, "compiled", noted)
+    monkeypatch.setattr(device_under_test, "compile_for", noted)
     return found
 
 

@@ -106,7 +106,7 @@ def test_the_reference_of_convolutions_is_that_of_loops() -> None:
         ]
         for b in range(2)
     ]
-    assert images._correlated(x, w).tolist() == expected
+    assert images._correlate(x, w).tolist() == expected
 
 
 def test_every_program_has_a_row() -> None:

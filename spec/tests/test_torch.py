@@ -26,8 +26,8 @@ from tinyref_spec.model import layers
 from tinyref_spec.oracles import Expected, round_to
 from tinyref_spec.tensor import functions
 from tinyref_spec.tensor.forms import Form, Function, Refused, refusing_inputs
-from tinyref_spec.tensor.rows import FUNCTIONS, REFUSED, generated
-from tinyref_spec.tensor.run import evaluate, inputs_of, named, reference, tensors
+from tinyref_spec.tensor.rows import FUNCTIONS, REFUSED, generated_forms
+from tinyref_spec.tensor.run import evaluate, inputs_of, names_of, reference, tensors
 
 sys.path.insert(0, str(Path(__file__).parent))
 from torch_twins import (  # a neighbour of this file, which is no package
@@ -47,7 +47,7 @@ def cases(sampled: int = 8) -> list[object]:
     return [
         pytest.param(function, form, id=f"{function.name}-{number}")
         for function in (*FUNCTIONS, *layers.FUNCTIONS)
-        for number, form in enumerate([*function.forms, *generated(function, sampled)])
+        for number, form in enumerate([*function.forms, *generated_forms(function, sampled)])
         if form.torch
     ]
 
@@ -105,7 +105,7 @@ def problem_with(function: Function, form: Form) -> str:
             return f"only one side has a gradient of {item.name}"
         if ours is None or theirs is None:
             continue
-        if differs(theirs, loosened(bounded.expected(ours, dtype))):
+        if differs(theirs, loosened(bounded.expected_of(ours, dtype))):
             return f"gradients of {item.name} differ"
     return ""
 
@@ -125,7 +125,7 @@ def test_result_types_agree_with_torch(function: Function, form: Form) -> None:
         if dtype not in TORCH_DTYPES or form.output(dtype) not in TORCH_DTYPES:
             continue
         arrays = inputs_of(form, dtype, 5)
-        ours = evaluate(form.expression, named(arrays, dtype, "CPU"))
+        ours = evaluate(form.expression, names_of(arrays, dtype, "CPU"))
         assert ours.dtype is form.output(dtype)
         try:
             theirs = torch_value(form.torch_expression, torch_names(form, arrays, dtype))
@@ -148,7 +148,7 @@ def test_tinyref_agrees_with_torch(function: Function, form: Form) -> None:
     # A result without rounding may depend on the type, as that of a bitcast does.
     wide = dtypes.float64 if dtype.is_float and form.exact is None else dtype
     arrays = inputs_of(form, dtype, 6)
-    names = named(arrays, dtype, "CPU")
+    names = names_of(arrays, dtype, "CPU")
     has_gradient = form.backward is not None and dtype.is_float
     asked = [item.name for item in form.inputs if item.is_differentiable and has_gradient]
     for name in asked:
@@ -173,7 +173,7 @@ def test_tinyref_agrees_with_torch(function: Function, form: Form) -> None:
     exact_gradients = torch_gradients(form, theirs, torch_inputs)
     for bound, truth in zip(wanted, exact_gradients, strict=True):
         if bound is not None and truth is not None:
-            owed = _from_torch(bounded.expected(bound, dtype), truth, dtype)
+            owed = _from_torch(bounded.expected_of(bound, dtype), truth, dtype)
             assert not differs(next(found).numpy(), owed)
 
 
@@ -191,7 +191,7 @@ def test_every_form_has_a_twin_or_a_reason() -> None:
     bad = [
         f"{function.name}: {form.expression}"
         for function in (*FUNCTIONS, *layers.FUNCTIONS)
-        for form in [*function.forms, *generated(function, 1)]
+        for form in [*function.forms, *generated_forms(function, 1)]
         if bool(form.torch) == bool(form.no_torch)
     ]
     assert bad == []

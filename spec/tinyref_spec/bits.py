@@ -37,7 +37,7 @@ def hexadecimal(values: Array) -> list[str]:
     return [f"0x{int(bits):0{width}x}" for bits in to_bits(values).ravel()]
 
 
-def shown(values: Array) -> list[str]:
+def bit_texts(values: Array) -> list[str]:
     """Each value as the shortest text that tells it from its neighbours."""
     dtype = from_numpy_dtype(values.dtype)
     if dtype.is_bool:

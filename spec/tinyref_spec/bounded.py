@@ -384,9 +384,9 @@ def smallest(x: Value, axes: Axes, keepdims: bool = True) -> Value:
 
 def product(x: Value, axis: int) -> Value:
     """The product over one axis, factor by factor."""
-    found = taken(x, 0, axis)
+    found = take_place(x, 0, axis)
     for number in range(1, x.value.shape[axis]):
-        found = found * taken(x, number, axis)
+        found = found * take_place(x, number, axis)
     return found
 
 
@@ -407,7 +407,7 @@ def cumsum(x: Value, axis: int) -> Value:
 # Movement
 
 
-def gathered(x: Value, numbers: Array) -> Value:
+def gather(x: Value, numbers: Array) -> Value:
     """Any movement: element numbers from 1 on, in C order, give the result; 0 is padding.
 
     In the gradient every element gets the sum of the places where it went.
@@ -415,11 +415,13 @@ def gathered(x: Value, numbers: Array) -> Value:
     places = np.asarray(numbers)
     values = np.concatenate([[0.0], x.value.reshape(-1)])
     errors = np.concatenate([[0.0], x.error.reshape(-1)])
-    return x.made(values[places], errors[places], (x,), lambda g: (scattered(g, places, x.shape),))
+    return x.made(
+        values[places], errors[places], (x,), lambda g: (scatter_add(g, places, x.shape),)
+    )
 
 
-def scattered(g: Value, numbers: Array, shape: tuple[int, ...]) -> Value:
-    """The transpose of `gathered`: zeros of `shape` to which every element of g is added at its
+def scatter_add(g: Value, numbers: Array, shape: tuple[int, ...]) -> Value:
+    """The transpose of `gather`: zeros of `shape` to which every element of g is added at its
     number; one that nothing, or one element, is added to is exact.
     """
     size = math.prod(shape)
@@ -434,33 +436,33 @@ def scattered(g: Value, numbers: Array, shape: tuple[int, ...]) -> Value:
         total[1:].reshape(shape),
         error[1:].reshape(shape),
         (g,),
-        lambda h: (gathered(h, np.asarray(numbers)),),
+        lambda h: (gather(h, np.asarray(numbers)),),
     )
 
 
-def moved(x: Value, move: Callable[[Array], Array]) -> Value:
-    """`gathered` by a function of numpy that moves elements, such as a slice or a transpose."""
-    return gathered(x, move(np.arange(1, x.value.size + 1).reshape(x.shape)))
+def move_elements(x: Value, move: Callable[[Array], Array]) -> Value:
+    """`gather` by a function of numpy that moves elements, such as a slice or a transpose."""
+    return gather(x, move(np.arange(1, x.value.size + 1).reshape(x.shape)))
 
 
 def transposed(x: Value) -> Value:
     """The last two axes exchanged."""
-    return moved(x, lambda numbers: np.swapaxes(numbers, -1, -2))
+    return move_elements(x, lambda numbers: np.swapaxes(numbers, -1, -2))
 
 
 def flipped(x: Value, axis: int) -> Value:
     """An axis in reverse order."""
-    return moved(x, lambda numbers: np.flip(numbers, axis))
+    return move_elements(x, lambda numbers: np.flip(numbers, axis))
 
 
-def taken(x: Value, number: int, axis: int) -> Value:
+def take_place(x: Value, number: int, axis: int) -> Value:
     """One place of an axis, which goes."""
-    return moved(x, lambda numbers: np.take(numbers, number, axis))
+    return move_elements(x, lambda numbers: np.take(numbers, number, axis))
 
 
 def cut(x: Value, low: int, high: int, axis: int) -> Value:
     """The places of an axis from `low` to before `high`."""
-    return moved(x, lambda numbers: np.take(numbers, range(low, high), axis))
+    return move_elements(x, lambda numbers: np.take(numbers, range(low, high), axis))
 
 
 def concatenated(values: Sequence[Value], axis: int = 0) -> Value:
@@ -478,7 +480,7 @@ def concatenated(values: Sequence[Value], axis: int = 0) -> Value:
     )
 
 
-def expected(value: Value, output: DType) -> Expected:
+def expected_of(value: Value, output: DType) -> Expected:
     """What a device owes: within SLACK times the bound, and one rounding to the output."""
     if not output.is_float:
         return Expected(value.value.astype(numpy_dtype(output)).reshape(-1))

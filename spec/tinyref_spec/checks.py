@@ -62,7 +62,7 @@ def make_row(
                 op,
                 dtype,
                 clauses,
-                _joined(needs, check.needs),
+                _join_needs(needs, check.needs),
                 foundations(rung, dtype),
                 functools.partial(_run_on, rung, functools.partial(check.run, check.id(row_id))),
             )
@@ -80,7 +80,7 @@ def _run_on(
     return run(device.on_rung(rung))
 
 
-def _joined(first: Needs, second: Needs | None) -> Needs:
+def _join_needs(first: Needs, second: Needs | None) -> Needs:
     if second is None:
         return first
     return Needs(

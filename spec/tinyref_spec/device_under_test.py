@@ -87,7 +87,7 @@ class _Loaded:
     def launch(self, inputs: Inputs, bindings: Mapping[str, int], poison: int) -> list[Array]:
         for slot in self.slots:
             data = inputs[slot.number]
-            self.buffers[slot.number].fill(poison if data is None else _checked(data, slot))
+            self.buffers[slot.number].fill(poison if data is None else _check_data(data, slot))
         taken = [self.buffers[item.slot].view for item in self.kernel.program.parameters]
         self.kernel(taken, bindings)
         results = []
@@ -99,7 +99,7 @@ class _Loaded:
         return results
 
 
-def _checked(data: Array, slot: Slot) -> Array:
+def _check_data(data: Array, slot: Slot) -> Array:
     flat = np.ascontiguousarray(data).reshape(-1)
     if flat.dtype != numpy_dtype(slot.dtype) or flat.size != slot.size:
         raise UserError(
@@ -227,14 +227,14 @@ class DeviceUnderTest:
         if found is not None:
             self._loaded.move_to_end(key)
             return found
-        loaded = _Loaded(self.name, kernel, compiled(self.name, kernel, style))
+        loaded = _Loaded(self.name, kernel, compile_for(self.name, kernel, style))
         self._loaded[key] = loaded
         while len(self._loaded) > _KEPT_KERNELS:
             self._loaded.popitem(last=False)
         return loaded
 
 
-def compiled(device: str, kernel: Runnable, style: Style) -> Kernel:
+def compile_for(device: str, kernel: Runnable, style: Style) -> Kernel:
     """The kernel of `kernel` on `device`; `style` counts for an AST. Errors as of `compile_ast`."""
     if isinstance(kernel, Program):
         return compile_program(device, kernel)

@@ -15,7 +15,7 @@ from tinyref.runtimes.red_zones import POISONS, MemoryDamageError
 from tinyref.runtimes.reproducer import Launch, Wanted
 from tinyref.uops.program import Program
 from tinyref_spec import reproducer
-from tinyref_spec.bits import Array, BoolArray, hexadecimal, shown, to_bits
+from tinyref_spec.bits import Array, BoolArray, bit_texts, hexadecimal, to_bits
 from tinyref_spec.case import Failure, Measurement, Values
 from tinyref_spec.device_under_test import (
     DeviceUnderTest,
@@ -122,7 +122,7 @@ def _measurement(
     result = Measurement(
         failing is None,
         compared=sum(item.compared for item in found),
-        observed=", ".join(filter(None, map(_observed, found))),
+        observed=", ".join(filter(None, map(_observed_behaviour, found))),
     )
     _measure_ulp(result, experiment, found)
     if failing is not None:
@@ -162,10 +162,10 @@ def _inputs_at(experiment: Experiment, index: int, size: int) -> str:
     if not columns or any(data.size != size for data in columns):
         return f"element {index}"
     picked = [data.reshape(-1)[index : index + 1] for data in columns]
-    return ", ".join(f"{shown(value)[0]} ({hexadecimal(value)[0]})" for value in picked)
+    return ", ".join(f"{bit_texts(value)[0]} ({hexadecimal(value)[0]})" for value in picked)
 
 
-def _observed(found: Judgement) -> str:
+def _observed_behaviour(found: Judgement) -> str:
     """Which allowed behaviour the device shows, where the rule leaves a choice."""
     observe = found.expected.observe
     with np.errstate(all="ignore"):
@@ -180,8 +180,8 @@ def _message(experiment: Experiment, item: Judgement) -> str:
     given = item.actual.reshape(-1)[index : index + 1]
     wrong = int(np.count_nonzero(item.bad))
     return (
-        f"element {index}: expected {shown(wanted)[0]} ({hexadecimal(wanted)[0]}), "
-        f"got {shown(given)[0]} ({hexadecimal(given)[0]}), "
+        f"element {index}: expected {bit_texts(wanted)[0]} ({hexadecimal(wanted)[0]}), "
+        f"got {bit_texts(given)[0]} ({hexadecimal(given)[0]}), "
         f"for {_inputs_at(experiment, index, item.bad.size)}; "
         f"{wrong} of {item.compared} wrong"
     )
@@ -193,11 +193,11 @@ def values_of(name: str, data: Array, around: int = 0) -> Values:
     start = min(max(around, 0), max(flat.size - 1, 0))
     part = flat[start : start + SHOWN_VALUES]
     dtype = from_numpy_dtype(data.dtype).name
-    return Values(name, dtype, tuple(data.shape), shown(part), hexadecimal(part))
+    return Values(name, dtype, tuple(data.shape), bit_texts(part), hexadecimal(part))
 
 
 def _failure(device: DeviceUnderTest, experiment: Experiment, item: Judgement | None) -> Failure:
-    failure = _described(device, experiment, item)
+    failure = _describe_failure(device, experiment, item)
     if item is not None:
         wanted = values_of("expected", item.expected.values, item.first)
         given = values_of("actual", item.actual, item.first)
@@ -209,7 +209,7 @@ def _failure(device: DeviceUnderTest, experiment: Experiment, item: Judgement | 
 
 def _before(device: DeviceUnderTest, experiment: Experiment) -> Failure:
     """What a report shows of a launch that never ended: nothing is compiled or launched for it."""
-    failure = _described(device, experiment, None)
+    failure = _describe_failure(device, experiment, None)
     try:
         program = device.program(experiment.kernel)
         failure.source = Device[device.name].renderer.render(program)
@@ -218,7 +218,9 @@ def _before(device: DeviceUnderTest, experiment: Experiment) -> Failure:
     return failure
 
 
-def _described(device: DeviceUnderTest, experiment: Experiment, item: Judgement | None) -> Failure:
+def _describe_failure(
+    device: DeviceUnderTest, experiment: Experiment, item: Judgement | None
+) -> Failure:
     index = -1 if item is None else item.first
     inputs = [
         values_of(f"slot {slot}", data, index if _is_parallel(item, data) else 0)
@@ -226,7 +228,7 @@ def _described(device: DeviceUnderTest, experiment: Experiment, item: Judgement 
         if data is not None
     ]
     failure = Failure(inputs=inputs, index=index, ir=_ir(experiment.kernel))
-    wanted = _wanted(experiment, item)
+    wanted = _wanted_elements(experiment, item)
     try:
         program = device.program(experiment.kernel)
     except TinyrefError:
@@ -238,7 +240,7 @@ def _described(device: DeviceUnderTest, experiment: Experiment, item: Judgement 
     return failure
 
 
-def _wanted(experiment: Experiment, item: Judgement | None) -> list[Wanted]:
+def _wanted_elements(experiment: Experiment, item: Judgement | None) -> list[Wanted]:
     """What some elements must be: those that are wrong, or the first of each output.
 
     Empty where only the whole is wrong: no element says that.
@@ -247,18 +249,18 @@ def _wanted(experiment: Experiment, item: Judgement | None) -> list[Wanted]:
     rows = zip(slots, experiment.expected, experiment.rules, strict=True)
     if item is None:
         return [
-            reproducer.wanted(slot, expected, rule, _owed(expected))
+            reproducer.wanted_elements(slot, expected, rule, _specified_places(expected))
             for slot, expected, rule in rows
         ]
     places = np.flatnonzero(item.bad)
     return [
-        reproducer.wanted(slot, expected, rule, places)
+        reproducer.wanted_elements(slot, expected, rule, places)
         for slot, expected, rule in rows
         if expected is item.expected and places.size
     ]
 
 
-def _owed(expected: Expected) -> Array:
+def _specified_places(expected: Expected) -> Array:
     """The places of the elements that have a specified value."""
     is_owed = expected.specified
     return np.arange(expected.values.size) if is_owed is None else np.flatnonzero(is_owed)

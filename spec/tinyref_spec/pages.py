@@ -167,7 +167,7 @@ def rules_page() -> str:
     )
     lines.append("computed for every float16. `tinyref spec rules` adds how often each rule fires.")
     lines += ["", "## Counts", ""]
-    proofs = record.committed()
+    proofs = record.committed_proofs()
     counts = record.counts(proofs.values())
     lines += _table(("what", "rules"), ((name, str(count)) for name, count in counts.items()))
     for family in listing.families():

@@ -52,7 +52,7 @@ def _program_lines(program: Program) -> list[str]:
     ]
 
 
-def wanted(slot: int, expected: Expected, rule: Rule, places: Array) -> Wanted:
+def wanted_elements(slot: int, expected: Expected, rule: Rule, places: Array) -> Wanted:
     """What a few of the elements at `places` must be, as far as one element can say it."""
     few = [int(place) for place in places.reshape(-1)[:MAX_PLACES]]
     values = expected.values.reshape(-1)[few]

@@ -102,7 +102,7 @@ def moderate(dtype: DType, count: int, seed: int) -> Array:
     return generator.integers(low, 101, count).astype(numpy_dtype(dtype))
 
 
-def spaced(dtype: DType, count: int, offset: int = 0) -> Array:
+def spaced_patterns(dtype: DType, count: int, offset: int = 0) -> Array:
     """`count` values at even distance over all bit patterns, shifted by `offset` patterns."""
     step = max(1, (1 << dtype.bits) // count)
     mask = (1 << dtype.bits) - 1
@@ -129,6 +129,6 @@ def pair_table(left: DType, right: DType, numbers: Array) -> tuple[Array, Array]
     return from_bits(numbers >> 8, left), from_bits(numbers & 0xFF, right)
 
 
-def fitted(columns: Sequence[Array], count: int) -> tuple[Array, ...]:
+def fit_columns(columns: Sequence[Array], count: int) -> tuple[Array, ...]:
     """The columns repeated from their beginning to exactly `count` elements."""
     return tuple(np.resize(column, count) for column in columns)

@@ -81,10 +81,10 @@ def test_describe_names_each_flag_and_its_origin(monkeypatch):
 
 def test_the_flags_that_are_not_at_their_default(monkeypatch):
     monkeypatch.setenv("TINYREF_DEBUG", "0")
-    before = config.changed()
+    before = config.changed_flags()
     assert "DEBUG" not in before
     with Context(NOOPT=1, CC="tcc"):
-        assert config.changed() == {**before, "NOOPT": 1, "CC": "tcc"}
+        assert config.changed_flags() == {**before, "NOOPT": 1, "CC": "tcc"}
 
 
 def test_each_flag_says_what_it_changes():

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tinyref import foreign
-from tinyref.foreign import json_value, made, toml_table
+from tinyref.foreign import dataclass_from, json_value, toml_table
 
 BAD_JSON = {
     "deep lists": "[" * 100_000,
@@ -115,9 +115,9 @@ class Kept:
 
 
 def test_members_have_their_types() -> None:
-    assert made(Kept, {"name": "a"}) == Kept("a")
+    assert dataclass_from(Kept, {"name": "a"}) == Kept("a")
     members = {"name": "a", "count": 2, "share": 1, "lines": ["b"], "more": {"c": []}}
-    assert made(Kept, members) == Kept("a", 2, 1, ("b",), {"c": []})
+    assert dataclass_from(Kept, members) == Kept("a", 2, 1, ("b",), {"c": []})
     for wrong in (
         None,
         [],
@@ -135,5 +135,5 @@ def test_members_have_their_types() -> None:
         {"name": "a", "\x1b[2J": 1},
     ):
         with pytest.raises(ValueError) as raised:  # noqa: PT011  the words are looked at below
-            made(Kept, wrong)
+            dataclass_from(Kept, wrong)
         assert str(raised.value).isprintable()

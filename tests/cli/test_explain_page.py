@@ -14,7 +14,7 @@ import pytest
 
 from tinyref.cli.entry import run
 from tinyref.cli.explain_page import rate_text, seconds_text
-from tinyref.cli.explain_record import shortened
+from tinyref.cli.explain_record import shorten
 from tinyref.cli.explain_stages import _changes
 
 PROGRAM = """
@@ -260,14 +260,14 @@ def test_errors_are_one_line(
 
 def test_long_texts_lose_their_middle() -> None:
     text = "".join(f"line {number}\n" for number in range(1000))
-    short = shortened(text, 10).splitlines()
+    short = shorten(text, 10).splitlines()
     assert len(short) == 11
     assert (short[0], short[5], short[-1]) == (
         "line 0",
         "... 990 of 1,000 lines are left out here ...",
         "line 999",
     )
-    assert shortened("a\nb\n", 2) == "a\nb"
+    assert shorten("a\nb\n", 2) == "a\nb"
 
 
 def test_changes_are_found_without_the_numbers_of_nodes() -> None:

@@ -214,7 +214,7 @@ def test_what_is_no_faster_when_timed_again_gives_way_to_the_heuristics(
 
     with Context(NOOPT=1):
         assert chosen_opts("CPU", copy_kernel()) is None
-    monkeypatch.setattr(search_module, "planned", lambda ast, capabilities: Plan.of(ast, LOOPS))
+    monkeypatch.setattr(search_module, "plan_for", lambda ast, capabilities: Plan.of(ast, LOOPS))
     monkeypatch.setattr(search_module, "Worker", Luck)
     assert best_opts("CPU", copy_kernel()) == ()
     assert next(lucky, None) is None
@@ -233,7 +233,7 @@ def test_where_nothing_can_be_timed_the_heuristics_choose(
     with pytest.warns(UserWarning, match=r"the heuristics choose.*cannot start a process"):
         opts = best_opts("CPU", copy_kernel())
     capabilities = Device["CPU"].capabilities
-    assert opts == search_module.planned(copy_kernel(), capabilities).opts
+    assert opts == search_module.plan_for(copy_kernel(), capabilities).opts
     # It is not kept: the next process may be luckier.
     plain = Plan.of(copy_kernel(), capabilities)
     assert search_module._Memory("CPU", copy_kernel()).result(plain) is None

@@ -158,7 +158,7 @@ def test_an_estimate_counts_what_is_read() -> None:
     shape = (16, 50257, 768)
     index = load(1, I32, shaped(16, 1, 1).expand(shape))
     table = load(2, F32, shaped(1, 50257, 768).expand(shape))
-    rows = gathers.chosen(iota(1, *shape), index, table)
+    rows = gathers.one_hot_reduce(iota(1, *shape), index, table)
     ast = kernel_of(rows, 16, 1, 768)
     assert estimate(ast).nbytes == 4 * (16 * 768 * 2 + 16)
     # One addition of 0.0 for each element.
@@ -183,7 +183,7 @@ def test_hostile_indices_touch_nothing(dtype: DType, optimises: int) -> None:
     shape = (size, 7)
     index = load(1, dtype, shaped(size, 1).expand(shape))
     counter = build.cast(iota(1, *shape), dtype)
-    value = gathers.chosen(counter, index, load(2, I32, shaped(1, 7).expand(shape)))
+    value = gathers.one_hot_reduce(counter, index, load(2, I32, shaped(1, 7).expand(shape)))
     ast = kernel_of(value, size, 1)
     contents = [np.zeros(size, np.int32), np.array(places, kind), np.arange(10, 17, dtype=np.int32)]
     with Context(NOOPT=1 - optimises, CHECK_BOUNDS=1):
@@ -260,7 +260,7 @@ def test_a_counter_that_wraps_is_no_choice() -> None:
     shape = (1, 300)
     index = load(1, dtypes.uint8, shaped(1, 1).expand(shape))
     counter = build.cast(iota(1, *shape), dtypes.uint8)
-    value = gathers.chosen(counter, index, load(2, I32, shape))
+    value = gathers.one_hot_reduce(counter, index, load(2, I32, shape))
     ast = kernel_of(value, 1, 1)
     assert fold_ranges(ast) is ast
     data = {0: np.zeros(1, np.int32), 1: np.array([7], np.uint8), 2: np.arange(300, dtype=np.int32)}
@@ -284,13 +284,13 @@ def test_padding_around_a_choice_leaves_it_one() -> None:
     index = load(1, I32, shaped(2, 1).expand((2, 4)).pad(around))
     table = load(2, F32, shaped(1, 4).expand((2, 4)).pad(around))
     counter = build.iota(shaped(1, 4).expand((2, 4)).pad(around))
-    value = gathers.chosen(counter, index, table)
+    value = gathers.one_hot_reduce(counter, index, table)
     ast = kernel_of(value, 4, 1)
     assert count(fold_ranges(ast), Ops.REDUCE) == 0
     data = {0: np.zeros(4, np.float32), 1: np.array([2, 0], np.int32)}
     agree(ast, {**data, 2: np.array([1, 2, 4, 8], np.float32)}, {0: [0, 4, 1, 0]})
     # What is chosen is not 0 in the padding: the reduce stays.
-    plus_one = gathers.chosen(counter, index, build.add(table, 1.0))
+    plus_one = gathers.one_hot_reduce(counter, index, build.add(table, 1.0))
     ast = kernel_of(plus_one, 4, 1)
     assert fold_ranges(ast) is ast
     agree(ast, {**data, 2: np.array([1, 2, 4, 8], np.float32)}, {0: [4, 5, 2, 4]})
@@ -334,7 +334,7 @@ def test_a_gather_may_be_an_operand_of_a_matrix_tile() -> None:
     sizes = (8, 8, 5, 8)
     index = load(1, I32, shaped(8, 1, 1, 1).expand(sizes))
     table = load(2, F32, shaped(1, 1, 5, 8).expand(sizes))
-    rows = gathers.chosen(iota(2, *sizes), index, table, axes=(2,))
+    rows = gathers.one_hot_reduce(iota(2, *sizes), index, table, axes=(2,))
     matrix = shaped(8, 8).permute((1, 0)).reshape((1, 8, 1, 8)).expand((8, 8, 1, 8))
     product = build.mul(rows, load(3, F32, matrix))
     shown = shaped(8, 8, 1, 1)

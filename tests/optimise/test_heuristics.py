@@ -10,14 +10,14 @@ import pytest
 from kernel_cases import GRID, LOOPS, SMALL_GRID
 
 from tinyref.cli.bench_programs import PROGRAMS
-from tinyref.codegen.compile import compile_kernel, kernel_name, planned
+from tinyref.codegen.compile import compile_kernel, kernel_name, plan_for
 from tinyref.config import Context
 from tinyref.device import Capabilities
 from tinyref.dtype import DType, dtypes
 from tinyref.interpret import run_program
 from tinyref.interpret.evaluate import evaluate
 from tinyref.optimise import heuristics, heuristics_loops
-from tinyref.optimise.heuristics import optimised
+from tinyref.optimise.heuristics import heuristic_plan
 from tinyref.optimise.opt import OptOp
 from tinyref.optimise.plan import Plan
 from tinyref.schedule import schedule
@@ -80,9 +80,9 @@ def check_lists(device: str, kernels: Sequence[CorpusKernel]) -> None:
     capabilities = DEVICES[device]
     for kernel in kernels:
         plain = Plan.of(kernel.ast, capabilities)
-        found = optimised(plain)
+        found = heuristic_plan(plain)
         assert plain.apply_all(found.opts) == found, kernel.name
-        assert optimised(Plan.of(kernel.ast, capabilities)) == found, kernel.name
+        assert heuristic_plan(Plan.of(kernel.ast, capabilities)) == found, kernel.name
 
 
 @pytest.mark.sampled(7)
@@ -95,7 +95,7 @@ def test_only_legal_optimisations_and_always_the_same(device: str, part: int) ->
 def test_most_kernels_are_optimised() -> None:
     """The laws would hold of heuristics that do nothing."""
     for capabilities, least in ((CPU_LIKE, 60), (GPU_LIKE, 75)):
-        plans = [optimised(Plan.of(kernel.ast, capabilities)) for kernel in KERNELS]
+        plans = [heuristic_plan(Plan.of(kernel.ast, capabilities)) for kernel in KERNELS]
         assert sum(bool(plan.opts) for plan in plans) >= least
 
 
@@ -104,7 +104,9 @@ def test_lists_of_the_corpus_have_every_kind_of_optimisation() -> None:
     def used(capabilities: Capabilities) -> set[OptOp]:
         kernels = [kernel.ast for kernel in KERNELS]
         kernels += [ast for asts in bench_kernels().values() for ast in asts]
-        return {opt.op for ast in kernels for opt in optimised(Plan.of(ast, capabilities)).opts}
+        return {
+            opt.op for ast in kernels for opt in heuristic_plan(Plan.of(ast, capabilities)).opts
+        }
 
     assert used(CPU_LIKE) >= {OptOp.UPCAST, OptOp.UNROLL, OptOp.THREAD}
     assert used(GPU_LIKE) >= {OptOp.UPCAST, OptOp.UNROLL, OptOp.LOCAL, OptOp.GROUPTOP}
@@ -120,7 +122,7 @@ def test_plans_of_the_bench_programs(name: str, golden: Callable[[str, str], Non
     lines = []
     for program, asts in bench_kernels().items():
         lines.append(program)
-        lines += [f"  {kernel_name(ast)}: {planned(ast, capabilities)}" for ast in asts]
+        lines += [f"  {kernel_name(ast)}: {plan_for(ast, capabilities)}" for ast in asts]
     golden(f"plans_{name}.txt", "\n".join(lines) + "\n")
 
 
@@ -136,7 +138,7 @@ def rows(count: int, length: int) -> UOp:
 
 
 def axes(ast: UOp, capabilities: Capabilities) -> str:
-    return ", ".join(map(str, planned(ast, capabilities).axes))
+    return ", ".join(map(str, plan_for(ast, capabilities).axes))
 
 
 def test_a_host_takes_the_widest_vectors_that_divide() -> None:
@@ -158,10 +160,10 @@ def test_lanes_wider_than_an_upcast_may_be_are_left_alone() -> None:
 
 
 def test_a_large_product_gets_a_block_and_a_packed_panel() -> None:
-    plan = planned(square(512), CPU_LIKE)
+    plan = plan_for(square(512), CPU_LIKE)
     assert [axis.kind.value for axis in plan.axes].count("upcast") >= 2
     assert plan.packed == (2,)
-    assert not planned(square(8), CPU_LIKE).packed
+    assert not plan_for(square(8), CPU_LIKE).packed
 
 
 def test_a_long_reduce_with_few_outputs_is_shared_out() -> None:
@@ -174,7 +176,7 @@ def test_a_long_reduce_with_few_outputs_is_shared_out() -> None:
 
 def test_a_group_has_at_most_128_items_where_none_reduce() -> None:
     for kernel in KERNELS:
-        plan = planned(kernel.ast, GPU_LIKE)
+        plan = plan_for(kernel.ast, GPU_LIKE)
         if not any(axis.kind.value == "group_reduce" for axis in plan.axes):
             assert plan.group_size <= 128, kernel.name
 
@@ -187,15 +189,15 @@ def test_small_work_stays_on_one_thread() -> None:
 
 def test_noopt_leaves_a_plan_plain() -> None:
     with Context(NOOPT=1):
-        assert planned(square(64), CPU_LIKE).opts == ()
-        assert planned(square(64), GPU_LIKE).opts == ()
-    assert planned(square(64), CPU_LIKE).opts
+        assert plan_for(square(64), CPU_LIKE).opts == ()
+        assert plan_for(square(64), GPU_LIKE).opts == ()
+    assert plan_for(square(64), CPU_LIKE).opts
 
 
 def test_a_kernel_without_axes_is_left_alone() -> None:
     ast = kernel_of(build.const(i32, 7))
     for capabilities in DEVICES.values():
-        assert planned(ast, capabilities).opts == ()
+        assert plan_for(ast, capabilities).opts == ()
 
 
 # --- the laws can fail ----------------------------------------------------------------------------

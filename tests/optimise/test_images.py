@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from kernel_cases import GRID, LOOPS
 
-from tinyref.codegen.compile import compile_kernel, planned
+from tinyref.codegen.compile import compile_kernel, plan_for
 from tinyref.config import Context
 from tinyref.device import Device
 from tinyref.dtype import DType, dtypes, image, numpy_dtype
@@ -108,7 +108,7 @@ def test_half_texels_are_widened_and_rounded() -> None:
 def test_a_reduce_along_texels_is_unrolled_by_four() -> None:
     total = build.reduce(Ops.ADD, read(1, ROWS), (1,))
     ast = kernel_of(total, 6, 1)
-    plan = planned(ast, IMAGES)
+    plan = plan_for(ast, IMAGES)
     assert plan.opts[0] == Opt(OptOp.UNROLL, 1, 4)
     found = run(ast, [np.zeros(6, np.float32), ramp()])
     assert found.tolist() == [sum(range(16 * row, 16 * row + 16)) for row in range(6)]
@@ -153,13 +153,13 @@ def test_texels_may_be_taken_apart() -> None:
 def test_lanes_come_without_optimisations_too() -> None:
     ast = build.sink(written(0, ROWS, build.mul(read(1, ROWS), 2.0)))
     with Context(NOOPT=1):
-        assert planned(ast, IMAGES).opts == (Opt(OptOp.UPCAST, 0, 4),)
+        assert plan_for(ast, IMAGES).opts == (Opt(OptOp.UPCAST, 0, 4),)
 
 
 def test_kernels_without_images_keep_their_plan() -> None:
     ast = kernel_of(load(1, F32, (16,)), 16)
     with Context(NOOPT=1):
-        assert planned(ast, IMAGES).opts == ()
+        assert plan_for(ast, IMAGES).opts == ()
 
 
 # --- refusals -------------------------------------------------------------------------------------

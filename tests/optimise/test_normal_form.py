@@ -302,7 +302,7 @@ def test_a_view_at_the_wrong_axis_is_seen(monkeypatch: pytest.MonkeyPatch) -> No
     ast = kernel_of(turned, 6, 4)
     contents = {0: np.zeros(24, np.int32), 1: np.arange(24, dtype=np.int32)}
     agrees(ast, contents, {})
-    moved = module._Walk._moved
+    moved = module._Walk._place_axes
 
     def backwards(
         self: module._Walk, shown: ShapeTracker, context: tuple[int, ...], placed: int
@@ -311,7 +311,7 @@ def test_a_view_at_the_wrong_axis_is_seen(monkeypatch: pytest.MonkeyPatch) -> No
         return found if shown == shaped(6, 4) else found.flip((0,))
 
     ast.facts.clear()
-    monkeypatch.setattr(module._Walk, "_moved", backwards)
+    monkeypatch.setattr(module._Walk, "_place_axes", backwards)
     with pytest.raises(AssertionError, match="Mismatched elements"):
         agrees(ast, contents, {})
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from kernel_cases import GRID, LOOPS
 
-from tinyref.codegen.compile import compile_kernel, planned
+from tinyref.codegen.compile import compile_kernel, plan_for
 from tinyref.config import Context
 from tinyref.device import Capabilities
 from tinyref.dtype import dtypes, numpy_dtype
@@ -211,7 +211,7 @@ def test_other_modes_take_no_memory() -> None:
 
 def chosen(sizes: Sizes, *tiles: MatrixTile, **flags: int) -> Plan:
     with Context(NOOPT=0, **flags):
-        return planned(product(tiles[0], sizes), with_tiles(*tiles))
+        return plan_for(product(tiles[0], sizes), with_tiles(*tiles))
 
 
 def test_heuristics_take_a_tile_by_the_flag() -> None:
@@ -234,7 +234,7 @@ def test_the_first_tile_that_fits_is_taken() -> None:
     assert plan.tile is not None
     assert plan.tile.tile is NVIDIA
     with Context(TC=1):
-        other = planned(product(APPLE, (64, 32, 64)), with_tiles(NVIDIA, APPLE))
+        other = plan_for(product(APPLE, (64, 32, 64)), with_tiles(NVIDIA, APPLE))
     assert other.tile is not None
     assert other.tile.tile is APPLE
 
@@ -264,8 +264,8 @@ def test_a_device_that_only_emulates_the_type_has_no_use_for_the_tile() -> None:
         dtypes=GROUPS.dtypes - {dtypes.float16},
         emulated=frozenset({dtypes.float16}),
     )
-    assert planned(product(NVIDIA, (64, 32, 64)), without).tile is None
+    assert plan_for(product(NVIDIA, (64, 32, 64)), without).tile is None
 
 
 def test_a_host_without_groups_has_no_tiles() -> None:
-    assert planned(product(NVIDIA, (64, 32, 64)), with_tiles(NVIDIA, base=LOOPS)).tile is None
+    assert plan_for(product(NVIDIA, (64, 32, 64)), with_tiles(NVIDIA, base=LOOPS)).tile is None

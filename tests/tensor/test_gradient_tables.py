@@ -11,7 +11,7 @@ import torch
 from tinyref import Tensor, dtypes
 from tinyref_spec.tensor.forms import Form
 from tinyref_spec.tensor.rows import FUNCTIONS
-from tinyref_spec.tensor.run import evaluate, inputs_of, named
+from tinyref_spec.tensor.run import evaluate, inputs_of, names_of
 
 F = torch.nn.functional
 X = np.array([[0.5, -0.75, 0.9], [0.3, 0.75, -0.3]])
@@ -144,7 +144,7 @@ def slopes(compute: Callable[[np.ndarray], float], at: np.ndarray) -> np.ndarray
 @pytest.mark.parametrize("form", DIFFERENTIABLE)
 def test_gradients_are_slopes(form: Form) -> None:
     arrays = inputs_of(form, dtypes.float64, 3)
-    names = named(arrays, dtypes.float64, "CPU")
+    names = names_of(arrays, dtypes.float64, "CPU")
     asked = [item.name for item in form.inputs if item.is_differentiable]
     for name in asked:
         names[name].requires_grad_()
@@ -154,7 +154,7 @@ def test_gradients_are_slopes(form: Form) -> None:
     for name, gradient in zip(asked, gradients, strict=True):
 
         def total(moved: np.ndarray, name: str = name) -> float:
-            given = named({**arrays, name: moved}, dtypes.float64, "CPU")
+            given = names_of({**arrays, name: moved}, dtypes.float64, "CPU")
             for each in asked:
                 given[each].requires_grad_()
             return float((evaluate(form.expression, given).numpy() * weights).sum())

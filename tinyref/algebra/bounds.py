@@ -87,7 +87,7 @@ def _union(node: UOp, sources: Sequence[Range | None]) -> Range | None:
     return min(low for low, _ in known), max(high for _, high in known)
 
 
-def _padded(node: UOp, sources: Sequence[Range | None]) -> Range | None:
+def _range_with_padding(node: UOp, sources: Sequence[Range | None]) -> Range | None:
     source = sources[0]
     return None if source is None else (min(source[0], 0), max(source[1], 0))
 
@@ -343,7 +343,7 @@ RANGE_RULES: dict[Ops, RangeRule] = {
     Ops.EXPAND: _first,
     Ops.SHRINK: _first,
     Ops.FLIP: _first,
-    Ops.PAD: _padded,
+    Ops.PAD: _range_with_padding,
 }
 
 

@@ -37,7 +37,7 @@ def shape_of(node: UOp) -> Shape:
         shape = shape_of(node.src[0])
         return tuple(shape[axis] for axis in argument.order)
     if isinstance(argument, BoundsArg):
-        return _bounded(node.op, shape_of(node.src[0]), argument)
+        return _shape_of_bounds(node.op, shape_of(node.src[0]), argument)
     if isinstance(argument, ReduceArg):
         shape = shape_of(node.src[0])
         return tuple(1 if axis in argument.axes else size for axis, size in enumerate(shape))
@@ -48,7 +48,7 @@ def shape_of(node: UOp) -> Shape:
     return next((shape for shape in map(shape_of, node.src) if shape), ())
 
 
-def _bounded(op: Ops, shape: Shape, argument: BoundsArg) -> Shape:
+def _shape_of_bounds(op: Ops, shape: Shape, argument: BoundsArg) -> Shape:
     pairs = zip(shape, argument.bounds, strict=True)
     if op is Ops.PAD:
         return tuple(lower(lift(size) + lift(a) + lift(b)) for size, (a, b) in pairs)

@@ -76,7 +76,7 @@ def _truths(facts: Sequence[UOp]) -> dict[UOp, UOp]:
     """The facts themselves as constants: p is True, and where not p holds p is False."""
     known = {}
     for fact in facts:
-        inner = boolean.negated(fact)
+        inner = boolean.operand_of_not(fact)
         known[fact] = build.const(fact.dtype, True)
         if inner is not None:
             known[inner] = build.const(fact.dtype, False)
@@ -85,7 +85,7 @@ def _truths(facts: Sequence[UOp]) -> dict[UOp, UOp]:
 
 def _constraints(fact: UOp) -> list[Linear]:
     """Exact sums that are at most 0 where the bool `fact` holds."""
-    inner = boolean.negated(fact)
+    inner = boolean.operand_of_not(fact)
     comparison_node = fact if inner is None else inner
     if comparison_node.op not in (Ops.CMPLT, Ops.CMPNE):
         return []

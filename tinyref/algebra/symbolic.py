@@ -214,7 +214,7 @@ def arithmetic(sign: str, left: object, right: object) -> sint:
     if sign == "*":
         return lower(first * second)
     if lowest(second) < 1 or (isinstance(first, Polynomial) and lowest(first) < 0):
-        return _divided(sign, first, second)
+        return _divide_if_possible(sign, first, second)
     quotient, rest = split(first, second)
     return lower(quotient if sign == "//" else rest)
 
@@ -222,7 +222,7 @@ def arithmetic(sign: str, left: object, right: object) -> sint:
 use_arithmetic(arithmetic)
 
 
-def _divided(sign: str, first: Extent, second: Extent) -> sint:
+def _divide_if_possible(sign: str, first: Extent, second: Extent) -> sint:
     """A division that is possible for some values of the variables: for those bound now."""
     try:
         if lowest(second) >= 1:

@@ -33,13 +33,13 @@ def bench(
     Each row shows median, least and most of its repeats. Where a row has a peer, both were
     measured in this run, and the ratio is theirs: compare ratios between machines, not times.
     """
-    from tinyref.cli.bench_rows import chosen, facts, measure
+    from tinyref.cli.bench_rows import facts, matching_rows, measure
     from tinyref.cli.options import opening_device
 
     opening_device("")
     if json_file is not None:
         _check_writable(json_file)
-    rows = chosen(row)
+    rows = matching_rows(row)
     print(f"{'row':40} {'median':>10} {'min':>10} {'max':>10}  unit")
     measured: list[Measured] = []
     for number, found in enumerate(rows, 1):

@@ -145,32 +145,32 @@ def chain(count: int, salt: int) -> UOp:
 
     Another `salt` makes another kernel, of which no node is known yet.
     """
-    value = first = _loaded(1, 4096, 0)
+    value = first = _load(1, 4096, 0)
     for step in range(count // 4):
         value = build.add(build.mul(value, step + salt + 0.5), first)
         value = build.maximum(value, step + 0.25) if step % 2 else value
-    return build.sink(build.store(_shown(0, 4096, 4096, 0), value))
+    return build.sink(build.store(_view(0, 4096, 4096, 0), value))
 
 
 def many_loads(count: int, salt: int) -> UOp:
     """A kernel AST of about `count` nodes that sums as many parts of a buffer as it can."""
     # All parts start at a multiple of the widest vector.
     size = 16 * (count + salt) + 64
-    parts = [_loaded(1, 64, 16 * (step + salt), size) for step in range(max(count // 3, 2))]
-    return build.sink(build.store(_shown(0, 64, 64, 0), functools.reduce(build.add, parts)))
+    parts = [_load(1, 64, 16 * (step + salt), size) for step in range(max(count // 3, 2))]
+    return build.sink(build.store(_view(0, 64, 64, 0), functools.reduce(build.add, parts)))
 
 
 GROWTHS = {"chain": chain, "many loads": many_loads}
 
 
-def _shown(slot: int, length: int, size: int, start: int) -> UOp:
+def _view(slot: int, length: int, size: int, start: int) -> UOp:
     memory = build.define_global(slot, dtypes.float32, size)
     shown = ShapeTracker.from_shape((size,)).shrink(((start, start + length),))
     return build.view(memory, shown)
 
 
-def _loaded(slot: int, length: int, start: int, size: int = 4096) -> UOp:
-    return build.load(_shown(slot, length, size, start))
+def _load(slot: int, length: int, start: int, size: int = 4096) -> UOp:
+    return build.load(_view(slot, length, size, start))
 
 
 def time_growth(

@@ -22,13 +22,13 @@ def seconds_a_megabyte() -> dict[str, float]:
     with tempfile.TemporaryDirectory(prefix="tinyref-bench-") as folder:
         path = Path(folder) / "file"
         return {
-            "safetensors": _measured(_safetensors(), path, lambda: safe_load(path)),
-            "gguf": _measured(_gguf(), path, lambda: gguf_load(path)),
-            "pickle": _measured(_pickle(), path, lambda: _unpickle(path)),
+            "safetensors": _seconds_per_megabyte(_safetensors(), path, lambda: safe_load(path)),
+            "gguf": _seconds_per_megabyte(_gguf(), path, lambda: gguf_load(path)),
+            "pickle": _seconds_per_megabyte(_pickle(), path, lambda: _unpickle(path)),
         }
 
 
-def _measured(data: bytes, path: Path, load: Callable[[], object]) -> float:
+def _seconds_per_megabyte(data: bytes, path: Path, load: Callable[[], object]) -> float:
     path.write_bytes(data)
     # The time of this thread: what else the machine does is no part of it.
     start = time.thread_time()

@@ -90,7 +90,7 @@ def measure(row: BenchRow, repeats: int) -> Iterator[Measured]:
         yield Measured(row.name, "", missing=str(error).partition("\n")[0])
 
 
-def chosen(glob: str) -> list[BenchRow]:
+def matching_rows(glob: str) -> list[BenchRow]:
     """The rows that match. Raises `UserError` naming all rows when none does."""
     found = [row for row in ROWS if fnmatch.fnmatchcase(row.name, glob)]
     if not found:
@@ -132,14 +132,16 @@ def _lowering(repeats: int) -> Iterator[Measured]:
 
 
 def _lowering_pass() -> Mapping[str, Mapping[str, float]]:
-    found: Mapping[str, Mapping[str, float]] = json.loads(_printed("tinyref.cli.bench_programs"))
+    found: Mapping[str, Mapping[str, float]] = json.loads(
+        _output_of_process("tinyref.cli.bench_programs")
+    )
     return found
 
 
 def _peer_pass() -> tuple[float, str]:
     """Milliseconds a kernel that the peer takes, or why it cannot be asked."""
     try:
-        text = _printed("tinyref.cli.bench_peer")
+        text = _output_of_process("tinyref.cli.bench_peer")
     except UserError as error:
         return 0.0, str(error)
     if text.startswith("missing"):
@@ -149,7 +151,7 @@ def _peer_pass() -> tuple[float, str]:
     return sum(times["ms"] for times in found.values()) / max(kernels, 1), ""
 
 
-def _printed(module: str) -> str:
+def _output_of_process(module: str) -> str:
     """What a fresh process prints that runs `module`."""
     done = subprocess.run(python_command(module), check=False, capture_output=True, text=True)
     if done.returncode != 0:
@@ -236,7 +238,7 @@ def _interpreter_matmul(repeats: int) -> Iterator[Measured]:
     x = np.ones((MATMUL, MATMUL), np.float32)
     work = MATMUL**3 / 1e6
     for name, device in (("interpreter.matmul", "PYTHON"), ("interpreter.matmul.CPU", "CPU")):
-        run = _interpreted(output, device)
+        run = _interpreter_call(output, device)
         yield Measured(
             name,
             "million multiply-adds a second",
@@ -251,7 +253,7 @@ def _interpreter_sin(repeats: int) -> Iterator[Measured]:
     from tinyref.cli.bench_programs import data
 
     with Context(DEVICE="PYTHON"):
-        run = _interpreted(data(SIN, SIN).sin())
+        run = _interpreter_call(data(SIN, SIN).sin())
     x = np.ones((SIN, SIN), np.float32)
     work = SIN**2 / 1e6
     yield Measured(
@@ -264,7 +266,7 @@ def _interpreter_sin(repeats: int) -> Iterator[Measured]:
     )
 
 
-def _interpreted(output: Any, device: str = "PYTHON") -> Callable[[], None]:
+def _interpreter_call(output: Any, device: str = "PYTHON") -> Callable[[], None]:
     """Interprets the one kernel of `output` as compiled for `device`, on arrays of its own."""
     from tinyref.codegen.compile import compile_kernel
     from tinyref.dtype import numpy_dtype

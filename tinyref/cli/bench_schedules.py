@@ -80,7 +80,7 @@ def updates(count: int) -> Outputs:
     return found
 
 
-def joined(count: int) -> Outputs:
+def sum_of_buffers(count: int) -> Outputs:
     """As many buffers as there are, added: far more than a kernel may take."""
     value = memory(64)
     for _ in range(count // 3):
@@ -110,7 +110,7 @@ SCHEDULE_GROWTHS: dict[str, Callable[[int], Outputs]] = {
     "shifts": shifts,
     "assigns": assigns,
     "updates": updates,
-    "buffers": joined,
+    "buffers": sum_of_buffers,
     "training": training_step,
 }
 

@@ -25,10 +25,10 @@ EXIT_BROKEN_PIPE = 141  # 128 + SIGPIPE
 def run(arguments: Sequence[str]) -> int:
     """Runs the command and returns its exit code; prints errors, never a traceback unasked."""
     with plain_streams():
-        return _guarded(arguments)
+        return _run_command(arguments)
 
 
-def _guarded(arguments: Sequence[str]) -> int:
+def _run_command(arguments: Sequence[str]) -> int:
     try:
         return _run(arguments)
     except BrokenPipeError:

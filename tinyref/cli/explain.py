@@ -148,7 +148,7 @@ def _explain(tensor: Tensor, every_stage: bool) -> None:
 
 def _explain_kernel(item: KernelItem, number: int, every_stage: bool) -> None:
     from tinyref.algebra.rewrite import listening
-    from tinyref.codegen.compile import compile_kernel, planned
+    from tinyref.codegen.compile import compile_kernel, plan_for
     from tinyref.device import Device
     from tinyref.engine.search import chosen_opts
     from tinyref.formats.text import to_text
@@ -170,7 +170,7 @@ def _explain_kernel(item: KernelItem, number: int, every_stage: bool) -> None:
             print(text, end="")
         if stage == "ast":
             _title(f"kernel {number}, {program.name}: plan")
-            print_plan(planned(item.ast, capabilities, opts), sys.stdout)
+            print_plan(plan_for(item.ast, capabilities, opts), sys.stdout)
     if item.names:
         print(f"computes: {', '.join(item.names)}")
     if any(extent != 1 for extent in (*program.grid, *program.group)):

@@ -18,7 +18,7 @@ from tinyref.cli.explain_record import (
     KernelRecord,
     ProgramRecord,
     RealizeRecord,
-    shortened,
+    shorten,
 )
 from tinyref.cli.explain_stages import Compiled, compiled_stages
 from tinyref.engine.estimate import estimate
@@ -136,7 +136,7 @@ def _view(record: KernelRecord, total: float, compiled: Compiled | None) -> Kern
         f"{nbytes:,}",
         rate,
         100 * record.seconds / total if total else 0.0,
-        "" if record.kernel is None else shortened(record.kernel.source, MAX_SOURCE),
+        "" if record.kernel is None else shorten(record.kernel.source, MAX_SOURCE),
         compiled,
     )
 

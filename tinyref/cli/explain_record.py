@@ -28,7 +28,7 @@ from tinyref.uops.payload import BufferArg
 MAX_LINES = 400
 
 
-def shortened(text: str, most: int = MAX_LINES) -> str:
+def shorten(text: str, most: int = MAX_LINES) -> str:
     """`text`, of which the middle is left out, with a note, where it has more than `most` lines."""
     lines = text.rstrip("\n").split("\n")
     if len(lines) <= most:
@@ -168,7 +168,7 @@ def _outputs(outputs: Sequence[tuple[UOp, Place]]) -> tuple[str, ...]:
 def _graph(outputs: Sequence[tuple[UOp, Place]]) -> str:
     nodes = tuple(dict.fromkeys(node for node, _ in outputs))
     root = nodes[0] if len(nodes) == 1 else UOp(Ops.SINK, dtypes.void, nodes)
-    return shortened(to_text(root))
+    return shorten(to_text(root))
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from tinyref.algebra.rewrite import listening
 from tinyref.algebra.simplify import ALL_RULES
-from tinyref.cli.explain_record import KernelRecord, shortened
-from tinyref.codegen.compile import STAGES, compile_kernel, planned
+from tinyref.cli.explain_record import KernelRecord, shorten
+from tinyref.codegen.compile import STAGES, compile_kernel, plan_for
 from tinyref.device import Device
 from tinyref.engine.search import chosen_opts
 from tinyref.errors import TinyrefError
@@ -100,7 +100,7 @@ def compiled_stages(record: KernelRecord) -> Compiled:
     try:
         capabilities = Device[record.device].capabilities
         chosen = chosen_opts(record.device, record.ast)
-        found = planned(record.ast, capabilities, chosen)
+        found = plan_for(record.ast, capabilities, chosen)
         plan = ", ".join(map(str, found.axes)) or "no axes"
         opts = opts_text(found.opts) if found.opts else "none"
         with listening(stages=on_stage, rules=on_firing, afresh=True):
@@ -122,7 +122,7 @@ def _stage(name: str, before: str, text: str, fired: Counter[str]) -> Stage:
     old, new = before.splitlines(), text.splitlines()
     changes = None if name in (STAGES[0], STAGES[-1]) else _changes(old, new)
     if changes is None:
-        whole = [Line("", line) for line in shortened(text, MAX_SHOWN).split("\n")]
+        whole = [Line("", line) for line in shorten(text, MAX_SHOWN).split("\n")]
         return Stage(name, SENTENCES[name], whole, len(new), 0, 0, True, rules)
     added = sum(line.mark == "+" for line in changes)
     removed = sum(line.mark == "-" for line in changes)

@@ -89,20 +89,20 @@ def _value(node: ast.expr) -> Any:
     reader = _READERS.get(type(node))
     if reader is None:
         raise UserError(
-            f"explain: {_shown(node)} is not allowed: use Tensor, its methods, dtypes, operators, "
+            f"explain: {_source(node)} is not allowed: use Tensor, its methods, dtypes, operators, "
             "subscripts and literals"
         )
     return reader(node)
 
 
-def _shown(node: ast.AST) -> str:
+def _source(node: ast.AST) -> str:
     text = ast.unparse(node)
     return repr(text if len(text) <= 60 else f"{text[:57]}...")
 
 
 def _constant(node: ast.Constant) -> Any:
     if isinstance(node.value, bytes | complex):
-        raise UserError(f"explain: {_shown(node)} is not allowed: there are no such tensors")
+        raise UserError(f"explain: {_source(node)} is not allowed: there are no such tensors")
     return node.value
 
 
@@ -127,7 +127,7 @@ def _attribute(node: ast.Attribute) -> Any:
         return found
     owner = _value(node.value)
     if not (owner is Tensor or isinstance(owner, Tensor)):
-        raise UserError(f"explain: {_shown(node)}: only Tensor and tensors have attributes here")
+        raise UserError(f"explain: {_source(node)}: only Tensor and tensors have attributes here")
     if node.attr.startswith("_") or node.attr in _REFUSED or not hasattr(owner, node.attr):
         raise UserError(f"explain: Tensor has no {node.attr!r} that an expression may use")
     return getattr(owner, node.attr)
@@ -136,14 +136,14 @@ def _attribute(node: ast.Attribute) -> Any:
 def _call(node: ast.Call) -> Any:
     function = _value(node.func)
     if not (callable(function) and not isinstance(function, Tensor)):
-        raise UserError(f"explain: {_shown(node.func)} cannot be called")
+        raise UserError(f"explain: {_source(node.func)} cannot be called")
     if any(isinstance(item, ast.Starred) for item in node.args):
-        raise UserError(f"explain: {_shown(node)}: write the arguments out")
+        raise UserError(f"explain: {_source(node)}: write the arguments out")
     positional = [_value(item) for item in node.args]
     named: dict[str, Any] = {}
     for keyword in node.keywords:
         if keyword.arg is None:
-            raise UserError(f"explain: {_shown(node)}: write the arguments out")
+            raise UserError(f"explain: {_source(node)}: write the arguments out")
         named[keyword.arg] = _value(keyword.value)
     for value in (*positional, *named.values()):
         _check_number(value, node)
@@ -152,34 +152,34 @@ def _call(node: ast.Call) -> Any:
     except TinyrefError:
         raise
     except TypeError as error:
-        raise UserError(f"explain: {_shown(node)}: {error}") from error
+        raise UserError(f"explain: {_source(node)}: {error}") from error
 
 
 def _check_number(value: Any, node: ast.AST) -> None:
     """Sizes that would fill the machine's memory before anything is shown."""
     if isinstance(value, int) and abs(value) > LARGEST_NUMBER:
-        raise UserError(f"explain: {value} in {_shown(node)} is above {LARGEST_NUMBER}")
+        raise UserError(f"explain: {value} in {_source(node)} is above {LARGEST_NUMBER}")
 
 
 def _binary(node: ast.BinOp) -> Any:
     left, right = _value(node.left), _value(node.right)
     if not (isinstance(left, Tensor) or isinstance(right, Tensor)):
         if not (isinstance(left, int | float) and isinstance(right, int | float)):
-            raise UserError(f"explain: {_shown(node)}: an operator needs a tensor or two numbers")
+            raise UserError(f"explain: {_source(node)}: an operator needs a tensor or two numbers")
         if isinstance(node.op, ast.Pow | ast.LShift) and abs(right) > 64:
-            raise UserError(f"explain: {_shown(node)}: the exponent is above 64")
+            raise UserError(f"explain: {_source(node)}: the exponent is above 64")
     return _apply(node, _BINARY[type(node.op)], left, right)
 
 
 def _unary(node: ast.UnaryOp) -> Any:
     if type(node.op) not in _UNARY:
-        raise UserError(f"explain: {_shown(node)}: use .logical_not() or ~")
+        raise UserError(f"explain: {_source(node)}: use .logical_not() or ~")
     return _apply(node, _UNARY[type(node.op)], _value(node.operand))
 
 
 def _compare(node: ast.Compare) -> Any:
     if len(node.ops) != 1 or type(node.ops[0]) not in _COMPARE:
-        raise UserError(f"explain: {_shown(node)}: compare two values with < <= > >= == !=")
+        raise UserError(f"explain: {_source(node)}: compare two values with < <= > >= == !=")
     left, right = _value(node.left), _value(node.comparators[0])
     return _apply(node, _COMPARE[type(node.ops[0])], left, right)
 
@@ -190,13 +190,13 @@ def _apply(node: ast.AST, function: Callable[..., Any], *operands: Any) -> Any:
     except TinyrefError:
         raise
     except (TypeError, ArithmeticError, ValueError) as error:
-        raise UserError(f"explain: {_shown(node)}: {error}") from error
+        raise UserError(f"explain: {_source(node)}: {error}") from error
 
 
 def _subscript(node: ast.Subscript) -> Any:
     owner = _value(node.value)
     if not isinstance(owner, Tensor):
-        raise UserError(f"explain: {_shown(node)}: only tensors have subscripts here")
+        raise UserError(f"explain: {_source(node)}: only tensors have subscripts here")
     return owner[_value(node.slice)]
 
 

@@ -76,12 +76,12 @@ def score(
     if resume:
         scoring.resume(restart)
     if json is None:
-        raise typer.Exit(_scored(scoring))
+        raise typer.Exit(_run_scoring(scoring))
     command = resume_command(only, settings, json)
-    raise typer.Exit(until_stopped(lambda: _scored(scoring), "scored", lambda: command))
+    raise typer.Exit(until_stopped(lambda: _run_scoring(scoring), "scored", lambda: command))
 
 
-def _scored(scoring: Scoring) -> int:
+def _run_scoring(scoring: Scoring) -> int:
     found = scoring.run()
     _show(found)
     return 0 if found.is_good else 1

@@ -48,7 +48,7 @@ def list_rows(
     rows = list(catalogue.all_rows())
     cases = {row.id: [case.id for case in row.cases(Profile.FULL)] for row in rows}
     # An id of a row is a query for all of its cases.
-    unmatched = queries.unmatched(query, itertools.chain(cases, *cases.values()))
+    unmatched = queries.unmatched_parts(query, itertools.chain(cases, *cases.values()))
     found = [
         row
         for row in rows
@@ -105,7 +105,7 @@ def rules(
         raise UserError(f"spec rules: unknown family {family!r}: accepted are {accepted}")
     found = listing.all_facts(family or None)
     firings = _firings() if fires else {}
-    proofs = record.committed()
+    proofs = record.committed_proofs()
     counts = record.counts(proofs[facts.name] for facts in found)
     if as_json:
         entries = [{**asdict(facts), "firings": firings.get(facts.name, 0)} for facts in found]

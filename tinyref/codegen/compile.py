@@ -20,7 +20,7 @@ from tinyref.dtype import DType, ImageDType, PtrDType
 from tinyref.errors import UserError
 from tinyref.formats.dump import dumping
 from tinyref.optimise.fold_ranges import fold_ranges
-from tinyref.optimise.heuristics import optimised
+from tinyref.optimise.heuristics import heuristic_plan
 from tinyref.optimise.images import with_texels
 from tinyref.optimise.opt import Opt
 from tinyref.optimise.plan import Plan
@@ -60,7 +60,7 @@ def compile_kernel(
         name = kernel_name(ast)
     pipeline = _Pipeline(name, ast)
     pipeline.stage("ast", ast, Dialect.AST)
-    plan = planned(ast, capabilities, opts)
+    plan = plan_for(ast, capabilities, opts)
     pipeline.stage("normal", plan.form.ast)
     root = pipeline.stage("lower", lower(plan))
     root = pipeline.stage("simplify", simplify(root))
@@ -83,13 +83,13 @@ def compile_kernel(
     )
 
 
-def planned(ast: UOp, capabilities: Capabilities, opts: Sequence[Opt] | None = None) -> Plan:
+def plan_for(ast: UOp, capabilities: Capabilities, opts: Sequence[Opt] | None = None) -> Plan:
     """The plan that `compile_kernel` follows; errors as of `Plan.of` and `Plan.apply`."""
     plan = Plan.of(ast, capabilities)
     if opts is not None:
         return plan.apply_all(opts)
     plan = with_texels(plan)
-    return plan if config.integer("NOOPT") else optimised(plan)
+    return plan if config.integer("NOOPT") else heuristic_plan(plan)
 
 
 class _Pipeline:
@@ -156,7 +156,7 @@ def _launch(root: UOp) -> tuple[tuple[sint, sint, sint], tuple[int, int, int]]:
     for node in root.toposort():
         if not isinstance(node.arg, SpecialArg):
             continue
-        extent = _known(node.src[0])
+        extent = _constant_extent(node.src[0])
         if node.arg.scope == "group":
             grid[node.arg.dim] = extent
         elif isinstance(extent, int):
@@ -166,7 +166,7 @@ def _launch(root: UOp) -> tuple[tuple[sint, sint, sint], tuple[int, int, int]]:
     return (grid[0], grid[1], grid[2]), (group[0], group[1], group[2])
 
 
-def _known(extent: UOp) -> sint:
+def _constant_extent(extent: UOp) -> sint:
     return int(extent.arg.value) if isinstance(extent.arg, ConstArg) else extent
 
 

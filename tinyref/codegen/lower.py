@@ -24,10 +24,10 @@ from tinyref.optimise.plan import (
     LANE_KINDS,
     Axis,
     Plan,
+    axes_of,
     changes,
     element_strides,
     number_of,
-    varies,
 )
 from tinyref.uops import build
 from tinyref.uops.build import slot_of
@@ -151,7 +151,7 @@ class Lowering:
     def _store(self, store: UOp) -> UOp | None:
         """The STORE of one element; None where it would never write."""
         gate = self.in_launch
-        written = varies(store.src[0])
+        written = axes_of(store.src[0])
         for axis in self.plan.axes:
             # A smaller output shares the axes of a larger one: only the first turn writes. Of the
             # work-items that reduce together one writes.
@@ -186,13 +186,13 @@ class Lowering:
         return number, valid
 
     def _is_valid(self, view: UOp, positions: tuple[UOp, ...], done: Done) -> UOp:
-        return self._valid(varies(view), self._shown(view, positions, done)[1], positions)
+        return self._valid(axes_of(view), self._shown(view, positions, done)[1], positions)
 
     def _number(self, view: UOp, positions: tuple[UOp, ...], done: Done) -> UOp:
         """The number that an IOTA has, by the index arithmetic of its view."""
         position, valid = self._shown(view, positions, done)
         number = build.cast(position, view.dtype)
-        is_there = simplify(self._valid(varies(view), valid, positions))
+        is_there = simplify(self._valid(axes_of(view), valid, positions))
         return number if _is_const(is_there, True) else build.where(is_there, number, 0)
 
     def _valid(self, targets: Iterable[int], valid: UOp, positions: tuple[UOp, ...]) -> UOp:
@@ -213,7 +213,7 @@ class Lowering:
         targets: frozenset[int] | None = None,
     ) -> tuple[UOp, UOp]:
         position, valid = self._shown(view, positions, done)
-        gated = varies(view) if targets is None else targets
+        gated = axes_of(view) if targets is None else targets
         return build.index(view.src[0], position), simplify(self._valid(gated, valid, positions))
 
     def _load(self, node: UOp) -> UOp:
@@ -269,7 +269,7 @@ class Lowering:
         copied = build.load(build.index(filled, flat(inside, self.counters)))
         # The copy is the same all along a repeated axis, but what is added to a reduce is 0.
         owners = self.plan.form.owners
-        added = [axis for axis in varies(node) - changes(node) if owners[axis] != OUTPUT]
+        added = [axis for axis in axes_of(node) - changes(node) if owners[axis] != OUTPUT]
         is_there = simplify(self._valid(added, TRUE, self.positions))
         return copied if _is_const(is_there, True) else build.where(is_there, copied, 0)
 

@@ -31,7 +31,7 @@ def narrow_index(root: UOp, capabilities: Capabilities) -> UOp:
         )
 
     def change(node: UOp, src: tuple[UOp, ...]) -> UOp | None:
-        return _narrowed(node, src, target) if node.dtype.scalar is dtypes.index else None
+        return _narrow_node(node, src, target) if node.dtype.scalar is dtypes.index else None
 
     return rebuild(root, change)
 
@@ -55,7 +55,7 @@ def _fits(node: UOp) -> bool:
     return dtypes.int32.minimum <= low and high <= dtypes.int32.maximum
 
 
-def _narrowed(node: UOp, src: tuple[UOp, ...], target: DType) -> UOp:
+def _narrow_node(node: UOp, src: tuple[UOp, ...], target: DType) -> UOp:
     if node.op in (Ops.DEFINE_VAR, Ops.SPECIAL):
         if not _fits(node):
             raise UserError(f"kernel: {node.arg} does not fit in 32 bits")

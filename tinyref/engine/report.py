@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from tinyref import config
 from tinyref.algebra.evaluate import value_of
 from tinyref.algebra.symbolic import describe_shape
-from tinyref.codegen.compile import planned
+from tinyref.codegen.compile import plan_for
 from tinyref.device import Device
 from tinyref.engine.counters import GlobalCounters
 from tinyref.engine.estimate import estimate
@@ -59,7 +59,7 @@ def report_kernel(
         if names:
             report(f"  computes {', '.join(names)}")
         capabilities = Device[kernel.device].capabilities
-        print_plan(planned(ast, capabilities, chosen_opts(kernel.device, ast)), sys.stderr, "  ")
+        print_plan(plan_for(ast, capabilities, chosen_opts(kernel.device, ast)), sys.stderr, "  ")
     if debug >= 3:
         report(to_text(ast).rstrip())
     if debug >= 4:

@@ -20,7 +20,7 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from tinyref import config
-from tinyref.codegen.compile import kernel_name, planned
+from tinyref.codegen.compile import kernel_name, plan_for
 from tinyref.device import Device
 from tinyref.engine.search_process import Worker
 from tinyref.errors import DeviceError, UserError
@@ -59,7 +59,7 @@ class Timed:
 def chosen_opts(device: str, ast: UOp) -> tuple[Opt, ...] | None:
     """What a schedule compiles `ast` with: `best_opts` if BEAM is set and NOOPT is not.
 
-    None leaves the choice to `planned`, as for a device that runs no kernels. Raises `UserError`
+    None leaves the choice to `plan_for`, as for a device that runs no kernels. Raises `UserError`
     as `Plan.of` does.
     """
     is_wanted = config.integer("BEAM") > 0 and not config.integer("NOOPT")
@@ -82,7 +82,7 @@ def best_opts(device: str, ast: UOp) -> tuple[Opt, ...]:
     plain = Plan.of(ast, capabilities)
     found = memory.result(plain)
     if found is None:
-        chosen = planned(ast, capabilities)
+        chosen = plan_for(ast, capabilities)
         try:
             found = _searched(device, ast, (plain, chosen), memory)
         except DeviceError as error:

@@ -19,7 +19,7 @@ from tinyref import config
 from tinyref.codegen.compile import compile_kernel
 from tinyref.device import Buffer, Device
 from tinyref.dtype import DType, PtrDType, numpy_dtype
-from tinyref.errors import DeviceError, UserError, described
+from tinyref.errors import DeviceError, UserError, describe_error
 from tinyref.formats.json_format import from_json, to_json
 from tinyref.optimise.opt import Opt, opts_text, parse_opts
 from tinyref.processes import Death, Limits, Message, WorkerProcess
@@ -157,7 +157,7 @@ def _open_service(configuration: Message, send: Send) -> tuple[object, Answer]:
             return {"seconds": bench.seconds(opts)}
         except Exception as error:
             # A driver may raise anything; the next candidate is not to pay for it.
-            return {"error": described(error)}
+            return {"error": describe_error(error)}
         finally:
             _end_after(0)
 

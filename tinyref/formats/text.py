@@ -93,7 +93,7 @@ def sequence_lines(nodes: Sequence[UOp], names: Names, extra: Sequence[UOp] = ()
     helpers = 0
     members = set(nodes)
     for number, node in enumerate(nodes):
-        for need in _unnamed(node, names, members):
+        for need in _nodes_to_name(node, names, members):
             name = f"${helpers}"
             helpers += 1
             yield _line(name, need, names)
@@ -102,7 +102,7 @@ def sequence_lines(nodes: Sequence[UOp], names: Names, extra: Sequence[UOp] = ()
         yield _line(name, node, names)
         names[node] = name
     for node in extra:
-        for need in [*_unnamed(node, names, set()), node]:
+        for need in [*_nodes_to_name(node, names, set()), node]:
             if need not in names:
                 name = f"${helpers}"
                 helpers += 1
@@ -110,7 +110,7 @@ def sequence_lines(nodes: Sequence[UOp], names: Names, extra: Sequence[UOp] = ()
                 names[need] = name
 
 
-def _unnamed(node: UOp, names: Names, members: set[UOp]) -> list[UOp]:
+def _nodes_to_name(node: UOp, names: Names, members: set[UOp]) -> list[UOp]:
     """What `node` needs and no line has named yet, sources first.
 
     In a program in legal order these are only nodes inside payloads.

@@ -15,6 +15,6 @@ def common_shape(first: Shape, second: Shape) -> Shape:
     return first if first == second else np.broadcast_shapes(first, second)
 
 
-def stretched(array: npt.NDArray[Any], shape: Shape) -> npt.NDArray[Any]:
+def broadcast_to(array: npt.NDArray[Any], shape: Shape) -> npt.NDArray[Any]:
     """`array` broadcast to `shape`, itself where it has that already; not to be written to."""
     return array if array.shape == shape else np.broadcast_to(array, shape)

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tinyref.dtype import DType, dtypes, numpy_dtype
-from tinyref.interpret.lanes import common_shape, stretched
+from tinyref.interpret.lanes import broadcast_to, common_shape
 from tinyref.interpret.machine import Machine
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import REDUCING, Ops
@@ -259,7 +259,7 @@ def folded(
         for block in _blocks(_turns(machine, limit), lanes, dtype):
             values[counter] = block
             machine.lanes = (block.shape[0], *lanes)
-            machine.items = stretched(items, machine.lanes)
+            machine.items = broadcast_to(items, machine.lanes)
             for inner in body:
                 inner(values)
             for fold in folds:
@@ -294,7 +294,7 @@ def _accumulate(fold: PlacedFold, start: Array, value: Array, turns: int) -> Arr
         rows[0] = start
         rows[1:] = value
         return np.asarray(fold.ufunc.accumulate(rows, axis=0, dtype=dtype)[-1])
-    for row in stretched(value, (turns, *value.shape[1:])):
+    for row in broadcast_to(value, (turns, *value.shape[1:])):
         start = fold.kernel(row, start) if fold.is_flipped else fold.kernel(start, row)
     return start
 

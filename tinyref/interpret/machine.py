@@ -13,7 +13,7 @@ import numpy.typing as npt
 from tinyref.dtype import TEXEL
 from tinyref.formats.text import node_text
 from tinyref.interpret.errors import Fault, OrderMattersError, SanitizerError
-from tinyref.interpret.lanes import common_shape, stretched
+from tinyref.interpret.lanes import broadcast_to, common_shape
 from tinyref.interpret.shadow import Shadow
 from tinyref.uops.node import UOp
 from tinyref.uops.tiles import MatrixTile
@@ -128,7 +128,7 @@ class Machine:
         group = (groups[2] * self.grid[1] + groups[1]) * self.grid[0] + groups[0]
         item = (inside[2] * self.group[1] + inside[1]) * self.group[0] + inside[0]
         items = np.asarray(group * self.group_size + item + 1)
-        self.items = stretched(items, self.lanes)
+        self.items = broadcast_to(items, self.lanes)
         corner = [groups[dim] - start[dim] for dim in range(3)]
         self.local_group = np.asarray((corner[2] * extent[1] + corner[1]) * extent[0] + corner[0])
 
@@ -180,7 +180,7 @@ class Machine:
         """The epoch of each lane of `shape`, flat; only of the `chosen` ones when given."""
         if isinstance(self.epoch, int):
             return self.epoch
-        epoch = stretched(self.epoch, shape)
+        epoch = broadcast_to(self.epoch, shape)
         return epoch.reshape(-1) if chosen is None else epoch[chosen]
 
     def name_item(self, item: int) -> str:
@@ -386,14 +386,14 @@ class Memory:
         """Work-item, epoch and element of every single access, as flat arrays."""
         lanes = flat.shape if width == 1 else flat.shape[:-1]
         shape = common_shape(machine.lanes, lanes)
-        items = stretched(machine.items, shape)
-        chosen = None if active is None else stretched(active, shape)
+        items = broadcast_to(machine.items, shape)
+        chosen = None if active is None else broadcast_to(active, shape)
         epoch: Array | int
         if self.copy is None:
             epoch = machine.epoch_of(chosen, shape)
         else:
             epoch = machine.boundaries.get(self.depth, 0)
-        elements = stretched(flat, shape if width == 1 else (*shape, width))
+        elements = broadcast_to(flat, shape if width == 1 else (*shape, width))
         if chosen is None:
             items = items.reshape(-1)
             elements = elements.reshape(-1)
@@ -475,11 +475,11 @@ class Memory:
         if active is not None:
             chosen = active if width == 1 else active[..., None]
             shape = common_shape(shape, chosen.shape)
-            chosen = stretched(chosen, shape)
-            flat = stretched(flat, shape)[chosen]
-            value = stretched(np.asarray(value), shape)[chosen]
+            chosen = broadcast_to(chosen, shape)
+            flat = broadcast_to(flat, shape)[chosen]
+            value = broadcast_to(np.asarray(value), shape)[chosen]
         else:
-            flat = stretched(flat, shape)
+            flat = broadcast_to(flat, shape)
         self.array[flat] = value
         if self.is_set is not None:
             self.is_set[flat] = True

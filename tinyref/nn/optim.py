@@ -40,7 +40,7 @@ def _trainable(params: Iterable[Tensor]) -> list[Tensor]:
     return list(found.values())
 
 
-def _limited(value: float, name: str, below: float | None = None) -> float:
+def _check_rate(value: float, name: str, below: float | None = None) -> float:
     """A finite number of 0 and more, and under `below`. Raises `UserError`."""
     limit = float("inf") if below is None else below
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < limit:
@@ -61,7 +61,7 @@ class Optimizer(ABC):
         self.params = _trainable(params)
         if not self.params:
             raise UserError("params: none is a float tensor that may have a gradient")
-        rate = [_limited(lr, "lr")]
+        rate = [_check_rate(lr, "lr")]
         self.device = self.params[0].device
         self.lr = Tensor(rate, dtype=dtypes.float32).to(self.device).requires_grad_(False)
 
@@ -87,7 +87,7 @@ class Optimizer(ABC):
                 gradient = param.grad
                 assert gradient is not None, "only parameters with a gradient move"
                 wide = _wide(gradient)
-                target, state = self._moved(number, _wide(param.detach()), wide)
+                target, state = self._step_of(number, _wide(param.detach()), wide)
                 param.assign(target.cast(param.dtype))
                 changed += [param, *state]
         return changed
@@ -97,7 +97,7 @@ class Optimizer(ABC):
         return []
 
     @abstractmethod
-    def _moved(self, number: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
+    def _step_of(self, number: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
         """The new elements of parameter `number`, and the state that was assigned to for it."""
 
     def _rate(self, like: Tensor) -> Tensor:
@@ -140,16 +140,16 @@ class LARS(Optimizer):
         tcoef: float = 0.001,
     ) -> None:
         super().__init__(params, lr)
-        self.momentum = _limited(momentum, "momentum")
-        self.weight_decay = _limited(weight_decay, "weight_decay")
+        self.momentum = _check_rate(momentum, "momentum")
+        self.weight_decay = _check_rate(weight_decay, "weight_decay")
         if nesterov and not self.momentum:
             raise UserError("nesterov: needs a momentum above 0")
         self.nesterov = nesterov
         self.classic = classic
-        self.tcoef = _limited(tcoef, "tcoef")
+        self.tcoef = _check_rate(tcoef, "tcoef")
         self.b = self._state() if self.momentum else []
 
-    def _moved(self, number: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
+    def _step_of(self, number: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
         rate = self._rate(param)
         if self.tcoef:
             rate = rate * self._trust(param, grad)
@@ -209,10 +209,10 @@ class LAMB(Optimizer):
         adam: bool = False,
     ) -> None:
         super().__init__(params, lr)
-        self.b1 = _limited(b1, "b1", below=1)
-        self.b2 = _limited(b2, "b2", below=1)
-        self.eps = _limited(eps, "eps")
-        self.weight_decay = _limited(weight_decay, "weight_decay")
+        self.b1 = _check_rate(b1, "b1", below=1)
+        self.b2 = _check_rate(b2, "b2", below=1)
+        self.eps = _check_rate(eps, "eps")
+        self.weight_decay = _check_rate(weight_decay, "weight_decay")
         self.adam = adam
         # What an average of ones would be after t steps, 1 - b^t: the averages are divided by it.
         # Averaged like them, because 1 - b^t in float32 would lose the digits that matter.
@@ -229,12 +229,12 @@ class LAMB(Optimizer):
         self.b2_sum.assign(self.b2_sum * self.b2 + (1 - self.b2))
         return [self.b1_sum, self.b2_sum]
 
-    def _moved(self, number: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
+    def _step_of(self, number: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
         mean, square = self.m[number], self.v[number]
         mean.assign(mean * self.b1 + grad * (1 - self.b1))
         square.assign(square * self.b2 + grad.square() * (1 - self.b2))
-        step = self._corrected(mean, self.b1_sum) / (
-            self._corrected(square, self.b2_sum).sqrt() + self.eps
+        step = self._without_bias(mean, self.b1_sum) / (
+            self._without_bias(square, self.b2_sum).sqrt() + self.eps
         )
         if self.weight_decay:
             step = step + param * self.weight_decay
@@ -245,7 +245,7 @@ class LAMB(Optimizer):
         return param - step * rate, [mean, square]
 
     @staticmethod
-    def _corrected(average: Tensor, of_ones: Tensor) -> Tensor:
+    def _without_bias(average: Tensor, of_ones: Tensor) -> Tensor:
         return average / of_ones.to(average.device).cast(average.dtype)
 
 
@@ -307,5 +307,5 @@ class OptimizerGroup(Optimizer):
             raise UserStateError("step: no parameter has a gradient: call backward() first")
         return changed
 
-    def _moved(self, number: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
+    def _step_of(self, number: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
         raise TypeError("a group moves nothing itself")

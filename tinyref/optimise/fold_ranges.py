@@ -44,10 +44,12 @@ def _rebuilt(ast: UOp) -> UOp:
 
 
 def _change(node: UOp, src: tuple[UOp, ...]) -> UOp | None:
-    return _folded(node.with_sources(src), node.arg) if isinstance(node.arg, ReduceArg) else None
+    return (
+        _fold_reduce(node.with_sources(src), node.arg) if isinstance(node.arg, ReduceArg) else None
+    )
 
 
-def _folded(reduce: UOp, arg: ReduceArg) -> UOp:
+def _fold_reduce(reduce: UOp, arg: ReduceArg) -> UOp:
     value = reduce.src[0]
     identity = build.const(reduce.dtype, semantics.reduce_identity(arg.op, reduce.dtype))
     found = [] if _shows_image(value) else choices(reduce)
@@ -173,13 +175,13 @@ def _at_position(root: UOp, choice: Choice, position: UOp) -> UOp:
 
     def change(node: UOp, src: tuple[UOp, ...]) -> UOp:
         if isinstance(node.arg, ViewArg):
-            return _placed(node, node.arg.tracker, src, axis, position)
-        return _resolved(node.with_sources(src))
+            return _place_axis(node, node.arg.tracker, src, axis, position)
+        return _decide_condition(node.with_sources(src))
 
     return rebuild(root, change, done)
 
 
-def _resolved(node: UOp) -> UOp:
+def _decide_condition(node: UOp) -> UOp:
     """A condition or choice that the chosen position decides."""
     if node.op is Ops.WHERE and isinstance(node.src[0].arg, ConstArg):
         return node.src[1] if node.src[0].arg.value else node.src[2]
@@ -194,7 +196,7 @@ def _resolved(node: UOp) -> UOp:
     return node
 
 
-def _placed(
+def _place_axis(
     node: UOp, tracker: ShapeTracker, src: tuple[UOp, ...], axis: int, position: UOp
 ) -> UOp:
     """A VIEW, VALID or IOTA whose axis takes `position`; it is the last one then."""

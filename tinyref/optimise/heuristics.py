@@ -7,7 +7,7 @@ from tinyref.optimise.heuristics_loops import optimised_for_loops
 from tinyref.optimise.plan import Plan
 
 
-def optimised(plan: Plan) -> Plan:
+def heuristic_plan(plan: Plan) -> Plan:
     """`plan` with what the heuristics choose for its device: only legal optimisations."""
     if not plan.axes:
         return plan

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tinyref.optimise.opt import Opt, OptOp
-from tinyref.optimise.plan import LANE_KINDS, Axis, Plan, number_of, varies
+from tinyref.optimise.plan import LANE_KINDS, Axis, Plan, axes_of, number_of
 from tinyref.optimise.strides import Access, accesses, reduce_axes
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
@@ -145,10 +145,10 @@ def _with_block(plan: Plan) -> Plan:
     uses = _extent(plan, rows[-1])
     if uses < PACK_USES or bytes_of_column * vectors < PACK_BYTES:
         return plan
-    return _packed(plan, column, rows[-1], panel[0].slot)
+    return _pack_panel(plan, column, rows[-1], panel[0].slot)
 
 
-def _packed(plan: Plan, column: int, row: int, slot: int) -> Plan:
+def _pack_panel(plan: Plan, column: int, row: int, slot: int) -> Plan:
     """The panel of a buffer in scratch memory, filled inside the columns and outside the rows."""
     first, second = _number(plan, row), _number(plan, column)
     swapped: Plan | None = plan
@@ -221,6 +221,6 @@ def _work(plan: Plan) -> int:
     for node in plan.nodes:
         if node.op in ALU or node.op in (Ops.LOAD, Ops.STORE):
             shown = node.src[0] if node.op is Ops.STORE else node
-            targets = varies(shown)
+            targets = axes_of(shown)
             total += number_of(plan.shape[target] for target in targets)
     return total

@@ -29,24 +29,24 @@ from tinyref.uops.payload import AxisKind
 Move = Callable[[Plan, Opt], Plan | str]
 
 
-def applied(plan: Plan, opt: Opt) -> Plan:
+def apply_opt(plan: Plan, opt: Opt) -> Plan:
     """`plan` with `opt`. Raises `KernelOptError` naming the optimisation and the reason."""
-    found = attempted(plan, opt)
+    found = try_opt(plan, opt)
     if isinstance(found, Plan):
         return found
     raise KernelOptError(f"{opt}: {found}, in a plan of {plan}")
 
 
-def attempted(plan: Plan, opt: Opt) -> Plan | str:
+def try_opt(plan: Plan, opt: Opt) -> Plan | str:
     """`plan` with `opt`, or the reason why that is refused."""
-    found = _moved(plan, opt)
+    found = _move(plan, opt)
     if not isinstance(found, Plan):
         return found
     problem = limit_problem(found)
     return replace(found, opts=(*plan.opts, opt)) if problem is None else problem
 
 
-def _moved(plan: Plan, opt: Opt) -> Plan | str:
+def _move(plan: Plan, opt: Opt) -> Plan | str:
     if opt.spec.has_axis and not 0 <= opt.axis < len(plan.axes):
         return _no_axis(plan, opt.axis)
     return MOVES[opt.op](plan, opt)

@@ -165,7 +165,7 @@ class _Walk:
 
     def _rebuilt(self, node: UOp, context: Context, src: tuple[UOp, ...]) -> UOp:
         if isinstance(node.arg, ViewArg):
-            tracker = self._moved(node.arg.tracker, context, len(src))
+            tracker = self._place_axes(node.arg.tracker, context, len(src))
             memory = node.src[: len(node.src) - len(src)]
             return UOp(node.op, node.dtype, (*memory, *src), ViewArg(tracker))
         if not isinstance(node.arg, ReduceArg):
@@ -189,11 +189,11 @@ class _Walk:
         identity = build.const(node.dtype, reduce_identity(arg.op, node.dtype))
         if all(owner in (OUTPUT, NOBODY) for owner in context):
             return identity
-        tracker = self._moved(ShapeTracker.from_shape(kernel_shape(node)), context, 0)
+        tracker = self._place_axes(ShapeTracker.from_shape(kernel_shape(node)), context, 0)
         everywhere = build.valid(tracker)
         return UOp(Ops.WHERE, node.dtype, (everywhere, identity, identity))
 
-    def _moved(self, tracker: ShapeTracker, context: Context, placed: int) -> ShapeTracker:
+    def _place_axes(self, tracker: ShapeTracker, context: Context, placed: int) -> ShapeTracker:
         """The view with its axes at their new places, and size 1 on all others.
 
         Its last `placed` axes take their positions from values, and stay.

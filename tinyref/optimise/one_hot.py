@@ -122,8 +122,8 @@ def _choices(reduce: UOp, arg: ReduceArg, shown: ShapeTracker | None) -> list[Ch
         for equality, sides in equalities:
             if equality in taken or shape[axis] in (0, 1):
                 continue
-            choice = _solved(axis, shape[axis], equality, *sides)
-            choice = choice or _solved(axis, shape[axis], equality, *reversed(sides))
+            choice = _solve_equality(axis, shape[axis], equality, *sides)
+            choice = choice or _solve_equality(axis, shape[axis], equality, *reversed(sides))
             if choice is not None and _stands_apart(choice, found):
                 found.append(choice)
                 break
@@ -158,7 +158,7 @@ def _equalities(start: Term, identity: ConstArg) -> Iterator[tuple[UOp, tuple[Te
         if node.op in MOVEMENT and shown is not None:
             # Outside of its source a PAD gives 0.
             if node.op is not Ops.PAD or idle == ConstArg(as_const(0, node.dtype)):
-                stack.append((_moved(node, shown), idle))
+                stack.append((_term_of_movement(node, shown), idle))
         elif node.op is Ops.CMPNE and _constant(node.src[1]) is not None and _is_bool(node.src[0]):
             flips = _constant(node.src[1]) == ConstArg(True)
             stack.append(((node.src[0], shown), ConstArg(bool(idle.value) != flips)))
@@ -222,7 +222,9 @@ def _constant(node: UOp) -> ConstArg | None:
 # --- which position makes two sides equal ---------------------------------------------------------
 
 
-def _solved(axis: int, size: sint, equality: UOp, counted: Term, index: Term) -> Choice | None:
+def _solve_equality(
+    axis: int, size: sint, equality: UOp, counted: Term, index: Term
+) -> Choice | None:
     """The choice of `axis` by `counted == index`, if one side counts along it and one does not.
 
     What is added to the counter goes to the other side, in arithmetic that wraps on both.
@@ -269,7 +271,7 @@ def _line(term: Term, axis: int, size: sint) -> tuple[int, int] | None:
     for step in reversed(above):
         if found is None:
             return None
-        found = _stepped(step, *found)
+        found = _extend_line(step, *found)
         if found is None or not all(
             _fits(found[1] + found[0] * end, step.dtype) for end in (0, last)
         ):
@@ -291,7 +293,7 @@ def _mask_of(counted: Term) -> Mask | None:
     return None
 
 
-def _stepped(step: UOp, sign: int, offset: int) -> tuple[int, int] | None:
+def _extend_line(step: UOp, sign: int, offset: int) -> tuple[int, int] | None:
     """The line after one more operation with a constant."""
     if step.op is Ops.CAST:
         return sign, offset
@@ -331,7 +333,7 @@ def _counts(node: UOp, shown: ShapeTracker | None, axis: int) -> tuple[int, int]
 # --- terms ----------------------------------------------------------------------------------------
 
 
-def _moved(node: UOp, shown: ShapeTracker) -> Term:
+def _term_of_movement(node: UOp, shown: ShapeTracker) -> Term:
     """What a movement node shows of its source."""
     source = node.src[0]
     step = apply_movement(ShapeTracker.from_shape(shape_of(source)), node.op, node.arg)
@@ -342,7 +344,7 @@ def _at_value(term: Term) -> Term:
     """The term below movement, but for padding."""
     node, shown = term
     while shown is not None and node.op in MOVEMENT and node.op is not Ops.PAD:
-        node, shown = _moved(node, shown)
+        node, shown = _term_of_movement(node, shown)
     return node, shown
 
 
@@ -382,7 +384,7 @@ def _changing(node: UOp, shown: ShapeTracker | None, axis: int) -> list[Term] | 
     if node.op in ALU:
         return [(source, shown) for source in node.src]
     if shown is not None:
-        return [_moved(node, shown)] if node.op in MOVEMENT else None
+        return [_term_of_movement(node, shown)] if node.op in MOVEMENT else None
     if isinstance(node.arg, ReduceArg):
         return [] if axis in node.arg.axes else [(node.src[0], None)]
     view = node.src[0] if node.op is Ops.LOAD else node

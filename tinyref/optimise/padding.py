@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 
 from tinyref.algebra.kernel_shape import reduced_sizes
-from tinyref.optimise.plan import varies
+from tinyref.optimise.plan import axes_of
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ConstArg, ReduceArg
@@ -30,7 +30,7 @@ def _is_zero_beyond(root: UOp, axis: int) -> bool:
     zero: dict[UOp, bool] = {}
     for node in root.toposort():
         if node.op in (Ops.LOAD, Ops.VALID, Ops.IOTA):
-            zero[node] = axis in varies(node)
+            zero[node] = axis in axes_of(node)
         elif isinstance(node.arg, ConstArg):
             zero[node] = node.arg.value == 0
         else:

@@ -105,9 +105,9 @@ class Plan:
 
         Raises `KernelOptError` with the reason where it is not legal; this plan never changes.
         """
-        from tinyref.optimise.moves import applied
+        from tinyref.optimise.moves import apply_opt
 
-        return applied(self, opt)
+        return apply_opt(self, opt)
 
     def apply_all(self, opts: Iterable[Opt]) -> Plan:
         """The plan with the optimisations applied from left to right.
@@ -118,9 +118,9 @@ class Plan:
 
     def legal(self, opt: Opt) -> Plan | None:
         """The plan with `opt`, or None where that is refused."""
-        from tinyref.optimise.moves import attempted
+        from tinyref.optimise.moves import try_opt
 
-        found = attempted(self, opt)
+        found = try_opt(self, opt)
         return found if isinstance(found, Plan) else None
 
     def __str__(self) -> str:
@@ -178,7 +178,7 @@ class Plan:
         A value that is repeated along an axis changes there too if the axis is padded: it is
         gated off at the positions that padding has added.
         """
-        padded = frozenset(target for target in varies(node) if self.is_padded(target))
+        padded = frozenset(target for target in axes_of(node) if self.is_padded(target))
         targets = changes(node) | padded
         return [axis for axis in self.axes if axis.kind in kinds and axis.target in targets]
 
@@ -248,7 +248,7 @@ def number_of(extents: Iterable[sint]) -> int:
     return math.prod(extent for extent in extents if isinstance(extent, int))
 
 
-def varies(node: UOp) -> frozenset[int]:
+def axes_of(node: UOp) -> frozenset[int]:
     """The axes of the AST along which a node has more than one position."""
     sizes: Sequence[sint] = kernel_shape(node)
     return frozenset(
@@ -264,14 +264,14 @@ def changes(node: UOp) -> frozenset[int]:
     if isinstance(node.arg, ViewArg):
         views = node.arg.tracker.views
         if len(views) > 1 or node.op is Ops.VALID:
-            return varies(node)
+            return axes_of(node)
         (view,) = views
         repeated = [
             stride == 0 and (view.mask is None or view.mask[axis] == (0, view.shape[axis]))
             for axis, stride in enumerate(view.strides)
         ]
         placed = _places_change(node)
-        return frozenset(axis for axis in varies(node) if axis in placed or not repeated[axis])
+        return frozenset(axis for axis in axes_of(node) if axis in placed or not repeated[axis])
     found: frozenset[int] = frozenset().union(*map(changes, node.src))
     return found.difference(node.arg.axes) if isinstance(node.arg, ReduceArg) else found
 

@@ -109,7 +109,7 @@ def _on_tile(plan: Plan, tile: MatrixTile, opt: Opt) -> Plan | str:
         return f"no sum of products fits the types and axes of {tile}"
     if not 0 <= opt.axis < len(found):
         return f"there is no choice {opt.axis} of axes: accepted are 0 to {len(found) - 1}"
-    return _cut(plan, tile, found[opt.axis], opt)
+    return _cut_axes(plan, tile, found[opt.axis], opt)
 
 
 # --- matching -------------------------------------------------------------------------------------
@@ -172,7 +172,7 @@ def _targets(plan: Plan, reduce: UOp, a: UOp, b: UOp) -> Iterator[tuple[int, int
 # --- axes -----------------------------------------------------------------------------------------
 
 
-def _cut(plan: Plan, tile: MatrixTile, product: Product, opt: Opt) -> Plan | str:
+def _cut_axes(plan: Plan, tile: MatrixTile, product: Product, opt: Opt) -> Plan | str:
     axes = list(plan.axes)
     for target, size in zip(product.targets, tile.dims, strict=True):
         number = next(i for i, axis in enumerate(axes) if axis.target == target)

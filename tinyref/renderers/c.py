@@ -33,11 +33,11 @@ from tinyref.renderers.c_types import (
     word_type,
 )
 from tinyref.renderers.payloads import (
-    computed,
     element_of,
     entry_name,
     group_position,
     is_identifier,
+    name_of_value,
     parameter_position,
     payload_of,
     variable_position,
@@ -157,7 +157,7 @@ class _Source:
         return name
 
     def value(self, node: UOp) -> str:
-        return computed(self.names, node)
+        return name_of_value(self.names, node)
 
     def values(self, node: UOp) -> list[str]:
         return [self.value(source) for source in node.src]
@@ -166,7 +166,7 @@ class _Source:
         """One lane of `node`; a scalar is the same in every lane."""
         if node.op is Ops.CONST:
             return self.literal(payload_of(node, ConstArg).value, node.dtype.scalar)
-        name = computed(self.names, node)
+        name = name_of_value(self.names, node)
         return name if node.dtype.lanes == 1 else f"{name}[{number}]"
 
     def literal(self, value: ConstType, dtype: DType) -> str:

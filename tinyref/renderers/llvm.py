@@ -23,10 +23,10 @@ from tinyref.algebra.bounds import bounds, dtype_range
 from tinyref.dtype import ConstType, DType, Kind, PtrDType, dtypes
 from tinyref.errors import UserError
 from tinyref.renderers.payloads import (
-    computed,
     element_of,
     entry_name,
     group_position,
+    name_of_value,
     parameter_position,
     payload_of,
     variable_position,
@@ -185,7 +185,7 @@ class _Function:
 
     def value(self, node: UOp) -> str:
         """The operand for `node`; an accumulator is read where it is used."""
-        name = computed(self.names, node)
+        name = name_of_value(self.names, node)
         if node.op is Ops.DEFINE_ACC or node.op is Ops.UPDATE_ACC:
             return self.emit(f"load {value_type(node.dtype)}, ptr {name}")
         return name
@@ -256,7 +256,7 @@ class _Function:
         return name
 
     def update_acc(self, node: UOp) -> str:
-        name = computed(self.names, node.src[0])
+        name = name_of_value(self.names, node.src[0])
         self.lines.append(f"  store {self.typed(node.src[1])}, ptr {name}")
         return name
 
@@ -287,7 +287,7 @@ class _Function:
     def close_range(self, node: UOp) -> None:
         opened = node.src[0]
         kind = value_type(opened.dtype)
-        name = computed(self.names, opened)
+        name = name_of_value(self.names, opened)
         label = name[1:]
         self.lines.append(f"  br label %{label}.latch")
         self.start_block(f"{label}.latch")
@@ -310,7 +310,7 @@ class _Function:
         return label
 
     def close_if(self, node: UOp) -> None:
-        label = computed(self.names, node.src[0])
+        label = name_of_value(self.names, node.src[0])
         self.lines.append(f"  br label %{label}.end")
         self.start_block(f"{label}.end")
 

@@ -103,7 +103,7 @@ def group_position(program: Program, node: UOp) -> int:
     return len(program.variables)
 
 
-def computed(names: Mapping[UOp, str], node: UOp) -> str:
+def name_of_value(names: Mapping[UOp, str], node: UOp) -> str:
     """What a source calls `node`. Raises `UserError` for a program that uses it too early."""
     name = names.get(node)
     if name is None:

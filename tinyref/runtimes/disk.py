@@ -27,9 +27,9 @@ def file_size(path: str) -> int:
     try:
         found = os.stat(path)
     except (OSError, ValueError) as error:
-        raise _failed(path, "cannot be read", error) from error
+        raise _failure(path, "cannot be read", error) from error
     if not stat.S_ISREG(found.st_mode):
-        raise DeviceError(_device(path), f"{_shown(path)} is not a regular file")
+        raise DeviceError(_device(path), f"{_one_line(path)} is not a regular file")
     return found.st_size
 
 
@@ -53,7 +53,7 @@ def replace_file(path: str, pieces: Iterable[memoryview | bytes]) -> None:
     try:
         descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     except (OSError, ValueError) as error:
-        raise _failed(path, "cannot be written", error) from error
+        raise _failure(path, "cannot be written", error) from error
     try:
         with open(descriptor, "wb", buffering=0) as file:
             if mode != 0o666:
@@ -73,14 +73,14 @@ def _write_all(path: str, descriptor: int, data: memoryview) -> None:
         while written < data.nbytes:
             written += os.write(descriptor, data[written : written + WRITE_BYTES])
     except OSError as error:
-        raise _failed(path, "cannot be written", error) from error
+        raise _failure(path, "cannot be written", error) from error
 
 
 def _rename(path: str, fresh: str, target: str) -> None:
     try:
         os.replace(fresh, target)
     except OSError as error:
-        raise _failed(path, "cannot be written", error) from error
+        raise _failure(path, "cannot be written", error) from error
 
 
 class MappedFile:
@@ -108,14 +108,14 @@ class MappedFile:
                     self._mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
             self._check(self._mapping.size())
         except (OSError, ValueError) as error:
-            raise _failed(self.path, "cannot be read", error) from error
+            raise _failure(self.path, "cannot be read", error) from error
         return self._mapping
 
     def _check(self, found: int) -> None:
         if found < self.nbytes:
             raise DeviceError(
                 _device(self.path),
-                f"{_shown(self.path)} has {found} bytes, {self.nbytes} are needed: truncated",
+                f"{_one_line(self.path)} has {found} bytes, {self.nbytes} are needed: truncated",
             )
 
     def open(self) -> None:
@@ -255,14 +255,14 @@ class DiskBackend(DataOnlyBackend):
 
 
 def _device(path: str) -> str:
-    return f"DISK:{_shown(path)}"
+    return f"DISK:{_one_line(path)}"
 
 
-def _shown(path: str) -> str:
+def _one_line(path: str) -> str:
     """The path on one line, whatever characters it has."""
     return path if path.isprintable() else ascii(path)
 
 
-def _failed(path: str, what: str, error: Exception) -> DeviceError:
+def _failure(path: str, what: str, error: Exception) -> DeviceError:
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return DeviceError(_device(path), f"{what}: {reason}")

@@ -35,8 +35,8 @@ def identity(backend: Any) -> Identity:
     found = {
         **surroundings(),
         **{f"environment {name}": value for name, value in environment(backend).items()},
-        "compiler": _asked(lambda: backend.compiler.key),
-        "sources of the backend": _asked(lambda: source_hash(backend.__class__)),
+        "compiler": _answer_of_driver(lambda: backend.compiler.key),
+        "sources of the backend": _answer_of_driver(lambda: source_hash(backend.__class__)),
     }
     for kind, question in (
         ("version", lambda: dict(backend.versions())),
@@ -65,7 +65,7 @@ def surroundings() -> Identity:
         **{f"library {name}": version for name, version in library_versions().items()},
         **{
             f"flag {name}": str(value)
-            for name, value in config.changed().items()
+            for name, value in config.changed_flags().items()
             # Which device it is goes by its name, whether that is the default or not.
             if name != "DEVICE" and config.FLAGS[name].effect is not config.Effect.OUTPUT
         },
@@ -118,7 +118,7 @@ def _part(text: str, start: int) -> str:
     return f"{'...' if start else ''}{text[start:end]}{'...' if end < len(text) else ''}"
 
 
-def _asked(question: Callable[[], Any]) -> str:
+def _answer_of_driver(question: Callable[[], Any]) -> str:
     try:
         return str(question())
     except Exception as error:  # of a vendor's code, which may raise anything

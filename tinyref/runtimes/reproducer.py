@@ -69,11 +69,11 @@ class Wanted:
         if not wrong.size:
             return ""
         first = int(wrong[0])
-        values = [_shown(array[first : first + 1]) for array in (self.values, actual)]
+        values = [_format_value(array[first : first + 1]) for array in (self.values, actual)]
         return f"element {self.places[first]}: expected {values[0]}, got {values[1]}"
 
 
-def _shown(values: Array) -> str:
+def _format_value(values: Array) -> str:
     bits = int.from_bytes(values.tobytes(), sys.byteorder)
     return f"{values[0]} (0x{bits:0{2 * values.dtype.itemsize}x})"
 
@@ -112,27 +112,27 @@ def check(launch: Launch, wanted: Sequence[Wanted]) -> str:
         for poison in POISONS:
             problem = _problem(launch, wanted, poison)
             if problem:
-                return f"wrong: {problem}\n{_blamed(launch)}"
+                return f"wrong: {problem}\n{_first_difference(launch)}"
         # Loaded anew, so that the first launch of the kernel is the other one.
         forget_kernels()
-        _launched(_with_other_inputs(launch), POISONS[0])
+        _launch(_with_other_inputs(launch), POISONS[0])
         problem = _problem(launch, wanted, POISONS[0])
     except TinyrefError as error:
         return f"wrong: {type(error).__name__}: {error}"
     return f"wrong after a launch with other inputs: {problem}" if problem else ""
 
 
-def _blamed(launch: Launch) -> str:
+def _first_difference(launch: Launch) -> str:
     return first_difference(launch.device, launch.program, launch.inputs, launch.bindings)
 
 
-def _launched(launch: Launch, poison: int) -> list[Array]:
+def _launch(launch: Launch, poison: int) -> list[Array]:
     return values_of(launch.device, launch.program, launch.inputs, launch.bindings, poison)
 
 
 def _problem(launch: Launch, wanted: Sequence[Wanted], poison: int) -> str:
     slots = [parameter.slot for parameter in launch.program.parameters]
-    found = _launched(launch, poison)
+    found = _launch(launch, poison)
     for item in wanted:
         dtype = item.values.dtype
         problem = item.problem(found[slots.index(item.slot)].view(dtype))

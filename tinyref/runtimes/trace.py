@@ -85,7 +85,7 @@ def first_difference(
 ) -> str:
     """A sentence that names the first node of `program` with another value on `device`."""
     end = time.monotonic() + MAX_SECONDS
-    for traced in _traced(program, bindings):
+    for traced in _traced_programs(program, bindings):
         if time.monotonic() > end:
             return f"no node differs up to {node_text(traced.node)}; looked no further"
         try:
@@ -160,7 +160,7 @@ def ulps_apart(found: Array, wanted: Array) -> Array:
     return np.where(nan | other, np.where(nan & other, 0.0, np.inf), apart)
 
 
-def _traced(program: Program, bindings: Mapping[str, int]) -> Iterator[_Traced]:
+def _traced_programs(program: Program, bindings: Mapping[str, int]) -> Iterator[_Traced]:
     """A program for each node that has a value: launch indices first, the others in their order."""
     seen: set[UOp] = set()
     places: list[tuple[int, tuple[UOp, ...]]] = []
@@ -201,7 +201,7 @@ def _trace(
     dtype = node.dtype.scalar
     memory = build.define_global(slot, dtype, count)
     stores = _stores(memory, node, axes)
-    uops = _inserted(program.uops, place, stores)
+    uops = _insert_stores(program.uops, place, stores)
     parameter = Parameter(slot, dtype, count, True, False)
     named = tuple((_axis_name(axis), extent) for axis, extent in axes)
     traced = replace(program, uops=uops, parameters=(*program.parameters, parameter))
@@ -251,7 +251,7 @@ def _as_int32(axis: UOp) -> UOp:
     return axis if axis.dtype is dtypes.int32 else build.cast(axis, dtypes.int32)
 
 
-def _inserted(uops: tuple[UOp, ...], place: int, stores: Sequence[UOp]) -> tuple[UOp, ...]:
+def _insert_stores(uops: tuple[UOp, ...], place: int, stores: Sequence[UOp]) -> tuple[UOp, ...]:
     """`uops` with stores after the node at `place`, each node once in what is open there."""
     scopes: list[set[UOp]] = [set()]
     found: list[UOp] = []

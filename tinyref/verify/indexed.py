@@ -73,13 +73,13 @@ def has_one_update(node: UOp, graph: Graph, _: int) -> Finding:
 
 
 @node_fact
-def _closed(node: UOp) -> Ranges:
+def _ranges_closed_below(node: UOp) -> Ranges:
     """The ranges whose results the node uses."""
-    closed = _union(map(_closed, node.src))
+    closed = _union(map(_ranges_closed_below, node.src))
     if node.op is Ops.REDUCE:
         return closed.union(node.src[1:])
     if node.op is Ops.UPDATE_ACC:
-        return closed.union(_accumulated(node))
+        return closed.union(_ranges_of_update(node))
     return closed
 
 
@@ -94,7 +94,7 @@ def _open(node: UOp) -> Ranges:
     if node.op is Ops.REDUCE:
         return ranges.difference(node.src[1:])
     if node.op is Ops.UPDATE_ACC:
-        return ranges.difference(_accumulated(node))
+        return ranges.difference(_ranges_of_update(node))
     if node.op in (Ops.AFTER, Ops.BARRIER):
         # A range among the sources of these is one that is over by then.
         return ranges.difference(source for source in node.src if source.op is Ops.RANGE)
@@ -110,7 +110,7 @@ def _union(sets: Iterable[Ranges]) -> Ranges:
     return found
 
 
-def _accumulated(update: UOp) -> tuple[UOp, ...]:
+def _ranges_of_update(update: UOp) -> tuple[UOp, ...]:
     return skip_after(update.src[0]).src[1:]
 
 
@@ -146,7 +146,7 @@ def _across(node: UOp, inside: Ranges, results: Ranges) -> tuple[Ranges, Ranges]
     if node.op is Ops.RANGE:
         return inside | {node}, results
     if node.op in (Ops.REDUCE, Ops.UPDATE_ACC):
-        over = frozenset(node.src[1:] if node.op is Ops.REDUCE else _accumulated(node))
+        over = frozenset(node.src[1:] if node.op is Ops.REDUCE else _ranges_of_update(node))
         return inside - over, results | over
     # A range among the sources of the others is one that is over by then.
     return inside - frozenset(each for each in node.src if each.op is Ops.RANGE), results
@@ -157,7 +157,7 @@ def stands_on_one_side_of_a_loop(node: UOp, graph: Graph, _: int) -> Finding:
     """No node uses both the counter of a range and the result of that range."""
     if node.op in _ANYWHERE:
         return None
-    closed = _closed(node)
+    closed = _ranges_closed_below(node)
     if not closed:
         return None
     both = _open(node) & closed

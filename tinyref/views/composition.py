@@ -173,7 +173,7 @@ def _through(outer: View, inner: View) -> View | None:
         ]
     for total, begin in zip(strides, first, strict=True):
         start = start - total * begin
-    masked = _masked(lines, runs, first, box)
+    masked = _box_of_masks(lines, runs, first, box)
     if masked is None:
         return None
     if any(at_most(end, begin) for begin, end in masked):
@@ -182,7 +182,7 @@ def _through(outer: View, inner: View) -> View | None:
     return View(outer.shape, tuple(map(lower, strides)), lower(start), mask)
 
 
-def _masked(
+def _box_of_masks(
     lines: list[_Line], runs: list[_Run], first: list[Extent], box: list[tuple[Extent, Extent]]
 ) -> list[tuple[Extent, Extent]] | None:
     """The box of positions that the masks of all runs leave over; None if they leave no box.
@@ -202,7 +202,7 @@ def _masked(
             for axis, step in enumerate(line.steps):
                 if step == 0:
                     continue
-                begin, end = _cut(line, run, first, box, axis)
+                begin, end = _bounds_from_mask(line, run, first, box, axis)
                 if at_most(end, begin):
                     return [(0, 0)] * len(box) if box else None
                 if (begin, end) != box[axis]:
@@ -221,7 +221,7 @@ def _masked(
     return box
 
 
-def _cut(
+def _bounds_from_mask(
     line: _Line, run: _Run, first: list[Extent], box: list[tuple[Extent, Extent]], axis: int
 ) -> tuple[Extent, Extent]:
     """What the mask of `run` can leave of one axis, whatever the other axes are."""

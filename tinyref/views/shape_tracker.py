@@ -269,7 +269,7 @@ def _flat(view: View, positions: Sequence[UOp], conditions: list[UOp]) -> UOp:
     if view.touches_nothing:
         conditions.append(build.const(dtypes.bool, False))
         return build.const(dtypes.index, 0)
-    total = _weighted(positions, view.strides, view.offset)
+    total = _element_number(positions, view.strides, view.offset)
     for position, size, bounds in zip(positions, view.shape, view.mask or (), strict=False):
         if bounds[0] != 0:
             conditions.append(build.at_least(position, as_node(bounds[0])))
@@ -278,7 +278,7 @@ def _flat(view: View, positions: Sequence[UOp], conditions: list[UOp]) -> UOp:
     return total
 
 
-def _weighted(positions: Sequence[UOp], strides: Shape, offset: sint) -> UOp:
+def _element_number(positions: Sequence[UOp], strides: Shape, offset: sint) -> UOp:
     """The sum of positions times strides, and the offset, in normal form as far as it is known."""
     known = Linear({}, 0)
     others: list[UOp] = []
@@ -389,7 +389,7 @@ def _invert_view(start: ShapeTracker, view: View, shape: Shape) -> ShapeTracker 
     order = sorted(kept, key=by_step)
     moved = start.flip(backwards).permute((*order, *(a for a in range(rank) if a not in kept)))
     flat = _spread(moved, [steps[axis] for axis in order])
-    return None if flat is None else _placed(flat, low, shape)
+    return None if flat is None else _moved_to_element(flat, low, shape)
 
 
 def _by_step(steps: list[Extent], left: int, right: int) -> int:
@@ -420,7 +420,7 @@ def _spread(moved: ShapeTracker, steps: list[Extent]) -> ShapeTracker | None:
     return tracker.reshape((product(tracker.shape),))
 
 
-def _placed(flat: ShapeTracker, low: Extent, shape: Shape) -> ShapeTracker | None:
+def _moved_to_element(flat: ShapeTracker, low: Extent, shape: Shape) -> ShapeTracker | None:
     """`flat` moved to start at element `low` of a row of all elements of `shape`."""
     total = lift(product(shape))
     length = lift(flat.shape[0])

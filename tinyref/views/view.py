@@ -62,7 +62,7 @@ class View:
         found = _interned.get((shape, strides, offset, mask))
         if found is not None:
             return found
-        members = _normal_form(*_checked(shape, strides, offset, mask))
+        members = _normal_form(*_check_members(shape, strides, offset, mask))
         found = _interned.get(members)
         if found is not None:
             return found
@@ -235,7 +235,7 @@ def nowhere(shape: Shape) -> View | None:
     return View(shape, (0,) * rank, 0, ((0, 0),) * rank) if rank else None
 
 
-def _checked(
+def _check_members(
     shape: Shape, strides: Shape, offset: sint, mask: Mask | None
 ) -> tuple[Shape, Shape, sint, Mask]:
     sizes = tuple(as_size(size, "view shape") for size in shape)

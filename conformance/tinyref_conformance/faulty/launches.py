@@ -30,7 +30,7 @@ def _special(
     return change(values) if scope == wrong_scope and dim == 0 else values
 
 
-def _halved(values: Array) -> Array:
+def _round_to_even(values: Array) -> Array:
     return np.asarray(values - values % 2)
 
 
@@ -39,7 +39,7 @@ class WrongGroupIndex(_Unchecked):
 
     @property
     def hooks(self) -> Hooks:
-        return Hooks(special=functools.partial(_special, "group", _halved))
+        return Hooks(special=functools.partial(_special, "group", _round_to_even))
 
 
 class WrongItemIndex(_Unchecked):

@@ -171,11 +171,11 @@ def _row(row: RowResult, place: int, failures: list[int], hidden: int) -> dict[s
 
 
 def _failure(case: CaseResult) -> dict[str, Any]:
-    details = {key: _cut(value) for key, value in (case.details or {}).items()}
+    details = {key: _clip_value(value) for key, value in (case.details or {}).items()}
     return {
         "id": case.id,
         "status": case.status.value,
-        "message": _cut(case.message),
+        "message": _clip_value(case.message),
         "phase": case.phase,
         "attempts": case.attempts,
         "max": number_to_json(case.max_ulp),
@@ -185,7 +185,7 @@ def _failure(case: CaseResult) -> dict[str, Any]:
     }
 
 
-def _cut(value: Any) -> Any:
+def _clip_value(value: Any) -> Any:
     if isinstance(value, str) and len(value) > TEXT_LENGTH:
         return f"{value[:TEXT_LENGTH]}\n... the rest is in report.json"
     return value

@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 
 from tinyref import config
-from tinyref.codegen.compile import planned
+from tinyref.codegen.compile import plan_for
 from tinyref.errors import TinyrefError, VerifyError
 from tinyref.interpret import run_program
 from tinyref.interpret.evaluate import evaluate
@@ -137,7 +137,7 @@ class _Search:
     def _heuristics(self, subject: Subject) -> Opts:
         try:
             with config.Context(THREADS=THREADS):
-                return planned(subject.ast, self.capabilities).opts
+                return plan_for(subject.ast, self.capabilities).opts
         except TinyrefError:
             return ()
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from tinyref.optimise.normal_form import OUTPUT
 from tinyref.optimise.opt import OptOp
-from tinyref.optimise.plan import Plan, varies
+from tinyref.optimise.plan import Plan, axes_of
 from tinyref.uops import build
 from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp, substitute
@@ -82,9 +82,9 @@ def _at_zero(root: UOp, target: int) -> UOp:
     """`root` with 0 for everything that is loaded and moves along the axis."""
     zeros: dict[UOp, UOp] = {}
     for node in root.toposort():
-        if node.op in (Ops.LOAD, Ops.VALID, Ops.IOTA) and target in varies(node):
+        if node.op in (Ops.LOAD, Ops.VALID, Ops.IOTA) and target in axes_of(node):
             zeros[node] = build.const(node.dtype, 0)
-        elif node.op is Ops.REDUCE and target in varies(node):
+        elif node.op is Ops.REDUCE and target in axes_of(node):
             # A sum, product or maximum of zeros is 0; of anything else one term decides it.
             zeros[node] = substitute(node.src[0], zeros)
     return substitute(root, zeros)
@@ -103,6 +103,6 @@ def _tile_problem(plan: Plan) -> str:
     if use is None:
         return ""
     m, n, k = use.targets
-    if n in varies(use.a) - {m, k} and n not in varies(use.b):
+    if n in axes_of(use.a) - {m, k} and n not in axes_of(use.b):
         return "the operands of the tile are exchanged"
     return ""

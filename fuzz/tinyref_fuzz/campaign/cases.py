@@ -22,7 +22,7 @@ import tinyref_fuzz
 import tinyref_spec
 from tinyref.algebra.rewrite import counting_rules
 from tinyref.dtype import dtypes
-from tinyref.errors import UserError, explained
+from tinyref.errors import UserError, explain_error
 from tinyref.optimise.opt import OptOp
 from tinyref.uops.ops import Ops
 from tinyref_fuzz.generate.corpus.collection import kernels_from_json
@@ -154,7 +154,7 @@ def verdict_of(judge: Judge, case: Case, thorough: bool | None = None) -> Verdic
     except MemoryError:
         return Verdict(Pair.DEVICE, Symptom.MEMORY, "out of memory")
     except Exception as error:  # nothing that one case does may end a campaign
-        return Verdict(Pair.PLAIN, Symptom.ERROR, explained(error))
+        return Verdict(Pair.PLAIN, Symptom.ERROR, explain_error(error))
 
 
 @dataclass(frozen=True)
@@ -197,7 +197,9 @@ def result_of(
         try:
             case = case_at(judge, seed, number, policy, guide, kernels)
         except Exception as error:  # a generator that fails is a bug as well, and costs one case
-            verdict = Verdict(Pair.PLAIN, Symptom.ERROR, f"while generating: {explained(error)}")
+            verdict = Verdict(
+                Pair.PLAIN, Symptom.ERROR, f"while generating: {explain_error(error)}"
+            )
         else:
             pairs = pairs_of(case.opts)
             verdict = verdict_of(judge, case)

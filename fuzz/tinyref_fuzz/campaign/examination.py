@@ -11,7 +11,7 @@ import signal
 from dataclasses import replace
 
 from tinyref import reproduce
-from tinyref.errors import explained
+from tinyref.errors import explain_error
 from tinyref.runtimes.identity import device_settings
 from tinyref_fuzz.campaign.cases import case_at
 from tinyref_fuzz.campaign.task import Examination, Setup, Task
@@ -53,7 +53,7 @@ def examined(
     try:
         case = case_at(judge, setup.seed, task.first, setup.policy, task.guide, kernels)
     except Exception as error:  # the finding may be that it cannot be made
-        return unexamined(task, f"the case cannot be made: {explained(error)}")
+        return unexamined(task, f"the case cannot be made: {explain_error(error)}")
     if attempt > 1 or verdict.symptom in HOPELESS:
         problem = "its examination ended the process" if attempt > 1 else ""
         return _as_it_is(setup, task, case, problem)
@@ -64,7 +64,7 @@ def examined(
         else:
             found = examine(case, verdict, setup.device, setup.examine_seconds)
     except Exception as error:  # a bug of the reducer must not hide the finding
-        return _as_it_is(setup, task, case, f"not reduced: {explained(error)}")
+        return _as_it_is(setup, task, case, f"not reduced: {explain_error(error)}")
     return _reduced(setup, task, found)
 
 

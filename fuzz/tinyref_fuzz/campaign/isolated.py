@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tinyref.errors import UserError, explained
+from tinyref.errors import UserError, explain_error
 from tinyref.machine import usable_memory
 from tinyref.optimise.opt import opts_text, parse_opts
 from tinyref.processes import Death, Limits, Message
@@ -163,7 +163,7 @@ def _open_judge(configuration: Message, send: Send) -> tuple[object, Answer]:
             case = record_from_json(request["case"]).case
             return TASKS[request["task"]](judge, case, request)
         except Exception as error:  # what a broken compiler raises ends this task alone
-            return {"problem": explained(error)}
+            return {"problem": explain_error(error)}
 
     return None, answer
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tinyref.foreign import made
+from tinyref.foreign import dataclass_from
 from tinyref_fuzz.campaign.cases import CaseResult, Guide, code_version
 from tinyref_spec.kernel_case import Blame, Verdict
 from tinyref_spec.kernel_case.document import (
@@ -99,7 +99,9 @@ class Examination:
     def from_json(data: object) -> Examination:
         """Raises `ValueError` for what `to_json` does not give."""
         members = read_object(data, "examination")
-        return made(Examination, {**members, "blame": blame_from_json(members.get("blame"))})
+        return dataclass_from(
+            Examination, {**members, "blame": blame_from_json(members.get("blame"))}
+        )
 
 
 @dataclass(frozen=True)

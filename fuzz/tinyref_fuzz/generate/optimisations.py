@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
 from tinyref.device import Capabilities
-from tinyref.optimise.heuristics import optimised
+from tinyref.optimise.heuristics import heuristic_plan
 from tinyref.optimise.opt import KernelOptError, Opt, OptOp, opts_text
 from tinyref.optimise.plan import Plan
 from tinyref.uops.node import UOp
@@ -105,7 +105,7 @@ class _Drawn:
         """What is accepted though it is doubtful comes on top of the `wanted` lists."""
         tape = self.tape
         plan = Plan.of(self.ast, self.capabilities)
-        plans = [optimised(plan)]
+        plans = [heuristic_plan(plan)]
         self._keep(plans[0])
         weights = {op: weight * self.policy.opts.get(op, 1) for op, weight in WEIGHTS.items()}
         recipes, shares = fitting_recipes(plan)

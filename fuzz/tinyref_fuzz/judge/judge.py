@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tinyref import config
-from tinyref.codegen.compile import compile_kernel, planned
+from tinyref.codegen.compile import compile_kernel, plan_for
 from tinyref.device import Buffer, Device
 from tinyref.dtype import ImageDType, from_numpy_dtype
 from tinyref.interpret.evaluate import evaluate
@@ -112,7 +112,7 @@ class Judge:
         if case.opts:
             return case.opts
         with config.Context(THREADS=THREADS):
-            chosen = planned(case.ast, self.capabilities).opts
+            chosen = plan_for(case.ast, self.capabilities).opts
         return (chosen,) if chosen else ()
 
     def failing_opts(self, case: Case, verdict: Verdict) -> Opts:
@@ -270,7 +270,7 @@ class _Trial:
         if not self.everything:
             return
         with errors_from(lambda: "plan"):
-            applied = planned(self.case.ast, self.judge.capabilities, opts).opts
+            applied = plan_for(self.case.ast, self.judge.capabilities, opts).opts
         if applied != opts:
             told_as = opts_text(applied) or "none"
             raise TroubleError(Symptom.ERROR, f"plan: {opts_text(opts)} gave a plan of {told_as}")

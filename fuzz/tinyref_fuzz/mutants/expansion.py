@@ -59,8 +59,8 @@ ACCESSES = (
     _access(
         name="packed-store-ungated",
         module=_COPIES,
-        old="moved(run.site.base, start)), vector, run.site.gate",
-        new="moved(run.site.base, start)), vector, "
+        old="shift(run.site.base, start)), vector, run.site.gate",
+        new="shift(run.site.base, start)), vector, "
         "run.site.gate if vector.dtype.lanes == 1 else None",
         resembles="stores put together to a vector lost the gate that each of them had",
     ),

@@ -33,13 +33,13 @@ STORES = (
     ),
     _store(
         name="second-output-under-first-gate",
-        old="        written = varies(store.src[0])",
-        new="        written = varies(self.plan.form.ast.src[0].src[0])",
+        old="        written = axes_of(store.src[0])",
+        new="        written = axes_of(self.plan.form.ast.src[0].src[0])",
         resembles="every output of a kernel was stored under the gate of the first",
     ),
     _store(
         name="padded-store-ungated",
-        old="        gated = varies(view) if targets is None else targets",
+        old="        gated = axes_of(view) if targets is None else targets",
         new="        gated = frozenset() if targets is None else targets",
         resembles="positions that padding has added were read and written like all others",
         causes=("PADTO", "TC"),

@@ -226,7 +226,7 @@ def columns(operation: Operation, kind: str, number: int) -> tuple[Array, ...]:
         return _shift_batch(sources[0], number, kind)
     maker = {"random": samples.random_bits, "moderate": samples.moderate}.get(kind)
     if maker is None:
-        return (samples.spaced(sources[0], LANES, offset=number * 7919 + number),)
+        return (samples.spaced_patterns(sources[0], LANES, offset=number * 7919 + number),)
     return tuple(
         maker(dtype, LANES, 1000 * number + position) for position, dtype in enumerate(sources)
     )
@@ -248,7 +248,7 @@ def _table(sources: tuple[DType, ...], number: int) -> tuple[Array, ...]:
         grids = [samples.edges(dtype) if dtype.is_bool else _all(dtype) for dtype in sources]
         mesh = np.meshgrid(*[np.arange(len(grid)) for grid in grids], indexing="ij")
         picked = [grid[place.ravel()] for grid, place in zip(grids, mesh, strict=True)]
-        return samples.fitted(picked, LANES)
+        return samples.fit_columns(picked, LANES)
     # A block of pairs has every value on the right.
     return samples.pair_table(sources[0], sources[1], number * LANES + np.arange(LANES))
 

@@ -93,7 +93,7 @@ def _fill(dtype: DType, size: int, case_id: str, device: DeviceUnderTest) -> Mea
     return _store_constant(dtype, _constants(dtype)[0], size, case_id, device)
 
 
-def _sized(
+def _sized_checks(
     make: Callable[..., Measurement], dtype: DType, sizes: tuple[int, ...], name: str = "size"
 ) -> list[Check]:
     return [Check(f"{name}:{size}", functools.partial(make, dtype, size)) for size in sizes]
@@ -102,8 +102,12 @@ def _sized(
 def _element_checks(dtype: DType) -> list[Check]:
     """Every element has a launch index or a turn of a loop of its own, whatever the size."""
     is_number = dtype in (*dtypes.ints, *dtypes.floats)
-    added = _sized(_add, dtype, SIZES, "add") if is_number else []
-    return [*_sized(_fill, dtype, SIZES, "store"), *_sized(_copy, dtype, SIZES, "copy"), *added]
+    added = _sized_checks(_add, dtype, SIZES, "add") if is_number else []
+    return [
+        *_sized_checks(_fill, dtype, SIZES, "store"),
+        *_sized_checks(_copy, dtype, SIZES, "copy"),
+        *added,
+    ]
 
 
 Shape = tuple[int, ...]
@@ -405,7 +409,7 @@ def rows() -> Iterator[Row]:
             dtype.name,
             EXACT,
             kernel_needs(dtype),
-            functools.partial(_sized, _copy, dtype, STRAIGHT_SIZES),
+            functools.partial(_sized_checks, _copy, dtype, STRAIGHT_SIZES),
         )
         yield make_row(
             f"kernel.elements.{dtype.name}",
@@ -428,7 +432,7 @@ def rows() -> Iterator[Row]:
             dtype.name,
             EXACT,
             kernel_needs(dtype),
-            functools.partial(_sized, _add, dtype, STRAIGHT_SIZES),
+            functools.partial(_sized_checks, _add, dtype, STRAIGHT_SIZES),
         )
         yield make_row(
             f"kernel.one_alu.mul.{dtype.name}",
@@ -439,7 +443,7 @@ def rows() -> Iterator[Row]:
             dtype.name,
             EXACT,
             kernel_needs(dtype),
-            functools.partial(_sized, _multiply, dtype, STRAIGHT_SIZES),
+            functools.partial(_sized_checks, _multiply, dtype, STRAIGHT_SIZES),
         )
     yield from _view_rows()
     yield make_row(

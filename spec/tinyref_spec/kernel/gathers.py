@@ -46,7 +46,7 @@ class Gather:
         return kernel_of(self.value, *self.shape)
 
 
-def chosen(
+def one_hot_reduce(
     counter: UOp,
     index: UOp,
     value: UOp,
@@ -66,7 +66,9 @@ def along(
     return iota(move(shaped(shape[axis])).reshape(ones).expand(shape))
 
 
-def loaded(slot: int, dtype: DType, axes: tuple[int, ...], *shape: sint, size: int = 0) -> UOp:
+def repeated_load(
+    slot: int, dtype: DType, axes: tuple[int, ...], *shape: sint, size: int = 0
+) -> UOp:
     """A row-major buffer that has `axes` of `shape`, and is repeated along the others."""
     ones = tuple(extent if other in axes else 1 for other, extent in enumerate(shape))
     tracker = shaped(*ones).expand(shape)
@@ -81,9 +83,9 @@ TABLE = (10.0, 20.0, 30.0, 40.0)
 def simple(index_type: DType, places: Values, expected: Values) -> Gather:
     """Elements of four, by an index of any type."""
     count = len(places)
-    index = loaded(1, index_type, (0,), count, 4)
+    index = repeated_load(1, index_type, (0,), count, 4)
     counter = build.cast(along(1, count, 4), index_type)
-    value = chosen(counter, index, loaded(2, F32, (1,), count, 4))
+    value = one_hot_reduce(counter, index, repeated_load(2, F32, (1,), count, 4))
     return Gather(value, (count, 1), ((index_type, places), (F32, TABLE)), expected)
 
 
@@ -91,23 +93,25 @@ def row_wise(places: Values, table: Values, expected: Values) -> Gather:
     """Rows of two of a table."""
     count, rows = len(places), len(table) // 2
     shape = (count, rows, 2)
-    index = loaded(1, I32, (0,), *shape)
-    value = chosen(along(1, *shape), index, loaded(2, F32, (1, 2), *shape))
+    index = repeated_load(1, I32, (0,), *shape)
+    value = one_hot_reduce(along(1, *shape), index, repeated_load(2, F32, (1, 2), *shape))
     return Gather(value, (count, 1, 2), ((I32, places), (F32, table)), expected)
 
 
 def by_reduce(op: Ops, dtype: DType, table: Values, expected: Values) -> Gather:
     """The elements at 1, 3 and 9, which is outside, of four, by a reduce."""
-    index = loaded(1, I32, (0,), 3, 4)
-    value = chosen(along(1, 3, 4), index, loaded(2, dtype, (1,), 3, 4), op=op)
+    index = repeated_load(1, I32, (0,), 3, 4)
+    value = one_hot_reduce(along(1, 3, 4), index, repeated_load(2, dtype, (1,), 3, 4), op=op)
     return Gather(value, (3, 1), ((I32, (1, 3, 9)), (dtype, table)), expected)
 
 
-def counted(move: Callable[[ShapeTracker], ShapeTracker], size: int, expected: Values) -> Gather:
+def moved_range(
+    move: Callable[[ShapeTracker], ShapeTracker], size: int, expected: Values
+) -> Gather:
     """The places of 0 to 9 in a moved range: its elements are 10, 11, 12 ..."""
-    index = loaded(1, I32, (0,), 10, size)
+    index = repeated_load(1, I32, (0,), 10, size)
     ten = build.add(along(1, 10, size), 10)
-    value = chosen(along(1, 10, size, move=move), index, ten)
+    value = one_hot_reduce(along(1, 10, size, move=move), index, ten)
     return Gather(value, (10, 1), ((I32, range(10)),), expected)
 
 
@@ -133,8 +137,10 @@ INDICES: dict[str, Gather] = {
     ),
     "sum_of_integers": by_reduce(Ops.ADD, dtypes.int8, (1, -128, 2, 127), (-128, 127, 0)),
     "float16": by_reduce(Ops.ADD, dtypes.float16, (1.0, 0.5, 2.0, 65504.0), (0.5, 65504.0, 0.0)),
-    "flipped": counted(lambda t: t.flip((0,)), 4, (13, 12, 11, 10, 0, 0, 0, 0, 0, 0)),
-    "part": counted(lambda t: shaped(9).shrink(((3, 7),)), 4, (0, 0, 0, 10, 11, 12, 13, 0, 0, 0)),
+    "flipped": moved_range(lambda t: t.flip((0,)), 4, (13, 12, 11, 10, 0, 0, 0, 0, 0, 0)),
+    "part": moved_range(
+        lambda t: shaped(9).shrink(((3, 7),)), 4, (0, 0, 0, 10, 11, 12, 13, 0, 0, 0)
+    ),
 }
 
 
@@ -144,9 +150,9 @@ INDICES: dict[str, Gather] = {
 def _moved_counter() -> Gather:
     """The counter has something added to it, on the other side something is taken away."""
     shape = (3, 5)
-    first, second = loaded(1, I32, (0,), *shape), loaded(2, I32, (0,), *shape)
+    first, second = repeated_load(1, I32, (0,), *shape), repeated_load(2, I32, (0,), *shape)
     counter = build.sub(build.add(along(1, *shape), 7), first)
-    value = chosen(counter, second, loaded(3, I32, (1,), *shape))
+    value = one_hot_reduce(counter, second, repeated_load(3, I32, (1,), *shape))
     inputs = ((I32, (7, 5, 9)), (I32, (2, 2, 2)), (I32, (11, 12, 13, 14, 15)))
     return Gather(value, (3, 1), inputs, (13, 11, 15))
 
@@ -155,15 +161,15 @@ def _mirrored() -> Gather:
     """4 - i == k."""
     shape = (5, 5)
     counter = build.sub(build.const(I32, 4), along(1, *shape))
-    value = chosen(counter, along(0, *shape), loaded(1, I32, (1,), *shape))
+    value = one_hot_reduce(counter, along(0, *shape), repeated_load(1, I32, (1,), *shape))
     return Gather(value, (5, 1), ((I32, (1, 2, 3, 4, 5)),), (5, 4, 3, 2, 1))
 
 
 def _swapped() -> Gather:
     """0 where i != k, else x."""
     shape = (2, 3)
-    differs = build.not_equal(loaded(1, I32, (0,), *shape), along(1, *shape))
-    value = build.where(differs, build.const(F32, 0.0), loaded(2, F32, (1,), *shape))
+    differs = build.not_equal(repeated_load(1, I32, (0,), *shape), along(1, *shape))
+    value = build.where(differs, build.const(F32, 0.0), repeated_load(2, F32, (1,), *shape))
     total = build.reduce(Ops.ADD, value, (1,))
     return Gather(total, (2, 1), ((I32, (2, 7)), (F32, (1.0, NAN, 3.0))), (3.0, 0.0))
 
@@ -171,8 +177,8 @@ def _swapped() -> Gather:
 def _widened() -> Gather:
     """A sum of float16 in float32: the cast is around the choice."""
     shape = (2, 3)
-    here = build.equal(along(1, *shape), loaded(1, I32, (0,), *shape))
-    value = build.where(here, loaded(2, dtypes.float16, (1,), *shape), 0.0)
+    here = build.equal(along(1, *shape), repeated_load(1, I32, (0,), *shape))
+    value = build.where(here, repeated_load(2, dtypes.float16, (1,), *shape), 0.0)
     total = build.reduce(Ops.ADD, build.cast(value, F32), (1,))
     return Gather(total, (2, 1), ((I32, (1, -1)), (dtypes.float16, (1.0, 0.5, NAN))), (0.5, 0.0))
 
@@ -180,9 +186,9 @@ def _widened() -> Gather:
 def _expression() -> Gather:
     """a[k] * b[k] + i, with an index that is computed."""
     shape = (3, 4)
-    index = build.sub(build.mul(loaded(1, I32, (0,), *shape), 2), 1)
-    product = build.mul(loaded(2, I32, (1,), *shape), loaded(3, I32, (1,), *shape))
-    value = chosen(along(1, *shape), index, build.add(product, along(1, *shape)))
+    index = build.sub(build.mul(repeated_load(1, I32, (0,), *shape), 2), 1)
+    product = build.mul(repeated_load(2, I32, (1,), *shape), repeated_load(3, I32, (1,), *shape))
+    value = one_hot_reduce(along(1, *shape), index, build.add(product, along(1, *shape)))
     inputs = ((I32, (1, 2, 0)), (I32, (1, 2, 3, 4)), (I32, (5, 6, 7, 8)))
     return Gather(value, (3, 1), inputs, (13, 35, 0))
 
@@ -190,15 +196,15 @@ def _expression() -> Gather:
 def _constant_place() -> Gather:
     """The element at a place that is known."""
     counter = iota(shaped(3))
-    value = chosen(counter, build.const(I32, 2), loaded(1, F32, (0,), 3), axes=(0,))
+    value = one_hot_reduce(counter, build.const(I32, 2), repeated_load(1, F32, (0,), 3), axes=(0,))
     return Gather(value, (1,), ((F32, (NAN, NAN, 6.0)),), (6.0,))
 
 
 def _one_hot_product() -> Gather:
     """Integers times 0 or 1: the product is 0 wherever the factor is."""
     shape = (3, 4, 2)
-    hot = build.cast(build.equal(along(1, *shape), loaded(1, I32, (0,), *shape)), I32)
-    total = build.reduce(Ops.ADD, build.mul(hot, loaded(2, I32, (1, 2), *shape)), (1,))
+    hot = build.cast(build.equal(along(1, *shape), repeated_load(1, I32, (0,), *shape)), I32)
+    total = build.reduce(Ops.ADD, build.mul(hot, repeated_load(2, I32, (1, 2), *shape)), (1,))
     inputs = ((I32, (3, 4, 0)), (I32, range(10, 18)))
     return Gather(total, (3, 1, 2), inputs, (16, 17, 0, 0, 10, 11))
 
@@ -206,7 +212,9 @@ def _one_hot_product() -> Gather:
 def _constant_value() -> Gather:
     """How many places there are: 1 for each that exists, summed once more."""
     shape = (3, 4, 5)
-    here = chosen(along(1, *shape), loaded(1, I32, (0,), *shape), build.const(I32, 1))
+    here = one_hot_reduce(
+        along(1, *shape), repeated_load(1, I32, (0,), *shape), build.const(I32, 1)
+    )
     total = build.reduce(Ops.ADD, here, (2,))
     return Gather(total, (3, 1, 1), ((I32, (3, 4, 0)),), (5, 0, 5))
 
@@ -214,9 +222,9 @@ def _constant_value() -> Gather:
 def _symbolic(value: int) -> Gather:
     """An axis of a symbolic size: what is past its end is outside."""
     n = build.variable("n", 1, 6)
-    index = loaded(1, I32, (0,), 4, n)
-    element = loaded(2, I32, (1,), 4, n, size=6)
-    found = chosen(along(1, 4, n), index, element)
+    index = repeated_load(1, I32, (0,), 4, n)
+    element = repeated_load(2, I32, (1,), 4, n, size=6)
+    found = one_hot_reduce(along(1, 4, n), index, element)
     inputs = ((I32, (0, 2, 5, -1)), (I32, (1, 2, 3, 4, 5, 6)))
     expected = [number + 1 if 0 <= number < value else 0 for number in (0, 2, 5, -1)]
     return Gather(found, (4, 1), inputs, expected, {"n": value})
@@ -225,8 +233,8 @@ def _symbolic(value: int) -> Gather:
 def _padded() -> Gather:
     """x with two zeros before it."""
     tracker = shaped(3).pad(((2, 0),)).reshape((1, 5)).expand((4, 5))
-    index = loaded(1, I32, (0,), 4, 5)
-    value = chosen(along(1, 4, 5), index, load(2, F32, tracker))
+    index = repeated_load(1, I32, (0,), 4, 5)
+    value = one_hot_reduce(along(1, 4, 5), index, load(2, F32, tracker))
     return Gather(
         value, (4, 1), ((I32, (1, 2, 4, 5)), (F32, (7.0, 8.0, 9.0))), (0.0, 7.0, 9.0, 0.0)
     )
@@ -254,9 +262,9 @@ EXPRESSIONS: dict[str, Callable[[], Gather]] = {
 def _pair() -> Gather:
     """x[i, j] by one reduce over both axes."""
     shape = (4, 2, 3)
-    rows = build.equal(along(1, *shape), loaded(1, I32, (0,), *shape))
-    columns = build.equal(along(2, *shape), loaded(2, I32, (0,), *shape))
-    element = loaded(3, I32, (1, 2), *shape)
+    rows = build.equal(along(1, *shape), repeated_load(1, I32, (0,), *shape))
+    columns = build.equal(along(2, *shape), repeated_load(2, I32, (0,), *shape))
+    element = repeated_load(3, I32, (1, 2), *shape)
     value = build.where(build.both(rows, columns), element, 0)
     total = build.reduce(Ops.ADD, value, (1, 2))
     inputs = ((I32, (0, 1, 1, 2)), (I32, (2, 0, 3, 1)), (I32, (1, 2, 3, 4, 5, 6)))
@@ -266,8 +274,12 @@ def _pair() -> Gather:
 def _nested() -> Gather:
     """x[y[k]]: y is chosen inside the index of x, on an axis of its own."""
     shape = (4, 3, 5)
-    inner = chosen(along(1, *shape), loaded(1, I32, (0,), *shape), loaded(2, I32, (1,), *shape))
-    value = chosen(along(2, 4, 1, 5), inner, loaded(3, I32, (2,), 4, 1, 5), axes=(2,))
+    inner = one_hot_reduce(
+        along(1, *shape), repeated_load(1, I32, (0,), *shape), repeated_load(2, I32, (1,), *shape)
+    )
+    value = one_hot_reduce(
+        along(2, 4, 1, 5), inner, repeated_load(3, I32, (2,), 4, 1, 5), axes=(2,)
+    )
     inputs = ((I32, (2, 0, 1, 9)), (I32, (4, -1, 0)), (I32, (11, 12, 13, 14, 15)))
     # Outside of y the place is 0.
     return Gather(value, (4, 1, 1), inputs, (11, 15, 0, 11))
@@ -276,8 +288,12 @@ def _nested() -> Gather:
 def _side_by_side() -> Gather:
     """x[i] + y[j] on one axis, of different indices."""
     shape = (3, 4)
-    first = chosen(along(1, *shape), loaded(1, I32, (0,), *shape), loaded(2, I32, (1,), *shape))
-    second = chosen(along(1, *shape), loaded(3, I32, (0,), *shape), loaded(4, I32, (1,), *shape))
+    first = one_hot_reduce(
+        along(1, *shape), repeated_load(1, I32, (0,), *shape), repeated_load(2, I32, (1,), *shape)
+    )
+    second = one_hot_reduce(
+        along(1, *shape), repeated_load(3, I32, (0,), *shape), repeated_load(4, I32, (1,), *shape)
+    )
     inputs = (
         (I32, (0, 1, 4)),
         (I32, (1, 2, 3, 4)),
@@ -290,8 +306,8 @@ def _side_by_side() -> Gather:
 def _beside_a_loop() -> Gather:
     """x[k] - sum of x, which loops over the axis that the other chooses from."""
     shape = (3, 4)
-    element = loaded(2, I32, (1,), *shape)
-    first = chosen(along(1, *shape), loaded(1, I32, (0,), *shape), element)
+    element = repeated_load(2, I32, (1,), *shape)
+    first = one_hot_reduce(along(1, *shape), repeated_load(1, I32, (0,), *shape), element)
     value = build.sub(first, build.reduce(Ops.ADD, element, (1,)))
     return Gather(value, (3, 1), ((I32, (0, 3, 4)), (I32, (1, 2, 3, 4))), (-9, -6, -10))
 
@@ -299,8 +315,8 @@ def _beside_a_loop() -> Gather:
 def _summed() -> Gather:
     """The sum of the rows that an index names: axes of both kinds in one reduce."""
     shape = (3, 4, 2)
-    here = build.equal(along(1, *shape), loaded(1, I32, (0,), *shape))
-    value = build.where(here, loaded(2, F32, (1, 2), *shape), 0.0)
+    here = build.equal(along(1, *shape), repeated_load(1, I32, (0,), *shape))
+    value = build.where(here, repeated_load(2, F32, (1, 2), *shape), 0.0)
     total = build.reduce(Ops.ADD, value, (0, 1))
     inputs = ((I32, (3, 1, 3)), (F32, (NAN, NAN, 1.0, 2.0, NAN, NAN, 5.0, 6.0)))
     return Gather(total, (1, 1, 2), inputs, (11.0, 14.0))
@@ -310,8 +326,10 @@ def _multiplied() -> Gather:
     """Rows that an index names, times a matrix."""
     shape = (2, 3, 2, 2)
     here = along(1, *shape)
-    row = chosen(here, loaded(1, I32, (0,), *shape), loaded(2, I32, (1, 2), *shape))
-    product = build.mul(row, loaded(3, I32, (2, 3), 2, 1, 2, 2))
+    row = one_hot_reduce(
+        here, repeated_load(1, I32, (0,), *shape), repeated_load(2, I32, (1, 2), *shape)
+    )
+    product = build.mul(row, repeated_load(3, I32, (2, 3), 2, 1, 2, 2))
     total = build.reduce(Ops.ADD, product, (2,))
     inputs = ((I32, (2, 0)), (I32, (1, 2, 3, 4, 5, 6)), (I32, (1, 10, 100, 1000)))
     return Gather(total, (2, 1, 1, 2), inputs, (605, 6050, 201, 2010))
@@ -320,17 +338,17 @@ def _multiplied() -> Gather:
 def _of_a_sum() -> Gather:
     """The sum of the row that an index names: a loop inside what is chosen."""
     shape = (3, 2, 4)
-    sums = build.reduce(Ops.ADD, loaded(2, I32, (1, 2), *shape), (2,))
-    value = chosen(along(1, 3, 2, 1), loaded(1, I32, (0,), 3, 2, 1), sums)
+    sums = build.reduce(Ops.ADD, repeated_load(2, I32, (1, 2), *shape), (2,))
+    value = one_hot_reduce(along(1, 3, 2, 1), repeated_load(1, I32, (0,), 3, 2, 1), sums)
     inputs = ((I32, (1, 0, 2)), (I32, (1, 2, 3, 4, 5, 6, 7, 8)))
     return Gather(value, (3, 1, 1), inputs, (26, 10, 0))
 
 
 def _by_a_maximum() -> Gather:
     """The index is the result of a loop."""
-    place = build.reduce(Ops.MAX, loaded(1, I32, (0,), 3, 1), (0,))
+    place = build.reduce(Ops.MAX, repeated_load(1, I32, (0,), 3, 1), (0,))
     counter = iota(shaped(1, 4))
-    value = chosen(counter, place, loaded(2, I32, (1,), 1, 4))
+    value = one_hot_reduce(counter, place, repeated_load(2, I32, (1,), 1, 4))
     return Gather(value, (1, 1), ((I32, (0, 2, 1)), (I32, (5, 6, 7, 8))), (7,))
 
 
@@ -366,7 +384,9 @@ def _run(gather: Gather, case_id: str, device: DeviceUnderTest) -> Measurement:
 def _in_place(case_id: str, device: DeviceUnderTest) -> Measurement:
     """x += table[k]: a chosen element next to a load of what is written."""
     shape = (3, 4)
-    found = chosen(along(1, *shape), loaded(1, I32, (0,), *shape), loaded(2, I32, (1,), *shape))
+    found = one_hot_reduce(
+        along(1, *shape), repeated_load(1, I32, (0,), *shape), repeated_load(2, I32, (1,), *shape)
+    )
     target = shaped(3, 1)
     old = load(0, I32, target)
     kernel = build.sink(store(0, build.add(old, found), target))

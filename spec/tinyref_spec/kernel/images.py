@@ -59,7 +59,7 @@ def _read(slot: int, base: DType, shown: ShapeTracker = WHOLE) -> UOp:
     return UOp(Ops.LOAD, F32, (_view(slot, base, shown),))
 
 
-def _written(base: DType, value: UOp) -> UOp:
+def _store_kernel(base: DType, value: UOp) -> UOp:
     return build.sink(build.store(_view(0, base, WHOLE), value))
 
 
@@ -77,7 +77,7 @@ def _wide(values: Array) -> Array:
 def copied(base: DType) -> Subject:
     """One image to another."""
     x = _data(base)
-    return Subject(_written(base, _read(1, base)), (x,), x)
+    return Subject(_store_kernel(base, _read(1, base)), (x,), x)
 
 
 def computed(base: DType) -> Subject:
@@ -85,7 +85,7 @@ def computed(base: DType) -> Subject:
     x, y = _data(base), _data(base, 2)
     value = build.add(build.mul(_read(1, base), 2.0), _read(2, base))
     wanted = (_wide(x) * 2 + _wide(y)).astype(numpy_dtype(base))
-    return Subject(_written(base, value), (x, y), wanted)
+    return Subject(_store_kernel(base, value), (x, y), wanted)
 
 
 def from_buffer(base: DType) -> Subject:
@@ -93,7 +93,7 @@ def from_buffer(base: DType) -> Subject:
     row = np.array([1.0, 1 + 2**-11, 1 + 3 * 2**-11, 70000.0], np.float32)
     rounded = np.array([1.0, 1.0, 1 + 2**-9, np.inf], np.float32)
     wanted = rounded if base is dtypes.float16 else row
-    kernel = _written(base, load(1, F32, (HEIGHT, COLUMNS)))
+    kernel = _store_kernel(base, load(1, F32, (HEIGHT, COLUMNS)))
     return Subject(kernel, (np.tile(row, COUNT // 4),), np.tile(wanted, COUNT // 4))
 
 
@@ -166,7 +166,7 @@ def _computes(form: Form, base: DType, case_id: str, device: DeviceUnderTest) ->
     return run_exact(case_id, device, subject.kernel, inputs, [expected])
 
 
-def _refused(shown: ShapeTracker, case_id: str, device: DeviceUnderTest) -> Measurement:
+def _refusal_of_part(shown: ShapeTracker, case_id: str, device: DeviceUnderTest) -> Measurement:
     kernel = kernel_of(_read(1, F32, shown), *shown.shape)
     data = np.zeros(COUNT, np.float32)
     try:
@@ -222,5 +222,7 @@ def rows() -> Iterator[Row]:
         "float32",
         "A refusal.",
         kernel_needs(F32, features=("images",)),
-        lambda: [Check(name, functools.partial(_refused, shown)) for name, shown in PARTS.items()],
+        lambda: [
+            Check(name, functools.partial(_refusal_of_part, shown)) for name, shown in PARTS.items()
+        ],
     )

@@ -20,7 +20,7 @@ from tinyref_spec import samples
 from tinyref_spec.bits import Array, to_bits
 from tinyref_spec.case import Measurement, Row, Rung
 from tinyref_spec.checks import Check, Run, kernel_needs, make_row
-from tinyref_spec.device_under_test import DeviceUnderTest, compiled
+from tinyref_spec.device_under_test import DeviceUnderTest, compile_for
 from tinyref_spec.error_rules import Ulp
 from tinyref_spec.kernel import programs
 from tinyref_spec.kernel.forms import run_exact
@@ -48,7 +48,7 @@ def _extents(dim: int, size: int) -> programs.Extents:
     return found[0], found[1], found[2]
 
 
-def _noted(found: Measurement, reached: int, limit: int, what: str) -> Measurement:
+def _note_reach(found: Measurement, reached: int, limit: int, what: str) -> Measurement:
     """Says how far a probe came."""
     found.observed = f"{what} of {reached:,}"
     if reached < limit:
@@ -84,7 +84,7 @@ def _grid(dim: int, case_id: str, device: DeviceUnderTest) -> Measurement:
         seconds, reached = time.perf_counter() - begin, size
         if not found.passed:
             break
-    return _noted(found, reached, limit, f"a grid along {DIMENSIONS[dim]}")
+    return _note_reach(found, reached, limit, f"a grid along {DIMENSIONS[dim]}")
 
 
 def _grid_written(old: Array, size: int) -> Array:
@@ -100,16 +100,16 @@ def _group(dim: int, case_id: str, device: DeviceUnderTest) -> Measurement:
     limit = min(declared.group_limit[dim], declared.group_size_limit)
     size = min(limit, MAX_GROUP)
     found = programs.items(_extents(dim, size), case_id, device)
-    return _noted(found, size, limit, f"a group along {DIMENSIONS[dim]}")
+    return _note_reach(found, size, limit, f"a group along {DIMENSIONS[dim]}")
 
 
 def largest_group(limits: programs.Extents, most: int) -> programs.Extents:
     """A group of as many work-items as there may be, in several dimensions where that is so."""
-    spread = _filled((min(limits[0], 1 << most.bit_length() // 2), *limits[1:]), most)
-    return spread if _size(spread) == most else max(spread, _filled(limits, most), key=_size)
+    spread = _fill_extents((min(limits[0], 1 << most.bit_length() // 2), *limits[1:]), most)
+    return spread if _size(spread) == most else max(spread, _fill_extents(limits, most), key=_size)
 
 
-def _filled(limits: programs.Extents, most: int) -> programs.Extents:
+def _fill_extents(limits: programs.Extents, most: int) -> programs.Extents:
     """The largest divisors of `most` that fit, one dimension after the other."""
     found = []
     for limit in limits:
@@ -127,10 +127,12 @@ def _whole_group(case_id: str, device: DeviceUnderTest) -> Measurement:
     most = min(declared.group_size_limit, MAX_GROUP)
     extents = largest_group(declared.group_limit, most)
     found = programs.items(extents, case_id, device)
-    return _noted(found, _size(extents), declared.group_size_limit, f"a group of {extents}, in all")
+    return _note_reach(
+        found, _size(extents), declared.group_size_limit, f"a group of {extents}, in all"
+    )
 
 
-def _shared(items: int, case_id: str, device: DeviceUnderTest) -> Measurement:
+def _measure_shared_memory(items: int, case_id: str, device: DeviceUnderTest) -> Measurement:
     """Work-items fill all of the shared memory, and add up what others have written."""
     limit = device.capabilities.shared_bytes // INT.itemsize * INT.itemsize
     size = min(limit, MAX_SHARED) // INT.itemsize
@@ -156,13 +158,13 @@ def _shared(items: int, case_id: str, device: DeviceUnderTest) -> Measurement:
     written = np.arange(size, dtype=np.int64)[::-1] * 7 + 1
     expected = written.reshape(-1, items).sum(0).astype(np.int32)
     found = programs.run(case_id, device, subject, [None], expected)
-    return _noted(found, size * INT.itemsize, limit, "shared bytes")
+    return _note_reach(found, size * INT.itemsize, limit, "shared bytes")
 
 
 def _group_shared(case_id: str, device: DeviceUnderTest) -> Measurement:
     declared = device.capabilities
     most = min(MAX_ITEMS, declared.group_size_limit, declared.group_limit[0])
-    return _shared(1 << (most.bit_length() - 1), case_id, device)
+    return _measure_shared_memory(1 << (most.bit_length() - 1), case_id, device)
 
 
 def _buffers(case_id: str, device: DeviceUnderTest) -> Measurement:
@@ -170,7 +172,7 @@ def _buffers(case_id: str, device: DeviceUnderTest) -> Measurement:
     limit = device.capabilities.buffer_limit
     count = min(limit, MAX_BUFFERS)
     if count == 1:
-        return _noted(programs.grid((1, 1, 1), case_id, device), 1, 1, "buffers")
+        return _note_reach(programs.grid((1, 1, 1), case_id, device), 1, 1, "buffers")
     memories = [build.define_global(slot, INT, 1) for slot in range(count)]
     terms = [
         build.mul(build.load(programs.at(memory, 0)), slot)
@@ -182,7 +184,7 @@ def _buffers(case_id: str, device: DeviceUnderTest) -> Measurement:
     inputs += [np.array([slot + 3], np.int32) for slot in range(1, count)]
     expected = np.array([sum((slot + 3) * slot for slot in range(1, count))], np.int32)
     found = programs.run(case_id, device, subject, inputs, expected)
-    return _noted(found, count, limit, "buffers")
+    return _note_reach(found, count, limit, "buffers")
 
 
 VALUES = (1, 65_537, 2**31 - 1, 0, -1, -(2**31))
@@ -208,7 +210,7 @@ def _variable(value: int, case_id: str, device: DeviceUnderTest) -> Measurement:
 def _offset(dtype: DType, offset: int, case_id: str, device: DeviceUnderTest) -> Measurement:
     """A copy from and to views that begin `offset` elements into their buffers."""
     size, whole = 48, 96
-    kernel = compiled(device.name, copied(dtype, shaped(size)), device.style or Style.FULL)
+    kernel = compile_for(device.name, copied(dtype, shaped(size)), device.style or Style.FULL)
     data, old = samples.random_bits(dtype, whole, 1), samples.random_bits(dtype, whole, 2)
     out, source = (Buffer(device.name, whole, dtype) for _ in range(2))
     out.copy_in(to_bits(old).data)
@@ -284,7 +286,7 @@ def rows() -> Iterator[Row]:
         "kernel.local",
         Rung.LOOP,
         ("scratch",),
-        _one("all", functools.partial(_shared, 1)),
+        _one("all", functools.partial(_measure_shared_memory, 1)),
     )
     yield _limit_row(
         "buffers",

@@ -333,9 +333,9 @@ def gathered_product(dtype: DType) -> Subject:
     a, b = _values(dtype, 5, 8), _values(dtype, 8, 6, seed=2)
     places = np.array([4, 0, 2, 2], np.int32)
     sizes = (4, 6, 5, 8)
-    index = gathers.loaded(2, dtypes.int32, (0,), *sizes)
-    rows = gathers.chosen(
-        gathers.along(2, *sizes), index, gathers.loaded(1, dtype, (2, 3), *sizes), (2,)
+    index = gathers.repeated_load(2, dtypes.int32, (0,), *sizes)
+    rows = gathers.one_hot_reduce(
+        gathers.along(2, *sizes), index, gathers.repeated_load(1, dtype, (2, 3), *sizes), (2,)
     )
     columns = shaped(8, 6).permute((1, 0)).reshape((1, 6, 1, 8)).expand((4, 6, 1, 8))
     kernel = kernel_of(multiplied(rows, load(3, dtype, columns), 3), 4, 6, 1, 1)

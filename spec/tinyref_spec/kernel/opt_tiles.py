@@ -518,10 +518,10 @@ def refused_use(refused: Refused, case_id: str, device: DeviceUnderTest) -> Meas
             return Measurement(False, f"{opt} was accepted, and gave {accepted}", compared=1)
         if plan.axes != axes or plan.opts != before:
             return Measurement(False, "the refusal changed the plan", compared=1)
-        return keeps_value(subject.kernel, _owed(plan, device), case_id, device)
+        return keeps_value(subject.kernel, _opts_before_refusal(plan, device), case_id, device)
 
 
-def _owed(plan: Plan, device: DeviceUnderTest) -> tuple[Opt, ...]:
+def _opts_before_refusal(plan: Plan, device: DeviceUnderTest) -> tuple[Opt, ...]:
     """What was applied before the refusal, where the device under test itself can do that."""
     try:
         return Plan.of(plan.form.ast, device.capabilities).apply_all(plan.opts).opts

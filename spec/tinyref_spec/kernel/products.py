@@ -95,7 +95,7 @@ def expected_product(a: Array, b: Array, dtype: DType) -> tuple[Expected, Array,
     return expected, norm.reshape(-1), Products(length, accumulator, dtype)
 
 
-def _measured(
+def _measure_products(
     shape: Shape, dtype: DType, kind: str, case_id: str, device: DeviceUnderTest
 ) -> Measurement:
     """Over 1,000 products: each within bound; bias and variance of all as of honest rounding."""
@@ -129,7 +129,7 @@ def _checks(dtype: DType) -> list[Check]:
         for shape in MEASURED:
             for kind in ("signed", "positive"):
                 name = "x".join(map(str, shape))
-                run = functools.partial(_measured, shape, dtype, kind)
+                run = functools.partial(_measure_products, shape, dtype, kind)
                 found.append(Check(f"{kind}.{name}", run, full_only=shape[1] > 100))
     return found
 

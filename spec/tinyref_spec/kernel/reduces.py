@@ -105,7 +105,9 @@ def _wrapping(dtype: DType, case_id: str, device: DeviceUnderTest) -> Measuremen
     )
 
 
-def _bounded(dtype: DType, seed: int, case_id: str, device: DeviceUnderTest) -> Measurement:
+def _measure_float_sums(
+    dtype: DType, seed: int, case_id: str, device: DeviceUnderTest
+) -> Measurement:
     """Sums of floats of any sign within n*u*sum|x| and one rounding."""
     # Few elements where the unit is large: the bound must stay small against the sum.
     length = 250 if dtype.itemsize > 2 else 16
@@ -183,7 +185,8 @@ def _checks(op: str, dtype: DType) -> list[Check]:
         found.append(Check("wraps", functools.partial(_wrapping, dtype)))
     if op == "add" and dtype.is_float:
         found += [
-            Check(f"bound:{seed}", functools.partial(_bounded, dtype, seed)) for seed in (1, 2)
+            Check(f"bound:{seed}", functools.partial(_measure_float_sums, dtype, seed))
+            for seed in (1, 2)
         ]
     if dtype.is_float:
         found += [
@@ -223,7 +226,7 @@ def _around(case_id: str, device: DeviceUnderTest) -> Measurement:
     return run_exact(case_id, device, kernel, [None, data], [expected.astype(np.int32)])
 
 
-def _padded(case_id: str, device: DeviceUnderTest) -> Measurement:
+def _measure_padded_sum(case_id: str, device: DeviceUnderTest) -> Measurement:
     """A sum over a padded view counts the padding as 0, also after adding 1 where it is valid."""
     kernel = padded_sum(dtypes.int32, 5, 6, 1, 2)
     data = samples.small_integers(dtypes.int32, 30, 4, 100)
@@ -246,7 +249,7 @@ FORMS = {
     "two_reduces": _two_reduces,
     "two_outputs": _two_outputs,
     "around": _around,
-    "padded": _padded,
+    "padded": _measure_padded_sum,
     "broadcast": _broadcast,
 }
 

@@ -61,35 +61,39 @@ def problem_of(record: CaseRecord) -> str:
 
 def run(case: Case, opts: tuple[Opt, ...], case_id: str, device: DeviceUnderTest) -> Measurement:
     """Whether a kernel, with these optimisations, gives what the AST evaluator gives."""
-    return _measured(case, Optimised(case.ast, _legal(case, opts, device)), case_id, device)
+    return _measure_regression(
+        case, Optimised(case.ast, _legal(case, opts, device)), case_id, device
+    )
 
 
 def run_as_chosen(case: Case, case_id: str, device: DeviceUnderTest) -> Measurement:
     """As `run`, with the optimisations that the heuristics choose."""
-    return _measured(case, case.ast, case_id, device)
+    return _measure_regression(case, case.ast, case_id, device)
 
 
 def run_equivalent(
     case: Case, equivalent: UOp, case_id: str, device: DeviceUnderTest
 ) -> Measurement:
     """Whether an equivalent kernel gives the same, by the AST evaluator and on the device."""
-    wanted, again = _evaluated(case, case.ast), _evaluated(case, equivalent)
+    wanted, again = _evaluate_kernel(case, case.ast), _evaluate_kernel(case, equivalent)
     for slot, values in wanted.items():
         found = judge(again[slot], Expected(values), RULES[case.mode])
         if found.fails:
             text = f"the evaluator gives another value for it: slot {slot}, element {found.first}"
             return Measurement(False, text, compared=found.compared)
-    return _measured(case, equivalent, case_id, device)
+    return _measure_regression(case, equivalent, case_id, device)
 
 
-def _measured(case: Case, kernel: Runnable, case_id: str, device: DeviceUnderTest) -> Measurement:
-    wanted = [Expected(values) for values in _evaluated(case, case.ast).values()]
+def _measure_regression(
+    case: Case, kernel: Runnable, case_id: str, device: DeviceUnderTest
+) -> Measurement:
+    wanted = [Expected(values) for values in _evaluate_kernel(case, case.ast).values()]
     rules = [RULES[case.mode]] * len(wanted)
     experiment = Experiment(case_id, kernel, case.buffers, wanted, rules, case.bindings)
     return measure(device, experiment)
 
 
-def _evaluated(case: Case, ast: UOp) -> dict[int, Array]:
+def _evaluate_kernel(case: Case, ast: UOp) -> dict[int, Array]:
     """What a kernel leaves in each of the slots that the case's own one writes, in their order."""
     written = evaluate(ast, dict(enumerate(case.buffers)), case.bindings)
     slots = [slot.number for slot in slots_of(case.ast) if slot.is_written]

@@ -98,7 +98,7 @@ def _seconds_of(device: DeviceUnderTest, kernel: Kernel) -> float:
     return time.perf_counter() - begin
 
 
-def _judged(found: int, expected: int, what: str) -> Measurement:
+def _judge_order(found: int, expected: int, what: str) -> Measurement:
     if found == expected:
         return Measurement(True, compared=1)
     return Measurement(False, f"{what}: got {found}, expected {expected}", compared=1)
@@ -110,7 +110,7 @@ Act = Callable[[DeviceUnderTest, Work], Measurement]
 def _copy_after_launch(device: DeviceUnderTest, work: Work) -> Measurement:
     out, start = word(device.name, 0), word(device.name, 5)
     work.kernel([out, start])
-    return _judged(number_in(out), after_turns(5, work.turns), "copied out after a launch")
+    return _judge_order(number_in(out), after_turns(5, work.turns), "copied out after a launch")
 
 
 def _launch_after_launch(device: DeviceUnderTest, work: Work) -> Measurement:
@@ -122,7 +122,7 @@ def _launch_after_launch(device: DeviceUnderTest, work: Work) -> Measurement:
         short([one, other])
         one, other = other, one
     wanted = after_turns(3, work.turns + LAUNCHES * FIRST_TURNS)
-    return _judged(number_in(other), wanted, f"after {LAUNCHES + 1} launches in a row")
+    return _judge_order(number_in(other), wanted, f"after {LAUNCHES + 1} launches in a row")
 
 
 def _copy_in_after_launch(device: DeviceUnderTest, work: Work) -> Measurement:
@@ -133,8 +133,8 @@ def _copy_in_after_launch(device: DeviceUnderTest, work: Work) -> Measurement:
     middle.copy_in(np.array([1], np.uint32).data)
     start.copy_in(np.array([1], np.uint32).data)
     wanted = after_turns(9, 2 * work.turns)
-    found = _judged(number_in(out), wanted, "copied in after a launch that read the old value")
-    return found if not found.passed else _judged(number_in(middle), 1, "what was copied in")
+    found = _judge_order(number_in(out), wanted, "copied in after a launch that read the old value")
+    return found if not found.passed else _judge_order(number_in(middle), 1, "what was copied in")
 
 
 def _free_after_launch(device: DeviceUnderTest, work: Work) -> Measurement:
@@ -143,7 +143,7 @@ def _free_after_launch(device: DeviceUnderTest, work: Work) -> Measurement:
     work.kernel([out, start])
     del start
     others = [word(device.name, 1) for _ in range(64)]
-    found = _judged(number_in(out), after_turns(11, work.turns), "freed after a launch")
+    found = _judge_order(number_in(out), after_turns(11, work.turns), "freed after a launch")
     spoiled = [other for other in others if number_in(other) != 1]
     return found if not spoiled else Measurement(False, "a launch wrote to new memory", compared=1)
 
@@ -159,7 +159,7 @@ def _launched_and_synchronised(device: DeviceUnderTest, kernel: Kernel, taken: l
     return "synchronize returned before the launch was done"
 
 
-def _waited(device: DeviceUnderTest, kernel: Kernel, taken: list[Buffer]) -> str:
+def _problem_of_wait(device: DeviceUnderTest, kernel: Kernel, taken: list[Buffer]) -> str:
     kernel(taken, wait=True)
     return "a launch with wait returned before it was done"
 
@@ -175,7 +175,7 @@ def _finishes(
         out, start = word(device.name, 0), word(device.name, 13)
         problem = launch(device, work.kernel, [out, start])
         begin = time.perf_counter()
-        found = _judged(number_in(out), after_turns(13, work.turns), "after it was done")
+        found = _judge_order(number_in(out), after_turns(13, work.turns), "after it was done")
         shares.append((time.perf_counter() - begin) / work.seconds)
         if not found.passed:
             return found
@@ -186,7 +186,7 @@ def _finishes(
 
 
 def _wait(device: DeviceUnderTest, work: Work) -> Measurement:
-    return _finishes(device, work, _waited)
+    return _finishes(device, work, _problem_of_wait)
 
 
 def _seconds(device: DeviceUnderTest, work: Work) -> Measurement:

@@ -127,7 +127,7 @@ def _large(nbytes: int, case_id: str, device: DeviceUnderTest) -> Measurement:
     return _same_bytes(np.frombuffer(buffer.copy_out(), np.uint8), data, f"{nbytes} bytes")
 
 
-def _refused(
+def _measure_refusal(
     act: Callable[[DeviceUnderTest], object], case_id: str, device: DeviceUnderTest
 ) -> Measurement:
     """`act` must raise a UserError of one line."""
@@ -231,7 +231,9 @@ def _relaunch(dtype: DType, case_id: str, device: DeviceUnderTest) -> Measuremen
     return found
 
 
-def _untouched(dtype: DType, size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
+def _measure_untouched_ends(
+    dtype: DType, size: int, case_id: str, device: DeviceUnderTest
+) -> Measurement:
     """A kernel over `size` elements in the middle of its buffers leaves both ends alone."""
     tracker = shaped(size + 64).shrink(((32, size + 32),))
     value = build.add(load(1, dtype, tracker, size + 64), 1)
@@ -258,7 +260,7 @@ def _capability(kind: str, value: str, case_id: str, device: DeviceUnderTest) ->
     return refusal(got, None, (UserError, DeviceError))
 
 
-def _sized(
+def _sized_checks(
     make: Callable[..., Measurement], dtype: DType, sizes: tuple[int, ...], name: str = "size"
 ) -> list[Check]:
     return [Check(f"{name}:{size}", functools.partial(make, dtype, size)) for size in sizes]
@@ -286,7 +288,7 @@ def _host_rows() -> Iterator[Row]:
             dtype.name,
             EXACT,
             Needs(),
-            functools.partial(_sized, _round_trip, dtype, COPY_SIZES),
+            functools.partial(_sized_checks, _round_trip, dtype, COPY_SIZES),
         )
     for dtype in (dtypes.uint8, dtypes.float32, dtypes.float64):
         yield make_row(
@@ -298,7 +300,7 @@ def _host_rows() -> Iterator[Row]:
             dtype.name,
             EXACT,
             Needs(),
-            functools.partial(_sized, _views, dtype, OFFSETS, "offset"),
+            functools.partial(_sized_checks, _views, dtype, OFFSETS, "offset"),
         )
     yield make_row(
         "memory.many",
@@ -324,7 +326,9 @@ def _host_rows() -> Iterator[Row]:
         "float32",
         "Refused with one clear line.",
         Needs(),
-        lambda: [Check(name, functools.partial(_refused, act)) for name, act in REFUSALS.items()],
+        lambda: [
+            Check(name, functools.partial(_measure_refusal, act)) for name, act in REFUSALS.items()
+        ],
     )
 
 
@@ -372,7 +376,7 @@ def _kernel_rows() -> Iterator[Row]:
             dtype.name,
             EXACT,
             kernel_needs(dtype),
-            functools.partial(_sized, _untouched, dtype, (33, 127), "middle"),
+            functools.partial(_sized_checks, _measure_untouched_ends, dtype, (33, 127), "middle"),
         )
     for dtype in dtypes.all:
         yield make_row(
@@ -390,16 +394,16 @@ def _kernel_rows() -> Iterator[Row]:
 
 def _load_checks(dtype: DType) -> list[Check]:
     far = Check("far:64", functools.partial(_far_load, dtype, 64))
-    return [*_sized(_gated_load, dtype, TAILS), far]
+    return [*_sized_checks(_gated_load, dtype, TAILS), far]
 
 
 def _store_checks(dtype: DType) -> list[Check]:
-    partial = _sized(_partial_store, dtype, (9, 33, 1000), "partial")
-    return [*_sized(_gated_store, dtype, TAILS), *partial]
+    partial = _sized_checks(_partial_store, dtype, (9, 33, 1000), "partial")
+    return [*_sized_checks(_gated_store, dtype, TAILS), *partial]
 
 
 def _launch_checks(dtype: DType) -> list[Check]:
-    middle = _sized(_untouched, dtype, (1, 7), "middle")
+    middle = _sized_checks(_measure_untouched_ends, dtype, (1, 7), "middle")
     return [Check("again", functools.partial(_relaunch, dtype)), *middle]
 
 

@@ -53,7 +53,7 @@ class Expected:
 
 
 @functools.cache
-def expected() -> dict[str, Expected]:
+def expected_records() -> dict[str, Expected]:
     """The record by the name of the experiment."""
     text = (resources.files("tinyref_spec.model") / "expected.json").read_text()
     return {name: Expected(**entry) for name, entry in json.loads(text).items()}

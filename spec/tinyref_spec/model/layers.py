@@ -85,7 +85,7 @@ LINEAR = (
 def _embedding(i: Value, w: Value) -> Value:
     width = w.shape[1]
     rows = i.value.astype(np.int64)[..., None]
-    return bounded.gathered(w, rows * width + np.arange(1, width + 1))
+    return bounded.gather(w, rows * width + np.arange(1, width + 1))
 
 
 EMBEDDING = (
@@ -104,7 +104,7 @@ EMBEDDING = (
 
 
 def _convolution(x: Value, w: Value, *bias: Value, sliding: Sliding, groups: int) -> Value:
-    found = windows.correlated(x, w, sliding, groups)
+    found = windows.correlate(x, w, sliding, groups)
     return found + bias[0].reshape(-1, *(1,) * sliding.count) if bias else found
 
 
@@ -431,7 +431,7 @@ def _lstm_step(x: Value, h: Value, c: Value, a: Value, b: Value, *bias: Value) -
 def _lstm(x: Value, a: Value, b: Value, *bias: Value) -> Value:
     h = c = bounded.zeros((x.shape[1], b.shape[1]), x.dtype)
     for number in range(x.shape[0]):
-        h, c = _lstm_step(bounded.taken(x, number, 0), h, c, a, b, *bias)
+        h, c = _lstm_step(bounded.take_place(x, number, 0), h, c, a, b, *bias)
     return bounded.concatenated([h, c], 1)
 
 

@@ -188,7 +188,7 @@ def generate(case_id: str, device: DeviceUnderTest) -> Measurement:
         for number, token in enumerate(sequence):
             last = Tensor([[int(token)]], device=device.name)
             rows.append(network.next(last, caches, place.bind(number)).numpy())
-    wanted = np.array(experiments.expected()[GENERATION.name].output)
+    wanted = np.array(experiments.expected_records()[GENERATION.name].output)
     found = np.concatenate(rows).reshape(-1)
     return near("logits", found, wanted[: found.size], GENERATION)
 

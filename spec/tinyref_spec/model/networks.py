@@ -114,12 +114,15 @@ class Attention:
         if cache is None:
             mixed = query.scaled_dot_product_attention(key, value, is_causal=True)
         else:
-            keys, values = self._kept(cache[0], key, start), self._kept(cache[1], value, start)
+            keys, values = (
+                self._extend_cache(cache[0], key, start),
+                self._extend_cache(cache[1], value, start),
+            )
             mixed = query.scaled_dot_product_attention(keys, values)
         return self.outward(mixed.transpose(1, 2).reshape(batch, length, width))
 
     @staticmethod
-    def _kept(memory: Tensor, new: Tensor, start: int | UOp) -> Tensor:
+    def _extend_cache(memory: Tensor, new: Tensor, start: int | UOp) -> Tensor:
         """The cache up to and with the new position, which is written into it."""
         memory[:, :, start : start + 1] = new
         return memory[:, :, : start + 1]

@@ -271,7 +271,7 @@ def run(item: Descent, case_id: str, device: DeviceUnderTest) -> Measurement:
     compared = 0
     for step, gradients in enumerate(slopes()):
         for number, values in enumerate(_step(optimiser, params, gradients)):
-            owed = bounded.expected(wanted[number][step], dtypes.float32)
+            owed = bounded.expected_of(wanted[number][step], dtypes.float32)
             judged = judge(values.reshape(-1), owed, Bounded())
             compared += judged.compared
             if judged.fails:

@@ -18,7 +18,7 @@ from tinyref_spec.model.experiments import (
     EXPERIMENTS,
     STEPS,
     Experiment,
-    expected,
+    expected_records,
     loss_of,
     make,
 )
@@ -94,7 +94,7 @@ def train(experiment: Experiment, steps: int, case_id: str, device: DeviceUnderT
     network, state = make(experiment, device.name)
     optimiser = SGD(list(state.values()), experiment.rate)
     x, y = (Tensor(part, device=device.name) for part in experiment.batch())
-    wanted = expected()[experiment.name]
+    wanted = expected_records()[experiment.name]
     losses = []
     with Tensor.train():
         for step in range(steps):
@@ -112,7 +112,7 @@ def train(experiment: Experiment, steps: int, case_id: str, device: DeviceUnderT
 
 
 def _first_step(experiment: Experiment, output: Any, state: dict[str, Any]) -> Measurement:
-    wanted = expected()[experiment.name]
+    wanted = expected_records()[experiment.name]
     # Together, so that what they share is computed once.
     output.realize(*(tensor.grad for tensor in state.values() if tensor.grad is not None))
     given = output.numpy().reshape(-1)[: len(wanted.output)]

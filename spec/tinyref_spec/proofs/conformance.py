@@ -84,7 +84,7 @@ def judge(rule: Rule | Applied, equation: Equation) -> Finding:
 
 def instance(law: Law, dtype: DType, source: random.Random) -> Equation | None:
     """The equation at random constants and ranges; None for one that `dtype` cannot hold."""
-    read = {_name(leaf) for leaf, _ in law.general(_typed(law, dtype)).reads}
+    read = {_name(leaf) for leaf, _ in law.general(_dtype_of_law(law, dtype)).reads}
     leaves = {}
     for name in law.names:
         if name in law.constants and name not in read:
@@ -99,9 +99,9 @@ def instance(law: Law, dtype: DType, source: random.Random) -> Equation | None:
         is_exact = True
         for leaf, total in found.reads:
             is_exact &= _is_exact(substitute(total, sums))
-            sums[leaf] = _folded(substitute(total, sums))
+            sums[leaf] = _fold_constants(substitute(total, sums))
         parts = (found.left, found.right, *found.given)
-        left, right, *given = (_folded(substitute(part, sums)) for part in parts)
+        left, right, *given = (_fold_constants(substitute(part, sums)) for part in parts)
     except UserError:
         return None
     if not is_exact:
@@ -125,7 +125,7 @@ def _is_exact(total: UOp) -> bool:
     return True
 
 
-def _typed(law: Law, dtype: DType) -> DType:
+def _dtype_of_law(law: Law, dtype: DType) -> DType:
     return dtypes.index if law.proof is Proof.INTEGERS else dtype
 
 
@@ -133,7 +133,7 @@ def _name(leaf: UOp) -> str:
     return leaf.arg.name if isinstance(leaf.arg, VarArg) else ""
 
 
-def _folded(node: UOp) -> UOp:
+def _fold_constants(node: UOp) -> UOp:
     return rewrite(node, FOLD)
 
 

@@ -73,7 +73,7 @@ def _keeps_all(rule: Rule) -> bool:
 
 def all_facts(family: str | None = None) -> list[RuleFacts]:
     """Every rule, or those of one family, by family and name."""
-    proofs = record.committed()
+    proofs = record.committed_proofs()
     found = [facts_of(rule, proofs) for rule in ALL_RULES.rules]
     chosen = [facts for facts in found if family is None or facts.family == family]
     return sorted(chosen, key=lambda facts: (facts.family, facts.name))

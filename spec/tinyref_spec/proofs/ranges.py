@@ -161,7 +161,7 @@ def prove_range(op: Ops, dtype: DType, rule: RangeRule | None = None) -> RangeVe
         if found is None:
             continue
         low, high = (end.term if isinstance(end, Symbol) else z3.IntVal(end) for end in found)
-        value = _wrapped(raw, result_type)
+        value = _wrap(raw, result_type)
         more = _monotonic(op, values, ends)
         answer, detail = claim([*path.known, *more], z3.And(low <= value, value <= high), EFFORT)
         if answer is not Answer.PROVED:
@@ -195,7 +195,7 @@ def _value(op: Ops, values: Sequence[Term]) -> Term:
     return found
 
 
-def _wrapped(raw: Term, dtype: DType) -> Term:
+def _wrap(raw: Term, dtype: DType) -> Term:
     if dtype is dtypes.index:
         return raw
     least, size = int(dtype.minimum), int(dtype.maximum) - int(dtype.minimum) + 1
@@ -239,8 +239,8 @@ def reference(op: Ops, x: int, y: int, width: int, is_unsigned: bool) -> int:
         Ops.ADD: lambda: x + y,
         Ops.SUB: lambda: x - y,
         Ops.MUL: lambda: x * y,
-        Ops.IDIV: lambda: truncated(x, y),
-        Ops.MOD: lambda: x - y * truncated(x, y) if y else 0,
+        Ops.IDIV: lambda: truncated_quotient(x, y),
+        Ops.MOD: lambda: x - y * truncated_quotient(x, y) if y else 0,
         Ops.MAX: lambda: max(x, y),
         Ops.CMPLT: lambda: int(x < y),
         Ops.CMPNE: lambda: int(x != y),
@@ -257,7 +257,7 @@ def reference(op: Ops, x: int, y: int, width: int, is_unsigned: bool) -> int:
     return low if is_unsigned or low < 1 << (width - 1) else low - (1 << width)
 
 
-def truncated(x: int, y: int) -> int:
+def truncated_quotient(x: int, y: int) -> int:
     """x / y towards zero, 0 for y == 0."""
     if y == 0:
         return 0

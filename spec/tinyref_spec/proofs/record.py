@@ -69,7 +69,7 @@ def proofs_of(rule: Rule, answers: Mapping[str, Proof]) -> RuleProof:
     return RuleProof(rule.name, ordered, count, tuple(sorted(types)))
 
 
-def committed() -> dict[str, RuleProof]:
+def committed_proofs() -> dict[str, RuleProof]:
     """The committed record, by rule."""
     found = json.loads(PATH.read_text(encoding="utf-8"))
     return {
@@ -85,7 +85,7 @@ def committed() -> dict[str, RuleProof]:
 
 def proof_of(name: str) -> RuleProof:
     """The committed proof of one rule. Raises `UserError` for a rule that was never proved."""
-    found = committed().get(name)
+    found = committed_proofs().get(name)
     if found is None:
         raise UserError(
             f"rule {name}: has no proof in {PATH.name}: run python -m tinyref_spec.proofs"

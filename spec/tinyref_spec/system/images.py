@@ -31,7 +31,7 @@ class Product:
     expected: Callable[[Array, Array], Array]
 
 
-def _correlated(x: Array, w: Array) -> Array:
+def _correlate(x: Array, w: Array) -> Array:
     """conv2d without padding, window by window."""
     rows, columns = x.shape[2] - w.shape[2] + 1, x.shape[3] - w.shape[3] + 1
     result = np.zeros((x.shape[0], w.shape[0], rows, columns), np.float64)
@@ -47,8 +47,8 @@ PRODUCTS: dict[str, Product] = {
     "padded": Product(((5, 6), (6, 7)), lambda x, w: x @ w, np.matmul),
     "batch": Product(((2, 3, 8), (2, 8, 5)), lambda x, w: x @ w, np.matmul),
     "linear": Product(((4, 8), (6, 8)), lambda x, w: x.linear(w.T), lambda x, w: x @ w.T),
-    "conv2d": Product(((1, 8, 5, 5), (4, 8, 3, 3)), lambda x, w: x.conv2d(w), _correlated),
-    "channels": Product(((2, 3, 5, 4), (2, 3, 2, 2)), lambda x, w: x.conv2d(w), _correlated),
+    "conv2d": Product(((1, 8, 5, 5), (4, 8, 3, 3)), lambda x, w: x.conv2d(w), _correlate),
+    "channels": Product(((2, 3, 5, 4), (2, 3, 2, 2)), lambda x, w: x.conv2d(w), _correlate),
 }
 
 

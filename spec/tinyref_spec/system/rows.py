@@ -29,7 +29,7 @@ def _integers(*shape: int, seed: int = 0, most: int = 5) -> Array:
     return generator.integers(-most, most + 1, shape).astype(np.float32)
 
 
-def _judged(pairs: Iterable[tuple[str, object, object]]) -> Measurement:
+def _judge_pairs(pairs: Iterable[tuple[str, object, object]]) -> Measurement:
     """Passes where all found arrays equal the wanted ones; each pair says what it is."""
     compared = 0
     for what, found, wanted in pairs:
@@ -52,7 +52,7 @@ def _replayed_inputs(case_id: str, device: DeviceUnderTest) -> Measurement:
     def scores(x: Tensor, y: Tensor) -> Tensor:
         return (x @ y).relu().sum(0) - x.sum()
 
-    def compared() -> Iterator[tuple[str, object, object]]:
+    def pairs() -> Iterator[tuple[str, object, object]]:
         results = []
         for call in range(CALLS):
             x, y = _integers(4, 6, seed=call), _integers(6, 3, seed=call + 50)
@@ -65,7 +65,7 @@ def _replayed_inputs(case_id: str, device: DeviceUnderTest) -> Measurement:
             yield f"the result of call {call} after all calls", result.numpy(), wanted
 
     with Context(JIT=1):
-        return _judged(compared())
+        return _judge_pairs(pairs())
 
 
 def _replayed_state(case_id: str, device: DeviceUnderTest) -> Measurement:
@@ -82,7 +82,7 @@ def _replayed_state(case_id: str, device: DeviceUnderTest) -> Measurement:
         weight.assign(weight - x.T @ error)
         return error.sum() + count
 
-    def compared() -> Iterator[tuple[str, object, object]]:
+    def pairs() -> Iterator[tuple[str, object, object]]:
         wanted = _integers(3, 2)
         for call in range(CALLS):
             x = _integers(2, 3, seed=call, most=1)
@@ -93,7 +93,7 @@ def _replayed_state(case_id: str, device: DeviceUnderTest) -> Measurement:
             yield f"weights after call {call}", weight.numpy(), wanted
 
     with Context(JIT=1):
-        return _judged(compared())
+        return _judge_pairs(pairs())
 
 
 def _replay_refused(case_id: str, device: DeviceUnderTest) -> Measurement:
@@ -122,7 +122,7 @@ def _replay_refused(case_id: str, device: DeviceUnderTest) -> Measurement:
                 return Measurement(False, f"{what}: refused as {error}", 1)
             return Measurement(False, f"{what} is not refused", 1)
         wanted = _integers(2, 2) * 2 + 1
-        return _judged([("a call that fits", scaled(tensor(2, 2), 2).numpy(), wanted)])
+        return _judge_pairs([("a call that fits", scaled(tensor(2, 2), 2).numpy(), wanted)])
 
 
 # --- symbolic shapes ----------------------------------------------------------------------------
@@ -142,7 +142,7 @@ def _symbolic(jit: int, case_id: str, device: DeviceUnderTest) -> Measurement:
         part = x[:, :size]
         return [part.sum(1), part @ part.T, x[:, size - 1 : size] * 2, part.max(0) + 1]
 
-    def compared() -> Iterator[tuple[str, object, object]]:
+    def pairs() -> Iterator[tuple[str, object, object]]:
         for size in (4, 1, 6, 3, 5):
             part = whole[:, :size]
             wanted = [part.sum(1), part @ part.T, whole[:, size - 1 : size] * 2, part.max(0) + 1]
@@ -150,7 +150,7 @@ def _symbolic(jit: int, case_id: str, device: DeviceUnderTest) -> Measurement:
                 yield f"form {number} for n = {size}", found.numpy(), wanted[number]
 
     with Context(JIT=jit):
-        return _judged(compared())
+        return _judge_pairs(pairs())
 
 
 def _cache(jit: int, case_id: str, device: DeviceUnderTest) -> Measurement:
@@ -167,14 +167,14 @@ def _cache(jit: int, case_id: str, device: DeviceUnderTest) -> Measurement:
         cache[at : at + 1] = row
         return cache[: at + 1].sum(0).realize(cache)
 
-    def compared() -> Iterator[tuple[str, object, object]]:
+    def pairs() -> Iterator[tuple[str, object, object]]:
         for at in range(6):
             row = Tensor(rows[at : at + 1], device=device.name)
             yield f"position {at}", step(row, position.bind(at)).numpy(), rows[: at + 1].sum(0)
         yield "the cache", cache.numpy(), rows
 
     with Context(JIT=jit):
-        return _judged(compared())
+        return _judge_pairs(pairs())
 
 
 # --- kernels and memory -------------------------------------------------------------------------
@@ -190,7 +190,7 @@ def _many_kernels(count: int, case_id: str, device: DeviceUnderTest) -> Measurem
     for number in range(kernels):
         x = (x + number % 3).contiguous()
         wanted = wanted + np.float32(number % 3)
-    return _judged([(f"{kernels} kernels", x.numpy(), wanted)])
+    return _judge_pairs([(f"{kernels} kernels", x.numpy(), wanted)])
 
 
 def _large(count: int, case_id: str, device: DeviceUnderTest) -> Measurement:
@@ -201,7 +201,7 @@ def _large(count: int, case_id: str, device: DeviceUnderTest) -> Measurement:
     numbers = (np.arange(size, dtype=np.int64) % 251).astype(np.int32)
     x = Tensor(numbers, device=device.name)
     back = (x + 1).flip(0).numpy()
-    return _judged([("all elements, turned around", back, (numbers + 1)[::-1])])
+    return _judge_pairs([("all elements, turned around", back, (numbers + 1)[::-1])])
 
 
 def _graph(device: str) -> list[Array]:
@@ -232,13 +232,13 @@ def _memory_plan(case_id: str, device: DeviceUnderTest) -> Measurement:
     """Sharing the memory of intermediate results changes no result."""
     wanted = _graph_by_numpy()
 
-    def compared() -> Iterator[tuple[str, object, object]]:
+    def pairs() -> Iterator[tuple[str, object, object]]:
         for plan in (0, 1):
             with Context(MEMORY_PLAN=plan):
                 for number, found in enumerate(_graph(device.name)):
                     yield f"output {number} with MEMORY_PLAN={plan}", found, wanted[number]
 
-    return _judged(compared())
+    return _judge_pairs(pairs())
 
 
 def _replay_plan(case_id: str, device: DeviceUnderTest) -> Measurement:
@@ -250,7 +250,7 @@ def _replay_plan(case_id: str, device: DeviceUnderTest) -> Measurement:
             x = (x.T.contiguous().realize() + number).realize()
         return x.sum(0)
 
-    def compared() -> Iterator[tuple[str, object, object]]:
+    def pairs() -> Iterator[tuple[str, object, object]]:
         for plan in (0, 1):
             with Context(MEMORY_PLAN=plan, JIT=1):
                 jitted = TinyJit(chain)
@@ -261,7 +261,7 @@ def _replay_plan(case_id: str, device: DeviceUnderTest) -> Measurement:
                     found = jitted(Tensor(x, device=device.name)).numpy()
                     yield f"call {call} with MEMORY_PLAN={plan}", found, (x + 6).sum(0)
 
-    return _judged(compared())
+    return _judge_pairs(pairs())
 
 
 def _transfer(jit: int, case_id: str, device: DeviceUnderTest) -> Measurement:
@@ -273,14 +273,14 @@ def _transfer(jit: int, case_id: str, device: DeviceUnderTest) -> Measurement:
         away = (x.T * 2).to("PYTHON") + 1
         return away[1:].flip(0).to(device.name) - 3
 
-    def compared() -> Iterator[tuple[str, object, object]]:
+    def pairs() -> Iterator[tuple[str, object, object]]:
         for call in range(4):
             x = _integers(3, 4, seed=call)
             found = there_and_back(Tensor(x, device=device.name)).numpy()
             yield f"call {call}", found, (x.T * 2 + 1)[1:][::-1] - 3
 
     with Context(JIT=jit):
-        return _judged(compared())
+        return _judge_pairs(pairs())
 
 
 def rows() -> Iterator[Row]:

@@ -36,14 +36,14 @@ class Program:
     expected: Callable[[Array, Array], Array]
 
 
-def _descended(x: Any, y: Any) -> Any:
+def _descent_step(x: Any, y: Any) -> Any:
     """x less the gradient of sum((x y)^2) / 2, which is x y^2."""
     weight = x.detach().requires_grad_()
     (weight * y).square().sum().backward()
     return (weight.detach() * 2 - weight.grad).contiguous()
 
 
-def _assigned(x: Any, y: Any) -> Any:
+def _assign(x: Any, y: Any) -> Any:
     target = (x + 0).contiguous().realize()
     target.assign(target * 2 + y).realize()
     target += 1
@@ -80,12 +80,12 @@ PROGRAMS: dict[str, Program] = {
         lambda x, y: np.pad(np.concatenate([x[1:6], y[:3]]), ((1, 0), (0, 2))),
     ),
     "assign": Program(
-        "New elements in the memory of each device.", _assigned, lambda x, y: x * 2 + y + 1
+        "New elements in the memory of each device.", _assign, lambda x, y: x * 2 + y + 1
     ),
 }
 GRADIENT = Program(
     "A gradient lies as its tensor, and one step down it.",
-    _descended,
+    _descent_step,
     lambda x, y: x * 2 - 2 * x * y * y,
 )
 
@@ -157,7 +157,7 @@ def _all_reduced(ring: int, case_id: str, device: DeviceUnderTest) -> Measuremen
     return found
 
 
-def _moved(axis: int | None, case_id: str, device: DeviceUnderTest) -> Measurement:
+def _measure_moves(axis: int | None, case_id: str, device: DeviceUnderTest) -> Measurement:
     """To several devices and back to each of them, random bits."""
     from tinyref import Tensor
 
@@ -218,5 +218,7 @@ def rows() -> Iterator[Row]:
         "moved_back",
         dtypes.int32,
         "Elements come back from several devices as they went.",
-        lambda: [Check(str(axis).lower(), functools.partial(_moved, axis)) for axis in AXES],
+        lambda: [
+            Check(str(axis).lower(), functools.partial(_measure_moves, axis)) for axis in AXES
+        ],
     )

@@ -47,7 +47,7 @@ def _tensor(values: Any, device: DeviceUnderTest) -> Tensor:
     return Tensor(values, device=device.name)
 
 
-def _compared(pairs: Pairs) -> Measurement:
+def _compare_pairs(pairs: Pairs) -> Measurement:
     """Passes where all that was found is what was wanted; arrays in type, shape and bits."""
     compared = 0
     for what, found, wanted in pairs:
@@ -112,7 +112,7 @@ def _safe_load(case_id: str, device: DeviceUnderTest) -> Measurement:
                 for name, wanted in SAFE_ARRAYS.items():
                     yield name, loaded[name], wanted
 
-    return _compared(pairs())
+    return _compare_pairs(pairs())
 
 
 def _safe_load_metadata(case_id: str, device: DeviceUnderTest) -> Measurement:
@@ -124,7 +124,7 @@ def _safe_load_metadata(case_id: str, device: DeviceUnderTest) -> Measurement:
         yield "header", header, SAFE_HEADER
         yield "bytes", data, np.frombuffer(SAFE, np.uint8)
 
-    return _compared(pairs())
+    return _compare_pairs(pairs())
 
 
 def _values(dtype: DType) -> dict[str, Array]:
@@ -149,7 +149,7 @@ def _safe_save(dtype: DType, case_id: str, device: DeviceUnderTest) -> Measureme
         with tempfile.TemporaryDirectory() as folder:
             path = str(Path(folder) / "a.safetensors")
             nn.state.safe_save(tensors, path, {"of": dtype.name})
-            header, data = _parsed(Path(path).read_bytes())
+            header, data = _parse(Path(path).read_bytes())
             loaded = _on(device, nn.state.safe_load(path))
             yield "metadata", header.pop("__metadata__"), {"of": dtype.name}
             yield "names", sorted(header), sorted(arrays)
@@ -161,10 +161,10 @@ def _safe_save(dtype: DType, case_id: str, device: DeviceUnderTest) -> Measureme
                 yield f"bytes of {name}", data[begin:end], array.tobytes()
                 yield name, loaded[name], array
 
-    return _compared(pairs())
+    return _compare_pairs(pairs())
 
 
-def _parsed(file: bytes) -> tuple[dict[str, Any], bytes]:
+def _parse(file: bytes) -> tuple[dict[str, Any], bytes]:
     """The header, and the bytes after it."""
     end = 8 + int.from_bytes(file[:8], "little")
     return json.loads(file[8:end]), file[end:]
@@ -185,7 +185,7 @@ def _torch_load(file: bytes, case_id: str, device: DeviceUnderTest) -> Measureme
         yield "weight", found["weight"], whole[1:, :2].T
         yield "bias", found["bias"], np.array([5, -6], np.int32)
 
-    return _compared(pairs())
+    return _compare_pairs(pairs())
 
 
 def _gguf_load(case_id: str, device: DeviceUnderTest) -> Measurement:
@@ -200,7 +200,7 @@ def _gguf_load(case_id: str, device: DeviceUnderTest) -> Measurement:
         yield "plain", found["plain"], np.arange(6, dtype=np.float32).reshape(2, 3) / 4
         yield "blocks", found["blocks"], _halves(0.5).reshape(1, 32)
 
-    return _compared(pairs())
+    return _compare_pairs(pairs())
 
 
 def _halves(scale: float) -> Array:
@@ -231,7 +231,7 @@ def _ggml(case_id: str, device: DeviceUnderTest) -> Measurement:
             found = nn.state.ggml_data_to_tensor(_tensor(data, device), whole.size, kind)
             yield f"type {kind}", found, whole
 
-    return _compared(pairs())
+    return _compare_pairs(pairs())
 
 
 def _tar_extract(case_id: str, device: DeviceUnderTest) -> Measurement:
@@ -244,7 +244,7 @@ def _tar_extract(case_id: str, device: DeviceUnderTest) -> Measurement:
         for name, content in wanted.items():
             yield name, found[name], np.frombuffer(content, np.uint8)
 
-    return _compared(pairs())
+    return _compare_pairs(pairs())
 
 
 def _tar_links(case_id: str, device: DeviceUnderTest) -> Measurement:
@@ -275,7 +275,7 @@ class Model:
 MODEL_NAMES = ["first", "rest.0", "rest.1.last", "again"]
 
 
-def _given(device: DeviceUnderTest) -> dict[str, Tensor]:
+def _state_for_model(device: DeviceUnderTest) -> dict[str, Tensor]:
     """A state for `Model`: numbers for the floats, a scalar for the tensor of one element."""
     matrix = _tensor(np.array([[1, 2], [3, 4]], np.int32), device)
     numbers = _tensor(np.array([5, 6, 7], np.int32), device)
@@ -294,7 +294,7 @@ def _get_state_dict(case_id: str, device: DeviceUnderTest) -> Measurement:
         sizes = nn.state.get_state_dict(model, tensor_type=int)
         yield "of another type", sizes, {"size": 3}
 
-    return _compared(pairs())
+    return _compare_pairs(pairs())
 
 
 def _get_parameters(case_id: str, device: DeviceUnderTest) -> Measurement:
@@ -306,7 +306,7 @@ def _get_parameters(case_id: str, device: DeviceUnderTest) -> Measurement:
         wanted = [model.first, model.rest[0], model.rest[1]["last"]]  # type: ignore[index]
         yield "each once", list(map(id, found)), list(map(id, wanted))
 
-    return _compared(pairs())
+    return _compare_pairs(pairs())
 
 
 def _load_state_dict(case_id: str, device: DeviceUnderTest) -> Measurement:
@@ -315,20 +315,23 @@ def _load_state_dict(case_id: str, device: DeviceUnderTest) -> Measurement:
 
     def pairs() -> Pairs:
         model = Model(device)
-        nn.state.load_state_dict(model, _given(device), verbose=False)
+        nn.state.load_state_dict(model, _state_for_model(device), verbose=False)
         found = nn.state.get_state_dict(model)
         yield "first", found["first"], np.array([[1, 2], [3, 4]], np.float32)
         yield "rest.0", found["rest.0"], np.array([5, 6, 7], np.int32)
         yield "rest.1.last", found["rest.1.last"], np.array([8], np.float32)
         yield "device", found["first"].device, found["rest.0"].device
         other = Model(device)
-        part = {"rest.0": _given(device)["rest.0"], "more": _given(device)["first"]}
+        part = {
+            "rest.0": _state_for_model(device)["rest.0"],
+            "more": _state_for_model(device)["first"],
+        }
         nn.state.load_state_dict(other, part, strict=False, verbose=False, consume=True)
         yield "what is left", list(part), ["more"]
         yield "a part", other.rest[0], np.array([5, 6, 7], np.int32)
         yield "not there", other.first, np.zeros((2, 2), np.float32)
 
-    return _compared(pairs())
+    return _compare_pairs(pairs())
 
 
 # What is refused
@@ -400,11 +403,11 @@ def _save(device: DeviceUnderTest, name: str, tensor: object, metadata: object =
         return sorted(Path(folder).iterdir())
 
 
-def _loaded(change: Callable[[dict[str, Any]], object], device: DeviceUnderTest) -> object:
+def _load_unfit(change: Callable[[dict[str, Any]], object], device: DeviceUnderTest) -> object:
     """Loads a state that `change` made unfit."""
     from tinyref import nn
 
-    state: dict[str, Any] = _given(device)
+    state: dict[str, Any] = _state_for_model(device)
     change(state)
     return nn.state.load_state_dict(Model(device), state, verbose=False)
 
@@ -437,10 +440,10 @@ REFUSED: dict[str, dict[str, Call]] = {
         "metadata": lambda device: _save(device, "a", _tensor([1.0], device), {"epoch": 7}),
     },
     "load_state_dict": {
-        "missing": functools.partial(_loaded, lambda state: state.pop("first")),
-        "more": functools.partial(_loaded, lambda state: state.update(b=state["first"])),
-        "shape": functools.partial(_loaded, lambda state: state.update(first=state["rest.0"])),
-        "value": functools.partial(_loaded, lambda state: state.update(first=[1.0])),
+        "missing": functools.partial(_load_unfit, lambda state: state.pop("first")),
+        "more": functools.partial(_load_unfit, lambda state: state.update(b=state["first"])),
+        "shape": functools.partial(_load_unfit, lambda state: state.update(first=state["rest.0"])),
+        "value": functools.partial(_load_unfit, lambda state: state.update(first=[1.0])),
     },
     "get_state_dict": {"ambiguous": functools.partial(_ambiguous, "get_state_dict")},
     "get_parameters": {"ambiguous": functools.partial(_ambiguous, "get_parameters")},
@@ -456,7 +459,7 @@ REFUSED: dict[str, dict[str, Call]] = {
 }
 
 
-def _refused(call: Call, case_id: str, device: DeviceUnderTest) -> Measurement:
+def _measure_refusal(call: Call, case_id: str, device: DeviceUnderTest) -> Measurement:
     try:
         got = call(device)
     except TinyrefError as error:
@@ -510,7 +513,7 @@ JOBS: dict[str, Job] = {
 
 def _checks(name: str) -> list[Check]:
     refused = [
-        Check(f"refused.{what}", functools.partial(_refused, call))
+        Check(f"refused.{what}", functools.partial(_measure_refusal, call))
         for what, call in REFUSED[name].items()
     ]
     return [*JOBS[name].checks, *refused]

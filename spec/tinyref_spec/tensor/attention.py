@@ -57,7 +57,7 @@ def _form(q: Shape, k: Shape, v: Shape, mask: Shape | None = None, visible: str 
     )
 
 
-def _drawn(generator: np.random.Generator) -> Form:
+def _draw_form(generator: np.random.Generator) -> Form:
     lead = tuple(int(size) for size in generator.integers(1, 4, int(generator.integers(1, 3))))
     queries, keys, depth, width = (int(size) for size in generator.integers(1, 6, 4))
     visible = str(generator.choice(["", "mask", "causal", "sum"]))
@@ -83,7 +83,7 @@ FUNCTIONS: tuple[Function, ...] = (
             _form((2, 3, 4, 3), (2, 1, 5, 3), (2, 1, 5, 2)),
             _form((1, 3, 2), (1, 6, 2), (1, 6, 2), visible="causal"),
         ),
-        generate=_drawn,
+        generate=_draw_form,
     ),
 )
 

@@ -23,7 +23,7 @@ from tinyref_spec.tensor.forms import (
 NAMES = "xyzw"
 
 
-def contracted(*operands: Value, terms: tuple[str, ...], output: str) -> Value:
+def contraction(*operands: Value, terms: tuple[str, ...], output: str) -> Value:
     """All products of elements with equal letters, summed over the letters not in `output`."""
     summed_over = sorted(set("".join(terms)) - set(output))
     letters = output + "".join(summed_over)
@@ -35,7 +35,7 @@ def contracted(*operands: Value, terms: tuple[str, ...], output: str) -> Value:
         placed = np.einsum(f"{term}->{''.join(own)}", numbers)
         sizes = iter(placed.shape)
         spread = [next(sizes) if letter in own else 1 for letter in letters]
-        factor = bounded.gathered(operand, placed.reshape(spread))
+        factor = bounded.gather(operand, placed.reshape(spread))
         result = factor if result is None else result * factor
     assert result is not None
     return result.sum(tuple(range(len(output), len(letters))))
@@ -49,7 +49,7 @@ def _einsum(formula: str, *shapes: Shape, spelled: str = "") -> Form:
     return Form(
         f"Tensor.einsum({arguments})",
         tuple(Input(name, shape) for name, shape in zip(names, shapes, strict=True)),
-        partial(contracted, terms=tuple(left.split(",")), output=output),
+        partial(contraction, terms=tuple(left.split(",")), output=output),
         backward=derived,
         is_wide=True,
         torch=f"torch.einsum({arguments})",
@@ -78,13 +78,13 @@ def _scaled(x: Value, y: Value) -> Value:
     return x * y
 
 
-def _ranked(expression: str, first: Shape, second: Shape, spelled: str) -> Form:
+def _ranked_product(expression: str, first: Shape, second: Shape, spelled: str) -> Form:
     """A matrix product of any ranks, each operand's axes spelled as letters."""
     left, _, output = spelled.partition("->")
     return Form(
         expression,
         (Input("x", first), Input("y", second)),
-        partial(contracted, terms=tuple(left.split(",")), output=output),
+        partial(contraction, terms=tuple(left.split(",")), output=output),
         backward=derived,
         is_wide=True,
         torch="torch.matmul(x, y)",
@@ -149,13 +149,13 @@ FUNCTIONS: tuple[Function, ...] = (
         "matmul_ranks",
         "Matrix products of vectors, matrices and batches that broadcast.",
         (
-            _ranked("x @ y", (5,), (5,), "k,k->"),
-            _ranked("x @ y", (3, 5), (5,), "ik,k->i"),
-            _ranked("x @ y", (5,), (5, 3), "k,kj->j"),
-            _ranked("x @ y", (2, 3, 4), (4, 5), "bik,kj->bij"),
-            _ranked("x @ y", (3, 4), (2, 4, 5), "ik,bkj->bij"),
-            _ranked("x.matmul(y)", (2, 3, 4), (4,), "bik,k->bi"),
-            _ranked("y.matmul(x, reverse=True)", (4,), (2, 4, 3), "k,bkj->bj"),
+            _ranked_product("x @ y", (5,), (5,), "k,k->"),
+            _ranked_product("x @ y", (3, 5), (5,), "ik,k->i"),
+            _ranked_product("x @ y", (5,), (5, 3), "k,kj->j"),
+            _ranked_product("x @ y", (2, 3, 4), (4, 5), "bik,kj->bij"),
+            _ranked_product("x @ y", (3, 4), (2, 4, 5), "ik,bkj->bij"),
+            _ranked_product("x.matmul(y)", (2, 3, 4), (4,), "bik,k->bi"),
+            _ranked_product("y.matmul(x, reverse=True)", (4,), (2, 4, 3), "k,bkj->bj"),
             Form(
                 "x @ y",
                 (Input("x", (2, 1, 3, 4)), Input("y", (5, 4, 2))),
@@ -172,8 +172,8 @@ FUNCTIONS: tuple[Function, ...] = (
         "dot_ranks",
         "The same by the name dot.",
         (
-            _ranked("x.dot(y)", (2, 3), (3,), "ik,k->i"),
-            _ranked("x.dot(y)", (2, 2, 3), (3, 4), "bik,kj->bij"),
+            _ranked_product("x.dot(y)", (2, 3), (3,), "ik,k->i"),
+            _ranked_product("x.dot(y)", (2, 2, 3), (3, 4), "bik,kj->bij"),
         ),
         covers=("dot",),
     ),

@@ -31,7 +31,7 @@ def _is(dtype: DType) -> Callable[[DType], DType]:
     return lambda _: dtype
 
 
-def _made(
+def _creation_form(
     expression: str,
     values: Callable[[], Array],
     torch: str,
@@ -50,17 +50,17 @@ MADE = (
         "arange",
         "start, start + step, ... up to before stop.",
         (
-            _made(
+            _creation_form(
                 f"Tensor.arange(7, {KEYWORDS})",
                 lambda: np.arange(7),
                 "torch.arange(7, dtype=dtype)",
             ),
-            _made(
+            _creation_form(
                 f"Tensor.arange(2, 9, 3, {KEYWORDS})",
                 lambda: np.arange(2, 9, 3),
                 "torch.arange(2, 9, 3, dtype=dtype)",
             ),
-            _made(
+            _creation_form(
                 f"Tensor.arange(5, 0, -2, {KEYWORDS})",
                 lambda: np.array([5, 3, 1]),
                 "torch.arange(5, 0, -2, dtype=dtype)",
@@ -72,12 +72,12 @@ MADE = (
         "linspace",
         "Numbers at even distance, both ends among them.",
         (
-            _made(
+            _creation_form(
                 f"Tensor.linspace(0, 8, 5, {KEYWORDS})",
                 lambda: np.array([0, 2, 4, 6, 8]),
                 "torch.linspace(0, 8, 5, dtype=dtype)",
             ),
-            _made(
+            _creation_form(
                 f"Tensor.linspace(3, 1, 1, {KEYWORDS})",
                 lambda: np.array([3]),
                 "torch.linspace(3, 1, 1, dtype=dtype)",
@@ -89,13 +89,15 @@ MADE = (
         "eye",
         "Ones on the diagonal.",
         (
-            _made(f"Tensor.eye(3, {KEYWORDS})", lambda: np.eye(3), "torch.eye(3, dtype=dtype)"),
-            _made(
+            _creation_form(
+                f"Tensor.eye(3, {KEYWORDS})", lambda: np.eye(3), "torch.eye(3, dtype=dtype)"
+            ),
+            _creation_form(
                 f"Tensor.eye(2, 4, {KEYWORDS})",
                 lambda: np.eye(2, 4),
                 "torch.eye(2, 4, dtype=dtype)",
             ),
-            _made(
+            _creation_form(
                 f"Tensor.eye(3, 1, {KEYWORDS})",
                 lambda: np.eye(3, 1),
                 "torch.eye(3, 1, dtype=dtype)",
@@ -107,12 +109,12 @@ MADE = (
         "full",
         "Every element is one number.",
         (
-            _made(
+            _creation_form(
                 f"Tensor.full((2, 3), 7, {KEYWORDS})",
                 lambda: np.full((2, 3), 7),
                 "torch.full((2, 3), 7, dtype=dtype)",
             ),
-            _made(
+            _creation_form(
                 "Tensor.full((2,), 0.5, device=device)",
                 lambda: np.full(2, 0.5),
                 "torch.full((2,), 0.5)",
@@ -125,7 +127,7 @@ MADE = (
         "zeros",
         "Zeros.",
         (
-            _made(
+            _creation_form(
                 f"Tensor.zeros(2, 3, {KEYWORDS})",
                 lambda: np.zeros((2, 3)),
                 "torch.zeros(2, 3, dtype=dtype)",
@@ -137,12 +139,12 @@ MADE = (
         "ones",
         "Ones.",
         (
-            _made(
+            _creation_form(
                 f"Tensor.ones(2, 3, {KEYWORDS})",
                 lambda: np.ones((2, 3)),
                 "torch.ones(2, 3, dtype=dtype)",
             ),
-            _made(
+            _creation_form(
                 "Tensor.ones((2,), device=device)", lambda: np.ones(2), "torch.ones((2,))", _FLOAT
             ),
         ),

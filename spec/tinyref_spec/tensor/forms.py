@@ -90,7 +90,7 @@ def always_bool(dtype: DType) -> DType:
     return dtypes.bool
 
 
-def summed(dtype: DType) -> DType:
+def dtype_of_sum(dtype: DType) -> DType:
     """Sums of narrow integers widen; floats keep their type."""
     return dtype if dtype.is_float else sum_dtype(dtype)
 
@@ -188,7 +188,7 @@ def refusing_inputs() -> dict[str, Array]:
     return {"x": numbers.astype(np.float32), "i": numbers.astype(np.int32), "c": numbers % 2 == 0}
 
 
-def moved(
+def movement_form(
     expression: str,
     shape: Shape,
     move: Callable[[Array], Array],
@@ -203,15 +203,15 @@ def moved(
     return Form(
         expression,
         (Input("x", shape, kind),),
-        partial(bounded.moved, move=move),
-        exact=partial(_moved, move),
+        partial(bounded.move_elements, move=move),
+        exact=partial(_apply_movement, move),
         backward=derived,
         torch=torch,
         no_torch=no_torch,
     )
 
 
-def _moved(move: Callable[[Array], Array], x: Array) -> Array:
+def _apply_movement(move: Callable[[Array], Array], x: Array) -> Array:
     numbers = np.asarray(move(np.arange(1, x.size + 1).reshape(x.shape)))
     flat = np.concatenate([np.zeros(1, x.dtype), x.reshape(-1)])
     return np.asarray(flat[numbers])

@@ -20,9 +20,9 @@ from tinyref_spec.tensor.forms import (
     Refused,
     always_bool,
     derived,
+    dtype_of_sum,
     in_any_shape,
-    moved,
-    summed,
+    movement_form,
     unary,
 )
 
@@ -205,7 +205,7 @@ UNARY = (
 )
 
 
-def _compared(expression: str, reference: object) -> Form:
+def _comparison_form(expression: str, reference: object) -> Form:
     assert callable(reference)
     return Form(
         expression,
@@ -241,12 +241,12 @@ CHOICE = (
         "compare",
         "Comparisons give bools.",
         (
-            _compared("x < y", np.less),
-            _compared("x > y", np.greater),
-            _compared("x <= y", np.less_equal),
-            _compared("x >= y", np.greater_equal),
-            _compared("x == y", np.equal),
-            _compared("x != y", np.not_equal),
+            _comparison_form("x < y", np.less),
+            _comparison_form("x > y", np.greater),
+            _comparison_form("x <= y", np.less_equal),
+            _comparison_form("x >= y", np.greater_equal),
+            _comparison_form("x == y", np.equal),
+            _comparison_form("x != y", np.not_equal),
         ),
         ANYTHING,
         covers=("eq", "ne"),
@@ -270,9 +270,9 @@ MOVEMENT = (
         "reshape",
         "The same elements in another shape; -1 is what is left.",
         (
-            moved("x.reshape(6, 4)", (2, 3, 4), lambda x: x.reshape(6, 4), torch=SAME),
-            moved("x.reshape((-1,))", (2, 3, 4), lambda x: x.reshape(-1), torch=SAME),
-            moved("x.flatten()", (2, 3, 4), lambda x: x.reshape(-1), torch=SAME),
+            movement_form("x.reshape(6, 4)", (2, 3, 4), lambda x: x.reshape(6, 4), torch=SAME),
+            movement_form("x.reshape((-1,))", (2, 3, 4), lambda x: x.reshape(-1), torch=SAME),
+            movement_form("x.flatten()", (2, 3, 4), lambda x: x.reshape(-1), torch=SAME),
         ),
         ANYTHING,
     ),
@@ -280,9 +280,11 @@ MOVEMENT = (
         "permute",
         "The axes in another order.",
         (
-            moved("x.permute(2, 0, 1)", (2, 3, 4), lambda x: x.transpose(2, 0, 1), torch=SAME),
-            moved("x.transpose(0, 1)", (5, 3), lambda x: x.T, torch=SAME),
-            moved("x.T", (5, 3), lambda x: x.T, torch=SAME),
+            movement_form(
+                "x.permute(2, 0, 1)", (2, 3, 4), lambda x: x.transpose(2, 0, 1), torch=SAME
+            ),
+            movement_form("x.transpose(0, 1)", (5, 3), lambda x: x.T, torch=SAME),
+            movement_form("x.T", (5, 3), lambda x: x.T, torch=SAME),
         ),
         ANYTHING,
     ),
@@ -290,8 +292,12 @@ MOVEMENT = (
         "expand",
         "Axes of size 1 repeated; their gradient is a sum.",
         (
-            moved("x.expand(4, 5)", (1, 5), lambda x: np.broadcast_to(x, (4, 5)), torch=SAME),
-            moved("x.expand(3, 4, 5)", (4, 1), lambda x: np.broadcast_to(x, (3, 4, 5)), torch=SAME),
+            movement_form(
+                "x.expand(4, 5)", (1, 5), lambda x: np.broadcast_to(x, (4, 5)), torch=SAME
+            ),
+            movement_form(
+                "x.expand(3, 4, 5)", (4, 1), lambda x: np.broadcast_to(x, (3, 4, 5)), torch=SAME
+            ),
         ),
         ANYTHING,
     ),
@@ -299,8 +305,8 @@ MOVEMENT = (
         "flip",
         "Axes in reverse order.",
         (
-            moved("x.flip(0)", (4, 5), lambda x: x[::-1], torch=SAME),
-            moved("x.flip((0, 1))", (4, 5), lambda x: x[::-1, ::-1], torch=SAME),
+            movement_form("x.flip(0)", (4, 5), lambda x: x[::-1], torch=SAME),
+            movement_form("x.flip((0, 1))", (4, 5), lambda x: x[::-1, ::-1], torch=SAME),
         ),
         ANYTHING,
     ),
@@ -308,8 +314,8 @@ MOVEMENT = (
         "shrink",
         "A part of every axis.",
         (
-            moved("x.shrink(((1, 3), (0, 5)))", (4, 5), lambda x: x[1:3], torch="x[1:3]"),
-            moved("x.shrink(((1, 3), None))", (4, 5), lambda x: x[1:3], torch="x[1:3]"),
+            movement_form("x.shrink(((1, 3), (0, 5)))", (4, 5), lambda x: x[1:3], torch="x[1:3]"),
+            movement_form("x.shrink(((1, 3), None))", (4, 5), lambda x: x[1:3], torch="x[1:3]"),
         ),
         ANYTHING,
     ),
@@ -317,13 +323,13 @@ MOVEMENT = (
         "pad",
         "Zeros around.",
         (
-            moved(
+            movement_form(
                 "x.pad(((1, 2), (0, 3)))",
                 (4, 5),
                 lambda x: np.pad(x, ((1, 2), (0, 3))),
                 torch="F.pad(x, (0, 3, 1, 2))",
             ),
-            moved(
+            movement_form(
                 "x.pad((1, 2))",
                 (4, 5),
                 lambda x: np.pad(x, ((0, 0), (1, 2))),
@@ -336,13 +342,13 @@ MOVEMENT = (
         "index",
         "Indexing by integers and slices, also negative ones and steps.",
         (
-            moved("x[1]", (4, 5), lambda x: x[1], torch=SAME),
-            moved("x[-1, 2:4]", (4, 5), lambda x: x[-1, 2:4], torch=SAME),
-            moved("x[::2, ::-1]", (4, 5), lambda x: x[::2, ::-1], torch="x[::2].flip(1)"),
-            moved("x[:, None, 1:]", (4, 5), lambda x: x[:, None, 1:], torch=SAME),
-            moved("x[..., -2]", (2, 3, 4), lambda x: x[..., -2], torch=SAME),
-            moved("x[3:1:-1]", (4, 5), lambda x: x[3:1:-1], torch="x[2:4].flip(0)"),
-            moved("x[2, 3]", (4, 5), lambda x: x[2, 3], torch=SAME),
+            movement_form("x[1]", (4, 5), lambda x: x[1], torch=SAME),
+            movement_form("x[-1, 2:4]", (4, 5), lambda x: x[-1, 2:4], torch=SAME),
+            movement_form("x[::2, ::-1]", (4, 5), lambda x: x[::2, ::-1], torch="x[::2].flip(1)"),
+            movement_form("x[:, None, 1:]", (4, 5), lambda x: x[:, None, 1:], torch=SAME),
+            movement_form("x[..., -2]", (2, 3, 4), lambda x: x[..., -2], torch=SAME),
+            movement_form("x[3:1:-1]", (4, 5), lambda x: x[3:1:-1], torch="x[2:4].flip(0)"),
+            movement_form("x[2, 3]", (4, 5), lambda x: x[2, 3], torch=SAME),
         ),
         ANYTHING,
     ),
@@ -360,7 +366,7 @@ def _sum_form(
         lambda x: x.sum(axes, keepdims),
         backward=derived,
         is_wide=True,
-        output=summed,
+        output=dtype_of_sum,
         torch=torch,
         torch_dtype="torch adds up integers in int64, tinyref in int32 or uint32",
     )

@@ -8,18 +8,18 @@ import numpy as np
 
 from tinyref.dtype import dtypes
 from tinyref_spec.bits import Array
-from tinyref_spec.tensor.forms import SAME, Form, Function, Refusals, Refused, Shape, moved
+from tinyref_spec.tensor.forms import SAME, Form, Function, Refusals, Refused, Shape, movement_form
 from tinyref_spec.tensor.functions import ANYTHING
 from tinyref_spec.tensor.places import (
     NEGATIVE,
     READS_ZERO,
     c_of,
-    chosen,
+    choice_form,
     i_of,
     meets,
-    selected,
+    select,
+    setitem_form,
     v_of,
-    written,
     x_of,
 )
 
@@ -30,7 +30,7 @@ def _read(key: str, *shape: int, no_torch: str = "") -> Form:
     """x[key] for a key of numbers alone, which numpy reads as torch does."""
     move = eval(f"lambda x: x[{key}]", {"np": np})
     torch = "" if no_torch else SAME
-    return moved(f"x[{key}]", shape, move, torch=torch, no_torch=no_torch)
+    return movement_form(f"x[{key}]", shape, move, torch=torch, no_torch=no_torch)
 
 
 def _draw_shape(generator: np.random.Generator) -> tuple[int, ...]:
@@ -74,7 +74,7 @@ def _draw_write(generator: np.random.Generator) -> Form:
     taken = np.zeros(shape)[index].shape
     sizes = [size if generator.integers(0, 3) else 1 for size in taken]
     sizes = sizes[generator.integers(0, len(sizes) + 1) :]
-    return written(key, (x_of(*shape), v_of(*sizes)), lambda x, v: _put(x, index, v))
+    return setitem_form(key, (x_of(*shape), v_of(*sizes)), lambda x, v: _put(x, index, v))
 
 
 READ = Function(
@@ -95,39 +95,39 @@ READ = Function(
         _read("[True, False, True], 1:", 3, 4),
         _read("range(2), [[1], [0]]", 3, 4, no_torch="torch takes no ranges"),
         _read("np.array([1, 3]), ::2", 4, 5),
-        chosen("x[i % 4]", (x_of(4, 3), i_of(2, 5)), lambda x, i: x[i % 4], SAME),
-        chosen("x[i % 4 - 4]", (x_of(4, 3), i_of(7)), lambda x, i: x[i % 4], SAME),
-        chosen("x[:, i % 3]", (x_of(4, 3, 2), i_of(2, 2)), lambda x, i: x[:, i % 3], SAME),
-        chosen(
+        choice_form("x[i % 4]", (x_of(4, 3), i_of(2, 5)), lambda x, i: x[i % 4], SAME),
+        choice_form("x[i % 4 - 4]", (x_of(4, 3), i_of(7)), lambda x, i: x[i % 4], SAME),
+        choice_form("x[:, i % 3]", (x_of(4, 3, 2), i_of(2, 2)), lambda x, i: x[:, i % 3], SAME),
+        choice_form(
             "x[i % 4, 1:, i % 3]",
             (x_of(4, 3, 3), i_of(6)),
             lambda x, i: x[i % 4, 1:, i % 3],
             SAME,
         ),
-        chosen(
+        choice_form(
             "x[1, :, i % 3]",
             (x_of(4, 2, 3), i_of(6)),
             lambda x, i: x[1][:, i % 3],
             SAME,
         ),
-        chosen(
+        choice_form(
             "x[:, i % 3, j % 2, None]",
             (x_of(2, 3, 2), i_of(4, 1), i_of(5, name="j")),
             lambda x, i, j: x[:, i % 3, j % 2, None],
             SAME,
         ),
-        chosen("x[c]", (x_of(4, 3), c_of(4, 3)), lambda x, c: x[c], SAME),
-        chosen("x[:, c]", (x_of(4, 7), c_of(7)), lambda x, c: x[:, c], SAME),
-        chosen(
+        choice_form("x[c]", (x_of(4, 3), c_of(4, 3)), lambda x, c: x[c], SAME),
+        choice_form("x[:, c]", (x_of(4, 7), c_of(7)), lambda x, c: x[:, c], SAME),
+        choice_form(
             "x[c, i[0] % 2]",
             (x_of(4, 2), c_of(4), i_of(1)),
             lambda x, c, i: x[c, i[0] % 2],
             SAME,
         ),
-        chosen(
+        choice_form(
             "x[i]",
             (x_of(4, 3), i_of(9)),
-            lambda x, i: selected((i < 4)[:, None], x[i % 4], 0),
+            lambda x, i: select((i < 4)[:, None], x[i % 4], 0),
             no_torch=READS_ZERO,
         ),
     ),
@@ -148,42 +148,42 @@ WRITTEN = Function(
     "The elements that an index takes are replaced by a value, which broadcasts to them; of "
     "several values for one place the last one counts.",
     (
-        written("1", (x_of(3, 4), v_of(4)), lambda x, v: _put(x, 1, v)),
-        written(
+        setitem_form("1", (x_of(3, 4), v_of(4)), lambda x, v: _put(x, 1, v)),
+        setitem_form(
             "(slice(1, None), slice(None, None, 2))",
             (x_of(3, 4), v_of(2, 1)),
             lambda x, v: _put(x, np.s_[1:, ::2], v),
         ),
-        written(
+        setitem_form(
             "(slice(None, None, -1), 0)",
             (x_of(3, 4), v_of(3)),
             lambda x, v: _put(x, np.s_[::-1, 0], v),
             no_torch=BACKWARD_STEPS,
         ),
-        written("[2, 0]", (x_of(3, 4), v_of(2, 4)), lambda x, v: _put(x, [2, 0], v)),
-        written(
+        setitem_form("[2, 0]", (x_of(3, 4), v_of(2, 4)), lambda x, v: _put(x, [2, 0], v)),
+        setitem_form(
             "([0, 2], slice(None), [1, 3])",
             (x_of(3, 2, 4), v_of(2, 1)),
             lambda x, v: _put(x, np.s_[[0, 2], :, [1, 3]], v),
         ),
-        written(
+        setitem_form(
             "(slice(1, None), [[0], [2]])",
             (x_of(3, 4), v_of(2, 1)),
             lambda x, v: _put(x, np.s_[1:, [[0], [2]]], v),
         ),
-        written("c", (x_of(4, 3), v_of(), c_of(4, 3)), lambda x, v, c: selected(c, v, x)),
-        written(
+        setitem_form("c", (x_of(4, 3), v_of(), c_of(4, 3)), lambda x, v, c: select(c, v, x)),
+        setitem_form(
             "c",
             (x_of(4, 3), v_of(3), c_of(4)),
             lambda x, v, c: _put(x, c, v),
         ),
-        written(
+        setitem_form(
             "i % 4",
             (x_of(4, 3), v_of(9, 3), i_of(9)),
             lambda x, v, i: _put(x, i % 4, v),
             no_torch="torch leaves open which of several values counts",
         ),
-        written(
+        setitem_form(
             "i",
             (x_of(4), v_of(), i_of(9)),
             lambda x, v, i: _put(x, i[i < 4], v),
@@ -212,7 +212,7 @@ def _draw_gather(generator: np.random.Generator) -> Form:
         )
         return np.take_along_axis(x[cut], i % size, axis)
 
-    return chosen(
+    return choice_form(
         f"x.gather({axis}, i % {size})",
         (x_of(*shape), i_of(*index)),
         choose,
@@ -225,28 +225,28 @@ GATHER = Function(
     "Along one axis the element that the index names, in the shape of the index; a place outside "
     "gives 0.",
     (
-        chosen(
+        choice_form(
             "x.gather(0, i % 4)",
             (x_of(4, 3), i_of(6, 3)),
             lambda x, i: np.take_along_axis(x, i % 4, 0),
             f"x.gather(0, {LONG})",
         ),
-        chosen(
+        choice_form(
             "x.gather(-1, i % 4)",
             (x_of(3, 2, 4), i_of(2, 2, 5)),
             lambda x, i: np.take_along_axis(x[:2], i % 4, 2),
             f"x.gather(-1, {LONG})",
         ),
-        chosen(
+        choice_form(
             "x.gather(1, i - 4)",
             (x_of(3, 8), i_of(3, 4)),
             lambda x, i: np.take_along_axis(x, (i - 4) % 8, 1),
             no_torch=NEGATIVE,
         ),
-        chosen(
+        choice_form(
             "x.gather(1, i)",
             (x_of(3, 4), i_of(3, 6)),
-            lambda x, i: selected(i < 4, np.take_along_axis(x, i % 4, 1), 0),
+            lambda x, i: select(i < 4, np.take_along_axis(x, i % 4, 1), 0),
             no_torch=READS_ZERO,
         ),
     ),
@@ -257,7 +257,7 @@ UNIQUE = "Tensor([[2, 0, 1], [0, 3, 2]], device=device)"
 TORCH_UNIQUE = "torch.tensor([[2, 0, 1], [0, 3, 2]])"
 
 
-def _scattered(x: Array, v: Array) -> Array:
+def _scatter(x: Array, v: Array) -> Array:
     result = x.copy()
     np.put_along_axis(result[:, :3], np.array([[2, 0, 1], [0, 3, 2]]), v[:2, :3], 0)
     return result
@@ -276,19 +276,19 @@ SCATTER = Function(
     "The elements that the index names along one axis are replaced by, added to or multiplied by "
     "those of the source; of several for one place the last one counts, and places outside none.",
     (
-        chosen(
+        choice_form(
             f"x.scatter(0, {UNIQUE}, v)",
             (x_of(4, 5), v_of(3, 4)),
-            _scattered,
+            _scatter,
             no_torch="the source has more elements than the index: torch has no gradient then",
         ),
-        chosen(
+        choice_form(
             f"x.scatter(0, {UNIQUE}, v)",
             (x_of(4, 5), v_of(2, 3)),
-            _scattered,
+            _scatter,
             f"x.scatter(0, {TORCH_UNIQUE}, v)",
         ),
-        chosen(
+        choice_form(
             "x.scatter(1, i, v)",
             (x_of(3, 4), v_of(3, 9), i_of(3, 9)),
             _last_wins,

@@ -42,7 +42,7 @@ def _batchnorm(x: Value, *parts: Value, shape: Shape) -> Value:
     return result + affine[1] if affine else result
 
 
-def _reduced(losses: Value, reduction: str, count: float | None = None) -> Value:
+def _reduce_losses(losses: Value, reduction: str, count: float | None = None) -> Value:
     if reduction == "none":
         return losses
     total = losses.sum()
@@ -62,7 +62,7 @@ def _labels(c: Value, x: Value, axis: int) -> Numbers:
 def _of_class(x: Value, labels: Numbers, axis: int) -> Value:
     numbers = np.arange(1, x.value.size + 1).reshape(x.shape)
     taken = np.take_along_axis(numbers, np.expand_dims(labels, axis), axis)
-    return bounded.gathered(x, np.squeeze(taken, axis))
+    return bounded.gather(x, np.squeeze(taken, axis))
 
 
 def _cross_entropy(
@@ -80,20 +80,20 @@ def _cross_entropy(
     if smoothing:
         even = -logarithms.sum((axis,)) / float(x.shape[axis])
         losses = losses * (1 - smoothing) + even * smoothing
-    return _counted(losses, labels, reduction, ignored)
+    return _mean_of_counted(losses, labels, reduction, ignored)
 
 
-def _counted(losses: Value, labels: Numbers, reduction: str, ignored: int | None) -> Value:
+def _mean_of_counted(losses: Value, labels: Numbers, reduction: str, ignored: int | None) -> Value:
     if ignored is None:
-        return _reduced(losses, reduction)
+        return _reduce_losses(losses, reduction)
     kept = labels != ignored
     chosen = bounded.choose(kept, losses, bounded.zeros(losses.shape, losses.dtype))
-    return _reduced(chosen, reduction, float(kept.sum()))
+    return _reduce_losses(chosen, reduction, float(kept.sum()))
 
 
 def _soft_cross_entropy(x: Value, y: Value, reduction: str, smoothing: float) -> Value:
     wanted = y * (1 - smoothing) + smoothing / x.shape[1] if smoothing else y
-    return _reduced(-(_log_softmax(x, 1) * wanted).sum((1,)), reduction)
+    return _reduce_losses(-(_log_softmax(x, 1) * wanted).sum((1,)), reduction)
 
 
 def _nll(
@@ -104,24 +104,26 @@ def _nll(
     kept = np.ones(labels.shape) if ignored is None else (labels != ignored).astype(float)
     factors = bounded.exact(kept, x.dtype)
     if weight:
-        factors = factors * bounded.gathered(weight[0], labels + 1)
+        factors = factors * bounded.gather(weight[0], labels + 1)
     losses = losses * factors
-    return losses.sum() / factors.sum() if reduction == "mean" else _reduced(losses, reduction)
+    return (
+        losses.sum() / factors.sum() if reduction == "mean" else _reduce_losses(losses, reduction)
+    )
 
 
 def _binary(x: Value, y: Value, reduction: str) -> Value:
     losses = -(y * bounded.log(x) + (-y + 1.0) * bounded.log(-x + 1.0))
-    return _reduced(losses, reduction)
+    return _reduce_losses(losses, reduction)
 
 
 def _binary_logits(x: Value, y: Value, reduction: str) -> Value:
     negative = x.value < 0
     power = bounded.exp(bounded.choose(negative, x, -x))
     largest = bounded.choose(negative, bounded.zeros(x.shape, x.dtype), x)
-    return _reduced(largest + bounded.log(power + 1.0) - x * y, reduction)
+    return _reduce_losses(largest + bounded.log(power + 1.0) - x * y, reduction)
 
 
-def _classified(
+def _class_loss_form(
     expression: str,
     torch: str,
     x: Shape,
@@ -145,7 +147,7 @@ def _cross(x: Shape, reduction: str = "mean", smoothing: float = 0.0) -> Form:
     axis = 0 if len(x) == 1 else 1
     size = x[axis]
     arguments = f'reduction="{reduction}", label_smoothing={smoothing}'
-    return _classified(
+    return _class_loss_form(
         f"x.cross_entropy(c % {size}, {arguments})",
         f"F.cross_entropy(x, c.long() % {size}, {arguments})",
         x,
@@ -197,7 +199,7 @@ def _negative(
         arguments += ", weight=w"
     # Torch has no gradient of the weights, so they are whole numbers, which have none here.
     weight = (Input("w", (size,), "counts"),) if weighted else ()
-    return _classified(
+    return _class_loss_form(
         f"x.nll_loss(c % {size}, {arguments})",
         f"F.nll_loss(x, c.long() % {size}, {arguments})",
         x,
@@ -214,7 +216,7 @@ def _drawn_cross_entropy(generator: np.random.Generator) -> Form:
     return _cross(shape, reduction, smoothing)
 
 
-def _normalised(x: Shape, arguments: str, axes: Shape, torch: str, eps: float = 1e-5) -> Form:
+def _layernorm_form(x: Shape, arguments: str, axes: Shape, torch: str, eps: float = 1e-5) -> Form:
     return Form(
         f"x.layernorm({arguments})",
         (Input("x", x),),
@@ -229,10 +231,10 @@ def _drawn_layernorm(generator: np.random.Generator) -> Form:
     shape = tuple(int(size) for size in generator.integers(2, 6, int(generator.integers(1, 4))))
     count = int(generator.integers(1, len(shape) + 1))
     axes = tuple(range(-count, 0))
-    return _normalised(shape, f"{axes}", axes, f"F.layer_norm(x, {shape[-count:]})")
+    return _layernorm_form(shape, f"{axes}", axes, f"F.layer_norm(x, {shape[-count:]})")
 
 
-def _standardised(x: Shape, axis: int, affine: bool) -> Form:
+def _batchnorm_form(x: Shape, axis: int, affine: bool) -> Form:
     size = (x[axis],)
     shape = tuple(extent if number == axis else 1 for number, extent in enumerate(x))
     more = (Input("w", size), Input("b", size)) if affine else ()
@@ -270,7 +272,7 @@ def _pairs(name: str, torch: str, forward: Callable[..., Value], reduction: str)
     )
 
 
-def _dropped(expression: str, torch: str, kept: float) -> Form:
+def _dropout_form(expression: str, torch: str, kept: float) -> Form:
     return Form(
         expression,
         (Input("x", (3, 4)),),
@@ -294,10 +296,10 @@ FUNCTIONS: tuple[Function, ...] = (
         "layernorm",
         "Mean 0 and variance 1 along axes.",
         (
-            _normalised((4, 9), "", (-1,), "F.layer_norm(x, (9,))"),
-            _normalised((2, 3, 5), "(1, 2)", (1, 2), "F.layer_norm(x, (3, 5))"),
-            _normalised((2, 6), "-1, eps=0.5", (-1,), "F.layer_norm(x, (6,), eps=0.5)", 0.5),
-            _normalised((3, 4), "0", (0,), "F.layer_norm(x.T, (3,)).T"),
+            _layernorm_form((4, 9), "", (-1,), "F.layer_norm(x, (9,))"),
+            _layernorm_form((2, 3, 5), "(1, 2)", (1, 2), "F.layer_norm(x, (3, 5))"),
+            _layernorm_form((2, 6), "-1, eps=0.5", (-1,), "F.layer_norm(x, (6,), eps=0.5)", 0.5),
+            _layernorm_form((3, 4), "0", (0,), "F.layer_norm(x.T, (3,)).T"),
         ),
         generate=_drawn_layernorm,
     ),
@@ -305,25 +307,25 @@ FUNCTIONS: tuple[Function, ...] = (
         "batchnorm",
         "Less the mean, times weight and 1 / deviation, plus bias; one for each along an axis.",
         (
-            _standardised((3, 4), 1, True),
-            _standardised((2, 3, 4), 1, False),
-            _standardised((2, 3, 2, 2), 1, True),
-            _standardised((2, 3), 0, True),
+            _batchnorm_form((3, 4), 1, True),
+            _batchnorm_form((2, 3, 4), 1, False),
+            _batchnorm_form((2, 3, 2, 2), 1, True),
+            _batchnorm_form((2, 3), 0, True),
         ),
     ),
     Function(
         "dropout",
         "Nothing happens outside of training; there, elements go with a probability.",
         (
-            _dropped("x.dropout(0.5)", "F.dropout(x, 0.5, training=False)", 1.0),
-            _dropped("Tensor.train()(lambda x: x.dropout(0))(x)", "F.dropout(x, 0.0)", 1.0),
-            _dropped("Tensor.train()(lambda x: x.dropout(1.0))(x)", "F.dropout(x, 1.0)", 0.0),
-            _dropped(
+            _dropout_form("x.dropout(0.5)", "F.dropout(x, 0.5, training=False)", 1.0),
+            _dropout_form("Tensor.train()(lambda x: x.dropout(0))(x)", "F.dropout(x, 0.0)", 1.0),
+            _dropout_form("Tensor.train()(lambda x: x.dropout(1.0))(x)", "F.dropout(x, 1.0)", 0.0),
+            _dropout_form(
                 "Tensor.train()(Tensor.test()(lambda x: x.dropout(1.0)))(x)",
                 "F.dropout(x, 1.0, training=False)",
                 1.0,
             ),
-            _dropped(
+            _dropout_form(
                 "Tensor.train()(lambda x: x * (2.0 if Tensor.training else 1.0))(x)", "x * 2.0", 2.0
             ),
         ),
@@ -340,7 +342,7 @@ FUNCTIONS: tuple[Function, ...] = (
                 backward=derived,
                 torch="F.relu(x) * 3.0",
             ),
-            _dropped("x.sequential([])", "x * 1.0", 1.0),
+            _dropout_form("x.sequential([])", "x * 1.0", 1.0),
         ),
     ),
     Function(

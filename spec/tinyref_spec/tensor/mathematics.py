@@ -314,7 +314,9 @@ ROUNDING = (
 )
 
 
-def _asked(expression: str, reference: Callable[..., Array], inputs: tuple[Input, ...]) -> Form:
+def _predicate_form(
+    expression: str, reference: Callable[..., Array], inputs: tuple[Input, ...]
+) -> Form:
     return Form(expression, inputs, exact=reference, output=always_bool, torch=SAME)
 
 
@@ -322,13 +324,15 @@ _X = (Input("x", (4, 6), "small"),)
 _XY = (Input("x", (4, 6), "small"), Input("y", (4, 6), "small"))
 QUESTIONS = (
     Function(
-        "isnan", "Where an element is NaN.", (_asked("(x / x).isnan()", lambda x: x == 0, _X),)
+        "isnan",
+        "Where an element is NaN.",
+        (_predicate_form("(x / x).isnan()", lambda x: x == 0, _X),),
     ),
     Function(
         "isinf",
         "Where an element is an infinity.",
         (
-            _asked("(1 / x).isinf()", lambda x: x == 0, _X),
+            _predicate_form("(1 / x).isinf()", lambda x: x == 0, _X),
             Form(
                 "(x / 0).isinf(detect_negative=False)",
                 _X,
@@ -341,21 +345,23 @@ QUESTIONS = (
     Function(
         "isfinite",
         "Where an element is neither NaN nor an infinity.",
-        (_asked("(1 / x).isfinite()", lambda x: x != 0, _X),),
+        (_predicate_form("(1 / x).isfinite()", lambda x: x != 0, _X),),
     ),
     Function(
         "isclose",
         "Where |x - y| <= atol + rtol |y|.",
         (
-            _asked("x.isclose(y)", lambda x, y: x == y, _XY),
-            _asked("x.isclose(y, rtol=0.0, atol=1.5)", lambda x, y: np.abs(x - y) <= 1, _XY),
+            _predicate_form("x.isclose(y)", lambda x, y: x == y, _XY),
+            _predicate_form(
+                "x.isclose(y, rtol=0.0, atol=1.5)", lambda x, y: np.abs(x - y) <= 1, _XY
+            ),
         ),
         (*dtypes.floats, dtypes.int32),
     ),
     Function(
         "logical_not",
         "Where an element is zero.",
-        (_asked("x.logical_not()", lambda x: x == 0, _X),),
+        (_predicate_form("x.logical_not()", lambda x: x == 0, _X),),
         (*ANY, dtypes.bool),
     ),
     Function(

@@ -20,7 +20,7 @@ from tinyref_spec.tensor.forms import (
     Refused,
     Shape,
     derived,
-    moved,
+    movement_form,
 )
 
 ANYTHING = (*dtypes.floats, dtypes.int32, dtypes.uint8, dtypes.bool)
@@ -28,7 +28,7 @@ ANYTHING = (*dtypes.floats, dtypes.int32, dtypes.uint8, dtypes.bool)
 _NUMPY_MODES = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 
 
-def _joined(expression: str, shapes: Sequence[Shape], axis: int, torch: str) -> Form:
+def _join_form(expression: str, shapes: Sequence[Shape], axis: int, torch: str) -> Form:
     """Inputs of several shapes one after the other along an axis."""
     names = "xyzw"[: len(shapes)]
 
@@ -42,7 +42,7 @@ def _joined(expression: str, shapes: Sequence[Shape], axis: int, torch: str) -> 
     return Form(expression, inputs, forward, exact=exactly, backward=derived, torch=torch)
 
 
-def _stacked(expression: str, shape: Shape, count: int, axis: int, torch: str) -> Form:
+def _stack_form(expression: str, shape: Shape, count: int, axis: int, torch: str) -> Form:
     place = axis % (len(shape) + 1)
     grown = (*shape[:place], 1, *shape[place:])
 
@@ -67,10 +67,10 @@ def _drawn_cat(generator: np.random.Generator) -> Form:
         )
         for _ in range(3)
     ]
-    return _joined(f"x.cat(y, z, dim={axis})", shapes, axis, f"torch.cat([x, y, z], dim={axis})")
+    return _join_form(f"x.cat(y, z, dim={axis})", shapes, axis, f"torch.cat([x, y, z], dim={axis})")
 
 
-def _surrounded(shape: Shape, pads: tuple[int, ...], mode: str) -> Form:
+def _pad_form(shape: Shape, pads: tuple[int, ...], mode: str) -> Form:
     """Padding of the last axes; negative amounts cut first."""
     pairs = [(pads[i], pads[i + 1]) for i in range(0, len(pads), 2)][::-1]
     whole = [(0, 0)] * (len(shape) - len(pairs)) + pairs
@@ -83,7 +83,7 @@ def _surrounded(shape: Shape, pads: tuple[int, ...], mode: str) -> Form:
         grown = [(max(before, 0), max(after, 0)) for before, after in whole]
         return np.asarray(np.pad(numbers[kept], grown, mode=_NUMPY_MODES[mode]))  # type: ignore[call-overload]
 
-    return moved(
+    return movement_form(
         f'x.pad({pads}, mode="{mode}")', shape, move, torch=f'F.pad(x, {pads}, mode="{mode}")'
     )
 
@@ -92,10 +92,10 @@ def _drawn_pad(generator: np.random.Generator) -> Form:
     mode = str(generator.choice(list(_NUMPY_MODES)))
     shape = (2, *(int(size) for size in generator.integers(4, 7, 2)))
     pads = tuple(int(amount) for amount in generator.integers(-1, 3, 4))
-    return _surrounded((1, *shape), pads, mode)
+    return _pad_form((1, *shape), pads, mode)
 
 
-def _filled(x: Array, bounds: tuple[tuple[int, int], ...], value: float) -> Array:
+def _pad_constant(x: Array, bounds: tuple[tuple[int, int], ...], value: float) -> Array:
     return np.pad(x, bounds, constant_values=value)
 
 
@@ -106,13 +106,13 @@ def _constant(
         numbers = np.arange(1, x.value.size + 1).reshape(x.shape)
         places = np.pad(numbers, bounds)
         filler = bounded.exact(np.array(value), x.dtype)
-        return bounded.choose(places > 0, bounded.gathered(x, places), filler)
+        return bounded.choose(places > 0, bounded.gather(x, places), filler)
 
     return Form(
         expression,
         (Input("x", shape),),
         forward,
-        exact=partial(_filled, bounds=bounds, value=value),
+        exact=partial(_pad_constant, bounds=bounds, value=value),
         backward=derived,
         torch=torch,
     )
@@ -123,14 +123,14 @@ FUNCTIONS: tuple[Function, ...] = (
         "cat",
         "Tensors one after the other along an axis.",
         (
-            _joined("x.cat(y)", [(2, 3), (1, 3)], 0, "torch.cat([x, y])"),
-            _joined(
+            _join_form("x.cat(y)", [(2, 3), (1, 3)], 0, "torch.cat([x, y])"),
+            _join_form(
                 "x.cat(y, z, dim=-1)",
                 [(2, 1), (2, 3), (2, 0)],
                 -1,
                 "torch.cat([x, y, z], dim=-1)",
             ),
-            _joined(
+            _join_form(
                 "x.cat(*[y] * 20, dim=1)[:, :5]",
                 [(2, 2, 2), (2, 3, 2)],
                 1,
@@ -144,9 +144,9 @@ FUNCTIONS: tuple[Function, ...] = (
         "stack",
         "Tensors of one shape along a new axis.",
         (
-            _stacked("x.stack(y, z)", (2, 3), 3, 0, "torch.stack([x, y, z])"),
-            _stacked("x.stack(y, dim=-1)", (2, 3), 2, -1, "torch.stack([x, y], dim=-1)"),
-            _stacked("x.stack(y)", (), 2, 0, "torch.stack([x, y])"),
+            _stack_form("x.stack(y, z)", (2, 3), 3, 0, "torch.stack([x, y, z])"),
+            _stack_form("x.stack(y, dim=-1)", (2, 3), 2, -1, "torch.stack([x, y], dim=-1)"),
+            _stack_form("x.stack(y)", (), 2, 0, "torch.stack([x, y])"),
         ),
         ANYTHING,
     ),
@@ -154,9 +154,9 @@ FUNCTIONS: tuple[Function, ...] = (
         "split",
         "Parts of one size, or of given sizes.",
         (
-            moved("x.split(2)[2]", (5, 3), lambda x: x[4:], torch=SAME),
-            moved("x.split([1, 4], dim=1)[1]", (2, 5), lambda x: x[:, 1:], torch=SAME),
-            moved("x.split((2, 0, 3), -1)[0]", (2, 5), lambda x: x[:, :2], torch=SAME),
+            movement_form("x.split(2)[2]", (5, 3), lambda x: x[4:], torch=SAME),
+            movement_form("x.split([1, 4], dim=1)[1]", (2, 5), lambda x: x[:, 1:], torch=SAME),
+            movement_form("x.split((2, 0, 3), -1)[0]", (2, 5), lambda x: x[:, :2], torch=SAME),
         ),
         ANYTHING,
     ),
@@ -164,9 +164,9 @@ FUNCTIONS: tuple[Function, ...] = (
         "chunk",
         "So many parts of equal size, the last maybe shorter.",
         (
-            moved("x.chunk(3)[1]", (5, 3), lambda x: x[2:4], torch=SAME),
-            moved("x.chunk(2, dim=-1)[1]", (2, 5), lambda x: x[:, 3:], torch=SAME),
-            moved("x.chunk(4)[2]", (5, 2), lambda x: x[4:], torch=SAME),
+            movement_form("x.chunk(3)[1]", (5, 3), lambda x: x[2:4], torch=SAME),
+            movement_form("x.chunk(2, dim=-1)[1]", (2, 5), lambda x: x[:, 3:], torch=SAME),
+            movement_form("x.chunk(4)[2]", (5, 2), lambda x: x[4:], torch=SAME),
         ),
         ANYTHING,
     ),
@@ -174,9 +174,9 @@ FUNCTIONS: tuple[Function, ...] = (
         "squeeze",
         "Without axes of size 1.",
         (
-            moved("x.squeeze()", (1, 3, 1), lambda x: x.reshape(3), torch=SAME),
-            moved("x.squeeze(-1)", (1, 3, 1), lambda x: x.reshape(1, 3), torch=SAME),
-            moved("x.squeeze(1)", (1, 3, 1), lambda x: x, torch=SAME),
+            movement_form("x.squeeze()", (1, 3, 1), lambda x: x.reshape(3), torch=SAME),
+            movement_form("x.squeeze(-1)", (1, 3, 1), lambda x: x.reshape(1, 3), torch=SAME),
+            movement_form("x.squeeze(1)", (1, 3, 1), lambda x: x, torch=SAME),
         ),
         ANYTHING,
     ),
@@ -184,9 +184,9 @@ FUNCTIONS: tuple[Function, ...] = (
         "unsqueeze",
         "With a new axis of size 1.",
         (
-            moved("x.unsqueeze(0)", (2, 3), lambda x: x[None], torch=SAME),
-            moved("x.unsqueeze(-1)", (2, 3), lambda x: x[..., None], torch=SAME),
-            moved("x.unsqueeze(-2)", (2, 3), lambda x: x[:, None], torch=SAME),
+            movement_form("x.unsqueeze(0)", (2, 3), lambda x: x[None], torch=SAME),
+            movement_form("x.unsqueeze(-1)", (2, 3), lambda x: x[..., None], torch=SAME),
+            movement_form("x.unsqueeze(-2)", (2, 3), lambda x: x[:, None], torch=SAME),
         ),
         ANYTHING,
     ),
@@ -194,8 +194,12 @@ FUNCTIONS: tuple[Function, ...] = (
         "unflatten",
         "One axis as several.",
         (
-            moved("x.unflatten(1, (2, 3))", (2, 6), lambda x: x.reshape(2, 2, 3), torch=SAME),
-            moved("x.unflatten(-2, (-1, 2))", (4, 3), lambda x: x.reshape(2, 2, 3), torch=SAME),
+            movement_form(
+                "x.unflatten(1, (2, 3))", (2, 6), lambda x: x.reshape(2, 2, 3), torch=SAME
+            ),
+            movement_form(
+                "x.unflatten(-2, (-1, 2))", (4, 3), lambda x: x.reshape(2, 2, 3), torch=SAME
+            ),
         ),
         ANYTHING,
     ),
@@ -203,9 +207,9 @@ FUNCTIONS: tuple[Function, ...] = (
         "flatten",
         "Several axes as one.",
         (
-            moved("x.flatten(1)", (2, 3, 2), lambda x: x.reshape(2, 6), torch=SAME),
-            moved("x.flatten(0, -2)", (2, 3, 2), lambda x: x.reshape(6, 2), torch=SAME),
-            moved("x.flatten()", (), lambda x: x.reshape(1), torch=SAME),
+            movement_form("x.flatten(1)", (2, 3, 2), lambda x: x.reshape(2, 6), torch=SAME),
+            movement_form("x.flatten(0, -2)", (2, 3, 2), lambda x: x.reshape(6, 2), torch=SAME),
+            movement_form("x.flatten()", (), lambda x: x.reshape(1), torch=SAME),
         ),
         ANYTHING,
     ),
@@ -213,8 +217,8 @@ FUNCTIONS: tuple[Function, ...] = (
         "view",
         "The same as reshape; what is changed later does not change the other.",
         (
-            moved("x.view(3, -1)", (2, 6), lambda x: x.reshape(3, 4), torch=SAME),
-            moved("x.view((12,))", (2, 6), lambda x: x.reshape(12), torch=SAME),
+            movement_form("x.view(3, -1)", (2, 6), lambda x: x.reshape(3, 4), torch=SAME),
+            movement_form("x.view((12,))", (2, 6), lambda x: x.reshape(12), torch=SAME),
         ),
         ANYTHING,
     ),
@@ -222,9 +226,11 @@ FUNCTIONS: tuple[Function, ...] = (
         "transpose",
         "Two axes exchanged.",
         (
-            moved("x.transpose()", (2, 3), lambda x: x.T, torch="x.transpose(0, 1)"),
-            moved("x.transpose(-1, 0)", (2, 3, 4), lambda x: x.transpose(2, 1, 0), torch=SAME),
-            moved("x.T", (2, 3), lambda x: x.T, torch=SAME),
+            movement_form("x.transpose()", (2, 3), lambda x: x.T, torch="x.transpose(0, 1)"),
+            movement_form(
+                "x.transpose(-1, 0)", (2, 3, 4), lambda x: x.transpose(2, 1, 0), torch=SAME
+            ),
+            movement_form("x.T", (2, 3), lambda x: x.T, torch=SAME),
         ),
         ANYTHING,
         covers=("T",),
@@ -233,9 +239,11 @@ FUNCTIONS: tuple[Function, ...] = (
         "repeat",
         "Laid out several times along each axis.",
         (
-            moved("x.repeat(2, 3)", (2, 2), lambda x: np.tile(x, (2, 3)), torch=SAME),
-            moved("x.repeat((2, 1, 2))", (2, 2), lambda x: np.tile(x, (2, 1, 2)), torch=SAME),
-            moved("x.repeat(2, 0)", (2, 2), lambda x: np.tile(x, (2, 0)), torch=SAME),
+            movement_form("x.repeat(2, 3)", (2, 2), lambda x: np.tile(x, (2, 3)), torch=SAME),
+            movement_form(
+                "x.repeat((2, 1, 2))", (2, 2), lambda x: np.tile(x, (2, 1, 2)), torch=SAME
+            ),
+            movement_form("x.repeat(2, 0)", (2, 2), lambda x: np.tile(x, (2, 0)), torch=SAME),
         ),
         ANYTHING,
     ),
@@ -243,12 +251,12 @@ FUNCTIONS: tuple[Function, ...] = (
         "pad_modes",
         "Padding with a value, or with what is around; negative amounts cut.",
         (
-            _surrounded((1, 2, 5), (2, 3), "reflect"),
-            _surrounded((1, 2, 5), (3, 1), "replicate"),
-            _surrounded((1, 2, 5), (5, 2), "circular"),
-            _surrounded((1, 1, 4, 5), (1, 2, 3, 0), "reflect"),
-            _surrounded((1, 1, 4, 5), (-1, 2, 1, -2), "circular"),
-            _surrounded((1, 2, 5), (-2, 4), "replicate"),
+            _pad_form((1, 2, 5), (2, 3), "reflect"),
+            _pad_form((1, 2, 5), (3, 1), "replicate"),
+            _pad_form((1, 2, 5), (5, 2), "circular"),
+            _pad_form((1, 1, 4, 5), (1, 2, 3, 0), "reflect"),
+            _pad_form((1, 1, 4, 5), (-1, 2, 1, -2), "circular"),
+            _pad_form((1, 2, 5), (-2, 4), "replicate"),
             _constant(
                 "x.pad((1, 2), value=2.0)",
                 (2, 3),

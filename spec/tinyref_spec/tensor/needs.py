@@ -20,7 +20,7 @@ _ORDERED_BY: Mapping[DType, DType] = {dtypes.float64: dtypes.int64}
 _ORDERING = frozenset({"sort", "topk"})
 
 
-def needed(function: Function, dtype: DType) -> set[DType]:
+def dtypes_needed(function: Function, dtype: DType) -> set[DType]:
     """The types that a device must have for the rows of `function` on `dtype`.
 
     Places and sizes are int32; narrow types are summed in wider ones, in gradients of all kinds.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from tinyref_spec.tensor.forms import Form, Function, Input, Refusals, Shape, moved
+from tinyref_spec.tensor.forms import Form, Function, Input, Refusals, Shape, movement_form
 
 
-def _moved(expression: str, shape: Shape) -> Form:
+def _placement_form(expression: str, shape: Shape) -> Form:
     """A form of x upside down, so that there is something to compute, at another place."""
-    return moved(expression, shape, np.flipud, torch="x.flip(0)")
+    return movement_form(expression, shape, np.flipud, torch="x.flip(0)")
 
 
 def _in_place(expression: str, shape: Shape) -> Form:
@@ -21,16 +21,16 @@ FUNCTIONS = (
     Function(
         "to",
         "The same elements on the device of that name.",
-        (_moved("x.flip(0).to(device)", (3, 4)), _in_place("x.flip(0).to_(device)", (5,))),
+        (_placement_form("x.flip(0).to(device)", (3, 4)), _in_place("x.flip(0).to_(device)", (5,))),
         covers=("to_",),
     ),
     Function(
         "shard",
         "The same elements, cut along an axis or whole, on each device of a list.",
         (
-            _moved("x.shard((device,), 1).flip(0)", (3, 4)),
-            _moved("x.flip(0).shard((device,), -2).T.T", (3, 4)),
-            _moved("x.shard((device,)).flip(0)", (7,)),
+            _placement_form("x.shard((device,), 1).flip(0)", (3, 4)),
+            _placement_form("x.flip(0).shard((device,), -2).T.T", (3, 4)),
+            _placement_form("x.shard((device,)).flip(0)", (7,)),
             _in_place("x.flip(0).shard_((device,), 0).to(device)", (5,)),
         ),
         covers=("shard_",),

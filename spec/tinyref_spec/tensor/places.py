@@ -79,10 +79,10 @@ def _forward(inputs: Sequence[Input], choose: Choose, *values: Value) -> Value:
         for item, v in zip(inputs, values, strict=True)
     ]
     joined = parts[0] if len(parts) == 1 else bounded.concatenated(parts)
-    return bounded.gathered(joined, _numbers(inputs, choose, arrays))
+    return bounded.gather(joined, _numbers(inputs, choose, arrays))
 
 
-def chosen(
+def choice_form(
     expression: str,
     inputs: tuple[Input, ...],
     choose: Choose,
@@ -101,14 +101,14 @@ def chosen(
     )
 
 
-def written(key: str, inputs: tuple[Input, ...], choose: Choose, **torch: str) -> Form:
+def setitem_form(key: str, inputs: tuple[Input, ...], choose: Choose, **torch: str) -> Form:
     """`x[key] = v` as an expression; `choose` writes into a copy of the numbers of x."""
     expression = f"(t := x.clone(), t.__setitem__({key}, v))[0]"
     named = {"torch": expression, **torch} if "no_torch" not in torch else torch
-    return chosen(expression, inputs, choose, **named)
+    return choice_form(expression, inputs, choose, **named)
 
 
-def selected(condition: Array, first: Array, second: Array | int) -> Array:
+def select(condition: Array, first: Array, second: Array | int) -> Array:
     """The first where the condition holds, else the second; they broadcast."""
     return np.asarray(np.where(condition, first, second))
 
@@ -134,7 +134,7 @@ def meeting(index: Array, shape: Shape, source: Shape, axis: int) -> Array:
     return result
 
 
-def met(
+def scatter_reduce(
     x: Value, index: Value, v: Value, *, axis: int, reduce: str, include_self: bool = True
 ) -> Value:
     """What scatter_reduce owes, from the elements that meet at each place, x among them."""
@@ -142,7 +142,7 @@ def met(
     is_there: Array = np.asarray(numbers > 0)
     if include_self:
         is_there = np.concatenate([np.ones((1, *x.shape), np.bool_), is_there])
-    values = bounded.gathered(v, numbers)
+    values = bounded.gather(v, numbers)
     if include_self:
         values = bounded.concatenated([x.reshape(1, *x.shape), values])
     identity = {"sum": 0.0, "mean": 0.0, "prod": 1.0, "amax": -1e4, "amin": 1e4}[reduce]
@@ -173,12 +173,12 @@ def meets(
 
     def forward(x: Value, i: Value, v: Value) -> Value:
         places = bounded.exact(i.value % size, dtypes.int32)
-        return met(x, places, v, axis=axis, reduce=reduce, include_self=include_self)
+        return scatter_reduce(x, places, v, axis=axis, reduce=reduce, include_self=include_self)
 
     return Form(expression, inputs, forward, backward=derived, is_wide=True, torch=torch)
 
 
-def found(
+def position_form(
     expression: str,
     inputs: tuple[Input, ...],
     find: Choose,

@@ -58,18 +58,18 @@ def normals(seed: int, count: int) -> Value:
     return bounded.sqrt(bounded.log(u) * -2.0) * bounded.sin(v * (2 * math.pi))
 
 
-def _seeded(call: str, seed: int = 5) -> str:
+def _with_seed(call: str, seed: int = 5) -> str:
     return f"[Tensor.manual_seed({seed}), {call}][1]"
 
 
 def _exact(
     call: str, values: Callable[[], Array], output: DType = dtypes.float32, seed: int = 5
 ) -> Form:
-    return Form(_seeded(call, seed), (), exact=values, output=lambda _: output, no_torch=OTHER)
+    return Form(_with_seed(call, seed), (), exact=values, output=lambda _: output, no_torch=OTHER)
 
 
-def _bounded(call: str, forward: Callable[[], Value]) -> Form:
-    return Form(_seeded(call), (), forward, no_torch=OTHER)
+def _random_form(call: str, forward: Callable[[], Value]) -> Form:
+    return Form(_with_seed(call), (), forward, no_torch=OTHER)
 
 
 def scaled(low: float, high: float, count: int) -> Value:
@@ -129,19 +129,19 @@ FUNCTIONS = (
     _function(
         "randn",
         "Normal numbers, from both words of a counter.",
-        _bounded("Tensor.randn(9, device=device)", lambda: normals(5, 9)),
+        _random_form("Tensor.randn(9, device=device)", lambda: normals(5, 9)),
     ),
     _function(
         "randn_like",
         "Normal numbers in the shape and type of another tensor.",
-        _bounded(
+        _random_form(
             "Tensor.zeros(3, 2, device=device).randn_like()", lambda: normals(5, 6).reshape(3, 2)
         ),
     ),
     _function(
         "normal",
         "Normal numbers with a mean and a deviation.",
-        _bounded(
+        _random_form(
             "Tensor.normal(9, mean=1.0, std=3.0, device=device)", lambda: normals(5, 9) * 3.0 + 1.0
         ),
     ),
@@ -167,27 +167,27 @@ FUNCTIONS = (
     _function(
         "uniform",
         "Uniform numbers from low to high.",
-        _bounded("Tensor.uniform(9, low=-2, high=3, device=device)", lambda: scaled(-2, 3, 9)),
+        _random_form("Tensor.uniform(9, low=-2, high=3, device=device)", lambda: scaled(-2, 3, 9)),
     ),
     _function(
         "scaled_uniform",
         "Uniform numbers within 1 / sqrt(number of elements).",
-        _bounded("Tensor.scaled_uniform(2, 8, device=device)", _within(0.25, 2, 8)),
+        _random_form("Tensor.scaled_uniform(2, 8, device=device)", _within(0.25, 2, 8)),
     ),
     _function(
         "glorot_uniform",
         "Uniform numbers within sqrt(6 / (inputs + outputs)).",
-        _bounded("Tensor.glorot_uniform(4, 2, device=device)", _within(1.0, 4, 2)),
+        _random_form("Tensor.glorot_uniform(4, 2, device=device)", _within(1.0, 4, 2)),
     ),
     _function(
         "kaiming_uniform",
         "Uniform numbers within sqrt(6 / ((1 + a^2) inputs)).",
-        _bounded("Tensor.kaiming_uniform(2, 3, a=1.0, device=device)", _within(1.0, 2, 3)),
+        _random_form("Tensor.kaiming_uniform(2, 3, a=1.0, device=device)", _within(1.0, 2, 3)),
     ),
     _function(
         "kaiming_normal",
         "Normal numbers of deviation sqrt(2 / ((1 + a^2) inputs)).",
-        _bounded(
+        _random_form(
             "Tensor.kaiming_normal(2, 4, a=0.0, device=device)",
             lambda: (normals(5, 8) * math.sqrt(0.5)).reshape(2, 4),
         ),

@@ -40,7 +40,7 @@ from tinyref_spec.tensor.forms import (
     refusals_of,
     refusing_inputs,
 )
-from tinyref_spec.tensor.needs import needed
+from tinyref_spec.tensor.needs import dtypes_needed
 from tinyref_spec.tensor.run import run_backward, run_forward, run_refused
 
 
@@ -111,11 +111,11 @@ EVERY_FORM = 4
 def _drawn_for(function: Function, dtype: DType) -> list[tuple[int, Form]]:
     """The generated forms that `dtype` is checked with; the dtypes together have all of them."""
     first = function.dtypes.index(dtype) % EVERY_FORM
-    return list(enumerate(generated(function)))[first::EVERY_FORM]
+    return list(enumerate(generated_forms(function)))[first::EVERY_FORM]
 
 
 @functools.cache
-def generated(function: Function, count: int = GENERATED) -> tuple[Form, ...]:
+def generated_forms(function: Function, count: int = GENERATED) -> tuple[Form, ...]:
     """The first forms that the function's generator draws, the same every time."""
     if function.generate is None:
         return ()
@@ -156,7 +156,7 @@ def _forward_rule(function: Function) -> str:
 
 def _function_rows(function: Function) -> Iterator[Row]:
     for dtype in function.dtypes:
-        needs = kernel_needs(*needed(function, dtype))
+        needs = kernel_needs(*dtypes_needed(function, dtype))
         yield make_row(
             f"tensor.{function.name}.{dtype.name}.forward",
             f"{function.name} on {dtype.name}: {function.sentence}",

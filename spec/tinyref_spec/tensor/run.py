@@ -17,7 +17,7 @@ from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.error_rules import Bounded, Rule, Ulp
 from tinyref_spec.measure import Judgement, judge, percentile, refusal, values_of
 from tinyref_spec.oracles import Expected
-from tinyref_spec.reproducer import tensor_script, wanted
+from tinyref_spec.reproducer import tensor_script, wanted_elements
 from tinyref_spec.tensor.forms import Form, make_values
 
 Arrays = Mapping[str, Array]
@@ -41,7 +41,7 @@ def tensors(values: Arrays, device: str) -> dict[str, Any]:
     return {name: Tensor(array, device=device) for name, array in values.items()}
 
 
-def named(values: Arrays, dtype: DType, device: str) -> dict[str, Any]:
+def names_of(values: Arrays, dtype: DType, device: str) -> dict[str, Any]:
     """What an expression of a form may name: its inputs, the device and the type."""
     return {**tensors(values, device), "device": device, "dtype": dtype}
 
@@ -59,7 +59,7 @@ def reference(form: Form, dtype: DType, values: Arrays) -> tuple[Expected, tuple
         return Expected(found.astype(numpy_dtype(output)).reshape(-1)), tuple(found.shape)
     assert form.forward is not None, "a form has a forward or an exact reference"
     value = form.forward(*_exact(form, dtype, values))
-    return bounded.expected(value, output), value.shape
+    return bounded.expected_of(value, output), value.shape
 
 
 def _exact(form: Form, dtype: DType, values: Arrays) -> list[bounded.Value]:
@@ -77,12 +77,12 @@ def run_forward(
     device.announce(
         functools.partial(_failure, case_id, device.name, form.expression, values, expected, rule)
     )
-    result = evaluate(form.expression, named(values, dtype, device.name))
+    result = evaluate(form.expression, names_of(values, dtype, device.name))
     problem = _misfit(form.expression, result, form.output(dtype), shape)
     if problem:
         return Measurement(False, problem, compared=1)
-    found = _judged(result.numpy(), expected)
-    return _measured(case_id, device, [form.expression], values, [("result", found)])
+    found = _judge_value(result.numpy(), expected)
+    return _measure_expressions(case_id, device, [form.expression], values, [("result", found)])
 
 
 def run_backward(
@@ -95,7 +95,7 @@ def run_backward(
     weights = samples.moderate(dtype, int(np.prod(shape)), seed + 77).reshape(shape)
     compute = form.compute_dtype(dtype)
     exact = form.gradients(bounded.exact(weights, compute), *_exact(form, dtype, values))
-    names = named(values, dtype, device.name)
+    names = names_of(values, dtype, device.name)
     targets = [item.name for item in form.inputs if item.is_differentiable]
     for name in targets:
         names[name].requires_grad_()
@@ -104,7 +104,7 @@ def run_backward(
         f"({form.expression}).gradient({asked}, gradient=g)[{place}]"
         for place in range(len(targets))
     ]
-    references = [bounded.expected(value, dtype) for value in exact if value is not None]
+    references = [bounded.expected_of(value, dtype) for value in exact if value is not None]
     given = {**values, "g": weights}
     first = (expressions[0], given, references[0], _rule(references[0]))
     device.announce(functools.partial(_failure, case_id, device.name, *first))
@@ -118,11 +118,11 @@ def run_backward(
         problem = _misfit(f"gradient of {name}", gradient, dtype, values[name].shape)
         if problem:
             return Measurement(False, problem, compared=1)
-        judged.append((name, _judged(gradient.numpy(), value)))
-    return _measured(case_id, device, expressions, given, judged)
+        judged.append((name, _judge_value(gradient.numpy(), value)))
+    return _measure_expressions(case_id, device, expressions, given, judged)
 
 
-def _judged(actual: Array, expected: Expected) -> Judgement:
+def _judge_value(actual: Array, expected: Expected) -> Judgement:
     return judge(np.ascontiguousarray(actual).reshape(-1), expected, _rule(expected))
 
 
@@ -142,7 +142,7 @@ def _failure(
     """What a report shows of an expression whose elements at `places` are, or would be, wrong."""
     if places is None:
         places = np.arange(expected.values.size)
-    item = wanted(0, expected, rule, places)
+    item = wanted_elements(0, expected, rule, places)
     return Failure(
         [values_of(key, array) for key, array in values.items()],
         ir=expression,
@@ -158,7 +158,7 @@ def _misfit(what: str, result: Any, dtype: DType, shape: tuple[int, ...]) -> str
     return ""
 
 
-def _measured(
+def _measure_expressions(
     case_id: str,
     device: DeviceUnderTest,
     expressions: list[str],

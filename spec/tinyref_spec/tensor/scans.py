@@ -21,36 +21,36 @@ from tinyref_spec.tensor.forms import (
     Refused,
     Shape,
     derived,
+    dtype_of_sum,
     same_dtype,
-    summed,
 )
 from tinyref_spec.tensor.functions import NUMBERS
 
 WIDENS = "narrow integers add up in at least int32 or uint32, where torch takes int64"
 
 
-def _stacked(x: Value, axis: int, prefix: Callable[[Value], Value]) -> Value:
+def _prefix_values(x: Value, axis: int, prefix: Callable[[Value], Value]) -> Value:
     """`prefix` of the elements 0 to i along `axis`, for each i."""
-    rows = bounded.moved(x, lambda numbers: np.moveaxis(numbers, axis, -1))
+    rows = bounded.move_elements(x, lambda numbers: np.moveaxis(numbers, axis, -1))
     length = rows.shape[-1]
     parts = [
-        prefix(bounded.moved(rows, partial(_cut, count))).reshape(*rows.shape[:-1], 1)
+        prefix(bounded.move_elements(rows, partial(_first_of, count))).reshape(*rows.shape[:-1], 1)
         for count in range(1, length + 1)
     ]
     joined = bounded.concatenated(parts, len(rows.shape) - 1)
-    return bounded.moved(joined, lambda numbers: np.moveaxis(numbers, -1, axis))
+    return bounded.move_elements(joined, lambda numbers: np.moveaxis(numbers, -1, axis))
 
 
-def _cut(count: int, numbers: Array) -> Array:
+def _first_of(count: int, numbers: Array) -> Array:
     return numbers[..., :count]
 
 
 def _running_product(x: Value, axis: int) -> Value:
-    return _stacked(x, axis, lambda part: bounded.product(part, len(part.shape) - 1))
+    return _prefix_values(x, axis, lambda part: bounded.product(part, len(part.shape) - 1))
 
 
 def _running_maximum(x: Value, axis: int) -> Value:
-    return _stacked(x, axis, lambda part: bounded.largest(part, (-1,), False))
+    return _prefix_values(x, axis, lambda part: bounded.largest(part, (-1,), False))
 
 
 def _running_log_sum(x: Value, axis: int) -> Value:
@@ -61,7 +61,7 @@ def _running_log_sum(x: Value, axis: int) -> Value:
         total = bounded.exp(part - base).sum((len(part.shape) - 1,), keepdims=True)
         return bounded.log(total) + base
 
-    return _stacked(x, axis, of_prefix)
+    return _prefix_values(x, axis, of_prefix)
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Scan:
             lambda x: self.reference(x, axis % len(shape)),
             backward=derived,
             is_wide=self.is_wide,
-            output=summed if self.adds_up else same_dtype,
+            output=dtype_of_sum if self.adds_up else same_dtype,
             torch=f"{ours}.values" if self.name == "cummax" else SAME,
             torch_dtype=WIDENS if self.adds_up else "",
         )

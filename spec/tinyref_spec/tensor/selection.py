@@ -17,10 +17,10 @@ from tinyref_spec.tensor.forms import (
     Refusals,
     Refused,
     derived,
-    moved,
+    movement_form,
 )
 from tinyref_spec.tensor.functions import ANYTHING, NUMBERS
-from tinyref_spec.tensor.places import c_of, chosen, found, selected, v_of, x_of
+from tinyref_spec.tensor.places import c_of, choice_form, position_form, select, v_of, x_of
 
 
 def _place(x: Array, axis: int, is_largest: bool) -> Array:
@@ -33,15 +33,15 @@ def _place(x: Array, axis: int, is_largest: bool) -> Array:
 def _places(name: str, is_largest: bool) -> tuple[Form, ...]:
     ties = (x_of(4, 6, kind="small"),)
     return (
-        found(f"x.{name}()", ties, lambda x: _place(x.reshape(-1), 0, is_largest), SAME),
-        found(f"x.{name}(0)", ties, lambda x: _place(x, 0, is_largest), SAME),
-        found(
+        position_form(f"x.{name}()", ties, lambda x: _place(x.reshape(-1), 0, is_largest), SAME),
+        position_form(f"x.{name}(0)", ties, lambda x: _place(x, 0, is_largest), SAME),
+        position_form(
             f"x.{name}(-1, keepdim=True)",
             ties,
             lambda x: _place(x, 1, is_largest)[:, None],
             SAME,
         ),
-        found(f"x.{name}(1)", (x_of(3, 40),), lambda x: _place(x, 1, is_largest), SAME),
+        position_form(f"x.{name}(1)", (x_of(3, 40),), lambda x: _place(x, 1, is_largest), SAME),
     )
 
 
@@ -49,7 +49,7 @@ def _draws_place(name: str, is_largest: bool) -> Callable[[np.random.Generator],
     def draw(generator: np.random.Generator) -> Form:
         shape = tuple(int(size) for size in generator.integers(1, 7, generator.integers(1, 4)))
         axis = int(generator.integers(-len(shape), len(shape)))
-        return found(
+        return position_form(
             f"x.{name}({axis})",
             (x_of(*shape, kind="small"),),
             lambda x: _place(x, axis, is_largest),
@@ -77,7 +77,7 @@ EXTREMES = (
 )
 
 
-def _filled(x: Value, c: Value, value: float) -> Value:
+def _fill_where(x: Value, c: Value, value: float) -> Value:
     filling = bounded.constant(value, x.dtype).spread(x.shape)
     return bounded.choose(c.value != 0, filling, x)
 
@@ -90,21 +90,21 @@ MASKS = (
             Form(
                 "x.masked_fill(c, 2)",
                 (x_of(4, 6), c_of(4, 6)),
-                lambda x, c: _filled(x, c, 2),
+                lambda x, c: _fill_where(x, c, 2),
                 backward=derived,
                 torch=SAME,
             ),
             Form(
                 "x.masked_fill(c, True)",
                 (x_of(4, 6), c_of(6)),
-                lambda x, c: _filled(x, c, 1),
+                lambda x, c: _fill_where(x, c, 1),
                 backward=derived,
                 torch=SAME,
             ),
-            chosen(
+            choice_form(
                 "x.masked_fill(c, v)",
                 (x_of(4, 6), c_of(4, 1), v_of()),
-                lambda x, c, v: selected(c, v, x),
+                lambda x, c, v: select(c, v, x),
                 SAME,
             ),
         ),
@@ -114,8 +114,8 @@ MASKS = (
         "masked_select",
         "The elements where a mask is true, in order.",
         (
-            chosen("x.masked_select(c)", (x_of(4, 6), c_of(4, 6)), lambda x, c: x[c], SAME),
-            chosen(
+            choice_form("x.masked_select(c)", (x_of(4, 6), c_of(4, 6)), lambda x, c: x[c], SAME),
+            choice_form(
                 "x.masked_select(c)",
                 (x_of(4, 1), c_of(6)),
                 lambda x, c: np.broadcast_to(x, (4, 6))[np.broadcast_to(c, (4, 6))],
@@ -128,19 +128,19 @@ MASKS = (
         "one_hot",
         "1 at the place that an integer names, else 0, along a new last axis.",
         (
-            found(
+            position_form(
                 "x.one_hot(9)",
                 (x_of(3, 4, kind="counts"),),
                 lambda x: (x[..., None] == np.arange(9)).astype(np.int32),
                 "F.one_hot(x.long(), 9)",
             ),
-            found(
+            position_form(
                 "x.one_hot()",
                 (x_of(7, kind="counts"),),
                 lambda x: np.eye(int(x.max()) + 1, dtype=np.int32)[x.astype(np.int64)],
                 "F.one_hot(x.long())",
             ),
-            found(
+            position_form(
                 "(x - 4).one_hot(3)",
                 (x_of(9, kind="counts"),),
                 lambda x: (x[:, None] - 4 == np.arange(3)).astype(np.int32),
@@ -157,7 +157,9 @@ def _draw_roll(generator: np.random.Generator) -> Form:
     axes = generator.permutation(len(shape))[: generator.integers(1, len(shape) + 1)]
     dims = tuple(int(axis) - len(shape) * int(generator.integers(0, 2)) for axis in axes)
     shifts = tuple(int(shift) for shift in generator.integers(-9, 10, len(dims)))
-    return moved(f"x.roll({shifts}, {dims})", shape, lambda x: np.roll(x, shifts, dims), torch=SAME)
+    return movement_form(
+        f"x.roll({shifts}, {dims})", shape, lambda x: np.roll(x, shifts, dims), torch=SAME
+    )
 
 
 def _draw_triangle(generator: np.random.Generator) -> Form:
@@ -165,7 +167,7 @@ def _draw_triangle(generator: np.random.Generator) -> Form:
     diagonal = int(generator.integers(-6, 7))
     name = ("tril", "triu")[int(generator.integers(0, 2))]
     part = np.tril if name == "tril" else np.triu
-    return moved(f"x.{name}({diagonal})", shape, lambda x: part(x, diagonal), torch=SAME)
+    return movement_form(f"x.{name}({diagonal})", shape, lambda x: part(x, diagonal), torch=SAME)
 
 
 PATTERNS = (
@@ -173,9 +175,9 @@ PATTERNS = (
         "tril",
         "The last two axes with zeros above a diagonal.",
         (
-            moved("x.tril()", (4, 5), np.tril, torch=SAME),
-            moved("x.tril(-2)", (2, 5, 4), lambda x: np.tril(x, -2), torch=SAME),
-            moved("x.tril(diagonal=1)", (3, 3), lambda x: np.tril(x, 1), torch=SAME),
+            movement_form("x.tril()", (4, 5), np.tril, torch=SAME),
+            movement_form("x.tril(-2)", (2, 5, 4), lambda x: np.tril(x, -2), torch=SAME),
+            movement_form("x.tril(diagonal=1)", (3, 3), lambda x: np.tril(x, 1), torch=SAME),
         ),
         ANYTHING,
         generate=_draw_triangle,
@@ -184,9 +186,9 @@ PATTERNS = (
         "triu",
         "The last two axes with zeros below a diagonal.",
         (
-            moved("x.triu()", (4, 5), np.triu, torch=SAME),
-            moved("x.triu(2)", (2, 5, 4), lambda x: np.triu(x, 2), torch=SAME),
-            moved("x.triu(-9)", (3, 3), lambda x: np.triu(x, -9), torch=SAME),
+            movement_form("x.triu()", (4, 5), np.triu, torch=SAME),
+            movement_form("x.triu(2)", (2, 5, 4), lambda x: np.triu(x, 2), torch=SAME),
+            movement_form("x.triu(-9)", (3, 3), lambda x: np.triu(x, -9), torch=SAME),
         ),
         ANYTHING,
     ),
@@ -194,9 +196,9 @@ PATTERNS = (
         "roll",
         "Elements moved along axes, those at the end to the front.",
         (
-            moved("x.roll(2, 0)", (5, 3), lambda x: np.roll(x, 2, 0), torch=SAME),
-            moved("x.roll(-8, -1)", (2, 5), lambda x: np.roll(x, -8, -1), torch=SAME),
-            moved(
+            movement_form("x.roll(2, 0)", (5, 3), lambda x: np.roll(x, 2, 0), torch=SAME),
+            movement_form("x.roll(-8, -1)", (2, 5), lambda x: np.roll(x, -8, -1), torch=SAME),
+            movement_form(
                 "x.roll((1, 2), (0, 1))", (3, 4), lambda x: np.roll(x, (1, 2), (0, 1)), torch=SAME
             ),
         ),
@@ -207,9 +209,11 @@ PATTERNS = (
         "repeat_interleave",
         "Each element several times in a row.",
         (
-            moved("x.repeat_interleave(3, 1)", (2, 3), lambda x: np.repeat(x, 3, 1), torch=SAME),
-            moved("x.repeat_interleave(2)", (2, 3), lambda x: np.repeat(x, 2), torch=SAME),
-            moved(
+            movement_form(
+                "x.repeat_interleave(3, 1)", (2, 3), lambda x: np.repeat(x, 3, 1), torch=SAME
+            ),
+            movement_form("x.repeat_interleave(2)", (2, 3), lambda x: np.repeat(x, 2), torch=SAME),
+            movement_form(
                 "x.repeat_interleave(2, dim=-2)", (3, 2), lambda x: np.repeat(x, 2, 0), torch=SAME
             ),
         ),

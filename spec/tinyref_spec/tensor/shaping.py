@@ -21,16 +21,16 @@ from tinyref_spec.tensor.forms import (
     Refused,
     Shape,
     derived,
-    moved,
+    movement_form,
 )
 
 ANYTHING = (*dtypes.floats, dtypes.int32, dtypes.uint8, dtypes.bool)
 
 
-def _arranged(
+def _rearrange_form(
     formula: str, shape: Shape, move: Callable[[Array], Array], torch: str, sizes: str = ""
 ) -> Form:
-    return moved(f'x.rearrange("{formula}"{sizes})', shape, move, torch=torch)
+    return movement_form(f'x.rearrange("{formula}"{sizes})', shape, move, torch=torch)
 
 
 def _source(place: int, old: int, new: int, align_corners: bool) -> float:
@@ -96,10 +96,12 @@ def resized(x: Value, size: Shape, mode: str, align_corners: bool) -> Value:
         weights = _WEIGHTS[mode](old, new, align_corners)
         # The axis last, as rows of a matrix.
         order = [place for place in range(len(x.shape)) if place != axis]
-        rows = bounded.moved(result, partial(np.transpose, axes=(*order, axis)))
+        rows = bounded.move_elements(result, partial(np.transpose, axes=(*order, axis)))
         flat = rows.reshape(-1, old)
         if mode.startswith("nearest"):
-            found = bounded.moved(flat, partial(np.take, indices=np.argmax(weights, 1), axis=1))
+            found = bounded.move_elements(
+                flat, partial(np.take, indices=np.argmax(weights, 1), axis=1)
+            )
         else:
             # The weights are rounded, and found in float64: from terms of at most 6 (8 a) in four
             # steps, at a place that is three roundings of at most the old size off.
@@ -107,7 +109,7 @@ def resized(x: Value, size: Shape, mode: str, align_corners: bool) -> Value:
             factors = Value(weights.T, x.unit * np.abs(weights.T) + found_off, x.dtype)
             found = bounded.matmul(flat, factors)
         wide = found.reshape(*rows.shape[:-1], new)
-        result = bounded.moved(wide, partial(np.transpose, axes=np.argsort([*order, axis])))
+        result = bounded.move_elements(wide, partial(np.transpose, axes=np.argsort([*order, axis])))
     return result
 
 
@@ -157,7 +159,7 @@ def _drawn_formula(generator: np.random.Generator) -> Form:
     shape = (math.prod(sizes[:cut]), *sizes[cut:])
     moved_sizes = [sizes[place] for place in order]
     result = (math.prod(moved_sizes[:joined]), *moved_sizes[joined:])
-    return _arranged(
+    return _rearrange_form(
         f"{left} -> {right}",
         shape,
         lambda x: x.reshape(sizes).transpose(order).reshape(result),
@@ -171,28 +173,30 @@ FUNCTIONS: tuple[Function, ...] = (
         "rearrange",
         "Axes split, reordered and joined by a formula.",
         (
-            _arranged("a b -> b a", (2, 3), lambda x: x.T, "x.T"),
-            _arranged("a b c -> (a b c)", (2, 3, 2), lambda x: x.reshape(-1), "x.reshape(-1)"),
-            _arranged(
+            _rearrange_form("a b -> b a", (2, 3), lambda x: x.T, "x.T"),
+            _rearrange_form(
+                "a b c -> (a b c)", (2, 3, 2), lambda x: x.reshape(-1), "x.reshape(-1)"
+            ),
+            _rearrange_form(
                 "b (h p) c -> b h (c p)",
                 (2, 6, 2),
                 lambda x: x.reshape(2, 3, 2, 2).transpose(0, 1, 3, 2).reshape(2, 3, 4),
                 "x.reshape(2, 3, 2, 2).transpose(2, 3).reshape(2, 3, 4)",
                 ", p=2",
             ),
-            _arranged(
+            _rearrange_form(
                 "... h w -> w (... h)",
                 (2, 2, 3, 4),
                 lambda x: x.transpose(3, 0, 1, 2).reshape(4, 12),
                 "x.permute(3, 0, 1, 2).reshape(4, 12)",
             ),
-            _arranged(
+            _rearrange_form(
                 "a 1 b -> () b a 1",
                 (2, 1, 3),
                 lambda x: x[:, 0].T[None, ..., None],
                 "x[:, 0].T[None, ..., None]",
             ),
-            _arranged(
+            _rearrange_form(
                 "a ... -> ... a", (2, 3, 4), lambda x: x.transpose(1, 2, 0), "x.permute(1, 2, 0)"
             ),
         ),

@@ -11,7 +11,7 @@ from tinyref_spec import bounded
 from tinyref_spec.bits import Array
 from tinyref_spec.bounded import Value
 from tinyref_spec.tensor.forms import Form, Function, Input, Refusals, Refused, Shape, derived
-from tinyref_spec.tensor.places import found
+from tinyref_spec.tensor.places import position_form
 
 ANY_ORDER = (
     dtypes.float32,
@@ -36,13 +36,13 @@ def order_of(x: Array, axis: int, descending: bool, count: int) -> Array:
     return np.moveaxis(order, -1, axis)
 
 
-def _sorted(x: Array, axis: int, descending: bool, count: int) -> Array:
+def _sort_values(x: Array, axis: int, descending: bool, count: int) -> Array:
     return np.take_along_axis(x, order_of(x, axis, descending, count), axis)
 
 
 def _sorted_value(x: Value, axis: int, descending: bool, count: int) -> Value:
     order = order_of(x.value, axis, descending, count)
-    return bounded.moved(x, lambda numbers: np.take_along_axis(numbers, order, axis))
+    return bounded.move_elements(x, lambda numbers: np.take_along_axis(numbers, order, axis))
 
 
 def _pair(
@@ -55,11 +55,11 @@ def _pair(
         f"{ours}[0]",
         inputs,
         partial(_sorted_value, axis=place, descending=descending, count=count),
-        exact=partial(_sorted, axis=place, descending=descending, count=count),
+        exact=partial(_sort_values, axis=place, descending=descending, count=count),
         backward=derived,
         torch=f"{theirs}[0]",
     )
-    indices = found(
+    indices = position_form(
         f"{ours}[1]",
         inputs,
         lambda x: order_of(x, place, descending, count).astype(np.int32),

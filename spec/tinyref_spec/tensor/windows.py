@@ -96,7 +96,7 @@ def _numbers(shape: Shape) -> Array:
 # Convolution
 
 
-def correlated(x: Value, y: Value, sliding: Sliding, groups: int = 1) -> Value:
+def correlate(x: Value, y: Value, sliding: Sliding, groups: int = 1) -> Value:
     """x (n, c, ...) with y (o, c / groups, ...): products of every window, and their sum."""
     outputs, share = y.shape[:2]
     seen = sliding.look(_numbers(x.shape))
@@ -104,11 +104,11 @@ def correlated(x: Value, y: Value, sliding: Sliding, groups: int = 1) -> Value:
     numbers = seen.reshape(x.shape[0], groups, 1, share, *places, *sliding.kernel)
     factors = y.reshape(1, groups, outputs // groups, share, *(1,) * sliding.count, *sliding.kernel)
     axes = (3, *range(4 + sliding.count, 4 + 2 * sliding.count))
-    return (bounded.gathered(x, numbers) * factors).sum(axes).reshape(-1, outputs, *places)
+    return (bounded.gather(x, numbers) * factors).sum(axes).reshape(-1, outputs, *places)
 
 
 def _with_bias(x: Value, y: Value, b: Value, sliding: Sliding, groups: int = 1) -> Value:
-    return correlated(x, y, sliding, groups) + b.reshape(-1, *(1,) * sliding.count)
+    return correlate(x, y, sliding, groups) + b.reshape(-1, *(1,) * sliding.count)
 
 
 def _conv(
@@ -123,7 +123,7 @@ def _conv(
     return Form(
         f"x.conv2d(y{arguments})",
         (Input("x", x), Input("y", y)),
-        partial(correlated, sliding=sliding, groups=groups),
+        partial(correlate, sliding=sliding, groups=groups),
         backward=derived,
         is_wide=True,
         torch=torch or f"F.conv{sliding.count}d(x, y{arguments})",
@@ -159,7 +159,7 @@ def transposed(x: Value, y: Value, sliding: Sliding, groups: int, sizes: Shape) 
     factors = y.reshape(1, groups, inputs // groups, share, *single, *sliding.kernel)
     parts = (elements * factors).sum((2,))
     numbers = sliding.look(_numbers(whole)).reshape(parts.shape)
-    return bounded.scattered(parts, np.maximum(numbers, 0), whole)
+    return bounded.scatter_add(parts, np.maximum(numbers, 0), whole)
 
 
 def _transpose(
@@ -221,7 +221,7 @@ def _lowest_outside(x: Array, numbers: Array) -> Array:
 
 def _largest(x: Value, sliding: Sliding) -> Value:
     numbers = sliding.look(_numbers(x.shape))
-    seen = bounded.gathered(x, np.maximum(numbers, 0))
+    seen = bounded.gather(x, np.maximum(numbers, 0))
     lowest = bounded.exact(np.array(-np.inf), x.dtype)
     return bounded.largest(bounded.choose(numbers > 0, seen, lowest), sliding.axes, keepdims=False)
 
@@ -243,7 +243,7 @@ def _largest_places(x: Array, sliding: Sliding) -> Array:
 def _mean(x: Value, sliding: Sliding, with_padding: bool) -> Value:
     numbers = sliding.look(_numbers(x.shape))
     counted = (numbers >= 0) if with_padding else (numbers > 0)
-    total = bounded.gathered(x, np.maximum(numbers, 0)).sum(sliding.axes)
+    total = bounded.gather(x, np.maximum(numbers, 0)).sum(sliding.axes)
     return total / bounded.exact(counted.sum(axis=sliding.axes), x.dtype)
 
 
@@ -323,7 +323,7 @@ def _places(x: Shape, sliding: Sliding) -> Form:
     )
 
 
-def _unpooled(y: Value, x: Value, sliding: Sliding, sizes: Shape) -> Value:
+def _unpool_values(y: Value, x: Value, sliding: Sliding, sizes: Shape) -> Value:
     """Each element at the place of the largest of x; zeros elsewhere."""
     places = _largest_places(x.value, sliding)
     lead = x.shape[: len(x.shape) - sliding.count]
@@ -331,7 +331,7 @@ def _unpooled(y: Value, x: Value, sliding: Sliding, sizes: Shape) -> Value:
     planes = np.arange(math.prod(lead)).reshape(*lead, *(1,) * sliding.count) * area
     numbers = np.zeros(math.prod(lead) * area, np.int64)
     numbers[(places + planes).reshape(-1)] = np.arange(1, places.size + 1)
-    return bounded.gathered(y, numbers.reshape(*lead, *sizes))
+    return bounded.gather(y, numbers.reshape(*lead, *sizes))
 
 
 def _unpool(x: Shape, y: Shape, sliding: Sliding, output_size: Shape | None = None) -> Form:
@@ -342,12 +342,12 @@ def _unpool(x: Shape, y: Shape, sliding: Sliding, output_size: Shape | None = No
 
     def exactly(y: Array, x: Array) -> Array:
         values = [bounded.exact(array, dtypes.float64) for array in (y, x)]
-        return _unpooled(values[0], values[1], sliding, sizes).value
+        return _unpool_values(values[0], values[1], sliding, sizes).value
 
     return Form(
         f"y.max_unpool2d(x.max_pool2d({ours}, return_indices=True)[1], {ours}{sized})",
         (Input("y", y), Input("x", x, "distinct", dtypes.float32)),
-        partial(_unpooled, sliding=sliding, sizes=sizes),
+        partial(_unpool_values, sliding=sliding, sizes=sizes),
         exact=exactly,
         backward=derived,
         torch=f"F.max_unpool{count}d(y, F.max_pool{count}d(x, {theirs}, return_indices=True)[1], "

@@ -58,7 +58,7 @@ def ne_not(x: UOp, y: UOp) -> UOp | None:
     return None if y.op is Ops.CONST else build.logical_not(build.not_equal(x, y))
 
 
-def negated(node: UOp) -> UOp | None:
+def operand_of_not(node: UOp) -> UOp | None:
     """x where `node` is NOT x, else None."""
     if node.op is Ops.CMPNE and node.src[0].dtype.is_bool and constant_of(node.src[1]) == 1:
         return node.src[0]
@@ -90,7 +90,7 @@ def join(op: Ops, parts: list[UOp]) -> UOp:
 
 def _bound_of(part: UOp) -> tuple[UOp, int, bool] | None:
     """(x, c, False) for x < c and (x, c, True) for not x < c."""
-    inner = negated(part)
+    inner = operand_of_not(part)
     comparison = part if inner is None else inner
     if comparison.op is not Ops.CMPLT or not comparison.src[0].dtype.is_int:
         return None
@@ -141,7 +141,7 @@ def normal_join(node: UOp, x: UOp, y: UOp) -> UOp | None:
     if 1 - neutral in values:
         return absorbing
     parts = [part for part in parts if constant_of(part) is None]
-    if any(negated(part) in parts for part in parts):
+    if any(operand_of_not(part) in parts for part in parts):
         return absorbing
     tight = _keep_tightest(node.op, parts)
     if tight is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tinyref.algebra.linear import constant_of
 from tinyref.algebra.rewrite import any_node, constant, is_const, match, rule
 from tinyref.algebra.rewrite.rule import boolean
-from tinyref.algebra.rules.boolean import negated
+from tinyref.algebra.rules.boolean import operand_of_not
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
@@ -35,7 +35,7 @@ def where_constant(c: UOp, x: UOp, y: UOp) -> UOp:
 @rule("where-not", match(Ops.WHERE, p, x, y))
 def where_not(p: UOp, x: UOp, y: UOp) -> UOp | None:
     """WHERE(not p, x, y) == WHERE(p, y, x)."""
-    inner = negated(p)
+    inner = operand_of_not(p)
     return None if inner is None else build.where(inner, y, x)
 
 

@@ -49,7 +49,7 @@ def divide(x: UOp, y: UOp, form: Format) -> UOp:
         less(like(quotient, (2 << (form.fraction_bits + _SPARE)) - 1), quotient), form.signed
     )
     field = add(add(sub(x_exponent, y_exponent), form.bias - 1), one_more)
-    bits = _rounded(quotient, field, add(one_more, _SPARE), form)
+    bits = _round_quotient(quotient, field, add(one_more, _SPARE), form)
     sign = both(exclusive_or(bitcast(x, form.word), bitcast(y, form.word)), form.sign_bit)
     # Where a side is zero, infinite or NaN, the order of the two says what the result is.
     infinite = where(less(y_size, x_size), like(x, float("inf")), float("nan"))
@@ -64,7 +64,7 @@ def _is_usual(size: UOp) -> UOp:
     return both(less(like(size, 0.0), size), less(size, float("inf")))
 
 
-def _scaled(size: UOp, form: Format) -> tuple[UOp, UOp]:
+def _normalise(size: UOp, form: Format) -> tuple[UOp, UOp]:
     """(is subnormal, bits of the number or of what makes it normal)."""
     is_subnormal = less(size, form.smallest_normal)
     scaled = where(is_subnormal, mul(size, 2.0**form.subnormal_scale), size)
@@ -73,7 +73,7 @@ def _scaled(size: UOp, form: Format) -> tuple[UOp, UOp]:
 
 def _parts(size: UOp, form: Format) -> tuple[UOp, UOp]:
     """The exponent field, as if there were no subnormals, and the whole significand."""
-    is_subnormal, bits = _scaled(size, form)
+    is_subnormal, bits = _normalise(size, form)
     field = bitcast(shift_right(bits, form.fraction_bits), form.signed)
     field = where(is_subnormal, add(field, -form.subnormal_scale), field)
     return field, either(both(bits, form.implicit_one - 1), form.implicit_one)
@@ -116,7 +116,7 @@ def _long_quotient(x: UOp, y: UOp, form: Format) -> UOp:
     return either(quotient, cast(leaves, form.word))
 
 
-def _rounded(quotient: UOp, field: UOp, drop: UOp, form: Format) -> UOp:
+def _round_quotient(quotient: UOp, field: UOp, drop: UOp, form: Format) -> UOp:
     """The bits of a float of this exponent field whose digits are `quotient` but for the last."""
     below = sub(1, field)
     is_subnormal = less(like(field, 0), below)
@@ -134,7 +134,7 @@ def _rounded(quotient: UOp, field: UOp, drop: UOp, form: Format) -> UOp:
 
 def square_root(x: UOp, form: Format) -> UOp:
     """sqrt(x) rounded to nearest even: NaN below zero, -0.0 for -0.0."""
-    is_subnormal, bits = _scaled(x, form)
+    is_subnormal, bits = _normalise(x, form)
     field = shift_right(bits, form.fraction_bits)
     # The bias is odd: an even field is an odd exponent, and the root is one of twice the digits.
     odd = exclusive_or(both(field, 1), 1)

@@ -14,7 +14,7 @@ from tinyref.codegen.expand.dependence import (
     is_index_arithmetic,
     is_lane_range,
 )
-from tinyref.codegen.expand.positions import Positions, moved
+from tinyref.codegen.expand.positions import Positions, shift
 from tinyref.codegen.expand.vectors import Piece, combine, combine_lanes, join, repeat, take
 from tinyref.device import Capabilities
 from tinyref.uops import build
@@ -209,7 +209,7 @@ class Expansion:
         found = self.loaded.get((run, start))
         if found is None:
             site = run.site
-            address = self._address(node.src[0], moved(site.base, start))
+            address = self._address(node.src[0], shift(site.base, start))
             alternative = 0 if site.alternative is None else site.alternative.value
             found = build.load(address, site.gate, alternative, width)
             self.loaded[run, start] = found
@@ -263,7 +263,7 @@ class Expansion:
                 vectors[run, start] = join([pieces[run, start + lane] for lane in range(width)])
         return [
             build.store(
-                self._address(node.src[0], moved(run.site.base, start)), vector, run.site.gate
+                self._address(node.src[0], shift(run.site.base, start)), vector, run.site.gate
             )
             for (run, start), vector in vectors.items()
         ]

@@ -90,7 +90,7 @@ class Positions:
             counters = self.numbering.counters(mask, copy, lane)
             by_steps = self.stepped(node)
             if by_steps is not None:
-                found = moved(by_steps.base, by_steps.distance(counters))
+                found = shift(by_steps.base, by_steps.distance(counters))
             else:
                 values = {
                     lane_range: build.const(lane_range.dtype, value)
@@ -102,7 +102,7 @@ class Positions:
         return found
 
 
-def moved(base: UOp, distance: int) -> UOp:
+def shift(base: UOp, distance: int) -> UOp:
     """The position `distance` beyond `base`, in normal form."""
     if distance == 0:
         return base

@@ -108,16 +108,16 @@ def load_state_dict(
     unexpected = [name for name in state_dict if name not in wanted]
     problems = []
     if missing:
-        problems.append(f"not in the state: {_listed(missing)}")
+        problems.append(f"not in the state: {_list_of_names(missing)}")
     if unexpected:
-        problems.append(f"not in the model: {_listed(unexpected)}")
+        problems.append(f"not in the model: {_list_of_names(unexpected)}")
     if problems and strict:
         raise UserLookupError(f"load_state_dict: {'; '.join(problems)}: accepted with strict=False")
     if problems and verbose:
         print(printable(f"load_state_dict: {'; '.join(problems)}"), file=sys.stderr)  # noqa: T201
     shared = [name for name in wanted if name in state_dict]
     _check_shapes(shared, wanted, state_dict)
-    loaded = [_given(wanted[name], state_dict[name]) for name in shared]
+    loaded = [_with_elements_of(wanted[name], state_dict[name]) for name in shared]
     if realize and loaded:
         loaded[0].realize(*loaded[1:])
     if consume:
@@ -137,16 +137,16 @@ def _check_shapes(
         and {state[name].shape, wanted[name].shape} != {(), (1,)}
     ]
     if wrong:
-        raise UserError(f"load_state_dict: shapes differ: {_listed(wrong)}")
+        raise UserError(f"load_state_dict: shapes differ: {_list_of_names(wrong)}")
 
 
-def _given(target: Tensor, source: Tensor) -> Tensor:
+def _with_elements_of(target: Tensor, source: Tensor) -> Tensor:
     """`target`, which stands for the elements of `source` from now on."""
     # Placed before it is cast: where it lies now there may be no kernels.
     value = source.detach().reshape(target.shape)._placed_like(target)
     return target.replace(value.cast(target.dtype))
 
 
-def _listed(names: list[str]) -> str:
+def _list_of_names(names: list[str]) -> str:
     more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
     return ", ".join(names[:MAX_NAMES]) + more

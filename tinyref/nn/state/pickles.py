@@ -147,7 +147,7 @@ class PickleReader:
     def call(self, _: object) -> None:
         arguments, function = self._pop(), self._pop()
         if not isinstance(function, Allowed) or function.make is None:
-            raise ValueError(f"the pickle calls {_described(function)}")
+            raise ValueError(f"the pickle calls {_name_of(function)}")
         if not isinstance(arguments, tuple):
             raise ValueError(f"the pickle calls {function.name} without a tuple of arguments")
         self.stack.append(function.make(*arguments))
@@ -157,13 +157,13 @@ class PickleReader:
         self._pop()
         target = self._top()
         if not isinstance(target, dict):
-            raise ValueError(f"the pickle gives a state to {_described(target)}")
+            raise ValueError(f"the pickle gives a state to {_name_of(target)}")
 
     def find_persistent(self, key: object) -> None:
         self.stack.append(self.persistent(key))
 
 
-def _described(item: object) -> str:
+def _name_of(item: object) -> str:
     return item.name if isinstance(item, Allowed) else f"a {type(item).__name__}"
 
 

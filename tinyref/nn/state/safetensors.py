@@ -226,7 +226,7 @@ def safe_save(
         raise UserError(f"safe_save: a header of {len(text)} bytes: up to {MAX_HEADER} are read")
     chosen = [tensors[name] for name in order]
     if chosen:
-        _computed(chosen)
+        _compute_all(chosen)
     replace_file(os.fspath(fn), _pieces(text, chosen))
 
 
@@ -241,7 +241,7 @@ def _check_saved(name: object, tensor: object) -> None:
         raise UserTypeError(f"safe_save: {name!r} is {tensor.dtype.name}, which the format lacks")
 
 
-def _computed(tensors: list[Tensor]) -> None:
+def _compute_all(tensors: list[Tensor]) -> None:
     """Computes what several tensors share once, and fails before a file is touched."""
     lazy = [tensor for tensor in tensors if not only_holds_data(tensor._node)]
     if lazy:

@@ -118,7 +118,7 @@ def _rebuild(storage: object, offset: object, size: object, stride: object, *_: 
     """A tensor of the storage's type: the arguments behind the strides are about gradients."""
     if not isinstance(storage, Storage) or storage.dtype is None:
         raise ValueError("a tensor without a typed storage")
-    return _strided(storage, storage.dtype, offset, size, stride)
+    return _strided_tensor(storage, storage.dtype, offset, size, stride)
 
 
 def _rebuild_untyped(
@@ -130,10 +130,10 @@ def _rebuild_untyped(
     element = dtype.value if isinstance(dtype, Allowed) else None
     if not isinstance(element, DType):
         raise ValueError("a tensor without an element type")
-    return _strided(storage, element, offset, size, stride)
+    return _strided_tensor(storage, element, offset, size, stride)
 
 
-def _strided(
+def _strided_tensor(
     storage: Storage, dtype: DType, offset: object, size: object, stride: object
 ) -> _Strided:
     (start,) = _sizes((offset,), "the offset of a tensor")
@@ -158,7 +158,7 @@ def _with_type(function: object, kind: object, arguments: object, state: object)
     return function.make(*arguments)
 
 
-def _ordered(pairs: object = ()) -> object:
+def _ordered_dict(pairs: object = ()) -> object:
     if not isinstance(pairs, list | tuple):
         raise ValueError("an OrderedDict of no pairs")
     found: OrderedDict[Any, Any] = OrderedDict()
@@ -181,13 +181,13 @@ def _device(*names: object) -> str:
     return ":".join(str(name) for name in names)
 
 
-def _encoded(text: object, encoding: object) -> bytes:
+def _encode(text: object, encoding: object) -> bytes:
     if not isinstance(text, str) or encoding != "latin1":
         raise ValueError("bytes in an encoding other than latin1")
     return text.encode("latin1")
 
 
-def _allowed() -> dict[Global, Allowed]:
+def _allowed_globals() -> dict[Global, Allowed]:
     found = {
         ("torch._utils", "_rebuild_tensor"): Allowed("_rebuild_tensor", _rebuild),
         ("torch._utils", "_rebuild_tensor_v2"): Allowed("_rebuild_tensor_v2", _rebuild),
@@ -201,8 +201,8 @@ def _allowed() -> dict[Global, Allowed]:
         ("torch.nn.parameter", "Parameter"): Allowed("Parameter"),
         ("torch", "Size"): Allowed("Size", lambda sizes: _sizes(sizes, "a torch.Size")),
         ("torch", "device"): Allowed("device", _device),
-        ("collections", "OrderedDict"): Allowed("OrderedDict", _ordered),
-        ("_codecs", "encode"): Allowed("encode", _encoded),
+        ("collections", "OrderedDict"): Allowed("OrderedDict", _ordered_dict),
+        ("_codecs", "encode"): Allowed("encode", _encode),
     }
     for module in ("builtins", "__builtin__"):
         found[module, "set"] = Allowed("set", _set)
@@ -214,7 +214,7 @@ def _allowed() -> dict[Global, Allowed]:
     return found
 
 
-ALLOWED = _allowed()
+ALLOWED = _allowed_globals()
 
 
 class _Storages:
