@@ -1,0 +1,287 @@
+"""CONTRIBUTING says where something new is written: a sample of each, in these places alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from adding import MAX_PLACES, Insertion, Sample, copied, is_place, places, run
+
+# What the cases of a query give on a device: raises for one that fails.
+_RUN_CASES = """
+from tinyref_spec import catalogue
+from tinyref_spec.case import Profile
+from tinyref_spec.device_under_test import DeviceUnderTest
+
+def run_cases(query, device):
+    cases = catalogue.cases(Profile.FULL, query)
+    under_test = DeviceUnderTest(device)
+    for case in cases:
+        found = case.run(under_test)
+        assert found.passed, (case.id, found)
+    return len(cases)
+"""
+
+OPT = Sample(
+    "An Opt",
+    {
+        "tinyref/optimise/opt.py": (
+            Insertion("\n\nclass Argument(", '    BLOCK = "BLOCK"\n'),
+            Insertion(
+                "}\n\n\nclass KernelOptError",
+                "    OptOp.BLOCK: OptSpec(\n"
+                '        "cuts `arg` positions off a global axis as an inner global axis",\n'
+                '        "other kinds; no divisor",\n'
+                "        Argument.AMOUNT,\n"
+                "        (AxisKind.GLOBAL,),\n"
+                "        (2, 4),\n"
+                "    ),\n",
+            ),
+        ),
+        "tinyref/optimise/moves.py": (
+            Insertion(
+                "MOVES: dict[OptOp, Move] = {",
+                "def _block(plan: Plan, opt: Opt) -> Plan | str:\n"
+                "    return _kind_problem(plan, opt) or _split(plan, opt, AxisKind.GLOBAL)\n\n\n",
+            ),
+            Insertion("    OptOp.PACK: _pack,", "    OptOp.BLOCK: _block,\n"),
+        ),
+        "spec/tinyref_spec/kernel/opt_legal.py": (
+            Insertion(
+                "LEGAL: tuple[Legal, ...] = (",
+                "_BLOCK = (\n"
+                '    Legal("block.elementwise", "add", (("BLOCK(0, 4)", "global 6, global 4"),)),\n'
+                ")\n",
+            ),
+            Insertion("    *(_UPCAST + _UNROLL", "    *_BLOCK,\n"),
+        ),
+        "spec/tinyref_spec/kernel/opt_refused.py": (
+            Insertion(
+                "REFUSED: tuple[Refused, ...] = ",
+                "_BLOCKS = (\n"
+                '    Refused("block.not_dividing", "add", "BLOCK(0, 5)", "divides 24"),\n'
+                '    Refused("block.reduce_axis", "row_sum", "BLOCK(1, 4)", "axis 1 is reduce"),\n'
+                ")\n",
+            ),
+            Insertion("_LANES + _GROUPS + _ORDER", "_BLOCKS + "),
+        ),
+    },
+    _RUN_CASES
+    + """
+from tinyref.optimise.actions import candidates
+from tinyref.optimise.opt import Opt, OptOp, parse_opts
+from tinyref.optimise.plan import Plan
+from tinyref_fuzz.generate.candidates import axes_by_op
+from tinyref_fuzz.generate.optimisations import random_opts
+from tinyref_fuzz.generate.tape import Tape
+from tinyref_fuzz.reduce.steps_opts import smaller_amounts
+from tinyref_spec.clauses import clause
+from tinyref_spec.kernel.opt_kernels import FORMS
+from tinyref_spec.pages import optimisations_page
+from tinyref.dtype import dtypes
+
+# Each line of the two tables is a row, and each passes.
+assert run_cases("kernel.opt.block", "PYTHON") == 3
+# As text, in a plan, and what a search tries.
+(block,) = parse_opts("BLOCK(0, 4)")
+assert block == Opt(OptOp.BLOCK, 0, 4) and str(block) == "BLOCK(0, 4)"
+kernel = FORMS["add"](dtypes.int32).kernel
+under_test = DeviceUnderTest("PYTHON")
+plan = Plan.of(kernel, under_test.capabilities)
+assert str(plan.apply(block)) == "global 6, global 4 after BLOCK(0, 4)"
+assert [opt for opt in candidates(plan) if opt.op is OptOp.BLOCK] == parse_opts_list
+# The fuzzer draws it, and reduces it.
+assert list(axes_by_op(plan)[OptOp.BLOCK]) == [0]
+drawn = [random_opts(kernel, under_test.capabilities, Tape(seed=s), 4).opts for s in range(40)]
+assert any(opt.op is OptOp.BLOCK for opts in drawn for opt in opts)
+assert smaller_amounts(Opt(OptOp.BLOCK, 0, 8)) == [2, 3, 4]
+# The specification tells of it.
+assert clause("kernel.opt.block").sentence.startswith("BLOCK cuts `arg` positions off")
+assert "| BLOCK | cuts `arg` positions off" in optimisations_page()
+""".replace("parse_opts_list", "list(parse_opts('BLOCK(0, 2) BLOCK(0, 4)'))"),
+)
+
+DEVICE = Sample(
+    "A device",
+    {
+        "tinyref/renderers/reversed_text.py": '''"""Programs as text, backwards."""
+
+from tinyref.formats.json_format import program_to_text
+from tinyref.uops.program import Program
+
+
+class ReversedRenderer:
+    """Prints a program as text whose last letter comes first."""
+
+    def render(self, program: Program) -> str:
+        return program_to_text(program)[::-1]
+''',
+        "tinyref/runtimes/reversed_text.py": '''"""The SAMPLE device: reads programs backwards."""
+
+import functools
+
+from tinyref.device import Availability, Backend, Capabilities
+from tinyref.dtype import dtypes
+from tinyref.formats.json_format import program_from_text
+from tinyref.renderers.reversed_text import ReversedRenderer
+from tinyref.runtimes.host_memory import HostAllocator
+from tinyref.runtimes.python import InterpretedKernel
+
+
+class TextCompiler:
+    """Keeps the text as it is."""
+
+    key = "reversed text 1"
+
+    def compile(self, source: str) -> bytes:
+        return source.encode()
+
+
+class SampleBackend(Backend):
+    """A device that only knows loops."""
+
+    title = "reads programs backwards"
+    allocator = HostAllocator("SAMPLE")
+    renderer = ReversedRenderer()
+    compiler = TextCompiler()
+
+    def __init__(self, index: int = 0) -> None:
+        super().__init__(index)
+        self.name = "SAMPLE"
+
+    @classmethod
+    def availability(cls) -> Availability:
+        return Availability(True, "always")
+
+    @functools.cached_property
+    def capabilities(self) -> Capabilities:
+        core = frozenset({dtypes.bool, dtypes.int32, dtypes.float32})
+        ops = "ADD MUL SUB NEG IDIV MOD CMPLT CMPNE WHERE MAX AND OR XOR SHL SHR CAST BITCAST"
+        ops += " RECIP SQRT LOAD STORE"
+        return Capabilities(dtypes=core, ops=frozenset(ops.split()))
+
+    def load(self, entry: str, binary: bytes) -> InterpretedKernel:
+        return InterpretedKernel(self.name, program_from_text(binary.decode()[::-1]))
+''',
+        "pyproject.toml": (
+            Insertion(
+                'PYTHON = "tinyref.runtimes.python:PythonBackend"',
+                'SAMPLE = "tinyref.runtimes.reversed_text:SampleBackend"\n',
+            ),
+        ),
+        "ci/devices.toml": (
+            Insertion(
+                "",
+                '\n[[device]]\nid = "sample"\ndevice = "SAMPLE"\nprofile = "quick"\n'
+                'needs = "nothing"\nrequired = true\n',
+            ),
+        ),
+    },
+    _RUN_CASES
+    + """
+import sys
+from tinyref import Tensor
+from tinyref.device import Device
+sys.path.insert(0, "ci")
+import matrix
+
+assert "SAMPLE" in Device.names()
+total = (Tensor([1, 2, 3], device="SAMPLE") + 4).sum()
+assert total.device == "SAMPLE" and total.item() == 18
+assert run_cases("isa.binary.add.int32", "SAMPLE") > 3
+(row,) = [row for row in matrix.read() if row.id == "sample"]
+assert (row.device, row.profile, row.required) == ("SAMPLE", "quick", True)
+""",
+)
+
+ROW = Sample(
+    "A row",
+    {
+        "spec/tinyref_spec/clauses.py": (
+            Insertion(
+                '    "kernel.vector": (',
+                '    "kernel.sample": ("The numbers of an axis and their doubles agree.", OPS),\n',
+            ),
+        ),
+        "spec/tinyref_spec/kernel/doubles.py": '''"""Twice the numbers of an axis."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from tinyref.dtype import dtypes
+from tinyref.uops import build
+from tinyref_spec.case import Measurement, Row, Rung
+from tinyref_spec.checks import Check, kernel_needs, make_row
+from tinyref_spec.device_under_test import DeviceUnderTest
+from tinyref_spec.kernel.forms import EXACT, run_exact
+from tinyref_spec.kernels.notation import kernel_of, shaped
+
+
+def _doubled(case_id: str, device: DeviceUnderTest) -> Measurement:
+    kernel = kernel_of(build.mul(build.iota(shaped(4)), 2), 4)
+    return run_exact(case_id, device, kernel, [None], [np.array([0, 2, 4, 6], np.int32)])
+
+
+def rows() -> Iterator[Row]:
+    """One row of one case."""
+    yield make_row(
+        "kernel.sample.doubles",
+        "out[i] = 2 * i.",
+        ("kernel.sample",),
+        Rung.LOOP,
+        "IOTA",
+        "int32",
+        EXACT,
+        kernel_needs(dtypes.int32),
+        lambda: [Check("four", _doubled)],
+    )
+''',
+        "spec/tinyref_spec/kernel/rows.py": (
+            Insertion("    features,\n", "    doubles,\n"),
+            Insertion("    yield from features.rows()", "    yield from doubles.rows()\n"),
+        ),
+    },
+    _RUN_CASES
+    + """
+from tinyref_spec.pages import clauses_page, describe, level_page
+
+assert run_cases("kernel.sample", "CPU") == 1
+assert run_cases("kernel.sample.doubles.four", "PYTHON") == 1
+assert "  out[i] = 2 * i.\\n" in describe("kernel.sample.doubles")
+assert "| `kernel.sample.doubles` | out[i] = 2 * i. | `kernel.sample` | loops and reduces |" in (
+    level_page("kernel")
+)
+assert "| `kernel.sample` | The numbers of an axis and their doubles agree. |" in clauses_page()
+""",
+)
+
+SAMPLES = (OPT, DEVICE, ROW)
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.title)
+def test_a_sample_is_written_in_the_places_that_are_listed(sample: Sample) -> None:
+    listed = places(sample.title)
+    assert 0 < len(listed) <= MAX_PLACES
+    for place in listed:
+        assert any(is_place(path, place) for path in sample.places), place
+    for path in sample.places:
+        assert any(is_place(path, place) for place in listed), path
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.title)
+def test_a_sample_works_that_is_written_in_these_places_alone(
+    sample: Sample, tmp_path: Path
+) -> None:
+    done = run(copied(tmp_path, sample), sample.script)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.long
+def test_a_sample_with_a_place_left_out_is_seen(tmp_path: Path) -> None:
+    """Without what it does to a plan, an optimisation is no optimisation."""
+    kept = {path: text for path, text in OPT.places.items() if not path.endswith("moves.py")}
+    done = run(copied(tmp_path, Sample(OPT.title, kept, OPT.script)), OPT.script)
+    assert done.returncode == 1
+    assert "BLOCK" in done.stderr
