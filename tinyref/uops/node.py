@@ -291,15 +291,6 @@ class node_fact(Generic[T]):
         return result
 
     def _fill(self, root: UOp) -> None:
-        stack = [root]
-        while stack:
-            node = stack[-1]
-            if self in node.facts:
-                stack.pop()
-                continue
-            missing = [source for source in node.src if self not in source.facts]
-            if missing:
-                stack.extend(missing)
-                continue
-            node.facts[self] = self.function(node)
-            stack.pop()
+        for node in toposort((root,), lambda node: () if self in node.facts else node.src):
+            if self not in node.facts:
+                node.facts[self] = self.function(node)

@@ -21,7 +21,7 @@ from tinyref.dtype import TEXEL, ImageDType, PtrDType, dtypes, numpy_dtype
 from tinyref.errors import UserError
 from tinyref.formats.text import node_text
 from tinyref.uops.build import slot_of
-from tinyref.uops.node import UOp
+from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import (
     ConstArg,
@@ -36,7 +36,6 @@ from tinyref.uops.tiles import MatrixTile, Operand
 from tinyref_fuzz.blame.structure import (
     LANE_KINDS,
     Place,
-    all_below,
     is_lane,
     loops_around,
     place_of,
@@ -533,7 +532,7 @@ class _Evaluator:
             # The loops that are over when the memory is read turn without barriers.
             needed = {each for each in around if not is_lane(each)}
             ready: set[UOp] = set()
-            for barrier in all_below(waits):
+            for barrier in toposort(waits):
                 if barrier.op is Ops.BARRIER:
                     ready |= loops_around(barrier)
             if not needed <= ready:

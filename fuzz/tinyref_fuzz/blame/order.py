@@ -20,7 +20,7 @@ import numpy.typing as npt
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError
 from tinyref.interpret import run_program
-from tinyref.uops.node import UOp
+from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import MemoryVersionArg, RangeArg
 from tinyref.uops.program import Program
@@ -222,7 +222,7 @@ class _Naive:
             stores = [item for item in found if item.op is Ops.STORE]
             for load in found:
                 if load.op is Ops.LOAD and stores:
-                    known = _below(load)
+                    known = set(toposort([load], _needs))
                     yield from ((load, store) for store in stores if store not in known)
 
     def _is_both(self, pair: tuple[_Item, _Item], homes: Mapping[_Item, _Item | None]) -> bool:
@@ -254,16 +254,8 @@ def _memory(access: _Item) -> _Item:
     return item
 
 
-def _below(root: _Item) -> set[_Item]:
-    """All that `root` needs, at whatever distance."""
-    found: set[_Item] = set()
-    stack = [root]
-    while stack:
-        item = stack.pop()
-        if item not in found:
-            found.add(item)
-            stack += [*item.sources, *item.after]
-    return found
+def _needs(item: _Item) -> list[_Item]:
+    return [*item.sources, *item.after]
 
 
 def _does_both(loop: _Item, items: Iterable[_Item]) -> bool:

@@ -76,18 +76,6 @@ def waited(
     return tuple(found), frozenset(unguarded), frozenset(over)
 
 
-def all_below(nodes: Sequence[UOp]) -> list[UOp]:
-    """`nodes` and all that they are made of, each once."""
-    found: dict[UOp, None] = {}
-    stack = list(nodes)
-    while stack:
-        node = stack.pop()
-        if node not in found:
-            found[node] = None
-            stack += node.src
-    return list(found)
-
-
 def loops_around(root: UOp) -> set[UOp]:
     """The RANGEs in which `root` stands."""
     opened: dict[UOp, set[UOp]] = {}

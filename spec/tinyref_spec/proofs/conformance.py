@@ -23,7 +23,7 @@ from tinyref.algebra.rules.folding import fold_constants
 from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.errors import UserError
 from tinyref.uops import build
-from tinyref.uops.node import UOp, substitute, toposort
+from tinyref.uops.node import UOp, rebuild, substitute, toposort
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import AxisKind, VarArg
 from tinyref_spec.proofs.law import Equation, Law, Proof
@@ -113,16 +113,16 @@ def instance(law: Law, dtype: DType, source: random.Random) -> Equation | None:
 def _is_exact(total: UOp) -> bool:
     """True where no part of a sum leaves its type, by the ranges of its leaves."""
     done: dict[UOp, UOp] = {}
-    for node in total.toposort():
-        # A constant of uint64 may be more than index has, but a variable may have any bounds.
+
+    def change(node: UOp, src: tuple[UOp, ...]) -> UOp:
         if node.op in ALU:
-            done[node] = UOp(node.op, dtypes.index, tuple(done[source] for source in node.src))
-        else:
-            done[node] = build.variable(f"v{len(done)}", *bounds(node))
-        low, high = bounds(done[node])
-        if not node.dtype.minimum <= low <= high <= node.dtype.maximum:
-            return False
-    return True
+            return UOp(node.op, dtypes.index, src)
+        # A constant of uint64 may be more than index has, but a variable may have any bounds.
+        return build.variable(f"v{len(done)}", *bounds(node))
+
+    rebuild(total, change, done)
+    spans = ((node.dtype, *bounds(new)) for node, new in done.items())
+    return all(dtype.minimum <= low <= high <= dtype.maximum for dtype, low, high in spans)
 
 
 def _dtype_of_law(law: Law, dtype: DType) -> DType:

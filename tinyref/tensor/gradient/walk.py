@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TypeVar, cast
 
 from tinyref.errors import UserStateError
@@ -11,6 +11,7 @@ from tinyref.tensor.gradient.rules import RULES, Step
 from tinyref.tensor.methods.creation import Creation
 from tinyref.tensor.values.core import Value
 from tinyref.tensor.values.names import go_back_through
+from tinyref.uops.node import toposort
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ReduceArg
 
@@ -19,20 +20,7 @@ T = TypeVar("T", bound=Creation)
 
 def history(root: Creation) -> list[Value]:
     """Every value that `root` was computed from, and its own; sources first, each once."""
-    order: list[Value] = []
-    seen = {id(root._value)}
-    stack: list[tuple[Value, Iterator[Value]]] = [(root._value, iter(_parents(root._value)))]
-    while stack:
-        value, sources = stack[-1]
-        for source in sources:
-            if id(source) not in seen:
-                seen.add(id(source))
-                stack.append((source, iter(_parents(source))))
-                break
-        else:
-            order.append(value)
-            stack.pop()
-    return order
+    return toposort([root._value], _parents)
 
 
 def _parents(value: Value) -> tuple[Value, ...]:
