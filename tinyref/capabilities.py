@@ -1,23 +1,24 @@
-"""The rules of what a device declares: checked when it is opened, before anything believes it."""
+"""What a device declares, and its rules: checked when it is opened, before anything believes it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 from tinyref.dtype import VECTOR_LANES, DType, dtypes
+from tinyref.uops.ops import ALU, Ops
+from tinyref.uops.tiles import MatrixTile
 
-if TYPE_CHECKING:
-    from tinyref.device import Capabilities
-
-# The names of ops that a renderer may print: those of `tinyref.uops.ops.ALU`, LOAD and STORE.
-OP_NAMES = frozenset(
+CORE_DTYPES = frozenset({dtypes.bool, dtypes.int32, dtypes.uint32, dtypes.float32})
+CORE_OPS = frozenset(
     (
-        *("ADD", "AND", "BITCAST", "CAST", "CMPLT", "CMPNE", "EXP2", "FDIV", "IDIV", "LOG2", "MAX"),
-        *("MOD", "MUL", "MULACC", "NEG", "OR", "POW", "RECIP", "SHL", "SHR", "SIN", "SQRT", "SUB"),
-        *("THREEFRY", "TRUNC", "WHERE", "XOR", "LOAD", "STORE"),
+        *("ADD", "MUL", "IDIV", "MOD", "MAX", "CMPLT", "CMPNE", "AND", "OR", "XOR", "SHL", "SHR"),
+        *("WHERE", "CAST", "BITCAST", "LOAD", "STORE"),
     )
 )
+# What a renderer may print.
+OP_NAMES = frozenset(op.name for op in (*ALU, Ops.LOAD, Ops.STORE))
 LANES = (1, *VECTOR_LANES)
 # What emulated types are held and computed in.
 _WORDS = frozenset({dtypes.bool, dtypes.int32, dtypes.uint32})
@@ -35,6 +36,57 @@ _SWITCHES = (
 # The smallest value of each number.
 _NUMBERS = {"shared_bytes": 0, "threads": 1, "group_size_limit": 1, "buffer_limit": 1}
 _EXTENTS = ("grid_limit", "group_limit")
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What a device declares; the conformance suite probes each entry both ways.
+
+    Checked when the device is opened: `DeviceError` for what cannot be.
+
+    dtypes: the renderer prints them and the device computes in them.
+    emulated: accepted too, because lowering rewrites them in terms of `dtypes`.
+    ops: names of the ops that the renderer prints; the others are decomposed or refused.
+    vector_lanes: widths of vector values, loads and stores; (1,) means scalars only.
+    has_grid, has_groups: launch indices; work-items of a group that share memory and barriers.
+    shared_bytes: shared memory of one group, in bytes; without groups, scratch of a work-item.
+    threads: host threads that may share a launch, as the groups of dimension 0; 1 is none.
+    grid_limit, group_limit: per dimension; group_size_limit: work-items of a group in all.
+    buffer_limit: most buffers that one kernel may take.
+    images: image types may be loaded and stored, by texels: vectors of four float32.
+    matrix_tiles: the tiles that WMMA multiplies, preferred ones first (`tinyref.uops.tiles`).
+    tiles_pay: False where a tile takes longer than its products one by one, as when interpreted.
+    keeps_subnormals: False where the device flushes them to zero.
+    division_traps: integer division by zero or MIN/-1 must be guarded.
+    slow_division: integer division by a constant is slower than a product and shifts.
+    is_single: there is one of it: the next number after the colon does not open.
+    is_interpreted: a thousand times slower than a compiler; the suite takes smaller sizes there.
+    """
+
+    dtypes: frozenset[DType]
+    ops: frozenset[str]
+    emulated: frozenset[DType] = frozenset()
+    vector_lanes: tuple[int, ...] = (1,)
+    has_grid: bool = False
+    has_groups: bool = False
+    shared_bytes: int = 0
+    threads: int = 1
+    grid_limit: tuple[int, int, int] = (2**31 - 1, 65535, 65535)
+    group_limit: tuple[int, int, int] = (1024, 1024, 64)
+    group_size_limit: int = 1024
+    buffer_limit: int = 64
+    images: bool = False
+    matrix_tiles: tuple[MatrixTile, ...] = ()
+    tiles_pay: bool = True
+    keeps_subnormals: bool = True
+    division_traps: bool = False
+    slow_division: bool = False
+    is_interpreted: bool = False
+    is_single: bool = False
+
+    def supports(self, dtype: DType) -> bool:
+        """True where kernels of this scalar type run, natively or emulated."""
+        return dtype.scalar in self.dtypes or dtype.scalar in self.emulated
 
 
 def problem_of(declared: Capabilities) -> str | None:

@@ -21,11 +21,14 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 from tinyref import config
+from tinyref.capabilities import CORE_DTYPES as CORE_DTYPES
+from tinyref.capabilities import CORE_OPS as CORE_OPS
+from tinyref.capabilities import Capabilities as Capabilities
 from tinyref.capabilities import problem_of
-from tinyref.dtype import DType, dtypes
+from tinyref.dtype import DType
 from tinyref.errors import (
     DeviceError,
     TinyrefError,
@@ -35,65 +38,10 @@ from tinyref.errors import (
     describe_error,
 )
 from tinyref.guarded import Guard, GuardedBackend
-
-if TYPE_CHECKING:
-    # Types only: at run time this file knows nothing of the floors above it.
-    from tinyref.uops.program import Program
-    from tinyref.uops.tiles import MatrixTile
+from tinyref.uops.program import Program
 
 OWN_PACKAGES = frozenset({"tinyref", "tinyref_conformance", "tinyref_fuzz", "tinyref_spec"})
 ENTRY_POINT_GROUP = "tinyref.backends"
-
-
-@dataclass(frozen=True)
-class Capabilities:
-    """What a device declares; the conformance suite probes each entry both ways.
-
-    Checked when the device is opened (`tinyref.capabilities`): `DeviceError` for what cannot be.
-
-    dtypes: the renderer prints them and the device computes in them.
-    emulated: accepted too, because lowering rewrites them in terms of `dtypes`.
-    ops: names of the ops that the renderer prints; the others are decomposed or refused.
-    vector_lanes: widths of vector values, loads and stores; (1,) means scalars only.
-    has_grid, has_groups: launch indices; work-items of a group that share memory and barriers.
-    shared_bytes: shared memory of one group, in bytes; without groups, scratch of a work-item.
-    threads: host threads that may share a launch, as the groups of dimension 0; 1 is none.
-    grid_limit, group_limit: per dimension; group_size_limit: work-items of a group in all.
-    buffer_limit: most buffers that one kernel may take.
-    images: image types may be loaded and stored, by texels: vectors of four float32.
-    matrix_tiles: the tiles that WMMA multiplies, preferred ones first (`tinyref.uops.tiles`).
-    tiles_pay: False where a tile takes longer than its products one by one, as when interpreted.
-    keeps_subnormals: False where the device flushes them to zero.
-    division_traps: integer division by zero or MIN/-1 must be guarded.
-    slow_division: integer division by a constant is slower than a product and shifts.
-    is_single: there is one of it: the next number after the colon does not open.
-    is_interpreted: a thousand times slower than a compiler; the suite takes smaller sizes there.
-    """
-
-    dtypes: frozenset[DType]
-    ops: frozenset[str]
-    emulated: frozenset[DType] = frozenset()
-    vector_lanes: tuple[int, ...] = (1,)
-    has_grid: bool = False
-    has_groups: bool = False
-    shared_bytes: int = 0
-    threads: int = 1
-    grid_limit: tuple[int, int, int] = (2**31 - 1, 65535, 65535)
-    group_limit: tuple[int, int, int] = (1024, 1024, 64)
-    group_size_limit: int = 1024
-    buffer_limit: int = 64
-    images: bool = False
-    matrix_tiles: tuple[MatrixTile, ...] = ()
-    tiles_pay: bool = True
-    keeps_subnormals: bool = True
-    division_traps: bool = False
-    slow_division: bool = False
-    is_interpreted: bool = False
-    is_single: bool = False
-
-    def supports(self, dtype: DType) -> bool:
-        """True where kernels of this scalar type run, natively or emulated."""
-        return dtype.scalar in self.dtypes or dtype.scalar in self.emulated
 
 
 @dataclass(frozen=True)
@@ -619,12 +567,3 @@ def _release(allocator: Allocator, handle: Handle, device: str, nbytes: int) -> 
         # Nobody is there to catch it: what frees memory is the end of an object.
         memory.unfreed.append(f"memory is not freed: {error}")
         warnings.warn(memory.unfreed[-1], stacklevel=2)
-
-
-CORE_DTYPES = frozenset({dtypes.bool, dtypes.int32, dtypes.uint32, dtypes.float32})
-CORE_OPS = frozenset(
-    (
-        *("ADD", "MUL", "IDIV", "MOD", "MAX", "CMPLT", "CMPNE", "AND", "OR", "XOR", "SHL", "SHR"),
-        *("WHERE", "CAST", "BITCAST", "LOAD", "STORE"),
-    )
-)

@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tinyref.algebra import bounds, simplify
+from tinyref.algebra import simplify
+from tinyref.algebra.op_table import OP_TABLE
 from tinyref.algebra.rewrite import RuleSet
 from tinyref.codegen import compile as compiling
 from tinyref.codegen import lower
@@ -166,7 +167,8 @@ def test_a_wrong_rule_is_named(rule, planted, monkeypatch):
 
 
 def test_a_wrong_value_range_is_named_and_not_the_rule_that_believes_it(monkeypatch):
-    monkeypatch.setitem(bounds.RANGE_RULES, Ops.MOD, lambda node, sources: (0, 1))
+    wrong = replace(OP_TABLE[Ops.MOD], value_range=lambda node, sources: (0, 1))
+    monkeypatch.setitem(OP_TABLE, Ops.MOD, wrong)
     counter = build.counter(977, 7, AxisKind.LOOP)
     found = first_misjudged([build.add(build.mod(counter, 131), 5)], Samples({}, {}))
     assert found is not None

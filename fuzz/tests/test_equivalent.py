@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tinyref.algebra import semantics
+from tinyref.algebra.op_table import OP_TABLE
 from tinyref.codegen.compile import compile_kernel
 from tinyref.device import Device
 from tinyref.dtype import ImageDType, dtypes
@@ -459,8 +460,8 @@ def test_a_meaning_that_is_wrong_everywhere_alike_is_caught(monkeypatch):
     # Evaluator and interpreter share the op table: only an equation can tell that it is wrong.
     kernel = named("divide-by-powers-int16")
     assert broken_by("divide-by-shift", kernel, 0) == ""
-    wrong = semantics.MEANINGS | {Ops.IDIV: lambda dtype, sources: np.floor_divide}
-    monkeypatch.setattr(semantics, "MEANINGS", wrong)
+    wrong = replace(OP_TABLE[Ops.IDIV], semantics=lambda dtype, sources: np.floor_divide)
+    monkeypatch.setitem(OP_TABLE, Ops.IDIV, wrong)
     semantics._kernel.cache_clear()
     try:
         # A copy has not kept the value from before.

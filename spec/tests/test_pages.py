@@ -40,7 +40,7 @@ def test_pages_name_every_row_and_clause(tmp_path: Path) -> None:
 
 def test_describe_a_row() -> None:
     text = pages.describe("isa.binary.mod.int8")
-    assert "sign of the dividend" in text
+    assert "the sign of x" in text
     assert "-7, 3 -> -1" in text
     assert "unspecified" in text
     assert "Exact" in text

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from tinyref.algebra import linear
-from tinyref.algebra.bounds import Range, RangeRule, bounds, wrap_range
+from tinyref.algebra.bounds import bounds, wrap_range
 from tinyref.algebra.linear import constant_of
+from tinyref.algebra.op_table import Range, RangeRule
 from tinyref.dtype import DType, dtypes
 from tinyref.uops import build
 from tinyref.uops.build import add, at_least, idiv, less, logical_not, maximum, mod, mul, sub, where

@@ -11,8 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from tinyref.algebra.op_table import OP_TABLE
 from tinyref.errors import UserError
 from tinyref.optimise.opt import OPTS
+from tinyref.uops.ops import Ops
 
 
 @dataclass(frozen=True)
@@ -119,38 +121,20 @@ _NUMBERS: dict[str, tuple[str, str]] = {
     ),
     "cast.bool": ("CAST to bool is x != 0, so a NaN is true.", OPS),
 }
+# Where the clause of an arithmetic op is from, if not from semantics.md alone.
+_SOURCES = {
+    Ops.FDIV: f"{OPS}; {IEEE} 7",
+    Ops.SQRT: f"{OPS}; {IEEE} 5.4.1",
+    Ops.POW: f"{OPS}; {IEEE} 9.2.1",
+    Ops.THREEFRY: "Salmon et al., Parallel random numbers: as easy as 1, 2, 3, SC 2011",
+}
 _ISA: dict[str, tuple[str, str]] = {
-    "isa.add": ("ADD is the sum.", OPS),
-    "isa.sub": ("SUB is the difference.", OPS),
-    "isa.mul": ("MUL is the product.", OPS),
-    "isa.neg": ("NEG changes the sign; a float changes its sign bit alone.", OPS),
-    "isa.idiv": ("IDIV is the quotient truncated towards zero.", OPS),
-    "isa.mod": ("MOD is what IDIV leaves, with the sign of the dividend.", OPS),
-    "isa.fdiv": ("FDIV is the quotient, with the infinities and NaN of IEEE.", f"{OPS}; {IEEE} 7"),
-    "isa.recip": ("RECIP is 1 / x.", OPS),
-    "isa.sqrt": ("SQRT is the square root; of -0 it is -0, below it NaN.", f"{OPS}; {IEEE} 5.4.1"),
-    "isa.exp2": ("EXP2 is 2**x: 0 for -inf, inf for inf, 1 for 0.", OPS),
-    "isa.log2": ("LOG2 is the logarithm to base 2: -inf for 0, NaN below.", OPS),
-    "isa.sin": ("SIN is the sine in radians of any argument: NaN for inf, -0 for -0.", OPS),
-    "isa.pow": ("POW is x**y with the special cases of IEEE pow.", f"{OPS}; {IEEE} 9.2.1"),
-    "isa.trunc": ("TRUNC rounds towards zero and keeps the sign of zero.", OPS),
-    "isa.max": ("MAX is the larger operand; of zeros of both signs either.", OPS),
-    "isa.cmplt": ("CMPLT is x < y as a bool.", OPS),
-    "isa.cmpne": ("CMPNE is x != y as a bool.", OPS),
-    "isa.and": ("AND is bitwise, and logical on bools.", OPS),
-    "isa.or": ("OR is bitwise, and logical on bools.", OPS),
-    "isa.xor": ("XOR is bitwise, and logical on bools.", OPS),
-    "isa.shl": ("SHL shifts left and fills with zeros.", OPS),
-    "isa.shr": ("SHR shifts right; on signed types it keeps the sign.", OPS),
-    "isa.where": ("WHERE selects one of two values by a bool.", OPS),
+    **{
+        row.clause: (f"{op.name}: {row.sentence}", _SOURCES.get(op, OPS))
+        for op, row in OP_TABLE.items()
+        if row.semantics is not None
+    },
     "isa.where.no_effect": ("The side that WHERE does not choose has no effect, not a trap.", OPS),
-    "isa.mulacc": ("MULACC is a*b + c, rounded as two operations in strict mode.", OPS),
-    "isa.cast": ("CAST converts between any two dtypes.", OPS),
-    "isa.bitcast": ("BITCAST reads the same bits as another dtype of equal size.", OPS),
-    "isa.threefry": (
-        "THREEFRY is Threefry-2x32 with 20 rounds, bit-exact on every device.",
-        "Salmon et al., Parallel random numbers: as easy as 1, 2, 3, SC 2011",
-    ),
     "isa.const": ("CONST is a constant of its dtype.", OPS),
     "isa.load": ("LOAD gives the element at an address, bit for bit.", OPS),
     "isa.store": ("STORE writes an element, bit for bit.", OPS),

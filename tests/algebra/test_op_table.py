@@ -212,7 +212,7 @@ def test_every_op_has_a_row():
 
 
 def test_arithmetic_and_nothing_else_has_a_meaning():
-    assert {op for op, row in OP_TABLE.items() if row.meaning is not None} == ALU
+    assert {op for op, row in OP_TABLE.items() if row.semantics is not None} == ALU
 
 
 @pytest.mark.parametrize(("ops", "arity"), [(UNARY, 1), (BINARY, 2), (TERNARY, 3)])

@@ -8,3 +8,6 @@ its values, `rewrite/` is the engine and `rules/` the named equations that `simp
 a fixed point; `bounds.py` has value ranges, `linear.py` sums of products with constant factors,
 `symbolic.py` sizes that are expressions of variables, `evaluate.py` the values of expressions.
 """
+
+# The rows are declared as soon as anything of the algebra is there.
+from tinyref.algebra import op_rows as op_rows

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 
+from tinyref.algebra.op_table import OP_TABLE, Range, RangeRule
 from tinyref.algebra.semantics import truncating_division
 from tinyref.dtype import ConstType, DType, dtypes
 from tinyref.errors import UserError
@@ -17,10 +18,7 @@ from tinyref.uops.node import UOp, node_fact
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ConstArg, ShapeArg, VarArg, ViewArg
 
-Range = tuple[int, int]
-# The node and the ranges of its sources (None for a float or a pointer) give the node's range.
-RangeRule = Callable[[UOp, Sequence[Range | None]], Range | None]
-# The same for ops whose sources all have ranges.
+# The range of an op from those of its sources, which all have one.
 IntervalRule = Callable[..., Range]
 
 BOOL_RANGE: Range = (0, 1)
@@ -45,90 +43,110 @@ def wrap_range(dtype: DType, low: int, high: int) -> Range:
     return low - offset, high - offset
 
 
-def _full(node: UOp, sources: Sequence[Range | None]) -> Range | None:
+def full(node: UOp, sources: Sequence[Range | None]) -> Range | None:
+    """Every value of the type of the node."""
     dtype = node.dtype
     return dtype_range(dtype) if dtype.is_int or dtype.is_bool else None
 
 
-def _const(node: UOp, sources: Sequence[Range | None]) -> Range | None:
+def constant(node: UOp, sources: Sequence[Range | None]) -> Range | None:
+    """The value of a CONST."""
     if not isinstance(node.arg, ConstArg) or node.dtype.is_float:
         return None
     value: ConstType = node.arg.value
     return int(value), int(value)
 
 
-def _variable(node: UOp, sources: Sequence[Range | None]) -> Range | None:
+def variable(node: UOp, sources: Sequence[Range | None]) -> Range | None:
+    """From the least to the largest value of a DEFINE_VAR."""
     return (node.arg.minimum, node.arg.maximum) if isinstance(node.arg, VarArg) else None
 
 
-def _numbering(node: UOp, sources: Sequence[Range | None]) -> Range | None:
+def numbering(node: UOp, sources: Sequence[Range | None]) -> Range | None:
+    """The positions that an IOTA counts."""
     if isinstance(node.arg, ViewArg):
         reach = node.arg.tracker.reach()
         return (0, 0) if reach is None else (min(reach[0], 0), max(reach[1], 0))
     if not isinstance(node.arg, ShapeArg):
-        return _full(node, sources)
+        return full(node, sources)
     (size,) = node.arg.shape
     return 0, max((size if isinstance(size, int) else bounds(size)[1]) - 1, 0)
 
 
-def _counter(node: UOp, sources: Sequence[Range | None]) -> Range | None:
+def counter(node: UOp, sources: Sequence[Range | None]) -> Range | None:
+    """From 0 to the extent, which is the source, minus 1."""
     extent = sources[0]
-    return _full(node, sources) if extent is None else (0, max(extent[1] - 1, 0))
+    return full(node, sources) if extent is None else (0, max(extent[1] - 1, 0))
 
 
-def _first(node: UOp, sources: Sequence[Range | None]) -> Range | None:
+def first(node: UOp, sources: Sequence[Range | None]) -> Range | None:
+    """The range of the first source."""
     return sources[0]
 
 
-def _union(node: UOp, sources: Sequence[Range | None]) -> Range | None:
+def union(node: UOp, sources: Sequence[Range | None]) -> Range | None:
+    """What holds the ranges of all sources."""
     known = [source for source in sources if source is not None]
     if len(known) != len(sources):
-        return _full(node, sources)
+        return full(node, sources)
     return min(low for low, _ in known), max(high for _, high in known)
 
 
-def _range_with_padding(node: UOp, sources: Sequence[Range | None]) -> Range | None:
+def padded(node: UOp, sources: Sequence[Range | None]) -> Range | None:
+    """The range of the source and 0."""
     source = sources[0]
     return None if source is None else (min(source[0], 0), max(source[1], 0))
 
 
-def _interval(rule: IntervalRule) -> RangeRule:
-    """A rule over source ranges, whose result wraps into the type of the node."""
+def interval(rule: IntervalRule) -> RangeRule:
+    """Decorates a rule over source ranges: the result wraps into the type of the node."""
 
     def range_rule(node: UOp, sources: Sequence[Range | None]) -> Range | None:
         if None in sources or not (node.dtype.is_int or node.dtype.is_bool):
-            return _full(node, sources)
+            return full(node, sources)
         low, high = rule(*sources)
         return wrap_range(node.dtype, low, high)
 
     return range_rule
 
 
-def _negate(x: Range) -> Range:
+@interval
+def negate(x: Range) -> Range:
+    """The range of -x."""
     return -x[1], -x[0]
 
 
-def _add(x: Range, y: Range) -> Range:
+@interval
+def add(x: Range, y: Range) -> Range:
+    """The range of x + y."""
     return x[0] + y[0], x[1] + y[1]
 
 
-def _subtract(x: Range, y: Range) -> Range:
+@interval
+def subtract(x: Range, y: Range) -> Range:
+    """The range of x - y."""
     return x[0] - y[1], x[1] - y[0]
 
 
-def _multiply(x: Range, y: Range) -> Range:
+@interval
+def multiply(x: Range, y: Range) -> Range:
+    """The range of x * y."""
     products = (x[0] * y[0], x[0] * y[1], x[1] * y[0], x[1] * y[1])
     return min(products), max(products)
 
 
-def _divide(x: Range, y: Range) -> Range:
+@interval
+def divide(x: Range, y: Range) -> Range:
+    """The range of x / y towards zero; by 0 it is 0."""
     # The quotient is largest in size at the divisors nearest to zero, smallest at the farthest.
     divisors = {y[0], y[1], *(near for near in (-1, 0, 1) if y[0] <= near <= y[1])}
     quotients = [truncating_division(value, divisor) for value in x for divisor in divisors]
     return min(quotients), max(quotients)
 
 
-def _remainder(x: Range, y: Range) -> Range:
+@interval
+def remainder(x: Range, y: Range) -> Range:
+    """The range of what `divide` leaves."""
     if y[0] == y[1] and y[0] != 0:
         quotient = truncating_division(x[0], y[0])
         if quotient == truncating_division(x[1], y[0]):
@@ -139,8 +157,25 @@ def _remainder(x: Range, y: Range) -> Range:
     return low, high
 
 
-def _maximum(x: Range, y: Range) -> Range:
+@interval
+def maximum(x: Range, y: Range) -> Range:
+    """The range of the larger."""
     return max(x[0], y[0]), max(x[1], y[1])
+
+
+def bitwise(exact: Callable[[int, int], int]) -> Callable[[IntervalRule], RangeRule]:
+    """Decorates the rule of a bitwise op: exact where both sides are constants."""
+
+    def decorate(rule: IntervalRule) -> RangeRule:
+        def ends(x: Range, y: Range) -> Range:
+            if x[0] == x[1] and y[0] == y[1]:
+                value = exact(x[0], y[0])
+                return value, value
+            return rule(x, y)
+
+        return interval(ends)
+
+    return decorate
 
 
 def _ones(*values: int) -> int:
@@ -148,7 +183,9 @@ def _ones(*values: int) -> int:
     return (1 << max((value if value >= 0 else ~value).bit_length() for value in values)) - 1
 
 
-def _and(x: Range, y: Range) -> Range:
+@bitwise(int.__and__)
+def bit_and(x: Range, y: Range) -> Range:
+    """The range of the conjunction of bits."""
     if x[0] >= 0 and y[0] >= 0:
         return 0, min(x[1], y[1])
     if x[0] >= 0:
@@ -159,7 +196,9 @@ def _and(x: Range, y: Range) -> Range:
     return ~_ones(x[0], y[0]), min(x[1], y[1]) if both_negative else max(x[1], y[1])
 
 
-def _or(x: Range, y: Range) -> Range:
+@bitwise(int.__or__)
+def bit_or(x: Range, y: Range) -> Range:
+    """The range of the disjunction of bits."""
     if x[1] < 0 and y[1] < 0:
         return max(x[0], y[0]), -1
     if x[0] >= 0 and y[0] >= 0:
@@ -169,41 +208,34 @@ def _or(x: Range, y: Range) -> Range:
     return min(x[0], y[0]), _ones(x[1], y[1])
 
 
-def _exclusive_or(x: Range, y: Range) -> Range:
+@bitwise(int.__xor__)
+def bit_xor(x: Range, y: Range) -> Range:
+    """The range of the exclusive disjunction of bits."""
     ones = _ones(*x, *y)
     return (0 if x[0] >= 0 and y[0] >= 0 else ~ones), ones
 
 
-def _bitwise(rule: IntervalRule, exact: Callable[[int, int], int]) -> RangeRule:
-    """A rule for a bitwise op, exact where both sides are constants."""
-
-    def interval(x: Range, y: Range) -> Range:
-        if x[0] == x[1] and y[0] == y[1]:
-            value = exact(x[0], y[0])
-            return value, value
-        return rule(x, y)
-
-    return _interval(interval)
-
-
-def _shift_left(node: UOp, sources: Sequence[Range | None]) -> Range | None:
+def shift_left(node: UOp, sources: Sequence[Range | None]) -> Range | None:
+    """The range of x << count; every value where the count may be none."""
     value, count = sources
     if value is None or count is None or count[0] < 0 or count[1] >= node.dtype.bits:
-        return _full(node, sources)
-    return wrap_range(node.dtype, *_multiply(value, (1 << count[0], 1 << count[1])))
+        return full(node, sources)
+    return multiply(node, [value, (1 << count[0], 1 << count[1])])
 
 
-def _shift_right(node: UOp, sources: Sequence[Range | None]) -> Range | None:
+def shift_right(node: UOp, sources: Sequence[Range | None]) -> Range | None:
+    """The range of x >> count; a count that is none leaves all or nothing of x."""
     value, count = sources
     if value is None or count is None:
-        return _full(node, sources)
+        return full(node, sources)
     if count[0] < 0 or count[1] >= node.dtype.bits:
         return min(value[0], 0), max(value[1], 0)
     shifted = [end >> by for end in value for by in count]
     return min(shifted), max(shifted)
 
 
-def _less(node: UOp, sources: Sequence[Range | None]) -> Range | None:
+def less(node: UOp, sources: Sequence[Range | None]) -> Range | None:
+    """Whether x < y: certain where the ranges do not meet."""
     x, y = sources
     if x is None or y is None:
         return BOOL_RANGE
@@ -212,7 +244,8 @@ def _less(node: UOp, sources: Sequence[Range | None]) -> Range | None:
     return (0, 0) if x[0] >= y[1] else BOOL_RANGE
 
 
-def _not_equal(node: UOp, sources: Sequence[Range | None]) -> Range | None:
+def not_equal(node: UOp, sources: Sequence[Range | None]) -> Range | None:
+    """Whether x != y: certain where the ranges do not meet or are one value."""
     x, y = sources
     if x is None or y is None:
         return BOOL_RANGE
@@ -221,7 +254,8 @@ def _not_equal(node: UOp, sources: Sequence[Range | None]) -> Range | None:
     return (0, 0) if x[0] == x[1] == y[0] == y[1] else BOOL_RANGE
 
 
-def _where(node: UOp, sources: Sequence[Range | None]) -> Range | None:
+def where(node: UOp, sources: Sequence[Range | None]) -> Range | None:
+    """The range of both sides; of the first where the condition holds."""
     condition, chosen, other = sources
     if condition == (1, 1):
         return chosen
@@ -289,73 +323,27 @@ def _limits_of_less(
         yield y, (left[0] + 1, math.inf) if holds else (-math.inf, left[1])
 
 
-def _multiply_accumulate(node: UOp, sources: Sequence[Range | None]) -> Range | None:
+def multiply_accumulate(node: UOp, sources: Sequence[Range | None]) -> Range | None:
+    """The range of x * y + z."""
     x, y, z = sources
-    if x is None or y is None or z is None:
-        return None
-    product = wrap_range(node.dtype, *_multiply(x, y))
-    return wrap_range(node.dtype, *_add(product, z))
+    return add(node, [multiply(node, [x, y]), z])
 
 
-def _cast(node: UOp, sources: Sequence[Range | None]) -> Range | None:
+def cast(node: UOp, sources: Sequence[Range | None]) -> Range | None:
+    """The source wrapped into the type of the node; as a bool, whether it is not 0."""
     source = sources[0]
     if source is None or node.dtype.is_float:
-        return _full(node, sources)
+        return full(node, sources)
     if not node.dtype.is_bool:
         return wrap_range(node.dtype, *source)
     holds_zero = source[0] <= 0 <= source[1]
     return (0 if holds_zero else 1), (0 if source == (0, 0) else 1)
 
 
-RANGE_RULES: dict[Ops, RangeRule] = {
-    Ops.CONST: _const,
-    Ops.DEFINE_VAR: _variable,
-    Ops.BIND: _first,
-    Ops.IOTA: _numbering,
-    Ops.RANGE: _counter,
-    Ops.SPECIAL: _counter,
-    Ops.NEG: _interval(_negate),
-    Ops.ADD: _interval(_add),
-    Ops.SUB: _interval(_subtract),
-    Ops.MUL: _interval(_multiply),
-    Ops.IDIV: _interval(_divide),
-    Ops.MOD: _interval(_remainder),
-    Ops.MAX: _interval(_maximum),
-    Ops.AND: _bitwise(_and, int.__and__),
-    Ops.OR: _bitwise(_or, int.__or__),
-    Ops.XOR: _bitwise(_exclusive_or, int.__xor__),
-    Ops.SHL: _shift_left,
-    Ops.SHR: _shift_right,
-    Ops.CMPLT: _less,
-    Ops.CMPNE: _not_equal,
-    Ops.WHERE: _where,
-    Ops.MULACC: _multiply_accumulate,
-    Ops.CAST: _cast,
-    Ops.BITCAST: _cast,
-    Ops.VECTORIZE: _union,
-    Ops.GEP: _first,
-    Ops.AFTER: _first,
-    Ops.CONTIGUOUS: _first,
-    Ops.DETACH: _first,
-    Ops.COPY: _first,
-    Ops.RESHAPE: _first,
-    Ops.PERMUTE: _first,
-    Ops.EXPAND: _first,
-    Ops.SHRINK: _first,
-    Ops.FLIP: _first,
-    Ops.PAD: _range_with_padding,
-}
-
-
-def range_rule(op: Ops) -> RangeRule:
-    """The value-range rule of `op`; an op without one of its own gives every value of the type."""
-    return RANGE_RULES.get(op, _full)
-
-
 @node_fact
 def value_range(node: UOp) -> Range | None:
     """The inclusive range of an integer, bool or index node; None for any other node."""
-    return range_rule(node.op)(node, [value_range(source) for source in node.src])
+    return OP_TABLE[node.op].value_range(node, [value_range(source) for source in node.src])
 
 
 def bounds(node: UOp) -> Range:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from tinyref.algebra import semantics
 from tinyref.algebra.bounds import wrap_range
+from tinyref.algebra.op_table import OP_TABLE
 from tinyref.dtype import numpy_dtype
 from tinyref.errors import UserError
 from tinyref.uops.node import UOp, sint
@@ -45,7 +46,7 @@ def _integer(node: UOp, operands: Sequence[int], bindings: Mapping[str, int]) ->
         return bound_value(node.arg, bindings)
     if node.op is Ops.BIND:
         return operands[1]
-    exact = semantics.INTEGER_SEMANTICS.get(node.op)
+    exact = OP_TABLE[node.op].exact
     if exact is None or not (node.dtype.is_int or node.dtype.is_bool):
         raise UserError(f"size: {node.op.name} of {node.dtype.name} is no integer arithmetic")
     if node.dtype.is_bool:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tinyref.algebra.bounds import Range, bounds, dtype_range
+from tinyref.algebra.bounds import bounds, dtype_range
+from tinyref.algebra.op_table import Range
 from tinyref.dtype import DType, as_const, dtypes
 from tinyref.uops import build
 from tinyref.uops.node import UOp

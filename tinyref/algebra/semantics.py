@@ -9,13 +9,12 @@ is defined, the same on every machine, and raises no warning.
 from __future__ import annotations
 
 import functools
-import operator
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from tinyref.algebra.op_table import OP_TABLE, Array, Kernel, Meaning
 from tinyref.dtype import (
     ConstType,
     DType,
@@ -28,12 +27,6 @@ from tinyref.dtype import (
 from tinyref.errors import UserError
 from tinyref.uops.ops import Ops
 
-Array = npt.NDArray[Any]
-# Arrays of the source types in, an array of the result type out, shapes broadcast.
-Kernel = Callable[..., Array]
-# Chooses the kernel of an op for a scalar result type and scalar source types.
-Meaning = Callable[[DType, Sequence[DType]], Kernel]
-
 SMALL_FLOATS = frozenset({*dtypes.fp8s, dtypes.float16, dtypes.bfloat16})
 
 
@@ -45,35 +38,22 @@ def truncating_division(x: int, y: int) -> int:
     return quotient if (x < 0) == (y < 0) else -quotient
 
 
-def _truncating_remainder(x: int, y: int) -> int:
+def truncating_remainder(x: int, y: int) -> int:
     """What `truncating_division` leaves, with the sign of `x`; by zero it is 0."""
     return 0 if y == 0 else x - y * truncating_division(x, y)
 
 
-# What an op means on integers of any size, before the result wraps into its type.
-INTEGER_SEMANTICS: dict[Ops, Callable[..., int]] = {
-    Ops.NEG: operator.neg,
-    Ops.ADD: operator.add,
-    Ops.SUB: operator.sub,
-    Ops.MUL: operator.mul,
-    Ops.IDIV: truncating_division,
-    Ops.MOD: _truncating_remainder,
-    Ops.MAX: max,
-    Ops.CMPLT: operator.lt,
-    Ops.CMPNE: operator.ne,
-    Ops.AND: operator.and_,
-    Ops.OR: operator.or_,
-    Ops.XOR: operator.xor,
-    # A count beyond the widest type would make a number of any length.
-    Ops.SHL: lambda x, count: x << count if 0 <= count < 64 else 0,
-    Ops.SHR: lambda x, count: x >> count if count >= 0 else 0,
-    Ops.WHERE: lambda condition, x, y: x if condition else y,
-    Ops.MULACC: lambda x, y, z: x * y + z,
-    Ops.CAST: lambda x: x,
-}
+def exact_shift_left(x: int, count: int) -> int:
+    """x * 2**count; 0 for a count that no type has, which would make a number of any length."""
+    return x << count if 0 <= count < 64 else 0
 
 
-def _divide(x: Array, y: Array) -> Array:
+def exact_shift_right(x: int, count: int) -> int:
+    """x / 2**count, rounded down; 0 for a negative count."""
+    return x >> count if count >= 0 else 0
+
+
+def divide(x: Array, y: Array) -> Array:
     """Quotient towards zero; by zero it is 0, and MIN / -1 is MIN."""
     floor = np.floor_divide(x, y)
     remainder = x - floor * y
@@ -82,7 +62,7 @@ def _divide(x: Array, y: Array) -> Array:
     return quotient
 
 
-def _remainder(x: Array, y: Array) -> Array:
+def remainder(x: Array, y: Array) -> Array:
     """Remainder with the sign of `x`; by zero it is 0."""
     if np.ndim(y) != 0 or y <= 0:
         return np.fmod(x, y)
@@ -92,14 +72,15 @@ def _remainder(x: Array, y: Array) -> Array:
     return remainder
 
 
-def _unsigned_remainder(x: Array, y: Array) -> Array:
+def unsigned_remainder(x: Array, y: Array) -> Array:
+    """Remainder of unsigned integers; by zero it is 0."""
     if np.ndim(y) != 0 or y == 0:
         return np.fmod(x, y)
     remainder: Array = x - np.floor_divide(x, y) * y
     return remainder
 
 
-def _multiply_accumulate(x: Array, y: Array, z: Array) -> Array:
+def multiply_accumulate(x: Array, y: Array, z: Array) -> Array:
     """x * y + z, rounded after each of the two operations."""
     return np.add(np.multiply(x, y), z)
 
@@ -129,16 +110,18 @@ def threefry(counter: Array, key: Array) -> Array:
     return (second.astype(np.uint64) << half) | first.astype(np.uint64)
 
 
-def _same(kernel: Kernel) -> Meaning:
+def same(kernel: Kernel) -> Meaning:
     """The meaning that is one numpy function for every dtype."""
     return lambda dtype, sources: kernel
 
 
-def _signed_or_unsigned(signed: Kernel, unsigned: Kernel) -> Meaning:
+def signed_or_unsigned(signed: Kernel, unsigned: Kernel) -> Meaning:
+    """Two numpy functions: for signed and for unsigned integers."""
     return lambda dtype, sources: unsigned if dtype.is_unsigned else signed
 
 
-def _reciprocal(dtype: DType, sources: Sequence[DType]) -> Kernel:
+def reciprocal(dtype: DType, sources: Sequence[DType]) -> Kernel:
+    """1 / x."""
     one = np.ones((), numpy_dtype(dtype))
     return lambda x: np.divide(one, x)
 
@@ -153,7 +136,7 @@ def narrow(dtype: DType) -> Callable[[Array], Array]:
     return lambda values: narrow_float64(np.asarray(values), dtype)
 
 
-def _through_float64(function: Kernel) -> Meaning:
+def through_float64(function: Kernel) -> Meaning:
     """Functions that IEEE does not round for us: computed in float64, rounded once."""
 
     def meaning(dtype: DType, sources: Sequence[DType]) -> Kernel:
@@ -167,7 +150,7 @@ def _through_float64(function: Kernel) -> Meaning:
     return meaning
 
 
-def _shift(function: Kernel) -> Meaning:
+def shift(function: Kernel) -> Meaning:
     """numpy gives 0 (or -1 for a negative value shifted right) for a count outside the width."""
 
     def meaning(dtype: DType, sources: Sequence[DType]) -> Kernel:
@@ -244,7 +227,8 @@ def _float_to_float(source: DType, dtype: DType) -> Kernel:
     return lambda x: x.astype(np.float32).astype(target)
 
 
-def _cast(dtype: DType, sources: Sequence[DType]) -> Kernel:
+def cast(dtype: DType, sources: Sequence[DType]) -> Kernel:
+    """The conversion of one type to another."""
     source = sources[0]
     target = numpy_dtype(dtype)
     if source is dtype:
@@ -261,50 +245,18 @@ def _cast(dtype: DType, sources: Sequence[DType]) -> Kernel:
     return _float_to_float(source, dtype)
 
 
-def _bitcast(dtype: DType, sources: Sequence[DType]) -> Kernel:
+def bitcast(dtype: DType, sources: Sequence[DType]) -> Kernel:
+    """The same bits as another type."""
     target = numpy_dtype(dtype)
     return lambda x: x.view(target)
 
 
-MEANINGS: dict[Ops, Meaning] = {
-    Ops.NEG: _same(np.negative),
-    Ops.RECIP: _reciprocal,
-    Ops.SQRT: _same(np.sqrt),
-    Ops.EXP2: _through_float64(np.exp2),
-    Ops.LOG2: _through_float64(np.log2),
-    Ops.SIN: _through_float64(np.sin),
-    Ops.TRUNC: _same(np.trunc),
-    Ops.ADD: _same(np.add),
-    Ops.SUB: _same(np.subtract),
-    Ops.MUL: _same(np.multiply),
-    Ops.FDIV: _same(np.divide),
-    Ops.IDIV: _signed_or_unsigned(_divide, np.floor_divide),
-    Ops.MOD: _signed_or_unsigned(_remainder, _unsigned_remainder),
-    Ops.POW: _through_float64(np.power),
-    Ops.MAX: _same(np.maximum),
-    Ops.CMPLT: _same(np.less),
-    Ops.CMPNE: _same(np.not_equal),
-    Ops.AND: _same(np.bitwise_and),
-    Ops.OR: _same(np.bitwise_or),
-    Ops.XOR: _same(np.bitwise_xor),
-    Ops.SHL: _shift(np.left_shift),
-    Ops.SHR: _shift(np.right_shift),
-    Ops.THREEFRY: _same(threefry),
-    Ops.WHERE: _same(np.where),
-    Ops.MULACC: _same(_multiply_accumulate),
-    Ops.CAST: _cast,
-    Ops.BITCAST: _bitcast,
-}
-
-_SOURCE_COUNT = {Ops.POW: 2, Ops.SHL: 2, Ops.SHR: 2}
-
-
 @functools.cache
 def _kernel(op: Ops, dtype: DType, sources: tuple[DType, ...]) -> Kernel:
-    meaning = MEANINGS.get(op)
-    if meaning is None:
+    choose = OP_TABLE[op].semantics
+    if choose is None:
         raise UserError(f"{op.name}: has no scalar meaning; it is not an arithmetic op")
-    return meaning(dtype, sources)
+    return choose(dtype, sources)
 
 
 def kernel_for(op: Ops, dtype: DType, source_dtypes: Sequence[DType] | None = None) -> Kernel:
@@ -317,7 +269,7 @@ def kernel_for(op: Ops, dtype: DType, source_dtypes: Sequence[DType] | None = No
     Raises `UserError` for an op without a scalar meaning.
     """
     if source_dtypes is None:
-        sources: tuple[DType, ...] = (dtype.scalar,) * _SOURCE_COUNT.get(op, 1)
+        sources: tuple[DType, ...] = (dtype.scalar,) * OP_TABLE[op].arity[0]
     else:
         sources = tuple(source.scalar for source in source_dtypes)
     return _kernel(op, dtype.scalar, sources)

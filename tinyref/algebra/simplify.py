@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tinyref.algebra.bounds import Range, bounds
+from tinyref.algebra.bounds import bounds
 from tinyref.algebra.linear import Linear, exact, to_node
+from tinyref.algebra.op_table import Range
 from tinyref.algebra.rewrite import RuleSet, rewrite, rules_of
 from tinyref.algebra.rules import (
     boolean,

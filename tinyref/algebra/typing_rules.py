@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from tinyref.algebra.op_table import Typing
 from tinyref.dtype import AddressSpace, DType, Kind, PtrDType, dtypes
 from tinyref.uops import payload
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import REDUCING, Ops
 from tinyref.uops.tiles import Operand
-
-# None where the node is well typed, else one sentence that says what is wrong.
-Typing = Callable[[UOp], str | None]
 
 
 def _is_number(dtype: DType) -> bool:

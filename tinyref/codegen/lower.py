@@ -34,6 +34,7 @@ from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp, rebuild, sint
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import AxisKind, ConstArg, LocalArg, ReduceArg, ViewArg
+from tinyref.views.build import tracker_of
 
 ZERO = build.const(dtypes.index, 0)
 TRUE = build.const(dtypes.bool, True)
@@ -176,7 +177,7 @@ class Lowering:
         """
         if not isinstance(view.arg, ViewArg):
             raise UserError(f"kernel: {view.op.name} is no view")
-        tracker = view.arg.tracker
+        tracker = tracker_of(view)
         values = positions_of(view)
         sizes = tracker.shape[len(tracker.shape) - len(values) :]
         places = [_place(done[value], size) for value, size in zip(values, sizes, strict=True)]

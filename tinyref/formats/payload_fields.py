@@ -25,6 +25,7 @@ from tinyref.uops.tiles.layout import (
     MatrixTile,
     bit_from_text,
 )
+from tinyref.views.build import tracker_of
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref.views.view import View
 
@@ -216,7 +217,7 @@ def write_payload(payload: Payload) -> tuple[str, list[Group]]:
     """The tag and the members of `payload`, which is not None."""
     tag = type(payload).__name__.removesuffix("Arg")
     if isinstance(payload, payloads.ViewArg):
-        return tag, [_write(view, VIEW_FIELDS) for view in payload.tracker.views]
+        return tag, [_write(view, VIEW_FIELDS) for view in tracker_of(payload).views]
     if isinstance(payload, payloads.TileArg):
         return tag, [_write(payload.tile, TILE_FIELDS)]
     return tag, [_write(payload, FIELDS[type(payload)])]
@@ -263,7 +264,7 @@ def payload_nodes(payload: Payload) -> Iterator[UOp]:
     elif isinstance(payload, payloads.BoundsArg):
         sizes = [end for pair in payload.bounds for end in pair]
     elif isinstance(payload, payloads.ViewArg):
-        sizes = [number for view in payload.tracker.views for number in view.numbers()]
+        sizes = [number for view in tracker_of(payload).views for number in view.numbers()]
     else:
         return
     for size in sizes:

@@ -21,6 +21,7 @@ from tinyref.errors import UserError
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ConstArg, ReduceArg, SlotArg, VarArg, ViewArg
+from tinyref.views.build import tracker_of
 
 Array = npt.NDArray[Any]
 
@@ -81,7 +82,7 @@ class _Evaluator:
     def _positions(self, view: UOp) -> tuple[Array, Array]:
         if not isinstance(view.arg, ViewArg):
             raise UserError(f"evaluate: {view.op.name} does not carry a view")
-        found = view.arg.tracker.numpy_indices(self.bindings)
+        found = tracker_of(view).numpy_indices(self.bindings)
         places = [self.values[position] for position in positions_of(view)]
         return _at_places(*found, places) if places else found
 

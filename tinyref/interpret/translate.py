@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tinyref.algebra.semantics import Kernel, kernel_for
+from tinyref.algebra.op_table import Kernel
+from tinyref.algebra.semantics import kernel_for
 from tinyref.dtype import AddressSpace, DType, ImageDType, PtrDType, numpy_dtype
 from tinyref.errors import UserError
 from tinyref.formats.text import node_text

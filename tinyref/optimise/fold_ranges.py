@@ -20,6 +20,7 @@ from tinyref.uops import build
 from tinyref.uops.node import UOp, rebuild, sint
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ConstArg, ReduceArg, ViewArg
+from tinyref.views.build import tracker_of
 from tinyref.views.shape_tracker import ShapeTracker
 
 
@@ -102,7 +103,7 @@ def _is_idle_outside(root: UOp, choice: Choice, identity: UOp) -> bool:
         if isinstance(node.arg, ConstArg):
             natural[node] = forced[node] = node.arg
         elif isinstance(node.arg, ViewArg):
-            is_hidden = _hides(node.arg.tracker, mask)
+            is_hidden = _hides(tracker_of(node), mask)
             natural[node] = forced[node] = _zero(node) if is_hidden else None
         elif node.op is Ops.LOAD:
             is_hidden = natural[node.src[0]] is not None
@@ -175,7 +176,7 @@ def _at_position(root: UOp, choice: Choice, position: UOp) -> UOp:
 
     def change(node: UOp, src: tuple[UOp, ...]) -> UOp:
         if isinstance(node.arg, ViewArg):
-            return _place_axis(node, node.arg.tracker, src, axis, position)
+            return _place_axis(node, tracker_of(node), src, axis, position)
         return _decide_condition(node.with_sources(src))
 
     return rebuild(root, change, done)

@@ -8,6 +8,7 @@ from tinyref.algebra.kernel_shape import is_one, kernel_shape
 from tinyref.algebra.symbolic import product
 from tinyref.uops.node import UOp, rebuild, sint
 from tinyref.uops.payload import ReduceArg, ViewArg
+from tinyref.views.build import tracker_of
 from tinyref.views.shape_tracker import ShapeTracker
 
 Runs = list[list[int]]
@@ -37,7 +38,7 @@ def reducers(ast: UOp) -> list[int]:
 def merge_within(ast: UOp, labels: Sequence[int]) -> tuple[UOp, list[int]]:
     """`ast` with neighbouring axes of equal label merged, and the labels of what is left."""
     order = ast.toposort()
-    trackers = list({n.arg.tracker: None for n in order if isinstance(n.arg, ViewArg)})
+    trackers = list({tracker_of(n): None for n in order if isinstance(n.arg, ViewArg)})
     if not trackers:
         return ast, list(labels)
     runs: Runs = []
@@ -72,7 +73,7 @@ def _with_runs(ast: UOp, runs: Runs) -> UOp:
 
     def change(node: UOp, src: tuple[UOp, ...]) -> UOp | None:
         if isinstance(node.arg, ViewArg):
-            tracker = node.arg.tracker
+            tracker = tracker_of(node)
             return node.replace(src=src, arg=ViewArg(tracker.reshape(_merged_shape(tracker, runs))))
         if isinstance(node.arg, ReduceArg):
             axes = sorted({place[axis] for axis in node.arg.axes})

@@ -26,6 +26,7 @@ from tinyref.uops import build
 from tinyref.uops.node import UOp, node_fact, toposort
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ReduceArg, ViewArg
+from tinyref.views.build import tracker_of
 from tinyref.views.shape_tracker import ShapeTracker
 
 # Whose positions an axis has: of the outputs, or of the group of reduces with that number.
@@ -165,7 +166,7 @@ class _Walk:
 
     def _rebuilt(self, node: UOp, context: Context, src: tuple[UOp, ...]) -> UOp:
         if isinstance(node.arg, ViewArg):
-            tracker = self._place_axes(node.arg.tracker, context, len(src))
+            tracker = self._place_axes(tracker_of(node), context, len(src))
             memory = node.src[: len(node.src) - len(src)]
             return UOp(node.op, node.dtype, (*memory, *src), ViewArg(tracker))
         if not isinstance(node.arg, ReduceArg):

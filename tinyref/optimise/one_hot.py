@@ -20,6 +20,7 @@ from tinyref.uops import build
 from tinyref.uops.node import UOp, node_fact, sint
 from tinyref.uops.ops import ALU, MOVEMENT, Ops
 from tinyref.uops.payload import ConstArg, ReduceArg, ViewArg
+from tinyref.views.build import tracker_of
 from tinyref.views.shape_tracker import ShapeTracker, apply_movement
 
 # A node, and in a tensor graph which of its elements each position of the reduce wants.
@@ -281,7 +282,7 @@ def _line(term: Term, axis: int, size: sint) -> tuple[int, int] | None:
 
 def node_tracker(node: UOp) -> ShapeTracker | None:
     """The tracker of a VIEW, VALID or IOTA of a kernel; None of any other node."""
-    return node.arg.tracker if isinstance(node.arg, ViewArg) else None
+    return tracker_of(node) if isinstance(node.arg, ViewArg) else None
 
 
 def _mask_of(counted: Term) -> Mask | None:
@@ -388,6 +389,6 @@ def _changing(node: UOp, shown: ShapeTracker | None, axis: int) -> list[Term] | 
     if isinstance(node.arg, ReduceArg):
         return [] if axis in node.arg.axes else [(node.src[0], None)]
     view = node.src[0] if node.op is Ops.LOAD else node
-    if not isinstance(view.arg, ViewArg) or not repeats(view.arg.tracker, axis):
+    if not isinstance(view.arg, ViewArg) or not repeats(tracker_of(view), axis):
         return None
     return [(position, None) for position in positions_of(view)]

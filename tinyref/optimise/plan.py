@@ -23,6 +23,7 @@ from tinyref.uops.node import UOp, node_fact, sint
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import AxisKind, ReduceArg, ViewArg
 from tinyref.uops.tiles import MatrixTile, Operand
+from tinyref.views.build import tracker_of
 
 # The order of the axes of a plan, which is that of the loops from the outside in.
 KIND_ORDER = (
@@ -262,7 +263,7 @@ def changes(node: UOp) -> frozenset[int]:
     if node.op is Ops.LOAD:
         return changes(node.src[0])
     if isinstance(node.arg, ViewArg):
-        views = node.arg.tracker.views
+        views = tracker_of(node).views
         if len(views) > 1 or node.op is Ops.VALID:
             return axes_of(node)
         (view,) = views
@@ -286,7 +287,7 @@ def element_strides(access: UOp) -> tuple[sint | None, ...]:
     view = access.src[0]
     if not isinstance(view.arg, ViewArg) or not isinstance(view.dtype, PtrDType):
         raise TypeError(f"{view.op.name} is no view of a buffer")
-    strides = view.arg.tracker.real_strides()
+    strides = tracker_of(view).real_strides()
     positions = positions_of(view)
     if not positions:
         return strides

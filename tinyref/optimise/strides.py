@@ -10,6 +10,7 @@ from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import AxisKind, ReduceArg, ViewArg
+from tinyref.views.build import tracker_of
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ def accesses(plan: Plan) -> list[Access]:
 def _access(node: UOp) -> Access:
     view = node.src[0]
     strides = tuple(s if isinstance(s, int) else None for s in element_strides(node))
-    views = view.arg.tracker.views if isinstance(view.arg, ViewArg) else ()
+    views = tracker_of(view).views if isinstance(view.arg, ViewArg) else ()
     return Access(node, changes(view), strides, any(each.mask is not None for each in views))
 
 

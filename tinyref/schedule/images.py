@@ -18,6 +18,7 @@ from tinyref.errors import UserError
 from tinyref.uops.node import UOp, rebuild
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ReduceArg, SlotArg, ViewArg
+from tinyref.views.build import tracker_of
 
 # The most rows and the most columns of an image.
 LIMIT = 16384
@@ -83,7 +84,7 @@ def _image_of(load: UOp) -> ImageDType:
     texels, rest = divmod(memory.size, TEXEL)
     if rest or not texels:
         raise UserError(f"{memory.size} elements are no whole texels of {TEXEL}")
-    strides = {stride for view in argument.tracker.views for stride in view.strides}
+    strides = {stride for view in tracker_of(argument).views for stride in view.strides}
     moves = sorted(stride for stride in strides if isinstance(stride, int) and stride > 0)
     rows = [move // TEXEL for move in moves if move % TEXEL == 0]
     for width in (*rows, *range(min(texels, LIMIT), 0, -1)):

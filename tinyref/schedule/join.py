@@ -98,8 +98,8 @@ class _Joiner:
             match node.arg:
                 case SlotArg(slot):
                     return self._define(node, draft.buffers[slot])
-                case ViewArg(tracker):
-                    return node.replace(src=src, arg=ViewArg(extra.shown(tracker)))
+                case ViewArg():
+                    return node.replace(src=src, arg=ViewArg(extra.shown(tracker_of(node))))
                 case ReduceArg(op, axes):
                     return node.replace(src=src, arg=ReduceArg(op, extra.moved(axes)))
             return None

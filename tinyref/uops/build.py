@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
 
 from tinyref.dtype import AddressSpace, ConstType, DType, PtrDType, as_const, dtypes, pointer
 from tinyref.errors import UserError, UserTypeError
@@ -18,12 +17,10 @@ from tinyref.uops.payload import (
     ReduceArg,
     SlotArg,
     SpecialArg,
+    Tracker,
     VarArg,
     ViewArg,
 )
-
-if TYPE_CHECKING:
-    from tinyref.views.shape_tracker import ShapeTracker
 
 Operand = UOp | int | float | bool
 
@@ -183,17 +180,17 @@ def define_global(slot: int, dtype: DType, size: int) -> UOp:
     return UOp(Ops.DEFINE_GLOBAL, pointer(dtype, size), (), SlotArg(slot))
 
 
-def view(memory: UOp, tracker: ShapeTracker, *places: UOp) -> UOp:
+def view(memory: UOp, tracker: Tracker, *places: UOp) -> UOp:
     """A buffer as `tracker` shows it; `places` give the positions on axes that are looked up."""
     return UOp(Ops.VIEW, memory.dtype, (memory, *places), ViewArg(tracker))
 
 
-def valid(tracker: ShapeTracker) -> UOp:
+def valid(tracker: Tracker) -> UOp:
     """Whether a position of a view is backed by memory."""
     return UOp(Ops.VALID, dtypes.bool, (), ViewArg(tracker))
 
 
-def iota(tracker: ShapeTracker) -> UOp:
+def iota(tracker: Tracker) -> UOp:
     """The numbers of elements as a view shows them."""
     return UOp(Ops.IOTA, dtypes.int32, (), ViewArg(tracker))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tinyref.dtype import ConstType
 from tinyref.uops.ops import Ops
@@ -13,7 +13,6 @@ from tinyref.uops.tiles.layout import MatrixTile
 
 if TYPE_CHECKING:
     from tinyref.uops.node import UOp
-    from tinyref.views.shape_tracker import ShapeTracker
 
 
 class ConstArg:
@@ -132,11 +131,24 @@ class LocalArg:
     name: str
 
 
+class Tracker(Protocol):
+    """How positions of a shape map to elements: what is asked of it below `tinyref.views`."""
+
+    @property
+    def shape(self) -> tuple[int | UOp, ...]:
+        """The extent of each axis."""
+        ...
+
+    def reach(self) -> tuple[int, int] | None:
+        """The first and the last element, for any values of variables; None if none is valid."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class ViewArg:
-    """VIEW and VALID: how the kernel's axes map to elements of the buffer."""
+    """VIEW and VALID: how the kernel's axes map to elements of the buffer: a `ShapeTracker`."""
 
-    tracker: ShapeTracker
+    tracker: Tracker
 
 
 class AxisKind(Enum):

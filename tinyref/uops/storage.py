@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tinyref.device import Capabilities
 from tinyref.dtype import DType, PtrDType, dtypes
 
 SMALL_FLOATS = (*dtypes.fp8s, dtypes.float16, dtypes.bfloat16)
@@ -20,13 +19,6 @@ def storage_dtype(dtype: DType) -> DType:
         return dtype
     integer = dtypes.uint8 if dtype.scalar.itemsize == 1 else dtypes.uint16
     return integer.vec(dtype.lanes)
-
-
-def stored_as(dtype: DType, capabilities: Capabilities) -> tuple[DType, int]:
-    """The type in which a device holds the scalar `dtype`, and how many of it make one value."""
-    if dtype in capabilities.dtypes:
-        return dtype, 1
-    return (dtypes.uint32, 2) if dtype in WIDE_INTEGERS else (storage_dtype(dtype), 1)
 
 
 def elements_in(held: DType, wanted: DType) -> int:

@@ -20,6 +20,7 @@ from tinyref.verify.common import (
     add_variable_rule,
 )
 from tinyref.verify.rule import Finding, Graph, Rules
+from tinyref.views.build import tracker_of
 
 AST = Rules(Dialect.AST)
 add_op_rules(AST)
@@ -231,7 +232,7 @@ def writes_no_element_twice(node: UOp, graph: Graph, _: int) -> Finding:
     """A STORE writes no element twice: no axis of its view repeats the same elements."""
     if not isinstance(node.src[0].arg, ViewArg):
         return None
-    tracker = node.src[0].arg.tracker
+    tracker = tracker_of(node.src[0])
     if tracker.reach() is None:
         return None
     mask = tracker.views[-1].mask

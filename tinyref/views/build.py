@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from tinyref.uops.node import UOp
-from tinyref.uops.payload import ViewArg
+from tinyref.uops.payload import Payload, ViewArg
 from tinyref.views.shape_tracker import ShapeTracker
 
 
-def tracker_of(node: UOp) -> ShapeTracker:
-    """The tracker of a VIEW, VALID or IOTA."""
-    if not isinstance(node.arg, ViewArg):
-        raise TypeError(f"{node.op.name} has no view")
-    return node.arg.tracker
+def tracker_of(view: UOp | Payload) -> ShapeTracker:
+    """The tracker of a VIEW, VALID or IOTA, or of its payload."""
+    payload = view.arg if isinstance(view, UOp) else view
+    if isinstance(payload, ViewArg) and isinstance(payload.tracker, ShapeTracker):
+        return payload.tracker
+    raise TypeError(f"{view!r} has no view")

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from tinyref.optimise.opt import OptOp
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ReduceArg, ViewArg
+from tinyref.views.build import tracker_of
 from tinyref_fuzz.reduce.fault import error_words
 from tinyref_spec.kernel_case import Blame, Case, Symptom, Verdict
 
@@ -123,7 +124,7 @@ def structure(case: Case) -> str:
     """The one thing that sets a kernel apart from a row-major copy; empty where nothing does."""
     nodes = case.ast.toposort()
     views = [
-        view for node in nodes if isinstance(node.arg, ViewArg) for view in node.arg.tracker.views
+        view for node in nodes if isinstance(node.arg, ViewArg) for view in tracker_of(node).views
     ]
     if any(node.op is Ops.REDUCE for node in nodes):
         return "reduce"

@@ -11,6 +11,7 @@ from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ConstArg, ReduceArg, VarArg, ViewArg
+from tinyref.views.build import tracker_of
 from tinyref.views.view import View
 from tinyref_spec.kernel_case import Array, Case, Verdict
 
@@ -68,7 +69,7 @@ def _access(access: UOp) -> str:
 
 def _view(node: UOp) -> str:
     assert isinstance(node.arg, ViewArg)
-    return " of ".join(_one_view(view) for view in reversed(node.arg.tracker.views))
+    return " of ".join(_one_view(view) for view in reversed(tracker_of(node).views))
 
 
 def _one_view(view: View) -> str:

@@ -20,6 +20,7 @@ from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ViewArg
+from tinyref.views.build import tracker_of
 
 Array = npt.NDArray[np.generic]
 Bytes = npt.NDArray[np.uint8]
@@ -73,7 +74,7 @@ def _written(view: UOp, size: int, bindings: Mapping[str, int]) -> npt.NDArray[n
     """Which of `size` elements a STORE through `view` writes; None for all."""
     mask = np.zeros(size, np.bool_)
     if isinstance(view.arg, ViewArg):
-        positions, valid = view.arg.tracker.numpy_indices(bindings)
+        positions, valid = tracker_of(view).numpy_indices(bindings)
         mask[positions[valid]] = True
     return None if mask.all() else mask
 

@@ -20,6 +20,7 @@ from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ConstArg, Payload, SlotArg, SpecialArg, TileArg, ViewArg
 from tinyref.uops.program import Program
 from tinyref.uops.tiles import Operand
+from tinyref.views.build import tracker_of
 
 # Ops that need no support of their own: no device lacks memory accesses and structure.
 _COUNTED = frozenset({*ALU, Ops.LOAD, Ops.STORE})
@@ -172,5 +173,5 @@ def _is_long(node: UOp) -> bool:
     return isinstance(node.arg, ViewArg) and any(
         math.prod(int(bounds(size)[1]) if isinstance(size, UOp) else size for size in view.shape)
         > dtypes.int32.maximum
-        for view in node.arg.tracker.views
+        for view in tracker_of(node).views
     )

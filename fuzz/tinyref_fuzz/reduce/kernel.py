@@ -17,6 +17,7 @@ from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp, substitute
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import SlotArg, ViewArg
+from tinyref.views.build import tracker_of
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_fuzz.generate.equivalent.transformation import written_slots
 from tinyref_fuzz.reduce.measure import slots, variables
@@ -127,7 +128,7 @@ def _needed(ast: UOp, slot: int) -> int:
     return max(
         1,
         *(
-            node.arg.tracker.real_size()
+            tracker_of(node).real_size()
             for node in ast.toposort()
             if node.op is Ops.VIEW and isinstance(node.arg, ViewArg) and _is_slot(node, slot)
         ),

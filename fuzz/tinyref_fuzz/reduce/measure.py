@@ -18,6 +18,7 @@ from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ConstArg, SlotArg, ViewArg
+from tinyref.views.build import tracker_of
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref.views.view import View
 from tinyref_fuzz.generate.equivalent.transformation import written_slots
@@ -91,7 +92,7 @@ def _variables(nodes: list[UOp]) -> set[UOp]:
     found = {node for node in nodes if node.op is Ops.DEFINE_VAR}
     for node in nodes:
         if isinstance(node.arg, ViewArg):
-            found.update(node.arg.tracker.variables())
+            found.update(tracker_of(node).variables())
     return found
 
 
@@ -102,7 +103,7 @@ def _rank(nodes: list[UOp]) -> int:
 def _view_cost(node: UOp) -> int:
     if not isinstance(node.arg, ViewArg):
         return 0
-    return tracker_cost(node.arg.tracker) + 4 * len(positions_of(node))
+    return tracker_cost(tracker_of(node)) + 4 * len(positions_of(node))
 
 
 def tracker_cost(tracker: ShapeTracker) -> int:

@@ -11,6 +11,7 @@ from tinyref.dtype import dtypes
 from tinyref.uops import build
 from tinyref.uops.node import UOp, rebuild
 from tinyref.uops.payload import VarArg, ViewArg
+from tinyref.views.build import tracker_of
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_fuzz.generate.equivalent.moving import cut, moved_everywhere, rank_of
 from tinyref_fuzz.reduce.measure import variables
@@ -48,7 +49,7 @@ def _bound(case: Case, values: Mapping[UOp, int]) -> Case:
         if node in values:
             return build.const(node.dtype, values[node])
         if isinstance(node.arg, ViewArg):
-            tracker = node.arg.tracker.substitute(sizes)
+            tracker = tracker_of(node).substitute(sizes)
             return node.replace(src=src, arg=ViewArg(tracker))
         return None
 

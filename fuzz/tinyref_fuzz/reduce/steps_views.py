@@ -15,6 +15,7 @@ from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp, rebuild, substitute
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import SlotArg, ViewArg
+from tinyref.views.build import tracker_of
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref.views.view import Mask, Shape, View, full_mask
 from tinyref_fuzz.reduce.kernel import (
@@ -72,7 +73,7 @@ def _masks(case: Case) -> list[UOp]:
 def _simpler(view: UOp) -> list[ShapeTracker]:
     """Trackers of the same shape, the simplest first, that are simpler than that of the view."""
     assert isinstance(view.arg, ViewArg)
-    tracker = view.arg.tracker
+    tracker = tracker_of(view)
     wanted = [] if positions_of(view) else [lambda: ShapeTracker.from_shape(tracker.shape)]
     found = []
     for make in (*wanted, *_pieces(tracker)):

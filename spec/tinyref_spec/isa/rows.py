@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from tinyref import config
+from tinyref.algebra.op_table import OP_TABLE
 from tinyref.dtype import DType, dtypes
 from tinyref.uops import build
 from tinyref.uops.node import UOp
@@ -28,7 +29,8 @@ BITS = (dtypes.bool, *dtypes.ints)
 ORDERED = (dtypes.bool, *dtypes.ints, *dtypes.floats)
 VALUES = dtypes.all
 
-UNARY: dict[str, tuple[DType, ...]] = {
+# The types that each operation takes: what the typing of the op table is held against.
+ACCEPTED: dict[str, tuple[DType, ...]] = {
     "NEG": NUMBERS,
     "RECIP": FLOATS,
     "SQRT": FLOATS,
@@ -36,8 +38,6 @@ UNARY: dict[str, tuple[DType, ...]] = {
     "LOG2": FLOATS,
     "SIN": FLOATS,
     "TRUNC": FLOATS,
-}
-BINARY: dict[str, tuple[DType, ...]] = {
     "ADD": NUMBERS,
     "SUB": NUMBERS,
     "MUL": NUMBERS,
@@ -54,8 +54,10 @@ BINARY: dict[str, tuple[DType, ...]] = {
     "SHL": INTEGERS,
     "SHR": INTEGERS,
     "THREEFRY": (dtypes.uint64,),
+    "WHERE": VALUES,
+    "MULACC": NUMBERS,
 }
-TERNARY: dict[str, tuple[DType, ...]] = {"WHERE": VALUES, "MULACC": NUMBERS}
+_FAMILIES = {1: "unary", 2: "binary", 3: "ternary"}
 
 # Clauses that a row shows besides its own: `float.` ones on floats, `int.` ones on integers.
 ALSO: dict[str, tuple[str, ...]] = {
@@ -78,33 +80,6 @@ ALSO: dict[str, tuple[str, ...]] = {
     "RECIP": ("float.limits", "float.strict"),
     "FDIV": ("float.limits", "float.strict"),
 }
-SENTENCES: dict[str, str] = {
-    "NEG": "-x",
-    "RECIP": "1 / x",
-    "SQRT": "the square root of x",
-    "EXP2": "2 to the power x",
-    "LOG2": "the logarithm of x to base 2",
-    "SIN": "the sine of x radians",
-    "TRUNC": "x rounded towards zero",
-    "ADD": "x + y",
-    "SUB": "x - y",
-    "MUL": "x * y",
-    "FDIV": "x / y",
-    "IDIV": "the quotient truncated towards zero",
-    "MOD": "the remainder with the sign of the dividend",
-    "POW": "x to the power y",
-    "MAX": "the larger of x and y",
-    "CMPLT": "x < y",
-    "CMPNE": "x != y",
-    "AND": "x and y, bitwise",
-    "OR": "x or y, bitwise",
-    "XOR": "x exclusive-or y, bitwise",
-    "SHL": "x shifted left by y",
-    "SHR": "x shifted right by y, keeping its sign",
-    "THREEFRY": "Threefry-2x32 of a counter and a key",
-    "WHERE": "y where x holds, else z",
-    "MULACC": "x * y + z",
-}
 
 
 def is_strict() -> bool:
@@ -112,14 +87,10 @@ def is_strict() -> bool:
     return bool(config.integer("STRICT_FLOAT"))
 
 
-def _apply_binary(op: Ops, x: UOp, y: UOp) -> UOp:
+def _apply(op: Ops, *operands: UOp) -> UOp:
     # Straight into the node: the builder would swap commutative operands.
-    dtype = dtypes.bool if op in (Ops.CMPLT, Ops.CMPNE) else x.dtype
-    return UOp(op, dtype, (x, y))
-
-
-def _apply_ternary(op: Ops, x: UOp, y: UOp, z: UOp) -> UOp:
-    return UOp(op, y.dtype, (x, y, z))
+    dtype = dtypes.bool if op in (Ops.CMPLT, Ops.CMPNE) else operands[-1].dtype
+    return UOp(op, dtype, operands)
 
 
 def _reference(op: str, dtype: DType, operands: Sequence[Array]) -> Expected:
@@ -140,7 +111,7 @@ def _operation(
         f"isa.{family}.{op.lower()}.{dtype.name}",
         op,
         dtype.name,
-        f"{op} on {dtype.name}: {SENTENCES[op]}.",
+        f"{op} on {dtype.name}: {OP_TABLE[Ops[op]].sentence}",
         _clauses(op, dtype),
         Rung.ALU,
         sources,
@@ -165,23 +136,13 @@ def _clauses(op: str, dtype: DType) -> tuple[str, ...]:
 
 def alu_operations() -> Iterator[Operation]:
     """Unary, binary and ternary operations, dtype by dtype."""
-    for op, accepted in UNARY.items():
-        for dtype in accepted:
-            make = functools.partial(_apply_unary, Ops[op])
-            yield _operation("unary", op, dtype, (dtype,), make, specials(op, dtype))
-    for op, accepted in BINARY.items():
-        for dtype in accepted:
-            make = functools.partial(_apply_binary, Ops[op])
-            yield _operation("binary", op, dtype, (dtype, dtype), make, specials(op, dtype))
-    for op, accepted in TERNARY.items():
+    for op, accepted in ACCEPTED.items():
+        count = OP_TABLE[Ops[op]].arity[0]
+        make = functools.partial(_apply, Ops[op])
         for dtype in accepted:
             first = dtypes.bool if op == "WHERE" else dtype
-            make = functools.partial(_apply_ternary, Ops[op])
-            yield _operation("ternary", op, dtype, (first, dtype, dtype), make, specials(op, dtype))
-
-
-def _apply_unary(op: Ops, x: UOp) -> UOp:
-    return UOp(op, x.dtype, (x,))
+            sources = (first, *(dtype,) * (count - 1))
+            yield _operation(_FAMILIES[count], op, dtype, sources, make, specials(op, dtype))
 
 
 def cast_operations() -> Iterator[Operation]:

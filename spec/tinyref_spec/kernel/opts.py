@@ -17,6 +17,7 @@ from tinyref.optimise.opt import KernelOptError, Opt, OptOp, opts_text, parse_op
 from tinyref.optimise.plan import Plan
 from tinyref.uops.node import UOp
 from tinyref.uops.payload import VarArg, ViewArg
+from tinyref.views.build import tracker_of
 from tinyref_spec import samples
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement, Row, Rung
@@ -63,7 +64,7 @@ def keeps_value(
     inputs = [
         None if slot.is_written else _positive(slot.dtype, slot.size, slot.number) for slot in slots
     ]
-    views = [node.arg.tracker for node in kernel.toposort() if isinstance(node.arg, ViewArg)]
+    views = [tracker_of(node) for node in kernel.toposort() if isinstance(node.arg, ViewArg)]
     variables = {node.arg for view in views for node in view.variables()}
     bindings = {each.name: each.maximum for each in variables if isinstance(each, VarArg)}
     buffers = {

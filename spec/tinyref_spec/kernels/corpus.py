@@ -15,6 +15,7 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import Dialect
 from tinyref.uops.payload import VarArg, ViewArg
 from tinyref.verify import verify
+from tinyref.views.build import tracker_of
 from tinyref_spec.kernels import contractions, elementwise, reduces
 from tinyref_spec.kernels.family import TAGS, CorpusKernel
 
@@ -60,6 +61,6 @@ def variables(ast: UOp) -> set[VarArg]:
         variable.arg
         for node in ast.toposort()
         if isinstance(node.arg, ViewArg)
-        for variable in node.arg.tracker.variables()
+        for variable in tracker_of(node).variables()
     )
     return {variable for variable in found if isinstance(variable, VarArg)}

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import z3
 
-from tinyref.algebra.bounds import Range, RangeRule, range_rule
+from tinyref.algebra.op_table import OP_TABLE, Range, RangeRule
 from tinyref.dtype import DType, Kind, dtypes
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
@@ -138,7 +138,7 @@ def prove_range(op: Ops, dtype: DType, rule: RangeRule | None = None) -> RangeVe
     CAST is from `index`, so it says how any range wraps into `dtype`. Products are proved for
     `index` alone: in another type they are the same, and then wrap.
     """
-    rule = rule or range_rule(op)
+    rule = rule or OP_TABLE[op].value_range
     source = dtypes.index if op is Ops.CAST else dtype
     names = "xyz"[: 1 if op in (Ops.NEG, Ops.CAST) else 3 if op in (Ops.WHERE, Ops.MULACC) else 2]
     types = [source] * len(names)
@@ -283,7 +283,7 @@ def broken_intervals(
     result = dtypes.bool if op in (Ops.CMPLT, Ops.CMPNE) else dtype
     leaf = UOp(Ops.BUFFER, dtype, ())
     node = UOp(op, result, (leaf, leaf))
-    rule = rule or range_rule(op)
+    rule = rule or OP_TABLE[op].value_range
     spans = intervals(width, is_unsigned)
     for left in spans:
         rows = table[left[0] - first : left[1] - first + 1]
@@ -297,7 +297,7 @@ def broken_intervals(
 
 def broken_casts(source: DType, target: DType, rule: RangeRule | None = None) -> Iterator[Range]:
     """Every interval of a narrow type whose cast to another one leaves its range."""
-    rule = rule or range_rule(Ops.CAST)
+    rule = rule or OP_TABLE[Ops.CAST].value_range
     node = UOp(Ops.CAST, target, (UOp(Ops.BUFFER, source, ()),))
     for span in intervals(source.bits, source.is_unsigned):
         values = [_cast(value, target) for value in range(span[0], span[1] + 1)]

@@ -11,6 +11,7 @@ from tinyref.codegen.decompose.missing import ELEMENTARY_OPS, replace_missing_op
 from tinyref.codegen.decompose.small_floats import emulate_small_floats
 from tinyref.codegen.decompose.wide_integers import emulate_wide_integers
 from tinyref.device import Capabilities
+from tinyref.dtype import DType, dtypes
 from tinyref.uops.node import UOp
 from tinyref.uops.storage import (
     SMALL_FLOATS,
@@ -18,7 +19,6 @@ from tinyref.uops.storage import (
     elements_in,
     scalar_of,
     storage_dtype,
-    stored_as,
 )
 
 __all__ = [
@@ -73,3 +73,10 @@ def passes(root: UOp, capabilities: Capabilities) -> list[Pass]:
     if capabilities.division_traps:
         found.append(("guards", guard_divisions))
     return found
+
+
+def stored_as(dtype: DType, capabilities: Capabilities) -> tuple[DType, int]:
+    """The type in which a device holds the scalar `dtype`, and how many of it make one value."""
+    if dtype in capabilities.dtypes:
+        return dtype, 1
+    return (dtypes.uint32, 2) if dtype in WIDE_INTEGERS else (storage_dtype(dtype), 1)

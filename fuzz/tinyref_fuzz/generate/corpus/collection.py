@@ -26,6 +26,7 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import Dialect, Ops
 from tinyref.uops.payload import ConstArg, ReduceArg, SlotArg, ViewArg
 from tinyref.verify import verify
+from tinyref.views.build import tracker_of
 from tinyref_spec.kernel_case.buffers import MAX_BYTES
 from tinyref_spec.kernel_case.files import read_json
 from tinyref_spec.kernel_case.limits import (
@@ -205,7 +206,7 @@ def tags_of(ast: UOp) -> frozenset[str]:
 
 
 def _tags_of_view(arg: ViewArg) -> set[str]:
-    tracker = arg.tracker
+    tracker = tracker_of(arg)
     found = {"multi-view"} if len(tracker.views) > 1 else set[str]()
     if tracker.is_masked:
         found.add("mask")
@@ -237,7 +238,7 @@ def structure_of(ast: UOp) -> str:
                     _kind(view.offset),
                     view.mask is not None,
                 )
-                for view in arg.tracker.views
+                for view in tracker_of(arg).views
             ]
         if isinstance(arg, ConstArg):
             arg = arg.value if arg.value in (0, 1) else "c"

@@ -8,6 +8,7 @@ from tinyref.algebra.kernel_shape import is_one, reduced_axes
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ViewArg
+from tinyref.views.build import tracker_of
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_fuzz.generate.equivalent.moving import (
     along,
@@ -161,7 +162,7 @@ def pad_axis(sink: UOp, draw: Draw) -> UOp | None:
     all_trackers = trackers(sink)
     reduced = {axis for node in sink.toposort() for axis in reduced_axes(node)}
     stored = [
-        store.src[0].arg.tracker for store in sink.src if isinstance(store.src[0].arg, ViewArg)
+        tracker_of(store.src[0]) for store in sink.src if isinstance(store.src[0].arg, ViewArg)
     ]
     free = [
         axis

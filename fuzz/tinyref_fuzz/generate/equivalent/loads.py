@@ -8,6 +8,7 @@ from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ViewArg
+from tinyref.views.build import tracker_of
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref.views.view import View
 from tinyref_fuzz.generate.equivalent.moving import along, cut
@@ -19,7 +20,7 @@ def _tracker(load: UOp, draw: Draw) -> ShapeTracker | None:
     view = load.src[0]
     if slot_of(load) in draw.written or not isinstance(view.arg, ViewArg):
         return None
-    return view.arg.tracker
+    return tracker_of(view)
 
 
 def _through(load: UOp, tracker: ShapeTracker) -> UOp:

@@ -9,6 +9,7 @@ from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp, rebuild
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ReduceArg, ViewArg
+from tinyref.views.build import tracker_of
 from tinyref.views.shape_tracker import ShapeTracker
 
 Move = Callable[[ShapeTracker], ShapeTracker]
@@ -23,7 +24,7 @@ def moved(value: UOp, move: Move, axis: int) -> UOp:
 
     def change(node: UOp, src: tuple[UOp, ...]) -> UOp | None:
         if isinstance(node.arg, ViewArg) and not is_one(node.arg.tracker.shape[axis]):
-            return node.replace(src=src, arg=ViewArg(move(node.arg.tracker)))
+            return node.replace(src=src, arg=ViewArg(move(tracker_of(node))))
         return None
 
     stays = {node: node for node in value.toposort() if axis in reduced_axes(node)}
@@ -40,7 +41,7 @@ def moved_everywhere(
 
     def change(node: UOp, src: tuple[UOp, ...]) -> UOp | None:
         if isinstance(node.arg, ViewArg):
-            return node.replace(src=src, arg=ViewArg(move(node.arg.tracker)))
+            return node.replace(src=src, arg=ViewArg(move(tracker_of(node))))
         if isinstance(node.arg, ReduceArg):
             left = tuple(sorted(axes(node.arg.axes)))
             return node.replace(src=src, arg=ReduceArg(node.arg.op, left)) if left else src[0]
@@ -51,7 +52,7 @@ def moved_everywhere(
 
 def trackers(sink: UOp) -> list[ShapeTracker]:
     """The trackers of all views of a kernel, those of its VALIDs too."""
-    return [node.arg.tracker for node in sink.toposort() if isinstance(node.arg, ViewArg)]
+    return [tracker_of(node) for node in sink.toposort() if isinstance(node.arg, ViewArg)]
 
 
 def rank_of(sink: UOp) -> int:

@@ -19,6 +19,7 @@ from tinyref.errors import UserError
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ConstArg, ReduceArg, SlotArg, VarArg, ViewArg
+from tinyref.views.build import tracker_of
 from tinyref_fuzz.judge.oracles.arithmetic import apply, unrounded
 from tinyref_fuzz.judge.oracles.oracle import Allowed
 from tinyref_fuzz.judge.oracles.reduces import reduced, smallest_normal
@@ -97,7 +98,7 @@ class Analysis:
         """Which element is shown where (0 where none is), whether one is, and where unknown."""
         if not isinstance(view.arg, ViewArg):
             raise UserError(f"oracle: {view.op.name} does not carry a view")
-        positions, valid = view.arg.tracker.numpy_indices(self.bindings)
+        positions, valid = tracker_of(view).numpy_indices(self.bindings)
         places = [self.spans[place] for place in positions_of(view)]
         if not places:
             return positions, valid, None
