@@ -20,6 +20,8 @@ DUMP_STAGES = (
     *("graph", "schedule", "ast", "normal", "lower", "simplify", "expand"),
     *("accumulate", "decompose", "narrow", "linearise"),
 )
+# What files and commands of earlier versions call a stage.
+FORMER_STAGES = {"linearize": "linearise"}
 T = TypeVar("T")
 
 
@@ -45,7 +47,8 @@ def dumped_stages(value: str) -> list[str]:
 
     Raises `UserError` for a name that no stage has.
     """
-    names = [part.strip().removeprefix("after:") for part in value.split(",")]
+    words = (part.strip().removeprefix("after:") for part in value.split(","))
+    names = [FORMER_STAGES.get(word, word) for word in words]
     for name in names:
         if name and name not in (*DUMP_STAGES, "*"):
             raise UserLookupError(

@@ -219,6 +219,11 @@ def damaged(path: str, value: object) -> dict:
     return data
 
 
+def test_a_stage_is_read_by_its_former_name() -> None:
+    blame = record_from_json(damaged("blame.stage", "linearize")).blame
+    assert blame == Blame("linearise")
+
+
 HUGE = 10**30
 FOUND = {"pair": "plain", "symptom": "value", "detail": "", "trial": 0, "judged": 0}
 REFUSED = [

@@ -8,6 +8,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import TypeVar
 
+from tinyref.config import FORMER_STAGES
 from tinyref.errors import UserError, VerifyError
 from tinyref.formats.json_format import from_json as graph_from_json
 from tinyref.formats.json_format import to_json as graph_to_json
@@ -185,8 +186,9 @@ def verdict_from_json(value: object) -> Verdict:
 def blame_from_json(value: object) -> Blame:
     """The blame that `blame_to_json` wrote. Raises `UserError` for other data."""
     top = read_object(value, "blame", ("stage", "cause", "detail"))
+    stage = read_word(top["stage"], "blame.stage")
     return Blame(
-        read_word(top["stage"], "blame.stage"),
+        FORMER_STAGES.get(stage, stage),
         read_text(top["cause"], "blame.cause"),
         read_text(top["detail"], "blame.detail"),
     )
