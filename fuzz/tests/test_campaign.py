@@ -20,12 +20,13 @@ from tinyref.errors import UserError
 from tinyref_fuzz.__main__ import main as lane
 from tinyref_fuzz.campaign import database as databases
 from tinyref_fuzz.campaign.campaign import Campaign, Request, Summary, run
-from tinyref_fuzz.campaign.cases import Guide, case_at, code_version, judge_of, judged
+from tinyref_fuzz.campaign.cases import Guide, case_at, code_version, judged
 from tinyref_fuzz.campaign.database import NAME, Database
 from tinyref_fuzz.campaign.progress import Quiet
 from tinyref_fuzz.campaign.report import exit_code, text
 from tinyref_fuzz.campaign.task import Examination
 from tinyref_fuzz.findings.reproducer import MAX_LINES, reproducer
+from tinyref_fuzz.judge.judge import judge_of
 from tinyref_spec.kernel_case import Blame, CaseRecord, Symptom
 from tinyref_spec.kernel_case.document import record_to_json
 from tinyref_spec.kernel_case.files import load_record

@@ -14,7 +14,6 @@ from tinyref.optimise.opt import Opt, OptOp
 from tinyref_fuzz.campaign.cases import (
     CaseResult,
     code_version,
-    judge_of,
     judged,
     pairs_of,
     result_of,
@@ -25,6 +24,7 @@ from tinyref_fuzz.campaign.examination import signature
 from tinyref_fuzz.campaign.plan import Frontier, Triage, epoch_of, gaps
 from tinyref_fuzz.campaign.task import Done, Examination, Task
 from tinyref_fuzz.judge.caches import forget
+from tinyref_fuzz.judge.judge import judge_of
 from tinyref_spec.kernel_case import Blame, Pair, Symptom, Verdict
 from tinyref_spec.kernels.corpus import corpus_kernels
 

@@ -16,7 +16,7 @@ from tinyref.cli.options import device_name, path
 from tinyref.errors import UserError
 
 if TYPE_CHECKING:
-    from tinyref_fuzz.campaign.isolated import JudgeApart
+    from tinyref_fuzz.findings.isolated import IsolatedJudge
     from tinyref_spec.kernel_case import Case, CaseRecord, Verdict
 
 # Where nobody knows how wide the terminal is.
@@ -46,13 +46,13 @@ def replay(case: _CASE, device: _DEVICE = "", timeout: _TIMEOUT = 60.0) -> None:
       tinyref fuzz replay fuzz-CPU/cases/lower-4f1d2a90b3c7.json
       tinyref fuzz replay case.json --device PYTHON
     """
-    from tinyref_fuzz.campaign.isolated import JudgeApart
+    from tinyref_fuzz.findings.isolated import IsolatedJudge
     from tinyref_spec.kernel_case.files import load_record
 
     record = load_record(case)
     name = _device(device, record, "replay", case)
     loaded = record.case
-    with JudgeApart(name, timeout) as judge:
+    with IsolatedJudge(name, timeout) as judge:
         verdict = judge.verdict(loaded)
         if record.note:
             print(f"note: {record.note}")
@@ -79,14 +79,14 @@ def reduce(
 
     The file goes beside CASE, with `-reduced` before its ending, unless --out is given.
     """
-    from tinyref_fuzz.campaign.isolated import JudgeApart
+    from tinyref_fuzz.findings.isolated import IsolatedJudge
     from tinyref_spec.kernel_case import CaseRecord
     from tinyref_spec.kernel_case.files import load_record, save_record
 
     record = load_record(case)
     name = _device(device, record, "reduce", case)
     loaded = record.case
-    with JudgeApart(name, timeout) as judge:
+    with IsolatedJudge(name, timeout) as judge:
         verdict = judge.verdict(loaded)
         _check_reducible(case, verdict, name)
         found = judge.finding(loaded, verdict, seconds)
@@ -113,8 +113,8 @@ def show(
 
     Of one that agrees, and of one that crashes or does not end, only what it is.
     """
-    from tinyref_fuzz.campaign.isolated import JudgeApart
     from tinyref_fuzz.findings.bucket import DEATHS
+    from tinyref_fuzz.findings.isolated import IsolatedJudge
     from tinyref_fuzz.findings.show import outline
     from tinyref_spec.kernel_case.files import load_record
 
@@ -132,7 +132,7 @@ def show(
             print(f"{label}: {text}")
     loaded = record.case
     width = shutil.get_terminal_size((_WIDTH, 0)).columns
-    with JudgeApart(name, timeout) as judge:
+    with IsolatedJudge(name, timeout) as judge:
         verdict = judge.verdict(loaded)
         if verdict.agrees:
             print(_agreement(verdict, name))
@@ -144,9 +144,9 @@ def show(
 
 def _print_script(loaded: Case, file: Path, name: str, timeout: float) -> None:
     """Raises `UserError` where there is no fault to show."""
-    from tinyref_fuzz.campaign.isolated import JudgeApart
+    from tinyref_fuzz.findings.isolated import IsolatedJudge
 
-    with JudgeApart(name, timeout) as judge:
+    with IsolatedJudge(name, timeout) as judge:
         verdict = judge.verdict(loaded)
         if verdict.agrees:
             raise UserError(f"show: {file} does not fail on {name}: there is no fault to show")
@@ -168,7 +168,7 @@ def keep(
 
     Its row is kernel.regression.NAME; the case must agree on the interpreter by now.
     """
-    from tinyref_fuzz.campaign.keep import keep_regression
+    from tinyref_fuzz.findings.keep import keep_regression
 
     written = keep_regression(case, name or case.stem, note, folder)
     print(f"wrote {written}")
@@ -196,7 +196,7 @@ def check(
     timeout: _TIMEOUT = 60.0,
 ) -> None:
     """Load, verify and replay every case. Exit code 1 if any file has a problem."""
-    from tinyref_fuzz.campaign.folder import SHIPPED, files_of, problems_of
+    from tinyref_fuzz.findings.folder import SHIPPED, files_of, problems_of
 
     name = device_name(device)
     folders = SHIPPED if folder is None else (folder,)
@@ -214,7 +214,7 @@ def check(
 @corpus_app.command("migrate")
 def migrate(folder: _FOLDER = None) -> None:
     """Rewrite files of older versions in place, each at once."""
-    from tinyref_fuzz.campaign.folder import SHIPPED, migrate_folder
+    from tinyref_fuzz.findings.folder import SHIPPED, migrate_folder
 
     count = 0
     for each in SHIPPED if folder is None else (folder,):
@@ -285,7 +285,7 @@ def _device_of_file(record: CaseRecord, command: str, case: Path) -> str:
 
 
 def _check_reducible(case: Path, verdict: Verdict, device: str) -> None:
-    from tinyref_fuzz.campaign.examination import HOPELESS
+    from tinyref_fuzz.findings.isolated import HOPELESS
 
     if verdict.agrees:
         raise UserError(f"reduce: {case} does not fail on {device}: there is nothing to reduce")
@@ -301,18 +301,18 @@ def _agreement(verdict: Verdict, device: str) -> str:
     return f"{device}: all agree ({programs} judged)"
 
 
-def _particulars(judge: JudgeApart, case: Case, verdict: Verdict) -> Iterator[str]:
+def _particulars(judge: IsolatedJudge, case: Case, verdict: Verdict) -> Iterator[str]:
     """The optimisations and the stage of a fault; of a process that ended nobody knows the former.
 
     To try more of such a case would end another process.
     """
     from tinyref.optimise.opt import opts_text
-    from tinyref_fuzz.campaign.examination import blame_of_a_death
     from tinyref_fuzz.findings.bucket import DEATHS
+    from tinyref_fuzz.findings.isolated import blame_of_death
 
     explained = None if verdict.symptom in DEATHS else judge.explained(case, verdict)
     if explained is None:
-        yield f"stage: {blame_of_a_death(case, verdict, judge.device)}"
+        yield f"stage: {blame_of_death(case, verdict, judge.device)}"
         return
     opts, blame = explained
     yield f"with {opts_text(opts)}" if opts else "without optimisations"

@@ -6,5 +6,5 @@ bucket, and a page.
 `campaign.py` hands out tasks (`task.py`) to the workers of this machine (`local.py`, `worker.py`)
 or of a cluster (`cluster.py`), and stores what they say (`database.py`); `cases.py` makes and
 judges a case by its number, `examination.py` reduces and blames it; `guide.py` weighs what was
-seldom reached. `isolated.py` judges one file, for the commands on files: `folder.py`, `keep.py`.
+seldom reached.
 """

@@ -30,7 +30,7 @@ from tinyref_fuzz.generate.generate import generate
 from tinyref_fuzz.generate.mutate import MAX_POSITIONS, fitting
 from tinyref_fuzz.generate.policies import Policy, policy_named
 from tinyref_fuzz.generate.tape import Tape
-from tinyref_fuzz.judge.judge import Judge
+from tinyref_fuzz.judge.judge import Judge, judge_of, verdict_of
 from tinyref_spec.kernel_case import Case, Opts, Pair, Symptom, Verdict
 from tinyref_spec.kernel_case.document import verdict_from_json, verdict_to_json
 from tinyref_spec.kernels.family import CorpusKernel
@@ -63,14 +63,6 @@ def code_version() -> str:
 def tape_seed(seed: int, number: int) -> int:
     """The seed of the tape of case `number`: neighbours have nothing in common."""
     return int.from_bytes(hashlib.blake2b(f"{seed}/{number}".encode(), digest_size=8).digest())
-
-
-def judge_of(device: str) -> Judge:
-    """The judge for a device. Raises `TinyrefError` where it does not open or runs no kernels."""
-    judge = Judge(device)
-    if not judge.capabilities.ops:
-        raise UserError(f"device: {device} holds data but runs no kernels")
-    return judge
 
 
 def guided(policy: Policy, guide: Guide | None) -> Policy:
@@ -145,16 +137,6 @@ def judged(
         case = case_at(judge, seed, number, policy, guide_of(number), kernels)
         verdict = verdict_of(judge, case)
         yield number, case, verdict, time.perf_counter() - began
-
-
-def verdict_of(judge: Judge, case: Case, thorough: bool | None = None) -> Verdict:
-    """The judge's verdict; what escapes the judge is a finding too, and costs one case."""
-    try:
-        return judge.verdict(case, thorough)
-    except MemoryError:
-        return Verdict(Pair.DEVICE, Symptom.MEMORY, "out of memory")
-    except Exception as error:  # nothing that one case does may end a campaign
-        return Verdict(Pair.PLAIN, Symptom.ERROR, explain_error(error))
 
 
 @dataclass(frozen=True)

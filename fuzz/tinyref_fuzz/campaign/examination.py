@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-import json
-import math
-import os
 import re
-import signal
 from dataclasses import replace
 
 from tinyref import reproduce
@@ -16,17 +11,14 @@ from tinyref.runtimes.identity import device_settings
 from tinyref_fuzz.campaign.cases import case_at
 from tinyref_fuzz.campaign.task import Examination, Setup, Task
 from tinyref_fuzz.findings.examine import Finding, blame_of_pair, examine
+from tinyref_fuzz.findings.isolated import HOPELESS, examine_crash
 from tinyref_fuzz.findings.reproducer import terminal_lines
 from tinyref_fuzz.judge.judge import Judge
 from tinyref_fuzz.reduce import node_count, opt_count
-from tinyref_spec.kernel_case import Blame, Case, CaseRecord, Symptom, Verdict
-from tinyref_spec.kernel_case.document import record_to_json, verdict_from_json, verdict_to_json
+from tinyref_spec.kernel_case import Case, CaseRecord, Symptom, Verdict
+from tinyref_spec.kernel_case.document import record_to_json
 from tinyref_spec.kernels.family import CorpusKernel
 
-# To try anything on such a case takes too long, or too much.
-HOPELESS = frozenset({Symptom.HANG, Symptom.MEMORY})
-# What a pipe holds before its reader comes.
-_PIPE = 1 << 16
 MAX_WORDS = 12
 
 
@@ -60,7 +52,7 @@ def examined(
     try:
         if verdict.symptom is Symptom.CRASH:
             seconds = setup.examine_seconds
-            found = examined_crash(case, verdict, setup.device, seconds, setup.timeout)
+            found = examine_crash(case, verdict, setup.device, seconds, setup.timeout)
         else:
             found = examine(case, verdict, setup.device, setup.examine_seconds)
     except Exception as error:  # a bug of the reducer must not hide the finding
@@ -118,44 +110,3 @@ def _note(setup: Setup, task: Task) -> str:
 def _lines(case: Case, verdict: Verdict) -> tuple[str, ...]:
     """Fault, kernel, optimisations and data; the command is for whoever knows the file."""
     return tuple(terminal_lines(case, verdict, "").splitlines()[:4])
-
-
-def examined_crash(
-    case: Case, verdict: Verdict, device: str, seconds: float, limit: float
-) -> Finding:
-    """As `examine`, with every judgement in a process of its own that may take `limit` seconds."""
-    isolated = functools.partial(verdict_apart, verdict=verdict, limit=limit)
-    return examine(case, verdict, device, seconds, isolated, blame_of_a_death)
-
-
-def blame_of_a_death(case: Case, verdict: Verdict, device: str) -> Blame:
-    """The stage of the pair: to try anything on the case would end this process."""
-    return blame_of_pair(verdict)
-
-
-def verdict_apart(case: Case, device: str, verdict: Verdict, limit: float) -> Verdict:
-    """The verdict of a forked process, which may die: then it is `verdict`.
-
-    For reduction alone: what the device makes of a fork is not known, so a campaign judges in
-    processes that are started afresh.
-    """
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            os.close(reader)
-            signal.alarm(math.ceil(limit))
-            found = Judge(device).verdict(case, thorough=True)
-            os.write(writer, json.dumps(verdict_to_json(found)).encode()[:_PIPE])
-        finally:
-            os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader, "rb") as pipe:
-        answer = pipe.read()
-    _, status = os.waitpid(child, 0)
-    if os.waitstatus_to_exitcode(status) == -signal.SIGALRM:
-        return Verdict(verdict.pair, Symptom.HANG, f"no end within {limit:g} s")
-    try:
-        return verdict_from_json(json.loads(answer))
-    except ValueError:
-        return verdict

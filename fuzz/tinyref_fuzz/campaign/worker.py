@@ -11,10 +11,11 @@ from tinyref.device import Device
 from tinyref.processes import Message
 from tinyref.runtimes.identity import identity
 from tinyref.service import Answer, FatalError, Send, serve
-from tinyref_fuzz.campaign.cases import code_version, judge_of, kernels_for, result_of
+from tinyref_fuzz.campaign.cases import code_version, kernels_for, result_of
 from tinyref_fuzz.campaign.examination import examined
 from tinyref_fuzz.campaign.task import Setup, Task
 from tinyref_fuzz.judge.caches import forget
+from tinyref_fuzz.judge.judge import judge_of
 
 
 def main() -> None:

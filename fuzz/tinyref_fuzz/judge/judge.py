@@ -20,6 +20,7 @@ from tinyref import config
 from tinyref.codegen.compile import compile_kernel, plan_for
 from tinyref.device import Buffer, Device
 from tinyref.dtype import ImageDType, from_numpy_dtype
+from tinyref.errors import UserError, explain_error
 from tinyref.interpret.evaluate import evaluate
 from tinyref.optimise.opt import KernelOptError, Opt, opts_text
 from tinyref.runtimes.kernel import Kernel, compile_program
@@ -538,3 +539,21 @@ def filled(device: str, contents: Sequence[Array]) -> list[Buffer]:
         buffer = Buffer(device, content.size, from_numpy_dtype(content.dtype)).allocate()
         buffers.append(buffer.copy_in(content.view(np.uint8).data))
     return buffers
+
+
+def judge_of(device: str) -> Judge:
+    """The judge for a device. Raises `TinyrefError` where it does not open or runs no kernels."""
+    judge = Judge(device)
+    if not judge.capabilities.ops:
+        raise UserError(f"device: {device} holds data but runs no kernels")
+    return judge
+
+
+def verdict_of(judge: Judge, case: Case, thorough: bool | None = None) -> Verdict:
+    """The judge's verdict; what escapes the judge is a finding too, and costs one case."""
+    try:
+        return judge.verdict(case, thorough)
+    except MemoryError:
+        return Verdict(Pair.DEVICE, Symptom.MEMORY, "out of memory")
+    except Exception as error:  # nothing that one case does may end a campaign
+        return Verdict(Pair.PLAIN, Symptom.ERROR, explain_error(error))

@@ -93,7 +93,8 @@ class Trial:
 
     def judged(self, judge: Judge, number: int) -> tuple[Case | None, Verdict]:
         """A case and its verdict; no case where the compiler is too broken to draw its plans."""
-        from tinyref_fuzz.campaign.cases import case_at, verdict_of
+        from tinyref_fuzz.campaign.cases import case_at
+        from tinyref_fuzz.judge.judge import verdict_of
         from tinyref_spec.kernel_case import Pair, Symptom, Verdict
 
         try:

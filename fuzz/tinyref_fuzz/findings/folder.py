@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tinyref.errors import UserError
-from tinyref_fuzz.campaign.isolated import MAX_SECONDS, JudgeApart
 from tinyref_fuzz.findings.bucket import DEATHS
+from tinyref_fuzz.findings.isolated import MAX_SECONDS, IsolatedJudge
 from tinyref_fuzz.generate.corpus import collection
 from tinyref_spec.kernel import regressions
 from tinyref_spec.kernel_case import Case, Symptom
@@ -50,14 +50,14 @@ def problems_of(folder: Path, device: str, seconds: float = MAX_SECONDS) -> Iter
     Judging a file may take `seconds`. Raises `UserError` for what is no folder, and for a device
     that does not open once there is a case to judge.
     """
-    with JudgeApart(device, seconds) as judge:
+    with IsolatedJudge(device, seconds) as judge:
         for path in files_of(folder):
             problem = problem_of(path, judge)
             if problem:
                 yield Problem(path, problem)
 
 
-def problem_of(path: Path, judge: JudgeApart) -> str:
+def problem_of(path: Path, judge: IsolatedJudge) -> str:
     """What is wrong with one file, or nothing."""
     try:
         case = _case_in(path)

@@ -1,12 +1,17 @@
 """A judge in a process of its own, for cases that may crash it or never end.
 
-    python -m tinyref_fuzz.campaign.isolated
+    python -m tinyref_fuzz.findings.isolated
 
 The commands on case files ask it; campaigns have workers, which make their cases themselves.
 """
 
 from __future__ import annotations
 
+import functools
+import json
+import math
+import os
+import signal
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -15,13 +20,11 @@ from tinyref.machine import usable_memory
 from tinyref.optimise.opt import opts_text, parse_opts
 from tinyref.processes import Death, Limits, Message
 from tinyref.service import Answer, OpeningError, Send, Service, serve
-from tinyref_fuzz.campaign.cases import judge_of, verdict_of
-from tinyref_fuzz.campaign.examination import examined_crash
 from tinyref_fuzz.findings.examine import Finding, blame_of_pair, blame_or_pair, examine
 from tinyref_fuzz.findings.reproducer import reproducer
 from tinyref_fuzz.findings.show import outline, side_by_side
 from tinyref_fuzz.judge.deaths import EXAMINATION_GRACE, verdict_of_death
-from tinyref_fuzz.judge.judge import Judge
+from tinyref_fuzz.judge.judge import Judge, judge_of, verdict_of
 from tinyref_fuzz.reduce.fault import is_same_fault
 from tinyref_fuzz.reduce.search import JudgeFunction
 from tinyref_spec.kernel_case import Blame, Case, CaseRecord, Opts, Symptom, Verdict
@@ -34,17 +37,21 @@ from tinyref_spec.kernel_case.document import (
     verdict_to_json,
 )
 
+# To try anything on such a case takes too long, or too much.
+HOPELESS = frozenset({Symptom.HANG, Symptom.MEMORY})
+# What a pipe holds before its reader comes.
+_PIPE = 1 << 16
 # What judging a case may take where nobody says.
 MAX_SECONDS = 60.0
 
 
-def judged_apart(case: Case, device: str, seconds: float) -> Verdict:
-    """The verdict of a `JudgeApart`, with every check."""
-    with JudgeApart(device, seconds) as judge:
+def judge_isolated(case: Case, device: str, seconds: float) -> Verdict:
+    """The verdict of an `IsolatedJudge`, with every check."""
+    with IsolatedJudge(device, seconds) as judge:
         return judge.verdict(case)
 
 
-class JudgeApart:
+class IsolatedJudge:
     """Judges cases on one device, in a process that is replaced when it dies; a context manager.
 
     The process is started for the first case. `seconds` are what judging a case may take. Whatever
@@ -54,9 +61,9 @@ class JudgeApart:
     def __init__(self, device: str, seconds: float) -> None:
         self.device = device
         self.seconds = seconds
-        self._service = Service("tinyref_fuzz.campaign.isolated", {"device": device})
+        self._service = Service("tinyref_fuzz.findings.isolated", {"device": device})
 
-    def __enter__(self) -> JudgeApart:
+    def __enter__(self) -> IsolatedJudge:
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -147,6 +154,50 @@ def _as_it_is(case: Case, verdict: Verdict, problem: str) -> Finding:
     return Finding(case, case, verdict, blame_of_pair(verdict), problem=problem)
 
 
+# --- in a fork ------------------------------------------------------------------------------------
+
+
+def examine_crash(
+    case: Case, verdict: Verdict, device: str, seconds: float, limit: float
+) -> Finding:
+    """As `examine`, with every judgement in a process of its own that may take `limit` seconds."""
+    judge = functools.partial(judge_in_fork, verdict=verdict, limit=limit)
+    return examine(case, verdict, device, seconds, judge, blame_of_death)
+
+
+def blame_of_death(case: Case, verdict: Verdict, device: str) -> Blame:
+    """The stage of the pair: to try anything on the case would end this process."""
+    return blame_of_pair(verdict)
+
+
+def judge_in_fork(case: Case, device: str, verdict: Verdict, limit: float) -> Verdict:
+    """The verdict of a forked process, which may die: then it is `verdict`.
+
+    For reduction alone: what the device makes of a fork is not known, so a campaign judges in
+    processes that are started afresh.
+    """
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.close(reader)
+            signal.alarm(math.ceil(limit))
+            found = Judge(device).verdict(case, thorough=True)
+            os.write(writer, json.dumps(verdict_to_json(found)).encode()[:_PIPE])
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        answer = pipe.read()
+    _, status = os.waitpid(child, 0)
+    if os.waitstatus_to_exitcode(status) == -signal.SIGALRM:
+        return Verdict(verdict.pair, Symptom.HANG, f"no end within {limit:g} s")
+    try:
+        return verdict_from_json(json.loads(answer))
+    except ValueError:
+        return verdict
+
+
 # --- in the process -------------------------------------------------------------------------------
 
 
@@ -193,9 +244,9 @@ def _examine(judge: Judge, case: Case, message: Mapping[str, Any]) -> Message:
     verdict = verdict_from_json(message["verdict"])
     device, seconds, limit = judge.device, message["seconds"], message["limit"]
     if verdict.symptom is Symptom.CRASH:
-        found = examined_crash(case, verdict, device, seconds, limit)
+        found = examine_crash(case, verdict, device, seconds, limit)
     else:
-        with JudgeApart(device, limit) as candidates:
+        with IsolatedJudge(device, limit) as candidates:
             asked = candidates.with_checks_for(case, verdict)
             found = examine(case, verdict, device, seconds, asked)
     reduced = record_to_json(CaseRecord(found.case, "", found.verdict, found.blame))

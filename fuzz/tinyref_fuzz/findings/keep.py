@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from tinyref.errors import UserError
-from tinyref_fuzz.campaign.isolated import MAX_SECONDS, judged_apart
+from tinyref_fuzz.findings.isolated import MAX_SECONDS, judge_isolated
 from tinyref_spec.kernel import regressions
 from tinyref_spec.kernel_case.files import load_record, save_record
 
@@ -33,7 +33,7 @@ def keep_regression(case: Path, name: str, note: str, folder: Path | None = None
     problem = regressions.problem_of(record)
     if problem:
         raise UserError(f"keep: {case}: {problem}")
-    verdict = judged_apart(record.case, "PYTHON", MAX_SECONDS)
+    verdict = judge_isolated(record.case, "PYTHON", MAX_SECONDS)
     if verdict.pair is not None:
         detail = verdict.detail.partition("\n")[0]
         raise UserError(f"keep: {case} still fails, between {verdict.pair.value}: {detail}")

@@ -17,10 +17,10 @@ from tinyref.cli.entry import run
 from tinyref.device import Capabilities
 from tinyref.errors import UserError
 from tinyref.runtimes.python import PythonBackend
-from tinyref_fuzz.campaign import isolated as apart
 from tinyref_fuzz.campaign.cases import judged
-from tinyref_fuzz.campaign.folder import problems_of
-from tinyref_fuzz.campaign.isolated import JudgeApart, judged_apart
+from tinyref_fuzz.findings import isolated as apart
+from tinyref_fuzz.findings.folder import problems_of
+from tinyref_fuzz.findings.isolated import IsolatedJudge, judge_isolated
 from tinyref_fuzz.judge.judge import judge
 from tinyref_spec.kernel import regressions
 from tinyref_spec.kernel_case import Case, CaseRecord, Pair, Symptom, Verdict
@@ -77,7 +77,7 @@ def test_every_fault_is_a_verdict(
     case: Case, device: str, symptom: Symptom, says: str, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(apart, "usable_memory", lambda: 600 << 20)
-    verdict = judged_apart(case, f"campaign_devices:{device}", 3.0)
+    verdict = judge_isolated(case, f"campaign_devices:{device}", 3.0)
     assert (verdict.pair, verdict.symptom) == (Pair.DEVICE, symptom)
     assert says in verdict.detail
 
@@ -133,7 +133,7 @@ def test_parts_of_a_case_that_crash_or_have_no_end_are_left_out(
 ):
     path = save_record(tmp_path / "it.json", CaseRecord(large_case()))
     small = tmp_path / "small.json"
-    words = [*words, "--device", f"test_apart:{device}", "--out", str(small), "--seconds", "20"]
+    words = [*words, "--device", f"test_isolated:{device}", "--out", str(small), "--seconds", "20"]
     assert run(["fuzz", "reduce", str(path), *words]) == 0
     assert f"wrote {small}" in capsys.readouterr().out
     kept = load_record(small)
@@ -145,7 +145,7 @@ def test_parts_of_a_case_that_crash_or_have_no_end_are_left_out(
 @pytest.mark.slow
 def test_a_case_whose_examination_ends_the_process_is_kept_as_it_is(case: Case):
     verdict = Verdict(Pair.DEVICE, Symptom.VALUE, "slot 0", 0)
-    with JudgeApart("test_apart:LeavingWhenAsked", 60.0) as judge:
+    with IsolatedJudge("test_isolated:LeavingWhenAsked", 60.0) as judge:
         found = judge.finding(case, verdict, 2.0)
     assert found.case is case
     assert found.problem == "the worker left with exit code 7"
@@ -155,7 +155,7 @@ def test_a_case_whose_examination_ends_the_process_is_kept_as_it_is(case: Case):
 @pytest.mark.slow
 def test_what_ends_the_process_later_is_not_told_and_not_shown(case: Case):
     verdict = Verdict(Pair.DEVICE, Symptom.VALUE, "slot 0", 0)
-    with JudgeApart("test_apart:LeavingWhenAsked", 60.0) as judge:
+    with IsolatedJudge("test_isolated:LeavingWhenAsked", 60.0) as judge:
         assert judge.explained(case, verdict) is None
         lines = judge.shown(case, verdict, 80).splitlines()
     assert [line.split()[0] for line in lines] == ["fault", "kernel", "opts", "data", "stages"]
@@ -178,10 +178,12 @@ class LeavingWhenAsked(PythonBackend):
 @pytest.mark.long
 def test_every_file_gets_every_check(tmp_path: Path):
     # Only a share of the cases of a campaign is launched again.
-    assert judge(large_case(), "test_apart:Forgetful", thorough=False).agrees
+    assert judge(large_case(), "test_isolated:Forgetful", thorough=False).agrees
     save_record(tmp_path / "it.json", CaseRecord(large_case()))
-    (problem,) = problems_of(tmp_path, "test_apart:Forgetful")
-    assert "fails on test_apart:Forgetful, between the interpreter and the device" in problem.text
+    (problem,) = problems_of(tmp_path, "test_isolated:Forgetful")
+    assert (
+        "fails on test_isolated:Forgetful, between the interpreter and the device" in problem.text
+    )
 
 
 @pytest.mark.long
@@ -200,24 +202,24 @@ def test_a_crash_costs_one_file(case: Case, tmp_path: Path):
 @pytest.mark.long
 def test_a_process_judges_one_case_after_another(case: Case):
     healthy = load_record(HEALTHY).case
-    with JudgeApart("campaign_devices:Crashing", 60.0) as judge:
+    with IsolatedJudge("campaign_devices:Crashing", 60.0) as judge:
         symptoms = [judge.verdict(each).symptom for each in (healthy, case, healthy)]
     assert symptoms == [None, Symptom.CRASH, None]
 
 
 @pytest.mark.slow
 def test_what_agrees_here_agrees_there(case: Case):
-    apart = judged_apart(case, "campaign_devices:Healthy", 60.0)
+    apart = judge_isolated(case, "campaign_devices:Healthy", 60.0)
     assert apart.agrees
-    assert apart.judged == judged_apart(case, "PYTHON", 60.0).judged > 0
+    assert apart.judged == judge_isolated(case, "PYTHON", 60.0).judged > 0
 
 
 @pytest.mark.slow
 def test_a_device_that_does_not_open_is_an_error(case: Case):
     with pytest.raises(UserError, match=r"Missing does not open: .*no driver: inst"):
-        judged_apart(case, "campaign_devices:Missing", 60.0)
+        judge_isolated(case, "campaign_devices:Missing", 60.0)
     with pytest.raises(UserError, match="does not open: the worker left with exit code 9"):
-        judged_apart(case, "campaign_devices:DyingAtOpen", 60.0)
+        judge_isolated(case, "campaign_devices:DyingAtOpen", 60.0)
 
 
 @pytest.mark.slow
