@@ -48,7 +48,11 @@ WRONG = [
         "kernel.program.item.4x1x1",
         'SPECIAL int32 (CONST) Special{scope="item" dim=0} at item x 1: nothing, 1 by the',
     ),
-    ("ReversedVectors", "kernel.program.vector4.float32.add", "LOAD float32x4 (INDEX) at turn 0"),
+    (
+        "ReversedVectors",
+        "kernel.program.vector4.float32.add",
+        "LOAD float32x4 (INDEX) at iteration 0",
+    ),
     ("OffByOneTail", "kernel.store.constant.float32.size:7", "element 6: expected 1.0 "),
     ("StaleOutput", "memory.launch.float32.again", "wrong after a launch with other inputs"),
     ("GatedStoreIgnored", "memory.gate.store.float32.partial:9", "wrong: element 0: expected"),

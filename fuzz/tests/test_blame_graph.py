@@ -142,12 +142,12 @@ def test_a_read_without_a_barrier_is_a_race():
 
 @pytest.mark.parametrize(("is_guarded", "expected"), [(True, []), (False, [Symptom.RACE])])
 def test_memory_that_is_used_again_in_a_loop_needs_a_barrier_before(is_guarded, expected):
-    turn = build.counter(3, 0, AxisKind.REDUCE)
-    part = build.add(build.load(build.index(IN, ITEM)), build.cast(turn, dtypes.int32))
+    iteration = build.counter(3, 0, AxisKind.REDUCE)
+    part = build.add(build.load(build.index(IN, ITEM)), build.cast(iteration, dtypes.int32))
     place = after(MEMORY, barrier(part)) if is_guarded else MEMORY
     left = build.store(build.index(place, ITEM), part)
     element = opposite(after(MEMORY, barrier(left)))
-    total = UOp(Ops.REDUCE, dtypes.int32, (element, turn), ReduceArg(Ops.ADD))
+    total = UOp(Ops.REDUCE, dtypes.int32, (element, iteration), ReduceArg(Ops.ADD))
     store = build.store(build.index(OUT, ITEM), total)
     assert symptoms(store) == expected
     assert evaluate_graph(build.sink(store), BUFFERS).written[0].tolist() == [27, 15, 9, 6]

@@ -192,6 +192,6 @@ def test_the_largest_group_has_several_dimensions_where_it_can() -> None:
 
 def test_the_generator_runs_ahead_of_itself() -> None:
     # The first numbers of the generator of Numerical Recipes from 0.
-    assert [order.after_turns(0, turns) for turns in range(4)] == [
+    assert [order.after_iterations(0, iterations) for iterations in range(4)] == [
         *(0, 1013904223, 1196435762, 3519870697),
     ]

@@ -298,7 +298,7 @@ def stale_local(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_leading_barrier(patch: pytest.MonkeyPatch) -> None:
-    """In a loop the parts of the next turn are written while others still read."""
+    """In a loop the parts of the next iteration are written while others still read."""
     patch.setattr(Lowering, "is_in_loop", lambda self, node: False)
 
 
@@ -337,7 +337,7 @@ def gate_forgets_an_axis(patch: pytest.MonkeyPatch) -> None:
 
 
 def smaller_output_ungated(patch: pytest.MonkeyPatch) -> None:
-    """A smaller output is written at every turn along the axes that it does not have."""
+    """A smaller output is written at every iteration along the axes that it does not have."""
     patch.setattr(lower, "OUTPUT", -99)
 
 
@@ -446,7 +446,7 @@ def lost_nolocals(patch: pytest.MonkeyPatch) -> None:
 
 
 def pad_inner_part(patch: pytest.MonkeyPatch) -> None:
-    """The inner part of a cut is padded, so that its last turns are those of the next part."""
+    """The inner part of a cut is padded, so that its last iterations are those of the next part."""
 
     def pad(plan: Plan, opt: Opt) -> Plan | str:
         axis = plan.axes[opt.axis]

@@ -161,7 +161,10 @@ _KERNEL: dict[str, tuple[str, str]] = {
     "kernel.index": ("An address is computed exactly, for any shape.", OPS),
     "kernel.variable": ("A symbolic integer has the value that the launch gives it.", OPS),
     "kernel.range": ("A loop runs from 0 to its bound minus 1; a bound of 0 runs nothing.", OPS),
-    "kernel.accumulator": ("An accumulator starts anew each time the loops around it turn.", OPS),
+    "kernel.accumulator": (
+        "An accumulator starts anew each time the loops around it iterate.",
+        OPS,
+    ),
     "kernel.if": ("What stands in an IF happens where its condition holds.", OPS),
     "kernel.special": ("Launch indices take every value of the grid and group once.", OPS),
     "kernel.image": (

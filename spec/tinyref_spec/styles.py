@@ -67,7 +67,7 @@ def styled_opts(ast: UOp, capabilities: Capabilities, style: Style) -> tuple[Opt
     if style is Style.VECTOR:
         return (Opt(OptOp.UPCAST, len(plan.of_kind(AxisKind.GLOBAL)) - 1, VECTOR_LANES),)
     while plan.axes:
-        # An axis whose turns are all copies is the last one: the next is the first again.
+        # An axis whose iterations are all copies is the last one: the next is the first again.
         found = plan.legal(Opt(OptOp.UPCAST, 0, 0))
         if found is None:
             break

@@ -202,7 +202,7 @@ def test_reduce_inside_a_reduce() -> None:
 
 
 def test_second_reduce_needs_the_first() -> None:
-    """Softmax's shape: the sum reads the maximum of its own row at every turn."""
+    """Softmax's shape: the sum reads the maximum of its own row at every iteration."""
     x = load(1, i32, (2, 3))
     above = build.sub(build.reduce(Ops.MAX, x, (1,)), x)
     total = build.reduce(Ops.ADD, above, (1,))

@@ -324,8 +324,8 @@ def test_rows_may_be_chosen_by_pairs(dtype: DType, opts: str, device: Capabiliti
 @pytest.mark.parametrize(
     "dtype", [*WIDE, dtypes.bfloat16, dtypes.float16], ids=lambda dtype: dtype.name
 )
-def test_emulated_values_are_shared_in_every_turn_of_a_loop(dtype: DType) -> None:
-    """In the next turn nobody may write before all have read: a barrier after a value."""
+def test_emulated_values_are_shared_in_every_iteration_of_a_loop(dtype: DType) -> None:
+    """In the next iteration nobody may write before all have read: a barrier after a value."""
     own = Device["PYTHON"].capabilities
     device = dataclasses.replace(own, dtypes=own.dtypes - {dtype}, emulated=frozenset({dtype}))
     terms = load(1, dtype, (3, 4))

@@ -316,7 +316,7 @@ def test_lanes_that_share_a_gate_go_together() -> None:
 
 
 def test_a_constant_gate_of_a_copy_is_decided() -> None:
-    """The store of a smaller output happens for the first turn only."""
+    """The store of a smaller output happens for the first iteration only."""
     u = upcast(4, 0)
     first = build.equal(u, 0)
     root = build.sink(
@@ -385,7 +385,7 @@ def test_what_the_kernel_writes_is_read_where_it_was_asked_for() -> None:
     agree(in_place, [np.arange(16, dtype=np.int32)], {0: [*range(1, 17)]})
     u, w = upcast(4, 0), unroll(4, 1)
     for slot, loaded in ((1, [4]), (0, [1] * 4)):
-        # The products are vectors along u, so the four turns of w are copies.
+        # The products are vectors along u, so the four iterations of w are copies.
         others = build.load(at(memory(2, 16), (w, 4), u))
         terms = build.mul(build.load(at(memory(slot, 8), w)), others)
         root = build.sink(build.store(at(memory(0, 8), u, 4), total(Ops.ADD, terms, w)))
@@ -458,7 +458,7 @@ def test_a_sum_of_negative_zeros_is_zero(terms: int) -> None:
 
 
 def test_a_reduce_over_what_its_value_does_not_depend_on() -> None:
-    """Every turn counts, also the lanes of a range that is a vector elsewhere."""
+    """Every iteration counts, also the lanes of a range that is a vector elsewhere."""
     i, w = loop(2, 0), unroll(4, 1)
     other = total(Ops.ADD, build.load(at(memory(2, 8), (i, 4), w)), w)
     same = total(Ops.ADD, build.load(at(memory(1, 2), i)), w)

@@ -181,7 +181,7 @@ def swapped(vector: UOp, *lanes: int) -> UOp:
 taken = vectors.take
 
 
-def lost_turn(op: Ops, values: list[UOp]) -> UOp:
+def lost_iteration(op: Ops, values: list[UOp]) -> UOp:
     """A reduce that leaves out its last copy."""
     return combined(op, values[:-1] or values)
 
@@ -222,7 +222,7 @@ MUTANTS: list[tuple[object, str, Callable[..., object]]] = [
     (accesses, "divisor_of", no_proof),
     (accesses, "divisor_of", forgets_the_stride),
     (vectors, "take", swapped),
-    (copies, "combine", lost_turn),
+    (copies, "combine", lost_iteration),
     (accesses.Accesses, "gate", gate_of_lane_zero),
     (accesses.Accesses, "gate", no_gate),
     (accesses.Run, "cover", widest_window),

@@ -88,7 +88,7 @@ def test_a_value_from_outside_lives_as_long_as_the_loop() -> None:
     first = build.load(at(data, k))
     second = build.mul(build.add(first, x), 3)
     uops = linearise(kernel(build.store(at(out, k), second)))
-    # x, with one at a time of what is computed from turn to turn.
+    # x, with one at a time of what is computed from one iteration to the next.
     assert live_values(uops) == 2
 
 
@@ -107,7 +107,7 @@ def test_an_accumulator_lives_until_its_sum_is_used() -> None:
 
 
 def product(rows: int, vectors: int, steps: int, lanes: int = 8, is_chain: bool = True) -> UOp:
-    """A block of rows x vectors of a matrix product, `steps` of the inner axis a turn."""
+    """A block of rows x vectors of a matrix product, `steps` of the inner axis an iteration."""
     width = vectors * lanes
     a = build.define_global(1, f32, rows * 16 * steps)
     b = build.define_global(2, f32, 16 * steps * width)
@@ -225,7 +225,7 @@ def test_a_loop_that_reads_stands_before_a_store_outside() -> None:
 
 
 def test_a_loop_that_reads_and_writes_stands_before_what_only_writes() -> None:
-    """Every turn adds the last element, which the store outside of the loop replaces."""
+    """Every iteration adds the last element, which the store outside of the loop replaces."""
     data = build.define_global(0, i32, 5)
     i = loop(4, 0)
     last = build.load(at(data, build.add(build.mod(i, 1), 4)))
@@ -237,7 +237,7 @@ def test_a_loop_that_reads_and_writes_stands_before_what_only_writes() -> None:
 
 
 def test_an_accumulator_is_read_before_it_is_updated() -> None:
-    """out[k] = what the sum was before the turn k."""
+    """out[k] = what the sum was before the iteration k."""
     data, out = build.define_global(1, i32, 4), build.define_global(0, i32, 4)
     last = build.define_global(2, i32, 1)
     k = loop(4, 0, AxisKind.REDUCE)
@@ -375,7 +375,7 @@ def grouped() -> tuple[UOp, list[int], Extents]:
     k, g = loop(2, 1, AxisKind.REDUCE), loop(size, 2, AxisKind.REDUCE)
     place = build.add(build.add(build.mul(row, 8), build.mul(k, size)), lane)
     partial = total(build.load(at(data, place)), k)
-    # Before the memory is used again, all items have read what the turn before left there.
+    # Before the memory is used again, all items have read what the iteration before left there.
     free = after(shared, barrier(build.mul(row, 1)))
     filled = barrier(build.store(build.index(free, lane), partial))
     value = total(build.load(build.index(after(shared, filled), g)), g)

@@ -126,7 +126,7 @@ def test_an_empty_output_does_not_keep_another_from_being_written() -> None:
 
 
 @pytest.mark.parametrize("least", [0, 1])
-def test_outputs_of_size_one_need_a_first_turn_of_the_axis_that_they_share(least: int) -> None:
+def test_outputs_of_size_one_need_a_first_iteration_of_the_axis_that_they_share(least: int) -> None:
     size = build.variable("n", least, 4)
     shown = shaped(4).shrink(((0, size),))
     row = load(2, f32, shown)

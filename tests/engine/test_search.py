@@ -74,7 +74,7 @@ def test_every_plan_is_measured_once_and_the_fastest_is_found() -> None:
     def measure(opts: tuple[Opt, ...]) -> float:
         plan = plain_plan().apply_all(opts)
         measured.append(identity(plan))
-        # The fewer turns of the loops, the faster.
+        # The fewer iterations of the loops, the faster.
         lanes = [axis.extent for axis in plan.axes if axis.kind.value == "upcast"]
         return 1.0 / (1 + sum(extent for extent in lanes if isinstance(extent, int)))
 

@@ -118,7 +118,7 @@ def test_a_loop_accumulates_per_lane() -> None:
     assert list(result) == [100, 110, 120]
 
 
-def test_a_loop_of_no_turns_keeps_the_start() -> None:
+def test_a_loop_of_no_iterations_keeps_the_start() -> None:
     out = build.define_global(0, i32, 1)
     k = loop(0)
     acc = accumulator("a", build.const(i32, 7))
@@ -128,7 +128,7 @@ def test_a_loop_of_no_turns_keeps_the_start() -> None:
     assert list(result) == [7]
 
 
-def test_an_inner_accumulator_starts_again_at_every_turn() -> None:
+def test_an_inner_accumulator_starts_again_at_every_iteration() -> None:
     out = build.define_global(0, i32, 3)
     outer = loop(3, 0)
     inner = loop(outer, 1)
@@ -627,7 +627,7 @@ def test_hooks_change_loads_stores_loops_and_the_grid() -> None:
     new = update(acc, build.add(acc, 1))
     counting = program(acc, k, new, end(k), build.store(at(out, 0), new))
     result = zeros(1)
-    Interpreter(counting, hooks=Hooks(loop=lambda turns: turns - 1)).run([result])
+    Interpreter(counting, hooks=Hooks(loop=lambda iterations: iterations - 1)).run([result])
     assert list(result) == [4]
 
 

@@ -1,4 +1,4 @@
-"""Loops that the interpreter runs many turns at once: the value is that of turn by turn."""
+"""Loops of which the interpreter runs many iterations at once: the value is that of one by one."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def reduce(op: Ops, value: UOp, *ranges: UOp) -> UOp:
 
 
 def widens(subject: Program) -> bool:
-    """Whether turns still run as lanes: no launch found that they depend on each other."""
+    """Whether iterations still run as lanes: no launch found that they depend on each other."""
     return Interpreter(subject).translation.may_widen
 
 
@@ -58,7 +58,7 @@ def test_nested_loops_are_lanes() -> None:
 
 
 def test_a_recurrence_through_memory_runs_in_order() -> None:
-    """data[i + 1] = data[i] + 1: turns that ran at once would all read zero."""
+    """data[i + 1] = data[i] + 1: iterations that ran at once would all read zero."""
     data, values = memory(0, i32, 6)
     i = loop(5, 0)
     body = program(build.store(at(data, build.add(i, 1)), build.add(build.load(at(data, i)), 1)))
@@ -78,7 +78,7 @@ def test_a_recurrence_backwards_keeps_its_order_too() -> None:
     assert list(values) == [2, 3, 4, 5, 6, 5]
 
 
-def test_what_turns_at_once_wrote_is_taken_back_before_they_run_in_order() -> None:
+def test_what_iterations_at_once_wrote_is_taken_back_before_they_run_in_order() -> None:
     data, values = memory(0, i32, 6)
     count, counts = memory(1, i32, 6)
     i = loop(5, 0)
@@ -116,7 +116,7 @@ def test_a_loop_reads_what_the_loop_before_it_wrote(sanitize: bool) -> None:
     assert widens(body)
 
 
-def test_a_fault_in_a_loop_names_the_element_and_leaves_earlier_turns() -> None:
+def test_a_fault_in_a_loop_names_the_element_and_leaves_earlier_iterations() -> None:
     out, result = memory(0, i32, 4)
     i = loop(6, 0)
     body = program(build.store(at(out, i), i))
@@ -224,12 +224,12 @@ def test_replaced_meanings_hold_in_loops_that_fold() -> None:
 
     run_program(body, [result, values], meanings={Ops.ADD: forgetful})  # type: ignore[dict-item]
     assert list(result) == [1.0]
-    Interpreter(body, hooks=Hooks(loop=lambda turns: turns - 1)).run([result, values])
+    Interpreter(body, hooks=Hooks(loop=lambda iterations: iterations - 1)).run([result, values])
     assert list(result) == [63.0]
 
 
 def test_speed_of_loops_and_lanes_is_of_one_order() -> None:
-    """A guard against falling back to turn by turn: 64 x 64 x 64 in well under a second."""
+    """A guard against falling back to one at a time: 64 x 64 x 64 in well under a second."""
     size = 64
     left, a = memory(1, f32, size * size)
     right, b = memory(2, f32, size * size)

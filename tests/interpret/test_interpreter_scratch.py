@@ -1,4 +1,4 @@
-"""Arrays that are scratch space of every turn: turns that run at once have a copy each."""
+"""Arrays that are scratch space: iterations that run at once have a copy each."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class Writer:
         return node
 
     def memories(self, size: int, scratch: int) -> tuple[UOp, UOp]:
-        """What is written for the caller, and the array that each turn may use."""
+        """What is written for the caller, and the array that each iteration may use."""
         out, local = build.define_global(0, i32, size), build.define_local("scratch", i32, scratch)
         return self.add(out), self.add(local)
 
-    def begin(self, turns: int) -> UOp:
+    def begin(self, iterations: int) -> UOp:
         self.loops += 1
-        return self.add(build.counter(turns, self.loops - 1, AxisKind.LOOP, i32))
+        return self.add(build.counter(iterations, self.loops - 1, AxisKind.LOOP, i32))
 
     def end(self, loop: UOp) -> None:
         self.add(UOp(Ops.END, dtypes.void, (loop,)))
@@ -63,7 +63,7 @@ def linear(i: UOp, j: UOp, factors: tuple[int, int, int], size: int) -> UOp:
 class Nest:
     """Two inner loops of a loop: the first one fills the scratch array, the second one reads it."""
 
-    turns: int
+    iterations: int
     filled: int
     read: int
     size: int
@@ -72,16 +72,16 @@ class Nest:
 
     def program(self, threads: int = 1) -> Program:
         writer = Writer()
-        out, scratch = writer.memories(threads * self.turns * self.read, self.size)
+        out, scratch = writer.memories(threads * self.iterations * self.read, self.size)
         thread = writer.add(build.special("group", 0, threads, i32))
-        i = writer.begin(self.turns)
+        i = writer.begin(self.iterations)
         j = writer.begin(self.filled)
         value = build.add(build.mul(build.add(build.mul(thread, 100), i), 100), build.add(j, 1))
         writer.put(scratch, linear(i, j, self.put, self.size), value)
         writer.end(j)
         k = writer.begin(self.read)
         found = writer.take(scratch, linear(i, k, self.take, self.size))
-        row = build.add(build.mul(thread, self.turns), i)
+        row = build.add(build.mul(thread, self.iterations), i)
         writer.put(out, build.add(build.mul(row, self.read), k), found)
         writer.end(k)
         writer.end(i)
@@ -92,7 +92,7 @@ class Nest:
         found: list[int | None] = []
         for thread in range(threads):
             scratch: dict[int, int] = {}
-            for i in range(self.turns):
+            for i in range(self.iterations):
                 for j in range(self.filled):
                     place = (self.put[0] * i + self.put[1] * j + self.put[2]) % self.size
                     scratch[place] = (thread * 100 + i) * 100 + j + 1
@@ -119,17 +119,17 @@ def check(nest: Nest, threads: int) -> bool:
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_every_turn_has_a_scratch_array_of_its_own(threads: int) -> None:
+def test_every_iteration_has_a_scratch_array_of_its_own(threads: int) -> None:
     assert check(Nest(6, 5, 5, 5, (0, 1, 0), (0, -1, 4)), threads)
 
 
-def test_so_many_turns_that_their_copies_come_in_blocks() -> None:
+def test_so_many_iterations_that_their_copies_come_in_blocks() -> None:
     assert check(Nest(700, 3, 3, 4000, (0, 1, 7), (0, 1, 7)), 1)
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_what_an_earlier_turn_left_is_read_in_order(threads: int) -> None:
-    """Turn i writes element i mod 2, and reads both from turn 0 on where all were filled once."""
+def test_what_an_earlier_iteration_left_is_read_in_order(threads: int) -> None:
+    """Iteration i writes element i mod 2, and reads both, from 0 on where all were filled."""
     nest = Nest(5, 2, 4, 4, (2, 1, 0), (2, 1, 0))
     assert None in nest.wanted()
     check(nest, threads)
@@ -140,8 +140,8 @@ def test_what_an_earlier_turn_left_is_read_in_order(threads: int) -> None:
     assert check(carried, threads)
 
 
-def test_a_value_that_is_carried_from_turn_to_turn() -> None:
-    """The first turn fills all of the array; the others read what it left."""
+def test_a_value_that_is_carried_from_iteration_to_iteration() -> None:
+    """The first iteration fills all of the array; the others read what it left."""
     writer = Writer()
     out, scratch = writer.memories(12, 4)
     i = writer.begin(3)
@@ -164,7 +164,7 @@ def test_a_value_that_is_carried_from_turn_to_turn() -> None:
 
 
 def test_a_recurrence_within_the_scratch_array_runs_in_order() -> None:
-    """scratch[j + 1] = scratch[j] + i in every turn i: only the outer turns may run at once."""
+    """scratch[j + 1] = scratch[j] + i in iteration i: only the outer loop may run at once."""
     writer = Writer()
     out, scratch = writer.memories(4, 6)
     i = writer.begin(4)
@@ -188,7 +188,7 @@ def fill(writer: Writer, scratch: UOp, size: int) -> None:
 
 
 def test_a_recurrence_over_elements_that_are_all_filled_runs_in_order() -> None:
-    """scratch[j + 1] = scratch[j] + 10: at once, every turn would read what was filled in."""
+    """scratch[j + 1] = scratch[j] + 10: at once, every iteration would read what was filled in."""
     writer = Writer()
     out, scratch = writer.memories(3, 5)
     i = writer.begin(3)
@@ -204,8 +204,8 @@ def test_a_recurrence_over_elements_that_are_all_filled_runs_in_order() -> None:
     assert list(result) == [40, 40, 40]
 
 
-def test_the_end_of_an_inner_loop_orders_no_other_turn_of_the_loop_around_it() -> None:
-    """Turn m reads in its first loop what turn m - 1 wrote in its second one."""
+def test_the_end_of_an_inner_loop_orders_no_other_iteration_of_the_loop_around_it() -> None:
+    """Iteration m reads in its first loop what iteration m - 1 wrote in its second one."""
     writer = Writer()
     out, scratch = writer.memories(2 * 3 * 2, 4)
     i = writer.begin(2)
@@ -258,7 +258,7 @@ def test_a_thread_reads_in_a_second_loop_what_another_wrote_in_the_first() -> No
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", range(20))
-def test_nests_drawn_at_random_compute_what_turn_by_turn_does(seed: int) -> None:
+def test_nests_drawn_at_random_compute_what_iteration_by_iteration_does(seed: int) -> None:
     rng = random.Random(seed)
     at_once = 0
     for _ in range(30):
@@ -268,7 +268,7 @@ def test_nests_drawn_at_random_compute_what_turn_by_turn_does(seed: int) -> None
         filled, read = rng.choice((size, size, rng.randint(1, 6))), rng.randint(1, 6)
         nest = Nest(rng.randint(1, 6), filled, read, size, put, take)
         positive = Nest(
-            nest.turns, filled, read, size, put, (take[0], take[1] % max(size, 1), take[2])
+            nest.iterations, filled, read, size, put, (take[0], take[1] % max(size, 1), take[2])
         )
         at_once += check(positive, rng.choice((1, 1, 2, 3)))
     assert at_once >= 3

@@ -34,8 +34,8 @@ SLOTS = {Operand.A: 1, Operand.B: 2, Operand.C: 3}
 class Product:
     """A launch in which every run multiplies matrices of its own: D = A * B + C.
 
-    A, B and C are [run, turn, row, column] row by row in the slots 1 to 3, C and D without turns;
-    D is slot 0. With several turns the products of all of them are summed by a loop.
+    A, B and C are [run, iteration, row, column] row by row in the slots 1 to 3, C and D have no
+    iterations; D is slot 0. With several their products are summed by a loop.
     """
 
     def __init__(
@@ -43,12 +43,12 @@ class Product:
         tile: MatrixTile,
         grid: Extents = (1, 1, 1),
         group: Extents = (0, 1, 1),
-        turns: int = 1,
+        iterations: int = 1,
     ) -> None:
         self.tile = tile
         self.grid = grid
         self.group = (tile.threads, 1, 1) if group == (0, 1, 1) else group
-        self.turns = turns
+        self.iterations = iterations
         self.runs = int(np.prod(grid) * np.prod(self.group)) // tile.threads
         self.thread = _flat("item", self.group)
         place = build.add(build.mul(_flat("group", grid), int(np.prod(self.group))), self.thread)
@@ -57,19 +57,21 @@ class Product:
     def memory(self, operand: Operand, slot: int | None = None) -> UOp:
         """The buffer of an operand, or D by its slot."""
         rows, columns = self.tile.shape(operand)
-        turns = 1 if operand is Operand.C else self.turns
-        size = self.runs * turns * rows * columns
+        iterations = 1 if operand is Operand.C else self.iterations
+        size = self.runs * iterations * rows * columns
         return build.define_global(
             SLOTS[operand] if slot is None else slot, self.tile.dtype(operand), size
         )
 
-    def places(self, operand: Operand, turn: UOp | int, thread: UOp | None = None) -> list[UOp]:
+    def places(
+        self, operand: Operand, iteration: UOp | int, thread: UOp | None = None
+    ) -> list[UOp]:
         """The positions in memory of the elements that the work-item holds."""
         rows, columns = self.tile.shape(operand)
         holder = self.thread if thread is None else thread
         matrix = self.run
         if operand is not Operand.C:
-            matrix = build.add(build.mul(matrix, self.turns), turn)
+            matrix = build.add(build.mul(matrix, self.iterations), iteration)
         found = []
         for register in range(self.tile.layout(operand).registers):
             row, column = element(self.tile, operand, holder, register)
@@ -77,10 +79,12 @@ class Product:
             found.append(build.add(build.mul(matrix, rows * columns), inside))
         return found
 
-    def fragment(self, operand: Operand, turn: UOp | int = 0, thread: UOp | None = None) -> UOp:
+    def fragment(
+        self, operand: Operand, iteration: UOp | int = 0, thread: UOp | None = None
+    ) -> UOp:
         """The value that the work-item gives."""
         memory = self.memory(operand)
-        places = self.places(operand, turn, thread)
+        places = self.places(operand, iteration, thread)
         loads = [build.load(build.index(memory, place)) for place in places]
         return build.vectorize(*loads) if len(loads) > 1 else loads[0]
 
@@ -99,13 +103,13 @@ class Product:
 
     def program(self) -> Program:
         """Load, multiply, store; or a loop that does so and accumulates."""
-        if self.turns == 1:
+        if self.iterations == 1:
             result = self.wmma(*(self.fragment(operand) for operand in Operand))
         else:
-            turn = build.counter(self.turns, 0, AxisKind.REDUCE, i32)
+            iteration = build.counter(self.iterations, 0, AxisKind.REDUCE, i32)
             start = self.fragment(Operand.C)
-            total = UOp(Ops.DEFINE_ACC, start.dtype, (start, turn), LocalArg("total"))
-            a, b = (self.fragment(operand, turn) for operand in (Operand.A, Operand.B))
+            total = UOp(Ops.DEFINE_ACC, start.dtype, (start, iteration), LocalArg("total"))
+            a, b = (self.fragment(operand, iteration) for operand in (Operand.A, Operand.B))
             result = UOp(Ops.UPDATE_ACC, total.dtype, (total, self.wmma(a, b, total)))
         root = build.sink(*self.stores(result))
         verify(Dialect.INDEXED, root)
@@ -120,12 +124,14 @@ class Product:
         return Program("product", uops, parameters, (), self.grid, self.group)
 
     def matrices(self) -> list[Array]:
-        """A, B and C of small integers, [run, row, column]; A and B of [run, turn, ...] if any."""
+        """A, B and C of small integers, [run, row, column]; A, B: [run, iteration, ...] if any."""
         random = np.random.default_rng(0)
         found = []
         for operand in Operand:
-            turns = (self.turns,) if operand is not Operand.C and self.turns > 1 else ()
-            shape = (self.runs, *turns, *self.tile.shape(operand))
+            iterations = (
+                (self.iterations,) if operand is not Operand.C and self.iterations > 1 else ()
+            )
+            shape = (self.runs, *iterations, *self.tile.shape(operand))
             values = random.integers(-2, 3, shape)
             found.append(values.astype(numpy_dtype(self.tile.dtype(operand))))
         return found
@@ -148,7 +154,7 @@ def _flat(scope: str, extents: Extents) -> UOp:
 
 
 def by_numpy(matrices: list[Array]) -> Array:
-    """A * B summed over turns, plus C, exactly, in float64."""
+    """A * B summed over iterations, plus C, exactly, in float64."""
     a, b, c = (matrix.astype(np.float64) for matrix in matrices)
     if a.ndim == 3:
         return np.matmul(a, b) + c
@@ -182,7 +188,7 @@ def test_runs_are_cut_from_groups_in_launch_order(tile: MatrixTile) -> None:
 @pytest.mark.sampled(6)
 @every_tile
 def test_a_loop_accumulates_products(tile: MatrixTile) -> None:
-    check(Product(tile, grid=(2, 1, 1), turns=3))
+    check(Product(tile, grid=(2, 1, 1), iterations=3))
 
 
 def test_many_groups_at_once() -> None:
@@ -192,7 +198,7 @@ def test_many_groups_at_once() -> None:
 def test_a_tile_of_one_thread_in_a_loop_over_its_elements() -> None:
     layouts = [FragmentLayout.of("", bits) for bits in ("k1 k2 m1", "n1 k1 k2", "n1 m1")]
     tile = MatrixTile("own", (2, 2, 4), dtypes.float32, dtypes.float32, *layouts)  # type: ignore[arg-type]
-    check(Product(tile, turns=5))
+    check(Product(tile, iterations=5))
     check(Product(tile, grid=(3, 1, 1), group=(5, 1, 1)))
 
 
@@ -340,11 +346,11 @@ def test_whole_runs_may_stay_away() -> None:
     assert (found[1::2] == 99).all()
 
 
-def test_a_loop_in_which_part_of_a_run_turns_is_reported() -> None:
+def test_a_loop_in_which_part_of_a_run_iterations_is_reported() -> None:
     product = Product(NVIDIA)
-    turn = build.counter(build.add(product.thread, 1), 0, AxisKind.REDUCE, i32)
+    iteration = build.counter(build.add(product.thread, 1), 0, AxisKind.REDUCE, i32)
     start = product.fragment(Operand.C)
-    total = UOp(Ops.DEFINE_ACC, start.dtype, (start, turn), LocalArg("total"))
+    total = UOp(Ops.DEFINE_ACC, start.dtype, (start, iteration), LocalArg("total"))
     a, b = product.fragment(Operand.A), product.fragment(Operand.B)
     result = UOp(Ops.UPDATE_ACC, total.dtype, (total, product.wmma(a, b, total)))
     found = fault(product, *linearise(build.sink(*product.stores(result))))

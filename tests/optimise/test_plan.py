@@ -119,7 +119,7 @@ def test_an_axis_that_is_used_up_disappears() -> None:
     ]
 
 
-def test_padding_adds_turns_and_covers() -> None:
+def test_padding_adds_iterations_and_covers() -> None:
     plan = planned(matmul(5, 7, 11), "PADTO(0, 4) PADTO(2, 8)")
     assert axes_of(plan) == [("global", 8, 0, 1), ("global", 7, 1, 1), ("reduce", 16, 2, 1)]
     assert [plan.covered(target) for target in range(3)] == [8, 7, 16]
@@ -129,10 +129,10 @@ def test_padding_adds_turns_and_covers() -> None:
 
 def positions(axes: Sequence[Axis], target: int) -> list[int]:
     chosen = [axis for axis in axes if axis.target == target]
-    turns = [range(axis.extent) for axis in chosen if isinstance(axis.extent, int)]
+    iterations = [range(axis.extent) for axis in chosen if isinstance(axis.extent, int)]
     return sorted(
         sum(count * axis.stride for count, axis in zip(counts, chosen, strict=True))
-        for counts in itertools.product(*turns)
+        for counts in itertools.product(*iterations)
     )
 
 

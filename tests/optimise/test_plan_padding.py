@@ -262,7 +262,7 @@ def test_an_inner_reduce_of_zeros_is_zero(inner: Ops) -> None:
 
 
 def test_an_inner_maximum_that_may_be_of_nothing_is_not_zero() -> None:
-    """The maximum of nothing is MIN, in a padded turn of the loop around it too."""
+    """The maximum of nothing is MIN, in a padded iteration of the loop around it too."""
     extent = build.variable("n", 0, 4)
     value = load(1, i32, (ROWS, LENGTH, extent))
     for inner, is_accepted in ((Ops.MAX, False), (Ops.MUL, False), (Ops.ADD, True)):

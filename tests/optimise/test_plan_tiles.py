@@ -116,7 +116,7 @@ def test_every_tile_agrees_in_every_mode(tile: MatrixTile, mode: int, variant: s
 
 @pytest.mark.parametrize("mode", [1, 2, 3])
 def test_groups_without_a_grid_have_tiles_too(mode: int) -> None:
-    """The groups' axes are loops there: what one turn reads, the next must not overwrite."""
+    """The groups' axes are loops there: what one iteration reads, the next must not overwrite."""
     base = replace(GROUPS, has_grid=False)
     agrees(APPLE, f"TC(0, 0, level 0, mode {mode}) UPCAST(0, 2)", base)
     agrees(APPLE, f"TC(0, 0, level 0, mode {mode}) UNROLL(U, 2)", base)
@@ -176,7 +176,7 @@ def test_the_axes_of_a_plan_on_a_tile() -> None:
         # 16 x 16 of A and 16 x 8 of B, two bytes each.
         ("", 768),
         ("LOCAL(0, 2)", 2 * 768),
-        # Another matrix A for each turn of m, one B for all.
+        # Another matrix A for each iteration of m, one B for all.
         ("UPCAST(0, 2)", 2 * 512 + 256),
         ("UPCAST(1, 2)", 512 + 2 * 256),
         ("UNROLL(U, 2)", 2 * 768),

@@ -123,7 +123,7 @@ def test_the_block_computes_a_product(
 def test_two_parameters_may_be_one_buffer(
     fill: Fill, read: Read, device: str, needs_device: Callable[[str], None]
 ) -> None:
-    """Each turn reads what the turn before has written: nothing may be read ahead."""
+    """Each iteration reads what the iteration before has written: nothing may be read ahead."""
     needs_device(device)
     i = build.counter(number(63), 0, AxisKind.LOOP, INT)
     value = build.load(build.index(build.define_global(1, INT, 64), i))

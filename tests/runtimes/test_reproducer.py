@@ -87,12 +87,12 @@ def test_a_healthy_device_differs_nowhere() -> None:
 
 
 def test_the_first_wrong_node_is_named_with_its_place() -> None:
-    # 3 * 4 and 4 * 3 are 12: of group 1 the turns 0 and 1.
+    # 3 * 4 and 4 * 3 are 12: of group 1 the iterations 0 and 1.
     problem = check(Launch("altered:WrongMul", sum_of_products(), INPUTS), WANTED)
     assert problem == (
         "wrong: element 1: expected 34 (0x00000022), got 36 (0x00000024)\n"
-        "the first node that differs is MUL int32 (LOAD, LOAD) at group x 1, turn 0: 13, 12 by the "
-        "interpreter; 2 of 6 values differ"
+        "the first node that differs is MUL int32 (LOAD, LOAD) at group x 1, iteration 0: "
+        "13, 12 by the interpreter; 2 of 6 values differ"
     )
 
 

@@ -94,7 +94,7 @@ def test_the_interpreter_sees_scratch_that_nothing_has_set(fill: Fill) -> None:
 
 
 def test_scratch_holds_vectors(fill: Fill, read: Read, device: str) -> None:
-    """Four lanes at a time go in, and come out one turn later."""
+    """Four lanes at a time go in, and come out one iteration later."""
     if 4 not in Device[device].capabilities.vector_lanes:
         pytest.skip(f"{device} has no vectors of 4 lanes")
     scratch = build.define_local("scratch", INT, 20)

@@ -311,7 +311,7 @@ def multiplied(name: str, value: UOp) -> UOp:
 
 PICTURE = UOp(Ops.DEFINE_GLOBAL, image(F32, 2, 3), (), SlotArg(1))
 APPLE = "apple_m8n8k8_float32_float32"
-# As many turns as the work-item has a number.
+# As many iterations as the work-item has a number.
 UNEVEN = b.counter(b.special("item", 0, 32, I32), 0, AxisKind.LOOP, I32)
 OTHER = b.counter(3, 1, AxisKind.REDUCE, I32)
 # (rule without its dialect, the offending nodes): both linear dialects refuse them.
@@ -411,7 +411,7 @@ TWELVE = i32(12)
 OPEN_IF = (TWELVE.src and ()) or (i32(4), ITEM, i32(2), IF.src[0], IF)
 
 LANES = b.counter(i32(4), 0, AxisKind.UPCAST, I32)
-TURNS = b.counter(i32(4), 0, AxisKind.UNROLL, I32)
+ITERATIONS = b.counter(i32(4), 0, AxisKind.UNROLL, I32)
 PROGRAMS: list[tuple[str, Callable[[], Graph]]] = [
     *((f"program.{label}", lambda make=make: listed(make())) for label, make in LINEAR),
     ("program.op.1", lambda: (b.sink(),)),
@@ -443,7 +443,7 @@ PROGRAMS: list[tuple[str, Callable[[], Graph]]] = [
     ("program.acc.1", lambda: (ONE, TWELVE, RANGE, ACC, TOTAL, UPDATE, end(RANGE))),
     ("program.acc.2", lambda: (ONE, TWELVE, RANGE, acc(ONE, RANGE), end(RANGE))),
     ("program.range.3", lambda: (i32(4), LANES, end(LANES))),
-    ("program.range.3", lambda: (i32(4), TURNS, end(TURNS))),
+    ("program.range.3", lambda: (i32(4), ITERATIONS, end(ITERATIONS))),
     ("program.barrier.1", lambda: (TWELVE, node(Ops.BARRIER, VOID, TWELVE))),
     ("program.barrier.2", lambda: (*OPEN_IF, BARRIER, end(IF))),
     (
@@ -605,7 +605,7 @@ GOOD: list[tuple[str, Dialect, Graph]] = [
         stored(b.load(at(RANGE, IN), lanes=4), b.mul(RANGE, 4)),
     ),
     (
-        "indexed: two runs of a tile, in a loop that all turn alike",
+        "indexed: two runs of a tile, in a loop that all iterate alike",
         Dialect.INDEXED,
         stored(
             b.gep(multiplied(APPLE, b.cast(b.add(b.special("item", 0, 64, I32), RANGE), F32)), 0),

@@ -73,7 +73,7 @@ def common_shape(stores: Sequence[UOp]) -> Shape:
 
 
 def check_repeated_axes(stores: Sequence[UOp], shape: Shape) -> None:
-    """An output of size 1 is written in the first turn along an axis: there must be one."""
+    """An output of size 1 is written in the first iteration along an axis: there must be one."""
     for store in stores:
         for axis, (size, common) in enumerate(zip(kernel_shape(store.src[0]), shape, strict=True)):
             if isinstance(size, int) and isinstance(common, UOp) and bounds(common)[0] < 1:

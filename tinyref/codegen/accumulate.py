@@ -1,4 +1,4 @@
-"""Reduces become accumulators: a start value, loops, and an update at the end of each turn."""
+"""Reduces become accumulators: a start value, loops, and an update at the end of each iteration."""
 
 from __future__ import annotations
 

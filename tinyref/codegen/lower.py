@@ -154,8 +154,8 @@ class Lowering:
         gate = self.in_launch
         written = axes_of(store.src[0])
         for axis in self.plan.axes:
-            # A smaller output shares the axes of a larger one: only the first turn writes. Of the
-            # work-items that reduce together one writes.
+            # A smaller output shares the axes of a larger one: only the first iteration writes.
+            # Of the work-items that reduce together one writes.
             is_output = self.plan.form.owners[axis.target] == OUTPUT
             is_extra = is_output and axis.target not in written
             if is_extra or axis.kind is AxisKind.GROUP_REDUCE:
@@ -249,7 +249,7 @@ class Lowering:
     def _packed(self, node: UOp) -> UOp:
         """What `node` loads, from a copy in scratch memory that is made before it is used.
 
-        The copy has an element for every turn of the reduce and every lane, neighbours of the
+        The copy has an element for every iteration of the reduce and every lane, neighbours of the
         buffer last, so that vectors stay vectors.
         """
         inside = self.plan.axes_of(node, AxisKind.REDUCE, *LANE_KINDS)
@@ -292,7 +292,7 @@ class Lowering:
         memory = self.define_local(node.dtype, number_of(a.extent for a in (*items, *lanes)))
         place = memory
         if self.is_in_loop(node):
-            # In the next turn nobody may write before all have read what is there now.
+            # In the next iteration nobody may write before all have read what is there now.
             all_have_read = UOp(Ops.BARRIER, dtypes.void, (part,))
             place = UOp(Ops.AFTER, memory.dtype, (memory, all_have_read))
         written = build.store(build.index(place, flat((*items, *lanes), self.counters)), part)

@@ -125,7 +125,7 @@ def _by_memory(lowering: Lowering, use: TileUse, product: UOp) -> UOp:
 def _all_have_read(
     lowering: Lowering, use: TileUse, fragments: Sequence[Sequence[UOp]]
 ) -> tuple[UOp, ...]:
-    """In a loop nobody may write before all have read what the turn before has left."""
+    """In a loop nobody may write before all have read what the iteration before has left."""
     if not _loops(lowering, use) and not lowering.is_in_loop(use.reduce):
         return ()
     elements = [element for fragment in fragments for element in fragment]

@@ -19,7 +19,7 @@ class Fault(Enum):
 
 
 class OrderMattersError(Exception):
-    """Turns of a loop that ran at once meet in memory: the launch starts again turn by turn."""
+    """Iterations of a loop that ran at once meet in memory: the launch starts again one by one."""
 
 
 class SanitizerError(DeviceError):

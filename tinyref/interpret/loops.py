@@ -1,14 +1,14 @@
-"""Loops of the interpreter: turn by turn, or many turns at once as one more axis of lanes.
+"""Loops of the interpreter: one iteration at a time, or many at once as one more axis of lanes.
 
-Turns that do not depend on each other run at once: all of them where the loop holds no accumulator
-from outside, else what is accumulated, and then the accumulator takes the values one after the
-other, in order. What a program computes is the same either way. Turns that meet in memory do
-depend on each other; that shows when they touch one element, as a race does, and then the launch
-starts again turn by turn.
+Iterations that do not depend on each other run at once: all of them where the loop holds no
+accumulator from outside, else what is accumulated, and then the accumulator takes the values one
+after the other, in order. What a program computes is the same either way. Iterations that meet in
+memory do depend on each other; that shows when they touch one element, as a race does, and then
+the launch starts again one by one.
 
-An array that is used in one loop only, as scratch space of each turn, is no such meeting: every
-turn gets a copy of its own (array privatisation: Tu and Padua 1993). It must have been written in
-the same turn where it is read, which shows as well.
+An array that is used in one loop only, as scratch space of each iteration, is no such meeting:
+every iteration gets a copy of its own (array privatisation: Tu and Padua 1993). It must have been
+written in the same iteration where it is read, which shows as well.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ Step = Callable[[Values], None]
 
 MACHINE = 0
 
-# Lanes that run at a time, turns included.
+# Lanes that run at a time, iterations included.
 WIDTH = 1 << 13
-# Elements of scratch arrays that all turns at a time may hold together.
+# Elements of scratch arrays that all iterations at a time may hold together.
 SCRATCH = 1 << 20
-# Below this many turns at a time it is not worth the trouble.
+# Below this many iterations at a time it is not worth the trouble.
 FEWEST = 8
 
 # numpy applies these strictly in order, rounding at each step.
@@ -58,7 +58,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Fold:
-    """An accumulator of a loop whose turns can be computed at once: acc = op(acc, value)."""
+    """An accumulator of a loop whose iterations can be computed at once: acc = op(acc, value)."""
 
     update: UOp
     combined: UOp
@@ -92,7 +92,7 @@ def in_order(op: Ops, dtype: DType) -> np.ufunc | None:
 
 
 def is_independent(block: Block) -> bool:
-    """Whether no turn hands a value to the next but through memory."""
+    """Whether no iteration hands a value to the next but through memory."""
     inside = set(block.nodes)
     return not any(
         node.op is Ops.BARRIER or (node.op is Ops.UPDATE_ACC and node.src[0] not in inside)
@@ -101,7 +101,7 @@ def is_independent(block: Block) -> bool:
 
 
 def folds_of(block: Block) -> list[Fold] | None:
-    """The accumulators of a loop whose turns depend on each other through these folds alone.
+    """The accumulators of a loop whose iterations depend on each other through these folds alone.
 
     None where there is another dependence, or a store or barrier, whose order matters.
     """
@@ -136,9 +136,9 @@ def _fold(update: UOp, users: dict[UOp, list[UOp]]) -> Fold | None:
     return Fold(update, combined, combined.src[0 if is_flipped else 1], is_flipped)
 
 
-def _turns(machine: Machine, limit: Array) -> int:
-    turns = int(np.max(limit)) if np.size(limit) else 0
-    return turns if machine.hooks.loop is None else machine.hooks.loop(turns)
+def _iterations(machine: Machine, limit: Array) -> int:
+    iterations = int(np.max(limit)) if np.size(limit) else 0
+    return iterations if machine.hooks.loop is None else machine.hooks.loop(iterations)
 
 
 def nested(inner: Step) -> Step:
@@ -161,7 +161,7 @@ def nested(inner: Step) -> Step:
 def one_by_one(
     counter: int, bound: int, dtype: np.dtype[Any], body: Sequence[Step], scratch: Sequence[int]
 ) -> Step:
-    """A loop that runs turn by turn; lanes whose bound is reached are masked.
+    """A loop that runs one iteration at a time; lanes whose bound is reached are masked.
 
     scratch: the numbers of the memories that are used in this loop only; it is filled later.
     """
@@ -170,13 +170,13 @@ def one_by_one(
         machine: Machine = values[MACHINE]
         machine.privatise(scratch)
         limit = values[bound]
-        turns = _turns(machine, limit)
+        iterations = _iterations(machine, limit)
         varies = np.size(limit) > 1
         outer = machine.mask
-        for turn in np.arange(max(turns, 0), dtype=dtype):
-            values[counter] = turn
+        for iteration in np.arange(max(iterations, 0), dtype=dtype):
+            values[counter] = iteration
             if varies:
-                inside = turn < limit
+                inside = iteration < limit
                 machine.mask = inside if outer is None else outer & inside
             for inner in body:
                 inner(values)
@@ -186,18 +186,18 @@ def one_by_one(
 
 
 def _blocks(
-    turns: int, lanes: tuple[int, ...], dtype: np.dtype[Any], scratch: int = 0
+    iterations: int, lanes: tuple[int, ...], dtype: np.dtype[Any], scratch: int = 0
 ) -> Sequence[Array]:
-    """The counter of all turns, in blocks with an axis for the turns before those of `lanes`.
+    """The counter of all iterations, in blocks with an axis for them before those of `lanes`.
 
-    scratch: the elements that every turn of every lane has for itself.
+    scratch: the elements that every iteration of every lane has for itself.
     """
     most = min(WIDTH, SCRATCH // scratch) if scratch else WIDTH
     width = max(1, most // max(1, math.prod(lanes)))
     shape = (-1, *(1 for _ in lanes))
     return [
-        np.arange(start, min(start + width, turns), dtype=dtype).reshape(shape)
-        for start in range(0, turns, width)
+        np.arange(start, min(start + width, iterations), dtype=dtype).reshape(shape)
+        for start in range(0, iterations, width)
     ]
 
 
@@ -209,9 +209,9 @@ def all_at_once(
     scratch: Sequence[int],
     otherwise: Step,
 ) -> Step:
-    """A loop of independent turns, each a lane with a number of its own, where that is possible.
+    """A loop of independent iterations, each a lane with a number of its own, where possible.
 
-    It is on a launch of few threads, whose other lanes are all turns of loops. scratch: as of
+    It is on a launch of few threads, whose other lanes are all iterations of loops. scratch: as of
     `one_by_one`.
     """
 
@@ -221,14 +221,14 @@ def all_at_once(
         if not machine.may_widen or np.size(limit) > 1:
             otherwise(values)
             return
-        turns = _turns(machine, limit)
+        iterations = _iterations(machine, limit)
         lanes, items, span = machine.lanes, machine.items, machine.span
         elements = sum(machine.memories[number].size for number in scratch)
-        for block in _blocks(turns, lanes, dtype, elements):
+        for block in _blocks(iterations, lanes, dtype, elements):
             values[counter] = block
             machine.lanes = (block.shape[0], *lanes)
             machine.privatise(scratch)
-            machine.span = span * turns
+            machine.span = span * iterations
             machine.items = block.astype(np.int64) * span + items
             for inner in body:
                 inner(values)
@@ -245,7 +245,7 @@ def folded(
     folds: Sequence[PlacedFold],
     otherwise: Step,
 ) -> Step:
-    """A loop that computes the values of many turns at once and accumulates them in order."""
+    """A loop that computes the values of many iterations at once and accumulates them in order."""
 
     def step(values: Values) -> None:
         machine: Machine = values[MACHINE]
@@ -256,7 +256,7 @@ def folded(
             return
         mask = machine.mask
         before = [values[fold.accumulator] for fold in folds]
-        for block in _blocks(_turns(machine, limit), lanes, dtype):
+        for block in _blocks(_iterations(machine, limit), lanes, dtype):
             values[counter] = block
             machine.lanes = (block.shape[0], *lanes)
             machine.items = broadcast_to(items, machine.lanes)
@@ -264,7 +264,7 @@ def folded(
                 inner(values)
             for fold in folds:
                 rank = len(lanes) + fold.own_axes
-                value = _with_turns(values[fold.value], rank)
+                value = _with_iterations(values[fold.value], rank)
                 values[fold.accumulator] = _accumulate(
                     fold, values[fold.accumulator], value, block.shape[0]
                 )
@@ -278,23 +278,23 @@ def folded(
     return step
 
 
-def _with_turns(value: Array, rank: int) -> Array:
-    """`value` with an axis for the turns before its `rank` other ones, of 1 if none changes it."""
+def _with_iterations(value: Array, rank: int) -> Array:
+    """`value` with an axis for the iterations before its `rank` other ones, of 1 if constant."""
     value = np.asarray(value)
     missing = rank + 1 - value.ndim
     return value if missing <= 0 else value.reshape((1,) * missing + value.shape)
 
 
-def _accumulate(fold: PlacedFold, start: Array, value: Array, turns: int) -> Array:
-    """What `fold` makes of `start` and the values of all turns, in their order."""
+def _accumulate(fold: PlacedFold, start: Array, value: Array, iterations: int) -> Array:
+    """What `fold` makes of `start` and the values of all iterations, in their order."""
     if fold.ufunc is not None:
         dtype = numpy_dtype(fold.dtype.scalar)
         shape = common_shape(np.shape(start), value.shape[1:])
-        rows = np.empty((turns + 1, *shape), dtype)
+        rows = np.empty((iterations + 1, *shape), dtype)
         rows[0] = start
         rows[1:] = value
         return np.asarray(fold.ufunc.accumulate(rows, axis=0, dtype=dtype)[-1])
-    for row in broadcast_to(value, (turns, *value.shape[1:])):
+    for row in broadcast_to(value, (iterations, *value.shape[1:])):
         start = fold.kernel(row, start) if fold.is_flipped else fold.kernel(start, row)
     return start
 

@@ -49,10 +49,10 @@ class Hooks:
     """Ways to break the interpreter on purpose, for simulated devices.
 
     load: sees what was loaded and returns what the program gets. store: returns the access that
-    is carried out, or None to write nothing; it may drop the gate. loop: the number of turns that
-    a RANGE of the given extent takes. grid: the groups launched for the given grid. tile: sees the
-    result of a WMMA as [run, thread, register] and returns what the threads get. special: the scope
-    ("group" or "item"), dimension and values of a launch index; returns what the program gets.
+    is carried out, or None to write nothing; it may drop the gate. loop: the number of iterations
+    that a RANGE of the given extent takes. grid: the groups launched for the given grid. tile: sees
+    the result of a WMMA as [run, thread, register] and returns what the threads get. special: the
+    scope ("group" or "item"), dimension and values of a launch index; returns what programs get.
     Elements outside a memory are dropped when the sanitizer is off.
     """
 
@@ -88,8 +88,8 @@ class Machine:
         self.hooks = hooks
         self.backward = backward
         # The work-items that hold a matrix tile together are known by their order.
-        self.may_turn = True
-        # In a launch of few threads, turns of loops may be lanes; `span` counts their numbers.
+        self.may_iteration = True
+        # In a launch of few threads, iterations of loops may be lanes; `span` counts their numbers.
         self.may_widen = self.group_size == 1 and math.prod(grid) <= MAX_THREADS
         self.span = math.prod(grid)
         # How many loops there are around, and how many have begun or ended within so many.
@@ -120,7 +120,7 @@ class Machine:
                 shape[place] = count
             numbers = np.arange(first, first + count, dtype=np.int64)
             # Where lanes meet in one element, numpy lets the last of them win.
-            if self.backward and (scope == "group" or self.may_turn):
+            if self.backward and (scope == "group" or self.may_iteration):
                 numbers = numbers[::-1]
             self.specials[scope, dim] = numbers.reshape(shape)
         groups = [self.specials["group", dim] for dim in range(3)]
@@ -162,7 +162,7 @@ class Machine:
         self.epoch = self.epoch + mask.astype(np.int64)
 
     def pass_boundary(self) -> None:
-        """A loop begins or ends: within one turn of the loop around it, what was is over.
+        """A loop begins or ends: within one iteration of the loop around it, what was is over.
 
         Between threads nothing ever is.
         """
@@ -186,7 +186,7 @@ class Machine:
     def name_item(self, item: int) -> str:
         """The launch indices of a work-item by its number."""
         if self.may_widen:
-            # Higher numbers are turns of loops.
+            # Higher numbers are iterations of loops.
             item = (item - 1) % math.prod(self.grid) + 1
         group, inside = divmod(item - 1, self.group_size)
         return f"group {_unravel(group, self.grid)} item {_unravel(inside, self.group)}"
@@ -203,7 +203,7 @@ class Memory:
 
     `array` is flat; a local array holds one stretch of `size` elements per running group.
     texels: the rows and columns of an image, which is accessed by pairs of these. copy: the stretch
-    of each turn of the loops around, `depth` of them, where each of these has one for itself.
+    of each iteration of the loops around, `depth` of them, where each of these has one for itself.
     """
 
     def __init__(
@@ -232,7 +232,7 @@ class Memory:
         found.copy = np.arange(copies).reshape(machine.lanes)
         found.depth = machine.depth
         found.is_set = np.zeros(size, np.bool_)
-        found.shadow = Shadow.of_turns(size)
+        found.shadow = Shadow.of_iterations(size)
         return found
 
     def _stretch(self, machine: Machine) -> Array:
@@ -367,7 +367,7 @@ class Memory:
             unset = ~self.is_set[elements]
             if unset.any():
                 if self.copy is not None:
-                    # An earlier turn may have written it.
+                    # An earlier iteration may have written it.
                     raise OrderMattersError
                 first = int(np.flatnonzero(unset)[0])
                 position = int(elements[first]) % max(self.size, 1)

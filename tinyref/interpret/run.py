@@ -95,7 +95,7 @@ class Interpreter:
         self._launch(machine, arrays, bindings)
 
     def _may_widen(self, machine: Machine) -> bool:
-        # A barrier would order the turns of one thread, but not those of another.
+        # A barrier would order the iterations of one thread, but not those of another.
         orders_all = machine.is_alone or not self.translation.has_barriers
         return self.translation.may_widen and orders_all
 
@@ -108,7 +108,7 @@ class Interpreter:
         globals_ = {number: self._global(machine, number, arrays[number]) for number in arrays}
         values = list(self.translation.initial)
         values[MACHINE] = machine
-        machine.may_turn = not self.translation.has_tiles
+        machine.may_iteration = not self.translation.has_tiles
         for place, node in self.translation.variables:
             values[place] = np.full((), value_of(node, bindings), numpy_dtype(node.dtype))
         with np.errstate(all="ignore"):
@@ -178,7 +178,7 @@ class Interpreter:
 
     def _shadow(self, machine: Machine, size: int) -> Shadow:
         if machine.may_widen:
-            return Shadow.of_turns(size)
+            return Shadow.of_iterations(size)
         return Shadow(size, machine.group_size, self.translation.has_barriers)
 
 

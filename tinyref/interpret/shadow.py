@@ -39,8 +39,8 @@ class Shadow:
         self.reader_epoch: Ints | None = None
 
     @classmethod
-    def of_turns(cls, size: int) -> Shadow:
-        """Where turns of loops are the work-items.
+    def of_iterations(cls, size: int) -> Shadow:
+        """Where iterations of loops are the work-items.
 
         They are like items of one group that no barrier separates, but for the beginning and the
         end of a loop.

@@ -69,11 +69,11 @@ class Translation:
         self.has_barriers = Ops.BARRIER in ops
         self.has_tiles = Ops.WMMA in ops
         self._written = {_buffer_of(node.src[0]) for node in uops if node.op is Ops.STORE}
-        # Whether turns of a loop may run as lanes; cleared once they turn out to depend on memory.
+        # Whether iterations of a loop may run as lanes; cleared once they depend on memory.
         self.may_widen = True
         self._blocks = [Block(None)]
         # Of each local memory the loops around all of its accesses, and of each loop those that are
-        # used in its turns only.
+        # used in its iterations only.
         self._loops_around: dict[int, list[UOp]] = {}
         self._scratch: dict[UOp, list[int]] = {}
         for node in uops:

@@ -6,5 +6,5 @@ work-items and lanes.
 
 `normal_form.py` and the modules that it calls simplify the AST, `plan.py` is the plan, `opt.py` one
 optimisation of it, `moves.py` applies one, `heuristics*.py` choose some, `actions.py` lists all for
-a search, `one_hot.py` turns a reduce that only chooses one position into a gated load.
+a search, `one_hot.py` makes a reduce that only chooses one position into a gated load.
 """

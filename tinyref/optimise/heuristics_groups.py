@@ -22,7 +22,7 @@ ACCESS_LANES = 4
 MAX_LANES = 64
 # Outputs that must be left to work-items while an axis is upcast for re-use of what is loaded.
 ENOUGH_OUTPUTS = 1024
-# A masked axis of so few turns is unrolled, so that its masks become constants.
+# A masked axis of so few iterations is unrolled, so that its masks become constants.
 SMALL_AXIS = 7
 MAX_UNROLLED = 32
 MAX_ITEMS = 128

@@ -20,14 +20,14 @@ VECTOR_BYTES = 64
 BLOCK_VECTORS = 16
 # Loads within a reduce run so much more often than what is outside of it.
 REDUCE_WEIGHT = 4
-# Loops of so few turns are unrolled.
+# Loops of so few iterations are unrolled.
 SHORT_LOOP = 4
 # A kernel of so many nodes is not unrolled any further.
 MAX_COPIED = 64
 # The copy of a panel pays from so many uses of each element, and for arrays beyond a small cache.
 PACK_USES = 16
 PACK_BYTES = 32 * 1024
-# Of a reduce of so many operations, so many turns are computed side by side in a heavy kernel.
+# Of a reduce of so many operations, so many iterations are computed side by side in a heavy kernel.
 LONG_CHAIN = 3
 CHAINS = 4
 HEAVY_WORK = 1 << 24
@@ -100,7 +100,7 @@ def _with_reduce_lanes(plan: Plan) -> Plan:
 
 
 def _with_more_sums(plan: Plan, node: UOp, target: int) -> Plan:
-    """Several vectors in each turn of a reduce of much arithmetic, which wait for one another."""
+    """Several vectors in each iteration of a reduce of much arithmetic, to hide its latency."""
     operations = sum(part.op in ALU for part in node.src[0].toposort())
     if operations < LONG_CHAIN or _work(plan) < HEAVY_WORK:
         return plan
@@ -167,7 +167,7 @@ def _number(plan: Plan, target: int) -> int | None:
 
 
 def _extent(plan: Plan, target: int) -> int:
-    """The turns of the global axis of `target`; 1 if there is none, or a symbolic number."""
+    """The iterations of the global axis of `target`; 1 if there is none, or a symbolic number."""
     number = _number(plan, target)
     extent = 1 if number is None else plan.axes[number].extent
     return extent if isinstance(extent, int) else 1
@@ -188,7 +188,7 @@ def _upcast(plan: Plan, target: int, amount: int) -> Plan:
 
 
 def _with_short_loops(plan: Plan) -> Plan:
-    """Innermost loops of few turns unrolled, while the kernel stays small."""
+    """Innermost loops of few iterations unrolled, while the kernel stays small."""
     copies = number_of(axis.extent for axis in plan.axes if axis.kind in LANE_KINDS)
     size = sum(node.op in ALU or node.op is Ops.LOAD for node in plan.nodes)
     while numbers := plan.of_kind(AxisKind.REDUCE):

@@ -203,9 +203,7 @@ def _pad_to(plan: Plan, opt: Opt) -> Plan | str:
     if opt.arg < 2:
         return f"{opt.arg} is no multiple to pad to: accepted are integers from 2"
     if any(other.target == axis.target and other.stride > axis.stride for other in plan.axes):
-        return (
-            f"axis {opt.axis} is the inner part of a cut: more turns would go over positions twice"
-        )
+        return f"axis {opt.axis} is the inner part of a cut: more iterations would repeat positions"
     padded = -(-axis.extent // opt.arg) * opt.arg
     if padded == axis.extent:
         return f"there is nothing to pad: {axis.extent} is a multiple of {opt.arg}"
@@ -223,7 +221,7 @@ def _pad_to(plan: Plan, opt: Opt) -> Plan | str:
 
 
 def _padding_limit_problem(plan: Plan, axis: Axis, padded: int) -> str | None:
-    """Where so many turns of an axis are too much work for what the kernel has to do."""
+    """Where so many iterations of an axis are too much work for what the kernel has to do."""
     size, covered = plan.shape[axis.target], plan.covered(axis.target)
     if (
         not isinstance(size, int)

@@ -44,7 +44,7 @@ ITEM_KINDS = frozenset({AxisKind.LOCAL, AxisKind.GROUP_REDUCE})
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One axis: `extent` turns, each of which moves `stride` positions on AST axis `target`.
+    """One axis: `extent` iterations, each of which moves `stride` positions on AST axis `target`.
 
     `is_fixed` is true for the lanes of a matrix tile, which no other optimisation may cut.
     """
@@ -218,9 +218,9 @@ class Plan:
         return elements * use.tile.dtype_in.itemsize
 
     def fragment_axes(self, use: TileUse, operand: Operand) -> list[Axis]:
-        """The axes outside of the tile for each turn of which A or B is another matrix.
+        """The axes outside of the tile for each iteration of which A or B is another matrix.
 
-        Of the loops one turn is there at a time.
+        Of the loops one iteration is there at a time.
         """
         value = use.a if operand is Operand.A else use.b
         lanes = self.axes_of(value, *LANE_KINDS)
@@ -233,7 +233,7 @@ class Plan:
         return rows * columns * number_of(a.extent for a in self.fragment_axes(use, operand))
 
     def with_axes(self, axes: Iterable[Axis]) -> Plan:
-        """The plan with other axes, sorted by kind; axes of one turn are left out."""
+        """The plan with other axes, sorted by kind; axes of one iteration are left out."""
         kept = [axis for axis in axes if isinstance(axis.extent, UOp) or axis.extent != 1]
         # The threads of a tile are neighbours, so they count fastest.
         kept.sort(key=lambda axis: (KIND_ORDER.index(axis.kind), axis.is_fixed))

@@ -41,7 +41,7 @@ class Access:
         return self.node.src[1].dtype.itemsize if self.is_store else self.node.dtype.itemsize
 
     def step(self, axis: Axis) -> int | None:
-        """By how many elements it moves with one turn of `axis`; None where that varies."""
+        """By how many elements it moves with one iteration of `axis`; None where that varies."""
         if axis.target not in self.moves:
             return 0
         stride = self.strides[axis.target]

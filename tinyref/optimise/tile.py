@@ -1,7 +1,7 @@
 """Matrix tiles in plans: which sums of products fit a tile, and the axes that it brings.
 
-The lanes of a tile are axes of two turns each, one for every bit of the numbers of its threads and
-registers, laid out as those of C. They cannot be cut further.
+The lanes of a tile are axes of two iterations each, one for every bit of the numbers of its threads
+and registers, laid out as those of C. They cannot be cut further.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ def _suffix(dtype: DType) -> str:
     return scalar if dtype.lanes == 1 else f"v{dtype.lanes}{scalar}"
 
 
-def _has_a_turn(opened: UOp) -> bool:
+def _has_a_iteration(opened: UOp) -> bool:
     """Whether the loop of a RANGE certainly runs at least once."""
     return bounds(opened.src[0])[0] > 0
 
@@ -261,13 +261,13 @@ class _Function:
         return name
 
     def open_range(self, node: UOp) -> str:
-        """The head of a loop; one that certainly has a first turn tests only at its end."""
+        """The head of a loop; one that certainly has a first iteration tests only at its end."""
         name = self.fresh("i")
         kind = value_type(node.dtype)
         bound = self.value(node.src[0])
         label = name[1:]
         before = self.block
-        if _has_a_turn(node):
+        if _has_a_iteration(node):
             self.lines.append(f"  br label %{label}.body")
             self.start_block(f"{label}.body")
             self.lines.append(
@@ -293,7 +293,7 @@ class _Function:
         self.start_block(f"{label}.latch")
         # The counter is below its bound: one more fits in its type.
         self.lines.append(f"  {name}.next = add nuw nsw {kind} {name}, 1")
-        if _has_a_turn(opened):
+        if _has_a_iteration(opened):
             self.lines += [
                 f"  {name}.more = icmp slt {kind} {name}.next, {self.value(opened.src[0])}",
                 f"  br i1 {name}.more, label %{label}.body, label %{label}.exit",

@@ -1,7 +1,7 @@
 """The first node of a program whose value on a device is not that of the interpreter.
 
-One node after the other is stored as well, for every work-item and every turn of the loops around
-it: the program with that store more runs on the device and on the interpreter.
+One node after the other is stored as well, for every work-item and every iteration of the loops
+around it: the program with that store more runs on the device and on the interpreter.
 """
 
 from __future__ import annotations
@@ -190,7 +190,10 @@ def _trace(
 ) -> _Traced | None:
     """The program with a store of its node at `place`; None where that has too many values."""
     node = program.uops[place]
-    axes = [*_launch_axes(program, bindings), *((loop, _turns(loop, bindings)) for loop in loops)]
+    axes = [
+        *_launch_axes(program, bindings),
+        *((loop, _iterations(loop, bindings)) for loop in loops),
+    ]
     if node.op is Ops.SPECIAL:
         # By itself: another launch index that is wrong would be taken for this one.
         axes = [(axis, extent) for axis, extent in axes if axis is node]
@@ -224,14 +227,14 @@ def _special(program: Program, scope: str, dim: int, extent: int) -> UOp:
     return build.special(scope, dim, extent, dtypes.int32)
 
 
-def _turns(loop: UOp, bindings: Mapping[str, int]) -> int:
+def _iterations(loop: UOp, bindings: Mapping[str, int]) -> int:
     return value_of(loop.src[0], bindings)
 
 
 def _axis_name(axis: UOp) -> str:
     if isinstance(axis.arg, SpecialArg):
         return f"{axis.arg.scope} {'xyz'[axis.arg.dim]}"
-    return "turn"
+    return "iteration"
 
 
 def _stores(memory: UOp, node: UOp, axes: Sequence[tuple[UOp, int]]) -> list[UOp]:

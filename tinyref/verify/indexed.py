@@ -170,4 +170,4 @@ def tile_meets_all_items(node: UOp, graph: Graph, _: int) -> Finding:
     uneven = frozenset(each for each in _open(node) if differs_by_item(each.src[0]))
     if not uneven:
         return None
-    return "loops that all work-items turn alike", f"a WMMA with {_numbers(uneven)}"
+    return "loops that all work-items iterate alike", f"a WMMA with {_numbers(uneven)}"

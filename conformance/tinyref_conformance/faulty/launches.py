@@ -67,7 +67,7 @@ def _at_least_once(extent: int) -> int:
 
 
 class EmptyLoop(_Unchecked):
-    """Runs a loop of no turns once, and all other loops as often as it should."""
+    """Runs a loop of no iterations once, and all other loops as often as it should."""
 
     @property
     def hooks(self) -> Hooks:

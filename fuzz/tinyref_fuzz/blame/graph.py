@@ -1,8 +1,8 @@
 """The value of an indexed kernel, without an order of its nodes: every counter is a numpy axis.
 
 A node's value is an array that broadcasts over the axes it depends on, vectors have their lanes as
-a last axis more. A REDUCE is a reduction over axes, local memory is one array for each turn of the
-loops around it. Nothing is shared with the passes that follow lowering, nor with the interpreter.
+a last axis more. A REDUCE is a reduction over axes, local memory is one array for each iteration of
+the loops around it. Nothing is shared with the passes after lowering, nor with the interpreter.
 Graphs before accumulation are taken; `order` makes programs of those after it.
 """
 
@@ -525,11 +525,11 @@ class _Evaluator:
                 return
 
     def _check_loops(self) -> None:
-        """In a loop nobody may write before all have read what the turn before has left."""
+        """In a loop nobody may write before all have read what the iteration before has left."""
         for store in self.shared:
             waits = place_of(store).waits
             around = {each for each in loops_around(store) if self.extents.get(each, 0) > 1}
-            # The loops that are over when the memory is read turn without barriers.
+            # The loops that are over when the memory is read iterate without barriers.
             needed = {each for each in around if not is_lane(each)}
             ready: set[UOp] = set()
             for barrier in toposort(waits):

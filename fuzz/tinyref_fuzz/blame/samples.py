@@ -43,7 +43,7 @@ class Samples:
         self.buffers = buffers
         self.bindings = bindings
         self.found: dict[UOp, Sample] = {}
-        # Whether a counter turns no time: then nothing can be decided.
+        # Whether a counter has no iteration: then nothing can be decided.
         self.is_empty = False
 
     def of(self, root: UOp) -> Sample:

@@ -18,7 +18,7 @@ MUTANTS = (
         name="no-leading-barrier-in-loop",
         old="        if self.is_in_loop(node):",
         new="        if self.is_in_loop(node) and not shared:",
-        resembles="the next turn wrote partial results before all had read those of the last",
+        resembles="the next iteration wrote partial results before all had read those of the last",
     ),
     _mutant(
         name="leading-barrier-waits-for-nothing",
@@ -85,7 +85,7 @@ MUTANTS = (
         module=_TILE,
         old="    ready = _all_have_read(lowering, use, fragments)\n",
         new="    ready = _all_have_read(lowering, use, fragments)[1:]\n",
-        resembles="the next turn along k overwrote fragments that others were still to read",
+        resembles="the next iteration along k overwrote fragments that others were still to read",
         causes=("TC",),
     ),
     _mutant(

@@ -147,8 +147,8 @@ REDUCES = (
     _reduce(
         name="constant-term-once",
         module=_COPIES,
-        old="            turns[number] += [copy] * times\n",
-        new="            turns[number] += [copy]\n",
+        old="            iterations[number] += [copy] * times\n",
+        new="            iterations[number] += [copy]\n",
         resembles="a term that is the same in every lane of an unrolled sum was added once",
     ),
     _reduce(

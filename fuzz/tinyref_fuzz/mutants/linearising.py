@@ -37,7 +37,7 @@ ACCUMULATORS = (
         old="            found[item] = self.ranges[scope.bit_length() - 1] if scope else BODY",
         new="            found[item] = self.ranges[scope.bit_length() - 1] "
         "if scope and item in self.bit else BODY",
-        resembles="a sum in a loop was started once before it, not in every turn",
+        resembles="a sum in a loop was started once before it, not in every iteration",
         stages=("linearise", "optimise"),
     ),
 )

@@ -182,7 +182,7 @@ LAUNCHES = (
         "                if isinstance(extent, UOp):\n"
         "                    extent = build.add(extent, -1)\n"
         "                self.counters[axis] = self.range(extent, kind)",
-        resembles="a loop of symbolic length stopped one turn early",
+        resembles="a loop of symbolic length stopped one iteration early",
         device="PYTHON",
     ),
 )

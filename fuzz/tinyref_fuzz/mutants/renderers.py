@@ -99,7 +99,7 @@ LLVM = (
         "loop bound off by one",
         "more = icmp slt {kind} {name}.next, {self.value(opened.src[0])}",
         "more = icmp sle {kind} {name}.next, {self.value(opened.src[0])}",
-        "a loop that tests at its end went one turn too far",
+        "a loop that tests at its end went one iteration too far",
     ),
     _llvm(
         "llvm-max-is-min",

@@ -100,7 +100,7 @@ def _sized_checks(
 
 
 def _element_checks(dtype: DType) -> list[Check]:
-    """Every element has a launch index or a turn of a loop of its own, whatever the size."""
+    """Every element has a launch index or an iteration of a loop of its own, whatever the size."""
     is_number = dtype in (*dtypes.ints, *dtypes.floats)
     added = _sized_checks(_add, dtype, SIZES, "add") if is_number else []
     return [

@@ -237,7 +237,7 @@ _GROUP = (
         "group.nested_inner",
         "nested",
         (
-            # The group meets again for every turn of the outer loop: a barrier before re-use.
+            # The group meets again for every iteration of the outer loop: a barrier before re-use.
             ("GROUP(2, 4)", "global 4, group_reduce 4, reduce 6, reduce 2"),
             ("GROUP(2, 8)", "global 4, group_reduce 8, reduce 6"),
         ),

@@ -152,7 +152,7 @@ def _nested_loops(case_id: str, device: DeviceUnderTest) -> Measurement:
 
 
 def _empty_loop(case_id: str, device: DeviceUnderTest) -> Measurement:
-    """A loop of no turns leaves the start value."""
+    """A loop of no iterations leaves the start value."""
     out = build.define_global(0, INT, 1)
     k = loop(0, 0)
     total = accumulator("total", build.const(INT, 41))
@@ -418,7 +418,7 @@ def rows() -> Iterator[Row]:
     )
     yield make_row(
         "kernel.program.loop",
-        "Loops nest, accumulators start again, a loop of no turns does nothing, a branch skips.",
+        "Loops nest, accumulators start again, an empty loop does nothing, a branch skips.",
         ("kernel.range", "kernel.accumulator", "kernel.if"),
         Rung.LOOP,
         "RANGE",

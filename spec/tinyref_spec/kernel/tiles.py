@@ -35,21 +35,21 @@ _SMALL, _WIDE = (-2, 3), (9, 16)
 
 @dataclass(frozen=True)
 class Form:
-    """How a product is launched: `groups` groups of `runs` runs each, in loops of `turns`.
+    """How a product is launched: `groups` groups of `runs` runs each, in loops of `iterations`.
 
     values: the integers that A, B and C hold, from the first up to the second.
     """
 
     groups: int = 1
     runs: int = 1
-    turns: int = 1
+    iterations: int = 1
     values: tuple[int, int] = _SMALL
 
 
 FORMS: dict[str, Form] = {
     "product": Form(),
     "runs": Form(groups=3, runs=2),
-    "loop": Form(groups=2, turns=4),
+    "loop": Form(groups=2, iterations=4),
     "wide": Form(values=_WIDE),
 }
 
@@ -57,7 +57,8 @@ FORMS: dict[str, Form] = {
 class TileProgram:
     """The program of a tile and a form, in which every run has matrices of its own.
 
-    Slot 0 is D, slots 1 to 3 are A, B and C, each [run, turn, row, column] without turns for C.
+    Slot 0 is D, slots 1 to 3 are A, B and C, each [run, iteration, row, column], C less
+    the iterations.
     """
 
     def __init__(self, tile: MatrixTile, form: Form) -> None:
@@ -71,19 +72,19 @@ class TileProgram:
 
     def shape(self, operand: Operand) -> tuple[int, ...]:
         """The shape of what the buffer of an operand holds."""
-        turns = () if operand is Operand.C else (self.form.turns,)
-        return (self.all_runs, *turns, *self.tile.shape(operand))
+        iterations = () if operand is Operand.C else (self.form.iterations,)
+        return (self.all_runs, *iterations, *self.tile.shape(operand))
 
     def _memory(self, operand: Operand, slot: int) -> UOp:
         size = int(np.prod(self.shape(operand)))
         return build.define_global(slot, self.tile.dtype(operand), size)
 
-    def _addresses(self, operand: Operand, slot: int, turn: UOp | int = 0) -> list[UOp]:
+    def _addresses(self, operand: Operand, slot: int, iteration: UOp | int = 0) -> list[UOp]:
         """Where the elements stand that a work-item holds, register by register."""
         rows, columns = self.tile.shape(operand)
         matrix = self.run
         if operand is not Operand.C:
-            matrix = build.add(build.mul(matrix, self.form.turns), turn)
+            matrix = build.add(build.mul(matrix, self.form.iterations), iteration)
         start = build.mul(matrix, rows * columns)
         found = []
         for register in range(self.tile.layout(operand).registers):
@@ -93,12 +94,12 @@ class TileProgram:
             found.append(programs.at(memory, build.add(start, inside)))
         return found
 
-    def _fragment(self, operand: Operand, turn: UOp | int = 0) -> UOp:
-        loads = [build.load(each) for each in self._addresses(operand, _SLOTS[operand], turn)]
+    def _fragment(self, operand: Operand, iteration: UOp | int = 0) -> UOp:
+        loads = [build.load(each) for each in self._addresses(operand, _SLOTS[operand], iteration)]
         return build.vectorize(*loads) if len(loads) > 1 else loads[0]
 
-    def _wmma(self, turn: UOp | int, start: UOp) -> UOp:
-        a, b = (self._fragment(operand, turn) for operand in (Operand.A, Operand.B))
+    def _wmma(self, iteration: UOp | int, start: UOp) -> UOp:
+        a, b = (self._fragment(operand, iteration) for operand in (Operand.A, Operand.B))
         return UOp(Ops.WMMA, start.dtype, (a, b, start), TileArg(self.tile))
 
     def _stores(self, result: UOp) -> list[UOp]:
@@ -111,13 +112,15 @@ class TileProgram:
         """Load, multiply, store, in straight line or with a loop between."""
         start = self._fragment(Operand.C)
         launch = {"grid": (self.form.groups, 1, 1), "group": (self.size, 1, 1)}
-        if self.form.turns == 1:
+        if self.form.iterations == 1:
             return programs.program("tile", *self._stores(self._wmma(0, start)), **launch)
-        turn = programs.loop(self.form.turns, 0)
+        iteration = programs.loop(self.form.iterations, 0)
         total = programs.accumulator("total", start)
-        new = programs.update(total, self._wmma(turn, total))
+        new = programs.update(total, self._wmma(iteration, total))
         stores = self._stores(new)
-        return programs.program("tile", total, turn, new, programs.close(turn), *stores, **launch)
+        return programs.program(
+            "tile", total, iteration, new, programs.close(iteration), *stores, **launch
+        )
 
     def inputs(self) -> list[Array]:
         """A, B and C."""

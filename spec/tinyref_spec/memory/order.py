@@ -30,33 +30,35 @@ WORD = dtypes.uint32
 FACTOR, STEP = 1664525, 1013904223
 # A launch that takes so long differs measurably from one that takes no time.
 LONG_SECONDS = 0.03
-FIRST_TURNS = 256
-MAX_TURNS = 1 << 28
+FIRST_ITERATIONS = 256
+MAX_ITERATIONS = 1 << 28
 ATTEMPTS = 5
 LAUNCHES = 20
 
 
-def after_turns(start: int, turns: int) -> int:
-    """The number that `turns` steps of the generator make of `start`, without taking them."""
+def after_iterations(start: int, iterations: int) -> int:
+    """The number that `iterations` steps of the generator make of `start`, without taking them."""
     factor, step, total_factor, total_step = FACTOR, STEP, 1, 0
-    while turns:
-        if turns & 1:
+    while iterations:
+        if iterations & 1:
             total_factor, total_step = total_factor * factor, total_step * factor + step
         factor, step = factor * factor, step * factor + step
         factor, step = factor % 2**32, step % 2**32
         total_factor, total_step = total_factor % 2**32, total_step % 2**32
-        turns >>= 1
+        iterations >>= 1
     return (total_factor * start + total_step) % 2**32
 
 
-def chain(turns: int) -> Program:
-    """out[0] = the number that `turns` steps make of in[0], one after the other."""
+def chain(iterations: int) -> Program:
+    """out[0] = the number that `iterations` steps make of in[0], one after the other."""
     out, start = build.define_global(0, WORD, 1), build.define_global(1, WORD, 1)
-    turn = programs.loop(turns, 0)
+    iteration = programs.loop(iterations, 0)
     number = programs.accumulator("number", build.load(programs.at(start, 0)))
     new = programs.update(number, build.add(build.mul(number, FACTOR), STEP))
     final = build.store(programs.at(out, 0), number)
-    return programs.program(f"chain{turns}", number, turn, new, programs.close(turn), final)
+    return programs.program(
+        f"chain{iterations}", number, iteration, new, programs.close(iteration), final
+    )
 
 
 def word(device: str, value: int) -> Buffer:
@@ -71,23 +73,23 @@ def number_in(buffer: Buffer) -> int:
 
 @dataclass
 class Work:
-    """A kernel whose launch takes about `LONG_SECONDS`, and the number of its turns."""
+    """A kernel whose launch takes about `LONG_SECONDS`, and the number of its iterations."""
 
     kernel: Kernel
-    turns: int
+    iterations: int
     seconds: float
 
 
 def long_work(device: DeviceUnderTest) -> Work:
-    """Doubles the turns until a launch and the copy of its result take `LONG_SECONDS`."""
-    turns = FIRST_TURNS
+    """Doubles the iterations until a launch and the copy of its result take `LONG_SECONDS`."""
+    iterations = FIRST_ITERATIONS
     while True:
-        kernel = compile_program(device.name, chain(turns))
+        kernel = compile_program(device.name, chain(iterations))
         seconds = min(_seconds_of(device, kernel) for _ in range(2))
-        if seconds >= LONG_SECONDS or turns >= MAX_TURNS:
-            return Work(kernel, turns, seconds)
+        if seconds >= LONG_SECONDS or iterations >= MAX_ITERATIONS:
+            return Work(kernel, iterations, seconds)
         grown = 2.0 * LONG_SECONDS / max(seconds, LONG_SECONDS / 64)
-        turns = min(MAX_TURNS, turns * max(2, int(grown)))
+        iterations = min(MAX_ITERATIONS, iterations * max(2, int(grown)))
 
 
 def _seconds_of(device: DeviceUnderTest, kernel: Kernel) -> float:
@@ -110,18 +112,20 @@ Act = Callable[[DeviceUnderTest, Work], Measurement]
 def _copy_after_launch(device: DeviceUnderTest, work: Work) -> Measurement:
     out, start = word(device.name, 0), word(device.name, 5)
     work.kernel([out, start])
-    return _judge_order(number_in(out), after_turns(5, work.turns), "copied out after a launch")
+    return _judge_order(
+        number_in(out), after_iterations(5, work.iterations), "copied out after a launch"
+    )
 
 
 def _launch_after_launch(device: DeviceUnderTest, work: Work) -> Measurement:
     """Each launch reads what the one before wrote."""
     one, other = word(device.name, 3), word(device.name, 0)
-    short = compile_program(device.name, chain(FIRST_TURNS))
+    short = compile_program(device.name, chain(FIRST_ITERATIONS))
     work.kernel([other, one])
     for _ in range(LAUNCHES):
         short([one, other])
         one, other = other, one
-    wanted = after_turns(3, work.turns + LAUNCHES * FIRST_TURNS)
+    wanted = after_iterations(3, work.iterations + LAUNCHES * FIRST_ITERATIONS)
     return _judge_order(number_in(other), wanted, f"after {LAUNCHES + 1} launches in a row")
 
 
@@ -132,7 +136,7 @@ def _copy_in_after_launch(device: DeviceUnderTest, work: Work) -> Measurement:
     work.kernel([out, middle])
     middle.copy_in(np.array([1], np.uint32).data)
     start.copy_in(np.array([1], np.uint32).data)
-    wanted = after_turns(9, 2 * work.turns)
+    wanted = after_iterations(9, 2 * work.iterations)
     found = _judge_order(number_in(out), wanted, "copied in after a launch that read the old value")
     return found if not found.passed else _judge_order(number_in(middle), 1, "what was copied in")
 
@@ -143,7 +147,9 @@ def _free_after_launch(device: DeviceUnderTest, work: Work) -> Measurement:
     work.kernel([out, start])
     del start
     others = [word(device.name, 1) for _ in range(64)]
-    found = _judge_order(number_in(out), after_turns(11, work.turns), "freed after a launch")
+    found = _judge_order(
+        number_in(out), after_iterations(11, work.iterations), "freed after a launch"
+    )
     spoiled = [other for other in others if number_in(other) != 1]
     return found if not spoiled else Measurement(False, "a launch wrote to new memory", compared=1)
 
@@ -175,7 +181,9 @@ def _finishes(
         out, start = word(device.name, 0), word(device.name, 13)
         problem = launch(device, work.kernel, [out, start])
         begin = time.perf_counter()
-        found = _judge_order(number_in(out), after_turns(13, work.turns), "after it was done")
+        found = _judge_order(
+            number_in(out), after_iterations(13, work.iterations), "after it was done"
+        )
         shares.append((time.perf_counter() - begin) / work.seconds)
         if not found.passed:
             return found
@@ -194,7 +202,7 @@ def _seconds(device: DeviceUnderTest, work: Work) -> Measurement:
 
     They leave out what is not the launch, so the least of a few attempts counts.
     """
-    short = compile_program(device.name, chain(max(1, work.turns // 16)))
+    short = compile_program(device.name, chain(max(1, work.iterations // 16)))
     reported, taken = _reported_and_measured(device, work.kernel)
     brief, _ = _reported_and_measured(device, short)
     for seconds in (reported, brief):

@@ -241,7 +241,7 @@ def _after(node: UOp, src: tuple[UOp, ...], emulated: frozenset[DType]) -> UOp:
 
 
 def _waits(node: UOp, src: tuple[UOp, ...], emulated: frozenset[DType]) -> UOp:
-    """A barrier that comes after a value: the next turn of a loop writes over what gave it."""
+    """A barrier that comes after a value: the next iteration of a loop writes over what gave it."""
     return node.replace(src=src)
 
 

@@ -129,17 +129,17 @@ class Expansion:
         mask, reduced = self.masks[value], self.dependence.union(ranges)
         lanes = self.numbering.lanes(mask)
         whole = mask | reduced
-        # Every lane of a vector range is one more turn for a value that does not depend on it.
+        # Every lane of a vector range is one more iteration for a value that does not depend on it.
         times = self.numbering.lanes(reduced & ~mask)
-        turns: list[list[UOp]] = [[] for _ in self.numbering.assignments(self.masks[node])]
+        iterations: list[list[UOp]] = [[] for _ in self.numbering.assignments(self.masks[node])]
         copies = self._column(value, whole, lanes)
         for number, copy in zip(
             self.numbering.projection(whole, self.masks[node]), copies, strict=True
         ):
-            turns[number] += [copy] * times
+            iterations[number] += [copy] * times
         goes_over_lanes = self._lanes(node) < lanes
         totals = []
-        for values in turns:
+        for values in iterations:
             total = combine(op, values)
             is_loop = bool(loops) or not reduced
             if is_loop:

@@ -32,7 +32,7 @@ class Needs:
     accumulator counts as its DEFINE_ACC. Of items: registers, how many it takes to compute one
     from what stands in its block, none for a gate; addresses, those that are part of one, which
     take no registers of the kind that is scarce; turns_over, how many accumulators one reads for
-    the last time in a turn, negative for an update, after which there is one more.
+    the last time in an iteration, negative for an update, after which there is one more.
     """
 
     def __init__(self, items: KernelItems, blocks: Blocks) -> None:

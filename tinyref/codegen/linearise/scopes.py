@@ -15,7 +15,7 @@ from tinyref.uops.payload import RangeArg
 
 # The block of what stands in no loop.
 BODY = -1
-# What fixes how loops nest: where these happen, they do once a turn.
+# What fixes how loops nest: where these happen, they do once an iteration.
 _DOES = frozenset({Ops.STORE, Ops.UPDATE_ACC, Ops.BARRIER})
 _COUNTED = _DOES | {Ops.RANGE}
 _OPENS = frozenset({Ops.RANGE, Ops.DEFINE_ACC})
