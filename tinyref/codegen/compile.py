@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from tinyref import config
-from tinyref.algebra.kernel_shape import output_shape, reduced_sizes
+from tinyref.algebra.kernel_shape import is_one, output_shape, reduced_sizes
 from tinyref.algebra.rewrite import listeners
 from tinyref.algebra.simplify import simplify
 from tinyref.codegen.accumulate import accumulate
@@ -127,15 +127,11 @@ def kernel_name(ast: UOp) -> str:
 
     The prefix is r for a kernel with a reduce, else e; a symbolic size gives its variables.
     """
-    sizes = [_size_text(size) for size in output_shape(ast) if not _is_one(size)]
+    sizes = [_size_text(size) for size in output_shape(ast) if not is_one(size)]
     reduces = [node for node in fold_ranges(ast).toposort() if node.op is Ops.REDUCE]
     inner = [_size_text(size) for node in reduces for size in reduced_sizes(node)]
     # A kernel with many reduces over the same axes would have a name without end.
     return "_".join(["r" if reduces else "e", *sizes, *inner[:4]])
-
-
-def _is_one(size: sint) -> bool:
-    return isinstance(size, int) and size == 1
 
 
 def _size_text(size: sint) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from tinyref import config
 from tinyref.optimise.opt import OPTS, Argument, Opt, OptOp, OptSpec
-from tinyref.optimise.plan import LANE_KINDS, Plan, number_of
+from tinyref.optimise.plan import Plan
 from tinyref.optimise.strides import accesses
 from tinyref.optimise.tile import exact_tiles
 
@@ -21,8 +21,7 @@ def actions(plan: Plan) -> list[Plan]:
         reached = plan.legal(opt)
         if reached is None:
             continue
-        copies = number_of(axis.extent for axis in reached.axes if axis.kind in LANE_KINDS)
-        if copies <= MAX_COPIES:
+        if reached.lanes <= MAX_COPIES:
             found.setdefault(identity(reached), reached)
     return list(found.values())[1:]
 

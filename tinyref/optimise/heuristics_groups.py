@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tinyref import config
 from tinyref.optimise.opt import Opt, OptOp
-from tinyref.optimise.plan import LANE_KINDS, Axis, Plan, number_of
+from tinyref.optimise.plan import Axis, Plan, number_of
 from tinyref.optimise.strides import Access, accesses
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import AxisKind, ReduceArg
@@ -50,16 +50,8 @@ def optimised_for_groups(plan: Plan) -> Plan:
     return _with_items(plan)
 
 
-def _lanes(plan: Plan) -> int:
-    return number_of(axis.extent for axis in plan.axes if axis.kind in LANE_KINDS)
-
-
 def _outputs(plan: Plan) -> int:
     return number_of(plan.extents(AxisKind.GLOBAL))
-
-
-def _divides(axis: Axis, amount: int) -> bool:
-    return isinstance(axis.extent, int) and axis.extent % amount == 0
 
 
 def _all_of(plan: Plan, opts: Sequence[Opt]) -> Plan | None:
@@ -82,12 +74,13 @@ def _on_tile(plan: Plan) -> Plan | None:
     if found is None or found.tile is None:
         return None
     for target in found.tile.targets[:2]:
-        for number in found.of_kind(AxisKind.GLOBAL):
-            axis = found.axes[number]
-            amount = next((each for each in TILES_OF_RUN if _divides(axis, each)), 0)
-            if axis.target == target and amount:
-                found = found.legal(Opt(OptOp.UPCAST, number, amount)) or found
-                break
+        number = found.number_along(target)
+        if number is None:
+            continue
+        axis = found.axes[number]
+        amount = next((each for each in TILES_OF_RUN if axis.is_divisible(each)), 0)
+        if amount:
+            found = found.cut_lanes(number, amount)
     return found
 
 
@@ -108,7 +101,7 @@ def _matvec(plan: Plan) -> Plan | None:
     share, group_rows, item_rows = MATVEC
     if len(loads) != 2 or len(matrices) != 1 or len(vectors) != 1 or _outputs(plan) > FEW_OUTPUTS:
         return None
-    if not _divides(inner, share) or not _divides(rows, group_rows * item_rows):
+    if not inner.is_divisible(share) or not rows.is_divisible(group_rows * item_rows):
         return None
     opts = (
         Opt(OptOp.GROUP, reduces[0], share),
@@ -141,11 +134,11 @@ def _with_unrolled_reduce(plan: Plan) -> Plan:
     extent = plan.axes[numbers[-1]].extent
     if not isinstance(extent, int):
         return plan
-    room = MAX_LANES // _lanes(plan)
+    room = MAX_LANES // plan.lanes
     if extent <= min(MAX_UNROLLED, room):
-        return plan.legal(Opt(OptOp.UNROLL, numbers[-1], 0)) or plan
-    if room >= ACCESS_LANES and not any(axis.kind is AxisKind.UNROLL for axis in plan.axes):
-        return plan.legal(Opt(OptOp.UNROLL, numbers[-1], ACCESS_LANES)) or plan
+        return plan.cut_lanes(numbers[-1], 0)
+    if room >= ACCESS_LANES and not plan.of_kind(AxisKind.UNROLL):
+        return plan.cut_lanes(numbers[-1], ACCESS_LANES)
     return plan
 
 
@@ -162,11 +155,9 @@ def _with_wide_accesses(plan: Plan) -> Plan:
             for number in plan.of_kind(AxisKind.GLOBAL, AxisKind.REDUCE)
             if access.is_unit(plan.axes[number])
         ]
-        if not units or access.is_masked or _lanes(plan) * ACCESS_LANES > MAX_LANES:
+        if not units or access.is_masked or plan.lanes * ACCESS_LANES > MAX_LANES:
             continue
-        is_output = plan.axes[units[-1]].kind is AxisKind.GLOBAL
-        op = OptOp.UPCAST if is_output else OptOp.UNROLL
-        plan = plan.legal(Opt(op, units[-1], ACCESS_LANES)) or plan
+        plan = plan.cut_lanes(units[-1], ACCESS_LANES)
     return plan
 
 
@@ -177,8 +168,8 @@ def _with_masked_axes(plan: Plan) -> Plan:
         axis = plan.axes[number]
         if axis.target not in masked or not isinstance(axis.extent, int):
             continue
-        if axis.extent <= SMALL_AXIS and axis.extent * _lanes(plan) <= MAX_LANES:
-            plan = plan.legal(Opt(OptOp.UPCAST, number, 0)) or plan
+        if axis.extent <= SMALL_AXIS and axis.extent * plan.lanes <= MAX_LANES:
+            plan = plan.cut_lanes(number, 0)
     return plan
 
 
@@ -193,11 +184,12 @@ def _with_reuse(plan: Plan) -> Plan:
             if number >= len(plan.axes) or plan.axes[number].kind is not AxisKind.GLOBAL:
                 continue
             axis = plan.axes[number]
-            if axis.target in upcast or not _is_reused(axis, found) or not _divides(axis, amount):
+            is_new = axis.target not in upcast and axis.is_divisible(amount)
+            if not is_new or not _is_reused(axis, found):
                 continue
-            if _outputs(plan) // amount < ENOUGH_OUTPUTS or _lanes(plan) * amount > MAX_LANES:
+            if _outputs(plan) // amount < ENOUGH_OUTPUTS or plan.lanes * amount > MAX_LANES:
                 continue
-            plan = plan.legal(Opt(OptOp.UPCAST, number, amount)) or plan
+            plan = plan.cut_lanes(number, amount)
             upcast.add(axis.target)
     return plan
 
@@ -220,10 +212,12 @@ def _with_items(plan: Plan) -> Plan:
     numbers.sort(key=lambda number: (not _is_reused(plan.axes[number], found), -number))
     for target in [plan.axes[number].target for number in numbers]:
         room = MAX_ITEMS // plan.group_size
-        number = next(n for n in plan.of_kind(AxisKind.GLOBAL) if plan.axes[n].target == target)
+        number = plan.number_along(target)
+        if number is None:
+            continue
         axis = plan.axes[number]
-        amounts = (each for each in ITEM_AMOUNTS if each <= room and _divides(axis, each))
+        amounts = (each for each in ITEM_AMOUNTS if each <= room and axis.is_divisible(each))
         amount = next(amounts, 1)
         if amount > 1:
-            plan = plan.legal(Opt(OptOp.LOCAL, number, amount)) or plan
+            plan = plan.apply_if_legal(Opt(OptOp.LOCAL, number, amount))
     return plan

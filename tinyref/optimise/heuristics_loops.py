@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tinyref.optimise.opt import Opt, OptOp
-from tinyref.optimise.plan import LANE_KINDS, Axis, Plan, axes_of, number_of
+from tinyref.optimise.plan import Axis, Plan, axes_of, number_of
 from tinyref.optimise.strides import Access, accesses, reduce_axes
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
@@ -49,10 +49,8 @@ def optimised_for_loops(plan: Plan) -> Plan:
 
 def _lanes(plan: Plan, axis: Axis, found: Iterable[Access]) -> int:
     """The widest vector whose lanes divide the axis; 1 for none."""
-    if not isinstance(axis.extent, int):
-        return 1
     widest = VECTOR_BYTES // max((access.itemsize for access in found), default=VECTOR_BYTES)
-    fitting = [n for n in plan.capabilities.vector_lanes if n <= widest and axis.extent % n == 0]
+    fitting = [n for n in plan.capabilities.vector_lanes if n <= widest and axis.is_divisible(n)]
     return max(fitting, default=1)
 
 
@@ -79,7 +77,7 @@ def _with_lanes(plan: Plan) -> Plan:
     if worth <= 0:
         return plan
     lanes = _lanes(plan, plan.axes[number], found)
-    return plan.legal(Opt(OptOp.UPCAST, number, lanes)) or plan
+    return plan.cut_lanes(number, lanes)
 
 
 def _with_reduce_lanes(plan: Plan) -> Plan:
@@ -94,7 +92,7 @@ def _with_reduce_lanes(plan: Plan) -> Plan:
         lanes = _lanes(plan, axes[place], found)
         if worth > 0 and lanes > 1:
             number = plan.axes.index(axes[place])
-            plan = plan.legal(Opt(OptOp.UNROLL, number, lanes)) or plan
+            plan = plan.cut_lanes(number, lanes)
             plan = _with_more_sums(plan, node, axes[place].target)
     return plan
 
@@ -104,10 +102,8 @@ def _with_more_sums(plan: Plan, node: UOp, target: int) -> Plan:
     operations = sum(part.op in ALU for part in node.src[0].toposort())
     if operations < LONG_CHAIN or _work(plan) < HEAVY_WORK:
         return plan
-    for number in plan.of_kind(AxisKind.REDUCE):
-        if plan.axes[number].target == target:
-            return plan.legal(Opt(OptOp.UNROLL, number, CHAINS)) or plan
-    return plan
+    number = plan.number_along(target, AxisKind.REDUCE)
+    return plan if number is None else plan.cut_lanes(number, CHAINS)
 
 
 # --- register blocks ------------------------------------------------------------------------------
@@ -150,25 +146,19 @@ def _with_block(plan: Plan) -> Plan:
 
 def _pack_panel(plan: Plan, column: int, row: int, slot: int) -> Plan:
     """The panel of a buffer in scratch memory, filled inside the columns and outside the rows."""
-    first, second = _number(plan, row), _number(plan, column)
+    first, second = plan.number_along(row), plan.number_along(column)
     swapped: Plan | None = plan
     if first is not None and second is not None and first < second:
         swapped = plan.legal(Opt(OptOp.SWAP, first, second))
-    inner = None if swapped is None else _number(swapped, row)
+    inner = None if swapped is None else swapped.number_along(row)
     if swapped is None or inner is None:
         return plan
     return swapped.legal(Opt(OptOp.PACK, inner, slot)) or plan
 
 
-def _number(plan: Plan, target: int) -> int | None:
-    """The number of the global axis that moves along an axis of the AST."""
-    numbers = plan.of_kind(AxisKind.GLOBAL)
-    return next((number for number in numbers if plan.axes[number].target == target), None)
-
-
 def _extent(plan: Plan, target: int) -> int:
     """The iterations of the global axis of `target`; 1 if there is none, or a symbolic number."""
-    number = _number(plan, target)
+    number = plan.number_along(target)
     extent = 1 if number is None else plan.axes[number].extent
     return extent if isinstance(extent, int) else 1
 
@@ -178,10 +168,8 @@ def _divisor(extent: int, amounts: Iterable[int]) -> int:
 
 
 def _upcast(plan: Plan, target: int, amount: int) -> Plan:
-    number = _number(plan, target)
-    if amount < 2 or number is None:
-        return plan
-    return plan.legal(Opt(OptOp.UPCAST, number, amount)) or plan
+    number = plan.number_along(target)
+    return plan if number is None else plan.cut_lanes(number, amount)
 
 
 # --- short loops and threads ----------------------------------------------------------------------
@@ -189,7 +177,7 @@ def _upcast(plan: Plan, target: int, amount: int) -> Plan:
 
 def _with_short_loops(plan: Plan) -> Plan:
     """Innermost loops of few iterations unrolled, while the kernel stays small."""
-    copies = number_of(axis.extent for axis in plan.axes if axis.kind in LANE_KINDS)
+    copies = plan.lanes
     size = sum(node.op in ALU or node.op is Ops.LOAD for node in plan.nodes)
     while numbers := plan.of_kind(AxisKind.REDUCE):
         extent = plan.axes[numbers[-1]].extent
@@ -209,9 +197,8 @@ def _with_threads(plan: Plan) -> Plan:
         return plan
     for amount in range(threads, 1, -1):
         for number in plan.of_kind(AxisKind.GLOBAL):
-            extent = plan.axes[number].extent
-            if isinstance(extent, int) and extent % amount == 0:
-                return plan.legal(Opt(OptOp.THREAD, number, amount)) or plan
+            if plan.axes[number].is_divisible(amount):
+                return plan.apply_if_legal(Opt(OptOp.THREAD, number, amount))
     return plan
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tinyref.dtype import TEXEL, ImageDType
-from tinyref.optimise.opt import Opt, OptOp
 from tinyref.optimise.plan import LANE_KINDS, Plan
 from tinyref.optimise.strides import Access, accesses
 from tinyref.uops.payload import AxisKind
@@ -21,10 +20,8 @@ def with_texels(plan: Plan) -> Plan:
         if not isinstance(access.node.src[0].dtype, ImageDType) or _has_lanes(plan, access):
             continue
         for number in reversed(plan.of_kind(AxisKind.GLOBAL, AxisKind.REDUCE)):
-            axis = plan.axes[number]
-            if access.is_unit(axis):
-                op = OptOp.UPCAST if axis.kind is AxisKind.GLOBAL else OptOp.UNROLL
-                plan = plan.legal(Opt(op, number, TEXEL)) or plan
+            if access.is_unit(plan.axes[number]):
+                plan = plan.cut_lanes(number, TEXEL)
                 break
     return plan
 
@@ -32,9 +29,6 @@ def with_texels(plan: Plan) -> Plan:
 def _has_lanes(plan: Plan, access: Access) -> bool:
     """Whether lanes that there are make whole texels of an access."""
     return any(
-        axis.kind in LANE_KINDS
-        and access.is_unit(axis)
-        and isinstance(axis.extent, int)
-        and axis.extent % TEXEL == 0
+        axis.kind in LANE_KINDS and access.is_unit(axis) and axis.is_divisible(TEXEL)
         for axis in plan.axes
     )

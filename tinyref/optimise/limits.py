@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tinyref.errors import UserError
 from tinyref.optimise.launch import launch_axes
-from tinyref.optimise.plan import ITEM_KINDS, LANE_KINDS, Plan, number_of
+from tinyref.optimise.plan import ITEM_KINDS, Plan
 
 # Every lane may be a copy of the kernel: more take minutes to compile, and memory without end.
 MAX_LANES = 4096
@@ -13,9 +13,8 @@ MAX_LANES = 4096
 def limit_problem(plan: Plan) -> str | None:
     """What the plan cannot have: so many lanes, work-items in a group, or shared memory."""
     capabilities = plan.capabilities
-    lanes = number_of(plan.extents(*LANE_KINDS))
-    if lanes > MAX_LANES:
-        return f"{lanes} lanes and copies in all: accepted are {MAX_LANES}"
+    if plan.lanes > MAX_LANES:
+        return f"{plan.lanes} lanes and copies in all: accepted are {MAX_LANES}"
     size = plan.group_size
     if size > capabilities.group_size_limit:
         return f"a group of {size} work-items, accepted are {capabilities.group_size_limit}"

@@ -17,7 +17,7 @@ from tinyref.algebra.symbolic import describe
 from tinyref.device import Capabilities
 from tinyref.dtype import PtrDType
 from tinyref.optimise.normal_form import OUTPUT, NormalForm, normal_form
-from tinyref.optimise.opt import Opt, checked_opts, opts_text
+from tinyref.optimise.opt import Opt, OptOp, checked_opts, opts_text
 from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp, node_fact, sint
 from tinyref.uops.ops import Ops
@@ -57,6 +57,10 @@ class Axis:
 
     def __str__(self) -> str:
         return f"{self.kind.value} {describe(self.extent)}"
+
+    def is_divisible(self, amount: int) -> bool:
+        """Whether the extent is known and a multiple of `amount`."""
+        return isinstance(self.extent, int) and self.extent % amount == 0
 
 
 @dataclass(frozen=True)
@@ -124,6 +128,15 @@ class Plan:
         found = try_opt(self, opt)
         return found if isinstance(found, Plan) else None
 
+    def apply_if_legal(self, opt: Opt) -> Plan:
+        """The plan with `opt`, or this plan where that is refused."""
+        return self.legal(opt) or self
+
+    def cut_lanes(self, number: int, amount: int) -> Plan:
+        """The plan with `amount` lanes cut off a global or reduce axis, or itself if refused."""
+        is_output = self.axes[number].kind is AxisKind.GLOBAL
+        return self.apply_if_legal(Opt(OptOp.UPCAST if is_output else OptOp.UNROLL, number, amount))
+
     def __str__(self) -> str:
         axes = ", ".join(map(str, self.axes)) or "no axes"
         return f"{axes} after {opts_text(self.opts)}" if self.opts else axes
@@ -147,6 +160,11 @@ class Plan:
     def extents(self, *kinds: AxisKind) -> list[sint]:
         """The extents of the axes of these kinds, in order."""
         return [self.axes[number].extent for number in self.of_kind(*kinds)]
+
+    def number_along(self, target: int, kind: AxisKind = AxisKind.GLOBAL) -> int | None:
+        """The number of the first axis of a kind that moves along AST axis `target`."""
+        numbers = self.of_kind(kind)
+        return next((number for number in numbers if self.axes[number].target == target), None)
 
     def covered(self, target: int) -> sint:
         """How many positions the plan has on AST axis `target`: its size, or more if padded."""
@@ -182,6 +200,11 @@ class Plan:
         padded = frozenset(target for target in axes_of(node) if self.is_padded(target))
         targets = changes(node) | padded
         return [axis for axis in self.axes if axis.kind in kinds and axis.target in targets]
+
+    @property
+    def lanes(self) -> int:
+        """Lanes and copies in all."""
+        return number_of(self.extents(*LANE_KINDS))
 
     @property
     def group_size(self) -> int:

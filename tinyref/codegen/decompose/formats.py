@@ -6,7 +6,18 @@ from dataclasses import dataclass
 
 from tinyref.device import Capabilities
 from tinyref.dtype import DType, dtypes
-from tinyref.uops.build import Operand, add, binary, bitcast, both, const, sub
+from tinyref.uops.build import (
+    Operand,
+    add,
+    binary,
+    bitcast,
+    both,
+    const,
+    less,
+    mul,
+    sub,
+    where,
+)
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 
@@ -94,13 +105,8 @@ def horner(x: UOp, coefficients: tuple[float, ...]) -> UOp:
     """The polynomial with these coefficients at `x`, the constant term first."""
     total: UOp | float = coefficients[-1]
     for coefficient in coefficients[-2::-1]:
-        total = add(mul_by(x, total), coefficient)
+        total = add(mul(x, total), coefficient)
     return total if isinstance(total, UOp) else like(x, total)
-
-
-def mul_by(x: UOp, y: UOp | float) -> UOp:
-    """x * y with `x` first."""
-    return binary(Ops.MUL, x, y)
 
 
 def round_off(value: UOp, count: UOp) -> UOp:
@@ -121,14 +127,13 @@ def split_exponent(x: UOp, form: Format) -> tuple[UOp, UOp]:
     and negative numbers the two are some integer and some float.
     """
     scale = form.subnormal_scale
-    is_subnormal = binary(Ops.CMPLT, x, form.smallest_normal)
-    scaled = UOp(Ops.WHERE, x.dtype, (is_subnormal, mul_by(x, 2.0**scale), x))
+    is_subnormal = less(x, form.smallest_normal)
+    scaled = where(is_subnormal, mul(x, 2.0**scale), x)
     bits = bitcast(scaled, form.signed)
     root = SQRT_HALF_BITS[form.dtype]
     exponent = shift_right(sub(bits, like(bits, root)), form.fraction_bits)
     m = bitcast(sub(bits, shift_left(exponent, form.fraction_bits)), form.dtype)
-    offset = UOp(Ops.WHERE, bits.dtype, (is_subnormal, like(bits, -scale), like(bits, 0)))
-    return add(exponent, offset), m
+    return add(exponent, where(is_subnormal, like(bits, -scale), 0)), m
 
 
 # The bits of the least float that is not below the square root of a half.

@@ -7,12 +7,19 @@ from collections.abc import Callable
 from tinyref import config
 from tinyref.algebra.semantics import THREEFRY_PARITY, THREEFRY_ROTATIONS
 from tinyref.codegen.decompose.exponential import exp2, log2
-from tinyref.codegen.decompose.formats import FLOAT32, FORMATS, Format
+from tinyref.codegen.decompose.formats import (
+    FLOAT32,
+    FORMATS,
+    Format,
+    exclusive_or,
+    shift_left,
+    shift_right,
+)
 from tinyref.codegen.decompose.power import power
 from tinyref.codegen.decompose.quotient import divide, square_root
 from tinyref.codegen.decompose.sine import sin
 from tinyref.device import Capabilities
-from tinyref.dtype import DType, dtypes
+from tinyref.dtype import dtypes
 from tinyref.uops.build import add, binary, bitcast, both, cast, const, either, less, mul, where
 from tinyref.uops.node import UOp, rebuild
 from tinyref.uops.ops import Ops
@@ -116,21 +123,17 @@ def _threefry(src: tuple[UOp, ...], capabilities: Capabilities) -> UOp:
     """
     counter, key = src
     keys = [_low_word(key), _high_word(key)]
-    keys.append(_xor(_xor(keys[0], keys[1]), const(keys[0].dtype, THREEFRY_PARITY)))
+    keys.append(exclusive_or(exclusive_or(keys[0], keys[1]), const(keys[0].dtype, THREEFRY_PARITY)))
     first = add(_low_word(counter), keys[0])
     second = add(_high_word(counter), keys[1])
     for block in range(5):
         for rotation in THREEFRY_ROTATIONS[block % 2]:
             first = add(first, second)
-            second = _xor(_rotate(second, rotation), first)
+            second = exclusive_or(_rotate(second, rotation), first)
         first = add(first, keys[(block + 1) % 3])
         second = add(add(second, keys[(block + 2) % 3]), block + 1)
-    high = binary(Ops.SHL, cast(second, dtypes.uint64), _word(counter.dtype, 32))
+    high = shift_left(cast(second, dtypes.uint64), 32)
     return either(high, cast(first, dtypes.uint64))
-
-
-def _word(dtype: DType, value: int) -> UOp:
-    return const(dtype, value)
 
 
 def _low_word(x: UOp) -> UOp:
@@ -138,17 +141,11 @@ def _low_word(x: UOp) -> UOp:
 
 
 def _high_word(x: UOp) -> UOp:
-    return cast(binary(Ops.SHR, x, _word(x.dtype, 32)), dtypes.uint32)
-
-
-def _xor(x: UOp, y: UOp) -> UOp:
-    return binary(Ops.XOR, x, y)
+    return cast(shift_right(x, 32), dtypes.uint32)
 
 
 def _rotate(x: UOp, count: int) -> UOp:
-    left = binary(Ops.SHL, x, _word(x.dtype, count))
-    right = binary(Ops.SHR, x, _word(x.dtype, 32 - count))
-    return either(left, right)
+    return either(shift_left(x, count), shift_right(x, 32 - count))
 
 
 # The value of an elementary function of float32 or float64 sources.

@@ -15,12 +15,11 @@ from collections.abc import Callable
 import numpy as np
 
 from tinyref.algebra.bounds import bounds
-from tinyref.codegen.decompose.formats import round_off
+from tinyref.codegen.decompose.formats import exclusive_or, round_off, shift_left, shift_right
 from tinyref.dtype import ConstType, DType, PtrDType, as_const, dtypes, numpy_dtype, pointer
 from tinyref.errors import UserError
 from tinyref.uops.build import (
     add,
-    binary,
     bitcast,
     both,
     cast,
@@ -69,11 +68,11 @@ def widen(bits: UOp, source: DType) -> UOp:
     """The float32 value of `bits`, which hold the small float `source`; always exact."""
     word = cast(bits, WORD)
     if source.exponent_bits == WIDE.exponent_bits:
-        return bitcast(_shift_left(word, WIDE.mantissa_bits - source.mantissa_bits), WIDE)
-    sign = _shift_left(both(word, 1 << (source.bits - 1)), 32 - source.bits)
+        return bitcast(shift_left(word, WIDE.mantissa_bits - source.mantissa_bits), WIDE)
+    sign = shift_left(both(word, 1 << (source.bits - 1)), 32 - source.bits)
     magnitude = both(word, (1 << (source.bits - 1)) - 1)
     rebias = (_WIDE_BIAS - _bias(source)) << WIDE.mantissa_bits
-    normal = add(_shift_left(magnitude, WIDE.mantissa_bits - source.mantissa_bits), rebias)
+    normal = add(shift_left(magnitude, WIDE.mantissa_bits - source.mantissa_bits), rebias)
     smallest = 2.0 ** (1 - _bias(source) - source.mantissa_bits)
     subnormal = bitcast(mul(cast(magnitude, WIDE), smallest), WORD)
     result = where(less(magnitude, 1 << source.mantissa_bits), subnormal, normal)
@@ -91,7 +90,7 @@ def narrow(value: UOp, target: DType) -> UOp:
     Too large a value becomes infinity, or NaN in fp8e4m3, which has no infinity. A NaN stays one.
     """
     word = bitcast(value, WORD)
-    sign = both(_shift_right(word, 32 - target.bits), 1 << (target.bits - 1))
+    sign = both(shift_right(word, 32 - target.bits), 1 << (target.bits - 1))
     magnitude = both(word, 0x7FFFFFFF)
     drop = WIDE.mantissa_bits - target.mantissa_bits
     if target.exponent_bits == WIDE.exponent_bits:
@@ -113,7 +112,7 @@ def _narrow_range(magnitude: UOp, target: DType, drop: int) -> UOp:
     )
     beyond = _first_special(target)
     normal = where(less(normal, beyond), normal, beyond)
-    exponent = _shift_right(magnitude, WIDE.mantissa_bits)
+    exponent = shift_right(magnitude, WIDE.mantissa_bits)
     significand = either(both(magnitude, (1 << WIDE.mantissa_bits) - 1), 1 << WIDE.mantissa_bits)
     # A subnormal loses one more bit for each step of the exponent below the smallest normal one.
     # Beyond `most` nothing is left but zero; the test for the counts that do not occur comes along.
@@ -192,14 +191,6 @@ def _bits(value: ConstType, dtype: DType) -> int:
     return int(array.view(f"u{dtype.itemsize}"))
 
 
-def _shift_left(x: UOp, count: int) -> UOp:
-    return binary(Ops.SHL, x, count)
-
-
-def _shift_right(x: UOp, count: int) -> UOp:
-    return binary(Ops.SHR, x, count)
-
-
 # What becomes of each node
 
 Arm = Callable[[UOp, tuple[UOp, ...], frozenset[DType]], UOp]
@@ -228,20 +219,13 @@ def _definition(node: UOp, src: tuple[UOp, ...], emulated: frozenset[DType]) -> 
     return UOp(node.op, memory, src, node.arg)
 
 
-def _address(node: UOp, src: tuple[UOp, ...], emulated: frozenset[DType]) -> UOp:
+def _of_first_source(node: UOp, src: tuple[UOp, ...], emulated: frozenset[DType]) -> UOp:
+    """An address, or what comes after something: of the type of its first source."""
     return UOp(node.op, src[0].dtype, src, node.arg)
 
 
-def _store(node: UOp, src: tuple[UOp, ...], emulated: frozenset[DType]) -> UOp:
-    return node.replace(src=src)
-
-
-def _after(node: UOp, src: tuple[UOp, ...], emulated: frozenset[DType]) -> UOp:
-    return UOp(node.op, src[0].dtype, src, node.arg)
-
-
-def _waits(node: UOp, src: tuple[UOp, ...], emulated: frozenset[DType]) -> UOp:
-    """A barrier that comes after a value: the next iteration of a loop writes over what gave it."""
+def _of_nothing(node: UOp, src: tuple[UOp, ...], emulated: frozenset[DType]) -> UOp:
+    """A store, or a barrier after a value that the next iteration of a loop overwrites."""
     return node.replace(src=src)
 
 
@@ -251,7 +235,7 @@ def _compare(node: UOp, src: tuple[UOp, ...], emulated: frozenset[DType]) -> UOp
 
 
 def _negate(node: UOp, src: tuple[UOp, ...], emulated: frozenset[DType]) -> UOp:
-    return binary(Ops.XOR, src[0], 1 << (node.dtype.scalar.bits - 1))
+    return exclusive_or(src[0], 1 << (node.dtype.scalar.bits - 1))
 
 
 def _maximum(node: UOp, src: tuple[UOp, ...], emulated: frozenset[DType]) -> UOp:
@@ -301,10 +285,8 @@ _ARMS: dict[Ops, Arm] = {
     Ops.CONST: _constant,
     Ops.DEFINE_GLOBAL: _definition,
     Ops.DEFINE_LOCAL: _definition,
-    Ops.INDEX: _address,
-    Ops.AFTER: _after,
-    Ops.BARRIER: _waits,
-    Ops.STORE: _store,
+    **dict.fromkeys((Ops.INDEX, Ops.AFTER), _of_first_source),
+    **dict.fromkeys((Ops.BARRIER, Ops.STORE), _of_nothing),
     Ops.LOAD: _moves_bits,
     Ops.WHERE: _moves_bits,
     Ops.VECTORIZE: _moves_bits,

@@ -15,11 +15,11 @@ from collections.abc import Mapping, Sequence
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError
 from tinyref.formats.text import node_text
+from tinyref.optimise.plan import LANE_KINDS
 from tinyref.uops.node import UOp, node_fact
 from tinyref.uops.ops import ALU, Ops
-from tinyref.uops.payload import AxisKind, ConstArg, RangeArg
+from tinyref.uops.payload import ConstArg, RangeArg
 
-_LANE_KINDS = frozenset({AxisKind.UPCAST, AxisKind.UNROLL})
 _LEAVES = frozenset({Ops.CONST, Ops.DEFINE_VAR, Ops.RANGE, Ops.SPECIAL})
 # What must be one node in the whole kernel, so that it cannot be copied.
 _UNIQUE = frozenset({Ops.RANGE, Ops.SPECIAL, Ops.DEFINE_ACC, Ops.UPDATE_ACC})
@@ -29,7 +29,7 @@ _WAITING = frozenset({Ops.BARRIER, Ops.SINK})
 
 def is_lane_range(node: UOp) -> bool:
     """Whether `node` is a RANGE of kind UPCAST or UNROLL."""
-    return isinstance(node.arg, RangeArg) and node.arg.kind in _LANE_KINDS
+    return isinstance(node.arg, RangeArg) and node.arg.kind in LANE_KINDS
 
 
 def number_of(lane_range: UOp) -> int:
