@@ -22,7 +22,7 @@ nox.options.error_on_missing_interpreters = True
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Format, lint and the import floors of the architecture."""
+    """Format, lint and the import layers of the architecture."""
     session.install(".[lint]")
     session.run("ruff", "format", "--check", ".")
     session.run("ruff", "check", ".")

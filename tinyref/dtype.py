@@ -20,7 +20,7 @@ ConstType = bool | int | float
 
 
 class Kind(Enum):
-    """The family of a scalar type: decides which meanings and rules apply to it."""
+    """The family of a scalar type: decides which semantics and rules apply to it."""
 
     VOID = "void"
     BOOL = "bool"

@@ -140,7 +140,7 @@ FOLDED = (
 @pytest.mark.sampled(13)
 @pytest.mark.parametrize("op", FOLDED, ids=lambda op: op.name)
 def test_folding_constants_at_8_bits(op: Ops) -> None:
-    """The meanings on all pairs of bytes against Python's integers; the rule on some of them."""
+    """The semantics on all pairs of bytes against Python's integers; the rule on some of them."""
     for dtype in (dtypes.int8, dtypes.uint8):
         every = np.arange(int(dtype.minimum), int(dtype.maximum) + 1)
         typed = every.astype(numpy_dtype(dtype))

@@ -1,4 +1,4 @@
-"""References: what every primitive operation must give, computed without tinyref's own meanings.
+"""References: what every primitive operation must give, computed without tinyref's own semantics.
 
 Integers are Python's, wrapped. Floats up to 32 bits are computed in float64, which carries 29 extra
 bits: enough that a second rounding of + - * / and sqrt changes nothing (Figueroa, "When is double

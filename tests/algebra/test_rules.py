@@ -1,6 +1,6 @@
 """Every simplification rule: that it fires, that it refuses, and that both sides are equal.
 
-Equality is checked on random instances of each rule's pattern, with the meanings of the op table,
+Equality is checked on random instances of each rule's pattern, with the semantics of the op table,
 over all values of small ranges; test_rules_proofs.py proves instances with an SMT solver.
 """
 

@@ -1,4 +1,4 @@
-"""Divisions by constants as products: equal to the meanings, for every divisor of 8 bits."""
+"""Divisions by constants as products: equal to the semantics, for every divisor of 8 bits."""
 
 from __future__ import annotations
 

@@ -599,7 +599,7 @@ def test_a_meaning_can_be_replaced() -> None:
     data = np.array([-3, 3, -4, 5], np.int32)
     healthy, broken = zeros(4), zeros(4)
     run_program(_halve(), [healthy, data])
-    run_program(_halve(), [broken, data], meanings={Ops.IDIV: floor})
+    run_program(_halve(), [broken, data], overrides={Ops.IDIV: floor})
     assert list(healthy) == [-1, 1, -2, 2]
     assert list(broken) == [-2, 1, -2, 2]
     run_program(_halve(), [healthy, data])

@@ -222,7 +222,7 @@ def test_replaced_meanings_hold_in_loops_that_fold() -> None:
     def forgetful(dtype: DType, operands: list[np.ndarray], sources: list[DType]) -> np.ndarray:
         return np.asarray(operands[1])
 
-    run_program(body, [result, values], meanings={Ops.ADD: forgetful})  # type: ignore[dict-item]
+    run_program(body, [result, values], overrides={Ops.ADD: forgetful})  # type: ignore[dict-item]
     assert list(result) == [1.0]
     Interpreter(body, hooks=Hooks(loop=lambda iterations: iterations - 1)).run([result, values])
     assert list(result) == [63.0]

@@ -32,10 +32,10 @@ SLOTS = {Operand.A: 1, Operand.B: 2, Operand.C: 3}
 
 
 class Product:
-    """A launch in which every run multiplies matrices of its own: D = A * B + C.
+    """A launch in which every subgroup multiplies matrices of its own: D = A * B + C.
 
-    A, B and C are [run, iteration, row, column] row by row in the slots 1 to 3, C and D have no
-    iterations; D is slot 0. With several their products are summed by a loop.
+    A, B and C are [subgroup, iteration, row, column] row by row in the slots 1 to 3, C and D have
+    no iterations; D is slot 0. With several their products are summed by a loop.
     """
 
     def __init__(
@@ -49,16 +49,16 @@ class Product:
         self.grid = grid
         self.group = (tile.threads, 1, 1) if group == (0, 1, 1) else group
         self.iterations = iterations
-        self.runs = int(np.prod(grid) * np.prod(self.group)) // tile.threads
+        self.subgroups = int(np.prod(grid) * np.prod(self.group)) // tile.threads
         self.thread = _flat("item", self.group)
         place = build.add(build.mul(_flat("group", grid), int(np.prod(self.group))), self.thread)
-        self.run = build.idiv(place, tile.threads)
+        self.subgroup = build.idiv(place, tile.threads)
 
     def memory(self, operand: Operand, slot: int | None = None) -> UOp:
         """The buffer of an operand, or D by its slot."""
         rows, columns = self.tile.shape(operand)
         iterations = 1 if operand is Operand.C else self.iterations
-        size = self.runs * iterations * rows * columns
+        size = self.subgroups * iterations * rows * columns
         return build.define_global(
             SLOTS[operand] if slot is None else slot, self.tile.dtype(operand), size
         )
@@ -69,7 +69,7 @@ class Product:
         """The positions in memory of the elements that the work-item holds."""
         rows, columns = self.tile.shape(operand)
         holder = self.thread if thread is None else thread
-        matrix = self.run
+        matrix = self.subgroup
         if operand is not Operand.C:
             matrix = build.add(build.mul(matrix, self.iterations), iteration)
         found = []
@@ -124,14 +124,14 @@ class Product:
         return Program("product", uops, parameters, (), self.grid, self.group)
 
     def matrices(self) -> list[Array]:
-        """A, B and C of small integers, [run, row, column]; A, B: [run, iteration, ...] if any."""
+        """A, B and C of small integers, [subgroup, row, column], or [subgroup, iteration, ...]."""
         random = np.random.default_rng(0)
         found = []
         for operand in Operand:
             iterations = (
                 (self.iterations,) if operand is not Operand.C and self.iterations > 1 else ()
             )
-            shape = (self.runs, *iterations, *self.tile.shape(operand))
+            shape = (self.subgroups, *iterations, *self.tile.shape(operand))
             values = random.integers(-2, 3, shape)
             found.append(values.astype(numpy_dtype(self.tile.dtype(operand))))
         return found
@@ -139,8 +139,8 @@ class Product:
     def run_on(
         self, matrices: list[Array], program: Program | None = None, **options: Any
     ) -> Array:
-        """D as [run, row, column]."""
-        shape = (self.runs, *self.tile.shape(Operand.C))
+        """D as [subgroup, row, column]."""
+        shape = (self.subgroups, *self.tile.shape(Operand.C))
         out = np.full(int(np.prod(shape)), 99, numpy_dtype(self.tile.dtype_out))
         buffers = [out, *(matrix.reshape(-1).copy() for matrix in matrices)]
         run_program(program or self.program(), buffers, **options)
@@ -314,7 +314,7 @@ def test_a_group_that_is_no_whole_number_of_runs_is_reported(sanitize: bool) -> 
     # The verifier refuses it, too: the interpreter is asked directly.
     uops = linearise(build.sink(*product.stores(product.wmma(*map(product.fragment, Operand)))))
     found = fault(product, *uops, sanitize=sanitize)
-    assert "a group of 48 work-items is no whole number of runs of 32" in str(found)
+    assert "a group of 48 work-items is no whole number of subgroups of 32" in str(found)
 
 
 def under(product: Product, condition: UOp) -> tuple[UOp, ...]:
@@ -333,7 +333,7 @@ def under(product: Product, condition: UOp) -> tuple[UOp, ...]:
 def test_a_run_of_which_part_arrives_is_reported() -> None:
     product = Product(NVIDIA, group=(64, 1, 1))
     found = fault(product, *under(product, build.less(product.thread, 40)))
-    assert "not every one of the 32 work-items of a run arrives; one is missing" in str(found)
+    assert "not every one of the 32 work-items of a subgroup arrives; one is missing" in str(found)
     assert found.work_item == "group (0, 0, 0) item (40, 0, 0)"
 
 

@@ -1,4 +1,4 @@
-"""Every op and dtype on the compiled host devices, bit for bit against the op table's meanings."""
+"""Every op and dtype on the compiled host devices, bit for bit against the op table's semantics."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def supported(device: str, types: Sequence[DType]) -> list[DType]:
 
 
 def case(op: Ops, result: DType, sources: list[DType], owed: np.ndarray | None = None) -> Case:
-    """`op` on every combination of special values, with what the meanings say of it."""
+    """`op` on every combination of special values, with what the semantics say of it."""
     inputs = grid(*sources)
     want = semantics.apply(op, result, inputs, sources)
     if owed is None:

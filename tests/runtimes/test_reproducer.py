@@ -13,7 +13,7 @@ from tinyref.codegen.compile import compile_kernel
 from tinyref.device import Device
 from tinyref.dtype import dtypes
 from tinyref.interpret import Access, Hooks, Interpreter
-from tinyref.interpret.translate import Meaning
+from tinyref.interpret.translate import Override
 from tinyref.runtimes.python import InterpretedKernel, PythonBackend
 from tinyref.runtimes.reproducer import Launch, Wanted, check
 from tinyref.runtimes.trace import first_difference, ulps_apart
@@ -30,7 +30,7 @@ def f32(*values: float) -> np.ndarray:
 class Altered(PythonBackend):
     """The interpreter with wrong semantics, or hooks."""
 
-    wrong: Mapping[Ops, Meaning] = {}
+    wrong: Mapping[Ops, Override] = {}
     hooks = Hooks()
 
     def load(self, entry: str, binary: bytes) -> InterpretedKernel:

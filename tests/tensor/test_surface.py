@@ -178,15 +178,15 @@ def test_a_changed_default_is_seen() -> None:
 
 
 def test_no_floor_of_tensor_hides_a_method_of_another() -> None:
-    """The floors are one class in the end: a name that two of them give is an accident."""
+    """The layers are one class in the end: a name that two of them give is an accident."""
     seen: dict[str, str] = {}
     twice = []
-    for floor in Tensor.__mro__[:-1]:
-        for name in vars(floor):
+    for layer in Tensor.__mro__[:-1]:
+        for name in vars(layer):
             # `_aimed_at` of AdvancedIndexing goes on to that of Indexing.
             if name.startswith("__") or name == "_aimed_at":
                 continue
             if name in seen:
-                twice.append(f"{name}: {seen[name]} and {floor.__name__}")
-            seen[name] = floor.__name__
+                twice.append(f"{name}: {seen[name]} and {layer.__name__}")
+            seen[name] = layer.__name__
     assert twice == []

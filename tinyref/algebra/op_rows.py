@@ -17,10 +17,10 @@ from tinyref.algebra.op_table import (
     OP_TABLE,
     Arity,
     Exact,
-    Meaning,
     OpSpec,
     PayloadType,
     RangeRule,
+    Semantics,
     Typing,
 )
 from tinyref.algebra.semantics import same, through_float64
@@ -40,7 +40,7 @@ def _arithmetic(
     op: Ops,
     typing: Typing,
     sentence: str,
-    meaning: Meaning,
+    meaning: Semantics,
     *,
     exact: Exact | None = None,
     values: RangeRule = bounds.full,

@@ -22,7 +22,7 @@ Array = npt.NDArray[Any]
 # Arrays of the source types in, an array of the result type out, shapes broadcast.
 Kernel = Callable[..., Array]
 # Chooses the kernel of an op for a scalar result type and scalar source types.
-Meaning = Callable[[DType, Sequence[DType]], Kernel]
+Semantics = Callable[[DType, Sequence[DType]], Kernel]
 # The op on Python's integers, of any size, before the result wraps into its type.
 Exact = Callable[..., int]
 
@@ -51,7 +51,7 @@ class OpSpec:
     clause: str
     dialects: frozenset[Dialect]
     value_range: RangeRule
-    semantics: Meaning | None = None
+    semantics: Semantics | None = None
     exact: Exact | None = None
 
     def check(self, node: UOp) -> str | None:

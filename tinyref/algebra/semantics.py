@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from tinyref.algebra.op_table import OP_TABLE, Array, Kernel, Meaning
+from tinyref.algebra.op_table import OP_TABLE, Array, Kernel, Semantics
 from tinyref.dtype import (
     ConstType,
     DType,
@@ -110,12 +110,12 @@ def threefry(counter: Array, key: Array) -> Array:
     return (second.astype(np.uint64) << half) | first.astype(np.uint64)
 
 
-def same(kernel: Kernel) -> Meaning:
+def same(kernel: Kernel) -> Semantics:
     """The meaning that is one numpy function for every dtype."""
     return lambda dtype, sources: kernel
 
 
-def signed_or_unsigned(signed: Kernel, unsigned: Kernel) -> Meaning:
+def signed_or_unsigned(signed: Kernel, unsigned: Kernel) -> Semantics:
     """Two numpy functions: for signed and for unsigned integers."""
     return lambda dtype, sources: unsigned if dtype.is_unsigned else signed
 
@@ -136,7 +136,7 @@ def narrow(dtype: DType) -> Callable[[Array], Array]:
     return lambda values: narrow_float64(np.asarray(values), dtype)
 
 
-def through_float64(function: Kernel) -> Meaning:
+def through_float64(function: Kernel) -> Semantics:
     """Functions that IEEE does not round for us: computed in float64, rounded once."""
 
     def meaning(dtype: DType, sources: Sequence[DType]) -> Kernel:
@@ -150,7 +150,7 @@ def through_float64(function: Kernel) -> Meaning:
     return meaning
 
 
-def shift(function: Kernel) -> Meaning:
+def shift(function: Kernel) -> Semantics:
     """numpy gives 0 (or -1 for a negative value shifted right) for a count outside the width."""
 
     def meaning(dtype: DType, sources: Sequence[DType]) -> Kernel:

@@ -166,7 +166,7 @@ def _element(lowering: Lowering, use: TileUse, operand: Operand, memory: UOp) ->
 def _address(
     lowering: Lowering, use: TileUse, operand: Operand, memory: UOp, place: dict[str, UOp]
 ) -> UOp:
-    """An element in local memory: rows one after another, a matrix for each run and each lane."""
+    """An element in local memory: row by row, a matrix for each subgroup and each lane."""
     row, column = operand.axes
     rows, columns = use.tile.shape(operand)
     matrices = lowering.plan.fragment_axes(use, operand)

@@ -51,7 +51,7 @@ class Hooks:
     load: sees what was loaded and returns what the program gets. store: returns the access that
     is carried out, or None to write nothing; it may drop the gate. loop: the number of iterations
     that a RANGE of the given extent takes. grid: the groups launched for the given grid. tile: sees
-    the result of a WMMA as [run, thread, register] and returns what the threads get. special: the
+    the result of a WMMA as [subgroup, thread, register] and returns what threads get. special: the
     scope ("group" or "item"), dimension and values of a launch index; returns what programs get.
     Elements outside a memory are dropped when the sanitizer is off.
     """

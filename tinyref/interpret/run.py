@@ -18,7 +18,7 @@ from tinyref.interpret.errors import OrderMattersError, SanitizerError
 from tinyref.interpret.loops import MACHINE
 from tinyref.interpret.machine import Extents, Hooks, Machine, Memory
 from tinyref.interpret.shadow import Shadow
-from tinyref.interpret.translate import Meaning, Translation
+from tinyref.interpret.translate import Override, Translation
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import SpecialArg
 from tinyref.uops.program import Program
@@ -35,19 +35,19 @@ _translations: WeakKeyDictionary[Program, Translation] = WeakKeyDictionary()
 class Interpreter:
     """A program that was translated once and can run often.
 
-    meanings: per op, a function of the result type, the operands and their types that replaces
+    overrides: per op, a function of the result type, the operands and their types that replaces
     the op table's meaning. hooks: see `Hooks`. Both simulate broken devices.
     """
 
     def __init__(
         self,
         program: Program,
-        meanings: Mapping[Ops, Meaning] | None = None,
+        overrides: Mapping[Ops, Override] | None = None,
         hooks: Hooks | None = None,
     ) -> None:
         self.program = program
         self.hooks = hooks or Hooks()
-        self.translation = _translate(program, meanings)
+        self.translation = _translate(program, overrides)
 
     def run(
         self,
@@ -182,9 +182,9 @@ class Interpreter:
         return Shadow(size, machine.group_size, self.translation.has_barriers)
 
 
-def _translate(program: Program, meanings: Mapping[Ops, Meaning] | None) -> Translation:
-    if meanings:
-        return Translation(program.uops, meanings)
+def _translate(program: Program, overrides: Mapping[Ops, Override] | None) -> Translation:
+    if overrides:
+        return Translation(program.uops, overrides)
     found = _translations.get(program)
     if found is None:
         found = Translation(program.uops)
@@ -222,8 +222,8 @@ def run_program(
     grid: Extents | None = None,
     group: Extents | None = None,
     sanitize: bool = True,
-    meanings: Mapping[Ops, Meaning] | None = None,
+    overrides: Mapping[Ops, Override] | None = None,
     hooks: Hooks | None = None,
 ) -> None:
     """Runs `program` on `buffers`, flat arrays by slot, changed in place; see `Interpreter`."""
-    Interpreter(program, meanings, hooks).run(buffers, bindings, grid, group, sanitize)
+    Interpreter(program, overrides, hooks).run(buffers, bindings, grid, group, sanitize)

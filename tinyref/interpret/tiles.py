@@ -1,8 +1,8 @@
 """WMMA of the interpreter: fragments of all lanes in, matrices multiplied, fragments out.
 
-The work-items of a group, in launch order (dimension 0 fastest), are cut into runs of as many as
-the tile has threads. All runs of all groups that run now are multiplied at once; they are the last
-axis of every matrix here.
+The work-items of a group, in launch order (dimension 0 fastest), are cut into subgroups of as many
+as the tile has threads. All subgroups of all groups that run now are multiplied at once; they are
+the last axis of every matrix here.
 """
 
 from __future__ import annotations
@@ -73,14 +73,14 @@ def multiply(tile: MatrixTile, a: Array, b: Array, c: Array) -> Array:
 def wmma(machine: Machine, node: UOp, tile: MatrixTile, a: Array, b: Array, c: Array) -> Array:
     """The fragments of D, from those of A, B and C, for all lanes that run now.
 
-    Raises `SanitizerError` where a group is no whole number of runs; with the sanitizer also where
-    only part of a run arrives, and where threads that hold the same element differ in it.
+    Raises `SanitizerError` where a group is no whole number of subgroups; with the sanitizer also
+    where only part of a subgroup arrives, and if threads that hold the same element differ in it.
     """
     if machine.group_size % tile.threads:
         raise SanitizerError(
             Fault.TILE,
             node_text(node),
-            f"a group of {machine.group_size} work-items is no whole number of runs of "
+            f"a group of {machine.group_size} work-items is no whole number of subgroups of "
             f"{tile.threads}",
         )
     arriving = _arriving(machine, node, tile) if machine.mask is not None else None
@@ -89,17 +89,17 @@ def wmma(machine: Machine, node: UOp, tile: MatrixTile, a: Array, b: Array, c: A
         for operand, value in zip(Operand, (a, b, c), strict=True)
     ]
     product = multiply(tile, *matrices)
-    runs = product.shape[-1]
-    result = product.reshape(-1, runs)[elements(tile)].T
+    subgroups = product.shape[-1]
+    result = product.reshape(-1, subgroups)[elements(tile)].T
     if machine.hooks.tile is not None:
-        shape = (runs, tile.threads, tile.c.registers)
-        result = machine.hooks.tile(tile, result.reshape(shape)).reshape(runs, -1)
+        shape = (subgroups, tile.threads, tile.c.registers)
+        result = machine.hooks.tile(tile, result.reshape(shape)).reshape(subgroups, -1)
     width = (tile.c.registers,) if tile.c.registers > 1 else ()
     return result.reshape(*machine.lanes, *width)
 
 
 def _arriving(machine: Machine, node: UOp, tile: MatrixTile) -> Array:
-    """Which runs arrive, under a mask. Raises if part of one does, with the sanitizer."""
+    """Which subgroups arrive, under a mask. Raises if part of one does, with the sanitizer."""
     mask = np.broadcast_to(machine.mask, machine.lanes).reshape(-1, tile.threads)  # type: ignore[arg-type]
     arriving = np.asarray(mask.any(axis=1))
     missing = arriving[:, None] & ~mask
@@ -107,7 +107,7 @@ def _arriving(machine: Machine, node: UOp, tile: MatrixTile) -> Array:
         raise SanitizerError(
             Fault.TILE,
             node_text(node),
-            f"not every one of the {tile.threads} work-items of a run arrives; one is missing",
+            f"not every one of the {tile.threads} work-items of a subgroup arrives; one is missing",
             work_item=_who(machine, int(np.flatnonzero(missing.reshape(-1))[0])),
         )
     return arriving
@@ -126,12 +126,12 @@ def _gather(
     value: Array,
     arriving: Array | None,
 ) -> Array:
-    """The matrix [row, column, run] of an operand."""
+    """The matrix [row, column, subgroup] of an operand."""
     layout = tile.layout(operand)
     registers = layout.registers
     lanes = (*machine.lanes, registers) if registers > 1 else machine.lanes
-    runs = math.prod(machine.lanes) // layout.threads
-    fragments = np.broadcast_to(value, lanes).reshape(runs, layout.threads * registers)
+    subgroups = math.prod(machine.lanes) // layout.threads
+    fragments = np.broadcast_to(value, lanes).reshape(subgroups, layout.threads * registers)
     copies = np.ascontiguousarray(fragments.T)[holders(tile, operand)]
     if machine.sanitize and layout.copies > 1:
         _check_copies(machine, node, tile, operand, copies, arriving)
@@ -151,12 +151,12 @@ def _check_copies(
     differs = (bits[1:] != bits[:1]) if arriving is None else (bits[1:] != bits[:1]) & arriving
     if not differs.any():
         return
-    copy, row, column, run = (int(x[0]) for x in np.nonzero(differs))
+    copy, row, column, subgroup = (int(x[0]) for x in np.nonzero(differs))
     place = int(holders(tile, operand)[copy + 1, row, column])
     thread = place // tile.layout(operand).registers
     raise SanitizerError(
         Fault.TILE,
         node_text(node),
         f"the work-items that hold element ({row}, {column}) of {operand.value} differ in it",
-        work_item=_who(machine, run * tile.threads + thread),
+        work_item=_who(machine, subgroup * tile.threads + thread),
     )

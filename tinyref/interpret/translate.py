@@ -32,7 +32,7 @@ from tinyref.uops.payload import (
 
 Array = npt.NDArray[Any]
 # Replaces the meaning of one op: result type, operands, their types.
-Meaning = Callable[[DType, Sequence[Array], Sequence[DType]], Array]
+Override = Callable[[DType, Sequence[Array], Sequence[DType]], Array]
 
 
 class MemoryPlan:
@@ -57,8 +57,10 @@ class Translation:
     `specials` give the places of launch-time values.
     """
 
-    def __init__(self, uops: Sequence[UOp], meanings: Mapping[Ops, Meaning] | None = None) -> None:
-        self.meanings = meanings or {}
+    def __init__(
+        self, uops: Sequence[UOp], overrides: Mapping[Ops, Override] | None = None
+    ) -> None:
+        self.overrides = overrides or {}
         self.initial: list[Any] = [None]
         self.places: dict[UOp, int] = {}
         self.variables: list[tuple[int, UOp]] = []
@@ -166,7 +168,7 @@ class Translation:
 
     def _kernel(self, node: UOp) -> Kernel:
         sources = tuple(source.dtype.scalar for source in node.src)
-        override = self.meanings.get(node.op)
+        override = self.overrides.get(node.op)
         if override is None:
             return kernel_for(node.op, node.dtype.scalar, sources)
         dtype = node.dtype.scalar
@@ -331,7 +333,7 @@ class Translation:
             self._place(fold.update),
             self._place(fold.value),
             self._kernel(fold.combined),
-            None if op in self.meanings else loops.in_order(op, dtype),
+            None if op in self.overrides else loops.in_order(op, dtype),
             dtype,
             fold.is_flipped,
         )

@@ -29,7 +29,7 @@ MAX_ITEMS = 128
 ITEM_AMOUNTS = (32, 16, 8, 4, 3, 2)
 # Matrix times vector: items that share a row, rows of a group, rows of an item.
 MATVEC = (8, 4, 4)
-# Tiles along one axis that a run of threads computes, to use each fragment so often.
+# Tiles along one axis that a subgroup computes, to use each fragment so often.
 TILES_OF_RUN = (4, 2)
 
 
@@ -66,7 +66,7 @@ def _all_of(plan: Plan, opts: Sequence[Opt]) -> Plan | None:
 
 
 def _on_tile(plan: Plan) -> Plan | None:
-    """The first tile of the device that fits, several of them for each run of threads."""
+    """The first tile of the device that fits, several of them for each subgroup."""
     mode = config.integer("TC")
     if not mode or not plan.capabilities.tiles_pay:
         return None

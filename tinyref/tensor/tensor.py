@@ -1,4 +1,4 @@
-"""The class Tensor: all floors together, with gradients on top."""
+"""The class Tensor: all layers together, with gradients on top."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 
 from tinyref.dtype import DType, dtypes
-from tinyref.interpret.translate import Meaning
+from tinyref.interpret.translate import Override
 from tinyref.uops.ops import ALU, Ops
 from tinyref_conformance.faulty.broken import Array, BrokenBackend, right
 
@@ -18,7 +18,9 @@ _FLOAT_ARITHMETIC = (
 )
 
 
-def _around(op: Ops, change: Callable[[DType, Array], Array], before: bool, after: bool) -> Meaning:
+def _around(
+    op: Ops, change: Callable[[DType, Array], Array], before: bool, after: bool
+) -> Override:
     """The meaning of `op` with float operands, results, or both sent through `change`."""
 
     def wrong(dtype: DType, operands: Sequence[Array], sources: Sequence[DType]) -> Array:
@@ -46,7 +48,7 @@ def _tf32(dtype: DType, values: Array) -> Array:
 class Tf32Rounding(BrokenBackend):
     """Multiplies float32 the way a matrix unit does, on inputs rounded to 10 mantissa bits."""
 
-    wrong: ClassVar[Mapping[Ops, Meaning]] = {
+    wrong: ClassVar[Mapping[Ops, Override]] = {
         op: _around(op, _tf32, before=True, after=False) for op in (Ops.MUL, Ops.MULACC)
     }
 
@@ -64,7 +66,7 @@ def _flush_float32(dtype: DType, values: Array) -> Array:
 class FlushedSubnormals(BrokenBackend):
     """Flushes float32 subnormals to zero, going in and coming out, and declares to keep them."""
 
-    wrong: ClassVar[Mapping[Ops, Meaning]] = {
+    wrong: ClassVar[Mapping[Ops, Override]] = {
         op: _around(op, _flush_float32, before=True, after=True) for op in _FLOAT_ARITHMETIC
     }
 
@@ -78,7 +80,7 @@ def _without_negative_zero(dtype: DType, values: Array) -> Array:
 class LostNegativeZero(BrokenBackend):
     """Gives +0 for every result that is -0."""
 
-    wrong: ClassVar[Mapping[Ops, Meaning]] = {
+    wrong: ClassVar[Mapping[Ops, Override]] = {
         op: _around(op, _without_negative_zero, before=False, after=True)
         for op in sorted(ALU - {Ops.BITCAST}, key=lambda op: op.name)
     }
@@ -97,7 +99,7 @@ def _floor_divide(dtype: DType, operands: Sequence[Array], sources: Sequence[DTy
 class FloorDivision(BrokenBackend):
     """Divides integers towards minus infinity instead of towards zero."""
 
-    wrong: ClassVar[Mapping[Ops, Meaning]] = {Ops.IDIV: _floor_divide}
+    wrong: ClassVar[Mapping[Ops, Override]] = {Ops.IDIV: _floor_divide}
 
 
 def _truncating_cast(dtype: DType, operands: Sequence[Array], sources: Sequence[DType]) -> Array:
@@ -112,4 +114,4 @@ def _truncating_cast(dtype: DType, operands: Sequence[Array], sources: Sequence[
 class TruncatedBfloat16(BrokenBackend):
     """Casts float32 to bfloat16 by dropping the low half of its bits, without rounding."""
 
-    wrong: ClassVar[Mapping[Ops, Meaning]] = {Ops.CAST: _truncating_cast}
+    wrong: ClassVar[Mapping[Ops, Override]] = {Ops.CAST: _truncating_cast}

@@ -1,4 +1,4 @@
-"""What broken devices have in common: the PYTHON device with meanings or memory tampered with."""
+"""What broken devices have in common: the PYTHON device with wrong semantics or memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy.typing as npt
 from tinyref.algebra import semantics
 from tinyref.dtype import DType
 from tinyref.interpret import Hooks, Interpreter
-from tinyref.interpret.translate import Meaning
+from tinyref.interpret.translate import Override
 from tinyref.runtimes.python import InterpretedKernel, PythonBackend
 from tinyref.uops.ops import Ops
 from tinyref.uops.program import Program
@@ -25,7 +25,7 @@ class BrokenKernel(InterpretedKernel):
         self,
         device: str,
         program: Program,
-        wrong: Mapping[Ops, Meaning],
+        wrong: Mapping[Ops, Override],
         hooks: Hooks,
     ) -> None:
         super().__init__(device, program)
@@ -33,9 +33,9 @@ class BrokenKernel(InterpretedKernel):
 
 
 class BrokenBackend(PythonBackend):
-    """A device with one fault: subclasses give `wrong` meanings of ops, or `hooks` on memory."""
+    """A device with one fault: subclasses give `wrong` semantics of ops, or `hooks` on memory."""
 
-    wrong: ClassVar[Mapping[Ops, Meaning]] = {}
+    wrong: ClassVar[Mapping[Ops, Override]] = {}
 
     @property
     def hooks(self) -> Hooks:

@@ -8,7 +8,7 @@ from tinyref_conformance.faulty.broken import Array, BrokenBackend
 
 
 def swap_two_lanes(tile: MatrixTile, result: Array) -> Array:
-    """Threads 2 and 3 of each run get each other's elements; [run, thread, register]."""
+    """Threads 2 and 3 of each subgroup get each other's elements; [subgroup, thread, register]."""
     order = list(range(tile.threads))
     if tile.threads > 3:
         order[2], order[3] = order[3], order[2]

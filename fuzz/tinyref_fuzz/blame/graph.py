@@ -243,7 +243,7 @@ class _Evaluator:
     # Matrix tiles
 
     def _tile(self, node: UOp, tile: MatrixTile) -> Array:
-        """D for all runs of threads: the work-items of a group in their order, cut into runs."""
+        """D for all subgroups: the work-items of a group in their order, cut into subgroups."""
         group = [self.extents[item] for item in self.items]
         if not group or math.prod(group) % tile.threads:
             raise UserError(f"graph: a group of {group} is no whole number of runs of {tile}")

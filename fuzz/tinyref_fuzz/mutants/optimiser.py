@@ -227,7 +227,7 @@ TILES = (
         module=_PLAN,
         old="(KIND_ORDER.index(axis.kind), axis.is_fixed))",
         new="(KIND_ORDER.index(axis.kind), not axis.is_fixed))",
-        resembles="a local axis after a matrix tile tore the threads of a run apart",
+        resembles="a local axis after a matrix tile tore the threads of a subgroup apart",
         causes=("TC", "LOCAL"),
     ),
 )

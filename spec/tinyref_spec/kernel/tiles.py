@@ -35,45 +35,47 @@ _SMALL, _WIDE = (-2, 3), (9, 16)
 
 @dataclass(frozen=True)
 class Form:
-    """How a product is launched: `groups` groups of `runs` runs each, in loops of `iterations`.
+    """How a product is launched: `groups` of `subgroups` each, in loops of `iterations`.
 
     values: the integers that A, B and C hold, from the first up to the second.
     """
 
     groups: int = 1
-    runs: int = 1
+    subgroups: int = 1
     iterations: int = 1
     values: tuple[int, int] = _SMALL
 
 
 FORMS: dict[str, Form] = {
     "product": Form(),
-    "runs": Form(groups=3, runs=2),
+    "runs": Form(groups=3, subgroups=2),
     "loop": Form(groups=2, iterations=4),
     "wide": Form(values=_WIDE),
 }
 
 
 class TileProgram:
-    """The program of a tile and a form, in which every run has matrices of its own.
+    """The program of a tile and a form, in which every subgroup has matrices of its own.
 
-    Slot 0 is D, slots 1 to 3 are A, B and C, each [run, iteration, row, column], C less
+    Slot 0 is D, slots 1 to 3 are A, B and C, each [subgroup, iteration, row, column], C less
     the iterations.
     """
 
     def __init__(self, tile: MatrixTile, form: Form) -> None:
         self.tile = tile
         self.form = form
-        self.size = tile.threads * form.runs
-        self.all_runs = form.groups * form.runs
+        self.size = tile.threads * form.subgroups
+        self.all_subgroups = form.groups * form.subgroups
         self.thread = programs.item_index(self.size)
         inside = build.idiv(self.thread, tile.threads)
-        self.run = build.add(build.mul(programs.group_index(form.groups), form.runs), inside)
+        self.subgroup = build.add(
+            build.mul(programs.group_index(form.groups), form.subgroups), inside
+        )
 
     def shape(self, operand: Operand) -> tuple[int, ...]:
         """The shape of what the buffer of an operand holds."""
         iterations = () if operand is Operand.C else (self.form.iterations,)
-        return (self.all_runs, *iterations, *self.tile.shape(operand))
+        return (self.all_subgroups, *iterations, *self.tile.shape(operand))
 
     def _memory(self, operand: Operand, slot: int) -> UOp:
         size = int(np.prod(self.shape(operand)))
@@ -82,7 +84,7 @@ class TileProgram:
     def _addresses(self, operand: Operand, slot: int, iteration: UOp | int = 0) -> list[UOp]:
         """Where the elements stand that a work-item holds, register by register."""
         rows, columns = self.tile.shape(operand)
-        matrix = self.run
+        matrix = self.subgroup
         if operand is not Operand.C:
             matrix = build.add(build.mul(matrix, self.form.iterations), iteration)
         start = build.mul(matrix, rows * columns)

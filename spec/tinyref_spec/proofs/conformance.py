@@ -158,7 +158,7 @@ def _variable(name: str, dtype: DType, source: random.Random) -> UOp:
 def same_value(left: UOp, right: UOp, given: tuple[UOp, ...] = ()) -> tuple[Answer, str]:
     """Whether both nodes are equal for all values in the ranges of their leaves, by two ways.
 
-    By all values and the meanings of the op table where there are not too many, and by the solver.
+    By all values and the semantics of the op table where there are not too many, and by the solver.
     """
     if left is right:
         return Answer.PROVED, ""

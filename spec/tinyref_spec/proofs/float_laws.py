@@ -1,7 +1,7 @@
 """Float rules, checked for every float16, and casts of floats for every value of a small type.
 
 A float rule states what it keeps: NaN, infinities, the sign of zero, each rounding. Both sides are
-computed by the meanings of the op table and compared bit for bit, but for the bits of a NaN, which
+computed by the semantics of the op table and compared bit for bit, but for the bits of a NaN, which
 no op but BITCAST can see. One leaf takes all 65,536 values; two leaves take all of the first with
 the `EDGES` of the second, and the reverse. A constant that a rule chooses by takes all of them.
 """

@@ -231,7 +231,7 @@ def narrow(width: int, is_unsigned: bool) -> DType:
 
 
 def reference(op: Ops, x: int, y: int, width: int, is_unsigned: bool) -> int:
-    """The value of a binary op on `width`-bit integers, by Python's own; as the meanings have it.
+    """The value of a binary op on `width`-bit integers, by Python's own; as the semantics have it.
 
     What semantics.md leaves unspecified: a division by 0 gives 0, a shift too far all sign bits.
     """

@@ -19,7 +19,7 @@ from tinyref_spec.proofs.law import Proof
 from tinyref_spec.proofs.laws import laws_of
 
 PATH = Path(__file__).with_name("record.json")
-# How a rule that folds constants is checked, which has no equation but the meanings themselves.
+# How a rule that folds constants is checked, which has no equation but the semantics themselves.
 FOLDING = "fold-constants"
 
 KINDS = {

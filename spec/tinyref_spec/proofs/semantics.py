@@ -2,9 +2,9 @@
 
 `Bits` gives machine words their widths; `Integers` gives every value its mathematical integer,
 which is what `index` means, and what a fixed-width value is where nothing wraps. Both follow
-semantics.md, and `spec/tests/test_proofs.py` holds them against the meanings of the op
+semantics.md, and `spec/tests/test_proofs.py` holds them against the semantics of the op
 table. What semantics.md leaves unspecified (division by 0, a shift by the width or more) has here
-the value that the meanings define, so that a law which is proved holds for constant folding too.
+the value that the semantics define, so that a law which is proved holds for constant folding too.
 """
 
 from __future__ import annotations

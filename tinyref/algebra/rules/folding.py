@@ -1,4 +1,4 @@
-"""Constants: what can be computed now, by the meanings of the op table."""
+"""Constants: what can be computed now, by the semantics of the op table."""
 
 from __future__ import annotations
 

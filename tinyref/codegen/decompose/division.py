@@ -12,7 +12,7 @@ from tinyref.uops.ops import Ops
 def guard_divisions(root: UOp) -> UOp:
     """`root` with a harmless divisor wherever the value ranges cannot rule a trap out.
 
-    The guarded results are those of the op table's meanings: x / 0 and x mod 0 are 0, MIN / -1 is
+    The guarded results are those of the op table's semantics: x / 0 and x mod 0 are 0, MIN / -1 is
     MIN and MIN mod -1 is 0.
     """
     if not any(node.op in (Ops.IDIV, Ops.MOD) for node in root.toposort()):

@@ -1,4 +1,4 @@
-"""The operators of Python, each a method of the floors below under another name."""
+"""The operators of Python, each a method of the layers below under another name."""
 
 from __future__ import annotations
 

@@ -152,7 +152,7 @@ def _target(arg: Payload) -> Place | None:
 
 
 class TensorCore:
-    """What every tensor has; the floors above add what one can do with it."""
+    """What every tensor has; the layers above add what one can do with it."""
 
     __slots__ = ("__weakref__", "_grad", "_value", "_view")
 

@@ -1,6 +1,6 @@
 """A matrix tile as data: its shape and types, and which thread holds which element where.
 
-A run of threads computes D[m,n] = A[m,k] * B[k,n] + C[m,n] together; each thread holds a fragment
+A subgroup computes D[m,n] = A[m,k] * B[k,n] + C[m,n] together; each thread holds a fragment
 of every matrix in registers, one element in each. The layouts of all vendors are linear in the
 bits of the two numbers: each bit of the thread's number and each bit of the register's number
 contributes a power of two to one coordinate of the element, or nothing. A thread bit that
@@ -93,7 +93,7 @@ class FragmentLayout:
 
     @property
     def threads(self) -> int:
-        """Threads of a run."""
+        """Threads of a subgroup."""
         return 1 << len(self.thread_bits)
 
     @property
@@ -202,7 +202,7 @@ class MatrixTile:
 
     @property
     def threads(self) -> int:
-        """Threads of a run, which compute a product together."""
+        """Threads of a subgroup, which compute a product together."""
         return self.a.threads
 
     def layout(self, operand: Operand) -> FragmentLayout:

@@ -10,7 +10,7 @@ from tinyref.uops.tiles.layout import Bit, FragmentLayout, MatrixTile, Operand
 def element(tile: MatrixTile, operand: Operand, thread: UOp, register: int) -> tuple[UOp, UOp]:
     """Row and column of the element that `register` of `thread` holds, in the type of `thread`.
 
-    thread: the place of the work-item in its group, not negative; its place in its run is that
+    thread: the place of the work-item in its group, not negative; its place in its subgroup is that
     modulo the threads of the tile.
     """
     layout = tile.layout(operand)

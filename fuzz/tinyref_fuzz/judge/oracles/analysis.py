@@ -1,6 +1,6 @@
 """Spans of every node of a kernel AST: a second evaluator, which knows what is not certain.
 
-It shares with the AST evaluator the meanings of the ops on numbers and the positions that a view
+It shares with the AST evaluator the semantics of the ops on numbers and the positions that a view
 shows, and nothing else: where the two differ on certain elements, one of them is wrong.
 """
 

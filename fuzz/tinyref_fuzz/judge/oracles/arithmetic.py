@@ -40,7 +40,7 @@ ALL_PAIRS = ((0, 0), (0, 1), (1, 0), (1, 1))
 
 
 def apply(op: Ops, dtype: DType, sources: Sequence[DType], spans: Sequence[Span]) -> Span:
-    """What `op` gives; `dtype` and `sources` as of `meanings.apply`."""
+    """What `op` gives; `dtype` and `sources` as of `semantics.apply`."""
     rule = RULES.get(op, float_arithmetic if dtype.is_float else plain)
     return rule(op, dtype, sources, spans)
 

@@ -1,4 +1,4 @@
-"""The floors of Tensor: names that one floor gives must mean the same on all floors above."""
+"""The layers of Tensor: a name that one layer gives must mean the same in all layers above."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,13 +12,13 @@ CARRIED_ON = {"__getitem__", "_aimed_at"}
 
 def _redefined(top: type) -> Iterator[str]:
     owner: dict[str, type] = {}
-    for floor in reversed(top.__mro__[:-1]):
-        for name in vars(floor):
+    for layer in reversed(top.__mro__[:-1]):
+        for name in vars(layer):
             if name.startswith("__") and name not in CARRIED_ON:
                 continue
             if name in owner and name not in CARRIED_ON:
-                yield f"{floor.__name__}.{name} hides {owner[name].__name__}.{name}"
-            owner[name] = floor
+                yield f"{layer.__name__}.{name} hides {owner[name].__name__}.{name}"
+            owner[name] = layer
 
 
 def _imports_for_types(folder: Path) -> list[str]:
