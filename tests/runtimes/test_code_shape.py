@@ -7,10 +7,11 @@ from collections.abc import Callable
 import llvmlite.binding as llvm
 import numpy as np
 import pytest
+from elementwise_programs import fill, read
 
 from tinyref.codegen.linearise.linearise import linearise
 from tinyref.config import Context
-from tinyref.device import Buffer, Device
+from tinyref.device import Device
 from tinyref.dtype import dtypes
 from tinyref.renderers.llvm import LlvmRenderer
 from tinyref.runtimes import cpu
@@ -24,8 +25,6 @@ from tinyref.uops.program import Parameter, Program
 INT, FLOAT = dtypes.int32, dtypes.float32
 LANES, VECTORS, ROWS, DEPTH = 16, 2, 3, 8
 WIDTH = LANES * VECTORS
-Fill = Callable[..., Buffer]
-Read = Callable[[Buffer], np.ndarray]
 
 
 def number(value: int) -> UOp:
@@ -103,7 +102,7 @@ def test_a_scalar_is_spread_once_for_all_its_products() -> None:
     [("CPU", 0), ("CPU", 1), ("CPU", 2), ("CPU", 3), ("CLANG", 1), ("PYTHON", 1)],
 )
 def test_the_block_computes_a_product(
-    fill: Fill, read: Read, device: str, level: int, needs_device: Callable[[str], None]
+    device: str, level: int, needs_device: Callable[[str], None]
 ) -> None:
     needs_device(device)
     if LANES not in Device[device].capabilities.vector_lanes:
@@ -120,9 +119,7 @@ def test_the_block_computes_a_product(
 
 
 @pytest.mark.parametrize("device", ["CPU", "CLANG"])
-def test_two_parameters_may_be_one_buffer(
-    fill: Fill, read: Read, device: str, needs_device: Callable[[str], None]
-) -> None:
+def test_two_parameters_may_be_one_buffer(device: str, needs_device: Callable[[str], None]) -> None:
     """Each iteration reads what the iteration before has written: nothing may be read ahead."""
     needs_device(device)
     i = build.counter(number(63), 0, AxisKind.LOOP, INT)

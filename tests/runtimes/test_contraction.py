@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import llvmlite.binding as llvm
 import numpy as np
 import pytest
+from elementwise_programs import elementwise, fill, read, run_cases
 from hosts import HOSTS
 
 from tinyref.config import Context
-from tinyref.device import Buffer, Device
+from tinyref.device import Device
 from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.runtimes import cpu
 from tinyref.runtimes.kernel import compile_program
 from tinyref.runtimes.toolchain import toolchain
 from tinyref.uops import build
 from tinyref.uops.ops import Ops
-
-Fill = Callable[..., Buffer]
-Read = Callable[[Buffer], np.ndarray]
 
 HAS_FMA = llvm.get_host_cpu_features().get("fma", False)
 
@@ -33,10 +29,8 @@ def dot(x, y, z):
 
 @pytest.mark.parametrize(("dtype", "little", "once"), CASES, ids=["float32", "float64"])
 @pytest.mark.parametrize("device", HOSTS)
-def test_contraction_is_by_flag(
-    make_program, fill: Fill, read: Read, device: str, dtype: DType, little: float, once: float
-) -> None:
-    program = make_program([(dot, [dtype, dtype, dtype])], 4, device, name="dot")
+def test_contraction_is_by_flag(device: str, dtype: DType, little: float, once: float) -> None:
+    program = elementwise([(dot, [dtype, dtype, dtype])], 4, device, name="dot")
     inputs = [fill(device, np.full(4, v), dtype) for v in (1 + little, 1 - little, -1.0)]
     results = {}
     # Twice each: a kernel that is kept for one value of the flag is not one for the other.
@@ -54,8 +48,8 @@ def test_contraction_is_by_flag(
 
 
 @pytest.mark.skipif(not HAS_FMA, reason="this processor has no fused multiply-add")
-def test_only_then_the_assembly_has_fused_instructions(make_program) -> None:
-    program = make_program([(dot, [dtypes.float32] * 3)], 4, "CPU", name="dot")
+def test_only_then_the_assembly_has_fused_instructions() -> None:
+    program = elementwise([(dot, [dtypes.float32] * 3)], 4, "CPU", name="dot")
     for strict in (1, 0):
         with Context(STRICT_FLOAT=strict):
             source = Device["CPU"].renderer.render(program)
@@ -84,13 +78,13 @@ REFERENCES = {Ops.EXP2: np.exp2, Ops.LOG2: np.log2, Ops.SIN: np.sin}
 
 @pytest.mark.parametrize("op", REFERENCES, ids=lambda op: op.name)
 @pytest.mark.parametrize("device", HOSTS)
-def test_functions_made_of_products_and_sums_stay_right(run, device: str, op: Ops) -> None:
+def test_functions_made_of_products_and_sums_stay_right(device: str, op: Ops) -> None:
     """Their reductions lean on how products round: one rounding less must not hurt them."""
     random = np.random.default_rng(5)
     x = np.concatenate([random.uniform(-120, 120, 4000), np.exp(random.uniform(-60, 60, 4000))])
     x = (np.abs(x) if op is Ops.LOG2 else x).astype(np.float32)
     with Context(STRICT_FLOAT=0, TRANSCENDENTAL=1), np.errstate(all="ignore"):
-        (got,) = run([(lambda value: build.unary(op, value), [(x, dtypes.float32)])], device)
+        (got,) = run_cases([(lambda value: build.unary(op, value), [(x, dtypes.float32)])], device)
         want = REFERENCES[op](x.astype(np.float64))
         normal = (np.abs(want) > 2.0**-126) & (np.abs(want) < 2.0**127)
         distance = np.abs(got.astype(np.float64) - want) / np.spacing(np.abs(want.astype("f4")))
@@ -100,7 +94,7 @@ def test_functions_made_of_products_and_sums_stay_right(run, device: str, op: Op
 
 @pytest.mark.parametrize("device", HOSTS)
 @pytest.mark.parametrize("dtype", [dtypes.int32, dtypes.uint64], ids=lambda dtype: dtype.name)
-def test_divisions_stay_exact(run, device: str, dtype: DType) -> None:
+def test_divisions_stay_exact(device: str, dtype: DType) -> None:
     random = np.random.default_rng(6)
     kind = numpy_dtype(dtype)
     x = random.integers(0, int(dtype.maximum), 4000, dtype=kind, endpoint=True)
@@ -110,6 +104,6 @@ def test_divisions_stay_exact(run, device: str, dtype: DType) -> None:
         (lambda a: build.mod(a, 7), [(x, dtype)]),
     ]
     with Context(STRICT_FLOAT=0):
-        quotient, rest = run(cases, device)
+        quotient, rest = run_cases(cases, device)
     assert (quotient == x // y).all()
     assert (rest == x % kind.type(7)).all()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pytest
+from elementwise_programs import run_cases
 
 from tinyref.algebra import semantics
 from tinyref.config import Context
@@ -127,7 +128,6 @@ def owed_by(op: Ops, dtype: DType, inputs: list[np.ndarray]) -> np.ndarray:
     return everywhere
 
 
-Run = Callable[..., list[np.ndarray]]
 Case = tuple[Callable[..., UOp], list[np.ndarray], list[DType], np.ndarray, np.ndarray, int]
 
 
@@ -146,13 +146,13 @@ def case(op: Ops, result: DType, sources: list[DType], owed: np.ndarray | None =
     return (lambda *x: UOp(op, result, x)), inputs, sources, want, owed, limit
 
 
-def run_and_check(run: Run, device: str, cases: list[Case]) -> None:
+def run_and_check(device: str, cases: list[Case]) -> None:
     """Runs all cases in one kernel: a C compiler takes long to start."""
     typed = [
         (expression, list(zip(inputs, sources, strict=True)))
         for expression, inputs, sources, *_ in cases
     ]
-    for got, (_, inputs, _, want, owed, limit) in zip(run(typed, device), cases, strict=True):
+    for got, (_, inputs, _, want, owed, limit) in zip(run_cases(typed, device), cases, strict=True):
         check(got, want, owed, inputs, limit)
 
 
@@ -171,35 +171,35 @@ UNARY_CASES = (
 
 @pytest.mark.sampled(7)
 @pytest.mark.parametrize(("op", "types"), BINARY_CASES)
-def test_binary_ops(run: Run, device: str, op: Ops, types: Sequence[DType]) -> None:
+def test_binary_ops(device: str, op: Ops, types: Sequence[DType]) -> None:
     compares = op in (Ops.CMPLT, Ops.CMPNE)
     cases = [
         case(op, dtypes.bool if compares else dtype, [dtype, dtype])
         for dtype in supported(device, types)
     ]
-    run_and_check(run, device, cases)
+    run_and_check(device, cases)
 
 
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize(("op", "types"), UNARY_CASES)
-def test_unary_ops(run: Run, device: str, op: Ops, types: Sequence[DType]) -> None:
-    run_and_check(run, device, [case(op, dtype, [dtype]) for dtype in supported(device, types)])
+def test_unary_ops(device: str, op: Ops, types: Sequence[DType]) -> None:
+    run_and_check(device, [case(op, dtype, [dtype]) for dtype in supported(device, types)])
 
 
-def test_multiply_accumulate_rounds_twice(run: Run, device: str) -> None:
+def test_multiply_accumulate_rounds_twice(device: str) -> None:
     types = supported(device, NUMBERS)
-    run_and_check(run, device, [case(Ops.MULACC, dtype, [dtype] * 3) for dtype in types])
+    run_and_check(device, [case(Ops.MULACC, dtype, [dtype] * 3) for dtype in types])
 
 
-def test_where_selects_bits(run: Run, device: str) -> None:
+def test_where_selects_bits(device: str) -> None:
     types = supported(device, dtypes.all)
     cases = [case(Ops.WHERE, dtype, [dtypes.bool, dtype, dtype]) for dtype in types]
-    run_and_check(run, device, cases)
+    run_and_check(device, cases)
 
 
 @pytest.mark.sampled(7)
 @pytest.mark.parametrize("source", dtypes.all, ids=lambda dtype: dtype.name)
-def test_casts(run: Run, device: str, source: DType) -> None:
+def test_casts(device: str, source: DType) -> None:
     if source not in supported(device, dtypes.all):
         pytest.skip(f"the device does not declare {source.name}")
     values = specials(source)
@@ -212,11 +212,11 @@ def test_casts(run: Run, device: str, source: DType) -> None:
             owed = (whole >= int(target.minimum)) & (whole < float(int(target.maximum) + 1))
         if source is not target:
             cases.append(case(Ops.CAST, target, [source], owed))
-    run_and_check(run, device, cases)
+    run_and_check(device, cases)
 
 
 @pytest.mark.parametrize("size", [1, 2, 4, 8])
-def test_bitcasts(run: Run, device: str, size: int) -> None:
+def test_bitcasts(device: str, size: int) -> None:
     types = [dtype for dtype in supported(device, dtypes.all) if dtype.itemsize == size]
     raw = np.random.default_rng(1).integers(0, 256, 800, np.uint8)
     pairs = [(x, y) for x in types for y in types if dtypes.bool not in (x, y)]
@@ -227,7 +227,7 @@ def test_bitcasts(run: Run, device: str, size: int) -> None:
         )
         for source, target in pairs
     ]
-    for got, (source, _) in zip(run(cases, device), pairs, strict=True):
+    for got, (source, _) in zip(run_cases(cases, device), pairs, strict=True):
         values = raw.view(numpy_dtype(source))
         # A float that is only copied may still lose the payload of a NaN on some hosts.
         quiet = ~is_nan(values) & ~is_nan(got)
@@ -235,18 +235,18 @@ def test_bitcasts(run: Run, device: str, size: int) -> None:
         assert (is_nan(got) == is_nan(values.view(got.dtype))).all()
 
 
-def test_threefry_gives_the_published_words(run: Run, device: str) -> None:
+def test_threefry_gives_the_published_words(device: str) -> None:
     # Known answers of the authors' library, Random123: counter and key of zeros, and of ones.
     words = np.array([0, 0xFFFFFFFFFFFFFFFF], np.uint64)
     dtype = dtypes.uint64
     expression = lambda c, k: UOp(Ops.THREEFRY, dtype, (c, k))  # noqa: E731
-    (got,) = run([(expression, [(words, dtype), (words, dtype)])], device)
+    (got,) = run_cases([(expression, [(words, dtype), (words, dtype)])], device)
     assert [int(value) & 0xFFFFFFFF for value in got] == [0x6B200159, 0x1CB996FC]
     assert [int(value) >> 32 for value in got] == [0x99BA4EFE, 0xBB002BE7]
 
 
 @pytest.mark.parametrize("op", [Ops.IDIV, Ops.MOD])
-def test_division_does_not_trap(run: Run, device: str, op: Ops) -> None:
+def test_division_does_not_trap(device: str, op: Ops) -> None:
     cases = []
     for dtype in dtypes.ints:
         low = int(dtype.minimum)
@@ -254,7 +254,7 @@ def test_division_does_not_trap(run: Run, device: str, op: Ops) -> None:
         y = np.array([0, 0, 0, -1 if low else 1], numpy_dtype(dtype))
         expression = lambda a, b, dtype=dtype: UOp(op, dtype, (a, b))  # noqa: E731
         cases.append((expression, [(x, dtype), (y, dtype)]))
-    for got, (_, [(x, _), _]) in zip(run(cases, device), cases, strict=True):
+    for got, (_, [(x, _), _]) in zip(run_cases(cases, device), cases, strict=True):
         quotients = [0, 0, 0, x[0]] if op is Ops.IDIV else [0, 0, 0, 0]
         assert got.tolist() == quotients
 
@@ -292,7 +292,7 @@ def magnitudes(dtype: DType) -> np.ndarray:
 
 @pytest.mark.sampled(7)
 @pytest.mark.parametrize("source", dtypes.all[1:], ids=lambda dtype: dtype.name)
-def test_casts_of_many_values(run: Run, device: str, source: DType) -> None:
+def test_casts_of_many_values(device: str, source: DType) -> None:
     if source not in supported(device, dtypes.all):
         pytest.skip(f"the device does not declare {source.name}")
     arrays = [every(source)] if source.bits <= 16 else [random_bits(source), magnitudes(source)]
@@ -308,11 +308,11 @@ def test_casts_of_many_values(run: Run, device: str, source: DType) -> None:
         expression = lambda x, target=target: UOp(Ops.CAST, target, (x,))  # noqa: E731
         if source is not target:
             cases.append((expression, [values], [source], want, owed, 0))
-    run_and_check(run, device, cases)
+    run_and_check(device, cases)
 
 
 @pytest.mark.parametrize("op", [Ops.ADD, Ops.SUB, Ops.MUL, Ops.FDIV, Ops.CMPLT])
-def test_float_ops_on_many_values(run: Run, device: str, op: Ops) -> None:
+def test_float_ops_on_many_values(device: str, op: Ops) -> None:
     cases = []
     for dtype in supported(device, FLOATS):
         x = random_bits(dtype)
@@ -324,4 +324,4 @@ def test_float_ops_on_many_values(run: Run, device: str, op: Ops) -> None:
         want = semantics.apply(op, result, inputs, [dtype, dtype])
         expression = lambda a, b, result=result: UOp(op, result, (a, b))  # noqa: E731
         cases.append((expression, inputs, [dtype, dtype], want, np.ones(x.shape, bool), 0))
-    run_and_check(run, device, cases)
+    run_and_check(device, cases)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+from elementwise_programs import fill, read, run_cases
 from hosts import HOSTS, each_device
 
 from tinyref.config import Context
@@ -229,8 +230,6 @@ def square_sum(dtype: DType) -> UOp:
 def test_a_kernel_ast_runs_in_every_dtype(
     device: str,
     dtype: DType,
-    fill: Callable[..., Buffer],
-    read: Callable[[Buffer], np.ndarray],
 ) -> None:
     if not Device[device].capabilities.supports(dtype):
         with pytest.raises(UserError, match=f"the device has no {dtype.name}: accepted are"):
@@ -335,12 +334,12 @@ def test_every_level_of_llvm_gives_the_same_bits(level: int) -> None:
 
 
 @pytest.mark.parametrize("level", [1, 2, 3])
-def test_no_product_and_sum_are_fused(run: Callable[..., list[np.ndarray]], level: int) -> None:
+def test_no_product_and_sum_are_fused(level: int) -> None:
     random = np.random.default_rng(6)
     x, y, z = (random.standard_normal(4096).astype(np.float32) for _ in range(3))
     z[:] = -(x * y)
     with Context(CPU_LEVEL=level):
-        (got,) = run(
+        (got,) = run_cases(
             [(lambda a, b, c: build.add(build.mul(a, b), c), [(x, FLOAT), (y, FLOAT), (z, FLOAT)])],
             "CPU",
         )

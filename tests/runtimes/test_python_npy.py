@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from elementwise_programs import fill, read
 
 from tinyref.config import Context
-from tinyref.device import Buffer, Device
+from tinyref.device import Device
 from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.errors import DeviceError, UserError
 from tinyref.formats.json_format import program_from_text
@@ -25,15 +26,6 @@ from tinyref_spec.kernels.notation import kernel_of, load, shaped
 
 f32 = dtypes.float32
 i32 = dtypes.int32
-
-
-def fill(device: str, values: np.ndarray, dtype: DType) -> Buffer:
-    data = np.ascontiguousarray(values, numpy_dtype(dtype)).view(np.uint8)
-    return Buffer(device, values.size, dtype).copy_in(memoryview(data))
-
-
-def read(buffer: Buffer) -> np.ndarray:
-    return np.frombuffer(buffer.copy_out(), numpy_dtype(buffer.dtype))
 
 
 def compute(expression: Callable[..., UOp], dtype: DType, *inputs: np.ndarray) -> np.ndarray:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
+from elementwise_programs import fill, read
 
 from tinyref.codegen.linearise.linearise import linearise
-from tinyref.device import Buffer, Device
+from tinyref.device import Device
 from tinyref.dtype import dtypes
 from tinyref.formats.json_format import from_json, to_json
 from tinyref.formats.text import from_text, to_text
@@ -45,9 +44,7 @@ def subject() -> Program:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_every_device_loads_again(
-    device: str, fill: Callable[..., Buffer], read: Callable[[Buffer], np.ndarray]
-) -> None:
+def test_every_device_loads_again(device: str) -> None:
     buffers = [fill(device, np.array([7]), i32), fill(device, np.zeros(3), i32)]
     compile_program(device, subject())(buffers)
     assert list(read(buffers[1])) == [7, 12, 7]

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 
 import numpy as np
 import pytest
+from elementwise_programs import fill, read
 from hosts import HOSTS, each_device
 
 from tinyref.codegen.decompose import decompose
 from tinyref.codegen.linearise.linearise import linearise
 from tinyref.config import Context
-from tinyref.device import Buffer, Device
+from tinyref.device import Device
 from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.errors import UserError
 from tinyref.interpret import SanitizerError
@@ -24,8 +24,6 @@ from tinyref.uops.payload import AxisKind
 from tinyref.uops.program import Parameter, Program
 
 INT = dtypes.int32
-Fill = Callable[..., Buffer]
-Read = Callable[[Buffer], np.ndarray]
 
 
 device = each_device([*HOSTS, "PYTHON"])
@@ -60,9 +58,7 @@ def turned(dtype: DType, size: int, groups: int, filled: int | None = None) -> P
 @pytest.mark.parametrize(
     "dtype", [dtypes.bool, dtypes.int8, dtypes.float32, dtypes.int64], ids=lambda dtype: dtype.name
 )
-def test_each_call_has_scratch_of_its_own(
-    fill: Fill, read: Read, device: str, dtype: DType, groups: int
-) -> None:
+def test_each_call_has_scratch_of_its_own(device: str, dtype: DType, groups: int) -> None:
     size = 48
     values = (np.arange(size * groups) % 97 % 2).astype(numpy_dtype(dtype))
     if not dtype.is_bool:
@@ -75,7 +71,7 @@ def test_each_call_has_scratch_of_its_own(
 
 
 @pytest.mark.sampled(3)
-def test_all_that_is_declared_can_be_used(fill: Fill, read: Read, device: str) -> None:
+def test_all_that_is_declared_can_be_used(device: str) -> None:
     groups = 4
     size = Device[device].capabilities.shared_bytes // 4
     assert size >= 1024
@@ -86,14 +82,14 @@ def test_all_that_is_declared_can_be_used(fill: Fill, read: Read, device: str) -
     assert (read(out).reshape(groups, size) == values.reshape(groups, size)[:, ::-1]).all()
 
 
-def test_the_interpreter_sees_scratch_that_nothing_has_set(fill: Fill) -> None:
+def test_the_interpreter_sees_scratch_that_nothing_has_set() -> None:
     kernel = compile_program("PYTHON", turned(INT, 8, 2, filled=7))
     buffers = [fill("PYTHON", np.zeros(16), INT), fill("PYTHON", np.zeros(16), INT)]
     with pytest.raises(SanitizerError, match="scratch"):
         kernel(buffers)
 
 
-def test_scratch_holds_vectors(fill: Fill, read: Read, device: str) -> None:
+def test_scratch_holds_vectors(device: str) -> None:
     """Four lanes at a time go in, and come out one iteration later."""
     if 4 not in Device[device].capabilities.vector_lanes:
         pytest.skip(f"{device} has no vectors of 4 lanes")

@@ -7,16 +7,16 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
 
 import numpy as np
 import pytest
+from elementwise_programs import fill, read
 from hosts import HOSTS, each_device
 
 from tinyref.codegen.decompose import decompose
 from tinyref.codegen.linearise.linearise import linearise
 from tinyref.config import Context
-from tinyref.device import Buffer, Device
+from tinyref.device import Device
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError
 from tinyref.runtimes import host_threads
@@ -28,8 +28,6 @@ from tinyref.uops.payload import AxisKind
 from tinyref.uops.program import Parameter, Program
 
 INT = dtypes.int32
-Fill = Callable[..., Buffer]
-Read = Callable[[Buffer], np.ndarray]
 
 
 device = each_device(HOSTS)
@@ -50,22 +48,20 @@ def squares(groups: int | UOp, per_group: int, limit: int) -> Program:
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
 @pytest.mark.parametrize("groups", [1, 2, 7, 64])
-def test_every_group_runs_once(
-    fill: Fill, read: Read, device: str, threads: int, groups: int
-) -> None:
+def test_every_group_runs_once(device: str, threads: int, groups: int) -> None:
     with Context(THREADS=threads):
         out = fill(device, np.full(groups * 4, -1), INT)
         compile_program(device, squares(groups, 4, groups * 4))([out], {"n": 7})
     assert read(out).tolist() == [i * i + 7 for i in range(groups * 4)]
 
 
-def test_the_interpreter_runs_the_same_program(fill: Fill, read: Read) -> None:
+def test_the_interpreter_runs_the_same_program() -> None:
     out = fill("PYTHON", np.full(28, -1), INT)
     compile_program("PYTHON", squares(7, 4, 28))([out], {"n": 7})
     assert read(out).tolist() == [i * i + 7 for i in range(28)]
 
 
-def test_a_symbolic_number_of_groups(fill: Fill, read: Read, device: str) -> None:
+def test_a_symbolic_number_of_groups(device: str) -> None:
     groups = build.variable("n", 0, 100, INT)
     kernel = compile_program(device, squares(groups, 1, 100))
     for count in (0, 1, 5):
@@ -76,9 +72,7 @@ def test_a_symbolic_number_of_groups(fill: Fill, read: Read, device: str) -> Non
         assert read(out).tolist() == want
 
 
-def test_a_launch_of_one_group_wakes_nobody(
-    fill: Fill, device: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_launch_of_one_group_wakes_nobody(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise AssertionError("the pool was asked")
 
@@ -91,7 +85,7 @@ def test_a_launch_of_one_group_wakes_nobody(
         compile_program(device, squares(2, 4, 8))([fill(device, np.zeros(8), INT)], {"n": 1})
 
 
-def test_the_launch_is_timed_as_a_whole(fill: Fill, device: str) -> None:
+def test_the_launch_is_timed_as_a_whole(device: str) -> None:
     with Context(THREADS=2):
         kernel = compile_program(device, squares(8, 4, 32))
         taken = kernel([fill(device, np.zeros(32), INT)], {"n": 1}, wait=True)

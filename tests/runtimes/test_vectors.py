@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from elementwise_programs import fill, read
 from hosts import HOSTS, each_device
 
 from tinyref.codegen.decompose import decompose, storage_dtype
-from tinyref.device import Buffer, Device
+from tinyref.device import Device
 from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.errors import UserError
 from tinyref.runtimes.kernel import compile_program
@@ -22,8 +23,6 @@ from tinyref.uops.program import Parameter, Program
 
 VECTOR_DEVICES = [name for name in HOSTS if max(Device[name].capabilities.vector_lanes) > 1]
 COUNT = 64
-Fill = Callable[..., Buffer]
-Read = Callable[[Buffer], np.ndarray]
 
 
 device = each_device(VECTOR_DEVICES)
@@ -86,7 +85,7 @@ def small_numbers(dtype: DType) -> np.ndarray:
 @pytest.mark.sampled(7)
 @pytest.mark.parametrize("lanes", [2, 4, 8, 16])
 @pytest.mark.parametrize("dtype", [*dtypes.ints, *dtypes.floats], ids=lambda dtype: dtype.name)
-def test_arithmetic_of_lanes(fill: Fill, read: Read, device: str, dtype: DType, lanes: int) -> None:
+def test_arithmetic_of_lanes(device: str, dtype: DType, lanes: int) -> None:
     needs(device, dtype)
     x, y = small_numbers(dtype), small_numbers(dtype)[::-1]
 
@@ -102,7 +101,7 @@ def test_arithmetic_of_lanes(fill: Fill, read: Read, device: str, dtype: DType, 
 
 @pytest.mark.sampled(11)
 @pytest.mark.parametrize("source", dtypes.all, ids=lambda dtype: dtype.name)
-def test_casts_of_lanes(fill: Fill, read: Read, device: str, source: DType) -> None:
+def test_casts_of_lanes(device: str, source: DType) -> None:
     needs(device, source)
     values = np.abs(small_numbers(source).astype(np.float64)).astype(numpy_dtype(source))
     for target in filter(Device[device].capabilities.supports, dtypes.all):
@@ -117,9 +116,7 @@ def test_casts_of_lanes(fill: Fill, read: Read, device: str, source: DType) -> N
 @pytest.mark.parametrize(
     "dtype", [dtypes.bool, dtypes.int16, dtypes.bfloat16, dtypes.float64], ids=lambda d: d.name
 )
-def test_lanes_are_taken_and_put_together(
-    fill: Fill, read: Read, device: str, dtype: DType
-) -> None:
+def test_lanes_are_taken_and_put_together(device: str, dtype: DType) -> None:
     needs(device, dtype)
 
     def expression(x: UOp) -> UOp:
@@ -133,7 +130,7 @@ def test_lanes_are_taken_and_put_together(
     assert (read(out).reshape(-1, 4) == values.reshape(-1, 4)[:, [1, 2, 0, 3]]).all()
 
 
-def test_a_scalar_is_taken_as_often_as_asked(fill: Fill, read: Read, device: str) -> None:
+def test_a_scalar_is_taken_as_often_as_asked(device: str) -> None:
     def expression(x: UOp) -> UOp:
         lane = build.gep(build.gep(x, 1), 0)
         return build.gep(lane, 0, 0, 0, 0)
@@ -145,7 +142,7 @@ def test_a_scalar_is_taken_as_often_as_asked(fill: Fill, read: Read, device: str
 
 
 @pytest.mark.parametrize("dtype", [dtypes.bool, dtypes.float16, dtypes.int32], ids=lambda d: d.name)
-def test_gated_lanes_go_as_one(fill: Fill, read: Read, device: str, dtype: DType) -> None:
+def test_gated_lanes_go_as_one(device: str, dtype: DType) -> None:
     program = vector_program(device, 4, [dtype], lambda x: x, lambda i: build.less(i, 3))
     values = np.ones(COUNT).astype(numpy_dtype(dtype))
     out = fill(device, np.zeros(COUNT), dtype)
@@ -153,7 +150,7 @@ def test_gated_lanes_go_as_one(fill: Fill, read: Read, device: str, dtype: DType
     assert read(out).astype(int).tolist() == [1] * 12 + [0] * (COUNT - 12)
 
 
-def test_vectors_of_functions_and_bits(fill: Fill, read: Read, device: str) -> None:
+def test_vectors_of_functions_and_bits(device: str) -> None:
     values = np.linspace(-3, 3, COUNT).astype(np.float32)
 
     def expression(x: UOp) -> UOp:
@@ -168,7 +165,7 @@ def test_vectors_of_functions_and_bits(fill: Fill, read: Read, device: str) -> N
 
 
 @pytest.mark.parametrize("lanes", [2, 16])
-def test_vectors_start_at_any_element(fill: Fill, read: Read, device: str, lanes: int) -> None:
+def test_vectors_start_at_any_element(device: str, lanes: int) -> None:
     """A buffer that starts inside another is aligned to its elements, no better."""
     program = vector_program(device, lanes, [dtypes.float32], lambda x: build.add(x, 1.0))
     whole = fill(device, np.arange(3 * COUNT), dtypes.float32)
@@ -193,9 +190,7 @@ FAR = {
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize(("source", "lanes"), [(dtypes.float32, 16), (dtypes.float64, 2)])
 @pytest.mark.parametrize("target", FAR, ids=lambda dtype: dtype.name)
-def test_lanes_out_of_range_saturate(
-    fill: Fill, read: Read, device: str, target: DType, source: DType, lanes: int
-) -> None:
+def test_lanes_out_of_range_saturate(device: str, target: DType, source: DType, lanes: int) -> None:
     far = [-np.inf, np.inf, -1e30, 1e30, np.nan, -129.5, 128.5, -0.5, -1.5, 99.9]
     values = np.resize(np.array(far), COUNT)
     program = vector_program(device, lanes, [source], lambda x: build.cast(x, target))
@@ -210,7 +205,7 @@ NAN = float("nan")
 
 
 @pytest.mark.parametrize("dtype", [dtypes.float16, dtypes.float32, dtypes.float64], ids=str)
-def test_special_floats_in_lanes(fill: Fill, read: Read, device: str, dtype: DType) -> None:
+def test_special_floats_in_lanes(device: str, dtype: DType) -> None:
     """MAX and WHERE take one of their sides whole: NaN, the sign of zero, the bits."""
     needs(device, dtype)
     x = np.resize(np.array([NAN, 1.0, -0.0, 0.0, -1.5, np.inf, -np.inf, 2.0]), COUNT)
@@ -236,9 +231,7 @@ def test_special_floats_in_lanes(fill: Fill, read: Read, device: str, dtype: DTy
     [dtypes.int8, dtypes.uint16, dtypes.int32, dtypes.uint64],
     ids=lambda dtype: dtype.name,
 )
-def test_integers_in_lanes_wrap_and_shift(
-    fill: Fill, read: Read, device: str, dtype: DType
-) -> None:
+def test_integers_in_lanes_wrap_and_shift(device: str, dtype: DType) -> None:
     low, high, bits = int(dtype.minimum), int(dtype.maximum), dtype.bits
     x = np.resize(np.array([low, high, 1, 3], dtype=numpy_dtype(dtype)), COUNT)
     expressions: list[Callable[[UOp], UOp]] = [
@@ -274,7 +267,7 @@ def wrapped(value: int, dtype: DType) -> int:
     return (value - low) % 2**dtype.bits + low
 
 
-def test_bools_in_lanes(fill: Fill, read: Read, device: str) -> None:
+def test_bools_in_lanes(device: str) -> None:
     def expression(a: UOp, b: UOp) -> UOp:
         exclusive = build.not_equal(a, b)
         below = build.less(a, b)

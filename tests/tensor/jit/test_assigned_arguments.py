@@ -1,0 +1,145 @@
+"""TinyJit: arguments that the function assigns to."""
+
+import numpy as np
+import pytest
+from jit_calls import floats
+from kernel_runs import count_kernels
+
+from tinyref import Tensor, TinyJit, Variable
+from tinyref.errors import UserError
+
+
+def assign_sum(x, y):
+    x.assign(x + y)
+    return x * 2
+
+
+def add_in_place(x, y):
+    x += y
+    return x * 2
+
+
+def assign_while_shown(x, y):
+    view = x.reshape(x.shape)
+    x.assign(x + y)
+    return view * 0 + x * 2
+
+
+def replace_by_sum(x, y):
+    x.replace(x + y)
+    return x * 2
+
+
+@pytest.mark.parametrize("device", ["CPU", "PYTHON"])
+@pytest.mark.parametrize("function", [assign_sum, add_in_place, assign_while_shown, replace_by_sum])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda device: Tensor([1.0, 2.0], device=device).realize(),
+        lambda device: Tensor([0.0, 1.0], device=device) + 1,
+        lambda device: Tensor([9.0, 1.0, 2.0], device=device).realize()[1:],
+        lambda device: Tensor([2.0, 1.0], device=device).realize().flip(0),
+    ],
+    ids=["memory", "pending", "part", "flipped"],
+)
+def test_an_argument_that_is_assigned_to_has_the_new_elements(function, make, device):
+    jitted = TinyJit(function)
+    kept = make(device)
+    wanted = np.array([1.0, 2.0])
+    for i in range(6):
+        lazy = kept * 10
+        found = jitted(kept, Tensor([i, 1.0], device=device).realize())
+        assert lazy.tolist() == (wanted * 10).tolist()
+        wanted = wanted + np.array([i, 1.0])
+        assert found.tolist() == (wanted * 2).tolist()
+        assert kept.tolist() == wanted.tolist()
+    assert jitted.captured is not None
+    other = make(device)
+    jitted(other, Tensor([1.0, 1.0], device=device))
+    assert other.tolist() == [2.0, 3.0]
+    assert kept.tolist() == wanted.tolist()
+
+
+def test_a_constant_argument_that_is_assigned_to_has_the_new_elements():
+    jitted = TinyJit(assign_sum)
+    for _ in range(5):
+        total = Tensor.zeros(2)
+        jitted(total, Tensor([1.0, 2.0]))
+        assert total.tolist() == [1.0, 2.0]
+
+
+def test_an_argument_that_is_assigned_to_and_returned_is_itself():
+    def step(cache, x):
+        cache += x
+        return cache
+
+    jitted = TinyJit(step)
+    cache = Tensor([0.0]).realize()
+    for i in range(5):
+        assert jitted(cache, Tensor([1.0]).realize()) is cache
+        assert cache.item() == i + 1
+    assert count_kernels(jitted, cache, Tensor([1.0]).realize())[1] == 1
+
+
+def write_at(cache, x, place):
+    cache[:, place : place + 1].assign(x.reshape(1, 1, 2))
+    return cache.sum()
+
+
+@pytest.mark.parametrize("prune", [False, True])
+@pytest.mark.parametrize("device", ["CPU", "PYTHON"])
+@pytest.mark.parametrize("kind", ["state", "argument", "part"])
+def test_a_cache_is_written_at_a_place_that_a_variable_says(kind, device, prune):
+    whole = Tensor.zeros(2, 1, 6, 2, device=device).contiguous().realize()
+    cache = whole[1] if kind == "part" else whole[1].clone().realize()
+    if kind == "state":
+        jitted = TinyJit(lambda x, place: write_at(cache, x, place), prune=prune)
+    else:
+        jitted = TinyJit(lambda x, place: write_at(*x, place), prune=prune)
+    place = Variable("place", 0, 5)
+    for i in range(6):
+        x = Tensor([i + 1, 10.0], device=device).realize()
+        total = jitted(x if kind == "state" else (cache, x), place.bind(i))
+        assert total.item() == sum(range(i + 2)) + 10.0 * (i + 1)
+    assert cache[0].tolist() == [[i + 1, 10.0] for i in range(6)]
+    assert whole[1].tolist() == (cache.tolist() if kind == "part" else [[[0.0, 0.0]] * 6])
+    assert whole[0].tolist() == [[[0.0, 0.0]] * 6]
+    assert jitted.captured is not None
+
+
+def test_a_sharded_argument_that_is_assigned_to_has_the_new_elements():
+    devices = ("CPU:1", "CPU:2")
+    jitted = TinyJit(assign_sum)
+    kept = Tensor(floats(4, 2)).shard(devices, axis=0).realize()
+    for i in range(1, 5):
+        jitted(kept, Tensor.ones(4, 2).shard(devices, axis=0))
+        np.testing.assert_allclose(kept.numpy(), floats(4, 2) + i, rtol=1e-6)
+
+
+def test_an_argument_that_is_assigned_to_shares_no_memory_with_another():
+    jitted = TinyJit(assign_sum)
+    one, other = Tensor([1.0]).realize(), Tensor([2.0]).realize()
+    jitted(one, other)
+    with pytest.raises(UserError, match=r"argument x, which .* shares memory with argument y"):
+        jitted(one, one)
+    for _ in range(2):
+        jitted(one, other)
+    with pytest.raises(UserError, match=r"argument x, which .* shares memory with argument y"):
+        jitted(one, one)
+    assert (one.item(), other.item()) == (7.0, 2.0)
+
+
+def test_an_argument_that_is_assigned_to_is_no_state():
+    kept = Tensor([1.0]).realize()
+
+    def step(x):
+        x.assign(x + kept)
+        return x
+
+    jitted = TinyJit(step)
+    other = Tensor([1.0]).realize()
+    for _ in range(3):
+        jitted(other)
+    with pytest.raises(UserError, match="argument x is a tensor that the function"):
+        jitted(kept)
+    assert (other.item(), kept.item()) == (4.0, 1.0)

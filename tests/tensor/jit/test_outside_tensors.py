@@ -1,0 +1,121 @@
+"""TinyJit: what a capture leaves alone, and tensors outside that are not in memory yet."""
+
+import numpy as np
+import pytest
+from jit_calls import floats
+from kernel_runs import count_kernels
+
+from tinyref import Tensor, TinyJit
+from tinyref.errors import UserError
+
+
+def test_a_capture_computes_nothing_that_it_does_not_need():
+    unrelated = Tensor(floats(3, 3)).realize() @ Tensor(floats(3, 3)).realize()
+    constant = Tensor.full((3,), 2.0)
+    view = Tensor(floats(3, 3)).realize()[1:]
+    jitted = TinyJit(lambda x: x + 1)
+    arguments = [Tensor([float(i)]).realize() for i in range(4)]
+    assert [count_kernels(jitted, argument)[1] for argument in arguments] == [1, 1, 1, 1]
+    assert "not computed yet" in repr(unrelated)
+    assert "constant" in repr(constant)
+    np.testing.assert_allclose(unrelated.numpy(), floats(3, 3) @ floats(3, 3), rtol=1e-5)
+    np.testing.assert_array_equal(view.numpy(), floats(3, 3)[1:])
+
+
+def test_a_capture_computes_its_pending_arguments_and_what_it_reads():
+    scale = Tensor([2.0]).realize() + 1
+    unread = Tensor([2.0]).realize() + 2
+    jitted = TinyJit(lambda x: x * scale)
+    for i in range(4):
+        assert jitted(Tensor([float(i)]).realize() + 1).item() == 3.0 * (i + 1)
+    assert "in memory" in repr(scale)
+    assert "not computed yet" in repr(unread)
+
+
+def test_tensors_outside_that_share_a_graph_with_the_function_keep_their_elements():
+    weight = Tensor([1.0, 2.0]).realize()
+    same, more = weight * 10, (weight * 10).contiguous() + 1
+    jitted = TinyJit(lambda x: x + (weight * 10).contiguous())
+    for _ in range(3):
+        assert jitted(Tensor([0.0, 0.0])).tolist() == [10.0, 20.0]
+    weight.assign(Tensor([5.0, 6.0]))
+    assert jitted(Tensor([0.0, 0.0])).tolist() == [50.0, 60.0]
+    assert same.tolist() == [10.0, 20.0]
+    assert more.tolist() == [11.0, 21.0]
+
+
+def test_a_pending_tensor_that_reads_what_the_function_overwrites_keeps_its_elements():
+    weight = Tensor([1.0]).realize()
+
+    @TinyJit
+    def step(x):
+        weight.assign(weight + x)
+        return x * 2
+
+    step(Tensor([1.0]))
+    lazy = weight * 10
+    step(Tensor([1.0]))
+    step(Tensor([1.0]))
+    assert (lazy.item(), weight.item()) == (20.0, 4.0)
+    assert step.captured.kernels == 1
+
+
+def test_a_result_that_was_pending_outside_is_read_anew_by_replays():
+    kept = Tensor([1.0]).realize() + 1
+    jitted = TinyJit(lambda x: (x + 1, kept))
+    for _ in range(3):
+        assert jitted(Tensor([0.0]))[1].item() == 2.0
+    kept.assign(Tensor([9.0]))
+    assert jitted(Tensor([0.0]))[1].item() == 9.0
+
+
+@pytest.mark.parametrize("make", [lambda: Tensor(3.0), lambda: Tensor([1.0, 1.0]).sum() + 1])
+def test_state_that_is_no_memory_yet_goes_on(make):
+    total = make()
+    wanted = 3.0
+
+    @TinyJit
+    def add(x):
+        total.assign(total + x.sum())
+        return x * 2
+
+    for number in range(5):
+        add(Tensor([number, 1.0]))
+        wanted += number + 1.0
+    assert total.item() == wanted
+
+
+def test_a_constant_that_the_function_counts_up_goes_on():
+    count = Tensor(0)
+
+    @TinyJit
+    def step(x):
+        nonlocal count
+        count += 1
+        return x * 2
+
+    for _ in range(5):
+        step(Tensor([1.0]))
+    assert count.item() == 5
+
+
+@pytest.mark.parametrize("make", [lambda: Tensor.full((2,), 3.0), lambda: Tensor([1.0, 2.0]) + 1])
+def test_what_is_assigned_outside_after_the_capture_is_seen(make):
+    scale = make()
+    scaled = TinyJit(lambda x: x * scale)
+    for number in range(5):
+        if number >= 2:
+            scale.assign(Tensor([number, 1.0]) * 2)
+        wanted = np.array([1.0, number]) * scale.numpy()
+        np.testing.assert_array_equal(scaled(Tensor([1.0, number])).numpy(), wanted)
+
+
+@pytest.mark.parametrize("make", [lambda n: Tensor.full((2,), n), lambda n: Tensor([n, 2.0]) + 1])
+def test_a_tensor_outside_that_was_replaced_is_refused(make):
+    kept = {"scale": make(0.0)}
+    scaled = TinyJit(lambda x: x * kept["scale"])
+    scaled(Tensor([1.0, 2.0]))
+    scaled(Tensor([1.0, 2.0]))
+    kept["scale"] = make(3.0)
+    with pytest.raises(UserError, match="is gone"):
+        scaled(Tensor([1.0, 2.0]))

@@ -1,0 +1,326 @@
+"""TinyJit: replays equal plain runs, and Python runs no more."""
+
+import threading
+from collections import namedtuple
+
+import numpy as np
+import pytest
+from jit_calls import floats
+
+from tinyref import Context, GlobalCounters, Tensor, TinyJit, Variable
+from tinyref.errors import UserError
+
+
+@pytest.mark.parametrize("device", ["CPU", "PYTHON"])
+def test_replays_compute_from_the_tensors_that_they_are_given(device):
+    count = 0
+
+    @TinyJit
+    def double_sum(x):
+        nonlocal count
+        count += 1
+        return (x * 2).sum(1)
+
+    inputs = [floats(3, 4, seed=i) for i in range(5)]
+    for array in inputs:
+        found = double_sum(Tensor(array, device=device)).numpy()
+        np.testing.assert_allclose(found, (array * 2).sum(1), rtol=1e-6)
+    assert count == 2
+
+
+def test_a_capture_says_what_it_holds():
+    jitted = TinyJit(lambda x: (x + 1).contiguous().sum())
+    assert jitted.captured is None
+    for i in range(2):
+        jitted(Tensor(floats(4, seed=i)))
+    assert jitted.captured.kernels == 2
+    assert jitted.captured.inputs == ("x: a float32 tensor of shape (4,) on CPU",)
+    jitted.reset()
+    assert jitted.captured is None
+
+
+def test_results_keep_their_values_when_the_function_is_called_again():
+    jitted = TinyJit(lambda x: x + 1)
+    results = [jitted(Tensor([float(i)])) for i in range(6)]
+    assert [result.item() for result in results] == [1, 2, 3, 4, 5, 6]
+    lazy = Tensor([0.0])
+    for i in range(5):
+        lazy = lazy + jitted(Tensor([float(i)]))
+    assert lazy.item() == 15
+
+
+def test_tensors_come_from_containers_and_results_go_back_in_them():
+    Pair = namedtuple("Pair", "first second")
+
+    @TinyJit
+    def mix(pair, *, rest):
+        total = pair.first + rest["x"][0]
+        return {"sum": total, "items": [total * 2, None, 7], "pair": Pair(total - 1, "text")}
+
+    for i in range(4):
+        a, b = np.float32([i, 1]), np.float32([2, i])
+        found = mix(Pair(Tensor(a), 3), rest={"x": (Tensor(b),)})
+        assert list(found) == ["sum", "items", "pair"]
+        np.testing.assert_array_equal(found["sum"].numpy(), a + b)
+        np.testing.assert_array_equal(found["items"][0].numpy(), (a + b) * 2)
+        assert found["items"][1:] == [None, 7]
+        np.testing.assert_array_equal(found["pair"].first.numpy(), a + b - 1)
+        assert found["pair"].second == "text"
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x: x[1:3],
+        lambda x: x.T,
+        lambda x: x.flip(0),
+        lambda x: x * 1.5,
+        lambda x: x[0].expand(3, 5),
+        lambda x: Tensor.ones(2, 5),
+    ],
+    ids=["part", "transposed", "flipped", "lazy", "expanded", "constant"],
+)
+def test_inputs_that_are_not_whole_buffers_are_copied(make):
+    jitted = TinyJit(lambda x: x + 1)
+    for i in range(4):
+        x = make(Tensor(floats(4, 5, seed=i)).realize())
+        wanted = make(Tensor(floats(4, 5, seed=i))).numpy() + 1
+        np.testing.assert_array_equal(jitted(x).numpy(), wanted)
+
+
+def test_each_instance_of_a_class_has_a_capture_of_its_own():
+    class Scale:
+        def __init__(self, factor):
+            self.factor = Tensor([factor]).realize()
+
+        @TinyJit
+        def apply(self, x):
+            return x * self.factor
+
+    two, three = Scale(2.0), Scale(3.0)
+    for i in range(4):
+        assert two.apply(Tensor([float(i)])).item() == 2 * i
+        assert three.apply(Tensor([float(i)])).item() == 3 * i
+    assert two.apply.captured.kernels == 1
+    two.apply.reset()
+    assert two.apply.captured is None
+    assert three.apply.captured is not None
+
+
+def test_a_replay_runs_no_python_and_the_flag_turns_it_off():
+    count = 0
+
+    def add(x):
+        nonlocal count
+        count += 1
+        return x + 1
+
+    jitted = TinyJit(add)
+    for i in range(5):
+        jitted(Tensor([i]))
+    assert count == 2
+    with Context(JIT=0):
+        assert jitted(Tensor([1.0, 2.0])).tolist() == [2.0, 3.0]
+    assert count == 3
+
+
+def test_a_capture_within_a_capture_is_part_of_it():
+    inner = TinyJit(lambda x: x * 2)
+    outer = TinyJit(lambda x: inner(x + 1) + 1)
+    assert [outer(Tensor([i])).item() for i in range(5)] == [3, 5, 7, 9, 11]
+
+
+def test_kernels_that_read_intermediate_results_share_an_arena():
+    def chain(x):
+        for _ in range(6):
+            x = (x + 1).contiguous().realize()
+        return x * 2
+
+    jitted = TinyJit(chain)
+    for i in range(4):
+        array = floats(1000, seed=i)
+        wanted = array
+        for _ in range(6):
+            wanted = wanted + np.float32(1)
+        np.testing.assert_array_equal(jitted(Tensor(array)).numpy(), wanted * 2)
+    assert jitted.captured.unplanned_bytes == 6 * 4000
+    assert jitted.captured.arena_bytes == 2 * 4032
+    with Context(MEMORY_PLAN=0):
+        apart = TinyJit(chain)
+        for i in range(3):
+            found = apart(Tensor(floats(1000, seed=i))).numpy()
+            np.testing.assert_array_equal(found, chain(Tensor(floats(1000, seed=i))).numpy())
+        assert apart.captured.arena_bytes == 0
+
+
+def test_copies_between_devices_are_replayed():
+    jitted = TinyJit(lambda x: (x.to("CPU:1") * 2).to("CPU") + 1)
+    for i in range(4):
+        assert jitted(Tensor([float(i)])).item() == 2 * i + 1
+    assert jitted.captured.copies == 2
+
+
+def test_variables_may_change_from_call_to_call():
+    length = Variable("length", 1, 8)
+    jitted = TinyJit(lambda x, size: x.shrink(((0, size),)).sum())
+    x = Tensor(np.arange(8, dtype=np.float32)).realize()
+    for size in (3, 5, 8, 1, 4):
+        assert jitted(x, length.bind(size)).item() == sum(range(size))
+    with pytest.raises(UserError, match="variable length: accepted are 1 to 8"):
+        jitted(x, length.bind(9))
+
+
+def test_tensors_of_symbolic_shapes_are_inputs_and_results():
+    length = Variable("length", 1, 8)
+    jitted = TinyJit(lambda part: part * 2)
+    whole = np.arange(8, dtype=np.float32)
+    for size in (3, 5, 8, 1, 4):
+        part = Tensor(whole).shrink(((0, length.bind(size)),))
+        result = jitted(part)
+        np.testing.assert_array_equal(result.numpy(), whole[:size] * 2)
+
+
+def test_threads_take_turns():
+    total = Tensor([0]).realize()
+
+    @TinyJit
+    def step(x):
+        total.assign(total + x)
+        return total * 1
+
+    def work():
+        for _ in range(10):
+            step(Tensor([1]))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert total.item() == 40
+
+
+def test_replays_count_as_their_kernels_do(capsys):
+    jitted = TinyJit(lambda x: (x + 1).contiguous().sum())
+    x = Tensor(floats(64)).realize()
+    plain = []
+    for _ in range(4):
+        GlobalCounters.reset()
+        jitted(x)
+        plain.append((GlobalCounters.kernel_count, GlobalCounters.global_ops))
+    assert len(set(plain)) == 1
+    with Context(DEBUG=2):
+        jitted(x)
+    assert capsys.readouterr().err.count("kernel ") == 2
+
+
+def test_empty_tensors_pass():
+    jitted = TinyJit(lambda x, y: x.sum() + y)
+    for i in range(4):
+        assert jitted(Tensor(np.zeros((0, 3), np.float32)), Tensor([float(i)])).item() == i
+
+
+def test_tensors_on_several_devices_are_inputs_results_and_state():
+    devices = ("CPU:1", "CPU:2")
+    weight = Tensor(floats(4, 6, seed=9)).shard(devices, axis=0).realize()
+
+    @TinyJit
+    def step(x):
+        weight.assign(weight + x)
+        return weight.sum(0), x + 1
+
+    wanted = floats(4, 6, seed=9)
+    for i in range(4):
+        x = floats(4, 6, seed=i)
+        wanted = wanted + x
+        total, more = step(Tensor(x).shard(devices, axis=0))
+        np.testing.assert_allclose(total.numpy(), wanted.sum(0), rtol=1e-5)
+        np.testing.assert_array_equal(more.numpy(), x + 1)
+        assert more.device == devices
+    np.testing.assert_array_equal(weight.numpy(), wanted)
+    with pytest.raises(UserError, match=r"captured was .*CPU:1.*CPU:2"):
+        step(Tensor(floats(4, 6)))
+
+
+def test_random_numbers_are_those_of_plain_calls():
+    jitted = TinyJit(lambda x: x + Tensor.rand(3))
+    x = Tensor([0.0, 0.0, 0.0])
+    Tensor.manual_seed(1)
+    found = [jitted(x).tolist() for _ in range(5)]
+    Tensor.manual_seed(1)
+    assert found == [(x + Tensor.rand(3)).tolist() for _ in range(5)]
+    assert len({tuple(numbers) for numbers in found}) == 5
+
+
+@pytest.mark.parametrize("device", ["CPU", "PYTHON"])
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda device: Tensor.rand(1, device=device),
+        lambda device: Tensor.randn(1, device=device),
+        lambda device: Tensor.randint(1, high=1 << 30, device=device),
+        lambda device: Tensor.rand(device=device),
+        lambda device: Tensor.rand(1, 1, device=device) + Tensor.rand(1, device=device),
+        lambda device: Tensor.ones(1, device=device).dropout(0.5),
+        lambda device: Tensor([1.0, 2.0], device=device).multinomial(),
+    ],
+    ids=["rand", "randn", "randint", "no axes", "two", "dropout", "multinomial"],
+)
+def test_random_draws_of_one_element_are_those_of_plain_calls(draw, device):
+    with Tensor.train():
+        jitted = TinyJit(lambda: draw(device))
+        Tensor.manual_seed(7)
+        found = [jitted().tolist() for _ in range(5)]
+        Tensor.manual_seed(7)
+        assert found == [draw(device).tolist() for _ in range(5)]
+    assert jitted.captured is not None
+
+
+def test_a_stream_that_opens_within_the_capture_goes_on_in_replays():
+    calls = 0
+
+    def draw(x):
+        nonlocal calls
+        calls += 1
+        return x + Tensor.rand(1, device="CPU:5") if calls == 2 else x + 0.0
+
+    jitted = TinyJit(draw)
+    x = Tensor([0.0], device="CPU:5").realize()
+    found = [jitted(x).item() for _ in range(5)][1:]
+    assert len(set(found)) == 4
+
+
+@pytest.mark.parametrize(
+    "function",
+    [lambda a: a, lambda a: a.clone().realize(), lambda a: a.reshape(1, 2), lambda a: [a.detach()]],
+    ids=["itself", "clone", "view", "detached"],
+)
+def test_a_function_that_only_hands_its_argument_on_is_replayed(function):
+    jitted = TinyJit(function)
+    for i in range(5):
+        found = jitted(Tensor([i, i + 1]).realize())
+        found = found[0] if isinstance(found, list) else found
+        assert found.flatten().tolist() == [i, i + 1]
+    assert jitted.captured is not None
+
+
+def test_a_function_that_waits_for_another_thread_can_be_captured():
+    def add(x):
+        results = []
+        thread = threading.Thread(target=lambda: results.append(Tensor([2.0]).exp2().item()))
+        thread.start()
+        thread.join()
+        return x + results[0]
+
+    jitted = TinyJit(add)
+    assert [jitted(Tensor([float(i)])).item() for i in range(4)] == [4, 5, 6, 7]
+
+
+def test_results_that_no_kernel_makes_come_with_every_replay():
+    kept = Tensor([7.0]).realize()
+    jitted = TinyJit(lambda x: (x + 1, Tensor([1.0, 2.0, 3.0]), kept))
+    for i in range(4):
+        more, constant, same = jitted(Tensor([float(i)]))
+        assert more.item() == i + 1
+        assert constant.tolist() == [1.0, 2.0, 3.0]
+        assert same.item() == 7.0

@@ -1,0 +1,181 @@
+"""TinyJit: tensors outside that the function assigns to go on from replay to replay."""
+
+import numpy as np
+import pytest
+
+from tinyref import Tensor, TinyJit
+from tinyref.errors import UserError
+
+
+def test_state_that_is_assigned_to_advances():
+    weight = Tensor([1.0, 2.0]).realize()
+
+    @TinyJit
+    def step(x):
+        weight.assign(weight * 2)
+        return (weight * x).sum()
+
+    wanted = [2 * 2.0**i * 3 for i in range(5)]
+    assert [step(Tensor([1.0, 1.0])).item() for _ in range(5)] == wanted
+    assert weight.tolist() == [32.0, 64.0]
+
+
+def test_an_assignment_that_nobody_computes_runs_in_every_call():
+    count = Tensor([0]).realize()
+
+    @TinyJit
+    def step(x):
+        count.assign(count + 1)
+        return x + 1
+
+    for _ in range(5):
+        step(Tensor([1.0]))
+    assert count.tolist() == [5]
+
+
+def test_an_assignment_from_before_the_capture_runs_once():
+    count = Tensor([0]).realize()
+    jitted = TinyJit(lambda x: x + count)
+    jitted(Tensor([0]))
+    count.assign(count + 10)
+    assert [jitted(Tensor([i])).item() for i in range(4)] == [10, 11, 12, 13]
+    count.assign(count + 10)
+    assert [jitted(Tensor([i])).item() for i in range(2)] == [20, 21]
+
+
+@pytest.mark.long
+def test_a_training_step_equals_the_plain_one():
+    def train(steps, jit):
+        generator = np.random.default_rng(3)
+        weights = [
+            Tensor(generator.normal(0, 0.5, shape).astype(np.float32)).requires_grad_()
+            for shape in ((4, 8), (8, 1))
+        ]
+
+        def step(x, y):
+            for weight in weights:
+                weight.grad = None
+            loss = (((x @ weights[0]).relu() @ weights[1] - y) ** 2).mean()
+            loss.backward()
+            with Tensor.no_grad():
+                for weight in weights:
+                    weight.assign(weight.detach() - weight.grad * 0.1)
+            return loss.realize(*weights)
+
+        run = TinyJit(step) if jit else step
+        losses = []
+        for _ in range(steps):
+            x = generator.normal(size=(16, 4)).astype(np.float32)
+            losses.append(run(Tensor(x), Tensor(x[:, :1] * 2)).item())
+        return losses, [weight.numpy() for weight in weights]
+
+    plain, jitted = train(6, False), train(6, True)
+    assert plain[0] == jitted[0]
+    for one, other in zip(plain[1], jitted[1], strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert plain[0][-1] < plain[0][0]
+
+
+def test_one_tensor_may_come_twice_and_be_the_state_as_well():
+    weight = Tensor([1.0, 2.0]).realize()
+    jitted = TinyJit(lambda x, y: x * 10 + y + weight)
+    jitted(weight, weight)
+    assert jitted(weight, weight).tolist() == [12.0, 24.0]
+    other = Tensor([5.0, 6.0])
+    assert jitted(other, other).tolist() == [56.0, 68.0]
+    assert jitted(weight, other).tolist() == [16.0, 28.0]
+
+
+def test_an_input_that_is_returned_is_the_one_of_this_call():
+    jitted = TinyJit(lambda x: (x, x + 1, x.reshape(2, 1)))
+    for i in range(4):
+        same, more, column = jitted(Tensor([i, i]))
+        assert same.tolist() == [i, i]
+        assert more.tolist() == [i + 1, i + 1]
+        assert column.tolist() == [[i], [i]]
+
+
+def test_state_that_is_returned_comes_as_a_copy():
+    weight = Tensor([1.0]).realize()
+
+    @TinyJit
+    def step(x):
+        weight.assign(weight + x)
+        return weight
+
+    results = [step(Tensor([1.0])) for _ in range(5)]
+    assert [result.item() for result in results] == [2, 3, 4, 5, 6]
+    assert weight.item() == 6
+
+
+def test_what_was_computed_from_old_state_keeps_it():
+    weight = Tensor([1.0]).realize()
+
+    @TinyJit
+    def step(x):
+        weight.assign(weight + x)
+        return x * 2
+
+    for _ in range(3):
+        step(Tensor([1.0]))
+    lazy, clone, view = weight * 10, weight.clone(), weight.detach()
+    step(Tensor([1.0]))
+    assert (lazy.item(), clone.item(), view.item(), weight.item()) == (40.0, 4.0, 5.0, 5.0)
+    step(Tensor([1.0]))
+    assert (lazy.item(), clone.item(), view.item(), weight.item()) == (40.0, 4.0, 6.0, 6.0)
+
+
+def test_state_may_be_assigned_to_in_place_between_replays():
+    weight = Tensor([1.0]).realize()
+    jitted = TinyJit(lambda x: x * weight)
+    for _ in range(3):
+        jitted(Tensor([2.0]))
+    weight.assign(Tensor([7.0]))
+    assert jitted(Tensor([2.0])).item() == 14.0
+    weight.replace(Tensor([9.0]))
+    with pytest.raises(UserError, match=r"float32 tensor of shape \(1,\) .* other memory"):
+        jitted(Tensor([2.0]))
+    jitted.reset()
+    assert jitted(Tensor([2.0])).item() == 18.0
+
+
+def test_views_of_state_that_were_computed_apart_go_on_with_it():
+    whole = Tensor.zeros(2, 2).contiguous().realize()
+    row, flat = whole[1], whole.reshape(4)
+
+    @TinyJit
+    def step(x):
+        whole.assign(whole + x)
+        return whole.sum()
+
+    for _ in range(3):
+        step(Tensor([1.0]))
+    assert (row.tolist(), flat.tolist()) == ([3.0, 3.0], [3.0] * 4)
+    whole.assign(whole * 2)
+    assert row.realize().tolist() == [6.0, 6.0]
+    step(Tensor([1.0]))
+    assert (row.tolist(), flat.tolist(), whole[0].tolist()) == ([7.0, 7.0], [7.0] * 4, [7.0, 7.0])
+    row.assign(row + 100)
+    row.realize()
+    assert step(Tensor([1.0])).item() == 8 + 8 + 108 + 108
+    assert (row.tolist(), flat.tolist()) == ([108.0, 108.0], [8.0, 8.0, 108.0, 108.0])
+
+
+def test_state_that_the_function_assigns_to_is_no_argument():
+    weight = Tensor([1.0, 2.0]).realize()
+
+    def step(x):
+        weight.assign(weight + 1)
+        return weight + x
+
+    jitted = TinyJit(step)
+    jitted(weight)
+    with pytest.raises(UserError, match="argument x is a tensor that the function assigns to"):
+        jitted(weight)
+    jitted.reset()
+    for _ in range(2):
+        jitted(Tensor([0.0, 0.0]))
+    with pytest.raises(UserError, match="argument x is a tensor that the function assigns to"):
+        jitted(weight)
+    assert weight.tolist() == [5.0, 6.0]
+    assert jitted(weight + 0).tolist() == [11.0, 13.0]
