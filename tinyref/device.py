@@ -205,6 +205,10 @@ class Backend(ABC):
     def load(self, entry: str, binary: bytes) -> Launchable:
         """Loads a compiled program. Raises `DeviceError`."""
 
+    def interpret(self, program: Program) -> Launchable | None:
+        """The kernel of a device that runs programs as they are; None where they are compiled."""
+        return None
+
     def synchronize(self) -> None:
         """Returns when all work given to the device so far is done: there is nothing to wait for.
 

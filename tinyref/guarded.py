@@ -114,6 +114,18 @@ class GuardedBackend(Proxy):
             is_right=callable,
             kernel=entry,
         )
+        return self._guarded(found, entry)
+
+    def interpret(self, program: Any) -> Any:
+        found = self._guard.ask(
+            *("interpret", self._inner.interpret, program),
+            accepted="a kernel to call, or None",
+            is_right=lambda found: found is None or callable(found),
+            kernel=program.name,
+        )
+        return None if found is None else self._guarded(found, program.name)
+
+    def _guarded(self, found: Any, entry: str) -> GuardedKernel:
         kind = GuardedPreparable if hasattr(found, "prepare") else GuardedKernel
         return kind(self._guard, found, entry)
 

@@ -6,7 +6,7 @@ import os
 import time
 from typing import Any
 
-from tinyref.runtimes.python import InterpretedKernel, PythonBackend
+from tinyref.runtimes.python import InterpretedKernel, TextBackend
 from tinyref.uops.ops import Ops
 
 
@@ -32,7 +32,7 @@ class _Raising(_Dying):
         raise RuntimeError("the driver says no")
 
 
-class Aborting(PythonBackend):
+class Aborting(TextBackend):
     """Ends the process in a launch of a kernel with two additions."""
 
     kernel: type[_Dying] = _Dying

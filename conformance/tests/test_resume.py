@@ -205,9 +205,9 @@ def test_a_restart_begins_anew_where_the_suite_changed(fake: Any) -> None:
 
 
 BACKEND = """
-from tinyref.runtimes.python import PythonBackend
+from tinyref.runtimes.python import TextBackend
 
-class Mine(PythonBackend):
+class Mine(TextBackend):
     {member} = 1
 """
 

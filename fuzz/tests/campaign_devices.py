@@ -13,7 +13,7 @@ from typing import Any
 
 from tinyref.device import Availability
 from tinyref.errors import DeviceError
-from tinyref.runtimes.python import PythonBackend
+from tinyref.runtimes.python import TextBackend
 
 # One program in so many has the fault: chosen by its text, so always the same ones.
 ONE_IN = 10
@@ -24,7 +24,7 @@ def is_chosen(binary: bytes) -> bool:
     return zlib.crc32(binary) % ONE_IN == 0
 
 
-class Faulty(PythonBackend):
+class Faulty(TextBackend):
     """Does `fault` before it loads a chosen program."""
 
     def fault(self) -> None:
@@ -36,7 +36,7 @@ class Faulty(PythonBackend):
         return super().load(entry, binary)
 
 
-class Healthy(PythonBackend):
+class Healthy(TextBackend):
     """The device as it is, under another name."""
 
 
@@ -93,7 +93,7 @@ class KilledOnce(Faulty):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-class Leaking(PythonBackend):
+class Leaking(TextBackend):
     """Holds 8 MiB more after each program."""
 
     held: list[bytes] = []
@@ -103,7 +103,7 @@ class Leaking(PythonBackend):
         return super().load(entry, binary)
 
 
-class Printing(PythonBackend):
+class Printing(TextBackend):
     """Prints what looks like messages, and what does not look like text."""
 
     def load(self, entry: str, binary: bytes) -> Any:
@@ -113,7 +113,7 @@ class Printing(PythonBackend):
         return super().load(entry, binary)
 
 
-class Wrong(PythonBackend):
+class Wrong(TextBackend):
     """Flips a bit of the first output of the chosen programs."""
 
     def load(self, entry: str, binary: bytes) -> Any:
@@ -131,13 +131,13 @@ def _flipping(loaded: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-class Missing(PythonBackend):
+class Missing(TextBackend):
     @classmethod
     def availability(cls) -> Availability:
         return Availability(False, "no driver: install faulty-driver")
 
 
-class DyingAtOpen(PythonBackend):
+class DyingAtOpen(TextBackend):
     def __init__(self, index: int = 0) -> None:
         os.write(2, b"firmware mismatch\n")
         os._exit(9)

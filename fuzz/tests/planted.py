@@ -13,7 +13,7 @@ from tinyref.dtype import dtypes, numpy_dtype
 from tinyref.errors import DeviceError
 from tinyref.interpret import Interpreter
 from tinyref.optimise.opt import OptOp, parse_opts
-from tinyref.runtimes.python import InterpretedKernel, PythonBackend
+from tinyref.runtimes.python import InterpretedKernel, TextBackend
 from tinyref.uops import build
 from tinyref.uops.node import UOp, substitute
 from tinyref.uops.ops import Ops
@@ -189,7 +189,7 @@ def never_less(node: UOp) -> UOp | None:
     return None
 
 
-class Wrong(PythonBackend):
+class Wrong(TextBackend):
     """The interpreter as a device of which something is wrong."""
 
     def load(self, entry: str, binary: bytes) -> InterpretedKernel:

@@ -162,7 +162,7 @@ def test_a_campaign_is_not_resumed_with_other_sources_of_its_backend(
 ):
     module = tmp_path / "own" / "my_card.py"
     module.parent.mkdir()
-    source = "from tinyref.runtimes.python import PythonBackend\nclass Mine(PythonBackend): ...\n"
+    source = "from tinyref.runtimes.python import TextBackend\nclass Mine(TextBackend): ...\n"
     module.write_text(source)
     monkeypatch.setenv("PYTHONPATH", str(module.parent))
     asked = Request("my_card:Mine", tmp_path / "campaign", seed=SEED, policy="small", kernels=5)

@@ -16,7 +16,7 @@ from planted import large_case  # a neighbour of this file, which is no package
 from tinyref.cli.entry import run
 from tinyref.device import Capabilities
 from tinyref.errors import UserError
-from tinyref.runtimes.python import PythonBackend
+from tinyref.runtimes.python import TextBackend
 from tinyref_fuzz.campaign.cases import judged
 from tinyref_fuzz.findings import isolated as apart
 from tinyref_fuzz.findings.folder import problems_of
@@ -93,7 +93,7 @@ def flipping(loaded: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-class Brittle(PythonBackend):
+class Brittle(TextBackend):
     """Flips the first output of every kernel, and falls over where a large one has no other."""
 
     def fall(self) -> None:
@@ -110,7 +110,7 @@ class Sleepy(Brittle):
         time.sleep(1000)
 
 
-class Forgetful(PythonBackend):
+class Forgetful(TextBackend):
     """Every kernel is right the first time that it runs, and no other time."""
 
     def load(self, entry: str, binary: bytes) -> Any:
@@ -162,7 +162,7 @@ def test_what_ends_the_process_later_is_not_told_and_not_shown(case: Case):
     assert lines[-1] == "stages  cannot be shown: the worker left with exit code 7"
 
 
-class LeavingWhenAsked(PythonBackend):
+class LeavingWhenAsked(TextBackend):
     """Leaves when it is asked what it can do once it is open and its judge is made."""
 
     asked = 0

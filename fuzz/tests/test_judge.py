@@ -13,7 +13,7 @@ from tinyref.dtype import dtypes
 from tinyref.errors import UserError, VerifyError
 from tinyref.optimise import moves
 from tinyref.optimise.opt import parse_opts
-from tinyref.runtimes.python import PythonBackend
+from tinyref.runtimes.python import TextBackend
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
@@ -70,7 +70,7 @@ def test_every_list_counts_and_a_refused_one_does_not():
 
 
 def test_a_device_may_refuse_what_it_lacks():
-    class Small(PythonBackend):
+    class Small(TextBackend):
         @property
         def capabilities(self):
             own = super().capabilities
@@ -242,7 +242,7 @@ def test_a_plan_that_forgets_what_was_applied(monkeypatch):
 
 
 def test_more_than_the_device_declares(monkeypatch):
-    class Cramped(PythonBackend):
+    class Cramped(TextBackend):
         @property
         def capabilities(self):
             return replace(super().capabilities, group_size_limit=2, matrix_tiles=())

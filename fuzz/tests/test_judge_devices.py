@@ -14,7 +14,7 @@ from tinyref.dtype import dtypes
 from tinyref.errors import DeviceError
 from tinyref.interpret import Interpreter
 from tinyref.runtimes.host_memory import address_of
-from tinyref.runtimes.python import InterpretedKernel, PythonBackend
+from tinyref.runtimes.python import InterpretedKernel, TextBackend
 from tinyref.uops import build
 from tinyref.uops.ops import Ops
 from tinyref_fuzz.judge import judge as judging
@@ -31,7 +31,7 @@ class Kernel(InterpretedKernel):
     launches = 0
 
 
-class Wrong(PythonBackend):
+class Wrong(TextBackend):
     """The interpreter as a device of which something is wrong."""
 
     kernel: type[InterpretedKernel] = Kernel
@@ -60,12 +60,12 @@ class Refusing(Wrong):
     kernel = _Refusing
 
 
-class Unloadable(PythonBackend):
+class Unloadable(TextBackend):
     def load(self, entry, binary):
         raise KeyError(entry)
 
 
-class Unprintable(PythonBackend):
+class Unprintable(TextBackend):
     """Loses a line of every program on its way through the text."""
 
     @property

@@ -10,7 +10,7 @@ import pytest
 from tinyref.algebra.semantics import apply
 from tinyref.dtype import dtypes
 from tinyref.interpret import Interpreter
-from tinyref.runtimes.python import InterpretedKernel, PythonBackend
+from tinyref.runtimes.python import InterpretedKernel, TextBackend
 from tinyref.uops import build
 from tinyref.uops.ops import Ops
 from tinyref_fuzz.generate.generate import generate
@@ -39,7 +39,7 @@ def meaning(op: Ops):
     return given
 
 
-class Flushing(PythonBackend):
+class Flushing(TextBackend):
     """Takes subnormals for zero, and says so."""
 
     @property

@@ -10,7 +10,7 @@ import functools
 
 from tinyref.device import Capabilities
 from tinyref.dtype import DType, dtypes
-from tinyref.runtimes.python import PythonBackend
+from tinyref.runtimes.python import TextBackend
 
 ALL = frozenset(dtypes.all)
 WORDS = frozenset({dtypes.bool, dtypes.int32, dtypes.uint32, dtypes.float32})
@@ -19,7 +19,7 @@ SMALL_FLOATS = frozenset({*dtypes.fp8s, dtypes.float16, dtypes.bfloat16})
 WIDE_INTEGERS = frozenset({dtypes.int64, dtypes.uint64})
 
 
-class Accelerator(PythonBackend):
+class Accelerator(TextBackend):
     """Computes in `has`, and takes `emulated` too; images and matrix tiles are left out."""
 
     has: frozenset[DType] = ALL

@@ -13,7 +13,7 @@ import pytest
 from tinyref.device import Capabilities, Device
 from tinyref.interpret import Access, Hooks, Interpreter
 from tinyref.runtimes.host_memory import HostAllocator, HostHandle
-from tinyref.runtimes.python import InterpretedKernel, PythonBackend
+from tinyref.runtimes.python import InterpretedKernel, TextBackend
 from tinyref_spec import catalogue
 from tinyref_spec.case import Measurement, Profile
 from tinyref_spec.device_under_test import DeviceUnderTest
@@ -21,7 +21,7 @@ from tinyref_spec.kernel import limits
 from tinyref_spec.memory import order
 
 
-class Hooked(PythonBackend):
+class Hooked(TextBackend):
     """The interpreter without its sanitizer and with hooks."""
 
     hooks = Hooks()
@@ -110,7 +110,7 @@ class AlignedViews(Hooked):
         self._allocator = _AlignedViews(self.name)
 
 
-class Boasting(PythonBackend):
+class Boasting(TextBackend):
     """Declares more than anybody can reach in time."""
 
     @property

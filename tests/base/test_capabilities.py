@@ -13,7 +13,7 @@ from tinyref.capabilities import OP_NAMES, problem_of
 from tinyref.device import CORE_DTYPES, CORE_OPS, Capabilities, Device
 from tinyref.dtype import dtypes
 from tinyref.errors import DeviceError
-from tinyref.runtimes.python import PythonBackend
+from tinyref.runtimes.python import TextBackend
 from tinyref.uops.ops import ALU
 from tinyref.uops.tiles import TILES
 
@@ -97,17 +97,17 @@ def test_what_can_be_meant_is_accepted(changes: dict[str, Any]) -> None:
     assert problem_of(replace(GOOD, **changes)) is None
 
 
-class Lying(PythonBackend):
+class Lying(TextBackend):
     @property
     def capabilities(self) -> Capabilities:  # type: ignore[override]
         return replace(GOOD, ops=CORE_OPS | {"FMA"})
 
 
-class Odd(PythonBackend):
+class Odd(TextBackend):
     capabilities = 3  # type: ignore[assignment]
 
 
-class Idle(PythonBackend):
+class Idle(TextBackend):
     runs_kernels = False
 
 

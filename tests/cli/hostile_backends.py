@@ -13,7 +13,7 @@ import time
 from typing import Any
 
 from tinyref.device import Availability
-from tinyref.runtimes.python import PythonBackend
+from tinyref.runtimes.python import TextBackend
 
 MEMBER = os.environ.get("FAULT_MEMBER", "")
 HOW = os.environ.get("FAULT_HOW", "")
@@ -67,7 +67,7 @@ class Part:
         return lambda *arguments: misbehaved(member, lambda: found(*arguments))
 
 
-class Hostile(PythonBackend):
+class Hostile(TextBackend):
     title = "hostile"
 
     def __init__(self, index: int = 0) -> None:
@@ -76,7 +76,7 @@ class Hostile(PythonBackend):
 
     @classmethod
     def availability(cls) -> Availability:
-        return misbehaved("availability", PythonBackend.availability)
+        return misbehaved("availability", TextBackend.availability)
 
     @property
     def capabilities(self) -> Any:
@@ -101,6 +101,9 @@ class Hostile(PythonBackend):
             return misbehaved("launch", lambda: loaded(*arguments, **named))
 
         return misbehaved("load", lambda: call)
+
+    def interpret(self, program: Any) -> Any:
+        return misbehaved("interpret", lambda: None)
 
     def synchronize(self) -> None:
         misbehaved("synchronize", None)

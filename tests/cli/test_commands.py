@@ -229,9 +229,7 @@ def test_devices_named_are_shown_alone_and_decide_the_exit_code(
 
 @pytest.mark.slow
 def test_a_backend_in_the_working_folder_needs_no_installation(tmp_path: Path) -> None:
-    source = (
-        "from tinyref.runtimes.python import PythonBackend\nclass Mine(PythonBackend):\n    pass\n"
-    )
+    source = "from tinyref.runtimes.python import TextBackend\nclass Mine(TextBackend):\n    pass\n"
     (tmp_path / "my_backend.py").write_text(source)
     # Not -m: that puts the working folder on the path by itself, which the command must do.
     command = "import sys; sys.path.remove(''); from tinyref.cli import main; main()"

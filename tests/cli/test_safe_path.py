@@ -28,8 +28,8 @@ print((Tensor([1, 2]) * helper.FACTOR).realize().numpy())
 """
 BACKEND = """
 import helper
-from tinyref.runtimes.python import PythonBackend
-class Mine(PythonBackend):
+from tinyref.runtimes.python import TextBackend
+class Mine(TextBackend):
     title = f"mine {helper.FACTOR}"
 """
 

@@ -83,12 +83,12 @@ def test_what_a_command_prints_is_plain(
 
 BACKEND = """
 from tinyref.device import Availability
-from tinyref.runtimes.python import PythonBackend
+from tinyref.runtimes.python import TextBackend
 
 ATTACK = "\\x1b[2J\\x9b31m\\r\\x07"
 
 
-class Hostile(PythonBackend):
+class Hostile(TextBackend):
     title = f"a card{ATTACK}"
 
     @classmethod

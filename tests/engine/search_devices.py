@@ -9,10 +9,10 @@ from dataclasses import replace
 
 from tinyref.device import Capabilities
 from tinyref.errors import DeviceError
-from tinyref.runtimes.python import InterpretedKernel, PythonBackend
+from tinyref.runtimes.python import InterpretedKernel, TextBackend
 
 
-class FragileBackend(PythonBackend):
+class FragileBackend(TextBackend):
     """Crashes on vectors of 2 lanes, hangs on those of 4, refuses those of 8."""
 
     @functools.cached_property

@@ -6,6 +6,8 @@ import pytest
 import uop_graphs as graphs
 from hypothesis import given, settings
 
+from tinyref.codegen.compile import compile_kernel
+from tinyref.device import Device
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError
 from tinyref.formats.json_format import program_from_text, program_to_text
@@ -15,6 +17,7 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ConstArg, ShapeArg
 from tinyref.uops.program import Program
+from tinyref_spec.kernels.corpus import corpus_kernels
 
 LAW = settings(max_examples=100, deadline=None, derandomize=True, database=None)
 
@@ -83,6 +86,14 @@ def test_a_sequence_parses_back_to_the_identical_nodes(nodes: list[UOp]) -> None
     sequence = (*nodes, nodes[0])
     assert from_text(to_text(sequence)) == sequence
     assert from_text(to_text(sequence[::-1])) == sequence[::-1]
+
+
+@pytest.mark.long
+def test_the_programs_of_the_corpus_parse_back() -> None:
+    capabilities = Device["PYTHON"].capabilities
+    for kernel in corpus_kernels().values():
+        program = compile_kernel(kernel.ast, capabilities)
+        assert program_from_text(program_to_text(program)) == program, kernel.name
 
 
 @pytest.mark.slow

@@ -81,9 +81,9 @@ def test_the_key_holds_source_and_compiler(tmp_path: Path) -> None:
 
 
 MINE = """
-from tinyref.runtimes.python import PythonBackend
+from tinyref.runtimes.python import TextBackend
 from my_kernels import WORD
-class Mine(PythonBackend):
+class Mine(TextBackend):
     pass
 """
 

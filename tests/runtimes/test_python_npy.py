@@ -16,7 +16,7 @@ from tinyref.formats.json_format import program_from_text
 from tinyref.interpret import Fault, SanitizerError
 from tinyref.runtimes.kernel import compile_ast, compile_program
 from tinyref.runtimes.npy import NpyBackend
-from tinyref.runtimes.python import PythonBackend
+from tinyref.runtimes.python import InterpretedKernel, PythonBackend
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
@@ -61,8 +61,10 @@ def test_python_stores_fp8(dtype: DType) -> None:
     assert [float(value) for value in result] == [3, -6, 1.5]
 
 
-def test_python_runs_kernels_from_their_text() -> None:
+def test_python_runs_the_program_that_it_is_given() -> None:
     kernel = compile_ast("PYTHON", reduction(Ops.ADD, f32, (3, 4), 1))
+    assert isinstance(kernel.launchable, InterpretedKernel)
+    assert kernel.launchable.program is kernel.program
     assert program_from_text(kernel.source) == kernel.program
     out = fill("PYTHON", np.zeros(3), f32)
     seconds = kernel([out, fill("PYTHON", np.arange(12), f32)], wait=True)

@@ -14,7 +14,7 @@ from tinyref.device import Device
 from tinyref.dtype import dtypes
 from tinyref.interpret import Access, Hooks, Interpreter
 from tinyref.interpret.translate import Override
-from tinyref.runtimes.python import InterpretedKernel, PythonBackend
+from tinyref.runtimes.python import InterpretedKernel, TextBackend
 from tinyref.runtimes.reproducer import Launch, Wanted, check
 from tinyref.runtimes.trace import first_difference, ulps_apart
 from tinyref.uops.ops import Ops
@@ -27,7 +27,7 @@ def f32(*values: float) -> np.ndarray:
     return np.array(values, np.float32)
 
 
-class Altered(PythonBackend):
+class Altered(TextBackend):
     """The interpreter with wrong semantics, or hooks."""
 
     wrong: Mapping[Ops, Override] = {}

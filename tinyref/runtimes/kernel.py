@@ -36,13 +36,16 @@ T = TypeVar("T")
 class Kernel:
     """A loaded program of one device.
 
-    `program` and `source` are what was compiled, for reports; `name` is the entry point.
+    `program` and `source` are what was compiled, for reports; `name` is the entry point. A source
+    of None is rendered when it is asked for.
     """
 
-    def __init__(self, device: str, program: Program, source: str, launch: Launchable) -> None:
+    def __init__(
+        self, device: str, program: Program, source: str | None, launch: Launchable
+    ) -> None:
         self.device = device
         self.program = program
-        self.source = source
+        self._source = source
         self.launchable = launch
         self._variables = [node.arg for node in program.variables if isinstance(node.arg, VarArg)]
 
@@ -50,6 +53,13 @@ class Kernel:
     def name(self) -> str:
         """The entry point of the program."""
         return self.program.name
+
+    @property
+    def source(self) -> str:
+        """The text of the program in the language of the device."""
+        if self._source is None:
+            self._source = Device[self.device].renderer.render(self.program)
+        return self._source
 
     def __repr__(self) -> str:
         return f"Kernel({self.name!r} on {self.device})"
@@ -207,8 +217,11 @@ def compile_program(device: str, program: Program) -> Kernel:
         raise UserError(
             f"{program.name}: takes {len(program.parameters)} buffers, {canonical} accepts {limit}"
         )
-    source = backend.renderer.render(program)
-    launch = _load(backend, program.name, source)
+    launch = backend.interpret(program)
+    source = None
+    if launch is None:
+        source = backend.renderer.render(program)
+        launch = _load(backend, program.name, source)
     return _by_program.put(key, Kernel(canonical, program, source, launch))
 
 

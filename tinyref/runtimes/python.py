@@ -1,4 +1,4 @@
-"""The PYTHON device: programs as text, run by the interpreter. It is the reference."""
+"""The PYTHON device: programs run by the interpreter as they are. It is the reference."""
 
 from __future__ import annotations
 
@@ -81,8 +81,11 @@ class InterpretedKernel:
         return time.perf_counter() - start if wait else None
 
 
-class PythonBackend(Backend):
-    """The interpreter over numpy lanes: every type, op and matrix tile, images; groups share."""
+class TextBackend(Backend):
+    """The interpreter behind a text, as other devices have one: what devices with a fault are of.
+
+    It has every type, op and matrix tile, images; work-items of a group share memory.
+    """
 
     title = "interpreter over numpy, with a sanitizer"
 
@@ -138,3 +141,10 @@ class PythonBackend(Backend):
             "numpy": np.__version__,
             "ml_dtypes": ml_dtypes.__version__,
         }
+
+
+class PythonBackend(TextBackend):
+    """The interpreter: a program is run as it is, and printed where somebody wants to see it."""
+
+    def interpret(self, program: Program) -> InterpretedKernel:
+        return InterpretedKernel(self.name, program)

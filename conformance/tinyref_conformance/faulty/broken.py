@@ -11,7 +11,7 @@ from tinyref.algebra import semantics
 from tinyref.dtype import DType
 from tinyref.interpret import Hooks, Interpreter
 from tinyref.interpret.translate import Override
-from tinyref.runtimes.python import InterpretedKernel, PythonBackend
+from tinyref.runtimes.python import InterpretedKernel, TextBackend
 from tinyref.uops.ops import Ops
 from tinyref.uops.program import Program
 
@@ -32,7 +32,7 @@ class BrokenKernel(InterpretedKernel):
         self.interpreter = Interpreter(program, wrong, hooks)
 
 
-class BrokenBackend(PythonBackend):
+class BrokenBackend(TextBackend):
     """A device with one fault: subclasses give `wrong` semantics of ops, or `hooks` on memory."""
 
     wrong: ClassVar[Mapping[Ops, Override]] = {}

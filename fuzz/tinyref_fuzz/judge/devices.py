@@ -12,13 +12,13 @@ from dataclasses import replace
 from tinyref.codegen.decompose import SMALL_FLOATS, WIDE_INTEGERS
 from tinyref.device import CORE_DTYPES, CORE_OPS, Capabilities
 from tinyref.dtype import dtypes
-from tinyref.runtimes.python import PythonBackend
+from tinyref.runtimes.python import TextBackend
 from tinyref_fuzz.generate.optimisations import cramped
 
 NARROW_INTEGERS = frozenset({dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uint16})
 
 
-class Core(PythonBackend):
+class Core(TextBackend):
     """The least that an accelerator must bring: core ops, 32 bits, loops, no vectors, no groups."""
 
     @functools.cached_property
@@ -33,7 +33,7 @@ class Core(PythonBackend):
         )
 
 
-class SlowDivision(PythonBackend):
+class SlowDivision(TextBackend):
     """Divides by constants with products and shifts, guards other divisions, has no maximum."""
 
     @functools.cached_property
@@ -48,7 +48,7 @@ class SlowDivision(PythonBackend):
         )
 
 
-class Cramped(PythonBackend):
+class Cramped(TextBackend):
     """Has groups, vectors and memory, but little of each: most limits are met."""
 
     @functools.cached_property

@@ -24,7 +24,7 @@ from tinyref.errors import UserError, explain_error
 from tinyref.interpret.evaluate import evaluate
 from tinyref.optimise.opt import KernelOptError, Opt, opts_text
 from tinyref.runtimes.kernel import Kernel, compile_program
-from tinyref.runtimes.python import PythonBackend
+from tinyref.runtimes.python import TextBackend
 from tinyref.uops.node import UOp
 from tinyref.uops.program import Program
 from tinyref_fuzz.generate.candidates import THREADS
@@ -80,10 +80,9 @@ class Judge:
             self.capabilities = self.backend.capabilities
         # The device may take subnormals for zero; the interpreter, which runs its programs, not.
         self.flushes = not self.capabilities.keeps_subnormals
-        # The device is the interpreter itself: a program runs there once, after its text is read.
+        # The device is the interpreter itself: a program runs there once, read from its text.
         self.is_reference = (
-            isinstance(self.backend, PythonBackend)
-            and type(self.backend).load is PythonBackend.load
+            isinstance(self.backend, TextBackend) and type(self.backend).load is TextBackend.load
         )
 
     def verdict(self, case: Case, thorough: bool | None = None) -> Verdict:
