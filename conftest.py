@@ -1,23 +1,53 @@
-"""Helpers that all tests share; which cases are slow, by the mark `sampled`, and which `quick`."""
+"""The lanes of the suite: `quick`, slow (the thorough lane), and the shards of any of them."""
 
 from __future__ import annotations
 
 import sys
+import zlib
 from collections import Counter
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+from hypothesis.database import DirectoryBasedExampleDatabase
+
+from tinyref_conformance.plan import Shard
 
 # What tests of several rooms build and check: importable by their names.
 sys.path.insert(0, str(Path(__file__).parent / "tests" / "graphs"))
 
+# The same examples in each run; `--hypothesis-profile random` draws fresh ones and keeps failures.
+settings.register_profile("fixed", derandomize=True, database=None, deadline=None)
+settings.register_profile(
+    "random",
+    deadline=None,
+    print_blob=True,
+    database=DirectoryBasedExampleDatabase(Path(__file__).parent / "report" / "hypothesis"),
+)
+settings.load_profile("fixed")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The option `--shard`."""
+    parser.addoption(
+        "--shard",
+        type=Shard.parse,
+        help="only part i of n of the tests, such as 3/12: by a hash of their ids",
+    )
+
+
+def shard_number(node_id: str, count: int) -> int:
+    """Which of `count` shards (from 1) a test is in: the same on every machine and Python."""
+    return zlib.crc32(node_id.encode()) % count + 1
+
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Sets marks before `-m` selects; cases count in the order of their collection.
 
     `sampled(every)`: but for the first of every `every` cases of a test function, they are slow.
-    `quick`: the first case of each function that is neither slow nor `long`.
+    `quick`: the first case of each function that is neither slow nor `long`. The others are not
+    traced for coverage (`no_cover`): they run the same code on more cases.
     """
     seen: Counter[str] = Counter()
     begun: set[str] = set()
@@ -33,3 +63,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if function not in begun and not takes_long:
             item.add_marker(pytest.mark.quick)
             begun.add(function)
+        else:
+            item.add_marker(pytest.mark.no_cover)
+    shard = config.getoption("--shard")
+    if shard is not None:
+        _keep_shard(config, items, shard)
+
+
+def _keep_shard(config: pytest.Config, items: list[pytest.Item], shard: Shard) -> None:
+    others = [item for item in items if shard_number(item.nodeid, shard.count) != shard.number]
+    config.hook.pytest_deselected(items=others)
+    items[:] = [item for item in items if shard_number(item.nodeid, shard.count) == shard.number]

@@ -1,7 +1,8 @@
-"""All checks of the project: `nox` runs every default session, `nox -l` lists them."""
+"""All checks of the project: `nox` runs the default ones, `nox -s thorough` what repeats them."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -11,19 +12,36 @@ import nox
 ROOT = Path(__file__).parent
 sys.path.insert(0, str(ROOT / "ci"))
 import matrix  # noqa: E402 - found by the line above
+import packages  # noqa: E402
 
-DEVICES = matrix.read()
+DEVICES = {row.id: row for row in matrix.read()}
+PYTHONS = ("3.11", "3.12", "3.13")
+THIS_PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
+REPORT = ROOT / "report"
+CI_FILES = ("ci/matrix.py", "ci/packages.py", "ci/shard.py", "noxfile.py")
+COVERAGE = ("--cov", "--cov-report=term:skip-covered")
+# The compiler and what runs its kernels: all that applies rewriting rules.
+COMPILER = (
+    *("algebra", "codegen", "engine", "formats", "interpret", "optimise", "schedule", "uops"),
+    *("verify", "views"),
+)
 
 nox.needs_version = ">=2024.10.9"
-nox.options.sessions = ["lint", "types", "tests", "sdist", "shuffled", "conform", "fuzz"]
+nox.options.sessions = ["lint", "types", "tests", "conform", "fuzz"]
+nox.options.default_venv_backend = "uv|virtualenv"
 nox.options.reuse_existing_virtualenvs = True
-nox.options.error_on_missing_interpreters = True
+# A Python that is missing is reported as skipped; none is downloaded.
+nox.options.error_on_missing_interpreters = False
+os.environ["UV_PYTHON_DOWNLOADS"] = "never"
+os.environ |= packages.uv_variables()
+# The tests start hundreds of processes, and each would compile all that it imports.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 @nox.session
 def lint(session: nox.Session) -> None:
     """Format, lint and the import layers of the architecture."""
-    session.install(".[lint]")
+    session.install("-e", ".[lint]")
     session.run("ruff", "format", "--check", ".")
     session.run("ruff", "check", ".")
     session.run("lint-imports")
@@ -32,37 +50,80 @@ def lint(session: nox.Session) -> None:
 @nox.session
 def types(session: nox.Session) -> None:
     """mypy --strict on the four packages and on what CI runs."""
-    session.install(".[types]", "nox", "pytest", "hypothesis")
+    session.install("-e", ".[types]", "nox", "pytest", "hypothesis")
     session.run("mypy")
-    session.run("mypy", "ci/matrix.py")
-
-
-def run_tests(session: nox.Session) -> None:
-    """The whole suite on all cores, with the coverage floor on tinyref/ for what is not slow.
-
-    The slow tests run the same code on more cases, and tracing would make them half as slow again.
-    """
-    # Editable, so that coverage and the page tests see the files of this checkout.
-    session.install("-e", ".[test]")
-    if session.posargs:
-        session.run("pytest", *session.posargs)
-        return
-    covered = ("--cov", "--cov-report=term:skip-covered")
-    session.run("pytest", "-n", "auto", "-m", "not slow", *covered)
-    session.run("pytest", "-n", "auto", "-m", "slow")
+    session.run("mypy", *CI_FILES)
 
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """The whole suite on the Python that runs nox."""
-    run_tests(session)
+    """The tests that are not slow, with the coverage floor; or pytest with what follows `--`."""
+    _pytest(session, *session.posargs or ("-m", "not slow", *COVERAGE))
+
+
+def _pytest(session: nox.Session, *arguments: str, **environment: str) -> None:
+    # Editable, so that coverage and the page tests see the files of this checkout.
+    session.install("-e", ".[test]")
+    session.run("pytest", "-n", "auto", *arguments, env=environment)
 
 
 @nox.session
 def quick(session: nox.Session) -> None:
     """The inner loop, about a minute on two cores: a case of each test that is not long."""
-    session.install("-e", ".[test]")
-    session.run("pytest", "-n", "2", "-m", "quick", *session.posargs)
+    _pytest(session, "-m", "quick", *session.posargs)
+
+
+@nox.session
+@nox.parametrize("device", list(DEVICES), ids=list(DEVICES))
+def conform(session: nox.Session, device: str) -> None:
+    """The conformance suite on one device of ci/devices.toml, within its budget."""
+    row = DEVICES[device]
+    options = session.posargs or ["--profile", row.profile]
+    matrix.conform(session, row, REPORT / device, options)
+
+
+@nox.session
+def fuzz(session: nox.Session) -> None:
+    """A short differential fuzz with a fixed seed; never flaky, at most 120 s on two cores."""
+    session.install(".")
+    for device, kernels in (("PYTHON", 400), ("CPU", 300)):
+        arguments = session.posargs or ["--kernels", str(kernels), "--seed", "1", "--jobs", "2"]
+        # On a slow machine a case may take long: that is no finding of this lane.
+        arguments = ["--timeout", "300", *arguments]
+        folder = REPORT / f"fuzz-{device}"
+        session.run("tinyref", "fuzz", "--device", device, "--folder", str(folder), *arguments)
+
+
+# The thorough lane: each part takes `--shard i/n`.
+
+
+@nox.session
+def thorough(session: nox.Session) -> None:
+    """All that repeats the default checks on more cases: `nox -s thorough -- --shard 3/12`."""
+    parts = ["slow", "random", "shuffled", "sdist"]
+    parts += [f"conform_full({device})" for device in DEVICES]
+    parts += [f"python-{version}" for version in PYTHONS if version != THIS_PYTHON]
+    for part in parts:
+        session.notify(part, session.posargs)
+
+
+@nox.session
+def slow(session: nox.Session) -> None:
+    """The slow tests: more cases of what the others test."""
+    _pytest(session, "-m", "slow", *session.posargs)
+
+
+@nox.session
+def random(session: nox.Session) -> None:
+    """The laws with examples drawn anew; the failing ones are kept in report/hypothesis."""
+    _pytest(session, "-m", "hypothesis", "--hypothesis-profile", "random", *session.posargs)
+
+
+@nox.session
+def shuffled(session: nox.Session) -> None:
+    """The tests of the compiler with the rewriting rules tried in another order."""
+    folders = [f"tests/{name}" for name in COMPILER]
+    _pytest(session, "-m", "not slow", *folders, *session.posargs, TINYREF_SHUFFLE_RULES="7")
 
 
 @nox.session
@@ -76,42 +137,21 @@ def sdist(session: nox.Session) -> None:
     shutil.unpack_archive(archive, folder, filter="data")
     (unpacked,) = (path for path in folder.iterdir() if path.is_dir())
     session.chdir(unpacked)
-    session.install("-e", ".[test]")
-    session.run("pytest", "-n", "2", "-m", "quick", *session.posargs)
+    _pytest(session, "-m", "quick", *session.posargs)
 
 
 @nox.session
-def shuffled(session: nox.Session) -> None:
-    """The tests of the compiler with the rewriting rules tried in another order."""
-    session.install("-e", ".[test]")
-    arguments = session.posargs or ["-n", "auto", "-m", "not slow", "tests/uops", "tests/engine"]
-    session.run("pytest", *arguments, env={"TINYREF_SHUFFLE_RULES": "7"})
+@nox.parametrize("device", list(DEVICES), ids=list(DEVICES))
+def conform_full(session: nox.Session, device: str) -> None:
+    """The full profile on one device of ci/devices.toml."""
+    options = ["--profile", "full", *session.posargs]
+    matrix.conform(session, DEVICES[device], REPORT / f"{device}-full", options)
 
 
-@nox.session(python=["3.11", "3.12", "3.13"])
-def tests_each_python(session: nox.Session) -> None:
-    """The whole suite on every supported Python that is installed here."""
-    run_tests(session)
-
-
-@nox.session
-@nox.parametrize("device", [row.id for row in DEVICES], ids=[row.id for row in DEVICES])
-def conform(session: nox.Session, device: str) -> None:
-    """The conformance suite on one device of ci/devices.toml."""
-    (row,) = (row for row in DEVICES if row.id == device)
-    matrix.conform(session, row, ROOT / "report" / device, session.posargs)
-
-
-@nox.session
-def fuzz(session: nox.Session) -> None:
-    """A short differential fuzz with a fixed seed; never flaky, at most 120 s on two cores."""
-    session.install(".")
-    for device, kernels in (("PYTHON", 400), ("CPU", 300)):
-        arguments = session.posargs or ["--kernels", str(kernels), "--seed", "1", "--jobs", "2"]
-        # On a slow machine a case may take long: that is no finding of this lane.
-        arguments = ["--timeout", "300", *arguments]
-        folder = ROOT / "report" / f"fuzz-{device}"
-        session.run("tinyref", "fuzz", "--device", device, "--folder", str(folder), *arguments)
+@nox.session(name="python", python=PYTHONS)
+def each_python(session: nox.Session) -> None:
+    """The whole suite on one supported Python, where it is installed."""
+    _pytest(session, *session.posargs)
 
 
 @nox.session
@@ -122,5 +162,5 @@ def fuzz_nightly(session: nox.Session) -> None:
     """
     session.install(".[cluster]")
     arguments = session.posargs or ["--seconds", "3600"]
-    folder = ROOT / "report" / "fuzz-nightly"
+    folder = REPORT / "fuzz-nightly"
     session.run("tinyref", "fuzz", "--folder", str(folder), *arguments)

@@ -12,6 +12,7 @@ import os
 import re
 import shlex
 import sys
+import time
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,12 +34,14 @@ class MatrixError(ValueError):
 class Row:
     """One conformance run. required: where the device is missing, the run is red, not left out.
 
-    pip, apt: packages that it installs. setup: commands that run before it, in `environment` too.
+    budget: seconds that its profile may take on two cores. pip, apt: packages that it installs.
+    setup: commands that run before it, in `environment` too.
     """
 
     id: str
     device: str
     profile: str
+    budget: int
     needs: str
     required: bool
     pip: tuple[str, ...] = ()
@@ -68,8 +71,8 @@ def read(path: Path = DEVICES) -> list[Row]:
 def _row(raw: dict[str, Any], where: str) -> Row:
     if isinstance(raw.get("id"), str):
         where = f"{where} ({raw['id']})"
-    known = ("id", "device", "profile", "needs", "required", "install", "environment", "setup")
-    _check_keys(raw, known, where)
+    known = ("id", "device", "profile", "budget", "needs", "required")
+    _check_keys(raw, (*known, "install", "environment", "setup"), where)
     install = _table(raw, "install", where)
     _check_keys(install, ("pip", "apt"), f"{where}: install")
     environment = _table(raw, "environment", where)
@@ -81,12 +84,16 @@ def _row(raw: dict[str, Any], where: str) -> Row:
     profile = _text(raw, "profile", where)
     if profile not in PROFILES:
         raise MatrixError(f"{where}: profile {profile!r}: accepted are {', '.join(PROFILES)}")
+    budget = raw.get("budget")
+    if type(budget) is not int or budget < 1:
+        raise MatrixError(f"{where}: budget {budget!r}: accepted are whole seconds, at least 1")
     if not isinstance(raw.get("required"), bool):
         raise MatrixError(f"{where}: required {raw.get('required')!r}: accepted are true, false")
     return Row(
         id=_named(_text(raw, "id", where), _ID, f"{where}: id"),
         device=_text(raw, "device", where),
         profile=profile,
+        budget=budget,
         needs=_text(raw, "needs", where),
         required=raw["required"],
         pip=_packages(install, "pip", where),
@@ -142,9 +149,10 @@ def apt_packages(rows: list[Row]) -> list[str]:
 
 
 def conform(session: Any, row: Row, report: Path, options: list[str]) -> None:
-    """Runs the suite on the device of a row in a nox session.
+    """Runs the suite on the device of a row in a nox session, with options of `tinyref conform`.
 
     What is missing ends the session: with an error for a row that is required, else as skipped.
+    A run of its profile that is beyond its budget is reported; a slow machine fails no check.
     """
     environment = {**os.environ, **dict(row.environment)}
     session.install(".", *row.pip, env=environment)
@@ -162,9 +170,12 @@ def conform(session: Any, row: Row, report: Path, options: list[str]) -> None:
     elif reason:
         session.skip(f"{row.id} is left out, as {reason}; it needs {row.needs}{_help(row)}")
     else:
-        profile = options or ["--profile", row.profile]
-        words = ["tinyref", "conform", "--device", row.device, "--report", str(report), *profile]
+        words = ["tinyref", "conform", "--device", row.device, "--report", str(report), *options]
+        began = time.monotonic()
         session.run(*words, env=environment)
+        taken = round(time.monotonic() - began)
+        if options == ["--profile", row.profile] and taken > row.budget:
+            session.warn(f"{row.id} took {taken} s, beyond its budget of {row.budget} s")
 
 
 def missing(row: Row, described: str) -> str:

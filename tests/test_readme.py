@@ -47,8 +47,9 @@ def test_every_command_of_the_table_exists(
 def test_the_two_commands_are_those_of_ci() -> None:
     assert len(COMMANDS) >= 8
     script = (ROOT / ".ci" / "run").read_text()
-    assert "python -m pip install nox && nox" in README
-    assert "python -m pip install nox && nox" in script
+    checks = 'python -m pip install "nox[uv]" && nox\n'
+    assert checks in README
+    assert checks in script
 
 
 @pytest.mark.parametrize("name", sorted(set(FILES)))

@@ -19,7 +19,7 @@ from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import ALU, Ops
 
 index, truth, i8, u8 = dtypes.index, dtypes.bool, dtypes.int8, dtypes.uint8
-SETTINGS = settings(deadline=None, derandomize=True, max_examples=120)
+SETTINGS = settings(max_examples=120)
 # The types that meet in one expression: wrapping ones, and index next to them.
 FAMILIES = (
     (index, truth),

@@ -35,7 +35,7 @@ from tinyref.uops import build as b
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import Ops
 
-LAW = settings(max_examples=150, deadline=None, derandomize=True, database=None)
+LAW = settings(max_examples=150)
 N = b.variable("n", 1, 10)
 M = b.variable("m", 2, 5)
 Z = b.variable("z", -3, 4)

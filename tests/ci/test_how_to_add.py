@@ -173,7 +173,7 @@ class SampleBackend(Backend):
             Insertion(
                 "",
                 '\n[[device]]\nid = "sample"\ndevice = "SAMPLE"\nprofile = "quick"\n'
-                'needs = "nothing"\nrequired = true\n',
+                'budget = 60\nneeds = "nothing"\nrequired = true\n',
             ),
         ),
     },

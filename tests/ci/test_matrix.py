@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -12,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from ci_modules import ci_module
 
 from tinyref.config import FLAGS, Effect
 
@@ -21,6 +21,7 @@ GOOD = """
 id = "mine"
 device = "MINE"
 profile = "quick"
+budget = 60
 needs = "a card"
 required = true
 install = { pip = ["card-driver>=2"], apt = ["libcard1", "gcc"] }
@@ -31,13 +32,7 @@ setup = ["card-load --quiet 'unit 1'"]
 
 @pytest.fixture(scope="module")
 def matrix() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("ci_matrix", ROOT / "ci" / "matrix.py")
-    assert spec is not None
-    assert spec.loader is not None
-    found = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = found
-    spec.loader.exec_module(found)
-    return found
+    return ci_module("ci/matrix.py")
 
 
 class EndedError(Exception):
@@ -51,6 +46,7 @@ class Session:
         self.described = described
         self.calls: list[tuple[str, ...]] = []
         self.environments: list[dict[str, str]] = []
+        self.warnings: list[str] = []
 
     def install(self, *words: str, env: dict[str, str]) -> None:
         self.calls.append(("pip", *words))
@@ -60,6 +56,9 @@ class Session:
         self.calls.append(words)
         self.environments.append(env)
         return self.described
+
+    def warn(self, text: str) -> None:
+        self.warnings.append(text)
 
     def error(self, text: str) -> None:
         raise EndedError(f"error: {text}")
@@ -81,7 +80,7 @@ def device(works: bool, reason: str = "") -> str:
 def test_a_row_runs_what_it_says_in_its_environment(matrix: ModuleType, tmp_path: Path) -> None:
     (row,) = rows_of(matrix, tmp_path, GOOD)
     session = Session(device(True))
-    matrix.conform(session, row, tmp_path, [])
+    matrix.conform(session, row, tmp_path, ["--profile", "quick"])
     assert session.calls == [
         ("pip", ".", "card-driver>=2"),
         ("card-load", "--quiet", "unit 1"),
@@ -95,6 +94,31 @@ def test_a_row_runs_what_it_says_in_its_environment(matrix: ModuleType, tmp_path
         assert environment["CARD"] == "1"
         assert environment["TINYREF_CC"] == "gcc"
         assert environment["PATH"] == os.environ["PATH"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "options", "warnings"),
+    [
+        (60.2, ["--profile", "quick"], []),
+        (61, ["--profile", "quick"], ["mine took 61 s, beyond its budget of 60 s"]),
+        (61, ["--profile", "full"], []),
+        (61, ["--profile", "quick", "--shard", "1/2"], []),
+    ],
+)
+def test_a_run_beyond_its_budget_is_reported(
+    matrix: ModuleType,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    seconds: float,
+    options: list[str],
+    warnings: list[str],
+) -> None:
+    (row,) = rows_of(matrix, tmp_path, GOOD)
+    clock = iter([100.0, 100.0 + seconds])
+    monkeypatch.setattr(matrix.time, "monotonic", lambda: next(clock))
+    session = Session(device(True))
+    matrix.conform(session, row, tmp_path, options)
+    assert session.warnings == warnings
 
 
 @pytest.mark.parametrize(
@@ -124,6 +148,9 @@ def test_a_required_device_that_is_missing_is_an_error(
         ('["card-driver>=2"]', '"card-driver"', "install: pip 'card-driver': accepted is a list"),
         ("libcard1", "-o x", "install: apt '-o x': accepted is"),
         ('CARD = "1"', "CARD = 1", "environment CARD = 1: accepted are names with texts"),
+        ("budget = 60", "", r"budget None: accepted are whole seconds, at least 1"),
+        ("budget = 60", "budget = 0", "budget 0: accepted are whole seconds, at least 1"),
+        ("budget = 60", "budget = true", "budget True: accepted are whole seconds"),
         ('"quick"', '"quickly"', "profile 'quickly': accepted are quick, full"),
         ('setup = ["', 'setup = [1, "', "setup .*: accepted is a list of texts"),
         ('needs = "a card"', "", "needs None: accepted is a text"),
@@ -148,7 +175,10 @@ def test_two_rows_have_two_names(matrix: ModuleType, tmp_path: Path) -> None:
 
 
 def test_the_matrix_of_the_project(matrix: ModuleType) -> None:
-    """Its devices are all required, and no row has a flag that makes it no conformance run."""
+    """Its devices are all required, their quick runs together take at most five minutes.
+
+    No row has a flag that makes it no conformance run.
+    """
     rows = matrix.read()
     assert {row.id: row.required for row in rows} == {
         "cpu": True,
@@ -156,6 +186,8 @@ def test_the_matrix_of_the_project(matrix: ModuleType) -> None:
         "clang-gcc": True,
         "clang-tcc": True,
     }
+    assert {row.profile for row in rows} == {"quick"}
+    assert sum(row.budget for row in rows) <= 300
     for row in rows:
         for name, _ in row.environment:
             effect = FLAGS[name.removeprefix("TINYREF_")].effect

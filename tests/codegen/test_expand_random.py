@@ -30,9 +30,6 @@ from tinyref.uops.payload import AxisKind, RangeArg
 TYPES = (dtypes.int32, dtypes.float32, dtypes.uint8, dtypes.int64, dtypes.bool, dtypes.bfloat16)
 KINDS = (AxisKind.LOOP, AxisKind.UPCAST, AxisKind.UPCAST, AxisKind.REDUCE, AxisKind.UNROLL)
 RANDOM = settings(
-    deadline=None,
-    derandomize=True,
-    database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 

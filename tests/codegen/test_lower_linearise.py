@@ -33,9 +33,6 @@ f32 = dtypes.float32
 i32 = dtypes.int32
 RANDOM = settings(
     max_examples=250,
-    deadline=None,
-    derandomize=True,
-    database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 

@@ -27,7 +27,7 @@ from tinyref.uops.ops import Ops
 from tinyref.uops.payload import MemoryVersionArg
 from tinyref.uops.program import Program
 
-LAW = settings(max_examples=100, deadline=None, derandomize=True, database=None)
+LAW = settings(max_examples=100)
 
 
 def test_the_schema_of_a_graph() -> None:

@@ -19,7 +19,7 @@ from tinyref.uops.payload import ConstArg, ShapeArg
 from tinyref.uops.program import Program
 from tinyref_spec.kernels.corpus import corpus_kernels
 
-LAW = settings(max_examples=100, deadline=None, derandomize=True, database=None)
+LAW = settings(max_examples=100)
 
 ROW_SUM = """\
 %0 = DEFINE_GLOBAL float32*4@global () Slot{slot=0}

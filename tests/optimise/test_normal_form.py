@@ -92,7 +92,7 @@ def test_kernels_of_the_corpus_keep_their_value(kernel: CorpusKernel) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150)
 @given(st.integers(0, 2**32))
 def test_generated_kernels_keep_their_value(seed: int) -> None:
     generated_agrees(seed)

@@ -263,21 +263,20 @@ def run(device, examples, *phases):
     chosen = settings(
         max_examples=examples,
         stateful_step_count=STEPS,
-        deadline=None,
-        database=None,
-        derandomize=True,
-        phases=phases or (Phase.generate, Phase.shrink),
+        phases=phases or (Phase.reuse, Phase.generate, Phase.shrink),
         suppress_health_check=list(HealthCheck),
     )
     run_state_machine_as_test(machine, settings=chosen)
 
 
+@pytest.mark.hypothesis
 @pytest.mark.long
 @pytest.mark.parametrize("device", ["CPU", "PYTHON"])
 def test_views_and_assignments_are_those_of_numpy(device):
     run(device, 12)
 
 
+@pytest.mark.hypothesis
 @pytest.mark.slow
 @pytest.mark.parametrize("device", ["CPU", "PYTHON"])
 def test_twenty_thousand_steps(device):

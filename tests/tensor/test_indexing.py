@@ -61,7 +61,7 @@ def test_iteration_goes_over_the_first_axis() -> None:
 
 
 @pytest.mark.long
-@settings(deadline=None, derandomize=True, max_examples=60)
+@settings(max_examples=60)
 @given(st.data())
 def test_any_basic_index_agrees_with_numpy(data: st.DataObject) -> None:
     shape = data.draw(arrays.array_shapes(min_dims=1, max_dims=3, min_side=0, max_side=5))

@@ -458,7 +458,7 @@ def symbolic_chains(draw: st.DrawFn) -> SymbolicChain:
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None, derandomize=True, database=None)
+@settings(max_examples=200)
 @given(symbolic_chains(), st.integers(1, 4), st.integers(0, 3))
 def test_symbolic_trackers_are_what_they_are_for_each_value(
     chain: SymbolicChain, n: int, m: int

@@ -17,7 +17,7 @@ from tinyref.views.shape_tracker import ShapeTracker
 from tinyref.views.view import View
 
 Array = npt.NDArray[Any]
-LAW = settings(max_examples=250, deadline=None, derandomize=True, database=None)
+LAW = settings(max_examples=250)
 
 
 def factorisations(draw: st.DrawFn, size: int) -> tuple[int, ...]:

@@ -1,0 +1,27 @@
+"""The files that CI runs, as modules."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from pathlib import Path
+from types import ModuleType
+
+ROOT = Path(__file__).parents[2]
+
+
+def ci_module(path: str) -> ModuleType:
+    """The file at a path from the root; what it does to the environment is undone."""
+    spec = importlib.util.spec_from_file_location(f"ci_{Path(path).stem}", ROOT / path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    environment = dict(os.environ)
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        os.environ.clear()
+        os.environ.update(environment)
+    return module

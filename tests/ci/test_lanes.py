@@ -1,0 +1,207 @@
+"""No test is lost: each is in the default or in the thorough lane, and in one shard of it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from ci_modules import ROOT, ci_module
+
+SUITE = """
+import pytest
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("case", range(10))
+def test_sampled(case):
+    pass
+
+@pytest.mark.slow
+def test_slow():
+    pass
+
+@pytest.mark.long
+@pytest.mark.parametrize("case", range(2))
+def test_long(case):
+    pass
+
+@pytest.mark.parametrize("case", [pytest.param(0, marks=pytest.mark.slow), 1, 2])
+def test_first_is_slow(case):
+    pass
+
+@pytest.mark.parametrize("case", range(5))
+def test_cases(case):
+    pass
+"""
+OTHER = """
+def test_slow():
+    pass
+"""
+THOROUGH = [
+    *("slow", "random", "shuffled", "sdist"),
+    *(f"conform_full({device})" for device in ("cpu", "python", "clang-gcc", "clang-tcc")),
+]
+
+
+@pytest.fixture(scope="module")
+def noxfile() -> ModuleType:
+    return ci_module("noxfile.py")
+
+
+class Session:
+    """A session of nox that notes its commands and whom it notifies."""
+
+    def __init__(self, *posargs: str) -> None:
+        self.posargs = list(posargs)
+        self.commands: list[tuple[str, ...]] = []
+        self.environment: dict[str, str] = {}
+        self.notified: list[tuple[str, list[str]]] = []
+
+    def install(self, *words: str, **options: Any) -> None:
+        pass
+
+    def run(self, *words: str, env: dict[str, str] | None = None, **options: Any) -> str:
+        self.commands.append(words)
+        self.environment |= env or {}
+        return json.dumps({"devices": [{"works": True, "reason": ""}]})
+
+    def notify(self, name: str, posargs: list[str]) -> None:
+        self.notified.append((name, posargs))
+
+    def warn(self, text: str) -> None:
+        raise AssertionError(text)
+
+
+def collected(folder: Path, *options: str) -> set[str]:
+    """The tests of a folder that these options choose."""
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [*command, *options], cwd=folder, check=False, capture_output=True, text=True
+    )
+    assert done.returncode in (0, 5), done.stdout + done.stderr
+    return {line for line in done.stdout.splitlines() if "::" in line}
+
+
+@pytest.fixture(scope="module")
+def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small suite with the conftest and the settings of this one."""
+    folder = tmp_path_factory.mktemp("suite")
+    for name in ("conftest.py", "pyproject.toml"):
+        shutil.copy(ROOT / name, folder)
+    (folder / "tests").mkdir()
+    (folder / "tests" / "test_small.py").write_text(SUITE)
+    (folder / "tests" / "test_other.py").write_text(OTHER)
+    return folder
+
+
+def test_every_test_is_in_one_of_the_two_lanes(suite: Path) -> None:
+    everything = collected(suite, "tests")
+    assert len(everything) == 22
+    default = collected(suite, "tests", "-m", "not slow")
+    thorough = collected(suite, "tests", "-m", "slow")
+    assert default | thorough == everything
+    assert default & thorough == set()
+    sampled = {f"tests/test_small.py::test_sampled[{case}]" for case in (1, 2, 4, 5, 7, 8)}
+    assert thorough == {
+        *("tests/test_small.py::test_slow", "tests/test_small.py::test_first_is_slow[0]"),
+        *sampled,
+    }
+
+
+def test_the_first_case_of_each_test_is_quick_and_traced(suite: Path) -> None:
+    """The first that is neither slow nor long."""
+    quick = {
+        "tests/test_small.py::test_sampled[0]",
+        "tests/test_small.py::test_first_is_slow[1]",
+        "tests/test_small.py::test_cases[0]",
+        "tests/test_other.py::test_slow",
+    }
+    assert collected(suite, "tests", "-m", "quick") == quick
+    assert collected(suite, "tests", "-m", "not no_cover") == quick
+
+
+def test_the_shards_are_the_whole_and_share_nothing(suite: Path) -> None:
+    everything = collected(suite, "tests", "-m", "slow")
+    shards = [
+        collected(suite, "tests", "-m", "slow", "--shard", f"{number}/3") for number in (1, 2, 3)
+    ]
+    assert set().union(*shards) == everything
+    assert sum(len(shard) for shard in shards) == len(everything)
+
+
+def test_shards_are_the_same_everywhere(pytestconfig: pytest.Config) -> None:
+    """And twelve of them are about equally large."""
+    plugins = pytestconfig.pluginmanager.get_plugins()
+    (shard_number,) = (found.shard_number for found in plugins if hasattr(found, "shard_number"))
+    ids = [f"tests/a/test_b.py::test_c[{case}]" for case in range(1200)]
+    assert [shard_number(name, 12) for name in ids[:6]] == [7, 12, 1, 2, 3, 4]
+    sizes = [sum(shard_number(name, 12) == part for name in ids) for part in range(1, 13)]
+    assert sum(sizes) == 1200
+    assert max(sizes) < 150
+
+
+@pytest.mark.parametrize("text", ["0/3", "4/3", "x", "1/"])
+def test_a_shard_that_is_none_is_refused(suite: Path, text: str) -> None:
+    command = [sys.executable, "-m", "pytest", "--collect-only", "--shard", text]
+    done = subprocess.run(command, cwd=suite, check=False, capture_output=True, text=True)
+    assert done.returncode != 0
+    assert f"got {text!r}" in done.stderr or f"invalid parse value: {text!r}" in done.stderr
+
+
+def test_the_default_checks(noxfile: ModuleType) -> None:
+    assert noxfile.nox.options.sessions == ["lint", "types", "tests", "conform", "fuzz"]
+    session = Session()
+    noxfile.tests(session)
+    (command,) = session.commands
+    assert command[:5] == ("pytest", "-n", "auto", "-m", "not slow")
+
+
+def test_the_thorough_lane_is_all_that_repeats(noxfile: ModuleType) -> None:
+    session = Session("--shard", "3/12")
+    noxfile.thorough(session)
+    others = [version for version in ("3.11", "3.12", "3.13") if version != noxfile.THIS_PYTHON]
+    parts = [*THOROUGH, *(f"python-{version}" for version in others)]
+    assert session.notified == [(part, ["--shard", "3/12"]) for part in parts]
+
+
+@pytest.mark.parametrize(
+    ("name", "marks"),
+    [
+        ("slow", ("-m", "slow")),
+        ("random", ("-m", "hypothesis", "--hypothesis-profile", "random")),
+        ("shuffled", ("-m", "not slow")),
+        ("each_python", ()),
+    ],
+)
+def test_a_part_of_the_thorough_lane_runs_its_shard(
+    noxfile: ModuleType, name: str, marks: tuple[str, ...]
+) -> None:
+    session = Session("--shard", "3/12")
+    getattr(noxfile, name)(session)
+    (command,) = session.commands
+    assert command[: 3 + len(marks)] == ("pytest", "-n", "auto", *marks)
+    assert command[-2:] == ("--shard", "3/12")
+    folders = [word for word in command if word.startswith("tests/")]
+    assert all((ROOT / folder).is_dir() for folder in folders)
+    if name == "shuffled":
+        assert session.environment == {"TINYREF_SHUFFLE_RULES": "7"}
+        assert len(folders) == 10
+
+
+def test_the_full_profile_runs_its_shard(noxfile: ModuleType) -> None:
+    session = Session("--shard", "3/12")
+    noxfile.conform_full(session, "cpu")
+    assert session.commands[-1][-4:] == ("--profile", "full", "--shard", "3/12")
+    assert session.commands[-1][:4] == ("tinyref", "conform", "--device", "CPU")
+
+
+def test_nox_knows_every_part() -> None:
+    command = [sys.executable, "-m", "nox", "--list", "-f", str(ROOT / "noxfile.py")]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    names = {line.split()[1] for line in done.stdout.splitlines() if " -> " in line}
+    assert {*THOROUGH, "python-3.11", "python-3.12", "python-3.13", "thorough"} <= names

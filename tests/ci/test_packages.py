@@ -1,0 +1,56 @@
+"""uv looks for packages where pip looks: what `pip config list` prints becomes its variables."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+
+import pytest
+from ci_modules import ci_module
+
+
+@pytest.fixture(scope="module")
+def packages() -> ModuleType:
+    return ci_module("ci/packages.py")
+
+
+@pytest.mark.parametrize(
+    ("listed", "variables"),
+    [
+        ("", {}),
+        ("global.timeout='60'\nglobal.cert='/etc/ca.crt'\n", {}),
+        ("global.find-links='/wheels'\n", {"UV_FIND_LINKS": "/wheels"}),
+        (
+            ":env:.find-links='/a /b'\nglobal.find-links='/b\\n/c'\n",
+            {"UV_FIND_LINKS": "/a,/b,/c"},
+        ),
+        (
+            "global.extra-index-url='file:///x file:///y'\n",
+            {"UV_EXTRA_INDEX_URL": "file:///x file:///y"},
+        ),
+        (
+            ":env:.index-url='https://one/simple'\nglobal.index-url='https://two/simple'\n",
+            {"UV_DEFAULT_INDEX": "https://one/simple"},
+        ),
+    ],
+)
+def test_what_pip_is_told_uv_is_told(
+    packages: ModuleType, listed: str, variables: dict[str, str]
+) -> None:
+    assert packages.translate(listed) == variables
+
+
+def test_the_settings_are_those_of_this_machine(
+    packages: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_FIND_LINKS", "/mine")
+    found = packages.uv_variables({})
+    assert found["UV_FIND_LINKS"].split(",")[0] == "/mine"
+    assert "UV_FIND_LINKS" not in packages.uv_variables({"UV_FIND_LINKS": "/theirs"})
+
+
+def test_without_pip_uv_is_told_nothing(
+    packages: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    assert packages.uv_variables({}) == {}

@@ -1,0 +1,77 @@
+"""Which shard of the thorough lane a commit is given."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from ci_modules import ROOT, ci_module
+
+
+@pytest.fixture(scope="module")
+def shard() -> ModuleType:
+    return ci_module("ci/shard.py")
+
+
+def git(folder: Path, *words: str) -> str:
+    names = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
+    command = ["git", "-C", str(folder), *names, *words]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def commit(folder: Path, message: str) -> None:
+    git(folder, "commit", "-q", "--allow-empty", "-m", message)
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    git(folder, "init", "-q", "-b", "main")
+    commit(folder, "first")
+    return folder
+
+
+def test_each_landing_is_given_the_next(shard: ModuleType, repository: Path) -> None:
+    """Commits of a merged branch do not count: only those of the first parents."""
+    assert shard.shard(repository) == "2/12"
+    git(repository, "checkout", "-q", "-b", "branch")
+    for name in "abc":
+        commit(repository, name)
+    git(repository, "checkout", "-q", "main")
+    git(repository, "merge", "-q", "--no-ff", "-m", "merged", "branch")
+    assert shard.shard(repository) == "3/12"
+    for name in "defghijkl":
+        commit(repository, name)
+    assert shard.shard(repository) == "12/12"
+    commit(repository, "thirteenth")
+    assert shard.shard(repository) == "1/12"
+
+
+def test_a_shallow_clone_goes_by_the_hash_of_its_commit(
+    shard: ModuleType, repository: Path, tmp_path: Path
+) -> None:
+    found = set()
+    for number in range(6):
+        commit(repository, str(number))
+        clone = tmp_path / f"clone{number}"
+        git(tmp_path, "clone", "-q", "--depth", "1", f"file://{repository}", str(clone))
+        assert git(clone, "rev-list", "--count", "HEAD") == "1"
+        expected = int(git(repository, "rev-parse", "HEAD"), 16) % 12 + 1
+        assert shard.shard(clone) == f"{expected}/12"
+        found.add(expected)
+    assert len(found) > 1
+
+
+def test_without_a_repository_it_is_the_first(shard: ModuleType, tmp_path: Path) -> None:
+    assert shard.shard(tmp_path) == "1/12"
+
+
+def test_ci_runs_it_after_the_default_checks() -> None:
+    lines = (ROOT / ".ci" / "run").read_text().splitlines()
+    assert lines[-2:] == [
+        'python -m pip install "nox[uv]" && nox',
+        'nox -s thorough -- --shard "$(python ci/shard.py)"',
+    ]
