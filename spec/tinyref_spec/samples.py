@@ -11,6 +11,7 @@ from tinyref.dtype import DType, Kind, dtypes, numpy_dtype
 from tinyref_spec.bits import Array, bits_dtype, from_bits
 
 
+# As in the compiler's emulation of small floats, which the rows judge: the two must not share.
 def inf_bits(dtype: DType) -> int:
     """The bits of +infinity; of +NaN for fp8e4m3, which has no infinity."""
     if dtype is dtypes.fp8e4m3:

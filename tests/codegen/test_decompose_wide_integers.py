@@ -20,10 +20,10 @@ from tinyref.optimise.opt import parse_opts
 from tinyref.runtimes.cpu import CpuBackend
 from tinyref.runtimes.kernel import compile_ast
 from tinyref.uops import build
+from tinyref.uops.build import skip_after
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import AxisKind, LocalArg
-from tinyref.verify.common import skip_after
 from tinyref_spec.kernels.notation import kernel_of, load, shaped, store
 
 WIDE = (dtypes.int64, dtypes.uint64)

@@ -227,6 +227,13 @@ def element_type(address: UOp) -> DType:
     return address.dtype.value
 
 
+def skip_after(node: UOp) -> UOp:
+    """The node that an AFTER passes through: of an address its INDEX or its memory."""
+    while node.op is Ops.AFTER:
+        node = node.src[0]
+    return node
+
+
 def slot_of(access: UOp) -> int:
     """The slot of the buffer that a LOAD, STORE, view or address goes to; -1 for other memory."""
     memory = access

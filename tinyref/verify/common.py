@@ -8,6 +8,7 @@ from tinyref.algebra.op_table import OP_TABLE
 from tinyref.algebra.symbolic import describe, variables_of
 from tinyref.dtype import TEXEL, ImageDType, dtypes
 from tinyref.formats.payload_fields import payload_nodes
+from tinyref.uops.build import skip_after
 from tinyref.uops.node import UOp, node_fact
 from tinyref.uops.ops import MOVEMENT, Ops
 from tinyref.uops.payload import ConstArg, LocalArg, RangeArg, SlotArg, SpecialArg, TileArg
@@ -198,13 +199,6 @@ def add_linear_rules(rules: Rules) -> None:
 def _knows_no_index(graph: Graph) -> bool:
     index = dtypes.index
     return graph.allows_index or all(node.dtype.scalar is not index for node in graph.nodes)
-
-
-def skip_after(node: UOp) -> UOp:
-    """The node that an AFTER passes through."""
-    while node.op is Ops.AFTER:
-        node = node.src[0]
-    return node
 
 
 @node_fact

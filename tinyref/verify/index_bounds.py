@@ -25,10 +25,10 @@ from tinyref.dtype import ImageDType, PtrDType, numpy_dtype
 from tinyref.errors import VerifyError
 from tinyref.formats.text import node_text
 from tinyref.uops import build
+from tinyref.uops.build import skip_after
 from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import RangeArg, SpecialArg, VarArg
-from tinyref.verify.common import skip_after
 
 LABEL = "indexed.bounds.1"
 # All values are tried up to that many combinations; of more, that many are drawn.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tinyref.uops.build import skip_after
 from tinyref.uops.node import UOp, node_fact
 from tinyref.uops.ops import Dialect, Ops
 from tinyref.uops.payload import RangeArg, ReduceArg
@@ -12,7 +13,6 @@ from tinyref.verify.common import (
     add_linear_rules,
     add_sink_rule,
     differs_by_item,
-    skip_after,
 )
 from tinyref.verify.rule import Finding, Graph, Rules
 

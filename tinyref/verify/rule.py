@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tinyref.dtype import PtrDType
 from tinyref.formats.payload_fields import toposort_with_payloads
-from tinyref.uops.build import slot_of
+from tinyref.uops.build import skip_after, slot_of
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Dialect, Ops
 from tinyref.uops.payload import (
@@ -155,10 +155,7 @@ class Graph:
         found: dict[UOp, UOp] = {}
         for node in self.nodes:
             if node.op is Ops.UPDATE_ACC:
-                accumulator = node.src[0]
-                while accumulator.op is Ops.AFTER:
-                    accumulator = accumulator.src[0]
-                found.setdefault(accumulator, node)
+                found.setdefault(skip_after(node.src[0]), node)
         return found
 
     @functools.cached_property

@@ -18,6 +18,7 @@ from tinyref.algebra import semantics
 from tinyref.algebra.bounds import value_range
 from tinyref.dtype import DType, PtrDType, dtypes, numpy_dtype
 from tinyref.formats.text import node_text
+from tinyref.uops.build import skip_after
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ConstArg, GepArg, SlotArg, VarArg
@@ -111,12 +112,8 @@ class Samples:
 
     def _load(self, node: UOp) -> Sample:
         """What the memory holds there: the buffer's own contents, or drawn ones."""
-        index = node.src[0]
-        while index.op is Ops.AFTER:
-            index = index.src[0]
-        memory = index.src[0] if index.src else index
-        while memory.op is Ops.AFTER:
-            memory = memory.src[0]
+        index = skip_after(node.src[0])
+        memory = skip_after(index.src[0]) if index.src else index
         if index.op is not Ops.INDEX or len(index.src) != 2 or index.src[1] not in self.found:
             return self._drawn(node)
         content = self._content(memory, node.dtype.scalar)

@@ -16,6 +16,7 @@ from tinyref.codegen.expand.positions import Positions, divisor_of
 from tinyref.device import Capabilities
 from tinyref.dtype import TEXEL, ImageDType
 from tinyref.uops import build
+from tinyref.uops.build import skip_after
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ConstArg
@@ -144,7 +145,7 @@ class Accesses:
 
     def _elements(self, access: UOp, copy: int) -> Iterator[tuple[UOp, int, UOp | None]]:
         """Base, distance and gate of every lane of one copy."""
-        position = index_of(access.src[0]).src[1]
+        position = skip_after(access.src[0]).src[1]
         lanes = self.numbering.lanes(self.dependence.masks[access])
         of_position = self.source_copy(access, position, copy)
         places = self.positions.split_lanes(position, of_position, lanes)
@@ -173,7 +174,7 @@ class Accesses:
         dtype = build.element_type(access.src[0])
         if isinstance(access.src[0].dtype, ImageDType):
             return TEXEL
-        position = self.positions.stepped(index_of(access.src[0]).src[1])
+        position = self.positions.stepped(skip_after(access.src[0]).src[1])
         if lanes > 1 and position is not None:
             for lane_range, step in position.steps.items():
                 if step == 1 and self.numbering.width(lane_range) == lanes:
@@ -187,7 +188,7 @@ class Accesses:
 
 def _is_regular(access: UOp) -> bool:
     """Whether position and gate are index arithmetic, and the alternative is a constant."""
-    address = index_of(access.src[0])
+    address = skip_after(access.src[0])
     if not is_index_arithmetic(address.src[1]):
         return False
     if len(access.src) < 3:
@@ -205,13 +206,6 @@ def _alternative(access: UOp) -> ConstArg | None:
     if access.op is Ops.LOAD and len(access.src) == 3 and isinstance(access.src[1].arg, ConstArg):
         return access.src[1].arg
     return None
-
-
-def index_of(address: UOp) -> UOp:
-    """The INDEX of an address, below its AFTERs."""
-    while address.op is Ops.AFTER:
-        address = address.src[0]
-    return address
 
 
 def _waits(address: UOp) -> Iterator[UOp]:

@@ -10,6 +10,7 @@ from tinyref.algebra.simplify import simplify
 from tinyref.codegen.expand.dependence import Dependence, is_index_arithmetic, number_of
 from tinyref.codegen.expand.positions import divisor_of, stepped
 from tinyref.uops import build
+from tinyref.uops.build import skip_after
 from tinyref.uops.node import UOp, substitute
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import AxisKind, RangeArg
@@ -115,9 +116,7 @@ def _gate_of(access: UOp) -> UOp | None:
 
 def _alignment(access: UOp, lane_range: UOp, dependence: Dependence) -> int:
     """A divisor of every position along a unit stride (0: of all); 1 for any other stride."""
-    address = access.src[0]
-    while address.op is Ops.AFTER:
-        address = address.src[0]
+    address = skip_after(access.src[0])
     if address.op is not Ops.INDEX or not is_index_arithmetic(address.src[1]):
         return 1
     found = stepped(address.src[1], dependence)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from tinyref.algebra.semantics import reduce_identity
 from tinyref.algebra.simplify import simplify
-from tinyref.codegen.expand.accesses import Accesses, Cell, Row, Run, index_of, is_false
+from tinyref.codegen.expand.accesses import Accesses, Cell, Row, Run, is_false
 from tinyref.codegen.expand.dependence import (
     Dependence,
     Numbering,
@@ -18,6 +18,7 @@ from tinyref.codegen.expand.positions import Positions, shift
 from tinyref.codegen.expand.vectors import Piece, combine, combine_lanes, join, repeat, take
 from tinyref.device import Capabilities
 from tinyref.uops import build
+from tinyref.uops.build import skip_after
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ConstArg, GepArg, ReduceArg
@@ -55,7 +56,7 @@ class Expansion:
     def root(self) -> UOp:
         """The expanded kernel."""
         for node in self.order:
-            if is_index_arithmetic(node) or index_of(node).op is Ops.INDEX:
+            if is_index_arithmetic(node) or skip_after(node).op is Ops.INDEX:
                 # Made when asked for.
                 continue
             self.done[node] = _ARMS.get(node.op, Expansion._elementwise)(self, node)
@@ -217,7 +218,7 @@ class Expansion:
 
     def _load_alone(self, node: UOp, copy: int, lane: int) -> UOp:
         """One element by itself: its position or gate is not index arithmetic."""
-        position = self._scalar(node, index_of(node.src[0]).src[1], copy, lane)
+        position = self._scalar(node, skip_after(node.src[0]).src[1], copy, lane)
         address = self._address(node.src[0], position)
         if len(node.src) == 1:
             return build.load(address)
@@ -238,7 +239,7 @@ class Expansion:
                 gate = self._scalar(node, node.src[2], copy, lane) if len(node.src) == 3 else None
                 if is_false(gate):
                     continue
-                position = self._scalar(node, index_of(node.src[0]).src[1], copy, lane)
+                position = self._scalar(node, skip_after(node.src[0]).src[1], copy, lane)
                 value = self._scalar(node, node.src[1], copy, lane)
                 stores.append(build.store(self._address(node.src[0], position), value, gate))
         return stores
