@@ -12,13 +12,12 @@ from typing import Any
 
 from tinyref.errors import UserError
 from tinyref.formats.payload_fields import (
-    DTYPE,
     INTEGER,
     NAME,
     SIZE,
     Group,
-    Kind,
     Word,
+    fields_of,
     float_from_text,
     float_text,
     read_dtype,
@@ -41,23 +40,9 @@ Json = dict[str, Any]
 _DEEPEST = 8
 _MAX_NODES = 1_000_000
 
-
-def _read_flag(value: object, where: str) -> bool:
-    if not isinstance(value, bool):
-        raise refuse(where, "true or false", value)
-    return value
-
-
-_FLAG = Kind("true or false", lambda value: value, _read_flag)
 _GRID = tuple_of(SIZE, 3)
 _GROUP = tuple_of(INTEGER, 3)
-_PARAMETER_FIELDS = (
-    ("slot", INTEGER),
-    ("dtype", DTYPE),
-    ("size", INTEGER),
-    ("is_written", _FLAG),
-    ("is_read", _FLAG),
-)
+_PARAMETER_FIELDS = fields_of(Parameter)
 
 
 # --- writing ------------------------------------------------------------------------------------

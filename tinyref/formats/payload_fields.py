@@ -6,16 +6,20 @@ or a tuple of plain values.
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, cast
+from enum import Enum
+from types import NoneType
+from typing import Any, cast, get_args, get_origin, get_type_hints
 
-from tinyref.dtype import DType, dtype_from_name
+from tinyref.dtype import ConstType, DType, dtype_from_name
 from tinyref.errors import UserError
 from tinyref.uops import payload as payloads
-from tinyref.uops.node import UOp, toposort
+from tinyref.uops.node import UOp, sint, toposort
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import AxisKind, Payload
 from tinyref.uops.tiles.layout import (
@@ -80,18 +84,16 @@ def _read_size(value: object, where: str) -> int | UOp:
     return value if isinstance(value, UOp) else _read_integer(value, where)
 
 
+def _read_flag(value: object, where: str) -> bool:
+    if not isinstance(value, bool):
+        raise refuse(where, "true or false", value)
+    return value
+
+
 def _read_op(value: object, where: str) -> Ops:
     if isinstance(value, str) and value in Ops.__members__:
         return Ops[value]
     raise refuse(where, "the name of an op", value)
-
-
-def _read_axis_kind(value: object, where: str) -> AxisKind:
-    try:
-        return AxisKind(value)
-    except ValueError:
-        accepted = ", ".join(kind.value for kind in AxisKind)
-        raise refuse(where, f"one of {accepted}", value) from None
 
 
 def read_dtype(value: object, where: str) -> DType:
@@ -147,65 +149,70 @@ def _read_bit(value: object, where: str) -> Bit:
         raise refuse(where, "a bit such as k2", value) from None
 
 
-def _read_rounding(value: object, where: str) -> InputRounding:
-    try:
-        return InputRounding(value)
-    except ValueError:
-        accepted = ", ".join(kind.value for kind in InputRounding)
-        raise refuse(where, f"one of {accepted}", value) from None
+def _member_of(members: type[Enum], accepted: str) -> Kind:
+    """A member of an enumeration, as a word."""
+
+    def read(value: object, where: str) -> Enum:
+        try:
+            return members(value)
+        except ValueError:
+            names = ", ".join(member.value for member in members)
+            raise refuse(where, f"one of {names}", value) from None
+
+    return Kind(accepted, lambda value: Word(value.value), read)
 
 
 INTEGER = Kind("an integer", lambda value: value, _read_integer)
 NAME = Kind("a text", lambda value: value, _read_name)
-CONSTANT = Kind("a number or bool", lambda value: value, _read_constant)
 SIZE = Kind("a size", lambda value: value, _read_size)
-OP = Kind("an op", lambda value: Word(value.name), _read_op)
-AXIS_KIND = Kind("a kind of axis", lambda value: Word(value.value), _read_axis_kind)
 DTYPE = Kind("a dtype", lambda value: Word(value.name), read_dtype)
-BIT = Kind("a bit", Word, _read_bit)
-FRAGMENT = Kind("a layout", _write_layout, _read_layout)
-ROUNDING = Kind("a rounding", lambda value: Word(value.value), _read_rounding)
-_THREAD_BITS = tuple_of(_optional(BIT))
-_REGISTER_BITS = tuple_of(BIT)
-INTEGERS = tuple_of(INTEGER)
-SIZES = tuple_of(SIZE)
-BOUNDS = tuple_of(tuple_of(SIZE, 2))
+_BIT = Kind("a bit", Word, _read_bit)
+_THREAD_BITS = tuple_of(_optional(_BIT))
+_REGISTER_BITS = tuple_of(_BIT)
+# How a member of each type is written, but for tuples and what may be None.
+_KINDS: dict[object, Kind] = {
+    bool: Kind("true or false", lambda value: value, _read_flag),
+    int: INTEGER,
+    str: NAME,
+    sint: SIZE,
+    ConstType: Kind("a number or bool", lambda value: value, _read_constant),
+    Ops: Kind("an op", lambda value: Word(value.name), _read_op),
+    AxisKind: _member_of(AxisKind, "a kind of axis"),
+    DType: DTYPE,
+    FragmentLayout: Kind("a layout", _write_layout, _read_layout),
+    InputRounding: _member_of(InputRounding, "a rounding"),
+}
+Fields = tuple[tuple[str, Kind], ...]
 
+
+def _kind_of(hint: object) -> Kind:
+    """How a member with this annotation is written and read."""
+    if hint in _KINDS:
+        return _KINDS[hint]
+    parts = get_args(hint)
+    if get_origin(hint) is tuple:
+        return tuple_of(_kind_of(parts[0]), None if Ellipsis in parts else len(parts))
+    inner = tuple(part for part in parts if part is not NoneType)
+    if len(inner) == len(parts):
+        raise TypeError(f"no member of a payload may be a {hint}")
+    return _optional(_kind_of(functools.reduce(operator.or_, inner)))
+
+
+def fields_of(owner: type, names: Iterable[str] = ()) -> Fields:
+    """The members of a class, as it annotates them: all of them, or those of `names`."""
+    hints = get_type_hints(owner, localns={"UOp": UOp})
+    return tuple((name, _kind_of(hints[name])) for name in names or hints)
+
+
+# A view and a tile are written by their own members, the others by those of the payload.
+_TILE_FIELDS = fields_of(MatrixTile)
+_VIEW_FIELDS = fields_of(View, ("shape", "strides", "offset", "mask"))
+_PAYLOADS = tuple(kind for kind in get_args(Payload) if kind is not NoneType)
+_FIELDS: dict[type, Fields] = {
+    kind: fields_of(kind) for kind in _PAYLOADS if kind not in (payloads.ViewArg, payloads.TileArg)
+}
 # The tag of a payload is the name of its class without "Arg".
-FIELDS: dict[type, tuple[tuple[str, Kind], ...]] = {
-    payloads.ConstArg: (("value", CONSTANT),),
-    payloads.VarArg: (("name", NAME), ("minimum", INTEGER), ("maximum", INTEGER)),
-    payloads.BufferArg: (("device", NAME), ("size", INTEGER), ("number", INTEGER)),
-    payloads.CopyArg: (("device", NAME),),
-    payloads.ShardArg: (
-        ("devices", tuple_of(NAME)),
-        ("axis", _optional(INTEGER)),
-        ("sizes", INTEGERS),
-    ),
-    payloads.ShapeArg: (("shape", SIZES),),
-    payloads.PermuteArg: (("order", INTEGERS),),
-    payloads.BoundsArg: (("bounds", BOUNDS),),
-    payloads.FlipArg: (("axes", INTEGERS),),
-    payloads.ReduceArg: (("op", OP), ("axes", INTEGERS)),
-    payloads.SlotArg: (("slot", INTEGER),),
-    payloads.LocalArg: (("name", NAME),),
-    payloads.RangeArg: (("number", INTEGER), ("kind", AXIS_KIND)),
-    payloads.SpecialArg: (("scope", NAME), ("dim", INTEGER)),
-    payloads.GepArg: (("lanes", INTEGERS),),
-    payloads.MemoryVersionArg: (("number", INTEGER),),
-}
-TILE_FIELDS = (
-    ("name", NAME),
-    ("dims", tuple_of(INTEGER, 3)),
-    ("dtype_in", DTYPE),
-    ("dtype_out", DTYPE),
-    *((operand, FRAGMENT) for operand in ("a", "b", "c")),
-    ("rounds_in", _optional(ROUNDING)),
-)
-VIEW_FIELDS = (("shape", SIZES), ("strides", SIZES), ("offset", SIZE), ("mask", _optional(BOUNDS)))
-_CLASSES = {
-    tag.__name__.removesuffix("Arg"): tag for tag in (*FIELDS, payloads.ViewArg, payloads.TileArg)
-}
+_CLASSES: dict[str, type] = {kind.__name__.removesuffix("Arg"): kind for kind in _PAYLOADS}
 # Names that files of before have.
 _CLASSES_BY_FORMER_NAMES = {"Repeat": payloads.MemoryVersionArg}
 
@@ -217,13 +224,13 @@ def write_payload(payload: Payload) -> tuple[str, list[Group]]:
     """The tag and the members of `payload`, which is not None."""
     tag = type(payload).__name__.removesuffix("Arg")
     if isinstance(payload, payloads.ViewArg):
-        return tag, [_write(view, VIEW_FIELDS) for view in tracker_of(payload).views]
+        return tag, [_write(view, _VIEW_FIELDS) for view in tracker_of(payload).views]
     if isinstance(payload, payloads.TileArg):
-        return tag, [_write(payload.tile, TILE_FIELDS)]
-    return tag, [_write(payload, FIELDS[type(payload)])]
+        return tag, [_write(payload.tile, _TILE_FIELDS)]
+    return tag, [_write(payload, _FIELDS[type(payload)])]
 
 
-def _write(value: object, fields: tuple[tuple[str, Kind], ...]) -> Group:
+def _write(value: object, fields: Fields) -> Group:
     return {name: kind.write(getattr(value, name)) for name, kind in fields}
 
 
@@ -234,13 +241,13 @@ def read_payload(tag: object, groups: list[Group], where: str) -> Payload:
         raise refuse(where, f"a payload, one of {', '.join(_CLASSES)}", tag)
     try:
         if kind is payloads.ViewArg:
-            members = [_read(group, VIEW_FIELDS, where) for group in groups]
+            members = [_read(group, _VIEW_FIELDS, where) for group in groups]
             return payloads.ViewArg(ShapeTracker(tuple(View(**each) for each in members)))
         if len(groups) != 1:
             raise UserError(f"{where}: expected one group of members, got {len(groups)}")
         if kind is payloads.TileArg:
-            return payloads.TileArg(MatrixTile(**_read(groups[0], TILE_FIELDS, where)))
-        return cast(Payload, kind(**_read(groups[0], FIELDS[kind], where)))
+            return payloads.TileArg(MatrixTile(**_read(groups[0], _TILE_FIELDS, where)))
+        return cast(Payload, kind(**_read(groups[0], _FIELDS[kind], where)))
     except UserError as error:
         text = str(error)
         raise UserError(text if text.startswith(where) else f"{where}: {text}") from None
@@ -250,7 +257,7 @@ def _kind(tag: str) -> type | None:
     return _CLASSES.get(tag) or _CLASSES_BY_FORMER_NAMES.get(tag)
 
 
-def _read(group: Group, fields: tuple[tuple[str, Kind], ...], where: str) -> dict[str, Any]:
+def _read(group: Group, fields: Fields, where: str) -> dict[str, Any]:
     if len(group) != len(fields) or not all(name in group for name, _ in fields):
         names = ", ".join(name for name, _ in fields)
         raise refuse(where, f"the members {names}", ", ".join(group))

@@ -23,6 +23,8 @@ class ConstArg:
 
     __slots__ = ("_hash", "_key", "value")
 
+    value: ConstType
+
     def __init__(self, value: ConstType) -> None:
         self.value = value
         bits = struct.pack("<d", value) if isinstance(value, float) else value
