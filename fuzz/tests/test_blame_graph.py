@@ -18,7 +18,7 @@ from tinyref.interpret.evaluate import evaluate
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Dialect, Ops
-from tinyref.uops.payload import AxisKind, LocalArg, ReduceArg
+from tinyref.uops.payload import AxisKind
 from tinyref.verify import verify
 from tinyref_fuzz.blame.firings import first_misjudged, first_wrong, recorded
 from tinyref_fuzz.blame.graph import evaluate_graph
@@ -112,14 +112,6 @@ def symptoms(*stores: UOp) -> list[Symptom]:
     return [fault.symptom for fault in evaluate_graph(build.sink(*stores), BUFFERS).faults]
 
 
-def after(node: UOp, *waits: UOp) -> UOp:
-    return UOp(Ops.AFTER, node.dtype, (node, *waits))
-
-
-def barrier(*waits: UOp) -> UOp:
-    return UOp(Ops.BARRIER, dtypes.void, waits)
-
-
 def opposite(memory: UOp) -> UOp:
     """What the item at the other end has left in `memory`."""
     return build.load(build.index(memory, build.sub(build.const(dtypes.index, 3), ITEM)))
@@ -127,7 +119,8 @@ def opposite(memory: UOp) -> UOp:
 
 def test_items_exchange_through_local_memory():
     left = build.store(build.index(MEMORY, ITEM), build.load(build.index(IN, ITEM)))
-    store = build.store(build.index(OUT, ITEM), opposite(after(MEMORY, barrier(left))))
+    shared = build.after(MEMORY, build.barrier(left))
+    store = build.store(build.index(OUT, ITEM), opposite(shared))
     found = evaluate_graph(build.sink(store), BUFFERS)
     assert found.faults == []
     assert found.written[0].tolist() == [8, 4, 2, 1]
@@ -135,7 +128,7 @@ def test_items_exchange_through_local_memory():
 
 def test_a_read_without_a_barrier_is_a_race():
     left = build.store(build.index(MEMORY, ITEM), build.load(build.index(IN, ITEM)))
-    assert symptoms(build.store(build.index(OUT, ITEM), opposite(after(MEMORY, left)))) == [
+    assert symptoms(build.store(build.index(OUT, ITEM), opposite(build.after(MEMORY, left)))) == [
         Symptom.RACE
     ]
 
@@ -144,10 +137,10 @@ def test_a_read_without_a_barrier_is_a_race():
 def test_memory_that_is_used_again_in_a_loop_needs_a_barrier_before(is_guarded, expected):
     iteration = build.counter(3, 0, AxisKind.REDUCE)
     part = build.add(build.load(build.index(IN, ITEM)), build.cast(iteration, dtypes.int32))
-    place = after(MEMORY, barrier(part)) if is_guarded else MEMORY
+    place = build.after(MEMORY, build.barrier(part)) if is_guarded else MEMORY
     left = build.store(build.index(place, ITEM), part)
-    element = opposite(after(MEMORY, barrier(left)))
-    total = UOp(Ops.REDUCE, dtypes.int32, (element, iteration), ReduceArg(Ops.ADD))
+    element = opposite(build.after(MEMORY, build.barrier(left)))
+    total = build.reduce_over(Ops.ADD, element, iteration)
     store = build.store(build.index(OUT, ITEM), total)
     assert symptoms(store) == expected
     assert evaluate_graph(build.sink(store), BUFFERS).written[0].tolist() == [27, 15, 9, 6]
@@ -166,17 +159,18 @@ def test_reads_outside_and_of_what_nobody_wrote_are_found():
     gated = build.load(build.index(IN, build.add(ITEM, 1)), build.less(ITEM, 3), 7)
     assert symptoms(build.store(build.index(OUT, ITEM), gated)) == []
     left = build.store(build.index(MEMORY, ITEM), build.const(dtypes.int32, 1), build.less(ITEM, 2))
-    store = build.store(build.index(OUT, ITEM), opposite(after(MEMORY, barrier(left))))
+    shared = build.after(MEMORY, build.barrier(left))
+    store = build.store(build.index(OUT, ITEM), opposite(shared))
     assert symptoms(store) == [Symptom.ACCESS]
 
 
 def test_accumulators_and_kernels_that_are_too_large_are_refused():
     start = build.const(dtypes.int32, 0)
-    accumulator = UOp(Ops.DEFINE_ACC, dtypes.int32, (start,), LocalArg("acc0"))
+    accumulator = build.accumulator("acc0", start)
     with pytest.raises(UserError, match="DEFINE_ACC has no value"):
         evaluate_graph(build.sink(build.store(build.index(OUT, ITEM), accumulator)), BUFFERS)
     wide = [build.counter(4096, number, AxisKind.REDUCE) for number in range(2)]
-    total = UOp(Ops.REDUCE, dtypes.index, (build.add(*wide), *wide), ReduceArg(Ops.ADD))
+    total = build.reduce_over(Ops.ADD, build.add(*wide), *wide)
     value = build.cast(total, dtypes.int32)
     with pytest.raises(UserError, match="graph: a value of 16777216 elements"):
         evaluate_graph(build.sink(build.store(build.index(OUT, ITEM), value)), BUFFERS)
@@ -184,8 +178,10 @@ def test_accumulators_and_kernels_that_are_too_large_are_refused():
 
 def test_the_naive_order_keeps_races_that_are_in_the_graph():
     left = build.store(build.index(MEMORY, ITEM), build.load(build.index(IN, ITEM)))
-    raced = build.sink(build.store(build.index(OUT, ITEM), opposite(after(MEMORY, left))))
+    raced = build.sink(build.store(build.index(OUT, ITEM), opposite(build.after(MEMORY, left))))
     with pytest.raises(DeviceError, match="race"):
         run_graph(raced, BUFFERS, {})
-    ordered = build.store(build.index(OUT, ITEM), opposite(after(MEMORY, barrier(left))))
+    ordered = build.store(
+        build.index(OUT, ITEM), opposite(build.after(MEMORY, build.barrier(left)))
+    )
     assert run_graph(build.sink(ordered), BUFFERS, {})[0].tolist() == [8, 4, 2, 1]

@@ -12,7 +12,7 @@ from tinyref.uops import build
 from tinyref.uops.program import Program
 from tinyref_spec.device_under_test import DeviceUnderTest, slots_of
 from tinyref_spec.error_rules import Ulp
-from tinyref_spec.kernel.programs import at, close, loop, program
+from tinyref_spec.kernel.programs import at, loop, program
 from tinyref_spec.kernels.notation import load, store
 from tinyref_spec.measure import Experiment, measure
 from tinyref_spec.oracles import Expected
@@ -26,7 +26,7 @@ def writes(first: int, count: int, size: int = 8) -> Program:
     i = loop(count, 0)
     position = build.add(i, first)
     value = build.load(at(data, build.mod(i, size)))
-    return program("writes", i, build.store(at(out, position), value), close(i))
+    return program("writes", i, build.store(at(out, position), value), build.close(i))
 
 
 DATA = np.arange(100, 108, dtype=np.int32)

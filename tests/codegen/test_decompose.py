@@ -23,8 +23,6 @@ from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import (
     AxisKind,
     ConstArg,
-    LocalArg,
-    ReduceArg,
     SlotArg,
     SpecialArg,
     TileArg,
@@ -258,8 +256,8 @@ def test_emulation_keeps_the_structure_of_memory_and_loops() -> None:
     memory = build.define_global(1, half, 8)
     gate = build.less(loop, 5)
     value = build.load(build.index(memory, loop), gate, 1.5)
-    largest = UOp(Ops.DEFINE_ACC, half, (build.const(half, -np.inf), loop), LocalArg("acc"))
-    update = UOp(Ops.UPDATE_ACC, half, (largest, build.maximum(largest, value)))
+    largest = build.accumulator("acc", build.const(half, -np.inf), loop)
+    update = build.update(largest, build.maximum(largest, value))
     lanes = build.vectorize(value, update)
     out = build.define_global(0, half, 2)
     store = build.store(build.index(out, build.const(dtypes.index, 0)), lanes, gate)
@@ -277,12 +275,7 @@ def test_emulation_keeps_the_structure_of_memory_and_loops() -> None:
 
 def test_a_reduce_is_an_accumulator_before_its_type_is_emulated() -> None:
     value = build.const(dtypes.float16, 1.5)
-    total = UOp(
-        Ops.REDUCE,
-        dtypes.float16,
-        (value, build.counter(8, 0, AxisKind.REDUCE)),
-        ReduceArg(Ops.ADD),
-    )
+    total = build.reduce_over(Ops.ADD, value, build.counter(8, 0, AxisKind.REDUCE))
     with pytest.raises(UserError, match="REDUCE of float16: this type is only emulated here"):
         decompose(total, EMULATING)
 

@@ -278,8 +278,8 @@ def test_a_lost_carry_is_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_neither_word_of_an_accumulator_is_written_before_both_are_known() -> None:
     start = build.const(dtypes.int64, 1)
     loop = build.counter(8, 0, AxisKind.REDUCE)
-    old = UOp(Ops.DEFINE_ACC, dtypes.int64, (start, loop), LocalArg("acc0"))
-    update = UOp(Ops.UPDATE_ACC, dtypes.int64, (old, build.mul(old, 3)))
+    old = build.accumulator("acc0", start, loop)
+    update = build.update(old, build.mul(old, 3))
     out = build.define_global(0, dtypes.int64, 1)
     root = build.sink(build.store(build.index(out, build.const(dtypes.index, 0)), update))
     updates = [n for n in decompose(root, WORDS).toposort() if n.op is Ops.UPDATE_ACC]

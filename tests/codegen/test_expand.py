@@ -18,7 +18,6 @@ from expand_cases import (
     program_of,
     reduced,
     run,
-    total,
     unroll,
     upcast,
     widths,
@@ -191,7 +190,7 @@ def matmul(kinds: tuple[int, int, int], strides: tuple[int, int] = (8, 16)) -> U
     x = build.load(at(memory(1, 8 * across, F32), (i, rows * across), (u, across), (k, terms), w))
     y = build.load(at(memory(2, 8 * along, F32), (k, terms * along), (w, along), (j, columns), v))
     out = at(memory(0, 128, F32), (i, rows * 16), (u, 16), (j, columns), v)
-    return build.sink(build.store(out, total(Ops.ADD, build.mul(x, y), k, w)))
+    return build.sink(build.store(out, build.reduce_over(Ops.ADD, build.mul(x, y), k, w)))
 
 
 MATRICES = [zeros(128, F32), numbers(8 * 9, F32, 1), numbers(8 * 17, F32, 2)]
@@ -336,7 +335,7 @@ def test_neighbours_of_several_copies_are_loaded_once() -> None:
     """A window of three slides over eight inputs, which are read as two vectors."""
     u, w = upcast(6, 0), unroll(3, 1)
     x = build.load(at(memory(1, 8), u, w))
-    root = build.sink(build.store(at(memory(0, 12), (u, 2)), total(Ops.ADD, x, w)))
+    root = build.sink(build.store(at(memory(0, 12), (u, 2)), build.reduce_over(Ops.ADD, x, w)))
     values = np.arange(8, dtype=np.int32)
     sums = [values[i : i + 3].sum() for i in range(6)]
     expanded = agree(root, [zeros(12), values], {0: [x for y in sums for x in (y, 0)]})
@@ -346,7 +345,9 @@ def test_neighbours_of_several_copies_are_loaded_once() -> None:
 def test_nothing_is_loaded_that_the_kernel_does_not_load() -> None:
     w = unroll(7, 0)
     root = build.sink(
-        build.store(at(memory(0, 1)), total(Ops.ADD, build.load(at(memory(1, 7), w)), w))
+        build.store(
+            at(memory(0, 1)), build.reduce_over(Ops.ADD, build.load(at(memory(1, 7), w)), w)
+        )
     )
     expanded = agree(root, [zeros(1), numbers(7)])
     assert widths(expanded["fours"], LOADS) == [1, 1, 1, 4]
@@ -388,7 +389,7 @@ def test_what_the_kernel_writes_is_read_where_it_was_asked_for() -> None:
         # The products are vectors along u, so the four iterations of w are copies.
         others = build.load(at(memory(2, 16), (w, 4), u))
         terms = build.mul(build.load(at(memory(slot, 8), w)), others)
-        root = build.sink(build.store(at(memory(0, 8), u, 4), total(Ops.ADD, terms, w)))
+        root = build.sink(build.store(at(memory(0, 8), u, 4), build.reduce_over(Ops.ADD, terms, w)))
         expanded = agree(root, [numbers(8), numbers(8), numbers(16)])
         assert widths(expanded["fours"], LOADS, slot) == loaded
 
@@ -402,7 +403,7 @@ def matvec(op: Ops, dtype: DType, terms: int, lanes: int) -> UOp:
     ranges = (k, w) if terms > lanes else (w,)
     if terms == lanes:
         x = build.load(at(memory(1, 3 * terms, dtype), (i, terms), w))
-    return build.sink(build.store(at(memory(0, 3, dtype), i), total(op, x, *ranges)))
+    return build.sink(build.store(at(memory(0, 3, dtype), i), build.reduce_over(op, x, *ranges)))
 
 
 REDUCES = [
@@ -460,8 +461,8 @@ def test_a_sum_of_negative_zeros_is_zero(terms: int) -> None:
 def test_a_reduce_over_what_its_value_does_not_depend_on() -> None:
     """Every iteration counts, also the lanes of a range that is a vector elsewhere."""
     i, w = loop(2, 0), unroll(4, 1)
-    other = total(Ops.ADD, build.load(at(memory(2, 8), (i, 4), w)), w)
-    same = total(Ops.ADD, build.load(at(memory(1, 2), i)), w)
+    other = build.reduce_over(Ops.ADD, build.load(at(memory(2, 8), (i, 4), w)), w)
+    same = build.reduce_over(Ops.ADD, build.load(at(memory(1, 2), i)), w)
     root = build.sink(build.store(at(memory(0, 2), i), build.add(same, other)))
     values = np.arange(8, dtype=np.int32)
     agree(root, [zeros(2), np.array([10, 20], np.int32), values], {0: [46, 102]})
@@ -470,7 +471,7 @@ def test_a_reduce_over_what_its_value_does_not_depend_on() -> None:
 def test_an_upcast_reduce_has_a_vector_for_its_accumulator() -> None:
     i, k, u = loop(2, 0), reduced(3, 1), upcast(4, 2)
     x = build.load(at(memory(1, 24), (k, 8), (i, 4), u))
-    root = build.sink(build.store(at(memory(0, 8), (i, 4), u), total(Ops.MUL, x, k)))
+    root = build.sink(build.store(at(memory(0, 8), (i, 4), u), build.reduce_over(Ops.MUL, x, k)))
     values = numbers(24)
     expanded = agree(root, [zeros(8), values], {0: values.reshape(3, 8).prod(0).tolist()})
     (reduce,) = (node for node in expanded["vectors"].toposort() if node.op is Ops.REDUCE)
@@ -482,7 +483,7 @@ def test_a_reduce_within_a_reduce() -> None:
     i, a, c = loop(2, 0), reduced(2, 1), unroll(2, 2)
     b, d = reduced(2, 3), unroll(4, 4)
     x = build.load(at(memory(1, 64), (i, 32), (a, 16), (c, 8), (b, 4), d))
-    value = total(Ops.MAX, total(Ops.ADD, x, b, d), a, c)
+    value = build.reduce_over(Ops.MAX, build.reduce_over(Ops.ADD, x, b, d), a, c)
     root = build.sink(build.store(at(memory(0, 2), i), value))
     values = numbers(64)
     expected = values.reshape(2, 4, 8).sum(2).max(1)
@@ -498,10 +499,10 @@ def test_a_grouped_reduce_waits_for_all_copies() -> None:
     k, u, g, v = reduced(2, 0), upcast(4, 1), reduced(4, 2), upcast(4, 3)
     local = build.define_local("part", I32, 16)
     x = build.load(at(memory(1, 32), (item, 8), (k, 4), u))
-    kept = build.store(at(local, (item, 4), u), total(Ops.ADD, x, k))
-    done = UOp(Ops.BARRIER, dtypes.void, (kept,))
-    shared = UOp(Ops.AFTER, local.dtype, (local, done))
-    whole = total(Ops.ADD, build.load(at(shared, (g, 4), v)), g)
+    kept = build.store(at(local, (item, 4), u), build.reduce_over(Ops.ADD, x, k))
+    done = build.barrier(kept)
+    shared = build.after(local, done)
+    whole = build.reduce_over(Ops.ADD, build.load(at(shared, (g, 4), v)), g)
     root = build.sink(build.store(at(memory(0, 4), v), whole, build.equal(item, 0)))
     values = numbers(32)
     expanded = agree(root, [zeros(4), values], {0: values.reshape(8, 4).sum(0).tolist()})
@@ -518,7 +519,7 @@ def test_scratch_memory_is_filled_before_it_is_read() -> None:
     local = build.define_local("row", I32, 8)
     x = build.load(at(memory(1, 16), (i, 8), (f, 4), u))
     filled = build.store(at(local, (f, 4), u), x)
-    ready = UOp(Ops.AFTER, local.dtype, (local, filled, f))
+    ready = build.after(local, filled, f)
     flipped = build.load(at(ready, (j, -4), (v, -1), 7))
     root = build.sink(build.store(at(memory(0, 16), (i, 8), (j, 4), v), flipped))
     values = np.arange(16, dtype=np.int32)
@@ -533,7 +534,7 @@ def test_an_address_may_wait() -> None:
     local = build.define_local("row", I32, 4)
     filled = build.store(at(local, u), build.load(at(memory(1, 4), u)))
     address = at(local, v)
-    late = UOp(Ops.AFTER, address.dtype, (address, filled))
+    late = build.after(address, filled)
     root = build.sink(build.store(at(memory(0, 4), v), build.load(late)))
     agree(root, [zeros(4), np.arange(4, dtype=np.int32)], {0: [0, 1, 2, 3]})
 
@@ -543,7 +544,7 @@ def test_a_value_may_wait() -> None:
     x = build.load(at(memory(1, 4), u))
     local = build.define_local("row", I32, 4)
     kept = build.store(at(local, u), x)
-    late = UOp(Ops.AFTER, x.dtype, (x, kept))
+    late = build.after(x, kept)
     root = build.sink(build.store(at(memory(0, 4), u), late))
     expanded = agree(root, [zeros(4), np.arange(4, dtype=np.int32)], {0: [0, 1, 2, 3]})
     (after,) = (node for node in expanded["vectors"].toposort() if node.op is Ops.AFTER)

@@ -15,7 +15,6 @@ from expand_cases import (
     program_of,
     reduced,
     run,
-    total,
     unroll,
     upcast,
     zeros,
@@ -69,7 +68,7 @@ def products(dtype: DType, rows: int, columns: int, terms: int, stride: int) -> 
     x = build.load(at(left, (i, rows * 8), (u, 8), (k, terms), w))
     y = build.load(at(right, (k, terms * stride), (w, stride), (j, columns), v))
     out = at(build.define_global(0, dtype, 64), (i, rows * 8), (u, 8), (j, columns), v)
-    return build.sink(build.store(out, total(Ops.ADD, build.mul(x, y), k, w)))
+    return build.sink(build.store(out, build.reduce_over(Ops.ADD, build.mul(x, y), k, w)))
 
 
 @pytest.mark.sampled(9)
@@ -114,7 +113,9 @@ def test_gated_and_compared_lanes(device: str, dtype: DType) -> None:
 def test_reduces(device: str, op: Ops, dtype: DType) -> None:
     i, k, w = loop(3, 0), reduced(2, 1), unroll(16, 2)
     x = build.load(at(build.define_global(1, dtype, 96), (i, 32), (k, 16), w))
-    root = build.sink(build.store(at(build.define_global(0, dtype, 3), i), total(op, x, k, w)))
+    root = build.sink(
+        build.store(at(build.define_global(0, dtype, 3), i), build.reduce_over(op, x, k, w))
+    )
     values = numbers(96, dtype, 4)
     values = np.where(values == 0, values + 1, values) if op is Ops.MUL else values
     values = np.clip(values, 0, 2) if op is Ops.MUL else values

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from expand_cases import VECTORS, agree, at, numbers, total, zeros
+from expand_cases import VECTORS, agree, at, numbers, zeros
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -107,7 +107,7 @@ def kernels(draw: st.DrawFn) -> Kernel:
     inner = [axis for axis in axes if not is_outside(axis)]
     if inner:
         ops = [Ops.MAX] if dtype.is_bool else [Ops.ADD, Ops.MAX]
-        value = total(draw(st.sampled_from(ops)), value, *inner)
+        value = build.reduce_over(draw(st.sampled_from(ops)), value, *inner)
         if draw(st.booleans()):
             value = draw(combinations(value, draw(loads(buffers, outer, dtype)), outer))
     where = unit_rows(draw(st.permutations(outer)))

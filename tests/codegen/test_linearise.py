@@ -19,7 +19,7 @@ from tinyref.interpret import run_program
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Dialect, Ops
-from tinyref.uops.payload import AxisKind, MemoryVersionArg, ReduceArg
+from tinyref.uops.payload import AxisKind, MemoryVersionArg
 from tinyref.uops.program import Program
 from tinyref.verify import verify
 
@@ -37,15 +37,7 @@ def at(memory: UOp, position: UOp | int) -> UOp:
 
 
 def total(value: UOp, *ranges: UOp) -> UOp:
-    return UOp(Ops.REDUCE, value.dtype, (value, *ranges), ReduceArg(Ops.ADD))
-
-
-def barrier(*sources: UOp) -> UOp:
-    return UOp(Ops.BARRIER, dtypes.void, sources)
-
-
-def after(value: UOp, *sources: UOp) -> UOp:
-    return UOp(Ops.AFTER, value.dtype, (value, *sources))
+    return build.reduce_over(Ops.ADD, value, *ranges)
 
 
 def kernel(*stores: UOp) -> UOp:
@@ -135,7 +127,7 @@ def product(rows: int, vectors: int, steps: int, lanes: int = 8, is_chain: bool 
             assert value is not None
             if not is_chain:
                 value = build.add(accumulator, value)
-            update = UOp(Ops.UPDATE_ACC, f32.vec(lanes), (accumulator, value))
+            update = build.update(accumulator, value)
             place = at(out, row * width + vector * lanes)
             stores.append(build.store(place, update))
     return build.sink(*stores)
@@ -261,11 +253,11 @@ def epochs() -> UOp:
     lane = build.special("item", 0, 4, i32)
     shared, out = build.define_local("shared", i32, 4), build.define_global(0, i32, 4)
     neighbour = build.mod(build.add(lane, 1), 4)
-    filled = barrier(build.store(at(shared, lane), build.mul(lane, 10)))
-    first = build.load(build.index(after(shared, filled), neighbour))
-    taken = barrier(first)
-    again = build.store(build.index(after(shared, taken), lane), build.mul(lane, 100))
-    second = build.load(build.index(after(shared, barrier(again)), neighbour))
+    filled = build.barrier(build.store(at(shared, lane), build.mul(lane, 10)))
+    first = build.load(build.index(build.after(shared, filled), neighbour))
+    taken = build.barrier(first)
+    again = build.store(build.index(build.after(shared, taken), lane), build.mul(lane, 100))
+    second = build.load(build.index(build.after(shared, build.barrier(again)), neighbour))
     return build.sink(build.store(at(out, lane), build.add(first, second)))
 
 
@@ -283,10 +275,10 @@ def test_equal_stores_around_a_barrier_are_two() -> None:
     """Cleared, counted, cleared again."""
     shared, out = build.define_local("shared", i32, 1), build.define_global(0, i32, 2)
     clear = build.store(at(shared, 0), build.const(i32, 7))
-    first = build.load(at(after(shared, clear), 0))
-    changed = build.store(at(after(shared, first), 0), build.const(i32, 8))
-    second = build.store(at(after(shared, changed), 0), build.const(i32, 7))
-    last = build.load(at(after(shared, second), 0))
+    first = build.load(at(build.after(shared, clear), 0))
+    changed = build.store(at(build.after(shared, first), 0), build.const(i32, 8))
+    second = build.store(at(build.after(shared, changed), 0), build.const(i32, 7))
+    last = build.load(at(build.after(shared, second), 0))
     root = build.sink(build.store(at(out, 0), first), build.store(at(out, 1), last))
     uops = linearise(root)
     repeated = [node.op.name for node in uops if isinstance(node.arg, MemoryVersionArg)]
@@ -301,7 +293,7 @@ def test_what_does_not_touch_memory_is_computed_once() -> None:
     fill = build.store(at(shared, k), k)
     j = loop(4, 1)
     place = build.sub(build.const(i32, 3), j)
-    took = build.load(build.index(after(shared, fill, k), place))
+    took = build.load(build.index(build.after(shared, fill, k), place))
     uops = linearise(build.sink(build.store(at(out, j), took)))
     assert counts(uops)["RANGE"] == 2
     assert list(result_of(uops, [np.zeros(4, np.int32)])[0]) == [3, 2, 1, 0]
@@ -312,7 +304,7 @@ def test_a_loop_in_which_nothing_happens_is_dropped() -> None:
     outer = loop(4, 0)
     inner = loop(build.add(outer, 1), 1)
     out = build.define_global(0, i32, 1)
-    root = build.sink(build.store(at(out, 0), after(build.const(i32, 5), outer, inner)))
+    root = build.sink(build.store(at(out, 0), build.after(build.const(i32, 5), outer, inner)))
     uops = linearise(root)
     assert "RANGE" not in counts(uops)
     assert "END" not in counts(uops)
@@ -376,9 +368,9 @@ def grouped() -> tuple[UOp, list[int], Extents]:
     place = build.add(build.add(build.mul(row, 8), build.mul(k, size)), lane)
     partial = total(build.load(at(data, place)), k)
     # Before the memory is used again, all items have read what the iteration before left there.
-    free = after(shared, barrier(build.mul(row, 1)))
-    filled = barrier(build.store(build.index(free, lane), partial))
-    value = total(build.load(build.index(after(shared, filled), g)), g)
+    free = build.after(shared, build.barrier(build.mul(row, 1)))
+    filled = build.barrier(build.store(build.index(free, lane), partial))
+    value = total(build.load(build.index(build.after(shared, filled), g)), g)
     only_one = build.less(lane, build.const(i32, 1))
     return kernel(build.store(at(out, row), value, only_one)), [rows, 16], (size, 1, 1)
 
@@ -389,7 +381,7 @@ def scratch() -> tuple[UOp, list[int], Extents]:
     packed = build.define_local("packed", i32, 6)
     fill, use = loop(6, 0), loop(6, 1)
     store = build.store(at(packed, fill), build.load(at(data, fill)))
-    ready = after(packed, store, fill)
+    ready = build.after(packed, store, fill)
     value = build.load(build.index(ready, build.sub(build.const(i32, 5), use)))
     return kernel(build.store(at(data, use), build.mul(value, 2))), [6], (1, 1, 1)
 

@@ -24,7 +24,7 @@ from tinyref.optimise.launch import Limit, launch_axes
 from tinyref.uops import build
 from tinyref.uops.node import UOp, substitute
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import AxisKind, LocalArg, ReduceArg, SpecialArg
+from tinyref.uops.payload import AxisKind, LocalArg, SpecialArg
 from tinyref.uops.program import Program
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_spec.kernels.notation import kernel_of, load, shaped, store
@@ -197,7 +197,7 @@ def test_deep_kernels_need_no_recursion(depth: int) -> None:
 def test_reduces_become_accumulators() -> None:
     k = build.counter(4, 0, AxisKind.REDUCE)
     value = build.cast(k, i32)
-    total = UOp(Ops.REDUCE, i32, (value, k), ReduceArg(Ops.MAX))
+    total = build.reduce_over(Ops.MAX, value, k)
     update = accumulate(total)
     assert update.op is Ops.UPDATE_ACC
     start, new = update.src
@@ -245,7 +245,7 @@ def test_a_loop_that_nothing_changes_runs_once() -> None:
     outer = build.counter(4, 0, AxisKind.LOOP, i32)
     k = build.counter(3, 1, AxisKind.REDUCE, i32)
     data, out = build.define_global(1, i32, 3), build.define_global(0, i32, 4)
-    total = UOp(Ops.REDUCE, i32, (build.load(build.index(data, k)), k), ReduceArg(Ops.ADD))
+    total = build.reduce_over(Ops.ADD, build.load(build.index(data, k)), k)
     nodes = linearise(accumulate(build.sink(build.store(build.index(out, outer), total))))
     assert depth_of(nodes, k) == 0
 
@@ -253,8 +253,8 @@ def test_a_loop_that_nothing_changes_runs_once() -> None:
 def test_a_shared_loop_stays_inside_when_one_of_its_sums_must() -> None:
     outer = build.counter(4, 0, AxisKind.LOOP, i32)
     k = build.counter(3, 1, AxisKind.REDUCE, i32)
-    free = UOp(Ops.REDUCE, i32, (build.mul(k, 2), k), ReduceArg(Ops.ADD))
-    bound = UOp(Ops.REDUCE, i32, (build.mul(k, outer), k), ReduceArg(Ops.ADD))
+    free = build.reduce_over(Ops.ADD, build.mul(k, 2), k)
+    bound = build.reduce_over(Ops.ADD, build.mul(k, outer), k)
     out = build.define_global(0, i32, 4)
     value = build.add(build.mul(free, 100), bound)
     root = accumulate(build.sink(build.store(build.index(out, outer), value)))
@@ -265,9 +265,9 @@ def test_a_shared_loop_stays_inside_when_one_of_its_sums_must() -> None:
 
 def test_loops_that_need_each_other_are_refused() -> None:
     k = build.counter(3, 0, AxisKind.REDUCE, i32)
-    first = UOp(Ops.REDUCE, i32, (k, k), ReduceArg(Ops.ADD))
-    other = UOp(Ops.REDUCE, i32, (build.add(first, 1), k), ReduceArg(Ops.MAX))
-    inside = UOp(Ops.REDUCE, i32, (build.add(build.mul(other, 2), k), k), ReduceArg(Ops.ADD))
+    first = build.reduce_over(Ops.ADD, k, k)
+    other = build.reduce_over(Ops.MAX, build.add(first, 1), k)
+    inside = build.reduce_over(Ops.ADD, build.add(build.mul(other, 2), k), k)
     out = build.define_global(0, i32, 1)
     store_it = build.store(build.index(out, build.const(i32, 0)), inside)
     with pytest.raises(UserError, match=r"the loops \[0\] need each other's results"):
@@ -279,8 +279,8 @@ def test_barriers_and_what_comes_after_them() -> None:
     shared = build.define_local("shared", i32, 4)
     out = build.define_global(0, i32, 4)
     put = build.store(build.index(shared, lane), lane)
-    barrier = UOp(Ops.BARRIER, dtypes.void, (put,))
-    after = UOp(Ops.AFTER, shared.dtype, (shared, barrier))
+    barrier = build.barrier(put)
+    after = build.after(shared, barrier)
     took = build.load(build.index(after, build.sub(build.const(i32, 3), lane)))
     nodes = linearise(build.sink(build.store(build.index(out, lane), took)))
     names = [node.op.name for node in nodes]
@@ -296,8 +296,8 @@ def test_a_loop_that_fills_shared_memory_is_over_at_the_barrier() -> None:
     shared = build.define_local("shared", i32, 4)
     out = build.define_global(0, i32, 1)
     fill = build.store(build.index(shared, k), build.mul(k, 10))
-    barrier = UOp(Ops.BARRIER, dtypes.void, (fill, k))
-    after = UOp(Ops.AFTER, shared.dtype, (shared, barrier))
+    barrier = build.barrier(fill, k)
+    after = build.after(shared, barrier)
     value = build.load(build.index(after, build.const(i32, 3)))
     nodes = linearise(build.sink(build.store(build.index(out, build.const(i32, 0)), value)))
     assert [node.op.name for node in nodes if node.op in (Ops.END, Ops.BARRIER)] == [

@@ -43,7 +43,7 @@ def elementwise(cases: Sequence[Case], count: int, device: str, name: str = "ker
     kernel = decompose(build.sink(*stores), Device[device].capabilities)
     nodes = [node for node in kernel.toposort() if node.op is not Ops.SINK]
     counter = next(node for node in nodes if node.op is Ops.RANGE)
-    end = UOp(Ops.END, dtypes.void, (counter,))
+    end = build.close(counter)
     return Program(name, (*nodes, end), (*outputs, *inputs))
 
 

@@ -21,7 +21,7 @@ from tinyref.uops import build
 from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp, substitute
 from tinyref.uops.ops import ALU, Dialect, Ops
-from tinyref.uops.payload import AxisKind, RangeArg, ReduceArg, SlotArg, SpecialArg
+from tinyref.uops.payload import AxisKind, RangeArg, SlotArg, SpecialArg
 from tinyref.uops.program import Parameter, Program
 from tinyref.verify import verify
 
@@ -51,10 +51,6 @@ def reduced(extent: int, number: int) -> UOp:
 
 def unroll(extent: int, number: int) -> UOp:
     return build.counter(extent, number, AxisKind.UNROLL)
-
-
-def total(op: Ops, value: UOp, *ranges: UOp) -> UOp:
-    return UOp(Ops.REDUCE, value.dtype, (value, *ranges), ReduceArg(op))
 
 
 def position(*parts: UOp | int | tuple[UOp, int]) -> UOp:

@@ -138,7 +138,7 @@ def doubling() -> Program:
     value = build.load(address)
     doubled = build.add(value, value)
     stored = build.store(address, doubled)
-    end = UOp(Ops.END, dtypes.void, (loop,))
+    end = build.close(loop)
     uops = (buffer, n, loop, address, value, doubled, stored, end)
     return Program("e_n", uops, (Parameter(0, dtypes.int32, 8, True, True),), (n,), (1, 1, 1))
 

@@ -14,9 +14,10 @@ from tinyref.dtype import DType, PtrDType, dtypes, numpy_dtype
 from tinyref.errors import DeviceError, UserError
 from tinyref.interpret import Access, Fault, Hooks, Interpreter, SanitizerError, run_program
 from tinyref.uops import build
+from tinyref.uops.build import accumulator, barrier, branch, close, update
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import AxisKind, LocalArg, TileArg
+from tinyref.uops.payload import AxisKind, TileArg
 from tinyref.uops.program import Parameter, Program
 from tinyref.uops.tiles import FragmentLayout, MatrixTile
 
@@ -46,10 +47,6 @@ def _missing(node: UOp, present: set[UOp]) -> list[UOp]:
     return [source for source in node.toposort()[:-1] if source not in present]
 
 
-def end(opened: UOp) -> UOp:
-    return UOp(Ops.ENDIF if opened.op is Ops.IF else Ops.END, dtypes.void, (opened,))
-
-
 def item(extent: int, dim: int = 0) -> UOp:
     return build.special("item", dim, extent, i32)
 
@@ -60,21 +57,6 @@ def group(extent: int, dim: int = 0) -> UOp:
 
 def loop(extent: int | UOp, number: int = 0) -> UOp:
     return build.counter(extent, number, AxisKind.REDUCE, i32)
-
-
-def accumulator(name: str, start: UOp) -> UOp:
-    return UOp(Ops.DEFINE_ACC, start.dtype, (start,), LocalArg(name))
-
-
-def update(acc: UOp, value: UOp) -> UOp:
-    return UOp(Ops.UPDATE_ACC, acc.dtype, (acc, value))
-
-
-def branch(condition: UOp) -> UOp:
-    return UOp(Ops.IF, dtypes.void, (condition,))
-
-
-BARRIER = UOp(Ops.BARRIER)
 
 
 def at(memory: UOp, position: int | UOp) -> UOp:
@@ -112,7 +94,7 @@ def test_a_loop_accumulates_per_lane() -> None:
     lane, k = item(3), loop(5)
     acc = accumulator("a", build.const(i32, 100))
     new = update(acc, build.add(acc, build.mul(lane, k)))
-    body = program(acc, k, new, end(k), build.store(at(out, lane), new), group=(3, 1, 1))
+    body = program(acc, k, new, close(k), build.store(at(out, lane), new), group=(3, 1, 1))
     result = zeros(3)
     run_program(body, [result])
     assert list(result) == [100, 110, 120]
@@ -124,7 +106,7 @@ def test_a_loop_of_no_iterations_keeps_the_start() -> None:
     acc = accumulator("a", build.const(i32, 7))
     new = update(acc, build.add(acc, 1))
     result = zeros(1)
-    run_program(program(acc, k, new, end(k), build.store(at(out, 0), new)), [result])
+    run_program(program(acc, k, new, close(k), build.store(at(out, 0), new)), [result])
     assert list(result) == [7]
 
 
@@ -134,7 +116,15 @@ def test_an_inner_accumulator_starts_again_at_every_iteration() -> None:
     inner = loop(outer, 1)
     acc = accumulator("a", build.const(i32, 0))
     new = update(acc, build.add(acc, 1))
-    body = program(outer, acc, inner, new, end(inner), build.store(at(out, outer), new), end(outer))
+    body = program(
+        outer,
+        acc,
+        inner,
+        new,
+        close(inner),
+        build.store(at(out, outer), new),
+        close(outer),
+    )
     result = zeros(3)
     run_program(body, [result])
     assert list(result) == [0, 1, 2]
@@ -146,7 +136,7 @@ def test_bounds_that_vary_by_lane_are_masks() -> None:
     k = loop(lane)
     acc = accumulator("a", build.const(i32, 0))
     new = update(acc, build.add(acc, 10))
-    body = program(lane, acc, k, new, end(k), build.store(at(out, lane), new), group=(4, 1, 1))
+    body = program(lane, acc, k, new, close(k), build.store(at(out, lane), new), group=(4, 1, 1))
     result = zeros(4)
     run_program(body, [result])
     assert list(result) == [0, 10, 20, 30]
@@ -161,7 +151,7 @@ def test_if_is_a_mask() -> None:
     never = branch(build.less(lane, 0))
     lost = update(acc, build.const(i32, 99))
     body = program(
-        lane, acc, taken, new, end(taken), never, lost, end(never),
+        lane, acc, taken, new, close(taken), never, lost, close(never),
         build.store(at(out, lane), acc), group=(4, 1, 1),
     )  # fmt: skip
     result = zeros(4)
@@ -249,7 +239,7 @@ def _reverse_through_local(size: int, with_barrier: bool = True) -> Program:
     put = build.store(at(shared, lane), build.load(at(data, build.add(row, lane))))
     took = build.load(at(shared, build.sub(build.const(i32, size - 1), lane)))
     final = build.store(at(out, build.add(row, lane)), took)
-    nodes = (put, BARRIER, final) if with_barrier else (put, final)
+    nodes = (put, barrier(), final) if with_barrier else (put, final)
     return program(*nodes, grid=(2, 1, 1), group=(size, 1, 1))
 
 
@@ -268,7 +258,7 @@ def test_shared_memory_is_reused_between_two_barriers() -> None:
     neighbour = build.load(at(shared, build.mod(build.add(lane, 1), 4)))
     new = update(acc, neighbour)
     body = program(
-        acc, k, put, BARRIER, new, BARRIER, end(k), build.store(at(out, lane), acc),
+        acc, k, put, barrier(), new, barrier(), close(k), build.store(at(out, lane), acc),
         group=(4, 1, 1),
     )  # fmt: skip
     result = zeros(4)
@@ -328,7 +318,7 @@ def test_sixty_four_bit_accumulators_do_not_narrow() -> None:
     acc = accumulator("a", build.const(dtypes.int64, 2**40))
     new = update(acc, build.add(acc, acc))
     result = zeros(1, dtypes.int64)
-    run_program(program(acc, k, new, end(k), build.store(at(out, 0), new)), [result])
+    run_program(program(acc, k, new, close(k), build.store(at(out, 0), new)), [result])
     assert list(result) == [2**43]
 
 
@@ -394,7 +384,10 @@ def test_shared_memory_must_be_written_first() -> None:
     lane = item(4)
     put = build.store(at(shared, lane), lane, build.less(lane, 3))
     body = program(
-        put, BARRIER, build.store(at(out, lane), build.load(at(shared, lane))), group=(4, 1, 1)
+        put,
+        barrier(),
+        build.store(at(out, lane), build.load(at(shared, lane))),
+        group=(4, 1, 1),
     )
     found = faults(body, [zeros(4)])
     assert (found.kind, found.memory, found.position) == (Fault.UNINITIALISED, "tile", 3)
@@ -414,7 +407,7 @@ def test_missing_barrier_before_shared_memory_is_overwritten() -> None:
     put = build.store(at(shared, lane), lane)
     value = build.load(at(shared, build.mod(build.add(lane, 1), 4)))
     again = build.store(at(shared, lane), build.add(value, 1))
-    body = program(put, BARRIER, again, build.store(at(out, lane), lane), group=(4, 1, 1))
+    body = program(put, barrier(), again, build.store(at(out, lane), lane), group=(4, 1, 1))
     assert faults(body, [zeros(4)]).kind is Fault.RACE
 
 
@@ -427,10 +420,15 @@ def test_several_readers_then_a_writer() -> None:
     broadcast = build.load(at(shared, 0))
     again = build.store(at(shared, 0), build.const(i32, 5), first)
     fine = program(
-        put, BARRIER, build.store(at(out, lane), broadcast), BARRIER, again, group=(4, 1, 1)
+        put,
+        barrier(),
+        build.store(at(out, lane), broadcast),
+        barrier(),
+        again,
+        group=(4, 1, 1),
     )
     run_program(fine, [zeros(4)])
-    broken = program(put, BARRIER, build.store(at(out, lane), broadcast), again, group=(4, 1, 1))
+    broken = program(put, barrier(), build.store(at(out, lane), broadcast), again, group=(4, 1, 1))
     found = faults(broken, [zeros(4)])
     assert found.kind is Fault.RACE
     assert "several work-items" in str(found)
@@ -457,7 +455,7 @@ def test_a_barrier_does_not_order_groups() -> None:
     row = group(2)
     first = build.store(at(out, row), row)
     other = build.store(at(out, build.sub(build.const(i32, 1), row)), row)
-    found = faults(program(first, BARRIER, other, grid=(2, 1, 1)), [zeros(4)])
+    found = faults(program(first, barrier(), other, grid=(2, 1, 1)), [zeros(4)])
     assert found.kind is Fault.RACE
 
 
@@ -470,7 +468,7 @@ def test_a_reader_of_another_group_is_not_forgotten() -> None:
     late = build.load(at(data, 0), build.logical_not(is_first), 0)
     body = program(
         build.store(at(out, row), early),
-        BARRIER,
+        barrier(),
         build.store(at(out, build.add(row, 2)), late),
         build.store(at(data, 0), row, build.logical_not(is_first)),
         grid=(2, 1, 1),
@@ -503,7 +501,13 @@ def test_divergent_barrier() -> None:
     out = build.define_global(0, i32, 4)
     lane = item(4)
     taken = branch(build.less(lane, 2))
-    body = program(taken, BARRIER, end(taken), build.store(at(out, lane), lane), group=(4, 1, 1))
+    body = program(
+        taken,
+        barrier(),
+        close(taken),
+        build.store(at(out, lane), lane),
+        group=(4, 1, 1),
+    )
     found = faults(body, [zeros(4)])
     assert found.kind is Fault.DIVERGENCE
     assert found.work_item == "group (0, 0, 0) item (2, 0, 0)"
@@ -515,7 +519,7 @@ def test_a_barrier_that_whole_groups_skip_is_fine() -> None:
     taken = branch(build.less(row, 1))
     position = build.add(build.mul(row, 4), lane)
     body = program(
-        taken, BARRIER, end(taken), build.store(at(out, position), lane),
+        taken, barrier(), close(taken), build.store(at(out, position), lane),
         grid=(2, 1, 1), group=(4, 1, 1),
     )  # fmt: skip
     result = zeros(8)
@@ -575,7 +579,7 @@ def test_what_is_no_program_is_refused() -> None:
         run_program(replace(_store_lane(), uops=uops[::-1]), [zeros(4)])
     with pytest.raises(UserError, match="SINK does not belong in a program"):
         run_program(replace(_store_lane(), uops=(*uops, build.sink())), [zeros(4)])
-    closing = end(loop(3, 5))
+    closing = close(loop(3, 5))
     with pytest.raises(UserError, match="END closes"):
         run_program(replace(_store_lane(), uops=(*uops, closing)), [zeros(4)])
 
@@ -625,7 +629,7 @@ def test_hooks_change_loads_stores_loops_and_the_grid() -> None:
     out, k = build.define_global(0, i32, 1), loop(5)
     acc = accumulator("a", build.const(i32, 0))
     new = update(acc, build.add(acc, 1))
-    counting = program(acc, k, new, end(k), build.store(at(out, 0), new))
+    counting = program(acc, k, new, close(k), build.store(at(out, 0), new))
     result = zeros(1)
     Interpreter(counting, hooks=Hooks(loop=lambda iterations: iterations - 1)).run([result])
     assert list(result) == [4]

@@ -14,7 +14,7 @@ from tinyref.interpret import Fault, Hooks, Interpreter, SanitizerError, run_pro
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import AxisKind, LocalArg, ReduceArg
+from tinyref.uops.payload import AxisKind
 from tinyref.uops.program import Program
 
 f32 = dtypes.float32
@@ -37,10 +37,6 @@ def memory(slot: int, dtype: DType, size: int) -> tuple[UOp, np.ndarray]:
     node = build.define_global(slot, dtype, size)
     assert isinstance(node.dtype, PtrDType)
     return node, np.zeros(size, numpy_dtype(dtype))
-
-
-def reduce(op: Ops, value: UOp, *ranges: UOp) -> UOp:
-    return UOp(Ops.REDUCE, value.dtype, (value, *ranges), ReduceArg(op))
 
 
 def widens(subject: Program) -> bool:
@@ -108,7 +104,7 @@ def test_a_loop_reads_what_the_loop_before_it_wrote(sanitize: bool) -> None:
     out, result = memory(1, i32, 8)
     i, j = loop(8, 0), loop(8, 1)
     put = build.store(at(scratch, i), build.mul(i, i))
-    after = UOp(Ops.AFTER, scratch.dtype, (scratch, put, i))
+    after = build.after(scratch, put, i)
     took = build.load(at(after, build.sub(build.const(i32, 7), j)))
     body = program(build.store(at(out, j), took))
     run_program(body, [held, result], sanitize=sanitize)
@@ -136,7 +132,7 @@ def test_sums_keep_their_order(op: Ops, dtype: DType, lanes: int) -> None:
     out, result = memory(0, dtype, lanes)
     i, k = loop(lanes, 0), loop(count, 1, AxisKind.REDUCE)
     value = build.load(at(data, build.add(build.mul(i, count), k)))
-    body = program(build.store(at(out, i), reduce(op, value, k)))
+    body = program(build.store(at(out, i), build.reduce_over(op, value, k)))
     rng = np.random.default_rng(3)
     values = rng.uniform(0.9, 1.1, count * lanes).astype(numpy_dtype(dtype))
     run_program(body, [result, values])
@@ -156,7 +152,9 @@ def test_sums_on_a_grid_fold_too() -> None:
     out, result = memory(0, i32, 3)
     row, k = build.special("group", 0, 3, i32), loop(200, 0, AxisKind.REDUCE)
     value = build.load(at(data, build.add(build.mul(row, 200), k)))
-    sums = build.add(reduce(Ops.ADD, value, k), reduce(Ops.MAX, build.const(i32, 7), k))
+    sums = build.add(
+        build.reduce_over(Ops.ADD, value, k), build.reduce_over(Ops.MAX, build.const(i32, 7), k)
+    )
     values[:] = np.arange(600)
     run_program(program(build.store(at(out, row), sums), grid=(3, 1, 1)), [result, values])
     assert list(result) == [values[200 * r : 200 * r + 200].sum() + 7 for r in range(3)]
@@ -166,8 +164,8 @@ def test_a_running_total_that_is_read_inside_is_no_fold() -> None:
     """The store sees every partial sum."""
     out, result = memory(0, i32, 5)
     k = loop(5, 0)
-    start = UOp(Ops.DEFINE_ACC, i32, (build.const(i32, 0), k), LocalArg("a"))
-    total = UOp(Ops.UPDATE_ACC, i32, (start, build.add(start, k)))
+    start = build.accumulator("a", build.const(i32, 0), k)
+    total = build.update(start, build.add(start, k))
     run_program(program(build.store(at(out, k), total)), [result])
     assert list(result) == [0, 1, 3, 6, 10]
 
@@ -175,7 +173,7 @@ def test_a_running_total_that_is_read_inside_is_no_fold() -> None:
 def test_a_sum_over_two_axes() -> None:
     out, result = memory(0, i32, 1)
     a, b = loop(30, 0, AxisKind.REDUCE), loop(40, 1, AxisKind.REDUCE)
-    body = program(build.store(at(out, 0), reduce(Ops.ADD, build.mul(a, b), a, b)))
+    body = program(build.store(at(out, 0), build.reduce_over(Ops.ADD, build.mul(a, b), a, b)))
     run_program(body, [result])
     assert list(result) == [sum(range(30)) * sum(range(40))]
 
@@ -184,8 +182,8 @@ def test_a_sum_of_sums() -> None:
     out, result = memory(0, i32, 4)
     i = loop(4, 0)
     a, b = loop(30, 1, AxisKind.REDUCE), loop(20, 2, AxisKind.REDUCE)
-    inner = reduce(Ops.MAX, build.mul(build.sub(b, 5), build.sub(a, i)), b)
-    run_program(program(build.store(at(out, i), reduce(Ops.ADD, inner, a))), [result])
+    inner = build.reduce_over(Ops.MAX, build.mul(build.sub(b, 5), build.sub(a, i)), b)
+    run_program(program(build.store(at(out, i), build.reduce_over(Ops.ADD, inner, a))), [result])
     expected = [
         sum(max((y - 5) * (x - lane) for y in range(20)) for x in range(30)) for lane in range(4)
     ]
@@ -195,14 +193,14 @@ def test_a_sum_of_sums() -> None:
 def test_folds_under_a_mask_change_only_its_lanes() -> None:
     out = build.define_global(0, i32, 4)
     lane = build.special("item", 0, 4, i32)
-    taken = UOp(Ops.IF, dtypes.void, (build.less(lane, 2),))
+    taken = build.branch(build.less(lane, 2))
     k = loop(50, 0, AxisKind.REDUCE)
-    start = UOp(Ops.DEFINE_ACC, i32, (build.const(i32, 5),), LocalArg("a"))
+    start = build.accumulator("a", build.const(i32, 5))
     value = build.mul(k, lane)
     combined = build.add(value, start)
-    total = UOp(Ops.UPDATE_ACC, i32, (start, combined))
+    total = build.update(start, combined)
     address = build.index(out, lane)
-    ends = UOp(Ops.END, dtypes.void, (k,)), UOp(Ops.ENDIF, dtypes.void, (taken,))
+    ends = build.close(k), build.close(taken)
     uops = (
         out, lane.src[0], lane, start.src[0], start, taken.src[0].src[1], taken.src[0], taken,
         k.src[0], k, value, combined, total, *ends, address, build.store(address, total),
@@ -216,7 +214,7 @@ def test_replaced_meanings_hold_in_loops_that_fold() -> None:
     data, values = memory(1, f32, 64)
     out, result = memory(0, f32, 1)
     k = loop(64, 0, AxisKind.REDUCE)
-    body = program(build.store(at(out, 0), reduce(Ops.ADD, build.load(at(data, k)), k)))
+    body = program(build.store(at(out, 0), build.reduce_over(Ops.ADD, build.load(at(data, k)), k)))
     values[:] = 1.0
 
     def forgetful(dtype: DType, operands: list[np.ndarray], sources: list[DType]) -> np.ndarray:
@@ -240,7 +238,7 @@ def test_speed_of_loops_and_lanes_is_of_one_order() -> None:
         build.load(at(left, build.add(row, k))),
         build.load(at(right, build.add(build.mul(k, size), j))),
     )
-    body = program(build.store(at(out, build.add(row, j)), reduce(Ops.ADD, product, k)))
+    body = program(build.store(at(out, build.add(row, j)), build.reduce_over(Ops.ADD, product, k)))
     rng = np.random.default_rng(1)
     a[:], b[:] = rng.integers(-8, 8, (2, size * size))
     run_program(body, [result, a, b])
@@ -256,7 +254,7 @@ def test_vectors_are_accumulated_in_order(items: int) -> None:
     lane, k = build.special("item", 0, items, i32), loop(50, 0, AxisKind.REDUCE)
     value = build.load(at(data, build.mul(k, 4)), lanes=4)
     scaled = build.mul(value, build.vectorize(*[build.cast(build.add(lane, 1), f32)] * 4))
-    total = reduce(Ops.ADD, scaled, k)
+    total = build.reduce_over(Ops.ADD, scaled, k)
     gate = build.not_equal(lane, 1) if items > 1 else None
     store = build.store(at(out, build.mul(lane, 4)), total, gate)
     subject = Program("vectors", linearise(accumulate(build.sink(store))), (), group=(items, 1, 1))

@@ -12,7 +12,6 @@ from tinyref.dtype import dtypes
 from tinyref.interpret import Fault, Interpreter, SanitizerError, run_program
 from tinyref.uops import build
 from tinyref.uops.node import UOp
-from tinyref.uops.ops import Ops
 from tinyref.uops.payload import AxisKind
 from tinyref.uops.program import Program
 
@@ -40,7 +39,7 @@ class Writer:
         return self.add(build.counter(iterations, self.loops - 1, AxisKind.LOOP, i32))
 
     def end(self, loop: UOp) -> None:
-        self.add(UOp(Ops.END, dtypes.void, (loop,)))
+        self.add(build.close(loop))
 
     def put(self, memory: UOp, position: UOp, value: UOp) -> None:
         self.add(build.store(build.index(memory, position), value))
@@ -145,11 +144,11 @@ def test_a_value_that_is_carried_from_iteration_to_iteration() -> None:
     writer = Writer()
     out, scratch = writer.memories(12, 4)
     i = writer.begin(3)
-    first = writer.add(UOp(Ops.IF, dtypes.void, (build.less(i, 1),)))
+    first = writer.add(build.branch(build.less(i, 1)))
     j = writer.begin(4)
     writer.put(scratch, j, build.mul(j, j))
     writer.end(j)
-    writer.add(UOp(Ops.ENDIF, dtypes.void, (first,)))
+    writer.add(build.close(first))
     k = writer.begin(4)
     found = writer.take(scratch, k)
     writer.put(out, build.add(build.mul(i, 4), k), found)

@@ -16,7 +16,7 @@ from tinyref.interpret.tiles import round_to_tf32
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Dialect, Ops
-from tinyref.uops.payload import AxisKind, LocalArg, TileArg
+from tinyref.uops.payload import AxisKind, TileArg
 from tinyref.uops.program import Parameter, Program
 from tinyref.uops.tiles import TILES, FragmentLayout, MatrixTile, Operand
 from tinyref.uops.tiles.positions import element
@@ -108,9 +108,9 @@ class Product:
         else:
             iteration = build.counter(self.iterations, 0, AxisKind.REDUCE, i32)
             start = self.fragment(Operand.C)
-            total = UOp(Ops.DEFINE_ACC, start.dtype, (start, iteration), LocalArg("total"))
+            total = build.accumulator("total", start, iteration)
             a, b = (self.fragment(operand, iteration) for operand in (Operand.A, Operand.B))
-            result = UOp(Ops.UPDATE_ACC, total.dtype, (total, self.wmma(a, b, total)))
+            result = build.update(total, self.wmma(a, b, total))
         root = build.sink(*self.stores(result))
         verify(Dialect.INDEXED, root)
         return self.of(linearise(root))
@@ -319,8 +319,8 @@ def test_a_group_that_is_no_whole_number_of_runs_is_reported(sanitize: bool) -> 
 
 def under(product: Product, condition: UOp) -> tuple[UOp, ...]:
     """The product under an IF, as verifiers would not let it pass."""
-    branch = UOp(Ops.IF, dtypes.void, (condition,))
-    close = UOp(Ops.ENDIF, dtypes.void, (branch,))
+    branch = build.branch(condition)
+    close = build.close(branch)
     fragments = [product.fragment(operand) for operand in Operand]
     stores = product.stores(product.wmma(*fragments))
     order: dict[UOp, None] = {}
@@ -350,9 +350,9 @@ def test_a_loop_in_which_part_of_a_run_iterations_is_reported() -> None:
     product = Product(NVIDIA)
     iteration = build.counter(build.add(product.thread, 1), 0, AxisKind.REDUCE, i32)
     start = product.fragment(Operand.C)
-    total = UOp(Ops.DEFINE_ACC, start.dtype, (start, iteration), LocalArg("total"))
+    total = build.accumulator("total", start, iteration)
     a, b = product.fragment(Operand.A), product.fragment(Operand.B)
-    result = UOp(Ops.UPDATE_ACC, total.dtype, (total, product.wmma(a, b, total)))
+    result = build.update(total, product.wmma(a, b, total))
     found = fault(product, *linearise(build.sink(*product.stores(result))))
     assert found.work_item == "group (0, 0, 0) item (0, 0, 0)"
 

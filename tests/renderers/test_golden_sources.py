@@ -40,7 +40,7 @@ def closed(*stores: UOp) -> list[UOp]:
     """The nodes of the stores, with their loops closed at the end, inner ones first."""
     nodes = toposort(stores)
     loops = [node for node in nodes if node.op is Ops.RANGE]
-    return nodes + [UOp(Ops.END, dtypes.void, (node,)) for node in reversed(loops)]
+    return nodes + [build.close(node) for node in reversed(loops)]
 
 
 def out(dtype: DType, size: int) -> Parameter:
@@ -69,15 +69,15 @@ def row_maximum() -> Program:
     i, j = loop(number(4)), loop(number(8), 1)
     memory = build.define_global(1, dtypes.float32, 32)
     start = build.const(dtypes.float32, float("-inf"))
-    accumulator = UOp(Ops.DEFINE_ACC, dtypes.float32, (start,), LocalArg("acc"))
+    accumulator = build.accumulator("acc", start)
     value = build.load(build.index(memory, build.add(build.mul(i, 8), j)))
-    update = UOp(Ops.UPDATE_ACC, dtypes.float32, (accumulator, build.maximum(accumulator, value)))
+    update = build.update(accumulator, build.maximum(accumulator, value))
     store = build.store(build.index(build.define_global(0, dtypes.float32, 4), i), update)
-    end = UOp(Ops.END, dtypes.void, (j,))
+    end = build.close(j)
     head = [number(4), i, start, accumulator]
     body = [node for node in toposort([update]) if node not in head]
     tail = [node for node in toposort([store]) if node not in (*head, *body, store)]
-    nodes = [*head, *body, end, *tail, store, UOp(Ops.END, dtypes.void, (i,))]
+    nodes = [*head, *body, end, *tail, store, build.close(i)]
     return program("row_maximum", nodes, out(dtypes.float32, 4), given(1, dtypes.float32, 32))
 
 
@@ -109,11 +109,11 @@ def branch() -> Program:
     """An IF around a store."""
     n = build.variable("n", 0, 9, INT)
     condition = build.less(n, 5)
-    opened = UOp(Ops.IF, dtypes.void, (condition,))
+    opened = build.branch(condition)
     memory = build.define_global(0, INT, 1)
     store = build.store(build.index(memory, number(0)), n)
     body = [node for node in toposort([store]) if node is not n]
-    nodes = [*toposort([opened]), *body, UOp(Ops.ENDIF, dtypes.void, (opened,))]
+    nodes = [*toposort([opened]), *body, build.close(opened)]
     return program("branch", nodes, out(INT, 1))
 
 
@@ -143,7 +143,7 @@ def panel() -> Program:
     before = [target, source, scratch, *toposort([first, number(3)])]
     filling = [node for node in toposort([fill]) if node not in before]
     writing = [node for node in toposort([store]) if node not in (*before, *filling)]
-    ends = [UOp(Ops.END, dtypes.void, (counter,)) for counter in (i, j)]
+    ends = [build.close(counter) for counter in (i, j)]
     nodes = [*before, *filling, ends[0], *writing, ends[1]]
     parameters = (out(dtypes.float32, 12), given(1, dtypes.float32, 12))
     return Program("panel", tuple(nodes), parameters, grid=(3, 1, 1))
@@ -179,7 +179,7 @@ def test_a_node_of_another_machine_is_refused(language: str) -> None:
         problem = f"SPECIAL: a host has no {scope} index of dimension {dim}: accepted are groups"
         with pytest.raises(UserError, match=problem):
             RENDERERS[language].render(program("grouped", nodes, out(INT, 4)))
-    barrier = UOp(Ops.BARRIER, dtypes.void, ())
+    barrier = build.barrier()
     with pytest.raises(UserError, match=r"BARRIER: .* print no such node"):
         RENDERERS[language].render(program("grouped", [barrier], out(INT, 4)))
 
@@ -326,7 +326,7 @@ def test_declarations_of_a_block_are_seen_after_it() -> None:
     put = build.store(build.index(shared, first), build.add(first, shift))
     again = build.add(build.load(build.index(shared, second)), shift)
     get = build.store(build.index(result, second), again)
-    ends = [UOp(Ops.END, dtypes.void, (node,)) for node in (first, second)]
+    ends = [build.close(node) for node in (first, second)]
     # All that is defined stands in the first loop, though the second one uses it too.
     before = dict.fromkeys(toposort([first]) + toposort([put]) + toposort([result]))
     after = [node for node in toposort([get]) if node not in before]

@@ -18,8 +18,7 @@ from tinyref.runtimes import cpu
 from tinyref.runtimes.kernel import compile_program
 from tinyref.uops import build
 from tinyref.uops.node import UOp
-from tinyref.uops.ops import Ops
-from tinyref.uops.payload import AxisKind, LocalArg
+from tinyref.uops.payload import AxisKind
 from tinyref.uops.program import Parameter, Program
 
 INT, FLOAT = dtypes.int32, dtypes.float32
@@ -50,17 +49,17 @@ def register_block() -> Program:
         )
         for vector in range(VECTORS)
     ]
-    panel = UOp(Ops.AFTER, scratch.dtype, (scratch, *fills, row))
+    panel = build.after(scratch, *fills, row)
     stores = []
     for i in range(ROWS):
         scalar = build.load(build.index(a, build.add(k, i * DEPTH)))
         splat = build.gep(scalar, *[0] * LANES)
         for vector in range(VECTORS):
             zero = build.const(FLOAT.vec(LANES), 0.0)
-            total = UOp(Ops.DEFINE_ACC, zero.dtype, (zero, k), LocalArg(f"sum{i}_{vector}"))
+            total = build.accumulator(f"sum{i}_{vector}", zero, k)
             loaded = build.load(build.index(panel, place(k, vector)), lanes=LANES)
             value = build.add(total, build.mul(splat, loaded))
-            update = UOp(Ops.UPDATE_ACC, total.dtype, (total, value))
+            update = build.update(total, value)
             position = number(i * WIDTH + vector * LANES)
             stores.append(build.store(build.index(out, position), update))
     parameters = (

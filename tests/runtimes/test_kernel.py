@@ -29,7 +29,6 @@ from tinyref.runtimes.kernel import (
 )
 from tinyref.uops import build
 from tinyref.uops.node import UOp, toposort
-from tinyref.uops.ops import Ops
 from tinyref.uops.payload import AxisKind
 from tinyref.uops.program import Parameter, Program
 from tinyref_spec.kernels.named import multiplied
@@ -55,7 +54,7 @@ def scale_first(size: int = 16) -> Program:
     value = build.load(build.index(build.define_global(1, FLOAT, size), i))
     total = build.add(build.mul(value, 2.0), build.cast(count, FLOAT))
     store = build.store(build.index(build.define_global(0, FLOAT, size), i), total)
-    nodes = (*toposort([store]), UOp(Ops.END, dtypes.void, (i,)))
+    nodes = (*toposort([store]), build.close(i))
     parameters = (Parameter(0, FLOAT, size, True, False), Parameter(1, FLOAT, size, False, True))
     return Program("scale_first", nodes, parameters, (count,))
 
@@ -208,7 +207,7 @@ def test_other_threads_run_meanwhile(device: str) -> None:
     step = build.add(build.mod(build.mul(build.load(address), 1103515245), 65537), i)
     store = build.store(address, step)
     body = [node for node in toposort([store]) if node not in (bound, i)]
-    nodes = (bound, i, *body, UOp(Ops.END, dtypes.void, (i,)))
+    nodes = (bound, i, *body, build.close(i))
     kernel = compile_program(device, Program("slow", nodes, (Parameter(0, INT, 1, True, True),)))
     buffer = given(device, [1], INT)
     thread = threading.Thread(target=kernel, args=([buffer],))

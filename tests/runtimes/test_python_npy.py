@@ -103,7 +103,7 @@ def _reverse(barrier: bool) -> Program:
     took_at = build.index(shared, other)
     took = build.load(took_at)
     out_at = build.index(out, lane)
-    middle = [UOp(Ops.BARRIER)] if barrier else []
+    middle = [build.barrier()] if barrier else []
     uops = (
         out, shared, four, three, lane, put_at, build.store(put_at, lane), *middle,
         other, took_at, took, out_at, build.store(out_at, took),

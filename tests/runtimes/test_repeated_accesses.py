@@ -14,16 +14,11 @@ from tinyref.formats.text import from_text, to_text
 from tinyref.runtimes.kernel import compile_program
 from tinyref.uops import build
 from tinyref.uops.node import UOp
-from tinyref.uops.ops import Ops
 from tinyref.uops.payload import MemoryVersionArg
 from tinyref.uops.program import Parameter, Program
 
 i32 = dtypes.int32
 DEVICES = [name for name in ("PYTHON", "CPU", "CLANG") if Device.availability(name).works]
-
-
-def after(value: UOp, *sources: UOp) -> UOp:
-    return UOp(Ops.AFTER, value.dtype, (value, *sources))
 
 
 def subject() -> Program:
@@ -34,10 +29,10 @@ def subject() -> Program:
         return build.index(memory, build.const(i32, place))
 
     first = build.load(at(data))
-    raised = build.store(at(after(data, first)), build.add(first, 5))
-    second = build.load(at(after(data, raised)))
-    reset = build.store(at(after(data, second)), first)
-    third = build.load(at(after(data, reset)))
+    raised = build.store(at(build.after(data, first)), build.add(first, 5))
+    second = build.load(at(build.after(data, raised)))
+    reset = build.store(at(build.after(data, second)), first)
+    third = build.load(at(build.after(data, reset)))
     stores = [build.store(at(out, place), x) for place, x in enumerate((first, second, third))]
     parameters = (Parameter(0, i32, 1, True, True), Parameter(1, i32, 3, True, False))
     return Program("repeats", linearise(build.sink(*stores)), parameters)

@@ -19,7 +19,6 @@ from tinyref.interpret import SanitizerError
 from tinyref.runtimes.kernel import compile_program
 from tinyref.uops import build
 from tinyref.uops.node import UOp
-from tinyref.uops.ops import Ops
 from tinyref.uops.payload import AxisKind
 from tinyref.uops.program import Parameter, Program
 
@@ -43,7 +42,7 @@ def turned(dtype: DType, size: int, groups: int, filled: int | None = None) -> P
     j = build.counter(build.const(INT, size), 1, AxisKind.LOOP, INT)
     value = build.load(build.index(source, build.add(first, i)))
     fill = build.store(build.index(scratch, i), value)
-    full = UOp(Ops.AFTER, scratch.dtype, (scratch, fill, i))
+    full = build.after(scratch, fill, i)
     element = build.load(build.index(full, build.sub(size - 1, j)))
     target = build.index(build.define_global(0, dtype, size * groups), build.add(first, j))
     parameters = (
@@ -98,7 +97,7 @@ def test_scratch_holds_vectors(device: str) -> None:
     j = build.counter(build.const(INT, 4), 1, AxisKind.LOOP, INT)
     source = build.index(build.define_global(1, INT, 20), build.mul(i, 4))
     store = build.store(build.index(scratch, build.mul(i, 4)), build.load(source, lanes=4))
-    full = UOp(Ops.AFTER, scratch.dtype, (scratch, store, i))
+    full = build.after(scratch, store, i)
     value = build.load(build.index(full, build.add(build.mul(j, 4), 4)), lanes=4)
     target = build.index(build.define_global(0, INT, 16), build.mul(j, 4))
     nodes = linearise(build.sink(build.store(target, value)))
@@ -120,13 +119,13 @@ def test_what_a_host_has_of_groups_is_refused(host: str) -> None:
     def kernel(ordered: UOp) -> UOp:
         return build.sink(build.store(build.index(out, zero), build.load(ordered)))
 
-    after = UOp(Ops.AFTER, scratch.dtype, (scratch, stored))
+    after = build.after(scratch, stored)
     allowed = kernel(build.index(after, zero))
     decompose(allowed, capabilities)
     without = dataclasses.replace(capabilities, shared_bytes=0)
     with pytest.raises(UserError, match="DEFINE_LOCAL: the device has neither groups nor scratch"):
         decompose(allowed, without)
-    barrier = UOp(Ops.BARRIER, dtypes.void, (stored,))
-    behind = UOp(Ops.AFTER, scratch.dtype, (scratch, barrier))
+    barrier = build.barrier(stored)
+    behind = build.after(scratch, barrier)
     with pytest.raises(UserError, match="BARRIER: the device has no groups, so no barriers"):
         decompose(kernel(build.index(behind, zero)), capabilities)

@@ -73,7 +73,7 @@ def vector_program(
         Parameter(slot, storage_dtype(dtype), COUNT, False, True)
         for slot, dtype in enumerate(sources, 1)
     ]
-    end = UOp(Ops.END, dtypes.void, (opened,))
+    end = build.close(opened)
     return Program("vectors", (*nodes, end), tuple(parameters))
 
 

@@ -17,7 +17,6 @@ from tinyref.uops.payload import (
     BoundsArg,
     BufferArg,
     CopyArg,
-    LocalArg,
     MemoryVersionArg,
     Payload,
     PermuteArg,
@@ -281,12 +280,12 @@ def at(position: UOp | int, memory: UOp = OUT) -> UOp:
 
 
 def acc(start: UOp, *ranges: UOp, name: str = "acc") -> UOp:
-    return UOp(Ops.DEFINE_ACC, start.dtype, (start, *ranges), LocalArg(name))
+    return b.accumulator(name, start, *ranges)
 
 
 def update(accumulator: UOp, value: UOp) -> UOp:
     total = b.add(accumulator, value)
-    return UOp(Ops.UPDATE_ACC, total.dtype, (accumulator, total))
+    return b.update(accumulator, total)
 
 
 def stored(value: UOp, position: UOp | int = 0) -> UOp:

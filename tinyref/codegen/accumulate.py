@@ -9,7 +9,7 @@ from tinyref.errors import UserError
 from tinyref.uops import build
 from tinyref.uops.node import UOp, rebuild
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import ConstArg, LocalArg, ReduceArg
+from tinyref.uops.payload import ConstArg, ReduceArg
 
 
 def accumulate(root: UOp) -> UOp:
@@ -37,14 +37,14 @@ def _is_zero(node: UOp) -> bool:
 def _accumulator(name: str, node: UOp, op: Ops, src: tuple[UOp, ...]) -> UOp:
     value, ranges = src[0], src[1:]
     start = build.const(node.dtype, reduce_identity(op, node.dtype))
-    accumulator = UOp(Ops.DEFINE_ACC, node.dtype, (start, *ranges), LocalArg(name))
+    accumulator = build.accumulator(name, start, *ranges)
     if op is Ops.ADD and value.op is Ops.WMMA:
         on_top = _on_top_of(value, accumulator)
         if on_top is not None:
-            return UOp(Ops.UPDATE_ACC, node.dtype, (accumulator, on_top))
+            return build.update(accumulator, on_top)
     # The new value is the second operand: a MAX that keeps a NaN keeps it on either side.
     total = UOp(op, node.dtype, (accumulator, value))
-    return UOp(Ops.UPDATE_ACC, node.dtype, (accumulator, total))
+    return build.update(accumulator, total)
 
 
 def _on_top_of(product: UOp, accumulator: UOp) -> UOp | None:

@@ -266,7 +266,7 @@ class Lowering:
                 loops.append(filling[axis])
         element = self._read(node, self.positions_of(filling), self.done, changes(node))
         copy = build.store(build.index(memory, flat(inside, filling)), element)
-        filled = UOp(Ops.AFTER, memory.dtype, (memory, copy, *loops))
+        filled = build.after(memory, copy, *loops)
         copied = build.load(build.index(filled, flat(inside, self.counters)))
         # The copy is the same all along a repeated axis, but what is added to a reduce is 0.
         owners = self.plan.form.owners
@@ -281,7 +281,7 @@ class Lowering:
         shared = [axis for axis in axes if axis.kind is AxisKind.GROUP_REDUCE]
         ranges = [self.counters[axis] for axis in axes if axis not in shared]
         if ranges:
-            value = UOp(Ops.REDUCE, node.dtype, (value, *ranges), ReduceArg(arg.op))
+            value = build.reduce_over(arg.op, value, *ranges)
         return self._reduce_in_group(node, arg, value, shared) if shared else value
 
     def _reduce_in_group(self, node: UOp, arg: ReduceArg, part: UOp, shared: list[Axis]) -> UOp:
@@ -293,17 +293,17 @@ class Lowering:
         place = memory
         if self.is_in_loop(node):
             # In the next iteration nobody may write before all have read what is there now.
-            all_have_read = UOp(Ops.BARRIER, dtypes.void, (part,))
-            place = UOp(Ops.AFTER, memory.dtype, (memory, all_have_read))
+            all_have_read = build.barrier(part)
+            place = build.after(memory, all_have_read)
         written = build.store(build.index(place, flat((*items, *lanes), self.counters)), part)
-        barrier = UOp(Ops.BARRIER, dtypes.void, (written,))
-        filled = UOp(Ops.AFTER, memory.dtype, (memory, barrier))
+        barrier = build.barrier(written)
+        filled = build.after(memory, barrier)
         others = dict(self.counters)
         for axis in shared:
             others[axis] = self.range(axis.extent, AxisKind.REDUCE)
         element = build.load(build.index(filled, flat((*items, *lanes), others)))
         ranges = [others[axis] for axis in shared]
-        return UOp(Ops.REDUCE, node.dtype, (element, *ranges), ReduceArg(arg.op))
+        return build.reduce_over(arg.op, element, *ranges)
 
     def is_in_loop(self, node: UOp) -> bool:
         """Whether the value of `node` may be computed more than once by a work-item."""

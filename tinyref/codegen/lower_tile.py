@@ -88,7 +88,7 @@ def _by_instruction(lowering: Lowering, use: TileUse) -> UOp:
     value = UOp(Ops.WMMA, fragment, (a, b, build.const(fragment, 0)), TileArg(use.tile))
     loops = _loops(lowering, use)
     if loops:
-        value = UOp(Ops.REDUCE, fragment, (value, *loops), ReduceArg(Ops.ADD))
+        value = build.reduce_over(Ops.ADD, value, *loops)
     lanes = [lowering.counters[axis] for axis in _lanes(lowering, AxisKind.UPCAST)]
     return build.lane_at(value, *reversed(lanes)) if lanes else value
 
@@ -110,16 +110,16 @@ def _by_memory(lowering: Lowering, use: TileUse, product: UOp) -> UOp:
             use.tile.dtype_in, lowering.plan.fragment_elements(use, operand)
         )
         memories.append(memory)
-        place = UOp(Ops.AFTER, memory.dtype, (memory, *ready)) if ready else memory
+        place = build.after(memory, *ready) if ready else memory
         stores += _written(lowering, use, operand, place, fragment)
-    barrier = UOp(Ops.BARRIER, dtypes.void, tuple(stores))
+    barrier = build.barrier(*stores)
     factors = [
-        _element(lowering, use, operand, UOp(Ops.AFTER, memory.dtype, (memory, barrier)))
+        _element(lowering, use, operand, build.after(memory, barrier))
         for operand, memory in zip(operands, memories, strict=True)
     ]
     value = build.mul(*[build.cast(factor, product.dtype) for factor in factors])
     depth = [lowering.counters[axis] for axis in _lanes(lowering, AxisKind.UNROLL)]
-    return UOp(Ops.REDUCE, value.dtype, (value, *loops, *depth), ReduceArg(Ops.ADD))
+    return build.reduce_over(Ops.ADD, value, *loops, *depth)
 
 
 def _all_have_read(
@@ -129,7 +129,7 @@ def _all_have_read(
     if not _loops(lowering, use) and not lowering.is_in_loop(use.reduce):
         return ()
     elements = [element for fragment in fragments for element in fragment]
-    return (UOp(Ops.BARRIER, dtypes.void, tuple(elements)),)
+    return (build.barrier(*elements),)
 
 
 def _written(

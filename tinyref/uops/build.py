@@ -175,6 +175,41 @@ def reduce(op: Ops, x: UOp, axes: tuple[int, ...]) -> UOp:
     return UOp(Ops.REDUCE, x.dtype, (x,), ReduceArg(op, tuple(sorted(axes))))
 
 
+def reduce_over(op: Ops, x: UOp, *ranges: UOp) -> UOp:
+    """The reduction of `x` over loops, in an indexed kernel."""
+    return UOp(Ops.REDUCE, x.dtype, (x, *ranges), ReduceArg(op))
+
+
+def accumulator(name: str, start: UOp, *ranges: UOp) -> UOp:
+    """What starts as `start` before the loops `ranges`, and is updated in them."""
+    return UOp(Ops.DEFINE_ACC, start.dtype, (start, *ranges), LocalArg(name))
+
+
+def update(target: UOp, value: UOp) -> UOp:
+    """The accumulator `target` with a new value; after its loops, the last one."""
+    return UOp(Ops.UPDATE_ACC, target.dtype, (target, value))
+
+
+def after(x: UOp, *sources: UOp) -> UOp:
+    """`x`, used no sooner than `sources` have happened; a RANGE among them is over."""
+    return UOp(Ops.AFTER, x.dtype, (x, *sources))
+
+
+def barrier(*sources: UOp) -> UOp:
+    """Where the work-items of a group wait for each other, after `sources`."""
+    return UOp(Ops.BARRIER, dtypes.void, sources)
+
+
+def branch(condition: UOp) -> UOp:
+    """The IF that opens a block of a program."""
+    return UOp(Ops.IF, dtypes.void, (condition,))
+
+
+def close(opener: UOp) -> UOp:
+    """The end of the block of a RANGE or IF of a program."""
+    return UOp(Ops.ENDIF if opener.op is Ops.IF else Ops.END, dtypes.void, (opener,))
+
+
 def define_global(slot: int, dtype: DType, size: int) -> UOp:
     """The buffer at position `slot` of the kernel's arguments: `size` elements of `dtype`."""
     return UOp(Ops.DEFINE_GLOBAL, pointer(dtype, size), (), SlotArg(slot))

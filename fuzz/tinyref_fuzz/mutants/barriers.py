@@ -22,15 +22,15 @@ MUTANTS = (
     ),
     _mutant(
         name="leading-barrier-waits-for-nothing",
-        old="            place = UOp(Ops.AFTER, memory.dtype, (memory, all_have_read))",
-        new="            place = UOp(Ops.AFTER, memory.dtype, (memory, part))",
+        old="            place = build.after(memory, all_have_read)",
+        new="            place = build.after(memory, part)",
         resembles="the barrier stood before the loop instead of in it",
     ),
     _mutant(
         name="no-barrier-after-grouped-reduce",
         kind="missing barrier",
-        old="        filled = UOp(Ops.AFTER, memory.dtype, (memory, barrier))",
-        new="        filled = UOp(Ops.AFTER, memory.dtype, (memory, *barrier.src))",
+        old="        filled = build.after(memory, barrier)",
+        new="        filled = build.after(memory, *barrier.src)",
         resembles="partial results were read as soon as the reader had written its own",
     ),
     _mutant(
@@ -48,15 +48,14 @@ MUTANTS = (
         module="tinyref.codegen.linearise.linearise",
         old="        forms[item] = form\n        emitted.append(form)\n",
         new="        forms[item] = form\n"
-        "        from tinyref.uops import build\n"
         "        items_of = [n for n in emitted if getattr(n.arg, 'scope', '') == 'item']\n"
         "        if op is not Ops.BARRIER or not items_of:\n"
         "            emitted.append(form)\n"
         "            continue\n"
         "        zero = build.const(items_of[0].dtype, 0)\n"
         "        goes = build.binary(Ops.CMPNE, items_of[0], zero)\n"
-        "        branch = UOp(Ops.IF, dtypes.void, (goes,))\n"
-        "        ends = UOp(Ops.ENDIF, dtypes.void, (branch,))\n"
+        "        branch = build.branch(goes)\n"
+        "        ends = build.close(branch)\n"
         "        added = [node for node in (zero, goes) if node not in emitted]\n"
         "        emitted += [*added, branch, form, ends]\n",
         resembles="a barrier slid under the gate of a store, where not all work-items come",
@@ -73,10 +72,8 @@ MUTANTS = (
         name="tile-memory-without-barrier",
         kind="missing barrier",
         module=_TILE,
-        old="        _element(lowering, use, operand, UOp(Ops.AFTER, memory.dtype, "
-        "(memory, barrier)))",
-        new="        _element(lowering, use, operand, UOp(Ops.AFTER, memory.dtype, "
-        "(memory, *stores)))",
+        old="        _element(lowering, use, operand, build.after(memory, barrier))",
+        new="        _element(lowering, use, operand, build.after(memory, *stores))",
         resembles="fragments were read from shared memory before all threads had left theirs",
         causes=("TC",),
     ),

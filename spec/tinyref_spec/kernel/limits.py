@@ -144,14 +144,14 @@ def _measure_shared_memory(items: int, case_id: str, device: DeviceUnderTest) ->
     filling, adding = programs.loop(size // items, 0), programs.loop(size // items, 1)
     place = build.add(build.mul(filling, items), item)
     put = build.store(programs.at(shared, place), build.add(build.mul(place, 7), 1))
-    total = programs.accumulator("total", build.const(INT, 0))
+    total = build.accumulator("total", build.const(INT, 0))
     other = build.sub(build.const(INT, size - 1), build.add(build.mul(adding, items), item))
-    new = programs.update(total, build.add(total, build.load(programs.at(shared, other))))
-    barrier = [programs.BARRIER] if items > 1 else []
+    new = build.update(total, build.add(total, build.load(programs.at(shared, other))))
+    barrier = [build.barrier()] if items > 1 else []
     subject = programs.program(
         "shared",
-        *(filling, put, programs.close(filling), *barrier),
-        *(total, adding, new, programs.close(adding)),
+        *(filling, put, build.close(filling), *barrier),
+        *(total, adding, new, build.close(adding)),
         build.store(programs.at(out, item), total),
         group=(items, 1, 1),
     )

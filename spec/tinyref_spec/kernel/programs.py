@@ -15,9 +15,10 @@ from tinyref.codegen.linearise.linearise import linearise
 from tinyref.dtype import DType, PtrDType, dtypes, numpy_dtype
 from tinyref.errors import DeviceError, TinyrefError, UserError
 from tinyref.uops import build
+from tinyref.uops.build import accumulator, barrier, branch, close, update
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import AxisKind, LocalArg, TileArg
+from tinyref.uops.payload import AxisKind, TileArg
 from tinyref.uops.program import Parameter, Program
 from tinyref.uops.tiles import FragmentLayout, MatrixTile
 from tinyref_spec import samples
@@ -30,7 +31,6 @@ from tinyref_spec.measure import Experiment, measure, refusal
 from tinyref_spec.oracles import Expected
 
 INT = dtypes.int32
-BARRIER = UOp(Ops.BARRIER)
 Extents = tuple[int, int, int]
 EXACT = Ulp(0).sentence
 
@@ -42,7 +42,7 @@ def emit(*roots: UOp) -> tuple[UOp, ...]:
     for root in roots:
         for node in root.toposort():
             # A barrier has no sources: each one that is written down counts.
-            if node is BARRIER or node not in seen:
+            if node is barrier() or node not in seen:
                 seen.add(node)
                 found.append(node)
     return tuple(found)
@@ -70,26 +70,6 @@ def at(memory: UOp, position: UOp | int) -> UOp:
 def loop(extent: int, number: int) -> UOp:
     """A RANGE of int32."""
     return build.counter(extent, number, AxisKind.LOOP, INT)
-
-
-def close(opener: UOp) -> UOp:
-    """The END of a RANGE or the ENDIF of an IF."""
-    return UOp(Ops.ENDIF if opener.op is Ops.IF else Ops.END, dtypes.void, (opener,))
-
-
-def branch(condition: UOp) -> UOp:
-    """An IF."""
-    return UOp(Ops.IF, dtypes.void, (condition,))
-
-
-def accumulator(name: str, start: UOp) -> UOp:
-    """A DEFINE_ACC."""
-    return UOp(Ops.DEFINE_ACC, start.dtype, (start,), LocalArg(name))
-
-
-def update(target: UOp, value: UOp) -> UOp:
-    """An UPDATE_ACC."""
-    return UOp(Ops.UPDATE_ACC, target.dtype, (target, value))
 
 
 def group_index(extent: int, dim: int = 0) -> UOp:
@@ -165,7 +145,10 @@ def _two_accumulators(case_id: str, device: DeviceUnderTest) -> Measurement:
     """Two accumulators in one loop, one of which reads the other's old value (Fibonacci)."""
     out = build.define_global(0, INT, 2)
     k = loop(20, 0)
-    first, second = accumulator("a", build.const(INT, 0)), accumulator("b", build.const(INT, 1))
+    first, second = (
+        accumulator("a", build.const(INT, 0)),
+        accumulator("b", build.const(INT, 1)),
+    )
     together = build.add(first, second)
     subject = program(
         "two",
@@ -279,7 +262,7 @@ def reverse(size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
     put = build.store(at(shared, lane), build.load(at(data, build.add(row, lane))))
     took = build.load(at(shared, build.sub(build.const(INT, size - 1), lane)))
     final = build.store(at(out, build.add(row, lane)), took)
-    subject = program("reverse", put, BARRIER, final, grid=(3, 1, 1), group=(size, 1, 1))
+    subject = program("reverse", put, barrier(), final, grid=(3, 1, 1), group=(size, 1, 1))
     given = samples.small_integers(INT, 3 * size, 1, 1000)
     expected = given.reshape(3, size)[:, ::-1].reshape(-1)
     return run(case_id, device, subject, [None, given], np.ascontiguousarray(expected))
@@ -295,7 +278,16 @@ def _rotate(size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
     new = update(mine, build.load(at(shared, build.mod(build.add(lane, 1), size))))
     final = build.store(at(out, lane), mine)
     subject = program(
-        "rotate", mine, k, put, BARRIER, new, BARRIER, close(k), final, group=(size, 1, 1)
+        "rotate",
+        mine,
+        k,
+        put,
+        barrier(),
+        new,
+        barrier(),
+        close(k),
+        final,
+        group=(size, 1, 1),
     )
     return run(case_id, device, subject, [None], np.roll(np.arange(size, dtype=np.int32), -3))
 
@@ -306,15 +298,19 @@ def _tree_sum(size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
     shared = build.define_local("shared", INT, size)
     lane, row = item_index(size), group_index(2)
     place = build.add(build.mul(row, size), lane)
-    steps: list[UOp] = [build.store(at(shared, lane), build.load(at(data, place))), BARRIER]
+    steps: list[UOp] = [build.store(at(shared, lane), build.load(at(data, place))), barrier()]
     width = size // 2
     while width:
         active = branch(build.less(lane, width))
         other = build.load(at(shared, build.add(lane, width)))
         # A load of its own for every step: the value before it is another.
         mine = build.load(at(shared, build.mod(lane, max(width, 1))))
-        steps += [active, build.store(at(shared, lane), build.add(mine, other)), close(active)]
-        steps.append(BARRIER)
+        steps += [
+            active,
+            build.store(at(shared, lane), build.add(mine, other)),
+            close(active),
+        ]
+        steps.append(barrier())
         width //= 2
     first = branch(build.not_equal(build.less(lane, 1), False))
     total = build.load(at(shared, build.const(INT, 0)))
@@ -337,7 +333,7 @@ def _group_2d(case_id: str, device: DeviceUnderTest) -> Measurement:
     )
     took = build.load(at(shared, build.add(build.mul(y, 4), x)))
     final = build.store(at(out, build.add(build.mul(column, 8), y)), took)
-    subject = program("tiles", put, BARRIER, final, grid=(2, 1, 1), group=(4, 8, 1))
+    subject = program("tiles", put, barrier(), final, grid=(2, 1, 1), group=(4, 8, 1))
     given = np.arange(64, dtype=np.int32) * 7
     expected = np.ascontiguousarray(given.reshape(8, 8).T).reshape(-1)
     return run(case_id, device, subject, [None, given], expected)
@@ -349,8 +345,7 @@ def _after(case_id: str, device: DeviceUnderTest) -> Measurement:
     shared = build.define_local("shared", INT, 8)
     lane = item_index(8)
     put = build.store(at(shared, lane), build.mul(lane, 11))
-    barrier = UOp(Ops.BARRIER, dtypes.void, (put,))
-    filled = UOp(Ops.AFTER, shared.dtype, (shared, barrier))
+    filled = build.after(shared, barrier(put))
     took = build.load(at(filled, build.sub(build.const(INT, 7), lane)))
     root = build.sink(build.store(at(out, lane), took))
     parameters = (Parameter(0, INT, 8, True, False),)

@@ -117,11 +117,11 @@ class TileProgram:
         if self.form.iterations == 1:
             return programs.program("tile", *self._stores(self._wmma(0, start)), **launch)
         iteration = programs.loop(self.form.iterations, 0)
-        total = programs.accumulator("total", start)
-        new = programs.update(total, self._wmma(iteration, total))
+        total = build.accumulator("total", start)
+        new = build.update(total, self._wmma(iteration, total))
         stores = self._stores(new)
         return programs.program(
-            "tile", total, iteration, new, programs.close(iteration), *stores, **launch
+            "tile", total, iteration, new, build.close(iteration), *stores, **launch
         )
 
     def inputs(self) -> list[Array]:

@@ -53,11 +53,11 @@ def chain(iterations: int) -> Program:
     """out[0] = the number that `iterations` steps make of in[0], one after the other."""
     out, start = build.define_global(0, WORD, 1), build.define_global(1, WORD, 1)
     iteration = programs.loop(iterations, 0)
-    number = programs.accumulator("number", build.load(programs.at(start, 0)))
-    new = programs.update(number, build.add(build.mul(number, FACTOR), STEP))
+    number = build.accumulator("number", build.load(programs.at(start, 0)))
+    new = build.update(number, build.add(build.mul(number, FACTOR), STEP))
     final = build.store(programs.at(out, 0), number)
     return programs.program(
-        f"chain{iterations}", number, iteration, new, programs.close(iteration), final
+        f"chain{iterations}", number, iteration, new, build.close(iteration), final
     )
 
 

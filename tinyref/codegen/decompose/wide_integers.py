@@ -79,8 +79,8 @@ class _Emulation:
         waits = _flat(src[1:])
         if isinstance(node.dtype, PtrDType):
             memory, *position = src[0]
-            return (UOp(Ops.AFTER, memory.dtype, (memory, *waits)), *position)
-        return tuple(UOp(Ops.AFTER, part.dtype, (part, *waits)) for part in src[0])
+            return (build.after(memory, *waits), *position)
+        return tuple(build.after(part, *waits) for part in src[0])
 
     def barrier(self, node: UOp, src: list[Nodes]) -> Nodes:
         """After a value: after both its words."""
@@ -112,7 +112,7 @@ class _Emulation:
         name = node.arg.name if isinstance(node.arg, LocalArg) else "acc"
         ranges = tuple(part for parts in src[1:] for part in parts)
         return tuple(
-            UOp(Ops.DEFINE_ACC, start.dtype, (start, *ranges), LocalArg(f"{name}_{half}"))
+            build.accumulator(f"{name}_{half}", start, *ranges)
             for start, half in zip(src[0], ("low", "high"), strict=True)
         )
 
@@ -120,11 +120,11 @@ class _Emulation:
         low, high = src[0]
         new_low, new_high = src[1]
         # Either new word may read both old ones: neither is written before both are known.
-        low = UOp(Ops.AFTER, low.dtype, (low, new_high))
-        high = UOp(Ops.AFTER, high.dtype, (high, new_low))
+        low = build.after(low, new_high)
+        high = build.after(high, new_low)
         return (
-            UOp(Ops.UPDATE_ACC, low.dtype, (low, new_low)),
-            UOp(Ops.UPDATE_ACC, high.dtype, (high, new_high)),
+            build.update(low, new_low),
+            build.update(high, new_high),
         )
 
     def each_word(self, node: UOp, src: list[Nodes]) -> Nodes:

@@ -178,7 +178,7 @@ class Expansion:
     def _after(self, node: UOp) -> Copies:
         waits = self._all_copies(node.src[1:])
         copies = self._column(node.src[0], self.masks[node], self._lanes(node))
-        return [UOp(Ops.AFTER, copy.dtype, (copy, *waits)) for copy in copies]
+        return [build.after(copy, *waits) for copy in copies]
 
     # Memory
 
@@ -187,7 +187,7 @@ class Expansion:
         if address.op is Ops.INDEX:
             return build.index(self.done[address.src[0]][0], position)
         inner = self._address(address.src[0], position)
-        return UOp(Ops.AFTER, inner.dtype, (inner, *self._all_copies(address.src[1:])))
+        return build.after(inner, *self._all_copies(address.src[1:]))
 
     def _load(self, node: UOp) -> Copies:
         rows = self.accesses.rows.get(node)

@@ -14,7 +14,7 @@ from tinyref.codegen.linearise.graph import KernelItems
 from tinyref.codegen.linearise.needs import Needs
 from tinyref.codegen.linearise.order import BlockOrder, definitions_first
 from tinyref.codegen.linearise.scopes import BODY, Blocks, Scopes
-from tinyref.dtype import dtypes
+from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import MemoryVersionArg
@@ -80,7 +80,7 @@ def _program(items: KernelItems, order: Iterable[tuple[int, bool]]) -> tuple[UOp
     emitted: list[UOp] = []
     for item, closes in order:
         if closes:
-            emitted.append(UOp(Ops.END, dtypes.void, (forms[item],)))
+            emitted.append(build.close(forms[item]))
             continue
         node = items.nodes[item]
         op = node.op
