@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tinyref.errors import UserError
+from tinyref_fuzz.campaign import database as databases
 from tinyref_fuzz.campaign.cases import CaseResult
 from tinyref_fuzz.campaign.database import NAME, Database, Lock
 from tinyref_fuzz.campaign.task import CampaignError, Done, Examination, Task
@@ -61,6 +62,12 @@ def test_what_is_stored_is_there_when_it_is_opened_again(tmp_path: Path):
     (bucket,) = again.buckets()
     assert (bucket.key, bucket.findings, bucket.file) == ("bucket", 2, str(case))
     assert bucket.examination.nodes == 8
+
+
+def test_there_is_a_sample_and_a_step_for_each_older_version():
+    assert sorted(databases.STEPS) == list(range(1, databases.VERSION))
+    samples = {path.stem for path in VERSIONS.glob("campaign-*.sql")}
+    assert samples == {f"campaign-{version}" for version in databases.STEPS}
 
 
 def written_by_version_1(folder: Path) -> Path:

@@ -9,6 +9,7 @@ from tinyref.reproduce import assignments, command, reasons
 from tinyref_fuzz.campaign.campaign import Summary
 from tinyref_fuzz.campaign.database import Bucket
 from tinyref_fuzz.campaign.progress import clock
+from tinyref_fuzz.findings.one_line import clipped
 
 EXIT_CLEAN = 0
 EXIT_FOUND = 1
@@ -52,7 +53,7 @@ def _lines(summary: Summary) -> Iterator[str]:
         yield ""
         yield "not examined, as they look like others, or for lack of time:"
         for name, count in summary.unexamined.most_common(MAX_BUCKETS):
-            yield shortened(f"{count:7,}  {name}")
+            yield clipped(f"{count:7,}  {name}", WIDTH)
     if summary.incomplete:
         yield ""
         yield f"INCOMPLETE: {summary.incomplete}"
@@ -99,7 +100,7 @@ def table(buckets: Sequence[Bucket]) -> Iterator[str]:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         numbers = [cell.rjust(width) for cell, width in zip(row[:4], widths, strict=False)]
-        yield shortened("  ".join((*numbers, row[4].ljust(widths[4]), row[5])).rstrip())
+        yield clipped("  ".join((*numbers, row[4].ljust(widths[4]), row[5])).rstrip(), WIDTH)
 
 
 def reproducer(
@@ -107,11 +108,11 @@ def reproducer(
 ) -> Iterator[str]:
     """The bucket, five lines on its smallest case, and what went wrong with it if anything did."""
     found = bucket.examination
-    yield shortened(f"{number}. {bucket.key}")
+    yield clipped(f"{number}. {bucket.key}", WIDTH)
     for line in found.lines or (f"fault   {found.detail.partition(chr(10))[0]}",):
-        yield shortened(f"   {line}")
+        yield clipped(f"   {line}", WIDTH)
     if found.problem:
-        yield shortened(f"   note    {found.problem.partition(chr(10))[0]}")
+        yield clipped(f"   note    {found.problem.partition(chr(10))[0]}", WIDTH)
     # Never cut: it is to be pasted.
     if bucket.file:
         words = ["tinyref", "fuzz", "replay", bucket.file]
@@ -121,11 +122,6 @@ def reproducer(
         yield f"   replay  {command(words, settings)}"
     else:
         yield f"   case    {found.number} of the seed"
-
-
-def shortened(line: str) -> str:
-    """The line, cut where it is longer than a terminal likes."""
-    return line if len(line) <= WIDTH else line[: WIDTH - 3] + "..."
 
 
 def _counted(count: int, name: str) -> str:
