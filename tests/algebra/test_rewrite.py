@@ -314,6 +314,18 @@ def test_order_of_the_list_does_not_matter():
         assert rewrite(node, RuleSet(rules)) is wanted
 
 
+def test_a_rule_set_without_some_of_its_rules():
+    rules = RuleSet([drop_zero, double])
+    node = build.add(build.add(u, 0), u)
+    kept = build.mul(u, 2)
+    with rules.without({"test-double"}):
+        assert rewrite(node, rules) is build.add(u, u)
+    assert rewrite(node, rules) is kept
+    with rules.without({"test-double"}):
+        assert rewrite(node, rules) is build.add(u, u)
+    assert rewrite(node, rules) is kept
+
+
 def test_sets_join():
     both = RuleSet([drop_zero], "one") + RuleSet([double, drop_zero], "two")
     assert both.name == "one+two"

@@ -16,7 +16,7 @@ from tinyref.errors import UserError
 from tinyref.lazy import graph
 from tinyref.lazy.all_reduce import all_reduce
 from tinyref.lazy.folding import uniform_value
-from tinyref.lazy.rebuild import rebuilt
+from tinyref.lazy.node_builder import build_node
 from tinyref.lazy.shape import device_of, is_empty, product, shape_of
 from tinyref.lazy.shards import (
     check_devices,
@@ -91,7 +91,7 @@ def bound(part: UOp, device: str) -> UOp:
 
 def _plain(op: Ops, arg: Payload, dtype: DType | None, sources: Sequence[UOp]) -> UOp:
     """The node on one device."""
-    node = rebuilt(op, arg, dtype, sources)
+    node = build_node(op, arg, dtype, sources)
     if node is None:
         raise TypeError(f"{op.name} has no builder")
     return node

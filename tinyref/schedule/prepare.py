@@ -15,7 +15,7 @@ from tinyref.algebra.symbolic import highest, lift, lower, normalise, product
 from tinyref.device import Device
 from tinyref.lazy import graph
 from tinyref.lazy.names import keep_name
-from tinyref.lazy.rebuild import rebuilt
+from tinyref.lazy.node_builder import build_node
 from tinyref.lazy.shape import device_of, shape_of
 from tinyref.schedule.bindings import ConflictError
 from tinyref.schedule.reduces import simplify_reduce
@@ -161,5 +161,5 @@ def _rebuild(node: UOp, src: tuple[UOp, ...], argument: Payload) -> UOp:
     """
     if node.op is Ops.CONTIGUOUS:
         return node.replace(src=src)
-    found = rebuilt(node.op, argument, node.dtype, src)
+    found = build_node(node.op, argument, node.dtype, src)
     return node.replace(src=src, arg=argument) if found is None else found

@@ -6,28 +6,10 @@ the sides of all firings agree, and simplification is wrong all the same.
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 
 from tinyref.algebra import simplify
-from tinyref.algebra.rewrite import listening
-
-
-@contextlib.contextmanager
-def without(names: Collection[str]) -> Iterator[None]:
-    """In the block the rules of these names never fire; nothing of it is kept with nodes."""
-    rule_set = simplify.ALL_RULES
-    rules = rule_set.rules
-    known = rule_set._by_root
-    rule_set.rules = tuple(rule for rule in rules if rule.name not in names)
-    rule_set._by_root = {}
-    try:
-        with listening(afresh=True):
-            yield
-    finally:
-        rule_set.rules = rules
-        rule_set._by_root = known
 
 
 def needed_without(
@@ -50,5 +32,5 @@ def needed_without(
 
 
 def _is_right_without(names: Collection[str], is_right: Callable[[], bool]) -> bool:
-    with without(names):
+    with simplify.ALL_RULES.without(names):
         return is_right()

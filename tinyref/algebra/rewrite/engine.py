@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 
 from tinyref import config
-from tinyref.algebra.rewrite.listen import Listeners, listeners
+from tinyref.algebra.rewrite.listen import Listeners, listeners, listening
 from tinyref.algebra.rewrite.pattern import Matcher
 from tinyref.algebra.rewrite.rule import Rule
 from tinyref.dtype import DType
@@ -53,6 +54,18 @@ class RuleSet:
                 found = tuple(order.sample(found, len(found)))
             self._by_root[op, dtype] = found
         return found
+
+    @contextlib.contextmanager
+    def without(self, names: Collection[str]) -> Iterator[None]:
+        """In the block the rules of these names never fire; nothing of it is kept with nodes."""
+        rules, matchers = self.rules, self._by_root
+        self.rules = tuple(each for each in rules if each.name not in names)
+        self._by_root = {}
+        try:
+            with listening(afresh=True):
+                yield
+        finally:
+            self.rules, self._by_root = rules, matchers
 
     def __add__(self, other: RuleSet) -> RuleSet:
         return RuleSet({*self.rules, *other.rules}, f"{self.name}+{other.name}")

@@ -19,7 +19,7 @@ from tinyref.uops.payload import (
 )
 
 
-def rebuilt(op: Ops, arg: Payload, dtype: DType | None, sources: Sequence[UOp]) -> UOp | None:
+def build_node(op: Ops, arg: Payload, dtype: DType | None, sources: Sequence[UOp]) -> UOp | None:
     """The node for `op`, folded as its builder does; None for an op that has no builder here.
 
     dtype: the target of a cast. Raises `UserError` as the builders do.
