@@ -10,7 +10,6 @@ from tinyref.codegen.compile import compile_kernel
 from tinyref.device import Capabilities, Device
 from tinyref.dtype import ImageDType, dtypes
 from tinyref.optimise.opt import parse_opts
-from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.program import Program
@@ -104,11 +103,6 @@ def test_a_symbolic_grid_is_counted_with_its_bindings():
 
 
 # --- what a device may refuse ---------------------------------------------------------------------
-
-
-def copy_of(source: UOp) -> UOp:
-    view = CORPUS["multiply-add-int32"].ast.src[0].src[0]
-    return build.sink(build.store(view, build.cast(source, dtypes.int32)))
 
 
 @pytest.mark.parametrize(

@@ -156,18 +156,6 @@ def test_value_idempotence_and_core_ops(data):
     check_laws(lambda items: data.draw(st.sampled_from(items)))
 
 
-@pytest.mark.long
-def test_the_same_on_many_seeds():
-    for seed in range(400):
-        check_laws(random.Random(seed).choice)
-
-
-@pytest.mark.slow
-def test_the_same_on_more_seeds():
-    for seed in range(1_000, 25_000):
-        check_laws(random.Random(seed).choice)
-
-
 def check_conditions(choose):
     writer = Writer(choose)
     node = writer.expression(choose(writer.types), choose((1, 2, 3, 4)))
@@ -195,16 +183,17 @@ def test_conditions_change_nothing_where_they_hold(data):
     check_conditions(lambda items: data.draw(st.sampled_from(items)))
 
 
-@pytest.mark.long
-def test_conditions_on_many_seeds():
-    for seed in range(400):
-        check_conditions(random.Random(seed).choice)
-
-
-@pytest.mark.slow
-def test_conditions_on_more_seeds():
-    for seed in range(1_000, 15_000):
-        check_conditions(random.Random(seed).choice)
+@pytest.mark.parametrize("check", [check_laws, check_conditions])
+@pytest.mark.parametrize(
+    "seeds",
+    [
+        pytest.param(range(400), id="many", marks=pytest.mark.long),
+        pytest.param(range(1_000, 25_000), id="more", marks=pytest.mark.slow),
+    ],
+)
+def test_laws_and_conditions_on_many_seeds(check, seeds):
+    for seed in seeds:
+        check(random.Random(seed).choice)
 
 
 class Shuffled(RuleSet):

@@ -313,13 +313,6 @@ def _cast(value: int, target: DType) -> int:
     return low if target.is_unsigned or low < 1 << (target.bits - 1) else low - (1 << target.bits)
 
 
-def proved_ranges() -> Iterator[RangeVerdict]:
-    """The verdicts on every op that is proved on symbolic ends, at every type."""
-    for op in SYMBOLIC:
-        for dtype in types_of(op):
-            yield prove_range(op, dtype)
-
-
 def types_of(op: Ops) -> tuple[DType, ...]:
     """The types at which the range rule of `op` is proved on symbolic ends."""
     return (dtypes.index,) if op in (Ops.MUL, Ops.MULACC) else INTS

@@ -83,16 +83,6 @@ def committed_proofs() -> dict[str, RuleProof]:
     }
 
 
-def proof_of(name: str) -> RuleProof:
-    """The committed proof of one rule. Raises `UserError` for a rule that was never proved."""
-    found = committed_proofs().get(name)
-    if found is None:
-        raise UserError(
-            f"rule {name}: has no proof in {PATH.name}: run python -m tinyref_spec.proofs"
-        )
-    return found
-
-
 def counts(proofs: Iterable[RuleProof]) -> dict[str, int]:
     """How many rules there are, and how many by the kind of their proof; a rule has one.
 

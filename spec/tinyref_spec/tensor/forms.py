@@ -238,11 +238,6 @@ def unary(
     )
 
 
-def one_like(x: Value) -> Value:
-    """Exact ones of the shape of x."""
-    return bounded.exact(np.ones(x.shape), x.dtype)
-
-
 def in_any_shape(*forms: Form) -> Callable[[np.random.Generator], Form]:
     """Draws one of `forms` of elementwise functions in a shape of up to three axes; inputs after
     the first have size 1 along some of them.

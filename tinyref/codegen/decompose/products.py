@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tinyref.codegen.decompose.formats import Format, shift_left, shift_right
+from tinyref.codegen.decompose.formats import Format, shift_right
 from tinyref.device import Capabilities
 from tinyref.dtype import DType, dtypes
 from tinyref.uops.build import add, bitcast, both, cast, mul, sub
@@ -85,8 +85,3 @@ def multiply_pairs(x: Pair, y: Pair, form: Format) -> Pair:
     product, error = two_product(x[0], y[0], form)
     cross = add(mul(x[0], y[1]), mul(x[1], y[0]))
     return fast_two_sum(product, add(error, cross))
-
-
-def join_words(high: UOp, low: UOp) -> UOp:
-    """Two uint32 as one uint64."""
-    return add(shift_left(cast(high, dtypes.uint64), 32), cast(low, dtypes.uint64))

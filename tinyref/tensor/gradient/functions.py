@@ -59,7 +59,6 @@ _SLOPES: dict[str, Callable[[Creation, Creation], Creation]] = {
     "atanh": lambda x, y: 1 / ((1 - x) * (1 + x)),
     "erf": lambda x, y: (-(x * x)).exp() * (2 / math.sqrt(math.pi)),
     "expm1": lambda x, y: x.exp(),
-    "log1p": lambda x, y: 1 / (x + 1),
 }
 
 

@@ -134,10 +134,6 @@ class Mathematics(Reduction):
         """e ** x - 1 for x up to 0, accurate near 0, as 2 t / (1 - t) with t = tanh(x / 2)."""
         return self._ruled("expm1", _expm1_by_tanh)
 
-    def _log1p(self) -> Self:
-        """log(1 + x), accurate near 0."""
-        return self._ruled("log1p", log1p)
-
     def lerp(self, end: Self, weight: Self | float) -> Self:
         """self + (end - self) * weight, exactly `end` at weight 1; floats only.
 
