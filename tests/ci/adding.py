@@ -20,8 +20,23 @@ PACKAGES = {
     "tinyref_fuzz": "fuzz",
     "tinyref_conformance": "conformance",
 }
-FILES = ("pyproject.toml", "ci/devices.toml", "ci/matrix.py")
+FILES = ("pyproject.toml", "ci/devices.toml", "ci/matrix.py", "tests/algebra/test_rules.py")
 MAX_PLACES = 4
+
+# What the cases of a query give on a device: raises for one that fails.
+RUN_CASES = """
+from tinyref_spec import catalogue
+from tinyref_spec.case import Profile
+from tinyref_spec.device_under_test import DeviceUnderTest
+
+def run_cases(query, device):
+    cases = catalogue.cases(Profile.FULL, query)
+    under_test = DeviceUnderTest(device)
+    for case in cases:
+        found = case.run(under_test)
+        assert found.passed, (case.id, found)
+    return len(cases)
+"""
 
 
 @dataclass(frozen=True)
@@ -69,7 +84,7 @@ def copied(folder: Path, sample: Sample) -> Path:
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / room / package, folder / room / package, ignore=ignored)
     for name in FILES:
-        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, folder / name)
     for path, change in sample.places.items():
         _write(folder / path, change)

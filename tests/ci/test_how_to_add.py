@@ -2,25 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from adding import MAX_PLACES, Insertion, Sample, copied, is_place, places, run
-
-# What the cases of a query give on a device: raises for one that fails.
-_RUN_CASES = """
-from tinyref_spec import catalogue
-from tinyref_spec.case import Profile
-from tinyref_spec.device_under_test import DeviceUnderTest
-
-def run_cases(query, device):
-    cases = catalogue.cases(Profile.FULL, query)
-    under_test = DeviceUnderTest(device)
-    for case in cases:
-        found = case.run(under_test)
-        assert found.passed, (case.id, found)
-    return len(cases)
-"""
+from adding import MAX_PLACES, RUN_CASES, Insertion, Sample, copied, is_place, places, run
+from samples_of_algebra import DTYPE, OP, RULE
 
 OPT = Sample(
     "An Opt",
@@ -66,7 +53,7 @@ OPT = Sample(
             Insertion("_LANES + _GROUPS + _ORDER", "_BLOCKS + "),
         ),
     },
-    _RUN_CASES
+    RUN_CASES
     + """
 from tinyref.optimise.actions import candidates
 from tinyref.optimise.opt import Opt, OptOp, parse_opts
@@ -177,7 +164,7 @@ class SampleBackend(Backend):
             ),
         ),
     },
-    _RUN_CASES
+    RUN_CASES
     + """
 import sys
 from tinyref import Tensor
@@ -242,7 +229,7 @@ def rows() -> Iterator[Row]:
             Insertion("    yield from features.rows()", "    yield from doubles.rows()\n"),
         ),
     },
-    _RUN_CASES
+    RUN_CASES
     + """
 from tinyref_spec.pages import clauses_page, describe, level_page
 
@@ -256,7 +243,7 @@ assert "| `kernel.sample` | The numbers of an axis and their doubles agree. |" i
 """,
 )
 
-SAMPLES = (OPT, DEVICE, ROW)
+SAMPLES = (OP, RULE, DTYPE, OPT, DEVICE, ROW)
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.title)
@@ -279,9 +266,21 @@ def test_a_sample_works_that_is_written_in_these_places_alone(
 
 
 @pytest.mark.long
-def test_a_sample_with_a_place_left_out_is_seen(tmp_path: Path) -> None:
-    """Without what it does to a plan, an optimisation is no optimisation."""
-    kept = {path: text for path, text in OPT.places.items() if not path.endswith("moves.py")}
-    done = run(copied(tmp_path, Sample(OPT.title, kept, OPT.script)), OPT.script)
+@pytest.mark.parametrize(
+    ("sample", "place", "says"),
+    [
+        (OPT, "tinyref/optimise/moves.py", "BLOCK"),
+        (OP, "tinyref/algebra/op_rows.py", "ABS"),
+        (OP, "spec/tinyref_spec/oracles.py", "ABS"),
+        (RULE, "spec/tinyref_spec/proofs/integer_laws.py", "not enough values to unpack"),
+        (RULE, "tests/algebra/test_rules.py", "test_every_rule_fires_here"),
+        (DTYPE, "spec/tinyref_spec/isa/casts.py", "fp8e3m4"),
+    ],
+)
+def test_a_sample_with_a_place_left_out_is_seen(
+    sample: Sample, place: str, says: str, tmp_path: Path
+) -> None:
+    kept = {path: text for path, text in sample.places.items() if path != place}
+    done = run(copied(tmp_path, replace(sample, places=kept)), sample.script)
     assert done.returncode == 1
-    assert "BLOCK" in done.stderr
+    assert says in done.stderr

@@ -19,67 +19,10 @@ from tinyref_spec.case import Row, Rung
 from tinyref_spec.error_rules import Rule, SameBits, Ulp, ulp_limit
 from tinyref_spec.isa.casts import BITCAST, bitcast_specials, cast_specials
 from tinyref_spec.isa.elementwise import Operation, row_of, vector_row_of
-from tinyref_spec.isa.specials import Special, specials
+from tinyref_spec.isa.specials import ACCEPTED, ALSO, VALUES, Special, specials
 from tinyref_spec.oracles import Expected
 
-NUMBERS = (*dtypes.ints, *dtypes.floats)
-FLOATS = dtypes.floats
-INTEGERS = dtypes.ints
-BITS = (dtypes.bool, *dtypes.ints)
-ORDERED = (dtypes.bool, *dtypes.ints, *dtypes.floats)
-VALUES = dtypes.all
-
-# The types that each operation takes: what the typing of the op table is held against.
-ACCEPTED: dict[str, tuple[DType, ...]] = {
-    "NEG": NUMBERS,
-    "RECIP": FLOATS,
-    "SQRT": FLOATS,
-    "EXP2": FLOATS,
-    "LOG2": FLOATS,
-    "SIN": FLOATS,
-    "TRUNC": FLOATS,
-    "ADD": NUMBERS,
-    "SUB": NUMBERS,
-    "MUL": NUMBERS,
-    "FDIV": FLOATS,
-    "IDIV": INTEGERS,
-    "MOD": INTEGERS,
-    "POW": FLOATS,
-    "MAX": ORDERED,
-    "CMPLT": ORDERED,
-    "CMPNE": ORDERED,
-    "AND": BITS,
-    "OR": BITS,
-    "XOR": BITS,
-    "SHL": INTEGERS,
-    "SHR": INTEGERS,
-    "THREEFRY": (dtypes.uint64,),
-    "WHERE": VALUES,
-    "MULACC": NUMBERS,
-}
 _FAMILIES = {1: "unary", 2: "binary", 3: "ternary"}
-
-# Clauses that a row shows besides its own: `float.` ones on floats, `int.` ones on integers.
-ALSO: dict[str, tuple[str, ...]] = {
-    "ADD": ("float.round", "int.wrap"),
-    "MUL": ("float.round", "int.wrap", "float.subnormal"),
-    "SUB": ("float.round", "int.wrap"),
-    "NEG": ("float.signed_zero", "int.wrap"),
-    "MULACC": ("float.strict",),
-    "IDIV": ("int.no_trap",),
-    "MOD": ("int.no_trap",),
-    "SHL": ("int.no_trap",),
-    "SHR": ("int.no_trap",),
-    "MAX": ("float.nan",),
-    "CMPLT": ("float.nan",),
-    "EXP2": ("float.limits",),
-    "LOG2": ("float.limits",),
-    "SIN": ("float.limits",),
-    "POW": ("float.limits",),
-    "SQRT": ("float.limits", "float.strict"),
-    "RECIP": ("float.limits", "float.strict"),
-    "FDIV": ("float.limits", "float.strict"),
-}
 
 
 def is_strict() -> bool:

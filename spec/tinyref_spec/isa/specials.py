@@ -1,4 +1,4 @@
-"""The special cases of every primitive operation, as literals.
+"""What each primitive operation takes, and its special cases, as literals.
 
 One line is one case: operands, `->`, result. The names are those of `literals.py`: MIN, MAX, BITS
 for integers; inf, nan, LARGEST, SUB and the like for floats. A line whose values the dtype does
@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 
-from tinyref.dtype import DType, Kind
+from tinyref.dtype import DType, Kind, dtypes
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,64 @@ def parse(table: str) -> tuple[Special, ...]:
         found.append(Special(tuple(operands.split()), result.strip()))
     return tuple(found)
 
+
+NUMBERS = (*dtypes.ints, *dtypes.floats)
+FLOATS = dtypes.floats
+INTEGERS = dtypes.ints
+BITS = (dtypes.bool, *dtypes.ints)
+ORDERED = (dtypes.bool, *dtypes.ints, *dtypes.floats)
+VALUES = dtypes.all
+
+# The types that each operation takes: what the typing of the op table is held against.
+ACCEPTED: dict[str, tuple[DType, ...]] = {
+    "NEG": NUMBERS,
+    "RECIP": FLOATS,
+    "SQRT": FLOATS,
+    "EXP2": FLOATS,
+    "LOG2": FLOATS,
+    "SIN": FLOATS,
+    "TRUNC": FLOATS,
+    "ADD": NUMBERS,
+    "SUB": NUMBERS,
+    "MUL": NUMBERS,
+    "FDIV": FLOATS,
+    "IDIV": INTEGERS,
+    "MOD": INTEGERS,
+    "POW": FLOATS,
+    "MAX": ORDERED,
+    "CMPLT": ORDERED,
+    "CMPNE": ORDERED,
+    "AND": BITS,
+    "OR": BITS,
+    "XOR": BITS,
+    "SHL": INTEGERS,
+    "SHR": INTEGERS,
+    "THREEFRY": (dtypes.uint64,),
+    "WHERE": VALUES,
+    "MULACC": NUMBERS,
+}
+
+# Clauses that a row shows besides its own: `float.` ones on floats, `int.` ones on integers.
+ALSO: dict[str, tuple[str, ...]] = {
+    "ADD": ("float.round", "int.wrap"),
+    "MUL": ("float.round", "int.wrap", "float.subnormal"),
+    "SUB": ("float.round", "int.wrap"),
+    "NEG": ("float.signed_zero", "int.wrap"),
+    "MULACC": ("float.strict",),
+    "IDIV": ("int.no_trap",),
+    "MOD": ("int.no_trap",),
+    "SHL": ("int.no_trap",),
+    "SHR": ("int.no_trap",),
+    "MAX": ("float.nan",),
+    "CMPLT": ("float.nan",),
+    "EXP2": ("float.limits",),
+    "LOG2": ("float.limits",),
+    "SIN": ("float.limits",),
+    "POW": ("float.limits",),
+    "SQRT": ("float.limits", "float.strict"),
+    "RECIP": ("float.limits", "float.strict"),
+    "FDIV": ("float.limits", "float.strict"),
+}
 
 SIGNED: dict[str, str] = {
     "NEG": "MIN -> MIN; 0 -> 0; 1 -> -1; -1 -> 1; MAX -> MIN+1; MIN+1 -> MAX",

@@ -1,0 +1,185 @@
+"""An op, a rule and a dtype, written where CONTRIBUTING says."""
+
+from __future__ import annotations
+
+from adding import RUN_CASES, Insertion, Sample
+
+OP = Sample(
+    "An op",
+    {
+        "tinyref/uops/ops.py": (
+            Insertion('    ADD = "ADD"', '    ABS = "ABS"\n'),
+            Insertion("Ops.TRUNC})", "Ops.ABS, "),
+        ),
+        "tinyref/algebra/op_rows.py": (
+            Insertion(
+                "_arithmetic(\n    Ops.ADD,",
+                '_arithmetic(Ops.ABS, types.numbers, "|x|; MIN stays.", same(np.abs), exact=abs)\n',
+            ),
+        ),
+        "spec/tinyref_spec/oracles.py": (
+            Insertion('    "ADD": lambda dtype', '    "ABS": lambda dtype, x: max(x, -x),\n'),
+            Insertion('    "ADD": np.add,', '    "ABS": lambda x: np.copysign(x, 1),\n'),
+        ),
+        "spec/tinyref_spec/isa/specials.py": (
+            Insertion('    "ADD": NUMBERS,', '    "ABS": NUMBERS,\n'),
+            Insertion(
+                "}\n# Division by zero and MIN", '    "ABS": "3 -> 3; -3 -> 3; MIN -> MIN",\n'
+            ),
+            Insertion("}\n\nBOOL: dict", '    "ABS": "3 -> 3; MAX -> MAX",\n'),
+            Insertion("}\n\nTABLES: ", '    "ABS": "-1 -> 1; -0 -> 0; -inf -> inf; nan -> nan",\n'),
+        ),
+    },
+    RUN_CASES
+    + """
+from tinyref.algebra.evaluate import value_of
+from tinyref.algebra.semantics import fold
+from tinyref.algebra.simplify import simplify
+from tinyref.capabilities import OP_NAMES
+from tinyref.device import Device
+from tinyref.dtype import dtypes
+from tinyref.errors import VerifyError
+from tinyref.formats import json_format, text
+from tinyref.uops import build
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Dialect, Ops
+from tinyref.verify import verify
+from tinyref_spec.clauses import clause
+
+def absolute(x):
+    return UOp(Ops.ABS, x.dtype, (x,))
+
+# It computes: each row on the interpreter, and where constants and sizes are computed.
+assert run_cases("isa.unary.abs", "PYTHON") > 50
+assert fold(Ops.ABS, dtypes.int8, [-128]) == -128
+assert value_of(absolute(build.variable("n", -9, 9)), {"n": -7}) == 7
+assert simplify(absolute(build.const(dtypes.float32, -2.5))).arg.value == 2.5
+# It prints and reads back, as text and as JSON.
+node = absolute(build.variable("n", -9, 9))
+assert "ABS index" in text.to_text(node)
+assert text.from_text(text.to_text(node)) is node
+assert json_format.from_json(json_format.to_json(node)) is node
+# It is verified, and refused where its types are wrong.
+verify(Dialect.TENSOR, node)
+try:
+    verify(Dialect.TENSOR, UOp(Ops.ABS, dtypes.bool, (build.const(dtypes.bool, True),)))
+except VerifyError as error:
+    assert "ABS accepts numbers, got bool" in str(error)
+else:
+    raise AssertionError("an ABS of bool is verified")
+# A device may declare it, and the specification says what it is.
+assert "ABS" in OP_NAMES and Device["PYTHON"].capabilities.ops >= {"ABS"}
+assert clause("isa.abs").sentence == "ABS: |x|; MIN stays."
+""",
+)
+
+RULE = Sample(
+    "A rule",
+    {
+        "tinyref/algebra/rules/integer.py": (
+            Insertion(
+                '@rule("bit-same"',
+                '@rule("bit-ones-less", match(Ops.AND, match(Ops.OR, x, y), x), when=integer)\n'
+                "def ones_less(x: UOp) -> UOp:\n"
+                '    """(x | y) & x == x."""\n'
+                "    return x\n\n\n",
+            ),
+        ),
+        "spec/tinyref_spec/proofs/integer_laws.py": (
+            Insertion(
+                '@law("bit-same", over=VALUES)\ndef and_same',
+                '@law("bit-ones-less")\n'
+                "def ones_less(x: UOp, y: UOp) -> Equation:\n"
+                '    """(x | y) & x == x."""\n'
+                "    return Equation(raw(Ops.AND, raw(Ops.OR, x, y), x), x)\n\n\n",
+            ),
+        ),
+        "tests/algebra/test_rules.py": (
+            Insertion(
+                '    ("bit-same", raw(Ops.AND, b, b), b),',
+                '    ("bit-ones-less", raw(Ops.AND, raw(Ops.OR, b, b), b), b),\n',
+            ),
+        ),
+    },
+    """
+import subprocess, sys
+from tinyref.algebra.simplify import ALL_RULES, simplify
+from tinyref.dtype import dtypes
+from tinyref.uops import build
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref_spec.proofs import prover
+from tinyref_spec.proofs.laws import laws_of
+from tinyref_spec.proofs.prover import Answer
+
+# It fires, and its test in the table of nodes runs.
+x, y = (build.variable(name, -100, 100, dtypes.int16) for name in "xy")
+assert simplify(UOp(Ops.AND, x.dtype, (UOp(Ops.OR, x.dtype, (x, y)), x))) is x
+tests = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+only = ["tests/algebra/test_rules.py", "-k", "bit-ones-less or every_rule"]
+done = subprocess.run([*tests, *only], capture_output=True, text=True)
+assert done.returncode == 0 and "3 passed" in done.stdout, done.stdout + done.stderr
+# It says what it holds for, and is proved.
+(rule,) = [rule for rule in ALL_RULES.rules if rule.name == "bit-ones-less"]
+assert (rule.equation, rule.domain.family) == ("(x | y) & x == x.", "integer")
+(law,) = laws_of("bit-ones-less")
+for dtype in law.over:
+    assert prover.prove(law, dtype).answer is Answer.PROVED
+""",
+)
+
+DTYPE = Sample(
+    "A dtype",
+    {
+        "tinyref/dtype.py": (
+            Insertion(
+                '    float16 = DType("float16"',
+                '    fp8e3m4 = DType("fp8e3m4", Kind.FLOAT, 1, 10, 3, 4)\n',
+            ),
+            Insertion("fp8e5m2)\n    floats = ", "fp8e3m4, "),
+            Insertion(
+                "    dtypes.bfloat16: np.dtype(",
+                "    dtypes.fp8e3m4: np.dtype(ml_dtypes.float8_e3m4),\n",
+            ),
+            Insertion(
+                "    dtypes.float16: (dtypes.float32,),",
+                "    dtypes.fp8e3m4: (dtypes.float16, dtypes.bfloat16),\n",
+            ),
+        ),
+        "spec/tinyref_spec/isa/casts.py": (
+            Insertion(
+                '    "float16": """\n        0 -> 0; 1 -> 1; 2049 -> 2048',
+                '    "fp8e3m4": "0 -> 0; 1 -> 1; 15 -> 15; 16 -> inf; -7 -> -7",\n',
+            ),
+            Insertion(
+                '    "float16": """\n        65504 -> 65504; 65519',
+                '    "fp8e3m4": "15.5 -> 15.5; 16 -> inf; 0x1.08p0 -> 1; 0x1p-6 -> SUB",\n',
+            ),
+        ),
+    },
+    RUN_CASES
+    + """
+from tinyref import Tensor, dtypes
+from tinyref.dtype import dtype_from_name, promote
+from tinyref.formats import text
+from tinyref.uops import build
+from tinyref.uops.ops import Dialect
+from tinyref.verify import verify
+
+dtype = dtypes.fp8e3m4
+# Every cast from and to it, on the interpreter and emulated by a compiler.
+for device in ("PYTHON", "CPU"):
+    assert run_cases("isa.cast.fp8e3m4.to_float32", device) > 5
+    assert run_cases("isa.cast.float32.to_fp8e3m4", device) > 5
+    assert run_cases("isa.cast.int16.to_fp8e3m4", device) > 5
+    values = Tensor([1.03, 15.5, 17.0, -0.25], device=device).cast("fp8e3m4").cast("float32")
+    assert values.tolist() == [1.0, 15.5, float("inf"), -0.25]
+assert promote(dtype, dtypes.float16) is dtypes.float16
+# It prints, reads back and is verified.
+node = build.cast(build.const(dtypes.float32, 1.5), dtype)
+assert "CAST fp8e3m4" in text.to_text(node)
+assert text.from_text(text.to_text(node)) is node
+assert dtype_from_name("fp8e3m4x4") is dtype.vec(4)
+verify(Dialect.TENSOR, node)
+""",
+)
