@@ -10,7 +10,7 @@ from tinyref import config, reproduce
 from tinyref_conformance.certificate import surroundings
 from tinyref_conformance.expectations import Expectations, Observed, Phase
 from tinyref_conformance.plan import Plan
-from tinyref_conformance.records import Record
+from tinyref_conformance.records import Outcome, Record
 from tinyref_conformance.report import (
     OPEN_CASE,
     CaseResult,
@@ -19,7 +19,6 @@ from tinyref_conformance.report import (
     repro_command,
     repro_script,
 )
-from tinyref_conformance.runner import Outcome
 from tinyref_conformance.statuses import Status
 from tinyref_conformance.suite import Suite
 from tinyref_spec.case import Case, Row, Rung

@@ -17,8 +17,9 @@ from tinyref_conformance import report as report_files
 from tinyref_conformance.assemble import Assembler
 from tinyref_conformance.plan import Plan, Shard, make_plan
 from tinyref_conformance.progress import Quiet, Reporter
+from tinyref_conformance.records import Outcome
 from tinyref_conformance.report import Report
-from tinyref_conformance.runner import Outcome, Runner, Settings
+from tinyref_conformance.runner import Runner, Settings
 from tinyref_conformance.suite import Suite
 from tinyref_spec.case import Profile
 

@@ -9,16 +9,13 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tinyref.processes import Death, Limits
 from tinyref.service import OpeningError, Service
-from tinyref_conformance.records import Record
+from tinyref_conformance.records import Outcome, Record
 from tinyref_conformance.statuses import Status
 from tinyref_spec.case import Case
-
-if TYPE_CHECKING:
-    from tinyref_conformance.runner import Outcome
 
 # All descriptions of a run together; what is not described then has the command of its case.
 MAX_SECONDS = 120.0

@@ -126,3 +126,31 @@ def _clip_details(details: dict[str, Any]) -> dict[str, Any]:
         if len(text) > MAX_TEXT:
             details[key] = f"{text[:MAX_TEXT]}\n... {len(text) - MAX_TEXT} more characters"
     return details
+
+
+@dataclass
+class Outcome:
+    """All that a run found, before expectations are applied.
+
+    records: the attempts at each case. derived: Skip and Suppressed with their reasons.
+    open_failure: why the device did not open. opened: what it declares.
+    """
+
+    opened: Mapping[str, Any] | None = None
+    open_failure: str = ""
+    records: dict[str, list[Record]] = dataclasses.field(default_factory=dict)
+    derived: dict[str, tuple[Status, str]] = dataclasses.field(default_factory=dict)
+    problems: list[str] = dataclasses.field(default_factory=list)
+    seconds: float = 0.0
+    resumed: int = 0
+
+    def add(self, record: Record) -> bool:
+        """Keeps a record; False for an attempt that is there already."""
+        attempts = self.records.setdefault(record.case, [])
+        if any(known.attempt == record.attempt for known in attempts):
+            return False
+        attempts.append(record)
+        return True
+
+    def has(self, case_id: str, attempt: int) -> bool:
+        return any(known.attempt == attempt for known in self.records.get(case_id, ()))

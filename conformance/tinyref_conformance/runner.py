@@ -6,7 +6,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from tinyref_conformance.certificate import capabilities_from_json
 from tinyref_conformance.describe import describe_deaths
 from tinyref_conformance.ladder import Suppression
 from tinyref_conformance.plan import Plan, PlannedRow
-from tinyref_conformance.records import Record
+from tinyref_conformance.records import Outcome, Record
 from tinyref_conformance.statuses import Status
 from tinyref_conformance.suite import DEFAULT_CATALOGUE
 from tinyref_conformance.workers import Task, WorkerProcess, record_of
@@ -62,34 +62,6 @@ class Settings:
         if self.memory_limit is not None:
             return self.memory_limit
         return usable_memory() // self.workers
-
-
-@dataclass
-class Outcome:
-    """All that a run found, before expectations are applied.
-
-    records: the attempts at each case. derived: Skip and Suppressed with their reasons.
-    open_failure: why the device did not open. opened: what it declares.
-    """
-
-    opened: Mapping[str, Any] | None = None
-    open_failure: str = ""
-    records: dict[str, list[Record]] = field(default_factory=dict)
-    derived: dict[str, tuple[Status, str]] = field(default_factory=dict)
-    problems: list[str] = field(default_factory=list)
-    seconds: float = 0.0
-    resumed: int = 0
-
-    def add(self, record: Record) -> bool:
-        """Keeps a record; False for an attempt that is there already."""
-        attempts = self.records.setdefault(record.case, [])
-        if any(known.attempt == record.attempt for known in attempts):
-            return False
-        attempts.append(record)
-        return True
-
-    def has(self, case_id: str, attempt: int) -> bool:
-        return any(known.attempt == attempt for known in self.records.get(case_id, ()))
 
 
 IsExpected = Callable[[Record], bool]
