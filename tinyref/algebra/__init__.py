@@ -3,11 +3,13 @@
 In: expressions of the IR. Out: equal expressions that cost less, the ranges of their values, and
 values on numpy arrays.
 
-`op_table.py` declares each op once (arity, typing, semantics, range, clause), `semantics.py` has
+`op_rows.py` declares each op once (arity, typing, semantics, range, clause), `semantics.py` has
 its values, `rewrite/` is the engine and `rules/` the named equations that `simplify.py` applies to
 a fixed point; `bounds.py` has value ranges, `linear.py` sums of products with constant factors,
-`symbolic.py` sizes that are expressions of variables, `evaluate.py` the values of expressions.
+`symbolic.py` sizes that are expressions of variables, `sizes.py` their operators, `evaluate.py` the
+values of expressions.
 """
 
-# The rows are declared as soon as anything of the algebra is there.
+# The rows, and what operators of sizes do, are declared as soon as any of the algebra is there.
 from tinyref.algebra import op_rows as op_rows
+from tinyref.algebra import sizes as sizes

@@ -17,7 +17,7 @@ from tinyref.algebra.bounds import bounds
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError, UserTypeError
 from tinyref.uops.build import const
-from tinyref.uops.node import UOp, node_fact, sint, toposort, use_arithmetic
+from tinyref.uops.node import UOp, node_fact, sint, toposort
 from tinyref.uops.ops import Ops
 from tinyref.uops.order import OrderKey, order_key
 from tinyref.uops.payload import ConstArg, VarArg
@@ -198,44 +198,6 @@ def product(values: Iterable[sint]) -> sint:
     for value in values:
         total = total * lift(value)
     return lower(total)
-
-
-def arithmetic(sign: str, left: object, right: object) -> sint:
-    """`left sign right` of sizes, for one of + - * // %; the last two round down.
-
-    Raises `UserError` for what is no size, and for a division by what is below 1, or of what is
-    negative, except where it leaves no remainder: with the values bound now, or for some value.
-    """
-    first, second = (lift(as_size(operand, f"size {sign}")) for operand in (left, right))
-    if sign == "+":
-        return lower(first + second)
-    if sign == "-":
-        return lower(first - second)
-    if sign == "*":
-        return lower(first * second)
-    if lowest(second) < 1 or (isinstance(first, Polynomial) and lowest(first) < 0):
-        return _divide_if_possible(sign, first, second)
-    quotient, rest = split(first, second)
-    return lower(quotient if sign == "//" else rest)
-
-
-use_arithmetic(arithmetic)
-
-
-def _divide_if_possible(sign: str, first: Extent, second: Extent) -> sint:
-    """A division that is possible for some values of the variables: for those bound now."""
-    try:
-        if lowest(second) >= 1:
-            quotient, rest = split(first, second)
-            return lower(quotient if sign == "//" else rest)
-    except Undecided:
-        pass
-    from tinyref.algebra.constraints import divisions, require
-
-    sources = (as_node(lower(first)), as_node(lower(second)))
-    found = UOp(Ops.IDIV if sign == "//" else Ops.MOD, dtypes.index, sources)
-    require(divisions([found], "size"))
-    return normalise(found)
 
 
 # --- bounds -------------------------------------------------------------------------------------

@@ -188,7 +188,7 @@ class UOp:
 
 
 def _no_arithmetic(sign: str, left: object, right: object) -> sint:
-    raise UserError(f"size {sign}: sizes are computed with once tinyref.algebra.symbolic is there")
+    raise UserError(f"size {sign}: sizes are computed with once tinyref.algebra is there")
 
 
 # The algebra of sizes is a room above: it says here what the operators of a node do.
