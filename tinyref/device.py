@@ -425,12 +425,6 @@ def is_ours(module: str) -> bool:
     return module.partition(".")[0] in OWN_PACKAGES
 
 
-def is_misnamed(error: BaseException) -> bool:
-    """Whether a device did not open because no backend is found by its name."""
-    is_missing = isinstance(error.__cause__, ImportError | AttributeError)
-    return isinstance(error, UserError) or (isinstance(error, DeviceError) and is_missing)
-
-
 Device = DeviceRegistry()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=Device.renew_lock)

@@ -124,3 +124,9 @@ def explain_error(error: BaseException) -> str:
         return printable(str(error))
     frames = "".join(traceback.format_tb(error.__traceback__)[-_LAST_FRAMES:])
     return printable(f"{describe_error(error)}\n{frames}".rstrip())
+
+
+def is_misnamed(error: BaseException) -> bool:
+    """Whether a device did not open because no backend is found by its name."""
+    is_missing = isinstance(error.__cause__, ImportError | AttributeError)
+    return isinstance(error, UserError) or (isinstance(error, DeviceError) and is_missing)

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tinyref import config, reproduce
-from tinyref.device import Capabilities, Device, is_misnamed
+from tinyref.device import Capabilities, Device
 from tinyref.dtype import dtypes
-from tinyref.errors import explain_error, printable
-from tinyref.processes import Death, Limits, Message
-from tinyref.service import Answer, Send, Service, serve
+from tinyref.errors import explain_error, is_misnamed, printable
+from tinyref.workers.processes import Death, Limits, Message
+from tinyref.workers.service import Answer, Send, Service, serve
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import pytest
 from running import is_running
 
 from tinyref.errors import UserError
-from tinyref.processes import Pool
+from tinyref.workers.processes import Pool
 from tinyref_conformance import journal as journals
 from tinyref_conformance.records import Record
 from tinyref_conformance.statuses import Status

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tinyref import processes, supervisor
 from tinyref.errors import UserError
 from tinyref.folders import prepare_folder
+from tinyref.workers import processes, supervisor
 from tinyref_conformance import runner
 from tinyref_conformance.conform import Finished
 from tinyref_conformance.report import CaseResult

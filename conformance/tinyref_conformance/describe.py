@@ -11,8 +11,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from tinyref.processes import Death, Limits
-from tinyref.service import OpeningError, Service
+from tinyref.workers.processes import Death, Limits
+from tinyref.workers.service import OpeningError, Service
 from tinyref_conformance.records import Outcome, Record
 from tinyref_conformance.statuses import Status
 from tinyref_spec.case import Case

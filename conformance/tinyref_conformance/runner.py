@@ -13,11 +13,11 @@ from typing import Any
 from tinyref import config
 from tinyref.device import Capabilities
 from tinyref.errors import UserError
-from tinyref.machine import bounded_jobs, usable_memory
-from tinyref.processes import UNLIMITED, Cause, Death, Limits, Pool
 from tinyref.runtimes.identity import differences
-from tinyref.service import FatalError, OpeningError
-from tinyref.supervisor import Supervisor, Tries
+from tinyref.workers.machine import bounded_jobs, usable_memory
+from tinyref.workers.processes import UNLIMITED, Cause, Death, Limits, Pool
+from tinyref.workers.service import FatalError, OpeningError
+from tinyref.workers.supervisor import Supervisor, Tries
 from tinyref_conformance import journal as journals
 from tinyref_conformance.certificate import capabilities_from_json
 from tinyref_conformance.describe import describe_deaths

@@ -19,8 +19,8 @@ from typing import Any
 from tinyref import config
 from tinyref.device import memory
 from tinyref.errors import DeviceError, UserError, VerifyError, explain_error, vendors_error
-from tinyref.processes import Message
-from tinyref.service import Answer, FatalError, Send, serve
+from tinyref.workers.processes import Message
+from tinyref.workers.service import Answer, FatalError, Send, serve
 from tinyref_conformance import journal, records
 from tinyref_conformance.expectations import Phase
 from tinyref_conformance.records import Record

@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from tinyref import supervisor
-from tinyref.processes import Cause, Death, Limits
-from tinyref.supervisor import MAX_TRIES
+from tinyref.workers import supervisor
+from tinyref.workers.processes import Cause, Death, Limits
+from tinyref.workers.supervisor import MAX_TRIES
 from tinyref_conformance.expectations import Phase
 from tinyref_conformance.records import Record
 from tinyref_conformance.statuses import Status

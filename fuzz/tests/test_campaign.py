@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from tinyref import supervisor
 from tinyref.errors import UserError
+from tinyref.workers import supervisor
 from tinyref_fuzz.__main__ import main as lane
 from tinyref_fuzz.campaign import database as databases
 from tinyref_fuzz.campaign.campaign import Campaign, Request, Summary, run

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import tinyref
-from tinyref.processes import Cause, Death
+from tinyref.workers.processes import Cause, Death
 from tinyref_fuzz.judge.deaths import pair_of_death, verdict_of_death
 from tinyref_spec.kernel_case import Pair, Symptom
 

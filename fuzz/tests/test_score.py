@@ -17,7 +17,7 @@ from tinyref.cli.entry import run as tinyref
 from tinyref.cli.fuzz_score import resume_command
 from tinyref.errors import UserError
 from tinyref.probe import Probed
-from tinyref.processes import Cause, Death, Pipes, Pool, WorkerProcess
+from tinyref.workers.processes import Cause, Death, Pipes, Pool, WorkerProcess
 from tinyref_fuzz.mutants import score as scoring
 from tinyref_fuzz.mutants.records import Found, Row, Run, Score, Subject, Total, totals
 from tinyref_fuzz.mutants.score import Scoring, Settings, describe, read_score, write_score

@@ -12,7 +12,7 @@ import pytest
 
 from tinyref.cli import devices
 from tinyref.cli.entry import run
-from tinyref.processes import start_process
+from tinyref.workers.processes import start_process
 
 COMMAND = [sys.executable, "-m", "tinyref.cli"]
 

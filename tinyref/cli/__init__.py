@@ -34,7 +34,7 @@ def _run_attached(arguments: Sequence[str]) -> int:
     import sys
 
     from tinyref.cli.entry import EXIT_FAILURES
-    from tinyref.processes import run_attached
+    from tinyref.workers.processes import run_attached
 
     # A backend named by its path may lie in the folder where its author works, not yet installed.
     if os.getcwd() not in sys.path:

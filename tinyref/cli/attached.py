@@ -8,7 +8,7 @@ ends the process ends it without that, so it cannot pass for a command that went
 
 from __future__ import annotations
 
-from tinyref.processes import Channel
+from tinyref.workers.processes import Channel
 
 
 def main() -> None:

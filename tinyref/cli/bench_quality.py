@@ -28,11 +28,11 @@ from tinyref.device import Device
 from tinyref.engine.estimate import estimate
 from tinyref.errors import UserError
 from tinyref.lazy.buffers import buffer_of
-from tinyref.processes import python_command
 from tinyref.runtimes.host_threads import available_cores
 from tinyref.runtimes.kernel import compile_ast
 from tinyref.schedule import schedule
 from tinyref.tensor import Tensor
+from tinyref.workers.processes import python_command
 
 ROWS, COLUMNS = 4096, 4096
 ELEMENTS = ROWS * COLUMNS

@@ -22,9 +22,9 @@ from tinyref import __version__
 from tinyref.config import Context
 from tinyref.device import Device
 from tinyref.errors import TinyrefError, UserError
-from tinyref.machine import usable_cores
 from tinyref.probe import probe
-from tinyref.processes import python_command
+from tinyref.workers.machine import usable_cores
+from tinyref.workers.processes import python_command
 
 MATMUL = 64
 SIN = 256

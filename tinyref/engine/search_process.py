@@ -22,11 +22,11 @@ from tinyref.dtype import DType, PtrDType, numpy_dtype
 from tinyref.errors import DeviceError, UserError, describe_error
 from tinyref.formats.json_format import from_json, to_json
 from tinyref.optimise.opt import Opt, opts_text, parse_opts
-from tinyref.processes import Death, Limits, Message, WorkerProcess
 from tinyref.runtimes.kernel import Kernel, compile_program
-from tinyref.service import Answer, OpeningError, Send, Service, serve
 from tinyref.uops.node import UOp
 from tinyref.uops.payload import SlotArg, VarArg
+from tinyref.workers.processes import Death, Limits, Message, WorkerProcess
+from tinyref.workers.service import Answer, OpeningError, Send, Service, serve
 
 # A candidate is launched until it has run so often or so long; the fastest launch counts.
 LAUNCHES = 10

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 
 from tinyref import config
-from tinyref.machine import usable_cores
+from tinyref.workers.machine import usable_cores
 
 # For kernels' scratch memory: what a C library gives a thread may be as little as 128 KB.
 STACK_BYTES = 8 * 2**20

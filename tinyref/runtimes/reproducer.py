@@ -16,11 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tinyref.errors import TinyrefError
-from tinyref.processes import describe_exit
 from tinyref.runtimes.kernel import forget_kernels
 from tinyref.runtimes.red_zones import POISONS
 from tinyref.runtimes.trace import first_difference, ulps_apart, values_of
 from tinyref.uops.program import Program
+from tinyref.workers.processes import describe_exit
 
 Array = npt.NDArray[Any]
 

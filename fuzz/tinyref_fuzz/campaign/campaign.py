@@ -13,8 +13,8 @@ from typing import Any
 
 from tinyref.errors import UserError
 from tinyref.folders import prepare_folder
-from tinyref.machine import bounded_jobs
 from tinyref.runtimes.identity import differences, settings_of
+from tinyref.workers.machine import bounded_jobs
 from tinyref_fuzz.campaign.cases import DEFAULT_POLICY, Guide, code_version, known_rules
 from tinyref_fuzz.campaign.database import (
     NAME,

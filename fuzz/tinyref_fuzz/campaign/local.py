@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from tinyref import config, supervisor
+from tinyref import config
 from tinyref.errors import UserError
-from tinyref.machine import usable_memory
-from tinyref.processes import UNLIMITED, Cause, Death, Limits, Message, Pool
 from tinyref.runtimes.identity import differences
-from tinyref.service import FatalError, OpeningError
-from tinyref.supervisor import Supervisor, Tries
+from tinyref.workers import supervisor
+from tinyref.workers.machine import usable_memory
+from tinyref.workers.processes import UNLIMITED, Cause, Death, Limits, Message, Pool
+from tinyref.workers.service import FatalError, OpeningError
+from tinyref.workers.supervisor import Supervisor, Tries
 from tinyref_fuzz.campaign.cases import CaseResult
 from tinyref_fuzz.campaign.examination import unexamined
 from tinyref_fuzz.campaign.task import CampaignError, Done, Examination, Executor, Setup, Task

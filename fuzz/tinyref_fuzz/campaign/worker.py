@@ -8,9 +8,9 @@ It says which case it begins before it begins it, so a death is pinned to one ca
 from __future__ import annotations
 
 from tinyref.device import Device
-from tinyref.processes import Message
 from tinyref.runtimes.identity import identity
-from tinyref.service import Answer, FatalError, Send, serve
+from tinyref.workers.processes import Message
+from tinyref.workers.service import Answer, FatalError, Send, serve
 from tinyref_fuzz.campaign.cases import code_version, kernels_for, result_of
 from tinyref_fuzz.campaign.examination import examined
 from tinyref_fuzz.campaign.task import Setup, Task

@@ -16,10 +16,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tinyref.errors import UserError, explain_error
-from tinyref.machine import usable_memory
 from tinyref.optimise.opt import opts_text, parse_opts
-from tinyref.processes import Death, Limits, Message
-from tinyref.service import Answer, OpeningError, Send, Service, serve
+from tinyref.workers.machine import usable_memory
+from tinyref.workers.processes import Death, Limits, Message
+from tinyref.workers.service import Answer, OpeningError, Send, Service, serve
 from tinyref_fuzz.findings.examine import Finding, blame_of_pair, blame_or_pair, examine
 from tinyref_fuzz.findings.reproducer import reproducer
 from tinyref_fuzz.findings.show import outline, side_by_side

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import tinyref
-from tinyref.processes import Cause, Death
+from tinyref.workers.processes import Cause, Death
 from tinyref_spec.kernel_case import Pair, Symptom, Verdict
 
 # What an examination may take beyond its own limit, which it checks between its steps.

@@ -14,8 +14,8 @@ from typing import Any
 from tinyref.errors import UserError
 from tinyref.folders import prepare_folder, set_aside
 from tinyref.probe import probe
-from tinyref.processes import Cause, Death, Limits, Message, Pool, WorkerProcess
 from tinyref.runtimes.identity import differences, surroundings
+from tinyref.workers.processes import Cause, Death, Limits, Message, Pool, WorkerProcess
 from tinyref_fuzz.judge.deaths import SYMPTOMS
 from tinyref_fuzz.mutants.records import SCHEMA, VERSION, Found, Row, Run, Score, Subject
 from tinyref_fuzz.mutants.subjects import subjects

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tinyref.processes import Channel
+from tinyref.workers.processes import Channel
 from tinyref_fuzz.mutants.catalogue import MUTANTS
 from tinyref_fuzz.mutants.mutant import MutantError, Reached, switch_on
 

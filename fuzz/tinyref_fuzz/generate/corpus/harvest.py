@@ -18,11 +18,11 @@ from tinyref.dtype import PtrDType
 from tinyref.engine.watch import watching
 from tinyref.errors import TinyrefError, UserError
 from tinyref.lazy.shards import Place
-from tinyref.processes import Channel, run_attached
 from tinyref.runtimes.kernel import Kernel
 from tinyref.schedule import CopyItem, Schedule
 from tinyref.uops.node import UOp
 from tinyref.uops.payload import SlotArg
+from tinyref.workers.processes import Channel, run_attached
 from tinyref_fuzz.generate.corpus.collection import (
     Harvested,
     check,

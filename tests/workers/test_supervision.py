@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from tinyref import supervisor
-from tinyref.processes import Cause, Death, Limits, Message, Pool
-from tinyref.service import FatalError, OpeningError, Service
-from tinyref.supervisor import Supervisor, Tries, WorkerProcess
+from tinyref.workers import supervisor
+from tinyref.workers.processes import Cause, Death, Limits, Message, Pool
+from tinyref.workers.service import FatalError, OpeningError, Service
+from tinyref.workers.supervisor import Supervisor, Tries, WorkerProcess
 
 PROGRAM = """
 import os, signal, time
 from pathlib import Path
-from tinyref.service import FatalError, serve
+from tinyref.workers.service import FatalError, serve
 starts = Path(__file__).with_name("starts")
 with starts.open("a") as file:
     file.write("x")

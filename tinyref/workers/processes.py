@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
 from tinyref.errors import printable
-from tinyref.machine import memory_kills
-from tinyref.messages import EXIT_ORPHANED, Channel, Message, Reader, frame
+from tinyref.workers.machine import memory_kills
+from tinyref.workers.messages import EXIT_ORPHANED, Channel, Message, Reader, frame
 
 __all__ = ["Channel", "Death", "Limits", "Message", "Pool", "WorkerProcess", "python_command"]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tinyref import machine
+from tinyref.workers import machine
 
 GIB = 1 << 30
 

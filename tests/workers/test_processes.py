@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from running import is_running
 
-from tinyref import processes
-from tinyref.messages import Reader, frame
-from tinyref.processes import Cause, Death, Limits, Pool, WorkerProcess
+from tinyref.workers import processes
+from tinyref.workers.messages import Reader, frame
+from tinyref.workers.processes import Cause, Death, Limits, Pool, WorkerProcess
 
 LEAVES = """
 import os, subprocess, sys, time
-from tinyref.processes import Channel
+from tinyref.workers.processes import Channel
 channel = Channel()
 child = subprocess.Popen(["sleep", "1000"])
 channel.send({"child": child.pid})
@@ -27,7 +27,7 @@ os._exit(7)
 
 CHATTERS = """
 import os
-from tinyref.processes import Channel
+from tinyref.workers.processes import Channel
 os.write(1, b"Welcome to the driver\\n\\xff\\x00\\n7\\n")
 os.write(1, b'{\\"ready\\": false}\\n')
 channel = Channel()
@@ -40,7 +40,7 @@ while True:
 
 MEDDLES = """
 import os, sys, time
-from tinyref.processes import Channel
+from tinyref.workers.processes import Channel
 channel = Channel()
 for pipe in range(3, 64):
     try:
@@ -127,7 +127,7 @@ def test_a_worker_over_its_limits_ends_and_a_hang_leaves_its_stack(pool, limits,
 
 DEAF = """
 import signal, time
-from tinyref.processes import Channel
+from tinyref.workers.processes import Channel
 channel = Channel()
 signal.signal(signal.SIGABRT, signal.SIG_IGN)
 channel.send({"ready": True})

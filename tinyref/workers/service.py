@@ -11,9 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, NoReturn, Self
 
 from tinyref import config
-from tinyref.device import is_misnamed
-from tinyref.errors import explain_error
-from tinyref.processes import Cause, Channel, Death, Limits, Message, Pool, WorkerProcess
+from tinyref.errors import explain_error, is_misnamed
+from tinyref.workers.processes import Cause, Channel, Death, Limits, Message, Pool, WorkerProcess
 
 TICK_SECONDS = 0.2
 # A code that programs hardly choose for themselves.

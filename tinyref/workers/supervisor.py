@@ -13,9 +13,9 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from tinyref import processes
-from tinyref.processes import UNLIMITED, Cause, Death, Limits, Message, Pool
-from tinyref.service import FatalError, OpeningError
+from tinyref.workers import processes
+from tinyref.workers.processes import UNLIMITED, Cause, Death, Limits, Message, Pool
+from tinyref.workers.service import FatalError, OpeningError
 
 # Workers in a row that die as they open the device: at the start of a run, and later on.
 MAX_FIRST_DEATHS = 3
