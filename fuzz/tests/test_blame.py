@@ -20,7 +20,7 @@ from tinyref.uops.node import UOp, substitute
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import AxisKind, ReduceArg
 from tinyref_fuzz.blame.find import find_blame
-from tinyref_fuzz.blame.firings import first_misjudged
+from tinyref_fuzz.blame.firings import first_wrong_fact
 from tinyref_fuzz.blame.rules import needed_without
 from tinyref_fuzz.blame.samples import Samples
 from tinyref_spec.kernel_case import Blame, Case, Equivalent, Pair, Symptom, Verdict
@@ -170,7 +170,7 @@ def test_a_wrong_value_range_is_named_and_not_the_rule_that_believes_it(monkeypa
     wrong = replace(OP_TABLE[Ops.MOD], value_range=lambda node, sources: (0, 1))
     monkeypatch.setitem(OP_TABLE, Ops.MOD, wrong)
     counter = build.counter(977, 7, AxisKind.LOOP)
-    found = first_misjudged([build.add(build.mod(counter, 131), 5)], Samples({}, {}))
+    found = first_wrong_fact([build.add(build.mod(counter, 131), 5)], Samples({}, {}))
     assert found is not None
     assert (found.cause, "range from 0 to 1" in found.detail) == ("bounds", True)
 

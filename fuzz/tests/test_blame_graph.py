@@ -20,11 +20,11 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import Dialect, Ops
 from tinyref.uops.payload import AxisKind
 from tinyref.verify import verify
-from tinyref_fuzz.blame.firings import first_misjudged, first_wrong, recorded
+from tinyref_fuzz.blame.firings import first_wrong, first_wrong_fact, record_firings
 from tinyref_fuzz.blame.graph import evaluate_graph
 from tinyref_fuzz.blame.order import naive_program, run_graph
 from tinyref_fuzz.blame.samples import Samples
-from tinyref_fuzz.generate.optimisations import cramped, random_opts, settled
+from tinyref_fuzz.generate.optimisations import random_opts, with_fixed_threads, with_small_limits
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_spec.kernel_case import Symptom
 from tinyref_spec.kernels.corpus import corpus_kernels
@@ -33,8 +33,8 @@ KERNELS = corpus_kernels()
 PYTHON = Device["PYTHON"].capabilities
 CAPABILITIES = {
     "PYTHON": PYTHON,
-    "CPU": settled(Device["CPU"].capabilities),
-    "cramped": cramped(PYTHON),
+    "CPU": with_fixed_threads(Device["CPU"].capabilities),
+    "cramped": with_small_limits(PYTHON),
     "core": Device["tinyref_fuzz.judge.devices:Core"].capabilities,
 }
 # A device runs the kernels of types that it has or emulates; matrices take long where it emulates.
@@ -93,10 +93,10 @@ def test_no_rule_range_or_form_of_the_healthy_compiler_is_wrong(name, where):
     kernel = KERNELS[name]
     buffers = dict(enumerate(kernel.buffers()))
     given = {}
-    firings = recorded(lambda: given.update(compiled(name, where)))
+    firings = record_firings(lambda: given.update(compiled(name, where)))
     assert first_wrong(firings, buffers, kernel.bindings) is None
     roots = [given[stage] for stage in (*GRAPHS, *LINEAR)]
-    assert first_misjudged(roots, Samples(buffers, kernel.bindings)) is None
+    assert first_wrong_fact(roots, Samples(buffers, kernel.bindings)) is None
 
 
 # --- planted faults -------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from tinyref.workers import supervisor
 from tinyref_fuzz.__main__ import main as lane
 from tinyref_fuzz.campaign import database as databases
 from tinyref_fuzz.campaign.campaign import Campaign, Request, Summary, run
-from tinyref_fuzz.campaign.cases import Guide, case_at, code_version, judged
+from tinyref_fuzz.campaign.cases import Guide, case_at, code_version, judge_cases
 from tinyref_fuzz.campaign.database import NAME, Database
 from tinyref_fuzz.campaign.progress import Quiet
 from tinyref_fuzz.campaign.report import exit_code, text
@@ -82,7 +82,7 @@ def faulty_numbers() -> list[int]:
     """The cases that have a chosen program, by an exception that the judge catches, in process."""
     sys.path.insert(0, str(HERE))
     try:
-        stream = islice(judged("campaign_devices:Raising", SEED, "small"), KERNELS)
+        stream = islice(judge_cases("campaign_devices:Raising", SEED, "small"), KERNELS)
         return [number for number, _, verdict, _ in stream if not verdict.agrees]
     finally:
         sys.path.remove(str(HERE))
@@ -436,7 +436,7 @@ def test_more_kernels_of_the_same_campaign(tmp_path: Path):
 def test_a_full_disk_ends_the_campaign_and_keeps_what_was_stored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    connected = databases._connected
+    connected = databases._connect
     (tmp_path / "empty").mkdir()
     empty = Database.create(tmp_path / "empty", {"seed": 1})
     (pages,) = empty._connection.execute("pragma page_count").fetchone()
@@ -447,7 +447,7 @@ def test_a_full_disk_ends_the_campaign_and_keeps_what_was_stored(
         connection.execute(f"pragma max_page_count = {pages + 12}")
         return connection
 
-    monkeypatch.setattr(databases, "_connected", small)
+    monkeypatch.setattr(databases, "_connect", small)
     monkeypatch.setattr("tinyref_fuzz.campaign.plan.CHUNK", 2)
     summary = campaign(tmp_path, "Raising", kernels=200, policy="small", jobs=1)
     assert "database or disk is full" in summary.incomplete

@@ -19,7 +19,7 @@ from tinyref.errors import UserError
 from tinyref_fuzz.campaign import cluster as clusters
 from tinyref_fuzz.campaign import local
 from tinyref_fuzz.campaign.campaign import Request, Summary, run
-from tinyref_fuzz.campaign.cases import CaseResult, judged
+from tinyref_fuzz.campaign.cases import CaseResult, judge_cases
 from tinyref_fuzz.campaign.database import Database
 from tinyref_fuzz.campaign.report import exit_code
 from tinyref_fuzz.campaign.task import CampaignError, Done, Setup, Task
@@ -113,7 +113,7 @@ def test_only_cases_that_alone_end_machines_are_pinned(tmp_path: Path, cluster: 
 
 def first_faulty(seed: int) -> tuple[int, int]:
     """The seed, and the first of its cases that faulty devices choose."""
-    stream = judged("campaign_devices:Raising", seed, "small")
+    stream = judge_cases("campaign_devices:Raising", seed, "small")
     return seed, next(number for number, _, verdict, _ in stream if not verdict.agrees)
 
 

@@ -14,7 +14,7 @@ from tinyref.optimise.opt import Opt, OptOp
 from tinyref_fuzz.campaign.cases import (
     CaseResult,
     code_version,
-    judged,
+    judge_cases,
     pairs_of,
     result_of,
     tape_seed,
@@ -115,7 +115,7 @@ def test_what_goes_between_processes_comes_back_equal():
 
 @pytest.mark.long
 def test_the_numbered_cases_are_those_that_workers_judge():
-    found = list(islice(judged("PYTHON", 3, "small", start=5), 3))
+    found = list(islice(judge_cases("PYTHON", 3, "small", start=5), 3))
     assert [number for number, _, _, _ in found] == [5, 6, 7]
     assert [verdict.agrees for _, _, verdict, _ in found] == [True] * 3
     again = result_of(judge_of("PYTHON"), 3, 6, "small")

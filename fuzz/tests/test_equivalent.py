@@ -29,9 +29,9 @@ from tinyref_fuzz.generate.equivalent import (
     axes,
     equivalents,
     reduces,
-    transformed,
+    transform,
 )
-from tinyref_fuzz.generate.equivalent.moving import moved_everywhere
+from tinyref_fuzz.generate.equivalent.moving import move_all_views
 from tinyref_fuzz.generate.equivalent.transformation import of_node
 from tinyref_fuzz.generate.generate import generate
 from tinyref_fuzz.generate.policies import DTYPES, FORMS, POLICIES
@@ -103,7 +103,7 @@ def named(name: str) -> Subject:
 
 def broken_by(name: str, subject: Subject, seed: int) -> str | None:
     """What a transformation did to the value of a kernel: "" is nothing, None where it fits not."""
-    new = transformed(subject.ast, name, Tape(seed=seed), capabilities=PYTHON)
+    new = transform(subject.ast, name, Tape(seed=seed), capabilities=PYTHON)
     if new is None:
         return None
     verify(Dialect.AST, new)
@@ -165,7 +165,7 @@ def test_interpreter_and_cpu_keep_the_value(name):
     # Another transformation begins at another kernel, so that all of them are seen.
     start = NAMES.index(name) * 7 % len(SUBJECTS)
     for subject in (*SUBJECTS[start:], *SUBJECTS[:start]):
-        new = transformed(subject.ast, name, Tape(seed=start), capabilities=PYTHON)
+        new = transform(subject.ast, name, Tape(seed=start), capabilities=PYTHON)
         if new is None:
             continue
         arrays = [content.copy() for content in subject.contents]
@@ -238,7 +238,7 @@ def test_only_supported_types_are_used():
 def test_rounding_floats_are_not_reordered():
     case = named("sum-float32")
     for name, transformation in TRANSFORMATIONS.items():
-        new = transformed(case.ast, name, Tape(seed=1), exact_floats=False)
+        new = transform(case.ast, name, Tape(seed=1), exact_floats=False)
         if transformation.domain is Domain.EXACT:
             assert new is None, name
 
@@ -283,7 +283,7 @@ def padded_with_zeros(node, draw):
     bounds = [(0, 1) if axis == found[0] else (0, 0) for axis in range(8)]
     return node.replace(
         src=(
-            reduces.moved(
+            reduces.move_views(
                 node.src[0], lambda tracker: tracker.pad(bounds[: len(tracker.shape)]), found[0]
             ),
         )
@@ -296,7 +296,7 @@ def halves_that_overlap(node, draw):
         return None
     axis, size = found
     parts = [
-        reduces.moved(node.src[0], lambda t, b=b, e=e: reduces.cut(t, axis, b, e), axis)
+        reduces.move_views(node.src[0], lambda t, b=b, e=e: reduces.cut_axis(t, axis, b, e), axis)
         for b, e in ((0, size // 2 + 1), (size // 2, size))
     ]
     sums = [node.replace(src=(part,)) for part in parts]
@@ -358,7 +358,7 @@ def loads_alone_flipped(sink, draw):
 def reduced_axes_not_renamed(sink, draw):
     if not any(isinstance(node.arg, ReduceArg) for node in sink.toposort()):
         return None
-    return moved_everywhere(
+    return move_all_views(
         sink, lambda tracker: tracker.permute(range(len(tracker.shape))[::-1]), lambda axes: axes
     )
 
@@ -375,7 +375,7 @@ def reduced_axis_padded(sink, draw):
             return tracker
         return tracker.pad(axes.along(len(tracker.shape), axis, 0, 1))
 
-    return moved_everywhere(sink, pad, lambda found: found)
+    return move_all_views(sink, pad, lambda found: found)
 
 
 MUTANTS = {

@@ -40,7 +40,7 @@ def shown(movement: Movement, shape: tuple[int, ...], seed: int) -> np.ndarray:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_what_is_blanked_leaves_the_others_where_they_were(seed: int) -> None:
-    found = shown(views.blanked, (4, 7), seed)
+    found = shown(views.blank_ends, (4, 7), seed)
     places = np.arange(28).reshape(4, 7)
     assert np.array_equal(found[found >= 0], places[found >= 0])
     # One axis alone has no elements at its ends, which may be all of it.
@@ -49,12 +49,12 @@ def test_what_is_blanked_leaves_the_others_where_they_were(seed: int) -> None:
 
 
 def test_blanks_are_drawn() -> None:
-    assert any((shown(views.blanked, (6,), seed) < 0).any() for seed in range(8))
+    assert any((shown(views.blank_ends, (6,), seed) < 0).any() for seed in range(8))
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_what_overlaps_begins_anew_after_a_period(seed: int) -> None:
-    found = shown(views.overlapped, (9,), seed)
+    found = shown(views.overlap, (9,), seed)
     inside = found[found >= 0]
     period = int(inside.max()) + 1
     assert np.array_equal(inside, np.arange(inside.size) % period)
@@ -67,7 +67,7 @@ def test_periods_are_drawn_that_are_one_short() -> None:
     """The last element of all is the first one again: where a bound that is off by one shows."""
     periods = []
     for seed in range(40):
-        inside = shown(views.overlapped, (9,), seed)
+        inside = shown(views.overlap, (9,), seed)
         inside = inside[inside >= 0]
         periods.append(inside.size - 1 == inside.max() + 1)
     assert any(periods)
@@ -75,7 +75,7 @@ def test_periods_are_drawn_that_are_one_short() -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_what_is_sampled_steps_through_a_row_beyond_32_bits(seed: int) -> None:
-    tracker = views.sampled(Tape(seed=seed), (5,), ShapeTracker.from_shape)
+    tracker = views.sample(Tape(seed=seed), (5,), ShapeTracker.from_shape)
     sizes = [size for view in tracker.views for size in view.shape]
     assert tracker.shape == (5,)
     assert max(sizes) > 1_000_000_000

@@ -22,14 +22,14 @@ from tinyref_fuzz.generate.corpus.collection import (
     SHIPPED,
     Harvested,
     collection_text,
-    harvested,
     kernels_from_json,
     kernels_to_json,
     load_collection,
+    load_harvested,
     structure_of,
     work_of,
 )
-from tinyref_fuzz.generate.corpus.harvest import MAX_WORK, case_of, chosen, harvest
+from tinyref_fuzz.generate.corpus.harvest import MAX_WORK, case_of, choose_kernels, harvest
 from tinyref_fuzz.generate.generate import generate
 from tinyref_fuzz.generate.policies import POLICIES
 from tinyref_fuzz.generate.tape import Tape
@@ -39,7 +39,7 @@ from tinyref_spec.kernel_case.document import record_from_json, record_to_json
 from tinyref_spec.kernels.corpus import check
 
 PYTHON = Device["PYTHON"].capabilities
-KERNELS = harvested()
+KERNELS = load_harvested()
 FILE = SHIPPED / "models.json"
 
 
@@ -217,7 +217,7 @@ def test_a_collection_comes_back():
     assert [each.ast for each in kernels_from_json(kernels_to_json("models", kernels))] == [
         kernel.ast for kernel in kernels
     ]
-    assert len(chosen(kernels + kernels)) == 3
+    assert len(choose_kernels(kernels + kernels)) == 3
 
 
 def changed(**members) -> dict:

@@ -17,7 +17,7 @@ from tinyref.cli.entry import run
 from tinyref.device import Capabilities
 from tinyref.errors import UserError
 from tinyref.runtimes.python import TextBackend
-from tinyref_fuzz.campaign.cases import judged
+from tinyref_fuzz.campaign.cases import judge_cases
 from tinyref_fuzz.findings import isolated as apart
 from tinyref_fuzz.findings.folder import problems_of
 from tinyref_fuzz.findings.isolated import IsolatedJudge, judge_isolated
@@ -43,7 +43,7 @@ def _devices_are_found_by_processes(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def case() -> Case:
     """The first with a program that the faulty devices choose."""
-    stream = judged("campaign_devices:Raising", 11, "small")
+    stream = judge_cases("campaign_devices:Raising", 11, "small")
     return next(case for _, case, verdict, _ in stream if not verdict.agrees)
 
 

@@ -212,7 +212,7 @@ ORDERS = (
 
 @pytest.mark.parametrize(("matters", "symptom", "words"), ORDERS, ids=[row[2] for row in ORDERS])
 def test_what_a_run_must_not_depend_on_is_named(matters, symptom, words, monkeypatch):
-    healthy = judging.interpreted
+    healthy = judging.interpret
     first = []
 
     def dependent(program, memory, bindings, backward=False):
@@ -222,7 +222,7 @@ def test_what_a_run_must_not_depend_on_is_named(matters, symptom, words, monkeyp
             results[0][3] += 1
         return results
 
-    monkeypatch.setattr(judging, "interpreted", dependent)
+    monkeypatch.setattr(judging, "interpret", dependent)
     # On the interpreter as a device the first run is of the text of the program.
     verdict = judge(case_of("multiply-add-int32", "UPCAST(0, 2)"), "CPU", True)
     assert (verdict.pair, verdict.symptom) == (Pair.PLAIN, symptom)

@@ -92,7 +92,7 @@ def test_race_mutants_are_those_of_barriers_and_of_orders_between_work_items():
 def problem_of(mutant: Mutant) -> str:
     source = source_of(mutant)
     try:
-        edited, line = mutant.edited(source)
+        edited, line = mutant.edit(source)
     except MutantError as error:
         return str(error)
     if edited.splitlines()[line - 1] == source.splitlines()[line - 1]:
@@ -114,7 +114,7 @@ def test_every_edit_fits_the_source_and_changes_what_it_means():
 @pytest.mark.parametrize("name", MUTANTS)
 def test_every_edit_is_python(name):
     mutant = MUTANTS[name]
-    ast.parse(mutant.edited(source_of(mutant))[0])
+    ast.parse(mutant.edit(source_of(mutant))[0])
 
 
 def is_filled(mutant: Mutant) -> bool:
@@ -165,26 +165,26 @@ def test_a_mutated_compiler_is_imported_and_can_be_told(name):
 
 def test_an_edit_of_text_that_is_gone_is_refused():
     with pytest.raises(MutantError, match="stands 0 times"):
-        replace(ANY, old="no such text anywhere").edited(source_of(ANY))
+        replace(ANY, old="no such text anywhere").edit(source_of(ANY))
 
 
 def test_an_edit_of_text_that_stands_twice_is_refused():
     with pytest.raises(MutantError, match="stands 2 times"):
-        replace(ANY, old="x = 1").edited("x = 1\nx = 1\n")
+        replace(ANY, old="x = 1").edit("x = 1\nx = 1\n")
 
 
 def test_an_edit_that_changes_nothing_is_refused():
     with pytest.raises(MutantError, match="accepted is a text"):
-        replace(ANY, new=ANY.old).edited(source_of(ANY))
+        replace(ANY, new=ANY.old).edit(source_of(ANY))
 
 
 def test_the_line_of_an_edit_is_the_first_that_differs():
     mutant = replace(ANY, old="b\nc\n", new="b\nd\n")
-    assert mutant.edited("a\nb\nc\n") == ("a\nb\nd\n", 3)
+    assert mutant.edit("a\nb\nc\n") == ("a\nb\nd\n", 3)
     mutant = replace(ANY, old="b", new="b\nmore")
-    assert mutant.edited("a\nb\nc\n") == ("a\nb\nmore\nc\n", 3)
+    assert mutant.edit("a\nb\nc\n") == ("a\nb\nmore\nc\n", 3)
     mutant = replace(ANY, old="b", new="b + 1")
-    assert mutant.edited("a\nb\nc\n") == ("a\nb + 1\nc\n", 2)
+    assert mutant.edit("a\nb\nc\n") == ("a\nb + 1\nc\n", 2)
 
 
 def test_a_mutant_comes_too_late_where_its_module_is_imported():

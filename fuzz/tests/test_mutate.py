@@ -23,7 +23,7 @@ from tinyref.verify import verify
 from tinyref_fuzz.generate import mutate, turns
 from tinyref_fuzz.generate.exactness import is_exact
 from tinyref_fuzz.generate.generate import generate
-from tinyref_fuzz.generate.optimisations import legal_part, settled
+from tinyref_fuzz.generate.optimisations import legal_part, with_fixed_threads
 from tinyref_fuzz.generate.policies import POLICIES
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_spec.kernel_case import Case, Mode
@@ -45,7 +45,7 @@ def chain(seed: int, length: int = 4) -> Iterator[Case]:
         case = generate(tape, PYTHON, POLICY)
     for _ in range(length):
         yield case
-        case = mutate.mutated(case, tape, PYTHON, POLICY)
+        case = mutate.mutate_case(case, tape, PYTHON, POLICY)
 
 
 @pytest.mark.parametrize("first", range(0, 40, 10))
@@ -54,7 +54,7 @@ def test_chains_of_mutations_stay_valid(first):
         for case in chain(seed):
             verify(Dialect.AST, case.ast)
             evaluate(case.ast, dict(enumerate(case.buffers)), case.bindings)
-            plan = Plan.of(case.ast, settled(PYTHON))
+            plan = Plan.of(case.ast, with_fixed_threads(PYTHON))
             for opts in case.opts:
                 plan.apply_all(opts)
             for node in case.ast.toposort():
@@ -69,8 +69,8 @@ def test_a_tape_replays_a_mutation():
     case = Case(kernel.ast, kernel.buffers())
     for seed in range(10):
         tape = Tape(seed=seed)
-        first = mutate.mutated(case, tape, PYTHON, POLICY)
-        again = mutate.mutated(case, Tape(choices=tape.choices), PYTHON, POLICY)
+        first = mutate.mutate_case(case, tape, PYTHON, POLICY)
+        again = mutate.mutate_case(case, Tape(choices=tape.choices), PYTHON, POLICY)
         assert first.ast is again.ast
         assert first.opts == again.opts
         assert [b.tobytes() for b in first.buffers] == [b.tobytes() for b in again.buffers]

@@ -19,9 +19,14 @@ from tinyref.optimise.plan import Plan
 from tinyref.runtimes.kernel import compile_program
 from tinyref.uops import build
 from tinyref_fuzz.generate.candidates import is_small
-from tinyref_fuzz.generate.optimisations import THREADS, cramped, random_opts, settled
+from tinyref_fuzz.generate.optimisations import (
+    THREADS,
+    random_opts,
+    with_fixed_threads,
+    with_small_limits,
+)
 from tinyref_fuzz.generate.tape import Tape
-from tinyref_fuzz.judge.judge import filled, measured_outputs
+from tinyref_fuzz.judge.judge import buffers_with, measured_outputs
 from tinyref_spec.kernels.corpus import corpus_kernels
 from tinyref_spec.kernels.family import CorpusKernel
 from tinyref_spec.kernels.notation import kernel_of, load
@@ -34,7 +39,7 @@ LONGEST = 6
 PYTHON = Device["PYTHON"].capabilities
 CAPABILITIES = {
     "PYTHON": PYTHON,
-    "cramped": cramped(PYTHON),
+    "cramped": with_small_limits(PYTHON),
     "no groups": replace(PYTHON, has_grid=False, has_groups=False, shared_bytes=0),
     "CPU": Device["CPU"].capabilities,
 }
@@ -187,20 +192,20 @@ def test_programs_for_four_threads_run_on_any_number(threads):
     kernel = KERNELS["multiply-add-int32"]
     contents = kernel.buffers()
     opts = parse_opts("THREAD(0, 4)")
-    program = compile_kernel(kernel.ast, settled(CAPABILITIES["CPU"]), opts=opts)
+    program = compile_kernel(kernel.ast, with_fixed_threads(CAPABILITIES["CPU"]), opts=opts)
     expected = evaluate(kernel.ast, dict(enumerate(contents)))[0]
     with Context(THREADS=threads):
-        measured = filled("CPU", contents)
+        measured = buffers_with("CPU", contents)
         compile_program("CPU", program)(measured, wait=True)
     found = np.frombuffer(measured[0].copy_out(), contents[0].dtype)
     np.testing.assert_array_equal(found, expected)
 
 
 def test_only_devices_with_threads_get_four():
-    assert settled(CAPABILITIES["CPU"]).threads == THREADS
-    assert settled(PYTHON) is PYTHON
+    assert with_fixed_threads(CAPABILITIES["CPU"]).threads == THREADS
+    assert with_fixed_threads(PYTHON) is PYTHON
     core = Device["tinyref_fuzz.judge.devices:Core"].capabilities
-    assert settled(core).threads == 1
+    assert with_fixed_threads(core).threads == 1
 
 
 def test_plans_of_few_operations_have_many_copies_and_those_of_many_have_few():

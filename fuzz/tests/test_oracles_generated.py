@@ -17,7 +17,7 @@ from tinyref_fuzz.generate.generate import generate
 from tinyref_fuzz.generate.policies import DTYPES, POLICIES
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.judge.judge import Judge
-from tinyref_fuzz.judge.oracles import Oracle, expected
+from tinyref_fuzz.judge.oracles import Oracle, oracle_for
 from tinyref_spec.kernel_case import Case, Mode
 
 COUNT = 50
@@ -36,7 +36,7 @@ def case_of(mode: Mode, seed: int, device: str = "PYTHON", lists: int = 0) -> Ca
 def found() -> dict[Mode, list[tuple[Case, Oracle]]]:
     """Cases of each mode, and what is expected of them."""
     cases = {mode: [case_of(mode, seed) for seed in range(COUNT)] for mode in Mode}
-    return {mode: [(case, expected(case)) for case in cases[mode]] for mode in Mode}
+    return {mode: [(case, oracle_for(case)) for case in cases[mode]] for mode in Mode}
 
 
 def interpreted(case: Case, opts=()) -> list[np.ndarray]:
@@ -61,7 +61,7 @@ def test_the_evaluator_gives_what_is_expected(found, mode):
 def test_optimised_programs_agree_as_far_as_they_must(mode):
     for seed in range(40):
         case = case_of(mode, seed, lists=2)
-        oracle, plain = expected(case), interpreted(case)
+        oracle, plain = oracle_for(case), interpreted(case)
         for opts in case.opts:
             optimised = interpreted(case, opts)
             for slot in oracle.slots:
@@ -111,7 +111,7 @@ def test_bounds_of_float32_are_tight():
     widths = []
     for seed in range(40):
         case = generate(Tape(seed=seed), Device["PYTHON"].capabilities, policy)
-        oracle = expected(case)
+        oracle = oracle_for(case)
         found = [relative_widths(oracle, slot) for slot in oracle.slots]
         widths += [float(np.median(width)) for width in found if width.size]
     assert len(widths) >= 10

@@ -16,10 +16,10 @@ import pytest
 from tinyref.algebra.semantics import kernel_for
 from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.uops.ops import BINARY, UNARY, Ops
-from tinyref_fuzz.judge.oracles.analysis import flushed
+from tinyref_fuzz.judge.oracles.analysis import flush_subnormals
 from tinyref_fuzz.judge.oracles.arithmetic import apply
 from tinyref_fuzz.judge.oracles.oracle import Allowed
-from tinyref_fuzz.judge.oracles.reduces import reduced
+from tinyref_fuzz.judge.oracles.reduces import reduce_spans
 from tinyref_fuzz.judge.oracles.span import Span, point, span
 
 F32, F16, BOOL = dtypes.float32, dtypes.float16, dtypes.bool
@@ -72,7 +72,7 @@ def rejected(found: Span, values: np.ndarray) -> str:
     if found.unknown is not None:
         unknown = np.broadcast_to(found.unknown, values.shape).ravel()
     limits = Allowed(low, high, unknown)
-    wrong = np.flatnonzero(limits.rejected(values.ravel()))
+    wrong = np.flatnonzero(limits.rejected_places(values.ravel()))
     if not wrong.size:
         return ""
     places = np.unravel_index(wrong[0], values.shape)
@@ -125,7 +125,7 @@ def test_the_conversion_of_any_member_is_allowed(out):
 
 def test_members_flushed_to_zero_are_allowed():
     operand, members = everything(F32)
-    found = flushed(operand, F32)
+    found = flush_subnormals(operand, F32)
     for member in members:
         zero = np.copysign(np.float32(0), member)
         assert rejected(found, np.where(np.abs(member) < 2.0**-126, zero, member)) == ""
@@ -141,7 +141,7 @@ def test_any_members_in_any_order_are_allowed(op, share):
     pairs = np.array(PAIRS)[draws.integers(0, len(PAIRS), shape)]
     low, high = pairs[..., 0], pairs[..., 1]
     high = np.where(draws.random(shape) < share, high, low)
-    found = reduced(op, F32, span_of(numbers[low], numbers[high]), (1,))
+    found = reduce_spans(op, F32, span_of(numbers[low], numbers[high]), (1,))
     step = {Ops.ADD: np.add, Ops.MUL: np.multiply, Ops.MAX: np.maximum}[op]
     for _ in range(20):
         terms = numbers[draws.integers(low, high + 1)]

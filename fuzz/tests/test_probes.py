@@ -13,14 +13,14 @@ from tinyref.optimise.opt import Opt, OptOp
 from tinyref.optimise.plan import Plan
 from tinyref_fuzz.generate.candidates import is_small
 from tinyref_fuzz.generate.generate import generate
-from tinyref_fuzz.generate.optimisations import drawn_lists, settled
+from tinyref_fuzz.generate.optimisations import draw_lists, with_fixed_threads
 from tinyref_fuzz.generate.policies import POLICIES
-from tinyref_fuzz.generate.probes import accepted, cooked, doubtful, fitting_recipes
+from tinyref_fuzz.generate.probes import accepted_probes, apply_recipe, doubtful, fitting_recipes
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_spec.kernels.corpus import corpus_kernels
 
 PYTHON = Device["PYTHON"].capabilities
-CPU = settled(Device["CPU"].capabilities)
+CPU = with_fixed_threads(Device["CPU"].capabilities)
 AST = {name: kernel.ast for name, kernel in corpus_kernels().items()}
 
 
@@ -46,7 +46,7 @@ def test_recipes_begin_with_what_the_kernel_takes():
 )
 def test_most_recipes_come_out_whole(name, capabilities, ops):
     plan = plan_of(name, capabilities)
-    found = [cooked(plan, Tape(seed=seed), ops) for seed in range(20)]
+    found = [apply_recipe(plan, Tape(seed=seed), ops) for seed in range(20)]
     assert all(map(is_small, found))
     whole = Counter(tuple(opt.op for opt in each.opts) == ops for each in found)
     assert whole[True] >= 10
@@ -58,7 +58,7 @@ def test_what_is_doubtful_is_refused_but_for_padding():
         plan = Plan.of(ast, PYTHON)
         tape = Tape(seed=number)
         tried.update(opt.op for opt in doubtful(plan, tape))
-        for opts in accepted(plan, tape):
+        for opts in accepted_probes(plan, tape):
             assert opts[-1].op is OptOp.PADTO, opts
     assert {OptOp.UPCAST, OptOp.LOCAL, OptOp.UNROLL, OptOp.GROUP, OptOp.PADTO} <= tried.keys()
 
@@ -70,7 +70,7 @@ def loose(plan: Plan, opt: Opt) -> Plan:
 def test_a_compiler_that_refuses_nothing_gets_lists_of_what_it_should(monkeypatch):
     plan = plan_of("sum-rows")
     monkeypatch.setattr(moves, "try_opt", loose)
-    lists = accepted(plan, Tape(seed=1))
+    lists = accepted_probes(plan, Tape(seed=1))
     assert {opts[-1].op is OptOp.PADTO for opts in lists} == {False}
 
 
@@ -80,6 +80,6 @@ def test_an_optimisation_that_fails_is_the_end_of_its_list(monkeypatch):
 
     monkeypatch.setattr(moves, "try_opt", fails)
     # The heuristics fail as well: the judge finds out by itself.
-    assert drawn_lists(AST["sum-rows"], PYTHON, Tape(seed=1), POLICIES["even"]) == ()
-    assert accepted(plan_of("sum-rows"), Tape(seed=1))
+    assert draw_lists(AST["sum-rows"], PYTHON, Tape(seed=1), POLICIES["even"]) == ()
+    assert accepted_probes(plan_of("sum-rows"), Tape(seed=1))
     assert generate(Tape(seed=3), PYTHON).opts == ()

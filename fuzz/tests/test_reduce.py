@@ -27,7 +27,7 @@ from tinyref_fuzz.generate.equivalent import equivalents
 from tinyref_fuzz.generate.generate import generate
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.judge.judge import judge
-from tinyref_fuzz.reduce import Reduction, node_count, opt_count, reduced
+from tinyref_fuzz.reduce import Reduction, node_count, opt_count, reduce_case
 from tinyref_fuzz.reduce.exact import is_exact
 from tinyref_fuzz.reduce.fault import error_words, is_same_fault
 from tinyref_fuzz.reduce.measure import measure
@@ -53,7 +53,7 @@ def reduction_of(fault: Fault, monkeypatch) -> tuple[Case, Reduction]:
     verdict = judge(case, fault.device, thorough=False)
     assert (verdict.pair, verdict.symptom) == (fault.pair, fault.symptom)
     if fault.name not in REDUCTIONS:
-        REDUCTIONS[fault.name] = reduced(case, verdict, fault.device, PLENTY)
+        REDUCTIONS[fault.name] = reduce_case(case, verdict, fault.device, PLENTY)
     return case, REDUCTIONS[fault.name]
 
 
@@ -88,7 +88,7 @@ def test_a_planted_fault_comes_out_small(fault, monkeypatch):
 @each_fault
 def test_reduction_is_idempotent(fault, monkeypatch):
     _, first = reduction_of(fault, monkeypatch)
-    second = reduced(first.case, first.verdict, fault.device, PLENTY)
+    second = reduce_case(first.case, first.verdict, fault.device, PLENTY)
     assert to_text(second.case.ast) == to_text(first.case.ast)
     assert measure(second.case) == measure(first.case)
 
@@ -116,7 +116,7 @@ def test_random_cases_reduce_to_few_nodes(monkeypatch):
         with monkeypatch.context() as patched:
             fault.plant(patched)
             found = first_failing(fault)
-            reduction = reduced(*found, fault.device, PLENTY)
+            reduction = reduce_case(*found, fault.device, PLENTY)
             assert is_same_fault(reduction.verdict, found[1])
             sizes.append((reduction.nodes, reduction.opts))
     assert len(sizes) == len(FAULTS)
@@ -159,7 +159,7 @@ def failing_where(
 def small(case: Case, holds: Callable[[Case], bool], **given) -> Case:
     judged = failing_where(holds, **given)
     verdict = judged(case, "PYTHON")
-    reduction = reduced(case, verdict, "PYTHON", PLENTY, judged)
+    reduction = reduce_case(case, verdict, "PYTHON", PLENTY, judged)
     assert reduction.is_complete
     assert holds(reduction.case)
     return reduction.case
@@ -271,7 +271,7 @@ def test_without_lists_those_of_the_heuristics_are_reduced():
     case = Case(kernel.ast, kernel.buffers())
     judged = failing_where(lambda case: any(case.opts), Pair.OPTIMISED)
     verdict = Verdict(Pair.OPTIMISED, Symptom.VALUE, "planted", 0)
-    reduction = reduced(case, verdict, "PYTHON", PLENTY, judged)
+    reduction = reduce_case(case, verdict, "PYTHON", PLENTY, judged)
     assert reduction.opts == 1
 
 
@@ -414,9 +414,11 @@ def test_of_an_equivalent_kernel_the_step_that_fails_stays():
 def test_a_case_that_does_not_fail_is_refused():
     case = large_case()
     with pytest.raises(UserError, match="does not fail"):
-        reduced(case, Verdict(), "PYTHON")
+        reduce_case(case, Verdict(), "PYTHON")
     with pytest.raises(UserError, match="does not fail"):
-        reduced(case, Verdict(Pair.PLAIN, Symptom.VALUE, "x"), "PYTHON", judge=lambda *_: Verdict())
+        reduce_case(
+            case, Verdict(Pair.PLAIN, Symptom.VALUE, "x"), "PYTHON", judge=lambda *_: Verdict()
+        )
 
 
 class Clock:
@@ -440,7 +442,7 @@ def test_at_the_deadline_the_best_so_far_is_returned(seconds, monkeypatch):
     case = large_case()
     judged = failing_where(lambda case: Ops.MOD in ops_of(case))
     verdict = judged(case, "PYTHON")
-    found = reduced(case, verdict, "PYTHON", seconds, judged)
+    found = reduce_case(case, verdict, "PYTHON", seconds, judged)
     assert not found.is_complete
     assert Ops.MOD in ops_of(found.case)
     # The list that fails is known before anything is tried.
@@ -455,7 +457,7 @@ def test_another_fault_does_not_take_over():
         return Verdict(Pair.PLAIN, Symptom.ERROR, "another one")
 
     case = large_case()
-    found = reduced(case, judged(case, ""), "PYTHON", PLENTY, judged)
+    found = reduce_case(case, judged(case, ""), "PYTHON", PLENTY, judged)
     assert Ops.MOD in ops_of(found.case)
     assert found.verdict.symptom is Symptom.VALUE
 

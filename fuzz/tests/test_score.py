@@ -525,7 +525,7 @@ def traced(found: Scoring, subject: Subject, digests: list[str], is_done: bool) 
     process = scoring._Process(subprocess.Popen(["true"]), Path("/nowhere"), Pipes(-1, -1, ""))
     process.process.wait()
     process.messages = [{"digest": digest} for digest in digests] + [{"done": True}] * is_done
-    found._traced(process, scoring._Task(subject, 1, "trace"))
+    found._trace_digests(process, scoring._Task(subject, 1, "trace"))
 
 
 @pytest.mark.long

@@ -11,7 +11,7 @@ from tinyref.codegen.compile import STAGES
 from tinyref.uops import build
 from tinyref_fuzz.findings.show import columns, side_by_side
 from tinyref_fuzz.judge.judge import judge
-from tinyref_fuzz.reduce import reduced
+from tinyref_fuzz.reduce import reduce_case
 from tinyref_spec.kernel_case import Blame, Case, Equivalent, Pair, Symptom, Verdict
 from tinyref_spec.kernels.corpus import corpus_kernels
 
@@ -26,7 +26,7 @@ def shown(name: str, monkeypatch, blame: Blame, reduces: bool = False) -> list[s
     case = large_case(*fault.lists)
     verdict = judge(case, fault.device, thorough=False)
     if reduces:
-        found = reduced(case, verdict, fault.device, 600.0)
+        found = reduce_case(case, verdict, fault.device, 600.0)
         case, verdict = found.case, found.verdict
     text = side_by_side(case, verdict, fault.device, WIDTH, blame)
     assert text.endswith("\n")

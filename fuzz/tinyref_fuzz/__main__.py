@@ -19,7 +19,7 @@ from typing import Any
 from tinyref import reproduce
 from tinyref.errors import TinyrefError, UserError
 from tinyref.runtimes.identity import device_settings
-from tinyref_fuzz.campaign.cases import DEFAULT_POLICY, Guide, judged, unguided
+from tinyref_fuzz.campaign.cases import DEFAULT_POLICY, Guide, judge_cases, no_guide
 from tinyref_fuzz.campaign.database import Database, contradictions
 from tinyref_fuzz.campaign.plan import epoch_of
 from tinyref_fuzz.findings.examine import examine
@@ -48,7 +48,7 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
-def settled(options: argparse.Namespace) -> tuple[Callable[[int], Guide | None], str]:
+def settle_options(options: argparse.Namespace) -> tuple[Callable[[int], Guide | None], str]:
     """Fills in what was not given; returns the guide by the number, and kernels of a campaign.
 
     Raises `UserError` where the campaign cannot be read, or is another one than was meant.
@@ -56,7 +56,7 @@ def settled(options: argparse.Namespace) -> tuple[Callable[[int], Guide | None],
     folder = options.campaign
     if folder is None:
         fill_in(options, DEFAULTS)
-        return unguided, ""
+        return no_guide, ""
     database = Database.open(folder)
     try:
         config, guides = database.config(), database.guides()
@@ -111,9 +111,9 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         if options.kernels < 1:
             raise UserError(f"kernels: got {options.kernels}, accepted is 1 or more")
-        guide_of, harvested = settled(options)
+        guide_of, harvested = settle_options(options)
         which = options.device, options.seed, options.policy, options.start
-        cases = judged(*which, guide_of, harvested)
+        cases = judge_cases(*which, guide_of, harvested)
         for number, case, verdict, _ in islice(cases, options.kernels):
             if verdict.agrees:
                 continue

@@ -22,7 +22,7 @@ from tinyref.interpret.evaluate import evaluate
 from tinyref.optimise.opt import Opt, OptOp
 from tinyref.optimise.plan import Plan
 from tinyref.uops.node import UOp
-from tinyref_fuzz.blame.firings import Firing, Wrong, first_misjudged, first_wrong, recorded
+from tinyref_fuzz.blame.firings import Firing, Wrong, first_wrong, first_wrong_fact, record_firings
 from tinyref_fuzz.blame.passes import wrong_in_decompose, wrong_in_normal
 from tinyref_fuzz.blame.plans import plan_problem
 from tinyref_fuzz.blame.rules import needed_without
@@ -37,7 +37,7 @@ from tinyref_fuzz.generate.candidates import THREADS
 from tinyref_fuzz.judge.caches import forget
 from tinyref_fuzz.judge.judge import Judge
 from tinyref_fuzz.judge.limits import limit_problem
-from tinyref_fuzz.judge.oracles import Oracle, expected
+from tinyref_fuzz.judge.oracles import Oracle, oracle_for
 from tinyref_spec.kernel_case import Array, Blame, Case, Opts, Pair, Symptom, Verdict
 
 # Stages in which rules fire, or what rules believe is used.
@@ -101,7 +101,7 @@ class _Search:
         return self._unknown()
 
     def _subject(self, case: Case) -> Subject:
-        return Subject(case.ast, case.buffers, case.bindings, expected(case))
+        return Subject(case.ast, case.buffers, case.bindings, oracle_for(case))
 
     def _unknown(self) -> Blame:
         stage = _OF_PAIR[self.verdict.pair] if self.verdict.pair else "evaluate"
@@ -116,7 +116,7 @@ class _Search:
         yield plain
         opts = self.judge.failing_opts(self.case, self.verdict)
         if opts:
-            yield Chain(replace(subject, against=_given(plain)), self.capabilities, opts)
+            yield Chain(replace(subject, against=_results_of_plain(plain)), self.capabilities, opts)
 
     def _of_equivalent(self, subject: Subject) -> Blame:
         """The evaluator, or whatever is wrong in the compile of the equivalent kernel."""
@@ -167,7 +167,7 @@ class _Search:
         if stage == "ast":
             return Blame("evaluate", "", problem)
         if stage == "optimise":
-            return Blame(stage, self._refused(chain), problem)
+            return Blame(stage, self._refused_opt(chain), problem)
         if stage in _REWRITING:
             rule = self._wrong_rule(chain, stage)
             if rule is not None:
@@ -180,7 +180,7 @@ class _Search:
             return self._of_optimisation(chain, stage, problem)
         return Blame(stage, "", problem)
 
-    def _refused(self, chain: Chain) -> str:
+    def _refused_opt(self, chain: Chain) -> str:
         """The first optimisation that no plan comes out of."""
         for count, opt in enumerate(chain.opts, 1):
             part = Chain(chain.subject, self.capabilities, chain.opts[:count])
@@ -233,11 +233,11 @@ class _Search:
 
     def _wrong_rule(self, chain: Chain, stage: str) -> Wrong | None:
         forget()
-        firings = recorded(chain.compile)
+        firings = record_firings(chain.compile)
         slots, bindings = chain.subject.slots, chain.subject.bindings
-        found = _misfired(firings, slots, bindings)
+        found = _first_wrong_firing(firings, slots, bindings)
         if found is None:
-            found = _misjudged(chain.graphs(stage), slots, bindings)
+            found = _first_wrong_fact(chain.graphs(stage), slots, bindings)
         error = chain.error
         if found is None and isinstance(error, VerifyError) and error.rule.startswith("rewrite"):
             return Wrong(firings[-1].rule if firings else "", str(error))
@@ -256,7 +256,7 @@ def _op_of_limit(problem: str, opts: Opts) -> OptOp:
     return taking[0] if "local memory" in problem and taking else opts[-1].op
 
 
-def _misfired(
+def _first_wrong_firing(
     firings: list[Firing], slots: Mapping[int, Array], bindings: Mapping[str, int]
 ) -> Wrong | None:
     try:
@@ -265,11 +265,11 @@ def _misfired(
         return None
 
 
-def _misjudged(
+def _first_wrong_fact(
     roots: list[UOp], slots: Mapping[int, Array], bindings: Mapping[str, int]
 ) -> Wrong | None:
     try:
-        return first_misjudged(roots, Samples(slots, bindings))
+        return first_wrong_fact(roots, Samples(slots, bindings))
     except Exception:  # a graph that is wrong need not have values
         return None
 
@@ -280,7 +280,7 @@ def _is_right(chain: Chain) -> bool:
     return again.error is None and again.problem("simplify") == ""
 
 
-def _given(chain: Chain) -> dict[int, Array]:
+def _results_of_plain(chain: Chain) -> dict[int, Array]:
     """What the plain program gives, with which optimised ones must agree."""
     if chain.program is None:
         return {}

@@ -48,7 +48,7 @@ class Wrong:
     detail: str
 
 
-def recorded(compiles: Callable[[], object]) -> list[Firing]:
+def record_firings(compiles: Callable[[], object]) -> list[Firing]:
     """The firings of `compiles`, in order, each once; errors end it without a word."""
     found: dict[Firing, None] = {}
 
@@ -71,7 +71,7 @@ def first_wrong(
     for firing in firings:
         problem = difference(samples, firing)
         if problem:
-            below = first_misjudged([firing.node], samples)
+            below = first_wrong_fact([firing.node], samples)
             return below or Wrong(firing.rule, f"{firing}: {problem}")
     return None
 
@@ -103,7 +103,7 @@ def _effect(node: UOp) -> UOp | None:
     return node if node.dtype is not dtypes.void else None
 
 
-def first_misjudged(roots: list[UOp], samples: Samples) -> Wrong | None:
+def first_wrong_fact(roots: list[UOp], samples: Samples) -> Wrong | None:
     """The first node below `roots` whose value range or linear form is wrong; None without one."""
     seen: dict[UOp, None] = {}
     for root in roots:

@@ -40,9 +40,9 @@ from tinyref_fuzz.blame.structure import (
     loops_around,
     place_of,
     size_of,
-    waited,
+    stores_waited_for,
 )
-from tinyref_fuzz.blame.sums import holders, product, reduced
+from tinyref_fuzz.blame.sums import holders, product, reduce_values
 from tinyref_spec.kernel_case import Symptom
 
 Array = npt.NDArray[Any]
@@ -198,17 +198,17 @@ class _Evaluator:
         return np.arange(count, dtype=numpy_dtype(node.dtype)).reshape(shape)
 
     def _arithmetic(self, node: UOp) -> Array:
-        operands = [self._widened(source, node.dtype.lanes) for source in node.src]
+        operands = [self._with_lanes(source, node.dtype.lanes) for source in node.src]
         self._check_size(np.broadcast_shapes(*(operand.shape for operand in operands)))
         types = [source.dtype for source in node.src]
         return semantics.apply(node.op, node.dtype, operands, types)
 
-    def _widened(self, node: UOp, lanes: int) -> Array:
+    def _with_lanes(self, node: UOp, lanes: int) -> Array:
         """The value with an axis for lanes if a vector of `lanes` is wanted."""
         value = self.values[node]
         return value[..., None] if lanes > 1 and node.dtype.lanes == 1 else value
 
-    def _spread(self, value: Array, counters: Sequence[UOp]) -> Array:
+    def _repeat_along(self, value: Array, counters: Sequence[UOp]) -> Array:
         """`value` repeated along the axes of `counters` where it does not vary."""
         shape = list(value.shape)
         for counter in counters:
@@ -220,9 +220,9 @@ class _Evaluator:
         ranges = node.src[1:]
         if argument.axes or any(each.op is not Ops.RANGE for each in ranges):
             raise UserError(f"graph: {node_text(node)} does not go over RANGEs")
-        value = self._spread(self.values[node.src[0]], ranges)
+        value = self._repeat_along(self.values[node.src[0]], ranges)
         axes = tuple(sorted({self.axes[each] for each in ranges}))
-        return reduced(argument.op, node, value, axes)
+        return reduce_values(argument.op, node, value, axes)
 
     def _lanes(self, node: UOp, argument: GepArg) -> Array:
         vector = self.values[node.src[0]]
@@ -269,7 +269,7 @@ class _Evaluator:
 
     def _by_item(self, source: UOp, registers: int) -> Array:
         """The value with the axes of work-items at the end, as one: [axes ..., item, register]."""
-        value = self._spread(self.values[source], self.items)
+        value = self._repeat_along(self.values[source], self.items)
         if source.dtype.lanes == 1:
             value = value[..., None]
         places = [self.axes[item] for item in self.items]
@@ -304,7 +304,7 @@ class _Evaluator:
             return np.where(is_inside, (row * columns + column) * TEXEL, -1)
         return self.values[index.src[1]].astype(np.int64)
 
-    def _checked(
+    def _check_bounds(
         self, node: UOp, position: Array, active: Array, size: int, lanes: int
     ) -> tuple[Array, Array]:
         """Position and activity without what lies outside, which is a fault."""
@@ -323,8 +323,8 @@ class _Evaluator:
         place, lanes = place_of(node), node.dtype.lanes
         gate = self.values[node.src[2]] if len(node.src) == 3 else np.ones((), np.bool_)
         size = size_of(place.memory)
-        position, active = self._checked(node, self._position(place), gate, size, lanes)
-        other = self._widened(node.src[1], lanes) if len(node.src) == 3 else self._zero(node)
+        position, active = self._check_bounds(node, self._position(place), gate, size, lanes)
+        other = self._with_lanes(node.src[1], lanes) if len(node.src) == 3 else self._zero(node)
         at = position if lanes == 1 else position[..., None] + np.arange(lanes)
         held = active if lanes == 1 else active[..., None]
         self._check_size(np.broadcast_shapes(at.shape, held.shape))
@@ -344,14 +344,16 @@ class _Evaluator:
         slot = slot_of(memory)
         if slot not in self.buffers:
             raise UserError(f"graph: no buffer for slot {slot}")
-        content = self._held(memory)
+        content = self._as_memory_type(memory)
         if slot in self.written_slots:
-            self.reads.setdefault(slot, []).append((at, held, self._launched(node.dtype.lanes)))
+            self.reads.setdefault(slot, []).append(
+                (at, held, self._launch_indices(node.dtype.lanes))
+            )
         # A texel of float16 is float32 to kernels.
         wanted = numpy_dtype(node.dtype.scalar)
         return np.asarray(content[np.clip(at, 0, max(content.size - 1, 0))].astype(wanted))
 
-    def _held(self, memory: UOp) -> Array:
+    def _as_memory_type(self, memory: UOp) -> Array:
         """The buffer as elements of the kernel's type, which may be of another one that is held."""
         content = np.ascontiguousarray(self.buffers[slot_of(memory)])
         dtype = memory.dtype.base if isinstance(memory.dtype, PtrDType) else memory.dtype
@@ -362,7 +364,7 @@ class _Evaluator:
         """The number of the work-item in its group."""
         return self._number(self.items)
 
-    def _launched(self, lanes: int) -> Array:
+    def _launch_indices(self, lanes: int) -> Array:
         number = self._number([*self.groups, *self.items])
         return number if lanes == 1 else number[..., None]
 
@@ -373,11 +375,11 @@ class _Evaluator:
         return number
 
     def _from_local(self, node: UOp, place: Place, at: Array, held: Array) -> Array:
-        stores, unguarded, over = waited(place.waits, place.memory)
+        stores, unguarded, over = stores_waited_for(place.waits, place.memory)
         key = (place.memory, frozenset(stores), over)
         contents = self.contents.get(key)
         if contents is None:
-            contents = self._filled(place.memory, stores, unguarded, over)
+            contents = self._memory_after(place.memory, stores, unguarded, over)
             self.contents[key] = contents
         item = self._item() if node.dtype.lanes == 1 else self._item()[..., None]
         coordinates = self._coordinates(contents, at, node.dtype.lanes)
@@ -405,7 +407,7 @@ class _Evaluator:
                 found.append(value if lanes == 1 else value[..., None])
         return found
 
-    def _filled(
+    def _memory_after(
         self,
         memory: UOp,
         stores: Sequence[UOp],
@@ -443,12 +445,12 @@ class _Evaluator:
         place, lanes = place_of(store), store.src[1].dtype.lanes
         gate = self.values[store.src[2]] if len(store.src) == 3 else np.ones((), np.bool_)
         size = size_of(place.memory)
-        position, active = self._checked(store, self._position(place), gate, size, lanes)
+        position, active = self._check_bounds(store, self._position(place), gate, size, lanes)
         value = self.values[store.src[1]]
         value = value if lanes > 1 else value[..., None]
         at = position[..., None] + np.arange(lanes)
         active = np.asarray(active)[..., None] if np.ndim(active) else np.asarray(active)
-        launched = self._launched(lanes=2)
+        launched = self._launch_indices(lanes=2)
         shape = np.broadcast_shapes(at.shape, value.shape, active.shape, launched.shape)
         self._check_size(shape)
         return (
@@ -513,7 +515,7 @@ class _Evaluator:
         if slot not in self.reads or self._number([*self.groups, *self.items]).size < 2:
             return
         writer = np.full(size, -1, np.int64)
-        launched = np.broadcast_to(self._launched(lanes=2), position.shape)
+        launched = np.broadcast_to(self._launch_indices(lanes=2), position.shape)
         writer[position[active]] = launched[active]
         for at, held, reader in self.reads[slot]:
             shape = np.broadcast_shapes(at.shape, held.shape, reader.shape)

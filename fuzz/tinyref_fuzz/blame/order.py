@@ -103,11 +103,11 @@ class _Naive:
         for node in root.toposort():
             if node.op is Ops.SINK:
                 continue
-            waits = _joined(asked.get(source, ()) for source in node.src)
+            waits = _join_blocks(asked.get(source, ()) for source in node.src)
             sources = [item_of[source] for source in node.src]
             if node.op is Ops.AFTER:
                 item_of[node] = sources[0]
-                asked[node] = _joined([waits, (_wait(sources[1:]),)])
+                asked[node] = _join_blocks([waits, (_wait(sources[1:]),)])
                 continue
             heeded: tuple[_Wait, ...] = ()
             if node.op in _TIMED:
@@ -139,30 +139,30 @@ class _Naive:
         while True:
             before = [set(item.inside) for item in self.items], dict_of(self.outside)
             for item in self.items:
-                item.inside = self._closed(self._needed(item))
+                item.inside = self._loops_closed(self._loops_needed(item))
                 for loop in item.inside:
                     self.outside[loop] |= {e for e in item.inside if e.loop < loop.loop}
             if before == ([set(item.inside) for item in self.items], dict_of(self.outside)):
                 return
 
-    def _needed(self, item: _Item) -> set[_Item]:
+    def _loops_needed(self, item: _Item) -> set[_Item]:
         found: set[_Item] = set()
         for source in item.sources:
-            found |= self._shown(source)
+            found |= self._loops_around_use(source)
         for other in item.after:
             if other not in item.over:
-                found |= self._shown(other) - item.over
+                found |= self._loops_around_use(other) - item.over
         if item.op is Ops.RANGE:
             found.add(item)
         return found | set(item.iterations)
 
-    def _shown(self, item: _Item) -> set[_Item]:
+    def _loops_around_use(self, item: _Item) -> set[_Item]:
         """The loops in which something must stand that uses `item`."""
         if item.op is Ops.UPDATE_ACC:
             return item.inside - set(item.sources[0].iterations)
         return item.inside
 
-    def _closed(self, loops: set[_Item]) -> set[_Item]:
+    def _loops_closed(self, loops: set[_Item]) -> set[_Item]:
         found = set(loops)
         for loop in loops:
             found |= self.outside[loop]
@@ -180,18 +180,18 @@ class _Naive:
         homes = {item: self._home(item) for item in self.items}
         before: dict[_Item, set[_Item]] = defaultdict(set)
         for first, second in self._pairs():
-            pair = _lifted(first, second, homes)
+            pair = _lift_to_one_block(first, second, homes)
             if pair is not None:
                 before[pair[1]].add(pair[0])
         for one, other in self._memory_pairs():
-            pair = _lifted(one, other, homes)
+            pair = _lift_to_one_block(one, other, homes)
             if pair is not None and not self._is_both(pair, homes):
                 before[pair[1]].add(pair[0])
         blocks: dict[_Item | None, list[_Item]] = defaultdict(list)
         for item in self.items:
             blocks[homes[item]].append(item)
-        orders = {block: _sorted(members, before) for block, members in blocks.items()}
-        return _emitted(orders)
+        orders = {block: _topological_order(members, before) for block, members in blocks.items()}
+        return _emit(orders)
 
     def _pairs(self) -> Iterable[tuple[_Item, _Item]]:
         """What must come before what, in every iteration."""
@@ -235,7 +235,7 @@ def dict_of(outside: Mapping[_Item, set[_Item]]) -> dict[_Item, frozenset[_Item]
     return {item: frozenset(loops) for item, loops in outside.items()}
 
 
-def _joined(groups: Iterable[tuple[_Wait, ...]]) -> tuple[_Wait, ...]:
+def _join_blocks(groups: Iterable[tuple[_Wait, ...]]) -> tuple[_Wait, ...]:
     return tuple(dict.fromkeys(wait for group in groups for wait in group))
 
 
@@ -274,7 +274,7 @@ def _chain(item: _Item, homes: Mapping[_Item, _Item | None]) -> list[_Item]:
     return found
 
 
-def _lifted(
+def _lift_to_one_block(
     first: _Item, second: _Item, homes: Mapping[_Item, _Item | None]
 ) -> tuple[_Item, _Item] | None:
     """The members of one block in which the two stand; None where that is the same member."""
@@ -286,7 +286,7 @@ def _lifted(
     raise UserError("order: two nodes without a block around both")
 
 
-def _sorted(members: list[_Item], before: Mapping[_Item, set[_Item]]) -> list[_Item]:
+def _topological_order(members: list[_Item], before: Mapping[_Item, set[_Item]]) -> list[_Item]:
     """The first order in which everything stands after what comes before it."""
     own = set(members)
     waiting = {item: len(before.get(item, set()) & own) for item in members}
@@ -314,7 +314,7 @@ def _rank(item: _Item) -> int:
     return 0 if item.op in _DEFINED else 1
 
 
-def _emitted(orders: Mapping[_Item | None, list[_Item]]) -> list[UOp]:
+def _emit(orders: Mapping[_Item | None, list[_Item]]) -> list[UOp]:
     forms: dict[_Item, UOp] = {}
     versions: dict[UOp, int] = defaultdict(int)
     found: list[UOp] = []

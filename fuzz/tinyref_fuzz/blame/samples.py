@@ -78,7 +78,7 @@ class Samples:
             value, known = self.found[node.src[0]]
             lanes = list(argument.lanes)
             return value[:, lanes], np.broadcast_to(known, value.shape)[:, lanes]
-        return self._drawn(node)
+        return self._draw_value(node)
 
     def _random(self, node: UOp) -> np.random.Generator:
         # The same numbers for the same node on any machine, however it was come by.
@@ -115,7 +115,7 @@ class Samples:
         index = skip_after(node.src[0])
         memory = skip_after(index.src[0]) if index.src else index
         if index.op is not Ops.INDEX or len(index.src) != 2 or index.src[1] not in self.found:
-            return self._drawn(node)
+            return self._draw_value(node)
         content = self._content(memory, node.dtype.scalar)
         position, known = self.found[index.src[1]]
         at = position.astype(np.int64) + np.arange(node.dtype.lanes)
@@ -141,7 +141,7 @@ class Samples:
             return held if held.dtype == wanted else held.view(wanted)
         return draw(np.random.default_rng(size), dtype, (size,))
 
-    def _drawn(self, node: UOp) -> Sample:
+    def _draw_value(self, node: UOp) -> Sample:
         """A value from outside of the expression: any that its range admits."""
         dtype = node.dtype
         if isinstance(dtype, PtrDType) or dtype is dtypes.void:
@@ -160,9 +160,9 @@ class Samples:
         parts = [self.found[source] for source in node.src]
         types = [source.dtype for source in node.src]
         value = semantics.apply(node.op, node.dtype, [part[0] for part in parts], types)
-        return value, self._known(node, parts)
+        return value, self._is_specified(node, parts)
 
-    def _known(self, node: UOp, parts: list[Sample]) -> Array:
+    def _is_specified(self, node: UOp, parts: list[Sample]) -> Array:
         """Where the semantics specify the value of `node`, from where they do its sources."""
         known = [part[1] for part in parts]
         values = [part[0] for part in parts]

@@ -51,7 +51,7 @@ def is_lane(counter: UOp) -> bool:
     return isinstance(counter.arg, RangeArg) and counter.arg.kind in LANE_KINDS
 
 
-def waited(
+def stores_waited_for(
     waits: Sequence[UOp], memory: UOp
 ) -> tuple[tuple[UOp, ...], frozenset[UOp], frozenset[UOp]]:
     """The STOREs to `memory` behind `waits`; those with no BARRIER after; loops that are over."""

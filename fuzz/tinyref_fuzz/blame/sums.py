@@ -17,7 +17,7 @@ from tinyref.uops.tiles import InputRounding, MatrixTile, Operand
 Array = npt.NDArray[Any]
 
 
-def reduced(op: Ops, node: UOp, value: Array, axes: tuple[int, ...]) -> Array:
+def reduce_values(op: Ops, node: UOp, value: Array, axes: tuple[int, ...]) -> Array:
     """`value` reduced over `axes`, which stay as size 1, in an accumulator that loses nothing."""
     dtype = node.dtype.scalar
     if op is Ops.MAX:

@@ -25,7 +25,7 @@ from tinyref_fuzz.campaign.database import (
     contradictions,
     stored_path,
 )
-from tinyref_fuzz.campaign.guide import guidance, unreached
+from tinyref_fuzz.campaign.guide import guidance, missing_coverage
 from tinyref_fuzz.campaign.plan import Frontier, Triage, epoch_of, gaps
 from tinyref_fuzz.campaign.progress import Progress, Quiet, Reporter
 from tinyref_fuzz.campaign.task import (
@@ -155,7 +155,7 @@ def _run(
     started: Callable[[Request], None],
 ) -> Summary:
     """Raises `ChangedError` where there is something else than what is to be resumed."""
-    request, database = _opened(request)
+    request, database = _open_database(request)
     try:
         started(request)
         summary = Campaign(request, database, reporter, guidance).run()
@@ -178,11 +178,11 @@ def _anew(request: Request) -> Request:
 def _write_unreached(summary: Summary) -> None:
     """A page of the rules that never fired, and of the optimisations that never met."""
     with contextlib.suppress(OSError):
-        page = unreached(summary.rules, summary.pairs).text()
+        page = missing_coverage(summary.rules, summary.pairs).text()
         (summary.folder / UNREACHED).write_text(page, encoding="utf-8")
 
 
-def _opened(request: Request) -> tuple[Request, Database]:
+def _open_database(request: Request) -> tuple[Request, Database]:
     """The database to write to, and the request with what is known from it."""
     if not request.resume:
         request = replace(
@@ -197,7 +197,7 @@ def _opened(request: Request) -> tuple[Request, Database]:
         )
     database = Database.open(request.folder)
     try:
-        return _resumed(request, database.config()), database
+        return _resume_request(request, database.config()), database
     except UserError:
         database.close()
         raise
@@ -227,7 +227,7 @@ def _settings(request: Request) -> dict[str, Any]:
     }
 
 
-def _resumed(request: Request, config: Mapping[str, Any]) -> Request:
+def _resume_request(request: Request, config: Mapping[str, Any]) -> Request:
     """The request as the stored campaign has it. Raises `UserError` where they contradict."""
     if missing := {"device", "seed", "policy", "kernels", "seconds", "code"} - set(config):
         raise UserError(f"resume: {request.folder} lacks {', '.join(sorted(missing))}")
@@ -325,7 +325,7 @@ class Campaign:
         except CampaignError as error:
             incomplete = str(error)
         finally:
-            used = self._used()
+            used = self._seconds_used()
             executor.close()
             if self._is_bound:
                 with contextlib.suppress(CampaignError):
@@ -422,13 +422,13 @@ class Campaign:
     def _is_late(self) -> bool:
         """Whether the time is up; it begins when the first worker is ready."""
         seconds = self.request.seconds
-        return seconds is not None and self._used() >= seconds
+        return seconds is not None and self._seconds_used() >= seconds
 
-    def _used(self) -> float:
+    def _seconds_used(self) -> float:
         """How many of the seconds are gone, in this run and in those before that it resumes."""
-        return self.request.used + self._elapsed()
+        return self.request.used + self._seconds_elapsed()
 
-    def _elapsed(self) -> float:
+    def _seconds_elapsed(self) -> float:
         return time.monotonic() - self._ready if self._ready is not None else 0.0
 
     def _drop_what_is_too_late(self, executor: Executor) -> None:
@@ -464,7 +464,7 @@ class Campaign:
             return
         task = done.task
         self._chunks -= 1
-        findings = self.database.add(done, epoch_of(task.first), {"used": self._used()})
+        findings = self.database.add(done, epoch_of(task.first), {"used": self._seconds_used()})
         self._frontier.add(task.first, task.stop)
         self._cases += task.stop - task.first
         self._findings += len(findings)
@@ -507,7 +507,7 @@ class Campaign:
         now = time.monotonic()
         while self._recent and now - self._recent[0][0] > RATE_SECONDS:
             self._recent.popleft()
-        elapsed = self._elapsed()
+        elapsed = self._seconds_elapsed()
         rate = sum(cases for _, cases in self._recent) / max(min(elapsed, RATE_SECONDS), 1e-3)
         fraction, left = self._ahead(elapsed)
         return Progress(
@@ -531,7 +531,7 @@ class Campaign:
         """How much of the whole is done, and seconds to go: of the limit that comes first."""
         fraction, left = 0.0, None
         if self.request.seconds:
-            used = self._used()
+            used = self._seconds_used()
             fraction, left = used / self.request.seconds, self.request.seconds - used
         fresh = self._cases - self._cases_before
         if self.request.kernels and fresh:

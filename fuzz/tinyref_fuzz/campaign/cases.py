@@ -65,7 +65,7 @@ def tape_seed(seed: int, number: int) -> int:
     return int.from_bytes(hashlib.blake2b(f"{seed}/{number}".encode(), digest_size=8).digest())
 
 
-def guided(policy: Policy, guide: Guide | None) -> Policy:
+def apply_guide(policy: Policy, guide: Guide | None) -> Policy:
     """The policy with its weights multiplied by the factors of the guide."""
     if not guide:
         return policy
@@ -109,20 +109,20 @@ def case_at(
     Raises `UserError` for an unknown policy.
     """
     tape = Tape(seed=tape_seed(seed, number))
-    chosen = replace(guided(policy_named(policy), guide), kernels=kernels)
+    chosen = replace(apply_guide(policy_named(policy), guide), kernels=kernels)
     return generate(tape, judge.capabilities, chosen)
 
 
-def unguided(number: int) -> None:
+def no_guide(number: int) -> None:
     """No guide, whatever the number."""
 
 
-def judged(
+def judge_cases(
     device: str,
     seed: int,
     policy: str = DEFAULT_POLICY,
     start: int = 0,
-    guide_of: Callable[[int], Guide | None] = unguided,
+    guide_of: Callable[[int], Guide | None] = no_guide,
     collection: str = "",
 ) -> Iterator[tuple[int, Case, Verdict, float]]:
     """The cases from number `start` on without end: number, case, verdict, and seconds it took.

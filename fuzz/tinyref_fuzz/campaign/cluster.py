@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from tinyref.errors import UserError
 from tinyref.runtimes.identity import differences
 from tinyref_fuzz.campaign.cases import CaseResult
-from tinyref_fuzz.campaign.examination import unexamined
+from tinyref_fuzz.campaign.examination import without_case
 from tinyref_fuzz.campaign.local import LocalExecutor, share_of_memory
 from tinyref_fuzz.campaign.task import CampaignError, Done, Executor, Setup, Task
 from tinyref_spec.kernel_case import Pair, Symptom, Verdict
@@ -170,7 +170,7 @@ class ClusterExecutor(Executor):
             elif pending.machine and pending.machine not in machines:
                 self._client.cancel([future], force=True)
                 del self._pending[future]
-                found = self._died(pending, f"{pending.machine} died")
+                found = self._results_of_death(pending, f"{pending.machine} died")
             for part in found:
                 done += pending.whole.add(part)
         return done
@@ -252,7 +252,7 @@ class ClusterExecutor(Executor):
         from distributed import KilledWorker
 
         if future.status == "cancelled":
-            return self._again(future, pending)
+            return self._submit_again(future, pending)
         try:
             answer = future.result(timeout=ANSWER_SECONDS)
         except TimeoutError:
@@ -260,10 +260,10 @@ class ClusterExecutor(Executor):
             return []
         except KilledWorker as error:
             del self._pending[future]
-            return self._died(pending, str(error))
+            return self._results_of_death(pending, str(error))
         except Exception as error:  # of the cluster: what tasks raise comes as an answer
             if future.status == "cancelled":
-                return self._again(future, pending)
+                return self._submit_again(future, pending)
             words = f"the cluster failed: {type(error).__name__}: {error}"
             raise CampaignError(words) from error
         del self._pending[future]
@@ -278,7 +278,7 @@ class ClusterExecutor(Executor):
         elif changes := differences(self.identity, found):
             raise CampaignError(f"machines of the cluster are not alike: {'; '.join(changes)}")
 
-    def _again(self, future: Future, pending: _Pending) -> list[Done]:
+    def _submit_again(self, future: Future, pending: _Pending) -> list[Done]:
         """Sends anew what the cluster has forgotten, as after a scheduler that began afresh."""
         del self._pending[future]
         pending.losses += 1
@@ -290,7 +290,7 @@ class ClusterExecutor(Executor):
             self._send(pending)
         return []
 
-    def _died(self, pending: _Pending, words: str) -> list[Done]:
+    def _results_of_death(self, pending: _Pending, words: str) -> list[Done]:
         """Machines died with it: its own fault only where it was alone, and not for the first time.
 
         So it is done again one by one, and then once and once more; nothing comes of it yet.
@@ -307,7 +307,7 @@ class ClusterExecutor(Executor):
             return []
         if task.is_examination:
             problem = f"its examination ended machines of the cluster: {words}"
-            return [Done(task, examination=unexamined(task, problem))]
+            return [Done(task, examination=without_case(task, problem))]
         verdict = Verdict(Pair.DEVICE, Symptom.CRASH, f"it ends machines of the cluster: {words}")
         return [Done(task, (CaseResult(task.first, 0.0, verdict=verdict),))]
 

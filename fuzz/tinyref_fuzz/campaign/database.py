@@ -128,7 +128,7 @@ class Database:
             else:
                 path.unlink()
         try:
-            connection = _connected(path)
+            connection = _connect(path)
             with connection:
                 connection.executescript(
                     f"pragma application_id = {APPLICATION}; pragma user_version = {VERSION};"
@@ -149,7 +149,7 @@ class Database:
         if not path.exists():
             raise UserError(f"folder: there is no campaign in {folder}")
         try:
-            connection = _connected(path)
+            connection = _connect(path)
             (application,) = connection.execute("pragma application_id").fetchone()
             (version,) = connection.execute("pragma user_version").fetchone()
             (problem,) = connection.execute("pragma quick_check(1)").fetchone()
@@ -427,13 +427,13 @@ def stored_path(path: Path, folder: Path) -> str:
 def _is_blank(path: Path) -> bool:
     """Whether it is what a campaign leaves that is killed before its first table is there."""
     try:
-        with contextlib.closing(_connected(path)) as connection:
+        with contextlib.closing(_connect(path)) as connection:
             return connection.execute("select 1 from sqlite_master").fetchone() is None
     except sqlite3.Error:
         return False
 
 
-def _connected(path: Path) -> sqlite3.Connection:
+def _connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("pragma journal_mode = wal")
     # Survives the death of any process; after a power cut the last tasks may be done again.

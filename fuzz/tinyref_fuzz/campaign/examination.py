@@ -36,7 +36,7 @@ def signature(verdict: Verdict) -> str:
     return " ".join([pair, symptom, *words[:MAX_WORDS]])
 
 
-def examined(
+def examine_task(
     setup: Setup, judge: Judge, kernels: tuple[CorpusKernel, ...], task: Task, attempt: int
 ) -> Examination:
     """The examination of case `task.first`; of a second attempt only the case as it is."""
@@ -45,7 +45,7 @@ def examined(
     try:
         case = case_at(judge, setup.seed, task.first, setup.policy, task.guide, kernels)
     except Exception as error:  # the finding may be that it cannot be made
-        return unexamined(task, f"the case cannot be made: {explain_error(error)}")
+        return without_case(task, f"the case cannot be made: {explain_error(error)}")
     if attempt > 1 or verdict.symptom in HOPELESS:
         problem = "its examination ended the process" if attempt > 1 else ""
         return _as_it_is(setup, task, case, problem)
@@ -57,10 +57,10 @@ def examined(
             found = examine(case, verdict, setup.device, setup.examine_seconds)
     except Exception as error:  # a bug of the reducer must not hide the finding
         return _as_it_is(setup, task, case, f"not reduced: {explain_error(error)}")
-    return _reduced(setup, task, found)
+    return _examination_of(setup, task, found)
 
 
-def _reduced(setup: Setup, task: Task, found: Finding) -> Examination:
+def _examination_of(setup: Setup, task: Task, found: Finding) -> Examination:
     record = CaseRecord(found.case, _note(setup, task), found.verdict, found.blame, setup.device)
     return Examination(
         number=task.first,
@@ -81,7 +81,7 @@ def _as_it_is(setup: Setup, task: Task, case: Case, problem: str) -> Examination
     assert verdict is not None, "an examination has a verdict"
     record = CaseRecord(case, _note(setup, task), verdict, device=setup.device)
     return replace(
-        unexamined(task, problem),
+        without_case(task, problem),
         case=record_to_json(record),
         nodes=node_count(case.ast),
         opts=opt_count(case),
@@ -89,7 +89,7 @@ def _as_it_is(setup: Setup, task: Task, case: Case, problem: str) -> Examination
     )
 
 
-def unexamined(task: Task, problem: str) -> Examination:
+def without_case(task: Task, problem: str) -> Examination:
     """What is known of a finding without making its case."""
     verdict = task.verdict
     assert verdict is not None, "an examination has a verdict"

@@ -44,7 +44,7 @@ def guidance(rules: Mapping[str, int], pairs: Mapping[str, int]) -> dict[str, di
     """
     names = [rule.name for rule in plantable(DTYPES)]
     by_rule = factors({name: rules.get(name, 0) for name in names})
-    by_pair = factors({pair: pairs.get(pair, 0) for pair in possible_pairs(_met(pairs))})
+    by_pair = factors({pair: pairs.get(pair, 0) for pair in possible_pairs(_kinds_of_pairs(pairs))})
     by_op = {
         op.name: _mean(by_pair[pair] for pair in by_pair if op.name in pair.split()) for op in OptOp
     }
@@ -69,7 +69,7 @@ def _mean(values: Iterable[float]) -> float:
     return round(sum(found) / len(found), 3) if found else 1.0
 
 
-def _met(pairs: Mapping[str, int]) -> tuple[OptOp, ...]:
+def _kinds_of_pairs(pairs: Mapping[str, int]) -> tuple[OptOp, ...]:
     """The kinds of optimisation that were in some pair, in their order."""
     names = {name for pair, count in pairs.items() if count for name in pair.split()}
     return tuple(op for op in OptOp if op.name in names)
@@ -127,10 +127,10 @@ class Unreached:
         return "\n".join(lines) + "\n"
 
 
-def unreached(rules: Mapping[str, int], pairs: Mapping[str, int]) -> Unreached:
+def missing_coverage(rules: Mapping[str, int], pairs: Mapping[str, int]) -> Unreached:
     """What is missing in these counts, which are as for `guidance`."""
     missing = [rule for rule in ALL_RULES.rules if not rules.get(rule.name)]
-    met = _met(pairs)
+    met = _kinds_of_pairs(pairs)
     possible = possible_pairs(met)
     return Unreached(
         rules=tuple(

@@ -14,7 +14,7 @@ from tinyref.workers.processes import UNLIMITED, Cause, Death, Limits, Message, 
 from tinyref.workers.service import FatalError, OpeningError
 from tinyref.workers.supervisor import Supervisor, Tries
 from tinyref_fuzz.campaign.cases import CaseResult
-from tinyref_fuzz.campaign.examination import unexamined
+from tinyref_fuzz.campaign.examination import without_case
 from tinyref_fuzz.campaign.task import CampaignError, Done, Examination, Executor, Setup, Task
 from tinyref_fuzz.judge.deaths import EXAMINATION_GRACE, verdict_of_death
 
@@ -87,7 +87,7 @@ class LocalExecutor(Executor):
         try:
             self._supervisor.open_first()
         except OpeningError as error:
-            raise self._unopened(error) from error
+            raise self._error_of_opening(error) from error
         except FatalError as error:
             self._problem = str(error)
         except OSError as error:
@@ -117,13 +117,13 @@ class LocalExecutor(Executor):
             self._supervisor.listen(seconds)
         except OpeningError as error:
             if not self._supervisor.has_opened:
-                raise self._unopened(error) from error
+                raise self._error_of_opening(error) from error
             device = self.setup.device
             self._problem = f"the device {device} stopped opening in new workers: {error}"
         except FatalError as error:
             self._problem = str(error)
 
-    def _unopened(self, error: OpeningError) -> UserError:
+    def _error_of_opening(self, error: OpeningError) -> UserError:
         return UserError(f"device: {self.setup.device} does not open: {error}")
 
     def close(self) -> None:
@@ -218,7 +218,7 @@ class LocalExecutor(Executor):
             self._waiting.appendleft(work)
             return
         problem = f"its case cannot be kept: {death.words}"
-        self._done.append(Done(work.task, examination=unexamined(work.task, problem)))
+        self._done.append(Done(work.task, examination=without_case(work.task, problem)))
 
 
 def share_of_memory(setup: Setup, workers: int, most: int | None = None) -> int:

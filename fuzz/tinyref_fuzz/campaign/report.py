@@ -9,7 +9,7 @@ from tinyref.reproduce import assignments, command, reasons
 from tinyref_fuzz.campaign.campaign import Summary
 from tinyref_fuzz.campaign.database import Bucket
 from tinyref_fuzz.campaign.progress import clock
-from tinyref_fuzz.findings.one_line import clipped
+from tinyref_fuzz.findings.one_line import clip
 
 EXIT_CLEAN = 0
 EXIT_FOUND = 1
@@ -53,7 +53,7 @@ def _lines(summary: Summary) -> Iterator[str]:
         yield ""
         yield "not examined, as they look like others, or for lack of time:"
         for name, count in summary.unexamined.most_common(MAX_BUCKETS):
-            yield clipped(f"{count:7,}  {name}", WIDTH)
+            yield clip(f"{count:7,}  {name}", WIDTH)
     if summary.incomplete:
         yield ""
         yield f"INCOMPLETE: {summary.incomplete}"
@@ -76,8 +76,8 @@ def verdict_line(summary: Summary) -> str:
     found = "all agree"
     if summary.findings:
         buckets = len(summary.buckets)
-        found = f"{_counted(summary.findings, 'finding')} in {_counted(buckets, 'bucket')}"
-    cases = _counted(summary.cases, "kernel")
+        found = f"{_count_of(summary.findings, 'finding')} in {_count_of(buckets, 'bucket')}"
+    cases = _count_of(summary.cases, "kernel")
     return f"{summary.device}: {cases} judged, {found}, {clock(summary.seconds)}"
 
 
@@ -100,7 +100,7 @@ def table(buckets: Sequence[Bucket]) -> Iterator[str]:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         numbers = [cell.rjust(width) for cell, width in zip(row[:4], widths, strict=False)]
-        yield clipped("  ".join((*numbers, row[4].ljust(widths[4]), row[5])).rstrip(), WIDTH)
+        yield clip("  ".join((*numbers, row[4].ljust(widths[4]), row[5])).rstrip(), WIDTH)
 
 
 def reproducer(
@@ -108,11 +108,11 @@ def reproducer(
 ) -> Iterator[str]:
     """The bucket, five lines on its smallest case, and what went wrong with it if anything did."""
     found = bucket.examination
-    yield clipped(f"{number}. {bucket.key}", WIDTH)
+    yield clip(f"{number}. {bucket.key}", WIDTH)
     for line in found.lines or (f"fault   {found.detail.partition(chr(10))[0]}",):
-        yield clipped(f"   {line}", WIDTH)
+        yield clip(f"   {line}", WIDTH)
     if found.problem:
-        yield clipped(f"   note    {found.problem.partition(chr(10))[0]}", WIDTH)
+        yield clip(f"   note    {found.problem.partition(chr(10))[0]}", WIDTH)
     # Never cut: it is to be pasted.
     if bucket.file:
         words = ["tinyref", "fuzz", "replay", bucket.file]
@@ -124,5 +124,5 @@ def reproducer(
         yield f"   case    {found.number} of the seed"
 
 
-def _counted(count: int, name: str) -> str:
+def _count_of(count: int, name: str) -> str:
     return f"{count:,} {name}{'' if count == 1 else 's'}"

@@ -12,7 +12,7 @@ from tinyref.runtimes.identity import identity
 from tinyref.workers.processes import Message
 from tinyref.workers.service import Answer, FatalError, Send, serve
 from tinyref_fuzz.campaign.cases import code_version, kernels_for, result_of
-from tinyref_fuzz.campaign.examination import examined
+from tinyref_fuzz.campaign.examination import examine_task
 from tinyref_fuzz.campaign.task import Setup, Task
 from tinyref_fuzz.judge.caches import forget
 from tinyref_fuzz.judge.judge import judge_of
@@ -51,7 +51,7 @@ class Worker:
         task = Task.from_json(message["task"])
         if task.is_examination:
             self.send({"begin": task.first})
-            found = examined(self.setup, self.judge, self.kernels, task, message["again"])
+            found = examine_task(self.setup, self.judge, self.kernels, task, message["again"])
             return {"examined": found.to_json()}
         for number in range(message["from"], task.stop):
             self.send({"begin": number})

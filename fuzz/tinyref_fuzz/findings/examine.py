@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tinyref_fuzz.blame.find import find_blame
 from tinyref_fuzz.findings.bucket import Bucket, bucket_of
-from tinyref_fuzz.reduce import node_count, opt_count, reduced
+from tinyref_fuzz.reduce import node_count, opt_count, reduce_case
 from tinyref_fuzz.reduce.search import JudgeFunction
 from tinyref_spec.kernel_case import Blame, Case, Pair, Verdict
 
@@ -65,11 +65,11 @@ def examine(
 ) -> Finding:
     """The finding that a case with its verdict is on `device`.
 
-    `seconds` and `judge` are for the reduction, see `reduced`, which says what is raised too. Where
-    blame fails, the pair of values that differ has to name the stage.
+    `seconds` and `judge` are for the reduction, see `reduce_case`, which says what is
+    raised too. Where blame fails, the pair of values that differ has to name the stage.
     """
     start = time.monotonic()
-    reduction = reduced(case, verdict, device, seconds, judge)
+    reduction = reduce_case(case, verdict, device, seconds, judge)
     blamed = blame_or_pair(reduction.case, reduction.verdict, device, blame)
     return Finding(reduction.case, case, reduction.verdict, blamed, time.monotonic() - start)
 

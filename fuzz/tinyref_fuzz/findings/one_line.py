@@ -38,7 +38,7 @@ def kernel_line(ast: UOp) -> str:
         texts[node] = text
     for store in ast.src:
         parts.append(f"{_access(store)} = {texts[store.src[1]]}")
-    return clipped("; ".join(parts), _LONGEST)
+    return clip("; ".join(parts), _LONGEST)
 
 
 def _text(node: UOp, texts: dict[UOp, str]) -> str:
@@ -85,7 +85,7 @@ def _one_view(view: View) -> str:
     return f"{text}{{{', '.join(more)}}}"
 
 
-def clipped(text: str, longest: int) -> str:
+def clip(text: str, longest: int) -> str:
     """The beginning of a text that is too long."""
     return text if len(text) <= longest else text[: longest - 4] + " ..."
 
@@ -94,7 +94,7 @@ def data_line(case: Case) -> str:
     """The contents of the buffers, and the values of the variables."""
     names = [f"{name} = {value}" for name, value in sorted(case.bindings.items())]
     buffers = [f"b{slot} = {elements_text(each)}" for slot, each in enumerate(case.buffers)]
-    return clipped("; ".join([*names, *buffers]), _LONGEST)
+    return clip("; ".join([*names, *buffers]), _LONGEST)
 
 
 def elements_text(buffer: Array | Sequence[object]) -> str:
@@ -108,4 +108,4 @@ def fault_line(verdict: Verdict) -> str:
     if verdict.pair is None or verdict.symptom is None:
         return "all values agree"
     detail = verdict.detail.partition("\n")[0]
-    return clipped(f"{verdict.pair.name} {verdict.symptom.name}: {detail}", _LONGEST)
+    return clip(f"{verdict.pair.name} {verdict.symptom.name}: {detail}", _LONGEST)

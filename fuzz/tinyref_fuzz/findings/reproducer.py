@@ -12,7 +12,7 @@ from tinyref.optimise.opt import OptOp, opts_text
 from tinyref.reproduce import SCRIPT_LINES, script
 from tinyref.runtimes.identity import device_settings
 from tinyref.uops.node import UOp
-from tinyref_fuzz.findings.one_line import clipped, data_line, fault_line, kernel_line
+from tinyref_fuzz.findings.one_line import clip, data_line, fault_line, kernel_line
 from tinyref_fuzz.generate.candidates import THREADS
 from tinyref_fuzz.judge.judge import Judge
 from tinyref_spec.kernel_case import Array, Case, Opts, Pair, Verdict
@@ -81,7 +81,7 @@ def _script(case: Case, verdict: Verdict, device: str, in_one_line: bool) -> str
 
 def _sentence(verdict: Verdict) -> str:
     text = fault_line(verdict).replace("\\", "/").replace('"', "'")
-    return clipped(text, _WIDTH)
+    return clip(text, _WIDTH)
 
 
 def _sides(verdict: Verdict) -> tuple[str, str]:
@@ -170,7 +170,7 @@ def terminal_lines(case: Case, verdict: Verdict, file: str, width: int = 100) ->
         f"opts    {_opts_line(case, verdict)}",
         f"data    {data_line(case)}",
     )
-    shown = [clipped(line, width) for line in lines]
+    shown = [clip(line, width) for line in lines]
     return "\n".join([*shown, f"replay  tinyref fuzz replay {shlex.quote(file)}"]) + "\n"
 
 

@@ -18,10 +18,10 @@ from tinyref.interpret.evaluate import evaluate
 from tinyref.optimise.opt import opts_text
 from tinyref.uops.node import UOp
 from tinyref_fuzz.findings.examine import blame_or_pair
-from tinyref_fuzz.findings.one_line import clipped, data_line, fault_line, kernel_line
+from tinyref_fuzz.findings.one_line import clip, data_line, fault_line, kernel_line
 from tinyref_fuzz.generate.candidates import THREADS
 from tinyref_fuzz.judge.judge import Judge, measured_outputs
-from tinyref_fuzz.judge.oracles import expected
+from tinyref_fuzz.judge.oracles import oracle_for
 from tinyref_spec.kernel_case import Array, Blame, Case, Opts, Pair, Verdict
 
 _MARK = ">"
@@ -82,14 +82,14 @@ def _header(
     case: Case, verdict: Verdict, blame: Blame | None, opts: Opts, width: int
 ) -> Iterator[str]:
     if not verdict.agrees:
-        yield clipped(f"fault   {fault_line(verdict)}", width)
+        yield clip(f"fault   {fault_line(verdict)}", width)
     if blame is not None and blame.stage:
-        yield clipped(f"blame   {blame}", width)
+        yield clip(f"blame   {blame}", width)
         if blame.detail:
-            yield clipped(f"        {blame.detail.partition(chr(10))[0]}", width)
-    yield clipped(f"kernel  {kernel_line(case.ast)}", width)
-    yield clipped(f"opts    {opts_text(opts) or 'none'}", width)
-    yield clipped(f"data    {data_line(case)}", width)
+            yield clip(f"        {blame.detail.partition(chr(10))[0]}", width)
+    yield clip(f"kernel  {kernel_line(case.ast)}", width)
+    yield clip(f"opts    {opts_text(opts) or 'none'}", width)
+    yield clip(f"data    {data_line(case)}", width)
 
 
 # Both sides
@@ -100,7 +100,7 @@ def _sides(case: Case, verdict: Verdict, judge: Judge, opts: Opts) -> tuple[Side
     device, capabilities = judge.device, judge.capabilities
 
     def on_interpreter(opts: Opts) -> Callable[[], Values]:
-        return lambda: _interpreted(case, capabilities, opts)
+        return lambda: _interpret(case, capabilities, opts)
 
     def measured() -> Values:
         return measured_outputs(device, case.ast, case.buffers, case.bindings, opts)
@@ -118,15 +118,15 @@ def _sides(case: Case, verdict: Verdict, judge: Judge, opts: Opts) -> tuple[Side
     if verdict.pair is Pair.EQUIVALENT and case.equivalent is not None:
         return _equivalent_sides(case, case.equivalent.ast, judge)
     return (
-        _side("evaluator", {}, lambda: _evaluated(case, case.ast)),
+        _side("evaluator", {}, lambda: _evaluate(case, case.ast)),
         _side("interpreter", stages, on_interpreter(())),
     )
 
 
 def _equivalent_sides(case: Case, equivalent: UOp, judge: Judge) -> tuple[Side, Side]:
     """The evaluator's values of both; where those are right, the device's of the other one."""
-    kernel = _side("kernel", {"ast": to_text(case.ast)}, lambda: _evaluated(case, case.ast))
-    other = _side("equivalent", {"ast": to_text(equivalent)}, lambda: _evaluated(case, equivalent))
+    kernel = _side("kernel", {"ast": to_text(case.ast)}, lambda: _evaluate(case, case.ast))
+    other = _side("equivalent", {"ast": to_text(equivalent)}, lambda: _evaluate(case, equivalent))
     if other.values is None or _is_wrong(case, other.values):
         return kernel, other
 
@@ -139,11 +139,11 @@ def _equivalent_sides(case: Case, equivalent: UOp, judge: Judge) -> tuple[Side, 
 
 
 def _is_wrong(case: Case, values: Values) -> bool:
-    oracle = expected(case)
+    oracle = oracle_for(case)
     return any(oracle.difference(slot, actual) for slot, actual in values.items())
 
 
-def _evaluated(case: Case, ast: UOp) -> Values:
+def _evaluate(case: Case, ast: UOp) -> Values:
     return evaluate(ast, dict(enumerate(case.buffers)), case.bindings)
 
 
@@ -157,7 +157,7 @@ def _side(title: str, stages: dict[str, str], run: Callable[[], Values]) -> Side
         return Side(title, stages, None, f"{type(error).__name__}: {first}")
 
 
-def _interpreted(case: Case, capabilities: Capabilities, opts: Opts) -> Values:
+def _interpret(case: Case, capabilities: Capabilities, opts: Opts) -> Values:
     buffers = [buffer.copy() for buffer in case.buffers]
     run_program(compile_kernel(case.ast, capabilities, opts=opts), buffers, case.bindings)
     return {slot: buffers[slot] for slot in range(len(case.ast.src))}
@@ -193,7 +193,7 @@ def _values(left: Side, right: Side, width: int) -> Iterator[str]:
     """The elements around the first that differs, of each slot where any does."""
     for side in (left, right):
         if side.values is None:
-            yield clipped(f"values  {side.title} fails: {side.problem}", width)
+            yield clip(f"values  {side.title} fails: {side.problem}", width)
     if left.values is None or right.values is None:
         yield from _one_sided(left if right.values is None else right, width)
         return
@@ -210,7 +210,7 @@ def _values(left: Side, right: Side, width: int) -> Iterator[str]:
 def _one_sided(side: Side, width: int) -> Iterator[str]:
     for slot, values in (side.values or {}).items():
         shown = " ".join(str(each) for each in values[: _BEFORE + _AFTER])
-        yield clipped(f"        {side.title} gives slot {slot}: {shown}", width)
+        yield clip(f"        {side.title} gives slot {slot}: {shown}", width)
 
 
 def _differing(left: Array, right: Array) -> np.ndarray:
@@ -241,27 +241,27 @@ def _around(slot: int, at: int, left: Side, right: Side) -> Iterator[str]:
 
 def _stages(left: Side, right: Side, verdict: Verdict, blame: Blame, width: int) -> Iterator[str]:
     if verdict.pair in (Pair.OPTIMISED, Pair.EQUIVALENT):
-        yield from _compared(left, right, blame, width)
+        yield from _compare_stages(left, right, blame, width)
         return
     yield from _before_and_after(right.stages, blame, width)
 
 
-def _compared(left: Side, right: Side, blame: Blame, width: int) -> Iterator[str]:
+def _compare_stages(left: Side, right: Side, blame: Blame, width: int) -> Iterator[str]:
     """Stage by stage, those that matter in full: the first that differs, and the blamed one."""
     names = [stage for stage in STAGES if stage in left.stages or stage in right.stages]
     texts = {stage: (left.stages.get(stage, ""), right.stages.get(stage, "")) for stage in names}
     first = next((stage for stage in names if texts[stage][0] != texts[stage][1]), None)
     for stage in names:
         before, after = texts[stage]
-        notes = [_counted(before, after)]
+        notes = [_line_counts(before, after)]
         notes += ["the first that differs"] if stage == first else []
         notes += ["blamed"] if stage == blame.stage else []
-        yield clipped(f"--- {stage}: {', '.join(notes)}", width)
+        yield clip(f"--- {stage}: {', '.join(notes)}", width)
         if stage == first or (stage == blame.stage and before != after):
             yield from columns(before, after, left.title, right.title, width)
 
 
-def _counted(left: str, right: str) -> str:
+def _line_counts(left: str, right: str) -> str:
     if left == right:
         return f"{left.count(chr(10))} lines on both sides"
     return f"{left.count(chr(10))} and {right.count(chr(10))} lines"
@@ -284,7 +284,7 @@ def _before_and_after(stages: dict[str, str], blame: Blame, width: int) -> Itera
 def _whole(stage: str, text: str, width: int) -> Iterator[str]:
     yield f"    {stage}"
     lines = text.splitlines()
-    yield from (clipped(f"    {line}", width) for line in lines[:_MAX_LINES])
+    yield from (clip(f"    {line}", width) for line in lines[:_MAX_LINES])
     if len(lines) > _MAX_LINES:
         yield f"    ... {len(lines) - _MAX_LINES} lines more"
 
@@ -297,7 +297,7 @@ def columns(left: str, right: str, left_title: str, right_title: str, width: int
     column = (max(_NARROWEST, width) - 5) // 2
     pairs = list(itertools.zip_longest(left.splitlines(), right.splitlines(), fillvalue=""))
     first = next((at for at, (one, other) in enumerate(pairs) if one != other), None)
-    yield f"  {clipped(left_title, column):<{column}} | {right_title}"
+    yield f"  {clip(left_title, column):<{column}} | {right_title}"
     start = 0
     if first is not None and len(pairs) > _MAX_LINES:
         start = max(0, min(first - _ENDS_WITH, len(pairs) - _MAX_LINES))
@@ -305,17 +305,17 @@ def columns(left: str, right: str, left_title: str, right_title: str, width: int
         yield f"  ... {start} equal lines"
     for at, (one, other) in enumerate(pairs[start : start + _MAX_LINES], start):
         mark = _MARK if at == first else " "
-        here, there = (_cut(text, one, other, column) for text in (one, other))
+        here, there = (_visible_part(text, one, other, column) for text in (one, other))
         yield f"{mark} {here:<{column}} | {there}"
     rest = len(pairs) - start - _MAX_LINES
     if rest > 0:
         yield f"  ... {rest} lines more"
 
 
-def _cut(text: str, one: str, other: str, column: int) -> str:
+def _visible_part(text: str, one: str, other: str, column: int) -> str:
     """The part of a line that fits: its beginning, or what is around the first difference."""
     pairs = zip(one, other, strict=False)
     common = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
     if common < column - _SHOWN_OF_DIFFERENCE or one == other:
-        return clipped(text, column)
-    return clipped("... " + text[common - column // 2 :], column)
+        return clip(text, column)
+    return clip("... " + text[common - column // 2 :], column)

@@ -25,7 +25,7 @@ from tinyref_fuzz.generate.values import (
     corners,
     full_range,
     magnitude,
-    ranged,
+    value_in_range,
 )
 from tinyref_spec.kernel_case import Mode
 
@@ -43,14 +43,14 @@ class Draw(Protocol):
     def condition(self, shape: Shape) -> Value | None:
         """A bool of this shape."""
 
-    def grown(self, x: Value) -> Value:
+    def grow(self, x: Value) -> Value:
         """One more operation on `x`."""
 
 
 Maker = Callable[[Draw, Value], Value | None]
 
 
-def unspecified(draw: Draw, *values: Value) -> bool:
+def is_unspecified(draw: Draw, *values: Value) -> bool:
     """Whether a decision by these values could fall one way or the other."""
     return any(value.is_rough for value in values)
 
@@ -67,7 +67,7 @@ def _arithmetic(
     rough = x.is_rough or y.is_rough or _rounds(draw, x.dtype)
     shape = broadcast(x.shape, y.shape)
     node = build.binary(op, x.node, y.node)
-    return ranged(draw.kernel.mode, node, shape, low, high, bound=bound, is_rough=rough)
+    return value_in_range(draw.kernel.mode, node, shape, low, high, bound=bound, is_rough=rough)
 
 
 def add(draw: Draw, x: Value) -> Value | None:
@@ -100,7 +100,7 @@ def negate(draw: Draw, x: Value) -> Value | None:
     """-x."""
     node = build.unary(Ops.NEG, x.node)
     mode = draw.kernel.mode
-    return ranged(mode, node, x.shape, -x.high, -x.low, bound=x.bound, is_rough=x.is_rough)
+    return value_in_range(mode, node, x.shape, -x.high, -x.low, bound=x.bound, is_rough=x.is_rough)
 
 
 def maximum(draw: Draw, x: Value) -> Value | None:
@@ -110,7 +110,7 @@ def maximum(draw: Draw, x: Value) -> Value | None:
     node = build.maximum(x.node, y.node)
     low, high, bound = max(x.low, y.low), max(x.high, y.high), max(x.bound, y.bound)
     shape = broadcast(x.shape, y.shape)
-    return ranged(draw.kernel.mode, node, shape, low, high, bound=bound, is_rough=rough)
+    return value_in_range(draw.kernel.mode, node, shape, low, high, bound=bound, is_rough=rough)
 
 
 def multiply_accumulate(draw: Draw, x: Value) -> Value | None:
@@ -123,7 +123,7 @@ def multiply_accumulate(draw: Draw, x: Value) -> Value | None:
     if x.dtype.is_float and draw.kernel.mode is not Mode.EXACT:
         rough = True
     shape = broadcast(x.shape, y.shape, z.shape)
-    return ranged(
+    return value_in_range(
         draw.kernel.mode, node, shape, low + z.low, high + z.high, bound=bound, is_rough=rough
     )
 
@@ -141,26 +141,26 @@ def divide(draw: Draw, x: Value) -> Value | None:
         if not x.dtype.is_unsigned and draw.tape.chance(30):
             divisor = -divisor
         node = build.binary(op, x.node, divisor)
-        return _divided(draw, op, node, x, abs(divisor), x.shape, x.is_rough)
+        return _quotient_value(draw, op, node, x, abs(divisor), x.shape, x.is_rough)
     y = draw.operand(x)
     if draw.kernel.mode is Mode.EDGE and draw.tape.chance(60):
         # By 0, and MIN by -1: nobody says what comes out, but it must not trap.
         node = build.binary(op, x.node, y.node)
         shape = broadcast(x.shape, y.shape)
-        return ranged(draw.kernel.mode, node, shape, *full_range(x.dtype), is_rough=True)
+        return value_in_range(draw.kernel.mode, node, shape, *full_range(x.dtype), is_rough=True)
     mask = draw.tape.pick((7, 3, 15, 63))
     divisor_node = build.add(build.both(y.node, mask), 1)
     node = build.binary(op, x.node, divisor_node)
     rough = x.is_rough or y.is_rough
-    return _divided(draw, op, node, x, mask + 1, broadcast(x.shape, y.shape), rough)
+    return _quotient_value(draw, op, node, x, mask + 1, broadcast(x.shape, y.shape), rough)
 
 
-def _divided(
+def _quotient_value(
     draw: Draw, op: Ops, node: UOp, x: Value, largest: int, shape: Shape, rough: bool
 ) -> Value | None:
     most = min(magnitude(x), largest - 1) if op is Ops.MOD else magnitude(x)
     low = -most if x.low < 0 or (op is Ops.IDIV and not x.dtype.is_unsigned) else 0
-    return ranged(draw.kernel.mode, node, shape, low, most, is_rough=rough)
+    return value_in_range(draw.kernel.mode, node, shape, low, most, is_rough=rough)
 
 
 def shift(draw: Draw, x: Value) -> Value | None:
@@ -185,7 +185,7 @@ def shift(draw: Draw, x: Value) -> Value | None:
         ends = [int(end) << count for end in (x.low, x.high) for count in (least, most)]
     else:
         ends = [int(end) >> count for end in (x.low, x.high) for count in (least, most)]
-    return ranged(draw.kernel.mode, node, shape, min(ends), max(ends), is_rough=rough)
+    return value_in_range(draw.kernel.mode, node, shape, min(ends), max(ends), is_rough=rough)
 
 
 def bitwise(draw: Draw, x: Value) -> Value | None:
@@ -199,7 +199,9 @@ def bitwise_by(draw: Draw, op: Ops, x: Value) -> Value | None:
     node = build.binary(op, x.node, y.node)
     low, high = _bits_range(op, x, y)
     rough = x.is_rough or y.is_rough
-    return ranged(draw.kernel.mode, node, broadcast(x.shape, y.shape), low, high, is_rough=rough)
+    return value_in_range(
+        draw.kernel.mode, node, broadcast(x.shape, y.shape), low, high, is_rough=rough
+    )
 
 
 def _bits_range(op: Ops, x: Value, y: Value) -> tuple[int, int]:
@@ -220,7 +222,7 @@ def threefry(draw: Draw, x: Value) -> Value | None:
     node = build.binary(Ops.THREEFRY, x.node, y.node)
     rough = x.is_rough or y.is_rough
     shape = broadcast(x.shape, y.shape)
-    return ranged(draw.kernel.mode, node, shape, *full_range(x.dtype), is_rough=rough)
+    return value_in_range(draw.kernel.mode, node, shape, *full_range(x.dtype), is_rough=rough)
 
 
 # --- choices --------------------------------------------------------------------------------------
@@ -229,7 +231,7 @@ def threefry(draw: Draw, x: Value) -> Value | None:
 def compare(draw: Draw, x: Value) -> Value | None:
     """A comparison as 0 or 1, or a choice by it."""
     y = draw.operand(x)
-    if unspecified(draw, x, y):
+    if is_unspecified(draw, x, y):
         return None
     op = draw.tape.pick((Ops.CMPLT, Ops.CMPNE))
     left, right = (x, y) if draw.tape.below(2) else (y, x)
@@ -252,7 +254,7 @@ def choose(draw: Draw, condition: Value, x: Value, y: Value) -> Value | None:
     shape = broadcast(condition.shape, x.shape, y.shape)
     rough = x.is_rough or y.is_rough
     low, high, bound = min(x.low, y.low), max(x.high, y.high), max(x.bound, y.bound)
-    return ranged(draw.kernel.mode, node, shape, low, high, bound=bound, is_rough=rough)
+    return value_in_range(draw.kernel.mode, node, shape, low, high, bound=bound, is_rough=rough)
 
 
 # --- casts ----------------------------------------------------------------------------------------
@@ -264,15 +266,15 @@ def through(draw: Draw, x: Value) -> Value | None:
     if not others:
         return None
     target = draw.tape.pick(others, [draw.policy.dtypes.get(dtype, 1) for dtype in others])
-    there = converted(draw, x, target)
+    there = convert(draw, x, target)
     if there is None:
         return None
     if draw.tape.below(2) and target not in dtypes.storage_only:
-        there = draw.grown(there)
-    return converted(draw, there, x.dtype)
+        there = draw.grow(there)
+    return convert(draw, there, x.dtype)
 
 
-def converted(draw: Draw, x: Value, target: DType) -> Value | None:
+def convert(draw: Draw, x: Value, target: DType) -> Value | None:
     """x cast to `target`, where that is exact, or rounds a float once."""
     source, mode = x.dtype, draw.kernel.mode
     if source is target:
@@ -286,12 +288,12 @@ def converted(draw: Draw, x: Value, target: DType) -> Value | None:
         low, high = full_range(target)
         fits = low <= x.low and x.high <= high
         if mode is Mode.EDGE:
-            return ranged(mode, node, x.shape, low, high, is_rough=True)
+            return value_in_range(mode, node, x.shape, low, high, is_rough=True)
         if x.is_rough or not fits:
             return None
-        return ranged(mode, node, x.shape, math.floor(x.low), math.ceil(x.high))
+        return value_in_range(mode, node, x.shape, math.floor(x.low), math.ceil(x.high))
     if target.is_int:
-        return ranged(mode, node, x.shape, x.low, x.high, is_rough=x.is_rough)
+        return value_in_range(mode, node, x.shape, x.low, x.high, is_rough=x.is_rough)
     # Floats of more bits hold every value of one of fewer, if the exponent does too.
     holds = source.is_bool or (
         source.is_float
@@ -299,7 +301,7 @@ def converted(draw: Draw, x: Value, target: DType) -> Value | None:
         and source.exponent_bits <= target.exponent_bits
     )
     rough = x.is_rough or (mode is Mode.FLOAT and not holds)
-    return ranged(mode, node, x.shape, x.low, x.high, bound=x.bound, is_rough=rough)
+    return value_in_range(mode, node, x.shape, x.low, x.high, bound=x.bound, is_rough=rough)
 
 
 def reinterpret(draw: Draw, x: Value) -> Value | None:
@@ -317,8 +319,10 @@ def reinterpret(draw: Draw, x: Value) -> Value | None:
     if not integers:
         return None
     target = draw.tape.pick(integers)
-    there = ranged(draw.kernel.mode, build.bitcast(x.node, target), x.shape, *_same_bits(x, target))
-    return None if there is None else converted(draw, draw.grown(there), x.dtype)
+    there = value_in_range(
+        draw.kernel.mode, build.bitcast(x.node, target), x.shape, *_same_bits(x, target)
+    )
+    return None if there is None else convert(draw, draw.grow(there), x.dtype)
 
 
 def _same_bits(x: Value, target: DType) -> tuple[Number, Number]:
@@ -340,7 +344,7 @@ def _sign_bits(draw: Draw, x: Value) -> Value | None:
     else:
         node = build.bitcast(build.both(bits, sign - 1), x.dtype)
         low, high = 0 if x.low <= 0 <= x.high else min(abs(x.low), abs(x.high)), magnitude(x)
-    return ranged(draw.kernel.mode, node, x.shape, low, high, bound=x.bound)
+    return value_in_range(draw.kernel.mode, node, x.shape, low, high, bound=x.bound)
 
 
 # --- floats ---------------------------------------------------------------------------------------
@@ -361,9 +365,9 @@ def _function(draw: Draw, op: Ops, x: Value, function: Callable[[float], float])
     """A function that rises; the last places of its result are not specified."""
     node = build.unary(op, x.node)
     if draw.kernel.mode is Mode.EDGE:
-        return ranged(draw.kernel.mode, node, x.shape, 0, 0, is_rough=True)
+        return value_in_range(draw.kernel.mode, node, x.shape, 0, 0, is_rough=True)
     low, high = function(x.low), function(x.high)
-    return ranged(draw.kernel.mode, node, x.shape, low, high, is_rough=True)
+    return value_in_range(draw.kernel.mode, node, x.shape, low, high, is_rough=True)
 
 
 def root(draw: Draw, x: Value) -> Value | None:
@@ -388,7 +392,7 @@ def sine(draw: Draw, x: Value) -> Value | None:
     if draw.kernel.mode is not Mode.EDGE and magnitude(x) > 30:
         return None
     node = build.unary(Ops.SIN, x.node)
-    return ranged(draw.kernel.mode, node, x.shape, -1.0, 1.0, is_rough=True)
+    return value_in_range(draw.kernel.mode, node, x.shape, -1.0, 1.0, is_rough=True)
 
 
 def reciprocal(draw: Draw, x: Value) -> Value | None:
@@ -396,8 +400,8 @@ def reciprocal(draw: Draw, x: Value) -> Value | None:
     x = _positive(draw, x)
     node = build.unary(Ops.RECIP, x.node)
     if draw.kernel.mode is Mode.EDGE:
-        return ranged(draw.kernel.mode, node, x.shape, 0, 0, is_rough=True)
-    return ranged(draw.kernel.mode, node, x.shape, 0.0, 1 / x.low, is_rough=True)
+        return value_in_range(draw.kernel.mode, node, x.shape, 0, 0, is_rough=True)
+    return value_in_range(draw.kernel.mode, node, x.shape, 0.0, 1 / x.low, is_rough=True)
 
 
 def quotient(draw: Draw, x: Value) -> Value | None:
@@ -406,9 +410,9 @@ def quotient(draw: Draw, x: Value) -> Value | None:
     node = build.binary(Ops.FDIV, x.node, y.node)
     shape = broadcast(x.shape, y.shape)
     if draw.kernel.mode is Mode.EDGE:
-        return ranged(draw.kernel.mode, node, shape, 0, 0, is_rough=True)
+        return value_in_range(draw.kernel.mode, node, shape, 0, 0, is_rough=True)
     largest = magnitude(x) / y.low
-    return ranged(draw.kernel.mode, node, shape, -largest, largest, is_rough=True)
+    return value_in_range(draw.kernel.mode, node, shape, -largest, largest, is_rough=True)
 
 
 def power(draw: Draw, x: Value) -> Value | None:
@@ -417,11 +421,11 @@ def power(draw: Draw, x: Value) -> Value | None:
     node = build.binary(Ops.POW, x.node, y.node)
     shape = broadcast(x.shape, y.shape)
     if draw.kernel.mode is Mode.EDGE:
-        return ranged(draw.kernel.mode, node, shape, 0, 0, is_rough=True)
+        return value_in_range(draw.kernel.mode, node, shape, 0, 0, is_rough=True)
     if magnitude(y) > 4:
         return None
     largest = max(x.high, 1 / x.low) ** magnitude(y)
-    return ranged(draw.kernel.mode, node, shape, 0.0, largest, is_rough=True)
+    return value_in_range(draw.kernel.mode, node, shape, 0.0, largest, is_rough=True)
 
 
 def truncate(draw: Draw, x: Value) -> Value | None:
@@ -431,13 +435,13 @@ def truncate(draw: Draw, x: Value) -> Value | None:
         return None
     if mode is not Mode.EXACT:
         node = build.unary(Ops.TRUNC, x.node)
-        return ranged(mode, node, x.shape, x.low, x.high, bound=x.bound)
+        return value_in_range(mode, node, x.shape, x.low, x.high, bound=x.bound)
     # With two more digits no quarter rounds.
-    if ranged(mode, x.node, x.shape, x.low, x.high, bound=x.bound * 4) is None:
+    if value_in_range(mode, x.node, x.shape, x.low, x.high, bound=x.bound * 4) is None:
         return None
     quarter = build.mul(x.node, 0.25)
     low, high = math.trunc(x.low / 4), math.trunc(x.high / 4)
-    return ranged(mode, build.unary(Ops.TRUNC, quarter), x.shape, low, high)
+    return value_in_range(mode, build.unary(Ops.TRUNC, quarter), x.shape, low, high)
 
 
 # --- which op on which type -----------------------------------------------------------------------

@@ -46,13 +46,13 @@ class Content:
         if self.dtype.is_int or mode is Mode.EXACT:
             low, count = int(self.low), int(self.high) - int(self.low) + 1
             drawn = (words >> np.uint64(1)) % np.uint64(min(count, 2**63 - 1))
-            return _moved(drawn, low).astype(numpy_dtype(self.dtype))
+            return _from_low(drawn, low).astype(numpy_dtype(self.dtype))
         return self._moderate(words)
 
     def _with_small(self, values: Array, words: Words) -> Array:
         """Integers of any size with some near 0 among them, at which most expressions change."""
         least = 0 if self.dtype.is_unsigned else -SMALL
-        near = _moved((words >> np.uint64(8)) % np.uint64(SMALL - least + 1), least)
+        near = _from_low((words >> np.uint64(8)) % np.uint64(SMALL - least + 1), least)
         is_small = (words >> np.uint64(40)) % np.uint64(SMALL_SHARE) == 0
         return np.where(is_small, near.astype(values.dtype), values)
 
@@ -73,7 +73,7 @@ class Content:
         return values.astype(numpy_dtype(self.dtype))
 
 
-def _moved(drawn: Words, low: int) -> npt.NDArray[np.int64]:
+def _from_low(drawn: Words, low: int) -> npt.NDArray[np.int64]:
     """`drawn` numbers from 0 on, from `low` on: in the wrapping arithmetic of 64 bits."""
     moved: npt.NDArray[np.uint64] = drawn + np.uint64(low % 2**64)
     return moved.astype(np.int64)

@@ -39,13 +39,13 @@ def is_exact(ast: UOp, buffers: Sequence[Array]) -> bool:
     """
     found: dict[UOp, float] = {}
     for node in ast.toposort():
-        found[node] = _bound(node, found, buffers)
+        found[node] = _bound_of(node, found, buffers)
         if found[node] == INEXACT:
             return False
     return True
 
 
-def _bound(node: UOp, found: dict[UOp, float], buffers: Sequence[Array]) -> float:
+def _bound_of(node: UOp, found: dict[UOp, float], buffers: Sequence[Array]) -> float:
     """The bound of the absolute value of the elements of a float, 0 for what is no float."""
     dtype = node.dtype
     if not dtype.is_float:
@@ -78,12 +78,12 @@ def _float_bound(node: UOp, found: dict[UOp, float], buffers: Sequence[Array]) -
         source = node.src[0]
         return found[source] if source.dtype.is_float else _integer_bound(source)
     if isinstance(node.arg, ReduceArg):
-        return _reduced(node.arg.op, found[node.src[0]], positions(reduced_sizes(node)))
+        return _bound_of_reduce(node.arg.op, found[node.src[0]], positions(reduced_sizes(node)))
     combine = _COMBINES.get(node.op)
     return float(combine(*(found[source] for source in node.src))) if combine else INEXACT
 
 
-def _reduced(op: Ops, bound: float, count: int) -> float:
+def _bound_of_reduce(op: Ops, bound: float, count: int) -> float:
     if op is Ops.ADD:
         return bound * count
     if op is Ops.MAX:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from tinyref.dtype import DType, dtypes, sum_dtype
 from tinyref.uops import build
 from tinyref.uops.ops import Ops
-from tinyref_fuzz.generate.arithmetic import MAKERS, choose, converted, makers, weight
+from tinyref_fuzz.generate.arithmetic import MAKERS, choose, convert, makers, weight
 from tinyref_fuzz.generate.kernel import MAX_REDUCES, MAX_TERMS, Kernel
 from tinyref_fuzz.generate.values import (
     Shape,
@@ -19,7 +19,7 @@ from tinyref_fuzz.generate.values import (
     magnitude,
     most,
     positions,
-    ranged,
+    value_in_range,
 )
 from tinyref_spec.kernel_case import Mode
 
@@ -56,19 +56,19 @@ class Expressions:
         value = self.load(self.kernel.shape(axes), dtype)
         for left in range(depth - 1, -1, -1):
             self.depth = left
-            value = self.grown(value)
+            value = self.grow(value)
         return value
 
     def load(self, shape: Shape, dtype: DType) -> Value:
         """A load of `dtype`, or of another type and cast."""
         if self.tape.chance(CAST_LOADS) or dtype in dtypes.storage_only:
             source = self.tape.pick(self.kernel.dtypes)
-            found = converted(self, self.kernel.load(shape, source), dtype)
+            found = convert(self, self.kernel.load(shape, source), dtype)
             if found is not None:
                 return found
         return self.kernel.load(shape, dtype)
 
-    def grown(self, x: Value) -> Value:
+    def grow(self, x: Value) -> Value:
         """One more operation on `x`, or `x` where none fits."""
         ops = makers(x.dtype, self.kernel.mode)
         weights = [weight(op, self.policy.ops) for op in ops]
@@ -86,19 +86,19 @@ class Expressions:
         shape = self._near(x.shape)
         if self.depth > 0 and self.tape.chance(DEEP):
             self.depth -= 1
-            return self.grown(self.load(shape, x.dtype))
+            return self.grow(self.load(shape, x.dtype))
         return self.kernel.leaf(shape, x.dtype)
 
-    def joined(self, x: Value, y: Value) -> Value:
+    def join(self, x: Value, y: Value) -> Value:
         """A binary operation on two values of one type, the larger one where no other fits."""
         for _ in range(TRIES):
-            found = self.applied(self.tape.pick(JOINING), x, y) if _joins(x.dtype) else None
+            found = self.apply(self.tape.pick(JOINING), x, y) if _joins(x.dtype) else None
             if found is not None:
                 return found
         condition = self.kernel.mask(x.shape)
         return choose(self, condition, x, y) or x
 
-    def applied(self, op: Ops, x: Value, y: Value) -> Value | None:
+    def apply(self, op: Ops, x: Value, y: Value) -> Value | None:
         """A binary operation on two values of one type, None where it does not fit them."""
         self._given = y
         found = MAKERS[op](self, x)
@@ -128,7 +128,7 @@ class Expressions:
         if choice == 1 and self.kernel.has(dtypes.bool):
             return self.kernel.load(shape, dtypes.bool)
         dtype = self.kernel.number()
-        x = self.kernel.again(shape, dtype) or self.kernel.load(shape, dtype)
+        x = self.kernel.existing_load(shape, dtype) or self.kernel.load(shape, dtype)
         if x.is_rough:
             return None
         if dtype.is_float:
@@ -141,7 +141,7 @@ class Expressions:
 
     # --- reduces ----------------------------------------------------------------------------------
 
-    def reduced(self, x: Value, axes: Sequence[int], op: Ops | None = None) -> Value:
+    def reduce(self, x: Value, axes: Sequence[int], op: Ops | None = None) -> Value:
         """A sum, product or maximum of `x` over those of `axes` along which it varies.
 
         `x` itself where no reduce is exact, or where there are enough of them.
@@ -177,14 +177,14 @@ class Expressions:
         if x.dtype.is_bool or (mode is Mode.EDGE and x.dtype.is_float and self.tape.chance(80)):
             return None
         if x.bound * count > (float_limit(mode, x.dtype) if x.dtype.is_float else math.inf):
-            wide = converted(self, x, sum_dtype(x.dtype))
+            wide = convert(self, x, sum_dtype(x.dtype))
             if wide is None or wide.bound * count > float_limit(mode, wide.dtype):
                 return None
             x = wide
         node = build.reduce(Ops.ADD, x.node, over)
         rough = x.is_rough or (x.dtype.is_float and mode is not Mode.EXACT)
         low, high = min(0, x.low * count), max(0, x.high * count)
-        return ranged(mode, node, shape, low, high, bound=x.bound * count, is_rough=rough)
+        return value_in_range(mode, node, shape, low, high, bound=x.bound * count, is_rough=rough)
 
     def _largest(self, x: Value, over: tuple[int, ...]) -> Value | None:
         shape, count = self._shape(x, over)
@@ -196,9 +196,9 @@ class Expressions:
             # The largest of nothing is -inf or MIN.
             if x.dtype.is_float and mode is not Mode.EDGE:
                 return None
-            return ranged(mode, node, shape, *full_range(x.dtype))
+            return value_in_range(mode, node, shape, *full_range(x.dtype))
         rough = x.is_rough or (x.dtype.is_float and mode is Mode.EDGE)
-        return ranged(mode, node, shape, x.low, x.high, bound=x.bound, is_rough=rough)
+        return value_in_range(mode, node, shape, x.low, x.high, bound=x.bound, is_rough=rough)
 
     def _product(self, x: Value, over: tuple[int, ...]) -> Value | None:
         shape, count = self._shape(x, over)
@@ -208,7 +208,7 @@ class Expressions:
         if dtype.is_int:
             # Even factors would soon make every product 0.
             node = build.reduce(Ops.MUL, build.either(x.node, 1), over)
-            return ranged(mode, node, shape, *full_range(dtype), is_rough=x.is_rough)
+            return value_in_range(mode, node, shape, *full_range(dtype), is_rough=x.is_rough)
         factors = x
         if magnitude(x) > 2:
             if x.is_rough:
@@ -218,4 +218,4 @@ class Expressions:
         largest = max(1.0, factors.bound) ** count
         node = build.reduce(Ops.MUL, factors.node, over)
         rough = x.is_rough or mode is Mode.FLOAT
-        return ranged(mode, node, shape, -largest, largest, is_rough=rough)
+        return value_in_range(mode, node, shape, -largest, largest, is_rough=rough)

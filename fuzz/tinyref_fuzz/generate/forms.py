@@ -14,10 +14,10 @@ from tinyref.uops import build
 from tinyref.uops.ops import Ops
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref.views.view import View
-from tinyref_fuzz.generate.arithmetic import choose, converted, product
+from tinyref_fuzz.generate.arithmetic import choose, convert, product
 from tinyref_fuzz.generate.expressions import Expressions
-from tinyref_fuzz.generate.structures import launch, looped, texels
-from tinyref_fuzz.generate.values import Shape, Value, full_range, most, ranged
+from tinyref_fuzz.generate.structures import launch, loop_nest, texels
+from tinyref_fuzz.generate.values import Shape, Value, full_range, most, value_in_range
 from tinyref_spec.kernel_case import Mode
 
 Form = Callable[[Expressions], Value]
@@ -78,7 +78,7 @@ def reduce(draw: Expressions) -> Value:
     x = draw.tree(
         (*kernel.outer, *inner), kernel.number() if draw.tape.chance(90) else kernel.dtype()
     )
-    return draw.reduced(x, inner)
+    return draw.reduce(x, inner)
 
 
 def long(draw: Expressions) -> Value:
@@ -94,7 +94,7 @@ def long(draw: Expressions) -> Value:
         inner = _inner(draw, length)
     kernel.make_symbolic()
     x = draw.tree((*kernel.outer, *inner), kernel.number(), min(1, draw.policy.depth))
-    return draw.reduced(x, inner)
+    return draw.reduce(x, inner)
 
 
 def matmul(draw: Expressions) -> Value:
@@ -115,16 +115,16 @@ def matmul(draw: Expressions) -> Value:
         if is_moved:
             one = build.const(source, 1.0 if source.is_float else 1)
             shape = (1,) * len(factor.shape)
-            factor = draw.applied(Ops.ADD, factor, Value(one, shape, 1, 1, 1)) or factor
+            factor = draw.apply(Ops.ADD, factor, Value(one, shape, 1, 1, 1)) or factor
         elif draw.tape.chance(20):
-            factor = draw.grown(factor)
-        factors.append(converted(draw, factor, result) or kernel.load(kernel.shape(axes), result))
+            factor = draw.grow(factor)
+        factors.append(convert(draw, factor, result) or kernel.load(kernel.shape(axes), result))
     if draw.tape.chance(30):
         factors = factors[::-1]
     terms = product(draw, *factors)
     if terms is None:
-        return draw.reduced(factors[0], (k,))
-    return draw.reduced(terms, (k,), Ops.ADD)
+        return draw.reduce(factors[0], (k,))
+    return draw.reduce(terms, (k,), Ops.ADD)
 
 
 def softmax(draw: Expressions) -> Value:
@@ -134,20 +134,20 @@ def softmax(draw: Expressions) -> Value:
     kernel.make_symbolic()
     over = [draw.tape.pick(axes)]
     x = draw.tree(axes, kernel.number(), min(1, draw.policy.depth))
-    largest = draw.reduced(x, over, draw.tape.pick((Ops.MAX, Ops.ADD)))
-    shifted = _joined(draw, x, largest)
+    largest = draw.reduce(x, over, draw.tape.pick((Ops.MAX, Ops.ADD)))
+    shifted = _join(draw, x, largest)
     if draw.tape.chance(50):
-        total = draw.reduced(shifted, over)
+        total = draw.reduce(shifted, over)
         if draw.tape.below(2):
             return total
-        shifted = _joined(draw, shifted, total)
+        shifted = _join(draw, shifted, total)
     return shifted
 
 
-def _joined(draw: Expressions, x: Value, y: Value) -> Value:
+def _join(draw: Expressions, x: Value, y: Value) -> Value:
     """A difference, product, comparison or other of two values, in a type that both fit."""
-    y = converted(draw, y, x.dtype) or x
-    return draw.joined(x, y)
+    y = convert(draw, y, x.dtype) or x
+    return draw.join(x, y)
 
 
 def siblings(draw: Expressions) -> Value:
@@ -160,15 +160,15 @@ def siblings(draw: Expressions) -> Value:
     found = None
     for _ in range(draw.tape.between(2, 3)):
         over = inner if draw.tape.chance(70) else inner[-1:]
-        reused = kernel.again(kernel.shape((*outer, *over)), dtype)
+        reused = kernel.existing_load(kernel.shape((*outer, *over)), dtype)
         x = reused if reused and draw.tape.below(2) else draw.tree((*outer, *over), dtype, 1)
-        part = draw.reduced(x, over)
-        found = part if found is None else _joined(draw, found, part)
+        part = draw.reduce(x, over)
+        found = part if found is None else _join(draw, found, part)
     assert found is not None, "there are two at least"
     return found
 
 
-def nested(draw: Expressions) -> Value:
+def nested_reduces(draw: Expressions) -> Value:
     """A reduce of what has a reduce in it, perhaps of both axes of the same loads."""
     kernel = draw.kernel
     outer = _outer(draw, 0, 2)
@@ -176,11 +176,11 @@ def nested(draw: Expressions) -> Value:
     kernel.make_symbolic()
     dtype = kernel.number()
     x = draw.tree((*outer, first, second), dtype, 1)
-    x = draw.reduced(x, (second,))
+    x = draw.reduce(x, (second,))
     if draw.tape.chance(70):
         axes = (*outer, first) if draw.tape.chance(70) else (*outer, first, second)
-        x = _joined(draw, x, draw.load(kernel.shape(axes), x.dtype))
-    return draw.reduced(x, (first, second))
+        x = _join(draw, x, draw.load(kernel.shape(axes), x.dtype))
+    return draw.reduce(x, (first, second))
 
 
 # --- positions that are values --------------------------------------------------------------------
@@ -188,7 +188,7 @@ def nested(draw: Expressions) -> Value:
 
 def _place(draw: Expressions, shape: Shape, size: int, dtype: DType) -> Value | None:
     """Positions on an axis of `size`: most of them inside of it, some not."""
-    x = draw.kernel.again(shape, dtype) or draw.kernel.load(shape, dtype)
+    x = draw.kernel.existing_load(shape, dtype) or draw.kernel.load(shape, dtype)
     if x.is_rough:
         return None
     beyond = draw.tape.pick((0, 1, 2), (1, 3, 2))
@@ -199,7 +199,7 @@ def _place(draw: Expressions, shape: Shape, size: int, dtype: DType) -> Value | 
         # MOD has the sign of the dividend; so this is the floored one.
         shifted = build.add(node, build.where(build.less(node, 0), build.const(dtype, divisor), 0))
         node, low = shifted, 0
-    return ranged(draw.kernel.mode, node, x.shape, low, divisor - 1)
+    return value_in_range(draw.kernel.mode, node, x.shape, low, divisor - 1)
 
 
 def choose_by_count(draw: Expressions) -> Value:
@@ -216,7 +216,7 @@ def choose_by_count(draw: Expressions) -> Value:
     counter = build.cast(numbers, dtype)
     table = draw.load(shape, kernel.number())
     if place is None:
-        return draw.reduced(table, (axis,))
+        return draw.reduce(table, (axis,))
     here = Value(build.equal(counter, place.node), shape, 0, 1, 1)
     op, idle = _idle(draw, table.dtype)
     zero = build.const(table.dtype, float(idle) if table.dtype.is_float else idle)
@@ -259,7 +259,7 @@ def gather(draw: Expressions) -> Value:
         if place is not None:
             places.append((size, place))
     if not places:
-        return draw.reduced(draw.load(shape, kernel.number()), inner)
+        return draw.reduce(draw.load(shape, kernel.number()), inner)
     # The kernel's own axes: all of them, or 1 where the table does not vary.
     own = tuple(size if draw.tape.chance(40) else 1 for size in shape)
     table = (*own, *(size for size, _ in places))
@@ -271,8 +271,8 @@ def gather(draw: Expressions) -> Value:
     dtype = kernel.dtype()
     buffer = kernel.buffer(dtype, max(1, tracker.real_size()), kernel.content_range(dtype))
     address = build.view(buffer, tracker, *(place.node for _, place in places))
-    found = kernel.loaded(address, shape, True)
-    return draw.reduced(draw.grown(found), inner)
+    found = kernel.value_of_load(address, shape, True)
+    return draw.reduce(draw.grow(found), inner)
 
 
 def _padded_last(tracker: ShapeTracker) -> ShapeTracker:
@@ -287,17 +287,17 @@ def running(draw: Expressions) -> Value:
     (row,) = kernel.add_axes([size], outer=True)
     (column,) = _inner(draw, size)
     if kernel.space[column] != kernel.space[row]:
-        return draw.reduced(draw.tree((*outer, row, column), kernel.number(), 1), (column,))
+        return draw.reduce(draw.tree((*outer, row, column), kernel.number(), 1), (column,))
     triangle = _triangle(size).reshape((*(1 for _ in outer), size, size))
     shape = kernel.shape((*outer, row, column))
     below = Value(build.valid(triangle), triangle.shape, 0, 1, 1)
     dtype = kernel.number()
     if draw.tape.below(3) == 0:
-        count = converted(draw, below, dtype)
-        return draw.reduced(count or below, (column,))
+        count = convert(draw, below, dtype)
+        return draw.reduce(count or below, (column,))
     x = draw.load(kernel.shape((*outer, column)), dtype)
     chosen = choose(draw, below, x, draw.constant(dtype))
-    return draw.reduced(chosen or draw.load(shape, dtype), (column,))
+    return draw.reduce(chosen or draw.load(shape, dtype), (column,))
 
 
 def _triangle(size: int) -> ShapeTracker:
@@ -320,9 +320,9 @@ def movement(draw: Expressions) -> Value:
     dtype = kernel.dtype()
     x = kernel.load(kernel.shape(axes), dtype, moves)
     if draw.tape.chance(60):
-        x = draw.joined(x, kernel.load(kernel.shape(axes), dtype, moves))
+        x = draw.join(x, kernel.load(kernel.shape(axes), dtype, moves))
     if draw.tape.chance(30):
-        x = draw.reduced(x, [draw.tape.pick(axes)])
+        x = draw.reduce(x, [draw.tape.pick(axes)])
     return x
 
 
@@ -355,7 +355,8 @@ def concatenate(draw: Expressions) -> Value:
             rough = kernel.mode is Mode.FLOAT and dtype.is_float
             bound = max(found.bound, value.bound)
             found = (
-                ranged(kernel.mode, node, shape, low, high, bound=bound, is_rough=rough) or found
+                value_in_range(kernel.mode, node, shape, low, high, bound=bound, is_rough=rough)
+                or found
             )
     return found if found is not None else draw.tree(axes, dtype)
 
@@ -383,7 +384,7 @@ def convolution(draw: Expressions) -> Value:
         windows = ShapeTracker((View((flat,), (1,)).pad(((1, 1),)), View(shape, strides)))
     x = kernel.load_through(windows, dtype)
     weights = kernel.load(kernel.shape((*outer, tap)), dtype, 1)
-    return draw.reduced(product(draw, x, weights) or x, (tap,), Ops.ADD)
+    return draw.reduce(product(draw, x, weights) or x, (tap,), Ops.ADD)
 
 
 # --- others ---------------------------------------------------------------------------------------
@@ -396,7 +397,7 @@ def products(draw: Expressions) -> Value:
     inner = _inner(draw, draw.tape.pick((3, 4, 8, 5, 9)))
     kernel.make_symbolic()
     x = draw.tree((*outer, *inner), kernel.number(), 1)
-    return draw.reduced(x, inner, Ops.MUL)
+    return draw.reduce(x, inner, Ops.MUL)
 
 
 def count(draw: Expressions) -> Value:
@@ -408,9 +409,9 @@ def count(draw: Expressions) -> Value:
     shape = kernel.shape((*outer, *inner))
     found = draw.condition(shape) or kernel.load(shape, kernel.number())
     if draw.tape.chance(30):
-        return draw.reduced(found, inner, Ops.MAX)
+        return draw.reduce(found, inner, Ops.MAX)
     dtype = kernel.number()
-    return draw.reduced(converted(draw, found, sum_dtype(dtype)) or found, inner, Ops.ADD)
+    return draw.reduce(convert(draw, found, sum_dtype(dtype)) or found, inner, Ops.ADD)
 
 
 def random(draw: Expressions) -> Value:
@@ -420,12 +421,12 @@ def random(draw: Expressions) -> Value:
     if not kernel.has(dtypes.uint64):
         return draw.tree(axes, kernel.integer())
     shape = kernel.shape(axes)
-    counter = draw.grown(kernel.leaf(shape, dtypes.uint64))
+    counter = draw.grow(kernel.leaf(shape, dtypes.uint64))
     key = kernel.load(shape, dtypes.uint64)
     node = build.binary(Ops.THREEFRY, counter.node, key.node)
     bits = Value(node, shape, 0, dtypes.uint64.maximum, dtypes.uint64.maximum, counter.is_rough)
-    word = converted(draw, bits, kernel.integer()) or bits
-    return draw.grown(word)
+    word = convert(draw, bits, kernel.integer()) or bits
+    return draw.grow(word)
 
 
 BUILDERS: dict[str, Form] = {
@@ -435,7 +436,7 @@ BUILDERS: dict[str, Form] = {
     "matmul": matmul,
     "softmax": softmax,
     "siblings": siblings,
-    "nested": nested,
+    "nested": nested_reduces,
     "gather": gather,
     "choose": choose_by_count,
     "running": running,
@@ -445,7 +446,7 @@ BUILDERS: dict[str, Form] = {
     "product": products,
     "count": count,
     "random": random,
-    "looped": looped,
+    "looped": loop_nest,
     "launch": launch,
     "texels": texels,
 }

@@ -13,8 +13,8 @@ from tinyref_fuzz.generate.equivalent import equivalents
 from tinyref_fuzz.generate.expressions import Expressions
 from tinyref_fuzz.generate.forms import BUILDERS
 from tinyref_fuzz.generate.kernel import Kernel
-from tinyref_fuzz.generate.mutate import mutated, real_kernel
-from tinyref_fuzz.generate.optimisations import drawn_lists
+from tinyref_fuzz.generate.mutate import mutate_case, real_kernel
+from tinyref_fuzz.generate.optimisations import draw_lists
 from tinyref_fuzz.generate.outputs import Outputs
 from tinyref_fuzz.generate.plants import with_plant
 from tinyref_fuzz.generate.policies import FORMS, POLICIES, Policy
@@ -40,14 +40,14 @@ def generate(tape: Tape, capabilities: Capabilities, policy: Policy = POLICIES["
     Its kernel is valid, and its lists of optimisations are legal for the device, whatever the
     choices of the tape are. The same tape, capabilities and policy give the same case.
     """
-    policy = policy.drawn(tape)
+    policy = policy.draw_part(tape)
     form = tape.pick(FORMS, [policy.forms.get(form, 1) for form in FORMS])
     case = _moderate(tape, capabilities, policy, form)
     equivalent = _equivalent(tape, case, capabilities, policy, form == "texels")
-    lists = drawn_lists(case.ast, capabilities, tape, policy)
+    lists = draw_lists(case.ast, capabilities, tape, policy)
     case = replace(case, equivalent=equivalent, opts=lists)
     if lists and tape.chance(policy.mutated):
-        case = mutated(case, tape, capabilities, policy)
+        case = mutate_case(case, tape, capabilities, policy)
     return replace(case, choices=tuple(tape.choices))
 
 
@@ -65,18 +65,18 @@ def _kernel(tape: Tape, capabilities: Capabilities, policy: Policy, form: str) -
     """The kernel and its data."""
     if form == "real":
         return real_kernel(tape, capabilities, policy)
-    kernel = Kernel.drawn(tape, policy, capabilities)
+    kernel = Kernel.draw(tape, policy, capabilities)
     draw = Expressions(kernel)
     if form == "several":
-        ast, contents = Outputs(draw).stored(several(draw))
+        ast, contents = Outputs(draw).store(several(draw))
         return Case(ast, contents, bindings=MappingProxyType(kernel.bindings), mode=kernel.mode)
     value = BUILDERS[form](draw)
     if tape.chance(policy.planted):
         for _ in range(tape.between(1, MAX_PLANTS)):
             value = with_plant(draw, value)
     for _ in range(tape.below(3)):
-        value = draw.grown(value)
-    ast, contents = Outputs(draw).drawn(value)
+        value = draw.grow(value)
+    ast, contents = Outputs(draw).draw_outputs(value)
     return Case(ast, contents, bindings=MappingProxyType(kernel.bindings), mode=kernel.mode)
 
 

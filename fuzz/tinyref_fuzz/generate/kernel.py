@@ -24,7 +24,7 @@ from tinyref_fuzz.generate.values import (
     most,
     positions,
 )
-from tinyref_fuzz.generate.views import drawn_view
+from tinyref_fuzz.generate.views import draw_view
 from tinyref_spec.kernel_case import Mode
 
 # The slots of inputs while the number of outputs is not known.
@@ -63,7 +63,7 @@ class Kernel:
     packs: bool = False
 
     @classmethod
-    def drawn(cls, tape: Tape, policy: Policy, capabilities: Capabilities) -> Kernel:
+    def draw(cls, tape: Tape, policy: Policy, capabilities: Capabilities) -> Kernel:
         """An empty kernel for a device, its mode and whether it has a variable drawn."""
         supported = tuple(dtype for dtype in DTYPES if capabilities.supports(dtype))
         modes = tuple(Mode)
@@ -147,14 +147,14 @@ class Kernel:
             least: Number = 1
         else:
             least, largest = self.tape.pick(((0.25, 4.0), (0.5, 2.0), (0.0625, 1.0)))
-        return _signed(sign, -largest, least, largest)
+        return _has_sign(sign, -largest, least, largest)
 
     def _integer_range(self, dtype: DType, sign: str) -> tuple[Number, Number]:
         low, high = full_range(dtype)
         if not self.tape.chance(self.policy.wide_data):
             largest = self.tape.pick(SMALL_INTEGERS)
             low, high = max(low, -largest), largest
-        return (low, high) if dtype.is_unsigned else _signed(sign, low, 1, high)
+        return (low, high) if dtype.is_unsigned else _has_sign(sign, low, 1, high)
 
     def buffer(self, dtype: DType, size: int, span: tuple[Number, Number]) -> UOp:
         """A new input."""
@@ -166,7 +166,7 @@ class Kernel:
     def load(self, shape: Shape, dtype: DType, moves: int | None = None) -> Value:
         """A load of a buffer through a drawn view, perhaps of one that is loaded already."""
         moves = self.policy.moves if moves is None else moves
-        tracker = drawn_view(self.tape, shape, moves)
+        tracker = draw_view(self.tape, shape, moves)
         return self.load_through(tracker, dtype, self._buffer_for(tracker, dtype))
 
     def load_through(self, tracker: ShapeTracker, dtype: DType, buffer: UOp | None = None) -> Value:
@@ -174,9 +174,11 @@ class Kernel:
         if buffer is None:
             span = self.content_range(dtype)
             buffer = self.buffer(dtype, max(1, tracker.real_size()), span)
-        return self.keep(self.loaded(build.view(buffer, tracker), tracker.shape, tracker.is_masked))
+        return self.keep(
+            self.value_of_load(build.view(buffer, tracker), tracker.shape, tracker.is_masked)
+        )
 
-    def loaded(self, address: UOp, shape: Shape, is_masked: bool) -> Value:
+    def value_of_load(self, address: UOp, shape: Shape, is_masked: bool) -> Value:
         """The value of a load: its range is that of the contents, and 0 where it is masked."""
         content = self.inputs[slot_of(address)]
         low, high = content.low, content.high
@@ -201,7 +203,7 @@ class Kernel:
         self.loads.append(value)
         return value
 
-    def again(self, shape: Shape, dtype: DType) -> Value | None:
+    def existing_load(self, shape: Shape, dtype: DType) -> Value | None:
         """A load that is there already and fits the shape, if there is one."""
         fitting = [
             value for value in self.loads if value.dtype is dtype and _fits(value.shape, shape)
@@ -216,10 +218,10 @@ class Kernel:
         if choice < 8:
             return self.load(shape, dtype)
         if choice < 13:
-            return self.again(shape, dtype) or self.load(shape, dtype)
+            return self.existing_load(shape, dtype) or self.load(shape, dtype)
         if choice < 17 or dtype in dtypes.storage_only:
             return self.constant(dtype)
-        return self.numbered(shape, dtype) if choice < 19 else self.valid(shape, dtype)
+        return self.element_numbers(shape, dtype) if choice < 19 else self.valid(shape, dtype)
 
     def constant(self, dtype: DType) -> Value:
         """A small number, or of an integer one of any size."""
@@ -236,9 +238,9 @@ class Kernel:
         node = build.const(dtype, float(number) if dtype.is_float else int(number))
         return Value(node, (1,) * len(self.space), number, number, abs(number))
 
-    def numbered(self, shape: Shape, dtype: DType) -> Value:
+    def element_numbers(self, shape: Shape, dtype: DType) -> Value:
         """The numbers of elements through a drawn view, small enough for every type."""
-        tracker = drawn_view(self.tape, shape, self.policy.moves)
+        tracker = draw_view(self.tape, shape, self.policy.moves)
         numbers = build.iota(tracker)
         if dtype.is_int and dtype.bits > 16 and self.tape.below(2):
             high = max(0, tracker.real_size() - 1)
@@ -249,7 +251,7 @@ class Kernel:
 
     def mask(self, shape: Shape) -> Value:
         """Where a drawn view has elements."""
-        tracker = drawn_view(self.tape, shape, max(2, self.policy.moves))
+        tracker = draw_view(self.tape, shape, max(2, self.policy.moves))
         return Value(build.valid(tracker), shape, 0, 1, 1)
 
     def valid(self, shape: Shape, dtype: DType) -> Value:
@@ -258,7 +260,7 @@ class Kernel:
         return Value(build.cast(value.node, dtype), shape, 0, 1, 1)
 
 
-def _signed(sign: str, low: Number, least: Number, high: Number) -> tuple[Number, Number]:
+def _has_sign(sign: str, low: Number, least: Number, high: Number) -> tuple[Number, Number]:
     if sign == "both" or low >= 0:
         return low, high
     return (low, -least) if sign == "negative" else (least, high)

@@ -21,10 +21,10 @@ from tinyref.uops.payload import ConstArg, ReduceArg, SlotArg, ViewArg
 from tinyref.verify import verify
 from tinyref.views.build import tracker_of
 from tinyref.views.shape_tracker import ShapeTracker
-from tinyref_fuzz.generate.corpus.collection import harvested
+from tinyref_fuzz.generate.corpus.collection import load_harvested
 from tinyref_fuzz.generate.exactness import is_exact
 from tinyref_fuzz.generate.inputs import contents
-from tinyref_fuzz.generate.optimisations import mutated_lists
+from tinyref_fuzz.generate.optimisations import mutate_lists
 from tinyref_fuzz.generate.policies import Policy
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.generate.turns import is_moderate
@@ -53,16 +53,16 @@ ALIKE = (
 REDUCING = (Ops.ADD, Ops.MAX, Ops.MUL)
 
 
-def mutated(case: Case, tape: Tape, capabilities: Capabilities, policy: Policy) -> Case:
+def mutate_case(case: Case, tape: Tape, capabilities: Capabilities, policy: Policy) -> Case:
     """`case` with one mutation of its kernel, now and then none, and others of its lists.
 
     The kernel that is given keeps its data as far as its buffers stay as they are. Its mode stays,
     but for an EXACT one that is no longer exact: that becomes FLOAT, with data of that mode. The
     equivalent kernel is left out. Gives the case with other lists where no mutation fits.
     """
-    ast = case.ast if tape.chance(15) else mutated_kernel(case.ast, tape, capabilities)
+    ast = case.ast if tape.chance(15) else mutate_kernel(case.ast, tape, capabilities)
     mode, buffers = data_of(ast, case, tape)
-    lists = mutated_lists(ast, capabilities, tape, policy, case.opts)
+    lists = mutate_lists(ast, capabilities, tape, policy, case.opts)
     return replace(
         case,
         ast=ast,
@@ -75,7 +75,7 @@ def mutated(case: Case, tape: Tape, capabilities: Capabilities, policy: Policy) 
     )
 
 
-def mutated_kernel(ast: UOp, tape: Tape, capabilities: Capabilities) -> UOp:
+def mutate_kernel(ast: UOp, tape: Tape, capabilities: Capabilities) -> UOp:
     """The kernel with one mutation, the first of some that fits; `ast` where none does."""
     for _ in range(TRIES):
         changed = tape.pick(MUTATIONS)(ast, tape, capabilities)
@@ -91,7 +91,7 @@ def real_kernel(tape: Tape, capabilities: Capabilities, policy: Policy) -> Case:
     mode = tape.pick(modes, [policy.modes.get(mode, 1) for mode in modes])
     ast = kernel.ast
     for _ in range(tape.below(MAX_MUTATIONS + 1)):
-        ast = mutated_kernel(ast, tape, capabilities)
+        ast = mutate_kernel(ast, tape, capabilities)
     case = Case(ast, (), bindings=kernel.bindings, mode=mode)
     mode, buffers = data_of(ast, case, tape)
     return replace(case, buffers=buffers, mode=mode)
@@ -100,7 +100,7 @@ def real_kernel(tape: Tape, capabilities: Capabilities, policy: Policy) -> Case:
 @functools.lru_cache(maxsize=16)
 def real_kernels(capabilities: Capabilities) -> tuple[CorpusKernel, ...]:
     """The kernels of the corpus and of models that are small enough, and that the device runs."""
-    return fitting((*corpus_kernels().values(), *harvested()), capabilities)
+    return fitting((*corpus_kernels().values(), *load_harvested()), capabilities)
 
 
 def fitting(
@@ -281,7 +281,7 @@ def change_view(ast: UOp, tape: Tape, capabilities: Capabilities) -> UOp | None:
     if move == 0:
         new = tracker.flip((axis,))
     elif move == 1:
-        new = _along(_cut(tracker, axis, 0, size - 1), axis, 1)
+        new = _along(_cut_axis(tracker, axis, 0, size - 1), axis, 1)
     elif move == 2:
         equal = [at for at, other in enumerate(tracker.shape) if other == size and at != axis]
         if not equal:
@@ -291,11 +291,11 @@ def change_view(ast: UOp, tape: Tape, capabilities: Capabilities) -> UOp | None:
         order[axis], order[other] = other, axis
         new = tracker.permute(tuple(order))
     else:
-        new = _cut(tracker, axis, 0, 1).expand(tracker.shape)
+        new = _cut_axis(tracker, axis, 0, 1).expand(tracker.shape)
     return substitute(ast, {node: node.replace(arg=ViewArg(new))})
 
 
-def _cut(tracker: ShapeTracker, axis: int, begin: int, end: int) -> ShapeTracker:
+def _cut_axis(tracker: ShapeTracker, axis: int, begin: int, end: int) -> ShapeTracker:
     ends: list[tuple[sint, sint]] = [(0, size) for size in tracker.shape]
     ends[axis] = (begin, end)
     return tracker.shrink(tuple(ends))
@@ -321,7 +321,7 @@ def change_extent(ast: UOp, tape: Tape, capabilities: Capabilities) -> UOp | Non
     axis, old = tape.pick(sorted(set(sizes)))
     new = tape.pick([size for size in EXTENTS if size != old])
     changed = {
-        node: _resized(tracker_of(node), axis, new)
+        node: _resize(tracker_of(node), axis, new)
         for node in views
         if not is_one(tracker_of(node).shape[axis])
     }
@@ -341,13 +341,13 @@ def change_extent(ast: UOp, tape: Tape, capabilities: Capabilities) -> UOp | Non
     return rebuild(ast, change)
 
 
-def _resized(tracker: ShapeTracker, axis: int, new: int) -> ShapeTracker:
+def _resize(tracker: ShapeTracker, axis: int, new: int) -> ShapeTracker:
     shape = tracker.shape
     if tracker.is_contiguous:
         return ShapeTracker.from_shape((*shape[:axis], new, *shape[axis + 1 :]))
     size = shape[axis]
     assert isinstance(size, int), "the axis has a known size in every view"
-    return _cut(tracker, axis, 0, new) if new < size else _along(tracker, axis, 0, new - size)
+    return _cut_axis(tracker, axis, 0, new) if new < size else _along(tracker, axis, 0, new - size)
 
 
 # --- types ----------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from tinyref_fuzz.generate.candidates import (
     slots_of,
 )
 from tinyref_fuzz.generate.policies import Policy
-from tinyref_fuzz.generate.probes import accepted, cooked, fitting_recipes
+from tinyref_fuzz.generate.probes import accepted_probes, apply_recipe, fitting_recipes
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_spec.kernel_case import Opts
 
@@ -57,7 +57,7 @@ class BrokenPlanError(Exception):
         super().__init__(f"{opts_text(opts)} is neither applied nor refused")
 
 
-def settled(capabilities: Capabilities) -> Capabilities:
+def with_fixed_threads(capabilities: Capabilities) -> Capabilities:
     """The capabilities with `THREADS` threads where the device runs kernels on those of its host.
 
     With these a list is legal, and a program the same, on a machine of any number of cores.
@@ -66,7 +66,7 @@ def settled(capabilities: Capabilities) -> Capabilities:
     return replace(capabilities, threads=THREADS) if on_host else capabilities
 
 
-def drawn_lists(
+def draw_lists(
     ast: UOp, capabilities: Capabilities, tape: Tape, policy: Policy
 ) -> tuple[Opts, ...]:
     """Lists for the kernel `ast`, none of them empty or there twice.
@@ -78,7 +78,7 @@ def drawn_lists(
     wanted = tape.between(*policy.lists)
     if not wanted:
         return ()
-    drawn = _Drawn(ast, settled(capabilities), tape, policy)
+    drawn = _Drawn(ast, with_fixed_threads(capabilities), tape, policy)
     try:
         drawn.draw(wanted)
     except BrokenPlanError as broken:
@@ -111,13 +111,13 @@ class _Drawn:
         recipes, shares = fitting_recipes(plan)
         for _ in range(wanted - 1):
             if recipes and tape.chance(RECIPE_SHARE):
-                reached = cooked(plan, tape, tape.pick(recipes, shares))
+                reached = apply_recipe(plan, tape, tape.pick(recipes, shares))
             else:
-                reached = _extended(plan, tape, tape.between(1, LONGEST), weights).plan
+                reached = _extend(plan, tape, tape.between(1, LONGEST), weights).plan
             plans.append(reached)
             self._keep(reached)
         for each in (plan, *plans[1:]):
-            for opts in accepted(each, tape):
+            for opts in accepted_probes(each, tape):
                 self.lists[opts] = None
 
     def _keep(self, plan: Plan) -> None:
@@ -125,23 +125,23 @@ class _Drawn:
             self.lists[plan.opts] = None
 
 
-def mutated_lists(
+def mutate_lists(
     ast: UOp, capabilities: Capabilities, tape: Tape, policy: Policy, lists: Sequence[Opts]
 ) -> tuple[Opts, ...]:
     """`lists` for the kernel `ast`, each with one change, and what is legal of it.
 
-    Where that leaves fewer than the policy wants, there are new ones, as of `drawn_lists`.
+    Where that leaves fewer than the policy wants, there are new ones, as of `draw_lists`.
     """
     least, most = policy.lists
     if not most:
         return ()
-    plan = Plan.of(ast, settled(capabilities))
+    plan = Plan.of(ast, with_fixed_threads(capabilities))
     weights = {op: weight * policy.opts.get(op, 1) for op, weight in WEIGHTS.items()}
     found: dict[Opts, None] = {}
     for opts in lists[:most]:
-        found[legal_part(plan, _changed(plan, opts, tape, weights))] = None
+        found[legal_part(plan, _change_list(plan, opts, tape, weights))] = None
     for _ in range(max(1, least - len(found))):
-        found[_extended(plan, tape, tape.between(1, LONGEST), weights).opts] = None
+        found[_extend(plan, tape, tape.between(1, LONGEST), weights).opts] = None
     return tuple(opts for opts in found if opts)[:most]
 
 
@@ -154,7 +154,7 @@ def legal_part(plan: Plan, opts: Sequence[Opt]) -> Opts:
     return plan.opts
 
 
-def _changed(plan: Plan, opts: Opts, tape: Tape, weights: dict[OptOp, float]) -> list[Opt]:
+def _change_list(plan: Plan, opts: Opts, tape: Tape, weights: dict[OptOp, float]) -> list[Opt]:
     """A list with one optimisation more or less, two exchanged, or another amount."""
     changed = list(opts)
     choice = tape.below(5)
@@ -180,14 +180,14 @@ def random_opts(
     `AssertionError` where a refusal changes the plan; every error but `KernelOptError` passes
     through.
     """
-    plan = Plan.of(ast, settled(capabilities)) if start is None else start
+    plan = Plan.of(ast, with_fixed_threads(capabilities)) if start is None else start
     try:
-        return _extended(plan, tape, wanted, WEIGHTS, wanted * TRIES)
+        return _extend(plan, tape, wanted, WEIGHTS, wanted * TRIES)
     except BrokenPlanError as broken:
         raise (broken.__cause__ or broken) from None
 
 
-def _extended(
+def _extend(
     plan: Plan, tape: Tape, wanted: int, weights: dict[OptOp, float], patience: int = PATIENCE
 ) -> OptList:
     """`plan` with up to `wanted` optimisations; after `patience` in a row that fail, no more.
@@ -220,7 +220,7 @@ def _members(plan: Plan) -> tuple[object, ...]:
     return tuple(getattr(plan, field.name) for field in fields(plan))
 
 
-def cramped(capabilities: Capabilities) -> Capabilities:
+def with_small_limits(capabilities: Capabilities) -> Capabilities:
     """The same device with limits that many plans break: small groups, little shared memory."""
     return replace(
         capabilities,

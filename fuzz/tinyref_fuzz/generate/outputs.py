@@ -9,12 +9,12 @@ from tinyref.uops import build
 from tinyref.uops.node import UOp, substitute
 from tinyref.uops.payload import SlotArg
 from tinyref.views.shape_tracker import ShapeTracker
-from tinyref_fuzz.generate.arithmetic import converted
+from tinyref_fuzz.generate.arithmetic import convert
 from tinyref_fuzz.generate.data import Content
 from tinyref_fuzz.generate.expressions import Expressions
 from tinyref_fuzz.generate.kernel import FIRST_INPUT
 from tinyref_fuzz.generate.values import Shape, Value, is_one
-from tinyref_fuzz.generate.views import drawn_target
+from tinyref_fuzz.generate.views import draw_target
 from tinyref_spec.kernel_case import Array
 
 MAX_OUTPUTS = 3
@@ -34,12 +34,12 @@ class Outputs:
         self.contents: list[Content] = []
         self.stores: list[UOp] = []
 
-    def drawn(self, value: Value) -> tuple[UOp, tuple[Array, ...]]:
+    def draw_outputs(self, value: Value) -> tuple[UOp, tuple[Array, ...]]:
         """The kernel that stores `value`, and more of what it is made of: AST and contents."""
         policy = self.draw.policy
         shape = self._shape(value)
-        value = self._widened(value)
-        tracker = drawn_target(self.tape, shape, MOVED_STORES)
+        value = self._widen(value)
+        tracker = draw_target(self.tape, shape, MOVED_STORES)
         extra: list[Value] = []
         if self.tape.chance(policy.outputs):
             extra = [self._more(value) for _ in range(self.tape.between(1, MAX_OUTPUTS - 1))]
@@ -48,11 +48,11 @@ class Outputs:
             value, extra = self._in_place(value, extra, self._before(buffer, tracker))
         self.stores.append(build.store(build.view(buffer, tracker), value.node))
         for other in extra:
-            there = drawn_target(self.tape, other.shape, MOVED_STORES)
+            there = draw_target(self.tape, other.shape, MOVED_STORES)
             self.stores.append(
                 build.store(build.view(self._buffer(other, there), there), other.node)
             )
-        return self._finished()
+        return self._finish()
 
     def _in_place(
         self, value: Value, extra: list[Value], before: Value
@@ -67,20 +67,20 @@ class Outputs:
         if not _is_whole(before.shape, extra):
             return value, extra
         readers = [
-            self.draw.joined(before, other) if other.dtype is before.dtype else other
+            self.draw.join(before, other) if other.dtype is before.dtype else other
             for other in extra
         ]
         if readers == extra or not self.tape.chance(SPECTATORS):
-            value = self.draw.joined(value, before)
+            value = self.draw.join(value, before)
         return value, readers
 
-    def stored(self, values: Sequence[Value]) -> tuple[UOp, tuple[Array, ...]]:
+    def store(self, values: Sequence[Value]) -> tuple[UOp, tuple[Array, ...]]:
         """The kernel that stores each of `values` as it is: AST and contents."""
-        for value in map(self._widened, values):
+        for value in map(self._widen, values):
             tracker = ShapeTracker.from_shape(value.shape)
             address = build.view(self._buffer(value, tracker), tracker)
             self.stores.append(build.store(address, value.node))
-        return self._finished()
+        return self._finish()
 
     def _shape(self, value: Value) -> Shape:
         """The value's own shape; an axis of the outputs that it lacks is now and then repeated."""
@@ -90,13 +90,13 @@ class Outputs:
                 shape[axis] = self.kernel.space[axis]
         return tuple(shape)
 
-    def _widened(self, value: Value) -> Value:
+    def _widen(self, value: Value) -> Value:
         """Values that the device cannot store in their own type go into one that it has."""
         return value if value.dtype in self.kernel.dtypes else self._cast(value)
 
     def _cast(self, value: Value) -> Value:
         target = self.tape.pick(self.kernel.dtypes)
-        return converted(self.draw, value, target) or value
+        return convert(self.draw, value, target) or value
 
     def _more(self, value: Value) -> Value:
         """Another output: of the same value, of a load, or of what is made of them."""
@@ -113,7 +113,7 @@ class Outputs:
         if self.tape.chance(25):
             found = self._cast(found)
         if found.dtype not in dtypes.storage_only and self.tape.chance(70):
-            grown = self.draw.grown(found)
+            grown = self.draw.grow(found)
             found = grown if _stands_in(grown.shape, outer, value.shape) else found
         return found
 
@@ -131,7 +131,7 @@ class Outputs:
         load = build.load(build.view(buffer, tracker))
         return Value(load, tracker.shape, low, high, max(abs(low), abs(high)))
 
-    def _finished(self) -> tuple[UOp, tuple[Array, ...]]:
+    def _finish(self) -> tuple[UOp, tuple[Array, ...]]:
         """The kernel with its slots numbered from 0, outputs first, and their contents."""
         ast = build.sink(*self.stores)
         used = {

@@ -10,10 +10,10 @@ from tinyref.dtype import DType, dtypes
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref_fuzz.generate.arithmetic import choose, converted
+from tinyref_fuzz.generate.arithmetic import choose, convert
 from tinyref_fuzz.generate.expressions import Expressions
 from tinyref_fuzz.generate.planting import hardness, plantable, planted
-from tinyref_fuzz.generate.values import Value, broadcast, full_range, ranged
+from tinyref_fuzz.generate.values import Value, broadcast, full_range, value_in_range
 from tinyref_spec.kernel_case import Mode
 
 # Of floats only ranges are known, not what an expression makes of them: they are planted where
@@ -61,7 +61,7 @@ def plant_of(draw: Expressions, leaf: Callable[[DType], Value], *used: Value) ->
         return None
     shape = broadcast(*(value.shape for value in leaves))
     rough = any(value.is_rough for value in leaves)
-    return ranged(kernel.mode, node, shape, *full_range(node.dtype), is_rough=rough)
+    return value_in_range(kernel.mode, node, shape, *full_range(node.dtype), is_rough=rough)
 
 
 def _leaf(draw: Expressions, x: Value, dtype: DType) -> Value:
@@ -69,7 +69,7 @@ def _leaf(draw: Expressions, x: Value, dtype: DType) -> Value:
     choice = draw.tape.below(4)
     if x.dtype is dtype and choice < 2:
         return x
-    found = draw.kernel.again(x.shape, dtype) if choice < 3 else None
+    found = draw.kernel.existing_load(x.shape, dtype) if choice < 3 else None
     return found or draw.kernel.load(x.shape, dtype)
 
 
@@ -84,7 +84,10 @@ def _together(draw: Expressions, x: Value, plant: Value) -> Value:
         node = build.binary(Ops.XOR, x.node, plant.node)
         shape = broadcast(x.shape, plant.shape)
         rough = x.is_rough or plant.is_rough
-        return ranged(draw.kernel.mode, node, shape, *full_range(x.dtype), is_rough=rough) or plant
+        return (
+            value_in_range(draw.kernel.mode, node, shape, *full_range(x.dtype), is_rough=rough)
+            or plant
+        )
     return _as_small_number(draw, x, plant) or plant
 
 
@@ -94,11 +97,11 @@ def _as_small_number(draw: Expressions, x: Value, plant: Value) -> Value | None:
         return None
     low = 0 if plant.dtype.is_unsigned else -_SMALL
     rest = Value(build.mod(plant.node, _SMALL), plant.shape, low, _SMALL, _SMALL, plant.is_rough)
-    small = converted(draw, rest, x.dtype)
+    small = convert(draw, rest, x.dtype)
     if small is None:
         return None
     node = build.add(x.node, small.node)
-    return ranged(
+    return value_in_range(
         draw.kernel.mode,
         node,
         broadcast(x.shape, small.shape),

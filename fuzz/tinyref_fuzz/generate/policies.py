@@ -102,7 +102,7 @@ class Policy:
             mixes=_times(self.mixes, mixes),
         )
 
-    def drawn(self, tape: Tape) -> Policy:
+    def draw_part(self, tape: Tape) -> Policy:
         """The policy for one kernel: of a mix one of its parts, else this one."""
         if not self.mixes:
             return self

@@ -82,7 +82,7 @@ def fitting_recipes(plan: Plan) -> tuple[list[tuple[OptOp, ...]], list[float]]:
     return found, weights
 
 
-def cooked(plan: Plan, tape: Tape, ops: tuple[OptOp, ...]) -> Plan:
+def apply_recipe(plan: Plan, tape: Tape, ops: tuple[OptOp, ...]) -> Plan:
     """`plan` with as many optimisations of a recipe as are accepted."""
     target = -1
     start = plan
@@ -148,7 +148,7 @@ def _packs(plan: Plan) -> Iterator[Opt]:
 # --- what must be refused -------------------------------------------------------------------------
 
 
-def accepted(plan: Plan, tape: Tape) -> list[Opts]:
+def accepted_probes(plan: Plan, tape: Tape) -> list[Opts]:
     """`plan` with an optimisation that is to be refused, and is accepted or ends otherwise.
 
     One at most that pads, which some sums admit, and one of all others.

@@ -10,10 +10,10 @@ from __future__ import annotations
 from tinyref.dtype import DType, dtypes
 from tinyref.uops import build
 from tinyref.uops.ops import Ops
-from tinyref_fuzz.generate.arithmetic import converted
+from tinyref_fuzz.generate.arithmetic import convert
 from tinyref_fuzz.generate.expressions import Expressions
 from tinyref_fuzz.generate.plants import plant_of
-from tinyref_fuzz.generate.values import Shape, Value, ranged
+from tinyref_fuzz.generate.values import Shape, Value, value_in_range
 
 # Elements of each output, enough for some to be an extreme of their type.
 LENGTHS = (48, 64, 30, 17)
@@ -52,15 +52,15 @@ def _of_nothing(draw: Expressions, axes: tuple[int, ...], inner: tuple[int, ...]
     kernel = draw.kernel
     over, nothing = inner[:1], inner[1:]
     x = kernel.load(kernel.shape((*over, *nothing)), kernel.number(), 0)
-    x = draw.joined(draw.reduced(x, nothing), kernel.load(kernel.shape(axes), x.dtype))
+    x = draw.join(draw.reduce(x, nothing), kernel.load(kernel.shape(axes), x.dtype))
     if draw.tape.chance(60):
-        x = draw.reduced(x, over)
+        x = draw.reduce(x, over)
     return [x, kernel.load(kernel.shape((*axes, *nothing)), x.dtype, 0)]
 
 
 def _leaf(draw: Expressions, shape: Shape, dtype: DType) -> Value:
     """A load, mostly of a buffer that is loaded already."""
-    found = draw.kernel.again(shape, dtype) if draw.tape.chance(70) else None
+    found = draw.kernel.existing_load(shape, dtype) if draw.tape.chance(70) else None
     return found or draw.kernel.load(shape, dtype, 0)
 
 
@@ -70,11 +70,11 @@ def _operation(draw: Expressions, shape: Shape) -> Value:
     weights = [draw.policy.dtypes.get(dtype, 1) for dtype in kernel.dtypes]
     x = _leaf(draw, shape, draw.tape.pick(kernel.dtypes, weights))
     if draw.tape.chance(30):
-        found = converted(draw, x, draw.tape.pick(kernel.dtypes))
+        found = convert(draw, x, draw.tape.pick(kernel.dtypes))
         if found is not None:
-            again = converted(draw, found, draw.tape.pick(kernel.dtypes))
+            again = convert(draw, found, draw.tape.pick(kernel.dtypes))
             return again if again is not None and draw.tape.chance(50) else found
-    return draw.grown(x)
+    return draw.grow(x)
 
 
 # --- ranges ---------------------------------------------------------------------------------------
@@ -101,9 +101,11 @@ def _question(draw: Expressions, shape: Shape) -> Value | None:
     if choice < 2 or not end or end == least:
         sides = (node, build.const(dtype, end))
         answer = build.less(*(sides if choice else sides[::-1]))
-        return ranged(mode, answer, shape, 0, 1)
+        return value_in_range(mode, answer, shape, 0, 1)
     op = Ops.IDIV if choice == 2 else Ops.MOD
-    return ranged(mode, build.binary(op, node, build.const(dtype, abs(end))), shape, least, most)
+    return value_in_range(
+        mode, build.binary(op, node, build.const(dtype, abs(end))), shape, least, most
+    )
 
 
 def _ends(op: Ops, x: Value, y: Value) -> list[int]:
@@ -134,7 +136,7 @@ def _narrow(draw: Expressions, shape: Shape, dtype: DType) -> Value:
     elif choice == 2:
         found = kernel.valid(shape, dtype)
     else:
-        found = kernel.numbered(shape, dtype)
+        found = kernel.element_numbers(shape, dtype)
     shift = tape.pick((0, 0, 1, size, -size))
     node = build.add(found.node, shift) if shift else found.node
     return Value(node, found.shape, found.low + shift, found.high + shift, found.bound + abs(shift))

@@ -10,7 +10,7 @@ from tinyref.dtype import DType, dtypes
 from tinyref.uops import build
 from tinyref.uops.ops import Ops
 from tinyref.views.shape_tracker import ShapeTracker
-from tinyref_fuzz.generate.arithmetic import MAKERS, choose, converted
+from tinyref_fuzz.generate.arithmetic import MAKERS, choose, convert
 from tinyref_fuzz.generate.expressions import Expressions
 from tinyref_fuzz.generate.values import Shape, Value, is_one, most
 from tinyref_spec.kernel_case import Mode
@@ -27,12 +27,19 @@ LARGE = (143, 64, 100, 41, 61, 77, 121, 200)
 TEXELS = (8, 4, 12, 16, 20)
 
 
-def looped(draw: Expressions) -> Value:
+def loop_nest(draw: Expressions) -> Value:
     """One reduce or two: side by side, one in the loop of the other, or next to its own terms."""
     kernel = draw.kernel
     kernel.signs = FLOAT_SIGNS if kernel.mode is Mode.FLOAT else SIGNS
     outer = _axes(draw, draw.tape.between(1, 2), OUTER, outer=True)
-    structures = (_single, _nested, _siblings, _kept, _empty, _repeated)
+    structures = (
+        _single,
+        _nested_reduce,
+        _siblings,
+        _terms_beside_reduce,
+        _empty,
+        _reduce_of_copies,
+    )
     weights = (6, 5, 5, 3, 1, 20 if kernel.packs else 2)
     return draw.tape.pick(structures, weights)(draw, outer)
 
@@ -49,7 +56,7 @@ def launch(draw: Expressions) -> Value:
     order = tuple(reversed(range(len(shape))))
     backward = ShapeTracker.from_shape(tuple(shape[axis] for axis in order)).permute(order)
     x = kernel.load_through(backward, kernel.number())
-    return draw.joined(x, kernel.load(shape, x.dtype, 1))
+    return draw.join(x, kernel.load(shape, x.dtype, 1))
 
 
 def texels(draw: Expressions) -> Value:
@@ -62,9 +69,9 @@ def texels(draw: Expressions) -> Value:
     shape = kernel.shape((row, column))
     x = _texels(draw, shape, dtype)
     if draw.tape.chance(40):
-        x = draw.applied(Ops.MUL, x, _texels(draw, shape, dtype)) or x
+        x = draw.apply(Ops.MUL, x, _texels(draw, shape, dtype)) or x
     if draw.tape.chance(40):
-        x = draw.reduced(x, (draw.tape.pick((row, column)),), Ops.ADD)
+        x = draw.reduce(x, (draw.tape.pick((row, column)),), Ops.ADD)
     return x
 
 
@@ -82,7 +89,7 @@ def _texels(draw: Expressions, shape: Shape, dtype: DType) -> Value:
         ShapeTracker.from_shape(fewer).pad(edges),
     )
     found = draw.kernel.load_through(draw.tape.pick(trackers, (4, 2, 2, 2)), dtype)
-    wide = converted(draw, found, dtypes.float32) if draw.kernel.has(dtypes.float32) else None
+    wide = convert(draw, found, dtypes.float32) if draw.kernel.has(dtypes.float32) else None
     return wide or found
 
 
@@ -96,43 +103,43 @@ def _axes(draw: Expressions, count: int, sizes: tuple[int, ...], *, outer: bool)
 def _single(draw: Expressions, outer: tuple[int, ...]) -> Value:
     """One reduce, over an axis or two."""
     inner = _axes(draw, draw.tape.pick((1, 2), (3, 2)), INNER, outer=False)
-    return draw.reduced(_term(draw, outer, inner), inner)
+    return draw.reduce(_term(draw, outer, inner), inner)
 
 
-def _nested(draw: Expressions, outer: tuple[int, ...]) -> Value:
+def _nested_reduce(draw: Expressions, outer: tuple[int, ...]) -> Value:
     """A reduce inside of the loop of another one."""
     first, second = _axes(draw, 2, INNER, outer=False)
-    x = draw.reduced(_term(draw, (*outer, first), (second,)), (second,))
+    x = draw.reduce(_term(draw, (*outer, first), (second,)), (second,))
     if draw.tape.chance(40):
-        x = draw.joined(x, draw.load(draw.kernel.shape((*outer, first)), x.dtype))
-    return draw.reduced(x, (first,))
+        x = draw.join(x, draw.load(draw.kernel.shape((*outer, first)), x.dtype))
+    return draw.reduce(x, (first,))
 
 
 def _siblings(draw: Expressions, outer: tuple[int, ...]) -> Value:
     """Two reduces over the same axis, or over one each."""
     inner = _axes(draw, draw.tape.between(1, 2), INNER, outer=False)
     first, last = inner[:1], inner[-1:]
-    x = draw.reduced(_term(draw, outer, first), first)
+    x = draw.reduce(_term(draw, outer, first), first)
     if draw.tape.chance(35):
         # As often as the other terms, but each time the same: a part of a sum that does not vary.
         once = ShapeTracker.from_shape(draw.kernel.shape(outer))
         terms = draw.kernel.load_through(once.expand(draw.kernel.shape((*outer, *last))), x.dtype)
     else:
         terms = _term(draw, outer, last)
-    y = draw.reduced(terms, last)
-    return draw.joined(x, converted(draw, y, x.dtype) or x)
+    y = draw.reduce(terms, last)
+    return draw.join(x, convert(draw, y, x.dtype) or x)
 
 
-def _kept(draw: Expressions, outer: tuple[int, ...]) -> Value:
+def _terms_beside_reduce(draw: Expressions, outer: tuple[int, ...]) -> Value:
     """Terms next to their own reduce, as in softmax."""
     axis = draw.tape.pick(outer)
     others = tuple(other for other in outer if other != axis)
     x = _term(draw, others, (axis,))
-    total = draw.reduced(x, (axis,))
-    return draw.joined(x, converted(draw, total, x.dtype) or x)
+    total = draw.reduce(x, (axis,))
+    return draw.join(x, convert(draw, total, x.dtype) or x)
 
 
-def _repeated(draw: Expressions, outer: tuple[int, ...]) -> Value:
+def _reduce_of_copies(draw: Expressions, outer: tuple[int, ...]) -> Value:
     """A reduce of what is read again along some axes: elements that are worth a copy."""
     if len(outer) < 2:
         outer = (*outer, *_axes(draw, 1, OUTER, outer=True))
@@ -147,19 +154,19 @@ def _repeated(draw: Expressions, outer: tuple[int, ...]) -> Value:
         parts.append(draw.kernel.load_through(once.expand(whole), dtype))
     x, y = parts if draw.tape.below(2) else parts[::-1]
     op = draw.tape.pick((Ops.ADD, Ops.MUL, Ops.SUB), (3, 2, 1))
-    return draw.reduced(draw.applied(op, x, y) or x, (k,), Ops.ADD)
+    return draw.reduce(draw.apply(op, x, y) or x, (k,), Ops.ADD)
 
 
 def _empty(draw: Expressions, outer: tuple[int, ...]) -> Value:
     """The reduce of nothing at all, perhaps as a term of another one."""
     inner = draw.kernel.add_axes([0], outer=False)
     if draw.tape.below(3) == 0:
-        return draw.reduced(_load(draw, draw.kernel.shape((*outer, *inner))), inner)
+        return draw.reduce(_load(draw, draw.kernel.shape((*outer, *inner))), inner)
     over = _axes(draw, 1, INNER, outer=False)
-    x = draw.reduced(_load(draw, draw.kernel.shape((*over, *inner))), inner)
+    x = draw.reduce(_load(draw, draw.kernel.shape((*over, *inner))), inner)
     if draw.tape.below(3):
-        x = draw.joined(x, draw.kernel.load(draw.kernel.shape(outer), x.dtype))
-    return draw.reduced(x, over)
+        x = draw.join(x, draw.kernel.load(draw.kernel.shape(outer), x.dtype))
+    return draw.reduce(x, over)
 
 
 # --- terms ----------------------------------------------------------------------------------------
@@ -170,7 +177,9 @@ def _term(draw: Expressions, outer: tuple[int, ...], inner: tuple[int, ...]) -> 
     x = _load(draw, draw.kernel.shape((*outer, *inner)), outer, inner)
     functions = 24 if draw.kernel.mode is Mode.FLOAT else 2
     weights = (6, 3, 4, functions, 3, 3)
-    wrapped = draw.tape.pick((None, _plus_one, _masked, _function, _product, _numbered), weights)
+    wrapped = draw.tape.pick(
+        (None, _plus_one, _mask_value, _function, _product, _add_positions), weights
+    )
     return x if wrapped is None else wrapped(draw, x) or x
 
 
@@ -208,10 +217,10 @@ def _plus_one(draw: Expressions, x: Value) -> Value | None:
     """What is not 0 where its load is."""
     one = build.const(x.dtype, 1.0 if x.dtype.is_float else 1)
     op = draw.tape.pick((Ops.ADD, Ops.SUB, Ops.MAX))
-    return draw.applied(op, x, Value(one, (1,) * len(x.shape), 1, 1, 1))
+    return draw.apply(op, x, Value(one, (1,) * len(x.shape), 1, 1, 1))
 
 
-def _masked(draw: Expressions, x: Value) -> Value | None:
+def _mask_value(draw: Expressions, x: Value) -> Value | None:
     """x or a constant, by a mask, a comparison or a bool that is loaded."""
     condition = draw.condition(x.shape)
     if condition is None:
@@ -233,10 +242,10 @@ def _function(draw: Expressions, x: Value) -> Value | None:
 
 def _product(draw: Expressions, x: Value) -> Value | None:
     """A product with another load, which is read again where the first one is repeated."""
-    return draw.applied(Ops.MUL, x, draw.kernel.load(x.shape, x.dtype, 1))
+    return draw.apply(Ops.MUL, x, draw.kernel.load(x.shape, x.dtype, 1))
 
 
-def _numbered(draw: Expressions, x: Value) -> Value | None:
+def _add_positions(draw: Expressions, x: Value) -> Value | None:
     """x and the numbers of elements, which are 0 where there are none."""
     axes = [axis for axis, size in enumerate(x.shape) if not is_one(size) and most(size) > 2]
     if not axes or any(not isinstance(size, int) for size in x.shape):
@@ -247,5 +256,5 @@ def _numbered(draw: Expressions, x: Value) -> Value | None:
     tracker = ShapeTracker.from_shape(inner).pad(edges)
     numbers = build.add(build.iota(tracker), draw.tape.below(2))
     high = tracker.real_size()
-    value = converted(draw, Value(numbers, x.shape, 0, high, high), x.dtype)
-    return None if value is None else draw.applied(Ops.ADD, x, value)
+    value = convert(draw, Value(numbers, x.shape, 0, high, high), x.dtype)
+    return None if value is None else draw.apply(Ops.ADD, x, value)

@@ -89,7 +89,7 @@ def broadcast(*shapes: Shape) -> Shape:
     )
 
 
-def ranged(
+def value_in_range(
     mode: Mode,
     node: UOp,
     shape: Shape,

@@ -19,41 +19,41 @@ Rest = Callable[[Shape], ShapeTracker]
 Movement = Callable[[Tape, Shape, Rest], ShapeTracker]
 
 
-def drawn_view(tape: Tape, shape: Shape, moves: int) -> ShapeTracker:
+def draw_view(tape: Tape, shape: Shape, moves: int) -> ShapeTracker:
     """A view of some buffer that has `shape`, after up to `moves` movements."""
     count = tape.below(moves + 1)
     movements = FIXED if all(isinstance(size, int) for size in shape) else SYMBOLIC
     steps = [tape.pick(movements) for _ in range(count)]
-    return _moved(tape, shape, steps)
+    return _apply_moves(tape, shape, steps)
 
 
-def _moved(tape: Tape, shape: Shape, steps: Sequence[Movement]) -> ShapeTracker:
+def _apply_moves(tape: Tape, shape: Shape, steps: Sequence[Movement]) -> ShapeTracker:
     """At most a handful of steps, so the recursion is shallow."""
     if not steps or not shape:
         return ShapeTracker.from_shape(shape)
-    return steps[0](tape, shape, lambda inner: _moved(tape, inner, steps[1:]))
+    return steps[0](tape, shape, lambda inner: _apply_moves(tape, inner, steps[1:]))
 
 
-def drawn_target(tape: Tape, shape: Shape, percent: int) -> ShapeTracker:
+def draw_target(tape: Tape, shape: Shape, percent: int) -> ShapeTracker:
     """A view to store `shape` through: no element twice; with masks some not at all."""
     if not shape or not tape.chance(percent):
         return ShapeTracker.from_shape(shape)
     is_fixed = all(isinstance(size, int) for size in shape)
-    movements = (permuted, flipped, cut_out, padded) if is_fixed else (permuted, flipped)
+    movements = (permute, flip, cut_out, pad) if is_fixed else (permute, flip)
     steps = [tape.pick(movements) for _ in range(tape.between(1, 2))]
-    return _moved(tape, shape, steps)
+    return _apply_moves(tape, shape, steps)
 
 
 # --- movements ------------------------------------------------------------------------------------
 
 
-def repeated(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
+def repeat(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
     """The same elements all along an axis."""
     axis = tape.below(len(shape))
     return rest((*shape[:axis], 1, *shape[axis + 1 :])).expand(shape)
 
 
-def permuted(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
+def permute(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
     """The axes in another order."""
     order = list(range(len(shape)))
     for last in range(len(order) - 1, 0, -1):
@@ -63,7 +63,7 @@ def permuted(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
     return rest(inner).permute(tuple(order))
 
 
-def flipped(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
+def flip(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
     """An axis that runs backward."""
     return rest(shape).flip((tape.below(len(shape)),))
 
@@ -91,7 +91,7 @@ def every_other(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
     return apart.shrink(tuple(ends)).reshape(shape)
 
 
-def padded(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
+def pad(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
     """Positions without an element around the others."""
     edges = tuple(_edges(tape, size) for size in shape)
     inner = tuple(n - low - high for n, (low, high) in zip(shape, edges, strict=True))
@@ -105,7 +105,7 @@ def _edges(tape: Tape, size: sint) -> tuple[int, int]:
     return low, tape.below(min(2, size - low) + 1)
 
 
-def flattened(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
+def flatten(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
     """Elements in a row, or in another shape of as many."""
     total = _count(shape)
     divisors = [n for n in range(1, min(total, 32) + 1) if total % n == 0] or [1]
@@ -113,17 +113,17 @@ def flattened(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
     return rest((first, total // first)).reshape(shape)
 
 
-def tiled(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
+def tile(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
     """An axis that is a shorter one several times over: a remainder of its positions."""
     axis = tape.below(len(shape))
     size = shape[axis]
     if not isinstance(size, int) or size < 2:
         return rest(shape)
     period = tape.pick([n for n in range(1, size + 1) if size % n == 0])
-    return _again(rest, shape, axis, period, size // period)
+    return _tiled_shape(rest, shape, axis, period, size // period)
 
 
-def _again(rest: Rest, shape: Shape, axis: int, period: int, times: int) -> ShapeTracker:
+def _tiled_shape(rest: Rest, shape: Shape, axis: int, period: int, times: int) -> ShapeTracker:
     """`shape` but for an axis that is `period` elements so many times over."""
     before, after = shape[:axis], shape[axis + 1 :]
     once = rest((*before, period, *after)).reshape((*before, 1, period, *after))
@@ -131,7 +131,7 @@ def _again(rest: Rest, shape: Shape, axis: int, period: int, times: int) -> Shap
     return rows.reshape((*before, times * period, *after))
 
 
-def wrapped(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
+def wrap_around(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
     """All elements in a row, moved along by some that come back at the other end or are masked."""
     total = _count(shape)
     shift = tape.between(1, 3)
@@ -143,7 +143,7 @@ def wrapped(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
     return row.pad(((0, shift),)).shrink(((shift, total + shift),)).reshape(shape)
 
 
-def blanked(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
+def blank_ends(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
     """Nothing at the ends of an axis: the other elements stay where they were."""
     axis = tape.below(len(shape))
     edges = tuple(_edges(tape, n) if other == axis else (0, 0) for other, n in enumerate(shape))
@@ -151,7 +151,7 @@ def blanked(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
     return rest(shape).shrink(kept).pad(edges)
 
 
-def overlapped(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
+def overlap(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
     """An axis that begins anew after a few elements, not in whole periods; nothing at its ends."""
     axis = tape.below(len(shape))
     size = shape[axis]
@@ -161,7 +161,7 @@ def overlapped(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
     inside = size - sum(edges)
     period = tape.pick((max(1, inside - 1), max(1, inside - 2), inside // 2 + 1, 3))
     times = -(-inside // period)
-    row = _again(rest, shape, axis, period, times)
+    row = _tiled_shape(rest, shape, axis, period, times)
     kept: list[tuple[sint, sint]] = [(0, n) for n in shape]
     kept[axis] = (0, inside)
     around: list[tuple[sint, sint]] = [(0, 0) for _ in shape]
@@ -169,7 +169,7 @@ def overlapped(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
     return row.shrink(tuple(kept)).pad(tuple(around))
 
 
-def sampled(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
+def sample(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
     """An axis as steps through a row of some elements that is longer than 32 bits count."""
     axis = tape.below(len(shape))
     size = shape[axis]
@@ -194,7 +194,7 @@ def _count(shape: Shape) -> int:
 
 
 FIXED: tuple[Movement, ...] = (
-    *(permuted, repeated, flipped, cut_out, padded, flattened),
-    *(every_other, tiled, wrapped, permuted, sampled, blanked, overlapped),
+    *(permute, repeat, flip, cut_out, pad, flatten),
+    *(every_other, tile, wrap_around, permute, sample, blank_ends, overlap),
 )
-SYMBOLIC: tuple[Movement, ...] = (permuted, repeated, flipped)
+SYMBOLIC: tuple[Movement, ...] = (permute, repeat, flip)

@@ -13,7 +13,7 @@ from tinyref.codegen.decompose import SMALL_FLOATS, WIDE_INTEGERS
 from tinyref.device import CORE_DTYPES, CORE_OPS, Capabilities
 from tinyref.dtype import dtypes
 from tinyref.runtimes.python import TextBackend
-from tinyref_fuzz.generate.optimisations import cramped
+from tinyref_fuzz.generate.optimisations import with_small_limits
 
 NARROW_INTEGERS = frozenset({dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uint16})
 
@@ -55,7 +55,7 @@ class Cramped(TextBackend):
     def capabilities(self) -> Capabilities:
         own = super().capabilities
         return replace(
-            cramped(own),
+            with_small_limits(own),
             dtypes=own.dtypes.difference(SMALL_FLOATS),
             emulated=frozenset(SMALL_FLOATS),
             matrix_tiles=(),

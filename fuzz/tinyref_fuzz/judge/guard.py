@@ -64,13 +64,15 @@ class Outputs:
                 masks[slot] = None
                 is_scattered = True
                 continue
-            mask = _written(view, buffers[slot].size, bindings)
+            mask = _written_mask(view, buffers[slot].size, bindings)
             before = masks.get(slot, mask)
             masks[slot] = None if mask is None or before is None else mask | before
         return cls(masks, frozenset(masks) - kept, is_scattered)
 
 
-def _written(view: UOp, size: int, bindings: Mapping[str, int]) -> npt.NDArray[np.bool_] | None:
+def _written_mask(
+    view: UOp, size: int, bindings: Mapping[str, int]
+) -> npt.NDArray[np.bool_] | None:
     """Which of `size` elements a STORE through `view` writes; None for all."""
     mask = np.zeros(size, np.bool_)
     if isinstance(view.arg, ViewArg):

@@ -30,19 +30,19 @@ from tinyref.uops.program import Program
 from tinyref_fuzz.generate.candidates import THREADS
 from tinyref_fuzz.judge.guard import PATTERNS, Guarded, Outputs, reversed_contents
 from tinyref_fuzz.judge.limits import declared_lack, limit_problem
-from tinyref_fuzz.judge.oracles import Oracle, expected
+from tinyref_fuzz.judge.oracles import Oracle, oracle_for
 from tinyref_fuzz.judge.runs import (
     Compiled,
     Replayed,
     TroubleError,
     apart,
-    compiled,
+    compile_checked,
     errors_from,
     has_float_maximum,
-    interpreted,
+    interpret,
     is_approximate,
-    launched,
-    loaded,
+    launch,
+    load_kernel,
 )
 from tinyref_spec.kernel_case import Array, Case, Equivalent, Mode, Opts, Pair, Symptom, Verdict
 
@@ -188,9 +188,9 @@ class _Trial:
         """Raises `DisagreementError` where two values differ."""
         case = self.case
         with between(Pair.PLAIN), errors_from(lambda: "evaluator"):
-            self.oracle = expected(case)
+            self.oracle = oracle_for(case)
             flushes = self.judge.flushes
-            self.device_oracle = expected(case, flushes) if flushes else self.oracle
+            self.device_oracle = oracle_for(case, flushes) if flushes else self.oracle
             self.outputs = Outputs.of(case.ast, case.buffers, case.bindings)
         if not self._is_right_optimised():
             program = self._plain()
@@ -200,7 +200,7 @@ class _Trial:
             for number, opts in enumerate(self._trials()):
                 self.number = number
                 with contextlib.suppress(KernelOptError):
-                    self._optimised(opts, plain)
+                    self._judge_optimised(opts, plain)
             self.number = -1
         if case.equivalent is not None:
             self._equivalent(case.equivalent)
@@ -213,7 +213,7 @@ class _Trial:
         if not self.is_quick or len(self.case.opts) != 1:
             return False
         try:
-            self._optimised(self.case.opts[0])
+            self._judge_optimised(self.case.opts[0])
         except (DisagreementError, KernelOptError):
             return False
         return self.judged > 0
@@ -232,7 +232,7 @@ class _Trial:
         """The program without optimisations, or None where the device may refuse the kernel."""
         try:
             with between(Pair.PLAIN):
-                return self._compiled(self.case.ast, ())
+                return self._compile(self.case.ast, ())
         except DisagreementError as found:
             if self._may_refuse(found.verdict):
                 return None
@@ -243,14 +243,14 @@ class _Trial:
         lacks = declared_lack(self.case.ast, self.judge.capabilities)
         return verdict.symptom is Symptom.ERROR and lacks != ""
 
-    def _optimised(self, opts: Opts, plain: Results | None = None) -> None:
+    def _judge_optimised(self, opts: Opts, plain: Results | None = None) -> None:
         """Judges one list. Raises `KernelOptError` where this device refuses it.
 
         `plain` is what the program without optimisations gave, if it ran.
         """
         try:
             with between(Pair.OPTIMISED):
-                program = self._compiled(self.case.ast, opts)
+                program = self._compile(self.case.ast, opts)
                 self._check_applied(opts)
         except DisagreementError as found:
             # A plan may need a longer index than the kernel alone does.
@@ -275,12 +275,12 @@ class _Trial:
             told_as = opts_text(applied) or "none"
             raise TroubleError(Symptom.ERROR, f"plan: {opts_text(opts)} gave a plan of {told_as}")
 
-    def _compiled(self, ast: UOp, opts: Sequence[Opt] | None) -> Compiled:
+    def _compile(self, ast: UOp, opts: Sequence[Opt] | None) -> Compiled:
         """A program that takes no more than the device declares. Raises `TroubleError`."""
         # The interpreter sees all accesses of this launch; with variables there are others. Without
         # them it is the check itself that is tried, on one program of a case.
         checks_bounds = bool(self.case.bindings) or (self.everything and opts == ())
-        made = compiled(ast, self.judge.capabilities, opts, checks_bounds)
+        made = compile_checked(ast, self.judge.capabilities, opts, checks_bounds)
         with errors_from(lambda: "limits"):
             problem = limit_problem(
                 made.program, self.judge.capabilities, opts or (), self.case.bindings
@@ -308,14 +308,14 @@ class _Trial:
         if self.judge.is_reference and self.everything:
             try:
                 with between(pair):
-                    results = self._launched(program.program)
+                    results = self._launch(program.program)
                     self._compare(results, differs)
                     self._check_orders(program, results)
                     return results
             except DisagreementError as found:
                 fault = found.verdict
         with between(pair):
-            results = interpreted(program.program, self._memory(), self.case.bindings)
+            results = interpret(program.program, self._memory(), self.case.bindings)
             self._compare(results, differs)
             self._check_orders(program, results)
         if fault is not None and fault.symptom is not None:
@@ -341,10 +341,10 @@ class _Trial:
         read = set(range(len(contents))) - set(self.outputs.masks)
         return reversed_contents(contents, read)
 
-    def _launched(self, program: Program) -> Results:
+    def _launch(self, program: Program) -> Results:
         """What the device gives, after a compile of its own."""
-        kernel = loaded(self.judge.backend, self.judge.device, program)
-        return launched(kernel, self._memory(), self.case.bindings)
+        kernel = load_kernel(self.judge.backend, self.judge.device, program)
+        return launch(kernel, self._memory(), self.case.bindings)
 
     # Two runs of one program
 
@@ -367,11 +367,11 @@ class _Trial:
         if not self.everything:
             return
         with errors_from(lambda: "another order of the nodes"):
-            shuffled = made.shuffled(SHUFFLE)
+            shuffled = made.shuffle(SHUFFLE)
         how = "with other poison around, in other orders of nodes and work-items"
         try:
             # All at once, as it seldom matters; one by one where it does.
-            again = interpreted(shuffled, self._memory(1), self.case.bindings, backward=True)
+            again = interpret(shuffled, self._memory(1), self.case.bindings, backward=True)
             self._check_same(made.program, again, results, Symptom.VALUE, how)
         except TroubleError:
             self._check_each_order(made.program, shuffled, results)
@@ -380,11 +380,11 @@ class _Trial:
     def _check_each_order(self, program: Program, shuffled: Program, results: Results) -> None:
         """Raises `TroubleError` for the first change alone that matters."""
         bindings = self.case.bindings
-        again = interpreted(program, self._memory(1), bindings)
+        again = interpret(program, self._memory(1), bindings)
         self._check_same(program, again, results, Symptom.ACCESS, "with other poison around")
-        again = interpreted(program, self._memory(1), bindings, backward=True)
+        again = interpret(program, self._memory(1), bindings, backward=True)
         self._check_same(program, again, results, Symptom.RACE, "with work-items in reverse order")
-        again = interpreted(shuffled, self._memory(), bindings)
+        again = interpret(shuffled, self._memory(), bindings)
         self._check_same(program, again, results, Symptom.VALUE, "in another order of the nodes")
 
     # The device
@@ -395,8 +395,8 @@ class _Trial:
         with between(Pair.DEVICE):
             for level in self.levels:
                 with config.Context(CPU_LEVEL=level):
-                    kernel = loaded(self.judge.backend, self.judge.device, program)
-                    measured = launched(kernel, self._memory(), self.case.bindings)
+                    kernel = load_kernel(self.judge.backend, self.judge.device, program)
+                    measured = launch(kernel, self._memory(), self.case.bindings)
                     if not self.judge.flushes:
                         self._check_same(program, measured, results, Symptom.VALUE)
                     self._compare(measured, self._is_wrong_on_device)
@@ -426,7 +426,7 @@ class _Trial:
         if not self.everything or self.judge.flushes or not self._may_reverse():
             return None
         with between(pair):
-            return interpreted(program, self._memory(reverses=True), self.case.bindings)
+            return interpret(program, self._memory(reverses=True), self.case.bindings)
         raise AssertionError("unreachable")
 
     def _may_reverse(self) -> bool:
@@ -442,7 +442,7 @@ class _Trial:
 
     def _reversed_oracle(self) -> Oracle:
         with between(Pair.PLAIN), errors_from(lambda: "evaluator, inputs reversed"):
-            return expected(replace(self.case, buffers=self._contents(reverses=True)))
+            return oracle_for(replace(self.case, buffers=self._contents(reverses=True)))
         raise AssertionError("unreachable")
 
     def _check_other_data(self, kernel: Kernel, again: Results, wanted: Results) -> None:
@@ -451,8 +451,8 @@ class _Trial:
         try:
             self._check_same(program, again, wanted, Symptom.UNSTABLE, "with inputs reversed")
         except TroubleError as trouble:
-            fresh = loaded(self.judge.backend, self.judge.device, program)
-            alone = launched(fresh, self._memory(reverses=True), self.case.bindings)
+            fresh = load_kernel(self.judge.backend, self.judge.device, program)
+            alone = launch(fresh, self._memory(reverses=True), self.case.bindings)
             self._check_same(program, alone, wanted, Symptom.VALUE, "with inputs reversed")
             raise trouble
 
@@ -462,7 +462,7 @@ class _Trial:
         """The evaluator and the device give the same for the equivalent kernel."""
         if declared_lack(equivalent.ast, self.judge.capabilities):
             return
-        for where, run in (("evaluator", self._evaluated), ("device", self._run_optimised)):
+        for where, run in (("evaluator", self._evaluate), ("device", self._run_optimised)):
             problem = self._problem_of(run, equivalent.ast)
             if problem is not None:
                 steps = " ".join(equivalent.labels)
@@ -484,14 +484,14 @@ class _Trial:
                 return label
         return "no step"
 
-    def _evaluated(self, ast: UOp) -> Results:
+    def _evaluate(self, ast: UOp) -> Results:
         with errors_from(lambda: "evaluator"):
             return evaluate(ast, dict(enumerate(self.case.buffers)), self.case.bindings)
         raise AssertionError("unreachable")
 
     def _run_optimised(self, ast: UOp) -> Results:
         with errors_from(lambda: "heuristics"), config.Context(CPU_LEVEL=self.levels[0]):
-            return self._launched(self._compiled(ast, None).program)
+            return self._launch(self._compile(ast, None).program)
         raise AssertionError("unreachable")
 
 
@@ -525,13 +525,13 @@ def measured_outputs(
     """
     program = compile_kernel(ast, Device[device].capabilities, opts=opts)
     kernel = compile_program(device, program)
-    buffers = filled(device, contents)
+    buffers = buffers_with(device, contents)
     kernel(buffers, bindings, wait=True)
     written = range(len(ast.src))
     return {slot: np.frombuffer(buffers[slot].copy_out(), contents[slot].dtype) for slot in written}
 
 
-def filled(device: str, contents: Sequence[Array]) -> list[Buffer]:
+def buffers_with(device: str, contents: Sequence[Array]) -> list[Buffer]:
     """Buffers on `device` that hold `contents`."""
     buffers = []
     for content in contents:

@@ -93,12 +93,12 @@ class Compiled:
     graph: UOp
     opts: tuple[Opt, ...] | None
 
-    def shuffled(self, seed: int) -> Program:
+    def shuffle(self, seed: int) -> Program:
         """The program in another legal order of its nodes."""
         return replace(self.program, uops=linearise(self.graph, seed))
 
 
-def compiled(
+def compile_checked(
     ast: UOp, capabilities: Capabilities, opts: Sequence[Opt] | None, checks_bounds: bool = False
 ) -> Compiled:
     """The kernel `ast` compiled with `opts`, of the heuristics without them.
@@ -115,7 +115,7 @@ def compiled(
     raise AssertionError("unreachable")
 
 
-def interpreted(
+def interpret(
     program: Program, memory: Guarded, bindings: Mapping[str, int], backward: bool = False
 ) -> dict[int, Array]:
     """What each written slot holds after `program` ran on the interpreter with its sanitizer.
@@ -127,7 +127,7 @@ def interpreted(
     return checked_results(memory)
 
 
-def loaded(backend: Backend, device: str, program: Program) -> Kernel:
+def load_kernel(backend: Backend, device: str, program: Program) -> Kernel:
     """The kernel of `program`, rendered and compiled anew. Raises `TroubleError`."""
     step = "renderer"
     with errors_from(lambda: step):
@@ -139,7 +139,7 @@ def loaded(backend: Backend, device: str, program: Program) -> Kernel:
     raise AssertionError("unreachable")
 
 
-def launched(kernel: Kernel, memory: Guarded, bindings: Mapping[str, int]) -> dict[int, Array]:
+def launch(kernel: Kernel, memory: Guarded, bindings: Mapping[str, int]) -> dict[int, Array]:
     """What each written slot holds after `kernel` ran on its device. Raises `TroubleError`."""
     with errors_from(lambda: "launch"):
         buffers = memory.on_device(kernel.device)
@@ -161,9 +161,9 @@ class Replayed:
         self.launch: BoundKernel | None = None
         with errors_from(lambda: "preparing a launch"):
             others = {**bindings, **_other_values(kernel.program, bindings)}
-            self.launch = BoundKernel(kernel, self._chosen(memory), others)
+            self.launch = BoundKernel(kernel, self._chosen_buffers(memory), others)
 
-    def _chosen(self, memory: Guarded) -> list[Buffer]:
+    def _chosen_buffers(self, memory: Guarded) -> list[Buffer]:
         buffers = memory.on_device(self.kernel.device)
         return [buffers[parameter.slot] for parameter in self.kernel.program.parameters]
 
@@ -172,7 +172,7 @@ class Replayed:
         with errors_from(lambda: "repeated launch"):
             if self.launch is None:
                 raise TypeError("the launch was never prepared")
-            for place, buffer in enumerate(self._chosen(memory)):
+            for place, buffer in enumerate(self._chosen_buffers(memory)):
                 self.launch.rebind(place, buffer)
             self.launch.vary(self.bindings)
             if not self.launch.is_empty:

@@ -15,7 +15,7 @@ _MODULES = (
 )
 
 
-def _collected() -> Mapping[str, Mutant]:
+def _collect() -> Mapping[str, Mutant]:
     found: dict[str, Mutant] = {}
     for name in _MODULES:
         for mutant in importlib.import_module(f"tinyref_fuzz.mutants.{name}").MUTANTS:
@@ -25,4 +25,4 @@ def _collected() -> Mapping[str, Mutant]:
     return MappingProxyType(found)
 
 
-MUTANTS: Mapping[str, Mutant] = _collected()
+MUTANTS: Mapping[str, Mutant] = _collect()

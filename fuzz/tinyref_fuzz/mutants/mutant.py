@@ -46,7 +46,7 @@ class Mutant:
     device: str = "PYTHON"
     is_race: bool = False
 
-    def edited(self, source: str) -> tuple[str, int]:
+    def edit(self, source: str) -> tuple[str, int]:
         """`source` with the edit, and the number of the first line that it changes.
 
         Raises `MutantError` where the old text does not stand there exactly once, or the edit
@@ -113,12 +113,12 @@ class _Loader(importlib.machinery.SourceFileLoader):
 
     def get_code(self, fullname: str) -> CodeType:
         source = self.get_data(self.path).decode()
-        edited, line = self.mutant.edited(source)
-        code: CodeType = compile(_probed(edited, line), self.path, "exec", dont_inherit=True)
+        edited, line = self.mutant.edit(source)
+        code: CodeType = compile(_with_probe(edited, line), self.path, "exec", dont_inherit=True)
         return code
 
 
-def _probed(source: str, line: int) -> ast.Module:
+def _with_probe(source: str, line: int) -> ast.Module:
     """The syntax tree with a call that counts, before the statement at `line`."""
     tree = ast.parse(source)
     call = ast.Expr(ast.Call(ast.Name(_PROBE, ast.Load()), [], []))

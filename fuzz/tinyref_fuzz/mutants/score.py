@@ -54,7 +54,7 @@ class Settings:
         """The seeds."""
         return range(self.first, self.first + self.seeds)
 
-    def kept(self) -> dict[str, Any]:
+    def result_settings(self) -> dict[str, Any]:
         """What a result depends on."""
         return {key: value for key, value in asdict(self).items() if key != "jobs"}
 
@@ -178,7 +178,7 @@ class Scoring:
         for subject in self.subjects:
             runs = [self.runs.get((subject.name, seed)) for seed in self.settings.numbers]
             rows.append(Row(subject, tuple(run for run in runs if run is not None)))
-        return Score(self.settings.kept(), self.code, rows, self.surroundings)
+        return Score(self.settings.result_settings(), self.code, rows, self.surroundings)
 
     def _leave_out_unavailable(self) -> None:
         """Gives those without a device here a run that is none: that they fail is no kill."""
@@ -207,15 +207,15 @@ class Scoring:
                     pool.start().begin(waiting.popleft())
                 for process, event in pool.events(1.0):
                     if isinstance(event, Death):
-                        self._ended(process, event)
+                        self._end_process(process, event)
                     else:
                         process.add(event, self.settings)
 
-    def _ended(self, process: _Process, death: Death) -> None:
+    def _end_process(self, process: _Process, death: Death) -> None:
         ended = time.monotonic()
         assert process.task is not None, "every process has a task"
         if process.task.what == _TRACES:
-            self._traced(process, process.task)
+            self._trace_digests(process, process.task)
             return
         run = _run_of(process, process.task, death, ended)
         self.runs[run.subject, run.seed] = run
@@ -242,7 +242,7 @@ class Scoring:
                 tasks[each.mutant, each.device, run.seed] = _Task(each, run.seed, _TRACES)
         return list(tasks.values())
 
-    def _traced(self, process: _Process, task: _Task) -> None:
+    def _trace_digests(self, process: _Process, task: _Task) -> None:
         # A mutant may end its process, which is a difference; the healthy compiler may not.
         if process.first("done") is None and not task.subject.mutant:
             return
@@ -279,9 +279,9 @@ def _run_of(process: _Process, task: _Task, death: Death, ended: float) -> Run:
         detail = str(broken["broken"])
         return replace(run, killed=True, reached=1, triggered=True, symptom="ERROR", detail=detail)
     if judged is not None:
-        run = _judged(run, judged, process)
+        run = _run_of_survivor(run, judged, process)
     if killed is not None:
-        return _killed(run, killed, "" if process.first("done") is not None else death.words)
+        return _run_of_kill(run, killed, "" if process.first("done") is not None else death.words)
     if process.first("done") is not None:
         return run
     if process.first("begun") is None:
@@ -289,10 +289,10 @@ def _run_of(process: _Process, task: _Task, death: Death, ended: float) -> Run:
     if death.cause is Cause.OTHERS:
         # Somebody's kill, or memory short for another's sake, says nothing about the mutant.
         return replace(run, problem=f"{death.words}, not by the score")
-    return _died(run, process, death, ended)
+    return _run_of_death(run, process, death, ended)
 
 
-def _judged(run: Run, judged: Message, process: _Process) -> Run:
+def _run_of_survivor(run: Run, judged: Message, process: _Process) -> Run:
     """A run whose process came to the end of its cases."""
     return replace(
         run,
@@ -300,11 +300,11 @@ def _judged(run: Run, judged: Message, process: _Process) -> Run:
         reached=judged["reached"],
         seconds=judged["seconds"],
         wall=judged["wall"],
-        found=tuple(_found(message) for message in process.messages if "bucket" in message),
+        found=tuple(_finding_of(message) for message in process.messages if "bucket" in message),
     )
 
 
-def _killed(run: Run, killed: Message, death: str) -> Run:
+def _run_of_kill(run: Run, killed: Message, death: str) -> Run:
     """A run in which a case failed; `death` is what ended the examination, empty for its end."""
     problems = (Found(problem=f"the examination ended: {death}"),) if death else ()
     return replace(
@@ -322,7 +322,7 @@ def _killed(run: Run, killed: Message, death: str) -> Run:
     )
 
 
-def _died(run: Run, process: _Process, death: Death, ended: float) -> Run:
+def _run_of_death(run: Run, process: _Process, death: Death, ended: float) -> Run:
     """A run whose process ended in a case, or as it imported the compiler.
 
     That gives a mutant away like a wrong value; isolation makes it cost one case.
@@ -343,7 +343,7 @@ def _died(run: Run, process: _Process, death: Death, ended: float) -> Run:
     )
 
 
-def _found(message: Message) -> Found:
+def _finding_of(message: Message) -> Found:
     return Found(**message)
 
 

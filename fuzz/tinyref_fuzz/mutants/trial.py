@@ -76,22 +76,22 @@ class Trial:
         number = 0
         while clock.processor < until and clock.wall < at_most and len(findings) < MAX_FINDINGS:
             self.beat(number, clock)
-            case, verdict = self.judged(judge, number)
+            case, verdict = self.judge_case(judge, number)
             number += 1
             if verdict.agrees:
                 continue
             if not is_killed:
                 is_killed = True
                 until = clock.processor + self.request.further
-                self.say(killed(number - 1, verdict, clock))
+                self.say(kill_message(number - 1, verdict, clock))
             if case is not None:
                 findings.append((case, verdict))
         self.say({"judged": number, "reached": self.reached.count, **clock.read()})
         for case, verdict in findings:
-            self.examined(case, verdict)
+            self.examine_finding(case, verdict)
         self.say({"done": True})
 
-    def judged(self, judge: Judge, number: int) -> tuple[Case | None, Verdict]:
+    def judge_case(self, judge: Judge, number: int) -> tuple[Case | None, Verdict]:
         """A case and its verdict; no case where the compiler is too broken to draw its plans."""
         from tinyref_fuzz.campaign.cases import case_at
         from tinyref_fuzz.judge.judge import verdict_of
@@ -110,7 +110,7 @@ class Trial:
             self.beaten = now
             self.say({"at": number, **clock.read()})
 
-    def examined(self, case: Case, verdict: Verdict) -> None:
+    def examine_finding(self, case: Case, verdict: Verdict) -> None:
         """Reduces, blames and buckets one finding."""
         if not self.request.examine:
             return
@@ -178,7 +178,7 @@ def _processor() -> float:
     return used.user + used.system + used.children_user + used.children_system
 
 
-def killed(number: int, verdict: Verdict, clock: Clock) -> dict[str, Any]:
+def kill_message(number: int, verdict: Verdict, clock: Clock) -> dict[str, Any]:
     """The message of the first case that does not agree."""
     return {
         "killed": number,
@@ -189,7 +189,7 @@ def killed(number: int, verdict: Verdict, clock: Clock) -> dict[str, Any]:
     }
 
 
-def _started(request: Request) -> Reached:
+def _start(request: Request) -> Reached:
     """Switches the mutant on and opens the device. Raises `MutantError` for an edit that is none.
 
     Whatever else it raises, the mutant is to blame for.
@@ -212,7 +212,7 @@ def main() -> None:
     request = Request(**{**channel.receive(), **channel.receive()})
     channel.send({"begun": True})
     try:
-        reached = _started(request)
+        reached = _start(request)
     except MutantError as error:
         channel.send({"refused": str(error)})
         os._exit(1)

@@ -46,14 +46,14 @@ def search(mutant: Mutant, seed: int, seconds: float, folder: Path = FOLDER) -> 
     """
     prepare_folder(folder, "witness")
     switch_on(mutant)
-    from tinyref_fuzz.reduce import reduced
+    from tinyref_fuzz.reduce import reduce_case
     from tinyref_spec.kernel_case import CaseRecord
     from tinyref_spec.kernel_case.files import save_record
 
     found = first_failure(mutant.device, seed, seconds)
     if found is None:
         return None
-    reduction = reduced(*found, mutant.device, 60.0)
+    reduction = reduce_case(*found, mutant.device, 60.0)
     record = CaseRecord(
         reduction.case,
         note=f"shows the mutant {mutant.name}",
@@ -65,10 +65,10 @@ def search(mutant: Mutant, seed: int, seconds: float, folder: Path = FOLDER) -> 
 
 def first_failure(device: str, seed: int, seconds: float) -> tuple[Case, Verdict] | None:
     """The first case of `seed` that fails on `device`; None where none does in `seconds`."""
-    from tinyref_fuzz.campaign.cases import judged
+    from tinyref_fuzz.campaign.cases import judge_cases
 
     until = time.perf_counter() + seconds
-    for _, case, verdict, _ in judged(device, seed):
+    for _, case, verdict, _ in judge_cases(device, seed):
         if not verdict.agrees:
             return case, verdict
         if time.perf_counter() > until:

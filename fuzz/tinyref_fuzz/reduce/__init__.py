@@ -7,6 +7,6 @@ the `search.py`, which takes those of the same fault (`fault.py`) that are small
 """
 
 from tinyref_fuzz.reduce.measure import node_count, opt_count
-from tinyref_fuzz.reduce.reduction import Reduction, reduced
+from tinyref_fuzz.reduce.reduction import Reduction, reduce_case
 
-__all__ = ["Reduction", "node_count", "opt_count", "reduced"]
+__all__ = ["Reduction", "node_count", "opt_count", "reduce_case"]

@@ -48,7 +48,7 @@ def _is_exact(node: UOp, values: dict[UOp, Array]) -> bool:
         return _casts(node, value, sources[0])
     if not node.dtype.is_float or node.op not in ALU or node.op in _CHOOSING:
         return True
-    return bool((_again(node.op, *map(_wide, sources)) == _wide(value)).all())
+    return bool((_in_wide_type(node.op, *map(_wide, sources)) == _wide(value)).all())
 
 
 def _wide(value: Array) -> Wide:
@@ -72,7 +72,7 @@ def _casts(node: UOp, value: Array, source: Array) -> bool:
     return bool(((np.trunc(before) if new.is_int else before) == _wide(value)).all())
 
 
-def _again(op: Ops, *x: Wide) -> Wide:
+def _in_wide_type(op: Ops, *x: Wide) -> Wide:
     """The operation in a type that holds the exact result of small operands."""
     functions = {
         Ops.ADD: np.add,

@@ -28,7 +28,7 @@ def explicit(case: Case, device: str) -> Case:
         return case
 
 
-def narrowed(case: Case, verdict: Verdict) -> Case:
+def with_failing_list(case: Case, verdict: Verdict) -> Case:
     """The case with the list of optimisations that the verdict names; none where it names none."""
     opts = case.opts[verdict.trial : verdict.trial + 1] if verdict.trial >= 0 else ()
     if opts == case.opts or (not opts and verdict.pair is Pair.OPTIMISED):

@@ -31,7 +31,7 @@ LEAVES = frozenset({Ops.CONST, Ops.LOAD, Ops.VALID, Ops.IOTA, Ops.DEFINE_VAR})
 
 @dataclass(frozen=True)
 class Fresh:
-    """Where the next buffer of a case goes: a slot behind all others, until `tidied` renumbers."""
+    """Where the next buffer of a case goes: a slot behind all others, until `tidy` renumbers."""
 
     case: Case
 
@@ -77,7 +77,7 @@ def concrete_shape(case: Case, node: UOp, rank: int) -> tuple[int, ...]:
     return tuple(value_of(size, case.bindings) for size in shape)
 
 
-def scattered(
+def scatter(
     value: Array, tracker: ShapeTracker, bindings: Mapping[str, int]
 ) -> npt.NDArray[np.generic]:
     """A buffer that shows `value` through `tracker`, wherever that has an element."""
@@ -87,7 +87,7 @@ def scattered(
     return content
 
 
-def tidied(case: Case) -> Case:
+def tidy(case: Case) -> Case:
     """The case with the slots that its kernel uses, outputs first, and buffers as small as can be.
 
     It comes from no tape any more. A kernel that has an equivalent one stays as it is.
@@ -97,7 +97,7 @@ def tidied(case: Case) -> Case:
     used = slots(case.ast)
     written = written_slots(case.ast)
     order = sorted(used, key=lambda slot: (slot not in written, slot))
-    sizes = {slot: _needed(case.ast, slot) for slot in order}
+    sizes = {slot: _elements_reached(case.ast, slot) for slot in order}
     buffers = {}
     for at, slot in enumerate(order):
         node = used[slot]
@@ -123,7 +123,7 @@ def _uses(ast: UOp, name: str) -> bool:
     return any(getattr(variable.arg, "name", "") == name for variable in variables(ast))
 
 
-def _needed(ast: UOp, slot: int) -> int:
+def _elements_reached(ast: UOp, slot: int) -> int:
     """How many elements of a buffer its views reach; at least one."""
     return max(
         1,

@@ -12,7 +12,7 @@ from tinyref.uops.node import UOp
 from tinyref_spec.kernel_case import Opts
 
 
-def fitted(ast: UOp, opts: Opts, capabilities: Capabilities) -> Opts | None:
+def fit_opts(ast: UOp, opts: Opts, capabilities: Capabilities) -> Opts | None:
     """The list with each optimisation as near as may be to what it was, all of them legal.
 
     None where one of them fits nowhere. Axes that are gone move those behind them to the front,

@@ -1,4 +1,4 @@
-"""`reduced`: every step of a reduction, again and again, until none makes the case smaller."""
+"""`reduce_case`: every step of a reduction, again and again, until none makes the case smaller."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tinyref_fuzz.reduce import (
     steps_views,
 )
 from tinyref_fuzz.reduce.fault import is_same_fault
-from tinyref_fuzz.reduce.judging import JUDGES, explicit, narrowed
+from tinyref_fuzz.reduce.judging import JUDGES, explicit, with_failing_list
 from tinyref_fuzz.reduce.measure import node_count, opt_count
 from tinyref_fuzz.reduce.search import JudgeFunction, OutOfTimeError, Search
 from tinyref_spec.kernel_case import Case, Verdict
@@ -64,7 +64,7 @@ class Reduction:
     is_complete: bool = True
 
 
-def reduced(
+def reduce_case(
     case: Case,
     verdict: Verdict,
     device: str,
@@ -85,7 +85,7 @@ def reduced(
     start = time.monotonic()
     if verdict.agrees:
         raise UserError(_AGREES)
-    case, found, asked = _begun(explicit(case, device), verdict, device, judge)
+    case, found, asked = _begin(explicit(case, device), verdict, device, judge)
     search = Search(case, found, device, asked, start + seconds)
     is_complete = _run(search)
     smallest = search.case
@@ -100,7 +100,7 @@ def reduced(
     )
 
 
-def _begun(
+def _begin(
     case: Case, verdict: Verdict, device: str, judge: JudgeFunction | None
 ) -> tuple[Case, Verdict, JudgeFunction]:
     """The case with the failing list alone, else as it is, and the judge that sees it fail.
@@ -110,7 +110,7 @@ def _begun(
     judges = JUDGES if judge is None else (judge,)
     otherwise = None
     for asked in judges:
-        for start in _either(narrowed(case, verdict), case):
+        for start in _either(with_failing_list(case, verdict), case):
             found = asked(start, device)
             if is_same_fault(found, verdict):
                 return start, found, asked

@@ -12,14 +12,14 @@ from tinyref.device import Device
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Dialect
 from tinyref.verify import verify
-from tinyref_fuzz.generate.equivalent import transformed
-from tinyref_fuzz.generate.optimisations import settled
+from tinyref_fuzz.generate.equivalent import transform
+from tinyref_fuzz.generate.optimisations import with_fixed_threads
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.reduce.exact import is_exact
 from tinyref_fuzz.reduce.fault import is_same_fault
-from tinyref_fuzz.reduce.kernel import tidied
+from tinyref_fuzz.reduce.kernel import tidy
 from tinyref_fuzz.reduce.measure import Measure, measure, work
-from tinyref_fuzz.reduce.opts_fit import fitted
+from tinyref_fuzz.reduce.opts_fit import fit_opts
 from tinyref_spec.kernel_case import Case, Equivalent, Mode, Verdict
 
 P = ParamSpec("P")
@@ -57,7 +57,7 @@ class Search:
         self.limit = 2 * work(self.case)
         self.seen.add(case_key(self.case))
         # Those with which the judge compiles: what is legal for one device is not for another.
-        self.capabilities = settled(Device[self.device].capabilities)
+        self.capabilities = with_fixed_threads(Device[self.device].capabilities)
         self.supported = self.capabilities.dtypes | self.capabilities.emulated
         # A kernel that is broken enough may fail these itself: then they say nothing.
         self.checks_exact = self.case.mode is Mode.EXACT and _holds(is_exact, self.case)
@@ -70,7 +70,7 @@ class Search:
         """
         ast, capabilities = self.case.ast, self.capabilities
         self.checks_opts = all(
-            _holds(lambda opts: fitted(ast, opts, capabilities) == opts, opts)
+            _holds(lambda opts: fit_opts(ast, opts, capabilities) == opts, opts)
             for opts in self.case.opts
         )
 
@@ -82,7 +82,7 @@ class Search:
         Raises `OutOfTimeError` at the deadline.
         """
         self.check_time()
-        candidate = self._made(lambda: change(self.case, *args, **kwargs))
+        candidate = self._make(lambda: change(self.case, *args, **kwargs))
         if candidate is None:
             return False
         return any(self._accepts(variant) for variant in self._variants(candidate))
@@ -92,10 +92,10 @@ class Search:
         if time.monotonic() >= self.deadline:
             raise OutOfTimeError
 
-    def _made(self, make: Callable[[], Case]) -> Case | None:
+    def _make(self, make: Callable[[], Case]) -> Case | None:
         """The candidate, or None for one that is no valid kernel, not new, or not smaller."""
         try:
-            candidate = tidied(make())
+            candidate = tidy(make())
             if not self._is_new(candidate) or work(candidate) > self.limit:
                 return None
             # Optimisations are still to be fitted, the last members may become smaller.
@@ -126,7 +126,7 @@ class Search:
         if candidate.equivalent is None or candidate.equivalent.origin is candidate.ast:
             yield candidate
         else:
-            yield from self._transformed(candidate)
+            yield from self._transform_again(candidate)
 
     def _with_legal_opts(self, candidate: Case) -> Case | None:
         """The candidate with its optimisations as the plan of its kernel accepts them."""
@@ -135,7 +135,7 @@ class Search:
         if candidate.ast is self.case.ast and candidate.opts == self.case.opts:
             return candidate
         try:
-            fits = [fitted(candidate.ast, each, self.capabilities) for each in candidate.opts]
+            fits = [fit_opts(candidate.ast, each, self.capabilities) for each in candidate.opts]
         except Exception:
             # Plans may be what is broken: the judge will see.
             return candidate
@@ -144,7 +144,7 @@ class Search:
             return candidate
         return replace(candidate, opts=opts) if len(opts) == len(fits) else None
 
-    def _transformed(self, candidate: Case) -> Iterator[Case]:
+    def _transform_again(self, candidate: Case) -> Iterator[Case]:
         """The candidate with the last transformation made anew, in each of the first places."""
         assert candidate.equivalent is not None
         label = candidate.equivalent.labels[-1]
@@ -153,7 +153,7 @@ class Search:
             tape = Tape(choices=(site,) * 3)
             try:
                 exact = candidate.mode is Mode.EXACT
-                new = transformed(
+                new = transform(
                     candidate.ast, label, tape, self.supported, exact, self.capabilities
                 )
             except Exception:

@@ -13,7 +13,7 @@ from tinyref.uops.node import UOp, rebuild
 from tinyref.uops.payload import VarArg, ViewArg
 from tinyref.views.build import tracker_of
 from tinyref.views.shape_tracker import ShapeTracker
-from tinyref_fuzz.generate.equivalent.moving import cut, moved_everywhere, rank_of
+from tinyref_fuzz.generate.equivalent.moving import cut_axis, move_all_views, rank_of
 from tinyref_fuzz.reduce.measure import variables
 from tinyref_fuzz.reduce.search import Search
 from tinyref_spec.kernel_case import Case, Opts
@@ -28,7 +28,7 @@ def constant_sizes(search: Search) -> None:
         return
     for chosen in (names, *([name] for name in names if len(names) > 1)):
         values = {variable: search.case.bindings[_name(variable)] for variable in chosen}
-        search.offer(_bound, values)
+        search.offer(_bind_variables, values)
     for variable in sorted(variables(search.case.ast), key=_name):
         low = variable.arg.minimum if isinstance(variable.arg, VarArg) else 0
         for value in range(low, search.case.bindings[_name(variable)]):
@@ -41,7 +41,7 @@ def _name(variable: UOp) -> str:
     return variable.arg.name if isinstance(variable.arg, VarArg) else ""
 
 
-def _bound(case: Case, values: Mapping[UOp, int]) -> Case:
+def _bind_variables(case: Case, values: Mapping[UOp, int]) -> Case:
     """The case with numbers in the place of variables."""
     sizes = {variable: build.const(dtypes.index, value) for variable, value in values.items()}
 
@@ -80,13 +80,13 @@ def _without_axis(case: Case, axis: int, begin: int) -> Case:
     def left(axes: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(at - (at > axis) for at in axes if at != axis)
 
-    return replace(case, ast=moved_everywhere(case.ast, move, left))
+    return replace(case, ast=move_all_views(case.ast, move, left))
 
 
 def _window(tracker: ShapeTracker, axis: int, begin: int, end: int) -> ShapeTracker:
     """Some positions of an axis; all where the view does not vary along it."""
     size = tracker.shape[axis]
-    return tracker if isinstance(size, int) and size == 1 else cut(tracker, axis, begin, end)
+    return tracker if isinstance(size, int) and size == 1 else cut_axis(tracker, axis, begin, end)
 
 
 def smaller_extents(search: Search) -> None:
@@ -111,7 +111,7 @@ def _shrink_axis(search: Search, axis: int) -> None:
 
 
 def _cut_along(case: Case, axis: int, begin: int, end: int) -> Case:
-    ast = moved_everywhere(
+    ast = move_all_views(
         case.ast, lambda tracker: _window(tracker, axis, begin, end), lambda axes: axes
     )
     return replace(case, ast=ast)
@@ -120,7 +120,7 @@ def _cut_along(case: Case, axis: int, begin: int, end: int) -> Case:
 def _cut_with_opts(case: Case, axis: int, begin: int, end: int, size: int) -> Case:
     """Also the amounts that are the size of the axis."""
     smaller = _cut_along(case, axis, begin, end)
-    return replace(smaller, opts=_scaled(smaller.opts, size, end - begin))
+    return replace(smaller, opts=_scale_amounts(smaller.opts, size, end - begin))
 
 
 def _all_below(case: Case, limit: int) -> Case:
@@ -131,7 +131,7 @@ def _all_below(case: Case, limit: int) -> Case:
     return case
 
 
-def _scaled(lists: tuple[Opts, ...], size: int, extent: int) -> tuple[Opts, ...]:
+def _scale_amounts(lists: tuple[Opts, ...], size: int, extent: int) -> tuple[Opts, ...]:
     """The whole of the axis stays the whole of it."""
     return tuple(
         tuple(

@@ -22,11 +22,11 @@ Types = Mapping[DType, DType]
 def simpler_types(search: Search) -> None:
     """All integers as int32 and all floats as float32, or all as one of them; else type by type."""
     for mapping in _everywhere(search.case):
-        if search.offer(retyped, mapping):
+        if search.offer(change_types, mapping):
             break
     for dtype in _types(search.case):
         for target in (dtypes.int32, dtypes.float32):
-            if target is not dtype and search.offer(retyped, {dtype: target}):
+            if target is not dtype and search.offer(change_types, {dtype: target}):
                 break
 
 
@@ -49,7 +49,7 @@ def _everywhere(case: Case) -> list[Types]:
     ]
 
 
-def retyped(case: Case, types: Types) -> Case:
+def change_types(case: Case, types: Types) -> Case:
     """The case with other types for values and buffers; casts to the same type are left out."""
 
     def change(node: UOp, src: tuple[UOp, ...]) -> UOp | None:

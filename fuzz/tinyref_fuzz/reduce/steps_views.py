@@ -21,7 +21,7 @@ from tinyref.views.view import Mask, Shape, View, full_mask
 from tinyref_fuzz.reduce.kernel import (
     Fresh,
     loads_of_written,
-    scattered,
+    scatter,
     values_of,
 )
 from tinyref_fuzz.reduce.measure import tracker_cost
@@ -104,11 +104,11 @@ def _pieces(tracker: ShapeTracker) -> Iterator[Callable[[], ShapeTracker]]:
     turned = tuple(shape[axis] for axis in order)
     back = tuple(order.index(axis) for axis in range(len(shape)))
     yield lambda: ShapeTracker.from_shape(turned).permute(back)
-    yield lambda: _padded(shape, last.mask or full_mask(shape))
+    yield lambda: _pad_by_mask(shape, last.mask or full_mask(shape))
     for axis, bound in enumerate(last.mask or ()):
         kept = list(full_mask(shape))
         kept[axis] = bound
-        yield lambda kept=tuple(kept): _padded(shape, kept)  # type: ignore[misc]
+        yield lambda kept=tuple(kept): _pad_by_mask(shape, kept)  # type: ignore[misc]
     yield lambda: _without_offset(last)
 
 
@@ -120,7 +120,7 @@ def _size(stride: object) -> int:
     return abs(stride) if isinstance(stride, int) else 0
 
 
-def _padded(shape: Shape, mask: Mask) -> ShapeTracker:
+def _pad_by_mask(shape: Shape, mask: Mask) -> ShapeTracker:
     """Row-major inside of the mask, nothing outside of it."""
     inner = tuple(end - begin for begin, end in mask)
     bounds = tuple((begin, size - end) for (begin, end), size in zip(mask, shape, strict=True))
@@ -139,7 +139,7 @@ def _load_through(case: Case, load: UOp, tracker: ShapeTracker) -> Case:
         return _gather_through(case, load, tracker)
     value = values_of(case, (load,))[load]
     fresh = Fresh(case)
-    content = scattered(value, tracker, case.bindings)
+    content = scatter(value, tracker, case.bindings)
     new = fresh.load(tracker, load.dtype, content)
     return fresh.with_kernel(substitute(case.ast, {load: new}), content)
 
@@ -163,7 +163,7 @@ def _all_plain(case: Case) -> Case:
     for load in loads:
         tracker = ShapeTracker.from_shape(load.src[0].arg.tracker.shape)  # type: ignore[union-attr]
         fresh = Fresh(case)
-        content = scattered(values[load], tracker, case.bindings)
+        content = scatter(values[load], tracker, case.bindings)
         mapping[load] = fresh.load(tracker, load.dtype, content)
         case = fresh.with_kernel(ast, content)
     return replace(case, ast=substitute(ast, mapping))

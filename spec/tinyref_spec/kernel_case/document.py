@@ -61,7 +61,7 @@ def record_to_json(record: CaseRecord) -> Json:
         "schema": SCHEMA,
         "version": VERSION,
         "tinyref": record.written_by,
-        "note": _clipped(record.note),
+        "note": _clip(record.note),
         "device": record.device,
         "verdict": None if record.verdict is None else verdict_to_json(record.verdict),
         "blame": None if record.blame is None else blame_to_json(record.blame),
@@ -104,7 +104,7 @@ def verdict_to_json(verdict: Verdict) -> Json:
     return {
         "pair": _word_of(verdict.pair),
         "symptom": _word_of(verdict.symptom),
-        "detail": _clipped(verdict.detail),
+        "detail": _clip(verdict.detail),
         "trial": verdict.trial,
         "judged": verdict.judged,
     }
@@ -114,8 +114,8 @@ def blame_to_json(blame: Blame) -> Json:
     """A blame, wherever it is stored or sent."""
     return {
         "stage": blame.stage,
-        "cause": _clipped(blame.cause),
-        "detail": _clipped(blame.detail),
+        "cause": _clip(blame.cause),
+        "detail": _clip(blame.detail),
     }
 
 
@@ -123,7 +123,7 @@ def _word_of(member: Enum | None) -> str:
     return "" if member is None else member.name.lower()
 
 
-def _clipped(text: str) -> str:
+def _clip(text: str) -> str:
     """A text that the reader accepts: not too long, and of characters that can be written."""
     written = text.encode("utf-8", "replace").decode("utf-8")
     return written if len(written) <= LONGEST_TEXT else written[: LONGEST_TEXT - 3] + "..."

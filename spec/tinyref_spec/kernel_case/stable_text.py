@@ -36,12 +36,12 @@ def _text(data: object, indent: int, used: int) -> str:
         ]
         return "{\n" + ",\n".join(members) + f"\n{outside}}}"
     if all(len(compact(item)) <= LONGEST_FILLED for item in data):
-        return "[\n" + "\n".join(_filled(data, inside)) + f"\n{outside}]"
+        return "[\n" + "\n".join(_fill_lines(data, inside)) + f"\n{outside}]"
     items = [inside + _text(item, indent + 1, 1) for item in data]
     return "[\n" + ",\n".join(items) + f"\n{outside}]"
 
 
-def _filled(items: list[object], start: str) -> list[str]:
+def _fill_lines(items: list[object], start: str) -> list[str]:
     """Lines of as many items as fit, the last of all without a comma."""
     lines: list[str] = []
     line = start

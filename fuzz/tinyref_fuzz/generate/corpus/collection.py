@@ -100,7 +100,7 @@ def is_collection(data: object) -> bool:
 
 
 @functools.cache
-def harvested() -> tuple[CorpusKernel, ...]:
+def load_harvested() -> tuple[CorpusKernel, ...]:
     """The kernels of the model level that come with the fuzzer, in a fixed order.
 
     They are those of `tinyref_fuzz.generate.corpus.models`. Many compute on floats what is not

@@ -99,7 +99,7 @@ def case_of(kernel: CorpusKernel, seed: int = 0) -> Case:
     return Case(kernel.ast, tuple(buffers), bindings=kernel.bindings, mode=mode)
 
 
-def chosen(
+def choose_kernels(
     kernels: Iterable[Harvested], every_size: bool = False, max_nodes: int = MAX_NODES
 ) -> list[Harvested]:
     """The kernels that can be judged; of one structure the smallest, or each with `every_size`."""
@@ -160,7 +160,7 @@ def main() -> None:
     program, recorder = Path(asked["program"]), Recorder()
     failure = _run(program, asked["device"], recorder)
     ran = recorder.kernels()
-    kept = chosen(ran, asked["every_size"], asked["max_nodes"])
+    kept = choose_kernels(ran, asked["every_size"], asked["max_nodes"])
     structures = {structure_of(kernel.ast) for kernel in kept}
     channel.send(
         {

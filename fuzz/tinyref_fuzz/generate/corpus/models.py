@@ -68,7 +68,7 @@ def train(experiment: Experiment) -> None:
     network(x).realize()
 
 
-def drawn(*shape: int) -> Tensor:
+def draw_parameter(*shape: int) -> Tensor:
     """A tensor that has a gradient."""
     random = np.random.default_rng(len(shape))
     return Tensor(random.standard_normal(shape).astype(np.float32), requires_grad=True)
@@ -76,7 +76,7 @@ def drawn(*shape: int) -> Tensor:
 
 def layers() -> None:
     """Layers and functions that no network has, forward and backward."""
-    image, row = drawn(2, 4, 6, 6), drawn(3, 8)
+    image, row = draw_parameter(2, 4, 6, 6), draw_parameter(3, 8)
     tokens = Tensor(np.array([[0, 3, 1], [4, 4, 2]], np.int32))
     for result in (
         *(nn.GroupNorm(2, 4)(image), nn.InstanceNorm(4)(image), nn.RMSNorm(8)(row)),
@@ -86,7 +86,9 @@ def layers() -> None:
         nn.Embedding(5, 4)(tokens),
         *(image.max_pool2d(2), image.avg_pool2d(3, stride=1)),
         *(row.softmax(), row.log_softmax(0), row.gelu(), row.std(1), row.cumsum(1)),
-        drawn(2, 2, 5, 4).scaled_dot_product_attention(drawn(2, 2, 5, 4), drawn(2, 2, 5, 4)),
+        draw_parameter(2, 2, 5, 4).scaled_dot_product_attention(
+            draw_parameter(2, 2, 5, 4), draw_parameter(2, 2, 5, 4)
+        ),
         row.half() @ row.half().T,
     ):
         result.float().square().mean().backward()

@@ -57,19 +57,19 @@ def equivalents(
     for _ in range(steps):
         for _ in range(TRIES):
             name = tape.pick(names)
-            new = transformed(current, name, tape, supported, exact_floats)
+            new = transform(current, name, tape, supported, exact_floats)
             if new is not None:
                 trail.append((name, new))
                 current = new
                 break
     if capabilities is not None and capabilities.images and tape.chance(images):
-        new = transformed(current, "image", tape, supported, exact_floats, capabilities)
+        new = transform(current, "image", tape, supported, exact_floats, capabilities)
         if new is not None:
             trail.append(("image", new))
     return Equivalent(ast, tuple(trail))
 
 
-def transformed(
+def transform(
     ast: UOp,
     name: str,
     tape: Tape,

@@ -12,7 +12,7 @@ from tinyref.views.build import tracker_of
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_fuzz.generate.equivalent.moving import (
     along,
-    moved_everywhere,
+    move_all_views,
     rank_of,
     trackers,
 )
@@ -34,7 +34,7 @@ def permute_axes(sink: UOp, draw: Draw) -> UOp | None:
     turn = draw.tape.between(1, rank - 1)
     order = (*range(turn, rank), *range(turn))
     place = {axis: at for at, axis in enumerate(order)}
-    return moved_everywhere(
+    return move_all_views(
         sink,
         lambda tracker: tracker.permute(order),
         lambda axes: tuple(place[axis] for axis in axes),
@@ -50,7 +50,7 @@ def swap_axes(sink: UOp, draw: Draw) -> UOp | None:
     first, second = draw.tape.pick(tuple(itertools.combinations(range(rank), 2)))
     order = list(range(rank))
     order[first], order[second] = second, first
-    return moved_everywhere(
+    return move_all_views(
         sink,
         lambda tracker: tracker.permute(order),
         lambda axes: tuple(order[axis] for axis in axes),
@@ -64,7 +64,7 @@ def insert_axis(sink: UOp, draw: Draw) -> UOp | None:
     if not sink.src or rank > 6:
         return None
     at = draw.tape.between(0, rank)
-    return moved_everywhere(
+    return move_all_views(
         sink,
         lambda tracker: tracker.reshape((*tracker.shape[:at], 1, *tracker.shape[at:])),
         lambda axes: tuple(axis + (axis >= at) for axis in axes),
@@ -81,7 +81,7 @@ def drop_axis(sink: UOp, draw: Draw) -> UOp | None:
     if not free:
         return None
     at = draw.tape.pick(free)
-    return moved_everywhere(
+    return move_all_views(
         sink,
         lambda tracker: tracker.reshape((*tracker.shape[:at], *tracker.shape[at + 1 :])),
         lambda axes: tuple(axis - (axis > at) for axis in axes),
@@ -111,7 +111,7 @@ def split_axis(sink: UOp, draw: Draw) -> UOp | None:
         kept = tuple(at + (at > axis) for at in axes)
         return (*kept, axis + 1) if axis in axes else kept
 
-    return moved_everywhere(sink, split, renamed)
+    return move_all_views(sink, split, renamed)
 
 
 @of_kernel("merge-axes", Domain.EXACT)
@@ -137,7 +137,7 @@ def merge_axes(sink: UOp, draw: Draw) -> UOp | None:
         size = outer * inner if isinstance(outer, int) and isinstance(inner, int) else 1
         return tracker.reshape((*tracker.shape[:axis], size, *tracker.shape[axis + 2 :]))
 
-    return moved_everywhere(
+    return move_all_views(
         sink, merge, lambda axes: tuple(at - (at > axis) for at in axes if at != axis + 1)
     )
 
@@ -153,7 +153,7 @@ def flip_axis(sink: UOp, draw: Draw) -> UOp | None:
     if not long:
         return None
     axis = draw.tape.pick(long)
-    return moved_everywhere(sink, lambda tracker: tracker.flip((axis,)), _same_axes)
+    return move_all_views(sink, lambda tracker: tracker.flip((axis,)), _same_axes)
 
 
 @of_kernel("pad-axis", Domain.EVERY)
@@ -179,7 +179,7 @@ def pad_axis(sink: UOp, draw: Draw) -> UOp | None:
     def pad(tracker: ShapeTracker) -> ShapeTracker:
         return tracker if is_one(tracker.shape[axis]) else tracker.pad(bounds)
 
-    return moved_everywhere(sink, pad, _same_axes)
+    return move_all_views(sink, pad, _same_axes)
 
 
 @of_kernel("reorder-stores", Domain.EVERY)

@@ -11,7 +11,7 @@ from tinyref.uops.payload import ViewArg
 from tinyref.views.build import tracker_of
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref.views.view import View
-from tinyref_fuzz.generate.equivalent.moving import along, cut
+from tinyref_fuzz.generate.equivalent.moving import along, cut_axis
 from tinyref_fuzz.generate.equivalent.transformation import Domain, Draw, of_node
 
 
@@ -82,9 +82,9 @@ def load_in_parts(node: UOp, draw: Draw) -> UOp | None:
     axis, size = draw.tape.pick(sizes)
     middle = draw.tape.between(1, size - 1)
     rank = len(tracker.shape)
-    low = cut(tracker, axis, 0, middle).pad(along(rank, axis, 0, size - middle))
-    high = cut(tracker, axis, middle, size).pad(along(rank, axis, middle, 0))
+    low = cut_axis(tracker, axis, 0, middle).pad(along(rank, axis, 0, size - middle))
+    high = cut_axis(tracker, axis, middle, size).pad(along(rank, axis, middle, 0))
     everything = ShapeTracker.from_shape(tracker.shape)
-    below = cut(everything, axis, 0, middle).pad(along(rank, axis, 0, size - middle))
+    below = cut_axis(everything, axis, 0, middle).pad(along(rank, axis, 0, size - middle))
     is_below = build.valid(below)
     return build.where(is_below, _through(node, low), _through(node, high))

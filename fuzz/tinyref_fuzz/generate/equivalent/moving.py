@@ -16,7 +16,7 @@ Move = Callable[[ShapeTracker], ShapeTracker]
 Bounds = tuple[tuple[int, int], ...]
 
 
-def moved(value: UOp, move: Move, axis: int) -> UOp:
+def move_views(value: UOp, move: Move, axis: int) -> UOp:
     """`value` with every view that varies along `axis` moved.
 
     What a REDUCE inside has already reduced over `axis` no longer varies along it, and stays.
@@ -31,7 +31,7 @@ def moved(value: UOp, move: Move, axis: int) -> UOp:
     return rebuild(value, change, stays)
 
 
-def moved_everywhere(
+def move_all_views(
     sink: UOp, move: Move, axes: Callable[[tuple[int, ...]], tuple[int, ...]]
 ) -> UOp:
     """The whole kernel with every view moved, and the axes of every REDUCE renamed by `axes`.
@@ -77,7 +77,7 @@ def along(rank: int, axis: int, low: int, high: int) -> Bounds:
     return tuple((low, high) if at == axis else (0, 0) for at in range(rank))
 
 
-def cut(tracker: ShapeTracker, axis: int, begin: int, end: int) -> ShapeTracker:
+def cut_axis(tracker: ShapeTracker, axis: int, begin: int, end: int) -> ShapeTracker:
     """The positions from `begin` to `end` of one axis."""
     return tracker.shrink(
         tuple((begin, end) if at == axis else (0, size) for at, size in enumerate(tracker.shape))

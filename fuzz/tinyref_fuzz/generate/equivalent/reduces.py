@@ -16,10 +16,10 @@ from tinyref_fuzz.generate.equivalent.arithmetic import constant
 from tinyref_fuzz.generate.equivalent.casts import holds_all_of
 from tinyref_fuzz.generate.equivalent.moving import (
     along,
-    cut,
+    cut_axis,
     known_size,
-    moved,
-    moved_everywhere,
+    move_all_views,
+    move_views,
     reads_written,
 )
 from tinyref_fuzz.generate.equivalent.transformation import Domain, Draw, of_node
@@ -97,8 +97,8 @@ def reduce_halves(node: UOp, draw: Draw) -> UOp | None:
         return None
     axis, size = found
     middle = draw.tape.between(1, size - 1)
-    low = moved(node.src[0], lambda tracker: cut(tracker, axis, 0, middle), axis)
-    high = moved(node.src[0], lambda tracker: cut(tracker, axis, middle, size), axis)
+    low = move_views(node.src[0], lambda tracker: cut_axis(tracker, axis, 0, middle), axis)
+    high = move_views(node.src[0], lambda tracker: cut_axis(tracker, axis, middle, size), axis)
     axes = reduced_axes(node)
     parts = (build.reduce(_op(node), part, axes) for part in (low, high))
     return UOp(_op(node), node.dtype, tuple(parts))
@@ -114,7 +114,7 @@ def reduce_backwards(node: UOp, draw: Draw) -> UOp | None:
     if found is None:
         return None
     axis = found[0]
-    turned = moved(node.src[0], lambda tracker: tracker.flip((axis,)), axis)
+    turned = move_views(node.src[0], lambda tracker: tracker.flip((axis,)), axis)
     return node.replace(src=(turned,))
 
 
@@ -129,7 +129,7 @@ def reduce_padded(node: UOp, draw: Draw) -> UOp | None:
     value = node.src[0]
     shape = kernel_shape(value)
     bounds = along(len(shape), axis, low, high)
-    padded = moved(value, lambda tracker: tracker.pad(bounds), axis)
+    padded = move_views(value, lambda tracker: tracker.pad(bounds), axis)
     inside = build.valid(ShapeTracker.from_shape(shape).pad(bounds))
     identity = build.const(node.dtype, reduce_identity(_op(node), node.dtype))
     return node.replace(src=(build.where(inside, padded, identity),))
@@ -145,7 +145,7 @@ def reduce_of_one(node: UOp, draw: Draw) -> UOp | None:
     return build.reduce(op, node, (draw.tape.pick(axes),))
 
 
-def _copied(value: UOp, draw: Draw, copies: int) -> tuple[UOp, int] | None:
+def _repeat_along(value: UOp, draw: Draw, copies: int) -> tuple[UOp, int] | None:
     """`value` repeated along an axis of size 1 that nothing below it varies along, and the axis."""
     shape = kernel_shape(value)
     nodes = value.toposort()
@@ -162,7 +162,7 @@ def _copied(value: UOp, draw: Draw, copies: int) -> tuple[UOp, int] | None:
         shape = tracker.shape
         return tracker.expand((*shape[:axis], copies, *shape[axis + 1 :]))
 
-    return moved_everywhere(value, expand, lambda axes: axes), axis
+    return move_all_views(value, expand, lambda axes: axes), axis
 
 
 @of_node("sum-of-copies", Domain.INTEGER, Ops.MUL)
@@ -172,14 +172,14 @@ def sum_of_copies(node: UOp, draw: Draw) -> UOp | None:
     copies = constant(factor)
     if copies is None or not 2 <= copies <= MAX_COPIES:
         return None
-    found = _copied(value, draw, copies)
+    found = _repeat_along(value, draw, copies)
     return None if found is None else build.reduce(Ops.ADD, found[0], (found[1],))
 
 
 @of_node("max-of-copies", Domain.EVERY)
 def max_of_copies(node: UOp, draw: Draw) -> UOp | None:
     """x = max of n copies of x."""
-    found = _copied(node, draw, draw.tape.between(2, MAX_COPIES))
+    found = _repeat_along(node, draw, draw.tape.between(2, MAX_COPIES))
     return None if found is None else build.reduce(Ops.MAX, found[0], (found[1],))
 
 

@@ -97,7 +97,7 @@ def of_kernel(name: str, domain: Domain) -> Callable[[Rewrite], Rewrite]:
                 return None
             return rewrite(sink, draw)
 
-        TRANSFORMATIONS[name] = _declared(name, domain, rewrite, in_kernel)
+        TRANSFORMATIONS[name] = _declare(name, domain, rewrite, in_kernel)
         return rewrite
 
     return declare
@@ -122,13 +122,13 @@ def of_node(name: str, domain: Domain, *ops: Ops) -> Callable[[Rewrite], Rewrite
                 sink, [node for node in sink.toposort() if fits(node, draw)], draw, rewrite
             )
 
-        TRANSFORMATIONS[name] = _declared(name, domain, rewrite, in_kernel)
+        TRANSFORMATIONS[name] = _declare(name, domain, rewrite, in_kernel)
         return rewrite
 
     return declare
 
 
-def _declared(name: str, domain: Domain, rewrite: Rewrite, in_kernel: Rewrite) -> Transformation:
+def _declare(name: str, domain: Domain, rewrite: Rewrite, in_kernel: Rewrite) -> Transformation:
     family = rewrite.__module__.rpartition(".")[2]
     return Transformation(name, _equation(rewrite), domain, in_kernel, family)
 

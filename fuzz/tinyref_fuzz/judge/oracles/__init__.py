@@ -1,6 +1,6 @@
 """What a kernel must give: expected values, derived bounds, and where nothing is specified."""
 
-from tinyref_fuzz.judge.oracles.expected import expected
+from tinyref_fuzz.judge.oracles.expected import oracle_for
 from tinyref_fuzz.judge.oracles.oracle import Allowed, Oracle
 
-__all__ = ["Allowed", "Oracle", "expected"]
+__all__ = ["Allowed", "Oracle", "oracle_for"]

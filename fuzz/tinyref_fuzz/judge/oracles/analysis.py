@@ -20,9 +20,9 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ConstArg, ReduceArg, SlotArg, VarArg, ViewArg
 from tinyref.views.build import tracker_of
-from tinyref_fuzz.judge.oracles.arithmetic import apply, unrounded
+from tinyref_fuzz.judge.oracles.arithmetic import apply, without_rounding
 from tinyref_fuzz.judge.oracles.oracle import Allowed
-from tinyref_fuzz.judge.oracles.reduces import reduced, smallest_normal
+from tinyref_fuzz.judge.oracles.reduces import reduce_spans, smallest_normal
 from tinyref_fuzz.judge.oracles.span import Span, Values, either, mask_of, point, span
 from tinyref_spec.bits import BoolArray
 from tinyref_spec.kernel_case import Array
@@ -66,7 +66,7 @@ class Analysis:
             return
         found = self._span(node)
         if self.flushes and node.dtype.is_float:
-            found = flushed(found, node.dtype)
+            found = flush_subnormals(found, node.dtype)
         self.spans[node] = found
         is_free = node.op in ELEMENTARY or node.op is Ops.REDUCE or not self.is_strict
         is_source = is_free and node.dtype.is_float and not found.is_point
@@ -87,11 +87,11 @@ class Analysis:
             return point(valid if node.op is Ops.VALID else positions.astype(np.int32), unknown)
         sources = [self.spans[source] for source in node.src]
         if isinstance(arg, ReduceArg):
-            return reduced(arg.op, node.dtype, sources[0], arg.axes, self.flushes)
+            return reduce_spans(arg.op, node.dtype, sources[0], arg.axes, self.flushes)
         if node.op in ALU:
             found = apply(node.op, node.dtype, [source.dtype for source in node.src], sources)
             rounds = node.op in CONTRACTED and node.dtype.is_float and not self.is_strict
-            return unrounded(node.op, found, sources) if rounds else found
+            return without_rounding(node.op, found, sources) if rounds else found
         raise UserError(f"oracle: {node.op.name} does not belong in a kernel AST")
 
     def _positions(self, view: UOp) -> tuple[Values, BoolArray, BoolArray | None]:
@@ -175,7 +175,7 @@ def _at_places(
     return np.where(inside, taken[0], 0), inside, unknown
 
 
-def flushed(found: Span, dtype: DType) -> Span:
+def flush_subnormals(found: Span, dtype: DType) -> Span:
     """Subnormals may be zero of either sign."""
     least = smallest_normal(dtype)
     small = [(np.abs(end) < least) for end in (found.low, found.high)]

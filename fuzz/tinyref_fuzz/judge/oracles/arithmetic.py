@@ -24,7 +24,7 @@ from tinyref_fuzz.judge.oracles.span import (
     mask_of,
     point,
     span,
-    widened,
+    widen,
 )
 from tinyref_spec.bits import BoolArray
 from tinyref_spec.error_rules import ulp_limit
@@ -153,17 +153,17 @@ def within_limit(op: Ops, dtype: DType, sources: Sequence[DType], spans: Sequenc
     if not limit:
         return found
     is_special = _any([~np.isfinite(each.low) | (each.low == 0) for each in spans])
-    return widened(found, limit, is_special)
+    return widen(found, limit, is_special)
 
 
-def unrounded(op: Ops, found: Span, spans: Sequence[Span]) -> Span:
+def without_rounding(op: Ops, found: Span, spans: Sequence[Span]) -> Span:
     """A sum, difference, product or conversion whose rounding a compiler may leave out.
 
     The exact value lies next to the rounded one. A sum that rounds to zero is zero, and so is a
     product by zero; infinities and NaNs stay.
     """
     has_zero = _any([each.low == 0 for each in spans]) if op in (Ops.MUL, Ops.CAST) else np.True_
-    return widened(found, 1, ~np.isfinite(found.low) | ((found.low == 0) & has_zero))
+    return widen(found, 1, ~np.isfinite(found.low) | ((found.low == 0) & has_zero))
 
 
 def negation(op: Ops, dtype: DType, sources: Sequence[DType], spans: Sequence[Span]) -> Span:
@@ -261,11 +261,11 @@ def not_equal(op: Ops, dtype: DType, sources: Sequence[DType], spans: Sequence[S
 def select(op: Ops, dtype: DType, sources: Sequence[DType], spans: Sequence[Span]) -> Span:
     """WHERE: the chosen side alone counts; where the condition is unknown, either."""
     condition, first, second = spans
-    found = _chosen(condition.low, first, second)
-    return found if condition.unknown is None else _chosen(~condition.unknown, found, _hull(spans))
+    found = _choice(condition.low, first, second)
+    return found if condition.unknown is None else _choice(~condition.unknown, found, _hull(spans))
 
 
-def _chosen(condition: Values, first: Span, second: Span) -> Span:
+def _choice(condition: Values, first: Span, second: Span) -> Span:
     low = np.where(condition, first.low, second.low)
     is_point = first.is_point and second.is_point
     high = low if is_point else np.where(condition, first.high, second.high)
@@ -295,7 +295,7 @@ def multiply_accumulate(
     """MULACC: a product and a sum, each rounded in strict mode, else one or both."""
     product = apply(Ops.MUL, dtype, sources[:2], spans[:2])
     if dtype.is_float and not config.integer("STRICT_FLOAT"):
-        product = unrounded(Ops.MUL, product, spans[:2])
+        product = without_rounding(Ops.MUL, product, spans[:2])
     return apply(Ops.ADD, dtype, (dtype, dtype), (product, spans[2]))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from tinyref.algebra.semantics import kernel_for
 from tinyref.dtype import DType, dtypes
 from tinyref.uops.ops import Ops
-from tinyref_fuzz.judge.oracles.span import Span, Values, any_unknown, either, is_nan, span, widened
+from tinyref_fuzz.judge.oracles.span import Span, Values, any_unknown, either, is_nan, span, widen
 from tinyref_spec.bits import BoolArray
 from tinyref_spec.error_rules import ulp_limit
 
@@ -37,7 +37,7 @@ def elementary(op: Ops, dtype: DType, sources: Sequence[DType], spans: Sequence[
         high = low if spans[0].is_point else kernel(spans[0].high)
     found = span(low, high, unknown, is_open)
     # The reference itself is not rounded correctly everywhere: one more unit.
-    return widened(found, ulp_limit(op.name, dtype) + 1, _is_special(op, dtype, spans, found))
+    return widen(found, ulp_limit(op.name, dtype) + 1, _is_special(op, dtype, spans, found))
 
 
 def _sine(x: Span) -> tuple[Values, Values]:

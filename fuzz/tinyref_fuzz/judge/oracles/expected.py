@@ -21,7 +21,7 @@ EXACT_OPS = frozenset(
 )
 
 
-def expected(case: Case, flushes: bool = False) -> Oracle:
+def oracle_for(case: Case, flushes: bool = False) -> Oracle:
     """What the written slots of `case` may hold after the kernel, on a device or the interpreter.
 
     flushes: whether the device may take subnormals for zero. Of EXACT cases every value is exact,

@@ -32,7 +32,7 @@ class Allowed:
         """Whether every element has one value, which may be a NaN or a zero of either sign."""
         return self.low is self.high and self.unknown is None
 
-    def rejected(self, actual: Array) -> BoolArray:
+    def rejected_places(self, actual: Array) -> BoolArray:
         """Where `actual` is not accepted."""
         with np.errstate(all="ignore"):
             wrong = different(actual, self.low)
@@ -74,9 +74,11 @@ class Oracle:
         if actual.size != allowed.low.size:
             return f"{actual.size} elements instead of {allowed.low.size}"
         if not allowed.is_exact or not is_same(actual, allowed.low):
-            rejected = np.flatnonzero(allowed.rejected(actual))
+            rejected = np.flatnonzero(allowed.rejected_places(actual))
             if rejected.size:
-                return self._told(slot, allowed.sentence(int(rejected[0]), actual), rejected.size)
+                return self._describe(
+                    slot, allowed.sentence(int(rejected[0]), actual), rejected.size
+                )
         if against is None or allowed.reordered:
             return ""
         apart = np.flatnonzero(allowed.where_known(different(actual, against)))
@@ -84,9 +86,9 @@ class Oracle:
             return ""
         number = int(apart[0])
         text = f"element {number} of {actual.size} is {actual[number]!s} in one run and "
-        return self._told(slot, f"{text}{against[number]!s} in the other", apart.size)
+        return self._describe(slot, f"{text}{against[number]!s} in the other", apart.size)
 
-    def _told(self, slot: int, sentence: str, count: int) -> str:
+    def _describe(self, slot: int, sentence: str, count: int) -> str:
         where = f"slot {slot}: " if len(self.allowed) > 1 else ""
         more = f" ({count} elements differ)" if count > 1 else ""
         return f"{where}{sentence}{more}"

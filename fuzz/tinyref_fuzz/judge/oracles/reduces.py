@@ -25,7 +25,7 @@ Axes = tuple[int, ...]
 MARGIN = 1 + 2.0**-10
 
 
-def reduced(op: Ops, dtype: DType, x: Span, axes: Axes, flushes: bool = False) -> Span:
+def reduce_spans(op: Ops, dtype: DType, x: Span, axes: Axes, flushes: bool = False) -> Span:
     """The sum, product or maximum of `x` over `axes`, which stay as size 1.
 
     flushes: whether a subnormal partial sum may become zero.

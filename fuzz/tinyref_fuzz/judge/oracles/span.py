@@ -73,7 +73,7 @@ def is_nan(values: Values) -> BoolArray:
 def point(value: Values, unknown: BoolArray | None = None) -> Span:
     """Elements of one value each; `unknown` of a shape that broadcasts to that of `value`."""
     value = np.asarray(value)
-    return Span(value, value, _kept(unknown, value.shape))
+    return Span(value, value, _without_specials(unknown, value.shape))
 
 
 def span(low: Values, high: Values, unknown: BoolArray | None, is_open: BoolArray) -> Span:
@@ -89,10 +89,10 @@ def span(low: Values, high: Values, unknown: BoolArray | None, is_open: BoolArra
     zero = np.zeros((), low.dtype)
     low = np.where(is_open & (low == 0), -zero, low)
     high = np.where(is_open & (high == 0), zero, high)
-    return Span(low, high, _kept(unknown, low.shape))
+    return Span(low, high, _without_specials(unknown, low.shape))
 
 
-def _kept(unknown: BoolArray | None, shape: tuple[int, ...]) -> BoolArray | None:
+def _without_specials(unknown: BoolArray | None, shape: tuple[int, ...]) -> BoolArray | None:
     if unknown is None or not unknown.any():
         return None
     return unknown if unknown.shape == shape else np.broadcast_to(unknown, shape)
@@ -120,7 +120,7 @@ def mask_of(value: Span) -> BoolArray:
     return np.broadcast_to(np.False_, value.low.shape)
 
 
-def stepped(values: Values, steps: int) -> Values:
+def step_values(values: Values, steps: int) -> Values:
     """`values` moved up by so many representable ones, or down, at most to infinity; not NaNs.
 
     Only types of arithmetic, not fp8.
@@ -135,9 +135,9 @@ def stepped(values: Values, steps: int) -> Values:
     return np.where(is_nan(values), values, from_bits(found.astype(bits_dtype(dtype)), dtype))
 
 
-def widened(found: Span, limit: float, is_special: BoolArray) -> Span:
+def widen(found: Span, limit: float, is_special: BoolArray) -> Span:
     """`found` with its ends so many units in the last place further apart, but special results."""
     steps = math.ceil(limit)
-    low = np.where(is_special, found.low, stepped(found.low, -steps))
-    high = np.where(is_special, found.high, stepped(found.high, steps))
+    low = np.where(is_special, found.low, step_values(found.low, -steps))
+    high = np.where(is_special, found.high, step_values(found.high, steps))
     return Span(low, high, found.unknown)
