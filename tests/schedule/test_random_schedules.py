@@ -10,15 +10,15 @@ import pytest
 
 from tinyref.device import Device
 from tinyref.lazy import graph
-from tinyref.schedule import join, kernel_ast, reduces, repeats
+from tinyref.schedule import join, kernel_ast, materialise, reduces
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "engine"))
 import random_tensors
 
 LIMITS = {
     "as they are": (),
-    "everything costly": ((repeats, "CHEAP_AGAIN", 2), (repeats, "CHEAP_CONSTANT", 3)),
-    "nothing costly": ((repeats, "CHEAP_AGAIN", 10**6), (repeats, "CHEAP_CONSTANT", 10**6)),
+    "everything costly": ((materialise, "CHEAP_AGAIN", 2), (materialise, "CHEAP_CONSTANT", 3)),
+    "nothing costly": ((materialise, "CHEAP_AGAIN", 10**6), (materialise, "CHEAP_CONSTANT", 10**6)),
     "every reduce at once": ((reduces, "MAX_GROWTH", 50),),
     "every reduce long": (
         (reduces, "LONG_REDUCE", 3),

@@ -6,7 +6,7 @@ import pytest
 from tinyref.device import Device
 from tinyref.dtype import dtypes
 from tinyref.lazy import graph as g
-from tinyref.schedule import repeats, schedule
+from tinyref.schedule import materialise, schedule
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ReduceArg, ViewArg
 
@@ -175,7 +175,7 @@ def test_a_long_reduce_over_several_axes_is_split_along_the_best():
     assert first.buffers[0].arg.size == 4 * 256
 
 
-# --- what is stored because it is costly to repeat ----------------------------------------------
+# --- what is materialised because it is costly to compute again -----------------------------------
 
 
 def test_a_costly_value_of_two_kernels_is_computed_once(machine):
@@ -236,7 +236,7 @@ def test_work_counts_a_value_that_is_read_twice_once():
     node = x
     for _ in range(10):
         node = add(node, node)
-    work = repeats.Work(set())
+    work = materialise.Work(set())
     for found in node.toposort():
         work.add(found)
     assert work.exceeds(node, 10)

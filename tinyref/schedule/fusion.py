@@ -1,9 +1,9 @@
 """Which nodes get memory of their own; everything else is computed inside the kernel that reads it.
 
-Elementwise operations fuse, up to what is costly to repeat (see `repeats`). A REDUCE fuses with the
-elementwise operations that follow it, up to where its result is repeated, read by several kernels,
-or met by another reduce that loops differently; there, or at the last narrow value before, its
-result is stored.
+Elementwise operations fuse, up to what is costly to compute again (see `materialise`). A REDUCE
+fuses with the elementwise operations that follow it, up to where its result is repeated, read by
+several kernels, or met by another reduce that loops differently; there, or at the last narrow value
+before, its result is stored.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from collections.abc import Iterable, Sequence
 from tinyref.lazy.graph import backing
 from tinyref.lazy.shape import shape_of
 from tinyref.optimise.one_hot import is_choice
+from tinyref.schedule.materialise import bases_to_materialise, values_to_materialise
 from tinyref.schedule.prepare import peel
-from tinyref.schedule.repeats import costly_bases, costly_repeats
 from tinyref.uops.node import UOp, sint, toposort
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ReduceArg
@@ -57,11 +57,11 @@ class Fusion:
         self.stored.update(root for root in self.roots if backing(root) is None)
         self._claims: dict[UOp, Axes] = {}
         self._holders: dict[UOp, UOp] = {}
-        self.stored |= costly_bases(self.order, self.stored)
+        self.stored |= bases_to_materialise(self.order, self.stored)
         for node in self.order:
             if node.op is Ops.REDUCE and not is_choice(node):
                 self._place(node)
-        self.stored |= costly_repeats(self.order, self.consumers, self.stored)
+        self.stored |= values_to_materialise(self.order, self.consumers, self.stored)
 
     # --- where a reduce is stored ---------------------------------------------------------------
 

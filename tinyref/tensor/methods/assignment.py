@@ -41,10 +41,10 @@ from tinyref.tensor.values.views import (
     Step,
     Steps,
     View,
+    has_expand,
     is_cut_after_expand,
     is_detached,
     is_whole,
-    repeats,
 )
 from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import Ops
@@ -273,14 +273,14 @@ class Assignment(Data):
         tensors = [cast(Self, tensor) for tensor in self._view.storage.tensors()]
         alive = next((tensor for tensor in tensors if not _steps_of(tensor)), None)
         is_only = len(tensors) == 1
-        if repeats(steps) and not is_only:
+        if has_expand(steps) and not is_only:
             raise UserError(
                 f"{name}: this tensor of shape {describe_shape(self.shape)} is a view through "
                 f"expand, which shows elements of another several times: clone() it first"
             )
         if alive is not None:
             return alive
-        found = None if repeats(steps) else self._found_base(tensors)
+        found = None if has_expand(steps) else self._found_base(tensors)
         if found is None:
             self._leave()
             return self

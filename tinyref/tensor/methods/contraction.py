@@ -13,7 +13,7 @@ from tinyref.dtype import DType, DTypeLike, promote
 from tinyref.errors import UserError, UserTypeError
 from tinyref.tensor.arguments import Bounds, fixed
 from tinyref.tensor.methods.functions import Functions
-from tinyref.tensor.methods.image_layout import in_texels, takes_texels
+from tinyref.tensor.methods.image_layout import fits_image_layout, in_image_layout
 from tinyref.tensor.methods.reduction import accumulator_dtype
 from tinyref.uops.node import sint
 from tinyref.uops.ops import Ops
@@ -63,8 +63,8 @@ class Contraction(Functions):
         accumulator, result = accumulator_dtype(promote(self.dtype, other.dtype), dtype, name)
         rows = self
         columns = other.transpose(-1, -2) if other.ndim > 1 else other
-        if takes_texels(rows, columns, rows.shape[-1]):
-            rows, columns = in_texels(rows, -1), in_texels(columns, -1)
+        if fits_image_layout(rows, columns, rows.shape[-1]):
+            rows, columns = in_image_layout(rows, -1), in_image_layout(columns, -1)
         rows, columns = rows._cast(accumulator), columns._cast(accumulator)
         if self.ndim > 1 and other.ndim > 1:
             rows = rows.unsqueeze(-2)

@@ -1,4 +1,4 @@
-"""Operands of products laid out by texels, under the flag IMAGE: see `schedule.images`."""
+"""Operands of products laid out as images, under the flag IMAGE: see `schedule.images`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _T = TypeVar("_T", bound=Movement)
 SHORTEST = 3
 
 
-def takes_texels(first: Movement, second: Movement, length: sint) -> bool:
+def fits_image_layout(first: Movement, second: Movement, length: sint) -> bool:
     """Whether the sums of products of two tensors, of `length` terms a row, read images."""
     if not config.integer("IMAGE") or not isinstance(length, int) or length < SHORTEST:
         return False
@@ -30,14 +30,14 @@ def takes_texels(first: Movement, second: Movement, length: sint) -> bool:
     return Device[first_device(first.device)].capabilities.images
 
 
-def in_texels(tensor: _T, axis: int) -> _T:
+def in_image_layout(tensor: _T, axis: int) -> _T:
     """The tensor in memory where `axis` is the last one, with zeros up to whole texels.
 
     The axes stay in their order; `axis` is up to three longer.
     """
     place = axis % tensor.ndim
     length = tensor.shape[place]
-    assert isinstance(length, int), "takes_texels refuses symbolic sizes"
+    assert isinstance(length, int), "fits_image_layout refuses symbolic sizes"
     margins = [(0, -length % TEXEL if number == place else 0) for number in range(tensor.ndim)]
     order = [number for number in range(tensor.ndim) if number != place]
     back = sorted(range(tensor.ndim), key=[*order, place].__getitem__)

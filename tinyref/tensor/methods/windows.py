@@ -12,7 +12,7 @@ from tinyref.algebra.symbolic import describe_shape
 from tinyref.dtype import DType, DTypeLike, promote
 from tinyref.errors import UserError
 from tinyref.tensor.arguments import fixed, integer, per_axis, spatial_padding
-from tinyref.tensor.methods.image_layout import in_texels, takes_texels
+from tinyref.tensor.methods.image_layout import fits_image_layout, in_image_layout
 from tinyref.tensor.methods.pooling import Pooling, Sizes, check_windows
 from tinyref.tensor.methods.reduction import accumulator_dtype
 from tinyref.uops.ops import Ops
@@ -204,8 +204,8 @@ class Windows(Pooling):
         kernel = fixed(weight.shape[2:], plan.name)
         check_windows(self.shape[2:], kernel, plan.dilation, plan.name)
         data, factors = self, weight
-        if plan.groups == 1 and takes_texels(data, factors, weight.shape[1]):
-            data, factors = in_texels(data, 1), in_texels(factors, 1)
+        if plan.groups == 1 and fits_image_layout(data, factors, weight.shape[1]):
+            data, factors = in_image_layout(data, 1), in_image_layout(factors, 1)
         data, factors = data._cast(plan.accumulator), factors._cast(plan.accumulator)
         is_minimal = (
             bool(config.integer("WINO"))

@@ -78,7 +78,7 @@ class Value:
     A tensor that is assigned to gets a new value; what was computed from it before keeps the old
     one, so gradients are those of the computation as it was written.
 
-    is_frozen: somebody said that it has no gradient; an optimiser asks for those of all others.
+    is_frozen: it was marked as without gradient; an optimiser asks for those of all others.
     owner: the tensor that was given this value; it may be gone, or have another value by now.
     is_overwritten: memory that the node reads was assigned to after the owner was gone.
     session: the capture of a TinyJit in which it was made.

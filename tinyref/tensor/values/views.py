@@ -77,7 +77,7 @@ class View(Generic[T]):
         return View(self.storage, (*self.steps, step))
 
 
-def repeats(steps: Steps) -> bool:
+def has_expand(steps: Steps) -> bool:
     """Whether one element may be shown at several places."""
     return any(step.op is Ops.EXPAND for step in steps)
 

@@ -1,4 +1,4 @@
-"""Values that are stored because computing them again costs more than to store and load them.
+"""Values that are materialised: computing them again costs more than to store and load them.
 
 Every kernel that reads a value computes it anew unless it has memory. That is right for a cheap
 value; a costly one that several kernels need, or one kernel at several places, is stored. So no
@@ -87,7 +87,7 @@ class Work:
         )
 
 
-def costly_repeats(
+def values_to_materialise(
     order: Sequence[UOp], consumers: Mapping[UOp, Sequence[UOp]], stored: Set[UOp]
 ) -> set[UOp]:
     """The nodes of a graph to store besides `stored`; `order` has sources before users."""
@@ -114,7 +114,7 @@ def _is_parting(node: UOp, consumers: Mapping[UOp, Sequence[UOp]]) -> bool:
     return len(users) != 1 or users[0].op in (Ops.EXPAND, Ops.REDUCE)
 
 
-def costly_bases(order: Sequence[UOp], stored: Set[UOp]) -> set[UOp]:
+def bases_to_materialise(order: Sequence[UOp], stored: Set[UOp]) -> set[UOp]:
     """The values that an EXPAND repeats and that are better computed once."""
     chosen = set(stored)
     work = Work(chosen)

@@ -77,7 +77,7 @@ CASES = {
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", CASES)
-def test_operands_are_read_by_texels(name: str) -> None:
+def test_operands_have_an_image_layout(name: str) -> None:
     function, first, second, dtype, expected = CASES[name]
     arrays = [small(*first), small(*second, seed=1)]
     tensors = [Tensor(array, device="PYTHON", dtype=dtype).realize() for array in arrays]
