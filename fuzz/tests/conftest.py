@@ -1,4 +1,4 @@
-"""Modules next to the tests, such as planted faults, are imported by name; devices by path too."""
+"""Modules next to the tests, such as injected faults, are imported by name; devices by path too."""
 
 from __future__ import annotations
 

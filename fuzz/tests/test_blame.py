@@ -1,4 +1,4 @@
-"""Faults planted in every stage must come out with the right stage and, if any, cause."""
+"""Faults injected into every stage must come out with the right stage and, if any, cause."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def blamed(
     case = Case(kernel.ast, buffers or kernel.buffers(), bindings=kernel.bindings, opts=lists)
     pair = pair or (Pair.OPTIMISED if opts else Pair.PLAIN)
     try:
-        return find_blame(case, Verdict(pair, symptom, "planted", len(lists) - 1), device)
+        return find_blame(case, Verdict(pair, symptom, "injected", len(lists) - 1), device)
     finally:
-        # What a planted fault made of the kernel is not to be kept with it.
+        # What a injected fault made of the kernel is not to be kept with it.
         kernel.ast.facts.clear()
 
 
@@ -86,11 +86,11 @@ def test_a_wrong_order_is_blamed_on_linearising(monkeypatch):
 )
 def test_a_stage_that_raises_is_blamed(function, stage, monkeypatch):
     def fails(*given):
-        raise IndexError("planted")
+        raise IndexError("injected")
 
     monkeypatch.setattr(compiling, function, fails)
     found = blamed("sum-rows", symptom=Symptom.ERROR)
-    assert (found.stage, "planted" in found.detail) == (stage, True)
+    assert (found.stage, "injected" in found.detail) == (stage, True)
 
 
 def test_a_graph_that_breaks_a_rule_is_blamed_on_the_stage_that_made_it(monkeypatch):
@@ -136,7 +136,7 @@ def test_a_wrong_normal_form_is_named(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("rule", "planted"),
+    ("rule", "wrongly"),
     [
         ("int-add-zero", lambda x: build.add(x, 0)),
         ("int-mul-one", lambda x: build.mul(x, 1)),
@@ -144,7 +144,7 @@ def test_a_wrong_normal_form_is_named(monkeypatch):
         ("where-same", lambda x: build.where(build.less(x, 3), x, x)),
     ],
 )
-def test_a_wrong_rule_is_named(rule, planted, monkeypatch):
+def test_a_wrong_rule_is_named(rule, wrongly, monkeypatch):
     def wrong(matcher):
         def match(node, context):
             found = matcher(node, context)
@@ -159,7 +159,7 @@ def test_a_wrong_rule_is_named(rule, planted, monkeypatch):
     monkeypatch.setattr(simplify, "ALL_RULES", RuleSet(rules, "wrong"))
     kernel = KERNELS["multiply-add-int32"]
     store = kernel.ast.src[0]
-    ast = build.sink(build.store(store.src[0], planted(store.src[1])))
+    ast = build.sink(build.store(store.src[0], wrongly(store.src[1])))
     verdict = Verdict(Pair.PLAIN, Symptom.VALUE)
     found = find_blame(Case(ast, kernel.buffers()), verdict, "PYTHON")
     assert str(found) == f"simplify: {rule}"
@@ -287,4 +287,4 @@ def test_a_wrong_transformation_is_named():
 def test_nothing_wrong_is_said_to_be_so():
     found = blamed("sum-rows", "UPCAST(0, 2)")
     assert found.stage == "optimise"
-    assert found.detail.startswith("every value is right when computed again; seen was: planted")
+    assert found.detail.startswith("every value is right when computed again; seen was: injected")

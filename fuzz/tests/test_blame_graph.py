@@ -1,6 +1,6 @@
 """Two independent ways to the value of a graph: counters as axes, and a naive order.
 
-On the healthy compiler both give what the evaluator gives, whatever the optimisations; planted
+On the healthy compiler both give what the evaluator gives, whatever the optimisations; injected
 accesses and races are found.
 """
 
@@ -99,7 +99,7 @@ def test_no_rule_range_or_form_of_the_healthy_compiler_is_wrong(name, where):
     assert first_wrong_fact(roots, Samples(buffers, kernel.bindings)) is None
 
 
-# --- planted faults -------------------------------------------------------------------------------
+# --- injected faults ------------------------------------------------------------------------------
 
 ITEM = build.special("item", 0, 4)
 OUT = build.define_global(0, dtypes.int32, 4)

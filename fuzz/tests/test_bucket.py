@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from planted import FAULTS, large_case
+from faults import FAULTS, large_case
 
 from tinyref.errors import UserError
 from tinyref.optimise.opt import parse_opts
@@ -104,11 +104,11 @@ def test_operations_are_named_once_and_casts_only_alone():
 
 
 @pytest.mark.slow
-def test_planted_faults_fall_into_a_bucket_each(monkeypatch):
+def test_injected_faults_fall_into_a_bucket_each(monkeypatch):
     keys = {}
     for fault in FAULTS:
         with monkeypatch.context() as patched:
-            fault.plant(patched)
+            fault.inject(patched)
             case = large_case(*fault.lists)
             verdict = judge(case, fault.device, thorough=False)
             finding = examine(case, verdict, fault.device, 600.0)
@@ -122,7 +122,7 @@ def test_planted_faults_fall_into_a_bucket_each(monkeypatch):
 @pytest.mark.long
 def test_a_finding_has_all_that_is_known(monkeypatch):
     (fault,) = (fault for fault in FAULTS if fault.name == "padding")
-    fault.plant(monkeypatch)
+    fault.inject(monkeypatch)
     case = large_case()
     verdict = judge(case, "PYTHON", thorough=False)
     blame = Blame("optimise", "PADTO", "seen")

@@ -449,11 +449,11 @@ def test_a_wrong_step_is_blamed_by_its_name(case):
         return build.sink(build.store(view, changed), *sink.src[1:])
 
     *before, (_, last) = case.equivalent.trail
-    trail = (*before, ("planted", wrong(last)), ("after", wrong(last)))
-    planted = replace(case, equivalent=replace(case.equivalent, trail=trail))
-    verdict = judge(planted, "PYTHON")
+    trail = (*before, ("injected", wrong(last)), ("after", wrong(last)))
+    injected = replace(case, equivalent=replace(case.equivalent, trail=trail))
+    verdict = judge(injected, "PYTHON")
     assert verdict.pair is Pair.EQUIVALENT
-    assert "evaluator, wrong after planted in" in verdict.detail
+    assert "evaluator, wrong after injected in" in verdict.detail
 
 
 def test_a_meaning_that_is_wrong_everywhere_alike_is_caught(monkeypatch):

@@ -49,7 +49,7 @@ def difference_for_sum(node: UOp) -> UOp | None:
 # Python runs a module of this name when it starts.
 SITE = """
 import pytest
-from planted import in_stage
+from faults import in_stage
 from test_fuzz_case_cli import {change}
 
 in_stage("lower", {change})(pytest.MonkeyPatch())
@@ -57,21 +57,21 @@ in_stage("lower", {change})(pytest.MonkeyPatch())
 
 
 @pytest.fixture
-def plant(monkeypatch, tmp_path_factory):
+def inject(monkeypatch, tmp_path_factory):
     """Has every process that is started from now on lower wrongly."""
 
-    def plants(change: Callable[[UOp], UOp | None]) -> None:
+    def injects(change: Callable[[UOp], UOp | None]) -> None:
         folder = tmp_path_factory.mktemp("site")
         (folder / "sitecustomize.py").write_text(SITE.format(change=change.__name__))
         monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(folder), str(HERE)]))
 
-    return plants
+    return injects
 
 
 @pytest.fixture
-def wrong(plant):
+def wrong(inject):
     """A compiler that subtracts where it should add."""
-    plant(difference_for_sum)
+    inject(difference_for_sum)
 
 
 # --- replay, show, reduce -----------------------------------------------------------------------
@@ -221,8 +221,8 @@ def test_the_name_of_an_installed_device_is_taken_from_a_file(device, capsys, tm
 
 
 @pytest.mark.long
-def test_a_case_without_an_end_on_the_interpreter(capsys, plant):
-    plant(no_end_for_sum)
+def test_a_case_without_an_end_on_the_interpreter(capsys, inject):
+    inject(no_end_for_sum)
     assert tinyref("replay", GOOD, "--device", "PYTHON", "--timeout", "1") == 1
     found = capsys.readouterr().out
     assert "PYTHON: between the evaluator and the plain program: no end in sight" in found
@@ -230,8 +230,8 @@ def test_a_case_without_an_end_on_the_interpreter(capsys, plant):
 
 
 @pytest.mark.slow
-def test_a_case_without_an_end_on_the_interpreter_is_shown_and_not_reduced(capsys, plant):
-    plant(no_end_for_sum)
+def test_a_case_without_an_end_on_the_interpreter_is_shown_and_not_reduced(capsys, inject):
+    inject(no_end_for_sum)
     words = [GOOD, "--device", "PYTHON", "--timeout", "2"]
     assert tinyref("show", *words) == 0
     assert "fault   PLAIN HANG: no end within 2 s" in capsys.readouterr().out
@@ -330,8 +330,8 @@ def test_any_error_of_one_file_is_that_of_the_file(capsys, tmp_path, monkeypatch
 
 
 @pytest.mark.slow
-def test_a_case_without_an_end_costs_one_file(capsys, tmp_path, plant):
-    plant(no_end_for_sum)
+def test_a_case_without_an_end_costs_one_file(capsys, tmp_path, inject):
+    inject(no_end_for_sum)
     save_record(tmp_path / "a.json", load_record(GOOD))
     save_record(tmp_path / "b.json", load_record(WITHOUT_SUM))
     words = ["--device", "PYTHON", "--timeout", "2"]

@@ -146,7 +146,7 @@ def test_an_output_in_place_may_be_read_by_others_alone() -> None:
 
 def test_rows_of_texels_are_of_whole_texels() -> None:
     for seed in range(20):
-        case = generate(Tape(seed=seed), PYTHON, only("texels", modes=EXACT, planted=0))
+        case = generate(Tape(seed=seed), PYTHON, only("texels", modes=EXACT, instances=0))
         loads = [node for node in case.ast.toposort() if node.op is Ops.LOAD]
         floats = [node for node in loads if node.dtype in (dtypes.float32, dtypes.float16)]
         assert floats

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from planted import large_case  # a neighbour of this file, which is no package
+from faults import large_case  # a neighbour of this file, which is no package
 
 from tinyref.cli.entry import run
 from tinyref.device import Capabilities

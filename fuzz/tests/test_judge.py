@@ -1,4 +1,4 @@
-"""The judge: one planted fault for each pair and symptom, and nothing said of what is right."""
+"""The judge: one injected fault for each pair and symptom, and nothing said of what is right."""
 
 from __future__ import annotations
 
@@ -260,10 +260,10 @@ def test_more_than_the_device_declares(monkeypatch):
 def test_a_wrong_equivalent_kernel_names_the_step():
     case = case_of("multiply-add-int32")
     wrong = add_one(case.ast)
-    trail = (("right", case.ast), ("planted", wrong), ("after", wrong))
+    trail = (("right", case.ast), ("injected", wrong), ("after", wrong))
     verdict = judge(replace(case, equivalent=Equivalent(case.ast, trail)), "PYTHON")
     assert (verdict.pair, verdict.symptom) == (Pair.EQUIVALENT, Symptom.VALUE)
-    assert verdict.detail.startswith("evaluator, wrong after planted in right planted after: ")
+    assert verdict.detail.startswith("evaluator, wrong after injected in right injected after: ")
 
 
 def test_a_device_that_gets_the_equivalent_kernel_wrong(monkeypatch):

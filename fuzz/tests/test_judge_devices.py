@@ -1,4 +1,4 @@
-"""The judge on wrong devices: one planted fault for each of them."""
+"""The judge on wrong devices: one injected fault for each of them."""
 
 from __future__ import annotations
 

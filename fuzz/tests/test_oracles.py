@@ -1,4 +1,4 @@
-"""The oracle of a kernel: what is specified and what is not, by literals; planted faults show."""
+"""The oracle of a kernel: what is specified and what is not, by literals; injected faults show."""
 
 from __future__ import annotations
 
@@ -336,7 +336,7 @@ def faults(x, y):
 
 
 @pytest.mark.parametrize("length", [4, 64, 1000])
-def test_planted_faults_of_a_sum_are_found(length):
+def test_injected_faults_of_a_sum_are_found(length):
     value, x, y = dot(F32, 40, length)
     oracle = oracle_for(case_of(value, [x, y], (40, 1), Mode.FLOAT))
     exact = (x.astype(np.float64) * y).sum(axis=1).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Reduction: planted faults come out small, as the same faults, and nothing comes out otherwise."""
+"""Reduction: injected faults come out small, as the same faults, and nothing else does."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from planted import FAULTS, Fault, large_case
+from faults import FAULTS, Fault, large_case
 
 from tinyref.device import Device
 from tinyref.dtype import dtypes, numpy_dtype
@@ -44,11 +44,11 @@ REDUCTIONS: dict[str, Reduction] = {}
 each_fault = pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 
 
-# --- planted faults -------------------------------------------------------------------------------
+# --- injected faults ------------------------------------------------------------------------------
 
 
 def reduction_of(fault: Fault, monkeypatch) -> tuple[Case, Reduction]:
-    fault.plant(monkeypatch)
+    fault.inject(monkeypatch)
     case = large_case(*fault.lists)
     verdict = judge(case, fault.device, thorough=False)
     assert (verdict.pair, verdict.symptom) == (fault.pair, fault.symptom)
@@ -70,7 +70,7 @@ def test_the_large_case_is_healthy():
 @pytest.mark.long
 @pytest.mark.sampled(6)
 @each_fault
-def test_a_planted_fault_comes_out_small(fault, monkeypatch):
+def test_a_injected_fault_comes_out_small(fault, monkeypatch):
     case, reduction = reduction_of(fault, monkeypatch)
     assert reduction.is_complete
     assert reduction.nodes == node_count(reduction.case.ast) <= 8
@@ -103,7 +103,7 @@ def test_reduction_is_idempotent(fault, monkeypatch):
     ],
 )
 def test_what_is_legal_is_a_matter_of_the_device(device, opts, trusted):
-    verdict = Verdict(Pair.OPTIMISED, Symptom.VALUE, "planted", 0)
+    verdict = Verdict(Pair.OPTIMISED, Symptom.VALUE, "injected", 0)
     search = Search(large_case(opts), verdict, device, judge, time.monotonic() + PLENTY)
     search.trust_plans()
     assert search.checks_opts is trusted
@@ -114,7 +114,7 @@ def test_random_cases_reduce_to_few_nodes(monkeypatch):
     sizes = []
     for fault in FAULTS:
         with monkeypatch.context() as patched:
-            fault.plant(patched)
+            fault.inject(patched)
             found = first_failing(fault)
             reduction = reduce_case(*found, fault.device, PLENTY)
             assert is_same_fault(reduction.verdict, found[1])
@@ -151,7 +151,7 @@ def failing_where(
         for node in case.ast.toposort():
             assert node.dtype.lanes == 1
         trial = 0 if pair is Pair.OPTIMISED else -1
-        return Verdict(pair, symptom, "planted", trial) if holds(case) else Verdict()
+        return Verdict(pair, symptom, "injected", trial) if holds(case) else Verdict()
 
     return judged
 
@@ -270,7 +270,7 @@ def test_without_lists_those_of_the_heuristics_are_reduced():
     kernel = CORPUS["matmul-int32"]
     case = Case(kernel.ast, kernel.buffers())
     judged = failing_where(lambda case: any(case.opts), Pair.OPTIMISED)
-    verdict = Verdict(Pair.OPTIMISED, Symptom.VALUE, "planted", 0)
+    verdict = Verdict(Pair.OPTIMISED, Symptom.VALUE, "injected", 0)
     reduction = reduce_case(case, verdict, "PYTHON", PLENTY, judged)
     assert reduction.opts == 1
 

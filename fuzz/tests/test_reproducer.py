@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from planted import large_case
+from faults import large_case
 
 from tinyref.optimise.opt import parse_opts
 from tinyref_fuzz.findings.examine import examine
@@ -48,7 +48,7 @@ def values_of(output: str) -> list[list]:
 @pytest.mark.long
 def test_a_broken_device_shows_its_fault_in_a_process_of_its_own(tmp_path):
     case = large_case()
-    device = "planted:ModOffByOne"
+    device = "faults:ModOffByOne"
     verdict = judge(case, device, thorough=False)
     assert (verdict.pair, verdict.symptom) == (Pair.DEVICE, Symptom.VALUE)
     finding = examine(case, verdict, device, 600.0)
@@ -56,7 +56,7 @@ def test_a_broken_device_shows_its_fault_in_a_process_of_its_own(tmp_path):
     assert script.count("\n") <= MAX_LINES == 40
     output = output_of(script, tmp_path)
     assert "slot 0 interpreter: " in output
-    assert "slot 0 planted:ModOffByOne: " in output
+    assert "slot 0 faults:ModOffByOne: " in output
     right, wrong = values_of(output)
     assert wrong == [value + 1 for value in right]
 
@@ -85,7 +85,7 @@ def run_here(script: str, capsys) -> str:
 @pytest.mark.parametrize("name", ["sum-rows", "sum-float16", "matmul-int32"])
 def test_both_values_are_printed_and_agree_where_nothing_is_wrong(pair, name, capsys):
     case = healthy(name, "UPCAST(0, 2)")
-    script = reproducer(case, Verdict(pair, Symptom.VALUE, "planted", 0), "CPU")
+    script = reproducer(case, Verdict(pair, Symptom.VALUE, "injected", 0), "CPU")
     assert script.count("\n") <= MAX_LINES
     output = run_here(script, capsys)
     first, second = SCRIPTS[pair]
@@ -143,8 +143,8 @@ def test_a_large_kernel_still_fits():
 
 def test_an_error_comes_out_as_it_is(tmp_path):
     case = large_case()
-    verdict = judge(case, "planted:NoTwoOutputs", thorough=False)
-    script = reproducer(case, verdict, "planted:NoTwoOutputs")
+    verdict = judge(case, "faults:NoTwoOutputs", thorough=False)
+    script = reproducer(case, verdict, "faults:NoTwoOutputs")
     with pytest.raises(Exception, match="the second output does not fit"):
         exec(compile(script, "reproducer.py", "exec"), {})
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from planted import FAULTS, large_case
+from faults import FAULTS, large_case
 
 from tinyref.codegen.compile import STAGES
 from tinyref.uops import build
@@ -20,9 +20,9 @@ BY_NAME = {fault.name: fault for fault in FAULTS}
 
 
 def shown(name: str, monkeypatch, blame: Blame, reduces: bool = False) -> list[str]:
-    """The lines for a planted fault."""
+    """The lines for a injected fault."""
     fault = BY_NAME[name]
-    fault.plant(monkeypatch)
+    fault.inject(monkeypatch)
     case = large_case(*fault.lists)
     verdict = judge(case, fault.device, thorough=False)
     if reduces:
@@ -60,7 +60,7 @@ def test_a_wrong_device_stands_next_to_the_interpreter(monkeypatch):
     lines = shown("tail", monkeypatch, Blame("device"))
     (heading,) = (line for line in lines if line.startswith("values "))
     assert "interpreter" in heading
-    assert "planted:LastElementLost" in heading
+    assert "faults:LastElementLost" in heading
     assert marked(lines)
     assert "--- linearise: " in "\n".join(lines)
 
@@ -89,13 +89,13 @@ def test_an_error_is_shown_where_it_happens(monkeypatch):
     lines = shown("outputs", monkeypatch, Blame("device"))
     (problem,) = (line for line in lines if line.startswith("values "))
     assert problem == (
-        "values  planted:NoTwoOutputs fails: DeviceError: PYTHON: the second output does not fit"
+        "values  faults:NoTwoOutputs fails: DeviceError: PYTHON: the second output does not fit"
     )
 
 
 def test_blame_is_found_where_it_is_not_given():
     case = large_case()
-    text = side_by_side(case, Verdict(Pair.DEVICE, Symptom.VALUE, "x"), "planted:ModOffByOne")
+    text = side_by_side(case, Verdict(Pair.DEVICE, Symptom.VALUE, "x"), "faults:ModOffByOne")
     assert "blame   " in text
 
 
@@ -123,7 +123,7 @@ def test_a_wrong_equivalent_kernel_stands_next_to_the_kernel():
 def test_of_a_right_equivalent_kernel_what_the_device_gives_is_shown():
     case = with_equivalent(lambda value: value)
     verdict = Verdict(Pair.EQUIVALENT, Symptom.VALUE, "device, wrong")
-    device = "planted:ModOffByOne"
+    device = "faults:ModOffByOne"
     lines = side_by_side(case, verdict, device, WIDTH, Blame("linearise")).splitlines()
     titles = [line.split() for line in lines if line.startswith("values  ")]
     assert ["values", "slot", "1", "kernel", "other", "on", device] in titles

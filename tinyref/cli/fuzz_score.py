@@ -1,4 +1,4 @@
-"""`tinyref fuzz score`: how many planted bugs the fuzzer finds, how fast, and what it says."""
+"""`tinyref fuzz score`: how many injected faults the fuzzer finds, how fast, and what it says."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from tinyref.algebra.simplify import ALL_RULES
 from tinyref.optimise.opt import OptOp
-from tinyref_fuzz.generate.planting import plantable
+from tinyref_fuzz.generate.instantiation import instantiable_rules
 from tinyref_fuzz.generate.policies import DTYPES
 
 # No factor is further from 1 than this, so that no kind of kernel dies out.
@@ -36,13 +36,13 @@ _ONCE = frozenset({OptOp.TC, OptOp.NOLOCALS})
 
 
 def guidance(rules: Mapping[str, int], pairs: Mapping[str, int]) -> dict[str, dict[str, float]]:
-    """Factors by name for a policy: of rules to plant, and of optimisations to apply.
+    """Factors by name for a policy: of rules to instantiate, and of optimisations to apply.
 
     rules: how often each rule fired. pairs: how often two kinds of optimisation, in this order,
     were in one list, as `UPCAST LOCAL`. Kinds that were in no pair keep their weights: the device
     refuses them.
     """
-    names = [rule.name for rule in plantable(DTYPES)]
+    names = [rule.name for rule in instantiable_rules(DTYPES)]
     by_rule = factors({name: rules.get(name, 0) for name in names})
     by_pair = factors({pair: pairs.get(pair, 0) for pair in possible_pairs(_kinds_of_pairs(pairs))})
     by_op = {

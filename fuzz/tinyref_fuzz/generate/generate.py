@@ -16,8 +16,8 @@ from tinyref_fuzz.generate.kernel import Kernel
 from tinyref_fuzz.generate.mutate import mutate_case, real_kernel
 from tinyref_fuzz.generate.optimisations import draw_lists
 from tinyref_fuzz.generate.outputs import Outputs
-from tinyref_fuzz.generate.plants import with_plant
 from tinyref_fuzz.generate.policies import FORMS, POLICIES, Policy
+from tinyref_fuzz.generate.rule_instances import with_instance
 from tinyref_fuzz.generate.several import several
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.generate.turns import is_moderate
@@ -28,7 +28,7 @@ MAX_STEPS = 4
 # On a device with images so many of 100 equivalent kernels get one, if it fits.
 IMAGES = 25
 # Most expressions that rules match, in one kernel.
-MAX_PLANTS = 3
+MAX_INSTANCES = 3
 # So many kernels are tried before one of at most so many positions is taken.
 TRIES = 3
 FEWEST = 16
@@ -71,9 +71,9 @@ def _kernel(tape: Tape, capabilities: Capabilities, policy: Policy, form: str) -
         ast, contents = Outputs(draw).store(several(draw))
         return Case(ast, contents, bindings=MappingProxyType(kernel.bindings), mode=kernel.mode)
     value = BUILDERS[form](draw)
-    if tape.chance(policy.planted):
-        for _ in range(tape.between(1, MAX_PLANTS)):
-            value = with_plant(draw, value)
+    if tape.chance(policy.instances):
+        for _ in range(tape.between(1, MAX_INSTANCES)):
+            value = with_instance(draw, value)
     for _ in range(tape.below(3)):
         value = draw.grow(value)
     ast, contents = Outputs(draw).draw_outputs(value)

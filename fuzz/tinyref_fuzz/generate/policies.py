@@ -43,8 +43,8 @@ class Policy:
     """Weights of what is drawn; where a key is missing, it has the weight 1.
 
     forms: of `FORMS`. modes: of the data. dtypes, ops, opts: of types, of the operations of the
-    kernel and of its optimisations. rules: of the rewriting rules whose left-hand sides are
-    planted, in `planted` percent of the kernels. extents: those of most axes. most: positions of
+    kernel and of its optimisations. rules: of the rewriting rules whose patterns have
+    instances in `instances` percent of the kernels. extents: those of most axes. most: positions of
     the iteration space. depth: of expressions. moves: most movements of one view. wide_data:
     percent of the integer buffers that hold any value of their type. symbolic, outputs, in_place,
     equivalent: percent of the kernels with a variable, more outputs, a load of an output, an
@@ -63,7 +63,7 @@ class Policy:
     ops: Weights[Ops] = field(default_factory=lambda: MappingProxyType({}))
     opts: Weights[OptOp] = field(default_factory=lambda: MappingProxyType({}))
     rules: Weights[str] = field(default_factory=_weights)
-    planted: int = 40
+    instances: int = 40
     extents: tuple[int, ...] = EXTENTS
     most: int = 2048
     depth: int = 3
@@ -161,7 +161,9 @@ _ALL = (
         moves=1,
         outputs=5,
     ),
-    Policy("reduces", forms=_REDUCES, extents=(2, 3, 4, 5, 6, 8, 12, 16, 13), depth=2, planted=15),
+    Policy(
+        "reduces", forms=_REDUCES, extents=(2, 3, 4, 5, 6, 8, 12, 16, 13), depth=2, instances=15
+    ),
     Policy(
         "matmul",
         forms=_only(matmul=6, convolution=1),
@@ -172,7 +174,7 @@ _ALL = (
         lists=(6, 8),
         depth=1,
         symbolic=0,
-        planted=10,
+        instances=10,
     ),
     Policy(
         "wide",
@@ -215,7 +217,7 @@ _ALL = (
         forms=_only(long=4, reduce=3, softmax=4, nested=3, siblings=2),
         modes=MappingProxyType({Mode.EXACT: 6, Mode.FLOAT: 1, Mode.EDGE: 0}),
         opts=MappingProxyType({OptOp.GROUP: 4, OptOp.GROUPTOP: 4, OptOp.LOCAL: 2}),
-        planted=15,
+        instances=15,
         extents=(2, 4, 6, 8, 16, 32, 12),
         depth=1,
     ),
@@ -239,7 +241,7 @@ _ALL = (
         most=512,
         wide_data=20,
         depth=0,
-        planted=0,
+        instances=0,
         symbolic=10,
         outputs=25,
         in_place=12,

@@ -1,4 +1,5 @@
-"""Kernels of many small outputs: one operation or one planted expression each, over shared inputs.
+"""Kernels of many small outputs: one operation or one instance of a rule each, over shared
+inputs.
 
 What stands alone is not diluted: nothing after it takes its bits away, and one kernel tries as many
 as it has outputs. The types of loads meet in casts, and the data are of the whole range. Of numbers
@@ -12,7 +13,7 @@ from tinyref.uops import build
 from tinyref.uops.ops import Ops
 from tinyref_fuzz.generate.arithmetic import convert
 from tinyref_fuzz.generate.expressions import Expressions
-from tinyref_fuzz.generate.plants import plant_of
+from tinyref_fuzz.generate.rule_instances import instance_of
 from tinyref_fuzz.generate.values import Shape, Value, value_in_range
 
 # Elements of each output, enough for some to be an extreme of their type.
@@ -20,7 +21,7 @@ LENGTHS = (48, 64, 30, 17)
 LEAST, MOST = 10, 18
 # Of the outputs this many in 100 are instances of rules, of the others so many questions about the
 # range of a number; the rest are operations.
-PLANTS = 60
+INSTANCES = 60
 QUESTIONS = 35
 # So many kernels in 100 have outputs of nothing as well: over an empty axis, next to one of terms.
 EMPTIES = 12
@@ -39,8 +40,8 @@ def several(draw: Expressions) -> list[Value]:
     shape = kernel.shape(axes)
     values = _of_nothing(draw, axes, inner) if inner else []
     for _ in range(draw.tape.between(LEAST, MOST)):
-        is_planted = draw.tape.chance(PLANTS)
-        found = plant_of(draw, lambda dtype: _leaf(draw, shape, dtype)) if is_planted else None
+        is_instance = draw.tape.chance(INSTANCES)
+        found = instance_of(draw, lambda dtype: _leaf(draw, shape, dtype)) if is_instance else None
         if found is None and draw.tape.chance(QUESTIONS):
             found = _question(draw, shape)
         values.append(found or _operation(draw, shape))

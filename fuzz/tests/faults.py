@@ -1,4 +1,4 @@
-"""A large case, and faults planted into the compiler or a device, for tests of what follows."""
+"""A large case, and faults injected into the compiler or a device, for tests of what follows."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ def large_case(*lists: str) -> Case:
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault: how it is planted, and what the judge must say of it.
+    """A fault: how it is injected, and what the judge must say of it.
 
-    plant: is given pytest's monkeypatch.
+    inject: is given pytest's monkeypatch.
     """
 
     name: str
-    plant: Callable
+    inject: Callable
     pair: Pair
     symptom: Symptom
     device: str = "PYTHON"
@@ -80,19 +80,19 @@ Change = Callable[[UOp], UOp | None]
 
 
 def in_stage(stage: str, change: Change) -> Callable:
-    """Plants a fault into a stage of the compiler: nodes for which `change` gives another."""
+    """Injects a fault into a stage of the compiler: nodes for which `change` gives another."""
 
-    def plant(monkeypatch) -> None:
+    def inject(monkeypatch) -> None:
         healthy = getattr(compiler, stage)
         monkeypatch.setattr(compiler, stage, lambda *given: changed(healthy(*given), change))
 
-    return plant
+    return inject
 
 
 def in_plans_with(op: OptOp, change: Change) -> Callable:
-    """Plants a fault into the lowering of plans with this optimisation, which must be legal."""
+    """Injects a fault into the lowering of plans with this optimisation, which must be legal."""
 
-    def plant(monkeypatch) -> None:
+    def inject(monkeypatch) -> None:
         healthy = compiler.lower
 
         def wrong(plan):
@@ -101,7 +101,7 @@ def in_plans_with(op: OptOp, change: Change) -> Callable:
 
         monkeypatch.setattr(compiler, "lower", wrong)
 
-    return plant
+    return inject
 
 
 def changed(root: UOp, change: Change) -> UOp:
@@ -110,9 +110,9 @@ def changed(root: UOp, change: Change) -> UOp:
 
 
 def with_opts(error: Exception, *ops: OptOp) -> Callable:
-    """Plants an error that needs all of these optimisations."""
+    """Injects an error that needs all of these optimisations."""
 
-    def plant(monkeypatch) -> None:
+    def inject(monkeypatch) -> None:
         healthy = runs.compile_kernel
 
         def wrong(ast, capabilities, opts=None):
@@ -122,7 +122,7 @@ def with_opts(error: Exception, *ops: OptOp) -> Callable:
 
         monkeypatch.setattr(runs, "compile_kernel", wrong)
 
-    return plant
+    return inject
 
 
 def nothing(monkeypatch) -> None:
@@ -276,7 +276,7 @@ FAULTS = (
         opts=(OptOp.THREAD,),
         lists=("UPCAST(1, 2) THREAD(0, 4) UNROLL(2, 2)",),
     ),
-    Fault("mod", nothing, *_DEVICE, device="planted:ModOffByOne"),
-    Fault("outputs", nothing, Pair.DEVICE, Symptom.ERROR, device="planted:NoTwoOutputs"),
-    Fault("tail", nothing, *_DEVICE, device="planted:LastElementLost"),
+    Fault("mod", nothing, *_DEVICE, device="faults:ModOffByOne"),
+    Fault("outputs", nothing, Pair.DEVICE, Symptom.ERROR, device="faults:NoTwoOutputs"),
+    Fault("tail", nothing, *_DEVICE, device="faults:LastElementLost"),
 )

@@ -34,7 +34,7 @@ _SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 12, 15, 16, 63, 64, 100, 127)
 _ENDS = (0, 1, 3, 4, 7, 8, 15, 16, -1, -4, -8, 49, 64)
 
 
-def plantable(dtype_choice: Iterable[DType]) -> tuple[Rule, ...]:
+def instantiable_rules(dtype_choice: Iterable[DType]) -> tuple[Rule, ...]:
     """The rules that have an instance in kernel ASTs whose values have these types, by name."""
     chosen = tuple(dtype_choice)
     return tuple(rule for rule in ALL_RULES.rules if _roots(rule, chosen))
@@ -78,7 +78,7 @@ def _gives(op: Ops, dtype: DType) -> bool:
 
 
 @dataclass
-class _Planting:
+class _Instantiation:
     """One instance: what each capture stands for, and the constants so far."""
 
     tape: Tape
@@ -95,7 +95,7 @@ class _Planting:
         if pattern.value is not None:
             return build.const(dtype, pattern.value)
         if pattern.ops is None:
-            made = self.narrowed(dtype)
+            made = self.narrow(dtype)
         elif Ops.CONST in pattern.ops:
             made = self.constant(dtype, under)
         else:
@@ -168,7 +168,7 @@ class _Planting:
         self.sizes.append(self.tape.pick(divisors if self.tape.below(2) else _SIZES))
         return self.sizes[-1]
 
-    def narrowed(self, dtype: DType) -> UOp:
+    def narrow(self, dtype: DType) -> UOp:
         """A value of the kernel, as it is or brought into a range."""
         choice = self.tape.below(6)
         if not dtype.is_int or choice < 2:
@@ -217,7 +217,7 @@ class _Templates:
         """A factor and a divisor that share one."""
         return self.tape.pick(((4, 4), (8, 4), (4, 8), (4, 2), (8, 7), (12, 4), (6, 12), (9, 8)))
 
-    def divided(self, op: Ops) -> UOp:
+    def quotient(self, op: Ops) -> UOp:
         factor, divisor = self.factors()
         total = self.sum(factor, self.rest(factor))
         if self.tape.below(3) == 2:
@@ -267,13 +267,13 @@ class _Templates:
         return build.less(quotient, self.tape.between(low, 5))
 
     def quotient_not_zero(self) -> UOp:
-        x = self.leaf(self.dtype) if self.dtype.is_unsigned else self.shifted()
+        x = self.leaf(self.dtype) if self.dtype.is_unsigned else self.around_zero()
         return build.not_equal(build.idiv(x, self.tape.between(2, 9)), 0)
 
     def sums_compared(self) -> UOp:
         """x + c < y + d of small values, where nothing wraps, or a part of it."""
         low = 0 if self.dtype.is_unsigned else -9
-        x, y = self.shifted(), self.shifted()
+        x, y = self.around_zero(), self.around_zero()
         c, d = (as_const(self.tape.between(low, 9), self.dtype) for _ in range(2))
         left = build.add(x, c) if self.tape.below(3) else build.sub(as_const(d, self.dtype), x)
         return build.less(left, build.add(y, d) if self.tape.below(2) else as_const(d, self.dtype))
@@ -285,9 +285,9 @@ class _Templates:
         x = build.maximum(self.leaf(self.dtype), self.tape.between(0, 9))
         return build.less(x, self.tape.between(0, 12))
 
-    def masked(self) -> UOp:
+    def low_bits(self) -> UOp:
         """x & (2**n - 1) of a narrow x, which may be negative."""
-        return build.both(self.shifted(), as_const(self.tape.pick((3, 7, 15)), self.dtype))
+        return build.both(self.around_zero(), as_const(self.tape.pick((3, 7, 15)), self.dtype))
 
     def all_ones(self) -> UOp:
         op = self.tape.pick((Ops.AND, Ops.OR))
@@ -298,12 +298,12 @@ class _Templates:
         wide = [kind for kind in self.types if not kind.is_bool]
         integers = [kind for kind in wide if kind.is_int]
         is_near = is_narrow or self.tape.below(2)
-        x = self.shifted() if is_near else self.leaf(self.tape.pick(wide))
+        x = self.around_zero() if is_near else self.leaf(self.tape.pick(wide))
         inner = self.tape.pick(integers if x.dtype.is_int else wide)
         outer = self.tape.pick(integers if inner.is_int and self.tape.below(3) else wide)
         return build.cast(build.cast(x, inner), outer)
 
-    def reduced(self) -> UOp:
+    def quotient_of_sum(self) -> UOp:
         """(x * 8 + y) // 7 and the like, where x and y together are less than the divisor."""
         divisor = self.tape.pick((7, 9))
         return build.idiv(build.add(build.mul(self.small(3), divisor + 1), self.small(3)), divisor)
@@ -313,7 +313,7 @@ class _Templates:
         inner = build.mod(self.small(15), modulus)
         return build.mod(build.add(inner, self.small(3)), divisor)
 
-    def compared(self) -> UOp:
+    def scaled_comparison(self) -> UOp:
         factor, divisor = self.factors()
         left = self.sum(factor, self.rest(factor))
         if self.tape.below(2):
@@ -337,15 +337,15 @@ class _Templates:
             return build.maximum(x, build.add(x, offset))
         return build.maximum(build.sub(x, offset), x)
 
-    def apart(self) -> UOp:
+    def disjoint_ranges(self) -> UOp:
         low = self.small(3)
         return build.maximum(low, build.add(self.small(7), self.tape.between(1, 5)))
 
-    def again(self) -> UOp:
+    def repeated_operand(self) -> UOp:
         x, y = self.leaf(self.dtype), self.leaf(self.dtype)
         return build.maximum(build.maximum(x, y), self.tape.pick((x, y)))
 
-    def rejoined(self) -> UOp:
+    def quotient_and_rest(self) -> UOp:
         """x // c * c + x % c, or a part of it, or of a remainder of it."""
         x, c, d = self.leaf(self.dtype), self.tape.between(2, 9), self.tape.between(2, 5)
         whole, rest = build.idiv(x, c), build.mod(x, c)
@@ -363,7 +363,7 @@ class _Templates:
     def below_variable(self, op: Ops) -> UOp:
         return build.binary(op, self.small(3), build.add(self.small(7), self.tape.between(4, 6)))
 
-    def shifted(self) -> UOp:
+    def around_zero(self) -> UOp:
         """A narrow value around 0, where the type has negative ones."""
         narrow = self.small(self.tape.pick((3, 7, 15)))
         if self.dtype.is_unsigned or self.tape.below(3) == 0:
@@ -372,7 +372,7 @@ class _Templates:
 
     def constant_range(self) -> UOp:
         """A comparison of a value of known range with a number near the ends of that range."""
-        x, y = self.shifted(), self.shifted()
+        x, y = self.around_zero(), self.around_zero()
         choice = self.tape.below(8)
         if choice < 4:
             op = (Ops.MUL, Ops.AND, Ops.OR, Ops.XOR)[choice]
@@ -392,7 +392,7 @@ class _Templates:
         x, y = (build.const(self.dtype, self.tape.between(1, 9)) for _ in range(2))
         return UOp(self.tape.pick((Ops.ADD, Ops.MUL, Ops.IDIV, Ops.MOD)), self.dtype, (x, y))
 
-    def limited(self) -> UOp:
+    def range_conditions(self) -> UOp:
         """Two or three conditions, mostly on one value, joined."""
         x = self.leaf(self.dtype)
         join = build.both if self.tape.below(2) else build.either
@@ -407,11 +407,11 @@ class _Templates:
         below = build.less(x, self.tape.between(low, 7))
         return build.logical_not(below) if self.tape.below(2) else below
 
-    def absorbed(self, inner: bool) -> UOp:
+    def absorbed_condition(self, inner: bool) -> UOp:
         p, q = self.condition(self.leaf(self.dtype)), self.condition(self.leaf(self.dtype))
         return build.either(p, build.both(p, q)) if inner else build.both(p, build.either(p, q))
 
-    def chosen(self) -> UOp:
+    def negated_choice(self) -> UOp:
         p = self.condition(self.leaf(self.dtype))
         if self.tape.below(2):
             p = build.logical_not(build.not_equal(self.leaf(self.dtype), 0))
@@ -435,49 +435,49 @@ _BY_TEMPLATE: dict[str, Callable[[_Templates], UOp]] = {
     "lt-sum": _Templates.sums_compared,
     "lt-first": _Templates.first,
     "lt-max": _Templates.larger_compared,
-    "bit-mask": _Templates.masked,
+    "bit-mask": _Templates.low_bits,
     "bit-ones": _Templates.all_ones,
     "cast-cast": lambda made: made.cast_twice(False),
     "cast-cast-wrap": lambda made: made.cast_twice(False),
     "cast-cast-bounds": lambda made: made.cast_twice(True),
-    "div-factor": lambda made: made.divided(Ops.IDIV),
-    "div-split": lambda made: made.divided(Ops.IDIV),
-    "div-reduce": _Templates.reduced,
-    "mod-factor": lambda made: made.divided(Ops.MOD),
-    "mod-terms": lambda made: made.divided(Ops.MOD),
+    "div-factor": lambda made: made.quotient(Ops.IDIV),
+    "div-split": lambda made: made.quotient(Ops.IDIV),
+    "div-reduce": _Templates.quotient_of_sum,
+    "mod-factor": lambda made: made.quotient(Ops.MOD),
+    "mod-terms": lambda made: made.quotient(Ops.MOD),
     "mod-inner-mod": _Templates.inner_remainder,
-    "lt-factor": _Templates.compared,
-    "lt-factor-sum": _Templates.compared,
+    "lt-factor": _Templates.scaled_comparison,
+    "lt-factor-sum": _Templates.scaled_comparison,
     "ne-sum": _Templates.unequal,
     "max-offset": _Templates.larger,
-    "max-bounds": _Templates.apart,
-    "max-again": _Templates.again,
-    "div-mod-sum": _Templates.rejoined,
-    "mod-join": _Templates.rejoined,
-    "mod-from-div": _Templates.rejoined,
+    "max-bounds": _Templates.disjoint_ranges,
+    "max-again": _Templates.repeated_operand,
+    "div-mod-sum": _Templates.quotient_and_rest,
+    "mod-join": _Templates.quotient_and_rest,
+    "mod-from-div": _Templates.quotient_and_rest,
     "fold-range": _Templates.constant_range,
     "fold-constants": _Templates.constants,
     "div-same": _Templates.quotient_of_same,
     "div-variable": lambda made: made.below_variable(Ops.IDIV),
     "mod-variable": lambda made: made.below_variable(Ops.MOD),
-    "bool-join": _Templates.limited,
-    "bool-absorb-and": lambda made: made.absorbed(False),
-    "bool-absorb-or": lambda made: made.absorbed(True),
-    "where-not": _Templates.chosen,
+    "bool-join": _Templates.range_conditions,
+    "bool-absorb-and": lambda made: made.absorbed_condition(False),
+    "bool-absorb-or": lambda made: made.absorbed_condition(True),
+    "where-not": _Templates.negated_choice,
     "where-bool": _Templates.chosen_bool,
 }
 
 
-# Rules that are right by a side condition: the more of them are planted, the sooner it is seen.
+# Rules that are right by a side condition: the more instances they have, the sooner it is seen.
 _SUBTLE = 2.5
 
 
 def hardness(rule: Rule) -> float:
-    """How often a rule is planted: more often where it has a condition to get wrong."""
+    """How often a rule is instantiated: more often where it has a condition to get wrong."""
     return _SUBTLE if rule.domain.needs_bounds or rule.name in _BY_TEMPLATE else 1.0
 
 
-def planted(rule: Rule, tape: Tape, chosen: Iterable[DType], leaf: Leaf) -> UOp | None:
+def instantiate_rule(rule: Rule, tape: Tape, chosen: Iterable[DType], leaf: Leaf) -> UOp | None:
     """An instance of the left-hand side of `rule`, or None where it has none of these types.
 
     `leaf` gives values of the kernel. Nothing is asked of the compiler, which is under test: the
@@ -491,7 +491,7 @@ def planted(rule: Rule, tape: Tape, chosen: Iterable[DType], leaf: Leaf) -> UOp 
     try:
         if rule.name in _BY_TEMPLATE:
             return _BY_TEMPLATE[rule.name](_Templates(tape, types, leaf))
-        return _Planting(tape, types, leaf).instance(rule.pattern, op, dtype)
+        return _Instantiation(tape, types, leaf).instance(rule.pattern, op, dtype)
     except (TinyrefError, IndexError, ValueError):
         # No such op of these types, or a hole that nothing fills.
         return None

@@ -1,4 +1,4 @@
-"""Planted expressions in generated kernels: what a rule matches, made of the kernel's values."""
+"""Instances of rules in generated kernels: what a rule matches, made of the kernel's values."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref_fuzz.generate.arithmetic import choose, convert
 from tinyref_fuzz.generate.expressions import Expressions
-from tinyref_fuzz.generate.planting import hardness, plantable, planted
+from tinyref_fuzz.generate.instantiation import hardness, instantiable_rules, instantiate_rule
 from tinyref_fuzz.generate.values import Value, broadcast, full_range, value_in_range
 from tinyref_spec.kernel_case import Mode
 
-# Of floats only ranges are known, not what an expression makes of them: they are planted where
+# Of floats only ranges are known, not what an expression makes of them: there are instances where
 # every value is admitted.
 _UNBOUNDED = Mode.EDGE
-# A planted number goes among others by its rest, so that it stays small: a prime of five bits.
+# An instance goes among numbers by its rest, so that it stays small: a prime of five bits.
 _SMALL = 31
 
 
 @functools.cache
 def _rules(types: tuple[DType, ...]) -> tuple[Rule, ...]:
-    return plantable(types)
+    return instantiable_rules(types)
 
 
-def with_plant(draw: Expressions, x: Value) -> Value:
+def with_instance(draw: Expressions, x: Value) -> Value:
     """`x`, or a value that depends on it and on an instance of a rule's left-hand side."""
-    plant = plant_of(draw, lambda dtype: _leaf(draw, x, dtype), x)
-    return x if plant is None else _together(draw, x, plant)
+    instance = instance_of(draw, lambda dtype: _leaf(draw, x, dtype), x)
+    return x if instance is None else _together(draw, x, instance)
 
 
-def plant_of(draw: Expressions, leaf: Callable[[DType], Value], *used: Value) -> Value | None:
+def instance_of(draw: Expressions, leaf: Callable[[DType], Value], *used: Value) -> Value | None:
     """An instance of a rule's left-hand side whose holes are filled by `leaf`, None without one.
 
     Its shape is that of all that it is made of, and of what is `used` next to it.
@@ -56,7 +56,7 @@ def plant_of(draw: Expressions, leaf: Callable[[DType], Value], *used: Value) ->
         leaves.append(value)
         return value.node
 
-    node = planted(draw.tape.pick(rules, weights), draw.tape, types, node_of)
+    node = instantiate_rule(draw.tape.pick(rules, weights), draw.tape, types, node_of)
     if node is None or not leaves:
         return None
     shape = broadcast(*(value.shape for value in leaves))
@@ -73,30 +73,32 @@ def _leaf(draw: Expressions, x: Value, dtype: DType) -> Value:
     return found or draw.kernel.load(x.shape, dtype)
 
 
-def _together(draw: Expressions, x: Value, plant: Value) -> Value:
-    """One value of both, or the planted one alone."""
+def _together(draw: Expressions, x: Value, instance: Value) -> Value:
+    """One value of both, or the instance alone."""
     if draw.tape.chance(20):
-        return plant
-    if plant.dtype.is_bool:
+        return instance
+    if instance.dtype.is_bool:
         other = draw.kernel.leaf(x.shape, x.dtype)
-        return choose(draw, plant, x, other) or plant
-    if plant.dtype is x.dtype and x.dtype.is_int:
-        node = build.binary(Ops.XOR, x.node, plant.node)
-        shape = broadcast(x.shape, plant.shape)
-        rough = x.is_rough or plant.is_rough
+        return choose(draw, instance, x, other) or instance
+    if instance.dtype is x.dtype and x.dtype.is_int:
+        node = build.binary(Ops.XOR, x.node, instance.node)
+        shape = broadcast(x.shape, instance.shape)
+        rough = x.is_rough or instance.is_rough
         return (
             value_in_range(draw.kernel.mode, node, shape, *full_range(x.dtype), is_rough=rough)
-            or plant
+            or instance
         )
-    return _as_small_number(draw, x, plant) or plant
+    return _as_small_number(draw, x, instance) or instance
 
 
-def _as_small_number(draw: Expressions, x: Value, plant: Value) -> Value | None:
-    """The sum of `x` and the rest of the planted integer, where that is exact."""
-    if not plant.dtype.is_int or x.dtype.is_bool:
+def _as_small_number(draw: Expressions, x: Value, instance: Value) -> Value | None:
+    """The sum of `x` and the rest of the instance, an integer, where that is exact."""
+    if not instance.dtype.is_int or x.dtype.is_bool:
         return None
-    low = 0 if plant.dtype.is_unsigned else -_SMALL
-    rest = Value(build.mod(plant.node, _SMALL), plant.shape, low, _SMALL, _SMALL, plant.is_rough)
+    low = 0 if instance.dtype.is_unsigned else -_SMALL
+    rest = Value(
+        build.mod(instance.node, _SMALL), instance.shape, low, _SMALL, _SMALL, instance.is_rough
+    )
     small = convert(draw, rest, x.dtype)
     if small is None:
         return None

@@ -1,4 +1,4 @@
-"""Planted expressions: every rule that can stand in a kernel AST gets kernels on which it fires."""
+"""Instances of rules: every rule that can stand in a kernel AST gets kernels on which it fires."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tinyref.uops.node import UOp, substitute
 from tinyref.uops.ops import Dialect
 from tinyref.uops.payload import SlotArg
 from tinyref.verify import verify
-from tinyref_fuzz.generate.planting import plantable, planted
+from tinyref_fuzz.generate.instantiation import instantiable_rules, instantiate_rule
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_spec.kernels.notation import kernel_of, load
 
@@ -39,7 +39,7 @@ def instance(name: str, seed: int) -> UOp | None:
         return loads[-1]
 
     rule = next(rule for rule in ALL_RULES.rules if rule.name == name)
-    value = planted(rule, Tape(seed=seed), TYPES, leaf)
+    value = instantiate_rule(rule, Tape(seed=seed), TYPES, leaf)
     if value is None:
         return None
     ast = kernel_of(value, 16)
@@ -49,12 +49,16 @@ def instance(name: str, seed: int) -> UOp | None:
     )
 
 
-def test_rules_that_cannot_be_planted_are_those_on_what_lowering_makes():
-    assert {rule.name for rule in ALL_RULES.rules} - {r.name for r in plantable(TYPES)} == BELOW
+def test_rules_that_cannot_be_instantiated_are_those_on_what_lowering_makes():
+    assert {rule.name for rule in ALL_RULES.rules} - {
+        r.name for r in instantiable_rules(TYPES)
+    } == BELOW
 
 
-@pytest.mark.parametrize("name", [r.name for r in plantable(TYPES) if r.name not in FOLDED_BEFORE])
-def test_a_planted_rule_fires(name):
+@pytest.mark.parametrize(
+    "name", [r.name for r in instantiable_rules(TYPES) if r.name not in FOLDED_BEFORE]
+)
+def test_a_rule_fires_on_its_instance(name):
     capabilities = Device["PYTHON"].capabilities
     for seed in range(SEEDS):
         ast = instance(name, seed)
@@ -68,14 +72,15 @@ def test_a_planted_rule_fires(name):
     pytest.fail(f"{name} fired on none of {SEEDS} instances")
 
 
-def test_the_same_tape_plants_the_same():
+def test_the_same_tape_gives_the_same_instance():
     first = [instance("where-either", seed) for seed in range(5)]
     assert first == [instance("where-either", seed) for seed in range(5)]
     assert len(set(first)) > 1
 
 
-def test_without_a_type_that_fits_nothing_is_planted():
+def test_without_a_type_that_fits_there_is_no_instance():
     rule = next(rule for rule in ALL_RULES.rules if rule.name == "div-nested")
     assert (
-        planted(rule, Tape(seed=1), (dtypes.float32,), lambda dtype: build.const(dtype, 1)) is None
+        instantiate_rule(rule, Tape(seed=1), (dtypes.float32,), lambda dtype: build.const(dtype, 1))
+        is None
     )
