@@ -303,7 +303,7 @@ def halves_that_overlap(node, draw):
     return UOp(node.arg.op, node.dtype, tuple(sums))
 
 
-def apart_without_copies(node, draw):
+def split_without_copies(node, draw):
     inner = node.src[0]
     if inner.op is not Ops.ADD or node.arg.op is not Ops.ADD:
         return None
@@ -385,7 +385,7 @@ MUTANTS = {
     "one operand is complemented": declare(Domain.BITS, Ops.AND)(and_of_complements),
     "padding is no identity": declare(Domain.EXACT, Ops.REDUCE)(padded_with_zeros),
     "halves overlap": declare(Domain.EXACT, Ops.REDUCE)(halves_that_overlap),
-    "copies are not counted": declare(Domain.INTEGER, Ops.REDUCE)(apart_without_copies),
+    "copies are not counted": declare(Domain.INTEGER, Ops.REDUCE)(split_without_copies),
     "a quotient has no sign": declare(Domain.INTEGER, Ops.IDIV, Ops.MOD)(wider_quotient),
     "a comparison has no sign": declare(Domain.INTEGER, Ops.CMPLT)(signs_ignored),
     "a remainder has the divisor's sign": declare(Domain.INTEGER, Ops.MOD)(floored),

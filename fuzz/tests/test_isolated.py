@@ -18,7 +18,7 @@ from tinyref.device import Capabilities
 from tinyref.errors import UserError
 from tinyref.runtimes.python import TextBackend
 from tinyref_fuzz.campaign.cases import judge_cases
-from tinyref_fuzz.findings import isolated as apart
+from tinyref_fuzz.findings import isolated
 from tinyref_fuzz.findings.folder import problems_of
 from tinyref_fuzz.findings.isolated import IsolatedJudge, judge_isolated
 from tinyref_fuzz.judge.judge import judge
@@ -76,7 +76,7 @@ def test_a_crash_is_the_verdict_of_a_replay(
 def test_every_fault_is_a_verdict(
     case: Case, device: str, symptom: Symptom, says: str, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(apart, "usable_memory", lambda: 600 << 20)
+    monkeypatch.setattr(isolated, "usable_memory", lambda: 600 << 20)
     verdict = judge_isolated(case, f"campaign_devices:{device}", 3.0)
     assert (verdict.pair, verdict.symptom) == (Pair.DEVICE, symptom)
     assert says in verdict.detail
@@ -156,8 +156,8 @@ def test_a_case_whose_examination_ends_the_process_is_kept_as_it_is(case: Case):
 def test_what_ends_the_process_later_is_not_told_and_not_shown(case: Case):
     verdict = Verdict(Pair.DEVICE, Symptom.VALUE, "slot 0", 0)
     with IsolatedJudge("test_isolated:LeavingWhenAsked", 60.0) as judge:
-        assert judge.explained(case, verdict) is None
-        lines = judge.shown(case, verdict, 80).splitlines()
+        assert judge.explain(case, verdict) is None
+        lines = judge.show(case, verdict, 80).splitlines()
     assert [line.split()[0] for line in lines] == ["fault", "kernel", "opts", "data", "stages"]
     assert lines[-1] == "stages  cannot be shown: the worker left with exit code 7"
 
@@ -209,9 +209,9 @@ def test_a_process_judges_one_case_after_another(case: Case):
 
 @pytest.mark.slow
 def test_what_agrees_here_agrees_there(case: Case):
-    apart = judge_isolated(case, "campaign_devices:Healthy", 60.0)
-    assert apart.agrees
-    assert apart.judged == judge_isolated(case, "PYTHON", 60.0).judged > 0
+    verdict = judge_isolated(case, "campaign_devices:Healthy", 60.0)
+    assert verdict.agrees
+    assert verdict.judged == judge_isolated(case, "PYTHON", 60.0).judged > 0
 
 
 @pytest.mark.slow

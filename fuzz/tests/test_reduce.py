@@ -37,7 +37,7 @@ from tinyref_spec.kernels.corpus import corpus_kernels
 from tinyref_spec.kernels.notation import kernel_of, load
 
 CORPUS = corpus_kernels()
-# Enough on any machine: what is cut short is tested apart.
+# Enough on any machine: what is cut short has tests of its own.
 PLENTY = 600.0
 # By the name of the fault: several tests look at one.
 REDUCTIONS: dict[str, Reduction] = {}

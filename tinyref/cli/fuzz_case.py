@@ -139,7 +139,7 @@ def show(
         if verdict.agrees or verdict.symptom in DEATHS:
             print(outline(loaded, verdict, width), end="")
             return
-        print(judge.shown(loaded, verdict, width), end="")
+        print(judge.show(loaded, verdict, width), end="")
 
 
 def _print_script(loaded: Case, file: Path, name: str, timeout: float) -> None:
@@ -310,7 +310,7 @@ def _particulars(judge: IsolatedJudge, case: Case, verdict: Verdict) -> Iterator
     from tinyref_fuzz.findings.bucket import DEATHS
     from tinyref_fuzz.findings.isolated import blame_of_death
 
-    explained = None if verdict.symptom in DEATHS else judge.explained(case, verdict)
+    explained = None if verdict.symptom in DEATHS else judge.explain(case, verdict)
     if explained is None:
         yield f"stage: {blame_of_death(case, verdict, judge.device)}"
         return

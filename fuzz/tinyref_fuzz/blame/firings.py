@@ -167,8 +167,8 @@ def _unequal(node: UOp, form: Linear, samples: Samples, wraps: bool) -> str:
         part, is_part_known = samples.found[term]
         total = total + part.astype(object) * factor
         is_known = is_known & is_part_known
-    apart = np.asarray(total - value.astype(object))
+    excess = np.asarray(total - value.astype(object))
     if wraps and node.dtype.scalar is not dtypes.index:
-        apart = apart % (1 << node.dtype.bits)
-    differs = np.asarray(apart != 0, np.bool_) & is_known
+        excess = excess % (1 << node.dtype.bits)
+    differs = np.asarray(excess != 0, np.bool_) & is_known
     return "not the sum of its terms" if differs.any() else ""

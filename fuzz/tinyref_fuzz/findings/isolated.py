@@ -79,14 +79,14 @@ class IsolatedJudge:
             return verdict_of_death(answer)
         return verdict_from_json(answer["verdict"])
 
-    def explained(self, case: Case, verdict: Verdict) -> tuple[Opts, Blame] | None:
+    def explain(self, case: Case, verdict: Verdict) -> tuple[Opts, Blame] | None:
         """The optimisations that a fault needs, and what is to blame; None where that dies too."""
         answer = self._ask_about(verdict, "explain", case)
         if isinstance(answer, Death):
             return None
         return parse_opts(answer["opts"]), blame_from_json(answer["blame"])
 
-    def shown(self, case: Case, verdict: Verdict, width: int) -> str:
+    def show(self, case: Case, verdict: Verdict, width: int) -> str:
         """The text of `side_by_side`, or an outline where that dies too."""
         answer = self._ask_about(verdict, "show", case, width=width)
         if isinstance(answer, Death):

@@ -85,10 +85,10 @@ def every_other(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
     larger = (*shape[:axis], shape[axis] * step, *shape[axis + 1 :])
     if _count(larger) > MAX_ELEMENTS:
         return rest(shape)
-    apart = rest(larger).reshape((*shape[: axis + 1], step, *shape[axis + 1 :]))
+    rows = rest(larger).reshape((*shape[: axis + 1], step, *shape[axis + 1 :]))
     ends: list[tuple[sint, sint]] = [(0, size) for size in shape]
     ends.insert(axis + 1, (start, start + 1))
-    return apart.shrink(tuple(ends)).reshape(shape)
+    return rows.shrink(tuple(ends)).reshape(shape)
 
 
 def pad(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:

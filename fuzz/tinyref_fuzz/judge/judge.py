@@ -35,8 +35,8 @@ from tinyref_fuzz.judge.runs import (
     Compiled,
     Replayed,
     TroubleError,
-    apart,
     compile_checked,
+    differing_bits,
     errors_from,
     has_float_maximum,
     interpret,
@@ -357,7 +357,7 @@ class _Trial:
             return
         zeros_differ = not has_float_maximum(program)
         for slot, values in actual.items():
-            differs = apart(values, wanted[slot], zeros_differ)
+            differs = differing_bits(values, wanted[slot], zeros_differ)
             numbers = np.flatnonzero(self.oracle.allowed[slot].where_known(differs))
             if numbers.size:
                 raise TroubleError(symptom, _sentence(slot, numbers, values, wanted[slot], how))

@@ -202,7 +202,7 @@ def checked_results(memory: Guarded) -> dict[int, Array]:
     return memory.results()
 
 
-def apart(actual: Array, wanted: Array, zeros_differ: bool) -> npt.NDArray[np.bool_]:
+def differing_bits(actual: Array, wanted: Array, zeros_differ: bool) -> npt.NDArray[np.bool_]:
     """Where the bits of two arrays of one type differ, but for payloads of NaNs.
 
     Without `zeros_differ`, zeros of either sign are equal.

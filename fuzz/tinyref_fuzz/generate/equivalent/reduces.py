@@ -187,7 +187,7 @@ def max_of_copies(node: UOp, draw: Draw) -> UOp | None:
 
 
 @of_node("sum-apart", Domain.INTEGER, Ops.REDUCE)
-def sum_apart(node: UOp, draw: Draw) -> UOp | None:
+def split_sum(node: UOp, draw: Draw) -> UOp | None:
     """sum of x + y = sum of x + sum of y; so -."""
     inner = node.src[0]
     if _op(node) is not Ops.ADD or inner.op not in (Ops.ADD, Ops.SUB):
@@ -197,7 +197,7 @@ def sum_apart(node: UOp, draw: Draw) -> UOp | None:
 
 
 @of_node("max-apart", Domain.EXACT, Ops.REDUCE)
-def max_apart(node: UOp, draw: Draw) -> UOp | None:
+def split_maximum(node: UOp, draw: Draw) -> UOp | None:
     """max of max(x, y) = max(max of x, max of y)."""
     inner = node.src[0]
     if _op(node) is not Ops.MAX or inner.op is not Ops.MAX:

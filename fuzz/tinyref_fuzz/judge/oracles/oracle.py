@@ -81,12 +81,12 @@ class Oracle:
                 )
         if against is None or allowed.reordered:
             return ""
-        apart = np.flatnonzero(allowed.where_known(different(actual, against)))
-        if not apart.size:
+        differing = np.flatnonzero(allowed.where_known(different(actual, against)))
+        if not differing.size:
             return ""
-        number = int(apart[0])
+        number = int(differing[0])
         text = f"element {number} of {actual.size} is {actual[number]!s} in one run and "
-        return self._describe(slot, f"{text}{against[number]!s} in the other", apart.size)
+        return self._describe(slot, f"{text}{against[number]!s} in the other", differing.size)
 
     def _describe(self, slot: int, sentence: str, count: int) -> str:
         where = f"slot {slot}: " if len(self.allowed) > 1 else ""
