@@ -20,7 +20,7 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import Dialect, Ops
 from tinyref.uops.payload import SlotArg, ViewArg
 from tinyref.verify import verify
-from tinyref_fuzz.generate import mutate, turns
+from tinyref_fuzz.generate import iterations, mutate
 from tinyref_fuzz.generate.exactness import is_exact
 from tinyref_fuzz.generate.generate import generate
 from tinyref_fuzz.generate.optimisations import legal_part, with_fixed_threads
@@ -105,21 +105,21 @@ def test_each_mutation_does_what_it_is_called():
     assert all(ast is not KERNELS["sum-and-maximum"].ast for ast in swapped)
 
 
-def test_a_reduce_inside_of_another_one_takes_its_turns_for_each_term():
-    assert turns.turns(KERNELS["multiply-add-int32"].ast) == 24 * 8
+def test_a_reduce_inside_of_another_one_iterates_for_each_term():
+    assert iterations.iterations(KERNELS["multiply-add-int32"].ast) == 24 * 8
     rows, columns = 12, 16
     x = load(1, i32, (rows, columns))
     ast = kernel_of(total(build.sub(x, largest(x, 1)), 1), rows, 1)
-    assert turns.turns(ast) == rows * columns * columns
+    assert iterations.iterations(ast) == rows * columns * columns
     assert mutate.is_valid(ast, PYTHON)
 
 
-def test_kernels_of_too_many_turns_are_not_taken(monkeypatch):
+def test_kernels_of_too_many_iterations_are_not_taken(monkeypatch):
     ast = KERNELS["matmul-int32"].ast
-    most = turns.turns(ast)
-    monkeypatch.setattr(turns, "MAX_TURNS", most)
+    most = iterations.iterations(ast)
+    monkeypatch.setattr(iterations, "MAX_ITERATIONS", most)
     assert mutate.is_valid(ast, PYTHON)
-    monkeypatch.setattr(turns, "MAX_TURNS", most - 1)
+    monkeypatch.setattr(iterations, "MAX_ITERATIONS", most - 1)
     assert not mutate.is_valid(ast, PYTHON)
 
 

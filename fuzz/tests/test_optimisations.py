@@ -152,7 +152,7 @@ def test_a_tape_replays_a_list():
 # --- lists that were once legal or wrong --------------------------------------------------------
 
 REGRESSIONS = [
-    # More turns on the inner part of a cut went over some positions twice.
+    # More iterations on the inner part of a cut went over some positions twice.
     ("sum-bfloat16", "PYTHON", "GROUPTOP(1, 4) PADTO(2, 13)"),
     ("dot-product", "PYTHON", "GROUPTOP(0, 64) PADTO(1, 5) PADTO(1, 13)"),
     # One work-item wrote what the others of its group were still to read.

@@ -60,7 +60,7 @@ class _Item:
     """Something that stands in the program: a node without its AFTERs.
 
     sources: in the order of the program's node. after: what it waits for besides. over: loops that
-    are at their end by then. inside: the loops around it. iterations: of a DEFINE_ACC its loops.
+    are at their end by then. inside: the loops around it. loops: those of a DEFINE_ACC.
     """
 
     node: UOp
@@ -68,7 +68,7 @@ class _Item:
     sources: list[_Item]
     after: list[_Item] = field(default_factory=list)
     over: set[_Item] = field(default_factory=set)
-    iterations: list[_Item] = field(default_factory=list)
+    loops: list[_Item] = field(default_factory=list)
     inside: set[_Item] = field(default_factory=set)
 
     @property
@@ -125,7 +125,7 @@ class _Naive:
             waits = (*waits, _wait(sources))
             item.sources = []
         if node.op is Ops.DEFINE_ACC:
-            item.sources, item.iterations = sources[:1], sources[1:]
+            item.sources, item.loops = sources[:1], sources[1:]
         for others, loops in waits:
             item.after += [*others, *loops]
             item.over |= set(loops)
@@ -154,12 +154,12 @@ class _Naive:
                 found |= self._loops_around_use(other) - item.over
         if item.op is Ops.RANGE:
             found.add(item)
-        return found | set(item.iterations)
+        return found | set(item.loops)
 
     def _loops_around_use(self, item: _Item) -> set[_Item]:
         """The loops in which something must stand that uses `item`."""
         if item.op is Ops.UPDATE_ACC:
-            return item.inside - set(item.sources[0].iterations)
+            return item.inside - set(item.sources[0].loops)
         return item.inside
 
     def _loops_closed(self, loops: set[_Item]) -> set[_Item]:
@@ -170,7 +170,7 @@ class _Naive:
 
     def _home(self, item: _Item) -> _Item | None:
         """The innermost loop that `item` stands in; a loop's own RANGE stands outside of it."""
-        inside = item.inside - {item} - set(item.iterations)
+        inside = item.inside - {item} - set(item.loops)
         return max(inside, key=lambda each: each.loop, default=None)
 
     # Order
@@ -205,7 +205,7 @@ class _Naive:
                     readers[source].append(item)
             for other in item.after:
                 yield other, item
-            for loop in item.iterations:
+            for loop in item.loops:
                 yield item, loop
         for item in self.items:
             if item.op is Ops.UPDATE_ACC:

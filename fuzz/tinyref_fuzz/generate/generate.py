@@ -12,6 +12,7 @@ from tinyref.device import Capabilities
 from tinyref_fuzz.generate.equivalent import equivalents
 from tinyref_fuzz.generate.expressions import Expressions
 from tinyref_fuzz.generate.forms import BUILDERS
+from tinyref_fuzz.generate.iterations import is_moderate
 from tinyref_fuzz.generate.kernel import Kernel
 from tinyref_fuzz.generate.mutate import mutate_case, real_kernel
 from tinyref_fuzz.generate.optimisations import draw_lists
@@ -20,7 +21,6 @@ from tinyref_fuzz.generate.policies import FORMS, POLICIES, Policy
 from tinyref_fuzz.generate.rule_instances import with_instance
 from tinyref_fuzz.generate.several import several
 from tinyref_fuzz.generate.tape import Tape
-from tinyref_fuzz.generate.turns import is_moderate
 from tinyref_spec.kernel_case import Case, Equivalent, Mode
 
 # Most transformations of an equivalent kernel.

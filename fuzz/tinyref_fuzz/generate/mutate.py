@@ -24,10 +24,10 @@ from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_fuzz.generate.corpus.collection import load_harvested
 from tinyref_fuzz.generate.exactness import is_exact
 from tinyref_fuzz.generate.inputs import contents
+from tinyref_fuzz.generate.iterations import is_moderate
 from tinyref_fuzz.generate.optimisations import mutate_lists
 from tinyref_fuzz.generate.policies import Policy
 from tinyref_fuzz.generate.tape import Tape
-from tinyref_fuzz.generate.turns import is_moderate
 from tinyref_fuzz.generate.values import is_one, positions
 from tinyref_spec.kernel_case import Array, Case, Mode
 from tinyref_spec.kernels.corpus import corpus_kernels

@@ -105,7 +105,7 @@ class Outputs:
         outer = kernel.shape(kernel.outer)
         fitting = [load for load in kernel.loads if _stands_in(load.shape, outer, value.shape)]
         if self.tape.chance(30):
-            # An output of fewer axes is written in the first turn along the others.
+            # An output of fewer axes is written in the first iteration along the others.
             axes = [axis for axis in kernel.outer if self.tape.below(2)]
             found = self.draw.load(kernel.shape(axes), value.dtype)
         elif fitting and self.tape.chance(60):

@@ -226,7 +226,7 @@ def _too_large(plan: Plan, number: int, axis: Axis) -> Iterator[Opt]:
 
 
 def _is_doubtful_padding(plan: Plan, axis: Axis) -> bool:
-    """Whether more turns may change a result, or go over positions of a neighbour."""
+    """Whether more iterations may change a result, or go over positions of a neighbour."""
     if axis.kind not in (AxisKind.GLOBAL, AxisKind.REDUCE):
         return False
     if any(each.target == axis.target and each.stride > axis.stride for each in plan.axes):

@@ -8,15 +8,15 @@ from tinyref.uops.ops import Ops
 from tinyref_fuzz.generate.values import positions
 
 # More than these take the interpreter seconds for each of the programs of a case.
-MAX_TURNS = 1 << 16
+MAX_ITERATIONS = 1 << 16
 
 
 def is_moderate(ast: UOp) -> bool:
     """Whether a case with this kernel is judged in little time."""
-    return turns(ast) <= MAX_TURNS
+    return iterations(ast) <= MAX_ITERATIONS
 
 
-def turns(ast: UOp) -> int:
+def iterations(ast: UOp) -> int:
     """How often a kernel computes the value that it computes most often.
 
     A reduce is done for each position of the outputs, and one inside of it for each of its terms.
