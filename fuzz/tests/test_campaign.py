@@ -277,7 +277,7 @@ def test_what_a_device_computes_wrongly_is_kept_as_a_case(tmp_path: Path):
 @pytest.mark.long
 @pytest.mark.sampled(7)
 @pytest.mark.parametrize(
-    ("device", "symptom", "says", "members"),
+    ("device", "symptom", "message", "members"),
     [
         ("Raising", Symptom.ERROR, "the queue is broken", {"jobs": 1}),
         ("Crashing", Symptom.CRASH, "killed by SIGSEGV", {}),
@@ -292,14 +292,14 @@ def test_a_fault_costs_one_case_and_the_rest_goes_on(
     faulty_numbers: list[int],
     device: str,
     symptom: Symptom,
-    says: str,
+    message: str,
     members: dict[str, Any],
 ):
     assert 2 <= len(faulty_numbers) < KERNELS
     summary = campaign(tmp_path, device, **members)
     assert (summary.cases, summary.incomplete) == (KERNELS, "")
     assert findings(tmp_path) == dict.fromkeys(faulty_numbers, symptom)
-    assert all(says in bucket.examination.detail for bucket in summary.buckets)
+    assert all(message in bucket.examination.detail for bucket in summary.buckets)
     assert all(load_record(bucket.file).case.buffers for bucket in summary.buckets)
     assert exit_code(summary) == 1
 
@@ -523,7 +523,7 @@ def test_the_lane_judges_the_cases_of_a_campaign_with_its_guides(
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "message"),
     [
         (["--start", "3000"], "has not come to case 3000"),
         (["--seed", "12"], "(then -> now): seed: 11 -> 12"),
@@ -531,10 +531,10 @@ def test_the_lane_judges_the_cases_of_a_campaign_with_its_guides(
     ],
 )
 def test_the_lane_refuses_what_the_campaign_is_not_of(
-    guided_folder: Path, words: list[str], says: str, capsys: pytest.CaptureFixture[str]
+    guided_folder: Path, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ):
     assert lane(["--campaign", str(guided_folder), "--kernels", "1", *words]) == 2
-    assert says in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_the_lane_refuses_a_folder_without_a_campaign_and_one_of_other_sources(

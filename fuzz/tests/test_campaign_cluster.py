@@ -319,11 +319,11 @@ def test_each_machine_takes_the_limit_of_memory_from_its_own(
     monkeypatch.setattr(local, "usable_memory", lambda: 12 << 30)
     sent: list[Setup] = []
 
-    def only_told(request: Request, setup: Setup) -> Any:
+    def only_request(request: Request, setup: Setup) -> Any:
         sent.append(setup)
         raise UserError("that is enough")
 
-    monkeypatch.setattr("tinyref_fuzz.campaign.campaign.executor_of", only_told)
+    monkeypatch.setattr("tinyref_fuzz.campaign.campaign.executor_of", only_request)
     for memory in (None, 600 << 20):
         with pytest.raises(UserError, match="that is enough"):
             campaign(tmp_path, "Healthy", scheduler.scheduler_address, memory=memory)

@@ -212,7 +212,7 @@ def test_what_is_not_a_whole_database_of_ours_is_refused(tmp_path: Path, how: st
         with sqlite3.connect(path) as connection:
             connection.execute(statement)
         connection.close()
-    says = {
+    message = {
         "truncated": "damaged",
         "garbage": "damaged, or no database: file is not a database",
         "foreign": "is not of a fuzzing campaign",
@@ -221,11 +221,11 @@ def test_what_is_not_a_whole_database_of_ours_is_refused(tmp_path: Path, how: st
         "missing": "there is no campaign in",
     }[how]
     before = path.read_bytes() if path.exists() else b""
-    with pytest.raises(UserError, match=says):
+    with pytest.raises(UserError, match=message):
         Database.open(tmp_path)
     if how != "missing":
         # Nor is it thrown away by a campaign that starts anew.
-        with pytest.raises(UserError, match=says):
+        with pytest.raises(UserError, match=message):
             Database.create(tmp_path, CONFIG)
         assert path.read_bytes() == before
 

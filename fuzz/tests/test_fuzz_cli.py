@@ -59,7 +59,7 @@ def test_the_command_that_goes_on_says_what_the_database_does_not_keep():
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "message"),
     [
         (["--seconds", "inf"], "seconds: expected a number of seconds, got inf"),
         (["--timeout", "inf"], "timeout: expected a number of seconds, got inf"),
@@ -81,7 +81,7 @@ def test_the_command_that_goes_on_says_what_the_database_does_not_keep():
 )
 def test_what_cannot_be_done_is_said_before_anything_is(
     words: Sequence[str],
-    says: str,
+    message: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -93,7 +93,7 @@ def test_what_cannot_be_done_is_said_before_anything_is(
     shown = capsys.readouterr()
     assert shown.out == ""
     (line,) = [line for line in shown.err.splitlines() if "rror: " in line]
-    assert says in line
+    assert message in line
     assert not list(tmp_path.glob(f"*/{NAME}"))
     assert not (tmp_path / "nowhere").exists()
 

@@ -63,7 +63,7 @@ def test_a_crash_is_the_verdict_of_a_replay(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("device", "symptom", "says"),
+    ("device", "symptom", "message"),
     [
         ("Leaving", Symptom.CRASH, "the worker left with exit code 5"),
         ("Killed", Symptom.CRASH, "killed by SIGKILL"),
@@ -74,12 +74,12 @@ def test_a_crash_is_the_verdict_of_a_replay(
     ],
 )
 def test_every_fault_is_a_verdict(
-    case: Case, device: str, symptom: Symptom, says: str, monkeypatch: pytest.MonkeyPatch
+    case: Case, device: str, symptom: Symptom, message: str, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(isolated, "usable_memory", lambda: 600 << 20)
     verdict = judge_isolated(case, f"campaign_devices:{device}", 3.0)
     assert (verdict.pair, verdict.symptom) == (Pair.DEVICE, symptom)
-    assert says in verdict.detail
+    assert message in verdict.detail
 
 
 def flipping(loaded: Callable[..., Any]) -> Callable[..., Any]:
@@ -153,7 +153,7 @@ def test_a_case_whose_examination_ends_the_process_is_kept_as_it_is(case: Case):
 
 
 @pytest.mark.slow
-def test_what_ends_the_process_later_is_not_told_and_not_shown(case: Case):
+def test_what_ends_the_process_later_is_not_explained_and_not_shown(case: Case):
     verdict = Verdict(Pair.DEVICE, Symptom.VALUE, "slot 0", 0)
     with IsolatedJudge("test_isolated:LeavingWhenAsked", 60.0) as judge:
         assert judge.explain(case, verdict) is None

@@ -263,7 +263,7 @@ def test_a_healthy_kernel_of_that_kind_agrees():
     assert found(case_of("multiply-add-int32"), f"{__name__}:Wrong") == (None, None)
 
 
-def test_errors_are_told_in_the_first_line_of_their_own_words():
+def test_errors_are_given_by_the_first_line_of_their_own_words():
     verdict = judge(ELEMENTWISE, f"{__name__}:Refusing")
     assert verdict.detail == "launch: DeviceError: WRONG: the power is off"
     verdict = judge(ELEMENTWISE, f"{__name__}:Unloadable")

@@ -57,7 +57,9 @@ def test_what_escapes_the_judge_is_a_reproducer_as_well(monkeypatch):
     assert found[1].detail.startswith("ValueError: not a lane")
 
 
-def test_a_folder_that_cannot_be_written_is_told_before_the_search(tmp_path, capsys, monkeypatch):
+def test_a_folder_that_cannot_be_written_is_reported_before_the_search(
+    tmp_path, capsys, monkeypatch
+):
     monkeypatch.setattr(reproducer, "switch_on", lambda mutant: pytest.fail("it is searched"))
     (tmp_path / "file").touch()
     words = ["padto-max", "--folder", str(tmp_path / "file" / "reproducers")]

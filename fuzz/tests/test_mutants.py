@@ -145,7 +145,7 @@ def test_no_two_mutants_are_the_same_edit():
 @pytest.mark.long
 @pytest.mark.sampled(60)
 @pytest.mark.parametrize("name", MUTANTS)
-def test_a_mutated_compiler_is_imported_and_can_be_told(name):
+def test_a_mutated_compiler_is_imported_and_can_be_described(name):
     code = (
         "import importlib\n"
         "from tinyref_fuzz.mutants.catalogue import MUTANTS\n"

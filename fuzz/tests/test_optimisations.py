@@ -129,7 +129,7 @@ def test_refusals_name_the_optimisation_and_leave_the_plan():
     assert {opt.op for opt, _ in refused} == set(OptOp)
 
 
-def test_a_refusal_that_changes_the_plan_is_told():
+def test_a_refusal_that_changes_the_plan_is_reported():
     class Careless(Plan):
         def apply(self, opt: Opt) -> Plan:
             object.__setattr__(self, "uses_groups", not self.uses_groups)

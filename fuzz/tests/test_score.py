@@ -1,4 +1,4 @@
-"""The score: what is made of what processes say, totals against targets, resuming, and a kill."""
+"""The score: messages of processes, totals against targets, resuming, and a kill."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_runs_survive_json():
     assert Run.from_json(json.loads(json.dumps(KILLED.to_json()))) == KILLED
 
 
-# --- what processes say -------------------------------------------------------------------------
+# --- messages of processes ---------------------------------------------------------------------
 
 
 CRASHED = Death(Cause.EXIT, "killed by SIGSEGV", "the log")
@@ -129,7 +129,7 @@ KILL = {
 JUDGED = {"judged": 9, "reached": 4, "seconds": 6.0, "wall": 9.0}
 
 
-def test_a_kill_is_told_by_its_case_and_time():
+def test_a_kill_is_described_by_its_case_and_time():
     run = run_of({"ready": True}, KILL, JUDGED, vars(RIGHT), {"done": True})
     assert (run.killed, run.seconds, run.cases, run.reached) == (True, 1.5, 8, 4)
     assert run.wall == 4.0
@@ -137,7 +137,7 @@ def test_a_kill_is_told_by_its_case_and_time():
     assert describe(run) == "padto-max under seed 3: killed in 1.5 s by PLAIN RACE"
 
 
-def test_what_lives_is_told_by_how_much_was_judged():
+def test_what_lives_is_described_by_how_much_was_judged():
     run = run_of({"ready": True}, JUDGED, {"done": True})
     assert (run.killed, run.cases, run.seconds, run.reached) == (False, 9, 6.0, 4)
     assert describe(run) == "padto-max under seed 3: LIVES after 9 cases"
@@ -234,9 +234,9 @@ def quiet(line: str) -> None:
     pass
 
 
-def scoring_of(monkeypatch, chosen: list[Subject], file: Path, say=quiet) -> Scoring:
+def scoring_of(monkeypatch, chosen: list[Subject], file: Path, report=quiet) -> Scoring:
     """A scoring under one seed that starts no process."""
-    found = Scoring(chosen, Settings(seeds=1, seconds=5.0, examine=0.0), file, say)
+    found = Scoring(chosen, Settings(seeds=1, seconds=5.0, examine=0.0), file, report)
     monkeypatch.setattr(found, "_work", lambda tasks: None)
     return found
 
@@ -252,14 +252,14 @@ KILLED_OTHER = replace(KILLED, subject="padto-exp2")
 
 
 def test_runs_of_subjects_that_are_not_chosen_stay_in_the_file(tmp_path, monkeypatch):
-    file, said = tmp_path / "score.json", []
+    file, messages = tmp_path / "score.json", []
     finished(monkeypatch, file, KILLED, KILLED_OTHER)
-    rest = scoring_of(monkeypatch, [OTHER], file, said.append)
+    rest = scoring_of(monkeypatch, [OTHER], file, messages.append)
     rest.resume()
     found = rest.run()
     assert [row.subject.name for row in found.rows] == ["padto-max", "padto-exp2"]
     assert [run["subject"] for run in read_score(file)["runs"]] == ["padto-max", "padto-exp2"]
-    assert said == [f"score: {file} keeps 1 more, not chosen; the summary counts them too"]
+    assert messages == [f"score: {file} keeps 1 more, not chosen; the summary counts them too"]
 
 
 def test_only_runs_of_chosen_subjects_are_to_go(tmp_path, monkeypatch):
@@ -270,7 +270,7 @@ def test_only_runs_of_chosen_subjects_are_to_go(tmp_path, monkeypatch):
     assert [task.subject.name for task in rest.to_go()] == ["padto-exp2"]
 
 
-def test_a_subject_of_the_file_that_is_gone_is_told(tmp_path, monkeypatch):
+def test_a_subject_of_the_file_that_is_gone_is_reported(tmp_path, monkeypatch):
     file = tmp_path / "score.json"
     gone = replace(SUBJECT, name="device:Gone")
     write_score(file, scoring_of(monkeypatch, [gone], file).score())
@@ -287,26 +287,26 @@ def test_a_run_that_was_none_is_tried_again(tmp_path, monkeypatch):
 
 
 def test_a_score_that_is_not_there_yet_is_begun(tmp_path, monkeypatch):
-    file, said = tmp_path / "score.json", []
-    rest = scoring_of(monkeypatch, [SUBJECT], file, said.append)
+    file, messages = tmp_path / "score.json", []
+    rest = scoring_of(monkeypatch, [SUBJECT], file, messages.append)
     rest.resume()
-    assert said == [f"score: there is no {file} yet: nothing to go on with"]
+    assert messages == [f"score: there is no {file} yet: nothing to go on with"]
     assert len(rest.to_go()) == 1
 
 
 def test_an_earlier_score_is_kept_beside_a_new_one(tmp_path, monkeypatch):
-    file, previous, said = tmp_path / "score.json", tmp_path / "score.previous.json", []
+    file, previous, messages = tmp_path / "score.json", tmp_path / "score.previous.json", []
     finished(monkeypatch, file, KILLED)
     earlier = file.read_text()
-    scoring_of(monkeypatch, [SUBJECT], file, said.append).run()
+    scoring_of(monkeypatch, [SUBJECT], file, messages.append).run()
     assert read_score(file)["runs"] == []
     assert previous.read_text() == earlier
-    assert said == [f"score: {file} was there: kept as {previous}"]
+    assert messages == [f"score: {file} was there: kept as {previous}"]
     # One of no runs, or of runs that came to nothing, is not kept.
-    scoring_of(monkeypatch, [SUBJECT], file, said.append).run()
+    scoring_of(monkeypatch, [SUBJECT], file, messages.append).run()
     finished(monkeypatch, file, Run("padto-max", 0, problem="did not start"))
-    scoring_of(monkeypatch, [SUBJECT], file, said.append).run()
-    assert len(said) == 1
+    scoring_of(monkeypatch, [SUBJECT], file, messages.append).run()
+    assert len(messages) == 1
     # A second one takes the place of none, whatever has the name.
     finished(monkeypatch, file, KILLED, KILLED_OTHER)
     scoring_of(monkeypatch, [SUBJECT], file).run()
@@ -406,7 +406,7 @@ def test_a_score_without_sources_is_not_gone_on_with(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "message"),
     [
         (["--seconds", "inf"], "seconds: expected a number of seconds, got inf"),
         (["--further", "inf"], "further: expected a number of seconds, got inf"),
@@ -419,10 +419,10 @@ def test_a_score_without_sources_is_not_gone_on_with(tmp_path):
         (["--resume"], "--resume needs the --json file"),
     ],
 )
-def test_what_cannot_be_scored_is_told(words, says, capsys, monkeypatch):
+def test_what_cannot_be_scored_is_reported(words, message, capsys, monkeypatch):
     monkeypatch.setattr(Scoring, "run", lambda self: pytest.fail("something runs"))
     assert tinyref(["fuzz", "score", *words]) == 2
-    assert says in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_an_interrupted_score_says_how_to_go_on(tmp_path, capsys, monkeypatch):
@@ -433,8 +433,8 @@ def test_an_interrupted_score_says_how_to_go_on(tmp_path, capsys, monkeypatch):
     words = ["fuzz", "score", "--only", "padto-max", "--seeds", "2", "--json", "a b.json"]
     monkeypatch.chdir(tmp_path)
     assert tinyref(words) == 130
-    said = capsys.readouterr().err
-    assert "tinyref fuzz score --only padto-max --seeds 2 --json 'a b.json' --resume" in said
+    messages = capsys.readouterr().err
+    assert "tinyref fuzz score --only padto-max --seeds 2 --json 'a b.json' --resume" in messages
 
 
 def test_the_command_that_goes_on_has_all_settings():
@@ -469,12 +469,12 @@ def test_subjects_stand_in_the_order_of_the_catalogue_and_once():
 def test_a_mutant_without_its_device_is_no_run_and_no_kill(monkeypatch):
     gone = Probed("PYTHON", False, "no such compiler")
     monkeypatch.setattr(scoring, "probe", lambda names: [gone for _ in names])
-    said: list[str] = []
-    found = Scoring([SUBJECT], Settings(seeds=2), None, said.append).run()
+    messages: list[str] = []
+    found = Scoring([SUBJECT], Settings(seeds=2), None, messages.append).run()
     problem = "PYTHON is not available here: no such compiler"
     assert [run.problem for run in found.rows[0].runs] == [problem, problem]
     assert found.rows[0].kills == 0
-    assert said == [f"score: {problem}: left out are padto-max"]
+    assert messages == [f"score: {problem}: left out are padto-max"]
 
 
 TRIAL = """

@@ -272,8 +272,10 @@ class _Trial:
         with errors_from(lambda: "plan"):
             applied = plan_for(self.case.ast, self.judge.capabilities, opts).opts
         if applied != opts:
-            told_as = opts_text(applied) or "none"
-            raise TroubleError(Symptom.ERROR, f"plan: {opts_text(opts)} gave a plan of {told_as}")
+            applied_text = opts_text(applied) or "none"
+            raise TroubleError(
+                Symptom.ERROR, f"plan: {opts_text(opts)} gave a plan of {applied_text}"
+            )
 
     def _compile(self, ast: UOp, opts: Sequence[Opt] | None) -> Compiled:
         """A program that takes no more than the device declares. Raises `TroubleError`."""

@@ -30,7 +30,7 @@ MEMORY_BYTES = 3 * 2**30
 TRACED_CASES = 60
 _FUZZES, _TRACES = "fuzz", "trace"
 
-Say = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class _Task:
 
 @dataclass
 class _Process(WorkerProcess):
-    """A process at work on one task, and what it has said so far."""
+    """A process at work on one task, and the messages that it has sent so far."""
 
     task: _Task | None = None
     started: float = field(default_factory=time.monotonic)
@@ -104,13 +104,13 @@ class Scoring:
     """
 
     def __init__(
-        self, chosen: Sequence[Subject], settings: Settings, file: Path | None, say: Say
+        self, chosen: Sequence[Subject], settings: Settings, file: Path | None, report: Report
     ) -> None:
         self.chosen = list(chosen)
         self.subjects = self.chosen
         self.settings = settings
         self.file = file
-        self.say = say
+        self.report = report
         self.code = code_version()
         self.surroundings = surroundings()
         self.runs: dict[tuple[str, int], Run] = {}
@@ -128,7 +128,7 @@ class Scoring:
             return
         self.is_resumed = True
         if not os.path.exists(self.file):
-            self.say(f"score: there is no {self.file} yet: nothing to go on with")
+            self.report(f"score: there is no {self.file} yet: nothing to go on with")
             return
         data = read_score(self.file)
         if changes := differences(_binding(data), _binding(self.score().to_json())):
@@ -143,7 +143,7 @@ class Scoring:
         self.subjects = _with_those_of(self.file, self.chosen, names)
         self.runs = {(run.subject, run.seed): run for run in runs if not run.problem}
         if more := len(self.subjects) - len(self.chosen):
-            self.say(
+            self.report(
                 f"score: {self.file} keeps {more} more, not chosen; the summary counts them too"
             )
 
@@ -156,7 +156,7 @@ class Scoring:
         if self.file is not None:
             _prepare(self.file)
             if not self.is_resumed and (previous := _set_aside(self.file)):
-                self.say(f"score: {self.file} was there: kept as {previous}")
+                self.report(f"score: {self.file} was there: kept as {previous}")
         self._leave_out_unavailable()
         self._work(self.to_go())
         self._work(self._traces())
@@ -193,7 +193,7 @@ class Scoring:
                 self.runs[run.subject, run.seed] = run
             if tasks:
                 names = {task.subject.name: None for task in tasks}
-                self.say(f"score: {problem}: left out are {', '.join(names)}")
+                self.report(f"score: {problem}: left out are {', '.join(names)}")
 
     # Processes
 
@@ -220,7 +220,7 @@ class Scoring:
         run = _run_of(process, process.task, death, ended)
         self.runs[run.subject, run.seed] = run
         self._save()
-        self.say(f"{describe(run)}; {len(self.to_go())} to go")
+        self.report(f"{describe(run)}; {len(self.to_go())} to go")
 
     def _save(self) -> None:
         if self.file is not None:
@@ -268,7 +268,7 @@ def _request(task: _Task) -> dict[str, Any]:
 
 
 def _run_of(process: _Process, task: _Task, death: Death, ended: float) -> Run:
-    """What became of one mutant under one seed, from all that its process said."""
+    """What became of one mutant under one seed, from all messages of its process."""
     run = Run(task.subject.name, task.seed)
     refused, broken = process.first("refused"), process.first("broken")
     killed, judged = process.first("killed"), process.first("judged")

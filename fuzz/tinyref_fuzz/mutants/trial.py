@@ -53,14 +53,14 @@ class Request:
 
 
 class Trial:
-    """Judges the cases of one seed, and says what becomes of them."""
+    """Judges the cases of one seed, and sends what becomes of them."""
 
     def __init__(
-        self, request: Request, reached: Reached, say: Callable[[Mapping[str, Any]], None]
+        self, request: Request, reached: Reached, send: Callable[[Mapping[str, Any]], None]
     ):
         self.request = request
         self.reached = reached
-        self.say = say
+        self.send = send
         self.beaten = 0.0
 
     def run(self) -> None:
@@ -83,13 +83,13 @@ class Trial:
             if not is_killed:
                 is_killed = True
                 until = clock.processor + self.request.further
-                self.say(kill_message(number - 1, verdict, clock))
+                self.send(kill_message(number - 1, verdict, clock))
             if case is not None:
                 findings.append((case, verdict))
-        self.say({"judged": number, "reached": self.reached.count, **clock.read()})
+        self.send({"judged": number, "reached": self.reached.count, **clock.read()})
         for case, verdict in findings:
             self.examine_finding(case, verdict)
-        self.say({"done": True})
+        self.send({"done": True})
 
     def judge_case(self, judge: Judge, number: int) -> tuple[Case | None, Verdict]:
         """A case and its verdict; no case where the compiler is too broken to draw its plans."""
@@ -104,11 +104,11 @@ class Trial:
         return case, verdict_of(judge, case)
 
     def beat(self, number: int, clock: Clock) -> None:
-        """Says that it lives, now and then."""
+        """Sends that it lives, now and then."""
         now = time.perf_counter()
         if now - self.beaten > BEAT_SECONDS:
             self.beaten = now
-            self.say({"at": number, **clock.read()})
+            self.send({"at": number, **clock.read()})
 
     def examine_finding(self, case: Case, verdict: Verdict) -> None:
         """Reduces, blames and buckets one finding."""
@@ -117,7 +117,7 @@ class Trial:
         from tinyref_fuzz.findings.examine import examine
 
         found = examine(case, verdict, self.request.device, self.request.examine)
-        self.say(
+        self.send(
             {
                 "stage": found.blame.stage,
                 "cause": found.blame.cause,
@@ -129,7 +129,7 @@ class Trial:
         )
 
     def trace(self) -> None:
-        """Says for each case what its programs are, so that two compilers can be compared."""
+        """Sends for each case what its programs are, so that two compilers can be compared."""
         from tinyref.codegen.compile import compile_kernel
         from tinyref.device import Device
         from tinyref_fuzz.campaign.cases import case_at
@@ -146,9 +146,9 @@ class Trial:
                     digest.update(renderer.render(program).encode())
             except Exception as error:  # a crash is a difference too
                 digest.update(f"{type(error).__name__}: {error}".encode())
-            self.say({"at": number, "digest": digest.hexdigest()})
-        self.say({"judged": self.request.trace, "reached": self.reached.count})
-        self.say({"done": True})
+            self.send({"at": number, "digest": digest.hexdigest()})
+        self.send({"judged": self.request.trace, "reached": self.reached.count})
+        self.send({"done": True})
 
 
 class Clock:
