@@ -56,6 +56,7 @@ class KernelItems:
         item_of: dict[UOp, int] = {}
         carried: dict[UOp, tuple[Mark, ...]] = {}
         known: dict[object, int] = {}
+        may_merge = any(node.op is _AFTER for node in order)
         for node in order:
             op = node.op
             if op is _SINK:
@@ -72,10 +73,10 @@ class KernelItems:
                 taken = marks
             elif marks:
                 carried[node] = marks
-            key = (op, node.dtype, node.arg, items, taken)
-            found = known.get(key)
-            if found is None:
-                found = known[key] = len(self.nodes)
+            found = len(self.nodes)
+            if may_merge:
+                found = known.setdefault((op, node.dtype, node.arg, items, taken), found)
+            if found == len(self.nodes):
                 if op in _SPECIAL_SOURCES:
                     items, taken = self._special(found, node, items, taken)
                 self.nodes.append(node)
