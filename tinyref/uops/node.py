@@ -254,7 +254,9 @@ def rebuild(root: UOp, change: Change, done: dict[UOp, UOp] | None = None) -> UO
         if node not in done:
             src = tuple([done[source] for source in node.src])
             new = change(node, src)
-            done[node] = node.with_sources(src) if new is None else new
+            if new is None:
+                new = node if src == node.src else node.with_sources(src)
+            done[node] = new
     return done[root]
 
 

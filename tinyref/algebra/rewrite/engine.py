@@ -146,7 +146,7 @@ class _Rewrite:
         """Rewrites a node whose sources are done; leaves on the stack what remains to be done."""
         done = self.done
         src = tuple([done[source] for source in node.src])
-        rebuilt = node.with_sources(src)
+        rebuilt = node if src == node.src else node.with_sources(src)
         if rebuilt is not node:
             if rebuilt in done or self.recall(rebuilt):
                 self.finish(node, done[rebuilt])
