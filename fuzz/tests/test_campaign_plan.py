@@ -19,7 +19,7 @@ from tinyref_fuzz.campaign.cases import (
     result_of,
     tape_seed,
 )
-from tinyref_fuzz.campaign.database import Finding
+from tinyref_fuzz.campaign.database import StoredFinding
 from tinyref_fuzz.campaign.examination import signature
 from tinyref_fuzz.campaign.plan import Frontier, Triage, epoch_of, gaps
 from tinyref_fuzz.campaign.task import Done, Examination, Task
@@ -31,8 +31,8 @@ from tinyref_spec.kernels.corpus import corpus_kernels
 WRONG = Verdict(Pair.DEVICE, Symptom.VALUE, "element 3 of 8 is 1 instead of 2", 0, 2)
 
 
-def finding(number: int, name: str = "a") -> Finding:
-    return Finding(number, name, WRONG, None, None)
+def finding(number: int, name: str = "a") -> StoredFinding:
+    return StoredFinding(number, name, WRONG, None, None)
 
 
 def test_gaps_are_what_is_left_in_chunks_of_a_fixed_grid():
@@ -69,10 +69,10 @@ def test_few_of_many_that_look_alike_are_examined_in_the_order_of_their_numbers(
 
 
 def test_findings_are_parted_without_comparing_each_with_each(monkeypatch: pytest.MonkeyPatch):
-    def compared(finding: Finding, other: object) -> bool:
+    def compared(finding: StoredFinding, other: object) -> bool:
         raise AssertionError("of a device that is always wrong this would take hours")
 
-    monkeypatch.setattr(Finding, "__eq__", compared)
+    monkeypatch.setattr(StoredFinding, "__eq__", compared)
     triage = Triage()
     for number in (3, 1, 2):
         triage.add(finding(number))

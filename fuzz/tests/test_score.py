@@ -19,15 +19,15 @@ from tinyref.errors import UserError
 from tinyref.probe import Probed
 from tinyref.workers.processes import Cause, Death, Pipes, Pool, WorkerProcess
 from tinyref_fuzz.mutants import score as scoring
-from tinyref_fuzz.mutants.records import Found, Row, Run, Score, Subject, Total, totals
+from tinyref_fuzz.mutants.records import ExaminedFinding, Row, Run, Score, Subject, Total, totals
 from tinyref_fuzz.mutants.score import Scoring, Settings, describe, read_score, write_score
 from tinyref_fuzz.mutants.subjects import subjects
 from tinyref_fuzz.mutants.trial import Clock
 
 SUBJECT = Subject("padto-max", "PADTO", "padto-max", "PYTHON", ("optimise", "lower"), ("PADTO",))
 OTHER = replace(SUBJECT, name="padto-exp2", mutant="padto-exp2")
-RIGHT = Found("optimise", "PADTO", "optimise/PADTO", nodes=4, opts=1, seconds=2.0)
-WRONG = Found("expand", "", "expand value", nodes=9, opts=3, seconds=4.0)
+RIGHT = ExaminedFinding("optimise", "PADTO", "optimise/PADTO", nodes=4, opts=1, seconds=2.0)
+WRONG = ExaminedFinding("expand", "", "expand value", nodes=9, opts=3, seconds=4.0)
 KILLED = Run("padto-max", 0, 5, True, True, 3.0, 2.0, 12, "OPTIMISED", "VALUE", found=(RIGHT,))
 LIVES = Run("padto-max", 1, 5, None, False, 60.0, 50.0, 400)
 
@@ -65,7 +65,7 @@ def test_totals_are_held_against_the_targets():
 
 
 def test_an_examination_without_an_end_counts_as_a_wrong_blame():
-    ended = Found(problem="the examination ended: killed by SIGSEGV")
+    ended = ExaminedFinding(problem="the examination ended: killed by SIGSEGV")
     found = totals([Row(SUBJECT, (KILLED, replace(KILLED, found=(ended,))))], 60.0, examines=True)
     assert value_of(found, "blamed stage right").value == 0.5
 
@@ -175,7 +175,7 @@ def test_what_somebody_else_killed_is_no_run():
 def test_a_death_in_the_examination_leaves_the_kill_and_says_so():
     run = run_of({"ready": True}, KILL, JUDGED)
     assert run.killed
-    assert run.found == (Found(problem="the examination ended: killed by SIGSEGV"),)
+    assert run.found == (ExaminedFinding(problem="the examination ended: killed by SIGSEGV"),)
 
 
 def test_a_compiler_that_does_not_even_start_is_killed():

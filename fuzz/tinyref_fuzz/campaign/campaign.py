@@ -18,10 +18,10 @@ from tinyref.workers.machine import bounded_jobs
 from tinyref_fuzz.campaign.cases import DEFAULT_POLICY, Guide, code_version, known_rules
 from tinyref_fuzz.campaign.database import (
     NAME,
-    Bucket,
     ChangedError,
     Database,
     Lock,
+    StoredBucket,
     contradictions,
     stored_path,
 )
@@ -107,7 +107,7 @@ class Summary:
     judged: int = 0
     seconds: float = 0.0
     findings: int = 0
-    buckets: list[Bucket] = field(default_factory=list)
+    buckets: list[StoredBucket] = field(default_factory=list)
     unexamined: Counter[str] = field(default_factory=Counter)
     rules: Counter[str] = field(default_factory=Counter)
     pairs: Counter[str] = field(default_factory=Counter)
@@ -482,7 +482,7 @@ class Campaign:
             return
         file = self._save(found)
         self.database.keep(found, file)
-        self._buckets[found.bucket] = Bucket(found.bucket, found, file, 1)
+        self._buckets[found.bucket] = StoredBucket(found.bucket, found, file, 1)
         if known is not None and known.file not in ("", file):
             self._remove(Path(known.file))
 

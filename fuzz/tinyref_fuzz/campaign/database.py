@@ -59,7 +59,7 @@ class ChangedError(UserError):
 
 
 @dataclass(frozen=True)
-class Finding:
+class StoredFinding:
     """A case that does not agree. bucket: the key of its bucket, None until it is examined."""
 
     number: int
@@ -70,7 +70,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Bucket:
+class StoredBucket:
     """Findings of one cause: the smallest of its examined cases, and the file that keeps it.
 
     file: as it is found from the current directory, empty where there is none.
@@ -226,7 +226,7 @@ class Database:
 
     def add(
         self, done: Done, epoch: int, settings: Mapping[str, Any] = MappingProxyType({})
-    ) -> list[Finding]:
+    ) -> list[StoredFinding]:
         """Stores a chunk of judged cases, and `settings` as `remember`, all or nothing.
 
         Returns the findings of the chunk.
@@ -240,7 +240,9 @@ class Database:
         seconds = sum(result.seconds for result in done.results)
         guide = json.dumps(task.guide) if task.guide is not None else None
         findings = [
-            Finding(result.number, signature(result.verdict), result.verdict, task.guide, None)
+            StoredFinding(
+                result.number, signature(result.verdict), result.verdict, task.guide, None
+            )
             for result in done.results
             if result.verdict is not None
         ]
@@ -323,14 +325,14 @@ class Database:
             )
             return Counter({_text(name): _count(count) for name, count in rows})
 
-    def findings(self) -> list[Finding]:
+    def findings(self) -> list[StoredFinding]:
         """All of them, by number."""
         with self._reading():
             rows = self._connection.execute(
                 "select number, signature, verdict, guide, bucket from findings order by number"
             )
             return [
-                Finding(
+                StoredFinding(
                     _count(number),
                     _text(name),
                     verdict_from_json(json_value(verdict)),
@@ -340,7 +342,7 @@ class Database:
                 for number, name, verdict, guide, bucket in rows
             ]
 
-    def buckets(self) -> list[Bucket]:
+    def buckets(self) -> list[StoredBucket]:
         """All of them, the one that was found first at the front."""
         with self._reading():
             rows = self._connection.execute(
@@ -348,7 +350,7 @@ class Database:
                 "join findings on findings.bucket = key group by key order by min(findings.number)"
             )
             return [
-                Bucket(
+                StoredBucket(
                     _text(key),
                     Examination.from_json(json_value(examination)),
                     str(self.path.parent / _text(file)) if file else "",

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from tinyref_fuzz.campaign.database import Finding
+from tinyref_fuzz.campaign.database import StoredFinding
 from tinyref_fuzz.campaign.task import CHUNK
 
 # Cases between two milestones: the guide of an epoch knows what was covered before the last one.
@@ -66,16 +66,16 @@ class Triage:
     """Chooses findings to examine: rank counts the earlier ones that look alike."""
 
     _ranks: Counter[str] = field(default_factory=Counter)
-    _unranked: list[Finding] = field(default_factory=list)
+    _unranked: list[StoredFinding] = field(default_factory=list)
 
-    def add(self, finding: Finding) -> None:
+    def add(self, finding: StoredFinding) -> None:
         """One more, of any number."""
         self._unranked.append(finding)
 
-    def due(self, before: int | None) -> list[Finding]:
+    def due(self, before: int | None) -> list[StoredFinding]:
         """Those to examine of the numbers below `before`, all of them without; each once."""
-        ready: list[Finding] = []
-        waiting: list[Finding] = []
+        ready: list[StoredFinding] = []
+        waiting: list[StoredFinding] = []
         for finding in self._unranked:
             is_ready = before is None or finding.number < before
             (ready if is_ready else waiting).append(finding)

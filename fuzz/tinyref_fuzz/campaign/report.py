@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from tinyref.config import FLAGS
 from tinyref.reproduce import assignments, command, reasons
 from tinyref_fuzz.campaign.campaign import Summary
-from tinyref_fuzz.campaign.database import Bucket
+from tinyref_fuzz.campaign.database import StoredBucket
 from tinyref_fuzz.campaign.progress import clock
 from tinyref_fuzz.findings.one_line import clip
 
@@ -81,7 +81,7 @@ def verdict_line(summary: Summary) -> str:
     return f"{summary.device}: {cases} judged, {found}, {clock(summary.seconds)}"
 
 
-def table(buckets: Sequence[Bucket]) -> Iterator[str]:
+def table(buckets: Sequence[StoredBucket]) -> Iterator[str]:
     """One line for each bucket; columns as wide as their contents, within 80 characters."""
     shown = buckets[:MAX_BUCKETS]
     rows = [("#", "found", "nodes", "opts", "stage", "cause")]
@@ -104,7 +104,7 @@ def table(buckets: Sequence[Bucket]) -> Iterator[str]:
 
 
 def reproducer(
-    number: int, bucket: Bucket, device: str, settings: Mapping[str, str]
+    number: int, bucket: StoredBucket, device: str, settings: Mapping[str, str]
 ) -> Iterator[str]:
     """The bucket, five lines on its smallest case, and what went wrong with it if anything did."""
     found = bucket.examination

@@ -28,11 +28,11 @@ class Subject:
     causes: tuple[str, ...] = ()
     is_race: bool = False
 
-    def is_stage_right(self, found: Found) -> bool:
+    def is_stage_right(self, found: ExaminedFinding) -> bool:
         """Whether the blamed stage is one of those that may be named."""
         return found.stage in self.stages
 
-    def is_cause_right(self, found: Found) -> bool | None:
+    def is_cause_right(self, found: ExaminedFinding) -> bool | None:
         """Whether the blamed cause is a right one; None where none is asked for."""
         if not self.causes:
             return None
@@ -40,7 +40,7 @@ class Subject:
 
 
 @dataclass(frozen=True)
-class Found:
+class ExaminedFinding:
     """One examined finding: what was blamed, how small the case is, and in which bucket it is.
 
     problem: why there is no more to say, empty where there is.
@@ -77,14 +77,14 @@ class Run:
     symptom: str = ""
     detail: str = ""
     problem: str = ""
-    found: tuple[Found, ...] = ()
+    found: tuple[ExaminedFinding, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return {**vars(self), "found": [vars(each) for each in self.found]}
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Run:
-        return Run(**{**data, "found": tuple(Found(**each) for each in data["found"])})
+        return Run(**{**data, "found": tuple(ExaminedFinding(**each) for each in data["found"])})
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class Row:
         return _median(run.wall for run in self.runs if run.killed)
 
     @property
-    def found(self) -> list[Found]:
+    def found(self) -> list[ExaminedFinding]:
         """The first finding of each run, where it was examined to its end."""
         return [run.found[0] for run in self.runs if run.found and not run.found[0].problem]
 

@@ -17,7 +17,7 @@ from tinyref.probe import probe
 from tinyref.runtimes.identity import differences, surroundings
 from tinyref.workers.processes import Cause, Death, Limits, Message, Pool, WorkerProcess
 from tinyref_fuzz.judge.deaths import SYMPTOMS
-from tinyref_fuzz.mutants.records import SCHEMA, VERSION, Found, Row, Run, Score, Subject
+from tinyref_fuzz.mutants.records import SCHEMA, VERSION, ExaminedFinding, Row, Run, Score, Subject
 from tinyref_fuzz.mutants.subjects import subjects
 from tinyref_spec.kernel_case import Symptom
 from tinyref_spec.kernel_case.files import read_json, write_text
@@ -306,7 +306,7 @@ def _run_of_survivor(run: Run, judged: Message, process: _Process) -> Run:
 
 def _run_of_kill(run: Run, killed: Message, death: str) -> Run:
     """A run in which a case failed; `death` is what ended the examination, empty for its end."""
-    problems = (Found(problem=f"the examination ended: {death}"),) if death else ()
+    problems = (ExaminedFinding(problem=f"the examination ended: {death}"),) if death else ()
     return replace(
         run,
         killed=True,
@@ -343,8 +343,8 @@ def _run_of_death(run: Run, process: _Process, death: Death, ended: float) -> Ru
     )
 
 
-def _finding_of(message: Message) -> Found:
-    return Found(**message)
+def _finding_of(message: Message) -> ExaminedFinding:
+    return ExaminedFinding(**message)
 
 
 def describe(run: Run) -> str:
