@@ -547,5 +547,5 @@ def test_what_the_case_lacks_is_named():
     bound = replace(case, bindings={"n": 3})
     assert accepts(oracle_for(bound), 3, 6)
     assert not accepts(oracle_for(bound), 3, 8)
-    with pytest.raises(UserError, match="n = 5: accepted is 1 to 4"):
+    with pytest.raises(UserError, match="variable n is 5, accepted is 1 to 4"):
         oracle_for(replace(case, bindings={"n": 5}))

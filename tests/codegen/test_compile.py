@@ -286,7 +286,7 @@ def test_a_program_lists_its_variables() -> None:
     assert [node.arg.name for node in program.variables] == ["n"]
     assert all(node.dtype is i32 for node in program.variables)
     assert launch_grid(program, {"n": 5}) == (5, 1, 1)
-    with pytest.raises(UserError, match="n = 9: accepted is 1 to 8"):
+    with pytest.raises(UserError, match="variable n is 9, accepted is 1 to 8"):
         launch_grid(program, {"n": 9})
     with pytest.raises(UserError, match="variable n has no value"):
         run_program(program, [zeros(8, i32), zeros(8, i32)], {})

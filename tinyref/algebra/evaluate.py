@@ -6,6 +6,7 @@ have evaluators of their own.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -55,14 +56,20 @@ def _integer(node: UOp, operands: Sequence[int], bindings: Mapping[str, int]) ->
     return wrap_range(node.dtype, value, value)[0]
 
 
-def bound_value(variable: VarArg, bindings: Mapping[str, int]) -> int:
-    """The value given for a variable. Raises `UserError` if it is missing or out of range."""
-    name, low, high = variable.name, variable.minimum, variable.maximum
-    if name not in bindings:
-        raise UserError(f"bindings: variable {name} has no value: give one from {low} to {high}")
-    value = bindings[name]
-    if not low <= value <= high:
-        raise UserError(f"bindings: {name} = {value}: accepted is {low} to {high}")
+def bound_value(variable: VarArg, bindings: Mapping[str, int], argument: str = "bindings") -> int:
+    """The value given for a variable. Raises `UserError` for none, no integer, or a wrong one."""
+    name, accepted = variable.name, f"{variable.minimum} to {variable.maximum}"
+    value = bindings.get(name)
+    if value is None:
+        raise UserError(f"{argument}: variable {name} has no value: give one from {accepted}")
+    try:
+        value = operator.index(value)
+    except TypeError:
+        raise UserError(
+            f"{argument}: variable {name} is {value!r}, accepted are integers from {accepted}"
+        ) from None
+    if not variable.minimum <= value <= variable.maximum:
+        raise UserError(f"{argument}: variable {name} is {value}, accepted is {accepted}")
     return value
 
 

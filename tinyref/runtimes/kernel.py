@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import operator
 import os
 import threading
 from collections import OrderedDict
@@ -11,7 +10,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from tinyref import config
-from tinyref.algebra.evaluate import launch_grid
+from tinyref.algebra.evaluate import bound_value, launch_grid
 from tinyref.codegen.compile import compile_kernel
 from tinyref.codegen.decompose import elements_in
 from tinyref.device import Backend, Buffer, Device, Launchable
@@ -108,24 +107,7 @@ class Kernel:
 
     def values(self, bindings: Mapping[str, int]) -> list[int]:
         """The values of the variables in their order. Raises `UserError` for a wrong one."""
-        values = []
-        for variable in self._variables:
-            value = bindings.get(variable.name)
-            if value is None:
-                raise UserError(f"{self.name}: variable {variable.name} has no value")
-            try:
-                value = operator.index(value)
-            except TypeError:
-                raise UserError(
-                    f"{self.name}: variable {variable.name} is {value!r}, accepted are integers"
-                ) from None
-            if not variable.minimum <= value <= variable.maximum:
-                raise UserError(
-                    f"{self.name}: variable {variable.name} is {value}, "
-                    f"accepted is {variable.minimum} to {variable.maximum}"
-                )
-            values.append(value)
-        return values
+        return [bound_value(variable, bindings, self.name) for variable in self._variables]
 
 
 def _misfit(parameter: Parameter, buffer: Buffer, device: str) -> str | None:
