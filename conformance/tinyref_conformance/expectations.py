@@ -25,9 +25,18 @@ class Phase(Enum):
     ACCURACY = "accuracy"
 
 
+class _Entry:
+    """`expires` is the first day on which an entry no longer counts."""
+
+    expires: datetime.date | None
+
+    def is_expired(self, today: datetime.date) -> bool:
+        return self.expires is not None and today >= self.expires
+
+
 @dataclass(frozen=True)
-class Expectation:
-    """One known failure; `expires` is the first day on which it no longer counts."""
+class Expectation(_Entry):
+    """One known failure."""
 
     query: str
     phase: Phase
@@ -35,21 +44,15 @@ class Expectation:
     link: str
     expires: datetime.date | None = None
 
-    def is_expired(self, today: datetime.date) -> bool:
-        return self.expires is not None and today >= self.expires
-
 
 @dataclass(frozen=True)
-class Skip:
-    """Cases that are not to be run, until the day `expires`."""
+class Skip(_Entry):
+    """Cases that are not to be run."""
 
     query: str
     reason: str
     link: str
     expires: datetime.date | None = None
-
-    def is_expired(self, today: datetime.date) -> bool:
-        return self.expires is not None and today >= self.expires
 
 
 @dataclass(frozen=True)

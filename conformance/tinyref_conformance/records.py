@@ -40,12 +40,7 @@ class Record:
 
     def to_json(self) -> dict[str, Any]:
         """Members that say nothing are left out; numbers that JSON lacks become text."""
-        found: dict[str, Any] = {"case": self.case, "status": self.status.value}
-        for field in dataclasses.fields(self)[2:]:
-            value = getattr(self, field.name)
-            if value != field.default:
-                found[field.name] = number_to_json(value)
-        return found
+        return {"case": self.case, "status": self.status.value, **members_to_json(self)}
 
     @staticmethod
     def from_json(data: object) -> Record:
@@ -58,6 +53,15 @@ class Record:
         for key in ("max_ulp", "p99_ulp"):
             members[key] = number_from_json(members.get(key))
         return dataclass_from(Record, members)
+
+
+def members_to_json(result: Any) -> dict[str, Any]:
+    """The members of a dataclass that are not their defaults; none of those that have none."""
+    return {
+        field.name: number_to_json(getattr(result, field.name))
+        for field in dataclasses.fields(result)
+        if field.default is not dataclasses.MISSING and getattr(result, field.name) != field.default
+    }
 
 
 def number_to_json(value: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import hashlib
 import json
@@ -17,7 +16,7 @@ from tinyref import reproduce
 from tinyref.errors import UserError, describe_error
 from tinyref.foreign import dataclass_from, json_value
 from tinyref_conformance import ladder
-from tinyref_conformance.records import number_from_json, number_to_json
+from tinyref_conformance.records import members_to_json, number_from_json, number_to_json
 from tinyref_conformance.statuses import EXIT_AS_EXPECTED, Status, exit_code
 from tinyref_spec.case import Rung
 
@@ -49,12 +48,8 @@ class CaseResult:
 
     def to_json(self) -> dict[str, Any]:
         """Members that say nothing are left out."""
-        found: dict[str, Any] = {"id": self.id, "row": self.row, "status": self.status.value}
-        for member in dataclasses.fields(self)[3:]:
-            value = getattr(self, member.name)
-            if value != member.default:
-                found[member.name] = number_to_json(value)
-        return found
+        named = {"id": self.id, "row": self.row, "status": self.status.value}
+        return {**named, **members_to_json(self)}
 
 
 @dataclass

@@ -99,6 +99,8 @@ class Runner:
         self._suppression = Suppression()
         self._tasks: deque[Task] = deque()
         self._unsettled: set[str] = set()
+        # It is read from the system each time that it is asked for.
+        self._memory = settings.memory_bytes
         self._tries = Tries()
         self._stopped = False
 
@@ -275,7 +277,7 @@ class Runner:
                 return
             pruned = self._prune(task)
             if pruned.cases:
-                idle.pop().begin(pruned, self.settings.memory_bytes)
+                idle.pop().begin(pruned, self._memory)
                 if pruned.is_alone:
                     _dismiss(idle)
                     return
@@ -312,12 +314,12 @@ class Runner:
         if "begin" in message:
             worker.item = message["begin"]
             worker.launch = 0
-            worker.limit(Limits(self.settings.timeout, self.settings.memory_bytes))
+            worker.limit(Limits(self.settings.timeout, self._memory))
         elif "launch" in message:
             worker.launch = message["launch"]
         elif "end" in message:
             worker.item = None
-            worker.limit(Limits(math.inf, self.settings.memory_bytes))
+            worker.limit(Limits(math.inf, self._memory))
             self._absorb()
             self.progress(self._decided(), worker.task.row if worker.task else "")
         elif "row_done" in message:

@@ -239,6 +239,7 @@ def test_time_in_which_others_had_the_processor_is_no_silence(monkeypatch, pool)
     assert worker._waiting_seconds() >= 0
     monkeypatch.setattr(WorkerProcess, "_waiting_seconds", lambda self: waited[0])
     worker.reset_silence()
+    assert worker.silence() == 0
     now[0], waited[0] = 160.0, 48.0
     assert worker.silence() == 15
     worker.reset_silence()

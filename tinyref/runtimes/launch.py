@@ -11,7 +11,7 @@ from tinyref.runtimes.kernel import Kernel
 Extents = tuple[int, int, int]
 
 
-class _RepeatedCall:
+class RepeatedCall:
     """A prepared launch for backends that have none of their own: it keeps the arguments."""
 
     def __init__(
@@ -24,8 +24,8 @@ class _RepeatedCall:
     ) -> None:
         self._kernel = kernel
         self._handles = list(buffers)
-        self._group = group
-        self.vary(grid, variables)
+        self._grid, self._group = grid, group
+        self._variables = list(variables)
 
     def __call__(self) -> None:
         self._kernel(self._handles, self._grid, self._group, self._variables)
@@ -59,7 +59,7 @@ class BoundKernel:
         self.launch: PreparedLaunch = (
             make.prepare(handles, grid, group, variables)
             if isinstance(make, PreparableKernel)
-            else _RepeatedCall(make, handles, grid, group, variables)
+            else RepeatedCall(make, handles, grid, group, variables)
         )
 
     @property

@@ -19,7 +19,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
@@ -35,6 +35,8 @@ LOG_TAIL = 4000
 MAX_LOG_BYTES = 16 << 20
 # Between the end of a worker's pipe and the end of the worker.
 LEAVING_SECONDS = 2.0
+# Workers send thousands of messages a second: their limits are enforced once in so long.
+LIMIT_TICK_SECONDS = 0.1
 # Between the signal that leaves the stack in the log, and the one that nothing survives.
 LAST_WORDS_SECONDS = 2.0
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -111,9 +113,9 @@ class Death:
 class WorkerProcess:
     """One worker as the parent sees it.
 
-    is_open: it has sent that it can work. limits: what it may take now. silent_since: when it last
-    had reason to speak. held: the bytes that it held when it was looked at last. killed_for: why
-    we killed it, None if we did not. closed_pipe: it closed its pipe, and went on.
+    is_open: it has sent that it can work. limits: what it may take now. held: the bytes that it
+    held when it was looked at last. killed_for: why we killed it, None if we did not. closed_pipe:
+    it closed its pipe, and went on.
     """
 
     process: subprocess.Popen[bytes]
@@ -121,10 +123,10 @@ class WorkerProcess:
     pipes: Pipes
     is_open: bool = False
     limits: Limits = UNLIMITED
-    silent_since: float = field(default_factory=time.monotonic)
     held: int = 0
     killed_for: Cause | None = None
     closed_pipe: bool = False
+    _silent_since: float | None = None
     _waited: float = 0.0
 
     def __post_init__(self) -> None:
@@ -175,8 +177,7 @@ class WorkerProcess:
 
     def reset_silence(self) -> None:
         """Begins to count the silence of the worker anew."""
-        self.silent_since = time.monotonic()
-        self._waited = self._waiting_seconds()
+        self._silent_since = None
 
     def enforce_limits(self) -> None:
         """Kills the worker where it is over its limits, and trims its log."""
@@ -197,9 +198,12 @@ class WorkerProcess:
     def silence(self) -> float:
         """For how many seconds it has not spoken; those when others had the processor do not count.
 
-        So no machine is so busy that a worker seems to hang.
+        So no machine is so busy that a worker seems to hang. It is counted from the first look.
         """
-        return time.monotonic() - self.silent_since - (self._waiting_seconds() - self._waited)
+        now, waited = time.monotonic(), self._waiting_seconds()
+        if self._silent_since is None:
+            self._silent_since, self._waited = now, waited
+        return now - self._silent_since - (waited - self._waited)
 
     def _waiting_seconds(self) -> float:
         """How long it was ready to run and did not; 0 where the system does not say."""
@@ -290,6 +294,7 @@ class Pool(Generic[W]):
         self._selector = selectors.DefaultSelector()
         self._logs = tempfile.TemporaryDirectory(prefix="tinyref-workers-")
         self._started = 0
+        self._next_check = 0.0
         self._memory_kills = memory_kills()
         self.workers: list[W] = []
 
@@ -331,6 +336,9 @@ class Pool(Generic[W]):
                 worker.kill(Cause.NOISE)
             else:
                 yield from ((worker, message) for message in messages)
+        if time.monotonic() < self._next_check:
+            return
+        self._next_check = time.monotonic() + LIMIT_TICK_SECONDS
         for worker in self.workers:
             worker.enforce_limits()
 

@@ -9,19 +9,10 @@ from dataclasses import replace
 import numpy as np
 
 from tinyref.interpret import Access, Hooks
-from tinyref.runtimes.python import InterpretedKernel, TextRenderer
+from tinyref.runtimes.python import TextRenderer
 from tinyref.uops.ops import Ops
 from tinyref.uops.program import Program
-from tinyref_conformance.faulty.broken import Array, BrokenBackend
-from tinyref_conformance.faulty.memory import UncheckedKernel
-
-
-class _Unchecked(BrokenBackend):
-    """Runs without the sanitizer, which would report the fault before the suite could."""
-
-    def load(self, entry: str, binary: bytes) -> InterpretedKernel:
-        healthy = super().load(entry, binary)
-        return UncheckedKernel(self.name, healthy.program, self.wrong, self.hooks)
+from tinyref_conformance.faulty.broken import Array, BrokenBackend, UncheckedKernel
 
 
 def _special(
@@ -34,44 +25,40 @@ def _round_to_even(values: Array) -> Array:
     return np.asarray(values - values % 2)
 
 
-class WrongGroupIndex(_Unchecked):
+class WrongGroupIndex(BrokenBackend):
     """Gives two neighbouring groups the same launch index."""
 
-    @property
-    def hooks(self) -> Hooks:
-        return Hooks(special=functools.partial(_special, "group", _round_to_even))
+    kernel = UncheckedKernel
+    hooks = Hooks(special=functools.partial(_special, "group", _round_to_even))
 
 
-class WrongItemIndex(_Unchecked):
+class WrongItemIndex(BrokenBackend):
     """Prints 0 for the index of a work-item in its group."""
 
-    @property
-    def hooks(self) -> Hooks:
-        return Hooks(special=functools.partial(_special, "item", np.zeros_like))
+    kernel = UncheckedKernel
+    hooks = Hooks(special=functools.partial(_special, "item", np.zeros_like))
 
 
 def _reversed_lanes(access: Access) -> Array:
     return access.value[..., ::-1] if access.node.dtype.lanes > 1 else access.value
 
 
-class ReversedVectors(_Unchecked):
+class ReversedVectors(BrokenBackend):
     """Loads vectors with their lanes in reverse."""
 
-    @property
-    def hooks(self) -> Hooks:
-        return Hooks(load=_reversed_lanes)
+    kernel = UncheckedKernel
+    hooks = Hooks(load=_reversed_lanes)
 
 
 def _at_least_once(extent: int) -> int:
     return max(extent, 1)
 
 
-class EmptyLoop(_Unchecked):
+class EmptyLoop(BrokenBackend):
     """Runs a loop of no iterations once, and all other loops as often as it should."""
 
-    @property
-    def hooks(self) -> Hooks:
-        return Hooks(loop=_at_least_once)
+    kernel = UncheckedKernel
+    hooks = Hooks(loop=_at_least_once)
 
 
 class _WithoutBarriers(TextRenderer):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 from tinyref.interpret import Hooks
 from tinyref.runtimes.host_memory import HostAllocator, HostHandle
@@ -98,42 +99,36 @@ class EarlyCopies(_Queueing):
     waits_in = False
 
 
-class _TellingKernel(BrokenKernel):
+class _ReportingKernel(BrokenKernel):
     """Waits, and reports the time that it is given."""
 
-    def __init__(self, device: str, program: Program, seconds: float) -> None:
-        super().__init__(device, program, {}, Hooks())
-        self._seconds = seconds
+    seconds = 0.01
 
-    def __call__(
-        self,
-        buffers: Sequence[HostHandle],
-        grid: Extents = (1, 1, 1),
-        group: Extents = (1, 1, 1),
-        variables: Sequence[int] = (),
-        wait: bool = False,
-    ) -> float | None:
-        super().__call__(buffers, grid, group, variables, wait)
-        return self._seconds if wait else None
+    def __call__(self, *arguments: Any, **named: Any) -> float | None:
+        return None if super().__call__(*arguments, **named) is None else self.seconds
 
 
 class ConstantSeconds(BrokenBackend):
     """Says of every launch that it took a hundredth of a second."""
 
-    seconds = 0.01
-
-    def load(self, entry: str, binary: bytes) -> InterpretedKernel:
-        healthy = super().load(entry, binary)
-        return _TellingKernel(self.name, healthy.program, self.seconds)
+    kernel = _ReportingKernel
 
 
-class NoSeconds(ConstantSeconds):
-    """Says of every launch that it took no time."""
-
+class _NoSecondsKernel(_ReportingKernel):
     seconds = 0.0
 
 
-class NegativeSeconds(ConstantSeconds):
+class NoSeconds(BrokenBackend):
+    """Says of every launch that it took no time."""
+
+    kernel = _NoSecondsKernel
+
+
+class _NegativeSecondsKernel(_ReportingKernel):
+    seconds = -0.01
+
+
+class NegativeSeconds(BrokenBackend):
     """Subtracts the ends of a launch the wrong way round."""
 
-    seconds = -0.01
+    kernel = _NegativeSecondsKernel
