@@ -22,18 +22,11 @@ from tinyref.uops.ops import Dialect, Ops
 from tinyref.uops.payload import AxisKind, MemoryVersionArg
 from tinyref.uops.program import Program
 from tinyref.verify import verify
+from tinyref_spec.kernel.programs import at, loop
 
 f32 = dtypes.float32
 i32 = dtypes.int32
 Extents = tuple[int, int, int]
-
-
-def loop(extent: int | UOp, number: int, kind: AxisKind = AxisKind.LOOP) -> UOp:
-    return build.counter(extent, number, kind, i32)
-
-
-def at(memory: UOp, position: UOp | int) -> UOp:
-    return build.index(memory, build.operand(position, i32))
 
 
 def total(value: UOp, *ranges: UOp) -> UOp:

@@ -20,6 +20,7 @@ from tinyref.uops.ops import Ops
 from tinyref.uops.payload import AxisKind, TileArg
 from tinyref.uops.program import Parameter, Program
 from tinyref.uops.tiles import FragmentLayout, MatrixTile
+from tinyref_spec.kernel.programs import at
 
 f32 = dtypes.float32
 i32 = dtypes.int32
@@ -57,10 +58,6 @@ def group(extent: int, dim: int = 0) -> UOp:
 
 def loop(extent: int | UOp, number: int = 0) -> UOp:
     return build.counter(extent, number, AxisKind.REDUCE, i32)
-
-
-def at(memory: UOp, position: int | UOp) -> UOp:
-    return build.index(memory, build.operand(position, i32))
 
 
 def zeros(count: int, dtype: DType = i32) -> np.ndarray:

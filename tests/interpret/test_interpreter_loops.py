@@ -16,17 +16,10 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import AxisKind
 from tinyref.uops.program import Program
+from tinyref_spec.kernel.programs import at, loop
 
 f32 = dtypes.float32
 i32 = dtypes.int32
-
-
-def loop(extent: int | UOp, number: int, kind: AxisKind = AxisKind.LOOP) -> UOp:
-    return build.counter(extent, number, kind, i32)
-
-
-def at(memory: UOp, position: int | UOp) -> UOp:
-    return build.index(memory, build.operand(position, i32))
 
 
 def program(*stores: UOp, grid: tuple[int, int, int] = (1, 1, 1)) -> Program:

@@ -67,9 +67,9 @@ def at(memory: UOp, position: UOp | int) -> UOp:
     return build.index(memory, build.operand(position, INT))
 
 
-def loop(extent: int, number: int) -> UOp:
+def loop(extent: int | UOp, number: int, kind: AxisKind = AxisKind.LOOP) -> UOp:
     """A RANGE of int32."""
-    return build.counter(extent, number, AxisKind.LOOP, INT)
+    return build.counter(extent, number, kind, INT)
 
 
 def group_index(extent: int, dim: int = 0) -> UOp:
