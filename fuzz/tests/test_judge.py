@@ -296,7 +296,7 @@ def test_of_the_programs_of_a_case_a_share_is_judged_thoroughly(monkeypatch):
         shuffled.append(seed)
         return self.program
 
-    monkeypatch.setattr(runs.Compiled, "shuffled", shuffle)
+    monkeypatch.setattr(runs.Compiled, "shuffle", shuffle)
     counts = set()
     for choice in range(20):
         shuffled.clear()
