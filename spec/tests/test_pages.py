@@ -20,7 +20,7 @@ from tinyref_spec.samples import random_bits
 COMMITTED = Path(__file__).parents[2] / "docs" / "spec"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_committed_pages_are_current() -> None:
     made = pages.pages()
     found = {path.name: path.read_text(encoding="utf-8") for path in COMMITTED.glob("*.md")}
@@ -28,7 +28,7 @@ def test_committed_pages_are_current() -> None:
     assert stale == [], "run: python -m tinyref_spec.pages docs/spec"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_pages_name_every_row_and_clause(tmp_path: Path) -> None:
     pages.write(tmp_path)
     text = "".join(path.read_text() for path in tmp_path.iterdir())
