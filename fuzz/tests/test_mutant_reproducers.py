@@ -65,3 +65,12 @@ def test_a_folder_that_cannot_be_written_is_reported_before_the_search(
     words = ["padto-max", "--folder", str(tmp_path / "file" / "reproducers")]
     assert reproducer.main(words) == 2
     assert "reproducer: cannot write to" in capsys.readouterr().err
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["reproducer", "witness"])
+def test_the_command_has_its_former_name_as_well(name):
+    words = [sys.executable, "-m", f"tinyref_fuzz.mutants.{name}", "--help"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-1500:]
+    assert done.stdout.startswith("usage: python -m tinyref_fuzz.mutants.reproducer ")
