@@ -1,192 +1,163 @@
-"""Expressions that a given rewriting rule matches: its left-hand side, made of a kernel's values.
+"""Expressions that a given rewriting rule matches: the left side of its law, of a kernel's values.
 
-Random trees seldom look like x // 3 % 12 // 4 or like two selects that share a condition. A rule's
-pattern is data, so an instance of it can be built: the holes are filled with values of the kernel,
-whose ranges are narrowed here and there, since many rules ask for them.
+Random trees seldom look like two selects that share a condition or like x // 3 % 12 // 4. The laws
+that are proved of a rule (`tinyref_spec.proofs`) say what it looks for: an instance is the left
+side of one of them, its constants drawn, its leaves filled with values of the kernel. Where a rule
+is right by a condition, a template makes instances at the edge of it: there a rule that asks for
+too little shows, ten times as often as on the law at random constants and ranges.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from random import Random
 
-from tinyref.algebra.rewrite.pattern import Pattern
+from tinyref.algebra.op_table import OP_TABLE
 from tinyref.algebra.rewrite.rule import Rule
 from tinyref.algebra.simplify import ALL_RULES
 from tinyref.dtype import DType, as_const, dtypes
 from tinyref.errors import TinyrefError
 from tinyref.uops import build
-from tinyref.uops.node import UOp
-from tinyref.uops.ops import ALU, CASTS, TERNARY, UNARY, Ops
+from tinyref.uops.node import UOp, substitute
+from tinyref.uops.ops import ALU, Ops
+from tinyref.uops.payload import VarArg
 from tinyref_fuzz.generate.tape import Tape
+from tinyref_spec.proofs import float_laws, instances, laws
+from tinyref_spec.proofs.float_laws import FloatLaw
+from tinyref_spec.proofs.law import Equation, Law
 
 # A value of the kernel that has the type.
 Leaf = Callable[[DType], UOp]
 
-COMPARISONS = frozenset({Ops.CMPLT, Ops.CMPNE})
-SHIFTS = frozenset({Ops.SHL, Ops.SHR})
-DIVISIONS = frozenset({Ops.IDIV, Ops.MOD})
-# What no value of a kernel AST is made of: rules on these fire on what lowering makes.
-_BELOW = frozenset({Ops.LOAD, Ops.STORE, Ops.GEP, Ops.VECTORIZE})
-
-_SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 12, 15, 16, 63, 64, 100, 127)
+# Rules whose left side is any integer: of a range of one number, or of constants.
+_ANYWHERE = frozenset({"fold-constants", "fold-range"})
+# What the leaves of laws are, and the constants; all else on a left side must be arithmetic.
+_LEAVES = frozenset({Ops.CONST, Ops.DEFINE_VAR, Ops.BUFFER})
 # Where the ranges of small values and of what is made of them end.
 _ENDS = (0, 1, 3, 4, 7, 8, 15, 16, -1, -4, -8, 49, 64)
+
+
+@dataclass(frozen=True)
+class _Form:
+    """A law of a rule, with leaves of one type."""
+
+    law: Law | FloatLaw
+    dtype: DType
 
 
 def instantiable_rules(dtype_choice: Iterable[DType]) -> tuple[Rule, ...]:
     """The rules that have an instance in kernel ASTs whose values have these types, by name."""
     chosen = tuple(dtype_choice)
-    return tuple(rule for rule in ALL_RULES.rules if _roots(rule, chosen))
+    return tuple(rule for rule in ALL_RULES.rules if _has_instances(rule, chosen))
 
 
-def _roots(rule: Rule, chosen: tuple[DType, ...]) -> tuple[tuple[Ops, DType], ...]:
-    """The ops and types that the root of an instance of `rule` may have."""
-    ops = sorted((rule.pattern.ops or frozenset()) & ALU, key=lambda op: op.name)
-    if any(inner & _BELOW for inner in _inner_ops(rule.pattern)):
-        return ()
+def _has_instances(rule: Rule, chosen: tuple[DType, ...]) -> bool:
+    if rule.name in _ANYWHERE:
+        return any(kind.is_int for kind in chosen)
+    return bool(_forms(rule, chosen))
+
+
+@functools.cache
+def _forms(rule: Rule, chosen: tuple[DType, ...]) -> tuple[_Form, ...]:
+    """The laws of `rule` whose left side can be made of values of these types."""
+    every: list[Law | FloatLaw] = [*laws.laws_of(rule.name), *float_laws.laws_of(rule.name)]
     return tuple(
-        (op, dtype)
-        for op in ops
+        _Form(law, dtype)
+        for law in every
         for dtype in chosen
-        if rule.domain.dtypes(dtype) and _gives(op, dtype)
+        if _speaks_of(law, dtype) and _stands_in_asts(rule, _general(law, dtype), chosen)
     )
 
 
-def _inner_ops(pattern: Pattern) -> Iterable[frozenset[Ops]]:
-    waiting = [pattern]
-    while waiting:
-        each = waiting.pop()
-        if each.ops is not None:
-            yield each.ops
-        waiting += each.sources or ()
-
-
-def _gives(op: Ops, dtype: DType) -> bool:
-    """Whether `op` has results of that type."""
-    if op in COMPARISONS:
-        return dtype.is_bool
-    if op in DIVISIONS | SHIFTS:
-        return dtype.is_int
-    if op in (Ops.FDIV, Ops.RECIP, Ops.SQRT, Ops.TRUNC, Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.POW):
+def _speaks_of(law: Law | FloatLaw, dtype: DType) -> bool:
+    """Whether a law is about values of a type: it is proved for that one, or for its kind."""
+    if isinstance(law, FloatLaw):
         return dtype.is_float
-    if op in (Ops.AND, Ops.OR, Ops.XOR):
-        return not dtype.is_float
-    if op is Ops.THREEFRY:
-        return dtype is dtypes.uint64
-    return op is Ops.WHERE or op in CASTS or op is Ops.MAX or not dtype.is_bool
+    if len(law.over) == 1:
+        return dtype in law.over
+    if dtype.is_int:
+        return any(each.is_int and each.is_unsigned == dtype.is_unsigned for each in law.over)
+    # What holds for integers and bools alike is about values, of which floats are some.
+    return dtypes.bool in law.over and not (dtype.is_float and _general(law, dtype).dtype.is_bool)
 
 
-@dataclass
-class _Instantiation:
-    """One instance: what each capture stands for, and the constants so far."""
+def _general(law: Law | FloatLaw, dtype: DType) -> UOp:
+    if isinstance(law, FloatLaw):
+        return law.left(*(float_laws.float_leaf(at, dtype) for at in range(law.leaves)))
+    equation = law.general(dtype)
+    return substitute(equation.left, dict(equation.reads))
+
+
+def _stands_in_asts(rule: Rule, left: UOp, chosen: tuple[DType, ...]) -> bool:
+    """Whether a node is arithmetic on these types, with a root that the rule takes."""
+    if left.op not in (rule.pattern.ops or ALU) or not rule.domain.dtypes(left.dtype):
+        return False
+    return all(
+        node.op in _LEAVES or (node.op in ALU and node.dtype in chosen and _is_typed(node))
+        for node in left.toposort()
+    )
+
+
+def _is_typed(node: UOp) -> bool:
+    return OP_TABLE[node.op].check(node) is None
+
+
+def _drawn(form: _Form, tape: Tape) -> Equation:
+    """A law over variables."""
+    law, dtype = form.law, form.dtype
+    if isinstance(law, FloatLaw):
+        leaves = [float_laws.float_leaf(at, dtype) for at in range(law.leaves)]
+        if law.constant:
+            leaves[-1] = build.const(dtype, float(tape.pick(instances.CONSTANTS)))
+        left = law.left(*leaves)
+        return Equation(left, left)
+    return instances.instance(law, dtype, Random(tape.below(1 << 16)))
+
+
+def _range_of(variable: UOp) -> tuple[int, int]:
+    if not isinstance(variable.arg, VarArg):
+        raise TypeError(f"{variable.op.name} is no variable")
+    return int(variable.arg.minimum), int(variable.arg.maximum)
+
+
+@dataclass(frozen=True)
+class _Values:
+    """Values of the kernel, of these types, brought into ranges."""
 
     tape: Tape
     chosen: tuple[DType, ...]
     leaf: Leaf
-    captures: dict[str, UOp] = field(default_factory=dict)
-    sizes: list[int] = field(default_factory=list)
 
-    def node(self, pattern: Pattern, dtype: DType, under: Ops) -> UOp:
-        """An instance of `pattern` with that type, which will be a source of an `under`."""
-        known = self.captures.get(pattern.name or "")
-        if known is not None:
-            return known
-        if pattern.value is not None:
-            return build.const(dtype, pattern.value)
-        if pattern.ops is None:
-            made = self.narrow(dtype)
-        elif Ops.CONST in pattern.ops:
-            made = self.constant(dtype, under)
-        else:
-            ops = [op for op in sorted(pattern.ops, key=lambda op: op.name) if _gives(op, dtype)]
-            made = self.instance(pattern, self.tape.pick(ops), dtype)
-        if pattern.name is not None:
-            self.captures[pattern.name] = made
-        return made
+    def filled(self, equation: Equation) -> UOp:
+        """The left side with a value of the kernel for each of its leaves."""
+        left = equation.left
+        leaves = [node for node in left.toposort() if node.op in (Ops.DEFINE_VAR, Ops.BUFFER)]
+        bounding = (*equation.given, *(total for _, total in equation.reads))
+        bounded = {node for part in bounding for node in part.toposort()}
+        return substitute(left, {node: self.value(node, node in bounded) for node in leaves})
 
-    def instance(self, pattern: Pattern, op: Ops, dtype: DType) -> UOp:
-        """A node of `op` whose sources are instances of the sources of `pattern`."""
-        operands = self.operand_type(pattern, op, dtype)
-        if pattern.sources is None:
-            count = 1 if op in UNARY | CASTS else 3 if op in TERNARY else 2
-            wanted: tuple[Pattern, ...] = tuple(Pattern() for _ in range(count))
-        else:
-            wanted = pattern.sources
-            if pattern.any_order and self.tape.below(2):
-                wanted = wanted[::-1]
-        types = [operands] * len(wanted)
-        if op is Ops.WHERE:
-            types[0] = dtypes.bool
-        src = tuple(self.node(each, kind, op) for each, kind in zip(wanted, types, strict=True))
-        return UOp(op, dtype, src)
-
-    def operand_type(self, pattern: Pattern, op: Ops, dtype: DType) -> DType:
-        """The type of the sources: of a comparison or a cast it is drawn, else it is `dtype`."""
-        if op not in COMPARISONS | CASTS:
-            return dtype
-        fits = [kind for kind in self.chosen if self.may_be(pattern, kind)]
-        if op is Ops.BITCAST:
-            fits = [kind for kind in fits if kind.bits == dtype.bits and not kind.is_bool]
-        return self.tape.pick(fits) if fits else dtype
-
-    def may_be(self, pattern: Pattern, kind: DType) -> bool:
-        """Whether the sources of `pattern` may have the type `kind`."""
-        for source in pattern.sources or ():
-            if source.when is not None and not source.when(kind):
-                return False
-            if isinstance(source.value, float) != kind.is_float and source.value is not None:
-                return False
-            ops = source.ops or frozenset({Ops.CONST})
-            if not any(op is Ops.CONST or _gives(op, kind) for op in ops):
-                return False
-        return True
-
-    def constant(self, dtype: DType, under: Ops) -> UOp:
-        """A constant of moderate size; counts of shifts stay within the width."""
-        if dtype.is_bool:
-            return build.const(dtype, bool(self.tape.below(2)))
-        if under in SHIFTS:
-            return build.const(dtype, self.tape.below(dtype.bits))
-        if dtype.is_int and under in (Ops.AND, Ops.OR, Ops.XOR) and self.tape.below(4) == 3:
-            return build.const(dtype, as_const(-1, dtype))
-        if dtype.is_int and under is Ops.AND and self.tape.below(2):
-            return build.const(dtype, self.tape.pick((1, 3, 7, 15, 127)))
-        size = self.size()
-        is_negative = not dtype.is_unsigned and self.tape.below(4) == 3
-        if dtype.is_float:
-            # Powers of two and small integers, which every type has.
-            return build.const(dtype, float(-min(size, 16) if is_negative else min(size, 16)))
-        if not is_negative and self.tape.below(8) == 7 and under not in DIVISIONS:
-            size = 0
-        return build.const(dtype, as_const(-size if is_negative else size, dtype))
-
-    def size(self) -> int:
-        """A number from 1 up, every other time one that an earlier one is divided by."""
-        earlier = self.sizes[-1] if self.sizes else 1
-        divisors = [each for each in _SIZES if earlier % each == 0]
-        self.sizes.append(self.tape.pick(divisors if self.tape.below(2) else _SIZES))
-        return self.sizes[-1]
-
-    def narrow(self, dtype: DType) -> UOp:
-        """A value of the kernel, as it is or brought into a range."""
-        choice = self.tape.below(6)
-        if not dtype.is_int or choice < 2:
+    def value(self, leaf: UOp, is_bounded: bool) -> UOp:
+        """A value of the type of `leaf`: in its range where that counts, else often any."""
+        dtype = leaf.dtype
+        if not dtype.is_int or (not is_bounded and self.tape.below(3)):
             return self.leaf(dtype)
-        if choice == 2:
-            return build.binary(Ops.MOD, self.leaf(dtype), self.tape.pick(_SIZES[1:]))
-        if choice == 3:
-            return build.binary(Ops.AND, self.leaf(dtype), self.tape.pick((1, 3, 7, 15)))
-        if choice == 4:
-            smaller = [kind for kind in self.chosen if kind.is_int and kind.bits < dtype.bits]
-            kind = self.tape.pick([dtypes.bool, *smaller]) if smaller else dtype
-            return build.cast(self.leaf(kind), dtype)
-        added = as_const(self.tape.between(1, 9), dtype)
-        return build.add(build.mul(self.leaf(dtype), self.tape.between(1, 6)), added)
+        low, high = _range_of(leaf)
+        size = high - low + 1
+        if size >= 1 << (dtype.bits - 1):
+            return self.leaf(dtype)
+        if size == 2 and dtypes.bool in self.chosen and self.tape.below(2):
+            found = build.cast(self.leaf(dtypes.bool), dtype)
+        elif size & (size - 1) == 0:
+            found = build.both(self.leaf(dtype), as_const(size - 1, dtype))
+        else:
+            found = build.mod(build.both(self.leaf(dtype), 127), size)
+        return found if low == 0 else build.add(found, as_const(low, dtype))
 
 
 class _Templates:
-    """Instances of rules whose pattern says little: what they look for is in sums and ranges."""
+    """Instances at the edge of a condition: of rules that look at sums, ranges and constants."""
 
     def __init__(self, tape: Tape, chosen: tuple[DType, ...], leaf: Leaf) -> None:
         self.tape = tape
@@ -249,10 +220,6 @@ class _Templates:
         inner = build.add(build.idiv(x, self.tape.between(2, 5)), self.tape.between(1, 5))
         return build.idiv(inner, self.tape.between(2, 5))
 
-    def divided_by(self, divisor: int) -> UOp:
-        """x // -1 and the like, where the type has such a number."""
-        return build.idiv(self.leaf(self.dtype), as_const(divisor, self.dtype))
-
     def near_divisor(self) -> UOp:
         """x % c of a narrow x whose quotients are one number, or nearly so."""
         least, width = self.tape.between(0, 9), self.tape.pick((1, 3, 7))
@@ -288,10 +255,6 @@ class _Templates:
     def low_bits(self) -> UOp:
         """x & (2**n - 1) of a narrow x, which may be negative."""
         return build.both(self.around_zero(), as_const(self.tape.pick((3, 7, 15)), self.dtype))
-
-    def all_ones(self) -> UOp:
-        op = self.tape.pick((Ops.AND, Ops.OR))
-        return build.binary(op, self.leaf(self.dtype), as_const(-1, self.dtype))
 
     def cast_twice(self, is_narrow: bool) -> UOp:
         """A value cast to one type and to another, of which each may be narrower, or unsigned."""
@@ -340,10 +303,6 @@ class _Templates:
     def disjoint_ranges(self) -> UOp:
         low = self.small(3)
         return build.maximum(low, build.add(self.small(7), self.tape.between(1, 5)))
-
-    def repeated_operand(self) -> UOp:
-        x, y = self.leaf(self.dtype), self.leaf(self.dtype)
-        return build.maximum(build.maximum(x, y), self.tape.pick((x, y)))
 
     def quotient_and_rest(self) -> UOp:
         """x // c * c + x % c, or a part of it, or of a remainder of it."""
@@ -407,28 +366,12 @@ class _Templates:
         below = build.less(x, self.tape.between(low, 7))
         return build.logical_not(below) if self.tape.below(2) else below
 
-    def absorbed_condition(self, inner: bool) -> UOp:
-        p, q = self.condition(self.leaf(self.dtype)), self.condition(self.leaf(self.dtype))
-        return build.either(p, build.both(p, q)) if inner else build.both(p, build.either(p, q))
-
-    def negated_choice(self) -> UOp:
-        p = self.condition(self.leaf(self.dtype))
-        if self.tape.below(2):
-            p = build.logical_not(build.not_equal(self.leaf(self.dtype), 0))
-        return build.where(p, self.leaf(self.dtype), self.leaf(self.dtype))
-
-    def chosen_bool(self) -> UOp:
-        p, q = self.condition(self.leaf(self.dtype)), self.condition(self.leaf(self.dtype))
-        fixed = build.const(dtypes.bool, bool(self.tape.below(2)))
-        return build.where(p, q, fixed) if self.tape.below(2) else build.where(p, fixed, q)
-
 
 _BY_TEMPLATE: dict[str, Callable[[_Templates], UOp]] = {
     "mod-of-mod": lambda made: made.remainder_of(Ops.MOD),
     "div-of-mod": lambda made: made.remainder_of(Ops.IDIV),
     "div-nested": _Templates.divided_twice,
     "div-nested-sum": _Templates.divided_sum,
-    "div-minus-one": lambda made: made.divided_by(-1),
     "mod-bounds": _Templates.near_divisor,
     "lt-div": _Templates.quotient_below,
     "ne-div": _Templates.quotient_not_zero,
@@ -436,7 +379,6 @@ _BY_TEMPLATE: dict[str, Callable[[_Templates], UOp]] = {
     "lt-first": _Templates.first,
     "lt-max": _Templates.larger_compared,
     "bit-mask": _Templates.low_bits,
-    "bit-ones": _Templates.all_ones,
     "cast-cast": lambda made: made.cast_twice(False),
     "cast-cast-wrap": lambda made: made.cast_twice(False),
     "cast-cast-bounds": lambda made: made.cast_twice(True),
@@ -451,7 +393,6 @@ _BY_TEMPLATE: dict[str, Callable[[_Templates], UOp]] = {
     "ne-sum": _Templates.unequal,
     "max-offset": _Templates.larger,
     "max-bounds": _Templates.disjoint_ranges,
-    "max-again": _Templates.repeated_operand,
     "div-mod-sum": _Templates.quotient_and_rest,
     "mod-join": _Templates.quotient_and_rest,
     "mod-from-div": _Templates.quotient_and_rest,
@@ -461,10 +402,6 @@ _BY_TEMPLATE: dict[str, Callable[[_Templates], UOp]] = {
     "div-variable": lambda made: made.below_variable(Ops.IDIV),
     "mod-variable": lambda made: made.below_variable(Ops.MOD),
     "bool-join": _Templates.range_conditions,
-    "bool-absorb-and": lambda made: made.absorbed_condition(False),
-    "bool-absorb-or": lambda made: made.absorbed_condition(True),
-    "where-not": _Templates.negated_choice,
-    "where-bool": _Templates.chosen_bool,
 }
 
 
@@ -484,14 +421,12 @@ def instantiate_rule(rule: Rule, tape: Tape, chosen: Iterable[DType], leaf: Leaf
     constants may not suit the rule, or another rule may fire first.
     """
     types = tuple(chosen)
-    roots = _roots(rule, types)
-    if not roots:
+    if not _has_instances(rule, types):
         return None
-    op, dtype = tape.pick(roots)
     try:
         if rule.name in _BY_TEMPLATE:
             return _BY_TEMPLATE[rule.name](_Templates(tape, types, leaf))
-        return _Instantiation(tape, types, leaf).instance(rule.pattern, op, dtype)
+        return _Values(tape, types, leaf).filled(_drawn(tape.pick(_forms(rule, types)), tape))
     except (TinyrefError, IndexError, ValueError):
-        # No such op of these types, or a hole that nothing fills.
+        # No such op of these types, or a constant that a type does not have.
         return None

@@ -23,16 +23,14 @@ from tinyref.algebra.rules.folding import fold_constants
 from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.errors import UserError
 from tinyref.uops import build
-from tinyref.uops.node import UOp, rebuild, substitute, toposort
+from tinyref.uops.node import UOp, rebuild, toposort
 from tinyref.uops.ops import ALU, Ops
-from tinyref.uops.payload import AxisKind, VarArg
-from tinyref_spec.proofs.law import Equation, Law, Proof
+from tinyref_spec.proofs import instances
+from tinyref_spec.proofs.law import Equation, Law
 from tinyref_spec.proofs.prover import Answer, claim
 from tinyref_spec.proofs.semantics import Bits, Integers, Semantics
 
 FOLD = RuleSet([fold_constants], "fold")
-CONSTANTS = (0, 1, 1, 2, 2, 3, 4, 4, 5, 6, 7, 8, 12, 15, 16, -1, -2, -3, -7)
-SPANS = ((0, 1), (0, 2), (0, 3), (0, 6), (1, 5), (0, 13), (3, 3), (-3, 4), (-9, -1), (-20, 20))
 EFFORT = 3_000_000
 # With no more combinations of values than that, all of them are tried.
 MAX_VALUES = 200_000
@@ -84,24 +82,11 @@ def judge(rule: Rule | Applied, equation: Equation) -> Finding:
 
 def instance(law: Law, dtype: DType, source: random.Random) -> Equation | None:
     """The equation at random constants and ranges; None for one that `dtype` cannot hold."""
-    read = {_name(leaf) for leaf, _ in law.general(_dtype_of_law(law, dtype)).reads}
-    leaves = {}
-    for name in law.names:
-        if name in law.constants and name not in read:
-            leaves[name] = _constant(law, name, dtype, source)
-        elif name in law.flags or dtype.is_bool or name in read:
-            leaves[name] = law.leaf(name, dtype)
-        else:
-            leaves[name] = _variable(name, dtype, source)
     try:
-        found = law.equation(leaves)
-        sums: dict[UOp, UOp] = {}
-        is_exact = True
-        for leaf, total in found.reads:
-            is_exact &= _is_exact(substitute(total, sums))
-            sums[leaf] = _fold_constants(substitute(total, sums))
+        found = instances.instance(law, dtype, source)
         parts = (found.left, found.right, *found.given)
-        left, right, *given = (_fold_constants(substitute(part, sums)) for part in parts)
+        left, right, *given = (_fold_constants(part) for part in parts)
+        is_exact = all(_is_exact(total) for _, total in found.reads)
     except UserError:
         return None
     if not is_exact:
@@ -125,34 +110,8 @@ def _is_exact(total: UOp) -> bool:
     return all(dtype.minimum <= low <= high <= dtype.maximum for dtype, low, high in spans)
 
 
-def _dtype_of_law(law: Law, dtype: DType) -> DType:
-    return dtypes.index if law.proof is Proof.INTEGERS else dtype
-
-
-def _name(leaf: UOp) -> str:
-    return leaf.arg.name if isinstance(leaf.arg, VarArg) else ""
-
-
 def _fold_constants(node: UOp) -> UOp:
     return rewrite(node, FOLD)
-
-
-def _constant(law: Law, name: str, dtype: DType, source: random.Random) -> UOp:
-    choices = dict(law.choices).get(name, CONSTANTS)
-    return build.const(
-        dtype, bool(source.getrandbits(1)) if dtype.is_bool else source.choice(choices)
-    )
-
-
-def _variable(name: str, dtype: DType, source: random.Random) -> UOp:
-    low, high = source.choice(SPANS)
-    if dtype.is_unsigned and low < 0:
-        low, high = 0, high - low
-    if low == 0 and dtype is dtypes.index and source.random() < 0.2:
-        return build.counter(high + 1, len(name) + ord(name[0]), AxisKind.LOOP)
-    if source.random() < 0.1 and dtype is not dtypes.index:
-        low, high = int(dtype.minimum), int(dtype.maximum)
-    return build.variable(name, low, high, dtype)
 
 
 def same_value(left: UOp, right: UOp, given: tuple[UOp, ...] = ()) -> tuple[Answer, str]:

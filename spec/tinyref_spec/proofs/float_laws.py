@@ -59,9 +59,9 @@ def raw(op: Ops, *src: UOp) -> UOp:
     return UOp(op, src[0].dtype, src)
 
 
-def number(value: float) -> UOp:
-    """A float16 constant."""
-    return build.const(HALF, value)
+def number(value: float, dtype: DType = HALF) -> UOp:
+    """A float constant."""
+    return build.const(dtype, value)
 
 
 def negative(x: UOp) -> UOp:
@@ -71,8 +71,8 @@ def negative(x: UOp) -> UOp:
 
 def _binary(op: Ops, value: float, reverse: bool = False) -> Left:
     if reverse:
-        return lambda x: raw(op, number(value), x)
-    return lambda x: raw(op, x, number(value))
+        return lambda x: raw(op, number(value, x.dtype), x)
+    return lambda x: raw(op, x, number(value, x.dtype))
 
 
 FLOAT_LAWS = (
@@ -93,7 +93,7 @@ FLOAT_LAWS = (
     FloatLaw("lt-same", 1, lambda x: UOp(Ops.CMPLT, dtypes.bool, (x, x))),
     FloatLaw("ne-order", 2, lambda x, c: UOp(Ops.CMPNE, dtypes.bool, (c, x)), constant=True),
     FloatLaw("max-same", 1, lambda x: raw(Ops.MAX, x, x)),
-    FloatLaw("cast-same", 1, lambda x: UOp(Ops.CAST, HALF, (x,))),
+    FloatLaw("cast-same", 1, lambda x: UOp(Ops.CAST, x.dtype, (x,))),
 )
 
 

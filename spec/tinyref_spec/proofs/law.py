@@ -7,6 +7,7 @@ a rule: what is proved holds for every constant.
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -83,10 +84,18 @@ class Law:
     def label(self) -> str:
         return f"{self.rule}.{self.number}"
 
-    @property
+    @functools.cached_property
     def names(self) -> tuple[str, ...]:
         """The leaves, in the order of the function's parameters."""
         return tuple(inspect.signature(self.function).parameters)
+
+    @functools.cached_property
+    def sums(self) -> frozenset[str]:
+        """The leaves that stand for sums."""
+        dtype = dtypes.index if self.proof is Proof.INTEGERS else self.over[0]
+        leaves = {name: self.leaf(name, dtype) for name in self.names}
+        read = {leaf for leaf, _ in self.equation(leaves).reads}
+        return frozenset(name for name, leaf in leaves.items() if leaf in read)
 
     @property
     def sentence(self) -> str:
