@@ -8,7 +8,7 @@ from run_rows import failed
 
 from tinyref.dtype import dtypes
 from tinyref.lazy import all_reduce, graph, multi
-from tinyref.lazy.shards import joined, layout_of
+from tinyref.lazy.shards import join_parts, layout_of
 from tinyref.schedule import scheduler
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
@@ -35,7 +35,7 @@ def only_parts(op: Ops) -> multi.Rule:
 
     def rule(node: UOp, arg: Payload) -> UOp:
         made = [multi._plain(op, arg, None, (part,)) for part in node.src]
-        return joined(layout_of(node), made)
+        return join_parts(layout_of(node), made)
 
     return rule
 

@@ -294,7 +294,7 @@ def test_a_failure_counts_for_no_longer_limit() -> None:
 
     for limit, times in ((2, 1), (2, 1), (1, 1), (3, 2)):
         with Context(BEAM_SECONDS=limit):
-            assert search_module._Memory("CPU", copy_kernel()).remembered(fails)(()) is None
+            assert search_module._Memory("CPU", copy_kernel()).remember(fails)(()) is None
         assert len(asked) == times
 
 

@@ -12,7 +12,7 @@ from tinyref.engine import realize
 from tinyref.lazy import graph
 from tinyref.lazy.buffers import buffer_of
 from tinyref.lazy.multi import build
-from tinyref.lazy.shards import gathered, joined, layout_of, placed
+from tinyref.lazy.shards import gather_to, join_parts, layout_of, place_in_layout
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ShardArg
 
@@ -65,7 +65,7 @@ def check(seed, steps, count=4):
         generator.grow()
     devices = DEVICES[:count]
     leaves = {
-        node: placed(node, random_layout(random, array.shape, devices))
+        node: place_in_layout(node, random_layout(random, array.shape, devices))
         for node, array in generator.leaves
     }
     node, array = generator.values[-1]
@@ -83,7 +83,7 @@ def check(seed, steps, count=4):
         np.testing.assert_array_equal(np.concatenate(parts, layout.axis), array)
     for part, device in zip(result.src, devices, strict=True):
         assert graph.device_of(part) in (device, None)
-    together = gathered(found, "CPU:1")
+    together = gather_to(found, "CPU:1")
     np.testing.assert_array_equal(get(realize([(together, "CPU:1")])[together]), array)
 
 
@@ -109,9 +109,9 @@ def test_many_random_graphs(first):
 def test_a_part_that_is_lost_is_noticed():
     """The comparison can fail: a MULTI with two parts exchanged is not the array."""
     array = np.arange(8, dtype=np.int32)
-    node = placed(put(array), ShardArg(DEVICES, 0, (2, 2, 2, 2)))
+    node = place_in_layout(put(array), ShardArg(DEVICES, 0, (2, 2, 2, 2)))
     moved = [graph.copy(part, name) for part, name in zip(node.src[::-1], DEVICES, strict=True)]
-    wrong = joined(layout_of(node), moved)
+    wrong = join_parts(layout_of(node), moved)
     result = realize([(wrong, DEVICES)])[wrong]
     parts = np.concatenate([get(part) for part in result.src])
     assert not np.array_equal(parts, array)

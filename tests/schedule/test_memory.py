@@ -141,7 +141,7 @@ def test_many_buffers_are_planned_close_to_what_is_in_use():
     clashes = [
         (i, j)
         for i, j in itertools.combinations(range(len(lifetimes)), 2)
-        if lifetimes[i].meets(lifetimes[j])
+        if lifetimes[i].overlaps(lifetimes[j])
         and arena.offsets[i] < arena.offsets[j] + lifetimes[j].nbytes
         and arena.offsets[j] < arena.offsets[i] + lifetimes[i].nbytes
     ]

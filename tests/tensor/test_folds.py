@@ -9,7 +9,7 @@ from kernel_runs import count_kernels
 from tinyref import Tensor
 from tinyref.algebra import semantics
 from tinyref.dtype import dtypes
-from tinyref.lazy.folding import absorbed
+from tinyref.lazy.folding import absorbing_value
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
@@ -97,7 +97,7 @@ def test_absorbing_constants_are_those_of_the_meaning():
             for pair in ((unknown, known), (known, unknown)):
                 if op is Ops.MOD and pair[1] is unknown:
                     continue
-                folded = absorbed(op, pair)
+                folded = absorbing_value(op, pair)
                 if folded is None:
                     continue
                 found += 1

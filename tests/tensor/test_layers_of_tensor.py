@@ -7,7 +7,7 @@ import tinyref.tensor
 from tinyref import Tensor
 
 # Basic indexing is carried on by indexing with tensors, which calls it.
-CARRIED_ON = {"__getitem__", "_aimed_at"}
+CARRIED_ON = {"__getitem__", "_assignment_target"}
 
 
 def _redefined(top: type) -> Iterator[str]:

@@ -38,8 +38,8 @@ def test_views_and_assignments_show_their_memory():
     del turned, part
     x.assign(x + 1)
     assert [value.tensor for value in registry.showing(number)] == [x]
-    assert registry.differs({number: 2})
-    assert not registry.differs({number: 1})
+    assert registry.counts_differ({number: 2})
+    assert not registry.counts_differ({number: 1})
 
 
 @pytest.mark.long

@@ -183,8 +183,8 @@ def test_no_floor_of_tensor_hides_a_method_of_another() -> None:
     twice = []
     for layer in Tensor.__mro__[:-1]:
         for name in vars(layer):
-            # `_aimed_at` of AdvancedIndexing goes on to that of Indexing.
-            if name.startswith("__") or name == "_aimed_at":
+            # `_assignment_target` of AdvancedIndexing goes on to that of Indexing.
+            if name.startswith("__") or name == "_assignment_target":
                 continue
             if name in seen:
                 twice.append(f"{name}: {seen[name]} and {layer.__name__}")

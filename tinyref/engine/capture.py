@@ -234,11 +234,11 @@ class Replay:
             if known.is_temporary and number in written
         }
         self.unplanned_bytes = sum(known.nbytes for known in self.temporaries.values())
-        for number, buffer in self._planned(recorder).items():
+        for number, buffer in self._plan_memory(recorder).items():
             self.memory[number] = buffer
         self.constraints = tuple(recorder.constraints)
         self._bound: list[BoundKernel | _Copy] = [self._bind(step) for step in self.steps]
-        self._uses = _uses(self.steps, exchanged)
+        self._find_uses = _find_uses(self.steps, exchanged)
         self._work = _Work([step for step in self.steps if isinstance(step, KernelStep)])
         self._launches = self._to_launch()
 
@@ -254,7 +254,7 @@ class Replay:
         elif not bound.is_empty:
             bound.launch()
 
-    def _planned(self, recorder: Recorder) -> dict[int, Buffer]:
+    def _plan_memory(self, recorder: Recorder) -> dict[int, Buffer]:
         """The places of the intermediate results: one arena for each device."""
         if not config.integer("MEMORY_PLAN"):
             return {}
@@ -298,7 +298,7 @@ class Replay:
         for number, buffer in exchanged.items():
             if self.memory.get(number) is not buffer:
                 self.memory[number] = buffer
-                for place, slot in self._uses[number]:
+                for place, slot in self._find_uses[number]:
                     self._bound[place].rebind(slot, buffer)
         if any(self.bindings.get(name) != value for name, value in bindings.items()):
             self._vary(bindings)
@@ -342,14 +342,14 @@ def _partition(steps: Sequence[Step], varying: set[int]) -> tuple[list[Step], li
     """The steps that depend on BUFFERs in `varying` or write them, and all others."""
     varying = set(varying)
     while True:
-        again = [step for step in steps if _varies(step, varying)]
+        again = [step for step in steps if _step_varies(step, varying)]
         written = {number for step in again for number in step.written}
         if written <= varying:
-            return again, [step for step in steps if not _varies(step, varying)]
+            return again, [step for step in steps if not _step_varies(step, varying)]
         varying |= written
 
 
-def _varies(step: Step, varying: set[int]) -> bool:
+def _step_varies(step: Step, varying: set[int]) -> bool:
     is_bound = isinstance(step, KernelStep) and bool(step.bindings)
     return is_bound or not varying.isdisjoint(step.buffers)
 
@@ -358,7 +358,7 @@ def _memory_of(recorder: Recorder) -> dict[int, Buffer]:
     return {number: known.buffer() for number, known in recorder.known.items()}
 
 
-def _uses(steps: Sequence[Step], numbers: Sequence[int]) -> dict[int, list[tuple[int, int]]]:
+def _find_uses(steps: Sequence[Step], numbers: Sequence[int]) -> dict[int, list[tuple[int, int]]]:
     """For each number the places where it occurs: the step, and the slot within."""
     found: dict[int, list[tuple[int, int]]] = {number: [] for number in numbers}
     for place, step in enumerate(steps):

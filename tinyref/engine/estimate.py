@@ -36,11 +36,11 @@ def estimate(ast: UOp) -> Estimate:
     """
     found = _known.get(ast)
     if found is None:
-        found = _known[ast] = _estimated(ast)
+        found = _known[ast] = _estimate_ast(ast)
     return found
 
 
-def _estimated(ast: UOp) -> Estimate:
+def _estimate_ast(ast: UOp) -> Estimate:
     operations = lift(0)
     nbytes = lift(0)
     for node in fold_ranges(ast).toposort():
@@ -49,20 +49,20 @@ def _estimated(ast: UOp) -> Estimate:
         elif isinstance(node.arg, ReduceArg):
             operations = operations + lift(product(kernel_shape(node.src[0])))
         elif node.op is Ops.LOAD and positions_of(node.src[0]):
-            nbytes = nbytes + lift(_chosen(node))
+            nbytes = nbytes + lift(_bytes_at_chosen_places(node))
         elif node.op in (Ops.LOAD, Ops.STORE):
-            nbytes = nbytes + _touched(node)
+            nbytes = nbytes + _touched_bytes(node)
     return Estimate(lower(operations), lower(nbytes))
 
 
-def _chosen(load: UOp) -> sint:
+def _bytes_at_chosen_places(load: UOp) -> sint:
     """The bytes of a LOAD at places that values give: no more than its view can reach."""
-    reached = _touched(load)
+    reached = _touched_bytes(load)
     places = lower(lift(product(kernel_shape(load))) * load.dtype.itemsize)
     return min(places, reached) if isinstance(places, int) else places
 
 
-def _touched(node: UOp) -> int:
+def _touched_bytes(node: UOp) -> int:
     view = node.src[0]
     if not isinstance(view.arg, ViewArg):
         return 0

@@ -76,7 +76,7 @@ def run(planned: Schedule, completed: dict[UOp, UOp] | None = None) -> None:
     Compiles all kernels before it runs the first. Raises as `realize` does; the items are gone
     afterwards.
     """
-    items = deque((item, _compiled(item)) for item in planned.items)
+    items = deque((item, _compile_item(item)) for item in planned.items)
     if config.integer("MEMORY_PLAN"):
         _share_memory(planned)
     planned.items.clear()
@@ -110,7 +110,7 @@ def _share_memory(planned: Schedule) -> None:
                 set_buffer(node, whole.view(offset, node.arg.size, node.dtype))
 
 
-def _compiled(item: Item) -> Kernel | None:
+def _compile_item(item: Item) -> Kernel | None:
     if isinstance(item, CopyItem):
         return None
     try:

@@ -84,7 +84,7 @@ def best_opts(device: str, ast: UOp) -> tuple[Opt, ...]:
     if found is None:
         chosen = plan_for(ast, capabilities)
         try:
-            found = _searched(device, ast, (plain, chosen), memory)
+            found = _search_plans(device, ast, (plain, chosen), memory)
         except DeviceError as error:
             warnings.warn(f"the heuristics choose, not a search: {error}", stacklevel=2)
             found = None
@@ -95,7 +95,7 @@ def best_opts(device: str, ast: UOp) -> tuple[Opt, ...]:
     return _results.put(memory.place, found)
 
 
-def _searched(
+def _search_plans(
     device: str, ast: UOp, starts: tuple[Plan, Plan], memory: _Memory
 ) -> tuple[Opt, ...] | None:
     """Searches from the plain plan and that of the heuristics; None where nothing runs in time."""
@@ -103,7 +103,7 @@ def _searched(
     begin = time.monotonic()
     with closing(Worker(device, ast, memory.limit)) as worker:
         measure = _Counted(worker.seconds)
-        found = search(starts, memory.width, memory.remembered(measure))
+        found = search(starts, memory.width, memory.remember(measure))
         best = chosen if found is None else _duel(chosen, found.plan, worker.seconds)
     if config.integer("DEBUG") >= 1:
         sys.stderr.write(
@@ -145,12 +145,12 @@ def search(starts: Iterable[Plan], width: int, measure: Measure) -> Timed | None
     if width < 1:
         raise UserError(f"search: a beam of {width} plans: accepted are at least 1")
     seen: set[object] = set()
-    beam = _measured(starts, measure, seen)[:width]
+    beam = _measure_plans(starts, measure, seen)[:width]
     for _ in range(MAX_ROUNDS):
         if not beam:
             return None
         reached = (plan for timed in beam for plan in actions(timed.plan))
-        found = sorted((*beam, *_measured(reached, measure, seen)), key=_by_time)
+        found = sorted((*beam, *_measure_plans(reached, measure, seen)), key=_by_time)
         gain = beam[0].seconds - found[0].seconds
         is_over = gain < LEAST_GAIN * beam[0].seconds
         beam = found[:width]
@@ -164,7 +164,7 @@ def _by_time(timed: Timed) -> tuple[float, int]:
     return timed.seconds, len(timed.plan.opts)
 
 
-def _measured(plans: Iterable[Plan], measure: Measure, seen: set[object]) -> list[Timed]:
+def _measure_plans(plans: Iterable[Plan], measure: Measure, seen: set[object]) -> list[Timed]:
     """Those of `plans` that are new and run, fastest first."""
     found = []
     for plan in plans:
@@ -241,7 +241,7 @@ class _Memory:
         """Keeps what a search has found."""
         self._write(self._key("result", self.width), {"opts": opts_text(opts)})
 
-    def remembered(self, measure: Measure) -> Measure:
+    def remember(self, measure: Measure) -> Measure:
         """`measure`, asked only for what no search has measured before."""
 
         def seconds(opts: tuple[Opt, ...]) -> float | None:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from tinyref import config
 from tinyref.lazy import graph
 from tinyref.lazy.shape import product, shape_of
-from tinyref.lazy.shards import concatenated, even_sizes, part_of
+from tinyref.lazy.shards import concatenate_parts, even_sizes, part_of
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 
@@ -61,7 +61,7 @@ def _ring(op: Ops, parts: Sequence[UOp], devices: Sequence[str]) -> list[UOp]:
         begin += length
         for place, chunk in enumerate(_once_around(op, shares, devices, number)):
             chunks[place].append(chunk)
-    return [graph.reshape(concatenated(pieces, 0), shape) for pieces in chunks]
+    return [graph.reshape(concatenate_parts(pieces, 0), shape) for pieces in chunks]
 
 
 def _once_around(op: Ops, shares: Sequence[UOp], devices: Sequence[str], start: int) -> list[UOp]:

@@ -59,7 +59,7 @@ def fold_alu(op: Ops, dtype: DType, sources: Sequence[UOp]) -> ConstType | None:
     return semantics.fold(op, dtype, known, [source.dtype for source in sources])
 
 
-def absorbed(op: Ops, src: Sequence[UOp]) -> ConstType | None:
+def absorbing_value(op: Ops, src: Sequence[UOp]) -> ConstType | None:
     """The one value of `op` where an operand decides it, whatever the other one is; else None.
 
     Each case is exact for NaN and infinities: 0 times a float is not among them.

@@ -18,7 +18,7 @@ from tinyref.dtype import ConstType, DType, as_const, dtypes
 from tinyref.errors import UserError, UserTypeError
 from tinyref.lazy.buffers import new_buffer_node
 from tinyref.lazy.folding import (
-    absorbed,
+    absorbing_value,
     fold_alu,
     fold_reduce,
     full,
@@ -159,7 +159,7 @@ def alu(op: Ops, *sources: UOp) -> UOp:
     if is_empty(shape):
         return full(shape, 0, node.dtype)
     value = fold_alu(op, node.dtype, src)
-    value = absorbed(op, src) if value is None else value
+    value = absorbing_value(op, src) if value is None else value
     if value is not None:
         return full(shape, value, node.dtype)
     unchanged = same_as_operand(op, src)
@@ -244,7 +244,7 @@ def _cast(op: Ops, x: UOp, dtype: DType) -> UOp:
 # --- movement -----------------------------------------------------------------------------------
 
 
-def _folded(node: UOp) -> UOp:
+def _fold_movement(node: UOp) -> UOp:
     """A movement of a constant, or one that leaves no elements, is a constant itself.
 
     Not where it is only possible for some values of its variables, which are to be looked at again.
@@ -283,7 +283,7 @@ def reshape(x: UOp, shape: Sequence[sint]) -> UOp:
         )
     if x.op is Ops.RESHAPE and is_certain(x):
         return reshape(x.src[0], sizes)
-    return _folded(UOp(Ops.RESHAPE, x.dtype, (x,), ShapeArg(sizes)))
+    return _fold_movement(UOp(Ops.RESHAPE, x.dtype, (x,), ShapeArg(sizes)))
 
 
 def permute(x: UOp, order: Sequence[int]) -> UOp:
@@ -324,7 +324,7 @@ def expand(x: UOp, shape: Sequence[sint]) -> UOp:
         return x
     if x.op is Ops.EXPAND and is_certain(x):
         x = x.src[0]
-    return _folded(UOp(Ops.EXPAND, x.dtype, (x,), ShapeArg(sizes)))
+    return _fold_movement(UOp(Ops.EXPAND, x.dtype, (x,), ShapeArg(sizes)))
 
 
 def pad(x: UOp, bounds: Bounds) -> UOp:
@@ -383,7 +383,7 @@ def shrink(x: UOp, bounds: Bounds) -> UOp:
         part, kept, rest = stored
         return shrink(reshape(part, kept), rest)
     if x.op is Ops.PAD and isinstance(x.arg, BoundsArg) and is_certain(x):
-        unpadded = _unpadded(x.src[0], x.arg.bounds, pairs)
+        unpadded = _without_padding(x.src[0], x.arg.bounds, pairs)
         if unpadded is not None:
             return unpadded
     if x.op is Ops.SHRINK and isinstance(x.arg, BoundsArg) and is_certain(x):
@@ -395,7 +395,7 @@ def shrink(x: UOp, bounds: Bounds) -> UOp:
     return UOp(Ops.SHRINK, x.dtype, (x,), BoundsArg(pairs))
 
 
-def _unpadded(x: UOp, padding: Bounds, bounds: Bounds) -> UOp | None:
+def _without_padding(x: UOp, padding: Bounds, bounds: Bounds) -> UOp | None:
     """What `bounds` keep of padded `x`, where that is padding alone or has none; else None."""
     inside = []
     for size, (before, _), (begin, end) in zip(shape_of(x), padding, bounds, strict=True):

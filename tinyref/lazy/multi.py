@@ -21,13 +21,13 @@ from tinyref.lazy.shape import device_of, is_empty, product, shape_of
 from tinyref.lazy.shards import (
     check_devices,
     common_layout,
-    gathered,
-    joined,
+    gather_to,
+    join_parts,
     layout_of,
     parts_in,
-    placed,
-    replicated,
-    resized,
+    place_in_layout,
+    replicate,
+    shape_with_size,
     spans,
 )
 from tinyref.uops.node import UOp, sint
@@ -50,7 +50,7 @@ def build(op: Ops, arg: Payload, dtype: DType | None, sources: Sequence[UOp]) ->
     Raises `UserError` for sources on different devices.
     """
     if isinstance(arg, ShardArg):
-        return placed(sources[0], arg)
+        return place_in_layout(sources[0], arg)
     if not any(source.op is Ops.MULTI for source in sources):
         return _plain(op, arg, dtype, sources)
     if op in ALU:
@@ -76,7 +76,7 @@ def assign(target: UOp, value: UOp) -> UOp:
         parts = tuple(map(graph.contiguous, parts))
     pairs = zip(target.src, parts, strict=True)
     written = [part if is_empty(shape_of(part)) else graph.assign(part, new) for part, new in pairs]
-    return joined(layout, written)
+    return join_parts(layout, written)
 
 
 def bound(part: UOp, device: str) -> UOp:
@@ -104,7 +104,7 @@ def _elements(op: Ops, dtype: DType | None, sources: Sequence[UOp]) -> UOp:
     """
     layout = common_layout(op.name, sources)
     parts = [parts_in(source, layout) for source in sources]
-    return joined(layout, [_plain(op, None, dtype, each) for each in zip(*parts, strict=True)])
+    return join_parts(layout, [_plain(op, None, dtype, each) for each in zip(*parts, strict=True)])
 
 
 # --- one rule per op ----------------------------------------------------------------------------
@@ -125,12 +125,12 @@ def rule(op: Ops) -> Callable[[Rule], Rule]:
 
 def _each(node: UOp, op: Ops, arg: Payload) -> UOp:
     """The same operation on every part."""
-    return joined(layout_of(node), [_plain(op, arg, None, (part,)) for part in node.src])
+    return join_parts(layout_of(node), [_plain(op, arg, None, (part,)) for part in node.src])
 
 
 def _on_wholes(node: UOp, op: Ops, arg: Payload) -> UOp:
     """The operation on each device, which gets the whole first."""
-    return _each(replicated(node, layout_of(node).devices), op, arg)
+    return _each(replicate(node, layout_of(node).devices), op, arg)
 
 
 @rule(Ops.COPY)
@@ -138,8 +138,8 @@ def copy(node: UOp, arg: Payload) -> UOp:
     """The parts come together on one device."""
     assert isinstance(arg, CopyArg), "COPY carries its device"
     if Device.runs_kernels(arg.device):
-        return gathered(node, arg.device)
-    return graph.copy(gathered(node, layout_of(node).devices[0]), arg.device)
+        return gather_to(node, arg.device)
+    return graph.copy(gather_to(node, layout_of(node).devices[0]), arg.device)
 
 
 @rule(Ops.DETACH)
@@ -153,7 +153,7 @@ def contiguous(node: UOp, arg: Payload) -> UOp:
     """Each part, on its device."""
     layout = layout_of(node)
     parts = zip(node.src, layout.devices, strict=True)
-    return joined(layout, [graph.contiguous(bound(part, device)) for part, device in parts])
+    return join_parts(layout, [graph.contiguous(bound(part, device)) for part, device in parts])
 
 
 @rule(Ops.RESHAPE)
@@ -168,8 +168,8 @@ def reshape(node: UOp, arg: Payload) -> UOp:
         return _on_wholes(node, Ops.RESHAPE, arg)
     parts = zip(node.src, found.sizes, strict=True)
     axis = found.axis or 0
-    shapes = [(part, resized(arg.shape, axis, size)) for part, size in parts]
-    return joined(found, [graph.reshape(part, shape) for part, shape in shapes])
+    shapes = [(part, shape_with_size(arg.shape, axis, size)) for part, size in parts]
+    return join_parts(found, [graph.reshape(part, shape) for part, shape in shapes])
 
 
 def _axis_cut_alike(
@@ -199,7 +199,7 @@ def permute(node: UOp, arg: Payload) -> UOp:
     layout = layout_of(node)
     axis = None if layout.axis is None else arg.order.index(layout.axis)
     moved = ShardArg(layout.devices, axis, layout.sizes)
-    return joined(moved, [graph.permute(part, arg.order) for part in node.src])
+    return join_parts(moved, [graph.permute(part, arg.order) for part in node.src])
 
 
 @rule(Ops.EXPAND)
@@ -211,9 +211,9 @@ def expand(node: UOp, arg: Payload) -> UOp:
         return _each(node, Ops.EXPAND, arg)
     if shape_of(node)[layout.axis] != arg.shape[layout.axis]:
         return _on_wholes(node, Ops.EXPAND, arg)
-    shapes = [resized(arg.shape, layout.axis, size) for size in layout.sizes]
+    shapes = [shape_with_size(arg.shape, layout.axis, size) for size in layout.sizes]
     pairs = zip(node.src, shapes, strict=True)
-    return joined(layout, [graph.expand(part, shape) for part, shape in pairs])
+    return join_parts(layout, [graph.expand(part, shape) for part, shape in pairs])
 
 
 @rule(Ops.PAD)
@@ -235,7 +235,7 @@ def pad(node: UOp, arg: Payload) -> UOp:
         graph.pad(part, (*arg.bounds[: layout.axis], both, *arg.bounds[layout.axis + 1 :]))
         for part, both in zip(node.src, amounts, strict=True)
     ]
-    return joined(ShardArg(layout.devices, layout.axis, tuple(sizes)), grown)
+    return join_parts(ShardArg(layout.devices, layout.axis, tuple(sizes)), grown)
 
 
 @rule(Ops.SHRINK)
@@ -255,7 +255,7 @@ def shrink(node: UOp, arg: Payload) -> UOp:
         bounds = (*arg.bounds[: layout.axis], (first, last), *arg.bounds[layout.axis + 1 :])
         kept.append((graph.shrink(part, bounds), last - first))
     sizes = tuple(size for _, size in kept)
-    return joined(ShardArg(layout.devices, layout.axis, sizes), [part for part, _ in kept])
+    return join_parts(ShardArg(layout.devices, layout.axis, sizes), [part for part, _ in kept])
 
 
 @rule(Ops.FLIP)
@@ -265,12 +265,12 @@ def flip(node: UOp, arg: Payload) -> UOp:
     layout = layout_of(node)
     flipped = [graph.flip(part, arg.axes) for part in node.src]
     if layout.axis not in arg.axes:
-        return joined(layout, flipped)
+        return join_parts(layout, flipped)
     moved = [
         graph.copy(part, device)
         for part, device in zip(reversed(flipped), layout.devices, strict=True)
     ]
-    return joined(ShardArg(layout.devices, layout.axis, layout.sizes[::-1]), moved)
+    return join_parts(ShardArg(layout.devices, layout.axis, layout.sizes[::-1]), moved)
 
 
 @rule(Ops.REDUCE)
@@ -284,17 +284,17 @@ def reduce(node: UOp, arg: Payload) -> UOp:
     if not filled:
         return _on_wholes(node, Ops.REDUCE, arg)
     results = [graph.reduce(arg.op, node.src[place], arg.axes) for place in filled]
-    found = _combined(arg.op, results, [layout.devices[place] for place in filled])
+    found = _combine_parts(arg.op, results, [layout.devices[place] for place in filled])
     # A device that had no elements gets the result of another.
     here = dict(zip(filled, found, strict=True))
     everywhere = [
         here[place] if place in here else graph.copy(found[0], device)
         for place, device in enumerate(layout.devices)
     ]
-    return joined(ShardArg(layout.devices), everywhere)
+    return join_parts(ShardArg(layout.devices), everywhere)
 
 
-def _combined(op: Ops, parts: list[UOp], devices: list[str]) -> list[UOp]:
+def _combine_parts(op: Ops, parts: list[UOp], devices: list[str]) -> list[UOp]:
     if all(uniform_value(part) is not None for part in parts):
         whole = parts[0]
         for part in parts[1:]:

@@ -65,12 +65,12 @@ def even_sizes(size: int, count: int) -> tuple[int, ...]:
     return tuple(whole + (number < rest) for number in range(count))
 
 
-def joined(layout: ShardArg, parts: Sequence[UOp]) -> UOp:
+def join_parts(layout: ShardArg, parts: Sequence[UOp]) -> UOp:
     """The MULTI of `parts`, one per device of `layout`."""
     return UOp(Ops.MULTI, parts[0].dtype, tuple(parts), layout)
 
 
-def resized(shape: Sequence[sint], axis: int, size: sint) -> tuple[sint, ...]:
+def shape_with_size(shape: Sequence[sint], axis: int, size: sint) -> tuple[sint, ...]:
     """`shape` with another size of one axis."""
     return (*shape[:axis], size, *shape[axis + 1 :])
 
@@ -84,7 +84,7 @@ def part_of(node: UOp, axis: int, begin: int, end: int) -> UOp:
     if (begin, end) == (0, shape[axis]):
         return node
     if node.op is Ops.EXPAND and shape_of(node.src[0])[axis] == 1:
-        return graph.expand(node.src[0], resized(shape, axis, end - begin))
+        return graph.expand(node.src[0], shape_with_size(shape, axis, end - begin))
     if node.op is Ops.PERMUTE and isinstance(node.arg, PermuteArg):
         order = node.arg.order
         return graph.permute(part_of(node.src[0], order[axis], begin, end), order)
@@ -93,14 +93,14 @@ def part_of(node: UOp, axis: int, begin: int, end: int) -> UOp:
     return graph.shrink(node, bounds)
 
 
-def concatenated(parts: Sequence[UOp], axis: int) -> UOp:
+def concatenate_parts(parts: Sequence[UOp], axis: int) -> UOp:
     """`parts`, all on one device, end to end along `axis`: the very bits, of any dtype."""
     filled = [part for part in parts if shape_of(part)[axis] != 0]
     if len(filled) <= 1:
         return (filled or parts)[0]
     sizes = [_length(part, axis) for part in filled]
     total = sum(sizes)
-    shape = resized(shape_of(filled[0]), axis, total)
+    shape = shape_with_size(shape_of(filled[0]), axis, total)
     values = [uniform_value(part) for part in filled]
     if values[0] is not None and None not in values:
         first, *others = [ConstArg(value) for value in values if value is not None]
@@ -113,7 +113,7 @@ def concatenated(parts: Sequence[UOp], axis: int) -> UOp:
     ]
     result = placed[-1]
     for part, end in zip(reversed(placed[:-1]), reversed(ends[:-1]), strict=True):
-        true = full(resized((1,) * len(shape), axis, end), True, dtypes.bool)
+        true = full(shape_with_size((1,) * len(shape), axis, end), True, dtypes.bool)
         mask = graph.pad(true, _along(len(shape), axis, 0, total - end))
         result = graph.where(graph.expand(mask, shape), part, result)
     return result
@@ -131,29 +131,29 @@ def _along(rank: int, axis: int, before: int, after: int) -> list[tuple[sint, si
     return bounds
 
 
-def replicated(node: UOp, devices: tuple[str, ...]) -> UOp:
+def replicate(node: UOp, devices: tuple[str, ...]) -> UOp:
     """The whole of `node` on each device."""
-    return placed(node, ShardArg(devices))
+    return place_in_layout(node, ShardArg(devices))
 
 
-def placed(node: UOp, layout: ShardArg) -> UOp:
+def place_in_layout(node: UOp, layout: ShardArg) -> UOp:
     """`node`, wherever it lies, in `layout`; only what a device does not have is copied to it."""
     if node.op is Ops.MULTI and node.arg == layout:
         return node
     if layout.axis is None:
-        return joined(layout, [gathered(node, device) for device in layout.devices])
+        return join_parts(layout, [gather_to(node, device) for device in layout.devices])
     cuts = zip(layout.devices, spans(layout), strict=True)
-    return joined(layout, [_piece(node, device, layout.axis, *span) for device, span in cuts])
+    return join_parts(layout, [_piece(node, device, layout.axis, *span) for device, span in cuts])
 
 
-def gathered(node: UOp, device: str) -> UOp:
+def gather_to(node: UOp, device: str) -> UOp:
     """The whole of `node` on one device."""
     if node.op is not Ops.MULTI:
         return graph.copy(node, device)
     layout = layout_of(node)
     if layout.axis is None:
         return graph.copy(_nearest(node, device), device)
-    return concatenated([graph.copy(part, device) for part in node.src], layout.axis)
+    return concatenate_parts([graph.copy(part, device) for part in node.src], layout.axis)
 
 
 def _piece(node: UOp, device: str, axis: int, begin: int, end: int) -> UOp:
@@ -165,13 +165,13 @@ def _piece(node: UOp, device: str, axis: int, begin: int, end: int) -> UOp:
         return graph.copy(part_of(_nearest(node, device), axis, begin, end), device)
     if layout.axis != axis:
         pieces = [part_of(part, axis, begin, end) for part in node.src]
-        return concatenated([graph.copy(piece, device) for piece in pieces], layout.axis)
+        return concatenate_parts([graph.copy(piece, device) for piece in pieces], layout.axis)
     pieces = []
     for part, (low, high) in zip(node.src, spans(layout), strict=True):
         first = min(max(begin - low, 0), high - low)
         last = max(min(end - low, high - low), first)
         pieces.append(graph.copy(part_of(part, axis, first, last), device))
-    return concatenated(pieces, axis)
+    return concatenate_parts(pieces, axis)
 
 
 def _nearest(node: UOp, device: str) -> UOp:
@@ -221,7 +221,7 @@ def parts_in(node: UOp, layout: ShardArg) -> tuple[UOp, ...]:
         return node.src
     if not shape_of(node):
         layout = ShardArg(layout.devices)
-    return placed(node, layout).src
+    return place_in_layout(node, layout).src
 
 
 def first_device(place: Place) -> str:
@@ -233,14 +233,14 @@ def new_buffer(place: Place, shape: Sequence[sint], dtype: DType) -> UOp:
     """Fresh, unwritten memory of `shape`, on each device where there are several."""
     if isinstance(place, str):
         return graph.new_buffer(place, shape, dtype)
-    return joined(ShardArg(place), [graph.new_buffer(device, shape, dtype) for device in place])
+    return join_parts(ShardArg(place), [graph.new_buffer(device, shape, dtype) for device in place])
 
 
 def on_place(node: UOp, place: Place) -> UOp:
     """`node` in the form that tensors on `place` have: a MULTI where that is several devices."""
     if isinstance(place, str) or node.op is Ops.MULTI:
         return node
-    return replicated(node, place)
+    return replicate(node, place)
 
 
 def describe_layout(node: UOp, place: Place) -> str:

@@ -127,7 +127,7 @@ class _Region:
                 return
             self.members.append(node)
             is_stored = node in self.fusion.stored
-            if alone and (is_stored or not self._widens(node)):
+            if alone and (is_stored or not self._takes_more_memory(node)):
                 self.best = node
             if is_stored:
                 return
@@ -143,7 +143,7 @@ class _Region:
         # Other movement computes nothing twice only where it is the one way on.
         return alone and node.op in _ONE_WAY_ON
 
-    def _widens(self, node: UOp) -> bool:
+    def _takes_more_memory(self, node: UOp) -> bool:
         """Whether storing `node` would take more memory than a node before it."""
         if node.op is Ops.CAST:
             self._has_widened |= node.dtype.itemsize > node.src[0].dtype.itemsize

@@ -99,9 +99,9 @@ class _Joiner:
                 case SlotArg(slot):
                     return self._define(node, draft.buffers[slot])
                 case ViewArg():
-                    return node.replace(src=src, arg=ViewArg(extra.shown(tracker_of(node))))
+                    return node.replace(src=src, arg=ViewArg(extra.extend_view(tracker_of(node))))
                 case ReduceArg(op, axes):
-                    return node.replace(src=src, arg=ReduceArg(op, extra.moved(axes)))
+                    return node.replace(src=src, arg=ReduceArg(op, extra.renumber_axes(axes)))
             return None
 
         return rebuild(draft.root, change).src
@@ -115,7 +115,7 @@ class _Joiner:
         return node.replace(arg=SlotArg(self.buffers.index(buffer)))
 
     def _value(self, load: UOp, store: UOp, extra: Extra) -> UOp:
-        wanted = extra.shown(tracker_of(load.src[0]))
+        wanted = extra.extend_view(tracker_of(load.src[0]))
         stored = tracker_of(store.src[0])
         if wanted is not stored and wanted is not stored.expand(wanted.shape):
             self.is_impossible = True
@@ -130,7 +130,7 @@ class Extra:
     added: int
     last: int
 
-    def shown(self, tracker: ShapeTracker) -> ShapeTracker:
+    def extend_view(self, tracker: ShapeTracker) -> ShapeTracker:
         """A view with the axes."""
         if not self.added and not self.last:
             return tracker
@@ -138,7 +138,7 @@ class Extra:
         ones, more = (1,) * self.added, (1,) * self.last
         return tracker.reshape((*shape[: self.rank], *ones, *shape[self.rank :], *more))
 
-    def moved(self, axes: tuple[int, ...]) -> tuple[int, ...]:
+    def renumber_axes(self, axes: tuple[int, ...]) -> tuple[int, ...]:
         """The new numbers of axes."""
         return tuple(axis if axis < self.rank else axis + self.added for axis in axes)
 

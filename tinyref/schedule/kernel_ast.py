@@ -201,7 +201,7 @@ class KernelBuilder:
         if self._is_leaf(node):
             return self._load(node, tracker)
         if node.op is Ops.PAD:
-            return self._padded(node, tracker, values[0])
+            return self._zero_outside(node, tracker, values[0])
         if node.op in MOVEMENT:
             return values[0]
         if node.op is Ops.REDUCE:
@@ -253,7 +253,7 @@ class KernelBuilder:
 
     # --- padding --------------------------------------------------------------------------------
 
-    def _padded(self, node: UOp, tracker: ShapeTracker, value: UOp) -> UOp:
+    def _zero_outside(self, node: UOp, tracker: ShapeTracker, value: UOp) -> UOp:
         """`value` with zeros outside, which loads give by themselves if the value keeps zero."""
         source = node.src[0]
         zero = ConstArg(as_const(0, node.dtype))

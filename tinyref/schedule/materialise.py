@@ -53,9 +53,9 @@ class Work:
 
     def add(self, node: UOp) -> None:
         """Finds the work of `node`, whose sources were added before."""
-        self._parts[node] = self._found(node)
+        self._parts[node] = self._work_of(node)
 
-    def _found(self, node: UOp) -> Parts | None:
+    def _work_of(self, node: UOp) -> Parts | None:
         # A REDUCE, or a value after it, gets memory in any case: it counts as a load.
         is_reduced = node.op is Ops.REDUCE and not is_choice(node)
         if node.op is Ops.BUFFER or is_reduced or node in self.stored:

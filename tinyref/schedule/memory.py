@@ -37,7 +37,7 @@ class Lifetime:
     first: int
     last: int
 
-    def meets(self, other: Lifetime) -> bool:
+    def overlaps(self, other: Lifetime) -> bool:
         """Whether both are in use at one time."""
         return self.first <= other.last and other.first <= self.last
 
@@ -53,7 +53,7 @@ class Arena:
 def plan_arena(lifetimes: Sequence[Lifetime]) -> Arena:
     """Offsets at which no two buffers that are in use together overlap, in the order given."""
     count = len(lifetimes)
-    sizes = np.array([_aligned(life.nbytes) for life in lifetimes], np.int64)
+    sizes = np.array([_align_up(life.nbytes) for life in lifetimes], np.int64)
     first = np.array([life.first for life in lifetimes], np.int64)
     last = np.array([life.last for life in lifetimes], np.int64)
     offsets = np.zeros(count, np.int64)
@@ -67,7 +67,7 @@ def plan_arena(lifetimes: Sequence[Lifetime]) -> Arena:
     return Arena(nbytes, tuple(int(offset) for offset in offsets))
 
 
-def _aligned(nbytes: int) -> int:
+def _align_up(nbytes: int) -> int:
     return -(-nbytes // ALIGNMENT) * ALIGNMENT
 
 

@@ -69,7 +69,7 @@ class Prepared:
         stacked = node.op is Ops.REDUCE and self._is_stacked(node)
         argument = self._unbound_payload(node.arg)
         if node.op is Ops.RESHAPE and not is_certain(node) and isinstance(argument, ShapeArg):
-            return _resized(src[0], argument.shape)
+            return _reshape_symbolic(src[0], argument.shape)
         if src != node.src or argument != node.arg:
             node = _rebuild(node, src, argument)
         if node.op is Ops.REDUCE:
@@ -92,7 +92,7 @@ class Prepared:
         return below.op is Ops.REDUCE and self._users[below] == 1
 
 
-def _resized(node: UOp, shape: Sequence[sint]) -> UOp:
+def _reshape_symbolic(node: UOp, shape: Sequence[sint]) -> UOp:
     """`node` in a shape of as many elements now, though not for all values of the variables."""
     have, want = lift(product(shape_of(node))), lift(product(shape))
     room = max(highest(have), highest(want))

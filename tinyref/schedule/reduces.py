@@ -150,7 +150,7 @@ def _reduce_at_once(node: UOp, argument: ReduceArg) -> UOp | None:
     if not isinstance(moved, int) or not isinstance(made, int) or moved > MAX_GROWTH * made:
         return None
     source = inner.src[0]
-    if _computes(source) and not all(step.op in _IN_ORDER for step in steps):
+    if _is_costly_to_reduce(source) and not all(step.op in _IN_ORDER for step in steps):
         return None
     shape = shape_of(source)
     axes = inner.arg.axes
@@ -159,12 +159,12 @@ def _reduce_at_once(node: UOp, argument: ReduceArg) -> UOp | None:
     value = graph.permute(source, [*kept, *axes])
     value = graph.reshape(value, (*shape_of(inner), *last))
     for step in reversed(steps):
-        value = _moved(value, step, last)
+        value = _move_blocks(value, step, last)
     rank = len(shape_of(node))
     return graph.reduce(argument.op, value, [*argument.axes, *range(rank, rank + len(last))])
 
 
-def _computes(source: UOp) -> bool:
+def _is_costly_to_reduce(source: UOp) -> bool:
     """Whether a reduce of `source` does more than add up: a product, say, as in a convolution.
 
     Such a loop is the work of the program: it is better without the gates and the arithmetic of
@@ -175,7 +175,7 @@ def _computes(source: UOp) -> bool:
     return source.op in ALU
 
 
-def _moved(value: UOp, step: UOp, last: Shape) -> UOp:
+def _move_blocks(value: UOp, step: UOp, last: Shape) -> UOp:
     """A movement of elements as one of blocks of shape `last`."""
     rank = len(shape_of(step.src[0]))
     match step.arg:
@@ -213,7 +213,7 @@ def split_long_reduce(node: UOp) -> UOp:
     if length < LONG_REDUCE or results > FEW_RESULTS:
         return node
     axis = max(argument.axes, key=lambda axis: (_possible_parts(shape[axis]), -axis))
-    source, parts = _parted(node.src[0], axis, argument.op)
+    source, parts = _divide_axis(node.src[0], axis, argument.op)
     shape = shape_of(source)
     size = shape[axis]
     if parts == 1 or not isinstance(size, int):
@@ -241,7 +241,7 @@ def _possible_parts(size: sint) -> int:
     return MAX_PARTS
 
 
-def _parted(source: UOp, axis: int, op: Ops) -> tuple[UOp, int]:
+def _divide_axis(source: UOp, axis: int, op: Ops) -> tuple[UOp, int]:
     """`source`, and into how many equal parts to divide its `axis`.
 
     An axis that divides badly is padded with what changes no result of `op`.

@@ -96,7 +96,7 @@ class _Scheduler:
         self.bindings = _common_bindings(list(requested), added)
         self.constraints = self.prepared.variables.asked_by((*requested, *added))
         requested.update((owner, waiting[owner]) for owner in added)
-        self.requested = {owner: self._kept(node) for owner, node in requested.items()}
+        self.requested = {owner: self._in_own_memory(node) for owner, node in requested.items()}
         computed = [node for node in self.requested.values() if _needs_memory(node)]
         self.fusion = Fusion(computed)
         self.places = self._place(computed)
@@ -121,7 +121,7 @@ class _Scheduler:
             self.devices.setdefault(peel(found[node]), device)
         return found
 
-    def _kept(self, node: UOp) -> UOp:
+    def _in_own_memory(self, node: UOp) -> UOp:
         """An output that is a view of memory which will be overwritten gets memory of its own."""
         if not self.versions.outlives(node):
             return node
@@ -247,7 +247,7 @@ class _Scheduler:
         builder = KernelBuilder(node, target, self.locate)
         limit = Device[self.places[node]].capabilities.buffer_limit
         if builder.count_buffers() > limit:
-            return self._cuts(builder, limit)
+            return self._nodes_to_store(builder, limit)
         try:
             ast = builder.build()
         except TooLarge as error:
@@ -290,7 +290,7 @@ class _Scheduler:
         named.sort(key=self.fusion.position.__getitem__)
         return tuple(dict.fromkeys(name_of(node) for node in named))
 
-    def _cuts(self, builder: KernelBuilder, limit: int) -> Sequence[UOp]:
+    def _nodes_to_store(self, builder: KernelBuilder, limit: int) -> Sequence[UOp]:
         """Nodes to store so that no kernel reads more buffers than `limit`, with what it writes."""
         members = sorted(builder.members, key=self.fusion.position.__getitem__)
         read: dict[UOp, frozenset[UOp]] = {}

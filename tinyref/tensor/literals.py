@@ -62,7 +62,7 @@ def from_list(data: object, dtype: DType | None) -> tuple[HostArray, DType]:
     """
     if holds(data, np.ndarray):
         named = dtype or joined_dtype(data)
-        return _stacked(data, named), named
+        return _stack(data, named), named
     shape = _shape(data)
     values = list(_walk(data, shape, 0, ()))
     target = dtype or _kind_of(values)
@@ -116,13 +116,13 @@ def check_alike(shapes: Sequence[tuple[sint, ...]], path: tuple[int, ...]) -> No
             )
 
 
-def _stacked(data: object, dtype: DType, path: tuple[int, ...] = ()) -> HostArray:
+def _stack(data: object, dtype: DType, path: tuple[int, ...] = ()) -> HostArray:
     """A nested list of arrays and numbers as one array of `dtype`."""
     if isinstance(data, np.ndarray):
         return from_numpy(data, dtype)[0]
     if not isinstance(data, list | tuple):
         return _array(list(_walk(data, (), 0, path)), dtype).reshape(())
-    parts = [_stacked(item, dtype, (*path, place)) for place, item in enumerate(data)]
+    parts = [_stack(item, dtype, (*path, place)) for place, item in enumerate(data)]
     check_alike([part.shape for part in parts], path)
     return np.stack(parts) if parts else np.empty(0, dtype=numpy_dtype(dtype))
 

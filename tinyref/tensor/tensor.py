@@ -101,7 +101,7 @@ class Tensor(Saving):
         for place, part in enumerate(found):
             if part is None and not materialize_grads:
                 raise UserError(
-                    f"gradient: target {place}, {targets[place]._described()}, is not part of the "
+                    f"gradient: target {place}, {targets[place]._describe()}, is not part of the "
                     f"computation: materialize_grads=True gives zeros there"
                 )
         pairs = zip(targets, found, strict=True)

@@ -311,7 +311,7 @@ def _product_of_others(x: Creation, axes: tuple[int, ...]) -> Creation:
     leaving one factor out of each of n products.
     """
 
-    def divided(x: Creation) -> Creation:
+    def product_without_one(x: Creation) -> Creation:
         is_zero = x == 0
         zeros = is_zero.cast(x.dtype)._reduce(Ops.ADD, axes)
         others = is_zero.where(1, x)
@@ -319,7 +319,7 @@ def _product_of_others(x: Creation, axes: tuple[int, ...]) -> Creation:
         without_zeros = (zeros == 0).where(product, 0) / others
         return is_zero.where((zeros == 1).where(product, 0), without_zeros)
 
-    return x._ruled("product_of_others", divided, arg=ReduceArg(Ops.MUL, axes))
+    return x._with_rule("product_of_others", product_without_one, arg=ReduceArg(Ops.MUL, axes))
 
 
 @gradient_rule("product_of_others", reads_sources=True)

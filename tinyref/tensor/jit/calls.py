@@ -82,9 +82,9 @@ class TinyJit(Generic[P, R]):
         self._attribute = name
 
     def __getstate__(self) -> dict[str, object]:
-        return {"fxn": _reference_to(self), **self._saved()}
+        return {"fxn": _reference_to(self), **self._state_to_save()}
 
-    def _saved(self) -> dict[str, object]:
+    def _state_to_save(self) -> dict[str, object]:
         """All but the function."""
         program = self._program
         with program.lock:
@@ -102,7 +102,7 @@ class TinyJit(Generic[P, R]):
         found = type(self).__new__(type(self))
         memo[id(self)] = found
         fxn = copy.deepcopy(self.fxn, memo)
-        found.__setstate__({"fxn": fxn, **copy.deepcopy(self._saved(), memo)})
+        found.__setstate__({"fxn": fxn, **copy.deepcopy(self._state_to_save(), memo)})
         return found
 
     def __setstate__(self, state: object) -> None:
@@ -116,7 +116,7 @@ class TinyJit(Generic[P, R]):
         if state.keys() != {"version", "fxn", "prune", "names", "has_run", "captured"}:
             raise UserError(f"TinyJit: the pickle has the entries {sorted(map(str, state))}")
         fxn = state["fxn"]
-        self.fxn = fxn.found() if isinstance(fxn, _Decorated) else fxn
+        self.fxn = fxn.function() if isinstance(fxn, _Decorated) else fxn
         functools.update_wrapper(self, self.fxn)
         self.prune = bool(state["prune"])
         self._methods = {}
@@ -197,7 +197,7 @@ class _Decorated:
     module: str
     name: str
 
-    def found(self) -> Callable[..., Any]:
+    def function(self) -> Callable[..., Any]:
         """The function. Raises `UserError` where the module has none of that name."""
         try:
             found = operator.attrgetter(self.name)(importlib.import_module(self.module))

@@ -11,7 +11,7 @@ from tinyref.engine.capture import Recorder, Replay, recording
 from tinyref.errors import UserError, UserStateError
 from tinyref.lazy import graph
 from tinyref.lazy.buffers import buffer_of
-from tinyref.lazy.shards import joined
+from tinyref.lazy.shards import join_parts
 from tinyref.tensor.jit.arguments import (
     Arguments,
     mismatch,
@@ -28,7 +28,7 @@ from tinyref.tensor.jit.inputs import (
     is_alone,
     numbers_behind,
 )
-from tinyref.tensor.jit.results import Output, Result, filled
+from tinyref.tensor.jit.results import Output, Result, fill_template
 from tinyref.tensor.jit.session import CaptureSession, capture_session
 from tinyref.tensor.jit.state import State
 from tinyref.tensor.methods.data import compute
@@ -203,13 +203,13 @@ class Capture:
             for place in self.written:
                 if tensors[place]._node is not nodes[place]:
                     hand_over(tensors[place], nodes[place])
-            return filled(self.template, results, tensors)
+            return fill_template(self.template, results, tensors)
 
     def _check_memory(self, given: Arguments) -> None:
         """Raises `UserError` where an argument shares memory that the function assigns to."""
         shown = [shown_numbers(tensor._node) for tensor in given.tensors]
         for place, numbers in enumerate(shown):
-            if self.state.touches(numbers, place in self.written):
+            if self.state.overlaps(numbers, place in self.written):
                 raise also_state(given.tensor_paths[place])
         check_unshared(given.tensor_paths, shown, self.written)
 
@@ -233,5 +233,5 @@ class Capture:
             parts.append(node)
             if part.buffer is not None and memory is not None:
                 exchanged[part.buffer.number] = memory
-        whole = parts[0] if output.layout is None else joined(output.layout, parts)
+        whole = parts[0] if output.layout is None else join_parts(output.layout, parts)
         return Tensor._from_node(whole, output.device)

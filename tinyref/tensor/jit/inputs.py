@@ -131,7 +131,7 @@ def numbers_behind(node: UOp) -> tuple[int, ...]:
 
 def copy_in_memory(node: UOp) -> UOp:
     """A computed tensor with the same elements in memory of its own."""
-    return substitute(node, {buffer: _copied(buffer) for buffer in buffers_behind(node)})
+    return substitute(node, {buffer: _copy_buffer(buffer) for buffer in buffers_behind(node)})
 
 
 def hand_over(tensor: TensorCore, node: UOp) -> None:
@@ -142,7 +142,7 @@ def hand_over(tensor: TensorCore, node: UOp) -> None:
     compute([tensor])
 
 
-def _copied(buffer: UOp) -> UOp:
+def _copy_buffer(buffer: UOp) -> UOp:
     """A BUFFER of its own with the same contents."""
     assert isinstance(buffer.arg, BufferArg), "a BUFFER has a size"
     node, memory = new_buffer_like(buffer.arg, buffer.dtype)

@@ -92,7 +92,7 @@ class Result:
 
     def build(self, given: Sequence[TensorCore]) -> object:
         """The returned value of a call with the tensors `given`."""
-        return filled(self.template, self.tensors, given)
+        return fill_template(self.template, self.tensors, given)
 
 
 def _is_multi(tensor: TensorCore) -> bool:
@@ -138,17 +138,17 @@ class Given:
     place: int
 
 
-def filled(template: object, tensors: Sequence[object], given: Sequence[object]) -> object:
+def fill_template(template: object, tensors: Sequence[object], given: Sequence[object]) -> object:
     """`template` with tensors in place of the objects that stand for them."""
     if isinstance(template, Placeholder):
         return tensors[template.place]
     if isinstance(template, Given):
         return given[template.place]
     if isinstance(template, dict):
-        items = {key: filled(item, tensors, given) for key, item in template.items()}
+        items = {key: fill_template(item, tensors, given) for key, item in template.items()}
         return items if type(template) is dict else cast(Any, type(template))(items)
     if isinstance(template, list | tuple):
-        listed = [filled(item, tensors, given) for item in template]
+        listed = [fill_template(item, tensors, given) for item in template]
         if hasattr(template, "_fields"):
             return cast(Any, type(template))(*listed)
         return listed if type(template) is list else cast(Any, type(template))(listed)

@@ -190,7 +190,7 @@ def restored_capture(saved: Saved) -> tuple[Capture, list[TensorCore]]:
     """
     try:
         with computing:
-            return _restored(saved)
+            return _restore_capture(saved)
     except TinyrefError:
         raise
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, AssertionError) as error:
@@ -200,14 +200,14 @@ def restored_capture(saved: Saved) -> tuple[Capture, list[TensorCore]]:
         ) from error
 
 
-def _restored(saved: Saved) -> tuple[Capture, list[TensorCore]]:
+def _restore_capture(saved: Saved) -> tuple[Capture, list[TensorCore]]:
     nodes = _ReadNodes(saved["nodes"])
     for device in {entry[0] for entry in saved["buffers"].values()}:
         check_device(device, "the captured function ran")
     holders = [_restored_holder(holder) for holder in saved["holders"]]
     compute(holders)
     known = {
-        number: _known(entry, holders, number in saved["exchanged"])
+        number: _read_known(entry, holders, number in saved["exchanged"])
         for number, entry in saved["buffers"].items()
     }
     # The numbers of this process. What no kernel touches has no memory, but a number.
@@ -224,7 +224,7 @@ def _restored(saved: Saved) -> tuple[Capture, list[TensorCore]]:
     for number in {number for step in steps for number in step.written}:
         recorder.known[number].is_written = True
     replayed = Replay(recorder, sorted(numbers[number] for number in saved["exchanged"]))
-    state = State.restored(
+    state = State.from_saved(
         {numbers[number] for number in saved["written"]},
         {numbers[number]: text for number, text in saved["needed"].items()},
         holders,
@@ -257,7 +257,7 @@ def _restored_holder(holder: object) -> TensorCore:
     return holder
 
 
-def _known(entry: tuple[Any, ...], holders: list[TensorCore], is_exchanged: bool) -> Known:
+def _read_known(entry: tuple[Any, ...], holders: list[TensorCore], is_exchanged: bool) -> Known:
     device, size, name, contents = entry
     dtype = to_dtype(name)
     if isinstance(contents, tuple):

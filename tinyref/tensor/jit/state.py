@@ -74,7 +74,7 @@ class State:
         self._counts = {number: registry.count_showing(number) for number in self.written}
 
     @classmethod
-    def restored(
+    def from_saved(
         cls, written: set[int], needed: dict[int, str], tensors: Iterable[TensorCore]
     ) -> State:
         """The state of a capture from a pickle, which `tensors` hold now."""
@@ -121,7 +121,7 @@ class State:
                 holder = _Holder(weakref.ref(tensor), value, shown_numbers(value.node))
                 self._holders.append(holder)
 
-    def touches(self, numbers: Iterable[int], is_written: bool) -> bool:
+    def overlaps(self, numbers: Iterable[int], is_written: bool) -> bool:
         """Whether an argument that shows `numbers` is state that is written, or both are."""
         touched = self._outside if is_written else self.written
         return not touched.isdisjoint(numbers)
@@ -137,7 +137,7 @@ class State:
             if tensor is None or tensor._value is not holder.value:
                 self._renew(compute)
                 break
-        if registry.differs(self._counts):
+        if registry.counts_differ(self._counts):
             self._keep_copies(compute)
         if registry.has_pending:
             self._keep_results(compute, self.written.union(inputs))

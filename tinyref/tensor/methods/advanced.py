@@ -112,7 +112,9 @@ def split_key(shape: Shape, key: object) -> AdvancedKey:
             arrays = _places_of_mask(item, shape, place)
             sizes = fixed(shape[place : place + len(arrays)], "index")
             for offset, array in enumerate(arrays):
-                chosen.append(Chosen(axis + offset, _checked(array, sizes[offset], place + offset)))
+                chosen.append(
+                    Chosen(axis + offset, _check_index(array, sizes[offset], place + offset))
+                )
             basic += [WHOLE] * len(arrays)
             place += len(arrays)
             axis += len(arrays)
@@ -153,7 +155,7 @@ def check_mask(shape: Shape, covered: Shape) -> None:
         )
 
 
-def _checked(index: IntegerIndex, size: int, axis: int) -> IntegerIndex:
+def _check_index(index: IntegerIndex, size: int, axis: int) -> IntegerIndex:
     """Places that are known are checked now, and counted from 0."""
     if isinstance(index, Lookup):
         return index
@@ -268,10 +270,10 @@ class AdvancedIndexing(Lookup):
             total = outside.where(-1, total)
         return total._broadcast_to(layout.shape)
 
-    def _aimed_at(self, key: object, value: Self) -> tuple[Self, Self | None, Self]:
+    def _assignment_target(self, key: object, value: Self) -> tuple[Self, Self | None, Self]:
         items = items_of(key)
         if not any(is_advanced(item) for item in items):
-            return super()._aimed_at(key, value)
+            return super()._assignment_target(key, value)
         if len(items) == 1 and _is_mask(items[0]) and all(size == 1 for size in value.shape):
             return self, *self._aimed_by_mask(cast(Self, items[0]), value)
         parts = split_key(self.shape, key)
@@ -308,9 +310,9 @@ class AdvancedIndexing(Lookup):
         else:
             found = source.unsqueeze(-2)._looked_up(aligned)
         hits = last.ge(0)._broadcast_to(whole)
-        return hits._separated(layout), found._broadcast_to(whole)._separated(layout)
+        return hits._separate_axes(layout), found._broadcast_to(whole)._separate_axes(layout)
 
-    def _separated(self, layout: Layout) -> Self:
+    def _separate_axes(self, layout: Layout) -> Self:
         """The inverse of `_joined_axes`."""
         axes = (*layout.others, *layout.axes)
         back = tuple(sorted(range(len(axes)), key=axes.__getitem__))

@@ -97,7 +97,7 @@ class Assignment(Data):
             )
         return value._broadcast_to(self.shape)
 
-    def _updated(self, name: str, result: Self) -> Self:
+    def _assign_result(self, name: str, result: Self) -> Self:
         """`result`, computed from this tensor, in its place, for operators such as `+=`.
 
         Where gradients flow its elements go on as the result; else they are assigned to.
@@ -123,7 +123,7 @@ class Assignment(Data):
         if only_holds_data(self._node):
             self._write_held_at(key, found)
             return
-        target, chosen, source = self._aimed_at(key, found)
+        target, chosen, source = self._assignment_target(key, found)
         if chosen is None and target._shows_same(found):
             return  # `x[key] += y` puts back the view that it has written to
         target._write("assignment by index", source, chosen, reads_first=True)
@@ -177,10 +177,10 @@ class Assignment(Data):
             value = value._read_first()
         replaces = chosen is None and is_whole(steps)
         if base._is_recorded(name, steps, value, keeps_leaf, replaces):
-            base._give(base._merged(steps, value, chosen))
+            base._give(base._merge_elements(steps, value, chosen))
         else:
             with GradientSwitch():
-                base._give(base._merged(steps, value, chosen))
+                base._give(base._merge_elements(steps, value, chosen))
 
     def _shows_same(self, other: Self) -> bool:
         """Whether `other` is this tensor, or the same view of the same elements."""
@@ -303,7 +303,7 @@ class Assignment(Data):
         first = _steps_of(self)[0]
         found = self._constant(0, first.dtype)._broadcast_to(first.shape)
         for tensor in tensors:
-            found = found._merged(_steps_of(tensor), tensor, None)
+            found = found._merge_elements(_steps_of(tensor), tensor, None)
         return self._from_node(found._node, self._device) if found is self else found
 
     def _through(self, steps: Steps) -> Self:
@@ -316,15 +316,15 @@ class Assignment(Data):
                 shown = shown._apply(step.op, arg=step.arg, is_view=True)
         return shown
 
-    def _merged(self, steps: Steps, value: Self, chosen: Self | None) -> Self:
+    def _merge_elements(self, steps: Steps, value: Self, chosen: Self | None) -> Self:
         """The elements of this base; those shown through `steps`, where chosen, are `value`'s."""
         for number, step in reversed(tuple(enumerate(steps))):
             if step.dtype.itemsize != step.result.itemsize:
                 # A part of an element may be written, so its other bits are read first.
                 bits = self._through(steps[: number + 1])
-                bits = bits._merged(steps[number + 1 :], value, chosen).contiguous()
-                return self._merged(steps[:number], bits.bitcast(step.dtype), None)
-        placed = value._placed(steps)
+                bits = bits._merge_elements(steps[number + 1 :], value, chosen).contiguous()
+                return self._merge_elements(steps[:number], bits.bitcast(step.dtype), None)
+        placed = value._place_in_base(steps)
         is_detached_leaf = value._value.requires_grad and value._value.record is None
         # What is overwritten whole still has a gradient: it is zero.
         has_gradient = is_recording() and self._value.requires_grad
@@ -332,9 +332,9 @@ class Assignment(Data):
             return placed
         if chosen is None:
             chosen = self._constant(True, dtypes.bool)._broadcast_to(value.shape)
-        return chosen._placed(steps).where(placed, self)
+        return chosen._place_in_base(steps).where(placed, self)
 
-    def _placed(self, steps: Steps) -> Self:
+    def _place_in_base(self, steps: Steps) -> Self:
         """The inverse of `_through`: zeros where the base is not shown. For bools too that say
         which elements are chosen.
         """
@@ -365,43 +365,43 @@ class Assignment(Data):
         return self._pad(tuple((begin, size - end) for (begin, end), size in pairs))
 
     def __iadd__(self, x: Self | ConstType) -> Self:
-        return self._updated("+=", self.add(x))
+        return self._assign_result("+=", self.add(x))
 
     def __isub__(self, x: Self | ConstType) -> Self:
-        return self._updated("-=", self.sub(x))
+        return self._assign_result("-=", self.sub(x))
 
     def __imul__(self, x: Self | ConstType) -> Self:
-        return self._updated("*=", self.mul(x))
+        return self._assign_result("*=", self.mul(x))
 
     def __itruediv__(self, x: Self | ConstType) -> Self:
-        return self._updated("/=", self.div(x))
+        return self._assign_result("/=", self.div(x))
 
     def __ifloordiv__(self, x: Self | ConstType) -> Self:
-        return self._updated("//=", self._floor_divide(x))
+        return self._assign_result("//=", self._floor_divide(x))
 
     def __imod__(self, x: Self | ConstType) -> Self:
-        return self._updated("%=", self.mod(x))
+        return self._assign_result("%=", self.mod(x))
 
     def __ipow__(self, x: Self | ConstType) -> Self:
-        return self._updated("**=", self.pow(x))
+        return self._assign_result("**=", self.pow(x))
 
     def __imatmul__(self, x: Self) -> Self:
-        return self._updated("@=", self.matmul(x))
+        return self._assign_result("@=", self.matmul(x))
 
     def __iand__(self, x: Self | ConstType) -> Self:
-        return self._updated("&=", self.bitwise_and(x))
+        return self._assign_result("&=", self.bitwise_and(x))
 
     def __ior__(self, x: Self | ConstType) -> Self:
-        return self._updated("|=", self.bitwise_or(x))
+        return self._assign_result("|=", self.bitwise_or(x))
 
     def __ixor__(self, x: Self | ConstType) -> Self:
-        return self._updated("^=", self.bitwise_xor(x))
+        return self._assign_result("^=", self.bitwise_xor(x))
 
     def __ilshift__(self, x: int) -> Self:
-        return self._updated("<<=", self.lshift(x))
+        return self._assign_result("<<=", self.lshift(x))
 
     def __irshift__(self, x: int) -> Self:
-        return self._updated(">>=", self.rshift(x))
+        return self._assign_result(">>=", self.rshift(x))
 
 
 def _steps_of(tensor: TensorCore) -> Steps:

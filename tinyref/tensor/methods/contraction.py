@@ -71,9 +71,9 @@ class Contraction(Functions):
             columns = columns.unsqueeze(-3)
         rows, columns = rows._spread(name, columns)
         products = rows._apply(Ops.MUL, columns)
-        return products._reduced(Ops.ADD, (products.ndim - 1,), False), result
+        return products._reduce_axes(Ops.ADD, (products.ndim - 1,), False), result
 
-    def _biased(self, bias: Self | None, result: DType, name: str) -> Self:
+    def _with_bias(self, bias: Self | None, result: DType, name: str) -> Self:
         """Sums in the accumulator's type plus a bias, rounded once; the types are promoted."""
         if bias is None:
             return self._cast(result)
@@ -91,9 +91,9 @@ class Contraction(Functions):
         if weight.ndim == 1:
             named = self if dtype is None else self.cast(dtype)
             scaled = named.mul(weight if dtype is None else weight.cast(dtype))
-            return scaled._biased(bias, scaled.dtype, "linear")
+            return scaled._with_bias(bias, scaled.dtype, "linear")
         sums, result = self._wide_product(weight, dtype, "linear")
-        return sums._biased(bias, result, "linear")
+        return sums._with_bias(bias, result, "linear")
 
     @classmethod
     def einsum(
@@ -176,11 +176,11 @@ class Factor(Generic[_T]):
         moved = self.tensor._permute(tuple(self.letters.index(letter) for letter in own))
         return moved._reshape(tuple(self.size(letter) for letter in letters))
 
-    def summed(self, kept: Set[str]) -> Factor[_T]:
+    def sum_other_letters(self, kept: Set[str]) -> Factor[_T]:
         """Summed over the letters that are not in `kept`."""
         axes = tuple(axis for axis, letter in enumerate(self.letters) if letter not in kept)
         left = "".join(letter for letter in self.letters if letter in kept)
-        return Factor(self.tensor._reduced(Ops.ADD, axes, False), left)
+        return Factor(self.tensor._reduce_axes(Ops.ADD, axes, False), left)
 
     def times(self, other: Factor[_T]) -> Factor[_T]:
         """The products of both, over the letters of either."""
@@ -193,11 +193,11 @@ def _contract(factors: Sequence[Factor[_T]], output: str) -> _T:
     """The product of all factors, summed over the letters that are not in `output`."""
     left = list(factors)
     for place, factor in enumerate(left):
-        left[place] = factor.summed(_needed(left, (place,), output))
+        left[place] = factor.sum_other_letters(_needed_letters(left, (place,), output))
     while len(left) > 1:
         first, second = min(itertools.combinations(range(len(left)), 2), key=partial(_cost, left))
         product = left[first].times(left[second])
-        product = product.summed(_needed(left, (first, second), output))
+        product = product.sum_other_letters(_needed_letters(left, (first, second), output))
         left = [
             product if place == first else factor
             for place, factor in enumerate(left)
@@ -206,7 +206,7 @@ def _contract(factors: Sequence[Factor[_T]], output: str) -> _T:
     return left[0].spread(output)
 
 
-def _needed(factors: Sequence[Factor[_T]], places: Sequence[int], output: str) -> Set[str]:
+def _needed_letters(factors: Sequence[Factor[_T]], places: Sequence[int], output: str) -> Set[str]:
     """The letters that the result or a factor elsewhere than at `places` has."""
     others = (factor for place, factor in enumerate(factors) if place not in places)
     return set(output).union(*(factor.letters for factor in others))

@@ -110,17 +110,15 @@ class Creation(Operators):
         places = sorted({describe_place(tensor.device) for tensor in tensors})
         if device is None and len(places) > 1:
             raise UserError(f"data: tensors are on {' and '.join(places)}: name one as device")
-        return cls._stacked(data, tensors[0].device if device is None else device, target)
+        return cls._stack(data, tensors[0].device if device is None else device, target)
 
     @classmethod
-    def _stacked(
-        cls, data: object, device: Place, dtype: DType, path: tuple[int, ...] = ()
-    ) -> Self:
+    def _stack(cls, data: object, device: Place, dtype: DType, path: tuple[int, ...] = ()) -> Self:
         """The parts of a list along a new first axis."""
         if not (isinstance(data, list | tuple) and literals.holds(data, Creation)):
             return cls(data, device, dtype)
         parts = [
-            cls._stacked(item, device, dtype, (*path, number)) for number, item in enumerate(data)
+            cls._stack(item, device, dtype, (*path, number)) for number, item in enumerate(data)
         ]
         literals.check_alike([part.shape for part in parts], path)
         return parts[0].stack(*parts[1:])
@@ -154,7 +152,7 @@ class Creation(Operators):
             self._value.record = None
 
     @classmethod
-    def _made(cls, node: UOp, device: Place, requires_grad: bool | None) -> Self:
+    def _create(cls, node: UOp, device: Place, requires_grad: bool | None) -> Self:
         tensor = cls._from_node(node, device)
         tensor._request_gradient(requires_grad)
         return tensor
@@ -181,7 +179,7 @@ class Creation(Operators):
         literals.check_fits(fill_value, target)
         value = graph.constant(fill_value, target)
         node = graph.expand(graph.reshape(value, (1,) * len(sizes)), sizes)
-        return cls._made(node, canonical_place(device), requires_grad)
+        return cls._create(node, canonical_place(device), requires_grad)
 
     @classmethod
     def zeros(cls, *shape: Any, **kwargs: Any) -> Self:
@@ -207,7 +205,7 @@ class Creation(Operators):
         place = canonical_place(device)
         if 0 in sizes:
             return cls.zeros(sizes, device=place, dtype=target, requires_grad=requires_grad)
-        return cls._made(new_buffer(place, sizes, target), place, requires_grad)
+        return cls._create(new_buffer(place, sizes, target), place, requires_grad)
 
     @classmethod
     def eye(cls, n: int, m: int | None = None, **kwargs: Any) -> Self:
@@ -239,9 +237,9 @@ class Creation(Operators):
         if isinstance(first, UOp) or isinstance(last, UOp):
             counted = cls._symbolic_range(first, last, step, canonical_place(device))
             found = counted if dtype is None else counted._cast(to_dtype(dtype))
-            return cls._made(found._node, canonical_place(device), requires_grad)
+            return cls._create(found._node, canonical_place(device), requires_grad)
         node = _arange(first, last, step, element_dtype(dtype))
-        return cls._made(node, canonical_place(device), requires_grad)
+        return cls._create(node, canonical_place(device), requires_grad)
 
     @classmethod
     def _symbolic_range(cls, first: object, last: object, step: object, place: Place) -> Self:

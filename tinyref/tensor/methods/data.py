@@ -284,7 +284,7 @@ class Data(Creation):
                 f"numpy: {len(shape)} axes: arrays have at most {MAX_AXES}, reshape first"
             )
         if self._node.op is Ops.MULTI:
-            return self._gathered()
+            return self._gather_elements()
         value = uniform_value(self._node)
         if value is not None:
             try:
@@ -304,7 +304,7 @@ class Data(Creation):
             array = np.frombuffer(buffer.copy_out(), dtype=numpy_dtype(self.dtype))
         return array[: math.prod(shape)].reshape(shape)
 
-    def _gathered(self) -> HostArray:
+    def _gather_elements(self) -> HostArray:
         """The elements that lie on several devices."""
         compute([self])
         layout = layout_of(self._node)
@@ -389,13 +389,13 @@ class Data(Creation):
 
     def __repr__(self) -> str:
         """What and where the tensor is, and its elements if they are in memory: see `display`."""
-        header, elements = self._described(), self._shown_elements()
+        header, elements = self._describe(), self._shown_elements()
         between = "\n" if "\n" in elements else " "
         return f"<{header}:{between}{elements}>" if elements else f"<{header}>"
 
     def _repr_html_(self) -> str:
         """The same for notebooks."""
-        return as_html(self._described(), self._shown_elements())
+        return as_html(self._describe(), self._shown_elements())
 
     def __format__(self, spec: str) -> str:
         """The one element by `spec`, as in f"{loss:.3f}"; without a spec the text of the tensor."""
@@ -412,7 +412,7 @@ class Data(Creation):
         # A capture that looked at them would show what a replay does not.
         return "" if capturing.get() is not None else shown_elements(self._node)
 
-    def _described(self) -> str:
+    def _describe(self) -> str:
         states = dict.fromkeys(map(_state, _parts(self._node)))
         state = ", ".join(states)
         wants = ", requires grad" if self._value.requires_grad else ""

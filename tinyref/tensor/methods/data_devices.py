@@ -37,7 +37,7 @@ def write_held(node: UOp, elements: Callable[[], HostArray], name: str, compute:
 def _keep_old(device: str | None, compute: Compute) -> None:
     """Computes what is to be computed from bytes of `device`; its views show the new ones."""
     for value in registry.pending():
-        if shown_buffers(value.node) or not _reads(value.node, device):
+        if shown_buffers(value.node) or not _reads_device(value.node, device):
             continue
         if value.tensor is None:
             # Only gradients may want it, and they are refused then.
@@ -46,7 +46,7 @@ def _keep_old(device: str | None, compute: Compute) -> None:
             compute([value.tensor])
 
 
-def _reads(node: UOp, device: str | None) -> bool:
+def _reads_device(node: UOp, device: str | None) -> bool:
     arguments = (part.arg for part in toposort([node]) if part.op is Ops.BUFFER)
     return any(isinstance(found, BufferArg) and found.device == device for found in arguments)
 

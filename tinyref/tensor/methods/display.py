@@ -78,13 +78,13 @@ def _elements(node: UOp, places: Places) -> HostArray | None:
     for size, chosen in zip(sizes, places, strict=True):
         flat = flat[..., None] * size + np.array(chosen, np.int64)
     parts = []
-    for begin, count in _runs(flat.ravel().tolist()):
+    for begin, count in _ranges_of(flat.ravel().tolist()):
         part = buffer.view(begin * node.dtype.itemsize, count, node.dtype)
         parts.append(np.frombuffer(part.copy_out(), dtype))
     return np.concatenate(parts).reshape(counts)
 
 
-def _runs(positions: Sequence[int]) -> list[tuple[int, int]]:
+def _ranges_of(positions: Sequence[int]) -> list[tuple[int, int]]:
     """Rising positions as ranges: begin and length."""
     found: list[tuple[int, int]] = []
     for _, group in itertools.groupby(enumerate(positions), lambda pair: pair[1] - pair[0]):

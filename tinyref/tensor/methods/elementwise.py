@@ -101,7 +101,7 @@ class Elementwise(TensorCore):
 
     # Functions with a gradient of their own
 
-    def _ruled(
+    def _with_rule(
         self,
         rule: Ops | str,
         compute: Callable[..., Self],
@@ -240,7 +240,7 @@ class Elementwise(TensorCore):
 
     # Comparisons
 
-    def _compared(self, other: object, name: str) -> tuple[Self, Self]:
+    def _comparands(self, other: object, name: str) -> tuple[Self, Self]:
         """Both sides; an integer that the tensor's type cannot hold widens the tensor."""
         number = self._operand(other, name)
         if isinstance(number, int) and self.dtype.is_int:
@@ -254,42 +254,42 @@ class Elementwise(TensorCore):
 
     def ne(self, x: Self | ConstType) -> Self:
         """self != x as bool; true where either side is NaN."""
-        left, right = self._compared(x, "ne")
+        left, right = self._comparands(x, "ne")
         return left._apply(Ops.CMPNE, right)
 
     def eq(self, x: Self | ConstType) -> Self:
         """self == x as bool; false where either side is NaN."""
-        left, right = self._compared(x, "eq")
+        left, right = self._comparands(x, "eq")
         return left._apply(Ops.CMPNE, right).logical_not()
 
     def lt(self, x: Self | ConstType) -> Self:
         """self < x as bool; false where either side is NaN."""
-        left, right = self._compared(x, "lt")
-        return left._less(right)
+        left, right = self._comparands(x, "lt")
+        return left._is_less(right)
 
     def gt(self, x: Self | ConstType) -> Self:
         """self > x as bool; false where either side is NaN."""
-        left, right = self._compared(x, "gt")
-        return right._less(left)
+        left, right = self._comparands(x, "gt")
+        return right._is_less(left)
 
     def le(self, x: Self | ConstType) -> Self:
         """self <= x as bool; false where either side is NaN."""
-        left, right = self._compared(x, "le")
+        left, right = self._comparands(x, "le")
         return left._at_most(right)
 
     def ge(self, x: Self | ConstType) -> Self:
         """self >= x as bool; false where either side is NaN."""
-        left, right = self._compared(x, "ge")
+        left, right = self._comparands(x, "ge")
         return right._at_most(left)
 
-    def _less(self, other: Self) -> Self:
+    def _is_less(self, other: Self) -> Self:
         return self._apply(Ops.CMPLT, other)
 
     def _at_most(self, other: Self) -> Self:
         """x <= y. Only floats need two comparisons: with a NaN, not (y < x) would be true."""
         if not self.dtype.is_float:
-            return other._less(self).logical_not()
-        return self._less(other)._apply(Ops.OR, self.eq(other))
+            return other._is_less(self).logical_not()
+        return self._is_less(other)._apply(Ops.OR, self.eq(other))
 
     def isnan(self) -> Self:
         """True where an element is NaN."""
@@ -368,7 +368,7 @@ class Elementwise(TensorCore):
 
     def contiguous_backward(self) -> Self:
         """The same elements; their gradient gets memory of its own when it comes by here."""
-        return self._ruled("contiguous_backward", lambda x: x)
+        return self._with_rule("contiguous_backward", lambda x: x)
 
     # Selection and types
 

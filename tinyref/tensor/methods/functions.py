@@ -120,7 +120,7 @@ class Functions(Mathematics):
             raise UserError("softplus: beta is 0, by which it divides: accepted are other numbers")
         z = self._wide("softplus")
         z = z if beta == 1 else z.mul(beta)
-        found = z._ruled("softplus", lambda z: z.relu().add(log1p(z.abs().neg().exp())))
+        found = z._with_rule("softplus", lambda z: z.relu().add(log1p(z.abs().neg().exp())))
         return (found if beta == 1 else found.div(beta))._cast(self._result_dtype())
 
     def mish(self) -> Self:
@@ -133,7 +133,7 @@ class Functions(Mathematics):
         x = self._wide("softsign")
         return x.div(x.abs().add(1))._cast(self._result_dtype())
 
-    def _shifted(self, axis: int, name: str, dtype: DTypeLike | None) -> tuple[Self, DType, int]:
+    def _below_max(self, axis: int, name: str, dtype: DTypeLike | None) -> tuple[Self, DType, int]:
         """Distances from the largest element along `axis`, the result's type, and the axis.
 
         The largest is taken as a constant: the functions below do not depend on it.
@@ -153,14 +153,14 @@ class Functions(Mathematics):
 
         `_single_kernel` asks for one kernel; how many there are is the scheduler's decision.
         """
-        shifted, target, number = self._shifted(axis, "softmax", dtype)
+        shifted, target, number = self._below_max(axis, "softmax", dtype)
         powers = shifted.exp()
         axes = (number,) if self.ndim else ()
         return powers.div(powers.sum(axes, keepdim=True))._cast(target)
 
     def log_softmax(self, axis: int = -1, dtype: DTypeLike | None = None) -> Self:
         """The logarithm of `softmax`, without its underflow."""
-        shifted, target, number = self._shifted(axis, "log_softmax", dtype)
+        shifted, target, number = self._below_max(axis, "log_softmax", dtype)
         axes = (number,) if self.ndim else ()
         return shifted.sub(shifted.exp().sum(axes, keepdim=True).log())._cast(target)
 

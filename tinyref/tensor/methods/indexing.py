@@ -45,7 +45,7 @@ class Index:
         return tuple((axis.begin, axis.end) for axis in self.axes)
 
     @property
-    def flipped(self) -> tuple[int, ...]:
+    def flipped_axes(self) -> tuple[int, ...]:
         return tuple(number for number, axis in enumerate(self.axes) if axis.is_flipped)
 
 
@@ -135,10 +135,10 @@ class Indexing(Contraction):
     def __getitem__(self, key: object) -> Self:
         index = parse_index(self.shape, key)
         result = self._shrink(index.bounds)
-        if index.flipped:
-            result = result._flip(index.flipped)
+        if index.flipped_axes:
+            result = result._flip(index.flipped_axes)
         for number, axis in enumerate(index.axes):
-            result = result._strided(number, axis.step)
+            result = result._every_element(number, axis.step)
         return result._reshape(index.shape)
 
     def __iter__(self) -> Iterator[Self]:
@@ -146,7 +146,7 @@ class Indexing(Contraction):
             raise UserTypeError("iteration: a tensor without axes has no elements to go through")
         return (self[place] for place in range(fixed(self.shape[:1], "iteration")[0]))
 
-    def _aimed_at(self, key: object, value: Self) -> tuple[Self, Self | None, Self]:
+    def _assignment_target(self, key: object, value: Self) -> tuple[Self, Self | None, Self]:
         """The view that `key` shows, which of its elements are written (None is all), and what
         they get of `value`, which broadcasts to them.
         """
@@ -166,8 +166,8 @@ class Indexing(Contraction):
             )
         return fits._broadcast_to(shape)
 
-    def _spaced(self, axis: int, step: int, length: sint) -> Self:
-        """The inverse of `_strided`: `step - 1` zeros after each element, cut to `length`."""
+    def _spread_elements(self, axis: int, step: int, length: sint) -> Self:
+        """The inverse of `_every_element`: `step - 1` zeros after each element, cut to `length`."""
         if step == 1:
             return self
         before, (count, *after) = self.shape[:axis], self.shape[axis:]

@@ -44,7 +44,7 @@ class Lookup(Assignment):
 
     __slots__ = ()
 
-    def _numbered(self, size: sint) -> Self:
+    def _count_to(self, size: sint) -> Self:
         """0, 1, 2 ... up to before `size`, as int32, on this tensor's device."""
         return self._from_node(graph.iota(size), self._device)
 
@@ -95,7 +95,7 @@ class Lookup(Assignment):
         """
         if self.dtype in dtypes.storage_only:
             return self._bits_as(dtypes.uint8)._looked_up(places)._bits_as(self.dtype)
-        here = self._numbered(self.shape[-1]).eq(places.unsqueeze(-1))
+        here = self._count_to(self.shape[-1]).eq(places.unsqueeze(-1))
         # The elements that are not chosen may be NaN: a product with 0 would let them through.
         chosen = here.where(self, False if self.dtype.is_bool else 0)
         return chosen._reduced_last(Ops.MAX if self.dtype.is_bool else Ops.ADD)
@@ -169,7 +169,9 @@ class Lookup(Assignment):
             )
         return source._shrink(tuple((0, size) for size in sizes))
 
-    def _aimed(self, dim: int, index: object, src: object, name: str) -> tuple[Self, Self, int]:
+    def _scatter_args(
+        self, dim: int, index: object, src: object, name: str
+    ) -> tuple[Self, Self, int]:
         """(places, source, axis) of a scatter; both with `axis` last, and else as this tensor.
 
         What was added to make the shapes equal has place -1, which is nowhere.
@@ -183,19 +185,19 @@ class Lookup(Assignment):
         margins = tuple(
             (0, 0 if number == axis else want[number] - have[number]) for number in range(len(want))
         )
-        padded = places._padded(margins, -1)._moved_last(axis)
+        padded = places._pad_with_value(margins, -1)._moved_last(axis)
         return padded, source._pad(margins)._moved_last(axis), axis
 
-    def _hits(self, size: int) -> Self:
+    def _matches(self, size: int) -> Self:
         """Which of these places (..., count) are which of `size` elements: (..., size, count)."""
-        return self._numbered(size).unsqueeze(-1).eq(self.unsqueeze(-2))
+        return self._count_to(size).unsqueeze(-1).eq(self.unsqueeze(-2))
 
     def _last_hits(self, count: int, size: int) -> Self:
         """Of these places (..., count) the number of the last one that hits each of `size`
         elements: (..., size), -1 for none.
         """
         check_axis_size(count, "scatter")
-        return self._hits(size).where(self._numbered(count), -1)._reduced_last(Ops.MAX)
+        return self._matches(size).where(self._count_to(count), -1)._reduced_last(Ops.MAX)
 
     def scatter(
         self, dim: int, index: Self, src: Self | ConstType, reduce: ScatterReduce = None
@@ -208,7 +210,7 @@ class Lookup(Assignment):
         """
         if reduce not in (None, "add", "multiply"):
             raise UserError(f"scatter: reduce {reduce!r}: accepted are None, 'add' and 'multiply'")
-        places, source, axis = self._aimed(dim, index, src, "scatter")
+        places, source, axis = self._scatter_args(dim, index, src, "scatter")
         rows = self._row()._moved_last(axis)
         if reduce is None:
             last = places._last_hits(*fixed((places.shape[-1], rows.shape[-1]), "scatter"))
@@ -216,7 +218,7 @@ class Lookup(Assignment):
         else:
             compute_dtype("scatter", self.dtype)
             kind: Reduce = "sum" if reduce == "add" else "prod"
-            result = rows._met(kind, places, source, True)
+            result = rows._combine_at(kind, places, source, True)
         return result._moved_from_last(axis)._reshape(self.shape)
 
     def scatter_reduce(
@@ -234,20 +236,22 @@ class Lookup(Assignment):
             kind = type(src).__name__
             raise UserTypeError(f"scatter_reduce: src is a {kind}, accepted is a Tensor")
         compute_dtype("scatter_reduce", self.dtype)
-        places, source, axis = self._aimed(dim, index, src, "scatter_reduce")
+        places, source, axis = self._scatter_args(dim, index, src, "scatter_reduce")
         rows = self._row()._moved_last(axis)
-        met = rows._met(reduce, places, source, include_self)
+        met = rows._combine_at(reduce, places, source, include_self)
         return met._moved_from_last(axis)._reshape(self.shape)
 
-    def _met(self, reduce: Reduce, places: Self, source: Self, include_self: bool) -> Self:
+    def _combine_at(self, reduce: Reduce, places: Self, source: Self, include_self: bool) -> Self:
         """This tensor (..., size) and `source` (..., count), brought together at `places`."""
         if self.dtype.is_bool:
             if reduce == "mean":
                 raise UserTypeError("scatter_reduce: bool has no mean: cast to a number type first")
             numbers = self._cast(dtypes.int32), source._cast(dtypes.int32)
-            return numbers[0]._met(reduce, places, numbers[1], include_self)._cast(dtypes.bool)
+            return (
+                numbers[0]._combine_at(reduce, places, numbers[1], include_self)._cast(dtypes.bool)
+            )
         wide = sum_dtype(self.dtype)
-        hits = places._hits(fixed(self.shape[-1:], "scatter")[0])
+        hits = places._matches(fixed(self.shape[-1:], "scatter")[0])
         own, others = self._cast(wide), source._cast(wide)
         if reduce in ("amax", "amin"):
             largest = own._largest if reduce == "amax" else own._smallest
@@ -281,4 +285,8 @@ class Lookup(Assignment):
 
     def _smallest(self, hits: Self, source: Self, include_self: bool) -> Self:
         """The smallest, as the largest of the reversed order."""
-        return self._reversed()._largest(hits, source._reversed(), include_self)._reversed()
+        return (
+            self._reverse_order()
+            ._largest(hits, source._reverse_order(), include_self)
+            ._reverse_order()
+        )

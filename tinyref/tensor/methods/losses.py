@@ -132,7 +132,7 @@ class Losses(Random, metaclass=Trained):
         wanted = tuple(self.shape[number] for number in axes)
         shape = tuple(size if number in axes else 1 for number, size in enumerate(self.shape))
 
-        def placed(tensor: Self, name: str) -> Self:
+        def reshape_statistic(tensor: Self, name: str) -> Self:
             self._factors(tensor, f"batchnorm: {name}")
             if tensor.shape not in (wanted, shape):
                 raise UserError(
@@ -141,12 +141,12 @@ class Losses(Random, metaclass=Trained):
                 )
             return tensor._reshape(shape)
 
-        result = self._wide("batchnorm").sub(placed(mean, "mean"))
+        result = self._wide("batchnorm").sub(reshape_statistic(mean, "mean"))
         if weight is not None:
-            result = result.mul(placed(weight, "weight"))
-        result = result.mul(placed(invstd, "invstd"))
+            result = result.mul(reshape_statistic(weight, "weight"))
+        result = result.mul(reshape_statistic(invstd, "invstd"))
         if bias is not None:
-            result = result.add(placed(bias, "bias"))
+            result = result.add(reshape_statistic(bias, "bias"))
         return result._cast(self._result_dtype())
 
     def dropout(self, p: float = 0.5) -> Self:
@@ -269,7 +269,7 @@ class Losses(Random, metaclass=Trained):
             )
         return labels.unsqueeze(axis)
 
-    def _exists(self, axis: int, labels: Self) -> Self:
+    def _is_a_class(self, axis: int, labels: Self) -> Self:
         """Where a class is one of those along the axis."""
         return labels.ge(0).bitwise_and(labels.lt(fixed((self.shape[axis],), "classes")[0]))
 
@@ -281,11 +281,11 @@ class Losses(Random, metaclass=Trained):
         wide = self._wide(name)
         largest = wide.detach().max(axis, keepdim=True)
         logarithm = wide.sub(largest).exp().sum(axis, keepdim=True).log()
-        losses = logarithm.sub(wide._picked(axis, labels, name).sub(largest))
+        losses = logarithm.sub(wide._elements_at(axis, labels, name).sub(largest))
         if smoothing:
             even = logarithm.sub(wide.sub(largest).mean(axis, keepdim=True))
             losses = losses.mul(1 - smoothing).add(even.mul(smoothing))
-        return self._exists(axis, labels).where(losses, math.nan).squeeze(axis)
+        return self._is_a_class(axis, labels).where(losses, math.nan).squeeze(axis)
 
     def nll_loss(
         self,
@@ -305,12 +305,12 @@ class Losses(Random, metaclass=Trained):
         labels = self._labels(Y, axis, name)
         wide = self._wide(name)
         factors = self._class_weights(labels, weight, axis, name)._cast(wide.dtype)
-        losses = wide._picked(axis, labels, name).neg().mul(factors)
-        losses = self._exists(axis, labels).where(losses, math.nan)
+        losses = wide._elements_at(axis, labels, name).neg().mul(factors)
+        losses = self._is_a_class(axis, labels).where(losses, math.nan)
         counted = None
         if ignore_index is not None:
             counted = labels.ne(integer(ignore_index, f"{name}: ignore_index"))
-        found = losses._weighed(factors, counted, axis, reduction)
+        found = losses._weigh(factors, counted, axis, reduction)
         return found._cast(self._result_dtype())
 
     def _class_weights(self, labels: Self, weight: Self | None, axis: int, name: str) -> Self:
@@ -323,9 +323,9 @@ class Losses(Random, metaclass=Trained):
                 f"{describe(self.shape[axis])} classes"
             )
         shape = [1] * axis + [-1] + [1] * (self.ndim - axis - 1)
-        return weight.reshape(tuple(shape))._picked(axis, labels, name)
+        return weight.reshape(tuple(shape))._elements_at(axis, labels, name)
 
-    def _weighed(self, factors: Self, counted: Self | None, axis: int, reduction: str) -> Self:
+    def _weigh(self, factors: Self, counted: Self | None, axis: int, reduction: str) -> Self:
         """Losses reduced: their sum over the sum of the factors, both where it is counted."""
         losses = self
         if counted is not None:
@@ -350,7 +350,7 @@ class Losses(Random, metaclass=Trained):
         losses = self._class_losses(labels, axis, label_smoothing, name).unsqueeze(axis)
         ones = losses._constant(1, losses.dtype)._broadcast_to(losses.shape)
         counted = labels.ne(integer(ignore_index, f"{name}: ignore_index"))
-        found = losses._weighed(ones, counted, axis, reduction)
+        found = losses._weigh(ones, counted, axis, reduction)
         return found._cast(self._result_dtype())
 
     # Attention

@@ -45,9 +45,9 @@ class Mathematics(Reduction):
     def _result_dtype(self) -> DType:
         return self.dtype if self.dtype.is_float else dtypes.default_float
 
-    def _computed(self, name: str, compute: Callable[[Self], Self]) -> Self:
+    def _compute_with_rule(self, name: str, compute: Callable[[Self], Self]) -> Self:
         """A function with a gradient of its own, in the type of its computation."""
-        return self._wide(name)._ruled(name, compute)._cast(self._result_dtype())
+        return self._wide(name)._with_rule(name, compute)._cast(self._result_dtype())
 
     def exp(self) -> Self:
         """e ** self, as 2 ** (self * log2(e))."""
@@ -88,51 +88,51 @@ class Mathematics(Reduction):
 
     def cos(self) -> Self:
         """The cosine of radians; NaN for an infinity."""
-        return self._computed("cos", _cosine)
+        return self._compute_with_rule("cos", _cosine)
 
     def tan(self) -> Self:
         """The tangent of radians; NaN for an infinity."""
-        return self._computed("tan", _tangent)
+        return self._compute_with_rule("tan", _tangent)
 
     def asin(self) -> Self:
         """The angle from -pi/2 to pi/2 that has this sine; NaN beyond -1 and 1."""
-        return self._computed("asin", _arcsine)
+        return self._compute_with_rule("asin", _arcsine)
 
     def acos(self) -> Self:
         """The angle from 0 to pi that has this cosine; NaN beyond -1 and 1."""
-        return self._computed("acos", _arccosine)
+        return self._compute_with_rule("acos", _arccosine)
 
     def atan(self) -> Self:
         """The angle from -pi/2 to pi/2 that has this tangent."""
-        return self._computed("atan", _arctangent)
+        return self._compute_with_rule("atan", _arctangent)
 
     def sinh(self) -> Self:
         """The hyperbolic sine, (e ** x - e ** -x) / 2."""
-        return self._computed("sinh", _hyperbolic_sine)
+        return self._compute_with_rule("sinh", _hyperbolic_sine)
 
     def cosh(self) -> Self:
         """The hyperbolic cosine, (e ** x + e ** -x) / 2."""
-        return self._computed("cosh", _hyperbolic_cosine)
+        return self._compute_with_rule("cosh", _hyperbolic_cosine)
 
     def asinh(self) -> Self:
         """The inverse of `sinh`."""
-        return self._computed("asinh", _inverse_sinh)
+        return self._compute_with_rule("asinh", _inverse_sinh)
 
     def acosh(self) -> Self:
         """The inverse of `cosh`, from 0 on; NaN below 1."""
-        return self._computed("acosh", _inverse_cosh)
+        return self._compute_with_rule("acosh", _inverse_cosh)
 
     def atanh(self) -> Self:
         """The inverse of `tanh`; infinite at -1 and 1, NaN beyond."""
-        return self._computed("atanh", _inverse_tanh)
+        return self._compute_with_rule("atanh", _inverse_tanh)
 
     def erf(self) -> Self:
         """The error function, 2 / sqrt(pi) times the integral of e ** -t^2 from 0."""
-        return self._computed("erf", _error_function)
+        return self._compute_with_rule("erf", _error_function)
 
     def _expm1(self) -> Self:
         """e ** x - 1 for x up to 0, accurate near 0, as 2 t / (1 - t) with t = tanh(x / 2)."""
-        return self._ruled("expm1", _expm1_by_tanh)
+        return self._with_rule("expm1", _expm1_by_tanh)
 
     def lerp(self, end: Self, weight: Self | float) -> Self:
         """self + (end - self) * weight, exactly `end` at weight 1; floats only.

@@ -122,7 +122,7 @@ class Movement(Rounding):
             )
         aligned = (1,) * (len(wanted) - self.ndim) + self.shape
         sizes = tuple(
-            have if _keeps(want) else dimension(want, "expand")
+            have if _keeps_size(want) else dimension(want, "expand")
             for have, want in zip(aligned, wanted, strict=True)
         )
         return self._reshape(aligned)._expand(sizes)._as_view_of(self)
@@ -164,15 +164,15 @@ class Movement(Rounding):
         """
         bounds = padding_bounds(padding, self.ndim)
         if mode != "constant":
-            return self._surrounded(bounds, mode)
+            return self._pad_with_own_elements(bounds, mode)
         if not is_scalar(value) and not isinstance(value, np.generic | Rounding):
             raise UserTypeError(f"pad: value is a {type(value).__name__}, accepted is a number")
         cut = self._cut_negative(bounds)
         grown = tuple((_positive(before), _positive(after)) for before, after in bounds)
         is_default = value == 0 and math.copysign(1, value) > 0
-        return cut._padded(grown, False if is_default else value)
+        return cut._pad_with_value(grown, False if is_default else value)
 
-    def _surrounded(self, bounds: Bounds, mode: str) -> Self:
+    def _pad_with_own_elements(self, bounds: Bounds, mode: str) -> Self:
         """Padding with elements of this tensor.
 
         A negative amount cuts what is there after the other side has got its elements, except that
@@ -226,7 +226,7 @@ class Movement(Rounding):
             kept.append((begin, end))
         return self._shrink(tuple(kept))
 
-    def _padded(self, bounds: Bounds, value: ConstType) -> Self:
+    def _pad_with_value(self, bounds: Bounds, value: ConstType) -> Self:
         """Padding that is not negative; False is zero and free, another value costs a mask."""
         if weak_dtype(value, self.dtype) is not self.dtype:
             raise UserError(f"pad: value {value!r} has no place in {self.dtype.name}")
@@ -259,7 +259,7 @@ class Movement(Rounding):
         All other sizes must be equal; types are promoted.
         """
         _require_tensor("cat", self)
-        parts = self._joined(args, "cat")
+        parts = self._in_common_type(args, "cat")
         axis = axis_of(dim, self.ndim, "cat")
         if not self.ndim:
             raise UserError("cat: tensors without axes have no axis to join: use stack")
@@ -291,7 +291,7 @@ class Movement(Rounding):
             placed.append(part._pad(tuple(bounds)))
         return self._select(placed, sizes, axis)
 
-    def _joined(self, others: Sequence[Self], name: str) -> list[Self]:
+    def _in_common_type(self, others: Sequence[Self], name: str) -> list[Self]:
         """This tensor and the others in their common type."""
         for place, other in enumerate(others):
             if not isinstance(other, Movement):
@@ -327,7 +327,7 @@ class Movement(Rounding):
                     f"stack: tensor {place + 1} has shape {describe_shape(other.shape)}, tensor 0 "
                     f"{describe_shape(self.shape)}: they must be equal"
                 )
-        parts = [part.unsqueeze(dim) for part in self._joined(args, "stack")]
+        parts = [part.unsqueeze(dim) for part in self._in_common_type(args, "stack")]
         return parts[0].cat(*parts[1:], dim=axis_of(dim, self.ndim + 1, "stack"))
 
     def split(self, sizes: int | Sequence[int], dim: int = 0) -> tuple[Self, ...]:
@@ -392,7 +392,7 @@ class Movement(Rounding):
                 f"a tensor without axes accepts types of {have} bytes"
             )
         words = self._bits_as(_word(have))
-        resized = words._narrowed(have, want) if have > want else words._widened(have, want)
+        resized = words._split_words(have, want) if have > want else words._join_words(have, want)
         result = resized._bits_as(target)
         result._show(self, Step(Ops.BITCAST, None, self.shape, self.dtype, target))
         return result
@@ -400,7 +400,7 @@ class Movement(Rounding):
     def _bits_as(self, dtype: DType) -> Self:
         return self if dtype is self.dtype else self._apply(Ops.BITCAST, dtype=dtype)
 
-    def _narrowed(self, have: int, want: int) -> Self:
+    def _split_words(self, have: int, want: int) -> Self:
         """Words cut into `have // want` smaller ones each, the lowest first."""
         parts = [
             self.rshift(8 * want * part)._cast(_word(want)).unsqueeze(-1)
@@ -408,7 +408,7 @@ class Movement(Rounding):
         ]
         return parts[0].cat(*parts[1:], dim=-1).flatten(-2)
 
-    def _widened(self, have: int, want: int) -> Self:
+    def _join_words(self, have: int, want: int) -> Self:
         """`want // have` neighbours joined into one word, the first one lowest."""
         count = want // have
         length = fixed(self.shape[-1:], "bitcast")[0]
@@ -426,7 +426,7 @@ class Movement(Rounding):
         assert result is not None, "there is at least one neighbour"
         return result
 
-    def _strided(self, axis: int, step: int) -> Self:
+    def _every_element(self, axis: int, step: int) -> Self:
         """Every `step`-th element of an axis, from its first on."""
         if step == 1:
             return self
@@ -453,13 +453,13 @@ class Movement(Rounding):
             return whole._apply(Ops.COPY, arg=CopyArg(target))
         return self._apply(Ops.MULTI, arg=ShardArg(target))
 
-    def _laid(self, layout: ShardArg) -> Self:
+    def _in_layout(self, layout: ShardArg) -> Self:
         return self if self._node.arg == layout else self._apply(Ops.MULTI, arg=layout)
 
     def _placed_like(self, other: Self) -> Self:
         """These elements where those of `other`, of the same shape, lie."""
         layout = other._node.arg
-        return self._laid(layout) if isinstance(layout, ShardArg) else self.to(other.device)
+        return self._in_layout(layout) if isinstance(layout, ShardArg) else self.to(other.device)
 
 
 def _require_tensor(name: str, first: object) -> None:
@@ -475,7 +475,7 @@ def _word(itemsize: int) -> DType:
     return {1: dtypes.uint8, 2: dtypes.uint16, 4: dtypes.uint32, 8: dtypes.uint64}[itemsize]
 
 
-def _keeps(size: object) -> bool:
+def _keeps_size(size: object) -> bool:
     return size is None or (type(size) is int and size == -1)
 
 

@@ -58,13 +58,13 @@ class Pooling(Shaping):
         before, after = self.shape[:axis], self.shape[axis + 1 :]
         if dilation == 1 and kernel <= stride:
             # Windows that do not overlap are a plain cut.
-            rows = self._fitted(axis, outputs * stride)
+            rows = self._fit_axis(axis, outputs * stride)
             return rows._reshape((*before, outputs, stride, *after))._part(axis + 1, 0, kernel)
         # A row must be long enough for the last stride, even where it reaches past the end.
         length = max(length, outputs * stride - dilation)
         repeats = -(-kernel * (length + dilation) // length)
         laid = (
-            self._fitted(axis, length)
+            self._fit_axis(axis, length)
             ._reshape((*before, 1, length, *after))
             ._expand((*before, repeats, length, *after))
             ._reshape((*before, repeats * length, *after))
@@ -77,7 +77,7 @@ class Pooling(Shaping):
         )
         return laid.transpose(axis, axis + 1)
 
-    def _fitted(self, axis: int, length: int) -> Self:
+    def _fit_axis(self, axis: int, length: int) -> Self:
         """An axis cut, or grown with zeros at its end, to `length`."""
         have = fixed((self.shape[axis],), "windows")[0]
         if length <= have:
@@ -86,11 +86,11 @@ class Pooling(Shaping):
         bounds[axis] = (0, length - have)
         return self._pad(tuple(bounds))
 
-    def _pooled(self, plan: PoolPlan, fill: ConstType, beyond: ConstType) -> Self:
+    def _pooling_windows(self, plan: PoolPlan, fill: ConstType, beyond: ConstType) -> Self:
         """The windows of `plan`: its padding holds `fill`, what `ceil_mode` adds `beyond`."""
         lead = ((0, 0),) * (self.ndim - len(plan.kernel))
-        padded = self._padded((*lead, *plan.padding), fill)
-        grown = padded._padded((*lead, *((0, extra) for extra in plan.extra)), beyond)
+        padded = self._pad_with_value((*lead, *plan.padding), fill)
+        grown = padded._pad_with_value((*lead, *((0, extra) for extra in plan.extra)), beyond)
         return grown._windows(plan.kernel, plan.stride, plan.dilation)
 
     @overload
@@ -134,7 +134,7 @@ class Pooling(Shaping):
         plan = plan_pool(self.shape, kernel_size, stride, dilation, padding, ceil_mode, name)
         _check_seen(self.shape, plan, name)
         lowest = self.dtype.minimum
-        windows = self._pooled(plan, lowest, lowest)
+        windows = self._pooling_windows(plan, lowest, lowest)
         axes = tuple(range(-len(plan.kernel), 0))
         largest = windows.max(axes)
         if not return_indices:
@@ -147,7 +147,7 @@ class Pooling(Shaping):
         sizes = fixed(self.shape[self.ndim - count :], "max_pool2d")
         outside = math.prod(sizes)
         numbers = self.arange(outside, device=self.device)._reshape(sizes)
-        places = numbers._pooled(plan, outside, outside)
+        places = numbers._pooling_windows(plan, outside, outside)
         matches = windows.eq(largest._reshape((*largest.shape, *(1,) * count)))
         if self.dtype.is_float:
             matches = matches.bitwise_or(windows.isnan())
@@ -181,8 +181,8 @@ class Pooling(Shaping):
         order = self.arange(length, device=self.device)._reshape((length, 1))
         places = self.arange(math.prod(sizes), device=self.device)
         hits = indices._reshape((*lead, length, 1)).eq(places)
-        sources = hits.where(order, -1)._reduced(Ops.MAX, (len(lead),), False)
-        found = self._reshape((*lead, length))._picked(len(lead), sources, name)
+        sources = hits.where(order, -1)._reduce_axes(Ops.MAX, (len(lead),), False)
+        found = self._reshape((*lead, length))._elements_at(len(lead), sources, name)
         return found._reshape((*lead, *sizes))
 
     def _unpooled_sizes(
@@ -251,10 +251,10 @@ class Pooling(Shaping):
         floats = self._as_float(name)
         wide = floats._cast(sum_dtype(floats.dtype))
         axes = tuple(range(-len(plan.kernel), 0))
-        total = wide._pooled(plan, False, False).sum(axes)
-        return total.div(self._counted(plan, count_include_pad, wide.dtype))._cast(floats.dtype)
+        total = wide._pooling_windows(plan, False, False).sum(axes)
+        return total.div(self._divisors(plan, count_include_pad, wide.dtype))._cast(floats.dtype)
 
-    def _counted(self, plan: PoolPlan, with_padding: bool, dtype: DType) -> Self:
+    def _divisors(self, plan: PoolPlan, with_padding: bool, dtype: DType) -> Self:
         """How many elements each window counts, in a shape that broadcasts to the windows'."""
         sizes = fixed(self.shape[self.ndim - len(plan.kernel) :], "avg_pool2d")
         found = self._constant(1, dtype)

@@ -28,7 +28,7 @@ class Reduction(Movement):
 
     __slots__ = ()
 
-    def _reduced(self, op: Ops, axes: tuple[int, ...], keepdim: bool) -> Self:
+    def _reduce_axes(self, op: Ops, axes: tuple[int, ...], keepdim: bool) -> Self:
         return self._reduce(op, axes)._without(() if keepdim else axes)
 
     def _without(self, axes: tuple[int, ...]) -> Self:
@@ -36,7 +36,7 @@ class Reduction(Movement):
         left = tuple(size for axis, size in enumerate(self.shape) if axis not in axes)
         return self._reshape(left)
 
-    def _accumulated(
+    def _accumulate(
         self, op: Ops, axis: Axes, keepdim: bool, dtype: DTypeLike | None, name: str
     ) -> Self:
         """A sum or product in the accumulator's type; the half floats round once, at the end."""
@@ -44,21 +44,21 @@ class Reduction(Movement):
         compute_dtype(name, self.dtype)
         if dtype is not None:
             named, _ = accumulator_dtype(self.dtype, dtype, name)
-            return self._cast(named)._reduced(op, axes, keepdim)._apart_from(self)
-        wide = self._cast(sum_dtype(self.dtype))._reduced(op, axes, keepdim)
+            return self._cast(named)._reduce_axes(op, axes, keepdim)._apart_from(self)
+        wide = self._cast(sum_dtype(self.dtype))._reduce_axes(op, axes, keepdim)
         return (wide._cast(self.dtype) if self.dtype.is_float else wide)._apart_from(self)
 
     def sum(self, axis: Axes = None, keepdim: bool = False, dtype: DTypeLike | None = None) -> Self:
         """The sum. Narrow integers and bool add up in int32 or uint32, and stay so; float16 and
         bfloat16 add up in float32 and are rounded back. `dtype` names another accumulator.
         """
-        return self._accumulated(Ops.ADD, axis, keepdim, dtype, "sum")
+        return self._accumulate(Ops.ADD, axis, keepdim, dtype, "sum")
 
     def prod(
         self, axis: Axes = None, keepdim: bool = False, dtype: DTypeLike | None = None
     ) -> Self:
         """The product, in the types of `sum`."""
-        return self._accumulated(Ops.MUL, axis, keepdim, dtype, "prod")
+        return self._accumulate(Ops.MUL, axis, keepdim, dtype, "prod")
 
     def max(self, axis: Axes = None, keepdim: bool = False) -> Self:
         """The largest element, or NaN where there is one. Ties share the gradient evenly."""
@@ -76,13 +76,18 @@ class Reduction(Movement):
         def compute(x: Self) -> Self:
             return x.isnan()._reduce(Ops.MAX, axes).where(math.nan, x._reduce(Ops.MAX, axes))
 
-        return self._ruled(Ops.REDUCE, compute, arg=ReduceArg(Ops.MAX, axes))
+        return self._with_rule(Ops.REDUCE, compute, arg=ReduceArg(Ops.MAX, axes))
 
     def min(self, axis: Axes = None, keepdim: bool = False) -> Self:
         """The smallest element, or NaN where there is one. Ties share the gradient evenly."""
         axes = axes_of(axis, self.ndim, "min")
         compute_dtype("min", self.dtype)
-        return self._reversed()._maximum_over(axes)._without(() if keepdim else axes)._reversed()
+        return (
+            self._reverse_order()
+            ._maximum_over(axes)
+            ._without(() if keepdim else axes)
+            ._reverse_order()
+        )
 
     def any(self, axis: Axes = None, keepdim: bool = False) -> Self:
         """True where some element is not zero."""
@@ -105,7 +110,7 @@ class Reduction(Movement):
         compute_dtype("mean", self.dtype)
         result = self.dtype if self.dtype.is_float else dtypes.default_float
         accumulator = sum_dtype(result)
-        total = self._cast(accumulator)._reduced(Ops.ADD, axes, keepdim)
+        total = self._cast(accumulator)._reduce_axes(Ops.ADD, axes, keepdim)
         return total.div(self._count(axes, accumulator))._cast(result)
 
     def var(self, axis: Axes = None, keepdim: bool = False, correction: int = 1) -> Self:
@@ -123,7 +128,7 @@ class Reduction(Movement):
         result = self.dtype if self.dtype.is_float else dtypes.default_float
         wide = self._cast(sum_dtype(result))
         distance = wide.sub(wide.mean(axes, keepdim=True))
-        squares = distance.square()._reduced(Ops.ADD, axes, keepdim)
+        squares = distance.square()._reduce_axes(Ops.ADD, axes, keepdim)
         less = integer(correction, f"{name}: correction")
         count = self._count(axes, wide.dtype).sub(less).maximum(0)
         return squares.div(count)

@@ -46,7 +46,7 @@ class Rounding(Elementwise):
     def _floor_divide(self, x: Self | ConstType, reverse: bool = False) -> Self:
         left, right = self._pair(x, "floor_divide", reverse)
         if left.dtype.is_float:
-            return left._ruled("steps", _floor_quotient, right)
+            return left._with_rule("steps", _floor_quotient, right)
         quotient = left.idiv(right)
         if left.dtype.is_unsigned:
             return quotient
@@ -66,7 +66,7 @@ class Rounding(Elementwise):
         """
         left, right = self._pair(x, "mod", reverse)
         if left.dtype.is_float:
-            return left._ruled("mod", _remainder, right)
+            return left._with_rule("mod", _remainder, right)
         require_integer("mod", left.dtype, accept_bool=False)
         remainder = left._apply(Ops.MOD, right)
         if left.dtype.is_unsigned:
@@ -80,7 +80,7 @@ class Rounding(Elementwise):
         left, right = self._pair(x, "maximum")
         if left.dtype.is_float:
             # MAX may lose a NaN; this does not.
-            return left._ruled(Ops.MAX, _larger, right)
+            return left._with_rule(Ops.MAX, _larger, right)
         return left._apply(Ops.OR if left.dtype.is_bool else Ops.MAX, right)
 
     def minimum(self, x: Self | ConstType) -> Self:
@@ -88,9 +88,9 @@ class Rounding(Elementwise):
         left, right = self._pair(x, "minimum")
         if left.dtype.is_bool:
             return left._apply(Ops.AND, right)
-        return left._reversed().maximum(right._reversed())._reversed()
+        return left._reverse_order().maximum(right._reverse_order())._reverse_order()
 
-    def _reversed(self) -> Self:
+    def _reverse_order(self) -> Self:
         """An exact map that turns the order around, and undoes itself: -x, or ~x for integers."""
         return self.neg() if self.dtype.is_float else self.bitwise_not()
 
@@ -118,7 +118,7 @@ class Rounding(Elementwise):
         """Rounded to the nearest integer, halves to the even one; integers as they are."""
         if not self.dtype.is_float:
             return self._apart_from(self)
-        return self._ruled("steps", _nearest_even)
+        return self._with_rule("steps", _nearest_even)
 
     # Signs and infinities
 
@@ -126,7 +126,7 @@ class Rounding(Elementwise):
         """-1, 0 or 1 in the tensor's type, with slope 0; NaN for NaN, and a zero keeps its sign."""
         if self.dtype.is_bool:
             return self._apart_from(self)
-        return self._ruled("steps", _sign)
+        return self._with_rule("steps", _sign)
 
     def abs(self) -> Self:
         """The magnitude; the smallest signed integer wraps to itself. The slope at 0 is 0."""
@@ -145,7 +145,7 @@ class Rounding(Elementwise):
         """
         left, right = self._pair(other, "copysign")
         left, right = left._as_float("copysign"), right._as_float("copysign")
-        return left._ruled("copysign", _signed_like, right)
+        return left._with_rule("copysign", _signed_like, right)
 
     def isinf(self, detect_positive: bool = True, detect_negative: bool = True) -> Self:
         """True where an element is an infinity of a sign that is asked for."""
@@ -165,7 +165,7 @@ class Rounding(Elementwise):
 
 def _larger(x: T, y: T) -> T:
     """The larger element; NaN where one is."""
-    return x._less(y).bitwise_or(y.isnan()).where(y, x)
+    return x._is_less(y).bitwise_or(y.isnan()).where(y, x)
 
 
 def _sign(x: T) -> T:

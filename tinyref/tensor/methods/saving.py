@@ -12,7 +12,7 @@ from tinyref.lazy import graph
 from tinyref.lazy.buffers import new_buffer_like
 from tinyref.lazy.folding import uniform_value
 from tinyref.lazy.shape import is_empty
-from tinyref.lazy.shards import Place, describe_place, joined, layout_of, resized
+from tinyref.lazy.shards import Place, describe_place, join_parts, layout_of, shape_with_size
 from tinyref.lazy.storage import only_holds_data
 from tinyref.tensor.arguments import bound_sizes
 from tinyref.tensor.methods.sharding import Sharding
@@ -84,7 +84,7 @@ class Saving(Sharding):
         Raises `UserError` for what is no such description, and `DeviceError` where its device is
         not here.
         """
-        found = _checked(state)
+        found = _check_state(state)
         place: Place = found["device"]
         for device in place if isinstance(place, tuple) else (place,):
             check_device(device, "the tensor was")
@@ -96,7 +96,7 @@ class Saving(Sharding):
         gradient = found["grad"]
         if gradient is not None:
             if not isinstance(gradient, Saving) or gradient.shape != self.shape:
-                raise _damaged("its gradient is no tensor of the same shape")
+                raise _damage_error("its gradient is no tensor of the same shape")
             self._grad = cast(Self, gradient)
 
 
@@ -111,19 +111,19 @@ def check_device(device: str, what: str) -> None:
         ) from error
 
 
-def _damaged(reason: str) -> UserError:
+def _damage_error(reason: str) -> UserError:
     return UserError(f"pickle: no tensor that tinyref wrote: {reason}")
 
 
-def _checked(state: object) -> dict[str, Any]:
+def _check_state(state: object) -> dict[str, Any]:
     """`state`, where each entry is of its type. Raises `UserError`."""
     if not isinstance(state, dict) or "version" not in state:
-        raise _damaged("it has no version")
+        raise _damage_error("it has no version")
     if state["version"] != VERSION:
-        raise _damaged(f"it is of version {state['version']!r}, accepted is {VERSION}")
+        raise _damage_error(f"it is of version {state['version']!r}, accepted is {VERSION}")
     if state.keys() != _KEYS:
         names = sorted(map(str, _KEYS ^ state.keys()))
-        raise _damaged(f"it lacks, or has besides: {', '.join(names)}")
+        raise _damage_error(f"it lacks, or has besides: {', '.join(names)}")
     shape, parts, layout = state["shape"], state["parts"], state["layout"]
     device, is_constant = state["device"], state["constant"] is not None
     is_right = (
@@ -137,7 +137,7 @@ def _checked(state: object) -> dict[str, Any]:
         and (isinstance(device, str) if layout is None else _are(device, str))
     )
     if not is_right or (is_constant and (parts or layout is not None)):
-        raise _damaged("an entry is of another type")
+        raise _damage_error("an entry is of another type")
     return state
 
 
@@ -148,7 +148,7 @@ def _are(values: object, kind: type) -> bool:
 def _node_of(state: dict[str, Any], dtype: DType) -> UOp:
     shape: Sizes = state["shape"]
     if state["requires_grad"] and not dtype.is_float:
-        raise _damaged(f"{dtype.name} has no gradient")
+        raise _damage_error(f"{dtype.name} has no gradient")
     constant: ConstType | None = state["constant"]
     if constant is not None:
         return graph.full(shape, constant, dtype)
@@ -163,12 +163,12 @@ def _node_of(state: dict[str, Any], dtype: DType) -> UOp:
         _in_memory(
             content,
             device,
-            shape if axis is None else bound_sizes(resized(shape, axis, size)),
+            shape if axis is None else bound_sizes(shape_with_size(shape, axis, size)),
             dtype,
         )
         for content, device, size in zip(state["parts"], layout.devices, sizes, strict=True)
     ]
-    return joined(layout, parts)
+    return join_parts(layout, parts)
 
 
 def _checked_layout(layout: object, devices: tuple[str, ...], shape: Sizes) -> ShardArg:
@@ -184,20 +184,20 @@ def _checked_layout(layout: object, devices: tuple[str, ...], shape: Sizes) -> S
         and sum(sizes) == shape[axis]
     )
     if not devices or not (is_copied or is_cut):
-        raise _damaged("its layout does not fit its shape and devices")
+        raise _damage_error("its layout does not fit its shape and devices")
     return ShardArg(devices, axis, sizes)
 
 
 def _check_count(parts: tuple[bytes, ...], count: int) -> None:
     if len(parts) != count:
-        raise _damaged(f"it has the elements of {len(parts)} devices, not of {count}")
+        raise _damage_error(f"it has the elements of {len(parts)} devices, not of {count}")
 
 
 def _in_memory(content: bytes, device: str, shape: Sizes, dtype: DType) -> UOp:
     size = product(shape)
     assert isinstance(size, int), "sizes are known"
     if len(content) != size * dtype.itemsize:
-        raise _damaged(f"it has {len(content)} bytes for {size} elements of {dtype.name}")
+        raise _damage_error(f"it has {len(content)} bytes for {size} elements of {dtype.name}")
     if is_empty(shape):
         return graph.full(shape, 0, dtype)
     node, memory = new_buffer_like(BufferArg(device, size, 0), dtype)

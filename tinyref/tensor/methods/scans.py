@@ -25,7 +25,7 @@ class Scans(AdvancedIndexing):
 
     __slots__ = ()
 
-    def _scanned(
+    def _scan_last_axis(
         self,
         identity: ConstType,
         within: Callable[[Self], Self],
@@ -38,25 +38,25 @@ class Scans(AdvancedIndexing):
         count = -(-length // BLOCK)
         rows, last = self.shape[:-1], self.ndim - 1
         margins = (*((0, 0) for _ in rows), (0, count * BLOCK - length))
-        blocks = self._padded(margins, identity)._reshape((*rows, count, BLOCK))
+        blocks = self._pad_with_value(margins, identity)._reshape((*rows, count, BLOCK))
         inner = within(blocks)
         totals = inner._part(last + 1, BLOCK - 1, BLOCK)._reshape((*rows, count))
         # What is before a block is the scan of all whole blocks up to there.
-        scanned = totals._part(last, 0, count - 1)._scanned(identity, within, join)
+        scanned = totals._part(last, 0, count - 1)._scan_last_axis(identity, within, join)
         first = (*((0, 0) for _ in rows), (1, 0))
-        before = scanned._padded(first, identity).unsqueeze(-1)._expand(inner.shape)
+        before = scanned._pad_with_value(first, identity).unsqueeze(-1)._expand(inner.shape)
         return join(before, inner)._reshape((*rows, count * BLOCK))._part(last, 0, length)
 
     def _prefixes(self, fill: ConstType) -> Self:
         """Row i of the two last axes: the elements 0 to i of the last axis, then `fill`."""
         length = self.shape[-1]
-        numbers = self._numbered(length)
+        numbers = self._count_to(length)
         reached = numbers.unsqueeze(-1).ge(numbers)
         return reached.where(self.unsqueeze(-2), self._constant(fill, self.dtype))
 
     def _reduced_scan(self, op: Ops, identity: ConstType) -> Self:
         """The scan of the last axis by an op that reduces."""
-        return self._scanned(
+        return self._scan_last_axis(
             identity,
             lambda block: block._prefixes(identity)._reduced_last(op),
             lambda before, inner: before._apply(op, inner),
@@ -91,7 +91,7 @@ class Scans(AdvancedIndexing):
         return self._along(
             axis,
             "cummax",
-            lambda row: row._scanned(
+            lambda row: row._scan_last_axis(
                 lowest,
                 lambda block: block._prefixes(lowest).max(-1),
                 lambda before, inner: before.maximum(inner),
@@ -106,7 +106,7 @@ class Scans(AdvancedIndexing):
 
     def _log_sums(self) -> Self:
         lowest = self.dtype.minimum
-        return self._scanned(
+        return self._scan_last_axis(
             lowest,
             lambda block: block._prefixes(lowest).logsumexp(-1),
             lambda before, inner: before._log_sum(inner),

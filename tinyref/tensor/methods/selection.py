@@ -33,7 +33,7 @@ class Selection(Sorting):
     def argmin(self, axis: int | None = None, keepdim: bool = False) -> Self:
         """The place of the smallest element; else as `argmax`."""
         compute_dtype("argmin", self.dtype)
-        return self._reversed()._place_of_largest(axis, keepdim, "argmin")
+        return self._reverse_order()._place_of_largest(axis, keepdim, "argmin")
 
     def _place_of_largest(self, axis: int | None, keepdim: bool, name: str) -> Self:
         compute_dtype(name, self.dtype)
@@ -59,7 +59,7 @@ class Selection(Sorting):
         """The first place of the largest element of the last axis; a NaN is larger than all."""
         largest = self._reduce(Ops.MAX, (self.ndim - 1,))
         # The earlier a place, the larger its score; what is not the largest has score 0.
-        score = self._numbered(size).neg().add(size)
+        score = self._count_to(size).neg().add(size)
         found = self.eq(largest).where(score, 0)
         if self.dtype.is_float:
             found = self.isnan().where(score.add(size), found)
@@ -126,7 +126,7 @@ class Selection(Sorting):
             if not self.numel():
                 raise UserError("one_hot: no element names a class: num_classes must be given")
             count = max(int(self.max().item()), 0) + 1
-        classes = self._numbered(check_axis_size(count, "one_hot"))
+        classes = self._count_to(check_axis_size(count, "one_hot"))
         # In one type that holds both: an integer of 64 bits keeps its own.
         named = self._cast(dtypes.int32) if self.dtype.itemsize < 4 else self
         return named.unsqueeze(-1).eq(classes._cast(named.dtype))._cast(dtypes.int32)
@@ -150,7 +150,10 @@ class Selection(Sorting):
         rows, columns = fixed(self.shape[-2:], name)
         # Further out than the matrix is large all diagonals are the same.
         moved = max(-rows - 1, min(offset, columns + 1))
-        ends, numbers = self._numbered(rows).add(moved).unsqueeze(-1), self._numbered(columns)
+        ends, numbers = (
+            self._count_to(rows).add(moved).unsqueeze(-1),
+            self._count_to(columns),
+        )
         kept = numbers.le(ends) if is_lower else numbers.ge(ends)
         return kept.where(self, self._constant(0, self.dtype))
 

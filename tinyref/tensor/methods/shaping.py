@@ -88,7 +88,7 @@ class Shaping(Selection):
                 raise UserError(f"rearrange: {name}= is no axis of {formula!r}")
         return found
 
-    def _picked(self, axis: int, index: Self, name: str) -> Self:
+    def _elements_at(self, axis: int, index: Self, name: str) -> Self:
         """The elements at the places `index` along an axis, 0 for a place outside of it.
 
         `index` has as many axes as this tensor; all but `axis` broadcast to this one's. It is a
@@ -99,7 +99,7 @@ class Shaping(Selection):
         numbers = numbers._reshape((size, *(1,) * (self.ndim - axis - 1)))
         hits = numbers.eq(index.unsqueeze(axis + 1))
         chosen = hits.where(self.unsqueeze(axis), self._constant(0, self.dtype))
-        return chosen._reduced(Ops.MAX if self.dtype.is_bool else Ops.ADD, (axis + 1,), False)
+        return chosen._reduce_axes(Ops.MAX if self.dtype.is_bool else Ops.ADD, (axis + 1,), False)
 
     def interpolate(
         self, size: Sequence[int], mode: str = "linear", align_corners: bool = False
@@ -133,20 +133,20 @@ class Shaping(Selection):
                 raise UserError(f"interpolate: size {old} to {new}: accepted are positive sizes")
             if mode.startswith("nearest"):
                 places = nearest_places(old, new, is_exact=mode == "nearest-exact")
-                result = result._resampled(lead + place, places, np.ones((1, new)))
+                result = result._resample_axis(lead + place, places, np.ones((1, new)))
             elif new != old:
                 find = linear_places if mode == "linear" else cubic_places
-                result = result._resampled(lead + place, *find(old, new, align_corners))
+                result = result._resample_axis(lead + place, *find(old, new, align_corners))
         return result._cast(self.dtype)._apart_from(self)
 
-    def _resampled(self, axis: int, places: Places, weights: Weights) -> Self:
+    def _resample_axis(self, axis: int, places: Places, weights: Weights) -> Self:
         """The sum over the rows of weight times the element at the place; both (rows, new)."""
         rest = (1,) * (self.ndim - axis - 1)
         result: Self | None = None
         for row, weight in zip(places, weights, strict=True):
             numbers = type(self)(row.astype(np.int32), self.device)
             numbers = numbers._reshape((*(1,) * axis, len(row), *rest))
-            part = self._picked(axis, numbers, "interpolate")
+            part = self._elements_at(axis, numbers, "interpolate")
             if len(places) > 1:
                 factor = type(self)(weight, self.device)._cast(self.dtype)
                 part = part.mul(factor._reshape((len(row), *rest)))

@@ -34,7 +34,7 @@ class Sharding(Losses):
                 f"shard: devices is {devices!r}, accepted is a tuple of names such as "
                 f"('CPU:0', 'CPU:1')"
             )
-        return self._laid(self._even_layout(canonical_devices(devices), axis))
+        return self._in_layout(self._even_layout(canonical_devices(devices), axis))
 
     def shard_(self, devices: tuple[str, ...], axis: int | None = None) -> Self:
         """Moves this tensor itself to several devices, as `shard` does; returns it."""

@@ -34,7 +34,7 @@ class Sorting(Scans):
         The indices are int32: `values` is `self.gather(dim, indices)`, and has its gradient.
         """
         axis = axis_of(dim, self.ndim, "sort")
-        return self._sorted("sort", axis, fixed(self._row().shape, "sort")[axis], descending)
+        return self._sort_axis("sort", axis, fixed(self._row().shape, "sort")[axis], descending)
 
     def topk(
         self, k: int, dim: int = -1, largest: bool = True, sorted_: bool = True
@@ -48,9 +48,9 @@ class Sorting(Scans):
         count = integer(k, "topk: k")
         if not 0 <= count <= size:
             raise UserError(f"topk: k is {count}, accepted is 0 to {size}, the size of axis {dim}")
-        return self._sorted("topk", axis, count, largest)
+        return self._sort_axis("topk", axis, count, largest)
 
-    def _sorted(self, name: str, axis: int, count: int, descending: bool) -> tuple[Self, Self]:
+    def _sort_axis(self, name: str, axis: int, count: int, descending: bool) -> tuple[Self, Self]:
         """The first `count` values and indices of the sorted axis."""
         compute_dtype(name, self.dtype)
         rows = self._row()._moved_last(axis)
@@ -107,19 +107,19 @@ class Sorting(Scans):
         """
         rows = self.shape[:-1]
         margins = (*((0, 0) for _ in rows), (0, blocks * COUNTED - size))
-        parts = self._padded(margins, self.dtype.maximum)._reshape((*rows, blocks, COUNTED))
+        parts = self._pad_with_value(margins, self.dtype.maximum)._reshape((*rows, blocks, COUNTED))
         within = parts._counted_order(COUNTED, count).contiguous()
-        numbers = within.add(self._numbered(blocks).mul(COUNTED).unsqueeze(-1))
+        numbers = within.add(self._count_to(blocks).mul(COUNTED).unsqueeze(-1))
         return parts.unsqueeze(-2)._looked_up(within), numbers
 
     def _counted_order(self, size: int, count: int) -> Self:
         """By rank: the number of keys that are smaller, or equal and before."""
-        numbers = self._numbered(size)
+        numbers = self._count_to(size)
         mine, other = self.unsqueeze(-1), self.unsqueeze(-2)
         is_before = numbers.lt(numbers.unsqueeze(-1))
         precedes = other.lt(mine).bitwise_or(other.eq(mine).bitwise_and(is_before))
         rank = precedes._cast(dtypes.int32)._reduced_last(Ops.ADD)
-        has_rank = self._numbered(count).unsqueeze(-1).eq(rank.unsqueeze(-2))
+        has_rank = self._count_to(count).unsqueeze(-1).eq(rank.unsqueeze(-2))
         return has_rank.where(numbers, 0)._reduced_last(Ops.ADD)
 
     def _network_order(self, size: int) -> Self:
@@ -132,14 +132,14 @@ class Sorting(Scans):
         width = COUNTED
         while width < total:
             width *= 2
-            pairs = pairs._exchanged(width, turned=True)
+            pairs = pairs._exchange_step(width, turned=True)
             part = width // 2
             while part > 1:
-                pairs = pairs._exchanged(part, turned=False)
+                pairs = pairs._exchange_step(part, turned=False)
                 part //= 2
         return pairs._part(0, 1, 2)._reshape((rows, total))._cast(dtypes.int32)
 
-    def _exchanged(self, width: int, turned: bool) -> Self:
+    def _exchange_step(self, width: int, turned: bool) -> Self:
         """One step on pairs (2, rows, total) of keys and numbers: each element of the first half
         of every `width` is compared to one of the second half, and the smaller goes first.
         """
@@ -151,6 +151,6 @@ class Sorting(Scans):
         )
         is_tied = key.eq(other_key).bitwise_and(number.lt(other_number))
         precedes = key.lt(other_key).bitwise_or(is_tied)
-        is_first = self._numbered(2).eq(0).unsqueeze(-1)
+        is_first = self._count_to(2).eq(0).unsqueeze(-1)
         kept = precedes.eq(is_first)
         return kept.where(here, there)._reshape(self.shape).contiguous()

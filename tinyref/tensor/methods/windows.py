@@ -99,7 +99,7 @@ class Windows(Pooling):
         number = integer(groups, f"{name}: groups")
         types = accumulator_dtype(promote(self.dtype, weight.dtype), dtype, name)
         plan = ConvolutionPlan(number, steps, spread, *types, name)
-        return self.pad(((0, 0), (0, 0), *margins))._convolved(weight, bias, plan)
+        return self.pad(((0, 0), (0, 0), *margins))._convolve(weight, bias, plan)
 
     def conv_transpose2d(
         self,
@@ -130,7 +130,7 @@ class Windows(Pooling):
                 f"or the dilation {spread}"
             )
         number = integer(groups, f"{name}: groups")
-        turned = self._turned(weight, number)
+        turned = self._mirrored_kernels(weight, number)
         reaches = tuple(
             gap * (width - 1)
             for gap, width in zip(spread, fixed(weight.shape[2:], name), strict=True)
@@ -149,9 +149,9 @@ class Windows(Pooling):
             raise UserError(f"{name}: padding {margins} leaves sizes {tuple(left)} of the result")
         types = accumulator_dtype(promote(self.dtype, weight.dtype), None, name)
         plan = ConvolutionPlan(number, (1,) * count, spread, *types, name)
-        return whole.pad(((0, 0), (0, 0), *bounds))._convolved(turned, bias, plan)
+        return whole.pad(((0, 0), (0, 0), *bounds))._convolve(turned, bias, plan)
 
-    def _turned(self, weight: Self, groups: int) -> Self:
+    def _mirrored_kernels(self, weight: Self, groups: int) -> Self:
         """The kernels of the convolution that a transposed one is: outputs first, mirrored."""
         inputs, share, *kernel = fixed(weight.shape, "conv_transpose2d")
         if groups < 1 or self.shape[1] != inputs or inputs % groups:
@@ -169,7 +169,7 @@ class Windows(Pooling):
         result = self
         for place, step in enumerate(steps):
             size = fixed((self.shape[2 + place],), "conv_transpose2d")[0]
-            result = result._spaced(2 + place, step, max(0, (size - 1) * step + 1))
+            result = result._spread_elements(2 + place, step, max(0, (size - 1) * step + 1))
         return result
 
     def _check_layout(self, weight: Self, name: str) -> None:
@@ -198,7 +198,7 @@ class Windows(Pooling):
         if bias.shape != (outputs,):
             raise UserError(f"{name}: bias {describe_shape(bias.shape)}, accepted is ({outputs},)")
 
-    def _convolved(self, weight: Self, bias: Self | None, plan: ConvolutionPlan) -> Self:
+    def _convolve(self, weight: Self, bias: Self | None, plan: ConvolutionPlan) -> Self:
         """The cross-correlation of this tensor, which is padded already."""
         self._check_channels(weight, bias, plan)
         kernel = fixed(weight.shape[2:], plan.name)
@@ -212,11 +212,11 @@ class Windows(Pooling):
             and plan.accumulator.is_float
             and (kernel, plan.stride, plan.dilation) == ((3, 3), (1, 1), (1, 1))
         )
-        sums = data._filtered(factors, plan) if is_minimal else data._correlated(factors, plan)
+        sums = data._convolve_tiles(factors, plan) if is_minimal else data._correlate(factors, plan)
         placed = None if bias is None else bias._reshape((bias.shape[0], *(1,) * len(kernel)))
-        return sums._biased(placed, plan.result, plan.name)
+        return sums._with_bias(placed, plan.result, plan.name)
 
-    def _correlated(self, weight: Self, plan: ConvolutionPlan) -> Self:
+    def _correlate(self, weight: Self, plan: ConvolutionPlan) -> Self:
         """By the definition: the sum over every window, in one reduction."""
         kernel = fixed(weight.shape[2:], plan.name)
         count = len(kernel)
@@ -229,10 +229,10 @@ class Windows(Pooling):
         )
         windows, factors = windows._spread(plan.name, factors)
         axes = (3, *range(4 + count, 4 + 2 * count))
-        sums = windows._apply(Ops.MUL, factors)._reduced(Ops.ADD, axes, False)
+        sums = windows._apply(Ops.MUL, factors)._reduce_axes(Ops.ADD, axes, False)
         return sums._reshape((self.shape[0], outputs, *places))
 
-    def _filtered(self, weight: Self, plan: ConvolutionPlan) -> Self:
+    def _convolve_tiles(self, weight: Self, plan: ConvolutionPlan) -> Self:
         """By tiles of 4 by 4 results, 36 products each: see the matrices above.
 
         |error| <= c u A (|G| |g| |G'| * |B| |d| |B'|) A' summed over the channels, all matrices by
@@ -249,7 +249,7 @@ class Windows(Pooling):
         kernels = weight.flatten(-2)._by_matrix(_OF_KERNEL)
         kernels = kernels._reshape((1, groups, outputs // groups, share, 1, 1, 36))
         data, kernels = data._spread(plan.name, kernels)
-        sums = data._apply(Ops.MUL, kernels)._reduced(Ops.ADD, (3,), False)
+        sums = data._apply(Ops.MUL, kernels)._reduce_axes(Ops.ADD, (3,), False)
         found = sums._by_matrix(_OF_RESULT)._reshape((batch, outputs, rows, columns, 4, 4))
         laid = found._permute((0, 1, 2, 4, 3, 5))
         laid = laid._reshape((batch, outputs, rows * 4, columns * 4))

@@ -238,7 +238,7 @@ class TensorCore:
 
     # Views
 
-    def _shown(self) -> View[TensorCore]:
+    def _shown_view(self) -> View[TensorCore]:
         """What this tensor shows, for another one that will show some of it."""
         with building:
             if self._view is None:
@@ -249,7 +249,7 @@ class TensorCore:
     def _show(self, source: Self, step: Step | None) -> None:
         """From now on this tensor is a view of `source`; without a step it shows all of it."""
         with building:
-            shown = source._shown()
+            shown = source._shown_view()
             self._leave()
             self._view = shown if step is None else shown.through(step, self.shape)
             self._view.storage.add(self)

@@ -50,14 +50,14 @@ def _outermost_function() -> str:
 
 def _learn(frame: FrameType) -> str | None:
     is_ours = frame.f_globals.get("__name__", "").startswith(_PACKAGE)
-    name = _written(frame.f_code.co_name) if is_ours else None
+    name = _user_name(frame.f_code.co_name) if is_ours else None
     # Code that is made anew each time, as at a prompt, must not pile up here.
     if is_ours or len(_known) < MAX_KNOWN:
         _known[frame.f_code] = name
     return name
 
 
-def _written(name: str) -> str:
+def _user_name(name: str) -> str:
     """A method of Python's as users know it: add for __add__, __radd__ and __iadd__."""
     if not (name.startswith("__") and name.endswith("__")):
         return "" if name.startswith(("_", "<")) else name

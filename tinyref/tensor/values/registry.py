@@ -140,7 +140,7 @@ class Registry(Generic[V]):
         """Whether any value is not computed yet."""
         return bool(self._pending)
 
-    def differs(self, counts: Mapping[int, int]) -> bool:
+    def counts_differ(self, counts: Mapping[int, int]) -> bool:
         """Whether any BUFFER is shown by another number of values than `counts` says."""
         shown = self._by_buffer
         return any(len(shown.get(number, ())) != count for number, count in counts.items())
