@@ -64,8 +64,8 @@ def test_parts_that_change_places_are_seen(monkeypatch: pytest.MonkeyPatch) -> N
     def exchanged(parts: list[UOp], axis: int) -> UOp:
         return kept(list(reversed(parts)), axis)
 
-    kept = multi.gathered.__globals__["concatenated"]
-    monkeypatch.setitem(multi.gathered.__globals__, "concatenated", exchanged)
+    kept = multi.gather_to.__globals__["concatenate_parts"]
+    monkeypatch.setitem(multi.gather_to.__globals__, "concatenate_parts", exchanged)
     assert failed("system.shard.moved_back", "CPU")
 
 
