@@ -242,8 +242,9 @@ class TensorCore:
         """What this tensor shows, for another one that will show some of it."""
         with building:
             if self._view is None:
-                self._view = View(Storage[TensorCore]())
-                self._view.storage.add(self)
+                storage: Storage[TensorCore] = Storage()
+                storage.add(self)
+                self._view = View(storage)
             return self._view
 
     def _show(self, source: Self, step: Step | None) -> None:
