@@ -186,7 +186,7 @@ def agreed(number: int) -> CaseResult:
 def until_done(executor: clusters.ClusterExecutor, count: int) -> list[Done]:
     found: list[Done] = []
     for _ in range(100):
-        found += executor.finished(0.0)
+        found += executor.finished_tasks(0.0)
     assert len(found) == count
     return found
 
@@ -195,7 +195,7 @@ def test_machines_with_other_flags_are_not_one_cluster(
     fake: clusters.ClusterExecutor, monkeypatch: pytest.MonkeyPatch
 ):
     fake.submit(Task(0, 1))
-    assert len(fake.finished(0.0)) == 1
+    assert len(fake.finished_tasks(0.0)) == 1
     assert fake.identity == {}
     original = FakeFuture.result
     monkeypatch.setattr(
@@ -205,7 +205,7 @@ def test_machines_with_other_flags_are_not_one_cluster(
     )
     fake.submit(Task(2, 3))
     with pytest.raises(CampaignError, match=r"not alike: flag NOOPT: \(none\) -> 1"):
-        fake.finished(0.0)
+        fake.finished_tasks(0.0)
 
 
 def test_a_case_is_pinned_where_it_alone_ends_machines(fake: clusters.ClusterExecutor):
@@ -214,7 +214,7 @@ def test_a_case_is_pinned_where_it_alone_ends_machines(fake: clusters.ClusterExe
     fake.submit(Task(3, 7))
     fake.submit(Task(7, 9))
     assert fake.busy == 3
-    (done,) = fake.finished(0.1)
+    (done,) = fake.finished_tasks(0.1)
     assert done.results == tuple(map(agreed, (7, 8)))
     # Until it is known which ones it was, nothing else is to be beside them.
     assert (fake.capacity, fake.busy) == (0, 2)
@@ -245,12 +245,12 @@ def test_what_a_cluster_forgets_is_sent_again(fake: clusters.ClusterExecutor):
     for _ in range(clusters.MAX_LOSSES):
         (future,) = fake._pending
         future.status = "cancelled"
-        assert fake.finished(0.0) == []
+        assert fake.finished_tasks(0.0) == []
         assert fake.busy == 1
     (future,) = fake._pending
     future.status = "cancelled"
     with pytest.raises(CampaignError, match="forgot what it was given"):
-        fake.finished(0.0)
+        fake.finished_tasks(0.0)
 
 
 @pytest.fixture
@@ -273,7 +273,7 @@ def pending_on(scheduler: Any) -> clusters.ClusterExecutor:
     executor = clusters.ClusterExecutor(Setup("PYTHON", 1), scheduler.scheduler_address)
     for first in (0, 20, 40):
         executor.submit(Task(first, first + 20))
-    assert executor.finished(0.1) == []
+    assert executor.finished_tasks(0.1) == []
     return executor
 
 
@@ -283,7 +283,7 @@ def test_what_was_pending_when_a_scheduler_began_afresh_is_sent_again(scheduler:
     with distributed.Client(scheduler.scheduler_address, set_as_default=False) as other:
         other.restart(wait_for_workers=False)
     for _ in range(3):
-        assert executor.finished(0.1) == []
+        assert executor.finished_tasks(0.1) == []
     assert [pending.losses for pending in executor._pending.values()] == [1, 1, 1]
     assert not before & set(executor._pending)
     assert executor.busy == 3
@@ -306,10 +306,10 @@ def test_a_result_that_died_with_its_machine_is_waited_for(fake: clusters.Cluste
     fake.submit(Task(10, 12))
     (future,) = fake._pending
     future.error = TimeoutError()
-    assert fake.finished(0.0) == []
+    assert fake.finished_tasks(0.0) == []
     assert fake.busy == 1
     future.error = None
-    (done,) = fake.finished(0.0)
+    (done,) = fake.finished_tasks(0.0)
     assert done.results == (agreed(10), agreed(11))
 
 
@@ -386,7 +386,7 @@ def test_a_cluster_that_goes_away(cluster: Any):
     def wait_for_the_end() -> None:
         give_up = time.monotonic() + 60
         while time.monotonic() < give_up:
-            executor.finished(0.1)
+            executor.finished_tasks(0.1)
 
     with pytest.raises(CampaignError, match="is gone"):
         wait_for_the_end()

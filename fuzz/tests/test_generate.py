@@ -399,12 +399,12 @@ def test_policies_do_what_they_are_called():
 
 @pytest.mark.long
 def test_a_policy_can_be_scaled():
-    policy = PARTS["even"].scaled(ops={Ops.SHL: 50.0}, forms={"tree": 20.0})
+    policy = PARTS["even"].scale(ops={Ops.SHL: 50.0}, forms={"tree": 20.0})
     often = sum(has_op(case, Ops.SHL, Ops.SHR) for case in kernels(40, policy))
     seldom = sum(has_op(case, Ops.SHL, Ops.SHR) for case in kernels(40, PARTS["even"]))
     assert often > 2 * seldom
-    never = PARTS["even"].scaled(dtypes={dtypes.float32: 0.0})
-    assert never.scaled(dtypes={dtypes.float32: 9.0}).dtypes[dtypes.float32] == 0
+    never = PARTS["even"].scale(dtypes={dtypes.float32: 0.0})
+    assert never.scale(dtypes={dtypes.float32: 9.0}).dtypes[dtypes.float32] == 0
 
 
 def has_op(case: Case, *ops: Ops) -> bool:

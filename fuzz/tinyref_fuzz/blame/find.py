@@ -184,7 +184,7 @@ class _Search:
         """The first optimisation that no plan comes out of."""
         for count, opt in enumerate(chain.opts, 1):
             part = Chain(chain.subject, self.capabilities, chain.opts[:count])
-            if part.raised() is not None and part.graph("normal") is None:
+            if part.raised_error() is not None and part.graph("normal") is None:
                 return opt.op.value
         return ""
 

@@ -123,13 +123,13 @@ class Chain:
                 problem = _words(self.error) if self.error is not None else ""
             if problem:
                 return stage, problem
-        return self.raised()
+        return self.raised_error()
 
     def _breaks_a_rule(self) -> bool:
         """Whether the compile ended at a graph that its dialect does not allow."""
         return isinstance(self.error, VerifyError) and not self.error.rule.startswith("rewrite")
 
-    def raised(self) -> tuple[str, str] | None:
+    def raised_error(self) -> tuple[str, str] | None:
         """The stage that raised an error, and the error; None without one."""
         if self.error is None:
             return None

@@ -374,7 +374,7 @@ class Campaign:
                 give_up = min(give_up, time.monotonic() + LAST_EXAMINATIONS_SECONDS)
             if time.monotonic() > give_up:
                 return
-            finished = executor.finished(TICK_SECONDS)
+            finished = executor.finished_tasks(TICK_SECONDS)
             self._bind(executor)
             for done in finished:
                 self._take(done)

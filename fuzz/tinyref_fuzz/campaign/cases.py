@@ -69,7 +69,7 @@ def apply_guide(policy: Policy, guide: Guide | None) -> Policy:
     """The policy with its weights multiplied by the factors of the guide."""
     if not guide:
         return policy
-    return policy.scaled(
+    return policy.scale(
         forms=guide.get("forms"),
         rules=guide.get("rules"),
         mixes=guide.get("mixes"),

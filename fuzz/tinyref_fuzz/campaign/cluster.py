@@ -59,7 +59,7 @@ def run_task(campaign: str, setup: Mapping[str, Any], task: Mapping[str, Any]) -
     try:
         executor.submit(Task.from_json(task))
         while True:
-            for done in executor.finished(1.0):
+            for done in executor.finished_tasks(1.0):
                 return {**done.to_json(), "identity": _portable(executor.identity)}
     except Exception as error:
         # The next task here begins with a new one.
@@ -156,7 +156,7 @@ class ClusterExecutor(Executor):
     def submit(self, task: Task) -> None:
         self._send(_Pending(task, _Whole(task)))
 
-    def finished(self, seconds: float) -> list[Done]:
+    def finished_tasks(self, seconds: float) -> list[Done]:
         if self._suspects and not self._pending:
             self._begin_alone()
         self._wait(seconds)

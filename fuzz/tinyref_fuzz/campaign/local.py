@@ -101,7 +101,7 @@ class LocalExecutor(Executor):
     def submit(self, task: Task) -> None:
         self._waiting.append(Work(task))
 
-    def finished(self, seconds: float) -> list[Done]:
+    def finished_tasks(self, seconds: float) -> list[Done]:
         self._give_out()
         if not self._done:
             self._listen(seconds)

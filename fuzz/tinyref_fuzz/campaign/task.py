@@ -169,7 +169,7 @@ class Executor(ABC):
         """Takes a task."""
 
     @abstractmethod
-    def finished(self, seconds: float) -> list[Done]:
+    def finished_tasks(self, seconds: float) -> list[Done]:
         """The tasks that are done, after waiting at most `seconds` for the first."""
 
     @abstractmethod

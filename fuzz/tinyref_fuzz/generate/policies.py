@@ -78,7 +78,7 @@ class Policy:
     kernels: tuple[CorpusKernel, ...] = ()
     mixes: Weights[str] = field(default_factory=_weights)
 
-    def scaled(
+    def scale(
         self,
         *,
         forms: Weights[str] | None = None,
@@ -108,7 +108,7 @@ class Policy:
             return self
         names = sorted(self.mixes)
         part = POLICIES[tape.pick(names, [self.mixes[name] for name in names])]
-        return replace(part, kernels=self.kernels).scaled(
+        return replace(part, kernels=self.kernels).scale(
             forms=self.forms,
             dtypes=self.dtypes,
             ops=self.ops,

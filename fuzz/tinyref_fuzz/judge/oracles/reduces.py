@@ -105,7 +105,7 @@ class _Terms:
         """Whether it holds for one of the terms."""
         return _any(mask, self.axes)
 
-    def narrowed(self, low: Values, high: Values, unknown: BoolArray) -> Span:
+    def narrow(self, low: Values, high: Values, unknown: BoolArray) -> Span:
         """Wide ends rounded to the type; which sign a zero has depends on the order."""
         ends = [narrow_float64(end.astype(np.float64), self.dtype) for end in (low, high)]
         if not unknown.any() and np.array_equal(low, high) and not (ends[0] == 0).any():
@@ -140,13 +140,13 @@ def _sum(terms: _Terms, tiny: float) -> Span:
     low = terms.sum(terms.low) - error
     high = terms.sum(terms.high) + error
     if terms.all_finite:
-        return terms.narrowed(low, high, unknown)
+        return terms.narrow(low, high, unknown)
     # An infinity that is certain decides, unless the others may overflow; so does a NaN.
     unknown = unknown | terms.any(terms.x.open() & ~terms.finite)
     nan = terms.any(terms.x.is_certain_nan())
     nan |= terms.any(terms.x.is_number(np.inf)) & terms.any(terms.x.is_number(-np.inf))
     low, high = (np.where(nan, np.nan, end) for end in (low, high))
-    return terms.narrowed(low, high, unknown & ~nan)
+    return terms.narrow(low, high, unknown & ~nan)
 
 
 def _product(terms: _Terms) -> Span:
@@ -196,7 +196,7 @@ def _signed_product(
     low = np.where(zero & ~infinite, 0, low)
     high = np.where(zero & ~infinite, 0, high)
     low, high = np.where(nan, np.nan, low), np.where(nan, np.nan, high)
-    return terms.narrowed(low, high, unknown & ~nan)
+    return terms.narrow(low, high, unknown & ~nan)
 
 
 def smallest_normal(dtype: DType) -> float:
