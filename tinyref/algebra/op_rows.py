@@ -75,7 +75,7 @@ def _tensor(
     *,
     arity: int | Arity = 1,
     typing: Typing = types.value_like_first,
-    values: RangeRule = bounds.full,
+    values: RangeRule = bounds.first,
 ) -> None:
     """Declares an op of tensor graphs; most give elements of their source."""
     clause = f"tensor.{op.value.lower()}"
@@ -280,21 +280,17 @@ _tensor(
     payload.BufferArg,
     arity=0,
     typing=types.value,
+    values=bounds.full,
 )
-_tensor(
-    Ops.COPY, "The same values in memory of another device.", payload.CopyArg, values=bounds.first
-)
-_tensor(
-    Ops.CONTIGUOUS,
-    "The same values in memory of their own, in row-major order.",
-    values=bounds.first,
-)
-_tensor(Ops.DETACH, "The same values, through which no gradient flows.", values=bounds.first)
+_tensor(Ops.COPY, "The same values in memory of another device.", payload.CopyArg)
+_tensor(Ops.CONTIGUOUS, "The same values in memory of their own, in row-major order.")
+_tensor(Ops.DETACH, "The same values, through which no gradient flows.")
 _tensor(
     Ops.ASSIGN,
     "The target's memory after the value was written to it.",
     arity=2,
     typing=types.assign,
+    values=bounds.full,
 )
 _tensor(
     Ops.MULTI,
@@ -302,25 +298,15 @@ _tensor(
     payload.ShardArg,
     arity=(1, None),
     typing=types.values_of_one_type,
+    values=bounds.full,
 )
-_tensor(
-    Ops.RESHAPE,
-    "The same elements in row-major order, in a new shape.",
-    payload.ShapeArg,
-    values=bounds.first,
-)
-_tensor(Ops.PERMUTE, "The axes in another order.", payload.PermuteArg, values=bounds.first)
-_tensor(Ops.EXPAND, "Axes of size 1 repeated.", payload.ShapeArg, values=bounds.first)
+_tensor(Ops.RESHAPE, "The same elements in row-major order, in a new shape.", payload.ShapeArg)
+_tensor(Ops.PERMUTE, "The axes in another order.", payload.PermuteArg)
+_tensor(Ops.EXPAND, "Axes of size 1 repeated.", payload.ShapeArg)
 _tensor(Ops.PAD, "Zeros added before and after each axis.", payload.BoundsArg, values=bounds.padded)
-_tensor(Ops.SHRINK, "A part of each axis.", payload.BoundsArg, values=bounds.first)
-_tensor(Ops.FLIP, "Some axes in reverse order.", payload.FlipArg, values=bounds.first)
-_tensor(
-    Ops.BIND,
-    "A symbolic variable together with its value.",
-    arity=2,
-    typing=types.bind,
-    values=bounds.first,
-)
+_tensor(Ops.SHRINK, "A part of each axis.", payload.BoundsArg)
+_tensor(Ops.FLIP, "Some axes in reverse order.", payload.FlipArg)
+_tensor(Ops.BIND, "A symbolic variable together with its value.", arity=2, typing=types.bind)
 
 _op(
     Ops.SINK,
