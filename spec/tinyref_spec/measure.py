@@ -24,7 +24,7 @@ from tinyref_spec.device_under_test import (
     Runnable,
     slots_of,
 )
-from tinyref_spec.error_rules import Products, Rule, Verdict
+from tinyref_spec.error_rules import Products, Rule, Ulp, Verdict
 from tinyref_spec.oracles import Expected
 
 # Values of each buffer that a failure shows.
@@ -98,6 +98,21 @@ def measure(device: DeviceUnderTest, experiment: Experiment) -> Measurement:
             False, str(error), details=_failure(device, experiment, None), compared=0
         )
     return _measurement(device, experiment, found)
+
+
+def run_exact(
+    case_id: str,
+    device: DeviceUnderTest,
+    kernel: Runnable,
+    inputs: Sequence[Array | None],
+    expected: Sequence[Array],
+    bindings: Mapping[str, int] | None = None,
+) -> Measurement:
+    """Measures a kernel whose outputs must have exactly these bits; arrays of any shape."""
+    wanted = [Expected(values.reshape(-1)) for values in expected]
+    rules = [Ulp(0)] * len(wanted)
+    flat = [None if data is None else data.reshape(-1) for data in inputs]
+    return measure(device, Experiment(case_id, kernel, flat, wanted, rules, bindings or {}))
 
 
 def _run(device: DeviceUnderTest, experiment: Experiment, poison: int) -> list[Judgement]:

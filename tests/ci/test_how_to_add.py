@@ -201,7 +201,8 @@ from tinyref.uops import build
 from tinyref_spec.case import Measurement, Row, Rung
 from tinyref_spec.checks import Check, kernel_needs, make_row
 from tinyref_spec.device_under_test import DeviceUnderTest
-from tinyref_spec.kernel.forms import EXACT, run_exact
+from tinyref_spec.kernel.forms import EXACT
+from tinyref_spec.measure import run_exact
 from tinyref_spec.kernels.notation import kernel_of, shaped
 
 

@@ -10,7 +10,6 @@ import numpy as np
 
 from tinyref.dtype import ConstType, DType, dtypes, numpy_dtype
 from tinyref.uops import build
-from tinyref.uops.node import UOp
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_spec import samples
 from tinyref_spec.bits import Array
@@ -20,8 +19,7 @@ from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.error_rules import Ulp
 from tinyref_spec.kernels.named import add_in_place, constant, copied, elementwise
 from tinyref_spec.kernels.notation import kernel_of, load, shaped, store
-from tinyref_spec.measure import Experiment, measure
-from tinyref_spec.oracles import Expected
+from tinyref_spec.measure import run_exact
 
 EXACT = Ulp(0).sentence
 # Of kernels without loops and launch indices, which write their elements one by one.
@@ -29,21 +27,6 @@ STRAIGHT_SIZES = (1, 2, 3, 7, 16)
 # Around powers of two, and one that no vector or group divides.
 SIZES = (1, 2, 3, 7, 31, 33, 127, 1000)
 VIEW_DTYPES = (dtypes.float32, dtypes.int32, dtypes.uint8, dtypes.float64, dtypes.bool)
-
-
-def run_exact(
-    case_id: str,
-    device: DeviceUnderTest,
-    kernel: UOp,
-    inputs: list[Array | None],
-    expected: list[Array],
-    bindings: dict[str, int] | None = None,
-) -> Measurement:
-    """Runs a kernel whose outputs must have exactly these bits."""
-    wanted = [Expected(values.reshape(-1)) for values in expected]
-    rules = [Ulp(0)] * len(wanted)
-    flat = [None if data is None else data.reshape(-1) for data in inputs]
-    return measure(device, Experiment(case_id, kernel, flat, wanted, rules, bindings or {}))
 
 
 def _constants(dtype: DType) -> list[ConstType]:

@@ -21,9 +21,10 @@ from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_spec.case import Measurement, Row, Rung
 from tinyref_spec.checks import Check, kernel_needs, make_row
 from tinyref_spec.device_under_test import DeviceUnderTest
-from tinyref_spec.kernel.forms import EXACT, run_exact
+from tinyref_spec.kernel.forms import EXACT
 from tinyref_spec.kernel.ranges import iota
 from tinyref_spec.kernels.notation import kernel_of, load, shaped, store
+from tinyref_spec.measure import run_exact
 
 F32, I32, I64 = dtypes.float32, dtypes.int32, dtypes.int64
 NAN, INF = float("nan"), float("inf")

@@ -25,10 +25,9 @@ from tinyref_spec.checks import Check, kernel_needs, make_row
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.error_rules import Ulp
 from tinyref_spec.kernel import programs
-from tinyref_spec.kernel.forms import run_exact
 from tinyref_spec.kernels.named import multiplied
 from tinyref_spec.kernels.notation import kernel_of, left, load, right, shaped, total
-from tinyref_spec.measure import refusal
+from tinyref_spec.measure import refusal, run_exact
 
 CLAUSES = ("kernel.image",)
 HEIGHT, WIDTH = 6, 4

@@ -23,9 +23,9 @@ from tinyref_spec.checks import Check, Run, kernel_needs, make_row
 from tinyref_spec.device_under_test import DeviceUnderTest, compile_for
 from tinyref_spec.error_rules import Ulp
 from tinyref_spec.kernel import programs
-from tinyref_spec.kernel.forms import run_exact
 from tinyref_spec.kernels.named import copied
 from tinyref_spec.kernels.notation import shaped, store
+from tinyref_spec.measure import run_exact
 from tinyref_spec.styles import Style
 
 INT = dtypes.int32

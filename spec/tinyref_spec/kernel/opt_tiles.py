@@ -32,8 +32,7 @@ from tinyref_spec.kernel.opts import keeps_value
 from tinyref_spec.kernel.products import accumulator_of, expected_product
 from tinyref_spec.kernels.named import matmul, multiplied
 from tinyref_spec.kernels.notation import kernel_of, largest, left, load, right, shaped, total
-from tinyref_spec.measure import Experiment, measure
-from tinyref_spec.oracles import Expected
+from tinyref_spec.measure import Experiment, measure, run_exact
 
 EXACT = Ulp(0).sentence
 Sizes = tuple[int, int, int]
@@ -251,17 +250,8 @@ def legal_use(tile: MatrixTile, use: Use, case_id: str, device: DeviceUnderTest)
             plan = _opts(Plan.of(subject.kernel, device.capabilities).apply(opt), use.then)
         except KernelOptError as error:
             return Measurement(False, f"a legal use was refused: {error}", compared=1)
-        return _computes(subject, plan.opts, case_id, device)
-
-
-def _computes(
-    subject: Subject, opts: tuple[Opt, ...], case_id: str, device: DeviceUnderTest
-) -> Measurement:
-    """Whether the kernel with these optimisations gives exactly what it must."""
-    inputs = [subject.old, *(values.reshape(-1) for values in subject.inputs)]
-    wanted = [Expected(subject.expected.reshape(-1))]
-    kernel = Optimised(subject.kernel, opts)
-    return measure(device, Experiment(case_id, kernel, inputs, wanted, [Ulp(0)], subject.bindings))
+        kernel, inputs = Optimised(subject.kernel, plan.opts), [subject.old, *subject.inputs]
+        return run_exact(case_id, device, kernel, inputs, [subject.expected], subject.bindings)
 
 
 # --- floats ---------------------------------------------------------------------------------------

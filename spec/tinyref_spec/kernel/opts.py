@@ -27,8 +27,7 @@ from tinyref_spec.error_rules import Ulp
 from tinyref_spec.kernel.opt_kernels import FORMS, Subject
 from tinyref_spec.kernel.opt_legal import LEGAL, Legal
 from tinyref_spec.kernel.opt_refused import REFUSED, Refused
-from tinyref_spec.measure import Experiment, measure
-from tinyref_spec.oracles import Expected
+from tinyref_spec.measure import run_exact
 
 EXACT = Ulp(0).sentence
 
@@ -46,11 +45,8 @@ def _computes(
     subject: Subject, opts: Sequence[Opt], case_id: str, device: DeviceUnderTest
 ) -> Measurement:
     """Whether the kernel with these optimisations gives exactly what it must."""
-    inputs = [None if data is None else data.reshape(-1) for data in subject.inputs]
-    wanted = [Expected(values.reshape(-1)) for values in subject.expected]
     kernel = Optimised(subject.kernel, tuple(opts))
-    rules = [Ulp(0)] * len(wanted)
-    return measure(device, Experiment(case_id, kernel, inputs, wanted, rules, subject.bindings))
+    return run_exact(case_id, device, kernel, subject.inputs, subject.expected, subject.bindings)
 
 
 def keeps_value(
@@ -72,10 +68,8 @@ def keeps_value(
         for slot, data in zip(slots, inputs, strict=True)
     }
     written = evaluate(kernel, buffers, bindings)
-    wanted = [Expected(written[slot.number]) for slot in slots if slot.is_written]
-    rules = [Ulp(0)] * len(wanted)
-    planned = Optimised(kernel, opts)
-    return measure(device, Experiment(case_id, planned, inputs, wanted, rules, bindings))
+    expected = [written[slot.number] for slot in slots if slot.is_written]
+    return run_exact(case_id, device, Optimised(kernel, opts), inputs, expected, bindings)
 
 
 def _positive(dtype: DType, size: int, seed: int) -> Array:

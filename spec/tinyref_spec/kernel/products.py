@@ -15,9 +15,8 @@ from tinyref_spec.case import Measurement, Row, Rung
 from tinyref_spec.checks import Check, kernel_needs, make_row
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.error_rules import Products, accumulation_bound, with_rounding
-from tinyref_spec.kernel.forms import run_exact
 from tinyref_spec.kernels.named import matmul
-from tinyref_spec.measure import Experiment, measure
+from tinyref_spec.measure import Experiment, measure, run_exact
 from tinyref_spec.oracles import Expected, round_to
 
 Shape = tuple[int, int, int]

@@ -27,8 +27,7 @@ from tinyref_spec.case import Measurement, Row, Rung
 from tinyref_spec.checks import Check, kernel_needs, make_row
 from tinyref_spec.device_under_test import DeviceUnderTest, slots_of
 from tinyref_spec.error_rules import Ulp
-from tinyref_spec.measure import Experiment, measure, refusal
-from tinyref_spec.oracles import Expected
+from tinyref_spec.measure import refusal, run_exact
 
 INT = dtypes.int32
 Extents = tuple[int, int, int]
@@ -90,7 +89,7 @@ def run(
     expected: Array,
 ) -> Measurement:
     """Runs a program of one output that must have exactly these bits."""
-    return measure(device, Experiment(case_id, subject, inputs, [Expected(expected)], [Ulp(0)]))
+    return run_exact(case_id, device, subject, inputs, [expected])
 
 
 def grid(extents: Extents, case_id: str, device: DeviceUnderTest) -> Measurement:

@@ -16,10 +16,9 @@ from tinyref_spec.case import Measurement, Row, Rung
 from tinyref_spec.checks import Check, kernel_needs, make_row
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.error_rules import Bounded, Ulp, accumulation_bound, with_rounding
-from tinyref_spec.kernel.forms import run_exact
 from tinyref_spec.kernels.named import padded_sum, reduction, sum_and_maximum
 from tinyref_spec.kernels.notation import kernel_of, largest, load, shaped, total
-from tinyref_spec.measure import Experiment, measure
+from tinyref_spec.measure import Experiment, measure, run_exact
 from tinyref_spec.oracles import Expected, round_to
 
 Axes = tuple[int, ...]

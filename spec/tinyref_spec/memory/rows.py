@@ -23,9 +23,8 @@ from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.error_rules import Ulp
 from tinyref_spec.kernels.named import copied, elementwise
 from tinyref_spec.kernels.notation import load, shaped, store
-from tinyref_spec.measure import Experiment, measure, refusal
+from tinyref_spec.measure import refusal, run_exact
 from tinyref_spec.memory import order
-from tinyref_spec.oracles import Expected
 
 # Sizes around powers of two, vector widths and group sizes, where tails go wrong.
 TAILS = (1, 2, 3, 7, 31, 33, 127, 1000)
@@ -168,7 +167,7 @@ def _gated_load(dtype: DType, size: int, case_id: str, device: DeviceUnderTest) 
     kernel = copied(dtype, tracker, size)
     data = samples.random_bits(dtype, size, size)
     wide = np.pad(data, (2, 3))
-    return _exact(case_id, device, kernel, [None, data], wide)
+    return run_exact(case_id, device, kernel, [None, data], [wide])
 
 
 def _far_load(dtype: DType, size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
@@ -178,7 +177,7 @@ def _far_load(dtype: DType, size: int, case_id: str, device: DeviceUnderTest) ->
     data = samples.moderate(dtype, 1, 5)
     expected = np.zeros(64, dtype=data.dtype)
     expected[0] = data[0]
-    return _exact(case_id, device, kernel, [None, data], expected)
+    return run_exact(case_id, device, kernel, [None, data], [expected])
 
 
 def _gated_store(dtype: DType, size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
@@ -187,7 +186,7 @@ def _gated_store(dtype: DType, size: int, case_id: str, device: DeviceUnderTest)
     value = load(1, dtype, (size + 5,))
     kernel = build.sink(store(0, value, tracker))
     data = samples.random_bits(dtype, size + 5, size)
-    return _exact(case_id, device, kernel, [None, data], data[2 : size + 2])
+    return run_exact(case_id, device, kernel, [None, data], [data[2 : size + 2]])
 
 
 def _partial_store(dtype: DType, size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
@@ -201,17 +200,7 @@ def _partial_store(dtype: DType, size: int, case_id: str, device: DeviceUnderTes
     new = samples.random_bits(dtype, size, 2)
     expected = old.copy()
     expected[size // 3 : size - size // 3] = new[size // 3 : size - size // 3]
-    return _exact(case_id, device, kernel, [old, new], expected)
-
-
-def _exact(
-    case_id: str,
-    device: DeviceUnderTest,
-    kernel: UOp,
-    inputs: list[Array | None],
-    expected: Array,
-) -> Measurement:
-    return measure(device, Experiment(case_id, kernel, inputs, [Expected(expected)], [Ulp(0)]))
+    return run_exact(case_id, device, kernel, [old, new], [expected])
 
 
 def _plus_one(x: UOp) -> UOp:
@@ -224,7 +213,7 @@ def _relaunch(dtype: DType, case_id: str, device: DeviceUnderTest) -> Measuremen
     for seed in (1, 2, 3):
         data = samples.small_integers(dtype, 16, seed, 50)
         expected = (data + 1).astype(data.dtype)
-        found = _exact(case_id, device, kernel, [None, data], expected)
+        found = run_exact(case_id, device, kernel, [None, data], [expected])
         if not found.passed:
             found.message = f"launch {seed}: {found.message}"
             return found
@@ -242,7 +231,7 @@ def _measure_untouched_ends(
     data = samples.small_integers(dtype, size + 64, 4)
     expected = old.copy()
     expected[32 : size + 32] = (data + 1)[32 : size + 32]
-    return _exact(case_id, device, kernel, [old, data.astype(old.dtype)], expected)
+    return run_exact(case_id, device, kernel, [old, data.astype(old.dtype)], [expected])
 
 
 def _capability(kind: str, value: str, case_id: str, device: DeviceUnderTest) -> Measurement:
@@ -252,7 +241,7 @@ def _capability(kind: str, value: str, case_id: str, device: DeviceUnderTest) ->
     kernel = copied(dtype, shaped(16))
     data = samples.moderate(dtype, 16, 1)
     if declared:
-        return _exact(case_id, device, kernel, [None, data], data)
+        return run_exact(case_id, device, kernel, [None, data], [data])
     try:
         got = device.run(kernel, [None, data])
     except TinyrefError as error:
