@@ -64,7 +64,9 @@ def tests(session: nox.Session) -> None:
 def _pytest(session: nox.Session, *arguments: str, **environment: str) -> None:
     # Editable, so that coverage and the page tests see the files of this checkout.
     session.install("-e", ".[test]")
-    session.run("pytest", "-n", "auto", *arguments, env=environment)
+    # 5: no test of these is in the shard, as may be where they are few.
+    codes = [0, 5] if "--shard" in arguments else [0]
+    session.run("pytest", "-n", "auto", *arguments, env=environment, success_codes=codes)
 
 
 @nox.session
