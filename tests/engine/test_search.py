@@ -163,8 +163,14 @@ worker.seconds(parse_opts("UPCAST(1, 4)"))
 @pytest.mark.slow
 def test_a_candidate_that_hangs_does_not_outlive_a_parent_that_was_killed() -> None:
     folder = Path(__file__).parent
+    # It imports this module, and so what this one does.
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen(
-        [sys.executable, "-c", _HANGS], cwd=folder, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", _HANGS],
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as parent:
         assert parent.stdout is not None
         orphan = int(parent.stdout.readline())
