@@ -59,7 +59,7 @@ class KernelStep:
     ast: UOp
     buffers: tuple[int, ...]
     bindings: Bindings
-    written: tuple[int, ...]
+    written_numbers: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class CopyStep:
         return (self.target, self.source)
 
     @property
-    def written(self) -> tuple[int, ...]:
+    def written_numbers(self) -> tuple[int, ...]:
         return (self.target,)
 
 
@@ -227,7 +227,7 @@ class Replay:
                 self._run_once(step)
             needed = {number for step in self.steps for number in step.buffers}
             self.memory = {n: memory for n, memory in self.memory.items() if n in needed}
-        written = {number for step in self.steps for number in step.written}
+        written = {number for step in self.steps for number in step.written_numbers}
         self.temporaries = {
             number: known
             for number, known in recorder.known.items()
@@ -258,7 +258,7 @@ class Replay:
         """The places of the intermediate results: one arena for each device."""
         if not config.integer("MEMORY_PLAN"):
             return {}
-        written = {number for step in self.steps for number in step.written}
+        written = {number for step in self.steps for number in step.written_numbers}
         by_device: dict[str, dict[int, Lifetime]] = {}
         for number, span in spans(step.buffers for step in self.steps).items():
             known = recorder.known[number]
@@ -343,7 +343,7 @@ def _partition(steps: Sequence[Step], varying: set[int]) -> tuple[list[Step], li
     varying = set(varying)
     while True:
         again = [step for step in steps if _step_varies(step, varying)]
-        written = {number for step in again for number in step.written}
+        written = {number for step in again for number in step.written_numbers}
         if written <= varying:
             return again, [step for step in steps if not _step_varies(step, varying)]
         varying |= written

@@ -41,7 +41,7 @@ class Draft:
     folded: int = 0
 
     @property
-    def written(self) -> tuple[UOp, ...]:
+    def written_buffers(self) -> tuple[UOp, ...]:
         """The BUFFER nodes that the kernel stores to."""
         return self.buffers[: len(self.root.src)]
 
@@ -51,24 +51,24 @@ def join(first: Draft, second: Draft, dropped: set[UOp]) -> Draft | None:
 
     Results of `first` that are in `dropped` are not stored.
     """
-    if first.outer != second.outer or set(first.written) & set(second.written):
+    if first.outer != second.outer or set(first.written_buffers) & set(second.written_buffers):
         return None
     if first.inner and second.inner and first.inner != second.inner:
         return None
     if len(first.root.toposort()) + len(second.root.toposort()) > MAX_JOINED:
         return None
     inner = first.inner or second.inner
-    written = [buffer for buffer in first.written if buffer not in dropped]
+    written = [buffer for buffer in first.written_buffers if buffer not in dropped]
     folded = max(first.folded, second.folded)
-    joiner = _Joiner([*written, *second.written], dropped, len(inner), folded)
+    joiner = _Joiner([*written, *second.written_buffers], dropped, len(inner), folded)
     kept = joiner.rewrite(first, {})
-    results = dict(zip(first.written, kept, strict=True))
+    results = dict(zip(first.written_buffers, kept, strict=True))
     stores = joiner.rewrite(second, results)
     if joiner.is_impossible:
         return None
     left = [results[buffer] for buffer in written]
     reads = [*first.reads]
-    reads.extend(read for read in second.reads if read.location.buffer not in first.written)
+    reads.extend(read for read in second.reads if read.location.buffer not in first.written_buffers)
     root = build.sink(*left, *stores)
     names = tuple(dict.fromkeys((*first.names, *second.names)))
     memory = tuple(joiner.buffers)
@@ -162,7 +162,9 @@ def _reduces_in_full(draft: Draft) -> bool:
 
 def _writes_in_place(draft: Draft) -> bool:
     """Whether what is both loaded and stored is loaded just where it is stored."""
-    stored = dict(zip(draft.written, (tracker_of(s.src[0]) for s in draft.root.src), strict=True))
+    stored = dict(
+        zip(draft.written_buffers, (tracker_of(s.src[0]) for s in draft.root.src), strict=True)
+    )
     for node in draft.root.toposort():
         buffer = _buffer_of_load(node, draft)
         if buffer in stored and tracker_of(node.src[0]) is not stored[buffer]:

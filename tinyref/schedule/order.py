@@ -43,13 +43,13 @@ class Task:
     assigns: tuple[UOp, ...] = ()
 
     @property
-    def written(self) -> tuple[UOp, ...]:
+    def written_buffers(self) -> tuple[UOp, ...]:
         """The BUFFER nodes that the task fills."""
-        return self.buffers[:1] if self.draft is None else self.draft.written
+        return self.buffers[:1] if self.draft is None else self.draft.written_buffers
 
     def item(self, owners: Mapping[UOp, Sequence[UOp]]) -> Item:
         """The task as a schedule has it; `owners` are those of each BUFFER or ASSIGN."""
-        stored = self.assigns + self.written
+        stored = self.assigns + self.written_buffers
         completes = tuple(owner for node in stored for owner in owners.get(node, ()))
         if self.draft is None:
             return CopyItem(self.buffers[0], self.buffers[1], completes)
@@ -108,7 +108,7 @@ class Ordering:
         for number, task in self.tasks.items():
             assigner.update(dict.fromkeys(task.assigns, number))
             if not task.assigns:
-                writer.update(dict.fromkeys(task.written, number))
+                writer.update(dict.fromkeys(task.written_buffers, number))
         for number, task in self.tasks.items():
             for buffer in task.buffers:
                 if buffer in writer:
@@ -158,9 +158,11 @@ class Ordering:
             first = self.tasks[needed]
             if first.draft is None or first.device != second.device:
                 continue
-            if not set(first.written) & set(second.buffers) or self._is_between(needed, number):
+            if not set(first.written_buffers) & set(second.buffers) or self._is_between(
+                needed, number
+            ):
                 continue
-            dropped = {x for x in first.written if self._is_private(x, number)}
+            dropped = {x for x in first.written_buffers if self._is_private(x, number)}
             joined = join(first.draft, second.draft, dropped)
             limit = Device[second.device].capabilities.buffer_limit
             if joined is None or len(joined.buffers) > limit:
@@ -213,7 +215,7 @@ class Ordering:
         one, other = self.tasks[first], self.tasks[second]
         if one.draft is None or other.draft is None:
             return False
-        if len(one.written) + len(other.written) > MAX_OUTPUTS:
+        if len(one.written_buffers) + len(other.written_buffers) > MAX_OUTPUTS:
             return False
         joined = join(one.draft, other.draft, set())
         limit = Device[other.device].capabilities.buffer_limit
@@ -249,7 +251,7 @@ class Ordering:
     def _add_readers(self, number: int) -> None:
         """Notes what task `number` reads without writing it."""
         task = self.tasks[number]
-        for buffer in set(task.buffers).difference(task.written):
+        for buffer in set(task.buffers).difference(task.written_buffers):
             self.readers.setdefault(buffer, set()).add(number)
 
     def _raise(self, start: int) -> None:

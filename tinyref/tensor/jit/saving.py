@@ -158,7 +158,7 @@ def _saved_step(step: Step, nodes: _Nodes) -> Step | tuple[Any, ...]:
     program = json.dumps(program_to_json(step.kernel.program))
     ast = nodes.add(step.ast)
     bindings = dict(step.bindings)
-    return (step.kernel.device, program, ast, step.buffers, bindings, step.written)
+    return (step.kernel.device, program, ast, step.buffers, bindings, step.written_numbers)
 
 
 def _saved_buffers(capture: Capture, holders: list[TensorCore]) -> dict[int, tuple[Any, ...]]:
@@ -221,7 +221,7 @@ def _restore_capture(saved: Saved) -> tuple[Capture, list[TensorCore]]:
         constraints[Constraint(low, high, what, is_of_range)] = None
     by_number = {found.argument.number: found for found in known.values()}
     recorder = Recorder(steps, constraints, by_number)
-    for number in {number for step in steps for number in step.written}:
+    for number in {number for step in steps for number in step.written_numbers}:
         recorder.known[number].is_written = True
     replayed = Replay(recorder, sorted(numbers[number] for number in saved["exchanged"]))
     state = State.from_saved(
