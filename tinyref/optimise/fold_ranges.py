@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from tinyref.algebra import semantics
 from tinyref.algebra.kernel_shape import Shape, is_one, kernel_shape, positions_of, reduced_axes
 from tinyref.dtype import ImageDType, as_const, dtypes
-from tinyref.optimise.one_hot import Choice, Mask, choices, repeats
+from tinyref.optimise.one_hot import Mask, OneHot, find_one_hots, repeats
 from tinyref.uops import build
 from tinyref.uops.node import UOp, rebuild, sint
 from tinyref.uops.ops import ALU, Ops
@@ -53,20 +53,20 @@ def _change(node: UOp, src: tuple[UOp, ...]) -> UOp | None:
 def _fold_reduce(reduce: UOp, arg: ReduceArg) -> UOp:
     value = reduce.src[0]
     identity = build.const(reduce.dtype, semantics.reduce_identity(arg.op, reduce.dtype))
-    found = [] if _shows_image(value) else choices(reduce)
-    found = [choice for choice in found if _is_idle_outside(value, choice, identity)]
+    found = [] if _shows_image(value) else find_one_hots(reduce)
+    found = [one_hot for one_hot in found if _is_idle_outside(value, one_hot, identity)]
     if not found:
         return reduce
     sizes = kernel_shape(value)
     guards: list[UOp] = []
-    for choice in found:
-        position = choice.position()
+    for one_hot in found:
+        position = one_hot.position()
         for other in found:
             # It does not change along the axis: the value at one place is that at all.
             position = _at_position(position, other, build.const(dtypes.int32, 0))
-        value = _at_position(value, choice, position)
-        guards.append(_guard(len(sizes), sizes[choice.axis], position))
-    folded = {choice.axis for choice in found}
+        value = _at_position(value, one_hot, position)
+        guards.append(_guard(len(sizes), sizes[one_hot.axis], position))
+    folded = {one_hot.axis for one_hot in found}
     rest = tuple(axis for axis in arg.axes if axis not in folded)
     wanted = tuple(1 if axis in folded else size for axis, size in enumerate(sizes))
     result = value
@@ -89,12 +89,12 @@ def _shows_image(value: UOp) -> bool:
     )
 
 
-def _is_idle_outside(root: UOp, choice: Choice, identity: UOp) -> bool:
+def _is_idle_outside(root: UOp, one_hot: OneHot, identity: UOp) -> bool:
     """Whether `root` is the identity where a mask makes the counter 0, chosen or not.
 
     So it is if all that it is made of is 0 there: a mask that padding has put around all of it.
     """
-    mask = choice.mask
+    mask = one_hot.mask
     if mask is None:
         return True
     natural: dict[UOp, ConstArg | None] = {}
@@ -110,7 +110,7 @@ def _is_idle_outside(root: UOp, choice: Choice, identity: UOp) -> bool:
             natural[node] = forced[node] = _zero(node) if is_hidden else None
         else:
             natural[node], forced[node] = _at_zero(node, natural), _at_zero(node, forced)
-        if node is choice.equality:
+        if node is one_hot.equality:
             forced[node] = ConstArg(False)
     return natural[root] == identity.arg and forced[root] == identity.arg
 
@@ -157,7 +157,7 @@ def _everywhere(shape: Shape) -> UOp:
 
 
 def _where(guard: UOp, value: UOp, identity: UOp) -> UOp:
-    """`value` where `guard` holds; a load that is masked there needs no further choice."""
+    """`value` where `guard` holds; a load that is masked there needs no further condition."""
     loaded = value
     while loaded.op is Ops.CAST:
         loaded = loaded.src[0]
@@ -167,12 +167,12 @@ def _where(guard: UOp, value: UOp, identity: UOp) -> UOp:
     return UOp(Ops.WHERE, value.dtype, (guard, value, identity))
 
 
-def _at_position(root: UOp, choice: Choice, position: UOp) -> UOp:
+def _at_position(root: UOp, one_hot: OneHot, position: UOp) -> UOp:
     """`root` at the chosen position of the axis, which becomes one of size 1."""
-    axis = choice.axis
+    axis = one_hot.axis
     # A REDUCE inside over the same axis has a counter of its own.
     done = {node: node for node in root.toposort() if axis in reduced_axes(node)}
-    done[choice.equality] = build.const(dtypes.bool, False)
+    done[one_hot.equality] = build.const(dtypes.bool, False)
 
     def change(node: UOp, src: tuple[UOp, ...]) -> UOp:
         if isinstance(node.arg, ViewArg):
@@ -183,7 +183,7 @@ def _at_position(root: UOp, choice: Choice, position: UOp) -> UOp:
 
 
 def _decide_condition(node: UOp) -> UOp:
-    """A condition or choice that the chosen position decides."""
+    """A condition or WHERE that the chosen position decides."""
     if node.op is Ops.WHERE and isinstance(node.src[0].arg, ConstArg):
         return node.src[1] if node.src[0].arg.value else node.src[2]
     if node.op is Ops.AND and node.dtype.is_bool:

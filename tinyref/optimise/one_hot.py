@@ -47,7 +47,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Choice:
+class OneHot:
     """Along `axis`, terms that are not the identity have `equality`, a CMPNE, false.
 
     After `steps` on `index` that holds where the index is offset + sign * position. Where `mask`
@@ -87,29 +87,29 @@ class Choice:
 
 
 @node_fact
-def chosen_axes(reduce: UOp) -> tuple[int, ...]:
+def one_hot_axes(reduce: UOp) -> tuple[int, ...]:
     """The axes of a REDUCE of a tensor graph along which it chooses; () of any other node."""
     if not isinstance(reduce.arg, ReduceArg):
         return ()
     shown = ShapeTracker.from_shape(shape_of(reduce.src[0]))
-    return tuple(choice.axis for choice in _choices(reduce, reduce.arg, shown))
+    return tuple(one_hot.axis for one_hot in _find_one_hots(reduce, reduce.arg, shown))
 
 
-def is_choice(reduce: UOp) -> bool:
+def is_one_hot_reduce(reduce: UOp) -> bool:
     """Whether a REDUCE of a tensor graph chooses along all of its axes: then it is no loop."""
-    if not isinstance(reduce.arg, ReduceArg) or not chosen_axes(reduce):
+    if not isinstance(reduce.arg, ReduceArg) or not one_hot_axes(reduce):
         return False
     shape = shape_of(reduce.src[0])
-    chosen = chosen_axes(reduce)
+    chosen = one_hot_axes(reduce)
     return all(axis in chosen or is_one(shape[axis]) for axis in reduce.arg.axes)
 
 
-def choices(reduce: UOp) -> list[Choice]:
+def find_one_hots(reduce: UOp) -> list[OneHot]:
     """How a REDUCE of a kernel AST chooses: no index depends on any of the axes."""
-    return _choices(reduce, reduce.arg, None) if isinstance(reduce.arg, ReduceArg) else []
+    return _find_one_hots(reduce, reduce.arg, None) if isinstance(reduce.arg, ReduceArg) else []
 
 
-def _choices(reduce: UOp, arg: ReduceArg, shown: ShapeTracker | None) -> list[Choice]:
+def _find_one_hots(reduce: UOp, arg: ReduceArg, shown: ShapeTracker | None) -> list[OneHot]:
     if not _may_choose(reduce.src[0]):
         return []
     identity = ConstArg(semantics.reduce_identity(arg.op, reduce.dtype))
@@ -117,16 +117,16 @@ def _choices(reduce: UOp, arg: ReduceArg, shown: ShapeTracker | None) -> list[Ch
     if not equalities:
         return []
     shape = kernel_shape(reduce.src[0]) if shown is None else shown.shape
-    found: list[Choice] = []
+    found: list[OneHot] = []
     for axis in arg.axes:
-        taken = {choice.equality for choice in found}
+        taken = {one_hot.equality for one_hot in found}
         for equality, sides in equalities:
             if equality in taken or shape[axis] in (0, 1):
                 continue
-            choice = _solve_equality(axis, shape[axis], equality, *sides)
-            choice = choice or _solve_equality(axis, shape[axis], equality, *reversed(sides))
-            if choice is not None and _stands_apart(choice, found):
-                found.append(choice)
+            one_hot = _solve_equality(axis, shape[axis], equality, *sides)
+            one_hot = one_hot or _solve_equality(axis, shape[axis], equality, *reversed(sides))
+            if one_hot is not None and _is_independent(one_hot, found):
+                found.append(one_hot)
                 break
     return found
 
@@ -139,11 +139,11 @@ def _may_choose(value: UOp) -> bool:
     return value.op in _CHOOSING
 
 
-def _stands_apart(choice: Choice, others: list[Choice]) -> bool:
-    axes = [choice.axis, *(other.axis for other in others)]
-    if any(choice.depends_on(axis) for axis in axes):
+def _is_independent(one_hot: OneHot, others: list[OneHot]) -> bool:
+    axes = [one_hot.axis, *(other.axis for other in others)]
+    if any(one_hot.depends_on(axis) for axis in axes):
         return False
-    return not any(other.depends_on(choice.axis) for other in others)
+    return not any(other.depends_on(one_hot.axis) for other in others)
 
 
 # --- where a value is not the identity ------------------------------------------------------------
@@ -225,8 +225,8 @@ def _constant(node: UOp) -> ConstArg | None:
 
 def _solve_equality(
     axis: int, size: sint, equality: UOp, counted: Term, index: Term
-) -> Choice | None:
-    """The choice of `axis` by `counted == index`, if one side counts along it and one does not.
+) -> OneHot | None:
+    """The one-hot of `axis` by `counted == index`, if one side counts along it and one does not.
 
     What is added to the counter goes to the other side, in arithmetic that wraps on both.
     """
@@ -237,7 +237,7 @@ def _solve_equality(
         counted = _at_value(counted)
         line = _line(counted, axis, size)
         if line is not None:
-            return Choice(axis, equality, index, tuple(steps), *line, _mask_of(counted))
+            return OneHot(axis, equality, index, tuple(steps), *line, _mask_of(counted))
         node, shown = counted
         if node.op is Ops.NEG:
             steps.append(Step(Ops.NEG))

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 
 from tinyref.lazy.graph import backing
 from tinyref.lazy.shape import shape_of
-from tinyref.optimise.one_hot import is_choice
+from tinyref.optimise.one_hot import is_one_hot_reduce
 from tinyref.schedule.materialise import bases_to_materialise, values_to_materialise
 from tinyref.schedule.prepare import peel
 from tinyref.uops.node import UOp, sint, toposort
@@ -59,7 +59,7 @@ class Fusion:
         self._holders: dict[UOp, UOp] = {}
         self.stored |= bases_to_materialise(self.order, self.stored)
         for node in self.order:
-            if node.op is Ops.REDUCE and not is_choice(node):
+            if node.op is Ops.REDUCE and not is_one_hot_reduce(node):
                 self._place(node)
         self.stored |= values_to_materialise(self.order, self.consumers, self.stored)
 

@@ -3,9 +3,9 @@
 A kernel has axes T + R + F: T is the shape of what it stores, R what its reduces loop over. Outside
 a reduce every value has shape T + (1, ...), inside it T + R. A node is computed at a tracker that
 says which of its elements each position of the kernel wants; movement changes the tracker, a reduce
-puts R into it, and at a load the tracker becomes the view. F are axes of reduces that choose one
-element, and so are no loops (see `uops.choice`): one after the other where such reduces are nested,
-while those side by side share them.
+puts R into it, and at a load the tracker becomes the view. F are axes of one-hot reduces, which
+choose one element and so are no loops (`optimise.one_hot`): one after the other where such reduces
+are nested, while those side by side share them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tinyref.algebra.symbolic import lift, lower, product
 from tinyref.dtype import ConstType, as_const, dtypes
 from tinyref.errors import TinyrefError
 from tinyref.lazy.shape import shape_of
-from tinyref.optimise.one_hot import is_choice
+from tinyref.optimise.one_hot import is_one_hot_reduce
 from tinyref.schedule.fusion import content, reduce_axes
 from tinyref.uops import build
 from tinyref.uops.node import UOp, sint, toposort
@@ -90,7 +90,7 @@ class KernelBuilder:
         self.members = self._find_members()
         self.inner: Shape = self._reduced_axes()
         self.first_axes: dict[UOp, int] = {}
-        self.folded = self._place_choices()
+        self.folded = self._place_one_hots()
         self._zero: dict[UOp, ConstArg | None] = {}
 
     def build(self) -> UOp:
@@ -139,7 +139,7 @@ class KernelBuilder:
     def _reduced_axes(self) -> Shape:
         found: Shape | None = None
         for node in self.members:
-            if node.op is not Ops.REDUCE or is_choice(node):
+            if node.op is not Ops.REDUCE or is_one_hot_reduce(node):
                 continue
             axes = reduce_axes(node)
             if found not in (None, axes):
@@ -147,13 +147,13 @@ class KernelBuilder:
             found = axes
         return found or ()
 
-    def _place_choices(self) -> int:
+    def _place_one_hots(self) -> int:
         """Finds the first axis of each REDUCE that chooses; gives the number of all such axes."""
         ends: dict[UOp, int] = {}
         needs = functools.partial(_sources_but, self._is_leaf)
         for node in toposort((self.value,), needs):
             below = max((ends.get(source, 0) for source in needs(node)), default=0)
-            if node.op is Ops.REDUCE and not self._is_leaf(node) and is_choice(node):
+            if node.op is Ops.REDUCE and not self._is_leaf(node) and is_one_hot_reduce(node):
                 self.first_axes[node] = len(self.outer) + len(self.inner) + below
                 below += len(reduce_axes(node))
             ends[node] = below

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Collection, Mapping, Sequence, Set
 
 from tinyref.lazy.shape import device_of, shape_of
-from tinyref.optimise.one_hot import is_choice
+from tinyref.optimise.one_hot import is_one_hot_reduce
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, MOVEMENT, Ops
 from tinyref.uops.payload import BoundsArg
@@ -57,7 +57,7 @@ class Work:
 
     def _work_of(self, node: UOp) -> Parts | None:
         # A REDUCE, or a value after it, gets memory in any case: it counts as a load.
-        is_reduced = node.op is Ops.REDUCE and not is_choice(node)
+        is_reduced = node.op is Ops.REDUCE and not is_one_hot_reduce(node)
         if node.op is Ops.BUFFER or is_reduced or node in self.stored:
             return frozenset((node,))
         parts = self._together(node.src)

@@ -14,7 +14,7 @@ from tinyref.dtype import as_const, dtypes
 from tinyref.lazy import graph
 from tinyref.lazy.folding import full, uniform_value
 from tinyref.lazy.shape import shape_of
-from tinyref.optimise.one_hot import chosen_axes, is_choice
+from tinyref.optimise.one_hot import is_one_hot_reduce, one_hot_axes
 from tinyref.uops.node import UOp, node_fact, sint
 from tinyref.uops.ops import ALU, MOVEMENT, Ops
 from tinyref.uops.payload import BoundsArg, FlipArg, PermuteArg, ReduceArg, ShapeArg
@@ -47,7 +47,7 @@ def simplify_reduce(node: UOp, *, stacked: bool = False) -> UOp:
     repeated = _reduce_repeated(node, argument)
     if repeated is not None:
         return repeated
-    if chosen_axes(node):
+    if one_hot_axes(node):
         return _reduce_chosen(node, argument)
     together = _reduce_at_once(node, argument) if stacked else None
     if together is None:
@@ -118,9 +118,9 @@ def repeated_axes(node: UOp) -> frozenset[int]:
 
 def _reduce_chosen(node: UOp, argument: ReduceArg) -> UOp:
     """A REDUCE that chooses along some of its axes, which are no loops, apart from the others."""
-    if is_choice(node):
+    if is_one_hot_reduce(node):
         return node
-    chosen = chosen_axes(node)
+    chosen = one_hot_axes(node)
     rest = tuple(axis for axis in argument.axes if axis not in chosen)
     inner = UOp(Ops.REDUCE, node.dtype, node.src, ReduceArg(argument.op, chosen))
     outer = UOp(Ops.REDUCE, node.dtype, (inner,), ReduceArg(argument.op, rest))
@@ -143,7 +143,7 @@ def _reduce_at_once(node: UOp, argument: ReduceArg) -> UOp | None:
         inner = inner.src[0]
     if not isinstance(inner.arg, ReduceArg) or inner.arg.op is not argument.op:
         return None
-    if is_choice(inner):
+    if is_one_hot_reduce(inner):
         return None
     moved = product(shape_of(node.src[0]))
     made = product(shape_of(inner))

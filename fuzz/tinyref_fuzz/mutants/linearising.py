@@ -90,9 +90,9 @@ MEMORY = (
     _memory(
         name="waits-forgotten",
         module="tinyref.codegen.linearise.graph",
-        old="                carried[node] = _union([marks, "
-        "(self._mark(node.src[1:], items[1:]),)])",
-        new="                carried[node] = _union([marks, ()])",
+        old="                carried[node] = _union([waits, "
+        "(self._wait(node.src[1:], items[1:]),)])",
+        new="                carried[node] = _union([waits, ()])",
         resembles="what an access must come after was lost when it was scheduled",
         stages=("linearise", "optimise"),
         is_race=True,

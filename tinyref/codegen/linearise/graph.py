@@ -27,7 +27,7 @@ _SPECIAL_SOURCES = frozenset({Ops.DEFINE_ACC, Ops.UPDATE_ACC, Ops.BARRIER})
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class Wait:
     """What an AFTER or a BARRIER waits for: `items`, and the loops `over`, by their RANGEs."""
 
     items: Items
@@ -38,14 +38,14 @@ class KernelItems:
     """The items of an indexed kernel, sources before users, in parallel lists.
 
     nodes: what the item is. ops: their operations. sources: the items that it takes, in the order
-    of the node's sources in a program. marks: what it must come after besides. loops: the RANGEs
+    of the node's sources in a program. waits: what it must come after besides. loops: the RANGEs
     that each DEFINE_ACC names. updates: the UPDATE_ACC of each DEFINE_ACC.
     """
 
     def __init__(self, order: Sequence[UOp]) -> None:
         self.nodes: list[UOp] = []
         self.sources: list[Items] = []
-        self.marks: list[tuple[Mark, ...]] = []
+        self.waits: list[tuple[Wait, ...]] = []
         self.loops: dict[int, Items] = {}
         self.updates: dict[int, int] = {}
         self._collect(order)
@@ -54,7 +54,7 @@ class KernelItems:
     def _collect(self, order: Sequence[UOp]) -> None:
         """Nodes that differ by AFTERs alone are one item, unless they happen at different times."""
         item_of: dict[UOp, int] = {}
-        carried: dict[UOp, tuple[Mark, ...]] = {}
+        carried: dict[UOp, tuple[Wait, ...]] = {}
         known: dict[object, int] = {}
         may_merge = any(node.op is _AFTER for node in order)
         for node in order:
@@ -62,17 +62,17 @@ class KernelItems:
             if op is _SINK:
                 continue
             waited = [carried[source] for source in node.src if source in carried]
-            marks = _union(waited) if waited else ()
+            waits = _union(waited) if waited else ()
             items = tuple([item_of[source] for source in node.src])
             if op is _AFTER:
                 item_of[node] = items[0]
-                carried[node] = _union([marks, (self._mark(node.src[1:], items[1:]),)])
+                carried[node] = _union([waits, (self._wait(node.src[1:], items[1:]),)])
                 continue
-            taken: tuple[Mark, ...] = ()
+            taken: tuple[Wait, ...] = ()
             if op in HAPPENS:
-                taken = marks
-            elif marks:
-                carried[node] = marks
+                taken = waits
+            elif waits:
+                carried[node] = waits
             found = len(self.nodes)
             if may_merge:
                 found = known.setdefault((op, node.dtype, node.arg, items, taken), found)
@@ -81,25 +81,25 @@ class KernelItems:
                     items, taken = self._special(found, node, items, taken)
                 self.nodes.append(node)
                 self.sources.append(items)
-                self.marks.append(taken)
+                self.waits.append(taken)
             item_of[node] = found
 
-    def _mark(self, sources: Sequence[UOp], items: Items) -> Mark:
+    def _wait(self, sources: Sequence[UOp], items: Items) -> Wait:
         over = [item for source, item in zip(sources, items, strict=True) if source.op is Ops.RANGE]
-        return Mark(tuple(item for item in items if item not in over), tuple(over))
+        return Wait(tuple(item for item in items if item not in over), tuple(over))
 
     def _special(
-        self, item: int, node: UOp, items: Items, marks: tuple[Mark, ...]
-    ) -> tuple[Items, tuple[Mark, ...]]:
+        self, item: int, node: UOp, items: Items, waits: tuple[Wait, ...]
+    ) -> tuple[Items, tuple[Wait, ...]]:
         """What `item` takes and waits for in a program, where these are not what it names."""
         if node.op is Ops.DEFINE_ACC:
             items, self.loops[item] = items[:1], items[1:]
         elif node.op is Ops.UPDATE_ACC:
             self.updates[items[0]] = item
         elif node.op is Ops.BARRIER:
-            marks = _union([marks, (self._mark([self.nodes[other] for other in items], items),)])
+            waits = _union([waits, (self._wait([self.nodes[other] for other in items], items),)])
             items = NOTHING
-        return items, marks
+        return items, waits
 
     def memory(self, access: int) -> int:
         """The item of the memory that a LOAD or STORE goes to."""
@@ -109,5 +109,5 @@ class KernelItems:
         return item
 
 
-def _union(groups: Iterable[tuple[Mark, ...]]) -> tuple[Mark, ...]:
+def _union(groups: Iterable[tuple[Wait, ...]]) -> tuple[Wait, ...]:
     return tuple(dict.fromkeys(itertools.chain.from_iterable(groups)))

@@ -31,7 +31,7 @@ class Needs:
     registers, each of which it (or something in it, for a loop) takes; the last value of an
     accumulator counts as its DEFINE_ACC. Of items: registers, how many it takes to compute one
     from what stands in its block, none for a gate; addresses, those that are part of one, which
-    take no registers of the kind that is scarce; turns_over, how many accumulators one reads for
+    take no registers of the kind that is scarce; last_reads, how many accumulators one reads for
     the last time in an iteration, negative for an update, after which there is one more.
     """
 
@@ -48,7 +48,7 @@ class Needs:
         self._of_items()
         readers = _readers(items)
         self._reads_before_updates(readers)
-        self.turns_over = _turns_over(items, blocks.home, readers)
+        self.last_reads = _last_reads(items, blocks.home, readers)
         self.registers = self._registers()
         _order_memory(self)
 
@@ -63,8 +63,8 @@ class Needs:
     def _of_items(self) -> None:
         items, home = self.items, self.blocks.home
         is_defined, is_counted = self.is_defined, self.is_counted
-        parallel = zip(items.sources, self.before, self.uses, items.marks, strict=True)
-        for item, (sources, before, uses, marks) in enumerate(parallel):
+        parallel = zip(items.sources, self.before, self.uses, items.waits, strict=True)
+        for item, (sources, before, uses, waits) in enumerate(parallel):
             here = home[item]
             for source in sources:
                 if is_defined[source]:
@@ -75,8 +75,8 @@ class Needs:
                 before.append(source)
                 if is_counted[source]:
                     uses.append(source)
-            for mark in marks:
-                for other in (*mark.items, *mark.over):
+            for wait in waits:
+                for other in (*wait.items, *wait.over):
                     if not is_defined[other]:
                         self.add(other, item)
 
@@ -141,7 +141,7 @@ def _addresses(items: KernelItems) -> set[int]:
     return {item for item in found if ops[item] in ALU}
 
 
-def _turns_over(
+def _last_reads(
     items: KernelItems, home: Sequence[int], readers: Mapping[int, list[int]]
 ) -> dict[int, int]:
     """For what alone reads old values of accumulators, in the block of the updates: how many."""
@@ -182,8 +182,8 @@ def _stores_before(items: KernelItems, stores: set[int]) -> list[int]:
         for source in items.sources[item]:
             if counts[source] > count:
                 count = counts[source]
-        for mark in items.marks[item]:
-            for source in mark.items:
+        for wait in items.waits[item]:
+            for source in wait.items:
                 if counts[source] > count:
                     count = counts[source]
         counts[item] = count + (item in stores)

@@ -81,9 +81,9 @@ class BlockOrder:
         return _reversed(self.uses)
 
     @functools.cached_property
-    def turns_over(self) -> list[int]:
+    def last_reads(self) -> list[int]:
         """How many accumulators each member reads for the last time."""
-        return [self.needs.turns_over.get(member, 0) for member in self.members]
+        return [self.needs.last_reads.get(member, 0) for member in self.members]
 
     def best(self) -> list[int]:
         """The members in an order of few live values."""
@@ -134,15 +134,15 @@ class BlockOrder:
     @functools.cached_property
     def live_at_first(self) -> int:
         """The accumulators that are updated here, whose old values are live."""
-        return sum([count for count in self.turns_over if count > 0])
+        return sum([count for count in self.last_reads if count > 0])
 
     def _pressure(self, order: Sequence[int]) -> int:
         """The most values that are live at once in this order."""
-        uses, turns_over = self.uses, self.turns_over
+        uses, last_reads = self.uses, self.last_reads
         left = [len(takers) for takers in self.takers]
         live = most = self.live_at_first
         for place in order:
-            live += (left[place] > 0) - turns_over[place]
+            live += (left[place] > 0) - last_reads[place]
             most = max(most, live)
             for value in uses[place]:
                 left[value] -= 1
@@ -271,7 +271,7 @@ class _ListSchedule:
         cost = 1 if block.takers[place] else 0
         for value in block.uses[place]:
             cost += (late[value] and not done[value]) - (remaining[value] == 1)
-        return cost - block.turns_over[place]
+        return cost - block.last_reads[place]
 
     def _make_ready(self, first: int) -> None:
         """Nothing that `first` waits for is missing, but for what is late and ready itself."""
@@ -318,7 +318,7 @@ class _ListSchedule:
         block, remaining = self.block, self.remaining
         self.done[place] = True
         self.order.append(place)
-        self.live += (remaining[place] > 0) - block.turns_over[place]
+        self.live += (remaining[place] > 0) - block.last_reads[place]
         self.most = max(self.most, self.live)
         if self.late[place]:
             for user in block.takers[place]:

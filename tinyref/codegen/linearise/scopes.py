@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from tinyref.codegen.linearise.graph import KernelItems, Mark
+from tinyref.codegen.linearise.graph import KernelItems, Wait
 from tinyref.errors import UserError
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
@@ -80,12 +80,12 @@ class Scopes:
         scopes: list[int] = []
         # What remains around a user of the item.
         shown: list[int] = []
-        for op, sources, marks in zip(items.ops, items.sources, items.marks, strict=True):
+        for op, sources, waits in zip(items.ops, items.sources, items.waits, strict=True):
             scope = 0
             for source in sources:
                 scope |= shown[source]
-            for mark in marks:
-                scope |= self._around_mark(mark, shown)
+            for wait in waits:
+                scope |= self._around_wait(wait, shown)
             if op in _OPENS:
                 scope |= self._opened(len(scopes))
             if scope in closed:
@@ -102,11 +102,11 @@ class Scopes:
         """The loops that a RANGE or a DEFINE_ACC is in whatever its sources are."""
         return self.bit[item] if item in self.bit else self.mask(self.items.loops[item])
 
-    def _around_mark(self, mark: Mark, shown: list[int]) -> int:
+    def _around_wait(self, wait: Wait, shown: list[int]) -> int:
         scope = 0
-        for item in mark.items:
+        for item in wait.items:
             scope |= shown[item]
-        return scope & ~self.mask(mark.over)
+        return scope & ~self.mask(wait.over)
 
     def mask(self, ranges: Iterable[int]) -> int:
         """The set of these RANGEs."""
