@@ -166,7 +166,7 @@ def _a_little_further(self: Any, like: Tensor) -> Tensor:
 WRONG_OPTIMISERS: dict[str, tuple[object, str, object]] = {
     "sgd.float32": (their_optim.Optimizer, "_rate", _a_little_further),
     "lars.float32": (their_optim.LARS, "_trust", lambda self, param, grad: 0.1),
-    "adam.float32": (their_optim.LAMB, "_corrected", staticmethod(lambda average, ones: average)),
+    "adam.float32": (their_optim.LAMB, "_without_bias", staticmethod(lambda average, ones: average)),
     "adamw.float32": (their_optim.Optimizer, "_rate", _a_little_further),
     "lamb.float32": (their_optim, "_norm", lambda tensor: tensor.abs().sum()),
     "optimizergroup.float32": (
@@ -218,7 +218,7 @@ WRONG_STATE: dict[str, tuple[object, str, object]] = {
     "tar_extract.refused.outside": (tar, "_check_member", lambda member: None),
     "get_state_dict.values": (names, "_members", lambda item: iter(())),
     "get_parameters.values": (names, "get_state_dict", lambda model: {}),
-    "load_state_dict.values": (names, "_given", lambda target, source: target),
+    "load_state_dict.values": (names, "_with_elements_of", lambda target, source: target),
 }
 
 

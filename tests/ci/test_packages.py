@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -41,12 +42,15 @@ def test_what_pip_is_told_uv_is_told(
 
 
 def test_the_settings_are_those_of_this_machine(
-    packages: ModuleType, monkeypatch: pytest.MonkeyPatch
+    packages: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("PIP_FIND_LINKS", "/mine")
-    found = packages.uv_variables({})
-    assert found["UV_FIND_LINKS"].split(",")[0] == "/mine"
-    assert "UV_FIND_LINKS" not in packages.uv_variables({"UV_FIND_LINKS": "/theirs"})
+    # An environment made by uv has no pip, so another command prints what pip would.
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho \":env:.find-links='/mine'\"\n")
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    assert packages.uv_variables({}) == {"UV_FIND_LINKS": "/mine"}
+    assert packages.uv_variables({"UV_FIND_LINKS": "/theirs"}) == {}
 
 
 def test_without_pip_uv_is_told_nothing(
