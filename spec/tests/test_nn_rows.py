@@ -166,7 +166,11 @@ def _a_little_further(self: Any, like: Tensor) -> Tensor:
 WRONG_OPTIMISERS: dict[str, tuple[object, str, object]] = {
     "sgd.float32": (their_optim.Optimizer, "_rate", _a_little_further),
     "lars.float32": (their_optim.LARS, "_trust", lambda self, param, grad: 0.1),
-    "adam.float32": (their_optim.LAMB, "_without_bias", staticmethod(lambda average, ones: average)),
+    "adam.float32": (
+        their_optim.LAMB,
+        "_without_bias",
+        staticmethod(lambda average, ones: average),
+    ),
     "adamw.float32": (their_optim.Optimizer, "_rate", _a_little_further),
     "lamb.float32": (their_optim, "_norm", lambda tensor: tensor.abs().sum()),
     "optimizergroup.float32": (

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -129,6 +130,34 @@ def draws(calls):
 
 def test_threads_share_the_random_numbers():
     draws(20)
+
+
+@pytest.fixture
+def switching():
+    """Threads give way to each other in the middle of everything."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(interval)
+
+
+@pytest.mark.long
+def test_threads_that_switch_often_share_the_random_numbers(switching):
+    for _ in range(8):
+        draws(20)
+
+
+@pytest.mark.slow
+def test_threads_that_switch_often_share_the_random_numbers_many_times(switching):
+    for _ in range(100):
+        draws(20)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [realizes, goes_back, captures, mixed])
+def test_threads_that_switch_often_compute_what_they_would_alone(switching, make):
+    for _ in range(10):
+        stress(make, 20)
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 from tinyref.engine.capture import Recorder
 from tinyref.errors import UserError, UserStateError
@@ -15,6 +16,7 @@ from tinyref.tensor.jit.session import description_of
 from tinyref.tensor.methods.data import compute
 from tinyref.tensor.tensor import Tensor
 from tinyref.tensor.values.core import TensorCore, registry
+from tinyref.tensor.values.locks import building
 from tinyref.tensor.values.registry import parts_of, shown_numbers
 from tinyref.uops.node import UOp, substitute
 from tinyref.uops.ops import Ops
@@ -58,8 +60,9 @@ class Input:
                 f"TinyJit: argument {self.path} becomes {description_of(found)} within the "
                 f"function, it was {description_of(memory)}: return the new tensor"
             )
-        node = assign(self.node, Tensor._from_node(found._node, found._device)._node)
-        return [Tensor._from_node(node, found._device)]
+        with building:
+            node = assign(self.node, found._same()._node)
+            return [Tensor._from_node(node, found._device)]
 
     def check(self, recorder: Recorder) -> None:
         """Raises `UserError` where the function did to it what a replay could not do."""
@@ -163,7 +166,7 @@ def in_memory(tensor: TensorCore, path: str) -> UOp:
     compute([tensor])
     if is_backed(tensor._node):
         return tensor._node
-    copy = Tensor._from_node(tensor._node, tensor._device).contiguous()
+    copy = cast(Tensor, tensor._same()).contiguous()
     compute([copy])
     return copy._node
 

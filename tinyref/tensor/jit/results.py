@@ -25,6 +25,7 @@ from tinyref.tensor.jit.inputs import Input, buffers_behind, is_backed, number_o
 from tinyref.tensor.jit.session import CaptureSession
 from tinyref.tensor.methods.data import compute
 from tinyref.tensor.values.core import TensorCore, registry
+from tinyref.tensor.values.locks import building
 from tinyref.tensor.values.registry import parts_of
 from tinyref.tensor.variable import rebound
 from tinyref.uops.node import UOp
@@ -64,7 +65,7 @@ class Result:
 
         self.template = rebuilt(returned, take)
         # From here on the function's own tensors are held by whoever keeps them outside.
-        self.tensors = [type(x)._from_node(x._node, x._device) for x in originals]
+        self.tensors = [x._same() for x in originals]
 
     def settle(
         self,
@@ -84,9 +85,10 @@ class Result:
         seen: set[int] = set()
         for place, tensor in enumerate(self.tensors):
             if not _is_private(tensor, mine, own, seen) or not _is_made(tensor, own, recorder):
-                nodes = [UOp(Ops.CONTIGUOUS, p.dtype, (p,)) for p in parts_of(tensor._node)]
-                node = tensor._node.replace(src=tuple(nodes)) if _is_multi(tensor) else nodes[0]
-                self.tensors[place] = type(tensor)._from_node(node, tensor._device)
+                with building:
+                    nodes = [UOp(Ops.CONTIGUOUS, p.dtype, (p,)) for p in parts_of(tensor._node)]
+                    node = tensor._node.replace(src=tuple(nodes)) if _is_multi(tensor) else nodes[0]
+                    self.tensors[place] = type(tensor)._from_node(node, tensor._device)
                 copies.append(self.tensors[place])
         compute(copies)
 

@@ -22,7 +22,7 @@ from tinyref.lazy.folding import shows_constant
 from tinyref.lazy.shape import is_empty, largest_size, shape_of
 from tinyref.schedule.hazards import assigned_buffer
 from tinyref.tensor.methods.data import compute, store_apart
-from tinyref.tensor.values.core import TensorCore, Value, capturing, registry
+from tinyref.tensor.values.core import TensorCore, Value, capturing, hold_tensors, registry
 from tinyref.tensor.values.locks import TurnLock
 from tinyref.tensor.values.registry import is_computed, parts_of, shown_numbers
 from tinyref.uops.node import UOp, toposort
@@ -80,7 +80,8 @@ class CaptureSession:
         assigned = {assigned_buffer(node) for node in nodes if node.op is Ops.ASSIGN}
         if not assigned:
             return
-        others = [value for value in registry.pending() if value.session is not self]
+        pending = hold_tensors(registry.pending)
+        others = [value for value in pending if value.session is not self]
         read = reaching(others, assigned.__contains__)
         with self._outside():
             compute([tensor for value in read if (tensor := value.tensor) is not None])

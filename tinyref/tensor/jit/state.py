@@ -15,7 +15,7 @@ from tinyref.errors import UserStateError
 from tinyref.tensor.jit.session import CaptureSession, reaching
 from tinyref.tensor.methods.assignment import Assignment
 from tinyref.tensor.methods.data import store_apart
-from tinyref.tensor.values.core import TensorCore, Value, registry
+from tinyref.tensor.values.core import TensorCore, Value, hold_tensors, registry
 from tinyref.tensor.values.registry import shown_numbers
 from tinyref.uops.node import UOp
 from tinyref.uops.payload import BufferArg
@@ -106,7 +106,8 @@ class State:
         return len(self.written)
 
     def _add_holders(self, number: int, known: Known, before: dict[int, str]) -> None:
-        values = [value for value in registry.showing(number) if value.tensor is not None]
+        shown = hold_tensors(lambda: registry.showing(number))
+        values = {value: tensor for value, tensor in shown.items() if tensor is not None}
         if known.existed and number in before:
             self._needed[number] = before[number]
             if not values:
@@ -115,11 +116,9 @@ class State:
                     f"replays would read the old one; assign() to it in place, or pass it in and "
                     f"return it"
                 )
-        for value in values:
-            tensor = value.tensor
-            if tensor is not None:
-                holder = _Holder(weakref.ref(tensor), value, shown_numbers(value.node))
-                self._holders.append(holder)
+        for value, tensor in values.items():
+            holder = _Holder(weakref.ref(tensor), value, shown_numbers(value.node))
+            self._holders.append(holder)
 
     def overlaps(self, numbers: Iterable[int], is_written: bool) -> bool:
         """Whether an argument that shows `numbers` is state that is written, or both are."""
@@ -171,17 +170,16 @@ class State:
 
     def _keep_copies(self, compute: Compute) -> None:
         """Tensors that show memory which the replay overwrites get copies of their own."""
-        others = self._others()
+        others = hold_tensors(self._others)
         for value in others:
             value.is_overwritten |= value.tensor is None
         # Computing gives views memory of their own; what still shows the memory itself is copied.
         compute([tensor for value in others if (tensor := value.tensor) is not None])
-        copied = [
-            (value, tensor) for value in self._others() if (tensor := value.tensor) is not None
-        ]
-        for value, _ in copied:
+        shown = hold_tensors(self._others)
+        copied = {value: tensor for value, tensor in shown.items() if tensor is not None}
+        for value in copied:
             store_apart(value)
-        compute([tensor for _, tensor in copied])
+        compute(list(copied.values()))
         self._counts = {number: registry.count_showing(number) for number in self.written}
 
     def _others(self) -> list[Value]:
@@ -206,7 +204,8 @@ class State:
         def is_written(node: UOp) -> bool:
             return isinstance(node.arg, BufferArg) and node.arg.number in written
 
-        reading = self._without_views(reaching(registry.pending(), is_written))
+        pending = hold_tensors(registry.pending)
+        reading = self._without_views(reaching(list(pending), is_written))
         for value in reading:
             value.is_overwritten |= value.tensor is None
         compute([tensor for value in reading if (tensor := value.tensor) is not None])

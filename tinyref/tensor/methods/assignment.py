@@ -290,9 +290,10 @@ class Assignment(Data):
     def _found_base(self, tensors: Sequence[Self]) -> Self | None:
         """The base whose last tensor is gone: its memory, or what is left of it in `tensors`."""
         for tensor in tensors:
-            node = _base_node(tensor)
-            if node is not None and base_of(node).op in (Ops.BUFFER, Ops.ASSIGN):
-                return self._from_node(node, self._device)
+            with building:
+                node = _base_node(tensor)
+                if node is not None and base_of(node).op in (Ops.BUFFER, Ops.ASSIGN):
+                    return self._from_node(node, self._device)
         if len(tensors) == 1:
             return None
         if any(is_cut_after_expand(_steps_of(tensor)) for tensor in tensors):
@@ -304,7 +305,7 @@ class Assignment(Data):
         found = self._constant(0, first.dtype)._broadcast_to(first.shape)
         for tensor in tensors:
             found = found._merge_elements(_steps_of(tensor), tensor, None)
-        return self._from_node(found._node, self._device) if found is self else found
+        return found._same() if found is self else found
 
     def _through(self, steps: Steps) -> Self:
         """This base, seen through `steps`."""

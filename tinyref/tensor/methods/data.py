@@ -129,9 +129,10 @@ def _compute_below(nodes: Sequence[UOp], device: str) -> None:
 
 def store_apart(value: Value) -> None:
     """When `value` is computed next it gets memory of its own, even if it is in some already."""
-    parts = tuple(UOp(Ops.CONTIGUOUS, part.dtype, (part,)) for part in _parts(value.node))
-    value.node = value.node.replace(src=parts) if value.node.op is Ops.MULTI else parts[0]
-    registry.add(value)
+    with building:
+        parts = tuple(UOp(Ops.CONTIGUOUS, part.dtype, (part,)) for part in _parts(value.node))
+        value.node = value.node.replace(src=parts) if value.node.op is Ops.MULTI else parts[0]
+        registry.add(value)
 
 
 class _Watched:
@@ -144,10 +145,16 @@ class _Watched:
         self.outputs = outputs
 
     def graphs(self) -> Iterator[tuple[UOp, Place]]:
-        """The graphs of tensors that may be computed later; asked for only where it matters."""
-        for value in self.values(()):
-            if value.tensor is not None:
-                yield value.node, value.device
+        """The graphs of tensors that may be computed later; asked for only where it matters.
+
+        Another thread may go on from a tensor that it drops then: as no node is built meanwhile,
+        either the tensor is there or what was made of it is.
+        """
+        with building:
+            found = [
+                (value.node, value.device) for value in self.values(()) if value.tensor is not None
+            ]
+        yield from found
 
     def values(self, requested: Sequence[TensorCore]) -> list[Value]:
         """All of them, with those of the requested tensors."""
@@ -306,10 +313,11 @@ class Data(Creation):
 
     def _gather_elements(self) -> HostArray:
         """The elements that lie on several devices."""
-        compute([self])
-        layout = layout_of(self._node)
-        places = zip(self._node.src, layout.devices, strict=True)
-        parts = [type(self)._from_node(part, device) for part, device in places]
+        with computing:
+            compute([self])
+            layout = layout_of(self._node)
+            places = zip(self._node.src, layout.devices, strict=True)
+            parts = [type(self)._from_node(part, device) for part, device in places]
         if layout.axis is None:
             return parts[0].numpy()
         return np.concatenate([part.numpy() for part in parts], axis=layout.axis)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Protocol, Self
@@ -111,6 +111,16 @@ class Value:
 registry: Registry[Value] = Registry()
 
 
+def hold_tensors(find: Callable[[], Sequence[Value]]) -> dict[Value, TensorCore | None]:
+    """The values that `find` gives, with their tensors, which live as long as the result.
+
+    Another thread may go on from a tensor that it drops then. As no node is built meanwhile, either
+    that tensor is among these or what was made of it is.
+    """
+    with building:
+        return {value: value.tensor for value in find()}
+
+
 class Session(Protocol):
     """A function that is being captured, and what it must know of the tensors that it uses.
 
@@ -169,6 +179,13 @@ class TensorCore:
     @classmethod
     def _from_node(cls, node: UOp, device: Place) -> Self:
         return cls._of(Value(node, device))
+
+    def _same(self) -> Self:
+        """Another tensor of the node that this one has; no gradient goes back through it."""
+        # A node that is read before another thread computes it, and registered after, is stale:
+        # its assignments would run a second time.
+        with building:
+            return self._from_node(self._node, self._device)
 
     @classmethod
     def _of(cls, value: Value) -> Self:
