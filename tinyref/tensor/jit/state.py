@@ -16,7 +16,7 @@ from tinyref.tensor.jit.session import CaptureSession, reaching
 from tinyref.tensor.methods.assignment import Assignment
 from tinyref.tensor.methods.data import store_apart
 from tinyref.tensor.values.core import TensorCore, Value, hold_tensors, registry
-from tinyref.tensor.values.registry import shown_numbers
+from tinyref.tensor.values.registry import is_computed, shown_numbers
 from tinyref.uops.node import UOp
 from tinyref.uops.payload import BufferArg
 
@@ -30,6 +30,10 @@ class _Holder:
     tensor: weakref.ref[TensorCore]
     value: Value
     numbers: tuple[int, ...]
+
+    def is_stale(self, tensor: TensorCore) -> bool:
+        """Whether `tensor` was assigned to since, or was about to be, by another thread, then."""
+        return tensor._value is not self.value or not is_computed(self.value.node)
 
 
 def _is_view_of(tensor: TensorCore | None, storages: set[int]) -> bool:
@@ -133,7 +137,7 @@ class State:
         """
         for holder in self._holders:
             tensor = holder.tensor()
-            if tensor is None or tensor._value is not holder.value:
+            if tensor is None or holder.is_stale(tensor):
                 self._renew(compute)
                 break
         if registry.counts_differ(self._counts):
@@ -148,7 +152,7 @@ class State:
             tensor = holder.tensor()
             if tensor is None:
                 continue
-            if tensor._value is not holder.value:
+            if holder.is_stale(tensor):
                 compute([tensor])
                 _refresh_views(tensor)
                 numbers = shown_numbers(tensor._node)
