@@ -256,3 +256,16 @@ def test_a_tensor_that_moves_is_no_view_any_more():
     assert base[:3].tolist() == [0, 1, 2]
     base.replace(Tensor([5, 6]), allow_shape_mismatch=True)
     assert view.tolist() == [-1, -2]
+
+
+@pytest.mark.parametrize("first", ["written", "read"])
+def test_what_reads_memory_before_and_after_it_is_assigned_to(first):
+    """The padding was computed of what x was, its first elements are what x has become."""
+    x = Tensor([1, 2, 3]).realize()
+    padded = x.pad(((1, 0),))
+    padded[1:].assign(x)
+    x.assign(7)
+    padded[:3].assign(x)
+    tensors = [x, padded] if first == "written" else [padded, x]
+    found = [tensor.tolist() for tensor in tensors]
+    assert sorted(found) == [[7, 7, 7], [7, 7, 7, 3]]

@@ -8,10 +8,38 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from tinyref.errors import UserError
 from tinyref.lazy.graph import backing
 from tinyref.schedule.prepare import peel
 from tinyref.uops.node import UOp, node_fact, toposort
 from tinyref.uops.ops import MOVEMENT, Ops
+
+
+class CycleError(UserError):
+    """No order of kernels computes the graphs: what is assigned is read before and after."""
+
+
+def parts_to_read_first(roots: Sequence[UOp]) -> list[UOp]:
+    """The largest parts of `roots` that read memory before it is assigned to, and that are used
+    with what reads it afterwards: computed by themselves, and first, they are in no kernel's way.
+
+    None that only shows such memory; none of what is assigned.
+    """
+    nodes = toposort(roots)
+    assigned = {assigned_buffer(node) for node in nodes if node.op is Ops.ASSIGN}
+    before: set[UOp] = set()
+    after: set[UOp] = set()
+    found: dict[UOp, None] = {}
+    for node in nodes:
+        if node.op is Ops.ASSIGN:
+            after.add(node)
+        elif not after.isdisjoint(node.src):
+            after.add(node)
+            parts = (part for part in node.src if part in before and _shown_buffer(part) is None)
+            found.update(dict.fromkeys(parts))
+        elif not before.isdisjoint(node.src) or not assigned.isdisjoint(node.src):
+            before.add(node)
+    return list(found)
 
 
 def assigned_buffer(node: UOp) -> UOp:

@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 
 from tinyref.algebra.symbolic import product
 from tinyref.device import Device
-from tinyref.errors import UserError
 from tinyref.lazy.shape import describe_shape, shape_of
 from tinyref.optimise.merge_axes import merge_axes
-from tinyref.schedule.hazards import Versions
+from tinyref.schedule.hazards import CycleError, Versions
 from tinyref.schedule.items import CopyItem, Item, KernelItem
 from tinyref.schedule.join import Draft, join
 from tinyref.schedule.kernel_ast import Location
@@ -144,7 +143,7 @@ class Ordering:
                 if left[user] == 0:
                     heapq.heappush(ready, user)
         if len(order) < len(self.tasks):
-            raise UserError(_cycle_message([self.tasks[n] for n in left if n not in set(order)]))
+            raise CycleError(_cycle_message([self.tasks[n] for n in left if n not in set(order)]))
         return order
 
     # --- joining --------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from tinyref.lazy.shards import (
 from tinyref.lazy.storage import only_holds_data
 from tinyref.schedule import Schedule, schedule
 from tinyref.schedule.bindings import ConflictError, made_with_one_value
-from tinyref.schedule.hazards import assigned_buffer
+from tinyref.schedule.hazards import CycleError, assigned_buffer, parts_to_read_first
 from tinyref.tensor.arguments import bound_sizes, fixed
 from tinyref.tensor.literals import MAX_AXES, HostArray
 from tinyref.tensor.methods.creation import Creation
@@ -72,6 +72,14 @@ def _compute(tensors: Sequence[TensorCore]) -> None:
         try:
             _compute_together(tensors)
             return
+        except CycleError:
+            roots = [tensor._node for tensor in tensors]
+            live = [node for node, _ in _Watched(roots).graphs()]
+            parts = parts_to_read_first([*roots, *live])
+            if not parts or parts == before:
+                raise
+            _compute_below(parts, first_device(tensors[0]._device))
+            before = parts
         except ConflictError as conflict:
             roots = [tensor._node for tensor in tensors]
             first = conflict.apart or made_with_one_value(roots)
