@@ -68,32 +68,32 @@ def compute(tensors: Sequence[TensorCore]) -> None:
 
 def _compute(tensors: Sequence[TensorCore]) -> None:
     before: Sequence[UOp] = ()
-    while True:
+    while tensors:
         try:
             _compute_together(tensors)
             return
-        except CycleError:
+        except (ConflictError, CycleError) as error:
             roots = [tensor._node for tensor in tensors]
-            live = [node for node, _ in _Watched(roots).graphs()]
-            parts = parts_to_read_first([*roots, *live])
-            if not parts or parts == before:
-                raise
-            _compute_below(parts, first_device(tensors[0]._device))
-            before = parts
-        except ConflictError as conflict:
-            roots = [tensor._node for tensor in tensors]
-            first = conflict.apart or made_with_one_value(roots)
+            first = _parts_to_compute_first(error, roots)
             if not first or first == before:
                 raise
-            if conflict.apart:
-                _compute_live(roots, conflict.apart)
+            if isinstance(error, ConflictError) and error.apart:
+                _compute_live(roots, first)
             else:
                 _compute_below(first, first_device(tensors[0]._device))
             before = first
             # What shows memory now needs no value of a variable before somebody reads it.
             tensors = [tensor for tensor in tensors if not is_computed(tensor._node)]
-            if not tensors:
-                return
+
+
+def _parts_to_compute_first(
+    error: ConflictError | CycleError, roots: Sequence[UOp]
+) -> Sequence[UOp]:
+    """What keeps `roots`, or live graphs beside them, from one schedule; empty if nothing helps."""
+    if isinstance(error, ConflictError):
+        return error.apart or made_with_one_value(roots)
+    live = [node for node, _ in _Watched(roots).graphs()]
+    return parts_to_read_first([*roots, *live])
 
 
 def _compute_together(tensors: Sequence[TensorCore]) -> None:
@@ -129,7 +129,7 @@ def _compute_live(roots: Sequence[UOp], nodes: Sequence[UOp]) -> None:
 
 
 def _compute_below(nodes: Sequence[UOp], device: str) -> None:
-    """Computes parts of graphs that were made with one value of a variable, before the rest."""
+    """Computes parts of graphs before the rest."""
     places = [graph.device_of(node) or device for node in nodes]
     pairs = zip(nodes, places, strict=True)
     _compute([TensorCore._from_node(node, place) for node, place in pairs])
