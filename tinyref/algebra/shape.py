@@ -1,4 +1,4 @@
-"""The shape of a node, in the dialects whose nodes have one: tensor graphs and kernel ASTs."""
+"""Shape and device of a node, in the dialects whose nodes have them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from tinyref.uops.ops import Ops
 from tinyref.uops.payload import (
     BoundsArg,
     BufferArg,
+    CopyArg,
     PermuteArg,
     ReduceArg,
     ShapeArg,
@@ -53,3 +54,16 @@ def _shape_of_bounds(op: Ops, shape: Shape, argument: BoundsArg) -> Shape:
     if op is Ops.PAD:
         return tuple(lower(lift(size) + lift(a) + lift(b)) for size, (a, b) in pairs)
     return tuple(lower(lift(end) - lift(begin)) for _, (begin, end) in pairs)
+
+
+@node_fact
+def device_of(node: UOp) -> str | None:
+    """The canonical name of the device that `node` lives on, the first of several.
+
+    None for constants alone.
+    """
+    if isinstance(node.arg, BufferArg | CopyArg):
+        return node.arg.device
+    if isinstance(node.arg, ShardArg):
+        return node.arg.devices[0]
+    return next((found for found in map(device_of, node.src) if found is not None), None)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tinyref.algebra.constraints import holds
-from tinyref.algebra.shape import shape_of
+from tinyref.algebra.shape import device_of, shape_of
 from tinyref.algebra.symbolic import as_size, describe, describe_shape, highest, lift, product
 from tinyref.errors import UserError, UserIndexError
-from tinyref.uops.node import UOp, node_fact, sint
-from tinyref.uops.payload import BufferArg, CopyArg, ShardArg
+from tinyref.uops.node import UOp, sint
 
 __all__ = [
     "as_shape",
@@ -24,32 +23,11 @@ __all__ = [
 ]
 
 
-@node_fact
-def _device(node: UOp) -> str | None:
-    if isinstance(node.arg, BufferArg | CopyArg):
-        return node.arg.device
-    if isinstance(node.arg, ShardArg):
-        return node.arg.devices[0]
-    for source in node.src:
-        found = _device(source)
-        if found is not None:
-            return found
-    return None
-
-
-def device_of(node: UOp) -> str | None:
-    """The canonical name of the device that `node` lives on, the first of several.
-
-    None for constants alone.
-    """
-    return _device(node)
-
-
 def check_one_device(name: str, sources: Iterable[UOp]) -> None:
     """Raises `UserError` where two sources of one operation live on different devices."""
     first: str | None = None
     for source in sources:
-        device = _device(source)
+        device = device_of(source)
         if first is not None and device is not None and device != first:
             raise UserError(
                 f"{name}: operands live on {first} and {device}: copy one of them first"

@@ -6,12 +6,12 @@ import itertools
 
 from tinyref.algebra.bounds import bounds
 from tinyref.algebra.constraints import constraints_of, is_certain, require
-from tinyref.algebra.shape import shape_of
+from tinyref.algebra.shape import device_of, shape_of
 from tinyref.algebra.symbolic import describe_shape
 from tinyref.errors import UserError
-from tinyref.uops.node import UOp, node_fact
+from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, MOVEMENT, Dialect, Ops
-from tinyref.uops.payload import BufferArg, CopyArg, ReduceArg, ShapeArg, ShardArg
+from tinyref.uops.payload import BufferArg, ReduceArg, ShapeArg, ShardArg
 from tinyref.verify.common import add_op_rules, add_variable_rule
 from tinyref.verify.rule import Finding, Graph, Rules
 from tinyref.views.shape_tracker import ShapeTracker, apply_movement
@@ -103,15 +103,6 @@ def assigns_to_a_buffer(node: UOp, graph: Graph, _: int) -> Finding:
     return "a BUFFER under RESHAPE, PERMUTE, SHRINK or FLIP", base.op.name
 
 
-@node_fact
-def _device(node: UOp) -> str | None:
-    if isinstance(node.arg, BufferArg | CopyArg):
-        return node.arg.device
-    if isinstance(node.arg, ShardArg):
-        return node.arg.devices[0]
-    return next((found for found in map(_device, node.src) if found is not None), None)
-
-
 @TENSOR.local("multi.1", Ops.MULTI)
 def has_a_source_per_device(node: UOp, graph: Graph, _: int) -> Finding:
     """MULTI has one source for each of its devices, which all differ."""
@@ -126,8 +117,8 @@ def sources_are_where_it_says(node: UOp, graph: Graph, _: int) -> Finding:
     """Each source of a MULTI lives on its device; constants live on every device."""
     devices = node.arg.devices if isinstance(node.arg, ShardArg) else ()
     for source, device in zip(node.src, devices, strict=False):
-        if _device(source) not in (device, None):
-            return f"a source on {device}", f"one on {_device(source)}"
+        if device_of(source) not in (device, None):
+            return f"a source on {device}", f"one on {device_of(source)}"
     return None
 
 
@@ -162,7 +153,7 @@ def is_of_no_further_use(node: UOp, graph: Graph, _: int) -> Finding:
 @TENSOR.local("device.1", *ALU, Ops.ASSIGN)
 def operands_live_together(node: UOp, graph: Graph, _: int) -> Finding:
     """All operands live on one device: only COPY goes from one to another."""
-    devices = [device for device in map(_device, node.src) if device is not None]
+    devices = [device for device in map(device_of, node.src) if device is not None]
     for device in devices[1:]:
         if device != devices[0]:
             return f"the device {devices[0]}", device
