@@ -9,9 +9,10 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import Phase, settings
+from hypothesis import Phase
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, rule
+from state_machines import run_machine
 
 from tinyref.errors import UserError
 from tinyref_conformance import journal as journal_module
@@ -105,15 +106,10 @@ class Journals(RuleBasedStateMachine):
         assert before in [path.read_bytes() for path in self.folder.glob("journal.previous*")]
 
 
-def run(examples: int, *phases: Phase) -> None:
-    chosen = settings(max_examples=examples, stateful_step_count=20, phases=phases or tuple(Phase))
-    run_state_machine_as_test(Journals, settings=chosen)  # type: ignore[no-untyped-call]
-
-
 @pytest.mark.hypothesis
 @pytest.mark.long
 def test_a_journal_is_a_list_that_outlives_its_writers() -> None:
-    run(20)
+    run_machine(Journals, 20, 20)
 
 
 def _without_newline(self: Appender, data: object) -> None:
@@ -143,4 +139,4 @@ def test_a_planted_fault_is_found(
     """A torn line swallows the next; results are read twice; the old one is lost."""
     monkeypatch.setattr(owner, name, fault)
     with pytest.raises(AssertionError):
-        run(60, Phase.generate)
+        run_machine(Journals, 60, 20, Phase.generate)

@@ -9,15 +9,15 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from hypothesis import Phase, settings
+from hypothesis import Phase
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     invariant,
     precondition,
     rule,
-    run_state_machine_as_test,
 )
+from state_machines import run_machine
 
 from tinyref_fuzz.campaign import database as database_module
 from tinyref_fuzz.campaign.cases import CaseResult
@@ -129,15 +129,10 @@ class Campaigns(RuleBasedStateMachine):
         assert found == {key: (self.kept[key], count) for key, count in members.items()}
 
 
-def run(examples: int, *phases: Phase) -> None:
-    chosen = settings(max_examples=examples, stateful_step_count=12, phases=phases or tuple(Phase))
-    run_state_machine_as_test(Campaigns, settings=chosen)  # type: ignore[no-untyped-call]
-
-
 @pytest.mark.hypothesis
 @pytest.mark.long
 def test_a_database_has_what_was_stored() -> None:
-    run(12)
+    run_machine(Campaigns, 12, 12)
 
 
 def _forget_settings(connection: sqlite3.Connection, settings: object) -> None:
@@ -164,4 +159,4 @@ def test_a_planted_fault_is_found(
     """A setting is lost; another finding gets the bucket; the earlier campaign is lost."""
     monkeypatch.setattr(owner, name, fault)
     with pytest.raises(AssertionError):
-        run(60, Phase.generate)
+        run_machine(Campaigns, 60, 12, Phase.generate)

@@ -9,9 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import Phase, settings
+from hypothesis import Phase
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from state_machines import run_machine
 
 from tinyref.runtimes import cache as cache_module
 from tinyref.runtimes.cache import CompileCache
@@ -86,15 +87,10 @@ class Caches(RuleBasedStateMachine):
         }
 
 
-def run(examples: int, *phases: Phase) -> None:
-    chosen = settings(max_examples=examples, stateful_step_count=20, phases=phases or tuple(Phase))
-    run_state_machine_as_test(Caches, settings=chosen)  # type: ignore[no-untyped-call]
-
-
 @pytest.mark.hypothesis
 @pytest.mark.long
 def test_a_cache_is_a_dictionary_that_may_forget_what_was_damaged() -> None:
-    run(20)
+    run_machine(Caches, 20, 20)
 
 
 def _keep_first(connection: sqlite3.Connection, key: str, binary: bytes, limit: int) -> None:
@@ -124,4 +120,4 @@ def test_a_planted_fault_is_found(
     """A second put is lost; damaged bytes are given; the binary of another key is given."""
     monkeypatch.setattr(cache_module, name, fault)
     with pytest.raises(AssertionError):
-        run(300, Phase.generate)
+        run_machine(Caches, 300, 20, Phase.generate)

@@ -4,9 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, Phase
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+from state_machines import run_machine
 
 from tinyref import Tensor
 from tinyref.errors import UserError
@@ -260,13 +261,8 @@ class Assignments(RuleBasedStateMachine):
 
 def run(device, examples, *phases):
     machine = type(f"AssignmentsOn{device}", (Assignments,), {"device": device})
-    chosen = settings(
-        max_examples=examples,
-        stateful_step_count=STEPS,
-        phases=phases or (Phase.reuse, Phase.generate, Phase.shrink),
-        suppress_health_check=list(HealthCheck),
-    )
-    run_state_machine_as_test(machine, settings=chosen)
+    others = {"suppress_health_check": list(HealthCheck)}
+    run_machine(machine, examples, STEPS, *phases, **others)
 
 
 @pytest.mark.hypothesis

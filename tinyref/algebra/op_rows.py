@@ -40,7 +40,7 @@ def _arithmetic(
     op: Ops,
     typing: Typing,
     sentence: str,
-    meaning: Semantics,
+    function: Semantics,
     *,
     exact: Exact | None = None,
     values: RangeRule = bounds.full,
@@ -49,7 +49,7 @@ def _arithmetic(
     count = 2 if op in BINARY else 3 if op in TERNARY else 1
     clause = f"isa.{op.value.lower()}"
     shape = (op, (count, count), typing, NoneType)
-    OP_TABLE[op] = OpSpec(*shape, sentence, clause, _ALL, values, meaning, exact)
+    OP_TABLE[op] = OpSpec(*shape, sentence, clause, _ALL, values, function, exact)
 
 
 def _op(

@@ -37,7 +37,7 @@ class OpSpec:
 
     arity: least and most number of sources, None for no limit. typing: the problem of a node that
     has the right number of sources, or None. payload: the type of `arg`, NoneType for no payload.
-    clause: label in the spec. dialects: where the op may stand. sentence: the meaning in words.
+    clause: label in the spec. dialects: where the op may stand. sentence: the semantics in words.
     semantics: chooses the numpy function of an arithmetic op; None for structure and memory.
     exact: the function of integers of any size, of an op that has integers.
     value_range: range of the node from those of its sources.

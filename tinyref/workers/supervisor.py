@@ -1,7 +1,7 @@
 """Many workers that open a device and then work at tasks, each supervised until it dies.
 
-A run owns its supervisor: it gives tasks to workers that are idle, and is told what they send and
-how they end. Which part of a task a worker is at it sends itself, before it begins it, so that a
+A run owns its supervisor: it gives tasks to workers that are idle, and gets what they send and how
+they end. Which part of a task a worker is at it sends itself, before it begins it, so that a
 death is pinned to one item.
 """
 
