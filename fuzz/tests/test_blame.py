@@ -42,11 +42,18 @@ def blamed(
     lists = (parse_opts(opts),) if opts else ()
     case = Case(kernel.ast, buffers or kernel.buffers(), bindings=kernel.bindings, opts=lists)
     pair = pair or (Pair.OPTIMISED if opts else Pair.PLAIN)
+    # Nothing that is known of the kernel from before the fault, and nothing of the fault after it.
+    forget_facts(kernel.ast)
     try:
         return find_blame(case, Verdict(pair, symptom, "injected", len(lists) - 1), device)
     finally:
-        # What a injected fault made of the kernel is not to be kept with it.
-        kernel.ast.facts.clear()
+        forget_facts(kernel.ast)
+
+
+def forget_facts(ast: UOp) -> None:
+    """Drops what other tests of this process, without an injected fault, have left at the nodes."""
+    for node in ast.toposort():
+        node.facts.clear()
 
 
 def spoilt(root: UOp) -> UOp:
