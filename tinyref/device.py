@@ -42,6 +42,9 @@ from tinyref.uops.program import Program
 
 OWN_PACKAGES = frozenset({"tinyref", "tinyref_conformance", "tinyref_fuzz", "tinyref_spec"})
 ENTRY_POINT_GROUP = "tinyref.backends"
+# The newest version of what this module says of a backend, and the oldest that is still served.
+CONTRACT = 1
+OLDEST_CONTRACT = 1
 
 
 @dataclass(frozen=True)
@@ -165,8 +168,12 @@ class Backend(ABC):
     takes_path: what follows the colon is the path of a file, as in "DISK:/tmp/weights".
     environment: the variables, besides our flags, that decide which device or compiler it takes;
     reports have their values, and a result is not gone on with under others.
+    contract: the version of this contract for which it is written: `CONTRACT` as it was then. A
+    class that states none is of version 1, the first. It does not open under a version of tinyref
+    that does not serve it.
     """
 
+    contract: int = 1
     title: str = ""
     environment: tuple[str, ...] = ()
     runs_kernels: bool = True
@@ -312,7 +319,8 @@ class DeviceRegistry:
     def backend_class(self, name: str) -> type[Backend]:
         """The class that declares `name`, without opening it.
 
-        Raises `UserError` for an unknown name, `DeviceError` if its package does not import.
+        Raises `UserError` for an unknown name, `DeviceError` if its package does not import, or is
+        written for a version of the contract that is not served.
         """
         base, _ = self._parts(self.canonical(name))
         try:
@@ -327,6 +335,7 @@ class DeviceRegistry:
             raise UserTypeError(
                 f"device: {base} names {found!r}, accepted is a subclass of Backend"
             )
+        _check_contract(base, found)
         return found
 
     def availability(self, name: str) -> Availability:
@@ -378,6 +387,20 @@ class DeviceRegistry:
     def opened(self) -> Iterator[tuple[str, Backend]]:
         """The devices that are open now."""
         yield from self._open.items()
+
+
+def _check_contract(name: str, backend: type[Backend]) -> None:
+    """Raises `DeviceError` for a backend that is written for more, or for less, than is here."""
+    stated = backend.contract
+    if isinstance(stated, int) and OLDEST_CONTRACT <= stated <= CONTRACT:
+        return
+    accepted = f"accepted are integers from {OLDEST_CONTRACT} to {CONTRACT}"
+    if not isinstance(stated, int):
+        raise DeviceError(name, f"contract is {stated!r}: {accepted}")
+    older = "the backend" if stated < OLDEST_CONTRACT else "tinyref"
+    raise DeviceError(
+        name, f"is written for version {stated} of the contract: {accepted}; update {older}"
+    )
 
 
 def _check_declaration(name: str, backend: Backend) -> None:

@@ -1,0 +1,95 @@
+"""The one import of vendors, and the versions of the contract that are served."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.base.test_device import Toy
+from tinyref import backend, device
+from tinyref.device import Device
+from tinyref.errors import DeviceError
+
+PAGE = Path(__file__).parents[2] / "docs" / "backend.md"
+HERE = "tests.base.test_backend"
+
+
+def names_of(page: str) -> set[str]:
+    """The names in the table of the section "Names"."""
+    section = page.partition("\n## Names\n")[2].partition("\n## ")[0]
+    rows = [line.rpartition(" | ")[2] for line in section.splitlines() if line.startswith("| ")]
+    return {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+
+
+def test_the_page_lists_every_name_that_a_backend_gets() -> None:
+    assert names_of(PAGE.read_text()) == set(backend.__all__)
+
+
+def test_a_name_that_the_page_lacks_is_seen() -> None:
+    assert names_of("\n## Names\n\n| a | b |\n| x | `Backend`, `Ops` |\n\n## Else\n`UOp`\n") == {
+        "Backend",
+        "Ops",
+    }
+
+
+def test_every_name_is_there_and_has_one_spelling() -> None:
+    assert len(set(backend.__all__)) == len(backend.__all__)
+    assert all(hasattr(backend, name) for name in backend.__all__)
+
+
+class SilentToy(Toy):
+    """States nothing of the contract, as the first backends."""
+
+
+class FirstToy(Toy):
+    contract = 1
+
+
+class SecondToy(Toy):
+    contract = 2
+
+
+class WordyToy(Toy):
+    contract = "one"  # type: ignore[assignment]
+
+
+def test_the_contract_is_of_version_one() -> None:
+    assert backend.CONTRACT == 1
+    assert SilentToy.contract == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "oldest", "newest"),
+    [("SilentToy", 1, 1), ("FirstToy", 1, 1), ("FirstToy", 1, 3), ("SecondToy", 1, 2)],
+)
+def test_a_served_version_opens(
+    name: str, oldest: int, newest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(device, "OLDEST_CONTRACT", oldest)
+    monkeypatch.setattr(device, "CONTRACT", newest)
+    assert Device.availability(f"{HERE}:{name}").works
+    assert Device.backend_class(f"{HERE}:{name}").__name__ == name
+
+
+@pytest.mark.parametrize(
+    ("name", "oldest", "newest", "says"),
+    [
+        ("SecondToy", 1, 1, r"version 2 of the contract: .* from 1 to 1; update tinyref$"),
+        ("FirstToy", 2, 3, r"version 1 of the contract: .* from 2 to 3; update the backend$"),
+        ("SilentToy", 2, 2, r"version 1 of the contract: .* from 2 to 2; update the backend$"),
+        ("WordyToy", 1, 1, r"contract is 'one': accepted are integers from 1 to 1$"),
+    ],
+)
+def test_a_version_that_is_not_served_does_not_open(
+    name: str, oldest: int, newest: int, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(device, "OLDEST_CONTRACT", oldest)
+    monkeypatch.setattr(device, "CONTRACT", newest)
+    path = f"{HERE}:{name}"
+    with pytest.raises(DeviceError, match=says):
+        Device[path]
+    available = Device.availability(path)
+    assert not available.works
+    assert "contract" in available.reason

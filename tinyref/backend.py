@@ -1,0 +1,97 @@
+"""All that a backend needs, with one import: docs/backend.md says what each name is and owes.
+
+A vendor's package imports this module and nothing else of tinyref. It states the version of the
+contract for which it is written: only with a new `CONTRACT` a name of `__all__` goes, or changes
+what it means.
+"""
+
+from __future__ import annotations
+
+from tinyref.capabilities import CORE_DTYPES, CORE_OPS, Capabilities
+from tinyref.codegen.decompose import ELEMENTARY_OPS
+from tinyref.device import (
+    CONTRACT,
+    Allocator,
+    Availability,
+    Backend,
+    Compiler,
+    Handle,
+    Launchable,
+    PreparableKernel,
+    PreparedLaunch,
+    Renderer,
+)
+from tinyref.dtype import AddressSpace, DType, ImageDType, Kind, PtrDType, dtypes
+from tinyref.errors import DeviceError, UserError
+from tinyref.renderers.payloads import (
+    element_of,
+    entry_name,
+    is_identifier,
+    parameter_position,
+    payload_of,
+    variable_position,
+)
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import ALU, Ops
+from tinyref.uops.payload import (
+    AxisKind,
+    ConstArg,
+    GepArg,
+    LocalArg,
+    MemoryVersionArg,
+    RangeArg,
+    SlotArg,
+    SpecialArg,
+    TileArg,
+    VarArg,
+)
+from tinyref.uops.program import Parameter, Program
+from tinyref.uops.tiles import TILES, MatrixTile
+
+__all__ = [
+    "ALU",
+    "CONTRACT",
+    "CORE_DTYPES",
+    "CORE_OPS",
+    "ELEMENTARY_OPS",
+    "TILES",
+    "AddressSpace",
+    "Allocator",
+    "Availability",
+    "AxisKind",
+    "Backend",
+    "Capabilities",
+    "Compiler",
+    "ConstArg",
+    "DType",
+    "DeviceError",
+    "GepArg",
+    "Handle",
+    "ImageDType",
+    "Kind",
+    "Launchable",
+    "LocalArg",
+    "MatrixTile",
+    "MemoryVersionArg",
+    "Ops",
+    "Parameter",
+    "PreparableKernel",
+    "PreparedLaunch",
+    "Program",
+    "PtrDType",
+    "RangeArg",
+    "Renderer",
+    "SlotArg",
+    "SpecialArg",
+    "TileArg",
+    "UOp",
+    "UserError",
+    "VarArg",
+    "dtypes",
+    "element_of",
+    "entry_name",
+    "is_identifier",
+    "parameter_position",
+    "payload_of",
+    "variable_position",
+]
