@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,7 +31,7 @@ _MADE_OF = {
 }
 _SWITCHES = (
     *("has_grid", "has_groups", "images", "tiles_pay", "keeps_subnormals", "division_traps"),
-    *("slow_division", "is_interpreted", "is_single"),
+    *("slow_division", "is_interpreted", "is_single", "keeps_values"),
 )
 # The smallest value of each number.
 _NUMBERS = {"shared_bytes": 0, "threads": 1, "group_size_limit": 1, "buffer_limit": 1}
@@ -61,6 +61,7 @@ class Capabilities:
     slow_division: integer division by a constant is slower than a product and shifts.
     is_single: there is one of it: the next number after the colon does not open.
     is_interpreted: a thousand times slower than a compiler; the suite takes smaller sizes there.
+    keeps_values: False where nothing runs: kernels are scheduled and counted, and give no values.
     """
 
     dtypes: frozenset[DType]
@@ -83,10 +84,18 @@ class Capabilities:
     slow_division: bool = False
     is_interpreted: bool = False
     is_single: bool = False
+    keeps_values: bool = True
 
     def supports(self, dtype: DType) -> bool:
         """True where kernels of this scalar type run, natively or emulated."""
         return dtype.scalar in self.dtypes or dtype.scalar in self.emulated
+
+
+def reason_without_values(ops: Collection[str], keeps_values: bool) -> str | None:
+    """Why a device computes nothing that one could look at; None where it does."""
+    if not keeps_values:
+        return "runs nothing and keeps no values: it is for schedules and counts"
+    return None if ops else "holds data but runs no kernels"
 
 
 def problem_of(declared: Capabilities) -> str | None:

@@ -28,6 +28,7 @@ from tinyref.capabilities import CORE_DTYPES as CORE_DTYPES
 from tinyref.capabilities import CORE_OPS as CORE_OPS
 from tinyref.capabilities import Capabilities as Capabilities
 from tinyref.capabilities import problem_of
+from tinyref.capabilities import reason_without_values as reason_without_values
 from tinyref.dtype import DType
 from tinyref.errors import (
     DeviceError,
@@ -531,6 +532,12 @@ class Buffer:
             raise UserError(f"update: got {source.nbytes} bytes, the buffer has {self.nbytes}")
         update(self.handle, source)
         return self
+
+    def copy_from(self, source: Buffer) -> Buffer:
+        """Fills the buffer with the bytes of another that has as many, and returns the buffer."""
+        if not any(Device[each].capabilities.keeps_values for each in (self.device, source.device)):
+            return self.allocate()
+        return self.copy_in(source.as_bytes())
 
     def copy_out(self) -> bytearray:
         """The buffer's bytes on the host, once all earlier work on it is done."""

@@ -108,6 +108,7 @@ def describe_capabilities(capabilities: Capabilities) -> dict[str, Any]:
         "images": capabilities.images,
         "matrix_tiles": [tile.name for tile in capabilities.matrix_tiles],
         "keeps_subnormals": capabilities.keeps_subnormals,
+        "keeps_values": capabilities.keeps_values,
     }
 
 

@@ -61,7 +61,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 def test_devices(capsys: pytest.CaptureFixture[str]) -> None:
     text = output(capsys, "devices")
     assert "PYTHON   works    interpreter" in text
-    assert "holds data, runs no kernels" in text
+    assert "holds data but runs no kernels" in text
     data = json.loads(output(capsys, "devices", "--json"))
     by_name = {device["name"]: device for device in data["devices"]}
     assert by_name["PYTHON"]["works"]
@@ -211,7 +211,7 @@ def test_bench_lowers_all_twelve_programs(capsys: pytest.CaptureFixture[str]) ->
 def test_bench_compiles_on_every_device(capsys: pytest.CaptureFixture[str]) -> None:
     text = output(capsys, "bench", "--row", "compile", "--repeats", "1")
     assert "compile.CPU" in text
-    assert "missing: the device runs no kernels" in text
+    assert "missing: the device holds data but runs no kernels" in text
 
 
 def test_devices_named_are_shown_alone_and_decide_the_exit_code(

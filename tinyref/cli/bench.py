@@ -34,9 +34,9 @@ def bench(
     measured in this run, and the ratio is theirs: compare ratios between machines, not times.
     """
     from tinyref.cli.bench_rows import facts, matching_rows, measure
-    from tinyref.cli.options import opening_device
+    from tinyref.cli.options import check_gives_values, opening_device
 
-    opening_device("")
+    check_gives_values(opening_device(""))
     if json_file is not None:
         _check_writable(json_file)
     rows = matching_rows(row)

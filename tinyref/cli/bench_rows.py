@@ -20,7 +20,7 @@ import numpy as np
 
 from tinyref import __version__
 from tinyref.config import Context
-from tinyref.device import Device
+from tinyref.device import Device, reason_without_values
 from tinyref.errors import TinyrefError, UserError
 from tinyref.probe import probe
 from tinyref.workers.machine import usable_cores
@@ -302,11 +302,15 @@ def _cold_compiles(repeats: int) -> Iterator[Measured]:
         device, name = found.name, f"compile.{found.name}"
         if found.capabilities is None:
             yield Measured(name, "", missing=found.reason.partition("\n")[0])
-        elif not found.capabilities["ops"]:
-            yield Measured(name, "", missing="the device runs no kernels")
+        elif reason := _reason_without_values(found.capabilities):
+            yield Measured(name, "", missing=f"the device {reason}")
         else:
             values = [_cold_compile(device, number) for number in range(repeats + 1)][1:]
             yield Measured(name, "ms, gelu 512x512, program to loaded kernel", values)
+
+
+def _reason_without_values(declared: Mapping[str, Any]) -> str | None:
+    return reason_without_values(declared["ops"], declared["keeps_values"])
 
 
 def _cold_compile(device: str, number: int) -> float:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tinyref.cli.options import device_name, path, say_bounded
+from tinyref.cli.options import check_gives_values, device_name, path, say_bounded
 from tinyref.cli.signals import until_stopped
 from tinyref.errors import UserError
 from tinyref.folders import file_name
@@ -134,22 +134,8 @@ def conform(
         reason=reason,
         link=link,
     )
-    _check_runs_kernels(name)
+    check_gives_values(name)
     raise typer.Exit(_conform(request))
-
-
-def _check_runs_kernels(device: str) -> None:
-    """Raises `UserError` for a device that only holds data: nothing of it would be examined.
-
-    What does not open is reported by the run.
-    """
-    from tinyref.probe import probe
-
-    (found,) = probe([device])
-    if found.capabilities is not None and not found.capabilities["ops"]:
-        raise UserError(
-            f"device: {device} holds data but runs no kernels: conform examines what computes"
-        )
 
 
 def _folder(device: str, query: str, shard: str) -> Path:

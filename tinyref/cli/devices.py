@@ -61,6 +61,8 @@ def _as_json(device: Probed) -> dict[str, Any]:
 
 
 def _print(device: Probed, default: str) -> None:
+    from tinyref.device import reason_without_values
+
     mark = "works" if device.works else "missing"
     title = device.title + (" (default)" if device.name == default else "")
     print(f"{device.name:8} {mark:8} {title}")
@@ -71,8 +73,9 @@ def _print(device: Probed, default: str) -> None:
     found = device.capabilities
     if found is None:
         return
+    if reason := reason_without_values(found["ops"], found["keeps_values"]):
+        print(f"{'':17} {reason}")
     if not found["ops"]:
-        print(f"{'':17} holds data, runs no kernels")
         return
     print(f"{'':17} dtypes: {' '.join(found['dtypes'])}")
     if found["emulated"]:

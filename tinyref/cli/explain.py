@@ -197,8 +197,19 @@ def _show_result(tensor: Tensor) -> None:
             f"explain: the result has {count} elements, shown are up to "
             f"{LARGEST_RESULT:,}: take a part of it or reduce it"
         )
+    if not _keeps_values(tensor):
+        tensor.realize()
+        print(f"{tensor.device} runs nothing: there are no values")
+        return
     # numpy shortens long arrays, and ml_dtypes teaches it the small floats.
     print(tensor.numpy())
+
+
+def _keeps_values(tensor: Tensor) -> bool:
+    from tinyref.device import Device
+
+    places = (tensor.device,) if isinstance(tensor.device, str) else tensor.device
+    return all(Device[place].capabilities.keeps_values for place in places)
 
 
 def _title(text: str) -> None:

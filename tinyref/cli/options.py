@@ -51,6 +51,22 @@ def device_name(name: str | None) -> str:
     return found.name
 
 
+def check_gives_values(device: str) -> None:
+    """Raises `UserError` for a device of which there is nothing to measure: it computes nothing.
+
+    What does not open passes: it is reported where it is opened.
+    """
+    from tinyref.device import reason_without_values
+    from tinyref.probe import probe
+
+    (found,) = probe([device])
+    declared = found.capabilities
+    if declared is None:
+        return
+    if reason := reason_without_values(declared["ops"], declared["keeps_values"]):
+        raise UserError(f"device: {device} {reason}: this command looks at what is computed")
+
+
 def opening_device(name: str | None) -> str:
     """The canonical name of a device that this process may open, the default one if empty.
 

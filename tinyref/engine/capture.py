@@ -41,7 +41,7 @@ def copy_buffer(target: Buffer, source: Buffer) -> None:
     what = f"copy of {source.nbytes} bytes from {source.device}"
     start = time.perf_counter()
     try:
-        target.copy_in(source.as_bytes())
+        target.copy_from(source)
     except DeviceError as error:
         raise DeviceError(error.device, f"{what}: {error.message}", error.source) from error
     except MemoryError as error:

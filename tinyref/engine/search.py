@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from tinyref import config
 from tinyref.codegen.compile import kernel_name, plan_for
-from tinyref.device import Device
+from tinyref.device import Device, reason_without_values
 from tinyref.engine.search_process import Worker
 from tinyref.errors import DeviceError, UserError
 from tinyref.formats.text import to_text
@@ -59,12 +59,13 @@ class Timed:
 def chosen_opts(device: str, ast: UOp) -> tuple[Opt, ...] | None:
     """What a schedule compiles `ast` with: `best_opts` if BEAM is set and NOOPT is not.
 
-    None leaves the choice to `plan_for`, as for a device that runs no kernels. Raises `UserError`
-    as `Plan.of` does.
+    None leaves the choice to `plan_for`, as for a device that runs no kernels, or where they take
+    no time. Raises `UserError` as `Plan.of` does.
     """
     is_wanted = config.integer("BEAM") > 0 and not config.integer("NOOPT")
-    runs_kernels = bool(Device[device].capabilities.ops)
-    return best_opts(device, ast) if is_wanted and runs_kernels else None
+    declared = Device[device].capabilities
+    is_idle = reason_without_values(declared.ops, declared.keeps_values) is not None
+    return best_opts(device, ast) if is_wanted and not is_idle else None
 
 
 def best_opts(device: str, ast: UOp) -> tuple[Opt, ...]:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from tinyref import config
 from tinyref.codegen.compile import compile_kernel, plan_for
-from tinyref.device import Buffer, Device
+from tinyref.device import Buffer, Device, reason_without_values
 from tinyref.dtype import ImageDType, from_numpy_dtype
 from tinyref.errors import UserError, explain_error
 from tinyref.interpret.evaluate import evaluate
@@ -543,10 +543,11 @@ def buffers_with(device: str, contents: Sequence[Array]) -> list[Buffer]:
 
 
 def judge_of(device: str) -> Judge:
-    """The judge for a device. Raises `TinyrefError` where it does not open or runs no kernels."""
+    """The judge for a device. Raises `TinyrefError` where it does not open or gives no values."""
     judge = Judge(device)
-    if not judge.capabilities.ops:
-        raise UserError(f"device: {device} holds data but runs no kernels")
+    declared = judge.capabilities
+    if reason := reason_without_values(declared.ops, declared.keeps_values):
+        raise UserError(f"device: {device} {reason}")
     return judge
 
 

@@ -149,7 +149,7 @@ def _copy_buffer(buffer: UOp) -> UOp:
     """A BUFFER of its own with the same contents."""
     assert isinstance(buffer.arg, BufferArg), "a BUFFER has a size"
     node, memory = new_buffer_like(buffer.arg, buffer.dtype)
-    memory.copy_in(memoryview(buffer_of(buffer).copy_out()))
+    memory.copy_from(buffer_of(buffer))
     return node
 
 

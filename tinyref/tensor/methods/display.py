@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tinyref.device import Device
 from tinyref.dtype import dtypes, numpy_dtype
 from tinyref.errors import TinyrefError
 from tinyref.lazy import graph
@@ -72,6 +73,8 @@ def _elements(node: UOp, places: Places) -> HostArray | None:
     backing = graph.backing(node)
     buffer = None if backing is None else buffer_of(backing)
     if buffer is None or not (buffer if buffer.base is None else buffer.base).is_allocated:
+        return None
+    if not Device[buffer.device].capabilities.keeps_values:
         return None
     sizes = [size for size in shape_of(node) if isinstance(size, int)]
     flat = np.zeros((), np.int64)
