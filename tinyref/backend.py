@@ -31,6 +31,7 @@ from tinyref.renderers.payloads import (
     payload_of,
     variable_position,
 )
+from tinyref.runtimes.reuse import ReuseStatistics, ReusingAllocator
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import (
@@ -81,6 +82,8 @@ __all__ = [
     "PtrDType",
     "RangeArg",
     "Renderer",
+    "ReuseStatistics",
+    "ReusingAllocator",
     "SlotArg",
     "SpecialArg",
     "TileArg",
