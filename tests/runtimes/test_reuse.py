@@ -282,6 +282,13 @@ def test_out_of_memory_is_said_when_nothing_is_kept_any_more() -> None:
     assert reusing.statistics.frees == 3
 
 
+def test_what_launches_still_need_is_waited_for() -> None:
+    reusing = allocator(0)
+    reusing.free(reusing.allocate(20))
+    assert reusing.inner.in_use == 20, "it is freed later"
+    assert reusing.allocate(10)[1] == 10
+
+
 def test_memory_errors_of_python_are_out_of_memory_too() -> None:
     reusing = allocator()
     reusing.free(reusing.allocate(2))

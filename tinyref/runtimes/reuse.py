@@ -92,10 +92,12 @@ class ReusingAllocator:
         try:
             return self.inner.allocate(size)
         except (DeviceError, MemoryError):
-            if not self.give_back():
+            given_back = self.give_back()
+            if self._synchronize is not None:
+                # A device may free what the launches before still need when they are done.
+                self._synchronize()
+            elif not given_back:
                 raise
-        if self._synchronize is not None:
-            self._synchronize()
         return self.inner.allocate(size)
 
     def free(self, handle: Handle) -> None:
