@@ -1,0 +1,256 @@
+"""The C emulator: kernels of three languages on the host, and what it finds wrong in them."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import shutil
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from tinyref.config import Context
+from tinyref.errors import DeviceError, UserError
+from tinyref.runtimes.c_emulator import CUDA, OPENCL, PLAIN, CEmulator, Dialect, engine
+from tinyref.runtimes.emulated_driver import DeviceMemory, EmulatedDriver
+from tinyref.runtimes.host_memory import address_of
+from tinyref.runtimes.toolchain import COMPILERS
+
+Array = npt.NDArray[np.float32]
+
+# The sum of each group's elements, by a tree in shared memory, and a variable.
+OPENCL_SUM = """
+__kernel void k_sum(__global float *restrict out, const __global float *in, int n) {
+  __local float memory[64];
+  uint lane = get_local_id(0);
+  memory[lane] = in[get_global_id(0)];
+  for (uint step = 32; step > 0; step >>= 1) {
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (lane < step) memory[lane] = memory[lane] + memory[lane + step];
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);
+  if (lane == 0) out[get_group_id(0)] = memory[0] + n;
+}
+"""
+CUDA_SUM = """
+extern "C" __global__ void __launch_bounds__(64) k_sum(float *out, const float *in, int n) {
+  __shared__ float memory[64];
+  unsigned int lane = threadIdx.x;
+  memory[lane] = in[blockIdx.x * blockDim.x + lane];
+  for (unsigned int step = 32; step > 0; step >>= 1) {
+    __syncthreads();
+    if (lane < step) memory[lane] = memory[lane] + memory[lane + step];
+  }
+  __syncthreads();
+  if (lane == 0) out[blockIdx.x] = memory[0] + n;
+}
+"""
+PLAIN_SUM = """
+KERNEL void k_sum(float *out, const float *in, int n) {
+  SHARED float memory[64];
+  unsigned int lane = LOCAL_ID(0);
+  memory[lane] = in[GROUP_ID(0) * 64 + lane];
+  for (unsigned int step = 32; step > 0; step >>= 1) {
+    BARRIER();
+    if (lane < step) memory[lane] = memory[lane] + memory[lane + step];
+  }
+  BARRIER();
+  if (lane == 0) out[GROUP_ID(0)] = memory[0] + n;
+}
+"""
+SUMS = {"opencl": (OPENCL, OPENCL_SUM), "cuda": (CUDA, CUDA_SUM), "c": (PLAIN, PLAIN_SUM)}
+LAST_BARRIER = "  barrier(CLK_LOCAL_MEM_FENCE);\n  if (lane == 0)"
+
+
+@pytest.fixture(params=COMPILERS)
+def compiler(request: pytest.FixtureRequest) -> Iterator[str]:
+    name: str = request.param
+    if shutil.which(name) is None:
+        pytest.skip(f"{name} is not installed")
+    with Context(CC=name):
+        yield name
+
+
+def sums(source: str, dialect: Dialect = OPENCL, is_backwards: bool = False) -> list[float]:
+    """What the kernel makes of 0 to 255 in four groups of 64, and the variable 1000."""
+    emulator = CEmulator("EMU", dialect, is_backwards)
+    kernel = emulator.load("k_sum", emulator.compile(source))
+    given = np.arange(256, dtype=np.float32)
+    out = np.zeros(4, dtype=np.float32)
+    kernel([address_of(each) for each in (out, given)], [1000], (4, 1, 1), (64, 1, 1))
+    return list(map(float, out))
+
+
+# 0 + ... + 63 is 2016, and each group has 4096 more than the one before.
+RIGHT = [3016.0, 7112.0, 11208.0, 15304.0]
+
+
+@pytest.mark.parametrize("is_backwards", [False, True], ids=["forwards", "backwards"])
+@pytest.mark.parametrize("language", SUMS)
+def test_groups_share_memory_and_wait(compiler: str, language: str, is_backwards: bool) -> None:
+    dialect, source = SUMS[language]
+    assert sums(source, dialect, is_backwards) == RIGHT
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_groups_run_on_several_threads(threads: int) -> None:
+    with Context(THREADS=threads):
+        assert sums(OPENCL_SUM) == RIGHT
+
+
+def test_the_portable_switch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the processor has no switch of its own, ucontext does the same."""
+    portable = functools.cache(lambda tools: engine._Scheduler(tools, ("-DTINYREF_UCONTEXT",)))
+    monkeypatch.setattr(engine, "_scheduler", portable)
+    assert sums(OPENCL_SUM) == RIGHT
+    with pytest.raises(DeviceError, match="not all work-items"):
+        sums(OPENCL_SUM.replace("if (lane == 0)", "if (lane == 0) barrier(0);\n  if (lane == 0)"))
+    assert sums(OPENCL_SUM) == RIGHT
+
+
+def test_a_missing_barrier_shows_in_one_of_the_orders(compiler: str) -> None:
+    """The first work-item sums up before the others have written: it reads poison, a NaN."""
+    unsound = OPENCL_SUM.replace("    barrier(CLK_LOCAL_MEM_FENCE);\n", "", 1)
+    assert all(np.isnan(sums(unsound)))
+    assert sums(unsound, is_backwards=True) == RIGHT
+
+
+def test_no_group_finds_what_another_one_left() -> None:
+    """Each but the first group would find the sum of the one before."""
+    stale = OPENCL_SUM.replace("memory[lane] = in", "if (get_group_id(0) == 0) memory[lane] = in")
+    first, *others = sums(stale)
+    assert first == RIGHT[0]
+    assert all(np.isnan(others))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("memory[64]", "memory[63]"), r"writes behind the end of the shared array of number 0"),
+        (("memory[64]", "memory[1 << 20]"), r"shared memory is more than there is"),
+        (
+            (LAST_BARRIER, f"  if (lane > 2) barrier(0);\n{LAST_BARRIER}"),
+            r"not all work-items of the group arrive at the barrier of line 1[01]",
+        ),
+        (
+            (LAST_BARRIER, f"  if (lane == 7) return;\n{LAST_BARRIER}"),
+            r"not all work-items of the group arrive at the barrier of line 1[01]",
+        ),
+    ],
+    ids=["undersized", "too much", "two barriers", "a work-item that left"],
+)
+def test_what_breaks_a_rule_is_named(compiler: str, change: tuple[str, str], message: str) -> None:
+    assert OPENCL_SUM.count(change[0]) == 1
+    with pytest.raises(DeviceError, match=message):
+        sums(OPENCL_SUM.replace(*change))
+    assert sums(OPENCL_SUM) == RIGHT
+
+
+def test_memory_of_a_group_that_is_no_array_is_refused() -> None:
+    """Without an array it would be memory of each work-item."""
+    with pytest.raises(DeviceError, match=r"'__local float total;' is no memory"):
+        sums(OPENCL_SUM.replace("uint lane", "__local float total; uint lane", 1))
+    with pytest.raises(DeviceError, match="has no function marked __kernel"):
+        sums(OPENCL_SUM.replace("__kernel", ""))
+
+
+def test_every_dimension_has_its_index() -> None:
+    source = """
+__kernel void k_place(__global int *out) {
+  uint item = get_local_id(0) + 2 * (get_local_id(1) + 3 * get_local_id(2));
+  uint group = get_group_id(0) + 5 * (get_group_id(1) + 7 * get_group_id(2));
+  out[group * 24 + item] = (int)(get_global_id(2) * 10000 + get_global_id(1) * 100
+                                 + get_global_id(0));
+}
+"""
+    emulator = CEmulator("EMU", OPENCL)
+    out = np.zeros(5 * 7 * 3 * 24, dtype=np.int32)
+    kernel = emulator.load("k_place", emulator.compile(source))
+    kernel([address_of(out)], [], (5, 7, 3), (2, 3, 4))
+    found = out.reshape(3, 7, 5, 4, 3, 2)
+    gz, gy, gx, z, y, x = np.indices(found.shape)
+    want = (gz * 4 + z) * 10000 + (gy * 3 + y) * 100 + gx * 2 + x
+    np.testing.assert_array_equal(found, want)
+
+
+# The driver: its work is queued.
+
+
+def fill(value: float, calls: list[float]) -> Callable[..., None]:
+    """A kernel that writes `value` to the first byte of its first buffer."""
+
+    def run(addresses: list[int], variables: object, grid: object, group: object) -> None:
+        calls.append(value)
+        ctypes.memset(addresses[0], int(value), 1)
+
+    return run
+
+
+@pytest.fixture
+def driver() -> EmulatedDriver:
+    return EmulatedDriver("EMU", CEmulator("EMU", PLAIN))
+
+
+def byte(driver: EmulatedDriver, memory: DeviceMemory, offset: int = 0) -> int:
+    found = bytearray(1)
+    driver.read(memoryview(found), memory, offset)
+    return found[0]
+
+
+def launch(driver: EmulatedDriver, kernel: Callable[..., None], memory: DeviceMemory) -> None:
+    driver.launch(kernel, [(memory, 2)], [], (1, 1, 1), (1, 1, 1))
+
+
+def test_launches_wait_until_somebody_asks(driver: EmulatedDriver) -> None:
+    memory, calls = driver.malloc(8), []
+    for value in (1, 2):
+        launch(driver, fill(value, calls), memory)
+    assert calls == []
+    assert byte(driver, memory, 2) == 2
+    assert calls == [1, 2]
+    assert byte(driver, memory, 1) == 0xFF
+
+
+def test_a_source_may_change_once_the_write_is_back(driver: EmulatedDriver) -> None:
+    memory, source = driver.malloc(4), bytearray(b"abcd")
+    driver.write(memory, 0, memoryview(source))
+    source[:] = b"wxyz"
+    assert byte(driver, memory) == ord("a")
+
+
+def test_memory_is_there_for_what_was_queued_before_it_was_freed(driver: EmulatedDriver) -> None:
+    memory, calls = driver.malloc(4), []
+    launch(driver, fill(1, calls), memory)
+    driver.free(memory)
+    driver.synchronize()
+    assert calls == [1]
+    launch(driver, fill(2, calls), memory)
+    with pytest.raises(DeviceError, match="memory is used that was freed"):
+        driver.synchronize()
+    driver.free(memory)
+    with pytest.raises(DeviceError, match="memory is used that was freed"):
+        driver.synchronize()
+
+
+def test_nothing_runs_after_a_launch_that_failed(driver: EmulatedDriver) -> None:
+    memory, calls = driver.malloc(4), []
+
+    def fails(*_: object) -> None:
+        raise DeviceError("EMU", "lost")
+
+    launch(driver, fails, memory)
+    launch(driver, fill(1, calls), memory)
+    with pytest.raises(DeviceError, match="lost"):
+        driver.synchronize()
+    driver.synchronize()
+    assert calls == []
+
+
+def test_bytes_outside_are_refused_at_once(driver: EmulatedDriver) -> None:
+    memory = driver.malloc(4)
+    with pytest.raises(UserError, match=r"write: bytes 2 to 6 are outside the memory's 4"):
+        driver.write(memory, 2, memoryview(b"abcd"))
+    with pytest.raises(UserError, match=r"read: bytes -1 to 0"):
+        byte(driver, memory, -1)

@@ -1,0 +1,20 @@
+"""A GPU made of the host: kernels of C-like languages, run through gcc, clang or tcc.
+
+`dialects.py` turns the text of a kernel into C of this host, with the words of its language in a
+header; `engine.py` compiles it and hands groups to threads; `scheduler.c` runs the work-items of a
+group as fibers that switch at barriers. Shared memory is poisoned for each group, what is written
+behind the end of an array of it and a barrier that only some work-items reach are errors.
+"""
+
+from tinyref.runtimes.c_emulator.dialects import CUDA, OPENCL, PLAIN, Dialect
+from tinyref.runtimes.c_emulator.engine import MAX_GROUP_SIZE, MAX_SHARED_BYTES, CEmulator
+
+__all__ = [
+    "CUDA",
+    "MAX_GROUP_SIZE",
+    "MAX_SHARED_BYTES",
+    "OPENCL",
+    "PLAIN",
+    "CEmulator",
+    "Dialect",
+]

@@ -1,0 +1,99 @@
+"""C-like languages as C for this host: words by a header, arrays of a group, one entry a kernel."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from tinyref.errors import DeviceError
+
+_FOLDER = Path(__file__).parent
+# Every kernel is called as `void emulated_NAME(void **buffers, const int *variables)`.
+ENTRY_PREFIX = "emulated_"
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """A C-like language: its words as C in `header`, by `TINYREF_ITEM` and what launch.h has else.
+
+    kernel: the word before the function of a kernel. shared: that before an array of a group.
+    """
+
+    name: str
+    header: str
+    kernel: str
+    shared: str
+
+    @functools.cached_property
+    def prelude(self) -> str:
+        """What stands before the text of a kernel."""
+        return f"{text_of('launch.h')}{self.header}#line 1\n"
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """Tells apart what the same text means under other headers."""
+        return hashlib.sha256(self.prelude.encode()).hexdigest()[:16]
+
+    def as_c(self, source: str) -> str:
+        """`source` as C of this host, with an entry for each kernel.
+
+        Raises `DeviceError` where it has no kernel, or memory of a group that is no array.
+        """
+        source = source.replace('extern "C"', "")
+        entries = [self._entry(name, text) for name, text in self._kernels(source)]
+        if not entries:
+            raise DeviceError(self.name, f"the source has no function marked {self.kernel}", source)
+        return "".join([self.prelude, self._with_arrays(source), "\n", *entries])
+
+    def _kernels(self, source: str) -> list[tuple[str, str]]:
+        """Name and parameters of each kernel."""
+        pattern = rf"\b{self.kernel}\b[^;{{}}]*?\b(\w+)\s*\(([^()]*)\)\s*\{{"
+        return re.findall(pattern, source)
+
+    def _entry(self, name: str, parameters: str) -> str:
+        """A launch gives addresses of buffers and values of variables, in the order of the text."""
+        arguments: list[str] = []
+        given = {"buffers": 0, "variables": 0}
+        for parameter in parameters.split(","):
+            if parameter.strip() not in ("", "void"):
+                kind = "buffers" if "*" in parameter else "variables"
+                arguments.append(f"{kind}[{given[kind]}]")
+                given[kind] += 1
+        return (
+            f"void {ENTRY_PREFIX}{name}(void **buffers, const int *variables) {{\n"
+            f"  {name}({', '.join(arguments)});\n}}\n"
+        )
+
+    def _with_arrays(self, source: str) -> str:
+        """Arrays of a group as pointers to memory of the worker that runs the group."""
+        pattern = rf"\b{self.shared}\b\s+([\w ]+?)\s*\b(\w+)\s*\[([^\]]+)\][^;,=]*;"
+        numbers = iter(range(source.count(self.shared)))
+
+        def pointer(found: re.Match[str]) -> str:
+            element, name, size = found.groups()
+            memory = f"TINYREF_SHARED({next(numbers)}, sizeof({element}) * ({size}))"
+            return f"{element} *{name} = {memory};"
+
+        changed = re.sub(pattern, pointer, source)
+        left = re.search(rf"\b{self.shared}\b[^;*(){{}}]*;", changed)
+        if left:
+            raise DeviceError(
+                self.name,
+                f"{left[0]!r} is no memory that the emulator can share: accepted are "
+                f"{self.shared} TYPE NAME[SIZE];",
+                source,
+            )
+        return changed
+
+
+def text_of(file: str) -> str:
+    """The text of a file of this folder."""
+    return (_FOLDER / file).read_text(encoding="utf-8")
+
+
+PLAIN = Dialect("C", text_of("plain.h"), "KERNEL", "SHARED")
+OPENCL = Dialect("OpenCL C", text_of("opencl.h"), "__kernel", "__local")
+CUDA = Dialect("CUDA C", text_of("cuda.h"), "__global__", "__shared__")

@@ -1,0 +1,146 @@
+"""Kernels of a C-like language on this host: compiled by gcc, clang or tcc, run as fibers."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import math
+from collections.abc import Iterator, Sequence
+
+from tinyref.errors import DeviceError
+from tinyref.runtimes.c_emulator.dialects import ENTRY_PREFIX, Dialect, text_of
+from tinyref.runtimes.host_threads import run_groups, thread_count
+from tinyref.runtimes.toolchain import (
+    SharedObject,
+    Toolchain,
+    compile_shared,
+    load_shared,
+    toolchain,
+)
+
+Extents = tuple[int, int, int]
+
+# Of one group, which a worker must be able to hold.
+MAX_GROUP_SIZE = 1024
+MAX_SHARED_BYTES = 64 * 2**10
+# A launch is cut into more pieces than threads, for groups may take unlike times.
+_PIECES_PER_THREAD = 4
+
+_ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
+_WORKER = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_uint32, ctypes.c_ulong)
+_RUN = ctypes.CFUNCTYPE(
+    ctypes.c_int,
+    *[ctypes.c_void_p] * 5,
+    *[ctypes.c_uint32] * 3,
+    ctypes.c_void_p,
+)
+# What tinyref_run gives, as in scheduler.c; the first is that all went well.
+_PROBLEMS = (
+    "",
+    "there is no memory for its work-items",
+    "not all work-items of the group arrive at the barrier of line {}",
+    "its shared memory is more than there is, with the array of number {}",
+    "it writes behind the end of the shared array of number {}",
+)
+
+
+class CEmulator:
+    """Compiles and runs kernels of `dialect`; errors are those of `device`.
+
+    is_backwards: the last group and the last work-item come first. A kernel that lacks a barrier
+    gives another result then.
+    """
+
+    def __init__(self, device: str, dialect: Dialect, is_backwards: bool = False) -> None:
+        self.device = device
+        self.dialect = dialect
+        self.is_backwards = is_backwards
+
+    @property
+    def version(self) -> str:
+        """The compiler that is used. Raises `DeviceError` where there is none."""
+        return toolchain().version
+
+    @property
+    def key(self) -> str:
+        """All that decides what `compile` makes of a source."""
+        tools = toolchain()
+        return f"{tools.version} {' '.join(tools.command)} {tools.target} {self.dialect.digest}"
+
+    def compile(self, source: str) -> bytes:
+        """A shared object. Raises `DeviceError` with the compiler's words and the C source."""
+        return compile_shared(toolchain().command, self.dialect.as_c(source))
+
+    def load(self, entry: str, binary: bytes) -> CFunction:
+        """The kernel of that name. Raises `DeviceError` where there is none."""
+        library = load_shared(self.device, binary)
+        return CFunction(self, library.address(ENTRY_PREFIX + entry), library)
+
+
+class CFunction:
+    """A kernel of this process; `library` is loaded as long as it may be called."""
+
+    def __init__(self, emulator: CEmulator, address: int, library: SharedObject) -> None:
+        self._emulator = emulator
+        self._library = library
+        self._entry = _ENTRY(address)
+
+    def __call__(
+        self, addresses: Sequence[int], variables: Sequence[int], grid: Extents, group: Extents
+    ) -> None:
+        """Runs all groups to their end. Raises `DeviceError` for a kernel that breaks a rule."""
+        scheduler = _scheduler(toolchain())
+        buffers = (ctypes.c_void_p * len(addresses))(*addresses)
+        values = (ctypes.c_int32 * len(variables))(*variables)
+        extents = (ctypes.c_uint32 * 6)(*group, *grid)
+        count = math.prod(grid)
+        pieces = min(count, thread_count() * _PIECES_PER_THREAD if thread_count() > 1 else 1)
+
+        def run_piece(index: int) -> None:
+            index = pieces - 1 - index if self._emulator.is_backwards else index
+            first, end = count * index // pieces, count * (index + 1) // pieces
+            self._run(scheduler, (self._entry, buffers, values, extents, first, end - first))
+
+        run_groups(run_piece, pieces)
+
+    def _run(self, scheduler: _Scheduler, launch: tuple[object, ...]) -> None:
+        where = (ctypes.c_uint32 * 4)()
+        with scheduler.worker() as worker:
+            status = scheduler.run(worker, *launch, self._emulator.is_backwards, where)
+        if status:
+            problem = _PROBLEMS[status].format(where[3])
+            raise DeviceError(self._emulator.device, f"group {tuple(where[:3])}: {problem}")
+
+
+class _Scheduler:
+    """The compiled scheduler, and its workers, each of which runs groups of one thread at a time.
+
+    A worker has the stacks of all work-items of a group: they are kept for later launches.
+    """
+
+    def __init__(self, tools: Toolchain, options: Sequence[str] = ()) -> None:
+        source = text_of("launch.h") + text_of("scheduler.c")
+        self._library = load_shared("emulator", compile_shared((*tools.command, *options), source))
+        self._new = _WORKER(self._library.address("tinyref_worker"))
+        self.run = _RUN(self._library.address("tinyref_run"))
+        self._idle: list[int] = []
+
+    @contextlib.contextmanager
+    def worker(self) -> Iterator[int]:
+        """A worker that nobody else uses. Raises `DeviceError` where there is no memory for it."""
+        try:
+            worker = self._idle.pop()
+        except IndexError:
+            worker = self._new(MAX_GROUP_SIZE, MAX_SHARED_BYTES)
+        if not worker:
+            raise DeviceError("emulator", "the host has no memory for the stacks of a group")
+        try:
+            yield worker
+        finally:
+            self._idle.append(worker)
+
+
+@functools.cache
+def _scheduler(tools: Toolchain) -> _Scheduler:
+    return _Scheduler(tools)

@@ -1,0 +1,30 @@
+/* What a kernel sees of its launch: the words of each language are made of these.
+
+   A work-item runs in a fiber. Its state stands at the top of the fiber's stack, and stacks begin at
+   multiples of their size: a kernel finds its state by the address of its own frame, without
+   thread-local variables, which not every compiler has. */
+
+#define TINYREF_STACK 0x40000ul
+
+struct tinyref_item {
+  unsigned local_id[3], group_id[3], local_size[3], groups[3];
+  void (*barrier)(struct tinyref_item *item, int line);
+  void *(*shared)(struct tinyref_item *item, unsigned number, unsigned long bytes);
+  void *fiber;
+};
+
+#define TINYREF_ITEM                                                                       \
+  ((struct tinyref_item *)(((unsigned long)__builtin_frame_address(0) | (TINYREF_STACK - 1)) \
+                           + 1 - sizeof(struct tinyref_item)))
+
+/* A barrier is named by its line: so one that only some work-items reach is told from others. */
+#define TINYREF_BARRIER() TINYREF_ITEM->barrier(TINYREF_ITEM, __LINE__)
+/* The array of that number: the same memory for all work-items of a group. */
+#define TINYREF_SHARED(number, bytes) TINYREF_ITEM->shared(TINYREF_ITEM, number, bytes)
+/* The bits of a value as another type of the same size. */
+#define TINYREF_BITS(type, value)                                                              \
+  ({                                                                                       \
+    union { __typeof__(value) from; type to; } tinyref_bits;                                 \
+    tinyref_bits.from = (value);                                                             \
+    tinyref_bits.to;                                                                         \
+  })

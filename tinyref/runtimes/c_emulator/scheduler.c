@@ -1,0 +1,256 @@
+/* The work-items of a group as fibers of one thread, which switch at barriers.
+
+   A fiber runs work-items one after the other until one waits at a barrier; then the next fiber
+   goes on with those that are left. So a kernel without barriers needs one fiber and one switch. */
+
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#if !(defined(__x86_64__) || (defined(__aarch64__) && !defined(__TINYC__)))
+#define TINYREF_UCONTEXT
+#endif
+#ifdef TINYREF_UCONTEXT
+#include <ucontext.h>
+#endif
+
+enum { FINE, NO_MEMORY, DIVERGENT, SHARED_FULL, SHARED_OVERRUN }; /* as in engine.py */
+enum { IDLE, WAITING };
+enum { MAX_ARRAYS = 64, LINE = 64, PAGE = 0x1000 };
+/* Floats of these bytes are NaN. Bytes behind an array have a value that no poison has. */
+enum { POISON = 0xFF, UNTOUCHED = 0x5C, GUARD = 64 };
+
+struct fiber {
+  void *place; /* where it goes on */
+  struct worker *worker;
+  int state, line;
+#ifdef TINYREF_UCONTEXT
+  ucontext_t first;
+#endif
+};
+
+struct array {
+  unsigned long start, bytes; /* bytes are 0 until an item of the launch asks for the array */
+};
+
+struct worker {
+  void *place;
+  void (*kernel)(void **buffers, const int *variables);
+  void **buffers;
+  const int *variables;
+  unsigned group_size[3], groups[3], group_id[3];
+  unsigned items, started, finished, is_backwards;
+  char *stacks;
+  struct fiber *fibers;
+  unsigned max_items, prepared;
+  char *shared;
+  unsigned long shared_limit, shared_used;
+  struct array arrays[MAX_ARRAYS];
+  int status;
+  unsigned *where; /* the group and what is wrong in it: a line or the number of an array */
+};
+
+#ifdef TINYREF_UCONTEXT
+static void tinyref_switch(void **from, void *to) {
+  ucontext_t here;
+  *from = &here;
+  swapcontext(&here, to);
+}
+static void *first_place(struct fiber *fiber, char *stack, char *top, void (*start)(void)) {
+  getcontext(&fiber->first);
+  fiber->first.uc_stack.ss_sp = stack;
+  fiber->first.uc_stack.ss_size = top - stack;
+  fiber->first.uc_link = NULL;
+  makecontext(&fiber->first, start, 0);
+  return &fiber->first;
+}
+#else
+/* Pushes what a function must preserve, and goes on where `to` was left. */
+void tinyref_switch(void **from, void *to);
+#ifdef __x86_64__ /* System V ABI */
+enum { FRAME = 64, RETURN = 6 };
+__asm__(
+  ".text\n.globl tinyref_switch\ntinyref_switch:\n"
+  "pushq %rbp\npushq %rbx\npushq %r12\npushq %r13\npushq %r14\npushq %r15\n"
+  "movq %rsp, (%rdi)\nmovq %rsi, %rsp\n"
+  "popq %r15\npopq %r14\npopq %r13\npopq %r12\npopq %rbx\npopq %rbp\nret\n");
+#else /* Procedure Call Standard of Arm: x19 to x30, d8 to d15 */
+enum { FRAME = 160, RETURN = 11 };
+__asm__(
+  ".text\n.globl tinyref_switch\ntinyref_switch:\n"
+  "sub sp, sp, #160\n"
+  "stp x19, x20, [sp]\nstp x21, x22, [sp, #16]\nstp x23, x24, [sp, #32]\n"
+  "stp x25, x26, [sp, #48]\nstp x27, x28, [sp, #64]\nstp x29, x30, [sp, #80]\n"
+  "stp d8, d9, [sp, #96]\nstp d10, d11, [sp, #112]\n"
+  "stp d12, d13, [sp, #128]\nstp d14, d15, [sp, #144]\n"
+  "mov x9, sp\nstr x9, [x0]\nmov sp, x1\n"
+  "ldp x19, x20, [sp]\nldp x21, x22, [sp, #16]\nldp x23, x24, [sp, #32]\n"
+  "ldp x25, x26, [sp, #48]\nldp x27, x28, [sp, #64]\nldp x29, x30, [sp, #80]\n"
+  "ldp d8, d9, [sp, #96]\nldp d10, d11, [sp, #112]\n"
+  "ldp d12, d13, [sp, #128]\nldp d14, d15, [sp, #144]\n"
+  "add sp, sp, #160\nret\n");
+#endif
+static void *first_place(struct fiber *fiber, char *stack, char *top, void (*start)(void)) {
+  void **frame = (void **)(top - FRAME);
+  memset(frame, 0, FRAME);
+  frame[RETURN] = (void *)start;
+  return frame;
+}
+#endif
+
+static void fail(struct worker *worker, int status, unsigned what) {
+  if (worker->status) return;
+  worker->status = status;
+  memcpy(worker->where, worker->group_id, sizeof worker->group_id);
+  worker->where[3] = what;
+}
+
+static void split(unsigned index, const unsigned *sizes, unsigned *position) {
+  position[0] = index % sizes[0];
+  position[1] = index / sizes[0] % sizes[1];
+  position[2] = index / sizes[0] / sizes[1];
+}
+
+/* Called by kernels */
+
+static void barrier(struct tinyref_item *item, int line) {
+  struct fiber *fiber = item->fiber;
+  fiber->state = WAITING;
+  fiber->line = line;
+  tinyref_switch(&fiber->place, fiber->worker->place);
+}
+
+static void *shared(struct tinyref_item *item, unsigned number, unsigned long bytes) {
+  struct fiber *fiber = item->fiber;
+  struct worker *worker = fiber->worker;
+  struct array *array = &worker->arrays[number % MAX_ARRAYS];
+  if (array->bytes) return worker->shared + array->start;
+  unsigned long end = worker->shared_used + bytes + GUARD;
+  if (number >= MAX_ARRAYS || end > worker->shared_limit) {
+    fail(worker, SHARED_FULL, number);
+    tinyref_switch(&fiber->place, worker->place); /* and never comes back */
+  }
+  array->start = worker->shared_used;
+  array->bytes = bytes;
+  worker->shared_used = (end + LINE - 1) / LINE * LINE;
+  memset(worker->shared + array->start, POISON, bytes);
+  memset(worker->shared + array->start + bytes, UNTOUCHED, GUARD);
+  return worker->shared + array->start;
+}
+
+/* Fibers */
+
+static void run_items(void) {
+  struct tinyref_item *item = TINYREF_ITEM;
+  struct fiber *fiber = item->fiber;
+  struct worker *worker = fiber->worker;
+  for (;;) {
+    while (worker->started < worker->items && !worker->status) {
+      unsigned index = worker->started++;
+      split(worker->is_backwards ? worker->items - 1 - index : index, worker->group_size,
+            item->local_id);
+      memcpy(item->group_id, worker->group_id, sizeof item->group_id);
+      memcpy(item->local_size, worker->group_size, sizeof item->local_size);
+      memcpy(item->groups, worker->groups, sizeof item->groups);
+      worker->kernel(worker->buffers, worker->variables);
+      worker->finished++;
+    }
+    fiber->state = IDLE;
+    tinyref_switch(&fiber->place, worker->place);
+  }
+}
+
+static struct fiber *prepared_fiber(struct worker *worker, unsigned number) {
+  struct fiber *fiber = &worker->fibers[number];
+  if (number < worker->prepared) return fiber;
+  char *stack = worker->stacks + number * TINYREF_STACK;
+  struct tinyref_item *item = (struct tinyref_item *)(stack + TINYREF_STACK) - 1;
+  item->barrier = barrier;
+  item->shared = shared;
+  item->fiber = fiber;
+  fiber->worker = worker;
+  /* Stacks are aligned alike: frames at one depth of all would share a few lines of the cache. */
+  unsigned long top = (unsigned long)item - number % 32 * LINE;
+  mprotect(stack, PAGE, PROT_NONE);
+  fiber->place = first_place(fiber, stack + PAGE, (char *)(top / LINE * LINE), run_items);
+  worker->prepared = number + 1;
+  return fiber;
+}
+
+static void run_group(struct worker *worker) {
+  unsigned waiting = 0;
+  worker->started = worker->finished = 0;
+  while (worker->started < worker->items && !worker->status) {
+    struct fiber *fiber = prepared_fiber(worker, waiting);
+    tinyref_switch(&worker->place, fiber->place);
+    waiting += fiber->state == WAITING;
+  }
+  while (waiting && !worker->status) {
+    unsigned left = 0;
+    if (worker->finished) fail(worker, DIVERGENT, worker->fibers[0].line);
+    for (unsigned i = 0; i < waiting; i++)
+      if (worker->fibers[i].line != worker->fibers[0].line)
+        fail(worker, DIVERGENT, worker->fibers[i].line);
+    for (unsigned i = 0; i < waiting && !worker->status; i++) {
+      tinyref_switch(&worker->place, worker->fibers[i].place);
+      left += worker->fibers[i].state == WAITING;
+    }
+    for (unsigned i = 0; i < waiting && left && left < waiting; i++)
+      if (worker->fibers[i].state == WAITING) fail(worker, DIVERGENT, worker->fibers[i].line);
+    waiting = left;
+  }
+}
+
+static void check_shared(struct worker *worker) {
+  for (unsigned number = 0; number < MAX_ARRAYS; number++) {
+    struct array *array = &worker->arrays[number];
+    char *end = worker->shared + array->start + array->bytes;
+    for (unsigned i = 0; array->bytes && i < GUARD; i++)
+      if (end[i] != UNTOUCHED) {
+        fail(worker, SHARED_OVERRUN, number);
+        return;
+      }
+  }
+}
+
+/* Called by the runtime */
+
+struct worker *tinyref_worker(unsigned max_items, unsigned long shared_bytes) {
+  struct worker *worker = calloc(1, sizeof *worker);
+  if (!worker) return NULL;
+  unsigned long bytes = (max_items + 1ul) * TINYREF_STACK;
+  char *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  worker->stacks = (char *)(((unsigned long)memory | (TINYREF_STACK - 1)) + 1);
+  worker->max_items = max_items;
+  worker->shared_limit = shared_bytes + MAX_ARRAYS * (GUARD + LINE);
+  worker->shared = aligned_alloc(LINE, worker->shared_limit / LINE * LINE + LINE);
+  worker->fibers = calloc(max_items, sizeof *worker->fibers);
+  return memory == MAP_FAILED || !worker->shared || !worker->fibers ? NULL : worker;
+}
+
+/* `count` groups from number `first` on. `extents` are those of the group and of the grid. */
+int tinyref_run(struct worker *worker, void (*kernel)(void **, const int *), void **buffers,
+                const int *variables, const unsigned *extents, unsigned first, unsigned count,
+                unsigned is_backwards, unsigned *where) {
+  memcpy(worker->group_size, extents, sizeof worker->group_size);
+  memcpy(worker->groups, extents + 3, sizeof worker->groups);
+  worker->kernel = kernel;
+  worker->buffers = buffers;
+  worker->variables = variables;
+  worker->items = extents[0] * extents[1] * extents[2];
+  worker->is_backwards = is_backwards;
+  worker->where = where;
+  worker->status = FINE;
+  for (unsigned i = 0; i < count && !worker->status; i++) {
+    split(is_backwards ? first + count - 1 - i : first + i, worker->groups, worker->group_id);
+    /* No group finds what an earlier one left: each asks for its arrays anew. */
+    memset(worker->arrays, 0, sizeof worker->arrays);
+    worker->shared_used = 0;
+    run_group(worker);
+    check_shared(worker);
+  }
+  /* Fibers that still wait are given up. */
+  if (worker->status) worker->prepared = 0;
+  return worker->status;
+}
