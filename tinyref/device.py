@@ -80,6 +80,27 @@ class Compiler(Protocol):
         ...
 
 
+@runtime_checkable
+class BatchCompiler(Protocol):
+    """A `Compiler` that takes many sources at once: a backend may offer it where each call costs.
+
+    The harness then gives it the kernels of the cases that come next.
+    """
+
+    @property
+    def key(self) -> str: ...
+
+    def compile(self, source: str) -> bytes: ...
+
+    def compile_many(self, sources: Sequence[str]) -> Sequence[bytes | DeviceError]:
+        """For each source, in their order, what `compile` gives of it or the error it raises.
+
+        Entry points of two sources may have the same name. Raises `DeviceError` where nothing is
+        known of any single source: each is then compiled alone.
+        """
+        ...
+
+
 class Allocator(Protocol):
     """Memory of one device. Sizes and offsets are in bytes."""
 

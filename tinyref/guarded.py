@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numbers
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +100,9 @@ class GuardedBackend(Proxy):
 
     @property
     def compiler(self) -> GuardedCompiler:
-        return GuardedCompiler(self._guard, self._member("compiler", "a Compiler", _is_something))
+        found = self._member("compiler", "a Compiler", _is_something)
+        kind = GuardedBatchCompiler if hasattr(found, "compile_many") else GuardedCompiler
+        return kind(self._guard, found)
 
     @property
     def allocator(self) -> GuardedAllocator:
@@ -175,6 +177,18 @@ class GuardedCompiler(Proxy):
             accepted="bytes",
             is_right=lambda found: isinstance(found, bytes),
             source=source,
+        )
+        return found
+
+
+class GuardedBatchCompiler(GuardedCompiler):
+    """One that takes many sources at once."""
+
+    def compile_many(self, sources: Sequence[str]) -> Sequence[bytes | DeviceError]:
+        found: Sequence[bytes | DeviceError] = self._guard.ask(
+            *("compiler.compile_many", lambda: self._inner.compile_many(sources)),
+            accepted=f"{len(sources)} results, each bytes or a DeviceError",
+            is_right=lambda found: _are_compiled(found, len(sources)),
         )
         return found
 
@@ -258,6 +272,12 @@ def _are_texts(found: Any) -> bool:
     return isinstance(found, dict) and all(
         _is_text(key) and _is_text(value) for key, value in found.items()
     )
+
+
+def _are_compiled(found: Any, count: int) -> bool:
+    if not isinstance(found, Sequence) or len(found) != count:
+        return False
+    return all(isinstance(result, bytes | DeviceError) for result in found)
 
 
 def _are_seconds(found: Any) -> bool:

@@ -173,7 +173,13 @@ def _passes(case: Case, device: DeviceUnderTest) -> bool:
 def ast_rows(*levels: str) -> list[Row]:
     """The rows whose kernels go through `run_ast`; others: test_limits.py, faulty devices."""
     host = ("memory.open", "memory.copy", "memory.view", "memory.many", "memory.refuse")
-    own = ("memory.order", "memory.wait", "kernel.offset", "kernel.planned.offset")
+    own = (
+        "memory.order",
+        "memory.wait",
+        "kernel.offset",
+        "kernel.planned.offset",
+        "kernel.together",
+    )
     return [
         row
         for row in all_rows()

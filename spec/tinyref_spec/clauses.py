@@ -52,6 +52,10 @@ _DEVICE: dict[str, tuple[str, str]] = {
         "a launch are positive and those that it took.",
         "the contract of a backend",
     ),
+    "device.together": (
+        "A kernel that is compiled in one call with others is what it is when compiled alone.",
+        "the contract of a backend",
+    ),
     "device.limit": (
         "A kernel may reach every limit that the device declares.",
         "the contract of a backend",

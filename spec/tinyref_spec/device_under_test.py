@@ -200,6 +200,10 @@ class DeviceUnderTest:
             return self.run_optimised(kernel, inputs, bindings, poison)
         return self.run_ast(kernel, inputs, bindings, poison)
 
+    def run_kernel(self, kernel: Kernel, inputs: Inputs, poison: int = POISONS[0]) -> list[Array]:
+        """Runs a kernel that is loaded already; as `run_ast`."""
+        return _Loaded(self.name, kernel.program, kernel).launch(inputs, {}, poison)
+
     def source(self, kernel: Runnable) -> str:
         """The source text that the device compiled; empty when it did not come that far."""
         try:

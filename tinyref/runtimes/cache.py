@@ -18,14 +18,15 @@ import stat
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 import platformdirs
 
 from tinyref import config
-from tinyref.device import Backend, is_ours
+from tinyref.device import Backend, BatchCompiler, is_ours
+from tinyref.errors import DeviceError
 from tinyref.sources import source_hash
 
 # Part of the file's name and of every key: a new layout starts a new cache.
@@ -270,11 +271,47 @@ def _sources_of(backend: type[Backend]) -> str:
     return "" if is_ours(backend.__module__) else source_hash(backend)
 
 
+# What was compiled together with others and is not loaded yet, by key.
+_compiled_together: dict[str, bytes] = {}
+
+
 def cached_binary(backend: Backend, source: str) -> bytes | None:
-    """What the disk has of `source`, where the CACHE flag is not 0; never raises for the cache."""
-    if not config.integer("CACHE"):
+    """What was compiled of `source` together with others, else what the disk has of it.
+
+    The disk is asked where the CACHE flag is not 0; what is wrong with it is never raised.
+    """
+    if not config.integer("CACHE") and not _compiled_together:
         return None
-    return default_cache().get(cache_key(backend, source))
+    key = cache_key(backend, source)
+    found = _compiled_together.pop(key, None)
+    if found is not None or not config.integer("CACHE"):
+        return found
+    return default_cache().get(key)
+
+
+def compile_together(backend: Backend, sources: Sequence[str]) -> int:
+    """Has the sources that no cache has compiled in one call; returns how many those are.
+
+    Those that do not compile are left out: whoever asks for one gets the error of that one. What
+    an earlier call left unused is forgotten. Raises as `compile_many` does.
+    """
+    _compiled_together.clear()
+    compiler = backend.compiler
+    if not isinstance(compiler, BatchCompiler):
+        return 0
+    wanted = {cache_key(backend, source): source for source in sources}
+    if config.integer("CACHE"):
+        wanted = {key: text for key, text in wanted.items() if default_cache().get(key) is None}
+    if not wanted:
+        return 0
+    results = compiler.compile_many(list(wanted.values()))
+    for key, result in zip(wanted, results, strict=True):
+        if isinstance(result, DeviceError):
+            continue
+        _compiled_together[key] = result
+        if config.integer("CACHE"):
+            default_cache().put(key, result)
+    return len(wanted)
 
 
 def compile_anew(backend: Backend, source: str) -> bytes:

@@ -13,9 +13,9 @@ from tinyref import config
 from tinyref.algebra.evaluate import bound_value, launch_grid
 from tinyref.codegen.compile import compile_kernel
 from tinyref.codegen.decompose import elements_in
-from tinyref.device import Backend, Buffer, Device, Launchable
+from tinyref.device import Backend, BatchCompiler, Buffer, Device, Launchable
 from tinyref.dtype import DType
-from tinyref.errors import UserError
+from tinyref.errors import DeviceError, UserError
 from tinyref.optimise.opt import Opt, checked_opts
 from tinyref.runtimes.cache import cached_binary, compile_anew
 from tinyref.uops.node import UOp
@@ -214,6 +214,29 @@ def _load(backend: Backend, entry: str, source: str) -> Launchable:
         with contextlib.suppress(Exception):
             return backend.load(entry, cached)
     return backend.load(entry, compile_anew(backend, source))
+
+
+def compile_kernels_together(device: str, programs: Sequence[Program]) -> list[Kernel]:
+    """The kernels of programs, compiled in one call where the compiler offers that, by no cache.
+
+    Raises as `compile_program` does.
+    """
+    canonical = Device.canonical(device)
+    backend, compiler = Device[canonical], Device[canonical].compiler
+    if any(backend.interpret(program) for program in programs):
+        return [compile_program(canonical, program) for program in programs]
+    sources = [backend.renderer.render(program) for program in programs]
+    if isinstance(compiler, BatchCompiler):
+        results = compiler.compile_many(sources)
+    else:
+        results = [compiler.compile(source) for source in sources]
+    kernels = []
+    for program, source, result in zip(programs, sources, results, strict=True):
+        if isinstance(result, DeviceError):
+            raise result
+        launch = backend.load(program.name, result)
+        kernels.append(Kernel(canonical, program, source, launch))
+    return kernels
 
 
 def compile_ast(device: str, ast: UOp, opts: Sequence[Opt] | None = None) -> Kernel:

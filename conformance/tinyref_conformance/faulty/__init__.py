@@ -12,6 +12,7 @@ from tinyref_conformance.faulty.arithmetic import (
     Tf32Rounding,
     TruncatedBfloat16,
 )
+from tinyref_conformance.faulty.compilers import SwappedResults
 from tinyref_conformance.faulty.launches import (
     EmptyLoop,
     MissingBarrier,
@@ -50,6 +51,7 @@ __all__ = [
     "StaleOutput",
     "StalePointers",
     "StaleVariables",
+    "SwappedResults",
     "SwappedTileLane",
     "Tf32Rounding",
     "TruncatedBfloat16",

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tinyref_conformance.faulty import arithmetic, launches, memory, replay, tiles, waiting
+from tinyref_conformance.faulty import (
+    arithmetic,
+    compilers,
+    launches,
+    memory,
+    replay,
+    tiles,
+    waiting,
+)
 from tinyref_conformance.faulty.broken import BrokenBackend
 from tinyref_spec.case import Rung
 
@@ -38,6 +46,7 @@ FAULTY_DEVICES: dict[str, FaultyDevice] = {
     faulty.name: faulty
     for faulty in (
         _faulty(memory.OffByOneTail, Rung.STORE),
+        _faulty(compilers.SwappedResults, Rung.STORE),
         _faulty(memory.StaleOutput, Rung.ONE_ALU),
         _faulty(launches.WrongGroupIndex, Rung.INDEX),
         _faulty(waiting.IdleSynchronize, Rung.INDEX),

@@ -19,11 +19,13 @@ from tinyref_spec.kernel import (
     reduces,
     regressions,
     tiles,
+    together,
 )
 
 
 def rows() -> Iterator[Row]:
     """Every kind of kernel, optimisations, and features both ways."""
+    yield from together.rows()
     yield from forms.rows()
     yield from ranges.rows()
     yield from gathers.rows()

@@ -1,0 +1,103 @@
+"""Kernels that are compiled in one call: each is what it would be alone.
+
+A compiler that takes one source at a time gets them one by one: its kernels must not be mixed up
+either, when all of them are loaded before the first is launched.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from tinyref.device import BatchCompiler
+from tinyref.dtype import dtypes
+from tinyref.errors import DeviceError
+from tinyref.runtimes.kernel import compile_kernels_together
+from tinyref.uops import build
+from tinyref.uops.program import Program
+from tinyref_spec.case import Measurement, Row, Rung
+from tinyref_spec.checks import Check, kernel_needs, make_row
+from tinyref_spec.device_under_test import DeviceUnderTest
+from tinyref_spec.kernel import programs
+
+# What the kernels store: no two the same, and not in the order of their size.
+NUMBERS = (7, -3, 100, 0, 41, -1000, 12, 5)
+# No language has it: it neither opens nor closes anything that others open or close.
+NO_SOURCE = "this text is no kernel ;;"
+
+
+def storing(name: str, number: int) -> Program:
+    """out[0] = number."""
+    out = build.define_global(0, dtypes.int32, 1)
+    value = build.const(dtypes.int32, number)
+    return programs.program(name, build.store(programs.at(out, 0), value))
+
+
+def _measure(names: Sequence[str], case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Loads all kernels, then launches each."""
+    several = [storing(name, number) for name, number in zip(names, NUMBERS, strict=True)]
+    kernels = compile_kernels_together(device.name, several)
+    for place, (kernel, number) in enumerate(zip(kernels, NUMBERS, strict=True)):
+        (found,) = device.run_kernel(kernel, [None])
+        if not np.array_equal(found, [number]):
+            message = f"kernel {place} of {len(kernels)} stores {found[0]}, expected {number}"
+            return Measurement(False, message, compared=len(kernels))
+    return Measurement(True, compared=len(kernels))
+
+
+def _refuse_one(case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Of several sources those have an error that have one alone, or all are refused."""
+    compiler = device.backend.compiler
+    if not isinstance(compiler, BatchCompiler):
+        return Measurement(True, compared=1, observed="compiles one source at a time")
+    sources = [device.backend.renderer.render(storing(f"f{i}", i)) for i in range(3)]
+    sources.insert(1, NO_SOURCE)
+    try:
+        results = compiler.compile_many(sources)
+    except DeviceError as error:
+        return Measurement(True, compared=1, observed=f"refuses all: {error}".partition("\n")[0])
+    if len(results) != len(sources):
+        return Measurement(
+            False, f"{len(results)} results of {len(sources)} sources", compared=len(sources)
+        )
+    for place, (source, result) in enumerate(zip(sources, results, strict=True)):
+        is_refused, is_wrong = isinstance(result, DeviceError), not _compiles(compiler, source)
+        if is_refused != is_wrong:
+            words = "an error" if is_refused else "no error"
+            message = f"source {place} of {len(sources)} has {words}, unlike alone"
+            return Measurement(False, message, compared=len(sources))
+    return Measurement(True, compared=len(sources))
+
+
+def _compiles(compiler: BatchCompiler, source: str) -> bool:
+    try:
+        compiler.compile(source)
+    except DeviceError:
+        return False
+    return True
+
+
+def _checks() -> list[Check]:
+    names = [f"stores_{place}" for place in range(len(NUMBERS))]
+    return [
+        Check("own_names", functools.partial(_measure, names)),
+        Check("one_name", functools.partial(_measure, ["stores"] * len(NUMBERS))),
+        Check("one_is_wrong", _refuse_one),
+    ]
+
+
+def rows() -> Iterator[Row]:
+    """One row: its cases decide whether later kernels are compiled together."""
+    yield make_row(
+        "kernel.together",
+        "Kernels that are compiled in one call are each what they are when compiled alone.",
+        ("device.together",),
+        Rung.STORE,
+        "STORE",
+        "int32",
+        programs.EXACT,
+        kernel_needs(dtypes.int32),
+        _checks,
+    )
