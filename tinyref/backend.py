@@ -18,12 +18,14 @@ from tinyref.device import (
     Compiler,
     Handle,
     Launchable,
+    NamingRenderer,
     PreparableKernel,
     PreparedLaunch,
     Renderer,
 )
 from tinyref.dtype import AddressSpace, DType, ImageDType, Kind, PtrDType, dtypes
 from tinyref.errors import DeviceError, UserError
+from tinyref.renderers.c_style import C_STYLE_OPS, CStyleRenderer
 from tinyref.renderers.payloads import (
     element_of,
     entry_name,
@@ -55,6 +57,7 @@ __all__ = [
     "CONTRACT",
     "CORE_DTYPES",
     "CORE_OPS",
+    "C_STYLE_OPS",
     "ELEMENTARY_OPS",
     "TILES",
     "AddressSpace",
@@ -63,6 +66,7 @@ __all__ = [
     "AxisKind",
     "Backend",
     "BatchCompiler",
+    "CStyleRenderer",
     "Capabilities",
     "Compiler",
     "ConstArg",
@@ -76,6 +80,7 @@ __all__ = [
     "LocalArg",
     "MatrixTile",
     "MemoryVersionArg",
+    "NamingRenderer",
     "Ops",
     "Parameter",
     "PreparableKernel",

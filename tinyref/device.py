@@ -63,8 +63,24 @@ class Renderer(Protocol):
     """Prints a program as the source text of one target language."""
 
     def render(self, program: Program) -> str:
-        """The source of one kernel whose entry point is `program.name`."""
+        """The source of one kernel; its entry point is `program.name`, or that of `entry_name`."""
         ...
+
+
+@runtime_checkable
+class NamingRenderer(Protocol):
+    """A renderer whose kernels are called otherwise than their programs: a prefix, as a rule."""
+
+    def render(self, program: Program) -> str: ...
+
+    def entry_name(self, program: Program) -> str:
+        """The entry point in the text of `program`: what `Backend.load` is given."""
+        ...
+
+
+def entry_point(renderer: Renderer, program: Program) -> str:
+    """The name under which `Backend.load` finds the kernel in what was compiled."""
+    return renderer.entry_name(program) if isinstance(renderer, NamingRenderer) else program.name
 
 
 class Compiler(Protocol):
@@ -232,7 +248,7 @@ class Backend(ABC):
 
     @abstractmethod
     def load(self, entry: str, binary: bytes) -> Launchable:
-        """Loads a compiled program. Raises `DeviceError`."""
+        """Loads a compiled program whose entry point is `entry`. Raises `DeviceError`."""
 
     def interpret(self, program: Program) -> Launchable | None:
         """The kernel of a device that runs programs as they are; None where they are compiled."""

@@ -160,6 +160,18 @@ class GuardedRenderer(Proxy):
         )
         return found
 
+    def entry_name(self, program: Any) -> str:
+        """The name of the program itself, where the vendor says nothing else."""
+        if not hasattr(self._inner, "entry_name"):
+            return str(program.name)
+        found: str = self._guard.ask(
+            *("renderer.entry_name", lambda: self._inner.entry_name(program)),
+            accepted="str",
+            is_right=_is_text,
+            kernel=program.name,
+        )
+        return found
+
 
 class GuardedCompiler(Proxy):
     """A vendor's compiler."""

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 
+from tinyref.capabilities import Capabilities
 from tinyref.config import Context
 from tinyref.dtype import DType, dtypes
 from tinyref.errors import UserError
-from tinyref.renderers.c import CRenderer
-from tinyref.renderers.c_types import C_DTYPES
+from tinyref.renderers.c import C_DTYPES, C_OPS, CRenderer
 from tinyref.renderers.llvm import LlvmRenderer
 from tinyref.uops import build
 from tinyref.uops.node import UOp, toposort
@@ -21,6 +20,10 @@ from tinyref.uops.program import Parameter, Program
 
 INT = dtypes.int32
 RENDERERS = {"ll": LlvmRenderer(), "c": CRenderer()}
+
+
+def c_renderer(lanes: tuple[int, ...] = (1,), accepted: frozenset[DType] = C_DTYPES) -> CRenderer:
+    return CRenderer(Capabilities(accepted, C_OPS, vector_lanes=lanes))
 
 
 def number(value: int) -> UOp:
@@ -161,13 +164,13 @@ def test_source(
 
 def test_vector_source(golden: Callable[[str, str], None]) -> None:
     golden("vectors.ll", LlvmRenderer().render(vectors()))
-    golden("vectors.c", CRenderer(vector_lanes=(1, 4)).render(vectors()))
+    golden("vectors.c", c_renderer((1, 4)).render(vectors()))
 
 
 def test_c_refuses_vectors() -> None:
     for lanes in ((1,), (1, 2, 8)):
         with pytest.raises(UserError, match=r"float32x4 has no C type here: accepted are bool, "):
-            CRenderer(vector_lanes=lanes).render(vectors())
+            c_renderer(lanes).render(vectors())
 
 
 @pytest.mark.parametrize("language", sorted(RENDERERS))
@@ -176,7 +179,7 @@ def test_a_node_of_another_machine_is_refused(language: str) -> None:
     for scope, dim in (("item", 0), ("group", 1)):
         index = UOp(Ops.SPECIAL, INT, (number(4),), SpecialArg(scope, dim))
         nodes = closed(build.store(build.index(memory, index), number(1)))
-        problem = f"SPECIAL: a host has no {scope} index of dimension {dim}: accepted are groups"
+        problem = f"SPECIAL: .* has no {scope} index of dimension {dim}: accepted are group"
         with pytest.raises(UserError, match=problem):
             RENDERERS[language].render(program("grouped", nodes, out(INT, 4)))
     barrier = build.barrier()
@@ -196,16 +199,16 @@ def test_c_refuses_what_its_compiler_lacks() -> None:
     memory = build.define_global(0, dtypes.float16, 1)
     store = build.store(build.index(memory, number(0)), build.const(dtypes.float16, 1.5))
     half = program("half", closed(store), out(dtypes.float16, 1))
-    assert "typedef _Float16 float16;" in CRenderer().render(half)
+    assert "data0[0] = ((_Float16)1.5f);" in CRenderer().render(half)
     with pytest.raises(UserError, match="float16 has no C type here"):
-        CRenderer(C_DTYPES - {dtypes.float16}).render(half)
+        c_renderer(accepted=C_DTYPES - {dtypes.float16}).render(half)
 
 
 def test_names_that_c_cannot_say() -> None:
     size = build.variable("batch size", 1, 4, INT)
     memory = build.define_global(0, INT, 1)
     nodes = closed(build.store(build.index(memory, number(0)), size))
-    assert "int32 var_0 = variables[0];" in CRenderer().render(program("ok", nodes, out(INT, 1)))
+    assert "int var_0 = variables[0];" in CRenderer().render(program("ok", nodes, out(INT, 1)))
     with pytest.raises(UserError, match="'no name' cannot be the name of a C function"):
         CRenderer().render(program("no name", nodes, out(INT, 1)))
 
@@ -228,24 +231,24 @@ def test_a_program_that_does_not_hold_together_is_refused(language: str) -> None
 
 
 # LLVM aborts the whole process on a function without a name.
-@pytest.mark.parametrize(
-    "name", ["", "1a", "a b", 'a"b', "llvm.sqrt.f32", "caf\u00e9", "x" * 256, "memcpy", "exp2f"]
-)
+@pytest.mark.parametrize("name", ["", "1a", "a b", 'a"b', "llvm.sqrt.f32", "caf\u00e9", "x" * 256])
 @pytest.mark.parametrize("language", sorted(RENDERERS))
 def test_names_that_no_function_can_have(language: str, name: str) -> None:
     memory = build.define_global(0, dtypes.float32, 1)
-    value = build.unary(Ops.EXP2, build.load(build.index(memory, number(0))))
-    nodes = closed(build.store(build.index(memory, number(0)), value))
+    nodes = closed(build.store(build.index(memory, number(0)), build.const(dtypes.float32, 1.0)))
     with pytest.raises(UserError, match=r"cannot be the name of an? (C|LLVM) function"):
         RENDERERS[language].render(program(name, nodes, out(dtypes.float32, 1)))
 
 
-def test_the_name_of_a_vector_is_no_name_for_a_kernel() -> None:
-    renderer = CRenderer(vector_lanes=(1, 4))
-    found = vectors()
-    with pytest.raises(UserError, match=r"'float32x4' cannot .* it has a meaning there"):
-        renderer.render(replace(found, name="float32x4"))
-    assert "void float32x8(" in renderer.render(replace(found, name="float32x8"))
+@pytest.mark.parametrize("name", ["memcpy", "exp2f"])
+def test_names_that_a_compiler_gives_meaning_to(name: str) -> None:
+    memory = build.define_global(0, dtypes.float32, 1)
+    value = build.unary(Ops.EXP2, build.load(build.index(memory, number(0))))
+    nodes = closed(build.store(build.index(memory, number(0)), value))
+    found = program(name, nodes, out(dtypes.float32, 1))
+    with pytest.raises(UserError, match=r"cannot be the name of an LLVM function"):
+        LlvmRenderer().render(found)
+    assert f"void k_{name}(" in CRenderer().render(found)
 
 
 @pytest.mark.parametrize("flag", [0, 1])
@@ -299,12 +302,18 @@ def test_a_loop_that_may_not_run_tests_first() -> None:
         assert ".body:" in text
 
 
-@pytest.mark.parametrize("name", ["int", "for", "_Bool", "float32", "boolean", "sqrt", "uint32"])
-def test_words_of_c_are_no_names(name: str) -> None:
+# Of OpenCL C, CUDA C and WGSL, too: the prefix makes all of them harmless.
+@pytest.mark.parametrize(
+    "name",
+    ["int", "for", "_Bool", "float32x4", "sqrt", "main", "rotate", "__global", "fn", "float4"],
+)
+def test_words_of_a_language_are_names(name: str) -> None:
     memory = build.define_global(0, INT, 1)
     nodes = closed(build.store(build.index(memory, number(0)), number(1)))
-    with pytest.raises(UserError, match=rf"'{name}' cannot .* it has a meaning there"):
-        CRenderer().render(program(name, nodes, out(INT, 1)))
+    found = program(name, nodes, out(INT, 1))
+    renderer = CRenderer()
+    assert renderer.entry_name(found) == f"k_{name}"
+    assert f"void k_{name}(void **buffers, const int *variables) {{" in renderer.render(found)
 
 
 @pytest.mark.parametrize("language", sorted(RENDERERS))
@@ -332,10 +341,10 @@ def test_declarations_of_a_block_are_seen_after_it() -> None:
     after = [node for node in toposort([get]) if node not in before]
     subject = program("blocks", [*before, ends[0], *after, ends[1]], out(INT, 4))
     lines = [line.strip() for line in CRenderer().render(subject).splitlines()]
-    start = lines.index("void blocks(void **buffers, const int *variables) {")
+    start = lines.index("void k_blocks(void **buffers, const int *variables) {")
     assert sorted(lines[start + 1 : start + 4]) == [
-        "int32 *data0 = buffers[0];",
-        "int32 local2[4] __attribute__((aligned(64)));",
-        "int32 var_shift = variables[0];",
+        "int *data0 = buffers[0];",
+        "int local2[4] __attribute__((aligned(64)));",
+        "int var_shift = variables[0];",
     ]
-    assert lines[start + 4] == "for (int32 i1 = 0; i1 < 4; i1++) {"
+    assert lines[start + 4] == "for (int i1 = 0; i1 < 4; i1++) {"

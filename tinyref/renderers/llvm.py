@@ -212,6 +212,8 @@ class _Function:
     def define_global(self, node: UOp) -> str:
         slot = payload_of(node, SlotArg).slot
         position = parameter_position(self.program, node)
+        # Refuses images.
+        element_of(node)
         name = f"%data{slot}"
         self.entry += [
             f"  {name}.at = getelementptr ptr, ptr %buffers, i64 {position}",

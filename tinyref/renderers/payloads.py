@@ -28,16 +28,22 @@ def entry_name(name: str, taken: Collection[str], language: str) -> str:
 
     Raises `UserError` for one that `language` cannot have, or that is among the `taken`.
     """
+    checked_name(name, language)
+    # What begins with _ belongs to compilers and C libraries.
+    if name.startswith("_") or name in taken or name in MEMORY_FUNCTIONS:
+        raise UserError(
+            f"program: {name!r} cannot be the name of {language} function: it has a meaning there"
+        )
+    return name
+
+
+def checked_name(name: str, language: str) -> str:
+    """A name that is an identifier of at most `LONGEST_NAME` characters; else `UserError`."""
     if not is_identifier(name) or len(name) > LONGEST_NAME:
         shown = name if len(name) <= LONGEST_NAME else f"{name[:20]}..."
         raise UserError(
             f"program: {shown!r} cannot be the name of {language} function: accepted are up to "
             f"{LONGEST_NAME} letters, digits and _ of ASCII, no digit first"
-        )
-    # What begins with _ belongs to compilers and C libraries.
-    if name.startswith("_") or name in taken or name in MEMORY_FUNCTIONS:
-        raise UserError(
-            f"program: {name!r} cannot be the name of {language} function: it has a meaning there"
         )
     return name
 
@@ -65,9 +71,9 @@ def parameter_position(program: Program, node: UOp) -> int:
     against parameters alone.
     """
     slot = payload_of(node, SlotArg).slot
-    needed = element_of(node).itemsize * (
-        node.dtype.size if isinstance(node.dtype, PtrDType) else 0
-    )
+    if not isinstance(node.dtype, PtrDType):
+        raise UserError(f"{node.op.name}: {node.dtype.name} is not a pointer")
+    needed = node.dtype.base.itemsize * node.dtype.size
     for position, parameter in enumerate(program.parameters):
         if parameter.slot != slot:
             continue

@@ -56,8 +56,7 @@ class ClangBackend(Backend):
 
     @property
     def renderer(self) -> CRenderer:
-        tools = toolchain()
-        return CRenderer(tools.accepted, tools.vector_lanes)
+        return CRenderer(self.capabilities)
 
     @property
     def compiler(self) -> CCompiler:

@@ -13,7 +13,14 @@ from tinyref import config
 from tinyref.algebra.evaluate import bound_value, launch_grid
 from tinyref.codegen.compile import compile_kernel
 from tinyref.codegen.decompose import elements_in
-from tinyref.device import Backend, BatchCompiler, Buffer, Device, Launchable
+from tinyref.device import (
+    Backend,
+    BatchCompiler,
+    Buffer,
+    Device,
+    Launchable,
+    entry_point,
+)
 from tinyref.dtype import DType
 from tinyref.errors import DeviceError, UserError
 from tinyref.optimise.opt import Opt, checked_opts
@@ -203,7 +210,7 @@ def compile_program(device: str, program: Program) -> Kernel:
     source = None
     if launch is None:
         source = backend.renderer.render(program)
-        launch = _load(backend, program.name, source)
+        launch = _load(backend, entry_point(backend.renderer, program), source)
     return _by_program.put(key, Kernel(canonical, program, source, launch))
 
 

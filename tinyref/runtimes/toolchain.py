@@ -22,7 +22,7 @@ from pathlib import Path
 from tinyref import config
 from tinyref.dtype import DType, dtypes
 from tinyref.errors import DeviceError
-from tinyref.renderers.c_types import C_DTYPES
+from tinyref.renderers.c import C_DTYPES
 
 # A compiler that takes longer than this hangs.
 COMPILE_SECONDS = 120.0

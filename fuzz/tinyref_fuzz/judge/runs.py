@@ -17,7 +17,7 @@ from tinyref.algebra.rewrite import listening
 from tinyref.codegen.compile import compile_kernel
 from tinyref.codegen.decompose import ELEMENTARY_OPS
 from tinyref.codegen.linearise.linearise import linearise
-from tinyref.device import Backend, Buffer, Capabilities
+from tinyref.device import Backend, Buffer, Capabilities, entry_point
 from tinyref.interpret import Fault, Interpreter, SanitizerError
 from tinyref.optimise.opt import KernelOptError, Opt
 from tinyref.runtimes.kernel import Kernel
@@ -135,7 +135,8 @@ def load_kernel(backend: Backend, device: str, program: Program) -> Kernel:
         step = "compiler of the device"
         binary = backend.compiler.compile(source)
         step = "loading"
-        return Kernel(device, program, source, backend.load(program.name, binary))
+        entry = entry_point(backend.renderer, program)
+        return Kernel(device, program, source, backend.load(entry, binary))
     raise AssertionError("unreachable")
 
 

@@ -6,6 +6,7 @@ from tinyref_fuzz.mutants.mutant import Mutant
 
 _LLVM = "tinyref.renderers.llvm"
 _C = "tinyref.renderers.c"
+_C_STYLE = "tinyref.renderers.c_style"
 _STAGES = ("device",)
 
 
@@ -13,8 +14,8 @@ def _llvm(name: str, kind: str, old: str, new: str, resembles: str) -> Mutant:
     return Mutant(name, kind, _LLVM, old, new, resembles, _STAGES, device="CPU")
 
 
-def _c(name: str, kind: str, old: str, new: str, resembles: str) -> Mutant:
-    return Mutant(name, kind, _C, old, new, resembles, _STAGES, device="CLANG")
+def _c(name: str, kind: str, old: str, new: str, resembles: str, module: str = _C_STYLE) -> Mutant:
+    return Mutant(name, kind, module, old, new, resembles, _STAGES, device="CLANG")
 
 
 LLVM = (
@@ -138,7 +139,7 @@ C = (
     _c(
         "c-float-constant-short",
         "float constant printed with too few digits",
-        "digits = str(np.float32(number)) if dtype is dtypes.float32 else repr(number)",
+        "digits = repr(number) if dtype is dtypes.float64 else str(np.float32(number))",
         'digits = f"{number:.6g}" if abs(number) < 2.0**31 else repr(number)',
         "constants were printed with six digits",
     ),
@@ -152,8 +153,8 @@ C = (
     _c(
         "c-shift-unsigned",
         "signed taken for unsigned",
-        '            text = f"{left} >> {masked}"',
-        '            text = f"({self.type(word_type(dtype))}){left} >> {masked}"',
+        "word = _word_type(dtype) if op is Ops.SHL else dtype",
+        "word = _word_type(dtype)",
         "a negative number was shifted to the right as an unsigned one",
     ),
     _c(
@@ -162,6 +163,7 @@ C = (
         'mask = f"-__builtin_convertvector({condition}, ',
         'mask = f"__builtin_convertvector({condition}, ',
         "the mask of a vector choice had one bit set instead of all",
+        _C,
     ),
     _c(
         "c-vector-flags-not-normalised",
@@ -169,12 +171,13 @@ C = (
         'return f"__builtin_convertvector({mask}, {self.type(dtype)}) & 1"',
         'return f"__builtin_convertvector({mask}, {self.type(dtype)})"',
         "true was -1 in vectors and 1 elsewhere",
+        _C,
     ),
     _c(
         "c-gate-for-the-address-alone",
         "inverted IF",
-        'self.line(f"{gate}{address} = {value};")',
-        'self.line(f"{address} = {value};")',
+        "is_gated = len(node.src) == 3",
+        "is_gated = len(node.src) == 3 and dtype.lanes > 1",
         "a scalar store forgot its gate",
     ),
 )

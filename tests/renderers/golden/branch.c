@@ -1,9 +1,7 @@
-typedef _Bool boolean;
-typedef int int32;
-void branch(void **buffers, const int *variables) {
-  int32 *data0 = buffers[0];
-  int32 var_n = variables[0];
-  boolean v1 = var_n < 5;
+void k_branch(void **buffers, const int *variables) {
+  int var_n = variables[0];
+  int *data0 = buffers[0];
+  _Bool v1 = var_n < 5;
   if (v1) {
     data0[0] = var_n;
   }
