@@ -14,7 +14,7 @@ from elementwise_programs import fill, read, run_cases
 from hosts import HOSTS, each_device
 
 from tinyref.config import Context
-from tinyref.device import Backend, Buffer, Compiler, Device, Launchable
+from tinyref.device import Backend, Buffer, Compiler, Device, Launchable, entry_point
 from tinyref.dtype import DType, dtypes
 from tinyref.errors import DeviceError, UserError
 from tinyref.optimise.opt import parse_opts
@@ -159,7 +159,8 @@ def test_values_that_are_no_integers_are_refused(device: str, value: object) -> 
 
 def test_a_launch_of_more_than_threads_is_refused(device: str) -> None:
     kernel = compile_program(device, scale_first())
-    launch = Device[device].load(kernel.name, Device[device].compiler.compile(kernel.source))
+    entry = entry_point(Device[device].renderer, kernel.program)
+    launch = Device[device].load(entry, Device[device].compiler.compile(kernel.source))
     for grid, group in (((1, 2, 1), (1, 1, 1)), ((1, 1, 3), (1, 1, 1)), ((2, 1, 1), (2, 1, 1))):
         with pytest.raises(UserError, match="has launch indices for threads alone"):
             launch([], grid=grid, group=group)

@@ -241,7 +241,7 @@ def compile_kernels_together(device: str, programs: Sequence[Program]) -> list[K
     for program, source, result in zip(programs, sources, results, strict=True):
         if isinstance(result, DeviceError):
             raise result
-        launch = backend.load(program.name, result)
+        launch = backend.load(entry_point(backend.renderer, program), result)
         kernels.append(Kernel(canonical, program, source, launch))
     return kernels
 
